@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# Three functions that every library, test and benchmark of the tree is declared with.
+set(CGP_WARNINGS -Wall -Wextra -Wpedantic -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports these inside libstdc++ for correct code at -O2 (GCC bugs 105651, 105329, 107852).
+  list(APPEND CGP_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+endif()
+
+function(cgp_compile_options target)
+  target_compile_options(${target} PRIVATE ${CGP_WARNINGS})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  if(CGP_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${CGP_SANITIZE} -fno-omit-frame-pointer -g1)
+    target_link_options(${target} PUBLIC -fsanitize=${CGP_SANITIZE})
+  endif()
+endfunction()
+
+# cgp_library(name SOURCES ... HEADERS ... LINKS ...) declares cgp_<name>, alias cgp::<name>.
+# HEADERS are the public ones: each is also compiled alone by the all_verify_interface_header_sets target.
+function(cgp_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  add_library(cgp_${name} STATIC ${A_SOURCES})
+  add_library(cgp::${name} ALIAS cgp_${name})
+  target_sources(cgp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
+  cgp_compile_options(cgp_${name})
+  target_link_libraries(cgp_${name} PUBLIC ${A_LINKS})
+endfunction()
+
+# cgp_test(name SOURCES ... LINKS ... [NIGHTLY]) declares one GoogleTest binary, run whole by CTest.
+function(cgp_test name)
+  cmake_parse_arguments(A "NIGHTLY" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  if(NOT CGP_BUILD_TESTS)
+    return()
+  endif()
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${A_SOURCES})
+  cgp_compile_options(${name})
+  target_link_libraries(${name} PRIVATE ${A_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(NOT A_NIGHTLY OR CGP_NIGHTLY)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT})
+  endif()
+endfunction()
+
+# cgp_bench(name SOURCES ... LINKS ...) declares a benchmark binary; never run by CTest.
+function(cgp_bench name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  cgp_compile_options(${name})
+  target_link_libraries(${name} PRIVATE ${A_LINKS})
+  target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+endfunction()
