@@ -7,7 +7,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 function(cgp_compile_options target)
-  target_compile_options(${target} PRIVATE ${CGP_WARNINGS})
+  # Here::now() and .loc lines name files relative to the repository, wherever it was built.
+  target_compile_options(${target} PRIVATE ${CGP_WARNINGS} -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   if(CGP_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${CGP_SANITIZE} -fno-omit-frame-pointer -g1)
