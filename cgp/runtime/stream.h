@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Stream: work in issue order. Host functions of kernels take a Stream&, put launches and copies on it, and
+// return; the caller waits. typed_stream.h wraps one in a protocol the compiler checks.
+//
+//   void vecadd(Stream& s, const Buffer<float>& a, const Buffer<float>& b, Buffer<float>& c);
+//   vecadd(s, a, b, c);  s.download(c, host);  s.wait();
+//
+// A GPU works while the host goes on. The emulator does each piece of work at once, in issue order; what it
+// finds is thrown by wait(), as a GPU's errors are.
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cgp/runtime/buffer.h"
+
+namespace cgp::runtime {
+
+class Queue;
+class EventState;
+class GraphState;
+class Stream;
+
+/// A point in a stream's work.
+class Event {
+ public:
+  explicit Event(const Device& device);
+  /// Milliseconds from `start` to this one, both recorded and complete (waits for them). Unsupported on the
+  /// emulator, which has no clock.
+  double milliseconds_since(const Event& start) const;
+  void wait() const;         ///< blocks the host
+  bool is_complete() const;  ///< true if never recorded
+  const Device& device() const { return device_; }
+  EventState& state() const { return *state_; }
+
+ private:
+  Device device_;
+  std::shared_ptr<EventState> state_;
+};
+
+/// Recorded work that can be issued again with one call. Arguments and addresses are as they were recorded;
+/// buffers it uses must outlive it.
+class Graph {
+ public:
+  Graph() = default;
+  explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  std::size_t size() const;  ///< pieces of work
+  GraphState& state() const;
+
+ private:
+  std::shared_ptr<GraphState> state_;
+};
+
+class Stream {
+ public:
+  explicit Stream(const Device& device);
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  ~Stream();  ///< waits; problems are logged (Device::open's log), not thrown
+
+  const Device& device() const { return device_; }
+
+  // ---- copies. Lengths must agree. Host memory must stay valid until wait().
+  template <class T>
+  Stream& upload(Slice<T> dst, std::type_identity_t<std::span<const T>> host) {
+    detail::check_copy(dst.size(), host.size());
+    return copy_to_device(dst.region(), host.data());
+  }
+  template <class T>
+  Stream& upload(Buffer<T>& dst, std::type_identity_t<std::span<const T>> host) {
+    return upload(dst.all(), host);
+  }
+  template <class T>
+  Stream& download(const Slice<T>& src, std::span<std::remove_const_t<std::type_identity_t<T>>> host) {
+    detail::check_copy(host.size(), src.size());
+    return copy_to_host(host.data(), src.region());
+  }
+  template <class T>
+  Stream& download(const Buffer<T>& src, std::type_identity_t<std::span<T>> host) {
+    return download(src.all(), host);
+  }
+  template <class T>
+  Stream& copy(Slice<T> dst, std::type_identity_t<Slice<const T>> src) {
+    detail::check_copy(dst.size(), src.size());
+    return copy_on_device(dst.region(), src.region());
+  }
+  template <class T>
+  Stream& copy(Buffer<T>& dst, const Buffer<T>& src) {
+    return copy(dst.all(), src.all());
+  }
+  /// Rows of `width` elements; pitches in elements, at least width.
+  template <class T>
+  Stream& copy_2d(Slice<T> dst, std::size_t dst_pitch, std::type_identity_t<Slice<const T>> src,
+                  std::size_t src_pitch, std::size_t width, std::size_t height) {
+    return copy_2d_bytes(dst.region(), nullptr, dst_pitch * sizeof(T), src.region(), nullptr,
+                         src_pitch * sizeof(T), width * sizeof(T), height);
+  }
+  template <class T>
+  Stream& upload_2d(Slice<T> dst, std::size_t dst_pitch, std::type_identity_t<std::span<const T>> src,
+                    std::size_t src_pitch, std::size_t width, std::size_t height) {
+    check_2d(src.size(), src_pitch, width, height);
+    return copy_2d_bytes(dst.region(), nullptr, dst_pitch * sizeof(T), {}, const_cast<T*>(src.data()),
+                         src_pitch * sizeof(T), width * sizeof(T), height);
+  }
+  template <class T>
+  Stream& download_2d(const Slice<T>& src, std::size_t src_pitch,
+                      std::span<std::remove_const_t<std::type_identity_t<T>>> dst, std::size_t dst_pitch,
+                      std::size_t width, std::size_t height) {
+    check_2d(dst.size(), dst_pitch, width, height);
+    return copy_2d_bytes({}, dst.data(), dst_pitch * sizeof(T), src.region(), nullptr, src_pitch * sizeof(T),
+                         width * sizeof(T), height);
+  }
+  template <class T>
+  Stream& zero(Buffer<T>& dst) {
+    return fill(dst.all().region(), 0);
+  }
+  template <class T>
+  Stream& zero(const Slice<T>& dst) {
+    return fill(dst.region(), 0);
+  }
+  Stream& fill(Region dst, std::uint8_t value);
+
+  // ---- order and time
+  Stream& record(Event& event);
+  Stream& wait_for(const Event& event);  ///< later work of this stream waits for the event; the host does not
+  /// Blocks the host until all is done; throws the first thing that went wrong (EmuFault, DriverError).
+  void wait();
+  bool is_complete() const;  ///< never blocks; throws like wait() if something went wrong
+
+  // ---- graphs
+  /// What `work` puts on this stream is recorded instead of done.
+  Graph capture(const std::function<void(Stream&)>& work);
+  Stream& replay(const Graph& graph);
+
+  Queue& queue() const;  ///< for the other parts of the runtime
+
+ private:
+  Stream& copy_to_device(Region dst, const void* src);
+  Stream& copy_to_host(void* dst, Region src);
+  Stream& copy_on_device(Region dst, Region src);
+  static void check_2d(std::size_t size, std::size_t pitch, std::size_t width, std::size_t height);
+  Stream& copy_2d_bytes(Region dst, void* host_dst, std::size_t dst_pitch, Region src, void* host_src,
+                        std::size_t src_pitch, std::size_t width, std::size_t height);
+  Device device_;
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace cgp::runtime
