@@ -93,7 +93,7 @@ struct Operand {
   OperandKind kind = OperandKind::sink;
   bool negated = false;
   Sreg sreg = Sreg::kCount;
-  RegId reg = kNone, reg2 = kNone;
+  RegId reg = kNone, reg2 = kNone;  ///< `_|%p` is reg == kNone with reg2 set
   SymbolId symbol = kNone;
   LabelId label = kNone;
   std::uint64_t imm = 0;
@@ -156,8 +156,8 @@ struct Inst {
   RegId guard = kNone;            ///< @%p; kNone = always
   bool guard_negated = false;     ///< @!%p
   std::vector<Operand> operands;  ///< as written: destinations first
-  std::uint32_t loc = kNone;      ///< index into Module::locs (the C++ line that recorded it), or kNone
-  std::uint32_t ptx_line = 0;     ///< 1-based line in the parsed text; 0 when not parsed. Not compared.
+  std::uint32_t loc = kNone;   ///< index into Module::locs (the C++ line that recorded it); kNone = as before
+  std::uint32_t ptx_line = 0;  ///< 1-based line in the parsed text; 0 when not parsed. Not compared.
 
   bool has(Mod m) const { return mods.has(m); }
   /// The i-th type modifier, counted in printed order (cvt.rn.f16.f32: 0 is f16, 1 is f32); kNoMod if absent.
@@ -169,7 +169,7 @@ struct Loc {
   std::uint32_t file = 0;  ///< the number of the `.file` directive
   int line = 0, column = 0;
   std::uint32_t inlined_at = kNone;  ///< index into Module::locs, for nvcc's `inlined_at`
-  std::string function_name;         ///< nvcc's `function_name` label text (with offset), empty otherwise
+  std::string function_name;         ///< the inlined function that nvcc's `function_name` names, else empty
   friend bool operator==(const Loc&, const Loc&) = default;
 };
 
@@ -246,13 +246,18 @@ struct Function {
   std::optional<std::uint32_t> minnctapersm, maxnctapersm, maxnreg, maxclusterrank;
   bool explicitcluster = false, blocksareclusters = false;
   std::vector<std::string> pragmas;  ///< between signature and body
-  std::vector<Reg> regs;
+  std::vector<Reg> regs;  ///< parameters in .reg space (old ABI) are listed here too, under the same name
   std::vector<Var> vars;  ///< declared in the body: .local .shared .const .global .param
   std::vector<Inst> body;
   std::vector<Label> labels;
   std::vector<Table> tables;
   std::vector<Prototype> prototypes;
   std::vector<Pragma> body_pragmas;
+};
+
+/// `.alias name, target;`
+struct Alias {
+  SymbolId name = kNone, target = kNone;
 };
 
 struct Version {
@@ -270,15 +275,19 @@ struct Module {
   std::vector<Loc> locs;
   std::vector<Var> vars;
   std::vector<Function> functions;
+  std::vector<Alias> aliases;
+  std::vector<std::string> pragmas;  ///< at module level
 
+  /// The id of a name, added if new. Linear in the number of symbols: keep ids rather than asking again.
   SymbolId intern(std::string_view name);
   const std::string& text(SymbolId s) const { return symbols[s]; }
   const Function* find(std::string_view function) const;
   const Var* find_var(std::string_view name) const;
 };
 
-/// Structural equality by meaning: names are compared as text, ptx_line is ignored. Returns an empty string
-/// when equal, else the first difference in words (for test messages).
+/// Structural equality by meaning: names are compared as text (the order in which registers were declared
+/// does not matter), an instruction without loc has the one of its predecessor, ptx_line is ignored. Returns
+/// an empty string when equal, else the first difference in words (for test messages).
 std::string difference(const Module& a, const Module& b);
 
 }  // namespace cgp::ptx
