@@ -50,6 +50,7 @@ bool clock_like(ptx::Sreg s) {
 
 /// May be dropped when nothing reads its results.
 bool removable(const ptx::Inst& i) {
+  if (i.has(Mod::cc)) return false;
   switch (i.op) {
     case Op::add_cc:
     case Op::addc:
@@ -57,9 +58,6 @@ bool removable(const ptx::Inst& i) {
     case Op::sub_cc:
     case Op::subc:
     case Op::subc_cc:
-    case Op::mad_cc:
-    case Op::madc:
-    case Op::madc_cc:
       return false;  // linked through the carry flag
     case Op::mov:
       return !(i.operands.size() > 1 && i.operands[1].kind == OperandKind::sreg &&

@@ -19,6 +19,13 @@ template <class Space>
 inline constexpr bool is_narrow_space =
     std::is_same_v<Space, shared> || std::is_same_v<Space, shared_cluster>;
 
+template <class Space>
+inline constexpr bool is_global_like = std::is_same_v<Space, global> || std::is_same_v<Space, generic>;
+template <class Tag>
+inline constexpr bool is_cache_word =
+    has_tag<Tag, nc, ca, cg, cs, lu, cv, wb, wt, evict_first, evict_last, evict_normal, evict_unchanged,
+            no_allocate, L2_64B, L2_128B, L2_256B, L2_evict_first, L2_evict_last, L2_evict_normal>;
+
 namespace record_impl {
 /// An address: base register (32 or 64 bits) plus a byte offset.
 struct Address {
@@ -161,6 +168,8 @@ class Ptr {
   record_impl::Access access(int n, const Value* policy, bool is_load) const {
     static_assert((!Element<Tags> && ...),
                   "ld/st take ordering, scope and cache words; the type follows from the pointer");
+    static_assert(is_global_like<Space> || (!is_cache_word<Tags> && ...),
+                  "cache words are for global memory: shared and local accesses take none");
     ptx::Mods m;
     // PTX order: [order] [scope] [space] [cache words] [vector] [type]
     constexpr bool ordered =
@@ -171,7 +180,7 @@ class Ptr {
       return t == acquire || t == relaxed || t == release || t == volatile_ || t == weak || t == mmio ||
              t == cta || t == cluster || t == gpu || t == sys;
     };
-    const auto add = [&](ptx::Mod t, bool first) {
+    [[maybe_unused]] const auto add = [&](ptx::Mod t, bool first) {
       if (early(t) == first && t != ptx::Mod::nc) m.push_back(t);
     };
     (add(Tags::mod, true), ...);

@@ -47,6 +47,12 @@ bool is_identifier(const std::string& s) {
   return true;
 }
 
+/// Lines inside the language's headers belong to the statement that called them.
+bool is_own_header(std::string_view file) {
+  return file.size() > 2 && file.substr(file.size() - 2) == ".h" &&
+         file.find("cgp/dsl/") != std::string_view::npos;
+}
+
 }  // namespace
 
 Kernel::Kernel(ptx::Module& module, std::string name, Here at)
@@ -87,8 +93,12 @@ Kernel::Kernel(ptx::Module& module, std::string name, Here at)
 // ---------------------------------------------------------------- instructions
 std::uint32_t Kernel::line() {
   if (here_.file == loc_at_.file && here_.line == loc_at_.line && loc_ != ptx::kNone) return loc_;
-  if (here_.line <= 0) return loc_;
+  if (here_.line <= 0 || here_.file == own_file_) return loc_;
   if (here_.file != last_file_) {
+    if (is_own_header(here_.file)) {
+      own_file_ = here_.file;
+      return loc_;
+    }
     last_file_ = here_.file;
     last_file_number_ = 0;
     for (auto& [number, path] : module_.files)

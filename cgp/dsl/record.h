@@ -324,7 +324,7 @@ class Kernel {
   // lines
   std::uint32_t loc_ = ptx::kNone;
   Here loc_at_;
-  const char* last_file_ = nullptr;
+  const char *last_file_ = nullptr, *own_file_ = nullptr;
   std::uint32_t last_file_number_ = 0;
   // launch shape and memory
   std::array<int, 3> block_{}, cluster_{};

@@ -70,10 +70,7 @@ class Warp : public Scope {
   Val<pred> elected() {
     if (k.sm() < 90) return k.laneid() == 0;
     const auto p = k.fresh<pred>(Uniform::thread);
-    ptx::Operand sink;
-    sink.kind = ptx::OperandKind::sink;
-    sink.reg2 = p.reg();
-    k.inst(ptx::Op::elect_sync, {}, {sink, ptx::Operand::integer(-1)});
+    k.inst(ptx::Op::elect_sync, {}, {ptx::Operand::dual(ptx::kNone, p.reg()), ptx::Operand::integer(-1)});
     return p;
   }
 };
