@@ -51,7 +51,8 @@ struct KernelImage {
   std::vector<Param> params;
   Dim3 block = kFromKernel;  ///< kFromKernel: each launch says it
   Dim3 cluster{1, 1, 1};
-  std::uint32_t dynamic_smem = 0;  ///< bytes, beyond what the module declares statically
+  std::uint32_t dynamic_smem = 0;              ///< bytes, beyond what the module declares statically
+  std::uint32_t max_threads_per_block = 1024;  ///< .maxntid; `block` says more when it is fixed
   bool cooperative = false;
   std::vector<Cubin> cubins;  ///< tried before the PTX is compiled
 };
