@@ -122,7 +122,10 @@ class EmuQueue final : public Queue {
     const auto& emu_code = static_cast<const EmuCode&>(code);
     issue([&emu_code, shape, params = emu_code.pack(args), this] { b_.run(emu_code, shape, params); });
   }
-  void record(EventState& e) override { static_cast<EmuEvent&>(e).capture = capture(); }
+  void record(EventState& e) override {
+    capture();
+    static_cast<EmuEvent&>(e).capture = capture_;
+  }
   void wait_for(const EventState& e) override {
     if (auto c = static_cast<const EmuEvent&>(e).capture; c && !c->ended)
       capture_ = c;  // forked into the capture
@@ -462,7 +465,7 @@ void EmuBackend::run(const EmuCode& code, const Shape& s, const std::vector<std:
   records_.push_back({code.image.name.empty() ? code.image.entry : code.image.name, s.grid, s.block,
                       s.cluster, s.dynamic_smem, result});
   if (policy_ == Device::Findings::throw_at_wait && !result->findings.empty())
-    throw EmuFault({findings_text(records_.back().kernel, *result), {}, {}, {}});
+    throw EmuFault(findings_text(records_.back().kernel, *result));
 }
 
 // ---------------------------------------------------------------- Device's emulator part
@@ -485,7 +488,7 @@ void Device::keep_results(std::size_t count) const { emulator(backend_).keep_ = 
 const std::vector<LaunchRecord>& Device::results() const { return emulator(backend_).records_; }
 const LaunchRecord& Device::last_result() const {
   const auto& r = emulator(backend_).records_;
-  if (r.empty()) throw ArgumentError({"there is no result before the first launch", {}, {}, {}});
+  if (r.empty()) throw ArgumentError("there is no result before the first launch");
   return r.back();
 }
 void Device::clear_results() const { emulator(backend_).records_.clear(); }
