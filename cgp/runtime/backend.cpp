@@ -111,7 +111,7 @@ Device Device::open(std::string_view spec) {
   if (spec.starts_with("emu:")) return Device(open_emulator(spec.substr(4)));
   if (spec == "cuda") return Device(open_cuda(0));
   if (spec.starts_with("cuda:")) return Device(open_cuda(parse_ordinal(spec, spec.substr(5))));
-  if (spec == "auto") return Device(cuda_device_count() > 0 ? open_cuda(0) : open_emulator("sm_90a"));
+  if (spec == "auto") return Device(!cuda_devices().empty() ? open_cuda(0) : open_emulator("sm_90a"));
   throw ArgumentError(
       {text::cat("\"", spec, "\" is not a device"),
        {},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cgp/runtime/graph.h"
+#include "cgp/runtime/host_memory.h"
 #include "cgp/runtime/launcher.h"
 
 namespace cgp::runtime {
@@ -118,7 +119,11 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   virtual void enable_peer(Backend& other);
   virtual void* alloc_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* p) noexcept = 0;
-  virtual std::uint64_t alloc_managed(std::size_t bytes) = 0;
+  virtual std::uint64_t alloc_managed(std::size_t bytes) = 0;  ///< released like other memory
+  /// Where the host sees managed memory.
+  virtual std::byte* host_pointer(std::uint64_t address, std::size_t bytes) = 0;
+  virtual void prefetch(Queue& q, std::uint64_t address, std::size_t bytes, bool to_host) = 0;
+  virtual void advise(std::uint64_t address, std::size_t bytes, MemoryAdvice advice) = 0;
 
   // ---- work
   virtual std::unique_ptr<Queue> make_queue() = 0;
@@ -162,7 +167,6 @@ std::shared_ptr<Backend> open_emulator(std::string_view arch);
 std::vector<std::string_view> emulator_archs();
 /// Throws Unsupported with the reason where there is no driver or no such device.
 std::shared_ptr<Backend> open_cuda(int ordinal);
-int cuda_device_count();  ///< 0 without a driver
-std::string cuda_unavailable_reason();
+std::vector<DeviceInfo> cuda_devices();  ///< empty without a driver
 
 }  // namespace cgp::runtime

@@ -7,15 +7,19 @@
 
 namespace cgp::runtime {
 
-Memory Memory::alloc(const Device& device, std::size_t count, std::size_t element_bytes) {
-  if (!device)
-    throw ArgumentError({"a Buffer needs a device", {}, "the Device is empty", "Device::open(\"emu\")"});
+std::size_t detail::checked_bytes(std::size_t count, std::size_t element_bytes) {
   if (element_bytes && count > std::size_t(-1) / 2 / element_bytes)
-    throw ArgumentError({"a Buffer's size in bytes must fit 63 bits",
+    throw ArgumentError({"a size in bytes must fit 63 bits",
                          {},
                          text::cat(count, " elements of ", element_bytes, " bytes each"),
                          {}});
-  const std::size_t bytes = count * element_bytes;
+  return count * element_bytes;
+}
+
+Memory Memory::alloc(const Device& device, std::size_t count, std::size_t element_bytes) {
+  if (!device)
+    throw ArgumentError({"a Buffer needs a device", {}, "the Device is empty", "Device::open(\"emu\")"});
+  const std::size_t bytes = detail::checked_bytes(count, element_bytes);
   // The address is owned by nobody between alloc and the constructor, which cannot throw.
   const std::uint64_t address = bytes ? device.backend()->alloc(bytes) : 0;
   return Memory(device, device.backend(), address, bytes);
@@ -52,6 +56,38 @@ void copy_on_device(Region dst, Region src) {
 }
 void fill_bytes(Region dst, std::uint8_t value) {
   if (dst.bytes) dst.backend->fill(dst.address, value, dst.bytes);
+}
+
+// ---------------------------------------------------------------- pinned and managed
+namespace {
+Backend& backend_of(const Device& d) {
+  if (!d) throw ArgumentError({"memory needs a device", {}, "the Device is empty", "Device::open(\"emu\")"});
+  return *d.backend();
+}
+}  // namespace
+
+void* alloc_pinned(const Device& d, std::size_t bytes) {
+  return bytes ? backend_of(d).alloc_pinned(bytes) : nullptr;
+}
+void free_pinned(const Device& d, void* p) noexcept { d.backend()->free_pinned(p); }
+Memory alloc_managed(const Device& d, std::size_t bytes) {
+  Backend& b = backend_of(d);
+  if (!b.info().managed_memory) throw Unsupported(text::cat(b.info().spec, " has no managed memory"));
+  if (const MemoryUse use = b.memory(); bytes > use.free_bytes)
+    throw Unsupported({"managed memory must fit the device: over-subscription can hang a GPU",
+                       {},
+                       text::cat(text::bytes(bytes), " wanted, ", text::bytes(use.free_bytes), " free"),
+                       {}});
+  return Memory(d, d.backend(), bytes ? b.alloc_managed(bytes) : 0, bytes);
+}
+std::byte* managed_pointer(const Memory& m) {
+  return m.bytes() ? m.device().backend()->host_pointer(m.address(), m.bytes()) : nullptr;
+}
+void prefetch(Stream& s, const Memory& m, bool to_host) {
+  if (m.bytes()) m.device().backend()->prefetch(s.queue(), m.address(), m.bytes(), to_host);
+}
+void advise(const Memory& m, MemoryAdvice advice) {
+  if (m.bytes()) m.device().backend()->advise(m.address(), m.bytes(), advice);
 }
 
 }  // namespace detail

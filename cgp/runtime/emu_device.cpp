@@ -394,6 +394,16 @@ void EmuBackend::fill(std::uint64_t dst, std::uint8_t value, std::size_t n) {
   throw_pending();
   machine_fill(dst, value, n);
 }
+std::uint64_t EmuBackend::alloc_managed(std::size_t bytes) {
+  const std::uint64_t address = alloc(bytes);
+  machine_fill(address, 0,
+               bytes);  // the host writes past the emulator's book-keeping: all of it counts as written
+  return address;
+}
+std::byte* EmuBackend::host_pointer(std::uint64_t address, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  return machine_.host_pointer(address, bytes);
+}
 void* EmuBackend::alloc_pinned(std::size_t bytes) { return ::operator new(bytes, std::align_val_t(4096)); }
 void EmuBackend::free_pinned(void* p) noexcept { ::operator delete(p, std::align_val_t(4096)); }
 

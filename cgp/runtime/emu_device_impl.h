@@ -50,7 +50,10 @@ class EmuBackend final : public Backend {
   void fill(std::uint64_t dst, std::uint8_t value, std::size_t bytes) override;
   void* alloc_pinned(std::size_t bytes) override;
   void free_pinned(void* p) noexcept override;
-  std::uint64_t alloc_managed(std::size_t bytes) override { return alloc(bytes); }
+  std::uint64_t alloc_managed(std::size_t bytes) override;
+  std::byte* host_pointer(std::uint64_t address, std::size_t bytes) override;
+  void prefetch(Queue&, std::uint64_t, std::size_t, bool) override {}  // there is one memory
+  void advise(std::uint64_t, std::size_t, MemoryAdvice) override {}
 
   std::unique_ptr<Queue> make_queue() override;
   std::shared_ptr<EventState> make_event() override;

@@ -69,4 +69,12 @@ KernelImage image_from_ptx(std::string text, std::string_view entry) {
   return image;
 }
 
+std::vector<std::string> entries_of_ptx(std::string_view ptx) {
+  const ptx::Module m = ptx::parse(ptx);
+  std::vector<std::string> names;
+  for (const ptx::Function& f : m.functions)
+    if (f.entry && f.has_body) names.push_back(m.text(f.name));
+  return names;
+}
+
 }  // namespace cgp::runtime

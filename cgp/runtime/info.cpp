@@ -43,13 +43,7 @@ std::string reject_target(std::string_view target, std::string_view arch) {
 }
 
 std::vector<DeviceInfo> devices() {
-  std::vector<DeviceInfo> out;
-  for (int i = 0; i < cuda_device_count(); ++i) {
-    try {
-      out.push_back(open_cuda(i)->info());
-    } catch (const Unsupported&) {  // hidden or exclusive: not a device we can give
-    }
-  }
+  std::vector<DeviceInfo> out = cuda_devices();
   for (std::string_view arch : emulator_archs()) out.push_back(open_emulator(arch)->info());
   return out;
 }

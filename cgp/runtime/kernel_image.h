@@ -61,4 +61,11 @@ struct KernelImage {
 /// bytes become ParamKind::word. Throws ParseError, or ArgumentError naming the entries there are.
 KernelImage image_from_ptx(std::string ptx, std::string_view entry = {});
 
+std::vector<std::string> entries_of_ptx(std::string_view ptx);
+/// The first word of .target, without parsing the rest; empty if there is none.
+std::string target_of_ptx(std::string_view ptx);
+/// The cubin that fits an architecture best: made for exactly it, else for an earlier minor of the same major
+/// (cubins of `a` targets fit exactly or not at all); null: none fits.
+const Cubin* choose_cubin(const std::vector<Cubin>& cubins, std::string_view arch);
+
 }  // namespace cgp::runtime
