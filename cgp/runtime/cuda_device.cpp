@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NVIDIA GPU as a device: memory and kernels. Its streams are in cuda_stream.cpp.
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/cuda_device_impl.h"
 
@@ -17,6 +18,11 @@ class CudaModule final : public ModuleState, public std::enable_shared_from_this
   CudaModule(std::shared_ptr<CudaBackend> b, std::string ptx) : b_(std::move(b)), ptx_(std::move(ptx)) {
     b_->context();
     module_ = b_->load_code(ptx_, {}, "module");
+  }
+  ~CudaModule() override {
+    codes_.clear();
+    b_->api().cuCtxSetCurrent(b_->raw_context());
+    module_.reset();
   }
   std::vector<std::string> entries() const override { return entries_of_ptx(ptx_); }
   std::shared_ptr<const Code> kernel(std::string_view entry) override {
@@ -173,7 +179,10 @@ int CudaCode::max_active_clusters(const Shape& s) const {
 CudaBackend::CudaBackend(cuda::ApiPtr api, int ordinal) : context_(std::move(api), ordinal) {
   info_ = describe_cuda(*context_.api(), ordinal);
 }
-CudaBackend::~CudaBackend() { drop_children(); }
+CudaBackend::~CudaBackend() {
+  api().cuCtxSetCurrent(context_.get());  // modules are unloaded from the current context
+  drop_children();
+}
 
 std::uint64_t CudaBackend::alloc(std::size_t bytes) {
   context();

@@ -71,6 +71,7 @@ class CudaBackend final : public Backend {
     context_.make_current();
     return context_;
   }
+  cuda::CUcontext raw_context() const { return context_.get(); }
   /// Cubin that came along, cached cubin, or compilation, in this order.
   std::shared_ptr<const cuda::Module> load_code(const std::string& ptx, const std::vector<Cubin>& cubins,
                                                 const std::string& name);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <list>
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/cuda_device_impl.h"
 

@@ -140,7 +140,7 @@ Graph Stream::capture(const std::function<void(Stream&)>& work) {
     queue().abandon_capture();
     throw;
   }
-  return Graph(queue().end_capture());
+  return Graph(device(), queue().end_capture());
 }
 Stream& Stream::replay(const Graph& graph) {
   queue().replay(graph.state());
@@ -174,7 +174,7 @@ GraphBuilder::Node GraphBuilder::fill(Region dst, std::uint8_t value, const Node
   return {state_->fill(dst.address, value, dst.bytes, indices(after))};
 }
 Graph GraphBuilder::finish() {
-  Graph g(state_->finish());
+  Graph g(device_, state_->finish());
   state_ = device_.backend()->make_graph_builder();
   return g;
 }

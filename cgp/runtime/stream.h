@@ -43,11 +43,13 @@ class Event {
 class Graph {
  public:
   Graph() = default;
-  explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  Graph(Device device, std::shared_ptr<GraphState> state)
+      : device_(std::move(device)), state_(std::move(state)) {}
   std::size_t size() const;  ///< pieces of work
   GraphState& state() const;
 
  private:
+  Device device_;
   std::shared_ptr<GraphState> state_;
 };
 
