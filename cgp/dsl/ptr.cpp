@@ -170,4 +170,40 @@ void store(Kernel& k, const Access& a, const Address& to, const std::vector<Valu
   }
 }
 
+Value variable(Kernel& k, ptx::Space space, Mod type, std::uint64_t count, int align,
+               std::vector<std::uint8_t> init, std::string name, Here at) {
+  k.at(at);
+  ptx::Module& m = k.module();
+  ptx::Function& f = k.function();
+  if (name.empty())
+    name =
+        cat(space == ptx::Space::local ? "local_" : "const_", k.name(), "_", m.vars.size() + f.vars.size());
+  ptx::Var v;
+  v.name = m.intern(name);
+  v.space = space;
+  v.type = type;
+  v.align = std::uint32_t(align);
+  v.is_array = true;
+  v.dims = {count};
+  v.has_init = !init.empty();
+  v.init = std::move(init);
+  if (space == ptx::Space::constant) {
+    std::uint64_t total = v.bytes();
+    for (const auto& o : m.vars)
+      if (o.space == ptx::Space::constant) total += o.bytes();
+    if (total > 65536)
+      throw BuildError("the constant bank of a module holds 65536 bytes", at,
+                       cat("this array brings it to ", total));
+  }
+  const Value d = k.fresh(Mod::u64, Uniform::grid);
+  k.inst(Op::mov, {Mod::u64}, {Operand::of(d.reg()), Operand::sym(v.name)});
+  if (space == ptx::Space::local) {
+    f.vars.push_back(std::move(v));
+  } else {
+    if (space == ptx::Space::global) v.linkage = ptx::Linkage::visible;
+    if (!m.find_var(name)) m.vars.push_back(std::move(v));
+  }
+  return d;
+}
+
 }  // namespace cgp::dsl::record_impl

@@ -187,7 +187,8 @@ class Ptr {
     if constexpr (!std::is_same_v<Space, generic>) m.push_back(Space::mod);
     const bool can_nc =
         !ordered && !has_tag<volatile_, Tags...> && !has_tag<weak, Tags...> && !has_tag<mmio, Tags...>;
-    if (is_load && (has_tag<nc, Tags...> || (constant_ && can_nc))) m.push_back(ptx::Mod::nc);
+    if (is_load && (has_tag<nc, Tags...> || (constant_ && can_nc && std::is_same_v<Space, global>)))
+      m.push_back(ptx::Mod::nc);
     (add(Tags::mod, false), ...);
     if (policy) m.push_back(ptx::Mod::L2_cache_hint);
     return {m, memory_mod(Bare::mod, Bare::bits), n, elem_bytes, policy};
@@ -261,6 +262,42 @@ Ptr<mod::shared, T> Kernel::shared(int count, int align, Here at) {
   if (count < 1) throw BuildError("a shared array has at least one element", at, text::cat("got ", count));
   const int offset = smem(count * Elem<T>::bytes, align ? align : std::max(16, Elem<T>::bytes), at);
   return Ptr<mod::shared, T>(Val<u32>(Value(this, smem_reg_, ptx::Mod::u32, Uniform::grid)), offset);
+}
+
+namespace record_impl {
+/// Declares a variable of the module or function and records the mov of its address.
+Value variable(Kernel& k, ptx::Space space, ptx::Mod type, std::uint64_t count, int align,
+               std::vector<std::uint8_t> init, std::string name, Here at);
+}  // namespace record_impl
+
+/// `count` elements in the thread's local memory: may be indexed at run time, is not fast.
+template <class T>
+Ptr<mod::local, T> Kernel::local_array(int count, Here at) {
+  if (count < 1) throw BuildError("a local array has at least one element", at, text::cat("got ", count));
+  return Ptr<mod::local, T>(Val<u64>(record_impl::variable(
+      *this, ptx::Space::local, memory_mod(T::mod, T::bits), std::uint64_t(count), 16, {}, {}, at)));
+}
+
+template <class T, class H>
+Ptr<mod::const_, const T> Kernel::constant(const std::vector<H>& values, Here at) {
+  if (values.empty()) throw BuildError("a constant array has at least one element", at);
+  std::vector<std::uint8_t> bytes;
+  for (const H& h : values) {
+    const std::uint64_t pattern = literal_of<T>(h).bits();
+    for (int b = 0; b < Elem<T>::bytes; ++b) bytes.push_back(std::uint8_t(pattern >> 8 * b));
+  }
+  return Ptr<mod::const_, const T>(
+      Val<u64>(record_impl::variable(*this, ptx::Space::constant, memory_mod(T::mod, T::bits), values.size(),
+                                     16, std::move(bytes), {}, at)),
+      0, true);
+}
+
+/// Zero-initialised global memory of the module, named so that the host can find it; it outlives launches.
+template <class T>
+Ptr<global, T> global_array(Kernel& k, std::string name, int count, Here at = Here::now()) {
+  if (count < 1) throw BuildError("a global array has at least one element", at, text::cat("got ", count));
+  return Ptr<global, T>(Val<u64>(record_impl::variable(k, ptx::Space::global, memory_mod(T::mod, T::bits),
+                                                       std::uint64_t(count), 16, {}, std::move(name), at)));
 }
 
 }  // namespace cgp::dsl

@@ -24,8 +24,8 @@ struct ClassInfo {
   const char* prefix;
   Mod type;
 };
-constexpr ClassInfo kClasses[] = {{"%p", Mod::pred}, {"%h", Mod::b16},  {"%r", Mod::b32},  {"%f", Mod::f32},
-                                  {"%rd", Mod::b64}, {"%fd", Mod::f64}, {"%rq", Mod::b128}};
+constexpr ClassInfo kClasses[] = {{"%p", Mod::pred}, {"%h", Mod::b16},  {"%r", Mod::b32},   {"%f", Mod::f32},
+                                  {"%rd", Mod::b64}, {"%fd", Mod::f64}, {"%rq", Mod::b128}, {"%b", Mod::b8}};
 
 Mod mov_type(RegClass c) { return kClasses[int(c)].type; }
 
@@ -492,7 +492,7 @@ Value binary(Op op, ptx::Mods mods, Mod type, const Value& a, const Value& b, He
 }
 
 Value unary(Op op, ptx::Mods mods, Mod type, const Value& a, Here at) {
-  if (Kernel* k = a.kernel()) return k->op(op, mods, type, {a}, at);
+  if (Kernel* k = a.kernel()) return at.line ? k->op(op, mods, type, {a}, at) : k->op(op, mods, type, {a});
   throw BuildError("an operation on literals alone belongs to no kernel", at,
                    cat("the operand of ", ptx::name(op), " is a C++ number"), "compute it in C++");
 }
