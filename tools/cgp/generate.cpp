@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cgp/base/error.h"
+#include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "npy.h"
 
@@ -44,19 +45,20 @@ class Filler {
       case Kind::concat:
         return concat(init, first, count);
       case Kind::bits:
-        return each(first, count, [&](std::uint64_t) { return draw(); });
+        return each(first, count, [&](std::uint64_t) { return draw.next(); });
       case Kind::randint:
-        return each(first, count, [&](std::uint64_t) { return integer(init, draw()); });
+        return each(first, count, [&](std::uint64_t) { return integer(init, draw.next()); });
       case Kind::grid:
         return reals(first, count, [&](std::uint64_t) {
-          return double(std::int64_t(integer_value(init, draw()))) / init.den;
+          return double(std::int64_t(integer_value(init, draw.next()))) / init.den;
         });
       case Kind::uniform:
         return reals(first, count, [&](std::uint64_t) {
-          return init.flo + (init.fhi - init.flo) * (double(draw() >> 40) / 16777216.0);
+          return init.flo + (init.fhi - init.flo) * (double(draw.next() >> 40) / 16777216.0);
         });
       case Kind::choice:
-        return each(first, count, [&](std::uint64_t) { return init.values[draw() % init.values.size()]; });
+        return each(first, count,
+                    [&](std::uint64_t) { return init.values[draw.next() % init.values.size()]; });
       case Kind::perm:
         return perm(init, first, count, draw);
     }
@@ -115,7 +117,7 @@ class Filler {
   void perm(const Init& init, std::uint64_t first, std::uint64_t count, SplitMix64& draw) {
     std::vector<std::uint64_t> p(count);
     std::iota(p.begin(), p.end(), std::uint64_t(0));
-    for (std::uint64_t i = count; i-- > 1;) std::swap(p[i], p[draw() % (i + 1)]);
+    for (std::uint64_t i = count; i-- > 1;) std::swap(p[i], p[draw.next() % (i + 1)]);
     each(first, count, [&](std::uint64_t i) {
       std::uint64_t v = p[i] * init.mul;
       if (width_ < 8) v &= (1ull << (8 * width_)) - 1;

@@ -14,22 +14,6 @@ namespace cgp::spec {
 
 class Node;
 
-/// Steele, Lea and Flood's generator with the constants of java.util.SplittableRandom.
-class SplitMix64 {
- public:
-  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t operator()() {
-    state_ += 0x9E3779B97F4A7C15ull;
-    std::uint64_t z = state_;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
 struct Init {
   enum class Kind {
     zero,

@@ -6,6 +6,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/parse.h"
@@ -152,7 +153,7 @@ class Runner {
       if (!device_.is_emulator() && !unwritten.empty()) {
         SplitMix64 junk(0x6a756e6b);  // hardware cannot tell unwritten memory; make relying on it visible
         for (const auto& [first, last] : unwritten)
-          for (std::uint64_t i = first; i < last; ++i) live.before[i] = std::uint8_t(junk());
+          for (std::uint64_t i = first; i < last; ++i) live.before[i] = std::uint8_t(junk.next());
         unwritten.clear();
       }
       std::uint64_t at = 0;
