@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
