@@ -112,7 +112,7 @@ class Ptr {
     for (int j = 0; j < N; ++j) home.push_back(k.copy(otherwise).with(Uniform::thread));
     const auto a = indexed(i, elem_bytes * N, at);
     k.guarded(p, [&] {
-      record_impl::load(k, access<Tags...>(N, nullptr, true), a, home, Bare::mod, Uniform::thread, at);
+      record_impl::load(k, access<true, Tags...>(N, nullptr), a, home, Bare::mod, Uniform::thread, at);
     });
     return RegGroup<Bare, N>::from(home);
   }
@@ -139,7 +139,7 @@ class Ptr {
     const auto a = indexed(i, elem_bytes * N, at);
     std::vector<Value> in;
     for (const Value& x : v.values()) in.push_back(Value(&k, k.register_of(x), x.type(), x.uniform()));
-    k.guarded(p, [&] { record_impl::store(k, access<Tags...>(N, nullptr, false), a, in, at); });
+    k.guarded(p, [&] { record_impl::store(k, access<false, Tags...>(N, nullptr), a, in, at); });
   }
   template <class... Tags, Index I>
   void st_if(const Val<pred>& p, const I& i, const std::type_identity_t<Val<Bare>>& v,
@@ -164,10 +164,15 @@ class Ptr {
   }
 
  private:
-  template <class... Tags>
-  record_impl::Access access(int n, const Value* policy, bool is_load) const {
+  template <bool IsLoad, class... Tags>
+  record_impl::Access access(int n, const Value* policy) const {
     static_assert((!Element<Tags> && ...),
                   "ld/st take ordering, scope and cache words; the type follows from the pointer");
+    static_assert(IsLoad || !has_tag<acquire, Tags...>,
+                  "a store is never acquire: st<release, ...> or st<relaxed, ...>");
+    static_assert(!IsLoad || !has_tag<release, Tags...>,
+                  "a load is never release: ld<acquire, ...> or ld<relaxed, ...>");
+    static_assert(IsLoad || !has_tag<nc, Tags...>, "st has no .nc: only loads of read-only data do");
     static_assert(is_global_like<Space> || (!is_cache_word<Tags> && ...),
                   "cache words are for global memory: shared and local accesses take none");
     ptx::Mods m;
@@ -187,7 +192,7 @@ class Ptr {
     if constexpr (!std::is_same_v<Space, generic>) m.push_back(Space::mod);
     const bool can_nc =
         !ordered && !has_tag<volatile_, Tags...> && !has_tag<weak, Tags...> && !has_tag<mmio, Tags...>;
-    if (is_load && (has_tag<nc, Tags...> || (constant_ && can_nc && std::is_same_v<Space, global>)))
+    if (IsLoad && (has_tag<nc, Tags...> || (constant_ && can_nc && std::is_same_v<Space, global>)))
       m.push_back(ptx::Mod::nc);
     (add(Tags::mod, false), ...);
     if (policy) m.push_back(ptx::Mod::L2_cache_hint);
@@ -205,7 +210,7 @@ class Ptr {
     }
     const auto a = indexed(i, elem_bytes * N, at);
     std::vector<Value> out;
-    record_impl::load(k, access<Tags...>(N, policy, true), a, out, Bare::mod, u, at);
+    record_impl::load(k, access<true, Tags...>(N, policy), a, out, Bare::mod, u, at);
     return RegGroup<Bare, N>::from(out);
   }
   template <class... Tags, class I>
@@ -213,7 +218,7 @@ class Ptr {
     Kernel& k = *kernel();
     k.at(at);
     const auto a = indexed(i, elem_bytes * n, at);
-    record_impl::store(k, access<Tags...>(n, policy, false), a, v, at);
+    record_impl::store(k, access<false, Tags...>(n, policy), a, v, at);
   }
 
   Address base_;

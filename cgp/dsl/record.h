@@ -182,7 +182,13 @@ class Kernel {
 
   // ------------------------------------------------------------ launch shape
   Kernel& block(int x, int y = 1, int z = 1, Here at = Here::now());  ///< exact block size (.reqntid)
-  Kernel& max_threads(int threads, Here at = Here::now());            ///< upper bound (.maxntid)
+  template <int X, int Y = 1, int Z = 1>
+  Kernel& block() {  ///< the same, checked by the compiler
+    static_assert(X >= 1 && Y >= 1 && Z >= 1 && X * Y * Z <= 1024 && Z <= 64,
+                  "a block has 1 to 1024 threads");
+    return block(X, Y, Z);
+  }
+  Kernel& max_threads(int threads, Here at = Here::now());  ///< upper bound (.maxntid)
   Kernel& min_blocks(int per_sm) {
     min_blocks_ = per_sm;
     return *this;
