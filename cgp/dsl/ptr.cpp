@@ -82,41 +82,19 @@ Operand braces(const std::vector<ptx::RegId>& regs) {
 /// Splits a 32-bit register into its 16-bit or 8-bit elements.
 void unpack(Kernel& k, const Value& word, int packed, Mod element, std::vector<Value>& out, Uniform u) {
   std::vector<ptx::RegId> parts;
-  if (packed == 2) {
-    for (int j = 0; j < 2; ++j) {
-      out.push_back(k.fresh(element, u));
-      parts.push_back(out.back().reg());
-    }
-    k.inst(Op::mov, {Mod::b32}, {Operand::vec_of(parts), Operand::of(word.reg())});
-    return;
+  for (int j = 0; j < packed; ++j) {
+    out.push_back(k.fresh(element, u));
+    parts.push_back(out.back().reg());
   }
-  const bool is_signed = element == Mod::s8;
-  for (int j = 0; j < 4; ++j) {
-    const Value b = k.op(Op::bfe, {is_signed ? Mod::s32 : Mod::u32}, Mod::u32,
-                         {word, Value::literal(std::uint64_t(8 * j), Mod::u32), Value::literal(8, Mod::u32)});
-    out.push_back(k.op(Op::cvt, {Mod::u16, Mod::u32}, element, {b}).with(u));
-  }
+  k.inst(Op::mov, {Mod::b32}, {Operand::vec_of(parts), Operand::of(word.reg())});
 }
 
 Value pack(Kernel& k, const std::vector<Value>& v, std::size_t from, int packed) {
   const Value word = k.fresh(Mod::b32, Uniform::thread);
-  if (packed == 2) {
-    k.inst(Op::mov, {Mod::b32},
-           {Operand::of(word.reg()), Operand::vec_of({k.register_of(v[from]), k.register_of(v[from + 1])})});
-    return word;
-  }
-  // Four bytes: widen each and merge with bfi.
-  std::vector<Value> bytes;
-  for (int j = 0; j < 4; ++j) {
-    const Value b(&k, k.register_of(v[from + std::size_t(j)]), Mod::u16, Uniform::thread);
-    bytes.push_back(k.op(Op::cvt, {Mod::u32, Mod::u8}, Mod::u32, {b}));
-  }
-  std::vector<Value> merged{bytes[0]};
-  for (int j = 1; j < 4; ++j)
-    merged.push_back(k.op(Op::bfi, {Mod::b32}, Mod::u32,
-                          {bytes[std::size_t(j)], merged.back(),
-                           Value::literal(std::uint64_t(8 * j), Mod::u32), Value::literal(8, Mod::u32)}));
-  return merged.back();
+  std::vector<ptx::RegId> parts;
+  for (int j = 0; j < packed; ++j) parts.push_back(k.register_of(v[from + std::size_t(j)]));
+  k.inst(Op::mov, {Mod::b32}, {Operand::of(word.reg()), Operand::vec_of(parts)});
+  return word;
 }
 
 }  // namespace

@@ -59,8 +59,9 @@ struct Words {
       return to<T>(f[0]);
     else if constexpr (std::is_same_v<T, f32>)
       return bits<b32>(f[0]);
-    else if constexpr (std::is_same_v<T, f16>)
-      return bits<b32>(cvt<rn, f16x2>(f[1], f[0]));
+    else if constexpr (std::is_same_v<T, f16>)  // one instruction for two halves exists since sm_80
+      return f[0].kernel()->sm() >= 80 ? bits<b32>(cvt<rn, f16x2>(f[1], f[0]))
+                                       : pack<b32>(to<f16>(f[0]), to<f16>(f[1]));
     else
       return bits<b32>(cvt<rn, bf16x2>(f[1], f[0]));
   }

@@ -2,15 +2,15 @@
 // transpose: out[b, c, r] = in[b, r, c].
 //   who      a block moves one tile of 16V x 16V elements; a thread V x V of it, transposed in its registers
 //   memory   16-byte accesses on both sides (a half warp covers 256 contiguous bytes); the tile crosses
-//   shared
-//            memory in 16-byte chunks, chunk index XORed with the row so that no two lanes of a pass share a
-//            bank
+//            shared memory in 16-byte chunks, the chunk index XORed with the row so that no two lanes of a
+//            pass share a bank
 //   sync     one block barrier between writing and reading the tile
 //   needs    any device; rows and cols multiples of V and 16-byte aligned slices, else the scalar variant
 #include "cgp/kernels/transpose/transpose.h"
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/convert.h"
 
 namespace cgp::kernels {
 namespace {
