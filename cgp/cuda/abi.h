@@ -206,7 +206,7 @@ enum class MemAdvice : int {
 };
 
 // ---- tensor maps
-struct alignas(64) TensorMapBits {
+struct alignas(128) TensorMapBits {
   std::uint64_t words[16];
 };
 static_assert(sizeof(TensorMapBits) == 128);
