@@ -194,8 +194,9 @@ class Buffer:
 
 
 class Case:
-    def __init__(self, name, target=80, src=None, flags=(), broken=False):
+    def __init__(self, name, target=80, src=None, flags=()):
         self.name, self.target, self.src, self.flags = name, "compute_%s" % target, src or name + ".cu", list(flags)
+        self.only = None  # keep just this entry of the compiled file
         self.buffers, self.launches, self.symbols, self.counters, self.expect_error = [], [], [], [], None
 
     def buf(self, name, dtype, count, role, init):

@@ -47,6 +47,9 @@ def compile_case(c, nvcc):
     text = re.sub(r"[ \t]+$", "", text, flags=re.M)
     text = re.sub(r"\n\n+", "\n\n", text).lstrip("\n")
     text = scrub_debug(text)
+    if c.only:
+        parts = re.split(r"(?m)^(?=\.visible \.entry )", text)
+        text = parts[0] + "".join(p for p in parts[1:] if re.match(r"\.visible \.entry %s\(" % c.only, p))
     assert not re.search(r"/(work|tmp|usr|root)/", text), c.name
     open(ptx, "w").write(text)
 
@@ -110,8 +113,12 @@ def main():
                 os.remove(old)
             if not a.no_compile or not os.path.exists(os.path.join(DATA, name + ".ptx")):
                 compile_case(c, a.nvcc)
+            count = opcodes(c)
+            for op in c.expect_error["ops"] if c.expect_error else []:
+                if not any(k.startswith(op) for k in count):
+                    c.expect_error["ops"] = [o for o in c.expect_error["ops"] if o != op]
             extra = {"ptxas_registers": registers(c, os.path.join(os.path.dirname(a.nvcc), "ptxas")),
-                     "opcodes": opcodes(c)}
+                     "opcodes": count}
             open(os.path.join(DATA, name + ".json"), "w").write(lib.dump(lib.to_json(c, DATA, extra)))
             print("ok", name, flush=True)
         except Exception as e:
