@@ -212,7 +212,7 @@ def bad_global_atomic():
 
 @register
 def bad_wild():
-    c = broken("bad_oob", "wild", "oob.global", also=["misaligned"], ops=["ld.u32", "ld.s32"], block=[0, 0, 0], note="the pointer table holds no addresses")
+    c = broken("bad_oob", "wild", "oob.global", also=["misaligned"], ops=["ld.global.u32"], block=[0, 0, 0], note="the pointer table holds no addresses")
     t = c.inp("table", "u64", 32, concat((3, zero()), (1, fill(64)), (28, zero())))
     c.launch("wild", 1, 32, [t, c.out("out", "s32", 32)])
     return c
