@@ -16,7 +16,8 @@
 // something else and executes the same instruction again later:
 //   w.converge(op)  .aligned: true once all live lanes of the warp are here;  if (!w.converge(op)) return;
 //   w.meet(...)     .sync with a lane mask: true once all lanes of the mask are at such an instruction
-//   w.wait(...)     until a condition polled by the scheduler holds (mbarrier phase, group, cluster barrier)
+//   w.wait(...)     until a condition polled by the scheduler holds (mbarrier phase, group, cluster barrier);
+//                   w.wait_past(...) is for operations that take effect on arrival and must not run twice
 //   Set op.flags |= kSplits at decode for instructions that may wait, so that a guard splits the fragment.
 // MEMORY. Never touch memory but through resolve()/resolve_one(): they translate, check and mark.
 // ASYNC. Objects derived from AsyncOp are given to Cluster::async; the policy decides when read() and
@@ -83,9 +84,10 @@ std::string_view name(Where w);
 /// An address operand: row of the base (constant row for symbols and absolute addresses) plus bytes.
 struct Address {
   Loc base = kNoLoc;
-  bool base32 = false;      ///< the row has 32-bit cells
-  bool uniform = false;     ///< a constant row: the same address in all lanes
-  bool own_shared = false;  ///< the symbol is a .shared variable: add this CTA's rank
+  bool base32 = false;   ///< the row has 32-bit cells
+  bool uniform = false;  ///< a constant row: the same address in all lanes
+  bool frame_local =
+      false;  ///< a .local or function .param variable: add the frame's local_base (no base row)
   std::int64_t offset = 0;
 };
 
@@ -94,7 +96,7 @@ enum OpFlags : std::uint16_t {
   kSplits = 1,  ///< may wait or leave: lanes whose guard is false go on first
   kBase32 = 2,  ///< address base in op.a has 32-bit cells
   kUniformAddress = 4,
-  kOwnShared = 8,
+  kFrameLocal = 8,
   kMicro = 16,     ///< helper before an instruction; not counted
   kBranch = 32,    ///< executes for all lanes of the fragment, reads its guard itself
   kVolatile = 64,  ///< strong access: relaxed, acquire, release, volatile, mmio
@@ -132,7 +134,7 @@ class Table {
  private:
   std::array<DecodeFn, std::size_t(ptx::Op::kCount)> fn_{};
 };
-const Table& decode_table(bool avx512);
+const Table& decode_table();
 /// The reason unsupported.def gives; empty when the opcode is executed.
 std::string_view unsupported_reason(ptx::Op op);
 
@@ -171,6 +173,10 @@ class Decoder {
   /// Adds an operation that runs before the one being decoded (special registers as operands do).
   void prelude(Op op);
   Loc scratch(int bits);  ///< a row nothing else uses
+  std::uint32_t frame_offset(ptx::SymbolId s) const;
+  /// Records a call (kNone: through a register); the callee's function index, kNone when it has no body.
+  std::uint32_t note_call(ptx::SymbolId s);
+  bool is_frame_local(ptx::SymbolId s) const;  ///< a .local variable, or .param of a call
 
   const ptx::Module& module() const { return *module_; }
   const ptx::Function& function() const { return *function_; }
@@ -213,6 +219,7 @@ using DescribeFn = std::string (*)(const Warp&, const Fragment&);
 /// Lanes of a warp with one program counter.
 struct Fragment {
   const Op* pc = nullptr;
+  const Op* at = nullptr;  ///< the operation a parked fragment waits at
   Frame* frame = nullptr;
   Mask lanes = 0;
   State state = State::runnable;
@@ -252,12 +259,14 @@ struct Warp {
   std::uint32_t checks = 0;  ///< Check bits
   bool taint = false;        ///< some register of this warp holds never-written data
   bool timed_out = false;    ///< the instruction is resumed from a soft wait that was given up
-  bool parked = false;       ///< set by converge/meet/wait
-  bool stop = false;         ///< set when the running fragment ended
-  bool suspect = false;      ///< long without progress: memory changes are watched
-  bool changed = false;      ///< with suspect: something observable changed
-  Mask live = 0;             ///< lanes that have not exited
-  std::uint64_t steps = 0;   ///< warp instructions so far (also %clock)
+  enum Event : std::uint8_t { none, jumped, parked, ended };
+  Event event = none;       ///< set by handlers that move, park or end the running fragment
+  bool suspect = false;     ///< long without progress: memory changes are watched
+  bool changed = false;     ///< with suspect: something observable changed
+  Mask live = 0;            ///< lanes that have not exited
+  Mask carry = 0;           ///< CC.CF of each lane
+  Mask unwritten = 0;       ///< lanes for which resolve() met never-written bytes; the reader clears it
+  std::uint64_t steps = 0;  ///< warp instructions so far (also %clock)
 
   std::uint32_t index = 0;  ///< in the CTA
   std::uint32_t patience = 0;
@@ -265,7 +274,8 @@ struct Warp {
   std::vector<std::unique_ptr<Frame>> frames, spare_frames;
   std::unique_ptr<std::byte[]> local;  ///< lane l's stack starts at l * local_stride
   std::uint32_t local_stride = 0;
-  std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;  ///< see state_of
+  std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;      ///< see state_of
+  std::map<std::pair<const Frame*, Loc>, std::uint32_t> taint_origin;  ///< index into Worker::origins
   struct ThreadIds {
     std::array<std::uint32_t, kLanes> x, y, z;
   } tid;
@@ -296,6 +306,10 @@ struct Warp {
   /// Parks the running fragment at `op` until ready() is true. `key` and `extra` reach ready and describe.
   void wait(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t key = 0, std::uint64_t extra = 0,
             bool soft = false);
+  /// The same, but when ready() is true the fragment goes on behind `op`, which is not executed again: for
+  /// operations that take effect on arrival. ready() may write results (into f.frame->registers).
+  void wait_past(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t key = 0,
+                 std::uint64_t extra = 0);
   bool converge_slow(const Op& op);
 
   // ---- reporting
@@ -377,6 +391,7 @@ struct Cluster {
   Worker* worker = nullptr;
   std::size_t next = 0;  ///< round robin
   std::uint64_t slices = 0;
+  int soft_rounds = 0;  ///< times all waits that may be given up were, without progress
   bool blocked = false;
 };
 
@@ -408,7 +423,13 @@ Cta* shared_owner(const Warp& w, std::uint32_t shared_address);
 Where classify(const Warp& w, std::uint64_t generic_address);
 
 // ---------------------------------------------------------------- counting
-enum class SharedKind : std::uint8_t { load, store, atomic, matrix };
+enum class SharedKind : std::uint8_t {
+  load,
+  store,
+  atomic,
+  matrix,
+  matrix_store
+};  ///< matrix: ldmatrix rows
 /// Counts one warp access to shared memory: `offset` in bytes within the CTA, per lane in `lanes`.
 void count_shared(Warp& w, const Op& op, SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset,
                   Mask lanes);

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Never-written data: followed through registers, reported where it becomes a result (address, branch, global
+// store). Compilers load padding and dead lanes, so the load itself is no error.
+#include "cgp/base/text.h"
+#include "cgp/emu/machine_impl.h"
+
+namespace cgp::emu {
+
+using text::cat;
+
+namespace {
+Mask& cell(Frame& f, Loc l) {
+  const std::size_t i = std::size_t(l & ~3) / 4;
+  if (f.taint.empty()) f.taint.resize(f.function->register_bytes / 4 + 1);
+  return f.taint[i];
+}
+std::uint32_t& origin_of(Warp& w, Loc l) { return w.taint_origin[{w.frame, l & ~3}]; }
+}  // namespace
+
+Mask taint_of(const Warp& w, Loc l) {
+  if (l < 0 || (l & kConstant) || w.frame->taint.empty()) return 0;
+  return w.frame->taint[std::size_t(l & ~3) / 4];
+}
+
+void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes) {
+  if (!lanes || (dest & kConstant)) return;
+  cell(*w.frame, dest) |= lanes;
+  w.taint = true;
+  std::uint32_t index = 0;
+  const auto& all = w.worker->origins;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].op == &op) index = std::uint32_t(i);
+  origin_of(w, dest) = index;
+}
+
+void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use) {
+  const auto it = w.taint_origin.find({w.frame, source & ~3});
+  if (it == w.taint_origin.end() || it->second >= w.worker->origins.size()) return;
+  const TaintOrigin& o = w.worker->origins[it->second];
+  const ProgramImpl& p = *w.worker->launch->program;
+  w.report(
+      Check::uninit, o.shared ? "uninit.shared" : "uninit.global", *o.op, lanes,
+      cat("reads bytes of ", o.shared ? "shared" : "global", " memory that were never written; the value ",
+          use, " at PTX line ", p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
+      {}, o.address, o.buffer, o.byte_offset);
+  // Reported once is enough: the value counts as defined from here on.
+  cell(*w.frame, source) &= ~lanes;
+}
+
+void propagate_taint(Warp& w, const Op& op) {
+  const DataFlow& flow = w.worker->launch->program->flow[op.inst];
+  if (op.flags & kMicro) return;
+  for (Loc a : flow.addresses)
+    if (const Mask m = taint_of(w, a) & w.active) report_taint(w, op, a, m, "is used as an address");
+  Mask t = 0;
+  Loc from = kNoLoc;
+  for (Loc s : flow.sources) {
+    const Mask m = taint_of(w, s) & w.active;
+    if (m) {
+      t |= m;
+      from = s;
+    }
+  }
+  for (Loc d : flow.dests) {
+    if (d & kConstant) continue;
+    if (!t && w.frame->taint.empty()) continue;
+    Mask& c = cell(*w.frame, d);
+    c = (c & ~w.active) | t;
+    if (t) origin_of(w, d) = origin_of(w, from);
+  }
+}
+
+void propagate_guard(Warp& w, const Op& op) {
+  if (op.guard == kNoLoc) return;
+  if (const Mask m = taint_of(w, op.guard) & w.lanes)
+    report_taint(w, op, op.guard, m, "decides a branch or guard");
+}
+
+}  // namespace cgp::emu

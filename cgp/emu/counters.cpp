@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact counts: bank conflicts and sectors of one access, and the sums of a launch.
+#include <algorithm>
+
+#include "cgp/emu/machine_impl.h"
+
+namespace cgp::emu {
+
+namespace {
+constexpr int kBanks = 32;
+
+// Passes of one group of lanes: the most distinct words that any bank must deliver. Atomics cannot share a
+// word: every lane is a pass of its own in its bank.
+std::uint32_t group_passes(const std::uint32_t* offset, Mask lanes, std::uint32_t bytes, bool share) {
+  std::array<std::uint32_t, 512> words;
+  int n = 0;
+  for_lanes(lanes, [&](int l) {
+    const std::uint32_t first = offset[l] / 4, last = (offset[l] + bytes - 1) / 4;
+    for (std::uint32_t x = first; x <= last; ++x) words[std::size_t(n++)] = x;
+  });
+  if (share) {
+    std::sort(words.begin(), words.begin() + n);
+    n = int(std::unique(words.begin(), words.begin() + n) - words.begin());
+  }
+  std::array<std::uint32_t, kBanks> load{};
+  for (int i = 0; i < n; ++i) ++load[words[std::size_t(i)] % kBanks];
+  return *std::max_element(load.begin(), load.end());
+}
+
+// Whether every active pair of lanes (2i, 2i + 1) reads one address.
+bool pairs_agree(const std::uint32_t* offset, Mask lanes) {
+  for (int l = 0; l < kLanes; l += 2)
+    if ((lanes >> l & 3) == 3 && offset[l] != offset[l + 1]) return false;
+  return true;
+}
+}  // namespace
+
+SharedCost shared_cost(SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset, Mask lanes) {
+  int group = kLanes;
+  if (kind == SharedKind::matrix || kind == SharedKind::matrix_store) {
+    group = 8;
+    bytes = 16;
+  } else if (bytes == 8) {
+    group = 16;
+  } else if (bytes >= 16) {
+    group = 8;
+  }
+  // Loads whose lane pairs coincide need half the groups.
+  if (kind == SharedKind::load && group < kLanes && pairs_agree(offset, lanes)) group *= 2;
+  SharedCost c;
+  for (int first = 0; first < kLanes; first += group) {
+    const Mask m = lanes & (group == kLanes ? ~Mask(0) : ((Mask(1) << group) - 1) << first);
+    if (!m) continue;
+    const std::uint32_t passes = group_passes(offset, m, bytes, kind != SharedKind::atomic);
+    c.wavefronts += passes;
+    c.conflicts += passes - 1;
+  }
+  return c;
+}
+
+std::uint32_t sectors(std::uint32_t bytes, const std::uint64_t* addr, Mask lanes) {
+  std::array<std::uint64_t, kLanes * 2> s;
+  int n = 0;
+  for_lanes(lanes, [&](int l) {
+    const std::uint64_t first = addr[l] / 32, last = (addr[l] + bytes - 1) / 32;
+    if (!n || s[std::size_t(n - 1)] != first) s[std::size_t(n++)] = first;
+    if (last != first) s[std::size_t(n++)] = last;
+  });
+  if (!std::is_sorted(s.begin(), s.begin() + n)) std::sort(s.begin(), s.begin() + n);
+  return std::uint32_t(std::unique(s.begin(), s.begin() + n) - s.begin());
+}
+
+void count_shared(Warp& w, const Op& op, SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset,
+                  Mask lanes) {
+  if (!w.worker->launch->options.counters || !lanes) return;
+  const SharedCost c = shared_cost(kind, bytes, offset, lanes);
+  PcCounters& pc = w.worker->pc[op.inst];
+  ++pc.requests;
+  pc.wavefronts += c.wavefronts;
+  pc.conflicts += c.conflicts;
+  pc.bytes += std::uint64_t(std::popcount(lanes)) * bytes;
+  Counters& t = w.worker->totals;
+  switch (kind) {
+    case SharedKind::load:
+    case SharedKind::matrix:
+      ++t.shared_load_requests;
+      t.shared_load_wavefronts += c.wavefronts;
+      t.shared_load_conflicts += c.conflicts;
+      break;
+    case SharedKind::store:
+    case SharedKind::matrix_store:
+      ++t.shared_store_requests;
+      t.shared_store_wavefronts += c.wavefronts;
+      t.shared_store_conflicts += c.conflicts;
+      break;
+    case SharedKind::atomic:
+      ++t.shared_atomic_requests;
+      t.shared_atomic_conflicts += c.conflicts;
+      break;
+  }
+}
+
+void count_global(Warp& w, const Op& op, GlobalKind kind, std::uint32_t bytes, const std::uint64_t* addr,
+                  Mask lanes) {
+  if (!w.worker->launch->options.counters || !lanes) return;
+  const std::uint32_t n = sectors(bytes, addr, lanes);
+  const std::uint64_t total = std::uint64_t(std::popcount(lanes)) * bytes;
+  PcCounters& pc = w.worker->pc[op.inst];
+  ++pc.requests;
+  pc.sectors += n;
+  pc.bytes += total;
+  Counters& t = w.worker->totals;
+  switch (kind) {
+    case GlobalKind::load:
+      ++t.global_load_requests;
+      t.global_load_sectors += n;
+      t.global_load_bytes += total;
+      break;
+    case GlobalKind::store:
+      ++t.global_store_requests;
+      t.global_store_sectors += n;
+      t.global_store_bytes += total;
+      break;
+    case GlobalKind::atomic:
+      ++t.global_atomic_requests;
+      t.global_atomic_sectors += n;
+      break;
+  }
+}
+
+namespace {
+void add_pc(PcCounters& a, const PcCounters& b) {
+  a.issues += b.issues;
+  a.lanes += b.lanes;
+  a.requests += b.requests;
+  a.sectors += b.sectors;
+  a.bytes += b.bytes;
+  a.wavefronts += b.wavefronts;
+  a.conflicts += b.conflicts;
+  a.divergent += b.divergent;
+}
+
+}  // namespace
+
+Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers) {
+  const ProgramImpl& p = *launch.program;
+  Counters c;
+  for (const auto& w : workers) c.add(w->totals);
+  c.per_pc.resize(p.insts.size());
+  for (const auto& w : workers)
+    for (std::size_t i = 0; i < c.per_pc.size(); ++i) add_pc(c.per_pc[i], w->pc[i]);
+  for (std::size_t i = 0; i < c.per_pc.size(); ++i) {
+    const PcCounters& x = c.per_pc[i];
+    if (!x.issues) continue;
+    const ptx::Op op = p.inst(std::uint32_t(i)).op;
+    c.warp_instructions += x.issues;
+    c.thread_instructions += x.lanes;
+    c.by_family[std::string(ptx::name(ptx::family(op)))] += x.issues;
+    c.by_opcode[p.opcode(std::uint32_t(i))] += x.issues;
+    if (op == ptx::Op::bra || op == ptx::Op::brx_idx) {
+      c.branches += x.issues;
+      c.divergent_branches += x.divergent;
+    }
+    if (op == ptx::Op::bar_sync || op == ptx::Op::bar_arrive || op == ptx::Op::bar_red ||
+        op == ptx::Op::barrier_sync || op == ptx::Op::barrier_arrive || op == ptx::Op::barrier_red)
+      c.barriers += x.issues;
+  }
+  if (c.warp_instructions)
+    c.simt_efficiency = double(c.thread_instructions) / (32.0 * double(c.warp_instructions));
+  return c;
+}
+
+void Counters::add(const Counters& o) {
+  warp_instructions += o.warp_instructions;
+  thread_instructions += o.thread_instructions;
+  for (const auto& [k, v] : o.by_family) by_family[k] += v;
+  for (const auto& [k, v] : o.by_opcode) by_opcode[k] += v;
+#define CGP_EMU_COUNTER(field) field += o.field;
+#include "cgp/emu/counters.def"
+  simt_efficiency = warp_instructions ? double(thread_instructions) / (32.0 * double(warp_instructions)) : 0;
+  if (per_pc.size() < o.per_pc.size()) per_pc.resize(o.per_pc.size());
+  for (std::size_t i = 0; i < o.per_pc.size(); ++i) add_pc(per_pc[i], o.per_pc[i]);
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> flatten(const Counters& c) {
+  return {
+      {"warp_instructions", c.warp_instructions},
+      {"thread_instructions", c.thread_instructions},
+#define CGP_EMU_COUNTER(field) {#field, c.field},
+#include "cgp/emu/counters.def"
+  };
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named barriers of a block, bar.warp.sync, fences.
+#include "cgp/base/text.h"
+#include "cgp/emu/decode_modifiers.h"
+#include "cgp/emu/families.h"
+#include "cgp/emu/machine_impl.h"
+
+namespace cgp::emu {
+
+using ptx::Mod;
+using POp = ptx::Op;
+using text::cat;
+
+namespace {
+enum Form : std::uint8_t { sync, arrive, reduce };
+enum Reduce : std::uint8_t { none, all, any, popc };
+
+std::uint64_t key_of(std::uint32_t id, std::uint64_t generation) { return generation << 4 | id; }
+
+void write_result(std::byte* registers, const Op& op, const NamedBarrier& b, Mask lanes) {
+  if (op.vec == none) return;
+  std::byte* row = registers + (op.d & ~3);
+  if (op.vec == popc) {
+    for_lanes(lanes, [&](int l) { std::memcpy(row + 4 * l, &b.last_popc, 4); });
+    return;
+  }
+  Mask m;
+  std::memcpy(&m, row, 4);
+  m = (m & ~lanes) | ((op.vec == all ? b.last_and : b.last_or) ? lanes : 0);
+  std::memcpy(row, &m, 4);
+}
+
+bool barrier_done(Warp& w, const Fragment& f) {
+  const NamedBarrier& b = w.cta->barriers[f.key & 15];
+  if (b.generation == f.key >> 4) return false;
+  write_result(f.frame->registers, *f.at, b, f.lanes);
+  return true;
+}
+
+std::string describe_barrier(const Warp& w, const Fragment& f) {
+  const NamedBarrier& b = w.cta->barriers[f.key & 15];
+  return cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", b.expected, " threads have arrived",
+             b.expected == 0 ? cat(" (", w.cta->threads - w.cta->exited, " live)") : std::string());
+}
+
+void finish(NamedBarrier& b) {
+  b.last_and = b.red_and;
+  b.last_or = b.red_or;
+  b.last_popc = b.red_popc;
+  const std::uint64_t generation = b.generation + 1;
+  const bool a = b.last_and, o = b.last_or;
+  const std::uint32_t p = b.last_popc;
+  b = NamedBarrier{};
+  b.generation = generation;
+  b.last_and = a;
+  b.last_or = o;
+  b.last_popc = p;
+}
+
+// The mode and the count of all arrivals of one generation must agree.
+void check_agreement(Warp& w, const Op& op, NamedBarrier& b, std::uint32_t id, std::uint32_t count) {
+  if (!b.first) return;
+  if (b.mode != int(op.kind) && (b.mode == reduce || op.kind == reduce))
+    w.fail(Check::barrier, "barrier.count", op, w.active,
+           cat("barrier ", id,
+               " is used with .red and without in one generation (the first arrival was PTX line ",
+               w.worker->launch->program->inst(b.first->inst).ptx_line, ")"));
+  if (b.expected != count)
+    w.fail(Check::barrier, "barrier.count", op, w.active,
+           cat("barrier ", id, " is waited for with ",
+               count ? cat(count, " threads") : std::string("all threads"), ", the first arrival (PTX line ",
+               w.worker->launch->program->inst(b.first->inst).ptx_line, ") said ",
+               b.expected ? cat(b.expected, " threads") : std::string("all threads")));
+}
+
+std::uint32_t warp_uniform(Warp& w, const Op& op, Loc l, std::string_view what) {
+  const auto* p = w.row<std::uint32_t>(l);
+  const std::uint32_t v = p[std::countr_zero(w.active)];
+  for_lanes(w.active, [&](int lane) {
+    if (p[lane] != v)
+      w.fail(Check::barrier, "barrier.divergence", op, lane_bit(lane),
+             cat("lanes of one warp name different ", what, "s: ", v, " and ", p[lane]));
+  });
+  return v;
+}
+
+void exec_bar(Warp& w, const Op& op) {
+  const bool aligned = op.small & 1;
+  if (aligned && !w.converge(op)) return;
+  const std::uint32_t id = warp_uniform(w, op, op.a, "barrier");
+  const std::uint32_t count = op.b == kNoLoc ? 0 : warp_uniform(w, op, op.b, "thread count");
+  if (id > 15)
+    w.fail(Check::barrier, "barrier.count", op, w.active, cat("barrier ", id, ": there are 16, 0 to 15"));
+  if (count % kLanes)
+    w.fail(Check::barrier, "barrier.count", op, w.active,
+           cat("a thread count of ", count, ": it must be a multiple of ", kLanes));
+  NamedBarrier& b = w.cta->barriers[id];
+  check_agreement(w, op, b, id, count);
+  if (!b.first) {
+    b.first = &op;
+    b.mode = op.kind;
+    b.expected = count;
+  }
+  // An aligned barrier counts the whole warp, exited lanes included.
+  const std::uint32_t joining = count ? (aligned ? kLanes : std::uint32_t(std::popcount(w.active)))
+                                      : std::uint32_t(std::popcount(w.active));
+  b.arrived += joining;
+  if (op.vec != none) {
+    const Mask p = w.pred(op.c);
+    b.red_and = b.red_and && (p & w.active) == w.active;
+    b.red_or = b.red_or || (p & w.active);
+    b.red_popc += std::uint32_t(std::popcount(p & w.active));
+  }
+  if (count && b.arrived > count)
+    w.fail(Check::barrier, "barrier.count", op, w.active,
+           cat(b.arrived, " threads arrive at barrier ", id, ", which expects ", count));
+  if (barrier_complete(*w.cta, b)) {
+    finish(b);
+    return write_result(w.base[0], op, b, w.active);
+  }
+  if (op.kind == arrive) return;
+  w.wait_past(op, barrier_done, describe_barrier, key_of(id, b.generation));
+}
+
+void decode_bar(Decoder& d, const ptx::Inst& i, Op& op) {
+  allow(d, i, {Mod::aligned, Mod::popc, Mod::and_, Mod::or_, Mod::cta});
+  const bool old = i.op == POp::bar_sync || i.op == POp::bar_arrive || i.op == POp::bar_red;
+  op.flags |= kSplits;
+  op.small = old || i.has(Mod::aligned) ? 1 : 0;
+  op.kind = i.op == POp::bar_sync || i.op == POp::barrier_sync       ? sync
+            : i.op == POp::bar_arrive || i.op == POp::barrier_arrive ? arrive
+                                                                     : reduce;
+  op.vec = none;
+  std::size_t at = 0;
+  std::size_t last = i.operands.size();
+  if (op.kind == reduce) {
+    op.vec = i.has(Mod::popc) ? popc : i.has(Mod::and_) ? all : any;
+    op.d = op.vec == popc ? d.dest(d.operand(i, 0), Mod::u32) : d.pred_dest(d.operand(i, 0));
+    at = 1;
+    last = i.operands.size() - 1;
+    op.c = d.pred(d.operand(i, last));
+  }
+  op.a = d.source(d.operand(i, at), Mod::u32);
+  if (at + 1 < last) op.b = d.source(d.operand(i, at + 1), Mod::u32);
+  op.fn = exec_bar;
+}
+
+// ---------------------------------------------------------------- warps and fences
+void exec_warp_sync(Warp& w, const Op& op) {
+  const Mask m = w.row<Mask>(op.a)[std::countr_zero(w.active)];
+  Meeting meeting;
+  w.meet(op, m, std::uint32_t(POp::bar_warp_sync), meeting);
+}
+void decode_warp_sync(Decoder& d, const ptx::Inst& i, Op& op) {
+  allow(d, i, {});
+  op.flags |= kSplits;
+  op.a = d.source(d.operand(i, 0), Mod::b32);
+  op.fn = exec_warp_sync;
+}
+
+void exec_fence(Warp&, const Op&) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+void decode_fence(Decoder& d, const ptx::Inst& i, Op& op) {
+  allow(d, i,
+        {Mod::cta, Mod::cluster, Mod::gpu, Mod::sys, Mod::gl, Mod::sc, Mod::acq_rel, Mod::acquire,
+         Mod::release, Mod::sync_restrict_shared_cta, Mod::sync_restrict_shared_cluster});
+  op.fn = exec_fence;
+}
+}  // namespace
+
+bool barrier_complete(const Cta& cta, const NamedBarrier& b) {
+  if (!b.first || b.mode < 0) return false;
+  return b.expected ? b.arrived >= b.expected : b.arrived >= cta.threads - cta.exited;
+}
+
+void release_barriers(Cta& cta) {
+  for (NamedBarrier& b : cta.barriers)
+    if (b.first && b.expected == 0 && b.arrived && barrier_complete(cta, b)) finish(b);
+}
+
+void add_barrier(Table& t) {
+  for (POp o : {POp::bar_sync, POp::bar_arrive, POp::bar_red, POp::barrier_sync, POp::barrier_arrive,
+                POp::barrier_red})
+    t.set(o, decode_bar);
+  t.set(POp::bar_warp_sync, decode_warp_sync);
+  t.set(POp::membar, decode_fence);
+  t.set(POp::fence, decode_fence);
+}
+
+}  // namespace cgp::emu

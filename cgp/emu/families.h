@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The decoders of the families, by file. Their handlers are in handlers.h.
+#include "cgp/emu/machine.h"
+
+namespace cgp::emu {
+
+void add_arithmetic(Table& t);  ///< decode_arithmetic.cpp: add mul fma ... by type
+void add_bits(Table& t);        ///< decode_bits.cpp: logic, shifts, fields, dot products
+void add_compare(Table& t);     ///< decode_compare.cpp: setp set selp slct
+void add_convert(Table& t);
+void add_move(Table& t);
+void add_memory(Table& t);
+void add_atomic(Table& t);
+void add_control(Table& t);
+void add_barrier(Table& t);
+void add_warp(Table& t);
+void add_video(Table& t);
+
+/// Everything but the tensor families.
+void add_families(Table& t);
+
+}  // namespace cgp::emu

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings: making, deduplicating and printing them; the deadlock report.
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/emu/machine_impl.h"
+
+namespace cgp::emu {
+
+using text::cat;
+
+namespace {
+std::string place(const Dim3& d) { return cat("(", d.x, ",", d.y, ",", d.z, ")"); }
+
+void locate(const ProgramImpl& p, std::uint32_t inst, std::string& text, int& ptx_line, std::string& file,
+            int& line) {
+  const ptx::Inst& i = p.inst(inst);
+  text = p.text(inst);
+  ptx_line = int(i.ptx_line);
+  if (i.loc == ptx::kNone) return;
+  const ptx::Loc& loc = p.module.locs[i.loc];
+  line = loc.line;
+  for (const auto& [number, path] : p.module.files)
+    if (number == loc.file) file = path;
+}
+
+auto order(const Finding& f) {
+  return std::array<std::uint32_t, 6>{f.block.z, f.block.y, f.block.x, f.thread.z, f.thread.y, f.thread.x};
+}
+}  // namespace
+
+Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message) {
+  Finding f;
+  f.cls = std::string(cls);
+  f.message = std::move(message);
+  locate(*w.worker->launch->program, op.inst, f.instruction, f.ptx_line, f.file, f.line);
+  f.block = w.cta->id;
+  f.thread = w.thread(lanes ? std::countr_zero(lanes) : 0);
+  return f;
+}
+
+void add_finding(LaunchState& launch, const Op& op, Finding f) {
+  std::lock_guard lock(launch.mutex);
+  auto [it, added] = launch.finding_of.try_emplace({op.inst, f.cls}, launch.findings.size());
+  if (added) {
+    if (launch.findings.size() < launch.options.max_findings) {
+      launch.findings.push_back(std::move(f));
+      return;
+    }
+    launch.finding_of.erase(it);
+    return;
+  }
+  // The first block and thread are kept, so that the report does not depend on the order of workers.
+  Finding& old = launch.findings[it->second];
+  const std::uint64_t count = old.count + f.count;
+  if (order(f) < order(old)) old = std::move(f);
+  old.count = count;
+}
+
+void Warp::report(Check check, std::string_view cls, const Op& op, Mask lanes, std::string message,
+                  std::string hint, std::uint64_t address, std::string buffer, std::int64_t byte_offset) {
+  if (!(checks & std::uint32_t(check))) return;
+  Finding f = make_finding(*this, cls, op, lanes, std::move(message));
+  f.hint = std::move(hint);
+  f.address = address;
+  f.buffer = std::move(buffer);
+  f.byte_offset = byte_offset;
+  add_finding(*worker->launch, op, std::move(f));
+}
+
+void Warp::fail(Check check, std::string_view cls, const Op& op, Mask lanes, std::string message,
+                std::string hint) {
+  if (!(checks & std::uint32_t(check))) {
+    const Finding f = make_finding(*this, cls, op, lanes, message);
+    throw EmuFault(
+        ErrorText{cat(cls, ": ", message),
+                  cat("PTX line ", f.ptx_line, ", block ", place(f.block), " thread ", place(f.thread)),
+                  cat("'", f.instruction, "'"), std::move(hint)});
+  }
+  report(check, cls, op, lanes, std::move(message), std::move(hint));
+  throw StopLaunch{};
+}
+
+std::string describe(const Finding& f) {
+  std::string s = cat(f.cls, ": ", f.message, "\n  at '", f.instruction, "'");
+  if (f.ptx_line) s += cat(", PTX line ", f.ptx_line);
+  if (!f.file.empty()) s += cat(", ", f.file, ":", f.line);
+  s += cat("\n  block ", place(f.block), " thread ", place(f.thread));
+  if (f.count > 1) s += cat(", ", f.count, " times in all");
+  if (!f.buffer.empty())
+    s += cat("\n  address ", text::hex(f.address), " is '", f.buffer, "' ", f.byte_offset < 0 ? "- " : "+ ",
+             f.byte_offset < 0 ? -f.byte_offset : f.byte_offset);
+  if (f.other) {
+    s += cat("\n  other: '", f.other->instruction, "', PTX line ", f.other->ptx_line);
+    if (!f.other->file.empty()) s += cat(", ", f.other->file, ":", f.other->line);
+    s += cat(", block ", place(f.other->block), " thread ", place(f.other->thread));
+  }
+  if (!f.hint.empty()) s += cat("\n  hint: ", f.hint);
+  return s + "\n";
+}
+
+std::string describe_wait(const Warp& w, const Fragment& f) {
+  const ProgramImpl& p = *w.worker->launch->program;
+  std::string s = cat("block ", place(w.cta->id), " warp ", w.index, " lanes ", text::hex(f.lanes), " ");
+  switch (f.state) {
+    case State::runnable:
+      s += "can run";
+      break;
+    case State::converge:
+      s += "wait for the other lanes of their warp";
+      break;
+    case State::meet:
+      s += cat("wait for lanes ", text::hex(f.meet_mask & w.live & ~f.lanes), " named in their mask");
+      break;
+    case State::wait:
+      s += f.describe ? f.describe(w, f) : "wait";
+      break;
+  }
+  const std::uint32_t inst = (f.at ? f.at : f.pc)->inst;
+  return s + cat(" at PTX line ", p.inst(inst).ptx_line, " '", p.text(inst), "'");
+}
+
+void report_deadlock(Cluster& cluster, std::string_view what) {
+  constexpr int kMaxLines = 12;
+  const Warp* first = nullptr;
+  const Fragment* first_fragment = nullptr;
+  std::string graph;
+  int lines = 0, total = 0;
+  for (auto& cta : cluster.ctas)
+    for (auto& w : cta->warps)
+      for (const Fragment& f : w->others) {
+        ++total;
+        // A lane set that waits for its own warp is the better diagnosis.
+        if (!first || (f.state == State::converge && first_fragment->state != State::converge)) {
+          first = w.get();
+          first_fragment = &f;
+        }
+        if (lines < kMaxLines) {
+          graph += cat("\n    ", describe_wait(*w, f));
+          ++lines;
+        }
+      }
+  if (total > lines) graph += cat("\n    and ", total - lines, " more");
+  if (!first) throw EmuFault("a block neither runs nor finishes");
+  Warp& w = const_cast<Warp&>(*first);
+  if (first_fragment->state == State::converge)
+    w.fail(Check::barrier, "barrier.divergence",
+           *(first_fragment->at ? first_fragment->at : first_fragment->pc), first_fragment->lanes,
+           cat("lanes ", text::hex(first_fragment->lanes), " of warp ", w.index,
+               " reach this .aligned instruction, lanes ", text::hex(w.live & ~first_fragment->lanes),
+               " wait elsewhere:", graph),
+           "all lanes of the warp must execute an .aligned instruction together");
+  w.fail(Check::deadlock, "deadlock", *(first_fragment->at ? first_fragment->at : first_fragment->pc),
+         first_fragment->lanes, cat(what, ":", graph));
+}
+
+}  // namespace cgp::emu

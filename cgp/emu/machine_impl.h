@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the emulator's own files share beyond machine.h: decoded programs, device memory, launches, workers.
+#include <shared_mutex>
+
+#include "cgp/emu/machine.h"
+
+namespace cgp::emu {
+
+// ---------------------------------------------------------------- programs
+/// A word of the constant pool that is known only at launch.
+struct PoolRelocation {
+  enum Kind : std::uint8_t { global, shared, function } kind = global;
+  std::uint8_t bits = 64;
+  std::uint32_t offset = 0;  ///< of the row in the pool
+  std::uint32_t target = 0;  ///< ptx::SymbolId; index into shared_vars; function index
+  std::uint32_t owner = 0;   ///< function whose constants these are
+  std::int64_t addend = 0;
+};
+
+struct SharedVar {
+  const ptx::Var* var = nullptr;
+  std::uint32_t function = ptx::kNone;  ///< kNone: module scope
+  bool dynamic = false;                 ///< extern, unsized
+};
+
+struct ParamSlot {
+  std::uint32_t offset = 0;  ///< entry: in Launch::params; func: in the frame's locals
+  std::uint32_t bytes = 0;
+  Loc reg = kNoLoc;  ///< .reg parameter of a function
+  bool predicate = false;
+};
+
+/// Sources and destinations of one instruction, for the propagation of never-written data.
+struct DataFlow {
+  std::vector<Loc> sources, dests, addresses;
+};
+
+struct Function {
+  const ptx::Function* ptx = nullptr;
+  std::string name;
+  std::uint32_t index = 0;
+  std::uint32_t first_op = 0, op_count = 0;
+  const Op* begin = nullptr;
+  std::uint32_t register_bytes = 0;
+  std::uint32_t local_bytes = 0, local_align = 16;
+  std::vector<ParamSlot> params, returns;
+  std::vector<std::uint32_t> callees, shared_vars;
+  bool calls_indirectly = false;
+  std::string unsupported;
+  std::vector<std::vector<std::uint32_t>> tables;                 ///< brx.idx targets, relative to `begin`
+  std::unordered_map<ptx::SymbolId, std::uint32_t> local_offset;  ///< .local and .param variables
+};
+
+struct InstRef {
+  std::uint32_t function = 0, index = 0;
+};
+
+struct ProgramImpl {
+  ptx::Module module;
+  bool avx512 = false;
+  std::vector<Function> functions;
+  std::unordered_map<ptx::SymbolId, std::uint32_t> function_of;
+  std::vector<Op> ops;
+  std::vector<std::uint64_t> pool;
+  std::vector<PoolRelocation> relocations;
+  std::vector<SharedVar> shared_vars;
+  std::vector<EntryInfo> entries;
+  std::vector<InstRef> insts;
+  std::vector<DataFlow> flow;
+  std::vector<std::shared_ptr<const void>> kept;
+
+  const ptx::Inst& inst(std::uint32_t index) const {
+    const InstRef r = insts[index];
+    return functions[r.function].ptx->body[r.index];
+  }
+  std::string text(std::uint32_t index) const;    ///< the instruction as printed
+  std::string opcode(std::uint32_t index) const;  ///< "ld.global.v4.f32"
+  /// Functions that a launch of `entry` can reach, the entry first.
+  std::vector<std::uint32_t> reachable(std::uint32_t entry) const;
+  /// Offsets of shared_vars for an entry (kNone: not used by it); returns static bytes and where dynamic
+  /// starts.
+  struct SharedLayout {
+    std::vector<std::uint32_t> offset;
+    std::uint32_t static_bytes = 0;
+    std::uint32_t dynamic_align = 1;
+    bool dynamic = false;
+  };
+  SharedLayout shared_layout(std::uint32_t entry) const;
+};
+std::unique_ptr<ProgramImpl> build_program(ptx::Module module, bool avx512);
+bool host_has_avx512();
+
+// ---------------------------------------------------------------- device memory
+struct Allocation {
+  std::uint64_t base = 0, size = 0;
+  std::string name;
+  bool live = true, constant = false;
+  std::unique_ptr<std::uint64_t[]> storage;  ///< 8-byte aligned
+  std::byte* host = nullptr;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> init;  ///< bit per byte
+
+  bool contains(std::uint64_t a, std::uint64_t n) const {
+    return a >= base && n <= size && a - base <= size - n;
+  }
+  void mark(std::uint64_t offset, std::uint64_t n);
+  void unmark(std::uint64_t offset, std::uint64_t n);
+  bool marked(std::uint64_t offset, std::uint64_t n) const;
+};
+
+/// All allocations by address; freed ones stay (without storage) so that findings can name them.
+class Heap {
+ public:
+  std::uint64_t alloc(std::uint64_t bytes, std::string name, std::uint64_t align, bool constant = false);
+  bool free(std::uint64_t address);  ///< false: no live allocation starts there
+  /// The allocation with the greatest base <= address, live or not; nullptr if none.
+  Allocation* at_or_below(std::uint64_t address);
+  Allocation* find(std::uint64_t address, std::uint64_t bytes);  ///< live and containing the range
+  /// The live allocation whose nearest end is closest.
+  Allocation* nearest(std::uint64_t address);
+
+ private:
+  std::shared_mutex mutex_;
+  std::vector<std::unique_ptr<Allocation>> all_;  ///< ascending base
+  std::uint64_t next_ = kGlobalBase;
+};
+
+struct Instance {
+  std::shared_ptr<const Program> program;
+  std::unordered_map<ptx::SymbolId, Symbol> symbols;
+  mutable bool loaded = true;
+};
+
+struct MachineImpl {
+  DeviceProperties properties;
+  Heap heap;
+  std::uint64_t launches = 0;
+};
+
+// ---------------------------------------------------------------- launches
+/// Where never-written data came from.
+struct TaintOrigin {
+  const Op* op = nullptr;
+  std::uint64_t address = 0;
+  std::string buffer;
+  std::int64_t byte_offset = 0;
+  bool shared = false;
+};
+
+struct LaunchState {
+  MachineImpl* machine = nullptr;
+  const Instance* instance = nullptr;
+  const ProgramImpl* program = nullptr;
+  const Function* entry = nullptr;
+  Launch launch;
+  Options options;
+  std::vector<std::byte> params;
+  std::vector<std::vector<std::uint64_t>> pools;  ///< constant pool per cluster rank
+  ProgramImpl::SharedLayout layout;
+  std::uint32_t dynamic_offset = 0, shared_bytes = 0;
+  std::vector<std::string> shared_names;
+  Dim3 cluster_grid;
+  std::uint64_t clusters = 0;
+  std::uint32_t warps_per_cta = 0;
+  std::uint64_t resident_limit = 0;  ///< clusters
+  std::atomic<std::uint64_t> next_cluster{0}, resident{0}, finished{0};
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> idle_workers{0};
+  std::atomic<std::uint64_t> writes{0};  ///< changes seen by watched warps
+  std::mutex mutex;                      ///< findings, output, fault
+  std::vector<Finding> findings;
+  std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
+  std::string output;
+  std::exception_ptr fault;
+};
+
+/// A range of global memory that an instruction used last: almost always the next use is in it too.
+struct CachedRange {
+  std::uint64_t base = 1, size = 0;
+  std::byte* host = nullptr;
+  Allocation* allocation = nullptr;
+};
+
+struct Worker {
+  LaunchState* launch = nullptr;
+  std::vector<PcCounters> pc;
+  std::vector<CachedRange> cache;  ///< by instruction
+  std::deque<std::unique_ptr<Cluster>> resident;
+  std::vector<TaintOrigin> origins;
+  std::vector<std::unique_ptr<std::byte[]>> spare_shared;
+  Counters totals;  ///< memory counts; the rest is summed from pc
+  std::uint64_t random = 0;
+  std::uint64_t index = 0;
+};
+
+// sched.cpp
+/// Runs `w` until it parks, ends or has executed `budget` instructions. Returns how many it executed.
+std::uint64_t run_warp(Warp& w, std::uint64_t budget);
+/// Makes the best fragment the running one, merging equal ones. False: nothing runnable.
+bool reschedule(Warp& w);
+bool runnable(Warp& w);
+/// Sends the lanes of the running fragment apart: `taken` to `target`, the others to w.pc.
+void branch(Warp& w, const Op& op, const Op* target, Mask taken);
+void end_fragment(Warp& w, Mask lanes);  ///< lanes exit
+/// Starts `callee`; the frame's locals hold room for its parameters.
+Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op* call);
+void pop_frame(Warp& w, Frame* frame);
+void grow_local(Warp& w, std::uint32_t bytes);
+std::unique_ptr<Cta> make_cta(LaunchState& launch, Worker& worker, Cluster& cluster, std::uint32_t rank);
+void run_launch(LaunchState& launch, Worker& worker);
+
+// exec_barrier.cpp
+bool barrier_complete(const Cta& cta, const NamedBarrier& b);
+/// After lanes exited: barriers that wait for "all threads" may be complete.
+void release_barriers(Cta& cta);
+
+// memory.cpp
+void mark_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes);
+bool is_written(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes);
+
+// checks
+void propagate_taint(Warp& w, const Op& op);
+void propagate_guard(Warp& w, const Op& op);
+void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes);
+void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use);
+/// Watched warps: sets Warp::changed when a store changes memory.
+void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to, Mask lanes);
+Mask taint_of(const Warp& w, Loc l);
+std::string describe_wait(const Warp& w, const Fragment& f);
+void report_deadlock(Cluster& cluster, std::string_view what);
+Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message);
+void add_finding(LaunchState& launch, const Op& op, Finding f);
+
+// counters.cpp
+Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers);
+
+}  // namespace cgp::emu

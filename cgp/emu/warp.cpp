@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// One warp: fragments, frames, rendezvous, and the loop that executes operations.
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/emu/machine_impl.h"
+
+namespace cgp::emu {
+
+using text::cat;
+
+namespace {
+// Backward branches a fragment may take while siblings wait, before it goes to the back of the queue.
+constexpr std::uint32_t kPatience = 64;
+
+const Op* no_limit() { return reinterpret_cast<const Op*>(~std::uintptr_t(0)); }
+
+void make_running(Warp& w, const Fragment& f) {
+  w.pc = f.pc;
+  w.frame = f.frame;
+  w.lanes = f.lanes;
+  w.base[0] = f.frame->registers;
+  w.patience = f.penalty;
+}
+
+// The running fragment as a value.
+Fragment running(const Warp& w) {
+  Fragment f;
+  f.pc = w.pc;
+  f.frame = w.frame;
+  f.lanes = w.lanes;
+  f.penalty = w.patience;
+  return f;
+}
+
+// Lower is better: deeper calls first (they return to join the others), then the lowest PC.
+bool before(const Fragment& a, const Fragment& b) {
+  if (a.penalty / kPatience != b.penalty / kPatience) return a.penalty < b.penalty;
+  if (a.frame->depth != b.frame->depth) return a.frame->depth > b.frame->depth;
+  return a.pc < b.pc;
+}
+
+// Joins fragments that stand at the same instruction of the same frame. A fragment that waits for the rest of
+// its warp becomes runnable when somebody joins it.
+void merge(Warp& w) {
+  auto& v = w.others;
+  for (std::size_t i = 0; i < v.size(); ++i)
+    for (std::size_t j = v.size() - 1; j > i; --j) {
+      if (v[i].pc != v[j].pc || v[i].frame != v[j].frame) continue;
+      const bool joinable = (v[i].state == State::runnable || v[i].state == State::converge) &&
+                            (v[j].state == State::runnable || v[j].state == State::converge);
+      if (!joinable) continue;
+      v[i].lanes |= v[j].lanes;
+      v[i].penalty = std::min(v[i].penalty, v[j].penalty);
+      v[i].state = State::runnable;
+      v.erase(v.begin() + std::ptrdiff_t(j));
+    }
+}
+
+void poll(Warp& w) {
+  for (Fragment& f : w.others)
+    if (f.state == State::wait && f.ready(w, f)) {
+      f.state = State::runnable;
+      f.soft = false;
+    }
+}
+
+// Nothing can run: either the warp waits for something outside, or its fragments wait for each other in a way
+// that cannot end. Only the second is reported here.
+void check_stuck(Warp& w) {
+  if (w.others.empty()) return;
+  for (const Fragment& f : w.others)
+    if (f.state == State::wait) return;
+  for (const Fragment& f : w.others) {
+    if (f.state != State::converge) continue;
+    const bool barrier = w.worker->launch->program->inst(f.pc->inst).op <= ptx::Op::kCount &&
+                         ptx::family(w.worker->launch->program->inst(f.pc->inst).op) == ptx::Family::barrier;
+    Mask elsewhere = w.live & ~f.lanes;
+    std::string where;
+    for (const Fragment& g : w.others)
+      if (&g != &f)
+        where += cat("; lanes ", text::hex(g.lanes), " wait at PTX line ",
+                     w.worker->launch->program->inst(g.pc->inst).ptx_line);
+    w.fail(Check::barrier, "barrier.divergence", *f.pc, f.lanes,
+           cat("lanes ", text::hex(f.lanes), " of warp ", w.index, " reach this .aligned instruction, lanes ",
+               text::hex(elsewhere), " do not", where),
+           barrier ? "move the barrier out of the divergent branch, or use barrier.sync without .aligned"
+                   : "all lanes of the warp must execute an .aligned instruction together");
+  }
+  for (const Fragment& f : w.others)
+    if (f.state == State::meet) {
+      Mask there = 0;
+      for (const Fragment& g : w.others)
+        if (g.state == State::meet && g.meet_mask == f.meet_mask && g.meet_kind == f.meet_kind)
+          there |= g.lanes;
+      w.fail(
+          Check::sync_mask, "sync.mask", *f.pc, f.lanes,
+          cat("the mask ", text::hex(f.meet_mask), " names lanes ", text::hex(f.meet_mask & w.live & ~there),
+              ", which never execute a matching instruction with this mask"),
+          "every lane named in the mask must execute the .sync instruction");
+    }
+}
+}  // namespace
+
+bool runnable(Warp& w) {
+  if (!w.live) return false;
+  poll(w);
+  for (const Fragment& f : w.others)
+    if (f.state == State::runnable) return true;
+  return false;
+}
+
+bool reschedule(Warp& w) {
+  if (w.lanes) {
+    w.others.push_back(running(w));
+    w.lanes = 0;
+  }
+  if (w.others.size() > 1) {
+    if (w.worker->launch->options.schedule != SchedulePolicy::diverge)
+      merge(w);
+    else {
+      // Only lanes that stand at a convergence point join.
+      for (const Fragment& f : w.others)
+        if (f.state == State::converge) {
+          merge(w);
+          break;
+        }
+    }
+    poll(w);
+  } else if (!w.others.empty()) {
+    poll(w);
+  }
+  Fragment* best = nullptr;
+  const bool shuffled = w.worker->launch->options.schedule != SchedulePolicy::fair;
+  std::size_t candidates = 0;
+  for (Fragment& f : w.others) {
+    if (f.state != State::runnable) continue;
+    ++candidates;
+    if (!best) {
+      best = &f;
+    } else if (shuffled) {
+      w.worker->random = w.worker->random * 6364136223846793005ull + 1442695040888963407ull;
+      if ((w.worker->random >> 33) % candidates == 0) best = &f;
+    } else if (before(f, *best)) {
+      best = &f;
+    }
+  }
+  if (!best) {
+    check_stuck(w);
+    return false;
+  }
+  const Fragment chosen = *best;
+  w.others.erase(w.others.begin() + (best - w.others.data()));
+  make_running(w, chosen);
+  w.timed_out = chosen.soft;
+  w.limit = no_limit();
+  for (const Fragment& f : w.others)
+    if (f.frame == w.frame && f.pc > w.pc && f.state != State::meet && f.state != State::wait)
+      w.limit = std::min(w.limit, f.pc);
+  return true;
+}
+
+std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
+  w.event = Warp::none;
+  if (!reschedule(w)) return 0;
+  Worker& worker = *w.worker;
+  PcCounters* const counters = worker.pc.data();
+  std::uint64_t executed = 0;
+  while (executed < budget) {
+    const Op* op = w.pc;
+    if (op >= w.limit) {
+      if (!reschedule(w)) break;
+      continue;
+    }
+    Mask act = w.lanes;
+    ++executed;
+    PcCounters& c = counters[op->inst];
+    if (op->guard != kNoLoc && !(op->flags & kBranch)) {
+      if (w.taint) propagate_guard(w, *op);
+      act &= w.pred(op->guard);
+      if (act != w.lanes) {
+        if (!act) {
+          c.issues += !(op->flags & kMicro);
+          w.pc = op + 1;
+          continue;
+        }
+        if (op->flags & kSplits) {
+          Fragment rest = running(w);
+          rest.pc = op + 1;
+          rest.lanes = w.lanes & ~act;
+          w.others.push_back(rest);
+          w.lanes = act;
+        }
+      }
+    }
+    w.pc = op + 1;
+    w.active = act;
+    if (!(op->flags & kMicro)) {
+      ++c.issues;
+      c.lanes += std::uint64_t(std::popcount(act));
+    }
+    if (w.taint) propagate_taint(w, *op);
+    op->fn(w, *op);
+    w.timed_out = false;
+    if (w.event != Warp::none) {
+      if (w.event == Warp::parked && !(op->flags & kMicro)) {  // it will be counted when it completes
+        --c.issues;
+        c.lanes -= std::uint64_t(std::popcount(act));
+        --executed;
+      }
+      w.event = Warp::none;
+      if (!reschedule(w)) break;
+    }
+  }
+  w.steps += executed;
+  if (w.lanes) {
+    w.others.push_back(running(w));
+    w.lanes = 0;
+  }
+  return executed;
+}
+
+// ---------------------------------------------------------------- control flow
+void branch(Warp& w, const Op& op, const Op* target, Mask taken) {
+  if (taken == w.lanes) {
+    if (target <= &op && !w.others.empty()) ++w.patience;
+    w.pc = target;
+    if (!w.others.empty()) w.event = Warp::jumped;
+    if (target <= &op && w.suspect) w.event = Warp::jumped;
+    return;
+  }
+  if (!taken) return;
+  Fragment f;
+  f.pc = target;
+  f.frame = w.frame;
+  f.lanes = taken;
+  f.penalty = w.patience + (target <= &op ? 1 : 0);
+  w.others.push_back(f);
+  w.lanes &= ~taken;
+  w.event = Warp::jumped;
+}
+
+void end_fragment(Warp& w, Mask lanes) {
+  w.live &= ~lanes;
+  for (Frame* f = w.frame; f; f = f->caller) f->lanes &= ~lanes;
+  w.lanes &= ~lanes;
+  w.cta->exited += std::uint32_t(std::popcount(lanes));
+  w.event = Warp::ended;
+  release_barriers(*w.cta);
+  // Lanes that wait for the whole warp may now be complete.
+  for (Fragment& f : w.others)
+    if (f.state == State::converge && f.lanes == w.live) f.state = State::runnable;
+  for (Fragment& f : w.others)
+    if (f.state == State::meet) f.state = State::runnable;  // looks again: exited lanes are excused
+}
+
+// ---------------------------------------------------------------- frames
+void grow_local(Warp& w, std::uint32_t bytes) {
+  if (bytes <= w.local_stride) return;
+  constexpr std::uint32_t kMaxStack = 512 * 1024;
+  if (bytes > kMaxStack)
+    throw EmuFault(ErrorText{cat("a thread's stack exceeds ", kMaxStack, " bytes"),
+                             cat("function '", w.frame ? w.frame->function->name : std::string(), "'"),
+                             cat(bytes, " bytes are needed"), "recursion without an end?"});
+  const std::uint32_t stride = std::max((bytes + 15u) / 16u * 16u, std::min(w.local_stride * 2, kMaxStack));
+  std::unique_ptr<std::byte[]> bigger(new std::byte[std::size_t(stride) * kLanes]());
+  for (int l = 0; l < kLanes; ++l)
+    if (w.local_stride)
+      std::memcpy(bigger.get() + std::size_t(l) * stride, w.local.get() + std::size_t(l) * w.local_stride,
+                  w.local_stride);
+  w.local = std::move(bigger);
+  w.local_stride = stride;
+}
+
+Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op* call) {
+  std::unique_ptr<Frame> frame;
+  for (std::size_t i = w.spare_frames.size(); i-- > 0;)
+    if (w.spare_frames[i]->function == &callee) {
+      frame = std::move(w.spare_frames[i]);
+      w.spare_frames.erase(w.spare_frames.begin() + std::ptrdiff_t(i));
+      break;
+    }
+  if (!frame) {
+    frame = std::make_unique<Frame>();
+    frame->function = &callee;
+    frame->storage.reset(new std::byte[callee.register_bytes + 64]);
+    const auto at = reinterpret_cast<std::uintptr_t>(frame->storage.get());
+    frame->registers = frame->storage.get() + (64 - at % 64) % 64;
+  }
+  std::memset(frame->registers, 0, callee.register_bytes);
+  frame->taint.clear();
+  frame->caller = w.frame;
+  frame->return_to = return_to;
+  frame->call = call;
+  frame->lanes = w.active;
+  frame->depth = w.frame ? w.frame->depth + 1 : 0;
+  const std::uint32_t top = w.frame ? w.frame->local_top : 0;
+  frame->local_base = (top + callee.local_align - 1) / callee.local_align * callee.local_align;
+  frame->local_top = frame->local_base + callee.local_bytes;
+  grow_local(w, frame->local_top);
+  w.frames.push_back(std::move(frame));
+  return w.frames.back().get();
+}
+
+void pop_frame(Warp& w, Frame* frame) {
+  for (std::size_t i = w.frames.size(); i-- > 0;)
+    if (w.frames[i].get() == frame) {
+      if (w.spare_frames.size() < 16) w.spare_frames.push_back(std::move(w.frames[i]));
+      w.frames.erase(w.frames.begin() + std::ptrdiff_t(i));
+      return;
+    }
+}
+
+// ---------------------------------------------------------------- waiting
+bool Warp::converge_slow(const Op& op) {
+  if (lanes == live && active == live) return true;
+  Fragment f = running(*this);
+  f.pc = &op;
+  f.lanes = active;
+  f.at = &op;
+  f.state = State::converge;
+  others.push_back(f);
+  lanes &= ~active;
+  event = parked;
+  // Somebody may wait at this very instruction already.
+  Mask here = 0;
+  for (const Fragment& g : others)
+    if (g.pc == &op && g.frame == f.frame && g.state == State::converge) here |= g.lanes;
+  if (here == live)
+    for (Fragment& g : others)
+      if (g.pc == &op && g.frame == f.frame && g.state == State::converge) g.state = State::runnable;
+  return false;
+}
+
+void Warp::wait(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t key, std::uint64_t extra,
+                bool soft) {
+  Fragment f = running(*this);
+  f.pc = &op;
+  f.lanes = active;
+  f.at = &op;
+  f.state = State::wait;
+  f.ready = ready;
+  f.describe = describe;
+  f.key = key;
+  f.extra = extra;
+  f.soft = soft;
+  others.push_back(f);
+  lanes &= ~active;
+  event = parked;
+}
+
+void Warp::wait_past(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t key,
+                     std::uint64_t extra) {
+  wait(op, ready, describe, key, extra);
+  others.back().pc = pc;
+  event = jumped;  // executed, unlike an operation that is parked to be tried again
+}
+
+bool Warp::meet(const Op& op, Mask members, std::uint32_t kind, Meeting& m) {
+  m.parts = 0;
+  m.lanes = 0;
+  if (active & ~members) {
+    fail(Check::sync_mask, "sync.mask", op, active & ~members,
+         cat("executed by lanes ", text::hex(active & ~members), ", which its mask ", text::hex(members),
+             " does not name"),
+         "a lane that executes a .sync instruction must be in its own mask");
+  }
+  const Mask needed = members & live;
+  if (active == needed) {
+    m.part[0] = {&op, base[0], active};
+    m.parts = 1;
+    m.lanes = active;
+    return true;
+  }
+  Mask there = active;
+  for (const Fragment& g : others)
+    if (g.state == State::meet && g.meet_mask == members && g.meet_kind == kind) there |= g.lanes;
+  if (there != needed) {
+    Fragment f = running(*this);
+    f.pc = &op;
+    f.lanes = active;
+    f.at = &op;
+    f.state = State::meet;
+    f.meet_mask = members;
+    f.meet_kind = kind;
+    others.push_back(f);
+    lanes &= ~active;
+    event = parked;
+    return false;
+  }
+  m.part[0] = {&op, base[0], active};
+  m.parts = 1;
+  m.lanes = there;
+  for (Fragment& g : others) {
+    if (g.state != State::meet || g.meet_mask != members || g.meet_kind != kind) continue;
+    m.part[std::size_t(m.parts++)] = {g.pc, g.frame->registers, g.lanes};
+    PcCounters& c = worker->pc[g.pc->inst];
+    ++c.issues;
+    c.lanes += std::uint64_t(std::popcount(g.lanes));
+    g.pc += 1;
+    g.state = State::runnable;
+  }
+  event = jumped;
+  return true;
+}
+
+}  // namespace cgp::emu
