@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Shared by verify.cpp (modules, functions) and verify_inst.cpp (instructions).
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cgp/ptx/verify.h"
+
+namespace cgp::ptx {
+
+std::string version_text(Version v);
+/// "PTX 8.0 and sm_90a"; `own` leaves out what a module of these already has.
+std::string requirement_text(const Requirement& r);
+void raise(Requirement& to, const Requirement& by);
+
+/// What a form wants of an instruction with these modifiers, its modifiers' needs included.
+Requirement requirement_of(const Form& f, const Mods& mods);
+std::optional<Requirement> requirement_of(Sreg s);
+
+/// Checks single instructions of one function; keeps what it learned about spellings between calls.
+class InstVerifier {
+ public:
+  InstVerifier(const Module& m, const CheckOptions& options);
+  void enter(const Function& f);
+  /// The problem with the instruction, or nothing. `need` becomes what it asks for when it is legal.
+  std::optional<Problem> check(const Inst& i, Requirement* need = nullptr);
+  /// "add.rn.f32": how an instruction is spelled without operands.
+  static std::string spelling(const Inst& i);
+
+ private:
+  struct Spelling {
+    std::vector<const Form*> forms;  // whose modifiers fit
+  };
+  struct Attempt {  // how far a form's operands fitted
+    std::size_t at = 0;
+    std::string why, hint;
+  };
+  const Spelling& spelling_of(const Inst& i);
+  Problem modifier_problem(const Inst& i) const;
+  Problem operand_problem(const Inst& i, const Attempt& best) const;
+  bool operands_fit(const Form& f, const Inst& i, std::size_t pattern, std::size_t at, Attempt& best) const;
+  bool operand_fits(const Form& f, const OperandPattern& p, const Inst& i, const Operand& o,
+                    Attempt& a) const;
+  bool vector_fits(const OperandPattern& p, const Inst& i, const Operand& o, int count, Attempt& a) const;
+  bool value_fits(const OperandPattern& p, const Operand& o, Mod type, Attempt& a) const;
+  bool register_fits(RegId r, Mod type, bool wider, Attempt& a) const;
+  bool predicate_fits(const OperandPattern& p, const Operand& o, Attempt& a) const;
+  bool address_fits(const OperandPattern& p, const Inst& i, const Operand& o, Attempt& a) const;
+  bool base_fits(Space space, bool tensor_memory, const Operand& o, Attempt& a) const;
+  bool pack_fits(const Operand& o, Mod type, bool destination, Attempt& a) const;
+  bool call_fits(const Inst& i, Attempt& a) const;
+  bool argument_fits(const Operand& o, const Var& v, Attempt& a) const;
+  const Var* variable(SymbolId s) const;
+  const Function* callee(SymbolId s) const;
+  std::string describe(const Operand& o) const;
+
+  const Module& m_;
+  const CheckOptions& options_;
+  const Function* f_ = nullptr;
+  std::optional<Target> target_;
+  std::unordered_map<std::string, Spelling> spellings_;
+  std::unordered_map<SymbolId, const Var*> variables_, locals_;
+  std::unordered_map<SymbolId, const Function*> functions_;
+};
+
+}  // namespace cgp::ptx
