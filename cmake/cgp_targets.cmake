@@ -7,8 +7,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 function(cgp_compile_options target)
-  # Here::now() and .loc lines name files relative to the repository, wherever it was built.
-  target_compile_options(${target} PRIVATE ${CGP_WARNINGS} -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  # Here::now() and .loc lines name files relative to the repository, wherever it was built (ccache may hand
+  # the compiler the path relative to the build folder).
+  file(RELATIVE_PATH from_build ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE ${CGP_WARNINGS} -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+                                           -fmacro-prefix-map=${from_build}=)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   if(CGP_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${CGP_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -42,7 +42,7 @@ void ModuleBuilder::close(Kernel& k) {
 }
 
 std::vector<BuiltKernel> ModuleBuilder::finish() {
-  module_->version = {8, 7};
+  module_->version = {8, module_->target.find("sm_1") == 0 ? 8 : 7};
   return std::move(built_);
 }
 

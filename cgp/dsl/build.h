@@ -110,7 +110,7 @@ class ModuleBuilder {
   /// A lambda void(Kernel&, Ps...); captures are build-time values.
   template <class F>
   requires requires { &F::operator(); }
-  void add(std::string name, F&& fn, Here at = Here::now()) {
+  void add(std::string name, F fn, Here at = Here::now()) {
     add_callable(std::move(name), fn, &F::operator(), at);
   }
 

@@ -191,10 +191,10 @@ void drop_labels(ptx::Function& f) {
 
 /// Registers in order of first appearance, numbered per prefix (%r and %rd never share a name).
 void name_registers(ptx::Function& f) {
-  constexpr std::string_view prefixes[] = {"%p", "%h", "%r", "%f", "%rd", "%fd", "%rq"};
+  constexpr std::string_view prefixes[] = {"%p", "%h", "%r", "%f", "%rd", "%fd", "%rq", "%b"};
   std::vector<RegId> renamed(f.regs.size(), ptx::kNone);
   std::vector<ptx::Reg> regs;
-  std::uint32_t count[7] = {};
+  std::uint32_t count[8] = {};
   const auto touch = [&](RegId& r) {
     if (renamed[r] == ptx::kNone) {
       const Mod t = f.regs[r].type;

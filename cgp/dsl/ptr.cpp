@@ -82,41 +82,19 @@ Operand braces(const std::vector<ptx::RegId>& regs) {
 /// Splits a 32-bit register into its 16-bit or 8-bit elements.
 void unpack(Kernel& k, const Value& word, int packed, Mod element, std::vector<Value>& out, Uniform u) {
   std::vector<ptx::RegId> parts;
-  if (packed == 2) {
-    for (int j = 0; j < 2; ++j) {
-      out.push_back(k.fresh(element, u));
-      parts.push_back(out.back().reg());
-    }
-    k.inst(Op::mov, {Mod::b32}, {Operand::vec_of(parts), Operand::of(word.reg())});
-    return;
+  for (int j = 0; j < packed; ++j) {
+    out.push_back(k.fresh(element, u));
+    parts.push_back(out.back().reg());
   }
-  const bool is_signed = element == Mod::s8;
-  for (int j = 0; j < 4; ++j) {
-    const Value b = k.op(Op::bfe, {is_signed ? Mod::s32 : Mod::u32}, Mod::u32,
-                         {word, Value::literal(std::uint64_t(8 * j), Mod::u32), Value::literal(8, Mod::u32)});
-    out.push_back(k.op(Op::cvt, {Mod::u16, Mod::u32}, element, {b}).with(u));
-  }
+  k.inst(Op::mov, {Mod::b32}, {Operand::vec_of(parts), Operand::of(word.reg())});
 }
 
 Value pack(Kernel& k, const std::vector<Value>& v, std::size_t from, int packed) {
   const Value word = k.fresh(Mod::b32, Uniform::thread);
-  if (packed == 2) {
-    k.inst(Op::mov, {Mod::b32},
-           {Operand::of(word.reg()), Operand::vec_of({k.register_of(v[from]), k.register_of(v[from + 1])})});
-    return word;
-  }
-  // Four bytes: widen each and merge with bfi.
-  std::vector<Value> bytes;
-  for (int j = 0; j < 4; ++j) {
-    const Value b(&k, k.register_of(v[from + std::size_t(j)]), Mod::u16, Uniform::thread);
-    bytes.push_back(k.op(Op::cvt, {Mod::u32, Mod::u8}, Mod::u32, {b}));
-  }
-  std::vector<Value> merged{bytes[0]};
-  for (int j = 1; j < 4; ++j)
-    merged.push_back(k.op(Op::bfi, {Mod::b32}, Mod::u32,
-                          {bytes[std::size_t(j)], merged.back(),
-                           Value::literal(std::uint64_t(8 * j), Mod::u32), Value::literal(8, Mod::u32)}));
-  return merged.back();
+  std::vector<ptx::RegId> parts;
+  for (int j = 0; j < packed; ++j) parts.push_back(k.register_of(v[from + std::size_t(j)]));
+  k.inst(Op::mov, {Mod::b32}, {Operand::of(word.reg()), Operand::vec_of(parts)});
+  return word;
 }
 
 }  // namespace
@@ -168,6 +146,42 @@ void store(Kernel& k, const Access& a, const Address& to, const std::vector<Valu
     if (a.policy) operands.push_back(k.in_register(*a.policy));
     k.inst(Op::st, full_mods(a, s), std::move(operands));
   }
+}
+
+Value variable(Kernel& k, ptx::Space space, Mod type, std::uint64_t count, int align,
+               std::vector<std::uint8_t> init, std::string name, Here at) {
+  k.at(at);
+  ptx::Module& m = k.module();
+  ptx::Function& f = k.function();
+  if (name.empty())
+    name =
+        cat(space == ptx::Space::local ? "local_" : "const_", k.name(), "_", m.vars.size() + f.vars.size());
+  ptx::Var v;
+  v.name = m.intern(name);
+  v.space = space;
+  v.type = type;
+  v.align = std::uint32_t(align);
+  v.is_array = true;
+  v.dims = {count};
+  v.has_init = !init.empty();
+  v.init = std::move(init);
+  if (space == ptx::Space::constant) {
+    std::uint64_t total = v.bytes();
+    for (const auto& o : m.vars)
+      if (o.space == ptx::Space::constant) total += o.bytes();
+    if (total > 65536)
+      throw BuildError("the constant bank of a module holds 65536 bytes", at,
+                       cat("this array brings it to ", total));
+  }
+  const Value d = k.fresh(Mod::u64, Uniform::grid);
+  k.inst(Op::mov, {Mod::u64}, {Operand::of(d.reg()), Operand::sym(v.name)});
+  if (space == ptx::Space::local) {
+    f.vars.push_back(std::move(v));
+  } else {
+    if (space == ptx::Space::global) v.linkage = ptx::Linkage::visible;
+    if (!m.find_var(name)) m.vars.push_back(std::move(v));
+  }
+  return d;
 }
 
 }  // namespace cgp::dsl::record_impl

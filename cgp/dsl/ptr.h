@@ -112,7 +112,7 @@ class Ptr {
     for (int j = 0; j < N; ++j) home.push_back(k.copy(otherwise).with(Uniform::thread));
     const auto a = indexed(i, elem_bytes * N, at);
     k.guarded(p, [&] {
-      record_impl::load(k, access<Tags...>(N, nullptr, true), a, home, Bare::mod, Uniform::thread, at);
+      record_impl::load(k, access<true, Tags...>(N, nullptr), a, home, Bare::mod, Uniform::thread, at);
     });
     return RegGroup<Bare, N>::from(home);
   }
@@ -139,7 +139,7 @@ class Ptr {
     const auto a = indexed(i, elem_bytes * N, at);
     std::vector<Value> in;
     for (const Value& x : v.values()) in.push_back(Value(&k, k.register_of(x), x.type(), x.uniform()));
-    k.guarded(p, [&] { record_impl::store(k, access<Tags...>(N, nullptr, false), a, in, at); });
+    k.guarded(p, [&] { record_impl::store(k, access<false, Tags...>(N, nullptr), a, in, at); });
   }
   template <class... Tags, Index I>
   void st_if(const Val<pred>& p, const I& i, const std::type_identity_t<Val<Bare>>& v,
@@ -164,10 +164,15 @@ class Ptr {
   }
 
  private:
-  template <class... Tags>
-  record_impl::Access access(int n, const Value* policy, bool is_load) const {
+  template <bool IsLoad, class... Tags>
+  record_impl::Access access(int n, const Value* policy) const {
     static_assert((!Element<Tags> && ...),
                   "ld/st take ordering, scope and cache words; the type follows from the pointer");
+    static_assert(IsLoad || !has_tag<acquire, Tags...>,
+                  "a store is never acquire: st<release, ...> or st<relaxed, ...>");
+    static_assert(!IsLoad || !has_tag<release, Tags...>,
+                  "a load is never release: ld<acquire, ...> or ld<relaxed, ...>");
+    static_assert(IsLoad || !has_tag<nc, Tags...>, "st has no .nc: only loads of read-only data do");
     static_assert(is_global_like<Space> || (!is_cache_word<Tags> && ...),
                   "cache words are for global memory: shared and local accesses take none");
     ptx::Mods m;
@@ -187,7 +192,8 @@ class Ptr {
     if constexpr (!std::is_same_v<Space, generic>) m.push_back(Space::mod);
     const bool can_nc =
         !ordered && !has_tag<volatile_, Tags...> && !has_tag<weak, Tags...> && !has_tag<mmio, Tags...>;
-    if (is_load && (has_tag<nc, Tags...> || (constant_ && can_nc))) m.push_back(ptx::Mod::nc);
+    if (IsLoad && (has_tag<nc, Tags...> || (constant_ && can_nc && std::is_same_v<Space, global>)))
+      m.push_back(ptx::Mod::nc);
     (add(Tags::mod, false), ...);
     if (policy) m.push_back(ptx::Mod::L2_cache_hint);
     return {m, memory_mod(Bare::mod, Bare::bits), n, elem_bytes, policy};
@@ -204,7 +210,7 @@ class Ptr {
     }
     const auto a = indexed(i, elem_bytes * N, at);
     std::vector<Value> out;
-    record_impl::load(k, access<Tags...>(N, policy, true), a, out, Bare::mod, u, at);
+    record_impl::load(k, access<true, Tags...>(N, policy), a, out, Bare::mod, u, at);
     return RegGroup<Bare, N>::from(out);
   }
   template <class... Tags, class I>
@@ -212,7 +218,7 @@ class Ptr {
     Kernel& k = *kernel();
     k.at(at);
     const auto a = indexed(i, elem_bytes * n, at);
-    record_impl::store(k, access<Tags...>(n, policy, false), a, v, at);
+    record_impl::store(k, access<false, Tags...>(n, policy), a, v, at);
   }
 
   Address base_;
@@ -261,6 +267,42 @@ Ptr<mod::shared, T> Kernel::shared(int count, int align, Here at) {
   if (count < 1) throw BuildError("a shared array has at least one element", at, text::cat("got ", count));
   const int offset = smem(count * Elem<T>::bytes, align ? align : std::max(16, Elem<T>::bytes), at);
   return Ptr<mod::shared, T>(Val<u32>(Value(this, smem_reg_, ptx::Mod::u32, Uniform::grid)), offset);
+}
+
+namespace record_impl {
+/// Declares a variable of the module or function and records the mov of its address.
+Value variable(Kernel& k, ptx::Space space, ptx::Mod type, std::uint64_t count, int align,
+               std::vector<std::uint8_t> init, std::string name, Here at);
+}  // namespace record_impl
+
+/// `count` elements in the thread's local memory: may be indexed at run time, is not fast.
+template <class T>
+Ptr<mod::local, T> Kernel::local_array(int count, Here at) {
+  if (count < 1) throw BuildError("a local array has at least one element", at, text::cat("got ", count));
+  return Ptr<mod::local, T>(Val<u64>(record_impl::variable(
+      *this, ptx::Space::local, memory_mod(T::mod, T::bits), std::uint64_t(count), 16, {}, {}, at)));
+}
+
+template <class T, class H>
+Ptr<mod::const_, const T> Kernel::constant(const std::vector<H>& values, Here at) {
+  if (values.empty()) throw BuildError("a constant array has at least one element", at);
+  std::vector<std::uint8_t> bytes;
+  for (const H& h : values) {
+    const std::uint64_t pattern = literal_of<T>(h).bits();
+    for (int b = 0; b < Elem<T>::bytes; ++b) bytes.push_back(std::uint8_t(pattern >> 8 * b));
+  }
+  return Ptr<mod::const_, const T>(
+      Val<u64>(record_impl::variable(*this, ptx::Space::constant, memory_mod(T::mod, T::bits), values.size(),
+                                     16, std::move(bytes), {}, at)),
+      0, true);
+}
+
+/// Zero-initialised global memory of the module, named so that the host can find it; it outlives launches.
+template <class T>
+Ptr<global, T> global_array(Kernel& k, std::string name, int count, Here at = Here::now()) {
+  if (count < 1) throw BuildError("a global array has at least one element", at, text::cat("got ", count));
+  return Ptr<global, T>(Val<u64>(record_impl::variable(k, ptx::Space::global, memory_mod(T::mod, T::bits),
+                                                       std::uint64_t(count), 16, {}, std::move(name), at)));
 }
 
 }  // namespace cgp::dsl

@@ -24,8 +24,8 @@ struct ClassInfo {
   const char* prefix;
   Mod type;
 };
-constexpr ClassInfo kClasses[] = {{"%p", Mod::pred}, {"%h", Mod::b16},  {"%r", Mod::b32},  {"%f", Mod::f32},
-                                  {"%rd", Mod::b64}, {"%fd", Mod::f64}, {"%rq", Mod::b128}};
+constexpr ClassInfo kClasses[] = {{"%p", Mod::pred}, {"%h", Mod::b16},  {"%r", Mod::b32},   {"%f", Mod::f32},
+                                  {"%rd", Mod::b64}, {"%fd", Mod::f64}, {"%rq", Mod::b128}, {"%b", Mod::b8}};
 
 Mod mov_type(RegClass c) { return kClasses[int(c)].type; }
 
@@ -138,8 +138,8 @@ Value Kernel::fresh(Mod type, Uniform u) {
 
 void Kernel::escaped(RegId r) const {
   const Region& g = all_regions_[reg_region_[r]];
-  throw BuildError(cat("a value made inside a ", g.kind, " does not exist outside it"), here_,
-                   cat("the ", g.kind, " is at ", where(g.at)),
+  throw BuildError(cat("a value made inside the body of ", g.kind, " does not exist outside it"), here_,
+                   cat("the ", g.kind, " is at ", where(g.at), ", this use is recorded after it"),
                    "return it from the body (k.if_ and k.loop hand back values)");
 }
 
@@ -281,13 +281,14 @@ Uniform Kernel::region_uniform() const {
 void Kernel::collective(std::string_view what, Uniform scope, Here at) const {
   for (const Region& r : regions_)
     if (r.uniform < scope)
-      throw BuildError(cat(what, " needs every thread of its ", dsl::name(scope), ", but sits inside a ",
-                           r.uniform == Uniform::thread ? std::string("divergent ") : std::string(), r.kind,
+      throw BuildError(cat(what, " needs every thread of its ", dsl::name(scope), ", but sits inside ",
+                           r.uniform == Uniform::thread ? cat("a divergent ", r.kind)
+                                                        : cat("the ", r.kind, " of a ", dsl::name(r.uniform)),
                            " opened at ", where(r.at)),
                        at,
                        r.uniform == Uniform::thread
-                           ? std::string("the condition may differ between threads of a warp")
-                           : cat("the condition is the same only within a ", dsl::name(r.uniform)),
+                           ? std::string("its condition may differ between threads of a warp")
+                           : cat("its condition is the same only within a ", dsl::name(r.uniform)),
                        cat("move it out of the ", r.kind,
                            ", make the condition uniform, or promise it with assume_uniform(v, ...)"));
 }
@@ -492,7 +493,7 @@ Value binary(Op op, ptx::Mods mods, Mod type, const Value& a, const Value& b, He
 }
 
 Value unary(Op op, ptx::Mods mods, Mod type, const Value& a, Here at) {
-  if (Kernel* k = a.kernel()) return k->op(op, mods, type, {a}, at);
+  if (Kernel* k = a.kernel()) return at.line ? k->op(op, mods, type, {a}, at) : k->op(op, mods, type, {a});
   throw BuildError("an operation on literals alone belongs to no kernel", at,
                    cat("the operand of ", ptx::name(op), " is a C++ number"), "compute it in C++");
 }

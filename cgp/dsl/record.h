@@ -98,6 +98,8 @@ class Cta;
 class NamedBarrier;
 template <class Space, class T>
 class Ptr;
+template <class T, int N>
+class RegGroup;
 template <class I>
 class ThreadIndexOf;
 using ThreadIndex = ThreadIndexOf<mod::u32>;
@@ -180,7 +182,13 @@ class Kernel {
 
   // ------------------------------------------------------------ launch shape
   Kernel& block(int x, int y = 1, int z = 1, Here at = Here::now());  ///< exact block size (.reqntid)
-  Kernel& max_threads(int threads, Here at = Here::now());            ///< upper bound (.maxntid)
+  template <int X, int Y = 1, int Z = 1>
+  Kernel& block() {  ///< the same, checked by the compiler
+    static_assert(X >= 1 && Y >= 1 && Z >= 1 && X * Y * Z <= 1024 && Z <= 64,
+                  "a block has 1 to 1024 threads");
+    return block(X, Y, Z);
+  }
+  Kernel& max_threads(int threads, Here at = Here::now());  ///< upper bound (.maxntid)
   Kernel& min_blocks(int per_sm) {
     min_blocks_ = per_sm;
     return *this;
@@ -202,6 +210,16 @@ class Kernel {
   void needs_sm(int sm, std::string_view what, Here at) const;
   ptx::Module& module() { return module_; }
   ptx::Function& function() { return f_; }
+
+  // ------------------------------------------------------------ any row of opcodes.def (sync.h)
+  /// One instruction with a result: k.ptx<f32>(ptx::Op::tanh, {ptx::Mod::approx, ptx::Mod::f32}, x). Operands
+  /// are Vals, C++ integers, Ptrs (as [address]) and RegGroups (as {a, b}). Verified like everything else.
+  template <class R, class... A>
+  Val<R> ptx(ptx::Op op, ptx::Mods mods, const A&... in);
+  template <class R, int N, class... A>  ///< with a vector result {d0, d1, ...}
+  RegGroup<R, N> ptx(ptx::Op op, ptx::Mods mods, const A&... in);
+  template <class... A>  ///< without a result
+  void ptx(ptx::Op op, ptx::Mods mods, const A&... in);
 
   // ------------------------------------------------------------ recording, untyped (for the library)
   /// d = op.mods in...: one instruction with one result of `type`; uniform as the least uniform operand.
@@ -310,7 +328,6 @@ class Kernel {
   bool arch_specific_ = false;
   Here born_, here_;
   // per register
-  std::array<std::uint32_t, 7> counters_{};
   std::vector<std::uint32_t> reg_region_;
   // regions
   std::vector<Region> regions_;

@@ -53,11 +53,12 @@ using mod::b4e, mod::clamp, mod::ecl, mod::ecr, mod::f4e, mod::rc16, mod::rc8, m
 using mod::cas, mod::dec, mod::exch, mod::inc;
 
 /// Registers of one class share a prefix and one counter (a name never says two types).
-enum class RegClass : std::uint8_t { pred, h, r, f, rd, fd, rq };
+enum class RegClass : std::uint8_t { pred, h, r, f, rd, fd, rq, b };
 constexpr RegClass reg_class(ptx::Mod t, int bits) {
   if (t == ptx::Mod::pred) return RegClass::pred;
   if (t == ptx::Mod::f32) return RegClass::f;
   if (t == ptx::Mod::f64) return RegClass::fd;
+  if (t == ptx::Mod::e2m1x2 || t == ptx::Mod::b8) return RegClass::b;  // cvt wants true 8-bit registers here
   if (bits <= 16) return RegClass::h;
   if (bits == 32) return RegClass::r;
   return bits == 64 ? RegClass::rd : RegClass::rq;

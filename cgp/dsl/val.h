@@ -118,8 +118,8 @@ class Val : public Value {
   friend Val operator~(At<T> a) requires(Logical<T>&& T::mod != M::pred) {
     return Val(record_impl::unary(O::not_, {bits_type}, T::mod, a.v, a.at));
   }
-  friend Val operator!(At<T> a) requires(T::mod == M::pred) {
-    return Val(record_impl::unary(O::not_, {M::pred}, T::mod, a.v, a.at));
+  friend Val operator!(const Val& a) requires(T::mod == M::pred) {  // exact match: bool is a candidate too
+    return Val(record_impl::unary(O::not_, {M::pred}, T::mod, a, Here{}));
   }
   /// Shift amounts above the width give 0 (or the sign), as PTX clamps them.
   friend Val operator<<(At<T> a, const Val<mod::u32>& n) requires(Logical<T>&& T::mod != M::pred) {

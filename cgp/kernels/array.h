@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ struct HostArray {
   void set(std::uint64_t i, double v) { store_from_double(dtype, bytes.data(), i, v); }
   std::vector<double> as_doubles() const;
 };
+
+/// The elements as host type T; T's size must be the array's.
+template <class T>
+std::span<T> typed(HostArray& a) {
+  return {reinterpret_cast<T*>(a.bytes.data()), a.bytes.size() / sizeof(T)};
+}
+template <class T>
+std::span<const T> typed(const HostArray& a) {
+  return {reinterpret_cast<const T*>(a.bytes.data()), a.bytes.size() / sizeof(T)};
+}
 
 /// Normally distributed values (mean 0, deviation 1), rounded to the type; integers are uniform in [-8, 8]
 /// (unsigned [0, 16]). The same for the same seed on every machine.

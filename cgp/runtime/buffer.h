@@ -43,6 +43,8 @@ class Memory {
   const Device& device() const { return device_; }
   std::uint64_t address() const { return address_; }  ///< 0 when empty
   std::uint64_t bytes() const { return bytes_; }
+  /// Whoever calls this has taken over the duty to release.
+  void disown() noexcept { source_.reset(); }
 
  private:
   void swap(Memory& o) noexcept {
@@ -163,6 +165,10 @@ class Buffer {
   void copy_from(const Buffer& src) {  ///< any device; staged through the host when there is no direct way
     detail::check_copy(count_, src.size());
     detail::copy_on_device(all().region(), src.all().region());
+  }
+  Memory into_memory() && {
+    count_ = 0;
+    return std::move(memory_);
   }
   void zero() { detail::fill_bytes(all().region(), 0); }
   void fill_bytes(std::uint8_t value) { detail::fill_bytes(all().region(), value); }

@@ -129,4 +129,8 @@ class Device {
   std::shared_ptr<Backend> backend_;
 };
 
+/// Where problems go that no caller can be told about: errors while destroying a stream or freeing memory,
+/// cache files that cannot be written. Default: one line on stderr.
+void set_log(std::function<void(std::string_view)> sink);
+
 }  // namespace cgp::runtime

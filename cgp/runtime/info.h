@@ -29,7 +29,7 @@ struct DeviceInfo {
   int max_blocks_per_sm = 32;
   Dim3 max_block{1024, 1024, 64};
   Dim3 max_grid{0x7fffffff, 65535, 65535};
-  int max_cluster = 1;                     ///< largest portable cluster, in blocks; 1 = no clusters
+  int max_cluster = 1;                     ///< in blocks, above 8 is not portable; 1 = no clusters
   std::uint32_t smem_per_block = 0;        ///< bytes without opting in (48 KiB)
   std::uint32_t smem_per_block_optin = 0;  ///< bytes a block can have at most
   std::uint32_t smem_per_sm = 0;

@@ -32,4 +32,33 @@ Param Param::raw(std::string name, std::uint32_t bytes, std::uint32_t align) {
   return {std::move(name), ParamKind::bytes, std::nullopt, bytes, align, false};
 }
 
+std::string target_of_ptx(std::string_view ptx) {
+  for (std::string_view line : text::split(ptx, '\n')) {
+    line = text::trim(line);
+    if (!line.starts_with(".target")) continue;
+    line = text::trim(line.substr(7));
+    return std::string(text::trim(line.substr(0, line.find_first_of(", \t/"))));
+  }
+  return {};
+}
+
+const Cubin* choose_cubin(const std::vector<Cubin>& cubins, std::string_view arch) {
+  // Machine code runs on later minors of its major only; "sm_90" code runs on a device called sm_90a.
+  const auto number = [](std::string_view a) {
+    int n = 0;
+    for (char c : a.substr(a.starts_with("sm_") ? 3 : 0))
+      if (c >= '0' && c <= '9') n = n * 10 + (c - '0');
+    return n;
+  };
+  const auto plain = [](std::string_view a) { return !a.empty() && a.back() >= '0' && a.back() <= '9'; };
+  const Cubin* best = nullptr;
+  for (const Cubin& c : cubins) {
+    if (c.arch == arch) return &c;
+    const bool fits =
+        plain(c.arch) && number(c.arch) / 10 == number(arch) / 10 && number(c.arch) <= number(arch);
+    if (fits && (!best || number(best->arch) < number(c.arch))) best = &c;
+  }
+  return best;
+}
+
 }  // namespace cgp::runtime

@@ -51,7 +51,8 @@ struct KernelImage {
   std::vector<Param> params;
   Dim3 block = kFromKernel;  ///< kFromKernel: each launch says it
   Dim3 cluster{1, 1, 1};
-  std::uint32_t dynamic_smem = 0;  ///< bytes, beyond what the module declares statically
+  std::uint32_t dynamic_smem = 0;              ///< bytes, beyond what the module declares statically
+  std::uint32_t max_threads_per_block = 1024;  ///< .maxntid; `block` says more when it is fixed
   bool cooperative = false;
   std::vector<Cubin> cubins;  ///< tried before the PTX is compiled
 };
@@ -59,5 +60,12 @@ struct KernelImage {
 /// Reads signature, block and cluster shape of `entry` from PTX (of the only entry, if empty). Scalars of 8
 /// bytes become ParamKind::word. Throws ParseError, or ArgumentError naming the entries there are.
 KernelImage image_from_ptx(std::string ptx, std::string_view entry = {});
+
+std::vector<std::string> entries_of_ptx(std::string_view ptx);
+/// The first word of .target, without parsing the rest; empty if there is none.
+std::string target_of_ptx(std::string_view ptx);
+/// The cubin that fits an architecture best: made for exactly it, else for an earlier minor of the same major
+/// (cubins of `a` targets fit exactly or not at all); null: none fits.
+const Cubin* choose_cubin(const std::vector<Cubin>& cubins, std::string_view arch);
 
 }  // namespace cgp::runtime

@@ -144,6 +144,7 @@ class LoadedModule {
 
 /// Why these arguments and this shape cannot be launched; empty: they can. What launch() throws, as text.
 std::string reject_args(const KernelImage& image, const Backend* device, std::span<const Arg> args);
-std::string reject_shape(const DeviceInfo& info, const KernelImage& image, const Launch& launch);
+std::string reject_shape(const DeviceInfo& info, const KernelImage& image, const Launch& launch,
+                         std::uint32_t static_smem = 0);
 
 }  // namespace cgp::runtime

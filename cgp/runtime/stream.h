@@ -43,11 +43,13 @@ class Event {
 class Graph {
  public:
   Graph() = default;
-  explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  Graph(Device device, std::shared_ptr<GraphState> state)
+      : device_(std::move(device)), state_(std::move(state)) {}
   std::size_t size() const;  ///< pieces of work
   GraphState& state() const;
 
  private:
+  Device device_;
   std::shared_ptr<GraphState> state_;
 };
 
@@ -56,9 +58,9 @@ class Stream {
   explicit Stream(const Device& device);
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
-  ~Stream();  ///< waits; problems are logged (Device::open's log), not thrown
+  ~Stream();  ///< waits; problems are logged (set_log), not thrown
 
-  const Device& device() const { return device_; }
+  Device device() const;
 
   // ---- copies. Lengths must agree. Host memory must stay valid until wait().
   template <class T>
@@ -128,11 +130,14 @@ class Stream {
   bool is_complete() const;  ///< never blocks; throws like wait() if something went wrong
 
   // ---- graphs
-  /// What `work` puts on this stream is recorded instead of done.
+  /// What `work` puts on this stream, and on streams that wait for its events, is recorded instead of done.
+  /// Host memory of recorded copies is read or written at each replay.
   Graph capture(const std::function<void(Stream&)>& work);
   Stream& replay(const Graph& graph);
 
-  Queue& queue() const;  ///< for the other parts of the runtime
+  // For the other parts of the runtime:
+  Queue& queue() const;
+  const Backend* backend() const { return backend_; }
 
  private:
   Stream& copy_to_device(Region dst, const void* src);
@@ -141,7 +146,11 @@ class Stream {
   static void check_2d(std::size_t size, std::size_t pitch, std::size_t width, std::size_t height);
   Stream& copy_2d_bytes(Region dst, void* host_dst, std::size_t dst_pitch, Region src, void* host_src,
                         std::size_t src_pitch, std::size_t width, std::size_t height);
-  Device device_;
+  friend class Backend;
+  Stream(Backend& owner,
+         std::unique_ptr<Queue> queue);  // a device's own stream does not keep the device alive
+  Backend* backend_ = nullptr;
+  std::shared_ptr<Backend> keep_;
   std::unique_ptr<Queue> queue_;
 };
 

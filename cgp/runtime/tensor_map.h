@@ -70,9 +70,9 @@ std::string reject(const TensorMapSpec& spec, std::uint64_t address = 0);
 class Backend;
 
 /// 128 opaque bytes for one device; passed by value to a kernel. Made by Device::tensor_map.
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {  // 64 sufficed before CUDA 13
   std::uint64_t words[16] = {};
 };
-static_assert(sizeof(TensorMap) == 128 && alignof(TensorMap) == 64);
+static_assert(sizeof(TensorMap) == 128 && alignof(TensorMap) == 128);
 
 }  // namespace cgp::runtime

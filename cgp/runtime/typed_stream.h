@@ -36,7 +36,7 @@ class [[nodiscard]] TypedStream {
   }
   TypedStream(TypedStream&&) noexcept = default;
   TypedStream& operator=(TypedStream&&) noexcept = default;
-  const Device& device() const { return stream_.device(); }
+  Device device() const { return stream_.device(); }
 
   // ---- transitions
   TypedStream<Recording> begin() && requires std::is_same_v<State, Idle> { return as<Recording>(); }

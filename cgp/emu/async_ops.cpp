@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/emu/async_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/float16.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/machine_impl.h"
+#include "cgp/emu/tensor_families.h"
+
+namespace cgp::emu {
+using ptx::Mod;
+using text::cat;
+
+void Completion::signal(const Issuer& by) const {
+  for (const SharedPlace& p : barriers) complete_tx(*by.warp, *by.op, by.lane, *p.cta, p.offset, bytes);
+  note_change(*by.warp);
+}
+
+void BulkOp::complete() {
+  write();
+  completion.signal(by);
+}
+
+void submit_bulk(std::unique_ptr<BulkOp> op) {
+  op->grouped = op->completion.barriers.empty();
+  op->number = groups(*op->by.warp).bulk[std::size_t(op->by.lane)];
+  op->by.warp->cta->cluster->async.submit(std::move(op));
+}
+
+void count_bulk(Warp& w, const Op& op, bool store, std::uint64_t address, std::uint64_t bytes) {
+  if (!w.worker->launch->options.counters || !bytes) return;
+  const std::uint64_t sectors = (address + bytes - 1) / 32 - address / 32 + 1;
+  PcCounters& pc = w.worker->pc[op.inst];
+  pc.sectors += sectors;
+  pc.bytes += bytes;
+  Counters& t = w.worker->totals;
+  if (store) {
+    t.global_store_sectors += sectors;
+    t.global_store_bytes += bytes;
+  } else {
+    t.global_load_sectors += sectors;
+    t.global_load_bytes += bytes;
+  }
+}
+
+BulkSpaces bulk_spaces(Decoder& d, const ptx::Inst& i) {
+  Where found[2];
+  int n = 0;
+  for (Mod m : i.mods) {
+    Where w;
+    switch (m) {
+      case Mod::global:
+        w = Where::global;
+        break;
+      case Mod::shared:
+      case Mod::shared_cta:
+        w = Where::shared;
+        break;
+      case Mod::shared_cluster:
+        w = Where::shared_cluster;
+        break;
+      default:
+        continue;
+    }
+    if (n < 2) found[n++] = w;
+  }
+  if (n < 2) d.unsupported("it must name its destination and source state spaces");
+  return {found[0], found[1]};
+}
+
+Reduce reduce_of(Decoder& d, const ptx::Inst& i) {
+  const std::pair<Mod, Reduce> all[] = {
+      {Mod::add, Reduce::add}, {Mod::min, Reduce::min},   {Mod::max, Reduce::max}, {Mod::inc, Reduce::inc},
+      {Mod::dec, Reduce::dec}, {Mod::and_, Reduce::and_}, {Mod::or_, Reduce::or_}, {Mod::xor_, Reduce::xor_}};
+  for (const auto& [m, r] : all)
+    if (i.has(m)) return r;
+  d.unsupported("it names no reduction");
+}
+
+namespace {
+
+template <class T>
+T reduce_integer(Reduce r, T a, T b) {
+  using U = std::make_unsigned_t<T>;
+  switch (r) {
+    case Reduce::add:
+      return T(U(a) + U(b));
+    case Reduce::min:
+      return std::min(a, b);
+    case Reduce::max:
+      return std::max(a, b);
+    case Reduce::inc:
+      return a >= b ? T(0) : T(U(a) + 1);
+    case Reduce::dec:
+      return a == 0 || a > b ? b : T(U(a) - 1);
+    case Reduce::and_:
+      return a & b;
+    case Reduce::or_:
+      return a | b;
+    case Reduce::xor_:
+      return a ^ b;
+  }
+  return a;
+}
+template <class T>
+T reduce_real(Reduce r, T a, T b) {
+  if (r == Reduce::add) return a + b;
+  if (a != a) return b;
+  if (b != b) return a;
+  return r == Reduce::min ? std::min(a, b) : std::max(a, b);
+}
+
+template <class T>
+void integers(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T a, b;
+    std::memcpy(&a, to + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
+    a = reduce_integer(r, a, b);
+    std::memcpy(to + i * sizeof(T), &a, sizeof(T));
+  }
+}
+template <class T>
+void reals(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T a, b;
+    std::memcpy(&a, to + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
+    if constexpr (sizeof(T) == 2)
+      a = T(reduce_real(r, double(a), double(b)));
+    else
+      a = reduce_real(r, a, b);
+    std::memcpy(to + i * sizeof(T), &a, sizeof(T));
+  }
+}
+
+}  // namespace
+
+ReduceFn reduce_function(Mod type, Reduce r) {
+  const bool real = r == Reduce::add || r == Reduce::min || r == Reduce::max;
+  const bool wrap = r == Reduce::inc || r == Reduce::dec;
+  switch (type) {
+    case Mod::u32:
+      return integers<std::uint32_t>;
+    case Mod::b32:
+      return wrap ? nullptr : integers<std::uint32_t>;
+    case Mod::s32:
+      return wrap ? nullptr : integers<std::int32_t>;
+    case Mod::u64:
+    case Mod::b64:
+      return wrap ? nullptr : integers<std::uint64_t>;
+    case Mod::s64:
+      return wrap ? nullptr : integers<std::int64_t>;
+    case Mod::f16:
+      return real ? reals<half> : nullptr;
+    case Mod::bf16:
+      return real ? reals<bfloat16> : nullptr;
+    case Mod::f32:
+      return r == Reduce::add ? reals<float> : nullptr;
+    case Mod::f64:
+      return r == Reduce::add ? reals<double> : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace cgp::emu

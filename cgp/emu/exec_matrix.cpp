@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// ldmatrix, stmatrix, movmatrix, mma.sync and wmma. PTX ISA 9.7.14.
+#include "cgp/base/text.h"
+#include "cgp/emu/fragments.h"
+#include "cgp/emu/matrix_plan.h"
+#include "cgp/emu/tensor_families.h"
+
+namespace cgp::emu {
+namespace {
+
+using ptx::Inst;
+using ptx::Mod;
+using text::cat;
+
+// ---------------------------------------------------------------- ldmatrix, stmatrix, movmatrix
+struct MatrixAccess {
+  std::vector<Loc> regs;  // one per 8x8 matrix
+  bool transposed = false;
+};
+
+const MatrixAccess* decode_access(Decoder& d, const Inst& i, Op& op, const ptx::Operand& regs,
+                                  const ptx::Operand& address, bool load) {
+  if (!i.has(Mod::m8n8) || !i.has(Mod::b16))
+    d.unsupported(
+        "of the matrix shapes only .m8n8 with .b16 elements is executed (the 8-, 6- and 4-bit forms "
+        "of sm_100 are not)");
+  MatrixAccess a;
+  a.regs = load ? d.dests(regs, Mod::b32) : d.sources(regs, Mod::b32);
+  a.transposed = i.has(Mod::trans);
+  const std::size_t count = i.has(Mod::x4) ? 4 : i.has(Mod::x2) ? 2 : 1;
+  if (a.regs.size() != count)
+    d.unsupported(cat(".x", count, " takes ", count, " registers, not ", a.regs.size()));
+  d.set_address(address, op);
+  op.where = d.where(i);
+  op.bytes = 16;
+  op.flags |= kSplits;
+  return d.keep(std::move(a));
+}
+
+// Row addresses: lane 8j + r holds row r of matrix j. Returns the lanes whose row can be accessed.
+Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::byte** host) {
+  const Mask lanes = w.active & (count == 4 ? ~Mask(0) : (Mask(1) << (8 * count)) - 1);
+  std::uint64_t address[kLanes];
+  w.addresses(op, address);
+  const Mask good = resolve(w, op, op.where, address, 16, access, lanes, host, 16);
+  std::uint32_t offset[kLanes];
+  for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
+  count_shared(w, op, SharedKind::matrix, 16, offset, good);
+  return good;
+}
+
+void exec_ldmatrix(Warp& w, const Op& op) {
+  if (!w.converge(op)) return;
+  const auto& a = op.data_as<MatrixAccess>();
+  std::byte* host[kLanes];
+  const Mask good = matrix_rows(w, op, a.regs.size(), Access::read, host);
+  for (std::size_t j = 0; j < a.regs.size(); ++j) {
+    std::uint16_t tile[8][8] = {};
+    for (std::size_t r = 0; r < 8; ++r)
+      if (good >> (8 * j + r) & 1) std::memcpy(tile[r], host[8 * j + r], 16);
+    std::uint32_t* row = w.row<std::uint32_t>(a.regs[j]);
+    for_lanes(w.active, [&](int lane) {
+      const Place lo = matrix_place(lane, 0, a.transposed), hi = matrix_place(lane, 1, a.transposed);
+      row[lane] = tile[lo.row][lo.column] | std::uint32_t(tile[hi.row][hi.column]) << 16;
+    });
+  }
+}
+void decode_ldmatrix(Decoder& d, const Inst& i, Op& op) {
+  op.data = decode_access(d, i, op, d.operand(i, 0), d.operand(i, 1), true);
+  op.fn = exec_ldmatrix;
+}
+
+void exec_stmatrix(Warp& w, const Op& op) {
+  if (!w.converge(op)) return;
+  const auto& a = op.data_as<MatrixAccess>();
+  std::byte* host[kLanes];
+  const Mask good = matrix_rows(w, op, a.regs.size(), Access::write, host);
+  for (std::size_t j = 0; j < a.regs.size(); ++j) {
+    std::uint16_t tile[8][8] = {};
+    const std::uint32_t* row = w.row<std::uint32_t>(a.regs[j]);
+    for (int lane = 0; lane < kLanes; ++lane)
+      for (int h = 0; h < 2; ++h) {
+        const Place p = matrix_place(lane, h, a.transposed);
+        tile[p.row][p.column] = std::uint16_t(row[lane] >> (16 * h));
+      }
+    for (std::size_t r = 0; r < 8; ++r)
+      if (good >> (8 * j + r) & 1) std::memcpy(host[8 * j + r], tile[r], 16);
+  }
+}
+void decode_stmatrix(Decoder& d, const Inst& i, Op& op) {
+  op.data = decode_access(d, i, op, d.operand(i, 1), d.operand(i, 0), false);
+  op.fn = exec_stmatrix;
+}
+
+void exec_movmatrix(Warp& w, const Op& op) {
+  if (!w.converge(op)) return;
+  const std::uint32_t* from = w.row<std::uint32_t>(op.a);
+  std::uint16_t tile[8][8];
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int h = 0; h < 2; ++h) {
+      const Place p = matrix_place(lane, h, false);
+      tile[p.row][p.column] = std::uint16_t(from[lane] >> (16 * h));
+    }
+  std::uint32_t* to = w.row<std::uint32_t>(op.d);
+  for_lanes(w.active, [&](int lane) {
+    const Place lo = matrix_place(lane, 0, true), hi = matrix_place(lane, 1, true);
+    to[lane] = tile[lo.row][lo.column] | std::uint32_t(tile[hi.row][hi.column]) << 16;
+  });
+}
+void decode_movmatrix(Decoder& d, const Inst& i, Op& op) {
+  op.d = d.dest(d.operand(i, 0), Mod::b32);
+  op.a = d.source(d.operand(i, 1), Mod::b32);
+  op.flags |= kSplits;
+  op.fn = exec_movmatrix;
+}
+
+// ---------------------------------------------------------------- mma.sync
+void exec_mma(Warp& w, const Op& op) {
+  if (!w.converge(op) || !need_full_warp(w, op)) return;
+  run_matrix(w, op.data_as<MatrixPlan>());
+}
+
+Mod register_type(Mod element, bool accumulator) {
+  if (element == Mod::f64) return Mod::f64;
+  if (accumulator && element == Mod::f32) return Mod::f32;
+  return Mod::b32;
+}
+
+void check_registers(Decoder& d, const char* which, std::size_t have, int need) {
+  if (have != std::size_t(need))
+    d.unsupported(cat("fragment ", which, " has ", have, " registers; this shape and type take ", need));
+}
+
+void decode_mma(Decoder& d, const Inst& i, Op& op) {
+  for (Mod m : i.mods) {
+    const std::string_view s = ptx::name(m);
+    if (s.rfind("kind::", 0) == 0 || s == "block_scale")
+      d.unsupported(cat("the sm_120 forms with .", s, " are not executed"));
+  }
+  MatrixPlan p;
+  p.shape = matrix_shape(d, i);
+  if (p.shape.k == 4 && p.shape.m == 8 && i.type(1) == Mod::f16)
+    d.unsupported("the quad-pair shape .m8n8k4 of sm_70; use .m16n8k8 or .m16n8k16");
+  if (!i.has(Mod::row) || !i.has(Mod::col)) d.unsupported("A must be .row and B .col");
+  p.saturate = i.has(Mod::satfinite);
+  p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;
+  plan_matrix(d, p, i.type(0), i.type(1), i.type(2), i.type(3));
+  p.d = d.dests(d.operand(i, 0), register_type(i.type(0), true));
+  p.a = d.sources(d.operand(i, 1), register_type(i.type(1), false));
+  p.b = d.sources(d.operand(i, 2), register_type(i.type(2), false));
+  p.c = d.sources(d.operand(i, 3), register_type(i.type(3), true));
+  const FragmentSizes need = fragment_sizes(p);
+  check_registers(d, "D", p.d.size(), need.d);
+  check_registers(d, "A", p.a.size(), need.a);
+  check_registers(d, "B", p.b.size(), need.b);
+  check_registers(d, "C", p.c.size(), need.c);
+  op.data = d.keep(std::move(p));
+  op.flags |= kSplits;
+  op.fn = exec_mma;
+}
+
+// ---------------------------------------------------------------- wmma
+// The ISA leaves the lane map open; ours makes m16n16k16 two m16n8k16 side by side. f16 A and B have eight
+// registers whatever the shape: those beyond the elements repeat them.
+struct WmmaAccess {
+  std::vector<Loc> regs;
+  Loc stride = kNoLoc;
+  int bits = 16;  // of one element in memory
+  bool by_column = false;
+  bool packed = false;                     // several elements in a 32-bit register
+  std::vector<std::uint16_t> row, column;  // [register][lane][element]
+};
+
+const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char which, const ptx::Operand& regs,
+                                     const ptx::Operand& address, std::size_t stride_at, bool load) {
+  const Shape s = matrix_shape(d, i);
+  const Mod type = i.type(0);
+  WmmaAccess a;
+  a.bits = ptx::type_bits(type);
+  if (a.bits < 8) d.unsupported("sub-byte wmma fragments");
+  if (type == Mod::f64) d.unsupported("wmma on .f64; use mma.sync.aligned.m8n8k4");
+  const bool c = which == 'c';
+  const Mod reg = c && a.bits == 32 && type == Mod::f32 ? Mod::f32 : Mod::b32;
+  a.regs = load ? d.dests(regs, reg) : d.sources(regs, reg);
+  a.packed = a.bits < 32;
+  const bool column_major = i.has(Mod::col);
+  a.by_column = column_major;
+  const int per = a.packed ? 32 / a.bits : 1;
+  const int elements = which == 'a' ? s.m * s.k : which == 'b' ? s.k * s.n : s.m * s.n;
+  const int used = elements / kLanes / per;
+  for (std::size_t r = 0; r < a.regs.size(); ++r)
+    for (int lane = 0; lane < kLanes; ++lane)
+      for (int e = 0; e < per; ++e) {
+        const int reg_index = int(r) % used;
+        Place p;
+        if (which == 'a') {
+          p = a_place(s.m, a.bits, lane, reg_index, e);
+        } else if (which == 'b') {
+          const Place t = b_place(s.k, a.bits, lane, reg_index, e);
+          p = {t.column, t.row};
+        } else {
+          p = d_place(s.m, lane, reg_index * per + e);
+        }
+        a.row.push_back(std::uint16_t(p.row));
+        a.column.push_back(std::uint16_t(p.column));
+      }
+  if (i.operands.size() > stride_at)
+    a.stride = d.source(d.operand(i, stride_at), Mod::u32);
+  else
+    a.stride = d.constant(std::uint64_t(which == 'a'   ? (column_major ? s.m : s.k)
+                                        : which == 'b' ? (column_major ? s.k : s.n)
+                                                       : (column_major ? s.m : s.n)),
+                          32);
+  d.set_address(address, op);
+  op.where = d.where(i);
+  op.flags |= kSplits;
+  return d.keep(std::move(a));
+}
+
+// Host places of element `index` of every lane's fragment.
+Mask wmma_element(Warp& w, const Op& op, const WmmaAccess& a, const std::uint64_t* base, std::size_t reg,
+                  int element, int per, Access access, std::byte** host) {
+  std::uint64_t address[kLanes];
+  const std::uint32_t stride = w.row<std::uint32_t>(a.stride)[std::countr_zero(w.active)];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const std::size_t at = (reg * kLanes + std::size_t(lane)) * std::size_t(per) + std::size_t(element);
+    const std::uint64_t row = a.row[at], column = a.column[at];
+    const std::uint64_t linear = a.by_column ? column * stride + row : row * stride + column;
+    address[lane] = base[std::countr_zero(w.active)] + linear * std::uint64_t(a.bits / 8);
+  }
+  const auto bytes = std::uint32_t(a.bits / 8);
+  const Mask good = resolve(w, op, op.where, address, bytes, access, w.active, host);
+  const bool load = access == Access::read;
+  if (op.where == Where::shared) {
+    std::uint32_t offset[kLanes];
+    for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
+    count_shared(w, op, load ? SharedKind::load : SharedKind::store, bytes, offset, good);
+  } else {
+    count_global(w, op, load ? GlobalKind::load : GlobalKind::store, bytes, address, good);
+  }
+  return good;
+}
+
+void exec_wmma_load(Warp& w, const Op& op) {
+  if (!w.converge(op) || !need_full_warp(w, op)) return;
+  const auto& a = op.data_as<WmmaAccess>();
+  std::uint64_t base[kLanes];
+  w.addresses(op, base);
+  const int per = a.packed ? 32 / a.bits : 1;
+  for (std::size_t r = 0; r < a.regs.size(); ++r) {
+    std::uint32_t* row = w.row<std::uint32_t>(a.regs[r]);
+    std::uint32_t value[kLanes] = {};
+    for (int e = 0; e < per; ++e) {
+      std::byte* host[kLanes];
+      const Mask good = wmma_element(w, op, a, base, r, e, per, Access::read, host);
+      for_lanes(good, [&](int lane) {
+        std::uint32_t u = 0;
+        std::memcpy(&u, host[lane], std::size_t(a.bits / 8));
+        value[lane] |= u << (e * a.bits % 32);
+      });
+    }
+    for_lanes(w.active, [&](int lane) { row[lane] = value[lane]; });
+  }
+}
+void exec_wmma_store(Warp& w, const Op& op) {
+  if (!w.converge(op) || !need_full_warp(w, op)) return;
+  const auto& a = op.data_as<WmmaAccess>();
+  std::uint64_t base[kLanes];
+  w.addresses(op, base);
+  const int per = a.packed ? 32 / a.bits : 1;
+  for (std::size_t r = 0; r < a.regs.size(); ++r) {
+    const std::uint32_t* row = w.row<std::uint32_t>(a.regs[r]);
+    for (int e = 0; e < per; ++e) {
+      std::byte* host[kLanes];
+      const Mask good = wmma_element(w, op, a, base, r, e, per, Access::write, host);
+      for_lanes(good, [&](int lane) {
+        const std::uint32_t u = row[lane] >> (e * a.bits % 32);
+        std::memcpy(host[lane], &u, std::size_t(a.bits / 8));
+      });
+    }
+  }
+}
+
+void decode_wmma_load(Decoder& d, const Inst& i, Op& op) {
+  const char which = i.op == ptx::Op::wmma_load_a ? 'a' : i.op == ptx::Op::wmma_load_b ? 'b' : 'c';
+  op.data = decode_wmma_access(d, i, op, which, d.operand(i, 0), d.operand(i, 1), 2, true);
+  op.fn = exec_wmma_load;
+}
+void decode_wmma_store(Decoder& d, const Inst& i, Op& op) {
+  op.data = decode_wmma_access(d, i, op, 'c', d.operand(i, 1), d.operand(i, 0), 2, false);
+  op.fn = exec_wmma_store;
+}
+
+void decode_wmma_mma(Decoder& d, const Inst& i, Op& op) {
+  MatrixPlan p;
+  p.shape = matrix_shape(d, i);
+  p.saturate = i.has(Mod::satfinite);
+  // .f32.f32 or .f16.f16 (D, C) with f16 operands; otherwise D.A.B.C.
+  const bool short_form = i.type(2) == ptx::kNoMod;
+  const Mod a = short_form ? Mod::f16 : i.type(1), b = short_form ? Mod::f16 : i.type(2);
+  const Mod dt = i.type(0), c = short_form ? i.type(1) : i.type(3);
+  if (ptx::type_bits(a) < 8 || a == Mod::f64) d.unsupported("this operand type of wmma");
+  plan_matrix(d, p, dt, a, b, c);
+  p.d = d.dests(d.operand(i, 0), register_type(dt, true));
+  p.a = d.sources(d.operand(i, 1), Mod::b32);
+  p.b = d.sources(d.operand(i, 2), Mod::b32);
+  p.c = d.sources(d.operand(i, 3), register_type(c, true));
+  const FragmentSizes need = fragment_sizes(p);
+  check_registers(d, "D", p.d.size(), need.d);
+  check_registers(d, "A", p.a.size(), a == Mod::f16 ? 8 : need.a);
+  check_registers(d, "B", p.b.size(), a == Mod::f16 ? 8 : need.b);
+  check_registers(d, "C", p.c.size(), need.c);
+  p.a.resize(std::size_t(need.a));
+  p.b.resize(std::size_t(need.b));
+  op.data = d.keep(std::move(p));
+  op.flags |= kSplits;
+  op.fn = exec_mma;
+}
+
+}  // namespace
+
+void add_matrix(Table& t) {
+  t.set(ptx::Op::ldmatrix, decode_ldmatrix);
+  t.set(ptx::Op::stmatrix, decode_stmatrix);
+  t.set(ptx::Op::movmatrix, decode_movmatrix);
+  t.set(ptx::Op::mma, decode_mma);
+  t.set(ptx::Op::wmma_load_a, decode_wmma_load);
+  t.set(ptx::Op::wmma_load_b, decode_wmma_load);
+  t.set(ptx::Op::wmma_load_c, decode_wmma_load);
+  t.set(ptx::Op::wmma_store_d, decode_wmma_store);
+  t.set(ptx::Op::wmma_mma, decode_wmma_mma);
+}
+
+}  // namespace cgp::emu

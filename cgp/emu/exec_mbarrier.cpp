@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// mbarrier.* and the fences that go with it. PTX ISA 9.7.13.15. Semantics (.release, .acquire) and scopes
+// order nothing here: the machine executes one warp instruction at a time.
+#include "cgp/base/text.h"
+#include "cgp/emu/mbarrier.h"
+#include "cgp/emu/tensor_families.h"
+
+namespace cgp::emu {
+namespace {
+
+using ptx::Inst;
+using ptx::Mod;
+using ptx::OperandKind;
+using text::cat;
+
+std::size_t address_operand(Decoder& d, const Inst& i) {
+  for (std::size_t n = 0; n < i.operands.size(); ++n)
+    if (i.operands[n].kind == OperandKind::address) return n;
+  d.unsupported("it has no address operand");
+}
+
+template <class F>
+void each_barrier(Warp& w, const Op& op, bool fresh, F&& f) {
+  std::uint64_t address[kLanes];
+  w.addresses(op, address);
+  for_lanes(w.active, [&](int lane) {
+    if (const MbarrierRef r = find_mbarrier(w, op, op.where, address[lane], lane, fresh)) {
+      f(lane, r);
+      r.publish();
+    }
+  });
+  note_change(w);
+}
+
+// ---------------------------------------------------------------- init, inval
+void exec_init(Warp& w, const Op& op) {
+  const std::uint32_t* count = w.row<std::uint32_t>(op.b);
+  std::uint64_t address[kLanes];
+  w.addresses(op, address);
+  each_barrier(w, op, true, [&](int lane, const MbarrierRef& r) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, r.host, 8);
+    if (r.state->valid && word == r.state->word())
+      w.report(Check::barrier, "mbarrier.state", op, lane_bit(lane),
+               cat("mbarrier.init over the live mbarrier @", text::hex(r.offset)),
+               "one thread initialises it once; mbarrier.inval first to reuse the memory", r.offset);
+    if (count[lane] == 0 || count[lane] > Mbarrier::kMaxCount) {
+      w.report(Check::barrier, "mbarrier.count", op, lane_bit(lane),
+               cat("an expected count of ", count[lane], "; it is 1 to ", Mbarrier::kMaxCount), {}, r.offset);
+      return;
+    }
+    r.state->init(count[lane]);
+    mark_written(w, op.where, address[lane], 8);
+  });
+}
+void decode_init(Decoder& d, const Inst& i, Op& op) {
+  d.set_address(d.operand(i, 0), op);
+  op.b = d.source(d.operand(i, 1), Mod::u32);
+  op.where = d.where(i);
+  op.fn = exec_init;
+}
+
+void exec_inval(Warp& w, const Op& op) {
+  each_barrier(w, op, false, [](int, const MbarrierRef& r) { r.state->valid = false; });
+}
+void decode_inval(Decoder& d, const Inst& i, Op& op) {
+  d.set_address(d.operand(i, 0), op);
+  op.where = d.where(i);
+  op.fn = exec_inval;
+}
+
+// ---------------------------------------------------------------- arrive, expect_tx, complete_tx
+enum class Arrive : std::uint8_t { plain, no_complete, expect_tx, drop, drop_no_complete, drop_expect_tx };
+
+// op.d: state or scratch; op.b: count or bytes.
+void exec_arrive(Warp& w, const Op& op) {
+  const std::uint32_t* operand = w.row<std::uint32_t>(op.b);
+  std::uint64_t* token = op.d == kNoLoc ? nullptr : w.row<std::uint64_t>(op.d);
+  each_barrier(w, op, false, [&](int lane, const MbarrierRef& r) {
+    Mbarrier& b = *r.state;
+    if (token) token[lane] = b.token();
+    const auto check = [&](const std::string& what) {
+      report_mbarrier(w, op, lane, r, what);
+      return what.empty();
+    };
+    switch (Arrive(op.kind)) {
+      case Arrive::plain:
+        check(b.arrive(operand[lane]));
+        break;
+      case Arrive::no_complete:
+        check(b.arrive_without_completing(operand[lane]));
+        break;
+      case Arrive::expect_tx:
+        if (check(b.expect(operand[lane]))) check(b.arrive(1));
+        break;
+      case Arrive::drop:
+        check(b.drop(operand[lane]));
+        break;
+      case Arrive::drop_no_complete:
+        if (operand[lane] < b.pending)
+          check(b.drop(operand[lane]));
+        else
+          check(b.arrive_without_completing(operand[lane]));
+        break;
+      case Arrive::drop_expect_tx:
+        if (check(b.expect(operand[lane]))) check(b.drop(1));
+        break;
+    }
+  });
+}
+void decode_arrive(Decoder& d, const Inst& i, Op& op) {
+  const bool drop = i.op == ptx::Op::mbarrier_arrive_drop;
+  const std::size_t at = address_operand(d, i);
+  const bool tx = i.has(Mod::expect_tx);
+  op.kind = std::uint8_t(tx                       ? (drop ? Arrive::drop_expect_tx : Arrive::expect_tx)
+                         : i.has(Mod::noComplete) ? (drop ? Arrive::drop_no_complete : Arrive::no_complete)
+                                                  : (drop ? Arrive::drop : Arrive::plain));
+  if (at == 1 && d.operand(i, 0).kind != OperandKind::sink) op.d = d.dest(d.operand(i, 0), Mod::b64);
+  d.set_address(d.operand(i, at), op);
+  op.where = d.where(i);
+  if (i.operands.size() > at + 1)
+    op.b = d.source(d.operand(i, at + 1), Mod::u32);
+  else if (tx)
+    d.unsupported("expect_tx without a byte count");
+  else
+    op.b = d.constant(1, 32);
+  op.fn = exec_arrive;
+}
+
+void exec_tx(Warp& w, const Op& op) {
+  const std::uint32_t* bytes = w.row<std::uint32_t>(op.b);
+  each_barrier(w, op, false, [&](int lane, const MbarrierRef& r) {
+    report_mbarrier(w, op, lane, r, op.kind ? r.state->complete(bytes[lane]) : r.state->expect(bytes[lane]));
+  });
+}
+void decode_tx(Decoder& d, const Inst& i, Op& op) {
+  d.set_address(d.operand(i, 0), op);
+  op.b = d.source(d.operand(i, 1), Mod::u32);
+  op.where = d.where(i);
+  op.kind = i.op == ptx::Op::mbarrier_complete_tx;
+  op.fn = exec_tx;
+}
+
+// ---------------------------------------------------------------- test_wait, try_wait
+// Fragment::key is the barrier (rank << 24 | offset); extra is the parity, or 2 + index of the token's phase.
+struct WaitFor {
+  bool parity = false;
+  bool done(const Mbarrier& b, std::uint64_t operand) const {
+    return parity ? b.parity_done(std::uint32_t(operand)) : b.token_done(operand);
+  }
+};
+
+Mbarrier* waited(Cluster& cluster, std::uint64_t key) {
+  const auto rank = std::size_t(key >> kRankShift);
+  if (rank >= cluster.ctas.size()) return nullptr;
+  MbarrierTable& t = state_of<MbarrierTable>(*cluster.ctas[rank], kMbarrierSlot);
+  const auto it = t.at.find(std::uint32_t(key & ((1u << kRankShift) - 1)));
+  return it == t.at.end() ? nullptr : &it->second;
+}
+
+bool wait_ready(Warp& w, const Fragment& f) {
+  const Mbarrier* b = waited(*w.cta->cluster, f.key);
+  return !b || !b->valid || f.pc->data_as<WaitFor>().done(*b, f.extra);
+}
+std::string wait_describe(const Warp& w, const Fragment& f) {
+  const Mbarrier* b = waited(*w.cta->cluster, f.key);
+  const auto offset = f.key & ((1u << kRankShift) - 1);
+  const auto rank = f.key >> kRankShift;
+  std::string s = cat("mbarrier @", text::hex(offset));
+  if (rank != w.cta->rank) s += cat(" of CTA rank ", rank);
+  if (!b || !b->valid) return s + ", which is not initialised";
+  s += cat(" phase ", b->phase, ": ", b->describe());
+  if (f.pc->data_as<WaitFor>().parity) s += cat(" (waits for parity ", f.extra & 1, ")");
+  return s;
+}
+
+void exec_wait(Warp& w, const Op& op) {
+  const auto& what = op.data_as<WaitFor>();
+  std::uint64_t address[kLanes];
+  w.addresses(op, address);
+  Mask done = 0, broken = 0;
+  std::uint64_t key = 0, operand_of_key = 0;
+  for_lanes(w.active, [&](int lane) {
+    const MbarrierRef r = find_mbarrier(w, op, op.where, address[lane], lane, false);
+    if (!r) {
+      broken |= lane_bit(lane);
+      return;
+    }
+    const std::uint64_t operand =
+        what.parity ? w.row<std::uint32_t>(op.b)[lane] & 1 : w.row<std::uint64_t>(op.b)[lane];
+    if (what.done(*r.state, operand)) {
+      done |= lane_bit(lane);
+    } else {
+      key = std::uint64_t(r.cta->rank) << kRankShift | r.offset;
+      operand_of_key = operand;
+    }
+  });
+  if (broken)
+    w.fail(Check::barrier, "mbarrier.state", op, broken,
+           "a wait on something that is not an mbarrier never ends",
+           "mbarrier.init before the first wait, with a barrier between them");
+  // Blocking until the phase ends is what both forms may do; a wait that nothing ends is resumed with false.
+  if (!done && !w.timed_out) return w.wait(op, wait_ready, wait_describe, key, operand_of_key, true);
+  w.set_pred(op.d, done, w.active);
+}
+void decode_wait(Decoder& d, const Inst& i, Op& op) {
+  WaitFor what;
+  what.parity = i.has(Mod::parity);
+  op.d = d.pred_dest(d.operand(i, 0));
+  d.set_address(d.operand(i, 1), op);
+  op.b = d.source(d.operand(i, 2), what.parity ? Mod::u32 : Mod::b64);
+  if (i.operands.size() > 3) d.source(d.operand(i, 3), Mod::u32);  // the time hint bounds nothing here
+  op.where = d.where(i);
+  op.data = d.keep(what);
+  op.flags |= kSplits;
+  op.fn = exec_wait;
+}
+
+void exec_pending_count(Warp& w, const Op& op) {
+  const std::uint64_t* token = w.row<std::uint64_t>(op.a);
+  std::uint32_t* out = w.row<std::uint32_t>(op.d);
+  for_lanes(w.active, [&](int lane) { out[lane] = Mbarrier::token_pending(token[lane]); });
+}
+void decode_pending_count(Decoder& d, const Inst& i, Op& op) {
+  op.d = d.dest(d.operand(i, 0), Mod::u32);
+  op.a = d.source(d.operand(i, 1), Mod::b64);
+  op.fn = exec_pending_count;
+}
+
+void exec_nothing(Warp&, const Op&) {}
+void decode_nothing(Decoder&, const Inst&, Op& op) { op.fn = exec_nothing; }
+
+}  // namespace
+
+void add_mbarrier(Table& t) {
+  t.set(ptx::Op::mbarrier_init, decode_init);
+  t.set(ptx::Op::mbarrier_inval, decode_inval);
+  t.set(ptx::Op::mbarrier_arrive, decode_arrive);
+  t.set(ptx::Op::mbarrier_arrive_drop, decode_arrive);
+  t.set(ptx::Op::mbarrier_expect_tx, decode_tx);
+  t.set(ptx::Op::mbarrier_complete_tx, decode_tx);
+  t.set(ptx::Op::mbarrier_test_wait, decode_wait);
+  t.set(ptx::Op::mbarrier_try_wait, decode_wait);
+  t.set(ptx::Op::mbarrier_pending_count, decode_pending_count);
+  t.set(ptx::Op::fence_mbarrier_init, decode_nothing);
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// cp.async.bulk.tensor, cp.reduce.async.bulk.tensor and their prefetch: boxes of tensors described by a
+// tensor map. PTX ISA 5.5 and 9.7.9.27. The rules on coordinates marked "measured" were found on an H200.
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/emu/async_ops.h"
+#include "cgp/emu/bulk_place.h"
+#include "cgp/emu/tensor_families.h"
+#include "cgp/emu/tensor_map.h"
+
+namespace cgp::emu {
+namespace {
+
+using ptx::Inst;
+using ptx::Mod;
+using ptx::OperandKind;
+using text::cat;
+
+enum class Direction : std::uint8_t { load, store, reduce, prefetch };
+
+struct TensorPlan {
+  Direction direction = Direction::load;
+  int rank = 1;
+  Address map, shared, barrier;
+  std::vector<Loc> coordinates;
+  Where shared_where = Where::shared_cluster;
+  Loc ranks = kNoLoc;
+  Reduce how = Reduce::add;
+};
+
+/// One row of a box: `bytes` contiguous in the tensor, of which [begin, end) exist.
+struct BoxRow {
+  std::uint64_t address = 0;  // of the row's first existing byte
+  std::byte* host = nullptr;  // nullptr: nothing of it exists
+  std::uint32_t begin = 0, end = 0;
+  std::uint32_t offset = 0;  // in the box as stored, before the swizzle
+  bool initialised = true;
+};
+
+Mod reduce_type(TensorMapType t) {
+  switch (t) {
+    case TensorMapType::u32:
+      return Mod::u32;
+    case TensorMapType::s32:
+      return Mod::s32;
+    case TensorMapType::u64:
+      return Mod::u64;
+    case TensorMapType::s64:
+      return Mod::s64;
+    case TensorMapType::f16:
+      return Mod::f16;
+    case TensorMapType::bf16:
+      return Mod::bf16;
+    case TensorMapType::f32:
+    case TensorMapType::f32_ftz:
+      return Mod::f32;
+    default:
+      return Mod::b8;
+  }
+}
+
+void fill_row(const TensorMap& map, std::byte* row, std::size_t bytes) {
+  std::memset(row, 0, bytes);
+  if (map.fill != TensorMapFill::nan) return;
+  const auto element = std::size_t(cgp::emu::bytes(map.type));
+  for (std::size_t i = 0; i < bytes; ++i) row[i] = std::byte(i % element == element - 1 ? 0x7f : 0xff);
+}
+
+struct TensorOp : BulkOp {
+  TensorMap map;
+  Direction direction = Direction::load;
+  ReduceFn reduce = nullptr;
+  Reduce how = Reduce::add;
+  std::vector<BoxRow> rows;
+  std::vector<SharedPlace> places;
+  std::uint32_t row_bytes = 0;
+  std::vector<std::byte> data;
+
+  // Visits the 16-byte pieces of the box: (offset in data, host place in shared memory).
+  template <class F>
+  void pieces(const SharedPlace& place, F&& f) {
+    const int b = swizzle_bits(map.swizzle);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      for (std::uint32_t c = 0; c < row_bytes; c += 16)
+        f(r * row_bytes + c, place.cta->shared.get() + swizzled(place.offset + rows[r].offset + c, b));
+  }
+  void read() override {
+    was_read = true;
+    data.resize(rows.size() * row_bytes);
+    if (direction == Direction::load) {
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        std::byte* row = data.data() + r * row_bytes;
+        const BoxRow& x = rows[r];
+        if (x.begin != 0 || x.end != row_bytes) fill_row(map, row, row_bytes);
+        if (x.host) std::memcpy(row + x.begin, x.host, x.end - x.begin);
+      }
+    } else {
+      pieces(places[0],
+             [&](std::size_t at, const std::byte* from) { std::memcpy(data.data() + at, from, 16); });
+    }
+  }
+  void write() override {
+    if (direction == Direction::load) {
+      for (const SharedPlace& place : places) {
+        pieces(place, [&](std::size_t at, std::byte* to) { std::memcpy(to, data.data() + at, 16); });
+        const int b = swizzle_bits(map.swizzle);
+        for (const BoxRow& x : rows)
+          for (std::uint32_t c = 0; x.initialised && c < row_bytes; c += 16)
+            mark_written(*by.warp, Where::shared_cluster,
+                         place.cta->shared_base() | swizzled(place.offset + x.offset + c, b), 16);
+      }
+      return;
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const BoxRow& x = rows[r];
+      if (!x.host) continue;
+      const std::byte* row = data.data() + r * row_bytes + x.begin;
+      const std::size_t n = x.end - x.begin;
+      if (direction == Direction::store)
+        std::memcpy(x.host, row, n);
+      else
+        reduce(how, x.host, row, n / std::size_t(cgp::emu::bytes(map.type)));
+      mark_written(*by.warp, Where::global, x.address, n);
+    }
+  }
+};
+
+// ---------------------------------------------------------------- issue
+bool load_map(Warp& w, const Op& op, int lane, std::uint64_t address, TensorMap& map) {
+  const auto& p = op.data_as<TensorPlan>();
+  const std::byte* host =
+      resolve_one(w, op, Where::generic, address, TensorMap::kBytes, Access::read, lane, 64);
+  w.unwritten = 0;
+  if (!host) return false;
+  std::string why;
+  bool good =
+      TensorMap::decode(std::span<const std::byte, TensorMap::kBytes>(host, TensorMap::kBytes), map, why);
+  if (good && map.rank != p.rank) {
+    why = cat("the instruction is ", p.rank, "-dimensional, the tensor map has rank ", map.rank);
+    good = false;
+  }
+  if (good && map.interleave != TensorMapInterleave::none) {
+    why = "interleaved layouts are not modelled";
+    good = false;
+  }
+  if (good && map.swizzle > TensorMapSwizzle::b128) {
+    why = "the 128-byte swizzles with 32- and 64-byte atoms (sm_100) are not modelled";
+    good = false;
+  }
+  if (!good)
+    w.fail(Check::bounds, "tensormap", op, lane_bit(lane),
+           cat("tensor map at ", text::hex(address), ": ", why),
+           "pass the map by value as a 64-byte aligned .param and use its generic address (cvta.param)");
+  return good;
+}
+
+bool check_coordinates(Warp& w, const Op& op, int lane, const TensorMap& map, const std::int32_t* c) {
+  const auto& p = op.data_as<TensorPlan>();
+  const std::int64_t inner = std::int64_t(c[0]) * bytes(map.type);
+  if (inner % 16 != 0) {
+    w.fail(Check::alignment, "misaligned", op, lane_bit(lane),
+           cat("the innermost coordinate ", c[0], " times ", bytes(map.type), " bytes is ", inner,
+               ", not a multiple of 16 (an illegal instruction on the card)"),
+           "tile the innermost dimension in steps of 16 bytes");
+    return false;
+  }
+  if (p.direction == Direction::load || p.direction == Direction::prefetch) return true;
+  for (int d = 0; d < map.rank; ++d)
+    if (c[d] < 0) {
+      w.fail(Check::bounds, "oob.global", op, lane_bit(lane),
+             cat("a TMA store or reduction at coordinate ", c[d], " of dimension ", d,
+                 " (negative ones are an illegal instruction on the card; only loads fill them)"),
+             "clip the box before the start of the tensor");
+      return false;
+    }
+  return true;
+}
+
+// The rows of the box at `c`; existing parts are resolved with `access`.
+std::vector<BoxRow> box_rows(Warp& w, const Op& op, int lane, const TensorMap& map, const std::int32_t* c,
+                             Access access) {
+  const auto element = std::uint32_t(bytes(map.type));
+  const std::uint32_t row_bytes = map.box[0] * element;
+  const std::int64_t first = std::max<std::int64_t>(c[0], 0);
+  const std::int64_t last =
+      std::min<std::int64_t>(std::int64_t(c[0]) + map.box[0], std::int64_t(map.dims[0]));
+  std::array<std::uint32_t, 5> count{1, 1, 1, 1, 1}, i{};
+  std::size_t total = 1;
+  for (int d = 1; d < map.rank; ++d) total *= count[std::size_t(d)] = map.box_count(d);
+  std::vector<BoxRow> rows(total);
+  for (std::size_t r = 0; r < total; ++r) {
+    BoxRow& row = rows[r];
+    row.offset = std::uint32_t(r) * row_bytes;
+    bool exists = first < last;
+    std::uint64_t at = map.address;
+    for (std::size_t d = 1; d < std::size_t(map.rank); ++d) {
+      const std::int64_t x = std::int64_t(c[d]) + std::int64_t(i[d]) * map.element_strides[d];
+      exists = exists && x >= 0 && x < std::int64_t(map.dims[d]);
+      at += std::uint64_t(x) * map.strides[d];
+    }
+    if (exists) {
+      row.begin = std::uint32_t(first - c[0]) * element;
+      row.end = std::uint32_t(last - c[0]) * element;
+      row.address = at + std::uint64_t(first) * element;
+      w.unwritten = 0;
+      row.host = resolve_one(w, op, Where::global, row.address, row.end - row.begin, access, lane);
+      row.initialised = w.unwritten == 0;
+      w.unwritten = 0;
+      if (!row.host) row.begin = row.end = 0;
+    }
+    for (std::size_t d = 1; d < std::size_t(map.rank) && ++i[d] == count[d]; ++d) i[d] = 0;
+  }
+  return rows;
+}
+
+bool check_shared(Warp& w, const Op& op, int lane, const TensorMap& map,
+                  const std::vector<SharedPlace>& places) {
+  for (const SharedPlace& p : places) {
+    if (p.offset % 128) {
+      w.fail(Check::alignment, "misaligned", op, lane_bit(lane),
+             cat("the shared-memory address ", text::hex(p.offset),
+                 " of a tensor copy is not a multiple of 128"),
+             "align the tile to 128 bytes (1024 for the 128-byte swizzle)");
+      return false;
+    }
+    // The swizzle permutes the 16-byte pieces of 128-byte lines: the last line is touched whole.
+    const std::uint64_t box = map.box_bytes(),
+                        span = swizzle_bits(map.swizzle) ? (box + 127) / 128 * 128 : box;
+    if (!resolve_one(w, op, Where::shared_cluster, cluster_address(p), span, Access::address_only, lane))
+      return false;
+  }
+  return true;
+}
+
+void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint64_t shared,
+           std::uint64_t barrier) {
+  const auto& p = op.data_as<TensorPlan>();
+  auto t = std::make_unique<TensorOp>();
+  t->by = {&w, &op, lane};
+  if (!load_map(w, op, lane, map_address, t->map)) return;
+  std::int32_t c[5] = {};
+  for (std::size_t d = 0; d < p.coordinates.size(); ++d) c[d] = w.row<std::int32_t>(p.coordinates[d])[lane];
+  if (!check_coordinates(w, op, lane, t->map, c)) return;
+  t->direction = p.direction;
+  t->row_bytes = t->map.box[0] * std::uint32_t(bytes(t->map.type));
+  if (p.direction == Direction::prefetch) {
+    box_rows(w, op, lane, t->map, c, Access::address_only);
+    return;
+  }
+  const Mask ranks = multicast_ranks(w, op, p.ranks, lane);
+  t->places = destinations(w, op, p.shared_where, shared, ranks, lane);
+  const bool placed = !t->places.empty() && check_shared(w, op, lane, t->map, t->places);
+  const bool load = p.direction == Direction::load;
+  if (load) {
+    if (!find_mbarrier(w, op, p.shared_where, barrier, lane, false)) return;
+    t->completion.barriers = destinations(w, op, p.shared_where, barrier, ranks, lane);
+    t->completion.bytes = t->map.box_bytes();
+  }
+  if (p.direction == Direction::reduce) {
+    t->how = p.how;
+    t->reduce = reduce_function(reduce_type(t->map.type), p.how);
+    if (!t->reduce)
+      w.fail(Check::bounds, "tensormap", op, lane_bit(lane),
+             "the element type of the tensor map has no such reduction");
+  }
+  if (!placed && p.shared_where != Where::global && t->places.empty())
+    resolve_one(w, op, p.shared_where, shared, 16, Access::address_only, lane);  // for its finding
+  if (placed) t->rows = box_rows(w, op, lane, t->map, c, load ? Access::read : Access::async_write);
+  for (const BoxRow& r : t->rows) count_bulk(w, op, !load, r.address, r.end - r.begin);
+  if (!placed) t->places.clear(), t->rows.clear();
+  if (!placed && !load) return;
+  submit_bulk(std::move(t));
+}
+
+void exec_tensor(Warp& w, const Op& op) {
+  const auto& p = op.data_as<TensorPlan>();
+  std::uint64_t map[kLanes], shared[kLanes] = {}, barrier[kLanes] = {};
+  w.addresses(p.map, map);
+  if (p.direction != Direction::prefetch) w.addresses(p.shared, shared);
+  if (p.direction == Direction::load) w.addresses(p.barrier, barrier);
+  for_lanes(w.active, [&](int lane) { issue(w, op, lane, map[lane], shared[lane], barrier[lane]); });
+}
+
+// ---------------------------------------------------------------- decode
+void decode_map(Decoder& d, const ptx::Operand& o, TensorPlan& p) {
+  if (o.elems.empty()) d.unsupported("a tensor address [map, {coordinates}] is needed");
+  p.map = d.address(o);
+  p.coordinates = d.sources(o.elems[0], Mod::s32);
+  if (int(p.coordinates.size()) != p.rank)
+    d.unsupported(cat(p.rank, " coordinates are needed, not ", p.coordinates.size()));
+}
+
+void decode_tensor(Decoder& d, const Inst& i, Op& op) {
+  TensorPlan p;
+  const std::pair<Mod, int> ranks[] = {
+      {Mod::d1d, 1}, {Mod::d2d, 2}, {Mod::d3d, 3}, {Mod::d4d, 4}, {Mod::d5d, 5}};
+  for (const auto& [m, n] : ranks)
+    if (i.has(m)) p.rank = n;
+  for (Mod m : {Mod::im2col, Mod::im2col_w, Mod::im2col_w_128, Mod::im2col_no_offs, Mod::tile_gather4,
+                Mod::tile_scatter4})
+    if (i.has(m)) d.unsupported(cat("the .", ptx::name(m), " mode of tensor copies; .tile is executed"));
+  for (Mod m : i.mods)
+    if (ptx::name(m) == "cta_group::2") d.unsupported(".cta_group::2 (sm_100)");
+  if (i.op == ptx::Op::cp_async_bulk_prefetch_tensor) {
+    p.direction = Direction::prefetch;
+    decode_map(d, d.operand(i, 0), p);
+  } else {
+    const BulkSpaces s = bulk_spaces(d, i);
+    if (s.destination == Where::global) {
+      p.direction = i.op == ptx::Op::cp_reduce_async_bulk_tensor ? Direction::reduce : Direction::store;
+      if (p.direction == Direction::reduce) p.how = reduce_of(d, i);
+      decode_map(d, d.operand(i, 0), p);
+      p.shared = d.address(d.operand(i, 1));
+      p.shared_where = s.source;
+    } else {
+      p.shared = d.address(d.operand(i, 0));
+      decode_map(d, d.operand(i, 1), p);
+      p.barrier = d.address(d.operand(i, 2));
+      p.shared_where = s.destination;
+      if (i.has(Mod::multicast_cluster)) p.ranks = d.source(d.operand(i, 3), Mod::u16);
+    }
+    if (i.has(Mod::L2_cache_hint)) d.source(i.operands.back(), Mod::b64);
+  }
+  op.data = d.keep(std::move(p));
+  op.fn = exec_tensor;
+}
+
+}  // namespace
+
+void add_tensor_copy(Table& t) {
+  t.set(ptx::Op::cp_async_bulk_tensor, decode_tensor);
+  t.set(ptx::Op::cp_reduce_async_bulk_tensor, decode_tensor);
+  t.set(ptx::Op::cp_async_bulk_prefetch_tensor, decode_tensor);
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/emu/tensor_core.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "cgp/base/float16.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/tensor_core_step.h"
+
+namespace cgp::emu {
+using ptx::Mod;
+
+namespace {
+
+std::atomic<bool> portable_only{false};
+bool use_avx512() {
+  static const bool have = have_avx512();
+  return have && !portable_only.load(std::memory_order_relaxed);
+}
+
+const std::array<Decoded, 256>& byte_table(Mod type) {
+  static const auto make = [](Mod t) {
+    std::array<Decoded, 256> table{};
+    const int exponent_bits = t == Mod::e4m3 ? 4 : 5, mantissa_bits = t == Mod::e4m3 ? 3 : 2;
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    for (int u = 0; u < 256; ++u) {
+      const double v = t == Mod::e4m3 ? double(float8_e4m3::from_bits(std::uint8_t(u)))
+                                      : double(float8_e5m2::from_bits(std::uint8_t(u)));
+      const int e = u >> mantissa_bits & ((1 << exponent_bits) - 1);
+      const int x = !std::isfinite(v) ? kSpecialExponent : v == 0 ? kZeroExponent : std::max(e, 1) - bias;
+      table[std::size_t(u)] = {float(v), x};
+    }
+    return table;
+  };
+  static const std::array<Decoded, 256> e4m3 = make(Mod::e4m3), e5m2 = make(Mod::e5m2);
+  return type == Mod::e4m3 ? e4m3 : e5m2;
+}
+
+constexpr float kCanonicalNaN = std::bit_cast<float>(0x7fffffffu);
+
+// Cut towards zero to `mantissa_bits`; beyond the largest f32 is infinity, subnormals keep f32's lowest bit.
+float cut_to_f32(double v, int mantissa_bits) {
+  const double magnitude = std::fabs(v);
+  if (magnitude >= 0x1p128)
+    return std::copysign(std::numeric_limits<float>::infinity(), float(v > 0 ? 1 : -1));
+  const int drop = 52 - mantissa_bits;
+  double cut = std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) >> drop << drop);
+  if (magnitude < 0x1p-126)
+    cut = std::ldexp(std::trunc(std::ldexp(v, mantissa_bits + 126)), -mantissa_bits - 126);
+  return float(cut);
+}
+
+float special_sum(const float* a, const float* b, int b_stride, int k, float c, bool f16_result) {
+  // Infinities and NaN behave as in IEEE arithmetic whatever the order; only their presence matters.
+  float sum = c;
+  bool plus = c > std::numeric_limits<float>::max(), minus = c < -std::numeric_limits<float>::max();
+  bool nan = c != c;
+  for (int i = 0; i < k; ++i) {
+    const double x = a[i], y = b[i * b_stride];
+    if (std::isfinite(x) && std::isfinite(y)) continue;
+    const double p = x * y;
+    nan = nan || p != p;
+    plus = plus || p > 0;
+    minus = minus || p < 0;
+  }
+  if (nan || (plus && minus))
+    sum = f16_result ? float(decode_float(0x7fff, 5, 10)) : kCanonicalNaN;
+  else if (plus)
+    sum = std::numeric_limits<float>::infinity();
+  else
+    sum = -std::numeric_limits<float>::infinity();
+  return sum;
+}
+
+// magnitude * 2^(bits) cut towards zero, for any sign of bits.
+std::int64_t shift_cut(std::int64_t magnitude, int bits) {
+  if (bits >= 0) return magnitude << bits;
+  return bits <= -63 ? 0 : magnitude >> -bits;
+}
+
+}  // namespace
+
+const Decoded* byte_decoder(Mod type) { return byte_table(type).data(); }
+
+Generation generation_of(std::string_view target) {
+  int number = 0;
+  for (char ch : target)
+    if (ch >= '0' && ch <= '9') number = number * 10 + (ch - '0');
+  if (number < 80) return Generation::turing;
+  if (number < 89) return Generation::ampere;
+  if (number == 89) return Generation::ada;
+  return number < 100 ? Generation::hopper : Generation::blackwell;
+}
+
+FusedRule fused_rule(MatrixUnit unit, Mod element, Generation g, bool f16_result) {
+  FusedRule r;
+  r.f16_result = f16_result;
+  const bool old = g == Generation::turing || g == Generation::ampere || g == Generation::ada;
+  switch (element) {
+    case Mod::f16:
+    case Mod::bf16:
+      r.fraction_bits = old ? 24 : 25;
+      r.step = old ? 8 : 16;
+      return r;
+    case Mod::tf32:
+      r.fraction_bits = old ? 24 : 25;
+      r.step = old ? 4 : 8;
+      return r;
+    case Mod::e4m3:
+    case Mod::e5m2:
+      r.step = 32;
+      if (unit == MatrixUnit::wgmma || g == Generation::ada) {
+        r.fraction_bits = r.mantissa_bits = 13;
+        if (unit == MatrixUnit::mma) r.step = 16;
+      } else if (g == Generation::hopper) {
+        r.widened_fp8 = true;
+        r.step = 16;
+      }
+      return r;
+    default:
+      throw Unsupported(
+          ErrorText{text::cat("a floating-point matrix multiply has no rule for .", ptx::name(element)), "",
+                    "", "use f16, bf16, tf32, e4m3 or e5m2 operands"});
+  }
+}
+
+Decoded decode_element(Mod type, std::uint32_t bits) {
+  if (type == Mod::e4m3 || type == Mod::e5m2) return byte_table(type)[bits & 0xff];
+  Decoded d{};
+  std::int16_t e = 0;
+  const DecodeJob job{type, &bits, 1, &d.value, &e, nullptr};
+  decode_portable(job);
+  d.exponent = e;
+  return d;
+}
+
+float fused_sum(const float* a, const std::int32_t* a_exponent, const float* b,
+                const std::int16_t* b_exponent, int b_stride, int k, float c, const FusedRule& rule) {
+  const std::uint32_t c_bits = std::bit_cast<std::uint32_t>(c) & 0x7fffffffu;
+  bool special = c_bits >= 0x7f800000u;
+  int top = c_bits == 0 ? kZeroExponent * 2 : std::max(int(c_bits >> 23), 1) - 127;
+  for (int i = 0; i < k; ++i) {
+    const int e = std::int16_t(a_exponent[i]) + b_exponent[i * b_stride];
+    special = special || e > kSpecialExponent / 2;
+    top = std::max(top, e);
+  }
+  // Zero times infinity: the marks' sum stays above half of kSpecialExponent.
+  if (special) return special_sum(a, b, b_stride, k, c, rule.f16_result);
+  if (top < kZeroExponent / 2) return 0.0f;
+  const int f = rule.fraction_bits;
+  std::int64_t sum = 0;
+  if (c_bits) {
+    const int e = std::max(int(c_bits >> 23), 1) - 127;
+    const auto magnitude = std::int64_t((c_bits & 0x7fffff) | (c_bits >> 23 ? 0x800000 : 0));
+    const std::int64_t cut = shift_cut(magnitude, f - 23 - (top - e));
+    sum += std::signbit(c) ? -cut : cut;
+  }
+  for (int i = 0; i < k; ++i) {
+    const int ea = std::int16_t(a_exponent[i]), eb = b_exponent[i * b_stride];
+    if (ea == kZeroExponent || eb == kZeroExponent) continue;
+    const auto ma = std::int64_t(std::ldexp(double(a[i]), 10 - ea));
+    const auto mb = std::int64_t(std::ldexp(double(b[i * b_stride]), 10 - eb));
+    const std::int64_t product = ma * mb;
+    const std::int64_t cut = shift_cut(std::llabs(product), f - 20 - (top - ea - eb));
+    sum += product < 0 ? -cut : cut;
+  }
+  const double v = std::ldexp(double(sum), top - f);
+  if (rule.f16_result) return float(decode_float(encode_float(v, 5, 10), 5, 10));
+  return cut_to_f32(v, rule.mantissa_bits);
+}
+
+void MatrixOperands::resize(int rows, int columns, int k) {
+  rows_ = rows;
+  columns_ = columns;
+  padded_ = (columns + 15) / 16 * 16;
+  k_ = k;
+  const auto na = std::size_t(rows * k), nb = std::size_t(k * padded_), nd = std::size_t(rows * padded_);
+  if (a_bits_.size() < na) {
+    a_bits_.resize(na);
+    a_.resize(na);
+    a_exponent_.resize(na);
+  }
+  if (b_bits_.size() < nb) {
+    b_bits_.resize(nb);
+    b_.resize(nb);
+    b_exponent_.resize(nb);
+  }
+  if (d_.size() < nd) {
+    d_.resize(nd);
+    d_int_.resize(nd);
+  }
+  if (padded_ != columns_) {
+    std::fill_n(b_bits_.begin(), nb, 0u);
+    std::fill_n(d_.begin(), nd, 0.0f);
+    std::fill_n(d_int_.begin(), nd, 0);
+  }
+}
+
+void MatrixOperands::use_wide() {
+  a_wide_.resize(std::max(a_wide_.size(), std::size_t(rows_ * k_)));
+  b_wide_.resize(std::max(b_wide_.size(), std::size_t(k_ * padded_)));
+  d_f64_.resize(std::max(d_f64_.size(), std::size_t(rows_ * padded_)));
+}
+
+std::string_view MatrixCore::vector_code() { return use_avx512() ? "avx512" : "portable"; }
+void MatrixCore::use_portable(bool on) { portable_only.store(on); }
+
+namespace {
+
+// sm_90's mma.sync sums the even and the odd pairs of each group of four bytes in two f16 steps.
+template <class T>
+void widened_order(std::vector<T>& v, int outer, int k, int pitch) {
+  // [outer][k] when pitch == 1, [k][outer] when pitch == outer.
+  std::vector<T> copy(v.begin(), v.begin() + std::ptrdiff_t(outer) * k);
+  for (int o = 0; o < outer; ++o)
+    for (int i = 0; i < k; ++i) {
+      const int from = 4 * (i % (k / 2) / 2) + 2 * (i / (k / 2)) + i % 2;
+      const auto at = [&](int x) { return std::size_t(pitch == 1 ? o * k + x : x * pitch + o); };
+      v[at(i)] = copy[at(from)];
+    }
+}
+
+}  // namespace
+
+void MatrixCore::multiply(MatrixOperands& m, Mod a, Mod b, const FusedRule& rule, MatrixPrecision precision,
+                          int scale_a, int scale_b) {
+  const auto decode = use_avx512() ? decode_avx512 : decode_portable;
+  const int padded = m.padded_;
+  decode({a, m.a_bits_.data(), m.rows_ * m.k_, m.a_.data(), nullptr, m.a_exponent_.data()});
+  decode({b, m.b_bits_.data(), m.k_ * padded, m.b_.data(), m.b_exponent_.data(), nullptr});
+  if (scale_a * scale_b < 0)
+    for (int i = 0; i < m.rows_ * m.k_; ++i) m.a_[std::size_t(i)] = -m.a_[std::size_t(i)];
+  if (precision == MatrixPrecision::f32) {
+    (use_avx512() ? product_f32_avx512
+                  : product_f32_portable)({m.rows_, padded, m.k_, m.a_.data(), m.b_.data(), m.d_.data()});
+    if (rule.f16_result)
+      for (int i = 0; i < m.rows_ * padded; ++i) {
+        float& d = m.d_[std::size_t(i)];
+        d = float(half(double(d)));
+      }
+    return;
+  }
+  std::vector<float> c;
+  if (rule.widened_fp8) {
+    widened_order(m.a_, m.rows_, m.k_, 1);
+    widened_order(m.a_exponent_, m.rows_, m.k_, 1);
+    widened_order(m.b_, padded, m.k_, padded);
+    widened_order(m.b_exponent_, padded, m.k_, padded);
+    c.assign(m.d_.begin(), m.d_.begin() + m.rows_ * padded);
+    std::fill_n(m.d_.begin(), m.rows_ * padded, 0.0f);
+  }
+  const auto step = use_avx512() ? fused_step_avx512 : fused_step_portable;
+  const int width = rule.widened_fp8 ? m.k_ / 2 : std::min(rule.step, m.k_);
+  for (int k = 0; k < m.k_; k += width) {
+    FusedStep s;
+    s.rows = m.rows_;
+    s.columns = padded;
+    s.k = std::min(width, m.k_ - k);
+    s.a = m.a_.data() + k;
+    s.a_exponent = m.a_exponent_.data() + k;
+    s.a_pitch = m.k_;
+    s.b = m.b_.data() + k * padded;
+    s.b_exponent = m.b_exponent_.data() + k * padded;
+    s.b_pitch = padded;
+    s.d = m.d_.data();
+    s.rule = rule;
+    if (rule.widened_fp8) s.rule.f16_result = false;
+    step(s);
+  }
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    m.d_[i] += c[i];
+    if (m.d_[i] != m.d_[i]) m.d_[i] = kCanonicalNaN;
+    if (rule.f16_result) m.d_[i] = float(half(double(m.d_[i])));
+  }
+}
+
+void MatrixCore::multiply_int(MatrixOperands& m, Mod a, Mod b, bool saturate) {
+  const auto extend = [](Mod t, std::vector<std::uint32_t>& bits, int count) {
+    const int unused = 32 - ptx::type_bits(t);
+    const bool is_signed = t == Mod::s8 || t == Mod::s4;
+    for (int i = 0; i < count; ++i) {
+      std::uint32_t& u = bits[std::size_t(i)];
+      u = is_signed ? std::uint32_t(std::int32_t(u << unused) >> unused) : u << unused >> unused;
+    }
+  };
+  extend(a, m.a_bits_, m.rows_ * m.k_);
+  extend(b, m.b_bits_, m.k_ * m.padded_);
+  if (!saturate) {
+    (use_avx512() ? product_int_avx512 : product_int_portable)(
+        {m.rows_, m.padded_, m.k_, m.a_bits_.data(), m.b_bits_.data(), m.d_int_.data()});
+    return;
+  }
+  for (int row = 0; row < m.rows_; ++row)
+    for (int column = 0; column < m.columns_; ++column) {
+      std::int64_t sum = m.d_int(row, column);
+      for (int k = 0; k < m.k_; ++k)
+        sum += std::int64_t(std::int32_t(m.a_bits(row, k))) * std::int32_t(m.b_bits(k, column));
+      m.d_int(row, column) = std::int32_t(std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX));
+    }
+}
+
+void MatrixCore::multiply_bits(MatrixOperands& m, BitOperation operation) {
+  for (int row = 0; row < m.rows_; ++row)
+    for (int column = 0; column < m.columns_; ++column) {
+      std::int32_t sum = 0;
+      for (int k = 0; k < m.k_; ++k) {
+        const std::uint32_t x = m.a_bits(row, k), y = m.b_bits(k, column);
+        sum += std::popcount(operation == BitOperation::and_popc ? x & y : x ^ y);
+      }
+      m.d_int(row, column) = std::int32_t(std::uint32_t(m.d_int(row, column)) + std::uint32_t(sum));
+    }
+}
+
+void MatrixCore::multiply_f64(MatrixOperands& m) {
+  for (int row = 0; row < m.rows_; ++row)
+    for (int column = 0; column < m.columns_; ++column) {
+      double sum = m.d_f64(row, column);
+      for (int k = 0; k < m.k_; ++k)
+        sum = std::fma(std::bit_cast<double>(m.a_bits64(row, k)),
+                       std::bit_cast<double>(m.b_bits64(k, column)), sum);
+      m.d_f64(row, column) = sum;
+    }
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The parts of add_tensor_families, one per file.
+#include "cgp/emu/machine.h"
+
+namespace cgp::emu {
+
+void add_matrix(Table& t);       ///< exec_matrix.cpp: ldmatrix, stmatrix, movmatrix, mma, wmma
+void add_cp_async(Table& t);     ///< exec_cp_async.cpp
+void add_mbarrier(Table& t);     ///< exec_mbarrier.cpp
+void add_bulk(Table& t);         ///< exec_bulk.cpp: cp.async.bulk, cp.reduce.async.bulk, bulk groups
+void add_tensor_copy(Table& t);  ///< exec_tma.cpp: cp.async.bulk.tensor and its relatives
+void add_wgmma(Table& t);        ///< exec_wgmma.cpp
+void add_cluster(Table& t);      ///< exec_cluster.cpp: mapa, getctarank, cluster barrier, st.async, red.async
+
+/// State that other warps may be waiting for has changed.
+inline void note_change(Warp& w) { w.changed = true; }
+
+}  // namespace cgp::emu

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/emu/tensor_map.h"
+
+#include <cstring>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::emu {
+using text::cat;
+
+namespace {
+constexpr char kMagic[9] = "cgpTMAP1";
+
+bool packed(TensorMapType t) { return t >= TensorMapType::u4_align8; }
+
+template <class T>
+void put(std::byte* at, T v) {
+  std::memcpy(at, &v, sizeof v);
+}
+template <class T>
+T get(const std::byte* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+int swizzle_span(TensorMapSwizzle s) {
+  switch (s) {
+    case TensorMapSwizzle::none:
+      return 0;
+    case TensorMapSwizzle::b32:
+      return 32;
+    case TensorMapSwizzle::b64:
+      return 64;
+    default:
+      return 128;
+  }
+}
+}  // namespace
+
+int bytes(TensorMapType t) {
+  constexpr int size[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1, 1, 1};
+  return size[int(t)];
+}
+
+std::uint64_t TensorMap::box_bytes() const {
+  std::uint64_t n = std::uint64_t(bytes(type));
+  for (int d = 0; d < rank; ++d) n *= box_count(d);
+  return n;
+}
+
+std::string TensorMap::reject() const {
+  if (rank < 1 || rank > 5) return cat("a tensor map has 1 to 5 dimensions, not ", rank);
+  if (int(type) > int(TensorMapType::u6_align16)) return cat("data type ", int(type), " does not exist");
+  if (packed(type)) return "the packed 4- and 6-bit types (sm_100) are not modelled";
+  if (int(interleave) > 2 || int(swizzle) > 6 || int(l2) > 3 || int(fill) > 1)
+    return "an enumeration is out of range";
+  if (interleave != TensorMapInterleave::none && rank < 3)
+    return cat("interleaved layouts need rank 3 or more, not ", rank);
+  const std::uint64_t align = interleave == TensorMapInterleave::b32 ? 32 : 16;
+  if (address % align) return cat("the global address ", text::hex(address), " is not a multiple of ", align);
+  const int element = bytes(type);
+  for (int d = 0; d < rank; ++d) {
+    const auto i = std::size_t(d);
+    if (dims[i] < 1 || dims[i] > 1ull << 32)
+      return cat("dims[", d, "] = ", dims[i], "; it is 1 to 2^32 elements");
+    if (box[i] < 1 || box[i] > 256) return cat("box[", d, "] = ", box[i], "; it is 1 to 256 elements");
+    if (element_strides[i] < 1 || element_strides[i] > 8)
+      return cat("element_strides[", d, "] = ", element_strides[i], "; it is 1 to 8");
+    if (d == 0) continue;
+    if (strides[i] % align)
+      return cat("strides[", d, "] = ", strides[i], " bytes is not a multiple of ", align);
+    if (strides[i] == 0 || strides[i] >= 1ull << 40)
+      return cat("strides[", d, "] = ", strides[i], " bytes; it is 1 to 2^40 - 1");
+    const std::uint64_t inner = d == 1 ? dims[0] * std::uint64_t(element) : strides[i - 1];
+    if (strides[i] < inner && d == 1)
+      return cat("strides[1] = ", strides[1], " bytes is less than a row of ", inner, " bytes");
+  }
+  const std::uint64_t row = std::uint64_t(box[0]) * std::uint64_t(element);
+  if (row % 16) return cat("box[0] = ", box[0], " elements are ", row, " bytes, not a multiple of 16");
+  if (interleave == TensorMapInterleave::none && swizzle != TensorMapSwizzle::none &&
+      row > std::uint64_t(swizzle_span(swizzle)))
+    return cat("box[0] = ", box[0], " elements are ", row, " bytes, more than the swizzle's ",
+               swizzle_span(swizzle));
+  if (interleave == TensorMapInterleave::b32 && swizzle != TensorMapSwizzle::b32)
+    return "interleave 32B needs swizzle 32B";
+  if (fill == TensorMapFill::nan && type < TensorMapType::f16)
+    return "filling with NaN needs a floating-point type";
+  if (box_bytes() > 227 * 1024) return cat("a box of ", box_bytes(), " bytes does not fit shared memory");
+  return {};
+}
+
+std::array<std::byte, TensorMap::kBytes> TensorMap::encode() const {
+  if (const std::string why = reject(); !why.empty())
+    throw ArgumentError(ErrorText{"this tensor map cannot be encoded", {}, why, {}});
+  std::array<std::byte, kBytes> out{};
+  std::byte* p = out.data();
+  std::memcpy(p, kMagic, 8);
+  put(p + 8, std::uint8_t(type));
+  put(p + 9, std::uint8_t(rank));
+  put(p + 10, std::uint8_t(interleave));
+  put(p + 11, std::uint8_t(swizzle));
+  put(p + 12, std::uint8_t(l2));
+  put(p + 13, std::uint8_t(fill));
+  put(p + 16, address);
+  for (std::size_t d = 0; d < 5; ++d) {
+    put(p + 24 + 4 * d, std::uint32_t(dims[d] - 1));
+    if (d) put(p + 48 + 8 * (d - 1), strides[d] / 16);
+    put(p + 80 + d, std::uint8_t(box[d] - 1));
+    put(p + 85 + d, std::uint8_t(element_strides[d] - 1));
+  }
+  return out;
+}
+
+bool TensorMap::decode(std::span<const std::byte, kBytes> bytes, TensorMap& map, std::string& why) {
+  const std::byte* p = bytes.data();
+  if (std::memcmp(p, kMagic, 8) != 0) {
+    why = "these 128 bytes are not a tensor map of the emulator (bytes 0-7 are not \"cgpTMAP1\")";
+    return false;
+  }
+  map.type = TensorMapType(get<std::uint8_t>(p + 8));
+  map.rank = get<std::uint8_t>(p + 9);
+  map.interleave = TensorMapInterleave(get<std::uint8_t>(p + 10));
+  map.swizzle = TensorMapSwizzle(get<std::uint8_t>(p + 11));
+  map.l2 = TensorMapL2(get<std::uint8_t>(p + 12));
+  map.fill = TensorMapFill(get<std::uint8_t>(p + 13));
+  map.address = get<std::uint64_t>(p + 16);
+  for (std::size_t d = 0; d < 5; ++d) {
+    map.dims[d] = std::uint64_t(get<std::uint32_t>(p + 24 + 4 * d)) + 1;
+    map.strides[d] = d ? get<std::uint64_t>(p + 48 + 8 * (d - 1)) * 16 : 0;
+    map.box[d] = std::uint32_t(get<std::uint8_t>(p + 80 + d)) + 1;
+    map.element_strides[d] = std::uint32_t(get<std::uint8_t>(p + 85 + d)) + 1;
+  }
+  why = map.reject();
+  return why.empty();
+}
+
+}  // namespace cgp::emu

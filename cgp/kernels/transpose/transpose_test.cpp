@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/transpose/transpose.h"
+
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+
+TEST(transpose, every_variant_assembles_without_spills) { expect_assembles(transpose_entry()); }

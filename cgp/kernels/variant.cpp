@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/variant.h"
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::optional<DType> dtype(ptx::Mod t) { return parse_dtype(ptx::name(t)); }
+
+runtime::Param param(const dsl::ParamInfo& p) {
+  using Kind = dsl::ParamInfo::Kind;
+  runtime::Param out;
+  out.name = p.name;
+  out.bytes = p.size;
+  out.align = p.align;
+  out.dtype = dtype(p.type);
+  out.writable = p.writes;
+  switch (p.kind) {
+    case Kind::scalar:
+      out.kind = runtime::ParamKind::scalar;
+      break;
+    case Kind::pointer:
+      out.kind = runtime::ParamKind::pointer;
+      break;
+    case Kind::tensor_map:
+      out.kind = runtime::ParamKind::tensor_map;
+      break;
+    case Kind::structure:
+      out.kind = runtime::ParamKind::bytes;
+      break;
+  }
+  return out;
+}
+
+int capability(std::string_view arch) {
+  int v = 0;
+  for (char c : arch.substr(arch.find('_') + 1))
+    if (c >= '0' && c <= '9') v = v * 10 + (c - '0');
+  return v;
+}
+
+}  // namespace
+
+runtime::KernelImage image(const dsl::BuiltKernel& k) {
+  runtime::KernelImage out;
+  out.name = out.entry = k.name;
+  out.ptx = std::make_shared<const std::string>(k.ptx());
+  for (const auto& p : k.params) out.params.push_back(param(p));
+  const auto dim = [](const std::array<int, 3>& d) {
+    return runtime::Dim3{std::uint32_t(d[0]), std::uint32_t(d[1]), std::uint32_t(d[2])};
+  };
+  out.block = dim(k.block);  // zeros mean kFromKernel, "each launch says it", in both
+  if (k.cluster[0]) out.cluster = dim(k.cluster);
+  out.dynamic_smem = std::uint32_t(k.dynamic_smem);
+  return out;
+}
+
+std::string reject(const Variant& v, std::string_view arch) {
+  if (!v.only.empty() && v.only != arch)
+    return text::cat(v.name, " is for ", v.only, " alone, this is ", arch);
+  if (capability(arch) < v.min_sm)
+    return text::cat(v.name, " needs sm_", v.min_sm, " or later, this is ", arch);
+  return {};
+}
+
+runtime::KernelImage image(const Variant& v, std::string_view arch) {
+  if (auto why = reject(v, arch); !why.empty()) throw Unsupported(std::move(why));
+  return image(v.build(v.name, std::string(arch)));
+}
+
+std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std::string_view arch) {
+  std::vector<runtime::KernelImage> out;
+  for (const auto& v : variants)
+    if (reject(v, arch).empty()) out.push_back(image(v, arch));
+  return out;
+}
+
+runtime::LoadedKernel load(const runtime::Device& device, const Variant& v) {
+  return device.load(v.name, [&] { return image(v, device.info().arch); });
+}
+
+}  // namespace cgp::kernels

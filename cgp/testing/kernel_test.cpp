@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/testing/kernel_test.h"
+
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/variant.h"
+#include "cgp/testing/assemble.h"
+
+namespace cgp::testing {
+namespace {
+
+std::string describe(const kernels::KernelEntry& kernel, OptionList options, std::uint64_t seed) {
+  std::string s = kernel.name;
+  for (const auto& [name, value] : options) text::append(s, text::cat(" ", name, "=", value));
+  return text::cat(s, " seed=", seed);
+}
+
+kernels::Options make_options(const kernels::KernelEntry& kernel, OptionList options) {
+  kernels::Options o(kernel.name, kernel.options);
+  for (const auto& [name, value] : options) o.set(name, value);
+  return o;
+}
+
+}  // namespace
+
+emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options, std::string_view arch,
+                           const std::vector<kernels::NamedArray>& inputs, std::uint64_t seed) {
+  const std::string what = text::cat(describe(kernel, options, seed), " on ", arch);
+  emu::Counters counters;
+  try {
+    auto device = runtime::Device::open(text::cat("emu:", arch));
+    device.set_findings(runtime::Device::Findings::collect);
+    device.keep_results(0);
+    auto c = kernel.prepare(device, make_options(kernel, options), inputs, seed);
+    runtime::Stream stream(device);
+    c->launch(stream);
+    stream.wait();
+    for (const auto& record : device.results()) {
+      counters.add(record.result->counters);
+      for (const auto& f : record.result->findings)
+        ADD_FAILURE() << what << " (" << c->variant << ")\n" << emu::describe(f);
+    }
+    const auto check = c->verify();
+    EXPECT_TRUE(check.pass) << what << " (" << c->variant << ": " << c->why << ")\n" << check.describe();
+  } catch (const Error& e) {
+    ADD_FAILURE() << what << " threw\n" << e.what();
+  }
+  return counters;
+}
+
+void expect_assembles(const kernels::KernelEntry& kernel) {
+  if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
+  int assembled = 0;
+  for (std::string_view arch : kernels::kTargets) {
+    for (const auto& image : kernel.images(arch)) {
+      const auto a = assemble(*image.ptx, arch);
+      EXPECT_TRUE(a.ok) << image.name << " for " << arch << "\n" << a.log;
+      EXPECT_EQ(a.spill_bytes, 0) << image.name << " for " << arch << "\n" << a.log;
+      EXPECT_EQ(a.stack_bytes, 0) << image.name << " for " << arch << "\n" << a.log;
+      EXPECT_FALSE(a.serialised) << image.name << " for " << arch << "\n" << a.log;
+      ++assembled;
+    }
+  }
+  EXPECT_GT(assembled, 0) << kernel.name << " ships nothing";
+}
+
+void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems) {
+  runtime::Device device;
+  try {
+    device = runtime::Device::open("cuda:0");
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+  for (const auto& options : problems) {
+    const std::string what = describe(kernel, options, 1);
+    auto c = kernel.prepare(device, make_options(kernel, options), {}, 1);
+    runtime::Stream stream(device);
+    c->launch(stream);
+    stream.wait();
+    const auto check = c->verify();
+    EXPECT_TRUE(check.pass) << what << " (" << c->variant << ")\n" << check.describe();
+    const auto first = c->outputs();
+    c->launch(stream);
+    stream.wait();
+    const auto second = c->outputs();
+    for (std::size_t i = 0; i < first.size(); ++i)
+      EXPECT_EQ(first[i].array.bytes, second[i].array.bytes) << what << ": two runs differ";
+  }
+}
+
+}  // namespace cgp::testing

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What every kernel's test does: run problems on the emulator with all checks, compare with the oracle, and
+// assemble everything that ships for every architecture it claims. Tests only.
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "cgp/emu/emu.h"
+#include "cgp/kernels/catalog.h"
+
+namespace cgp::testing {
+
+using OptionList = std::initializer_list<std::pair<const char*, std::string>>;
+
+/// Runs `kernel` with these options on "emu:<arch>", all checks on; fails the test (with options, seed and
+/// the worst element) when the result is wrong or there is a finding. Returns the counters of the last
+/// launch.
+emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options,
+                           std::string_view arch = "sm_90a",
+                           const std::vector<kernels::NamedArray>& inputs = {}, std::uint64_t seed = 1);
+
+/// Every image the kernel ships for every architecture: ptxas accepts it, no spills, no stack, no serialised
+/// wgmma. Skips (with the reason) without ptxas.
+void expect_assembles(const kernels::KernelEntry& kernel);
+
+/// On a GPU if there is one (else a skip with the reason): the same problems, launched twice, bit-identical.
+void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems);
+
+}  // namespace cgp::testing

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every file here must be refused by the compiler, with the message its first line names.
+
+usage: run.py COMPILER SOURCE_DIR [name ...]
+A file starts with `// expect: REGEX`; the regex must match the compiler's output. good.cpp must compile: it
+holds the accepted twin of the refusals, so that a broken header cannot make every test pass.
+"""
+import concurrent.futures
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def main():
+    compiler, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    here = pathlib.Path(__file__).parent
+    files = sorted(here.glob("*.cpp"))
+    if len(sys.argv) > 3:
+        files = [f for f in files if f.stem in sys.argv[3:]]
+    base = [compiler, "-std=c++20", f"-I{root}", "-fsyntax-only"]
+    gnu = "clang" not in compiler
+    with tempfile.TemporaryDirectory() as scratch:
+        if gnu:  # one precompiled header for all of them
+            header = pathlib.Path(scratch, "all.h")
+            header.write_text('#include "cgp/dsl/kernel.h"\n')
+            subprocess.run([compiler, "-std=c++20", f"-I{root}", "-x", "c++-header", str(header)], check=True)
+            base += ["-include", str(header)]
+
+        def check(file):
+            expect = re.match(r"// expect: (.*)", file.read_text())
+            run = subprocess.run(base + [str(file)], capture_output=True, text=True)
+            if file.stem == "good":
+                return None if run.returncode == 0 else f"good.cpp must compile:\n{run.stderr}"
+            if not expect:
+                return f"{file.name}: the first line must be `// expect: REGEX`"
+            if run.returncode == 0:
+                return f"{file.name}: the compiler accepted it"
+            if not re.search(expect.group(1), run.stderr):
+                return f"{file.name}: refused with another message than /{expect.group(1)}/:\n{run.stderr[:3000]}"
+            return None
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            failures = [f for f in pool.map(check, files) if f]
+    for failure in failures:
+        print("FAIL", failure)
+    print(f"{len(files) - len(failures)} of {len(files)} refused as they should be")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions with saturation, rounding modes, NaN, subnormals, and every narrow type.
+extern "C" __global__ void convert(const float* f, const double* d, const long long* l, int* iout, long long* lout, float* fout, double* dout) {
+  int t = threadIdx.x;
+  float x = f[t];
+  double y = d[t];
+  long long v = l[t];
+  int* o = iout + 16 * t;
+  o[0] = (int)x;
+  o[1] = (unsigned)x;
+  o[2] = __float2int_rn(x);
+  o[3] = __float2int_ru(x);
+  o[4] = __float2int_rd(x);
+  o[5] = __float2uint_rn(x);
+  o[6] = __double2int_rn(y);
+  o[7] = __double2uint_rz(y);
+  unsigned r;
+  asm("{ .reg .u8 b; cvt.rni.sat.u8.f32 b, %1; cvt.u32.u8 %0, b; }" : "=r"(r) : "f"(x));
+  o[8] = r;
+  asm("{ .reg .s8 b; cvt.rzi.sat.s8.f32 b, %1; cvt.s32.s8 %0, b; }" : "=r"(r) : "f"(x));
+  o[9] = r;
+  asm("{ .reg .s16 b; cvt.sat.s16.s64 b, %1; cvt.s32.s16 %0, b; }" : "=r"(r) : "l"(v));
+  o[10] = r;
+  asm("cvt.sat.u32.s64 %0, %1;" : "=r"(r) : "l"(v));
+  o[11] = r;
+  asm("cvt.sat.s32.u32 %0, %1;" : "=r"(r) : "r"((unsigned)v));
+  o[12] = r;
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, 0;" : "=r"(r) : "r"((int)v), "r"((int)(v >> 32)));
+  o[13] = r;
+  o[14] = (signed char)v + ((unsigned short)v << 8);
+  float sat;
+  asm("cvt.sat.f32.f32 %0, %1;" : "=f"(sat) : "f"(x));
+  o[15] = __float_as_int(sat);
+  long long* p = lout + 5 * t;
+  p[0] = (long long)x;
+  p[1] = __float2ull_ru(x);
+  p[2] = (long long)y;
+  p[3] = __double2ull_rn(y);
+  p[4] = __double2ll_rd(y);
+  float* q = fout + 8 * t;
+  q[0] = (float)y;
+  q[1] = __double2float_ru(y);
+  q[2] = __double2float_rz(y);
+  q[3] = __ll2float_rn(v);
+  q[4] = __ll2float_rd(v);
+  q[5] = __uint2float_rz((unsigned)v);
+  q[6] = (float)(short)v;
+  float ft;
+  asm("add.ftz.f32 %0, %1, 0f00000000;" : "=f"(ft) : "f"(x));
+  q[7] = ft;
+  dout[2 * t] = __ll2double_ru(v);
+  dout[2 * t + 1] = (double)(unsigned long long)v + x;
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "args.h"
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/emu.h"
+#include "cgp/ptx/module.h"
+#include "cgp/ptx/parse.h"
+#include "commands.h"
+#include "explain.h"
+#include "kernel_args.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using nlohmann::ordered_json;
+using text::cat;
+using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+/// Largest first, names in order among equals.
+Counts ranked(const std::map<std::string, std::uint64_t>& counts) {
+  Counts out(counts.begin(), counts.end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
+std::string shares(const Counts& counts, std::uint64_t total, std::size_t most) {
+  std::string out;
+  for (std::size_t i = 0; i < counts.size() && i < most; ++i)
+    out += format("{}{} {} ({:.1f}%)", i ? ", " : "", counts[i].first, counts[i].second,
+                  100.0 * double(counts[i].second) / double(std::max<std::uint64_t>(total, 1)));
+  if (counts.size() > most) out += format(", and {} more", counts.size() - most);
+  return out;
+}
+
+std::string triple(const std::array<std::uint32_t, 3>& v) { return format("{},{},{}", v[0], v[1], v[2]); }
+
+std::string bounds_text(const EntryFacts& e) {
+  std::vector<std::string> parts;
+  if (e.reqntid) parts.push_back(cat("exactly ", triple(*e.reqntid), " threads"));
+  if (e.maxntid) parts.push_back(cat("at most ", triple(*e.maxntid), " threads"));
+  if (e.cluster) parts.push_back(cat("clusters of ", triple(*e.cluster)));
+  return parts.empty() ? "none declared" : text::join(parts, ", ");
+}
+
+std::string entry_text(const EntryFacts& e) {
+  std::string out = format("\n{}\n", e.name);
+  const auto line = [&](std::string_view label, const std::string& text) {
+    out += format("  {:<14} {}\n", label, text);
+  };
+  line("instructions", format("{}", e.instructions));
+  line("by family", shares(ranked(e.by_family), e.instructions, 8));
+  line("by opcode", shares(ranked(e.by_opcode), e.instructions, 10));
+  std::vector<std::string> declared;
+  for (const auto& [type, count] : e.declared) declared.push_back(format("{} {}", count, type));
+  line("virtual regs", declared.empty() ? "none" : text::join(declared, ", "));
+  if (e.pressure)
+    line("pressure",
+         format("{} 32-bit registers live at most{}; ptxas decides what a thread gets", e.pressure->registers,
+                e.pressure->ptx_line ? format(" (PTX line {})", e.pressure->ptx_line) : ""));
+  line("parameters",
+       format("{} bytes: {}", e.param_bytes, e.params.empty() ? "none" : text::join(e.params, ", ")));
+  line("shared",
+       format("{} static{}", text::bytes(e.static_shared), e.dynamic_shared ? ", and a dynamic array" : ""));
+  line("local", e.local_bytes ? cat(text::bytes(e.local_bytes), " per thread") : "none");
+  line("launch bounds", bounds_text(e));
+  line("uses", e.features.empty() ? "nothing beyond the base instruction set" : text::join(e.features, ", "));
+  line("occupancy",
+       format("{} of {} warps per SM on {} with {} threads a block{}; limited by {}", e.occupancy.warps,
+              e.occupancy.max_warps, e.occupancy.arch, e.occupancy.block_threads,
+              e.occupancy.registers ? format(" and {} registers a thread", e.occupancy.registers) : "",
+              e.occupancy.limit));
+  line("emulator", e.unsupported.empty() ? "runs it" : cat("cannot run it: ", e.unsupported));
+  return out;
+}
+
+std::string module_text(const ModuleFacts& m) {
+  std::string out =
+      format("{}\n  {:<14} {}\n  {:<14} {}{}\n", m.name, "target", m.target, "ptx version", m.version,
+             m.required_version.empty() ? "" : format(" (needs {})", m.required_version));
+  if (m.global_bytes || m.const_bytes)
+    out += format("  {:<14} {} global, {} constant\n", "variables", text::bytes(m.global_bytes),
+                  text::bytes(m.const_bytes));
+  for (const auto& e : m.entries) out += entry_text(e);
+  if (!m.problems.empty())
+    out += format("\n{} rule{} broken\n", m.problems.size(), m.problems.size() == 1 ? "" : "s");
+  for (const auto& p : m.problems) out += format("  {}\n", p);
+  return out;
+}
+
+ordered_json entry_json(const EntryFacts& e) {
+  ordered_json j = {{"name", e.name},
+                    {"instructions", e.instructions},
+                    {"by_family", ordered_json(e.by_family)},
+                    {"by_opcode", ordered_json(e.by_opcode)},
+                    {"virtual_registers", ordered_json(e.declared)},
+                    {"register_pressure", e.pressure ? ordered_json(e.pressure->registers) : ordered_json()},
+                    {"param_bytes", e.param_bytes},
+                    {"params", e.params},
+                    {"static_shared_bytes", e.static_shared},
+                    {"dynamic_shared", e.dynamic_shared},
+                    {"local_bytes", e.local_bytes},
+                    {"features", e.features},
+                    {"emulator", e.unsupported.empty() ? ordered_json(true) : ordered_json(e.unsupported)}};
+  j["reqntid"] = e.reqntid ? ordered_json(*e.reqntid) : ordered_json();
+  j["maxntid"] = e.maxntid ? ordered_json(*e.maxntid) : ordered_json();
+  j["cluster"] = e.cluster ? ordered_json(*e.cluster) : ordered_json();
+  j["occupancy"] = {{"arch", e.occupancy.arch},           {"block_threads", e.occupancy.block_threads},
+                    {"registers", e.occupancy.registers}, {"blocks_per_sm", e.occupancy.blocks},
+                    {"warps_per_sm", e.occupancy.warps},  {"max_warps_per_sm", e.occupancy.max_warps},
+                    {"limit", e.occupancy.limit}};
+  return j;
+}
+
+ordered_json module_json(const ModuleFacts& m) {
+  ordered_json j = {{"name", m.name},
+                    {"target", m.target},
+                    {"ptx_version", m.version},
+                    {"required_version", m.required_version}};
+  j["global_bytes"] = m.global_bytes;
+  j["const_bytes"] = m.const_bytes;
+  j["problems"] = m.problems;
+  j["entries"] = ordered_json::array();
+  for (const auto& e : m.entries) j["entries"].push_back(entry_json(e));
+  return j;
+}
+
+}  // namespace
+
+int explain(const Context& context, const ExplainOptions& o) {
+  std::optional<std::uint32_t> threads;
+  if (!o.block.empty()) threads = std::uint32_t(spec::parse_extents(o.block, "--block").count());
+  std::vector<ModuleFacts> modules;
+  const bool file =
+      std::filesystem::path(o.target).extension() == ".ptx" || o.target.find('/') != std::string::npos;
+  if (file) {
+    modules.push_back(examine_module(o.target, read_file(o.target), o.entry, threads));
+  } else {
+    for (const auto& image : select_images(kernels::find_kernel(o.target), o.arch, o.variant, o.settings)) {
+      auto block = threads;
+      if (!block && image.block.count() > 0) block = std::uint32_t(image.block.count());
+      modules.push_back(examine_module(image.name, *image.ptx, o.entry, block, image.dynamic_smem));
+    }
+  }
+  std::string out;
+  if (context.json) {
+    ordered_json j = {{"schema", "cgp.explain/1"}, {"modules", ordered_json::array()}};
+    for (const auto& m : modules) j["modules"].push_back(module_json(m));
+    out = j.dump(2) + "\n";
+  } else {
+    for (std::size_t i = 0; i < modules.size(); ++i) out += (i ? "\n" : "") + module_text(modules[i]);
+  }
+  write_out(out);
+  return kClean;
+}
+
+}  // namespace cgp::cli

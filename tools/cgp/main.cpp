@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: declares commands and options, fills commands.h's structs, turns exceptions into messages
+// and exit codes. The only file that sees CLI11.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "commands.h"
+#include "report.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using text::cat;
+
+struct CommandLine {
+  bool json = false;
+  std::string color = "auto";
+  ListOptions list;
+  EmitOptions emit;
+  RunOptions run;
+  ExplainOptions explain;
+  DoctorOptions doctor;
+};
+
+void declare_common(CLI::App& app, CommandLine& c) {
+  app.add_flag("--json", c.json, "Print one JSON object on standard output (docs/cli.md lists its fields)");
+  app.add_option("--color", c.color, "auto, always or never; auto respects NO_COLOR and CLICOLOR_FORCE")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+void declare_list(CLI::App& app, CommandLine& c) {
+  app.add_option("KERNEL", c.list.kernel, "Show one kernel: options, inputs, variants per target");
+  app.footer("Examples:\n  cgp list\n  cgp list gemm\n  cgp list --json | jq -r '.kernels[].name'");
+}
+
+void declare_emit(CLI::App& app, CommandLine& c) {
+  app.add_option("KERNEL", c.emit.kernel, "A kernel that `cgp list` names")->required();
+  app.add_option("SETTINGS", c.emit.settings, "Options of the kernel as NAME=VALUE");
+  app.add_option("--arch", c.emit.arch, "Target: sm_75 sm_80 sm_86 sm_89 sm_90a sm_100a sm_120a")
+      ->capture_default_str();
+  app.add_option("--variant", c.emit.variant, "This variant instead of the one chosen for the options");
+  app.add_option("-o,--output", c.emit.output, "Write to this file instead of standard output");
+  app.footer(
+      "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
+      "ptxas -arch=sm_90a vecadd.ptx");
+}
+
+void declare_run(CLI::App& app, CommandLine& c) {
+  RunOptions& r = c.run;
+  app.add_option("TARGET", r.target, "A kernel that `cgp list` names, or FILE.ptx");
+  app.add_option("SETTINGS", r.settings, "Kernels: options as NAME=VALUE");
+  app.add_option("--device", r.device,
+                 "emu, emu:sm_90a, cuda, cuda:0 or auto. Plain emu takes the PTX file's target")
+      ->capture_default_str();
+  app.add_option(
+         "--check", r.checks,
+         "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
+         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
+      ->capture_default_str();
+  const auto kernel = "Kernels";
+  app.add_option("--in", r.inputs, "NAME=FILE.npy: an input; inputs that are not given are random")
+      ->allow_extra_args(false)
+      ->group(kernel);
+  app.add_option("--out", r.outputs, "NAME=FILE.npy: save an output")->allow_extra_args(false)->group(kernel);
+  app.add_option("--seed", r.seed, "Seed of the random inputs")->capture_default_str()->group(kernel);
+  app.add_option("--repeat", r.repeat, "Timed launches on a GPU")->capture_default_str()->group(kernel);
+  const auto file = "PTX files";
+  app.add_option("--entry", r.entry, "The kernel in the file; not needed if there is only one")->group(file);
+  app.add_option("--grid", r.grid, "Blocks: X, X,Y or X,Y,Z")->group(file);
+  app.add_option("--block", r.block, "Threads: X, X,Y or X,Y,Z")->group(file);
+  app.add_option("--cluster", r.cluster, "Blocks per cluster: X, X,Y or X,Y,Z")->group(file);
+  app.add_option("--smem", r.dynamic_smem, "Dynamic shared memory in bytes")
+      ->capture_default_str()
+      ->group(file);
+  app.add_option("--arg", r.args,
+                 "One kernel parameter, in order; repeat it. Forms:\n"
+                 "  in:f32:x.npy          buffer from a file (.npy, else raw)\n"
+                 "  in:f32:1024:INIT      buffer from a generator: zero, '{\"iota\":[0,1]}', ...\n"
+                 "  inout:f32:x.npy=y.npy the result goes to y.npy (without =: back to x.npy)\n"
+                 "  out:f32:1024=y.npy    buffer to write, saved to y.npy\n"
+                 "  scratch:u8:4096       uninitialised buffer\n"
+                 "  buf:0+256             256 bytes into the buffer of argument 0\n"
+                 "  u32:7 f32:0x3f800000  scalar: value or bits\n"
+                 "  '{\"struct\":{...}}' '{\"tensormap\":{...}}'  as in a launch spec")
+      ->allow_extra_args(false)
+      ->group(file);
+  const auto spec = "Launch specs";
+  app.add_option("--spec", r.spec, "A JSON file with buffers, launches and what must come out")->group(spec);
+  app.add_option("--ptx", r.ptx, "Its PTX; by default the .ptx beside the JSON")->group(spec);
+  app.footer(
+      "Exit code 1 means that a check failed: a finding, a wrong result, a wrong counter.\n\nExamples:\n"
+      "  cgp run gemm m=512 n=512 k=512 --device emu\n"
+      "  cgp run softmax --in x=x.npy --out y=y.npy\n"
+      "  cgp run saxpy.ptx --entry saxpy --grid 4 --block 256 --arg f32:2.5 --arg in:f32:x.npy \\\n"
+      "      --arg inout:f32:y.npy=z.npy --arg u32:1000\n"
+      "  cgp run --spec case.json --json");
+}
+
+void declare_explain(CLI::App& app, CommandLine& c) {
+  app.add_option("TARGET", c.explain.target, "A kernel that `cgp list` names, or FILE.ptx")->required();
+  app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
+  app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
+  app.add_option("--block", c.explain.block,
+                 "Threads of a block for the occupancy, when the kernel does not fix it");
+  app.add_option("--arch", c.explain.arch, "Kernels: the target to explain")->capture_default_str();
+  app.add_option("--variant", c.explain.variant, "Kernels: this variant");
+  app.footer("Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256");
+}
+
+void declare_doctor(CLI::App& app, CommandLine&) {
+  app.footer("Examples:\n  cgp doctor\n  cgp doctor --json");
+}
+
+struct Command {
+  const char* name;
+  const char* summary;
+  void (*declare)(CLI::App&, CommandLine&);
+  std::function<int(const Context&, const CommandLine&)> run;
+};
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = {
+      {"list", "Name the kernels that cgp ships", declare_list,
+       [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
+      {"emit", "Print a kernel's PTX", declare_emit,
+       [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
+      {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
+       [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
+      {"explain", "Say what a kernel or PTX file is made of and needs", declare_explain,
+       [](const Context& x, const CommandLine& c) { return explain(x, c.explain); }},
+      {"doctor", "Say what this machine has and what that means for cgp", declare_doctor,
+       [](const Context& x, const CommandLine& c) { return doctor(x, c.doctor); }},
+  };
+  return table;
+}
+
+bool asks_for_json(const std::vector<std::string>& args) {
+  return std::find(args.begin(), args.end(), "--json") != args.end();
+}
+
+int report(const Error& e, std::string_view kind, int code, bool json, bool color) {
+  if (json) {
+    const nlohmann::ordered_json j = {
+        {"schema", "cgp.error/1"}, {"exit_code", code}, {"error", spec::to_json(e, kind)}};
+    write_out(j.dump(2) + "\n");
+  }
+  const char* label = color ? "\x1b[1;31mcgp:\x1b[0m " : "cgp: ";
+  std::fputs(cat(label, e.what(), "\n").c_str(), stderr);
+  return code;
+}
+
+/// Every exception that can leave a command, by what the caller can do about it.
+int guarded(const std::function<int()>& body, bool json, bool color) {
+  const auto show = [&](const Error& e, std::string_view kind, int code) {
+    return report(e, kind, code, json, color);
+  };
+  try {
+    return body();
+  } catch (const Unsupported& e) {
+    return show(e, "Unsupported", kUnavailable);
+  } catch (const ParseError& e) {
+    return show(e, "ParseError", kUsage);
+  } catch (const ArgumentError& e) {
+    return show(e, "ArgumentError", kUsage);
+  } catch (const VerifyError& e) {
+    return show(e, "VerifyError", kUsage);
+  } catch (const BuildError& e) {
+    return show(e, "BuildError", kUsage);
+  } catch (const EmuFault& e) {
+    return show(e, "EmuFault", kCheckFailed);
+  } catch (const DriverError& e) {
+    return show(e, "DriverError", kCheckFailed);
+  } catch (const Error& e) {
+    return show(e, "Error", kUsage);
+  } catch (const std::bad_alloc&) {
+    return show(Error("the machine's memory must suffice for the buffers"), "OutOfMemory", kUnavailable);
+  } catch (const std::exception& e) {
+    return show(
+        Error(ErrorText{cat("unexpected: ", e.what()), {}, {}, "this is a bug in cgp; please report it"}),
+        "Internal", kInternalError);
+  }
+}
+
+/// "run" for "rnu", "--grid" for "--gird".
+std::string near_miss(const std::string& word, const std::vector<std::string>& known) {
+  const auto near = text::closest(word, known, 1);
+  return near.empty() ? "" : cat("did you mean ", near[0], "?");
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* o : app.get_options())
+    for (const auto& name : o->get_lnames()) out.push_back("--" + name);
+  return out;
+}
+
+[[noreturn]] void throw_usage(const CLI::ParseError& e, const CLI::App& command,
+                              const std::vector<std::string>& args) {
+  std::string hint = cat("see cgp ", command.get_name(), command.get_name().empty() ? "--help" : " --help");
+  if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
+    const auto known = option_names(command);
+    for (const auto& word : args) {
+      const std::string option = word.substr(0, word.find('='));
+      if (option.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), option) != known.end())
+        continue;
+      const auto near = near_miss(option, known);
+      throw ArgumentError(ErrorText{cat("unknown option ", option), {}, near, hint});
+    }
+  }
+  throw ArgumentError(ErrorText{e.what(), {}, {}, hint});
+}
+
+Context context_of(const CommandLine& c) {
+  const auto wish = c.color == "always"  ? ColorWish::always
+                    : c.color == "never" ? ColorWish::never
+                                         : ColorWish::automatic;
+  return {c.json, use_color(wish, STDOUT_FILENO), use_color(wish, STDERR_FILENO)};
+}
+
+void check_command_word(const std::vector<std::string>& args) {
+  if (args.empty() || args[0].rfind('-', 0) == 0) return;
+  std::vector<std::string> names{"help", "version"};
+  for (const auto& command : commands()) names.emplace_back(command.name);
+  if (std::find(names.begin(), names.end(), args[0]) != names.end()) return;
+  throw ArgumentError(ErrorText{cat("unknown command \"", args[0], "\""),
+                                {},
+                                near_miss(args[0], names),
+                                cat("commands: ", text::join(names, " "))});
+}
+
+int dispatch(std::vector<std::string> args) {
+  check_command_word(args);
+  if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
+    args.erase(args.begin());
+    check_command_word(args);
+    args.push_back("--help");
+  }
+  CommandLine line;
+  CLI::App app("cgp: compute, generate, profile. GPU kernels that run, checked, with or without a GPU.",
+               "cgp");
+  app.get_formatter()->column_width(26);
+  declare_common(app, line);
+  bool wants_version = false;
+  app.add_flag("--version", wants_version, "Version, PTX ISA, targets and build id");
+  app.footer(
+      "Exit codes: 0 clean, 1 a check failed, 2 usage or bad input, 3 unavailable here, 70 a bug in cgp.\n\n"
+      "Examples:\n  cgp list\n  cgp run gemm m=256 n=256 k=256\n  cgp run --spec case.json --json\n  cgp "
+      "COMMAND --help");
+  std::vector<std::pair<CLI::App*, const Command*>> subcommands;
+  for (const auto& command : commands()) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->get_formatter()->column_width(26);
+    declare_common(*sub, line);
+    command.declare(*sub, line);
+    subcommands.emplace_back(sub, &command);
+  }
+  CLI::App* version_command = app.add_subcommand("version", "As --version");
+  declare_common(*version_command, line);
+  app.require_subcommand(0, 1);
+  const CLI::App* chosen = &app;
+  for (const auto& [sub, command] : subcommands)
+    if (!args.empty() && args[0] == command->name) chosen = sub;
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    write_out(chosen->help());
+    return kClean;
+  } catch (const CLI::ParseError& e) {
+    throw_usage(e, *chosen, args);
+  }
+  const Context context = context_of(line);
+  if (wants_version || version_command->parsed()) return version(context);
+  for (const auto& [sub, command] : subcommands) {
+    if (!sub->parsed()) continue;
+    line.run.checks_given = command->name == std::string("run") && sub->count("--check") > 0;
+    return command->run(context, line);
+  }
+  write_out(app.help());
+  return args.empty() ? kUsage : kClean;
+}
+
+}  // namespace
+}  // namespace cgp::cli
+
+int main(int argc, char** argv) {
+  using namespace cgp::cli;
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  const bool color = use_color(ColorWish::automatic, STDERR_FILENO);
+  const bool json = asks_for_json(args);
+  return guarded([&] { return dispatch(args); }, json, color);
+}
