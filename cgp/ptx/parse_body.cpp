@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cgp/base/text.h"
+#include "cgp/ptx/forms.h"
 #include "cgp/ptx/parser_impl.h"
 
 namespace cgp::ptx {
@@ -404,16 +405,19 @@ void Parser::opcode(Inst& i) {
       w.mods.push_back(modifier(word.substr(at, end - at), t, name(*op)));
       at = end;
     }
+    w.mods = canonical(w.op, w.mods);  // ptxas takes modifiers in any order
     it = words_.emplace(t.text, w).first;
   }
   i.op = it->second.op;
   i.mods = it->second.mods;
   advance();
+  if (token_.kind != TokenKind::directive) return;
   while (token_.kind == TokenKind::directive) {  // "add .s32": blanks before a modifier are legal
     if (i.mods.size() == Mods::kMax) fail("an instruction has at most 15 modifiers");
     i.mods.push_back(modifier(token_.text.substr(1), token_, name(i.op)));
     advance();
   }
+  i.mods = canonical(i.op, i.mods);
 }
 
 void Parser::instruction() {
