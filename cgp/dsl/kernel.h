@@ -4,6 +4,7 @@
 // reg_group.h, ptr.h, scope.h, build.h; then the instruction families.
 #include "cgp/dsl/arith.h"
 #include "cgp/dsl/atomic.h"
+#include "cgp/dsl/block.h"
 #include "cgp/dsl/build.h"
 #include "cgp/dsl/convert.h"
 #include "cgp/dsl/sync.h"

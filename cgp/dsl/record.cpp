@@ -390,7 +390,7 @@ ptx::SymbolId Kernel::param(ParamInfo info, bool is_ptr) {
     v.type = Mod::u64;
     v.is_ptr = is_ptr;
     v.ptr_space = ptx::Space::global;
-    v.ptr_align = 16;
+    v.ptr_align = std::uint32_t(std::max(1, ptx::type_bits(info.type) / 8));  // all that a launch promises
   } else {
     v.type = Mod::b8;
     v.align = info.align;

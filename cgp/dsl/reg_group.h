@@ -79,6 +79,8 @@ class RegGroup {
     static_assert(From >= 0 && From + M <= N, "slice out of range");
     return RegGroup<T, M>::generate([&](int i) { return v_[std::size_t(From + i)]; });
   }
+  auto begin() const { return v_.begin(); }
+  auto end() const { return v_.end(); }
   std::vector<Value> values() const { return {v_.begin(), v_.end()}; }
 
   friend RegGroup operator+(const RegGroup& a, const RegGroup& b) requires Arithmetic<T> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/warp.h"
 
+#include "cgp/dsl/block.h"
+
 namespace cgp::dsl {
 using ptx::Mod;
 using ptx::Op;
@@ -55,6 +57,17 @@ MatchAll match_all(Warp& w, const Value& v, int bits, Here at) {
   k.inst(Op::match_all_sync, {bits_mod(bits)},
          {Operand::dual(mask.reg(), same.reg()), source, Operand::integer(-1)});
   return {Val<u32>(mask), Val<pred>(same)};
+}
+
+int known_threads(Kernel& k, std::string_view what, Here at) {
+  const auto b = k.block_size();
+  const int threads = k.warps ? k.warps * 32 : b[0];
+  if (threads == 0)
+    throw BuildError(text::cat(what, " needs to know the block size"), at, {}, "call k.block(threads) first");
+  if (b[1] > 1 || b[2] > 1)
+    throw BuildError(text::cat(what, " needs a one-dimensional block"), at,
+                     text::cat(b[0], " x ", b[1], " x ", b[2]));
+  return threads;
 }
 
 }  // namespace record_impl
