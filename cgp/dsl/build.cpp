@@ -2,6 +2,7 @@
 #include "cgp/dsl/build.h"
 
 #include "cgp/ptx/print.h"
+#include "cgp/ptx/verify.h"
 
 namespace cgp::dsl {
 
@@ -42,7 +43,16 @@ void ModuleBuilder::close(Kernel& k) {
 }
 
 std::vector<BuiltKernel> ModuleBuilder::finish() {
-  module_->version = {8, module_->target.find("sm_1") == 0 ? 8 : 7};
+  module_->version = ptx::required_version(*module_);
+  const auto problems = ptx::check(*module_);
+  if (!problems.empty()) {
+    const ptx::Problem& p = problems[0];
+    std::string where = module_->target;
+    if (p.loc != ptx::kNone)
+      for (const auto& [number, path] : module_->files)
+        if (number == module_->locs[p.loc].file) where = text::cat(path, ":", module_->locs[p.loc].line);
+    throw BuildError({text::cat(p.rule, ": ", p.instruction), where, p.why, p.hint});
+  }
   return std::move(built_);
 }
 
