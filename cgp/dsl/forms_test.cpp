@@ -260,6 +260,10 @@ TEST(forms, memory) {
         FORM("ld.global.v4.b32", o.p.as<bf16>().st<8>(0, o.p.as<bf16>().ld<8>(1))),
         FORM("ld.global.v4.u8", o.p.as<u8>().st<4>(0, o.p.as<u8>().ld<4>(1))),
         FORM("st.global.v4.b32", o.p.as<s8>().st<16>(0, o.p.as<s8>().ld<16>(1))),
+        FORM("mov.b32", o.p.as<s8>().st<16>(0, o.p.as<s8>().ld<16>(1))),
+        FORM("cvt.u8.u32", o.p.as<u8>().st(0, 7)),
+        FORM("cvt.u8.u8", auto b = o.p.as<u8>().ld(0);
+             o.p.as<u8>().st(0, o.k.loop(o.u, b, [&](Val<u32>, Val<u8>) { return o.p.as<u8>().ld(1); }))),
         FORM("ld.acquire.gpu.global.u32", o.out(o.p.ld<acquire, gpu>(5))),
         FORM("ld.relaxed.sys.global.u32", o.out(o.p.ld<relaxed, sys>(5))),
         FORM("ld.volatile.global.u32", o.out(o.p.ld<volatile_>(5))),
@@ -313,6 +317,7 @@ TEST(forms, warp_and_barriers) {
         FORM("shfl.sync.up.b32", auto w = o.k.warp(); o.out(shfl<up>(w, o.u, 1))),
         FORM("shfl.sync.down.b32", auto w = o.k.warp(); o.out(shfl<down>(w, o.d, o.u & 31))),
         FORM("shfl.sync.idx.b32", auto w = o.k.warp(); o.out(shfl<idx>(w, o.h, 0, 16))),
+        FORM("shfl.sync.bfly.b32", auto w = o.k.warp(); o.out(to<u32>(shfl<bfly>(w, o.p.as<u8>().ld(3), 1)))),
         FORM("vote.sync.all.pred", auto w = o.k.warp(); o.out(vote<all>(w, o.q))),
         FORM("vote.sync.any.pred", auto w = o.k.warp(); o.out(vote<any>(w, o.q))),
         FORM("vote.sync.uni.pred", auto w = o.k.warp(); o.out(vote<uni>(w, o.q))),

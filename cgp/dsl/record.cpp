@@ -155,10 +155,13 @@ Operand Kernel::materialise(const Value& v) {
     from.kind = ptx::OperandKind::f64_imm;
     from.imm = v.bits();
   } else {
-    from = operand(v.as(t == Mod::pred ? Mod::u32 : bits_mod(ptx::type_bits(t))));
+    from = operand(v.as(t == Mod::pred || c == RegClass::b ? Mod::u32 : bits_mod(ptx::type_bits(t))));
   }
   const auto guard = std::exchange(guard_, ptx::kNone);
-  inst(Op::mov, {mov_type(c)}, {Operand::of(r.reg()), from});
+  if (c == RegClass::b)
+    inst(Op::cvt, {Mod::u8, Mod::u32}, {Operand::of(r.reg()), from});  // mov has no 8-bit form
+  else
+    inst(Op::mov, {mov_type(c)}, {Operand::of(r.reg()), from});
   guard_ = guard;
   return Operand::of(r.reg());
 }
@@ -233,10 +236,15 @@ void Kernel::mov(const Value& home, const Value& v) {
   const Mod t = mov_type(reg_class(home.type(), ptx::type_bits(home.type())));
   Operand from;
   if (v.is_literal() && t != Mod::f32 && t != Mod::f64 && t != Mod::b128)
-    from = operand(v.as(t == Mod::pred ? Mod::u32 : t));  // mov takes the bits of halves and predicates too
+    from = operand(v.as(
+        t == Mod::pred || t == Mod::b8 ? Mod::u32 : t));  // mov takes the bits of halves and predicates too
   else
     from = operand(v);
-  inst(Op::mov, {t}, {operand(home), from});
+  if (t == Mod::b8)
+    inst(Op::cvt, {Mod::u8, v.is_literal() ? Mod::u32 : Mod::u8},
+         {operand(home), from});  // mov has no 8-bit form
+  else
+    inst(Op::mov, {t}, {operand(home), from});
 }
 
 Value Kernel::special(ptx::Sreg s, Uniform u) {

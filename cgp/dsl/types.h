@@ -58,7 +58,7 @@ constexpr RegClass reg_class(ptx::Mod t, int bits) {
   if (t == ptx::Mod::pred) return RegClass::pred;
   if (t == ptx::Mod::f32) return RegClass::f;
   if (t == ptx::Mod::f64) return RegClass::fd;
-  if (t == ptx::Mod::e2m1x2 || t == ptx::Mod::b8) return RegClass::b;  // cvt wants true 8-bit registers here
+  if (bits <= 8) return RegClass::b;  // true 8-bit registers: packed and unpacked by mov, converted by cvt
   if (bits <= 16) return RegClass::h;
   if (bits == 32) return RegClass::r;
   return bits == 64 ? RegClass::rd : RegClass::rq;

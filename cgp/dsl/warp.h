@@ -44,9 +44,12 @@ auto shfl(Warp& w, const A& v, const L& lane_or_offset, int width = 32, Here at 
   } else {
     static_assert(T::bits <= 16, "shfl moves values of up to 64 bits");
     // 8- and 16-bit registers: widened to 32 bits, moved, narrowed.
-    const Value word = record_impl::mov_pack(w.k, ptx::Mod::b32, {x, Value::literal(0, ptx::Mod::b16)}, at);
+    constexpr ptx::Mod part = T::bits == 16 ? ptx::Mod::b16 : ptx::Mod::b8;
+    std::vector<Value> parts{x};
+    while (parts.size() * T::bits < 32) parts.push_back(Value::literal(0, part));
+    const Value word = record_impl::mov_pack(w.k, ptx::Mod::b32, parts, at);
     const Value moved = record_impl::shuffle32(w, Mode::mod, word, lane, width, nullptr, at);
-    return mark(record_impl::mov_unpack(w.k, moved, ptx::Mod::b16, 2, at)[0].as(T::mod));
+    return mark(record_impl::mov_unpack(w.k, moved, part, int(parts.size()), at)[0].as(T::mod));
   }
 }
 
