@@ -14,7 +14,7 @@ TEST(flow, grid_stride_visits_every_index_once) {
   for (const uint32_t n : {0u, 1u, 31u, 64u, 1000u}) {
     std::vector<uint32_t> c(n + 1, 0);
     EmulatorRun run(k);
-    run({3, 1, 1}, {32, 1, 1}, buf(c), n);
+    RUN_OR_SKIP(run, (emu::Dim3{3, 1, 1}), (emu::Dim3{32, 1, 1}), buf(c), n);
     for (uint32_t i = 0; i < n; ++i) ASSERT_EQ(c[i], i + 1) << "n = " << n;
     EXPECT_EQ(c[n], 0u);
   }
@@ -26,7 +26,7 @@ TEST(flow, grid_stride_with_64_bit_indices) {
   });
   std::vector<std::uint64_t> c(300);
   EmulatorRun run(k);
-  run({2, 1, 1}, {64, 1, 1}, buf(c), std::uint64_t(300));
+  RUN_OR_SKIP(run, (emu::Dim3{2, 1, 1}), (emu::Dim3{64, 1, 1}), buf(c), std::uint64_t(300));
   for (std::size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i], i * 3);
 }
 
@@ -36,7 +36,7 @@ TEST(flow, each_thread_stops_at_n) {
   });
   std::vector<uint32_t> c(100, 1);
   EmulatorRun run(k);
-  run({4, 1, 1}, {32, 1, 1}, buf(c), 90u);
+  RUN_OR_SKIP(run, (emu::Dim3{4, 1, 1}), (emu::Dim3{32, 1, 1}), buf(c), 90u);
   for (uint32_t i = 0; i < 100; ++i) ASSERT_EQ(c[i], i < 90 ? 7u : 1u);
 }
 
@@ -56,7 +56,7 @@ TEST(flow, ranges_do_not_wrap) {
                        Case{0, 0xffffffffu, 0x80000000u}, Case{0, 9, 9}, Case{0, 10, 100}}) {
     std::vector<uint32_t> c(2);
     EmulatorRun run(k);
-    run({1, 1, 1}, {1, 1, 1}, buf(c), r.from, r.to, r.step);
+    RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(c), r.from, r.to, r.step);
     uint32_t turns = 0, mix = 0;
     for (std::uint64_t i = r.from; i < r.to; i += r.step) ++turns, mix ^= uint32_t(i);
     EXPECT_EQ(c[0], turns) << r.from << " to " << r.to << " by " << r.step;
@@ -71,7 +71,7 @@ TEST(flow, signed_ranges) {
   });
   std::vector<std::int32_t> c(2);
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(c), -10, 5);
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(c), -10, 5);
   EXPECT_EQ(c[0], -45);
   EXPECT_EQ(c[1], 4);
 }
@@ -89,7 +89,7 @@ TEST(flow, carried_values_move_in_parallel) {
   for (const uint32_t n : {0u, 1u, 2u, 7u, 30u}) {
     std::vector<uint32_t> c(5);
     EmulatorRun run(k);
-    run({1, 1, 1}, {1, 1, 1}, buf(c), n);
+    RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(c), n);
     uint32_t a = 0, b = 1;
     std::array<uint32_t, 4> r{10, 11, 12, 13};
     for (uint32_t i = 0; i < n; ++i) {
@@ -110,7 +110,7 @@ TEST(flow, initial_values_are_not_overwritten_by_the_loop) {
   });
   std::vector<uint32_t> c(2);
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(c), 4u);
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(c), 4u);
   EXPECT_EQ(c, (std::vector<uint32_t>{9, 13}));
 }
 
@@ -131,7 +131,7 @@ TEST(flow, while_and_nested_if_agree_with_the_host) {  // Collatz: steps until 1
   });
   std::vector<uint32_t> c(200);
   EmulatorRun run(k);
-  run({2, 1, 1}, {64, 1, 1}, buf(c), 200u);
+  RUN_OR_SKIP(run, (emu::Dim3{2, 1, 1}), (emu::Dim3{64, 1, 1}), buf(c), 200u);
   for (uint32_t i = 0; i < 200; ++i) {
     uint32_t x = i + 1, steps = 0;
     for (; x != 1; ++steps) x = x % 2 ? x * 3 + 1 : x / 2;
@@ -162,7 +162,7 @@ TEST(flow, structs_travel_through_loops_and_branches) {
   std::vector<float> a{3, -1, 7.5f, 7.5f, 2, 7.25f}, v(1);
   std::vector<uint32_t> at(1);
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(a), buf(v), buf(at), uint32_t(a.size()));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(a), buf(v), buf(at), uint32_t(a.size()));
   EXPECT_EQ(v[0], 7.5f);
   EXPECT_EQ(at[0], 2u);
 }
@@ -191,7 +191,7 @@ TEST(flow, struct_parameters_arrive) {
   EXPECT_EQ(k.params[1].detail, "f32 u16 f64 u32");
   std::vector<double> c(4);
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(c), Host{2.5f, 7, -1e100, 99});
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(c), Host{2.5f, 7, -1e100, 99});
   EXPECT_EQ(c, (std::vector<double>{2.5, 7, -1e100, 99}));
 }
 
@@ -319,7 +319,7 @@ TEST(flow, random_expressions_agree_with_the_host) {
     }
     for (std::size_t i = 0; i < 6; ++i) want[i] = v[v.size() - 1 - i];
     EmulatorRun run(k);
-    run({1, 1, 1}, {1, 1, 1}, buf(in), buf(out));
+    RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(in), buf(out));
     ASSERT_EQ(out, want) << "program " << program;
   }
 }

@@ -33,7 +33,8 @@ TEST(memory, bytes_and_halves_survive_vector_accesses) {
   for (std::size_t i = 0; i < 512; ++i) a[i] = std::uint8_t(i * 7), b[i] = std::int8_t(i * 11);
   for (std::size_t i = 0; i < 256; ++i) h[i] = std::uint16_t(i * 129);
   EmulatorRun run(k);
-  run({1, 1, 1}, {32, 1, 1}, buf(a), buf(b), buf(h), buf(ca), buf(cb), buf(ch), buf(sums));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{32, 1, 1}), buf(a), buf(b), buf(h), buf(ca), buf(cb),
+              buf(ch), buf(sums));
   EXPECT_EQ(a, ca);
   EXPECT_EQ(b, cb);
   EXPECT_EQ(h, ch);
@@ -54,7 +55,8 @@ TEST(memory, predicated_accesses_touch_nothing_outside) {
   std::vector<float> a(20), c(52, 5.f);
   std::iota(a.begin(), a.end(), 1.f);
   EmulatorRun run(k);
-  run({1, 1, 1}, {32, 1, 1}, buf(a), buf(c), 20u);  // out of bounds would be a finding
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{32, 1, 1}), buf(a), buf(c),
+              20u);  // out of bounds would be a finding
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(c[i], i < 20 ? a[i] : -1.f);
   for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(c[32 + i], 2 * a[i]);
 }
@@ -77,7 +79,8 @@ TEST(memory, conversions_round_as_c_does) {
   std::vector<uint32_t> u(12);
   std::vector<std::uint16_t> h(12), b(12);
   EmulatorRun run(k);
-  run({1, 1, 1}, {12, 1, 1}, buf(a), buf(s), buf(u), buf(h), buf(b), buf(back));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{12, 1, 1}), buf(a), buf(s), buf(u), buf(h), buf(b),
+              buf(back));
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double t = std::trunc(double(a[i]));
     EXPECT_EQ(s[i], std::int32_t(std::fmin(std::fmax(t, -2147483648.0), 2147483647.0))) << a[i];
@@ -93,7 +96,7 @@ TEST(memory, bf16_to_f32_before_sm_90) {
   std::vector<std::uint16_t> a{0x3f80, 0xc000, 0x7f80, 0x0001};
   std::vector<float> c(4);
   EmulatorRun run(k);
-  run({1, 1, 1}, {4, 1, 1}, buf(a), buf(c));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{4, 1, 1}), buf(a), buf(c));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(std::bit_cast<uint32_t>(c[i]), uint32_t(a[i]) << 16);
 }
 
@@ -107,7 +110,7 @@ TEST(memory, local_and_constant_arrays) {
   });
   std::vector<float> c(32);
   EmulatorRun run(k);
-  run({1, 1, 1}, {32, 1, 1}, buf(c));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{32, 1, 1}), buf(c));
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(c[i], float(i + i % 8) + float((i % 4 + 1) * (i % 4 + 1)));
 }
 
@@ -126,7 +129,7 @@ TEST(memory, atomics_count_every_thread) {
   std::vector<uint32_t> hist(4, 0), best(1, 0);
   std::vector<float> sum(1, 0);
   EmulatorRun run(k);
-  run({5, 1, 1}, {64, 1, 1}, buf(hist), buf(sum), buf(best));
+  RUN_OR_SKIP(run, (emu::Dim3{5, 1, 1}), (emu::Dim3{64, 1, 1}), buf(hist), buf(sum), buf(best));
   EXPECT_EQ(hist, (std::vector<uint32_t>{80, 80, 80, 80}));
   EXPECT_EQ(sum[0], 160.f);
   EXPECT_EQ(best[0], 319u);
@@ -153,7 +156,8 @@ TEST(memory, warp_collectives) {
   std::vector<std::uint8_t> bytes(64);
   for (uint32_t i = 0; i < 64; ++i) a[i] = i * i + 3;
   EmulatorRun run(k);
-  run({1, 1, 1}, {64, 1, 1}, buf(a), buf(sum), buf(scan), buf(wide), buf(ballots), buf(bytes), buf(leader));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{64, 1, 1}), buf(a), buf(sum), buf(scan), buf(wide),
+              buf(ballots), buf(bytes), buf(leader));
   for (uint32_t i = 0; i < 64; ++i) {
     const uint32_t base = i & 32;
     uint32_t all = 0, seg = 0, upto = 0, votes = 0, same = 0;
@@ -188,7 +192,7 @@ TEST(memory, block_reductions_of_every_size) {
     std::vector<float> a(static_cast<std::size_t>(threads)), c(a.size()), m(a.size());
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = float((i * 37) % 101) - 50;
     EmulatorRun run(k);
-    run({1, 1, 1}, {1, 1, 1}, buf(a), buf(c), buf(m));
+    RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(a), buf(c), buf(m));
     const float sum = std::accumulate(a.begin(), a.end(), 0.f), top = *std::max_element(a.begin(), a.end());
     for (std::size_t i = 0; i < a.size(); ++i) {
       ASSERT_EQ(c[i], sum) << threads;
@@ -216,7 +220,7 @@ TEST(memory, roles_hand_data_over_a_named_barrier) {
   std::vector<uint32_t> a(128), c(256);
   std::iota(a.begin(), a.end(), 100u);
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(a), buf(c));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(a), buf(c));
   for (uint32_t i = 0; i < 256; ++i) ASSERT_EQ(c[i], 100 + i % 128 + i / 128);
 }
 
@@ -248,7 +252,8 @@ TEST(memory, shared_memory_product_of_ragged_sizes) {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = float(int(i % 7) - 3);
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = float(int(i % 5) - 2);
     EmulatorRun run(k);
-    run({(n + 31) / 32, (m + 31) / 32, 1}, {1, 1, 1}, buf(a), buf(b), buf(c), m, n, depth);
+    RUN_OR_SKIP(run, (emu::Dim3{(n + 31) / 32, (m + 31) / 32, 1}), (emu::Dim3{1, 1, 1}), buf(a), buf(b),
+                buf(c), m, n, depth);
     for (uint32_t i = 0; i < m; ++i)
       for (uint32_t j = 0; j < n; ++j) {
         float want = 0;
@@ -273,7 +278,7 @@ TEST(memory, rows_of_a_tile) {
   std::vector<float> a(180), sums(4), tops(4);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = -float((i * 29) % 64) - 1;
   EmulatorRun run(k);
-  run({1, 1, 1}, {1, 1, 1}, buf(a), buf(sums), buf(tops));
+  RUN_OR_SKIP(run, (emu::Dim3{1, 1, 1}), (emu::Dim3{1, 1, 1}), buf(a), buf(sums), buf(tops));
   for (std::size_t r = 0; r < 4; ++r) {
     EXPECT_EQ(sums[r], std::accumulate(a.begin() + long(r) * 45, a.begin() + long(r + 1) * 45, 0.f));
     EXPECT_EQ(tops[r], *std::max_element(a.begin() + long(r) * 45, a.begin() + long(r + 1) * 45));

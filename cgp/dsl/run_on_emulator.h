@@ -27,11 +27,12 @@ class EmulatorRun {
 
   /// Runs with the arguments in order; findings are test failures. False when the emulator cannot run it yet.
   template <class... A>
-  void operator()(emu::Dim3 grid, emu::Dim3 block, const A&... args) {
+  bool operator()(emu::Dim3 grid, emu::Dim3 block, const A&... args) {
     (add(args), ...);
     const auto program = emu::Program::load(kernel_.ptx());
     const auto& entry = program->entry(kernel_.name);
-    if (!entry.unsupported.empty()) GTEST_SKIP() << "the emulator lacks " << entry.unsupported;
+    missing = entry.unsupported;
+    if (!missing.empty()) return false;
     const auto instance = machine_.load(program);
     emu::Launch launch;
     launch.entry = kernel_.name;
@@ -47,7 +48,9 @@ class EmulatorRun {
     const auto result = machine_.launch(instance, launch, options);
     for (const auto& f : result.findings) ADD_FAILURE() << emu::describe(f) << "\n" << kernel_.ptx();
     for (auto& d : downloads_) d();
+    return true;
   }
+  std::string missing;  ///< why the emulator cannot run the kernel
 
  private:
   template <class T>
@@ -72,5 +75,9 @@ class EmulatorRun {
   std::vector<std::byte> params_;
   std::vector<std::function<void()>> downloads_;
 };
+
+/// Runs an EmulatorRun; a test whose instructions the emulator does not execute is skipped with the reason.
+#define RUN_OR_SKIP(run, ...) \
+  if (!run(__VA_ARGS__)) GTEST_SKIP() << run.missing
 
 }  // namespace cgp::dsl
