@@ -47,6 +47,16 @@ void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_vie
   cell(*w.frame, source) &= ~lanes;
 }
 
+void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use) {
+  for (const TaintOrigin& o : w.worker->origins) {
+    if (o.op != &op) continue;
+    w.report(Check::uninit, o.shared ? "uninit.shared" : "uninit.global", op, lanes,
+             cat(o.shared ? "shared" : "global", " memory that was never written ", use), {}, o.address,
+             o.buffer, o.byte_offset);
+    return;
+  }
+}
+
 void propagate_taint(Warp& w, const Op& op) {
   const DataFlow& flow = w.worker->launch->program->flow[op.inst];
   if (op.flags & kMicro) return;

@@ -194,7 +194,8 @@ Loc Decoder::source(const ptx::Operand& o, Mod type) {
 
 Loc Decoder::dest(const ptx::Operand& o, Mod type) {
   const int bits = cells(ptx::type_bits(type));
-  if (o.kind == OperandKind::sink) return scratch(bits);
+  if (o.kind == OperandKind::sink || (o.kind == OperandKind::reg && o.reg == ptx::kNone))
+    return scratch(bits);
   if (o.kind != OperandKind::reg) unsupported("a destination must be a register or _");
   const int have = cell_bits(o);
   if (have != bits)

@@ -141,13 +141,19 @@ enum CompareBits : std::uint16_t { kLess = 1, kEqual = 2, kGreater = 4, kUnorder
   Handler half_handler(FloatOp op, ptx::Mod type, FloatMode m);  /* f16 bf16 f16x2 bf16x2 f32x2 */          \
   /* d = p, e = q, c = r; small = CompareBits, kind = 0 none, 1 and, 2 or, 3 xor; packed halves: f = high q \
    */                                                                                                       \
-  Handler setp_handler(ptx::Mod type, bool ftz);
+  Handler setp_handler(ptx::Mod type, bool ftz);                                                            \
+  /* natural rounding, no modifiers; nullptr: exec_convert.cpp does it */                                   \
+  Handler convert_handler(ptx::Mod to, ptx::Mod from);
 namespace isa_portable {
 CGP_EMU_HANDLERS
 }
+#if defined(CGP_EMU_PORTABLE_ONLY)
+namespace isa_avx512 = isa_portable;
+#else
 namespace isa_avx512 {
 CGP_EMU_HANDLERS
 }
+#endif
 #undef CGP_EMU_HANDLERS
 Handler carry_handler(IntOp op, ptx::Mod type);  // exec_carry.cpp
 

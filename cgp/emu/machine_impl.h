@@ -223,6 +223,8 @@ void propagate_taint(Warp& w, const Op& op);
 void propagate_guard(Warp& w, const Op& op);
 void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes);
 void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use);
+/// The same for memory that an instruction reads and keeps to itself (red): reported at once.
+void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use);
 /// Watched warps: sets Warp::changed when a store changes memory.
 void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to, Mask lanes);
 Mask taint_of(const Warp& w, Loc l);
