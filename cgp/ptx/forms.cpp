@@ -39,18 +39,10 @@ const std::unordered_map<std::string_view, std::string>& macros() {
       {"ldspace",
        "{.const .global .local .param .param::entry .param::func .shared .shared::cta .shared::cluster}"},
       {"stspace", "{.global .local .param .param::func .shared .shared::cta .shared::cluster}"},
-      {"evict",
-       "{.L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate}"
-       "{.L2::cache_hint}{.L2::64B .L2::128B .L2::256B}"},
-      {"evict2",
-       "{.L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate}"
-       "{.L2::evict_normal .L2::evict_first .L2::evict_last}{.L2::cache_hint}{.L2::64B .L2::128B .L2::256B}"},
-      {"stevict",
-       "{.L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate}"
-       "{.L2::cache_hint}"},
-      {"stevict2",
-       "{.L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate}"
-       "{.L2::evict_normal .L2::evict_first .L2::evict_last}{.L2::cache_hint}"},
+      {"strongspace", "{.global .shared .shared::cta .shared::cluster}"},
+      {"evict", "{.L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate}"},
+      {"evict2", "{.L2::evict_normal .L2::evict_first .L2::evict_last}"},
+      {"hints", "{.L2::cache_hint}{.L2::64B .L2::128B .L2::256B}"},
       {"cacherules",
        ".L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate: 7.4 70 ; "
        ".L2::64B .L2::128B: 7.4 75 ; .L2::256B .L2::cache_hint: 7.4 80 ; "
@@ -69,12 +61,6 @@ const std::unordered_map<std::string_view, std::string>& macros() {
       {"barsem", "(.release .relaxed)(.cta .cluster)"},
       {"group", "(.cta_group::1 .cta_group::2)"},
       {"x", "(.x1 .x2 .x4 .x8 .x16 .x32 .x64 .x128)"},
-      {"mxvec",
-       "(.kind::mxf8f6f4.block_scale.scale_vec::1X .kind::mxf4.block_scale.scale_vec::2X "
-       ".kind::mxf4nvf4.block_scale.scale_vec::2X .kind::mxf4nvf4.block_scale.scale_vec::4X)"},
-      {"mxblock",
-       "(.kind::mxf8f6f4.block_scale.block32 .kind::mxf8f6f4.block_scale .kind::mxf4.block_scale.block32 "
-       ".kind::mxf4.block_scale .kind::mxf4nvf4.block_scale.block16 .kind::mxf4nvf4.block_scale.block32)"},
       {"wscollector",
        "{.collector::b0::fill .collector::b0::use .collector::b0::lastuse .collector::b0::discard "
        ".collector::b1::fill .collector::b1::use .collector::b1::lastuse .collector::b1::discard "
@@ -260,8 +246,6 @@ void parse_type(std::string_view s, Pattern& p, std::string_view line) {
     p.type_from = Type::wide;
   else if (s == "size")
     p.type_from = Type::size;
-  else if (s == "state")
-    p.type_from = Type::state;
   else if (s == "addr")
     p.type_from = Type::address;
   else {
@@ -515,7 +499,6 @@ Mod operand_type(const OperandPattern& p, const Mods& mods) {
     case Type::address:
       return Mod::b64;
     case Type::size:
-    case Type::state:
       return kNoMod;
   }
   return kNoMod;

@@ -70,7 +70,7 @@ struct OperandPattern {
     any,
     sink
   };
-  enum class Type : std::uint8_t { t0, t1, t2, t3, wide, fixed, size, state, address };
+  enum class Type : std::uint8_t { t0, t1, t2, t3, wide, fixed, size, address };
   enum class Count : std::uint8_t { scalar, fixed, vec, x, n, dim };
   enum class Where : std::uint8_t { mods, generic, global, shared, tmem, tensor, gather };
   struct Range {

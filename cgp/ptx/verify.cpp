@@ -89,7 +89,6 @@ class Verifier {
   void names(const Function& f);
   void labels(const Function& f);
   void body(const Function& f);
-  void barrier_threads(const Function& f, const Inst& i);
   void cta_groups(const Function& f);
   std::uint64_t shared_limit() const;
 
@@ -289,21 +288,6 @@ void Verifier::labels(const Function& f) {
   for (const Prototype& p : f.prototypes) unique(p.name);
 }
 
-// Constant thread counts of barriers are whole warps.
-void Verifier::barrier_threads(const Function& f, const Inst& i) {
-  if (i.op < Op::bar_sync || i.op > Op::barrier_red || i.op == Op::bar_warp_sync) return;
-  const std::size_t at = i.op == Op::bar_red || i.op == Op::barrier_red ? 2 : 1;
-  if (i.operands.size() <= at || i.operands[at].kind != OperandKind::imm) return;
-  if (i.operands[at].imm % 32 == 0 && i.operands[at].imm <= 1024) return;
-  if (!full())
-    out_.push_back({"the thread count of a barrier is a multiple of 32 up to 1024",
-                    print(m_, f, i),
-                    text::cat("it is ", std::int64_t(i.operands[at].imm)),
-                    {},
-                    i.ptx_line,
-                    i.loc});
-}
-
 void Verifier::cta_groups(const Function& f) {
   const Inst* first = nullptr;
   for (const Inst& i : f.body) {
@@ -331,7 +315,6 @@ void Verifier::body(const Function& f) {
       out_.push_back(std::move(*p));
       continue;
     }
-    barrier_threads(f, i);
     for (const Operand& o : i.operands)
       if (o.kind == OperandKind::label && o.label >= f.labels.size())
         out_.push_back({"the target of a branch is a label of the function",
