@@ -3,8 +3,8 @@
 """Every file here must be refused by the compiler, with the message its first line names.
 
 usage: run.py COMPILER SOURCE_DIR [name ...]
-A file starts with `// expect: REGEX`; the regex must match the compiler's output. good.cpp must compile: it
-holds the accepted twin of the refusals, so that a broken header cannot make every test pass.
+A file starts with `// expect: REGEX`; the regex must match the compiler's output. good*.cpp must compile: each
+holds accepted twins of the refusals, so that a broken header cannot make every test pass.
 """
 import concurrent.futures
 import pathlib
@@ -32,8 +32,8 @@ def main():
         def check(file):
             expect = re.match(r"// expect: (.*)", file.read_text())
             run = subprocess.run(base + [str(file)], capture_output=True, text=True)
-            if file.stem == "good":
-                return None if run.returncode == 0 else f"good.cpp must compile:\n{run.stderr}"
+            if file.stem.startswith("good"):
+                return None if run.returncode == 0 else f"{file.name} must compile:\n{run.stderr}"
             if not expect:
                 return f"{file.name}: the first line must be `// expect: REGEX`"
             if run.returncode == 0:

@@ -1,0 +1,5 @@
+// expect: constraints not satisfied|unsatisfied constraints|no matching|invalid reference
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/runtime/typed_stream.h"
+using namespace cgp::runtime;
+void f(TypedStream<Recording> s) { (void)std::move(s).wait(); }
