@@ -21,7 +21,7 @@ constexpr std::string_view kForms =
 class ArgumentParser {
  public:
   ArgumentParser(Spec& spec, std::string_view text, std::size_t index)
-      : spec_(spec), text_(text), where_(cat("--arg ", index, " \"", text, "\"")), name_(cat(index)) {}
+      : spec_(spec), text_(text), where_(cat("--arg ", index, " \"", text, "\"")), name_(cat("arg", index)) {}
 
   void parse() {
     if (!text_.empty() && text_[0] == '{') return json();
@@ -46,7 +46,7 @@ class ArgumentParser {
   LaunchSpec& launch() const { return spec_.launches.at(0); }
 
   void json() {
-    const Document document{std::string(text_), cat("--arg ", name_)};
+    const Document document{std::string(text_), where_};
     launch().params.push_back(parse_param(document.root(), spec_));
   }
 
@@ -63,7 +63,7 @@ class ArgumentParser {
   void address(std::string_view rest) {
     const auto plus = rest.find('+');
     const std::uint64_t argument = number(rest.substr(0, plus), "the number of the earlier argument");
-    const auto found = spec_.find_buffer(cat(argument));
+    const auto found = spec_.find_buffer(cat("arg", argument));
     if (!found) bad(cat("argument ", argument, " must be an earlier buffer"), "it is not");
     ParamSpec p;
     p.kind = ParamSpec::Kind::address;
@@ -147,7 +147,7 @@ class ArgumentParser {
         if (const auto equals = init.rfind('='); equals != std::string_view::npos)
           rest = init.substr(equals), init = init.substr(0, equals);
       const bool json = !init.empty() && (init[0] == '{' || init[0] == '[');
-      const Document document(json ? std::string(init) : cat('"', init, '"'), cat("--arg ", name_));
+      const Document document(json ? std::string(init) : cat('"', init, '"'), where_);
       b.init = parse_init(document.root(), b.dtype, b.count);
     } else if (b.role == Role::in || b.role == Role::inout) {
       bad(cat("an ", name(b.role), " buffer needs a file or a generator"), "it has only a size");

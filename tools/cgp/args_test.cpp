@@ -60,7 +60,7 @@ TEST(args, buffers_from_sizes_and_generators) {
   const ParamSpec& offset = s.launches[0].params[5];
   EXPECT_EQ(offset.addresses[0].buffer, 2u);
   EXPECT_EQ(offset.addresses[0].offset, 16u);
-  EXPECT_EQ(s.buffers[5].name, "6");
+  EXPECT_EQ(s.buffers[5].name, "arg6");
 }
 
 TEST(args, buffers_from_files_take_size_and_shape_from_them) {
@@ -79,8 +79,9 @@ TEST(args, buffers_from_files_take_size_and_shape_from_them) {
 }
 
 TEST(args, structs_and_tensor_maps_name_buffers_by_argument) {
-  const Spec s = build({"in:f32:256:zero", "{\"struct\":{\"size\":16,\"fields\":[{\"offset\":8,\"buf\":0}]}}",
-                        "{\"tensormap\":{\"buf\":\"0\",\"dims\":[64,4],\"strides\":[256],\"box\":[32,4]}}"});
+  const Spec s =
+      build({"in:f32:256:zero", "{\"struct\":{\"size\":16,\"fields\":[{\"offset\":8,\"buf\":0}]}}",
+             "{\"tensormap\":{\"buf\":\"arg0\",\"dims\":[64,4],\"strides\":[256],\"box\":[32,4]}}"});
   EXPECT_EQ(s.launches[0].params[1].addresses[0].at, 8u);
   EXPECT_EQ(s.launches[0].params[2].kind, ParamSpec::Kind::tensor_map);
 }

@@ -60,7 +60,7 @@ Line driver() {
   } catch (const Error& e) {
     return {"libcuda", false, e.rule() + (e.why().empty() ? "" : ": " + e.why()),
             "kernels run on the emulator only (--device emu)",
-            e.hint().empty() ? "install NVIDIA's driver (libcuda.so.1), or set CGP_LIBCUDA to it" : e.hint()};
+            "install NVIDIA's driver (libcuda.so.1), or set CGP_LIBCUDA to it"};
   }
 }
 

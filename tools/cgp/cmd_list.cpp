@@ -57,10 +57,17 @@ std::string kernel_text(const kernels::KernelEntry& k) {
   for (const auto& o : k.options) out += fmt::format("  {:<14} {:<12} {}\n", o.name, o.value, o.help);
   out += fmt::format("\ninputs (--in NAME=FILE.npy; random where not given)\n  {}\n\nvariants\n",
                      text::join(k.inputs, ", "));
-  for (const auto& t : targets_of(k)) {
-    out += fmt::format("  {}\n", t.arch);
-    for (const auto& v : t.variants) out += fmt::format("    {}\n", v);
-  }
+  std::vector<std::pair<std::string, std::string>> variants;  // name, targets
+  for (const auto& t : targets_of(k))
+    for (const auto& v : t.variants) {
+      const auto at =
+          std::find_if(variants.begin(), variants.end(), [&](const auto& x) { return x.first == v; });
+      if (at == variants.end())
+        variants.emplace_back(v, t.arch);
+      else
+        at->second += " " + t.arch;
+    }
+  for (const auto& [variant, targets] : variants) out += fmt::format("  {:<28} {}\n", variant, targets);
   return out + fmt::format("\nrun it: cgp run {}    see its PTX: cgp emit {}\n", k.name, k.name);
 }
 

@@ -273,7 +273,7 @@ int dispatch(std::vector<std::string> args) {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    write_out(chosen->help());
+    write_out(chosen == &app ? app.help() : chosen->help("cgp"));
     return kClean;
   } catch (const CLI::ParseError& e) {
     throw_usage(e, *chosen, args);

@@ -145,7 +145,7 @@ Dim3 parse_shape(const Node& node) {
 
 // ---------------------------------------------------------------- parameters
 AddressOf parse_address(const Node& buf, std::optional<Node> offset, std::uint32_t at, const Spec& spec) {
-  const std::string wanted = buf.is_integer() ? cat(buf.u64()) : buf.string();
+  const std::string wanted = buf.is_integer() ? cat("arg", buf.u64()) : buf.string();
   const auto found = spec.find_buffer(wanted);
   if (!found) {
     std::vector<std::string> names;

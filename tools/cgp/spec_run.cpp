@@ -306,9 +306,16 @@ class Runner {
   /// The emulator knows addresses; people know the names of their buffers.
   emu::Finding located(emu::Finding f) const {
     const std::uint64_t base = f.address - std::uint64_t(f.byte_offset);
-    for (const LiveBuffer& b : buffers_)
-      if (b.memory.address() && b.memory.address() == base && f.cls.find("shared") == std::string::npos)
-        f.buffer = b.spec->name;
+    for (const LiveBuffer& b : buffers_) {
+      if (!b.memory.address() || b.memory.address() != base || f.cls.find("shared") != std::string::npos)
+        continue;
+      const std::string old = cat("'", f.buffer, "'"), renamed = cat("'", b.spec->name, "'");
+      for (auto at = f.message.find(old); at != std::string::npos;
+           at = f.message.find(old, at + renamed.size()))
+        f.message.replace(at, old.size(), renamed);
+      f.buffer = b.spec->name;
+      break;
+    }
     return f;
   }
 

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the built command as a user does: exit codes, streams, JSON, files.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/file.h"
+#include "npy.h"
+
+namespace cgp::spec {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const char* kSaxpy = R"(
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry saxpy(.param .f32 a, .param .u64 x, .param .u64 y, .param .u32 n)
+{
+  .reg .pred %p<2>;
+  .reg .f32 %f<5>;
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<8>;
+  ld.param.f32 %f1, [a];
+  ld.param.u64 %rd1, [x];
+  ld.param.u64 %rd2, [y];
+  ld.param.u32 %r2, [n];
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mov.u32 %r5, %tid.x;
+  mad.lo.s32 %r1, %r3, %r4, %r5;
+  setp.ge.s32 %p1, %r1, %r2;
+  @%p1 bra DONE;
+  cvta.to.global.u64 %rd3, %rd1;
+  mul.wide.s32 %rd4, %r1, 4;
+  add.s64 %rd5, %rd3, %rd4;
+  cvta.to.global.u64 %rd6, %rd2;
+  add.s64 %rd7, %rd6, %rd4;
+  ld.global.f32 %f2, [%rd5];
+  ld.global.f32 %f3, [%rd7];
+  fma.rn.f32 %f4, %f2, %f1, %f3;
+  st.global.f32 [%rd7], %f4;
+DONE:
+  ret;
+}
+.global .align 4 .u32 step = 1;
+.visible .entry add_step(.param .u64 x)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r2, [%rd3];
+  ld.global.u32 %r3, [step];
+  add.u32 %r2, %r2, %r3;
+  st.global.u32 [%rd3], %r2;
+  ret;
+}
+)";
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+  json parsed() const { return json::parse(out); }
+};
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "cgp_cli_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    write("saxpy.ptx", kSaxpy);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) { write_file(folder_ + "/" + name, text); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  /// `arguments` as in a shell, run in the test's folder.
+  Outcome cgp(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = "cd '" + folder_ + "' && env " + environment + " '" +
+                                std::string(CGP_BINARY) + "' " + arguments +
+                                " >stdout.txt 2>stderr.txt </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout.txt")),
+            read_file(path("stderr.txt"))};
+  }
+  static std::string saxpy(int n) {
+    return "run saxpy.ptx --entry saxpy --grid 4 --block 256 --arg f32:2.5 --arg "
+           "'in:f32:1000:{\"iota\":[0,1]}' "
+           "--arg 'inout:f32:1000:{\"fill\":1}=z.npy' --arg u32:" +
+           std::to_string(n) + " ";
+  }
+  void write_case(const std::string& buffers, const std::string& more = "", int block = 8) {
+    write(
+        "case.json",
+        "{\"buffers\": [" + buffers +
+            "], \"launches\": [{\"entry\": \"add_step\", \"grid\": [1,1,1], \"block\": [" +
+            std::to_string(block) +
+            ",1,1], \"cluster\": null, \"dynamic_smem\": 0, \"params\": [{\"buf\": \"x\", \"offset\": 0}]}]" +
+            more + "}");
+  }
+  std::string folder_;
+};
+
+constexpr const char* kIota =
+    "\"dtype\": \"u32\", \"count\": 8, \"init\": {\"kind\": \"iota\", \"start\": 0, \"step\": 1}";
+
+TEST_F(Cli, a_ptx_file_runs_and_saves_its_result) {
+  const Outcome o = cgp(saxpy(1000));
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(o.err, "");
+  EXPECT_EQ(o.out.find('\x1b'), std::string::npos);
+  const HostArray z = read_array(path("z.npy"), DType::f32, 1000);
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    ASSERT_EQ(load_as_double(DType::f32, z.bytes.data(), i), 2.5 * double(i) + 1);
+}
+
+TEST_F(Cli, out_of_bounds_is_exit_1_and_names_the_buffer) {
+  const Outcome o = cgp(saxpy(1010) + "--json");
+  EXPECT_EQ(o.code, 1);
+  const json j = o.parsed();
+  EXPECT_EQ(j["schema"], "cgp.run/1");
+  EXPECT_EQ(j["verdict"], "fail");
+  EXPECT_EQ(j["exit_code"], 1);
+  ASSERT_EQ(j["findings"].size(), 3u);
+  const json& f = j["findings"][0];
+  EXPECT_EQ(f["class"], "oob.global");
+  EXPECT_EQ(f["buffer"], "arg1");
+  EXPECT_EQ(f["byte_offset"], 4000);
+  EXPECT_EQ(f["block"], json({3, 0, 0}));
+  EXPECT_EQ(f["thread"], json({232, 0, 0}));
+  EXPECT_EQ(f["count"], 10);
+  const Outcome text = cgp(saxpy(1010));
+  EXPECT_NE(text.out.find("error[oob.global]"), std::string::npos);
+  EXPECT_NE(text.out.find("saxpy.ptx:26"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("^^^^"), std::string::npos);
+}
+
+TEST_F(Cli, checks_can_be_chosen) {
+  const std::string args =
+      "run saxpy.ptx --entry saxpy --grid 1 --block 32 --arg f32:1 --arg scratch:f32:32 --arg in:f32:32:zero "
+      "--arg u32:0 --json ";
+  EXPECT_EQ(cgp(args).code, 0);
+  const std::string uninit =
+      "run saxpy.ptx --entry add_step --grid 1 --block 32 --arg scratch:u32:32 --json ";
+  const Outcome o = cgp(uninit);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.parsed()["findings"][0]["class"], "uninit.global");
+  EXPECT_EQ(cgp(uninit + "--check all,-uninit").code, 0);
+  EXPECT_EQ(cgp(uninit + "--check none").code, 0);
+  EXPECT_EQ(cgp(uninit + "--check unint").code, 2);
+}
+
+TEST_F(Cli, inputs_must_not_change) {
+  const Outcome o = cgp("run saxpy.ptx --entry add_step --grid 1 --block 8 --arg in:u32:8:zero --json");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.parsed()["buffers"][0]["wrong"], 8);
+}
+
+TEST_F(Cli, a_spec_compares_buffers_symbols_and_counters) {
+  write("saxpy.ptx", kSaxpy);
+  fs::copy_file(path("saxpy.ptx"), path("case.ptx"));
+  const std::string good =
+      std::string("{\"name\": \"x\", \"role\": \"inout\", ") + kIota +
+      ", \"crc32\": \"5cdd4d64\", \"expected\": {\"kind\": \"iota\", \"start\": 10, \"step\": 1}}";
+  const std::string more =
+      ", \"symbols\": [{\"name\": \"step\", \"dtype\": \"u32\", \"count\": 1, \"init\": {\"kind\": "
+      "\"values\", \"values\": [10]}}], "
+      "\"counters\": [{\"launch\": 0, \"global_load_requests\": 2, \"global_store_sectors\": 1}]";
+  const std::string no_crc = std::string(good).replace(good.find(", \"crc32\": \"5cdd4d64\""), 21, "");
+  write_case(no_crc, more);
+  Outcome o = cgp("run --spec case.json --json");
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(o.parsed()["buffers"][0]["equal"], true);
+  EXPECT_EQ(o.parsed()["device"]["arch"], "sm_80");
+
+  std::string wrong = no_crc;
+  wrong.replace(wrong.find("\"start\": 10"), 11, "\"start\": 11");
+  write_case(wrong, more);
+  o = cgp("run --spec case.json --json");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.parsed()["buffers"][0]["first"]["want"], "11");
+
+  std::string counters = more;
+  counters.replace(counters.find("sectors\": 1"), 11, "sectors\": 2");
+  write_case(no_crc, counters);
+  o = cgp("run --spec case.json --json");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.parsed()["counter_mismatches"][0]["name"], "global_store_sectors");
+  EXPECT_EQ(o.parsed()["counter_mismatches"][0]["got"], 1);
+
+  write_case(good, more);  // a checksum that is not that of 0..7
+  o = cgp("run --spec case.json");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("CRC-32"), std::string::npos);
+}
+
+TEST_F(Cli, a_broken_kernel_is_exit_1_and_its_diagnosis_is_judged) {
+  const std::string small =
+      "{\"name\": \"x\", \"role\": \"inout\", \"dtype\": \"u32\", \"count\": 8, \"init\": \"zero\", "
+      "\"expected\": {\"fill\": 5}}";
+  write_case(small, ", \"expect\": {\"class\": \"oob.global\", \"buffer\": \"x\", \"byte_offset\": 32}", 16);
+  Outcome o = cgp("run --spec case.json --ptx saxpy.ptx --json");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_EQ(o.parsed()["expect"]["met"], true);
+  EXPECT_EQ(o.parsed()["findings"][0]["buffer"], "x");
+  EXPECT_EQ(o.parsed()["findings"][0]["byte_offset"], 32);
+  EXPECT_EQ(o.parsed()["buffers"][0]["compared"], false);
+  write_case(small, ", \"expect\": {\"class\": \"race.global\"}", 16);
+  EXPECT_EQ(cgp("run --spec case.json --ptx saxpy.ptx --json").parsed()["expect"]["met"], false);
+  write_case(small, ", \"expect\": {\"class\": \"race.global\"}", 8);
+  EXPECT_EQ(cgp("run --spec case.json --ptx saxpy.ptx --json").code, 0);
+}
+
+TEST_F(Cli, bad_input_is_exit_2_and_says_what_is_meant) {
+  const auto refused = [&](const std::string& args, std::initializer_list<const char*> parts) {
+    const Outcome o = cgp(args);
+    EXPECT_EQ(o.code, 2) << args << "\n" << o.out << o.err;
+    EXPECT_EQ(o.out, "") << args;
+    for (const char* part : parts) EXPECT_NE(o.err.find(part), std::string::npos) << args << "\n" << o.err;
+  };
+  refused("rnu", {"unknown command", "did you mean run?"});
+  refused("run --gird 4", {"--gird", "did you mean --grid?"});
+  refused("run", {"needs a kernel, a PTX file or --spec"});
+  refused("run nothing.ptx --grid 1 --block 1", {"nothing.ptx"});
+  refused("run saxpy.ptx --grid 1 --block 1", {"--entry", "saxpy, add_step"});
+  refused("run saxpy.ptx --entry saxpi --grid 1 --block 1", {"saxpy"});
+  refused("run saxpy.ptx --entry saxpy --grid 1", {"--block"});
+  refused("run saxpy.ptx --entry saxpy --grid 1 --block 1", {"0 arguments for 4 parameters"});
+  refused("run saxpy.ptx --entry add_step --grid 1 --block 1 --arg u32:1", {"4 bytes", "8 bytes"});
+  refused("run saxpy.ptx --entry add_step --grid 1 --block 1 --arg in:f32:missing.npy", {"missing.npy"});
+  refused("run saxpy.ptx --entry add_step --grid 1 --block 2048 --arg in:u32:8:zero", {"2048"});
+  refused("run saxpy.ptx --entry add_step --grid 1,65536 --block 1 --arg in:u32:8:zero", {"65536"});
+  refused("run vecad", {"vecadd"});
+  refused("run vecadd m=3", {"m"});
+  refused("emit vecadd --variant nope", {"nope"});
+  write("bad.json", "{\"launches\": [}");
+  refused("run --spec bad.json", {"line 1, column 15", "^"});
+  write("broken.ptx",
+        ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { frobnicate.u32; }\n");
+  refused("run broken.ptx --grid 1 --block 1", {"frobnicate", "line 4"});
+  refused("explain broken.ptx", {"frobnicate"});
+}
+
+TEST_F(Cli, errors_are_json_too) {
+  const Outcome o = cgp("run saxpy.ptx --entry saxpi --grid 1 --block 1 --json");
+  EXPECT_EQ(o.code, 2);
+  const json j = o.parsed();
+  EXPECT_EQ(j["schema"], "cgp.error/1");
+  EXPECT_EQ(j["exit_code"], 2);
+  EXPECT_EQ(j["error"]["kind"], "ArgumentError");
+}
+
+TEST_F(Cli, a_missing_gpu_is_exit_3) {
+  const Outcome o = cgp(saxpy(1000) + "--device cuda --json", "CGP_LIBCUDA=/nonexistent/libcuda.so.1");
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_EQ(o.parsed()["error"]["kind"], "Unsupported");
+  EXPECT_EQ(cgp("run vecadd --device cuda:0", "CGP_LIBCUDA=/nonexistent/libcuda.so.1").code, 3);
+}
+
+TEST_F(Cli, color_follows_option_and_environment) {
+  const std::string bad = saxpy(1010);
+  EXPECT_NE(cgp(bad + "--color always").out.find('\x1b'), std::string::npos);
+  EXPECT_NE(cgp(bad, "CLICOLOR_FORCE=1").out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(cgp(bad, "CLICOLOR_FORCE=1 NO_COLOR=1").out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(cgp(bad + "--color never", "CLICOLOR_FORCE=1").out.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Cli, every_command_has_help_with_an_example) {
+  EXPECT_EQ(cgp("--help").code, 0);
+  for (const std::string command : {"list", "emit", "run", "explain", "doctor"}) {
+    const Outcome o = cgp(command + " --help");
+    EXPECT_EQ(o.code, 0);
+    EXPECT_NE(o.out.find("Examples:\n  cgp " + command), std::string::npos) << o.out;
+    EXPECT_EQ(cgp("help " + command).out, o.out);
+  }
+}
+
+TEST_F(Cli, version_list_explain_and_doctor_answer) {
+  const json version = cgp("--version --json").parsed();
+  EXPECT_EQ(version["build_id"].get<std::string>().size(), 40u);
+  EXPECT_GE(version["targets"].size(), 7u);
+  const json kernels = cgp("list --json").parsed();
+  EXPECT_EQ(kernels["schema"], "cgp.list/1");
+  bool vecadd = false;
+  for (const auto& k : kernels["kernels"]) vecadd |= k["name"] == "vecadd" && k["targets"].size() >= 7;
+  EXPECT_TRUE(vecadd);
+  EXPECT_NE(cgp("emit vecadd --arch sm_80").out.find(".target sm_80"), std::string::npos);
+  const json facts = cgp("explain saxpy.ptx --json").parsed()["modules"][0];
+  ASSERT_EQ(facts["entries"].size(), 2u);
+  EXPECT_EQ(facts["entries"][0]["instructions"], 20);
+  EXPECT_EQ(facts["entries"][0]["param_bytes"], 28);
+  EXPECT_EQ(facts["global_bytes"], 4);
+  const Outcome doctor = cgp("doctor --json");
+  EXPECT_EQ(doctor.code, 0);
+  for (const auto& item : doctor.parsed()["items"]) EXPECT_FALSE(item["meaning"].get<std::string>().empty());
+}
+
+}  // namespace
+}  // namespace cgp::spec
