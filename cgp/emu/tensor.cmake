@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tensor-core and asynchronous families of the emulator.
 target_sources(cgp_emu PRIVATE
-  tensor_core.cpp tensor_core_step.cpp tensor_map.cpp)
+  async_ops.cpp exec_bulk.cpp exec_cluster.cpp exec_cp_async.cpp exec_matrix.cpp exec_mbarrier.cpp exec_tma.cpp
+  exec_wgmma.cpp matrix_plan.cpp mbarrier.cpp tensor_core.cpp tensor_core_step.cpp tensor_map.cpp wgmma_rows.cpp)
 target_sources(cgp_emu PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES
   fragments.h smem_descriptor.h tensor_core.h tensor_map.h)
 # The lane loops of the fused sums are written to be vectorised. g++ 12 finds its own AVX-512 headers
@@ -12,4 +13,5 @@ set_source_files_properties(tensor_core_step.cpp PROPERTIES COMPILE_OPTIONS
 cgp_test(tensor_core_test SOURCES tensor_core_test.cpp LINKS cgp::emu)
 cgp_test(fragments_test SOURCES fragments_test.cpp LINKS cgp::emu)
 cgp_test(tensor_map_test SOURCES tensor_map_test.cpp LINKS cgp::emu)
+cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp LINKS cgp::emu)
 cgp_bench(tensor_core_bench SOURCES tensor_core_bench.cpp LINKS cgp::emu)
