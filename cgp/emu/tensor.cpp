@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers the tensor-core and asynchronous instruction families.
-#include "cgp/emu/machine.h"
+#include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
 
-void add_tensor_families(Table&) {}
+void add_tensor_families(Table& t) {
+  add_matrix(t);
+  add_cp_async(t);
+  add_mbarrier(t);
+  add_bulk(t);
+  add_tensor_copy(t);
+  add_wgmma(t);
+  add_cluster(t);
+}
 
 }  // namespace cgp::emu
