@@ -303,6 +303,7 @@ void Kernel::finish() {
         p.rule, p.at,
         problems_.size() > 1 ? cat("and ", problems_.size() - 1, " more like it") : std::string(), p.hint);
   }
+  for (auto& record : at_end_) record();
   inst(Op::ret, {}, {});
   check_roles();
   finish_shared();

@@ -382,7 +382,9 @@ void Kernel::flush_moves() {
 }
 
 void Kernel::adopt(const Value& v) {
-  if (!v.is_literal() && home_region_ != ptx::kNone) reg_region_[v.reg()] = home_region_;
+  // Serials grow inwards: a register from further out keeps its longer life.
+  if (v.is_literal() || home_region_ == ptx::kNone) return;
+  if (reg_region_[v.reg()] > home_region_) reg_region_[v.reg()] = home_region_;
 }
 
 // ---------------------------------------------------------------- parameters, memory, launch shape
@@ -408,6 +410,12 @@ ptx::SymbolId Kernel::param(ParamInfo info, bool is_ptr) {
   f_.params.push_back(v);
   params_.push_back(std::move(info));
   return v.name;
+}
+
+ParamInfo& Kernel::param_info(ptx::SymbolId p) {
+  for (std::size_t i = 0; i < f_.params.size(); ++i)
+    if (f_.params[i].name == p) return params_[i];
+  throw BuildError("no parameter of this kernel has that symbol", here_);
 }
 
 Value Kernel::load_param(ptx::SymbolId p, Mod type, int offset) {

@@ -6,8 +6,10 @@
 // shape.
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "cgp/base/error.h"
+#include "cgp/dsl/tensor_schema.h"
 #include "cgp/dsl/types.h"
 #include "cgp/ptx/module.h"
 
@@ -88,6 +91,7 @@ struct ParamInfo {
   std::uint32_t size = 0, align = 0;  ///< bytes in the parameter block
   bool reads = false, writes = false;  ///< pointers: what the kernel may do through it
   std::string detail;                  ///< tensor maps: the box ("128x64 b128"); structures: the fields
+  std::optional<TensorMapSchema> tensor_map;  ///< of Kind::tensor_map
 };
 
 template <class S>
@@ -260,6 +264,9 @@ class Kernel {
   Here here() const { return here_; }
 
   // ------------------------------------------------------------ regions and collectives (for the library)
+  std::uint32_t region_serial() const { return regions_.back().serial; }  ///< of the innermost open region
+  bool region_is_open(std::uint32_t serial) const { return region_open_[serial]; }
+  std::size_t region_depth() const { return regions_.size() - 1; }
   void push_region(const char* kind, Uniform u, Here at);
   void pop_region();
   void set_region_uniform(Uniform u) { regions_.back().uniform = u; }
@@ -282,7 +289,10 @@ class Kernel {
   ptx::SymbolId param(ParamInfo info, bool is_ptr = false);
   Value load_param(ptx::SymbolId p, ptx::Mod type, int offset = 0);
   const std::vector<ParamInfo>& params() const { return params_; }
+  ParamInfo& param_info(ptx::SymbolId p);
 
+  /// Recorded by finish() where all threads have come together again, before `ret`.
+  void at_end(std::function<void()> record) { at_end_.push_back(std::move(record)); }
   /// Checks, removes dead code and moves the function into the module.
   void finish();
 
@@ -291,6 +301,8 @@ class Kernel {
   int static_smem() const { return static_smem_; }
   int dynamic_smem() const { return dynamic_smem_; }
   int warps = 0;  ///< taken by roles so far
+  bool cluster_exit_barrier = false;         ///< at_end() already brings the cluster together
+  std::vector<std::uint32_t> wgmma_groups;  ///< the region of every wgmma group committed so far
   void note_role(int first_warp, int threads, int registers, std::shared_ptr<bool> ran, Here at);
 
  private:
@@ -353,6 +365,7 @@ class Kernel {
   ptx::RegId smem_reg_ = ptx::kNone, warp_index_reg_ = ptx::kNone;
   std::vector<ParamInfo> params_;
   std::vector<RoleNote> roles_;
+  std::vector<std::function<void()>> at_end_;
   std::vector<Problem> problems_;
   bool finished_ = false;
   template <class T>
