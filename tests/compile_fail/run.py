@@ -4,7 +4,8 @@
 
 usage: run.py COMPILER SOURCE_DIR [name ...]
 A file starts with `// expect: REGEX`; the regex must match the compiler's output. good*.cpp must compile: each
-holds accepted twins of the refusals, so that a broken header cannot make every test pass.
+holds accepted twins of the refusals, so that a broken header cannot make every test pass. So must the
+code blocks of docs/dsl.md.
 """
 import concurrent.futures
 import pathlib
@@ -42,8 +43,14 @@ def main():
                 return f"{file.name}: refused with another message than /{expect.group(1)}/:\n{run.stderr[:3000]}"
             return None
 
+        def check_block(block):  # the code of the language's page compiles
+            source = '#include "cgp/dsl/kernel.h"\nusing namespace cgp::dsl;\n' + block
+            run = subprocess.run(base + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
+            return None if run.returncode == 0 else f"docs/dsl.md: {block.splitlines()[0]}:\n{run.stderr[:3000]}"
+
+        blocks = re.findall(r"```cpp\n(.*?)```", (root / "docs/dsl.md").read_text(), re.S)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            failures = [f for f in pool.map(check, files) if f]
+            failures = [f for f in [*pool.map(check, files), *pool.map(check_block, blocks)] if f]
     for failure in failures:
         print("FAIL", failure)
     print(f"{len(files) - len(failures)} of {len(files)} refused as they should be")

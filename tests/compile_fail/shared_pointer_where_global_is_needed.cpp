@@ -1,4 +1,4 @@
-// expect: could not convert|no viable conversion|cannot convert
+// expect: could not convert|no viable conversion|cannot convert|no known conversion
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/kernel.h"
 using namespace cgp::dsl;
