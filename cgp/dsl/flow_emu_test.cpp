@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recorded control flow computes, on the emulator, against plain host loops.
-#include "cgp/dsl/run_on_emulator.h"
+#include "cgp/dsl/on_emulator_test.h"
 
 namespace cgp::dsl {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "cgp/dsl/run_on_emulator.h"
+#include "cgp/dsl/on_emulator_test.h"
 
 namespace cgp::dsl {
 namespace {
