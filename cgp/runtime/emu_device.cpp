@@ -94,33 +94,33 @@ class EmuQueue final : public Queue {
     b_.forget(this);
   }
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t n) override {
-    issue([=, this] { b_.write(dst, src, n); });
+    issue([=, &b = b_] { b.write(dst, src, n); });
   }
   void copy_to_host(void* dst, std::uint64_t src, std::size_t n) override {
-    issue([=, this] { b_.read(dst, src, n); });
+    issue([=, &b = b_] { b.read(dst, src, n); });
   }
   void copy(std::uint64_t dst, std::uint64_t src, std::size_t n) override {
-    issue([=, this] { b_.machine_copy(dst, src, n); });
+    issue([=, &b = b_] { b.machine_copy(dst, src, n); });
   }
   void copy_2d(const Copy2d& c) override {
-    issue([c, this] {
+    issue([c, &b = b_] {
       for (std::size_t row = 0; row < c.height; ++row) {
         const std::uint64_t d = c.dst + row * c.dst_pitch, s = c.src + row * c.src_pitch;
         if (c.host_src)
-          b_.write(d, static_cast<const char*>(c.host_src) + row * c.src_pitch, c.width);
+          b.write(d, static_cast<const char*>(c.host_src) + row * c.src_pitch, c.width);
         else if (c.host_dst)
-          b_.read(static_cast<char*>(c.host_dst) + row * c.dst_pitch, s, c.width);
+          b.read(static_cast<char*>(c.host_dst) + row * c.dst_pitch, s, c.width);
         else
-          b_.machine_copy(d, s, c.width);
+          b.machine_copy(d, s, c.width);
       }
     });
   }
   void fill(std::uint64_t dst, std::uint8_t value, std::size_t n) override {
-    issue([=, this] { b_.machine_fill(dst, value, n); });
+    issue([=, &b = b_] { b.machine_fill(dst, value, n); });
   }
   void launch(const Code& code, const Shape& shape, std::span<const Arg> args) override {
     const auto& emu_code = static_cast<const EmuCode&>(code);
-    issue([&emu_code, shape, params = emu_code.pack(args), this] { b_.run(emu_code, shape, params); });
+    issue([&emu_code, shape, params = emu_code.pack(args), &b = b_] { b.run(emu_code, shape, params); });
   }
   void record(EventState& e) override {
     capture();
