@@ -11,6 +11,8 @@
 #include <new>
 
 #include "cgp/base/text.h"
+#include "cgp/ptx/occupancy.h"
+#include "cgp/ptx/pressure.h"
 
 namespace cgp::runtime {
 namespace {
@@ -306,18 +308,20 @@ std::vector<std::byte> EmuCode::pack(std::span<const Arg> args) const {
 KernelAttributes EmuCode::attributes() const {
   KernelAttributes a;
   a.static_smem = static_smem;
+  a.estimated_registers = estimated_registers();
   a.max_threads_per_block = int(image.max_threads_per_block);
   a.code_arch = program->target();
   return a;
 }
 int EmuCode::blocks_per_sm(Dim3 block, std::uint32_t dynamic_smem) const {
-  const DeviceInfo& i = owner.info();
-  const std::uint64_t warps = (block.count() + 31) / 32, smem = std::uint64_t(dynamic_smem) + static_smem;
-  std::uint64_t n = std::min<std::uint64_t>(std::uint64_t(i.max_blocks_per_sm),
-                                            std::uint64_t(i.max_threads_per_sm) / 32 / warps);
-  const std::uint64_t per_block = smem + i.smem_reserved_per_block;
-  if (per_block) n = std::min<std::uint64_t>(n, i.smem_per_sm / per_block);
-  return int(n);
+  const ptx::LaunchShape shape{int(block.count()), estimated_registers(),
+                               std::uint64_t(dynamic_smem) + static_smem};
+  return ptx::occupancy(owner.info().cc(), shape).blocks;
+}
+int EmuCode::estimated_registers() const {
+  const ptx::Function* f = program->module().find(image.entry);
+  // Fewer than 16 never limit anything.
+  return f ? std::clamp(ptx::pressure(*f).at_peak.total(), 16, 255) : 255;
 }
 int EmuCode::max_active_clusters(const Shape& s) const {
   return blocks_per_sm(s.block, s.dynamic_smem) * owner.info().sm_count / int(s.cluster.count());

@@ -26,6 +26,7 @@ class EmuCode final : public Code {
   KernelAttributes attributes() const override;
   int blocks_per_sm(Dim3 block, std::uint32_t dynamic_smem) const override;
   int max_active_clusters(const Shape& shape) const override;
+  int estimated_registers() const;
   /// The arguments' bytes as the entry lays out its parameters.
   std::vector<std::byte> pack(std::span<const Arg> args) const;
 

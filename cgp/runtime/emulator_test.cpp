@@ -197,6 +197,22 @@ TEST_F(emulator, captured_work_is_replayed) {
   EXPECT_THROW(s.replay(Graph()), ArgumentError);
   EXPECT_THROW(s.capture([](Stream& c) { c.wait(); }), ArgumentError);
 }
+TEST_F(emulator, a_graph_outlives_the_stream_that_recorded_it) {
+  const Buffer<float> x = d.upload<float>(std::vector<float>(64, 1.f));
+  Buffer<float> y = d.alloc<float>(64);
+  std::vector<float> got(64);
+  Graph g;
+  {
+    Stream s(d);
+    g = s.capture([&](Stream& c) {
+      c.zero(y);
+      axpy()(c, Dim3{1}, x, y, 3.f, 64u);
+      c.download(y, got);
+    });
+  }
+  d.stream().replay(g).wait();
+  EXPECT_EQ(got, std::vector<float>(64, 3.f));
+}
 TEST_F(emulator, graphs_are_built_by_hand) {
   const Buffer<float> x = d.upload<float>(std::vector<float>(64, 1.f));
   Buffer<float> y = d.alloc<float>(64), z = d.alloc<float>(64);
@@ -284,6 +300,7 @@ TEST_F(emulator, occupancy_follows_threads_blocks_and_shared_memory) {
   EXPECT_EQ(f.blocks_per_sm(), 32);
   EXPECT_EQ(f.blocks_per_sm(kFromKernel, 100 * 1024), 2);
   EXPECT_EQ(f.blocks_per_sm(kFromKernel, 228 * 1024), 0) << "more than a block may have";
+  EXPECT_GE(f.attributes().estimated_registers.value_or(0), 8);
   EXPECT_EQ(f.attributes().registers, std::nullopt) << "nothing is allocated, so nothing is claimed";
 }
 

@@ -87,7 +87,9 @@ requires(std::is_class_v<T>&& std::is_trivially_copyable_v<T> && !ScalarArg<T>) 
 
 /// What the device's compiler made of a kernel. Absent on the emulator, which allocates no registers.
 struct KernelAttributes {
-  std::optional<int> registers;              ///< per thread
+  std::optional<int> registers;  ///< per thread
+  std::optional<int>
+      estimated_registers;  ///< per thread, from liveness (ptx/pressure.h): the emulator's answer
   std::optional<std::uint32_t> local_bytes;  ///< per thread; more than 0 means spills or indexed arrays
   std::uint32_t static_smem = 0;             ///< bytes per block
   int max_threads_per_block = 1024;          ///< as far as registers allow
@@ -116,8 +118,8 @@ class LoadedKernel {
   const std::string& name() const { return image().name; }
   Device device() const;
   KernelAttributes attributes() const;
-  /// Blocks of this shape that fit one SM at the same time; 0 if none does. On the emulator: by threads,
-  /// blocks and shared memory only.
+  /// Blocks of this shape that fit one SM at the same time; 0 if none does. On the emulator: with
+  /// the estimated registers.
   int blocks_per_sm(Dim3 block = kFromKernel, std::optional<std::uint32_t> dynamic_smem = {}) const;
   /// Clusters of this shape that the device runs at the same time.
   int max_active_clusters(const Launch& launch) const;
