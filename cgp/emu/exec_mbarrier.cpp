@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mbarrier.* and the fences that go with it. PTX ISA 9.7.13.15. Semantics (.release, .acquire) and scopes
-// order nothing here: the machine executes one warp instruction at a time.
+// mbarrier.* and the fences that go with it, griddepcontrol. PTX ISA 9.7.13.15. Semantics (.release,
+// .acquire) and scopes order nothing here: the machine executes one warp instruction at a time.
 #include "cgp/base/text.h"
 #include "cgp/emu/mbarrier.h"
 #include "cgp/emu/tensor_families.h"
@@ -174,6 +174,28 @@ std::string wait_describe(const Warp& w, const Fragment& f) {
   return s;
 }
 
+// A loop that does nothing but poll: after this many rounds in which nothing else of the cluster could run
+// and the barrier stayed as it was, the wait is no longer given up, so that the machine sees a deadlock.
+constexpr int kSpinRounds = 64;
+constexpr std::uint64_t kTightLoop = 4;  // instructions from one poll to the next
+
+struct Spin {
+  std::uint64_t key = 0, word = 0, steps = 0;
+  int rounds = 0;
+};
+struct SpinState {
+  std::unordered_map<const Op*, Spin> at;
+};
+
+bool spins(Warp& w, const Op& op, std::uint64_t key) {
+  Spin& s = state_of<SpinState>(w, kMbarrierSlot).at[&op];
+  const Mbarrier* b = waited(*w.cta->cluster, key);
+  const std::uint64_t word = b ? b->word() : 0;
+  const bool same = s.key == key && s.word == word && w.steps - s.steps <= kTightLoop;
+  s = {key, word, w.steps, same ? s.rounds + 1 : 0};
+  return s.rounds > kSpinRounds;
+}
+
 void exec_wait(Warp& w, const Op& op) {
   const auto& what = op.data_as<WaitFor>();
   std::uint64_t address[kLanes];
@@ -200,7 +222,8 @@ void exec_wait(Warp& w, const Op& op) {
            "a wait on something that is not an mbarrier never ends",
            "mbarrier.init before the first wait, with a barrier between them");
   // Blocking until the phase ends is what both forms may do; a wait that nothing ends is resumed with false.
-  if (!done && !w.timed_out) return w.wait(op, wait_ready, wait_describe, key, operand_of_key, true);
+  if (!done && (!w.timed_out || spins(w, op, key)))
+    return w.wait(op, wait_ready, wait_describe, key, operand_of_key, !w.timed_out);
   w.set_pred(op.d, done, w.active);
 }
 void decode_wait(Decoder& d, const Inst& i, Op& op) {
@@ -243,6 +266,9 @@ void add_mbarrier(Table& t) {
   t.set(ptx::Op::mbarrier_try_wait, decode_wait);
   t.set(ptx::Op::mbarrier_pending_count, decode_pending_count);
   t.set(ptx::Op::fence_mbarrier_init, decode_nothing);
+  t.set(ptx::Op::fence_proxy, decode_nothing);
+  // One grid runs at a time: the grids it depends on have completed.
+  t.set(ptx::Op::griddepcontrol, decode_nothing);
 }
 
 }  // namespace cgp::emu
