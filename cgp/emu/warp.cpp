@@ -175,8 +175,8 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
     Mask act = w.lanes;
     ++executed;
     PcCounters& c = counters[op->inst];
+    if (w.taint) propagate_guard(w, *op);
     if (op->guard != kNoLoc && !(op->flags & kBranch)) {
-      if (w.taint) propagate_guard(w, *op);
       act &= w.pred(op->guard);
       if (act != w.lanes) {
         if (!act) {
