@@ -9,7 +9,8 @@ __extension__ using Uint128 = unsigned __int128;
 
 enum class Form { add, sub, mad_lo, mad_hi };
 
-// In: uses the carry; out: sets it. For subtraction the flag means "borrow".
+// In: uses the flag; Out: sets it. After a subtraction the flag is the carry of a + ~b + 1, that is "no
+// borrow": the ISA's text says borrow, but nvcc reads it with addc (its 128-bit division) and relies on this.
 template <class T, bool Signed, Form F, bool In, bool Out>
 void carry(Warp& w, const Op& op) {
   const auto* a = w.row<T>(op.a);
@@ -17,13 +18,14 @@ void carry(Warp& w, const Op& op) {
   const auto* c = F == Form::mad_lo || F == Form::mad_hi ? w.row<T>(op.c) : nullptr;
   auto* d = w.row<T>(op.d);
   for_lanes(w.active, [&](int l) {
-    const T in = In ? T(w.carry >> l & 1) : T(0);
+    const T flag = T(w.carry >> l & 1);
+    const T in = !In ? T(0) : F == Form::sub ? T(!flag) : flag;
     bool out = false;
     T r = 0;
     if constexpr (F == Form::sub) {
       const Uint128 v = Uint128(a[l]) - b[l] - in;
       r = T(v);
-      out = (v >> (8 * sizeof(T)) & 1) != 0;
+      out = (v >> (8 * sizeof(T)) & 1) == 0;
     } else {
       T x = a[l], y = b[l];
       if constexpr (F != Form::add) {

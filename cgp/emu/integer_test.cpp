@@ -121,6 +121,8 @@ TEST(integer, carries_chain_across_words) {
          const bool second = u128(z) < u128(y) + borrow;
          return (z - y - borrow) ^ (second ? ~0ull : 0);
        }},
+      // The flag after a subtraction, read by addc: 1 means that there was no borrow.
+      {"sub.cc.u64 %rd0,%a,%b; addc.u64 %d,0,0;", [](u64 x, u64 y, u64) { return u64(x >= y); }},
       // 64 x 64 -> low 64 by 32-bit pieces
       {split + "mul.lo.u32 %r6,%r0,%r2; mul.hi.u32 %r7,%r0,%r2; mad.lo.cc.u32 %r7,%r0,%r3,%r7; "
                "madc.hi.u32 %r8,%r0,%r3,0; mad.lo.u32 %r7,%r1,%r2,%r7; mov.b64 %d,{%r6,%r7};",
