@@ -4,3 +4,4 @@ set(DSL_TENSOR_SOURCES async.cpp fragment.cpp ldmatrix.cpp mbarrier.cpp mma.cpp 
 set(DSL_TENSOR_HEADERS async.h fragment.h ldmatrix.h mbarrier.h mma.h ring.h smem_descriptor.h swizzle.h
     tensor_schema.h tile.h tma.h wgmma.h)
 set(DSL_TENSOR_TESTS tile_test.cpp gemm_sm80_test.cpp gemm_sm90_test.cpp)
+set(DSL_TENSOR_EMU_TESTS gemm_emu_test.cpp)

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// For tests: small GEMMs in the style of the real kernels, shared by the tests that assemble and that run
+// them.
+#include "cgp/dsl/async.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/dsl/mma.h"
+#include "cgp/dsl/wgmma.h"
+
+namespace cgp::dsl {
+
+struct HopperShape {
+  int bm, bn, bk;
+};
+
+// C[m,n] = A[m,k] B[n,k]^T. One producer thread, bm / 64 math warpgroups of 64 rows each.
+template <class T, class TC, HopperShape S, Swizzle Sw = widest_swizzle(S.bk* T::bits / 8)>
+void gemm_sm90(Kernel& k, int stages, TmaIn<Tile<T, S.bm, S.bk, Sw>> a, TmaIn<Tile<T, S.bn, S.bk, Sw>> b,
+               Out<TC> c, Val<u32> n, Val<u32> k_tiles) {
+  auto load = k.role<Warpgroup>(1, /*registers=*/40);
+  auto math = k.role<Warpgroup>(S.bm / 64, /*registers=*/232);
+  Ring<ByThreads, Tile<T, S.bm, S.bk, Sw>, Tile<T, S.bn, S.bk, Sw>> ring(k, stages, load, math);
+  auto m0 = k.ctaid_y() * S.bm, n0 = k.ctaid_x() * S.bn;
+
+  load.one_thread([&](Thread& t) {
+    k.loop(k_tiles, [&](Val<u32> kt) { ring.fill(t, at(a, m0, kt * S.bk), at(b, n0, kt * S.bk)); });
+  });
+
+  math.run([&](Warpgroup& wg) {
+    // From here the accumulator and the stage belong to the tensor core.
+    auto first = wgmma(wg, fresh<TC, 64, S.bn>(wg), ring.take(wg));
+    // One product stays in flight: issue the next, then free the stage of the one before it.
+    auto last = k.loop(k_tiles - 1, std::move(first),
+                       [&](Val<u32>, auto busy) { return std::move(busy).then(wg, ring.take(wg)); });
+    auto acc = std::move(last).wait(wg);  // only now is it readable
+
+    auto row0 = m0 + wg.index * 64;
+    std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<TC> lo, Val<TC> hi) {
+      c.template st<2>((row0 + r) * (n / 2) + (n0 + col) / 2, Vec<TC, 2>(lo, hi));
+    });
+  });
+}
+
+struct AmpereShape {
+  int bm, bn, bk;
+};
+
+// C[m,n] = A[m,k] B[n,k]^T, any m, n, k with k a multiple of 16 bytes; 2 x 2 warps.
+template <class T, class TC, AmpereShape S>
+void gemm_sm80(Kernel& k, int stages, In<T> a, In<T> b, Out<TC> c, Val<u32> m, Val<u32> n, Val<u32> kk) {
+  k.block(128);
+  constexpr int wm = S.bm / 2, wn = S.bn / 2;
+  using TA = Tile<T, S.bm, S.bk>;
+  using TB = Tile<T, S.bn, S.bk>;
+  Cta cta = k.cta();
+  Warp w = k.warp();
+  AsyncRing<TA, TB> ring(k, stages);
+  const auto m0 = k.ctaid_y() * S.bm, n0 = k.ctaid_x() * S.bn;
+  const auto row0 = (w.index >> 1) * wm, col0 = (w.index & 1) * wn;
+  TileSource<TA> a_src(cta, a, kk, m, kk);
+  TileSource<TB> b_src(cta, b, kk, n, kk);
+  WarpA<TA, wm> a_rows(w, row0);
+  WarpB<TB, wn> b_rows(w, col0);
+  auto acc = ring.loop(
+      cta, (kk + (S.bk - 1)) / S.bk, zeros<TC, wm, wn>(w),
+      [&](auto& stage, const Val<u32>& kt) {
+        stage.template copy<0>(a_src, m0, kt * S.bk);
+        stage.template copy<1>(b_src, n0, kt * S.bk);
+      },
+      [&](const auto& stage, const Val<u32>&, auto acc) {
+        return multiply(w, std::move(acc), a_rows, stage.template get<0>(), b_rows, stage.template get<1>());
+      });
+  std::move(acc).each_pair(w, [&](Val<u32> r, Val<u32> col, Val<TC> lo, Val<TC> hi) {
+    const auto row = m0 + row0 + r, column = n0 + col0 + col;
+    k.if_(row < m, [&] {
+      k.if_(column < n, [&] { c.st(row * n + column, lo); });
+      k.if_(column + 1 < n, [&] { c.st(row * n + column + 1, hi); });
+    });
+  });
+}
+
+}  // namespace cgp::dsl
