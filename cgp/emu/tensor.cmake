@@ -13,5 +13,10 @@ set_source_files_properties(tensor_core_step.cpp PROPERTIES COMPILE_OPTIONS
 cgp_test(tensor_core_test SOURCES tensor_core_test.cpp LINKS cgp::emu)
 cgp_test(fragments_test SOURCES fragments_test.cpp LINKS cgp::emu)
 cgp_test(tensor_map_test SOURCES tensor_map_test.cpp LINKS cgp::emu)
-cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp exec_async_test.cpp exec_tma_test.cpp LINKS cgp::emu)
+cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp exec_async_test.cpp exec_tma_test.cpp exec_wgmma_test.cpp
+  LINKS cgp::emu)
+cgp_test(gemm_emu_test SOURCES gemm_emu_test.cpp LINKS cgp::emu)
+if(TARGET gemm_emu_test)
+  target_compile_definitions(gemm_emu_test PRIVATE CGP_EMU_TESTDATA="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
+endif()
 cgp_bench(tensor_core_bench SOURCES tensor_core_bench.cpp LINKS cgp::emu)
