@@ -193,7 +193,7 @@ enum class JitInput : int { cubin = 0, ptx = 1 };
 // ---- flags
 inline constexpr unsigned kEventDefault = 0, kEventDisableTiming = 2;
 inline constexpr unsigned kStreamDefault = 0;
-inline constexpr unsigned kAttachGlobal = 1;
+inline constexpr unsigned kAttachGlobal = 1, kAttachSingle = 4;
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr int kPointerMemoryType = 2;
 enum class MemAdvice : int {

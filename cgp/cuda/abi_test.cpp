@@ -87,6 +87,7 @@ CGP_SAME(ours::kLocationHost, CU_MEM_LOCATION_TYPE_HOST);
 CGP_SAME(ours::kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
 CGP_SAME(ours::kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
 CGP_SAME(ours::kAttachGlobal, CU_MEM_ATTACH_GLOBAL);
+CGP_SAME(ours::kAttachSingle, CU_MEM_ATTACH_SINGLE);
 CGP_SAME(ours::kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
 CGP_SAME(ours::kPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 CGP_SAME(ours::MemAdvice::set_accessed_by, CU_MEM_ADVISE_SET_ACCESSED_BY);

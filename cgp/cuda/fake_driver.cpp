@@ -587,11 +587,6 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
   s->capture = nullptr;
   return kSuccess;
 }
-CUresult cuStreamIsCapturing(CUstream s, int* status) {
-  ENTER();
-  *status = s->capture != nullptr;
-  return kSuccess;
-}
 CUresult cuGraphCreate(CUgraph* g, unsigned) {
   ENTER();
   *g = new CUgraph_opaque;

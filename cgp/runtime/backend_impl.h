@@ -123,6 +123,7 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   /// Where the host sees managed memory.
   virtual std::byte* host_pointer(std::uint64_t address, std::size_t bytes) = 0;
   virtual void prefetch(Queue& q, std::uint64_t address, std::size_t bytes, bool to_host) = 0;
+  virtual void attach(Queue& q, std::uint64_t address) = 0;
   virtual void advise(std::uint64_t address, std::size_t bytes, MemoryAdvice advice) = 0;
 
   // ---- work

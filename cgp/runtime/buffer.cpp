@@ -86,6 +86,9 @@ std::byte* managed_pointer(const Memory& m) {
 void prefetch(Stream& s, const Memory& m, bool to_host) {
   if (m.bytes()) m.device().backend()->prefetch(s.queue(), m.address(), m.bytes(), to_host);
 }
+void attach(Stream& s, const Memory& m) {
+  if (m.bytes()) m.device().backend()->attach(s.queue(), m.address());
+}
 void advise(const Memory& m, MemoryAdvice advice) {
   if (m.bytes()) m.device().backend()->advise(m.address(), m.bytes(), advice);
 }

@@ -279,6 +279,10 @@ void CudaBackend::prefetch(Queue& q, std::uint64_t address, std::size_t bytes, b
                              to_host ? 0 : context_.device()};
   api().call<&cuda::Api::cuMemPrefetchAsync>(address, bytes, to, 0u, raw_stream(q));
 }
+void CudaBackend::attach(Queue& q, std::uint64_t address) {
+  context();
+  api().call<&cuda::Api::cuStreamAttachMemAsync>(raw_stream(q), address, std::size_t(0), cuda::kAttachSingle);
+}
 void CudaBackend::advise(std::uint64_t address, std::size_t bytes, MemoryAdvice advice) {
   context();
   const cuda::MemLocation device{cuda::kLocationDevice, context_.device()}, host{cuda::kLocationHost, 0};
@@ -318,11 +322,17 @@ std::shared_ptr<const cuda::Module> CudaBackend::compile(const std::string& ptx,
     }
   cuda::Compiled compiled;
   std::shared_ptr<const cuda::Module> module;
-  if (api().cuLinkCreate && api().cuLinkAddData && api().cuLinkComplete && api().cuLinkDestroy) {
-    compiled = cuda::compile_ptx(api_ptr(), ptx, name);
-    cache_.store(key, compiled.cubin);
-    module = std::make_shared<const cuda::Module>(cuda::load_cubin(api_ptr(), compiled.cubin, name));
-  } else {
+  const bool linker =
+      api().cuLinkCreate && api().cuLinkAddData && api().cuLinkComplete && api().cuLinkDestroy;
+  if (linker) try {
+      compiled = cuda::compile_ptx(api_ptr(), ptx, name);
+      module = std::make_shared<const cuda::Module>(cuda::load_cubin(api_ptr(), compiled.cubin, name));
+      cache_.store(key, compiled.cubin);
+    } catch (const DriverError& e) {
+      if (e.code() == cuda::kInvalidPtx || e.code() == cuda::kUnsupportedPtxVersion) throw;
+      log(cat("the driver's linker refuses ", name, ", loading its PTX directly: ", e.what()));
+    }
+  if (!module) {
     module = std::make_shared<const cuda::Module>(cuda::load_ptx(api_ptr(), ptx, name, compiled));
   }
   std::lock_guard lock(counts_mutex_);

@@ -52,6 +52,7 @@ class CudaBackend final : public Backend {
   std::uint64_t alloc_managed(std::size_t bytes) override;
   std::byte* host_pointer(std::uint64_t address, std::size_t bytes) override;
   void prefetch(Queue& q, std::uint64_t address, std::size_t bytes, bool to_host) override;
+  void attach(Queue& q, std::uint64_t address) override;
   void advise(std::uint64_t address, std::size_t bytes, MemoryAdvice advice) override;
 
   std::unique_ptr<Queue> make_queue() override;

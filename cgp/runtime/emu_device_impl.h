@@ -54,6 +54,7 @@ class EmuBackend final : public Backend {
   std::uint64_t alloc_managed(std::size_t bytes) override;
   std::byte* host_pointer(std::uint64_t address, std::size_t bytes) override;
   void prefetch(Queue&, std::uint64_t, std::size_t, bool) override {}  // there is one memory
+  void attach(Queue&, std::uint64_t) override {}
   void advise(std::uint64_t, std::size_t, MemoryAdvice) override {}
 
   std::unique_ptr<Queue> make_queue() override;

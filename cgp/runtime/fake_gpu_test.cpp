@@ -244,6 +244,16 @@ TEST_F(fake_gpu, an_embedded_cubin_never_meets_the_compiler) {
   EXPECT_EQ(d.load_counts().embedded_cubins, 1u);
   EXPECT_EQ(d.load_counts().jit_compilations, 0u);
 }
+TEST_F(fake_gpu, a_linker_that_fails_is_gone_round) {
+  fail("cuLinkComplete", 999);
+  const Device d = Device::open("cuda");
+  d.load(image("fill_index"));
+  EXPECT_EQ(d.load_counts().jit_compilations, 1u);
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_TRUE(contains(logged[0], "error 999")) << logged[0];
+  const std::string rest = logged[0].substr(logged[0].find("the PTX is in ") + 14);
+  EXPECT_TRUE(fs::remove(rest.substr(0, rest.find('\n'))));
+}
 TEST_F(fake_gpu, broken_ptx_gives_the_compilers_words) {
   const std::string m = message<DriverError>(
       [] { Device::open("cuda").load(image("fill_index", std::string(kPtx) + "SYNTAX ERROR")); });
@@ -413,6 +423,8 @@ TEST_F(fake_gpu, managed_memory_is_one_address_and_bounded) {
   m.span()[2] = 9;
   m.prefetch_to_device(d.stream());
   m.advise(MemoryAdvice::read_mostly);
+  m.attach_to(d.stream());
+  EXPECT_EQ(fake->calls("cuStreamAttachMemAsync"), 1);
   d.load(image("add_one"))(d.stream(), Dim3{1}, m.all(), 4);
   d.sync();
   EXPECT_EQ(m.span()[2], 10u);

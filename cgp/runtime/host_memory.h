@@ -21,6 +21,7 @@ void free_pinned(const Device& d, void* p) noexcept;
 Memory alloc_managed(const Device& d, std::size_t bytes);
 std::byte* managed_pointer(const Memory& m);
 void prefetch(Stream& s, const Memory& m, bool to_host);
+void attach(Stream& s, const Memory& m);
 void advise(const Memory& m, MemoryAdvice advice);
 }  // namespace detail
 
@@ -75,6 +76,8 @@ class Managed {
   operator Slice<T>() { return all(); }
   void prefetch_to_device(Stream& s) { detail::prefetch(s, memory_, false); }
   void prefetch_to_host(Stream& s) { detail::prefetch(s, memory_, true); }
+  /// Only work of this stream will use it: the host may touch it while other streams run.
+  void attach_to(Stream& s) { detail::attach(s, memory_); }
   void advise(MemoryAdvice advice) { detail::advise(memory_, advice); }
 
  private:
