@@ -5,7 +5,7 @@
 
 #include "cgp/ptx/parse.h"
 
-namespace cgp::ptx::testing {
+namespace cgp::ptx::samples {
 namespace {
 
 using Kind = OperandPattern::Kind;
@@ -221,4 +221,4 @@ std::vector<Inst> cover(Module& m, const Form& f, std::mt19937& random) {
   return out;
 }
 
-}  // namespace cgp::ptx::testing
+}  // namespace cgp::ptx::samples

@@ -7,7 +7,7 @@
 #include "cgp/ptx/forms.h"
 #include "cgp/ptx/module.h"
 
-namespace cgp::ptx::testing {
+namespace cgp::ptx::samples {
 
 /// A module with one kernel that declares registers of every type, variables in every space and a label, and
 /// has no instructions yet.
@@ -20,4 +20,4 @@ Inst instance(Module& m, const Form& f, std::mt19937& random, bool plain);
 /// Each alternative of each modifier slot once, the others plain: the smallest set that uses everything.
 std::vector<Inst> cover(Module& m, const Form& f, std::mt19937& random);
 
-}  // namespace cgp::ptx::testing
+}  // namespace cgp::ptx::samples

@@ -21,7 +21,7 @@ std::string need(const Requirement& r) {
       r.version <= Version{1, 0} ? std::string("any") : text::cat(r.version.major, ".", r.version.minor);
   s += " | ";
   if (r.targets.empty()) return s + "all";
-  for (std::size_t i = 0; i < r.targets.size(); ++i) s += text::cat(i ? ", " : "", text(r.targets[i]));
+  for (std::size_t i = 0; i < r.targets.size(); ++i) s += text::cat(i ? ", " : "", name(r.targets[i]));
   return s;
 }
 
@@ -34,7 +34,7 @@ std::string mod_needs(const Form& f) {
         for (Mod m : a) used |= m == mod;
     if (!used) continue;
     s += text::cat(s.empty() ? "" : "; ", "`.", name(mod), "` ", r.version.major, ".", r.version.minor);
-    for (const TargetCondition& t : r.targets) s += text::cat(" ", text(t));
+    for (const TargetCondition& t : r.targets) s += text::cat(" ", name(t));
   }
   return s;
 }

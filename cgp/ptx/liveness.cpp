@@ -143,21 +143,14 @@ std::vector<std::vector<LiveRange>> live_ranges(const Function& f, const Cfg& c,
       open.push_back(r);
     }
     auto close = [&](RegId r, std::uint32_t first) {
-      // Live into the block after this one: the range goes on there.
-      const std::uint32_t last = end[r];
-      if (!out[r].empty() && out[r].back().first == last)
-        out[r].back().first = first;
-      else if (!out[r].empty() && out[r].back().first <= last && out[r].back().first > first)
-        out[r].back().first = first;
-      else
-        out[r].push_back({first, std::min(last, block.last - 1)});
+      out[r].push_back({first, std::min(end[r], block.last - 1)});
       end[r] = kNone;
     };
     for (std::uint32_t i = block.last; i-- > block.first;) {
       registers_of(f.body[i], uses);
       for (const RegisterUse& u : uses)
         if (u.written && f.body[i].guard == kNone && end[u.reg] != kNone) {
-          if (end[u.reg] > i) close(u.reg, i + 1);
+          if (end[u.reg] > i && i + 1 < block.last) close(u.reg, i + 1);
           end[u.reg] = kNone;
         }
       for (const RegisterUse& u : uses)
@@ -169,7 +162,18 @@ std::vector<std::vector<LiveRange>> live_ranges(const Function& f, const Cfg& c,
     for (RegId r : open)
       if (end[r] != kNone) close(r, block.first);
   }
-  for (auto& ranges : out) std::reverse(ranges.begin(), ranges.end());
+  // Found backwards, block by block: sort, and join what touches.
+  for (auto& ranges : out) {
+    std::sort(ranges.begin(), ranges.end(), [](auto& a, auto& b) { return a.first < b.first; });
+    std::vector<LiveRange> joined;
+    for (const LiveRange& r : ranges) {
+      if (!joined.empty() && joined.back().last + 1 >= r.first)
+        joined.back().last = std::max(joined.back().last, r.last);
+      else
+        joined.push_back(r);
+    }
+    ranges = std::move(joined);
+  }
   return out;
 }
 

@@ -40,6 +40,8 @@ void Parser::leave_scope() {
     }
     if (!l) {
       if (scopes_.empty()) {
+        if (r.where == Reference::operand && function_->body[r.index].op == Op::call)
+          unknown_name(r.at, "function, prototype or table");
         std::vector<std::string> all;
         for (const LabelName& n : label_names_) all.emplace_back(n.name);
         const auto close = text::closest(r.at.text, all, 1);
@@ -459,6 +461,20 @@ void Parser::unknown_name(const Token& t, std::string_view what) const {
             text::cat("the selector '", t.text.substr(dot), "' on register ", t.text.substr(0, dot),
                       " is not supported"),
             "extract the part with bfe, prmt or mov {..} first");
+  // %r17 of `.reg .b32 %r<16>`: say how far the range goes.
+  const std::size_t digits = t.text.find_last_not_of("0123456789") + 1;
+  if (digits > 0 && digits < t.text.size()) {
+    std::size_t largest = 0, count = 0;
+    for (const std::string& n : all)
+      if (n.size() > digits && n.size() < digits + 8 && n.compare(0, digits, t.text.substr(0, digits)) == 0 &&
+          n.find_first_not_of("0123456789", digits) == std::string::npos) {
+        largest = std::max(largest, std::size_t(std::stoul(n.substr(digits))));
+        ++count;
+      }
+    if (count > 1)
+      fail_at(t, text::cat("'", t.text.substr(0, 60), "' is not declared (expected a ", what, ")"),
+              text::cat("the largest declared is ", t.text.substr(0, digits), largest));
+  }
   const auto close = text::closest(t.text.substr(0, 60), all, 1);
   fail_at(t, text::cat("'", t.text.substr(0, 60), "' is not declared (expected a ", what, ")"),
           close.empty() ? std::string() : text::cat("did you mean ", close[0], "?"));
@@ -517,6 +533,8 @@ Operand Parser::word_operand(const Inst& i) {
     o.kind = OperandKind::label;
     return o;
   } else {
+    if (t.line > i.ptx_line && parse_op(t.text.substr(0, t.text.find('.'))))
+      fail_at(t, text::cat("expected ; before '", t.text.substr(0, 60), "'"));
     unknown_name(t, "register or variable");
   }
   if (!accept('|')) return o;

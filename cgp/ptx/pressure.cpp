@@ -99,7 +99,7 @@ PressureReport pressure(const Function& f) {
   return r;
 }
 
-std::string text(const Module& m, const Function& f, const PressureReport& r) {
+std::string describe(const Module& m, const Function& f, const PressureReport& r) {
   std::string s =
       text::cat(m.text(f.name), ": ", r.at_peak.total(), " of ", r.limit, " registers live at once (",
                 r.at_peak.b32, " x 32 bit, ", r.at_peak.b64, " x 64 bit, ", r.at_peak.b16, " x 16 bit, ",

@@ -32,7 +32,7 @@ struct PressureReport {
 /// An estimate from liveness: ptxas reorders instructions, rematerialises values and needs a few registers
 /// itself.
 PressureReport pressure(const Function& f);
-std::string text(const Module& m, const Function& f, const PressureReport& r);
+std::string describe(const Module& m, const Function& f, const PressureReport& r);
 
 /// The family of an instruction, by its types where the opcode has several (add.f32 is floating point).
 Family family(const Inst& i);

@@ -83,7 +83,7 @@ bool satisfies(Target t, const TargetCondition& c) {
   }
 }
 
-std::string text(const TargetCondition& c) {
+std::string name(const TargetCondition& c) {
   if (c.last) return text::cat("sm_", c.sm, " to sm_", c.last);
   if (c.suffix == 'a') return text::cat("sm_", c.sm, "a");
   if (c.suffix == 'f') return text::cat("sm_", c.sm, "f or a newer a/f target of its family");

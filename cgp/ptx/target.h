@@ -45,7 +45,7 @@ struct TargetCondition {
   int last = 0;  ///< of a range; 0 = open
 };
 bool satisfies(Target t, const TargetCondition& c);
-std::string text(const TargetCondition& c);
+std::string name(const TargetCondition& c);
 
 /// Limits of one chip (CUDA C++ Programming Guide, "Compute Capabilities").
 struct ChipLimits {

@@ -3,6 +3,7 @@
 #include "cgp/ptx/verify.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_set>
 
 #include "cgp/base/text.h"
@@ -109,9 +110,19 @@ void Verifier::header() {
   const auto target = parse_target(m_.target);
   const auto since = target ? lowest_version(*target) : std::nullopt;
   if (!since) {
-    std::vector<std::string> all;
-    for (const KnownTarget& k : known_targets()) all.push_back(ptx::name(k.target));
-    const auto close = text::closest(m_.target, all, 3);
+    std::vector<std::string> close;
+    if (target) {  // sm_91: the neighbours
+      std::vector<Target> all;
+      for (const KnownTarget& k : known_targets()) all.push_back(k.target);
+      std::stable_sort(all.begin(), all.end(), [&](const Target& a, const Target& b) {
+        return std::abs(a.sm - target->sm) < std::abs(b.sm - target->sm);
+      });
+      for (std::size_t k = 0; k < 3; ++k) close.push_back(ptx::name(all[k]));
+    } else {
+      std::vector<std::string> all;
+      for (const KnownTarget& k : known_targets()) all.push_back(ptx::name(k.target));
+      close = text::closest(m_.target, all, 3);
+    }
     add("a module names a known target", text::cat(".target ", m_.target),
         text::cat("there is no target ", m_.target),
         close.empty() ? std::string() : text::cat("did you mean ", text::join(close, ", "), "?"));

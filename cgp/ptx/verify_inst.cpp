@@ -13,7 +13,7 @@ std::string version_text(Version v) { return text::cat(v.major, ".", v.minor); }
 
 std::string requirement_text(const Requirement& r) {
   std::string s = text::cat("PTX ", version_text(r.version));
-  for (std::size_t i = 0; i < r.targets.size(); ++i) s += text::cat(i ? " or " : " and ", text(r.targets[i]));
+  for (std::size_t i = 0; i < r.targets.size(); ++i) s += text::cat(i ? " or " : " and ", name(r.targets[i]));
   return s;
 }
 
@@ -122,6 +122,11 @@ Problem InstVerifier::modifier_problem(const Inst& i) const {
         bool all = true;
         for (Mod m : alternative) {
           auto it = std::find(rest.begin(), rest.end(), m);
+          // Types keep their order: cvt.f32.f16 is not cvt.f16.f32.
+          if (is_type(m)) {
+            auto first = std::find_if(rest.begin(), rest.end(), [](Mod x) { return is_type(x); });
+            if (first != it) it = rest.end();
+          }
           all = all && it != rest.end();
           if (all) rest.erase(it);
         }
@@ -134,6 +139,8 @@ Problem InstVerifier::modifier_problem(const Inst& i) const {
       if (!found && !s.optional) missing.push_back(&s);
     }
     const std::size_t cost = 2 * extra.size() + 2 * missing.size();
+    if (cost == best_cost && cost == 2 && missing.size() == 1 && best_missing.size() == 1)
+      best_missing.push_back(missing[0]);  // div.f32 lacks .approx or .full or .rn ...
     if (cost < best_cost) {
       best = &f;
       best_cost = cost;
@@ -153,6 +160,14 @@ Problem InstVerifier::modifier_problem(const Inst& i) const {
   };
   for (Mod m : best_extra)
     p.why += text::cat(p.why.empty() ? "" : "; ", ".", name(m), " does not belong there");
+  if (best_missing.size() > 1 && best_cost == 2) {
+    std::string all;
+    for (const ModSlot* s : best_missing)
+      if (const std::string more = choices(*s); all.find(more) == std::string::npos)
+        all += text::cat(all.empty() ? "" : " ", more);
+    p.why += text::cat("missing one of ", all);
+    best_missing.clear();
+  }
   for (const ModSlot* s : best_missing)
     p.why += text::cat(p.why.empty() ? "" : "; ",
                        s->alternatives.size() == 1 ? "missing " : "missing one of ", choices(*s));
@@ -240,7 +255,7 @@ std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
   for (const Form* f : s.forms) {
     Attempt a;
     if (!operands_fit(*f, i, 0, 0, a)) {
-      if (a.at >= best.at) best = std::move(a);
+      if (a.at > best.at || best.why.empty()) best = std::move(a);
       continue;
     }
     Requirement r = requirement_of(*f, i.mods);

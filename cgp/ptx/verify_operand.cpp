@@ -529,7 +529,7 @@ bool InstVerifier::operand_fits(const Form& f, const OperandPattern& p, const In
 bool InstVerifier::operands_fit(const Form& f, const Inst& i, std::size_t pattern, std::size_t at,
                                 Attempt& best) const {
   auto fail = [&](Attempt a) {
-    if (a.at >= best.at) best = std::move(a);
+    if (a.at > best.at || best.why.empty()) best = std::move(a);
     return false;
   };
   if (pattern == f.operands.size()) {
