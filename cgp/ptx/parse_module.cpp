@@ -220,7 +220,7 @@ void Parser::read_debug_strings() {
       current = &debug_strings_[t.text];
       ended = false;
     } else if (t.kind == TokenKind::number && current && !ended) {
-      const std::uint64_t c = literal(t).bits;
+      const std::uint64_t c = literal(t).bits & 0xff;
       ended = c == 0;
       if (c) current->push_back(char(c));
     }
