@@ -228,5 +228,30 @@ TEST(build_error, constant_bank_over_64_kib) {
               HasSubstr("80000"));
 }
 
+TEST(build_error, instruction_the_target_lacks) {
+  int line = 0;
+  const auto e = error_of(
+      [&](Kernel&, InOut<bf16> c) {
+        line = __LINE__ + 1;
+        c.st(0, tanh<approx>(c.ld(0)));
+      },
+      "sm_80");
+  EXPECT_THAT(e.rule(), HasSubstr("tanh.approx.bf16"));
+  EXPECT_THAT(std::string(e.what()), HasSubstr("90"));
+  EXPECT_EQ(e.where(), line_of(line));
+}
+
+TEST(build_error, words_that_an_instruction_does_not_take) {
+  const auto e = error_of([](Kernel&, InOut<f64> c) { c.st(0, add<ftz>(c.ld(0), 1.0)); });
+  EXPECT_THAT(e.rule(), HasSubstr("add.ftz.f64"));
+}
+
+TEST(build_error, any_row_of_the_table_is_verified) {
+  const auto e = error_of([](Kernel& k, InOut<f32> c) {
+    c.st(0, k.ptx<f32>(ptx::Op::tanh, {ptx::Mod::rn, ptx::Mod::f32}, c.ld(0)));
+  });
+  EXPECT_THAT(e.rule(), HasSubstr("tanh.rn.f32"));
+}
+
 }  // namespace
 }  // namespace cgp::dsl

@@ -189,7 +189,9 @@ void Kernel::grid_stride(Val<I> n, Body&& body, Here at) {
   const auto tid64 = op(ptx::Op::cvt, {M::u64, M::u32}, M::u64, {tid});
   const auto first = op(ptx::Op::mad, {M::wide, M::u32}, M::u64, {ctaid, ntid, tid64});
   const auto stride = op(ptx::Op::mul, {M::wide, M::u32}, M::u64, {nctaid, ntid});
-  const auto n64 = I::bits == 64 ? Value(n) : op(ptx::Op::cvt, {M::u64, M::u32}, M::u64, {n});
+  const auto n64 = I::bits == 64    ? Value(n)
+                   : n.is_literal() ? Value::literal(n.bits(), M::u64)
+                                    : op(ptx::Op::cvt, {M::u64, M::u32}, M::u64, {n});
   const auto end = new_label(), top = new_label();
   bra_if(op(ptx::Op::setp, {M::ge, M::u64}, M::pred, {first, n64}), true, end);
   push_region("grid_stride", Uniform::thread, at);

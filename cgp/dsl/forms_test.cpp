@@ -339,8 +339,13 @@ TEST(forms, warp_and_barriers) {
         FORM("griddepcontrol.wait", griddepcontrol_wait(o.k)),
         FORM("griddepcontrol.launch_dependents", griddepcontrol_launch_dependents(o.k)),
         FORM("nanosleep.u32", nanosleep(o.k, o.u)), FORM("pmevent", pmevent(o.k, 3)),
-        FORM("trap", o.k.trap()), FORM("exit", o.k.exit_if(o.q)),
-        FORM("mov.u32 %r", o.out(o.k.lanemask_lt())), FORM("mov.u64 %rd", o.out(o.k.globaltimer())),
+        FORM("trap", o.k.trap()), FORM("@%p1 trap;", o.k.trap_if(o.q)),
+        FORM("shfl.sync.up.b32 %r8|%p1", auto w = o.k.warp(); o.out(shfl_valid<up>(w, o.u, 1).in_range)),
+        FORM("createpolicy.range.global.L2::evict_last.b64",
+             o.p.st<4>(0, o.p.ld_hint<4>(createpolicy_range<L2_evict_last>(o.p, 1024, 4096), 1))),
+        FORM("sub.u32", o.k.grid_stride(Val<u32>(100), [&](ThreadIndex i) { o.p.st(i, 1); })),
+        FORM("exit", o.k.exit_if(o.q)), FORM("mov.u32 %r", o.out(o.k.lanemask_lt())),
+        FORM("mov.u64 %rd", o.out(o.k.globaltimer())),
         FORM("tanh.approx.f32", o.out(o.k.ptx<f32>(ptx::Op::tanh, {ptx::Mod::approx, ptx::Mod::f32}, o.f))),
   });
 }

@@ -146,6 +146,7 @@ class Kernel {
   void exit(Here at = Here::now());
   void exit_if(const Val<pred>& p, Here at = Here::now());
   void trap(Here at = Here::now());
+  void trap_if(const Val<pred>& p, Here at = Here::now());  ///< a run-time assertion
 
   // ------------------------------------------------------------ special registers (special.h)
   Val<u32> tid(), tid_x(), tid_y(), tid_z(), ntid(), ntid_x(), ntid_y(), ntid_z();
@@ -300,8 +301,8 @@ class Kernel {
   std::array<int, 3> cluster_size() const { return cluster_; }
   int static_smem() const { return static_smem_; }
   int dynamic_smem() const { return dynamic_smem_; }
-  int warps = 0;  ///< taken by roles so far
-  bool cluster_exit_barrier = false;         ///< at_end() already brings the cluster together
+  int warps = 0;                            ///< taken by roles so far
+  bool cluster_exit_barrier = false;        ///< at_end() already brings the cluster together
   std::vector<std::uint32_t> wgmma_groups;  ///< the region of every wgmma group committed so far
   void note_role(int first_warp, int threads, int registers, std::shared_ptr<bool> ran, Here at);
 

@@ -67,7 +67,7 @@ class Warp : public Scope {
   template <class S>
   friend class Role;
   Warp(Kernel& k, const Val<u32>& index) : Scope(k, Uniform::warp, index) {}
-  Val<pred> elected() {
+  Val<pred> elected() {  // before sm_90 lane 0 is as good as any
     if (k.sm() < 90) return k.laneid() == 0;
     const auto p = k.fresh<pred>(Uniform::thread);
     k.inst(ptx::Op::elect_sync, {}, {ptx::Operand::dual(ptx::kNone, p.reg()), ptx::Operand::integer(-1)});
@@ -168,7 +168,7 @@ class Role {
   /// body(S&) on every member; S::index counts them from 0.
   template <class Body>
   void run(Body&& body, Here at = Here::now()) const {
-    *ran_ = true;
+    const bool first_run = !std::exchange(*ran_, true);
     k_.at(at);
     constexpr bool group = std::is_same_v<S, Warpgroup>;
     const auto rel = k_.warp_index() - std::uint32_t(first_);
@@ -178,7 +178,7 @@ class Role {
     k_.if_(
         mine,
         [&] {
-          if (registers_)
+          if (registers_ && first_run)
             k_.inst(ptx::Op::setmaxnreg, {ptx::Mod::inc, ptx::Mod::sync, ptx::Mod::aligned, ptx::Mod::u32},
                     {ptx::Operand::integer(registers_)});
           S s(k_, assume_uniform(group ? rel >> 2 : rel, group ? Uniform::warpgroup : Uniform::warp));

@@ -74,4 +74,9 @@ inline void Kernel::trap(Here at) {
   effect(ptx::Op::trap, {}, {});
 }
 
+inline void Kernel::trap_if(const Val<pred>& p, Here at) {
+  here_ = at;
+  guarded(p, [&] { effect(ptx::Op::trap, {}, {}); });
+}
+
 }  // namespace cgp::dsl

@@ -96,6 +96,20 @@ CachePolicy createpolicy_fractional(Kernel& k, float fraction = 1.0f, Here at = 
   return {d};
 }
 
+/// The policy for the first `primary_bytes` of `total_bytes` from p; the rest is evict_unchanged.
+template <class Primary, class T>
+CachePolicy createpolicy_range(const Ptr<global, T>& p, const Val<u32>& primary_bytes,
+                               const Val<u32>& total_bytes, Here at = Here::now()) {
+  Kernel& k = *p.kernel();
+  k.at(at);
+  const auto address = record_impl::address_operand(k, {p.base(), p.offset()}, 1, at);
+  const auto primary = k.operand(primary_bytes), total = k.operand(total_bytes);
+  const auto d = k.fresh<b64>(Uniform::grid);
+  k.inst(ptx::Op::createpolicy_range, {ptx::Mod::global, Primary::mod, ptx::Mod::b64},
+         {ptx::Operand::of(d.reg()), address, primary, total});
+  return {d};
+}
+
 /// The same address in the generic space (cvta), for instructions and structures that need it.
 template <class Space, class T>
 Ptr<generic, T> to_generic(const Ptr<Space, T>& p, Here at = Here::now()) {

@@ -53,6 +53,24 @@ auto shfl(Warp& w, const A& v, const L& lane_or_offset, int width = 32, Here at 
   }
 }
 
+/// A shuffle and whether the source lane was inside the segment.
+template <class T>
+struct Shuffled {
+  Val<T> value;
+  Val<pred> in_range;
+};
+/// shfl_valid<up>(warp, v, 1): 32-bit values.
+template <class Mode, IsVal A, class L>
+auto shfl_valid(Warp& w, const A& v, const L& lane_or_offset, int width = 32, Here at = Here::now()) {
+  using T = typename A::elem;
+  static_assert(T::bits == 32, "shfl_valid moves 32-bit values");
+  const Val<u32> lane(lane_or_offset);
+  record_impl::check_offset(Mode::mod, lane, at);
+  Value valid = w.k.fresh(ptx::Mod::pred, Uniform::thread);
+  const Value d = record_impl::shuffle32(w, Mode::mod, Val<T>(v), lane, width, &valid, at);
+  return Shuffled<T>{Val<T>(d), Val<pred>(valid)};
+}
+
 /// vote<all>(warp, p), vote<any>, vote<uni>.
 template <class Mode>
 requires(has_tag<Mode, all, any, uni>) Val<pred> vote(Warp& w, const Val<pred>& p, Here at = Here::now()) {
