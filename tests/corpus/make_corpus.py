@@ -77,19 +77,14 @@ def opcodes(c):
     text = re.sub(r"\.section\s+\.debug_\w+\s*\{.*?\n\s*\}", "", text, flags=re.S)
     text = re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
     text = re.sub(r'"[^"\n]*"', '""', text)
+    text = re.sub(r"(?m)^[ \t]*\.(loc|file|pragma)\b[^\n]*$", "", text)
     count = collections.Counter()
-    depth = 0
-    for stmt in re.split(r"([;{}])", text):
-        if stmt in "{}":
-            continue
-        for line in [" ".join(stmt.split())]:
-            line = re.sub(r"^(\.(file|loc)\s[^;]*?(?=\s(\$|@|[a-z]))\s)+", "", line)
-            line = re.sub(r"^((\.loc|\.pragma)[^a-z@$]*)+", "", line)
-            line = re.sub(r"^([$\w]+\s*:\s*)+", "", line)
-            line = re.sub(r"^@!?%?\w+\s+", "", line)
-            m = re.match(r"([a-z][a-z0-9_]*(?:[.:]+[A-Za-z0-9_]+)*)(\s|$)", line)
-            if m and not line.startswith("."):
-                count[m.group(1)] += 1
+    for statement in re.split(r"[;{}]", text):
+        line = re.sub(r"^([$\w]+\s*:\s*)+", "", " ".join(statement.split()))
+        line = re.sub(r"^@!?%?\w+\s+", "", line)
+        m = re.match(r"([a-z][a-z0-9_]*(?:[.:]+[A-Za-z0-9_]+)*)(\s|$)", line)
+        if m:
+            count[m.group(1)] += 1
     return dict(sorted(count.items()))
 
 

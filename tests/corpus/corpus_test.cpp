@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the corpus: kernels that work must give the expected buffers, exact counters and no finding; broken
+// ones must be diagnosed with an accepted class, at the place that their spec names. The expectations come
+// from make_corpus.py.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "cgp/ptx/module.h"
+#include "cgp/ptx/parse.h"
+#include "cgp/ptx/print.h"
+#include "spec.h"
+#include "spec_run.h"
+
+namespace cgp::spec {
+namespace {
+
+/// Diagnoses that need happens-before race detection, which the emulator does not have yet: their cases must
+/// run to an end, and are counted.
+const std::set<std::string>& pending_classes() {
+  static const std::set<std::string> classes = {"race.shared", "race.global", "race.scope", "race.proxy",
+                                                "race.async"};
+  return classes;
+}
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(CGP_CORPUS_DATA))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Spec load(const std::string& name) { return load_spec(std::string(CGP_CORPUS_DATA) + "/" + name + ".json"); }
+
+/// What went wrong, for a test's message.
+std::string report(const SpecResult& r) {
+  std::string out;
+  for (const auto& f : r.findings) out += emu::describe(f.finding) + "\n";
+  for (const auto& b : r.buffers)
+    if (b.compared && !b.comparison.equal) out += "buffer " + b.name + " differs\n";
+  for (const auto& c : r.counter_mismatches)
+    out += text::cat("launch ", c.launch, ": ", c.name, " is ",
+                     c.got ? std::to_string(*c.got) : "not counted", ", expected ", c.want, "\n");
+  for (const auto& w : r.warnings) out += "warning: " + w + "\n";
+  return out + r.fault;
+}
+
+class Corpus : public testing::TestWithParam<std::string> {};
+
+/// "atom.global.cta.add.u32" with its modifiers in alphabetical order: the parser keeps one order of its own.
+std::string unordered(const std::string& opcode) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0, dot; at <= opcode.size(); at = dot + 1) {
+    dot = std::min(opcode.find('.', at), opcode.size());
+    parts.push_back(opcode.substr(at, dot - at));
+  }
+  std::sort(parts.begin() + 1, parts.end());
+  return text::join(parts, ".");
+}
+
+TEST_P(Corpus, PtxIsReadWhole) {
+  const Spec spec = load(GetParam());
+  EXPECT_TRUE(spec.warnings.empty()) << text::join(spec.warnings, "\n");
+  const ptx::Module module = ptx::parse(read_file(spec.ptx_path));
+  std::map<std::string, std::uint64_t> opcodes;
+  for (const auto& f : module.functions)
+    for (const auto& inst : f.body) {
+      std::string full(name(inst.op));
+      for (ptx::Mod m : inst.mods) full += "." + std::string(name(m));
+      ++opcodes[unordered(full)];
+    }
+  std::map<std::string, std::uint64_t> expected;
+  for (const auto& [opcode, count] : spec.opcodes) expected[unordered(opcode)] += count;
+  EXPECT_EQ(opcodes, expected);
+  EXPECT_EQ(ptx::difference(module, ptx::parse(ptx::print(module))), "");
+}
+
+TEST_P(Corpus, Runs) {
+  const Spec spec = load(GetParam());
+  const SpecResult r = run_spec(spec);
+  if (!spec.expect) {
+    EXPECT_TRUE(r.clean()) << report(r);
+    return;
+  }
+  if (pending_classes().count(spec.expect->cls) && !r.expectation_met()) {
+    GTEST_SKIP() << "needs race detection: " << spec.expect->cls;
+  }
+  ASSERT_TRUE(r.expectation_met()) << "expected " << spec.expect->cls << "\n" << report(r);
+  const Expectation& e = *spec.expect;
+  const auto placed = [&](const LocatedFinding& f) {
+    return e.accepts(f.finding.cls) && (!e.buffer || *e.buffer == f.finding.buffer) &&
+           (!e.byte_offset || *e.byte_offset == f.finding.byte_offset) &&
+           (!e.thread || *e.thread == Dim3{f.finding.thread.x, f.finding.thread.y, f.finding.thread.z}) &&
+           (!e.block || *e.block == Dim3{f.finding.block.x, f.finding.block.y, f.finding.block.z});
+  };
+  EXPECT_TRUE(std::any_of(r.findings.begin(), r.findings.end(), placed)) << report(r);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nvcc, Corpus, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace cgp::spec
