@@ -179,6 +179,10 @@ class Buffer:
 
     def expect(self, array, abs=None, rel=None, multiset=False):
         """array: numbers (converted to the dtype, rounded to nearest) or already the buffer's numpy type."""
+        if not isinstance(array, np.ndarray):
+            array = list(array)
+            if all(isinstance(x, int) for x in array):
+                array = np.array(array, dtype=object)  # numpy would make doubles of integers above 2^63
         a = np.asarray(array).reshape(-1)
         if a.dtype != np.dtype(DTYPES[self.dtype]):
             a = cast(a, self.dtype)

@@ -45,7 +45,10 @@ std::string report(const SpecResult& r) {
   std::string out;
   for (const auto& f : r.findings) out += emu::describe(f.finding) + "\n";
   for (const auto& b : r.buffers)
-    if (b.compared && !b.comparison.equal) out += "buffer " + b.name + " differs\n";
+    if (b.compared && !b.comparison.equal)
+      out += text::cat("buffer ", b.name, ": ", b.comparison.wrong, " of ", b.comparison.elements,
+                       " elements are wrong, first [", b.comparison.first, "] = ", b.comparison.first_got,
+                       ", expected ", b.comparison.first_want, "\n");
   for (const auto& c : r.counter_mismatches)
     out += text::cat("launch ", c.launch, ": ", c.name, " is ",
                      c.got ? std::to_string(*c.got) : "not counted", ", expected ", c.want, "\n");

@@ -13,7 +13,7 @@ extern "C" __global__ void vector_loads(const float4* f4, const int2* i2, const 
   __stwt(&od2[t], make_double2(d.y - d.x, d.x));
 }
 extern "C" __global__ void vector_narrow(const char2* c2, const ushort4* u4, const longlong2* l2, short2* oc, ushort4* ou, longlong2* ol) {
-  int t = threadIdx.x;
+  int t = blockIdx.x * blockDim.x + threadIdx.x;
   char2 c = c2[t];
   ushort4 u = u4[t];
   longlong2 l = l2[t];
