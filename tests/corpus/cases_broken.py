@@ -134,7 +134,8 @@ B = "bad_race_bulk"
 
 @register
 def bad_wrong_parity():
-    return two(broken(B, "wrong_parity", "race.async", target=90, also=["uninit.shared"], ops=["cp.async.bulk", "ld.shared"], note="parity 1 is true before phase 0 completes"),
+    return two(broken(B, "wrong_parity", "race.async", target=90, also=["uninit.shared", "deadlock"], ops=["cp.async.bulk", "ld.shared"],
+                      note="parity 1 is true before phase 0 completes, and never after it"),
                64, 64, 64)
 
 
@@ -183,7 +184,7 @@ def bad_no_fence():
 @register
 def bad_global_read():
     c = broken("bad_oob", "global_read", "oob.global", ops=["ld.global"], buffer="in", byte_offset=400, thread=[36, 0, 0], block=[1, 0, 0])
-    return two(c, 100, 100, 64, grid=2, more=[i32("n", 100)])
+    return two(c, 100, 101, 64, grid=2, more=[i32("n", 100)])
 
 
 @register
@@ -238,7 +239,7 @@ def bad_local_index():
 
 @register
 def bad_bulk_past_end():
-    c = broken("bad_oob_bulk", "bulk_past_end", "oob.global", target=90, ops=["cp.async.bulk"], buffer="in", byte_offset=240, thread=[0, 0, 0], block=[0, 0, 0],
+    c = broken("bad_oob_bulk", "bulk_past_end", "oob.global", target=90, ops=["cp.async.bulk"], buffer="in", thread=[0, 0, 0], block=[0, 0, 0],
                note="256 bytes are copied from a buffer of 240")
     return two(c, 60, 64, 64)
 
@@ -305,6 +306,12 @@ def bad_in_loop():
 
 
 @register
+def bad_half_a_warp():
+    c = broken("bad_barrier", "half_a_warp", "barrier.divergence", also=["race.shared"], ops=["bar.sync"], note="lanes 16..31 of warp 1 skip the barrier that the others execute")
+    return two(c, 64, 64, 64)
+
+
+@register
 def bad_full_mask_in_branch():
     return two(broken("bad_mask", "full_mask_in_branch", "sync.mask", also=["deadlock"], ops=["shfl.sync"], note="lanes 16..31 are named but return without executing it"), 32, 32, 32)
 
@@ -347,6 +354,6 @@ def bad_two_locks():
 
 @register
 def bad_greedy():
-    c = broken("bad_setmaxnreg", "greedy", "deadlock", target="90a", ops=["setmaxnreg"], note="two warpgroups raise themselves to 240 registers a thread; the block owns fewer")
-    c.launch("greedy", 1, 256, [c.out("out", "s32", 256)])
+    c = broken("bad_setmaxnreg", "greedy", "deadlock", target="90a", ops=["setmaxnreg"], note="three warpgroups raise themselves to 240 registers a thread; the block owns fewer")
+    c.launch("greedy", 1, 384, [c.out("out", "s32", 384)])
     return c

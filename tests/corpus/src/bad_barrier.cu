@@ -18,5 +18,12 @@ extern "C" __global__ void in_loop(const int* in, int* out) {  // trip counts di
     __syncthreads();
     acc += s[threadIdx.x ^ 32];
   }
-  out[threadIdx.x] = acc;
+  __syncthreads();
+  out[threadIdx.x] = acc + s[63 - threadIdx.x];
+}
+extern "C" __global__ void half_a_warp(const int* in, int* out) {  // the other lanes never come to it
+  __shared__ int s[64];
+  s[threadIdx.x] = in[threadIdx.x];
+  if (threadIdx.x < 48) __syncthreads();
+  out[threadIdx.x] = s[threadIdx.x ^ 33];
 }

@@ -2,10 +2,7 @@
 #include "hopper.cuh"
 extern "C" __global__ void global_read(const int* in, int* out, int n) {  // guards <= instead of <
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i <= n) {
-    int v = in[i];
-    if (i < n) out[i] = v;
-  }
+  if (i <= n) out[i] = in[i];
 }
 extern "C" __global__ void global_write(int* out, int n) {
   int i = threadIdx.x - 1;
