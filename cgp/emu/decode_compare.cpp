@@ -140,7 +140,7 @@ void decode_set(Decoder& d, const ptx::Inst& i, Op& op) {
       op.imm = 0xffff;
       break;
     default:
-      op.imm = -1;
+      op.imm = pair ? 0xffff : -1;  // pairs put one result in each half
       break;
   }
   if (to == Mod::f64) d.unsupported("set into .f64");

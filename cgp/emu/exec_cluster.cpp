@@ -235,7 +235,11 @@ std::uint32_t launch_registers(const Warp& w) {
   const std::uint32_t blocks = std::max<std::uint32_t>(launch.entry->ptx->minnctapersm.value_or(1), 1);
   const std::uint32_t share =
       launch.machine->properties.registers_per_sm / blocks / ((threads + 127) / 128 * 128);
-  return std::min<std::uint32_t>(share / 8 * 8, 256);
+  // ptxas gives a kernel with setmaxnreg the registers of its largest request, if the block can have them.
+  std::uint32_t largest = 24;
+  for (const Inst& i : launch.entry->ptx->body)
+    if (i.op == ptx::Op::setmaxnreg) largest = std::max(largest, std::uint32_t(i.operands.front().imm));
+  return std::min<std::uint32_t>(share / 8 * 8, largest);
 }
 
 RegisterPool& register_pool(Warp& w) {

@@ -178,9 +178,8 @@ const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char whi
   WmmaAccess a;
   a.bits = ptx::type_bits(type);
   if (a.bits < 8) d.unsupported("sub-byte wmma fragments");
-  if (type == Mod::f64) d.unsupported("wmma on .f64; use mma.sync.aligned.m8n8k4");
   const bool c = which == 'c';
-  const Mod reg = c && a.bits == 32 && type == Mod::f32 ? Mod::f32 : Mod::b32;
+  const Mod reg = type == Mod::f64 || (c && type == Mod::f32) ? type : Mod::b32;
   a.regs = load ? d.dests(regs, reg) : d.sources(regs, reg);
   a.packed = a.bits < 32;
   const bool column_major = i.has(Mod::col);
@@ -241,9 +240,26 @@ Mask wmma_element(Warp& w, const Op& op, const WmmaAccess& a, const std::uint64_
   return good;
 }
 
+void exec_wmma_f64(Warp& w, const Op& op, const WmmaAccess& a, Access access) {
+  std::uint64_t base[kLanes];
+  w.addresses(op, base);
+  for (std::size_t r = 0; r < a.regs.size(); ++r) {
+    std::uint64_t* row = w.row<std::uint64_t>(a.regs[r]);
+    std::byte* host[kLanes];
+    const Mask good = wmma_element(w, op, a, base, r, 0, 1, access, host);
+    for_lanes(good, [&](int lane) {
+      if (access == Access::read)
+        std::memcpy(&row[lane], host[lane], 8);
+      else
+        std::memcpy(host[lane], &row[lane], 8);
+    });
+  }
+}
+
 void exec_wmma_load(Warp& w, const Op& op) {
   if (!w.converge(op) || !need_full_warp(w, op)) return;
   const auto& a = op.data_as<WmmaAccess>();
+  if (a.bits == 64) return exec_wmma_f64(w, op, a, Access::read);
   std::uint64_t base[kLanes];
   w.addresses(op, base);
   const int per = a.packed ? 32 / a.bits : 1;
@@ -265,6 +281,7 @@ void exec_wmma_load(Warp& w, const Op& op) {
 void exec_wmma_store(Warp& w, const Op& op) {
   if (!w.converge(op) || !need_full_warp(w, op)) return;
   const auto& a = op.data_as<WmmaAccess>();
+  if (a.bits == 64) return exec_wmma_f64(w, op, a, Access::write);
   std::uint64_t base[kLanes];
   w.addresses(op, base);
   const int per = a.packed ? 32 / a.bits : 1;
@@ -299,11 +316,11 @@ void decode_wmma_mma(Decoder& d, const Inst& i, Op& op) {
   const bool short_form = i.type(2) == ptx::kNoMod;
   const Mod a = short_form ? Mod::f16 : i.type(1), b = short_form ? Mod::f16 : i.type(2);
   const Mod dt = i.type(0), c = short_form ? i.type(1) : i.type(3);
-  if (ptx::type_bits(a) < 8 || a == Mod::f64) d.unsupported("this operand type of wmma");
+  if (ptx::type_bits(a) < 8) d.unsupported("this operand type of wmma");
   plan_matrix(d, p, dt, a, b, c);
   p.d = d.dests(d.operand(i, 0), register_type(dt, true));
-  p.a = d.sources(d.operand(i, 1), Mod::b32);
-  p.b = d.sources(d.operand(i, 2), Mod::b32);
+  p.a = d.sources(d.operand(i, 1), register_type(a, false));
+  p.b = d.sources(d.operand(i, 2), register_type(b, false));
   p.c = d.sources(d.operand(i, 3), register_type(c, true));
   const FragmentSizes need = fragment_sizes(p);
   check_registers(d, "D", p.d.size(), need.d);

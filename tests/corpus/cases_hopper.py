@@ -171,7 +171,7 @@ def wgmma_ss():
     o.expect(a.f.reshape(64, 32) @ b.f.reshape(32, 32).T)
     c.launch("wgmma_plain", 1, 128, [a, b, o])
     a, b, o = c.inp("a2", "f16", 64 * 64, grid(-16, 16, 4, 410)), c.inp("b2", "f16", 64 * 64, grid(-16, 16, 4, 411)), c.out("c2", "f32", 64 * 32)
-    o.expect(-(a.f.reshape(64, 64) @ b.f.reshape(64, 64)[:, :32]))
+    o.expect(-(a.f.reshape(64, 64) @ b.f.reshape(64, 64)[:, :32]) + 0.0)  # no negative zero
     c.launch("wgmma_swizzled", 1, 128, [a, b, o])
     return c
 
@@ -185,7 +185,7 @@ def wgmma_types():
     o.expect(a.f.reshape(64, 16) @ b.f.reshape(8, 16).T + pairs([1, 2, 3, 4]))
     c.launch("wgmma_bf16_rs", 1, 128, [a, b, o])
     a, b, o = c.inp("a1", "f32", 512, grid(-16, 16, 4, 414)), c.inp("b1", "f32", 64, grid(-16, 16, 4, 415)), c.out("c1", "f32", 512)
-    o.expect(-(a.f.reshape(64, 8) @ b.f.reshape(8, 8).T))
+    o.expect(-(a.f.reshape(64, 8) @ b.f.reshape(8, 8).T) + 0.0)
     c.launch("wgmma_tf32", 1, 128, [a, b, o])
     a, b, o = c.inp("a2", "s8", 2048, bits(416)), c.inp("b2", "u8", 256, bits(417)), c.out("c2", "s32", 512)
     o.expect(a.data.reshape(64, 32).astype(int) @ b.data.reshape(8, 32).astype(int).T + pairs([10, 20, 30, 40]))
