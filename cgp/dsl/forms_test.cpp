@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "cgp/dsl/kernel.h"
-#include "cgp/dsl/ptxas_check.h"
+#include "cgp/dsl/ptxas_test.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
 

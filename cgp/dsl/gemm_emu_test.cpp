@@ -2,9 +2,9 @@
 // What the GEMMs compute, on the emulator, against host loops. The data are small dyadic numbers: every
 // product and sum is exact, so results are compared for equality, and every order of asynchronous completion
 // must give them.
-#include "cgp/dsl/run_on_emulator.h"
-#include "cgp/dsl/test_gemms.h"
-#include "cgp/dsl/test_matrices.h"
+#include "cgp/dsl/gemms_test.h"
+#include "cgp/dsl/matrices_test.h"
+#include "cgp/dsl/on_emulator_test.h"
 
 namespace cgp::dsl {
 namespace {
@@ -67,6 +67,32 @@ TEST(gemm_sm90, element_types) {
   run_sm90<e5m2, f32, HopperShape{64, 32, 128}>(64, 32, 2, 2);
   run_sm90<s8, s32, HopperShape{64, 48, 128}>(64, 48, 2, 2);
   run_sm90<u8, s32, HopperShape{64, 32, 64}>(64, 32, 2, 2);
+}
+
+template <class TD, HopperShape S, int StoreCols>
+void run_persistent(PersistentTuning tune, std::uint32_t clusters, std::uint32_t tiles_m,
+                    std::uint32_t tiles_n, std::uint32_t k_tiles) {
+  const auto k = build("gemm", "sm_90a", gemm_sm90_persistent<bf16, TD, S, StoreCols>, tune);
+  const std::uint32_t m = tiles_m * S.bm * std::uint32_t(tune.cluster), n = tiles_n * S.bn,
+                      kk = k_tiles * S.bk;
+  for (const auto policy : {emu::AsyncPolicy::eager, emu::AsyncPolicy::late}) {
+    auto a = small_matrix<bf16>(m, kk, 1), b = small_matrix<bf16>(n, kk, 2);
+    std::vector<HostOf<TD>> c(std::size_t(m) * n);
+    EmulatorRun run(k);
+    run.options.async = policy;
+    RUN_OR_SKIP(run, (emu::Dim3{clusters * std::uint32_t(tune.cluster), 1, 1}), (emu::Dim3{384, 1, 1}),
+                tensor(a, {m, kk}), tensor(b, {n, kk}), tensor(c, {m, n}), tiles_m, tiles_n, k_tiles);
+    expect_product(a, b, c, m, n, kk);
+  }
+}
+
+TEST(gemm_sm90, persistent_tiles_with_staged_stores) {
+  run_persistent<f32, HopperShape{64, 64, 32}, 32>({3, 1, 2}, 2, 2, 3, 4);
+  run_persistent<bf16, HopperShape{128, 32, 16}, 32>({2, 1, 1}, 1, 1, 3, 1);
+}
+TEST(gemm_sm90, clusters_share_b_by_multicast) {
+  run_persistent<f32, HopperShape{64, 64, 32}, 64>({3, 2, 1}, 2, 2, 2, 5);
+  run_persistent<bf16, HopperShape{64, 32, 64}, 16>({2, 4, 2}, 1, 1, 2, 3);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // A multistage cp.async + ldmatrix + mma.sync GEMM: records, verifies and assembles for sm_80.
 #include <gtest/gtest.h>
 
-#include "cgp/dsl/ptxas_check.h"
-#include "cgp/dsl/test_gemms.h"
+#include "cgp/dsl/gemms_test.h"
+#include "cgp/dsl/ptxas_test.h"
 
 namespace cgp::dsl {
 namespace {

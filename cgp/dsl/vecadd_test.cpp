@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cgp/dsl/kernel.h"
-#include "cgp/dsl/ptxas_check.h"
+#include "cgp/dsl/ptxas_test.h"
 
 namespace cgp::dsl {
 namespace {

@@ -3,6 +3,8 @@
 // For tests: small GEMMs in the style of the real kernels, shared by the tests that assemble and that run
 // them.
 #include "cgp/dsl/async.h"
+#include "cgp/dsl/cluster.h"
+#include "cgp/dsl/epilogue.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma.h"
 #include "cgp/dsl/wgmma.h"
@@ -38,6 +40,50 @@ void gemm_sm90(Kernel& k, int stages, TmaIn<Tile<T, S.bm, S.bk, Sw>> a, TmaIn<Ti
     std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<TC> lo, Val<TC> hi) {
       c.template st<2>((row0 + r) * (n / 2) + (n0 + col) / 2, Vec<TC, 2>(lo, hi));
     });
+  });
+}
+
+struct PersistentTuning {
+  int stages, cluster, buffers;
+};
+
+// The same, persistent: every cluster walks over tiles of (cluster * bm) x bn, its blocks share B by
+// multicast, and the store of a tile overlaps the next tile's products.
+template <class T, class TD, HopperShape S, int StoreCols>
+void gemm_sm90_persistent(Kernel& k, PersistentTuning tune, TmaIn<Tile<T, S.bm, S.bk>> a,
+                          TmaIn<Tile<T, S.bn, S.bk>> b_all, TmaOut<Tile<TD, 64, StoreCols>> d,
+                          Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> k_tiles) {
+  k.cluster(tune.cluster);
+  auto math = k.role<Warpgroup>(S.bm / 64, /*registers=*/240);
+  auto load = k.role<Warpgroup>(1, /*registers=*/24);
+  auto b = b_all.multicast(Axis::x);
+  Ring<ByThreads, Tile<T, S.bm, S.bk>, Tile<T, S.bn, S.bk>> ring(k, tune.stages, load, math, a, b);
+  Staging<Tile<TD, 64, StoreCols>> staging(k, math, tune.buffers);
+  auto tiles = range(k.clusterid_x(), tiles_m * tiles_n, k.nclusterid_x());
+  auto row_of = [&](Val<u32> tile) { return ((tile / tiles_n) * tune.cluster + k.cluster_ctarank()) * S.bm; };
+
+  load.one_thread([&](Thread& t) {
+    k.loop(tiles, [&](Val<u32> tile) {
+      auto m0 = row_of(tile), n0 = tile % tiles_n * S.bn;
+      k.loop(k_tiles, [&](Val<u32> kt) { ring.fill(t, at(a, m0, kt * S.bk), at(b, n0, kt * S.bk)); });
+    });
+  });
+  math.run([&](Warpgroup& wg) {
+    auto last_store = k.loop(tiles, staging.idle(), [&](Val<u32> tile, PendingStore pending) {
+      auto m0 = row_of(tile), n0 = tile % tiles_n * S.bn;
+      auto first = wgmma(wg, fresh<f32, 64, S.bn>(wg), ring.take(wg));
+      auto last = k.loop(k_tiles - 1, std::move(first),
+                         [&](Val<u32>, auto busy) { return std::move(busy).then(wg, ring.take(wg)); });
+      auto acc = std::move(last).wait(wg);
+      std::vector<PendingStore> turn;
+      turn.push_back(std::move(pending));
+      for (int col = 0; col < S.bn; col += StoreCols) {
+        turn.push_back(staging.store(wg, std::move(turn.back()), at(d, m0 + wg.index * 64, n0 + col),
+                                     [&](auto& tile) { store_tile(wg, acc, tile, col); }));
+      }
+      return std::move(turn.back());
+    });
+    std::move(last_store).wait(wg);
   });
 }
 
