@@ -26,7 +26,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         if gnu:  # one precompiled header for all of them
             header = pathlib.Path(scratch, "all.h")
-            header.write_text('#include "cgp/dsl/kernel.h"\n')
+            every = [h.name for h in sorted((root / "cgp/dsl").glob("*.h")) if h.stem[-5:] not in ("_test", "check")]
+            header.write_text("".join(f'#include "cgp/dsl/{h}"\n' for h in every))
             subprocess.run([compiler, "-std=c++20", f"-I{root}", "-x", "c++-header", str(header)], check=True)
             base += ["-include", str(header)]
 
