@@ -65,22 +65,24 @@ std::string entry_text(const EntryFacts& e) {
   std::vector<std::string> declared;
   for (const auto& [type, count] : e.declared) declared.push_back(format("{} {}", count, type));
   line("virtual regs", declared.empty() ? "none" : text::join(declared, ", "));
-  if (e.pressure)
-    line("pressure",
-         format("{} 32-bit registers live at most{}; ptxas decides what a thread gets", e.pressure->registers,
-                e.pressure->ptx_line ? format(" (PTX line {})", e.pressure->ptx_line) : ""));
+  const ptx::RegisterCount& peak = e.pressure.at_peak;
+  line("registers",
+       format("{} live at most{}: {} x 32-bit, {} x 64-bit, {} x 16-bit; an estimate, ptxas decides{}",
+              peak.total(), e.pressure.ptx_line ? format(" (PTX line {})", e.pressure.ptx_line) : "",
+              peak.b32, peak.b64, peak.b16,
+              e.pressure.excess > 0
+                  ? format("; {} over the limit of {} will spill", e.pressure.excess, e.pressure.limit)
+                  : ""));
   line("parameters",
        format("{} bytes: {}", e.param_bytes, e.params.empty() ? "none" : text::join(e.params, ", ")));
   line("shared",
        format("{} static{}", text::bytes(e.static_shared), e.dynamic_shared ? ", and a dynamic array" : ""));
   line("local", e.local_bytes ? cat(text::bytes(e.local_bytes), " per thread") : "none");
   line("launch bounds", bounds_text(e));
-  line("uses", e.features.empty() ? "nothing beyond the base instruction set" : text::join(e.features, ", "));
-  line("occupancy",
-       format("{} of {} warps per SM on {} with {} threads a block{}; limited by {}", e.occupancy.warps,
-              e.occupancy.max_warps, e.occupancy.arch, e.occupancy.block_threads,
-              e.occupancy.registers ? format(" and {} registers a thread", e.occupancy.registers) : "",
-              e.occupancy.limit));
+  line("uses", e.uses.empty() ? "nothing beyond the base instruction set" : text::join(e.uses, ", "));
+  line("occupancy", format("{} blocks of {} threads, {} warps ({:.0f}%) per SM on {}: {}",
+                           e.occupancy.value.blocks, e.occupancy.block_threads, e.occupancy.value.warps,
+                           100 * e.occupancy.value.fraction, e.occupancy.arch, e.occupancy.value.reason));
   line("emulator", e.unsupported.empty() ? "runs it" : cat("cannot run it: ", e.unsupported));
   return out;
 }
@@ -92,6 +94,10 @@ std::string module_text(const ModuleFacts& m) {
   if (m.global_bytes || m.const_bytes)
     out += format("  {:<14} {} global, {} constant\n", "variables", text::bytes(m.global_bytes),
                   text::bytes(m.const_bytes));
+  for (std::size_t i = 0; i < m.needs.size() && i < 4; ++i)
+    out += format("  {:<14} {}\n", i ? "" : "needs", m.needs[i]);
+  if (m.needs.size() > 4)
+    out += format("  {:<14} and {} more features (--json has all)\n", "", m.needs.size() - 4);
   for (const auto& e : m.entries) out += entry_text(e);
   if (!m.problems.empty())
     out += format("\n{} rule{} broken\n", m.problems.size(), m.problems.size() == 1 ? "" : "s");
@@ -105,21 +111,26 @@ ordered_json entry_json(const EntryFacts& e) {
                     {"by_family", ordered_json(e.by_family)},
                     {"by_opcode", ordered_json(e.by_opcode)},
                     {"virtual_registers", ordered_json(e.declared)},
-                    {"register_pressure", e.pressure ? ordered_json(e.pressure->registers) : ordered_json()},
+                    {"registers_estimate", e.pressure.at_peak.total()},
+                    {"registers_at_ptx_line", e.pressure.ptx_line},
+                    {"predicates_estimate", e.pressure.largest.pred},
                     {"param_bytes", e.param_bytes},
                     {"params", e.params},
                     {"static_shared_bytes", e.static_shared},
                     {"dynamic_shared", e.dynamic_shared},
                     {"local_bytes", e.local_bytes},
-                    {"features", e.features},
+                    {"uses", e.uses},
                     {"emulator", e.unsupported.empty() ? ordered_json(true) : ordered_json(e.unsupported)}};
   j["reqntid"] = e.reqntid ? ordered_json(*e.reqntid) : ordered_json();
   j["maxntid"] = e.maxntid ? ordered_json(*e.maxntid) : ordered_json();
   j["cluster"] = e.cluster ? ordered_json(*e.cluster) : ordered_json();
-  j["occupancy"] = {{"arch", e.occupancy.arch},           {"block_threads", e.occupancy.block_threads},
-                    {"registers", e.occupancy.registers}, {"blocks_per_sm", e.occupancy.blocks},
-                    {"warps_per_sm", e.occupancy.warps},  {"max_warps_per_sm", e.occupancy.max_warps},
-                    {"limit", e.occupancy.limit}};
+  j["occupancy"] = {{"arch", e.occupancy.arch},
+                    {"block_threads", e.occupancy.block_threads},
+                    {"blocks_per_sm", e.occupancy.value.blocks},
+                    {"warps_per_sm", e.occupancy.value.warps},
+                    {"fraction", e.occupancy.value.fraction},
+                    {"limit", e.occupancy.value.limit},
+                    {"reason", e.occupancy.value.reason}};
   return j;
 }
 
@@ -130,6 +141,7 @@ ordered_json module_json(const ModuleFacts& m) {
                     {"required_version", m.required_version}};
   j["global_bytes"] = m.global_bytes;
   j["const_bytes"] = m.const_bytes;
+  j["needs"] = m.needs;
   j["problems"] = m.problems;
   j["entries"] = ordered_json::array();
   for (const auto& e : m.entries) j["entries"].push_back(entry_json(e));

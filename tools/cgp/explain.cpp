@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain.h"
 
-#include <algorithm>
 #include <set>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/emu.h"
 #include "cgp/ptx/module.h"
+#include "cgp/ptx/target.h"
+#include "cgp/ptx/verify.h"
 
 namespace cgp::cli {
 namespace {
 
 using text::cat;
-
-std::string full_opcode(const ptx::Inst& inst) {
-  std::string out(ptx::name(inst.op));
-  for (ptx::Mod m : inst.mods) text::append(out, cat(".", ptx::name(m)));
-  return out;
-}
 
 void functions_named(const ptx::Module& m, const ptx::Operand& o, std::set<const ptx::Function*>& out) {
   if (o.kind == ptx::OperandKind::symbol)
@@ -45,31 +40,31 @@ std::set<const ptx::Function*> reachable(const ptx::Module& m, const ptx::Functi
 struct Feature {
   std::string_view prefix, text;
 };
-/// Longest prefixes first: the first that fits an opcode names what it needs.
+/// Longest prefixes first: the first that fits an opcode names what it is.
 constexpr Feature kFeatures[] = {
-    {"cp.async.bulk.tensor", "TMA tensor copies (sm_90)"},
-    {"cp.async.bulk", "bulk copies (sm_90)"},
-    {"cp.reduce.async", "bulk reductions (sm_90)"},
-    {"cp.async.mbarrier", "cp.async (sm_80)"},
-    {"cp.async", "cp.async (sm_80)"},
-    {"wgmma", "wgmma (sm_90a)"},
-    {"tcgen05", "tcgen05 (sm_100a)"},
-    {"wmma", "wmma (sm_70)"},
-    {"mma", "mma.sync (sm_70 and later, by shape)"},
-    {"ldmatrix", "ldmatrix (sm_75)"},
-    {"stmatrix", "stmatrix (sm_90)"},
-    {"mbarrier", "mbarrier (sm_80)"},
-    {"setmaxnreg", "setmaxnreg (sm_90a)"},
-    {"barrier.cluster", "clusters (sm_90)"},
-    {"mapa", "clusters (sm_90)"},
-    {"getctarank", "clusters (sm_90)"},
-    {"redux", "redux (sm_80)"},
-    {"elect", "elect (sm_90)"},
-    {"griddepcontrol", "programmatic dependent launch (sm_90)"},
+    {"cp.async.bulk.tensor", "TMA tensor copies"},
+    {"cp.async.bulk", "bulk copies"},
+    {"cp.reduce.async", "bulk reductions"},
+    {"cp.async.mbarrier", "cp.async"},
+    {"cp.async", "cp.async"},
+    {"wgmma", "wgmma"},
+    {"tcgen05", "tcgen05"},
+    {"wmma", "wmma"},
+    {"mma", "mma.sync"},
+    {"ldmatrix", "ldmatrix"},
+    {"stmatrix", "stmatrix"},
+    {"mbarrier", "mbarrier"},
+    {"setmaxnreg", "setmaxnreg"},
+    {"barrier.cluster", "clusters"},
+    {"mapa", "clusters"},
+    {"getctarank", "clusters"},
+    {"redux", "redux"},
+    {"elect", "elect"},
+    {"griddepcontrol", "programmatic dependent launch"},
     {"atom", "atomics"},
     {"red", "atomics"},
-    {"dp4a", "dp4a (sm_61)"},
-    {"match", "match (sm_70)"},
+    {"dp4a", "dp4a"},
+    {"match", "match"},
     {"shfl", "shuffles"},
     {"vote", "votes"},
 };
@@ -81,6 +76,32 @@ void collect_features(const ptx::Inst& inst, std::set<std::string>& out) {
       out.insert(std::string(f.text));
       return;
     }
+}
+
+std::string need_text(const ptx::Need& need) {
+  std::vector<std::string> targets;
+  for (const auto& t : need.requirement.targets) targets.push_back(ptx::text(t));
+  return cat(need.what, ": PTX ", need.requirement.version.major, ".", need.requirement.version.minor,
+             targets.empty() ? "" : ", ", text::join(targets, " or "));
+}
+
+std::string problem_text(const ptx::Problem& p) {
+  return cat(p.ptx_line ? cat("line ", p.ptx_line, ": ") : "", p.rule,
+             p.why.empty() ? "" : cat(" (", p.why, ")"),
+             p.instruction.empty() ? "" : cat(": ", p.instruction));
+}
+
+OccupancyFacts occupancy_of(const std::string& target, std::uint32_t threads, int registers,
+                            std::uint32_t shared) {
+  OccupancyFacts facts;
+  auto known = ptx::parse_target(target);
+  if (!known || !ptx::chip_limits(known->sm))
+    known = ptx::Target{90, 'a'};  // older code runs there too; the report says so
+  facts.arch = ptx::name(*known);
+  facts.block_threads = int(threads);
+  facts.value =
+      ptx::occupancy(known->sm, {.threads = int(threads), .registers = registers, .shared = shared});
+  return facts;
 }
 
 std::uint32_t threads_of(const EntryFacts& e, std::optional<std::uint32_t> wanted) {
@@ -96,15 +117,17 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
   e.name = info.name;
   std::set<std::string> features;
   for (const ptx::Function* part : reachable(m, f)) {
-    for (const auto& inst : part->body) {
-      ++e.instructions;
-      ++e.by_family[std::string(ptx::name(ptx::family(inst.op)))];
-      ++e.by_opcode[full_opcode(inst)];
-      collect_features(inst, features);
-    }
+    const ptx::Mix mix = ptx::mix(*part);
+    e.instructions += mix.total;
+    for (std::size_t i = 0; i < mix.by_family.size(); ++i)
+      if (mix.by_family[i]) e.by_family[std::string(ptx::name(ptx::Family(i)))] += mix.by_family[i];
+    for (const auto& [opcode, count] : mix.by_opcode) e.by_opcode[opcode] += count;
+    for (const auto& inst : part->body) collect_features(inst, features);
+    const auto pressure = ptx::pressure(*part);
+    if (pressure.at_peak.total() >= e.pressure.at_peak.total()) e.pressure = pressure;
     for (const auto& reg : part->regs) ++e.declared[std::string(ptx::name(reg.type))];
   }
-  e.features.assign(features.begin(), features.end());
+  e.uses.assign(features.begin(), features.end());
   for (const auto& p : info.params)
     e.params.push_back(cat(p.name, " ", p.type, p.type == "b8" ? cat("[", p.size, "]") : ""));
   e.param_bytes = info.param_bytes;
@@ -115,46 +138,12 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
   e.reqntid = info.reqntid;
   e.cluster = info.cluster;
   e.unsupported = info.unsupported;
-  e.occupancy = occupancy(m.target, threads_of(e, block_threads), e.static_shared + dynamic_smem,
-                          e.pressure ? e.pressure->registers : 0);
+  e.occupancy = occupancy_of(m.target, threads_of(e, block_threads), e.pressure.at_peak.total(),
+                             e.static_shared + dynamic_smem);
   return e;
 }
 
 }  // namespace
-
-Occupancy occupancy(const std::string& arch, std::uint32_t block_threads, std::uint32_t shared_bytes,
-                    int registers) {
-  Occupancy o;
-  emu::DeviceProperties p;
-  try {
-    p = emu::device_properties(arch);
-  } catch (const Unsupported&) {
-    p = emu::device_properties("sm_90a");  // older targets run on it too; the report names the architecture
-  }
-  o.arch = p.arch;
-  o.block_threads = block_threads;
-  o.registers = registers;
-  o.max_warps = p.max_warps_per_sm;
-  const int warps = int((block_threads + 31) / 32);
-  struct Limit {
-    const char* name;
-    int blocks;
-  };
-  constexpr int kSharedReserved = 1024;  // per block, taken by the driver since sm_80
-  std::vector<Limit> limits{{"blocks", p.max_blocks_per_sm},
-                            {"threads", warps ? p.max_warps_per_sm / warps : 0}};
-  limits.push_back({"shared memory", int(p.shared_per_sm / (shared_bytes + kSharedReserved))});
-  if (registers > 0) {
-    const int per_warp = (std::min(registers, 255) + 7) / 8 * 8 * 32;  // allocated in units of 256
-    limits.push_back({"registers", warps ? int(p.registers_per_sm) / per_warp / warps : 0});
-  }
-  const auto least = std::min_element(limits.begin(), limits.end(),
-                                      [](const Limit& a, const Limit& b) { return a.blocks < b.blocks; });
-  o.blocks = block_threads > std::uint32_t(p.max_threads_per_block) ? 0 : least->blocks;
-  o.limit = least->name;
-  o.warps = o.blocks * warps;
-  return o;
-}
 
 ModuleFacts examine_module(const std::string& name, std::string_view ptx, const std::string& entry,
                            std::optional<std::uint32_t> block_threads, std::uint32_t dynamic_smem) {
@@ -164,6 +153,10 @@ ModuleFacts examine_module(const std::string& name, std::string_view ptx, const 
   facts.name = name;
   facts.version = cat(m.version.major, ".", m.version.minor);
   facts.target = m.target;
+  const ptx::Version required = ptx::required_version(m);
+  facts.required_version = cat(required.major, ".", required.minor);
+  for (const auto& need : ptx::needs(m)) facts.needs.push_back(need_text(need));
+  for (const auto& p : ptx::check(m, {.foreign = true})) facts.problems.push_back(problem_text(p));
   for (const auto& v : m.vars) {
     if (v.space == ptx::Space::global) facts.global_bytes += v.bytes();
     if (v.space == ptx::Space::constant) facts.const_bytes += v.bytes();
