@@ -80,7 +80,7 @@ void collect_features(const ptx::Inst& inst, std::set<std::string>& out) {
 
 std::string need_text(const ptx::Need& need) {
   std::vector<std::string> targets;
-  for (const auto& t : need.requirement.targets) targets.push_back(ptx::text(t));
+  for (const auto& t : need.requirement.targets) targets.push_back(ptx::name(t));
   return cat(need.what, ": PTX ", need.requirement.version.major, ".", need.requirement.version.minor,
              targets.empty() ? "" : ", ", text::join(targets, " or "));
 }
