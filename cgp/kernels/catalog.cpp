@@ -3,6 +3,8 @@
 // library is linked.
 #include "cgp/kernels/catalog.h"
 
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"
 #include "cgp/kernels/vecadd/vecadd.h"
@@ -10,7 +12,8 @@
 namespace cgp::kernels {
 
 std::span<const KernelEntry> catalog() {
-  static const std::vector<KernelEntry> all{softmax_entry(), transpose_entry(), vecadd_entry()};
+  static const std::vector<KernelEntry> all{gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
+                                            vecadd_entry()};
   return all;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/variant.h"
 
+#include <algorithm>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 
@@ -8,6 +10,27 @@ namespace cgp::kernels {
 namespace {
 
 std::optional<DType> dtype(ptx::Mod t) { return parse_dtype(ptx::name(t)); }
+
+runtime::TensorMapSpec tensor_spec(const dsl::TensorMapSchema& s) {
+  runtime::TensorMapSpec out;
+  out.type = s.element == ptx::Mod::tf32 ? runtime::TensorType::tf32
+                                         : runtime::tensor_type(dtype(s.element).value_or(DType::u8));
+  out.box.assign(s.box.begin(), s.box.begin() + s.rank);
+  switch (s.swizzle) {
+    case dsl::Swizzle::b128:
+      out.swizzle = runtime::Swizzle::b128;
+      break;
+    case dsl::Swizzle::b64:
+      out.swizzle = runtime::Swizzle::b64;
+      break;
+    case dsl::Swizzle::b32:
+      out.swizzle = runtime::Swizzle::b32;
+      break;
+    default:
+      out.swizzle = runtime::Swizzle::none;
+  }
+  return out;
+}
 
 runtime::Param param(const dsl::ParamInfo& p) {
   using Kind = dsl::ParamInfo::Kind;
@@ -26,6 +49,7 @@ runtime::Param param(const dsl::ParamInfo& p) {
       break;
     case Kind::tensor_map:
       out.kind = runtime::ParamKind::tensor_map;
+      out.tensor = tensor_spec(*p.tensor_map);
       break;
     case Kind::structure:
       out.kind = runtime::ParamKind::bytes;
@@ -42,6 +66,12 @@ int capability(std::string_view arch) {
 }
 
 }  // namespace
+
+runtime::TensorMapSpec tensor_map_spec(const runtime::KernelImage& image, std::size_t param) {
+  if (param >= image.params.size() || !image.params[param].tensor)
+    throw ArgumentError(text::cat("parameter ", param, " of ", image.name, " is no tensor map"));
+  return *image.params[param].tensor;
+}
 
 runtime::KernelImage image(const dsl::BuiltKernel& k) {
   runtime::KernelImage out;
@@ -72,8 +102,11 @@ runtime::KernelImage image(const Variant& v, std::string_view arch) {
 
 std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std::string_view arch) {
   std::vector<runtime::KernelImage> out;
+  const auto have = [&](const Variant& v) {
+    return std::any_of(out.begin(), out.end(), [&](const auto& i) { return i.name == v.name; });
+  };
   for (const auto& v : variants)
-    if (reject(v, arch).empty()) out.push_back(image(v, arch));
+    if (reject(v, arch).empty() && !have(v)) out.push_back(image(v, arch));
   return out;
 }
 

@@ -43,9 +43,13 @@ Variant variant(std::string name, int min_sm, void (*fn)(dsl::Kernel&, Tune, Ps.
 std::string reject(const Variant& v, std::string_view arch);
 /// Built for `arch`. Throws Unsupported with reject()'s sentence, BuildError from the kernel.
 runtime::KernelImage image(const Variant& v, std::string_view arch);
-/// All of them that run on `arch`.
+/// All of them that run on `arch`, each name once.
 std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std::string_view arch);
 runtime::KernelImage image(const dsl::BuiltKernel& k);
+
+/// What the tensor map of parameter `param` must have (type, box, swizzle); the caller adds sizes and
+/// strides.
+runtime::TensorMapSpec tensor_map_spec(const runtime::KernelImage& image, std::size_t param);
 
 /// Built and compiled at the first call on each device, then looked up by name.
 runtime::LoadedKernel load(const runtime::Device& device, const Variant& v);

@@ -11,6 +11,7 @@
 
 #include "cgp/base/dtype.h"
 #include "cgp/runtime/launch.h"
+#include "cgp/runtime/tensor_map.h"
 
 namespace cgp::runtime {
 
@@ -30,6 +31,8 @@ struct Param {
   std::uint32_t bytes = 4;
   std::uint32_t align = 4;
   bool writable = true;  ///< pointers: the kernel may write through it, so a const Buffer is refused
+  std::optional<TensorMapSpec>
+      tensor{};  ///< tensor maps: type, box and swizzle that the kernel was built for
 
   static Param scalar(std::string name, DType t);
   static Param input(std::string name, std::optional<DType> t);   ///< pointer, read only

@@ -13,9 +13,9 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/arith.h"
-#include "cgp/dsl/convert.h"
 #include "cgp/dsl/warp.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
+#include "cgp/kernels/words.h"
 
 namespace cgp::kernels {
 namespace {
@@ -24,48 +24,6 @@ using namespace dsl;
 
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-// A row's elements travel as 32-bit words: one f32, two halves (vector form), or one half (scalar form).
-template <class T, bool Vector>
-struct Words {
-  static constexpr int per_access = Vector ? 4 : 1;
-  static constexpr int elements = Vector ? 4 / Elem<T>::bytes : 1;  ///< per word
-  using Word = std::conditional_t<Vector, b32, T>;
-
-  static Val<Word> minus_infinity() {
-    if constexpr (!Vector)
-      return Val<Word>(-kInf);
-    else if constexpr (std::is_same_v<T, f32>)
-      return Val<b32>(0xff800000u);
-    else if constexpr (std::is_same_v<T, f16>)
-      return Val<b32>(0xfc00fc00u);
-    else
-      return Val<b32>(0xff80ff80u);
-  }
-  static std::vector<Val<f32>> floats(const Val<Word>& w) {
-    if constexpr (!Vector) {
-      return {to<f32>(w)};
-    } else if constexpr (std::is_same_v<T, f32>) {
-      return {bits<f32>(w)};
-    } else if constexpr (std::is_same_v<T, f16>) {
-      const auto h = unpack<f16>(w);
-      return {to<f32>(h[0]), to<f32>(h[1])};
-    } else {
-      return {bits<f32>(w << 16), bits<f32>(w & 0xffff0000u)};
-    }
-  }
-  static Val<Word> word(const std::vector<Val<f32>>& f) {
-    if constexpr (!Vector)
-      return to<T>(f[0]);
-    else if constexpr (std::is_same_v<T, f32>)
-      return bits<b32>(f[0]);
-    else if constexpr (std::is_same_v<T, f16>)  // one instruction for two halves exists since sm_80
-      return f[0].kernel()->sm() >= 80 ? bits<b32>(cvt<rn, f16x2>(f[1], f[0]))
-                                       : pack<b32>(to<f16>(f[0]), to<f16>(f[1]));
-    else
-      return bits<b32>(cvt<rn, bf16x2>(f[1], f[0]));
-  }
-};
 
 Val<f32> max_of(const std::vector<Val<f32>>& v) {
   std::vector<Val<f32>> level = v;
@@ -79,11 +37,8 @@ Val<f32> max_of(const std::vector<Val<f32>>& v) {
 }
 Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
 Val<f32> larger(Val<f32> a, Val<f32> b) { return dsl::max(a, b); }
-// exp(v - m) with one rounding of the scaled difference; m * log2(e) is rounded alike for the whole row and
-// cancels.
-Val<f32> exp_minus(const Val<f32>& v, const Val<f32>& minus_m_log2e) {
-  return ex2<approx, ftz>(fma(v, Val<f32>(kLog2e), minus_m_log2e));
-}
+// The difference first: v * log2(e) would overflow for values that softmax has no trouble with.
+Val<f32> exp_minus(const Val<f32>& v, const Val<f32>& m) { return ex2<approx, ftz>((v - m) * kLog2e); }
 // The reference point of a partial sum: 0 for a part that is all -inf, so that its sum is 0 and not NaN.
 Val<f32> reference(const Val<f32>& m) { return select(m == -kInf, Val<f32>(0.f), m); }
 
@@ -95,7 +50,7 @@ struct Stat {  // of a row or a part of it: the sum is relative to `max`
 // One Stat from many held by the lanes of a warp.
 Stat combine_lanes(Warp& w, const Stat& s, int width) {
   const auto m = reduce(w, s.max, larger, width);
-  const auto scaled = s.sum * ex2<approx, ftz>((s.max - reference(m)) * kLog2e);
+  const auto scaled = s.sum * exp_minus(s.max, reference(m));
   return {m, reduce(w, scaled, add, width)};
 }
 
@@ -140,7 +95,7 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
                        Val<u64> x_pitch, Val<u64> y_pitch) {
   using W = Words<T, Vector>;
   constexpr int n = W::per_access;
-  constexpr std::uint32_t step = n * W::elements;  // elements per access
+  constexpr std::uint32_t step = W::elements;
   k.block(t.lanes * t.rows);
   auto warp = k.warp();
   const auto at = place(k, t);
@@ -164,12 +119,12 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
 
   const int width = t.lanes < 32 ? t.lanes : 32;
   const auto m = reduce(warp, max_of(values), larger, width);
-  const auto minus = -(reference(m) * kLog2e);
+  const auto base = reference(m);
   // Four chains of additions: one would wait four cycles a step.
   std::vector<std::vector<Val<f32>>> chain(4);
   for (std::size_t i = 0; i < values.size(); ++i) {
     auto& c = chain[i % 4];
-    const auto e = exp_minus(values[i], minus);
+    const auto e = exp_minus(values[i], base);
     c.push_back(c.empty() ? e : c.back() + e);
   }
   std::vector<Val<f32>> sums{chain[0].back()};
@@ -178,16 +133,16 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   const Stat part{m, reduce(warp, sums.back(), add, width)};
   const Stat stat = t.lanes > 32 ? Exchange(k, t)(warp, part) : part;
 
-  const auto scale = rcp<rn>(stat.sum), shift = -(stat.max * kLog2e);
+  const auto scale = rcp<rn>(stat.sum);
   for (int j = 0; j < t.loads; ++j) {
     std::vector<Value> out;
     for (int i = 0; i < n; ++i) {
       std::vector<Val<f32>> f;
-      for (const auto& v : W::floats(words[std::size_t(j * n + i)])) f.push_back(exp_minus(v, shift) * scale);
+      for (const auto& v : W::floats(words[std::size_t(j * n + i)]))
+        f.push_back(exp_minus(v, stat.max) * scale);
       out.push_back(W::word(f));
     }
-    y_row.template st_if<n>(inside[std::size_t(j)], access[std::size_t(j)],
-                            RegGroup<typename W::Word, n>::from(out));
+    y_row.template st_if<n>(inside[std::size_t(j)], access[std::size_t(j)], W::Access::from(out));
   }
 }
 
@@ -197,7 +152,7 @@ void softmax_loop(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> rows, 
                   Val<u64> x_pitch, Val<u64> y_pitch) {
   using W = Words<T, Vector>;
   constexpr int n = W::per_access;
-  constexpr std::uint32_t step = n * W::elements;
+  constexpr std::uint32_t step = W::elements;
   k.block(t.lanes);
   auto warp = k.warp();
   const auto at = place(k, t);
@@ -212,22 +167,22 @@ void softmax_loop(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> rows, 
     for (int j = 0; j < n; ++j)
       for (const auto& f : W::floats(got[j])) values.push_back(f);
     const auto m = max_of(values);
-    const auto base = reference(m), minus = -(base * kLog2e);
-    std::vector<Val<f32>> sum{s.sum * ex2<approx, ftz>((s.max - base) * kLog2e)};
-    for (std::size_t j = 1; j < values.size(); ++j) sum.push_back(sum.back() + exp_minus(values[j], minus));
+    const auto base = reference(m);
+    std::vector<Val<f32>> sum{s.sum * exp_minus(s.max, base)};
+    for (std::size_t j = 1; j < values.size(); ++j) sum.push_back(sum.back() + exp_minus(values[j], base));
     return Stat{m, sum.back()};
   });
   const auto stat = Exchange(k, t)(warp, combine_lanes(warp, part, 32));
-  const auto scale = rcp<rn>(stat.sum), shift = -(stat.max * kLog2e);
+  const auto scale = rcp<rn>(stat.sum);
   k.loop(turns, [&](Val<u64> i) {
     const auto got = x_row.template ld<n>(i);
     std::vector<Value> out;
     for (int j = 0; j < n; ++j) {
       std::vector<Val<f32>> f;
-      for (const auto& v : W::floats(got[j])) f.push_back(exp_minus(v, shift) * scale);
+      for (const auto& v : W::floats(got[j])) f.push_back(exp_minus(v, stat.max) * scale);
       out.push_back(W::word(f));
     }
-    y_row.template st<n>(i, RegGroup<typename W::Word, n>::from(out));
+    y_row.template st<n>(i, W::Access::from(out));
   });
 }
 

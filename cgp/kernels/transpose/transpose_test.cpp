@@ -3,11 +3,64 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "cgp/base/error.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
 using namespace cgp::kernels;
 using namespace cgp::testing;
+
+TEST(transpose, every_shape_matches_the_oracle) {
+  for (const char* t : {"u8", "f16", "f32", "f64"})
+    for (auto [r, c] : {std::pair{"0", "5"},
+                        {"1", "1"},
+                        {"1", "300"},
+                        {"300", "1"},
+                        {"33", "65"},
+                        {"64", "64"},
+                        {"136", "72"},
+                        {"127", "130"}})
+      expect_right(transpose_entry(), {{"dtype", t}, {"rows", r}, {"cols", c}});
+  expect_right(transpose_entry(), {{"dtype", "bf16"}, {"batch", "3"}, {"rows", "40"}, {"cols", "24"}});
+}
+
+TEST(transpose, runs_on_every_architecture) {
+  for (auto arch : kTargets) expect_right(transpose_entry(), {{"rows", "68"}, {"cols", "100"}}, arch);
+}
+
+TEST(transpose, the_vector_variant_has_no_bank_conflicts_and_whole_sectors) {
+  for (auto [t, bytes] : {std::pair{"f16", 2u}, {"f32", 4u}, {"f64", 8u}}) {
+    const auto c = expect_right(transpose_entry(), {{"dtype", t}, {"rows", "128"}, {"cols", "128"}});
+    EXPECT_EQ(c.shared_load_conflicts, 0u) << t;
+    EXPECT_EQ(c.shared_store_conflicts, 0u) << t;
+    EXPECT_EQ(c.global_load_sectors, 128u * 128 * bytes / 32) << t;
+    EXPECT_EQ(c.global_store_sectors, 128u * 128 * bytes / 32) << t;
+  }
+}
+
+TEST(transpose, selection_says_why) {
+  const auto ragged = select_transpose(4, {1, 5, 8}, 0, 0), odd = select_transpose(2, {1, 8, 8}, 2, 0);
+  EXPECT_EQ(ragged.variant->name, "transpose_b32");
+  EXPECT_NE(ragged.why.find("multiples of 4"), std::string::npos);
+  EXPECT_NE(odd.why.find("does not start"), std::string::npos);
+  EXPECT_EQ(select_transpose(8, {1, 2, 2}, 256, 0).variant->name, "transpose_b64_v2");
+}
+
+TEST(transpose, overlapping_and_wrong_sizes_are_refused) {
+  auto device = runtime::Device::open("emu");
+  auto a = device.zeros<float>(12), b = device.zeros<float>(12);
+  EXPECT_THROW(transpose<float>(device.stream(), a, b, {1, 3, 5}), ArgumentError);
+  EXPECT_THROW(transpose<float>(device.stream(), a, a, {1, 3, 4}), ArgumentError);
+}
+
+TEST(transpose, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(transpose_entry(), {{{"rows", "1000"}, {"cols", "2001"}},
+                                          {{"dtype", "bf16"}, {"rows", "1024"}, {"cols", "768"}},
+                                          {{"dtype", "u8"}, {"rows", "256"}, {"cols", "512"}},
+                                          {{"dtype", "f64"}, {"batch", "3"}}});
+}
 
 TEST(transpose, every_variant_assembles_without_spills) { expect_assembles(transpose_entry()); }

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm on the host: checks, launches of each kind, and the case that tools and tests drive.
+#include "cgp/kernels/gemm/gemm.h"
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/gemm_ref.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+// Elements from the first of batch 0 to the last of the last batch.
+std::uint64_t extent(std::uint64_t batch, std::uint64_t stride, std::uint64_t rows, std::uint64_t cols,
+                     std::uint64_t ld) {
+  return batch && rows && cols ? (batch - 1) * stride + (rows - 1) * ld + cols : 0;
+}
+
+}  // namespace
+
+GemmProblem GemmProblem::dense() const {
+  GemmProblem p = *this;
+  const auto or_else = [](std::uint64_t& v, std::uint64_t other) { v = v ? v : other; };
+  or_else(p.lda, trans_a ? m : k);
+  or_else(p.ldb, trans_b ? k : n);
+  or_else(p.ldc, n);
+  or_else(p.stride_a, p.lda * (trans_a ? k : m));
+  or_else(p.stride_b, p.ldb * (trans_b ? n : k));
+  or_else(p.stride_c, p.ldc * m);
+  return p;
+}
+std::uint64_t GemmProblem::a_elements() const {
+  return extent(batch, stride_a, trans_a ? k : m, trans_a ? m : k, lda);
+}
+std::uint64_t GemmProblem::b_elements() const {
+  return extent(batch, stride_b, trans_b ? n : k, trans_b ? k : n, ldb);
+}
+std::uint64_t GemmProblem::c_elements() const { return extent(batch, stride_c, m, n, ldc); }
+
+std::string reject(const GemmProblem& q) {
+  if (q.type != DType::f32 && q.type != DType::f16 && q.type != DType::bf16)
+    return text::cat("type must be f32, f16 or bf16, not ", name(q.type));
+  const GemmProblem p = q.dense();
+  const auto ld = [](const char* what, std::uint64_t have, std::uint64_t need, const char* of) {
+    return have < need ? text::cat(what, " = ", have, " is less than the ", need,
+                                   " elements of a stored row (", of, ")")
+                       : std::string();
+  };
+  if (auto why = ld("lda", p.lda, p.trans_a ? p.m : p.k, p.trans_a ? "m, since trans_a" : "k"); !why.empty())
+    return why;
+  if (auto why = ld("ldb", p.ldb, p.trans_b ? p.k : p.n, p.trans_b ? "k, since trans_b" : "n"); !why.empty())
+    return why;
+  if (auto why = ld("ldc", p.ldc, p.n, "n"); !why.empty()) return why;
+  if (p.batch > 1 && p.stride_c < extent(1, 0, p.m, p.n, p.ldc))
+    return text::cat("stride_c = ", p.stride_c, " lets the batches of c overlap");
+  return {};
+}
+
+// ---------------------------------------------------------------- launches
+namespace {
+
+struct Operands {
+  std::uint64_t a, b, c;
+};
+
+runtime::Arg address(std::uint64_t a) { return runtime::Arg::address(a); }
+
+// op(X)[row, k] lies at row * row_stride + k * k_stride.
+void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                  const Operands& o) {
+  const auto tn = ceil_div(p.n, 16);
+  auto grid = runtime::grid_for(ceil_div(p.m, 16) * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  const std::uint64_t a_row = p.trans_a ? 1 : p.lda, a_col = p.trans_a ? p.lda : 1;
+  const std::uint64_t b_row = p.trans_b ? 1 : p.ldb, b_col = p.trans_b ? p.ldb : 1;
+  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, a_row, a_col, b_row, b_col, p.ldc,
+     p.stride_a, p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+}
+
+void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const Operands& o) {
+  const auto tn = ceil_div(p.n, 128);
+  auto grid = runtime::grid_for(ceil_div(p.m, 128) * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.stride_a,
+     p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+}
+
+// Whether two neighbours of a row of c are always one aligned word.
+std::uint32_t paired(const GemmProblem& p, const Operands& o) {
+  return p.n % 2 == 0 && p.ldc % 2 == 0 && (p.batch == 1 || p.stride_c % 2 == 0) && o.c % 4 == 0;
+}
+
+void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const Operands& o) {
+  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, 128);
+  auto grid = runtime::grid_for(tm * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
+     std::uint32_t(p.k), std::uint32_t(p.lda), std::uint32_t(p.ldb), p.ldc, p.stride_a, p.stride_b,
+     p.stride_c, p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+// The tensor [batch, rows, cols] behind an operand.
+runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                               std::uint64_t address, std::uint64_t rows, std::uint64_t cols,
+                               std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
+                               std::uint64_t element) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {cols, rows, batch};
+  spec.strides = {ld * element, stride * element};
+  spec.l2 = runtime::L2Promotion::b256;
+  return s.device().tensor_map(spec, address);
+}
+
+void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p, const Operands& o,
+                 std::uint64_t tile_n) {
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto a = p.trans_a ? operand_map(s, fn, 0, o.a, p.k, p.m, p.lda, p.batch, p.stride_a, element)
+                           : operand_map(s, fn, 0, o.a, p.m, p.k, p.lda, p.batch, p.stride_a, element);
+  const auto b = p.trans_b ? operand_map(s, fn, 1, o.b, p.n, p.k, p.ldb, p.batch, p.stride_b, element)
+                           : operand_map(s, fn, 1, o.b, p.k, p.n, p.ldb, p.batch, p.stride_b, element);
+  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, tile_n);
+  auto grid = runtime::grid_for(tm * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, a, b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+}  // namespace
+
+void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q, std::uint64_t a,
+              std::uint64_t b, std::uint64_t c) {
+  const GemmProblem p = q.dense();
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  if (auto why = reject(choice.kind, p, a, b, s.device().info()); !why.empty())
+    throw Unsupported(std::move(why));
+  const auto fn = load(s.device(), choice.variant);
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  // The z dimension of a grid holds 65535 batches.
+  for (std::uint64_t from = 0; from < p.batch; from += 65535) {
+    GemmProblem part = p;
+    part.batch = std::min<std::uint64_t>(65535, p.batch - from);
+    const Operands o{a + from * p.stride_a * element, b + from * p.stride_b * element,
+                     c + from * p.stride_c * element};
+    switch (choice.kind) {
+      case GemmKind::naive:
+        launch_naive(s, fn, part, o);
+        break;
+      case GemmKind::simt:
+        launch_simt(s, fn, part, o);
+        break;
+      case GemmKind::sm80:
+        launch_sm80(s, fn, part, o);
+        break;
+      case GemmKind::sm90:
+        launch_sm90(s, fn, part, o, choice.tile_n);
+        break;
+    }
+  }
+}
+
+template <class T>
+void gemm(runtime::Stream& s, const GemmProblem& q, const runtime::Slice<const T>& a,
+          const runtime::Slice<const T>& b, const runtime::Slice<T>& c) {
+  if (q.type != dtype_of<T>)
+    throw ArgumentError({"gemm: the problem's type must be the slices'",
+                         {},
+                         text::cat("type = ", name(q.type), ", the slices hold ", name(dtype_of<T>)),
+                         {}});
+  if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
+  const GemmProblem p = q.dense();
+  const auto check = [](const char* what, std::uint64_t have, std::uint64_t need) {
+    if (have < need)
+      throw ArgumentError({text::cat("gemm: ", what, " is too short for the problem"),
+                           {},
+                           text::cat("it has ", have, " elements, sizes and strides need ", need),
+                           {}});
+  };
+  check("a", a.size(), p.a_elements());
+  check("b", b.size(), p.b_elements());
+  check("c", c.size(), p.c_elements());
+  run_gemm(s, select_gemm(p, a.address(), b.address(), s.device().info()), p, a.address(), b.address(),
+           c.address());
+}
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const float>&,
+                   const runtime::Slice<const float>&, const runtime::Slice<float>&);
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const half>&,
+                   const runtime::Slice<const half>&, const runtime::Slice<half>&);
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const bfloat16>&,
+                   const runtime::Slice<const bfloat16>&, const runtime::Slice<bfloat16>&);
+
+// ---------------------------------------------------------------- the case
+namespace {
+
+GemmChoice choose(const std::string& kind, const GemmProblem& p, std::uint64_t a, std::uint64_t b,
+                  const runtime::DeviceInfo& d) {
+  const auto selected = select_gemm(p, a, b, d);
+  if (kind == "auto" || kind == name(selected.kind)) return selected;
+  const auto forced = [&](GemmKind k, Variant v) {
+    if (auto why = reject(k, p, a, b, d); !why.empty()) throw Unsupported(std::move(why));
+    return GemmChoice{k, std::move(v), "asked for", k == GemmKind::sm90 ? 256u : 128u};
+  };
+  if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
+  if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
+  if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));
+  return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256));
+}
+
+class GemmCase : public Case {
+ public:
+  GemmCase(const runtime::Device& d, const GemmProblem& q, const std::string& kind, HostArray a, HostArray b,
+           HostArray c)
+      : p_(q.dense()),
+        host_a_(std::move(a)),
+        host_b_(std::move(b)),
+        host_c_(std::move(c)),
+        a_(d.alloc<std::byte>(host_a_.bytes.size())),
+        b_(d.alloc<std::byte>(host_b_.bytes.size())),
+        c_(d.alloc<std::byte>(host_c_.bytes.size())) {
+    if (auto wrong = reject(q); !wrong.empty()) throw ArgumentError(text::cat("gemm: ", wrong));
+    a_.upload(host_a_.bytes);
+    b_.upload(host_b_.bytes);
+    c_.upload(host_c_.bytes);
+    choice_ = choose(kind, p_, a_.address(), b_.address(), d.info());
+    variant = choice_.variant.name, why = choice_.why;
+    images = {image(choice_.variant, d.info().arch)};
+    flops = p_.flops();
+    bytes = double(host_a_.bytes.size() + host_b_.bytes.size() + host_c_.bytes.size()) * 1.0 +
+            (p_.beta != 0 ? double(host_c_.bytes.size()) : 0);
+  }
+  void launch(runtime::Stream& s) override {
+    if (p_.beta != 0) s.upload(c_, host_c_.bytes);  // so that every launch starts from the same c
+    run_gemm(s, choice_, p_, a_.address(), b_.address(), c_.address());
+  }
+  std::vector<NamedArray> outputs() override {
+    HostArray c(host_c_.dtype, host_c_.shape);
+    c_.download(c.bytes);
+    return {{"c", std::move(c)}};
+  }
+  Check verify() override {
+    const auto oracle = gemm_ref(p_, host_a_, host_b_, host_c_);
+    return compare(outputs()[0].array, oracle.want, [&](std::uint64_t i) { return oracle.tolerance[i]; });
+  }
+
+ private:
+  GemmProblem p_;
+  HostArray host_a_, host_b_, host_c_;
+  runtime::Buffer<std::byte> a_, b_, c_;
+  GemmChoice choice_;
+};
+
+std::vector<std::uint64_t> stored(std::uint64_t batch, bool trans, std::uint64_t rows, std::uint64_t cols) {
+  return {batch, trans ? cols : rows, trans ? rows : cols};
+}
+
+// Sizes that given matrices imply; the last two dimensions count, one before them is the batch.
+void take_sizes(GemmProblem& p, const HostArray* a, const HostArray* b) {
+  const auto dims = [](const HostArray& h, const char* what) {
+    if (h.shape.size() != 2 && h.shape.size() != 3)
+      throw ArgumentError(
+          {text::cat("gemm: ", what, " must have 2 or 3 dimensions"), {}, describe_shape(h.shape), {}});
+    return std::pair(h.shape[h.shape.size() - 2], h.shape.back());
+  };
+  if (a) {
+    const auto [r, c] = dims(*a, "a");
+    p.type = a->dtype, p.m = p.trans_a ? c : r, p.k = p.trans_a ? r : c;
+    p.batch = a->shape.size() == 3 ? a->shape[0] : 1;
+  }
+  if (b) {
+    const auto [r, c] = dims(*b, "b");
+    const std::uint64_t k = p.trans_b ? c : r;
+    if (a && k != p.k)
+      throw ArgumentError(
+          {"gemm: a and b must agree on k", {}, text::cat("a has k = ", p.k, ", b has k = ", k), {}});
+    p.type = b->dtype, p.n = p.trans_b ? r : c, p.k = k;
+    if (!a) p.batch = b->shape.size() == 3 ? b->shape[0] : 1;
+  }
+}
+
+// A given matrix may leave out a batch of one.
+HostArray operand(const std::vector<NamedArray>& given, std::string_view name, DType t,
+                  std::vector<std::uint64_t> shape, std::uint64_t seed) {
+  if (const HostArray* h = find_input(given, name); h && h->shape.size() == 2 && shape[0] == 1)
+    shape.erase(shape.begin());
+  return input_or_random(given, name, t, shape, seed);
+}
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  const DType legal[] = {DType::f32, DType::f16, DType::bf16};
+  const std::string_view layouts[] = {"nn", "nt", "tn", "tt"},
+                         kinds[] = {"auto", "naive", "simt", "sm80", "sm90"};
+  GemmProblem p;
+  const auto layout = o.choice("layout", layouts);
+  p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
+  p.type = o.dtype("dtype", legal);
+  p.m = o.size("m"), p.n = o.size("n"), p.k = o.size("k"), p.batch = o.size("batch");
+  p.alpha = float(o.real("alpha")), p.beta = float(o.real("beta"));
+  take_sizes(p, find_input(given, "a"), find_input(given, "b"));
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
+  auto a = operand(given, "a", p.type, stored(p.batch, p.trans_a, p.m, p.k), seed);
+  auto b = operand(given, "b", p.type, stored(p.batch, p.trans_b, p.k, p.n), seed + 1);
+  auto c = operand(given, "c", p.type, {p.batch, p.m, p.n}, seed + 2);
+  return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::move(a), std::move(b),
+                                    std::move(c));
+}
+
+}  // namespace
+
+KernelEntry gemm_entry() {
+  KernelEntry e;
+  e.name = "gemm";
+  e.summary = "c = alpha * op(a) * op(b) + beta * c, fp32 sums";
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"layout", "nt", "of a and b: n as multiplied, t transposed"},
+               {"m", "1024", "rows of c"},
+               {"n", "1024", "columns of c"},
+               {"k", "1024", "length of the sums"},
+               {"batch", "1", "independent products"},
+               {"alpha", "1", "scale of the product"},
+               {"beta", "0", "scale of the old c"},
+               {"variant", "auto", "auto, naive, simt, sm80 or sm90"}};
+  e.inputs = {"a", "b", "c"};
+  e.images = [](std::string_view arch) {
+    std::vector<Variant> all;
+    for (DType t : {DType::f32, DType::f16, DType::bf16}) {
+      all.push_back(gemm_naive(t));
+      for (bool ta : {false, true})
+        for (bool tb : {false, true}) {
+          all.push_back(gemm_simt(t, ta, tb));
+          if (t == DType::f32) continue;
+          all.push_back(gemm_sm80(t, ta, tb));
+          for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
+        }
+    }
+    return images(all, arch);
+  };
+  e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels

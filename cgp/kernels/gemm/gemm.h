@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// C[m, n] = alpha * op(A)[m, k] * op(B)[k, n] + beta * C[m, n], row-major, fp32 sums.
+//   types     A, B, C all f32, all f16 or all bf16
+//   layouts   A is stored [m, k], or [k, m] with trans_a; B is stored [k, n], or [n, k] with trans_b
+//   batch     `batch` independent products whose operands lie stride_a, stride_b, stride_c elements apart
+// Any sizes, 0 included (k = 0 leaves beta * C), any leading dimensions and alignment. With beta = 0, C is
+// not read: NaN in it does not matter.
+#include <cstdint>
+#include <span>
+
+#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/variant.h"
+
+namespace cgp::kernels {
+
+struct GemmProblem {
+  DType type = DType::bf16;
+  bool trans_a = false, trans_b = false;
+  std::uint64_t m = 0, n = 0, k = 0;
+  std::uint64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between stored rows; 0: dense
+  float alpha = 1, beta = 0;
+  std::uint64_t batch = 1;
+  std::uint64_t stride_a = 0, stride_b = 0, stride_c = 0;  ///< elements; 0: dense
+
+  /// The same with every 0 replaced by what it means.
+  GemmProblem dense() const;
+  std::uint64_t a_elements() const, b_elements() const,
+      c_elements() const;  ///< from first to last, dense() assumed
+  double flops() const { return 2.0 * double(m) * double(n) * double(k) * double(batch); }
+};
+/// Why the problem is malformed, naming the argument; empty: it is fine.
+std::string reject(const GemmProblem& p);
+
+/// Queues the product. ArgumentError with reject()'s sentence, or when a slice is shorter than the problem
+/// says.
+template <class T>  // float, half or bfloat16
+void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T>& a,
+          const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
+
+// ---------------------------------------------------------------- variants and their selection
+enum class GemmKind : std::uint8_t { naive, simt, sm80, sm90 };
+std::string_view name(GemmKind k);
+
+struct GemmChoice {
+  GemmKind kind = GemmKind::naive;
+  Variant variant;
+  std::string why;
+  std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
+};
+/// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
+std::string reject(GemmKind kind, const GemmProblem& p, std::uint64_t a, std::uint64_t b,
+                   const runtime::DeviceInfo& d);
+/// A pure function of its arguments: the fastest kind that can run it.
+GemmChoice select_gemm(const GemmProblem& p, std::uint64_t a, std::uint64_t b, const runtime::DeviceInfo& d);
+
+/// Variants of one kind; types and layouts it was built for.
+Variant gemm_naive(DType t);
+Variant gemm_simt(DType t, bool trans_a, bool trans_b);
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b);
+Variant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
+
+/// Runs a problem with one kind, for tests, ladders and comparisons; Unsupported with reject()'s sentence.
+void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p, std::uint64_t a,
+              std::uint64_t b, std::uint64_t c);
+
+KernelEntry gemm_entry();
+
+}  // namespace cgp::kernels

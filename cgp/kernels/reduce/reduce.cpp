@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduce: out[o, i] = sum or max over k of in[o, k, i].
+//   who      rows (inner = 1): `lanes` threads share a row, or a piece of one; columns: 32 lanes side by
+//   side, 8 deep memory   each element is read once, 16 bytes an access when aligned, four accesses in flight
+//   per thread sync     shuffles, then shared memory between warps; long rows are split over blocks, whose
+//   f32 results a second
+//            launch combines in a fixed order
+//   needs    any device for f32 and f16, sm_80 for bf16
+#include "cgp/kernels/reduce/reduce.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/arith.h"
+#include "cgp/dsl/warp.h"
+#include "cgp/kernels/reduce/reduce_ref.h"
+#include "cgp/kernels/words.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+constexpr int kUnroll = 4, kColumnDepth = 8, kThreads = 256;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct ReduceTuning {
+  ReduceOp op = ReduceOp::sum;
+  int lanes = 256, rows = 1;
+};
+
+Val<f32> combine(ReduceOp op, const Val<f32>& a, const Val<f32>& b) {
+  if (op == ReduceOp::sum) return a + b;
+  const Kernel* k = a.kernel() ? a.kernel() : b.kernel();
+  if (k->sm() >= 80) return dsl::max<NaN>(a, b);
+  return select(a != a, a, select(b != b, b, dsl::max(a, b)));
+}
+float identity(ReduceOp op) { return op == ReduceOp::sum ? 0.f : -kInf; }
+
+template <class W>
+Val<typename W::Word> fill(ReduceOp op) {
+  return op == ReduceOp::sum ? W::zero() : W::minus_infinity();
+}
+
+// One result per element of an access, over the accesses i, i + step, ... below `end` (index times `stride`
+// words groups apart): kUnroll loads are issued before the first is used.
+template <class W, class Src>
+RegGroup<f32, W::elements> accumulate(Kernel& k, ReduceOp op, const Src& src, const Val<u64>& from,
+                                      const Val<u64>& end, const Val<u64>& step, const Val<u64>& stride) {
+  using Acc = RegGroup<f32, W::elements>;
+  return k.loop(
+      range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))), [&](Val<u64> i, Acc acc) {
+        std::vector<typename W::Access> got;
+        for (int j = 0; j < kUnroll; ++j) {
+          const auto at = i + step * j;
+          got.push_back(
+              src.template ld_if<W::per_access, nc, no_allocate>(at < end, at * stride, fill<W>(op)));
+        }
+        std::vector<Acc> sums{acc};
+        for (const auto& g : got) {
+          const auto f = W::floats(g);
+          sums.push_back(
+              Acc::generate([&](int e) { return combine(op, sums.back()[e], f[std::size_t(e)]); }));
+        }
+        return sums.back();
+      });
+}
+
+// Rows: out[row * splits + split] = op over a piece of the row.
+template <class T, class R, bool Vector>
+void reduce_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n, Val<u32> splits,
+                 Val<u64> piece) {  // piece: accesses per split
+  using W = Words<T, Vector>;
+  k.block(t.lanes * t.rows);
+  auto warp = k.warp();
+  const auto block_row = k.ctaid_x() / splits, split = k.ctaid_x() % splits;
+  const auto lanes = std::uint32_t(t.lanes);
+  const auto row = t.rows == 1 ? to<u64>(block_row) : to<u64>(block_row) * t.rows + to<u64>(k.tid() / lanes);
+  const auto part = t.rows == 1 ? k.tid() : k.tid() % lanes;
+  const auto first = to<u64>(split) * piece;
+  // A row beyond the last has nothing to read.
+  const auto end = select(row < rows, dsl::min(first + piece, n / W::elements), Val<u64>(0));
+  const auto src = in.at(row * n).template as<typename W::Word>();
+  const auto acc = accumulate<W>(k, t.op, src, first + to<u64>(part), end, Val<u64>(t.lanes), Val<u64>(1));
+  const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
+  const auto mine = reduce(warp, acc.fold(f), f, std::min(t.lanes, 32));
+  const auto at = row * to<u64>(splits) + to<u64>(split);
+  if (t.lanes <= 32) {
+    k.if_((part == 0) & (row < rows), [&] { out.st(at, to<R>(mine)); });
+    return;
+  }
+  const int warps = t.lanes / 32;
+  auto slots = k.shared<f32>(warps);
+  k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), mine); });
+  k.sync();
+  k.cta().one_warp([&](Warp& w) {
+    const auto v = slots.ld_if(w.lane() < std::uint32_t(warps), w.lane(), Val<f32>(identity(t.op)))[0];
+    const auto total = reduce(w, v, f);
+    k.if_(w.lane() == 0, [&] { out.st(at, to<R>(total)); });
+  });
+}
+
+// Columns: out[(split * outer + o) * inner + c] = op over rows split * piece .. of column c.
+template <class T, class R, bool Vector>
+void reduce_columns(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> outer, Val<u64> n,
+                    Val<u64> inner, Val<u32> tiles, Val<u32> splits, Val<u64> piece) {
+  using W = Words<T, Vector>;
+  k.block(kThreads);
+  const auto tile = k.ctaid_x() % tiles, rest = k.ctaid_x() / tiles;
+  const auto split = rest % splits;
+  const auto o = to<u64>(rest / splits);
+  const auto lane = k.tid() % 32u, depth = k.tid() / 32u;
+  const auto column = (to<u64>(tile) * 32 + to<u64>(lane)) * W::elements;
+  const auto first = to<u64>(split) * piece;
+  const auto inside = column < inner;
+  const auto end = select(inside, dsl::min(first + piece, n), Val<u64>(0));
+  const auto src = in.at(o * n * inner + column).template as<typename W::Word>();
+  const auto acc =
+      accumulate<W>(k, t.op, src, first + to<u64>(depth), end, Val<u64>(kColumnDepth), inner / W::elements);
+  // The eight depths of a column meet in shared memory; lane-major, so neighbours use neighbouring banks.
+  auto slots = k.shared<f32>(kColumnDepth * 32 * W::elements);
+  for (int e = 0; e < W::elements; ++e) slots.st((depth * W::elements + e) * 32 + lane, acc[e]);
+  k.sync();
+  k.if_((depth == 0) & inside, [&] {
+    for (int e = 0; e < W::elements; ++e) {
+      std::vector<Val<f32>> total{acc[e]};
+      for (int d = 1; d < kColumnDepth; ++d)
+        total.push_back(
+            combine(t.op, total.back(), slots.ld(lane + std::uint32_t((d * W::elements + e) * 32))));
+      out.st((to<u64>(split) * outer + o) * inner + column + e, to<R>(total.back()));
+    }
+  });
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- the plan
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+std::uint64_t log2_ceil(std::uint64_t n) {
+  std::uint64_t l = 0;
+  while ((1ull << l) < n) ++l;
+  return l;
+}
+
+constexpr std::uint64_t kMostSplits = 1024;  // one block combines them in the second launch
+
+}  // namespace
+
+std::string_view name(ReduceOp op) { return op == ReduceOp::sum ? "sum" : "max"; }
+
+ReduceShape reduce_dim(const std::vector<std::uint64_t>& shape, std::int64_t dim) {
+  const auto rank = std::int64_t(shape.size());
+  if (dim < -rank || dim >= rank)
+    throw ArgumentError(
+        {"reduce: the dimension must exist",
+         {},
+         text::cat("dim = ", dim, ", the tensor has ", rank, " dimensions ", describe_shape(shape)),
+         {}});
+  if (dim < 0) dim += rank;
+  ReduceShape s;
+  s.n = shape[std::size_t(dim)];
+  for (std::int64_t d = 0; d < rank; ++d)
+    (d < dim ? s.outer : s.inner) *= d == dim ? 1 : shape[std::size_t(d)];
+  return s;
+}
+
+ReducePlan plan_reduce(DType t, const ReduceShape& shape, bool aligned, const runtime::DeviceInfo& device) {
+  ReducePlan p;
+  const std::uint64_t per_access = 16 / std::uint64_t(cgp::bytes(t)),
+                      sms = std::uint64_t(std::max(1, device.sm_count));
+  p.columns = shape.inner > 1;
+  p.vector = aligned && (p.columns ? shape.inner : shape.n) % per_access == 0;
+  const std::uint64_t e = p.vector ? per_access : 1;
+  if (p.columns) {
+    const std::uint64_t blocks = ceil_div(shape.inner, 32 * e) * shape.outer;
+    // A split should have at least two unrolled turns of work; about eight blocks per SM hide the latency.
+    const std::uint64_t useful = ceil_div(shape.n, kColumnDepth * kUnroll * 2);
+    p.splits =
+        std::uint32_t(std::clamp<std::uint64_t>(ceil_div(sms * 8, blocks), 1, std::min(useful, kMostSplits)));
+    p.chain = ceil_div(ceil_div(shape.n, p.splits), kColumnDepth) + kColumnDepth + p.splits;
+    p.why = text::cat("columns: ", p.vector ? "16-byte" : "single", " accesses, ", blocks, " tiles in ",
+                      p.splits, p.splits == 1 ? " piece" : " pieces");
+    return p;
+  }
+  const std::uint64_t accesses = shape.n / e;
+  if (shape.outer >= sms * 8 && accesses <= 256) {  // many short rows: a warp or less for each
+    p.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+    p.rows = 128 / p.lanes;
+  } else {
+    p.lanes = int(std::clamp<std::uint64_t>(ceil_div(ceil_div(accesses, kUnroll), 32) * 32, 64, kThreads));
+    const std::uint64_t useful = ceil_div(accesses, std::uint64_t(p.lanes) * kUnroll * 2);
+    p.splits = std::uint32_t(std::clamp<std::uint64_t>(
+        ceil_div(sms * 8, std::max<std::uint64_t>(1, shape.outer)), 1, std::min(useful, kMostSplits)));
+  }
+  p.chain = ceil_div(ceil_div(accesses, p.splits), std::uint64_t(p.lanes)) + log2_ceil(e) +
+            log2_ceil(std::uint64_t(p.lanes));
+  if (p.splits > 1) p.chain += ceil_div(p.splits, 64) + 8;
+  p.why = text::cat("rows: ", p.vector ? "16-byte" : "single", " accesses, ", p.lanes, " threads a row in ",
+                    p.splits, p.splits == 1 ? " piece" : " pieces");
+  return p;
+}
+
+std::uint64_t reduce_workspace(const ReducePlan& p, const ReduceShape& s) {
+  return p.splits > 1 ? std::uint64_t(p.splits) * s.outer * s.inner : 0;
+}
+
+// ---------------------------------------------------------------- host side
+namespace {
+
+template <class T, class R>
+Variant row_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
+  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_rows_", stem, vector ? "_v" : "", "__",
+                        t.lanes, "x", t.rows);
+  return vector ? variant(std::move(name), min_sm, reduce_rows<T, R, true>, t)
+                : variant(std::move(name), min_sm, reduce_rows<T, R, false>, t);
+}
+template <class T, class R>
+Variant column_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
+  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_columns_", stem, vector ? "_v" : "");
+  return vector ? variant(std::move(name), min_sm, reduce_columns<T, R, true>, t)
+                : variant(std::move(name), min_sm, reduce_columns<T, R, false>, t);
+}
+template <class T, class R>
+Variant make(std::string stem, int min_sm, bool columns, bool vector, const ReduceTuning& t) {
+  return columns ? column_variant<T, R>(std::move(stem), min_sm, vector, t)
+                 : row_variant<T, R>(std::move(stem), min_sm, vector, t);
+}
+
+/// The launch that reads the input: to partial f32 results, or straight to the output type.
+Variant first_pass(DType t, ReduceOp op, const ReducePlan& p) {
+  const ReduceTuning tune{op, p.lanes, p.rows};
+  const bool partial = p.splits > 1;
+  if (t == DType::f32) return make<f32, f32>("f32", 75, p.columns, p.vector, tune);
+  if (t == DType::f16)
+    return partial ? make<f16, f32>("f16_f32", 75, p.columns, p.vector, tune)
+                   : make<f16, f16>("f16", 75, p.columns, p.vector, tune);
+  return partial ? make<bf16, f32>("bf16_f32", 80, p.columns, p.vector, tune)
+                 : make<bf16, bf16>("bf16", 80, p.columns, p.vector, tune);
+}
+/// Combines f32 results: rows of `splits` for rows, columns of height `splits` for columns.
+Variant second_pass(DType t, ReduceOp op, bool columns) {
+  const ReduceTuning tune{op, 64, 1};
+  if (t == DType::f32) return make<f32, f32>("f32", 75, columns, false, tune);
+  if (t == DType::f16) return make<f32, f16>("f32_f16", 75, columns, false, tune);
+  return make<f32, bf16>("f32_bf16", 80, columns, false, tune);
+}
+
+void launch_pass(runtime::Stream& s, const Variant& v, bool columns, std::uint64_t elements,
+                 const ReduceTuning& t, const runtime::Arg& in, const runtime::Arg& out,
+                 const ReduceShape& shape, std::uint32_t splits) {
+  const auto fn = load(s.device(), v);
+  if (columns) {
+    const std::uint64_t tiles = ceil_div(shape.inner, 32 * elements);
+    fn(s, runtime::grid_for(tiles * splits * shape.outer, 1), in, out, shape.outer, shape.n, shape.inner,
+       std::uint32_t(tiles), splits, ceil_div(shape.n, splits));
+  } else {
+    const std::uint64_t blocks = ceil_div(shape.outer, std::uint64_t(t.rows));
+    fn(s, runtime::grid_for(blocks * splits, 1), in, out, shape.outer, shape.n, splits,
+       ceil_div(shape.n / elements, splits));
+  }
+}
+
+void launch_reduce(runtime::Stream& s, DType t, ReduceOp op, const ReducePlan& p, const ReduceShape& shape,
+                   const runtime::Arg& in, const runtime::Arg& out, const runtime::Arg& workspace) {
+  const std::uint64_t e = p.vector ? 16 / std::uint64_t(cgp::bytes(t)) : 1;
+  const ReduceTuning first{op, p.lanes, p.rows};
+  launch_pass(s, first_pass(t, op, p), p.columns, e, first, in, p.splits > 1 ? workspace : out, shape,
+              p.splits);
+  if (p.splits == 1) return;
+  const ReduceShape rest =
+      p.columns ? ReduceShape{1, p.splits, shape.outer * shape.inner} : ReduceShape{shape.outer, p.splits, 1};
+  launch_pass(s, second_pass(t, op, p.columns), p.columns, 1, {op, 64, 1}, workspace, out, rest, 1);
+}
+
+}  // namespace
+
+template <class T>
+void reduce(runtime::Stream& s, ReduceOp op, const runtime::Slice<const T>& in, const runtime::Slice<T>& out,
+            const ReduceShape& shape, const runtime::Slice<float>& workspace) {
+  const std::uint64_t results = shape.outer * shape.inner;
+  if (in.size() != results * shape.n || out.size() != results)
+    throw ArgumentError({"reduce: in must have outer * n * inner elements and out outer * inner",
+                         {},
+                         text::cat("outer = ", shape.outer, ", n = ", shape.n, ", inner = ", shape.inner,
+                                   "; in has ", in.size(), ", out ", out.size()),
+                         {}});
+  if (results == 0) return;
+  if (shape.n == 0)
+    throw ArgumentError({"reduce: there is nothing to reduce",
+                         {},
+                         "n = 0",
+                         "fill the output with what an empty reduction means to you"});
+  const auto plan = plan_reduce(dtype_of<T>, shape, in.address() % 16 == 0, s.device().info());
+  if (workspace.size() < reduce_workspace(plan, shape))
+    throw ArgumentError({"reduce: the workspace is too small",
+                         {},
+                         text::cat("this shape needs ", reduce_workspace(plan, shape),
+                                   " f32 elements, it has ", workspace.size()),
+                         "ask reduce_workspace()"});
+  launch_reduce(s, dtype_of<T>, op, plan, shape, runtime::arg(in), runtime::arg(out),
+                runtime::arg(workspace));
+}
+template void reduce(runtime::Stream&, ReduceOp, const runtime::Slice<const float>&,
+                     const runtime::Slice<float>&, const ReduceShape&, const runtime::Slice<float>&);
+template void reduce(runtime::Stream&, ReduceOp, const runtime::Slice<const half>&,
+                     const runtime::Slice<half>&, const ReduceShape&, const runtime::Slice<float>&);
+template void reduce(runtime::Stream&, ReduceOp, const runtime::Slice<const bfloat16>&,
+                     const runtime::Slice<bfloat16>&, const ReduceShape&, const runtime::Slice<float>&);
+
+namespace {
+
+template <class T>
+class ReduceCase : public Case {
+ public:
+  ReduceCase(const runtime::Device& d, HostArray in, ReduceOp op, const ReduceShape& shape,
+             std::vector<std::uint64_t> out_shape)
+      : host_(std::move(in)),
+        op_(op),
+        shape_(shape),
+        out_shape_(std::move(out_shape)),
+        in_(d.alloc<T>(host_.size())),
+        out_(d.alloc<T>(shape.outer * shape.inner)),
+        plan_(plan_reduce(dtype_of<T>, shape, true, d.info())),
+        workspace_(d.alloc<float>(reduce_workspace(plan_, shape))) {
+    in_.upload(typed<T>(host_));
+    const auto first = first_pass(dtype_of<T>, op, plan_);
+    variant = first.name, why = plan_.why;
+    images = {image(first, d.info().arch)};
+    if (plan_.splits > 1) images.push_back(image(second_pass(dtype_of<T>, op, plan_.columns), d.info().arch));
+    flops = double(host_.size());
+    bytes = double(in_.bytes() + out_.bytes());
+  }
+  void launch(runtime::Stream& s) override { reduce<T>(s, op_, in_, out_, shape_, workspace_); }
+  std::vector<NamedArray> outputs() override {
+    HostArray out(host_.dtype, out_shape_);
+    out_.download(typed<T>(out));
+    return {{"out", std::move(out)}};
+  }
+  Check verify() override {
+    const auto oracle = reduce_ref(op_, host_, shape_, plan_.chain);
+    return compare(outputs()[0].array, oracle.want, [&](std::uint64_t i) { return oracle.tolerance[i]; });
+  }
+
+ private:
+  HostArray host_;
+  ReduceOp op_;
+  ReduceShape shape_;
+  std::vector<std::uint64_t> out_shape_;
+  runtime::Buffer<T> in_, out_;
+  ReducePlan plan_;
+  runtime::Buffer<float> workspace_;
+};
+
+std::vector<std::uint64_t> parse_shape(const std::string& s) {
+  std::vector<std::uint64_t> shape;
+  for (auto part : text::split(s, 'x')) {
+    Options one("reduce", {{"shape", std::string(part), "sizes joined by x, like 64x1024"}});
+    shape.push_back(one.size("shape"));
+  }
+  return shape;
+}
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  const DType legal[] = {DType::f32, DType::f16, DType::bf16};
+  const std::string_view ops[] = {"sum", "max"};
+  const HostArray* first = find_input(given, "in");
+  HostArray in = first ? *first : random_array(o.dtype("dtype", legal), parse_shape(o.text("shape")), seed);
+  const ReduceOp op = o.choice("op", ops) == "sum" ? ReduceOp::sum : ReduceOp::max;
+  ReduceShape shape{1, in.size(), 1};
+  std::vector<std::uint64_t> out_shape;
+  if (o.text("dim") != "all") {
+    std::int64_t dim = o.integer("dim");
+    shape = reduce_dim(in.shape, dim);
+    out_shape = in.shape;
+    out_shape.erase(out_shape.begin() + (dim < 0 ? dim + std::int64_t(in.shape.size()) : dim));
+  }
+  switch (in.dtype) {
+    case DType::f32:
+      return std::make_unique<ReduceCase<float>>(d, std::move(in), op, shape, out_shape);
+    case DType::f16:
+      return std::make_unique<ReduceCase<half>>(d, std::move(in), op, shape, out_shape);
+    case DType::bf16:
+      return std::make_unique<ReduceCase<bfloat16>>(d, std::move(in), op, shape, out_shape);
+    default:
+      throw Unsupported(text::cat("reduce takes f32, f16 and bf16; the input is ", cgp::name(in.dtype)));
+  }
+}
+
+}  // namespace
+
+KernelEntry reduce_entry() {
+  KernelEntry e;
+  e.name = "reduce";
+  e.summary = "sum or maximum over all elements or one dimension, f32 inside";
+  e.options = {{"op", "sum", "sum or max"},
+               {"dtype", "f32", "f32, f16 or bf16"},
+               {"shape", "1024x4096", "sizes joined by x"},
+               {"dim", "all", "all, or a dimension (negative: from the end)"}};
+  e.inputs = {"in"};
+  e.images = [](std::string_view arch) {
+    std::vector<Variant> all;
+    runtime::DeviceInfo device;
+    device.sm_count = 132;
+    const ReduceShape shapes[] = {{1, 1 << 24, 1}, {1, 1001, 1},    {100000, 64, 1}, {100000, 8, 1},
+                                  {4096, 4096, 1}, {1, 4096, 4096}, {1, 77, 33}};
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::max})
+      for (DType t : {DType::f32, DType::f16, DType::bf16}) {
+        for (const auto& s : shapes) all.push_back(first_pass(t, op, plan_reduce(t, s, true, device)));
+        for (bool columns : {false, true}) all.push_back(second_pass(t, op, columns));
+      }
+    return images(all, arch);
+  };
+  e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels
