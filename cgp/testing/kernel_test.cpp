@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/variant.h"
@@ -52,18 +55,28 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
 
 void expect_assembles(const kernels::KernelEntry& kernel) {
   if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
-  int assembled = 0;
-  for (std::string_view arch : kernels::kTargets) {
-    for (const auto& image : kernel.images(arch)) {
-      const auto a = assemble(*image.ptx, arch);
-      EXPECT_TRUE(a.ok) << image.name << " for " << arch << "\n" << a.log;
-      EXPECT_EQ(a.spill_bytes, 0) << image.name << " for " << arch << "\n" << a.log;
-      EXPECT_EQ(a.stack_bytes, 0) << image.name << " for " << arch << "\n" << a.log;
-      EXPECT_FALSE(a.serialised) << image.name << " for " << arch << "\n" << a.log;
-      ++assembled;
-    }
+  std::vector<std::pair<std::string, runtime::KernelImage>> jobs;
+  for (std::string_view arch : kernels::kTargets)
+    for (auto& image : kernel.images(arch)) jobs.emplace_back(arch, std::move(image));
+  ASSERT_FALSE(jobs.empty()) << kernel.name << " ships nothing";
+  // ptxas is a process of its own: one per core.
+  std::vector<Assembly> results(jobs.size());
+  std::atomic<std::size_t> next{0};
+  {
+    std::vector<std::jthread> workers;
+    for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w)
+      workers.emplace_back([&] {
+        for (std::size_t i; (i = next++) < jobs.size();)
+          results[i] = assemble(*jobs[i].second.ptx, jobs[i].first);
+      });
   }
-  EXPECT_GT(assembled, 0) << kernel.name << " ships nothing";
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const auto& a = results[i];
+    EXPECT_TRUE(a.ok && a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised)
+        << jobs[i].second.name << " for " << jobs[i].first << ": spills " << a.spill_bytes << ", stack "
+        << a.stack_bytes << "\n"
+        << a.log;
+  }
 }
 
 void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems) {
