@@ -4,6 +4,9 @@ set(CGP_WARNINGS -Wall -Wextra -Wpedantic -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these inside libstdc++ for correct code at -O2 (GCC bugs 105651, 105329, 107852).
   list(APPEND CGP_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++ 12's stable_sort uses its own deprecated std::get_temporary_buffer.
+  list(APPEND CGP_WARNINGS -Wno-deprecated-declarations)
 endif()
 
 function(cgp_compile_options target)

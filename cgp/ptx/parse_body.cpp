@@ -345,7 +345,7 @@ RegId Parser::predicate() {
   return b.id;
 }
 
-Mod Parser::modifier(std::string_view text, const Token& at, std::string_view op) {
+Mod Parser::modifier(std::string_view text, const Token& at, std::string_view op) const {
   if (auto m = parse_mod(text)) return *m;
   std::vector<std::string> all;
   for (int i = 0; i < int(Mod::kCount); ++i) all.emplace_back(name(Mod(i)));
@@ -356,60 +356,59 @@ Mod Parser::modifier(std::string_view text, const Token& at, std::string_view op
           close.empty() ? std::string() : text::cat("did you mean .", close[0], "?"));
 }
 
+void Parser::unknown_instruction(const Token& t) const {
+  std::vector<std::string> all;
+  for (int k = 0; k < int(Op::kCount); ++k) all.emplace_back(name(Op(k)));
+  auto close = text::closest(t.text.substr(0, 60), all, 1);
+  if (close.empty())
+    close = text::closest(t.text.substr(0, std::min<std::size_t>(t.text.find('.'), 60)), all, 1);
+  fail_at(t, text::cat("unknown instruction '", t.text.substr(0, 60), "'"),
+          close.empty() ? std::string() : text::cat("did you mean ", close[0], "?"));
+}
+
+// The opcode is the longest prefix that the table knows, the rest are modifiers.
+Parser::Word Parser::split_word(const Token& t) const {
+  const std::string_view word = t.text;
+  Word w;
+  // bar.cta.sync is bar.sync, said in full.
+  std::string shorter;
+  for (std::string_view full : {"bar.cta.", "barrier.cta."})
+    if (word.substr(0, full.size()) == full)
+      shorter = text::cat(full.substr(0, full.size() - 4), word.substr(full.size()));
+  const std::string_view searched = shorter.empty() ? word : std::string_view(shorter);
+  std::size_t at = searched.size();
+  std::optional<Op> op;
+  while (!(op = parse_op(searched.substr(0, at)))) {
+    const std::size_t cut = searched.find_last_of(".:", at - 1);
+    if (cut == std::string_view::npos || cut == 0) unknown_instruction(t);
+    at = searched[cut] == ':' ? cut - 1 : cut;
+    if (at == 0) unknown_instruction(t);
+  }
+  w.op = *op;
+  if (!shorter.empty()) {
+    w.mods.push_back(Mod::cta);
+    at += 4;
+  }
+  while (at < word.size()) {
+    const bool colons = word[at] == ':';
+    // Only two opcodes take their first modifier after "::".
+    if (colons && w.op != Op::tcgen05_wait && w.op != Op::tcgen05_fence)
+      modifier(word.substr(0, word.find('.', at)), t, name(w.op));
+    at += colons ? 2 : 1;
+    const std::size_t end = std::min(word.find('.', at), word.size());
+    if (w.mods.size() == Mods::kMax) fail_at(t, "an instruction has at most 15 modifiers");
+    w.mods.push_back(modifier(word.substr(at, end - at), t, name(w.op)));
+    at = end;
+  }
+  w.mods = canonical(w.op, w.mods);  // ptxas takes modifiers in any order
+  return w;
+}
+
 void Parser::opcode(Inst& i) {
   const Token t = token_;
   if (t.kind != TokenKind::word) fail(text::cat("expected an instruction, found ", describe()));
   auto it = words_.find(t.text);
-  if (it == words_.end()) {
-    std::string_view word = t.text;
-    Word w{Op::kCount, {}};
-    std::size_t length = word.size();
-    std::optional<Op> op;
-    bool cta = false;
-    std::string shorter;
-    // bar.cta.sync is bar.sync, said in full.
-    for (std::string_view family : {"bar.cta.", "barrier.cta."})
-      if (word.substr(0, family.size()) == family) {
-        cta = true;
-        shorter = std::string(family.substr(0, family.size() - 4)) + std::string(word.substr(family.size()));
-      }
-    const std::string_view searched = cta ? std::string_view(shorter) : word;
-    length = searched.size();
-    while (!(op = parse_op(searched.substr(0, length)))) {
-      const std::size_t cut = searched.find_last_of(".:", length - 1);
-      if (cut == std::string_view::npos || cut == 0) break;
-      length = searched[cut] == ':' ? cut - 1 : cut;
-      if (length == 0) break;
-    }
-    if (!op) {
-      std::vector<std::string> all;
-      for (int k = 0; k < int(Op::kCount); ++k) all.emplace_back(name(Op(k)));
-      const std::string_view stem = word.substr(0, word.find('.'));
-      auto close = text::closest(word.substr(0, 60), all, 1);
-      if (close.empty()) close = text::closest(stem.substr(0, 60), all, 1);
-      fail_at(t, text::cat("unknown instruction '", word.substr(0, 60), "'"),
-              close.empty() ? std::string() : text::cat("did you mean ", close[0], "?"));
-    }
-    w.op = *op;
-    if (cta) {
-      w.mods.push_back(Mod::cta);
-      length += 4;
-    }
-    std::size_t at = length;
-    while (at < word.size()) {
-      const bool colons = word[at] == ':';
-      // Only two opcodes take their first modifier after "::".
-      if (colons && *op != Op::tcgen05_wait && *op != Op::tcgen05_fence)
-        modifier(word.substr(0, word.find('.', at)), t, name(*op));
-      at += colons ? 2 : 1;
-      const std::size_t end = std::min(word.find('.', at), word.size());
-      if (w.mods.size() == Mods::kMax) fail_at(t, "an instruction has at most 15 modifiers");
-      w.mods.push_back(modifier(word.substr(at, end - at), t, name(*op)));
-      at = end;
-    }
-    w.mods = canonical(w.op, w.mods);  // ptxas takes modifiers in any order
-    it = words_.emplace(t.text, w).first;
-  }
+  if (it == words_.end()) it = words_.emplace(t.text, split_word(t)).first;
   i.op = it->second.op;
   i.mods = it->second.mods;
   advance();

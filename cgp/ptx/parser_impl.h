@@ -60,6 +60,11 @@ class Parser {
                                kMaxDimensions = 16;
   static constexpr std::uint64_t kMaxBytes = 1ull << 40, kMaxInitialiser = 1ull << 28;
 
+  struct Word {
+    Op op = Op::kCount;
+    Mods mods;
+  };
+
   // tokens
   void advance();
   std::size_t offset() const { return offset_of(token_); }
@@ -125,7 +130,9 @@ class Parser {
   void prototype(const Token& name);
   void instruction();
   void opcode(Inst& i);
-  Mod modifier(std::string_view text, const Token& at, std::string_view op);
+  Word split_word(const Token& t) const;
+  [[noreturn]] void unknown_instruction(const Token& t) const;
+  Mod modifier(std::string_view text, const Token& at, std::string_view op) const;
   Operand operand(const Inst& i, int depth);
   Operand word_operand(const Inst& i);
   Operand address(int depth);
@@ -137,8 +144,6 @@ class Parser {
   [[noreturn]] void unknown_name(const Token& t, std::string_view what) const;
   void enter_scope();
   void leave_scope();
-  void resolve(std::size_t first_reference, bool at_end);
-  LabelId new_label(const Token& t);
   std::string unique(std::string_view name);
 
   Lexer lexer_;
@@ -149,10 +154,6 @@ class Parser {
   std::deque<std::string>
       arena_;  // names made here (register ranges, renamed shadows), with stable addresses
   std::unordered_map<std::string_view, std::string> debug_strings_;
-  struct Word {
-    Op op;
-    Mods mods;
-  };
   std::unordered_map<std::string_view, Word> words_;  // whole opcode words seen before
 
   // the function being read

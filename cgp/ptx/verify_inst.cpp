@@ -95,6 +95,60 @@ const InstVerifier::Spelling& InstVerifier::spelling_of(const Inst& i) {
   return it->second;
 }
 
+namespace {
+
+/// How an instruction's modifiers differ from a form's.
+struct Misfit {
+  const Form* form = nullptr;
+  std::vector<Mod> extra;
+  std::vector<const ModSlot*> missing;
+  std::size_t cost() const { return extra.size() + missing.size(); }
+};
+
+// Takes the modifiers of an alternative out of `rest`. Types keep their order: cvt.f32.f16 is not
+// cvt.f16.f32.
+bool take(const std::vector<Mod>& alternative, std::vector<Mod>& rest) {
+  std::vector<Mod> left = rest;
+  for (Mod m : alternative) {
+    auto it = std::find(left.begin(), left.end(), m);
+    if (it == left.end()) return false;
+    if (is_type(m) && std::find_if(left.begin(), left.end(), is_type) != it) return false;
+    left.erase(it);
+  }
+  rest = std::move(left);
+  return true;
+}
+
+Misfit misfit(const Form& f, const Mods& mods) {
+  Misfit d{&f, {mods.begin(), mods.end()}, {}};
+  for (const ModSlot& s : f.slots) {
+    const bool found = std::any_of(s.alternatives.begin(), s.alternatives.end(),
+                                   [&](const auto& alternative) { return take(alternative, d.extra); });
+    if (!found && !s.optional) d.missing.push_back(&s);
+  }
+  return d;
+}
+
+std::string choices(const ModSlot& s) {
+  std::string t;
+  for (std::size_t k = 0; k < s.alternatives.size() && k < 12; ++k) {
+    if (k) t += ' ';
+    for (Mod m : s.alternatives[k]) t += text::cat(".", name(m));
+  }
+  return s.alternatives.size() > 12 ? t + " ..." : t;
+}
+
+std::string explain(const Misfit& d) {
+  std::string why;
+  for (Mod m : d.extra) why += text::cat(why.empty() ? "" : "; ", ".", name(m), " does not belong there");
+  for (const ModSlot* s : d.missing)
+    why += text::cat(why.empty() ? "" : "; ", s->alternatives.size() == 1 ? "missing " : "missing one of ",
+                     choices(*s));
+  return why;
+}
+
+}  // namespace
+
 Problem InstVerifier::modifier_problem(const Inst& i) const {
   Problem p;
   Mods ordered;
@@ -107,73 +161,27 @@ Problem InstVerifier::modifier_problem(const Inst& i) const {
       p.hint = text::cat("write ", spelling(good));
       return p;
     }
-  // Explain by the form that needs the fewest changes.
-  const Form* best = nullptr;
-  std::size_t best_cost = ~std::size_t(0);
-  std::vector<Mod> best_extra;
-  std::vector<const ModSlot*> best_missing;
-  for (const Form& f : forms(i.op)) {
-    std::vector<Mod> extra(i.mods.begin(), i.mods.end());
-    std::vector<const ModSlot*> missing;
-    for (const ModSlot& s : f.slots) {
-      bool found = false;
-      for (const auto& alternative : s.alternatives) {
-        std::vector<Mod> rest = extra;
-        bool all = true;
-        for (Mod m : alternative) {
-          auto it = std::find(rest.begin(), rest.end(), m);
-          // Types keep their order: cvt.f32.f16 is not cvt.f16.f32.
-          if (is_type(m)) {
-            auto first = std::find_if(rest.begin(), rest.end(), [](Mod x) { return is_type(x); });
-            if (first != it) it = rest.end();
-          }
-          all = all && it != rest.end();
-          if (all) rest.erase(it);
-        }
-        if (all) {
-          extra = std::move(rest);
-          found = true;
-          break;
-        }
-      }
-      if (!found && !s.optional) missing.push_back(&s);
-    }
-    const std::size_t cost = 2 * extra.size() + 2 * missing.size();
-    if (cost == best_cost && cost == 2 && missing.size() == 1 && best_missing.size() == 1)
-      best_missing.push_back(missing[0]);  // div.f32 lacks .approx or .full or .rn ...
-    if (cost < best_cost) {
-      best = &f;
-      best_cost = cost;
-      best_extra = std::move(extra);
-      best_missing = std::move(missing);
-    }
-  }
   p.rule = text::cat(spelling(i), " is not an instruction");
-  if (!best) return p;
-  auto choices = [](const ModSlot& s) {
-    std::string t;
-    for (std::size_t k = 0; k < s.alternatives.size() && k < 12; ++k) {
-      if (k) t += ' ';
-      for (Mod m : s.alternatives[k]) t += text::cat(".", name(m));
+  // Explain by the form that needs the fewest changes.
+  Misfit best;
+  std::string lacks;  // div.f32 lacks .approx or .full or .rn ...: what equally near forms miss
+  for (const Form& f : forms(i.op)) {
+    Misfit d = misfit(f, i.mods);
+    if (!best.form || d.cost() < best.cost()) {
+      best = d;
+      lacks.clear();
     }
-    return s.alternatives.size() > 12 ? t + " ..." : t;
-  };
-  for (Mod m : best_extra)
-    p.why += text::cat(p.why.empty() ? "" : "; ", ".", name(m), " does not belong there");
-  if (best_missing.size() > 1 && best_cost == 2) {
-    std::string all;
-    for (const ModSlot* s : best_missing)
-      if (const std::string more = choices(*s); all.find(more) == std::string::npos)
-        all += text::cat(all.empty() ? "" : " ", more);
-    p.why += text::cat("missing one of ", all);
-    best_missing.clear();
+    if (d.cost() == 1 && best.cost() == 1 && d.missing.size() == 1)
+      if (const std::string more = choices(*d.missing[0]); lacks.find(more) == std::string::npos)
+        lacks += text::cat(lacks.empty() ? "" : " ", more);
   }
-  for (const ModSlot* s : best_missing)
-    p.why += text::cat(p.why.empty() ? "" : "; ",
-                       s->alternatives.size() == 1 ? "missing " : "missing one of ", choices(*s));
-  const std::string shown =
-      best->modifiers_text.size() > 200 ? best->modifiers_text.substr(0, 200) + "..." : best->modifiers_text;
-  p.hint = text::cat("the nearest form is ", name(i.op), shown, "  ", best->operands_text);
+  if (!best.form) return p;
+  p.why = best.missing.size() == 1 && !lacks.empty() && lacks != choices(*best.missing[0])
+              ? text::cat("missing one of ", lacks)
+              : explain(best);
+  std::string shown = best.form->modifiers_text;
+  if (shown.size() > 200) shown = shown.substr(0, 200) + "...";
+  p.hint = text::cat("the nearest form is ", name(i.op), shown, "  ", best.form->operands_text);
   return p;
 }
 
