@@ -86,6 +86,7 @@ class Queue {
   virtual std::shared_ptr<GraphState> end_capture() = 0;
   virtual void abandon_capture() noexcept = 0;
   virtual void replay(GraphState& g) = 0;
+  virtual void* native() { return nullptr; }  ///< the driver's stream, its context made current
 };
 
 class GraphBuilderState {

@@ -98,6 +98,10 @@ class CudaQueue final : public Queue {
       log(cat("a stream was destroyed before this was reported: ", e.what()));
     }
   }
+  void* native() override {
+    b_.context();
+    return stream_.get();
+  }
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t n) override {
     b_.context();
     const bool pageable = check_host_memory(src, n);

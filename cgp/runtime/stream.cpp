@@ -73,6 +73,7 @@ Stream& Stream::operator=(Stream&& o) noexcept {
 Stream::~Stream() = default;
 
 Device Stream::device() const { return Device(backend_->shared_from_this()); }
+void* Stream::native_handle() const { return queue().native(); }
 Queue& Stream::queue() const {
   if (!queue_) throw ArgumentError("this Stream was moved from");
   return *queue_;

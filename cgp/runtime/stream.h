@@ -136,6 +136,9 @@ class Stream {
   Stream& replay(const Graph& graph);
 
   // For the other parts of the runtime:
+  /// The driver's handle (CUstream), for other libraries that queue work on it; the device's context is made
+  /// current on the calling thread. Null on the emulator.
+  void* native_handle() const;
   Queue& queue() const;
   const Backend* backend() const { return backend_; }
 

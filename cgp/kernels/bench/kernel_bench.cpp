@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures the kernels on a GPU against their peers, in one run: row and element kernels against the device's
+// own copy of as many bytes, gemm against cuBLAS. Prints a table; --json FILE keeps every sample.
+//   cgp_kernel_bench [--json FILE] [--rounds N] [PREFIX...]     e.g. cgp_kernel_bench gemm/bf16 softmax
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/reduce/reduce.h"
+#include "cgp/kernels/softmax/softmax.h"
+#include "cgp/kernels/transpose/transpose.h"
+#include "cgp/kernels/vecadd/vecadd.h"
+#include "cgp/prof/compare.h"
+#include "cgp/prof/peer_cublas.h"
+
+namespace {
+
+using namespace cgp;
+using namespace cgp::kernels;
+using prof::Contender;
+using runtime::Buffer;
+using runtime::Stream;
+
+// A pool of values on the device, repeated: random data without a long wait on the host.
+template <class T>
+Buffer<T> random_buffer(const runtime::Device& d, std::uint64_t n, std::uint64_t seed) {
+  const std::uint64_t pool = std::min<std::uint64_t>(n, (1 << 22) - 3);  // odd: rows do not repeat
+  const auto host = random_array(dtype_of<T>, {pool}, seed);
+  Buffer<T> b(d, n);
+  Stream s(d);
+  s.upload<T>(b.slice(0, pool), typed<T>(host));
+  for (std::uint64_t have = pool; have < n;) {
+    const std::uint64_t more = std::min(have, n - have);
+    s.copy<T>(b.slice(have, more), b.slice(0, more));
+    have += more;
+  }
+  s.wait();
+  return b;
+}
+
+struct Row {
+  std::string name, variant;
+  double flops = 0, bytes = 0;
+  std::vector<prof::Timing> timings;  // ours first
+};
+
+class Bench {
+ public:
+  Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds)
+      : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds) {}
+  bool wanted(const std::string& name) const {
+    if (prefixes_.empty()) return true;
+    for (const auto& p : prefixes_)
+      if (name.rfind(p, 0) == 0) return true;
+    return false;
+  }
+  /// `contenders[0]` is ours, [1] the peer. Rates are printed in TFLOP/s where flops are given, else GB/s.
+  void run(const std::string& name, const std::string& variant, double flops, double bytes,
+           const std::vector<Contender>& contenders, int rounds = 0) {
+    prof::CompareOptions o;
+    o.rounds = rounds ? rounds : rounds_;
+    Row r{name, variant, flops, bytes, prof::compare(device_, contenders, o)};
+    std::printf("%-34s", name.c_str());
+    for (const auto& t : r.timings) {
+      const double ms = t.summary.median;
+      std::printf("  %-7s %9.4f ms %8.1f %s ±%.1f%%", t.name.c_str(), ms,
+                  (flops > 0 ? flops : bytes) / ms / (flops > 0 ? 1e9 : 1e6), flops > 0 ? "TFLOP/s" : "GB/s",
+                  100 * t.summary.spread());
+    }
+    if (r.timings.size() > 1)
+      std::printf("  ratio %.3f", r.timings[1].summary.median / r.timings[0].summary.median);
+    std::printf("  %s\n", variant.c_str());
+    std::fflush(stdout);
+    rows_.push_back(std::move(r));
+  }
+  const runtime::Device& device() const { return device_; }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  runtime::Device device_;
+  std::vector<std::string> prefixes_;
+  int rounds_;
+  std::vector<Row> rows_;
+};
+
+// The peer of memory-bound kernels: the driver's copy that moves `bytes` in all, half read and half written.
+struct Copy {
+  Buffer<std::uint8_t> from, to;
+  Copy(const runtime::Device& d, double bytes)
+      : from(d, std::size_t(bytes / 2)), to(d, std::size_t(bytes / 2)) {
+    from.fill_bytes(7);
+  }
+  Contender contender() {
+    return {"copy", [this](Stream& s) { s.copy(to, from); }};
+  }
+};
+
+template <class T>
+void bench_vecadd(Bench& b, std::uint64_t n) {
+  const auto name = text::cat("vecadd/", cgp::name(dtype_of<T>), "/", n);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), n, 1), y = random_buffer<T>(b.device(), n, 2);
+  Buffer<T> z(b.device(), n);
+  const double bytes = 3.0 * double(n) * sizeof(T);
+  Copy copy(b.device(), bytes);
+  b.run(name, "", 0, bytes, {{"cgp", [&](Stream& s) { vecadd<T>(s, x, y, z); }}, copy.contender()});
+}
+
+template <class T>
+void bench_reduce(Bench& b, ReduceOp op, const ReduceShape& shape) {
+  const auto name = text::cat("reduce/", cgp::kernels::name(op), "/", cgp::name(dtype_of<T>), "/",
+                              shape.outer, "x", shape.n, "x", shape.inner);
+  if (!b.wanted(name)) return;
+  const std::uint64_t n = shape.outer * shape.n * shape.inner;
+  const auto x = random_buffer<T>(b.device(), n, 1);
+  Buffer<T> y(b.device(), shape.outer * shape.inner);
+  const auto plan = plan_reduce(dtype_of<T>, shape, true, b.device().info());
+  Buffer<float> workspace(b.device(), reduce_workspace(plan, shape));
+  const double bytes = double(x.bytes() + y.bytes());
+  Copy copy(b.device(), bytes);
+  b.run(name, plan.why, 0, bytes,
+        {{"cgp", [&](Stream& s) { reduce<T>(s, op, x, y, shape, workspace); }}, copy.contender()});
+}
+
+template <class T>
+void bench_transpose(Bench& b, const TransposeShape& shape) {
+  const auto name =
+      text::cat("transpose/", cgp::name(dtype_of<T>), "/", shape.batch, "x", shape.rows, "x", shape.cols);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), shape.batch * shape.rows * shape.cols, 1);
+  Buffer<T> y(b.device(), x.size());
+  const double bytes = 2.0 * double(x.bytes());
+  Copy copy(b.device(), bytes);
+  const auto choice = select_transpose(sizeof(T), shape, x.address(), y.address());
+  b.run(name, choice.variant->name, 0, bytes,
+        {{"cgp", [&](Stream& s) { transpose<T>(s, x, y, shape); }}, copy.contender()});
+}
+
+template <class T>
+void bench_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+  const auto name = text::cat("softmax/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), rows * cols, 1);
+  Buffer<T> y(b.device(), x.size());
+  const SoftmaxShape shape{rows, cols};
+  const double bytes = 2.0 * double(x.bytes());
+  Copy copy(b.device(), bytes);
+  const auto choice = select_softmax(dtype_of<T>, shape, true, b.device().info());
+  b.run(name, choice.variant.name, 0, bytes,
+        {{"cgp", [&](Stream& s) { softmax<T>(s, x, y, shape); }}, copy.contender()});
+}
+
+// Largest difference of two results, over what the rounding of the type and 2k ulps of fp32 allow; > 1 is
+// wrong.
+template <class T>
+double disagreement(const Buffer<T>& x, const Buffer<T>& y, std::uint64_t k) {
+  const std::uint64_t n = std::min<std::uint64_t>(x.size(), 1 << 20);
+  const auto a = x.slice(0, n).to_vector(), b = y.slice(0, n).to_vector();
+  double worst = 0;
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const double u = double(a[i]), v = double(b[i]);
+    const double allowed =
+        2 * unit_roundoff(dtype_of<T>) * std::max(std::fabs(u), std::fabs(v)) + double(k) * 0x1p-22 * 4;
+    worst = std::max(worst, u == v ? 0 : std::fabs(u - v) / allowed);
+  }
+  return worst;
+}
+
+template <class T>
+void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_t m, std::uint64_t n,
+                std::uint64_t k) {
+  const auto name = text::cat("gemm/", cgp::name(dtype_of<T>), "/", layout, "/", m, "x", n, "x", k);
+  if (!b.wanted(name)) return;
+  GemmProblem p{
+      .type = dtype_of<T>, .trans_a = layout[0] == 't', .trans_b = layout[1] == 't', .m = m, .n = n, .k = k};
+  p = p.dense();
+  const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
+  Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
+  const auto choice = select_gemm(p, x.address(), y.address(), b.device().info());
+  std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
+  const prof::CublasGemm peer{p.type,
+                              p.trans_a,
+                              p.trans_b,
+                              std::int64_t(m),
+                              std::int64_t(n),
+                              std::int64_t(k),
+                              std::int64_t(p.lda),
+                              std::int64_t(p.ldb),
+                              std::int64_t(p.ldc),
+                              1,
+                              0};
+  if (cublas)
+    contenders.push_back({"cublas", [&](Stream& s) {
+                            cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());
+                          }});
+  const int rounds = p.flops() > 1e12 ? 20 : 0;
+  b.run(name, choice.variant.name, p.flops(), double(x.bytes() + y.bytes() + ours.bytes()), contenders,
+        rounds);
+  if (cublas)
+    if (const double wrong = disagreement(ours, theirs, k); !(wrong <= 1))
+      throw Error({text::cat(name, " disagrees with cuBLAS"),
+                   {},
+                   text::cat(wrong, " times the allowed difference"),
+                   {}});
+}
+
+void write_json(const std::string& path, const Bench& b) {
+  std::ofstream out(path);
+  const auto& i = b.device().info();
+  out << "{\n  \"gpu\": \"" << i.name << "\", \"driver\": " << i.driver_version.value_or(0)
+      << ",\n  \"rows\": [\n";
+  for (std::size_t r = 0; r < b.rows().size(); ++r) {
+    const Row& row = b.rows()[r];
+    out << "    {\"name\": \"" << row.name << "\", \"variant\": \"" << row.variant
+        << "\", \"flops\": " << row.flops << ", \"bytes\": " << row.bytes << ", \"timings\": [";
+    for (std::size_t t = 0; t < row.timings.size(); ++t) {
+      out << (t ? ", " : "") << "{\"name\": \"" << row.timings[t].name << "\", \"ms\": [";
+      for (std::size_t s = 0; s < row.timings[t].milliseconds.size(); ++s)
+        out << (s ? ", " : "") << row.timings[t].milliseconds[s];
+      out << "]}";
+    }
+    out << "]}" << (r + 1 < b.rows().size() ? "," : "") << "\n";
+  }
+  out << "  ]\n}\n";
+}
+
+void run_all(Bench& b) {
+  bench_vecadd<float>(b, 1u << 28);
+  bench_vecadd<half>(b, 1u << 29);
+  bench_vecadd<bfloat16>(b, (1u << 29) + 5);
+  for (ReduceOp op : {ReduceOp::sum, ReduceOp::max}) bench_reduce<float>(b, op, {1, 1u << 28, 1});
+  bench_reduce<bfloat16>(b, ReduceOp::sum, {1, 1u << 29, 1});
+  bench_reduce<float>(b, ReduceOp::sum, {1u << 16, 1u << 12, 1});
+  bench_reduce<bfloat16>(b, ReduceOp::sum, {1u << 22, 128, 1});
+  bench_reduce<float>(b, ReduceOp::sum, {1, 1u << 14, 1u << 14});
+  bench_reduce<bfloat16>(b, ReduceOp::sum, {64, 1u << 11, 1u << 12});
+  bench_transpose<float>(b, {1, 16384, 16384});
+  bench_transpose<bfloat16>(b, {1, 16384, 32768});
+  bench_transpose<double>(b, {1, 8192, 16384});
+  bench_transpose<std::uint8_t>(b, {1, 32768, 32768});
+  bench_transpose<float>(b, {1, 16383, 16381});
+  for (std::uint64_t cols : {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
+    bench_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
+    bench_softmax<float>(b, (1ull << 28) / cols, cols);
+  }
+  std::unique_ptr<prof::Cublas> cublas;
+  if (b.wanted("gemm")) {
+    (void)b.device().stream().native_handle();  // cuBLAS takes the current context
+    try {
+      cublas = std::make_unique<prof::Cublas>();
+      std::printf("cuBLAS %d\n", cublas->version());
+    } catch (const Unsupported& e) {
+      std::printf("%s\n", e.what());
+    }
+  }
+  for (const char* layout : {"nt", "nn", "tn", "tt"})
+    for (std::uint64_t n : {1024, 2048, 4096, 8192, 16384})
+      if (layout == std::string("nt") || n == 4096 || n == 8192)
+        bench_gemm<bfloat16>(b, cublas.get(), layout, n, n, n);
+  for (std::uint64_t n : {4096, 8192}) bench_gemm<half>(b, cublas.get(), "nt", n, n, n);
+  bench_gemm<bfloat16>(b, cublas.get(), "nt", 4096, 14336, 4096);
+  bench_gemm<bfloat16>(b, cublas.get(), "nt", 1000, 3000, 5000);
+  bench_gemm<float>(b, cublas.get(), "nn", 4096, 4096, 4096);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> prefixes;
+  std::string json;
+  int rounds = 40;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
+      json = argv[++i];
+    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = std::atoi(argv[++i]);
+    else if (argv[i][0] == '-') {
+      std::printf("usage: %s [--json FILE] [--rounds N] [PREFIX...]\n", argv[0]);
+      return 2;
+    } else
+      prefixes.push_back(argv[i]);
+  }
+  try {
+    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds);
+    std::printf("%s\n", b.device().info().name.c_str());
+    run_all(b);
+    if (!json.empty()) write_json(json, b);
+  } catch (const Unsupported& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 3;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
