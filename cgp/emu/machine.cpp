@@ -345,6 +345,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
     w->cache.resize(s.program->insts.size() + 1);
     workers.push_back(std::move(w));
   }
+  s.spin.level.assign(std::size_t(count), SpinBoard::moving);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < count; ++i) threads.emplace_back([&, i] { run_launch(s, *workers[i]); });
   run_launch(s, *workers[0]);

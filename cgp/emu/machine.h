@@ -246,6 +246,14 @@ struct Meeting {
   Mask lanes = 0;  ///< union
 };
 
+/// Looks for a cycle in the states of a watched warp at its jumps (check_spin.cpp).
+struct SpinWatch {
+  std::uint64_t reference = 0, seen = 0, renew_at = 1;
+  int repeats = 0;
+  Mask ran = 0;         ///< lanes that ran since the reference was taken
+  bool cyclic = false;  ///< certain: the warp repeats itself until memory changes
+};
+
 struct Warp {
   // hot
   std::byte* base[2] = {nullptr, nullptr};  ///< [0] registers of the running frame, [1] constant pool
@@ -263,6 +271,7 @@ struct Warp {
   Event event = none;       ///< set by handlers that move, park or end the running fragment
   bool suspect = false;     ///< long without progress: memory changes are watched
   bool changed = false;     ///< with suspect: something observable changed
+  SpinWatch spin;           ///< with suspect: whether the warp comes back to a state it was in
   Mask live = 0;            ///< lanes that have not exited
   Mask carry = 0;           ///< CC.CF of each lane
   Mask unwritten = 0;       ///< lanes for which resolve() met never-written bytes; the reader clears it

@@ -147,6 +147,13 @@ struct TaintOrigin {
   bool shared = false;
 };
 
+/// What the workers know about blocks that only poll (check_spin.cpp).
+struct SpinBoard {
+  enum Level : std::uint8_t { moving, stuck, stuck_twice, without_blocks };
+  std::mutex mutex;
+  std::vector<Level> level;  ///< by worker
+};
+
 struct LaunchState {
   MachineImpl* machine = nullptr;
   const Instance* instance = nullptr;
@@ -165,9 +172,8 @@ struct LaunchState {
   std::uint64_t resident_limit = 0;  ///< clusters
   std::atomic<std::uint64_t> next_cluster{0}, resident{0}, finished{0};
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> idle_workers{0};
-  std::atomic<std::uint64_t> writes{0};  ///< changes seen by watched warps
-  std::mutex mutex;                      ///< findings, output, fault
+  SpinBoard spin;
+  std::mutex mutex;  ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
   std::string output;
@@ -191,6 +197,7 @@ struct Worker {
   Counters totals;  ///< memory counts; the rest is summed from pc
   std::uint64_t random = 0;
   std::uint64_t index = 0;
+  std::uint64_t turns = 0, next_probe = 0;  ///< slices run; the one after which spinning is looked for
 };
 
 // sched.cpp
@@ -225,6 +232,13 @@ void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes);
 void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use);
 /// The same for memory that an instruction reads and keeps to itself (red): reported at once.
 void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use);
+/// Watched warps, after a jump: whether the warp is certain to repeat itself, or has changed something.
+bool note_jump(Warp& w);
+/// Reports a deadlock when every resident block of the launch only polls memory that nobody changes.
+void check_spinning(Worker& worker);
+/// A worker got or finished a block (moving), or has none (without_blocks).
+void note_blocks(Worker& worker, SpinBoard::Level level);
+bool give_up_soft_waits(Cluster& c);
 /// Watched warps: sets Warp::changed when a store changes memory.
 void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to, Mask lanes);
 Mask taint_of(const Warp& w, Loc l);

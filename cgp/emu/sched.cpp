@@ -13,8 +13,6 @@ using text::cat;
 namespace {
 constexpr std::uint64_t kWarpQuantum = 4096;
 constexpr std::uint64_t kClusterSlice = 400'000;
-// Slices after which a cluster that has not finished is watched for spinning.
-constexpr std::uint64_t kSuspectSlices = 4;
 constexpr int kSoftRounds = 8;
 
 std::unique_ptr<Warp> make_warp(LaunchState& launch, Worker& worker, Cta& cta, std::uint32_t index) {
@@ -97,6 +95,8 @@ bool finished(const Cluster& c) {
   return std::all_of(c.ctas.begin(), c.ctas.end(), [](const auto& cta) { return cta->done; });
 }
 
+}  // namespace
+
 // Resumes every wait that may be given up. False if there is none.
 bool give_up_soft_waits(Cluster& c) {
   bool any = false;
@@ -110,6 +110,7 @@ bool give_up_soft_waits(Cluster& c) {
   return any;
 }
 
+namespace {
 enum class Outcome { done, more };
 
 Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
@@ -145,11 +146,6 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
   return Outcome::more;
 }
 
-void check_spinning(Worker& worker, LaunchState& launch) {
-  (void)worker;
-  (void)launch;
-}
-
 void work(LaunchState& launch, Worker& worker) {
   auto& resident = worker.resident;
   auto admit = [&] {
@@ -164,10 +160,12 @@ void work(LaunchState& launch, Worker& worker) {
       return false;
     }
     resident.push_back(make_cluster(launch, worker, next));
+    note_blocks(worker, SpinBoard::moving);
     return true;
   };
   while (!launch.stop.load(std::memory_order_relaxed)) {
     if (resident.empty() && !admit()) {
+      note_blocks(worker, SpinBoard::without_blocks);
       if (launch.next_cluster.load() >= launch.clusters) return;
       std::this_thread::yield();
       continue;
@@ -178,12 +176,13 @@ void work(LaunchState& launch, Worker& worker) {
       for (auto& cta : cluster->ctas) worker.spare_shared.push_back(std::move(cta->shared));
       launch.resident.fetch_sub(1);
       launch.finished.fetch_add(1);
+      note_blocks(worker, SpinBoard::moving);
       continue;
     }
     resident.push_back(std::move(cluster));
     // It may wait for a block that has not started: let another one in before it runs again.
     admit();
-    check_spinning(worker, launch);
+    check_spinning(worker);
   }
 }
 }  // namespace

@@ -208,8 +208,10 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
         c.lanes -= std::uint64_t(std::popcount(act));
         --executed;
       }
+      const bool look = w.suspect && w.event == Warp::jumped;
       w.event = Warp::none;
       if (!reschedule(w)) break;
+      if (look && note_jump(w)) break;
     }
   }
   w.steps += executed;

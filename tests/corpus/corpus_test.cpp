@@ -33,8 +33,6 @@ const std::set<std::string>& pending_classes() {
 /// Cases that the emulator cannot diagnose yet, with the reason.
 const std::map<std::string, std::string>& known_gaps() {
   static const std::map<std::string, std::string> gaps = {
-      {"bad_flag_never", "blocks that poll global memory for ever are not recognised"},
-      {"bad_two_locks", "blocks that poll global memory for ever are not recognised"},
       {"bad_half_a_warp", "lanes that go past an aligned barrier and exit are excused"},
   };
   return gaps;
