@@ -13,7 +13,7 @@ function(cgp_compile_options target)
   # Here::now() and .loc lines name files relative to the repository, wherever it was built (ccache may hand
   # the compiler the path relative to the build folder).
   file(RELATIVE_PATH from_build ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
-  string(REGEX REPLACE "/?$" "/" from_build "${from_build}")
+  string(REGEX REPLACE "([^/])$" "\\1/" from_build "${from_build}")
   target_compile_options(${target} PRIVATE ${CGP_WARNINGS} -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
                                            -fmacro-prefix-map=${from_build}=)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
