@@ -62,8 +62,11 @@ struct Outcome {
   std::vector<runtime::LaunchRecord> launches;  ///< emulator
   std::optional<prof::Timing> timing;           ///< GPU
   std::vector<std::pair<std::string, std::string>> saved;
-  std::string ptx;  ///< of the first image
-  std::vector<emu::Finding> findings;
+  struct Found {
+    emu::Finding finding;
+    std::string name, ptx;  ///< of the module it is in
+  };
+  std::vector<Found> findings;
   bool clean() const { return check.pass && findings.empty() && fault.empty(); }
 };
 
@@ -74,6 +77,14 @@ void prepare_emulator(const runtime::Device& device, const RunOptions& o, Outcom
   device.set_emulator_options(options);
   device.set_findings(runtime::Device::Findings::collect);
   device.keep_results(0);
+}
+
+/// The module whose lines the finding counts.
+Outcome::Found locate(const emu::Finding& f, const std::string& kernel,
+                      const std::vector<runtime::KernelImage>& images) {
+  for (const auto& image : images)
+    if (image.name == kernel || image.entry == kernel) return {f, image.name, *image.ptx};
+  return {f, kernel, ""};
 }
 
 Outcome execute(const kernels::KernelEntry& kernel, const RunOptions& o, Progress& progress) {
@@ -90,7 +101,6 @@ Outcome execute(const kernels::KernelEntry& kernel, const RunOptions& o, Progres
   out.why = problem->why;
   out.flops = problem->flops;
   out.bytes = problem->bytes;
-  if (!problem->images.empty()) out.ptx = *problem->images[0].ptx;
   if (device.is_emulator()) device.clear_results();
   progress.step(cat("running ", out.variant, " on ", out.device.name));
   try {
@@ -106,7 +116,7 @@ Outcome execute(const kernels::KernelEntry& kernel, const RunOptions& o, Progres
   if (device.is_emulator()) {
     out.launches = device.results();
     for (const auto& l : out.launches)
-      out.findings.insert(out.findings.end(), l.result->findings.begin(), l.result->findings.end());
+      for (const auto& f : l.result->findings) out.findings.push_back(locate(f, l.kernel, problem->images));
   } else if (out.fault.empty() && o.repeat > 0) {
     progress.step("timing");
     const prof::Contender contender{kernel.name, [&](runtime::Stream& s) { problem->launch(s); }};
@@ -173,7 +183,7 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
     j["bytes_per_s"] = r.bytes / (s.median * 1e-3);
   }
   j["findings"] = ordered_json::array();
-  for (const auto& f : r.findings) j["findings"].push_back(spec::to_json(f));
+  for (const auto& f : r.findings) j["findings"].push_back(spec::to_json(f.finding));
   j["fault"] = r.fault.empty() ? ordered_json() : ordered_json(r.fault);
   j["saved"] = ordered_json::object();
   for (const auto& [name, path] : r.saved) j["saved"][name] = path;
@@ -194,7 +204,7 @@ std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, bool c
     total.add(l.result->counters);
   }
   if (!r.launches.empty()) out += "counters\n" + spec::counters_text(total);
-  for (const auto& f : r.findings) out += spec::finding_text(f, r.variant + ".ptx", r.ptx, color);
+  for (const auto& f : r.findings) out += spec::finding_text(f.finding, f.name + ".ptx", f.ptx, color);
   if (!r.fault.empty()) out += format("fault: {}\n", r.fault);
   if (r.timing) {
     const auto& s = r.timing->summary;

@@ -118,7 +118,7 @@ Comparison compare(const Compare& how, DType t, const std::vector<std::uint8_t>&
   std::vector<std::uint64_t> g, w;
   const bool sort = how.mode == Compare::Mode::multiset;
   if (sort) g = sorted(t, got), w = sorted(t, want);
-  if (sort || std::memcmp(got.data(), want.data(), got.size()) != 0)
+  if (sort || got != want)
     for (std::size_t i = 0; i < count; ++i)
       judge.element(i, sort ? g[i] : bits_at(t, got.data(), i), sort ? w[i] : bits_at(t, want.data(), i));
   Comparison result = judge.result;

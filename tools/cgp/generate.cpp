@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -103,11 +104,14 @@ class Filler {
     const bool absolute = !init.path.empty() && init.path[0] == '/';
     const std::string path = absolute || folder_.empty() ? init.path : folder_ + "/" + init.path;
     const HostArray a = read_array(path, dtype_, count);
-    std::memcpy(out.bytes.data() + first * width_, a.bytes.data(), a.bytes.size());
+    std::copy(a.bytes.begin(), a.bytes.end(), out.bytes.begin() + std::ptrdiff_t(first * width_));
   }
   void concat(const Init& init, std::uint64_t first, std::uint64_t count) {
     std::uint64_t total = 0;
-    for (const Init& part : init.parts) total += part.count;
+    for (const Init& part : init.parts) {
+      if (part.count > count - total) need(part.count, count - total, "the rest of its concat");
+      total += part.count;
+    }
     need(total, count, "the parts of its concat");
     for (const Init& part : init.parts) {
       fill(part, first, part.count);

@@ -132,7 +132,7 @@ TEST(generate, says_what_is_wrong) {
                 .find("hi must not be below lo"),
             std::string::npos);
   EXPECT_NE(message_of("{\"seed\":1}", DType::u8, 1).find("must name its generator"), std::string::npos);
-  EXPECT_NE(message_of("[1,2,3]", DType::u8, 2).find("must have 2 elements"), std::string::npos);
+  EXPECT_NE(message_of("[1,2,3]", DType::u8, 2).find("must have 2 values"), std::string::npos);
   EXPECT_NE(message_of("[\"fff\"]", DType::u8, 1).find("8 bits"), std::string::npos);
   EXPECT_NE(message_of("[\"xyz\"]", DType::u8, 1).find("hex"), std::string::npos);
   EXPECT_NE(message_of("{\"kind\":\"choice\",\"seed\":1,\"of\":[]}", DType::u8, 1).find("to choose from"),

@@ -133,16 +133,35 @@ void read_range(const Fields& f, Init& init) {
     f.need("hi").fail("hi must not be below lo", cat("lo = ", init.lo, ", hi = ", init.hi));
 }
 
-}  // namespace
+constexpr int kMaxDepth = 32;  // of concat in concat
 
-std::string_view name(Kind k) { return rows()[std::size_t(k)].word; }
+Init parse(const Node& node, DType dtype, std::uint64_t count, int depth);
 
-Init parse_init(const Node& node, DType dtype, std::uint64_t count) {
+void read_parts(const Fields& f, DType dtype, Init& init, int depth) {
+  const Node list = f.need("parts");
+  if (depth == kMaxDepth) list.fail(cat("concat may nest ", kMaxDepth, " deep"), "it nests deeper");
+  for (const Node& part : list.items()) {
+    init.parts.push_back(parse(part, dtype, 0, depth + 1));
+    Init& last = init.parts.back();
+    if (last.kind == Kind::values && !last.count)
+      last.count = last.values.size();
+    else if (part.is_object() && !last.count && !part.has("count"))
+      (void)part.at("count");  // throws: needs the field
+  }
+}
+
+void check_values(const Node& node, const Init& init, std::uint64_t count) {
+  if (count && init.values.size() != count)
+    node.fail(cat("the list must have ", count, " values"), cat("it has ", init.values.size()));
+}
+
+Init parse(const Node& node, DType dtype, std::uint64_t count, int depth) {
   Init init;
   init.count = count;
   if (node.is_array()) {
     init.kind = Kind::values;
     init.values = list_of(node, dtype);
+    check_values(node, init, count);
     return init;
   }
   if (node.is_number()) {
@@ -162,6 +181,7 @@ Init parse_init(const Node& node, DType dtype, std::uint64_t count) {
       break;
     case Kind::values:
       init.values = list_of(f.need("values"), dtype);
+      check_values(f.need("values"), init, init.count);
       break;
     case Kind::iota:
       read_iota(f, init);
@@ -170,13 +190,7 @@ Init parse_init(const Node& node, DType dtype, std::uint64_t count) {
       init.path = f.need("path").string();
       break;
     case Kind::concat:
-      for (const Node& part : f.need("parts").items()) {
-        init.parts.push_back(parse_init(part, dtype, 0));
-        if (init.parts.back().kind == Kind::values && !init.parts.back().count)
-          init.parts.back().count = init.parts.back().values.size();
-        else if (part.is_object() && !init.parts.back().count && !part.has("count"))
-          (void)part.at("count");  // throws: needs the field
-      }
+      read_parts(f, dtype, init, depth);
       break;
     case Kind::randint:
       init.seed = seed_of(f);
@@ -211,5 +225,11 @@ Init parse_init(const Node& node, DType dtype, std::uint64_t count) {
   }
   return init;
 }
+
+}  // namespace
+
+std::string_view name(Kind k) { return rows()[std::size_t(k)].word; }
+
+Init parse_init(const Node& node, DType dtype, std::uint64_t count) { return parse(node, dtype, count, 0); }
 
 }  // namespace cgp::spec

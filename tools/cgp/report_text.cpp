@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "report.h"
 
@@ -58,6 +59,17 @@ std::string excerpt(const std::string& path, std::string_view text, int line, st
                 paint.bad(std::string(std::min<std::size_t>(shown.size(), 100), '^')),
                 note.empty() ? std::string() : format(" {}", note));
   return out;
+}
+
+/// The line of the C++ source, quoted when the file can be read from here.
+std::string source_line(const std::string& file, int line, const Paint& paint) {
+  try {
+    const std::string text = read_file(file);
+    if (!line_of(text, line).empty()) return excerpt(file, text, line, "", paint);
+  } catch (const Error&) {
+    // compiled elsewhere: the name is all there is
+  }
+  return format("  {} source {}:{}\n", paint.dim("="), file, line);
 }
 
 std::string place_text(const emu::Finding& f) {
@@ -140,7 +152,7 @@ std::string finding_text(const emu::Finding& f, const std::string& ptx_path, std
     out += excerpt(ptx_path, ptx, f.ptx_line, "", paint);
   else if (!f.instruction.empty())
     out += format("  at {}\n", f.instruction);
-  if (!f.file.empty()) out += format("  {} source {}:{}\n", paint.dim("="), f.file, f.line);
+  if (!f.file.empty()) out += source_line(f.file, f.line, paint);
   out += format("  {} {}\n", paint.dim("="), place_text(f));
   if (f.other) {
     out += format("  {} other party: block {}, thread {}", paint.dim("="), dim_text(f.other->block),

@@ -125,5 +125,33 @@ TEST(spec_parse, malformed_json_names_line_and_column) {
   EXPECT_NE(message_of("").find("must be JSON"), std::string::npos);
 }
 
+TEST(spec_parse, damaged_specs_never_do_worse_than_throw_an_error) {
+  const std::string good = kCase;
+  std::uint64_t state = 1;
+  const auto next = [&] {
+    return state = state * 6364136223846793005ull + 1442695040888963407ull, state >> 33;
+  };
+  const std::string alphabet = "{}[]\",:0123456789-.eabx \n";
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = round % 3 == 0 ? good.substr(0, next() % good.size()) : good;
+    for (std::uint64_t edits = next() % 4; edits-- > 0 && !text.empty();)
+      text[next() % text.size()] = alphabet[next() % alphabet.size()];
+    try {
+      const Spec s = parse_spec(text, "case.json");
+      for (const BufferSpec& b : s.buffers)
+        if (b.init && b.count < 1000) generate(*b.init, b.dtype, b.count, "", b.name);
+    } catch (const Error&) {
+      // what bad input may do
+    }
+  }
+  std::string deep =
+      "{\"launches\":[{}],\"buffers\":[{\"name\":\"x\",\"dtype\":\"u8\",\"count\":1,\"role\":\"in\","
+      "\"init\":";
+  for (int i = 0; i < 20000; ++i) deep += "{\"count\":1,\"concat\":[";
+  EXPECT_THROW(parse_spec(deep, "deep.json"), ParseError);
+  for (int i = 0; i < 20000; ++i) deep += "]}";
+  EXPECT_THROW(parse_spec(deep + "}]}", "deep.json"), ParseError);
+}
+
 }  // namespace
 }  // namespace cgp::spec
