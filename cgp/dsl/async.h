@@ -173,8 +173,11 @@ class AsyncRing {
     const int ahead = stages_ - 1;
     cta.sync(at);  // nobody still reads the stages of an earlier loop
     for (int s = 0; s < ahead; ++s) {
-      k_.if_(
-          n > Val<u32>(s), [&] { fill(fetch, k_.smem_addr(base_ + s * stage_bytes, at), Val<u32>(s)); }, at);
+      const auto first_fill = [&] { fill(fetch, k_.smem_addr(base_ + s * stage_bytes, at), Val<u32>(s)); };
+      if (!n.is_literal())
+        k_.if_(n > Val<u32>(s), first_fill, at);
+      else if (n.bits() > std::uint64_t(s))
+        first_fill();
       record::cp_async_commit(k_, at);  // also when empty: the waits below count groups
     }
     using State = std::tuple<Val<u32>, Val<u32>, S>;

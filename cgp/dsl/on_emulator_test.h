@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // For tests: records a kernel, prints it, runs the text on the emulator with host vectors as buffers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

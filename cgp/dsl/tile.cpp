@@ -8,16 +8,19 @@
 namespace cgp::dsl::record {
 
 Val<u32> divided(const Val<u32>& a, int n) {
+  if (a.is_literal()) return Val<u32>(std::uint32_t(a.bits()) / std::uint32_t(n));
   if (n == 1) return a;
   if (std::has_single_bit(unsigned(n))) return a >> Val<u32>(std::countr_zero(unsigned(n)));
   return a / n;
 }
 Val<u32> remainder(const Val<u32>& a, int n) {
   if (n == 1) return Val<u32>(0);
+  if (a.is_literal()) return Val<u32>(std::uint32_t(a.bits()) % std::uint32_t(n));
   if (std::has_single_bit(unsigned(n))) return a & Val<u32>(n - 1);
   return a % n;
 }
 Val<u32> times(const Val<u32>& a, int n) {
+  if (a.is_literal()) return Val<u32>(std::uint32_t(a.bits()) * std::uint32_t(n));
   if (n == 1) return a;
   if (std::has_single_bit(unsigned(n))) return a << Val<u32>(std::countr_zero(unsigned(n)));
   return a * n;
@@ -32,6 +35,7 @@ Val<u32> tile_offset(const TileLayout& t, const Val<u32>& row, const Val<u32>& c
 
 Val<u32> swizzle_offset(Swizzle s, const Val<u32>& offset) {
   if (xor_bits(s) == 0) return offset;
+  if (offset.is_literal()) return Val<u32>(swizzled(s, std::uint32_t(offset.bits())));
   const Val<u32> row_bits = (offset >> Val<u32>(7)) & Val<u32>((1 << xor_bits(s)) - 1);
   return offset ^ (row_bits << Val<u32>(4));
 }

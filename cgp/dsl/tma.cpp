@@ -129,6 +129,10 @@ TmaMap declare_tma(Kernel& k, Mod element, const TileLayout& t, std::span<const 
   return {&k, p, address, t, s.rank};
 }
 
+TmaMap with_address(const TmaMap& m, const Value& address) {
+  return {m.k, m.param, address, m.layout, m.rank, m.peers, m.axis, m.hint};
+}
+
 TmaMap share_tma(const TmaMap& m, Axis axis, Here at) {
   const auto c = m.k->cluster_size();
   const int peers = std::max(1, c[std::size_t(axis)]);

@@ -35,6 +35,7 @@ struct TmaMap {
 /// Rows of one copy: at most 256, the same for all copies of a tile.
 int box_rows(const TileLayout& t, int peers, Here at);
 TmaMap declare_tma(Kernel& k, ptx::Mod element, const TileLayout& t, std::span<const int> box, bool store);
+TmaMap with_address(const TmaMap& m, const Value& address);
 TmaMap share_tma(const TmaMap& m, Axis axis, Here at);
 
 struct TmaSource {
@@ -104,6 +105,8 @@ class TmaIn : public TmaMapOf<TileT, Box...> {
     m.hint = h;
     return TmaIn(std::move(m));
   }
+  /// The same tiles through another map (generic address); tensor_map_edit.h makes such maps.
+  TmaIn through(const Value& address) const { return TmaIn(record::with_address(this->map_, address)); }
   static TmaIn declare(Kernel& k) { return TmaIn(Base::declare(k, false)); }
 
  private:
@@ -120,6 +123,8 @@ class TmaOut : public TmaMapOf<TileT, Box...> {
     m.hint = h;
     return TmaOut(std::move(m));
   }
+  /// The same tiles through another map (generic address); tensor_map_edit.h makes such maps.
+  TmaOut through(const Value& address) const { return TmaOut(record::with_address(this->map_, address)); }
   static TmaOut declare(Kernel& k) { return TmaOut(Base::declare(k, true)); }
 
  private:
