@@ -48,6 +48,8 @@ struct Function {
   std::vector<std::uint32_t> callees, shared_vars;
   bool calls_indirectly = false;
   std::string unsupported;
+  /// Aligned barriers, by op: ranges of ops that a lane only reaches past them (check_barrier.cpp).
+  std::unordered_map<std::uint32_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> skip_points;
   std::vector<std::vector<std::uint32_t>> tables;                 ///< brx.idx targets, relative to `begin`
   std::unordered_map<ptx::SymbolId, std::uint32_t> local_offset;  ///< .local and .param variables
 };
@@ -232,6 +234,11 @@ void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes);
 void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use);
 /// The same for memory that an instruction reads and keeps to itself (red): reported at once.
 void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use);
+/// Fills Function::skip_points; op_at: index of each instruction's first op, and of the end.
+void find_skip_points(Function& f, const std::vector<std::uint32_t>& op_at);
+/// For the running fragment, while `waiting` waits at an aligned instruction of the same frame: fails if it
+/// has gone past a barrier; else the next op at which to look again (nullptr: none).
+const Op* next_skip_point(Warp& w, const Fragment& waiting);
 /// Watched warps, after a jump: whether the warp is certain to repeat itself, or has changed something.
 bool note_jump(Warp& w);
 /// Reports a deadlock when every resident block of the launch only polls memory that nobody changes.

@@ -232,7 +232,10 @@ void ProgramBuilder::decode_function(Function& f) {
   }
   f.op_count = std::uint32_t(p_->ops.size()) - f.first_op;
   f.register_bytes = row_top_ + kRow32;
-  if (f.unsupported.empty()) link_branches(f, op_at);
+  if (f.unsupported.empty()) {
+    link_branches(f, op_at);
+    find_skip_points(f, op_at);
+  }
   f_ = nullptr;
 }
 

@@ -94,3 +94,17 @@ def alloca_misc():
     o.expect(rows)
     c.launch("alloca_misc", 1, n, [x, o, i32("n", n)])
     return c
+
+
+@case
+def early_return():
+    c = Case("early_return")
+    n = 41
+    x, o, l = c.inp("in", "s32", n, randint(-20, 100, 307)), c.inout("out", "s32", n, fill(-7)), c.out("left", "s32", 64 - n)
+    v = [int(q) for q in x.data]
+    w = v[::-1]
+    kept = [w[t] if w[t] >= 0 else v[t] for t in range(n)]
+    o.expect([sum(max(k, 0) for k in kept[:t + 1]) if w[t] >= 0 else -7 for t in range(n)])
+    l.expect([-t for t in range(n, 64)])
+    c.launch("early_return", 1, 64, [x, o, l, i32("n", n)])
+    return c

@@ -30,14 +30,6 @@ const std::set<std::string>& pending_classes() {
   return classes;
 }
 
-/// Cases that the emulator cannot diagnose yet, with the reason.
-const std::map<std::string, std::string>& known_gaps() {
-  static const std::map<std::string, std::string> gaps = {
-      {"bad_half_a_warp", "lanes that go past an aligned barrier and exit are excused"},
-  };
-  return gaps;
-}
-
 std::vector<std::string> cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(CGP_CORPUS_DATA))
@@ -96,7 +88,6 @@ TEST_P(Corpus, PtxIsReadWhole) {
 
 TEST_P(Corpus, Runs) {
   const Spec spec = load(GetParam());
-  if (const auto gap = known_gaps().find(GetParam()); gap != known_gaps().end()) GTEST_SKIP() << gap->second;
   const SpecResult r = run_spec(spec);
   if (!spec.expect) {
     EXPECT_TRUE(r.clean()) << report(r);
@@ -114,6 +105,41 @@ TEST_P(Corpus, Runs) {
            (!e.block || *e.block == Dim3{f.finding.block.x, f.finding.block.y, f.finding.block.z});
   };
   EXPECT_TRUE(std::any_of(r.findings.begin(), r.findings.end(), placed)) << report(r);
+}
+
+/// Cases whose results lean on lanes running together although nothing in PTX promises it: groups made of the
+/// lanes that are active (coalesced_threads), and an aligned barrier in a function called by diverged lanes.
+bool needs_convergence(const std::string& name) {
+  static const std::set<std::string> names = {"cg_groups", "cg_groups_lineinfo", "reduce_cg", "functions",
+                                              "functions_debug"};
+  return names.count(name) != 0;
+}
+
+// A correct program gives the same result whenever its asynchronous operations land and however its warps and
+// diverged lanes are scheduled.
+TEST_P(Corpus, ResultsDoNotDependOnPolicies) {
+  const Spec spec = load(GetParam());
+  if (spec.expect) GTEST_SKIP() << "a broken kernel";
+  const auto run = [&](const char* what, const std::function<void(emu::Options&)>& tune) {
+    RunOptions options;
+    options.tune = tune;
+    const SpecResult r = run_spec(spec, options);
+    EXPECT_TRUE(r.findings.empty() && r.fault.empty()) << what << "\n" << report(r);
+    for (const auto& b : r.buffers)
+      EXPECT_TRUE(!b.compared || b.comparison.equal) << what << "\n" << report(r);
+  };
+  run("late", [](emu::Options& o) { o.async = emu::AsyncPolicy::late; });
+  if (needs_convergence(GetParam())) return;
+  run("diverge", [](emu::Options& o) {
+    o.schedule = emu::SchedulePolicy::diverge;
+    o.workers = 1;
+  });
+  for (std::uint64_t seed : {1, 2})
+    run("random", [seed](emu::Options& o) {
+      o.async = emu::AsyncPolicy::random;
+      o.schedule = emu::SchedulePolicy::random;
+      o.seed = seed;
+    });
 }
 
 INSTANTIATE_TEST_SUITE_P(Nvcc, Corpus, testing::ValuesIn(cases()),

@@ -92,6 +92,7 @@ class Runner {
   void prepare_emulator() {
     emu::Options o = device_.emulator_options();
     o.checks = emu::parse_checks(options_.checks);
+    if (options_.tune) options_.tune(o);
     result_.checks = emu::name(o.checks);
     device_.set_emulator_options(o);
     device_.set_findings(runtime::Device::Findings::collect);
