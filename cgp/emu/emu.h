@@ -81,6 +81,8 @@ struct Options {
   CheckSet checks = CheckSet::all();
   int workers = 0;  ///< host threads; 0 = as many as the machine has
   bool counters = true;
+  /// Matrix instructions in plain f32 instead of the arithmetic of the tensor core.
+  bool fast_matrix = false;
   AsyncPolicy async = AsyncPolicy::eager;
   SchedulePolicy schedule = SchedulePolicy::fair;
   std::uint64_t seed = 0;

@@ -224,6 +224,7 @@ void decode_remote(Decoder& d, const Inst& i, Op& op) {
 // it.
 struct RegisterPool {
   std::uint32_t initial = 0;  // per thread
+  bool exact = false;         // .maxnreg says it; otherwise only ptxas knows how many a thread starts with
   std::int64_t free = 0;      // registers
   std::vector<std::uint32_t> allowance;
 };
@@ -246,6 +247,7 @@ RegisterPool& register_pool(Warp& w) {
   auto& pool = state_of<RegisterPool>(*w.cta, std::uint32_t(ptx::Family::warp) + 64);
   if (!pool.allowance.empty()) return pool;
   pool.initial = launch_registers(w);
+  pool.exact = w.worker->launch->entry->ptx->maxnreg.has_value();
   pool.allowance.assign(w.cta->warps.size(), pool.initial);
   return pool;
 }
@@ -267,11 +269,11 @@ void exec_setmaxnreg(Warp& w, const Op& op) {
   RegisterPool& pool = register_pool(w);
   std::uint32_t& mine = pool.allowance[w.index];
   const auto want = std::uint32_t(op.imm);
-  if (op.kind ? want < mine : want > mine)
+  if (pool.exact && (op.kind ? want < mine : want > mine))
     w.report(Check::barrier, "setmaxnreg", op, w.active,
              cat(op.kind ? "setmaxnreg.inc to " : "setmaxnreg.dec to ", want, ", but the warp has ", mine,
                  " registers per thread"),
-             cat("the block starts with ", pool.initial, " per thread (from .maxnreg, or 65536 / threads)"));
+             cat("the block starts with ", pool.initial, " per thread (.maxnreg)"));
   if (op.kind && want > mine) {
     Fragment probe;
     probe.key = want;

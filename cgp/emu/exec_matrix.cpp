@@ -2,6 +2,7 @@
 // ldmatrix, stmatrix, movmatrix, mma.sync and wmma. PTX ISA 9.7.14.
 #include "cgp/base/text.h"
 #include "cgp/emu/fragments.h"
+#include "cgp/emu/machine_impl.h"
 #include "cgp/emu/matrix_plan.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -45,15 +46,28 @@ Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::b
   const Mask good = resolve(w, op, op.where, address, 16, access, lanes, host, 16);
   std::uint32_t offset[kLanes];
   for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
-  count_shared(w, op, SharedKind::matrix, 16, offset, good);
+  count_shared(w, op, access == Access::write ? SharedKind::matrix_store : SharedKind::matrix, 16, offset,
+               good);
   return good;
+}
+
+// Lanes that hold part of one of the rows in `rows` of an 8x8 matrix.
+Mask holders(Mask rows, bool transposed) {
+  Mask lanes = 0;
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int h = 0; h < 2; ++h)
+      if (rows >> matrix_place(lane, h, transposed).row & 1) lanes |= lane_bit(lane);
+  return lanes;
 }
 
 void exec_ldmatrix(Warp& w, const Op& op) {
   if (!w.converge(op)) return;
   const auto& a = op.data_as<MatrixAccess>();
   std::byte* host[kLanes];
+  w.unwritten = 0;
   const Mask good = matrix_rows(w, op, a.regs.size(), Access::read, host);
+  const Mask unwritten = w.unwritten;
+  w.unwritten = 0;
   for (std::size_t j = 0; j < a.regs.size(); ++j) {
     std::uint16_t tile[8][8] = {};
     for (std::size_t r = 0; r < 8; ++r)
@@ -63,6 +77,8 @@ void exec_ldmatrix(Warp& w, const Op& op) {
       const Place lo = matrix_place(lane, 0, a.transposed), hi = matrix_place(lane, 1, a.transposed);
       row[lane] = tile[lo.row][lo.column] | std::uint32_t(tile[hi.row][hi.column]) << 16;
     });
+    if (const Mask rows = unwritten >> (8 * j) & 0xff)
+      taint_loaded(w, op, a.regs[j], holders(rows, a.transposed));
   }
 }
 void decode_ldmatrix(Decoder& d, const Inst& i, Op& op) {
@@ -85,6 +101,13 @@ void exec_stmatrix(Warp& w, const Op& op) {
       }
     for (std::size_t r = 0; r < 8; ++r)
       if (good >> (8 * j + r) & 1) std::memcpy(host[8 * j + r], tile[r], 16);
+    if (!w.taint) continue;
+    // Rows that hold never-written data stay never written.
+    const Mask tainted = taint_of(w, a.regs[j]);
+    std::uint64_t address[kLanes];
+    w.addresses(op, address);
+    for (std::size_t r = 0; tainted && r < 8; ++r)
+      if (holders(Mask(1) << r, a.transposed) & tainted) mark_unwritten(w, op.where, address[8 * j + r], 16);
   }
 }
 void decode_stmatrix(Decoder& d, const Inst& i, Op& op) {
@@ -165,7 +188,8 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
 struct WmmaAccess {
   std::vector<Loc> regs;
   Loc stride = kNoLoc;
-  int bits = 16;  // of one element in memory
+  int bits = 16;         // of one cell in memory: an element, or a word of 4- or 1-bit elements
+  int stride_shift = 0;  // stride in elements >> this = in cells
   bool by_column = false;
   bool packed = false;                     // several elements in a 32-bit register
   std::vector<std::uint16_t> row, column;  // [register][lane][element]
@@ -176,27 +200,32 @@ const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char whi
   const Shape s = matrix_shape(d, i);
   const Mod type = i.type(0);
   WmmaAccess a;
-  a.bits = ptx::type_bits(type);
-  if (a.bits < 8) d.unsupported("sub-byte wmma fragments");
-  const bool c = which == 'c';
-  const Mod reg = type == Mod::f64 || (c && type == Mod::f32) ? type : Mod::b32;
+  const int bits = ptx::type_bits(type);
+  const int in_word = bits < 8 ? 32 / bits : 1;  // 4- and 1-bit elements move as whole words along k
+  a.bits = bits * in_word;
+  a.stride_shift = std::countr_zero(unsigned(in_word));
+  const Mod reg = type == Mod::f64 || type == Mod::f32 ? type : Mod::b32;
   a.regs = load ? d.dests(regs, reg) : d.sources(regs, reg);
   a.packed = a.bits < 32;
   const bool column_major = i.has(Mod::col);
   a.by_column = column_major;
   const int per = a.packed ? 32 / a.bits : 1;
   const int elements = which == 'a' ? s.m * s.k : which == 'b' ? s.k * s.n : s.m * s.n;
-  const int used = elements / kLanes / per;
+  const int used = elements / kLanes / per / in_word;
+  if (used == 0 || a.regs.size() < std::size_t(used)) d.unsupported("this shape with this type");
+  if (in_word > 1 && which != 'c' && column_major != (which == 'b'))
+    d.unsupported("4- and 1-bit operands need A in .row and B in .col");
   for (std::size_t r = 0; r < a.regs.size(); ++r)
     for (int lane = 0; lane < kLanes; ++lane)
       for (int e = 0; e < per; ++e) {
         const int reg_index = int(r) % used;
         Place p;
         if (which == 'a') {
-          p = a_place(s.m, a.bits, lane, reg_index, e);
+          p = a_place(s.m, bits, lane, reg_index, e);
+          p.column /= in_word;
         } else if (which == 'b') {
-          const Place t = b_place(s.k, a.bits, lane, reg_index, e);
-          p = {t.column, t.row};
+          const Place t = b_place(s.k, bits, lane, reg_index, e);
+          p = {t.column / in_word, t.row};
         } else {
           p = d_place(s.m, lane, reg_index * per + e);
         }
@@ -220,7 +249,7 @@ const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char whi
 Mask wmma_element(Warp& w, const Op& op, const WmmaAccess& a, const std::uint64_t* base, std::size_t reg,
                   int element, int per, Access access, std::byte** host) {
   std::uint64_t address[kLanes];
-  const std::uint32_t stride = w.row<std::uint32_t>(a.stride)[std::countr_zero(w.active)];
+  const std::uint32_t stride = w.row<std::uint32_t>(a.stride)[std::countr_zero(w.active)] >> a.stride_shift;
   for (int lane = 0; lane < kLanes; ++lane) {
     const std::size_t at = (reg * kLanes + std::size_t(lane)) * std::size_t(per) + std::size_t(element);
     const std::uint64_t row = a.row[at], column = a.column[at];
@@ -230,7 +259,8 @@ Mask wmma_element(Warp& w, const Op& op, const WmmaAccess& a, const std::uint64_
   const auto bytes = std::uint32_t(a.bits / 8);
   const Mask good = resolve(w, op, op.where, address, bytes, access, w.active, host);
   const bool load = access == Access::read;
-  if (op.where == Where::shared) {
+  const Where space = op.where == Where::generic ? classify(w, address[0]) : op.where;
+  if (space == Where::shared || space == Where::shared_cluster) {
     std::uint32_t offset[kLanes];
     for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
     count_shared(w, op, load ? SharedKind::load : SharedKind::store, bytes, offset, good);
@@ -316,7 +346,10 @@ void decode_wmma_mma(Decoder& d, const Inst& i, Op& op) {
   const bool short_form = i.type(2) == ptx::kNoMod;
   const Mod a = short_form ? Mod::f16 : i.type(1), b = short_form ? Mod::f16 : i.type(2);
   const Mod dt = i.type(0), c = short_form ? i.type(1) : i.type(3);
-  if (ptx::type_bits(a) < 8) d.unsupported("this operand type of wmma");
+  p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;
+  if (a == Mod::f64)
+    for (Mod m : {Mod::rz, Mod::rm, Mod::rp})
+      if (i.has(m)) d.unsupported("only .rn rounding of .f64");
   plan_matrix(d, p, dt, a, b, c);
   p.d = d.dests(d.operand(i, 0), register_type(dt, true));
   p.a = d.sources(d.operand(i, 1), register_type(a, false));

@@ -397,5 +397,80 @@ TEST(Wmma, ShapesTypesLayouts) {
     }
 }
 
+TEST(Wmma, DoubleAndFourBit) {
+  const std::string k = R"(
+.visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pd, .param .u64 qa, .param .u64 qb, .param .u64 qd) {
+ .reg .u64 %x<6>; .reg .f64 %a, %b, %c<2>; .reg .b32 %r, %s, %v<2>;
+ ld.param.u64 %x0, [pa]; ld.param.u64 %x1, [pb]; ld.param.u64 %x2, [pd];
+ wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%a}, [%x0], 4;
+ wmma.load.b.sync.aligned.col.m8n8k4.global.f64 {%b}, [%x1], 4;
+ wmma.load.c.sync.aligned.row.m8n8k4.global.f64 {%c0, %c1}, [%x2], 8;
+ wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn {%c0, %c1}, {%a}, {%b}, {%c0, %c1};
+ wmma.store.d.sync.aligned.row.m8n8k4.global.f64 [%x2], {%c0, %c1}, 8;
+ ld.param.u64 %x3, [qa]; ld.param.u64 %x4, [qb]; ld.param.u64 %x5, [qd];
+ wmma.load.a.sync.aligned.row.m8n8k32.global.s4 {%r}, [%x3], 32;
+ wmma.load.b.sync.aligned.col.m8n8k32.global.s4 {%s}, [%x4], 32;
+ wmma.load.c.sync.aligned.row.m8n8k32.global.s32 {%v0, %v1}, [%x5], 8;
+ wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 {%v0, %v1}, {%r}, {%s}, {%v0, %v1};
+ wmma.store.d.sync.aligned.row.m8n8k32.global.s32 [%x5], {%v0, %v1}, 8;
+ ret;
+})";
+  std::mt19937 rng(5);
+  std::vector<double> a(32), b(32), d(64);
+  for (auto* v : {&a, &b, &d})
+    for (auto& x : *v) x = int(rng() % 100) / 8.0;
+  std::vector<std::uint32_t> qa(32), qb(32);
+  std::vector<std::int32_t> qd(64);
+  for (auto& x : qa) x = std::uint32_t(rng());
+  for (auto& x : qb) x = std::uint32_t(rng());
+  for (auto& x : qd) x = int(rng() % 100);
+  Kit kit;
+  const std::uint64_t pd = kit.upload(d), pq = kit.upload(qd);
+  EXPECT_CLEAN(kit.launch(k, {1, 1, 1}, {32, 1, 1},
+                          Params()
+                              .add(kit.upload(a))
+                              .add(kit.upload(b))
+                              .add(pd)
+                              .add(kit.upload(qa))
+                              .add(kit.upload(qb))
+                              .add(pq)));
+  const auto got = kit.download<double>(pd, 64);
+  const auto got_q = kit.download<std::int32_t>(pq, 64);
+  const auto nibble = [](const std::vector<std::uint32_t>& v, std::size_t row, std::size_t k4) {
+    const int x = int(v[row * 4 + k4 / 8] >> (k4 % 8 * 4) & 15);
+    return x > 7 ? x - 16 : x;
+  };
+  for (std::size_t r = 0; r < 8; ++r)
+    for (std::size_t n = 0; n < 8; ++n) {
+      double want = d[r * 8 + n];
+      for (std::size_t i = 0; i < 4; ++i) want += a[r * 4 + i] * b[n * 4 + i];
+      EXPECT_EQ(got[r * 8 + n], want);
+      int sum = qd[r * 8 + n];
+      for (std::size_t i = 0; i < 32; ++i) sum += nibble(qa, r, i) * nibble(qb, n, i);
+      EXPECT_EQ(got_q[r * 8 + n], sum);
+    }
+}
+
+TEST(LoadMatrix, NeverWrittenRowsAreFoundAtTheirUse) {
+  // Row 5 of the tile is not written; its eight elements reach global memory.
+  const std::string k = R"(
+.visible .entry k(.param .u64 po) {
+ .reg .u64 %o; .reg .u32 %t, %s; .reg .b32 %d; .reg .pred %p;
+ .shared .align 16 .b8 tile[128];
+ mov.u32 %t, %tid.x; ld.param.u64 %o, [po]; mov.u32 %s, tile; mad.lo.u32 %s, %t, 16, %s;
+ setp.ne.u32 %p, %t, 5; setp.lt.and.u32 %p, %t, 8, %p;
+ @%p st.shared.v4.u32 [%s], {%t, %t, %t, %t};
+ bar.sync 0;
+ ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d}, [%s];
+ setp.ne.u32 %p, %t, 40;
+ mad.wide.u32 %o, %t, 4, %o; @%p st.global.b32 [%o], %d;
+ ret;
+})";
+  Kit kit;
+  const Result r =
+      kit.launch(k, {1, 1, 1}, {32, 1, 1}, Params().add(kit.upload(std::vector<std::uint32_t>(32))));
+  EXPECT_EQ(first_class(r), "uninit.shared");
+}
+
 }  // namespace
 }  // namespace cgp::emu

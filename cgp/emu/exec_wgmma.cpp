@@ -193,7 +193,7 @@ void run(const Operation& o, MatrixOperands& m) {
       std::memset(to, 0, std::size_t(16 * m.padded_columns()) * 4);
   }
   if (p.kind == MatrixKind::floating)
-    MatrixCore::multiply(m, p.a_type, p.b_type, p.rule, MatrixPrecision::exact, p.scale_a, p.scale_b);
+    MatrixCore::multiply(m, p.a_type, p.b_type, p.rule, precision_of(*o.warp[0]), p.scale_a, p.scale_b);
   else if (p.kind == MatrixKind::integer)
     MatrixCore::multiply_int(m, p.a_type, p.b_type, p.saturate);
   else

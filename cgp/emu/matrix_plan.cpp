@@ -38,6 +38,10 @@ Generation generation_of(const Warp& w) {
   return generation_of(std::string_view(w.worker->launch->machine->properties.arch));
 }
 
+MatrixPrecision precision_of(const Warp& w) {
+  return w.worker->launch->options.fast_matrix ? MatrixPrecision::f32 : MatrixPrecision::exact;
+}
+
 MatrixOperands& matrix_scratch() {
   static thread_local MatrixOperands m;
   return m;
@@ -211,7 +215,7 @@ void run_matrix(Warp& w, const MatrixPlan& p) {
       load_halves(w, p, m.d_data());
     else
       load_accumulators(w, p, m.d_data());
-    MatrixCore::multiply(m, p.b_type, p.a_type, p.rule[int(generation_of(w))], MatrixPrecision::exact);
+    MatrixCore::multiply(m, p.b_type, p.a_type, p.rule[int(generation_of(w))], precision_of(w));
     if (p.f16_d)
       store_halves(w, p, m.d_data());
     else

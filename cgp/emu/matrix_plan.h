@@ -44,6 +44,8 @@ FragmentSizes fragment_sizes(const MatrixPlan& p);
 void run_matrix(Warp& w, const MatrixPlan& p);
 /// The generation of the device that runs this warp.
 Generation generation_of(const Warp& w);
+/// Options::fast_matrix of the launch.
+MatrixPrecision precision_of(const Warp& w);
 /// Scratch of this host thread.
 MatrixOperands& matrix_scratch();
 /// Reports an instruction that needs all 32 lanes of a warp and has fewer. True if it may go on.
