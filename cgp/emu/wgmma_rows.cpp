@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "cgp/base/float16.h"
 
 namespace cgp::emu {
@@ -17,6 +21,20 @@ void each_pair(const WgmmaRows& r, F&& f) {
     for (int g = 0; g < 8; ++g) f(t, g, (g + 8 * (t & 1)) * r.pitch + 8 * (t / 2));
 }
 
+#if defined(__SSE2__)
+void interleave(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* out) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a));
+  const __m128i y = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi32(x, y));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4), _mm_unpackhi_epi32(x, y));
+}
+void separate(const std::uint32_t* in, std::uint32_t* a, std::uint32_t* b) {
+  const __m128 x = _mm_loadu_ps(reinterpret_cast<const float*>(in));
+  const __m128 y = _mm_loadu_ps(reinterpret_cast<const float*>(in + 4));
+  _mm_storeu_ps(reinterpret_cast<float*>(a), _mm_shuffle_ps(x, y, 0x88));
+  _mm_storeu_ps(reinterpret_cast<float*>(b), _mm_shuffle_ps(x, y, 0xdd));
+}
+#else
 void interleave(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* out) {
   for (int q = 0; q < 4; ++q) {
     out[2 * q] = a[q];
@@ -29,6 +47,7 @@ void separate(const std::uint32_t* in, std::uint32_t* a, std::uint32_t* b) {
     b[q] = in[2 * q + 1];
   }
 }
+#endif
 
 }  // namespace
 
