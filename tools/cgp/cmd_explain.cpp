@@ -31,7 +31,9 @@ using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
 /// Largest first, names in order among equals.
 Counts ranked(const std::map<std::string, std::uint64_t>& counts) {
   Counts out(counts.begin(), counts.end());
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
   return out;
 }
 

@@ -176,7 +176,8 @@ std::string counters_text(const emu::Counters& c) {
   ratio("sectors per global load", c.global_load_sectors, c.global_load_requests);
   ratio("sectors per global store", c.global_store_sectors, c.global_store_requests);
   std::vector<std::pair<std::string, std::uint64_t>> families(c.by_family.begin(), c.by_family.end());
-  std::stable_sort(families.begin(), families.end(), [](auto& a, auto& b) { return a.second > b.second; });
+  std::sort(families.begin(), families.end(),
+            [](auto& a, auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   std::string mix;
   for (std::size_t i = 0; i < families.size() && i < 8; ++i)
     mix +=
