@@ -56,6 +56,7 @@ std::vector<kernels::NamedArray> read_inputs(const kernels::KernelEntry& kernel,
 struct Outcome {
   runtime::DeviceInfo device;
   std::string variant, why, checks, fault;
+  std::vector<std::string> warnings;
   std::vector<kernels::OptionInfo> settings;
   kernels::Check check;
   double flops = 0, bytes = 0;
@@ -72,8 +73,10 @@ struct Outcome {
 
 void prepare_emulator(const runtime::Device& device, const RunOptions& o, Outcome& out) {
   emu::Options options = device.emulator_options();
-  options.checks = emu::parse_checks(o.checks);
-  out.checks = emu::name(options.checks);
+  const spec::CheckPlan plan = spec::plan_checks(o.checks);
+  options.checks = plan.set;
+  out.checks = plan.performed;
+  if (!plan.warning.empty()) out.warnings.push_back(plan.warning);
   device.set_emulator_options(options);
   device.set_findings(runtime::Device::Findings::collect);
   device.keep_results(0);
@@ -187,7 +190,7 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
   j["fault"] = r.fault.empty() ? ordered_json() : ordered_json(r.fault);
   j["saved"] = ordered_json::object();
   for (const auto& [name, path] : r.saved) j["saved"][name] = path;
-  j["warnings"] = ordered_json::array();
+  j["warnings"] = r.warnings;
   return j;
 }
 
@@ -215,6 +218,7 @@ std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, bool c
     out += '\n';
   }
   for (const auto& [name, path] : r.saved) out += format("saved {} to {}\n", name, path);
+  for (const auto& w : r.warnings) out += format("warning: {}\n", w);
   if (r.fault.empty()) out += "oracle: " + r.check.describe() + "\n";
   out += format("{}: {} finding{}{}\n", r.clean() ? "clean" : "failed", r.findings.size(),
                 r.findings.size() == 1 ? "" : "s",

@@ -91,12 +91,23 @@ class Runner {
 
   void prepare_emulator() {
     emu::Options o = device_.emulator_options();
-    o.checks = emu::parse_checks(options_.checks);
+    const CheckPlan plan = plan_checks(options_.checks);
+    o.checks = plan.set;
+    result_.checks = plan.performed;
+    if (!plan.warning.empty()) result_.warnings.push_back(plan.warning);
     if (options_.tune) options_.tune(o);
-    result_.checks = emu::name(o.checks);
     device_.set_emulator_options(o);
     device_.set_findings(runtime::Device::Findings::collect);
     device_.keep_results(0);
+  }
+
+  /// Spellings differ in the order of modifiers (atom.add.acquire, atom.acquire.add), so words are compared.
+  static std::string sorted_words(std::string_view opcode) {
+    auto words = text::split(opcode, '.');
+    std::sort(words.begin() + 1, words.end());
+    std::string out;
+    for (auto word : words) text::append(out, cat(word, "."));
+    return out;
   }
 
   void check_opcodes(const ptx::Module& module) {
@@ -106,12 +117,14 @@ class Runner {
       for (const auto& inst : f.body) {
         std::string full(name(inst.op));
         for (ptx::Mod m : inst.mods) text::append(full, cat(".", name(m)));
-        ++there[full];
+        ++there[sorted_words(full)];
       }
+    std::map<std::string, std::uint64_t> wanted;
+    for (const auto& [opcode, count] : spec_.opcodes) wanted[sorted_words(opcode)] += count;
     for (const auto& [opcode, count] : spec_.opcodes)
-      if (there[opcode] != count)
+      if (const std::string words = sorted_words(opcode); there[words] != wanted[words])
         result_.warnings.push_back(
-            cat("the spec counts ", count, " of ", opcode, ", the PTX has ", there[opcode]));
+            cat("the spec counts ", wanted[words], " of ", opcode, ", the PTX has ", there[words]));
   }
 
   Bytes initial_bytes(const BufferSpec& b, std::vector<std::pair<std::uint64_t, std::uint64_t>>& unwritten) {
@@ -397,6 +410,17 @@ bool SpecResult::expectation_met() const {
   if (!expect) return true;
   return std::any_of(findings.begin(), findings.end(),
                      [&](const LocatedFinding& f) { return expect->accepts(f.finding.cls); });
+}
+
+CheckPlan plan_checks(const std::string& checks) {
+  CheckPlan plan;
+  plan.set = emu::parse_checks(checks);
+  const auto performed = emu::CheckSet::from_bits(plan.set.bits() & emu::kPerformedChecks);
+  const auto missing = plan.set - performed;
+  plan.performed = emu::name(performed);
+  if (!missing.empty() && plan.set != emu::CheckSet::all())
+    plan.warning = cat("this version does not perform the checks: ", emu::name(missing));
+  return plan;
 }
 
 SpecResult run_spec(const Spec& spec, const RunOptions& options) { return Runner(spec, options).run(); }

@@ -73,6 +73,14 @@ struct SpecResult {
   int exit_code() const { return clean() ? 0 : 1; }
 };
 
+/// The options for `checks`, the names of those that this emulator performs, and a warning when one was asked
+/// for by name that it does not.
+struct CheckPlan {
+  emu::CheckSet set;
+  std::string performed, warning;
+};
+CheckPlan plan_checks(const std::string& checks);
+
 /// Throws ParseError or ArgumentError for bad input, Unsupported when the device is not there or cannot run
 /// it.
 SpecResult run_spec(const Spec& spec, const RunOptions& options = {});
