@@ -58,6 +58,11 @@ class Bench {
       if (name.rfind(p, 0) == 0) return true;
     return false;
   }
+  bool sweeping() const {  // only when asked for
+    for (const auto& p : prefixes_)
+      if (p.rfind("sweep", 0) == 0) return true;
+    return false;
+  }
   /// `contenders[0]` is ours, [1] the peer. Rates are printed in TFLOP/s where flops are given, else GB/s.
   void run(const std::string& name, const std::string& variant, double flops, double bytes,
            const std::vector<Contender>& contenders, int rounds = 0) {
@@ -154,6 +159,70 @@ void bench_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
         {{"cgp", [&](Stream& s) { softmax<T>(s, x, y, shape); }}, copy.contender()});
 }
 
+// Candidate tunings of one problem beside the selected one, for choosing the selector's rules.
+template <class T>
+void sweep_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+  const auto name = text::cat("sweep/softmax/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), rows * cols, 1);
+  Buffer<T> y(b.device(), x.size());
+  const SoftmaxShape shape{rows, cols, cols, cols};
+  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  for (int loads : {2, 4, 8, 16})
+    for (int lanes : {32, 64, 128, 256, 512, 1024})
+      for (int cluster : {1, 2, 4, 8}) {
+        const std::uint64_t capacity = std::uint64_t(loads) * lanes * cluster * (16 / sizeof(T));
+        if (capacity < cols || capacity >= 2 * cols || lanes * loads > 4096 || (lanes == 32 && cluster > 1))
+          continue;
+        const SoftmaxTuning t{lanes, lanes == 32 ? 4 : 1, loads, cluster};
+        const SoftmaxChoice choice{softmax_variant(dtype_of<T>, true, t), t, {}};
+        b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
+              {{"cgp", [&](Stream& s) { run_softmax(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
+               copy.contender()},
+              9);
+      }
+}
+
+template <class T>
+void sweep_gemm(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  const auto name = text::cat("sweep/gemm/", cgp::name(dtype_of<T>), "/", m, "x", n, "x", k);
+  if (!b.wanted(name)) return;
+  const auto p = GemmProblem{.type = dtype_of<T>, .trans_b = true, .m = m, .n = n, .k = k}.dense();
+  const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
+  Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
+  const prof::CublasGemm peer{p.type,
+                              p.trans_a,
+                              p.trans_b,
+                              std::int64_t(m),
+                              std::int64_t(n),
+                              std::int64_t(k),
+                              std::int64_t(p.lda),
+                              std::int64_t(p.ldb),
+                              std::int64_t(p.ldc),
+                              1,
+                              0};
+  for (int bn : {128, 192, 256})
+    for (int cluster : {1, 2})
+      for (int group : {4, 8, 16}) {
+        const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, group};
+        const GemmChoice choice{GemmKind::sm90_persistent,
+                                gemm_persistent_sm90(p.type, false, true, bn, t),
+                                {},
+                                std::uint32_t(bn),
+                                cluster};
+        b.run(name, choice.variant.name, p.flops(), 0,
+              {{"cgp",
+                [&](Stream& s) {
+                  run_gemm(s, choice, p, {x.address(), y.address(), ours.address()});
+                }},
+               {"cublas",
+                [&](Stream& s) {
+                  cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());
+                }}},
+              11);
+      }
+}
+
 // Largest difference of two results, over what the rounding of the type and 2k ulps of fp32 allow; > 1 is
 // wrong.
 template <class T>
@@ -180,7 +249,7 @@ void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_
   p = p.dense();
   const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
   Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const auto choice = select_gemm(p, x.address(), y.address(), b.device().info());
+  const auto choice = select_gemm(p, {x.address(), y.address(), ours.address()}, b.device().info());
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
   const prof::CublasGemm peer{p.type,
                               p.trans_a,
@@ -247,8 +316,13 @@ void run_all(Bench& b) {
     bench_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
     bench_softmax<float>(b, (1ull << 28) / cols, cols);
   }
+  if (b.sweeping())
+    for (std::uint64_t cols : {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
+      sweep_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
+      sweep_softmax<float>(b, (1ull << 27) / cols, cols);
+    }
   std::unique_ptr<prof::Cublas> cublas;
-  if (b.wanted("gemm")) {
+  if (b.wanted("gemm") || b.sweeping()) {
     (void)b.device().stream().native_handle();  // cuBLAS takes the current context
     try {
       cublas = std::make_unique<prof::Cublas>();
@@ -257,6 +331,8 @@ void run_all(Bench& b) {
       std::printf("%s\n", e.what());
     }
   }
+  if (b.sweeping() && cublas)
+    for (std::uint64_t n : {2048, 4096, 8192}) sweep_gemm<bfloat16>(b, cublas.get(), n, n, n);
   for (const char* layout : {"nt", "nn", "tn", "tt"})
     for (std::uint64_t n : {1024, 2048, 4096, 8192, 16384})
       if (layout == std::string("nt") || n == 4096 || n == 8192)

@@ -60,15 +60,11 @@ std::string reject(const GemmProblem& q) {
 // ---------------------------------------------------------------- launches
 namespace {
 
-struct Operands {
-  std::uint64_t a, b, c;
-};
-
 runtime::Arg address(std::uint64_t a) { return runtime::Arg::address(a); }
 
 // op(X)[row, k] lies at row * row_stride + k * k_stride.
 void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                  const Operands& o) {
+                  const GemmAddresses& o) {
   const auto tn = ceil_div(p.n, 16);
   auto grid = runtime::grid_for(ceil_div(p.m, 16) * tn, 1);
   grid.z = std::uint32_t(p.batch);
@@ -79,7 +75,7 @@ void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
 }
 
 void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const Operands& o) {
+                 const GemmAddresses& o) {
   const auto tn = ceil_div(p.n, 128);
   auto grid = runtime::grid_for(ceil_div(p.m, 128) * tn, 1);
   grid.z = std::uint32_t(p.batch);
@@ -88,12 +84,12 @@ void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gemm
 }
 
 // Whether two neighbours of a row of c are always one aligned word.
-std::uint32_t paired(const GemmProblem& p, const Operands& o) {
+std::uint32_t paired(const GemmProblem& p, const GemmAddresses& o) {
   return p.n % 2 == 0 && p.ldc % 2 == 0 && (p.batch == 1 || p.stride_c % 2 == 0) && o.c % 4 == 0;
 }
 
 void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const Operands& o) {
+                 const GemmAddresses& o) {
   const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, 128);
   auto grid = runtime::grid_for(tm * tn, 1);
   grid.z = std::uint32_t(p.batch);
@@ -114,27 +110,52 @@ runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& 
   return s.device().tensor_map(spec, address);
 }
 
-void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p, const Operands& o,
-                 std::uint64_t tile_n) {
+struct OperandMaps {
+  runtime::TensorMap a, b;
+};
+OperandMaps operand_maps(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                         const GemmAddresses& o) {
   const auto element = std::uint64_t(cgp::bytes(p.type));
-  const auto a = p.trans_a ? operand_map(s, fn, 0, o.a, p.k, p.m, p.lda, p.batch, p.stride_a, element)
-                           : operand_map(s, fn, 0, o.a, p.m, p.k, p.lda, p.batch, p.stride_a, element);
-  const auto b = p.trans_b ? operand_map(s, fn, 1, o.b, p.n, p.k, p.ldb, p.batch, p.stride_b, element)
-                           : operand_map(s, fn, 1, o.b, p.k, p.n, p.ldb, p.batch, p.stride_b, element);
+  const auto map = [&](std::size_t param, std::uint64_t address, bool k_first, std::uint64_t rows,
+                       std::uint64_t ld, std::uint64_t stride) {
+    return operand_map(s, fn, param, address, k_first ? p.k : rows, k_first ? rows : p.k, ld, p.batch, stride,
+                       element);
+  };
+  return {map(0, o.a, p.trans_a, p.m, p.lda, p.stride_a), map(1, o.b, !p.trans_b, p.n, p.ldb, p.stride_b)};
+}
+
+void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const GemmAddresses& o, std::uint64_t tile_n) {
+  const auto maps = operand_maps(s, fn, p, o);
   const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, tile_n);
   auto grid = runtime::grid_for(tm * tn, 1);
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, a, b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
      std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                       const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+  const auto cluster = std::uint64_t(choice.cluster);
+  const std::uint64_t rows = ceil_div(p.m, 128 * cluster), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch;
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
+  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
+  fn(s, grid, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha, std::uint32_t(rows),
+     std::uint32_t(cols), std::uint32_t(tiles));
 }
 
 }  // namespace
 
-void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q, std::uint64_t a,
-              std::uint64_t b, std::uint64_t c) {
+void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q, const GemmAddresses& at) {
   const GemmProblem p = q.dense();
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  if (auto why = reject(choice.kind, p, a, b, s.device().info()); !why.empty())
+  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
   const auto fn = load(s.device(), choice.variant);
   const auto element = std::uint64_t(cgp::bytes(p.type));
@@ -142,8 +163,8 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   for (std::uint64_t from = 0; from < p.batch; from += 65535) {
     GemmProblem part = p;
     part.batch = std::min<std::uint64_t>(65535, p.batch - from);
-    const Operands o{a + from * p.stride_a * element, b + from * p.stride_b * element,
-                     c + from * p.stride_c * element};
+    const GemmAddresses o{at.a + from * p.stride_a * element, at.b + from * p.stride_b * element,
+                          at.c + from * p.stride_c * element};
     switch (choice.kind) {
       case GemmKind::naive:
         launch_naive(s, fn, part, o);
@@ -156,6 +177,9 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
         break;
       case GemmKind::sm90:
         launch_sm90(s, fn, part, o, choice.tile_n);
+        break;
+      case GemmKind::sm90_persistent:
+        launch_persistent(s, fn, part, o, choice);
         break;
     }
   }
@@ -181,8 +205,8 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const runtime::Slice<const T
   check("a", a.size(), p.a_elements());
   check("b", b.size(), p.b_elements());
   check("c", c.size(), p.c_elements());
-  run_gemm(s, select_gemm(p, a.address(), b.address(), s.device().info()), p, a.address(), b.address(),
-           c.address());
+  const GemmAddresses at{a.address(), b.address(), c.address()};
+  run_gemm(s, select_gemm(p, at, s.device().info()), p, at);
 }
 template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const float>&,
                    const runtime::Slice<const float>&, const runtime::Slice<float>&);
@@ -194,18 +218,20 @@ template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<co
 // ---------------------------------------------------------------- the case
 namespace {
 
-GemmChoice choose(const std::string& kind, const GemmProblem& p, std::uint64_t a, std::uint64_t b,
+GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddresses& at,
                   const runtime::DeviceInfo& d) {
-  const auto selected = select_gemm(p, a, b, d);
+  auto selected = select_gemm(p, at, d);
   if (kind == "auto" || kind == name(selected.kind)) return selected;
-  const auto forced = [&](GemmKind k, Variant v) {
-    if (auto why = reject(k, p, a, b, d); !why.empty()) throw Unsupported(std::move(why));
-    return GemmChoice{k, std::move(v), "asked for", k == GemmKind::sm90 ? 256u : 128u};
+  const auto forced = [&](GemmKind k, Variant v, std::uint32_t tile_n = 128, int cluster = 1) {
+    if (auto why = reject(k, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    return GemmChoice{k, std::move(v), "asked for", tile_n, cluster};
   };
   if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
   if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));
-  return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256));
+  if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
+  return forced(GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, 256, {}), 256,
+                2);
 }
 
 class GemmCase : public Case {
@@ -223,7 +249,7 @@ class GemmCase : public Case {
     a_.upload(host_a_.bytes);
     b_.upload(host_b_.bytes);
     c_.upload(host_c_.bytes);
-    choice_ = choose(kind, p_, a_.address(), b_.address(), d.info());
+    choice_ = choose(kind, p_, addresses(), d.info());
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
@@ -232,7 +258,7 @@ class GemmCase : public Case {
   }
   void launch(runtime::Stream& s) override {
     if (p_.beta != 0) s.upload(c_, host_c_.bytes);  // so that every launch starts from the same c
-    run_gemm(s, choice_, p_, a_.address(), b_.address(), c_.address());
+    run_gemm(s, choice_, p_, addresses());
   }
   std::vector<NamedArray> outputs() override {
     HostArray c(host_c_.dtype, host_c_.shape);
@@ -245,6 +271,7 @@ class GemmCase : public Case {
   }
 
  private:
+  GemmAddresses addresses() const { return {a_.address(), b_.address(), c_.address()}; }
   GemmProblem p_;
   HostArray host_a_, host_b_, host_c_;
   runtime::Buffer<std::byte> a_, b_, c_;
@@ -291,7 +318,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
   const DType legal[] = {DType::f32, DType::f16, DType::bf16};
   const std::string_view layouts[] = {"nn", "nt", "tn", "tt"},
-                         kinds[] = {"auto", "naive", "simt", "sm80", "sm90"};
+                         kinds[] = {"auto", "naive", "simt", "sm80", "sm90", "sm90_persistent"};
   GemmProblem p;
   const auto layout = o.choice("layout", layouts);
   p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
@@ -321,7 +348,7 @@ KernelEntry gemm_entry() {
                {"batch", "1", "independent products"},
                {"alpha", "1", "scale of the product"},
                {"beta", "0", "scale of the old c"},
-               {"variant", "auto", "auto, naive, simt, sm80 or sm90"}};
+               {"variant", "auto", "auto, naive, simt, sm80, sm90 or sm90_persistent"}};
   e.inputs = {"a", "b", "c"};
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;
@@ -332,7 +359,10 @@ KernelEntry gemm_entry() {
           all.push_back(gemm_simt(t, ta, tb));
           if (t == DType::f32) continue;
           all.push_back(gemm_sm80(t, ta, tb));
-          for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
+          for (int bn : {128, 256}) {
+            all.push_back(gemm_sm90(t, ta, tb, bn));
+            all.push_back(gemm_persistent_sm90(t, ta, tb, bn, {.stages = bn == 256 ? 4 : 6}));
+          }
         }
     }
     return images(all, arch);

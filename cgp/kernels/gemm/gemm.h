@@ -39,7 +39,7 @@ void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T
           const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
 
 // ---------------------------------------------------------------- variants and their selection
-enum class GemmKind : std::uint8_t { naive, simt, sm80, sm90 };
+enum class GemmKind : std::uint8_t { naive, simt, sm80, sm90, sm90_persistent };
 std::string_view name(GemmKind k);
 
 struct GemmChoice {
@@ -47,22 +47,31 @@ struct GemmChoice {
   Variant variant;
   std::string why;
   std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
+  int cluster = 1;             ///< blocks of a cluster, below each other (sm90_persistent)
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
-std::string reject(GemmKind kind, const GemmProblem& p, std::uint64_t a, std::uint64_t b,
+struct GemmAddresses {
+  std::uint64_t a = 0, b = 0, c = 0;
+};
+std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);
 /// A pure function of its arguments: the fastest kind that can run it.
-GemmChoice select_gemm(const GemmProblem& p, std::uint64_t a, std::uint64_t b, const runtime::DeviceInfo& d);
+GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
 
 /// Variants of one kind; types and layouts it was built for.
 Variant gemm_naive(DType t);
 Variant gemm_simt(DType t, bool trans_a, bool trans_b);
 Variant gemm_sm80(DType t, bool trans_a, bool trans_b);
 Variant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
+/// Build-time choices of the persistent kernel.
+struct GemmPersistentTuning {
+  int stages = 4, cluster = 2, buffers = 2;
+  int group = 8;  ///< rows of clusters that are visited together
+};
+Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune);
 
 /// Runs a problem with one kind, for tests, ladders and comparisons; Unsupported with reject()'s sentence.
-void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p, std::uint64_t a,
-              std::uint64_t b, std::uint64_t c);
+void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p, const GemmAddresses& at);
 
 KernelEntry gemm_entry();
 

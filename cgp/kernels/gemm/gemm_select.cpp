@@ -22,46 +22,66 @@ std::string reject_rows(const char* what, std::uint64_t address, std::uint64_t l
 }  // namespace
 
 std::string_view name(GemmKind k) {
-  constexpr std::string_view names[] = {"naive", "simt", "sm80", "sm90"};
+  constexpr std::string_view names[] = {"naive", "simt", "sm80", "sm90", "sm90_persistent"};
   return names[int(k)];
 }
 
-std::string reject(GemmKind kind, const GemmProblem& q, std::uint64_t a, std::uint64_t b,
+std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
                    const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
-  if (kind == GemmKind::naive || kind == GemmKind::simt) return {};
+  if (kind <= GemmKind::simt) return {};
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
   if (kind == GemmKind::sm80 && d.cc() < 80)
     return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
-  if (kind == GemmKind::sm90 && d.arch != "sm_90a")
+  if (kind >= GemmKind::sm90 && d.arch != "sm_90a")
     return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
   if (p.k == 0) return "k = 0: there is no product to compute";
   if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
     return "a size or leading dimension is 2^31 or more";
   const auto element = std::uint64_t(cgp::bytes(p.type));
-  if (auto why = reject_rows("a", a, p.lda, p.stride_a, p.batch, element); !why.empty()) return why;
-  return reject_rows("b", b, p.ldb, p.stride_b, p.batch, element);
+  if (auto why = reject_rows("a", at.a, p.lda, p.stride_a, p.batch, element); !why.empty()) return why;
+  if (auto why = reject_rows("b", at.b, p.ldb, p.stride_b, p.batch, element); !why.empty()) return why;
+  if (kind != GemmKind::sm90_persistent) return {};
+  if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
+  return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
 }
 
-GemmChoice select_gemm(const GemmProblem& q, std::uint64_t a, std::uint64_t b, const runtime::DeviceInfo& d) {
+namespace {
+
+std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
+
+// Columns of a tile: wide ones read less per product, narrow ones keep more multiprocessors busy.
+int tile_columns(const GemmProblem& p, const runtime::DeviceInfo& d) {
+  const std::uint64_t wide = tiles(p.m, 128) * tiles(p.n, 256) * p.batch;
+  return p.n > 128 && wide >= std::uint64_t(d.sm_count) ? 256 : 128;
+}
+
+}  // namespace
+
+GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
-  const auto not_sm90 = reject(GemmKind::sm90, p, a, b, d), not_sm80 = reject(GemmKind::sm80, p, a, b, d);
+  const auto not_sm90 = reject(GemmKind::sm90, p, at, d), not_sm80 = reject(GemmKind::sm80, p, at, d);
   if (not_sm90.empty()) {
-    // Wide tiles read less per product; narrow ones keep more multiprocessors busy on small problems.
-    const std::uint64_t wide = (p.m + 127) / 128 * ((p.n + 255) / 256) * p.batch;
-    const int bn = p.n > 128 && wide >= std::uint64_t(d.sm_count) ? 256 : 128;
-    return {GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, bn),
-            text::cat("TMA and wgmma; ", wide, " tiles of 128 x 256 for ", d.sm_count,
-                      " multiprocessors: ", bn, " columns a tile"),
-            std::uint32_t(bn)};
+    const int bn = tile_columns(p, d);
+    const auto shape = text::cat(tiles(p.m, 128) * tiles(p.n, std::uint64_t(bn)) * p.batch,
+                                 " tiles of 128 x ", bn, " for ", d.sm_count, " multiprocessors");
+    const auto not_persistent = reject(GemmKind::sm90_persistent, p, at, d);
+    if (!not_persistent.empty())
+      return {GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, bn),
+              text::cat("TMA and wgmma; ", shape, "; not persistent: ", not_persistent), std::uint32_t(bn)};
+    GemmPersistentTuning t;
+    t.stages = bn == 256 ? 4 : 6;
+    t.cluster = 1;
+    return {GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, bn, t),
+            text::cat("TMA and wgmma, persistent; ", shape, ", ", t.cluster, " blocks share b"),
+            std::uint32_t(bn), t.cluster};
   }
   if (not_sm80.empty())
     return {GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b),
-            text::cat("mma.sync; not sm90: ", not_sm90), 128};
-  if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left", 16};
-  return {GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), text::cat("no tensor cores: ", not_sm80),
-          128};
+            text::cat("mma.sync; not sm90: ", not_sm90)};
+  if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
+  return {GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), text::cat("no tensor cores: ", not_sm80)};
 }
 
 }  // namespace cgp::kernels

@@ -8,52 +8,36 @@
 //   needs    sm_90a; 16-bit types; rows and batches of A and B at multiples of 16 bytes; k >= 1; sizes below
 //   2^32
 #include "cgp/base/text.h"
-#include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
+#include "cgp/kernels/gemm/gemm_operand.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
 
-constexpr int kBm = 128, kBk = 64;
-
 struct GemmTuning {  // decides emitted code, never a type
   int stages, group;
 };
 
-// An operand is stored with K contiguous ([rows][k]) or with its rows contiguous ([k][rows]); a leading
-// dimension of extent 1 in the box is the batch.
-template <class T, Major M, int Rows>
-struct OperandOf {
-  using tile = Tile<T, Rows, kBk>;
-  using map = TmaIn<tile, 1, Rows, kBk>;
-};
-template <class T, int Rows>
-struct OperandOf<T, Major::mn, Rows> {
-  using tile = Tile<T, kBk, Rows, Swizzle::b128>;
-  using map = TmaIn<tile, 1, kBk, Rows>;
-};
-
 template <class T, Major MA, Major MB, int BN>
-void gemm_sm90_kernel(Kernel& k, GemmTuning tune, typename OperandOf<T, MA, kBm>::map a,
-                      typename OperandOf<T, MB, BN>::map b, InOut<T> c, Val<u32> m, Val<u32> n, Val<u64> ldc,
-                      Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta, Val<u32> tiles_m,
-                      Val<u32> tiles_n, Val<u32> paired) {
-  using TileA = typename OperandOf<T, MA, kBm>::tile;
-  using TileB = typename OperandOf<T, MB, BN>::tile;
+void gemm_sm90_kernel(Kernel& k, GemmTuning tune, typename HopperOperand<T, MA, kHopperBm>::map a,
+                      typename HopperOperand<T, MB, BN>::map b, InOut<T> c, Val<u32> m, Val<u32> n,
+                      Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
+                      Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
+  using A = HopperOperand<T, MA, kHopperBm>;
+  using B = HopperOperand<T, MB, BN>;
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
-  auto math = k.role<Warpgroup>(kBm / 64, /*registers=*/232);
-  Ring<ByThreads, TileA, TileB> ring(k, tune.stages, load, math);
+  auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/232);
+  Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
   const auto tile = grouped_tile(k, tiles_m, tiles_n, tune.group);
-  const auto m0 = tile.m * kBm, n0 = tile.n * BN, batch = k.ctaid_z();
+  const auto m0 = tile.m * kHopperBm, n0 = tile.n * BN, batch = k.ctaid_z();
 
   load.one_thread([&](Thread& t) {
     k.loop(k_tiles, [&](Val<u32> kt) {
-      const auto k0 = kt * kBk;
-      ring.fill(t, MA == Major::k ? at(a, batch, m0, k0) : at(a, batch, k0, m0),
-                MB == Major::k ? at(b, batch, n0, k0) : at(b, batch, k0, n0));
+      const auto k0 = kt * kHopperBk;
+      ring.fill(t, A::at(a, batch, m0, k0), B::at(b, batch, n0, k0));
     });
   });
 

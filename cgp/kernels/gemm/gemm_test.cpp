@@ -79,12 +79,22 @@ TEST(gemm_sm90, every_layout_and_ragged_shape) {
   run("auto", "bf16", "nt", "40", "40", "64", "sm_90a", "1", "1", "3");
 }
 
+TEST(gemm_persistent_sm90, every_layout_and_ragged_shape) {
+  for (const char* l : kLayouts) {
+    run("sm90_persistent", "bf16", l, "136", "264", "72", "sm_90a");
+    run("sm90_persistent", "f16", l, "400", "72", "136", "sm_90a", "0.5");
+  }
+  run("sm90_persistent", "bf16", "nt", "1", "8", "8", "sm_90a");
+  run("sm90_persistent", "bf16", "nt", "300", "520", "264", "sm_90a");
+  run("auto", "bf16", "nt", "40", "40", "64", "sm_90a", "1", "0", "3");
+}
+
 TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
   HostArray a(DType::bf16, {1, 16, 16}), b(DType::bf16, {1, 16, 16}), c(DType::bf16, {1, 16, 16});
   for (std::uint64_t i = 0; i < 256; ++i) a.set(i, 1), b.set(i, 1), c.set(i, NAN);
   a.set(5 * 16 + 3, INFINITY);
   a.set(7 * 16 + 2, NAN);
-  for (const char* v : {"naive", "simt", "sm80", "sm90"})
+  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_persistent"})
     expect_right(gemm_entry(), {{"variant", v}}, "sm_90a", {{"a", a}, {"b", b}, {"c", c}});
 }
 
@@ -92,17 +102,17 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   runtime::DeviceInfo h;
   h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
   GemmProblem p{.type = DType::bf16, .trans_b = true, .m = 4096, .n = 4096, .k = 4096};
-  EXPECT_EQ(select_gemm(p, 0, 0, h).tile_n, 256u);
+  EXPECT_EQ(select_gemm(p, {}, h).tile_n, 256u);
   p.m = p.n = 512;
-  EXPECT_EQ(select_gemm(p, 0, 0, h).tile_n, 128u);
+  EXPECT_EQ(select_gemm(p, {}, h).tile_n, 128u);
   p.k = 4097;
-  EXPECT_EQ(select_gemm(p, 0, 0, h).kind, GemmKind::simt);
-  EXPECT_NE(select_gemm(p, 0, 0, h).why.find("lda = 4097"), std::string::npos) << select_gemm(p, 0, 0, h).why;
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::simt);
+  EXPECT_NE(select_gemm(p, {}, h).why.find("lda = 4097"), std::string::npos) << select_gemm(p, {}, h).why;
   p.k = 0;
-  EXPECT_EQ(select_gemm(p, 0, 0, h).kind, GemmKind::naive);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::naive);
   p.k = 64, h.arch = "sm_89", h.cc_major = 8, h.cc_minor = 9;
-  EXPECT_EQ(select_gemm(p, 0, 0, h).kind, GemmKind::sm80);
-  EXPECT_EQ(select_gemm(p, 8, 0, h).kind, GemmKind::simt);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm80);
+  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::simt);
 }
 
 TEST(gemm, bad_arguments_name_the_argument) {

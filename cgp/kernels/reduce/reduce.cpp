@@ -102,6 +102,39 @@ void reduce_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows,
   });
 }
 
+// Rows of at most one access per lane: each group of lanes takes kShortRows rows and loads them all first,
+// since one load a thread would leave the memory idle.
+constexpr int kShortRows = 8;
+template <class T, class R, bool Vector>
+void reduce_short_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n) {
+  using W = Words<T, Vector>;
+  k.block(t.lanes * t.rows);
+  auto warp = k.warp();
+  const auto lanes = std::uint32_t(t.lanes);
+  const auto group = to<u64>(k.ctaid_x()) * t.rows + to<u64>(k.tid() / lanes),
+             part = to<u64>(k.tid() % lanes);
+  const auto inside = part < n / W::elements;
+  std::vector<typename W::Access> got;
+  for (int r = 0; r < kShortRows; ++r) {
+    const auto row = group * kShortRows + r;
+    const auto src = in.at(row * n).template as<typename W::Word>();
+    got.push_back(
+        src.template ld_if<W::per_access, nc, no_allocate>(inside & (row < rows), part, fill<W>(t.op)));
+  }
+  const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
+  for (int r = 0; r < kShortRows; ++r) {
+    std::vector<Val<f32>> level = W::floats(got[std::size_t(r)]);
+    while (level.size() > 1) {
+      std::vector<Val<f32>> next;
+      for (std::size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(f(level[i], level[i + 1]));
+      level.swap(next);
+    }
+    const auto total = reduce(warp, level[0], f, t.lanes);
+    const auto row = group * kShortRows + r;
+    k.if_((part == Val<u64>(std::uint64_t(r % t.lanes))) & (row < rows), [&] { out.st(row, to<R>(total)); });
+  }
+}
+
 // Columns: out[(split * outer + o) * inner + c] = op over rows split * piece .. of column c.
 template <class T, class R, bool Vector>
 void reduce_columns(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> outer, Val<u64> n,
@@ -147,7 +180,7 @@ std::uint64_t log2_ceil(std::uint64_t n) {
   return l;
 }
 
-constexpr std::uint64_t kMostSplits = 1024;  // one block combines them in the second launch
+constexpr std::uint64_t kMostSplits = 8192;  // one block combines them in the second launch
 
 }  // namespace
 
@@ -178,28 +211,34 @@ ReducePlan plan_reduce(DType t, const ReduceShape& shape, bool aligned, const ru
   const std::uint64_t e = p.vector ? per_access : 1;
   if (p.columns) {
     const std::uint64_t blocks = ceil_div(shape.inner, 32 * e) * shape.outer;
-    // A split should have at least two unrolled turns of work; about eight blocks per SM hide the latency.
+    // A split should have at least two unrolled turns of work. Four blocks an SM are resident at once and
+    // hide the latency; splits beyond one such wave would only leave a tail.
     const std::uint64_t useful = ceil_div(shape.n, kColumnDepth * kUnroll * 2);
-    p.splits =
-        std::uint32_t(std::clamp<std::uint64_t>(ceil_div(sms * 8, blocks), 1, std::min(useful, kMostSplits)));
+    p.splits = std::uint32_t(std::clamp<std::uint64_t>(sms * 4 / blocks, 1, std::min(useful, kMostSplits)));
     p.chain = ceil_div(ceil_div(shape.n, p.splits), kColumnDepth) + kColumnDepth + p.splits;
     p.why = text::cat("columns: ", p.vector ? "16-byte" : "single", " accesses, ", blocks, " tiles in ",
                       p.splits, p.splits == 1 ? " piece" : " pieces");
     return p;
   }
   const std::uint64_t accesses = shape.n / e;
+  p.short_rows = shape.outer >= sms * 8 && accesses <= 32;
   if (shape.outer >= sms * 8 && accesses <= 256) {  // many short rows: a warp or less for each
-    p.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+    p.lanes = 32;
+    while (p.lanes > 1 && accesses <= std::uint64_t(p.lanes / 2)) p.lanes /= 2;
+    if (!p.short_rows) p.lanes = 32;
     p.rows = 128 / p.lanes;
   } else {
     p.lanes = int(std::clamp<std::uint64_t>(ceil_div(ceil_div(accesses, kUnroll), 32) * 32, 64, kThreads));
-    const std::uint64_t useful = ceil_div(accesses, std::uint64_t(p.lanes) * kUnroll * 2);
-    p.splits = std::uint32_t(std::clamp<std::uint64_t>(
-        ceil_div(sms * 8, std::max<std::uint64_t>(1, shape.outer)), 1, std::min(useful, kMostSplits)));
+    // Blocks that come and go overlap their loads better than long-lived ones: pieces of eight unrolled
+    // turns.
+    if (shape.outer < sms * 8)
+      p.splits = std::uint32_t(
+          std::clamp<std::uint64_t>(accesses / (std::uint64_t(p.lanes) * kUnroll * 8), 1, kMostSplits));
+    if (p.splits > 4) p.splits &= ~3u;  // the second launch reads four at a time
   }
   p.chain = ceil_div(ceil_div(accesses, p.splits), std::uint64_t(p.lanes)) + log2_ceil(e) +
             log2_ceil(std::uint64_t(p.lanes));
-  if (p.splits > 1) p.chain += ceil_div(p.splits, 64) + 8;
+  if (p.splits > 1) p.chain += ceil_div(p.splits, kThreads) + 16;
   p.why = text::cat("rows: ", p.vector ? "16-byte" : "single", " accesses, ", p.lanes, " threads a row in ",
                     p.splits, p.splits == 1 ? " piece" : " pieces");
   return p;
@@ -220,6 +259,13 @@ Variant row_variant(std::string stem, int min_sm, bool vector, const ReduceTunin
                 : variant(std::move(name), min_sm, reduce_rows<T, R, false>, t);
 }
 template <class T, class R>
+Variant short_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
+  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_short_rows_", stem, vector ? "_v" : "", "__",
+                        t.lanes, "x", t.rows);
+  return vector ? variant(std::move(name), min_sm, reduce_short_rows<T, R, true>, t)
+                : variant(std::move(name), min_sm, reduce_short_rows<T, R, false>, t);
+}
+template <class T, class R>
 Variant column_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
   auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_columns_", stem, vector ? "_v" : "");
   return vector ? variant(std::move(name), min_sm, reduce_columns<T, R, true>, t)
@@ -235,6 +281,11 @@ Variant make(std::string stem, int min_sm, bool columns, bool vector, const Redu
 Variant first_pass(DType t, ReduceOp op, const ReducePlan& p) {
   const ReduceTuning tune{op, p.lanes, p.rows};
   const bool partial = p.splits > 1;
+  if (p.short_rows) {
+    if (t == DType::f32) return short_variant<f32, f32>("f32", 75, p.vector, tune);
+    return t == DType::f16 ? short_variant<f16, f16>("f16", 75, p.vector, tune)
+                           : short_variant<bf16, bf16>("bf16", 80, p.vector, tune);
+  }
   if (t == DType::f32) return make<f32, f32>("f32", 75, p.columns, p.vector, tune);
   if (t == DType::f16)
     return partial ? make<f16, f32>("f16_f32", 75, p.columns, p.vector, tune)
@@ -243,11 +294,15 @@ Variant first_pass(DType t, ReduceOp op, const ReducePlan& p) {
                  : make<bf16, bf16>("bf16", 80, p.columns, p.vector, tune);
 }
 /// Combines f32 results: rows of `splits` for rows, columns of height `splits` for columns.
-Variant second_pass(DType t, ReduceOp op, bool columns) {
-  const ReduceTuning tune{op, 64, 1};
-  if (t == DType::f32) return make<f32, f32>("f32", 75, columns, false, tune);
-  if (t == DType::f16) return make<f32, f16>("f32_f16", 75, columns, false, tune);
-  return make<f32, bf16>("f32_bf16", 80, columns, false, tune);
+Variant second_pass(DType t, ReduceOp op, bool columns, bool vector) {
+  const ReduceTuning tune{op, kThreads, 1};
+  if (t == DType::f32) return make<f32, f32>("f32", 75, columns, vector, tune);
+  if (t == DType::f16) return make<f32, f16>("f32_f16", 75, columns, vector, tune);
+  return make<f32, bf16>("f32_bf16", 80, columns, vector, tune);
+}
+
+bool second_is_vector(const ReducePlan& p, const ReduceShape& shape, std::uint64_t workspace) {
+  return workspace % 16 == 0 && (p.columns ? shape.outer * shape.inner : p.splits) % 4 == 0;
 }
 
 void launch_pass(runtime::Stream& s, const Variant& v, bool columns, std::uint64_t elements,
@@ -269,12 +324,19 @@ void launch_reduce(runtime::Stream& s, DType t, ReduceOp op, const ReducePlan& p
                    const runtime::Arg& in, const runtime::Arg& out, const runtime::Arg& workspace) {
   const std::uint64_t e = p.vector ? 16 / std::uint64_t(cgp::bytes(t)) : 1;
   const ReduceTuning first{op, p.lanes, p.rows};
+  if (p.short_rows) {
+    load(s.device(), first_pass(t, op, p))(
+        s, runtime::grid_for(shape.outer, std::uint64_t(p.rows) * kShortRows), in, out, shape.outer, shape.n);
+    return;
+  }
   launch_pass(s, first_pass(t, op, p), p.columns, e, first, in, p.splits > 1 ? workspace : out, shape,
               p.splits);
   if (p.splits == 1) return;
   const ReduceShape rest =
       p.columns ? ReduceShape{1, p.splits, shape.outer * shape.inner} : ReduceShape{shape.outer, p.splits, 1};
-  launch_pass(s, second_pass(t, op, p.columns), p.columns, 1, {op, 64, 1}, workspace, out, rest, 1);
+  const bool vector = second_is_vector(p, shape, workspace.word);
+  launch_pass(s, second_pass(t, op, p.columns, vector), p.columns, vector ? 4 : 1, {op, kThreads, 1},
+              workspace, out, rest, 1);
 }
 
 }  // namespace
@@ -331,7 +393,9 @@ class ReduceCase : public Case {
     const auto first = first_pass(dtype_of<T>, op, plan_);
     variant = first.name, why = plan_.why;
     images = {image(first, d.info().arch)};
-    if (plan_.splits > 1) images.push_back(image(second_pass(dtype_of<T>, op, plan_.columns), d.info().arch));
+    if (plan_.splits > 1)
+      images.push_back(image(second_pass(dtype_of<T>, op, plan_.columns, second_is_vector(plan_, shape, 0)),
+                             d.info().arch));
     flops = double(host_.size());
     bytes = double(in_.bytes() + out_.bytes());
   }
@@ -412,7 +476,8 @@ KernelEntry reduce_entry() {
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::max})
       for (DType t : {DType::f32, DType::f16, DType::bf16}) {
         for (const auto& s : shapes) all.push_back(first_pass(t, op, plan_reduce(t, s, true, device)));
-        for (bool columns : {false, true}) all.push_back(second_pass(t, op, columns));
+        for (bool columns : {false, true})
+          for (bool vector : {false, true}) all.push_back(second_pass(t, op, columns, vector));
       }
     return images(all, arch);
   };

@@ -26,6 +26,7 @@ ReduceShape reduce_dim(const std::vector<std::uint64_t>& shape, std::int64_t dim
 struct ReducePlan {
   bool columns = false;      ///< inner > 1: threads walk down columns
   bool vector = false;       ///< 16-byte accesses
+  bool short_rows = false;   ///< many rows of at most one access per lane: several rows a thread
   int lanes = 256;           ///< threads that share a row (columns: 256, 8 rows of 32)
   int rows = 1;              ///< rows per block
   std::uint32_t splits = 1;  ///< blocks that share one output; more than 1: partial sums and a second launch

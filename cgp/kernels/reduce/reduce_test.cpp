@@ -23,7 +23,9 @@ TEST(reduce, every_shape_matches_the_oracle) {
           expect_right(reduce_entry(), {{"op", op}, {"dtype", t}, {"shape", shape}, {"dim", dim}});
     }
   expect_right(reduce_entry(), {{"shape", "2000x24"}, {"dim", "1"}});  // many short rows
-  expect_right(reduce_entry(), {{"shape", "0x5"}, {"dim", "1"}});      // no outputs
+  expect_right(reduce_entry(), {{"shape", "1077x3"}, {"dim", "1"}, {"op", "max"}});
+  expect_right(reduce_entry(), {{"shape", "1100x300"}, {"dim", "1"}, {"dtype", "bf16"}});
+  expect_right(reduce_entry(), {{"shape", "0x5"}, {"dim", "1"}});  // no outputs
 }
 
 TEST(reduce, runs_on_every_architecture) {

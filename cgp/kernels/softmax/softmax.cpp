@@ -13,6 +13,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/arith.h"
+#include "cgp/dsl/cluster.h"
 #include "cgp/dsl/warp.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
 #include "cgp/kernels/words.h"
@@ -54,28 +55,55 @@ Stat combine_lanes(Warp& w, const Stat& s, int width) {
   return {m, reduce(w, scaled, add, width)};
 }
 
-// The exchange between the warps of a row: every thread ends with the row's Stat.
+// The exchange between the warps of a row, in one block or in all blocks of a cluster: every thread ends with
+// the row's Stat.
 class Exchange {
  public:
   Exchange(Kernel& k, const SoftmaxTuning& t)
-      : k_(k), warps_(t.lanes / 32), slots_(k.shared<f32>(2 * warps_)) {}
+      : k_(k), warps_(t.lanes / 32), cluster_(t.cluster), slots_(k.shared<f32>(2 * warps_ * cluster_)) {
+    // A block's shared memory may be written by its peers only once it runs.
+    if (cluster_ > 1) {
+      auto cta = k.cta();
+      started_.push_back(cluster_arrive(cta));
+    }
+  }
   Stat operator()(Warp& w, const Stat& mine) {
     const auto lane = w.lane();
-    k_.if_(lane == 0, [&] {
-      slots_.st(k_.warp_index() * 2, mine.max);
-      slots_.st(k_.warp_index() * 2 + 1, mine.sum);
-    });
-    k_.sync();
-    const auto have = lane < std::uint32_t(warps_);
-    const auto m = slots_.ld_if(have, lane * 2, Val<f32>(-kInf))[0];
-    const auto s = slots_.ld_if(have, lane * 2 + 1, Val<f32>(0.f))[0];
-    return combine_lanes(w, {m, s}, 32);
+    auto cta = k_.cta();
+    if (cluster_ == 1) {
+      k_.if_(lane == 0, [&] { put(slots_, k_.warp_index(), mine); });
+      k_.sync();
+    } else {
+      std::move(started_.back()).wait(cta);
+      const auto slot = k_.cluster_ctarank() * std::uint32_t(warps_) + k_.warp_index();
+      // Lane r of each warp tells block r.
+      k_.if_(lane < std::uint32_t(cluster_), [&] { put(mapa(slots_, lane), slot, mine); });
+      cluster_sync(cta);
+    }
+    std::vector<Val<f32>> maxima, sums;
+    for (int i = 0; i < warps_ * cluster_; i += 32) {
+      const auto at = lane + std::uint32_t(i);
+      const auto have = at < std::uint32_t(warps_ * cluster_);
+      maxima.push_back(slots_.ld_if(have, at * 2, Val<f32>(-kInf))[0]);
+      sums.push_back(slots_.ld_if(have, at * 2 + 1, Val<f32>(0.f))[0]);
+    }
+    const auto m = max_of(maxima), base = reference(m);
+    std::vector<Val<f32>> total{sums[0] * exp_minus(maxima[0], base)};
+    for (std::size_t i = 1; i < sums.size(); ++i)
+      total.push_back(fma(sums[i], exp_minus(maxima[i], base), total.back()));
+    return combine_lanes(w, {m, total.back()}, 32);
   }
 
  private:
+  template <class P>
+  static void put(const P& slots, const Val<u32>& slot, const Stat& s) {
+    slots.st(slot * 2, s.max);
+    slots.st(slot * 2 + 1, s.sum);
+  }
   Kernel& k_;
-  int warps_;
+  int warps_, cluster_;
   Ptr<shared, f32> slots_;
+  std::vector<ClusterArrived> started_;
 };
 
 // Which row and which part of it this thread has.
@@ -85,8 +113,35 @@ struct Place {
 };
 Place place(Kernel& k, const SoftmaxTuning& t) {
   const auto lanes = std::uint32_t(t.lanes);
+  if (t.cluster > 1)
+    return {to<u64>(k.ctaid_x() / std::uint32_t(t.cluster)), k.cluster_ctarank() * lanes + k.tid()};
   if (t.rows == 1) return {to<u64>(k.ctaid_x()), k.tid()};
   return {to<u64>(k.ctaid_x()) * t.rows + to<u64>(k.tid() / lanes), k.tid() % lanes};
+}
+
+// The largest element of a thread's words. Halves are compared two at a time where the architecture can.
+template <class T, bool Vector>
+Val<f32> largest(const std::vector<Val<typename Words<T, Vector>::Word>>& words) {
+  using W = Words<T, Vector>;
+  using Pair = std::conditional_t<std::is_same_v<T, bf16>, bf16x2, f16x2>;
+  std::vector<Val<f32>> candidates;
+  if constexpr (Vector && T::bits == 16) {
+    if (words[0].kernel()->sm() >= 80) {
+      std::vector<Val<Pair>> level;
+      for (const auto& w : words) level.push_back(bits<Pair>(w));
+      while (level.size() > 1) {
+        std::vector<Val<Pair>> next;
+        for (std::size_t i = 0; i + 1 < level.size(); i += 2)
+          next.push_back(dsl::max(level[i], level[i + 1]));
+        if (level.size() % 2) next.push_back(level.back());
+        level.swap(next);
+      }
+      return max_of(W::floats(bits<b32>(level[0])));
+    }
+  }
+  for (const auto& w : words)
+    for (const auto& f : W::floats(w)) candidates.push_back(f);
+  return max_of(candidates);
 }
 
 // The whole row in registers: `loads` accesses per thread.
@@ -97,7 +152,13 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   constexpr int n = W::per_access;
   constexpr std::uint32_t step = W::elements;
   k.block(t.lanes * t.rows);
+  if (t.cluster > 1) k.cluster(t.cluster);
+  // At most 64 registers a thread, 40 for few loads: what else is resident hides this block's waits.
+  if (t.lanes * t.rows <= 512 && t.loads * W::per_access <= 32)
+    k.min_blocks((t.loads * W::per_access <= 16 ? 1536 : 1024) / (t.lanes * t.rows));
   auto warp = k.warp();
+  std::vector<Exchange> exchange;
+  if (t.lanes > 32) exchange.emplace_back(k, t);
   const auto at = place(k, t);
   const auto x_row = x.at(at.row * x_pitch).template as<typename W::Word>();
   const auto y_row = y.at(at.row * y_pitch).template as<typename W::Word>();
@@ -107,31 +168,30 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   std::vector<Val<typename W::Word>> words;
   const auto accesses = cols / step;
   for (int j = 0; j < t.loads; ++j) {
-    access.push_back(at.part + std::uint32_t(j * t.lanes));
+    access.push_back(at.part + std::uint32_t(j * t.lanes * t.cluster));
     inside.push_back((access.back() < accesses) & (at.row < rows));
     const auto got =
         x_row.template ld_if<n, nc, no_allocate>(inside.back(), access.back(), W::minus_infinity());
     for (int i = 0; i < n; ++i) words.push_back(got[i]);
   }
-  std::vector<Val<f32>> values;
-  for (const auto& w : words)
-    for (const auto& f : W::floats(w)) values.push_back(f);
 
   const int width = t.lanes < 32 ? t.lanes : 32;
-  const auto m = reduce(warp, max_of(values), larger, width);
+  const auto m = reduce(warp, largest<T, Vector>(words), larger, width);
   const auto base = reference(m);
   // Four chains of additions: one would wait four cycles a step.
   std::vector<std::vector<Val<f32>>> chain(4);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    auto& c = chain[i % 4];
-    const auto e = exp_minus(values[i], base);
-    c.push_back(c.empty() ? e : c.back() + e);
-  }
+  std::size_t turn = 0;
+  for (const auto& w : words)
+    for (const auto& f : W::floats(w)) {
+      auto& c = chain[turn++ % 4];
+      const auto e = exp_minus(f, base);
+      c.push_back(c.empty() ? e : c.back() + e);
+    }
   std::vector<Val<f32>> sums{chain[0].back()};
-  for (int i = 1; i < 4; ++i)
-    if (!chain[std::size_t(i)].empty()) sums.push_back(sums.back() + chain[std::size_t(i)].back());
+  for (std::size_t i = 1; i < 4; ++i)
+    if (!chain[i].empty()) sums.push_back(sums.back() + chain[i].back());
   const Stat part{m, reduce(warp, sums.back(), add, width)};
-  const Stat stat = t.lanes > 32 ? Exchange(k, t)(warp, part) : part;
+  const Stat stat = t.lanes > 32 ? exchange.back()(warp, part) : part;
 
   const auto scale = rcp<rn>(stat.sum);
   for (int j = 0; j < t.loads; ++j) {
@@ -154,13 +214,15 @@ void softmax_loop(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> rows, 
   constexpr int n = W::per_access;
   constexpr std::uint32_t step = W::elements;
   k.block(t.lanes);
+  if (t.cluster > 1) k.cluster(t.cluster);
   auto warp = k.warp();
+  Exchange exchange(k, t);
   const auto at = place(k, t);
   const auto x_row = x.at(at.row * x_pitch).template as<typename W::Word>();
   const auto y_row = y.at(at.row * y_pitch).template as<typename W::Word>();
   (void)rows;  // one block a row, so there is none to leave out
 
-  const auto turns = range(to<u64>(at.part), cols / step, Val<u64>(t.lanes));
+  const auto turns = range(to<u64>(at.part), cols / step, Val<u64>(t.lanes * t.cluster));
   const auto part = k.loop(turns, Stat{Val<f32>(-kInf), Val<f32>(0.f)}, [&](Val<u64> i, Stat s) {
     const auto got = x_row.template ld<n>(i);
     std::vector<Val<f32>> values{s.max};
@@ -172,7 +234,7 @@ void softmax_loop(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> rows, 
     for (std::size_t j = 1; j < values.size(); ++j) sum.push_back(sum.back() + exp_minus(values[j], base));
     return Stat{m, sum.back()};
   });
-  const auto stat = Exchange(k, t)(warp, combine_lanes(warp, part, 32));
+  const auto stat = exchange(warp, combine_lanes(warp, part, 32));
   const auto scale = rcp<rn>(stat.sum);
   k.loop(turns, [&](Val<u64> i) {
     const auto got = x_row.template ld<n>(i);
@@ -198,12 +260,16 @@ Variant make_variant(std::string name, int min_sm, const SoftmaxTuning& t) {
 }
 Variant make_variant(DType t, bool vector, const SoftmaxTuning& tune) {
   auto name = text::cat("softmax_", cgp::name(t), vector ? "_v" : "", "__", tune.lanes, "x", tune.rows, "_",
-                        tune.loads ? text::cat("l", tune.loads) : std::string("loop"));
+                        tune.loads ? text::cat("l", tune.loads) : std::string("loop"), "_c", tune.cluster);
+  const int clustered = tune.cluster > 1 ? 90 : 0;
   if (t == DType::f32)
-    return vector ? make_variant<f32, true>(name, 75, tune) : make_variant<f32, false>(name, 75, tune);
+    return vector ? make_variant<f32, true>(name, std::max(75, clustered), tune)
+                  : make_variant<f32, false>(name, std::max(75, clustered), tune);
   if (t == DType::f16)
-    return vector ? make_variant<f16, true>(name, 75, tune) : make_variant<f16, false>(name, 75, tune);
-  return vector ? make_variant<bf16, true>(name, 80, tune) : make_variant<bf16, false>(name, 80, tune);
+    return vector ? make_variant<f16, true>(name, std::max(75, clustered), tune)
+                  : make_variant<f16, false>(name, std::max(75, clustered), tune);
+  return vector ? make_variant<bf16, true>(name, std::max(80, clustered), tune)
+                : make_variant<bf16, false>(name, std::max(80, clustered), tune);
 }
 
 constexpr int kRowThreads = 128;  // threads of a block whose rows need fewer
@@ -212,33 +278,59 @@ std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) 
 
 }  // namespace
 
-SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned, const runtime::DeviceInfo&) {
+Variant softmax_variant(DType t, bool vector, const SoftmaxTuning& tune) {
+  return make_variant(t, vector, tune);
+}
+
+SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
+                             const runtime::DeviceInfo& device) {
   const std::uint64_t per_access = 16 / std::uint64_t(cgp::bytes(t));
   const auto multiple = [&](std::uint64_t pitch) { return (pitch ? pitch : shape.cols) % per_access == 0; };
   const bool vector =
       aligned && shape.cols % per_access == 0 && multiple(shape.x_pitch) && multiple(shape.y_pitch);
   const std::uint64_t accesses = vector ? shape.cols / per_access : shape.cols;
-  const int most_loads = vector ? 4 : 16;  // 16 words in registers either way
+  const std::uint64_t most = vector ? 8 : 16;  // accesses a thread keeps in registers
+  // A block of 256 threads leaves room for others that load while it waits; longer rows go to clusters of
+  // them.
+  const std::uint64_t block = 256 * most, clusters = device.max_cluster >= 8 ? 8 : 1;
   SoftmaxTuning tune;
   if (accesses <= 32) {
     tune.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
     tune.loads = 1;
-  } else if (accesses <= 32u * unsigned(most_loads)) {
+  } else if (accesses <= 32 * most) {
     tune.lanes = 32;
     tune.loads = int((accesses + 31) / 32);
-  } else if (accesses <= 1024u * unsigned(most_loads)) {
-    tune.lanes = int(round_up((accesses + unsigned(most_loads) - 1) / unsigned(most_loads), 32));
-    tune.loads = most_loads;
+  } else if (accesses <= block * clusters) {
+    while (accesses > block * std::uint64_t(tune.cluster)) tune.cluster *= 2;
+    const std::uint64_t share = (accesses + std::uint64_t(tune.cluster) - 1) / std::uint64_t(tune.cluster);
+    tune.lanes = int(round_up((share + most - 1) / most, 32));
+    tune.loads = int(most);
+  } else if (accesses <= 1024 * most / 2) {  // no clusters: one large block
+    tune.lanes = 1024;
+    tune.loads = int(most / 2);
   } else {
     tune.lanes = 1024;
     tune.loads = 0;
+    tune.cluster = int(clusters);
   }
   tune.rows = tune.lanes <= 32 ? kRowThreads / tune.lanes : 1;
   std::string why = vector ? text::cat("aligned rows: ", accesses, " 16-byte accesses a row")
                            : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses a row");
   text::append(why, tune.loads ? text::cat(", kept in registers of ", tune.lanes, " threads")
                                : std::string(", too many for registers: the row is read twice"));
+  if (tune.cluster > 1) text::append(why, text::cat(" in each of ", tune.cluster, " blocks"));
   return {make_variant(t, vector, tune), tune, std::move(why)};
+}
+
+void run_softmax(runtime::Stream& s, const SoftmaxChoice& choice, const SoftmaxShape& shape,
+                 const runtime::Arg& x, const runtime::Arg& y) {
+  const auto fn = load(s.device(), choice.variant);
+  auto grid = runtime::grid_for(shape.rows, std::uint64_t(choice.tuning.rows));
+  grid.x *= std::uint32_t(choice.tuning.cluster);
+  if (choice.tuning.loads)
+    fn(s, grid, x, y, shape.rows, std::uint32_t(shape.cols), shape.x_pitch, shape.y_pitch);
+  else
+    fn(s, grid, x, y, shape.rows, shape.cols, shape.x_pitch, shape.y_pitch);
 }
 
 namespace {
@@ -271,18 +363,13 @@ void softmax(runtime::Stream& s, const runtime::Slice<const T>& x, const runtime
   if (shape.rows == 0 || shape.cols == 0) return;
   const auto choice =
       select_softmax(dtype_of<T>, shape, (x.address() | y.address()) % 16 == 0, s.device().info());
-  const auto fn = load(s.device(), choice.variant);
   // One launch takes at most 2^31 - 1 blocks.
-  const std::uint64_t most = 0x7fffffffull * std::uint64_t(choice.tuning.rows);
+  const std::uint64_t most =
+      0x7fffffffull / std::uint64_t(choice.tuning.cluster) * std::uint64_t(choice.tuning.rows);
   for (std::uint64_t from = 0; from < shape.rows; from += most) {
-    const std::uint64_t rows = std::min(most, shape.rows - from);
-    const auto grid = runtime::grid_for(rows, std::uint64_t(choice.tuning.rows));
-    const auto xs = x.slice(from * xp, x.size() - from * xp);
-    const auto ys = y.slice(from * yp, y.size() - from * yp);
-    if (choice.tuning.loads)
-      fn(s, grid, xs, ys, rows, std::uint32_t(shape.cols), xp, yp);
-    else
-      fn(s, grid, xs, ys, rows, shape.cols, xp, yp);
+    const SoftmaxShape part{std::min(most, shape.rows - from), shape.cols, xp, yp};
+    run_softmax(s, choice, part, runtime::arg(x.slice(from * xp, x.size() - from * xp)),
+                runtime::arg(y.slice(from * yp, y.size() - from * yp)));
   }
 }
 template void softmax(runtime::Stream&, const runtime::Slice<const float>&, const runtime::Slice<float>&,
@@ -343,8 +430,12 @@ KernelEntry softmax_entry() {
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;
     for (DType t : {DType::f32, DType::f16, DType::bf16})
-      for (std::uint64_t cols : {32, 100, 1000, 1024, 4096, 16384, 100000, 262144})
-        all.push_back(select_softmax(t, {1, cols, 0, 0}, true, {}).variant);
+      for (std::uint64_t cols : {32, 100, 1000, 1024, 4096, 16384, 32768, 65536, 1048576})
+        for (int cluster : {1, 8}) {
+          runtime::DeviceInfo device;
+          device.max_cluster = cluster;
+          all.push_back(select_softmax(t, {1, cols, 0, 0}, true, device).variant);
+        }
     return images(all, arch);
   };
   e.prepare = [](const runtime::Device& d, const Options& o, const std::vector<NamedArray>& given,

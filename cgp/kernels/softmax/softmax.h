@@ -36,6 +36,11 @@ struct SoftmaxChoice {
 SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
                              const runtime::DeviceInfo& device);
 
+Variant softmax_variant(DType t, bool vector, const SoftmaxTuning& tuning);
+/// Queues one launch of a chosen variant; pitches given, rows within one grid. For sweeps over tunings.
+void run_softmax(runtime::Stream& s, const SoftmaxChoice& choice, const SoftmaxShape& shape,
+                 const runtime::Arg& x, const runtime::Arg& y);
+
 KernelEntry softmax_entry();
 
 }  // namespace cgp::kernels

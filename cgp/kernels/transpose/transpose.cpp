@@ -10,6 +10,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/arith.h"
 #include "cgp/dsl/convert.h"
 
 namespace cgp::kernels {
@@ -23,10 +24,11 @@ constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
 struct TileAt {
   Val<u64> matrix, row, col;
 };
-TileAt tile_at(Kernel& k, Val<u32> tiles_r, Val<u32> tiles_c, int tile) {
-  const auto c = k.ctaid_x() % tiles_c, rest = k.ctaid_x() / tiles_c;
-  const auto r = rest % tiles_r;
-  return {to<u64>(rest / tiles_r), to<u64>(r) * tile, to<u64>(c) * tile};
+TileAt tile_at(Kernel& k, Val<u32> tiles_r, Val<u32> tiles_c, int tile, bool down) {
+  const auto per_matrix = tiles_r * tiles_c, in_matrix = k.ctaid_x() % per_matrix;
+  const auto r = down ? in_matrix % tiles_r : in_matrix / tiles_c,
+             c = down ? in_matrix / tiles_r : in_matrix % tiles_c;
+  return {to<u64>(k.ctaid_x() / per_matrix), to<u64>(r) * tile, to<u64>(c) * tile};
 }
 
 template <class T, int V>  // V elements an access
@@ -34,8 +36,11 @@ void transpose_vector(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> c
                       Val<u32> tiles_c) {
   constexpr int tile = kSide * V, bank_groups = 128 / (V * Elem<T>::bytes);
   k.block(kThreads);
+  if (V <= 4) k.min_blocks(6);  // 40 registers a thread: six blocks have their loads in flight
   auto smem = k.shared<T>(tile * tile, 128);
-  const auto at = tile_at(k, tiles_r, tiles_c, tile);
+  // 8-byte elements stream better along the rows of the input, narrower ones along those of the output
+  // (README).
+  const auto at = tile_at(k, tiles_r, tiles_c, tile, /*down=*/Elem<T>::bytes < 8);
   const auto base = at.matrix * rows * cols;
   const auto tx = k.tid() % kSide, ty = k.tid() / kSide;
   const auto micro_x = to<u64>(tx * V), micro_y = to<u64>(ty * V);
@@ -43,7 +48,8 @@ void transpose_vector(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> c
   const auto row = at.row + micro_y, col = at.col + micro_x;
   k.if_((row < rows) & (col < cols), [&] {
     std::vector<RegGroup<T, V>> m;  // (V rows, V columns)
-    for (int j = 0; j < V; ++j) m.push_back(in.at(base + (row + j) * cols + col).template ld<V>());
+    for (int j = 0; j < V; ++j)
+      m.push_back(in.at(base + (row + j) * cols + col).template ld<V, nc, no_allocate>());
     auto column = smem.at((tx * V * kSide + (ty ^ (tx & (bank_groups - 1)))) * V);
     for (int j = 0; j < V; ++j)
       column.template st<V>(j * kSide, RegGroup<T, V>::generate([&](int i) { return m[std::size_t(i)][j]; }));
@@ -66,7 +72,7 @@ void transpose_scalar(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> c
                 lines = kThreads / tile;
   k.block(kThreads);
   auto smem = k.shared<T>(tile * pitch);
-  const auto at = tile_at(k, tiles_r, tiles_c, tile);
+  const auto at = tile_at(k, tiles_r, tiles_c, tile, /*down=*/true);
   const auto base = at.matrix * rows * cols;
   const auto tx = k.tid() % tile, ty = k.tid() / tile;
   const auto col = at.col + to<u64>(tx), out_col = at.row + to<u64>(tx);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The operands of the Hopper variants, as tiles and the tensor maps that load them.
+#include "cgp/dsl/wgmma.h"
+
+namespace cgp::kernels {
+
+inline constexpr int kHopperBm = 128, kHopperBk = 64;
+
+/// An operand is stored with K contiguous ([rows][k]) or with its rows contiguous ([k][rows]); a leading
+/// dimension of extent 1 in the box is the batch.
+template <class T, dsl::Major M, int Rows>
+struct HopperOperand {
+  using tile = dsl::Tile<T, Rows, kHopperBk>;
+  using map = dsl::TmaIn<tile, 1, Rows, kHopperBk>;
+  static auto at(const map& m, const dsl::Val<dsl::u32>& batch, const dsl::Val<dsl::u32>& row,
+                 const dsl::Val<dsl::u32>& k) {
+    return dsl::at(m, batch, row, k);
+  }
+};
+template <class T, int Rows>
+struct HopperOperand<T, dsl::Major::mn, Rows> {
+  using tile = dsl::Tile<T, kHopperBk, Rows, dsl::Swizzle::b128>;
+  using map = dsl::TmaIn<tile, 1, kHopperBk, Rows>;
+  static auto at(const map& m, const dsl::Val<dsl::u32>& batch, const dsl::Val<dsl::u32>& row,
+                 const dsl::Val<dsl::u32>& k) {
+    return dsl::at(m, batch, k, row);
+  }
+};
+
+}  // namespace cgp::kernels
