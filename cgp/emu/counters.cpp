@@ -36,6 +36,15 @@ bool pairs_agree(const std::uint32_t* offset, Mask lanes) {
 }  // namespace
 
 SharedCost shared_cost(SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset, Mask lanes) {
+  if (bytes <= 4) {  // one group; when all lanes are in different banks there is nothing to count
+    std::uint32_t banks = 0;
+    int n = 0;
+    for_lanes(lanes, [&](int l) {
+      banks |= 1u << (offset[l] / 4 % kBanks);
+      ++n;
+    });
+    if (std::popcount(banks) == n) return {1, 0};
+  }
   int group = kLanes;
   if (kind == SharedKind::matrix || kind == SharedKind::matrix_store) {
     group = 8;
@@ -59,6 +68,11 @@ SharedCost shared_cost(SharedKind kind, std::uint32_t bytes, const std::uint32_t
 }
 
 std::uint32_t sectors(std::uint32_t bytes, const std::uint64_t* addr, Mask lanes) {
+  if (lanes == ~Mask(0)) {
+    std::uint64_t apart = 0;
+    for (int l = 0; l < kLanes; ++l) apart |= (addr[l] - addr[0]) ^ (std::uint64_t(l) * bytes);
+    if (!apart) return std::uint32_t((addr[0] + kLanes * bytes - 1) / 32 - addr[0] / 32 + 1);
+  }
   std::array<std::uint64_t, kLanes * 2> s;
   int n = 0;
   for_lanes(lanes, [&](int l) {

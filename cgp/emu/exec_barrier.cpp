@@ -39,8 +39,8 @@ bool barrier_done(Warp& w, const Fragment& f) {
 
 std::string describe_barrier(const Warp& w, const Fragment& f) {
   const NamedBarrier& b = w.cta->barriers[f.key & 15];
-  return cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", b.expected, " threads have arrived",
-             b.expected == 0 ? cat(" (", w.cta->threads - w.cta->exited, " live)") : std::string());
+    const std::uint32_t expected = b.expected ? b.expected : w.cta->threads - w.cta->exited;
+  return cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", expected, " threads have arrived");
 }
 
 void finish(NamedBarrier& b) {

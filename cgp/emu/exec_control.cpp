@@ -382,8 +382,7 @@ void decode_trap(Decoder& d, const ptx::Inst& i, Op& op) {
   op.fn = exec_trap;
 }
 
-// nanosleep ends the warp's turn, so that whoever it waits for runs.
-void exec_sleep(Warp& w, const Op&) { w.steps += 16; }
+void exec_sleep(Warp& w, const Op&) { ++w.worker->polls; }
 void decode_sleep(Decoder& d, const ptx::Inst& i, Op& op) {
   allow(d, i, {});
   op.a = d.source(d.operand(i, 0), Mod::u32);

@@ -132,6 +132,7 @@ void exec_load(Warp& w, const Op& op) {
   const Mask ok = resolve(w, op, op.where, addr, total, Access::read, w.active, at);
   count(w, op, false, total, addr, ok);
   const bool strong = op.flags & kVolatile;
+  if (strong) ++w.worker->polls;
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
     std::memcpy(w.row<std::uint32_t>(e.at[0]), at[0], kRow32);
   } else {

@@ -199,6 +199,7 @@ struct Worker {
   Counters totals;  ///< memory counts; the rest is summed from pc
   std::uint64_t random = 0;
   std::uint64_t index = 0;
+  std::uint64_t polls = 0;                  ///< strong accesses, atomics and sleeps executed
   std::uint64_t turns = 0, next_probe = 0;  ///< slices run; the one after which spinning is looked for
 };
 

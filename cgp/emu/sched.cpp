@@ -14,6 +14,13 @@ namespace {
 constexpr std::uint64_t kWarpQuantum = 4096;
 constexpr std::uint64_t kClusterSlice = 400'000;
 constexpr int kSoftRounds = 8;
+// Rounds of a cluster that has asynchronous operations in flight, after which one completes although warps
+// run: they may be polling for it.
+constexpr int kAsyncRounds = 16;
+// A cluster polls when more than one instruction in so many is a strong access, an atomic or a nanosleep.
+constexpr std::uint64_t kPollShare = 64;
+// Slices of a cluster that does not poll, after which other clusters run beside it all the same.
+constexpr std::uint64_t kLongSlices = 8;
 
 std::unique_ptr<Warp> make_warp(LaunchState& launch, Worker& worker, Cta& cta, std::uint32_t index) {
   auto w = std::make_unique<Warp>();
@@ -111,12 +118,14 @@ bool give_up_soft_waits(Cluster& c) {
 }
 
 namespace {
-enum class Outcome { done, more };
+enum class Outcome { done, more, polls };
 
 Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
   std::uint64_t left = kClusterSlice;
+  int rounds = 0;
   while (left > 0 && !launch.stop.load(std::memory_order_relaxed)) {
     std::uint64_t progress = 0;
+    const std::uint64_t polls = worker.polls;
     for (auto& cta : c.ctas) {
       if (cta->done) continue;
       for (auto& w : cta->warps) {
@@ -132,6 +141,13 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
     if (progress) {
       c.soft_rounds = 0;
       left -= std::min(left, progress);
+      if (c.async.pending() && ++rounds >= kAsyncRounds) {
+        rounds = 0;
+        c.async.advance();
+      } else if ((worker.polls - polls) * kPollShare > progress) {
+        ++c.slices;
+        return Outcome::polls;
+      }
       continue;
     }
     if (c.async.advance()) continue;
@@ -172,7 +188,8 @@ void work(LaunchState& launch, Worker& worker) {
     }
     auto cluster = std::move(resident.front());
     resident.pop_front();
-    if (run_cluster(*cluster, launch, worker) == Outcome::done) {
+    const Outcome outcome = run_cluster(*cluster, launch, worker);
+    if (outcome == Outcome::done) {
       for (auto& cta : cluster->ctas) worker.spare_shared.push_back(std::move(cta->shared));
       launch.resident.fetch_sub(1);
       launch.finished.fetch_add(1);
@@ -181,7 +198,7 @@ void work(LaunchState& launch, Worker& worker) {
     }
     resident.push_back(std::move(cluster));
     // It may wait for a block that has not started: let another one in before it runs again.
-    admit();
+    if (outcome == Outcome::polls || resident.back()->slices > kLongSlices) admit();
     check_spinning(worker);
   }
 }

@@ -200,7 +200,7 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
     w.active = act;
     if (!(op->flags & kMicro)) {
       ++c.issues;
-      c.lanes += std::uint64_t(std::popcount(act));
+      c.lanes += act == ~Mask(0) ? kLanes : std::uint64_t(std::popcount(act));
     }
     if (w.taint) propagate_taint(w, *op);
     op->fn(w, *op);
