@@ -38,7 +38,10 @@ std::string arch_of_target(std::string target) {
 
 /// Plain "emu" means the architecture the kernel was compiled for, if that one is modelled.
 runtime::Device open_device(const std::string& wanted, const Spec& spec, const ptx::Module& module) {
-  if (wanted != "emu") return runtime::Device::open(wanted);
+  if (wanted != "emu") {
+    const auto device = runtime::Device::open(wanted);
+    if (wanted != "auto" || !device.is_emulator()) return device;
+  }
   for (const std::string& target : {spec.target, module.target}) {
     if (target.empty()) continue;
     try {
