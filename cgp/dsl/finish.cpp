@@ -222,15 +222,33 @@ void Kernel::simplify() {
   name_registers(f_);
 }
 
+// setmaxnreg moves registers inside the block's own allocation: what its threads start with, 65536 over all of
+// them, rounded down to a multiple of 8. An `inc` beyond it waits for ever, and ptxas does not add up.
+void Kernel::check_register_budget(int threads) {
+  const int start = std::min(256, 65536 / threads / 8 * 8);
+  int asked = 0;
+  std::string sum;
+  for (const RoleNote& r : roles_) {
+    const int each = r.registers ? r.registers : start;
+    asked += r.threads * each;
+    sum += cat(sum.empty() ? "" : " + ", r.threads, " x ", each);
+  }
+  if (asked > start * threads)
+    throw BuildError("the roles' register budgets must fit the block's share of the SM's 65536 registers", roles_.back().at,
+                     cat(sum, " = ", asked, "; 65536 registers over ", threads, " threads are ", start,
+                         " each, ", start * threads, " in all"),
+                     "lower the budgets; a role without one keeps what it starts with");
+}
+
 void Kernel::check_roles() {
   if (warps == 0) return;
-  int registers = 0;
+  bool budgeted = false;
   for (const RoleNote& r : roles_) {
     if (!*r.ran)
       throw BuildError("a role is declared but never run", r.at,
                        cat("its ", r.threads, " threads, from warp ", r.first_warp, ", would do nothing"),
                        "call role.run(...) or role.one_thread(...), or drop the role");
-    registers += r.threads * r.registers;
+    budgeted = budgeted || r.registers;
   }
   const int threads = warps * 32;
   if (threads > 1024)
@@ -239,9 +257,7 @@ void Kernel::check_roles() {
     throw BuildError("with roles the block size follows from them", born_,
                      cat("the roles need ", threads, " threads in one dimension, k.block() said ", block_[0],
                          " x ", block_[1], " x ", block_[2]));
-  if (registers > 65536)
-    throw BuildError("the roles' register budgets exceed the 65536 registers of an SM", roles_.back().at,
-                     cat("they add up to ", registers));
+  if (budgeted) check_register_budget(threads);
   block_ = {threads, 1, 1};
   // setmaxnreg grows or shrinks relative to what a launch of this block size starts with.
   const int start = 65536 / threads / 8 * 8;

@@ -330,6 +330,7 @@ class Kernel {
   ptx::Operand materialise(const Value& v);
   void emit_move(const Move& m);
   void check_roles();
+  void check_register_budget(int threads);
   void finish_shared();
   void finish_shape();
   void simplify();
