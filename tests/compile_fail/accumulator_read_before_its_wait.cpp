@@ -1,0 +1,11 @@
+// expect: has no member named .*each_pair|no member named 'each_pair'
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/wgmma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 64, 64>;
+using B = Tile<bf16, 128, 64>;
+using RingT = Ring<ByThreads, A, B>;
+void f(Warpgroup& wg, RingT& ring) {
+  auto busy = wgmma(wg, fresh<f32, 64, 128>(wg), ring.take(wg));
+  std::move(busy).each_pair(wg, [](auto...) {});
+}

@@ -1,0 +1,11 @@
+// expect: deleted
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/wgmma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 64, 64>;
+using B = Tile<bf16, 128, 64>;
+using RingT = Ring<ByThreads, A, B>;
+void f(Warpgroup& wg, RingT& ring) {
+  auto stage = ring.take(wg);
+  auto again = stage;
+}
