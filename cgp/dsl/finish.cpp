@@ -222,8 +222,8 @@ void Kernel::simplify() {
   name_registers(f_);
 }
 
-// setmaxnreg moves registers inside the block's own allocation: what its threads start with, 65536 over all of
-// them, rounded down to a multiple of 8. An `inc` beyond it waits for ever, and ptxas does not add up.
+// setmaxnreg moves registers inside the block's own allocation: what its threads start with, 65536 over all
+// of them, rounded down to a multiple of 8. An `inc` beyond it waits for ever, and ptxas does not add up.
 void Kernel::check_register_budget(int threads) {
   const int start = std::min(256, 65536 / threads / 8 * 8);
   int asked = 0;
@@ -234,7 +234,8 @@ void Kernel::check_register_budget(int threads) {
     sum += cat(sum.empty() ? "" : " + ", r.threads, " x ", each);
   }
   if (asked > start * threads)
-    throw BuildError("the roles' register budgets must fit the block's share of the SM's 65536 registers", roles_.back().at,
+    throw BuildError("the roles' register budgets must fit the block's share of the SM's 65536 registers",
+                     roles_.back().at,
                      cat(sum, " = ", asked, "; 65536 registers over ", threads, " threads are ", start,
                          " each, ", start * threads, " in all"),
                      "lower the budgets; a role without one keeps what it starts with");

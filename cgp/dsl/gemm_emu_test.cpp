@@ -95,5 +95,23 @@ TEST(gemm_sm90, clusters_share_b_by_multicast) {
   run_persistent<bf16, HopperShape{64, 32, 64}, 16>({2, 4, 2}, 1, 1, 2, 3);
 }
 
+TEST(gemm_sm90, pingpong_warpgroups_take_turns) {
+  constexpr HopperShape shape{64, 32, 32};
+  const auto k = build("gemm", "sm_90a", gemm_sm90_pingpong<shape>, 3);
+  const std::uint32_t m = 5 * 64, n = 2 * 32;
+  for (const std::uint32_t k_tiles : {1u, 4u, 7u})
+    for (const auto schedule : {emu::SchedulePolicy::fair, emu::SchedulePolicy::random}) {
+      const std::uint32_t kk = k_tiles * 32;
+      auto a = small_matrix<bf16>(m, kk, 1), b = small_matrix<bf16>(n, kk, 2);
+      std::vector<float> c(std::size_t(m) * n);
+      EmulatorRun run(k);
+      run.options.async = emu::AsyncPolicy::late;
+      run.options.schedule = schedule;
+      RUN_OR_SKIP(run, (emu::Dim3{3, 1, 1}), (emu::Dim3{384, 1, 1}), tensor(a, {m, kk}), tensor(b, {n, kk}),
+                  tensor(c, {m, n}), 5u, 2u, k_tiles);
+      expect_product(a, b, c, m, n, kk);
+    }
+}
+
 }  // namespace
 }  // namespace cgp::dsl

@@ -34,5 +34,11 @@ TEST(gemm_sm90, persistent_multicast_assembles) {
   EXPECT_EQ(said, "") << b.ptx();
 }
 
+TEST(gemm_sm90, pingpong_assembles) {
+  const auto said = ptxas(build("gemm", "sm_90a", gemm_sm90_pingpong<HopperShape{64, 128, 64}>, 5));
+  if (said == "no ptxas") GTEST_SKIP() << said;
+  EXPECT_EQ(said, "");
+}
+
 }  // namespace
 }  // namespace cgp::dsl

@@ -87,6 +87,43 @@ void gemm_sm90_persistent(Kernel& k, PersistentTuning tune, TmaIn<Tile<T, S.bm, 
   });
 }
 
+// Pingpong: each of two math warpgroups owns whole 64 x bn tiles; while one multiplies, the other stores.
+template <HopperShape S>
+void gemm_sm90_pingpong(Kernel& k, int stages, TmaIn<Tile<bf16, S.bm, S.bk>> a,
+                        TmaIn<Tile<bf16, S.bn, S.bk>> b, TmaOut<Tile<f32, S.bm, S.bn>> d, Val<u32> tiles_m,
+                        Val<u32> tiles_n, Val<u32> k_tiles) {
+  auto math = k.role<Warpgroup>(2, /*registers=*/232);
+  auto load = k.role<Warpgroup>(1, /*registers=*/40);
+  Ring<ByTurns, Tile<bf16, S.bm, S.bk>, Tile<bf16, S.bn, S.bk>> ring(k, stages, load, math);
+  Staging<Tile<f32, S.bm, S.bn>> staging(k, math);
+  Turns<Warpgroup> multiplying(k, math);
+  auto tiles = tiles_m * tiles_n;
+
+  load.one_thread([&](Thread& t) {
+    k.loop(range(k.ctaid(), tiles, k.nctaid()), [&](Val<u32> tile) {
+      k.loop(k_tiles, [&](Val<u32> kt) {
+        ring.fill(t, at(a, tile / tiles_n * S.bm, kt * S.bk), at(b, tile % tiles_n * S.bn, kt * S.bk));
+      });
+    });
+  });
+  math.run([&](Warpgroup& wg) {
+    ring.skip(wg, wg.index * k_tiles);
+    auto mine = range(k.ctaid() + wg.index * k.nctaid(), tiles, k.nctaid() * 2);
+    auto last_store = k.loop(mine, staging.idle(), [&](Val<u32> tile, PendingStore pending) {
+      multiplying.wait(wg);
+      auto first = wgmma(wg, fresh<f32, S.bm, S.bn>(wg), ring.take(wg));
+      auto last = k.loop(k_tiles - 1, std::move(first),
+                         [&](Val<u32>, auto busy) { return std::move(busy).then(wg, ring.take(wg)); });
+      auto acc = std::move(last).wait(wg);
+      multiplying.pass(wg);
+      ring.skip(wg, k_tiles);
+      return staging.store(wg, std::move(pending), at(d, tile / tiles_n * S.bm, tile % tiles_n * S.bn),
+                           [&](auto& to) { store_tile(wg, acc, to); });
+    });
+    std::move(last_store).wait(wg);
+  });
+}
+
 struct AmpereShape {
   int bm, bn, bk;
 };

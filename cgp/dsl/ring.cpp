@@ -190,4 +190,49 @@ void RingCore::check_peers(const TmaMap& m, Here at) const {
         "pass the maps to the ring: Ring<...> ring(k, stages, load, math, a, b.multicast(Axis::x))");
 }
 
+void RingCore::skip(const Val<u32>& n, Here at) {
+  k_.at(at);
+  const Cursor& c = *take_cursor_;
+  const Val<u32> sum = Val<u32>(c.stage) + n;
+  const Val<u32> wraps = divided(sum, stages_), stage = remainder(sum, stages_);
+  k_.mov(c.stage, stage);
+  k_.mov_op(c.parity, Op::xor_, {Mod::b32}, {c.parity, remainder(wraps, 2)});
+}
+
+// ---------------------------------------------------------------- TurnsCore
+TurnsCore::TurnsCore(Kernel& k, int members, int warps_each, Here at) : k_(k), members_(members) {
+  k.at(at);
+  k.needs_sm(90, "taking turns", at);
+  if (members < 2)
+    throw BuildError("at least two members take turns", at, text::cat("the role has ", members));
+  bars_ = k.smem(8 * members, 8, at);
+  parity_.emplace(k.copy(Value::literal(0, Mod::u32)).with(Uniform::thread));
+  k.if_(
+      k.tid() == 0,
+      [&] {
+        for (int m = 0; m < members; ++m)
+          mbarrier_init(k, {k.smem_addr(0), bars_ + 8 * m}, Val<u32>(warps_each), at);
+        fence_mbarrier_init(k, at);
+      },
+      at);
+  sync_cluster_or_block(k, at);
+}
+
+void TurnsCore::wait(const Val<u32>& member, Here at) {
+  k_.at(at);
+  // The first member waits for the phase before the first, which counts as completed: parity is inverted.
+  const Val<u32> inverted = select(member == Val<u32>(0), Val<u32>(1), Val<u32>(0));
+  mbarrier_wait(k_, {k_.smem_addr(bars_) + times(member, 8), 0}, Val<u32>(*parity_) ^ inverted, false, at);
+  k_.mov_op(*parity_, Op::xor_, {Mod::b32}, {*parity_, Value::literal(1, Mod::u32)});
+}
+
+void TurnsCore::pass(const Val<u32>& member, Here at) {
+  k_.at(at);
+  const Val<u32> next = member + Val<u32>(1);
+  const Val<u32> whose = select(next == Val<u32>(members_), Val<u32>(0), next);
+  const Val<u32> bar = k_.smem_addr(bars_) + times(whose, 8);
+  k_.inst(Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
+  k_.guarded(k_.laneid() == Val<u32>(0), [&] { mbarrier_arrive(k_, {bar, 0}, at); });
+}
+
 }  // namespace cgp::dsl::record

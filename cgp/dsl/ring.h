@@ -11,9 +11,10 @@
 
 namespace cgp::dsl {
 
-/// Who frees a stage: the consumer warps themselves, one arrival per warp. (Blackwell's tcgen05.commit is
-/// another.)
+/// Who frees a stage: every member of the consuming role, one arrival per warp.
 struct ByThreads {};
+/// Each stage is taken and freed by one member of the consuming role, the others skip() it.
+struct ByTurns {};
 
 /// A number of stages and the line it was written on.
 struct Stages {
@@ -67,6 +68,7 @@ class RingCore {
   void end_fill(Here at) { advance(*fill_cursor_, at); }
   Val<u32> begin_take(Here at);  ///< waits for a full stage; its data address
   StageToken end_take(Here at);
+  void skip(const Val<u32>& n, Here at);
   void check_peers(const TmaMap& m, Here at) const;
 
  private:
@@ -82,6 +84,19 @@ class RingCore {
   bool cluster_ = false;
   std::optional<Value> releasing_, empty_base_;
   std::optional<Cursor> fill_cursor_, take_cursor_;
+};
+
+/// One mbarrier per member; a member's parity lives in a register of its threads.
+class TurnsCore {
+ public:
+  TurnsCore(Kernel& k, int members, int warps_each, Here at);
+  void wait(const Val<u32>& member, Here at);
+  void pass(const Val<u32>& member, Here at);
+
+ private:
+  Kernel& k_;
+  int members_, bars_;
+  std::optional<Value> parity_;  ///< of the phase to wait for next
 };
 
 template <class M>
@@ -125,8 +140,8 @@ class [[nodiscard]] Filled {
 
 template <class Release, class... Tiles>
 class Ring {
-  static_assert(std::is_same_v<Release, ByThreads>,
-                "the consumers of this ring free its stages themselves: ByThreads");
+  static_assert(std::is_same_v<Release, ByThreads> || std::is_same_v<Release, ByTurns>,
+                "a ring is freed ByThreads (all members of a role) or ByTurns (one member per stage)");
   static_assert(sizeof...(Tiles) > 0, "a ring carries at least one tile per stage");
 
  public:
@@ -141,7 +156,8 @@ class Ring {
   /// `from` fills on one thread, every warp of `to` frees. Pass the maps when some are multicast.
   template <class From, class To, class... Maps>
   Ring(Kernel& k, Stages stages, const Role<From>& from, const Role<To>& to, const Maps&... maps)
-      : core_(k, stages, bytes, stage_bytes, align, to.threads() / 32, axes(maps...)) {
+      : core_(k, stages, bytes, stage_bytes, align,
+              std::is_same_v<Release, ByTurns> ? To::warps : to.threads() / 32, axes(maps...)) {
     static_assert(sizeof...(Maps) == 0 || sizeof...(Maps) == sizeof...(Tiles),
                   "one map per tile of the stage, in order");
     if (from.count() != 1)
@@ -181,6 +197,13 @@ class Ring {
     return Filled<Release, Tiles...>(std::move(tiles), core_.end_take(at));
   }
 
+  /// Passes over stages that other members take: n of them, a build-time or run-time number.
+  template <class S>
+  void skip(S& scope, const Val<u32>& n, Here at = Here::now()) requires std::is_same_v<Release, ByTurns> {
+    scope.converged("ring.skip", at);
+    core_.skip(n, at);
+  }
+
  private:
   template <class... Maps>
   static std::vector<Axis> axes(const Maps&... maps) {
@@ -203,6 +226,29 @@ class Ring {
     record::tma_load(*from.map.k, from, {s.data, place<T>(offset)}, s.full, at);
   }
   record::RingCore core_;
+};
+
+/// The members of a role take turns, in order and round after round: pingpong kernels let one warpgroup's
+/// products run while another stores. A turn ends with pass(); the first member begins.
+template <class S>
+class Turns {
+ public:
+  explicit Turns(Kernel& k, const Role<S>& role, Here at = Here::now())
+      : core_(k, role.count(), S::warps, at) {}
+  Turns(const Turns&) = delete;
+  /// Waits until it is this member's turn.
+  void wait(S& scope, Here at = Here::now()) {
+    scope.converged("waiting for a turn", at);
+    core_.wait(scope.index, at);
+  }
+  /// The next member may begin.
+  void pass(S& scope, Here at = Here::now()) {
+    scope.converged("passing a turn on", at);
+    core_.pass(scope.index, at);
+  }
+
+ private:
+  record::TurnsCore core_;
 };
 
 }  // namespace cgp::dsl

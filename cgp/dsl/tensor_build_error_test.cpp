@@ -34,7 +34,8 @@ auto with_ring(Body body) {
     auto math = k.role<Warpgroup>(1);
     auto load = k.role<Warp>(1);
     PairRing ring(k, 2, load, math);
-    load.one_thread([&](Thread& t) { k.loop(n, [&](Val<u32> i) { ring.fill(t, at(a, 0, i), at(b, 0, i)); }); });
+    load.one_thread(
+        [&](Thread& t) { k.loop(n, [&](Val<u32> i) { ring.fill(t, at(a, 0, i), at(b, 0, i)); }); });
     math.run([&](Warpgroup& wg) { body(k, wg, ring, n); });
   };
 }
@@ -64,7 +65,8 @@ TEST(tensor_build_error, take_in_a_divergent_branch) {
     branch = __LINE__ + 1;
     k.if_(k.tid() < n, [&] { ring.take(wg).release(wg); });
   }));
-  EXPECT_THAT(e.rule(), HasSubstr("ring.take needs every thread of its warpgroup, but sits inside a divergent if_"));
+  EXPECT_THAT(e.rule(),
+              HasSubstr("ring.take needs every thread of its warpgroup, but sits inside a divergent if_"));
   EXPECT_THAT(e.rule(), HasSubstr(line_of(branch)));
 }
 
@@ -73,7 +75,8 @@ TEST(tensor_build_error, products_carried_at_another_age) {
     // The older of two products goes round, but the body hands back the younger.
     auto one = wgmma(wg, fresh<f32, 64, 64>(wg), ring.take(wg));
     auto two = wgmma(wg, fresh<f32, 64, 64>(wg), ring.take(wg));
-    auto last = k.loop(n, std::move(one), [&](Val<u32>, auto busy) { return std::move(busy).then(wg, ring.take(wg)); });
+    auto last = k.loop(n, std::move(one),
+                       [&](Val<u32>, auto busy) { return std::move(busy).then(wg, ring.take(wg)); });
     (void)std::move(last).wait(wg);
     (void)std::move(two).wait(wg);
   }));
@@ -90,7 +93,8 @@ TEST(tensor_build_error, register_budgets_are_added_up) {
   EXPECT_NO_THROW(build("k", "sm_90a", budget(40, 232)));
   EXPECT_NO_THROW(build("k", "sm_90a", budget(24, 240)));
   const auto e = error_of(budget(32, 240));
-  EXPECT_EQ(e.why(), "128 x 32 + 256 x 240 = 65536; 65536 registers over 384 threads are 168 each, 64512 in all");
+  EXPECT_EQ(e.why(),
+            "128 x 32 + 256 x 240 = 65536; 65536 registers over 384 threads are 168 each, 64512 in all");
   EXPECT_THAT(error_of(budget(0, 176)).why(), HasSubstr("128 x 168 + 256 x 176"));
 }
 
@@ -182,7 +186,8 @@ TEST(tensor_build_error, pipelines_views_and_boxes) {
               HasSubstr("rows 12 to 19 of 64; the first must be a multiple of 8"));
   EXPECT_THAT(error_of([](Kernel& k, TmaIn<Tile<f32, 8, 272, Swizzle::none>>) { k.sync(); }).why(),
               HasSubstr("dimension 0 (innermost is 0) has 272"));
-  EXPECT_THAT(error_of([](Kernel& k, TmaIn<Tile<bf16, 262, 64>>) { k.sync(); }).rule(), HasSubstr("more than 256 rows"));
+  EXPECT_THAT(error_of([](Kernel& k, TmaIn<Tile<bf16, 262, 64>>) { k.sync(); }).rule(),
+              HasSubstr("more than 256 rows"));
   EXPECT_THAT(error_of([](Kernel& k, Out<u32> c) {
                 k.block(32);
                 Cta cta = k.cta();

@@ -21,20 +21,21 @@ void expect_assembles(const BuiltKernel& b) {
 
 TEST(tensor_text, tensor_map_edited_and_used_on_the_device) {
   using T = Tile<bf16, 64, 64>;
-  const auto b = build("edit", "sm_90a", [](Kernel& k, TmaIn<T> a, InOut<u32> maps, In<bf16> data, Val<u32> rows) {
-    k.block(128);
-    Cta cta = k.cta();
-    Ring<ByThreads, T> ring(k, 1, cta, a);
-    cta.one_warp([&](Warp& w) {
-      TensorMapEdit edit(w, a);
-      edit.address(data).extent(0, rows).stride(0, Val<u64>(256));
-      auto fresh_map = std::move(edit).publish(w, maps.at(32));
-      auto mine = fresh_map.acquire(a);
-      w.one_thread([&](Thread& t) { ring.fill(t, at(mine, 0, 0)); });
-    });
-    auto wg = k.warpgroup();
-    ring.take(wg).release(wg);
-  });
+  const auto b =
+      build("edit", "sm_90a", [](Kernel& k, TmaIn<T> a, InOut<u32> maps, In<bf16> data, Val<u32> rows) {
+        k.block(128);
+        Cta cta = k.cta();
+        Ring<ByThreads, T> ring(k, 1, cta, a);
+        cta.one_warp([&](Warp& w) {
+          TensorMapEdit edit(w, a);
+          edit.address(data).extent(0, rows).stride(0, Val<u64>(256));
+          auto fresh_map = std::move(edit).publish(w, maps.at(32));
+          auto mine = fresh_map.acquire(a);
+          w.one_thread([&](Thread& t) { ring.fill(t, at(mine, 0, 0)); });
+        });
+        auto wg = k.warpgroup();
+        ring.take(wg).release(wg);
+      });
   EXPECT_THAT(b.ptx(), HasSubstr("tensormap.replace.tile.global_dim.shared::cta.b1024.b32"));
   EXPECT_THAT(b.ptx(), HasSubstr("fence.proxy.tensormap::generic.acquire.gpu"));
   expect_assembles(b);
@@ -70,10 +71,12 @@ TEST(tensor_text, mma_on_older_targets) {
 }
 
 TEST(tensor_text, a_stage_costs_one_barrier_and_its_copies) {
-  const auto text =
-      build("k", "sm_90a", gemm_sm90_persistent<bf16, bf16, HopperShape{128, 256, 64}, 64>, PersistentTuning{4, 2, 2}).ptx();
+  const auto text = build("k", "sm_90a", gemm_sm90_persistent<bf16, bf16, HopperShape{128, 256, 64}, 64>,
+                          PersistentTuning{4, 2, 2})
+                        .ptx();
   EXPECT_THAT(text, HasSubstr(", 49152;")) << "bytes of a stage: 128 x 64 and 256 x 64 of bf16";
-  EXPECT_THAT(text, HasSubstr("cp.async.bulk.wait_group.read 1;")) << "two staging buffers: one store may be pending";
+  EXPECT_THAT(text, HasSubstr("cp.async.bulk.wait_group.read 1;"))
+      << "two staging buffers: one store may be pending";
   EXPECT_THAT(text, HasSubstr("mbarrier.arrive.release.cluster.shared::cluster.b64 _"));
   // 2 math warpgroups of 4 warps in each of 2 blocks free a stage.
   EXPECT_THAT(text, testing::ContainsRegex("mbarrier.init.shared::cta.b64 .*, 16;"));
