@@ -40,6 +40,7 @@ void tiled(Kernel& k, int pitch, In<bf16> a, In<bf16> b, Out<f32> c, Val<u32> n,
 }
 
 bool run(const cgp::runtime::Device& device) {
+  example::needs(device, 80);
   example::Gemm g(device);
   const auto& arch = device.info().arch;
   const auto run_one = [&](const char* name, const BuiltKernel& built) {

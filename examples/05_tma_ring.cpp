@@ -40,6 +40,7 @@ void row_sums(Kernel& k, TmaIn<Tile<f32, kRows, kCols, Sw>> x, Out<f32> sums, Va
 }
 
 bool run(const cgp::runtime::Device& device) {
+  example::needs(device, 90);
   const std::uint32_t rows = 200, cols = 300;  // not whole tiles, on purpose
   const auto host = example::small_integers<float>(rows * cols, 1);
   const auto x = device.upload<float>(host);

@@ -38,6 +38,7 @@ void gemm(Kernel& k, int stages, TmaIn<TileA> a, TmaIn<TileB> b, Out<f32> c, Val
 }
 
 bool run(const cgp::runtime::Device& device) {
+  example::needs(device, 90, "sm_90a");
   example::Gemm g(device);
   const auto built = build("gemm_specialised", device.info().arch, gemm, 4);
   std::printf("%d threads a block, %d bytes of shared memory\n", built.block[0], built.dynamic_smem);

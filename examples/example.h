@@ -4,6 +4,8 @@
 // line of the emulator's counters.
 #include <cinttypes>
 #include <cstdio>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cgp/base/error.h"
@@ -34,6 +36,15 @@ int main_on_device(int argc, char** argv, Body&& body) {
     std::printf("%s\n", e.what());
     return 1;
   }
+}
+
+/// Throws Unsupported unless the device's architecture is `min_cc` or later, and (if given) exactly `only`.
+inline void needs(const runtime::Device& d, int min_cc, std::string_view only = {}) {
+  const auto& arch = d.info().arch;
+  if (!only.empty() && arch != only)
+    throw Unsupported("this rung is for " + std::string(only) + " alone, this is " + arch);
+  if (d.info().cc() < min_cc)
+    throw Unsupported("this rung needs sm_" + std::to_string(min_cc) + " or later, this is " + arch);
 }
 
 /// Whole numbers in [-4, 4]: sums of their products are exact in f32, so results must be equal to the
