@@ -2,8 +2,8 @@
 // Rung 5: the copy engine of Hopper, and a ring between two roles.
 //   One thread asks for whole tiles (TMA) and goes on; a Ring's barriers tell the other role when a stage is
 //   full, and the copying thread when it is empty again. What lies outside the matrix arrives as zeros.
-//   The kernel sums rows: every lane walks along one row. With plain rows all lanes hit the same banks; a
-//   128-byte swizzle, a word in the Tile's type, spreads them. The counters show both.
+//   The kernel makes weighted sums of rows: every lane walks along one row. With plain rows all lanes hit the
+//   same banks; a 128-byte swizzle, a word in the Tile's type, spreads them. The counters show both.
 #include "cgp/dsl/ring.h"
 #include "examples/example.h"
 
@@ -11,6 +11,9 @@ namespace {
 
 using namespace cgp::dsl;
 constexpr int kRows = 32, kCols = 32, kStages = 4;
+
+// Elements count differently by column, so that one read from the wrong place shows.
+constexpr float weight(std::size_t col) { return float(col % kCols + 1); }
 
 template <Swizzle Sw>
 void row_sums(Kernel& k, TmaIn<Tile<f32, kRows, kCols, Sw>> x, Out<f32> sums, Val<u32> rows, Val<u32> tiles) {
@@ -30,7 +33,8 @@ void row_sums(Kernel& k, TmaIn<Tile<f32, kRows, kCols, Sw>> x, Out<f32> sums, Va
       for (std::uint32_t col = 0; col < kCols; col += 4) {
         // address() knows the swizzle; 16 bytes at a time.
         const auto four = Ptr<shared, f32>(stage.template get<0>().address(row, col)).template ld<4>();
-        for (int i = 0; i < 4; ++i) steps.push_back(steps.back() + four[i]);
+        for (int i = 0; i < 4; ++i)
+          steps.push_back(fma(four[i], Val<f32>(weight(col + std::uint32_t(i))), steps.back()));
       }
       std::move(stage).release(warp);  // forgotten, this would be an error while building
       return steps.back();
@@ -53,7 +57,7 @@ bool run(const cgp::runtime::Device& device) {
     const auto got = sums.to_vector();
     for (std::size_t r = 0; r < rows; ++r) {
       double want = 0;
-      for (std::size_t c = 0; c < cols; ++c) want += host[r * cols + c];
+      for (std::size_t c = 0; c < cols; ++c) want += double(host[r * cols + c] * weight(c));
       if (got[r] != want) return false;
     }
     return true;
