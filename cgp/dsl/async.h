@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// cp.async (sm_80): copies from global to shared memory that bypass registers, and the multistage pipeline
-// over them.
+// cp.async (sm_80): copies from global to shared memory that bypass registers, and the pipeline over them.
 //   TileSource   a matrix in global memory as the source of tiles; each thread knows its 16-byte chunks
-//   AsyncRing    stages of tiles; loop() issues the copies, waits, synchronises and hands each stage to the
-//   body
-// A stage can be read only inside the body that AsyncRing calls after its wait: the wait cannot be forgotten.
-// PTX ISA, "Data movement and conversion: cp.async".
+//   AsyncRing    stages of tiles; loop() issues the copies, waits, and hands each stage to the body
+// A stage can be read only inside the body that AsyncRing calls after its wait: the wait cannot be
+// forgotten. PTX ISA, "Data movement and conversion: cp.async".
+#include <algorithm>
+#include <optional>
+
 #include "cgp/dsl/ptr.h"
 #include "cgp/dsl/scope.h"
 #include "cgp/dsl/tile.h"

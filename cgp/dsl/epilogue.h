@@ -5,9 +5,9 @@
 //                                stmatrix for 16-bit elements, paired stores otherwise
 //   Staging<Tile>                a tile per warpgroup that TMA stores asynchronously, as a typestate:
 //     Staging<Tile<bf16, 64, 128>> staging(k, math);
-//     auto pending = k.loop(tiles, staging.idle(), [&](Val<u32> t, auto pending) { ...
-//       return staging.store(wg, std::move(pending), at(c, row, col), [&](auto& tile) { store_tile(wg, acc,
-//       tile); });
+//     auto pending = k.loop(tiles, staging.idle(), [&](Val<u32> t, PendingStore pending) { ...
+//       return staging.store(wg, std::move(pending), at(c, row, col),
+//                            [&](auto& tile) { store_tile(wg, acc, tile); });
 //     });
 //     std::move(pending).wait(wg);
 // The store of one tile runs while the next is computed; the proxy fence, both barriers and the bulk groups

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ring: stages of tiles in shared memory between one TMA producer and consumer warps. It owns the full/empty
-// mbarriers and derives stage, parity, byte and arrival counts; its cursors live on across loops and tiles.
-//   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math);            roles say who arrives
-//   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math, a, b);      with the maps, when one is
-//   multicast load.one_thread([&](Thread& t) { ... ring.fill(t, at(a, m, k), at(b, n, k)); }); auto stage =
-//   ring.take(wg);      a Filled: read it, then hand it to wgmma or release it
+// Ring: stages of tiles in shared memory between one TMA producer and consumer warps. It owns the full and
+// empty mbarriers; stage, parity, byte and arrival counts are derived; its cursors live on across loops.
+//   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math);         roles say who arrives
+//   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math, a, b);   with the maps, when one is multicast
+//   load.one_thread([&](Thread& t) { ... ring.fill(t, at(a, m, k), at(b, n, k)); });
+//   auto stage = ring.take(wg);   a Filled: read it, then hand it to wgmma or release it
 // A stage that is taken and never released is a BuildError at the line of its take.
+#include <algorithm>
+#include <optional>
+
 #include "cgp/dsl/tma.h"
 
 namespace cgp::dsl {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tensor maps changed on the device (sm_90a): for grouped and ragged problems whose addresses or extents are
-// known only there. The life cycle is edit (in shared memory) -> publish (to global memory) -> acquire ->
-// use:
+// known only there. Edit (in shared memory), publish (to global memory), acquire, use:
 //   TensorMapEdit edit(w, a);                       copies the parameter's 128 bytes into shared memory
-//   edit.address(pointer); edit.extent(1, rows);
+//   edit.address(pointer).extent(0, rows);
 //   auto map = std::move(edit).publish(w, scratch); 128 bytes of global memory, 128-byte aligned
 //   auto mine = map.acquire(a);                     a TmaIn like `a`, through the new map
 // PTX ISA, "tensormap.replace" and "tensormap.cp_fenceproxy".

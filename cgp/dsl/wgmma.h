@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // wgmma (sm_90a): asynchronous products of a warpgroup, as typestates.
-//   auto first = wgmma(wg, fresh<f32, 64, 256>(wg), ring.take(wg));   the tensor core owns accumulator and
-//   stage auto next = std::move(first).then(wg, ring.take(wg));             issue the next, wait for this
-//   one, free its stage auto acc = std::move(next).wait(wg);                              only now is it
-//   readable
+//   auto first = wgmma(wg, fresh<f32, 64, 256>(wg), ring.take(wg));
+//       the tensor core owns accumulator and stage
+//   auto next = std::move(first).then(wg, ring.take(wg));
+//       issues the next product, waits for this one, frees its stage
+//   auto acc = std::move(next).wait(wg);
+//       only now is it readable
 // Operands: a stage of a Ring (A and B, or B alone), tiles in shared memory, A in registers (RegOperand).
 // Tiles are K-major ([M or N][K]) unless said otherwise: wgmma<Major::k, Major::mn>(...) reads B as [K][N].
-// An InFlight may go round a loop; several may be in flight. PTX ISA, "Asynchronous warpgroup level matrix
-// multiply-accumulate instructions".
+// An InFlight may go round a loop; several may be in flight.
+// PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate instructions".
 #include "cgp/dsl/fragment.h"
 #include "cgp/dsl/ring.h"
 
 namespace cgp::dsl {
 
 namespace record {
-/// Why PTX has no such wgmma; empty = it has. `n` is the instruction's, `bytes` those of one element.
+/// Why PTX has no such wgmma; empty = it has. `n` is the instruction's N.
 constexpr const char* wgmma_reject(ptx::Mod a, ptx::Mod b, ptx::Mod d, int n, Major ma, Major mb) {
   using T = ptx::Mod;
   const bool fp8 = (a == T::e4m3 || a == T::e5m2) && (b == T::e4m3 || b == T::e5m2);

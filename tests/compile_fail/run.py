@@ -5,7 +5,7 @@
 usage: run.py COMPILER SOURCE_DIR [name ...]
 A file starts with `// expect: REGEX`; the regex must match the compiler's output. good*.cpp must compile: each
 holds accepted twins of the refusals, so that a broken header cannot make every test pass. So must the
-code blocks of docs/dsl.md.
+code blocks of docs/dsl.md and docs/tensor.md.
 """
 import concurrent.futures
 import pathlib
@@ -44,12 +44,14 @@ def main():
                 return f"{file.name}: refused with another message than /{expect.group(1)}/:\n{run.stderr[:3000]}"
             return None
 
-        def check_block(block):  # the code of the language's page compiles
-            source = '#include "cgp/dsl/kernel.h"\nusing namespace cgp::dsl;\n' + block
+        def check_block(block):  # the code of the language's pages compiles
+            parts = ("kernel", "async", "epilogue", "mma", "wgmma")
+            source = "".join(f'#include "cgp/dsl/{h}.h"\n' for h in parts) + "using namespace cgp::dsl;\n" + block
             run = subprocess.run(base + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
-            return None if run.returncode == 0 else f"docs/dsl.md: {block.splitlines()[0]}:\n{run.stderr[:3000]}"
+            return None if run.returncode == 0 else f"docs: {block.splitlines()[0]}:\n{run.stderr[:3000]}"
 
-        blocks = re.findall(r"```cpp\n(.*?)```", (root / "docs/dsl.md").read_text(), re.S)
+        pages = [(root / "docs" / name).read_text() for name in ("dsl.md", "tensor.md")]
+        blocks = re.findall(r"```cpp\n(.*?)```", "".join(pages), re.S)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             failures = [f for f in [*pool.map(check, files), *pool.map(check_block, blocks)] if f]
     for failure in failures:
