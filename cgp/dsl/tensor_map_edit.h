@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tensor maps changed on the device (sm_90a): for grouped and ragged problems whose addresses or extents are
+// Tensor maps changed on the device (sm_90a), for grouped and ragged problems whose addresses or extents are
 // known only there. Edit (in shared memory), publish (to global memory), acquire, use:
 //   TensorMapEdit edit(w, a);                       copies the parameter's 128 bytes into shared memory
 //   edit.address(pointer).extent(0, rows);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tensor Memory Accelerator (sm_90): kernel parameters TmaIn<Tile> / TmaOut<Tile> and the copies through
-// them.
-//   TmaIn<Tile<bf16, 128, 64>> a       the host encodes a tensor map from the parameter's TensorMapSchema
-//   at(a, row, col)                     where a tile begins; coordinates outermost first, one per dimension
-//   a.multicast(Axis::x)                every block of the cluster along x gets the tile; each fetches its
-//   slice a.hint(L2Hint::evict_first)         cache policy of the copies
-// Tiles wider than the swizzle are several copies, derived here. PTX ISA, "Tensors" and
-// "cp.async.bulk.tensor".
+// Tensor Memory Accelerator (sm_90): kernel parameters TmaIn<Tile> and TmaOut<Tile> and copies through them.
+//   TmaIn<Tile<bf16, 128, 64>> a     the host encodes a tensor map from the parameter's TensorMapSchema
+//   at(a, row, col)                  where a tile begins; coordinates outermost first, one per dimension
+//   a.multicast(Axis::x)             the cluster's blocks along x get the tile; each fetches its slice
+//   a.hint(L2Hint::evict_first)      cache policy of the copies
+// Tiles wider than the swizzle are several copies, derived here.
+// PTX ISA, "Tensors" and "cp.async.bulk.tensor".
 #include <span>
 
 #include "cgp/dsl/build.h"

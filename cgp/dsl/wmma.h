@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // wmma (sm_70 and newer): a warp loads, multiplies and stores fragments whose layout is the hardware's own.
-// Only wmma instructions with matching shape, type and layout may touch them; new kernels want mma.h or
-// wgmma.h.
-//   auto a = wmma_load_a<f16, 16, 16, 16>(w, p, pitch);           p: Ptr<shared or global, const f16>
+// Only wmma of the same shape, type and layout may touch them; new kernels want mma.h or wgmma.h.
+//   auto a = wmma_load_a<f16, 16, 16, 16>(w, p, pitch);   p: Ptr<shared or global, const f16>
 //   auto acc = wmma_mma(w, a, b, wmma_zeros<f32, 16, 16, 16>(w));
 //   wmma_store(w, out, acc, pitch);
 // PTX ISA, "Warp-level matrix instructions: wmma".
