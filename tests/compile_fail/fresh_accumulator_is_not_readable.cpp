@@ -5,4 +5,6 @@ using namespace cgp::dsl;
 using A = Tile<bf16, 64, 64>;
 using B = Tile<bf16, 128, 64>;
 using RingT = Ring<ByThreads, A, B>;
-void f(Warpgroup& wg) { fresh<f32, 64, 128>(wg).each_pair(wg, [](auto...) {}); }
+void f(Warpgroup& wg) {
+  fresh<f32, 64, 128>(wg).each_pair(wg, [](auto...) {});
+}

@@ -1,4 +1,4 @@
-// expect: no matching function|cannot convert|non-const lvalue reference|no viable conversion|invalid initialization
+// expect: no matching function|cannot convert|no viable conversion|invalid initialization
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/wgmma.h"
 using namespace cgp::dsl;
