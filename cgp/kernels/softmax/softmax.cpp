@@ -153,9 +153,8 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   constexpr std::uint32_t step = W::elements;
   k.block(t.lanes * t.rows);
   if (t.cluster > 1) k.cluster(t.cluster);
-  // At most 64 registers a thread, 40 for few loads: what else is resident hides this block's waits.
-  if (t.lanes * t.rows <= 512 && t.loads * W::per_access <= 32)
-    k.min_blocks((t.loads * W::per_access <= 16 ? 1536 : 1024) / (t.lanes * t.rows));
+  // At most 64 registers a thread: what else is resident hides this block's waits.
+  if (t.lanes * t.rows <= 512 && t.loads * W::per_access <= 32) k.min_blocks(1024 / (t.lanes * t.rows));
   auto warp = k.warp();
   std::vector<Exchange> exchange;
   if (t.lanes > 32) exchange.emplace_back(k, t);

@@ -36,7 +36,6 @@ void transpose_vector(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> c
                       Val<u32> tiles_c) {
   constexpr int tile = kSide * V, bank_groups = 128 / (V * Elem<T>::bytes);
   k.block(kThreads);
-  if (V <= 4) k.min_blocks(6);  // 40 registers a thread: six blocks have their loads in flight
   auto smem = k.shared<T>(tile * tile, 128);
   // 8-byte elements stream better along the rows of the input, narrower ones along those of the output
   // (README).
