@@ -154,7 +154,8 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   k.block(t.lanes * t.rows);
   if (t.cluster > 1) k.cluster(t.cluster);
   // At most 64 registers a thread: what else is resident hides this block's waits.
-  if (t.lanes * t.rows <= 512 && t.loads * W::per_access <= 32) k.min_blocks(1024 / (t.lanes * t.rows));
+  if (k.sm() >= 90 && t.lanes * t.rows <= 512 && t.loads * W::per_access <= 32)
+    k.min_blocks(1024 / (t.lanes * t.rows));
   auto warp = k.warp();
   std::vector<Exchange> exchange;
   if (t.lanes > 32) exchange.emplace_back(k, t);
