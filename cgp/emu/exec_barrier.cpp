@@ -39,7 +39,7 @@ bool barrier_done(Warp& w, const Fragment& f) {
 
 std::string describe_barrier(const Warp& w, const Fragment& f) {
   const NamedBarrier& b = w.cta->barriers[f.key & 15];
-    const std::uint32_t expected = b.expected ? b.expected : w.cta->threads - w.cta->exited;
+  const std::uint32_t expected = b.expected ? b.expected : w.cta->threads - w.cta->exited;
   return cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", expected, " threads have arrived");
 }
 
