@@ -22,7 +22,7 @@ say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 say "The kernels there are"
 "$cgp" list
 say "The kernel as PTX (first lines): recorded from a C++ function, no compiler involved"
-"$cgp" emit gemm --arch sm_90a | head -24
+"$cgp" emit gemm --arch sm_90a | sed -n 1,28p
 say "Two float32 matrices from .npy files, multiplied on the emulator with every check on"
 "$cgp" run gemm layout=nn variant=simt --in a="$work/a.npy" --in b="$work/b.npy" --out c="$work/c.npy"
 say "The tensor-core kernel for Hopper (TMA, mbarriers, wgmma), random bf16 data"

@@ -202,7 +202,7 @@ void name_registers(ptx::Function& f) {
       renamed[r] = RegId(regs.size());
       ptx::Reg& named = regs.emplace_back();
       named.type = t;
-      named.name = cat(prefixes[c], ++count[c]);
+      named.name = cat(prefixes[c], count[c]++);
     }
     r = renamed[r];
   };

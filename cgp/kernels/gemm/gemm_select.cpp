@@ -74,7 +74,8 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
     t.stages = bn == 256 ? 4 : 6;
     t.cluster = 1;
     return {GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, bn, t),
-            text::cat("TMA and wgmma, persistent; ", shape, ", ", t.cluster, " blocks share b"),
+            text::cat("TMA and wgmma, persistent; ", shape,
+                      t.cluster > 1 ? text::cat(", ", t.cluster, " blocks share b") : std::string()),
             std::uint32_t(bn), t.cluster};
   }
   if (not_sm80.empty())

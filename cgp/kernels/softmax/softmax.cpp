@@ -160,18 +160,19 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   std::vector<Exchange> exchange;
   if (t.lanes > 32) exchange.emplace_back(k, t);
   const auto at = place(k, t);
-  const auto x_row = x.at(at.row * x_pitch).template as<typename W::Word>();
-  const auto y_row = y.at(at.row * y_pitch).template as<typename W::Word>();
+  // Each thread's first access; the others lie a build-time number of accesses further, so one address serves
+  // all.
+  const auto mine = at.part * std::uint32_t(n);
+  const auto x_at = x.at(at.row * x_pitch).template as<typename W::Word>().at(mine);
+  const auto y_at = y.at(at.row * y_pitch).template as<typename W::Word>().at(mine);
+  const int stride = t.lanes * t.cluster;
 
-  std::vector<Val<u32>> access;  // index of the j-th access of this thread in the row
-  std::vector<Val<pred>> inside;
+  // Accesses of this row from this thread's first one on; none for a row beyond the last.
+  const auto left = select((at.part < cols / step) & (at.row < rows), cols / step - at.part, Val<u32>(0));
+  const auto inside = [&](int j) { return left > std::uint32_t(j * stride); };
   std::vector<Val<typename W::Word>> words;
-  const auto accesses = cols / step;
   for (int j = 0; j < t.loads; ++j) {
-    access.push_back(at.part + std::uint32_t(j * t.lanes * t.cluster));
-    inside.push_back((access.back() < accesses) & (at.row < rows));
-    const auto got =
-        x_row.template ld_if<n, nc, no_allocate>(inside.back(), access.back(), W::minus_infinity());
+    const auto got = x_at.template ld_if<n, nc, no_allocate>(inside(j), j * stride, W::minus_infinity());
     for (int i = 0; i < n; ++i) words.push_back(got[i]);
   }
 
@@ -202,7 +203,7 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
         f.push_back(exp_minus(v, stat.max) * scale);
       out.push_back(W::word(f));
     }
-    y_row.template st_if<n>(inside[std::size_t(j)], access[std::size_t(j)], W::Access::from(out));
+    y_at.template st_if<n>(inside(j), j * stride, W::Access::from(out));
   }
 }
 
