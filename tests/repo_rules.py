@@ -70,7 +70,7 @@ def main():
                     say(path, n, f"layer: {lib} may not include {used} (it may use {', '.join(sorted(allowed))})")
                 if m.group(2).endswith("_impl.h") and used != lib:
                     say(path, n, "a private header of another library")
-            if path.suffix == ".h" and re.match(r"using namespace\b", line):
+            if lib and path.suffix == ".h" and re.match(r"using namespace\b", line):
                 say(path, n, "using namespace in a header")
     for p in problems:
         print(p)
