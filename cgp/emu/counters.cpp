@@ -36,6 +36,11 @@ bool pairs_agree(const std::uint32_t* offset, Mask lanes) {
 }  // namespace
 
 SharedCost shared_cost(SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset, Mask lanes) {
+  if (lanes == ~Mask(0) && bytes >= 4 && bytes <= 16 && kind <= SharedKind::store) {  // consecutive elements
+    std::uint32_t apart = offset[0] & (bytes - 1);
+    for (std::uint32_t l = 0; l < kLanes; ++l) apart |= (offset[l] - offset[0]) ^ (l * bytes);
+    if (!apart) return {bytes / 4, 0};
+  }
   if (bytes <= 4) {  // one group; when all lanes are in different banks there is nothing to count
     std::uint32_t banks = 0;
     int n = 0;

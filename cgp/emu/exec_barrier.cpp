@@ -76,6 +76,7 @@ void check_agreement(Warp& w, const Op& op, NamedBarrier& b, std::uint32_t id, s
 std::uint32_t warp_uniform(Warp& w, const Op& op, Loc l, std::string_view what) {
   const auto* p = w.row<std::uint32_t>(l);
   const std::uint32_t v = p[std::countr_zero(w.active)];
+  if (l & kConstant) return v;
   for_lanes(w.active, [&](int lane) {
     if (p[lane] != v)
       w.fail(Check::barrier, "barrier.divergence", op, lane_bit(lane),
@@ -158,7 +159,14 @@ void decode_warp_sync(Decoder& d, const ptx::Inst& i, Op& op) {
   op.fn = exec_warp_sync;
 }
 
-void exec_fence(Warp&, const Op&) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+void exec_fence(Warp&, const Op&) {
+#if defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not understand fences
+  static std::atomic<int> order{0};
+  order.fetch_add(1, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
 void decode_fence(Decoder& d, const ptx::Inst& i, Op& op) {
   allow(d, i,
         {Mod::cta, Mod::cluster, Mod::gpu, Mod::sys, Mod::gl, Mod::sc, Mod::acq_rel, Mod::acquire,

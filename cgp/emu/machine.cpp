@@ -99,6 +99,7 @@ void Machine::free(std::uint64_t address) {
   if (!impl_->heap.free(address))
     throw ArgumentError(
         ErrorText{cat("free of ", hex(address), ": no live allocation starts there"), {}, {}, {}});
+  impl_->heap.bury();
 }
 
 namespace {
@@ -350,6 +351,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   for (std::uint64_t i = 1; i < count; ++i) threads.emplace_back([&, i] { run_launch(s, *workers[i]); });
   run_launch(s, *workers[0]);
   for (std::thread& t : threads) t.join();
+  impl_->heap.bury();
   if (s.fault) std::rethrow_exception(s.fault);
 
   Result r;

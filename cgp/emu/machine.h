@@ -192,7 +192,7 @@ class Decoder {
   bool avx512_ = false;
 };
 
-// Families; each is defined in the file of that name. The ones in namespace isa_* are compiled twice.
+// The other families are declared in families.h.
 void add_tensor_families(Table& t);  ///< tensor.cpp: matrix, asynchronous copies, mbarrier, wgmma, clusters
 
 // ---------------------------------------------------------------- fragments and frames
@@ -401,7 +401,6 @@ struct Cluster {
   std::size_t next = 0;  ///< round robin
   std::uint64_t slices = 0;
   int soft_rounds = 0;  ///< times all waits that may be given up were, without progress
-  bool blocked = false;
 };
 
 /// A family's own state in a warp, CTA or cluster: made on first use. `slot` is any number the family owns

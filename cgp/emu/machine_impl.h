@@ -115,6 +115,8 @@ class Heap {
  public:
   std::uint64_t alloc(std::uint64_t bytes, std::string name, std::uint64_t align, bool constant = false);
   bool free(std::uint64_t address);  ///< false: no live allocation starts there
+  void bury();                       ///< releases the storage of what was freed; no kernel may run
+  std::uint64_t frees() const { return frees_.load(std::memory_order_relaxed); }
   /// The allocation with the greatest base <= address, live or not; nullptr if none.
   Allocation* at_or_below(std::uint64_t address);
   Allocation* find(std::uint64_t address, std::uint64_t bytes);  ///< live and containing the range
@@ -124,6 +126,8 @@ class Heap {
  private:
   std::shared_mutex mutex_;
   std::vector<std::unique_ptr<Allocation>> all_;  ///< ascending base
+  std::vector<Allocation*> graves_;               ///< freed, storage still there
+  std::atomic<std::uint64_t> frees_{0};
   std::uint64_t next_ = kGlobalBase;
 };
 
@@ -199,6 +203,7 @@ struct Worker {
   Counters totals;  ///< memory counts; the rest is summed from pc
   std::uint64_t random = 0;
   std::uint64_t index = 0;
+  std::uint64_t frees = 0;                  ///< Heap::frees() when the cache was valid
   std::uint64_t polls = 0;                  ///< strong accesses, atomics and sleeps executed
   std::uint64_t turns = 0, next_probe = 0;  ///< slices run; the one after which spinning is looked for
 };

@@ -80,13 +80,24 @@ std::uint64_t Heap::alloc(std::uint64_t bytes, std::string name, std::uint64_t a
 
 bool Heap::free(std::uint64_t address) {
   Allocation* a = at_or_below(address);
-  if (!a || a->base != address || !a->live) return false;
+  if (!a || a->base != address) return false;
   std::unique_lock lock(mutex_);
+  if (!a->live) return false;
   a->live = false;
-  a->storage.reset();
-  a->init.reset();
-  a->host = nullptr;
+  // Other host threads may be using it right now: the storage goes when no kernel runs.
+  graves_.push_back(a);
+  frees_.fetch_add(1, std::memory_order_relaxed);
   return true;
+}
+
+void Heap::bury() {
+  std::unique_lock lock(mutex_);
+  for (Allocation* a : graves_) {
+    a->storage.reset();
+    a->init.reset();
+    a->host = nullptr;
+  }
+  graves_.clear();
 }
 
 Allocation* Heap::at_or_below(std::uint64_t address) {
@@ -303,9 +314,20 @@ std::uint32_t note_origin(Warp& w, const Op& op, std::uint64_t addr, bool shared
   return std::uint32_t(all.size() - 1);
 }
 
+// The cache forgets everything when the kernel frees memory.
+CachedRange& cached_range(Warp& w, const Op& op) {
+  Worker& worker = *w.worker;
+  const std::uint64_t frees = worker.launch->machine->heap.frees();
+  if (worker.frees != frees) {
+    worker.frees = frees;
+    for (CachedRange& c : worker.cache) c = {};
+  }
+  return worker.cache[op.inst];
+}
+
 std::byte* global_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::uint64_t bytes,
                      Access access) {
-  CachedRange& c = w.worker->cache[op.inst];
+  CachedRange& c = cached_range(w, op);
   if (!(addr >= c.base && bytes <= c.size && addr - c.base <= c.size - bytes)) {
     Allocation* a = w.worker->launch->machine->heap.find(addr, bytes);
     if (!a) {
@@ -409,61 +431,84 @@ std::byte* access_at(Warp& w, const Op& op, int lane, Where where, std::uint64_t
 }  // namespace
 
 namespace {
-// All lanes inside one known range: one check for the warp. False: the lanes must be looked at one by one.
-bool resolve_range(Warp& w, const Op& op, Where where, const std::uint64_t* addr, std::uint32_t bytes,
-                   Access access, Mask lanes, std::byte** out, std::uint32_t align) {
-  std::uint64_t low = ~0ull, high = 0, bits = 0;
+// What one look at the addresses of a warp tells.
+struct Extent {
+  std::uint64_t low = ~0ull, span = 0;  ///< first byte, and bytes up to the last
+  bool aligned = false, dense = false;  ///< dense: lane l is at low + l * bytes
+};
+
+Extent extent_of(const std::uint64_t* addr, std::uint32_t bytes, Mask lanes, std::uint32_t align) {
+  Extent e;
+  std::uint64_t high = 0, bits = 0;
   if (lanes == ~Mask(0)) {
+    std::uint64_t apart = 0;
+    for (int l = 0; l < kLanes; ++l) apart |= (addr[l] - addr[0]) ^ (std::uint64_t(l) * bytes);
+    if (apart == 0)
+      return {addr[0], std::uint64_t(kLanes) * bytes, ((addr[0] | bytes) & (align - 1)) == 0, true};
     for (int l = 0; l < kLanes; ++l) {
-      low = std::min(low, addr[l]);
+      e.low = std::min(e.low, addr[l]);
       high = std::max(high, addr[l]);
       bits |= addr[l];
     }
   } else {
     for_lanes(lanes, [&](int l) {
-      low = std::min(low, addr[l]);
+      e.low = std::min(e.low, addr[l]);
       high = std::max(high, addr[l]);
       bits |= addr[l];
     });
   }
-  if (bits & (align - 1)) return false;
-  const std::uint64_t span = high - low + bytes;
-  const bool uninit = w.checks & std::uint32_t(Check::uninit);
+  e.span = high - e.low + bytes;
+  e.aligned = (bits & (align - 1)) == 0;
+  return e;
+}
+
+// Initialised bits of an access that lies inside one range; false when a read meets bytes never written.
+template <class MarkRange, class Marked>
+bool touch(const Extent& e, const std::uint64_t* addr, std::uint64_t base, std::uint32_t bytes, Mask lanes,
+           bool write, MarkRange&& mark, Marked&& marked) {
+  if (e.dense) {
+    if (!write) return marked(e.low - base, e.span);
+    mark(e.low - base, e.span);
+    return true;
+  }
+  bool all = true;
+  for_lanes(lanes, [&](int l) {
+    if (write)
+      mark(addr[l] - base, std::uint64_t(bytes));
+    else
+      all = all && marked(addr[l] - base, std::uint64_t(bytes));
+  });
+  return all;
+}
+
+// All lanes inside one known range: one check for the warp. False: the lanes must be looked at one by one.
+bool resolve_range(Warp& w, const Op& op, Where where, const std::uint64_t* addr, std::uint32_t bytes,
+                   Access access, Mask lanes, std::byte** out, std::uint32_t align) {
+  const Extent e = extent_of(addr, bytes, lanes, align);
+  if (!e.aligned) return false;
+  const bool track = (w.checks & std::uint32_t(Check::uninit)) && access < Access::async_read;
+  const bool write = access == Access::write;
   std::byte* host = nullptr;
   std::uint64_t base = 0;
   if (where == Where::global || where == Where::generic || where == Where::constant) {
-    const CachedRange& c = w.worker->cache[op.inst];
-    if (!(low >= c.base && span <= c.size && low - c.base <= c.size - span)) return false;
+    const CachedRange& c = cached_range(w, op);
+    if (!(e.low >= c.base && e.span <= c.size && e.low - c.base <= c.size - e.span)) return false;
     host = c.host;
     base = c.base;
-    if (uninit && access != Access::address_only && access < Access::async_read) {
-      // Dense accesses: one look at the bits of the whole span.
-      if (span > std::uint64_t(bytes) * std::uint64_t(std::popcount(lanes))) {
-        bool all = true;
-        for_lanes(lanes, [&](int l) { all = all && c.allocation->marked(addr[l] - base, bytes); });
-        if (!all && access != Access::write) return false;
-        if (!all) for_lanes(lanes, [&](int l) { c.allocation->mark(addr[l] - base, bytes); });
-      } else if (access == Access::write) {
-        // Overlapping or gapless: every byte of the span is written when the lanes tile it.
-        for_lanes(lanes, [&](int l) { c.allocation->mark(addr[l] - base, bytes); });
-      } else if (!c.allocation->marked(low - base, span)) {
-        return false;
-      }
-    }
+    Allocation& a = *c.allocation;
+    if (track && !touch(
+                     e, addr, base, bytes, lanes, write, [&](auto at, auto n) { a.mark(at, n); },
+                     [&](auto at, auto n) { return a.marked(at, n); }))
+      return false;
   } else if (where == Where::shared) {
     Cta& cta = *w.cta;
     base = cta.shared_base();
-    if (low < base || span > cta.shared_bytes || low - base > cta.shared_bytes - span) return false;
+    if (e.low < base || e.span > cta.shared_bytes || e.low - base > cta.shared_bytes - e.span) return false;
     host = cta.shared.get();
-    if (uninit && access != Access::address_only && access < Access::async_read) {
-      if (access == Access::write) {
-        for_lanes(lanes, [&](int l) { shared_mark(cta, addr[l] - base, bytes); });
-      } else {
-        bool all = true;
-        for_lanes(lanes, [&](int l) { all = all && shared_marked(cta, addr[l] - base, bytes); });
-        if (!all) return false;
-      }
-    }
+    if (track && !touch(
+                     e, addr, base, bytes, lanes, write, [&](auto at, auto n) { shared_mark(cta, at, n); },
+                     [&](auto at, auto n) { return shared_marked(cta, at, n); }))
+      return false;
   } else {
     return false;
   }
