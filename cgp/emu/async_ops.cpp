@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
@@ -112,8 +113,15 @@ T reduce_real(Reduce r, T a, T b) {
   return r == Reduce::min ? std::min(a, b) : std::max(a, b);
 }
 
+// Blocks run on several host threads: the elements of a bulk reduction are read, combined and written as one.
+std::mutex& reductions() {
+  static std::mutex m;
+  return m;
+}
+
 template <class T>
 void integers(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
+  const std::lock_guard lock(reductions());
   for (std::size_t i = 0; i < count; ++i) {
     T a, b;
     std::memcpy(&a, to + i * sizeof(T), sizeof(T));
@@ -124,6 +132,7 @@ void integers(Reduce r, std::byte* to, const std::byte* from, std::size_t count)
 }
 template <class T>
 void reals(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
+  const std::lock_guard lock(reductions());
   for (std::size_t i = 0; i < count; ++i) {
     T a, b;
     std::memcpy(&a, to + i * sizeof(T), sizeof(T));

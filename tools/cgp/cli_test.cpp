@@ -308,7 +308,8 @@ TEST_F(Cli, version_list_explain_and_doctor_answer) {
   EXPECT_EQ(facts["global_bytes"], 4);
   const Outcome doctor = cgp("doctor --json");
   EXPECT_EQ(doctor.code, 0);
-  for (const auto& item : doctor.parsed()["items"]) EXPECT_FALSE(item["meaning"].get<std::string>().empty());
+  const auto report = doctor.parsed();  // a range-for over a part of a temporary would outlive it
+  for (const auto& item : report["items"]) EXPECT_FALSE(item["meaning"].get<std::string>().empty());
 }
 
 }  // namespace
