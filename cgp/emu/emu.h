@@ -77,18 +77,25 @@ std::string name(CheckSet s);
 /// under all of them.
 enum class AsyncPolicy : std::uint8_t { eager, late, random };
 /// fair: lowest PC first within a warp, round robin between warps; diverge: lanes that part never rejoin
-/// except where an instruction makes them; random: warps and diverged lanes are picked by `seed`.
-enum class SchedulePolicy : std::uint8_t { fair, diverge, random };
+/// except where an instruction makes them; random: warps, their time slices and diverged lanes are picked by
+/// `schedule_seed`; adversarial: like diverge, lanes also part where PTX lets them, and the warps of a block
+/// run last to first, each as far as it can before another gets a turn.
+/// Names as text, with seeds: policy.h.
+enum class SchedulePolicy : std::uint8_t { fair, diverge, random, adversarial };
 
 struct Options {
   CheckSet checks = CheckSet::all();
-  int workers = 0;  ///< host threads; 0 = as many as the machine has
+  /// Host threads; 0 = as many as the machine has, and one under a policy other than eager and fair: with
+  /// one worker a run is the same every time. Several workers make the same choices in each cluster, but
+  /// clusters that talk through global memory then meet in an order that the host decides.
+  int workers = 0;
   bool counters = true;
   /// Matrix instructions in plain f32 instead of the arithmetic of the tensor core.
   bool fast_matrix = false;
   AsyncPolicy async = AsyncPolicy::eager;
   SchedulePolicy schedule = SchedulePolicy::fair;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;                 ///< of AsyncPolicy::random
+  std::uint64_t schedule_seed = 0;        ///< of the schedule
   std::uint64_t step_limit = 1ull << 32;  ///< instructions of one warp, after which it counts as hung
   std::size_t max_findings = 64;          ///< distinct (class, instruction) pairs kept
 };

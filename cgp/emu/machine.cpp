@@ -333,15 +333,16 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   ++impl_->launches;
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());
-  const std::uint64_t count =
-      std::clamp<std::uint64_t>(options.workers > 0 ? std::uint64_t(options.workers) : hardware, 1,
-                                std::max<std::uint64_t>(1, s.clusters));
+  const bool as_usual = options.async == AsyncPolicy::eager && options.schedule == SchedulePolicy::fair;
+  const std::uint64_t wanted =
+      options.workers > 0 ? std::uint64_t(options.workers) : (as_usual ? hardware : 1);
+  const std::uint64_t count = std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, s.clusters));
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint64_t i = 0; i < count; ++i) {
     auto w = std::make_unique<Worker>();
     w->launch = &s;
     w->index = i;
-    w->random = options.seed + i + 1;
+    w->random = options.schedule_seed + i + 1;
     w->pc.resize(s.program->insts.size() + 1);
     w->cache.resize(s.program->insts.size() + 1);
     workers.push_back(std::move(w));

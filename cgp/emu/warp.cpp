@@ -116,7 +116,8 @@ bool reschedule(Warp& w) {
     w.lanes = 0;
   }
   if (w.others.size() > 1) {
-    if (w.worker->launch->options.schedule != SchedulePolicy::diverge)
+    const SchedulePolicy schedule = w.worker->launch->options.schedule;
+    if (schedule != SchedulePolicy::diverge && schedule != SchedulePolicy::adversarial)
       merge(w);
     else {
       // Only lanes that stand at a convergence point join.

@@ -139,6 +139,7 @@ TEST_P(Corpus, ResultsDoNotDependOnPolicies) {
       o.async = emu::AsyncPolicy::random;
       o.schedule = emu::SchedulePolicy::random;
       o.seed = seed;
+      o.schedule_seed = seed;
     });
 }
 
