@@ -7,6 +7,7 @@
 
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
+#include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -32,6 +33,7 @@ void submit_bulk(std::unique_ptr<BulkOp> op) {
 
 void count_bulk(Warp& w, const Op& op, bool store, std::uint64_t address, std::uint64_t bytes) {
   if (!w.worker->launch->options.counters || !bytes) return;
+  if (w.worker->accesses) w.worker->accesses->bulk(store, address, bytes);
   const std::uint64_t sectors = (address + bytes - 1) / 32 - address / 32 + 1;
   PcCounters& pc = w.worker->pc[op.inst];
   pc.sectors += sectors;

@@ -2,6 +2,7 @@
 // Exact counts: bank conflicts and sectors of one access, and the sums of a launch.
 #include <algorithm>
 
+#include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -92,6 +93,7 @@ std::uint32_t sectors(std::uint32_t bytes, const std::uint64_t* addr, Mask lanes
 void count_shared(Warp& w, const Op& op, SharedKind kind, std::uint32_t bytes, const std::uint32_t* offset,
                   Mask lanes) {
   if (!w.worker->launch->options.counters || !lanes) return;
+  if (w.worker->accesses) w.worker->accesses->shared(kind, bytes, offset, lanes);
   const SharedCost c = shared_cost(kind, bytes, offset, lanes);
   PcCounters& pc = w.worker->pc[op.inst];
   ++pc.requests;
@@ -122,6 +124,7 @@ void count_shared(Warp& w, const Op& op, SharedKind kind, std::uint32_t bytes, c
 void count_global(Warp& w, const Op& op, GlobalKind kind, std::uint32_t bytes, const std::uint64_t* addr,
                   Mask lanes) {
   if (!w.worker->launch->options.counters || !lanes) return;
+  if (w.worker->accesses) w.worker->accesses->global(kind, bytes, addr, lanes);
   const std::uint32_t n = sectors(bytes, addr, lanes);
   const std::uint64_t total = std::uint64_t(std::popcount(lanes)) * bytes;
   PcCounters& pc = w.worker->pc[op.inst];

@@ -98,6 +98,7 @@ struct Options {
   std::uint64_t schedule_seed = 0;        ///< of the schedule
   std::uint64_t step_limit = 1ull << 32;  ///< instructions of one warp, after which it counts as hung
   std::size_t max_findings = 64;          ///< distinct (class, instruction) pairs kept
+  bool access_map = false;                ///< fill Result::accesses; needs `counters`
 };
 
 // ---------------------------------------------------------------- programs
@@ -126,7 +127,7 @@ struct InstructionInfo {
   std::string function;  ///< the .entry or .func it belongs to
   int ptx_line = 0;
   std::string file;  ///< from .loc, empty without
-  int line = 0;
+  int line = 0, column = 0;
 };
 
 struct ProgramImpl;  // decoded code, see machine.h
@@ -163,22 +164,29 @@ struct Launch {
   std::span<const std::byte> params;
 };
 
+/// Only errors fail a run. Notes are classes that are harmless on hardware (race.same_value).
+enum class Severity : std::uint8_t { error, warning, note };
+std::string_view name(Severity s);
+
 /// The second access of a race, or whom a deadlocked warp waits for.
 struct OtherParty {
+  std::string access;  ///< what it does there: "writes 4 bytes"; may be empty
   std::string instruction;
   int ptx_line = 0;
   std::string file;
-  int line = 0;
+  int line = 0, column = 0;
   Dim3 block, thread;
 };
 
 struct Finding {
-  std::string cls;      ///< "oob.global", "deadlock", ... (docs/emulator.md lists them)
-  std::string message;  ///< one or more sentences with the numbers
+  std::string cls;                      ///< "oob.global", "deadlock", ... (finding_class.h, docs/findings.md)
+  Severity severity = Severity::error;  ///< make_finding takes it from the class's table
+  std::string message;                  ///< one or more sentences with the numbers
+  std::string access;                   ///< what `instruction` does: "reads 4 bytes"; may be empty
   std::string instruction;
   int ptx_line = 0;
   std::string file;  ///< C++ source from .loc, empty without
-  int line = 0;
+  int line = 0, column = 0;
   Dim3 block{0, 0, 0}, thread{0, 0, 0};
   std::uint64_t address = 0;
   std::string buffer;            ///< nearest allocation or variable
@@ -186,6 +194,8 @@ struct Finding {
   std::string hint;
   std::uint64_t count = 1;  ///< how often this class was met at this instruction
   std::optional<OtherParty> other;
+  /// With `other`: what would have ordered the two and is not there ("no barrier between them")
+  std::string missing_edge;
 };
 /// A finding as several lines of text for a terminal.
 std::string describe(const Finding& f);
@@ -218,11 +228,28 @@ struct Counters {
 /// Every scalar counter by name, in a fixed order (for tables and JSON).
 std::vector<std::pair<std::string, std::uint64_t>> flatten(const Counters& c);
 
+/// How often the parts of one allocation or variable were accessed, or (shared) the shared memory of a block,
+/// summed over all blocks.
+struct AccessMap {
+  struct Cell {
+    std::uint64_t reads = 0, writes = 0, atomics = 0;  ///< by threads; bulk copies count each 16 bytes
+    std::uint64_t sectors = 0;                         ///< 32-byte sectors moved (global)
+  };
+  std::string buffer;
+  std::uint64_t address = 0, bytes = 0;
+  bool shared = false;
+  std::uint32_t cell_bytes = 32;  ///< a power of two; at most 4096 cells
+  std::vector<Cell> cells;        ///< cell i holds bytes [i, i + 1) * cell_bytes
+};
+
 struct Result {
   Counters counters;
-  std::vector<Finding> findings;
-  std::string output;  ///< what the kernel printed
-  double seconds = 0;  ///< host time
+  std::vector<Finding> findings;    ///< errors first, then by line
+  std::vector<AccessMap> accesses;  ///< with Options::access_map, by address, what was never touched left out
+  std::string output;               ///< what the kernel printed
+  double seconds = 0;               ///< host time
+  /// No finding is an error.
+  bool clean() const;
 };
 
 // ---------------------------------------------------------------- the device

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/finding_class.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -12,16 +13,18 @@ using text::cat;
 namespace {
 std::string place(const Dim3& d) { return cat("(", d.x, ",", d.y, ",", d.z, ")"); }
 
-void locate(const ProgramImpl& p, std::uint32_t inst, std::string& text, int& ptx_line, std::string& file,
-            int& line) {
+/// `at` is a Finding or an OtherParty.
+template <class At>
+void locate(const ProgramImpl& p, std::uint32_t inst, At& at) {
   const ptx::Inst& i = p.inst(inst);
-  text = p.text(inst);
-  ptx_line = int(i.ptx_line);
+  at.instruction = p.text(inst);
+  at.ptx_line = int(i.ptx_line);
   if (i.loc == ptx::kNone) return;
   const ptx::Loc& loc = p.module.locs[i.loc];
-  line = loc.line;
+  at.line = loc.line;
+  at.column = loc.column;
   for (const auto& [number, path] : p.module.files)
-    if (number == loc.file) file = path;
+    if (number == loc.file) at.file = path;
 }
 
 auto order(const Finding& f) {
@@ -32,11 +35,20 @@ auto order(const Finding& f) {
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message) {
   Finding f;
   f.cls = std::string(cls);
+  if (const FindingClass* c = find_class(cls)) f.severity = c->severity;
   f.message = std::move(message);
-  locate(*w.worker->launch->program, op.inst, f.instruction, f.ptx_line, f.file, f.line);
+  locate(*w.worker->launch->program, op.inst, f);
   f.block = w.cta->id;
   f.thread = w.thread(lanes ? std::countr_zero(lanes) : 0);
   return f;
+}
+
+OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread) {
+  OtherParty o;
+  locate(*launch.program, inst, o);
+  o.block = block;
+  o.thread = thread;
+  return o;
 }
 
 void add_finding(LaunchState& launch, const Op& op, Finding f) {
@@ -81,8 +93,18 @@ void Warp::fail(Check check, std::string_view cls, const Op& op, Mask lanes, std
   throw StopLaunch{};
 }
 
+std::string_view name(Severity s) {
+  return s == Severity::error ? "error" : s == Severity::warning ? "warning" : "note";
+}
+
+bool Result::clean() const {
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& f) { return f.severity == Severity::error; });
+}
+
 std::string describe(const Finding& f) {
-  std::string s = cat(f.cls, ": ", f.message, "\n  at '", f.instruction, "'");
+  std::string s = cat(f.severity == Severity::error ? "" : cat(name(f.severity), ": "), f.cls, ": ",
+                      f.message, "\n  at '", f.instruction, "'");
   if (f.ptx_line) s += cat(", PTX line ", f.ptx_line);
   if (!f.file.empty()) s += cat(", ", f.file, ":", f.line);
   s += cat("\n  block ", place(f.block), " thread ", place(f.thread));
@@ -95,6 +117,7 @@ std::string describe(const Finding& f) {
     if (!f.other->file.empty()) s += cat(", ", f.other->file, ":", f.other->line);
     s += cat(", block ", place(f.other->block), " thread ", place(f.other->thread));
   }
+  if (!f.missing_edge.empty()) s += cat("\n  missing: ", f.missing_edge);
   if (!f.hint.empty()) s += cat("\n  hint: ", f.hint);
   return s + "\n";
 }

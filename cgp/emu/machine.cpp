@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -345,6 +346,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
     w->random = options.schedule_seed + i + 1;
     w->pc.resize(s.program->insts.size() + 1);
     w->cache.resize(s.program->insts.size() + 1);
+    if (options.access_map && options.counters) w->accesses = std::make_unique<AccessRecorder>(s);
     workers.push_back(std::move(w));
   }
   s.spin.level.assign(std::size_t(count), SpinBoard::moving);
@@ -357,11 +359,12 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
 
   Result r;
   std::sort(s.findings.begin(), s.findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tie(a.ptx_line, a.cls) < std::tie(b.ptx_line, b.cls);
+    return std::tie(a.severity, a.ptx_line, a.cls) < std::tie(b.severity, b.ptx_line, b.cls);
   });
   r.findings = std::move(s.findings);
   r.output = std::move(s.output);
   if (options.counters) r.counters = collect(s, workers);
+  r.accesses = collect_accesses(s, workers);
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return r;
 }

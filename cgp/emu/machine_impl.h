@@ -193,14 +193,19 @@ struct CachedRange {
   Allocation* allocation = nullptr;
 };
 
+class AccessRecorder;
+
 struct Worker {
+  Worker();
+  ~Worker();
   LaunchState* launch = nullptr;
   std::vector<PcCounters> pc;
   std::vector<CachedRange> cache;  ///< by instruction
   std::deque<std::unique_ptr<Cluster>> resident;
   std::vector<TaintOrigin> origins;
   std::vector<std::unique_ptr<std::byte[]>> spare_shared;
-  Counters totals;  ///< memory counts; the rest is summed from pc
+  Counters totals;                           ///< memory counts; the rest is summed from pc
+  std::unique_ptr<AccessRecorder> accesses;  ///< with Options::access_map
   std::uint64_t random = 0;
   std::uint64_t index = 0;
   std::uint64_t frees = 0;                  ///< Heap::frees() when the cache was valid
@@ -258,9 +263,15 @@ Mask taint_of(const Warp& w, Loc l);
 std::string describe_wait(const Warp& w, const Fragment& f);
 void report_deadlock(Cluster& cluster, std::string_view what);
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message);
+/// The second party of a finding, at instruction `inst`.
+OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread);
 void add_finding(LaunchState& launch, const Op& op, Finding f);
 
 // counters.cpp
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers);
+
+// access_map.cpp
+std::vector<AccessMap> collect_accesses(const LaunchState& launch,
+                                        const std::vector<std::unique_ptr<Worker>>& workers);
 
 }  // namespace cgp::emu

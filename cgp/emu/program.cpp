@@ -396,6 +396,7 @@ InstructionInfo Program::instruction(std::size_t index) const {
   if (inst.loc != ptx::kNone) {
     const ptx::Loc& loc = impl_->module.locs[inst.loc];
     i.line = loc.line;
+    i.column = loc.column;
     for (const auto& [number, path] : impl_->module.files)
       if (number == loc.file) i.file = path;
   }

@@ -478,7 +478,7 @@ void EmuBackend::run(const EmuCode& code, const Shape& s, const std::vector<std:
     records_.erase(records_.begin(), records_.end() - std::ptrdiff_t(keep_) + 1);
   records_.push_back({code.image.name.empty() ? code.image.entry : code.image.name, s.grid, s.block,
                       s.cluster, s.dynamic_smem, result});
-  if (policy_ == Device::Findings::throw_at_wait && !result->findings.empty())
+  if (policy_ == Device::Findings::throw_at_wait && !result->clean())
     throw EmuFault(findings_text(records_.back().kernel, *result));
 }
 

@@ -68,7 +68,11 @@ struct Outcome {
     std::string name, ptx;  ///< of the module it is in
   };
   std::vector<Found> findings;
-  bool clean() const { return check.pass && findings.empty() && fault.empty(); }
+  bool clean() const {
+    return check.pass && fault.empty() && std::none_of(findings.begin(), findings.end(), [](const Found& f) {
+             return f.finding.severity == emu::Severity::error;
+           });
+  }
 };
 
 void prepare_emulator(const runtime::Device& device, const RunOptions& o, Outcome& out) {

@@ -404,7 +404,10 @@ class Runner {
 }  // namespace
 
 bool SpecResult::clean() const {
-  if (!findings.empty() || !fault.empty() || !counter_mismatches.empty()) return false;
+  const bool found = std::any_of(findings.begin(), findings.end(), [](const LocatedFinding& f) {
+    return f.finding.severity == emu::Severity::error;
+  });
+  if (found || !fault.empty() || !counter_mismatches.empty()) return false;
   return std::all_of(buffers.begin(), buffers.end(),
                      [](const BufferOutcome& b) { return !b.compared || b.comparison.equal; });
 }
