@@ -15,6 +15,12 @@ Mask& cell(Frame& f, Loc l) {
   return f.taint[i];
 }
 std::uint32_t& origin_of(Warp& w, Loc l) { return w.taint_origin[{w.frame, l & ~3}]; }
+std::string_view class_of(const TaintOrigin& o) {
+  return o.tensor ? "uninit.tensor" : o.shared ? "uninit.shared" : "uninit.global";
+}
+std::string_view memory_of(const TaintOrigin& o) {
+  return o.tensor ? "Tensor Memory" : o.shared ? "shared memory" : "global memory";
+}
 }  // namespace
 
 Mask taint_of(const Warp& w, Loc l) {
@@ -39,9 +45,9 @@ void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_vie
   const TaintOrigin& o = w.worker->origins[it->second];
   const ProgramImpl& p = *w.worker->launch->program;
   w.report(
-      Check::uninit, o.shared ? "uninit.shared" : "uninit.global", *o.op, lanes,
-      cat("reads bytes of ", o.shared ? "shared" : "global", " memory that were never written; the value ",
-          use, " at PTX line ", p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
+      Check::uninit, class_of(o), *o.op, lanes,
+      cat("reads bytes of ", memory_of(o), " that were never written; the value ", use, " at PTX line ",
+          p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
       {}, o.address, o.buffer, o.byte_offset);
   // Reported once is enough: the value counts as defined from here on.
   cell(*w.frame, source) &= ~lanes;
@@ -50,9 +56,8 @@ void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_vie
 void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use) {
   for (const TaintOrigin& o : w.worker->origins) {
     if (o.op != &op) continue;
-    w.report(Check::uninit, o.shared ? "uninit.shared" : "uninit.global", op, lanes,
-             cat(o.shared ? "shared" : "global", " memory that was never written ", use), {}, o.address,
-             o.buffer, o.byte_offset);
+    w.report(Check::uninit, class_of(o), op, lanes, cat(memory_of(o), " that was never written ", use), {},
+             o.address, o.buffer, o.byte_offset);
     return;
   }
 }

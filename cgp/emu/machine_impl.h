@@ -150,7 +150,7 @@ struct TaintOrigin {
   std::uint64_t address = 0;
   std::string buffer;
   std::int64_t byte_offset = 0;
-  bool shared = false;
+  bool shared = false, tensor = false;  ///< shared memory, Tensor Memory; else global
 };
 
 /// What the workers know about blocks that only poll (check_spin.cpp).

@@ -5,6 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/tensor_memory.h"
 
 namespace cgp::emu {
 
@@ -90,6 +91,7 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::
 void retire_finished(Cta& cta, Worker& worker) {
   if (cta.done || cta.exited < cta.threads) return;
   cta.done = true;
+  check_tensor_memory_at_exit(cta);
   for (auto& w : cta.warps) {
     w->frames.clear();
     w->spare_frames.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers the tensor-core and asynchronous instruction families.
+#include "cgp/emu/tcgen05.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -12,6 +13,10 @@ void add_tensor_families(Table& t) {
   add_tensor_copy(t);
   add_wgmma(t);
   add_cluster(t);
+  add_tcgen05_alloc(t);
+  add_tcgen05_transfer(t);
+  add_tcgen05_mma(t);
+  add_tcgen05_order(t);
 }
 
 }  // namespace cgp::emu

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// tcgen05.mma: each kind, shape, group size and operand layout against plain host loops; where D lies in
+// Tensor Memory comes from the figures of the ISA, written out here.
+#include <cmath>
+
+#include "cgp/emu/tcgen05_test_kit.h"
+
+namespace cgp::emu {
+namespace {
+using namespace test;
+using ::testing::HasSubstr;
+using text::cat;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+const ElementType kF16{"f16", 16, 16, [](double v) { return u32(half(v).bits); }};
+const ElementType kBf16{"bf16", 16, 16, [](double v) { return u32(bfloat16(v).bits); }};
+const ElementType kTf32{"tf32", 32, 8, [](double v) { return std::bit_cast<u32>(float(v)); }};
+const ElementType kE4m3{"e4m3", 8, 32, [](double v) { return small_float(v, 4, 3); }};
+const ElementType kE5m2{"e5m2", 8, 32, [](double v) { return small_float(v, 5, 2); }};
+const ElementType kE2m3{"e2m3", 6, 32, [](double v) { return small_float(v, 2, 3); }};
+const ElementType kE3m2{"e3m2", 6, 32, [](double v) { return small_float(v, 3, 2); }};
+const ElementType kE2m1{"e2m1", 4, 32, [](double v) { return small_float(v, 2, 1); }};
+const ElementType kS8{"s8", 8, 32, [](double v) { return u32(int(v)) & 0xff; }};
+const ElementType kU8{"u8", 8, 32, [](double v) { return u32(int(v)) & 0xff; }};
+
+struct Kind {
+  const char* name;
+  u32 a, b, d;  // codes of the instruction descriptor
+};
+
+struct Case {
+  const ElementType *a, *b;
+  Kind kind;
+  int m, n, group = 1;
+  int a_swizzle = 3, b_swizzle = 3;
+  bool a_mn = false, b_mn = false, a_tensor = false, accumulate = true, ws = false;
+  bool negate_a = false;
+  int scale_d = 0;
+  bool mask = false;
+};
+
+struct At {
+  int cta, lane, column;
+};
+// 9.7.16.10.5, "Data path layout organization".
+At d_at(const Case& x, int row, int n) {
+  if (x.group == 2 && x.m == 256) return {row / 128, row % 128, n};                       // A
+  if (x.group == 2) return {row / 64, row % 64 + (n < x.n / 2 ? 0 : 64), n % (x.n / 2)};  // B
+  if (x.ws && x.m == 64) return {0, row + (n < x.n / 2 ? 0 : 64), n % (x.n / 2)};         // E
+  if (x.ws && x.m == 32) return {0, row + n / (x.n / 4) * 32, n % (x.n / 4)};             // G
+  if (x.m == 64) {                                                                        // F
+    const int first[] = {0, 32, 64, 96};
+    return {0, first[row / 16] + row % 16, n};
+  }
+  return {0, row, n};  // D
+}
+
+bool padded(const ElementType& t) { return t.bits < 8; }
+
+u32 instruction(const Case& x) {
+  return x.kind.d << 4 | x.kind.a << 7 | x.kind.b << 10 | u32(x.negate_a) << 13 | u32(x.a_mn) << 15 |
+         u32(x.b_mn) << 16 | u32(x.n / 8) << 17 | u32(x.m / 16) << 24;
+}
+
+constexpr int kAColumn = 256;  // A in Tensor Memory
+
+void run(const Case& x) {
+  SCOPED_TRACE(cat(x.kind.name, " ", x.a->name, " ", x.b->name, " m", x.m, " n", x.n, " group ", x.group,
+                   " swizzles ", x.a_swizzle, x.b_swizzle, " mn ", x.a_mn, x.b_mn, " tensor ", x.a_tensor,
+                   " ws ", x.ws));
+  const int k = x.a->k, group = x.group;
+  const bool integer = x.kind.d == 2, f16 = x.kind.d == 0;
+  std::mt19937 rng(unsigned(x.m + x.n + k));
+  const auto draw = [&](const ElementType& t) {
+    if (integer) return double(t.name[0] == 'u' ? int(rng() % 200) : int(rng() % 200) - 100);
+    return (int(rng() % 9) - 4) / 2.0;
+  };
+  std::vector<double> a(std::size_t(x.m * k)), b(std::size_t(x.n * k)), c(std::size_t(x.m * x.n));
+  for (auto& v : a) v = draw(*x.a);
+  for (auto& v : b) v = draw(*x.b);
+  for (auto& v : c) v = integer ? int(rng() % 100) : (int(rng() % 33) - 16) / 4.0;
+
+  TensorKernel kernel;
+  kernel.group = group;
+  kernel.columns = x.a_tensor ? 512 : std::max(32, int(std::bit_ceil(unsigned(x.n))));
+  const int columns = kernel.columns;
+  // Operand images of each CTA, A then B.
+  std::vector<std::uint8_t> input;
+  OperandImage ia, ib;
+  int b_offset = 0;
+  for (int cta = 0; cta < group; ++cta) {
+    const auto part = [&](const std::vector<double>& v, int rows, const ElementType& t, bool mn,
+                          int swizzle) {
+      const int mine = rows / group;
+      Bits bits(std::size_t(mine * k));
+      for (int i = 0; i < mine * k; ++i) bits[std::size_t(i)] = t.encode(v[std::size_t(cta * mine * k + i)]);
+      return mn ? mn_major_image(bits, mine, k, t.bits, swizzle)
+                : k_major_image(bits, mine, k, t.bits, swizzle, padded(t));
+    };
+    ia = part(a, x.m, *x.a, x.a_mn, x.a_swizzle);
+    ib = part(b, x.n, *x.b, x.b_mn, x.b_swizzle);
+    b_offset = x.a_tensor ? 0 : int(ia.bytes.size() + 1023) / 1024 * 1024;
+    kernel.bytes = (b_offset + int(ib.bytes.size()) + 1023) / 1024 * 1024;
+    input.resize(std::size_t(cta * kernel.bytes));
+    if (!x.a_tensor) input.insert(input.end(), ia.bytes.begin(), ia.bytes.end());
+    input.resize(std::size_t(cta * kernel.bytes + b_offset));
+    input.insert(input.end(), ib.bytes.begin(), ib.bytes.end());
+    input.resize(std::size_t((cta + 1) * kernel.bytes));
+  }
+  // Tensor Memory: D, and A in 8 columns per row.
+  std::vector<u32> tensor(std::size_t(group * 128 * columns), 0x55555555);
+  const auto cell = [&](At at) -> u32& {
+    return tensor[std::size_t((at.cta * 128 + at.lane) * columns + at.column)];
+  };
+  for (int r = 0; r < x.m; ++r)
+    for (int n = 0; n < x.n; ++n) {
+      const double v = c[std::size_t(r * x.n + n)];
+      cell(d_at(x, r, n)) = integer ? u32(int(v)) : f16 ? u32(half(v).bits) : std::bit_cast<u32>(float(v));
+    }
+  if (x.a_tensor) {
+    const int bits = std::max(8, x.a->bits), per = 32 / bits;
+    for (int r = 0; r < x.m; ++r)
+      for (int copy = 0; copy < 4; ++copy) {
+        At at = d_at(x, r, 0);
+        if (x.m / group == 64 && (group == 2 || x.ws))
+          at.lane += copy % 2 * 64;
+        else if (x.m == 32)
+          at.lane += copy * 32;
+        for (int i = 0; i < 8; ++i) {
+          u32 u = 0;
+          for (int e = 0; e < per; ++e) {
+            const u32 code = x.a->encode(a[std::size_t(r * k + i * per + e)]);
+            u |= (x.a->bits == 4 ? code << 2 : code) << (e * bits);
+          }
+          at.column = kAColumn + i;
+          cell(at) = u;
+        }
+      }
+  }
+  const std::string form =
+      cat("tcgen05.mma", x.ws ? ".ws" : "", ".cta_group::", group, ".kind::", x.kind.name);
+  kernel.parameters = ", .param .u64 da, .param .u64 db, .param .u32 id, .param .u32 acc";
+  kernel.body = cat(
+      " ld.param.u32 %r0, [id]; ld.param.u64 %rd0, [da]; ld.param.u64 %rd1, [db]; ld.param.u32 %r1, [acc]; "
+      "setp.ne.u32 %p, %r1, 0;\n shr.u32 %r2, %s, 4; cvt.u64.u32 %rd2, %r2; or.b64 %rd0, %rd0, %rd2; add.u64 "
+      "%rd1, "
+      "%rd1, %rd2; add.u64 %rd1, %rd1, ",
+      b_offset / 16, ";\n add.u32 %r3, %t, ", kAColumn, ";\n mov.b32 %r4, 0; mov.b32 %r5, 0xf0f0f0f0;\n ",
+      form, " [%t], ", x.a_tensor ? "[%r3]" : "%rd0", ", %rd1, %r0", x.mask ? ", {%r4,%r5,%r4,%r4}" : "",
+      ", %p", x.scale_d ? cat(", ", x.scale_d) : "", ";");
+  if (x.m <= 128 && x.n <= 64) expect_assembles_once(kernel.text());
+  for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late}) {
+    Options options;
+    options.async = policy;
+    const auto r = run_tensor(
+        kernel, input, tensor,
+        [&](Params& p) {
+          p.add(ia.descriptor | 1ull << 46)
+              .add(ib.descriptor | 1ull << 46)
+              .add(instruction(x))
+              .add(u32(x.accumulate));
+        },
+        options);
+    EXPECT_CLEAN(r.result);
+    std::vector<u32> want = tensor;
+    for (int row = 0; row < x.m; ++row)
+      for (int n = 0; n < x.n; ++n) {
+        const At at = d_at(x, row, n);
+        if (x.mask && at.lane / 32 == 1 && at.lane % 8 >= 4) continue;
+        double v = x.accumulate ? std::ldexp(c[std::size_t(row * x.n + n)], -x.scale_d) : 0;
+        for (int i = 0; i < k; ++i)
+          v += (x.negate_a ? -1 : 1) * a[std::size_t(row * k + i)] * b[std::size_t(n * k + i)];
+        want[std::size_t((at.cta * 128 + at.lane) * columns + at.column)] =
+            integer ? u32(std::int32_t(v))
+            : f16   ? u32(half(v).bits)
+                    : std::bit_cast<u32>(float(v));
+      }
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(r.tensor[i], want[i])
+          << "cta " << i / std::size_t(128 * columns) << " lane " << i / std::size_t(columns) % 128
+          << " column " << i % std::size_t(columns);
+  }
+}
+
+const Kind kKindF16{"f16", 0, 0, 1}, kKindBf16{"f16", 1, 1, 1}, kKindTf32{"tf32", 2, 2, 1};
+
+TEST(TensorMma, HalfPrecisionShapes) {
+  for (int n : {8, 32, 136, 256}) {
+    run({&kF16, &kF16, kKindF16, 128, n});
+    run({&kBf16, &kBf16, kKindBf16, 64, n});
+  }
+  run({&kF16, &kF16, {"f16", 0, 0, 0}, 128, 64});
+  for (int n : {16, 64, 256}) {
+    run({&kF16, &kF16, kKindF16, 256, n, 2});
+    run({&kBf16, &kBf16, kKindBf16, 128, n, 2});
+  }
+}
+
+TEST(TensorMma, Tf32AndIntegers) {
+  run({&kTf32, &kTf32, kKindTf32, 128, 64});
+  run({&kTf32, &kTf32, kKindTf32, 64, 24});
+  run({&kTf32, &kTf32, kKindTf32, 256, 64, 2});
+  run({&kS8, &kS8, {"i8", 1, 1, 2}, 128, 64});
+  run({&kU8, &kS8, {"i8", 0, 1, 2}, 64, 48});
+  run({&kS8, &kU8, {"i8", 1, 0, 2}, 128, 32, 2});
+}
+
+TEST(TensorMma, LayoutsInSharedMemory) {
+  for (int s : {0, 1, 2, 3}) {
+    run({&kF16, &kF16, kKindF16, 128, 64, 1, s, s});
+    run({&kTf32, &kTf32, kKindTf32, 128, 32, 1, s, 3});
+    run({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 1}, 64, 32, 1, 3, s});
+    run({&kBf16, &kBf16, kKindBf16, 128, 64, 1, s, 3, true, false});
+    run({&kF16, &kF16, kKindF16, 128, 128, 1, 3, s, false, true});
+    run({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 1}, 128, 128, 1, s, s, true, true});
+  }
+  run({&kTf32, &kTf32, kKindTf32, 128, 64, 1, 4, 4, true, true});
+  run({&kF16, &kF16, kKindF16, 256, 128, 2, 3, 3, true, true});
+}
+
+TEST(TensorMma, AInTensorMemory) {
+  run({&kF16, &kF16, kKindF16, 128, 64, 1, 3, 3, false, false, true});
+  run({&kBf16, &kBf16, kKindBf16, 64, 64, 1, 3, 3, false, false, true});
+  run({&kTf32, &kTf32, kKindTf32, 128, 64, 1, 3, 3, false, false, true});
+  run({&kS8, &kS8, {"i8", 1, 1, 2}, 128, 64, 1, 3, 3, false, false, true});
+  run({&kF16, &kF16, kKindF16, 256, 64, 2, 3, 3, false, false, true});
+  run({&kF16, &kF16, kKindF16, 128, 64, 2, 3, 3, false, false, true});
+}
+
+TEST(TensorMma, WeightStationary) {
+  for (int m : {32, 64, 128}) {
+    run({&kF16, &kF16, kKindF16, m, 64, 1, 3, 3, false, false, false, true, true});
+    run({&kF16, &kF16, kKindF16, m, 128, 1, 3, 3, false, false, true, true, true});
+  }
+}
+
+TEST(TensorMma, OverwriteNegateScaleAndMask) {
+  Case x{&kF16, &kF16, kKindF16, 128, 32};
+  x.accumulate = false;
+  run(x);
+  x.accumulate = true;
+  x.negate_a = true;
+  run(x);
+  x.scale_d = 3;
+  run(x);
+  x.mask = true;
+  run(x);
+}
+
+}  // namespace
+}  // namespace cgp::emu

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/emu/tcgen05.h"
+
+#include "cgp/base/text.h"
+#include "cgp/emu/bulk_place.h"
+#include "cgp/emu/tensor_families.h"
+
+namespace cgp::emu {
+
+using ptx::Inst;
+using ptx::Mod;
+using text::cat;
+
+namespace {
+constexpr std::uint32_t kPipelineSlot = std::uint32_t(ptx::Family::tcgen05);
+
+std::uint64_t thread_key(const Warp& w, int lane) {
+  return std::uint64_t(w.cta->rank) << 32 | std::uint64_t(w.index) << 5 | std::uint64_t(lane);
+}
+
+struct Pipelines {
+  std::vector<TensorPipeline> of;  // by rank
+};
+
+struct PipelineOp : AsyncOp {
+  TensorPipeline* pipeline = nullptr;
+  std::uint64_t number = 0;
+  void complete() override { pipeline->complete_until(number + 1); }
+};
+}  // namespace
+
+void TensorPipeline::submit(std::unique_ptr<TensorStep> step) {
+  Warp& w = *step->by.warp;
+  auto x = std::make_unique<PipelineOp>();
+  x->pipeline = this;
+  x->number = first_ + queue_.size();
+  last_[thread_key(w, step->by.lane)] = x->number + 1;
+  queue_.push_back(std::move(step));
+  w.cta->cluster->async.submit(std::move(x));
+}
+
+std::uint64_t TensorPipeline::issued_by(const Warp& warp, int lane) const {
+  const auto it = last_.find(thread_key(warp, lane));
+  return it == last_.end() ? 0 : it->second;
+}
+
+void TensorPipeline::complete_until(std::uint64_t number) {
+  while (first_ < number && !queue_.empty()) {
+    const std::unique_ptr<TensorStep> step = std::move(queue_.front());
+    queue_.pop_front();
+    ++first_;
+    step->run();
+    note_change(*step->by.warp);
+  }
+}
+
+int cta_group_of(const Inst& i) { return i.has(Mod::cta_group_2) ? 2 : 1; }
+
+CtaPair cta_pair(Warp& w, const Op& op, int group) {
+  CtaPair p;
+  p.cta[0] = w.cta;
+  if (group == 1) return p;
+  auto& all = w.cta->cluster->ctas;
+  const std::size_t leader = w.cta->rank & ~1u;
+  if (leader + 1 >= all.size())
+    w.fail(Check::bounds, "tcgen05.pair", op, w.active,
+           cat(".cta_group::2 needs a pair of CTAs; CTA rank ", w.cta->rank, " of a cluster of ", all.size(),
+               " has no peer"),
+           "launch with a cluster whose size is a multiple of 2");
+  p.cta[0] = all[leader].get();
+  p.cta[1] = all[leader + 1].get();
+  for (Cta* c : p.cta)
+    if (c->done)
+      w.fail(Check::lifetime, "lifetime.dsmem", op, w.active,
+             cat("the peer CTA, rank ", c->rank, ", has exited"),
+             "end with a cluster barrier so that both CTAs of a pair live until the last paired operation");
+  return p;
+}
+
+TensorPipeline& tensor_pipeline(Cta& cta, int group) {
+  auto& all = state_of<Pipelines>(*cta.cluster, kPipelineSlot).of;
+  if (all.empty()) all = std::vector<TensorPipeline>(cta.cluster->ctas.size());
+  return all[group == 2 ? cta.rank & ~1u : cta.rank];
+}
+
+std::uint32_t uniform_address(Warp& w, const Op& op, const Address& a, std::string_view what) {
+  std::uint64_t all[kLanes];
+  w.addresses(a, all);
+  const std::uint64_t first = all[std::countr_zero(w.active)];
+  Mask other = 0;
+  for_lanes(w.active, [&](int l) { other |= all[l] != first ? lane_bit(l) : 0; });
+  if (other)
+    w.report(Check::barrier, "barrier.divergence", op, other,
+             cat("the address operand of ", what, " differs between the lanes of warp ", w.index),
+             "all threads of the warp must give the same address");
+  return std::uint32_t(first);
+}
+
+// ---------------------------------------------------------------- operands in shared memory
+const std::byte* SharedOperand::piece(std::uint32_t offset) {
+  static const std::byte zeros[16] = {};
+  if (offset + 16 > cta_.shared_bytes) {
+    if (!out_)
+      report(Check::bounds, "oob.shared", offset, cat("the block has ", cta_.shared_bytes, " bytes"),
+             "check the descriptor's start address, leading and stride byte offsets");
+    out_ = true;
+    return zeros;
+  }
+  if (!cta_.shared_init.empty() && (cta_.shared_init[offset / 64] >> (offset % 64) & 0xffff) != 0xffff) {
+    if (!unwritten_)
+      report(Check::uninit, "uninit.shared", offset, "it was never written",
+             "wait for the copy that fills the stage, and check the descriptor's layout");
+    unwritten_ = true;
+  }
+  return cta_.shared.get() + offset;
+}
+
+void SharedOperand::report(Check check, std::string_view cls, std::uint32_t offset, std::string problem,
+                           std::string hint) {
+  by_.warp->report(
+      check, cls, *by_.op, lane_bit(by_.lane),
+      cat(what_, " reads shared memory at ", text::hex(offset),
+          cta_.rank == by_.warp->cta->rank ? "" : cat(" of CTA rank ", cta_.rank), ": ", problem),
+      std::move(hint), offset, "shared memory", offset);
+}
+
+// ---------------------------------------------------------------- commit
+namespace {
+struct CommitPlan {
+  int group = 1;
+  Address barrier;
+  Where where = Where::generic;
+  Loc ranks = kNoLoc;
+};
+
+struct CommitOp : AsyncOp {
+  Issuer by;
+  TensorPipeline* pipeline = nullptr;
+  std::uint64_t needed = 0;
+  std::vector<SharedPlace> barriers;
+  void complete() override {
+    pipeline->complete_until(needed);
+    for (const SharedPlace& p : barriers) {
+      const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *p.cta, p.offset, by.lane, false);
+      if (!r) continue;
+      report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
+      r.publish();
+    }
+    note_change(*by.warp);
+  }
+};
+
+void exec_commit(Warp& w, const Op& op) {
+  const auto& p = op.data_as<CommitPlan>();
+  std::uint64_t address[kLanes];
+  w.addresses(p.barrier, address);
+  cta_pair(w, op, p.group);
+  TensorPipeline& pipeline = tensor_pipeline(*w.cta, p.group);
+  for_lanes(w.active, [&](int lane) {
+    const Mask ranks = multicast_ranks(w, op, p.ranks, lane);
+    if (!find_mbarrier(w, op, p.where, address[lane], lane, false)) return;
+    auto x = std::make_unique<CommitOp>();
+    x->by = {&w, &op, lane};
+    x->pipeline = &pipeline;
+    x->needed = pipeline.issued_by(w, lane);
+    x->barriers = destinations(w, op, p.where, address[lane], ranks, lane);
+    w.cta->cluster->async.submit(std::move(x));
+  });
+}
+void decode_commit(Decoder& d, const Inst& i, Op& op) {
+  CommitPlan p;
+  p.group = cta_group_of(i);
+  p.barrier = d.address(d.operand(i, 0));
+  p.where = d.where(i);
+  if (i.has(Mod::multicast_cluster)) p.ranks = d.source(d.operand(i, 1), Mod::u16);
+  op.data = d.keep(std::move(p));
+  op.fn = exec_commit;
+}
+
+// Orders the issue of tcgen05 operations around other synchronisation; the machine issues in program order.
+void exec_fence(Warp&, const Op&) {}
+void decode_fence(Decoder&, const Inst&, Op& op) { op.fn = exec_fence; }
+}  // namespace
+
+void add_tcgen05_order(Table& t) {
+  t.set(ptx::Op::tcgen05_commit, decode_commit);
+  t.set(ptx::Op::tcgen05_fence, decode_fence);
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/emu/tcgen05_mma.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/float16.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/matrix_plan.h"
+
+namespace cgp::emu {
+
+using ptx::Mod;
+using text::cat;
+
+TensorLayout::TensorLayout(int m, int group, bool weight_stationary) {
+  rows_ = m / group;
+  if (weight_stationary || group == 2)
+    folds_ = 128 / rows_;
+  else
+    scattered_ = rows_ == 64;
+}
+
+namespace {
+
+// Bits of an element in shared memory: 6- and 4-bit types of the 8-bit kinds come in slots of 16 elements
+// and 16 bytes.
+int element_bits(Mod type) {
+  switch (type) {
+    case Mod::e2m3:
+    case Mod::e3m2:
+      return 6;
+    case Mod::e2m1:
+      return 4;
+    default:
+      return ptx::type_bits(type);
+  }
+}
+
+std::uint32_t bits_at(const std::byte* p, int bit, int count) {
+  std::uint32_t u = 0;
+  std::memcpy(&u, p + bit / 8, std::size_t((bit % 8 + count + 7) / 8));
+  return u >> bit % 8 & (count == 32 ? ~0u : (1u << count) - 1);
+}
+
+// Elements of a `rows` x k operand into out(row, k). The K of an instruction is 32 bytes.
+template <class Out>
+void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, Mod type, bool mn_major,
+                  Out&& out) {
+  const int bits = element_bits(type);
+  if (mn_major) {
+    const int per = 128 / bits;
+    for (int kk = 0; kk < k; ++kk)
+      for (int row = 0; row < rows; row += per) {
+        const std::byte* p = reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row * bits / 8)));
+        for (int i = 0; i < per && row + i < rows; ++i) out(row + i, kk) = bits_at(p, i * bits, bits);
+      }
+    return;
+  }
+  const int per = k / 2;  // elements of 16 bytes
+  for (int row = 0; row < rows; ++row)
+    for (int half = 0; half < 2; ++half) {
+      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(half) * 16));
+      for (int i = 0; i < per; ++i) out(row, half * per + i) = bits_at(p, i * bits, bits);
+    }
+}
+
+}  // namespace
+
+void MmaStep::read_a(MatrixOperands& m, int row0, int rows) {
+  for (int c = 0; c < pair.count(); ++c) {
+    SharedOperand reader(by, *pair.cta[c], "operand A of tcgen05.mma");
+    read_operand(reader, a_shared, rows, what.k, what.a, what.a_mn_major,
+                 [&](int row, int k) -> std::uint32_t& { return m.a_bits(row0 + c * rows + row, k); });
+  }
+}
+
+// A in Tensor Memory takes 8 columns of 32 bits; 6- and 4-bit types lie in bytes, e2m1 in bits 2 to 5.
+void MmaStep::read_a_tensor(MatrixOperands& m) {
+  const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
+  const int bits = what.k == 64 ? 4 : std::max(8, element_bits(what.a)), per = 32 / bits;
+  const int shift = bits == 8 && what.a == Mod::e2m1 ? 2 : 0;
+  const std::uint32_t keep = (1u << std::min(bits - 1, 31)) * 2 - 1;
+  bool differs = false, unwritten = false;
+  for (int row = 0; row < what.m; ++row) {
+    for (int copy = 0; copy < layout.copies(); ++copy) {
+      TensorRow at = layout.a_row(row, copy);
+      // .ashift: every row but the last of the memory comes from the lane below it in the figure.
+      if (plan->ashift && at.lane % 32 != 31) ++at.lane;
+      TensorMemory& t = tensor_memory(*pair.cta[at.cta]);
+      const int lane = a.lane + at.lane;
+      if (!unwritten && !t.all_written(lane, a.column, 8)) {
+        unwritten = true;
+        report_unwritten_tensor(by, *pair.cta[at.cta], lane, a.column, "operand A of tcgen05.mma reads");
+      }
+      for (int k = 0; k < what.k; ++k) {
+        const std::uint32_t v = (*t.row(lane, a.column + k / per) >> (k % per * bits) & keep) >> shift;
+        if (copy == 0)
+          m.a_bits(row, k) = v;
+        else
+          differs = differs || m.a_bits(row, k) != v;
+      }
+    }
+  }
+  if (differs)
+    by.warp->report(
+        Check::bounds, "tcgen05.operand", *by.op, lane_bit(by.lane),
+        cat("A in Tensor Memory must be there ", layout.copies(), " times, from lanes 0, ",
+            128 / layout.copies(), layout.copies() == 4 ? ", 64 and 96" : "", " on, and the copies differ"),
+        "with M of 64 (.ws), of 32, and of 128 for a pair, each group of lanes reads its own copy of A");
+}
+
+void MmaStep::read_b(MatrixOperands& m) {
+  const int rows = what.n / pair.count();
+  for (int c = 0; c < pair.count(); ++c) {
+    SharedOperand reader(by, *pair.cta[c], "operand B of tcgen05.mma");
+    read_operand(reader, b_shared, rows, what.k, what.b, what.b_mn_major,
+                 [&](int row, int k) -> std::uint32_t& { return m.b_bits(k, c * rows + row); });
+  }
+}
+
+void MmaStep::load_d(MatrixOperands& m) {
+  const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
+  const bool integer = what.d == Mod::s32;
+  const float factor = std::ldexp(1.0f, -plan->scale_d);
+  bool unwritten = false;
+  for (int row = 0; row < what.m; ++row)
+    layout.each_part(row, what.n, [&](const TensorRow& p) {
+      std::int32_t* ints = &m.d_int(row, p.first);
+      float* floats = &m.d(row, p.first);
+      if (!accumulate) {
+        integer ? void(std::fill_n(ints, p.count, 0)) : void(std::fill_n(floats, p.count, 0.0f));
+        return;
+      }
+      TensorMemory& t = tensor_memory(*pair.cta[p.cta]);
+      const int lane = d.lane + p.lane, column = d.column + p.column;
+      if (!unwritten && !t.all_written(lane, column, p.count)) {
+        unwritten = true;
+        report_unwritten_tensor(by, *pair.cta[p.cta], lane, column, "tcgen05.mma adds to D at");
+      }
+      const std::uint32_t* from = t.row(lane, column);
+      if (what.d == Mod::f16)
+        for (int i = 0; i < p.count; ++i) floats[i] = float(half::from_bits(std::uint16_t(from[i]))) * factor;
+      else
+        std::memcpy(integer ? static_cast<void*>(ints) : floats, from, std::size_t(p.count) * 4);
+      if (plan->scale_d && what.d == Mod::f32)
+        for (int i = 0; i < p.count; ++i) floats[i] *= factor;
+    });
+}
+
+void MmaStep::store_d(MatrixOperands& m) {
+  const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
+  for (int row = 0; row < what.m; ++row)
+    layout.each_part(row, what.n, [&](const TensorRow& p) {
+      const int lane = d.lane + p.lane, column = d.column + p.column;
+      if (lane_mask[std::size_t(p.cta * 4 + lane / 32)] >> (lane % 32) & 1) return;
+      TensorMemory& t = tensor_memory(*pair.cta[p.cta]);
+      std::uint32_t* to = t.row(lane, column);
+      const float* floats = &m.d(row, p.first);
+      if (what.d == Mod::f16)
+        for (int i = 0; i < p.count; ++i) to[i] = half(double(floats[i])).bits;
+      else
+        std::memcpy(to, what.d == Mod::s32 ? static_cast<const void*>(&m.d_int(row, p.first)) : floats,
+                    std::size_t(p.count) * 4);
+      t.mark(lane, column, p.count);
+    });
+}
+
+void MmaStep::run() {
+  for (int c = 0; c < pair.count(); ++c)
+    if (pair.cta[c]->done) {
+      by.warp->report(Check::lifetime, "lifetime.tensor", *by.op, lane_bit(by.lane),
+                      cat("tcgen05.mma is still running when CTA rank ", pair.cta[c]->rank, " has exited"),
+                      "wait for a tcgen05.commit of the last operation before the block ends");
+      return;
+    }
+  const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
+  const int columns = what.n / layout.copies();
+  for (int c = 0; c < pair.count(); ++c)  // it may have been freed since the issue
+    if (!check_tensor_range(by, *pair.cta[c], d.lane, layout.lanes(), d.column, columns,
+                            "tcgen05.mma writes"))
+      return;
+  MatrixOperands& m = matrix_scratch();
+  m.resize(what.m, what.n, what.k);
+  if (plan->form.a_in_tensor)
+    read_a_tensor(m);
+  else
+    read_a(m, 0, what.m / pair.count());
+  read_b(m);
+  load_d(m);
+  const MatrixPrecision precision = precision_of(*by.warp);
+  if (plan->form.kind == MmaKind::i8)
+    MatrixCore::multiply_int(m, what.a, what.b, what.saturate);
+  else
+    MatrixCore::multiply(m, what.a, what.b,
+                         fused_rule(MatrixUnit::mma, what.a, Generation::blackwell, what.d == Mod::f16),
+                         precision, what.negate_a ? -1 : 1, what.negate_b ? -1 : 1);
+  store_d(m);
+}
+
+}  // namespace cgp::emu
