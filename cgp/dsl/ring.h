@@ -5,7 +5,7 @@
 //   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math);         roles say who arrives
 //   Ring<ByThreads, TileA, TileB> ring(k, stages, load, math, a, b);   with the maps, when one is multicast
 //   load.one_thread([&](Thread& t) { ... ring.fill(t, at(a, m, k), at(b, n, k)); });
-//   auto stage = ring.take(wg);   a Filled: read it, then hand it to wgmma or release it
+//   auto stage = ring.take(wg);   a Filled: read it, then hand it to wgmma or umma, or release it
 // A stage that is taken and never released is a BuildError at the line of its take.
 #include <algorithm>
 #include <optional>
@@ -18,6 +18,12 @@ namespace cgp::dsl {
 struct ByThreads {};
 /// Each stage is taken and freed by one member of the consuming role, the others skip() it.
 struct ByTurns {};
+/// The tensor core of sm_100: the commit of the products that read the stage. One thread takes it.
+struct ByUmma {};
+/// The same for a pair of blocks: each loads its half, the leader multiplies and frees both halves.
+struct ByUmmaPair {};
+template <class R>
+inline constexpr bool is_by_umma = std::is_same_v<R, ByUmma> || std::is_same_v<R, ByUmmaPair>;
 
 /// A number of stages and the line it was written on.
 struct Stages {
@@ -25,6 +31,8 @@ struct Stages {
   Here at;
   Stages(int n, Here at = Here::now()) : count(n), at(at) {}  // NOLINT: implicit by design
 };
+
+class PairLeader;  // tmem.h
 
 namespace record {
 
@@ -54,39 +62,86 @@ class StageToken {
   Here at_;
 };
 
+/// The same for a stage that the tensor core reads: freed by tcgen05.commit.
+class CommitToken {
+ public:
+  CommitToken(const Value& empty, std::optional<Value> mask, bool pair, Here at)
+      : k_(empty.kernel()), empty_(empty), mask_(std::move(mask)), pair_(pair), at_(at) {}
+  CommitToken(CommitToken&& o) noexcept
+      : k_(std::exchange(o.k_, nullptr)), empty_(o.empty_), mask_(o.mask_), pair_(o.pair_), at_(o.at_) {}
+  ~CommitToken();
+  /// The empty barriers (of every block in the mask) hear when this thread's products so far are done.
+  void commit(Here at) &&;
+
+ private:
+  Kernel* k_;
+  Value empty_;
+  std::optional<Value> mask_;
+  bool pair_;
+  Here at_;
+};
+/// tcgen05.commit: one arrival on `bar`, here or (mask) at the same place in other blocks of the cluster.
+void umma_commit(Kernel& k, const SharedAddress& bar, const std::optional<Value>& mask, bool pair, Here at);
+void umma_fence_after(Kernel& k, Here at);   ///< tcgen05.fence::after_thread_sync
+void umma_fence_before(Kernel& k, Here at);  ///< tcgen05.fence::before_thread_sync
+
 int block_warps(const Kernel& k, Here at);
+
+/// Which stage is next and the parity of its phase, in registers of their own.
+class PhaseCursor {
+ public:
+  /// `parity` 1 waits for nothing in the first round: a fresh barrier counts as "phase 1 completed".
+  PhaseCursor(Kernel& k, int stages, int parity);
+  const Value& parity() const { return parity_; }
+  Val<u32> stage() const { return Val<u32>(stage_); }
+  void advance(Here at);
+  void skip(const Val<u32>& n, Here at);
+
+ private:
+  Kernel& k_;
+  int stages_;
+  Value stage_, parity_;
+};
+
+/// Who frees a stage.
+struct RingRules {
+  int arrivals;         ///< of each block that shares the stage
+  bool commit = false;  ///< by tcgen05.commit
+  bool pair = false;    ///< ... of the pair's leader
+};
 
 /// The barriers and cursors of a ring, without its types.
 class RingCore {
  public:
-  /// `consumer_warps` warps free each stage; `shared_axes` are those along which a tile is multicast.
-  RingCore(Kernel& k, Stages stages, int tile_bytes, int stage_bytes, int align, int consumer_warps,
+  /// `shared_axes` are those along which a tile is multicast.
+  RingCore(Kernel& k, Stages stages, int tile_bytes, int stage_bytes, int align, RingRules rules,
            const std::vector<Axis>& shared_axes);
   struct Stage {
     Val<u32> data;
     SharedAddress full;
   };
-  /// Waits for an empty stage and announces `bytes`.
+  /// Waits for an empty stage and announces its bytes.
   Stage begin_fill(Here at);
-  void end_fill(Here at) { advance(*fill_cursor_, at); }
+  void end_fill(Here at) { fill_cursor_->advance(at); }
   Val<u32> begin_take(Here at);  ///< waits for a full stage; its data address
   StageToken end_take(Here at);
-  void skip(const Val<u32>& n, Here at);
+  CommitToken end_take_commit(Here at);
+  void skip(const Val<u32>& n, Here at) { take_cursor_->skip(n, at); }
   void check_peers(const TmaMap& m, Here at) const;
 
  private:
-  struct Cursor {
-    Value stage, parity;
-  };
-  Cursor make_cursor(int parity);
-  void advance(Cursor& c, Here at);
-  Val<u32> barrier(const Cursor& c) const;
+  int count_targets(Here at) const;
+  void release_by_lanes(int targets);
+  void release_by_commit();
+  void init_barriers(int targets, Here at);
+  Val<u32> barrier(const PhaseCursor& c) const;
   Kernel& k_;
+  RingRules rules_;
   int stages_, tile_bytes_, stage_bytes_, data_ = 0, bars_ = 0;
   std::vector<Axis> axes_;
   bool cluster_ = false;
-  std::optional<Value> releasing_, empty_base_;
-  std::optional<Cursor> fill_cursor_, take_cursor_;
+  std::optional<Value> releasing_, empty_base_, commit_mask_, leads_, leader_full_;
+  std::optional<PhaseCursor> fill_cursor_, take_cursor_;
 };
 
 /// One mbarrier per member; a member's parity lives in a register of its threads.
@@ -114,6 +169,8 @@ class Ring;
 /// A stage the consumer may read, and must release or hand to something that will.
 template <class Release, class... Tiles>
 class [[nodiscard]] Filled {
+  using Token = std::conditional_t<is_by_umma<Release>, record::CommitToken, record::StageToken>;
+
  public:
   Filled(Filled&&) = default;
   template <int I>
@@ -122,12 +179,12 @@ class [[nodiscard]] Filled {
   }
   /// Frees the stage after reads with ld or ldmatrix; all warps of the scope call it.
   template <class S>
-  void release(S& scope, Here at = Here::now()) && {
+      void release(S& scope, Here at = Here::now()) && requires(!is_by_umma<Release>) {
     scope.converged("releasing a stage", at);
     record_warp_sync(scope.k, at);
     std::move(token_).release(at);
   }
-  record::StageToken token() && { return std::move(token_); }
+  Token token() && { return std::move(token_); }
 
  private:
   friend class Ring<Release, Tiles...>;
@@ -135,16 +192,18 @@ class [[nodiscard]] Filled {
     k.at(at);
     k.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
   }
-  Filled(std::tuple<SmemTile<Tiles>...> t, record::StageToken token)
-      : tiles_(std::move(t)), token_(std::move(token)) {}
+  Filled(std::tuple<SmemTile<Tiles>...> t, Token token) : tiles_(std::move(t)), token_(std::move(token)) {}
   std::tuple<SmemTile<Tiles>...> tiles_;
-  record::StageToken token_;
+  Token token_;
 };
 
 template <class Release, class... Tiles>
 class Ring {
-  static_assert(std::is_same_v<Release, ByThreads> || std::is_same_v<Release, ByTurns>,
-                "a ring is freed ByThreads (all members of a role) or ByTurns (one member per stage)");
+  static_assert(
+      std::is_same_v<Release, ByThreads> || std::is_same_v<Release, ByTurns> || is_by_umma<Release>,
+      "a ring is freed ByThreads (all members of a role), ByTurns (one member per stage), ByUmma or "
+      "ByUmmaPair (the tensor core)");
+  static constexpr bool by_umma = is_by_umma<Release>, pair = std::is_same_v<Release, ByUmmaPair>;
   static_assert(sizeof...(Tiles) > 0, "a ring carries at least one tile per stage");
 
  public:
@@ -160,7 +219,9 @@ class Ring {
   template <class From, class To, class... Maps>
   Ring(Kernel& k, Stages stages, const Role<From>& from, const Role<To>& to, const Maps&... maps)
       : core_(k, stages, bytes, stage_bytes, align,
-              std::is_same_v<Release, ByTurns> ? To::warps : to.threads() / 32, axes(maps...)) {
+              by_umma ? record::RingRules{1, true, pair}
+                      : record::RingRules{std::is_same_v<Release, ByTurns> ? To::warps : to.threads() / 32},
+              axes(maps...)) {
     static_assert(sizeof...(Maps) == 0 || sizeof...(Maps) == sizeof...(Tiles),
                   "one map per tile of the stage, in order");
     if (from.count() != 1)
@@ -168,10 +229,13 @@ class Ring {
           "a ring has one producer", stages.at,
           text::cat("the producing role has ", from.count(), " members: each would fill every stage"));
   }
-  /// Without roles: any one thread of the block fills, all its warps take and free.
+  /// Without roles: any one thread of the block fills, all its warps (ByUmma: one thread) take and free.
   template <class... Maps>
   Ring(Kernel& k, Stages stages, Cta& cta, const Maps&... maps)
-      : core_(k, stages, bytes, stage_bytes, align, record::block_warps(cta.k, stages.at), axes(maps...)) {}
+      : core_(k, stages, bytes, stage_bytes, align,
+              by_umma ? record::RingRules{1, true, pair}
+                      : record::RingRules{record::block_warps(cta.k, stages.at)},
+              axes(maps...)) {}
   Ring(const Ring&) = delete;
 
   /// Waits for an empty stage, announces exactly the bytes of the tiles, starts the copies, moves on.
@@ -193,11 +257,17 @@ class Ring {
   /// Waits for a full stage.
   template <class S>
   Filled<Release, Tiles...> take(S& scope, Here at = Here::now()) {
+    static_assert(
+        !by_umma || std::is_same_v<S, std::conditional_t<pair, PairLeader, Thread>>,
+        "a ring that umma frees is taken by the one thread that issues umma (of a pair: PairLeader)");
     scope.converged("ring.take", at);
     const Val<u32> data = core_.begin_take(at);
     int offset = 0;
     std::tuple<SmemTile<Tiles>...> tiles{next_tile<Tiles>(data, offset)...};
-    return Filled<Release, Tiles...>(std::move(tiles), core_.end_take(at));
+    if constexpr (by_umma)
+      return Filled<Release, Tiles...>(std::move(tiles), core_.end_take_commit(at));
+    else
+      return Filled<Release, Tiles...>(std::move(tiles), core_.end_take(at));
   }
 
   /// Passes over stages that other members take: n of them, a build-time or run-time number.
@@ -226,7 +296,7 @@ class Ring {
   }
   template <class T>
   static void load(const record::TmaSource& from, const record::RingCore::Stage& s, int& offset, Here at) {
-    record::tma_load(*from.map.k, from, {s.data, place<T>(offset)}, s.full, at);
+    record::tma_load(*from.map.k, from, {s.data, place<T>(offset)}, s.full, at, pair);
   }
   record::RingCore core_;
 };

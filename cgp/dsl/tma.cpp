@@ -149,7 +149,8 @@ TmaMap share_tma(const TmaMap& m, Axis axis, Here at) {
   return out;
 }
 
-void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const SharedAddress& bar, Here at) {
+void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const SharedAddress& bar, Here at,
+              bool pair) {
   k.at(at);
   const TmaMap& m = from.map;
   const TileLayout& t = m.layout;
@@ -164,6 +165,7 @@ void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const S
   ptx::Mods mods{dimension_mod(from.coords.size()), Mod::shared_cluster, Mod::global, Mod::tile,
                  Mod::mbarrier_complete_tx_bytes};
   if (peers.mask) mods.push_back(Mod::multicast_cluster);
+  if (pair) mods.push_back(Mod::cta_group_2);
   const auto hint = policy(m.hint);
   if (hint) mods.push_back(Mod::L2_cache_hint);
   const std::pair<TmaSource, SharedAddress> part = [&]() -> std::pair<TmaSource, SharedAddress> {

@@ -41,8 +41,10 @@ struct TmaSource {
   TmaMap map;
   std::vector<Value> coords;  ///< outermost first
 };
-/// Loads one tile (this block's slice of it, when shared) to `to`; completion on `bar`.
-void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const SharedAddress& bar, Here at);
+/// Loads one tile (this block's slice of it, when shared) to `to`; completion on `bar`, which may lie in the
+/// other block of a `pair` (sm_100).
+void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const SharedAddress& bar, Here at,
+              bool pair = false);
 enum class StoreOp : std::uint8_t { store, add, min, max, inc, dec, and_, or_, xor_ };
 void tma_store(Kernel& k, const TmaSource& to, const SharedAddress& from, const TileLayout& layout,
                StoreOp op, Here at);

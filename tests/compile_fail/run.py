@@ -45,7 +45,7 @@ def main():
             return None
 
         def check_block(block):  # the code of the language's pages compiles
-            parts = ("kernel", "async", "epilogue", "mma", "wgmma")
+            parts = ("kernel", "async", "epilogue", "mma", "wgmma", "umma", "cluster_launch_control")
             source = "".join(f'#include "cgp/dsl/{h}.h"\n' for h in parts) + "using namespace cgp::dsl;\n" + block
             run = subprocess.run(base + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
             return None if run.returncode == 0 else f"docs: {block.splitlines()[0]}:\n{run.stderr[:3000]}"

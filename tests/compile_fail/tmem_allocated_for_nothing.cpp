@@ -1,0 +1,11 @@
+// expect: name what is to lie in tensor memory
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Kernel& k) {
+  with_tmem(k, [](auto&) {});
+}

@@ -1,0 +1,13 @@
+// expect: no member named .each_pair.
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Warpgroup& wg, Accs& accs) {
+  Warp w = wg.warp();
+  auto sums = accs.take(wg);
+  sums.load<32>(wg, 0).each_pair(w, [](auto...) {});
+}

@@ -1,0 +1,11 @@
+// expect: tensor memory has 512 columns
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Kernel& k) {
+  with_tmem<TmemSlots<Sums, 3>, TmemSlots<Sums, 2>>(k, [](auto&) {});
+}

@@ -1,0 +1,10 @@
+// expect: incomplete type|no matching|UmmaArg
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+using Left = TmemOperand<bf16, 128, 64>;
+void f(Thread& t, Accs& accs, TmemRef<Left> a, SmemTile<B> b) { auto d = umma(t, accs.acquire(t), a, b); }

@@ -1,0 +1,12 @@
+// expect: discards qualifiers|passing|rvalue|no matching
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Thread& t, Accs& accs) {
+  auto d = accs.acquire(t);
+  d.commit(t);
+}

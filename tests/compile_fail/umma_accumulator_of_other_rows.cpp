@@ -1,0 +1,11 @@
+// expect: the accumulator has the rows of the A tile
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Thread& t, Accs& accs, SmemTile<Tile<bf16, 64, 64>> a, SmemTile<B> b) {
+  auto d = umma(t, accs.acquire(t), a, b);
+}

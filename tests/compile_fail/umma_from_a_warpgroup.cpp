@@ -1,0 +1,11 @@
+// expect: umma is issued by one Thread
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Warpgroup& wg, Thread& t, Accs& accs, SmemTile<A> a, SmemTile<B> b) {
+  auto d = umma(wg, accs.acquire(t), a, b);
+}

@@ -1,0 +1,9 @@
+// expect: taken by the one thread that issues umma
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Warpgroup& wg, Ring<ByUmma, A, B>& ring) { auto s = ring.take(wg); }

@@ -1,0 +1,9 @@
+// expect: constraints not satisfied|no matching function
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/dsl/umma.h"
+using namespace cgp::dsl;
+using A = Tile<bf16, 128, 64>;
+using B = Tile<bf16, 128, 64>;
+using Sums = TmemAcc<f32, 128, 128>;
+using Accs = Accumulators<Sums, 2>;
+void f(Warp& w, Thread& t, Ring<ByUmma, A, B>& ring) { ring.take(t).release(w); }
