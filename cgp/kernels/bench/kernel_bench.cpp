@@ -140,9 +140,42 @@ void bench_transpose(Bench& b, const TransposeShape& shape) {
   Buffer<T> y(b.device(), x.size());
   const double bytes = 2.0 * double(x.bytes());
   Copy copy(b.device(), bytes);
-  const auto choice = select_transpose(sizeof(T), shape, x.address(), y.address());
-  b.run(name, choice.variant->name, 0, bytes,
+  const auto choice = select_transpose(sizeof(T), shape, x.address(), y.address(), b.device().info());
+  b.run(name, choice.variant.name, 0, bytes,
         {{"cgp", [&](Stream& s) { transpose<T>(s, x, y, shape); }}, copy.contender()});
+}
+
+template <class T>
+void sweep_transpose(Bench& b, const TransposeShape& shape) {
+  const auto name = text::cat("sweep/transpose/", cgp::name(dtype_of<T>), "/", shape.rows, "x", shape.cols);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), shape.rows * shape.cols, 1);
+  Buffer<T> y(b.device(), x.size());
+  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  constexpr int size = sizeof(T), v = 16 / size;
+  const auto run = [&](bool vector, const TransposeTuning& t) {
+    const TransposeChoice choice{transpose_variant(size, vector, t), t, {}};
+    b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
+          {{"cgp", [&](Stream& s) { run_transpose(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
+           copy.contender()},
+          7);
+  };
+  const bool vector = shape.rows % v == 0 && shape.cols % v == 0;
+  const auto fits = [](int resident, int tile_bytes) {
+    return (resident + !resident) * tile_bytes <= 220 * 1024;
+  };
+  for (int strip : {0, 1, 2, 4})
+    for (int resident : {0, 2, 3, 4, 6, 8}) {
+      if (vector) {
+        for (int down : {1, 2})
+          for (int across : {1, 2})
+            if (down * across * v <= 16 && fits(resident, down * across * v * 16 * v * 16 * size))
+              run(true, {down * v * 16, across * v * 16, strip, resident});
+      } else {
+        for (int side : {64, 128})
+          if (fits(resident, side * (side + 4) * size)) run(false, {side, side, strip, resident});
+      }
+    }
 }
 
 template <class T>
@@ -181,6 +214,34 @@ void sweep_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
                copy.contender()},
               9);
       }
+}
+
+// Rings for rows of `cols`: blocks that stay, with as many rows in flight as shared memory holds.
+template <class T>
+void sweep_softmax_ring(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+  const auto name = text::cat("sweep/ring/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
+  if (!b.wanted(name)) return;
+  const auto x = random_buffer<T>(b.device(), rows * cols, 1);
+  Buffer<T> y(b.device(), x.size());
+  const SoftmaxShape shape{rows, cols, cols, cols};
+  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  constexpr int elements = 16 / sizeof(T);
+  for (int loads : {1, 2, 4, 8})
+    for (int lanes : {64, 128, 256, 512, 1024})
+      for (int cluster : {1, 2, 4, 8})
+        for (int stages : {2, 3, 4}) {
+          const std::uint64_t capacity = std::uint64_t(loads) * lanes * cluster * elements;
+          const int bytes = stages * loads * lanes * 16 + 1024 + stages * lanes * cluster / 4;
+          const int registers = loads * elements <= 8 ? 32 : loads * elements <= 32 ? 64 : 128;
+          const int resident = std::min({(227 * 1024) / bytes, 65536 / registers / lanes, 32});
+          if (capacity < cols || capacity >= 2 * cols || resident < 1 || resident * lanes < 256) continue;
+          const SoftmaxTuning t{lanes, 1, loads, cluster, stages, resident};
+          const SoftmaxChoice choice{softmax_variant(dtype_of<T>, true, t), t, {}};
+          b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
+                {{"cgp", [&](Stream& s) { run_softmax(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
+                 copy.contender()},
+                7);
+        }
 }
 
 template <class T>
@@ -316,10 +377,22 @@ void run_all(Bench& b) {
     bench_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
     bench_softmax<float>(b, (1ull << 28) / cols, cols);
   }
+  if (b.sweeping()) {
+    sweep_transpose<std::uint8_t>(b, {1, 32768, 32768});
+    sweep_transpose<bfloat16>(b, {1, 16384, 32768});
+    sweep_transpose<float>(b, {1, 16384, 16384});
+    sweep_transpose<double>(b, {1, 8192, 16384});
+    sweep_transpose<std::uint8_t>(b, {1, 32763, 32761});
+    sweep_transpose<bfloat16>(b, {1, 16383, 32761});
+    sweep_transpose<float>(b, {1, 16383, 16381});
+    sweep_transpose<double>(b, {1, 8191, 16381});
+  }
   if (b.sweeping())
     for (std::uint64_t cols : {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
       sweep_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
       sweep_softmax<float>(b, (1ull << 27) / cols, cols);
+      sweep_softmax_ring<bfloat16>(b, (1ull << 28) / cols, cols);
+      sweep_softmax_ring<float>(b, (1ull << 28) / cols, cols);
     }
   std::unique_ptr<prof::Cublas> cublas;
   if (b.wanted("gemm") || b.sweeping()) {

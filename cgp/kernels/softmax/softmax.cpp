@@ -8,52 +8,19 @@
 //   needs    any device for f32 and f16, sm_80 for bf16, sm_90 for clusters
 #include "cgp/kernels/softmax/softmax.h"
 
-#include <limits>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/dsl/arith.h"
 #include "cgp/dsl/cluster.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/kernels/softmax/softmax_parts.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
-#include "cgp/kernels/words.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
-
-constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-Val<f32> max_of(const std::vector<Val<f32>>& v) {
-  std::vector<Val<f32>> level = v;
-  while (level.size() > 1) {
-    std::vector<Val<f32>> next;
-    for (std::size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(dsl::max(level[i], level[i + 1]));
-    if (level.size() % 2) next.push_back(level.back());
-    level.swap(next);
-  }
-  return level[0];
-}
-Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
-Val<f32> larger(Val<f32> a, Val<f32> b) { return dsl::max(a, b); }
-// The difference first: v * log2(e) would overflow for values that softmax has no trouble with.
-Val<f32> exp_minus(const Val<f32>& v, const Val<f32>& m) { return ex2<approx, ftz>((v - m) * kLog2e); }
-// The reference point of a partial sum: 0 for a part that is all -inf, so that its sum is 0 and not NaN.
-Val<f32> reference(const Val<f32>& m) { return select(m == -kInf, Val<f32>(0.f), m); }
-
-struct Stat {  // of a row or a part of it: the sum is relative to `max`
-  Val<f32> max, sum;
-  static auto carried() { return std::tuple(&Stat::max, &Stat::sum); }
-};
-
-// One Stat from many held by the lanes of a warp.
-Stat combine_lanes(Warp& w, const Stat& s, int width) {
-  const auto m = reduce(w, s.max, larger, width);
-  const auto scaled = s.sum * exp_minus(s.max, reference(m));
-  return {m, reduce(w, scaled, add, width)};
-}
+using namespace softmax_parts;
 
 // The exchange between the warps of a row, in one block or in all blocks of a cluster: every thread ends with
 // the row's Stat.
@@ -80,26 +47,10 @@ class Exchange {
       k_.if_(lane < std::uint32_t(cluster_), [&] { put(mapa(slots_, lane), slot, mine); });
       cluster_sync(cta);
     }
-    std::vector<Val<f32>> maxima, sums;
-    for (int i = 0; i < warps_ * cluster_; i += 32) {
-      const auto at = lane + std::uint32_t(i);
-      const auto have = at < std::uint32_t(warps_ * cluster_);
-      maxima.push_back(slots_.ld_if(have, at * 2, Val<f32>(-kInf))[0]);
-      sums.push_back(slots_.ld_if(have, at * 2 + 1, Val<f32>(0.f))[0]);
-    }
-    const auto m = max_of(maxima), base = reference(m);
-    std::vector<Val<f32>> total{sums[0] * exp_minus(maxima[0], base)};
-    for (std::size_t i = 1; i < sums.size(); ++i)
-      total.push_back(fma(sums[i], exp_minus(maxima[i], base), total.back()));
-    return combine_lanes(w, {m, total.back()}, 32);
+    return combine_slots(w, slots_, warps_ * cluster_);
   }
 
  private:
-  template <class P>
-  static void put(const P& slots, const Val<u32>& slot, const Stat& s) {
-    slots.st(slot * 2, s.max);
-    slots.st(slot * 2 + 1, s.sum);
-  }
   Kernel& k_;
   int warps_, cluster_;
   Ptr<shared, f32> slots_;
@@ -117,31 +68,6 @@ Place place(Kernel& k, const SoftmaxTuning& t) {
     return {to<u64>(k.ctaid_x() / std::uint32_t(t.cluster)), k.cluster_ctarank() * lanes + k.tid()};
   if (t.rows == 1) return {to<u64>(k.ctaid_x()), k.tid()};
   return {to<u64>(k.ctaid_x()) * t.rows + to<u64>(k.tid() / lanes), k.tid() % lanes};
-}
-
-// The largest element of a thread's words. Halves are compared two at a time where the architecture can.
-template <class T, bool Vector>
-Val<f32> largest(const std::vector<Val<typename Words<T, Vector>::Word>>& words) {
-  using W = Words<T, Vector>;
-  using Pair = std::conditional_t<std::is_same_v<T, bf16>, bf16x2, f16x2>;
-  std::vector<Val<f32>> candidates;
-  if constexpr (Vector && T::bits == 16) {
-    if (words[0].kernel()->sm() >= 80) {
-      std::vector<Val<Pair>> level;
-      for (const auto& w : words) level.push_back(bits<Pair>(w));
-      while (level.size() > 1) {
-        std::vector<Val<Pair>> next;
-        for (std::size_t i = 0; i + 1 < level.size(); i += 2)
-          next.push_back(dsl::max(level[i], level[i + 1]));
-        if (level.size() % 2) next.push_back(level.back());
-        level.swap(next);
-      }
-      return max_of(W::floats(bits<b32>(level[0])));
-    }
-  }
-  for (const auto& w : words)
-    for (const auto& f : W::floats(w)) candidates.push_back(f);
-  return max_of(candidates);
 }
 
 // The whole row in registers: `loads` accesses per thread.
@@ -179,19 +105,7 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   const int width = t.lanes < 32 ? t.lanes : 32;
   const auto m = reduce(warp, largest<T, Vector>(words), larger, width);
   const auto base = reference(m);
-  // Four chains of additions: one would wait four cycles a step.
-  std::vector<std::vector<Val<f32>>> chain(4);
-  std::size_t turn = 0;
-  for (const auto& w : words)
-    for (const auto& f : W::floats(w)) {
-      auto& c = chain[turn++ % 4];
-      const auto e = exp_minus(f, base);
-      c.push_back(c.empty() ? e : c.back() + e);
-    }
-  std::vector<Val<f32>> sums{chain[0].back()};
-  for (std::size_t i = 1; i < 4; ++i)
-    if (!chain[i].empty()) sums.push_back(sums.back() + chain[i].back());
-  const Stat part{m, reduce(warp, sums.back(), add, width)};
+  const Stat part{m, reduce(warp, sum_of_exp<T, Vector>(words, base), add, width)};
   const Stat stat = t.lanes > 32 ? exchange.back()(warp, part) : part;
 
   const auto scale = rcp<rn>(stat.sum);
@@ -262,6 +176,10 @@ Variant make_variant(std::string name, int min_sm, const SoftmaxTuning& t) {
 Variant make_variant(DType t, bool vector, const SoftmaxTuning& tune) {
   auto name = text::cat("softmax_", cgp::name(t), vector ? "_v" : "", "__", tune.lanes, "x", tune.rows, "_",
                         tune.loads ? text::cat("l", tune.loads) : std::string("loop"), "_c", tune.cluster);
+  if (tune.stages) {
+    text::append(name, text::cat("_s", tune.stages, "_r", tune.resident));
+    return softmax_ring_variant(t, std::move(name), tune);
+  }
   const int clustered = tune.cluster > 1 ? 90 : 0;
   if (t == DType::f32)
     return vector ? make_variant<f32, true>(name, std::max(75, clustered), tune)
@@ -276,6 +194,25 @@ Variant make_variant(DType t, bool vector, const SoftmaxTuning& tune) {
 constexpr int kRowThreads = 128;  // threads of a block whose rows need fewer
 
 std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
+
+// Long rows on a device with clusters: blocks that stay, with three row parts in flight. Worth it when each
+// block has several rows to visit.
+std::optional<SoftmaxTuning> ring(DType type, std::uint64_t rows, std::uint64_t accesses,
+                                  const runtime::DeviceInfo& device) {
+  constexpr std::uint64_t lanes = 512, part = lanes * 8, most_blocks = 8;
+  if (device.max_cluster < int(most_blocks) || accesses <= part / 2 || accesses > part * most_blocks)
+    return {};
+  SoftmaxTuning t;
+  while (accesses > part * std::uint64_t(t.cluster)) t.cluster *= 2;
+  if (rows * std::uint64_t(t.cluster) < 2 * std::uint64_t(device.sm_count)) return {};
+  const std::uint64_t share = (accesses + std::uint64_t(t.cluster) - 1) / std::uint64_t(t.cluster);
+  t.lanes = int(lanes), t.loads = int((share + lanes - 1) / lanes), t.stages = 3;
+  const std::uint64_t bytes = std::uint64_t(t.stages) * std::uint64_t(t.loads) * lanes * 16 + 2048;
+  if (bytes > device.smem_per_block_optin) return {};
+  const bool narrow = t.loads * 16 / cgp::bytes(type) <= 32;  // exponentials a thread holds: 64 registers do
+  t.resident = narrow && 2 * (bytes + 1024) <= device.smem_per_sm ? 2 : 1;
+  return t;
+}
 
 }  // namespace
 
@@ -301,6 +238,8 @@ SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
   } else if (accesses <= 32 * most) {
     tune.lanes = 32;
     tune.loads = int((accesses + 31) / 32);
+  } else if (const auto staged = vector ? ring(t, shape.rows, accesses, device) : std::nullopt) {
+    tune = *staged;
   } else if (accesses <= block * clusters) {
     while (accesses > block * std::uint64_t(tune.cluster)) tune.cluster *= 2;
     const std::uint64_t share = (accesses + std::uint64_t(tune.cluster) - 1) / std::uint64_t(tune.cluster);
@@ -320,14 +259,22 @@ SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
   text::append(why, tune.loads ? text::cat(", kept in registers of ", tune.lanes, " threads")
                                : std::string(", too many for registers: the row is read twice"));
   if (tune.cluster > 1) text::append(why, text::cat(" in each of ", tune.cluster, " blocks"));
+  if (tune.stages) text::append(why, text::cat(", with ", tune.stages, " rows in flight"));
   return {make_variant(t, vector, tune), tune, std::move(why)};
 }
 
 void run_softmax(runtime::Stream& s, const SoftmaxChoice& choice, const SoftmaxShape& shape,
                  const runtime::Arg& x, const runtime::Arg& y) {
   const auto fn = load(s.device(), choice.variant);
-  auto grid = runtime::grid_for(shape.rows, std::uint64_t(choice.tuning.rows));
-  grid.x *= std::uint32_t(choice.tuning.cluster);
+  const auto& t = choice.tuning;
+  auto grid = runtime::grid_for(shape.rows, std::uint64_t(t.rows));
+  if (t.stages) {  // blocks that stay: as many as run at the same time
+    const std::uint64_t fit =
+        t.cluster > 1 ? std::uint64_t(fn.max_active_clusters({.grid = {std::uint32_t(t.cluster)}}))
+                      : std::uint64_t(fn.blocks_per_sm() * s.device().info().sm_count);
+    grid.x = std::uint32_t(std::min<std::uint64_t>(shape.rows, std::max<std::uint64_t>(fit, 1)));
+  }
+  grid.x *= std::uint32_t(t.cluster);
   if (choice.tuning.loads)
     fn(s, grid, x, y, shape.rows, std::uint32_t(shape.cols), shape.x_pitch, shape.y_pitch);
   else
@@ -435,7 +382,12 @@ KernelEntry softmax_entry() {
         for (int cluster : {1, 8}) {
           runtime::DeviceInfo device;
           device.max_cluster = cluster;
-          all.push_back(select_softmax(t, {1, cols, 0, 0}, true, device).variant);
+          device.smem_per_block_optin = device.smem_per_sm =
+              arch.substr(0, 5) == "sm_12" ? 99 * 1024 : 227 * 1024;
+          for (std::uint64_t rows : {std::uint64_t(0), std::uint64_t(1) << 20}) {
+            device.sm_count = 132;
+            all.push_back(select_softmax(t, {rows, cols, 0, 0}, true, device).variant);
+          }
         }
     return images(all, arch);
   };

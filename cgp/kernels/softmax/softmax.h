@@ -22,10 +22,12 @@ void softmax(runtime::Stream& s, const runtime::Slice<const T>& x, const runtime
 
 /// Build-time choices of one variant.
 struct SoftmaxTuning {
-  int lanes = 32;   ///< threads that share a row in one block: 8, 16, 32, or a multiple of 32
-  int rows = 4;     ///< rows per block
-  int loads = 1;    ///< accesses per thread that cover the row; 0: loop over the row, reading it twice
-  int cluster = 1;  ///< blocks that share a row (sm_90)
+  int lanes = 32;    ///< threads that share a row in one block: 8, 16, 32, or a multiple of 32
+  int rows = 4;      ///< rows per block
+  int loads = 1;     ///< accesses per thread that cover the row; 0: loop over the row, reading it twice
+  int cluster = 1;   ///< blocks that share a row (sm_90)
+  int stages = 0;    ///< > 0: blocks stay and this many rows are in flight in shared memory (sm_90, aligned)
+  int resident = 0;  ///< with stages: blocks per SM
 };
 struct SoftmaxChoice {
   Variant variant;
@@ -37,6 +39,7 @@ SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
                              const runtime::DeviceInfo& device);
 
 Variant softmax_variant(DType t, bool vector, const SoftmaxTuning& tuning);
+Variant softmax_ring_variant(DType t, std::string name, const SoftmaxTuning& tuning);
 /// Queues one launch of a chosen variant; pitches given, rows within one grid. For sweeps over tunings.
 void run_softmax(runtime::Stream& s, const SoftmaxChoice& choice, const SoftmaxShape& shape,
                  const runtime::Arg& x, const runtime::Arg& y);

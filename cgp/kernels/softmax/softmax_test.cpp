@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cgp/base/error.h"
+#include "cgp/kernels/softmax/softmax_ref.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -72,6 +73,33 @@ TEST(softmax, strided_rows_and_bad_slices) {
   }
   EXPECT_THROW(softmax<float>(device.stream(), dx, dy, {3, 20, 16, 20}), ArgumentError);
   EXPECT_THROW(softmax<float>(device.stream(), dx, dy, {4, 20}), ArgumentError);
+}
+
+TEST(softmax, rings_take_any_aligned_row) {
+  auto device = runtime::Device::open("emu");
+  for (DType type : {DType::f32, DType::bf16})
+    for (const SoftmaxTuning& t : {SoftmaxTuning{64, 1, 2, 1, 2, 2}, SoftmaxTuning{64, 1, 1, 2, 3, 1},
+                                   SoftmaxTuning{32, 1, 2, 4, 2, 1}}) {
+      const std::uint64_t fits =
+          std::uint64_t(t.lanes) * t.loads * t.cluster * 16 / std::uint64_t(cgp::bytes(type));
+      for (std::uint64_t cols : {fits, fits - 24, fits / 2 + 8, std::uint64_t(8)}) {
+        const SoftmaxShape shape{300, cols, cols, cols};
+        const auto x = random_array(type, {shape.rows, cols}, 7);
+        HostArray y(type, x.shape);
+        auto in = device.alloc<std::byte>(x.bytes.size()), out = device.alloc<std::byte>(x.bytes.size());
+        in.upload(x.bytes);
+        run_softmax(device.stream(), {softmax_variant(type, true, t), t, {}}, shape,
+                    runtime::arg(std::as_const(in)), runtime::arg(out));
+        device.sync();
+        out.download(y.bytes);
+        const auto want = softmax_ref(x, shape.rows, cols);
+        const auto check = compare(y, want, [&](std::uint64_t i) {
+          return softmax_tolerance(type, want[i], -std::log2(want[i]) + 8, cols);
+        });
+        EXPECT_TRUE(check.pass) << check.describe() << " " << name(type) << " " << cols << " lanes "
+                                << t.lanes << " cluster " << t.cluster;
+      }
+    }
 }
 
 TEST(softmax, right_and_repeatable_on_a_gpu) {

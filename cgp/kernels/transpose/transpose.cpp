@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // transpose: out[b, c, r] = in[b, r, c].
-//   who      a block moves one tile of 16V x 16V elements; a thread V x V of it, transposed in its registers
-//   memory   16-byte accesses on both sides (a half warp covers 256 contiguous bytes); the tile crosses
+//   who      a block moves one tile; a thread V x V pieces of it (V elements are 16 bytes), turned in
+//   registers memory   16-byte accesses on both sides (a half warp covers 256 contiguous bytes); the tile
+//   crosses
 //            shared memory in 16-byte chunks, the chunk index XORed with the row so that no two lanes of a
 //            pass share a bank
 //   sync     one block barrier between writing and reading the tile
@@ -20,121 +21,245 @@ using namespace dsl;
 
 constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
 
+// `count` pointers, each `step` elements after the one before: an addition each.
+template <class P>
+std::vector<P> walk(const P& from, const Val<u64>& step, int count) {
+  std::vector<P> at{from};
+  while (int(at.size()) < count) at.push_back(at.back().at(step));
+  return at;
+}
+
 // The block's tile: which matrix of the batch, and the first row and column.
 struct TileAt {
   Val<u64> matrix, row, col;
 };
-TileAt tile_at(Kernel& k, Val<u32> tiles_r, Val<u32> tiles_c, int tile, bool down) {
+TileAt tile_at(Kernel& k, const TransposeTuning& t, Val<u32> tiles_r, Val<u32> tiles_c) {
   const auto per_matrix = tiles_r * tiles_c, in_matrix = k.ctaid_x() % per_matrix;
-  const auto r = down ? in_matrix % tiles_r : in_matrix / tiles_c,
-             c = down ? in_matrix / tiles_r : in_matrix % tiles_c;
-  return {to<u64>(k.ctaid_x() / per_matrix), to<u64>(r) * tile, to<u64>(c) * tile};
+  const auto place = [&](const Val<u32>& r, const Val<u32>& c) {
+    return TileAt{to<u64>(k.ctaid_x() / per_matrix), to<u64>(r) * t.tile_rows, to<u64>(c) * t.tile_cols};
+  };
+  if (t.strip == 0) return place(in_matrix / tiles_c, in_matrix % tiles_c);
+  if (t.strip == 1) return place(in_matrix % tiles_r, in_matrix / tiles_r);
+  const auto strip = std::uint32_t(t.strip);
+  const auto first = in_matrix / (tiles_r * strip) * strip, wide = min(tiles_c - first, Val<u32>(strip)),
+             in_strip = in_matrix % (tiles_r * strip);
+  return place(in_strip / wide, first + in_strip % wide);
 }
 
-template <class T, int V>  // V elements an access
-void transpose_vector(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols, Val<u32> tiles_r,
-                      Val<u32> tiles_c) {
-  constexpr int tile = kSide * V, bank_groups = 128 / (V * Elem<T>::bytes);
+// A 16-byte access of V elements as registers, and the transpose of V x V of them held by one thread.
+template <class T>
+struct Micro {
+  using Word = T;
+  static constexpr int V = 16 / Elem<T>::bytes, words = V;  // elements and registers an access
+  using Access = RegGroup<T, words>;
+  static std::vector<Access> transposed(const std::vector<Access>& m) {
+    std::vector<Access> out;
+    for (int j = 0; j < V; ++j) out.push_back(Access::generate([&](int i) { return m[std::size_t(i)][j]; }));
+    return out;
+  }
+};
+// Halves stay packed, two to a register: 2 x 2 of them turn in two byte permutes.
+template <>
+struct Micro<b16> {
+  using Word = b32;
+  static constexpr int V = 8, words = 4;
+  using Access = RegGroup<b32, words>;
+  static std::vector<Access> transposed(const std::vector<Access>& m) {
+    std::vector<Access> out;
+    for (int j = 0; j < V; ++j)
+      out.push_back(Access::generate([&](int i) {
+        const auto& upper = m[std::size_t(2 * i)];
+        const auto& lower = m[std::size_t(2 * i + 1)];
+        return prmt(upper[j / 2], lower[j / 2], j % 2 ? 0x7632u : 0x5410u);
+      }));
+    return out;
+  }
+};
+// Bytes stay packed, four to a register: 4 x 4 of them turn in eight byte permutes.
+template <>
+struct Micro<b8> {
+  using Word = b32;
+  static constexpr int V = 16, words = 4;
+  using Access = RegGroup<b32, words>;
+  static std::vector<Access> transposed(const std::vector<Access>& m) {
+    std::vector<std::vector<Val<b32>>> out(V);
+    for (int q = 0; q < V; q += 4)       // rows q to q + 3 of the input become word q / 4 of the output rows
+      for (int w = 0; w < words; ++w) {  // which come from bytes 4w to 4w + 3
+        const auto low = [&](int i) {
+          return prmt(m[std::size_t(q + i)][w], m[std::size_t(q + i + 1)][w], 0x5140u);
+        };
+        const auto high = [&](int i) {
+          return prmt(m[std::size_t(q + i)][w], m[std::size_t(q + i + 1)][w], 0x7362u);
+        };
+        const auto a = low(0), b = low(2), c = high(0), d = high(2);
+        const auto o = std::size_t(4 * w);
+        out[o].push_back(prmt(a, b, 0x5410u));
+        out[o + 1].push_back(prmt(a, b, 0x7632u));
+        out[o + 2].push_back(prmt(c, d, 0x5410u));
+        out[o + 3].push_back(prmt(c, d, 0x7632u));
+      }
+    std::vector<Access> groups;
+    for (const auto& o : out) groups.push_back(Access::generate([&](int i) { return o[std::size_t(i)]; }));
+    return groups;
+  }
+};
+
+template <class T>
+void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+                      Val<u32> tiles_r, Val<u32> tiles_c) {
+  using M = Micro<T>;
+  using Word = typename M::Word;
+  constexpr int V = M::V, bank_groups = 8;  // 8 lanes of 16 bytes are one pass over the banks
+  // A thread moves down x across pieces of V x V elements.
+  const int down = t.tile_rows / (kSide * V), across = t.tile_cols / (kSide * V);
+  const int chunks = kSide * down;  // 16-byte chunks in a row of the transposed tile
   k.block(kThreads);
-  auto smem = k.shared<T>(tile * tile, 128);
-  // 8-byte elements stream better along the rows of the input, narrower ones along those of the output
-  // (README).
-  const auto at = tile_at(k, tiles_r, tiles_c, tile, /*down=*/Elem<T>::bytes < 8);
+  if (t.resident) k.min_blocks(t.resident);
+  auto smem = k.shared<Word>(t.tile_rows * t.tile_cols / V * M::words, 128);
+  const auto at = tile_at(k, t, tiles_r, tiles_c);
   const auto base = at.matrix * rows * cols;
   const auto tx = k.tid() % kSide, ty = k.tid() / kSide;
-  const auto micro_x = to<u64>(tx * V), micro_y = to<u64>(ty * V);
 
-  const auto row = at.row + micro_y, col = at.col + micro_x;
-  k.if_((row < rows) & (col < cols), [&] {
-    std::vector<RegGroup<T, V>> m;  // (V rows, V columns)
-    for (int j = 0; j < V; ++j)
-      m.push_back(in.at(base + (row + j) * cols + col).template ld<V, nc, no_allocate>());
-    auto column = smem.at((tx * V * kSide + (ty ^ (tx & (bank_groups - 1)))) * V);
-    for (int j = 0; j < V; ++j)
-      column.template st<V>(j * kSide, RegGroup<T, V>::generate([&](int i) { return m[std::size_t(i)][j]; }));
-  });
+  std::vector<std::vector<typename M::Access>> pieces;
+  for (int q = 0; q < down; ++q)
+    for (int p = 0; p < across; ++p) {
+      const auto row = at.row + to<u64>(ty * V) + q * kSide * V,
+                 col = at.col + to<u64>(tx * V) + p * kSide * V;
+      const auto inside = (row < rows) & (col < cols);
+      const auto from = walk(in.at(base + row * cols + col).template as<Word>(),
+                             cols / std::uint64_t(V) * std::uint64_t(M::words), V);
+      std::vector<typename M::Access> m;
+      for (int j = 0; j < V; ++j)
+        m.push_back(from[std::size_t(j)].template ld_if<M::words, nc, no_allocate>(inside, 0, Val<Word>(0)));
+      pieces.push_back(std::move(m));
+    }
+  // The chunk index is XORed with the row so that neither side of the exchange has bank conflicts.
+  for (int q = 0; q < down; ++q)
+    for (int p = 0; p < across; ++p) {
+      const auto turned = M::transposed(pieces[std::size_t(q * across + p)]);
+      const auto chunk = (ty ^ (tx & (bank_groups - 1))) + std::uint32_t(q * kSide);
+      auto column = smem.at(((tx + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
+      for (int j = 0; j < V; ++j) column.template st<M::words>(j * chunks, turned[std::size_t(j)]);
+    }
   k.sync();
-  const auto out_row = at.col + micro_y, out_col = at.row + micro_x;
-  k.if_((out_row < cols) & (out_col < rows), [&] {
-    auto chunk = smem.at((ty * V * kSide + (tx ^ (ty & (bank_groups - 1)))) * V);
-    for (int j = 0; j < V; ++j)
-      out.at(base + (out_row + j) * rows + out_col).template st<V>(0, chunk.template ld<V>(j * kSide));
-  });
+  for (int p = 0; p < across; ++p)
+    for (int q = 0; q < down; ++q) {
+      const auto row = at.col + to<u64>(ty * V) + p * kSide * V,
+                 col = at.row + to<u64>(tx * V) + q * kSide * V;
+      const auto have = (row < cols) & (col < rows);
+      const auto chunk = (tx ^ (ty & (bank_groups - 1))) + std::uint32_t(q * kSide);
+      auto from = smem.at(((ty + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
+      const auto to = walk(out.at(base + row * rows + col).template as<Word>(),
+                           rows / std::uint64_t(V) * std::uint64_t(M::words), V);
+      for (int j = 0; j < V; ++j)
+        to[std::size_t(j)].template st_if<M::words>(have, 0, from.template ld<M::words>(j * chunks));
+    }
 }
 
-// One element an access: any shape, any alignment. A 32 x 32 tile, rows padded by one element against
-// conflicts.
+// One element an access: any shape, any alignment. Rows of the tile are padded against bank conflicts. All
+// loads of a thread are on their way before the first is stored.
 template <class T>
-void transpose_scalar(Kernel& k, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols, Val<u32> tiles_r,
-                      Val<u32> tiles_c) {
-  constexpr int tile = 32, pitch = tile + (Elem<T>::bytes < 4 ? 4 / Elem<T>::bytes : 1),
-                lines = kThreads / tile;
+void transpose_scalar(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+                      Val<u32> tiles_r, Val<u32> tiles_c) {
+  const int side = t.tile_rows, pitch = side + (Elem<T>::bytes < 4 ? 4 / Elem<T>::bytes : 1),
+            lines = kThreads / side;
   k.block(kThreads);
-  auto smem = k.shared<T>(tile * pitch);
-  const auto at = tile_at(k, tiles_r, tiles_c, tile, /*down=*/true);
+  if (t.resident) k.min_blocks(t.resident);
+  auto smem = k.shared<T>(side * pitch);
+  const auto at = tile_at(k, t, tiles_r, tiles_c);
   const auto base = at.matrix * rows * cols;
-  const auto tx = k.tid() % tile, ty = k.tid() / tile;
-  const auto col = at.col + to<u64>(tx), out_col = at.row + to<u64>(tx);
-  for (int j = 0; j < tile; j += lines) {
-    const auto row = at.row + to<u64>(ty + j);
-    k.if_((row < rows) & (col < cols),
-          [&] { smem.st((ty + j) * pitch + tx, in.ld(base + row * cols + col)); });
-  }
+  const auto tx = k.tid() % std::uint32_t(side), ty = k.tid() / std::uint32_t(side);
+  const auto row0 = at.row + to<u64>(ty), col = at.col + to<u64>(tx);
+  const auto rows_left = select((col < cols) & (row0 < rows), min(rows - row0, Val<u64>(side)), Val<u64>(0));
+  const auto many = dsl::to<u32>(rows_left);
+  const auto from = walk(in.at(base + row0 * cols + col), cols * std::uint64_t(lines), side / lines);
+  std::vector<Val<T>> held;
+  for (int j = 0; j < side; j += lines)
+    held.push_back(from[std::size_t(j / lines)].template ld_if<1, nc, no_allocate>(many > std::uint32_t(j), 0,
+                                                                                   Val<T>(0))[0]);
+  for (int j = 0; j < side; j += lines) smem.st((ty + j) * pitch + tx, held[std::size_t(j / lines)]);
   k.sync();
-  for (int j = 0; j < tile; j += lines) {
-    const auto out_row = at.col + to<u64>(ty + j);
-    k.if_((out_row < cols) & (out_col < rows),
-          [&] { out.st(base + out_row * rows + out_col, smem.ld(tx * pitch + ty + j)); });
-  }
+  const auto out_row0 = at.col + to<u64>(ty), out_col = at.row + to<u64>(tx);
+  const auto out_left =
+      select((out_col < rows) & (out_row0 < cols), min(cols - out_row0, Val<u64>(side)), Val<u64>(0));
+  const auto out_many = to<u32>(out_left);
+  const auto to = walk(out.at(base + out_row0 * rows + out_col), rows * std::uint64_t(lines), side / lines);
+  for (int j = 0; j < side; j += lines)
+    to[std::size_t(j / lines)].st_if(out_many > std::uint32_t(j), 0, smem.ld(tx * pitch + ty + j));
+}
+
+template <class T>
+Variant make_variant(std::string name, bool vector, const TransposeTuning& t) {
+  return vector ? variant(std::move(name), 75, transpose_vector<T>, t)
+                : variant(std::move(name), 75, transpose_scalar<T>, t);
+}
+
+// Bytes of shared memory of a scalar variant.
+std::uint64_t scalar_smem(int element_bytes, int side) {
+  return std::uint64_t(side) * (std::uint64_t(side) + (element_bytes < 4 ? 4 / element_bytes : 1)) *
+         element_bytes;
 }
 
 }  // namespace
 
-std::span<const Variant> transpose_variants() {
-  // Pairs for 1, 2, 4 and 8 bytes: vector, scalar.
-  static const std::vector<Variant> v{
-      variant("transpose_b8_v8", 75, transpose_vector<b8, 8>),
-      variant("transpose_b8", 75, transpose_scalar<b8>),
-      variant("transpose_b16_v8", 75, transpose_vector<b16, 8>),
-      variant("transpose_b16", 75, transpose_scalar<b16>),
-      variant("transpose_b32_v4", 75, transpose_vector<b32, 4>),
-      variant("transpose_b32", 75, transpose_scalar<b32>),
-      variant("transpose_b64_v2", 75, transpose_vector<b64, 2>),
-      variant("transpose_b64", 75, transpose_scalar<b64>),
-  };
-  return v;
+Variant transpose_variant(int element_bytes, bool vector, const TransposeTuning& t) {
+  auto name = text::cat("transpose_b", 8 * element_bytes, vector ? "_vector" : "", "__", t.tile_rows, "x",
+                        t.tile_cols, t.strip == 1 ? std::string() : text::cat("_s", t.strip),
+                        t.resident ? text::cat("_r", t.resident) : std::string());
+  switch (element_bytes) {
+    case 1:
+      return make_variant<b8>(std::move(name), vector, t);
+    case 2:
+      return make_variant<b16>(std::move(name), vector, t);
+    case 4:
+      return make_variant<b32>(std::move(name), vector, t);
+    default:
+      return make_variant<b64>(std::move(name), vector, t);
+  }
 }
 
 TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape, std::uint64_t in_address,
-                                 std::uint64_t out_address) {
-  const int index = element_bytes == 1 ? 0 : element_bytes == 2 ? 1 : element_bytes == 4 ? 2 : 3;
-  const std::uint64_t v = element_bytes == 1 ? 8 : 16 / std::uint64_t(element_bytes);
-  const auto& all = transpose_variants();
-  const auto scalar = [&](std::string why) {
-    return TransposeChoice{&all[std::size_t(2 * index + 1)], 32, why};
+                                 std::uint64_t out_address, const runtime::DeviceInfo& device) {
+  const int v = 16 / element_bytes;  // elements of a 16-byte access
+  std::string why;
+  if (shape.rows % std::uint64_t(v) || shape.cols % std::uint64_t(v))
+    why = text::cat("rows = ", shape.rows, " and cols = ", shape.cols, " are not both multiples of ", v);
+  else if (in_address % 16 || out_address % 16)
+    why = "a slice does not start at a multiple of 16 bytes";
+  if (why.empty()) {  // measured on an H200: README
+    const TransposeTuning t{kSide * v, kSide * v, element_bytes < 8, element_bytes < 8 ? 0 : 8};
+    return {transpose_variant(element_bytes, true, t), t,
+            text::cat("aligned, and rows and cols are multiples of ", v, ": 16-byte accesses")};
+  }
+  TransposeTuning t{32, 32, 1, 0};
+  if (std::min(shape.rows, shape.cols) >= 256) {
+    t = element_bytes == 1 ? TransposeTuning{64, 64, 4, 6}
+                           : TransposeTuning{128, 128, 1, element_bytes < 8 ? 2 : 0};
+    const std::uint64_t most = device.smem_per_block_optin ? device.smem_per_block_optin : 48 * 1024;
+    if (scalar_smem(element_bytes, t.tile_rows) > most) t = {64, 64, 1, 0};
+  }
+  text::append(why, text::cat(": one element an access, tiles of ", t.tile_rows, " x ", t.tile_cols));
+  return {transpose_variant(element_bytes, false, t), t, std::move(why)};
+}
+
+void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const TransposeShape& shape,
+                   const runtime::Arg& in, const runtime::Arg& out) {
+  const auto tiles = [](std::uint64_t n, int tile) {
+    return (n + std::uint64_t(tile) - 1) / std::uint64_t(tile);
   };
-  if (shape.rows % v || shape.cols % v)
-    return scalar(
-        text::cat("rows = ", shape.rows, " and cols = ", shape.cols, " are not both multiples of ", v));
-  const std::uint64_t access = v * std::uint64_t(element_bytes);
-  if (in_address % access || out_address % access)
-    return scalar(text::cat("a slice does not start at a multiple of ", access, " bytes"));
-  return {&all[std::size_t(2 * index)], std::uint32_t(kSide * v),
-          text::cat("aligned, and rows and cols are multiples of ", v, ": ", access, "-byte accesses")};
+  const std::uint64_t tr = tiles(shape.rows, choice.tuning.tile_rows),
+                      tc = tiles(shape.cols, choice.tuning.tile_cols);
+  if (shape.batch == 0 || tr == 0 || tc == 0) return;
+  load(s.device(), choice.variant)(s, runtime::grid_for(shape.batch * tr * tc, 1), in, out, shape.rows,
+                                   shape.cols, std::uint32_t(tr), std::uint32_t(tc));
 }
 
 namespace {
 
-std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
-
 void launch_transpose(runtime::Stream& s, int element_bytes, const TransposeShape& shape,
                       const runtime::Arg& in, const runtime::Arg& out) {
-  const auto choice = select_transpose(element_bytes, shape, in.word, out.word);
-  const std::uint64_t tr = tiles(shape.rows, choice.tile), tc = tiles(shape.cols, choice.tile);
-  if (shape.batch == 0 || tr == 0 || tc == 0) return;
-  const auto grid = runtime::grid_for(shape.batch * tr * tc, 1);
-  load(s.device(), *choice.variant)(s, grid, in, out, shape.rows, shape.cols, std::uint32_t(tr),
-                                    std::uint32_t(tc));
+  run_transpose(s, select_transpose(element_bytes, shape, in.word, out.word, s.device().info()), shape, in,
+                out);
 }
 
 }  // namespace
@@ -181,9 +306,9 @@ class TransposeCase : public Case {
         in_(d.alloc<std::byte>(host_.bytes.size())),
         out_(d.alloc<std::byte>(host_.bytes.size())) {
     in_.upload(host_.bytes);
-    const auto choice = select_transpose(element(), shape, in_.address(), out_.address());
-    variant = choice.variant->name, why = choice.why;
-    images = {image(*choice.variant, d.info().arch)};
+    const auto choice = select_transpose(element(), shape, in_.address(), out_.address(), d.info());
+    variant = choice.variant.name, why = choice.why;
+    images = {image(choice.variant, d.info().arch)};
     bytes = 2.0 * double(host_.bytes.size());
   }
   void launch(runtime::Stream& s) override {
@@ -221,7 +346,17 @@ KernelEntry transpose_entry() {
                {"rows", "1024", "of the input"},
                {"cols", "1024", "of the input"}};
   e.inputs = {"in"};
-  e.images = [](std::string_view arch) { return images(transpose_variants(), arch); };
+  e.images = [](std::string_view arch) {
+    std::vector<Variant> all;
+    runtime::DeviceInfo device;
+    device.smem_per_block_optin = 1024 * (arch == "sm_90a" || arch == "sm_100a" ? 227
+                                          : arch == "sm_75"                     ? 64
+                                                                                : 99);
+    for (int bytes : {1, 2, 4, 8})
+      for (std::uint64_t n : {256, 7, 401})
+        all.push_back(select_transpose(bytes, {1, n, n}, 0, 0, device).variant);
+    return images(all, arch);
+  };
   e.prepare = [](const runtime::Device& d, const Options& o, const std::vector<NamedArray>& given,
                  std::uint64_t seed) {
     std::vector<DType> any;

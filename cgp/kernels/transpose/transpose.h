@@ -18,16 +18,28 @@ template <class T>  // any type of 1, 2, 4 or 8 bytes
 void transpose(runtime::Stream& s, const runtime::Slice<const T>& in, const runtime::Slice<T>& out,
                const TransposeShape& shape);
 
+/// Build-time choices of one variant.
+struct TransposeTuning {
+  /// Of a block, in the input. vector: multiples of 16 accesses of 16 bytes; scalar: 32, 64 or 128, square.
+  int tile_rows = 64, tile_cols = 64;
+  int strip = 1;  ///< blocks visit strips of so many tiles from top to bottom; 0: along the rows of the input
+  int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
+};
 /// Which variant runs, and why.
 struct TransposeChoice {
-  const Variant* variant = nullptr;
-  std::uint32_t tile = 0;  ///< rows and columns of a block's tile
+  Variant variant;
+  TransposeTuning tuning;
   std::string why;
 };
+/// A pure function of the problem and the device.
 TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape, std::uint64_t in_address,
-                                 std::uint64_t out_address);
+                                 std::uint64_t out_address, const runtime::DeviceInfo& device);
+/// `vector`: 16-byte accesses, else one element each.
+Variant transpose_variant(int element_bytes, bool vector, const TransposeTuning& tuning);
+/// Queues a chosen variant. For sweeps over tunings.
+void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const TransposeShape& shape,
+                   const runtime::Arg& in, const runtime::Arg& out);
 
-std::span<const Variant> transpose_variants();
 KernelEntry transpose_entry();
 
 }  // namespace cgp::kernels

@@ -32,21 +32,41 @@ TEST(transpose, runs_on_every_architecture) {
 }
 
 TEST(transpose, the_vector_variant_has_no_bank_conflicts_and_whole_sectors) {
-  for (auto [t, bytes] : {std::pair{"f16", 2u}, {"f32", 4u}, {"f64", 8u}}) {
-    const auto c = expect_right(transpose_entry(), {{"dtype", t}, {"rows", "128"}, {"cols", "128"}});
+  for (auto [t, bytes] : {std::pair{"f16", 2u}, {"f32", 4u}, {"f64", 8u}, {"u8", 1u}}) {
+    const auto c = expect_right(transpose_entry(), {{"dtype", t}, {"rows", "256"}, {"cols", "256"}});
     EXPECT_EQ(c.shared_load_conflicts, 0u) << t;
     EXPECT_EQ(c.shared_store_conflicts, 0u) << t;
-    EXPECT_EQ(c.global_load_sectors, 128u * 128 * bytes / 32) << t;
-    EXPECT_EQ(c.global_store_sectors, 128u * 128 * bytes / 32) << t;
+    EXPECT_EQ(c.global_load_sectors, 256u * 256 * bytes / 32) << t;
+    EXPECT_EQ(c.global_store_sectors, 256u * 256 * bytes / 32) << t;
   }
 }
 
+TEST(transpose, large_ragged_matrices) {
+  for (const char* t : {"u8", "f16", "f32", "f64"})
+    expect_right(transpose_entry(), {{"dtype", t}, {"batch", "2"}, {"rows", "259"}, {"cols", "405"}});
+}
+
+TEST(transpose, slices_may_start_anywhere) {
+  auto device = runtime::Device::open("emu");
+  const auto host = random_array(DType::u16, {1 + 200 * 131}, 3);
+  auto in = device.upload<std::uint16_t>(typed<std::uint16_t>(host)),
+       out = device.zeros<std::uint16_t>(3 + 200 * 131 + 2);
+  transpose<std::uint16_t>(device.stream(), in.slice(1, 200 * 131), out.slice(3, 200 * 131), {1, 200, 131});
+  device.sync();
+  const auto got = out.to_vector();
+  for (std::size_t i : {0, 1, 2, 3 + 200 * 131, 4 + 200 * 131}) EXPECT_EQ(got[i], 0);
+  for (std::size_t r = 0; r < 200; ++r)
+    for (std::size_t c = 0; c < 131; ++c)
+      ASSERT_EQ(got[3 + c * 200 + r], std::uint16_t(host.at(1 + r * 131 + c))) << r << " " << c;
+}
+
 TEST(transpose, selection_says_why) {
-  const auto ragged = select_transpose(4, {1, 5, 8}, 0, 0), odd = select_transpose(2, {1, 8, 8}, 2, 0);
-  EXPECT_EQ(ragged.variant->name, "transpose_b32");
+  const auto ragged = select_transpose(4, {1, 5, 8}, 0, 0, {}),
+             odd = select_transpose(2, {1, 8, 8}, 2, 0, {});
+  EXPECT_EQ(ragged.variant.name, "transpose_b32__32x32");
   EXPECT_NE(ragged.why.find("multiples of 4"), std::string::npos);
   EXPECT_NE(odd.why.find("does not start"), std::string::npos);
-  EXPECT_EQ(select_transpose(8, {1, 2, 2}, 256, 0).variant->name, "transpose_b64_v2");
+  EXPECT_EQ(select_transpose(8, {1, 2, 2}, 256, 0, {}).variant.name, "transpose_b64_vector__32x32_s0_r8");
 }
 
 TEST(transpose, overlapping_and_wrong_sizes_are_refused) {
