@@ -50,6 +50,9 @@ function(cgp_test name)
   if(NOT A_NIGHTLY OR CGP_NIGHTLY)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT})
+    if(CGP_SANITIZE MATCHES "address")  # the NVIDIA driver maps memory where AddressSanitizer guards its shadow
+      set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=protect_shadow_gap=0")
+    endif()
   endif()
 endfunction()
 
