@@ -57,6 +57,13 @@ bool check_tensor_operand(const MmaStep& s, TensorAddress at, int columns, const
   return true;
 }
 
+bool check_scale_operand(const MmaStep& s, TensorAddress at, int columns, const char* which) {
+  const std::string what = cat("tcgen05.mma reads the scale factors of ", which, " in");
+  for (int c = 0; c < s.pair.count(); ++c)
+    if (!check_tensor_range(s.by, *s.pair.cta[c], at.lane, 128, at.column, columns, what)) return false;
+  return true;
+}
+
 void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& address,
            const CtaPair& pair) {
   const auto& p = op.data_as<MmaPlan>();
@@ -67,8 +74,9 @@ void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& 
   if (!decode_descriptors(*s)) return;
   s->d = TensorAddress(std::uint32_t(address[0]));
   s->a = TensorAddress(std::uint32_t(address[1]));
-  s->sfa = TensorAddress(std::uint32_t(address[2]));
-  s->sfb = TensorAddress(std::uint32_t(address[3]));
+  // The two top bits of a scale factor's address may repeat its id in the instruction descriptor.
+  s->sfa = TensorAddress(std::uint32_t(address[2]) & 0x3fffffff);
+  s->sfb = TensorAddress(std::uint32_t(address[3]) & 0x3fffffff);
   s->metadata = TensorAddress(std::uint32_t(address[4]));
   s->accumulate = w.pred(p.accumulate) >> lane & 1;
   for (std::size_t i = 0; i < p.lane_mask.size(); ++i)
@@ -76,6 +84,13 @@ void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& 
   const TensorLayout layout(s->what.m, p.form.group, p.form.weight_stationary);
   if (!check_tensor_operand(*s, s->d, s->what.n / layout.copies(), layout, "tcgen05.mma writes")) return;
   if (p.form.a_in_tensor && !check_tensor_operand(*s, s->a, 8, layout, "tcgen05.mma reads A in")) return;
+  if (p.form.scale_vector) {
+    const bool folded = s->what.m / s->pair.count() == 64;
+    const auto columns = [](int rows) { return (rows + 31) / 32; };
+    if (!check_scale_operand(*s, s->sfa, columns(s->what.m / s->pair.count()), "A") ||
+        !check_scale_operand(*s, s->sfb, columns(folded ? s->what.n / 2 : s->what.n), "B"))
+      return;
+  }
   tensor_pipeline(*w.cta, p.form.group).submit(std::move(s));
 }
 
@@ -105,13 +120,21 @@ MmaKind kind_of(Decoder& d, const Inst& i) {
   d.unsupported("it names no .kind");
 }
 
+// Scale factors for the 32 bytes of K of one instruction: .block32 and no qualifier mean one per 32 elements.
+int scale_vector_of(Decoder& d, const Inst& i, MmaKind kind) {
+  const bool fp4 = kind != MmaKind::mxf8f6f4;
+  if (i.has(Mod::scale_vec_4X) || i.has(Mod::block16)) return 4;
+  if (i.has(Mod::scale_vec_1X) && fp4) d.unsupported(".scale_vec::1X with this kind");
+  return fp4 ? 2 : 1;
+}
+
 void decode_mma(Decoder& d, const Inst& i, Op& op) {
   MmaPlan p;
   p.form.kind = kind_of(d, i);
   p.form.group = cta_group_of(i);
   p.form.weight_stationary = i.op == ptx::Op::tcgen05_mma_ws || i.op == ptx::Op::tcgen05_mma_ws_sp;
   p.ashift = i.has(Mod::ashift);
-  if (is_block_scaled(p.form.kind)) d.unsupported("block-scaled kinds");
+  if (is_block_scaled(p.form.kind)) p.form.scale_vector = scale_vector_of(d, i, p.form.kind);
   std::size_t at = 0;
   p.d = d.address(d.operand(i, at++));
   p.form.a_in_tensor = d.operand(i, at).kind == OperandKind::address;
@@ -121,6 +144,10 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
     p.a_descriptor = d.source(d.operand(i, at++), Mod::b64);
   p.b_descriptor = d.source(d.operand(i, at++), Mod::b64);
   p.instruction = d.source(d.operand(i, at++), Mod::b32);
+  if (p.form.scale_vector) {
+    p.sfa = d.address(d.operand(i, at++));
+    p.sfb = d.address(d.operand(i, at++));
+  }
   if (d.operand(i, at).kind == OperandKind::vector) {
     p.lane_mask = d.sources(d.operand(i, at++), Mod::b32);
     if (p.lane_mask.size() != std::size_t(4 * p.form.group))

@@ -235,6 +235,17 @@ TEST(TensorMma, WeightStationary) {
   }
 }
 
+TEST(TensorMma, SmallFloatsInAnyMix) {
+  const ElementType* types[] = {&kE4m3, &kE5m2, &kE2m3, &kE3m2, &kE2m1};
+  const u32 codes[] = {0, 1, 3, 4, 5};
+  for (std::size_t i = 0; i < 5; ++i) {
+    const std::size_t j = (i + 2) % 5;
+    run({types[i], types[j], {"f8f6f4", codes[i], codes[j], 1}, 128, 32});
+    run({types[i], types[j], {"f8f6f4", codes[i], codes[j], 1}, 128, 64, 2, 3, 3, false, false, true});
+  }
+  run({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 0}, 64, 32});
+}
+
 TEST(TensorMma, OverwriteNegateScaleAndMask) {
   Case x{&kF16, &kF16, kKindF16, 128, 32};
   x.accumulate = false;

@@ -66,6 +66,7 @@ class SharedOperand {
 void add_tcgen05_alloc(Table& t);     ///< exec_tcgen05_alloc.cpp: alloc, dealloc, relinquish_alloc_permit
 void add_tcgen05_transfer(Table& t);  ///< exec_tcgen05_transfer.cpp: ld, st, wait
 void add_tcgen05_mma(Table& t);       ///< exec_tcgen05_mma.cpp
+void add_tcgen05_copy(Table& t);      ///< exec_tcgen05_copy.cpp: cp, shift
 void add_tcgen05_order(Table& t);     ///< tcgen05.cpp: commit, fence
 
 }  // namespace cgp::emu

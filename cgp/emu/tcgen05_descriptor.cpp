@@ -97,9 +97,6 @@ std::string check_options(std::uint32_t bits, const MmaForm& f, const Instructio
   if ((bits >> 3 & 1) && !integer) return "bit 3 (saturate) is for .kind::i8 only";
   if ((d.negate_a || d.negate_b) && integer) return "bits 13 and 14 (negate) are not for .kind::i8";
   if (fp4 && (d.a_mn_major || d.b_mn_major)) return "bits 15 and 16 (MN-major) are not for 4-bit types";
-  const auto small = [](Mod m) { return m == Mod::e2m3 || m == Mod::e3m2 || m == Mod::e2m1; };
-  if ((d.a_mn_major && small(d.a)) || (d.b_mn_major && small(d.b)))
-    return "bits 15 and 16 (MN-major) are not for 6- and 4-bit types";
   if (d.a_mn_major && f.a_in_tensor) return "bit 15: A in Tensor Memory is K-major";
   if (bits >> 6 & 1) return "bit 6 is reserved";
   if (!scaled && (bits >> 23 & 1)) return "bit 23 is reserved";

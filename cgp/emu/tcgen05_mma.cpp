@@ -43,16 +43,21 @@ std::uint32_t bits_at(const std::byte* p, int bit, int count) {
   return u >> bit % 8 & (count == 32 ? ~0u : (1u << count) - 1);
 }
 
+// Elements of a 16-byte piece.
+int piece_elements(Mod type, int k) {
+  return element_bits(type) < 8 ? (k == 64 ? 32 : 16) : 128 / element_bits(type);
+}
+
 // Elements of a `rows` x k operand into out(row, k). The K of an instruction is 32 bytes.
 template <class Out>
 void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, Mod type, bool mn_major,
                   Out&& out) {
   const int bits = element_bits(type);
   if (mn_major) {
-    const int per = 128 / bits;
+    const int per = piece_elements(type, k);
     for (int kk = 0; kk < k; ++kk)
       for (int row = 0; row < rows; row += per) {
-        const std::byte* p = reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row * bits / 8)));
+        const std::byte* p = reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)));
         for (int i = 0; i < per && row + i < rows; ++i) out(row + i, kk) = bits_at(p, i * bits, bits);
       }
     return;
@@ -189,7 +194,9 @@ void MmaStep::run() {
   read_b(m);
   load_d(m);
   const MatrixPrecision precision = precision_of(*by.warp);
-  if (plan->form.kind == MmaKind::i8)
+  if (is_block_scaled(plan->form.kind))
+    multiply_scaled(*this, m, precision);
+  else if (plan->form.kind == MmaKind::i8)
     MatrixCore::multiply_int(m, what.a, what.b, what.saturate);
   else
     MatrixCore::multiply(m, what.a, what.b,

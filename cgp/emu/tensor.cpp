@@ -16,6 +16,7 @@ void add_tensor_families(Table& t) {
   add_tcgen05_alloc(t);
   add_tcgen05_transfer(t);
   add_tcgen05_mma(t);
+  add_tcgen05_copy(t);
   add_tcgen05_order(t);
 }
 

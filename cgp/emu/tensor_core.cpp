@@ -23,22 +23,49 @@ bool use_avx512() {
   return have && !portable_only.load(std::memory_order_relaxed);
 }
 
+struct SmallFloat {
+  int exponent_bits, mantissa_bits;
+};
+SmallFloat small_float(Mod type) {
+  switch (type) {
+    case Mod::e5m2:
+      return {5, 2};
+    case Mod::e2m3:
+      return {2, 3};
+    case Mod::e3m2:
+      return {3, 2};
+    case Mod::e2m1:
+      return {2, 1};
+    default:
+      return {4, 3};  // e4m3
+  }
+}
+
 const std::array<Decoded, 256>& byte_table(Mod type) {
   static const auto make = [](Mod t) {
     std::array<Decoded, 256> table{};
-    const int exponent_bits = t == Mod::e4m3 ? 4 : 5, mantissa_bits = t == Mod::e4m3 ? 3 : 2;
+    const auto [exponent_bits, mantissa_bits] = small_float(t);
     const int bias = (1 << (exponent_bits - 1)) - 1;
     for (int u = 0; u < 256; ++u) {
-      const double v = t == Mod::e4m3 ? double(float8_e4m3::from_bits(std::uint8_t(u)))
-                                      : double(float8_e5m2::from_bits(std::uint8_t(u)));
-      const int e = u >> mantissa_bits & ((1 << exponent_bits) - 1);
+      const int e = u >> mantissa_bits & ((1 << exponent_bits) - 1), m = u & ((1 << mantissa_bits) - 1);
+      const double sign = u >> (exponent_bits + mantissa_bits) & 1 ? -1 : 1;
+      const double v = t == Mod::e4m3   ? double(float8_e4m3::from_bits(std::uint8_t(u)))
+                       : t == Mod::e5m2 ? double(float8_e5m2::from_bits(std::uint8_t(u)))
+                                        : sign * std::ldexp((e ? 1 << mantissa_bits : 0) + m,
+                                                            std::max(e, 1) - bias - mantissa_bits);
       const int x = !std::isfinite(v) ? kSpecialExponent : v == 0 ? kZeroExponent : std::max(e, 1) - bias;
       table[std::size_t(u)] = {float(v), x};
     }
     return table;
   };
-  static const std::array<Decoded, 256> e4m3 = make(Mod::e4m3), e5m2 = make(Mod::e5m2);
-  return type == Mod::e4m3 ? e4m3 : e5m2;
+  static const std::array<Decoded, 256> e4m3 = make(Mod::e4m3), e5m2 = make(Mod::e5m2),
+                                        e2m3 = make(Mod::e2m3), e3m2 = make(Mod::e3m2),
+                                        e2m1 = make(Mod::e2m1);
+  return type == Mod::e4m3   ? e4m3
+         : type == Mod::e5m2 ? e5m2
+         : type == Mod::e2m3 ? e2m3
+         : type == Mod::e3m2 ? e3m2
+                             : e2m1;
 }
 
 constexpr float kCanonicalNaN = std::bit_cast<float>(0x7fffffffu);
@@ -122,6 +149,12 @@ FusedRule fused_rule(MatrixUnit unit, Mod element, Generation g, bool f16_result
         r.step = 16;
       }
       return r;
+    case Mod::e2m3:
+    case Mod::e3m2:
+    case Mod::e2m1:
+      r.step = 32;
+      if (g == Generation::blackwell) return r;
+      [[fallthrough]];
     default:
       throw Unsupported(
           ErrorText{text::cat("a floating-point matrix multiply has no rule for .", ptx::name(element)), "",
@@ -130,7 +163,7 @@ FusedRule fused_rule(MatrixUnit unit, Mod element, Generation g, bool f16_result
 }
 
 Decoded decode_element(Mod type, std::uint32_t bits) {
-  if (type == Mod::e4m3 || type == Mod::e5m2) return byte_table(type)[bits & 0xff];
+  if (ptx::type_bits(type) <= 8) return byte_table(type)[bits & 0xff];
   Decoded d{};
   std::int16_t e = 0;
   const DecodeJob job{type, &bits, 1, &d.value, &e, nullptr};
