@@ -80,6 +80,11 @@ std::vector<RegId> RegisterSet::list() const {
   return out;
 }
 
+bool writes_operand(const Inst& i, std::size_t k) {
+  if (i.op == Op::call) return k == 0 && i.operands.size() > 1 && i.operands[0].kind == OperandKind::list;
+  return k < 32 && (destinations(i.op) >> k & 1);
+}
+
 void registers_of(const Inst& i, std::vector<RegisterUse>& out) {
   out.clear();
   if (i.guard != kNone) out.push_back({i.guard, true, false});

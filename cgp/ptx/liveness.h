@@ -21,6 +21,9 @@ void for_each_register(const Inst& i, const std::function<void(RegisterUse)>& vi
 /// The same as a list; `out` is cleared first.
 void registers_of(const Inst& i, std::vector<RegisterUse>& out);
 
+/// Whether operand k of the instruction is a destination.
+bool writes_operand(const Inst& i, std::size_t k);
+
 /// A set of registers, one bit each.
 class RegisterSet {
  public:
@@ -28,6 +31,9 @@ class RegisterSet {
   bool has(RegId r) const { return words_[r / 64] >> (r % 64) & 1; }
   void add(RegId r) { words_[r / 64] |= 1ull << (r % 64); }
   void remove(RegId r) { words_[r / 64] &= ~(1ull << (r % 64)); }
+  void unite(const RegisterSet& from) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= from.words_[i];
+  }
   std::vector<RegId> list() const;
   friend bool operator==(const RegisterSet&, const RegisterSet&) = default;
 
