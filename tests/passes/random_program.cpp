@@ -196,7 +196,7 @@ class Generator {
         return emit(g, cat(chance(50) ? "shr.s" : "shr.u", b.substr(1), " ", write(c, !g.empty()), ", ", x,
                            ", ", operand(kInt)));
       case 5: {
-        const std::string p = read(kInt), q = operand(kInt), r = operand(kInt);
+        const std::string p = read(kInt), q = chance(50) ? cat(below(40)) : read(kInt), r = read(kInt);
         return emit(
             g, cat(chance(50) ? "bfe.u32 " : "bfe.s32 ", write(kInt, !g.empty()), ", ", p, ", ", q, ", ", r));
       }
