@@ -13,6 +13,7 @@ void add_tensor_families(Table& t) {
   add_tensor_copy(t);
   add_wgmma(t);
   add_cluster(t);
+  add_launch_control(t);
   add_tcgen05_alloc(t);
   add_tcgen05_transfer(t);
   add_tcgen05_mma(t);

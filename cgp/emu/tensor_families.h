@@ -12,6 +12,7 @@ void add_bulk(Table& t);         ///< exec_bulk.cpp: cp.async.bulk, cp.reduce.as
 void add_tensor_copy(Table& t);  ///< exec_tma.cpp: cp.async.bulk.tensor and its relatives
 void add_wgmma(Table& t);        ///< exec_wgmma.cpp
 void add_cluster(Table& t);      ///< exec_cluster.cpp: mapa, getctarank, cluster barrier, st.async, red.async
+void add_launch_control(Table& t);  ///< exec_clc.cpp: clusterlaunchcontrol
 
 /// State that other warps may be waiting for has changed.
 inline void note_change(Warp& w) { w.changed = true; }
