@@ -26,6 +26,7 @@ struct TensorPlan {
   std::vector<Loc> coordinates;
   Where shared_where = Where::shared_cluster;
   Loc ranks = kNoLoc;
+  bool pair = false;  // .cta_group::2: the mbarrier may be in the peer of the destination's CTA
   Reduce how = Reduce::add;
 };
 
@@ -37,6 +38,12 @@ struct BoxRow {
   std::uint32_t offset = 0;  // in the box as stored, before the swizzle
   bool initialised = true;
 };
+
+// Where a 16-byte piece of the box goes: the XOR of the map's swizzle on an address in shared memory.
+std::uint32_t swizzled_place(const TensorMap& map, std::uint32_t address) {
+  if (map.swizzle == TensorMapSwizzle::b128_atom32) return address ^ ((address >> 7 & 3) << 5);
+  return swizzled(address, swizzle_bits(map.swizzle));
+}
 
 Mod reduce_type(TensorMapType t) {
   switch (t) {
@@ -80,10 +87,10 @@ struct TensorOp : BulkOp {
   // Visits the 16-byte pieces of the box: (offset in data, host place in shared memory).
   template <class F>
   void pieces(const SharedPlace& place, F&& f) {
-    const int b = swizzle_bits(map.swizzle);
     for (std::size_t r = 0; r < rows.size(); ++r)
       for (std::uint32_t c = 0; c < row_bytes; c += 16)
-        f(r * row_bytes + c, place.cta->shared.get() + swizzled(place.offset + rows[r].offset + c, b));
+        f(r * row_bytes + c,
+          place.cta->shared.get() + swizzled_place(map, place.offset + rows[r].offset + c));
   }
   void read() override {
     was_read = true;
@@ -104,11 +111,10 @@ struct TensorOp : BulkOp {
     if (direction == Direction::load) {
       for (const SharedPlace& place : places) {
         pieces(place, [&](std::size_t at, std::byte* to) { std::memcpy(to, data.data() + at, 16); });
-        const int b = swizzle_bits(map.swizzle);
         for (const BoxRow& x : rows)
           for (std::uint32_t c = 0; x.initialised && c < row_bytes; c += 16)
             mark_written(*by.warp, Where::shared_cluster,
-                         place.cta->shared_base() | swizzled(place.offset + x.offset + c, b), 16);
+                         place.cta->shared_base() | swizzled_place(map, place.offset + x.offset + c), 16);
       }
       return;
     }
@@ -144,8 +150,8 @@ bool load_map(Warp& w, const Op& op, int lane, std::uint64_t address, TensorMap&
     why = "interleaved layouts are not modelled";
     good = false;
   }
-  if (good && map.swizzle > TensorMapSwizzle::b128) {
-    why = "the 128-byte swizzles with 32- and 64-byte atoms (sm_100) are not modelled";
+  if (good && map.swizzle > TensorMapSwizzle::b128_atom32) {
+    why = "of the 128-byte swizzles with larger atoms (sm_100) only the one of 32 bytes is modelled";
     good = false;
   }
   if (!good)
@@ -226,11 +232,37 @@ bool check_shared(Warp& w, const Op& op, int lane, const TensorMap& map,
     }
     // The swizzle permutes the 16-byte pieces of 128-byte lines: the last line is touched whole.
     const std::uint64_t box = map.box_bytes(),
-                        span = swizzle_bits(map.swizzle) ? (box + 127) / 128 * 128 : box;
+                        span = map.swizzle != TensorMapSwizzle::none ? (box + 127) / 128 * 128 : box;
     if (!resolve_one(w, op, Where::shared_cluster, cluster_address(p), span, Access::address_only, lane))
       return false;
   }
   return true;
+}
+
+// The mbarriers that hear of the copy: in the CTA of each destination; with .cta_group::2 in the CTA of its
+// pair that has the parity of the CTA that the operand names.
+std::vector<SharedPlace> barriers(Warp& w, const Op& op, int lane, std::uint64_t address, Mask ranks,
+                                  const std::vector<SharedPlace>& to) {
+  const auto& p = op.data_as<TensorPlan>();
+  const SharedPlace named = shared_place(w, p.shared_where, address);
+  if (!named.cta) return {};
+  if (p.pair && ranks) {
+    std::vector<SharedPlace> all;
+    for_lanes(ranks, [&](int r) {
+      const std::size_t target = std::size_t((r & ~1) | int(named.cta->rank & 1));
+      if (target < w.cta->cluster->ctas.size())
+        all.push_back({w.cta->cluster->ctas[target].get(), named.offset});
+    });
+    return all;
+  }
+  if (!ranks && !to.empty() && to[0].cta != named.cta &&
+      (!p.pair || (to[0].cta->rank ^ named.cta->rank) != 1))
+    w.report(
+        Check::bounds, "oob.shared", op, lane_bit(lane),
+        cat("the data goes to CTA rank ", to[0].cta->rank, ", the mbarrier is in rank ", named.cta->rank),
+        p.pair ? "with .cta_group::2 the mbarrier is in the CTA of the data or in its peer"
+               : "data and mbarrier must be in the same CTA, but for pairs with .cta_group::2");
+  return destinations(w, op, p.shared_where, address, ranks, lane);
 }
 
 void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint64_t shared,
@@ -254,7 +286,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   const bool load = p.direction == Direction::load;
   if (load) {
     if (!find_mbarrier(w, op, p.shared_where, barrier, lane, false)) return;
-    t->completion.barriers = destinations(w, op, p.shared_where, barrier, ranks, lane);
+    t->completion.barriers = barriers(w, op, lane, barrier, ranks, t->places);
     t->completion.bytes = t->map.box_bytes();
   }
   if (p.direction == Direction::reduce) {
@@ -300,8 +332,7 @@ void decode_tensor(Decoder& d, const Inst& i, Op& op) {
   for (Mod m : {Mod::im2col, Mod::im2col_w, Mod::im2col_w_128, Mod::im2col_no_offs, Mod::tile_gather4,
                 Mod::tile_scatter4})
     if (i.has(m)) d.unsupported(cat("the .", ptx::name(m), " mode of tensor copies; .tile is executed"));
-  for (Mod m : i.mods)
-    if (ptx::name(m) == "cta_group::2") d.unsupported(".cta_group::2 (sm_100)");
+  p.pair = i.has(Mod::cta_group_2);
   if (i.op == ptx::Op::cp_async_bulk_prefetch_tensor) {
     p.direction = Direction::prefetch;
     decode_map(d, d.operand(i, 0), p);

@@ -55,6 +55,20 @@ Result launch(Machine& machine, const std::string& file, const char* entry, Dim3
   return machine.launch(instance, l, options);
 }
 
+// bf16 [rows][columns], boxes of 64 columns, 128-byte swizzle.
+std::array<std::byte, TensorMap::kBytes> bf16_map(std::uint64_t address, std::uint64_t rows,
+                                                  std::uint64_t columns, std::uint32_t box_rows) {
+  TensorMap t;
+  t.type = TensorMapType::bf16;
+  t.rank = 2;
+  t.address = address;
+  t.dims = {columns, rows, 1, 1, 1};
+  t.strides = {0, columns * 2, 0, 0, 0};
+  t.box = {64, box_rows, 1, 1, 1};
+  t.swizzle = TensorMapSwizzle::b128;
+  return t.encode();
+}
+
 class Gemm : public ::testing::TestWithParam<AsyncPolicy> {};
 INSTANTIATE_TEST_SUITE_P(Async, Gemm,
                          ::testing::Values(AsyncPolicy::eager, AsyncPolicy::late, AsyncPolicy::random),
@@ -85,22 +99,10 @@ TEST_P(Gemm, WarpSpecialisedClusterMulticast) {
   Kit kit;
   const auto a = random_matrix<bfloat16>(m * k, 1), b = random_matrix<bfloat16>(n * k, 2);
   const std::uint64_t c = kit.upload(std::vector<bfloat16>(m * n));
-  const auto map = [&](std::uint64_t address, std::uint64_t rows, std::uint64_t columns,
-                       std::uint32_t box_rows) {
-    TensorMap t;
-    t.type = TensorMapType::bf16;
-    t.rank = 2;
-    t.address = address;
-    t.dims = {columns, rows, 1, 1, 1};
-    t.strides = {0, columns * 2, 0, 0, 0};
-    t.box = {64, box_rows, 1, 1, 1};
-    t.swizzle = TensorMapSwizzle::b128;
-    return t.encode();
-  };
   Params p;
-  p.add(map(kit.upload(a), m, k, 128), 128)
-      .add(map(kit.upload(b), n, k, 128), 128)
-      .add(map(c, m, n, 64), 128);
+  p.add(bf16_map(kit.upload(a), m, k, 128), 128)
+      .add(bf16_map(kit.upload(b), n, k, 128), 128)
+      .add(bf16_map(c, m, n, 64), 128);
   p.add(std::uint32_t(m)).add(std::uint32_t(n)).add(std::uint32_t(k));
   const Result r = launch(kit.machine, "gemm_ws_sm90a_128x256x64_cl2.ptx", "gemm_ws_sm90a", {2, 1, 1},
                           {384, 1, 1}, {2, 1, 1}, 229440, p, GetParam());
@@ -109,6 +111,38 @@ TEST_P(Gemm, WarpSpecialisedClusterMulticast) {
   const auto got = kit.download<bfloat16>(c, m * n);
   for (std::size_t i = 0; i < got.size(); ++i)
     ASSERT_EQ(double(got[i]), double(bfloat16(want[i]))) << i / n << "," << i % n;
+}
+
+TEST_P(Gemm, TensorMemoryOneBlock) {
+  const std::size_t m = 256, n = 512, k = 320;
+  Kit kit("sm_100a");
+  const auto a = random_matrix<bfloat16>(m * k, 1), b = random_matrix<bfloat16>(n * k, 2);
+  const std::uint64_t c = kit.upload(std::vector<float>(m * n));
+  Params p;
+  p.add(bf16_map(kit.upload(a), m, k, 128), 128).add(bf16_map(kit.upload(b), n, k, 256), 128);
+  p.add(c).add(std::uint32_t(n)).add(std::uint32_t(k));
+  const Result r = launch(kit.machine, "gemm_sm100a_128x256x64_1cta.ptx", "gemm_sm100a",
+                          {m / 128, n / 256, 1}, {256, 1, 1}, {}, 196736, p, GetParam());
+  EXPECT_CLEAN(r);
+  const auto want = product(a, b, m, n, k);
+  const auto got = kit.download<float>(c, m * n);
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], float(want[i])) << i / n << "," << i % n;
+}
+
+TEST_P(Gemm, TensorMemoryPairOfBlocks) {
+  const std::size_t m = 512, n = 256, k = 320;
+  Kit kit("sm_100a");
+  const auto a = random_matrix<bfloat16>(m * k, 1), b = random_matrix<bfloat16>(n * k, 2);
+  const std::uint64_t c = kit.upload(std::vector<float>(m * n));
+  Params p;
+  p.add(bf16_map(kit.upload(a), m, k, 128), 128).add(bf16_map(kit.upload(b), n, k, 64), 128);
+  p.add(c).add(std::uint32_t(n)).add(std::uint32_t(k));
+  const Result r = launch(kit.machine, "gemm_sm100a_256x128x64_2cta.ptx", "gemm_pair", {m / 128, n / 128, 1},
+                          {192, 1, 1}, {2, 1, 1}, 49216, p, GetParam());
+  EXPECT_CLEAN(r);
+  const auto want = product(a, b, m, n, k);
+  const auto got = kit.download<float>(c, m * n);
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], float(want[i])) << i / n << "," << i % n;
 }
 
 }  // namespace
