@@ -149,7 +149,7 @@ void run(const Case& x) {
       b_offset / 16, ";\n add.u32 %r3, %t, ", kAColumn, ";\n mov.b32 %r4, 0; mov.b32 %r5, 0xf0f0f0f0;\n ",
       form, " [%t], ", x.a_tensor ? "[%r3]" : "%rd0", ", %rd1, %r0", x.mask ? ", {%r4,%r5,%r4,%r4}" : "",
       ", %p", x.scale_d ? cat(", ", x.scale_d) : "", ";");
-  if (x.m <= 128 && x.n <= 64) expect_assembles_once(kernel.text());
+  expect_assembles_once(cat(form, x.a_tensor, x.mask, x.scale_d != 0), kernel.text());
   for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late}) {
     Options options;
     options.async = policy;

@@ -150,7 +150,7 @@ void run(const Case& x) {
           b_offset / 16, ";\n add.u32 %r3, %t, ", kSfa, "; add.u32 %r4, %t, ", kSfb, "; add.u32 %r5, %t, ",
           kA, ";\n tcgen05.mma.cta_group::", group, ".kind::", x.kind, ".block_scale", x.scale, " [%t], ",
           x.a_tensor ? "[%r5]" : "%rd0", ", %rd1, %r0, [%r3], [%r4], %p;");
-  expect_assembles_once(kernel.text());
+  expect_assembles_once(cat(x.kind, x.scale, group, x.a_tensor), kernel.text());
   const auto r = run_tensor(kernel, input, tensor, [&](Params& p) {
     p.add(ia.descriptor | 1ull << 46).add(ib.descriptor | 1ull << 46).add(id);
   });

@@ -3,6 +3,7 @@
 // For the tests of tcgen05: element types, operand images in shared memory by the tables of the ISA, and a
 // kernel that puts them there, runs a piece of PTX and dumps Tensor Memory.
 #include <functional>
+#include <set>
 
 #include "cgp/emu/tensor_test_kit.h"
 #include "cgp/testing/assemble.h"
@@ -16,13 +17,11 @@ inline void expect_assembles(const std::string& ptx, std::string_view arch = "sm
   EXPECT_TRUE(a.ok) << a.log;
 }
 
-/// How many kernels were assembled; only the first of each text costs a process.
-inline void expect_assembles_once(const std::string& ptx, std::string_view arch = "sm_100a") {
-  static std::vector<std::size_t> seen;
-  const std::size_t h = std::hash<std::string>()(ptx);
-  if (std::find(seen.begin(), seen.end(), h) != seen.end()) return;
-  seen.push_back(h);
-  expect_assembles(ptx, arch);
+/// The same for the first program of each `key` (the forms that a sweep repeats).
+inline void expect_assembles_once(const std::string& key, const std::string& ptx,
+                                  std::string_view arch = "sm_100a") {
+  static std::set<std::string> seen;
+  if (seen.insert(key).second) expect_assembles(ptx, arch);
 }
 
 struct ElementType {
