@@ -124,7 +124,7 @@ std::string describe(const Finding& f) {
 
 std::string describe_wait(const Warp& w, const Fragment& f) {
   const ProgramImpl& p = *w.worker->launch->program;
-  std::string s = cat("block ", place(w.cta->id), " warp ", w.index, " lanes ", text::hex(f.lanes), " ");
+  std::string s;
   switch (f.state) {
     case State::runnable:
       s += "can run";
@@ -143,27 +143,59 @@ std::string describe_wait(const Warp& w, const Fragment& f) {
   return s + cat(" at PTX line ", p.inst(inst).ptx_line, " '", p.text(inst), "'");
 }
 
+namespace {
+/// Who waits, one line for warps in a row that wait alike, at most kMaxLines.
+class WaitList {
+ public:
+  void add(const Warp& w, const Fragment& f) {
+    const std::string what = describe_wait(w, f);
+    if (w.cta == block_ && what == what_ && f.lanes == lanes_ && w.index == last_ + 1) {
+      last_ = w.index;
+      return;
+    }
+    flush();
+    block_ = w.cta;
+    first_ = last_ = w.index;
+    lanes_ = f.lanes;
+    what_ = what;
+  }
+  std::string text() {
+    flush();
+    if (lines_ > kMaxLines) text_ += cat("\n    and ", lines_ - kMaxLines, " more");
+    return text_;
+  }
+
+ private:
+  static constexpr int kMaxLines = 12;
+  void flush() {
+    if (!block_ || ++lines_ > kMaxLines) return;
+    text_ += cat("\n    block ", place(block_->id));
+    text_ += first_ == last_ ? cat(" warp ", first_) : cat(" warps ", first_, " to ", last_);
+    text_ += lanes_ == ~Mask(0) ? cat(": ", what_) : cat(" lanes ", text::hex(lanes_), ": ", what_);
+  }
+  const Cta* block_ = nullptr;
+  std::uint32_t first_ = 0, last_ = 0;
+  Mask lanes_ = 0;
+  std::string what_, text_;
+  int lines_ = 0;
+};
+}  // namespace
+
 void report_deadlock(Cluster& cluster, std::string_view what) {
-  constexpr int kMaxLines = 12;
   const Warp* first = nullptr;
   const Fragment* first_fragment = nullptr;
-  std::string graph;
-  int lines = 0, total = 0;
+  WaitList list;
   for (auto& cta : cluster.ctas)
     for (auto& w : cta->warps)
       for (const Fragment& f : w->others) {
-        ++total;
         // A lane set that waits for its own warp is the better diagnosis.
         if (!first || (f.state == State::converge && first_fragment->state != State::converge)) {
           first = w.get();
           first_fragment = &f;
         }
-        if (lines < kMaxLines) {
-          graph += cat("\n    ", describe_wait(*w, f));
-          ++lines;
-        }
+        list.add(*w, f);
       }
-  if (total > lines) graph += cat("\n    and ", total - lines, " more");
+  const std::string graph = list.text();
   if (!first) throw EmuFault("a block neither runs nor finishes");
   Warp& w = const_cast<Warp&>(*first);
   if (first_fragment->state == State::converge)

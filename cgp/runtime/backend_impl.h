@@ -107,7 +107,8 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   const DeviceInfo& info() const { return info_; }
 
   // ---- memory
-  virtual std::uint64_t alloc(std::size_t bytes) = 0;
+  /// `name` is what the emulator's findings call the memory; may be empty.
+  virtual std::uint64_t alloc(std::size_t bytes, std::string_view name) = 0;
   virtual MemoryUse memory() const = 0;
   /// These wait, and throw what went wrong before.
   virtual void copy_to_device(std::uint64_t dst, const void* src, std::size_t bytes) = 0;

@@ -16,12 +16,13 @@ std::size_t detail::checked_bytes(std::size_t count, std::size_t element_bytes) 
   return count * element_bytes;
 }
 
-Memory Memory::alloc(const Device& device, std::size_t count, std::size_t element_bytes) {
+Memory Memory::alloc(const Device& device, std::size_t count, std::size_t element_bytes,
+                     std::string_view name) {
   if (!device)
     throw ArgumentError({"a Buffer needs a device", {}, "the Device is empty", "Device::open(\"emu\")"});
   const std::size_t bytes = detail::checked_bytes(count, element_bytes);
   // The address is owned by nobody between alloc and the constructor, which cannot throw.
-  const std::uint64_t address = bytes ? device.backend()->alloc(bytes) : 0;
+  const std::uint64_t address = bytes ? device.backend()->alloc(bytes, name) : 0;
   return Memory(device, device.backend(), address, bytes);
 }
 

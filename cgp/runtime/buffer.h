@@ -31,7 +31,8 @@ class Memory {
       : device_(std::move(device)), source_(std::move(source)), address_(address), bytes_(bytes) {}
   /// count * element_bytes fresh bytes; throws ArgumentError if that overflows, DriverError or EmuFault if
   /// the device is out of memory. Zero bytes allocate nothing.
-  static Memory alloc(const Device& device, std::size_t count, std::size_t element_bytes);
+  static Memory alloc(const Device& device, std::size_t count, std::size_t element_bytes,
+                      std::string_view name = {});
   Memory(Memory&& o) noexcept { swap(o); }
   Memory& operator=(Memory&& o) noexcept {
     Memory(std::move(o)).swap(*this);
@@ -129,8 +130,9 @@ class Buffer {
  public:
   using value_type = T;
   Buffer() = default;
-  Buffer(const Device& device, std::size_t count)
-      : memory_(Memory::alloc(device, count, sizeof(T))), count_(count) {}
+  /// `name` is what findings of the emulator call it.
+  Buffer(const Device& device, std::size_t count, std::string_view name = {})
+      : memory_(Memory::alloc(device, count, sizeof(T), name)), count_(count) {}
   /// Takes over memory that came from elsewhere (a pool); it must hold at least `count` elements.
   Buffer(Memory memory, std::size_t count) : memory_(std::move(memory)), count_(count) {
     if (count > memory_.bytes() / sizeof(T)) detail::bad_range(0, count, memory_.bytes() / sizeof(T));
@@ -179,18 +181,18 @@ class Buffer {
 };
 
 template <class T>
-Buffer<T> Device::alloc(std::size_t count) const {
-  return Buffer<T>(*this, count);
+Buffer<T> Device::alloc(std::size_t count, std::string_view name) const {
+  return Buffer<T>(*this, count, name);
 }
 template <class T>
-Buffer<T> Device::zeros(std::size_t count) const {
-  Buffer<T> b(*this, count);
+Buffer<T> Device::zeros(std::size_t count, std::string_view name) const {
+  Buffer<T> b(*this, count, name);
   b.zero();
   return b;
 }
 template <class T>
-Buffer<T> Device::upload(std::type_identity_t<std::span<const T>> host) const {
-  Buffer<T> b(*this, host.size());
+Buffer<T> Device::upload(std::type_identity_t<std::span<const T>> host, std::string_view name) const {
+  Buffer<T> b(*this, host.size(), name);
   b.upload(host);
   return b;
 }

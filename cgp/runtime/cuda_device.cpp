@@ -184,14 +184,15 @@ CudaBackend::~CudaBackend() {
   drop_children();
 }
 
-std::uint64_t CudaBackend::alloc(std::size_t bytes) {
+std::uint64_t CudaBackend::alloc(std::size_t bytes, std::string_view name) {
   context();
   cuda::CUdeviceptr p = 0;
   if (const cuda::CUresult r = api().cuMemAlloc(&p, bytes); r != cuda::kSuccess) {
     std::size_t free = 0, total = 0;
     api().cuMemGetInfo(&free, &total);
     api().fail(r, "cuMemAlloc",
-               cat(text::bytes(bytes), " wanted, ", text::bytes(free), " of ", text::bytes(total), " free"));
+               cat(text::bytes(bytes), " wanted", name.empty() ? "" : cat(" for ", name), ", ",
+                   text::bytes(free), " of ", text::bytes(total), " free"));
   }
   return p;
 }

@@ -37,7 +37,7 @@ class CudaBackend final : public Backend {
   CudaBackend(cuda::ApiPtr api, int ordinal);
   ~CudaBackend() override;
 
-  std::uint64_t alloc(std::size_t bytes) override;
+  std::uint64_t alloc(std::size_t bytes, std::string_view name) override;
   void release(std::uint64_t address) noexcept override;
   MemoryUse memory() const override;
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t bytes) override;

@@ -71,13 +71,13 @@ class Device {
   const DeviceInfo& info() const;
   bool is_emulator() const { return info().kind == DeviceKind::emulator; }
 
-  // ---- memory (buffer.h)
+  // ---- memory (buffer.h); `name` is what findings of the emulator call it
   template <class T>
-  Buffer<T> alloc(std::size_t count) const;  ///< contents undefined
+  Buffer<T> alloc(std::size_t count, std::string_view name = {}) const;  ///< contents undefined
   template <class T>
-  Buffer<T> zeros(std::size_t count) const;
+  Buffer<T> zeros(std::size_t count, std::string_view name = {}) const;
   template <class T>
-  Buffer<T> upload(std::type_identity_t<std::span<const T>> host) const;
+  Buffer<T> upload(std::type_identity_t<std::span<const T>> host, std::string_view name = {}) const;
   MemoryUse memory() const;
 
   // ---- kernels (launcher.h)

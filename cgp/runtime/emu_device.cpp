@@ -331,7 +331,7 @@ int EmuCode::max_active_clusters(const Shape& s) const {
 EmuBackend::EmuBackend(std::string_view arch) : machine_(std::string(arch)) { info_ = describe(arch); }
 EmuBackend::~EmuBackend() { drop_children(); }
 
-std::uint64_t EmuBackend::alloc(std::size_t bytes) {
+std::uint64_t EmuBackend::alloc(std::size_t bytes, std::string_view name) {
   std::lock_guard lock(mutex_);
   if (bytes > info_.memory_bytes - used_)
     throw DriverError(kOutOfMemory,
@@ -342,7 +342,7 @@ std::uint64_t EmuBackend::alloc(std::size_t bytes) {
                        {}});
   std::uint64_t address = 0;
   try {
-    address = machine_.alloc(bytes);
+    address = machine_.alloc(bytes, std::string(name));
   } catch (const std::bad_alloc&) {
     throw DriverError(kOutOfMemory,
                       {"the device is out of memory", info_.spec, cat(text::bytes(bytes), " wanted"), {}});
@@ -399,7 +399,7 @@ void EmuBackend::fill(std::uint64_t dst, std::uint8_t value, std::size_t n) {
   machine_fill(dst, value, n);
 }
 std::uint64_t EmuBackend::alloc_managed(std::size_t bytes) {
-  const std::uint64_t address = alloc(bytes);
+  const std::uint64_t address = alloc(bytes, {});
   machine_fill(address, 0,
                bytes);  // the host writes past the emulator's book-keeping: all of it counts as written
   return address;

@@ -42,7 +42,7 @@ class EmuBackend final : public Backend {
   explicit EmuBackend(std::string_view arch);
   ~EmuBackend() override;
 
-  std::uint64_t alloc(std::size_t bytes) override;
+  std::uint64_t alloc(std::size_t bytes, std::string_view name) override;
   void release(std::uint64_t address) noexcept override;
   MemoryUse memory() const override;
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t bytes) override;

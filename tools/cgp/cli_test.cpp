@@ -257,6 +257,97 @@ TEST_F(Cli, bad_input_is_exit_2_and_says_what_is_meant) {
   refused("explain broken.ptx", {"frobnicate"});
 }
 
+// Reads what an asynchronous copy brings without waiting for it.
+constexpr const char* kNoWait = R"(
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry no_wait(.param .u64 in, .param .u64 out)
+{
+  .shared .align 16 .b8 tile[16];
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [in];
+  ld.param.u64 %rd2, [out];
+  mov.u32 %r1, tile;
+  st.shared.u32 [%r1], 5;
+  cp.async.ca.shared.global [%r1], [%rd1], 4;
+  ld.shared.u32 %r2, [%r1];
+  st.global.u32 [%rd2], %r2;
+  ret;
+}
+)";
+
+TEST_F(Cli, policies_are_options_and_results_are_compared) {
+  const Outcome fine = cgp(saxpy(1000) + "--policies all --json");
+  EXPECT_EQ(fine.code, 0) << fine.out << fine.err;
+  EXPECT_EQ(fine.parsed()["policies"].size(), 8u);
+  EXPECT_EQ(fine.parsed()["emulation"], "--policies all");
+  EXPECT_NE(cgp(saxpy(1000) + "--policies all").out.find("ok 8 policies agree bit for bit: no findings"),
+            std::string::npos);
+  EXPECT_EQ(cgp("run vecadd n=1000 --policies late+adversarial").code, 0);
+  write("nowait.ptx", kNoWait);
+  const Outcome o =
+      cgp("run nowait.ptx --grid 1 --block 1 --arg 'in:u32:1:{\"fill\":7}' --arg out:u32:1 --check none "
+          "--policies late,adversarial --json");
+  EXPECT_EQ(o.code, 1) << o.out << o.err;
+  const json j = o.parsed(), f = j["findings"].empty() ? json() : j["findings"][0];
+  ASSERT_TRUE(f.is_object()) << o.out;
+  EXPECT_EQ(f["class"], "policy.result");
+  EXPECT_EQ(f["buffer"], "arg1");
+  EXPECT_EQ(f["byte_offset"], 0);
+  EXPECT_EQ(
+      f["message"],
+      "'arg1' differs in 1 of 1 elements: element 0 is 5 under --async late --schedule fair, 7 under --async "
+      "eager --schedule fair");
+  EXPECT_EQ(f["policies"].size(), 1u);
+  for (const char* option :
+       {"--async late", "--async random:3", "--schedule adversarial", "--schedule random", "--numerics fast",
+        "--max-findings 3", "--step-limit 100000"})
+    EXPECT_EQ(cgp(saxpy(1000) + option).code, 0) << option;
+  EXPECT_EQ(cgp(saxpy(1000) + "--step-limit 3").code, 1);
+  for (const char* option : {"--async lazy", "--schedule unfair", "--numerics quick", "--max-findings 0",
+                             "--step-limit many", "--policies some", "--annotate=c"})
+    EXPECT_EQ(cgp(saxpy(1000) + option).code, 2) << option;
+}
+
+TEST_F(Cli, views_and_files) {
+  const Outcome text = cgp(saxpy(1000) + "--annotate=ptx --heatmap map.svg --sarif f.sarif");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("fma.rn.f32 %f4, %f2, %f1, %f3;"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("wrote map.svg"), std::string::npos);
+  EXPECT_EQ(read_file(path("map.svg")).rfind("<svg", 0), 0u);
+  EXPECT_EQ(json::parse(read_file(path("f.sarif")))["runs"][0]["results"].size(), 0u);
+  const json j = cgp(saxpy(1010) + "--annotate --heatmap - --sarif f.sarif --json").parsed();
+  EXPECT_EQ(j["annotate"]["ptx"][0]["issues"], j["launches"][0]["counters"]["warp_instructions"]);
+  EXPECT_EQ(j["heatmap"][0]["buffer"], "arg1");
+  EXPECT_EQ(j["files"]["sarif"], "f.sarif");
+  const json sarif = json::parse(read_file(path("f.sarif")));
+  EXPECT_EQ(sarif["runs"][0]["results"].size(), 3u);
+  EXPECT_EQ(sarif["runs"][0]["invocations"][0]["exitCode"], 1);
+  const json kernel = cgp("run vecadd n=1000 --annotate --heatmap - --json").parsed();
+  std::string files;
+  for (const auto& f : kernel["annotate"]["cpp"]) files += f["file"].get<std::string>() + " ";
+  EXPECT_NE(files.find("vecadd.cpp"), std::string::npos) << files;
+  ASSERT_EQ(kernel["heatmap"].size(), 3u);
+  EXPECT_EQ(kernel["heatmap"][2]["buffer"], "c");
+}
+
+TEST_F(Cli, a_class_of_findings_is_explained) {
+  EXPECT_NE(cgp("explain race.shared").out.find("to mend it"), std::string::npos);
+  EXPECT_EQ(cgp("explain race.shared --json").parsed()["severity"], "error");
+  const Outcome o = cgp("explain race.sharde");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("race.shared"), std::string::npos);
+}
+
+TEST_F(Cli, the_documentation_names_every_field_of_a_finding) {
+  const std::string doc = read_file(CGP_CLI_DOC);
+  const json j = cgp(saxpy(1010) + "--json").parsed();
+  for (const auto& [key, value] : j["findings"][0].items())
+    EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
+}
+
 TEST_F(Cli, errors_are_json_too) {
   const Outcome o = cgp("run saxpy.ptx --entry saxpi --grid 1 --block 1 --json");
   EXPECT_EQ(o.code, 2);

@@ -153,6 +153,7 @@ ordered_json module_json(const ModuleFacts& m) {
 }  // namespace
 
 int explain(const Context& context, const ExplainOptions& o) {
+  if (explain_class(context, o.target)) return kClean;
   std::optional<std::uint32_t> threads;
   if (!o.block.empty()) threads = std::uint32_t(spec::parse_extents(o.block, "--block").count());
   std::vector<ModuleFacts> modules;

@@ -12,6 +12,7 @@
 #include "cgp/ptx/parse.h"
 #include "commands.h"
 #include "report.h"
+#include "run_shared.h"
 #include "spec_run.h"
 #include "terminal.h"
 
@@ -79,6 +80,66 @@ void require_no_launch_options(const RunOptions& o, std::string_view what) {
                                   {}});
 }
 
+/// The case under each policy; the first run is the one whose results, counters and files are shown.
+spec::SpecResult run_policies(const spec::Spec& spec, const RunOptions& o) {
+  Progress progress;
+  const auto policies = o.emulation.all();
+  spec::PolicyRuns runs;
+  spec::SpecResult result;
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string under = policies.size() > 1 ? cat(policies[i].arguments(), ": ") : "";
+    spec::RunOptions options;
+    options.device = o.device;
+    options.checks = o.checks;
+    options.keep_outputs = policies.size() > 1;
+    options.write_outputs = i == 0;
+    options.progress = [&](const std::string& what) { progress.step(under + what); };
+    options.tune = [&](emu::Options& e) {
+      o.emulation.apply(e);
+      policies[i].apply(e);
+      e.access_map = !o.heatmap.empty();
+    };
+    spec::SpecResult r = spec::run_spec(spec, options);
+    const bool emulated = r.device.kind == runtime::DeviceKind::emulator;
+    if (policies.size() > 1 && emulated) {
+      std::vector<spec::PolicyBuffer> buffers;
+      for (auto& b : r.buffers)
+        if (b.role != spec::Role::scratch) buffers.push_back({b.name, b.how, std::move(b.data)});
+      runs.add(policies[i], r.findings, std::move(buffers), r.fault);
+    }
+    if (i == 0)
+      result = std::move(r);
+    else if (result.fault.empty() && !r.fault.empty())
+      result.fault = under + r.fault;
+    if (!emulated) return result;
+  }
+  result.emulation = o.emulation.changed();
+  if (policies.size() > 1) {
+    result.findings = std::move(runs.findings);
+    result.policies = std::move(runs.outcomes);
+  }
+  return result;
+}
+
+/// What the run hands to --annotate, --heatmap and --sarif.
+Ran views_of(const spec::SpecResult& r) {
+  Ran ran;
+  ran.title = r.ptx_path;
+  ran.modules[r.ptx_path] = r.ptx;
+  for (const auto& l : r.launches) ran.launches.push_back({l.spec.entry, r.ptx_path, l.emulated});
+  ran.findings = &r.findings;
+  ran.exit_code = r.exit_code();
+  if (!r.fault.empty()) ran.failures.push_back(r.fault);
+  for (const auto& b : r.buffers)
+    if (b.compared && !b.comparison.equal)
+      ran.failures.push_back(cat("buffer ", b.name, ": ", b.comparison.wrong, " of ", b.comparison.elements,
+                                 " elements are wrong; element ", b.comparison.first, " is ",
+                                 b.comparison.first_got, ", expected ", b.comparison.first_want));
+  for (const auto& m : r.counter_mismatches)
+    ran.failures.push_back(cat("counter ", m.name, " of launch ", m.launch, " is not ", m.want));
+  return ran;
+}
+
 }  // namespace
 
 int run(const Context& context, const RunOptions& o) {
@@ -88,6 +149,7 @@ int run(const Context& context, const RunOptions& o) {
                   {},
                   o.spec.empty() ? "none was given" : cat("both \"", o.target, "\" and --spec were given"),
                   "for example cgp run gemm, cgp run k.ptx --grid 1 --block 32, cgp run --spec case.json"});
+  check_views(o);
   if (o.spec.empty() && !is_ptx_file(o.target)) {
     require_no_launch_options(o, "a kernel");
     return run_kernel(context, o);
@@ -102,19 +164,20 @@ int run(const Context& context, const RunOptions& o) {
   } else {
     spec = spec_from_arguments(o);
   }
-  spec::SpecResult result;
-  {
-    Progress progress;
-    spec::RunOptions options;
-    options.device = o.device;
-    options.checks = o.checks;
-    options.progress = [&](const std::string& what) { progress.step(what); };
-    result = spec::run_spec(spec, options);
+  spec::SpecResult result = run_policies(spec, o);
+  if (result.checks.empty()) warn_without_emulator(o, result.warnings);
+  spec::Sources sources(source_folders(o, result.ptx_path));
+  sources.add(result.ptx_path, result.ptx);
+  Ran ran = views_of(result);
+  if (context.json) {
+    auto j = spec::to_json(result);
+    views_json(o, ran, sources, j);
+    write_out(j.dump(2) + "\n");
+  } else {
+    const spec::Style style{context.color_out, context.width};
+    const std::string views = views_text(o, ran, sources, style);
+    write_out(spec::result_text(result, sources, style, views));
   }
-  if (o.checks_given && result.checks.empty() && o.checks != "none")
-    result.warnings.push_back("--check needs the emulator; nothing was checked on this device");
-  write_out(context.json ? spec::to_json(result).dump(2) + "\n"
-                         : spec::result_text(result, context.color_out));
   return result.exit_code();
 }
 

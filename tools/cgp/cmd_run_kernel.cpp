@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
@@ -14,6 +16,7 @@
 #include "kernel_args.h"
 #include "npy.h"
 #include "report.h"
+#include "run_shared.h"
 #include "terminal.h"
 
 namespace cgp::cli {
@@ -63,22 +66,22 @@ struct Outcome {
   std::vector<runtime::LaunchRecord> launches;  ///< emulator
   std::optional<prof::Timing> timing;           ///< GPU
   std::vector<std::pair<std::string, std::string>> saved;
-  struct Found {
-    emu::Finding finding;
-    std::string name, ptx;  ///< of the module it is in
-  };
-  std::vector<Found> findings;
-  bool clean() const {
-    return check.pass && fault.empty() && std::none_of(findings.begin(), findings.end(), [](const Found& f) {
-             return f.finding.severity == emu::Severity::error;
-           });
-  }
+  std::vector<spec::LocatedFinding> findings;
+  std::vector<spec::PolicyOutcome> policies;
+  std::string emulation;
+  std::map<std::string, std::string> modules;  ///< PTX by name in Sources
+  std::vector<std::string> launch_modules;     ///< of each launch
+  bool clean() const { return check.pass && fault.empty() && !spec::any_fails(findings); }
 };
 
-void prepare_emulator(const runtime::Device& device, const RunOptions& o, Outcome& out) {
+void prepare_emulator(const runtime::Device& device, const RunOptions& o, const spec::Policy& policy,
+                      Outcome& out) {
   emu::Options options = device.emulator_options();
   const spec::CheckPlan plan = spec::plan_checks(o.checks);
   options.checks = plan.set;
+  o.emulation.apply(options);
+  policy.apply(options);
+  options.access_map = !o.heatmap.empty();
   out.checks = plan.performed;
   if (!plan.warning.empty()) out.warnings.push_back(plan.warning);
   device.set_emulator_options(options);
@@ -86,57 +89,21 @@ void prepare_emulator(const runtime::Device& device, const RunOptions& o, Outcom
   device.keep_results(0);
 }
 
-/// The module whose lines the finding counts.
-Outcome::Found locate(const emu::Finding& f, const std::string& kernel,
-                      const std::vector<runtime::KernelImage>& images) {
+/// The name under which Sources has the module that ran as `kernel`.
+std::string module_of(const std::string& kernel, const std::vector<runtime::KernelImage>& images) {
   for (const auto& image : images)
-    if (image.name == kernel || image.entry == kernel) return {f, image.name, *image.ptx};
-  return {f, kernel, ""};
+    if (image.name == kernel || image.entry == kernel) return image.name + ".ptx";
+  return kernel + ".ptx";
 }
 
-Outcome execute(const kernels::KernelEntry& kernel, const RunOptions& o, Progress& progress) {
-  Outcome out;
-  const auto settings = parse_settings(kernel, o.settings);
-  out.settings = settings.all();
-  const auto inputs = read_inputs(kernel, o.inputs);
-  const auto device = runtime::Device::open(o.device);
-  out.device = device.info();
-  if (device.is_emulator()) prepare_emulator(device, o, out);
-  progress.step("preparing the problem");
-  const auto problem = kernel.prepare(device, settings, inputs, o.seed);
-  out.variant = problem->variant;
-  out.why = problem->why;
-  out.flops = problem->flops;
-  out.bytes = problem->bytes;
-  if (device.is_emulator()) device.clear_results();
-  progress.step(cat("running ", out.variant, " on ", out.device.name));
-  try {
-    problem->launch(device.stream());
-    device.stream().wait();
-    progress.step("checking against the oracle");
-    out.check = problem->verify();
-  } catch (const EmuFault& e) {
-    out.fault = e.what();
-  } catch (const DriverError& e) {
-    out.fault = e.what();
-  }
-  if (device.is_emulator()) {
-    out.launches = device.results();
-    for (const auto& l : out.launches)
-      for (const auto& f : l.result->findings) out.findings.push_back(locate(f, l.kernel, problem->images));
-  } else if (out.fault.empty() && o.repeat > 0) {
-    progress.step("timing");
-    const prof::Contender contender{kernel.name, [&](runtime::Stream& s) { problem->launch(s); }};
-    prof::CompareOptions options;
-    options.rounds = o.repeat;
-    out.timing = prof::compare(device, {&contender, 1}, options).at(0);
-  }
-  if (!out.fault.empty()) return out;
-  const auto outputs = o.outputs.empty() ? std::vector<kernels::NamedArray>() : problem->outputs();
+void save_outputs(const kernels::KernelEntry& kernel, const RunOptions& o, kernels::Case& problem,
+                  Outcome& out) {
+  if (o.outputs.empty()) return;
+  const auto outputs = problem.outputs();
+  std::vector<std::string> names;
+  for (const auto& a : outputs) names.push_back(a.name);
   for (const auto& text : o.outputs) {
     const auto [name, path] = split_setting(text, "--out");
-    std::vector<std::string> names;
-    for (const auto& a : outputs) names.push_back(a.name);
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end())
       throw ArgumentError(ErrorText{cat(kernel.name, " has no output \"", name, "\""),
@@ -145,6 +112,98 @@ Outcome execute(const kernels::KernelEntry& kernel, const RunOptions& o, Progres
                                     {}});
     spec::write_array(path, from_kernel_array(outputs[std::size_t(at - names.begin())].array));
     out.saved.emplace_back(name, path);
+  }
+}
+
+/// One run of the problem, from fresh memory, under one policy.
+struct Run {
+  Outcome outcome;
+  std::vector<spec::PolicyBuffer> buffers;
+};
+
+Run execute(const kernels::KernelEntry& kernel, const RunOptions& o, const spec::Policy& policy, bool first,
+            bool keep, spec::Sources& sources, const std::function<void(const std::string&)>& step) {
+  Run run;
+  Outcome& out = run.outcome;
+  const auto settings = parse_settings(kernel, o.settings);
+  out.settings = settings.all();
+  const auto inputs = read_inputs(kernel, o.inputs);
+  const auto device = runtime::Device::open(o.device);
+  out.device = device.info();
+  if (device.is_emulator()) prepare_emulator(device, o, policy, out);
+  step("preparing the problem");
+  const auto problem = kernel.prepare(device, settings, inputs, o.emulation.seed);
+  out.variant = problem->variant;
+  out.why = problem->why;
+  out.flops = problem->flops;
+  out.bytes = problem->bytes;
+  for (const auto& image : problem->images) {
+    sources.add(image.name + ".ptx", *image.ptx);
+    out.modules[image.name + ".ptx"] = *image.ptx;
+  }
+  if (device.is_emulator()) device.clear_results();
+  step(cat("running ", out.variant, " on ", out.device.name));
+  try {
+    problem->launch(device.stream());
+    device.stream().wait();
+    step("checking against the oracle");
+    out.check = problem->verify();
+  } catch (const EmuFault& e) {
+    out.fault = e.what();
+  } catch (const DriverError& e) {
+    out.fault = e.what();
+  }
+  if (device.is_emulator()) {
+    out.launches = device.results();
+    for (std::size_t i = 0; i < out.launches.size(); ++i) {
+      const auto& l = out.launches[i];
+      out.launch_modules.push_back(module_of(l.kernel, problem->images));
+      for (const auto& f : l.result->findings)
+        out.findings.push_back({i, f, l.kernel, out.launch_modules.back(), {}, 0});
+    }
+  } else if (out.fault.empty() && o.repeat > 0) {
+    step("timing");
+    const prof::Contender contender{kernel.name, [&](runtime::Stream& s) { problem->launch(s); }};
+    prof::CompareOptions options;
+    options.rounds = o.repeat;
+    out.timing = prof::compare(device, {&contender, 1}, options).at(0);
+  }
+  if (!out.fault.empty()) return run;
+  if (first) save_outputs(kernel, o, *problem, out);
+  if (keep)
+    for (const auto& a : problem->outputs()) run.buffers.push_back({a.name, {}, from_kernel_array(a.array)});
+  return run;
+}
+
+/// Under every policy that was asked for; the first run is the one that is shown.
+Outcome execute_all(const kernels::KernelEntry& kernel, const RunOptions& o, spec::Sources& sources,
+                    Progress& progress) {
+  const auto policies = o.emulation.all();
+  spec::PolicyRuns runs;
+  Outcome out;
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string under = policies.size() > 1 ? cat(policies[i].arguments(), ": ") : "";
+    Run run = execute(kernel, o, policies[i], i == 0, policies.size() > 1, sources,
+                      [&](const std::string& what) { progress.step(under + what); });
+    Outcome& r = run.outcome;
+    const bool emulated = r.device.kind == runtime::DeviceKind::emulator;
+    if (policies.size() > 1 && emulated) {
+      runs.add(policies[i], r.findings, std::move(run.buffers), r.fault);
+      if (i && r.fault.empty() && !r.check.pass && out.check.pass) out.check = r.check;
+    }
+    if (i == 0)
+      out = std::move(r);
+    else if (out.fault.empty() && !r.fault.empty())
+      out.fault = under + r.fault;
+    if (!emulated) {
+      warn_without_emulator(o, out.warnings);
+      return out;
+    }
+  }
+  out.emulation = o.emulation.changed();
+  if (policies.size() > 1) {
+    out.findings = std::move(runs.findings);
+    out.policies = std::move(runs.outcomes);
   }
   return out;
 }
@@ -158,7 +217,8 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
                     {"why", r.why},
                     {"device", spec::to_json(r.device)},
                     {"checks", r.checks},
-                    {"seed", o.seed},
+                    {"emulation", r.emulation},
+                    {"seed", o.emulation.seed},
                     {"flops", r.flops},
                     {"bytes", r.bytes}};
   j["options"] = ordered_json::object();
@@ -189,8 +249,8 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
     j["flop_per_s"] = r.flops / (s.median * 1e-3);
     j["bytes_per_s"] = r.bytes / (s.median * 1e-3);
   }
-  j["findings"] = ordered_json::array();
-  for (const auto& f : r.findings) j["findings"].push_back(spec::to_json(f.finding));
+  j["findings"] = spec::to_json(r.findings);
+  if (!r.policies.empty()) j["policies"] = spec::to_json(r.policies);
   j["fault"] = r.fault.empty() ? ordered_json() : ordered_json(r.fault);
   j["saved"] = ordered_json::object();
   for (const auto& [name, path] : r.saved) j["saved"][name] = path;
@@ -198,9 +258,13 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
   return j;
 }
 
-std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, bool color) {
-  std::string out = format("{}: variant {}{} on {}\n", kernel.name, r.variant,
-                           r.why.empty() ? "" : format(" ({})", r.why), r.device.name);
+std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, const std::string& views,
+                    spec::Sources& sources, const spec::Style& style) {
+  const spec::Paint paint(style.color);
+  std::string out = spec::wrapped(format("{}: variant {}{} on {}", kernel.name, r.variant,
+                                         r.why.empty() ? "" : format(" ({})", r.why), r.device.name),
+                                  style.width, 2) +
+                    '\n';
   emu::Counters total;
   for (const auto& l : r.launches) {
     out += format("  {}  grid ({},{},{}) block ({},{},{})", l.kernel, l.grid.x, l.grid.y, l.grid.z, l.block.x,
@@ -210,9 +274,12 @@ std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, bool c
     out += '\n';
     total.add(l.result->counters);
   }
-  if (!r.launches.empty()) out += "counters\n" + spec::counters_text(total);
-  for (const auto& f : r.findings) out += spec::finding_text(f.finding, f.name + ".ptx", f.ptx, color);
-  if (!r.fault.empty()) out += format("fault: {}\n", r.fault);
+  if (!r.launches.empty() && r.fault.empty() && !spec::any_fails(r.findings))
+    out += "counters\n" + spec::counters_text(total);
+  out += views;
+  if (!r.findings.empty()) out += '\n' + spec::findings_text(r.findings, sources, style) + '\n';
+  if (!r.policies.empty()) out += spec::policies_text(r.policies, style);
+  if (!r.fault.empty()) out += format("{}: {}\n", paint.bad("fault"), r.fault);
   if (r.timing) {
     const auto& s = r.timing->summary;
     out += format("time  {:.4f} ms median of {} (min {:.4f}, ±{:.1f}%)", s.median, s.count, s.min,
@@ -222,11 +289,15 @@ std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, bool c
     out += '\n';
   }
   for (const auto& [name, path] : r.saved) out += format("saved {} to {}\n", name, path);
-  for (const auto& w : r.warnings) out += format("warning: {}\n", w);
+  for (const auto& w : r.warnings) out += format("{}: {}\n", paint.warn("warning"), w);
   if (r.fault.empty()) out += "oracle: " + r.check.describe() + "\n";
-  out += format("{}: {} finding{}{}\n", r.clean() ? "clean" : "failed", r.findings.size(),
-                r.findings.size() == 1 ? "" : "s",
-                r.checks.empty() ? " (checks need the emulator)" : format(" (checks: {})", r.checks));
+  out += spec::wrapped(format("{}: {}{}{}", r.clean() ? paint.good("clean") : paint.bad("failed"),
+                              spec::count_text(r.findings),
+                              r.checks.empty() ? " (checks need the emulator)"
+                                               : format(" ({})", spec::short_checks(r.checks)),
+                              r.emulation.empty() ? "" : " " + r.emulation),
+                       style.width, 0) +
+         '\n';
   if (!r.launches.empty()) out += format("on a GPU: cgp run {} --device cuda\n", kernel.name);
   return out;
 }
@@ -238,13 +309,33 @@ int run_kernel(const Context& context, const RunOptions& o) {
   if (!o.ptx.empty())
     throw ArgumentError(
         ErrorText{"--ptx belongs to --spec", {}, cat("the target is the kernel ", o.target), {}});
+  spec::Sources sources(source_folders(o, {}));
   Outcome outcome;
   {
     Progress progress;
-    outcome = execute(kernel, o, progress);
+    outcome = execute_all(kernel, o, sources, progress);
   }
-  write_out(context.json ? to_json(kernel, o, outcome).dump(2) + "\n"
-                         : to_text(kernel, outcome, context.color_out));
+  Ran ran;
+  ran.title = cat(kernel.name, ", ", outcome.variant);
+  for (std::size_t i = 0; i < outcome.launches.size(); ++i)
+    ran.launches.push_back(
+        {outcome.launches[i].kernel, outcome.launch_modules[i], outcome.launches[i].result});
+  ran.modules = outcome.modules;
+  ran.findings = &outcome.findings;
+  ran.exit_code = outcome.clean() ? kClean : kCheckFailed;
+  if (!outcome.fault.empty())
+    ran.failures.push_back(outcome.fault);
+  else if (!outcome.check.pass)
+    ran.failures.push_back(outcome.check.describe());
+  if (context.json) {
+    auto j = to_json(kernel, o, outcome);
+    views_json(o, ran, sources, j);
+    write_out(j.dump(2) + "\n");
+  } else {
+    const spec::Style style{context.color_out, context.width};
+    const std::string views = views_text(o, ran, sources, style);
+    write_out(to_text(kernel, outcome, views, sources, style));
+  }
   return outcome.clean() ? kClean : kCheckFailed;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "emulation.h"
+
 namespace cgp::cli {
 
 /// Exit codes. Nothing else is ever returned; docs/cli.md explains them.
@@ -15,6 +17,7 @@ struct Context {
   bool json = false;
   bool color_out = false;  ///< stdout
   bool color_err = false;
+  int width = 100;
 };
 
 struct ListOptions {
@@ -33,13 +36,18 @@ struct RunOptions {
   std::vector<std::string> settings;
   std::string spec, ptx, device = "emu", checks = "all";
   bool checks_given = false;
+  spec::Emulation emulation;
+  std::string annotate;  ///< cpp, ptx, both; empty: no
+  std::string heatmap;   ///< file, "-" for text only; empty: no
+  std::string sarif;     ///< file; empty: no
+  std::vector<std::string> source_folders;
+  std::vector<std::string> command_line;  ///< as typed, for SARIF
   // a PTX file
   std::string entry, grid, block, cluster;
   std::string dynamic_smem = "0";
   std::vector<std::string> args;
   // a kernel of the catalogue
   std::vector<std::string> inputs, outputs;  ///< NAME=FILE.npy
-  std::uint64_t seed = 1;
   int repeat = 20;
 };
 int run(const Context& context, const RunOptions& options);
@@ -50,6 +58,8 @@ struct ExplainOptions {
   std::vector<std::string> settings;
 };
 int explain(const Context& context, const ExplainOptions& options);
+/// If `name` is a class of findings: says what it means. False: it is something else.
+bool explain_class(const Context& context, const std::string& name);
 
 struct DoctorOptions {};
 int doctor(const Context& context, const DoctorOptions& options);

@@ -66,12 +66,45 @@ void declare_run(CLI::App& app, CommandLine& c) {
          "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
          "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
       ->capture_default_str();
+  spec::Emulation& e = r.emulation;
+  const auto emulator = "Emulator";
+  app.add_option(
+         "--async", e.policy.async,
+         "When asynchronous operations take effect: eager, late (only when a wait forces it), random[:SEED]")
+      ->capture_default_str()
+      ->group(emulator);
+  app.add_option("--schedule", e.policy.schedule,
+                 "Who runs: fair, diverge, adversarial[:SEED], random[:SEED]")
+      ->capture_default_str()
+      ->group(emulator);
+  app.add_option(
+         "--policies", e.policies,
+         "Run under several and compare the results: all, or ASYNC+SCHEDULE pairs (late+fair,random:3)")
+      ->group(emulator);
+  app.add_option("--numerics", e.numerics, "Matrix instructions: exact (as the tensor core) or fast")
+      ->capture_default_str()
+      ->group(emulator);
+  app.add_option("--max-findings", e.max_findings, "Findings kept: distinct pairs of class and instruction")
+      ->group(emulator);
+  app.add_option("--step-limit", e.step_limit, "Instructions of one warp, after which it counts as hung")
+      ->group(emulator);
+  const auto views = "Views";
+  app.add_flag("--annotate{cpp}", r.annotate,
+               "Counters per line: --annotate=cpp (where sources can be read), =ptx, =both")
+      ->group(views);
+  app.add_option("--heatmap", r.heatmap, "FILE.svg: where memory was accessed; - for the summary alone")
+      ->group(views);
+  app.add_option("--sarif", r.sarif, "FILE: findings as SARIF 2.1.0")->group(views);
+  app.add_option("--source", r.source_folders, "A folder in which C++ sources of .loc lines are looked up")
+      ->allow_extra_args(false)
+      ->group(views);
   const auto kernel = "Kernels";
   app.add_option("--in", r.inputs, "NAME=FILE.npy: an input; inputs that are not given are random")
       ->allow_extra_args(false)
       ->group(kernel);
   app.add_option("--out", r.outputs, "NAME=FILE.npy: save an output")->allow_extra_args(false)->group(kernel);
-  app.add_option("--seed", r.seed, "Seed of the random inputs")->capture_default_str()->group(kernel);
+  app.add_option("--seed", e.seed, "Seed of random inputs, and of random policies that name none")
+      ->capture_default_str();
   app.add_option("--repeat", r.repeat, "Timed launches on a GPU")->capture_default_str()->group(kernel);
   const auto file = "PTX files";
   app.add_option("--entry", r.entry, "The kernel in the file; not needed if there is only one")->group(file);
@@ -102,18 +135,24 @@ void declare_run(CLI::App& app, CommandLine& c) {
       "  cgp run softmax --in x=x.npy --out y=y.npy\n"
       "  cgp run saxpy.ptx --entry saxpy --grid 4 --block 256 --arg f32:2.5 --arg in:f32:x.npy \\\n"
       "      --arg inout:f32:y.npy=z.npy --arg u32:1000\n"
-      "  cgp run --spec case.json --json");
+      "  cgp run --spec case.json --json\n"
+      "  cgp run --spec case.json --policies all --sarif findings.sarif\n"
+      "  cgp run gemm m=128 n=128 k=128 --annotate=cpp --heatmap gemm.svg");
 }
 
 void declare_explain(CLI::App& app, CommandLine& c) {
-  app.add_option("TARGET", c.explain.target, "A kernel that `cgp list` names, or FILE.ptx")->required();
+  app.add_option("TARGET", c.explain.target,
+                 "A kernel that `cgp list` names, FILE.ptx, or a class of findings")
+      ->required();
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
   app.add_option("--block", c.explain.block,
                  "Threads of a block for the occupancy, when the kernel does not fix it");
   app.add_option("--arch", c.explain.arch, "Kernels: the target to explain")->capture_default_str();
   app.add_option("--variant", c.explain.variant, "Kernels: this variant");
-  app.footer("Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256");
+  app.footer(
+      "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256\n  cgp explain "
+      "race.shared");
 }
 
 void declare_doctor(CLI::App& app, CommandLine&) {
@@ -223,7 +262,8 @@ Context context_of(const CommandLine& c) {
   const auto wish = c.color == "always"  ? ColorWish::always
                     : c.color == "never" ? ColorWish::never
                                          : ColorWish::automatic;
-  return {c.json, use_color(wish, STDOUT_FILENO), use_color(wish, STDERR_FILENO)};
+  return {c.json, use_color(wish, STDOUT_FILENO), use_color(wish, STDERR_FILENO),
+          terminal_width(STDOUT_FILENO)};
 }
 
 void check_command_word(const std::vector<std::string>& args) {
@@ -282,6 +322,8 @@ int dispatch(std::vector<std::string> args) {
   if (wants_version || version_command->parsed()) return version(context);
   for (const auto& [sub, command] : subcommands) {
     if (!sub->parsed()) continue;
+    line.run.command_line = {"cgp"};
+    line.run.command_line.insert(line.run.command_line.end(), args.begin(), args.end());
     line.run.checks_given = command->name == std::string("run") && sub->count("--check") > 0;
     return command->run(context, line);
   }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/finding_class.h"
 #include "report.h"
 
 namespace cgp::spec {
@@ -54,27 +55,52 @@ ordered_json launch_json(const LaunchOutcome& l) {
 
 }  // namespace
 
-ordered_json to_json(const emu::Finding& f) {
-  ordered_json j = {{"class", f.cls},
+ordered_json to_json(const LocatedFinding& located) {
+  const emu::Finding& f = located.finding;
+  ordered_json j = {{"launch", located.launch},
+                    {"class", f.cls},
+                    {"severity", emu::name(f.severity)},
                     {"message", f.message},
+                    {"kernel", located.kernel},
+                    {"access", f.access},
                     {"instruction", f.instruction},
+                    {"ptx", located.module},
                     {"ptx_line", f.ptx_line},
                     {"file", f.file},
                     {"line", f.line},
+                    {"column", f.column},
                     {"block", dim(f.block)},
                     {"thread", dim(f.thread)},
                     {"address", f.address},
                     {"buffer", f.buffer},
                     {"byte_offset", f.byte_offset},
+                    {"missing_edge", f.missing_edge},
                     {"hint", f.hint},
                     {"count", f.count}};
+  if (f.hint.empty())
+    if (const auto* c = emu::find_class(f.cls)) j["hint"] = c->hint;
   if (f.other)
-    j["other"] = {{"instruction", f.other->instruction},
-                  {"ptx_line", f.other->ptx_line},
-                  {"file", f.other->file},
-                  {"line", f.other->line},
-                  {"block", dim(f.other->block)},
-                  {"thread", dim(f.other->thread)}};
+    j["other"] = {{"access", f.other->access},     {"instruction", f.other->instruction},
+                  {"ptx_line", f.other->ptx_line}, {"file", f.other->file},
+                  {"line", f.other->line},         {"column", f.other->column},
+                  {"block", dim(f.other->block)},  {"thread", dim(f.other->thread)}};
+  if (!located.policies.empty()) j["policies"] = located.policies;
+  return j;
+}
+
+ordered_json to_json(const std::vector<LocatedFinding>& all) {
+  ordered_json j = ordered_json::array();
+  for (const auto& f : all) j.push_back(to_json(f));
+  return j;
+}
+
+ordered_json to_json(const std::vector<PolicyOutcome>& all) {
+  ordered_json j = ordered_json::array();
+  for (const auto& o : all)
+    j.push_back({{"policy", o.policy},
+                 {"agrees", o.agrees},
+                 {"findings", o.findings},
+                 {"fault", o.fault.empty() ? ordered_json() : ordered_json(o.fault)}});
   return j;
 }
 
@@ -103,17 +129,13 @@ ordered_json to_json(const SpecResult& r) {
   ordered_json j = {{"schema", "cgp.run/1"},      {"verdict", r.clean() ? "pass" : "fail"},
                     {"exit_code", r.exit_code()}, {"spec", r.spec_path},
                     {"ptx", r.ptx_path},          {"device", to_json(r.device)},
-                    {"checks", r.checks}};
+                    {"checks", r.checks},         {"emulation", r.emulation}};
   j["launches"] = ordered_json::array();
   for (const auto& l : r.launches) j["launches"].push_back(launch_json(l));
   j["buffers"] = ordered_json::array();
   for (const auto& b : r.buffers) j["buffers"].push_back(buffer_json(b));
-  j["findings"] = ordered_json::array();
-  for (const auto& f : r.findings) {
-    ordered_json item = {{"launch", f.launch}};
-    item.update(to_json(f.finding));
-    j["findings"].push_back(std::move(item));
-  }
+  j["findings"] = to_json(r.findings);
+  if (!r.policies.empty()) j["policies"] = to_json(r.policies);
   j["counter_mismatches"] = ordered_json::array();
   for (const auto& m : r.counter_mismatches)
     j["counter_mismatches"].push_back({{"launch", m.launch},

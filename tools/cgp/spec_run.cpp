@@ -2,6 +2,7 @@
 #include "spec_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "cgp/base/error.h"
@@ -163,7 +164,7 @@ class Runner {
     for (const BufferSpec& b : spec_.buffers) {
       LiveBuffer live;
       live.spec = &b;
-      live.memory = device_.alloc<std::byte>(b.bytes());
+      live.memory = device_.alloc<std::byte>(b.bytes(), b.name);
       std::vector<std::pair<std::uint64_t, std::uint64_t>> unwritten;
       live.before = initial_bytes(b, unwritten);
       check_crc(b, live.before, !unwritten.empty());
@@ -290,7 +291,7 @@ class Runner {
     if (device_.is_emulator() && device_.results().size() > seen) {
       outcome.emulated = device_.results().back().result;
       for (const emu::Finding& f : outcome.emulated->findings)
-        result_.findings.push_back({index, located(f)});
+        result_.findings.push_back({index, f, l.entry, spec_.ptx_path, {}, 0});
     }
     result_.launches.push_back(std::move(outcome));
     return fine;
@@ -318,22 +319,6 @@ class Runner {
       result_.fault = e.what();
     }
     return false;
-  }
-
-  /// The emulator knows addresses; people know the names of their buffers.
-  emu::Finding located(emu::Finding f) const {
-    const std::uint64_t base = f.address - std::uint64_t(f.byte_offset);
-    for (const LiveBuffer& b : buffers_) {
-      if (!b.memory.address() || b.memory.address() != base || f.cls.find("shared") != std::string::npos)
-        continue;
-      const std::string old = cat("'", f.buffer, "'"), renamed = cat("'", b.spec->name, "'");
-      for (auto at = f.message.find(old); at != std::string::npos;
-           at = f.message.find(old, at + renamed.size()))
-        f.message.replace(at, old.size(), renamed);
-      f.buffer = b.spec->name;
-      break;
-    }
-    return f;
   }
 
   void collect() {
@@ -404,10 +389,7 @@ class Runner {
 }  // namespace
 
 bool SpecResult::clean() const {
-  const bool found = std::any_of(findings.begin(), findings.end(), [](const LocatedFinding& f) {
-    return f.finding.severity == emu::Severity::error;
-  });
-  if (found || !fault.empty() || !counter_mismatches.empty()) return false;
+  if (any_fails(findings) || !fault.empty() || !counter_mismatches.empty()) return false;
   return std::all_of(buffers.begin(), buffers.end(),
                      [](const BufferOutcome& b) { return !b.compared || b.comparison.equal; });
 }
@@ -427,6 +409,15 @@ CheckPlan plan_checks(const std::string& checks) {
   if (!missing.empty() && plan.set != emu::CheckSet::all())
     plan.warning = cat("this version does not perform the checks: ", emu::name(missing));
   return plan;
+}
+
+std::string short_checks(const std::string& performed) {
+  const emu::CheckSet there = emu::parse_checks(performed.empty() ? "none" : performed);
+  if (there == emu::CheckSet::all()) return "all checks";
+  const emu::CheckSet missing = emu::CheckSet::all() - there;
+  if (std::popcount(missing.bits()) < std::popcount(there.bits()))
+    return cat("checks: all but ", emu::name(missing));
+  return cat("checks: ", emu::name(there));
 }
 
 SpecResult run_spec(const Spec& spec, const RunOptions& options) { return Runner(spec, options).run(); }

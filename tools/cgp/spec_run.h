@@ -9,7 +9,9 @@
 
 #include "cgp/emu/emu.h"
 #include "cgp/runtime/info.h"
+#include "findings.h"
 #include "host_array.h"
+#include "policies.h"
 #include "spec.h"
 
 namespace cgp::spec {
@@ -48,17 +50,14 @@ struct LaunchOutcome {
   std::optional<double> milliseconds;           ///< measured by events on a GPU
 };
 
-struct LocatedFinding {
-  std::size_t launch = 0;
-  emu::Finding finding;  ///< buffer and byte_offset name the spec's buffers
-};
-
 struct SpecResult {
   std::string spec_path, ptx_path;
   runtime::DeviceInfo device;
-  std::string checks;  ///< names of the checks that ran; empty on a GPU
+  std::string checks;     ///< names of the checks that ran; empty on a GPU
+  std::string emulation;  ///< options that were changed (Emulation::changed); for the report
   std::vector<LaunchOutcome> launches;
-  std::vector<LocatedFinding> findings;
+  std::vector<LocatedFinding> findings;  ///< module is `ptx_path`
+  std::vector<PolicyOutcome> policies;   ///< with several (policies.h); else empty
   std::vector<BufferOutcome> buffers;
   std::vector<CounterMismatch> counter_mismatches;
   std::string fault;  ///< the program or the driver gave up: text of the error
@@ -79,6 +78,8 @@ struct CheckPlan {
   emu::CheckSet set;
   std::string performed, warning;
 };
+/// `performed` in as few words as possible: "checks: all but race,async".
+std::string short_checks(const std::string& performed);
 CheckPlan plan_checks(const std::string& checks);
 
 /// Throws ParseError or ArgumentError for bad input, Unsupported when the device is not there or cannot run

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -30,6 +32,14 @@ bool use_color(ColorWish wish, int fd) {
   if (set("NO_COLOR")) return false;
   if (set("CLICOLOR_FORCE")) return true;
   return capable(fd);
+}
+
+int terminal_width(int fd) {
+  int width = 0;
+  winsize size{};
+  if (const char* v = std::getenv("COLUMNS")) width = std::atoi(v);
+  if (width <= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return std::max(width > 0 ? width : 100, 40);
 }
 
 Progress::Progress(bool enabled) {

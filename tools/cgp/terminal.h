@@ -14,6 +14,9 @@ enum class ColorWish { automatic, always, never };
 /// that is not dumb.
 bool use_color(ColorWish wish, int fd);
 
+/// COLUMNS, else the width of the terminal behind `fd`, else 100; never below 40.
+int terminal_width(int fd);
+
 /// After two seconds shows what is going on and for how long, on stderr, redrawn in place. Silent when stderr
 /// is not a terminal. The line is gone when the object is.
 class Progress {

@@ -242,9 +242,9 @@ class GemmCase : public Case {
         host_a_(std::move(a)),
         host_b_(std::move(b)),
         host_c_(std::move(c)),
-        a_(d.alloc<std::byte>(host_a_.bytes.size())),
-        b_(d.alloc<std::byte>(host_b_.bytes.size())),
-        c_(d.alloc<std::byte>(host_c_.bytes.size())) {
+        a_(d.alloc<std::byte>(host_a_.bytes.size(), "a")),
+        b_(d.alloc<std::byte>(host_b_.bytes.size(), "b")),
+        c_(d.alloc<std::byte>(host_c_.bytes.size(), "c")) {
     if (auto wrong = reject(q); !wrong.empty()) throw ArgumentError(text::cat("gemm: ", wrong));
     a_.upload(host_a_.bytes);
     b_.upload(host_b_.bytes);

@@ -385,10 +385,10 @@ class ReduceCase : public Case {
         op_(op),
         shape_(shape),
         out_shape_(std::move(out_shape)),
-        in_(d.alloc<T>(host_.size())),
-        out_(d.alloc<T>(shape.outer * shape.inner)),
+        in_(d.alloc<T>(host_.size(), "in")),
+        out_(d.alloc<T>(shape.outer * shape.inner, "out")),
         plan_(plan_reduce(dtype_of<T>, shape, true, d.info())),
-        workspace_(d.alloc<float>(reduce_workspace(plan_, shape))) {
+        workspace_(d.alloc<float>(reduce_workspace(plan_, shape), "workspace")) {
     in_.upload(typed<T>(host_));
     const auto first = first_pass(dtype_of<T>, op, plan_);
     variant = first.name, why = plan_.why;

@@ -333,7 +333,7 @@ template <class T>
 class SoftmaxCase : public Case {
  public:
   SoftmaxCase(const runtime::Device& d, HostArray x)
-      : host_(std::move(x)), x_(d.alloc<T>(host_.size())), y_(d.alloc<T>(host_.size())) {
+      : host_(std::move(x)), x_(d.alloc<T>(host_.size(), "x")), y_(d.alloc<T>(host_.size(), "y")) {
     shape_.cols = host_.shape.empty() ? 1 : host_.shape.back();
     shape_.rows = shape_.cols ? host_.size() / shape_.cols : 0;
     x_.upload(typed<T>(host_));

@@ -303,8 +303,8 @@ class TransposeCase : public Case {
   TransposeCase(const runtime::Device& d, HostArray host, TransposeShape shape)
       : host_(std::move(host)),
         shape_(shape),
-        in_(d.alloc<std::byte>(host_.bytes.size())),
-        out_(d.alloc<std::byte>(host_.bytes.size())) {
+        in_(d.alloc<std::byte>(host_.bytes.size(), "in")),
+        out_(d.alloc<std::byte>(host_.bytes.size(), "out")) {
     in_.upload(host_.bytes);
     const auto choice = select_transpose(element(), shape, in_.address(), out_.address(), d.info());
     variant = choice.variant.name, why = choice.why;

@@ -92,9 +92,9 @@ class VecaddCase : public Case {
   VecaddCase(const runtime::Device& d, HostArray a, HostArray b)
       : host_a_(std::move(a)),
         host_b_(std::move(b)),
-        a_(d.alloc<T>(host_a_.size())),
-        b_(d.alloc<T>(host_a_.size())),
-        c_(d.alloc<T>(host_a_.size())) {
+        a_(d.alloc<T>(host_a_.size(), "a")),
+        b_(d.alloc<T>(host_a_.size(), "b")),
+        c_(d.alloc<T>(host_a_.size(), "c")) {
     a_.upload(typed<T>(host_a_));
     b_.upload(typed<T>(host_b_));
     const std::uint64_t n = host_a_.size(), w = 16 / sizeof(T);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/finding_class.h"
+#include "commands.h"
+#include "style.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+
+bool explain_class(const Context& context, const std::string& name) {
+  const emu::FindingClass* c = emu::find_class(name);
+  if (!c) {
+    // race.sharde: a word and a dot is no kernel and no file
+    const auto dot = name.find('.');
+    if (dot == std::string::npos || name.find('/') != std::string::npos || name.substr(dot) == ".ptx")
+      return false;
+    std::vector<std::string> names;
+    for (const auto& x : emu::finding_classes()) names.emplace_back(x.name);
+    throw ArgumentError(ErrorText{fmt::format("there is no class of findings \"{}\"", name),
+                                  {},
+                                  {},
+                                  "did you mean " + text::join(text::closest(name, names), ", ") + "?"});
+  }
+  const spec::Paint paint(context.color_out);
+  if (context.json) {
+    const nlohmann::ordered_json j = {{"schema", "cgp.explain/1"},
+                                      {"class", c->name},
+                                      {"severity", emu::name(c->severity)},
+                                      {"check", c->check},
+                                      {"title", c->title},
+                                      {"explanation", c->explanation},
+                                      {"hint", c->hint}};
+    write_out(j.dump(2) + "\n");
+    return true;
+  }
+  write_out(
+      fmt::format("{}: {}\n\n  {}\n\n  {} {}\n\n  {}\n",
+                  paint.severity(c->severity, fmt::format("{}[{}]", emu::name(c->severity), c->name)),
+                  paint.strong(c->title), spec::wrapped(c->explanation, context.width, 2),
+                  paint.good("to mend it:"), spec::wrapped(c->hint, context.width, 14),
+                  c->check.empty() ? "found by --policies" : fmt::format("found by --check {}", c->check)));
+  return true;
+}
+
+}  // namespace cgp::cli
