@@ -64,6 +64,25 @@ bool check_scale_operand(const MmaStep& s, TensorAddress at, int columns, const 
   return true;
 }
 
+bool check_metadata(const MmaStep& s) {
+  const bool bytes = ptx::type_bits(s.what.a) <= 8;
+  if (s.what.m / s.pair.count() != 128)
+    s.by.warp->fail(Check::bounds, "tcgen05.descriptor", *s.by.op, lane_bit(s.by.lane),
+                    cat("sparse A with ", s.what.m / s.pair.count(),
+                        " rows in a CTA: the layout of its metadata is not modelled, only that of 128 rows"));
+  if (bytes ? s.what.sparse_id != 0 : s.what.sparse_id > 1 || s.metadata.column % 2)
+    s.by.warp->fail(
+        Check::bounds, "tcgen05.descriptor", *s.by.op, lane_bit(s.by.lane),
+        cat("the sparsity id is ", s.what.sparse_id, " and the metadata starts at column ",
+            s.metadata.column),
+        "8-bit types take id 0; others an even column and id 0 or 1, which selects one of two columns");
+  for (int c = 0; c < s.pair.count(); ++c)
+    if (!check_tensor_range(s.by, *s.pair.cta[c], s.metadata.lane, 128, s.metadata.column, 2,
+                            "tcgen05.mma reads the sparsity metadata in"))
+      return false;
+  return true;
+}
+
 void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& address,
            const CtaPair& pair) {
   const auto& p = op.data_as<MmaPlan>();
@@ -84,6 +103,7 @@ void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& 
   const TensorLayout layout(s->what.m, p.form.group, p.form.weight_stationary);
   if (!check_tensor_operand(*s, s->d, s->what.n / layout.copies(), layout, "tcgen05.mma writes")) return;
   if (p.form.a_in_tensor && !check_tensor_operand(*s, s->a, 8, layout, "tcgen05.mma reads A in")) return;
+  if (p.form.sparse && !check_metadata(*s)) return;
   if (p.form.scale_vector) {
     const bool folded = s->what.m / s->pair.count() == 64;
     const auto columns = [](int rows) { return (rows + 31) / 32; };
@@ -132,8 +152,10 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
   MmaPlan p;
   p.form.kind = kind_of(d, i);
   p.form.group = cta_group_of(i);
-  p.form.weight_stationary = i.op == ptx::Op::tcgen05_mma_ws || i.op == ptx::Op::tcgen05_mma_ws_sp;
+  p.form.weight_stationary = i.op == ptx::Op::tcgen05_mma_ws;
+  p.form.sparse = i.op == ptx::Op::tcgen05_mma_sp;
   p.ashift = i.has(Mod::ashift);
+  if (p.form.sparse && is_block_scaled(p.form.kind)) d.unsupported("sparse A with block scales");
   if (is_block_scaled(p.form.kind)) p.form.scale_vector = scale_vector_of(d, i, p.form.kind);
   std::size_t at = 0;
   p.d = d.address(d.operand(i, at++));
@@ -143,6 +165,7 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
   else
     p.a_descriptor = d.source(d.operand(i, at++), Mod::b64);
   p.b_descriptor = d.source(d.operand(i, at++), Mod::b64);
+  if (p.form.sparse) p.metadata = d.address(d.operand(i, at++));
   p.instruction = d.source(d.operand(i, at++), Mod::b32);
   if (p.form.scale_vector) {
     p.sfa = d.address(d.operand(i, at++));
@@ -166,6 +189,7 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
 
 void add_tcgen05_mma(Table& t) {
   t.set(ptx::Op::tcgen05_mma, decode_mma);
+  t.set(ptx::Op::tcgen05_mma_sp, decode_mma);
   t.set(ptx::Op::tcgen05_mma_ws, decode_mma);
 }
 

@@ -38,6 +38,7 @@ struct Case {
   bool negate_a = false;
   int scale_d = 0;
   bool mask = false;
+  int sparse = 0;  // 1, 2: sparse A, metadata selected by id sparse - 1
 };
 
 struct At {
@@ -59,8 +60,9 @@ At d_at(const Case& x, int row, int n) {
 bool padded(const ElementType& t) { return t.bits < 8; }
 
 u32 instruction(const Case& x) {
-  return x.kind.d << 4 | x.kind.a << 7 | x.kind.b << 10 | u32(x.negate_a) << 13 | u32(x.a_mn) << 15 |
-         u32(x.b_mn) << 16 | u32(x.n / 8) << 17 | u32(x.m / 16) << 24;
+  return (x.sparse ? u32(x.sparse - 1) | 4 : 0) | x.kind.d << 4 | x.kind.a << 7 | x.kind.b << 10 |
+         u32(x.negate_a) << 13 | u32(x.a_mn) << 15 | u32(x.b_mn) << 16 | u32(x.n / 8) << 17 |
+         u32(x.m / 16) << 24;
 }
 
 constexpr int kAColumn = 256;  // A in Tensor Memory
@@ -69,21 +71,42 @@ void run(const Case& x) {
   SCOPED_TRACE(cat(x.kind.name, " ", x.a->name, " ", x.b->name, " m", x.m, " n", x.n, " group ", x.group,
                    " swizzles ", x.a_swizzle, x.b_swizzle, " mn ", x.a_mn, x.b_mn, " tensor ", x.a_tensor,
                    " ws ", x.ws));
-  const int k = x.a->k, group = x.group;
+  const int k = x.a->k, full_k = x.sparse ? 2 * k : k, group = x.group;  // k: stored elements of A
   const bool integer = x.kind.d == 2, f16 = x.kind.d == 0;
   std::mt19937 rng(unsigned(x.m + x.n + k));
   const auto draw = [&](const ElementType& t) {
     if (integer) return double(t.name[0] == 'u' ? int(rng() % 200) : int(rng() % 200) - 100);
     return (int(rng() % 9) - 4) / 2.0;
   };
-  std::vector<double> a(std::size_t(x.m * k)), b(std::size_t(x.n * k)), c(std::size_t(x.m * x.n));
+  std::vector<double> a(std::size_t(x.m * k)), b(std::size_t(x.n * full_k)), c(std::size_t(x.m * x.n));
   for (auto& v : a) v = draw(*x.a);
   for (auto& v : b) v = draw(*x.b);
+  // Sparse A: which of the elements are stored, and the bits that say so, one (tf32: two) per element.
+  std::vector<double> full = a;
+  std::vector<u32> pattern(std::size_t(x.m * full_k));
+  if (x.sparse) {
+    full.assign(std::size_t(x.m * full_k), 0);
+    const bool pairs = x.a->bits == 32;
+    for (int i = 0; i < x.m * full_k; i += pairs ? 2 : 4) {
+      const auto at = std::size_t(i), from = std::size_t(i / 2);
+      if (pairs) {
+        const unsigned which = rng() % 2;
+        full[at + which] = a[from];
+        pattern[at] = which ? 2 : 0;  // 0b1110 or 0b0100
+        pattern[at + 1] = which ? 3 : 1;
+        continue;
+      }
+      const unsigned first = rng() % 3, second = first + 1 + rng() % (3 - first);
+      full[at + first] = a[from];
+      full[at + second] = a[from + 1];
+      for (unsigned b4 = 0; b4 < 4; ++b4) pattern[at + b4] = (first | second << 2) >> b4 & 1;
+    }
+  }
   for (auto& v : c) v = integer ? int(rng() % 100) : (int(rng() % 33) - 16) / 4.0;
 
   TensorKernel kernel;
   kernel.group = group;
-  kernel.columns = x.a_tensor ? 512 : std::max(32, int(std::bit_ceil(unsigned(x.n))));
+  kernel.columns = x.a_tensor || x.sparse ? 512 : std::max(32, int(std::bit_ceil(unsigned(x.n))));
   const int columns = kernel.columns;
   // Operand images of each CTA, A then B.
   std::vector<std::uint8_t> input;
@@ -93,10 +116,12 @@ void run(const Case& x) {
     const auto part = [&](const std::vector<double>& v, int rows, const ElementType& t, bool mn,
                           int swizzle) {
       const int mine = rows / group;
-      Bits bits(std::size_t(mine * k));
-      for (int i = 0; i < mine * k; ++i) bits[std::size_t(i)] = t.encode(v[std::size_t(cta * mine * k + i)]);
-      return mn ? mn_major_image(bits, mine, k, t.bits, swizzle)
-                : k_major_image(bits, mine, k, t.bits, swizzle, padded(t));
+      const int width = int(v.size()) / rows;  // elements of a row
+      Bits bits(std::size_t(mine * width));
+      for (int i = 0; i < mine * width; ++i)
+        bits[std::size_t(i)] = t.encode(v[std::size_t(cta * mine * width + i)]);
+      return mn ? mn_major_image(bits, mine, width, t.bits, swizzle)
+                : k_major_image(bits, mine, width, t.bits, swizzle, padded(t));
     };
     ia = part(a, x.m, *x.a, x.a_mn, x.a_swizzle);
     ib = part(b, x.n, *x.b, x.b_mn, x.b_swizzle);
@@ -118,6 +143,23 @@ void run(const Case& x) {
       const double v = c[std::size_t(r * x.n + n)];
       cell(d_at(x, r, n)) = integer ? u32(int(v)) : f16 ? u32(half(v).bits) : std::bit_cast<u32>(float(v));
     }
+  // CUTLASS's fragment of the metadata: index of (row, k) as a sum over their digits; 128 lanes, then bits.
+  for (int r = 0; x.sparse && r < x.m; ++r)
+    for (int i = 0; i < full_k; ++i) {
+      const int row = r % 128;
+      int lane = row, bit = i;
+      if (x.a->bits > 8) {
+        const int wide = x.a->bits == 32, half = wide ? 8 : 16;
+        const int index =
+            row % 8 + row / 8 % 2 * (wide ? 1024 : 2048) + row / 16 * 16 + i % half * 128 + i / half * 8;
+        lane = index % 128;
+        bit = index / 128 * (wide ? 2 : 1);
+      }
+      const int column = kAColumn + 32 + (x.a->bits > 8 ? x.sparse - 1 : 0) + bit / 32;
+      u32& word = cell({r / 128, lane, column});
+      const u32 mask = (x.a->bits == 32 ? 3u : 1u) << bit % 32;
+      word = (word & ~mask) | pattern[std::size_t(r * full_k + i)] << bit % 32;
+    }
   if (x.a_tensor) {
     const int bits = std::max(8, x.a->bits), per = 32 / bits;
     for (int r = 0; r < x.m; ++r)
@@ -138,17 +180,21 @@ void run(const Case& x) {
         }
       }
   }
-  const std::string form =
-      cat("tcgen05.mma", x.ws ? ".ws" : "", ".cta_group::", group, ".kind::", x.kind.name);
+  const std::string form = cat("tcgen05.mma",
+                               x.ws       ? ".ws"
+                               : x.sparse ? ".sp"
+                                          : "",
+                               ".cta_group::", group, ".kind::", x.kind.name);
   kernel.parameters = ", .param .u64 da, .param .u64 db, .param .u32 id, .param .u32 acc";
   kernel.body = cat(
       " ld.param.u32 %r0, [id]; ld.param.u64 %rd0, [da]; ld.param.u64 %rd1, [db]; ld.param.u32 %r1, [acc]; "
       "setp.ne.u32 %p, %r1, 0;\n shr.u32 %r2, %s, 4; cvt.u64.u32 %rd2, %r2; or.b64 %rd0, %rd0, %rd2; add.u64 "
       "%rd1, "
       "%rd1, %rd2; add.u64 %rd1, %rd1, ",
-      b_offset / 16, ";\n add.u32 %r3, %t, ", kAColumn, ";\n mov.b32 %r4, 0; mov.b32 %r5, 0xf0f0f0f0;\n ",
-      form, " [%t], ", x.a_tensor ? "[%r3]" : "%rd0", ", %rd1, %r0", x.mask ? ", {%r4,%r5,%r4,%r4}" : "",
-      ", %p", x.scale_d ? cat(", ", x.scale_d) : "", ";");
+      b_offset / 16, ";\n add.u32 %r3, %t, ", kAColumn, "; add.u32 %r6, %t, ", kAColumn + 32,
+      ";\n mov.b32 %r4, 0; mov.b32 %r5, 0xf0f0f0f0;\n ", form, " [%t], ", x.a_tensor ? "[%r3]" : "%rd0",
+      ", %rd1", x.sparse ? ", [%r6]" : "", ", %r0", x.mask ? ", {%r4,%r5,%r4,%r4}" : "", ", %p",
+      x.scale_d ? cat(", ", x.scale_d) : "", ";");
   expect_assembles_once(cat(form, x.a_tensor, x.mask, x.scale_d != 0), kernel.text());
   for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late}) {
     Options options;
@@ -169,8 +215,8 @@ void run(const Case& x) {
         const At at = d_at(x, row, n);
         if (x.mask && at.lane / 32 == 1 && at.lane % 8 >= 4) continue;
         double v = x.accumulate ? std::ldexp(c[std::size_t(row * x.n + n)], -x.scale_d) : 0;
-        for (int i = 0; i < k; ++i)
-          v += (x.negate_a ? -1 : 1) * a[std::size_t(row * k + i)] * b[std::size_t(n * k + i)];
+        for (int i = 0; i < full_k; ++i)
+          v += (x.negate_a ? -1 : 1) * full[std::size_t(row * full_k + i)] * b[std::size_t(n * full_k + i)];
         want[std::size_t((at.cta * 128 + at.lane) * columns + at.column)] =
             integer ? u32(std::int32_t(v))
             : f16   ? u32(half(v).bits)
@@ -244,6 +290,25 @@ TEST(TensorMma, SmallFloatsInAnyMix) {
     run({types[i], types[j], {"f8f6f4", codes[i], codes[j], 1}, 128, 64, 2, 3, 3, false, false, true});
   }
   run({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 0}, 64, 32});
+}
+
+TEST(TensorMma, SparseA) {
+  const auto sparse = [](Case x, int id, bool a_tensor = false) {
+    x.sparse = id;
+    x.a_tensor = a_tensor;
+    run(x);
+  };
+  for (int id : {1, 2}) {
+    sparse({&kF16, &kF16, kKindF16, 128, 64}, id);
+    sparse({&kTf32, &kTf32, kKindTf32, 128, 32}, id, id == 2);
+    sparse({&kBf16, &kBf16, kKindBf16, 256, 64, 2}, id, id == 1);
+  }
+  sparse({&kS8, &kU8, {"i8", 1, 0, 2}, 128, 64}, 1);
+  sparse({&kE4m3, &kE2m1, {"f8f6f4", 0, 5, 1}, 128, 64}, 1);
+  sparse({&kE3m2, &kE5m2, {"f8f6f4", 4, 1, 1}, 256, 32, 2}, 1, true);
+  Case x{&kF16, &kF16, kKindF16, 128, 64};
+  x.b_mn = true;
+  sparse(x, 1);
 }
 
 TEST(TensorMma, OverwriteNegateScaleAndMask) {

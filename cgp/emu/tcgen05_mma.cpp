@@ -43,18 +43,12 @@ std::uint32_t bits_at(const std::byte* p, int bit, int count) {
   return u >> bit % 8 & (count == 32 ? ~0u : (1u << count) - 1);
 }
 
-// Elements of a 16-byte piece.
-int piece_elements(Mod type, int k) {
-  return element_bits(type) < 8 ? (k == 64 ? 32 : 16) : 128 / element_bits(type);
-}
-
-// Elements of a `rows` x k operand into out(row, k). The K of an instruction is 32 bytes.
+// Elements of a `rows` x k operand into out(row, k); k elements are `bytes` bytes of a row, in pieces of 16.
 template <class Out>
-void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, Mod type, bool mn_major,
-                  Out&& out) {
-  const int bits = element_bits(type);
+void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, int bytes, Mod type,
+                  bool mn_major, Out&& out) {
+  const int bits = element_bits(type), per = k * 16 / bytes;  // elements of a piece
   if (mn_major) {
-    const int per = piece_elements(type, k);
     for (int kk = 0; kk < k; ++kk)
       for (int row = 0; row < rows; row += per) {
         const std::byte* p = reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)));
@@ -62,35 +56,36 @@ void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, in
       }
     return;
   }
-  const int per = k / 2;  // elements of 16 bytes
   for (int row = 0; row < rows; ++row)
-    for (int half = 0; half < 2; ++half) {
-      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(half) * 16));
-      for (int i = 0; i < per; ++i) out(row, half * per + i) = bits_at(p, i * bits, bits);
+    for (int b = 0; b < bytes; b += 16) {
+      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(b)));
+      for (int i = 0; i < per; ++i) out(row, b / 16 * per + i) = bits_at(p, i * bits, bits);
     }
 }
 
 }  // namespace
 
-void MmaStep::read_a(MatrixOperands& m, int row0, int rows) {
+void MmaStep::read_a(MatrixOperands& m) {
+  const int rows = what.m / pair.count();
   for (int c = 0; c < pair.count(); ++c) {
     SharedOperand reader(by, *pair.cta[c], "operand A of tcgen05.mma");
-    read_operand(reader, a_shared, rows, what.k, what.a, what.a_mn_major,
-                 [&](int row, int k) -> std::uint32_t& { return m.a_bits(row0 + c * rows + row, k); });
+    read_operand(
+        reader, a_shared, rows, stored_k(), 32, what.a, what.a_mn_major,
+        [&](int row, int k) -> std::uint32_t& { return m.a_bits(c * rows + row, k_of(c * rows + row, k)); });
   }
 }
 
 // A in Tensor Memory takes 8 columns of 32 bits; 6- and 4-bit types lie in bytes, e2m1 in bits 2 to 5.
 void MmaStep::read_a_tensor(MatrixOperands& m) {
   const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
-  const int bits = what.k == 64 ? 4 : std::max(8, element_bits(what.a)), per = 32 / bits;
+  const int bits = packed4() ? 4 : std::max(8, element_bits(what.a)), per = 32 / bits;
   const int shift = bits == 8 && what.a == Mod::e2m1 ? 2 : 0;
   const std::uint32_t keep = (1u << std::min(bits - 1, 31)) * 2 - 1;
   bool differs = false, unwritten = false;
   for (int row = 0; row < what.m; ++row) {
     for (int copy = 0; copy < layout.copies(); ++copy) {
       TensorRow at = layout.a_row(row, copy);
-      // .ashift: every row but the last of the memory comes from the lane below it in the figure.
+      // .ashift: like tcgen05.shift, but nothing moves in the memory.
       if (plan->ashift && at.lane % 32 != 31) ++at.lane;
       TensorMemory& t = tensor_memory(*pair.cta[at.cta]);
       const int lane = a.lane + at.lane;
@@ -98,12 +93,13 @@ void MmaStep::read_a_tensor(MatrixOperands& m) {
         unwritten = true;
         report_unwritten_tensor(by, *pair.cta[at.cta], lane, a.column, "operand A of tcgen05.mma reads");
       }
-      for (int k = 0; k < what.k; ++k) {
+      for (int k = 0; k < stored_k(); ++k) {
         const std::uint32_t v = (*t.row(lane, a.column + k / per) >> (k % per * bits) & keep) >> shift;
+        std::uint32_t& to = m.a_bits(row, k_of(row, k));
         if (copy == 0)
-          m.a_bits(row, k) = v;
+          to = v;
         else
-          differs = differs || m.a_bits(row, k) != v;
+          differs = differs || to != v;
       }
     }
   }
@@ -115,11 +111,46 @@ void MmaStep::read_a_tensor(MatrixOperands& m) {
         "with M of 64 (.ws), of 32, and of 128 for a pair, each group of lanes reads its own copy of A");
 }
 
+// Sparse A: two of four elements are stored (tf32: one of two), and four bits of metadata for them say which.
+// The metadata of row r and k, in units of one bit (tf32: two bits) per k: 8-bit types in lane r, bit k;
+// others in the 32-bit column that the sparsity id selects of two, lane r % 8 + 16 * (r / 16) + 8 * (k /
+// half) and bit 16 * (r / 8 % 2) + k % half. PTX ISA 9.7.16.10.8, CUTLASS's fragment for it.
+void MmaStep::read_metadata(MatrixOperands& m) {
+  const int rows = what.m / pair.count(), element = element_bits(what.a);
+  const bool bytes = element <= 8;
+  const int half = what.k / 2, unit = element == 32 ? 2 : 1, group = element == 32 ? 2 : 4;
+  const int column = metadata.column + (bytes ? 0 : what.sparse_id);
+  positions_.assign(std::size_t(what.m * stored_k()), 0);
+  bool unwritten = false;
+  for (int row = 0; row < what.m; ++row) {
+    TensorMemory& t = tensor_memory(*pair.cta[row / rows]);
+    const int r = row % rows;
+    for (int k = 0; k < what.k; k += group) {
+      const int lane = bytes ? r : r % 8 + r / 16 * 16 + k / half * 8;
+      const int bit = bytes ? k : r / 8 % 2 * 16 + k % half * unit;
+      if (!unwritten && !t.is_written(lane, column + bit / 32)) {
+        unwritten = true;
+        report_unwritten_tensor(by, *pair.cta[row / rows], lane, column + bit / 32,
+                                "the sparsity metadata is");
+      }
+      const std::uint32_t pattern = *t.row(lane, column + bit / 32) >> bit % 32 & 15;
+      std::uint16_t* to = &positions_[std::size_t(row * stored_k() + k / 2)];
+      if (group == 2) {
+        to[0] = std::uint16_t(k + (pattern == 0xe));
+      } else {
+        to[0] = std::uint16_t(k + int(pattern & 3));
+        to[1] = std::uint16_t(k + int(pattern >> 2));
+      }
+    }
+  }
+  std::fill_n(m.a_data(), std::size_t(what.m * what.k), 0u);
+}
+
 void MmaStep::read_b(MatrixOperands& m) {
   const int rows = what.n / pair.count();
   for (int c = 0; c < pair.count(); ++c) {
     SharedOperand reader(by, *pair.cta[c], "operand B of tcgen05.mma");
-    read_operand(reader, b_shared, rows, what.k, what.b, what.b_mn_major,
+    read_operand(reader, b_shared, rows, what.k, what.sparse ? 64 : 32, what.b, what.b_mn_major,
                  [&](int row, int k) -> std::uint32_t& { return m.b_bits(k, c * rows + row); });
   }
 }
@@ -171,6 +202,13 @@ void MmaStep::store_d(MatrixOperands& m) {
     });
 }
 
+// The whole K of an instruction is one sum; the zeros of a sparse A take no part in it.
+FusedRule MmaStep::rule() const {
+  FusedRule r = fused_rule(MatrixUnit::mma, what.a, Generation::blackwell, what.d == Mod::f16);
+  r.step = what.k;
+  return r;
+}
+
 void MmaStep::run() {
   for (int c = 0; c < pair.count(); ++c)
     if (pair.cta[c]->done) {
@@ -187,10 +225,11 @@ void MmaStep::run() {
       return;
   MatrixOperands& m = matrix_scratch();
   m.resize(what.m, what.n, what.k);
+  if (what.sparse) read_metadata(m);
   if (plan->form.a_in_tensor)
     read_a_tensor(m);
   else
-    read_a(m, 0, what.m / pair.count());
+    read_a(m);
   read_b(m);
   load_d(m);
   const MatrixPrecision precision = precision_of(*by.warp);
@@ -199,9 +238,8 @@ void MmaStep::run() {
   else if (plan->form.kind == MmaKind::i8)
     MatrixCore::multiply_int(m, what.a, what.b, what.saturate);
   else
-    MatrixCore::multiply(m, what.a, what.b,
-                         fused_rule(MatrixUnit::mma, what.a, Generation::blackwell, what.d == Mod::f16),
-                         precision, what.negate_a ? -1 : 1, what.negate_b ? -1 : 1);
+    MatrixCore::multiply(m, what.a, what.b, rule(), precision, what.negate_a ? -1 : 1,
+                         what.negate_b ? -1 : 1);
   store_d(m);
 }
 

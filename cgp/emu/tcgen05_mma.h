@@ -66,11 +66,17 @@ struct MmaStep final : TensorStep {
   void run() override;
 
  private:
-  void read_a(MatrixOperands& m, int row0, int rows);
+  void read_a(MatrixOperands& m);
   void read_a_tensor(MatrixOperands& m);
   void read_b(MatrixOperands& m);
   void load_d(MatrixOperands& m);
   void store_d(MatrixOperands& m);
+  void read_metadata(MatrixOperands& m);
+  FusedRule rule() const;
+  bool packed4() const { return plan->form.kind == MmaKind::mxf4 || plan->form.kind == MmaKind::mxf4nvf4; }
+  int stored_k() const { return what.sparse ? what.k / 2 : what.k; }
+  int k_of(int row, int k) const { return what.sparse ? positions_[std::size_t(row * stored_k() + k)] : k; }
+  std::vector<std::uint16_t> positions_;  // of stored elements, with sparse A
 };
 
 /// D += A*B of a block-scaled kind; the operands' bits and D are in `m`. tcgen05_scale.cpp.
