@@ -31,6 +31,8 @@ void add_families(Table& t) {
   add_barrier(t);
   add_warp(t);
   add_video(t);
+  add_scalar_video(t);
+  add_rewrites(t);
 }
 
 const Table& decode_table() {

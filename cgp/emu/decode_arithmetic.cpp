@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // add sub mul mad fma div ... : one opcode serves integers, floats and halves; the type picks the handler.
 #include "cgp/base/text.h"
+#include "cgp/emu/decode_mixed.h"
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/handlers.h"
@@ -64,6 +65,7 @@ Mod wider(Decoder& d, Mod t) {
 
 void float_operation(Decoder& d, const ptx::Inst& i, Op& op, FloatOp f, Mod t, int arity) {
   const FloatMode m = mode_of(i);
+  if (m.rounding && t == Mod::f32x2) return decode_pair(d, i, op, f, m);
   if (m.rounding && t != Mod::f32 && t != Mod::f64) d.unsupported("directed rounding of this type");
   op.small = std::uint16_t(m.rounding);
   if (t != Mod::f32 && t != Mod::f64)
@@ -78,7 +80,8 @@ void decode_add_sub(Decoder& d, const ptx::Inst& i, Op& op) {
   const bool sub = i.op == POp::sub;
   if (!integral(t)) {
     allow(d, i, {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::ftz, Mod::sat});
-    if (i.type(1) != ptx::kNoMod) d.unsupported("mixed-precision add and sub");
+    if (i.type(1) != ptx::kNoMod)
+      return decode_mixed(d, i, op, sub ? FloatOp::sub : FloatOp::add, mode_of(i));
     return float_operation(d, i, op, sub ? FloatOp::sub : FloatOp::add, t, 2);
   }
   allow(d, i, {Mod::sat, Mod::cc});
@@ -167,7 +170,7 @@ void decode_div(Decoder& d, const ptx::Inst& i, Op& op) {
   const Mod t = i.type();
   if (!integral(t)) {
     allow(d, i, {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::ftz, Mod::approx, Mod::full});
-    return float_operation(d, i, op, FloatOp::div, t, 2);
+    return float_operation(d, i, op, i.has(Mod::approx) ? FloatOp::div_approx : FloatOp::div, t, 2);
   }
   allow(d, i, {});
   operands(d, i, op, t, t, t);
@@ -226,8 +229,9 @@ void decode_min_max(Decoder& d, const ptx::Inst& i, Op& op) {
 }
 
 void decode_fma(Decoder& d, const ptx::Inst& i, Op& op) {
-  allow(d, i, {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::ftz, Mod::sat, Mod::relu});
-  if (i.type(1) != ptx::kNoMod) d.unsupported("mixed-precision fma");
+  allow(d, i, {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::ftz, Mod::sat, Mod::relu, Mod::oob});
+  if (i.type(1) != ptx::kNoMod) return decode_mixed(d, i, op, FloatOp::fma, mode_of(i));
+  if (i.has(Mod::oob)) return decode_fma_oob(d, i, op, mode_of(i));
   float_operation(d, i, op, FloatOp::fma, i.type(), 3);
 }
 
@@ -259,6 +263,8 @@ void decode_unary(Decoder& d, const ptx::Inst& i, Op& op) {
     default:
       break;
   }
+  if (i.type() == Mod::f64 && i.has(Mod::approx) && i.has(Mod::ftz))
+    f = f == FloatOp::rcp ? FloatOp::rcp_high : FloatOp::rsqrt_high;
   float_operation(d, i, op, f, i.type(), 1);
 }
 

@@ -24,7 +24,7 @@ enum class Action : std::uint8_t { add, min, max, and_, or_, xor_, exch, cas, in
 struct Atomic {
   Action action = Action::add;
   Mod type = Mod::u32;
-  bool ftz = false;
+  bool ftz = false, shared = false;
   int count = 1, bytes = 4;
   bool result = false;
   std::array<Loc, 8> dest, value, swap;  ///< atom d, [a], value, swap
@@ -42,6 +42,16 @@ std::uint32_t f32_result(Action a, std::uint32_t x, std::uint32_t y, bool ftz) {
   else
     r = (p < q || (p == q && std::signbit(p))) == (a == Action::min) ? p : q;
   return r != r ? 0x7fffffffu : flush(std::bit_cast<std::uint32_t>(r));
+}
+
+// A NaN goes on: in global memory the operand's before the memory's, as it is; in shared memory, where the
+// addition is a loop of compare-and-swap, the memory's first, made quiet (measured).
+std::uint64_t f64_sum(std::uint64_t memory, std::uint64_t operand, bool shared) {
+  const auto nan = [](std::uint64_t x) { return (x & ~0ull >> 1) > 0x7ff0000000000000ull; };
+  const std::uint64_t first = shared ? memory : operand, second = shared ? operand : memory;
+  if (nan(first) || nan(second)) return (nan(first) ? first : second) | (shared ? 1ull << 51 : 0);
+  const double r = std::bit_cast<double>(memory) + std::bit_cast<double>(operand);
+  return r != r ? 0xfff8000000000000ull : std::bit_cast<std::uint64_t>(r);
 }
 
 double f64_result(Action a, double p, double q) {
@@ -93,6 +103,7 @@ std::uint64_t result_of(const Atomic& a, std::uint64_t x, std::uint64_t b, std::
       if (a.action == Action::exch) return b;
       return f32_result(a.action, u32(x), u32(b), a.ftz);
     case Mod::f64:
+      if (a.action == Action::add) return f64_sum(x, b, a.shared);
       return std::bit_cast<u64>(f64_result(a.action, std::bit_cast<double>(x), std::bit_cast<double>(b)));
     case Mod::f16:
       return half_result<half>(a.action, u16(x), u16(b));
@@ -250,6 +261,7 @@ void decode_atomic(Decoder& d, const ptx::Inst& i, Op& op) {
   a.bytes = ptx::type_bits(a.type) / 8;
   a.result = i.op == POp::atom;
   op.where = d.where(i);
+  a.shared = op.where == Where::shared || op.where == Where::shared_cluster;
   // Global and generic f32 additions flush subnormals, those on shared memory do not.
   a.ftz = a.type == Mod::f32 && a.action == Action::add && op.where == Where::global;
   if (a.bytes == 16 && a.action != Action::exch && a.action != Action::cas)

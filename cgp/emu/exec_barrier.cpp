@@ -168,9 +168,10 @@ void exec_fence(Warp&, const Op&) {
 #endif
 }
 void decode_fence(Decoder& d, const ptx::Inst& i, Op& op) {
-  allow(d, i,
-        {Mod::cta, Mod::cluster, Mod::gpu, Mod::sys, Mod::gl, Mod::sc, Mod::acq_rel, Mod::acquire,
-         Mod::release, Mod::sync_restrict_shared_cta, Mod::sync_restrict_shared_cluster});
+  allow(
+      d, i,
+      {Mod::cta, Mod::cluster, Mod::gpu, Mod::sys, Mod::gl, Mod::sc, Mod::acq_rel, Mod::acquire, Mod::release,
+       Mod::proxy, Mod::alias, Mod::sync_restrict_shared_cta, Mod::sync_restrict_shared_cluster});
   op.fn = exec_fence;
 }
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
+#include "cgp/emu/decode_rewrite.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -203,8 +204,7 @@ void exec_remote(Warp& w, const Op& op) {
 
 void decode_remote(Decoder& d, const Inst& i, Op& op) {
   RemotePlan p;
-  if (i.has(Mod::mmio) || !i.has(Mod::mbarrier_complete_tx_bytes))
-    d.unsupported("the forms without an mbarrier (sm_100)");
+  if (i.has(Mod::mmio) || !i.has(Mod::mbarrier_complete_tx_bytes)) return decode_mmio_async(d, i, op);
   const Mod type = i.type(0);
   p.to = d.address(d.operand(i, 0));
   p.values = d.sources(d.operand(i, 1), type);

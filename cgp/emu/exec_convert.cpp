@@ -87,8 +87,27 @@ std::uint64_t encode(Mod t, double v, Round r) {
   return encode_double(v, f.ebits, f.mbits, r);
 }
 
+// What becomes of a NaN, by measurement: conversions to or from f64 keep sign and upper payload bits and make
+// it quiet, copies and f32 from bf16 keep every bit; the others give the canonical NaN.
+std::uint64_t nan_result(const Conversion& c, std::uint64_t bits) {
+  const bool copy = c.to == c.from && !c.to_integral && !c.ftz && (c.to == Mod::f32 || c.to == Mod::f64);
+  if (copy) return bits;
+  if (c.to == Mod::f32 && c.from == Mod::bf16 && !c.ftz) return bits << 16 & 0xffffffffu;
+  if (c.to != Mod::f64 && c.from != Mod::f64) return nan_bits(c.to);
+  if (c.ftz && c.from == Mod::f32) bits = 0x7fffffffu;
+  const Format from = format_of(c.from), to = format_of(c.to);
+  const std::uint64_t fraction = bits & ((1ull << from.mbits) - 1),
+                      sign = bits >> (from.ebits + from.mbits) & 1;
+  const std::uint64_t payload =
+      to.mbits > from.mbits ? fraction << (to.mbits - from.mbits) : fraction >> (from.mbits - to.mbits);
+  return sign << (to.ebits + to.mbits) | std::uint64_t((1 << to.ebits) - 1) << to.mbits | payload |
+         1ull << (to.mbits - 1);
+}
+
 std::uint64_t float_to_float(const Conversion& c, std::uint64_t bits) {
-  double v = float_value(c.from, bits, c.ftz);
+  // f16 from f32 ignores .ftz: its inputs are not flushed (measured).
+  double v = float_value(c.from, bits, c.ftz && c.to != Mod::f16);
+  if (v != v && !c.sat && !c.satfinite && !c.relu) return nan_result(c, bits);
   if (c.to_integral && std::isfinite(v)) {
     const double r = round_integral(v, c.round);
     v = r == 0 ? std::copysign(0.0, v) : r;
@@ -111,7 +130,10 @@ std::uint64_t float_to_int(const Conversion& c, std::uint64_t bits) {
   const double v = float_value(c.from, bits, c.ftz);
   const int n = int_bits(c.to);
   const bool sign = ptx::is_signed(c.to);
-  if (v != v) return n == 64 ? 0x8000000000000000ull : 0;
+  if (v != v) {  // from f64: the most negative number of the type, whether signed or not
+    if (n == 64) return 0x8000000000000000ull;
+    return c.from != Mod::f64 ? 0 : sign ? ~0ull << (n - 1) : 1ull << (n - 1);
+  }
   const double r = round_integral(v, c.round);
   const double least = sign ? -std::ldexp(1.0, n - 1) : 0.0, beyond = std::ldexp(1.0, sign ? n - 1 : n);
   if (r < least) return sign ? ~0ull << (n - 1) : 0;
@@ -276,12 +298,13 @@ void exec_tf32(Warp& w, const Op& op) {
     const std::uint32_t x = w.row<std::uint32_t>(op.a)[l];
     std::uint32_t r;
     if ((x & 0x7fffffffu) > 0x7f800000u)
-      r = 0x7fffffffu;
+      r = c.round == Round::rna ? x & 0xffffe000u : 0x7fffe000u;
     else if ((x & 0x7fffffffu) == 0x7f800000u)
       r = c.satfinite ? (x & 0x80000000u) | 0x7f7fe000u : x;
     else
       r = std::uint32_t(encode_double(double(std::bit_cast<float>(x)), 8, 10, c.round) << 13);
-    if (c.satfinite && (r & 0x7fffffffu) == 0x7f800000u) r = (r & 0x80000000u) | 0x7f7fe000u;
+    const bool nan = (x & 0x7fffffffu) > 0x7f800000u;  // .rna may cut one to infinity, which stays
+    if (c.satfinite && !nan && (r & 0x7fffffffu) == 0x7f800000u) r = (r & 0x80000000u) | 0x7f7fe000u;
     if (c.relu && (r & 0x80000000u) && (r & 0x7fffffffu) <= 0x7f800000u) r = 0;
     w.row<std::uint32_t>(op.d)[l] = r;
   });

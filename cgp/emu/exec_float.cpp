@@ -18,10 +18,32 @@ static inline bool is_nan(float x) { return (std::bit_cast<std::uint32_t>(x) & 0
 static inline bool is_nan(double x) {
   return (std::bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffull) > 0x7ff0000000000000ull;
 }
-// Every NaN that arithmetic makes has one bit pattern.
+// Every NaN that f32 arithmetic makes has one bit pattern. In f64 an operand's NaN goes on, made quiet (of
+// two the second's, but the dividend's; of three b's, then c's); without one it is 0xfff8000000000000.
+// Measured.
 static inline float canonical(float x) { return is_nan(x) ? std::bit_cast<float>(0x7fffffffu) : x; }
 static inline double canonical(double x) {
   return is_nan(x) ? std::bit_cast<double>(0xfff8000000000000ull) : x;
+}
+static inline double quiet(double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) | 1ull << 51);
+}
+template <class F>
+static inline float nan_rule(float r, float, float, float) {
+  return canonical(r);
+}
+template <class F>
+static inline double nan_rule(double r, double x, double y, double z) {
+  double n = std::bit_cast<double>(0xfff8000000000000ull);
+  if (F::kFirst) {
+    n = is_nan(y) ? y : n;
+    n = is_nan(x) ? x : n;
+  } else {
+    n = is_nan(x) ? x : n;
+    n = is_nan(z) ? z : n;
+    n = is_nan(y) ? y : n;
+  }
+  return is_nan(r) ? quiet(n) : r;
 }
 static inline float flush(float x) {
   const auto u = std::bit_cast<std::uint32_t>(x);
@@ -30,40 +52,54 @@ static inline float flush(float x) {
 static inline float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }  // NaN gives +0
 
 struct Add {
+  static constexpr bool kFirst = false;
   template <class T>
   static inline T apply(T a, T b) {
     return a + b;
   }
 };
 struct Sub {
+  static constexpr bool kFirst = false;
   template <class T>
   static inline T apply(T a, T b) {
     return a - b;
   }
 };
 struct Mul {
+  static constexpr bool kFirst = false;
+  // Flushed is what is too small before rounding (measured); the product of two floats is exact in double.
+  static inline bool tiny(float a, float b, float) {
+    return __builtin_fabs(double(a) * double(b)) < 0x1p-126;
+  }
   template <class T>
   static inline T apply(T a, T b) {
     return a * b;
   }
 };
 struct Div {
+  static constexpr bool kFirst = true;
+  static inline bool tiny(float a, float b, float) {
+    return __builtin_fabs(double(a)) < __builtin_fabs(double(b)) * 0x1p-126;
+  }
   template <class T>
   static inline T apply(T a, T b) {
     return a / b;
   }
 };
 struct Fma {
+  static constexpr bool kFirst = false;
   static inline float apply(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static inline double apply(double a, double b, double c) { return __builtin_fma(a, b, c); }
 };
 struct Rcp {
+  static constexpr bool kFirst = false;
   template <class T>
   static inline T apply(T a) {
     return T(1) / a;
   }
 };
 struct Sqrt {
+  static constexpr bool kFirst = false;
   static inline float apply(float a) { return __builtin_sqrtf(a); }
   static inline double apply(double a) { return __builtin_sqrt(a); }
 };
@@ -88,11 +124,15 @@ __attribute__((noinline)) static void arithmetic(Warp& w, const Op& op) {
       r = F::apply(x, y);
     else
       r = F::apply(x, y, z);
-    if constexpr (Ftz) r = flush(r);
+    if constexpr (Ftz) {
+      if constexpr (requires { F::tiny(x, y, z); })
+        r = F::tiny(x, y, z) && !is_nan(r) ? std::copysign(0.0f, r) : r;
+      r = flush(r);
+    }
     if constexpr (Sat)
       r = saturate(r);
     else
-      r = canonical(r);
+      r = nan_rule<F>(r, x, y, z);
     t[l] = std::bit_cast<Cell<T>>(r);
   }
   put(w.row<Cell<T>>(op.d), t, w.active);
@@ -151,20 +191,28 @@ struct MinMax {
     r = an ? b : bn ? a : r;
     const bool nan = Nan ? an || bn : an && bn;
     const T v = std::bit_cast<T>(C(std::bit_cast<C>(r) | flip));
+    if constexpr (sizeof(T) == 8) return nan ? quiet(b) : v;
     return nan ? canonical(std::numeric_limits<T>::quiet_NaN()) : v;
   }
 };
 
+// A NaN keeps its sign: it becomes the canonical one, in f64 a quiet one.
+template <class T>
+static inline T unsigned_nan(T a, T r) {
+  if constexpr (sizeof(T) == 8) return is_nan(a) ? quiet(a) : r;
+  return is_nan(a) ? canonical(a) : r;
+}
 struct Abs {
   template <class T>
   static inline T apply(T a) {
-    return std::bit_cast<T>(Cell<T>(std::bit_cast<Cell<T>>(a) & (~Cell<T>(0) >> 1)));
+    return unsigned_nan(a, std::bit_cast<T>(Cell<T>(std::bit_cast<Cell<T>>(a) & (~Cell<T>(0) >> 1))));
   }
 };
 struct Neg {
   template <class T>
   static inline T apply(T a) {
-    return std::bit_cast<T>(Cell<T>(std::bit_cast<Cell<T>>(a) ^ (Cell<T>(1) << (8 * sizeof(T) - 1))));
+    return unsigned_nan(
+        a, std::bit_cast<T>(Cell<T>(std::bit_cast<Cell<T>>(a) ^ (Cell<T>(1) << (8 * sizeof(T) - 1)))));
   }
 };
 struct Copysign {  // the sign of a, the value of b
@@ -175,8 +223,7 @@ struct Copysign {  // the sign of a, the value of b
         Cell<T>((std::bit_cast<Cell<T>>(a) & sign) | (std::bit_cast<Cell<T>>(b) & ~sign)));
   }
 };
-// Bit operations keep NaN payloads, except that an f32 NaN becomes the canonical one through flush or not at
-// all.
+// Operations on bits: no rounding, no NaN rule but their own.
 template <class F, class T, bool Ftz, int Arity>
 static void bitwise(Warp& w, const Op& op) {
   const auto* a = w.row<Cell<T>>(op.a);
@@ -201,6 +248,29 @@ static Handler plain(FloatMode m) {
   if constexpr (std::is_same_v<T, float>)
     if (m.ftz) return bitwise<F, T, true, Arity>;
   return bitwise<F, T, false, Arity>;
+}
+
+// div.approx multiplies with a reciprocal that is zero beyond 2^126.
+struct DivApprox {
+  static constexpr bool kFirst = true;
+  static inline float apply(float a, float b) {
+    const float zero = std::copysign(0.0f, b);
+    return __builtin_fabsf(b) > 0x1p126f && __builtin_fabsf(b) < std::numeric_limits<float>::infinity()
+               ? a * zero
+               : a / b;
+  }
+};
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 look at the high word alone and give one.
+template <class F>
+static void high_word(Warp& w, const Op& op) {
+  constexpr std::uint64_t high = 0xffffffff00000000ull;
+  auto flushed = [](double x) { return std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x; };
+  const auto* a = w.row<std::uint64_t>(op.a);
+  auto* d = w.row<std::uint64_t>(op.d);
+  for_lanes(w.active, [&](int l) {
+    const double r = F::apply(flushed(std::bit_cast<double>(a[l] & high)));
+    d[l] = r != r ? 0x7fffffff00000000ull : std::bit_cast<std::uint64_t>(flushed(r)) & high;
+  });
 }
 
 // Approximate instructions: the value in double, rounded once.
@@ -233,7 +303,10 @@ static void approximate(Warp& w, const Op& op) {
     if constexpr (Ftz) x = flush(x);
     T r = T(F::apply(double(x)));
     if constexpr (Ftz) r = flush(r);
-    d[l] = std::bit_cast<Cell<T>>(canonical(r));
+    if constexpr (sizeof(T) == 8)
+      d[l] = std::bit_cast<Cell<T>>(is_nan(x) ? quiet(x) : canonical(r));
+    else
+      d[l] = std::bit_cast<Cell<T>>(canonical(r));
   });
 }
 template <class F>
@@ -266,7 +339,7 @@ static void testp(Warp& w, const Op& op) {
         r = x > inf;
         break;
       case FloatOp::testp_normal:
-        r = x >= least && x < inf;
+        r = (x >= least && x < inf) || x == 0;  // measured: zero counts as normal
         break;
       case FloatOp::testp_subnormal:
         r = x != 0 && x < least;
@@ -318,6 +391,12 @@ static Handler pick(FloatOp op, ptx::Mod t, FloatMode m) {
       return plain<Neg, T, 1>(m);
     case FloatOp::copysign:
       return plain<Copysign, T, 2>({});
+    case FloatOp::div_approx:
+      return rounded<DivApprox, float, 2>(m);
+    case FloatOp::rcp_high:
+      return high_word<Rcp>;
+    case FloatOp::rsqrt_high:
+      return high_word<Rsqrt>;
     case FloatOp::rsqrt:
       return approx<Rsqrt>(t, m);
     case FloatOp::sin:

@@ -87,8 +87,8 @@ static inline u32 element(u32 a, u32 b, u32 c) {
   if constexpr (O == FloatOp::sub) return H::narrow(bf ? odd_add(x, -y) : x - y);
   if constexpr (O == FloatOp::mul) return H::narrow(bf ? odd_float(double(x) * double(y)) : x * y);
   if constexpr (O == FloatOp::fma) return H::narrow(odd_float(odd_sum(double(x) * double(y), double(z))));
-  if constexpr (O == FloatOp::abs) return a & 0x7fffu;
-  if constexpr (O == FloatOp::neg) return (a ^ 0x8000u) & 0xffffu;
+  if constexpr (O == FloatOp::abs) return (a & 0x7fffu) > H::kInf ? H::kNan : a & 0x7fffu;
+  if constexpr (O == FloatOp::neg) return (a & 0x7fffu) > H::kInf ? H::kNan : (a ^ 0x8000u) & 0xffffu;
   if constexpr (O == FloatOp::ex2) return H::narrow(odd_float(std::exp2(double(x))));
   if constexpr (O == FloatOp::tanh) return H::narrow(odd_float(std::tanh(double(x))));
   constexpr bool max = O == FloatOp::max || O == FloatOp::max_nan || O == FloatOp::max_xorsign ||
@@ -121,7 +121,14 @@ static inline u32 finish(u32 a, u32 b, u32 c, u32 sat, u32 relu) {
     c = H::flush(c & 0xffff);
   }
   u32 r = element<H, O>(a, b, c);
-  if (Ftz) r = H::flush(r);
+  if (Ftz) {
+    // Too small before rounding (measured); the product of two f16 is exact.
+    if constexpr (O == FloatOp::mul) {
+      const float p = H::widen(a & 0xffff) * H::widen(b & 0xffff);
+      r = __builtin_fabsf(p) < 0x1p-14f ? r & 0x8000u : r;
+    }
+    r = H::flush(r);
+  }
   const bool negative = r & 0x8000u, nan = (r & 0x7fffu) > H::kInf;
   // sat: [0, 1], NaN gives 0; relu: negative gives 0, NaN stays canonical
   u32 s = negative || nan ? 0 : r > H::kOne ? H::kOne : r;

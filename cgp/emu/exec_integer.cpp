@@ -60,7 +60,7 @@ CGP_INT3(MadLo, wrap_add(mul_low(a, b), c))
 CGP_INT3(MadHi, wrap_add(mul_high(a, b), c))
 CGP_INT3(Sad, wrap_add(c, T(a < b ? Unsigned<T>(b) - Unsigned<T>(a) : Unsigned<T>(a) - Unsigned<T>(b))))
 
-// Division by zero is unspecified in PTX; the hardware gives all ones, and the dividend as remainder.
+// Division by zero is unspecified in PTX; the hardware gives all ones, as quotient and as remainder.
 template <class T>
 struct Div {
   static inline T apply(T a, T b) {
@@ -72,7 +72,7 @@ struct Div {
 template <class T>
 struct Rem {
   static inline T apply(T a, T b) {
-    if (b == 0) return a;
+    if (b == 0) return T(~T(0));
     if (std::is_signed_v<T> && b == T(-1)) return 0;
     return T(a % b);
   }

@@ -2,6 +2,7 @@
 // Bits: logic, shifts, fields, permutations, dot products of bytes. Compiled twice, see isa_begin.h.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <type_traits>
 
 #include "cgp/emu/handlers.h"
@@ -94,10 +95,12 @@ struct Bfe {
   static inline T apply(T a, u32 pos, u32 len) {
     using U = std::make_unsigned_t<T>;
     constexpr u32 bits = 8 * sizeof(T);
-    pos &= 0xff;
-    len &= 0xff;
+    if (bits == 32) {  // of 64 bits all 32 bits of both count (measured)
+      pos &= 0xff;
+      len &= 0xff;
+    }
     if (len == 0) return 0;
-    const u32 last = std::min(pos + len - 1, bits - 1);
+    const u32 last = u32(std::min<u64>(u64(pos) + len - 1, bits - 1));
     const bool sign = std::is_signed_v<T> && (U(a) >> last & 1);
     const U field = pos >= bits ? U(0) : U(U(a) >> pos);
     const u32 have = pos >= bits ? 0 : std::min(len, bits - pos);
@@ -114,7 +117,7 @@ static void bfi(Warp& w, const Op& op) {
   constexpr u32 bits = 8 * sizeof(T);
   alignas(64) T t[kLanes];
   for (int l = 0; l < kLanes; ++l) {
-    const u32 pos = p[l] & 0xff, len = n[l] & 0xff;
+    const u32 pos = bits == 32 ? p[l] & 0xff : p[l], len = bits == 32 ? n[l] & 0xff : n[l];
     T mask = len >= bits ? T(~T(0)) : T((T(1) << len) - 1);
     mask = pos >= bits ? T(0) : T(mask << pos);
     t[l] = (b[l] & ~mask) | (pos >= bits ? T(0) : T(a[l] << pos) & mask);
@@ -142,6 +145,7 @@ struct Szext {
 };
 struct Fns {
   static inline u32 apply(u32 mask, u32 base, s32 offset) {
+    if (offset == std::numeric_limits<s32>::min()) return 0;  // measured
     if (base > 31) return ~0u;
     if (offset == 0) return mask >> base & 1 ? base : ~0u;
     int left = offset < 0 ? -offset : offset;

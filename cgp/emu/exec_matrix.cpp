@@ -167,6 +167,7 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
   if (!i.has(Mod::row) || !i.has(Mod::col)) d.unsupported("A must be .row and B .col");
   p.saturate = i.has(Mod::satfinite);
   p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;
+  p.rounding = matrix_rounding(i);
   plan_matrix(d, p, i.type(0), i.type(1), i.type(2), i.type(3));
   p.d = d.dests(d.operand(i, 0), register_type(i.type(0), true));
   p.a = d.sources(d.operand(i, 1), register_type(i.type(1), false));
@@ -347,10 +348,11 @@ void decode_wmma_mma(Decoder& d, const Inst& i, Op& op) {
   const Mod a = short_form ? Mod::f16 : i.type(1), b = short_form ? Mod::f16 : i.type(2);
   const Mod dt = i.type(0), c = short_form ? i.type(1) : i.type(3);
   p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;
-  if (a == Mod::f64)
-    for (Mod m : {Mod::rz, Mod::rm, Mod::rp})
-      if (i.has(m)) d.unsupported("only .rn rounding of .f64");
+  p.rounding = matrix_rounding(i);
   plan_matrix(d, p, dt, a, b, c);
+  // The shape .m16n16k8 of tf32 is a chain of sums over four products (measured on Hopper).
+  if (a == Mod::tf32)
+    for (FusedRule& rule : p.rule) rule.step = 4;
   p.d = d.dests(d.operand(i, 0), register_type(dt, true));
   p.a = d.sources(d.operand(i, 1), register_type(a, false));
   p.b = d.sources(d.operand(i, 2), register_type(b, false));

@@ -15,7 +15,9 @@ void add_atomic(Table& t);
 void add_control(Table& t);
 void add_barrier(Table& t);
 void add_warp(Table& t);
-void add_video(Table& t);
+void add_video(Table& t);         ///< packed: exec_video.cpp
+void add_scalar_video(Table& t);  ///< exec_video_scalar.cpp
+void add_rewrites(Table& t);      ///< decode_rewrite.cpp: instructions executed as others
 
 /// Everything but the tensor families.
 void add_families(Table& t);

@@ -99,6 +99,9 @@ enum class FloatOp : std::uint8_t {
   mul,
   fma,
   div,
+  div_approx,  ///< f32
+  rcp_high,    ///< f64, from the high word alone
+  rsqrt_high,
   min,
   max,
   min_nan,

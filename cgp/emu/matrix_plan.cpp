@@ -34,6 +34,10 @@ Shape matrix_shape(Decoder& d, const ptx::Inst& i) {
   d.unsupported("no matrix shape among its modifiers");
 }
 
+Round matrix_rounding(const ptx::Inst& i) {
+  return i.has(Mod::rz) ? Round::rz : i.has(Mod::rm) ? Round::rm : i.has(Mod::rp) ? Round::rp : Round::rn;
+}
+
 Generation generation_of(const Warp& w) {
   return generation_of(std::string_view(w.worker->launch->machine->properties.arch));
 }
@@ -203,7 +207,7 @@ void run_matrix(Warp& w, const MatrixPlan& p) {
     gather_wide(w, p.a, p.a_at, m.b_data64());
     gather_wide(w, p.b, p.b_at, m.a_data64());
     load_accumulators(w, p, m.d_data64());
-    MatrixCore::multiply_f64(m);
+    MatrixCore::multiply_f64(m, p.rounding);
     store_accumulators(w, p, m.d_data64());
     return;
   }

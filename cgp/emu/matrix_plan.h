@@ -13,6 +13,8 @@ namespace cgp::emu {
 struct Shape {
   int m = 0, n = 0, k = 0;
 };
+/// .rn .rz .rm .rp among the modifiers.
+Round matrix_rounding(const ptx::Inst& i);
 /// "m16n8k16" among the modifiers; calls d.unsupported when there is none.
 Shape matrix_shape(Decoder& d, const ptx::Inst& i);
 
@@ -22,6 +24,7 @@ struct MatrixPlan {
   Shape shape;
   MatrixKind kind = MatrixKind::floating;
   ptx::Mod a_type{}, b_type{};
+  Round rounding = Round::rn;  ///< of f64
   bool f16_c = false, f16_d = false, saturate = false;
   BitOperation bit_operation = BitOperation::xor_popc;
   int k_cells = 0;                              ///< k, or k / 32 words for b1

@@ -11,6 +11,7 @@ void add_tensor_families(Table& t) {
   add_mbarrier(t);
   add_bulk(t);
   add_tensor_copy(t);
+  add_tensor_map(t);
   add_wgmma(t);
   add_cluster(t);
   add_launch_control(t);

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <limits>
 
@@ -203,7 +204,7 @@ float fused_sum(const float* a, const std::int32_t* a_exponent, const float* b,
     sum += product < 0 ? -cut : cut;
   }
   const double v = std::ldexp(double(sum), top - f);
-  if (rule.f16_result) return float(decode_float(encode_float(v, 5, 10), 5, 10));
+  if (rule.f16_result) return float(decode_float(encode_float(v, 5, 10), 5, 10)) + 0.0f;
   return cut_to_f32(v, rule.mantissa_bits);
 }
 
@@ -349,15 +350,30 @@ void MatrixCore::multiply_bits(MatrixOperands& m, BitOperation operation) {
     }
 }
 
-void MatrixCore::multiply_f64(MatrixOperands& m) {
+namespace {
+// One step of the chain. A NaN goes on, made quiet: the B element's before the sum's before the A element's;
+// here `a` is the element of B, as the problem is transposed (measured).
+double f64_step(std::uint64_t a, std::uint64_t b, double sum) {
+  const auto nan = [](std::uint64_t x) { return (x & ~0ull >> 1) > 0x7ff0000000000000ull; };
+  const auto s = std::bit_cast<std::uint64_t>(sum);
+  const std::uint64_t from = nan(a) ? a : nan(s) ? s : b;
+  if (nan(from)) return std::bit_cast<double>(from | 1ull << 51);
+  const double r = std::fma(std::bit_cast<double>(a), std::bit_cast<double>(b), sum);
+  return r != r ? std::bit_cast<double>(0xfff8000000000000ull) : r;
+}
+}  // namespace
+
+void MatrixCore::multiply_f64(MatrixOperands& m, Round rounding) {
+  constexpr int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
+  double (*volatile step)(std::uint64_t, std::uint64_t, double) = f64_step;  // not moved across fesetround
+  std::fesetround(modes[int(rounding)]);
   for (int row = 0; row < m.rows_; ++row)
     for (int column = 0; column < m.columns_; ++column) {
       double sum = m.d_f64(row, column);
-      for (int k = 0; k < m.k_; ++k)
-        sum = std::fma(std::bit_cast<double>(m.a_bits64(row, k)),
-                       std::bit_cast<double>(m.b_bits64(k, column)), sum);
+      for (int k = 0; k < m.k_; ++k) sum = step(m.a_bits64(row, k), m.b_bits64(k, column), sum);
       m.d_f64(row, column) = sum;
     }
+  std::fesetround(FE_TONEAREST);
 }
 
 }  // namespace cgp::emu

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cgp/emu/rounding.h"
 #include "cgp/ptx/module.h"
 
 namespace cgp::emu {
@@ -97,8 +98,8 @@ class MatrixCore {
   static void multiply_int(MatrixOperands& m, ptx::Mod a, ptx::Mod b, bool saturate);
   /// b1: k() counts 32-bit words of 32 bits each.
   static void multiply_bits(MatrixOperands& m, BitOperation operation);
-  /// f64: IEEE fma chain in k order, rounded to nearest.
-  static void multiply_f64(MatrixOperands& m);
+  /// f64: IEEE fma chain in k order; rn, rz, rm or rp.
+  static void multiply_f64(MatrixOperands& m, Round rounding = Round::rn);
   /// Name of the vector code in use ("avx512" or "portable"), and a switch for tests.
   static std::string_view vector_code();
   static void use_portable(bool on);

@@ -109,7 +109,8 @@ CGP_INLINE void product_f32_body(const PlainProduct& p) {
 }
 
 float finish_lane(double sum, const FusedRule& rule) {
-  if (rule.f16_result) return float(decode_float(encode_float(sum, 5, 10), 5, 10));
+  // A sum that rounds to zero is +0 (measured).
+  if (rule.f16_result) return float(decode_float(encode_float(sum, 5, 10), 5, 10)) + 0.0f;
   // Inside the safe range a non-zero sum is a normal f32: cutting the double's mantissa is truncation.
   const int drop = 52 - rule.mantissa_bits;
   return float(std::bit_cast<double>(std::bit_cast<std::uint64_t>(sum) >> drop << drop));
@@ -202,6 +203,7 @@ CGP_AVX512 CGP_INLINE __m256 to_float(__m512d sum, bool f16_result) {
     const __m256i u = _mm256_castps_si256(f);
     f = _mm256_castsi256_ps(_mm256_mask_or_epi32(u, inexact, u, _mm256_set1_epi32(1)));
     f = _mm256_cvtph_ps(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    f = _mm256_add_ps(f, _mm256_setzero_ps());  // a sum that rounds to zero is +0 (measured)
   }
   return f;
 }

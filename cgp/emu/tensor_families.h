@@ -10,6 +10,7 @@ void add_cp_async(Table& t);     ///< exec_cp_async.cpp
 void add_mbarrier(Table& t);     ///< exec_mbarrier.cpp
 void add_bulk(Table& t);         ///< exec_bulk.cpp: cp.async.bulk, cp.reduce.async.bulk, bulk groups
 void add_tensor_copy(Table& t);  ///< exec_tma.cpp: cp.async.bulk.tensor and its relatives
+void add_tensor_map(Table& t);   ///< exec_tensor_map.cpp: tensormap.replace, tensormap.cp_fenceproxy
 void add_wgmma(Table& t);        ///< exec_wgmma.cpp
 void add_cluster(Table& t);      ///< exec_cluster.cpp: mapa, getctarank, cluster barrier, st.async, red.async
 void add_launch_control(Table& t);  ///< exec_clc.cpp: clusterlaunchcontrol

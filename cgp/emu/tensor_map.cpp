@@ -135,4 +135,72 @@ bool TensorMap::decode(std::span<const std::byte, kBytes> bytes, TensorMap& map,
   return why.empty();
 }
 
+std::string TensorMap::replace(std::span<std::byte, kBytes> bytes, TensorMapField field, int ordinal,
+                               std::uint64_t value) {
+  std::byte* p = bytes.data();
+  if (std::memcmp(p, kMagic, 8) != 0)
+    return "there is no tensor map of the emulator (bytes 0-7 are not \"cgpTMAP1\")";
+  const auto d = std::size_t(ordinal);
+  if (ordinal < 0 || ordinal > 4) return cat("dimension ", ordinal, " does not exist");
+  // The element types of PTX in the order of its table.
+  static constexpr TensorMapType types[] = {
+      TensorMapType::u8,        TensorMapType::u16,       TensorMapType::u32,
+      TensorMapType::s32,       TensorMapType::u64,       TensorMapType::s64,
+      TensorMapType::f16,       TensorMapType::f32,       TensorMapType::f32_ftz,
+      TensorMapType::f64,       TensorMapType::bf16,      TensorMapType::tf32,
+      TensorMapType::tf32_ftz,  TensorMapType::u4_align8, TensorMapType::u4_align16,
+      TensorMapType::u6_align16};
+  auto small = [&](std::size_t at, std::uint64_t limit, const char* what) {
+    if (value > limit) return cat(what, " ", value, " does not exist");
+    put(p + at, std::uint8_t(value));
+    return std::string();
+  };
+  switch (field) {
+    case TensorMapField::global_address:
+      put(p + 16, value);
+      break;
+    case TensorMapField::rank:
+      if (value > 4) return cat("rank ", value + 1, " does not exist (the value is the rank less one)");
+      put(p + 9, std::uint8_t(value + 1));
+      break;
+    case TensorMapField::box:
+      if (value < 1 || value > 256) return cat("a box of ", value, " elements; it is 1 to 256");
+      put(p + 80 + d, std::uint8_t(value - 1));
+      break;
+    case TensorMapField::global_dim:
+      put(p + 24 + 4 * d, std::uint32_t(value - 1));
+      break;
+    case TensorMapField::global_stride:
+      if (ordinal > 3) return cat("stride ", ordinal, " does not exist");
+      if (value % 16) return cat("a stride of ", value, " bytes is not a multiple of 16");
+      put(p + 48 + 8 * d, value / 16);
+      break;
+    case TensorMapField::element_stride:
+      if (value < 1 || value > 8) return cat("element stride ", value, "; it is 1 to 8");
+      put(p + 85 + d, std::uint8_t(value - 1));
+      break;
+    case TensorMapField::type:
+      if (value > 15) return cat("element type ", value, " does not exist");
+      put(p + 8, std::uint8_t(types[value]));
+      break;
+    case TensorMapField::interleave:
+      return small(10, 2, "interleave layout");
+    case TensorMapField::swizzle:
+      return small(11, 3, "swizzle mode");
+    case TensorMapField::fill:
+      return small(13, 1, "fill mode");
+    case TensorMapField::swizzle_atom: {
+      // Atoms other than 16 bytes are swizzles of their own in the driver's enumeration.
+      const auto now = std::uint8_t(p[11]);
+      if (value > 3) return cat("swizzle atomicity ", value, " does not exist");
+      if (value && now < std::uint8_t(TensorMapSwizzle::b128))
+        return "a swizzle atomicity needs the 128-byte swizzle";
+      if (now >= std::uint8_t(TensorMapSwizzle::b128))
+        put(p + 11, std::uint8_t(std::uint8_t(TensorMapSwizzle::b128) + value));
+      break;
+    }
+  }
+  return {};
+}
+
 }  // namespace cgp::emu

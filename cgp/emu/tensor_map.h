@@ -47,6 +47,23 @@ enum class TensorMapFill : std::uint8_t { zeros, nan };
 
 int bytes(TensorMapType t);
 
+/// What tensormap.replace changes. Values are the instruction's: the rank less one, sizes in elements,
+/// strides in bytes, and the PTX enumerations of element type, interleave, swizzle, swizzle atomicity and
+/// fill.
+enum class TensorMapField : std::uint8_t {
+  global_address,
+  rank,
+  box,
+  global_dim,
+  global_stride,
+  element_stride,
+  type,
+  interleave,
+  swizzle,
+  fill,
+  swizzle_atom
+};
+
 struct TensorMap {
   static constexpr std::size_t kBytes = 128;
   TensorMapType type = TensorMapType::f32;
@@ -67,6 +84,10 @@ struct TensorMap {
   std::array<std::byte, kBytes> encode() const;
   /// The map in 128 bytes; when they are not one (or illegal after tensormap.replace), `why` says so.
   static bool decode(std::span<const std::byte, kBytes> bytes, TensorMap& map, std::string& why);
+  /// Writes one field in place. The result is judged when it is used; the answer is empty, or why there is no
+  /// tensor map here or no such value.
+  static std::string replace(std::span<std::byte, kBytes> bytes, TensorMapField field, int ordinal,
+                             std::uint64_t value);
 
   /// Elements of the box along dimension d that exist: every element_strides[d]-th.
   std::uint32_t box_count(int d) const {

@@ -68,7 +68,7 @@ Bound bound(const Case& c, const Number& x) {
     case Op::div:
       return {0, 0, 2.5};
     case Op::rcp:
-      return type == Mod::f64 ? Bound{std::ldexp(1, -20), 0, 0.5} : Bound{0, 0, 1.5};
+      return type == Mod::f64 ? Bound{std::exp2(-19.9), 0, 0.5} : Bound{0, 0, 1.5};
     case Op::sqrt:
       return {std::ldexp(1, -23), 0, 1.5};
     case Op::rsqrt:
@@ -81,7 +81,7 @@ Bound bound(const Case& c, const Number& x) {
     case Op::lg2:
       return {std::ldexp(1, -22), x.value > 0.5 && x.value < 2 ? std::ldexp(1, -22) : 0, 0.5};
     case Op::ex2:
-      return is_half   ? Bound{std::exp2(-9.9), 0, 0.5}
+      return is_half   ? Bound{std::exp2(-9.9), 0, 1.5}
              : is_bf16 ? Bound{std::ldexp(1, -7), 0, 0.5}
                        : Bound{0, 0, 2.5};
     case Op::tanh:
