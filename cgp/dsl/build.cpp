@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/build.h"
 
+#include <mutex>
+
+#include "cgp/dsl/passes.h"
 #include "cgp/ptx/print.h"
 #include "cgp/ptx/verify.h"
 
@@ -42,7 +45,31 @@ void ModuleBuilder::close(Kernel& k) {
   built_.push_back(std::move(b));
 }
 
+namespace {
+struct Optimisation {
+  std::mutex mutex;  // kernels may be built by several threads; the choice is made before
+  ptx::PassOptions options;
+  ptx::PassStatistics statistics;
+};
+Optimisation& optimisation() {
+  static Optimisation o;
+  return o;
+}
+}  // namespace
+
+void set_passes(const ptx::PassOptions& options) {
+  optimisation().options = options;
+  optimisation().statistics = {};
+}
+const ptx::PassOptions& passes() { return optimisation().options; }
+const ptx::PassStatistics& pass_statistics() { return optimisation().statistics; }
+
 std::vector<BuiltKernel> ModuleBuilder::finish() {
+  if (passes().any()) {
+    const auto statistics = ptx::optimise(*module_, passes());
+    const std::lock_guard lock(optimisation().mutex);
+    optimisation().statistics.add(statistics);
+  }
   module_->version = ptx::required_version(*module_);
   const auto problems = ptx::check(*module_);
   if (!problems.empty()) {

@@ -5,6 +5,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/passes.h"
 
 namespace cgp::kernels {
 namespace {
@@ -111,7 +112,9 @@ std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std:
 }
 
 runtime::LoadedKernel load(const runtime::Device& device, const Variant& v) {
-  return device.load(v.name, [&] { return image(v, device.info().arch); });
+  // Passes make another kernel of it.
+  const std::string key = dsl::passes().any() ? text::cat(v.name, " ", name(dsl::passes())) : v.name;
+  return device.load(key, [&] { return image(v, device.info().arch); });
 }
 
 }  // namespace cgp::kernels

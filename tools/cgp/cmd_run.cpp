@@ -10,6 +10,8 @@
 #include "cgp/base/text.h"
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/parse.h"
+#include "cgp/ptx/passes/passes.h"
+#include "cgp/ptx/print.h"
 #include "commands.h"
 #include "report.h"
 #include "run_shared.h"
@@ -91,6 +93,12 @@ spec::SpecResult run_policies(const spec::Spec& spec, const RunOptions& o) {
     spec::RunOptions options;
     options.device = o.device;
     options.checks = o.checks;
+    if (const auto passes = ptx::parse_passes(o.passes); passes.any())
+      options.transform = [passes](const std::string& text) {
+        ptx::Module module = ptx::parse(text);
+        ptx::optimise(module, passes);
+        return ptx::print(module);
+      };
     options.keep_outputs = policies.size() > 1;
     options.write_outputs = i == 0;
     options.progress = [&](const std::string& what) { progress.step(under + what); };

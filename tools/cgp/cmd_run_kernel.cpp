@@ -10,6 +10,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/passes.h"
 #include "cgp/emu/emu.h"
 #include "cgp/prof/compare.h"
 #include "commands.h"
@@ -125,6 +126,7 @@ Run execute(const kernels::KernelEntry& kernel, const RunOptions& o, const spec:
             bool keep, spec::Sources& sources, const std::function<void(const std::string&)>& step) {
   Run run;
   Outcome& out = run.outcome;
+  dsl::set_passes(ptx::parse_passes(o.passes));
   const auto settings = parse_settings(kernel, o.settings);
   out.settings = settings.all();
   const auto inputs = read_inputs(kernel, o.inputs);

@@ -28,6 +28,7 @@ int list(const Context& context, const ListOptions& options);
 struct EmitOptions {
   std::string kernel, arch = "sm_90a", variant, output;
   std::vector<std::string> settings;  ///< NAME=VALUE
+  std::string passes;                 ///< ptx::parse_passes; empty: as the kernel is built
 };
 int emit(const Context& context, const EmitOptions& options);
 
@@ -35,6 +36,7 @@ struct RunOptions {
   std::string target;  ///< kernel or FILE.ptx; empty with --spec
   std::vector<std::string> settings;
   std::string spec, ptx, device = "emu", checks = "all";
+  std::string passes;  ///< ptx::parse_passes; empty: none
   bool checks_given = false;
   spec::Emulation emulation;
   std::string annotate;  ///< cpp, ptx, both; empty: no

@@ -49,6 +49,8 @@ void declare_emit(CLI::App& app, CommandLine& c) {
       ->capture_default_str();
   app.add_option("--variant", c.emit.variant, "This variant instead of the one chosen for the options");
   app.add_option("-o,--output", c.emit.output, "Write to this file instead of standard output");
+  app.add_option("--passes", c.emit.passes,
+                 "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
   app.footer(
       "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
       "ptxas -arch=sm_90a vecadd.ptx");
@@ -98,6 +100,7 @@ void declare_run(CLI::App& app, CommandLine& c) {
   app.add_option("--source", r.source_folders, "A folder in which C++ sources of .loc lines are looked up")
       ->allow_extra_args(false)
       ->group(views);
+  app.add_option("--passes", r.passes, "Optimise the PTX first: all, or a list of passes (docs/passes.md)");
   const auto kernel = "Kernels";
   app.add_option("--in", r.inputs, "NAME=FILE.npy: an input; inputs that are not given are random")
       ->allow_extra_args(false)

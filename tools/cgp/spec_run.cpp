@@ -72,7 +72,10 @@ class Runner {
     result_.ptx = read_file(spec_.ptx_path);
     step("reading the PTX");
     const ptx::Module module = ptx::parse(result_.ptx);
-    check_opcodes(module);
+    if (options_.transform)
+      result_.ptx = options_.transform(result_.ptx);
+    else
+      check_opcodes(module);
     device_ = open_device(options_.device, spec_, module);
     result_.device = device_.info();
     if (device_.is_emulator()) prepare_emulator();
@@ -84,7 +87,7 @@ class Runner {
       if (!launch(i)) break;
     step("comparing");
     collect();
-    check_counters();
+    if (!options_.transform) check_counters();
     return std::move(result_);
   }
 

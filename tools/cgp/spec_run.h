@@ -21,7 +21,10 @@ struct RunOptions {
   std::string checks = "all";  ///< emu::parse_checks
   bool keep_outputs = false;   ///< fill BufferOutcome::data
   bool write_outputs = true;   ///< save buffers that have an output_path
-  std::function<void(emu::Options&)> tune;           ///< changes further options of the emulator
+  std::function<void(emu::Options&)> tune;  ///< changes further options of the emulator
+  /// Changes the PTX before it is loaded; the opcodes and counters that the spec expects are not checked
+  /// then.
+  std::function<std::string(const std::string&)> transform;
   std::function<void(const std::string&)> progress;  ///< called when a step begins
 };
 
