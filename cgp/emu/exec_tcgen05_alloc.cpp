@@ -8,6 +8,7 @@
 #include "cgp/emu/matrix_plan.h"
 #include "cgp/emu/tcgen05.h"
 #include "cgp/emu/tensor_families.h"
+#include "cgp/ptx/target.h"
 
 namespace cgp::emu {
 namespace {
@@ -173,9 +174,20 @@ bool meet_peer(Warp& w, const Op& op, std::uint32_t allocate, std::uint32_t addr
   return true;
 }
 
+void need_device(const Warp& w) {
+  const LaunchState& launch = *w.worker->launch;
+  const std::string& arch = launch.machine->properties.arch;
+  const auto device = ptx::parse_target(arch);
+  if (device && (device->sm / 10 == 10 || device->sm / 10 == 11)) return;
+  throw Unsupported(ErrorText{"tcgen05 needs a device with Tensor Memory",
+                              cat("kernel '", launch.launch.entry, "'"), cat("the device is ", arch),
+                              "use sm_100a or sm_103a"});
+}
+
 void exec_alloc(Warp& w, const Op& op) {
   if (!w.converge(op) || !need_full_warp(w, op)) return;
   const auto& p = op.data_as<AllocPlan>();
+  need_device(w);
   const std::uint32_t columns = uniform_value(w, op, p.columns, "number of columns");
   if (!check_columns(w, op, columns)) return;
   TensorMemory& m = tensor_memory(*w.cta);
@@ -198,6 +210,7 @@ void exec_alloc(Warp& w, const Op& op) {
   write_address(w, op, p, std::uint32_t(column));
 }
 void decode_alloc(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   AllocPlan p;
   p.group = cta_group_of(i);
   p.to = d.address(d.operand(i, 0));
@@ -222,6 +235,7 @@ void exec_dealloc(Warp& w, const Op& op) {
   free_columns(w, op, address, columns);
 }
 void decode_dealloc(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   AllocPlan p;
   p.group = cta_group_of(i);
   p.address = d.source(d.operand(i, 0), ptx::Mod::u32);
@@ -240,7 +254,8 @@ void exec_relinquish(Warp& w, const Op& op) {
   tensor_memory(*w.cta).relinquished = &op;
   note_change(w);
 }
-void decode_relinquish(Decoder&, const Inst& i, Op& op) {
+void decode_relinquish(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   op.kind = std::uint8_t(cta_group_of(i));
   op.flags |= kSplits;
   op.fn = exec_relinquish;

@@ -98,6 +98,7 @@ void exec_copy(Warp& w, const Op& op) {
   });
 }
 void decode_copy(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   CopyPlan p;
   p.group = cta_group_of(i);
   p.to = d.address(d.operand(i, 0));
@@ -175,6 +176,7 @@ void exec_shift(Warp& w, const Op& op) {
   });
 }
 void decode_shift(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   ShiftPlan p;
   p.group = cta_group_of(i);
   p.at = d.address(d.operand(i, 0));

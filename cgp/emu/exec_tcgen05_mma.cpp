@@ -149,6 +149,7 @@ int scale_vector_of(Decoder& d, const Inst& i, MmaKind kind) {
 }
 
 void decode_mma(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   MmaPlan p;
   p.form.kind = kind_of(d, i);
   p.form.group = cta_group_of(i);

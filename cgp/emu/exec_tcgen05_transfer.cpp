@@ -302,6 +302,7 @@ void check_registers(Decoder& d, const Inst& i, const TransferPlan& p) {
 }
 
 void decode_transfer(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   TransferPlan p;
   p.shape = shape_of(d, i);
   p.load = i.op != ptx::Op::tcgen05_st;

@@ -4,6 +4,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/bulk_place.h"
 #include "cgp/emu/tensor_families.h"
+#include "cgp/ptx/target.h"
 
 namespace cgp::emu {
 
@@ -52,6 +53,13 @@ void TensorPipeline::complete_until(std::uint64_t number) {
     step->run();
     note_change(*step->by.warp);
   }
+}
+
+void need_tensor_target(Decoder& d) {
+  const auto t = ptx::parse_target(d.module().target);
+  if (t && (ptx::satisfies(*t, {100, 'f'}) || ptx::satisfies(*t, {110, 'f'}))) return;
+  d.unsupported(
+      cat(".target ", d.module().target, " has no Tensor Memory; it needs sm_100a, sm_100f or sm_103a"));
 }
 
 int cta_group_of(const Inst& i) { return i.has(Mod::cta_group_2) ? 2 : 1; }
@@ -168,6 +176,7 @@ void exec_commit(Warp& w, const Op& op) {
   });
 }
 void decode_commit(Decoder& d, const Inst& i, Op& op) {
+  need_tensor_target(d);
   CommitPlan p;
   p.group = cta_group_of(i);
   p.barrier = d.address(d.operand(i, 0));
@@ -179,7 +188,10 @@ void decode_commit(Decoder& d, const Inst& i, Op& op) {
 
 // Orders the issue of tcgen05 operations around other synchronisation; the machine issues in program order.
 void exec_fence(Warp&, const Op&) {}
-void decode_fence(Decoder&, const Inst&, Op& op) { op.fn = exec_fence; }
+void decode_fence(Decoder& d, const Inst&, Op& op) {
+  need_tensor_target(d);
+  op.fn = exec_fence;
+}
 }  // namespace
 
 void add_tcgen05_order(Table& t) {

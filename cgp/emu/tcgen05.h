@@ -36,6 +36,8 @@ class TensorPipeline {
 
 /// 1 or 2, from the modifiers.
 int cta_group_of(const ptx::Inst& i);
+/// Refuses modules whose .target has no tcgen05: it needs an a or f target of sm_100, sm_103 or sm_110.
+void need_tensor_target(Decoder& d);
 /// The CTAs that an operation of this group size works on, leader (even rank) first; with group 1 the second
 /// is nullptr. Fails when there is no live peer.
 struct CtaPair {

@@ -242,5 +242,27 @@ TEST(TensorDevice, Properties) {
   EXPECT_EQ(device_properties("sm_121f").max_warps_per_sm, 48);
 }
 
+TEST(TensorDevice, TargetsAndDevices) {
+  const auto refusal = [](const std::string& target) {
+    return Program::load(
+               ".version 8.8\n.target " + target +
+               "\n.address_size 64\n.visible .entry k() { tcgen05.fence::before_thread_sync; ret; }")
+        ->entry("k")
+        .unsupported;
+  };
+  for (const char* good : {"sm_100a", "sm_100f", "sm_103a", "sm_103f"}) EXPECT_EQ(refusal(good), "");
+  for (const char* bad : {"sm_100", "sm_90a", "sm_120a"})
+    EXPECT_THAT(refusal(bad), HasSubstr("has no Tensor Memory; it needs sm_100a, sm_100f or sm_103a"));
+  Machine machine("sm_90a");
+  const auto instance = machine.load(Program::load(program("")));
+  Params params;
+  params.add(machine.alloc(4096));
+  Launch l;
+  l.entry = "k";
+  l.block = {128, 1, 1};
+  l.params = params.span();
+  EXPECT_THROW(machine.launch(instance, l), Unsupported);
+}
+
 }  // namespace
 }  // namespace cgp::emu
