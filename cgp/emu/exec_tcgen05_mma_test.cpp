@@ -38,8 +38,40 @@ struct Case {
   bool negate_a = false;
   int scale_d = 0;
   bool mask = false;
-  int sparse = 0;  // 1, 2: sparse A, metadata selected by id sparse - 1
+  int sparse = 0;     // 1, 2: sparse A, metadata selected by id sparse - 1
+  bool wide = false;  // numbers of many sizes: the sum is compared to the bit
 };
+
+// The published rule of the unit for f32: products and C aligned to the largest exponent (of the factors'
+// significands in [1, 2), not of the product), cut at 25 fractional bits, added, cut to f32.
+float fused(const double* a, const double* b, int k, double c) {
+  int top = -10000;
+  const auto split = [](double v, int& e) {
+    const double m = std::frexp(v, &e) * 2;
+    --e;
+    return m;
+  };
+  std::vector<std::pair<double, int>> terms;
+  const auto add = [&](double significand, int exponent) {
+    terms.push_back({significand, exponent});
+    top = std::max(top, exponent);
+  };
+  int ea, eb;
+  for (int i = 0; i < k; ++i) {
+    if (a[i] == 0 || b[i] == 0) continue;
+    const double ma = split(a[i], ea), mb = split(b[i], eb);
+    add(ma * mb, ea + eb);
+  }
+  if (c != 0) {
+    const double m = split(c, ea);
+    add(m, ea);
+  }
+  double sum = 0;
+  for (const auto& [m, e] : terms) sum += std::trunc(std::ldexp(m, 25 - (top - e)));
+  const double v = std::ldexp(sum, top - 25);
+  const float f = float(v);
+  return std::fabs(double(f)) > std::fabs(v) ? std::nextafterf(f, 0.0f) : f;
+}
 
 struct At {
   int cta, lane, column;
@@ -76,6 +108,11 @@ void run(const Case& x) {
   std::mt19937 rng(unsigned(x.m + x.n + k));
   const auto draw = [&](const ElementType& t) {
     if (integer) return double(t.name[0] == 'u' ? int(rng() % 200) : int(rng() % 200) - 100);
+    if (x.wide) {  // 4 significant bits are exact in every type but e2m1
+      const int range = t.name[0] == 'e' ? 3 : 12;
+      return std::ldexp((8 + int(rng() % 8)) / 8.0, int(rng() % unsigned(2 * range)) - range) *
+             (rng() % 2 ? 1 : -1);
+    }
     return (int(rng() % 9) - 4) / 2.0;
   };
   std::vector<double> a(std::size_t(x.m * k)), b(std::size_t(x.n * full_k)), c(std::size_t(x.m * x.n));
@@ -103,6 +140,8 @@ void run(const Case& x) {
     }
   }
   for (auto& v : c) v = integer ? int(rng() % 100) : (int(rng() % 33) - 16) / 4.0;
+  if (x.wide)
+    for (auto& v : c) v = double(std::ldexp(float(int(rng() % 16777216) - 8388608), int(rng() % 40) - 40));
 
   TensorKernel kernel;
   kernel.group = group;
@@ -217,6 +256,9 @@ void run(const Case& x) {
         double v = x.accumulate ? std::ldexp(c[std::size_t(row * x.n + n)], -x.scale_d) : 0;
         for (int i = 0; i < full_k; ++i)
           v += (x.negate_a ? -1 : 1) * full[std::size_t(row * full_k + i)] * b[std::size_t(n * full_k + i)];
+        if (x.wide)
+          v = fused(&full[std::size_t(row * full_k)], &b[std::size_t(n * full_k)], full_k,
+                    c[std::size_t(row * x.n + n)]);
         want[std::size_t((at.cta * 128 + at.lane) * columns + at.column)] =
             integer ? u32(std::int32_t(v))
             : f16   ? u32(half(v).bits)
@@ -290,6 +332,19 @@ TEST(TensorMma, SmallFloatsInAnyMix) {
     run({types[i], types[j], {"f8f6f4", codes[i], codes[j], 1}, 128, 64, 2, 3, 3, false, false, true});
   }
   run({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 0}, 64, 32});
+}
+
+TEST(TensorMma, SumsToTheBit) {
+  const auto wide = [](Case x, int sparse = 0) {
+    x.wide = true;
+    x.sparse = sparse;
+    run(x);
+  };
+  wide({&kF16, &kF16, kKindF16, 128, 64});
+  wide({&kBf16, &kBf16, kKindBf16, 256, 64, 2});
+  wide({&kTf32, &kTf32, kKindTf32, 128, 64});
+  wide({&kE4m3, &kE4m3, {"f8f6f4", 0, 0, 1}, 128, 64});
+  wide({&kBf16, &kBf16, kKindBf16, 128, 64}, 1);
 }
 
 TEST(TensorMma, SparseA) {
