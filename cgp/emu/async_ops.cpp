@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
@@ -16,7 +15,18 @@ using ptx::Mod;
 using text::cat;
 
 void Completion::signal(const Issuer& by) const {
-  for (const SharedPlace& p : barriers) complete_tx(*by.warp, *by.op, by.lane, *p.cta, p.offset, bytes);
+  for (const SharedPlace& p : barriers) {
+    if (!p.cta->done) {
+      complete_tx(*by.warp, *by.op, by.lane, *p.cta, p.offset, bytes);
+      continue;
+    }
+    by.warp->report(
+        Check::lifetime, "lifetime.dsmem", *by.op, lane_bit(by.lane),
+        cat("the block with cluster rank ", p.cta->rank,
+            " exits while this operation may still write its shared memory"),
+        "wait for the mbarrier of every copy before the block ends; peers: end with a cluster barrier",
+        p.offset, "shared memory", p.offset);
+  }
   note_change(*by.warp);
 }
 
@@ -115,36 +125,36 @@ T reduce_real(Reduce r, T a, T b) {
   return r == Reduce::min ? std::min(a, b) : std::max(a, b);
 }
 
-// Blocks run on several host threads: the elements of a bulk reduction are read, combined and written as one.
-std::mutex& reductions() {
-  static std::mutex m;
-  return m;
+// Blocks run on several host threads, and atomics of others may hit the same elements: each is replaced as
+// one.
+template <class U, class F>
+void replace_each(std::byte* to, const std::byte* from, std::size_t count, F&& f) {
+  for (std::size_t i = 0; i < count; ++i) {
+    U b;
+    std::memcpy(&b, from + i * sizeof(U), sizeof(U));
+    std::atomic_ref<U> element(*reinterpret_cast<U*>(to + i * sizeof(U)));
+    U old = element.load(std::memory_order_relaxed);
+    while (!element.compare_exchange_weak(old, f(old, b))) {
+    }
+  }
 }
 
 template <class T>
 void integers(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
-  const std::lock_guard lock(reductions());
-  for (std::size_t i = 0; i < count; ++i) {
-    T a, b;
-    std::memcpy(&a, to + i * sizeof(T), sizeof(T));
-    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
-    a = reduce_integer(r, a, b);
-    std::memcpy(to + i * sizeof(T), &a, sizeof(T));
-  }
+  using U = std::make_unsigned_t<T>;
+  replace_each<U>(to, from, count, [r](U a, U b) { return U(reduce_integer(r, T(a), T(b))); });
 }
 template <class T>
 void reals(Reduce r, std::byte* to, const std::byte* from, std::size_t count) {
-  const std::lock_guard lock(reductions());
-  for (std::size_t i = 0; i < count; ++i) {
-    T a, b;
-    std::memcpy(&a, to + i * sizeof(T), sizeof(T));
-    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
+  using U = std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                               std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+  replace_each<U>(to, from, count, [r](U a, U b) {
+    const T x = std::bit_cast<T>(a), y = std::bit_cast<T>(b);
     if constexpr (sizeof(T) == 2)
-      a = T(reduce_real(r, double(a), double(b)));
+      return std::bit_cast<U>(T(reduce_real(r, double(x), double(y))));
     else
-      a = reduce_real(r, a, b);
-    std::memcpy(to + i * sizeof(T), &a, sizeof(T));
-  }
+      return std::bit_cast<U>(reduce_real(r, x, y));
+  });
 }
 
 }  // namespace

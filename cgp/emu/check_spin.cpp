@@ -20,6 +20,9 @@ constexpr std::uint64_t kBudget = 100'000;   // instructions of one watched warp
 constexpr std::uint64_t kMaxSeen = 1 << 14;  // jumps of one watched warp
 constexpr int kRepeats = 64;                 // of one state
 constexpr int kPasses = 24, kSoftRounds = 8;
+// Time skipped before blocks that poll and read the clock count as hung: 1 ms, then 16 times as much each
+// time, to 5 hours.
+constexpr int kSkips = 7;
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
   h = (h ^ v) * 0x9e3779b97f4a7c15ull;
@@ -52,7 +55,9 @@ Probe probe_warp(Warp& w) {
   if (!w.live) return Probe::still;
   const Mask live = w.live;
   std::uint64_t executed = 0;
+  const std::uint64_t now = std::max(clock_of(w), w.worker->launch->timer.load(std::memory_order_relaxed));
   w.spin = SpinWatch{};
+  w.spin.time = now;
   w.changed = false;
   w.suspect = true;
   while (executed < kBudget && !w.changed && !w.spin.cyclic) {
@@ -65,6 +70,18 @@ Probe probe_warp(Warp& w) {
   if (w.changed || w.live != live) return Probe::progress;
   if (!executed || w.spin.cyclic) return Probe::still;
   return runnable(w) ? Probe::progress : Probe::moved;
+}
+
+// Blocks that read the clock may wait for time to pass: skips some. False: enough was skipped.
+bool skip_time(LaunchState& launch) {
+  SpinBoard& board = launch.spin;
+  std::lock_guard lock(board.mutex);
+  if (!board.clock_read || board.skips == kSkips) return false;
+  launch.skipped += 1ull << (20 + 4 * board.skips++);
+  board.clock_read = false;
+  for (auto& l : board.level)
+    if (l != SpinBoard::without_blocks) l = SpinBoard::moving;
+  return true;
 }
 
 // Whether nothing in the cluster can happen any more unless somebody else changes memory.
@@ -131,6 +148,10 @@ void check_spinning(Worker& worker) {
   const auto probe = [](const auto& c) { return stuck(*c); };
   if (!std::all_of(worker.resident.begin(), worker.resident.end(), probe)) {
     worker.next_probe = worker.turns * 2;
+    {
+      std::lock_guard lock(board.mutex);
+      board.skips = 0;
+    }
     return note_blocks(worker, SpinBoard::moving);
   }
   worker.next_probe = worker.turns + worker.resident.size();
@@ -141,7 +162,7 @@ void check_spinning(Worker& worker) {
     mine = others_stuck && mine != SpinBoard::moving ? SpinBoard::stuck_twice : SpinBoard::stuck;
     for (const auto l : board.level) all_twice = all_twice && l >= SpinBoard::stuck_twice;
   }
-  if (!all_twice) return;
+  if (!all_twice || skip_time(*worker.launch)) return;
   const std::size_t more = worker.resident.size() - 1;
   report_deadlock(*worker.resident.front(),
                   cat("every warp polls memory that nobody is left to change, or is blocked",

@@ -233,6 +233,16 @@ Loc Decoder::pred_dest(const ptx::Operand& o) {
   return l;
 }
 
+void Decoder::async_rows(const std::vector<Loc>& rows) {
+  std::vector<bool>& all = builder_->f_->async_rows;
+  for (Loc l : rows) {
+    if (l < 0 || (l & kConstant)) continue;
+    const std::size_t i = std::size_t(l) / kRow32;
+    if (i >= all.size()) all.resize(i + 1);
+    all[i] = true;
+  }
+}
+
 std::vector<Loc> Decoder::sources(const ptx::Operand& o, Mod type) {
   if (o.kind != OperandKind::vector) return {source(o, type)};
   std::vector<Loc> r;

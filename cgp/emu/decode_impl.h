@@ -39,6 +39,7 @@ class ProgramBuilder {
   std::map<std::pair<std::uint64_t, int>, Loc> constants_;
   std::vector<Op> prelude_;
   DataFlow flow_;
+  void mark_async_rows(Function& f);
 };
 
 // exec_special.cpp

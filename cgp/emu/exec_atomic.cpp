@@ -203,6 +203,7 @@ void exec_atomic(Warp& w, const Op& op) {
       if (const Mask m = taint_of(w, a.value[std::size_t(i)]) & ok)
         report_taint(w, op, a.value[std::size_t(i)], m, "is an operand of an atomic");
   ++w.worker->polls;
+  if (w.suspect && ok) note_poll(w, op, addr[std::countr_zero(ok)]);
   bool changed = false;
   for_lanes(ok, [&](int l) { one_lane(w, op, a, at[l], l, changed); });
   if (changed && w.suspect) w.changed = true;

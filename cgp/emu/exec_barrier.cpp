@@ -40,7 +40,17 @@ bool barrier_done(Warp& w, const Fragment& f) {
 std::string describe_barrier(const Warp& w, const Fragment& f) {
   const NamedBarrier& b = w.cta->barriers[f.key & 15];
   const std::uint32_t expected = b.expected ? b.expected : w.cta->threads - w.cta->exited;
-  return cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", expected, " threads have arrived");
+  std::string s =
+      cat("wait for barrier ", f.key & 15, ": ", b.arrived, " of ", expected, " threads have arrived");
+  std::string missing, gone;
+  for (const auto& other : w.cta->warps) {
+    if (b.warps >> other->index & 1) continue;
+    std::string& list = other->live ? missing : gone;
+    list += cat(list.empty() ? "" : " ", other->index);
+  }
+  if (!missing.empty()) s += cat("; warps ", missing, " have not arrived");
+  if (!gone.empty()) s += cat("; warps ", gone, " have exited");
+  return s;
 }
 
 void finish(NamedBarrier& b) {
@@ -106,6 +116,7 @@ void exec_bar(Warp& w, const Op& op) {
   const std::uint32_t joining = count ? (aligned ? kLanes : std::uint32_t(std::popcount(w.active)))
                                       : std::uint32_t(std::popcount(w.active));
   b.arrived += joining;
+  b.warps |= 1u << w.index;
   if (op.vec != none) {
     const Mask p = w.pred(op.c);
     b.red_and = b.red_and && (p & w.active) == w.active;
@@ -148,9 +159,8 @@ void decode_bar(Decoder& d, const ptx::Inst& i, Op& op) {
 
 // ---------------------------------------------------------------- warps and fences
 void exec_warp_sync(Warp& w, const Op& op) {
-  const Mask m = w.row<Mask>(op.a)[std::countr_zero(w.active)];
   Meeting meeting;
-  w.meet(op, m, std::uint32_t(POp::bar_warp_sync), meeting);
+  meet_members(w, op, op.a, std::uint32_t(POp::bar_warp_sync), meeting);
 }
 void decode_warp_sync(Decoder& d, const ptx::Inst& i, Op& op) {
   allow(d, i, {});

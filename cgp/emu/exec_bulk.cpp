@@ -3,6 +3,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/bulk_place.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -66,9 +67,12 @@ struct BulkCopy : BulkOp {
   std::vector<std::byte> data;
 
   void read() override {
-    was_read = true;
     data.resize(bytes);
-    if (from) std::memcpy(data.data(), from, bytes);
+    if (from) copy_from_device(data.data(), from, bytes);
+  }
+  void poison() override {
+    if (!from || plan->reduce || byte_mask != 0xffff) return;
+    for (std::byte* host : to) poison_bytes(host, bytes);
   }
   void write() override {
     if (!from) return;
@@ -76,7 +80,7 @@ struct BulkCopy : BulkOp {
       if (plan->reduce) {
         plan->reduce(plan->how, to[n], data.data(), bytes / plan->element);
       } else if (byte_mask == 0xffff) {
-        std::memcpy(to[n], data.data(), bytes);
+        copy_to_device(to[n], data.data(), bytes);
       } else {
         for (std::uint64_t i = 0; i < bytes; ++i)
           if (byte_mask >> (i % 16) & 1) to[n][i] = data[i];
@@ -194,19 +198,24 @@ void exec_commit(Warp& w, const Op&) {
 }
 void decode_commit(Decoder&, const Inst&, Op& op) { op.fn = exec_commit; }
 
-// .read may return once the sources are read; completing the whole operation is allowed too.
+// op.kind: .read, which returns once the sources are read.
 void exec_wait_group(Warp& w, const Op& op) {
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   const GroupState& g = groups(w);
-  queue.force([&](const AsyncOp& x) {
+  const auto covers = [&](const AsyncOp& x) {
     const auto* bulk = dynamic_cast<const BulkOp*>(&x);
     return bulk && bulk->grouped && bulk->by.warp == &w && (w.active >> bulk->by.lane & 1) &&
            bulk->number + std::uint64_t(op.imm) < g.bulk[std::size_t(bulk->by.lane)];
-  });
+  };
+  if (op.kind)
+    queue.force_read(covers);
+  else
+    queue.force(covers);
 }
 void decode_wait_group(Decoder& d, const Inst& i, Op& op) {
   op.imm = std::int64_t(d.immediate(d.operand(i, 0)));
+  op.kind = i.has(Mod::read);
   op.fn = exec_wait_group;
 }
 

@@ -160,6 +160,9 @@ struct RemoteOp : BulkOp {
   std::uint64_t address = 0;
   std::array<std::byte, 32> data{};
   std::size_t bytes = 0;
+  void poison() override {
+    if (to && !plan->reduce) poison_bytes(to, bytes);
+  }
   void write() override {
     if (!to) return;
     if (plan->reduce)
@@ -227,6 +230,7 @@ struct RegisterPool {
   bool exact = false;         // .maxnreg says it; otherwise only ptxas knows how many a thread starts with
   std::int64_t free = 0;      // registers
   std::vector<std::uint32_t> allowance;
+  std::vector<std::vector<const Op*>> done;  // setmaxnreg instructions of each warp, in order
 };
 
 std::uint32_t launch_registers(const Warp& w) {
@@ -249,6 +253,7 @@ RegisterPool& register_pool(Warp& w) {
   pool.initial = launch_registers(w);
   pool.exact = w.worker->launch->entry->ptx->maxnreg.has_value();
   pool.allowance.assign(w.cta->warps.size(), pool.initial);
+  pool.done.resize(w.cta->warps.size());
   return pool;
 }
 
@@ -261,6 +266,21 @@ std::string registers_describe(const Warp& w, const Fragment& f) {
   return cat("setmaxnreg.inc to ", f.key, " from ", pool.allowance[w.index], " registers per thread: needs ",
              (f.key - pool.allowance[w.index]) * kLanes, " more for the warp, ", pool.free,
              " are free in the block");
+}
+
+// The four warps of a warpgroup must execute the same instructions.
+void check_warpgroup(Warp& w, const Op& op, RegisterPool& pool) {
+  const std::size_t number = pool.done[w.index].size();
+  pool.done[w.index].push_back(&op);
+  for (std::size_t other = w.index / 4 * 4;
+       other < std::min<std::size_t>(w.index / 4 * 4 + 4, pool.done.size()); ++other) {
+    if (number >= pool.done[other].size() || pool.done[other][number]->imm == op.imm) continue;
+    w.report(Check::barrier, "setmaxnreg", op, w.active,
+             cat("warp ", w.index, " asks for ", op.imm, " registers per thread, warp ", other,
+                 " of its warpgroup for ", pool.done[other][number]->imm),
+             "all four warps of a warpgroup execute the same setmaxnreg");
+    return;
+  }
 }
 
 // op.imm: registers; op.kind: 1 inc.
@@ -279,6 +299,7 @@ void exec_setmaxnreg(Warp& w, const Op& op) {
     probe.key = want;
     if (!registers_ready(w, probe)) return w.wait(op, registers_ready, registers_describe, want);
   }
+  check_warpgroup(w, op, pool);
   pool.free -= (std::int64_t(want) - std::int64_t(mine)) * kLanes;
   mine = want;
   note_change(w);

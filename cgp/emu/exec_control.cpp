@@ -382,7 +382,11 @@ void decode_trap(Decoder& d, const ptx::Inst& i, Op& op) {
   op.fn = exec_trap;
 }
 
-void exec_sleep(Warp& w, const Op&) { ++w.worker->polls; }
+void exec_sleep(Warp& w, const Op& op) {
+  ++w.worker->polls;
+  // At most 1 ms, and between 0 and twice the time asked for.
+  w.slept += std::min<std::uint32_t>(w.row<std::uint32_t>(op.a)[std::countr_zero(w.active)], 1'000'000);
+}
 void decode_sleep(Decoder& d, const ptx::Inst& i, Op& op) {
   allow(d, i, {});
   op.a = d.source(d.operand(i, 0), Mod::u32);

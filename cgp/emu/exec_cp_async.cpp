@@ -3,6 +3,7 @@
 // the operations in it.
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -37,7 +38,7 @@ struct CopyWork {
     for_lanes(lanes, [&](int l) {
       const auto i = std::size_t(l);
       std::memset(data[i].data(), 0, 16);
-      if (readable >> l & 1) std::memcpy(data[i].data(), from[i], read_bytes[i]);
+      if (readable >> l & 1) copy_from_device(data[i].data(), from[i], read_bytes[i]);
     });
   }
   void finish() {
@@ -55,6 +56,9 @@ struct CopyWork {
 
 struct CopyOp : AsyncOp {
   std::shared_ptr<CopyWork> work;
+  void poison() override {
+    for_lanes(work->lanes, [&](int l) { poison_bytes(work->to[std::size_t(l)], work->plan->bytes); });
+  }
   void read() override {
     if (!work->sampled) work->sample();
   }
@@ -173,10 +177,11 @@ struct ArriveOp : AsyncOp {
   std::vector<std::shared_ptr<CopyWork>> after;
   void complete() override {
     for (const auto& work : after) work->finish();
+    if (barrier.cta->done) return;  // nobody waited for it
     const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *barrier.cta, barrier.offset, by.lane, false);
     if (!r) return;
     report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
-    r.publish();
+    r.publish(*by.warp, *by.op);
     note_change(*by.warp);
   }
 };

@@ -2,6 +2,7 @@
 // mbarrier.* and the fences that go with it, griddepcontrol. PTX ISA 9.7.13.15. Semantics (.release,
 // .acquire) and scopes order nothing here: the machine executes one warp instruction at a time.
 #include "cgp/base/text.h"
+#include "cgp/emu/machine_impl.h"
 #include "cgp/emu/mbarrier.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -26,7 +27,7 @@ void each_barrier(Warp& w, const Op& op, bool fresh, F&& f) {
   for_lanes(w.active, [&](int lane) {
     if (const MbarrierRef r = find_mbarrier(w, op, op.where, address[lane], lane, fresh)) {
       f(lane, r);
-      r.publish();
+      r.publish(w, op);
     }
   });
   note_change(w);
@@ -50,7 +51,7 @@ void exec_init(Warp& w, const Op& op) {
       return;
     }
     r.state->init(count[lane]);
-    mark_written(w, op.where, address[lane], 8);
+    mark_unwritten(w, op.where, address[lane], 8);  // its bytes are opaque: reading them is an error
   });
 }
 void decode_init(Decoder& d, const Inst& i, Op& op) {
@@ -145,6 +146,7 @@ void decode_tx(Decoder& d, const Inst& i, Op& op) {
 // Fragment::key is the barrier (rank << 24 | offset); extra is the parity, or 2 + index of the token's phase.
 struct WaitFor {
   bool parity = false;
+  bool may_block = false;  ///< try_wait
   bool done(const Mbarrier& b, std::uint64_t operand) const {
     return parity ? b.parity_done(std::uint32_t(operand)) : b.token_done(operand);
   }
@@ -170,8 +172,13 @@ std::string wait_describe(const Warp& w, const Fragment& f) {
   if (rank != w.cta->rank) s += cat(" of CTA rank ", rank);
   if (!b || !b->valid) return s + ", which is not initialised";
   s += cat(" phase ", b->phase, ": ", b->describe());
-  if (f.pc->data_as<WaitFor>().parity) s += cat(" (waits for parity ", f.extra & 1, ")");
-  return s;
+  if (f.pc->data_as<WaitFor>().parity)
+    s += cat(" (waits for parity ", f.extra & 1, ", done when phase ", b->phase, " completes)");
+  if (!b->last_op) return s;
+  const ptx::Inst& last = w.worker->launch->program->inst(b->last_op->inst);
+  return s + cat(", last changed by warp ", b->last_warp, " of block (", b->last_block.x, ",",
+                 b->last_block.y, ",", b->last_block.z, ") at PTX line ", last.ptx_line, " '",
+                 ptx::name(last.op), "',");
 }
 
 // A loop that does nothing but poll: after this many rounds in which nothing else of the cluster could run
@@ -183,6 +190,9 @@ struct Spin {
   std::uint64_t key = 0, word = 0, steps = 0;
   int rounds = 0;
 };
+// Under AsyncPolicy::random, one look in so many is false although it need not be.
+constexpr std::uint64_t kSpurious = 4;
+
 struct SpinState {
   std::unordered_map<const Op*, Spin> at;
 };
@@ -210,6 +220,12 @@ void exec_wait(Warp& w, const Op& op) {
     }
     const std::uint64_t operand =
         what.parity ? w.row<std::uint32_t>(op.b)[lane] & 1 : w.row<std::uint64_t>(op.b)[lane];
+    if (!what.parity && r.state->token_stale(operand))
+      w.report(Check::barrier, "mbarrier.phase", op, lane_bit(lane),
+               cat("the state is of phase ", operand >> 20, " of the mbarrier @", text::hex(r.offset),
+                   ", which is in phase ", r.state->phase,
+                   ": a wait is defined for the current phase and the one before"),
+               "wait for each phase before the next but one can complete", r.offset);
     if (what.done(*r.state, operand)) {
       done |= lane_bit(lane);
     } else {
@@ -221,6 +237,9 @@ void exec_wait(Warp& w, const Op& op) {
     w.fail(Check::barrier, "mbarrier.state", op, broken,
            "a wait on something that is not an mbarrier never ends",
            "mbarrier.init before the first wait, with a barrier between them");
+  AsyncQueue& queue = w.cta->cluster->async;
+  if (what.may_block && queue.policy == AsyncPolicy::random && queue.draw() % kSpurious == 0)
+    return w.set_pred(op.d, 0, w.active);
   // Blocking until the phase ends is what both forms may do; a wait that nothing ends is resumed with false.
   if (!done && (!w.timed_out || spins(w, op, key)))
     return w.wait(op, wait_ready, wait_describe, key, operand_of_key, !w.timed_out);
@@ -229,6 +248,7 @@ void exec_wait(Warp& w, const Op& op) {
 void decode_wait(Decoder& d, const Inst& i, Op& op) {
   WaitFor what;
   what.parity = i.has(Mod::parity);
+  what.may_block = i.op == ptx::Op::mbarrier_try_wait;
   op.d = d.pred_dest(d.operand(i, 0));
   d.set_address(d.operand(i, 1), op);
   op.b = d.source(d.operand(i, 2), what.parity ? Mod::u32 : Mod::b64);

@@ -5,6 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/families.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -25,12 +26,11 @@ template <class M, class C>
 void gather(std::byte* const* from, int offset, C* to, Mask m, bool strong) {
   using Raw = std::make_unsigned_t<M>;
   for_lanes(m, [&](int l) {
-    M v;
     if (strong)
-      v = M(std::atomic_ref<Raw>(*reinterpret_cast<Raw*>(from[l] + offset)).load(std::memory_order_acquire));
+      to[l] = C(
+          M(std::atomic_ref<Raw>(*reinterpret_cast<Raw*>(from[l] + offset)).load(std::memory_order_acquire)));
     else
-      std::memcpy(&v, from[l] + offset, sizeof v);
-    to[l] = C(v);
+      to[l] = C(load_plain<M>(from[l] + offset));
   });
 }
 template <class M, class C>
@@ -40,7 +40,7 @@ void scatter(std::byte* const* to, int offset, const C* from, Mask m, bool stron
     if (strong)
       std::atomic_ref<M>(*reinterpret_cast<M*>(to[l] + offset)).store(v, std::memory_order_release);
     else
-      std::memcpy(to[l] + offset, &v, sizeof v);
+      store_plain(to[l] + offset, v);
   });
 }
 
@@ -133,8 +133,9 @@ void exec_load(Warp& w, const Op& op) {
   count(w, op, false, total, addr, ok);
   const bool strong = op.flags & kVolatile;
   if (strong) ++w.worker->polls;
+  if (w.suspect && ok) note_poll(w, op, addr[std::countr_zero(ok)]);
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
-    std::memcpy(w.row<std::uint32_t>(e.at[0]), at[0], kRow32);
+    copy_from_device(w.row<std::uint32_t>(e.at[0]), at[0], kRow32);
   } else {
     for (int i = 0; i < e.count; ++i) {
       const Loc d = e.at[std::size_t(i)];
@@ -179,7 +180,7 @@ void exec_store(Warp& w, const Op& op) {
   const bool strong = op.flags & kVolatile;
   if (w.suspect) note_changes(w, e.count, e.bytes, e.cell, e.at.data(), at, ok);
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
-    std::memcpy(at[0], w.row<std::uint32_t>(e.at[0]), kRow32);
+    copy_to_device(at[0], w.row<std::uint32_t>(e.at[0]), kRow32);
   } else {
     for (int i = 0; i < e.count; ++i) {
       const Loc s = e.at[std::size_t(i)];
@@ -343,18 +344,14 @@ void decode_st_bulk(Decoder& d, const ptx::Inst& i, Op& op) {
 }
 
 void exec_alloca(Warp& w, const Op& op) {
-  // One stack pointer for all lanes of the frame: the largest request counts.
-  std::uint64_t bytes = 0;
-  for_lanes(w.active, [&](int l) {
-    bytes = std::max<std::uint64_t>(
-        bytes, op.bytes == 8 ? w.row<std::uint64_t>(op.a)[l] : w.row<std::uint32_t>(op.a)[l]);
-  });
   const std::uint64_t align = std::uint64_t(op.imm);
-  const std::uint64_t at = (w.frame->local_top + align - 1) / align * align;
-  if (bytes > (1u << 30)) bytes = 1u << 30;  // grow_local refuses with its own message
-  w.frame->local_top = std::uint32_t(at + bytes);
-  grow_local(w, w.frame->local_top);
   for_lanes(w.active, [&](int l) {
+    std::uint32_t& top = w.frame->local_top[std::size_t(l)];
+    const std::uint64_t at = (top + align - 1) / align * align;
+    std::uint64_t bytes = op.bytes == 8 ? w.row<std::uint64_t>(op.a)[l] : w.row<std::uint32_t>(op.a)[l];
+    bytes = std::min<std::uint64_t>(bytes, 1u << 30);  // grow_local refuses with its own message
+    top = std::uint32_t(at + bytes);
+    grow_local(w, top);
     if (op.bytes == 8)
       w.row<std::uint64_t>(op.d)[l] = at;
     else
@@ -371,14 +368,15 @@ void decode_alloca(Decoder& d, const ptx::Inst& i, Op& op) {
 }
 void exec_stack(Warp& w, const Op& op) {
   for_lanes(w.active, [&](int l) {
+    std::uint32_t& top = w.frame->local_top[std::size_t(l)];
     if (op.kind == 0) {
       if (op.bytes == 8)
-        w.row<std::uint64_t>(op.d)[l] = w.frame->local_top;
+        w.row<std::uint64_t>(op.d)[l] = top;
       else
-        w.row<std::uint32_t>(op.d)[l] = w.frame->local_top;
+        w.row<std::uint32_t>(op.d)[l] = top;
     } else {
       const std::uint64_t to = op.bytes == 8 ? w.row<std::uint64_t>(op.a)[l] : w.row<std::uint32_t>(op.a)[l];
-      if (to >= w.frame->local_base && to <= w.frame->local_top) w.frame->local_top = std::uint32_t(to);
+      if (to >= w.frame->local_base && to <= top) top = std::uint32_t(to);
     }
   });
 }

@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Special registers, addresses of per-frame variables, and the end of a body.
+#include <algorithm>
+
 #include "cgp/emu/decode_impl.h"
 
 namespace cgp::emu {
 
-namespace {
-// Nanoseconds per warp instruction for %globaltimer: a fiction that only has to grow.
-constexpr std::uint64_t kNanoseconds = 1;
+// One nanosecond per warp instruction: a fiction that only has to grow.
+std::uint64_t clock_of(Warp& w) {
+  if (w.suspect) {
+    w.spin.read_clock = true;
+    w.worker->launch->spin.clock_read = true;
+    return w.spin.time;
+  }
+  return w.steps + w.slept + w.worker->launch->skipped.load(std::memory_order_relaxed);
+}
 
-std::uint64_t uniform_value(const Warp& w, ptx::Sreg s) {
+namespace {
+// The same timer for all blocks: it never goes back from one reader to the next.
+std::uint64_t timer_of(Warp& w) {
+  std::atomic<std::uint64_t>& newest = w.worker->launch->timer;
+  const std::uint64_t now = clock_of(w);
+  if (w.suspect) return now;
+  std::uint64_t seen = newest.load(std::memory_order_relaxed);
+  while (seen < now && !newest.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
+  return std::max(seen, now);
+}
+
+std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
   const LaunchState& launch = *w.worker->launch;
   const Launch& l = launch.launch;
   const Cta& cta = *w.cta;
@@ -75,17 +95,17 @@ std::uint64_t uniform_value(const Warp& w, ptx::Sreg s) {
     case ptx::Sreg::gridid:
       return launch.machine->launches;
     case ptx::Sreg::clock:
-      return std::uint32_t(w.steps);
-    case ptx::Sreg::clock_hi:
-      return w.steps >> 32;
-    case ptx::Sreg::clock64:
-      return w.steps;
-    case ptx::Sreg::globaltimer:
-      return w.steps * kNanoseconds;
+      return std::uint32_t(clock_of(w));
     case ptx::Sreg::globaltimer_lo:
-      return std::uint32_t(w.steps * kNanoseconds);
+      return std::uint32_t(timer_of(w));
+    case ptx::Sreg::clock_hi:
+      return clock_of(w) >> 32;
     case ptx::Sreg::globaltimer_hi:
-      return w.steps * kNanoseconds >> 32;
+      return timer_of(w) >> 32;
+    case ptx::Sreg::clock64:
+      return clock_of(w);
+    case ptx::Sreg::globaltimer:
+      return timer_of(w);
     case ptx::Sreg::dynamic_smem_size:
       return l.dynamic_smem;
     case ptx::Sreg::total_smem_size:

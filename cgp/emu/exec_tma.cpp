@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/bulk_place.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/tensor_families.h"
 #include "cgp/emu/tensor_map.h"
 
@@ -93,19 +94,26 @@ struct TensorOp : BulkOp {
           place.cta->shared.get() + swizzled_place(map, place.offset + rows[r].offset + c));
   }
   void read() override {
-    was_read = true;
     data.resize(rows.size() * row_bytes);
     if (direction == Direction::load) {
       for (std::size_t r = 0; r < rows.size(); ++r) {
         std::byte* row = data.data() + r * row_bytes;
         const BoxRow& x = rows[r];
         if (x.begin != 0 || x.end != row_bytes) fill_row(map, row, row_bytes);
-        if (x.host) std::memcpy(row + x.begin, x.host, x.end - x.begin);
+        if (x.host) copy_from_device(row + x.begin, x.host, x.end - x.begin);
       }
     } else {
       pieces(places[0],
              [&](std::size_t at, const std::byte* from) { std::memcpy(data.data() + at, from, 16); });
     }
+  }
+  void poison() override {
+    if (direction == Direction::load)
+      for (const SharedPlace& place : places)
+        pieces(place, [&](std::size_t, std::byte* to) { poison_bytes(to, 16); });
+    if (direction == Direction::store)
+      for (const BoxRow& x : rows)
+        if (x.host) poison_bytes(x.host, x.end - x.begin);
   }
   void write() override {
     if (direction == Direction::load) {
@@ -124,7 +132,7 @@ struct TensorOp : BulkOp {
       const std::byte* row = data.data() + r * row_bytes + x.begin;
       const std::size_t n = x.end - x.begin;
       if (direction == Direction::store)
-        std::memcpy(x.host, row, n);
+        copy_to_device(x.host, row, n);
       else
         reduce(how, x.host, row, n / std::size_t(cgp::emu::bytes(map.type)));
       mark_written(*by.warp, Where::global, x.address, n);

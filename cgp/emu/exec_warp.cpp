@@ -27,10 +27,11 @@ void set_part_pred(const Warp& w, const Meeting::Part& p, Loc l, Mask v) {
   Mask* m = part_row<Mask>(w, p, l);
   *m = (*m & ~p.lanes) | (v & p.lanes);
 }
+}  // namespace
 
 // All participants of a .sync instruction, or false while some are missing. Without .sync (old PTX): the
 // active ones.
-bool gather(Warp& w, const Op& op, Loc mask, std::uint32_t kind, Meeting& m) {
+bool meet_members(Warp& w, const Op& op, Loc mask, std::uint32_t kind, Meeting& m) {
   if (mask == kNoLoc) {
     m.part[0] = {&op, w.base[0], w.active};
     m.parts = 1;
@@ -62,12 +63,13 @@ bool gather(Warp& w, const Op& op, Loc mask, std::uint32_t kind, Meeting& m) {
   return true;
 }
 
+namespace {
 // ---------------------------------------------------------------- shfl
 enum Shuffle : std::uint8_t { up, down, bfly, idx };
 
 void exec_shfl(Warp& w, const Op& op) {
   Meeting m;
-  if (!gather(w, op, op.e, std::uint32_t(POp::shfl_sync), m)) return;
+  if (!meet_members(w, op, op.e, std::uint32_t(POp::shfl_sync), m)) return;
   std::uint32_t value[kLanes] = {}, result[kLanes];
   for (int i = 0; i < m.parts; ++i) {
     const auto* a = part_row<std::uint32_t>(w, m.part[std::size_t(i)], m.part[std::size_t(i)].op->a);
@@ -134,7 +136,7 @@ enum Vote : std::uint8_t { vote_all, vote_any, vote_uni, vote_ballot };
 
 void exec_vote(Warp& w, const Op& op) {
   Meeting m;
-  if (!gather(w, op, op.e, std::uint32_t(POp::vote_sync) + op.kind, m)) return;
+  if (!meet_members(w, op, op.e, std::uint32_t(POp::vote_sync) + op.kind, m)) return;
   Mask ballot = 0;
   for (int i = 0; i < m.parts; ++i) {
     const Meeting::Part& p = m.part[std::size_t(i)];
@@ -170,7 +172,7 @@ void decode_vote(Decoder& d, const ptx::Inst& i, Op& op) {
 // ---------------------------------------------------------------- match
 void exec_match(Warp& w, const Op& op) {
   Meeting m;
-  if (!gather(w, op, op.e, std::uint32_t(POp::match_any_sync) + op.kind, m)) return;
+  if (!meet_members(w, op, op.e, std::uint32_t(POp::match_any_sync) + op.kind, m)) return;
   std::uint64_t value[kLanes] = {};
   for (int i = 0; i < m.parts; ++i) {
     const Meeting::Part& p = m.part[std::size_t(i)];
@@ -243,7 +245,7 @@ std::uint32_t reduce(const Op& op, std::uint32_t x, std::uint32_t y) {
 
 void exec_redux(Warp& w, const Op& op) {
   Meeting m;
-  if (!gather(w, op, op.e, std::uint32_t(POp::redux_sync) + op.kind, m)) return;
+  if (!meet_members(w, op, op.e, std::uint32_t(POp::redux_sync) + op.kind, m)) return;
   std::uint32_t total = 0;
   bool first = true;
   for (int i = 0; i < m.parts; ++i) {
@@ -283,7 +285,7 @@ void decode_redux(Decoder& d, const ptx::Inst& i, Op& op) {
 // ---------------------------------------------------------------- elect, activemask
 void exec_elect(Warp& w, const Op& op) {
   Meeting m;
-  if (!gather(w, op, op.e, std::uint32_t(POp::elect_sync), m)) return;
+  if (!meet_members(w, op, op.e, std::uint32_t(POp::elect_sync), m)) return;
   const int leader = std::countr_zero(m.lanes);
   for (int i = 0; i < m.parts; ++i) {
     const Meeting::Part& p = m.part[std::size_t(i)];
@@ -305,12 +307,14 @@ void decode_elect(Decoder& d, const ptx::Inst& i, Op& op) {
 }
 
 void exec_activemask(Warp& w, const Op& op) {
+  part_lanes(w, op);
   auto* d = w.row<std::uint32_t>(op.d);
   for_lanes(w.active, [&](int l) { d[l] = w.active; });
 }
 void decode_activemask(Decoder& d, const ptx::Inst& i, Op& op) {
   allow(d, i, {});
   op.d = d.dest(d.operand(i, 0), Mod::b32);
+  op.flags |= kSplits;
   op.fn = exec_activemask;
 }
 }  // namespace

@@ -8,6 +8,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
+#include "cgp/emu/async_rows.h"
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/matrix_plan.h"
 #include "cgp/emu/smem_descriptor.h"
@@ -280,6 +281,9 @@ void exec_wgmma(Warp& w, const Op& op) {
   o.warp[me] = &w;
   o.registers[me] = w.base[0];
   o.scale_d[me] = (w.pred(p.scale_d) & w.active) != 0;
+  if (o.scale_d[me]) check_fenced(w, op, p.d);
+  check_fenced(w, op, p.a);
+  issue_rows(w, AsyncUnit::wgmma, op, p.a, p.d, number + 1);
   if (++o.issued < kWarps) return;
   note_change(w);
   auto x = std::make_unique<WgmmaOp>();
@@ -290,7 +294,7 @@ void exec_wgmma(Warp& w, const Op& op) {
 
 // ---------------------------------------------------------------- fence, commit, wait
 void exec_fence(Warp& w, const Op& op) {
-  if (w.converge(op)) in_warpgroup(w, op);
+  if (w.converge(op) && in_warpgroup(w, op)) fence_rows(w);
 }
 void decode_fence(Decoder&, const Inst&, Op& op) {
   op.flags |= kSplits;
@@ -339,6 +343,7 @@ void exec_wait(Warp& w, const Op& op) {
       return mine && mine->group_of == &g && mine->number < needed;
     });
   }
+  settle_rows(w, AsyncUnit::wgmma, needed);
   committed.erase(committed.begin(), committed.end() - std::ptrdiff_t(keep));
 }
 void decode_wait(Decoder& d, const Inst& i, Op& op) {
@@ -395,8 +400,10 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
   p.b_descriptor = d.source(d.operand(i, 2), Mod::b64);
   p.scale_d = i.operands.size() > 3 ? d.pred(d.operand(i, 3)) : d.constant(~0u, 32);
   decode_trailing(d, i, 4, p);
+  d.async_rows(p.d);
+  d.async_rows(p.a);
   op.data = d.keep(std::move(p));
-  op.flags |= kSplits;
+  op.flags |= kSplits | kAsyncOwner;
   op.fn = exec_wgmma;
 }
 

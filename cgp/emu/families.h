@@ -22,4 +22,8 @@ void add_rewrites(Table& t);      ///< decode_rewrite.cpp: instructions executed
 /// Everything but the tensor families.
 void add_families(Table& t);
 
+/// All participants of a .sync instruction with the lane mask in row `mask`, or false while some are missing
+/// (exec_warp.cpp). Lanes with different masks are parted. kNoLoc (PTX before .sync): the active ones.
+bool meet_members(Warp& w, const Op& op, Loc mask, std::uint32_t kind, Meeting& m);
+
 }  // namespace cgp::emu

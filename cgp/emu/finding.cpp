@@ -51,6 +51,16 @@ OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3&
   return o;
 }
 
+OtherParty other_party(const Warp& w, const Op& op, Mask lanes) {
+  return make_other(*w.worker->launch, op.inst, w.cta->id, w.thread(lanes ? std::countr_zero(lanes) : 0));
+}
+
+std::string register_name(const Function& f, Loc l) {
+  for (std::size_t r = 0; r < f.register_locs.size(); ++r)
+    if (f.register_locs[r] == l) return f.ptx->regs[r].name;
+  return "a register";
+}
+
 void add_finding(LaunchState& launch, const Op& op, Finding f) {
   std::lock_guard lock(launch.mutex);
   auto [it, added] = launch.finding_of.try_emplace({op.inst, f.cls}, launch.findings.size());
@@ -127,7 +137,11 @@ std::string describe_wait(const Warp& w, const Fragment& f) {
   std::string s;
   switch (f.state) {
     case State::runnable:
-      s += "can run";
+      s += w.spin.polled
+               ? cat("polls ", place_of(w, w.spin.polled->where, w.spin.polled_address), " at PTX line ",
+                     p.inst(w.spin.polled->inst).ptx_line, " '", p.text(w.spin.polled->inst), "';")
+               : std::string("runs in a loop");
+      if (w.spin.read_clock) s += " it reads the clock, but no time ends it;";
       break;
     case State::converge:
       s += "wait for the other lanes of their warp";

@@ -21,7 +21,8 @@
 //   Set op.flags |= kSplits at decode for instructions that may wait, so that a guard splits the fragment.
 // MEMORY. Never touch memory but through resolve()/resolve_one(): they translate, check and mark.
 // ASYNC. Objects derived from AsyncOp are given to Cluster::async; the policy decides when read() and
-// complete() run. Family state per warp, CTA or cluster lives in the `state` slots (see state_of).
+// complete() run. Registers that an asynchronous instruction reads or writes later: async_rows.h. Family
+// state per warp, CTA or cluster lives in the `state` slots (see state_of).
 #include <array>
 #include <atomic>
 #include <bit>
@@ -97,10 +98,12 @@ enum OpFlags : std::uint16_t {
   kBase32 = 2,  ///< address base in op.a has 32-bit cells
   kUniformAddress = 4,
   kFrameLocal = 8,
-  kMicro = 16,     ///< helper before an instruction; not counted
-  kBranch = 32,    ///< executes for all lanes of the fragment, reads its guard itself
-  kVolatile = 64,  ///< strong access: relaxed, acquire, release, volatile, mmio
-  kLast = 1 << 8   ///< first bit free for families
+  kMicro = 16,           ///< helper before an instruction; not counted
+  kBranch = 32,          ///< executes for all lanes of the fragment, reads its guard itself
+  kVolatile = 64,        ///< strong access: relaxed, acquire, release, volatile, mmio
+  kAsyncRow = 1 << 8,    ///< touches a register that asynchronous instructions use (async_rows.h)
+  kAsyncOwner = 1 << 9,  ///< is such an instruction: it keeps its own books
+  kLast = 1 << 10        ///< first bit free for families
 };
 
 struct alignas(64) Op {
@@ -173,6 +176,8 @@ class Decoder {
   /// Adds an operation that runs before the one being decoded (special registers as operands do).
   void prelude(Op op);
   Loc scratch(int bits);  ///< a row nothing else uses
+  /// The rows of the instruction being decoded that it reads or writes after its issue (async_rows.h).
+  void async_rows(const std::vector<Loc>& rows);
   std::uint32_t frame_offset(ptx::SymbolId s) const;
   /// Records a call (kNone: through a register); the callee's function index, kNone when it has no body.
   std::uint32_t note_call(ptx::SymbolId s);
@@ -196,7 +201,9 @@ class Decoder {
 void add_tensor_families(Table& t);  ///< tensor.cpp: matrix, asynchronous copies, mbarrier, wgmma, clusters
 
 // ---------------------------------------------------------------- fragments and frames
-/// Registers and locals of one call of a function, shared by the lanes that made the call together.
+struct AsyncRows;
+/// Registers and locals of one call of a function, shared by the lanes that made the call from the same place
+/// and have not returned: lanes that come later join the others.
 struct Frame {
   const Function* function = nullptr;
   std::byte* registers = nullptr;
@@ -205,10 +212,11 @@ struct Frame {
   const Op* call = nullptr;
   Mask lanes = 0;  ///< lanes that have not returned
   std::uint32_t depth = 0;
-  std::uint32_t local_base = 0;  ///< start of this call's locals in each lane's stack
-  std::uint32_t local_top = 0;   ///< end, moved by alloca
+  std::uint32_t local_base = 0;                   ///< start of this call's locals in each lane's stack
+  std::array<std::uint32_t, kLanes> local_top{};  ///< end of each lane's, moved by alloca
   std::unique_ptr<std::byte[]> storage;
   std::vector<Mask> taint;  ///< per 4 bytes of the register block: lanes holding never-written data
+  std::shared_ptr<AsyncRows> async_rows;  ///< made by the first asynchronous instruction with registers
 };
 
 enum class State : std::uint8_t { runnable, converge, meet, wait };
@@ -250,7 +258,11 @@ struct Meeting {
 struct SpinWatch {
   std::uint64_t reference = 0, seen = 0, renew_at = 1;
   int repeats = 0;
-  Mask ran = 0;         ///< lanes that ran since the reference was taken
+  Mask ran = 0;            ///< lanes that ran since the reference was taken
+  std::uint64_t time = 0;  ///< what the clocks show: they stand still while the warp is watched
+  bool read_clock = false;
+  const Op* polled = nullptr;  ///< the last load or atomic
+  std::uint64_t polled_address = 0;
   bool cyclic = false;  ///< certain: the warp repeats itself until memory changes
 };
 
@@ -275,7 +287,8 @@ struct Warp {
   Mask live = 0;            ///< lanes that have not exited
   Mask carry = 0;           ///< CC.CF of each lane
   Mask unwritten = 0;       ///< lanes for which resolve() met never-written bytes; the reader clears it
-  std::uint64_t steps = 0;  ///< warp instructions so far (also %clock)
+  std::uint64_t steps = 0;  ///< warp instructions so far
+  std::uint64_t slept = 0;  ///< time passed in nanosleep
 
   std::uint32_t index = 0;  ///< in the CTA
   std::uint32_t patience = 0;
@@ -345,6 +358,7 @@ struct NamedBarrier {
   std::uint32_t last_popc = 0;
   int mode = -1;  ///< sync, arrive or red: what the generation's first arrival used
   const Op* first = nullptr;
+  std::uint32_t warps = 0;  ///< that arrived in this generation
 };
 
 struct Cta {
@@ -371,26 +385,42 @@ struct AsyncOp {
   virtual ~AsyncOp() = default;
   virtual void read() {}
   virtual void complete() = 0;
+  /// Called at issue when the operation is delayed: fills the destination with junk (see poison_bytes), so
+  /// that a program that does not wait computes something visibly wrong.
+  virtual void poison() {}
   bool was_read = false;
-  std::uint64_t group = 0;  ///< free for the family: what a wait names
+  std::uint64_t group = 0;                     ///< free for the family: what a wait names
+  std::uint64_t read_at = 0, complete_at = 0;  ///< AsyncQueue's time, under AsyncPolicy::random
 };
 
+/// eager: an operation reads and completes at issue. late: both happen when a wait forces it or nothing else
+/// can run, and of several the newest goes first. random: both happen at times of their own after the issue.
 class AsyncQueue {
  public:
-  /// eager: read() and complete() before this returns; otherwise queued.
+  /// eager: read() and complete() before this returns; otherwise poison() and queued.
   void submit(std::unique_ptr<AsyncOp> op);
   bool pending() const { return !queue_.empty(); }
-  /// Completes, oldest first, every queued operation for which `covers` is true (a wait that forces them).
+  /// Completes every queued operation for which `covers` is true (a wait that forces them).
   void force(const std::function<bool(const AsyncOp&)>& covers);
+  /// Only read()s them (cp.async.bulk.wait_group.read).
+  void force_read(const std::function<bool(const AsyncOp&)>& covers);
   /// Completes one operation chosen by the policy; false if none is pending. Called when nothing else can
   /// run.
   bool advance();
+  /// One pass over the warps has ended. random: operations whose time has come read and complete.
+  void tick();
+  std::uint64_t draw();  ///< a random number, reproducible for the cluster
   AsyncPolicy policy = AsyncPolicy::eager;
   std::uint64_t random = 0;
 
  private:
+  std::unique_ptr<AsyncOp> take(std::size_t index);
+  void tick_due();  ///< what is due now reads and completes
   std::deque<std::unique_ptr<AsyncOp>> queue_;
+  std::uint64_t now_ = 0;
 };
+/// Junk for the destination of an operation in flight.
+inline void poison_bytes(std::byte* to, std::size_t bytes) { std::memset(to, 0xa5, bytes); }
 
 struct Cluster {
   std::vector<std::unique_ptr<Cta>> ctas;  ///< by rank
@@ -398,10 +428,16 @@ struct Cluster {
   AsyncQueue async;
   std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;
   Worker* worker = nullptr;
-  std::size_t next = 0;  ///< round robin
+  std::uint64_t random = 0;  ///< of the schedule
   std::uint64_t slices = 0;
-  int soft_rounds = 0;  ///< times all waits that may be given up were, without progress
+  int async_rounds = 0;  ///< passes since an operation was last made to complete
+  int soft_rounds = 0;   ///< times all waits that may be given up were, without progress
 };
+
+std::uint64_t draw(Cluster& c);  ///< a random number for the schedule
+/// What %clock and %globaltimer show: instructions executed, time slept, and time skipped because everybody
+/// only waits for time to pass.
+std::uint64_t clock_of(Warp& w);
 
 /// A family's own state in a warp, CTA or cluster: made on first use. `slot` is any number the family owns
 /// (use the ptx::Family value).

@@ -50,6 +50,8 @@ struct Function {
   std::string unsupported;
   /// Aligned barriers, by op: ranges of ops that a lane only reaches past them (check_barrier.cpp).
   std::unordered_map<std::uint32_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> skip_points;
+  std::vector<Loc> register_locs;                                 ///< by ptx::RegId; kNoLoc: not used
+  std::vector<bool> async_rows;                                   ///< by row (Loc / kRow32)
   std::vector<std::vector<std::uint32_t>> tables;                 ///< brx.idx targets, relative to `begin`
   std::unordered_map<ptx::SymbolId, std::uint32_t> local_offset;  ///< .local and .param variables
 };
@@ -157,7 +159,9 @@ struct TaintOrigin {
 struct SpinBoard {
   enum Level : std::uint8_t { moving, stuck, stuck_twice, without_blocks };
   std::mutex mutex;
-  std::vector<Level> level;  ///< by worker
+  std::vector<Level> level;             ///< by worker
+  std::atomic<bool> clock_read{false};  ///< a warp that does nothing else reads the clock
+  int skips = 0;                        ///< how often time was skipped in a row
 };
 
 struct LaunchState {
@@ -179,7 +183,9 @@ struct LaunchState {
   std::atomic<std::uint64_t> next_cluster{0}, resident{0}, finished{0};
   std::atomic<bool> stop{false};
   SpinBoard spin;
-  std::mutex mutex;  ///< findings, output, fault
+  std::atomic<std::uint64_t> skipped{0};  ///< time skipped while all blocks only polled (check_spin.cpp)
+  std::atomic<std::uint64_t> timer{0};    ///< newest value of %globaltimer, one for all blocks
+  std::mutex mutex;                       ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
   std::string output;
@@ -226,6 +232,9 @@ void end_fragment(Warp& w, Mask lanes);  ///< lanes exit
 Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op* call);
 void pop_frame(Warp& w, Frame* frame);
 void grow_local(Warp& w, std::uint32_t bytes);
+/// For the schedules that part lanes where PTX lets them: the lowest lane goes on alone, the others stand at
+/// `op` and execute it later. False: nothing to part.
+bool part_lanes(Warp& w, const Op& op);
 std::unique_ptr<Cta> make_cta(LaunchState& launch, Worker& worker, Cluster& cluster, std::uint32_t rank);
 void run_launch(LaunchState& launch, Worker& worker);
 
@@ -259,9 +268,20 @@ void note_blocks(Worker& worker, SpinBoard::Level level);
 bool give_up_soft_waits(Cluster& c);
 /// Watched warps: sets Warp::changed when a store changes memory.
 void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to, Mask lanes);
+/// Watched warps: what they read.
+inline void note_poll(Warp& w, const Op& op, std::uint64_t address) {
+  if (!w.suspect) return;
+  w.spin.polled = &op;
+  w.spin.polled_address = address;
+}
 Mask taint_of(const Warp& w, Loc l);
 std::string describe_wait(const Warp& w, const Fragment& f);
 void report_deadlock(Cluster& cluster, std::string_view what);
+/// "'flags' + 12" or "shared memory + 64": what an address of `where` lies in.
+std::string place_of(const Warp& w, Where where, std::uint64_t address);
+/// The name of the register in row `l` of a function.
+std::string register_name(const Function& f, Loc l);
+OtherParty other_party(const Warp& w, const Op& op, Mask lanes);
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message);
 /// The second party of a finding, at instruction `inst`.
 OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread);

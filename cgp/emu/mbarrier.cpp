@@ -86,6 +86,23 @@ void MbarrierRef::publish() const {
   std::memcpy(host, &word, 8);
 }
 
+void MbarrierRef::publish(const Warp& w, const Op& op) const {
+  state->last_op = &op;
+  state->last_block = w.cta->id;
+  state->last_warp = w.index;
+  publish();
+}
+
+bool overlaps_mbarrier(Cta& cta, std::uint64_t offset, std::uint64_t bytes) {
+  const auto table = cta.state.find(kMbarrierSlot);
+  if (table == cta.state.end()) return false;
+  const auto& all = static_cast<MbarrierTable*>(table->second.get())->at;
+  const std::uint64_t first = offset & ~7ull;
+  for (std::uint64_t at = first; at < offset + bytes; at += 8)
+    if (const auto it = all.find(std::uint32_t(at)); it != all.end() && it->second.valid) return true;
+  return false;
+}
+
 SharedPlace shared_place(const Warp& w, Where where, std::uint64_t address) {
   if (where == Where::generic) {
     if (address < kSharedWindow || address >= kSharedWindow + (1ull << 32)) return {};
@@ -157,7 +174,7 @@ void complete_tx(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset
   const MbarrierRef r = find_mbarrier(w, op, cta, offset, lane, false);
   if (!r) return;
   report_mbarrier(w, op, lane, r, r.state->complete(std::int64_t(bytes)));
-  r.publish();
+  r.publish(w, op);
 }
 
 }  // namespace cgp::emu

@@ -19,6 +19,10 @@ struct Mbarrier {
   std::uint32_t expected = 0, pending = 0;  ///< arrivals per phase, and those still missing
   std::int64_t tx = 0;                      ///< bytes outstanding; below zero when completion came first
   std::uint64_t phase = 0;                  ///< completed phases
+  /// Who changed it last, for reports.
+  const Op* last_op = nullptr;
+  Dim3 last_block;
+  std::uint32_t last_warp = 0;
 
   void init(std::uint32_t count);
   /// All return an empty string, or what is wrong (the object is then unchanged).
@@ -35,6 +39,8 @@ struct Mbarrier {
   /// The opaque value that arrive returns: the phase and the pending count before the arrival.
   std::uint64_t token() const { return (phase & 0xffffffffffull) << 20 | pending; }
   bool token_done(std::uint64_t token) const { return (phase & 0xffffffffffull) > token >> 20; }
+  /// The token is of a phase that is neither the current one nor the one before: a wait for it is undefined.
+  bool token_stale(std::uint64_t token) const { return (phase & 0xffffffffffull) > (token >> 20) + 1; }
   static std::uint32_t token_pending(std::uint64_t token) { return std::uint32_t(token & kMaxCount); }
 
   /// "pending 1 of 65 arrivals, tx 512 bytes outstanding".
@@ -59,7 +65,8 @@ struct MbarrierRef {
   Mbarrier* state = nullptr;
   std::byte* host = nullptr;
   explicit operator bool() const { return state != nullptr; }
-  void publish() const;  ///< writes word() to shared memory
+  void publish() const;                             ///< writes word() to shared memory
+  void publish(const Warp& w, const Op& op) const;  ///< the same, and notes who changed the barrier
 };
 
 /// Finds the barrier at `address` on behalf of `lane`, checking bounds, alignment and (unless `fresh`) that
@@ -67,6 +74,9 @@ struct MbarrierRef {
 MbarrierRef find_mbarrier(Warp& w, const Op& op, Where where, std::uint64_t address, int lane, bool fresh);
 /// The same for a CTA and offset (multicast, completions).
 MbarrierRef find_mbarrier(Warp& w, const Op& op, Cta& cta, std::uint32_t offset, int lane, bool fresh);
+
+/// Whether [offset, offset + bytes) of the CTA's shared memory overlaps a live mbarrier.
+bool overlaps_mbarrier(Cta& cta, std::uint64_t offset, std::uint64_t bytes);
 
 /// complete_tx by the asynchronous unit; reports misuse at `op`.
 void complete_tx(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset, std::uint64_t bytes);

@@ -4,6 +4,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/mbarrier.h"
 
 namespace cgp::emu {
 
@@ -234,6 +235,28 @@ std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std
   return best;
 }
 
+}  // namespace
+
+std::string place_of(const Warp& w, Where where, std::uint64_t address) {
+  if (where == Where::generic) where = classify(w, address);
+  std::string buffer;
+  std::int64_t offset = std::int64_t(address);
+  if (where == Where::shared || where == Where::shared_cluster) {
+    const auto low = std::uint32_t(address);
+    buffer = shared_variable(*w.worker->launch, low & ((1u << kRankShift) - 1), &offset);
+    const std::uint32_t rank = low >> kRankShift;
+    if (rank != w.cta->rank) return cat("'", buffer, "' + ", offset, " of block rank ", rank);
+  } else if (const Allocation* a = w.worker->launch->machine->heap.at_or_below(address);
+             a && a->contains(address, 1)) {
+    buffer = a->name;
+    offset = std::int64_t(address - a->base);
+  } else {
+    return hex(address);
+  }
+  return cat("'", buffer, "' + ", offset);
+}
+
+namespace {
 Problem shared_problem(Warp& w, std::uint64_t addr, std::uint64_t bytes, Access access, Where where) {
   Problem p;
   p.cls = "oob.shared";
@@ -371,6 +394,13 @@ std::byte* shared_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::u
     if (access == Access::write)
       shared_mark(*owner, offset, bytes);
     else if ((access == Access::read || access == Access::atomic) && !shared_marked(*owner, offset, bytes)) {
+      if (overlaps_mbarrier(*owner, offset, bytes)) {
+        w.report(Check::barrier, "mbarrier.state", op, lane_bit(lane),
+                 cat("reads the bytes of the live mbarrier @", hex(offset), ": they are opaque"),
+                 "mbarrier.test_wait or try_wait ask for its phase; mbarrier.inval gives the bytes back",
+                 addr);
+        return owner->shared.get() + offset;
+      }
       std::int64_t inside = 0;
       std::string variable = shared_variable(*w.worker->launch, std::uint32_t(offset), &inside);
       note_origin(w, op, addr, true, std::move(variable), inside);
@@ -381,7 +411,7 @@ std::byte* shared_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::u
 }
 
 std::byte* local_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::uint64_t bytes, Access access) {
-  const std::uint64_t top = w.frame->local_top;
+  const std::uint64_t top = w.frame->local_top[std::size_t(lane)];
   if (bytes > top || addr > top - bytes) {
     Problem p;
     p.cls = "oob.local";

@@ -232,11 +232,30 @@ void ProgramBuilder::decode_function(Function& f) {
   }
   f.op_count = std::uint32_t(p_->ops.size()) - f.first_op;
   f.register_bytes = row_top_ + kRow32;
+  f.register_locs = reg_loc_;
   if (f.unsupported.empty()) {
+    mark_async_rows(f);
     link_branches(f, op_at);
     find_skip_points(f, op_at);
   }
   f_ = nullptr;
+}
+
+// Every instruction that touches a row of an asynchronous one gets kAsyncRow.
+void ProgramBuilder::mark_async_rows(Function& f) {
+  if (f.async_rows.empty()) return;
+  const auto used = [&](const std::vector<Loc>& rows) {
+    return std::any_of(rows.begin(), rows.end(), [&](Loc l) {
+      const std::size_t i = std::size_t(l) / kRow32;
+      return l >= 0 && !(l & kConstant) && i < f.async_rows.size() && f.async_rows[i];
+    });
+  };
+  for (std::uint32_t i = f.first_op; i < f.first_op + f.op_count; ++i) {
+    Op& op = p_->ops[i];
+    const DataFlow& flow = p_->flow[op.inst];
+    if (!(op.flags & kMicro) && (used(flow.sources) || used(flow.dests) || used(flow.addresses)))
+      op.flags |= kAsyncRow;
+  }
 }
 
 // Until all code is in place a branch's `imm` is the label, or the index of its table; here it becomes an

@@ -15,9 +15,15 @@ namespace {
 constexpr std::uint64_t kWarpQuantum = 4096;
 constexpr std::uint64_t kClusterSlice = 400'000;
 constexpr int kSoftRounds = 8;
-// Rounds of a cluster that has asynchronous operations in flight, after which one completes although warps
-// run: they may be polling for it.
-constexpr int kAsyncRounds = 16;
+// Passes of a cluster that has asynchronous operations in flight, after which one completes although warps
+// run: they may be polling for it. More of them when little in the pass looks like polling.
+constexpr int kAsyncRounds = 16, kBusyAsyncRounds = 256;
+// What a pass of nothing but waits with a time limit takes.
+constexpr std::uint64_t kSoftTime = 20'000;
+// Instructions of a warp before the next gets a turn, when warps run as far as they can.
+constexpr std::uint64_t kLongQuantum = 65'536, kPollQuantum = 1024;
+// Under AsyncPolicy::random: passes until an operation reads, and from there until it completes.
+constexpr std::uint64_t kReadDelay = 4, kCompleteDelay = 12;
 // A cluster polls when more than one instruction in so many is a strong access, an atomic or a nanosleep.
 constexpr std::uint64_t kPollShare = 64;
 // Slices of a cluster that does not poll, after which other clusters run beside it all the same.
@@ -84,11 +90,12 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::
   c->worker = &worker;
   c->async.policy = launch.options.async;
   c->async.random = launch.options.seed * 0x9e3779b97f4a7c15ull + linear + 1;
+  c->random = launch.options.schedule_seed * 0x9e3779b97f4a7c15ull + linear + 1;
   for (std::uint32_t r = 0; r < c->shape.count(); ++r) c->ctas.push_back(make_cta(launch, worker, *c, r));
   return c;
 }
 
-void retire_finished(Cta& cta, Worker& worker) {
+void retire_finished(Cta& cta) {
   if (cta.done || cta.exited < cta.threads) return;
   cta.done = true;
   check_tensor_memory_at_exit(cta);
@@ -97,7 +104,6 @@ void retire_finished(Cta& cta, Worker& worker) {
     w->spare_frames.clear();
     w->local.reset();
   }
-  (void)worker;
 }
 
 bool finished(const Cluster& c) {
@@ -122,31 +128,59 @@ bool give_up_soft_waits(Cluster& c) {
 namespace {
 enum class Outcome { done, more, polls };
 
+std::uint64_t next_random(std::uint64_t& state) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return state >> 33;
+}
+
+// The warps of one pass in the order of the schedule.
+void order_warps(Cluster& c, SchedulePolicy schedule, std::vector<Warp*>& order) {
+  order.clear();
+  for (auto& cta : c.ctas)
+    if (!cta->done)
+      for (auto& w : cta->warps)
+        if (w->live) order.push_back(w.get());
+  if (schedule == SchedulePolicy::adversarial) std::reverse(order.begin(), order.end());
+  if (schedule == SchedulePolicy::random)
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw(c) % i]);
+}
+
+std::uint64_t quantum(Cluster& c, SchedulePolicy schedule, bool polling) {
+  if (schedule == SchedulePolicy::random) return 1ull << draw(c) % 13;
+  if (schedule == SchedulePolicy::adversarial) return polling ? kPollQuantum : kLongQuantum;
+  return kWarpQuantum;
+}
+
 Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
   std::uint64_t left = kClusterSlice;
-  int rounds = 0;
+  const SchedulePolicy schedule = launch.options.schedule;
+  std::vector<Warp*> order;
+  bool polling = false;
   while (left > 0 && !launch.stop.load(std::memory_order_relaxed)) {
     std::uint64_t progress = 0;
     const std::uint64_t polls = worker.polls;
-    for (auto& cta : c.ctas) {
-      if (cta->done) continue;
-      for (auto& w : cta->warps) {
-        if (!w->live) continue;
-        progress += run_warp(*w, kWarpQuantum);
-        if (w->steps > launch.options.step_limit) {
-          report_deadlock(c, cat("a warp has executed ", w->steps, " instructions (Options::step_limit)"));
-        }
-      }
-      retire_finished(*cta, worker);
+    order_warps(c, schedule, order);
+    for (Warp* w : order) {
+      if (!w->live) continue;
+      progress += run_warp(*w, quantum(c, schedule, polling));
+      if (w->steps > launch.options.step_limit)
+        report_deadlock(c, cat("a warp has executed ", w->steps, " instructions (Options::step_limit)"));
     }
-    if (finished(c)) return Outcome::done;
+    for (auto& cta : c.ctas) retire_finished(*cta);
+    c.async.tick();
+    if (finished(c)) {
+      while (c.async.advance()) {
+      }
+      return Outcome::done;
+    }
     if (progress) {
       c.soft_rounds = 0;
       left -= std::min(left, progress);
-      if (c.async.pending() && ++rounds >= kAsyncRounds) {
-        rounds = 0;
+      polling = (worker.polls - polls) * kPollShare > progress;
+      if (c.async.pending() && ++c.async_rounds >= (polling ? kAsyncRounds : kBusyAsyncRounds)) {
+        c.async_rounds = 0;
         c.async.advance();
-      } else if ((worker.polls - polls) * kPollShare > progress) {
+      } else if (polling) {
         ++c.slices;
         return Outcome::polls;
       }
@@ -157,7 +191,10 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
     for (auto& cta : c.ctas)
       for (auto& w : cta->warps) any = any || runnable(*w);
     if (any) continue;
-    if (++c.soft_rounds <= kSoftRounds && give_up_soft_waits(c)) continue;
+    if (++c.soft_rounds <= kSoftRounds && give_up_soft_waits(c)) {
+      launch.skipped.fetch_add(kSoftTime, std::memory_order_relaxed);
+      continue;
+    }
     report_deadlock(c, "nothing can run any more");
   }
   ++c.slices;
@@ -188,6 +225,12 @@ void work(LaunchState& launch, Worker& worker) {
       std::this_thread::yield();
       continue;
     }
+    if (launch.options.schedule == SchedulePolicy::random) {
+      std::swap(resident.front(), resident[next_random(worker.random) % resident.size()]);
+    } else if (launch.options.schedule == SchedulePolicy::adversarial) {  // the last one first
+      resident.push_front(std::move(resident.back()));
+      resident.pop_back();
+    }
     auto cluster = std::move(resident.front());
     resident.pop_front();
     const Outcome outcome = run_cluster(*cluster, launch, worker);
@@ -198,9 +241,13 @@ void work(LaunchState& launch, Worker& worker) {
       note_blocks(worker, SpinBoard::moving);
       continue;
     }
-    resident.push_back(std::move(cluster));
+    const bool long_running = cluster->slices > kLongSlices;
+    if (launch.options.schedule == SchedulePolicy::adversarial)
+      resident.push_front(std::move(cluster));
+    else
+      resident.push_back(std::move(cluster));
     // It may wait for a block that has not started: let another one in before it runs again.
-    if (outcome == Outcome::polls || resident.back()->slices > kLongSlices) admit();
+    if (outcome == Outcome::polls || long_running) admit();
     check_spinning(worker);
   }
 }
@@ -218,42 +265,88 @@ void run_launch(LaunchState& launch, Worker& worker) {
   }
 }
 
+std::uint64_t draw(Cluster& c) { return next_random(c.random); }
+
 // ---------------------------------------------------------------- asynchronous operations
+namespace {
+void read_once(AsyncOp& op) {
+  if (!op.was_read) op.read();
+  op.was_read = true;
+}
+}  // namespace
+
+std::uint64_t AsyncQueue::draw() { return next_random(random); }
+
 void AsyncQueue::submit(std::unique_ptr<AsyncOp> op) {
   if (policy == AsyncPolicy::eager) {
-    op->read();
+    read_once(*op);
     op->complete();
     return;
   }
+  op->poison();
+  if (policy == AsyncPolicy::random) {
+    op->read_at = now_ + draw() % kReadDelay;
+    op->complete_at = op->read_at + draw() % kCompleteDelay;
+  }
   queue_.push_back(std::move(op));
+  if (policy == AsyncPolicy::random) tick_due();
 }
 
+std::unique_ptr<AsyncOp> AsyncQueue::take(std::size_t index) {
+  auto op = std::move(queue_[index]);
+  queue_.erase(queue_.begin() + std::ptrdiff_t(index));
+  return op;
+}
+
+// late: the newest first, the order that surprises code which relies on the completion of another operation.
 void AsyncQueue::force(const std::function<bool(const AsyncOp&)>& covers) {
-  for (std::size_t i = 0; i < queue_.size();) {
-    if (!covers(*queue_[i])) {
-      ++i;
-      continue;
-    }
-    auto op = std::move(queue_[i]);
-    queue_.erase(queue_.begin() + std::ptrdiff_t(i));
-    if (!op->was_read) op->read();
-    op->complete();
+  std::vector<AsyncOp*> wanted;
+  for (const auto& op : queue_)
+    if (covers(*op)) wanted.push_back(op.get());
+  if (policy == AsyncPolicy::late) std::reverse(wanted.begin(), wanted.end());
+  for (AsyncOp* op : wanted) {  // one may complete others
+    std::size_t i = 0;
+    while (i < queue_.size() && queue_[i].get() != op) ++i;
+    if (i == queue_.size()) continue;
+    const auto mine = take(i);
+    read_once(*mine);
+    mine->complete();
   }
+}
+
+void AsyncQueue::force_read(const std::function<bool(const AsyncOp&)>& covers) {
+  for (const auto& op : queue_)
+    if (covers(*op)) read_once(*op);
 }
 
 bool AsyncQueue::advance() {
   if (queue_.empty()) return false;
-  // late: the newest first, the order that surprises code which relies on another operation's completion
-  std::size_t pick = queue_.size() - 1;
-  if (policy == AsyncPolicy::random) {
-    random = random * 6364136223846793005ull + 1442695040888963407ull;
-    pick = std::size_t((random >> 33) % queue_.size());
-  }
-  auto op = std::move(queue_[pick]);
-  queue_.erase(queue_.begin() + std::ptrdiff_t(pick));
-  if (!op->was_read) op->read();
+  const std::size_t pick =
+      policy == AsyncPolicy::random ? std::size_t(draw() % queue_.size()) : queue_.size() - 1;
+  const auto op = take(pick);
+  read_once(*op);
   op->complete();
   return true;
+}
+
+void AsyncQueue::tick() {
+  if (policy != AsyncPolicy::random) return;
+  ++now_;
+  tick_due();
+}
+
+void AsyncQueue::tick_due() {
+  for (std::size_t i = 0; i < queue_.size();) {
+    AsyncOp& op = *queue_[i];
+    if (op.read_at <= now_) read_once(op);
+    if (op.complete_at > now_) {
+      ++i;
+      continue;
+    }
+    const auto mine = take(i);
+    mine->complete();
+    i = 0;  // it may have completed others
+  }
 }
 
 }  // namespace cgp::emu

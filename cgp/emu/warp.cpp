@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/async_rows.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -115,8 +116,8 @@ bool reschedule(Warp& w) {
     w.others.push_back(running(w));
     w.lanes = 0;
   }
+  const SchedulePolicy schedule = w.worker->launch->options.schedule;
   if (w.others.size() > 1) {
-    const SchedulePolicy schedule = w.worker->launch->options.schedule;
     if (schedule != SchedulePolicy::diverge && schedule != SchedulePolicy::adversarial)
       merge(w);
     else {
@@ -132,7 +133,7 @@ bool reschedule(Warp& w) {
     poll(w);
   }
   Fragment* best = nullptr;
-  const bool shuffled = w.worker->launch->options.schedule != SchedulePolicy::fair;
+  const bool shuffled = schedule != SchedulePolicy::fair;
   std::size_t candidates = 0;
   for (Fragment& f : w.others) {
     if (f.state != State::runnable) continue;
@@ -140,8 +141,7 @@ bool reschedule(Warp& w) {
     if (!best) {
       best = &f;
     } else if (shuffled) {
-      w.worker->random = w.worker->random * 6364136223846793005ull + 1442695040888963407ull;
-      if ((w.worker->random >> 33) % candidates == 0) best = &f;
+      if (draw(*w.cta->cluster) % candidates == 0) best = &f;
     } else if (before(f, *best)) {
       best = &f;
     }
@@ -204,6 +204,7 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
       c.lanes += act == ~Mask(0) ? kLanes : std::uint64_t(std::popcount(act));
     }
     if (w.taint) propagate_taint(w, *op);
+    if (op->flags & kAsyncRow) note_rows(w, *op);
     op->fn(w, *op);
     w.timed_out = false;
     if (w.event != Warp::none) {
@@ -246,6 +247,23 @@ void branch(Warp& w, const Op& op, const Op* target, Mask taken) {
   w.event = Warp::jumped;
 }
 
+bool part_lanes(Warp& w, const Op& op) {
+  const SchedulePolicy schedule = w.worker->launch->options.schedule;
+  if (std::has_single_bit(w.active)) return false;
+  if (schedule == SchedulePolicy::fair || schedule == SchedulePolicy::diverge) return false;
+  if (schedule == SchedulePolicy::random && draw(*w.cta->cluster) % 2) return false;
+  Fragment rest = running(w);
+  rest.pc = &op;
+  rest.lanes = w.active & (w.active - 1);
+  w.others.push_back(rest);
+  PcCounters& c = w.worker->pc[op.inst];  // they execute it later
+  c.lanes -= std::uint64_t(std::popcount(rest.lanes));
+  w.lanes &= ~rest.lanes;
+  w.active &= ~rest.lanes;
+  w.event = Warp::jumped;
+  return true;
+}
+
 void end_fragment(Warp& w, Mask lanes) {
   w.live &= ~lanes;
   for (Frame* f = w.frame; f; f = f->caller) f->lanes &= ~lanes;
@@ -278,7 +296,37 @@ void grow_local(Warp& w, std::uint32_t bytes) {
   w.local_stride = stride;
 }
 
+namespace {
+// Where the locals of a callee start: behind those of every calling lane.
+std::uint32_t locals_start(const Warp& w, const Function& callee) {
+  std::uint32_t top = 0;
+  if (w.frame) for_lanes(w.active, [&](int l) { top = std::max(top, w.frame->local_top[std::size_t(l)]); });
+  return (top + callee.local_align - 1) / callee.local_align * callee.local_align;
+}
+
+void add_lanes(Frame& f, Mask lanes) {
+  f.lanes |= lanes;
+  for_lanes(lanes, [&](int l) { f.local_top[std::size_t(l)] = f.local_base + f.function->local_bytes; });
+}
+
+// Lanes that made the same call before and have not returned: their frame has cells for everybody, and lanes
+// of one frame can meet and merge again.
+Frame* frame_to_join(Warp& w, const Function& callee, const Op* return_to, const Op* call) {
+  if (!call) return nullptr;
+  for (const auto& f : w.frames) {
+    if (f->call != call || f->caller != w.frame || f->function != &callee || f->return_to != return_to)
+      continue;
+    if (f->local_base < locals_start(w, callee)) continue;
+    for (Mask& m : f->taint) m &= ~w.active;
+    add_lanes(*f, w.active);
+    return f.get();
+  }
+  return nullptr;
+}
+}  // namespace
+
 Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op* call) {
+  if (Frame* f = frame_to_join(w, callee, return_to, call)) return f;
   std::unique_ptr<Frame> frame;
   for (std::size_t i = w.spare_frames.size(); i-- > 0;)
     if (w.spare_frames[i]->function == &callee) {
@@ -298,12 +346,12 @@ Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op
   frame->caller = w.frame;
   frame->return_to = return_to;
   frame->call = call;
-  frame->lanes = w.active;
+  frame->lanes = 0;
+  frame->async_rows.reset();
   frame->depth = w.frame ? w.frame->depth + 1 : 0;
-  const std::uint32_t top = w.frame ? w.frame->local_top : 0;
-  frame->local_base = (top + callee.local_align - 1) / callee.local_align * callee.local_align;
-  frame->local_top = frame->local_base + callee.local_bytes;
-  grow_local(w, frame->local_top);
+  frame->local_base = locals_start(w, callee);
+  add_lanes(*frame, w.active);
+  grow_local(w, frame->local_base + callee.local_bytes);
   w.frames.push_back(std::move(frame));
   return w.frames.back().get();
 }
