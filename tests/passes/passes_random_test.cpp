@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every pass keeps what random programs compute, bit for bit: each alone and all together.
-// CGP_PASSES_PROGRAMS says how many programs (300; 10,000 in the nightly preset), CGP_PASSES_SEED where to
+// CGP_PASSES_PROGRAMS says how many programs (250; 10,000 in the nightly preset), CGP_PASSES_SEED where to
 // start.
 #include <gtest/gtest.h>
 

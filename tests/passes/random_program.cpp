@@ -116,7 +116,7 @@ class Generator {
     if (kind < 62) return comparison();
     if (kind < 67) return conversion();
     if (kind < 71) return packing();
-    if (kind < 73) return exact_product();
+    if (kind < 73) return chance(50) ? exact_product() : product_and_sum();
     if (kind < 85) return memory();
     if (kind < 88 && uniform) return collective();
     if (depth == 0) return arithmetic();
@@ -339,6 +339,21 @@ class Generator {
     emit("",
          cat("add.f32 ", write(kFloat, false), ", ", chance(50) ? cat(t, ", ", f[2]) : cat(f[2], ", ", t)));
   }
+
+  // What becomes a mad, unless something between changes a factor.
+  void product_and_sum() {
+    const bool wide = chance(40);
+    const Class c = wide ? kLong : chance(80) ? kInt : kLong;
+    const std::string_view sign = chance(50) ? "u" : "s";
+    const std::string t = fresh(c), a = read(wide ? kInt : c), b = operand(wide ? kInt : c);
+    line(cat(wide ? "mul.wide." : "mul.lo.", sign, c == kLong && !wide ? "64 " : "32 ", t, ", ", a, ", ", b));
+    if (chance(30)) arithmetic();
+    const std::string g = guard(), other = operand(c);
+    emit(g, cat("add.", sign, c == kLong ? "64 " : "32 ", write(c, !g.empty()), ", ",
+                is_number(other) || chance(50) ? cat(t, ", ", other) : cat(other, ", ", t)));
+    if (chance(20)) scopes_.back()[std::size_t(c)].push_back(t);
+  }
+  static bool is_number(const std::string& s) { return s[0] != '%'; }
 
   // ------------------------------------------------------------ memory
   /// Address of a word of this thread: "[%rdOut+12]" and the like. `write` leaves the inputs out.

@@ -32,6 +32,14 @@ const std::vector<Problem>& problems() {
       {"gemm simt f32 2048",
        "gemm",
        {{"variant", "simt"}, {"dtype", "f32"}, {"m", "2048"}, {"n", "2048"}, {"k", "2048"}}},
+      {"gemm simt f32 nn 4096",
+       "gemm",
+       {{"variant", "simt"},
+        {"dtype", "f32"},
+        {"layout", "nn"},
+        {"m", "4096"},
+        {"n", "4096"},
+        {"k", "4096"}}},
       {"gemm sm80 bf16 4096", "gemm", {{"variant", "sm80"}, {"m", "4096"}, {"n", "4096"}, {"k", "4096"}}},
       {"gemm sm90 bf16 4096", "gemm", {{"variant", "sm90"}, {"m", "4096"}, {"n", "4096"}, {"k", "4096"}}},
       {"gemm persistent bf16 8192",
@@ -56,6 +64,8 @@ std::vector<ptx::PassOptions> configurations() {
     if (ptx::Pass(p) == ptx::Pass::fma) continue;
     out.push_back(ptx::PassOptions::only(ptx::Pass(p)).set(ptx::Pass::dead));
   }
+  out.push_back(ptx::parse_passes("strength,mad,dead"));
+  out.push_back(ptx::parse_passes("fold,copy,cse,strength,mad,dead"));
   out.push_back(ptx::PassOptions::all());
   out.push_back(ptx::PassOptions::all().set(ptx::Pass::hoist, false).set(ptx::Pass::address, false));
   return out;
@@ -103,6 +113,7 @@ void bench(const runtime::Device& device, const Problem& p, int rounds, bool ver
                             problem->launch(s);
                           }});
   }
+  contenders.push_back({"none again", contenders[0].run});  // how far apart two runs of the same are
   prof::CompareOptions o;
   o.rounds = rounds;
   const auto timings = prof::compare(device, contenders, o);

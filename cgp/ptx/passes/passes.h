@@ -13,14 +13,15 @@
 
 namespace cgp::ptx {
 
-/// In the order in which the pipeline runs them; from `unroll` on it starts over with `split` while something
-/// changes, at most PassOptions::rounds times. `vector` and `dead` end each round.
+/// In the order in which the pipeline runs them. It starts over while something changes, at most
+/// PassOptions::rounds times: unrolled loops have constants to fold, folded ones have dead code.
 enum class Pass : std::uint8_t {
   split,     ///< independent values that share a register get registers of their own
   fold,      ///< constants: instructions of constants, x + 0, constant branches, offsets into addresses
   copy,      ///< reads of a copy read the original
   cse,       ///< what was computed before, on every path here, is not computed again
-  strength,  ///< mul, div and rem by powers of two; integer mul + add
+  strength,  ///< mul, div and rem by powers of two
+  mad,       ///< integer mul + add of one use
   fma,       ///< floating mul + add of one use: rounds once instead of twice, so results change
   convert,   ///< short branches around cheap instructions become selp and guards
   unroll,    ///< loops with a small constant number of trips

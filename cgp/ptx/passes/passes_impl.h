@@ -126,6 +126,7 @@ std::uint64_t fold(Unit& u);
 std::uint64_t copy_propagation(Unit& u);
 std::uint64_t common_subexpressions(Unit& u);
 std::uint64_t strength(Unit& u);
+std::uint64_t multiply_add(Unit& u);
 std::uint64_t fuse(Unit& u);
 std::uint64_t convert_branches(Unit& u);
 std::uint64_t unroll(Unit& u);

@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cgp/base/text.h"
 #include "cgp/ptx/cfg.h"
 #include "cgp/ptx/loops.h"
 #include "cgp/ptx/parse.h"
+#include "cgp/ptx/passes/allocate.h"
 #include "cgp/ptx/print.h"
 #include "cgp/ptx/verify.h"
 
@@ -143,15 +146,15 @@ TEST(Strength, PowersOfTwo) {
   EXPECT_THAT(after(with_store("div.s32 %r9, %r0, -2147483648;"), "strength"), HasSubstr("div.s32"));
   EXPECT_THAT(after(with_store("div.u32 %r9, %r0, 12;"), "strength"), HasSubstr("div.u32"));
 }
-TEST(Strength, ProductAndSumBecomeOne) {
-  EXPECT_THAT(after(with_store("mul.lo.s32 %r1, %r0, 12;\nadd.s32 %r9, %r1, 5;"), "strength"),
+TEST(Mad, ProductAndSumBecomeOne) {
+  EXPECT_THAT(after(with_store("mul.lo.s32 %r1, %r0, 12;\nadd.s32 %r9, %r1, 5;"), "mad"),
               HasSubstr("mad.lo.s32 %r9, %r0, 12, 5;"));
   EXPECT_THAT(
-      after(with_store("mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd0, %rd0, %rd1;\nmov.u32 %r9, 1;"), "strength"),
+      after(with_store("mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd0, %rd0, %rd1;\nmov.u32 %r9, 1;"), "mad"),
       HasSubstr("mad.wide.u32 %rd0, %r0, 4, %rd0;"));
   // A product of two uses stays.
   EXPECT_THAT(
-      after(with_store("mul.lo.s32 %r1, %r0, 12;\nadd.s32 %r2, %r1, 5;\nadd.s32 %r9, %r1, %r2;"), "strength"),
+      after(with_store("mul.lo.s32 %r1, %r0, 12;\nadd.s32 %r2, %r1, 5;\nadd.s32 %r9, %r1, %r2;"), "mad"),
       HasSubstr("mul.lo.s32 %r1, %r0, 12;"));
 }
 
@@ -405,6 +408,57 @@ TEST(Loops, NestAndKnowTheirExits) {
   EXPECT_EQ(f.innermost[c.block_of[2]], 1u);
   EXPECT_EQ(f.innermost[c.block_of[6]], 0u);
   EXPECT_EQ(f.innermost[c.block_of[0]], kNone);
+}
+
+// ---------------------------------------------------------------- allocation
+Module sum_of(int n) {  // n values are live at once
+  std::string s = "ld.param.u64 %rd0, [a];\n";
+  for (int k = 0; k < n; ++k) s += text::cat("ld.global.u32 %r", k, ", [%rd0+", 4 * k, "];\n");
+  for (int k = 1; k < n; ++k) s += text::cat("add.u32 %r0, %r0, %r", k, ";\n");
+  return module_of(s + "st.global.u32 [%rd0], %r0;\nret;");
+}
+TEST(Allocate, CountsWhatIsLiveAtOnce) {
+  const Module m = sum_of(20);
+  const Allocation a = allocate(m.functions[0]);
+  EXPECT_TRUE(a.spills.empty());
+  EXPECT_EQ(a.used, 22);  // twenty and the address
+  EXPECT_EQ(a.limit, 255);
+  for (const Inst& i : m.functions[0].body)
+    if (i.op == Op::ld && i.operands[1].reg != kNone) {
+      EXPECT_NE(a.home[i.operands[0].reg] / 2, a.home[i.operands[1].reg] / 2);
+    }
+}
+TEST(Allocate, SpillsTheFurthestNextUse) {
+  const Module m = sum_of(20);
+  const Allocation a = allocate(m.functions[0], 16);
+  EXPECT_LE(a.used, 16);
+  EXPECT_GE(a.spills.size(), 6u);
+  EXPECT_LE(a.spills.size(), 8u);
+  // The address is needed by the next load, and %r0 first of all: neither goes.
+  for (const Spill& s : a.spills) EXPECT_NE(m.functions[0].regs[s.reg].name, "%r0");
+  EXPECT_EQ(a.spill_words(), int(a.spills.size()));
+  EXPECT_GE(a.spill_loads(), int(a.spills.size()));
+  EXPECT_THAT(describe(m, m.functions[0], a), HasSubstr("use smaller tiles, fewer elements per thread"));
+}
+TEST(Allocate, NoTwoLiveValuesShareARegister) {
+  const Module m = module_of(
+      "ld.param.u64 %rd0, [a];\nld.param.u32 %r0, [n];\nmov.u32 %r1, 0;\nmov.u32 %r2, 1;\nL:\n"
+      "add.u32 %r3, %r1, %r2;\nmov.u32 %r1, %r2;\nmov.u32 %r2, %r3;\nadd.s64 %rd1, %rd0, 8;\n"
+      "st.global.u32 [%rd1], %r3;\nsetp.lt.u32 %p0, %r3, %r0;\n@%p0 bra L;\nret;");
+  const Function& f = m.functions[0];
+  const Allocation a = allocate(f);
+  const auto home = [&](const char* name) {
+    for (RegId r = 0; r < f.regs.size(); ++r)
+      if (f.regs[r].name == name) return a.home[r];
+    return -2;
+  };
+  // Around the loop %rd0, %r0, %r1 and %r2 are all live.
+  const int pair = home("%rd0");
+  EXPECT_EQ(pair % 2, 0);
+  std::vector<int> taken{pair, pair + 1, home("%r0"), home("%r1"), home("%r2")};
+  std::sort(taken.begin(), taken.end());
+  EXPECT_EQ(std::unique(taken.begin(), taken.end()), taken.end());
+  EXPECT_EQ(a.predicates, 1);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cheaper instructions with the same result: powers of two, and one instruction for a product and a sum.
+// Cheaper instructions with the same result: powers of two; one instruction for a product and a sum.
 #include <bit>
 
 #include "cgp/ptx/passes/evaluate.h"
@@ -14,7 +14,7 @@ Mod signed_of(int w) { return w == 16 ? Mod::s16 : w == 32 ? Mod::s32 : Mod::s64
 
 class Reducer {
  public:
-  explicit Reducer(Unit& u) : u_(u), v_(u), edit_(u) {}
+  Reducer(Unit& u, bool powers, bool sums) : u_(u), v_(u), edit_(u), powers_(powers), sums_(sums) {}
 
   std::uint64_t run() {
     for (BlockId b : v_.cfg.order)
@@ -31,11 +31,13 @@ class Reducer {
     if (d == kNone || !is_pure(i) || is_float(type) || i.type(1) != kNoMod || u_.touches_pinned(i)) return;
     switch (i.op) {
       case Op::add:
-        return sum(at);
+        if (sums_) sum(at);
+        return;
       case Op::mul:
       case Op::div:
       case Op::rem:
-        return power(at);
+        if (powers_) power(at);
+        return;
       default:
         return;
     }
@@ -156,6 +158,7 @@ class Reducer {
   Unit& u_;
   Values v_;
   Edit edit_;
+  bool powers_, sums_;
   std::uint64_t changes_ = 0;
 };
 
@@ -174,7 +177,8 @@ bool fusable_modifiers(const Inst& mul, const Inst& add, bool rounded_too) {
 
 }  // namespace
 
-std::uint64_t strength(Unit& u) { return Reducer(u).run(); }
+std::uint64_t strength(Unit& u) { return Reducer(u, true, false).run(); }
+std::uint64_t multiply_add(Unit& u) { return Reducer(u, false, true).run(); }
 
 std::uint64_t fuse(Unit& u) {
   Values v(u);
