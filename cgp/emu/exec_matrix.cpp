@@ -168,6 +168,11 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
   p.saturate = i.has(Mod::satfinite);
   p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;
   p.rounding = matrix_rounding(i);
+  if (i.op != ptx::Op::mma) {
+    p.sparse = true;
+    p.metadata = d.source(d.operand(i, 4), Mod::b32);
+    p.selector = int(d.immediate(d.operand(i, 5)));
+  }
   plan_matrix(d, p, i.type(0), i.type(1), i.type(2), i.type(3));
   p.d = d.dests(d.operand(i, 0), register_type(i.type(0), true));
   p.a = d.sources(d.operand(i, 1), register_type(i.type(1), false));
@@ -375,7 +380,7 @@ void add_matrix(Table& t) {
   t.set(ptx::Op::ldmatrix, decode_ldmatrix);
   t.set(ptx::Op::stmatrix, decode_stmatrix);
   t.set(ptx::Op::movmatrix, decode_movmatrix);
-  t.set(ptx::Op::mma, decode_mma);
+  for (ptx::Op o : {ptx::Op::mma, ptx::Op::mma_sp, ptx::Op::mma_sp_ordered_metadata}) t.set(o, decode_mma);
   t.set(ptx::Op::wmma_load_a, decode_wmma_load);
   t.set(ptx::Op::wmma_load_b, decode_wmma_load);
   t.set(ptx::Op::wmma_load_c, decode_wmma_load);

@@ -12,6 +12,7 @@
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/matrix_plan.h"
 #include "cgp/emu/smem_descriptor.h"
+#include "cgp/emu/sparse.h"
 #include "cgp/emu/tensor_families.h"
 #include "cgp/emu/wgmma_rows.h"
 
@@ -32,6 +33,9 @@ struct WgmmaPlan {
   bool f16_d = false, saturate = false, a_mn_major = false, b_mn_major = false;
   int scale_a = 1, scale_b = 1;
   std::vector<Loc> d, a;  // a empty: from shared memory
+  Loc metadata = kNoLoc;  // sparse: A is stored as its half
+  int selector = 0;
+  bool sparse() const { return metadata != kNoLoc; }
   Loc a_descriptor = kNoLoc, b_descriptor = kNoLoc, scale_d = kNoLoc;
   FusedRule rule;
 };
@@ -44,7 +48,8 @@ struct Operation {
   std::array<Warp*, kWarps> warp{};
   std::array<std::byte*, kWarps> registers{};
   std::array<bool, kWarps> scale_d{};
-  int issued = 0;  // warps
+  int issued = 0;                             // warps
+  mutable std::vector<std::uint8_t> present;  // sparse: the elements of A that exist
   bool sampled = false;
   MatrixOperands* sample = nullptr;  // shared operands read early (AsyncOp::read), else at completion
 };
@@ -116,7 +121,7 @@ class SharedReader {
   bool out_ = false, unwritten_ = false;
 };
 
-// Element bits of a `rows` x k operand into out(row, k). Every instruction's K is 32 bytes.
+// Element bits of a `rows` x k operand into out(row, k). K is 32 bytes, of B of a sparse instruction 64.
 template <class Out>
 void read_operand(SharedReader& reader, std::uint64_t bits, int rows, int k, int element_bits, bool mn_major,
                   Out&& out) {
@@ -131,7 +136,7 @@ void read_operand(SharedReader& reader, std::uint64_t bits, int rows, int k, int
     return;
   }
   for (int row = 0; row < rows; ++row)
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < k * element_bits / 128; ++half) {
       const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(half) * 16));
       if (element_bits == 16) {
         std::uint16_t piece[8];
@@ -147,6 +152,29 @@ void read_operand(SharedReader& reader, std::uint64_t bits, int rows, int k, int
     }
 }
 
+// Spreads the stored half of A, [row][k / 2], over its places and marks them.
+void spread(const Operation& o, MatrixOperands& m, const std::vector<std::uint32_t>& stored) {
+  const WgmmaPlan& p = *o.plan;
+  const int bits = ptx::type_bits(p.a_type), chunk = sparse_chunk(bits), each = chunk / 2;
+  o.present.assign(std::size_t(p.shape.m * p.shape.k), 0);
+  std::fill_n(m.a_data(), p.shape.m * p.shape.k, 0u);
+  for (int row = 0; row < p.shape.m; ++row) {
+    const auto* metadata =
+        reinterpret_cast<const std::uint32_t*>(o.registers[std::size_t(row / 16)] + (p.metadata & ~3));
+    for (int s = 0; s < p.shape.k / 2; ++s) {
+      const SparsePlace at = sparse_metadata(bits, row % 16, s / each, p.shape.k / chunk, p.selector);
+      const int k = s / each * chunk + sparse_place(bits, metadata[at.lane] >> at.shift & 15, s % each);
+      m.a_bits(row, k) = stored[std::size_t(row * p.shape.k / 2 + s)];
+      o.present[std::size_t(row * p.shape.k + k)] = 1;
+    }
+  }
+}
+std::vector<std::uint32_t>& stored_half(const WgmmaPlan& p) {
+  static thread_local std::vector<std::uint32_t> stored;
+  stored.resize(std::size_t(p.shape.m * p.shape.k / 2));
+  return stored;
+}
+
 int k_cells(const WgmmaPlan& p) { return p.kind == MatrixKind::bits ? p.shape.k / 32 : p.shape.k; }
 int cell_bits(const WgmmaPlan& p) { return p.kind == MatrixKind::bits ? 32 : ptx::type_bits(p.a_type); }
 
@@ -154,7 +182,13 @@ void read_shared(const Operation& o, MatrixOperands& m) {
   const WgmmaPlan& p = *o.plan;
   SharedReader reader(o);
   m.resize(p.shape.m, p.shape.n, k_cells(p));
-  if (p.a.empty())
+  if (p.a.empty() && p.sparse()) {
+    auto& stored = stored_half(p);
+    const int half_k = p.shape.k / 2;
+    read_operand(reader, o.a_descriptor, p.shape.m, half_k, cell_bits(p), p.a_mn_major,
+                 [&](int row, int k) -> std::uint32_t& { return stored[std::size_t(row * half_k + k)]; });
+    spread(o, m, stored);
+  } else if (p.a.empty())
     read_operand(reader, o.a_descriptor, p.shape.m, k_cells(p), cell_bits(p), p.a_mn_major,
                  [&](int row, int k) -> std::uint32_t& { return m.a_bits(row, k); });
   read_operand(reader, o.b_descriptor, p.shape.n, k_cells(p), cell_bits(p), p.b_mn_major,
@@ -164,6 +198,7 @@ void read_shared(const Operation& o, MatrixOperands& m) {
 void read_a_registers(const Operation& o, MatrixOperands& m) {
   const WgmmaPlan& p = *o.plan;
   const int bits = cell_bits(p), per = elements_per_register(bits);
+  std::vector<std::uint32_t>* stored = p.sparse() ? &stored_half(p) : nullptr;
   for (int w = 0; w < kWarps; ++w)
     for (int r = 0; r < int(p.a.size()); ++r) {
       const auto* row =
@@ -171,10 +206,14 @@ void read_a_registers(const Operation& o, MatrixOperands& m) {
       for (int lane = 0; lane < kLanes; ++lane)
         for (int i = 0; i < per; ++i) {
           const Place at = a_place(16, bits, lane, r, i);
-          m.a_bits(16 * w + at.row, at.column) =
-              bits == 32 ? row[lane] : row[lane] >> (bits * i) & ((1u << bits) - 1);
+          const std::uint32_t u = bits == 32 ? row[lane] : row[lane] >> (bits * i) & ((1u << bits) - 1);
+          if (stored)
+            (*stored)[std::size_t((16 * w + at.row) * p.shape.k / 2 + at.column)] = u;
+          else
+            m.a_bits(16 * w + at.row, at.column) = u;
         }
     }
+  if (stored) spread(o, m, *stored);
 }
 
 // ---------------------------------------------------------------- the multiplication
@@ -193,7 +232,10 @@ void run(const Operation& o, MatrixOperands& m) {
     else
       std::memset(to, 0, std::size_t(16 * m.padded_columns()) * 4);
   }
-  if (p.kind == MatrixKind::floating)
+  if (p.kind == MatrixKind::floating && p.sparse())
+    MatrixCore::multiply_sparse(m, p.a_type, p.b_type, p.rule, precision_of(*o.warp[0]), o.present.data(),
+                                true, p.scale_a, p.scale_b);
+  else if (p.kind == MatrixKind::floating)
     MatrixCore::multiply(m, p.a_type, p.b_type, p.rule, precision_of(*o.warp[0]), p.scale_a, p.scale_b);
   else if (p.kind == MatrixKind::integer)
     MatrixCore::multiply_int(m, p.a_type, p.b_type, p.saturate);
@@ -382,7 +424,9 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
                                  : MatrixKind::integer;
   if (p.kind == MatrixKind::floating)
     p.rule = fused_rule(MatrixUnit::wgmma, p.a_type, Generation::hopper, p.f16_d);
-  const int k_bits = p.shape.k * ptx::type_bits(p.a_type);
+  const bool sparse = i.op == ptx::Op::wgmma_mma_async_sp;
+  if (sparse) p.rule.step *= 2;
+  const int k_bits = p.shape.k * ptx::type_bits(p.a_type) / (sparse ? 2 : 1);
   if (p.shape.m != 64 || k_bits != 256 || p.shape.n % 8 || p.shape.n < 8 || p.shape.n > 256)
     d.unsupported("this shape with this operand type");
   p.d = d.dests(d.operand(i, 0), type_d == Mod::f32 ? Mod::f32 : Mod::b32);
@@ -398,10 +442,16 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
     p.a_descriptor = d.source(d.operand(i, 1), Mod::b64);
   }
   p.b_descriptor = d.source(d.operand(i, 2), Mod::b64);
-  p.scale_d = i.operands.size() > 3 ? d.pred(d.operand(i, 3)) : d.constant(~0u, 32);
-  decode_trailing(d, i, 4, p);
+  if (sparse) {
+    p.metadata = d.source(d.operand(i, 3), Mod::b32);
+    p.selector = int(d.immediate(d.operand(i, 4)));
+  }
+  const std::size_t at = sparse ? 5 : 3;
+  p.scale_d = i.operands.size() > at ? d.pred(d.operand(i, at)) : d.constant(~0u, 32);
+  decode_trailing(d, i, at + 1, p);
   d.async_rows(p.d);
   d.async_rows(p.a);
+  if (sparse) d.async_rows({p.metadata});
   op.data = d.keep(std::move(p));
   op.flags |= kSplits | kAsyncOwner;
   op.fn = exec_wgmma;
@@ -411,6 +461,7 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
 
 void add_wgmma(Table& t) {
   t.set(ptx::Op::wgmma_mma_async, decode_wgmma);
+  t.set(ptx::Op::wgmma_mma_async_sp, decode_wgmma);
   t.set(ptx::Op::wgmma_fence, decode_fence);
   t.set(ptx::Op::wgmma_commit_group, decode_commit);
   t.set(ptx::Op::wgmma_wait_group, decode_wait);

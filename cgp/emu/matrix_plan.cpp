@@ -5,6 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/sparse.h"
 
 namespace cgp::emu {
 using ptx::Mod;
@@ -95,7 +96,7 @@ void plan_matrix(Decoder& d, MatrixPlan& p, Mod type_d, Mod type_a, Mod type_b, 
   p.a_elements = p.b_elements = per;
   p.k_cells = p.shape.k / width;
   const int padded = (p.shape.m + 15) / 16 * 16;
-  const int a_regs = fragment_registers(p.shape.m * p.shape.k, bits);
+  const int a_regs = fragment_registers(p.shape.m * p.shape.k / (p.sparse ? 2 : 1), bits);
   const int b_regs = fragment_registers(p.shape.n * p.shape.k, bits);
   for (int r = 0; r < a_regs; ++r)
     for (int lane = 0; lane < kLanes; ++lane)
@@ -115,7 +116,11 @@ void plan_matrix(Decoder& d, MatrixPlan& p, Mod type_d, Mod type_a, Mod type_b, 
       p.d_at.push_back(std::uint16_t(at.column * padded + at.row));
     }
   if (p.kind == MatrixKind::floating)
-    for (int g = 0; g < 5; ++g) p.rule[g] = fused_rule(MatrixUnit::mma, type_a, Generation(g), p.f16_d);
+    for (int g = 0; g < 5; ++g)
+      p.rule[g] = fused_rule(MatrixUnit::mma, type_a, Generation(g), p.f16_d && p.f16_c);
+  if (p.sparse)
+    for (FusedRule& rule : p.rule)
+      rule.step *= 2, rule.widened_run = 4;  // as many products, of twice the elements
 }
 
 FragmentSizes fragment_sizes(const MatrixPlan& p) {
@@ -197,6 +202,25 @@ void store_halves(const Warp& w, const MatrixPlan& p, const float* from) {
   }
 }
 
+// Spreads the stored half of A (in [k / 2][padded]) over its places; marks them in the result.
+const std::uint8_t* spread(const Warp& w, const MatrixPlan& p, int padded, const std::uint32_t* stored,
+                           std::uint32_t* out) {
+  static thread_local std::vector<std::uint8_t> present;
+  const int bits = ptx::type_bits(p.a_type), chunk = sparse_chunk(bits), chunks = p.shape.k / chunk;
+  present.assign(std::size_t(p.shape.k * padded), 0);
+  std::fill_n(out, p.shape.k * padded, 0u);
+  const std::uint32_t* metadata = w.row<std::uint32_t>(p.metadata);
+  for (int row = 0; row < p.shape.m; ++row)
+    for (int s = 0; s < p.shape.k / 2; ++s) {
+      const SparsePlace at = sparse_metadata(bits, row, s / (chunk / 2), chunks, p.selector);
+      const int k =
+          s / (chunk / 2) * chunk + sparse_place(bits, metadata[at.lane] >> at.shift & 15, s % (chunk / 2));
+      out[k * padded + row] = stored[s * padded + row];
+      present[std::size_t(k * padded + row)] = 1;
+    }
+  return present.data();
+}
+
 }  // namespace
 
 void run_matrix(Warp& w, const MatrixPlan& p) {
@@ -212,14 +236,26 @@ void run_matrix(Warp& w, const MatrixPlan& p) {
     return;
   }
   const FragmentSizes size = fragment_sizes(p);
-  gather(w, p.a, size.a, p.a_elements, p.a_at, m.b_data());
+  const std::uint8_t* present = nullptr;
+  if (p.sparse) {
+    static thread_local std::vector<std::uint32_t> stored;
+    stored.resize(std::size_t(p.k_cells * m.padded_columns()));
+    gather(w, p.a, size.a, p.a_elements, p.a_at, stored.data());
+    present = spread(w, p, m.padded_columns(), stored.data(), m.b_data());
+  } else {
+    gather(w, p.a, size.a, p.a_elements, p.a_at, m.b_data());
+  }
   gather(w, p.b, size.b, p.b_elements, p.b_at, m.a_data());
   if (p.kind == MatrixKind::floating) {
     if (p.f16_c)
       load_halves(w, p, m.d_data());
     else
       load_accumulators(w, p, m.d_data());
-    MatrixCore::multiply(m, p.b_type, p.a_type, p.rule[int(generation_of(w))], precision_of(w));
+    const FusedRule& rule = p.rule[int(generation_of(w))];
+    if (present)
+      MatrixCore::multiply_sparse(m, p.b_type, p.a_type, rule, precision_of(w), present, false);
+    else
+      MatrixCore::multiply(m, p.b_type, p.a_type, rule, precision_of(w));
     if (p.f16_d)
       store_halves(w, p, m.d_data());
     else

@@ -31,7 +31,10 @@ struct MatrixPlan {
   int a_elements = 1, b_elements = 1;           ///< per register
   std::vector<Loc> a, b, c, d;                  ///< registers in fragment order
   std::vector<std::uint16_t> a_at, b_at, d_at;  ///< [register][lane][element] -> index in the array
-  FusedRule rule[5];                            ///< by Generation
+  bool sparse = false;  ///< A is stored as its half; `metadata` and `selector` say which
+  Loc metadata = kNoLoc;
+  int selector = 0;
+  FusedRule rule[5];  ///< by Generation
 };
 
 /// Fills kind, types, k_cells, the index arrays and the rules; the register lists are the caller's.

@@ -28,7 +28,8 @@ struct SmemDescriptor {
   /// K-major operand: byte `b` along K (within the instruction) of row `row` (of M or N).
   constexpr std::uint32_t k_major(std::uint32_t row, std::uint32_t b) const {
     if (swizzle_bits == 0) return start + row / 8 * stride + row % 8 * 16 + b / 16 * leading + b % 16;
-    return swizzled(start + row / 8 * stride + row % 8 * span() + b, swizzle_bits);
+    return swizzled(start + row / 8 * stride + row % 8 * span() + b % span() + b / span() * leading,
+                    swizzle_bits);
   }
   /// MN-major operand: row `k`, byte `b` along M or N.
   constexpr std::uint32_t mn_major(std::uint32_t k, std::uint32_t b) const {

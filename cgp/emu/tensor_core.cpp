@@ -246,14 +246,18 @@ void MatrixCore::use_portable(bool on) { portable_only.store(on); }
 
 namespace {
 
-// sm_90's mma.sync sums the even and the odd pairs of each group of four bytes in two f16 steps.
+// sm_90's mma.sync sums the even and the odd runs of bytes along K in two steps on f16.
+int widened_place(int i, int k, int run) {
+  return 2 * run * (i % (k / 2) / run) + run * (i / (k / 2)) + i % run;
+}
+
 template <class T>
-void widened_order(std::vector<T>& v, int outer, int k, int pitch) {
+void widened_order(std::vector<T>& v, int outer, int k, int pitch, int run) {
   // [outer][k] when pitch == 1, [k][outer] when pitch == outer.
   std::vector<T> copy(v.begin(), v.begin() + std::ptrdiff_t(outer) * k);
   for (int o = 0; o < outer; ++o)
     for (int i = 0; i < k; ++i) {
-      const int from = 4 * (i % (k / 2) / 2) + 2 * (i / (k / 2)) + i % 2;
+      const int from = widened_place(i, k, run);
       const auto at = [&](int x) { return std::size_t(pitch == 1 ? o * k + x : x * pitch + o); };
       v[at(i)] = copy[at(from)];
     }
@@ -281,10 +285,10 @@ void MatrixCore::multiply(MatrixOperands& m, Mod a, Mod b, const FusedRule& rule
   }
   std::vector<float> c;
   if (rule.widened_fp8) {
-    widened_order(m.a_, m.rows_, m.k_, 1);
-    widened_order(m.a_exponent_, m.rows_, m.k_, 1);
-    widened_order(m.b_, padded, m.k_, padded);
-    widened_order(m.b_exponent_, padded, m.k_, padded);
+    widened_order(m.a_, m.rows_, m.k_, 1, rule.widened_run);
+    widened_order(m.a_exponent_, m.rows_, m.k_, 1, rule.widened_run);
+    widened_order(m.b_, padded, m.k_, padded, rule.widened_run);
+    widened_order(m.b_exponent_, padded, m.k_, padded, rule.widened_run);
     c.assign(m.d_.begin(), m.d_.begin() + m.rows_ * padded);
     std::fill_n(m.d_.begin(), m.rows_ * padded, 0.0f);
   }
@@ -303,7 +307,6 @@ void MatrixCore::multiply(MatrixOperands& m, Mod a, Mod b, const FusedRule& rule
     s.b_pitch = padded;
     s.d = m.d_.data();
     s.rule = rule;
-    if (rule.widened_fp8) s.rule.f16_result = false;
     step(s);
   }
   for (std::size_t i = 0; i < c.size(); ++i) {
@@ -311,6 +314,46 @@ void MatrixCore::multiply(MatrixOperands& m, Mod a, Mod b, const FusedRule& rule
     if (m.d_[i] != m.d_[i]) m.d_[i] = kCanonicalNaN;
     if (rule.f16_result) m.d_[i] = float(half(double(m.d_[i])));
   }
+}
+
+void MatrixCore::multiply_sparse(MatrixOperands& m, Mod a, Mod b, const FusedRule& rule,
+                                 MatrixPrecision precision, const std::uint8_t* present, bool sparse_a,
+                                 int scale_a, int scale_b) {
+  const auto special = [](Mod t, const std::vector<std::uint32_t>& bits, int count) {
+    for (int i = 0; i < count; ++i)
+      if (decode_element(t, bits[std::size_t(i)]).exponent == kSpecialExponent) return true;
+    return false;
+  };
+  const bool whole =
+      sparse_a ? !special(b, m.b_bits_, m.k_ * m.padded_) : !special(a, m.a_bits_, m.rows_ * m.k_);
+  if (whole || precision == MatrixPrecision::f32) return multiply(m, a, b, rule, precision, scale_a, scale_b);
+  std::vector<float> va, vb;
+  std::vector<std::int32_t> ea;
+  std::vector<std::int16_t> eb;
+  const float sign = scale_a * scale_b < 0 ? -1.0f : 1.0f;
+  const int step = rule.widened_fp8 ? m.k_ / 2 : rule.step;
+  for (int row = 0; row < m.rows_; ++row)
+    for (int column = 0; column < m.columns_; ++column) {
+      float& d = m.d(row, column);
+      float sum = rule.widened_fp8 ? 0.0f : d;
+      for (int first = 0; first < m.k_; first += step) {
+        va.clear(), vb.clear(), ea.clear(), eb.clear();
+        for (int i = first; i < std::min(first + step, m.k_); ++i) {
+          const int k = rule.widened_fp8 ? widened_place(i, m.k_, rule.widened_run) : i;
+          if (!present[sparse_a ? row * m.k_ + k : k * m.padded_ + column]) continue;
+          const Decoded x = decode_element(a, m.a_bits(row, k)), y = decode_element(b, m.b_bits(k, column));
+          va.push_back(sign * x.value), ea.push_back(x.exponent);
+          vb.push_back(y.value), eb.push_back(std::int16_t(y.exponent));
+        }
+        sum = fused_sum(va.data(), ea.data(), vb.data(), eb.data(), 1, int(va.size()), sum, rule);
+      }
+      if (rule.widened_fp8) {
+        sum += d;
+        if (sum != sum) sum = kCanonicalNaN;
+        if (rule.f16_result) sum = float(half(double(sum)));
+      }
+      d = sum;
+    }
 }
 
 void MatrixCore::multiply_int(MatrixOperands& m, Mod a, Mod b, bool saturate) {

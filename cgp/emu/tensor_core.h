@@ -26,6 +26,7 @@ struct FusedRule {
   int step = 16;           ///< products per fused sum; a longer K is a chain of sums
   bool widened_fp8 =
       false;                ///< sm_90's mma.sync on 8-bit floats: two f16 sums from zero, then C added in f32
+  int widened_run = 2;      ///< neighbours along K that stay in one of the two sums; 4 when A is sparse
   bool f16_result = false;  ///< every sum is rounded to nearest even to f16
   friend bool operator==(const FusedRule&, const FusedRule&) = default;
 };
@@ -94,6 +95,12 @@ class MatrixCore {
   /// Floating point with f32 or f16 accumulation. `scale_a`/`scale_b` are wgmma's +1/-1.
   static void multiply(MatrixOperands& m, ptx::Mod a, ptx::Mod b, const FusedRule& rule,
                        MatrixPrecision precision, int scale_a = 1, int scale_b = 1);
+  /// The same when one operand was stored as its half: `present` marks its elements that exist, laid out like
+  /// them ([row][k] of A when `sparse_a`, else [k][padded column] of B); the others are zero. They meet no
+  /// element of the other operand, so that 0 * infinity does not arise.
+  static void multiply_sparse(MatrixOperands& m, ptx::Mod a, ptx::Mod b, const FusedRule& rule,
+                              MatrixPrecision precision, const std::uint8_t* present, bool sparse_a,
+                              int scale_a = 1, int scale_b = 1);
   /// s8 u8 s4 u4 (mixed signs allowed) into s32; `saturate` clamps the final sum.
   static void multiply_int(MatrixOperands& m, ptx::Mod a, ptx::Mod b, bool saturate);
   /// b1: k() counts 32-bit words of 32 bits each.

@@ -16,6 +16,7 @@ inline constexpr std::uint32_t kBlock = 128;
 /// How the values of an input are chosen (inputs.cpp).
 enum class Draw : std::uint8_t {
   scalar,  ///< hard pairs and triples of the type, then random ones of eight styles
+  small,   ///< factors and addends whose result lies next to the smallest normal number
   all16,   ///< every 16-bit pattern; in 32 bits a second one above it
   bit,     ///< 0 or 1
   tensor,  ///< operands of a matrix instruction: one style per warp

@@ -254,6 +254,27 @@ std::uint64_t scalar(Mod type, int role, std::uint32_t i) {
   return v;
 }
 
+// a * b, a / b and a * b + c next to the smallest normal number, off by a few last places.
+std::uint64_t small(Mod type, int role, std::uint32_t i) {
+  Format f;
+  format_of(type, f);
+  auto one = [&](std::uint32_t at) {
+    SplitMix64 r(mix(std::uint64_t(f.exponent * 64 + f.mantissa) + 5000, at));
+    const auto bias = std::uint64_t(f.bias());
+    auto mantissa = [&] { return r.next() % 3 ? r.next() % 4 : f.fraction() - r.next() % 4; };
+    const std::uint64_t a = mantissa(), b = mantissa(), e = 1 + r.next() % (bias - 2), shift = r.next() % 3;
+    const bool negative_a = r.next() & 1, negative_b = r.next() & 1;
+    if (role == 0) return f.make(negative_a, e, a);
+    // Half of the cases are for products, half for quotients.
+    if (role == 1) return f.make(negative_b, at & 1 ? bias - e + shift : bias + e - shift, b);
+    const std::uint64_t c = r.next() % 4 ? r.next() % 3 : f.fraction() + 1 - r.next() % 3;
+    return f.make(r.next() & 1, 0, 0) | c;
+  };
+  std::uint64_t v = one(i) & (f.sign() * 2 - 1);
+  if (packed_float(type)) v |= (one(i + 4096) & (f.sign() * 2 - 1)) << f.bits();
+  return v;
+}
+
 // ---------------------------------------------------------------- matrix operands
 std::uint64_t tensor_float(const Format& f, int style, int role, std::uint64_t seed, std::uint64_t previous,
                            bool odd) {
@@ -327,6 +348,8 @@ std::uint64_t value(const Input& in, std::uint32_t gid, int n) {
   switch (in.draw) {
     case Draw::scalar:
       return scalar(in.type, in.role, in.count == 1 ? gid : std::uint32_t(mix(std::uint64_t(n), gid) % 4096));
+    case Draw::small:
+      return small(in.type, in.role, gid);
     case Draw::all16:
       return (gid & 0xffff) | std::uint64_t(gid * 40503u & 0xffff) << 16;
     case Draw::bit:

@@ -171,6 +171,29 @@ void add_packs(Corpus& corpus) {
   }
 }
 
+// More inputs for forms that the others say too little of: results next to the smallest normal number where
+// .ftz flushes, and every pattern as a factor of fma.oob.
+void add_closer_looks(Corpus& corpus) {
+  std::vector<Case> more;
+  for (const Case& c : corpus.cases) {
+    const bool flushes = c.key.find(".ftz") != c.key.npos && !c.approximate;
+    if (flushes &&
+        (c.op == Op::mul || c.op == Op::fma || c.op == Op::mad || c.op == Op::div || c.op == Op::rcp)) {
+      more.push_back(c);
+      more.back().key += " small";
+      for (Input& i : more.back().inputs) i.draw = Draw::small;
+      more.back().cases = 4096;
+    }
+    if (c.key.find("fma.rn.oob") != c.key.npos) {
+      more.push_back(c);
+      more.back().key += " all";
+      more.back().inputs[0].draw = Draw::all16;
+      more.back().cases = 65536;
+    }
+  }
+  for (Case& c : more) corpus.cases.push_back(std::move(c));
+}
+
 }  // namespace
 
 void add_scalar_cases(Corpus& corpus) {
@@ -207,6 +230,7 @@ void add_scalar_cases(Corpus& corpus) {
       }
   }
   add_packs(corpus);
+  add_closer_looks(corpus);
 }
 
 }  // namespace cgp::numerics
