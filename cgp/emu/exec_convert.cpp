@@ -300,11 +300,13 @@ void exec_tf32(Warp& w, const Op& op) {
     if ((x & 0x7fffffffu) > 0x7f800000u)
       r = c.round == Round::rna ? x & 0xffffe000u : 0x7fffe000u;
     else if ((x & 0x7fffffffu) == 0x7f800000u)
-      r = c.satfinite ? (x & 0x80000000u) | 0x7f7fe000u : x;
+      r = x;
     else
       r = std::uint32_t(encode_double(double(std::bit_cast<float>(x)), 8, 10, c.round) << 13);
-    const bool nan = (x & 0x7fffffffu) > 0x7f800000u;  // .rna may cut one to infinity, which stays
-    if (c.satfinite && !nan && (r & 0x7fffffffu) == 0x7f800000u) r = (r & 0x80000000u) | 0x7f7fe000u;
+    // The card takes one unit off whatever lies beyond the largest number, a NaN of .rna included (measured).
+    if (c.satfinite && (r & 0x7fffffffu) >= 0x7f800000u &&
+        ((x & 0x7fffffffu) <= 0x7f800000u || c.round == Round::rna))
+      r -= 0x2000;
     if (c.relu && (r & 0x80000000u) && (r & 0x7fffffffu) <= 0x7f800000u) r = 0;
     w.row<std::uint32_t>(op.d)[l] = r;
   });
