@@ -120,8 +120,10 @@ Check compare(const HostArray& got, const std::vector<double>& want,
 std::string Check::describe() const {
   if (compared == 0) return "nothing to compare: the result is empty";
   if (pass)
-    return text::cat("all ", text::grouped(compared), " elements agree; largest error ", float(max_error),
-                     ", ", int(worst_ratio * 100 + 0.5), "% of what rounding allows");
+    return text::cat(note.empty() ? "all " : "", text::grouped(compared), " elements agree; largest error ",
+                     float(max_error), ", ", int(worst_ratio * 100 + 0.5), "% of what rounding allows",
+                     note.empty() ? "" : text::cat("; ", note));
+  if (!failure.empty()) return failure;
   return text::cat(text::grouped(wrong), " of ", text::grouped(compared), " elements are wrong, ", pattern,
                    "; worst at index ", worst_index, ": got ", worst_got, ", oracle ", worst_want,
                    ", allowed error ", worst_tolerance);

@@ -51,6 +51,8 @@ struct Check {
   std::uint64_t worst_index = 0;
   double worst_got = 0, worst_want = 0, worst_tolerance = 0;
   std::string pattern;           ///< where the errors are, when there are any ("rows 64 to 127, all columns")
+  std::string note;              ///< what `compared` is when it is not every element; else empty
+  std::string failure;           ///< of a check of the whole that is not by element; else empty
   std::string describe() const;  ///< one or two lines
 };
 

@@ -36,11 +36,18 @@ class Options {
   DType dtype(std::string_view name, std::span<const DType> legal) const;
   std::string choice(std::string_view name, std::span<const std::string_view> legal) const;
   const std::vector<OptionInfo>& all() const { return values_; }
+  /// Whether set() was called for it.
+  bool given(std::string_view name) const;
+  /// For sizes that were taken from the input `array`: throws ArgumentError naming both when an option was
+  /// given that says something else. "dtype" is compared where the kernel has it.
+  void agree(std::string_view array, const HostArray& a,
+             const std::vector<std::pair<std::string, std::uint64_t>>& sizes) const;
 
  private:
   const OptionInfo& find(std::string_view name) const;
   std::string kernel_;
   std::vector<OptionInfo> values_;
+  std::vector<std::string> given_;
 };
 
 struct NamedArray {

@@ -34,6 +34,7 @@ void Options::set(std::string_view name, std::string_view value) {
   for (auto& o : values_)
     if (o.name == name) {
       o.value = value;
+      given_.emplace_back(name);
       return;
     }
   std::vector<std::string> names;
@@ -43,6 +44,26 @@ void Options::set(std::string_view name, std::string_view value) {
                        {},
                        text::cat("it has ", text::join(names, ", ")),
                        close.empty() ? std::string() : text::cat("did you mean ", close[0], "?")});
+}
+
+bool Options::given(std::string_view name) const {
+  return std::find(given_.begin(), given_.end(), name) != given_.end();
+}
+
+void Options::agree(std::string_view array, const HostArray& a,
+                    const std::vector<std::pair<std::string, std::uint64_t>>& sizes) const {
+  const auto differ = [&](std::string_view option, const std::string& there) {
+    throw ArgumentError(
+        {text::cat("option ", option, " and input ", array, " of ", kernel_, " must agree"),
+         {},
+         text::cat(option, "=", text(option), " was given, but ", array, " is ", cgp::name(a.dtype), " ",
+                   describe_shape(a.shape), ", so ", option, " is ", there),
+         text::cat("leave ", option, " out: the input decides")});
+  };
+  for (const auto& [name, value] : sizes)
+    if (given(name) && size(name) != value) differ(name, text::cat(value));
+  if (given("dtype") && parse_dtype(text("dtype")) != a.dtype)
+    differ("dtype", std::string(cgp::name(a.dtype)));
 }
 
 const OptionInfo& Options::find(std::string_view name) const {

@@ -228,6 +228,8 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
   j["oracle"] = {{"pass", r.check.pass},
                  {"compared", r.check.compared},
                  {"wrong", r.check.wrong},
+                 {"note", r.check.note},
+                 {"failure", r.check.failure},
                  {"max_abs_error", r.check.max_error},
                  {"worst_error_over_tolerance", r.check.worst_ratio},
                  {"worst",
@@ -292,7 +294,7 @@ std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, const 
   }
   for (const auto& [name, path] : r.saved) out += format("saved {} to {}\n", name, path);
   for (const auto& w : r.warnings) out += format("{}: {}\n", paint.warn("warning"), w);
-  if (r.fault.empty()) out += "oracle: " + r.check.describe() + "\n";
+  if (r.fault.empty()) out += spec::wrapped("oracle: " + r.check.describe(), style.width, 8) + '\n';
   out += spec::wrapped(format("{}: {}{}{}", r.clean() ? paint.good("clean") : paint.bad("failed"),
                               spec::count_text(r.findings),
                               r.checks.empty() ? " (checks need the emulator)"

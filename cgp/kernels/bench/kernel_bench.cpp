@@ -9,6 +9,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/bench/provenance.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
@@ -338,11 +339,10 @@ void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_
                    {}});
 }
 
-void write_json(const std::string& path, const Bench& b) {
+void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
   std::ofstream out(path);
-  const auto& i = b.device().info();
-  out << "{\n  \"gpu\": \"" << i.name << "\", \"driver\": " << i.driver_version.value_or(0)
-      << ",\n  \"rows\": [\n";
+  const auto from = provenance(b.device().info(), words, "interleaved rounds, cold L2, random data, events");
+  out << "{\n  " << json_fields(from) << ",\n  \"rows\": [\n";
   for (std::size_t r = 0; r < b.rows().size(); ++r) {
     const Row& row = b.rows()[r];
     out << "    {\"name\": \"" << row.name << "\", \"variant\": \"" << row.variant
@@ -437,7 +437,11 @@ int main(int argc, char** argv) {
     Bench b(runtime::Device::open("cuda:0"), prefixes, rounds);
     std::printf("%s\n", b.device().info().name.c_str());
     run_all(b);
-    if (!json.empty()) write_json(json, b);
+    if (!json.empty()) {
+      std::vector<std::string> words{"cgp_kernel_bench"};
+      words.insert(words.end(), argv + 1, argv + argc);
+      write_json(json, b, words);
+    }
   } catch (const Unsupported& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 3;

@@ -434,6 +434,15 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   const DType legal[] = {DType::f32, DType::f16, DType::bf16};
   const std::string_view ops[] = {"sum", "max"};
   const HostArray* first = find_input(given, "in");
+  if (first) {
+    o.agree("in", *first, {});
+    if (o.given("shape") && parse_shape(o.text("shape")) != first->shape)
+      throw ArgumentError(
+          {"option shape and input in of reduce must agree",
+           {},
+           text::cat("shape=", o.text("shape"), " was given, but in is ", describe_shape(first->shape)),
+           "leave shape out: the input decides"});
+  }
   HostArray in = first ? *first : random_array(o.dtype("dtype", legal), parse_shape(o.text("shape")), seed);
   const ReduceOp op = o.choice("op", ops) == "sum" ? ReduceOp::sum : ReduceOp::max;
   ReduceShape shape{1, in.size(), 1};

@@ -368,6 +368,7 @@ KernelEntry transpose_entry() {
         throw ArgumentError({"transpose: in must have 2 or 3 dimensions", {}, describe_shape(a->shape), {}});
       t = a->dtype;
       shape = {a->shape.size() == 3 ? a->shape[0] : 1, a->shape[a->shape.size() - 2], a->shape.back()};
+      o.agree("in", *a, {{"batch", shape.batch}, {"rows", shape.rows}, {"cols", shape.cols}});
       return std::unique_ptr<Case>(std::make_unique<TransposeCase>(d, *a, shape));
     }
     return std::unique_ptr<Case>(std::make_unique<TransposeCase>(

@@ -139,6 +139,7 @@ KernelEntry vecadd_entry() {
     const HostArray* first = find_input(given, "a") ? find_input(given, "a") : find_input(given, "b");
     const DType t = first ? first->dtype : o.dtype("dtype", legal);
     const auto shape = first ? first->shape : std::vector<std::uint64_t>{o.size("n")};
+    if (first) o.agree(find_input(given, "a") ? "a" : "b", *first, {{"n", first->size()}});
     auto a = input_or_random(given, "a", t, shape, seed), b = input_or_random(given, "b", t, shape, seed + 1);
     switch (t) {
       case DType::f32:
