@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/async_rows.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/matrix_plan.h"
 #include "cgp/emu/tcgen05.h"
@@ -128,6 +129,9 @@ struct LoadOp : TransferOp {
   std::byte* registers = nullptr;
 
   std::uint32_t* row(Loc l) const { return reinterpret_cast<std::uint32_t*>(registers + (l & ~3)); }
+  void poison() override {
+    for (Loc l : plan->registers) poison_bytes(registers + (l & ~3), kRow32);
+  }
   void complete() override {
     Warp& w = *by.warp;
     if (!alive(w, frame)) return;
@@ -212,6 +216,17 @@ struct StoreOp : TransferOp {
 };
 
 // ---------------------------------------------------------------- issue
+// Loads that the warp has issued, for the check of registers that are touched before the wait. A store reads
+// its registers at issue: the ISA asks for its wait before the memory is used, not before they change.
+std::uint64_t& loads_of(Warp& w) { return state_of<std::uint64_t>(w, std::uint32_t(ptx::Family::tcgen05)); }
+
+void note_registers(Warp& w, const Op& op, const TransferPlan& p) {
+  if (!p.load) return;
+  std::vector<Loc> rows = p.registers;
+  if (p.reduce.op != ReducePlan::Op::none) rows.push_back(p.reduce.to);
+  issue_rows(w, AsyncUnit::tensor_load, op, {}, rows, ++loads_of(w));
+}
+
 bool check_access(Warp& w, const Op& op, const TransferPlan& p, TensorAddress at) {
   const Issuer by{&w, &op, std::countr_zero(w.active)};
   const char* name = p.load ? "tcgen05.ld reads" : "tcgen05.st writes";
@@ -235,6 +250,7 @@ void exec_transfer(Warp& w, const Op& op) {
   const auto& p = op.data_as<TransferPlan>();
   const TensorAddress at(uniform_address(w, op, p.address, p.load ? "tcgen05.ld" : "tcgen05.st"));
   if (!check_access(w, op, p, at)) return;
+  note_registers(w, op, p);
   const Issuer by{&w, &op, std::countr_zero(w.active)};
   AsyncQueue& queue = w.cta->cluster->async;
   if (p.load) {
@@ -264,6 +280,7 @@ void exec_transfer(Warp& w, const Op& op) {
 
 void exec_wait(Warp& w, const Op& op) {
   if (!w.converge(op) || !need_full_warp(w, op)) return;
+  if (op.kind) settle_rows(w, AsyncUnit::tensor_load, loads_of(w));
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   queue.force([&](const AsyncOp& x) {
@@ -326,6 +343,9 @@ void decode_transfer(Decoder& d, const Inst& i, Op& op) {
     p.registers = d.sources(d.operand(i, split ? 2 : 1), Mod::b32);
   }
   check_registers(d, i, p);
+  if (p.load) d.async_rows(p.registers);
+  if (p.reduce.op != ReducePlan::Op::none) d.async_rows({p.reduce.to});
+  op.flags |= kAsyncOwner;
   op.data = d.keep(std::move(p));
   op.flags |= kSplits;
   op.fn = exec_transfer;

@@ -141,12 +141,13 @@ struct CommitPlan {
   Loc ranks = kNoLoc;
 };
 
-struct CommitOp : AsyncOp {
+struct Commit {
   Issuer by;
+  std::uint64_t number = 0;  // of all commits of the cluster
   TensorPipeline* pipeline = nullptr;
   std::uint64_t needed = 0;
   std::vector<SharedPlace> barriers;
-  void complete() override {
+  void arrive() {
     pipeline->complete_until(needed);
     for (const SharedPlace& p : barriers) {
       const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *p.cta, p.offset, by.lane, false);
@@ -155,6 +156,23 @@ struct CommitOp : AsyncOp {
       r.publish();
     }
     note_change(*by.warp);
+  }
+};
+
+// Commits of one thread arrive in their order: each covers what the one before it covers.
+struct CommitOrder {
+  std::unordered_map<std::uint64_t, std::deque<Commit>> of;  // not yet arrived, by thread
+  std::uint64_t issued = 0;
+};
+struct CommitOp : AsyncOp {
+  std::deque<Commit>* thread = nullptr;
+  std::uint64_t number = 0;
+  void complete() override {
+    while (!thread->empty() && thread->front().number <= number) {
+      Commit c = std::move(thread->front());
+      thread->pop_front();
+      c.arrive();
+    }
   }
 };
 
@@ -167,11 +185,16 @@ void exec_commit(Warp& w, const Op& op) {
   for_lanes(w.active, [&](int lane) {
     const Mask ranks = multicast_ranks(w, op, p.ranks, lane);
     if (!find_mbarrier(w, op, p.where, address[lane], lane, false)) return;
+    CommitOrder& order = state_of<CommitOrder>(*w.cta->cluster, kPipelineSlot + 128);
     auto x = std::make_unique<CommitOp>();
-    x->by = {&w, &op, lane};
-    x->pipeline = &pipeline;
-    x->needed = pipeline.issued_by(w, lane);
-    x->barriers = destinations(w, op, p.where, address[lane], ranks, lane);
+    x->thread = &order.of[thread_key(w, lane)];
+    x->number = ++order.issued;
+    Commit& c = x->thread->emplace_back();
+    c.by = {&w, &op, lane};
+    c.number = x->number;
+    c.pipeline = &pipeline;
+    c.needed = pipeline.issued_by(w, lane);
+    c.barriers = destinations(w, op, p.where, address[lane], ranks, lane);
     w.cta->cluster->async.submit(std::move(x));
   });
 }

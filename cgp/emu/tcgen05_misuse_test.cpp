@@ -99,6 +99,23 @@ TEST(TensorMisuse, MissingCommitOrWait) {
   EXPECT_THAT(stranger, HasSubstr("uninit.tensor"));
 }
 
+TEST(TensorMisuse, RegistersBeforeTheWait) {
+  const std::string body =
+      kMultiply + kCommit + kWait +
+      " shl.b32 %v, %w, 21; add.u32 %v, %v, %t; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%v]; ";
+  const std::string wait = " tcgen05.wait::ld.sync.aligned;", use = " add.u32 %a, %d0, 1;",
+                    set = " mov.b32 %d0, 1;";
+  EXPECT_EQ(said(program(body + wait + use + set)), "");
+  EXPECT_THAT(
+      said(program(body + use + wait)),
+      HasSubstr("async.register: reads %d0, which the asynchronous 'tcgen05.ld.sync.aligned.32x32b.x1.b32'"));
+  EXPECT_THAT(said(program(body + set + wait)), HasSubstr("async.register: overwrites %d0"));
+  const std::string store =
+      " tcgen05.st.sync.aligned.32x32b.x1.b32 [%v], {%d0}; mov.b32 %d0, 2; "
+      "tcgen05.wait::st.sync.aligned;";
+  EXPECT_EQ(said(program(body + wait + store)), "");
+}
+
 TEST(TensorMisuse, Addresses) {
   const std::string sound = kMultiply + kCommit + kWait;
   const auto load = [&](const std::string& address) {
