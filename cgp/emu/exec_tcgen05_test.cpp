@@ -315,5 +315,68 @@ TEST(TensorCopy, ShiftMovesRows) {
   EXPECT_EQ(r.tensor, want);
 }
 
+// ---------------------------------------------------------------- copies for pairs
+// Four CTAs; rank 0 multicasts one box of 16 x 32 bytes to all. With .cta_group::2 the mbarriers of the even
+// (or odd) CTAs hear of both copies of their pair.
+TEST(TensorCopy, MulticastForPairs) {
+  for (int parity : {0, 1}) {
+    const std::string ptx = cat(
+        ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .align 64 .b8 map[128], "
+        ".param .u64 "
+        "po) .reqnctapercluster 4, 1, 1 {\n .reg .u64 %m, %o, %x; .reg .b32 %s, %b, %t, %r, %v, %a; .reg "
+        ".pred %p, %q; .reg "
+        ".b16 %h;\n .shared .align 1024 .b8 buf[512]; .shared .align 8 .b64 bar;\n mov.b64 %m, map; "
+        "cvta.param.u64 %m, "
+        "%m; ld.param.u64 %o, [po]; mov.u32 %s, buf; mov.u32 %b, bar; mov.u32 %t, %tid.x; mov.u32 %r, "
+        "%cluster_ctarank;\n "
+        "and.b32 %v, %r, 1; setp.ne.u32 %q, %v, ",
+        parity,
+        ";\n setp.ne.u32 %p, %t, 0; @%p bra I; "
+        "mbarrier.init.shared::cta.b64 [%b], 1; fence.mbarrier_init.release.cluster; @%q bra I; "
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 1024;\nI: barrier.cluster.arrive.aligned; "
+        "barrier.cluster.wait.aligned;\n or.b32 %v, %t, %r; setp.ne.u32 %p, %v, 0; @%p bra W;\n mov.b16 %h, "
+        "15; mapa.shared::"
+        "cluster.u32 %a, %b, ",
+        parity,
+        ";\n cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.tile.mbarrier::"
+        "complete_tx::bytes.multicast::cluster [%s], [%m, {%t, %t}], [%a], %h;\nW: @%q bra D;\nL: "
+        "mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0; @!%p bra L;\nD: "
+        "barrier.cluster.arrive.aligned; "
+        "barrier.cluster.wait.aligned;\n mad.lo.u32 %a, %t, 16, %s; mul.lo.u32 %v, %r, 512; mad.lo.u32 %v, "
+        "%t, 16, %v; "
+        "cvt.u64.u32 %x, %v; add.u64 %o, %o, %x; .reg .b32 %d<4>; ld.shared.v4.b32 {%d0,%d1,%d2,%d3}, [%a]; "
+        "st.global.v4.b32 [%o], {%d0,%d1,%d2,%d3}; ret;\n}\n");
+    expect_assembles(ptx);
+    for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late, AsyncPolicy::random}) {
+      Machine machine("sm_100a");
+      const auto instance = machine.load(Program::load(ptx));
+      std::vector<u32> in(128);
+      for (std::size_t i = 0; i < in.size(); ++i) in[i] = u32(i * 77 + 5);
+      const u64 from = machine.alloc(512), to = machine.alloc(2048);
+      machine.write(from, std::as_bytes(std::span(in)));
+      TensorMap map;
+      map.type = TensorMapType::u32;
+      map.rank = 2;
+      map.address = from;
+      map.dims = {8, 16, 1, 1, 1};
+      map.strides = {0, 32, 0, 0, 0};
+      map.box = {8, 16, 1, 1, 1};
+      Params p;
+      p.add(map.encode(), 64).add(to);
+      Launch l;
+      l.entry = "k";
+      l.grid = l.cluster = {4, 1, 1};
+      l.block = {32, 1, 1};
+      l.params = p.span();
+      Options o;
+      o.async = policy;
+      EXPECT_CLEAN(machine.launch(instance, l, o));
+      std::vector<u32> got(512);
+      machine.read(to, std::as_writable_bytes(std::span(got)));
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], in[i % 128]) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cgp::emu
