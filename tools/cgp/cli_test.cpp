@@ -341,6 +341,47 @@ TEST_F(Cli, a_class_of_findings_is_explained) {
   EXPECT_NE(o.err.find("race.shared"), std::string::npos);
 }
 
+TEST_F(Cli, explain_analyses_without_running) {
+  write_file(path("half.ptx"), R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry half(.param .u64 out, .param .u32 n)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  mov.u32 %r1, %tid.x;
+  setp.ge.u32 %p1, %r1, 48;
+  @%p1 bra END;
+  bar.sync 0;
+END:
+  ld.param.u64 %rd1, [out];
+  mul.wide.u32 %rd2, %r1, 128;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r1;
+  ret;
+}
+)");
+  const std::string command = "explain " + path("half.ptx") + " --block 64 ";
+  const Outcome text = cgp(command);
+  EXPECT_EQ(text.code, 0);
+  for (const char* part : {"P0[ANA-B01 barrier.divergent]", "48 of 64 threads come", "32 sectors, 12% used"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  EXPECT_EQ(cgp(command + "--fail-on P0").code, 1);
+  EXPECT_EQ(cgp(command + "--fail-on P0 --allow ANA-B01").code, 0);
+  EXPECT_EQ(cgp(command + "--fail-on P2 --allow ANA-B01").code, 1);
+  EXPECT_EQ(cgp(command + "--block 32 --fail-on P0").code, 2);  // --block twice
+  EXPECT_EQ(cgp("explain " + path("half.ptx") + " --block 32 --fail-on P0").code, 0);
+  EXPECT_EQ(cgp(command + "--allow ANA-B99").code, 2);
+  EXPECT_EQ(cgp(command + "--param n=many").code, 2);
+  const json facts = cgp(command + "--json").parsed()["modules"][0]["entries"][0]["analysis"];
+  EXPECT_EQ(facts["bugs"][0]["code"], "ANA-B01");
+  EXPECT_EQ(facts["functions"][0]["memory"][0]["warps"][1]["sectors"], 32);
+  EXPECT_EQ(facts["functions"][0]["collectives"][0]["verdict"], "unsafe");
+  EXPECT_NE(cgp("explain ANA-B05").out.find("member mask"), std::string::npos);
+}
+
 TEST_F(Cli, the_documentation_names_every_field_of_a_finding) {
   const std::string doc = read_file(CGP_CLI_DOC);
   const json j = cgp(saxpy(1010) + "--json").parsed();

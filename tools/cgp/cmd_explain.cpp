@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "cgp/ptx/parse.h"
 #include "commands.h"
 #include "explain.h"
+#include "explain_analysis.h"
 #include "kernel_args.h"
 #include "terminal.h"
 
@@ -56,7 +58,7 @@ std::string bounds_text(const EntryFacts& e) {
   return parts.empty() ? "none declared" : text::join(parts, ", ");
 }
 
-std::string entry_text(const EntryFacts& e) {
+std::string entry_text(const ModuleFacts& m, const EntryFacts& e, AnalysisView view) {
   std::string out = format("\n{}\n", e.name);
   const auto line = [&](std::string_view label, const std::string& text) {
     out += format("  {:<14} {}\n", label, text);
@@ -68,13 +70,14 @@ std::string entry_text(const EntryFacts& e) {
   for (const auto& [type, count] : e.declared) declared.push_back(format("{} {}", count, type));
   line("virtual regs", declared.empty() ? "none" : text::join(declared, ", "));
   const ptx::RegisterCount& peak = e.pressure.at_peak;
-  line("registers",
-       format("{} live at most{}: {} x 32-bit, {} x 64-bit, {} x 16-bit; an estimate, ptxas decides{}",
-              peak.total(), e.pressure.ptx_line ? format(" (PTX line {})", e.pressure.ptx_line) : "",
-              peak.b32, peak.b64, peak.b16,
-              e.pressure.excess > 0
-                  ? format("; {} over the limit of {} will spill", e.pressure.excess, e.pressure.limit)
-                  : ""));
+  line(
+      "registers",
+      format(
+          "about {} of {} (an estimate, ptxas decides); {} live as written{}: {} x 32-bit, {} x 64-bit, {} x "
+          "16-bit{}",
+          e.registers.registers, e.registers.limit, peak.total(),
+          e.pressure.ptx_line ? format(" (PTX line {})", e.pressure.ptx_line) : "", peak.b32, peak.b64,
+          peak.b16, e.registers.spilled > 0 ? format("; {} too many will spill", e.registers.spilled) : ""));
   line("parameters",
        format("{} bytes: {}", e.param_bytes, e.params.empty() ? "none" : text::join(e.params, ", ")));
   line("shared",
@@ -86,10 +89,12 @@ std::string entry_text(const EntryFacts& e) {
                            e.occupancy.value.blocks, e.occupancy.block_threads, e.occupancy.value.warps,
                            100 * e.occupancy.value.fraction, e.occupancy.arch, e.occupancy.value.reason));
   line("emulator", e.unsupported.empty() ? "runs it" : cat("cannot run it: ", e.unsupported));
+  view.assumed_block = e.assumed_block;
+  if (e.analysis) out += analysis_text(m.program->module(), *e.analysis, view);
   return out;
 }
 
-std::string module_text(const ModuleFacts& m) {
+std::string module_text(const ModuleFacts& m, const AnalysisView& view) {
   std::string out =
       format("{}\n  {:<14} {}\n  {:<14} {}{}\n", m.name, "target", m.target, "ptx version", m.version,
              m.required_version.empty() ? "" : format(" (needs {})", m.required_version));
@@ -100,20 +105,21 @@ std::string module_text(const ModuleFacts& m) {
     out += format("  {:<14} {}\n", i ? "" : "needs", m.needs[i]);
   if (m.needs.size() > 4)
     out += format("  {:<14} and {} more features (--json has all)\n", "", m.needs.size() - 4);
-  for (const auto& e : m.entries) out += entry_text(e);
+  for (const auto& e : m.entries) out += entry_text(m, e, view);
   if (!m.problems.empty())
     out += format("\n{} rule{} broken\n", m.problems.size(), m.problems.size() == 1 ? "" : "s");
   for (const auto& p : m.problems) out += format("  {}\n", p);
   return out;
 }
 
-ordered_json entry_json(const EntryFacts& e) {
+ordered_json entry_json(const ModuleFacts& m, const EntryFacts& e, AnalysisView view) {
   ordered_json j = {{"name", e.name},
                     {"instructions", e.instructions},
                     {"by_family", ordered_json(e.by_family)},
                     {"by_opcode", ordered_json(e.by_opcode)},
                     {"virtual_registers", ordered_json(e.declared)},
-                    {"registers_estimate", e.pressure.at_peak.total()},
+                    {"registers_estimate", e.registers.registers},
+                    {"registers_live", e.pressure.at_peak.total()},
                     {"registers_at_ptx_line", e.pressure.ptx_line},
                     {"predicates_estimate", e.pressure.largest.pred},
                     {"param_bytes", e.param_bytes},
@@ -133,10 +139,12 @@ ordered_json entry_json(const EntryFacts& e) {
                     {"fraction", e.occupancy.value.fraction},
                     {"limit", e.occupancy.value.limit},
                     {"reason", e.occupancy.value.reason}};
+  view.assumed_block = e.assumed_block;
+  j["analysis"] = e.analysis ? analysis_json(m.program->module(), *e.analysis, view) : ordered_json();
   return j;
 }
 
-ordered_json module_json(const ModuleFacts& m) {
+ordered_json module_json(const ModuleFacts& m, const AnalysisView& view) {
   ordered_json j = {{"name", m.name},
                     {"target", m.target},
                     {"ptx_version", m.version},
@@ -146,38 +154,70 @@ ordered_json module_json(const ModuleFacts& m) {
   j["needs"] = m.needs;
   j["problems"] = m.problems;
   j["entries"] = ordered_json::array();
-  for (const auto& e : m.entries) j["entries"].push_back(entry_json(e));
+  for (const auto& e : m.entries) j["entries"].push_back(entry_json(m, e, view));
   return j;
+}
+
+std::array<std::uint32_t, 3> extents(const std::string& text, const std::string& option) {
+  const runtime::Dim3 d = spec::parse_extents(text, option);
+  return {d.x, d.y, d.z};
+}
+
+/// Whether a bug of severity `fail_on` or worse is reported.
+bool fails(const std::vector<ModuleFacts>& modules, const AnalysisView& view, const std::string& fail_on) {
+  if (fail_on == "none") return false;
+  for (const auto& m : modules)
+    for (const auto& e : m.entries) {
+      if (!e.analysis) continue;
+      for (const ptx::BugReport* b : reported(*e.analysis, view))
+        if (ptx::name(ptx::bug_class(b->bug).severity) <= fail_on) return true;
+    }
+  return false;
 }
 
 }  // namespace
 
 int explain(const Context& context, const ExplainOptions& o) {
   if (explain_class(context, o.target)) return kClean;
-  std::optional<std::uint32_t> threads;
-  if (!o.block.empty()) threads = std::uint32_t(spec::parse_extents(o.block, "--block").count());
+  ExamineOptions examine;
+  examine.entry = o.entry;
+  if (!o.block.empty()) examine.block = extents(o.block, "--block");
+  if (!o.grid.empty()) examine.grid = extents(o.grid, "--grid");
+  examine.pointer_alignment = o.alignment;
+  for (const std::string& p : o.parameters) {
+    const auto [name, value] = split_setting(p, "--param");
+    std::int64_t number = 0;
+    const auto end = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (end.ec != std::errc() || end.ptr != value.data() + value.size())
+      throw ArgumentError({cat("--param ", name, " is an integer"), "", cat("'", value, "'"), ""});
+    examine.parameters[name] = number;
+  }
+  AnalysisView view;
+  view.all_rows = o.all;
+  for (const std::string& a : o.allow) view.allowed.push_back(ptx::parse_bug(a));
   std::vector<ModuleFacts> modules;
   const bool file =
       std::filesystem::path(o.target).extension() == ".ptx" || o.target.find('/') != std::string::npos;
   if (file) {
-    modules.push_back(examine_module(o.target, read_file(o.target), o.entry, threads));
+    modules.push_back(examine_module(o.target, read_file(o.target), examine));
   } else {
     for (const auto& image : select_images(kernels::find_kernel(o.target), o.arch, o.variant, o.settings)) {
-      auto block = threads;
-      if (!block && image.block.count() > 0) block = std::uint32_t(image.block.count());
-      modules.push_back(examine_module(image.name, *image.ptx, o.entry, block, image.dynamic_smem));
+      ExamineOptions one = examine;
+      if (!one.block && image.block.count() > 0) one.block = {image.block.x, image.block.y, image.block.z};
+      one.dynamic_smem = image.dynamic_smem;
+      modules.push_back(examine_module(image.name, *image.ptx, one));
     }
   }
   std::string out;
   if (context.json) {
     ordered_json j = {{"schema", "cgp.explain/1"}, {"modules", ordered_json::array()}};
-    for (const auto& m : modules) j["modules"].push_back(module_json(m));
+    for (const auto& m : modules) j["modules"].push_back(module_json(m, view));
     out = j.dump(2) + "\n";
   } else {
-    for (std::size_t i = 0; i < modules.size(); ++i) out += (i ? "\n" : "") + module_text(modules[i]);
+    for (std::size_t i = 0; i < modules.size(); ++i) out += (i ? "\n" : "") + module_text(modules[i], view);
   }
   write_out(out);
-  return kClean;
+  return fails(modules, view, o.fail_on) ? kCheckFailed : kClean;
 }
 
 }  // namespace cgp::cli

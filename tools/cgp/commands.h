@@ -2,6 +2,7 @@
 #pragma once
 // The commands of `cgp`: one struct of options and one function each (cmd_<verb>.cpp). main.cpp fills the
 // structs from the command line, maps exceptions to exit codes and is the only file that sees CLI11.
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,12 @@ int run(const Context& context, const RunOptions& options);
 int run_kernel(const Context& context, const RunOptions& options);  ///< cmd_run_kernel.cpp
 
 struct ExplainOptions {
-  std::string target, entry, arch = "sm_90a", variant, block;
-  std::vector<std::string> settings;
+  std::string target, entry, arch = "sm_90a", variant, block, grid;
+  std::vector<std::string> settings, parameters;  ///< NAME=VALUE
+  std::uint32_t alignment = 256;
+  std::vector<std::string> allow;  ///< bug classes
+  std::string fail_on = "none";    ///< P0, P1, P2
+  bool all = false;
 };
 int explain(const Context& context, const ExplainOptions& options);
 /// If `name` is a class of findings: says what it means. False: it is something else.

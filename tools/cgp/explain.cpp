@@ -104,15 +104,16 @@ OccupancyFacts occupancy_of(const std::string& target, std::uint32_t threads, in
   return facts;
 }
 
-std::uint32_t threads_of(const EntryFacts& e, std::optional<std::uint32_t> wanted) {
-  if (wanted) return *wanted;
+std::array<std::uint32_t, 3> block_of(EntryFacts& e, const ExamineOptions& o) {
+  if (o.block) return *o.block;
   for (const auto* declared : {&e.reqntid, &e.maxntid})
-    if (*declared) return (**declared)[0] * (**declared)[1] * (**declared)[2];
-  return 256;
+    if (*declared) return **declared;
+  e.assumed_block = true;
+  return {256, 1, 1};
 }
 
 EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu::EntryInfo& info,
-                         std::optional<std::uint32_t> block_threads, std::uint32_t dynamic_smem) {
+                         const ExamineOptions& o) {
   EntryFacts e;
   e.name = info.name;
   std::set<std::string> features;
@@ -125,6 +126,8 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
     for (const auto& inst : part->body) collect_features(inst, features);
     const auto pressure = ptx::pressure(*part);
     if (pressure.at_peak.total() >= e.pressure.at_peak.total()) e.pressure = pressure;
+    const auto registers = ptx::estimate_registers(*part);
+    if (registers.registers >= e.registers.registers) e.registers = registers;
     for (const auto& reg : part->regs) ++e.declared[std::string(ptx::name(reg.type))];
   }
   e.uses.assign(features.begin(), features.end());
@@ -138,18 +141,31 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
   e.reqntid = info.reqntid;
   e.cluster = info.cluster;
   e.unsupported = info.unsupported;
-  e.occupancy = occupancy_of(m.target, threads_of(e, block_threads), e.pressure.at_peak.total(),
-                             e.static_shared + dynamic_smem);
+  ptx::LaunchAssumptions a;
+  a.block = block_of(e, o);
+  a.grid = o.grid;
+  a.cluster = e.cluster;
+  a.pointer_alignment = o.pointer_alignment;
+  a.parameters = o.parameters;
+  e.occupancy = occupancy_of(m.target, std::uint32_t(a.threads()), e.registers.registers,
+                             e.static_shared + o.dynamic_smem);
+  if (a.threads() >= 1 && a.threads() <= 1024) {
+    ptx::AnalysisLimits limits;
+    limits.shared_bytes = e.static_shared + o.dynamic_smem;
+    limits.registers = e.registers.registers + e.registers.spilled;
+    limits.register_limit = e.registers.limit;
+    e.analysis = std::make_shared<const ptx::Analysis>(ptx::analyse(m, f, a, limits));
+  }
   return e;
 }
 
 }  // namespace
 
-ModuleFacts examine_module(const std::string& name, std::string_view ptx, const std::string& entry,
-                           std::optional<std::uint32_t> block_threads, std::uint32_t dynamic_smem) {
+ModuleFacts examine_module(const std::string& name, std::string_view ptx, const ExamineOptions& o) {
   const auto program = emu::Program::load(ptx);
   const ptx::Module& m = program->module();
   ModuleFacts facts;
+  facts.program = program;
   facts.name = name;
   facts.version = cat(m.version.major, ".", m.version.minor);
   facts.target = m.target;
@@ -161,10 +177,10 @@ ModuleFacts examine_module(const std::string& name, std::string_view ptx, const 
     if (v.space == ptx::Space::global) facts.global_bytes += v.bytes();
     if (v.space == ptx::Space::constant) facts.const_bytes += v.bytes();
   }
-  if (!entry.empty()) (void)program->entry(entry);  // throws with the names there are
+  if (!o.entry.empty()) (void)program->entry(o.entry);  // throws with the names there are
   for (const auto& info : program->entries())
-    if (entry.empty() || info.name == entry)
-      facts.entries.push_back(examine_entry(m, *m.find(info.name), info, block_threads, dynamic_smem));
+    if (o.entry.empty() || info.name == o.entry)
+      facts.entries.push_back(examine_entry(m, *m.find(info.name), info, o));
   return facts;
 }
 

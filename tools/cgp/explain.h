@@ -4,11 +4,15 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cgp/emu/emu.h"
+#include "cgp/ptx/analysis/analyse.h"
+#include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/occupancy.h"
 #include "cgp/ptx/pressure.h"
 
@@ -32,10 +36,15 @@ struct EntryFacts {
   std::optional<std::array<std::uint32_t, 3>> maxntid, reqntid, cluster;
   std::vector<std::string> uses;  ///< "TMA tensor copies", "wgmma"
   OccupancyFacts occupancy;
+  ptx::RegisterEstimate registers;
+  std::shared_ptr<const ptx::Analysis>
+      analysis;  ///< null when the block shape cannot be; refers to the program
+  bool assumed_block = false;
   std::string unsupported;  ///< why the emulator cannot run it
 };
 
 struct ModuleFacts {
+  std::shared_ptr<const emu::Program> program;
   std::string name, version, required_version, target;
   std::uint64_t global_bytes = 0, const_bytes = 0;
   std::vector<EntryFacts> entries;
@@ -43,9 +52,14 @@ struct ModuleFacts {
   std::vector<std::string> problems;  ///< rules of the ISA that it breaks
 };
 
-/// `entry` empty: all. `block_threads` absent: as declared, else 256. Throws ParseError, and ArgumentError
-/// with the entries there are.
-ModuleFacts examine_module(const std::string& name, std::string_view ptx, const std::string& entry,
-                           std::optional<std::uint32_t> block_threads, std::uint32_t dynamic_smem = 0);
+struct ExamineOptions {
+  std::string entry;                                        ///< empty: all
+  std::optional<std::array<std::uint32_t, 3>> block, grid;  ///< block absent: as declared, else 256
+  std::uint32_t dynamic_smem = 0;
+  std::uint32_t pointer_alignment = 256;
+  std::map<std::string, std::int64_t> parameters;  ///< values of integer parameters
+};
+/// Throws ParseError, and ArgumentError with the entries there are.
+ModuleFacts examine_module(const std::string& name, std::string_view ptx, const ExamineOptions& options);
 
 }  // namespace cgp::cli

@@ -7,13 +7,39 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/finding_class.h"
+#include "cgp/ptx/analysis/bugs.h"
 #include "commands.h"
 #include "style.h"
 #include "terminal.h"
 
 namespace cgp::cli {
 
+namespace {
+
+/// A class of bugs that the static analyses report, by its code.
+bool explain_bug(const Context& context, const std::string& name) {
+  const ptx::BugClass* bug = nullptr;
+  for (const ptx::BugClass& c : ptx::bug_classes())
+    if (name == c.code || name == c.name) bug = &c;
+  if (!bug) return false;
+  if (context.json) {
+    const nlohmann::ordered_json j = {{"schema", "cgp.explain/1"}, {"class", bug->code},
+                                      {"name", bug->name},         {"severity", ptx::name(bug->severity)},
+                                      {"title", bug->title},       {"hint", bug->hint}};
+    write_out(j.dump(2) + "\n");
+    return true;
+  }
+  const spec::Paint paint(context.color_out);
+  write_out(fmt::format("{}[{} {}]: {}\n\n  {} {}\n\n  found by cgp explain, without running\n",
+                        ptx::name(bug->severity), bug->code, bug->name, paint.strong(bug->title),
+                        paint.good("to mend it:"), spec::wrapped(bug->hint, context.width, 14)));
+  return true;
+}
+
+}  // namespace
+
 bool explain_class(const Context& context, const std::string& name) {
+  if (explain_bug(context, name)) return true;
   const emu::FindingClass* c = emu::find_class(name);
   if (!c) {
     // race.sharde: a word and a dot is no kernel and no file
@@ -22,6 +48,7 @@ bool explain_class(const Context& context, const std::string& name) {
       return false;
     std::vector<std::string> names;
     for (const auto& x : emu::finding_classes()) names.emplace_back(x.name);
+    for (const auto& x : ptx::bug_classes()) names.emplace_back(x.name);
     throw ArgumentError(ErrorText{fmt::format("there is no class of findings \"{}\"", name),
                                   {},
                                   {},

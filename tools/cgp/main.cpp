@@ -150,12 +150,26 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
   app.add_option("--block", c.explain.block,
-                 "Threads of a block for the occupancy, when the kernel does not fix it");
+                 "Threads of a block, X or X,Y or X,Y,Z, when the kernel does not fix it");
+  app.add_option("--grid", c.explain.grid, "Blocks, X or X,Y or X,Y,Z, when they are known");
+  app.add_option("--param", c.explain.parameters, "NAME=VALUE: an integer parameter of the kernel; repeat it")
+      ->allow_extra_args(false);
+  app.add_option("--alignment", c.explain.alignment, "Pointer parameters are multiples of so many bytes")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--allow", c.explain.allow, "Classes of bugs that are not reported: ANA-B09,shared.race")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--fail-on", c.explain.fail_on, "Exit with 1 when a bug of this severity or worse is found")
+      ->check(CLI::IsMember({"P0", "P1", "P2", "none"}))
+      ->capture_default_str();
+  app.add_flag("--all", c.explain.all, "Every memory access, not groups of them");
   app.add_option("--arch", c.explain.arch, "Kernels: the target to explain")->capture_default_str();
   app.add_option("--variant", c.explain.variant, "Kernels: this variant");
   app.footer(
-      "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256\n  cgp explain "
-      "race.shared");
+      "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256 --fail-on P0\n  cgp "
+      "explain "
+      "race.shared\n  cgp explain ANA-B05");
 }
 
 void declare_doctor(CLI::App& app, CommandLine&) {

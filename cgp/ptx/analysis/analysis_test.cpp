@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cgp/base/error.h"
+#include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/analysis/analyse.h"
 #include "cgp/ptx/analysis/registers.h"
@@ -112,7 +113,7 @@ TEST(values, division_by_a_constant_as_compilers_write_it) {
       "add.u32 %r3, %r3, %r2;\nshr.u32 %r4, %r3, 2;\nst.shared.u32 [s], %r4;\nret;",
       {64, 1, 1});
   const FunctionAnalysis& x = s.kernel();
-  const Form f = x.values->operand(6, x.function->body[6].operands[1], 32);
+  const LinearForm f = x.values->operand(6, x.function->body[6].operands[1], 32);
   ASSERT_TRUE(f.known());
   for (std::size_t t = 0; t < 64; ++t) EXPECT_EQ(f.constant[t], std::int64_t(t / 7));
 }
@@ -557,4 +558,10 @@ TEST(bugs, codes_are_stable) {
   EXPECT_EQ(parse_bugs("B10, shared.race"), (std::vector<Bug>{Bug::B10, Bug::B11}));
   EXPECT_THROW(parse_bug("shared.rice"), ArgumentError);
   EXPECT_NE(bug_markdown().find("| ANA-B07 | P0 | `register.uninitialised` |"), std::string::npos);
+}
+
+TEST(bugs, the_documentation_has_the_table) {
+  EXPECT_NE(read_file(CGP_ANALYSES_PAGE).find(bug_markdown()), std::string::npos)
+      << "docs/analyses.md must end with\n"
+      << bug_markdown();
 }

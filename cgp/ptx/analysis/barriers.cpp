@@ -86,7 +86,7 @@ class Checker {
     a.together = control.together;
     a.may = control.may;
     if (inst.guard != kNone) {
-      const Form guard = v_.operand(i, Operand::of(inst.guard, inst.guard_negated), 1);
+      const LinearForm guard = v_.operand(i, Operand::of(inst.guard, inst.guard_negated), 1);
       a.scope = min_of(a.scope, v_.scope(guard));
       if (!guard.known()) a.together = min_of(a.together, v_.scope(guard));
       for (std::size_t t = 0; t < a.may.size() && guard.known(); ++t)
@@ -102,12 +102,12 @@ class Checker {
     const bool reduces = inst.op == Op::bar_red || inst.op == Op::barrier_red;
     const std::size_t first = reduces ? 1 : 0;
     const auto number = [&](std::size_t k) -> std::optional<std::int64_t> {
-      const Form x = v_.operand(i, inst.operands[k], 32);
+      const LinearForm x = v_.operand(i, inst.operands[k], 32);
       if (x.is_constant()) return x.constant[0];
       return std::nullopt;
     };
     if (inst.operands.size() > first)
-      if (const Form x = v_.operand(i, inst.operands[first], 32); x.known()) a.id = x.constant;
+      if (const LinearForm x = v_.operand(i, inst.operands[first], 32); x.known()) a.id = x.constant;
     a.counted = inst.operands.size() > first + 1 + (reduces ? 1 : 0);
     if (a.counted) a.count = number(first + 1);
     return a;
@@ -117,7 +117,7 @@ class Checker {
   std::string condition_text(std::uint32_t i) const {
     const Inst& inst = f_.body[i];
     const Control& control = v_.control(c_.block_of[i]);
-    Form condition;
+    LinearForm condition;
     std::uint32_t at = i;
     if (inst.guard != kNone && v_.scope(v_.operand(i, Operand::of(inst.guard), 1)) <= control.scope) {
       condition = v_.operand(i, Operand::of(inst.guard, inst.guard_negated), 1);
@@ -277,7 +277,7 @@ class Checker {
     const Inst& inst = f_.body[i];
     const Arrival a = who_comes(i);
     if (a.threads == 0) return add(i, Scope::warp, Verdict::safe, Bug::B06, "", 0);
-    const Form mask = v_.operand(i, inst.operands[std::size_t(mask_operand(inst))], 32);
+    const LinearForm mask = v_.operand(i, inst.operands[std::size_t(mask_operand(inst))], 32);
     if (!mask.known()) {
       // A mask that the program computed: whether it names the lanes that come is not followed.
       const bool fine = a.together >= Scope::warp && full_warps(a);

@@ -12,14 +12,14 @@
 namespace cgp::ptx {
 namespace {
 
-Form number(std::int64_t v) { return Form{Lanes(v), {}}; }
+LinearForm number(std::int64_t v) { return LinearForm{Lanes(v), {}}; }
 
 std::int64_t shifted(std::int64_t v, int by) { return by >= 64 ? 0 : std::int64_t(std::uint64_t(v) << by); }
 
 }  // namespace
 
 /// Bits at the bottom of every number that no symbol can change.
-int ThreadValues::known_bits(const Form& f) const {
+int ThreadValues::known_bits(const LinearForm& f) const {
   int bits = 63;
   for (const Term& t : f.terms) {
     const SymbolInfo& s = symbols_[t.symbol];
@@ -31,20 +31,20 @@ int ThreadValues::known_bits(const Form& f) const {
   return bits;
 }
 
-Form ThreadValues::named(SymbolInfo info) const {
+LinearForm ThreadValues::named(SymbolInfo info) const {
   const std::array<std::uint64_t, 4> key = {std::uint64_t(info.kind), info.symbol, info.offset,
                                             std::uint64_t(info.sreg)};
-  Form out;
+  LinearForm out;
   out.terms.push_back({intern(key, info), Lanes(1)});
   return out;
 }
 
-Form ThreadValues::special(Sreg s) const {
+LinearForm ThreadValues::special(Sreg s) const {
   const std::size_t bx = a_.block[0], by = a_.block[1];
   const auto per_thread = [&](auto value) {
     std::vector<std::int64_t> each(threads_);
     for (std::size_t t = 0; t < threads_; ++t) each[t] = std::int64_t(value(t));
-    return Form{Lanes::of(std::move(each)), {}};
+    return LinearForm{Lanes::of(std::move(each)), {}};
   };
   SymbolInfo info;
   info.kind = SymbolInfo::Kind::special;
@@ -130,12 +130,12 @@ Form ThreadValues::special(Sreg s) const {
   }
 }
 
-Form ThreadValues::operand(std::uint32_t inst, const Operand& o, int bits) const {
+LinearForm ThreadValues::operand(std::uint32_t inst, const Operand& o, int bits) const {
   switch (o.kind) {
     case OperandKind::reg: {
       const ValueId v = s_.read(inst, o.reg);
       if (v == kNone) return number(0);
-      Form f = read_at(v, c_.block_of[inst]);
+      LinearForm f = read_at(v, c_.block_of[inst]);
       return o.negated ? add(number(1), f, -1) : f;
     }
     case OperandKind::imm:
@@ -146,7 +146,7 @@ Form ThreadValues::operand(std::uint32_t inst, const Operand& o, int bits) const
       return special(o.sreg);
     case OperandKind::symbol:
     case OperandKind::address: {
-      Form base = number(0);
+      LinearForm base = number(0);
       if (o.reg != kNone) {
         base = operand(inst, Operand::of(o.reg), bits);
       } else if (o.symbol != kNone) {
@@ -172,7 +172,7 @@ Form ThreadValues::operand(std::uint32_t inst, const Operand& o, int bits) const
   }
 }
 
-Form ThreadValues::opaque(ValueId v, std::uint32_t inst, Scope scope, std::uint64_t divisor, int slot) {
+LinearForm ThreadValues::opaque(ValueId v, std::uint32_t inst, Scope scope, std::uint64_t divisor, int slot) {
   SymbolInfo info;
   info.kind = SymbolInfo::Kind::result;
   info.scope = scope;
@@ -187,7 +187,7 @@ Form ThreadValues::opaque(ValueId v, std::uint32_t inst, Scope scope, std::uint6
   const SymbolIndex s = intern({10, v, std::uint64_t(slot), 0}, info);
   symbols_[s].scope = scope;
   symbols_[s].block = info.block;
-  Form out;
+  LinearForm out;
   out.terms.push_back({s, Lanes(std::int64_t(divisor ? divisor : 1))});
   return out;
 }
@@ -201,7 +201,7 @@ Scope ThreadValues::result_scope(std::uint32_t i) const {
   return s;
 }
 
-Form ThreadValues::evaluate(std::uint32_t i, ValueId v) {
+LinearForm ThreadValues::evaluate(std::uint32_t i, ValueId v) {
   if (auto f = exact(i, v)) return *std::move(f);
   const Inst& inst = f_.body[i];
   switch (family(inst.op)) {
@@ -221,7 +221,7 @@ Form ThreadValues::evaluate(std::uint32_t i, ValueId v) {
   return opaque(v, i, Scope::thread);
 }
 
-std::optional<Form> ThreadValues::exact(std::uint32_t i, ValueId v) {
+std::optional<LinearForm> ThreadValues::exact(std::uint32_t i, ValueId v) {
   const Inst& inst = f_.body[i];
   switch (inst.op) {
     case Op::mov:
@@ -231,7 +231,7 @@ std::optional<Form> ThreadValues::exact(std::uint32_t i, ValueId v) {
     case Op::setp:
       return compare(i, v);
     case Op::selp: {
-      const Form condition = operand(i, inst.operands[3], 1);
+      const LinearForm condition = operand(i, inst.operands[3], 1);
       const int bits = type_bits(inst.type());
       return chosen(v, i, condition, operand(i, inst.operands[1], bits), operand(i, inst.operands[2], bits));
     }
@@ -247,7 +247,7 @@ std::optional<Form> ThreadValues::exact(std::uint32_t i, ValueId v) {
         if (auto f = on_numbers(i)) return f;
         if (inst.has(Mod::hi)) return std::nullopt;
         const int bits = type_bits(inst.type()), out = inst.has(Mod::wide) ? 2 * bits : bits;
-        Form f = product(v, i, operand(i, inst.operands[1], bits), operand(i, inst.operands[2], bits));
+        LinearForm f = product(v, i, operand(i, inst.operands[1], bits), operand(i, inst.operands[2], bits));
         if (inst.op == Op::mad || inst.op == Op::mad24) f = add(f, operand(i, inst.operands[3], out));
         return narrow(f, out);
       }
@@ -270,32 +270,32 @@ std::optional<Form> ThreadValues::exact(std::uint32_t i, ValueId v) {
   }
 }
 
-std::optional<Form> ThreadValues::arithmetic(std::uint32_t i) {
+std::optional<LinearForm> ThreadValues::arithmetic(std::uint32_t i) {
   const Inst& inst = f_.body[i];
   const int bits = type_bits(inst.type());
   const Mod t = inst.type();
   if (t == Mod::u16x2 || t == Mod::s16x2) return std::nullopt;
-  const Form a = operand(i, inst.operands[1], bits);
+  const LinearForm a = operand(i, inst.operands[1], bits);
   if (inst.op == Op::neg) return narrow(scale(a, Lanes(-1)), bits);
   return narrow(add(a, operand(i, inst.operands[2], bits), inst.op == Op::sub ? -1 : 1), bits);
 }
 
 /// a * b: linear where one of them is known; the rest is a symbol with the factors that are known.
-Form ThreadValues::product(ValueId v, std::uint32_t i, const Form& a, const Form& b) {
+LinearForm ThreadValues::product(ValueId v, std::uint32_t i, const LinearForm& a, const LinearForm& b) {
   if (b.known()) return scale(a, b.constant);
   if (a.known()) return scale(b, a.constant);
-  Form x = a, y = b;
+  LinearForm x = a, y = b;
   x.constant = y.constant = Lanes(0);
   const std::uint64_t g = divisor_of_terms(x), h = divisor_of_terms(y);
-  Form out = opaque(v, i, min_of(scope(x), scope(y)), g * h);
+  LinearForm out = opaque(v, i, min_of(scope(x), scope(y)), g * h);
   out = add(out, scale(b, a.constant));
   return add(out, scale(x, b.constant));
 }
 
-Form ThreadValues::chosen(ValueId v, std::uint32_t i, const Form& condition, const Form& yes,
-                          const Form& no) {
+LinearForm ThreadValues::chosen(ValueId v, std::uint32_t i, const LinearForm& condition,
+                                const LinearForm& yes, const LinearForm& no) {
   if (condition.known()) return choose(condition.constant, yes, no);
-  const Form apart = add(yes, no, -1);
+  const LinearForm apart = add(yes, no, -1);
   if (apart.known() && apart.constant.is(0)) return yes;
   const Scope s = min_of(scope(condition), scope(apart));
   if (s == Scope::thread)
@@ -306,16 +306,16 @@ Form ThreadValues::chosen(ValueId v, std::uint32_t i, const Form& condition, con
 }
 
 // Instructions on bits keep the part of a form above the bits that they look at.
-std::optional<Form> ThreadValues::bits_of(std::uint32_t i) {
+std::optional<LinearForm> ThreadValues::bits_of(std::uint32_t i) {
   const Inst& inst = f_.body[i];
   const Mod type = inst.type();
   const int bits = type_bits(type);
   if (inst.op == Op::not_) {
-    const Form a = operand(i, inst.operands[1], bits);
+    const LinearForm a = operand(i, inst.operands[1], bits);
     return add(number(bits == 1 ? 1 : -1), a, -1);
   }
   if (bits < 32) return std::nullopt;
-  Form a = operand(i, inst.operands[1], bits), b = operand(i, inst.operands[2], bits);
+  LinearForm a = operand(i, inst.operands[1], bits), b = operand(i, inst.operands[2], bits);
   if (inst.op == Op::and_ || inst.op == Op::or_ || inst.op == Op::xor_) {
     if (!b.known()) std::swap(a, b);
     if (!b.known()) return std::nullopt;
@@ -329,8 +329,8 @@ std::optional<Form> ThreadValues::bits_of(std::uint32_t i) {
       const std::int64_t r = inst.op == Op::and_ ? x & y : inst.op == Op::or_ ? x | y : x ^ y;
       return r & low;
     });
-    if (!keep) return Form{below, {}};
-    Form out = a;
+    if (!keep) return LinearForm{below, {}};
+    LinearForm out = a;
     out.constant =
         Lanes::map(a.constant, below, [&](std::int64_t x, std::int64_t y) { return (x & ~low) | y; });
     return out;
@@ -344,7 +344,7 @@ std::optional<Form> ThreadValues::bits_of(std::uint32_t i) {
   std::int64_t by = b.constant[0];
   std::int64_t keep = -1;
   if (inst.op == Op::bfe) {
-    const Form n = operand(i, inst.operands[3], 32);
+    const LinearForm n = operand(i, inst.operands[3], 32);
     if (!n.is_constant() || is_signed(type) || n.constant[0] <= 0 || n.constant[0] >= 63 || by < 0)
       return std::nullopt;
     keep = std::int64_t((1ull << n.constant[0]) - 1);
@@ -358,17 +358,17 @@ std::optional<Form> ThreadValues::bits_of(std::uint32_t i) {
   if (g % std::uint64_t(d) != 0) return std::nullopt;
   for (std::size_t t = 0; t < a.constant.size(); ++t)
     if (a.constant[t] < 0 && !shift) return std::nullopt;
-  if (inst.op == Op::rem) return Form{numbers([d](std::int64_t x) { return x % d; }), {}};
-  Form out;
+  if (inst.op == Op::rem) return LinearForm{numbers([d](std::int64_t x) { return x % d; }), {}};
+  LinearForm out;
   out.constant = numbers([&](std::int64_t x) { return shift ? x >> by : x / d; });
   for (const Term& t : a.terms)
     out.terms.push_back({t.symbol, Lanes::map(t.coefficient, [d](std::int64_t x) { return x / d; })});
   if (inst.op != Op::bfe) return out;
   if (divisor_of_terms(out) % std::uint64_t(keep + 1) != 0) return std::nullopt;
-  return Form{Lanes::map(out.constant, [keep](std::int64_t x) { return x & keep; }), {}};
+  return LinearForm{Lanes::map(out.constant, [keep](std::int64_t x) { return x & keep; }), {}};
 }
 
-std::optional<Form> ThreadValues::convert(std::uint32_t i) {
+std::optional<LinearForm> ThreadValues::convert(std::uint32_t i) {
   const Inst& inst = f_.body[i];
   if (inst.operands.size() < 2) return std::nullopt;
   const Operand& from = inst.operands[1];
@@ -376,7 +376,7 @@ std::optional<Form> ThreadValues::convert(std::uint32_t i) {
   const Mod to = inst.type(), source = inst.op == Op::cvt ? inst.type(1) : to;
   if (inst.op != Op::cvt) return operand(i, from, type_bits(to));
   if (is_float(to) || is_float(source) || inst.has(Mod::sat)) return std::nullopt;
-  Form a = operand(i, from, type_bits(source));
+  LinearForm a = operand(i, from, type_bits(source));
   if (a.known()) {
     a.constant =
         Lanes::map(a.constant, [&](std::int64_t x) { return exact::extend(exact::extend(x, source), to); });
@@ -386,42 +386,44 @@ std::optional<Form> ThreadValues::convert(std::uint32_t i) {
   return narrow(a, type_bits(to));
 }
 
-std::optional<Form> ThreadValues::pack(std::uint32_t i, ValueId v) {
+std::optional<LinearForm> ThreadValues::pack(std::uint32_t i, ValueId v) {
   const Inst& inst = f_.body[i];
   if (inst.op != Op::mov || inst.operands.size() < 2) return std::nullopt;
   const int bits = type_bits(inst.type());
   const Operand &to = inst.operands[0], &from = inst.operands[1];
   if (from.kind == OperandKind::vector && from.elems.size() == 2 && bits == 64) {
-    const Form low = operand(i, from.elems[0], 32), high = operand(i, from.elems[1], 32);
+    const LinearForm low = operand(i, from.elems[0], 32), high = operand(i, from.elems[1], 32);
     if (low.known() && high.known())
-      return Form{Lanes::map(low.constant, high.constant,
-                             [](std::int64_t x, std::int64_t y) {
-                               return std::int64_t(std::uint64_t(std::uint32_t(x)) | std::uint64_t(y) << 32);
-                             }),
-                  {}};
+      return LinearForm{Lanes::map(low.constant, high.constant,
+                                   [](std::int64_t x, std::int64_t y) {
+                                     return std::int64_t(std::uint64_t(std::uint32_t(x)) | std::uint64_t(y)
+                                                                                               << 32);
+                                   }),
+                        {}};
     if (high.known() && high.constant.is(0)) return low;  // an index, which is not negative
     return std::nullopt;
   }
   if (to.kind != OperandKind::vector || to.elems.size() != 2 || bits != 64) return std::nullopt;
-  const Form a = operand(i, from, bits);
+  const LinearForm a = operand(i, from, bits);
   if (!a.known()) return std::nullopt;
   const bool high = to.elems[1].kind == OperandKind::reg && to.elems[1].reg == s_.values[v].reg;
-  return Form{Lanes::map(a.constant,
-                         [high](std::int64_t x) { return std::int64_t(std::int32_t(high ? x >> 32 : x)); }),
-              {}};
+  return LinearForm{
+      Lanes::map(a.constant,
+                 [high](std::int64_t x) { return std::int64_t(std::int32_t(high ? x >> 32 : x)); }),
+      {}};
 }
 
-std::optional<Form> ThreadValues::compare(std::uint32_t i, ValueId v) {
+std::optional<LinearForm> ThreadValues::compare(std::uint32_t i, ValueId v) {
   const Inst& inst = f_.body[i];
   const Mod type = inst.type();
   if (is_float(type) || inst.operands.size() < 3) return std::nullopt;
   const int bits = type_bits(type);
-  const Form a = operand(i, inst.operands[1], bits), b = operand(i, inst.operands[2], bits);
-  const Form apart = add(a, b, -1);
+  const LinearForm a = operand(i, inst.operands[1], bits), b = operand(i, inst.operands[2], bits);
+  const LinearForm apart = add(a, b, -1);
   Mod relation = kNoMod;
   for (Mod m : inst.mods)
     if (exact::is_relation(m)) relation = m;
-  Form result;
+  LinearForm result;
   if (a.known() && b.known()) {
     result.constant = Lanes::map(a.constant, b.constant, [&](std::int64_t x, std::int64_t y) {
       return std::int64_t(
@@ -438,26 +440,26 @@ std::optional<Form> ThreadValues::compare(std::uint32_t i, ValueId v) {
   const bool second = to.reg2 != kNone && s_.values[v].reg == to.reg2;
   if (second) result = add(number(1), result, -1);
   if (inst.operands.size() < 4) return result;
-  const Form c = operand(i, inst.operands[3], 1);
+  const LinearForm c = operand(i, inst.operands[3], 1);
   if (!result.known() || !c.known()) return opaque(v, i, min_of(scope(result), scope(c)), 1, 2);
-  return Form{Lanes::map(result.constant, c.constant,
-                         [&](std::int64_t x, std::int64_t y) {
-                           return inst.has(Mod::and_) ? x & y : inst.has(Mod::or_) ? x | y : x ^ y;
-                         }),
-              {}};
+  return LinearForm{Lanes::map(result.constant, c.constant,
+                               [&](std::int64_t x, std::int64_t y) {
+                                 return inst.has(Mod::and_) ? x & y : inst.has(Mod::or_) ? x | y : x ^ y;
+                               }),
+                    {}};
 }
 
 /// All operands known: as the instruction computes.
-std::optional<Form> ThreadValues::on_numbers(std::uint32_t i) {
+std::optional<LinearForm> ThreadValues::on_numbers(std::uint32_t i) {
   const Inst& inst = f_.body[i];
   if (!exact::computes(inst)) return std::nullopt;
-  std::vector<Form> in;
+  std::vector<LinearForm> in;
   for (std::size_t k = 1; k < inst.operands.size(); ++k) {
     in.push_back(operand(i, inst.operands[k], 64));
     if (!in.back().known()) return std::nullopt;
   }
   std::size_t n = 1;
-  for (const Form& f : in) n = std::max(n, f.constant.size());
+  for (const LinearForm& f : in) n = std::max(n, f.constant.size());
   std::vector<std::int64_t> each(n), args(in.size());
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t k = 0; k < in.size(); ++k) args[k] = in[k].constant[t];
@@ -465,10 +467,10 @@ std::optional<Form> ThreadValues::on_numbers(std::uint32_t i) {
     if (!r) return std::nullopt;
     each[t] = *r;
   }
-  return Form{Lanes::of(std::move(each)), {}};
+  return LinearForm{Lanes::of(std::move(each)), {}};
 }
 
-Form ThreadValues::load(std::uint32_t i, ValueId v) {
+LinearForm ThreadValues::load(std::uint32_t i, ValueId v) {
   const Inst& inst = f_.body[i];
   const Operand& from = inst.operands[1];
   if (inst.has(Mod::param) || inst.has(Mod::param_entry) || inst.has(Mod::param_func)) {
@@ -507,11 +509,11 @@ Form ThreadValues::load(std::uint32_t i, ValueId v) {
 }
 
 /// Instructions through which the lanes of a warp agree on something.
-std::optional<Form> ThreadValues::warp_value(std::uint32_t i, ValueId v) {
+std::optional<LinearForm> ThreadValues::warp_value(std::uint32_t i, ValueId v) {
   const Inst& inst = f_.body[i];
   const auto full = [&](std::size_t k) {
     if (k >= inst.operands.size()) return false;
-    const Form m = operand(i, inst.operands[k], 32);
+    const LinearForm m = operand(i, inst.operands[k], 32);
     return m.is_constant() && std::uint32_t(m.constant[0]) == ~0u;
   };
   const auto same = [&](Scope at_least) { return opaque(v, i, std::max(at_least, result_scope(i))); };
@@ -519,10 +521,10 @@ std::optional<Form> ThreadValues::warp_value(std::uint32_t i, ValueId v) {
     case Op::shfl_sync: {
       const Operand& to = inst.operands[0];
       if (to.reg2 != kNone && s_.values[v].reg == to.reg2) break;
-      const Form value = operand(i, inst.operands[1], 32);
+      const LinearForm value = operand(i, inst.operands[1], 32);
       if (value.known() && value.constant.scope() >= Scope::warp) return value;
       if (scope(value) >= Scope::warp) return value;
-      const Form lane = operand(i, inst.operands[2], 32), clamp = operand(i, inst.operands[3], 32);
+      const LinearForm lane = operand(i, inst.operands[2], 32), clamp = operand(i, inst.operands[3], 32);
       if (inst.has(Mod::idx) && full(4) && scope(lane) >= Scope::warp && clamp.known() &&
           clamp.constant.is(31))
         return same(Scope::warp);
@@ -547,7 +549,7 @@ std::optional<Form> ThreadValues::warp_value(std::uint32_t i, ValueId v) {
       if (!predicate) return opaque(v, i, Scope::warp);
       std::vector<std::int64_t> each(threads_);
       for (std::size_t t = 0; t < threads_; ++t) each[t] = t % 32 == 0;
-      return Form{Lanes::of(std::move(each)), {}};
+      return LinearForm{Lanes::of(std::move(each)), {}};
     }
     default:
       break;

@@ -28,7 +28,7 @@ std::uint64_t gcd_of(const Lanes& a, std::uint64_t g) { return gcd_of(a, a.same(
 
 /// Visits the symbols of two forms in order, with both coefficients.
 template <class F>
-void for_each_term(const Form& a, const Form& b, F f) {
+void for_each_term(const LinearForm& a, const LinearForm& b, F f) {
   std::size_t i = 0, j = 0;
   while (i < a.terms.size() || j < b.terms.size()) {
     const SymbolIndex s = i < a.terms.size() ? a.terms[i].symbol : ~0u;
@@ -40,7 +40,7 @@ void for_each_term(const Form& a, const Form& b, F f) {
   }
 }
 
-void push(Form& to, SymbolIndex s, Lanes coefficient) {
+void push(LinearForm& to, SymbolIndex s, Lanes coefficient) {
   if (!coefficient.is(0)) to.terms.push_back({s, std::move(coefficient)});
 }
 
@@ -70,8 +70,8 @@ Scope Lanes::scope() const {
   return groups ? Scope::warpgroup : Scope::warp;
 }
 
-Form add(const Form& a, const Form& b, std::int64_t times) {
-  Form out;
+LinearForm add(const LinearForm& a, const LinearForm& b, std::int64_t times) {
+  LinearForm out;
   const auto sum = [times](std::int64_t x, std::int64_t y) { return wrap_add(x, wrap_mul(times, y)); };
   out.constant = Lanes::map(a.constant, b.constant, sum);
   for_each_term(a, b,
@@ -79,16 +79,16 @@ Form add(const Form& a, const Form& b, std::int64_t times) {
   return out;
 }
 
-Form scale(const Form& a, const Lanes& by) {
-  Form out;
+LinearForm scale(const LinearForm& a, const Lanes& by) {
+  LinearForm out;
   out.constant = Lanes::map(a.constant, by, wrap_mul);
   for (const Term& t : a.terms) push(out, t.symbol, Lanes::map(t.coefficient, by, wrap_mul));
   return out;
 }
 
-Form choose(const Lanes& which, const Form& yes, const Form& no) {
+LinearForm choose(const Lanes& which, const LinearForm& yes, const LinearForm& no) {
   if (which.same()) return which[0] ? yes : no;
-  Form out;
+  LinearForm out;
   const auto pick = [&](const Lanes& x, const Lanes& y) {
     std::vector<std::int64_t> each(which.size());
     for (std::size_t t = 0; t < each.size(); ++t) each[t] = which[t] ? x[t] : y[t];
@@ -99,18 +99,18 @@ Form choose(const Lanes& which, const Form& yes, const Form& no) {
   return out;
 }
 
-Form narrow(const Form& a, int bits) {
+LinearForm narrow(const LinearForm& a, int bits) {
   if (bits >= 64) return a;
   const auto cut = [bits](std::int64_t v) { return sign_extend(v, bits); };
-  Form out;
+  LinearForm out;
   out.constant = Lanes::map(a.constant, cut);
   for (const Term& t : a.terms) push(out, t.symbol, Lanes::map(t.coefficient, cut));
   return out;
 }
 
-std::uint64_t common_divisor(const Form& a) { return gcd_of(a.constant, divisor_of_terms(a)); }
+std::uint64_t common_divisor(const LinearForm& a) { return gcd_of(a.constant, divisor_of_terms(a)); }
 
-std::uint64_t divisor_of_terms(const Form& a) {
+std::uint64_t divisor_of_terms(const LinearForm& a) {
   std::uint64_t g = 0;
   for (const Term& t : a.terms) g = gcd_of(t.coefficient, g);
   return g;

@@ -67,24 +67,24 @@ struct Term {
   friend bool operator==(const Term&, const Term&) = default;
 };
 
-struct Form {
+struct LinearForm {
   Lanes constant;
   std::vector<Term> terms;  ///< by symbol, none with coefficient zero
   bool known() const { return terms.empty(); }
   /// The same number for all threads, known now.
   bool is_constant() const { return terms.empty() && constant.same(); }
-  friend bool operator==(const Form&, const Form&) = default;
+  friend bool operator==(const LinearForm&, const LinearForm&) = default;
 };
 
 // Arithmetic that is exact on forms. Integers wrap at 64 bits; `narrow` wraps numbers at fewer.
-Form add(const Form& a, const Form& b, std::int64_t times = 1);  ///< a + times * b
-Form scale(const Form& a, const Lanes& by);
-Form choose(const Lanes& which, const Form& yes, const Form& no);
+LinearForm add(const LinearForm& a, const LinearForm& b, std::int64_t times = 1);  ///< a + times * b
+LinearForm scale(const LinearForm& a, const Lanes& by);
+LinearForm choose(const Lanes& which, const LinearForm& yes, const LinearForm& no);
 /// The numbers as signed integers of so many bits. Symbols stand for numbers that fit.
-Form narrow(const Form& a, int bits);
+LinearForm narrow(const LinearForm& a, int bits);
 /// Largest number that divides every coefficient and the constants; 0 when all are zero.
-std::uint64_t common_divisor(const Form& a);
+std::uint64_t common_divisor(const LinearForm& a);
 /// The same without the constants; 0 without terms.
-std::uint64_t divisor_of_terms(const Form& a);
+std::uint64_t divisor_of_terms(const LinearForm& a);
 
 }  // namespace cgp::ptx

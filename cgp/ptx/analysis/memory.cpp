@@ -105,7 +105,7 @@ class Finder {
     std::vector<std::uint8_t> may = control.may;
     Scope together = control.together;
     if (inst.guard != kNone) {
-      const Form guard = v_.operand(a.inst, Operand::of(inst.guard, inst.guard_negated), 1);
+      const LinearForm guard = v_.operand(a.inst, Operand::of(inst.guard, inst.guard_negated), 1);
       if (!guard.known()) together = min_of(together, v_.scope(guard));
       for (std::size_t t = 0; t < may.size() && guard.known(); ++t) may[t] = may[t] && guard.constant[t];
     }
@@ -124,7 +124,7 @@ class Finder {
   }
 
   /// The term that keeps two lanes of the warp from having a known distance, in words.
-  std::string unknown_term(const Form& f, const std::vector<std::size_t>& threads) const {
+  std::string unknown_term(const LinearForm& f, const std::vector<std::size_t>& threads) const {
     for (const Term& t : f.terms) {
       const Scope s = v_.symbol(t.symbol).scope;
       for (std::size_t k : threads)

@@ -37,7 +37,7 @@ struct MemoryAccess {
   Space space = Space::generic;  ///< global or shared when it is known
   AccessKind kind = AccessKind::load;
   std::uint32_t bytes = 0;  ///< of one lane
-  Form address;
+  LinearForm address;
   /// Cost of every warp that has lanes here; absent when it is not known, and `why` says why.
   std::optional<std::vector<WarpCost>> warps;
   std::string why;

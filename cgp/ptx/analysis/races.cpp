@@ -84,7 +84,7 @@ class Finder {
   /// Two threads of different warps whose bytes overlap, when both addresses have the same unknown part.
   std::optional<std::pair<std::size_t, std::size_t>> meet(const MemoryAccess& a,
                                                           const MemoryAccess& b) const {
-    const Form apart = add(a.address, b.address, -1);
+    const LinearForm apart = add(a.address, b.address, -1);
     for (const Term& t : a.address.terms)
       if (!t.coefficient.same() || v_.symbol(t.symbol).scope < Scope::block ||
           v_.symbol(t.symbol).block != kNone)

@@ -31,7 +31,7 @@ void ThreadValues::run() {
     SymbolInfo info;
     info.kind = SymbolInfo::Kind::undefined;
     info.symbol = value.reg;
-    Form f;
+    LinearForm f;
     f.terms.push_back({intern({9, v, 0, 0}, info), Lanes(1)});
     forms_[v] = std::move(f);
     seen_[v] = value.kind == Value::Kind::parameter;
@@ -60,7 +60,7 @@ bool ThreadValues::sweep() {
   return changed;
 }
 
-bool ThreadValues::update(ValueId v, Form f) {
+bool ThreadValues::update(ValueId v, LinearForm f) {
   if (seen_[v] && forms_[v] == f) return false;
   seen_[v] = 1;
   forms_[v] = std::move(f);
@@ -73,10 +73,10 @@ bool ThreadValues::visit_inst(std::uint32_t i) {
     if (!seen_[r.value] && s_.values[r.value].kind != Value::Kind::undefined)
       return false;  // hopes come first
   for (ValueId v : s_.writes[i]) {
-    Form now = evaluate(i, v);
+    LinearForm now = evaluate(i, v);
     const Inst& inst = f_.body[i];
     if (inst.guard != kNone) {
-      Form condition = operand(i, Operand::of(inst.guard, inst.guard_negated), 1);
+      LinearForm condition = operand(i, Operand::of(inst.guard, inst.guard_negated), 1);
       const ValueId before = s_.values[v].inputs[0];
       // Where nothing was written before, the old content does not matter.
       if (s_.values[before].kind != Value::Kind::undefined)
@@ -91,7 +91,7 @@ bool ThreadValues::visit_phi(ValueId v) {
   const Value& value = s_.values[v];
   const auto& before = c_.blocks[value.block].predecessors;
   Merge& merge = merges_[v];
-  std::vector<Form> inputs;
+  std::vector<LinearForm> inputs;
   for (std::size_t k = 0; k < value.inputs.size(); ++k) {
     const ValueId in = value.inputs[k];
     if (in == kNone || !seen_[in]) continue;
@@ -99,7 +99,7 @@ bool ThreadValues::visit_phi(ValueId v) {
   }
   if (inputs.empty()) return false;
   for (std::size_t k = 1; k < inputs.size(); ++k) {
-    const Form apart = add(inputs[k], inputs[0], -1);
+    const LinearForm apart = add(inputs[k], inputs[0], -1);
     if (apart.known() && apart.constant.is(0)) continue;
     merge.scope = min_of(merge.scope, min_of(scope(apart), join_limit_[value.block]));
     merge.divisor = std::gcd(merge.divisor, common_divisor(apart));
@@ -115,7 +115,7 @@ bool ThreadValues::visit_phi(ValueId v) {
     merge.symbol = intern({8, v, 0, 0}, info);
   }
   symbols_[merge.symbol].scope = merge.opaque ? Scope::thread : merge.scope;
-  Form step;
+  LinearForm step;
   step.terms.push_back({merge.symbol, Lanes(std::int64_t(merge.opaque ? 1 : merge.divisor))});
   return update(v, merge.opaque ? std::move(step) : add(inputs[0], step));
 }
@@ -178,10 +178,10 @@ void ThreadValues::limit_joins() {
 }
 
 // A symbol that changes in a loop is a different number for threads that left the loop at different times.
-Form ThreadValues::read_at(ValueId v, BlockId at) const {
-  const Form& f = forms_[v];
+LinearForm ThreadValues::read_at(ValueId v, BlockId at) const {
+  const LinearForm& f = forms_[v];
   if (divergent_loops_.empty() || f.known()) return f;
-  Form out;
+  LinearForm out;
   bool changed = false;
   out.constant = f.constant;
   for (const Term& t : f.terms) {
@@ -199,7 +199,7 @@ Form ThreadValues::read_at(ValueId v, BlockId at) const {
     SymbolInfo escaped = s;
     escaped.scope = left;
     escaped.block = at;
-    Form one;
+    LinearForm one;
     one.terms.push_back({intern({7, t.symbol, std::uint64_t(left), at}, escaped), t.coefficient});
     out = add(out, one);
     changed = true;
@@ -214,7 +214,7 @@ SymbolIndex ThreadValues::intern(const std::array<std::uint64_t, 4>& key, const 
   return at->second;
 }
 
-Scope ThreadValues::scope(const Form& f) const {
+Scope ThreadValues::scope(const LinearForm& f) const {
   Scope s = f.constant.scope();
   for (const Term& t : f.terms) s = min_of(s, min_of(t.coefficient.scope(), symbols_[t.symbol].scope));
   return s;
@@ -240,7 +240,7 @@ std::string ThreadValues::text(SymbolIndex index) const {
   return i.ptx_line ? text::cat(name(i.op), " of line ", i.ptx_line) : std::string(name(i.op));
 }
 
-std::optional<Form> ThreadValues::condition(std::uint32_t inst) const {
+std::optional<LinearForm> ThreadValues::condition(std::uint32_t inst) const {
   const Inst& i = f_.body[inst];
   if (!is_jump(i.op)) return std::nullopt;
   if (i.guard != kNone) return operand(inst, Operand::of(i.guard, i.guard_negated), 1);
@@ -291,7 +291,7 @@ std::optional<std::vector<std::string>> affine(const Lanes& l, const std::array<
 
 }  // namespace
 
-Shape shape(const ThreadValues& v, const Form& f) {
+Shape shape(const ThreadValues& v, const LinearForm& f) {
   Shape out;
   out.scope = v.scope(f);
   std::vector<std::string> parts;

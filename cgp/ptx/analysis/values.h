@@ -56,15 +56,15 @@ class ThreadValues {
   /// Keeps references to all four.
   ThreadValues(const Module& m, const Function& f, const Cfg& c, const Ssa& s, const LaunchAssumptions& a);
 
-  const Form& of(ValueId v) const { return forms_[v]; }
+  const LinearForm& of(ValueId v) const { return forms_[v]; }
   /// The operand of an instruction (a register, number, special register or address with its offset).
-  Form operand(std::uint32_t inst, const Operand& o, int bits = 64) const;
-  Scope scope(const Form& f) const;
+  LinearForm operand(std::uint32_t inst, const Operand& o, int bits = 64) const;
+  Scope scope(const LinearForm& f) const;
   const SymbolInfo& symbol(SymbolIndex s) const { return symbols_[s]; }
   std::string text(SymbolIndex s) const;
   const Control& control(BlockId b) const { return control_[b]; }
   /// The condition of a guarded or indexed jump: 1 where it is taken. Absent for other instructions.
-  std::optional<Form> condition(std::uint32_t inst) const;
+  std::optional<LinearForm> condition(std::uint32_t inst) const;
   Scope condition_scope(std::uint32_t inst) const;
   std::size_t threads() const { return threads_; }
   const LaunchAssumptions& assumptions() const { return a_; }
@@ -89,11 +89,11 @@ class ThreadValues {
   bool sweep();
   bool visit_phi(ValueId v);
   bool visit_inst(std::uint32_t i);
-  bool update(ValueId v, Form f);
+  bool update(ValueId v, LinearForm f);
   const Reach& reach(BlockId b);
   void find_joins(BlockId b, Reach& r) const;
   void limit_joins();
-  Form read_at(ValueId v, BlockId at) const;
+  LinearForm read_at(ValueId v, BlockId at) const;
 
   void find_control();
   void spread_masks();
@@ -101,23 +101,24 @@ class ThreadValues {
   std::optional<Lanes> edge(BlockId from, BlockId to) const;
 
   // evaluate.cpp: what an instruction writes
-  Form evaluate(std::uint32_t i, ValueId v);
-  std::optional<Form> exact(std::uint32_t i, ValueId v);
-  std::optional<Form> arithmetic(std::uint32_t i);
-  std::optional<Form> bits_of(std::uint32_t i);
-  std::optional<Form> convert(std::uint32_t i);
-  std::optional<Form> pack(std::uint32_t i, ValueId v);
-  std::optional<Form> compare(std::uint32_t i, ValueId v);
-  std::optional<Form> on_numbers(std::uint32_t i);
-  std::optional<Form> warp_value(std::uint32_t i, ValueId v);
-  Form product(ValueId v, std::uint32_t i, const Form& a, const Form& b);
-  Form chosen(ValueId v, std::uint32_t i, const Form& condition, const Form& yes, const Form& no);
-  Form load(std::uint32_t i, ValueId v);
+  LinearForm evaluate(std::uint32_t i, ValueId v);
+  std::optional<LinearForm> exact(std::uint32_t i, ValueId v);
+  std::optional<LinearForm> arithmetic(std::uint32_t i);
+  std::optional<LinearForm> bits_of(std::uint32_t i);
+  std::optional<LinearForm> convert(std::uint32_t i);
+  std::optional<LinearForm> pack(std::uint32_t i, ValueId v);
+  std::optional<LinearForm> compare(std::uint32_t i, ValueId v);
+  std::optional<LinearForm> on_numbers(std::uint32_t i);
+  std::optional<LinearForm> warp_value(std::uint32_t i, ValueId v);
+  LinearForm product(ValueId v, std::uint32_t i, const LinearForm& a, const LinearForm& b);
+  LinearForm chosen(ValueId v, std::uint32_t i, const LinearForm& condition, const LinearForm& yes,
+                    const LinearForm& no);
+  LinearForm load(std::uint32_t i, ValueId v);
   Scope result_scope(std::uint32_t i) const;
-  Form special(Sreg s) const;
-  int known_bits(const Form& f) const;
-  Form named(SymbolInfo info) const;  ///< the symbol of a parameter, variable or special register
-  Form opaque(ValueId v, std::uint32_t inst, Scope scope, std::uint64_t divisor = 1, int slot = 0);
+  LinearForm special(Sreg s) const;
+  int known_bits(const LinearForm& f) const;
+  LinearForm named(SymbolInfo info) const;  ///< the symbol of a parameter, variable or special register
+  LinearForm opaque(ValueId v, std::uint32_t inst, Scope scope, std::uint64_t divisor = 1, int slot = 0);
 
   const Module& m_;
   const Function& f_;
@@ -125,7 +126,7 @@ class ThreadValues {
   const Ssa& s_;
   LaunchAssumptions a_;
   std::size_t threads_;
-  std::vector<Form> forms_;
+  std::vector<LinearForm> forms_;
   std::vector<std::uint8_t> seen_;
   std::vector<Merge> merges_;
   std::vector<Scope> join_limit_;    ///< per block
@@ -147,6 +148,6 @@ struct Shape {
   Scope scope = Scope::thread;  ///< uniform: over what
   std::string text;             ///< "4*tid.x + 128*tid.y + %ctaid.x*1024", "uniform (block)"
 };
-Shape shape(const ThreadValues& v, const Form& f);
+Shape shape(const ThreadValues& v, const LinearForm& f);
 
 }  // namespace cgp::ptx
