@@ -311,6 +311,18 @@ TEST_F(Cli, policies_are_options_and_results_are_compared) {
     EXPECT_EQ(cgp(saxpy(1000) + option).code, 2) << option;
 }
 
+TEST_F(Cli, options_may_not_contradict_the_inputs) {
+  ASSERT_EQ(cgp("run vecadd n=5 --out c=x.npy").code, 0);
+  EXPECT_EQ(cgp("run vecadd --in a=x.npy n=5").code, 0);
+  const Outcome o = cgp("run vecadd --in a=x.npy n=7");
+  EXPECT_EQ(o.code, 2);
+  for (const char* part : {"n=7", "a is f32 [5]"}) EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
+  EXPECT_EQ(cgp("run vecadd --in b=x.npy dtype=f16").code, 2);
+  EXPECT_EQ(cgp("run reduce --in in=x.npy shape=6").code, 2);
+  EXPECT_EQ(cgp("run reduce --in in=x.npy shape=5").code, 0);
+  EXPECT_EQ(cgp("run softmax --in x=x.npy cols=4").code, 2);
+}
+
 TEST_F(Cli, views_and_files) {
   const Outcome text = cgp(saxpy(1000) + "--annotate=ptx --heatmap map.svg --sarif f.sarif");
   EXPECT_EQ(text.code, 0) << text.err;

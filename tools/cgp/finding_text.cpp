@@ -245,6 +245,10 @@ std::string wrapped(std::string_view s, int width, int indent) {
   return out;
 }
 
+namespace {
+int other_line(const LocatedFinding& f) { return f.finding.other ? f.finding.other->ptx_line : 0; }
+}  // namespace
+
 bool fails(const LocatedFinding& f) { return f.finding.severity == emu::Severity::error; }
 bool any_fails(const std::vector<LocatedFinding>& all) { return std::any_of(all.begin(), all.end(), fails); }
 
@@ -264,7 +268,8 @@ void merge(std::vector<LocatedFinding>& all, const std::vector<LocatedFinding>& 
   for (const LocatedFinding& f : more) {
     const auto same = std::find_if(all.begin(), all.end(), [&](const LocatedFinding& g) {
       return g.finding.cls == f.finding.cls && g.finding.ptx_line == f.finding.ptx_line &&
-             g.launch == f.launch && g.module == f.module && g.finding.buffer == f.finding.buffer;
+             g.launch == f.launch && g.module == f.module && other_line(g) == other_line(f) &&
+             g.finding.buffer == f.finding.buffer;
     });
     LocatedFinding& to = same == all.end() ? all.emplace_back(f) : *same;
     if (f.finding.severity < to.finding.severity) to.finding = f.finding;  // the worst is shown

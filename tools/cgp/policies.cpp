@@ -75,8 +75,8 @@ std::string policies_text(const std::vector<PolicyOutcome>& outcomes, const Styl
   for (const auto& o : outcomes) widest = std::max(widest, o.policy.size());
   for (const auto& o : outcomes)
     out += cat("  ", o.policy, std::string(widest - o.policy.size() + 2, ' '),
-               !o.fault.empty() ? paint.bad("gave up")
-               : o.agrees       ? std::string("same result")
+               !o.fault.empty() ? paint.bad("gave up     ")
+               : o.agrees       ? std::string("same result ")
                                 : paint.bad("other result"),
                "  ", o.findings, "\n");
   return out;

@@ -213,6 +213,11 @@ TEST(PolicyRuns, name_the_buffer_and_the_first_element_that_differs) {
   EXPECT_EQ(runs.findings[0].finding.cls, "race.shared");
   EXPECT_EQ(runs.findings[0].policies.size(), 2u);
   EXPECT_EQ(runs.findings[0].policies_run, 4u);
+  LocatedFinding elsewhere = race();  // the same read races with another write: a finding of its own
+  elsewhere.finding.other->ptx_line = 3;
+  std::vector<LocatedFinding> both{race()};
+  merge(both, {elsewhere}, "p");
+  EXPECT_EQ(both.size(), 2u);
   const emu::Finding& f = runs.findings[1].finding;
   EXPECT_EQ(f.cls, "policy.result");
   EXPECT_EQ(f.severity, emu::Severity::error);
