@@ -15,10 +15,15 @@ constexpr int kBanks = 32;
 std::uint32_t group_passes(const std::uint32_t* offset, Mask lanes, std::uint32_t bytes, bool share) {
   std::array<std::uint32_t, 512> words;
   int n = 0;
+  std::uint32_t banks = 0;
   for_lanes(lanes, [&](int l) {
     const std::uint32_t first = offset[l] / 4, last = (offset[l] + bytes - 1) / 4;
-    for (std::uint32_t x = first; x <= last; ++x) words[std::size_t(n++)] = x;
+    for (std::uint32_t x = first; x <= last; ++x) {
+      words[std::size_t(n++)] = x;
+      banks |= 1u << (x % kBanks);
+    }
   });
+  if (std::popcount(banks) == n) return 1;  // every word in a bank of its own
   if (share) {
     std::sort(words.begin(), words.begin() + n);
     n = int(std::unique(words.begin(), words.begin() + n) - words.begin());

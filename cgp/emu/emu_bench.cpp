@@ -99,9 +99,12 @@ void measure(const char* text, const char* entry, std::uint32_t loops, bool port
 }
 }  // namespace
 
-int main() {
+// emu_bench [scalar|memory]: without a name, both, also with the portable handlers.
+int main(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
   for (bool portable : {false, true}) {
-    measure(kScalar, "scalar", 40000, portable);
-    measure(kMemory, "memory", 20000, portable);
+    if (portable && !only.empty()) break;
+    if (only != "memory") measure(kScalar, "scalar", 40000, portable);
+    if (only != "scalar") measure(kMemory, "memory", 20000, portable);
   }
 }

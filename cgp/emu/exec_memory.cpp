@@ -7,6 +7,7 @@
 #include "cgp/emu/families.h"
 #include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/memory_elements.h"
 
 namespace cgp::emu {
 
@@ -15,13 +16,6 @@ using POp = ptx::Op;
 using text::cat;
 
 namespace {
-/// Rows of the elements of a load or store.
-struct Elements {
-  std::array<Loc, 32> at;
-  int count = 0, bytes = 0, cell = 0;
-  bool sign = false;
-};
-
 template <class M, class C>
 void gather(std::byte* const* from, int offset, C* to, Mask m, bool strong) {
   using Raw = std::make_unsigned_t<M>;
@@ -123,6 +117,8 @@ void note_unwritten(Warp& w, const Op& op, const Elements& e, const std::uint64_
   }
 }
 
+}  // namespace
+
 void exec_load(Warp& w, const Op& op) {
   const Elements& e = op.data_as<Elements>();
   const std::uint32_t total = std::uint32_t(e.count * e.bytes);
@@ -153,6 +149,7 @@ void exec_load(Warp& w, const Op& op) {
   if (w.unwritten) note_unwritten(w, op, e, addr);
 }
 
+namespace {
 // Lanes that store a register with never-written data: into shared memory the bytes stay never written; into
 // global memory it is the use that gets reported.
 void store_taint(Warp& w, const Op& op, const Elements& e, const std::uint64_t* addr, Mask ok) {
@@ -168,6 +165,8 @@ void store_taint(Warp& w, const Op& op, const Elements& e, const std::uint64_t* 
       report_taint(w, op, e.at[std::size_t(i)], m, "is stored to global memory");
   }
 }
+
+}  // namespace
 
 void exec_store(Warp& w, const Op& op) {
   const Elements& e = op.data_as<Elements>();
@@ -199,6 +198,7 @@ void exec_store(Warp& w, const Op& op) {
 }
 
 // ---------------------------------------------------------------- decoding
+namespace {
 constexpr std::initializer_list<Mod> kMemoryModifiers = {Mod::global,
                                                          Mod::shared,
                                                          Mod::shared_cta,
@@ -279,11 +279,21 @@ void common(Decoder& d, const ptx::Inst& i, Op& op, const ptx::Operand& address)
     if (i.has(m)) op.flags |= kVolatile;
 }
 
+#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
+bool by_words(const Decoder& d, const Op& op, const Elements& e) {
+  return d.avx512() && e.cell == 32 && e.bytes == 4 && e.count <= 4 &&
+         !(op.flags & (kVolatile | kFrameLocal)) && (op.where == Where::shared || op.where == Where::global);
+}
+#endif
+
 void decode_ld(Decoder& d, const ptx::Inst& i, Op& op) {
   common(d, i, op, d.operand(i, 1));
   const Elements e = describe_elements(d, i, d.operand(i, 0), true);
   op.data = d.keep(e);
   op.fn = exec_load;
+#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
+  if (by_words(d, op, e)) op.fn = isa_avx512::load_words;
+#endif
 }
 
 void decode_st(Decoder& d, const ptx::Inst& i, Op& op) {
@@ -291,6 +301,9 @@ void decode_st(Decoder& d, const ptx::Inst& i, Op& op) {
   const Elements e = describe_elements(d, i, d.operand(i, 1), false);
   op.data = d.keep(e);
   op.fn = exec_store;
+#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
+  if (by_words(d, op, e)) op.fn = isa_avx512::store_words;
+#endif
 }
 
 // ---------------------------------------------------------------- cache control

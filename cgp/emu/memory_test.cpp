@@ -344,4 +344,78 @@ TEST(memory, device_side_allocation) {
   EXPECT_EQ(r.findings[0].cls, "lifetime.global");
 }
 
+// The handlers for AVX-512 and the general ones must agree in results, counters and findings, for dense,
+// strided, permuted and colliding addresses, parts of a warp, vectors, and addresses out of range or
+// unaligned.
+TEST(memory, fast_and_general_handlers_agree) {
+  const std::string body = R"(
+{
+  .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .pred %p, %q; .shared .align 16 .b8 tile[4096];
+  ld.param.u64 %rd0, [pin];
+  ld.param.u64 %rd1, [pout];
+  ld.param.u32 %r0, [mul];
+  ld.param.u32 %r1, [lanes];
+  mov.u32 %r2, %tid.x;
+  shr.u32 %r3, %r1, %r2;
+  and.b32 %r3, %r3, 1;
+  setp.ne.u32 %p, %r3, 0;
+  mul.lo.u32 %r4, %r2, %r0;
+  and.b32 %r4, %r4, 1023;
+  mul.wide.u32 %rd2, %r4, 4;
+  add.u64 %rd3, %rd0, %rd2;
+  add.u64 %rd4, %rd1, %rd2;
+  mov.u32 %r5, tile;
+  mad.lo.u32 %r5, %r4, 4, %r5;
+  mov.u32 %r6, 1000; mov.u32 %r7, 2000; mov.u32 %r8, 3000; mov.u32 %r9, 4000;
+  @%p LOAD [%rd3];
+  @%p STORE_S [%r5], DATA;
+  bar.sync 0;
+  @%p LOAD_S [%r5];
+  @%p STORE [%rd4], DATA;
+  ret;
+}
+)";
+  struct Form {
+    const char *suffix, *data;
+  };
+  for (const Form form :
+       {Form{"u32", "%r6"}, Form{"v2.u32", "{%r6,%r7}"}, Form{"v4.u32", "{%r6,%r7,%r8,%r9}"}})
+    for (u32 mul : {0u, 1u, 2u, 3u, 4u, 5u, 12u, 32u, 33u, 124u, 1023u})
+      for (u32 lanes : {~0u, 0x0000ffffu, 0x80000001u, 0x5555aaaau, 1u << 17}) {
+        std::string text = body;
+        const auto put = [&](const std::string& key, const std::string& value) {
+          for (std::size_t at; (at = text.find(key)) != text.npos;) text.replace(at, key.size(), value);
+        };
+        const std::string suffix = form.suffix, data = form.data;
+        put("LOAD_S [%r5]", "ld.shared." + suffix + " " + data + ", [%r5]");
+        put("LOAD [%rd3]", "ld.global." + suffix + " " + data + ", [%rd3]");
+        put("STORE_S", "st.shared." + suffix);
+        put("STORE", "st.global." + suffix);
+        put("DATA", data);
+        text = header() +
+               ".visible .entry k(.param .u64 pin, .param .u64 pout, .param .u32 mul, .param .u32 lanes)" +
+               text;
+        std::vector<u32> out[2];
+        std::string found[2];
+        std::vector<std::pair<std::string, std::uint64_t>> counts[2];
+        for (int portable = 0; portable < 2; ++portable) {
+          Bench b(text, portable != 0);
+          std::vector<u32> in(1024);
+          for (u32 i = 0; i < in.size(); ++i) in[i] = i * 7 + 1;
+          const auto pin = b.upload(in, "in");
+          const auto pout = b.upload(std::vector<u32>(1024), "out");
+          // twice, so that ranges are known and bytes are written
+          for (int launch = 0; launch < 2; ++launch) {
+            const Result r = b.run("k", {}, {32, 1, 1}, Params().add(pin).add(pout).add(mul).add(lanes));
+            counts[portable] = flatten(r.counters);
+            for (const Finding& f : r.findings) found[portable] += describe(f);
+          }
+          out[portable] = b.download<u32>(pout, 1024);
+        }
+        EXPECT_EQ(out[0], out[1]) << suffix << " " << mul << " " << lanes;
+        EXPECT_EQ(found[0], found[1]) << suffix << " " << mul << " " << lanes;
+        EXPECT_EQ(counts[0], counts[1]) << suffix << " " << mul << " " << lanes;
+      }
+}
+
 }  // namespace cgp::emu

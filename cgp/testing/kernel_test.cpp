@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <span>
 #include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/emu/policy.h"
 #include "cgp/kernels/variant.h"
 #include "cgp/testing/assemble.h"
 
@@ -26,16 +28,37 @@ kernels::Options make_options(const kernels::KernelEntry& kernel, OptionList opt
   return o;
 }
 
-}  // namespace
+// The policies a case runs under, besides the plain run. Every kernel has cases of a few thousand
+// instructions, which run under all of them; larger ones under some, by their size, so that the tests stay
+// quick.
+struct Policy {
+  const char *async, *schedule;
+};
+constexpr Policy kPolicies[] = {{"late", "adversarial"},     {"random:1", "random:1"}, {"late", "random:2"},
+                                {"random:2", "adversarial"}, {"late", "fair"},         {"random:3", "fair"},
+                                {"eager", "adversarial"},    {"eager", "random:3"}};
+constexpr std::uint64_t kEveryPolicy = 60'000, kTwoPolicies = 600'000;  // warp instructions
 
-emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options, std::string_view arch,
-                           const std::vector<kernels::NamedArray>& inputs, std::uint64_t seed) {
-  const std::string what = text::cat(describe(kernel, options, seed), " on ", arch);
+std::span<const Policy> policies_for(const emu::Counters& plain) {
+  const std::uint64_t n = plain.warp_instructions;
+  return std::span(kPolicies).first(n <= kEveryPolicy ? std::size(kPolicies) : n <= kTwoPolicies ? 2 : 0);
+}
+
+emu::Counters run(const kernels::KernelEntry& kernel, OptionList options, std::string_view arch,
+                  const std::vector<kernels::NamedArray>& inputs, std::uint64_t seed, const Policy* policy) {
+  std::string what = text::cat(describe(kernel, options, seed), " on ", arch);
   emu::Counters counters;
   try {
     auto device = runtime::Device::open(text::cat("emu:", arch));
     device.set_findings(runtime::Device::Findings::collect);
     device.keep_results(0);
+    if (policy) {
+      emu::Options o = device.emulator_options();
+      emu::parse_async(policy->async).apply(o);
+      emu::parse_schedule(policy->schedule).apply(o);
+      device.set_emulator_options(o);
+      text::append(what, text::cat(" ", emu::policy_arguments(o)));
+    }
     auto c = kernel.prepare(device, make_options(kernel, options), inputs, seed);
     runtime::Stream stream(device);
     c->launch(stream);
@@ -51,6 +74,15 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
     ADD_FAILURE() << what << " threw\n" << e.what();
   }
   return counters;
+}
+
+}  // namespace
+
+emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options, std::string_view arch,
+                           const std::vector<kernels::NamedArray>& inputs, std::uint64_t seed) {
+  const emu::Counters plain = run(kernel, options, arch, inputs, seed, nullptr);
+  for (const Policy& policy : policies_for(plain)) run(kernel, options, arch, inputs, seed, &policy);
+  return plain;
 }
 
 void expect_assembles(const kernels::KernelEntry& kernel) {

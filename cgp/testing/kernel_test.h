@@ -14,8 +14,9 @@ namespace cgp::testing {
 using OptionList = std::initializer_list<std::pair<const char*, std::string>>;
 
 /// Runs `kernel` with these options on "emu:<arch>", all checks on; fails the test (with options, seed and
-/// the worst element) when the result is wrong or there is a finding. Returns the counters of the last
-/// launch.
+/// the worst element) when the result is wrong or there is a finding. Small problems run again under late and
+/// random asynchronous operations and adversarial and random schedules. Returns the counters of the plain
+/// run.
 emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options,
                            std::string_view arch = "sm_90a",
                            const std::vector<kernels::NamedArray>& inputs = {}, std::uint64_t seed = 1);

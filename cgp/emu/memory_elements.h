@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the handlers of ld and st share: the rows of their elements, and the handlers for AVX-512.
+#include "cgp/emu/machine.h"
+
+namespace cgp::emu {
+
+/// Rows of the elements of a load or store.
+struct Elements {
+  std::array<Loc, 32> at;
+  int count = 0, bytes = 0, cell = 0;
+  bool sign = false;
+};
+
+/// Any load and store (exec_memory.cpp).
+void exec_load(Warp& w, const Op& op);
+void exec_store(Warp& w, const Op& op);
+
+#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
+namespace isa_avx512 {
+/// Weak loads and stores of one to four 4-byte elements in global or shared memory, for machines with AVX-512
+/// (exec_memory_avx512.cpp): one look at the addresses of the warp, gathers and scatters. Whatever is not in
+/// range, aligned and written falls back to the general handler, which reports it.
+void load_words(Warp& w, const Op& op);
+void store_words(Warp& w, const Op& op);
+}  // namespace isa_avx512
+#endif
+
+}  // namespace cgp::emu
