@@ -52,6 +52,11 @@ void mbarrier_arrive_cluster(Kernel& k, const SharedAddress& bar, Here at) {
   k.inst(Op::mbarrier_arrive, {Mod::release, Mod::cluster, Mod::shared_cluster, Mod::b64},
          {Operand::none(), at_address(k, bar)});
 }
+void mbarrier_free_peer(Kernel& k, const SharedAddress& bar, Here at) {
+  k.at(at);
+  k.inst(Op::mbarrier_arrive, {Mod::release, Mod::cta, Mod::shared_cluster, Mod::b64},
+         {Operand::none(), at_address(k, bar)});
+}
 void mbarrier_arrive_expect_tx(Kernel& k, const SharedAddress& bar, const Value& bytes, Here at) {
   k.at(at);
   k.needs_sm(90, "mbarrier.arrive.expect_tx", at);

@@ -100,4 +100,31 @@ template <class T, int M, int N, class TileA, Major MA, class TileB, Major MB, i
   return acc;
 }
 
+/// acc += A * B from fragments in registers: blocks of 16 rows of A times blocks of 8 columns of B, one K
+/// step.
+template <class T, class TC, int M, int N, int K>
+[[nodiscard]] WarpAcc<TC, M, N> multiply(Warp& w, WarpAcc<TC, M, N> acc,
+                                         const std::vector<FragA<T, 16, K>>& a,
+                                         const std::vector<FragB<T, K, 8>>& b, Here at = Here::now()) {
+  static_assert(record::mma_legal(T::mod, T::mod, TC::mod, 16, 8, K),
+                "mma.sync has no such combination of element and accumulator types");
+  if (int(a.size()) != M / 16 || int(b.size()) != N / 8)
+    throw BuildError(
+        "fragments must cover the accumulator", at,
+        text::cat(a.size(), " blocks of 16 rows and ", b.size(), " of 8 columns for ", M, "x", N));
+  std::vector<Value> ra, rb;
+  for (const auto& x : a)
+    for (const auto& v : x.values()) ra.push_back(v);
+  for (const auto& y : b)
+    for (const auto& v : y.values()) rb.push_back(v);
+  const record::WarpProduct p{{T::mod, T::mod, TC::mod, 16, 8, K},
+                              M / 16,
+                              N / 8,
+                              FragA<T, 16, K>::count,
+                              FragB<T, K, 8>::count,
+                              FragC<TC, 16, 8>::count};
+  record::mma_blocks(w.k, p, ra, rb, acc.values(), at);
+  return acc;
+}
+
 }  // namespace cgp::dsl

@@ -19,7 +19,7 @@ void StageToken::release(Here at) && {
   k.at(at);
   k.guarded(releasing_, [&] {
     if (cluster_)
-      mbarrier_arrive_cluster(k, {empty_, 0}, at);
+      mbarrier_free_peer(k, {empty_, 0}, at);
     else
       mbarrier_arrive(k, {empty_, 0}, at);
   });
@@ -220,7 +220,7 @@ RingCore::Stage RingCore::begin_fill(Here at) {
   k_.at(at);
   const PhaseCursor& c = *fill_cursor_;
   const Val<u32> bar = barrier(c);
-  mbarrier_wait(k_, {bar, 8}, c.parity(), cluster_, at);
+  mbarrier_wait(k_, {bar, 8}, c.parity(), /*cluster=*/false, at);  // see mbarrier_free_peer
   const auto data = [&] { return k_.smem_addr(data_) + times(c.stage(), stage_bytes_); };
   if (!rules_.pair) {
     mbarrier_arrive_expect_tx(k_, {bar, 0}, Val<u32>(tile_bytes_), at);

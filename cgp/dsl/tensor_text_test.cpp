@@ -77,7 +77,7 @@ TEST(tensor_text, a_stage_costs_one_barrier_and_its_copies) {
   EXPECT_THAT(text, HasSubstr(", 49152;")) << "bytes of a stage: 128 x 64 and 256 x 64 of bf16";
   EXPECT_THAT(text, HasSubstr("cp.async.bulk.wait_group.read 1;"))
       << "two staging buffers: one store may be pending";
-  EXPECT_THAT(text, HasSubstr("mbarrier.arrive.release.cluster.shared::cluster.b64 _"));
+  EXPECT_THAT(text, HasSubstr("mbarrier.arrive.release.cta.shared::cluster.b64 _"));
   // 2 math warpgroups of 4 warps in each of 2 blocks free a stage.
   EXPECT_THAT(text, testing::ContainsRegex("mbarrier.init.shared::cta.b64 .*, 16;"));
 }

@@ -65,12 +65,43 @@ Stream::Stream(const Device& device)
 Stream::Stream(Backend& owner, std::unique_ptr<Queue> queue) : backend_(&owner), queue_(std::move(queue)) {}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&& o) noexcept {
+  if (this == &o) return *this;
+  release_scratch();
   queue_ = std::move(o.queue_);  // waits for what is on the old one, while its device still lives
   keep_ = std::move(o.keep_);
   backend_ = o.backend_;
+  scratch_ = std::move(o.scratch_);
   return *this;
 }
-Stream::~Stream() = default;
+Stream::~Stream() { release_scratch(); }
+
+void Stream::release_scratch() noexcept {
+  if (!scratch_) return;
+  queue_.reset();  // waits for what uses the memory
+  for (std::uint64_t a : scratch_->addresses) backend_->release(a);
+  scratch_.reset();
+}
+std::uint64_t Stream::scratch(std::size_t bytes) {
+  if (!scratch_) scratch_ = std::make_unique<Scratch>();
+  Scratch& s = *scratch_;
+  if (s.bytes < bytes) {
+    if (recording_)
+      throw Unsupported({"a stream's scratch memory cannot grow while work is recorded",
+                         {},
+                         text::cat(bytes, " bytes are needed, there are ", s.bytes),
+                         "run the work once, or call Stream::scratch(bytes), before Stream::capture"});
+    wait();
+    if (!s.recorded) {
+      for (std::uint64_t a : s.addresses) backend_->release(a);
+      s.addresses.clear();
+      s.bytes = 0;
+    }
+    s.addresses.push_back(backend_->alloc(bytes, "scratch memory of a stream"));
+    s.bytes = bytes, s.recorded = false;
+  }
+  s.recorded |= recording_;
+  return s.addresses.empty() ? 0 : s.addresses.back();
+}
 
 Device Stream::device() const { return Device(backend_->shared_from_this()); }
 void* Stream::native_handle() const { return queue().native(); }
@@ -135,12 +166,15 @@ bool Stream::is_complete() const { return queue().complete(); }
 
 Graph Stream::capture(const std::function<void(Stream&)>& work) {
   queue().begin_capture();
+  recording_ = true;
   try {
     work(*this);
   } catch (...) {
+    recording_ = false;
     queue().abandon_capture();
     throw;
   }
+  recording_ = false;
   return Graph(device(), queue().end_capture());
 }
 Stream& Stream::replay(const Graph& graph) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "cgp/runtime/buffer.h"
 
@@ -129,6 +130,12 @@ class Stream {
   void wait();
   bool is_complete() const;  ///< never blocks; throws like wait() if something went wrong
 
+  /// Device memory for the work that is put on this stream: `bytes` of it at a 256-byte boundary, shared by
+  /// all who ask, in stream order. Growing waits for the stream, and is refused (Unsupported) while work is
+  /// recorded: ask once before. Valid until the stream ends; a graph that uses it must be replayed on this
+  /// stream.
+  std::uint64_t scratch(std::size_t bytes);
+
   // ---- graphs
   /// What `work` puts on this stream, and on streams that wait for its events, is recorded instead of done.
   /// Host memory of recorded copies is read or written at each replay.
@@ -152,9 +159,17 @@ class Stream {
   friend class Backend;
   Stream(Backend& owner,
          std::unique_ptr<Queue> queue);  // a device's own stream does not keep the device alive
+  struct Scratch {  // freed with the stream; graphs may use what later turned out too small
+    std::vector<std::uint64_t> addresses;
+    std::size_t bytes = 0;  ///< of the last
+    bool recorded = false;
+  };
+  void release_scratch() noexcept;
   Backend* backend_ = nullptr;
   std::shared_ptr<Backend> keep_;
   std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Scratch> scratch_;
+  bool recording_ = false;
 };
 
 }  // namespace cgp::runtime

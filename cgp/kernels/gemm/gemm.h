@@ -39,7 +39,7 @@ void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T
           const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
 
 // ---------------------------------------------------------------- variants and their selection
-enum class GemmKind : std::uint8_t { naive, simt, sm80, sm90, sm90_persistent };
+enum class GemmKind : std::uint8_t { naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent };
 std::string_view name(GemmKind k);
 
 struct GemmChoice {
@@ -47,7 +47,10 @@ struct GemmChoice {
   Variant variant;
   std::string why;
   std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
-  int cluster = 1;             ///< blocks of a cluster, below each other (sm90_persistent)
+  int cluster = 1;  ///< blocks of a cluster: below each other (sm90_persistent), along K (sm90_split)
+  std::uint32_t tile_m = 128;           ///< rows of a block's tile (sm90_split)
+  bool pack_a = false, pack_b = false;  ///< copied first into scratch memory of the stream, with aligned rows
+  double microseconds = 0;              ///< predicted for the kernel, 0: not predicted
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
@@ -69,6 +72,35 @@ struct GemmPersistentTuning {
   int group = 8;  ///< rows of clusters that are visited together
 };
 Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune);
+
+struct GemmSplitTuning {
+  int stages = 6;
+  int split = 1;     ///< blocks (1, 2, 4 or 8) that share a tile and split K
+  int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
+  int group = 8;
+};
+/// bm x bn: 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
+Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
+
+struct GemmSkinnyTuning {
+  int rows = 16, cols = 8;  ///< of B and of A that a block multiplies: 16 or 32, 8 or 16
+  int warps = 8;            ///< that share K
+  int unroll = 4;           ///< accesses of each row that a lane has in flight
+  int resident = 0;         ///< blocks per SM that the compiler makes room for; 0: its choice
+};
+Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
+
+/// Elements between the rows of a packed operand: rows begin at lines of 128 bytes.
+std::uint64_t packed_ld(std::uint64_t cols);
+/// rows x cols elements of 16 bits, `ld` apart, to rows `out_ld` (a multiple of 8) apart; `to` at 16 bytes.
+Variant gemm_pack();
+void run_gemm_pack(runtime::Stream& s, std::uint64_t from, std::uint64_t to, std::uint64_t rows,
+                   std::uint64_t cols, std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
+                   std::uint64_t out_ld);
+
+/// The tiles that select_gemm weighs against each other on sm_90a, with the times it predicts.
+std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& p, const GemmAddresses& at,
+                                             const runtime::DeviceInfo& d);
 
 /// Runs a problem with one kind, for tests, ladders and comparisons; Unsupported with reject()'s sentence.
 void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p, const GemmAddresses& at);

@@ -89,12 +89,28 @@ TEST(gemm_persistent_sm90, every_layout_and_ragged_shape) {
   run("auto", "bf16", "nt", "40", "40", "64", "sm_90a", "1", "0", "3");
 }
 
+TEST(gemm_skinny, every_tile_and_ragged_shape) {
+  run("skinny", "bf16", "nt", "1", "40", "1000", "sm_80");
+  run("skinny", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
+  run("skinny", "bf16", "nt", "9", "65", "8", "sm_120a", "1", "0", "3");
+  run("skinny", "f16", "nt", "7", "33", "2048", "sm_86");
+}
+
+TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
+  for (const char* l : kLayouts) {
+    run("sm90_split", "bf16", l, "72", "136", "328", "sm_90a");
+    run("sm90_split", "f16", l, "24", "72", "136", "sm_90a", "0.5", "2");
+  }
+  run("sm90_split", "bf16", "nt", "1", "9", "8", "sm_90a");
+  run("sm90_split", "bf16", "nt", "1", "255", "1024", "sm_90a", "1", "0", "2");
+}
+
 TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
   HostArray a(DType::bf16, {1, 16, 16}), b(DType::bf16, {1, 16, 16}), c(DType::bf16, {1, 16, 16});
   for (std::uint64_t i = 0; i < 256; ++i) a.set(i, 1), b.set(i, 1), c.set(i, NAN);
   a.set(5 * 16 + 3, INFINITY);
   a.set(7 * 16 + 2, NAN);
-  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_persistent"})
+  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent"})
     expect_right(gemm_entry(), {{"variant", v}}, "sm_90a", {{"a", a}, {"b", b}, {"c", c}});
 }
 
@@ -103,16 +119,27 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
   GemmProblem p{.type = DType::bf16, .trans_b = true, .m = 4096, .n = 4096, .k = 4096};
   EXPECT_EQ(select_gemm(p, {}, h).tile_n, 256u);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm90_persistent);
   p.m = p.n = 512;
-  EXPECT_EQ(select_gemm(p, {}, h).tile_n, 128u);
-  p.k = 4097;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::simt);
-  EXPECT_NE(select_gemm(p, {}, h).why.find("lda = 4097"), std::string::npos) << select_gemm(p, {}, h).why;
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm90_split);
+  p.m = 1, p.n = 4096;
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::skinny);
+  p.m = 512, p.k = 4097;
+  const auto copied = select_gemm(p, {}, h);
+  EXPECT_TRUE(copied.pack_a && copied.pack_b);
+  EXPECT_NE(copied.why.find("lda = 4097"), std::string::npos) << copied.why;
   p.k = 0;
   EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::naive);
-  p.k = 64, h.arch = "sm_89", h.cc_major = 8, h.cc_minor = 9;
+  p.m = p.n = 100, p.k = 64, h.arch = "sm_89", h.cc_major = 8, h.cc_minor = 9;
   EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm80);
-  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::simt);
+  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::simt);  // too small to copy
+}
+
+TEST(gemm, operands_with_crooked_rows_are_copied) {
+  run("auto", "bf16", "nt", "255", "129", "257", "sm_90a");
+  run("auto", "f16", "tn", "129", "200", "301", "sm_90a", "0.5", "2");
+  run("auto", "bf16", "nn", "160", "255", "255", "sm_80", "1", "0", "2");
+  run("auto", "bf16", "tt", "131", "264", "264", "sm_90a");
 }
 
 TEST(gemm, bad_arguments_name_the_argument) {
@@ -136,7 +163,11 @@ TEST(gemm, right_and_repeatable_on_a_gpu) {
        {{"layout", "nn"}, {"m", "300"}, {"n", "264"}, {"k", "1000"}},
        {{"layout", "tn"}, {"m", "136"}, {"n", "520"}, {"k", "72"}, {"beta", "1"}},
        {{"layout", "tt"}, {"dtype", "f16"}, {"m", "256"}, {"n", "256"}, {"k", "256"}, {"batch", "3"}},
-       {{"m", "127"}, {"n", "255"}, {"k", "333"}},
+       {{"m", "127"}, {"n", "255"}, {"k", "3331"}},
+       {{"m", "1"}, {"n", "4096"}, {"k", "4096"}},
+       {{"m", "11"}, {"n", "1000"}, {"k", "1000"}},
+       {{"m", "64"}, {"n", "4096"}, {"k", "4096"}},
+       {{"m", "512"}, {"n", "1000"}, {"k", "2504"}},
        {{"variant", "sm80"}, {"m", "520"}, {"n", "392"}, {"k", "520"}},
        {{"dtype", "f32"}, {"m", "257"}, {"n", "129"}, {"k", "100"}}});
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm sm90_split: for products with few tiles. The blocks of a cluster share one tile of C and split its K.
+//   who      in a block, one producer thread feeds the ring, BM / 64 math warpgroups own 64 rows each
+//   memory   TMA tiles; each block sends the columns of its partial sums that others own to them through
+//            distributed shared memory, and adds up and stores its own columns
+//   sync     one mbarrier a block counts the warps of the cluster that have sent
+//   order    partial sums are added in the order of K, whoever comes first: the same bits every time
+//   needs    what gemm_sm90.cpp needs, and K of at least 64 a block
+#include "cgp/base/text.h"
+#include "cgp/dsl/cluster.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_epilogue.h"
+#include "cgp/kernels/gemm/gemm_operand.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+// Exchanges partial sums, in registers as wgmma leaves them: what a thread sends is what the same thread of
+// the other block would hold.
+template <int BM, int BN>
+class Partials {
+ public:
+  Partials(Kernel& k, Cta& cta, int split)
+      : k_(k),
+        split_(split),
+        count_(BN / 2 / split),
+        data_(k.shared<f32>(BM * BN, 128)),
+        sent_(mbarrier<ByArrivals>(k).init(cta, split * BM / 16)) {}
+
+  int count() const { return count_; }  ///< registers of a thread that this block owns
+  /// The sums of the columns that this block owns; first of them: rank * BN / split.
+  std::vector<Val<f32>> sum(Warpgroup& wg, const Acc<f32, 64, BN>& acc) {
+    const auto thread = k_.tid();  // the math warpgroups come first in the block
+    const auto rank = k_.cluster_ctarank();
+    const auto slot = [&](const Val<u32>& source, int i) {
+      return ((source * std::uint32_t(count_ / 4) + std::uint32_t(i)) * std::uint32_t(2 * BM) + thread) * 4u;
+    };
+    for (int to = 0; to < split_; ++to) {
+      const auto peer = mapa(data_, Val<u32>(std::uint32_t(to)));
+      for (int i = 0; i < count_ / 4; ++i)
+        peer.at(slot(rank, i)).template st<4>(0, RegGroup<f32, 4>::generate([&](int j) {
+                                                return acc[to * count_ + 4 * i + j];
+                                              }));
+    }
+    auto warp = wg.warp();
+    warp.sync();
+    warp.one_thread([&](Thread&) {
+      for (int to = 0; to < split_; ++to) sent_.arrive_at(Val<u32>(std::uint32_t(to)));
+    });
+    sent_.wait(Val<u32>(0));
+    std::vector<Val<f32>> out;
+    for (int i = 0; i < count_ / 4; ++i) {
+      std::vector<RegGroup<f32, 4>> parts;
+      for (int from = 0; from < split_; ++from)
+        parts.push_back(
+            data_.at(((std::uint32_t(from * (count_ / 4) + i)) * std::uint32_t(2 * BM) + thread) * 4u)
+                .template ld<4>());
+      for (int j = 0; j < 4; ++j) {
+        std::vector<Val<f32>> total{parts[0][j]};
+        for (int from = 1; from < split_; ++from) total.push_back(total.back() + parts[std::size_t(from)][j]);
+        out.push_back(total.back());
+      }
+    }
+    return out;
+  }
+
+ private:
+  Kernel& k_;
+  int split_, count_;
+  Ptr<shared, f32> data_;
+  Mbarrier<ByArrivals> sent_;
+};
+
+template <class T, Major MA, Major MB, int BM, int BN>
+void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a,
+                       typename HopperOperand<T, MB, BN>::map b, InOut<T> c, Val<u32> m, Val<u32> n,
+                       Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
+                       Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
+  using A = HopperOperand<T, MA, BM>;
+  using B = HopperOperand<T, MB, BN>;
+  const int split = tune.split;
+  if (split > 1) k.cluster(split);
+  auto math = k.role<Warpgroup>(BM / 64);
+  auto load = k.role<Warpgroup>(1);
+  if (tune.resident) k.min_blocks(tune.resident);
+  Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
+  std::vector<Partials<BM, BN>> partials;
+  auto cta = k.cta();
+  if (split > 1) partials.emplace_back(k, cta, split);
+
+  // Tiles in groups of rows, as in the other variants; the blocks of a cluster have the same one.
+  const auto index = split > 1 ? k.clusterid_x() : k.ctaid_x();
+  const auto rank = split > 1 ? k.cluster_ctarank() : Val<u32>(0);
+  const auto per_group = tiles_n * std::uint32_t(tune.group);
+  const auto top = index / per_group * std::uint32_t(tune.group), rest = index % per_group;
+  const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
+  const auto m0 = (top + rest % height) * BM, n0 = rest / height * BN, batch = k.ctaid_z();
+  const auto from = split > 1 ? k_tiles * rank / std::uint32_t(split) : k_tiles * 0u,
+             to_tile = split > 1 ? k_tiles * (rank + 1) / std::uint32_t(split) : k_tiles + 0u;
+
+  load.one_thread([&](Thread& t) {
+    k.loop(range(from, to_tile), [&](Val<u32> kt) {
+      ring.fill(t, A::at(a, batch, m0, kt * kHopperBk), B::at(b, batch, n0, kt * kHopperBk));
+    });
+  });
+
+  math.run([&](Warpgroup& wg) {
+    auto first = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
+    auto last = k.loop(to_tile - from - 1, std::move(first), [&](Val<u32>, auto busy) {
+      return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
+    });
+    auto acc = std::move(last).wait(wg);
+
+    const GemmOutput<T> out{
+        InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+    const auto pairs = paired != 0u;
+    const auto row0 = m0 + wg.index * 64;
+    if (split == 1) {
+      std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
+        out.put_pair(k, pairs, to<u64>(row0 + r), to<u64>(n0 + col), lo, hi);
+      });
+      return;
+    }
+    const auto sums = partials.back().sum(wg, acc);
+    const auto origin = Acc<f32, 64, BN>::origin(wg);
+    const auto col0 = n0 + rank * std::uint32_t(BN / split) + origin.col;
+    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
+      out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
+                   to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]);
+  });
+}
+
+template <class T, Major MA, Major MB>
+Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
+  const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
+  Variant v = bm == 128   ? bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 128, 128>)
+                                      : pick(gemm_split_kernel<T, MA, MB, 128, 64>)
+                : bn == 256 ? pick(gemm_split_kernel<T, MA, MB, 64, 256>)
+              : bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 64, 128>)
+                          : pick(gemm_split_kernel<T, MA, MB, 64, 64>);
+  v.only = "sm_90a";
+  return v;
+}
+template <class T>
+Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
+  constexpr Major K = Major::k, MN = Major::mn;
+  auto name =
+      text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
+                t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string());
+  if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
+  return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
+}
+
+}  // namespace
+
+Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune) {
+  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bm, bn, tune)
+                         : make<bf16>("bf16", trans_a, trans_b, bm, bn, tune);
+}
+
+}  // namespace cgp::kernels
