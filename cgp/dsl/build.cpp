@@ -64,6 +64,13 @@ void set_passes(const ptx::PassOptions& options) {
 const ptx::PassOptions& passes() { return optimisation().options; }
 const ptx::PassStatistics& pass_statistics() { return optimisation().statistics; }
 
+BuiltKernel optimised(BuiltKernel kernel, const ptx::PassOptions& options) {
+  auto module = std::make_shared<ptx::Module>(*kernel.module);
+  ptx::optimise(*module, options);
+  kernel.module = std::move(module);
+  return kernel;
+}
+
 std::vector<BuiltKernel> ModuleBuilder::finish() {
   if (passes().any()) {
     const auto statistics = ptx::optimise(*module_, passes());

@@ -136,7 +136,13 @@ class Generator {
     const std::string g = guard();
     const std::string a = read(c), b = operand(c);
     switch (below(13)) {
-      case 0:
+      case 0: {  // a sum of a sum, of constants
+        const std::string first = fresh(c);
+        line(cat(chance(50) ? "add." : "sub.", t, " ", first, ", ", a, ", ", integer(c == kHalf ? 16 : 32)));
+        scopes_.back()[std::size_t(c)].push_back(first);
+        return emit(g, cat(chance(50) ? "add." : "sub.", t, " ", write(c, !g.empty()), ", ", first, ", ",
+                           integer(c == kHalf ? 16 : 32)));
+      }
       case 1:
         return emit(g, cat("add.", t, " ", write(c, !g.empty()), ", ", a, ", ", b));
       case 2:
@@ -439,9 +445,11 @@ class Generator {
     for (std::uint32_t k = 0; k < n; ++k) {
       const std::uint32_t at = 4 * (first + (down ? n - 1 - k : k));
       const std::string a = cat("[", p.base, "+", at, "]");
-      if (store)
-        emit(g, cat("st.", p.space, ".u32 ", a, ", ", read(kInt)));
-      else
+      if (store) {
+        const std::string v = read(kInt);
+        emit(g, cat("st.", p.space, ".u32 ", a, ", ", v));
+        if (v.size() == 3 && chance(30)) line(cat("xor.b32 ", v, ", ", v, ", 21"));  // a variable moves on
+      } else
         emit(g, cat("ld.", p.space, ".u32 ", write(kInt, !g.empty()), ", ", a));
       if (chance(25)) arithmetic();
     }

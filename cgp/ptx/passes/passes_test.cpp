@@ -92,6 +92,13 @@ TEST(Fold, DoesNotTouchGuardedDefinitions) {
   EXPECT_THAT(after(body, "fold"), HasSubstr("add.u32 %r9, %r1, 1;"));
 }
 
+TEST(Fold, NeedsTheDefinitionOnEveryPath) {
+  const std::string body = with_store(
+      "setp.eq.u32 %p1, %r0, 4;\n@%p1 bra L;\nmov.u32 %r1, 3;\nL:\n"
+      "add.u32 %r9, %r1, 1;");
+  EXPECT_THAT(after(body, "fold"), HasSubstr("add.u32 %r9, %r1, 1;"));
+}
+
 TEST(Copy, ReadsTheOriginal) {
   EXPECT_THAT(after(with_store("mov.u32 %r1, %r0;\nadd.u32 %r9, %r1, 1;"), "copy"),
               HasSubstr("add.u32 %r9, %r0, 1;"));
