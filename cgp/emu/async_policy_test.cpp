@@ -174,6 +174,36 @@ TEST(MbarrierMisuse, AStateTwoPhasesBack) {
   EXPECT_EQ(misuse(first + arrive + wait), "mbarrier.phase");
 }
 
+// Thread 0 of another warp completes phase after phase, with and without an answer of the waiter.
+TEST(MbarrierMisuse, APhaseThatGoesOnWithoutItsWaiter) {
+  const auto launch = [](const std::string& between) {
+    Kit kit;
+    return findings(kit.launch(cat(R"(
+.visible .entry k() {
+ .reg .u64 %x; .reg .u32 %t, %b, %c, %n; .reg .pred %p, %q; .shared .align 8 .b64 bars[2];
+ mov.u32 %t, %tid.x; mov.u32 %b, bars; add.u32 %c, %b, 8; setp.eq.u32 %q, %t, 0;
+ @%q mbarrier.init.shared::cta.b64 [%b], 1; @%q mbarrier.init.shared::cta.b64 [%c], 32;
+ bar.sync 0;
+ setp.ge.u32 %p, %t, 32; @%p bra WAITER;
+ mov.u32 %n, 0;
+L: add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 20000; @%p bra L;
+ @%q mbarrier.arrive.shared::cta.b64 %x, [%b];
+)",
+                                   between, R"(
+ @%q mbarrier.arrive.shared::cta.b64 %x, [%b];
+ ret;
+WAITER:
+W0: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0; @!%p bra W0;
+ mbarrier.arrive.shared::cta.b64 %x, [%c];
+W1: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 1; @!%p bra W1;
+ ret;
+})"),
+                               {}, {64, 1, 1}, Params()));
+  };
+  EXPECT_THAT(launch(""), HasSubstr("mbarrier.phase: waits for phase 0"));
+  EXPECT_EQ(launch(" A: mbarrier.try_wait.parity.shared::cta.b64 %p, [%c], 0; @!%p bra A;\n"), "");
+}
+
 TEST(MbarrierMisuse, AParityThatNeverComes) {
   const Outcome r =
       run(" @%q mbarrier.arrive.shared::cta.b64 %i, [%b]; bar.sync 0;\n"

@@ -143,7 +143,8 @@ void decode_tx(Decoder& d, const Inst& i, Op& op) {
 }
 
 // ---------------------------------------------------------------- test_wait, try_wait
-// Fragment::key is the barrier (rank << 24 | offset); extra is the parity, or 2 + index of the token's phase.
+// Fragment::key is the barrier (rank << 24 | offset); extra is the phase waited for << 1 | its parity, or the
+// token.
 struct WaitFor {
   bool parity = false;
   bool may_block = false;  ///< try_wait
@@ -162,7 +163,17 @@ Mbarrier* waited(Cluster& cluster, std::uint64_t key) {
 
 bool wait_ready(Warp& w, const Fragment& f) {
   const Mbarrier* b = waited(*w.cta->cluster, f.key);
-  return !b || !b->valid || f.pc->data_as<WaitFor>().done(*b, f.extra);
+  if (!b || !b->valid) return true;
+  if (!f.at->data_as<WaitFor>().parity) return b->token_done(f.extra);
+  const std::uint64_t phase = f.extra >> 1;
+  if (b->phase > phase + 1)
+    w.report(Check::barrier, "mbarrier.phase", *f.at, f.lanes,
+             cat("waits for phase ", phase, " of the mbarrier @", text::hex(f.key & ((1u << kRankShift) - 1)),
+                 ", which is in phase ", b->phase,
+                 ": the next phase completed before this thread saw the end of its own, and parity ",
+                 phase & 1, " now means phase ", phase + 2),
+             "let the next phase depend on an arrival of every thread that waits for this one", f.key);
+  return b->phase > phase;
 }
 std::string wait_describe(const Warp& w, const Fragment& f) {
   const Mbarrier* b = waited(*w.cta->cluster, f.key);
@@ -173,7 +184,7 @@ std::string wait_describe(const Warp& w, const Fragment& f) {
   if (!b || !b->valid) return s + ", which is not initialised";
   s += cat(" phase ", b->phase, ": ", b->describe());
   if (f.pc->data_as<WaitFor>().parity)
-    s += cat(" (waits for parity ", f.extra & 1, ", done when phase ", b->phase, " completes)");
+    s += cat(" (waits for parity ", f.extra & 1, ", done when phase ", f.extra >> 1, " completes)");
   if (!b->last_op) return s;
   const ptx::Inst& last = w.worker->launch->program->inst(b->last_op->inst);
   return s + cat(", last changed by warp ", b->last_warp, " of block (", b->last_block.x, ",",
@@ -230,7 +241,7 @@ void exec_wait(Warp& w, const Op& op) {
       done |= lane_bit(lane);
     } else {
       key = std::uint64_t(r.cta->rank) << kRankShift | r.offset;
-      operand_of_key = operand;
+      operand_of_key = what.parity ? r.state->phase << 1 | operand : operand;
     }
   });
   if (broken)

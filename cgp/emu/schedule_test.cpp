@@ -295,6 +295,79 @@ B: bar.sync 2, 64;
                                                "have not arrived; warps 2 have exited"));
 }
 
+// Block b waits until the counter is b: every schedule must let all blocks in and run each of them.
+TEST(schedule, blocks_that_wait_for_each_other_make_progress) {
+  const std::string text = header() + R"(
+.visible .entry k(.param .u64 p)
+{
+  .reg .b32 %r<8>; .reg .b64 %rd<2>; .reg .pred %p;
+  ld.param.u64 %rd0, [p];
+  mov.u32 %r0, %ctaid.x;
+  WAY
+L:
+  ld.acquire.gpu.global.u32 %r1, [%rd0];
+  setp.ne.u32 %p, %r1, %r0;
+  @%p bra L;
+  add.u32 %r1, %r1, 1;
+  st.release.gpu.global.u32 [%rd0], %r1;
+  ret;
+}
+)";
+  for (const char* way : {"", "sub.u32 %r0, 23, %r0;"})
+    for (const char* schedule : kSchedules)
+      for (int workers : {1, 2}) {
+        std::string t = text;
+        t.replace(t.find("WAY"), 3, way);
+        Bench b(t);
+        const auto p = b.upload(std::vector<u32>{0}, "turn");
+        Options o = under(schedule);
+        o.workers = workers;
+        expect_clean(b.run("k", {24, 1, 1}, {1, 1, 1}, Params().add(p), o), schedule);
+        EXPECT_EQ(b.download<u32>(p, 1)[0], 24u) << schedule;
+      }
+}
+
+// Every lane takes the same lock in turn, all through one loop.
+TEST(schedule, a_lock_of_each_lane_is_released) {
+  const std::string text = header() + R"(
+.visible .entry k(.param .u64 plock, .param .u64 psum)
+{
+  .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p;
+  ld.param.u64 %rd0, [plock];
+  ld.param.u64 %rd1, [psum];
+L:
+  atom.acquire.gpu.global.cas.b32 %r1, [%rd0], 0, 1;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra L;
+  ld.relaxed.gpu.global.u32 %r2, [%rd1];
+  add.u32 %r2, %r2, 1;
+  st.relaxed.gpu.global.u32 [%rd1], %r2;
+  fence.acq_rel.gpu;
+  atom.release.gpu.global.exch.b32 %r3, [%rd0], 0;
+  ret;
+}
+)";
+  for (const char* schedule : kSchedules) {
+    Bench b(text);
+    const auto lock = b.upload(std::vector<u32>{0}, "lock");
+    const auto sum = b.upload(std::vector<u32>{0}, "sum");
+    expect_clean(b.run("k", {3, 1, 1}, {64, 1, 1}, Params().add(lock).add(sum), under(schedule)), schedule);
+    EXPECT_EQ(b.download<u32>(sum, 1)[0], 192u) << schedule;
+  }
+}
+
+TEST(schedule, a_livelock_is_found_under_every_schedule) {
+  Bench b(poll_kernel("%globaltimer", "0xffffffffffffffff"));
+  const auto flag = b.upload(std::vector<u32>{0}, "flag");
+  const auto out = b.upload(std::vector<u32>{7}, "out");
+  for (const char* schedule : kSchedules) {
+    const Result r = b.run("k", {6, 1, 1}, {64, 1, 1}, Params().add(flag).add(out), under(schedule));
+    ASSERT_EQ(r.findings.size(), 1u) << schedule;
+    EXPECT_EQ(r.findings[0].cls, "deadlock") << schedule;
+    EXPECT_THAT(r.findings[0].message, HasSubstr("polls 'flag' + 0")) << schedule;
+  }
+}
+
 // ---------------------------------------------------------------- seeds
 // Every thread takes a ticket: the order is the schedule's.
 TEST(schedule, a_run_repeats_from_its_seed) {
