@@ -53,7 +53,7 @@ def main():
             say(path, 1, "the SPDX line is missing")
         if path.suffix in {".h", ".cpp"} and len(lines) > MAX_LINES:
             say(path, len(lines), f"{len(lines)} lines; the limit is {MAX_LINES}: split it by idea")
-        is_test = rel.stem.endswith("_test") or rel.stem.endswith("_bench")
+        is_test = rel.stem.endswith(("_test", "_test_kit", "_bench"))
         lib = rel.parts[1] if rel.parts[0] == "cgp" and len(rel.parts) > 2 else None
         for n, line in enumerate(lines, 1):
             if rel.name != "repo_rules.py" and UNFINISHED.search(line):

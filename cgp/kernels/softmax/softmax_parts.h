@@ -10,7 +10,8 @@
 
 namespace cgp::kernels::softmax_parts {
 
-using namespace dsl;
+using dsl::approx, dsl::b32, dsl::bf16, dsl::bf16x2, dsl::bits, dsl::ex2, dsl::f16, dsl::f16x2, dsl::f32,
+    dsl::ftz, dsl::Ptr, dsl::shared, dsl::u32, dsl::Val, dsl::Warp;
 
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();

@@ -13,6 +13,8 @@
 namespace cgp::kernels::softmax_parts {
 namespace {
 
+using namespace dsl;
+
 template <class T>
 class Rows {
  public:
