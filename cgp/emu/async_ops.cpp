@@ -15,8 +15,13 @@ using ptx::Mod;
 using text::cat;
 
 void Completion::signal(const Issuer& by) const {
-  for (const SharedPlace& p : barriers) {
+  for (std::size_t n = 0; n < barriers.size(); ++n) {
+    const SharedPlace& p = barriers[n];
     if (!p.cta->done) {
+      if (n < agents.size()) {
+        race::complete_on_mbarrier(*by.warp, agents[n], *p.cta, p.offset);
+        race::arrive_with(*by.warp, released, *p.cta, p.offset);
+      }
       complete_tx(*by.warp, *by.op, by.lane, *p.cta, p.offset, bytes);
       continue;
     }
@@ -33,6 +38,33 @@ void Completion::signal(const Issuer& by) const {
 void BulkOp::complete() {
   write();
   completion.signal(by);
+}
+
+BulkRace::BulkRace(BulkOp& op) : op_(op) {
+  Warp& w = *op.by.warp;
+  if (!w.race) return;
+  for (const SharedPlace& p : op.completion.barriers)
+    op.completion.agents.push_back(race::mbarrier_agent(w, *p.cta, p.offset));
+  if (op.completion.agents.empty()) {
+    reader_ = race::bulk_read_agent(w, op.by.lane);
+    writer_ = race::bulk_write_agent(w, op.by.lane);
+  } else {
+    reader_ = op.completion.agents[0];
+    op.completion.released = race::agent_so_far(w, op.by.lane, reader_);
+  }
+}
+
+void BulkRace::read(Where where, std::uint64_t address, std::uint64_t bytes) const {
+  race::agent_access(*op_.by.warp, *op_.by.op, op_.by.lane, reader_, where, address, bytes, race::Use::read,
+                     race::Proxy::async);
+}
+
+void BulkRace::write(std::size_t destination, Where where, std::uint64_t address, std::uint64_t bytes,
+                     race::Use use) const {
+  const auto& agents = op_.completion.agents;
+  race::agent_access(*op_.by.warp, *op_.by.op, op_.by.lane,
+                     destination < agents.size() ? agents[destination] : writer_, where, address, bytes, use,
+                     race::Proxy::async);
 }
 
 void submit_bulk(std::unique_ptr<BulkOp> op) {

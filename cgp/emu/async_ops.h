@@ -4,6 +4,7 @@
 // thread, bulk per thread) and how an operation reports its end.
 #include "cgp/emu/machine.h"
 #include "cgp/emu/mbarrier.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -18,6 +19,8 @@ struct Issuer {
 struct Completion {
   std::vector<SharedPlace> barriers;  ///< one per destination CTA
   std::uint64_t bytes = 0;            ///< credited to each
+  std::vector<race::Agent> agents;    ///< per barrier: who signals, for the race detector
+  race::ReleasedPtr released;         ///< what the issuing thread knew
   void signal(const Issuer& by) const;
 };
 
@@ -36,6 +39,20 @@ struct GroupState {
   std::array<std::uint64_t, kLanes> copies{}, bulk{};
 };
 inline GroupState& groups(Warp& w) { return state_of<GroupState>(w, std::uint32_t(ptx::Family::async)); }
+
+/// For the race detector, at issue: the operation reads and writes [address, address + bytes). Call begin()
+/// first; writes name the destination (index of the mbarrier).
+class BulkRace {
+ public:
+  explicit BulkRace(BulkOp& op);
+  void read(Where where, std::uint64_t address, std::uint64_t bytes) const;
+  void write(std::size_t destination, Where where, std::uint64_t address, std::uint64_t bytes,
+             race::Use use = race::Use::write) const;
+
+ private:
+  BulkOp& op_;
+  race::Agent reader_, writer_;
+};
 
 /// Gives the operation its group (when grouped) and hands it to the policy.
 void submit_bulk(std::unique_ptr<BulkOp> op);

@@ -92,6 +92,7 @@ TEST(CpAsync, LateShowsAMissingWait) {
 })";
   Kit kit;
   kit.options.async = AsyncPolicy::late;
+  kit.options.checks = CheckSet::all() - Check::race;
   const std::uint64_t out = kit.upload(iota(1));
   const Result r = kit.launch(k, {}, {1, 1, 1}, Params().add(kit.upload(iota(4, 7))).add(out));
   EXPECT_NE(kit.download<std::uint32_t>(out, 1)[0], 7u);
@@ -341,11 +342,11 @@ TEST(BulkMisuse, SizeAndAlignment) {
 TEST_P(Policies, DistributedSharedMemory) {
   const std::string k = R"(
 .visible .entry k(.param .u64 po) .reqnctapercluster 4, 1, 1 {
- .reg .u64 %o, %g; .reg .u32 %t, %s, %r, %n, %p, %v, %w, %x, %y;
+ .reg .u64 %o, %g; .reg .u32 %t, %s, %r, %n, %p, %v, %w, %x, %y; .reg .pred %q;
  .shared .align 16 .b8 buf[256]; .shared .align 4 .u32 count;
  mov.u32 %t, %tid.x; ld.param.u64 %o, [po]; mov.u32 %s, buf; mov.u32 %r, %cluster_ctarank; mov.u32 %n, %cluster_nctarank;
  mad.lo.u32 %v, %r, 1000, %t; mad.lo.u32 %w, %t, 4, %s; st.shared.u32 [%w], %v;
- mov.u32 %x, count; mov.u32 %y, 0; st.shared.u32 [%x], %y;
+ setp.eq.u32 %q, %t, 0; mov.u32 %x, count; mov.u32 %y, 0; @%q st.shared.u32 [%x], %y;
  barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
  add.u32 %p, %r, 1; rem.u32 %p, %p, %n;
  mapa.shared::cluster.u32 %w, %w, %p; ld.shared::cluster.u32 %v, [%w];

@@ -11,6 +11,7 @@
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -198,6 +199,8 @@ void exec_atomic(Warp& w, const Op& op) {
   const Access access = a.action == Action::exch ? Access::write : Access::atomic;
   const Mask ok = resolve(w, op, op.where, addr, total, access, w.active, at);
   count(w, op, total, addr, ok);
+  const race::Section section(w, op);
+  race::access(w, op, op.where, addr, total, race::Use::atomic, ok);
   if (w.taint)
     for (int i = 0; i < a.count; ++i)
       if (const Mask m = taint_of(w, a.value[std::size_t(i)]) & ok)

@@ -4,6 +4,7 @@
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -34,6 +35,7 @@ bool barrier_done(Warp& w, const Fragment& f) {
   const NamedBarrier& b = w.cta->barriers[f.key & 15];
   if (b.generation == f.key >> 4) return false;
   write_result(f.frame->registers, *f.at, b, f.lanes);
+  race::barrier_leave(w, std::uint32_t(f.key & 15), f.lanes);
   return true;
 }
 
@@ -53,7 +55,9 @@ std::string describe_barrier(const Warp& w, const Fragment& f) {
   return s;
 }
 
-void finish(NamedBarrier& b) {
+void finish(Cta& cta, NamedBarrier& b) {
+  race::barrier_complete(cta, std::uint32_t(&b - cta.barriers.data()),
+                         b.expected == 0 || b.expected == cta.threads);
   b.last_and = b.red_and;
   b.last_or = b.red_or;
   b.last_popc = b.red_popc;
@@ -126,8 +130,10 @@ void exec_bar(Warp& w, const Op& op) {
   if (count && b.arrived > count)
     w.fail(Check::barrier, "barrier.count", op, w.active,
            cat(b.arrived, " threads arrive at barrier ", id, ", which expects ", count));
+  race::barrier_arrive(w, id, w.active, op.kind != arrive);
   if (barrier_complete(*w.cta, b)) {
-    finish(b);
+    finish(*w.cta, b);
+    if (op.kind != arrive) race::barrier_leave(w, id, w.active);
     return write_result(w.base[0], op, b, w.active);
   }
   if (op.kind == arrive) return;
@@ -169,7 +175,8 @@ void decode_warp_sync(Decoder& d, const ptx::Inst& i, Op& op) {
   op.fn = exec_warp_sync;
 }
 
-void exec_fence(Warp&, const Op&) {
+void exec_fence(Warp& w, const Op& op) {
+  race::fence(w, op);
 #if defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not understand fences
   static std::atomic<int> order{0};
   order.fetch_add(1, std::memory_order_seq_cst);
@@ -193,7 +200,7 @@ bool barrier_complete(const Cta& cta, const NamedBarrier& b) {
 
 void release_barriers(Cta& cta) {
   for (NamedBarrier& b : cta.barriers)
-    if (b.first && b.expected == 0 && b.arrived && barrier_complete(cta, b)) finish(b);
+    if (b.first && b.expected == 0 && b.arrived && barrier_complete(cta, b)) finish(cta, b);
 }
 
 void add_barrier(Table& t) {

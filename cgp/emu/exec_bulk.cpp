@@ -98,6 +98,24 @@ bool check_size(Warp& w, const Op& op, int lane, std::uint64_t bytes) {
   return false;
 }
 
+void note_race(BulkCopy& copy, std::uint64_t from) {
+  const BulkPlan& p = *copy.plan;
+  const BulkRace race(copy);
+  const bool global = p.space.destination == Where::global;
+  const Where where = global ? Where::global : Where::shared_cluster;
+  const race::Use use = p.reduce ? race::Use::atomic : race::Use::write;
+  race.read(p.space.source, from, copy.bytes);
+  for (std::size_t n = 0; n < copy.to_address.size(); ++n) {
+    if (copy.byte_mask == 0xffff) {
+      race.write(n, where, copy.to_address[n], copy.bytes, use);
+      continue;
+    }
+    for (std::uint64_t i = 0; i < copy.bytes; ++i)
+      if (copy.byte_mask >> (i % 16) & 1) race.write(n, where, copy.to_address[n] + i, 1, use);
+  }
+  race::issued(*copy.by.warp);
+}
+
 void issue(Warp& w, const Op& op, int lane, std::uint64_t to, std::uint64_t from, std::uint64_t barrier) {
   const auto& p = op.data_as<BulkPlan>();
   const std::uint64_t bytes = w.row<std::uint32_t>(p.size)[lane];
@@ -130,6 +148,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t to, std::uint64_t from
       if (!host) copy->from = nullptr;
       copy->to.push_back(host);
     }
+    if (w.race && copy->from) note_race(*copy, from);
     if (p.space.source == Where::global) count_bulk(w, op, false, from, bytes);
     if (p.space.destination == Where::global) count_bulk(w, op, true, to, bytes);
   }
@@ -195,11 +214,13 @@ void decode_prefetch(Decoder& d, const Inst& i, Op& op) {
 void exec_commit(Warp& w, const Op&) {
   GroupState& g = groups(w);
   for_lanes(w.active, [&](int l) { ++g.bulk[std::size_t(l)]; });
+  race::commit_group(w, race::Group::bulk);
 }
 void decode_commit(Decoder&, const Inst&, Op& op) { op.fn = exec_commit; }
 
 // op.kind: .read, which returns once the sources are read.
 void exec_wait_group(Warp& w, const Op& op) {
+  race::wait_group(w, race::Group::bulk, op.imm, op.kind != 0);
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   const GroupState& g = groups(w);

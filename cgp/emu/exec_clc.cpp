@@ -82,6 +82,11 @@ void exec_try_cancel(Warp& w, const Op& op) {
     x->places = destinations(w, op, p.where, to[lane], all, lane);
     x->completion.barriers = destinations(w, op, p.where, barrier[lane], all, lane);
     x->completion.bytes = 16;
+    if (w.race) {
+      const BulkRace race(*x);
+      for (std::size_t n = 0; n < x->places.size(); ++n)
+        race.write(n, Where::shared_cluster, cluster_address(x->places[n]), 16);
+    }
     submit_bulk(std::move(x));
   });
 }

@@ -74,6 +74,7 @@ void try_complete(Cluster& c) {
     for (auto& w : cta->warps)
       if (w->live & ~arrivals(*w).arrived) return;
   ++state_of<ClusterBarrier>(c, kClusterSlot).generation;
+  race::cluster_complete(c);
   for (auto& cta : c.ctas)
     for (auto& w : cta->warps) arrivals(*w).arrived = 0;
 }
@@ -92,6 +93,7 @@ void exec_arrive(Warp& w, const Op& op) {
   mine.owing |= w.active;
   const std::uint64_t generation = state_of<ClusterBarrier>(c, kClusterSlot).generation;
   for_lanes(w.active, [&](int l) { mine.generation[std::size_t(l)] = generation; });
+  race::cluster_arrive(w, w.active, op.small != 0);
   try_complete(c);
   note_change(w);
 }
@@ -131,10 +133,12 @@ void exec_wait(Warp& w, const Op& op) {
   probe.key = newest;
   if (!cluster_ready(w, probe)) return w.wait(op, cluster_ready, cluster_describe, newest);
   mine.owing &= ~w.active;
+  race::cluster_leave(w, w.active, false);
 }
 
 void decode_arrive(Decoder&, const Inst& i, Op& op) {
   op.kind = i.has(Mod::aligned);
+  op.small = i.has(Mod::relaxed);
   op.flags |= kSplits;
   op.fn = exec_arrive;
 }
@@ -201,6 +205,10 @@ void exec_remote(Warp& w, const Op& op) {
     }
     x->completion.barriers = {{r.cta, r.offset}};
     x->completion.bytes = x->bytes;
+    if (w.race && x->to) {
+      const BulkRace race(*x);
+      race.write(0, p.where, to[lane], x->bytes, p.reduce ? race::Use::atomic : race::Use::write);
+    }
     submit_bulk(std::move(x));
   });
 }

@@ -4,6 +4,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/host_memory.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -98,6 +99,15 @@ void resolve_sources(Warp& w, const Op& op, CopyWork& work, const std::uint64_t*
   count_global(w, op, GlobalKind::load, p.bytes, address, work.readable);
 }
 
+// Lanes that read as much as they write; the others (zero fill) read less or nothing.
+Mask full_reads(const CopyWork& work) {
+  Mask m = 0;
+  for_lanes(work.readable, [&](int l) {
+    if (work.read_bytes[std::size_t(l)] == work.plan->bytes) m |= lane_bit(l);
+  });
+  return m;
+}
+
 void exec_copy(Warp& w, const Op& op) {
   const auto& p = op.data_as<CopyPlan>();
   auto work = std::make_shared<CopyWork>();
@@ -113,6 +123,8 @@ void exec_copy(Warp& w, const Op& op) {
   // A copy of never-written bytes leaves the destination never written: only their use is an error.
   work->initialised = work->lanes & ~w.unwritten;
   w.unwritten = 0;
+  race::copy_access(w, op, p.from_where, from, p.bytes, race::Use::read, full_reads(*work));
+  race::copy_access(w, op, p.to_where, work->to_address.data(), p.bytes, race::Use::write, work->lanes);
   AsyncQueue& queue = w.cta->cluster->async;
   if (queue.policy == AsyncPolicy::eager) return work->finish();
   work->group = groups(w).copies;
@@ -145,11 +157,13 @@ void decode_copy(Decoder& d, const Inst& i, Op& op) {
 void exec_commit(Warp& w, const Op&) {
   GroupState& g = groups(w);
   for_lanes(w.active, [&](int l) { ++g.copies[std::size_t(l)]; });
+  race::commit_group(w, race::Group::copy);
 }
 void decode_commit(Decoder&, const Inst&, Op& op) { op.fn = exec_commit; }
 
 // op.imm: groups that may stay pending; -1: wait_all, which also covers copies not yet committed.
 void exec_wait_group(Warp& w, const Op& op) {
+  race::wait_group(w, race::Group::copy, op.imm);
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   const GroupState& g = groups(w);
@@ -174,14 +188,18 @@ void decode_wait_group(Decoder& d, const Inst& i, Op& op) {
 struct ArriveOp : AsyncOp {
   Issuer by;
   SharedPlace barrier;
+  race::ReleasedPtr released;
   std::vector<std::shared_ptr<CopyWork>> after;
   void complete() override {
     for (const auto& work : after) work->finish();
     if (barrier.cta->done) return;  // nobody waited for it
     const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *barrier.cta, barrier.offset, by.lane, false);
     if (!r) return;
+    const std::uint64_t phase = r.state->phase;
+    race::arrive_with(*by.warp, released, *r.cta, r.offset);
     report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
     r.publish(*by.warp, *by.op);
+    if (r.state->phase > phase) race::mbarrier_complete(*by.warp, *r.cta, r.offset);
     note_change(*by.warp);
   }
 };
@@ -204,12 +222,14 @@ void exec_arrive(Warp& w, const Op& op) {
     }
     auto arrive = std::make_unique<ArriveOp>();
     arrive->by = {&w, &op, lane};
+    arrive->released = race::copies_so_far(w, lane);
     arrive->barrier = {r.cta, r.offset};
     for (const auto& weak : mine.pending)
       if (auto work = weak.lock(); work && (work->lanes >> lane & 1))
         arrive->after.push_back(std::move(work));
     w.cta->cluster->async.submit(std::move(arrive));
   });
+  race::issued(w);
 }
 void decode_arrive(Decoder& d, const Inst& i, Op& op) {
   d.set_address(d.operand(i, 0), op);

@@ -4,6 +4,7 @@
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/matrix_plan.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -47,6 +48,8 @@ Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::b
   std::uint32_t offset[kLanes];
   for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
   count_shared(w, op, access == Access::write ? SharedKind::matrix_store : SharedKind::matrix, 16, offset,
+               good);
+  race::access(w, op, op.where, address, 16, access == Access::write ? race::Use::write : race::Use::read,
                good);
   return good;
 }
@@ -273,6 +276,7 @@ Mask wmma_element(Warp& w, const Op& op, const WmmaAccess& a, const std::uint64_
   } else {
     count_global(w, op, load ? GlobalKind::load : GlobalKind::store, bytes, address, good);
   }
+  race::access(w, op, op.where, address, bytes, load ? race::Use::read : race::Use::write, good);
   return good;
 }
 

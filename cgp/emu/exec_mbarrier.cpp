@@ -4,6 +4,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/mbarrier.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/tensor_families.h"
 
 namespace cgp::emu {
@@ -26,10 +27,13 @@ void each_barrier(Warp& w, const Op& op, bool fresh, F&& f) {
   w.addresses(op, address);
   for_lanes(w.active, [&](int lane) {
     if (const MbarrierRef r = find_mbarrier(w, op, op.where, address[lane], lane, fresh)) {
+      const std::uint64_t phase = r.state->phase;
       f(lane, r);
       r.publish(w, op);
+      if (r.state->phase > phase) race::mbarrier_complete(w, *r.cta, r.offset);
     }
   });
+  race::issued(w);
   note_change(w);
 }
 
@@ -51,6 +55,7 @@ void exec_init(Warp& w, const Op& op) {
       return;
     }
     r.state->init(count[lane]);
+    race::mbarrier_init(w, *r.cta, r.offset);
     mark_unwritten(w, op.where, address[lane], 8);  // its bytes are opaque: reading them is an error
   });
 }
@@ -79,6 +84,7 @@ void exec_arrive(Warp& w, const Op& op) {
   std::uint64_t* token = op.d == kNoLoc ? nullptr : w.row<std::uint64_t>(op.d);
   each_barrier(w, op, false, [&](int lane, const MbarrierRef& r) {
     Mbarrier& b = *r.state;
+    race::mbarrier_arrive(w, op, lane, *r.cta, r.offset);
     if (token) token[lane] = b.token();
     const auto check = [&](const std::string& what) {
       report_mbarrier(w, op, lane, r, what);
@@ -217,6 +223,18 @@ bool spins(Warp& w, const Op& op, std::uint64_t key) {
   return s.rounds > kSpinRounds;
 }
 
+// Lanes whose wait succeeded have what the phase brought.
+void acquire(Warp& w, const Op& op, Mask done, const std::uint64_t* address) {
+  while (done) {
+    const std::uint64_t first = address[std::countr_zero(done)];
+    Mask same = 0;
+    for_lanes(done, [&](int l) { same |= address[l] == first ? lane_bit(l) : 0; });
+    if (const SharedPlace p = shared_place(w, op.where, first); p.cta)
+      race::mbarrier_acquire(w, op, same, *p.cta, p.offset);
+    done &= ~same;
+  }
+}
+
 void exec_wait(Warp& w, const Op& op) {
   const auto& what = op.data_as<WaitFor>();
   std::uint64_t address[kLanes];
@@ -254,6 +272,7 @@ void exec_wait(Warp& w, const Op& op) {
   // Blocking until the phase ends is what both forms may do; a wait that nothing ends is resumed with false.
   if (!done && (!w.timed_out || spins(w, op, key)))
     return w.wait(op, wait_ready, wait_describe, key, operand_of_key, !w.timed_out);
+  if (w.race) acquire(w, op, done, address);
   w.set_pred(op.d, done, w.active);
 }
 void decode_wait(Decoder& d, const Inst& i, Op& op) {
@@ -284,6 +303,14 @@ void decode_pending_count(Decoder& d, const Inst& i, Op& op) {
 void exec_nothing(Warp&, const Op&) {}
 void decode_nothing(Decoder&, const Inst&, Op& op) { op.fn = exec_nothing; }
 
+// Fences change nothing but what is ordered before what.
+void exec_init_fence(Warp& w, const Op& op) { race::fence(w, op); }
+void decode_init_fence(Decoder&, const Inst&, Op& op) { op.fn = exec_init_fence; }
+void exec_proxy_fence(Warp& w, const Op&) { race::proxy_fence(w); }
+void decode_proxy_fence(Decoder&, const Inst& i, Op& op) {
+  op.fn = i.has(Mod::async) || i.has(Mod::async_generic) ? exec_proxy_fence : exec_nothing;
+}
+
 }  // namespace
 
 void add_mbarrier(Table& t) {
@@ -296,8 +323,8 @@ void add_mbarrier(Table& t) {
   t.set(ptx::Op::mbarrier_test_wait, decode_wait);
   t.set(ptx::Op::mbarrier_try_wait, decode_wait);
   t.set(ptx::Op::mbarrier_pending_count, decode_pending_count);
-  t.set(ptx::Op::fence_mbarrier_init, decode_nothing);
-  t.set(ptx::Op::fence_proxy, decode_nothing);
+  t.set(ptx::Op::fence_mbarrier_init, decode_init_fence);
+  t.set(ptx::Op::fence_proxy, decode_proxy_fence);
   // One grid runs at a time: the grids it depends on have completed.
   t.set(ptx::Op::griddepcontrol, decode_nothing);
 }

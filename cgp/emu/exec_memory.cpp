@@ -8,6 +8,7 @@
 #include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/memory_elements.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -127,6 +128,8 @@ void exec_load(Warp& w, const Op& op) {
   w.addresses(op, addr);
   const Mask ok = resolve(w, op, op.where, addr, total, Access::read, w.active, at);
   count(w, op, false, total, addr, ok);
+  const race::Section section(w, op);
+  race::access(w, op, op.where, addr, total, race::Use::read, ok);
   const bool strong = op.flags & kVolatile;
   if (strong) ++w.worker->polls;
   if (w.suspect && ok) note_poll(w, op, addr[std::countr_zero(ok)]);
@@ -166,6 +169,22 @@ void store_taint(Warp& w, const Op& op, const Elements& e, const std::uint64_t* 
   }
 }
 
+// Whether lane `lane` stores what lane `other` does, or (other < 0) what memory holds.
+bool same_value(Warp& w, const Op& op, int lane, int other, const std::byte* at) {
+  const Elements& e = op.data_as<Elements>();
+  const auto cell = std::size_t(e.cell == 32 ? 4 : 8);
+  const auto part = [&](Loc l, int in, std::size_t half) {
+    return reinterpret_cast<const std::byte*>(w.row<std::byte>(l)) + half * kRow64 + std::size_t(in) * cell;
+  };
+  for (int i = 0; i < e.count; ++i)
+    for (std::size_t half = 0; half < (e.cell == 128 ? 2 : 1); ++half) {
+      const Loc l = e.at[std::size_t(i)];
+      const std::size_t bytes = e.cell == 128 ? 8 : std::size_t(e.bytes);
+      const std::byte* there = other < 0 ? at + i * e.bytes + int(half) * 8 : part(l, other, half);
+      if (std::memcmp(part(l, lane, half), there, bytes) != 0) return false;
+    }
+  return true;
+}
 }  // namespace
 
 void exec_store(Warp& w, const Op& op) {
@@ -176,6 +195,8 @@ void exec_store(Warp& w, const Op& op) {
   w.addresses(op, addr);
   const Mask ok = resolve(w, op, op.where, addr, total, Access::write, w.active, at);
   count(w, op, true, total, addr, ok);
+  const race::Section section(w, op);
+  race::access(w, op, op.where, addr, total, race::Use::write, ok, at, same_value);
   const bool strong = op.flags & kVolatile;
   if (w.suspect) note_changes(w, e.count, e.bytes, e.cell, e.at.data(), at, ok);
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
@@ -344,8 +365,10 @@ void exec_st_bulk(Warp& w, const Op& op) {
   w.addresses(op, addr);
   const auto* size = w.row<std::uint64_t>(op.b);
   for_lanes(w.active, [&](int l) {
-    if (std::byte* p = resolve_one(w, op, op.where, addr[l], size[l], Access::write, l, 8))
+    if (std::byte* p = resolve_one(w, op, op.where, addr[l], size[l], Access::write, l, 8)) {
+      race::access(w, op, op.where, addr, std::uint32_t(size[l]), race::Use::write, lane_bit(l));
       std::memset(p, 0, size[l]);
+    }
   });
 }
 void decode_st_bulk(Decoder& d, const ptx::Inst& i, Op& op) {

@@ -273,6 +273,27 @@ std::vector<SharedPlace> barriers(Warp& w, const Op& op, int lane, std::uint64_t
   return destinations(w, op, p.shared_where, address, ranks, lane);
 }
 
+// A swizzle permutes the pieces of lines that the box fills: the bytes touched are those of the box.
+void note_race(TensorOp& t) {
+  const BulkRace race(t);
+  const bool load = t.direction == Direction::load;
+  const race::Use use = t.direction == Direction::reduce ? race::Use::atomic : race::Use::write;
+  const std::uint64_t box = t.rows.size() * t.row_bytes;
+  for (std::size_t n = 0; n < t.places.size(); ++n)
+    if (load)
+      race.write(n, Where::shared_cluster, cluster_address(t.places[n]), box);
+    else
+      race.read(Where::shared_cluster, cluster_address(t.places[n]), box);
+  for (const BoxRow& r : t.rows) {
+    if (!r.host) continue;
+    if (load)
+      race.read(Where::global, r.address, r.end - r.begin);
+    else
+      race.write(0, Where::global, r.address, r.end - r.begin, use);
+  }
+  race::issued(*t.by.warp);
+}
+
 void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint64_t shared,
            std::uint64_t barrier) {
   const auto& p = op.data_as<TensorPlan>();
@@ -309,6 +330,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   if (placed) t->rows = box_rows(w, op, lane, t->map, c, load ? Access::read : Access::async_write);
   for (const BoxRow& r : t->rows) count_bulk(w, op, !load, r.address, r.end - r.begin);
   if (!placed) t->places.clear(), t->rows.clear();
+  if (w.race && placed) note_race(*t);
   if (!placed && !load) return;
   submit_bulk(std::move(t));
 }

@@ -11,6 +11,7 @@
 #include "cgp/emu/async_rows.h"
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/matrix_plan.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/smem_descriptor.h"
 #include "cgp/emu/sparse.h"
 #include "cgp/emu/tensor_families.h"
@@ -60,6 +61,7 @@ struct Warpgroup {
   std::deque<std::shared_ptr<Operation>> queue;
   std::array<std::uint64_t, kWarps> issued{};            // operations by each warp
   std::array<std::deque<std::uint64_t>, kWarps> groups;  // issued count at each commit
+  std::vector<race::Agent> agents;                       // by number, for the race detector
   std::uint64_t completed() const { return first; }
   void complete_until(std::uint64_t number);  // operations below it
 };
@@ -268,6 +270,51 @@ struct WgmmaOp : AsyncOp {
   void complete() override { group_of->complete_until(number + 1); }
 };
 
+// ---------------------------------------------------------------- races
+// Marks the 16-byte pieces of an operand.
+void mark_pieces(std::vector<bool>& pieces, std::uint64_t bits, int rows, int k, int cell, bool mn_major) {
+  const SmemDescriptor d = SmemDescriptor::decode(bits);
+  const auto mark = [&](std::uint32_t offset) {
+    if (offset / 16 < pieces.size()) pieces[offset / 16] = true;
+  };
+  if (mn_major)
+    for (int kk = 0; kk < k; ++kk)
+      for (int row = 0; row < rows; row += 8) mark(d.mn_major(std::uint32_t(kk), std::uint32_t(row) * 2));
+  else
+    for (int row = 0; row < rows; ++row)
+      for (int at = 0; at < k * cell / 8; at += 16) mark(d.k_major(std::uint32_t(row), std::uint32_t(at)));
+}
+
+// The operation reads its operands through the asynchronous proxy, on behalf of four warps: each of them must
+// have them before it.
+void note_race(Warpgroup& g, const Operation& o) {
+  Warp& last = *o.warp[0];
+  const WgmmaPlan& p = *o.plan;
+  const race::Agent agent = race::unit_agent(last, last.index / kWarps);
+  g.agents.push_back(agent);
+  if (!last.race) return;
+  std::vector<bool> pieces(g.cta->shared_bytes / 16);
+  if (p.a.empty()) {
+    const int k = p.sparse() ? p.shape.k / 2 : k_cells(p);
+    mark_pieces(pieces, o.a_descriptor, p.shape.m, k, cell_bits(p), p.a_mn_major);
+  }
+  mark_pieces(pieces, o.b_descriptor, p.shape.n, k_cells(p), cell_bits(p), p.b_mn_major);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!pieces[i]) continue;
+    std::size_t end = i + 1;
+    while (end < pieces.size() && pieces[end]) ++end;
+    for (std::size_t n = 0; n < kWarps; ++n) {
+      bool again = false;
+      for (std::size_t m = 0; m < n; ++m) again = again || race::same_knowledge(*o.warp[m], *o.warp[n]);
+      if (!again)
+        race::agent_access(*o.warp[n], *o.op, 0, agent, Where::shared, g.cta->shared_base() | (i * 16),
+                           (end - i) * 16, race::Use::read, race::Proxy::async);
+    }
+    i = end;
+  }
+  race::issued(last);
+}
+
 // ---------------------------------------------------------------- issue
 std::uint64_t uniform(Warp& w, const Op& op, Loc l, const char* what) {
   const std::uint64_t* row = w.row<std::uint64_t>(l);
@@ -327,6 +374,7 @@ void exec_wgmma(Warp& w, const Op& op) {
   check_fenced(w, op, p.a);
   issue_rows(w, AsyncUnit::wgmma, op, p.a, p.d, number + 1);
   if (++o.issued < kWarps) return;
+  note_race(g, o);
   note_change(w);
   auto x = std::make_unique<WgmmaOp>();
   x->group_of = &g;
@@ -386,6 +434,7 @@ void exec_wait(Warp& w, const Op& op) {
     });
   }
   settle_rows(w, AsyncUnit::wgmma, needed);
+  if (needed) race::wait_agent(w, g.agents[std::size_t(needed) - 1]);
   committed.erase(committed.begin(), committed.end() - std::ptrdiff_t(keep));
 }
 void decode_wait(Decoder& d, const Inst& i, Op& op) {

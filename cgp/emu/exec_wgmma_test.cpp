@@ -242,7 +242,8 @@ std::string small(const std::string& body, const std::string& after = "") {
       ".shared .align 1024 .b8 "
       "buf[16384];\n mov.u32 %t, %tid.x;\nF: mov.u32 %s, buf; mad.lo.u32 %a, %t, 4, %s; st.shared.u32 [%a], "
       "0; add.u32 %t, %t, 128; "
-      "setp.lt.u32 %p, %t, 4096; @%p bra F;\n bar.sync 0; mov.u32 %t, %tid.x;\n mov.b64 %da, "
+      "setp.lt.u32 %p, %t, 4096; @%p bra F;\n fence.proxy.async; bar.sync 0; mov.u32 %t, %tid.x;\n mov.b64 "
+      "%da, "
       "0x4000004000010000;\n"
       " mov.f32 %d0, 0f00000000; mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0;\n",
       body,

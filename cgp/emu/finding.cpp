@@ -61,9 +61,9 @@ std::string register_name(const Function& f, Loc l) {
   return "a register";
 }
 
-void add_finding(LaunchState& launch, const Op& op, Finding f) {
+void add_finding(LaunchState& launch, const Op& op, Finding f, std::string_view key) {
   std::lock_guard lock(launch.mutex);
-  auto [it, added] = launch.finding_of.try_emplace({op.inst, f.cls}, launch.findings.size());
+  auto [it, added] = launch.finding_of.try_emplace({op.inst, cat(f.cls, key)}, launch.findings.size());
   if (added) {
     if (launch.findings.size() < launch.options.max_findings) {
       launch.findings.push_back(std::move(f));

@@ -7,6 +7,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -331,6 +332,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   s.warps_per_cta = std::uint32_t((launch.block.count() + kLanes - 1) / kLanes);
   make_pools(s);
   set_residency(s);
+  if (options.checks.has(Check::race)) s.race = race::make_launch(s);
   ++impl_->launches;
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());

@@ -47,6 +47,12 @@ struct Cluster;
 struct Worker;
 struct LaunchState;
 struct Function;
+namespace race {  // race.h
+struct LaunchState;
+struct ClusterState;
+struct CtaState;
+struct WarpState;
+}  // namespace race
 using Handler = void (*)(Warp&, const Op&);
 
 // ---------------------------------------------------------------- register rows
@@ -290,7 +296,8 @@ struct Warp {
   std::uint64_t steps = 0;  ///< warp instructions so far
   std::uint64_t slept = 0;  ///< time passed in nanosleep
 
-  std::uint32_t index = 0;  ///< in the CTA
+  race::WarpState* race = nullptr;  ///< nullptr: races are not looked for
+  std::uint32_t index = 0;          ///< in the CTA
   std::uint32_t patience = 0;
   std::vector<Fragment> others;  ///< all fragments but the running one
   std::vector<std::unique_ptr<Frame>> frames, spare_frames;
@@ -321,7 +328,12 @@ struct Warp {
   void addresses(const Op& op, std::uint64_t out[kLanes]) const;  ///< of set_address
 
   // ---- waiting (see the top of this file)
-  bool converge(const Op& op) { return active == live || converge_slow(op); }
+  bool converge(const Op& op) {
+    if (active != live) return converge_slow(op);
+    if (race) note_rendezvous(live);
+    return true;
+  }
+  void note_rendezvous(Mask together);  ///< for the race detector
   /// `kind` keeps different operations apart (shfl meets shfl); lanes outside `members` are a sync.mask
   /// finding.
   bool meet(const Op& op, Mask members, std::uint32_t kind, Meeting& m);
@@ -373,6 +385,7 @@ struct Cta {
   std::array<NamedBarrier, 16> barriers;
   std::uint32_t threads = 0, exited = 0;
   bool done = false;
+  race::CtaState* race = nullptr;
   std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;
 
   std::uint32_t shared_base() const { return rank << kRankShift; }
@@ -429,6 +442,7 @@ struct Cluster {
   std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;
   Worker* worker = nullptr;
   std::uint64_t random = 0;  ///< of the schedule
+  std::shared_ptr<race::ClusterState> race;  ///< owns what its blocks and warps point to
   std::uint64_t slices = 0;
   int async_rounds = 0;  ///< passes since an operation was last made to complete
   int soft_rounds = 0;   ///< times all waits that may be given up were, without progress

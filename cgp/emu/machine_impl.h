@@ -188,6 +188,7 @@ struct LaunchState {
   std::mutex mutex;                       ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
+  std::shared_ptr<race::LaunchState> race;  ///< nullptr without Check::race
   std::string output;
   std::exception_ptr fault;
 };
@@ -285,7 +286,10 @@ OtherParty other_party(const Warp& w, const Op& op, Mask lanes);
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message);
 /// The second party of a finding, at instruction `inst`.
 OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread);
-void add_finding(LaunchState& launch, const Op& op, Finding f);
+/// `key` tells findings of one class at one instruction apart.
+void add_finding(LaunchState& launch, const Op& op, Finding f, std::string_view key = {});
+/// The shared variable at `offset` of a block, and how far inside it is.
+std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std::int64_t* inside);
 
 // counters.cpp
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers);

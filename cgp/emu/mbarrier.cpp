@@ -2,6 +2,7 @@
 #include "cgp/emu/mbarrier.h"
 
 #include "cgp/base/text.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 using text::cat;
@@ -173,8 +174,10 @@ MbarrierRef find_mbarrier(Warp& w, const Op& op, Where where, std::uint64_t addr
 void complete_tx(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset, std::uint64_t bytes) {
   const MbarrierRef r = find_mbarrier(w, op, cta, offset, lane, false);
   if (!r) return;
+  const std::uint64_t phase = r.state->phase;
   report_mbarrier(w, op, lane, r, r.state->complete(std::int64_t(bytes)));
   r.publish(w, op);
+  if (r.state->phase > phase) race::mbarrier_complete(w, cta, offset);
 }
 
 }  // namespace cgp::emu

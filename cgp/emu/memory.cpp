@@ -220,6 +220,8 @@ Problem global_problem(Warp& w, std::uint64_t addr, std::uint64_t bytes, Access 
   return p;
 }
 
+}  // namespace
+
 std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std::int64_t* inside) {
   std::string best = "shared memory";
   *inside = offset;
@@ -234,8 +236,6 @@ std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std
   }
   return best;
 }
-
-}  // namespace
 
 std::string place_of(const Warp& w, Where where, std::uint64_t address) {
   if (where == Where::generic) where = classify(w, address);

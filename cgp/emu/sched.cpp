@@ -5,6 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/tensor_memory.h"
 
 namespace cgp::emu {
@@ -92,6 +93,7 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::
   c->async.random = launch.options.seed * 0x9e3779b97f4a7c15ull + linear + 1;
   c->random = launch.options.schedule_seed * 0x9e3779b97f4a7c15ull + linear + 1;
   for (std::uint32_t r = 0; r < c->shape.count(); ++r) c->ctas.push_back(make_cta(launch, worker, *c, r));
+  if (launch.race) race::attach(*c);
   return c;
 }
 

@@ -147,13 +147,17 @@ struct Commit {
   TensorPipeline* pipeline = nullptr;
   std::uint64_t needed = 0;
   std::vector<SharedPlace> barriers;
+  race::ReleasedPtr released;
   void arrive() {
     pipeline->complete_until(needed);
     for (const SharedPlace& p : barriers) {
       const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *p.cta, p.offset, by.lane, false);
       if (!r) continue;
+      const std::uint64_t phase = r.state->phase;
+      race::arrive_with(*by.warp, released, *r.cta, r.offset);
       report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
-      r.publish();
+      r.publish(*by.warp, *by.op);
+      if (r.state->phase > phase) race::mbarrier_complete(*by.warp, *r.cta, r.offset);
     }
     note_change(*by.warp);
   }
@@ -195,8 +199,10 @@ void exec_commit(Warp& w, const Op& op) {
     c.pipeline = &pipeline;
     c.needed = pipeline.issued_by(w, lane);
     c.barriers = destinations(w, op, p.where, address[lane], ranks, lane);
+    c.released = race::agent_so_far(w, lane, race::unit_agent(w, kTensorUnit));
     w.cta->cluster->async.submit(std::move(x));
   });
+  race::issued(w);
 }
 void decode_commit(Decoder& d, const Inst& i, Op& op) {
   need_tensor_target(d);

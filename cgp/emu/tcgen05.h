@@ -13,6 +13,9 @@
 
 namespace cgp::emu {
 
+/// The tensor unit of a block, as a party of races (race::unit_agent).
+inline constexpr std::uint32_t kTensorUnit = 64;
+
 /// One mma, cp or shift between issue and execution.
 struct TensorStep {
   Issuer by;

@@ -5,6 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/async_rows.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 
 namespace cgp::emu {
 
@@ -410,6 +411,8 @@ void Warp::wait_past(const Op& op, ReadyFn ready, DescribeFn describe, std::uint
   event = jumped;  // executed, unlike an operation that is parked to be tried again
 }
 
+void Warp::note_rendezvous(Mask together) { race::on_rendezvous(*this, together); }
+
 bool Warp::meet(const Op& op, Mask members, std::uint32_t kind, Meeting& m) {
   m.parts = 0;
   m.lanes = 0;
@@ -424,6 +427,7 @@ bool Warp::meet(const Op& op, Mask members, std::uint32_t kind, Meeting& m) {
     m.part[0] = {&op, base[0], active};
     m.parts = 1;
     m.lanes = active;
+    if (race) note_rendezvous(active);
     return true;
   }
   Mask there = active;
@@ -455,6 +459,7 @@ bool Warp::meet(const Op& op, Mask members, std::uint32_t kind, Meeting& m) {
     g.state = State::runnable;
   }
   event = jumped;
+  if (race) note_rendezvous(there);
   return true;
 }
 

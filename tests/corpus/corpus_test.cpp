@@ -23,14 +23,6 @@
 namespace cgp::spec {
 namespace {
 
-/// Diagnoses that need happens-before race detection, which the emulator does not have yet: their cases must
-/// run to an end, and are counted.
-const std::set<std::string>& pending_classes() {
-  static const std::set<std::string> classes = {"race.shared", "race.global", "race.scope", "race.proxy",
-                                                "race.async"};
-  return classes;
-}
-
 std::vector<std::string> cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(CGP_CORPUS_DATA))
@@ -93,9 +85,6 @@ TEST_P(Corpus, Runs) {
   if (!spec.expect) {
     EXPECT_TRUE(r.clean()) << report(r);
     return;
-  }
-  if (pending_classes().count(spec.expect->cls) && !r.expectation_met()) {
-    GTEST_SKIP() << "needs race detection: " << spec.expect->cls;
   }
   ASSERT_TRUE(r.expectation_met()) << "expected " << spec.expect->cls << "\n" << report(r);
   const Expectation& e = *spec.expect;

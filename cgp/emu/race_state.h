@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The race detector's state: what each lane knows, the shadows of shared and global memory, the checks.
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
+#include "cgp/emu/race_clock.h"
+
+namespace cgp::emu::race {
+
+// ---------------------------------------------------------------- parties
+/// Kinds of parties: bits 14 to 16 of the id. Threads and their agents share the lower bits.
+enum Kind : std::uint32_t { kThread, kCopy, kBulkRead, kBulkWrite, kSlot, kUnit };
+inline std::uint32_t party(Kind k, std::uint32_t low) { return std::uint32_t(k) << 14 | low; }
+inline Kind kind_of(std::uint32_t id) { return Kind(id >> 14); }
+inline constexpr std::uint32_t kLowMask = (1u << 14) - 1;
+
+enum class Level : std::uint8_t { cta, cluster, gpu };
+
+/// What an instruction says about order.
+struct Trait {
+  bool strong = false, acquire = false, release = false, rmw = false;
+  bool async = false;  ///< an asynchronous operation
+  Level scope = Level::gpu;
+};
+
+// ---------------------------------------------------------------- what a lane knows
+/// What was known at a fence: `base`, the own warp up to `synced`, the own lane up to `at`. `lanes` executed
+/// it together: once they have met, each has what the others' fences covered.
+struct Mark {
+  Clock base;
+  std::uint32_t synced = 0, at = 0;
+  Mask lanes = 0;
+  bool set = false;
+  Mask covered(int lane, std::uint32_t met) const {
+    return met >= at ? lanes | lane_bit(lane) : lane_bit(lane);
+  }
+};
+
+struct View {
+  Clock now, wide;                 ///< wide: as if every scope were the whole device
+  Mark released[3];                ///< by the last fence of at least this scope
+  Mark released_wide;              ///< by the last fence
+  Mark proxied;                    ///< by the last fence.proxy.async (base.known only)
+  Clock pending[3], pending_wide;  ///< read by relaxed operations: acquired by the next fence of the scope
+  bool any_pending = false;
+};
+using ViewPtr = std::shared_ptr<const View>;
+
+/// What synchronising parties hand on.
+class Gather {
+ public:
+  /// The lanes of `s` release what they know, and their own accesses up to now.
+  void release(const WarpState& s, Mask lanes);
+  /// Only what their last fences of at least `level` covered.
+  void release_fenced(const WarpState& s, Mask lanes, Level level);
+  /// `base`: see Collector::finish.
+  ViewPtr finish(const ClusterState& c, const Bases& base = {}) const;
+  Collector now, wide;
+
+ private:
+  Collector marks_[4];
+  bool marked_[4] = {};
+};
+
+struct Released {
+  Clock now, wide;
+};
+
+/// What strong writes to a location have published, by who may see it.
+struct Location {
+  Clock gpu, wide;
+  std::vector<std::pair<std::uint64_t, Clock>> cluster, cta;  ///< by cluster; by cluster * 16 + rank
+};
+using Locations = std::unordered_map<std::uint64_t, Location>;
+
+// ---------------------------------------------------------------- shadows
+/// Reads of one word by the lanes of one warp (or of agents): clock << 32 | lane mask, and the instruction.
+struct Plane {
+  std::vector<std::uint64_t> seen;
+  std::vector<std::uint32_t> inst;
+};
+
+/// 1 KiB of shared memory in words, or bytes once something narrower than a word was accessed.
+struct SharedPage {
+  static constexpr std::uint32_t kBytes = 1024;
+  int shift = 2;
+  std::vector<Stamp> write;  ///< last write
+  std::vector<std::uint64_t>
+      reads;  ///< since then: last clock << 34 | groups that read (bit 32: a foreign one)
+  std::vector<std::unique_ptr<Plane>> planes;  ///< by group
+  void to_bytes();
+};
+
+/// Groups 0 to 31 are the block's own warps; further ones are made for other parties as they come.
+struct SharedShadow {
+  std::vector<std::unique_ptr<SharedPage>> pages;
+  std::vector<std::uint32_t> foreign;  ///< warp of group 32 + i
+  /// Older reads of a word by other lanes of the group, not ordered before its last: by address << 12 |
+  /// group.
+  struct Read {
+    Mask mask;
+    std::uint32_t clock, inst;
+  };
+  std::unordered_map<std::uint64_t, std::vector<Read>> older;
+};
+
+/// 4 KiB of global memory. Two readers of different warps are remembered.
+struct GlobalPage {
+  static constexpr std::uint64_t kBytes = 4096;
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  int shift = 2;
+  bool written = false;
+  std::vector<Stamp> write, read, older;
+  std::vector<std::uint32_t> writer, reader, older_reader;  ///< cluster + 1
+  void to_bytes();
+};
+
+struct GlobalShadow {
+  explicit GlobalShadow(std::uint64_t bytes) : pages(bytes / GlobalPage::kBytes + 1) {}
+  ~GlobalShadow();
+  GlobalPage& page(std::uint64_t index);
+  std::vector<std::atomic<GlobalPage*>> pages;
+};
+
+// ---------------------------------------------------------------- launch, cluster, block, warp
+struct LaunchState {
+  cgp::emu::LaunchState* launch = nullptr;
+  std::vector<Trait> traits;  ///< by instruction
+  bool orders = false;   ///< some instruction releases, acquires or fences: strong accesses may synchronise
+  bool parallel = true;  ///< several host threads
+  std::mutex strong;     ///< strong accesses to global memory, and `locations`
+  Locations locations;
+  std::shared_mutex shadows_mutex;
+  std::unordered_map<const Allocation*, std::unique_ptr<GlobalShadow>> shadows;
+};
+
+struct BarrierState {
+  Gather gather;
+  bool only_waiters = true;
+  ViewPtr last;  ///< of the completed generation
+};
+
+struct MbarrierState {
+  Collector now, wide;
+  ReleasedPtr last;  ///< of the completed phase
+};
+
+struct CtaState {
+  Cta* cta = nullptr;
+  SharedShadow shadow;
+  std::array<BarrierState, 16> barriers;
+  std::unordered_map<std::uint32_t, MbarrierState> mbarriers;
+  Locations locations;
+};
+
+struct WarpState {
+  ClusterState* cluster = nullptr;
+  CtaState* cta = nullptr;
+  Warp* warp = nullptr;
+  std::uint32_t wid = 0;     ///< rank * 32 + warp
+  std::uint32_t synced = 0;  ///< all lanes know each other up to it
+  bool uniform = true;       ///< all lanes have the same view
+  Mask touched = 0;          ///< lanes that accessed memory since `synced`
+  Mask touched_part = 0;     ///< the same, since the last rendezvous of any lanes
+  std::array<ViewPtr, kLanes> view;
+  const View* base_of = nullptr;  ///< the view that `base` was taken from
+  std::uint32_t base = 0;         ///< the own block is known up to it
+  struct Fenced {
+    ViewPtr view;
+    std::uint32_t synced = 0;
+    std::array<Clock, 4> clock;
+  };
+  std::unique_ptr<std::array<Fenced, kLanes>> fenced;  ///< what a lane's fences cover, made into clocks
+  std::unique_ptr<std::array<std::vector<std::uint32_t>, kLanes>> groups[2];  ///< clocks of committed groups
+  /// What each lane waited for of its own groups: known to it alone until it synchronises.
+  std::array<std::uint32_t, kLanes> copied{}, bulk_read{}, bulk_written{};
+  bool grouped = false, group_news = false;
+  std::uint32_t waited(Kind k, int lane) const {
+    const auto i = std::size_t(lane);
+    return k == kCopy ? copied[i] : k == kBulkRead ? bulk_read[i] : k == kBulkWrite ? bulk_written[i] : 0;
+  }
+  std::vector<std::pair<const Allocation*, GlobalShadow*>> shadows;  ///< last used, by use
+};
+
+struct ClusterState {
+  LaunchState* launch = nullptr;
+  Cluster* cluster = nullptr;
+  std::uint32_t index = 0, ranks = 1;
+  std::uint32_t now = 1;
+  std::vector<std::unique_ptr<CtaState>> ctas;
+  std::vector<std::unique_ptr<WarpState>> warps;
+  std::unordered_map<std::uint64_t, std::uint32_t> slots;  ///< mbarrier and number -> party
+  std::unordered_map<std::uint64_t, std::uint32_t> slot_turn;
+  std::vector<std::uint32_t> slot_thread;    ///< who issued last
+  Gather gather;                             ///< barrier.cluster
+  std::vector<std::uint32_t> first_arrival;  ///< by rank, 0: none
+  bool all_release = true;
+  ReleasedPtr last;
+  struct Memo {
+    ViewPtr view;
+    ReleasedPtr released;
+    ViewPtr result;
+  };
+  std::array<Memo, 8> memo;
+  std::size_t next_memo = 0;
+
+  void tick() { now += now < kMaxClock; }
+};
+
+/// Calls f(view, lanes) for each set of lanes that share a view.
+template <class F>
+void for_views(const WarpState& s, Mask lanes, F&& f) {
+  while (lanes) {
+    const int first = std::countr_zero(lanes);
+    const ViewPtr& v = s.view[std::size_t(first)];
+    Mask same = lanes;
+    if (!s.uniform) {
+      same = 0;
+      for_lanes(lanes, [&](int l) {
+        if (s.view[std::size_t(l)] == v) same |= lane_bit(l);
+      });
+    }
+    f(ViewPtr(v), same);
+    lanes &= ~same;
+  }
+}
+void set_view(WarpState& s, Mask lanes, const ViewPtr& v);
+/// Joins what was released into the lanes' views.
+void acquire(WarpState& s, Mask lanes, const ReleasedPtr& r);
+ReleasedPtr released(const Collector& now, const Collector& wide, const ClusterState& c);
+/// Strong accesses: what they publish and learn (race_location.cpp). `key` is the address.
+void synchronise(WarpState& s, const Trait& t, Use use, int lane, Locations& at, std::uint64_t key);
+
+// ---------------------------------------------------------------- checks
+/// Who accesses, for one call of access() or agent_access().
+struct Accessor {
+  WarpState& s;
+  const Op& op;
+  const Trait& trait;
+  Use use;
+  Mask lanes;
+  std::uint32_t id_base = 0, id_step = 1;  ///< party of a lane
+  bool agent = false, in_order = true;
+  Proxy proxy = Proxy::generic;
+  SameFn same = nullptr;
+  std::byte* const* host = nullptr;
+  const std::uint64_t* addr = nullptr;
+  std::uint32_t bytes = 0;
+  // derived
+  std::uint32_t inst = 0, clock = 0, base = 0, rank = 0;
+  std::uint64_t limit = 0;  ///< stamps of the own block below it are ordered before all lanes
+
+  Accessor(WarpState& state, const Op& o, Use u, Mask l);
+  std::uint32_t id(int lane) const { return id_base + id_step * std::uint32_t(lane); }
+  Stamp stamp(int lane) const { return make_stamp(clock, id(lane), inst); }
+  /// The common reasons for an access of the own cluster to be ordered, without a look at what a lane knows.
+  bool quick(Stamp x, int lane) const {
+    const std::uint32_t who = id_of(x);
+    return (x < limit && who >> 10 == rank) || who == (s.wid << 5 | std::uint32_t(lane)) ||
+           (who >> 5 == s.wid && clock_of(x) <= s.synced);
+  }
+};
+
+/// Whether the access stamped `x` of `cluster` happens before what `lane` does now.
+bool before(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
+/// Before, and through the proxy fence that an asynchronous read needs.
+bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
+
+/// Where a conflict is.
+struct Spot {
+  bool shared = false;
+  std::uint32_t rank = 0;  ///< shared: whose memory
+  std::uint64_t address = 0;
+  std::uint32_t bytes = 4;
+};
+/// Two conflicting accesses that are not ordered: reports them, unless both are strong or alike.
+void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
+              const Spot& spot);
+void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot);
+
+void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offset);  ///< per lane
+void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes);
+void global_access(const Accessor& a, const std::uint64_t* addr);
+void global_range(const Accessor& a, int lane, std::uint64_t address, std::uint64_t bytes);
+
+}  // namespace cgp::emu::race
