@@ -19,10 +19,14 @@ using ptx::OperandKind;
 using text::cat;
 
 enum class Direction : std::uint8_t { load, store, reduce, prefetch };
+/// rows: .tile::gather4 and .tile::scatter4, four rows of a matrix named one by one.
+enum class BoxMode : std::uint8_t { tile, rows, im2col };
 
 struct TensorPlan {
   Direction direction = Direction::load;
+  BoxMode mode = BoxMode::tile;
   int rank = 1;
+  std::vector<Loc> offsets;  // im2col: added to W, H, D
   Address map, shared, barrier;
   std::vector<Loc> coordinates;
   Where shared_where = Where::shared_cluster;
@@ -154,6 +158,14 @@ bool load_map(Warp& w, const Op& op, int lane, std::uint64_t address, TensorMap&
     why = cat("the instruction is ", p.rank, "-dimensional, the tensor map has rank ", map.rank);
     good = false;
   }
+  if (good && map.im2col != (p.mode == BoxMode::im2col)) {
+    why = map.im2col ? "it was encoded for im2col, the instruction is not" : "it was not encoded for im2col";
+    good = false;
+  }
+  if (good && p.mode == BoxMode::rows && map.box[1] != 1) {
+    why = cat("gather4 and scatter4 need a box of one row, not ", map.box[1]);
+    good = false;
+  }
   if (good && map.interleave != TensorMapInterleave::none) {
     why = "interleaved layouts are not modelled";
     good = false;
@@ -180,7 +192,8 @@ bool check_coordinates(Warp& w, const Op& op, int lane, const TensorMap& map, co
     return false;
   }
   if (p.direction == Direction::load || p.direction == Direction::prefetch) return true;
-  for (int d = 0; d < map.rank; ++d)
+  if (p.mode == BoxMode::im2col) return true;
+  for (int d = 0; d < int(p.coordinates.size()); ++d)
     if (c[d] < 0) {
       w.fail(Check::bounds, "oob.global", op, lane_bit(lane),
              cat("a TMA store or reduction at coordinate ", c[d], " of dimension ", d,
@@ -191,41 +204,82 @@ bool check_coordinates(Warp& w, const Op& op, int lane, const TensorMap& map, co
   return true;
 }
 
+// One row of the box: box[0] elements from c0 on at the indices x of the other dimensions.
+BoxRow box_row(Warp& w, const Op& op, int lane, const TensorMap& map, std::int32_t c0,
+               const std::array<std::int64_t, 5>& x, std::uint32_t offset, Access access) {
+  const auto element = std::uint32_t(bytes(map.type));
+  const std::int64_t first = std::max<std::int64_t>(c0, 0);
+  const std::int64_t last = std::min<std::int64_t>(std::int64_t(c0) + map.box[0], std::int64_t(map.dims[0]));
+  BoxRow row;
+  row.offset = offset;
+  bool exists = first < last;
+  std::uint64_t at = map.address;
+  for (std::size_t d = 1; d < std::size_t(map.rank); ++d) {
+    exists = exists && x[d] >= 0 && x[d] < std::int64_t(map.dims[d]);
+    at += std::uint64_t(x[d]) * map.strides[d];
+  }
+  if (!exists) return row;
+  row.begin = std::uint32_t(first - c0) * element;
+  row.end = std::uint32_t(last - c0) * element;
+  row.address = at + std::uint64_t(first) * element;
+  w.unwritten = 0;
+  row.host = resolve_one(w, op, Where::global, row.address, row.end - row.begin, access, lane);
+  row.initialised = w.unwritten == 0;
+  w.unwritten = 0;
+  if (!row.host) row.begin = row.end = 0;
+  return row;
+}
+
+// A column of pixels: from the given one along W, then H and D inside the pixel box, then N.
+std::vector<BoxRow> im2col_rows(Warp& w, const Op& op, int lane, const TensorMap& map, const std::int32_t* c,
+                                Access access) {
+  const auto& p = op.data_as<TensorPlan>();
+  const auto last = std::size_t(map.rank) - 1;  // N
+  const std::uint32_t row_bytes = map.box[0] * std::uint32_t(bytes(map.type));
+  std::array<std::int64_t, 5> at{}, x{};
+  for (std::size_t d = 1; d <= last; ++d) at[d] = c[d];
+  std::vector<BoxRow> rows;
+  for (std::uint32_t k = 0; k < map.pixels; ++k) {
+    x = at;
+    for (std::size_t d = 0; d < p.offsets.size(); ++d)
+      x[d + 1] += std::uint16_t(w.row<std::uint32_t>(p.offsets[d])[lane]);
+    rows.push_back(box_row(w, op, lane, map, c[0], x, k * row_bytes, access));
+    std::size_t d = 1;
+    for (; d < last; ++d) {
+      at[d] += map.element_strides[d];
+      if (at[d] < std::int64_t(map.dims[d]) + map.upper[d - 1]) break;
+      at[d] = map.lower[d - 1];
+    }
+    if (d == last) ++at[last];
+  }
+  return rows;
+}
+
 // The rows of the box at `c`; existing parts are resolved with `access`.
 std::vector<BoxRow> box_rows(Warp& w, const Op& op, int lane, const TensorMap& map, const std::int32_t* c,
                              Access access) {
-  const auto element = std::uint32_t(bytes(map.type));
-  const std::uint32_t row_bytes = map.box[0] * element;
-  const std::int64_t first = std::max<std::int64_t>(c[0], 0);
-  const std::int64_t last =
-      std::min<std::int64_t>(std::int64_t(c[0]) + map.box[0], std::int64_t(map.dims[0]));
+  const BoxMode mode = op.data_as<TensorPlan>().mode;
+  if (mode == BoxMode::im2col) return im2col_rows(w, op, lane, map, c, access);
+  const std::uint32_t row_bytes = map.box[0] * std::uint32_t(bytes(map.type));
   std::array<std::uint32_t, 5> count{1, 1, 1, 1, 1}, i{};
-  std::size_t total = 1;
-  for (int d = 1; d < map.rank; ++d) total *= count[std::size_t(d)] = map.box_count(d);
+  std::size_t total = mode == BoxMode::rows ? 4 : 1;
+  if (mode == BoxMode::tile)
+    for (int d = 1; d < map.rank; ++d) total *= count[std::size_t(d)] = map.box_count(d);
   std::vector<BoxRow> rows(total);
   for (std::size_t r = 0; r < total; ++r) {
-    BoxRow& row = rows[r];
-    row.offset = std::uint32_t(r) * row_bytes;
-    bool exists = first < last;
-    std::uint64_t at = map.address;
-    for (std::size_t d = 1; d < std::size_t(map.rank); ++d) {
-      const std::int64_t x = std::int64_t(c[d]) + std::int64_t(i[d]) * map.element_strides[d];
-      exists = exists && x >= 0 && x < std::int64_t(map.dims[d]);
-      at += std::uint64_t(x) * map.strides[d];
-    }
-    if (exists) {
-      row.begin = std::uint32_t(first - c[0]) * element;
-      row.end = std::uint32_t(last - c[0]) * element;
-      row.address = at + std::uint64_t(first) * element;
-      w.unwritten = 0;
-      row.host = resolve_one(w, op, Where::global, row.address, row.end - row.begin, access, lane);
-      row.initialised = w.unwritten == 0;
-      w.unwritten = 0;
-      if (!row.host) row.begin = row.end = 0;
-    }
+    std::array<std::int64_t, 5> x{};
+    for (std::size_t d = 1; d < std::size_t(map.rank); ++d)
+      x[d] = mode == BoxMode::rows ? std::int64_t(c[r + 1])
+                                   : std::int64_t(c[d]) + std::int64_t(i[d]) * map.element_strides[d];
+    rows[r] = box_row(w, op, lane, map, c[0], x, std::uint32_t(r) * row_bytes, access);
     for (std::size_t d = 1; d < std::size_t(map.rank) && ++i[d] == count[d]; ++d) i[d] = 0;
   }
   return rows;
+}
+
+// What the copy moves to or from shared memory.
+std::uint64_t copied_bytes(const TensorPlan& p, const TensorMap& map) {
+  return p.mode == BoxMode::rows ? 4 * map.box_bytes() : map.box_bytes();
 }
 
 bool check_shared(Warp& w, const Op& op, int lane, const TensorMap& map,
@@ -239,7 +293,7 @@ bool check_shared(Warp& w, const Op& op, int lane, const TensorMap& map,
       return false;
     }
     // The swizzle permutes the 16-byte pieces of 128-byte lines: the last line is touched whole.
-    const std::uint64_t box = map.box_bytes(),
+    const std::uint64_t box = copied_bytes(op.data_as<TensorPlan>(), map),
                         span = map.swizzle != TensorMapSwizzle::none ? (box + 127) / 128 * 128 : box;
     if (!resolve_one(w, op, Where::shared_cluster, cluster_address(p), span, Access::address_only, lane))
       return false;
@@ -316,7 +370,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   if (load) {
     if (!find_mbarrier(w, op, p.shared_where, barrier, lane, false)) return;
     t->completion.barriers = barriers(w, op, lane, barrier, ranks, t->places);
-    t->completion.bytes = t->map.box_bytes();
+    t->completion.bytes = copied_bytes(p, t->map);
   }
   if (p.direction == Direction::reduce) {
     t->how = p.how;
@@ -349,8 +403,9 @@ void decode_map(Decoder& d, const ptx::Operand& o, TensorPlan& p) {
   if (o.elems.empty()) d.unsupported("a tensor address [map, {coordinates}] is needed");
   p.map = d.address(o);
   p.coordinates = d.sources(o.elems[0], Mod::s32);
-  if (int(p.coordinates.size()) != p.rank)
-    d.unsupported(cat(p.rank, " coordinates are needed, not ", p.coordinates.size()));
+  const std::size_t needed = p.mode == BoxMode::rows ? 5 : std::size_t(p.rank);
+  if (p.coordinates.size() != needed)
+    d.unsupported(cat(needed, " coordinates are needed, not ", p.coordinates.size()));
 }
 
 void decode_tensor(Decoder& d, const Inst& i, Op& op) {
@@ -359,13 +414,19 @@ void decode_tensor(Decoder& d, const Inst& i, Op& op) {
       {Mod::d1d, 1}, {Mod::d2d, 2}, {Mod::d3d, 3}, {Mod::d4d, 4}, {Mod::d5d, 5}};
   for (const auto& [m, n] : ranks)
     if (i.has(m)) p.rank = n;
-  for (Mod m : {Mod::im2col, Mod::im2col_w, Mod::im2col_w_128, Mod::im2col_no_offs, Mod::tile_gather4,
-                Mod::tile_scatter4})
-    if (i.has(m)) d.unsupported(cat("the .", ptx::name(m), " mode of tensor copies; .tile is executed"));
+  for (Mod m : {Mod::im2col_w, Mod::im2col_w_128})
+    if (i.has(m))
+      d.unsupported(cat("the .", ptx::name(m),
+                        " mode of tensor copies (sm_100); .tile, gather4, scatter4 and "
+                        ".im2col are executed"));
+  if (i.has(Mod::tile_gather4) || i.has(Mod::tile_scatter4)) p.mode = BoxMode::rows;
+  if (i.has(Mod::im2col) || i.has(Mod::im2col_no_offs)) p.mode = BoxMode::im2col;
+  const bool offsets = i.has(Mod::im2col);
   p.pair = i.has(Mod::cta_group_2);
   if (i.op == ptx::Op::cp_async_bulk_prefetch_tensor) {
     p.direction = Direction::prefetch;
     decode_map(d, d.operand(i, 0), p);
+    if (offsets) p.offsets = d.sources(d.operand(i, 1), Mod::u16);
   } else {
     const BulkSpaces s = bulk_spaces(d, i);
     if (s.destination == Where::global) {
@@ -379,7 +440,8 @@ void decode_tensor(Decoder& d, const Inst& i, Op& op) {
       decode_map(d, d.operand(i, 1), p);
       p.barrier = d.address(d.operand(i, 2));
       p.shared_where = s.destination;
-      if (i.has(Mod::multicast_cluster)) p.ranks = d.source(d.operand(i, 3), Mod::u16);
+      if (offsets) p.offsets = d.sources(d.operand(i, 3), Mod::u16);
+      if (i.has(Mod::multicast_cluster)) p.ranks = d.source(d.operand(i, offsets ? 4 : 3), Mod::u16);
     }
     if (i.has(Mod::L2_cache_hint)) d.source(i.operands.back(), Mod::b64);
   }

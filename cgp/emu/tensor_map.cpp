@@ -45,6 +45,7 @@ int bytes(TensorMapType t) {
 
 std::uint64_t TensorMap::box_bytes() const {
   std::uint64_t n = std::uint64_t(bytes(type));
+  if (im2col) return n * box[0] * pixels;
   for (int d = 0; d < rank; ++d) n *= box_count(d);
   return n;
 }
@@ -75,6 +76,16 @@ std::string TensorMap::reject() const {
     const std::uint64_t inner = d == 1 ? dims[0] * std::uint64_t(element) : strides[i - 1];
     if (strides[i] < inner && d == 1)
       return cat("strides[1] = ", strides[1], " bytes is less than a row of ", inner, " bytes");
+  }
+  if (im2col) {
+    if (rank < 3) return cat("im2col needs rank 3 or more, not ", rank);
+    if (pixels < 1 || pixels > 1024) return cat("a column of ", pixels, " pixels; it is 1 to 1024");
+    const int bound = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+    for (std::size_t d = 0; d < std::size_t(rank) - 2; ++d)
+      for (const int corner : {lower[d], upper[d]})
+        if (corner < -bound || corner >= bound)
+          return cat("a corner of the pixel box at ", corner, "; with rank ", rank, " it is ", -bound, " to ",
+                     bound - 1);
   }
   const std::uint64_t row = std::uint64_t(box[0]) * std::uint64_t(element);
   if (row % 16) return cat("box[0] = ", box[0], " elements are ", row, " bytes, not a multiple of 16");
@@ -109,6 +120,12 @@ std::array<std::byte, TensorMap::kBytes> TensorMap::encode() const {
     put(p + 80 + d, std::uint8_t(box[d] - 1));
     put(p + 85 + d, std::uint8_t(element_strides[d] - 1));
   }
+  put(p + 90, std::uint8_t(im2col));
+  put(p + 92, std::uint16_t(pixels));
+  for (std::size_t d = 0; d < 3; ++d) {
+    put(p + 94 + 2 * d, std::int16_t(lower[d]));
+    put(p + 100 + 2 * d, std::int16_t(upper[d]));
+  }
   return out;
 }
 
@@ -130,6 +147,12 @@ bool TensorMap::decode(std::span<const std::byte, kBytes> bytes, TensorMap& map,
     map.strides[d] = d ? get<std::uint64_t>(p + 48 + 8 * (d - 1)) * 16 : 0;
     map.box[d] = std::uint32_t(get<std::uint8_t>(p + 80 + d)) + 1;
     map.element_strides[d] = std::uint32_t(get<std::uint8_t>(p + 85 + d)) + 1;
+  }
+  map.im2col = p[90] != std::byte(0);
+  map.pixels = get<std::uint16_t>(p + 92);
+  for (std::size_t d = 0; d < 3; ++d) {
+    map.lower[d] = get<std::int16_t>(p + 94 + 2 * d);
+    map.upper[d] = get<std::int16_t>(p + 100 + 2 * d);
   }
   why = map.reject();
   return why.empty();

@@ -5,7 +5,8 @@
 //
 // Layout (little endian): 0 magic "cgpTMAP1" | 8 type, 9 rank, 10 interleave, 11 swizzle, 12 L2 promotion,
 // 13 out-of-bounds fill | 16 global address u64 | 24 dims-1 u32[5] | 48 strides/16 u64[4] of dims 1.. |
-// 80 box-1 u8[5] | 85 element strides-1 u8[5] | the rest zero.
+// 80 box-1 u8[5] | 85 element strides-1 u8[5] | 90 im2col, 92 pixels u16, 94 lower s16[3], 100 upper s16[3] |
+// the rest zero.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -77,6 +78,11 @@ struct TensorMap {
   std::array<std::uint64_t, 5> strides{0, 0, 0, 0, 0};  ///< bytes; [0] is unused (dense)
   std::array<std::uint32_t, 5> box{1, 1, 1, 1, 1};      ///< elements
   std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
+  /// im2col mode (cuTensorMapEncodeIm2col): dimensions are C, W, [H, [D,]] N; box[0] is the channels per
+  /// pixel, and a column of `pixels` pixels walks the positions from `lower` to the last index + `upper`.
+  bool im2col = false;
+  std::uint32_t pixels = 0;
+  std::array<int, 3> lower{}, upper{};
 
   /// Why cuTensorMapEncodeTiled refuses it, with the numbers; empty: legal.
   std::string reject() const;
