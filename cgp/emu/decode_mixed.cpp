@@ -29,7 +29,7 @@ void exec_join(Warp& w, const Op& op) {
   for_lanes(w.active, [&](int l) { w.row<std::uint64_t>(op.d)[l] = low[l] | std::uint64_t(high[l]) << 32; });
 }
 
-// op.c holds the product and sum.
+// op.c holds the product and sum. 0x7ff7 is the NaN of out of bounds, of f16 and of bf16 (measured).
 void exec_oob(Warp& w, const Op& op) {
   const auto* a = w.row<std::uint32_t>(op.a);
   const auto* b = w.row<std::uint32_t>(op.b);
@@ -37,7 +37,7 @@ void exec_oob(Warp& w, const Op& op) {
   for_lanes(w.active, [&](int l) {
     std::uint32_t r = c[l];
     for (int at = 0; at < (op.kind ? 32 : 16); at += 16)
-      if ((a[l] >> at & 0xffff) == 0x7fff || (b[l] >> at & 0xffff) == 0x7fff) r &= ~(0xffffu << at);
+      if ((a[l] >> at & 0x7fff) == 0x7ff7 || (b[l] >> at & 0x7fff) == 0x7ff7) r &= ~(0xffffu << at);
     w.row<std::uint32_t>(op.d)[l] = r;
   });
 }

@@ -51,6 +51,10 @@ static inline float flush(float x) {
 }
 static inline float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }  // NaN gives +0
 
+// .ftz flushes what is below the smallest normal number after rounding to 24 bits with any exponent
+// (measured). The functions tiny() ask that of operands whose result became that number: 2^64 times it rounds
+// the same way.
+static inline bool too_small(float scaled) { return __builtin_fabsf(scaled) < 0x1p-62f; }
 struct Add {
   static constexpr bool kFirst = false;
   template <class T>
@@ -67,9 +71,9 @@ struct Sub {
 };
 struct Mul {
   static constexpr bool kFirst = false;
-  // Flushed is what is too small before rounding (measured); the product of two floats is exact in double.
   static inline bool tiny(float a, float b, float) {
-    return __builtin_fabs(double(a) * double(b)) < 0x1p-126;
+    return __builtin_fabsf(a) < __builtin_fabsf(b) ? too_small(a * 0x1p64f * b)
+                                                   : too_small(a * (b * 0x1p64f));
   }
   template <class T>
   static inline T apply(T a, T b) {
@@ -78,9 +82,7 @@ struct Mul {
 };
 struct Div {
   static constexpr bool kFirst = true;
-  static inline bool tiny(float a, float b, float) {
-    return __builtin_fabs(double(a)) < __builtin_fabs(double(b)) * 0x1p-126;
-  }
+  static inline bool tiny(float a, float b, float) { return too_small(a * 0x1p64f / b); }
   template <class T>
   static inline T apply(T a, T b) {
     return a / b;
@@ -88,6 +90,11 @@ struct Div {
 };
 struct Fma {
   static constexpr bool kFirst = false;
+  static inline bool tiny(float a, float b, float c) {
+    if (__builtin_fabsf(c) > 0x1p-60f) return false;  // cancelled exactly
+    const bool first = __builtin_fabsf(a) < __builtin_fabsf(b);
+    return too_small(__builtin_fmaf(first ? a * 0x1p64f : a, first ? b : b * 0x1p64f, c * 0x1p64f));
+  }
   static inline float apply(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static inline double apply(double a, double b, double c) { return __builtin_fma(a, b, c); }
 };
@@ -124,16 +131,22 @@ __attribute__((noinline)) static void arithmetic(Warp& w, const Op& op) {
       r = F::apply(x, y);
     else
       r = F::apply(x, y, z);
-    if constexpr (Ftz) {
-      if constexpr (requires { F::tiny(x, y, z); })
-        r = F::tiny(x, y, z) && !is_nan(r) ? std::copysign(0.0f, r) : r;
-      r = flush(r);
-    }
+    if constexpr (Ftz) r = flush(r);
     if constexpr (Sat)
       r = saturate(r);
     else
       r = nan_rule<F>(r, x, y, z);
     t[l] = std::bit_cast<Cell<T>>(r);
+  }
+  if constexpr (Ftz && requires { F::tiny(0.0f, 0.0f, 0.0f); }) {
+    constexpr std::uint32_t least = 0x00800000u;
+    std::uint32_t any = 0;
+    for (int l = 0; l < kLanes; ++l) any |= (t[l] & 0x7fffffffu) == least;
+    for (int l = 0; any && l < kLanes; ++l)
+      if ((t[l] & 0x7fffffffu) == least &&
+          F::tiny(flush(std::bit_cast<T>(a[l])), flush(std::bit_cast<T>(b[l])),
+                  flush(std::bit_cast<T>(c[l]))))
+        t[l] &= 0x80000000u;
   }
   put(w.row<Cell<T>>(op.d), t, w.active);
 }

@@ -122,10 +122,13 @@ static inline u32 finish(u32 a, u32 b, u32 c, u32 sat, u32 relu) {
   }
   u32 r = element<H, O>(a, b, c);
   if (Ftz) {
-    // Too small before rounding (measured); the product of two f16 is exact.
-    if constexpr (O == FloatOp::mul) {
-      const float p = H::widen(a & 0xffff) * H::widen(b & 0xffff);
-      r = __builtin_fabsf(p) < 0x1p-14f ? r & 0x8000u : r;
+    // Below the smallest normal number after rounding with any exponent (measured): 2^8 times it rounds so.
+    if constexpr (O == FloatOp::mul || O == FloatOp::fma) {
+      if ((r & 0x7fffu) == 0x400u) {
+        const double p = double(H::widen(a & 0xffff)) * double(H::widen(b & 0xffff));
+        const double s = O == FloatOp::fma ? odd_sum(p, double(H::widen(c & 0xffff))) : p;
+        r = (H::narrow(odd_float(s * 256)) & 0x7fffu) < 0x2400u ? r & 0x8000u : r;
+      }
     }
     r = H::flush(r);
   }

@@ -157,12 +157,24 @@ void check_registers(Decoder& d, const char* which, std::size_t have, int need) 
     d.unsupported(cat("fragment ", which, " has ", have, " registers; this shape and type take ", need));
 }
 
-void decode_mma(Decoder& d, const Inst& i, Op& op) {
-  for (Mod m : i.mods) {
-    const std::string_view s = ptx::name(m);
-    if (s.rfind("kind::", 0) == 0 || s == "block_scale")
-      d.unsupported(cat("the sm_120 forms with .", s, " are not executed"));
+// sm_120: kind::f8f6f4, and the kinds with scales behind the other operands.
+void decode_kind(Decoder& d, const Inst& i, MatrixPlan& p) {
+  p.in_bytes = i.has(Mod::kind_f8f6f4) || i.has(Mod::kind_mxf8f6f4);
+  p.four_bit_kind = i.has(Mod::kind_mxf4) || i.has(Mod::kind_mxf4nvf4);
+  if (!i.has(Mod::block_scale)) return;
+  p.scale_blocks = i.has(Mod::scale_vec_4X) ? 4 : i.has(Mod::kind_mxf8f6f4) ? 1 : 2;
+  p.ue8m0 = i.has(Mod::ue8m0);
+  const std::size_t at = p.sparse ? 6 : 4;
+  p.scale_a = d.source(d.operand(i, at), Mod::b32);
+  p.scale_b = d.source(d.operand(i, at + 2), Mod::b32);
+  for (std::size_t side = 0; side < 2; ++side) {
+    const auto ids = d.sources(d.operand(i, at + 1 + 2 * side), Mod::u16);
+    if (ids.size() != 2) d.unsupported("a scale's selector is {byte, thread}");
+    for (std::size_t k = 0; k < 2; ++k) p.scale_ids[2 * side + k] = ids[k];
   }
+}
+
+void decode_mma(Decoder& d, const Inst& i, Op& op) {
   MatrixPlan p;
   p.shape = matrix_shape(d, i);
   if (p.shape.k == 4 && p.shape.m == 8 && i.type(1) == Mod::f16)
@@ -176,6 +188,7 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
     p.metadata = d.source(d.operand(i, 4), Mod::b32);
     p.selector = int(d.immediate(d.operand(i, 5)));
   }
+  decode_kind(d, i, p);
   plan_matrix(d, p, i.type(0), i.type(1), i.type(2), i.type(3));
   p.d = d.dests(d.operand(i, 0), register_type(i.type(0), true));
   p.a = d.sources(d.operand(i, 1), register_type(i.type(1), false));

@@ -3,6 +3,7 @@
 
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
+#include "cgp/emu/block_scale.h"
 #include "cgp/emu/fragments.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/sparse.h"
@@ -71,7 +72,8 @@ MatrixKind kind_of(Decoder& d, Mod a, Mod b, Mod c) {
     return false;
   };
   if (in(a, {Mod::f16, Mod::bf16, Mod::tf32}) && a == b) return MatrixKind::floating;
-  if (in(a, {Mod::e4m3, Mod::e5m2}) && in(b, {Mod::e4m3, Mod::e5m2})) return MatrixKind::floating;
+  const auto small = {Mod::e4m3, Mod::e5m2, Mod::e3m2, Mod::e2m3, Mod::e2m1};
+  if (in(a, small) && in(b, small)) return MatrixKind::floating;
   if (c == Mod::s32 && ((in(a, {Mod::s8, Mod::u8}) && in(b, {Mod::s8, Mod::u8})) ||
                         (in(a, {Mod::s4, Mod::u4}) && in(b, {Mod::s4, Mod::u4}))))
     return MatrixKind::integer;
@@ -89,7 +91,7 @@ void plan_matrix(Decoder& d, MatrixPlan& p, Mod type_d, Mod type_a, Mod type_b, 
   p.b_type = type_b;
   p.f16_c = type_c == Mod::f16;
   p.f16_d = type_d == Mod::f16;
-  const int bits = ptx::type_bits(type_a);
+  const int bits = p.element_bits();
   const bool packed_bits = p.kind == MatrixKind::bits;
   const int per = packed_bits ? 1 : elements_per_register(bits);
   const int width = packed_bits ? 32 : 1;  // matrix elements in one array cell
@@ -206,7 +208,7 @@ void store_halves(const Warp& w, const MatrixPlan& p, const float* from) {
 const std::uint8_t* spread(const Warp& w, const MatrixPlan& p, int padded, const std::uint32_t* stored,
                            std::uint32_t* out) {
   static thread_local std::vector<std::uint8_t> present;
-  const int bits = ptx::type_bits(p.a_type), chunk = sparse_chunk(bits), chunks = p.shape.k / chunk;
+  const int bits = p.element_bits(), chunk = sparse_chunk(bits), chunks = p.shape.k / chunk;
   present.assign(std::size_t(p.shape.k * padded), 0);
   std::fill_n(out, p.shape.k * padded, 0u);
   const std::uint32_t* metadata = w.row<std::uint32_t>(p.metadata);
@@ -219,6 +221,42 @@ const std::uint8_t* spread(const Warp& w, const MatrixPlan& p, int padded, const
       present[std::size_t(k * padded + row)] = 1;
     }
   return present.data();
+}
+
+// Elements of kind::f8f6f4 to the low bits of their cells.
+void from_bytes(Mod type, std::uint32_t* cells, int count) {
+  const int bits = type == Mod::e2m1 ? 4 : type == Mod::e3m2 || type == Mod::e2m3 ? 6 : 8;
+  for (int i = 0; i < count; ++i) cells[i] = cells[i] >> (bits == 4 ? 2 : 0) & ((1u << bits) - 1);
+}
+
+// The scales of a row of A: two lanes of a quad hold rows g and g + 8. Of a column of B: one lane of a quad.
+void read_scales(const Warp& w, const MatrixPlan& p, int index, bool of_a, BlockScale* out) {
+  const auto id = [&](std::size_t k) { return int(w.row<std::uint32_t>(p.scale_ids[k])[0] & 0xffff); };
+  const int byte = id(of_a ? 0 : 2), thread = id(of_a ? 1 : 3);
+  const int lane = of_a ? index % 8 * 4 + thread * 2 + index / 8 : index * 4 + thread;
+  const std::uint32_t word = w.row<std::uint32_t>(of_a ? p.scale_a : p.scale_b)[lane & 31];
+  for (int b = 0; b < p.scale_blocks; ++b)
+    out[b] = decode_scale(word >> (8 * ((byte + b) & 3)) & 0xff, p.ue8m0);
+}
+
+// Block-scaled kinds, output by output; with a sparse A only what exists meets.
+void multiply_scaled(const Warp& w, const MatrixPlan& p, MatrixOperands& m, const std::uint8_t* present) {
+  std::array<std::array<BlockScale, 4>, 16> sa;
+  for (int row = 0; row < p.shape.m; ++row) read_scales(w, p, row, true, sa[std::size_t(row)].data());
+  for (int n = 0; n < p.shape.n; ++n) {
+    BlockScale sb[4];
+    read_scales(w, p, n, false, sb);
+    for (int row = 0; row < p.shape.m; ++row) {
+      ScaledElements a, b;
+      for (int k = 0; k < p.shape.k; ++k) {
+        if (present && !present[k * m.padded_columns() + row]) continue;
+        a.add(p.a_type, m.b_bits(k, row));
+        b.add(p.b_type, m.a_bits(n, k));
+      }
+      m.d(n, row) = scaled_sum(a, b, sa[std::size_t(row)].data(), sb, p.scale_blocks, p.four_bit_kind,
+                               m.d(n, row), precision_of(w));
+    }
+  }
 }
 
 }  // namespace
@@ -246,6 +284,15 @@ void run_matrix(Warp& w, const MatrixPlan& p) {
     gather(w, p.a, size.a, p.a_elements, p.a_at, m.b_data());
   }
   gather(w, p.b, size.b, p.b_elements, p.b_at, m.a_data());
+  if (p.in_bytes) {
+    from_bytes(p.a_type, m.b_data(), p.k_cells * m.padded_columns());
+    from_bytes(p.b_type, m.a_data(), p.k_cells * p.shape.n);
+  }
+  if (p.scale_blocks) {
+    load_accumulators(w, p, m.d_data());
+    multiply_scaled(w, p, m, present);
+    return store_accumulators(w, p, m.d_data());
+  }
   if (p.kind == MatrixKind::floating) {
     if (p.f16_c)
       load_halves(w, p, m.d_data());

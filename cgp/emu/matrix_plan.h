@@ -31,6 +31,15 @@ struct MatrixPlan {
   int a_elements = 1, b_elements = 1;           ///< per register
   std::vector<Loc> a, b, c, d;                  ///< registers in fragment order
   std::vector<std::uint16_t> a_at, b_at, d_at;  ///< [register][lane][element] -> index in the array
+  /// sm_120: 4- and 6-bit elements of kind::f8f6f4 and kind::mxf8f6f4 lie in bytes, e2m1 in bits 2 to 5.
+  bool in_bytes = false;
+  /// Block-scaled kinds: scales per row of A and column of B; 0 without. Their registers, and byte and thread
+  /// that hold them: {byte of a, thread of a, byte of b, thread of b}.
+  int scale_blocks = 0;
+  bool ue8m0 = false, four_bit_kind = false;
+  Loc scale_a = kNoLoc, scale_b = kNoLoc;
+  std::array<Loc, 4> scale_ids{};
+  int element_bits() const { return in_bytes ? 8 : ptx::type_bits(a_type); }
   bool sparse = false;  ///< A is stored as its half; `metadata` and `selector` say which
   Loc metadata = kNoLoc;
   int selector = 0;

@@ -282,7 +282,9 @@ def float_rounding():
             u = np.array(r, np.float32).view(np.uint32)
         bx, by, bz = (int(q.data[t:t + 1].view(np.uint32)[0]) for q in (a, b, z))
         flags = int(math.isnan(x)) | int(math.isinf(x)) << 1 | bx >> 31 << 2 | (x < y) << 3 | (x <= y) << 4 | (x == y) << 5 | (x != y) << 6 | (not x > y) << 7
-        bitsx = ((bx & 0x7fffffff) | (by & 0x80000000)) ^ (by & 0x7fffffff) ^ (bz ^ 0x80000000)
+        size_y = 0x7fffffff if math.isnan(y) else by & 0x7fffffff  # a NaN becomes the canonical one
+        minus_z = 0x7fffffff if math.isnan(w) else bz ^ 0x80000000
+        bitsx = ((bx & 0x7fffffff) | (by & 0x80000000)) ^ size_y ^ minus_z
         rows.append(list(u) + [flags, bitsx])
     o.expect(np.array(rows, np.uint32).reshape(-1).view(np.float32))
     c.launch("float_rounding", 1, n, [a, b, z, o])
@@ -411,7 +413,7 @@ def convert():
         sat = 0.0 if math.isnan(x) else clamp(x, 0.0, 1.0)
         s8 = lambda k: (k + 0x80 & 0xff) - 0x80
         A.append([to_int(x, *I32), to_int(x, *U32), to_int(x, *I32, "rn"), to_int(x, *I32, "ru"), to_int(x, *I32, "rd"), to_int(x, *U32, "rn"),
-                  to_int(y, *I32, "rn"), to_int(y, *U32), to_int(x, 0, 255, "rn"), to_int(x, -128, 127), clamp(v, -32768, 32767), clamp(v, 0, M32),
+                  to_int(y, *I32, "rn", nan=-2**31), to_int(y, *U32, nan=-2**31), to_int(x, 0, 255, "rn"), to_int(x, -128, 127), clamp(v, -32768, 32767), clamp(v, 0, M32),
                   min(v & M32, 2**31 - 1), clamp(s32(v), 0, 255) << 8 | clamp(s32(v >> 32), 0, 255), s8(v) + ((v & 0xffff) << 8),
                   int(np.array([sat], np.float32).view(np.uint32)[0])])
         bad = 1 << 63
