@@ -88,6 +88,8 @@ void free_columns(Warp& w, const Op& op, std::uint32_t address, std::uint32_t co
     report(cat("tcgen05.dealloc by warp ", w.index, "; warp ", a->warp, " allocated at PTX line ",
                line_of(w, a->by)),
            "the warp that allocates also frees");
+  race::tensor_access(w, op, std::countr_zero(w.active), {}, *w.cta, {0, 128, int(a->first), int(a->columns)},
+                      race::Use::write);
   m.release(*a, &op);
   note_change(w);
 }
@@ -97,9 +99,16 @@ void write_address(Warp& w, const Op& op, const AllocPlan& p, std::uint32_t colu
   std::uint64_t address[kLanes];
   w.addresses(p.to, address);
   const int lane = std::countr_zero(w.active);
-  if (std::byte* host = resolve_one(w, op, p.where, address[lane], 4, Access::write, lane, 4))
+  if (std::byte* host = resolve_one(w, op, p.where, address[lane], 4, Access::write, lane, 4)) {
+    race::access(w, op, p.where, address, 4, race::Use::write, lane_bit(lane));
     std::memcpy(host, &column, 4);
+  }
   note_change(w);
+}
+
+void take(Warp& w, const Op& op, std::uint32_t first, std::uint32_t columns) {
+  tensor_memory(*w.cta).take(first, columns, &op, w.index);
+  if (w.race) race::tensor_allocated(*w.cta, int(first), int(columns));
 }
 
 // ---------------------------------------------------------------- alloc
@@ -162,11 +171,10 @@ bool meet_peer(Warp& w, const Op& op, std::uint32_t allocate, std::uint32_t addr
                  " columns here, ", peer.columns, " at PTX line ", line_of(w, peer.op)),
              "one warp of each CTA executes the same .cta_group::2 alloc, dealloc and relinquish sequence");
     if (allocate) {
-      Cta& other = *peer.warp->cta;
       mine.address = std::uint32_t(tensor_memory(*w.cta).find_room(allocate));
-      peer.address = std::uint32_t(tensor_memory(other).find_room(allocate));
-      tensor_memory(*w.cta).take(mine.address, allocate, &op, w.index);
-      tensor_memory(other).take(peer.address, allocate, peer.op, peer.warp->index);
+      peer.address = std::uint32_t(tensor_memory(*peer.warp->cta).find_room(allocate));
+      take(w, op, mine.address, allocate);
+      take(*peer.warp, *peer.op, peer.address, allocate);
     }
     mine.done = peer.done = true;
     note_change(w);
@@ -206,7 +214,7 @@ void exec_alloc(Warp& w, const Op& op) {
   }
   const int column = m.find_room(columns);
   if (column < 0) return w.wait(op, room_ready, room_describe, columns, 1);
-  m.take(std::uint32_t(column), columns, &op, w.index);
+  take(w, op, std::uint32_t(column), columns);
   write_address(w, op, p, std::uint32_t(column));
 }
 void decode_alloc(Decoder& d, const Inst& i, Op& op) {

@@ -94,7 +94,17 @@ void exec_copy(Warp& w, const Op& op) {
       if (cta && !check_tensor_range(s->by, *cta, s->to.lane, p.lanes(), s->to.column, p.bytes / 4,
                                      "tcgen05.cp writes"))
         return;
-    tensor_pipeline(*w.cta, p.group).submit(std::move(s));
+    const race::Agent agent = race::unit_agent(w, kTensorUnit);
+    for (Cta* cta : pair.cta) {
+      if (!cta || !w.race) continue;
+      OperandPieces pieces(s->by, agent, *cta);
+      for (int row = 0; row < p.rows; ++row)
+        for (int b = 0; b < p.bytes; b += 16)
+          pieces.mark(s->from.k_major(std::uint32_t(row), std::uint32_t(b)));
+      race::tensor_access(w, op, lane, agent, *cta, {s->to.lane, p.lanes(), s->to.column, p.bytes / 4},
+                          race::Use::write);
+    }
+    tensor_pipeline(*w.cta, p.group).submit(std::move(s), agent);
   });
 }
 void decode_copy(Decoder& d, const Inst& i, Op& op) {
@@ -172,7 +182,12 @@ void exec_shift(Warp& w, const Op& op) {
       if (cta && !check_tensor_range(s->by, *cta, s->at.lane, kShiftLanes, s->at.column, kShiftColumns,
                                      "tcgen05.shift moves"))
         return;
-    tensor_pipeline(*w.cta, p.group).submit(std::move(s));
+    const race::Agent agent = race::unit_agent(w, kTensorUnit);
+    for (Cta* cta : pair.cta)
+      if (cta)
+        race::tensor_access(w, op, lane, agent, *cta, {s->at.lane, kShiftLanes, s->at.column, kShiftColumns},
+                            race::Use::write);
+    tensor_pipeline(*w.cta, p.group).submit(std::move(s), agent);
   });
 }
 void decode_shift(Decoder& d, const Inst& i, Op& op) {

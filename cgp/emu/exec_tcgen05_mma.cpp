@@ -111,7 +111,9 @@ void issue(Warp& w, const Op& op, int lane, const std::array<std::uint64_t, 5>& 
         !check_scale_operand(*s, s->sfb, columns(folded ? s->what.n / 2 : s->what.n), "B"))
       return;
   }
-  tensor_pipeline(*w.cta, p.form.group).submit(std::move(s));
+  const race::Agent agent = race::unit_agent(w, kTensorUnit);
+  s->note_accesses(agent);
+  tensor_pipeline(*w.cta, p.form.group).submit(std::move(s), agent);
 }
 
 void exec_mma(Warp& w, const Op& op) {

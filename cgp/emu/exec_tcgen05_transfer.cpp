@@ -227,6 +227,29 @@ void note_registers(Warp& w, const Op& op, const TransferPlan& p) {
   issue_rows(w, AsyncUnit::tensor_load, op, {}, rows, ++loads_of(w));
 }
 
+// The parties of a warp's loads and stores, as of its last one: what a wait learns.
+struct TransferAgents {
+  race::Agent of[2];  // stores, loads
+};
+TransferAgents& agents(Warp& w) {
+  return state_of<TransferAgents>(w, std::uint32_t(ptx::Family::tcgen05) + 192);
+}
+
+void note_access(Warp& w, const Op& op, const TransferPlan& p, TensorAddress at) {
+  if (!w.race) return;
+  const race::Agent agent =
+      race::unit_agent(w, (p.load ? race::kTensorLoads : race::kTensorStores) + w.index);
+  agents(w).of[p.load] = agent;
+  const int columns = columns_of(p.shape, int(p.registers.size())) * (p.packed ? 2 : 1);
+  race::TensorRange r{at.lane, lanes_of(p.shape), at.column, columns};
+  const race::Use use = p.load ? race::Use::read : race::Use::write;
+  const int lane = std::countr_zero(w.active);
+  race::tensor_access(w, op, lane, agent, *w.cta, r, use);
+  r.column += p.half_split;
+  if (p.shape == TransferShape::s16x32bx2) race::tensor_access(w, op, lane, agent, *w.cta, r, use);
+  race::issued(w);
+}
+
 bool check_access(Warp& w, const Op& op, const TransferPlan& p, TensorAddress at) {
   const Issuer by{&w, &op, std::countr_zero(w.active)};
   const char* name = p.load ? "tcgen05.ld reads" : "tcgen05.st writes";
@@ -251,6 +274,7 @@ void exec_transfer(Warp& w, const Op& op) {
   const TensorAddress at(uniform_address(w, op, p.address, p.load ? "tcgen05.ld" : "tcgen05.st"));
   if (!check_access(w, op, p, at)) return;
   note_registers(w, op, p);
+  note_access(w, op, p, at);
   const Issuer by{&w, &op, std::countr_zero(w.active)};
   AsyncQueue& queue = w.cta->cluster->async;
   if (p.load) {
@@ -281,6 +305,7 @@ void exec_transfer(Warp& w, const Op& op) {
 void exec_wait(Warp& w, const Op& op) {
   if (!w.converge(op) || !need_full_warp(w, op)) return;
   if (op.kind) settle_rows(w, AsyncUnit::tensor_load, loads_of(w));
+  if (w.race) race::wait_agent(w, agents(w).of[op.kind]);
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   queue.force([&](const AsyncOp& x) {

@@ -2,6 +2,7 @@
 // Findings of the race detector: which class, who the other was, what is missing between the two.
 #include "cgp/base/text.h"
 #include "cgp/emu/race_state.h"
+#include "cgp/emu/race_tensor.h"
 
 namespace cgp::emu::race {
 
@@ -20,7 +21,12 @@ Where2 who(const Accessor& a, int lane, std::uint32_t cluster, std::uint32_t id)
   const cgp::emu::LaunchState& launch = *c.launch->launch;
   std::uint32_t low = id & kLowMask;
   if (kind_of(id) == kSlot) low = cluster == c.index && low < c.slot_thread.size() ? c.slot_thread[low] : 0;
-  if (kind_of(id) == kUnit) low = (low & ~1023u) | ((low & 1023) < 8 ? (low & 1023) * 128 : 0);
+  if (kind_of(id) == kUnit) {  // a warpgroup, the tensor unit, a warp's loads or stores of Tensor Memory
+    const std::uint32_t unit = low & 1023;
+    low = (low & ~1023u) | (unit < 8               ? unit * 128
+                            : unit >= kTensorLoads ? (unit - kTensorLoads) % 32 * 32
+                                                   : 0);
+  }
   Where2 w;
   w.rank = low >> 10;
   w.warp = low >> 5;
@@ -94,6 +100,28 @@ Advice async_advice(const Where2& w, Kind mine, Kind other, bool other_reads) {
           "write, fence.proxy.async, bar.sync, then issue the operation"};
 }
 
+// What ends an operation on Tensor Memory.
+Advice tensor_advice(ptx::Op other) {
+  switch (other) {
+    case ptx::Op::tcgen05_ld:
+    case ptx::Op::tcgen05_ld_red:
+      return {
+          "no tcgen05.wait::ld in the loading warp, or no barrier after it",
+          "tcgen05.wait::ld, tcgen05.fence::before_thread_sync, then a barrier or an mbarrier that the other "
+          "thread waits for, and tcgen05.fence::after_thread_sync there"};
+    case ptx::Op::tcgen05_st:
+      return {
+          "no tcgen05.wait::st in the storing warp, or no barrier after it",
+          "tcgen05.wait::st, tcgen05.fence::before_thread_sync, then a barrier or an mbarrier that the other "
+          "thread waits for, and tcgen05.fence::after_thread_sync there"};
+    default:
+      return {
+          "no wait on the mbarrier of a tcgen05.commit that covers the operation",
+          "tcgen05.commit by the thread that issued it, and a wait on its mbarrier (with the parity of the "
+          "running phase) before the access"};
+  }
+}
+
 Advice advice(const Where2& w, bool shared) {
   if (w.same_warp)
     return {"no bar.warp.sync between the two lanes (lanes of one warp do not run in step since sm_70)",
@@ -112,6 +140,11 @@ Advice advice(const Where2& w, bool shared) {
 void name_place(Finding& f, const Accessor& a, const Spot& spot) {
   const cgp::emu::LaunchState& launch = *a.s.cluster->launch->launch;
   f.address = spot.address;
+  if (spot.tensor) {
+    f.buffer = "tensor memory";
+    f.byte_offset = std::int64_t(spot.address & 0xffff);
+    return;
+  }
   if (spot.shared) {
     f.buffer = shared_variable(launch, std::uint32_t(spot.address), &f.byte_offset);
     f.address |= std::uint64_t(spot.rank) << kRankShift;
@@ -189,8 +222,10 @@ void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use o
       mine == kThread ? std::string("this thread") : agent_name(mine, launch.program->inst(a.op.inst));
   const std::string they =
       theirs == kThread ? std::string("another thread") : agent_name(theirs, launch.program->inst(inst));
-  const std::string at = cat("bytes ", f.byte_offset, " to ", f.byte_offset + std::int64_t(spot.bytes) - 1,
-                             " of '", f.buffer, "'");
+  const std::string at =
+      spot.tensor ? cat("lanes from ", spot.address >> 16, ", column ", f.byte_offset, " of Tensor Memory")
+                  : cat("bytes ", f.byte_offset, " to ", f.byte_offset + std::int64_t(spot.bytes) - 1,
+                        " of '", f.buffer, "'");
   f.message = cat(me, " ", act(a.use, a.trait.rmw, spot.bytes), " (", at, ") that ", they, " (PTX line ",
                   f.other->ptx_line, ") ",
                   other_use == Use::read ? "reads"
@@ -224,6 +259,9 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
                                   "__threadfence_block())"},
                 "; they are synchronised at too narrow a scope");
   const Kind mine = a.agent ? kind_of(a.id(lane)) : kThread, theirs = kind_of(id_of(other));
+  if (spot.tensor)
+    return emit(a, lane, cluster, other, other_use, spot, "race.async",
+                tensor_advice(l.launch->program->inst(inst_of(other)).op), ", and nothing orders the two");
   if (mine != kThread || theirs != kThread)
     return emit(a, lane, cluster, other, other_use, spot, "race.async",
                 async_advice(w, mine, theirs, other_use == Use::read), ", and nothing orders the two");

@@ -275,6 +275,7 @@ struct Spot {
   std::uint32_t rank = 0;  ///< shared: whose memory
   std::uint64_t address = 0;
   std::uint32_t bytes = 4;
+  bool tensor = false;  ///< Tensor Memory of block `rank`; the address has the lane in bits 31-16
 };
 /// Two conflicting accesses that are not ordered: reports them, unless both are strong or alike.
 void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,

@@ -30,19 +30,20 @@ struct PipelineOp : AsyncOp {
 };
 }  // namespace
 
-void TensorPipeline::submit(std::unique_ptr<TensorStep> step) {
+void TensorPipeline::submit(std::unique_ptr<TensorStep> step, race::Agent agent) {
   Warp& w = *step->by.warp;
   auto x = std::make_unique<PipelineOp>();
   x->pipeline = this;
   x->number = first_ + queue_.size();
-  last_[thread_key(w, step->by.lane)] = x->number + 1;
+  last_[thread_key(w, step->by.lane)] = {x->number + 1, agent};
+  race::issued(w);
   queue_.push_back(std::move(step));
   w.cta->cluster->async.submit(std::move(x));
 }
 
-std::uint64_t TensorPipeline::issued_by(const Warp& warp, int lane) const {
+TensorPipeline::Issued TensorPipeline::issued_by(const Warp& warp, int lane) const {
   const auto it = last_.find(thread_key(warp, lane));
-  return it == last_.end() ? 0 : it->second;
+  return it == last_.end() ? Issued{} : it->second;
 }
 
 void TensorPipeline::complete_until(std::uint64_t number) {
@@ -132,6 +133,20 @@ void SharedOperand::report(Check check, std::string_view cls, std::uint32_t offs
       std::move(hint), offset, "shared memory", offset);
 }
 
+OperandPieces::OperandPieces(const Issuer& by, race::Agent agent, Cta& cta)
+    : by_(by), agent_(agent), cta_(cta), pieces_(by.warp->race ? cta.shared_bytes / 16 : 0) {}
+
+OperandPieces::~OperandPieces() {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (!pieces_[i]) continue;
+    std::size_t end = i + 1;
+    while (end < pieces_.size() && pieces_[end]) ++end;
+    race::agent_access(*by_.warp, *by_.op, by_.lane, agent_, Where::shared_cluster,
+                       cta_.shared_base() | (i * 16), (end - i) * 16, race::Use::read, race::Proxy::async);
+    i = end;
+  }
+}
+
 // ---------------------------------------------------------------- commit
 namespace {
 struct CommitPlan {
@@ -197,9 +212,10 @@ void exec_commit(Warp& w, const Op& op) {
     c.by = {&w, &op, lane};
     c.number = x->number;
     c.pipeline = &pipeline;
-    c.needed = pipeline.issued_by(w, lane);
+    const TensorPipeline::Issued mine = pipeline.issued_by(w, lane);
+    c.needed = mine.number;
     c.barriers = destinations(w, op, p.where, address[lane], ranks, lane);
-    c.released = race::agent_so_far(w, lane, race::unit_agent(w, kTensorUnit));
+    c.released = race::agent_so_far(w, lane, mine.agent);
     w.cta->cluster->async.submit(std::move(x));
   });
   race::issued(w);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "cgp/emu/async_ops.h"
+#include "cgp/emu/race_tensor.h"
 #include "cgp/emu/tensor_memory.h"
 
 namespace cgp::emu {
@@ -26,15 +27,19 @@ struct TensorStep {
 class TensorPipeline {
  public:
   /// Takes the next place in the order and hands the step to the asynchronous policy.
-  void submit(std::unique_ptr<TensorStep> step);
-  /// Steps that `warp`'s `lane` has issued so far are those below this number.
-  std::uint64_t issued_by(const Warp& warp, int lane) const;
+  void submit(std::unique_ptr<TensorStep> step, race::Agent agent = {});
+  /// What `warp`'s `lane` has issued so far: steps below the number; the agent's clock covers them.
+  struct Issued {
+    std::uint64_t number = 0;
+    race::Agent agent;
+  };
+  Issued issued_by(const Warp& warp, int lane) const;
   void complete_until(std::uint64_t number);
 
  private:
   std::deque<std::unique_ptr<TensorStep>> queue_;
   std::uint64_t first_ = 0;  ///< number of queue_.front()
-  std::unordered_map<std::uint64_t, std::uint64_t> last_;
+  std::unordered_map<std::uint64_t, Issued> last_;
 };
 
 /// 1 or 2, from the modifiers.
@@ -52,6 +57,23 @@ TensorPipeline& tensor_pipeline(Cta& cta, int group);
 
 /// The address operand of an .aligned instruction: the same in all lanes, or a finding.
 std::uint32_t uniform_address(Warp& w, const Op& op, const Address& a, std::string_view what);
+
+/// For the race detector, at issue: the 16-byte pieces of an operand that a step reads in a CTA's shared
+/// memory.
+class OperandPieces {
+ public:
+  OperandPieces(const Issuer& by, race::Agent agent, Cta& cta);
+  ~OperandPieces();  ///< hands on what was marked
+  void mark(std::uint32_t offset) {
+    if (offset / 16 < pieces_.size()) pieces_[offset / 16] = true;
+  }
+
+ private:
+  const Issuer& by_;
+  race::Agent agent_;
+  Cta& cta_;
+  std::vector<bool> pieces_;
+};
 
 /// Reads 16-byte pieces of operands in a CTA's shared memory for an asynchronous step; reports pieces
 /// outside it or never written, once each.

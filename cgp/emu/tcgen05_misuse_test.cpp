@@ -99,6 +99,61 @@ TEST(TensorMisuse, MissingCommitOrWait) {
   EXPECT_THAT(stranger, HasSubstr("uninit.tensor"));
 }
 
+// Races are found whatever the policy: here everything completes at issue.
+TEST(TensorRaces, OnTensorMemory) {
+  const std::string sync =
+      " tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;\n";
+  const std::string own = " shl.b32 %v, %w, 21; add.u32 %v, %v, %t; ";
+  const std::string load = own + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%v];\n",
+                    store = own + "mov.b32 %d1, 7; tcgen05.st.sync.aligned.32x32b.x1.b32 [%v], {%d1};\n";
+  const std::string wait_ld = " tcgen05.wait::ld.sync.aligned;\n",
+                    wait_st = " tcgen05.wait::st.sync.aligned;\n";
+  const std::string multiply = kMultiply + kCommit;
+  // A multiplication, then a load that did not wait for it.
+  EXPECT_THAT(said(program(multiply + "MULTIPLIED: bar.warp.sync -1;" + sync + load + wait_ld)),
+              HasSubstr("race.async: the asynchronous tcgen05.ld reads"));
+  EXPECT_EQ(said(program(multiply + kWait + load + wait_ld)), "");
+  // A store, then a multiplication by another thread.
+  EXPECT_THAT(said(program(store + sync + multiply + kWait)),
+              HasSubstr("that the asynchronous tcgen05.st (PTX line"));
+  EXPECT_THAT(said(program(store + wait_st + multiply + kWait)), HasSubstr("race.async"));
+  EXPECT_EQ(said(program(store + wait_st + sync + multiply + kWait)), "");
+  // A store and a load of one warp without the wait between them.
+  EXPECT_THAT(said(program(store + load + wait_st + wait_ld)),
+              HasSubstr("race.async: the asynchronous tcgen05.ld reads"));
+  EXPECT_EQ(said(program(store + wait_st + load + wait_ld)), "");
+  // A load, then a multiplication over it.
+  const std::string full = store + wait_st + sync;
+  EXPECT_THAT(said(program(full + load + sync + multiply + kWait + wait_ld)),
+              HasSubstr("race.async: the asynchronous tcgen05.mma writes"));
+  EXPECT_EQ(said(program(full + load + wait_ld + sync + multiply + kWait)), "");
+  // Freed while other warps may still read.
+  const std::string free_now =
+      " setp.ne.u32 %p, %w, 0; @%p bra F; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 64;\nF:\n";
+  EXPECT_THAT(said(program(full + " setp.eq.u32 %p, %w, 0; @%p bra G;" + load + wait_ld +
+                               "G: bar.warp.sync -1;\n" + free_now,
+                           " mov.u32 %a, 0;\n")),
+              HasSubstr("race.async"));
+}
+
+TEST(TensorRaces, OnSharedOperands) {
+  const std::string refill = " st.shared.u32 [%s], 0;\n";
+  EXPECT_THAT(said(program(kMultiply + kCommit + refill + kWait)),
+              HasSubstr("race.async: this thread writes 4 bytes"));
+  EXPECT_EQ(said(program(kMultiply + kCommit + kWait + " bar.sync 0;\n" +
+                         " setp.ne.u32 %q, %th, 0; @!%q st.shared.u32 [%s], "
+                         "0;\n")),
+            "");
+  // A store to the operand that no proxy fence covers.
+  EXPECT_THAT(said(program(" setp.ne.u32 %q, %th, 5; @!%q st.shared.u32 [%s], 0; bar.sync 0;\n" + kMultiply +
+                           kCommit + kWait)),
+              HasSubstr("race.proxy"));
+  EXPECT_EQ(said(program(" setp.ne.u32 %q, %th, 5; @!%q st.shared.u32 [%s], 0; "
+                         "fence.proxy.async.shared::cta; bar.sync 0;\n" +
+                         kMultiply + kCommit + kWait)),
+            "");
+}
+
 TEST(TensorMisuse, RegistersBeforeTheWait) {
   const std::string body =
       kMultiply + kCommit + kWait +

@@ -209,6 +209,51 @@ FusedRule MmaStep::rule() const {
   return r;
 }
 
+namespace {
+void mark_operand(OperandPieces& pieces, const MatrixDescriptor& d, int rows, int k, int bytes,
+                  bool mn_major) {
+  if (mn_major) {
+    const int per = k * 16 / bytes;
+    for (int kk = 0; kk < k; ++kk)
+      for (int row = 0; row < rows; row += per)
+        pieces.mark(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)));
+    return;
+  }
+  for (int row = 0; row < rows; ++row)
+    for (int b = 0; b < bytes; b += 16) pieces.mark(d.k_major(std::uint32_t(row), std::uint32_t(b)));
+}
+}  // namespace
+
+void MmaStep::note_accesses(race::Agent agent) const {
+  Warp& w = *by.warp;
+  if (!w.race) return;
+  const TensorLayout layout(what.m, plan->form.group, plan->form.weight_stationary);
+  const int rows = what.m / pair.count(), n = what.n / pair.count();
+  const auto tensor = [&](Cta& cta, TensorAddress at, int columns, race::Use use) {
+    race::tensor_access(w, *by.op, by.lane, agent, cta, {at.lane, 128 - at.lane, at.column, columns}, use);
+  };
+  for (int c = 0; c < pair.count(); ++c) {
+    Cta& cta = *pair.cta[c];
+    {
+      OperandPieces pieces(by, agent, cta);
+      if (!plan->form.a_in_tensor) mark_operand(pieces, a_shared, rows, stored_k(), 32, what.a_mn_major);
+      mark_operand(pieces, b_shared, n, what.k, what.sparse ? 64 : 32, what.b_mn_major);
+    }
+    if (plan->form.a_in_tensor) tensor(cta, a, 8, race::Use::read);
+    if (what.sparse) tensor(cta, metadata, 2, race::Use::read);
+    if (plan->form.scale_vector) {
+      tensor(cta, sfa, (rows + 31) / 32, race::Use::read);
+      tensor(cta, sfb, ((rows == 64 ? what.n / 2 : what.n) + 31) / 32, race::Use::read);
+    }
+    if (!layout.scattered()) {
+      tensor(cta, d, what.n / layout.copies(), race::Use::write);
+      continue;
+    }
+    for (int lane = d.lane; lane < 128; lane += 32)  // 16 of each 32 lanes
+      race::tensor_access(w, *by.op, by.lane, agent, cta, {lane, 16, d.column, what.n}, race::Use::write);
+  }
+}
+
 void MmaStep::run() {
   for (int c = 0; c < pair.count(); ++c)
     if (pair.cta[c]->done) {

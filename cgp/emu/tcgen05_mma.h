@@ -64,6 +64,8 @@ struct MmaStep final : TensorStep {
   bool accumulate = false;
   std::array<std::uint32_t, 8> lane_mask{};
   void run() override;
+  /// At issue, for the race detector: what it reads and writes.
+  void note_accesses(race::Agent agent) const;
 
  private:
   void read_a(MatrixOperands& m);
