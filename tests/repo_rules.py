@@ -23,7 +23,7 @@ MAY_USE = {
     "prof": {"runtime", "ptx", "emu", "cuda", "base"},
     "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
-TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "kernels": {"testing", "prof"}, "runtime": {"testing"}}
+TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "prof"}, "runtime": {"testing"}}
 MAX_LINES = 800
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|farm|root|tmp/bash_jobs)/")

@@ -169,23 +169,30 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
      std::uint32_t(cols), std::uint32_t(tiles));
 }
 
-// Copies the operands that the choice says into scratch memory, whose rows are aligned.
+// Scratch memory with aligned rows for the operands that the choice says; a and b are copied there.
 void pack_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at) {
-  const auto element = std::uint64_t(cgp::bytes(p.type));
   const std::uint64_t rows_a = p.trans_a ? p.k : p.m, cols_a = p.trans_a ? p.m : p.k;
   const std::uint64_t rows_b = p.trans_b ? p.n : p.k, cols_b = p.trans_b ? p.k : p.n;
-  const std::uint64_t lda = packed_ld(cols_a), ldb = packed_ld(cols_b);
-  const std::uint64_t bytes_a = choice.pack_a ? p.batch * rows_a * lda * element : 0,
-                      bytes_b = choice.pack_b ? p.batch * rows_b * ldb * element : 0;
-  const std::uint64_t scratch = s.scratch(bytes_a + bytes_b);
+  const auto size = [&](bool packed, std::uint64_t rows, std::uint64_t cols) {
+    return packed ? p.batch * rows * packed_ld(cols) * std::uint64_t(cgp::bytes(p.type)) : 0;
+  };
+  const std::uint64_t bytes_a = size(choice.pack_a, rows_a, cols_a),
+                      bytes_b = size(choice.pack_b, rows_b, cols_b), bytes_c = size(choice.pack_c, p.m, p.n);
+  const std::uint64_t scratch = s.scratch(bytes_a + bytes_b + bytes_c);
+  const auto place = [](std::uint64_t& address, std::uint64_t& ld, std::uint64_t& stride, std::uint64_t to,
+                        std::uint64_t rows,
+                        std::uint64_t cols) { address = to, ld = packed_ld(cols), stride = rows * ld; };
   if (choice.pack_a) {
-    run_gemm_pack(s, at.a, scratch, rows_a, cols_a, p.lda, p.batch, p.stride_a, lda);
-    at.a = scratch, p.lda = lda, p.stride_a = rows_a * lda;
+    const GemmRows from{at.a, p.lda, p.stride_a};
+    place(at.a, p.lda, p.stride_a, scratch, rows_a, cols_a);
+    run_gemm_pack(s, from, {at.a, p.lda, p.stride_a}, rows_a, cols_a, p.batch);
   }
   if (choice.pack_b) {
-    run_gemm_pack(s, at.b, scratch + bytes_a, rows_b, cols_b, p.ldb, p.batch, p.stride_b, ldb);
-    at.b = scratch + bytes_a, p.ldb = ldb, p.stride_b = rows_b * ldb;
+    const GemmRows from{at.b, p.ldb, p.stride_b};
+    place(at.b, p.ldb, p.stride_b, scratch + bytes_a, rows_b, cols_b);
+    run_gemm_pack(s, from, {at.b, p.ldb, p.stride_b}, rows_b, cols_b, p.batch);
   }
+  if (choice.pack_c) place(at.c, p.ldc, p.stride_c, scratch + bytes_a + bytes_b, p.m, p.n);
 }
 
 }  // namespace
@@ -195,10 +202,15 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   GemmProblem p = q.dense();
   GemmAddresses at = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  if (choice.pack_a || choice.pack_b) {
-    if (p.batch > 65535)
-      throw Unsupported(text::cat("gemm: unaligned operands of ", p.batch, " batches; at most 65535"));
+  if (choice.pack_a || choice.pack_b || choice.pack_c) {
+    GemmChoice inner = choice;
+    inner.pack_a = inner.pack_b = inner.pack_c = false;
     pack_operands(s, choice, p, at);
+    run_gemm(s, inner, p, at);
+    const GemmProblem dense = q.dense();
+    if (choice.pack_c)
+      run_gemm_pack(s, {at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n, p.batch);
+    return;
   }
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));

@@ -48,9 +48,10 @@ struct GemmChoice {
   std::string why;
   std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
   int cluster = 1;  ///< blocks of a cluster: below each other (sm90_persistent), along K (sm90_split)
-  std::uint32_t tile_m = 128;           ///< rows of a block's tile (sm90_split)
-  bool pack_a = false, pack_b = false;  ///< copied first into scratch memory of the stream, with aligned rows
-  double microseconds = 0;              ///< predicted for the kernel, 0: not predicted
+  std::uint32_t tile_m = 128;  ///< rows of a block's tile (sm90_split)
+  /// a, b: copied first into scratch memory of the stream, with aligned rows; c: made there and copied back.
+  bool pack_a = false, pack_b = false, pack_c = false;
+  double microseconds = 0;  ///< predicted for the kernel, 0: not predicted
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
@@ -92,11 +93,14 @@ Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
 
 /// Elements between the rows of a packed operand: rows begin at lines of 128 bytes.
 std::uint64_t packed_ld(std::uint64_t cols);
-/// rows x cols elements of 16 bits, `ld` apart, to rows `out_ld` (a multiple of 8) apart; `to` at 16 bytes.
+/// Where rows of 16-bit elements lie: `ld` apart, batches `stride` apart.
+struct GemmRows {
+  std::uint64_t address = 0, ld = 0, stride = 0;
+};
+/// Copies rows x cols elements from one place to the other, at any alignment.
 Variant gemm_pack();
-void run_gemm_pack(runtime::Stream& s, std::uint64_t from, std::uint64_t to, std::uint64_t rows,
-                   std::uint64_t cols, std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
-                   std::uint64_t out_ld);
+void run_gemm_pack(runtime::Stream& s, const GemmRows& from, const GemmRows& to, std::uint64_t rows,
+                   std::uint64_t cols, std::uint64_t batch);
 
 /// The tiles that select_gemm weighs against each other on sm_90a, with the times it predicts.
 std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& p, const GemmAddresses& at,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a matrix whose rows are not 16-byte aligned into one whose rows are, for the variants that need it.
-//   who      a thread writes 8 elements; blocks walk along rows
-//   memory   reads single elements, which L1 puts together; writes 16 bytes
+// Copies rows of 16-bit elements from one leading dimension to another: operands and results whose rows are
+// not 16-byte aligned go through scratch memory whose rows are.
+//   who      a block copies 2048 neighbouring elements of a row, a thread every 256th of them
+//   memory   two bytes a lane: 64 contiguous bytes a warp, whatever the alignment; L2 puts the lines together
 #include "cgp/dsl/arith.h"
 #include "cgp/kernels/gemm/gemm.h"
 
@@ -10,37 +11,44 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kThreads = 256, kElements = 8;
+constexpr int kThreads = 256, kEach = 8;
 
-void gemm_pack_kernel(Kernel& k, In<b16> from, Out<b16> to, Val<u64> rows, Val<u64> cols, Val<u64> ld,
-                      Val<u64> stride, Val<u64> out_ld) {
+void gemm_copy_rows(Kernel& k, In<b16> from, Out<b16> to, Val<u64> cols, Val<u64> from_ld,
+                    Val<u64> from_stride, Val<u64> to_ld, Val<u64> to_stride, Val<u32> pieces) {
   k.block(kThreads);
-  // Columns from cols to out_ld are written too, as zeros: they are never products, but never junk either.
-  const auto pieces = out_ld / std::uint64_t(kElements);
-  const auto i = dsl::to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + dsl::to<u64>(k.tid());
-  const auto row = i / pieces, col = i % pieces * std::uint64_t(kElements);
-  const auto batch = dsl::to<u64>(k.ctaid_y());
-  k.if_(row < rows, [&] {
-    const auto source = from.at(batch * stride + row * ld + col);
-    std::vector<Val<b16>> e;
-    for (int j = 0; j < kElements; ++j)
-      e.push_back(source.ld_if<1, nc>(col + std::uint64_t(j) < cols, j, Val<b16>(0))[0]);
-    to.at((batch * rows + row) * out_ld + col)
-        .st<kElements>(0, RegGroup<b16, kElements>::generate([&](int j) { return e[std::size_t(j)]; }));
-  });
+  const auto row = dsl::to<u64>(k.ctaid_x() / pieces), batch = dsl::to<u64>(k.ctaid_y());
+  const auto col =
+      dsl::to<u64>(k.ctaid_x() % pieces) * std::uint64_t(kThreads * kEach) + dsl::to<u64>(k.tid());
+  const auto source = from.at(batch * from_stride + row * from_ld + col);
+  const auto target = to.at(batch * to_stride + row * to_ld + col);
+  std::vector<Val<b16>> held;
+  std::vector<Val<pred>> inside;
+  for (int j = 0; j < kEach; ++j) {
+    inside.push_back(col + std::uint64_t(j * kThreads) < cols);
+    held.push_back(source.ld_if<1, nc>(inside.back(), j * kThreads, Val<b16>(0))[0]);
+  }
+  for (int j = 0; j < kEach; ++j) target.st_if(inside[std::size_t(j)], j * kThreads, held[std::size_t(j)]);
 }
 
 }  // namespace
 
-Variant gemm_pack() { return variant("gemm_pack_b16", 75, gemm_pack_kernel); }
+Variant gemm_pack() { return variant("gemm_copy_rows_b16", 75, gemm_copy_rows); }
 
-void run_gemm_pack(runtime::Stream& s, std::uint64_t from, std::uint64_t to, std::uint64_t rows,
-                   std::uint64_t cols, std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
-                   std::uint64_t out_ld) {
-  auto grid = runtime::grid_for(rows * (out_ld / kElements), kThreads);
-  grid.y = std::uint32_t(batch);
-  load(s.device(), gemm_pack())(s, grid, runtime::Arg::address(from), runtime::Arg::address(to), rows, cols,
-                                ld, stride, out_ld);
+void run_gemm_pack(runtime::Stream& s, const GemmRows& from, const GemmRows& to, std::uint64_t rows,
+                   std::uint64_t cols, std::uint64_t batch) {
+  const std::uint64_t pieces = (cols + kThreads * kEach - 1) / (kThreads * kEach);
+  // A grid has at most 2^31 - 1 blocks in x and 65535 in y.
+  const std::uint64_t most = 0x7fffffffull / pieces;
+  const auto fn = load(s.device(), gemm_pack());
+  for (std::uint64_t b = 0; b < batch; b += 65535)
+    for (std::uint64_t r = 0; r < rows; r += most) {
+      const auto at = [&](const GemmRows& m) {
+        return runtime::Arg::address(m.address + (b * m.stride + r * m.ld) * 2);
+      };
+      const runtime::Dim3 grid{std::uint32_t(std::min(most, rows - r) * pieces),
+                               std::uint32_t(std::min<std::uint64_t>(65535, batch - b)), 1};
+      fn(s, grid, at(from), at(to), cols, from.ld, from.stride, to.ld, to.stride, std::uint32_t(pieces));
+    }
 }
 
 }  // namespace cgp::kernels

@@ -168,7 +168,7 @@ GemmChoice skinny(const GemmProblem& p) {
 struct Packed {
   GemmProblem problem;
   GemmAddresses at;
-  bool a = false, b = false;
+  bool a = false, b = false, c = false;
 };
 Packed packed(const GemmProblem& p, const GemmAddresses& at) {
   Packed r{p, at};
@@ -183,6 +183,10 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
   if (crooked(at.b, p.ldb, p.stride_b)) {
     r.b = true, r.at.b = 0, r.problem.ldb = packed_ld(p.trans_b ? p.k : p.n);
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
+  }
+  // The old c would have to be copied too.
+  if (p.beta == 0 && crooked(at.c, p.ldc, p.stride_c)) {
+    r.c = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n), r.problem.stride_c = r.problem.ldc * p.m;
   }
   return r;
 }
@@ -210,18 +214,22 @@ std::uint64_t packed_ld(std::uint64_t cols) { return (cols + 63) / 64 * 64; }
 GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
-  if (not_sm80.empty()) return select_aligned(p, at, d);
   if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
-  // Copying costs about (m + n) * k, multiplying m * n * k.
-  const Packed r = packed(p, at);
-  if ((r.a || r.b) && p.m >= 16 && p.n >= 16 && p.flops() >= 1e7 &&
+  // Copying costs about (m + n) * k + m * n, multiplying m * n * k.
+  Packed r = packed(p, at);
+  const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64;
+  if (!large || d.arch != "sm_90a")
+    r.c = false, r.at.c = at.c, r.problem.ldc = p.ldc, r.problem.stride_c = p.stride_c;
+  if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
+  if ((r.a || r.b || r.c) && p.m >= 16 && p.n >= 16 && p.flops() >= 1e7 &&
       reject(GemmKind::sm80, r.problem, r.at, d).empty()) {
     GemmChoice c = select_aligned(r.problem, r.at, d);
-    c.pack_a = r.a, c.pack_b = r.b;
-    c.why = text::cat(r.a && r.b ? "a and b are"
-                      : r.a      ? "a is"
-                                 : "b is",
-                      " copied first: ", not_sm80, "; then ", c.why);
+    c.pack_a = r.a, c.pack_b = r.b, c.pack_c = r.c;
+    std::string what;
+    for (const auto& [packed, name] : {std::pair{r.a, "a"}, {r.b, "b"}, {r.c, "c"}})
+      if (packed) text::append(what, text::cat(what.empty() ? "" : ", ", name));
+    c.why =
+        text::cat("rows of ", what, " are not aligned to 16 bytes and go through scratch memory; ", c.why);
     return c;
   }
   return {GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), text::cat("no tensor cores: ", not_sm80)};
