@@ -519,7 +519,7 @@ void run_all(Bench& b) {
                         {4096, 14336},
                         {28672, 8192},
                         {8192, 28672}})
-      bench_gemm<bfloat16>(b, cublas.get(), "nt", m, n, k);
+      if (m != n || n != k) bench_gemm<bfloat16>(b, cublas.get(), "nt", m, n, k);
   bench_gemm<bfloat16>(b, cublas.get(), "nt", 4095, 4097, 4104);
   bench_gemm<bfloat16>(b, cublas.get(), "nt", 1000, 3001, 5003);
   bench_gemm<bfloat16>(b, cublas.get(), "nt", 127, 255, 8191);
