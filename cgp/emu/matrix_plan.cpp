@@ -118,7 +118,7 @@ void plan_matrix(Decoder& d, MatrixPlan& p, Mod type_d, Mod type_a, Mod type_b, 
       p.d_at.push_back(std::uint16_t(at.column * padded + at.row));
     }
   if (p.kind == MatrixKind::floating)
-    for (int g = 0; g < 5; ++g)
+    for (int g = p.in_bytes ? int(Generation::blackwell) : 0; g < 5 && !p.scale_blocks; ++g)
       p.rule[g] = fused_rule(MatrixUnit::mma, type_a, Generation(g), p.f16_d && p.f16_c);
   if (p.sparse)
     for (FusedRule& rule : p.rule)

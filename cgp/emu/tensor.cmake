@@ -14,7 +14,7 @@ set_source_files_properties(tensor_core_step.cpp PROPERTIES COMPILE_OPTIONS
 cgp_test(tensor_core_test SOURCES tensor_core_test.cpp LINKS cgp::emu)
 cgp_test(fragments_test SOURCES fragments_test.cpp LINKS cgp::emu)
 cgp_test(tensor_map_test SOURCES tensor_map_test.cpp LINKS cgp::emu)
-cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp exec_async_test.cpp exec_tma_test.cpp exec_tma_modes_test.cpp exec_wgmma_test.cpp
+cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp exec_async_test.cpp exec_tma_test.cpp exec_tma_modes_test.cpp mma_sm120_test.cpp exec_wgmma_test.cpp
   LINKS cgp::emu)
 cgp_test(tcgen05_test SOURCES tcgen05_misuse_test.cpp exec_clc_test.cpp exec_tcgen05_test.cpp exec_tcgen05_mma_test.cpp exec_tcgen05_scale_test.cpp ${PROJECT_SOURCE_DIR}/cgp/testing/assemble.cpp LINKS cgp::emu)
 cgp_test(emu_policy_test SOURCES async_policy_test.cpp async_rows_test.cpp schedule_test.cpp LINKS cgp::emu)
