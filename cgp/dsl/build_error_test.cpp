@@ -253,5 +253,22 @@ TEST(build_error, any_row_of_the_table_is_verified) {
   EXPECT_THAT(e.rule(), HasSubstr("tanh.rn.f32"));
 }
 
+// k.ptx() is outside of what regions know; the static analyses see its instructions too.
+TEST(build_error, an_instruction_that_some_threads_miss) {
+  const auto e = error_of([&](Kernel& k, InOut<u32> c) {
+    k.block(128);
+    k.if_(k.tid() < 48u, [&] { k.ptx(ptx::Op::bar_sync, {}, 0); });
+    c.st(0, 1);
+  });
+  EXPECT_THAT(e.rule(), HasSubstr("ANA-B01"));
+  EXPECT_THAT(e.why(), HasSubstr("48 of 128 threads come"));
+  EXPECT_THAT(e.where(), HasSubstr("build_error_test.cpp:"));
+  EXPECT_NO_THROW(build("k", "sm_90a", [](Kernel& k, InOut<u32> c) {
+    k.block(128);
+    k.ptx(ptx::Op::bar_sync, {}, 0);
+    c.st(0, 1);
+  }));
+}
+
 }  // namespace
 }  // namespace cgp::dsl

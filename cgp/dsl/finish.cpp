@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/dsl/finish_checks_impl.h"
 #include "cgp/dsl/record.h"
 
 namespace cgp::dsl {
@@ -326,6 +327,7 @@ void Kernel::finish() {
   finish_shared();
   finish_shape();
   simplify();
+  check_analyses(module_, f_);
   module_.functions.push_back(std::move(f_));
 }
 

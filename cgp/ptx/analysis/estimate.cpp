@@ -2,6 +2,7 @@
 #include "cgp/ptx/analysis/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -15,10 +16,14 @@ namespace {
 
 // Fitted to ptxas 13.0 over the kernels of this repository and the corpus.
 constexpr int kTarget = 24;             ///< live registers below which latency alone decides the order
+constexpr int kUnrolledTarget = 40;     ///< the same in unrolled loops
+constexpr int kGuarded = 12;            ///< instructions of a side that becomes guarded
 constexpr int kUnrolled = 80;           ///< instructions of a loop that is unrolled
 constexpr int kUnrollFactor = 4;        ///< where the trip count is not known
 constexpr std::size_t kLongest = 6000;  ///< operations of a block that are reordered
-constexpr double kWritten = 0.4, kReordered = 0.6, kAlways = 7;
+constexpr double kWritten = 0.393, kReordered = 0.48, kAlways = 5.94;
+constexpr double kGrowth = 0.343;  ///< for each doubling of the number of instructions, from 8 on
+constexpr double kMatrix = 4.15;   ///< operands of matrix instructions stand in aligned groups
 
 int words(Mod type) {
   const int bits = type_bits(type);
@@ -76,16 +81,17 @@ class Estimator {
 
   void run(RegisterEstimate& e) {
     for (BlockId b : cfg_.order) {
-      const auto [ops, values] = operations(b, 1);
+      const auto [ops, values] = operations({{b, false}}, 1);
       std::vector<std::uint32_t> order(ops.size());
       std::iota(order.begin(), order.end(), 0u);
       e.as_written = std::max(e.as_written, most_live(ops, order, values));
     }
-    const int target = std::max(kTarget, e.as_written);
     e.reordered = e.as_written;
-    for (BlockId b : cfg_.order) {
-      const auto [ops, values] = operations(b, rounds(b));
+    for (const Chain& chain : chains()) {
+      const int times = rounds(chain);
+      const auto [ops, values] = operations(chain, times);
       if (ops.size() > kLongest) continue;
+      const int target = std::max(times > 1 ? kUnrolledTarget : kTarget, e.as_written);
       e.reordered = std::max(e.reordered, most_live(ops, schedule(ops, values, target), values));
     }
   }
@@ -206,69 +212,128 @@ class Estimator {
     return changed;
   }
 
-  /// The block's operations, several rounds of a loop in a row: what one round leaves to no other is a new
+  struct Part {
+    BlockId block;
+    bool guarded;  ///< one side of a short branch: its instructions get guards
+  };
+  using Chain = std::vector<Part>;
+
+  bool is_short(BlockId b) const {
+    const Block& block = cfg_.blocks[b];
+    if (int(block.last - block.first) > kGuarded) return false;
+    for (std::uint32_t i = block.first; i < block.last; ++i) {
+      const Family f = family(f_.body[i].op);
+      if (f == Family::barrier || f == Family::async || f == Family::mbarrier || f == Family::wgmma ||
+          f == Family::tcgen05 || f == Family::warp || f == Family::matrix || f_.body[i].op == Op::call)
+        return false;
+    }
+    return true;
+  }
+
+  /// Blocks that are scheduled as one: those that follow each other without a choice, and short branches.
+  std::vector<Chain> chains() const {
+    std::vector<Chain> out;
+    std::vector<std::uint8_t> taken(cfg_.blocks.size());
+    const auto only = [&](BlockId b, std::size_t n) {
+      return cfg_.blocks[b].predecessors.size() == n && !taken[b];
+    };
+    for (BlockId b : cfg_.order) {
+      if (taken[b]) continue;
+      Chain chain{{b, false}};
+      taken[b] = 1;
+      for (BlockId at = b;;) {
+        const auto& next = cfg_.blocks[at].successors;
+        Chain more;
+        if (next.size() == 1 && only(next[0], 1)) {
+          more = {{next[0], false}};
+        } else if (next.size() == 2) {
+          for (int k = 0; k < 2 && more.empty(); ++k) {
+            const BlockId side = next[std::size_t(k)], meet = next[std::size_t(1 - k)];
+            if (only(side, 1) && cfg_.blocks[side].successors == std::vector<BlockId>{meet} &&
+                only(meet, 2) && is_short(side))
+              more = {{side, true}, {meet, false}};
+          }
+        }
+        if (more.empty() || cfg_.blocks[at].exits) break;
+        for (const Part& p : more) taken[p.block] = 1;
+        chain.insert(chain.end(), more.begin(), more.end());
+        at = more.back().block;
+      }
+      out.push_back(std::move(chain));
+    }
+    return out;
+  }
+
+  /// The operations of a chain, several rounds of a loop in a row: what one round leaves to no other is a new
   /// value in each.
-  std::pair<std::vector<Operation>, BlockValues> operations(BlockId b, int times) {
+  std::pair<std::vector<Operation>, BlockValues> operations(const Chain& chain, int times) {
     std::vector<Operation> out;
-    BlockValues values{{in_[b].begin(), in_[b].end()}, {out_[b].begin(), out_[b].end()}, size_};
+    const auto &in = in_[chain.front().block], &left = out_[chain.back().block];
+    BlockValues values{{in.begin(), in.end()}, {left.begin(), left.end()}, size_};
     std::map<ValueId, LiveId> renamed;
     const auto name = [&](ValueId v) {
       const auto at = renamed.find(root(v));
       return at == renamed.end() ? root(v) : at->second;
     };
     for (int round = 0; round < times; ++round)
-      for (std::uint32_t i = cfg_.blocks[b].first; i < cfg_.blocks[b].last; ++i) {
-        if (is_jump(f_.body[i].op) && round + 1 < times) continue;
-        Operation o;
-        o.inst = &f_.body[i];
-        for (const Ssa::Read& r : ssa_.reads[i]) o.reads.push_back(name(r.value));
-        for (ValueId v : ssa_.writes[i]) {
-          if (merged_[v]) continue;
-          for (ValueId before : ssa_.values[v].inputs) o.reads.push_back(name(before));
-          o.partial = !ssa_.values[v].inputs.empty();
-          if (round > 0 && !o.partial && !out_[b].count(root(v))) {
-            renamed[root(v)] = LiveId(values.size.size());
-            values.size.push_back(size_[root(v)]);
+      for (const Part& part : chain)
+        for (std::uint32_t i = cfg_.blocks[part.block].first; i < cfg_.blocks[part.block].last; ++i) {
+          const bool last = round + 1 == times && part.block == chain.back().block;
+          if (is_jump(f_.body[i].op) && !last) continue;
+          Operation o;
+          o.inst = &f_.body[i];
+          for (const Ssa::Read& r : ssa_.reads[i]) o.reads.push_back(name(r.value));
+          for (ValueId v : ssa_.writes[i]) {
+            if (merged_[v]) continue;
+            for (ValueId before : ssa_.values[v].inputs) o.reads.push_back(name(before));
+            // On one side of a branch: the other side's content stays.
+            const bool keeps = part.guarded && ssa_.values[root(v)].kind == Value::Kind::phi &&
+                               !in_[part.block].count(root(v)) && out_[part.block].count(root(v));
+            if (keeps) o.reads.push_back(name(v));
+            o.partial = o.partial || keeps || !ssa_.values[v].inputs.empty();
+            if (round > 0 && !o.partial && !left.count(root(v))) {
+              renamed[root(v)] = LiveId(values.size.size());
+              values.size.push_back(size_[root(v)]);
+            }
+            o.writes.push_back(name(v));
           }
-          o.writes.push_back(name(v));
+          if (o.writes.empty() && !ssa_.writes[i].empty()) continue;  // it is another value
+          out.push_back(std::move(o));
         }
-        if (o.writes.empty() && !ssa_.writes[i].empty()) continue;  // it is another value
-        out.push_back(std::move(o));
-      }
     return {std::move(out), std::move(values)};
   }
 
-  /// Counted loops of one block that only compute and load are unrolled.
-  int rounds(BlockId b) const {
-    const Block& block = cfg_.blocks[b];
-    if (std::find(block.successors.begin(), block.successors.end(), b) == block.successors.end()) return 1;
-    if (int(block.last - block.first) > kUnrolled) return 1;
-    for (std::uint32_t i = block.first; i < block.last; ++i) {
-      const Inst& inst = f_.body[i];
-      switch (family(inst.op)) {
-        case Family::barrier:
-        case Family::async:
-        case Family::mbarrier:
-        case Family::wgmma:
-        case Family::tcgen05:
-        case Family::atomic:
+  /// Counted loops of one chain that only compute and load are unrolled.
+  int rounds(const Chain& chain) const {
+    const auto& next = cfg_.blocks[chain.back().block].successors;
+    const BlockId head = chain.front().block;
+    if (std::find(next.begin(), next.end(), head) == next.end()) return 1;
+    int length = 0;
+    for (const Part& part : chain) {
+      const Block& block = cfg_.blocks[part.block];
+      length += int(block.last - block.first);
+      for (std::uint32_t i = block.first; i < block.last; ++i) {
+        const Family f = family(f_.body[i].op);
+        if (f == Family::barrier || f == Family::async || f == Family::mbarrier || f == Family::wgmma ||
+            f == Family::tcgen05 || f == Family::atomic || f_.body[i].op == Op::call ||
+            f_.body[i].op == Op::st || f_.body[i].has(Mod::volatile_))
           return 1;
-        default:
-          if (inst.op == Op::call || inst.op == Op::st || inst.has(Mod::volatile_)) return 1;
       }
+      for (const Pragma& p : f_.body_pragmas)
+        if (p.position >= block.first && p.position <= block.last &&
+            p.text.find("nounroll") != std::string::npos)
+          return 1;
     }
-    for (const Pragma& p : f_.body_pragmas)
-      if (p.position >= block.first && p.position <= block.last &&
-          p.text.find("nounroll") != std::string::npos)
-        return 1;
-    return counts(b) ? kUnrollFactor : 1;
+    return length <= kUnrolled && counts(head) ? kUnrollFactor : 1;
   }
 
   /// Some register goes up by a number in each round.
   bool counts(BlockId b) const {
     for (ValueId v : ssa_.phis[b])
       for (ValueId in : ssa_.values[v].inputs) {
-        if (in == kNone || ssa_.values[in].kind != Value::Kind::inst || ssa_.values[in].block != b) continue;
+        if (in == kNone || ssa_.values[in].kind != Value::Kind::inst ||
+            !cfg_.dominates(b, ssa_.values[in].block))
+          continue;
         std::uint32_t i = ssa_.values[in].inst;
         const Inst* inst = &f_.body[i];
         if (inst->op == Op::mov &&
@@ -306,7 +371,11 @@ RegisterEstimate estimate_registers(const Function& f) {
     e.registers = e.limit < 255 ? e.limit : asked;
     return e;
   }
-  e.registers = std::min(e.limit, int(kWritten * e.as_written + kReordered * e.reordered + kAlways + 0.5));
+  const bool matrix =
+      std::any_of(f.body.begin(), f.body.end(), [](const Inst& i) { return family(i.op) == Family::matrix; });
+  double n = kWritten * e.as_written + kReordered * e.reordered + kAlways + (matrix ? kMatrix : 0);
+  n += kGrowth * std::log2(std::max<double>(double(f.body.size()), 8) / 8);
+  e.registers = std::min(e.limit, int(n + 0.5));
   e.spilled = std::max(0, e.as_written - e.limit);
   return e;
 }
