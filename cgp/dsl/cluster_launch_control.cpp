@@ -7,7 +7,7 @@ using ptx::Op;
 using ptx::Operand;
 
 namespace {
-constexpr int kAnswers = 2;  // one is worked on, the next is asked for
+constexpr int kAnswers = 4;  // the thread that loads runs ahead of those that multiply and store
 constexpr int kAnswerBytes = 16;
 constexpr int kBarrierPair = 16;  // full at +0, empty at +8
 }  // namespace

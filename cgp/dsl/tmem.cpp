@@ -18,6 +18,10 @@ Mod repeat(int n) {
   while ((1 << i) < n) ++i;
   return mods[i];
 }
+Mod shape_mod(TmemShape s) {
+  constexpr Mod mods[] = {Mod::s32x32b, Mod::s16x64b, Mod::s16x128b, Mod::s16x256b};
+  return mods[int(s)];
+}
 /// Waits for the pair, or for the block.
 void sync_group(Kernel& k, bool pair, Here at) {
   if (pair)
@@ -95,9 +99,7 @@ Val<u32> tmem_of_warp(Kernel& k, const Val<u32>& address, int column) {
 std::vector<Value> tmem_load(Kernel& k, TmemShape shape, const Val<u32>& address, int registers, Mod type,
                              bool packed, Here at) {
   k.at(at);
-  const bool matrix = shape == TmemShape::matrix16x256;
-  ptx::Mods m{Mod::sync, Mod::aligned, matrix ? Mod::s16x256b : Mod::s32x32b,
-              repeat(matrix ? registers / 4 : registers)};
+  ptx::Mods m{Mod::sync, Mod::aligned, shape_mod(shape), repeat(registers / tmem_registers(shape))};
   if (packed) m.push_back(Mod::pack_16b);
   m.push_back(Mod::b32);
   std::vector<Value> out;
@@ -113,9 +115,7 @@ std::vector<Value> tmem_load(Kernel& k, TmemShape shape, const Val<u32>& address
 void tmem_store(Kernel& k, TmemShape shape, const Val<u32>& address, const std::vector<Value>& v, bool packed,
                 Here at) {
   k.at(at);
-  const bool matrix = shape == TmemShape::matrix16x256;
-  ptx::Mods m{Mod::sync, Mod::aligned, matrix ? Mod::s16x256b : Mod::s32x32b,
-              repeat(matrix ? int(v.size()) / 4 : int(v.size()))};
+  ptx::Mods m{Mod::sync, Mod::aligned, shape_mod(shape), repeat(int(v.size()) / tmem_registers(shape))};
   if (packed) m.push_back(Mod::unpack_16b);
   m.push_back(Mod::b32);
   std::vector<Operand> list;

@@ -62,6 +62,19 @@ class TmemRef {
   Val<u32> address_;
 };
 
+/// Which bit of tensor memory a register of tcgen05.ld and st holds (PTX ISA, "Data movement shape"). A warp
+/// reads its quarter of the lanes: 32, or (16x..) the first 16 of them.
+enum class TmemShape : std::uint8_t { lanes32x32, matrix16x64, matrix16x128, matrix16x256 };
+/// Registers of one unit (.x1) and the columns it covers.
+constexpr int tmem_registers(TmemShape s) {
+  constexpr int n[] = {1, 1, 2, 4};
+  return n[int(s)];
+}
+constexpr int tmem_unit_columns(TmemShape s) {
+  constexpr int n[] = {1, 2, 4, 8};
+  return n[int(s)];
+}
+
 namespace record {
 void tmem_needs(const Kernel& k, Here at);
 /// alloc, relinquish, publish; the address, read by every thread.
@@ -72,8 +85,6 @@ constexpr int tmem_columns(int used) {
   while (c < used) c *= 2;
   return c;
 }
-/// Shape of tcgen05.ld and st: what a register is (PTX ISA, "Data movement shape").
-enum class TmemShape : std::uint8_t { lanes32, matrix16x256 };
 std::vector<Value> tmem_load(Kernel& k, TmemShape shape, const Val<u32>& address, int registers,
                              ptx::Mod type, bool packed, Here at);
 void tmem_store(Kernel& k, TmemShape shape, const Val<u32>& address, const std::vector<Value>& v, bool packed,
@@ -212,7 +223,7 @@ TmemStore<TmemOperand<T, M, K, Group>> store_rows(Warpgroup& wg,
   wg.converged("tcgen05.st", at);
   for (int c = 0; c < R::columns; c += N) {
     const RegGroup<b32, N> words = registers(c);
-    record::tmem_store(wg.k, record::TmemShape::lanes32, record::tmem_of_warp(wg.k, to.address(), c),
+    record::tmem_store(wg.k, TmemShape::lanes32x32, record::tmem_of_warp(wg.k, to.address(), c),
                        words.values(), false, at);
   }
   return TmemStore<R>(wg.k, to.address(), at);

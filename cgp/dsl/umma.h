@@ -168,8 +168,7 @@ class [[nodiscard]] TmemReadable {
     std::vector<Value> regs;
     for (int half = 0; half < AccT::warp_rows / 16; ++half) {
       const Val<u32> where = record::tmem_of_warp(wg.k, slot_.address, from + (half << 20));
-      for (auto& v :
-           record::tmem_load(wg.k, record::TmemShape::matrix16x256, where, N / 2, T::mod, false, at))
+      for (auto& v : record::tmem_load(wg.k, TmemShape::matrix16x256, where, N / 2, T::mod, false, at))
         regs.push_back(v);
     }
     using R = WarpAcc<T, AccT::warp_rows, N>;
@@ -189,8 +188,22 @@ class [[nodiscard]] TmemReadable {
     constexpr int count = packed ? N / 2 : N;
     using R = RegGroup<E, count>;
     return TmemLoad<R>(
-        wg.k, R::from(record::tmem_load(wg.k, record::TmemShape::lanes32, where, count, E::mod, packed, at)),
-        at);
+        wg.k, R::from(record::tmem_load(wg.k, TmemShape::lanes32x32, where, count, E::mod, packed, at)), at);
+  }
+  /// Repeat units of any shape, as tcgen05.ld spells it, from lane `lane` of this warp's quarter (0 or 16).
+  template <TmemShape Shape, int Repeat>
+  auto load_as(Warpgroup& wg, int from, int lane = 0, Here at = Here::now()) const {
+    constexpr int count = Repeat * tmem_registers(Shape);
+    static_assert(T::bits == 32, "16-bit accumulators are read with load_row");
+    static_assert(Repeat >= 1 && (Repeat & (Repeat - 1)) == 0 && count <= 128,
+                  "a load repeats its shape a power of two times, up to 128 registers");
+    check(wg, from, Repeat * tmem_unit_columns(Shape), at);
+    if (lane != 0 && (lane != 16 || Shape == TmemShape::lanes32x32))
+      throw BuildError("a load of 16 lanes begins at lane 0 or 16 of the warp's quarter, one of 32 at 0", at,
+                       text::cat("lane ", lane));
+    const Val<u32> where = record::tmem_of_warp(wg.k, slot_.address, from + (lane << 16));
+    using R = RegGroup<T, count>;
+    return TmemLoad<R>(wg.k, R::from(record::tmem_load(wg.k, Shape, where, count, T::mod, false, at)), at);
   }
   /// The slot may be overwritten. Every load must have been waited for (each is a typestate of its own).
   void release(Warpgroup& wg, Here at = Here::now()) && {

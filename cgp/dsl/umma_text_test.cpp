@@ -80,7 +80,8 @@ TEST(umma_text, element_types_and_shapes) {
   expect_assembles(build("k", "sm_103a", gemm_sm100<bf16, f32, UmmaTestShape{128, 256, 64}, 2>, 3));
 }
 TEST(umma_text, pair) {
-  const auto b = build("k", "sm_100a", gemm_sm100_pair<bf16, UmmaTestShape{128, 128, 64}, 2>, 4);
+  const auto b =
+      build("k", "sm_100a", gemm_sm100_pair<bf16, UmmaTestShape{128, 128, 64}, 2>, PairTuning{4, true});
   EXPECT_TRUE(says(b, "tcgen05.mma.cta_group::2.kind::f16"));
   EXPECT_TRUE(says(b, ", 0x10200490;")) << "M = 256, N = 128";
   EXPECT_TRUE(says(b, "complete_tx::bytes.cta_group::2 ["));
@@ -94,111 +95,64 @@ TEST(umma_text, pair) {
   expect_assembles(b);
 }
 
-// ---------------------------------------------------------------- what the kernels above do not use
-template <class T, class S, UmmaTestShape Shape>
-void scaled(
-    Kernel& k, TmaIn<Tile<T, Shape.bm, Shape.bk>> a, TmaIn<Tile<T, Shape.bn, Shape.bk>> b,
-    TmaIn<ScaleTile<S, 128,
-                    Shape.bk*(T::mod == ptx::Mod::e2m1x2 ? 2 : 1) / (S::mod == ptx::Mod::ue4m3 ? 16 : 32)>>
-        sa,
-    TmaIn<ScaleTile<S, Shape.bn,
-                    Shape.bk*(T::mod == ptx::Mod::e2m1x2 ? 2 : 1) / (S::mod == ptx::Mod::ue4m3 ? 16 : 32)>>
-        sb,
-    Out<f32> c, Val<u32> k_tiles) {
-  constexpr int count =
-      Shape.bk * (T::mod == ptx::Mod::e2m1x2 ? 2 : 1) / (S::mod == ptx::Mod::ue4m3 ? 16 : 32);
-  using Acc = TmemAcc<f32, Shape.bm, Shape.bn>;
-  using SA = ScaleTile<S, 128, count>;
-  using SB = ScaleTile<S, Shape.bn, count>;
-  auto drain = k.role<Warpgroup>(1);
-  auto load = k.role<Warp>(1);
-  auto mma = k.role<Warp>(1);
-  Ring<ByUmma, Tile<T, Shape.bm, Shape.bk>, Tile<T, Shape.bn, Shape.bk>, SA, SB> ring(k, 3, load, mma);
-  with_tmem<TmemSlots<Acc, 1>, TmemScales<S, 128, count>, TmemScales<S, Shape.bn, count>>(k, [&](auto& tmem) {
-    Accumulators accs(k, tmem.template get<0>(), mma, drain);
-    load.one_thread([&](Thread& t) {
-      k.loop(k_tiles, [&](Val<u32> kt) {
-        ring.fill(t, at(a, 0, kt * Shape.bk), at(b, 0, kt * Shape.bk), at(sa, kt * SA::rows, 0),
-                  at(sb, kt * SB::rows, 0));
-      });
-    });
-    mma.one_thread([&](Thread& t) {
-      const ScalePair scales{tmem.template get<1>(), tmem.template get<2>()};
-      k.loop(k_tiles, accs.acquire(t), [&](Val<u32>, auto d) {
-         return umma_scaled(t, std::move(d), ring.take(t), scales);
-       }).commit(t);
-    });
-    drain.run([&](Warpgroup& wg) {
-      auto sums = accs.take(wg);
-      const auto v = sums.template load_row<16>(wg, 0).wait(wg);
-      c.st(sums.row(wg) + wg.warp().lane(), v[0]);
-      std::move(sums).release(wg);
-    });
-  });
-}
 TEST(umma_text, block_scales) {
-  const auto a = build("k", "sm_100a", scaled<e4m3, ue8m0, UmmaTestShape{128, 128, 128}>);
+  const auto a = build("k", "sm_100a", ScaledGemm<e4m3, ue8m0, UmmaTestShape{128, 128, 128}>::kernel);
   EXPECT_TRUE(says(a, "kind::mxf8f6f4.block_scale.scale_vec::1X"));
   EXPECT_TRUE(says(a, "tcgen05.cp.cta_group::1.32x128b.warpx4"));
   expect_assembles(a);
-  const auto b = build("k", "sm_100a", scaled<e2m1x2, ue8m0, UmmaTestShape{128, 256, 128}>);
+  const auto b = build("k", "sm_100a", ScaledGemm<e2m1x2, ue8m0, UmmaTestShape{128, 256, 128}>::kernel);
   EXPECT_TRUE(says(b, "kind::mxf4.block_scale.scale_vec::2X"));
   expect_assembles(b);
-  const auto c = build("k", "sm_100a", scaled<e2m1x2, ue4m3, UmmaTestShape{128, 256, 128}>);
+  const auto c = build("k", "sm_100a", ScaledGemm<e2m1x2, ue4m3, UmmaTestShape{128, 256, 128}>::kernel);
   EXPECT_TRUE(says(c, "kind::mxf4nvf4.block_scale.scale_vec::4X"));
   expect_assembles(c);
-  const auto f = build("k", "sm_100f", scaled<e2m1x2, ue4m3, UmmaTestShape{128, 128, 128}>);
+  const auto f = build("k", "sm_100f", ScaledGemm<e2m1x2, ue4m3, UmmaTestShape{128, 128, 128}>::kernel);
   EXPECT_TRUE(says(f, "kind::mxf4nvf4.block_scale.block16"));
   expect_assembles(f);
 }
 
-void a_in_tensor_memory(Kernel& k, In<b32> a, Out<f32> c) {
-  using Acc = TmemAcc<f32, 128, 64>;
-  k.block(128);
-  Cta cta = k.cta();
-  Warpgroup wg = k.warpgroup();
-  auto b = shared_tile<Tile<bf16, 64, 64>>(k);
-  with_tmem<TmemSlots<Acc, 1>, TmemOperand<bf16, 128, 64>>(k, [&](auto& tmem) {
-    Accumulators accs(k, tmem.template get<0>(), cta);
-    auto filled = store_rows<16>(wg, tmem.template get<1>(), [&](int word) {
-                    return a.ld<16>(k.tid() * 2 + word / 16);
-                  }).publish(cta);
-    cta.one_thread([&](Thread& t) {
-      umma(t, accs.acquire(t), filled, b).commit(t);
-      shift_down(t, tmem.template get<1>());
-    });
-    auto sums = accs.take(wg);
-    c.st(k.tid(), sums.template load_row<1>(wg, 0).wait(wg)[0]);
-    std::move(sums).release(wg);
-  });
-}
 TEST(umma_text, a_in_tensor_memory) {
   const auto b = build("k", "sm_100a", a_in_tensor_memory);
   EXPECT_TRUE(says(b, "tcgen05.st.sync.aligned.32x32b.x16.b32"));
   EXPECT_TRUE(says(b, "tcgen05.wait::st.sync.aligned;"));
+  expect_assembles(b);
+}
+
+TEST(umma_text, every_shape_of_load) {
+  const auto b = build("k", "sm_100a", [](Kernel& k, Out<f32> c) {
+    k.block(128);
+    Cta cta = k.cta();
+    Warpgroup wg = k.warpgroup();
+    with_tmem<TmemSlots<TmemAcc<f32, 128, 64>, 1>>(k, [&](auto& tmem) {
+      Accumulators accs(k, tmem.template get<0>(), cta);
+      cta.one_thread([&](Thread& t) { accs.acquire(t).commit(t); });
+      auto sums = accs.take(wg);
+      c.st<4>(0, sums.template load_as<TmemShape::matrix16x64, 4>(wg, 0, 16).wait(wg));
+      c.st<4>(1, sums.template load_as<TmemShape::matrix16x128, 2>(wg, 8).wait(wg));
+      c.st<4>(2, sums.template load_as<TmemShape::matrix16x256, 1>(wg, 8).wait(wg));
+      c.st<4>(3, sums.template load_as<TmemShape::lanes32x32, 4>(wg, 60).wait(wg));
+      std::move(sums).release(wg);
+    });
+  });
+  for (const char* shape : {"16x64b.x4", "16x128b.x2", "16x256b.x1", "32x32b.x4"})
+    EXPECT_TRUE(says(b, (std::string("tcgen05.ld.sync.aligned.") + shape + ".b32").c_str())) << shape;
+  expect_assembles(b);
+}
+
+TEST(umma_text, shift) {
+  const auto b = build("k", "sm_100a", [](Kernel& k) {
+    k.block(128);
+    Cta cta = k.cta();
+    with_tmem<TmemOperand<bf16, 128, 64>>(
+        k, [&](auto& tmem) { cta.one_thread([&](Thread& t) { shift_down(t, tmem.template get<0>()); }); });
+  });
   EXPECT_TRUE(says(b, "tcgen05.shift.cta_group::1.down"));
   expect_assembles(b);
 }
 
-void half_sums(Kernel& k, Out<b32> c) {
-  using Acc = TmemAcc<f16, 128, 128>;
-  k.block(128);
-  Cta cta = k.cta();
-  Warpgroup wg = k.warpgroup();
-  auto a = shared_tile<Tile<f16, 128, 64>>(k);
-  auto b = shared_tile<Tile<f16, 64, 128>>(k);
-  with_tmem<TmemSlots<Acc, 1>>(k, [&](auto& tmem) {
-    Accumulators accs(k, tmem.template get<0>(), cta);
-    cta.one_thread([&](Thread& t) { umma<Major::k, Major::mn>(t, accs.acquire(t), a, b).commit(t); });
-    auto sums = accs.take(wg);
-    const auto v = sums.template load_row<64>(wg, 64).wait(wg);
-    c.st<4>(k.tid(), v.template slice<0, 4>());
-    std::move(sums).release(wg);
-  });
-}
 TEST(umma_text, sixteen_bit_sums_and_transposed_b) {
-  const auto b = build("k", "sm_100a", half_sums);
-  EXPECT_TRUE(says(b, "tcgen05.ld.sync.aligned.32x32b.x32.pack::16b.b32"));
+  const auto b = build("k", "sm_100a", one_tile<f16, f16, 128, 128, 64, Major::k, Major::mn>);
+  EXPECT_TRUE(says(b, "tcgen05.ld.sync.aligned.32x32b.x4.pack::16b.b32"));
   EXPECT_TRUE(says(b, ", 0x8210000;"));
   expect_assembles(b);
 }
