@@ -20,12 +20,12 @@ namespace example {
 
 using namespace cgp;
 
-/// Runs body(device) on argv[1] (default: the emulator). Exit status: 0 right, 1 wrong, 77 not on this
+/// Runs body(device) on argv[1] (by default an emulator). Exit status: 0 right, 1 wrong, 77 not on this
 /// device.
 template <class Body>
-int main_on_device(int argc, char** argv, Body&& body) {
+int main_on_device(int argc, char** argv, Body&& body, const char* otherwise = "emu") {
   try {
-    auto device = runtime::Device::open(argc > 1 ? argv[1] : "emu");
+    auto device = runtime::Device::open(argc > 1 ? argv[1] : otherwise);
     const bool right = body(device);
     std::printf("%s on %s\n", right ? "right" : "WRONG", device.info().spec.c_str());
     return right ? 0 : 1;
