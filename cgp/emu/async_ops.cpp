@@ -7,6 +7,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/access_map_impl.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -68,6 +69,7 @@ void BulkRace::write(std::size_t destination, Where where, std::uint64_t address
 }
 
 void submit_bulk(std::unique_ptr<BulkOp> op) {
+  note_release(*op->by.warp);
   op->grouped = op->completion.barriers.empty();
   op->number = groups(*op->by.warp).bulk[std::size_t(op->by.lane)];
   op->by.warp->cta->cluster->async.submit(std::move(op));

@@ -214,6 +214,48 @@ TEST(MbarrierMisuse, AParityThatNeverComes) {
   EXPECT_THAT(findings(r.result), HasSubstr("last changed by warp 0 of block (0,0,0) at PTX line"));
 }
 
+// Block 0 reads block 1's shared memory after a cluster barrier; then both end as `end` says. That block 0
+// comes first is luck without an end that orders it.
+TEST(DsmemLifetime, ABlockMustWaitForItsReaders) {
+  const auto launch = [](const std::string& after_read, const std::string& end, const char* schedule) {
+    Kit kit;
+    parse_schedule(schedule).apply(kit.options);
+    const auto out = kit.upload(std::vector<u32>(32), "out");
+    return findings(kit.launch(
+        cat(R"(
+.visible .entry k(.param .u64 po) .reqnctapercluster 2, 1, 1 {
+ .reg .u64 %o, %x; .reg .u32 %t, %s, %v, %r, %b; .reg .pred %p, %q; .shared .align 16 .b8 buf[128]; .shared .align 8 .b64 bar;
+ ld.param.u64 %o, [po]; mov.u32 %t, %tid.x; mov.u32 %s, buf; mov.u32 %b, bar; mov.u32 %r, %cluster_ctarank;
+ setp.eq.u32 %q, %t, 0;
+ @%q mbarrier.init.shared::cta.b64 [%b], 1;
+ mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;
+ barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+ setp.ne.u32 %p, %r, 0; @%p bra OTHER;
+ mapa.shared::cluster.u32 %s, %s, 1; mapa.shared::cluster.u32 %b, %b, 1;
+ ld.shared::cluster.u32 %v, [%s];
+)",
+            after_read, R"(
+ mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %v;
+ bra END;
+OTHER:
+)",
+            end == "wait" ? "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%b], 0; "
+                            "@!%p bra W;\n"
+                          : "",
+            "END:\n",
+            end == "cluster" ? "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n" : "",
+            " ret;\n}"),
+        {2, 1, 1}, {32, 1, 1}, Params().add(out), 0, {2, 1, 1}));
+  };
+  const std::string arrive =
+      " bar.sync 0; @%q mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%b];\n";
+  for (const char* schedule : {"fair", "adversarial", "random:1", "random:2"}) {
+    EXPECT_THAT(launch("", "", schedule), HasSubstr("lifetime.dsmem")) << schedule;
+    EXPECT_EQ(launch("", "cluster", schedule), "") << schedule;
+    EXPECT_EQ(launch(arrive, "wait", schedule), "") << schedule;
+  }
+}
+
 TEST(SetMaxNReg, WarpsOfAWarpgroupMustAgree) {
   const auto launch = [](const char* second) {
     Kit kit;

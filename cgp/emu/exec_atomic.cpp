@@ -9,6 +9,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/decode_modifiers.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
@@ -209,6 +210,7 @@ void exec_atomic(Warp& w, const Op& op) {
   if (w.suspect && ok) note_poll(w, op, addr[std::countr_zero(ok)]);
   bool changed = false;
   for_lanes(ok, [&](int l) { one_lane(w, op, a, at[l], l, changed); });
+  if (op.where != Where::shared) note_release(w);
   if (changed && w.suspect) w.changed = true;
   if (w.unwritten) {
     const Mask m = w.unwritten;

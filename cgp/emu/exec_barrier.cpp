@@ -2,6 +2,7 @@
 // Named barriers of a block, bar.warp.sync, fences.
 #include "cgp/base/text.h"
 #include "cgp/emu/decode_modifiers.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
@@ -177,6 +178,7 @@ void decode_warp_sync(Decoder& d, const ptx::Inst& i, Op& op) {
 
 void exec_fence(Warp& w, const Op& op) {
   race::fence(w, op);
+  note_release(w);
 #if defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not understand fences
   static std::atomic<int> order{0};
   order.fetch_add(1, std::memory_order_seq_cst);

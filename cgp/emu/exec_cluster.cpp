@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/decode_rewrite.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/tensor_families.h"
 
@@ -89,6 +90,7 @@ void exec_arrive(Warp& w, const Op& op) {
            "arrive and wait alternate in every thread");
     return;
   }
+  note_release(w);
   mine.arrived |= w.active;
   mine.owing |= w.active;
   const std::uint64_t generation = state_of<ClusterBarrier>(c, kClusterSlot).generation;

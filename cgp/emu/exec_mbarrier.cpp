@@ -2,6 +2,7 @@
 // mbarrier.* and the fences that go with it, griddepcontrol. PTX ISA 9.7.13.15. Semantics (.release,
 // .acquire) and scopes order nothing here: the machine executes one warp instruction at a time.
 #include "cgp/base/text.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/mbarrier.h"
 #include "cgp/emu/race.h"
@@ -31,6 +32,7 @@ void each_barrier(Warp& w, const Op& op, bool fresh, F&& f) {
       f(lane, r);
       r.publish(w, op);
       if (r.state->phase > phase) race::mbarrier_complete(w, *r.cta, r.offset);
+      if (r.cta != w.cta) note_release(w);
     }
   });
   race::issued(w);

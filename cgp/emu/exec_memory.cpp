@@ -4,6 +4,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/decode_modifiers.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
@@ -198,6 +199,7 @@ void exec_store(Warp& w, const Op& op) {
   const race::Section section(w, op);
   race::access(w, op, op.where, addr, total, race::Use::write, ok, at, same_value);
   const bool strong = op.flags & kVolatile;
+  if (strong) note_release(w);
   if (w.suspect) note_changes(w, e.count, e.bytes, e.cell, e.at.data(), at, ok);
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
     copy_to_device(at[0], w.row<std::uint32_t>(e.at[0]), kRow32);

@@ -183,17 +183,8 @@ void count(Warp& w, const Op& op, bool store, bool shared, const Lanes& a, std::
   (store ? t.global_store_bytes : t.global_load_bytes) += total;
 }
 
-template <class W>
-bool detects_races(const W& w) {
-  if constexpr (requires { w.race; })
-    return w.race != nullptr;
-  else
-    return false;
-}
 // Whether nothing but the access itself is wanted: no watching, no maps, no race detection.
-bool plain(const Warp& w) {
-  return !w.suspect && !w.worker->accesses && !detects_races(w) && !kThreadSanitizer;
-}
+bool plain(const Warp& w) { return !w.suspect && !w.worker->accesses && !w.race && !kThreadSanitizer; }
 
 bool locate(Warp& w, const Op& op, std::uint32_t bytes, Lanes& a) {
   a.active = w.active;

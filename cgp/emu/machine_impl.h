@@ -99,7 +99,8 @@ bool host_has_avx512();
 struct Allocation {
   std::uint64_t base = 0, size = 0;
   std::string name;
-  bool live = true, constant = false;
+  std::atomic<bool> live{true};  ///< a kernel may free it while another block looks it up
+  bool constant = false;
   std::unique_ptr<std::uint64_t[]> storage;  ///< 8-byte aligned
   std::byte* host = nullptr;
   std::unique_ptr<std::atomic<std::uint64_t>[]> init;  ///< bit per byte

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/mbarrier.h"
 
@@ -390,6 +391,8 @@ std::byte* shared_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::u
     raise(w, op, lane, addr, shared_problem(w, addr, bytes, access, where));
     return nullptr;
   }
+  if (owner != w.cta && access != Access::address_only && access < Access::async_read)
+    note_remote_access(w, op, *owner, lane, std::uint32_t(offset));
   if (w.checks & std::uint32_t(Check::uninit)) {
     if (access == Access::write)
       shared_mark(*owner, offset, bytes);

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
 #include "cgp/emu/tensor_memory.h"
@@ -100,6 +101,7 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::
 void retire_finished(Cta& cta) {
   if (cta.done || cta.exited < cta.threads) return;
   cta.done = true;
+  check_remote_accesses(cta);
   check_tensor_memory_at_exit(cta);
   for (auto& w : cta.warps) {
     w->frames.clear();
