@@ -9,6 +9,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/analysis/analyse.h"
+#include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/analysis/registers.h"
 #include "cgp/ptx/parse.h"
 
@@ -547,6 +548,23 @@ TEST(launch, shape_against_directives) {
   AnalysisLimits limits;
   limits.shared_bytes = 300000;
   EXPECT_EQ(analyse(m, m.functions[0], a, limits).bugs.at(0).bug, Bug::B15);
+}
+
+TEST(estimate, a_limit_below_what_is_live_spills) {
+  std::string body = "ld.param.u64 %rd1, [a];\n";
+  for (int i = 0; i < 48; ++i) body += text::cat("ld.global.f32 %f", i, ", [%rd1+", 4 * i, "];\n");
+  for (int i = 1; i < 48; ++i) body += text::cat("fma.rn.f32 %f0, %f0, %f", i, ", %f", i, ";\n");
+  const auto kernel = [&](const char* limit) {
+    return parse(text::cat(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a)\n", limit,
+        "{\n.reg .b64 %rd<4>;\n.reg .f32 %f<48>;\n", body, "st.global.f32 [%rd1], %f0;\nret;\n}\n"));
+  };
+  const RegisterEstimate tight = estimate_registers(kernel(".maxnreg 32\n").functions[0]);
+  EXPECT_EQ(tight.registers, 32);
+  EXPECT_GT(tight.spilled, 0);
+  const RegisterEstimate free = estimate_registers(kernel("").functions[0]);
+  EXPECT_EQ(free.spilled, 0);
+  EXPECT_GE(free.registers, 48);
 }
 
 TEST(bugs, codes_are_stable) {

@@ -21,9 +21,12 @@ constexpr int kGuarded = 12;            ///< instructions of a side that becomes
 constexpr int kUnrolled = 80;           ///< instructions of a loop that is unrolled
 constexpr int kUnrollFactor = 4;        ///< where the trip count is not known
 constexpr std::size_t kLongest = 6000;  ///< operations of a block that are reordered
-constexpr double kWritten = 0.393, kReordered = 0.48, kAlways = 5.94;
+constexpr double kWritten = 0.393, kReordered = 0.464, kAlways = 5.41;
 constexpr double kGrowth = 0.343;  ///< for each doubling of the number of instructions, from 8 on
-constexpr double kMatrix = 4.15;   ///< operands of matrix instructions stand in aligned groups
+constexpr double kMatrix = 4.92, kWgmma = 4.63,
+                 kAsync = 1.03;  ///< when there are any: aligned groups, descriptors
+/// For each doubling of their number: what they are made of needs registers of its own.
+constexpr double kDivision = 1.11, kFunction = 0.72, kVector = 0.73;
 
 int words(Mod type) {
   const int bits = type_bits(type);
@@ -356,6 +359,41 @@ class Estimator {
   std::vector<std::set<ValueId>> in_, out_;
 };
 
+/// Registers that depend on what instructions there are.
+double extra(const Function& f) {
+  bool matrix = false, wgmma = false, async = false;
+  int divisions = 0, functions = 0, vectors = 0;
+  for (const Inst& i : f.body) {
+    const Family family = ptx::family(i.op);
+    matrix = matrix || family == Family::matrix;
+    wgmma = wgmma || family == Family::wgmma;
+    async = async || family == Family::async || family == Family::mbarrier;
+    vectors += i.has(Mod::v2) || i.has(Mod::v4);
+    switch (i.op) {
+      case Op::div:
+      case Op::rem:
+        ++(is_float(i.type()) ? functions : divisions);
+        break;
+      case Op::rcp:
+      case Op::rsqrt:
+      case Op::sqrt:
+      case Op::sin:
+      case Op::cos:
+      case Op::lg2:
+      case Op::ex2:
+      case Op::tanh:
+        ++functions;
+        break;
+      default:
+        break;
+    }
+  }
+  return (matrix ? kMatrix : 0) + (wgmma ? kWgmma : 0) + (async ? kAsync : 0) +
+         kDivision * std::log2(1 + divisions) + kFunction * std::log2(1 + functions) +
+         kVector * std::log2(1 + vectors) +
+         kGrowth * std::log2(std::max<double>(double(f.body.size()), 8) / 8);
+}
+
 }  // namespace
 
 RegisterEstimate estimate_registers(const Function& f) {
@@ -371,10 +409,7 @@ RegisterEstimate estimate_registers(const Function& f) {
     e.registers = e.limit < 255 ? e.limit : asked;
     return e;
   }
-  const bool matrix =
-      std::any_of(f.body.begin(), f.body.end(), [](const Inst& i) { return family(i.op) == Family::matrix; });
-  double n = kWritten * e.as_written + kReordered * e.reordered + kAlways + (matrix ? kMatrix : 0);
-  n += kGrowth * std::log2(std::max<double>(double(f.body.size()), 8) / 8);
+  const double n = kWritten * e.as_written + kReordered * e.reordered + kAlways + extra(f);
   e.registers = std::min(e.limit, int(n + 0.5));
   e.spilled = std::max(0, e.as_written - e.limit);
   return e;
