@@ -78,6 +78,15 @@ std::string entry_text(const ModuleFacts& m, const EntryFacts& e, AnalysisView v
           e.registers.registers, e.registers.limit, peak.total(),
           e.pressure.ptx_line ? format(" (PTX line {})", e.pressure.ptx_line) : "", peak.b32, peak.b64,
           peak.b16, e.registers.spilled > 0 ? format("; {} too many will spill", e.registers.spilled) : ""));
+  const ptx::Allocation& a = e.allocation;
+  line(
+      "linear scan",
+      format("{} of {} registers in the order of the text, {}", a.used, a.limit,
+             a.spills.empty()
+                 ? std::string("no spills")
+                 : format("{} values spilled: {} bytes per thread, {} stores, {} loads; use smaller tiles or "
+                          "fewer elements per thread",
+                          a.spills.size(), 4 * a.spill_words(), a.spill_stores(), a.spill_loads())));
   line("parameters",
        format("{} bytes: {}", e.param_bytes, e.params.empty() ? "none" : text::join(e.params, ", ")));
   line("shared",
@@ -120,6 +129,9 @@ ordered_json entry_json(const ModuleFacts& m, const EntryFacts& e, AnalysisView 
                     {"virtual_registers", ordered_json(e.declared)},
                     {"registers_estimate", e.registers.registers},
                     {"registers_live", e.pressure.at_peak.total()},
+                    {"registers_linear_scan", e.allocation.used},
+                    {"spilled_values", e.allocation.spills.size()},
+                    {"spill_bytes", 4 * e.allocation.spill_words()},
                     {"registers_at_ptx_line", e.pressure.ptx_line},
                     {"predicates_estimate", e.pressure.largest.pred},
                     {"param_bytes", e.param_bytes},

@@ -128,6 +128,9 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
     if (pressure.at_peak.total() >= e.pressure.at_peak.total()) e.pressure = pressure;
     const auto registers = ptx::estimate_registers(*part);
     if (registers.registers >= e.registers.registers) e.registers = registers;
+    auto allocation = ptx::allocate(*part);
+    if (allocation.used + allocation.spill_words() >= e.allocation.used + e.allocation.spill_words())
+      e.allocation = std::move(allocation);
     for (const auto& reg : part->regs) ++e.declared[std::string(ptx::name(reg.type))];
   }
   e.uses.assign(features.begin(), features.end());

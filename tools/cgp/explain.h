@@ -14,6 +14,7 @@
 #include "cgp/ptx/analysis/analyse.h"
 #include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/occupancy.h"
+#include "cgp/ptx/passes/allocate.h"
 #include "cgp/ptx/pressure.h"
 
 namespace cgp::cli {
@@ -37,6 +38,7 @@ struct EntryFacts {
   std::vector<std::string> uses;  ///< "TMA tensor copies", "wgmma"
   OccupancyFacts occupancy;
   ptx::RegisterEstimate registers;
+  ptx::Allocation allocation;  ///< a linear scan in the order of the text, for its spills
   std::shared_ptr<const ptx::Analysis>
       analysis;  ///< null when the block shape cannot be; refers to the program
   bool assumed_block = false;
