@@ -24,8 +24,8 @@ const MatrixAccess* decode_access(Decoder& d, const Inst& i, Op& op, const ptx::
                                   const ptx::Operand& address, bool load) {
   if (!i.has(Mod::m8n8) || !i.has(Mod::b16))
     d.unsupported(
-        "of the matrix shapes only .m8n8 with .b16 elements is executed (the 8-, 6- and 4-bit forms "
-        "of sm_100 are not)");
+        "of the matrix shapes of stmatrix only .m8n8 with .b16 elements is executed (the 8-bit one of sm_100 "
+        "is not)");
   MatrixAccess a;
   a.regs = load ? d.dests(regs, Mod::b32) : d.sources(regs, Mod::b32);
   a.transposed = i.has(Mod::trans);
@@ -84,7 +84,73 @@ void exec_ldmatrix(Warp& w, const Op& op) {
       taint_loaded(w, op, a.regs[j], holders(rows, a.transposed));
   }
 }
+
+// ldmatrix of sm_100 on bytes: 8 or 16 rows of 16 elements of 8 bits, or of 6 or 4 that come as bytes. A row
+// of 16 bytes in memory holds 16 elements of 6 bits and 32 bits of padding, or of 4 bits and 64 of padding.
+struct ByteMatrices {
+  std::vector<Loc> regs;
+  int rows = 8, bits = 8;
+  bool transposed = false;
+};
+void exec_ldmatrix_bytes(Warp& w, const Op& op) {
+  if (!w.converge(op)) return;
+  const auto& a = op.data_as<ByteMatrices>();
+  const int matrices = int(a.regs.size()) * 8 / a.rows, lanes = matrices * a.rows;
+  std::uint64_t address[kLanes];
+  std::byte* host[kLanes];
+  std::uint32_t offset[kLanes];
+  w.addresses(op, address);
+  w.unwritten = 0;
+  const auto bytes = std::uint32_t(2 * a.bits);
+  const Mask wanted = w.active & (lanes == kLanes ? ~Mask(0) : (Mask(1) << lanes) - 1);
+  const Mask good = resolve(w, op, op.where, address, bytes, Access::read, wanted, host, 16);
+  const Mask unwritten = w.unwritten;
+  w.unwritten = 0;
+  for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
+  count_shared(w, op, SharedKind::matrix, 16, offset, good);
+  race::access(w, op, op.where, address, bytes, race::Use::read, good);
+  for (int j = 0; j < matrices; ++j) {
+    std::uint8_t tile[16][16] = {};
+    for (int r = 0; r < a.rows; ++r) {
+      const int from = j * a.rows + r;
+      if (!(good >> from & 1)) continue;
+      std::uint8_t packed[17] = {};
+      std::memcpy(packed, host[from], bytes);
+      for (int e = 0; e < 16; ++e) {
+        const int at = e * a.bits;
+        const unsigned two = packed[at / 8] | unsigned(packed[at / 8 + 1]) << 8;
+        const auto v = std::uint8_t(two >> (at % 8) & ((1u << a.bits) - 1));
+        (a.transposed ? tile[e][r] : tile[r][e]) = v;
+      }
+    }
+    for (int half = 0; half < a.rows / 8; ++half) {
+      const Loc reg = a.regs[std::size_t(j * a.rows / 8 + half)];
+      std::uint32_t* to = w.row<std::uint32_t>(reg);
+      for_lanes(w.active,
+                [&](int lane) { std::memcpy(&to[lane], &tile[half * 8 + lane / 4][4 * (lane % 4)], 4); });
+      if (unwritten >> (j * a.rows) & (a.rows == 16 ? 0xffffu : 0xffu)) taint_loaded(w, op, reg, ~Mask(0));
+    }
+  }
+}
+void decode_ldmatrix_bytes(Decoder& d, const Inst& i, Op& op) {
+  ByteMatrices a;
+  a.rows = i.has(Mod::m16n16) ? 16 : 8;
+  a.bits = i.has(Mod::b6x16_p32) ? 6 : i.has(Mod::b4x16_p64) ? 4 : 8;
+  a.transposed = i.has(Mod::trans);
+  a.regs = d.dests(d.operand(i, 0), Mod::b32);
+  const std::size_t count = (i.has(Mod::x4) ? 4 : i.has(Mod::x2) ? 2 : 1) * std::size_t(a.rows / 8);
+  if (a.regs.size() != count)
+    d.unsupported(cat("this shape takes ", count, " registers, not ", a.regs.size()));
+  d.set_address(d.operand(i, 1), op);
+  op.where = d.where(i);
+  op.bytes = 16;
+  op.flags |= kSplits;
+  op.data = d.keep(std::move(a));
+  op.fn = exec_ldmatrix_bytes;
+}
+
 void decode_ldmatrix(Decoder& d, const Inst& i, Op& op) {
+  if (i.has(Mod::m16n16) || i.has(Mod::m8n16)) return decode_ldmatrix_bytes(d, i, op);
   op.data = decode_access(d, i, op, d.operand(i, 0), d.operand(i, 1), true);
   op.fn = exec_ldmatrix;
 }

@@ -167,5 +167,52 @@ TEST(MmaSm120, TwoAndFourScalesPerRow) {
   expect(p, four, 4, ma, mb, [](std::uint32_t w, int b) { return value(kE4m3, w >> (8 * b) & 127); });
 }
 
+// Rows of 16 elements, packed as the format says, and what each lane gets of them.
+TEST(LdmatrixSm100, BytesAndPackedElements) {
+  struct Shape {
+    std::string text;
+    int rows, matrices, bits;
+    bool transposed;
+  };
+  for (const Shape& s : {Shape{"m16n16.x2.trans.shared.b8", 16, 2, 8, true},
+                         Shape{"m16n16.x1.trans.shared.b8x16.b6x16_p32", 16, 1, 6, true},
+                         Shape{"m8n16.x4.shared.b8x16.b6x16_p32", 8, 4, 6, false},
+                         Shape{"m8n16.x2.shared.b8x16.b4x16_p64", 8, 2, 4, false}}) {
+    const int rows = s.rows * s.matrices, regs = rows / 8;
+    const auto element = [&](int row, int e) {
+      return std::uint32_t(row * 37 + e * 11 + 5) & ((1u << s.bits) - 1);
+    };
+    std::vector<std::uint8_t> memory(512, 0xaa);
+    for (int row = 0; row < rows; ++row)
+      for (int bit = 0; bit < 16 * s.bits; ++bit) {
+        std::uint8_t& b = memory[std::size_t(row * 16 + bit / 8)];
+        const auto one = std::uint8_t(1u << (bit % 8));
+        b = element(row, bit / s.bits) >> (bit % s.bits) & 1 ? std::uint8_t(b | one) : std::uint8_t(b & ~one);
+      }
+    Kit kit("sm_120a");
+    std::string list;
+    for (int r = 0; r < regs; ++r) list += cat(r ? ", %r" : "%r", r);
+    std::string k =
+        ".visible .entry k(.param .u64 pi, .param .u64 po) {\n .reg .u64 %i, %o; .reg .u32 %t, %a, %r<8>;\n"
+        " .shared .align 128 .b8 sm[512]; ld.param.u64 %i, [pi]; ld.param.u64 %o, [po]; mov.u32 %t, %tid.x;\n"
+        " mad.wide.u32 %i, %t, 16, %i; ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%i]; mov.u32 %a, sm;\n"
+        " mad.lo.u32 %a, %t, 16, %a; st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3}; bar.sync 0;\n";
+    k += cat(" ldmatrix.sync.aligned.", s.text, " {", list, "}, [%a];\n mad.wide.u32 %o, %t, 16, %o;\n");
+    for (int r = 0; r < regs; ++r) k += cat(" st.global.u32 [%o+", 4 * r, "], %r", r, ";\n");
+    const std::uint64_t pi = kit.upload(memory), po = kit.machine.alloc(512, "out");
+    EXPECT_CLEAN(kit.launch(k + " ret;\n}\n", {}, {32, 1, 1}, Params().add(pi).add(po)));
+    const auto got = kit.download<std::uint8_t>(po, 512);
+    for (int lane = 0; lane < 32; ++lane)
+      for (int r = 0; r < regs; ++r)
+        for (int b = 0; b < 4; ++b) {
+          const int out_row = lane / 4 + 8 * (r % (s.rows / 8)), column = 4 * (lane % 4) + b,
+                    first = r / (s.rows / 8) * s.rows;
+          ASSERT_EQ(got[std::size_t(lane * 16 + r * 4 + b)],
+                    s.transposed ? element(first + column, out_row) : element(first + out_row, column))
+              << s.text << " lane " << lane << " register " << r << " byte " << b;
+        }
+  }
+}
+
 }  // namespace
 }  // namespace cgp::emu
