@@ -16,7 +16,7 @@ Missing meet(Missing a, Missing b) {
 
 class Tracker {
  public:
-  Tracker(const Function& f, const Cfg& c, const Ssa& s) : f_(f), c_(c), s_(s), is_(s.values.size()) {
+  Tracker(const Function& f, const Cfg& c, const Ssa& s) : f_(f), s_(s), is_(s.values.size()) {
     for (ValueId v = 0; v < s.values.size(); ++v) {
       if (s.values[v].kind == Value::Kind::undefined) is_[v] = Missing::always;
       if (s.values[v].kind == Value::Kind::parameter) is_[v] = Missing::never;
@@ -66,7 +66,6 @@ class Tracker {
   }
 
   const Function& f_;
-  const Cfg& c_;
   const Ssa& s_;
   std::vector<Missing> is_;
 };
