@@ -265,7 +265,6 @@ static Handler plain(FloatMode m) {
 
 // div.approx multiplies with a reciprocal that is zero beyond 2^126.
 struct DivApprox {
-  static constexpr bool kFirst = true;
   static inline float apply(float a, float b) {
     const float zero = std::copysign(0.0f, b);
     return __builtin_fabsf(b) > 0x1p126f && __builtin_fabsf(b) < std::numeric_limits<float>::infinity()

@@ -221,6 +221,11 @@ BoxRow box_row(Warp& w, const Op& op, int lane, const TensorMap& map, std::int32
   if (!exists) return row;
   row.begin = std::uint32_t(first - c0) * element;
   row.end = std::uint32_t(last - c0) * element;
+  // Seen on an H200: a store writes whole groups of 16 bytes, so also what lies behind a dims[0] that ends
+  // inside one.
+  const bool store = access == Access::async_write && op.data_as<TensorPlan>().direction == Direction::store;
+  if (store && std::int64_t(c0) * std::int64_t(element) % 16 == 0)
+    row.end = std::min(map.box[0] * element, (row.end + 15) / 16 * 16);
   row.address = at + std::uint64_t(first) * element;
   w.unwritten = 0;
   row.host = resolve_one(w, op, Where::global, row.address, row.end - row.begin, access, lane);

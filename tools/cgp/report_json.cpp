@@ -49,6 +49,8 @@ ordered_json launch_json(const LaunchOutcome& l) {
     j["emulation_s"] = l.emulated->seconds;
     j["counters"] = to_json(l.emulated->counters);
     j["output"] = l.emulated->output;
+  } else {
+    j["output"] = l.printed;
   }
   return j;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "annotate.h"
+#include "captured_stdout.h"
 #include "cgp/emu/finding_class.h"
 #include "findings.h"
 #include "heatmap.h"
@@ -193,6 +194,17 @@ TEST(Wrapped, breaks_at_spaces_and_keeps_long_words) {
   EXPECT_EQ(wrapped("a " + std::string(30, 'x') + " b", 20, 2), "a\n  " + std::string(30, 'x') + "\n  b");
   EXPECT_EQ(wrapped("one\ntwo", 80, 2), "one\n  two");
   EXPECT_EQ(wrapped("", 80, 2), "");
+}
+
+TEST(CapturedStdout, takes_what_is_printed_and_gives_standard_output_back) {
+  testing::internal::CaptureStdout();
+  std::printf("before\n");
+  CapturedStdout c;
+  std::printf("a kernel says 7\n");
+  EXPECT_EQ(c.finish(), "a kernel says 7\n");
+  EXPECT_EQ(c.finish(), "");
+  std::printf("after\n");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "before\nafter\n");
 }
 
 // ---------------------------------------------------------------- policies

@@ -54,12 +54,11 @@ void append_launches(const SpecResult& r, const Paint& paint, std::string& out) 
     if (l.spec.dynamic_smem) out += format(" dynamic shared {}", text::bytes(l.spec.dynamic_smem));
     if (l.milliseconds) out += format("  {:.4f} ms", *l.milliseconds);
     out += '\n';
-    if (!l.emulated) continue;
-    if (r.fault.empty() && !any_fails(r.findings)) out += counters_text(l.emulated->counters);
-    if (!l.emulated->output.empty()) {
-      out += "the kernel printed:\n" + l.emulated->output;
-      if (l.emulated->output.back() != '\n') out += '\n';
-    }
+    if (l.emulated && r.fault.empty() && !any_fails(r.findings)) out += counters_text(l.emulated->counters);
+    const std::string& printed = l.emulated ? l.emulated->output : l.printed;
+    if (printed.empty()) continue;
+    out += "the kernel printed:\n" + printed;
+    if (printed.back() != '\n') out += '\n';
   }
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "captured_stdout.h"
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
@@ -310,10 +311,12 @@ class Runner {
         return true;
       }
       runtime::Event start(device_), stop(device_);
+      CapturedStdout printed;
       stream.record(start);
       kernel.launch(stream, shape, args);
       stream.record(stop);
       stream.wait();
+      outcome.printed = printed.finish();
       outcome.milliseconds = stop.milliseconds_since(start);
       return true;
     } catch (const EmuFault& e) {

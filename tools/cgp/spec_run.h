@@ -51,6 +51,7 @@ struct LaunchOutcome {
   LaunchSpec spec;
   std::shared_ptr<const emu::Result> emulated;  ///< null on a GPU
   std::optional<double> milliseconds;           ///< measured by events on a GPU
+  std::string printed;                          ///< by the kernel, on a GPU; on the emulator: in `emulated`
 };
 
 struct SpecResult {
