@@ -3,7 +3,7 @@
 // An estimate of the registers that ptxas gives a thread. Liveness of the PTX as it is written says what a
 // program needs at least; ptxas then reorders instructions so that loads are under way early, unrolls short
 // loops, and keeps constants, parameters and copies out of registers. The estimate does a small version of
-// the same. docs/cli.md, "cgp explain", has its error.
+// the same. docs/analyses.md has its error.
 #include <cstdint>
 
 #include "cgp/ptx/module.h"
