@@ -37,7 +37,7 @@ struct Policy {
 constexpr Policy kPolicies[] = {{"late", "adversarial"},     {"random:1", "random:1"}, {"late", "random:2"},
                                 {"random:2", "adversarial"}, {"late", "fair"},         {"random:3", "fair"},
                                 {"eager", "adversarial"},    {"eager", "random:3"}};
-constexpr std::uint64_t kEveryPolicy = 60'000, kTwoPolicies = 600'000;  // warp instructions
+constexpr std::uint64_t kEveryPolicy = 20'000, kTwoPolicies = 200'000;  // warp instructions
 
 std::span<const Policy> policies_for(const emu::Counters& plain) {
   const std::uint64_t n = plain.warp_instructions;
