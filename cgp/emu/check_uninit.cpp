@@ -44,11 +44,10 @@ void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_vie
   if (it == w.taint_origin.end() || it->second >= w.worker->origins.size()) return;
   const TaintOrigin& o = w.worker->origins[it->second];
   const ProgramImpl& p = *w.worker->launch->program;
-  w.report(
-      Check::uninit, class_of(o), *o.op, lanes,
-      cat("reads bytes of ", memory_of(o), " that were never written; the value ", use, " at PTX line ",
-          p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
-      {}, o.address, o.buffer, o.byte_offset);
+  w.report(Check::uninit, class_of(o), *o.op, lanes,
+           cat("reads bytes of ", memory_of(o), " that were never written; the value ", use, " at PTX line ",
+               p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
+           {}, o.address, o.buffer, o.byte_offset);
   // Reported once is enough: the value counts as defined from here on.
   cell(*w.frame, source) &= ~lanes;
 }

@@ -441,7 +441,7 @@ struct Cluster {
   AsyncQueue async;
   std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;
   Worker* worker = nullptr;
-  std::uint64_t random = 0;  ///< of the schedule
+  std::uint64_t random = 0;                  ///< of the schedule
   std::shared_ptr<race::ClusterState> race;  ///< owns what its blocks and warps point to
   std::uint64_t slices = 0;
   int async_rounds = 0;  ///< passes since an operation was last made to complete

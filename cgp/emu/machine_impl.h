@@ -189,7 +189,7 @@ struct LaunchState {
   std::mutex mutex;                       ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
-  std::shared_ptr<race::LaunchState> race;  ///< nullptr without Check::race
+  std::shared_ptr<race::LaunchState> race;                                  ///< nullptr without Check::race
   std::string output;
   std::exception_ptr fault;
 };
