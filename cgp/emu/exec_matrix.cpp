@@ -243,8 +243,7 @@ void decode_kind(Decoder& d, const Inst& i, MatrixPlan& p) {
 void decode_mma(Decoder& d, const Inst& i, Op& op) {
   MatrixPlan p;
   p.shape = matrix_shape(d, i);
-  if (p.shape.k == 4 && p.shape.m == 8 && i.type(1) == Mod::f16)
-    d.unsupported("the quad-pair shape .m8n8k4 of sm_70; use .m16n8k8 or .m16n8k16");
+  if (p.shape.k == 4 && p.shape.m == 8 && i.type(1) == Mod::f16) return decode_mma_quad(d, i, op);
   if (!i.has(Mod::row) || !i.has(Mod::col)) d.unsupported("A must be .row and B .col");
   p.saturate = i.has(Mod::satfinite);
   p.bit_operation = i.has(Mod::and_) ? BitOperation::and_popc : BitOperation::xor_popc;

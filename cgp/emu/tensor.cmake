@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tensor-core and asynchronous families of the emulator.
 target_sources(cgp_emu PRIVATE
-  async_ops.cpp block_scale.cpp async_rows.cpp dsmem_lifetime.cpp exec_bulk.cpp exec_clc.cpp exec_cluster.cpp exec_cp_async.cpp exec_matrix.cpp exec_mbarrier.cpp exec_tensor_map.cpp exec_tma.cpp
+  async_ops.cpp block_scale.cpp async_rows.cpp dsmem_lifetime.cpp exec_bulk.cpp exec_clc.cpp exec_cluster.cpp exec_cp_async.cpp exec_matrix.cpp exec_mbarrier.cpp exec_mma_quad.cpp exec_tensor_map.cpp exec_tma.cpp
   exec_wgmma.cpp exec_tcgen05_alloc.cpp exec_tcgen05_copy.cpp exec_tcgen05_mma.cpp exec_tcgen05_transfer.cpp tcgen05.cpp
   tcgen05_descriptor.cpp tcgen05_mma.cpp race_tensor.cpp tcgen05_scale.cpp tensor_memory.cpp matrix_plan.cpp mbarrier.cpp tensor_core.cpp tensor_core_step.cpp tensor_map.cpp wgmma_rows.cpp)
 target_sources(cgp_emu PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES

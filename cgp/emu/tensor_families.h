@@ -15,6 +15,9 @@ void add_wgmma(Table& t);        ///< exec_wgmma.cpp
 void add_cluster(Table& t);      ///< exec_cluster.cpp: mapa, getctarank, cluster barrier, st.async, red.async
 void add_launch_control(Table& t);  ///< exec_clc.cpp: clusterlaunchcontrol
 
+/// mma.m8n8k4 on f16: exec_mma_quad.cpp.
+void decode_mma_quad(Decoder& d, const ptx::Inst& i, Op& op);
+
 /// State that other warps may be waiting for has changed.
 inline void note_change(Warp& w) { w.changed = true; }
 
