@@ -169,6 +169,31 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
      std::uint32_t(cols), std::uint32_t(tiles));
 }
 
+void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                  const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto cluster = std::uint64_t(choice.cluster);
+  const std::uint64_t rows = ceil_div(p.m, 128 * cluster), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch;
+  if (tiles * cluster > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  // With work stealing the grid has every tile; blocks that run take over the ones that wait.
+  std::uint64_t launched = tiles;
+  if (choice.kind == GemmKind::sm100_persistent)
+    launched = std::min(tiles, std::uint64_t(std::max(1, s.device().info().sm_count)));
+  const runtime::Dim3 grid{std::uint32_t(launched * cluster), 1, 1};
+  const auto k_tiles = std::uint32_t(ceil_div(p.k, 64)), r = std::uint32_t(rows), c = std::uint32_t(cols),
+             t = std::uint32_t(tiles);
+  if (choice.staged) {
+    const auto out =
+        operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, std::uint64_t(cgp::bytes(p.type)));
+    fn(s, grid, maps.a, maps.b, out, k_tiles, p.alpha, r, c, t);
+  } else {
+    fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+       k_tiles, p.alpha, p.beta, paired(p, o), r, c, t);
+  }
+}
+
 // Scratch memory with aligned rows for the operands that the choice says; a and b are copied there.
 void pack_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at) {
   const std::uint64_t rows_a = p.trans_a ? p.k : p.m, cols_a = p.trans_a ? p.m : p.k;
@@ -244,6 +269,9 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
       case GemmKind::sm90_persistent:
         launch_persistent(s, fn, part, o, choice);
         break;
+      default:
+        launch_sm100(s, fn, part, o, choice);
+        break;
     }
   }
 }
@@ -282,13 +310,21 @@ template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<co
 namespace {
 
 GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddresses& at,
-                  const runtime::DeviceInfo& d) {
+                  const runtime::DeviceInfo& d, std::uint32_t columns) {
   auto selected = select_gemm(p, at, d);
-  if (kind == "auto" || kind == name(selected.kind)) return selected;
+  if (kind == "auto" || (kind == name(selected.kind) && columns == 0)) return selected;
   const auto forced = [&](GemmKind k, Variant v, std::uint32_t tile_n = 128, int cluster = 1) {
     if (auto why = reject(k, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     return GemmChoice{k, std::move(v), "asked for", tile_n, cluster};
   };
+  for (int i = int(GemmKind::sm100_tiled); i < kGemmKinds; ++i) {
+    const auto step = GemmKind(i);
+    if (kind != name(step)) continue;
+    if (auto why = reject(step, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto c = choose_sm100(step, p, at, d, columns);
+    c.why = "asked for";
+    return c;
+  }
   if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
   if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));
@@ -311,8 +347,8 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
 
 class GemmCase : public Case {
  public:
-  GemmCase(const runtime::Device& d, const GemmProblem& q, const std::string& kind, HostArray a, HostArray b,
-           HostArray c)
+  GemmCase(const runtime::Device& d, const GemmProblem& q, const std::string& kind, std::uint32_t columns,
+           HostArray a, HostArray b, HostArray c)
       : p_(q.dense()),
         host_a_(std::move(a)),
         host_b_(std::move(b)),
@@ -324,7 +360,7 @@ class GemmCase : public Case {
     a_.upload(host_a_.bytes);
     b_.upload(host_b_.bytes);
     c_.upload(host_c_.bytes);
-    choice_ = choose(kind, p_, addresses(), d.info());
+    choice_ = choose(kind, p_, addresses(), d.info(), columns);
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
@@ -389,9 +425,9 @@ HostArray operand(const std::vector<NamedArray>& given, std::string_view name, D
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
   const DType legal[] = {DType::f32, DType::f16, DType::bf16};
-  const std::string_view layouts[] = {"nn", "nt", "tn", "tt"},
-                         kinds[] = {"auto",   "naive", "simt",       "sm80",
-                                    "skinny", "sm90",  "sm90_split", "sm90_persistent"};
+  const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
+  std::vector<std::string_view> kinds{"auto"};
+  for (int i = 0; i < kGemmKinds; ++i) kinds.push_back(name(GemmKind(i)));
   GemmProblem p;
   const auto layout = o.choice("layout", layouts);
   p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
@@ -407,8 +443,11 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   auto a = operand(given, "a", p.type, stored(p.batch, p.trans_a, p.m, p.k), seed);
   auto b = operand(given, "b", p.type, stored(p.batch, p.trans_b, p.k, p.n), seed + 1);
   auto c = operand(given, "c", p.type, {p.batch, p.m, p.n}, seed + 2);
-  return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::move(a), std::move(b),
-                                    std::move(c));
+  const auto columns = o.size("columns");
+  if (columns != 0 && columns != 128 && columns != 256)
+    throw ArgumentError(text::cat("gemm: columns = ", columns, "; tiles have 128 or 256"));
+  return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::uint32_t(columns), std::move(a),
+                                    std::move(b), std::move(c));
 }
 
 }  // namespace
@@ -417,20 +456,25 @@ KernelEntry gemm_entry() {
   KernelEntry e;
   e.name = "gemm";
   e.summary = "c = alpha * op(a) * op(b) + beta * c, fp32 sums";
-  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
-               {"layout", "nt", "of a and b: n as multiplied, t transposed"},
-               {"m", "1024", "rows of c"},
-               {"n", "1024", "columns of c"},
-               {"k", "1024", "length of the sums"},
-               {"batch", "1", "independent products"},
-               {"alpha", "1", "scale of the product"},
-               {"beta", "0", "scale of the old c"},
-               {"variant", "auto", "auto, naive, simt, sm80, skinny, sm90, sm90_split or sm90_persistent"}};
+  e.options = {
+      {"dtype", "bf16", "f32, f16 or bf16"},
+      {"layout", "nt", "of a and b: n as multiplied, t transposed"},
+      {"m", "1024", "rows of c"},
+      {"n", "1024", "columns of c"},
+      {"k", "1024", "length of the sums"},
+      {"batch", "1", "independent products"},
+      {"alpha", "1", "scale of the product"},
+      {"beta", "0", "scale of the old c"},
+      {"columns", "0", "of a tile of the sm100 kinds: 128 or 256; 0: chosen"},
+      {"variant", "auto",
+       "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, or a step of sm100: sm100_tiled, "
+       "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
   e.inputs = {"a", "b", "c"};
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;
     for (DType t : {DType::f32, DType::f16, DType::bf16}) {
       all.push_back(gemm_naive(t));
+      for (auto& v : gemm_sm100_variants(t)) all.push_back(std::move(v));
       for (bool ta : {false, true})
         for (bool tb : {false, true}) {
           all.push_back(gemm_simt(t, ta, tb));

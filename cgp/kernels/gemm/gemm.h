@@ -39,7 +39,24 @@ void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T
           const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
 
 // ---------------------------------------------------------------- variants and their selection
-enum class GemmKind : std::uint8_t { naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent };
+enum class GemmKind : std::uint8_t {
+  naive,
+  simt,
+  sm80,
+  skinny,
+  sm90,
+  sm90_split,
+  sm90_persistent,
+  sm100_tiled,  ///< from here the ladder of gemm_sm100.h
+  sm100_swizzled,
+  sm100_pipelined,
+  sm100_specialised,
+  sm100_persistent,
+  sm100_stealing,
+  sm100_multicast,
+  sm100_pair
+};
+inline constexpr int kGemmKinds = int(GemmKind::sm100_pair) + 1;
 std::string_view name(GemmKind k);
 
 struct GemmChoice {
@@ -52,6 +69,7 @@ struct GemmChoice {
   /// a, b: copied first into scratch memory of the stream, with aligned rows; c: made there and copied back.
   bool pack_a = false, pack_b = false, pack_c = false;
   double microseconds = 0;  ///< predicted for the kernel, 0: not predicted
+  bool staged = false;      ///< c leaves through shared memory and TMA (sm100)
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
@@ -105,6 +123,20 @@ void run_gemm_pack(runtime::Stream& s, const GemmRows& from, const GemmRows& to,
 /// The tiles that select_gemm weighs against each other on sm_90a, with the times it predicts.
 std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& p, const GemmAddresses& at,
                                              const runtime::DeviceInfo& d);
+
+/// The steps of gemm_sm100.h: tiled, swizzled and pipelined (layout nt); specialised to multicast, with
+/// results staged or (tiles of 128 columns) direct; pair.
+Variant gemm_sm100_ladder(DType t, GemmKind step);
+Variant gemm_sm100(DType t, bool trans_a, bool trans_b, GemmKind step, int bn);
+Variant gemm_sm100_direct(DType t, bool trans_a, bool trans_b, GemmKind step);
+Variant gemm_sm100_pair(DType t, bool trans_a, bool trans_b, int bn);
+/// The choice for one of them; tiles of 128 or 256 columns, 0: as wide as the problem asks for.
+GemmChoice choose_sm100(GemmKind step, const GemmProblem& p, const GemmAddresses& at,
+                        const runtime::DeviceInfo& d, std::uint32_t columns = 0);
+/// The step that runs a problem on sm_100a, and why.
+GemmChoice select_sm100(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+/// What ships of them, for tests that assemble.
+std::vector<Variant> gemm_sm100_variants(DType t);
 
 /// Runs a problem with one kind, for tests, ladders and comparisons; Unsupported with reject()'s sentence.
 void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p, const GemmAddresses& at);

@@ -25,8 +25,21 @@ std::string reject_rows(const char* what, std::uint64_t address, std::uint64_t l
 }  // namespace
 
 std::string_view name(GemmKind k) {
-  constexpr std::string_view names[] = {"naive", "simt",       "sm80",           "skinny",
-                                        "sm90",  "sm90_split", "sm90_persistent"};
+  constexpr std::string_view names[kGemmKinds] = {"naive",
+                                                  "simt",
+                                                  "sm80",
+                                                  "skinny",
+                                                  "sm90",
+                                                  "sm90_split",
+                                                  "sm90_persistent",
+                                                  "sm100_tiled",
+                                                  "sm100_swizzled",
+                                                  "sm100_pipelined",
+                                                  "sm100_specialised",
+                                                  "sm100_persistent",
+                                                  "sm100_stealing",
+                                                  "sm100_multicast",
+                                                  "sm100_pair"};
   return names[int(k)];
 }
 
@@ -41,7 +54,10 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
     return text::cat("skinny takes up to 16 rows of A, this has ", p.m);
   if (kind <= GemmKind::skinny && d.cc() < 80)
     return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
-  if (kind >= GemmKind::sm90 && d.arch != "sm_90a")
+  const bool sm100 = kind >= GemmKind::sm100_tiled;
+  if (sm100 && d.arch != "sm_100a")
+    return text::cat("needs sm_100a: tcgen05 and tensor memory, this is ", d.arch);
+  if (kind >= GemmKind::sm90 && !sm100 && d.arch != "sm_90a")
     return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
   if (p.k == 0) return "k = 0: there is no product to compute";
   if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
@@ -51,7 +67,9 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   if (auto why = reject_rows("b", at.b, p.ldb, p.stride_b, p.batch, element); !why.empty()) return why;
   if (kind == GemmKind::skinny && p.k * element % 16)
     return text::cat("k = ", p.k, " is not a multiple of 16 bytes");
-  if (kind != GemmKind::sm90_persistent) return {};
+  if (sm100 && kind <= GemmKind::sm100_pipelined && (p.trans_a || !p.trans_b))
+    return text::cat(name(kind), " multiplies layout nt alone");
+  if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm100_pair) return {};
   if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
 }
@@ -203,6 +221,7 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
       text::append(best.why, text::cat("; not persistent: ", why));
     return best;
   }
+  if (reject(GemmKind::sm100_stealing, p, at, d).empty()) return select_sm100(p, at, d);
   return {GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b),
           text::cat("mma.sync; not sm90: ", reject(GemmKind::sm90, p, at, d))};
 }
