@@ -210,7 +210,7 @@ L:
   @%q bra L;
   mov.u32 %r2, 1;
 DONE:
-  st.global.u32 [%rd1], %r2;
+  st.volatile.global.u32 [%rd1], %r2;
   ret;
 }
 )");
