@@ -170,8 +170,9 @@ void store_taint(Warp& w, const Op& op, const Elements& e, const std::uint64_t* 
   }
 }
 
-// Whether lane `lane` stores what lane `other` does, or (other < 0) what memory holds.
-bool same_value(Warp& w, const Op& op, int lane, int other, const std::byte* at) {
+}  // namespace
+
+bool same_stored_value(Warp& w, const Op& op, int lane, int other, const std::byte* at) {
   const Elements& e = op.data_as<Elements>();
   const auto cell = std::size_t(e.cell == 32 ? 4 : 8);
   const auto part = [&](Loc l, int in, std::size_t half) {
@@ -186,7 +187,6 @@ bool same_value(Warp& w, const Op& op, int lane, int other, const std::byte* at)
     }
   return true;
 }
-}  // namespace
 
 void exec_store(Warp& w, const Op& op) {
   const Elements& e = op.data_as<Elements>();
@@ -197,7 +197,7 @@ void exec_store(Warp& w, const Op& op) {
   const Mask ok = resolve(w, op, op.where, addr, total, Access::write, w.active, at);
   count(w, op, true, total, addr, ok);
   const race::Section section(w, op);
-  race::access(w, op, op.where, addr, total, race::Use::write, ok, at, same_value);
+  race::access(w, op, op.where, addr, total, race::Use::write, ok, at, same_stored_value);
   const bool strong = op.flags & kVolatile;
   if (strong) note_release(w);
   if (w.suspect) note_changes(w, e.count, e.bytes, e.cell, e.at.data(), at, ok);

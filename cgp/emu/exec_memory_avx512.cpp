@@ -7,6 +7,7 @@
 
 #include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/race.h"
 
 #include "cgp/emu/isa_begin.h"
 namespace {
@@ -183,8 +184,25 @@ void count(Warp& w, const Op& op, bool store, bool shared, const Lanes& a, std::
   (store ? t.global_store_bytes : t.global_load_bytes) += total;
 }
 
-// Whether nothing but the access itself is wanted: no watching, no maps, no race detection.
-bool plain(const Warp& w) { return !w.suspect && !w.worker->accesses && !w.race && !kThreadSanitizer; }
+// Whether nothing but the access itself and its race detection is wanted: no watching, no maps.
+bool plain(const Warp& w) { return !w.suspect && !w.worker->accesses && !kThreadSanitizer; }
+
+void note_race(Warp& w, const Op& op, const Lanes& a, std::uint32_t bytes, bool store) {
+  alignas(64) std::uint64_t addr[kLanes];
+  alignas(64) std::byte* host[kLanes];
+  const std::uint64_t base = op.where == Where::shared ? w.cta->shared_base() : w.worker->cache[op.inst].base;
+  const __m512i from = _mm512_set1_epi64(std::int64_t(base)),
+                at = _mm512_set1_epi64(std::int64_t(reinterpret_cast<std::uintptr_t>(a.host)));
+  for (int i = 0; i < 4; ++i) {
+    const __m512i v = i < 2 ? a.low : a.high;
+    const __m512i wide =
+        _mm512_cvtepu32_epi64(i % 2 ? _mm512_extracti64x4_epi64(v, 1) : _mm512_castsi512_si256(v));
+    _mm512_store_si512(addr + 8 * i, _mm512_add_epi64(wide, from));
+    _mm512_store_si512(reinterpret_cast<std::uint64_t*>(host) + 8 * i, _mm512_add_epi64(wide, at));
+  }
+  race::on_access(w, op, op.where, addr, bytes, store ? race::Use::write : race::Use::read, a.active, host,
+                  store ? same_stored_value : nullptr);
+}
 
 bool locate(Warp& w, const Op& op, std::uint32_t bytes, Lanes& a) {
   a.active = w.active;
@@ -198,6 +216,8 @@ void load_words(Warp& w, const Op& op) {
   Lanes a;
   if (!plain(w) || !locate(w, op, bytes, a) || !all_written(a, bytes)) return exec_load(w, op);
   count(w, op, false, op.where == Where::shared, a, bytes);
+  const race::Section section(w, op);
+  if (w.race) note_race(w, op, a, bytes, false);
   const auto low = __mmask16(a.active), high = __mmask16(a.active >> 16);
   if (a.dense && e.count == 1) {
     auto* to = w.row<std::uint32_t>(e.at[0]);
@@ -222,6 +242,8 @@ void store_words(Warp& w, const Op& op) {
   if (!plain(w) || w.taint || !locate(w, op, bytes, a) || !all_written(a, bytes)) return exec_store(w, op);
   if (op.where != Where::shared && w.worker->cache[op.inst].allocation->constant) return exec_store(w, op);
   count(w, op, true, op.where == Where::shared, a, bytes);
+  const race::Section section(w, op);
+  if (w.race) note_race(w, op, a, bytes, true);
   const auto low = __mmask16(a.active), high = __mmask16(a.active >> 16);
   if (a.dense && e.count == 1) {
     const auto* from = w.row<std::uint32_t>(e.at[0]);

@@ -102,6 +102,7 @@ void write_address(Warp& w, const Op& op, const AllocPlan& p, std::uint32_t colu
   if (std::byte* host = resolve_one(w, op, p.where, address[lane], 4, Access::write, lane, 4)) {
     race::access(w, op, p.where, address, 4, race::Use::write, lane_bit(lane));
     std::memcpy(host, &column, 4);
+    if (w.race) race::on_rendezvous(w, w.live);  // all lanes took part: each may read it
   }
   note_change(w);
 }

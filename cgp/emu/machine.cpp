@@ -332,7 +332,6 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   s.warps_per_cta = std::uint32_t((launch.block.count() + kLanes - 1) / kLanes);
   make_pools(s);
   set_residency(s);
-  if (options.checks.has(Check::race)) s.race = race::make_launch(s);
   ++impl_->launches;
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());
@@ -340,6 +339,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   const std::uint64_t wanted =
       options.workers > 0 ? std::uint64_t(options.workers) : (as_usual ? hardware : 1);
   const std::uint64_t count = std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, s.clusters));
+  if (options.checks.has(Check::race)) s.race = race::make_launch(s, count > 1);
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint64_t i = 0; i < count; ++i) {
     auto w = std::make_unique<Worker>();

@@ -15,6 +15,8 @@ struct Elements {
 /// Any load and store (exec_memory.cpp).
 void exec_load(Warp& w, const Op& op);
 void exec_store(Warp& w, const Op& op);
+/// Whether lane `lane` stores what lane `other` does, or (other < 0) what is at `at`. For the race detector.
+bool same_stored_value(Warp& w, const Op& op, int lane, int other, const std::byte* at);
 
 #if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
 namespace isa_avx512 {

@@ -78,11 +78,15 @@ void mark_seeds(const ptx::Function& f, std::vector<Trait>& traits, std::uint32_
 }
 }  // namespace
 
-std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch) {
+std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool parallel) {
   auto l = std::make_shared<LaunchState>();
   l->launch = &launch;
+  l->parallel = parallel;
   const ProgramImpl& p = *launch.program;
   l->traits.resize(p.insts.size() + 1);
+  if (p.avx512)
+    l->lanes = {isa_avx512::shared_read, isa_avx512::shared_write, isa_avx512::global_read,
+                isa_avx512::global_write};
   for (std::size_t n = 0; n < p.insts.size(); ++n) {
     const ptx::Inst& i = p.inst(std::uint32_t(n));
     l->traits[n] = trait_of(i);
@@ -116,7 +120,7 @@ void attach(Cluster& cluster) {
       s->cta = cta->race;
       s->warp = w.get();
       s->wid = cta->rank * kWarpsPerCta + w->index;
-      s->view.fill(start);
+      s->view.set_all(start);
       w->race = s.get();
       c->warps.push_back(std::move(s));
     }
@@ -135,7 +139,7 @@ Accessor::Accessor(WarpState& state, const Op& o, Use u, Mask l)
     const Part* p = v.now.known ? v.now.known->find(s.cluster->index) : nullptr;
     return p ? p->base[rank] : 0;
   };
-  if (s.uniform) {
+  if (s.view.uniform()) {
     const View* v = s.view[std::size_t(std::countr_zero(lanes))].get();
     if (s.base_of != v) {
       s.base_of = v;
@@ -209,6 +213,15 @@ void one_space(Accessor& a, Space space, const std::uint64_t* addr, Mask lanes) 
   a.lanes = lanes;
   if (space == Space::global) return global_access(a, addr);
   std::uint32_t offset[kLanes];
+  if (lanes == ~Mask(0)) {
+    const auto low = std::uint32_t(addr[0]);
+    std::uint32_t apart = 0;
+    for (int l = 0; l < kLanes; ++l) {
+      offset[l] = std::uint32_t(addr[l]) & ((1u << kRankShift) - 1);
+      apart |= (std::uint32_t(addr[l]) ^ low) >> kRankShift;
+    }
+    if (!apart) return shared_access(a, *a.s.cluster->ctas[low >> kRankShift], offset);
+  }
   Mask left = lanes;
   while (left) {  // usually all lanes name one block
     const auto rank = std::uint32_t(addr[std::countr_zero(left)]) >> kRankShift;
@@ -362,14 +375,14 @@ void wait_group(Warp& w, Group group, std::int64_t keep, bool read_only) {
 }
 
 bool same_knowledge(const Warp& a, const Warp& b) {
-  return a.race->uniform && b.race->uniform && a.race->view[0] == b.race->view[0];
+  return a.race->view.uniform() && b.race->view.uniform() && a.race->view[0] == b.race->view[0];
 }
 
 void wait_agent(Warp& w, Agent agent) {
   if (!w.race || !agent) return;
-  Collector c;
-  c.add(agent.id >> 5, lane_bit(int(agent.id & 31)), agent.clock);
-  acquire(*w.race, w.active, released(c, c, *w.race->cluster));
+  Gather g;
+  g.add(agent.id >> 5, lane_bit(int(agent.id & 31)), agent.clock);
+  acquire(*w.race, w.active, released(g, *w.race->cluster));
 }
 
 }  // namespace cgp::emu::race

@@ -124,7 +124,7 @@ void fence(Warp& w, const Op& op);
 void proxy_fence(Warp& w);
 
 // ---------------------------------------------------------------- the machine
-std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch);
+std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool parallel);
 void attach(Cluster& cluster);  ///< after its warps were made
 
 }  // namespace cgp::emu::race

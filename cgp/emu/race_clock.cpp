@@ -21,6 +21,15 @@ std::uint32_t Part::known(std::uint32_t id) const {
   return best;
 }
 
+Mask Part::known_lanes(std::uint32_t warp, std::uint32_t clock) const {
+  if (warp < kThreadWarps && warp / kWarpsPerCta < base.size() && base[warp / kWarpsPerCta] >= clock)
+    return ~Mask(0);
+  Mask m = 0;
+  for (auto it = first_of(entries, warp); it != entries.end() && it->warp == warp; ++it)
+    if (it->clock >= clock) m |= it->mask;
+  return m;
+}
+
 void Part::add(std::uint32_t warp, Mask mask, std::uint32_t clock) {
   if (!mask || !clock || below_base({warp, mask, clock})) return;
   auto it = entries.begin() + (first_of(entries, warp) - entries.begin());
@@ -70,6 +79,11 @@ const Part* Knowledge::find(std::uint32_t cluster) const {
 std::uint32_t known(const Known& k, std::uint32_t cluster, std::uint32_t id) {
   const Part* p = k ? k->find(cluster) : nullptr;
   return p ? p->known(id) : 0;
+}
+
+Mask known_lanes(const Known& k, std::uint32_t cluster, std::uint32_t warp, std::uint32_t clock) {
+  const Part* p = k ? k->find(cluster) : nullptr;
+  return p ? p->known_lanes(warp, clock) : 0;
 }
 
 namespace {

@@ -43,6 +43,7 @@ struct Part {
   std::vector<Entry> entries;       ///< by warp
 
   std::uint32_t known(std::uint32_t id) const;
+  Mask known_lanes(std::uint32_t warp, std::uint32_t clock) const;  ///< known at least up to `clock`
   void add(std::uint32_t warp, Mask mask, std::uint32_t clock);
   void raise_base(std::uint32_t rank, std::uint32_t clock);
   void join(const Part& other);
@@ -62,6 +63,7 @@ struct Knowledge {
 using Known = std::shared_ptr<const Knowledge>;
 
 std::uint32_t known(const Known& k, std::uint32_t cluster, std::uint32_t id);
+Mask known_lanes(const Known& k, std::uint32_t cluster, std::uint32_t warp, std::uint32_t clock);
 Known join(const Known& a, const Known& b);
 
 /// Knowledge with its second half: what was covered by a fence.proxy.async.

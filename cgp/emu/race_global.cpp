@@ -48,38 +48,50 @@ struct Run {
   GlobalPage& page;
   std::uint64_t page_address;
   std::uint32_t first, count;
-  int lane;
-  std::uint32_t per_lane, skip;
+  int lane;          // of the first unit
+  int lane_shift;    // unit k is of lane + (k >> lane_shift)
   std::uint32_t me;  // cluster + 1
 
-  int lane_of(std::uint32_t k) const { return per_lane ? lane + int((k + skip) / per_lane) : lane; }
+  static constexpr int kOneLane = 31;
+
+  int lane_of(std::uint32_t k) const { return lane + int(k >> lane_shift); }
   Spot spot(std::uint32_t k) const {
     return {false, 0, page_address + ((first + k) << page.shift), std::uint32_t(1) << page.shift};
   }
-  bool quick(Stamp x, std::uint32_t cluster, int l) const {
-    return x == 0 || (cluster == me && (a.quick(x, l) || (!a.agent && id_of(x) == a.id(l))));
-  }
+  bool must_fence() const { return a.proxy == Proxy::async && a.use == Use::read; }
   void check(std::uint32_t k, Stamp x, std::uint32_t cluster, Use other) const {
     const int l = lane_of(k);
-    if (quick(x, cluster, l) && a.proxy == Proxy::generic) return;
-    if (!x) return;
+    if (!x || (cluster == me && a.quick(x, l) && !must_fence())) return;
     if (!before(a, l, cluster - 1, x))
       conflict(a, l, cluster - 1, x, other, spot(k));
-    else if (a.proxy == Proxy::async && a.use == Use::read && !proxied(a, l, cluster - 1, x))
+    else if (must_fence() && !proxied(a, l, cluster - 1, x))
       missing_proxy_fence(a, l, cluster - 1, x, spot(k));
   }
 
+  void go() const {
+    if (a.use == Use::read)
+      read();
+    else
+      write();
+  }
   void read() const {
-    if (page.written)
+    const LaneRun p = a.lane_run(lane, lane_shift);
+    const bool look = page.written;
+    if (!(look && must_fence()) &&
+        a.s.cluster->launch->lanes.global_read(
+            p, look ? &page.write[first] : nullptr, &page.writer[first], &page.read[first],
+            &page.reader[first], page.older.empty() ? nullptr : &page.older[first],
+            page.older.empty() ? nullptr : &page.older_reader[first], count))
+      return;
+    if (look)
       for (std::uint32_t k = 0; k < count; ++k)
         check(k, page.write[first + k], page.writer[first + k], Use::write);
     const std::uint32_t warp = a.id(0) >> 5;
+    if (page.older.empty()) page.older.resize(page.read.size()), page.older_reader.resize(page.read.size());
     for (std::uint32_t k = 0; k < count; ++k) {
       const std::uint32_t u = first + k;
       const Stamp x = page.read[u];
       if (x && (page.reader[u] != me || id_of(x) >> 5 != warp)) {
-        if (page.older.empty())
-          page.older.resize(page.read.size()), page.older_reader.resize(page.read.size());
         page.older[u] = x;
         page.older_reader[u] = page.reader[u];
       }
@@ -88,6 +100,12 @@ struct Run {
     }
   }
   void write() const {
+    page.written = true;
+    if (a.s.cluster->launch->lanes.global_write(
+            a.lane_run(lane, lane_shift), &page.write[first], &page.writer[first], &page.read[first],
+            &page.reader[first], page.older.empty() ? nullptr : &page.older[first],
+            page.older.empty() ? nullptr : &page.older_reader[first], count))
+      return;
     for (std::uint32_t k = 0; k < count; ++k) {
       const std::uint32_t u = first + k;
       check(k, page.write[u], page.writer[u], Use::write);
@@ -100,35 +118,73 @@ struct Run {
       page.write[u] = a.stamp(lane_of(k));
       page.writer[u] = me;
     }
-    page.written = true;
   }
 };
 
+// The part of [address, address + bytes) that lies in one page.
+void in_page(const Accessor& a, GlobalPage& page, std::uint64_t page_address, std::uint64_t address,
+             std::uint64_t bytes, int lane, std::uint32_t lane_bytes) {
+  const std::uint64_t at = address - page_address;
+  if (page.shift && ((at | bytes | lane_bytes) & 3)) page.to_bytes();
+  const Run run{a,
+                page,
+                page_address,
+                std::uint32_t(at) >> page.shift,
+                std::uint32_t(bytes) >> page.shift,
+                lane,
+                lane_bytes ? std::countr_zero(lane_bytes) - page.shift : Run::kOneLane,
+                a.s.cluster->index + 1};
+  run.go();
+}
+
 void walk(const Accessor& a, GlobalShadow& shadow, const Allocation& where, std::uint64_t address,
-          std::uint64_t bytes, int lane, std::uint32_t each) {
+          std::uint64_t bytes, int lane, std::uint32_t lane_bytes) {
   const std::uint64_t begin = address - where.base, end = begin + bytes;
   for (std::uint64_t at = begin; at < end;) {
     const std::uint64_t index = at / GlobalPage::kBytes;
     const std::uint64_t stop = std::min<std::uint64_t>(end, (index + 1) * GlobalPage::kBytes);
     GlobalPage& page = shadow.page(index);
     const PageLock lock(page, a.s.cluster->launch->parallel);
-    if (page.shift && ((at | stop | each) & 3)) page.to_bytes();
-    const std::uint64_t start = index * GlobalPage::kBytes;
-    const Run run{a,
-                  page,
-                  where.base + start,
-                  std::uint32_t(at - start) >> page.shift,
-                  std::uint32_t(stop - at) >> page.shift,
-                  each ? lane + int((at - begin) / each) : lane,
-                  each >> page.shift,
-                  each ? std::uint32_t((at - begin) % each) >> page.shift : 0,
-                  a.s.cluster->index + 1};
-    if (a.use == Use::read)
-      run.read();
-    else
-      run.write();
+    in_page(a, page, where.base + index * GlobalPage::kBytes, where.base + at, stop - at,
+            lane_bytes ? lane + int((at - begin) / lane_bytes) : lane, lane_bytes);
     at = stop;
   }
+}
+
+// A lane's words inside a page, as long as nothing needs a closer look. False: nothing was done.
+bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
+  if (((at | a.bytes) & 3) || page.shift != 2 || a.proxy != Proxy::generic) return false;
+  const std::uint32_t begin = at >> 2, end = begin + (a.bytes >> 2), me = a.s.cluster->index + 1;
+  const std::uint32_t warp = a.id(0) >> 5;
+  const Stamp mine = a.stamp(l);
+  const auto fine = [&](Stamp x, std::uint32_t cluster) { return !x || (cluster == me && a.quick(x, l)); };
+  if (a.use == Use::read) {
+    for (std::uint32_t u = begin; u < end; ++u) {
+      if (!fine(page.write[u], page.writer[u])) return false;
+      const Stamp r = page.read[u];
+      if (page.older.empty() && r && (page.reader[u] != me || id_of(r) >> 5 != warp)) return false;
+    }
+    for (std::uint32_t u = begin; u < end; ++u) {
+      const Stamp r = page.read[u];
+      if (r && (page.reader[u] != me || id_of(r) >> 5 != warp))
+        page.older[u] = r, page.older_reader[u] = page.reader[u];
+      page.read[u] = mine;
+      page.reader[u] = me;
+    }
+    return true;
+  }
+  for (std::uint32_t u = begin; u < end; ++u)
+    if (!fine(page.write[u], page.writer[u]) || !fine(page.read[u], page.reader[u]) ||
+        (!page.older.empty() && !fine(page.older[u], page.older_reader[u])))
+      return false;
+  page.written = true;
+  for (std::uint32_t u = begin; u < end; ++u) {
+    page.write[u] = mine;
+    page.writer[u] = me;
+    page.read[u] = 0;
+    if (!page.older.empty()) page.older[u] = 0;
+  }
+  return true;
 }
 
 // The shadow of the allocation that holds [address, address + bytes); nullptr for constant memory.
@@ -185,9 +241,35 @@ void global_access(const Accessor& a, const std::uint64_t* addr) {
       walk(a, *s, *in, addr[0], std::uint64_t(kLanes) * a.bytes, 0, a.bytes);
     return;
   }
-  for_lanes(a.lanes, [&](int l) {
-    if (GlobalShadow* s = find_shadow(a, addr[l], a.bytes, in)) walk(a, *s, *in, addr[l], a.bytes, l, 0);
-  });
+  for (Mask left = a.lanes; left;) {
+    const int first = std::countr_zero(left);
+    GlobalShadow* s = find_shadow(a, addr[first], a.bytes, in);
+    if (!s) {
+      left &= left - 1;
+      continue;
+    }
+    const std::uint64_t index = (addr[first] - in->base) / GlobalPage::kBytes;
+    const std::uint64_t start = in->base + index * GlobalPage::kBytes;
+    const std::uint64_t size = std::min(GlobalPage::kBytes, in->base + in->size - start);
+    if (addr[first] - start + a.bytes > size) {  // it goes over into the next page
+      walk(a, *s, *in, addr[first], a.bytes, first, 0);
+      left &= left - 1;
+      continue;
+    }
+    // All lanes in this page, under one lock; readers of one address need to be noted once.
+    GlobalPage& page = s->page(index);
+    const PageLock lock(page, a.s.cluster->launch->parallel);
+    std::uint64_t last = 0;
+    for (Mask m = left; m; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      if (addr[l] < start || addr[l] - start + a.bytes > size) continue;
+      left &= ~lane_bit(l);
+      if (a.use == Use::read && addr[l] == last && a.s.view.uniform()) continue;
+      last = addr[l];
+      if (one_lane(a, page, std::uint32_t(addr[l] - start), l)) continue;
+      in_page(a, page, start, addr[l], a.bytes, l, 0);
+    }
+  }
 }
 
 void global_range(const Accessor& a, int lane, std::uint64_t address, std::uint64_t bytes) {

@@ -17,7 +17,7 @@ void spread(std::vector<T>& v, int by) {
   v = std::move(wide);
 }
 
-SharedPage& page_at(SharedShadow& shadow, std::uint32_t offset) {
+SharedPage& page_of(SharedShadow& shadow, std::uint32_t offset) {
   const std::size_t index = offset / SharedPage::kBytes;
   if (index >= shadow.pages.size()) shadow.pages.resize(index + 1);
   auto& p = shadow.pages[index];
@@ -52,66 +52,139 @@ std::size_t group_of(SharedShadow& shadow, std::uint32_t warp, std::uint32_t ran
 struct Run {
   const Accessor& a;
   CtaState& owner;
-  SharedPage& page;
-  std::uint32_t page_at;  // offset of the page
-  std::uint32_t first, count;
-  int lane;                // of the first unit
-  std::uint32_t per_lane;  // units of a lane; further ones are of the next lanes. 0: all of `mask`
-  Mask mask;
-  std::uint32_t skip = 0;  // units of the first lane that lie before the page
+  SharedPage* page = nullptr;
+  std::uint32_t page_at = 0;  // offset of the page
+  std::uint32_t first = 0, count = 0;
+  int lane = 0;               // of the first unit
+  int lane_shift = kOneLane;  // unit k is of lane + (k >> lane_shift)
+  Mask mask = 0;              // with kOneLane: who accesses
+  std::size_t group = 0;
+  Plane* plane = nullptr;
+  std::uint64_t group_bit = 0;
+  mutable Stamp last_ok = 0;                      // of one lane: passed already
+  mutable std::vector<std::uint64_t> readers_ok;  // by group
 
-  int lane_of(std::uint32_t k) const { return per_lane ? lane + int((k + skip) / per_lane) : lane; }
-  Mask mask_of(std::uint32_t k) const { return per_lane ? lane_bit(lane_of(k)) : mask; }
+  static constexpr int kOneLane = 31;
+
+  Run(const Accessor& accessor, CtaState& o) : a(accessor), owner(o) {
+    group = group_of(owner.shadow, a.id(0) >> 5, rank());
+    group_bit = group < 32 ? std::uint64_t(1) << group : kForeign;
+  }
+  void turn_to(std::uint32_t offset) {
+    const std::uint32_t start = offset / SharedPage::kBytes * SharedPage::kBytes;
+    if (page && start == page_at) return;
+    page_at = start;
+    page = &page_of(owner.shadow, page_at);
+    plane = a.use == Use::read ? &plane_of(*page, group) : nullptr;
+  }
+
+  int lane_of(std::uint32_t k) const { return lane + int(k >> lane_shift); }
+  Mask mask_of(std::uint32_t k) const { return lane_shift == kOneLane ? mask : lane_bit(lane_of(k)); }
   Mask party_mask(std::uint32_t k) const { return a.id_step ? mask_of(k) : lane_bit(int(a.id_base & 31)); }
   std::uint32_t rank() const { return owner.cta->rank; }
+  bool must_fence() const { return a.proxy == Proxy::async && a.use == Use::read; }
   Spot spot(std::uint32_t k) const {
-    return {true, rank(), page_at + ((first + k) << page.shift), std::uint32_t(1) << page.shift};
+    return {true, rank(), page_at + ((first + k) << page->shift), std::uint32_t(1) << page->shift};
   }
-
-  bool quick(Stamp x, int l) const { return x == 0 || a.quick(x, l) || (!a.agent && id_of(x) == a.id(l)); }
+  bool quick(Stamp x, int l) const { return x == 0 || (a.quick(x, l) && !must_fence()); }
   bool fresh(std::uint64_t r) const { return r < a.limit && !(r & kForeign) && a.rank == rank(); }
 
-  void check_write(std::uint32_t k) const {
-    const Stamp x = page.write[first + k];
-    for_lanes(per_lane ? mask_of(k) : mask, [&](int l) {
-      if (quick(x, l) && a.proxy == Proxy::generic) return;
-      if (!before(a, l, a.s.cluster->index, x))
-        conflict(a, l, a.s.cluster->index, x, Use::write, spot(k));
-      else if (a.proxy == Proxy::async && a.use == Use::read && !proxied(a, l, a.s.cluster->index, x))
-        missing_proxy_fence(a, l, a.s.cluster->index, x, spot(k));
-    });
+  void go() {
+    if (fast()) return;
+    if (a.use == Use::read)
+      read();
+    else
+      write();
   }
+  bool fast() const;
+  bool one(std::uint32_t offset, int l);
+  void check_write(std::uint32_t k) const;
   void read() const;
   void write() const;
   void check_readers(std::uint32_t k, std::uint64_t r) const;
-  void check_reader(std::uint32_t k, std::size_t group, Mask readers, std::uint32_t clock,
+  void check_reader(std::uint32_t k, std::size_t from, Mask readers, std::uint32_t clock,
                     std::uint32_t inst) const;
-  std::uint64_t older_key(std::uint32_t k, std::size_t group) const {
-    return (std::uint64_t(page_at) + ((first + k) << page.shift)) << 12 | group;
+  std::uint64_t older_key(std::uint32_t k, std::size_t from) const {
+    return (std::uint64_t(page_at) + ((first + k) << page->shift)) << 12 | from;
   }
 };
 
-void Run::read() const {
-  const bool must_fence = a.proxy == Proxy::async;
-  bool all = !must_fence || true;
-  for (std::uint32_t k = 0; k < count; ++k) {
-    const Stamp x = page.write[first + k];
-    all = all && (x == 0 || (!must_fence && quick(x, lane_of(k))));
+// A lane's words inside one page, as long as nothing needs a closer look. False: nothing was done.
+bool Run::one(std::uint32_t offset, int l) {
+  if ((offset | a.bytes) & 3) return false;
+  if (!page || (offset ^ page_at) >= SharedPage::kBytes) turn_to(offset);
+  if (page->shift != 2 || offset - page_at + a.bytes > SharedPage::kBytes || must_fence()) return false;
+  const std::uint32_t begin = (offset - page_at) >> 2, end = begin + (a.bytes >> 2);
+  const bool own = a.rank == rank(), reads = a.use == Use::read;
+  const std::uint64_t bit = a.id_step ? std::uint64_t(1) << l : lane_bit(int(a.id_base & 31));
+  for (std::uint32_t u = begin; u < end; ++u) {
+    const Stamp x = page->write[u];
+    if (x && !a.quick(x, l)) return false;
+    const std::uint64_t r = page->reads[u];
+    if (r == 0 || (own && r < a.limit && !(r & kForeign))) continue;
+    if (!reads) return false;
+    const std::uint64_t e = plane->seen[u];
+    if ((r & group_bit) && e >> 32 != a.clock && e >> 32 > a.s.synced && (e & 0xffffffff & ~bit))
+      return false;
   }
-  if (!all)
-    for (std::uint32_t k = 0; k < count; ++k)
-      if (page.write[first + k]) check_write(k);
-  const std::size_t group = group_of(owner.shadow, a.id(0) >> 5, rank());
-  Plane& plane = plane_of(page, group);
-  const std::uint64_t bit = group < 32 ? std::uint64_t(1) << group : kForeign;
+  if (!reads) {
+    const Stamp mine = a.stamp(l);
+    for (std::uint32_t u = begin; u < end; ++u) page->write[u] = mine, page->reads[u] = 0;
+    return true;
+  }
+  const std::uint64_t now = std::uint64_t(a.clock) << 32, last = std::uint64_t(a.clock) << kClockShift;
+  for (std::uint32_t u = begin; u < end; ++u) {
+    const std::uint64_t r = page->reads[u], e = plane->seen[u];
+    const bool clean = r == 0 || (own && r < a.limit && !(r & kForeign));
+    const bool merge = !clean && (r & group_bit) && e >> 32 == a.clock;
+    plane->seen[u] = now | bit | (merge ? e & 0xffffffff : 0);
+    plane->inst[u] = a.inst;
+    page->reads[u] = last | group_bit | (clean ? 0 : r & kGroups);
+  }
+  return true;
+}
+
+bool Run::fast() const {
+  if (must_fence() || (lane_shift == kOneLane && (mask & (mask - 1)))) return false;
+  LaneRun p = a.lane_run(lane, lane_shift);
+  p.read_limit = a.rank == rank() ? a.limit : 0;
+  p.group_bit = group_bit;
+  if (a.use == Use::read)
+    return group < 32 &&
+           a.s.cluster->launch->lanes.shared_read(p, &page->write[first], &page->reads[first],
+                                                  &plane->seen[first], &plane->inst[first], count);
+  return a.s.cluster->launch->lanes.shared_write(p, &page->write[first], &page->reads[first], count);
+}
+
+void Run::check_write(std::uint32_t k) const {
+  const Stamp x = page->write[first + k];
+  if (x == last_ok && lane_shift == kOneLane) return;
+  const std::uint32_t cluster = a.s.cluster->index;
+  bool fine = true;
+  for_lanes(mask_of(k), [&](int l) {
+    if (quick(x, l)) return;
+    if (!before(a, l, cluster, x)) {
+      fine = false;
+      conflict(a, l, cluster, x, Use::write, spot(k));
+    } else if (must_fence() && !proxied(a, l, cluster, x)) {
+      fine = false;
+      missing_proxy_fence(a, l, cluster, x, spot(k));
+    }
+  });
+  if (fine) last_ok = x;
+}
+
+void Run::read() const {
+  for (std::uint32_t k = 0; k < count; ++k)
+    if (page->write[first + k]) check_write(k);
   const std::uint64_t last = std::uint64_t(a.clock) << kClockShift;
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t u = first + k;
-    const std::uint64_t r = page.reads[u], e = plane.seen[u];
+    const std::uint64_t r = page->reads[u], e = plane->seen[u];
     const Mask m = party_mask(k);
     const bool clean = r == 0 || fresh(r);
     Mask merged = m;
-    if (!clean && (r & bit)) {
+    if (!clean && (r & group_bit)) {
       const auto at = std::uint32_t(e >> 32);
       if (at == a.clock) {
         merged |= Mask(e);
@@ -119,39 +192,46 @@ void Run::read() const {
         auto& older = owner.shadow.older[older_key(k, group)];
         for (auto& x : older) x.mask &= ~Mask(e);
         std::erase_if(older, [](const SharedShadow::Read& x) { return !x.mask; });
-        older.push_back({Mask(e), at, plane.inst[u]});
+        older.push_back({Mask(e), at, plane->inst[u]});
       }
     }
-    plane.seen[u] = std::uint64_t(a.clock) << 32 | merged;
-    plane.inst[u] = a.inst;
-    page.reads[u] = last | (clean ? 0 : r & kGroups) | bit;
+    plane->seen[u] = std::uint64_t(a.clock) << 32 | merged;
+    plane->inst[u] = a.inst;
+    page->reads[u] = last | (clean ? 0 : r & kGroups) | group_bit;
   }
 }
 
-void Run::check_reader(std::uint32_t k, std::size_t group, Mask readers, std::uint32_t clock,
+void Run::check_reader(std::uint32_t k, std::size_t from, Mask readers, std::uint32_t clock,
                        std::uint32_t inst) const {
   const std::uint32_t warp =
-      group < 32 ? rank() * kWarpsPerCta + std::uint32_t(group) : owner.shadow.foreign[group - 32];
+      from < 32 ? rank() * kWarpsPerCta + std::uint32_t(from) : owner.shadow.foreign[from - 32];
+  const std::uint32_t cluster = a.s.cluster->index;
   for_lanes(mask_of(k), [&](int l) {
-    for_lanes(readers, [&](int reader) {
+    const Mask unknown = readers & ~known_lanes(a.s.view[std::size_t(l)]->now.known, cluster, warp, clock);
+    for_lanes(unknown, [&](int reader) {
       const Stamp x = make_stamp(clock, warp << 5 | std::uint32_t(reader), inst);
-      if (!quick(x, l) && !before(a, l, a.s.cluster->index, x))
-        conflict(a, l, a.s.cluster->index, x, Use::read, spot(k));
+      if (!before(a, l, cluster, x)) conflict(a, l, cluster, x, Use::read, spot(k));
     });
   });
 }
 
 void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
   const std::uint32_t u = first + k;
-  const auto look = [&](std::size_t group) {
-    if (group >= page.planes.size() || !page.planes[group]) return;
-    const Plane& plane = *page.planes[group];
-    const std::uint64_t e = plane.seen[u];
-    if (e) check_reader(k, group, Mask(e), std::uint32_t(e >> 32), plane.inst[u]);
+  const auto look = [&](std::size_t from) {
+    if (from >= page->planes.size() || !page->planes[from]) return;
+    const Plane& other = *page->planes[from];
+    const std::uint64_t e = other.seen[u];
+    if (lane_shift == kOneLane) {  // neighbours usually have the same readers
+      if (from >= readers_ok.size()) readers_ok.resize(from + 1);
+      if (e && readers_ok[from] != e) check_reader(k, from, Mask(e), std::uint32_t(e >> 32), other.inst[u]);
+      readers_ok[from] = e;
+    } else if (e) {
+      check_reader(k, from, Mask(e), std::uint32_t(e >> 32), other.inst[u]);
+    }
     if (owner.shadow.older.empty()) return;
-    const auto it = owner.shadow.older.find(older_key(k, group));
+    const auto it = owner.shadow.older.find(older_key(k, from));
     if (it == owner.shadow.older.end()) return;
-    for (const auto& x : it->second) check_reader(k, group, x.mask, x.clock, x.inst);
+    for (const auto& x : it->second) check_reader(k, from, x.mask, x.clock, x.inst);
     owner.shadow.older.erase(it);
   };
   for_lanes(Mask(r), [&](int g) { look(std::size_t(g)); });
@@ -160,49 +240,32 @@ void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
 }
 
 void Run::write() const {
-  bool all = true;
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t u = first + k;
-    const std::uint64_t r = page.reads[u];
-    all = all && quick(page.write[u], lane_of(k)) && (r == 0 || fresh(r));
-  }
-  if (!all)
-    for (std::uint32_t k = 0; k < count; ++k) {
-      const std::uint32_t u = first + k;
-      if (page.write[u]) check_write(k);
-      if (const std::uint64_t r = page.reads[u]; r && !fresh(r)) check_readers(k, r);
-    }
-  for (std::uint32_t k = 0; k < count; ++k) {
-    page.write[first + k] = a.stamp(lane_of(k));
-    page.reads[first + k] = 0;
+    if (page->write[u]) check_write(k);
+    if (const std::uint64_t r = page->reads[u]; r && !fresh(r)) check_readers(k, r);
+    page->write[u] = a.stamp(lane_of(k));
+    page->reads[u] = 0;
   }
 }
 
-// [offset, offset + bytes) page by page. `each`: bytes of one lane, 0 when all belong to `lane` (and `mask`).
-void walk(const Accessor& a, CtaState& owner, std::uint32_t offset, std::uint64_t bytes, int lane, Mask mask,
-          std::uint32_t each) {
+// [offset, offset + bytes) page by page, on behalf of `mask`; with lane_bytes > 0 each lane from `lane` on
+// has so many of them.
+void walk(Run& run, std::uint32_t offset, std::uint64_t bytes, int lane, Mask mask,
+          std::uint32_t lane_bytes) {
   const std::uint64_t end = offset + bytes;
   for (std::uint64_t at = offset; at < end;) {
     const std::uint64_t stop =
         std::min<std::uint64_t>(end, (at / SharedPage::kBytes + 1) * SharedPage::kBytes);
-    SharedPage& page = page_at(owner.shadow, std::uint32_t(at));
-    if (page.shift && ((at | stop) & 3)) page.to_bytes();
-    if (page.shift && (each & 3)) page.to_bytes();
-    const std::uint32_t page_start = std::uint32_t(at / SharedPage::kBytes * SharedPage::kBytes);
-    Run run{a,
-            owner,
-            page,
-            page_start,
-            std::uint32_t(at - page_start) >> page.shift,
-            std::uint32_t(stop - at) >> page.shift,
-            each ? lane + int((at - offset) / each) : lane,
-            each >> page.shift,
-            mask,
-            each ? std::uint32_t((at - offset) % each) >> page.shift : 0};
-    if (a.use == Use::read)
-      run.read();
-    else
-      run.write();
+    run.turn_to(std::uint32_t(at));
+    SharedPage& page = *run.page;
+    if (page.shift && ((at | stop | lane_bytes) & 3)) page.to_bytes();
+    run.first = std::uint32_t(at - run.page_at) >> page.shift;
+    run.count = std::uint32_t(stop - at) >> page.shift;
+    run.lane = lane_bytes ? lane + int((at - offset) / lane_bytes) : lane;
+    run.lane_shift = lane_bytes ? std::countr_zero(lane_bytes) - page.shift : Run::kOneLane;
+    run.mask = mask;
+    run.go();
     at = stop;
   }
 }
@@ -217,19 +280,28 @@ void SharedPage::to_bytes() {
 }
 
 void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offset) {
-  const int first = std::countr_zero(a.lanes);
-  bool dense = a.lanes == ~Mask(0), alike = true;
-  for_lanes(a.lanes, [&](int l) {
-    dense = dense && offset[l] == offset[first] + std::uint32_t(l) * a.bytes;
-    alike = alike && offset[l] == offset[first];
+  Run run(a, owner);
+  if (a.lanes == ~Mask(0)) {
+    std::uint32_t apart = 0;
+    for (std::uint32_t l = 0; l < kLanes; ++l) apart |= (offset[l] - offset[0]) ^ (l * a.bytes);
+    if (apart == 0) return walk(run, offset[0], std::uint64_t(kLanes) * a.bytes, 0, 0, a.bytes);
+  }
+  Mask left = a.lanes;
+  // Warps that read one address: once for all.
+  if (a.use == Use::read && (left & (left - 1))) {
+    const int first = std::countr_zero(left);
+    bool alike = true;
+    for_lanes(left, [&](int l) { alike = alike && offset[l] == offset[first]; });
+    if (alike) return walk(run, offset[first], a.bytes, first, left, 0);
+  }
+  for_lanes(left, [&](int l) {
+    if (!run.one(offset[l], l)) walk(run, offset[l], a.bytes, l, lane_bit(l), 0);
   });
-  if (dense) return walk(a, owner, offset[0], std::uint64_t(kLanes) * a.bytes, 0, 0, a.bytes);
-  if (alike && a.use == Use::read) return walk(a, owner, offset[first], a.bytes, first, a.lanes, 0);
-  for_lanes(a.lanes, [&](int l) { walk(a, owner, offset[l], a.bytes, l, lane_bit(l), 0); });
 }
 
 void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes) {
-  walk(a, owner, offset, bytes, lane, lane_bit(lane), 0);
+  Run run(a, owner);
+  walk(run, offset, bytes, lane, lane_bit(lane), 0);
 }
 
 }  // namespace cgp::emu::race

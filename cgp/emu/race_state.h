@@ -7,6 +7,7 @@
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
 #include "cgp/emu/race_clock.h"
+#include "cgp/emu/race_lanes.h"
 
 namespace cgp::emu::race {
 
@@ -49,24 +50,46 @@ struct View {
 };
 using ViewPtr = std::shared_ptr<const View>;
 
+/// The views of a warp's lanes; one pointer while they are the same.
+class Views {
+ public:
+  const ViewPtr& operator[](std::size_t lane) const { return each_ ? (*each_)[lane] : one_; }
+  bool uniform() const { return !each_; }
+  void set_all(const ViewPtr& v) {
+    one_ = v;
+    each_.reset();
+  }
+  void set(Mask lanes, Mask live, const ViewPtr& v);
+
+ private:
+  ViewPtr one_;
+  std::unique_ptr<std::array<ViewPtr, kLanes>> each_;
+};
+
+struct Released {
+  Clock now, wide;
+};
+
 /// What synchronising parties hand on.
 class Gather {
  public:
   /// The lanes of `s` release what they know, and their own accesses up to now.
   void release(const WarpState& s, Mask lanes);
+  /// The same for one arrival: a relaxed read needs its own fence, and fences are not handed on.
+  void release_only(const WarpState& s, Mask lanes);
+  void add(std::uint32_t warp, Mask mask, std::uint32_t clock);
+  void include(const Released& r);
   /// Only what their last fences of at least `level` covered.
   void release_fenced(const WarpState& s, Mask lanes, Level level);
   /// `base`: see Collector::finish.
   ViewPtr finish(const ClusterState& c, const Bases& base = {}) const;
-  Collector now, wide;
+  Collector now, wide;  ///< wide is left empty while it would be the same as now
+  bool alike = true;
 
  private:
+  void part();
   Collector marks_[4];
   bool marked_[4] = {};
-};
-
-struct Released {
-  Clock now, wide;
 };
 
 /// What strong writes to a location have published, by who may see it.
@@ -131,7 +154,13 @@ struct LaunchState {
   std::vector<Trait> traits;  ///< by instruction
   bool orders = false;   ///< some instruction releases, acquires or fences: strong accesses may synchronise
   bool parallel = true;  ///< several host threads
-  std::mutex strong;     ///< strong accesses to global memory, and `locations`
+  struct Lanes {         ///< of the handler set that the program was loaded with
+    decltype(&isa_portable::shared_read) shared_read = isa_portable::shared_read;
+    decltype(&isa_portable::shared_write) shared_write = isa_portable::shared_write;
+    decltype(&isa_portable::global_read) global_read = isa_portable::global_read;
+    decltype(&isa_portable::global_write) global_write = isa_portable::global_write;
+  } lanes;
+  std::mutex strong;  ///< strong accesses to global memory, and `locations`
   Locations locations;
   std::shared_mutex shadows_mutex;
   std::unordered_map<const Allocation*, std::unique_ptr<GlobalShadow>> shadows;
@@ -144,7 +173,7 @@ struct BarrierState {
 };
 
 struct MbarrierState {
-  Collector now, wide;
+  Gather gather;
   ReleasedPtr last;  ///< of the completed phase
 };
 
@@ -162,10 +191,9 @@ struct WarpState {
   Warp* warp = nullptr;
   std::uint32_t wid = 0;     ///< rank * 32 + warp
   std::uint32_t synced = 0;  ///< all lanes know each other up to it
-  bool uniform = true;       ///< all lanes have the same view
   Mask touched = 0;          ///< lanes that accessed memory since `synced`
   Mask touched_part = 0;     ///< the same, since the last rendezvous of any lanes
-  std::array<ViewPtr, kLanes> view;
+  Views view;
   const View* base_of = nullptr;  ///< the view that `base` was taken from
   std::uint32_t base = 0;         ///< the own block is known up to it
   struct Fenced {
@@ -217,7 +245,7 @@ void for_views(const WarpState& s, Mask lanes, F&& f) {
     const int first = std::countr_zero(lanes);
     const ViewPtr& v = s.view[std::size_t(first)];
     Mask same = lanes;
-    if (!s.uniform) {
+    if (!s.view.uniform()) {
       same = 0;
       for_lanes(lanes, [&](int l) {
         if (s.view[std::size_t(l)] == v) same |= lane_bit(l);
@@ -230,7 +258,7 @@ void for_views(const WarpState& s, Mask lanes, F&& f) {
 void set_view(WarpState& s, Mask lanes, const ViewPtr& v);
 /// Joins what was released into the lanes' views.
 void acquire(WarpState& s, Mask lanes, const ReleasedPtr& r);
-ReleasedPtr released(const Collector& now, const Collector& wide, const ClusterState& c);
+ReleasedPtr released(const Gather& g, const ClusterState& c);
 /// Strong accesses: what they publish and learn (race_location.cpp). `key` is the address.
 void synchronise(WarpState& s, const Trait& t, Use use, int lane, Locations& at, std::uint64_t key);
 
@@ -255,6 +283,16 @@ struct Accessor {
 
   Accessor(WarpState& state, const Op& o, Use u, Mask l);
   std::uint32_t id(int lane) const { return id_base + id_step * std::uint32_t(lane); }
+  LaneRun lane_run(int first, int shift) const {
+    LaneRun p;
+    p.limit = limit;
+    p.rank = rank, p.warp = s.wid, p.synced = s.synced, p.clock = clock;
+    p.thread = s.wid << 5, p.party = id_base, p.lane_step = id_step;
+    p.first_lane = std::uint64_t(first), p.shift = std::uint64_t(shift);
+    p.inst = inst;
+    p.me = s.cluster->index + 1;
+    return p;
+  }
   Stamp stamp(int lane) const { return make_stamp(clock, id(lane), inst); }
   /// The common reasons for an access of the own cluster to be ordered, without a look at what a lane knows.
   bool quick(Stamp x, int lane) const {

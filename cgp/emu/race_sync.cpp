@@ -5,17 +5,25 @@
 namespace cgp::emu::race {
 
 // ---------------------------------------------------------------- views
+void Views::set(Mask lanes, Mask live, const ViewPtr& v) {
+  if (!each_) {
+    if (one_ == v) return;
+    each_ = std::make_unique<std::array<ViewPtr, kLanes>>();
+    each_->fill(one_);
+  }
+  for_lanes(lanes, [&](int l) { (*each_)[std::size_t(l)] = v; });
+  bool same = true;
+  for_lanes(live, [&](int l) { same = same && (*each_)[std::size_t(l)] == v; });
+  if (same) set_all(ViewPtr(v));
+}
+
 void set_view(WarpState& s, Mask lanes, const ViewPtr& v) {
   const Mask live = s.warp->live;
   s.base_of = nullptr;
-  if ((lanes & live) == live) {
-    s.view.fill(v);
-    s.uniform = true;
-    return;
-  }
-  for_lanes(lanes, [&](int l) { s.view[std::size_t(l)] = v; });
-  s.uniform = true;
-  for_lanes(live, [&](int l) { s.uniform = s.uniform && s.view[std::size_t(l)] == v; });
+  if ((lanes & live) == live)
+    s.view.set_all(v);
+  else
+    s.view.set(lanes, live, v);
 }
 
 namespace {
@@ -39,22 +47,17 @@ void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fen
   }
 }
 
-// What the lanes know, and what they did up to now.
-void collect(Collector& now, Collector& wide, const WarpState& s, Mask lanes) {
-  const std::uint32_t clock = s.cluster->now;
-  for_views(s, lanes, [&](const ViewPtr& v, Mask m) {
-    now.include(v->now);
-    wide.include(v->wide);
-    for (Collector* c : {&now, &wide}) {
-      if (s.synced) c->add(s.wid, ~Mask(0), s.synced);
-      c->add(s.wid, m, clock);
-      if (s.grouped) add_groups(*c, s, m, v->proxied.at);
-      if (!v->proxied.set) continue;
-      c->include_fenced(v->proxied.base.known);
-      c->add_fenced(s.wid, ~Mask(0), v->proxied.synced);
-      c->add_fenced(s.wid, covered(v->proxied, s, m), v->proxied.at);
-    }
-  });
+// What the lanes did up to now, with what their view says.
+void collect(Collector& to, const WarpState& s, Mask m, const View& v, const Clock& base) {
+  to.include(base);
+  const bool all = (m & s.warp->live) == s.warp->live;
+  if (s.synced && !all) to.add(s.wid, ~Mask(0), s.synced);
+  to.add(s.wid, all ? ~Mask(0) : m, s.cluster->now);
+  if (s.grouped) add_groups(to, s, m, v.proxied.at);
+  if (!v.proxied.set) return;
+  to.include_fenced(v.proxied.base.known);
+  to.add_fenced(s.wid, ~Mask(0), v.proxied.synced);
+  to.add_fenced(s.wid, covered(v.proxied, s, m), v.proxied.at);
 }
 
 void collect(Collector& to, const WarpState& s, Mask lanes, const View& v, const Mark& mark) {
@@ -69,15 +72,30 @@ void collect(Collector& to, const WarpState& s, Mask lanes, const View& v, const
 }
 }  // namespace
 
+void Gather::part() {
+  if (alike) wide = now;
+  alike = false;
+}
+
+void Gather::release_only(const WarpState& s, Mask lanes) {
+  for_views(s, lanes, [&](const ViewPtr& v, Mask m) {
+    if (alike && !(v->now == v->wide)) part();
+    collect(now, s, m, *v, v->now);
+    if (!alike) collect(wide, s, m, *v, v->wide);
+  });
+}
+
 void Gather::release(const WarpState& s, Mask lanes) {
-  collect(now, wide, s, lanes);
+  release_only(s, lanes);
   for_views(s, lanes, [&](const ViewPtr& v, Mask m) {
     // A barrier is taken for the fence that an earlier relaxed read still needs: code that polls in one
     // thread and goes on behind a barrier is everywhere, and works.
     if (v->any_pending) {
+      part();
       for (const Clock& p : v->pending) now.include(p);
       wide.include(v->pending_wide);
     }
+    if (!v->released_wide.set) return;
     for (int i = 0; i < 4; ++i) {
       const Mark& mark = i < 3 ? v->released[i] : v->released_wide;
       if (!mark.set) continue;
@@ -88,16 +106,28 @@ void Gather::release(const WarpState& s, Mask lanes) {
 }
 
 void Gather::release_fenced(const WarpState& s, Mask lanes, Level level) {
+  part();
   for_views(s, lanes, [&](const ViewPtr& v, Mask m) {
     if (const Mark& mark = v->released[int(level)]; mark.set) collect(now, s, m, *v, mark);
     if (v->released_wide.set) collect(wide, s, m, *v, v->released_wide);
   });
 }
 
+void Gather::include(const Released& r) {
+  if (alike && !(r.now == r.wide)) part();
+  now.include(r.now);
+  if (!alike) wide.include(r.wide);
+}
+
+void Gather::add(std::uint32_t warp, Mask mask, std::uint32_t clock) {
+  now.add(warp, mask, clock);
+  if (!alike) wide.add(warp, mask, clock);
+}
+
 ViewPtr Gather::finish(const ClusterState& c, const Bases& base) const {
   auto v = std::make_shared<View>();
   v->now = now.finish(c.index, c.ranks, base);
-  v->wide = wide == now ? v->now : wide.finish(c.index, c.ranks, base);
+  v->wide = alike || wide == now ? v->now : wide.finish(c.index, c.ranks, base);
   for (int i = 0; i < 4; ++i)
     if (marked_[i]) {
       Mark& mark = i < 3 ? v->released[i] : v->released_wide;
@@ -107,10 +137,10 @@ ViewPtr Gather::finish(const ClusterState& c, const Bases& base) const {
   return v;
 }
 
-ReleasedPtr released(const Collector& now, const Collector& wide, const ClusterState& c) {
+ReleasedPtr released(const Gather& g, const ClusterState& c) {
   auto r = std::make_shared<Released>();
-  r->now = now.finish(c.index, c.ranks);
-  r->wide = wide == now ? r->now : wide.finish(c.index, c.ranks);
+  r->now = g.now.finish(c.index, c.ranks);
+  r->wide = g.alike || g.wide == g.now ? r->now : g.wide.finish(c.index, c.ranks);
   return r;
 }
 
@@ -139,7 +169,7 @@ void on_rendezvous(Warp& w, Mask lanes) {
   WarpState& s = *w.race;
   ClusterState& c = *s.cluster;
   const bool all = lanes == w.live;
-  if (s.uniform && !s.group_news) {
+  if (s.view.uniform() && !s.group_news) {
     if (all) {
       if (!s.touched) return;
       s.synced = c.now;
@@ -243,19 +273,15 @@ void mbarrier_arrive(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t of
   if (!m) return;
   WarpState& s = *w.race;
   const Trait& t = s.cluster->launch->traits[op.inst];
-  if (t.release) return collect(m->now, m->wide, s, lane_bit(lane));
-  Gather g;
-  g.release_fenced(s, lane_bit(lane), t.scope);
-  const ReleasedPtr r = released(g.now, g.wide, *s.cluster);
-  m->now.include(r->now);
-  m->wide.include(r->wide);
+  if (t.release) return m->gather.release_only(s, lane_bit(lane));
+  m->gather.release_fenced(s, lane_bit(lane), t.scope);
 }
 
 void mbarrier_complete(Warp& w, Cta& cta, std::uint32_t offset) {
   MbarrierState* m = state(w, cta, offset);
   if (!m) return;
-  m->last = released(m->now, m->wide, *w.race->cluster);
-  m->now = m->wide = Collector();
+  m->last = released(m->gather, *w.race->cluster);
+  m->gather = Gather();
 }
 
 void mbarrier_acquire(Warp& w, const Op& op, Mask lanes, Cta& cta, std::uint32_t offset) {
@@ -275,16 +301,15 @@ void mbarrier_acquire(Warp& w, const Op& op, Mask lanes, Cta& cta, std::uint32_t
 void complete_on_mbarrier(Warp& w, Agent agent, Cta& cta, std::uint32_t offset) {
   MbarrierState* m = state(w, cta, offset);
   if (!m || !agent) return;
-  for (Collector* c : {&m->now, &m->wide}) c->add(agent.id >> 5, lane_bit(int(agent.id & 31)), agent.clock);
+  m->gather.add(agent.id >> 5, lane_bit(int(agent.id & 31)), agent.clock);
 }
 
 namespace {
 ReleasedPtr so_far(Warp& w, int lane, std::uint32_t id, std::uint32_t at) {
-  const WarpState& s = *w.race;
-  Collector now, wide;
-  collect(now, wide, s, lane_bit(lane));
-  for (Collector* c : {&now, &wide}) c->add(id >> 5, lane_bit(int(id & 31)), at);
-  return released(now, wide, *s.cluster);
+  Gather g;
+  g.release_only(*w.race, lane_bit(lane));
+  g.add(id >> 5, lane_bit(int(id & 31)), at);
+  return released(g, *w.race->cluster);
 }
 }  // namespace
 
@@ -299,9 +324,7 @@ ReleasedPtr agent_so_far(Warp& w, int lane, Agent agent) {
 
 void arrive_with(Warp& w, const ReleasedPtr& r, Cta& cta, std::uint32_t offset) {
   MbarrierState* m = state(w, cta, offset);
-  if (!m || !r) return;
-  m->now.include(r->now);
-  m->wide.include(r->wide);
+  if (m && r) m->gather.include(*r);
 }
 
 // ---------------------------------------------------------------- fences

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// See race_lanes.h. Compiled twice, see isa_begin.h. Plain 64-bit logic without branches: compilers turn the
+// loops into vectors.
+#include "cgp/emu/race_lanes.h"
+
+#include "cgp/emu/isa_begin.h"
+namespace {
+using u64 = std::uint64_t;
+using u32 = std::uint32_t;
+
+// Layout of stamps: race_clock.h.
+constexpr u64 kForeignBit = u64(1) << 32, kGroupMask = (u64(1) << 34) - 1;
+
+inline u64 ordered(const LaneRun& p, u64 x, u64 lane) {
+  const u64 who = x >> 17 & 0x1ffff;
+  return u64(x == 0) | (u64(x < p.limit) & u64(who >> 10 == p.rank)) | u64(who == p.thread + lane) |
+         (u64(who >> 5 == p.warp) & u64(x >> 34 <= p.synced));
+}
+inline u64 stamp(const LaneRun& p, u64 lane) {
+  return p.clock << 34 | (p.party + lane * p.lane_step) << 17 | p.inst;
+}
+
+// bit[s][k] is the bit of lane k >> s: variable shifts by 64-bit counts are no vectors to compilers.
+struct Bits {
+  u64 bit[6][1024];
+  constexpr Bits() : bit() {
+    for (u32 s = 0; s < 6; ++s)
+      for (u32 k = 0; k < 32u << s; ++k) bit[s][k] = u64(1) << (k >> s);
+  }
+};
+constexpr Bits kBits;
+
+struct OneBit {
+  u64 value;
+  u64 operator[](u32) const { return value; }
+};
+
+template <class BitOf>
+inline bool read_words(const LaneRun& p, BitOf bit_of, const u64* __restrict write, u64* __restrict reads,
+                       u64* __restrict seen, u32* __restrict inst, u32 n) {
+  u64 bad = 0;
+  for (u32 k = 0; k < n; ++k) {
+    const u64 bit = bit_of[k];
+    const u64 r = reads[k], e = seen[k], at = e >> 32;
+    const u64 clean = u64(r == 0) | (u64(r < p.read_limit) & u64((r & kForeignBit) == 0));
+    const u64 mine = u64((r & p.group_bit) != 0) & (clean ^ 1);
+    const u64 older = mine & u64(at != p.clock) & u64(at > p.synced) & u64((e & 0xffffffff & ~bit) != 0);
+    bad |= (ordered(p, write[k], p.first_lane + (k >> p.shift)) ^ 1) | older;
+  }
+  if (bad) return false;
+  const u64 now = p.clock << 32, last = p.clock << 34 | p.group_bit;
+  for (u32 k = 0; k < n; ++k) {
+    const u64 r = reads[k], e = seen[k];
+    const u64 clean = u64(r == 0) | (u64(r < p.read_limit) & u64((r & kForeignBit) == 0));
+    const u64 merge = u64((r & p.group_bit) != 0) & (clean ^ 1) & u64(e >> 32 == p.clock);
+    seen[k] = now | bit_of[k] | (e & 0xffffffff & (0 - merge));
+    reads[k] = last | (r & kGroupMask & (clean - 1));
+  }
+  for (u32 k = 0; k < n; ++k) inst[k] = u32(p.inst);
+  return true;
+}
+}  // namespace
+
+bool shared_read(const LaneRun& p, const u64* __restrict write, u64* __restrict reads, u64* __restrict seen,
+                 u32* __restrict inst, u32 n) {
+  if (p.shift < 6 && (p.first_lane << p.shift) + n <= 32u << p.shift)
+    return read_words(p, &kBits.bit[p.shift][p.first_lane << p.shift], write, reads, seen, inst, n);
+  return read_words(p, OneBit{u64(1) << p.first_lane}, write, reads, seen, inst, n);
+}
+
+bool shared_write(const LaneRun& p, u64* __restrict write, u64* __restrict reads, u32 n) {
+  u64 bad = 0;
+  for (u32 k = 0; k < n; ++k) {
+    const u64 r = reads[k];
+    const u64 clean = u64(r == 0) | (u64(r < p.read_limit) & u64((r & kForeignBit) == 0));
+    bad |= (ordered(p, write[k], p.first_lane + (k >> p.shift)) & clean) ^ 1;
+  }
+  if (bad) return false;
+  for (u32 k = 0; k < n; ++k) {
+    write[k] = stamp(p, p.first_lane + (k >> p.shift));
+    reads[k] = 0;
+  }
+  return true;
+}
+
+bool global_read(const LaneRun& p, const u64* __restrict write, const u32* __restrict writer,
+                 u64* __restrict read, u32* __restrict reader, u64* __restrict older,
+                 u32* __restrict older_reader, u32 n) {
+  if (write) {
+    u64 bad = 0;
+    for (u32 k = 0; k < n; ++k) {
+      const u64 x = write[k];
+      bad |= (ordered(p, x, p.first_lane + (k >> p.shift)) & (u64(writer[k] == p.me) | u64(x == 0))) ^ 1;
+    }
+    if (bad) return false;
+  }
+  if (older) {
+    for (u32 k = 0; k < n; ++k) {
+      const u64 x = read[k];
+      const u64 keep = 0 - (u64(x != 0) & (u64(reader[k] != p.me) | u64((x >> 22 & 0xfff) != p.party >> 5)));
+      older[k] = (x & keep) | (older[k] & ~keep);
+      older_reader[k] = (reader[k] & u32(keep)) | (older_reader[k] & ~u32(keep));
+    }
+  } else {
+    u64 other = 0;
+    for (u32 k = 0; k < n; ++k) {
+      const u64 x = read[k];
+      other |= u64(x != 0) & (u64(reader[k] != p.me) | u64((x >> 22 & 0xfff) != p.party >> 5));
+    }
+    if (other) return false;
+  }
+  for (u32 k = 0; k < n; ++k) read[k] = stamp(p, p.first_lane + (k >> p.shift));
+  for (u32 k = 0; k < n; ++k) reader[k] = p.me;
+  return true;
+}
+
+bool global_write(const LaneRun& p, u64* __restrict write, u32* __restrict writer, u64* __restrict read,
+                  const u32* __restrict reader, u64* __restrict older, const u32* __restrict older_reader,
+                  u32 n) {
+  u64 bad = 0;
+  for (u32 k = 0; k < n; ++k) {
+    const u64 lane = p.first_lane + (k >> p.shift), x = write[k], r = read[k];
+    bad |= (ordered(p, x, lane) & (u64(writer[k] == p.me) | u64(x == 0)) & ordered(p, r, lane) &
+            (u64(reader[k] == p.me) | u64(r == 0))) ^
+           1;
+  }
+  if (older)
+    for (u32 k = 0; k < n; ++k) {
+      const u64 lane = p.first_lane + (k >> p.shift), x = older[k];
+      bad |= (ordered(p, x, lane) & (u64(older_reader[k] == p.me) | u64(x == 0))) ^ 1;
+    }
+  if (bad) return false;
+  for (u32 k = 0; k < n; ++k) write[k] = stamp(p, p.first_lane + (k >> p.shift));
+  for (u32 k = 0; k < n; ++k) writer[k] = p.me;
+  for (u32 k = 0; k < n; ++k) read[k] = 0;
+  if (older)
+    for (u32 k = 0; k < n; ++k) older[k] = 0;
+  return true;
+}
+#include "cgp/emu/isa_end.h"
