@@ -97,7 +97,7 @@ struct Run {
       write();
   }
   bool fast() const;
-  bool one(std::uint32_t offset, int l);
+  Mask each(const std::uint32_t* offset, Mask lanes);
   void check_write(std::uint32_t k) const;
   void read() const;
   void write() const;
@@ -109,39 +109,60 @@ struct Run {
   }
 };
 
-// A lane's words inside one page, as long as nothing needs a closer look. False: nothing was done.
-bool Run::one(std::uint32_t offset, int l) {
-  if ((offset | a.bytes) & 3) return false;
-  if (!page || (offset ^ page_at) >= SharedPage::kBytes) turn_to(offset);
-  if (page->shift != 2 || offset - page_at + a.bytes > SharedPage::kBytes || must_fence()) return false;
-  const std::uint32_t begin = (offset - page_at) >> 2, end = begin + (a.bytes >> 2);
-  const bool own = a.rank == rank(), reads = a.use == Use::read;
-  const std::uint64_t bit = a.id_step ? std::uint64_t(1) << l : lane_bit(int(a.id_base & 31));
-  for (std::uint32_t u = begin; u < end; ++u) {
-    const Stamp x = page->write[u];
-    if (x && !a.quick(x, l)) return false;
-    const std::uint64_t r = page->reads[u];
-    if (r == 0 || (own && r < a.limit && !(r & kForeign))) continue;
-    if (!reads) return false;
-    const std::uint64_t e = plane->seen[u];
-    if ((r & group_bit) && e >> 32 != a.clock && e >> 32 > a.s.synced && (e & 0xffffffff & ~bit))
-      return false;
+// Each lane's words, as long as they lie in the page of the first lane and nothing needs a closer look.
+// Returns the lanes that are left.
+Mask Run::each(const std::uint32_t* offset, Mask lanes) {
+  turn_to(offset[std::countr_zero(lanes)]);
+  if (page->shift != 2 || (a.bytes & 3) || must_fence()) return lanes;
+  Stamp* const write = page->write.data();
+  std::uint64_t* const read = page->reads.data();
+  std::uint64_t* const seen = plane ? plane->seen.data() : nullptr;
+  std::uint32_t* const inst = plane ? plane->inst.data() : nullptr;
+  // Copies: the stores below could change what they are copies of, for all that a compiler knows.
+  const std::uint64_t limit = a.limit, read_limit = a.rank == rank() ? a.limit : 0, bit_of_group = group_bit;
+  const std::uint64_t synced = a.s.synced, clock = a.clock;
+  const std::uint32_t own_rank = a.rank, warp = a.s.wid, start = page_at, words = a.bytes >> 2, id = a.inst;
+  const bool reading = a.use == Use::read, many = a.id_step != 0;
+  const Stamp first_stamp = a.stamp(0), step = std::uint64_t(a.id_step) << kInstBits;
+  const Mask agent_bit = lane_bit(int(a.id_base & 31));
+  const std::uint64_t now = clock << 32, last = clock << kClockShift | bit_of_group;
+  Mask left = 0;
+  for (Mask m = lanes; m; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const std::uint32_t at = offset[l] - start, begin = at >> 2;
+    bool good = !(at & 3) && at < SharedPage::kBytes && at + 4 * words <= SharedPage::kBytes;
+    const std::uint64_t bit = many ? lane_bit(l) : agent_bit;
+    for (std::uint32_t u = begin; good && u < begin + words; ++u) {
+      const Stamp x = write[u];
+      const std::uint64_t r = read[u];
+      const std::uint32_t who = id_of(x);
+      good = x == 0 || (x < limit && who >> 10 == own_rank) || who == (warp << 5 | std::uint32_t(l)) ||
+             (who >> 5 == warp && clock_of(x) <= synced);
+      if (r == 0 || (r < read_limit && !(r & kForeign))) continue;
+      if (!reading)
+        good = false;
+      else if (r & bit_of_group)
+        good = good && (seen[u] >> 32 == clock || seen[u] >> 32 <= synced || !(seen[u] & 0xffffffff & ~bit));
+    }
+    if (!good) {
+      left |= lane_bit(l);
+      continue;
+    }
+    for (std::uint32_t u = begin; u < begin + words; ++u) {
+      if (!reading) {
+        write[u] = first_stamp + step * std::uint64_t(l);
+        read[u] = 0;
+        continue;
+      }
+      const std::uint64_t r = read[u];
+      const bool clean = r == 0 || (r < read_limit && !(r & kForeign));
+      const bool merge = !clean && (r & bit_of_group) && seen[u] >> 32 == clock;
+      seen[u] = now | bit | (merge ? seen[u] & 0xffffffff : 0);
+      inst[u] = id;
+      read[u] = last | (clean ? 0 : r & kGroups);
+    }
   }
-  if (!reads) {
-    const Stamp mine = a.stamp(l);
-    for (std::uint32_t u = begin; u < end; ++u) page->write[u] = mine, page->reads[u] = 0;
-    return true;
-  }
-  const std::uint64_t now = std::uint64_t(a.clock) << 32, last = std::uint64_t(a.clock) << kClockShift;
-  for (std::uint32_t u = begin; u < end; ++u) {
-    const std::uint64_t r = page->reads[u], e = plane->seen[u];
-    const bool clean = r == 0 || (own && r < a.limit && !(r & kForeign));
-    const bool merge = !clean && (r & group_bit) && e >> 32 == a.clock;
-    plane->seen[u] = now | bit | (merge ? e & 0xffffffff : 0);
-    plane->inst[u] = a.inst;
-    page->reads[u] = last | group_bit | (clean ? 0 : r & kGroups);
-  }
-  return true;
+  return left;
 }
 
 bool Run::fast() const {
@@ -294,9 +315,19 @@ void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offs
     for_lanes(left, [&](int l) { alike = alike && offset[l] == offset[first]; });
     if (alike) return walk(run, offset[first], a.bytes, first, left, 0);
   }
-  for_lanes(left, [&](int l) {
-    if (!run.one(offset[l], l)) walk(run, offset[l], a.bytes, l, lane_bit(l), 0);
-  });
+  left = run.each(offset, left);
+  while (left) {
+    const int l = std::countr_zero(left);
+    if (offset[l] / SharedPage::kBytes * SharedPage::kBytes != run.page_at) {
+      const Mask rest = run.each(offset, left);
+      if (rest != left) {
+        left = rest;
+        continue;
+      }
+    }
+    walk(run, offset[l], a.bytes, l, lane_bit(l), 0);
+    left &= left - 1;
+  }
 }
 
 void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes) {
