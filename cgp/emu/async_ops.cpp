@@ -36,6 +36,16 @@ void Completion::signal(const Issuer& by) const {
   note_change(*by.warp);
 }
 
+void arrive_for(const Issuer& by, const SharedPlace& barrier, const race::ReleasedPtr& released) {
+  const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *barrier.cta, barrier.offset, by.lane, false);
+  if (!r) return;
+  const std::uint64_t phase = r.state->phase;
+  race::arrive_with(*by.warp, released, *r.cta, r.offset);
+  report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
+  r.publish(*by.warp, *by.op);
+  if (r.state->phase > phase) race::mbarrier_complete(*by.warp, *r.cta, r.offset);
+}
+
 void BulkOp::complete() {
   write();
   completion.signal(by);

@@ -24,6 +24,10 @@ struct Completion {
   void signal(const Issuer& by) const;
 };
 
+/// One arrival of an asynchronous operation on an mbarrier, with what was `released` to it; none on a broken
+/// one.
+void arrive_for(const Issuer& by, const SharedPlace& barrier, const race::ReleasedPtr& released);
+
 /// A bulk operation (cp.async.bulk*, cp.reduce.async.bulk*): one issuing thread.
 struct BulkOp : AsyncOp {
   Issuer by;

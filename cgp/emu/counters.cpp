@@ -4,6 +4,7 @@
 
 #include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/pc_counters.h"
 
 namespace cgp::emu {
 
@@ -155,8 +156,7 @@ void count_global(Warp& w, const Op& op, GlobalKind kind, std::uint32_t bytes, c
   }
 }
 
-namespace {
-void add_pc(PcCounters& a, const PcCounters& b) {
+void add(PcCounters& a, const PcCounters& b) {
   a.issues += b.issues;
   a.lanes += b.lanes;
   a.requests += b.requests;
@@ -167,15 +167,13 @@ void add_pc(PcCounters& a, const PcCounters& b) {
   a.divergent += b.divergent;
 }
 
-}  // namespace
-
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers) {
   const ProgramImpl& p = *launch.program;
   Counters c;
   for (const auto& w : workers) c.add(w->totals);
   c.per_pc.resize(p.insts.size());
   for (const auto& w : workers)
-    for (std::size_t i = 0; i < c.per_pc.size(); ++i) add_pc(c.per_pc[i], w->pc[i]);
+    for (std::size_t i = 0; i < c.per_pc.size(); ++i) emu::add(c.per_pc[i], w->pc[i]);
   for (std::size_t i = 0; i < c.per_pc.size(); ++i) {
     const PcCounters& x = c.per_pc[i];
     if (!x.issues) continue;
@@ -206,7 +204,7 @@ void Counters::add(const Counters& o) {
 #include "cgp/emu/counters.def"
   simt_efficiency = warp_instructions ? double(thread_instructions) / (32.0 * double(warp_instructions)) : 0;
   if (per_pc.size() < o.per_pc.size()) per_pc.resize(o.per_pc.size());
-  for (std::size_t i = 0; i < o.per_pc.size(); ++i) add_pc(per_pc[i], o.per_pc[i]);
+  for (std::size_t i = 0; i < o.per_pc.size(); ++i) emu::add(per_pc[i], o.per_pc[i]);
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> flatten(const Counters& c) {

@@ -193,13 +193,7 @@ struct ArriveOp : AsyncOp {
   void complete() override {
     for (const auto& work : after) work->finish();
     if (barrier.cta->done) return;  // nobody waited for it
-    const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *barrier.cta, barrier.offset, by.lane, false);
-    if (!r) return;
-    const std::uint64_t phase = r.state->phase;
-    race::arrive_with(*by.warp, released, *r.cta, r.offset);
-    report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
-    r.publish(*by.warp, *by.op);
-    if (r.state->phase > phase) race::mbarrier_complete(*by.warp, *r.cta, r.offset);
+    arrive_for(by, barrier, released);
     note_change(*by.warp);
   }
 };

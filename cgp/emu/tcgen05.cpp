@@ -165,15 +165,7 @@ struct Commit {
   race::ReleasedPtr released;
   void arrive() {
     pipeline->complete_until(needed);
-    for (const SharedPlace& p : barriers) {
-      const MbarrierRef r = find_mbarrier(*by.warp, *by.op, *p.cta, p.offset, by.lane, false);
-      if (!r) continue;
-      const std::uint64_t phase = r.state->phase;
-      race::arrive_with(*by.warp, released, *r.cta, r.offset);
-      report_mbarrier(*by.warp, *by.op, by.lane, r, r.state->arrive(1));
-      r.publish(*by.warp, *by.op);
-      if (r.state->phase > phase) race::mbarrier_complete(*by.warp, *r.cta, r.offset);
-    }
+    for (const SharedPlace& p : barriers) arrive_for(by, p, released);
     note_change(*by.warp);
   }
 };

@@ -19,6 +19,9 @@ void raise(Requirement& to, const Requirement& by);
 Requirement requirement_of(const Form& f, const Mods& mods);
 std::optional<Requirement> requirement_of(Sreg s);
 
+/// The state space that the instruction's modifiers name; generic without.
+Space named_space(const Inst& i);
+
 /// Checks single instructions of one function; keeps what it learned about spellings between calls.
 class InstVerifier {
  public:

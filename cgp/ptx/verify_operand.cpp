@@ -6,6 +6,28 @@
 #include "cgp/ptx/verify_impl.h"
 
 namespace cgp::ptx {
+Space named_space(const Inst& i) {
+  for (Mod m : i.mods) switch (m) {
+      case Mod::global:
+        return Space::global;
+      case Mod::shared:
+      case Mod::shared_cta:
+      case Mod::shared_cluster:
+        return Space::shared;
+      case Mod::local:
+        return Space::local;
+      case Mod::const_:
+        return Space::constant;
+      case Mod::param:
+      case Mod::param_entry:
+      case Mod::param_func:
+        return Space::param;
+      default:
+        break;
+    }
+  return Space::generic;
+}
+
 namespace {
 
 using Kind = OperandPattern::Kind;
@@ -58,28 +80,6 @@ bool compatible(Mod reg, Mod type, bool wider) {
     default:
       return r == Class::bits;
   }
-}
-
-Space space_of(const Mods& mods) {
-  for (Mod m : mods) switch (m) {
-      case Mod::global:
-        return Space::global;
-      case Mod::shared:
-      case Mod::shared_cta:
-      case Mod::shared_cluster:
-        return Space::shared;
-      case Mod::local:
-        return Space::local;
-      case Mod::const_:
-        return Space::constant;
-      case Mod::param:
-      case Mod::param_entry:
-      case Mod::param_func:
-        return Space::param;
-      default:
-        break;
-    }
-  return Space::generic;
 }
 
 std::string ranges_text(const std::vector<OperandPattern::Range>& ranges) {
@@ -357,7 +357,7 @@ bool InstVerifier::address_fits(const OperandPattern& p, const Inst& i, const Op
     return false;
   }
   Space space = Space::generic;
-  if (p.where == Where::mods) space = space_of(i.mods);
+  if (p.where == Where::mods) space = named_space(i);
   if (p.where == Where::global) space = Space::global;
   if (p.where == Where::shared) space = Space::shared;
   const bool tensor = p.where == Where::tensor || p.where == Where::gather;

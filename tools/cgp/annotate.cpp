@@ -9,6 +9,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/emu/pc_counters.h"
 
 namespace cgp::spec {
 namespace {
@@ -34,17 +35,6 @@ void add(LineCounters& to, const emu::PcCounters& c, bool branch) {
     to.branches += c.issues;
     to.divergent += c.divergent;
   }
-}
-
-void add(emu::PcCounters& a, const emu::PcCounters& b) {
-  a.issues += b.issues;
-  a.lanes += b.lanes;
-  a.requests += b.requests;
-  a.sectors += b.sectors;
-  a.bytes += b.bytes;
-  a.wavefronts += b.wavefronts;
-  a.conflicts += b.conflicts;
-  a.divergent += b.divergent;
 }
 
 /// A bar of up to `cells` characters in eighths.
@@ -190,7 +180,7 @@ Annotation annotate(const std::vector<LaunchView>& launches,
     auto& sum = sums[l.module];
     const auto& pcs = l.result->counters.per_pc;
     if (sum.size() < pcs.size()) sum.resize(pcs.size());
-    for (std::size_t i = 0; i < pcs.size(); ++i) add(sum[i], pcs[i]);
+    for (std::size_t i = 0; i < pcs.size(); ++i) emu::add(sum[i], pcs[i]);
   }
   Annotation a;
   std::map<std::string, FileCounters> cpp;

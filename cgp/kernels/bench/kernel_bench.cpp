@@ -251,6 +251,11 @@ void sweep_softmax_ring(Bench& b, std::uint64_t rows, std::uint64_t cols) {
         }
 }
 
+prof::CublasGemm cublas_problem(const GemmProblem& p) {
+  const auto n = [](std::uint64_t v) { return std::int64_t(v); };
+  return {p.type, p.trans_a, p.trans_b, n(p.m), n(p.n), n(p.k), n(p.lda), n(p.ldb), n(p.ldc), 1, 0};
+}
+
 template <class T>
 void sweep_gemm(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   const auto name = text::cat("sweep/gemm/", cgp::name(dtype_of<T>), "/", m, "x", n, "x", k);
@@ -258,17 +263,7 @@ void sweep_gemm(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t n
   const auto p = GemmProblem{.type = dtype_of<T>, .trans_b = true, .m = m, .n = n, .k = k}.dense();
   const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
   Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const prof::CublasGemm peer{p.type,
-                              p.trans_a,
-                              p.trans_b,
-                              std::int64_t(m),
-                              std::int64_t(n),
-                              std::int64_t(k),
-                              std::int64_t(p.lda),
-                              std::int64_t(p.ldb),
-                              std::int64_t(p.ldc),
-                              1,
-                              0};
+  const auto peer = cublas_problem(p);
   for (int bn : {128, 192, 256})
     for (int cluster : {1, 2})
       for (int group : {4, 8, 16}) {
@@ -299,18 +294,7 @@ void sweep_tiles(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t 
   const auto p = GemmProblem{.type = dtype_of<T>, .trans_b = true, .m = m, .n = n, .k = k}.dense();
   const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
   Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const prof::CublasGemm peer{p.type,
-                              p.trans_a,
-                              p.trans_b,
-                              std::int64_t(m),
-                              std::int64_t(n),
-                              std::int64_t(k),
-                              std::int64_t(p.lda),
-                              std::int64_t(p.ldb),
-                              std::int64_t(p.ldc),
-                              1,
-                              0};
-  std::vector<Contender> all;
+  const auto peer = cublas_problem(p);
   std::vector<GemmChoice> choices;
   const std::uint64_t k_tiles = (k + 63) / 64, sms = std::uint64_t(b.device().info().sm_count);
   for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
@@ -400,17 +384,7 @@ void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_
   Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
   const auto choice = select_gemm(p, {x.address(), y.address(), ours.address()}, b.device().info());
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
-  const prof::CublasGemm peer{p.type,
-                              p.trans_a,
-                              p.trans_b,
-                              std::int64_t(m),
-                              std::int64_t(n),
-                              std::int64_t(k),
-                              std::int64_t(p.lda),
-                              std::int64_t(p.ldb),
-                              std::int64_t(p.ldc),
-                              1,
-                              0};
+  const auto peer = cublas_problem(p);
   if (cublas)
     contenders.push_back({"cublas", [&](Stream& s) {
                             cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());

@@ -2,6 +2,7 @@
 #include "cgp/ptx/analysis/spaces.h"
 
 #include "cgp/base/text.h"
+#include "cgp/ptx/verify_impl.h"
 
 namespace cgp::ptx {
 namespace {
@@ -23,28 +24,6 @@ Pointer sum(Pointer a, Pointer b) {
 }
 
 }  // namespace
-
-Space named_space(const Inst& i) {
-  for (Mod m : i.mods) switch (m) {
-      case Mod::global:
-        return Space::global;
-      case Mod::shared:
-      case Mod::shared_cta:
-      case Mod::shared_cluster:
-        return Space::shared;
-      case Mod::local:
-        return Space::local;
-      case Mod::const_:
-        return Space::constant;
-      case Mod::param:
-      case Mod::param_entry:
-      case Mod::param_func:
-        return Space::param;
-      default:
-        break;
-    }
-  return Space::generic;
-}
 
 Pointers::Pointers(const Module& m, const Function& f, const Cfg& c, const Ssa& s)
     : m_(m), f_(f), s_(s), is_(s.values.size()) {

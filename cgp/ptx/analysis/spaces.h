@@ -37,8 +37,6 @@ class Pointers {
   std::vector<Pointer> is_;
 };
 
-/// The state space that the instruction's modifiers name; generic without.
-Space named_space(const Inst& i);
 struct SpaceMismatch {
   std::uint32_t inst = 0;
   std::string why;
