@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "h200"
 PLOT = ROOT / "docs" / "gemm_h200.svg"
 PLOTTED = re.compile(r"gemm/bf16/nt/(\d+)x\1x\1$")
-PEERS = {"cublas": "cuBLAS", "copy": "copy"}
+PEERS = {"cublas": "cuBLAS", "cublaslt": "best of cuBLASLt", "copy": "copy"}
 TABLE = re.compile(r"(?P<open><!-- results: (?P<prefixes>[^>]*?) -->\n)(?P<body>.*?)(?P<close><!-- /results -->)", re.S)
 
 

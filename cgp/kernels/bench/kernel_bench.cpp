@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the kernels on a GPU against their peers, in one run: row and element kernels against the device's
-// own copy of as many bytes, gemm against cuBLAS. Prints a table; --json FILE keeps every sample.
+// own copy of as many bytes, gemm against the best algorithm of cuBLASLt (cuBLAS where that is missing).
+// Prints a table; --json FILE keeps every sample.
 //   cgp_kernel_bench [--json FILE] [--rounds N] [PREFIX...]     e.g. cgp_kernel_bench gemm/bf16 softmax
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "cgp/kernels/vecadd/vecadd.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublas.h"
+#include "cgp/prof/peer_cublaslt.h"
 
 namespace {
 
@@ -372,8 +374,45 @@ double error_at_places(const Buffer<T>& a, const Buffer<T>& b, const Buffer<T>& 
   return worst;
 }
 
+// The libraries that gemm is measured against, where they are installed.
+struct GemmPeers {
+  std::unique_ptr<prof::Cublas> cublas;
+  std::unique_ptr<prof::CublasLt> cublaslt;
+
+  explicit GemmPeers(const runtime::Device& d) {
+    (void)d.stream().native_handle();  // cuBLAS takes the current context
+    try {
+      cublas = std::make_unique<prof::Cublas>();
+      std::printf("cuBLAS %d\n", cublas->version());
+    } catch (const Unsupported& e) {
+      std::printf("%s\n", e.what());
+    }
+    try {
+      cublaslt = std::make_unique<prof::CublasLt>(d);
+      std::printf("cuBLASLt %zu: the best of what its heuristics propose\n", cublaslt->version());
+    } catch (const Unsupported& e) {
+      std::printf("%s\n", e.what());
+    }
+  }
+};
+
+prof::CublasLtGemm cublaslt_problem(const GemmProblem& p) {
+  const auto n = [](std::uint64_t v) { return std::int64_t(v); };
+  return {.a = p.type,
+          .b = p.type,
+          .c = p.type,
+          .trans_a = p.trans_a,
+          .trans_b = p.trans_b,
+          .m = n(p.m),
+          .n = n(p.n),
+          .k = n(p.k),
+          .lda = n(p.lda),
+          .ldb = n(p.ldb),
+          .ldc = n(p.ldc)};
+}
+
 template <class T>
-void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_t m, std::uint64_t n,
+void bench_gemm(Bench& b, const GemmPeers* peers, const char* layout, std::uint64_t m, std::uint64_t n,
                 std::uint64_t k) {
   const auto name = text::cat("gemm/", cgp::name(dtype_of<T>), "/", layout, "/", m, "x", n, "x", k);
   if (!b.wanted(name)) return;
@@ -385,16 +424,22 @@ void bench_gemm(Bench& b, prof::Cublas* cublas, const char* layout, std::uint64_
   const auto choice = select_gemm(p, {x.address(), y.address(), ours.address()}, b.device().info());
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
   const auto peer = cublas_problem(p);
-  if (cublas)
-    contenders.push_back({"cublas", [&](Stream& s) {
-                            cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());
-                          }});
+  const prof::CublasLtOperands at{x.address(), y.address(), theirs.address()};
+  prof::CublasLtPlan best;
+  const bool compared = peers && (peers->cublaslt || peers->cublas);
+  if (peers && peers->cublaslt) {
+    best = peers->cublaslt->search(cublaslt_problem(p), at);
+    contenders.push_back({"cublaslt", [&](Stream& s) { best.run(s, at); }});
+  } else if (compared) {
+    contenders.push_back(
+        {"cublas", [&](Stream& s) { peers->cublas->gemm(s.native_handle(), peer, at.a, at.b, at.c); }});
+  }
   const int rounds = p.flops() > 1e12 ? 20 : 0;
   b.run(name, choice.variant.name, p.flops(), double(x.bytes() + y.bytes() + ours.bytes()), contenders,
         rounds);
   if (layout == std::string("nt") && p.type != DType::f32) {
     const double wrong = error_at_places(x, y, ours, p),
-                 theirs_wrong = cublas ? error_at_places(x, y, theirs, p) : 0;
+                 theirs_wrong = compared ? error_at_places(x, y, theirs, p) : 0;
     if (!(wrong <= 1))
       throw Error({text::cat(name, " is wrong"), {}, text::cat(wrong, " times the allowed error"), {}});
     if (theirs_wrong > 1)
@@ -458,20 +503,13 @@ void run_all(Bench& b) {
       sweep_softmax_ring<bfloat16>(b, (1ull << 28) / cols, cols);
       sweep_softmax_ring<float>(b, (1ull << 28) / cols, cols);
     }
-  std::unique_ptr<prof::Cublas> cublas;
-  if (b.wanted_any("gemm") || b.sweeping()) {
-    (void)b.device().stream().native_handle();  // cuBLAS takes the current context
-    try {
-      cublas = std::make_unique<prof::Cublas>();
-      std::printf("cuBLAS %d\n", cublas->version());
-    } catch (const Unsupported& e) {
-      std::printf("%s\n", e.what());
-    }
-  }
+  std::unique_ptr<GemmPeers> peers;
+  if (b.wanted_any("gemm") || b.sweeping()) peers = std::make_unique<GemmPeers>(b.device());
+  prof::Cublas* cublas = peers ? peers->cublas.get() : nullptr;
   if (b.sweeping() && cublas)
-    for (std::uint64_t n : {2048, 4096, 8192}) sweep_gemm<bfloat16>(b, cublas.get(), n, n, n);
+    for (std::uint64_t n : {2048, 4096, 8192}) sweep_gemm<bfloat16>(b, cublas, n, n, n);
   if (b.sweeping() && cublas) {
-    for (std::uint64_t n : {256, 512, 1024, 2048, 4096}) sweep_tiles<bfloat16>(b, cublas.get(), n, n, n);
+    for (std::uint64_t n : {256, 512, 1024, 2048, 4096}) sweep_tiles<bfloat16>(b, cublas, n, n, n);
     for (std::uint64_t m : {1, 16, 64, 256, 1024, 4096})
       for (auto [n, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 4096},
                           {14336, 4096},
@@ -479,27 +517,27 @@ void run_all(Bench& b) {
                           {28672, 8192},
                           {8192, 28672},
                           {151936, 4096}})
-        sweep_tiles<bfloat16>(b, cublas.get(), m, n, k);
-    sweep_tiles<bfloat16>(b, cublas.get(), 1000, 3000, 5000);
+        sweep_tiles<bfloat16>(b, cublas, m, n, k);
+    sweep_tiles<bfloat16>(b, cublas, 1000, 3000, 5000);
   }
   for (const char* layout : {"nt", "nn", "tn", "tt"})
     for (std::uint64_t n : {256, 512, 1024, 2048, 4096, 8192, 16384})
       if (layout == std::string("nt") || n == 4096 || n == 8192)
-        bench_gemm<bfloat16>(b, cublas.get(), layout, n, n, n);
-  for (std::uint64_t n : {4096, 8192}) bench_gemm<half>(b, cublas.get(), "nt", n, n, n);
+        bench_gemm<bfloat16>(b, peers.get(), layout, n, n, n);
+  for (std::uint64_t n : {4096, 8192}) bench_gemm<half>(b, peers.get(), "nt", n, n, n);
   for (std::uint64_t m : {1, 16, 64, 256, 1024, 4096, 8192})
     for (auto [n, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 4096},
                         {14336, 4096},
                         {4096, 14336},
                         {28672, 8192},
                         {8192, 28672}})
-      if (m != n || n != k) bench_gemm<bfloat16>(b, cublas.get(), "nt", m, n, k);
-  bench_gemm<bfloat16>(b, cublas.get(), "nt", 4095, 4097, 4104);
-  bench_gemm<bfloat16>(b, cublas.get(), "nt", 1000, 3001, 5003);
-  bench_gemm<bfloat16>(b, cublas.get(), "nt", 127, 255, 8191);
-  bench_gemm<bfloat16>(b, cublas.get(), "nn", 1000, 3001, 5003);
-  bench_gemm<bfloat16>(b, cublas.get(), "nt", 1000, 3000, 5000);
-  bench_gemm<float>(b, cublas.get(), "nn", 4096, 4096, 4096);
+      if (m != n || n != k) bench_gemm<bfloat16>(b, peers.get(), "nt", m, n, k);
+  bench_gemm<bfloat16>(b, peers.get(), "nt", 4095, 4097, 4104);
+  bench_gemm<bfloat16>(b, peers.get(), "nt", 1000, 3001, 5003);
+  bench_gemm<bfloat16>(b, peers.get(), "nt", 127, 255, 8191);
+  bench_gemm<bfloat16>(b, peers.get(), "nn", 1000, 3001, 5003);
+  bench_gemm<bfloat16>(b, peers.get(), "nt", 1000, 3000, 5000);
+  bench_gemm<float>(b, peers.get(), "nn", 4096, 4096, 4096);
 }
 
 }  // namespace
