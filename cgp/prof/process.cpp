@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/prof/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/measure.h"
+
+namespace cgp::prof {
+namespace {
+
+/// The first and the last half of a stream.
+class Kept {
+ public:
+  explicit Kept(std::size_t limit) : half_(limit / 2) {}
+  void add(const char* data, std::size_t n) {
+    const std::size_t to_head = std::min(n, half_ - std::min(half_, head_.size()));
+    head_.append(data, to_head);
+    tail_.append(data + to_head, n - to_head);
+    if (tail_.size() > 2 * half_) {
+      left_out_ += tail_.size() - half_;
+      tail_.erase(0, tail_.size() - half_);
+    }
+  }
+  std::string text() const {
+    return left_out_ ? text::cat(head_, "\n... ", left_out_, " bytes left out ...\n", tail_) : head_ + tail_;
+  }
+
+ private:
+  std::size_t half_, left_out_ = 0;
+  std::string head_, tail_;
+};
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC)) throw Error(text::cat("no pipe could be made: ", strerror(errno)));
+    read = fds[0], write = fds[1];
+  }
+  ~Pipe() { close_read(), close_write(); }
+  void close_read() {
+    if (read >= 0) close(read);
+    read = -1;
+  }
+  void close_write() {
+    if (write >= 0) close(write);
+    write = -1;
+  }
+};
+
+double seconds_of(const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); }
+
+[[noreturn]] void become(const std::vector<std::string>& command, const ProcessOptions& options, int out,
+                         int err, int failure) {
+  setpgid(0, 0);  // a time-out ends what it started, too
+  const int nothing = open("/dev/null", O_RDWR);
+  dup2(nothing, STDIN_FILENO);
+  if (options.discard || options.capture) {
+    dup2(options.discard ? nothing : out, STDOUT_FILENO);
+    dup2(options.discard ? nothing : err, STDERR_FILENO);
+  }
+  for (const auto& [key, value] : options.environment)
+    value.empty() ? unsetenv(key.c_str()) : setenv(key.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const auto& w : command) words.push_back(const_cast<char*>(w.c_str()));
+  words.push_back(nullptr);
+  if (options.folder.empty() || chdir(options.folder.c_str()) == 0) execvp(words[0], words.data());
+  const int reason = errno;
+  if (write(failure, &reason, sizeof reason) < 0) _exit(126);
+  _exit(127);
+}
+
+}  // namespace
+
+std::string ProcessResult::describe() const {
+  if (timed_out) return text::cat("timed out after ", double(int(wall_seconds * 10)) / 10, " s");
+  if (signal) {
+    const char* abbreviation = sigabbrev_np(signal);
+    return abbreviation ? text::cat("SIG", abbreviation) : text::cat("signal ", signal);
+  }
+  return text::cat("exit code ", exit_code);
+}
+
+ProcessResult run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
+  if (command.empty()) throw ArgumentError("a program to run is needed");
+  Pipe out, err, failure;
+  const double start = now();
+  const pid_t child = fork();
+  if (child < 0) throw Error(text::cat("no process could be started: ", strerror(errno)));
+  if (child == 0) become(command, options, out.write, err.write, failure.write);
+  out.close_write(), err.close_write(), failure.close_write();
+  int reason = 0;
+  if (read(failure.read, &reason, sizeof reason) == sizeof reason) {
+    waitpid(child, nullptr, 0);
+    throw Error({"the program must be one that can be run", command[0], strerror(reason), {}});
+  }
+  ProcessResult r;
+  Kept kept_out(options.keep_bytes), kept_err(options.keep_bytes);
+  std::array<char, 65536> chunk;
+  double killed_at = 0, last_watch = start, ended = 0;
+  rusage usage{};
+  int status = 0;
+  for (bool running = true; running || out.read >= 0 || err.read >= 0;) {
+    std::array<pollfd, 2> fds{{{out.read, POLLIN, 0}, {err.read, POLLIN, 0}}};
+    const int wait_ms = !running ? 50 : std::max(1, int(std::min(options.watch_seconds, 0.005) * 1000));
+    const int ready = poll(fds.data(), fds.size(), wait_ms);
+    for (int i = 0; i < 2; ++i) {
+      Pipe& pipe = i ? err : out;
+      if (pipe.read < 0 || !(fds[std::size_t(i)].revents & (POLLIN | POLLHUP))) continue;
+      const ssize_t n = read(pipe.read, chunk.data(), chunk.size());
+      if (n > 0)
+        (i ? kept_err : kept_out).add(chunk.data(), std::size_t(n));
+      else if (n == 0 || errno != EINTR)
+        pipe.close_read();
+    }
+    const double time = now();
+    if (running && wait4(child, &status, WNOHANG, &usage) == child) running = false, ended = time;
+    // A grandchild may hold the pipes open for ever; what it writes later is not waited for.
+    if (!running && (ready == 0 || time - ended > 1)) break;
+    if (!running) continue;
+    if (options.watch && time - last_watch >= options.watch_seconds) options.watch(child), last_watch = time;
+    if (options.timeout_seconds > 0 && !killed_at && time - start > options.timeout_seconds)
+      kill(-child, SIGTERM), killed_at = time, r.timed_out = true;
+    if (killed_at && time - killed_at > 1) kill(-child, SIGKILL);
+  }
+  r.wall_seconds = ended - start;
+  r.user_seconds = seconds_of(usage.ru_utime);
+  r.system_seconds = seconds_of(usage.ru_stime);
+  r.peak_rss_bytes = std::uint64_t(usage.ru_maxrss) * 1024;
+  r.minor_faults = std::uint64_t(usage.ru_minflt), r.major_faults = std::uint64_t(usage.ru_majflt);
+  r.voluntary_switches = std::uint64_t(usage.ru_nvcsw);
+  r.involuntary_switches = std::uint64_t(usage.ru_nivcsw);
+  if (WIFEXITED(status)) r.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) r.signal = WTERMSIG(status);
+  r.out = kept_out.text(), r.err = kept_err.text();
+  return r;
+}
+
+std::string find_program(const std::string& name, const std::vector<std::string>& more_folders) {
+  const auto runs = [](const std::string& path) {
+    struct stat s {};
+    return stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) return runs(name) ? name : "";
+  std::vector<std::string> folders;
+  if (const char* path = std::getenv("PATH"))
+    for (auto part : text::split(path, ':')) folders.emplace_back(part.empty() ? "." : part);
+  folders.insert(folders.end(), more_folders.begin(), more_folders.end());
+  for (const auto& folder : folders)
+    if (const auto path = text::cat(folder, "/", name); runs(path)) return path;
+  return {};
+}
+
+std::vector<std::string> split_command(const std::string& text) {
+  std::vector<std::string> out;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == '\'') {
+      c == '\'' ? void(quote = 0) : word.push_back(c);
+    } else if (c == '\\' && i + 1 < text.size() &&
+               (!quote || text[i + 1] == '"' || text[i + 1] == '\\' || text[i + 1] == '$')) {
+      word.push_back(text[++i]), in_word = true;
+    } else if (quote) {
+      c == quote ? void(quote = 0) : word.push_back(c);
+    } else if (c == '\'' || c == '"') {
+      quote = c, in_word = true;
+    } else if (c == ' ' || c == '\t' || c == '\n') {
+      if (in_word) out.push_back(std::move(word)), word.clear();
+      in_word = false;
+    } else {
+      word.push_back(c), in_word = true;
+    }
+  }
+  if (quote) throw ArgumentError({"quotes in a command are closed", {}, text, {}});
+  if (in_word) out.push_back(std::move(word));
+  return out;
+}
+
+std::string join_command(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& w : words) {
+    if (!out.empty()) out += ' ';
+    const bool plain = !w.empty() && w.find_first_of(" \t\n'\"\\$`|&;<>()*?[]{}~#!") == std::string::npos;
+    if (plain) {
+      out += w;
+      continue;
+    }
+    out += '\'';
+    for (char c : w) c == '\'' ? out += "'\\''" : out += c;
+    out += '\'';
+  }
+  return out;
+}
+
+}  // namespace cgp::prof
