@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/gemm/gemm_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+
+namespace cgp::kernels {
+namespace {
+
+constexpr std::string_view kH200 =
+#include "cgp/kernels/gemm/gemm_table_h200.def"
+    ;
+
+GemmProblem sizes_of(const GemmProblem& p) {
+  return GemmProblem{.type = p.type,
+                     .trans_a = p.trans_a,
+                     .trans_b = p.trans_b,
+                     .m = p.m,
+                     .n = p.n,
+                     .k = p.k,
+                     .batch = p.batch}
+      .dense();
+}
+
+// A table speaks of dense operands: others meet memory differently.
+bool is_dense(const GemmProblem& p) {
+  const auto d = sizes_of(p);
+  const bool rows = p.lda == d.lda && p.ldb == d.ldb && p.ldc == d.ldc;
+  return rows &&
+         (p.batch == 1 || (p.stride_a == d.stride_a && p.stride_b == d.stride_b && p.stride_c == d.stride_c));
+}
+
+}  // namespace
+
+std::string gemm_key(const GemmProblem& p) {
+  return text::cat(cgp::name(p.type), "/", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", "/",
+                   p.batch == 1 ? std::string() : text::cat(p.batch, "x"), p.m, "x", p.n, "x", p.k);
+}
+
+GemmProblem parse_gemm_key(std::string_view key) {
+  const auto bad = [&](std::string why) {
+    throw ArgumentError({"a gemm problem is written TYPE/LAYOUT/MxNxK or TYPE/LAYOUT/BATCHxMxNxK",
+                         std::string(key), std::move(why), "for example bf16/nt/4096x4096x4096"});
+  };
+  const auto parts = text::split(key, '/');
+  if (parts.size() != 3) bad(text::cat("it has ", parts.size(), " parts"));
+  GemmProblem p;
+  const auto type = parse_dtype(parts[0]);
+  if (!type) bad(text::cat(parts[0], " is not an element type"));
+  p.type = *type;
+  const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
+  if (std::find(std::begin(layouts), std::end(layouts), parts[1]) == std::end(layouts))
+    bad(text::cat(parts[1], " is not a layout"));
+  p.trans_a = parts[1][0] == 't', p.trans_b = parts[1][1] == 't';
+  std::vector<std::uint64_t> sizes;
+  for (const auto word : text::split(parts[2], 'x')) {
+    std::uint64_t v = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), v);
+    if (error != std::errc() || end != word.data() + word.size())
+      bad(text::cat("\"", word, "\" is not a size"));
+    sizes.push_back(v);
+  }
+  if (sizes.size() != 3 && sizes.size() != 4) bad(text::cat("it has ", sizes.size(), " sizes"));
+  if (sizes.size() == 4) p.batch = sizes[0];
+  const std::size_t i = sizes.size() - 3;
+  p.m = sizes[i], p.n = sizes[i + 1], p.k = sizes[i + 2];
+  return p.dense();
+}
+
+// ---------------------------------------------------------------- the table
+GemmTable GemmTable::parse(std::string_view all, std::string_view from) {
+  GemmTable table;
+  std::size_t number = 0;
+  for (const auto raw : text::split(all, '\n')) {
+    ++number;
+    const auto line = text::trim(raw);
+    if (line.empty() || line[0] == '#') continue;
+    const auto words = text::split(line, ' ');
+    double us = 0;
+    const bool whole =
+        words.size() == 3 && std::from_chars(words[2].data(), words[2].data() + words[2].size(), us).ptr ==
+                                 words[2].data() + words[2].size();
+    if (!whole || !(us > 0))
+      throw ArgumentError({"a line of a gemm table is a problem, a variant and its microseconds",
+                           text::cat(from, ":", number), std::string(line), "remove the line, or the file"});
+    (void)parse_gemm_key(words[0]);
+    table.set(std::string(words[0]), {std::string(words[1]), us});
+  }
+  return table;
+}
+
+const GemmTable& GemmTable::shipped(const runtime::DeviceInfo& d) {
+  static const GemmTable h200 = parse(kH200, "gemm_table_h200.def"), none;
+  return d.name.find("H200") != std::string::npos ? h200 : none;
+}
+
+std::string GemmTable::text() const {
+  std::string out;
+  for (const auto& [key, row] : rows_)
+    text::append(out, text::cat(key, " ", row.variant, " ", row.microseconds, "\n"));
+  return out;
+}
+
+const GemmMeasured* GemmTable::find(const GemmProblem& q) const {
+  if (rows_.empty()) return nullptr;
+  const GemmProblem p = q.dense();
+  const auto at = rows_.find(gemm_key(p));
+  return at == rows_.end() || !is_dense(p) ? nullptr : &at->second;
+}
+
+void GemmTable::merge(const GemmTable& other) {
+  for (const auto& [key, row] : other.rows_) rows_[key] = row;
+}
+
+// ---------------------------------------------------------------- choices
+std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresses& at,
+                                        const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  std::vector<GemmChoice> out{select_gemm(p, at, d)};
+  const GemmChoice first = out[0];
+  const auto add = [&](GemmChoice c) {
+    for (const auto& have : out)
+      if (have.variant.name == c.variant.name) {
+        return;
+      }
+    c.pack_a = first.pack_a, c.pack_b = first.pack_b, c.pack_c = first.pack_c;
+    out.push_back(std::move(c));
+  };
+  if (p.k == 0) return out;
+  // The problem that the kernel sees when operands go through scratch memory.
+  GemmProblem inner = p;
+  GemmAddresses inner_at = at;
+  if (first.pack_a)
+    inner_at.a = 0, inner.lda = packed_ld(p.trans_a ? p.m : p.k),
+    inner.stride_a = inner.lda * (p.trans_a ? p.k : p.m);
+  if (first.pack_b)
+    inner_at.b = 0, inner.ldb = packed_ld(p.trans_b ? p.k : p.n),
+    inner.stride_b = inner.ldb * (p.trans_b ? p.n : p.k);
+  if (first.pack_c) inner_at.c = 0, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
+  if (reject(GemmKind::sm90, inner, inner_at, d).empty())
+    for (auto& c : gemm_candidates_sm90(inner, inner_at, d)) add(std::move(c));
+  if (reject(GemmKind::skinny, inner, inner_at, d).empty())
+    for (int unroll : {2, 4, 8}) {
+      GemmSkinnyTuning t;
+      t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = unroll;
+      add({GemmKind::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(t.rows)});
+    }
+  if (d.arch == "sm_100a")
+    for (int step = int(GemmKind::sm100_specialised); step < kGemmKinds; ++step)
+      if (reject(GemmKind(step), inner, inner_at, d).empty())
+        add(choose_sm100(GemmKind(step), inner, inner_at, d));
+  if (reject(GemmKind::sm80, inner, inner_at, d).empty())
+    add({GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b), {}});
+  if (out[0].kind != GemmKind::simt && !first.pack_a && !first.pack_b && !first.pack_c)
+    add({GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), {}});
+  return out;
+}
+
+GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                       const GemmTable& table) {
+  const GemmMeasured* row = table.find(p);
+  if (!row) return select_gemm(p, at, d);
+  for (auto& c : gemm_candidates(p, at, d)) {
+    if (c.variant.name != row->variant) continue;
+    c.why = text::cat("measured: the fastest of its candidates, ", row->microseconds, " us");
+    return c;
+  }
+  return select_gemm(p, at, d);
+}
+
+std::vector<GemmRegret> gemm_regret(const std::map<std::string, std::map<std::string, double>>& times,
+                                    const runtime::DeviceInfo& d) {
+  std::vector<GemmRegret> out;
+  for (const auto& [key, variants] : times) {
+    const auto chosen = select_gemm(parse_gemm_key(key), {}, d).variant.name;
+    const auto mine = variants.find(chosen);
+    if (mine == variants.end()) continue;
+    const auto best = std::min_element(variants.begin(), variants.end(),
+                                       [](const auto& x, const auto& y) { return x.second < y.second; });
+    out.push_back({key, chosen, best->first, mine->second, best->second});
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------- the user's file
+std::string gemm_table_path(const runtime::DeviceInfo& d) {
+  const auto env = [](const char* name) {
+    const char* v = std::getenv(name);
+    return std::string(v ? v : "");
+  };
+  std::string folder = env("CGP_CACHE_DIR");
+  if (folder.empty() && !env("XDG_CACHE_HOME").empty()) folder = env("XDG_CACHE_HOME") + "/cgp";
+  if (folder.empty() && !env("HOME").empty()) folder = env("HOME") + "/.cache/cgp";
+  if (folder.empty() || folder == "off") return {};
+  std::string device;
+  for (const char c : d.name) device += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return text::cat(folder, "/gemm_", device, "_", d.driver_version.value_or(0), "_" CGP_VERSION ".txt");
+}
+
+GemmTable load_gemm_table(const runtime::DeviceInfo& d, std::string* problem) {
+  const auto path = gemm_table_path(d);
+  std::error_code none;
+  if (path.empty() || !std::filesystem::exists(path, none)) return {};
+  try {
+    return GemmTable::parse(read_file(path), path);
+  } catch (const Error& e) {
+    if (problem) *problem = e.what();
+    return {};
+  }
+}
+
+void save_gemm_table(const GemmTable& table, const runtime::DeviceInfo& d) {
+  const auto path = gemm_table_path(d);
+  if (path.empty())
+    throw Unsupported({"there is no folder to keep measurements in",
+                       {},
+                       "HOME and XDG_CACHE_HOME are not set, or CGP_CACHE_DIR=off",
+                       "set CGP_CACHE_DIR"});
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  write_file(path, text::cat("# ", d.name, ", CUDA driver ", d.driver_version.value_or(0),
+                             ", cgp " CGP_VERSION, "; written by cgp tune gemm\n", table.text()));
+}
+
+}  // namespace cgp::kernels
