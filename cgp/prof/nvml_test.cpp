@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/prof/nvml.h"
+
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/runtime/device.h"
+
+namespace cgp::prof {
+namespace {
+
+TEST(Nvml, IsNotForTheEmulator) {
+  const auto device = runtime::Device::open("emu");
+  EXPECT_THROW(Nvml{device.info()}, Unsupported);
+  GpuSampler sampler(device.info());
+  EXPECT_NE(sampler.absent(), "");
+  EXPECT_FALSE(sampler.take().sm_mhz);
+}
+
+TEST(Nvml, SaysWhyClocksAreLow) {
+  EXPECT_EQ(slowed_text(0), "");
+  EXPECT_EQ(slowed_text(1), "");  // idle
+  EXPECT_EQ(slowed_text(0x24), "power cap, thermal");
+}
+
+TEST(Nvml, ReadsTheGpuWhereThereIsOne) {
+  runtime::DeviceInfo info;
+  for (const auto& d : runtime::devices())
+    if (d.kind == runtime::DeviceKind::cuda) info = d;
+  if (info.kind != runtime::DeviceKind::cuda) GTEST_SKIP() << "no GPU";
+  try {
+    const auto s = Nvml(info).read();
+    ASSERT_TRUE(s.sm_mhz && s.watts);
+    EXPECT_GT(*s.sm_mhz, 50);
+    EXPECT_GT(*s.watts, 5);
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace cgp::prof
