@@ -4,6 +4,7 @@
 #include "cgp/kernels/catalog.h"
 
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"
@@ -12,7 +13,7 @@
 namespace cgp::kernels {
 
 std::span<const KernelEntry> catalog() {
-  static const std::vector<KernelEntry> all{gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
+  static const std::vector<KernelEntry> all{gemm_entry(), grouped_gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
                                             vecadd_entry()};
   return all;
 }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gemm on the host: checks, selection and launches.
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+runtime::Arg address(std::uint64_t a) { return runtime::Arg::address(a); }
+constexpr std::uint64_t kMax32 = 0x7fffffffull;
+
+std::uint64_t element(const GroupedProblem& p) { return std::uint64_t(cgp::bytes(p.type)); }
+
+}  // namespace
+
+std::string_view name(GroupedForm f) {
+  constexpr std::string_view names[] = {"rows", "depth", "problems"};
+  return names[int(f)];
+}
+std::string_view name(GroupedKind k) {
+  constexpr std::string_view names[kGroupedKinds] = {"simt", "sm80", "sm90"};
+  return names[int(k)];
+}
+
+double GroupedProblem::flops() const {
+  return 2.0 * double(rows) * double(n) * double(form == GroupedForm::depth ? m : k);
+}
+
+std::string reject(const GroupedProblem& p) {
+  if (p.type != DType::f32 && p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat("type must be f32, f16 or bf16, not ", name(p.type));
+  const std::pair<const char*, std::uint64_t> sizes[] = {
+      {"groups", p.groups}, {"rows", p.rows}, {"m", p.m}, {"n", p.n}, {"k", p.k}, {"a_rows", p.a_rows}};
+  for (const auto& [what, size] : sizes)
+    if (size > kMax32)
+      return text::cat(what, " = ", size, ": one operand has at most 2^31 - 1 rows or columns");
+  return {};
+}
+
+std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddresses& at,
+                   const runtime::DeviceInfo& d) {
+  if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
+  if (kind == GroupedKind::simt) return {};
+  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
+  if (kind == GroupedKind::sm80) return "sm80 does not take this form";
+  if (d.arch != "sm_90a") return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
+  const bool depth = p.form == GroupedForm::depth;
+  if (!depth && p.k == 0) return "k = 0: there is no product to compute";
+  const auto row = [&](const char* what, std::uint64_t n) {
+    return n * element(p) % 16 ? text::cat(what, " = ", n, ": rows are not multiples of 16 bytes apart")
+                               : std::string();
+  };
+  if (auto why = row("n", p.n); !why.empty()) return why;
+  if (auto why = depth ? row("m", p.m) : row("k", p.k); !why.empty()) return why;
+  if ((at.a | at.b | at.c) % 16) return "a, b or c does not start at a multiple of 16 bytes";
+  if (at.index) return "TMA of sm_90a gathers no rows";
+  return {};
+}
+
+GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresses& at,
+                                  const runtime::DeviceInfo& d) {
+  if (auto why = reject(GroupedKind::sm90, p, at, d); !why.empty())
+    return {
+        GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b), text::cat("no tensor cores: ", why), {}};
+  GroupedTuning t;
+  if (p.n <= 128) t = {128, 6, 2, 8};
+  return {
+      GroupedKind::sm90,
+      p.form == GroupedForm::depth ? grouped_depth_sm90(p.type, t) : grouped_rows_sm90(p.type, p.trans_b, t),
+      "TMA and wgmma", t};
+}
+
+// ---------------------------------------------------------------- launches
+namespace {
+
+// [planes, rows, cols], rows of `ld` elements.
+runtime::TensorMap map_of(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                          std::uint64_t at, std::uint64_t planes, std::uint64_t rows, std::uint64_t cols,
+                          std::uint64_t plane_bytes, std::uint64_t row_bytes) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {cols, rows, planes};
+  spec.strides = {row_bytes, plane_bytes};
+  spec.l2 = runtime::L2Promotion::b128;
+  return s.device().tensor_map(spec, at);
+}
+// Rows that end where a group ends: grouped_walk.h.
+runtime::TensorMap clipped_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                               std::uint64_t at, std::uint64_t rows, std::uint64_t cols,
+                               std::uint64_t row_bytes) {
+  constexpr std::uint64_t clip = kClipRows;
+  return map_of(s, fn, param, at - clip * row_bytes, rows + clip, clip, cols, row_bytes, row_bytes);
+}
+
+// As many blocks as run at the same time, `resident` of them on an SM; none without a tile.
+runtime::Dim3 grid_of(runtime::Stream& s, std::uint64_t most, std::uint64_t resident = 1) {
+  const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
+  return {std::uint32_t(std::min(std::max<std::uint64_t>(most, 1), sms * resident)), 1, 1};
+}
+void check_tiles(std::uint64_t tiles) {
+  if (tiles > kMax32)
+    throw Unsupported(text::cat("grouped_gemm: ", tiles, " tiles are more than one launch counts"));
+}
+
+void launch_rows_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
+                      const GroupedAddresses& at, const GroupedTuning& tune) {
+  const auto e = element(p);
+  const auto a = map_of(s, fn, 0, at.a, 1, p.rows, p.k, p.rows * p.k * e, p.k * e);
+  const std::uint64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
+  const auto b = map_of(s, fn, 1, at.b, p.groups, b_rows, b_cols, b_rows * b_cols * e, b_cols * e);
+  const auto c = clipped_map(s, fn, 2, at.c, p.rows, p.n, p.n * e);
+  const std::uint64_t cols = ceil_div(p.n, std::uint64_t(tune.bn));
+  // At most one partly filled tile a group.
+  const std::uint64_t most = (p.rows / 128 + std::min(p.groups, p.rows)) * cols;
+  check_tiles(most);
+  fn(s, grid_of(s, most), a, b, c, address(at.ends), std::uint32_t(p.wide_ends), std::uint32_t(p.groups),
+     std::uint32_t(p.rows), std::uint32_t(cols), std::uint32_t(ceil_div(p.k, 64)), p.alpha);
+}
+
+void launch_depth_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
+                       const GroupedAddresses& at, const GroupedTuning& tune) {
+  const auto e = element(p);
+  const auto a = clipped_map(s, fn, 0, at.a, p.rows, p.m, p.m * e);
+  const auto b = clipped_map(s, fn, 1, at.b, p.rows, p.n, p.n * e);
+  const auto c = map_of(s, fn, 2, at.c, p.groups, p.m, p.n, p.m * p.n * e, p.n * e);
+  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, std::uint64_t(tune.bn));
+  check_tiles(p.groups * tm * tn);
+  fn(s, grid_of(s, p.groups * tm * tn), a, b, c, address(at.ends), std::uint32_t(p.wide_ends),
+     std::uint32_t(p.groups), std::uint32_t(p.rows), std::uint32_t(tm), std::uint32_t(tn),
+     std::uint32_t(p.groups * tm * tn), p.alpha);
+}
+
+void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
+                 const GroupedAddresses& at) {
+  const std::uint64_t tn = ceil_div(p.n, 64);
+  const auto wide = std::uint32_t(p.wide_ends), groups = std::uint32_t(p.groups),
+             rows = std::uint32_t(p.rows);
+  if (p.form == GroupedForm::depth) {
+    const std::uint64_t tm = ceil_div(p.m, 64), tiles = tm * tn * p.groups;
+    check_tiles(tiles);
+    fn(s, grid_of(s, tiles, 4), address(at.a), address(at.b), address(at.c), address(at.ends), wide, groups,
+       rows, std::uint32_t(p.m), std::uint32_t(p.n), std::uint32_t(tm), std::uint32_t(tn),
+       std::uint32_t(tiles), p.alpha);
+    return;
+  }
+  const std::uint64_t most = (p.rows / 64 + std::min(p.groups, p.rows)) * tn;
+  check_tiles(most);
+  fn(s, grid_of(s, most, 4), address(at.a), address(at.b), address(at.c), address(at.ends), address(at.index),
+     std::uint32_t(at.index != 0), wide, groups, rows, std::uint32_t(p.a_rows ? p.a_rows : p.rows),
+     std::uint32_t(p.n), std::uint32_t(p.k), std::uint32_t(tn), p.alpha);
+}
+
+}  // namespace
+
+void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& p,
+                      const GroupedAddresses& at) {
+  const bool depth = p.form == GroupedForm::depth;
+  if (p.groups == 0 || p.n == 0 || (depth ? p.m == 0 : p.rows == 0)) return;
+  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
+    throw Unsupported(std::move(why));
+  const auto fn = load(s.device(), choice.variant);
+  if (choice.kind == GroupedKind::simt)
+    launch_simt(s, fn, p, at);
+  else if (depth)
+    launch_depth_sm90(s, fn, p, at, choice.tune);
+  else
+    launch_rows_sm90(s, fn, p, at, choice.tune);
+}
+
+void grouped_gemm(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at) {
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("grouped_gemm: ", why));
+  run_grouped_gemm(s, select_grouped_gemm(p, at, s.device().info()), p, at);
+}
+
+}  // namespace cgp::kernels

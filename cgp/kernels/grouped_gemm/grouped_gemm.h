@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Many products in one launch, their sizes known on the device only. fp32 sums, results rounded once.
+//   rows      C[r, :] = alpha * A[r, :] * op(B[g]) for the rows r of group g: experts of a mixture behind
+//   each
+//             other. A [rows, k], B [groups, k, n] or [groups, n, k] with trans_b, C [rows, n]. With an
+//             index, row r of A is A[index[r], :].
+//   depth     C[g] = alpha * A[rows of g, :]^T * B[rows of g, :]: gradients of the weights. A [rows, m],
+//             B [rows, n], C [groups, m, n]; a group without rows gives zeros.
+//   problems  C_g = alpha * A_g * op(B_g) with addresses, sizes and leading dimensions of their own.
+// Groups are given by their ends in rows (inclusive prefix sums of their sizes, 32 or 64 bits), problems by
+// an array of GroupedItem: both lie on the device and are read there; nothing waits for the host.
+#include <cstdint>
+
+#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/variant.h"
+
+namespace cgp::kernels {
+
+enum class GroupedForm : std::uint8_t { rows, depth, problems };
+std::string_view name(GroupedForm f);
+
+struct GroupedProblem {
+  DType type = DType::bf16;  ///< of A, B and C: bf16, f16 or f32
+  GroupedForm form = GroupedForm::rows;
+  bool trans_b = false;  ///< rows, problems: B is stored [n, k]
+  std::uint64_t groups = 0;
+  std::uint64_t rows = 0;      ///< of A (depth: of A and B); problems: the most rows a C_g may have
+  std::uint64_t m = 0;         ///< depth: rows of each C
+  std::uint64_t n = 0, k = 0;  ///< depth: k is not used. problems: the most that one may have
+  bool wide_ends = false;      ///< ends are 64-bit numbers
+  float alpha = 1;
+  std::uint64_t a_rows = 0;  ///< rows that A has when there is an index; 0: `rows`
+  double flops() const;      ///< when the groups fill all rows
+};
+
+/// One of `problems`, as it lies on the device. Leading dimensions in elements.
+struct GroupedItem {
+  std::uint64_t a = 0, b = 0, c = 0;
+  std::uint32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+};
+static_assert(sizeof(GroupedItem) == 48);
+
+/// Device addresses: the operands (rows, depth), where the groups end, the index or 0, the items (problems).
+struct GroupedAddresses {
+  std::uint64_t a = 0, b = 0, c = 0, ends = 0, index = 0, items = 0;
+};
+
+/// Why the problem is malformed, naming the argument; empty: it is fine.
+std::string reject(const GroupedProblem& p);
+
+enum class GroupedKind : std::uint8_t { simt, sm80, sm90 };
+inline constexpr int kGroupedKinds = 3;
+std::string_view name(GroupedKind k);
+std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddresses& at,
+                   const runtime::DeviceInfo& d);
+
+struct GroupedTuning {
+  int bn = 256;  ///< columns of a tile: 128, 192 or 256
+  int stages = 4, buffers = 2;
+  int band = 8;  ///< rows of tiles that are visited together
+};
+struct GroupedChoice {
+  GroupedKind kind = GroupedKind::simt;
+  Variant variant;
+  std::string why;
+  GroupedTuning tune;
+};
+GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresses& at,
+                                  const runtime::DeviceInfo& d);
+
+/// Queues the products. ArgumentError with reject()'s sentence.
+void grouped_gemm(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at);
+/// With one kind, for tests and comparisons; Unsupported with reject()'s sentence.
+void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& p,
+                      const GroupedAddresses& at);
+
+Variant grouped_rows_sm90(DType t, bool trans_b, const GroupedTuning& tune);
+Variant grouped_depth_sm90(DType t, const GroupedTuning& tune);
+
+/// Form rows or depth.
+Variant grouped_simt(DType t, GroupedForm form, bool trans_b);
+
+/// Ends of `groups` groups over `rows` rows, for tests and measurements: even, ragged (0.2 to 1.8 times the
+/// mean), skewed (few large ones), holes (half of them empty) or one (one has all).
+std::vector<std::uint64_t> ragged_ends(std::uint64_t groups, std::uint64_t rows, std::string_view spread,
+                                       std::uint64_t seed);
+
+KernelEntry grouped_gemm_entry();
+
+}  // namespace cgp::kernels

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+
+namespace {
+
+void rows(const char* variant, const char* dtype, const char* layout, const char* groups, const char* rows,
+          const char* n, const char* k, const char* spread, std::string_view arch, const char* wide = "0",
+          const char* gather = "0", const char* alpha = "1") {
+  expect_right(grouped_gemm_entry(),
+               {{"variant", variant},
+                {"dtype", dtype},
+                {"layout", layout},
+                {"groups", groups},
+                {"rows", rows},
+                {"n", n},
+                {"k", k},
+                {"spread", spread},
+                {"wide", wide},
+                {"gather", gather},
+                {"alpha", alpha}},
+               arch);
+}
+void depth(const char* variant, const char* dtype, const char* groups, const char* rows, const char* m,
+           const char* n, const char* spread, std::string_view arch, const char* wide = "0") {
+  expect_right(grouped_gemm_entry(),
+               {{"variant", variant},
+                {"form", "depth"},
+                {"dtype", dtype},
+                {"groups", groups},
+                {"rows", rows},
+                {"m", m},
+                {"n", n},
+                {"spread", spread},
+                {"wide", wide}},
+               arch);
+}
+
+}  // namespace
+
+TEST(grouped_rows_simt, every_type_layout_and_spread) {
+  rows("simt", "f32", "nn", "3", "70", "17", "19", "ragged", "sm_75");
+  rows("simt", "bf16", "nt", "5", "40", "33", "7", "skewed", "sm_80", "1", "0", "0.5");
+  rows("simt", "f16", "nn", "40", "33", "9", "5", "holes", "sm_75");
+  rows("simt", "f32", "nt", "2", "9", "5", "0", "even", "sm_90a");
+  rows("simt", "f32", "nt", "4", "100", "20", "30", "ragged", "sm_80", "0", "1");
+}
+
+TEST(grouped_depth_simt, every_type_and_spread) {
+  depth("simt", "f32", "3", "50", "20", "70", "ragged", "sm_75");
+  depth("simt", "bf16", "4", "33", "9", "7", "one", "sm_80", "1");
+}
+
+TEST(grouped_rows_sm90, ragged_groups_of_every_kind) {
+  for (const char* l : {"nn", "nt"}) {
+    rows("sm90", "bf16", l, "5", "300", "264", "72", "ragged", "sm_90a");
+    rows("sm90", "f16", l, "3", "200", "72", "136", "skewed", "sm_90a", "1", "0", "0.5");
+  }
+  rows("sm90", "bf16", "nt", "1", "129", "136", "64", "even", "sm_90a");
+  rows("sm90", "bf16", "nt", "6", "150", "64", "64", "one", "sm_90a");
+  rows("sm90", "bf16", "nt", "100", "90", "64", "64", "holes", "sm_90a");  // several windows of groups
+  rows("sm90", "bf16", "nt", "3", "1", "8", "8", "one", "sm_90a");
+}
+
+TEST(grouped_depth_sm90, ragged_groups_of_every_kind) {
+  depth("sm90", "bf16", "4", "300", "136", "264", "ragged", "sm_90a");
+  depth("sm90", "f16", "6", "200", "72", "72", "holes", "sm_90a", "1");
+  depth("sm90", "bf16", "2", "130", "8", "8", "one", "sm_90a");
+}
+
+TEST(grouped_gemm, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(grouped_gemm_entry(),
+                      {{{"groups", "8"}, {"rows", "1000"}, {"n", "512"}, {"k", "512"}},
+                       {{"groups", "64"}, {"rows", "3000"}, {"n", "264"}, {"k", "136"}, {"spread", "skewed"}},
+                       {{"groups", "256"}, {"rows", "2000"}, {"n", "256"}, {"k", "64"}, {"spread", "holes"}},
+                       {{"groups", "1"}, {"rows", "1001"}, {"n", "520"}, {"k", "1032"}},
+                       {{"layout", "nn"}, {"spread", "one"}, {"wide", "1"}},
+                       {{"form", "depth"}, {"groups", "16"}, {"rows", "2000"}, {"spread", "holes"}},
+                       {{"form", "depth"}, {"dtype", "f16"}, {"rows", "999"}, {"m", "136"}, {"n", "264"}},
+                       {{"dtype", "f32"}, {"rows", "333"}, {"n", "129"}, {"k", "65"}},
+                       {{"gather", "1"}, {"rows", "333"}, {"n", "128"}, {"k", "64"}}});
+}
+
+TEST(grouped_gemm, every_variant_assembles_without_spills) { expect_assembles(grouped_gemm_entry()); }
