@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcgp_inject.so: loaded into a CUDA program by its driver (CUDA_INJECTION64_PATH), records what the
+// program does on the GPU and writes it as lines of JSON (docs/profiler.md, "Events"). It links nothing of
+// CUDA, never stops its host program, and writes each failure as an event.
+//   CGP_INJECT_OUT      file, to which ".PID" is added
+//   CGP_INJECT_MODE     trace (default) or range
+//   CGP_INJECT_METRICS  range: names of CUPTI metrics, joined by commas
+//   CGP_INJECT_LAUNCHES range: so many launches, then the program runs on as if alone (500)
+//   CGP_INJECT_API      all: every call of the driver and runtime, not only those that a timeline needs
+//   CGP_INJECT_CUBINS   folder for the machine code of each module
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cgp/prof/cupti_load.h"
+
+namespace {
+
+using namespace cgp::prof::cupti;
+
+std::string escaped(const char* s) {
+  std::string out;
+  for (; s && *s; ++s) {
+    if (*s == '"' || *s == '\\') out += '\\';
+    if (static_cast<unsigned char>(*s) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", *s);
+      out += code;
+    } else {
+      out += *s;
+    }
+  }
+  return out;
+}
+
+unsigned long long ull(std::uint64_t v) { return v; }
+
+struct Launched {
+  std::string name;
+  std::uint32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
+};
+
+/// Everything of this process; never destroyed, since CUPTI's threads outlive static destructors.
+struct State {
+  Functions cupti;
+  FILE* out = nullptr;
+  std::mutex mutex;
+  pid_t owner = 0;
+  bool range = false;
+  std::map<std::string, int> names;
+  std::string cubins;
+  // range profiling
+  std::vector<std::string> metric_names;
+  std::vector<const char*> metrics;
+  std::vector<std::uint8_t> config, data;
+  std::vector<Launched> launched;
+  void* profiler = nullptr;
+  void* host = nullptr;
+  std::size_t passes = 0, most = 500;
+  bool done = false;
+};
+State& state() {
+  static State* s = new State;
+  return *s;
+}
+
+void failed(const char* where, int code) {
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  std::fprintf(s.out, "{\"ev\":\"error\",\"where\":\"%s\",\"code\":%d,\"text\":\"%s\"}\n", where, code,
+               escaped(result_text(s.cupti, code).c_str()).c_str());
+  std::fflush(s.out);
+}
+
+#define CGP_TRY(function, ...)                                                                 \
+  do {                                                                                         \
+    if (!state().cupti.function) return failed(#function, -1), false;                          \
+    if (int code = state().cupti.function(__VA_ARGS__)) return failed(#function, code), false; \
+  } while (false)
+
+// ---------------------------------------------------------------- tracing
+int name_id(State& s, const char* name) {
+  const auto [at, fresh] = s.names.emplace(name ? name : "", int(s.names.size()));
+  if (fresh)
+    std::fprintf(s.out, "{\"ev\":\"name\",\"id\":%d,\"name\":\"%s\"}\n", at->second, escaped(name).c_str());
+  return at->second;
+}
+
+void write_kernel(State& s, const Kernel& k) {
+  const int id = name_id(s, k.name);
+  std::fprintf(s.out,
+               "{\"ev\":\"kernel\",\"n\":%d,\"t0\":%llu,\"t1\":%llu,\"dev\":%u,\"stream\":%u,\"corr\":%u,"
+               "\"grid\":[%d,%d,%d],\"block\":[%d,%d,%d],\"regs\":%u,\"smem_static\":%d,\"smem_dyn\":%d,"
+               "\"lmem_thread\":%u,\"graph\":%u}\n",
+               id, ull(k.start), ull(k.end), k.device, k.stream, k.correlation, k.grid[0], k.grid[1],
+               k.grid[2], k.block[0], k.block[1], k.block[2], k.registers, k.static_shared, k.dynamic_shared,
+               k.local_per_thread, k.graph);
+}
+
+void write_record(State& s, const void* record) {
+  FILE* out = s.out;
+  switch (*static_cast<const std::uint32_t*>(record)) {
+    case kKernel:
+    case kConcurrentKernel:
+      return write_kernel(s, *static_cast<const Kernel*>(record));
+    case kMemcpy: {
+      const auto& m = *static_cast<const Memcpy*>(record);
+      std::fprintf(
+          out,
+          "{\"ev\":\"memcpy\",\"kind\":%u,\"bytes\":%llu,\"t0\":%llu,\"t1\":%llu,\"dev\":%u,\"stream\":%u,"
+          "\"corr\":%u,\"src\":%u,\"dst\":%u}\n",
+          m.copy_kind, ull(m.bytes), ull(m.start), ull(m.end), m.device, m.stream, m.correlation, m.from_kind,
+          m.to_kind);
+      return;
+    }
+    case kMemset: {
+      const auto& m = *static_cast<const Memset*>(record);
+      std::fprintf(
+          out,
+          "{\"ev\":\"memset\",\"bytes\":%llu,\"t0\":%llu,\"t1\":%llu,\"dev\":%u,\"stream\":%u,\"corr\":%u}\n",
+          ull(m.bytes), ull(m.start), ull(m.end), m.device, m.stream, m.correlation);
+      return;
+    }
+    case kMemory2: {
+      const auto& m = *static_cast<const Memory*>(record);
+      std::fprintf(out, "{\"ev\":\"alloc\",\"op\":%u,\"mkind\":%u,\"bytes\":%llu,\"addr\":%llu,\"t\":%llu}\n",
+                   m.operation, m.memory_kind, ull(m.bytes), ull(m.address), ull(m.timestamp));
+      return;
+    }
+    case kJit: {
+      const auto& j = *static_cast<const Jit*>(record);
+      std::fprintf(out, "{\"ev\":\"jit\",\"op\":%u,\"entry\":%u,\"t0\":%llu,\"t1\":%llu,\"size\":%llu}\n",
+                   j.operation, j.entry, ull(j.start), ull(j.end), ull(j.cache_size));
+      return;
+    }
+    case kOverhead: {
+      const auto& o = *static_cast<const Overhead*>(record);
+      std::fprintf(out, "{\"ev\":\"overhead\",\"kind\":%u,\"t0\":%llu,\"t1\":%llu}\n", o.overhead_kind,
+                   ull(o.start), ull(o.end));
+      return;
+    }
+    case kSynchronization: {
+      const auto& y = *static_cast<const Synchronization*>(record);
+      std::fprintf(out, "{\"ev\":\"sync\",\"type\":%u,\"t0\":%llu,\"t1\":%llu,\"corr\":%u}\n", y.type,
+                   ull(y.start), ull(y.end), y.correlation);
+      return;
+    }
+    case kDriver:
+    case kRuntime: {
+      const auto& a = *static_cast<const ApiCall*>(record);
+      std::fprintf(
+          out,
+          "{\"ev\":\"api\",\"domain\":\"%s\",\"cbid\":%u,\"t0\":%llu,\"t1\":%llu,\"tid\":%u,\"corr\":%u,"
+          "\"ret\":%u}\n",
+          a.kind == kDriver ? "driver" : "runtime", a.callback, ull(a.start), ull(a.end), a.thread,
+          a.correlation, a.result);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {
+  *size = 4 << 20;
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(64, *size));
+  *records = 0;
+}
+
+void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
+                      std::size_t valid) {
+  State& s = state();
+  {
+    std::lock_guard lock(s.mutex);
+    void* record = nullptr;
+    while (s.cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == kSuccess) write_record(s, record);
+    std::size_t dropped = 0;
+    if (s.cupti.cuptiActivityGetNumDroppedRecords &&
+        s.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == kSuccess && dropped)
+      std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", dropped);
+    std::fflush(s.out);  // what was written stays when the program crashes
+  }
+  std::free(buffer);
+}
+
+bool start_trace() {
+  State& s = state();
+  CGP_TRY(cuptiActivityRegisterCallbacks, buffer_requested, buffer_completed);
+  for (std::uint32_t kind :
+       {kConcurrentKernel, kMemcpy, kMemset, kMemory2, kJit, kOverhead, kSynchronization})
+    if (int code = s.cupti.cuptiActivityEnable(kind)) failed("cuptiActivityEnable", code);
+  const char* api = std::getenv("CGP_INJECT_API");
+  const bool all = (api && !std::strcmp(api, "all")) || !s.cupti.cuptiActivityEnableDriverApi ||
+                   !s.cupti.cuptiActivityEnableRuntimeApi;
+  if (all) {
+    for (std::uint32_t kind : {kRuntime, kDriver}) s.cupti.cuptiActivityEnable(kind);
+  } else {
+    for (std::uint32_t id : kTracedDriverCalls) s.cupti.cuptiActivityEnableDriverApi(id, 1);
+    for (std::uint32_t id : kTracedRuntimeCalls) s.cupti.cuptiActivityEnableRuntimeApi(id, 1);
+  }
+  if (s.cupti.cuptiActivityFlushPeriod) s.cupti.cuptiActivityFlushPeriod(1000);
+  return true;
+}
+
+// ---------------------------------------------------------------- counters, launch by launch
+bool begin_range(void* context) {
+  State& s = state();
+  auto initialize = CGP_CUPTI_PARAMS(Params, priv);
+  CGP_TRY(cuptiProfilerInitialize, &initialize);
+  std::uint32_t device = 0;
+  CGP_TRY(cuptiGetDeviceId, context, &device);
+  auto chip = CGP_CUPTI_PARAMS(ChipName, chip);
+  chip.device = device;
+  CGP_TRY(cuptiDeviceGetChipName, &chip);
+  auto availability = CGP_CUPTI_PARAMS(Availability, image);
+  availability.context = context;
+  CGP_TRY(cuptiProfilerGetCounterAvailability, &availability);
+  std::vector<std::uint8_t> available(availability.image_size);
+  availability.image = available.data();
+  CGP_TRY(cuptiProfilerGetCounterAvailability, &availability);
+  auto host = CGP_CUPTI_PARAMS(HostInitialize, host);
+  host.chip = chip.chip;
+  host.availability = available.data();
+  CGP_TRY(cuptiProfilerHostInitialize, &host);
+  s.host = host.host;
+  auto add = CGP_CUPTI_PARAMS(HostAddMetrics, count);
+  add.host = s.host, add.names = s.metrics.data(), add.count = s.metrics.size();
+  CGP_TRY(cuptiProfilerHostConfigAddMetrics, &add);
+  auto size = CGP_CUPTI_PARAMS(HostConfigImageSize, image_size);
+  size.host = s.host;
+  CGP_TRY(cuptiProfilerHostGetConfigImageSize, &size);
+  s.config.resize(size.image_size);
+  auto image = CGP_CUPTI_PARAMS(HostConfigImage, image);
+  image.host = s.host, image.image_size = s.config.size(), image.image = s.config.data();
+  CGP_TRY(cuptiProfilerHostGetConfigImage, &image);
+  auto passes = CGP_CUPTI_PARAMS(HostPasses, passes);
+  passes.image_size = s.config.size(), passes.image = s.config.data();
+  CGP_TRY(cuptiProfilerHostGetNumOfPasses, &passes);
+  s.passes = passes.passes;
+  auto enable = CGP_CUPTI_PARAMS(RangeEnable, profiler);
+  enable.context = context;
+  CGP_TRY(cuptiRangeProfilerEnable, &enable);
+  void* const profiler = enable.profiler;
+  auto data = CGP_CUPTI_PARAMS(RangeDataSize, data_size);
+  data.profiler = profiler, data.names = s.metrics.data(), data.count = s.metrics.size();
+  data.ranges = s.most, data.nodes = std::uint32_t(s.most);
+  CGP_TRY(cuptiRangeProfilerGetCounterDataSize, &data);
+  s.data.resize(data.data_size);
+  auto fresh = CGP_CUPTI_PARAMS(RangeDataInitialize, data);
+  fresh.profiler = profiler, fresh.data_size = s.data.size(), fresh.data = s.data.data();
+  CGP_TRY(cuptiRangeProfilerCounterDataImageInitialize, &fresh);
+  auto config = CGP_CUPTI_PARAMS(RangeConfig, target_level);
+  config.profiler = profiler;
+  config.config_size = s.config.size(), config.config = s.config.data();
+  config.data_size = s.data.size(), config.data = s.data.data();
+  config.range = 1, config.replay = 2;
+  config.ranges_per_pass = s.most;
+  config.nesting_levels = config.lowest_level = config.target_level = 1;
+  CGP_TRY(cuptiRangeProfilerSetConfig, &config);
+  auto start = CGP_CUPTI_PARAMS(RangeObject, profiler);
+  start.profiler = profiler;
+  CGP_TRY(cuptiRangeProfilerStart, &start);
+  s.profiler = profiler;
+  std::lock_guard lock(s.mutex);
+  std::fprintf(s.out, "{\"ev\":\"plan\",\"chip\":\"%s\",\"metrics\":%zu,\"passes\":%zu}\n", chip.chip,
+               s.metrics.size(), s.passes);
+  return true;
+}
+
+bool end_range() {
+  State& s = state();
+  if (!s.profiler || s.done) return false;
+  s.done = true;
+  auto stop = CGP_CUPTI_PARAMS(RangeStop, all_submitted);
+  stop.profiler = s.profiler;
+  CGP_TRY(cuptiRangeProfilerStop, &stop);
+  auto decode = CGP_CUPTI_PARAMS(RangeDecode, dropped);
+  decode.profiler = s.profiler;
+  CGP_TRY(cuptiRangeProfilerDecodeData, &decode);
+  auto info = CGP_CUPTI_PARAMS(RangeDataInfo, ranges);
+  info.data = s.data.data(), info.data_size = s.data.size();
+  CGP_TRY(cuptiRangeProfilerGetCounterDataInfo, &info);
+  for (std::size_t i = 0; i < info.ranges; ++i) {
+    std::vector<double> values(s.metrics.size());
+    auto evaluate = CGP_CUPTI_PARAMS(HostEvaluate, values);
+    evaluate.host = s.host, evaluate.data = s.data.data(), evaluate.data_size = s.data.size();
+    evaluate.range = i, evaluate.names = s.metrics.data(), evaluate.count = s.metrics.size();
+    evaluate.values = values.data();
+    CGP_TRY(cuptiProfilerHostEvaluateToGpuValues, &evaluate);
+    std::lock_guard lock(s.mutex);
+    const Launched l = i < s.launched.size() ? s.launched[i] : Launched{};
+    std::fprintf(s.out,
+                 "{\"ev\":\"range\",\"index\":%zu,\"passes\":%zu,\"name\":\"%s\",\"grid\":[%u,%u,%u],"
+                 "\"block\":[%u,%u,%u],\"values\":{",
+                 i, s.passes, escaped(l.name.c_str()).c_str(), l.grid[0], l.grid[1], l.grid[2], l.block[0],
+                 l.block[1], l.block[2]);
+    for (std::size_t m = 0; m < values.size(); ++m)
+      std::fprintf(s.out, "%s\"%s\":%.17g", m ? "," : "", s.metrics[m],
+                   values[m] == values[m] ? values[m] : -1.0);
+    std::fprintf(s.out, "}}\n");
+  }
+  std::lock_guard lock(s.mutex);
+  if (decode.dropped) std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", decode.dropped);
+  std::fflush(s.out);
+  return true;
+}
+
+template <std::size_t N>
+bool one_of(std::uint32_t id, const std::uint32_t (&ids)[N]) {
+  for (std::uint32_t i : ids)
+    if (i == id) return true;
+  return false;
+}
+
+void launch_callback(std::uint32_t id, const CallbackData& call) {
+  State& s = state();
+  if (call.site != 0 || !s.profiler || s.done) return;
+  if (s.launched.size() >= s.most) {
+    end_range();
+    return;
+  }
+  Launched l;
+  l.name = call.symbol ? call.symbol : "";
+  if (one_of(id, kGraphLaunch)) {
+    l.name = "(graph)";
+  } else if (call.params && one_of(id, kLaunchKernelEx)) {
+    const auto* config = *static_cast<const LaunchConfig* const*>(call.params);
+    std::memcpy(l.grid, config->grid, sizeof l.grid);
+    std::memcpy(l.block, config->block, sizeof l.block);
+  } else if (call.params) {
+    const auto* params = static_cast<const LaunchParams*>(call.params);
+    std::memcpy(l.grid, params->grid, sizeof l.grid);
+    std::memcpy(l.block, params->block, sizeof l.block);
+  }
+  s.launched.push_back(std::move(l));
+}
+
+void save_module(const ModuleData& m) {
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  std::fprintf(s.out, "{\"ev\":\"module\",\"id\":%u,\"cubin_bytes\":%zu}\n", m.module, m.bytes);
+  if (s.cubins.empty() || !m.cubin) return;
+  const std::string path =
+      s.cubins + "/" + std::to_string(getpid()) + "-" + std::to_string(m.module) + ".cubin";
+  if (FILE* f = std::fopen(path.c_str(), "wb")) {
+    std::fwrite(m.cubin, 1, m.bytes, f);
+    std::fclose(f);
+  }
+}
+
+void callback(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
+  State& s = state();
+  if (getpid() != s.owner) return;  // a forked child without a driver of its own
+  if (domain == kDriverDomain) return launch_callback(id, *static_cast<const CallbackData*>(data));
+  if (domain != kResourceDomain) return;
+  const auto& resource = *static_cast<const ResourceData*>(data);
+  if (id == kContextCreated && s.range && !s.profiler && !s.done) begin_range(resource.context);
+  if (id == kContextDestroyStarting && s.range) end_range();
+  if (id == kModuleLoaded) save_module(*static_cast<const ModuleData*>(resource.descriptor));
+}
+
+void at_exit() {
+  State& s = state();
+  if (getpid() != s.owner) return;
+  if (s.range) end_range();
+  if (!s.range && s.cupti.cuptiActivityFlushAll) s.cupti.cuptiActivityFlushAll(1);
+  std::lock_guard lock(s.mutex);
+  std::fprintf(s.out, "{\"ev\":\"end\"}\n");
+  std::fflush(s.out);
+}
+
+void say_hello() {
+  State& s = state();
+  std::uint32_t version = 0;
+  std::uint64_t stamp = 0;
+  if (s.cupti.cuptiGetVersion) s.cupti.cuptiGetVersion(&version);
+  timespec monotonic{};
+  clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  if (s.cupti.cuptiGetTimestamp) s.cupti.cuptiGetTimestamp(&stamp);
+  std::fprintf(
+      s.out,
+      "{\"ev\":\"hello\",\"pid\":%d,\"cupti\":%u,\"mode\":\"%s\",\"timestamp\":%llu,\"monotonic\":%llu}\n",
+      int(getpid()), version, s.range ? "range" : "trace", ull(stamp),
+      ull(std::uint64_t(monotonic.tv_sec) * 1000000000u + std::uint64_t(monotonic.tv_nsec)));
+  std::fflush(s.out);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  State& s = state();
+  if (s.out) return 1;
+  const char* out = std::getenv("CGP_INJECT_OUT");
+  s.owner = getpid();
+  s.out = out ? std::fopen((std::string(out) + "." + std::to_string(s.owner)).c_str(), "w") : stderr;
+  if (!s.out) s.out = stderr;
+  const char* mode = std::getenv("CGP_INJECT_MODE");
+  s.range = mode && !std::strcmp(mode, "range");
+  if (const char* folder = std::getenv("CGP_INJECT_CUBINS")) s.cubins = folder;
+  if (const char* most = std::getenv("CGP_INJECT_LAUNCHES")) s.most = std::strtoul(most, nullptr, 10);
+  if (s.most == 0) s.most = 1;
+  if (const char* list = std::getenv("CGP_INJECT_METRICS")) {
+    std::string word;
+    for (const char* c = list;; ++c) {
+      if (*c && *c != ',') {
+        word += *c;
+        continue;
+      }
+      if (!word.empty()) s.metric_names.push_back(word);
+      word.clear();
+      if (!*c) break;
+    }
+  }
+  for (const auto& name : s.metric_names) s.metrics.push_back(name.c_str());
+  if (const std::string why = load(s.cupti); !why.empty()) {
+    std::fprintf(s.out, "{\"ev\":\"error\",\"where\":\"libcupti\",\"code\":-1,\"text\":\"%s\"}\n",
+                 escaped(why.c_str()).c_str());
+    std::fflush(s.out);
+    return 1;
+  }
+  say_hello();
+  void* subscriber = nullptr;
+  if (int code = s.cupti.cuptiSubscribe(&subscriber, callback, nullptr)) {
+    failed("cuptiSubscribe", code);
+    return 1;
+  }
+  for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
+    s.cupti.cuptiEnableCallback(1, subscriber, kResourceDomain, id);
+  if (s.range) {
+    for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
+      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, ids[i]);
+  } else {
+    start_trace();
+  }
+  std::atexit(at_exit);
+  return 1;
+}
