@@ -128,6 +128,7 @@ class RingCore {
   CommitToken end_take_commit(Here at);
   void skip(const Val<u32>& n, Here at) { take_cursor_->skip(n, at); }
   void check_peers(const TmaMap& m, Here at) const;
+  int data() const { return data_; }  ///< offset of the stages in shared memory
 
  private:
   int count_targets(Here at) const;
@@ -268,6 +269,13 @@ class Ring {
       return Filled<Release, Tiles...>(std::move(tiles), core_.end_take_commit(at));
     else
       return Filled<Release, Tiles...>(std::move(tiles), core_.end_take(at));
+  }
+
+  /// The memory of the stages, stages * stage_bytes, for something else once every fill has been taken and
+  /// freed.
+  template <class U>
+  Ptr<mod::shared, U> storage(Kernel& k, Here at = Here::now()) const {
+    return Ptr<mod::shared, U>(Val<u32>(k.smem_addr(0, at)), core_.data());
   }
 
   /// Passes over stages that other members take: n of them, a build-time or run-time number.

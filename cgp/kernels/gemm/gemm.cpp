@@ -137,6 +137,7 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gemm
 void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                    const GemmAddresses& o, const GemmChoice& choice) {
   auto grid = runtime::grid_for(ceil_div(p.n, choice.tile_n), 1);
+  grid.y = std::uint32_t(ceil_div(p.m, choice.tile_m));
   grid.z = std::uint32_t(p.batch);
   fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
      std::uint32_t(p.k * std::uint64_t(cgp::bytes(p.type)) / 16), p.lda, p.ldb, p.ldc, p.stride_a, p.stride_b,
@@ -167,6 +168,27 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
   fn(s, grid, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha, std::uint32_t(rows),
      std::uint32_t(cols), std::uint32_t(tiles));
+}
+
+// Whole tiles first, as many as blocks, again and again; what is left goes to clusters, a tile each, if that
+// is fewer.
+void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                       const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+  const std::uint64_t rows = ceil_div(p.m, 128), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch, split = std::uint64_t(choice.cluster),
+                      k_tiles = ceil_div(p.k, 64);
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto clusters = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
+  const std::uint64_t blocks = clusters * split, left = tiles % blocks;
+  const bool shared = split > 1 && left > 0 && left <= clusters && k_tiles >= split;
+  const std::uint64_t whole = shared ? tiles - left : tiles,
+                      grid = whole == 0 ? left * split : ceil_div(std::min(whole, blocks), split) * split;
+  fn(s, runtime::Dim3{std::uint32_t(grid), 1, 1}, maps.a, maps.b, c, std::uint32_t(k_tiles), p.alpha,
+     std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(whole), std::uint32_t(tiles));
 }
 
 void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
@@ -269,6 +291,9 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
       case GemmKind::sm90_persistent:
         launch_persistent(s, fn, part, o, choice);
         break;
+      case GemmKind::sm90_tail_split:
+        launch_tail_split(s, fn, part, o, choice);
+        break;
       default:
         launch_sm100(s, fn, part, o, choice);
         break;
@@ -329,8 +354,10 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
   if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));
   if (kind == "skinny") {
-    const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : 16, 4, 2, 0};
-    return forced(GemmKind::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
+    const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : p.m <= 16 ? 16 : 32, 4, 2, 0, p.batch == 1};
+    auto c = forced(GemmKind::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
+    c.tile_m = std::uint32_t(t.cols);
+    return c;
   }
   if (kind == "sm90_split") {
     GemmSplitTuning t;
@@ -339,6 +366,17 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
         forced(GemmKind::sm90_split, gemm_split_sm90(p.type, p.trans_a, p.trans_b, 64, 64, t), 64, t.split);
     c.tile_m = 64;
     return c;
+  }
+  if (kind == "sm90_tail_split") {
+    GemmTailTuning t;
+    const std::uint64_t tiles = p.batch * ceil_div(p.m, 128) * ceil_div(p.n, 256);
+    t.split = p.k <= 64 ? 1 : tiles % 2 ? 2 : 4;
+    const int bn = columns ? int(columns) : 256;
+    if (bn % 128) t.split = 1;
+    if (bn == 128) t.split = std::min(t.split, 2);
+    if (bn == 192) t.buffers = 3;
+    return forced(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bn, t),
+                  std::uint32_t(bn), t.split);
   }
   if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
   return forced(GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, 256, {}), 256,
@@ -444,8 +482,9 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   auto b = operand(given, "b", p.type, stored(p.batch, p.trans_b, p.k, p.n), seed + 1);
   auto c = operand(given, "c", p.type, {p.batch, p.m, p.n}, seed + 2);
   const auto columns = o.size("columns");
-  if (columns != 0 && columns != 128 && columns != 256)
-    throw ArgumentError(text::cat("gemm: columns = ", columns, "; tiles have 128 or 256"));
+  if (columns != 0 && columns != 128 && columns != 160 && columns != 192 && columns != 224 && columns != 256)
+    throw ArgumentError(
+        text::cat("gemm: columns = ", columns, "; tiles have 128, 256 or (sm90_tail_split) 160, 192, 224"));
   return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::uint32_t(columns), std::move(a),
                                     std::move(b), std::move(c));
 }
@@ -456,19 +495,21 @@ KernelEntry gemm_entry() {
   KernelEntry e;
   e.name = "gemm";
   e.summary = "c = alpha * op(a) * op(b) + beta * c, fp32 sums";
-  e.options = {
-      {"dtype", "bf16", "f32, f16 or bf16"},
-      {"layout", "nt", "of a and b: n as multiplied, t transposed"},
-      {"m", "1024", "rows of c"},
-      {"n", "1024", "columns of c"},
-      {"k", "1024", "length of the sums"},
-      {"batch", "1", "independent products"},
-      {"alpha", "1", "scale of the product"},
-      {"beta", "0", "scale of the old c"},
-      {"columns", "0", "of a tile of the sm100 kinds: 128 or 256; 0: chosen"},
-      {"variant", "auto",
-       "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, or a step of sm100: sm100_tiled, "
-       "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"layout", "nt", "of a and b: n as multiplied, t transposed"},
+               {"m", "1024", "rows of c"},
+               {"n", "1024", "columns of c"},
+               {"k", "1024", "length of the sums"},
+               {"batch", "1", "independent products"},
+               {"alpha", "1", "scale of the product"},
+               {"beta", "0", "scale of the old c"},
+               {"columns", "0",
+                "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split: 128, 160, 192, 224 or 256; "
+                "0: chosen"},
+               {"variant", "auto",
+                "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, sm90_tail_split, or a "
+                "step of sm100: sm100_tiled, "
+                "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
   e.inputs = {"a", "b", "c"};
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;

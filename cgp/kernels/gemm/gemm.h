@@ -47,6 +47,7 @@ enum class GemmKind : std::uint8_t {
   sm90,
   sm90_split,
   sm90_persistent,
+  sm90_tail_split,
   sm100_tiled,  ///< from here the ladder of gemm_sm100.h
   sm100_swizzled,
   sm100_pipelined,
@@ -97,15 +98,33 @@ struct GemmSplitTuning {
   int split = 1;     ///< blocks (1, 2, 4 or 8) that share a tile and split K
   int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
   int group = 8;
+  bool evict_first = false;  ///< B is read once and is the first to leave L2
 };
 /// bm x bn: 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
 Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
 
+/// Whether what is read or written leaves L2 first, in its turn, or last.
+enum class GemmLines : std::uint8_t { normal, first, last };
+/// Build-time choices of the persistent kernel that splits the last tiles.
+struct GemmTailTuning {
+  int stages = 4;
+  int split = 1;    ///< blocks (1, 2 or 4) of a cluster, which share a tile that is left
+  int buffers = 2;  ///< of results on their way out, for each warpgroup: 1 or 2; of 192 columns: 1 or 3
+  int group = 8;
+  GemmLines a = GemmLines::normal, b = GemmLines::normal, c = GemmLines::normal;
+  bool prefetch = true;  ///< of the tensor maps
+};
+/// bn: 128, 192, 256 and, with trans_b, 160 and 224; split 2: 128 or 256, 4: 256.
+Variant gemm_tail_split_sm90_f16(bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
+Variant gemm_tail_split_sm90_bf16(bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
+Variant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
+
 struct GemmSkinnyTuning {
-  int rows = 16, cols = 8;  ///< of B and of A that a block multiplies: 16 or 32, 8 or 16
-  int warps = 8;            ///< that share K
-  int unroll = 4;           ///< accesses of each row that a lane has in flight
-  int resident = 0;         ///< blocks per SM that the compiler makes room for; 0: its choice
+  int rows = 16, cols = 8;   ///< of B and of A that a block multiplies: 16, 32 or (cols 32) 64; 8, 16 or 32
+  int warps = 8;             ///< that share K
+  int unroll = 4;            ///< accesses of each row that a lane has in flight
+  int resident = 0;          ///< blocks per SM that the compiler makes room for; 0: its choice
+  bool evict_first = false;  ///< B is read once and is the first to leave L2
 };
 Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
 

@@ -32,6 +32,7 @@ std::string_view name(GemmKind k) {
                                                   "sm90",
                                                   "sm90_split",
                                                   "sm90_persistent",
+                                                  "sm90_tail_split",
                                                   "sm100_tiled",
                                                   "sm100_swizzled",
                                                   "sm100_pipelined",
@@ -50,8 +51,8 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   if (kind <= GemmKind::simt) return {};
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
   if (kind == GemmKind::skinny && (p.trans_a || !p.trans_b)) return "skinny reads A and B along k: layout nt";
-  if (kind == GemmKind::skinny && p.m > 16)
-    return text::cat("skinny takes up to 16 rows of A, this has ", p.m);
+  if (kind == GemmKind::skinny && p.m > 65535 * 8)
+    return text::cat("skinny takes up to 524280 rows of A, this has ", p.m);
   if (kind <= GemmKind::skinny && d.cc() < 80)
     return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
   const bool sm100 = kind >= GemmKind::sm100_tiled;
@@ -69,7 +70,8 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
     return text::cat("k = ", p.k, " is not a multiple of 16 bytes");
   if (sm100 && kind <= GemmKind::sm100_pipelined && (p.trans_a || !p.trans_b))
     return text::cat(name(kind), " multiplies layout nt alone");
-  if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm100_pair) return {};
+  if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm90_tail_split && kind != GemmKind::sm100_pair)
+    return {};
   if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
 }
@@ -171,15 +173,17 @@ namespace {
 // Few rows of A: B is streamed through mma.sync. Very long streams run as fast through TMA.
 bool takes_skinny(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const std::uint64_t bytes = p.n * p.k * std::uint64_t(cgp::bytes(p.type));
-  return reject(GemmKind::skinny, p, at, d).empty() &&
+  return reject(GemmKind::skinny, p, at, d).empty() && p.m <= 16 &&
          bytes < (p.m <= 8 ? std::uint64_t(512) << 20 : std::uint64_t(160) << 20);
 }
 
 GemmChoice skinny(const GemmProblem& p) {
   GemmSkinnyTuning t;
   t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = 4;
-  return {GemmKind::skinny, gemm_skinny(p.type, t),
-          text::cat(p.m, " rows of A: B is read once, straight into fragments"), std::uint32_t(t.rows)};
+  GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
+               text::cat(p.m, " rows of A: B is read once, straight into fragments"), std::uint32_t(t.rows)};
+  c.tile_m = std::uint32_t(t.cols);
+  return c;
 }
 
 // The problem as the kernel sees it once operands with crooked rows have been copied.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm skinny: up to 16 rows of A against a large B that is stored [n, k]: the bytes of B are the cost.
-//   who      a block owns ROWS rows of B (columns of C); its warps take turns along K
+// gemm skinny: few rows of A against a large B that is stored [n, k], whose bytes are the cost; and small
+// products, whose cost is the latency of one access.
+//   who      a block owns ROWS rows of B (columns of C) and COLS rows of A; its warps take turns along K
 //   memory   B straight from global memory into mma fragments, 16 bytes a lane, read once and kept out of L1;
-//            A likewise, which L1 and L2 hold
+//            where B is a stream, its lines are the first to leave L2, so that they push out each other and
+//            not what others have there; A likewise, which L1 and L2 hold
 //   sync     none until the end, when the warps' sums meet in shared memory and are added in order of the
 //   warps math     mma.m16n8k16 with B as its first operand. A lane's 16 bytes are 8 neighbours of K where
 //   the
@@ -32,21 +34,47 @@ class RowLoads {
     }
   }
   int groups() const { return int(at_.size()); }
-  /// Access `access` of each row; zeros where there is none. Stream: not kept in L1.
-  template <bool Stream>
+  /// Access `access` of each row; zeros where there is none.
   std::vector<RegGroup<b32, 4>> load(const Val<u32>& access, const Val<pred>& exists) const {
-    std::vector<RegGroup<b32, 4>> out;
-    for (std::size_t i = 0; i < at_.size(); ++i) {
-      const auto have = inside_[i] & exists;
-      if constexpr (Stream)
-        out.push_back(at_[i].template ld_if<4, nc, no_allocate>(have, to<u64>(access), Val<b32>(0)));
-      else
-        out.push_back(at_[i].template ld_if<4, nc>(have, to<u64>(access), Val<b32>(0)));
-    }
-    return out;
+    return each(access, exists, [](const auto& p, const auto& have, const auto& i) {
+      return p.template ld_if<4, nc>(have, i, Val<b32>(0));
+    });
+  }
+  /// The same, not kept in L1, and with a policy in L2.
+  std::vector<RegGroup<b32, 4>> stream(const Val<u32>& access, const Val<pred>& exists,
+                                       const std::optional<CachePolicy>& policy) const {
+    return each(access, exists, [&](const auto& p, const auto& have, const auto& i) {
+      if (!policy) return p.template ld_if<4, nc, no_allocate>(have, i, Val<b32>(0));
+      return load_with_policy(p, have, i, *policy);
+    });
   }
 
  private:
+  template <class Load>
+  std::vector<RegGroup<b32, 4>> each(const Val<u32>& access, const Val<pred>& exists, Load&& load) const {
+    std::vector<RegGroup<b32, 4>> out;
+    for (std::size_t i = 0; i < at_.size(); ++i)
+      out.push_back(load(at_[i], inside_[i] & exists, to<u64>(access)));
+    return out;
+  }
+  static RegGroup<b32, 4> load_with_policy(const Ptr<global, const b32>& p, const Val<pred>& have,
+                                           const Val<u64>& i, const CachePolicy& policy) {
+    Kernel& k = *p.kernel();
+    std::vector<Value> home;
+    for (int j = 0; j < 4; ++j) home.push_back(k.copy(Val<b32>(0)).with(Uniform::thread));
+    const auto from = p.indexed(i, 16, k.here());
+    const Value bits = policy.bits;
+    k.guarded(have, [&] {
+      record_impl::load(k,
+                        {{ptx::Mod::global, ptx::Mod::nc, ptx::Mod::L1_no_allocate, ptx::Mod::L2_cache_hint},
+                         ptx::Mod::b32,
+                         4,
+                         4,
+                         &bits},
+                        from, home, ptx::Mod::b32, Uniform::thread, k.here());
+    });
+    return RegGroup<b32, 4>::from(home);
+  }
   std::vector<Ptr<global, const b32>> at_;
   std::vector<Val<pred>> inside_;
 };
@@ -59,10 +87,11 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
   if (t.resident) k.min_blocks(t.resident);
   auto warp = k.warp();
   const auto batch = to<u64>(k.ctaid_z());
-  const auto n0 = k.ctaid_x() * Rows;
+  const auto n0 = k.ctaid_x() * Rows, m0 = k.ctaid_y() * Cols;
   const RowLoads<T> b_rows(warp, In<T>(b.at(batch * stride_b)), n0, n, ldb, Rows / 8);
-  const RowLoads<T> a_rows(warp, In<T>(a.at(batch * stride_a)), Val<u32>(0) + k.laneid() * 0u, m, lda,
-                           Cols / 8);
+  const RowLoads<T> a_rows(warp, In<T>(a.at(batch * stride_a)), m0, m, lda, Cols / 8);
+  std::optional<CachePolicy> policy;
+  if (t.evict_first) policy.emplace(createpolicy_fractional<L2_evict_first>(k));
   const auto q = warp.lane() % 4;
   const std::uint32_t turn = std::uint32_t(4 * t.unroll);
 
@@ -72,8 +101,8 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
                       std::vector<std::vector<RegGroup<b32, 4>>> b_now, a_now;
                       for (int u = 0; u < t.unroll; ++u) {
                         const auto access = base + q + std::uint32_t(4 * u);
-                        b_now.push_back(b_rows.template load<true>(access, access < accesses));
-                        a_now.push_back(a_rows.template load<false>(access, access < accesses));
+                        b_now.push_back(b_rows.stream(access, access < accesses, policy));
+                        a_now.push_back(a_rows.load(access, access < accesses));
                       }
                       std::vector<Sum> sums;
                       sums.push_back(std::move(acc));
@@ -106,7 +135,7 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
       std::vector<Val<f32>> total{smem.ld(reg * 32 + lane)};
       for (int w = 1; w < t.warps; ++w)
         total.push_back(total.back() + smem.ld((reg + std::uint32_t(w * Sum::count)) * 32 + lane));
-      out.put(k, to<u64>(col), to<u64>(n0 + row), total.back());
+      out.put(k, to<u64>(m0 + col), to<u64>(n0 + row), total.back());
     };
     if (first + 32 * t.warps <= Rows * Cols)
       store();
@@ -117,9 +146,14 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
 
 template <class T>
 Variant make(std::string_view stem, const GemmSkinnyTuning& t) {
-  auto name = text::cat("gemm_", stem, "_skinny_nt__", t.rows, "x", t.cols, "_w", t.warps, "_u", t.unroll,
-                        t.resident ? text::cat("_r", t.resident) : std::string());
+  auto name =
+      text::cat("gemm_", stem, "_skinny_nt__", t.rows, "x", t.cols, "_w", t.warps, "_u", t.unroll,
+                t.resident ? text::cat("_r", t.resident) : std::string(), t.evict_first ? "_first" : "");
   const auto pick = [&](auto fn) { return variant(std::move(name), 80, fn, t); };
+  if (t.cols == 32)
+    return t.rows == 16   ? pick(gemm_skinny_kernel<T, 16, 32>)
+           : t.rows == 32 ? pick(gemm_skinny_kernel<T, 32, 32>)
+                          : pick(gemm_skinny_kernel<T, 64, 32>);
   if (t.cols == 8)
     return t.rows == 16 ? pick(gemm_skinny_kernel<T, 16, 8>) : pick(gemm_skinny_kernel<T, 32, 8>);
   return t.rows == 16 ? pick(gemm_skinny_kernel<T, 16, 16>) : pick(gemm_skinny_kernel<T, 32, 16>);

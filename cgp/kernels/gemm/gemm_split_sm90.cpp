@@ -75,11 +75,12 @@ class Partials {
 
 template <class T, Major MA, Major MB, int BM, int BN>
 void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a,
-                       typename HopperOperand<T, MB, BN>::map b, InOut<T> c, Val<u32> m, Val<u32> n,
+                       typename HopperOperand<T, MB, BN>::map b_map, InOut<T> c, Val<u32> m, Val<u32> n,
                        Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
                        Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
   using A = HopperOperand<T, MA, BM>;
   using B = HopperOperand<T, MB, BN>;
+  const auto b = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
   const int split = tune.split;
   if (split > 1) k.cluster(split);
   auto math = k.role<Warpgroup>(BM / 64);
@@ -146,9 +147,9 @@ Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
 template <class T>
 Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
-  auto name =
-      text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
-                t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string());
+  auto name = text::cat(
+      "gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s", t.stages,
+      "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(), t.evict_first ? "_first" : "");
   if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
   return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
 }

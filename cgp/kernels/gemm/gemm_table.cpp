@@ -145,11 +145,13 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   if (first.pack_c) inner_at.c = 0, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
   if (reject(GemmKind::sm90, inner, inner_at, d).empty())
     for (auto& c : gemm_candidates_sm90(inner, inner_at, d)) add(std::move(c));
-  if (reject(GemmKind::skinny, inner, inner_at, d).empty())
+  if (reject(GemmKind::skinny, inner, inner_at, d).empty() && p.m <= 16)
     for (int unroll : {2, 4, 8}) {
       GemmSkinnyTuning t;
       t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = unroll;
-      add({GemmKind::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(t.rows)});
+      GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(t.rows)};
+      c.tile_m = std::uint32_t(t.cols);
+      add(std::move(c));
     }
   if (d.arch == "sm_100a")
     for (int step = int(GemmKind::sm100_specialised); step < kGemmKinds; ++step)

@@ -94,6 +94,7 @@ TEST(gemm_skinny, every_tile_and_ragged_shape) {
   run("skinny", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
   run("skinny", "bf16", "nt", "9", "65", "8", "sm_120a", "1", "0", "3");
   run("skinny", "f16", "nt", "7", "33", "2048", "sm_86");
+  run("skinny", "bf16", "nt", "70", "130", "136", "sm_90a", "0.5", "1", "2");
 }
 
 TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
@@ -105,12 +106,33 @@ TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
   run("sm90_split", "bf16", "nt", "1", "255", "1024", "sm_90a", "1", "0", "2");
 }
 
+TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
+  const auto wide = [](const char* layout, const char* columns, const char* m, const char* n, const char* k,
+                       const char* batch = "1") {
+    expect_right(gemm_entry(), {{"variant", "sm90_tail_split"},
+                                {"layout", layout},
+                                {"columns", columns},
+                                {"m", m},
+                                {"n", n},
+                                {"k", k},
+                                {"alpha", "0.5"},
+                                {"batch", batch}});
+  };
+  for (const char* l : kLayouts) run("sm90_tail_split", "bf16", l, "136", "264", "328", "sm_90a");
+  wide("nt", "160", "130", "328", "72");
+  wide("tt", "224", "64", "456", "136");
+  wide("nn", "192", "72", "200", "72");
+  wide("tn", "128", "136", "136", "200");
+  wide("nt", "128", "120", "520", "328", "3");
+  run("sm90_tail_split", "f16", "nt", "1", "8", "64", "sm_90a");
+}
+
 TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
   HostArray a(DType::bf16, {1, 16, 16}), b(DType::bf16, {1, 16, 16}), c(DType::bf16, {1, 16, 16});
   for (std::uint64_t i = 0; i < 256; ++i) a.set(i, 1), b.set(i, 1), c.set(i, NAN);
   a.set(5 * 16 + 3, INFINITY);
   a.set(7 * 16 + 2, NAN);
-  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent"})
+  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent", "sm90_tail_split"})
     expect_right(gemm_entry(), {{"variant", v}}, "sm_90a", {{"a", a}, {"b", b}, {"c", c}});
 }
 

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// Build-time choices of gemm's sm_90a kinds against each other and the best of cuBLASLt, problem by problem:
+// the data behind gemm_select.cpp.
+//   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--only PART] PROBLEM...
+// PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
+// --only: candidates whose name contains PART. FILE gets a line for each problem and candidate.
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/bench/operands.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/prof/compare.h"
+#include "cgp/prof/peer_cublaslt.h"
+
+namespace {
+
+using namespace cgp;
+using namespace cgp::kernels;
+using runtime::Stream;
+
+struct Settings {
+  int rounds = 9, top = 6, algorithms = 32;
+  std::string only;
+  std::ofstream all;
+};
+
+std::uint64_t up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+// ---------------------------------------------------------------- candidates
+class Candidates {
+ public:
+  Candidates(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d)
+      : p_(p), at_(at), d_(d) {
+    if (p.trans_b && !p.trans_a) skinny();
+    split();
+    persistent();
+    tail();
+  }
+  std::vector<GemmChoice> take(const std::string& only) {
+    std::vector<GemmChoice> out;
+    for (auto& c : all_)
+      if (reject(c.kind, p_, at_, d_).empty() &&
+          (only.empty() || c.variant.name.find(only) != std::string::npos))
+        out.push_back(std::move(c));
+    return out;
+  }
+
+ private:
+  void add(GemmKind kind, Variant v, int bm, int bn, int cluster) {
+    GemmChoice c{kind, std::move(v), {}, std::uint32_t(bn), cluster};
+    c.tile_m = std::uint32_t(bm);
+    all_.push_back(std::move(c));
+  }
+  void skinny() {
+    if (p_.m <= 32)
+      for (int rows : {16, 32})
+        for (int warps : {4, 8})
+          for (int unroll : {2, 4, 8})
+            for (bool first : {false, true}) {
+              const int cols = p_.m <= 8 ? 8 : p_.m <= 16 ? 16 : 32;
+              if (rows * unroll > 128 || cols * unroll > 128 || (rows == 32 && unroll == 8)) continue;
+              add(GemmKind::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, first}), cols, rows,
+                  1);
+            }
+    if (p_.m >= 32 && p_.flops() < 5e8)
+      for (auto [rows, cols] : {std::pair{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}})
+        for (int warps : {2, 4, 8})
+          for (int unroll : {1, 2, 4}) {
+            if ((rows + cols) * unroll > 192) continue;
+            add(GemmKind::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, false}), cols, rows, 1);
+          }
+  }
+  void split() {
+    const std::uint64_t k_tiles = up(p_.k, 64), sms = std::uint64_t(d_.sm_count);
+    for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
+      for (int split : {1, 2, 4}) {
+        const std::uint64_t tiles = up(p_.m, unsigned(bm)) * up(p_.n, unsigned(bn)) * p_.batch;
+        if (k_tiles < 2u * unsigned(split) || (split > 1 && bm * bn > 128 * 128) ||
+            tiles * split > 20 * sms || (split > 1 && tiles * split > 4 * sms) || (bm == 128 && p_.m <= 64))
+          continue;
+        const int stage = (bm + bn) * 128, exchange = split > 1 ? bm * bn * 4 : 0;
+        for (int resident : {1, 2})
+          for (bool first : {false, true}) {
+            const int stages =
+                std::min<int>({8, (227 * 1024 / resident - 2048 - exchange) / stage, int(k_tiles)});
+            if (stages < 2 || (resident == 2 && (bm * bn > 64 * 128 || tiles * split <= sms)) ||
+                (first && p_.m > 256))
+              continue;
+            add(GemmKind::sm90_split,
+                gemm_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, {stages, split, resident, 8, first}),
+                bm, bn, split);
+          }
+      }
+  }
+  void persistent() {
+    if (p_.m < 96) return;
+    for (int bn : {128, 192, 256})
+      for (int cluster : {1, 2}) {
+        if (cluster == 2 && p_.m <= 128) continue;
+        const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, 8};
+        add(GemmKind::sm90_persistent, gemm_persistent_sm90(p_.type, p_.trans_a, p_.trans_b, bn, t), 128, bn,
+            cluster);
+      }
+  }
+  void tail() {
+    if (p_.m < 96) return;
+    using L = GemmLines;
+    const std::uint64_t sms = std::uint64_t(d_.sm_count), k_tiles = up(p_.k, 64);
+    const auto one = [&](int bn, int split, int group, L a, L b, L c, bool prefetch = true) {
+      const int stages = bn == 128 ? 6 : bn == 160 ? 5 : 4;
+      add(GemmKind::sm90_tail_split,
+          gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bn,
+                               {stages, split, bn == 192 ? 3 : 2, group, a, b, c, prefetch}),
+          128, bn, split);
+    };
+    for (int bn : {128, 160, 192, 224, 256}) {
+      if (!p_.trans_b && (bn == 160 || bn == 224)) continue;
+      one(bn, 1, 8, L::normal, L::normal, L::normal);
+      if (bn % 128) continue;
+      const std::uint64_t tiles = up(p_.m, 128) * up(p_.n, unsigned(bn)) * p_.batch;
+      for (int split : {2, 4}) {
+        const std::uint64_t clusters = sms / unsigned(split), left = tiles % (clusters * unsigned(split));
+        if (bn / split >= 64 && left && left <= clusters && k_tiles >= unsigned(split))
+          one(bn, split, 8, L::normal, L::normal, L::normal);
+      }
+    }
+    one(256, 1, 8, L::normal, L::normal, L::normal, false);
+    one(256, 1, 8, L::normal, L::normal, L::first);
+    one(256, 1, 8, L::normal, L::first, L::first);
+    one(256, 1, 8, L::last, L::normal, L::first);
+    one(256, 1, 16, L::normal, L::normal, L::normal);
+    one(256, 1, 4, L::normal, L::normal, L::normal);
+  }
+  GemmProblem p_;
+  GemmAddresses at_;
+  runtime::DeviceInfo d_;
+  std::vector<GemmChoice> all_;
+};
+
+// Compiles what is not compiled yet, on all cores.
+void compile(const runtime::Device& d, const std::vector<GemmChoice>& choices) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+    threads.emplace_back([&] {
+      for (std::size_t c; (c = next++) < choices.size();) try {
+          load(d, choices[c].variant);
+        } catch (const Error& e) {
+          std::printf("%s: %s\n", choices[c].variant.name.c_str(), e.what());
+        }
+    });
+  for (auto& t : threads) t.join();
+}
+
+// ---------------------------------------------------------------- one problem
+// The largest distance of 4 rows of two results, over the root of the mean square of the first.
+template <class T>
+double distance(const runtime::Buffer<std::uint8_t>& x, const runtime::Buffer<std::uint8_t>& y,
+                const GemmProblem& p) {
+  double worst = 0, squares = 0;
+  std::uint64_t count = 0;
+  for (std::uint64_t r : {std::uint64_t(0), p.m / 3, p.m - 1, p.batch * p.m - 1}) {
+    const auto a = x.slice(r * p.n * 2, p.n * 2).to_vector(), b = y.slice(r * p.n * 2, p.n * 2).to_vector();
+    for (std::uint64_t i = 0; i < p.n; ++i) {
+      T u, v;
+      std::memcpy(&u, &a[2 * i], 2), std::memcpy(&v, &b[2 * i], 2);
+      const double e = std::fabs(double(u) - double(v));
+      if (!(e <= worst)) worst = e;  // NaN too
+      squares += double(u) * double(u), ++count;
+    }
+  }
+  return worst / std::sqrt(squares / double(count));
+}
+
+class Sweep {
+ public:
+  explicit Sweep(Settings s)
+      : settings_(std::move(s)), device_(runtime::Device::open("cuda:0")), random_(device_) {
+    try {
+      lt_ = std::make_unique<prof::CublasLt>(device_);
+    } catch (const Unsupported& e) {
+      std::printf("%s\n", e.what());
+    }
+  }
+
+  void run(const GemmProblem& q) {
+    const GemmProblem p = q.dense();
+    const auto name =
+        text::cat(cgp::name(p.type), ":", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", ":", p.m, "x", p.n,
+                  "x", p.k, p.batch > 1 ? text::cat("x", p.batch) : std::string());
+    const auto x = random_(p.type, p.a_elements(), 1), y = random_(p.type, p.b_elements(), 2);
+    runtime::Buffer<std::uint8_t> c(device_, p.c_elements() * 2), theirs(device_, p.c_elements() * 2);
+    const GemmAddresses at{x.address(), y.address(), c.address()};
+    auto choices = Candidates(p, at, device_.info()).take(settings_.only);
+    const auto selected = select_gemm(p, at, device_.info());
+    choices.insert(choices.begin(), selected);
+    compile(device_, choices);
+
+    std::vector<prof::Contender> contenders;
+    const prof::CublasLtOperands there{x.address(), y.address(), theirs.address()};
+    prof::CublasLtPlan best;
+    if (lt_) {
+      best = lt_->search(lt_problem(p), there, settings_.algorithms);
+      contenders.push_back({text::cat("cublaslt ", best.text()), [&](Stream& s) { best.run(s, there); }});
+      best.run(device_.stream(), there);
+      device_.stream().wait();
+    }
+    for (auto& choice : choices) try {
+        c.fill_bytes(0xff);  // NaN
+        run_gemm(device_.stream(), choice, p, at);
+        device_.stream().wait();
+        if (lt_) {
+          const double wrong =
+              p.type == DType::bf16 ? distance<bfloat16>(theirs, c, p) : distance<half>(theirs, c, p);
+          if (!(wrong < 0.06))
+            std::printf("%s %s: WRONG by %g\n", name.c_str(), choice.variant.name.c_str(), wrong);
+        }
+        contenders.push_back({text::cat(&choice == &choices[0] ? "*" : "", choice.variant.name),
+                              [&](Stream& s) { run_gemm(s, choice, p, at); }});
+      } catch (const Error& e) {
+        std::printf("%s %s: %s\n", name.c_str(), choice.variant.name.c_str(), e.what());
+      }
+    prof::CompareOptions o;
+    o.warmup = 1, o.rounds = settings_.rounds;
+    report(name, p, prof::compare(device_, contenders, o));
+  }
+
+  // What a launch costs: nothing between two events, and kernels that do nothing.
+  void floor() {
+    const auto empty = [](const char* name, auto fn) { return variant(name, 90, fn); };
+    const auto one = load(device_, empty(
+                                       "empty_small", +[](dsl::Kernel& k) { k.block(128); }));
+    const auto large = load(device_, empty(
+                                         "empty_large", +[](dsl::Kernel& k) {
+                                           k.block(384);
+                                           (void)k.smem(200 << 10, 128, Here::now());
+                                         }));
+    const auto pair = load(device_, empty(
+                                        "empty_pair", +[](dsl::Kernel& k) {
+                                          k.cluster(2);
+                                          k.block(384);
+                                          (void)k.smem(200 << 10, 128, Here::now());
+                                        }));
+    std::vector<prof::Contender> contenders{{"nothing", [](Stream&) {}},
+                                            {"1 block of 128",
+                                             [&](Stream& s) {
+                                               one(s, runtime::Dim3{1, 1, 1});
+                                             }},
+                                            {"132 blocks of 128",
+                                             [&](Stream& s) {
+                                               one(s, runtime::Dim3{132, 1, 1});
+                                             }},
+                                            {"132 blocks of 384, 200 KB",
+                                             [&](Stream& s) {
+                                               large(s, runtime::Dim3{132, 1, 1});
+                                             }},
+                                            {"66 pairs of 384, 200 KB",
+                                             [&](Stream& s) {
+                                               pair(s, runtime::Dim3{132, 1, 1});
+                                             }},
+                                            {"1056 blocks of 128", [&](Stream& s) {
+                                               one(s, runtime::Dim3{1056, 1, 1});
+                                             }}};
+    prof::CompareOptions o;
+    for (const auto& t : prof::compare(device_, contenders, o))
+      std::printf("floor %-28s %7.2f us ±%.1f%%\n", t.name.c_str(), 1e3 * t.summary.median,
+                  100 * t.summary.spread());
+    for (int size : {2, 4, 8})
+      std::printf(
+          "clusters of %d with 200 KB a block: %d at once\n", size,
+          large.max_active_clusters({.grid = {unsigned(size), 1, 1}, .cluster = {unsigned(size), 1, 1}}));
+  }
+
+ private:
+  static prof::CublasLtGemm lt_problem(const GemmProblem& p) {
+    const auto n = [](std::uint64_t v) { return std::int64_t(v); };
+    prof::CublasLtGemm g{.a = p.type, .b = p.type, .c = p.type};
+    g.trans_a = p.trans_a, g.trans_b = p.trans_b, g.m = n(p.m), g.n = n(p.n), g.k = n(p.k);
+    g.batch = n(p.batch);
+    return g;
+  }
+  void report(const std::string& name, const GemmProblem& p, std::vector<prof::Timing> t) {
+    const double peer = lt_ ? t[0].summary.median : 0;
+    const std::string selected = t[lt_ ? 1 : 0].name;
+    for (const auto& x : t)
+      if (settings_.all) settings_.all << name << " " << x.name << " " << 1e3 * x.summary.median << "\n";
+    settings_.all.flush();
+    std::stable_sort(t.begin(), t.end(),
+                     [](const auto& a, const auto& b) { return a.summary.median < b.summary.median; });
+    std::printf("%s\n", name.c_str());
+    int shown = 0;
+    for (const auto& x : t) {
+      const bool peer_row = x.name.rfind("cublaslt", 0) == 0;
+      if (shown++ >= settings_.top && !peer_row && x.name != selected) continue;
+      std::printf("  %8.2f us ±%.1f%% %7.1f TFLOP/s  %.3f  %s\n", 1e3 * x.summary.median,
+                  100 * x.summary.spread(), p.flops() / x.summary.median / 1e9, peer / x.summary.median,
+                  x.name.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  Settings settings_;
+  runtime::Device device_;
+  RandomOperands random_;
+  std::unique_ptr<prof::CublasLt> lt_;
+};
+
+// ---------------------------------------------------------------- problems
+std::vector<GemmProblem> group(const std::string& name) {
+  std::vector<GemmProblem> out;
+  const auto add = [&](std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint64_t batch = 1) {
+    out.push_back({.type = DType::bf16, .trans_b = true, .m = m, .n = n, .k = k, .batch = batch});
+  };
+  const auto layers = [&](std::initializer_list<std::uint64_t> rows) {
+    for (auto m : rows)
+      for (auto [n, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 4096},
+                          {14336, 4096},
+                          {4096, 14336},
+                          {28672, 8192},
+                          {8192, 28672},
+                          {151936, 4096}})
+        add(m, n, k);
+  };
+  if (name == "square")
+    for (std::uint64_t n : {256, 512, 1024, 2048, 4096, 8192, 16384}) add(n, n, n);
+  if (name == "few") layers({1, 16, 64});
+  if (name == "middle") layers({256, 1024});
+  if (name == "many") layers({4096, 8192});
+  if (name == "batched") add(512, 512, 512, 64);
+  if (name == "crooked") {
+    add(4095, 4097, 4104), add(1000, 3001, 5003), add(127, 255, 8191), add(1000, 3000, 5000);
+  }
+  return out;
+}
+
+GemmProblem parse(std::string text) {
+  GemmProblem p{.type = DType::bf16, .trans_b = true};
+  if (text.rfind("f16:", 0) == 0) p.type = DType::f16, text.erase(0, 4);
+  if (text.rfind("bf16:", 0) == 0) text.erase(0, 5);
+  if (text.size() > 3 && text[2] == ':')
+    p.trans_a = text[0] == 't', p.trans_b = text[1] == 't', text.erase(0, 3);
+  unsigned long long m = 0, n = 0, k = 0, batch = 1;
+  if (std::sscanf(text.c_str(), "%llux%llux%llux%llu", &m, &n, &k, &batch) < 3)
+    throw ArgumentError(text::cat("no problem: ", text));
+  p.m = m, p.n = n, p.k = k, p.batch = batch;
+  return p;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Settings s;
+  std::vector<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };
+    if (word == "--rounds")
+      s.rounds = std::atoi(value());
+    else if (word == "--top")
+      s.top = std::atoi(value());
+    else if (word == "--algorithms")
+      s.algorithms = std::atoi(value());
+    else if (word == "--only")
+      s.only = value();
+    else if (word == "--all")
+      s.all.open(value());
+    else
+      names.push_back(word);
+  }
+  Sweep sweep(std::move(s));
+  for (const auto& n : names) {
+    if (n == "floor") {
+      sweep.floor();
+      continue;
+    }
+    const auto problems = group(n);
+    if (problems.empty())
+      sweep.run(parse(n));
+    else
+      for (const auto& p : problems) sweep.run(p);
+  }
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}
