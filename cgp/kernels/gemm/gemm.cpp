@@ -24,11 +24,28 @@ GemmProblem GemmProblem::dense() const {
   const auto or_else = [](std::uint64_t& v, std::uint64_t other) { v = v ? v : other; };
   or_else(p.lda, trans_a ? m : k);
   or_else(p.ldb, trans_b ? k : n);
-  or_else(p.ldc, n);
+  or_else(p.ldc, columns());
   or_else(p.stride_a, p.lda * (trans_a ? k : m));
   or_else(p.stride_b, p.ldb * (trans_b ? n : k));
   or_else(p.stride_c, p.ldc * m);
+  if (!p.type_b) p.type_b = type;
+  const bool small = type == DType::e4m3 || type == DType::e5m2;
+  if (!p.type_c) p.type_c = small ? DType::bf16 : type == DType::s8 ? DType::s32 : type;
   return p;
+}
+bool GemmProblem::plain() const {
+  const bool one = type_b.value_or(type) == type && type_c.value_or(type) == type;
+  return one && (type == DType::f32 || type == DType::f16 || type == DType::bf16) &&
+         !(type == DType::f32 && precision == GemmPrecision::fast) && scaling == GemmScaling::none &&
+         epilogue.empty();
+}
+std::string_view name(GemmPrecision p) {
+  constexpr std::string_view names[] = {"standard", "fast", "strict"};
+  return names[int(p)];
+}
+std::string_view name(GemmScaling s) {
+  constexpr std::string_view names[] = {"none", "tensor", "channel", "block"};
+  return names[int(s)];
 }
 std::uint64_t GemmProblem::a_elements() const {
   return extent(batch, stride_a, trans_a ? k : m, trans_a ? m : k, lda);
@@ -36,12 +53,36 @@ std::uint64_t GemmProblem::a_elements() const {
 std::uint64_t GemmProblem::b_elements() const {
   return extent(batch, stride_b, trans_b ? n : k, trans_b ? k : n, ldb);
 }
-std::uint64_t GemmProblem::c_elements() const { return extent(batch, stride_c, m, n, ldc); }
+std::uint64_t GemmProblem::c_elements() const { return extent(batch, stride_c, m, columns(), ldc); }
+
+namespace {
+
+bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
+
+std::string reject_types(const GemmProblem& p) {
+  const bool wide = p.type == DType::f32 || p.type == DType::f16 || p.type == DType::bf16;
+  if (!wide && !is_fp8(p.type) && p.type != DType::s8)
+    return text::cat("type must be f32, f16, bf16, e4m3, e5m2 or s8, not ", name(p.type));
+  const DType b = *p.type_b, c = *p.type_c;
+  if (b != p.type && !(is_fp8(p.type) && is_fp8(b)))
+    return text::cat("type_b must be a's, ", name(p.type), is_fp8(p.type) ? " or the other 8-bit float" : "",
+                     ", not ", name(b));
+  if (c != DType::f32 && c != DType::f16 && c != DType::bf16 && !(p.type == DType::s8 && c == DType::s32) &&
+      !(p.type == DType::s8 ? c == DType::s8 : is_fp8(c)))
+    return text::cat("type_c must be f32, f16, bf16 or ", p.type == DType::s8 ? "s32, s8" : "e4m3, e5m2",
+                     ", not ", name(c));
+  if (p.scaling == GemmScaling::block && !is_fp8(p.type)) return "scaling = block is for 8-bit floats";
+  return {};
+}
+
+}  // namespace
 
 std::string reject(const GemmProblem& q) {
-  if (q.type != DType::f32 && q.type != DType::f16 && q.type != DType::bf16)
-    return text::cat("type must be f32, f16 or bf16, not ", name(q.type));
   const GemmProblem p = q.dense();
+  if (auto why = reject_types(p); !why.empty()) return why;
+  if (p.epilogue.pairing() != Pairing::none && p.n % 2)
+    return text::cat("n = ", p.n, " is odd: the epilogue makes one column of c from two");
+  if (auto why = p.epilogue.reject(p); !why.empty()) return why;
   const auto ld = [](const char* what, std::uint64_t have, std::uint64_t need, const char* of) {
     return have < need ? text::cat(what, " = ", have, " is less than the ", need,
                                    " elements of a stored row (", of, ")")
@@ -51,8 +92,8 @@ std::string reject(const GemmProblem& q) {
     return why;
   if (auto why = ld("ldb", p.ldb, p.trans_b ? p.k : p.n, p.trans_b ? "k, since trans_b" : "n"); !why.empty())
     return why;
-  if (auto why = ld("ldc", p.ldc, p.n, "n"); !why.empty()) return why;
-  if (p.batch > 1 && p.stride_c < extent(1, 0, p.m, p.n, p.ldc))
+  if (auto why = ld("ldc", p.ldc, p.columns(), "columns of c"); !why.empty()) return why;
+  if (p.batch > 1 && p.stride_c < extent(1, 0, p.m, p.columns(), p.ldc))
     return text::cat("stride_c = ", p.stride_c, " lets the batches of c overlap");
   return {};
 }
@@ -249,6 +290,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   GemmProblem p = q.dense();
   GemmAddresses at = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  if (!p.plain()) return run_typed_gemm(s, choice, p, at);
   if (choice.pack_a || choice.pack_b || choice.pack_c) {
     GemmChoice inner = choice;
     inner.pack_a = inner.pack_b = inner.pack_c = false;
@@ -301,28 +343,56 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   }
 }
 
-template <class T>
-void gemm(runtime::Stream& s, const GemmProblem& q, const runtime::Slice<const T>& a,
-          const runtime::Slice<const T>& b, const runtime::Slice<T>& c) {
-  if (q.type != dtype_of<T>)
-    throw ArgumentError({"gemm: the problem's type must be the slices'",
-                         {},
-                         text::cat("type = ", name(q.type), ", the slices hold ", name(dtype_of<T>)),
-                         {}});
+namespace {
+
+// Factors of op(A) and op(B) that a scaled problem reads.
+std::pair<std::uint64_t, std::uint64_t> factors(const GemmProblem& p) {
+  switch (p.scaling) {
+    case GemmScaling::none:
+      return {0, 0};
+    case GemmScaling::tensor:
+      return {1, 1};
+    case GemmScaling::channel:
+      return {p.m, p.n};
+    default:
+      return {p.batch * p.m * ceil_div(p.k, 128), p.batch * ceil_div(p.n, 128) * ceil_div(p.k, 128)};
+  }
+}
+
+}  // namespace
+
+void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const DeviceArray& b,
+          const DeviceArray& c, const GemmFactors& f) {
   if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
   const GemmProblem p = q.dense();
-  const auto check = [](const char* what, std::uint64_t have, std::uint64_t need) {
-    if (have < need)
+  const auto check = [](const char* what, const DeviceArray& have, DType type, std::uint64_t need) {
+    if (have.type != type)
+      throw ArgumentError({text::cat("gemm: ", what, " must have the problem's type"),
+                           {},
+                           text::cat("it holds ", name(have.type), ", the problem says ", name(type)),
+                           {}});
+    if (have.size < need)
       throw ArgumentError({text::cat("gemm: ", what, " is too short for the problem"),
                            {},
-                           text::cat("it has ", have, " elements, sizes and strides need ", need),
+                           text::cat("it has ", have.size, " elements, sizes and strides need ", need),
                            {}});
   };
-  check("a", a.size(), p.a_elements());
-  check("b", b.size(), p.b_elements());
-  check("c", c.size(), p.c_elements());
-  const GemmAddresses at{a.address(), b.address(), c.address()};
+  check("a", a, p.type, p.a_elements());
+  check("b", b, *p.type_b, p.b_elements());
+  check("c", c, *p.type_c, p.c_elements());
+  const auto [for_a, for_b] = factors(p);
+  if (for_a || for_b) {
+    check("factors.a", f.a, DType::f32, for_a);
+    check("factors.b", f.b, DType::f32, for_b);
+  }
+  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address};
   run_gemm(s, select_gemm(p, at, s.device().info()), p, at);
+}
+
+template <class T>
+void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T>& a,
+          const runtime::Slice<const T>& b, const runtime::Slice<T>& c) {
+  gemm(s, p, DeviceArray(a), DeviceArray(b), DeviceArray(c));
 }
 template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const float>&,
                    const runtime::Slice<const float>&, const runtime::Slice<float>&);

@@ -1,29 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // C[m, n] = alpha * op(A)[m, k] * op(B)[k, n] + beta * C[m, n], row-major, fp32 sums.
-//   types     A, B, C all f32, all f16 or all bf16
+//   types     A and B: f32, f16 or bf16, both the same; e4m3 and e5m2 in any mix; s8
+//             C: f32, f16 or bf16; s32 and s8 from s8; e4m3 and e5m2 from all but s8 (sm_89)
 //   layouts   A is stored [m, k], or [k, m] with trans_a; B is stored [k, n], or [n, k] with trans_b
 //   batch     `batch` independent products whose operands lie stride_a, stride_b, stride_c elements apart
+//   scales    factors of whole operands, of rows of op(A) and columns of op(B), or of blocks
+//   epilogue  functions of the elements on their way into C: bias, GELU, SwiGLU, your own (epilogue.h)
 // Any sizes, 0 included (k = 0 leaves beta * C), any leading dimensions and alignment. With beta = 0, C is
 // not read: NaN in it does not matter.
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "cgp/kernels/catalog.h"
+#include "cgp/kernels/gemm/epilogue.h"
 #include "cgp/kernels/variant.h"
 
 namespace cgp::kernels {
 
+/// How products are computed where there is a choice.
+enum class GemmPrecision : std::uint8_t {
+  standard,  ///< f32: no less accurate than fp32 sums; fp8: sums of 128 products are added up in fp32
+  fast,      ///< f32: operands rounded to tf32 (10 bits); fp8: all sums in the tensor cores (some 14 bits)
+  strict     ///< f32: fused multiply-adds in fp32, no tensor cores; others: as standard
+};
+/// What the factors of A and B (f32, in device memory: GemmAddresses) belong to.
+enum class GemmScaling : std::uint8_t {
+  none,
+  tensor,   ///< one factor each
+  channel,  ///< m factors for the rows of op(A), n for the columns of op(B)
+  block  ///< 1 x 128 of op(A): [batch][m][ceil(k/128)]; 128 x 128 of op(B): [batch][ceil(n/128)][ceil(k/128)]
+};
+std::string_view name(GemmPrecision p);
+std::string_view name(GemmScaling s);
+
 struct GemmProblem {
-  DType type = DType::bf16;
+  DType type = DType::bf16;  ///< of A, and of B and C unless they say otherwise
   bool trans_a = false, trans_b = false;
   std::uint64_t m = 0, n = 0, k = 0;
   std::uint64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between stored rows; 0: dense
   float alpha = 1, beta = 0;
   std::uint64_t batch = 1;
   std::uint64_t stride_a = 0, stride_b = 0, stride_c = 0;  ///< elements; 0: dense
+  std::optional<DType> type_b{};                           ///< none: as A
+  std::optional<DType> type_c{};                           ///< none: as A; bf16 for 8-bit floats, s32 for s8
+  GemmPrecision precision = GemmPrecision::standard;
+  GemmScaling scaling = GemmScaling::none;
+  Epilogue epilogue{};  ///< applied to alpha * op(A) * op(B) + beta * C
 
-  /// The same with every 0 replaced by what it means.
+  std::uint64_t columns() const { return epilogue.pairing() == Pairing::none ? n : n / 2; }  ///< of C
+  /// One type of 16 or 32 bits for all, no factors, no epilogue.
+  bool plain() const;
+  /// The same with every 0 and every absent type replaced by what it means.
   GemmProblem dense() const;
   std::uint64_t a_elements() const, b_elements() const,
       c_elements() const;  ///< from first to last, dense() assumed
@@ -37,6 +66,13 @@ std::string reject(const GemmProblem& p);
 template <class T>  // float, half or bfloat16
 void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T>& a,
           const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
+/// Factors of a problem with scaling.
+struct GemmFactors {
+  DeviceArray a, b;
+};
+/// The same for every combination of types: they must be the problem's.
+void gemm(runtime::Stream& s, const GemmProblem& p, const DeviceArray& a, const DeviceArray& b,
+          const DeviceArray& c, const GemmFactors& factors = {});
 
 // ---------------------------------------------------------------- variants and their selection
 enum class GemmKind : std::uint8_t {
@@ -48,6 +84,7 @@ enum class GemmKind : std::uint8_t {
   sm90_split,
   sm90_persistent,
   sm90_tail_split,
+  any,          ///< one thread an element: every type, layout, factor and epilogue on every device
   sm100_tiled,  ///< from here the ladder of gemm_sm100.h
   sm100_swizzled,
   sm100_pipelined,
@@ -75,11 +112,19 @@ struct GemmChoice {
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
   std::uint64_t a = 0, b = 0, c = 0;
+  std::uint64_t scale_a = 0, scale_b = 0;
 };
 std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);
 /// A pure function of its arguments: the fastest kind that can run it.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+
+/// The choice for a problem that is not plain().
+GemmChoice select_typed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+/// Every type, layout, factor and epilogue (sums of s8 in s32, of others in f32, k after k).
+Variant gemm_any(const GemmProblem& dense, const Epilogue& whole);
+void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+                    const GemmAddresses& at);
 
 /// Variants of one kind; types and layouts it was built for.
 Variant gemm_naive(DType t);

@@ -33,6 +33,7 @@ std::string_view name(GemmKind k) {
                                                   "sm90_split",
                                                   "sm90_persistent",
                                                   "sm90_tail_split",
+                                                  "any",
                                                   "sm100_tiled",
                                                   "sm100_swizzled",
                                                   "sm100_pipelined",
@@ -48,7 +49,7 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
                    const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
-  if (kind <= GemmKind::simt) return {};
+  if (kind <= GemmKind::simt || kind == GemmKind::any) return {};
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
   if (kind == GemmKind::skinny && (p.trans_a || !p.trans_b)) return "skinny reads A and B along k: layout nt";
   if (kind == GemmKind::skinny && p.m > 65535 * 8)
@@ -236,6 +237,7 @@ std::uint64_t packed_ld(std::uint64_t cols) { return (cols + 63) / 64 * 64; }
 
 GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
+  if (!p.plain()) return select_typed_gemm(p, at, d);
   const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
   if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
   // Copying costs about (m + n) * k + m * n, multiplying m * n * k.
