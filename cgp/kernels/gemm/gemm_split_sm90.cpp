@@ -3,7 +3,7 @@
 //   who      in a block, one producer thread feeds the ring, BM / 64 math warpgroups own 64 rows each
 //   memory   TMA tiles; each block sends the columns of its partial sums that others own to them through
 //            distributed shared memory, and adds up and stores its own columns
-//   sync     one mbarrier a block counts the warps of the cluster that have sent
+//   sync     the cluster's barrier between sending and adding up
 //   order    partial sums are added in the order of K, whoever comes first: the same bits every time
 //   needs    what gemm_sm90.cpp needs, and K of at least 64 a block
 #include "cgp/base/text.h"
@@ -22,16 +22,11 @@ using namespace dsl;
 template <int BM, int BN>
 class Partials {
  public:
-  Partials(Kernel& k, Cta& cta, int split)
-      : k_(k),
-        split_(split),
-        count_(BN / 2 / split),
-        data_(k.shared<f32>(BM * BN, 128)),
-        sent_(mbarrier<ByArrivals>(k).init(cta, split * BM / 16)) {}
+  Partials(Kernel& k, int split)
+      : k_(k), split_(split), count_(BN / 2 / split), data_(k.shared<f32>(BM * BN, 128)) {}
 
-  int count() const { return count_; }  ///< registers of a thread that this block owns
-  /// The sums of the columns that this block owns; first of them: rank * BN / split.
-  std::vector<Val<f32>> sum(Warpgroup& wg, const Acc<f32, 64, BN>& acc) {
+  /// To each block of the cluster the columns that it owns.
+  void send(const Acc<f32, 64, BN>& acc) {
     const auto thread = k_.tid();  // the math warpgroups come first in the block
     const auto rank = k_.cluster_ctarank();
     const auto slot = [&](const Val<u32>& source, int i) {
@@ -44,12 +39,10 @@ class Partials {
                                                 return acc[to * count_ + 4 * i + j];
                                               }));
     }
-    auto warp = wg.warp();
-    warp.sync();
-    warp.one_thread([&](Thread&) {
-      for (int to = 0; to < split_; ++to) sent_.arrive_at(Val<u32>(std::uint32_t(to)));
-    });
-    sent_.wait(Val<u32>(0));
+  }
+  /// The sums of the columns that this block owns; first of them: rank * BN / split.
+  std::vector<Val<f32>> sum() {
+    const auto thread = k_.tid();
     std::vector<Val<f32>> out;
     for (int i = 0; i < count_ / 4; ++i) {
       std::vector<RegGroup<f32, 4>> parts;
@@ -70,7 +63,6 @@ class Partials {
   Kernel& k_;
   int split_, count_;
   Ptr<shared, f32> data_;
-  Mbarrier<ByArrivals> sent_;
 };
 
 template <class T, Major MA, Major MB, int BM, int BN>
@@ -88,8 +80,7 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   if (tune.resident) k.min_blocks(tune.resident);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
   std::vector<Partials<BM, BN>> partials;
-  auto cta = k.cta();
-  if (split > 1) partials.emplace_back(k, cta, split);
+  if (split > 1) partials.emplace_back(k, split);
 
   // Tiles in groups of rows, as in the other variants; the blocks of a cluster have the same one.
   const auto index = split > 1 ? k.clusterid_x() : k.ctaid_x();
@@ -107,30 +98,40 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     });
   });
 
+  const auto output = [&] {
+    return GemmOutput<T>{InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+  };
+  const auto store_sums = [&](Warpgroup& wg) {
+    const auto out = output();
+    const auto pairs = paired != 0u;
+    const auto sums = partials.back().sum();
+    const auto origin = Acc<f32, 64, BN>::origin(wg);
+    const auto row0 = m0 + wg.index * 64, col0 = n0 + rank * std::uint32_t(BN / split) + origin.col;
+    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
+      out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
+                   to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]);
+  };
   math.run([&](Warpgroup& wg) {
     auto first = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
     auto last = k.loop(to_tile - from - 1, std::move(first), [&](Val<u32>, auto busy) {
       return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
     });
     auto acc = std::move(last).wait(wg);
-
-    const GemmOutput<T> out{
-        InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
-    const auto pairs = paired != 0u;
-    const auto row0 = m0 + wg.index * 64;
     if (split == 1) {
+      const auto out = output();
+      const auto pairs = paired != 0u;
+      const auto row0 = m0 + wg.index * 64;
       std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
         out.put_pair(k, pairs, to<u64>(row0 + r), to<u64>(n0 + col), lo, hi);
       });
       return;
     }
-    const auto sums = partials.back().sum(wg, acc);
-    const auto origin = Acc<f32, 64, BN>::origin(wg);
-    const auto col0 = n0 + rank * std::uint32_t(BN / split) + origin.col;
-    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
-      out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
-                   to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]);
+    partials.back().send(acc);
   });
+  if (split == 1) return;
+  auto cta = k.cta();
+  cluster_sync(cta);
+  math.run(store_sums);
 }
 
 template <class T, Major MA, Major MB>
