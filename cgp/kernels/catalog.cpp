@@ -3,6 +3,7 @@
 // library is linked.
 #include "cgp/kernels/catalog.h"
 
+#include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/reduce/reduce.h"
@@ -13,7 +14,7 @@
 namespace cgp::kernels {
 
 std::span<const KernelEntry> catalog() {
-  static const std::vector<KernelEntry> all{gemm_entry(), grouped_gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
+  static const std::vector<KernelEntry> all{attention_entry(), gemm_entry(), grouped_gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
                                             vecadd_entry()};
   return all;
 }

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention on the host: checks, selection and launches.
+#include "cgp/kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/attention/attention_params.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+AttentionStrides dense_strides(const AttentionStrides& s, std::uint64_t heads, std::uint64_t rows,
+                               std::uint64_t d) {
+  if (s.batch || s.head || s.row) return s;
+  return {heads * rows * d, rows * d, d};
+}
+
+}  // namespace
+
+std::string_view name(AttentionMask m) {
+  constexpr std::string_view names[] = {"none", "additive", "boolean"};
+  return names[int(m)];
+}
+std::string_view name(AttentionKind k) {
+  constexpr std::string_view names[] = {"simt", "mma", "sm90"};
+  return names[int(k)];
+}
+
+AttentionProblem AttentionProblem::dense() const {
+  AttentionProblem p = *this;
+  if (!p.heads_kv) p.heads_kv = p.heads_q;
+  if (!p.d_v) p.d_v = p.d_qk;
+  if (p.scale < 0) p.scale = float(1 / std::sqrt(double(p.d_qk)));
+  p.q = dense_strides(q, p.heads_q, p.n_q, p.d_qk);
+  p.k = dense_strides(k, p.heads_kv, p.n_kv, p.d_qk);
+  p.v = dense_strides(v, p.heads_kv, p.n_kv, p.d_v);
+  p.o = dense_strides(o, p.heads_q, p.n_q, p.d_v);
+  return p;
+}
+
+double AttentionProblem::flops() const {
+  const auto p = dense();
+  const double q = double(p.n_q), kv = double(p.n_kv);
+  double pairs = q * kv;
+  if (p.causal) pairs = kv >= q ? q * (kv - q) + q * (q + 1) / 2 : kv * (kv + 1) / 2;
+  if (p.window_left >= 0) pairs = std::min(pairs, q * (double(p.window_left) + 1 + (p.causal ? 0 : kv)));
+  return 2.0 * double(p.batch) * double(p.heads_q) * pairs * double(p.d_qk + p.d_v);
+}
+
+std::string reject(const AttentionProblem& q) {
+  const auto p = q.dense();
+  if (p.type != DType::f32 && p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat("type = ", name(p.type), ": attention takes f32, f16 and bf16");
+  for (auto [what, d] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
+    if (d < 1 || d > 256) return text::cat(what, " = ", d, ": head dimensions are 1 to 256");
+  if (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)
+    return text::cat("heads_q = ", p.heads_q, " must be a multiple of heads_kv = ", p.heads_kv);
+  if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
+  if (std::isnan(p.soft_cap) || p.soft_cap < 0 || std::isinf(p.soft_cap))
+    return text::cat("soft_cap = ", p.soft_cap, " must be positive, or 0 for none");
+  if (p.packed && p.key_lengths) return "packed sequences have their own lengths: key_lengths must be false";
+  if (p.packed && p.mask != AttentionMask::none) return "a mask has no meaning for packed sequences";
+  for (auto [what, n] :
+       {std::pair{"batch", p.batch}, {"heads_q", p.heads_q}, {"n_q", p.n_q}, {"n_kv", p.n_kv}})
+    if (n > 0x7fffffffu) return text::cat(what, " = ", n, " is above 2^31 - 1");
+  if (p.batch && p.heads_q && p.n_q > 0xffffffffull / p.batch / p.heads_q)
+    return text::cat("batch * heads_q * n_q = ", p.batch, " * ", p.heads_q, " * ", p.n_q,
+                     " rows are above 2^32 - 1");
+  return {};
+}
+
+AttentionFeatures AttentionFeatures::of(const AttentionProblem& p, bool lse) {
+  AttentionFeatures f;
+  f.left = p.window_left >= 0;
+  f.right = p.causal || p.window_right >= 0;
+  f.soft_cap = p.soft_cap != 0, f.alibi = p.alibi, f.packed = p.packed, f.lengths = p.key_lengths;
+  f.lse = lse, f.mask = p.mask, f.modify = p.modify;
+  return f;
+}
+std::string AttentionFeatures::text() const {
+  std::string s;
+  const auto add = [&](bool on, std::string_view word) {
+    if (on) text::append(s, text::cat("_", word));
+  };
+  add(right, "right"), add(left, "left"), add(soft_cap, "cap"), add(alibi, "alibi"), add(packed, "packed");
+  add(lengths, "lengths"), add(lse, "lse");
+  add(mask == AttentionMask::additive, "add"), add(mask == AttentionMask::boolean, "bool");
+  add(bool(modify.apply), text::cat("mod_", modify.name));
+  return s;
+}
+
+// ---------------------------------------------------------------- selection
+namespace {
+
+bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::string* why) {
+  const std::uint64_t element = std::uint64_t(bytes(p.type)), each = 16 / element;
+  const auto check = [&](const char* what, std::uint64_t address, const AttentionStrides& s) {
+    if (address % 16) return *why = text::cat(what, " does not begin at a multiple of 16 bytes"), false;
+    const bool rows =
+        s.row % each == 0 && s.head % each == 0 && (p.packed || p.batch == 1 || s.batch % each == 0);
+    if (!rows) return *why = text::cat("rows of ", what, " do not lie at multiples of 16 bytes"), false;
+    return true;
+  };
+  for (auto [what, d] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
+    if (d % each) return *why = text::cat(what, " = ", d, " is no multiple of ", each), false;
+  return check("q", at.q, p.q) && check("k", at.k, p.k) && check("v", at.v, p.v) && check("o", at.o, p.o);
+}
+
+struct Sm90Tile {
+  int d_qk, d_v, columns, warpgroups;
+  int shaped_columns;  ///< where scores are more than a product: fewer registers are left
+};
+constexpr Sm90Tile kSm90Tiles[] = {
+    {64, 64, 128, 3}, {128, 128, 176, 2}, {192, 128, 112, 2}, {256, 256, 80, 2}};
+const Sm90Tile& sm90_tile(const AttentionProblem& p) {
+  for (const auto& t : kSm90Tiles)
+    if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
+  return kSm90Tiles[3];
+}
+
+}  // namespace
+
+std::string reject(AttentionKind kind, const AttentionProblem& q, const AttentionAddresses& at,
+                   const runtime::DeviceInfo& d) {
+  const auto p = q.dense();
+  if (kind == AttentionKind::simt) return {};
+  std::string why;
+  const auto lead = text::cat("attention ", name(kind), ": ");
+  if (p.type == DType::f32) return text::cat(lead, "tensor cores take f16 and bf16, not f32");
+  if (!aligned(p, at, &why)) return text::cat(lead, why);
+  if (p.n_kv == 0) return text::cat(lead, "n_kv = 0");
+  if (kind == AttentionKind::mma) {
+    if (d.cc() < 80) return text::cat(lead, "needs sm_80 or later, this is ", d.arch);
+    for (std::uint64_t row : {p.q.row, p.k.row, p.v.row})
+      if (row > 0xffffffffull) return text::cat(lead, "rows ", row, " elements apart are above 2^32 - 1");
+    return {};
+  }
+  if (d.arch != "sm_90a") return text::cat(lead, "needs sm_90a, this is ", d.arch);
+  if (p.packed || p.key_lengths)
+    return text::cat(lead, "what lies behind a sequence may be anything, and its tiles would read it");
+  return {};
+}
+
+AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning& tune, int columns,
+                            bool lse) {
+  const auto p = q.dense();
+  const auto& t = sm90_tile(p);
+  AttentionChoice c;
+  c.kind = AttentionKind::sm90;
+  const auto f = AttentionFeatures::of(p, lse);
+  c.rows = 64 * tune.warpgroups, c.persistent = tune.persistent;
+  c.columns = columns ? columns : f.shaped() ? t.shaped_columns : t.columns;
+  c.variant = attention_sm90(p.type, t.d_qk, t.d_v, c.columns, tune, f);
+  return c;
+}
+
+AttentionChoice choose_attention(AttentionKind kind, const AttentionProblem& q, bool lse) {
+  const auto p = q.dense();
+  AttentionChoice c;
+  c.kind = kind, c.why = "asked for";
+  c.variant = attention_simt(p.type, AttentionFeatures::of(p, lse));
+  return c;
+}
+
+std::vector<Variant> attention_variants() {
+  std::vector<Variant> all;
+  AttentionFeatures plain, causal, every;
+  causal.right = causal.lse = true;
+  every.left = every.right = every.soft_cap = every.alibi = every.lse = true;
+  every.mask = AttentionMask::additive;
+  for (DType t : {DType::f32, DType::f16, DType::bf16})
+    for (const auto& f : {plain, every}) all.push_back(attention_simt(t, f));
+  const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
+    AttentionSm90Tuning tune;
+    tune.warpgroups = tile.warpgroups;
+    all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f));
+  };
+  for (const auto& tile : kSm90Tiles)
+    for (const auto& f : {plain, causal}) add(DType::bf16, tile, f);
+  add(DType::f16, kSm90Tiles[1], causal);
+  add(DType::f16, kSm90Tiles[0], every);
+  add(DType::bf16, kSm90Tiles[3], every);
+  return all;
+}
+
+AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddresses& at,
+                                 const runtime::DeviceInfo& d) {
+  const auto p = q.dense();
+  const bool lse = at.lse != 0;
+  if (reject(AttentionKind::sm90, p, at, d).empty()) {
+    AttentionSm90Tuning tune;
+    tune.warpgroups = sm90_tile(p).warpgroups;
+    auto c = choose_sm90(p, tune, 0, lse);
+    c.why = "tensor cores of sm_90a";
+    return c;
+  }
+  AttentionChoice c;
+  c.why = text::cat("no tensor cores (", reject(AttentionKind::sm90, p, at, d), ")");
+  c.variant = attention_simt(p.type, AttentionFeatures::of(p, lse));
+  return c;
+}
+
+// ---------------------------------------------------------------- launches
+namespace {
+
+AttentionNumbers numbers(const AttentionProblem& p, const AttentionAddresses& at) {
+  AttentionNumbers n;
+  n.q = at.q, n.k = at.k, n.v = at.v, n.o = at.o, n.lse = at.lse, n.slopes = at.slopes, n.mask = at.mask;
+  n.cu_q = at.cu_q, n.cu_kv = at.cu_kv, n.lengths = at.lengths, n.data = at.data;
+  const auto batch = [&](std::uint64_t s) { return p.packed ? 0 : s; };
+  n.q_batch = batch(p.q.batch), n.q_head = p.q.head, n.q_row = p.q.row;
+  n.k_batch = batch(p.k.batch), n.k_head = p.k.head, n.k_row = p.k.row;
+  n.v_batch = batch(p.v.batch), n.v_head = p.v.head, n.v_row = p.v.row;
+  n.o_batch = batch(p.o.batch), n.o_head = p.o.head, n.o_row = p.o.row;
+  n.mask_batch = p.mask_batch, n.mask_head = p.mask_head, n.mask_row = p.mask_row, n.mask_col = p.mask_col;
+  n.lse_batch = p.packed ? 0 : p.heads_q * p.n_q, n.lse_head = p.packed ? at.total_q : p.n_q;
+  const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
+  n.batch = u32(p.batch), n.heads_q = u32(p.heads_q), n.group = u32(p.heads_q / p.heads_kv);
+  n.n_q = u32(p.n_q), n.n_kv = u32(p.n_kv), n.d_qk = u32(p.d_qk), n.d_v = u32(p.d_v);
+  // No bound reaches further than all rows and keys; sums of two stay below 2^31.
+  const std::int64_t far = std::min<std::int64_t>(std::int64_t(p.n_q + p.n_kv), 0x3fffffff);
+  const auto bound = [&](std::int64_t v) { return std::int32_t(v < 0 ? far : std::min(v, far)); };
+  n.left = bound(p.window_left);
+  n.right = p.causal ? 0 : bound(p.window_right);
+  constexpr float log2e = 1.4426950408889634f;
+  n.scale = p.scale, n.scale_log2 = p.scale * log2e;
+  n.soft_cap = p.soft_cap, n.inverse_cap = p.soft_cap != 0 ? 1 / p.soft_cap : 0;
+  n.pairs = u32(p.batch * p.heads_q);
+  return n;
+}
+
+runtime::TensorMap map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                       std::uint64_t address, const AttentionStrides& strides, std::uint64_t d,
+                       std::uint64_t rows, std::uint64_t heads, std::uint64_t batch, std::uint64_t element) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  // The stride of a dimension of one element is never used, but must be legal.
+  const auto stride = [&](std::uint64_t n, std::uint64_t elements) {
+    return n > 1 ? elements * element : std::uint64_t(16) * ceil_div(d * element, 16);
+  };
+  spec.dims = {d, rows, heads, batch};
+  spec.strides = {stride(rows, strides.row), stride(heads, strides.head), stride(batch, strides.batch)};
+  spec.l2 = runtime::L2Promotion::b256;
+  return s.device().tensor_map(spec, address);
+}
+
+void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
+                 const AttentionProblem& p, const AttentionAddresses& at) {
+  auto n = numbers(p, at);
+  const auto element = std::uint64_t(bytes(p.type));
+  const std::uint64_t tiles_m = ceil_div(p.n_q, std::uint64_t(c.rows)), tiles = tiles_m * p.batch * p.heads_q;
+  n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
+  // Heads visited together keep their keys and values in L2; without bounds all tiles are equally long, and
+  // one head after the other does.
+  const std::uint64_t group = p.heads_q / p.heads_kv, head_bytes = p.n_kv * (p.d_qk + p.d_v) * element;
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const std::uint64_t fit = std::max<std::uint64_t>(1, (24u << 20) / std::max<std::uint64_t>(1, head_bytes));
+  n.section = std::uint32_t(std::min<std::uint64_t>(n.pairs, bounded ? fit * group : 1));
+  const auto q = map(s, fn, 0, at.q, p.q, p.d_qk, p.n_q, p.heads_q, p.batch, element);
+  const auto k = map(s, fn, 1, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv, p.batch, element);
+  const auto v = map(s, fn, 2, at.v, p.v, p.d_v, p.n_kv, p.heads_kv, p.batch, element);
+  const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
+  const runtime::Dim3 grid{std::uint32_t(c.persistent ? std::min(tiles, sms) : tiles), 1, 1};
+  fn(s, grid, q, k, v, n);
+}
+
+}  // namespace
+
+void run_attention(runtime::Stream& s, const AttentionChoice& choice, const AttentionProblem& q,
+                   const AttentionAddresses& at) {
+  const auto p = q.dense();
+  if (p.batch == 0 || p.heads_q == 0 || p.n_q == 0) return;
+  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
+    throw Unsupported(std::move(why));
+  const auto fn = load(s.device(), choice.variant);
+  if (choice.kind == AttentionKind::sm90) return launch_sm90(s, fn, choice, p, at);
+  auto n = numbers(p, at);
+  const std::uint64_t rows = p.batch * p.heads_q * p.n_q;
+  n.tiles = std::uint32_t(rows);
+  fn(s, runtime::grid_for(rows, 4), n);
+}
+
+void attention(runtime::Stream& s, const AttentionProblem& q, const AttentionAddresses& at) {
+  if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
+  const auto missing = [&](bool used, std::uint64_t address, const char* what) {
+    if (used && !address)
+      throw ArgumentError(text::cat("attention: the problem uses ", what, ", whose address is 0"));
+  };
+  const bool any = q.batch && q.heads_q && q.n_q;
+  missing(any, at.q, "q"), missing(any && q.n_kv, at.k, "k"), missing(any && q.n_kv, at.v, "v");
+  missing(any, at.o, "o"), missing(q.alibi, at.slopes, "slopes");
+  missing(q.mask != AttentionMask::none, at.mask, "a mask"), missing(q.packed, at.cu_q, "cu_q");
+  missing(q.packed, at.cu_kv, "cu_kv"), missing(q.key_lengths, at.lengths, "key_lengths");
+  run_attention(s, select_attention(q, at, s.device().info()), q, at);
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures attention on a GPU, cold L2, medians; with "sweep" every tuning of a few shapes. Peers are timed
+// by scripts/peers_attention.py on the same shapes and in the same way. Prints a table; --json FILE keeps
+// every sample.
+//   cgp_attention_bench [--json FILE] [--rounds N] [PREFIX...]   e.g. forward/bf16/d128 sweep/d64
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/bench/provenance.h"
+#include "cgp/prof/compare.h"
+
+namespace {
+
+using namespace cgp;
+using namespace cgp::kernels;
+using runtime::Buffer;
+using runtime::Stream;
+
+struct Row {
+  std::string name, variant;
+  double flops, bytes;
+  std::vector<double> milliseconds;
+};
+
+class Bench {
+ public:
+  Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds)
+      : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds) {}
+  bool wanted(const std::string& name) const {
+    if (prefixes_.empty()) return name.rfind("sweep", 0) != 0;
+    for (const auto& p : prefixes_)
+      if (name.rfind(p, 0) == 0) return true;
+    return false;
+  }
+  void run(const std::string& name, const std::string& variant, double flops, double bytes,
+           const std::function<void(Stream&)>& work, int rounds = 0) try {
+    prof::CompareOptions o;
+    o.rounds = rounds ? rounds : rounds_, o.warmup = 2;
+    const std::vector<prof::Contender> one{{"cgp", work}};
+    const auto t = prof::compare(device_, one, o)[0];
+    const double ms = t.summary.median;
+    std::printf("%-44s %9.4f ms %7.1f %s ±%.1f%%  %s\n", name.c_str(), ms,
+                flops > 0 ? flops / ms / 1e9 : bytes / ms / 1e6, flops > 0 ? "TFLOP/s" : "GB/s",
+                100 * t.summary.spread(), variant.c_str());
+    std::fflush(stdout);
+    rows_.push_back({name, variant, flops, bytes, t.milliseconds});
+  } catch (const Error& e) {
+    std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
+  }
+  const runtime::Device& device() const { return device_; }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  runtime::Device device_;
+  std::vector<std::string> prefixes_;
+  int rounds_;
+  std::vector<Row> rows_;
+};
+
+// A pool of values, repeated on the device.
+Buffer<bfloat16> random_words(const runtime::Device& d, DType type, std::uint64_t n, std::uint64_t seed) {
+  const std::uint64_t pool = std::min<std::uint64_t>(n, (1 << 20) - 3);  // odd: rows do not repeat
+  const auto host = random_array(type, {pool}, seed);
+  Buffer<bfloat16> b(d, n);
+  Stream s(d);
+  s.upload<bfloat16>(b.slice(0, pool), std::span(reinterpret_cast<const bfloat16*>(host.bytes.data()), pool));
+  for (std::uint64_t have = pool; have < n;) {
+    const std::uint64_t more = std::min(have, n - have);
+    s.copy<bfloat16>(b.slice(have, more), b.slice(0, more));
+    have += more;
+  }
+  s.wait();
+  return b;
+}
+
+// 16384 queries and a width of 2048 in all, as the published comparisons have it.
+AttentionProblem standard(DType t, std::uint64_t d, std::uint64_t n, bool causal) {
+  AttentionProblem p;
+  p.type = t, p.batch = 16384 / n, p.heads_q = 2048 / d, p.n_q = p.n_kv = n, p.d_qk = d, p.causal = causal;
+  return p;
+}
+std::string shape_name(const AttentionProblem& p) {
+  return text::cat(name(p.type), "/d", p.d_qk, "/", p.causal ? "causal" : "full", "/n", p.n_kv);
+}
+
+struct Tensors {
+  Buffer<bfloat16> q, k, v, o;
+  Tensors(const runtime::Device& d, const AttentionProblem& q_)
+      : q(random_words(d, q_.type, q_.batch * q_.heads_q * q_.n_q * q_.d_qk, 1)),
+        k(random_words(d, q_.type, q_.batch * q_.heads_kv * q_.n_kv * q_.d_qk, 2)),
+        v(random_words(d, q_.type, q_.batch * q_.heads_kv * q_.n_kv * q_.d_v, 3)),
+        o(d, q_.batch * q_.heads_q * q_.n_q * q_.d_v) {}
+  AttentionAddresses at() const {
+    AttentionAddresses a;
+    a.q = q.address(), a.k = k.address(), a.v = v.address(), a.o = o.address();
+    return a;
+  }
+};
+
+void forward(Bench& b, const AttentionProblem& q) {
+  const auto name = text::cat("forward/", shape_name(q));
+  if (!b.wanted(name)) return;
+  const auto p = q.dense();
+  const Tensors t(b.device(), p);
+  const auto choice = select_attention(p, t.at(), b.device().info());
+  b.run(name, choice.variant.name, p.flops(), 0, [&](Stream& s) { attention(s, p, t.at()); });
+}
+
+void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
+           const std::vector<AttentionSm90Tuning>& tunings) {
+  const auto name = text::cat("sweep/d", q.d_qk, "/", q.causal ? "causal" : "full", "/n", q.n_kv);
+  if (!b.wanted(name)) return;
+  const auto p = q.dense();
+  const Tensors t(b.device(), p);
+  for (int c : columns)
+    for (const auto& tune : tunings) {
+      const auto choice = choose_sm90(p, tune, c, false);
+      b.run(
+          name, choice.variant.name, p.flops(), 0, [&](Stream& s) { run_attention(s, choice, p, t.at()); },
+          7);
+    }
+}
+
+void run_all(Bench& b) {
+  std::vector<AttentionSm90Tuning> two, three;
+  const AttentionSm90Tuning base{};
+  const auto add = [&](auto&& change) {
+    AttentionSm90Tuning t = base;
+    change(t);
+    two.push_back(t);
+    t.warpgroups = 3;
+    three.push_back(t);
+  };
+  add([](auto&) {});
+  add([](auto& t) { t.turns = false; });
+  add([](auto& t) { t.persistent = false; });
+  add([](auto& t) { t.lazy = false; });
+  for (int e : {2, 4, 6}) add([&](auto& t) { t.polynomial = e; });
+  for (std::uint64_t n : {1024, 8192})
+    for (bool causal : {false, true}) {
+      sweep(b, standard(DType::bf16, 64, n, causal), {128}, three);
+      sweep(b, standard(DType::bf16, 64, n, causal), {128}, two);
+      sweep(b, standard(DType::bf16, 128, n, causal), {128, 176}, two);
+      sweep(b, standard(DType::bf16, 256, n, causal), {80}, two);
+    }
+  for (DType t : {DType::bf16, DType::f16})
+    for (std::uint64_t d : {64, 128, 256})
+      for (bool causal : {false, true})
+        for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) forward(b, standard(t, d, n, causal));
+}
+
+void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
+  std::ofstream out(path);
+  const auto from = provenance(b.device().info(), words, "cold L2, random data, events");
+  out << "{\n  " << json_fields(from) << ",\n  \"rows\": [\n";
+  for (std::size_t r = 0; r < b.rows().size(); ++r) {
+    const Row& row = b.rows()[r];
+    out << "    {\"name\": \"" << row.name << "\", \"variant\": \"" << row.variant
+        << "\", \"flops\": " << row.flops << ", \"bytes\": " << row.bytes
+        << ", \"timings\": [{\"name\": \"cgp\", \"ms\": [";
+    for (std::size_t s = 0; s < row.milliseconds.size(); ++s) out << (s ? ", " : "") << row.milliseconds[s];
+    out << "]}]}" << (r + 1 < b.rows().size() ? "," : "") << "\n";
+  }
+  out << "  ]\n}\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> prefixes;
+  std::string json;
+  int rounds = 20;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
+      json = argv[++i];
+    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = std::atoi(argv[++i]);
+    else if (argv[i][0] == '-') {
+      std::printf("usage: %s [--json FILE] [--rounds N] [PREFIX...]\n", argv[0]);
+      return 2;
+    } else
+      prefixes.push_back(argv[i]);
+  }
+  try {
+    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds);
+    std::printf("%s\n", b.device().info().name.c_str());
+    run_all(b);
+    if (!json.empty()) {
+      std::vector<std::string> words{"cgp_attention_bench"};
+      words.insert(words.end(), argv + 1, argv + argc);
+      write_json(json, b, words);
+    }
+  } catch (const Unsupported& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 3;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}

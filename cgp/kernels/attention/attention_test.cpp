@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/kernels/attention/attention_ref.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+
+namespace {
+
+// Every feature once, on shapes that are no multiple of anything.
+void every_feature(const std::string& variant, const std::string& d, std::string_view arch) {
+  const auto run = [&](OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{{"variant", variant}, {"d", d},    {"batch", "1"},
+                                                         {"heads", "2"},       {"n", "33"}, {"n_kv", "70"}};
+    for (const auto& e : extra) all.push_back(e);
+    const auto n = all.size();
+    ASSERT_LE(n, 12u);
+    all.resize(12, {"layout", "bshd"});
+    expect_right(
+        attention_entry(),
+        {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10], all[11]},
+        arch);
+  };
+  run({{"causal", "1"}});
+  run({{"causal", "1"}, {"n", "90"}});  // the first queries see no key
+  run({{"left", "20"}, {"right", "3"}});
+  run({{"left", "5"}, {"causal", "1"}});
+  run({{"cap", "2.5"}});
+  run({{"alibi", "1"}, {"causal", "1"}});
+  run({{"mask", "additive"}, {"dtype", "f16"}});
+  run({{"mask", "boolean"}, {"causal", "1"}});
+  run({{"heads", "4"}, {"heads_kv", "2"}, {"batch", "2"}});
+}
+
+}  // namespace
+
+TEST(attention_simt, every_type_and_feature) {
+  for (const char* t : {"f32", "f16", "bf16"})
+    expect_right(attention_entry(),
+                 {{"variant", "simt"}, {"dtype", t}, {"n", "5"}, {"n_kv", "37"}, {"d", "20"}, {"d_v", "70"}},
+                 "sm_80");
+  every_feature("simt", "16", "sm_90a");
+  expect_right(attention_entry(),
+               {{"variant", "simt"}, {"dtype", "f16"}, {"n", "5"}, {"n_kv", "0"}, {"d", "16"}}, "sm_75");
+  for (const char* what : {"packed", "lengths"})
+    expect_right(attention_entry(),
+                 {{"variant", "simt"},
+                  {"n", "9"},
+                  {"n_kv", "40"},
+                  {"d", "16"},
+                  {what, "1"},
+                  {"causal", "1"},
+                  {"batch", "3"}},
+                 "sm_90a");
+}
+
+TEST(attention_sm90, every_head_dimension) {
+  for (auto [d, dv] :
+       {std::pair{"64", "64"}, {"40", "64"}, {"128", "128"}, {"96", "72"}, {"192", "128"}, {"256", "256"}})
+    expect_right(attention_entry(), {{"variant", "sm90"},
+                                     {"d", d},
+                                     {"d_v", dv},
+                                     {"batch", "1"},
+                                     {"heads", "1"},
+                                     {"n", "130"},
+                                     {"n_kv", "300"},
+                                     {"causal", "1"}});
+}
+
+TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
+
+TEST(attention_sm90, tunings) {
+  for (auto [option, value] :
+       {std::pair{"turns", "0"}, {"persistent", "0"}, {"lazy", "0"}, {"polynomial", "5"}})
+    for (const char* wgs : {"2", "3"})
+      expect_right(attention_entry(), {{"variant", "sm90"},
+                                       {"d", "64"},
+                                       {"batch", "1"},
+                                       {"heads", "3"},
+                                       {"n", "200"},
+                                       {"n_kv", "400"},
+                                       {"warpgroups", wgs},
+                                       {option, value},
+                                       {"causal", "1"}});
+}
+
+TEST(attention, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(
+      attention_entry(),
+      {{{"n", "512"}, {"d", "64"}},
+       {{"n", "1000"}, {"d", "128"}, {"causal", "1"}},
+       {{"n", "700"}, {"d", "256"}, {"causal", "1"}, {"dtype", "f16"}},
+       {{"n", "300"}, {"n_kv", "1111"}, {"d", "192"}, {"d_v", "128"}, {"causal", "1"}},
+       {{"n", "777"}, {"d", "128"}, {"left", "100"}, {"right", "30"}, {"heads_kv", "2"}},
+       {{"n", "257"}, {"d", "64"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
+       {{"n", "257"}, {"d", "64"}, {"mask", "additive"}},
+       {{"n", "257"}, {"d", "128"}, {"mask", "boolean"}, {"causal", "1"}},
+       {{"n", "200"}, {"d", "50"}, {"dtype", "f32"}},
+       {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"causal", "1"}, {"batch", "5"}},
+       {{"n", "600"}, {"d", "64"}, {"lengths", "1"}, {"batch", "5"}},
+       {{"n", "2048"}, {"d", "64"}, {"polynomial", "4"}, {"warpgroups", "3"}, {"causal", "1"}}});
+}
+
+TEST(attention, every_variant_assembles_without_spills) { expect_assembles(attention_entry()); }

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times PyTorch's attention (cuDNN, flash) on the shapes of cgp_attention_bench: cold L2, medians of events.
+
+    peers_attention.py [--ours FILE] [--json FILE] [--backends cudnn,flash] [--rounds N] [PREFIX...]
+
+With --ours, the JSON of cgp_attention_bench from the same machine and time, it prints ratios (peer's time over
+ours: above 1 we are faster) and their geometric means.
+"""
+import argparse
+import json
+import math
+import statistics
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def median_ms(work, rounds, flush):
+    for _ in range(2):
+        work()
+    pairs = []
+    for _ in range(rounds):
+        flush.zero_()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return statistics.median(s.elapsed_time(e) for s, e in pairs)
+
+
+def shapes():
+    for dtype in DTYPES:
+        for d in (64, 128, 256):
+            for causal in (False, True):
+                for n in (512, 1024, 2048, 4096, 8192, 16384):
+                    yield dtype, d, causal, n
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--ours")
+    p.add_argument("--json")
+    p.add_argument("--backends", default="cudnn")
+    p.add_argument("--rounds", type=int, default=15)
+    p.add_argument("prefixes", nargs="*")
+    a = p.parse_args()
+    ours = {}
+    if a.ours:
+        with open(a.ours) as f:
+            for row in json.load(f)["rows"]:
+                ours[row["name"]] = statistics.median(row["timings"][0]["ms"])
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    rows, ratios = [], {}
+    passes = ["forward", "backward"]
+    for kind in passes:
+        for dtype, d, causal, n in shapes():
+            name = f"{kind}/{dtype}/d{d}/{'causal' if causal else 'full'}/n{n}"
+            if a.prefixes and not any(name.startswith(x) for x in a.prefixes):
+                continue
+            if not a.prefixes and kind == "backward":
+                continue
+            b, h = 16384 // n, 2048 // d
+            grad = kind == "backward"
+            q, k, v = (torch.randn(b, h, n, d, device="cuda", dtype=DTYPES[dtype], requires_grad=grad) for _ in range(3))
+            flops = 4 * b * h * n * n * d * (0.5 if causal else 1) * (2.5 if grad else 1)
+            line = f"{name:40s}"
+            for backend in a.backends.split(","):
+                try:
+                    with sdpa_kernel(BACKENDS[backend]):
+                        if grad:
+                            o = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                            g = torch.randn_like(o)
+                            ms = median_ms(lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True), a.rounds, flush)
+                        else:
+                            ms = median_ms(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal), a.rounds, flush)
+                except RuntimeError as e:
+                    line += f"  {backend}: {str(e)[:60]}"
+                    continue
+                rows.append({"name": name, "peer": backend, "ms": ms})
+                line += f"  {backend} {ms:9.4f} ms {flops / ms / 1e9:7.1f} TFLOP/s"
+                if name in ours:
+                    ratio = ms / ours[name]
+                    line += f"  cgp {ours[name]:9.4f} ms {flops / ours[name] / 1e9:7.1f}  ratio {ratio:.3f}"
+                    for group in (f"{backend} {kind}", f"{backend} {kind} d{d}"):
+                        ratios.setdefault(group, []).append(ratio)
+            print(line, flush=True)
+    for group, r in sorted(ratios.items()):
+        print(f"{group:28s} geometric mean {math.exp(sum(map(math.log, r)) / len(r)):.3f}  least {min(r):.3f}  of {len(r)}")
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump({"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "rows": rows}, f)
+
+
+if __name__ == "__main__":
+    main()
