@@ -14,7 +14,8 @@
 namespace cgp::kernels {
 
 std::span<const KernelEntry> catalog() {
-  static const std::vector<KernelEntry> all{attention_entry(), gemm_entry(), grouped_gemm_entry(), reduce_entry(), softmax_entry(), transpose_entry(),
+  static const std::vector<KernelEntry> all{attention_entry(), gemm_entry(),    grouped_gemm_entry(),
+                                            reduce_entry(),    softmax_entry(), transpose_entry(),
                                             vecadd_entry()};
   return all;
 }

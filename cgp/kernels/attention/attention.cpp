@@ -116,7 +116,7 @@ struct Sm90Tile {
   int shaped_columns;  ///< where scores are more than a product: fewer registers are left
 };
 constexpr Sm90Tile kSm90Tiles[] = {
-    {64, 64, 128, 3}, {128, 128, 176, 2}, {192, 128, 112, 2}, {256, 256, 80, 2}};
+    {64, 64, 128, 3, 128}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
 const Sm90Tile& sm90_tile(const AttentionProblem& p) {
   for (const auto& t : kSm90Tiles)
     if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
@@ -178,7 +178,8 @@ std::vector<Variant> attention_variants() {
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
     tune.warpgroups = tile.warpgroups;
-    all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f));
+    all.push_back(
+        attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f));
   };
   for (const auto& tile : kSm90Tiles)
     for (const auto& f : {plain, causal}) add(DType::bf16, tile, f);
