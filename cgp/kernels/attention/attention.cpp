@@ -231,6 +231,7 @@ AttentionNumbers numbers(const AttentionProblem& p, const AttentionAddresses& at
   constexpr float log2e = 1.4426950408889634f;
   n.scale = p.scale, n.scale_log2 = p.scale * log2e;
   n.soft_cap = p.soft_cap, n.inverse_cap = p.soft_cap != 0 ? 1 / p.soft_cap : 0;
+  n.negative = -1;
   n.pairs = u32(p.batch * p.heads_q);
   return n;
 }

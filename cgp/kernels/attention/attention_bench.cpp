@@ -28,8 +28,8 @@ struct Row {
 
 class Bench {
  public:
-  Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds)
-      : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds) {}
+  Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds, std::string only)
+      : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds), only_(std::move(only)) {}
   bool wanted(const std::string& name) const {
     if (prefixes_.empty()) return name.rfind("sweep", 0) != 0;
     for (const auto& p : prefixes_)
@@ -38,6 +38,7 @@ class Bench {
   }
   void run(const std::string& name, const std::string& variant, double flops, double bytes,
            const std::function<void(Stream&)>& work, int rounds = 0) try {
+    if (!takes(variant)) return;
     prof::CompareOptions o;
     o.rounds = rounds ? rounds : rounds_, o.warmup = 2;
     const std::vector<prof::Contender> one{{"cgp", work}};
@@ -51,6 +52,7 @@ class Bench {
   } catch (const Error& e) {
     std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
   }
+  bool takes(const std::string& variant) const { return variant.find(only_) != std::string::npos; }
   const runtime::Device& device() const { return device_; }
   const std::vector<Row>& rows() const { return rows_; }
 
@@ -58,6 +60,7 @@ class Bench {
   runtime::Device device_;
   std::vector<std::string> prefixes_;
   int rounds_;
+  std::string only_;  // part of a variant's name
   std::vector<Row> rows_;
 };
 
@@ -119,6 +122,9 @@ void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
   for (int c : columns)
     for (const auto& tune : tunings) {
       const auto choice = choose_sm90(p, tune, c, false);
+      if (!b.takes(choice.variant.name)) continue;
+      const auto made = load(b.device(), choice.variant).attributes();
+      if (made.local_bytes.value_or(0) > 0) std::printf("local memory %u: ", *made.local_bytes);
       b.run(
           name, choice.variant.name, p.flops(), 0, [&](Stream& s) { run_attention(s, choice, p, t.at()); },
           7);
@@ -137,10 +143,11 @@ void run_all(Bench& b) {
   };
   add([](auto&) {});
   add([](auto& t) { t.turns = false; });
-  add([](auto& t) { t.persistent = false; });
   add([](auto& t) { t.lazy = false; });
-  for (int e : {2, 4, 6}) add([&](auto& t) { t.polynomial = e; });
-  for (std::uint64_t n : {1024, 8192})
+  add([](auto& t) { t.lazy = t.turns = false; });
+  add([](auto& t) { t.lazy = t.persistent = false; });
+  for (int e : {2, 4}) add([&](auto& t) { t.lazy = false, t.polynomial = e; });
+  for (std::uint64_t n : {8192})
     for (bool causal : {false, true}) {
       sweep(b, standard(DType::bf16, 64, n, causal), {128}, three);
       sweep(b, standard(DType::bf16, 64, n, causal), {128}, two);
@@ -172,21 +179,23 @@ void write_json(const std::string& path, const Bench& b, const std::vector<std::
 
 int main(int argc, char** argv) {
   std::vector<std::string> prefixes;
-  std::string json;
+  std::string json, only;
   int rounds = 20;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
       json = argv[++i];
     else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = std::atoi(argv[++i]);
+    else if (!std::strcmp(argv[i], "--only") && i + 1 < argc)
+      only = argv[++i];
     else if (argv[i][0] == '-') {
-      std::printf("usage: %s [--json FILE] [--rounds N] [PREFIX...]\n", argv[0]);
+      std::printf("usage: %s [--json FILE] [--rounds N] [--only VARIANT] [PREFIX...]\n", argv[0]);
       return 2;
     } else
       prefixes.push_back(argv[i]);
   }
   try {
-    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds);
+    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, only);
     std::printf("%s\n", b.device().info().name.c_str());
     run_all(b);
     if (!json.empty()) {

@@ -176,7 +176,7 @@ class ForwardSm90 {
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
         const Grown g = grow(w, before, most, masked);
         auto next = exponentials(std::move(seen), g.max, masked);
-        const Pair added = row_sum(next);
+        const Pair added = hold(row_sum(next));
         const Pair sum{fma(std::get<1>(now)[0], g.scale[0], added[0]),
                        fma(std::get<1>(now)[1], g.scale[1], added[1])};
         auto o = std::move(out).wait(wg);
@@ -285,6 +285,16 @@ class ForwardSm90 {
       ++i;
       return polynomial ? ex2_polynomial(e) : ex2<approx, ftz>(e);
     });
+  }
+  // The assembler moves a wait for products up across arithmetic that does not depend on them, and then
+  // nothing runs under those products. It does not move it across a loop: this one has no turns, since sums
+  // of exponentials are not negative. (It knows that too, hence a number that only the launch knows.)
+  Pair hold(const Pair& sums) {
+    return k_.while_(
+        sums, [&](const Pair& s) { return dsl::min(s[0], s[1]) < p_.negative; },
+        [](const Pair& s) {
+          return Pair{s[0] + 1.0f, s[1] + 1.0f};
+        });
   }
   void rescale(const Out64& o, const Grown& g) {
     const auto all = [&] {
