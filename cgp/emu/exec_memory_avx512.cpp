@@ -7,7 +7,7 @@
 
 #include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
-#include "cgp/emu/race.h"
+#include "cgp/emu/race_rows.h"
 
 #include "cgp/emu/isa_begin.h"
 namespace {
@@ -187,7 +187,23 @@ void count(Warp& w, const Op& op, bool store, bool shared, const Lanes& a, std::
 // Whether nothing but the access itself and its race detection is wanted: no watching, no maps.
 bool plain(const Warp& w) { return !w.suspect && !w.worker->accesses && !kThreadSanitizer; }
 
+// Rows and permutations of words by whole warps, without a look at single lanes.
+bool note_words(Warp& w, const Op& op, const Lanes& a, std::uint32_t bytes, bool store) {
+  const auto use = store ? race::Use::write : race::Use::read;
+  if (a.dense && op.where == Where::shared) return race::shared_row(w, op, a.first, bytes, use);
+  if (a.dense)
+    return race::global_row(
+        w, op, *w.worker->cache[op.inst].allocation,
+        a.first + (w.worker->cache[op.inst].base - w.worker->cache[op.inst].allocation->base), bytes, use);
+  if (a.active != ~Mask(0) || bytes != 4 || op.where != Where::shared || !banks_differ(a)) return false;
+  alignas(64) std::uint32_t offset[kLanes];
+  _mm512_store_si512(offset, a.low);
+  _mm512_store_si512(offset + 16, a.high);
+  return race::shared_words(w, op, offset, use);
+}
+
 void note_race(Warp& w, const Op& op, const Lanes& a, std::uint32_t bytes, bool store) {
+  if (note_words(w, op, a, bytes, store)) return;
   alignas(64) std::uint64_t addr[kLanes];
   alignas(64) std::byte* host[kLanes];
   const std::uint64_t base = op.where == Where::shared ? w.cta->shared_base() : w.worker->cache[op.inst].base;

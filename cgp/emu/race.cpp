@@ -85,8 +85,8 @@ std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool par
   const ProgramImpl& p = *launch.program;
   l->traits.resize(p.insts.size() + 1);
   if (p.avx512)
-    l->lanes = {isa_avx512::shared_read, isa_avx512::shared_write, isa_avx512::global_read,
-                isa_avx512::global_write};
+    l->lanes = {isa_avx512::shared_read,     isa_avx512::shared_write, isa_avx512::shared_read_at,
+                isa_avx512::shared_write_at, isa_avx512::global_read,  isa_avx512::global_write};
   for (std::size_t n = 0; n < p.insts.size(); ++n) {
     const ptx::Inst& i = p.inst(std::uint32_t(n));
     l->traits[n] = trait_of(i);
@@ -129,26 +129,45 @@ void attach(Cluster& cluster) {
 }
 
 // ---------------------------------------------------------------- order
+namespace {
+std::uint32_t base_of(const WarpState& s, const View& v) {
+  const Part* p = v.now.known ? v.now.known->find(s.cluster->index) : nullptr;
+  return p ? p->base[s.wid / kWarpsPerCta] : 0;
+}
+std::uint32_t uniform_base(WarpState& s) {
+  const View* v = s.view[0].get();
+  if (s.base_of != v) {
+    s.base_of = v;
+    s.base = base_of(s, *v);
+  }
+  return s.base;
+}
+}  // namespace
+
+bool whole_warp(Warp& w, const Op& op, LaneRun& p) {
+  WarpState& s = *w.race;
+  ClusterState& c = *s.cluster;
+  if (!s.view.uniform() || w.active != ~Mask(0)) return false;
+  if (c.launch->orders && c.launch->traits[op.inst].strong) return false;
+  p.limit = std::uint64_t(uniform_base(s) + 1) << kClockShift;
+  p.rank = s.wid / kWarpsPerCta, p.warp = s.wid, p.synced = s.synced, p.clock = c.now;
+  p.thread = p.party = s.wid << 5;
+  p.inst = std::min(op.inst, (1u << kInstBits) - 1);
+  p.me = c.index + 1;
+  return true;
+}
+
 Accessor::Accessor(WarpState& state, const Op& o, Use u, Mask l)
     : s(state), op(o), trait(state.cluster->launch->traits[o.inst]), use(u), lanes(l) {
   id_base = s.wid << 5;
   inst = std::min(op.inst, (1u << kInstBits) - 1);
   clock = s.cluster->now;
   rank = s.wid / kWarpsPerCta;
-  const auto base_of = [&](const View& v) {
-    const Part* p = v.now.known ? v.now.known->find(s.cluster->index) : nullptr;
-    return p ? p->base[rank] : 0;
-  };
   if (s.view.uniform()) {
-    const View* v = s.view[std::size_t(std::countr_zero(lanes))].get();
-    if (s.base_of != v) {
-      s.base_of = v;
-      s.base = base_of(*v);
-    }
-    base = s.base;
+    base = uniform_base(s);
   } else {
     base = kMaxClock;
-    for_views(s, lanes, [&](const ViewPtr& v, Mask) { base = std::min(base, base_of(*v)); });
+    for_views(s, lanes, [&](const ViewPtr& v, Mask) { base = std::min(base, base_of(s, *v)); });
   }
   limit = std::uint64_t(base + 1) << kClockShift;
 }

@@ -3,6 +3,7 @@
 // in pages that saw narrow accesses). A reader that is forgotten can hide a race, never make one up.
 #include <algorithm>
 
+#include "cgp/emu/race_rows.h"
 #include "cgp/emu/race_state.h"
 
 namespace cgp::emu::race {
@@ -270,6 +271,39 @@ void global_access(const Accessor& a, const std::uint64_t* addr) {
       in_page(a, page, start, addr[l], a.bytes, l, 0);
     }
   }
+}
+
+bool global_row(Warp& w, const Op& op, const Allocation& in, std::uint64_t offset, std::uint32_t bytes,
+                Use use) {
+  LaneRun p;
+  const std::uint32_t size = kLanes * bytes;
+  const auto inside = std::uint32_t(offset % GlobalPage::kBytes);
+  if (((inside | bytes) & 3) || inside + size > GlobalPage::kBytes || !whole_warp(w, op, p)) return false;
+  WarpState& s = *w.race;
+  GlobalShadow* shadow = nullptr;
+  for (const auto& [allocation, of] : s.shadows)
+    if (allocation == &in) shadow = of;
+  if (!shadow) return false;
+  p.shift = std::uint64_t(std::countr_zero(bytes)) - 2;
+  GlobalPage& page = shadow->page(offset / GlobalPage::kBytes);
+  const LaunchState& launch = *s.cluster->launch;
+  const PageLock lock(page, launch.parallel);
+  if (page.shift != 2) return false;
+  const std::uint32_t first = inside / 4, n = size / 4;
+  std::uint64_t* const older = page.older.empty() ? nullptr : &page.older[first];
+  std::uint32_t* const older_reader = page.older.empty() ? nullptr : &page.older_reader[first];
+  if (use == Use::read) {
+    if (!launch.lanes.global_read(p, page.written ? &page.write[first] : nullptr, &page.writer[first],
+                                  &page.read[first], &page.reader[first], older, older_reader, n))
+      return false;
+  } else {
+    page.written = true;
+    if (!launch.lanes.global_write(p, &page.write[first], &page.writer[first], &page.read[first],
+                                   &page.reader[first], older, older_reader, n))
+      return false;
+  }
+  s.touched = s.touched_part = ~Mask(0);
+  return true;
 }
 
 void global_range(const Accessor& a, int lane, std::uint64_t address, std::uint64_t bytes) {

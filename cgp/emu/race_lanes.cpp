@@ -83,6 +83,42 @@ bool shared_write(const LaneRun& p, u64* __restrict write, u64* __restrict reads
   return true;
 }
 
+bool shared_read_at(const LaneRun& p, const u64* __restrict write, u64* __restrict reads,
+                    u64* __restrict seen, u32* __restrict inst, const u32* __restrict at) {
+  u64 r[32], e[32], bad = 0;
+  for (u32 k = 0; k < 32; ++k) r[k] = reads[at[k]], e[k] = seen[at[k]];
+  for (u32 k = 0; k < 32; ++k) {
+    const u64 clean = u64(r[k] == 0) | (u64(r[k] < p.read_limit) & u64((r[k] & kForeignBit) == 0));
+    const u64 mine = u64((r[k] & p.group_bit) != 0) & (clean ^ 1), when = e[k] >> 32;
+    const u64 older =
+        mine & u64(when != p.clock) & u64(when > p.synced) & u64((e[k] & 0xffffffff & ~kBits.bit[0][k]) != 0);
+    bad |= (ordered(p, write[at[k]], k) ^ 1) | older;
+  }
+  if (bad) return false;
+  const u64 now = p.clock << 32, last = p.clock << 34 | p.group_bit;
+  for (u32 k = 0; k < 32; ++k) {
+    const u64 clean = u64(r[k] == 0) | (u64(r[k] < p.read_limit) & u64((r[k] & kForeignBit) == 0));
+    const u64 merge = u64((r[k] & p.group_bit) != 0) & (clean ^ 1) & u64(e[k] >> 32 == p.clock);
+    e[k] = now | kBits.bit[0][k] | (e[k] & 0xffffffff & (0 - merge));
+    r[k] = last | (r[k] & kGroupMask & (clean - 1));
+  }
+  for (u32 k = 0; k < 32; ++k) seen[at[k]] = e[k], reads[at[k]] = r[k], inst[at[k]] = u32(p.inst);
+  return true;
+}
+
+bool shared_write_at(const LaneRun& p, u64* __restrict write, u64* __restrict reads,
+                     const u32* __restrict at) {
+  u64 bad = 0;
+  for (u32 k = 0; k < 32; ++k) {
+    const u64 r = reads[at[k]];
+    const u64 clean = u64(r == 0) | (u64(r < p.read_limit) & u64((r & kForeignBit) == 0));
+    bad |= (ordered(p, write[at[k]], k) & clean) ^ 1;
+  }
+  if (bad) return false;
+  for (u32 k = 0; k < 32; ++k) write[at[k]] = stamp(p, k), reads[at[k]] = 0;
+  return true;
+}
+
 bool global_read(const LaneRun& p, const u64* __restrict write, const u32* __restrict writer,
                  u64* __restrict read, u32* __restrict reader, u64* __restrict older,
                  u32* __restrict older_reader, u32 n) {

@@ -23,6 +23,11 @@ struct LaneRun {
   bool shared_read(const LaneRun& p, const std::uint64_t* write, std::uint64_t* reads, std::uint64_t* seen, \
                    std::uint32_t* inst, std::uint32_t n);                                                   \
   bool shared_write(const LaneRun& p, std::uint64_t* write, std::uint64_t* reads, std::uint32_t n);         \
+  /* lane k accesses unit at[k], one of its own */                                                          \
+  bool shared_read_at(const LaneRun& p, const std::uint64_t* write, std::uint64_t* reads,                   \
+                      std::uint64_t* seen, std::uint32_t* inst, const std::uint32_t* at);                   \
+  bool shared_write_at(const LaneRun& p, std::uint64_t* write, std::uint64_t* reads,                        \
+                       const std::uint32_t* at);                                                            \
   /* write may be nullptr: nothing was written; older may be nullptr while nothing needs it */              \
   bool global_read(const LaneRun& p, const std::uint64_t* write, const std::uint32_t* writer,               \
                    std::uint64_t* read, std::uint32_t* reader, std::uint64_t* older,                        \

@@ -2,6 +2,7 @@
 // The shadow of shared memory: exact for every reader. Words, or bytes in pages that saw narrow accesses.
 #include <algorithm>
 
+#include "cgp/emu/race_rows.h"
 #include "cgp/emu/race_state.h"
 
 namespace cgp::emu::race {
@@ -328,6 +329,64 @@ void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offs
     walk(run, offset[l], a.bytes, l, lane_bit(l), 0);
     left &= left - 1;
   }
+}
+
+namespace {
+// The run of a warp's whole words in one page of its own block; nullptr: look closer.
+SharedPage* own_page(Warp& w, const Op& op, std::uint32_t offset, LaneRun& p) {
+  if (!whole_warp(w, op, p)) return nullptr;
+  SharedPage& page = page_of(w.race->cta->shadow, offset);
+  if (page.shift != 2) return nullptr;
+  p.read_limit = p.limit;
+  p.group_bit = std::uint64_t(1) << w.index;
+  return &page;
+}
+void touch(WarpState& s) { s.touched = s.touched_part = ~Mask(0); }
+}  // namespace
+
+bool shared_row(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t bytes, Use use) {
+  LaneRun p;
+  const std::uint32_t size = kLanes * bytes, inside = offset % SharedPage::kBytes;
+  if (((offset | bytes) & 3) || inside + size > SharedPage::kBytes) return false;
+  SharedPage* const page = own_page(w, op, offset, p);
+  if (!page) return false;
+  p.shift = std::uint64_t(std::countr_zero(bytes)) - 2;
+  const std::uint32_t first = inside / 4, n = size / 4;
+  const auto& lanes = w.race->cluster->launch->lanes;
+  if (use == Use::read) {
+    Plane& plane = plane_of(*page, w.index);
+    if (!lanes.shared_read(p, &page->write[first], &page->reads[first], &plane.seen[first],
+                           &plane.inst[first], n))
+      return false;
+  } else if (!lanes.shared_write(p, &page->write[first], &page->reads[first], n)) {
+    return false;
+  }
+  touch(*w.race);
+  return true;
+}
+
+bool shared_words(Warp& w, const Op& op, const std::uint32_t* offset, Use use) {
+  std::uint32_t at[kLanes], wrong = 0;
+  const std::uint32_t start = offset[0] / SharedPage::kBytes * SharedPage::kBytes;
+  for (int l = 0; l < kLanes; ++l) {
+    const std::uint32_t x = offset[l] - start;
+    wrong |= (x / SharedPage::kBytes) | (x & 3);
+    at[l] = x / 4;
+  }
+  LaneRun p;
+  SharedPage* const page = wrong ? nullptr : own_page(w, op, start, p);
+  if (!page) return false;
+  const auto& lanes = w.race->cluster->launch->lanes;
+  if (use == Use::read) {
+    Plane& plane = plane_of(*page, w.index);
+    if (!lanes.shared_read_at(p, page->write.data(), page->reads.data(), plane.seen.data(), plane.inst.data(),
+                              at))
+      return false;
+  } else if (!lanes.shared_write_at(p, page->write.data(), page->reads.data(), at)) {
+    return false;
+  }
+  touch(*w.race);
+  return true;
 }
 
 void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes) {

@@ -157,6 +157,8 @@ struct LaunchState {
   struct Lanes {         ///< of the handler set that the program was loaded with
     decltype(&isa_portable::shared_read) shared_read = isa_portable::shared_read;
     decltype(&isa_portable::shared_write) shared_write = isa_portable::shared_write;
+    decltype(&isa_portable::shared_read_at) shared_read_at = isa_portable::shared_read_at;
+    decltype(&isa_portable::shared_write_at) shared_write_at = isa_portable::shared_write_at;
     decltype(&isa_portable::global_read) global_read = isa_portable::global_read;
     decltype(&isa_portable::global_write) global_write = isa_portable::global_write;
   } lanes;
@@ -170,6 +172,11 @@ struct BarrierState {
   Gather gather;
   bool only_waiters = true;
   ViewPtr last;  ///< of the completed generation
+  /// While whole warps arrive that know the same and have nothing but clocks to tell, these are all that is
+  /// kept; `gather` stays untouched.
+  ViewPtr common;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> alike;  ///< warp, clock
+  bool mixed = false;
 };
 
 struct MbarrierState {
@@ -320,6 +327,9 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
               const Spot& spot);
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot);
 
+/// Whether all lanes of a whole warp access plainly and know the same; `p` is then what their run starts
+/// from.
+bool whole_warp(Warp& w, const Op& op, LaneRun& p);
 void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offset);  ///< per lane
 void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes);
 void global_access(const Accessor& a, const std::uint64_t* addr);

@@ -194,24 +194,68 @@ void on_rendezvous(Warp& w, Mask lanes) {
 }
 
 // ---------------------------------------------------------------- bar, barrier
+namespace {
+// Whether an arrival has nothing to tell but the clock: no fences, no groups, one scope like the other.
+bool tells_clock_only(const WarpState& s, Mask lanes) {
+  if (!s.view.uniform() || lanes != s.warp->live || s.grouped) return false;
+  const View& v = *s.view[0];
+  return v.now == v.wide && !v.any_pending && !v.released_wide.set && !v.proxied.set;
+}
+
+// Makes what was kept in short what release() would have made of it.
+void spell_out(BarrierState& b) {
+  if (!b.mixed)
+    for (const auto& [warp, clock] : b.alike) {
+      b.gather.now.include(b.common->now);
+      b.gather.now.add(warp, ~Mask(0), clock);
+    }
+  b.alike.clear();
+  b.mixed = true;
+}
+
+// All threads have met and knew the same: the block is known up to now.
+ViewPtr meet_alike(const BarrierState& b, const ClusterState& c, std::uint32_t rank) {
+  Collector sum;
+  sum.include(b.common->now);
+  auto v = std::make_shared<View>();
+  v->now = v->wide = sum.finish(c.index, c.ranks, {{rank, c.now}});
+  return v;
+}
+}  // namespace
+
 void barrier_arrive(Warp& w, std::uint32_t id, Mask lanes, bool waits) {
   if (!w.race) return;
-  BarrierState& b = w.race->cta->barriers[id];
-  b.gather.release(*w.race, lanes);
+  WarpState& s = *w.race;
+  BarrierState& b = s.cta->barriers[id];
+  if (!b.mixed && waits && tells_clock_only(s, lanes) && (!b.common || b.common == s.view[0])) {
+    b.common = s.view[0];
+    b.alike.push_back({s.wid, s.cluster->now});
+    return;
+  }
+  if (!b.mixed) spell_out(b);
+  b.gather.release(s, lanes);
   if (waits) return;
   b.only_waiters = false;
-  w.race->cluster->tick();
+  s.cluster->tick();
 }
 
 void barrier_complete(Cta& cta, std::uint32_t id, bool all_threads) {
   if (!cta.race) return;
   BarrierState& b = cta.race->barriers[id];
   ClusterState& c = *cta.cluster->race;
-  Bases bases;
-  if (all_threads && b.only_waiters) bases.push_back({cta.rank, c.now});
-  b.last = b.gather.finish(c, bases);
-  b.gather = Gather();
-  b.only_waiters = true;
+  if (!b.mixed && all_threads && b.common) {
+    b.last = meet_alike(b, c, cta.rank);
+    b.alike.clear();
+  } else {
+    if (!b.mixed) spell_out(b);
+    Bases bases;
+    if (all_threads && b.only_waiters) bases.push_back({cta.rank, c.now});
+    b.last = b.gather.finish(c, bases);
+    b.gather = Gather();
+    b.only_waiters = true;
+  }
+  b.mixed = false;
+  b.common.reset();
   c.tick();
 }
 
