@@ -86,7 +86,7 @@ struct Compiled {
 Compiled compile_ptx(const ApiPtr& api, const std::string& ptx, std::string_view name);
 /// Loads machine code; never compiles.
 Module load_cubin(const ApiPtr& api, const std::string& cubin, std::string_view name);
-/// Loads PTX through the driver's own compiler, for drivers without a linker.
+/// Loads PTX through the driver's own compiler: a whole program, whose machine code stays with the driver.
 Module load_ptx(const ApiPtr& api, const std::string& ptx, std::string_view name, Compiled& out);
 
 struct LaunchShape {

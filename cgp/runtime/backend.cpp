@@ -52,6 +52,12 @@ void Backend::drop_children() noexcept {
   by_text_.clear();
 }
 bool Backend::copy_from_peer(std::uint64_t, Backend&, std::uint64_t, std::size_t) { return false; }
+std::unique_ptr<Queue> Backend::borrow_queue(void*) {
+  throw Unsupported({"only a GPU has streams that another library made",
+                     {},
+                     text::cat("the device is ", info().spec),
+                     "make one with Stream(device)"});
+}
 bool Backend::can_access_peer(const Backend&) const { return false; }
 void Backend::enable_peer(Backend& other) {
   throw Unsupported({text::cat(info_.spec, " cannot use memory of ", other.info().spec),

@@ -130,6 +130,7 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
 
   // ---- work
   virtual std::unique_ptr<Queue> make_queue() = 0;
+  virtual std::unique_ptr<Queue> borrow_queue(void* native);  ///< Unsupported unless overridden
   virtual std::shared_ptr<EventState> make_event() = 0;
   virtual std::unique_ptr<GraphBuilderState> make_graph_builder() = 0;
   virtual void sync() = 0;

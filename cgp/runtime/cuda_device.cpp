@@ -302,6 +302,7 @@ void CudaBackend::advise(std::uint64_t address, std::size_t bytes, MemoryAdvice 
 }
 
 std::unique_ptr<Queue> CudaBackend::make_queue() { return make_cuda_queue(*this); }
+std::unique_ptr<Queue> CudaBackend::borrow_queue(void* native) { return borrow_cuda_queue(*this, native); }
 std::shared_ptr<EventState> CudaBackend::make_event() { return make_cuda_event(*this); }
 std::unique_ptr<GraphBuilderState> CudaBackend::make_graph_builder() {
   return make_cuda_graph_builder(*this);
@@ -323,8 +324,11 @@ std::shared_ptr<const cuda::Module> CudaBackend::compile(const std::string& ptx,
     }
   cuda::Compiled compiled;
   std::shared_ptr<const cuda::Module> module;
+  // The linker compiles as `ptxas -c` does, for functions that others may call: it ignores setmaxnreg, spills
+  // instead and then serialises wgmma. Such kernels go to the driver whole, which keeps a cache of its own.
+  const bool whole = ptx.find("setmaxnreg") != std::string::npos;
   const bool linker =
-      api().cuLinkCreate && api().cuLinkAddData && api().cuLinkComplete && api().cuLinkDestroy;
+      !whole && api().cuLinkCreate && api().cuLinkAddData && api().cuLinkComplete && api().cuLinkDestroy;
   if (linker) try {
       compiled = cuda::compile_ptx(api_ptr(), ptx, name);
       module = std::make_shared<const cuda::Module>(cuda::load_cubin(api_ptr(), compiled.cubin, name));

@@ -56,6 +56,7 @@ class CudaBackend final : public Backend {
   void advise(std::uint64_t address, std::size_t bytes, MemoryAdvice advice) override;
 
   std::unique_ptr<Queue> make_queue() override;
+  std::unique_ptr<Queue> borrow_queue(void* native) override;
   std::shared_ptr<EventState> make_event() override;
   std::unique_ptr<GraphBuilderState> make_graph_builder() override;
   void sync() override;
@@ -89,6 +90,7 @@ class CudaBackend final : public Backend {
 DeviceInfo describe_cuda(const cuda::Api& api, int ordinal);
 
 std::unique_ptr<Queue> make_cuda_queue(CudaBackend& b);
+std::unique_ptr<Queue> borrow_cuda_queue(CudaBackend& b, void* stream);
 std::shared_ptr<EventState> make_cuda_event(CudaBackend& b);
 std::unique_ptr<GraphBuilderState> make_cuda_graph_builder(CudaBackend& b);
 /// The driver's stream of a queue.

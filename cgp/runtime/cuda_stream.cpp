@@ -88,11 +88,14 @@ class Pointers {
 
 class CudaQueue final : public Queue {
  public:
-  explicit CudaQueue(CudaBackend& b) : b_(b), stream_(cuda::make_stream((b.context(), b.api_ptr()))) {}
+  explicit CudaQueue(CudaBackend& b)
+      : b_(b), own_(cuda::make_stream((b.context(), b.api_ptr()))), stream_(own_.get()) {}
+  CudaQueue(CudaBackend& b, cuda::CUstream borrowed) : b_(b), stream_(borrowed) {}
   ~CudaQueue() override {
+    if (!own_) return;  // who lent it may have destroyed it by now
     try {
       b_.context();
-      const cuda::CUresult r = api().cuStreamSynchronize(stream_.get());
+      const cuda::CUresult r = api().cuStreamSynchronize(stream_);
       if (r != cuda::kDeinitialized) api().check(r, "cuStreamSynchronize");
     } catch (const std::exception& e) {
       log(cat("a stream was destroyed before this was reported: ", e.what()));
@@ -100,23 +103,23 @@ class CudaQueue final : public Queue {
   }
   void* native() override {
     b_.context();
-    return stream_.get();
+    return stream_;
   }
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t n) override {
     b_.context();
     const bool pageable = check_host_memory(src, n);
     if (pageable && n >= kStagingThreshold) return staged_upload(dst, static_cast<const char*>(src), n);
-    api().check(api().cuMemcpyHtoDAsync(dst, src, n, stream_.get()), "cuMemcpyHtoDAsync", text::bytes(n));
+    api().check(api().cuMemcpyHtoDAsync(dst, src, n, stream_), "cuMemcpyHtoDAsync", text::bytes(n));
   }
   void copy_to_host(void* dst, std::uint64_t src, std::size_t n) override {
     b_.context();
     const bool pageable = check_host_memory(dst, n);
     if (pageable && n >= kStagingThreshold) return staged_download(static_cast<char*>(dst), src, n);
-    api().check(api().cuMemcpyDtoHAsync(dst, src, n, stream_.get()), "cuMemcpyDtoHAsync", text::bytes(n));
+    api().check(api().cuMemcpyDtoHAsync(dst, src, n, stream_), "cuMemcpyDtoHAsync", text::bytes(n));
   }
   void copy(std::uint64_t dst, std::uint64_t src, std::size_t n) override {
     b_.context();
-    api().check(api().cuMemcpyDtoDAsync(dst, src, n, stream_.get()), "cuMemcpyDtoDAsync", text::bytes(n));
+    api().check(api().cuMemcpyDtoDAsync(dst, src, n, stream_), "cuMemcpyDtoDAsync", text::bytes(n));
   }
   void copy_2d(const Copy2d& c) override {
     b_.context();
@@ -131,62 +134,62 @@ class CudaQueue final : public Queue {
     m.dst_pitch = c.dst_pitch;
     m.width_bytes = c.width;
     m.height = c.height;
-    api().check(api().cuMemcpy2DAsync(&m, stream_.get()), "cuMemcpy2DAsync",
+    api().check(api().cuMemcpy2DAsync(&m, stream_), "cuMemcpy2DAsync",
                 cat(c.height, " rows of ", c.width, " bytes"));
   }
   void fill(std::uint64_t dst, std::uint8_t value, std::size_t n) override {
     b_.context();
-    api().check(api().cuMemsetD8Async(dst, value, n, stream_.get()), "cuMemsetD8Async", text::bytes(n));
+    api().check(api().cuMemsetD8Async(dst, value, n, stream_), "cuMemsetD8Async", text::bytes(n));
   }
   void launch(const Code& code, const Shape& shape, std::span<const Arg> args) override {
     const auto& c = static_cast<const CudaCode&>(code);
     b_.context();
     Pointers pointers(args);
-    cuda::launch(api(), c.function, c.prepare(shape), stream_.get(), pointers.get());
+    cuda::launch(api(), c.function, c.prepare(shape), stream_, pointers.get());
   }
   void record(EventState& e) override {
     b_.context();
-    api().call<&Api::cuEventRecord>(static_cast<CudaEvent&>(e).get(), stream_.get());
+    api().call<&Api::cuEventRecord>(static_cast<CudaEvent&>(e).get(), stream_);
   }
   void wait_for(const EventState& e) override {
     b_.context();
-    api().call<&Api::cuStreamWaitEvent>(stream_.get(), static_cast<const CudaEvent&>(e).get(), 0u);
+    api().call<&Api::cuStreamWaitEvent>(stream_, static_cast<const CudaEvent&>(e).get(), 0u);
   }
   void wait() override {
     b_.context();
-    api().call<&Api::cuStreamSynchronize>(stream_.get());
+    api().call<&Api::cuStreamSynchronize>(stream_);
   }
   bool complete() override {
     b_.context();
-    const cuda::CUresult r = api().cuStreamQuery(stream_.get());
+    const cuda::CUresult r = api().cuStreamQuery(stream_);
     if (r == cuda::kNotReady) return false;
     api().check(r, "cuStreamQuery");
     return true;
   }
   void begin_capture() override {
     b_.context();
-    api().call<&Api::cuStreamBeginCapture>(stream_.get(), cuda::kCaptureRelaxed);
+    api().call<&Api::cuStreamBeginCapture>(stream_, cuda::kCaptureRelaxed);
     capturing_ = true;
   }
   std::shared_ptr<GraphState> end_capture() override {
     b_.context();
     capturing_ = false;
     cuda::CUgraph g = nullptr;
-    api().call<&Api::cuStreamEndCapture>(stream_.get(), &g);
+    api().call<&Api::cuStreamEndCapture>(stream_, &g);
     return std::make_shared<CudaGraph>(b_, cuda::Graph(b_.api_ptr(), g));
   }
   void abandon_capture() noexcept override {
     capturing_ = false;
     cuda::CUgraph g = nullptr;
-    if (api().cuStreamEndCapture(stream_.get(), &g) == cuda::kSuccess && g) api().cuGraphDestroy(g);
+    if (api().cuStreamEndCapture(stream_, &g) == cuda::kSuccess && g) api().cuGraphDestroy(g);
   }
   void replay(GraphState& g) override {
     auto* graph = dynamic_cast<CudaGraph*>(&g);
     if (!graph) throw ArgumentError("a graph is replayed on the device it was made for");
     b_.context();
-    api().call<&Api::cuGraphLaunch>(graph->exec(b_), stream_.get());
+    api().call<&Api::cuGraphLaunch>(graph->exec(b_), stream_);
   }
-  cuda::CUstream get() const { return stream_.get(); }
+  cuda::CUstream get() const { return stream_; }
 
  private:
   const Api& api() const { return b_.api(); }
@@ -225,9 +228,8 @@ class CudaQueue final : public Queue {
       const std::size_t now = std::min(kStagingChunk, n - at);
       Chunk& c = chunk(i);
       std::memcpy(c.memory.get(), src + at, now);
-      api().call<&Api::cuMemcpyHtoDAsync>(dst + at, static_cast<const void*>(c.memory.get()), now,
-                                          stream_.get());
-      api().call<&Api::cuEventRecord>(c.free.get(), stream_.get());
+      api().call<&Api::cuMemcpyHtoDAsync>(dst + at, static_cast<const void*>(c.memory.get()), now, stream_);
+      api().call<&Api::cuEventRecord>(c.free.get(), stream_);
     }
   }
   void staged_download(char* dst, std::uint64_t src, std::size_t n) {
@@ -235,8 +237,8 @@ class CudaQueue final : public Queue {
     const auto size = [&](std::size_t i) { return std::min(kStagingChunk, n - i * kStagingChunk); };
     const auto issue = [&](std::size_t i) {
       Chunk& c = chunk(i);
-      api().call<&Api::cuMemcpyDtoHAsync>(c.memory.get(), src + i * kStagingChunk, size(i), stream_.get());
-      api().call<&Api::cuEventRecord>(c.free.get(), stream_.get());
+      api().call<&Api::cuMemcpyDtoHAsync>(c.memory.get(), src + i * kStagingChunk, size(i), stream_);
+      api().call<&Api::cuEventRecord>(c.free.get(), stream_);
     };
     issue(0);
     for (std::size_t i = 0; i < count; ++i) {
@@ -245,7 +247,8 @@ class CudaQueue final : public Queue {
     }
   }
   CudaBackend& b_;
-  cuda::Stream stream_;
+  cuda::Stream own_;
+  cuda::CUstream stream_;
   Chunk chunks_[2];
   bool capturing_ = false;
 };
@@ -324,6 +327,9 @@ class CudaGraphBuilder final : public GraphBuilderState {
 }  // namespace
 
 std::unique_ptr<Queue> make_cuda_queue(CudaBackend& b) { return std::make_unique<CudaQueue>(b); }
+std::unique_ptr<Queue> borrow_cuda_queue(CudaBackend& b, void* stream) {
+  return std::make_unique<CudaQueue>(b, static_cast<cuda::CUstream>(stream));
+}
 std::shared_ptr<EventState> make_cuda_event(CudaBackend& b) { return std::make_shared<CudaEvent>(b); }
 std::unique_ptr<GraphBuilderState> make_cuda_graph_builder(CudaBackend& b) {
   return std::make_unique<CudaGraphBuilder>(b);

@@ -235,6 +235,14 @@ TEST_F(fake_gpu, a_cache_that_cannot_be_written_is_logged_and_harmless) {
   EXPECT_EQ(fake->compilations, 2);
   EXPECT_LE(logged.size(), 1u);
 }
+TEST_F(fake_gpu, registers_that_move_between_warps_need_a_whole_program) {
+  const Device d = Device::open("cuda");
+  d.load(image("fill_index", std::string(kPtx) + "// setmaxnreg"));
+  EXPECT_EQ(fake->calls("cuLinkAddData"), 0) << "the linker would ignore setmaxnreg";
+  EXPECT_EQ(fake->calls("cuModuleLoadDataEx"), 1);
+  EXPECT_EQ(d.load_counts().jit_compilations, 1u);
+  EXPECT_TRUE(logged.empty());
+}
 TEST_F(fake_gpu, an_embedded_cubin_never_meets_the_compiler) {
   KernelImage i = image("fill_index");
   i.cubins = {{"sm_80", "FAKECUBIN wrong"}, {"sm_90", std::string("FAKECUBIN\n") + kPtx}};
@@ -320,6 +328,31 @@ TEST_F(fake_gpu, events_time_the_work_between_them) {
   Stream t(d);
   t.wait_for(b);
   EXPECT_EQ(fake->calls("cuStreamWaitEvent"), 1);
+}
+TEST_F(fake_gpu, a_borrowed_stream_is_used_and_left_alone) {
+  const Device d = Device::open("cuda");
+  Stream own(d);
+  void* const handle = own.native_handle();
+  const int made = fake->calls("cuStreamCreate"), destroyed = fake->calls("cuStreamDestroy");
+  {
+    Stream s = Stream::borrow(d, handle);
+    EXPECT_EQ(s.native_handle(), handle);
+    Buffer<std::uint32_t> out = d.alloc<std::uint32_t>(4);
+    d.load(image("fill_index"))(s, grid_for(4, 128), out, 4);
+    s.wait();
+    EXPECT_EQ(out.to_vector(), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+    std::vector<std::size_t> asked;
+    s.set_scratch_source([&](std::size_t bytes) {
+      asked.push_back(bytes);
+      return std::uint64_t(0x1000);
+    });
+    EXPECT_EQ(s.scratch(77), 0x1000u);
+    Stream moved = std::move(s);
+    EXPECT_EQ(moved.scratch(7), 0x1000u);
+    EXPECT_EQ(asked, (std::vector<std::size_t>{77, 7}));
+  }
+  EXPECT_EQ(fake->calls("cuStreamCreate"), made);
+  EXPECT_EQ(fake->calls("cuStreamDestroy"), destroyed);
 }
 TEST_F(fake_gpu, captured_work_runs_at_replay_only) {
   const Device d = Device::open("cuda");

@@ -63,6 +63,11 @@ GraphState& Graph::state() const {
 Stream::Stream(const Device& device)
     : backend_(&backend_of(device)), keep_(device.backend()), queue_(backend_->make_queue()) {}
 Stream::Stream(Backend& owner, std::unique_ptr<Queue> queue) : backend_(&owner), queue_(std::move(queue)) {}
+Stream Stream::borrow(const Device& device, void* native) {
+  Stream s(backend_of(device), backend_of(device).borrow_queue(native));
+  s.keep_ = device.backend();
+  return s;
+}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&& o) noexcept {
   if (this == &o) return *this;
@@ -71,6 +76,7 @@ Stream& Stream::operator=(Stream&& o) noexcept {
   keep_ = std::move(o.keep_);
   backend_ = o.backend_;
   scratch_ = std::move(o.scratch_);
+  scratch_source_ = std::move(o.scratch_source_);
   return *this;
 }
 Stream::~Stream() { release_scratch(); }
@@ -81,7 +87,11 @@ void Stream::release_scratch() noexcept {
   for (std::uint64_t a : scratch_->addresses) backend_->release(a);
   scratch_.reset();
 }
+void Stream::set_scratch_source(std::function<std::uint64_t(std::size_t)> source) {
+  scratch_source_ = std::move(source);
+}
 std::uint64_t Stream::scratch(std::size_t bytes) {
+  if (scratch_source_) return scratch_source_(bytes);
   if (!scratch_) scratch_ = std::make_unique<Scratch>();
   Scratch& s = *scratch_;
   if (s.bytes < bytes) {

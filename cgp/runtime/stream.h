@@ -57,6 +57,10 @@ class Graph {
 class Stream {
  public:
   explicit Stream(const Device& device);
+  /// A stream (CUstream, null: the default one) that another library made in the device's primary context, as
+  /// PyTorch's are. It must outlive this object, whose destruction does not wait for its work. Unsupported on
+  /// the emulator.
+  static Stream borrow(const Device& device, void* native);
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   ~Stream();  ///< waits; problems are logged (set_log), not thrown
@@ -135,6 +139,10 @@ class Stream {
   /// recorded: ask once before. Valid until the stream ends; a graph that uses it must be replayed on this
   /// stream.
   std::uint64_t scratch(std::size_t bytes);
+  /// Scratch memory comes from here instead: called at every scratch(), it returns the address of `bytes`
+  /// bytes at a 256-byte boundary that stay valid for what is put on the stream until the next call. For
+  /// callers with an allocator of their own, and for graphs that they record.
+  void set_scratch_source(std::function<std::uint64_t(std::size_t bytes)> source);
 
   // ---- graphs
   /// What `work` puts on this stream, and on streams that wait for its events, is recorded instead of done.
@@ -169,6 +177,7 @@ class Stream {
   std::shared_ptr<Backend> keep_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Scratch> scratch_;
+  std::function<std::uint64_t(std::size_t)> scratch_source_;
   bool recording_ = false;
 };
 
