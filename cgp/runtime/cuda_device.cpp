@@ -312,9 +312,17 @@ void CudaBackend::sync() {
   api().call<&cuda::Api::cuCtxSynchronize>();
 }
 
+namespace {
+// The linker compiles every input as one of several units. That is the slow way for what counts on being
+// alone: ptxas then ignores setmaxnreg "to maintain compatibility across compilation units", spills, and runs
+// the wgmmas one by one (attention at 200 instead of 700 TFLOP/s).
+bool must_be_whole(const std::string& ptx) { return ptx.find("setmaxnreg") != std::string::npos; }
+}  // namespace
+
 std::shared_ptr<const cuda::Module> CudaBackend::compile(const std::string& ptx, const std::string& name) {
   const CacheKey key{ptx, info_.arch, api().driver_version};
-  if (const auto cubin = cache_.find(key)) try {
+  const bool whole = must_be_whole(ptx);  // its machine code stays in the driver's own cache
+  if (const auto cubin = whole ? std::nullopt : cache_.find(key)) try {
       auto module = std::make_shared<const cuda::Module>(cuda::load_cubin(api_ptr(), *cubin, name));
       std::lock_guard lock(counts_mutex_);
       ++counts_.cache_hits;

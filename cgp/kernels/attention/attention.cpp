@@ -136,8 +136,9 @@ std::string reject(AttentionKind kind, const AttentionProblem& q, const Attentio
   if (p.n_kv == 0) return text::cat(lead, "n_kv = 0");
   if (kind == AttentionKind::mma) {
     if (d.cc() < 80) return text::cat(lead, "needs sm_80 or later, this is ", d.arch);
-    for (std::uint64_t row : {p.q.row, p.k.row, p.v.row})
-      if (row > 0xffffffffull) return text::cat(lead, "rows ", row, " elements apart are above 2^32 - 1");
+    for (auto [row, n] : {std::pair{p.q.row, p.n_q}, {p.k.row, p.n_kv}, {p.v.row, p.n_kv}})
+      if (n && row > 0xffffffffull / n)
+        return text::cat(lead, n, " rows ", row, " elements apart are above 2^32 - 1 elements");
     return {};
   }
   if (d.arch != "sm_90a") return text::cat(lead, "needs sm_90a, this is ", d.arch);
@@ -159,11 +160,22 @@ AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning
   return c;
 }
 
+static int mma_width(const AttentionProblem& p) {
+  for (int d : {32, 64, 128, 192})
+    if (std::max(p.d_qk, p.d_v) <= std::uint64_t(d)) return d;
+  return 256;
+}
 AttentionChoice choose_attention(AttentionKind kind, const AttentionProblem& q, bool lse) {
   const auto p = q.dense();
   AttentionChoice c;
   c.kind = kind, c.why = "asked for";
-  c.variant = attention_simt(p.type, AttentionFeatures::of(p, lse));
+  const auto f = AttentionFeatures::of(p, lse);
+  if (kind == AttentionKind::mma) {
+    c.rows = 64;
+    c.variant = attention_mma(p.type, mma_width(p), f);
+  } else {
+    c.variant = attention_simt(p.type, f);
+  }
   return c;
 }
 
@@ -175,6 +187,8 @@ std::vector<Variant> attention_variants() {
   every.mask = AttentionMask::additive;
   for (DType t : {DType::f32, DType::f16, DType::bf16})
     for (const auto& f : {plain, every}) all.push_back(attention_simt(t, f));
+  for (int d : {32, 64, 128, 192, 256}) all.push_back(attention_mma(DType::bf16, d, causal));
+  all.push_back(attention_mma(DType::f16, 64, every));
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
     tune.warpgroups = tile.warpgroups;
@@ -200,9 +214,9 @@ AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddre
     c.why = "tensor cores of sm_90a";
     return c;
   }
-  AttentionChoice c;
-  c.why = text::cat("no tensor cores (", reject(AttentionKind::sm90, p, at, d), ")");
-  c.variant = attention_simt(p.type, AttentionFeatures::of(p, lse));
+  const auto kind = reject(AttentionKind::mma, p, at, d).empty() ? AttentionKind::mma : AttentionKind::simt;
+  auto c = choose_attention(kind, p, lse);
+  c.why = reject(kind == AttentionKind::mma ? AttentionKind::sm90 : AttentionKind::mma, p, at, d);
   return c;
 }
 
@@ -281,6 +295,10 @@ void run_attention(runtime::Stream& s, const AttentionChoice& choice, const Atte
   const auto fn = load(s.device(), choice.variant);
   if (choice.kind == AttentionKind::sm90) return launch_sm90(s, fn, choice, p, at);
   auto n = numbers(p, at);
+  if (choice.kind == AttentionKind::mma) {
+    n.tiles_m = std::uint32_t(ceil_div(p.n_q, std::uint64_t(choice.rows)));
+    return fn(s, runtime::grid_for(std::uint64_t(n.tiles_m) * n.pairs, 1), n);
+  }
   const std::uint64_t rows = p.batch * p.heads_q * p.n_q;
   n.tiles = std::uint32_t(rows);
   fn(s, runtime::grid_for(rows, 4), n);

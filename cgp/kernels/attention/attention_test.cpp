@@ -62,6 +62,31 @@ TEST(attention_simt, every_type_and_feature) {
                  "sm_90a");
 }
 
+TEST(attention_mma, every_head_dimension_and_feature) {
+  for (auto [d, dv] : {std::pair{"32", "24"}, {"64", "64"}, {"80", "128"}, {"192", "128"}, {"256", "256"}})
+    expect_right(attention_entry(),
+                 {{"variant", "mma"},
+                  {"d", d},
+                  {"d_v", dv},
+                  {"batch", "1"},
+                  {"heads", "1"},
+                  {"n", "70"},
+                  {"n_kv", "150"},
+                  {"causal", "1"}},
+                 "sm_80");
+  every_feature("mma", "64", "sm_89");
+  for (const char* what : {"packed", "lengths"})
+    expect_right(attention_entry(),
+                 {{"variant", "mma"},
+                  {"n", "70"},
+                  {"n_kv", "100"},
+                  {"d", "32"},
+                  {what, "1"},
+                  {"causal", "1"},
+                  {"batch", "3"}},
+                 "sm_120a");
+}
+
 TEST(attention_sm90, every_head_dimension) {
   for (auto [d, dv] :
        {std::pair{"64", "64"}, {"40", "64"}, {"128", "128"}, {"96", "72"}, {"192", "128"}, {"256", "256"}})
