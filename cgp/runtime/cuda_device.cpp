@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NVIDIA GPU as a device: memory and kernels. Its streams are in cuda_stream.cpp.
+#include <cctype>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/cuda_device_impl.h"
@@ -313,10 +315,30 @@ void CudaBackend::sync() {
 }
 
 namespace {
+// Whether the module has shared variables of its own beside dynamic shared memory.
+bool places_dynamic_shared(std::string_view ptx) {
+  constexpr std::string_view directive = ".shared", external = ".extern";
+  bool own = false, dynamic = false;
+  for (std::size_t at = ptx.find(directive); at != ptx.npos; at = ptx.find(directive, at + 1)) {
+    const auto blank = [&](std::size_t i) { return i < ptx.size() && std::isspace(std::uint8_t(ptx[i])); };
+    if (!blank(at + directive.size()) || (at && !blank(at - 1))) continue;  // part of an instruction
+    std::size_t end = at;
+    while (end && blank(end - 1)) --end;
+    const bool is_external =
+        end >= external.size() && ptx.substr(end - external.size(), external.size()) == external;
+    (is_external ? dynamic : own) = true;
+  }
+  return own && dynamic;
+}
+
 // The linker compiles every input as one of several units. That is the slow way for what counts on being
 // alone: ptxas then ignores setmaxnreg "to maintain compatibility across compilation units", spills, and runs
-// the wgmmas one by one (attention at 200 instead of 700 TFLOP/s).
-bool must_be_whole(const std::string& ptx) { return ptx.find("setmaxnreg") != std::string::npos; }
+// the wgmmas one by one (attention at 200 instead of 700 TFLOP/s). It is also the wrong way for dynamic
+// shared memory behind a module's own: the linker starts it at the next multiple of 16, whatever its .align
+// says.
+bool must_be_whole(const std::string& ptx) {
+  return ptx.find("setmaxnreg") != std::string::npos || places_dynamic_shared(ptx);
+}
 }  // namespace
 
 std::shared_ptr<const cuda::Module> CudaBackend::compile(const std::string& ptx, const std::string& name) {
@@ -332,9 +354,6 @@ std::shared_ptr<const cuda::Module> CudaBackend::compile(const std::string& ptx,
     }
   cuda::Compiled compiled;
   std::shared_ptr<const cuda::Module> module;
-  // The linker compiles as `ptxas -c` does, for functions that others may call: it ignores setmaxnreg, spills
-  // instead and then serialises wgmma. Such kernels go to the driver whole, which keeps a cache of its own.
-  const bool whole = ptx.find("setmaxnreg") != std::string::npos;
   const bool linker =
       !whole && api().cuLinkCreate && api().cuLinkAddData && api().cuLinkComplete && api().cuLinkDestroy;
   if (linker) try {

@@ -262,6 +262,19 @@ TEST_F(fake_gpu, a_linker_that_fails_is_gone_round) {
   const std::string rest = logged[0].substr(logged[0].find("the PTX is in ") + 14);
   EXPECT_TRUE(fs::remove(rest.substr(0, rest.find('\n'))));
 }
+TEST_F(fake_gpu, the_linker_is_not_asked_to_place_dynamic_behind_static_shared_memory) {
+  fail("cuLinkComplete", 999);  // would be logged
+  const std::string dynamic = ".extern .shared .align 1024 .b8 raw[];\n",
+                    own = ".shared .align 8 .b8 bar[24];\n";
+  const Device d = Device::open("cuda");
+  d.load(image("fill_index", kPtx + dynamic + own));
+  EXPECT_EQ(d.load_counts().jit_compilations, 1u);
+  EXPECT_TRUE(logged.empty()) << logged[0];
+  d.load(image("fill_index", kPtx + dynamic));
+  ASSERT_EQ(logged.size(), 1u);  // one of them alone is where it should be
+  const std::string rest = logged[0].substr(logged[0].find("the PTX is in ") + 14);
+  EXPECT_TRUE(fs::remove(rest.substr(0, rest.find('\n'))));
+}
 TEST_F(fake_gpu, broken_ptx_gives_the_compilers_words) {
   const std::string m = message<DriverError>(
       [] { Device::open("cuda").load(image("fill_index", std::string(kPtx) + "SYNTAX ERROR")); });
