@@ -21,6 +21,7 @@ MAY_USE = {
     "runtime": {"ptx", "emu", "cuda", "base"},
     "kernels": {"dsl", "runtime", "ptx", "base"},
     "prof": {"runtime", "ptx", "emu", "cuda", "base"},
+    "capi": {"kernels", "runtime", "base"},
     "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
 TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "prof"}, "runtime": {"testing"}}

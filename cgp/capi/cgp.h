@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CGP_CAPI_CGP_H
+#define CGP_CAPI_CGP_H
+/* The C interface of cgp: stable, for other languages. Everything is a function of this header in libcgp.so.
+ *
+ *   cgp_device* gpu;
+ *   if (cgp_device_open("cuda:0", &gpu)) return fprintf(stderr, "%s\n", cgp_last_error());
+ *   cgp_stream* s;
+ *   cgp_stream_borrow(gpu, my_cu_stream, &s);
+ *   cgp_gemm(s, &a, &b, &c, NULL);
+ *   cgp_stream_free(s);
+ *
+ * Functions return CGP_OK or what went wrong; cgp_last_error() of the same thread says it in words: the rule,
+ * where, why and what to do. Handles may be used from several threads, one at a time. Arrays are described by
+ * cgp_tensor and belong to the caller; work is queued on a stream and not waited for.
+ * Growing the interface adds functions and, at the end of options structures, members: `size` says how much of
+ * a structure the caller knows, absent members are 0. */
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(CGP_CAPI_BUILD)
+#define CGP_API __attribute__((visibility("default")))
+#else
+#define CGP_API
+#endif
+
+#define CGP_ABI_VERSION 1
+#define CGP_MAX_RANK 8
+
+typedef enum {
+  CGP_OK = 0,
+  CGP_INVALID_ARGUMENT = 1, /* the caller passed what the function cannot accept */
+  CGP_UNSUPPORTED = 2,      /* this device or build cannot do it */
+  CGP_DRIVER = 3,           /* a call of the GPU driver failed */
+  CGP_FAULT = 4,            /* the emulator found that a kernel misbehaved */
+  CGP_OUT_OF_MEMORY = 5,    /* of the host */
+  CGP_INTERNAL = 6
+} cgp_status;
+
+typedef enum {
+  CGP_U8, CGP_S8, CGP_U16, CGP_S16, CGP_U32, CGP_S32, CGP_U64, CGP_S64,
+  CGP_F16, CGP_BF16, CGP_F32, CGP_F64, CGP_E4M3, CGP_E5M2
+} cgp_dtype;
+
+typedef struct cgp_device cgp_device;
+typedef struct cgp_stream cgp_stream;
+
+/* An array in the memory of a device; strides in elements. */
+typedef struct {
+  uint64_t address; /* of element [0, 0, ...] */
+  int32_t dtype;    /* cgp_dtype */
+  int32_t rank;     /* 0 to CGP_MAX_RANK */
+  int64_t shape[CGP_MAX_RANK];
+  int64_t stride[CGP_MAX_RANK];
+} cgp_tensor;
+
+/* ---- the library */
+CGP_API uint32_t cgp_abi_version(void);
+CGP_API const char* cgp_version(void);
+/* Of the last call of this thread that failed; valid until its next call. */
+CGP_API const char* cgp_last_error(void);
+typedef enum { CGP_RULE = 0, CGP_WHERE = 1, CGP_WHY = 2, CGP_HINT = 3 } cgp_error_part;
+CGP_API const char* cgp_last_error_part(int32_t part);
+
+/* ---- devices: "cuda:0" (its primary context, which other libraries share), "emu:sm_90a", "auto" */
+CGP_API cgp_status cgp_device_open(const char* spec, cgp_device** out);
+CGP_API void cgp_device_free(cgp_device* device);
+typedef struct {
+  size_t size;
+  int32_t is_emulator, compute_capability; /* times ten: 90 */
+  int32_t sm_count;
+  uint64_t memory_bytes;
+  char name[128], arch[16]; /* "NVIDIA H200", "sm_90a" */
+} cgp_device_info;
+CGP_API cgp_status cgp_device_get_info(cgp_device* device, cgp_device_info* out);
+/* Kernels compiled by the driver since the device was opened. */
+CGP_API cgp_status cgp_device_jit_count(cgp_device* device, uint64_t* out);
+
+/* ---- memory of a device, for callers without an allocator of their own */
+CGP_API cgp_status cgp_alloc(cgp_device* device, uint64_t bytes, uint64_t* address);
+CGP_API void cgp_free(cgp_device* device, uint64_t address);
+/* These wait, and report what went wrong with work that was queued before. */
+CGP_API cgp_status cgp_upload(cgp_device* device, uint64_t to, const void* from, uint64_t bytes);
+CGP_API cgp_status cgp_download(cgp_device* device, void* to, uint64_t from, uint64_t bytes);
+
+/* ---- streams */
+CGP_API cgp_status cgp_stream_new(cgp_device* device, cgp_stream** out);
+/* A CUstream of another library (NULL: the default stream). It must outlive the handle. */
+CGP_API cgp_status cgp_stream_borrow(cgp_device* device, void* cu_stream, cgp_stream** out);
+CGP_API void cgp_stream_free(cgp_stream* stream);
+CGP_API cgp_status cgp_stream_wait(cgp_stream* stream);
+/* Where operations get temporary memory from: returns the address of `bytes` bytes at a 256-byte boundary, or 0
+ * when there are none; they must stay valid for work queued until the next call. NULL: the stream's own. */
+typedef uint64_t (*cgp_scratch)(void* user, uint64_t bytes);
+CGP_API cgp_status cgp_stream_set_scratch(cgp_stream* stream, cgp_scratch source, void* user);
+
+/* ---- operations
+ * Output tensors come last. Optional tensors may be NULL. "Rows" are the last dimension, which is contiguous;
+ * leading dimensions are any that collapse to rows at one distance, or to groups of such rows. */
+
+/* c[..., m, n] = alpha * a[..., m, k] b[..., k, n] + beta * c, then the epilogue. Either of the last two strides of
+ * a and b is 1; leading dimensions collapse to one batch. */
+typedef enum { CGP_PRECISION_STANDARD = 0, CGP_PRECISION_FAST = 1, CGP_PRECISION_STRICT = 2 } cgp_precision;
+typedef enum {
+  CGP_ACT_NONE = 0,
+  CGP_ACT_RELU = 1,
+  CGP_ACT_SILU = 2,
+  CGP_ACT_GELU = 3,
+  CGP_ACT_GELU_TANH = 4
+} cgp_activation;
+typedef struct {
+  size_t size;
+  float alpha, beta;       /* used as they are: give 1 and 0 */
+  int32_t precision;       /* cgp_precision */
+  int32_t activation;      /* cgp_activation, applied after bias */
+  int32_t swiglu;          /* 1: columns 2 j and 2 j + 1 of the product make silu(x) * y; 2: j and j + n / 2 */
+  int32_t scaling;         /* 0 none, 1 tensor, 2 channel, 3 blocks of 128: scale_a and scale_b, f32 */
+  const cgp_tensor* bias;  /* [n] */
+  const cgp_tensor* residual; /* as c, added last */
+  const cgp_tensor *scale_a, *scale_b;
+} cgp_gemm_options;
+CGP_API cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, const cgp_gemm_options* options,
+                            const cgp_tensor* c);
+
+/* y = softmax of each row of x; in place when they are the same. */
+CGP_API cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
+/* Sum (op 0) or maximum (op 1) over dimension `dim` of a contiguous array (negative: from the end). */
+CGP_API cgp_status cgp_reduce(cgp_stream* s, int32_t op, int32_t dim, const cgp_tensor* x, const cgp_tensor* y);
+/* y[..., j, i] = x[..., i, j], both contiguous. */
+CGP_API cgp_status cgp_transpose(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
+/* z = x + y, contiguous, of one shape. */
+CGP_API cgp_status cgp_add(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y, const cgp_tensor* z);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

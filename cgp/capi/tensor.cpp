@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/capi/tensor.h"
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::capi {
+namespace {
+
+template <class I>
+std::string list(const I* values, int count) {
+  std::string s = "[";
+  for (int i = 0; i < count; ++i) text::append(s, text::cat(i ? ", " : "", values[i]));
+  return s + "]";
+}
+constexpr std::int64_t kMost = std::int64_t(1) << 60;
+
+}  // namespace
+
+Tensor::Tensor(const cgp_tensor* t, const char* op, const char* name) : op_(op), name_(name) {
+  if (!t) throw ArgumentError(text::cat(op, ": ", name, " is NULL"));
+  t_ = *t;
+  if (t_.dtype < 0 || t_.dtype >= kDTypeCount)
+    throw ArgumentError(text::cat(op, ": ", name, " has the unknown dtype ", t_.dtype));
+  if (t_.rank < 0 || t_.rank > CGP_MAX_RANK)
+    throw ArgumentError(
+        text::cat(op, ": ", name, " has ", t_.rank, " dimensions; 0 to ", CGP_MAX_RANK, " are possible"));
+  std::int64_t elements = 1;
+  for (int i = 0; i < t_.rank; ++i) {
+    if (t_.shape[i] < 0) fail("a size is negative");
+    if (t_.shape[i] > 1 && t_.stride[i] < 0) fail("a stride is negative", "flip the copy, not the view");
+    if (t_.shape[i] && elements > kMost / t_.shape[i]) fail("it is too large");
+    elements *= t_.shape[i];
+  }
+  if (elements && !t_.address) fail("its address is 0");
+  if (t_.address % std::uint64_t(bytes(dtype())))
+    fail(text::cat("its address is not a multiple of ", bytes(dtype())));
+}
+
+void Tensor::fail(std::string rule, std::string hint) const {
+  throw ArgumentError(
+      {text::cat(op_, ": ", name_, ": ", rule), {}, text::cat(name_, " is ", text()), std::move(hint)});
+}
+
+std::string Tensor::text() const {
+  auto s = text::cat(cgp::name(dtype()), " ", list(t_.shape, t_.rank));
+  if (!contiguous()) text::append(s, text::cat(" with strides ", list(t_.stride, t_.rank)));
+  return s;
+}
+std::uint64_t Tensor::size(int d) const { return std::uint64_t(t_.shape[dim(d)]); }
+std::uint64_t Tensor::stride(int d) const { return std::uint64_t(t_.stride[dim(d)]); }
+std::uint64_t Tensor::elements() const {
+  std::uint64_t n = 1;
+  for (int i = 0; i < t_.rank; ++i) n *= size(i);
+  return n;
+}
+std::vector<std::uint64_t> Tensor::shape() const { return {t_.shape, t_.shape + t_.rank}; }
+
+void Tensor::expect(std::initializer_list<DType> types) const {
+  if (std::find(types.begin(), types.end(), dtype()) != types.end()) return;
+  std::vector<std::string> names;
+  for (DType t : types) names.emplace_back(cgp::name(t));
+  fail(text::cat("its dtype must be ", text::join(names, " or ")));
+}
+void Tensor::expect_rank(int least, int most) const {
+  if (rank() < least || rank() > most)
+    fail(least == most ? text::cat("it must have ", least, " dimensions")
+                       : text::cat("it must have ", least, " to ", most, " dimensions"));
+}
+void Tensor::expect_shape(std::span<const std::uint64_t> shape, const char* like) const {
+  bool same = int(shape.size()) == rank();
+  for (int i = 0; same && i < rank(); ++i) same = shape[std::size_t(i)] == size(i);
+  if (!same)
+    fail(text::cat("its shape must be ", list(shape.data(), int(shape.size())), ", as ", like, " asks"));
+}
+bool Tensor::contiguous() const {
+  std::int64_t expected = 1;
+  for (int i = t_.rank - 1; i >= 0; --i) {
+    if (t_.shape[i] == 0) return true;
+    if (t_.shape[i] != 1 && t_.stride[i] != expected) return false;
+    expected *= t_.shape[i];
+  }
+  return true;
+}
+void Tensor::expect_contiguous() const {
+  if (!contiguous()) fail("it must be contiguous", "pass x.contiguous()");
+}
+
+Tensor::Batch Tensor::leading(int keep) const {
+  Batch b;
+  std::uint64_t next = 0;  // what the stride of the next outer dimension must be
+  for (int i = rank() - keep - 1; i >= 0; --i) {
+    if (size(i) == 1) continue;
+    if (b.count == 1)
+      b.stride = stride(i);
+    else if (stride(i) != next && size(i) != 0)
+      fail("its leading dimensions do not collapse to one", "pass x.contiguous()");
+    b.count *= size(i);
+    next = stride(i) * size(i);
+  }
+  return b;
+}
+
+Tensor::Rows Tensor::rows() const {
+  Rows r;
+  if (rank() == 0) return r;
+  r.cols = size(-1);
+  if (r.cols > 1 && stride(-1) != 1) fail("its last dimension must be contiguous", "pass x.contiguous()");
+  const Batch b = leading(1);
+  r.rows = b.count, r.pitch = b.count > 1 ? b.stride : r.cols;
+  return r;
+}
+
+std::uint64_t Tensor::extent() const {
+  if (!elements()) return 0;
+  std::uint64_t last = 0;
+  for (int i = 0; i < t_.rank; ++i) last += (size(i) - 1) * stride(i);
+  return last + 1;
+}
+
+}  // namespace cgp::capi
