@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -145,10 +146,10 @@ void CublasLt::Impl::load() {
 
 std::string CublasLt::Impl::text_of(const lt::Algo& a) const {
   const auto get = [&](lt::AlgoConfig what) {
-    std::int32_t v = -1;
+    std::int32_t v = 0;
     std::size_t written = 0;
-    (void)config_get(&a, what, &v, sizeof v, &written);
-    return v;
+    const std::size_t size = what == lt::AlgoConfig::cluster_shape_id ? 2 : 4;
+    return config_get(&a, what, &v, size, &written) == 0 ? v : -1;
   };
   using C = lt::AlgoConfig;
   return text::cat("algo ", get(C::id), " tile ", get(C::tile_id), " stages ", get(C::stages_id), " split ",
@@ -246,33 +247,45 @@ std::vector<CublasLtPlan> CublasLt::heuristics(const CublasLtGemm& g, const Cubl
   if (auto why = reject(g); !why.empty()) throw Unsupported(why);
   CublasLtPlan::Impl asked(impl_, g);
   asked.point(at);
-  void* preference = nullptr;
-  check(impl_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  const auto prefer = [&](lt::Preference what, auto v) {
-    check(impl_->preference_set(preference, what, &v, sizeof v), "cublasLtMatmulPreferenceSetAttribute");
-  };
-  prefer(lt::Preference::max_workspace_bytes, impl_->workspace.bytes());
   const auto alignment = [](std::uint64_t address) {
     return std::uint32_t(std::min<std::uint64_t>(256, address & (~address + 1)));
   };
-  prefer(lt::Preference::min_alignment_a_bytes, alignment(at.b));
-  prefer(lt::Preference::min_alignment_b_bytes, alignment(at.a));
-  prefer(lt::Preference::min_alignment_c_bytes, alignment(at.c));
-  prefer(lt::Preference::min_alignment_d_bytes, alignment(at.c));
-  std::vector<lt::HeuristicResult> results(std::size_t(most), lt::HeuristicResult{});
-  int got = 0;
-  const int status = impl_->get_heuristic(impl_->handle, asked.desc, asked.a, asked.b, asked.c, asked.c,
-                                          preference, most, results.data(), &got);
-  impl_->preference_destroy(preference);
-  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<lt::HeuristicResult> results;
+  // What is allowed to use less memory is proposed differently.
+  for (const std::uint64_t workspace :
+       {std::uint64_t(impl_->workspace.bytes()), std::uint64_t(4) << 20, std::uint64_t(0)}) {
+    void* preference = nullptr;
+    check(impl_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](lt::Preference what, auto v) {
+      check(impl_->preference_set(preference, what, &v, sizeof v), "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(lt::Preference::max_workspace_bytes, workspace);
+    prefer(lt::Preference::min_alignment_a_bytes, alignment(at.b));
+    prefer(lt::Preference::min_alignment_b_bytes, alignment(at.a));
+    prefer(lt::Preference::min_alignment_c_bytes, alignment(at.c));
+    prefer(lt::Preference::min_alignment_d_bytes, alignment(at.c));
+    std::vector<lt::HeuristicResult> some(std::size_t(most), lt::HeuristicResult{});
+    int got = 0;
+    const int status = impl_->get_heuristic(impl_->handle, asked.desc, asked.a, asked.b, asked.c, asked.c,
+                                            preference, most, some.data(), &got);
+    impl_->preference_destroy(preference);
+    if (results.empty()) check(status, "cublasLtMatmulAlgoGetHeuristic");
+    for (int i = 0; status == 0 && i < got; ++i) {
+      const auto& r = some[std::size_t(i)];
+      const bool known = std::any_of(results.begin(), results.end(), [&](const auto& have) {
+        return std::memcmp(&have.algo, &r.algo, sizeof r.algo) == 0;
+      });
+      if (r.state == 0 && !known) results.push_back(r);
+    }
+    if (most == 1) break;
+  }
   std::vector<CublasLtPlan> plans;
-  for (int i = 0; i < got; ++i) {
-    if (results[std::size_t(i)].state != 0) continue;
+  for (const auto& r : results) {
     auto made = std::make_shared<CublasLtPlan::Impl>(impl_, g);
-    made->algo = results[std::size_t(i)].algo;
+    made->algo = r.algo;
     CublasLtPlan plan;
     plan.impl_ = std::move(made);
-    plan.text_ = impl_->text_of(results[std::size_t(i)].algo);
+    plan.text_ = impl_->text_of(r.algo);
     plans.push_back(std::move(plan));
   }
   if (plans.empty()) throw Unsupported("the heuristics of cuBLASLt propose no algorithm for this product");

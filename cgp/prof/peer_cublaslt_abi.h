@@ -49,7 +49,7 @@ enum class Preference : std::int32_t {
   min_alignment_c_bytes = 7,
   min_alignment_d_bytes = 8
 };
-enum class AlgoConfig : std::int32_t {  // all uint32_t but splitk_num, int32_t
+enum class AlgoConfig : std::int32_t {  // uint32_t, but splitk_num int32_t and cluster_shape_id uint16_t
   id = 0,
   tile_id = 1,
   splitk_num = 2,

@@ -416,6 +416,30 @@ TEST_F(Cli, a_missing_gpu_is_exit_3) {
   EXPECT_EQ(cgp("run vecadd --device cuda:0", "CGP_LIBCUDA=/nonexistent/libcuda.so.1").code, 3);
 }
 
+TEST_F(Cli, measuring_gemm_needs_a_gpu_and_planning_it_does_not) {
+  const char* none = "CGP_LIBCUDA=/nonexistent/libcuda.so.1";
+  for (const char* command : {"bench gemm", "tune gemm", "bench gemm --json"})
+    EXPECT_EQ(cgp(command, none).code, 3) << command;
+  EXPECT_EQ(cgp("bench gemm --set round").code, 2);
+  EXPECT_EQ(cgp("bench norm").code, 2);
+  const Outcome o = cgp("plan gemm --shape 1000x3001x5003 --dtype f16 --arch sm_80 --json", none);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.parsed()["problem"], "f16/nt/1000x3001x5003");
+  EXPECT_EQ(cgp("plan gemm --arch sm_91").code, 2);
+}
+
+TEST_F(Cli, the_regret_of_the_cost_model_comes_from_files_too) {
+  const std::string chosen = cgp("plan gemm --shape 512x512x512 --json").parsed()["chosen"]["variant"];
+  write("m.json", R"({"rows": [{"name": "gemm/bf16/nt/512x512x512", "variant": ")" + chosen +
+                      R"(", "timings": [{"name": "cgp", "ms": [0.03, 0.02, 0.02]}]},
+          {"name": "gemm/bf16/nt/512x512x512", "variant": "other", "timings": [{"name": "cgp", "ms": [0.016]}]}]})");
+  const Outcome o = cgp("tune gemm --report m.json --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NEAR(o.parsed()["problems"][0]["regret"].get<double>(), 0.25, 1e-9);
+  write("bad.json", "{}");
+  EXPECT_EQ(cgp("tune gemm --report bad.json").code, 2);
+}
+
 TEST_F(Cli, color_follows_option_and_environment) {
   const std::string bad = saxpy(1010);
   EXPECT_NE(cgp(bad + "--color always").out.find('\x1b'), std::string::npos);

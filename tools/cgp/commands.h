@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulation.h"
+#include "gemm_problems.h"
 
 namespace cgp::cli {
 
@@ -70,6 +71,39 @@ bool explain_class(const Context& context, const std::string& name);
 
 struct DoctorOptions {};
 int doctor(const Context& context, const DoctorOptions& options);
+
+struct BenchOptions {
+  std::string what;  ///< gemm
+  GemmSelection problems;
+  std::string device = "cuda", table = "user";  ///< user, shipped, none: which measured winners count
+  bool peer = true;
+  int rounds = 0;           ///< 0: 40, and 20 for long problems
+  double fail_below = 0;    ///< exit code 1 when a ratio is below
+  std::string output, svg;  ///< files; empty: none
+  std::vector<std::string> command_line;
+};
+int bench(const Context& context, const BenchOptions& options);
+
+struct PlanOptions {
+  std::string what;  ///< gemm
+  std::string dtype = "bf16", layout = "nt", shape, arch = "sm_90a", device, table = "user";
+  std::uint64_t m = 4096, n = 4096, k = 4096, batch = 1, lda = 0, ldb = 0, ldc = 0;
+  float beta = 0;
+  int sms = 0;  ///< 0: the device's
+};
+int plan(const Context& context, const PlanOptions& options);
+
+struct TuneOptions {
+  std::string what;  ///< gemm
+  GemmSelection problems;
+  std::string device = "cuda", arch = "sm_90a";
+  int rounds = 0;
+  bool report = false, dry_run = false;
+  std::vector<std::string> files;  ///< of earlier measurements, for the report
+  std::string output, table_file;
+  std::vector<std::string> command_line;
+};
+int tune(const Context& context, const TuneOptions& options);
 
 int version(const Context& context);
 

@@ -28,6 +28,9 @@ struct CommandLine {
   RunOptions run;
   ExplainOptions explain;
   DoctorOptions doctor;
+  BenchOptions bench;
+  PlanOptions plan;
+  TuneOptions tune;
 };
 
 void declare_common(CLI::App& app, CommandLine& c) {
@@ -176,6 +179,79 @@ void declare_doctor(CLI::App& app, CommandLine&) {
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json");
 }
 
+void declare_problems(CLI::App& app, GemmSelection& s) {
+  app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
+  app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
+      ->capture_default_str();
+  app.add_option("--dtype", s.dtype, "Element types, with commas")->capture_default_str();
+  app.add_option("--layout", s.layout, "nn, nt, tn, tt, with commas")->capture_default_str();
+}
+
+void declare_bench(CLI::App& app, CommandLine& c) {
+  BenchOptions& o = c.bench;
+  app.add_option("WHAT", o.what, "gemm")->required()->check(CLI::IsMember({"gemm"}));
+  declare_problems(app, o.problems);
+  app.add_option("--device", o.device, "cuda, cuda:1")->capture_default_str();
+  app.add_option("--table", o.table,
+                 "Measured winners that count: user (cgp tune's, then what ships), shipped, none")
+      ->check(CLI::IsMember({"user", "shipped", "none"}))
+      ->capture_default_str();
+  app.add_flag("!--no-peer", o.peer, "Without cuBLASLt");
+  app.add_option("--rounds", o.rounds, "Timed rounds; 0: 40, and 20 for products above 10^12 operations")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--fail-below", o.fail_below, "Exit with 1 when a ratio is below");
+  app.add_option("-o,--out", o.output, "FILE.json: the same object as --json prints");
+  app.add_option("--svg", o.svg, "FILE.svg: problems against TFLOP/s, ours and theirs");
+  app.footer(
+      "The ratio is the peer's median time over ours: above 1, ours is faster.\n\nExamples:\n"
+      "  cgp bench gemm\n  cgp bench gemm --set llm --dtype bf16,f16 --svg llm.svg\n"
+      "  cgp bench gemm --shapes 4096x4096x4096,64x512x512x512 --json");
+}
+
+void declare_plan(CLI::App& app, CommandLine& c) {
+  PlanOptions& o = c.plan;
+  app.add_option("WHAT", o.what, "gemm")->required()->check(CLI::IsMember({"gemm"}));
+  app.add_option("-m,--m", o.m, "Rows of C")->capture_default_str();
+  app.add_option("-n,--n", o.n, "Columns of C")->capture_default_str();
+  app.add_option("-k,--k", o.k, "Length of the sums")->capture_default_str();
+  app.add_option("--batch", o.batch, "Independent products")->capture_default_str();
+  app.add_option("--shape", o.shape, "MxNxK or BATCHxMxNxK, instead of these");
+  app.add_option("--dtype", o.dtype, "Element type")->capture_default_str();
+  app.add_option("--layout", o.layout, "nn, nt, tn or tt")->capture_default_str();
+  app.add_option("--lda", o.lda, "Elements between rows of A; 0: dense")->capture_default_str();
+  app.add_option("--ldb", o.ldb, "Elements between rows of B; 0: dense")->capture_default_str();
+  app.add_option("--ldc", o.ldc, "Elements between rows of C; 0: dense")->capture_default_str();
+  app.add_option("--beta", o.beta, "Scale of the old C")->capture_default_str();
+  app.add_option("--arch", o.arch, "Target, when no device is given")->capture_default_str();
+  app.add_option("--device", o.device, "Plan for this device (cuda, cuda:1) instead of an architecture");
+  app.add_option("--sms", o.sms, "Streaming multiprocessors; 0: the device's")->capture_default_str();
+  app.add_option("--table", o.table, "Measured winners that count: user, shipped, none")
+      ->check(CLI::IsMember({"user", "shipped", "none"}))
+      ->capture_default_str();
+  app.footer(
+      "Examples:\n  cgp plan gemm --m 4096 --n 14336 --k 4096\n"
+      "  cgp plan gemm --shape 1000x3001x5003 --dtype f16 --layout nn --arch sm_80 --json");
+}
+
+void declare_tune(CLI::App& app, CommandLine& c) {
+  TuneOptions& o = c.tune;
+  app.add_option("WHAT", o.what, "gemm")->required()->check(CLI::IsMember({"gemm"}));
+  app.add_option("FILES", o.files, "With --report: files of earlier measurements (--out); needs no GPU");
+  declare_problems(app, o.problems);
+  app.add_option("--device", o.device, "cuda, cuda:1")->capture_default_str();
+  app.add_option("--rounds", o.rounds, "Timed rounds of the leaders; 0: 20")->check(CLI::NonNegativeNumber);
+  app.add_flag("--report", o.report, "Say how much slower than the fastest the cost model's choices are");
+  app.add_option("--arch", o.arch, "With FILES: what they were measured on")->capture_default_str();
+  app.add_flag("--dry-run", o.dry_run, "Keep nothing");
+  app.add_option("-o,--out", o.output, "FILE.json: every candidate's times");
+  app.add_option("--table-file", o.table_file, "Write the winners to this file too");
+  app.footer(
+      "Winners are kept for this device, driver and version of cgp, and gemm takes them from there.\n\n"
+      "Examples:\n  cgp tune gemm --shapes 4096x4096x4096\n  cgp tune gemm --set llm --out llm.json\n"
+      "  cgp tune gemm --report llm.json");
+}
+
 struct Command {
   const char* name;
   const char* summary;
@@ -193,6 +269,12 @@ const std::vector<Command>& commands() {
        [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
       {"explain", "Say what a kernel or PTX file is made of and needs", declare_explain,
        [](const Context& x, const CommandLine& c) { return explain(x, c.explain); }},
+      {"bench", "Time kernels against their peers on a GPU", declare_bench,
+       [](const Context& x, const CommandLine& c) { return bench(x, c.bench); }},
+      {"plan", "Say what would run a problem, why, and how far from the limits", declare_plan,
+       [](const Context& x, const CommandLine& c) { return plan(x, c.plan); }},
+      {"tune", "Time the candidates on this device and keep the winners", declare_tune,
+       [](const Context& x, const CommandLine& c) { return tune(x, c.tune); }},
       {"doctor", "Say what this machine has and what that means for cgp", declare_doctor,
        [](const Context& x, const CommandLine& c) { return doctor(x, c.doctor); }},
   };
@@ -341,6 +423,7 @@ int dispatch(std::vector<std::string> args) {
     if (!sub->parsed()) continue;
     line.run.command_line = {"cgp"};
     line.run.command_line.insert(line.run.command_line.end(), args.begin(), args.end());
+    line.bench.command_line = line.tune.command_line = line.run.command_line;
     line.run.checks_given = command->name == std::string("run") && sub->count("--check") > 0;
     return command->run(context, line);
   }

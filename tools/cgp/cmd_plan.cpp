@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp plan gemm: what would run, why, and how far that is from the device's limits. Needs no GPU.
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/runtime/device.h"
+#include "commands.h"
+#include "gemm_plan.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+
+int plan(const Context& context, const PlanOptions& o) {
+  if (o.what != "gemm")
+    throw ArgumentError({"there is a plan of gemm", {}, text::cat("asked for ", o.what), "cgp plan gemm"});
+  auto p = kernels::parse_gemm_key(
+      text::cat(o.dtype, "/", o.layout, "/",
+                o.shape.empty() ? text::cat(o.batch, "x", o.m, "x", o.n, "x", o.k) : o.shape));
+  p.lda = o.lda ? o.lda : p.lda, p.ldb = o.ldb ? o.ldb : p.ldb, p.ldc = o.ldc ? o.ldc : p.ldc;
+  p.stride_a = p.stride_b = p.stride_c = 0;
+  p.beta = o.beta;
+  runtime::DeviceInfo info =
+      o.device.empty() ? device_for_arch(o.arch) : runtime::Device::open(o.device).info();
+  if (o.sms) info.sm_count = o.sms;
+  kernels::GemmTable table;
+  if (o.table != "none") table = kernels::GemmTable::shipped(info);
+  if (o.table == "user" && !o.device.empty()) table.merge(kernels::load_gemm_table(info));
+  const auto made = plan_gemm(p, {}, info, table);
+  write_out(context.json ? plan_json(made).dump(2) + "\n" : plan_text(made));
+  return kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemm_measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::cli {
+namespace {
+
+using kernels::GemmProblem;
+using prof::Contender;
+using runtime::Buffer;
+using runtime::Stream;
+
+prof::CublasLtGemm peer_problem(const GemmProblem& p) {
+  const auto n = [](std::uint64_t v) { return std::int64_t(v); };
+  return {.a = p.type,
+          .b = p.type,
+          .c = p.type,
+          .trans_a = p.trans_a,
+          .trans_b = p.trans_b,
+          .m = n(p.m),
+          .n = n(p.n),
+          .k = n(p.k),
+          .lda = n(p.lda),
+          .ldb = n(p.ldb),
+          .ldc = n(p.ldc),
+          .batch = n(p.batch),
+          .stride_a = n(p.stride_a),
+          .stride_b = n(p.stride_b),
+          .stride_c = n(p.stride_c)};
+}
+
+// `count` elements from `first` on, `step` apart.
+std::vector<double> elements(const Buffer<std::uint8_t>& from, DType t, std::uint64_t first,
+                             std::uint64_t step, std::uint64_t count) {
+  const auto size = std::uint64_t(bytes(t));
+  std::vector<double> out(count);
+  if (step == 1) {
+    const auto raw = from.slice(first * size, count * size).to_vector();
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = load_as_double(t, raw.data(), i);
+    return out;
+  }
+  Stream& s = from.device().stream();
+  std::vector<std::uint8_t> raw(count * size);
+  s.download_2d<const std::uint8_t>(from.slice(first * size, ((count - 1) * step + 1) * size), step * size,
+                                    raw, size, size, count);
+  s.wait();
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = load_as_double(t, raw.data(), i);
+  return out;
+}
+
+}  // namespace
+
+double gemm_error_at_places(const GemmProblem& p, const Buffer<std::uint8_t>& a,
+                            const Buffer<std::uint8_t>& b, const Buffer<std::uint8_t>& c, int places) {
+  double worst = 0;
+  std::uint64_t state = 1;
+  for (int place = 0; place < places; ++place) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const std::uint64_t i = (state >> 33) % p.m, j = (state >> 11) % p.n, z = (state >> 21) % p.batch;
+    const auto row =
+        elements(a, p.type, z * p.stride_a + (p.trans_a ? i : i * p.lda), p.trans_a ? p.lda : 1, p.k);
+    const auto col =
+        elements(b, p.type, z * p.stride_b + (p.trans_b ? j * p.ldb : j), p.trans_b ? 1 : p.ldb, p.k);
+    double sum = 0, size = 0;
+    for (std::uint64_t k = 0; k < p.k; ++k) sum += row[k] * col[k], size += std::fabs(row[k] * col[k]);
+    const double got = elements(c, p.type, z * p.stride_c + i * p.ldc + j, 1, 1)[0];
+    const double allowed =
+        size * double(p.k + 16) * 0x1p-24 + kernels::unit_roundoff(p.type) * std::fabs(sum);
+    worst = std::max(worst, std::fabs(got - sum) / std::max(allowed, 1e-300));
+  }
+  return worst;
+}
+
+GemmMeasure::GemmMeasure(const runtime::Device& device, bool peer)
+    : device_(device), random_(device), sampler_(device.info()) {
+  if (device.is_emulator())
+    throw Unsupported({"times are measured on a GPU; the emulator has exact counters instead of a clock",
+                       {},
+                       text::cat("the device is ", device.info().name),
+                       "on a machine with a GPU: --device cuda. Without one: cgp plan gemm predicts"});
+  if (!peer) {
+    no_peer_ = "not asked for";
+    return;
+  }
+  try {
+    peer_ = std::make_unique<prof::CublasLt>(device);
+  } catch (const Unsupported& e) {
+    no_peer_ = e.what();
+  }
+}
+
+std::string GemmMeasure::peer_version() const {
+  if (!peer_) return {};
+  const auto v = peer_->version();
+  return text::cat(v / 10000, ".", v % 10000 / 100, ".", v % 100);
+}
+
+GemmMeasure::Operands GemmMeasure::operands(const GemmProblem& p) {
+  return {random_(p.type, p.a_elements(), 1), random_(p.type, p.b_elements(), 2),
+          Buffer<std::uint8_t>(device_, p.c_elements() * std::uint64_t(bytes(p.type)))};
+}
+
+GemmRow GemmMeasure::row(const GemmProblem& p, const kernels::GemmTable& table, int rounds) {
+  const Operands o = operands(p);
+  const auto at = o.at();
+  const auto choice = kernels::select_gemm(p, at, device_.info(), table);
+  GemmRow r{.key = kernels::gemm_key(p), .variant = choice.variant.name, .flops = p.flops()};
+  r.bytes = double(o.a.bytes() + o.b.bytes() + o.c.bytes());
+  kernels::run_gemm(device_.stream(), choice, p, at);
+  device_.stream().wait();
+  if (p.m && p.n && p.k) r.error = gemm_error_at_places(p, o.a, o.b, o.c);
+  std::vector<Contender> contenders{{"cgp", [&](Stream& s) { kernels::run_gemm(s, choice, p, at); }}};
+  Buffer<std::uint8_t> theirs;
+  prof::CublasLtPlan best;
+  if (peer_) {
+    theirs = Buffer<std::uint8_t>(device_, o.c.bytes());
+    const prof::CublasLtOperands places{at.a, at.b, theirs.address()};
+    best = peer_->search(peer_problem(p), places);
+    r.peer = best.text(), r.peer_candidates = best.candidates;
+    best.run(device_.stream(), places);
+    device_.stream().wait();
+    r.peer_error = gemm_error_at_places(p, o.a, o.b, theirs);
+    contenders.push_back({"cublaslt", [&best, places](Stream& s) { best.run(s, places); }});
+  }
+  prof::CompareOptions options;
+  options.rounds = rounds ? rounds : p.flops() > 1e12 ? 20 : 40;
+  (void)sampler_.take();
+  r.timings = prof::compare(device_, contenders, options);
+  r.state = sampler_.take();
+  return r;
+}
+
+std::vector<GemmMeasure::Timed> GemmMeasure::candidates(const GemmProblem& p, int rounds,
+                                                        std::string& selected) {
+  const Operands o = operands(p);
+  const auto at = o.at();
+  std::vector<Timed> runs, failed;
+  for (auto& c : kernels::gemm_candidates(p, at, device_.info())) {
+    if (runs.empty() && failed.empty()) selected = c.variant.name;
+    try {
+      kernels::run_gemm(device_.stream(), c, p, at);
+      device_.stream().wait();
+      runs.push_back({c, {}, {}});
+    } catch (const Error& e) {
+      failed.push_back({c, {}, e.what()});
+    }
+  }
+  const auto time = [&](std::size_t from, std::size_t count, int warmup, int n) {
+    std::vector<Contender> contenders;
+    for (std::size_t i = from; i < from + count; ++i)
+      contenders.push_back(
+          {runs[i].choice.variant.name, [&, i](Stream& s) { kernels::run_gemm(s, runs[i].choice, p, at); }});
+    prof::CompareOptions options;
+    options.warmup = warmup, options.rounds = n;
+    auto timings = prof::compare(device_, contenders, options);
+    for (std::size_t i = 0; i < count; ++i) runs[from + i].timing = std::move(timings[i]);
+  };
+  if (!runs.empty()) {
+    const auto faster = [](const Timed& x, const Timed& y) {
+      return x.timing.summary.median < y.timing.summary.median;
+    };
+    time(0, runs.size(), 1, std::max(3, rounds / 4));
+    std::stable_sort(runs.begin(), runs.end(), faster);
+    const std::size_t leaders = std::min<std::size_t>(3, runs.size());
+    time(0, leaders, 1, rounds);
+    std::stable_sort(runs.begin(), runs.begin() + std::ptrdiff_t(leaders), faster);
+  }
+  runs.insert(runs.end(), failed.begin(), failed.end());
+  return runs;
+}
+
+}  // namespace cgp::cli
