@@ -64,3 +64,11 @@ function(cgp_bench name)
   target_link_libraries(${name} PRIVATE ${A_LINKS})
   target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
 endfunction()
+
+# cgp_embed_cubins(target): the program or shared library carries the machine code of the shipped kernels, where
+# CGP_EMBED_CUBINS names architectures; else nothing. The target must be declared after cgp/kernels.
+function(cgp_embed_cubins target)
+  if(CGP_EMBED_CUBINS)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:cgp_cubin_pack>)
+  endif()
+endfunction()

@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
+#include "cgp/kernels/cubin_pack.h"
 
 namespace cgp::kernels {
 namespace {
@@ -114,7 +115,11 @@ std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std:
 runtime::LoadedKernel load(const runtime::Device& device, const Variant& v) {
   // Passes make another kernel of it.
   const std::string key = dsl::passes().any() ? text::cat(v.name, " ", name(dsl::passes())) : v.name;
-  return device.load(key, [&] { return image(v, device.info().arch); });
+  return device.load(key, [&] {
+    auto made = image(v, device.info().arch);
+    if (!device.is_emulator()) attach_embedded(made, device.info().arch);
+    return made;
+  });
 }
 
 }  // namespace cgp::kernels

@@ -19,7 +19,7 @@ int bench(const Context& context, const BenchOptions& o) {
   if (o.what != "gemm")
     throw ArgumentError(
         {"there is a benchmark of gemm", {}, text::cat("asked for ", o.what), "cgp bench gemm"});
-  const auto problems = gemm_problems(o.problems);
+  const auto tasks = gemm_tasks(o.problems);
   const auto device = runtime::Device::open(o.device);
   const auto& info = device.info();
   GemmMeasure measure(device, o.peer);
@@ -38,9 +38,9 @@ int bench(const Context& context, const BenchOptions& o) {
   std::vector<GemmRow> rows;
   Progress progress;
   int wrong = 0;
-  for (const auto& p : problems) {
-    progress.step(kernels::gemm_key(p));
-    rows.push_back(measure.row(p, table, o.rounds));
+  for (const auto& task : tasks) {
+    progress.step(task.name());
+    rows.push_back(measure.row(task, table, o.rounds));
     const auto& r = rows.back();
     if (!context.json) write_out(table_line(r));
     if (r.error && !(*r.error <= 1)) {

@@ -15,23 +15,59 @@ using prof::Contender;
 using runtime::Buffer;
 using runtime::Stream;
 
-prof::CublasLtGemm peer_problem(const GemmProblem& p) {
+prof::CublasLtGemm peer_problem(const GemmTask& task) {
+  const GemmProblem& p = task.problem;
   const auto n = [](std::uint64_t v) { return std::int64_t(v); };
-  return {.a = p.type,
-          .b = p.type,
-          .c = p.type,
-          .trans_a = p.trans_a,
-          .trans_b = p.trans_b,
-          .m = n(p.m),
-          .n = n(p.n),
-          .k = n(p.k),
-          .lda = n(p.lda),
-          .ldb = n(p.ldb),
-          .ldc = n(p.ldc),
-          .batch = n(p.batch),
-          .stride_a = n(p.stride_a),
-          .stride_b = n(p.stride_b),
-          .stride_c = n(p.stride_c)};
+  const bool fast = p.precision == kernels::GemmPrecision::fast;
+  prof::CublasLtGemm g;
+  g.a = p.type, g.b = *p.type_b, g.c = *p.type_c;
+  g.tf32 = fast && p.type == DType::f32;
+  g.fast_fp8_sums = fast && p.type != DType::f32;
+  g.trans_a = p.trans_a, g.trans_b = p.trans_b;
+  g.m = n(p.m), g.n = n(p.n), g.k = n(p.k), g.batch = n(p.batch);
+  g.lda = n(p.lda), g.ldb = n(p.ldb), g.ldc = n(p.ldc);
+  g.stride_a = n(p.stride_a), g.stride_b = n(p.stride_b), g.stride_c = n(p.stride_c);
+  g.scale = prof::LtScale(int(p.scaling));
+  constexpr std::pair<std::string_view, prof::LtEpilogue> epilogues[] = {
+      {"relu", prof::LtEpilogue::relu},
+      {"gelu", prof::LtEpilogue::gelu},
+      {"bias", prof::LtEpilogue::bias},
+      {"bias_relu", prof::LtEpilogue::relu_bias},
+      {"bias_gelu", prof::LtEpilogue::gelu_bias}};
+  for (const auto& [word, e] : epilogues)
+    if (task.epilogue == word) g.epilogue = e;
+  return g;
+}
+static_assert(int(prof::LtScale::tensor) == int(kernels::GemmScaling::tensor) &&
+              int(prof::LtScale::rows) == int(kernels::GemmScaling::channel) &&
+              int(prof::LtScale::blocks) == int(kernels::GemmScaling::block));
+
+bool has_bias(const GemmTask& t) { return t.epilogue.rfind("bias", 0) == 0; }
+
+// The tanh form of GELU, as cuBLASLt has it.
+kernels::Epilogue epilogue_of(const GemmTask& t, const Buffer<std::uint8_t>& bias) {
+  namespace e = kernels::epilogue;
+  kernels::Epilogue out;
+  if (has_bias(t)) out = e::bias(kernels::DeviceArray(bias.address(), t.problem.n, *t.problem.type_c));
+  if (t.epilogue.find("relu") != t.epilogue.npos) return out | e::relu();
+  if (t.epilogue.find("gelu") != t.epilogue.npos)
+    return out | (bytes(*t.problem.type_c) <= 2 ? e::gelu_tanh_fast() : e::gelu_tanh());
+  return out;
+}
+
+double activated(const GemmTask& t, double v) {
+  if (t.epilogue.find("relu") != t.epilogue.npos) return v > 0 ? v : 0;
+  if (t.epilogue.find("gelu") != t.epilogue.npos)
+    return 0.5 * v * (1 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+  return v;
+}
+
+// What the way of adding leaves open, as a share of the sum of |a * b|.
+double sum_error(const GemmProblem& p) {
+  if (p.type == DType::s8) return 0;
+  if (p.type == DType::f32 && p.precision == kernels::GemmPrecision::fast) return 0x1p-10;
+  if (bytes(p.type) == 1) return 0x1p-12;
+  return double(p.k + 16) * 0x1p-24;
 }
 
 // `count` elements from `first` on, `step` apart.
@@ -55,8 +91,10 @@ std::vector<double> elements(const Buffer<std::uint8_t>& from, DType t, std::uin
 
 }  // namespace
 
-double gemm_error_at_places(const GemmProblem& p, const Buffer<std::uint8_t>& a,
-                            const Buffer<std::uint8_t>& b, const Buffer<std::uint8_t>& c, int places) {
+double gemm_error_at_places(const GemmTask& task, const Buffer<std::uint8_t>& a,
+                            const Buffer<std::uint8_t>& b, const Buffer<std::uint8_t>& c,
+                            const Buffer<std::uint8_t>& bias, int places) {
+  const GemmProblem& p = task.problem;
   double worst = 0;
   std::uint64_t state = 1;
   for (int place = 0; place < places; ++place) {
@@ -65,13 +103,15 @@ double gemm_error_at_places(const GemmProblem& p, const Buffer<std::uint8_t>& a,
     const auto row =
         elements(a, p.type, z * p.stride_a + (p.trans_a ? i : i * p.lda), p.trans_a ? p.lda : 1, p.k);
     const auto col =
-        elements(b, p.type, z * p.stride_b + (p.trans_b ? j * p.ldb : j), p.trans_b ? 1 : p.ldb, p.k);
+        elements(b, *p.type_b, z * p.stride_b + (p.trans_b ? j * p.ldb : j), p.trans_b ? 1 : p.ldb, p.k);
     double sum = 0, size = 0;
     for (std::uint64_t k = 0; k < p.k; ++k) sum += row[k] * col[k], size += std::fabs(row[k] * col[k]);
-    const double got = elements(c, p.type, z * p.stride_c + i * p.ldc + j, 1, 1)[0];
-    const double allowed =
-        size * double(p.k + 16) * 0x1p-24 + kernels::unit_roundoff(p.type) * std::fabs(sum);
-    worst = std::max(worst, std::fabs(got - sum) / std::max(allowed, 1e-300));
+    if (has_bias(task)) sum += elements(bias, *p.type_c, j, 1, 1)[0];
+    const double want = activated(task, sum),
+                 got = elements(c, *p.type_c, z * p.stride_c + i * p.ldc + j, 1, 1)[0];
+    double allowed = size * sum_error(p) + kernels::unit_roundoff(*p.type_c) * std::fabs(want);
+    if (task.epilogue.find("gelu") != task.epilogue.npos) allowed += std::fabs(sum) * 0x1p-10;  // tanh.approx
+    worst = std::max(worst, std::fabs(got - want) / std::max(allowed, 1e-300));
   }
   return worst;
 }
@@ -101,32 +141,46 @@ std::string GemmMeasure::peer_version() const {
 }
 
 GemmMeasure::Operands GemmMeasure::operands(const GemmProblem& p) {
-  return {random_(p.type, p.a_elements(), 1), random_(p.type, p.b_elements(), 2),
-          Buffer<std::uint8_t>(device_, p.c_elements() * std::uint64_t(bytes(p.type)))};
+  Operands o{random_(p.type, p.a_elements(), 1),
+             random_(*p.type_b, p.b_elements(), 2),
+             Buffer<std::uint8_t>(device_, p.c_elements() * std::uint64_t(bytes(*p.type_c))),
+             random_(*p.type_c, p.n, 3),
+             {}};
+  if (p.scaling != kernels::GemmScaling::none) {
+    const std::vector<float> ones(std::max(p.m, p.n) * ((p.k + 127) / 128) * p.batch, 1.0f);
+    o.factors = Buffer<std::uint8_t>(device_, ones.size() * 4);
+    o.factors.upload({reinterpret_cast<const std::uint8_t*>(ones.data()), ones.size() * 4});
+  }
+  return o;
 }
 
-GemmRow GemmMeasure::row(const GemmProblem& p, const kernels::GemmTable& table, int rounds) {
-  const Operands o = operands(p);
+GemmRow GemmMeasure::row(const GemmTask& task, const kernels::GemmTable& table, int rounds) {
+  const Operands o = operands(task.problem);
   const auto at = o.at();
+  GemmProblem p = task.problem;
+  p.epilogue = epilogue_of(task, o.bias);
   const auto choice = kernels::select_gemm(p, at, device_.info(), table);
-  GemmRow r{.key = kernels::gemm_key(p), .variant = choice.variant.name, .flops = p.flops()};
+  GemmRow r{.key = task.name(), .variant = choice.variant.name, .flops = p.flops()};
   r.bytes = double(o.a.bytes() + o.b.bytes() + o.c.bytes());
   kernels::run_gemm(device_.stream(), choice, p, at);
   device_.stream().wait();
-  if (p.m && p.n && p.k) r.error = gemm_error_at_places(p, o.a, o.b, o.c);
+  if (p.m && p.n && p.k) r.error = gemm_error_at_places(task, o.a, o.b, o.c, o.bias);
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { kernels::run_gemm(s, choice, p, at); }}};
   Buffer<std::uint8_t> theirs;
   prof::CublasLtPlan best;
-  if (peer_) {
-    theirs = Buffer<std::uint8_t>(device_, o.c.bytes());
-    const prof::CublasLtOperands places{at.a, at.b, theirs.address()};
-    best = peer_->search(peer_problem(p), places);
-    r.peer = best.text(), r.peer_candidates = best.candidates;
-    best.run(device_.stream(), places);
-    device_.stream().wait();
-    r.peer_error = gemm_error_at_places(p, o.a, o.b, theirs);
-    contenders.push_back({"cublaslt", [&best, places](Stream& s) { best.run(s, places); }});
-  }
+  prof::CublasLtOperands to{at.a, at.b, 0, o.bias.address(), at.scale_a, at.scale_b};
+  if (peer_) try {
+      theirs = Buffer<std::uint8_t>(device_, o.c.bytes());
+      to.c = theirs.address();
+      best = peer_->search(peer_problem(task), to);
+      r.peer = best.text(), r.peer_candidates = best.candidates;
+      best.run(device_.stream(), to);
+      device_.stream().wait();
+      r.peer_error = gemm_error_at_places(task, o.a, o.b, theirs, o.bias);
+      contenders.push_back({"cublaslt", [&best, &to](Stream& s) { best.run(s, to); }});
+    } catch (const Unsupported& e) {  // a product that cuBLASLt does not have
+      r.peer = text::cat("none: ", e.rule());
+    }
   prof::CompareOptions options;
   options.rounds = rounds ? rounds : p.flops() > 1e12 ? 20 : 40;
   (void)sampler_.take();

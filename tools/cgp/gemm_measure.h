@@ -11,6 +11,7 @@
 #include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/prof/nvml.h"
 #include "cgp/prof/peer_cublaslt.h"
+#include "gemm_problems.h"
 #include "gemm_report.h"
 
 namespace cgp::cli {
@@ -24,7 +25,7 @@ class GemmMeasure {
   std::string peer_version() const;
 
   /// One row; `rounds` 0: 40, and 20 for long problems.
-  GemmRow row(const kernels::GemmProblem& p, const kernels::GemmTable& table, int rounds);
+  GemmRow row(const GemmTask& task, const kernels::GemmTable& table, int rounds);
 
   struct Timed {
     kernels::GemmChoice choice;
@@ -37,8 +38,10 @@ class GemmMeasure {
 
  private:
   struct Operands {
-    runtime::Buffer<std::uint8_t> a, b, c;
-    kernels::GemmAddresses at() const { return {a.address(), b.address(), c.address()}; }
+    runtime::Buffer<std::uint8_t> a, b, c, bias, factors;
+    kernels::GemmAddresses at() const {
+      return {a.address(), b.address(), c.address(), factors.address(), factors.address()};
+    }
   };
   Operands operands(const kernels::GemmProblem& p);
   runtime::Device device_;
@@ -48,10 +51,11 @@ class GemmMeasure {
   prof::GpuSampler sampler_;
 };
 
-/// The largest error of a product at a few places, over what fp32 sums of that length and one rounding allow:
-/// up to 1 is right. Buffers as bytes.
-double gemm_error_at_places(const kernels::GemmProblem& p, const runtime::Buffer<std::uint8_t>& a,
+/// The largest error of a product (factors 1) at a few places, over what its precision and one rounding
+/// allow: up to 1 is right. Buffers as bytes; `bias` has the type of C, and counts where the epilogue has
+/// one.
+double gemm_error_at_places(const GemmTask& task, const runtime::Buffer<std::uint8_t>& a,
                             const runtime::Buffer<std::uint8_t>& b, const runtime::Buffer<std::uint8_t>& c,
-                            int places = 8);
+                            const runtime::Buffer<std::uint8_t>& bias, int places = 8);
 
 }  // namespace cgp::cli

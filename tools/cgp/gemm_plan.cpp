@@ -38,9 +38,12 @@ const Card* card(const std::string& arch) {
   return nullptr;
 }
 
-double operand_bytes(const kernels::GemmProblem& p) {
-  const double a = double(p.m) * double(p.k), b = double(p.k) * double(p.n), c = double(p.m) * double(p.n);
-  return double(p.batch) * (a + b + c * (p.beta != 0 ? 2 : 1)) * cgp::bytes(p.type);
+double operand_bytes(const kernels::GemmProblem& q) {
+  const auto p = q.dense();
+  const double a = double(p.m) * double(p.k), b = double(p.k) * double(p.n),
+               c = double(p.m) * double(p.columns());
+  return double(p.batch) * (a * cgp::bytes(p.type) + b * cgp::bytes(*p.type_b) +
+                            c * cgp::bytes(*p.type_c) * (p.beta != 0 ? 2 : 1));
 }
 
 ordered_json choice_json(const GemmChoice& c, double floor_us) {
@@ -82,7 +85,10 @@ GemmFloor gemm_floor(const kernels::GemmProblem& p, const runtime::DeviceInfo& d
   if (!c) c = &kCards[0];
   const double ghz = d.clock_khz ? double(*d.clock_khz) * 1e-6 : c->ghz;
   double per_clock = c->flop_per_clock;
-  if (p.type == DType::f32) per_clock = d.cc() < 86 ? kFp32PerClock / 2 : kFp32PerClock;
+  if (p.type == DType::f32 && p.precision == kernels::GemmPrecision::fast)
+    per_clock /= 2;  // tf32
+  else if (p.type == DType::f32)
+    per_clock = d.cc() < 86 ? kFp32PerClock / 2 : kFp32PerClock;
   if (bytes(p.type) == 1) per_clock *= 2;
   f.flop_per_s = per_clock * ghz * 1e9 * (d.sm_count ? d.sm_count : c->sms);
   f.bytes_per_s = d.memory_bandwidth_gbps.value_or(c->gbytes_per_s) * 1e9;

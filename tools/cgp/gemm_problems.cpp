@@ -44,7 +44,25 @@ std::vector<std::string> words(const std::string& list) {
   return out;
 }
 
+constexpr std::string_view kEpilogues[] = {"none", "relu", "gelu", "bias", "bias_relu", "bias_gelu"};
+
 }  // namespace
+
+std::string GemmTask::name() const {
+  return kernels::gemm_key(problem) + (epilogue == "none" ? std::string() : "+" + epilogue);
+}
+
+std::vector<GemmTask> gemm_tasks(const GemmSelection& s) {
+  std::vector<GemmTask> out;
+  const auto wanted = words(s.epilogue);
+  for (const auto& e : wanted)
+    if (std::find(std::begin(kEpilogues), std::end(kEpilogues), e) == std::end(kEpilogues))
+      throw ArgumentError(
+          {"an epilogue to measure is none, relu, gelu, bias, bias_relu or bias_gelu", {}, e, {}});
+  for (const auto& p : gemm_problems(s))
+    for (const auto& e : wanted) out.push_back({p, e});
+  return out;
+}
 
 std::vector<kernels::GemmProblem> gemm_problems(const GemmSelection& s) {
   std::vector<std::string> sizes = words(s.shapes);

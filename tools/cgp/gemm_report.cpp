@@ -49,17 +49,18 @@ GemmSummary summarise(const std::vector<GemmRow>& rows) {
 }
 
 std::string table_head(bool peer) {
-  return fmt::format("{:<30} {:>9} {:>9} {:>6}{}  {:>5} {:>5}  variant\n", "problem", "ms", "TFLOP/s", "±",
+  return fmt::format("{:<38} {:>9} {:>9} {:>6}{}  {:>5} {:>5}  variant\n", "problem", "ms", "TFLOP/s", "±",
                      peer ? fmt::format(" {:>9} {:>6} {:>7}", "cuBLASLt", "±", "ratio") : "", "MHz", "W");
 }
 
 std::string table_line(const GemmRow& r) {
   const auto number = [](const std::optional<double>& v) { return v ? fmt::format("{:.0f}", *v) : "-"; };
   std::string peer;
+  if (r.timings.size() < 2 && !r.peer.empty()) peer = fmt::format(" {:>9} {:>6} {:>7}", "-", "-", "-");
   if (r.timings.size() > 1)
     peer = fmt::format(" {:>9.1f} {:>5.1f}% {:>7.3f}", tflops(r, 1), 100 * r.timings[1].summary.spread(),
                        r.ratio());
-  return fmt::format("{:<30} {:>9.4f} {:>9.1f} {:>5.1f}%{}  {:>5} {:>5}  {}\n", r.key,
+  return fmt::format("{:<38} {:>9.4f} {:>9.1f} {:>5.1f}%{}  {:>5} {:>5}  {}\n", r.key,
                      r.timings[0].summary.median, tflops(r, 0), 100 * r.timings[0].summary.spread(), peer,
                      number(r.state.sm_mhz), number(r.state.watts), r.variant);
 }

@@ -26,6 +26,11 @@ TEST(GemmProblems, AreSetsTimesTypesTimesLayouts) {
   EXPECT_EQ(some[1].batch, 4u);
   EXPECT_TRUE(some[2].trans_a && some[2].trans_b);
   EXPECT_EQ(some[7].type, DType::f16);
+  const auto tasks = gemm_tasks({.shapes = "1x2x3", .dtype = "e4m3@channel", .epilogue = "none,bias_gelu"});
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].name(), "e4m3@channel/nt/1x2x3");
+  EXPECT_EQ(tasks[1].name(), "e4m3@channel/nt/1x2x3+bias_gelu");
+  EXPECT_THROW(gemm_tasks({.epilogue = "tanh"}), ArgumentError);
   EXPECT_THROW(gemm_problems({.set = "round"}), ArgumentError);
   EXPECT_THROW(gemm_problems({.shapes = "4096"}), ArgumentError);
   EXPECT_THROW(gemm_problems({.dtype = "bf17"}), ArgumentError);
@@ -70,7 +75,7 @@ TEST(GemmPlan, NamesTheChoiceTheOthersAndWhatCannot) {
 TEST(GemmPlan, WorksForEveryArchitectureAndOddProblems) {
   for (const char* arch : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"})
     for (const char* key : {"f16/nn/64x512x512x512", "f32/tt/100x3x7", "f16/nt/1000x3001x5003",
-                            "f16/nt/8x8x0", "f16/nt/0x8x8"}) {
+                            "f16/nt/8x8x0", "f16/nt/0x8x8", "f32:fast/nt/64x64x64", "s8/nt/64x64x64"}) {
       const auto plan = plan_gemm(kernels::parse_gemm_key(key), {}, device_for_arch(arch), {});
       EXPECT_FALSE(plan.chosen.variant.name.empty()) << arch << key;
       EXPECT_FALSE(plan_text(plan).empty());

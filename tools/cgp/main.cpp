@@ -183,7 +183,8 @@ void declare_problems(CLI::App& app, GemmSelection& s) {
   app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
   app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
       ->capture_default_str();
-  app.add_option("--dtype", s.dtype, "Element types, with commas")->capture_default_str();
+  app.add_option("--dtype", s.dtype, "Types, with commas: bf16, f32:fast, e4m3_e5m2_bf16@channel")
+      ->capture_default_str();
   app.add_option("--layout", s.layout, "nn, nt, tn, tt, with commas")->capture_default_str();
 }
 
@@ -197,6 +198,9 @@ void declare_bench(CLI::App& app, CommandLine& c) {
       ->check(CLI::IsMember({"user", "shipped", "none"}))
       ->capture_default_str();
   app.add_flag("!--no-peer", o.peer, "Without cuBLASLt");
+  app.add_option("--epilogue", o.problems.epilogue,
+                 "none, relu, gelu, bias, bias_relu, bias_gelu, with commas")
+      ->capture_default_str();
   app.add_option("--rounds", o.rounds, "Timed rounds; 0: 40, and 20 for products above 10^12 operations")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -217,7 +221,7 @@ void declare_plan(CLI::App& app, CommandLine& c) {
   app.add_option("-k,--k", o.k, "Length of the sums")->capture_default_str();
   app.add_option("--batch", o.batch, "Independent products")->capture_default_str();
   app.add_option("--shape", o.shape, "MxNxK or BATCHxMxNxK, instead of these");
-  app.add_option("--dtype", o.dtype, "Element type")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "Types: bf16, f32:fast, e4m3_e5m2_bf16@channel")->capture_default_str();
   app.add_option("--layout", o.layout, "nn, nt, tn or tt")->capture_default_str();
   app.add_option("--lda", o.lda, "Elements between rows of A; 0: dense")->capture_default_str();
   app.add_option("--ldb", o.ldb, "Elements between rows of B; 0: dense")->capture_default_str();

@@ -17,15 +17,49 @@ constexpr std::string_view kH200 =
 #include "cgp/kernels/gemm/gemm_table_h200.def"
     ;
 
-GemmProblem sizes_of(const GemmProblem& p) {
-  return GemmProblem{.type = p.type,
-                     .trans_a = p.trans_a,
-                     .trans_b = p.trans_b,
-                     .m = p.m,
-                     .n = p.n,
-                     .k = p.k,
-                     .batch = p.batch}
-      .dense();
+GemmProblem sizes_of(GemmProblem p) {
+  p.lda = p.ldb = p.ldc = p.stride_a = p.stride_b = p.stride_c = 0;
+  return p.dense();
+}
+
+std::string types_text(const GemmProblem& q) {
+  GemmProblem usual{.type = q.type};
+  usual = usual.dense();
+  const GemmProblem p = q.dense();
+  std::string out(cgp::name(p.type));
+  if (p.type_b != usual.type_b || p.type_c != usual.type_c)
+    text::append(out, text::cat("_", cgp::name(*p.type_b), "_", cgp::name(*p.type_c)));
+  if (p.precision != GemmPrecision::standard) text::append(out, text::cat(":", name(p.precision)));
+  if (p.scaling != GemmScaling::none) text::append(out, text::cat("@", name(p.scaling)));
+  return out;
+}
+
+// Takes what types_text() gives; the word that is none, else empty.
+std::string_view take_types(GemmProblem& p, std::string_view s) {
+  const auto cut = [&](char at) {
+    const auto i = s.find(at);
+    const auto tail = i == s.npos ? std::string_view() : s.substr(i + 1);
+    s = s.substr(0, i);
+    return tail;
+  };
+  const auto scaling = cut('@'), precision = cut(':');
+  if (!scaling.empty()) {
+    for (auto v : {GemmScaling::tensor, GemmScaling::channel, GemmScaling::block})
+      if (scaling == name(v)) p.scaling = v;
+    if (p.scaling == GemmScaling::none) return scaling;
+  }
+  if (!precision.empty()) {
+    for (auto v : {GemmPrecision::fast, GemmPrecision::strict})
+      if (precision == name(v)) p.precision = v;
+    if (p.precision == GemmPrecision::standard) return precision;
+  }
+  const auto types = text::split(s, '_');
+  if (types.size() != 1 && types.size() != 3) return s;
+  for (const auto word : types)
+    if (!parse_dtype(word)) return word.empty() ? "an empty word" : word;
+  p.type = *parse_dtype(types[0]);
+  if (types.size() == 3) p.type_b = parse_dtype(types[1]), p.type_c = parse_dtype(types[2]);
+  return {};
 }
 
 // A table speaks of dense operands: others meet memory differently.
@@ -39,7 +73,7 @@ bool is_dense(const GemmProblem& p) {
 }  // namespace
 
 std::string gemm_key(const GemmProblem& p) {
-  return text::cat(cgp::name(p.type), "/", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", "/",
+  return text::cat(types_text(p), "/", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", "/",
                    p.batch == 1 ? std::string() : text::cat(p.batch, "x"), p.m, "x", p.n, "x", p.k);
 }
 
@@ -51,9 +85,8 @@ GemmProblem parse_gemm_key(std::string_view key) {
   const auto parts = text::split(key, '/');
   if (parts.size() != 3) bad(text::cat("it has ", parts.size(), " parts"));
   GemmProblem p;
-  const auto type = parse_dtype(parts[0]);
-  if (!type) bad(text::cat(parts[0], " is not an element type"));
-  p.type = *type;
+  if (const auto wrong = take_types(p, parts[0]); !wrong.empty())
+    bad(text::cat(wrong, " is not an element type, precision or scaling"));
   const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
   if (std::find(std::begin(layouts), std::end(layouts), parts[1]) == std::end(layouts))
     bad(text::cat(parts[1], " is not a layout"));
@@ -95,9 +128,16 @@ GemmTable GemmTable::parse(std::string_view all, std::string_view from) {
   return table;
 }
 
+namespace {
+const GemmTable& h200_table() {
+  static const GemmTable h200 = GemmTable::parse(kH200, "gemm_table_h200.def");
+  return h200;
+}
+}  // namespace
+
 const GemmTable& GemmTable::shipped(const runtime::DeviceInfo& d) {
-  static const GemmTable h200 = parse(kH200, "gemm_table_h200.def"), none;
-  return d.name.find("H200") != std::string::npos ? h200 : none;
+  static const GemmTable none;
+  return d.name.find("H200") != std::string::npos ? h200_table() : none;
 }
 
 std::string GemmTable::text() const {
@@ -108,7 +148,7 @@ std::string GemmTable::text() const {
 }
 
 const GemmMeasured* GemmTable::find(const GemmProblem& q) const {
-  if (rows_.empty()) return nullptr;
+  if (rows_.empty() || !q.epilogue.empty()) return nullptr;
   const GemmProblem p = q.dense();
   const auto at = rows_.find(gemm_key(p));
   return at == rows_.end() || !is_dense(p) ? nullptr : &at->second;
@@ -132,7 +172,7 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
     c.pack_a = first.pack_a, c.pack_b = first.pack_b, c.pack_c = first.pack_c;
     out.push_back(std::move(c));
   };
-  if (p.k == 0) return out;
+  if (p.k == 0 || !p.plain()) return out;
   // The problem that the kernel sees when operands go through scratch memory.
   GemmProblem inner = p;
   GemmAddresses inner_at = at;
@@ -174,6 +214,48 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
     return c;
   }
   return select_gemm(p, at, d);
+}
+
+std::vector<Variant> gemm_selected_variants(std::string_view arch) {
+  runtime::DeviceInfo d;
+  d.arch = arch, d.sm_count = 132;
+  for (const char c : arch)
+    if (c >= '0' && c <= '9') d.cc_major = d.cc_major * 10 + (c - '0');
+  d.cc_minor = d.cc_major % 10, d.cc_major /= 10;
+  std::map<std::string, Variant> found;
+  const auto take = [&](const GemmChoice& c) {
+    if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
+  };
+  constexpr std::pair<std::uint64_t, std::uint64_t> shapes[] = {
+      {256, 256},    {512, 512},     {1024, 1024},  {2048, 2048},  {4096, 4096},
+      {8192, 8192},  {16384, 16384}, {14336, 4096}, {4096, 14336}, {28672, 8192},
+      {8192, 28672}, {151936, 4096}, {4104, 4104},  {3001, 5003}};
+  for (DType t : {DType::bf16, DType::f16, DType::f32})
+    for (bool ta : {false, true})
+      for (bool tb : {false, true}) {
+        if (t == DType::bf16 && d.cc() < 80) continue;
+        for (std::uint64_t m : {1, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024, 2048, 4096, 8192, 16384})
+          for (const auto& [n, k] : shapes)
+            for (std::uint64_t batch : {1, 64}) {
+              if (batch > 1 && (n > 1024 || m > 1024)) continue;
+              take(select_gemm(
+                  {.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = batch}, {}, d));
+            }
+        take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = 64, .n = 64, .k = 0}, {}, d));
+        take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = 5, .n = 7, .k = 9}, {}, d));
+        // Accumulating into C and crooked rows take other paths.
+        for (std::uint64_t n : {512, 4096})
+          take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = n, .n = n, .k = n, .beta = 1}, {},
+                           d));
+      }
+  if (arch == "sm_90a")
+    for (const auto& [key, row] : h200_table().rows())
+      for (const auto& c : gemm_candidates(parse_gemm_key(key), {}, d))
+        if (c.variant.name == row.variant) take(c);
+  found.try_emplace(gemm_pack().name, gemm_pack());
+  std::vector<Variant> out;
+  for (auto& [name, v] : found) out.push_back(std::move(v));
+  return out;
 }
 
 std::vector<GemmRegret> gemm_regret(const std::map<std::string, std::map<std::string, double>>& times,

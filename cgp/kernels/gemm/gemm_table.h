@@ -20,7 +20,9 @@
 namespace cgp::kernels {
 
 /// What a table knows a problem by: "bf16/nt/4096x4096x4096", with a batch "bf16/nt/64x512x512x512" (the
-/// batch first). The names of the rows of cgp_kernel_bench and cgp bench, without "gemm/".
+/// batch first). The names of the rows of cgp_kernel_bench and cgp bench, without "gemm/". Types of B and C
+/// that are not the usual ones follow that of A: "bf16_bf16_f32", "e4m3_e5m2_bf16"; then ":fast" or ":strict"
+/// and "@tensor", "@channel" or "@block": "f32:fast/nt/64x64x64". An epilogue is not part of a key.
 std::string gemm_key(const GemmProblem& p);
 /// The problem that a key names, dense; ArgumentError saying what is wrong with it.
 GemmProblem parse_gemm_key(std::string_view key);
@@ -57,6 +59,10 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& p, const GemmAddresse
 /// The table's winner where it has the problem and the variant still runs it; else select_gemm's. Pure.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        const GemmTable& table);
+
+/// What select_gemm takes on an architecture over a sweep of types, layouts and sizes, and what the shipped
+/// tables name: the variants that programs embed machine code of. Epilogues and factors are not among them.
+std::vector<Variant> gemm_selected_variants(std::string_view arch);
 
 /// What a cost model costs: over the problems of `measured`, how much slower its choice was than the fastest.
 struct GemmRegret {

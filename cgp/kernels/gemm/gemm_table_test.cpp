@@ -34,8 +34,19 @@ TEST(GemmTable, KeysNameProblems) {
   EXPECT_EQ(q.n, 5u);
   EXPECT_EQ(q.k, 7u);
   EXPECT_EQ(q.lda, 3u);  // stored [k, m]
-  for (const char* bad : {"", "bf16/nt", "bf17/nt/1x2x3", "bf16/nx/1x2x3", "bf16/nt/1x2", "bf16/nt/1x2x3x4x5",
-                          "bf16/nt/1xax3", "bf16/nt/1x2x-3"})
+  for (const char* key :
+       {"bf16/nt/1x2x3", "f32:fast/nt/1x2x3", "e4m3/nt/1x2x3", "e4m3_e5m2_f32/nt/1x2x3", "s8/nt/1x2x3",
+        "s8_s8_s8/nt/1x2x3", "e4m3:fast@channel/nt/1x2x3", "bf16_bf16_f32/nn/4x1x2x3"})
+    EXPECT_EQ(gemm_key(parse_gemm_key(key)), key);
+  const auto mixed = parse_gemm_key("e4m3_e5m2_f32:fast@block/nt/1x2x3");
+  EXPECT_EQ(mixed.type_b, DType::e5m2);
+  EXPECT_EQ(mixed.type_c, DType::f32);
+  EXPECT_EQ(mixed.precision, GemmPrecision::fast);
+  EXPECT_EQ(mixed.scaling, GemmScaling::block);
+  EXPECT_EQ(parse_gemm_key("e4m3_e4m3_bf16/nt/1x2x3").type_c, parse_gemm_key("e4m3/nt/1x2x3").type_c);
+  for (const char* bad :
+       {"", "bf16/nt", "bf17/nt/1x2x3", "bf16/nx/1x2x3", "bf16/nt/1x2", "bf16/nt/1x2x3x4x5", "bf16/nt/1xax3",
+        "bf16/nt/1x2x-3", "bf16:quick/nt/1x2x3", "bf16@row/nt/1x2x3", "bf16_f16/nt/1x2x3", "_/nt/1x2x3"})
     EXPECT_THROW((void)parse_gemm_key(bad), ArgumentError) << bad;
 }
 
@@ -106,6 +117,21 @@ TEST(GemmTable, WhatShipsNamesVariantsThatExist) {
   auto other = hopper();
   other.name = "NVIDIA A100";
   EXPECT_TRUE(GemmTable::shipped(other).empty());
+}
+
+TEST(GemmTable, WhatIsEmbeddedHasWhatIsSelected) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    auto d = hopper();
+    d.arch = arch, d.cc_major = arch[3] - '0';
+    std::set<std::string> names;
+    for (const auto& v : gemm_selected_variants(arch)) {
+      EXPECT_TRUE(names.insert(v.name).second) << v.name;
+      EXPECT_EQ(reject(v, arch), "");
+    }
+    for (const char* key : {"bf16/nt/4096x4096x4096", "f16/nn/1x4096x14336", "bf16/tn/100x300x500",
+                            "f32/tt/77x99x55", "bf16/nt/300x4096x4096", "f16/nt/64x512x512x512"})
+      EXPECT_TRUE(names.count(select_gemm(parse_gemm_key(key), {}, d).variant.name)) << arch << " " << key;
+  }
 }
 
 TEST(GemmTable, RegretIsTheChoiceOverTheFastest) {

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Machine code that programs carry: assembled here when CGP_EMBED_CUBINS names architectures.
+cgp_test(cgp_cubin_pack_test SOURCES cubin_pack_test.cpp LINKS cgp::kernels)
+if(TARGET cgp_cubin_pack_test)
+  add_dependencies(cgp_cubin_pack_test cgp_fake_libcuda)
+  target_compile_definitions(cgp_cubin_pack_test PRIVATE CGP_FAKE_LIBCUDA="$<TARGET_FILE:cgp_fake_libcuda>")
+endif()
+add_executable(cgp_pack_cubins pack_cubins.cpp)
+cgp_compile_options(cgp_pack_cubins)
+target_link_libraries(cgp_pack_cubins PRIVATE cgp::kernels)
+if(CGP_EMBED_CUBINS)
+  find_program(CGP_PTXAS ptxas HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin REQUIRED)
+  set(archs)
+  foreach(arch ${CGP_EMBED_CUBINS})
+    list(APPEND archs sm_${arch})
+  endforeach()
+  if(CGP_EMBED_ONLY)
+    set(only --only ${CGP_EMBED_ONLY})
+  endif()
+  set(pack ${CMAKE_CURRENT_BINARY_DIR}/cubins.pack)
+  add_custom_command(OUTPUT ${pack}
+    COMMAND cgp_pack_cubins ${pack} --ptxas ${CGP_PTXAS} --cache ${CMAKE_CURRENT_BINARY_DIR}/cubins --arch ${archs} ${only}
+    DEPENDS cgp_pack_cubins VERBATIM COMMENT "Assembling the shipped kernels for ${archs}")
+  add_library(cgp_cubin_pack OBJECT cubin_pack_data.cpp)
+  cgp_compile_options(cgp_cubin_pack)
+  target_link_libraries(cgp_cubin_pack PRIVATE cgp::base)
+  target_compile_definitions(cgp_cubin_pack PRIVATE CGP_CUBIN_PACK="${pack}")
+  set_source_files_properties(cubin_pack_data.cpp PROPERTIES OBJECT_DEPENDS ${pack})
+endif()
+
+cgp_bench(cgp_first_call_bench SOURCES bench/first_call_bench.cpp LINKS cgp::kernels)
+cgp_embed_cubins(cgp_first_call_bench)
