@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSNorm and LayerNorm, forward. Skeletons and selection: row/row_kernel.h, row/row_plan.h.
+//   memory   x (and residual) read once, y (and sum) written once; weight and bias come from the caches
+#include "cgp/kernels/norm/norm.h"
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
+
+struct Build {
+  row::RowTuning tuning;
+  bool layer, offset, grouped;
+  DType x, y;
+  std::optional<DType> residual, weight, bias, sum;
+  bool mean, rstd;
+};
+
+class Forward : public row::RowOp {
+ public:
+  Forward(const Build& b, const Val<f32>& eps, const Val<f32>& offset, const Val<u64>& cols, OutRows y,
+          std::optional<OutRows> sum, Out<f32> mean, Out<f32> rstd)
+      : b_(b), eps_(eps), offset_(offset), y_(y), sum_(std::move(sum)), mean_(mean), rstd_(rstd) {
+    fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sums_;
+    if (!b.layer) inverse_.push_back(rcp<rn>(to<f32>(cols)));
+  }
+
+  Stat part(Kernel&, const Values& v) override {
+    kept_.clear();
+    Floats all;
+    for (int j = 0; j < v.count(); ++j) row::append(all, h(v, j));
+    if (!b_.layer) {
+      Floats squares;
+      for (const auto& x : all) squares.push_back(x * x);
+      return {row::sum(squares)};
+    }
+    Floats counts, squares;
+    for (int j = 0; j < v.count(); ++j)
+      counts.push_back(select(v.inside(j), Val<f32>(float(v.elements())), Val<f32>(0.f)));
+    const auto count = row::sum(counts);
+    const auto mean = row::sum(all) / max(count, Val<f32>(1.f));
+    for (int j = 0; j < v.count(); ++j) {
+      Floats of_access;
+      for (const auto& x : h(v, j, 1)) {
+        const auto d = x - mean;
+        of_access.push_back(d * d);
+      }
+      squares.push_back(select(v.inside(j), row::sum(of_access), Val<f32>(0.f)));
+    }
+    return {count, mean, row::sum(squares)};
+  }
+
+  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
+    const auto mean = b_.layer ? s[1] : Val<f32>(0.f);
+    const auto variance = b_.layer ? s[2] / s[0] : s[0] * inverse_[0];
+    const auto rstd = rsqrt<approx>(variance + eps_);
+    const auto y = v.target(y_);
+    std::vector<Values::Target> sum;
+    if (sum_) sum.push_back(v.target(*sum_));
+    for (int j = 0; j < v.count(); ++j) {
+      const auto x = h(v, j, b_.layer ? 2 : 1);
+      if (sum_)
+        sum[0].store_packed(j, kept_.empty() ? row::pack({*b_.sum, v.elements()}, x) : kept_[std::size_t(j)]);
+      Floats weight, bias, out;
+      int column = 0;
+      if (b_.weight) weight = v.column(column++, j, 1);
+      if (b_.bias) bias = v.column(column, j, 1);
+      for (std::size_t e = 0; e < x.size(); ++e) {
+        Val<f32> n = b_.layer ? (x[e] - mean) * rstd : x[e] * rstd;
+        const Val<f32> w = b_.weight ? (b_.offset ? weight[e] + offset_ : weight[e]) : Val<f32>(1.f);
+        if (b_.bias)
+          out.push_back(b_.weight ? fma(n, w, bias[e]) : n + bias[e]);
+        else
+          out.push_back(b_.weight ? n * w : n);
+      }
+      y.store(j, out);
+    }
+    if (b_.layer && b_.mean) mean_.st_if(v.leader(), v.row(), mean);
+    if (b_.rstd) rstd_.st_if(v.leader(), v.row(), rstd);
+    return {};
+  }
+
+ private:
+  // x, or x + residual as it is stored.
+  Floats h(const Values& v, int j, int use = 0) {
+    if (!b_.residual) return v.at(0, j, use);
+    const row::Format f{b_.sum.value_or(b_.x), v.elements()};
+    if (v.kept() && std::size_t(j) < kept_.size()) return row::floats(f, kept_[std::size_t(j)], v.zero(use));
+    const auto a = v.at(0, j), b = v.at(1, j);
+    Floats s;
+    for (std::size_t e = 0; e < a.size(); ++e) s.push_back(a[e] + b[e]);
+    const auto packed = row::pack(f, s);
+    if (v.kept()) kept_.push_back(packed);
+    return row::floats(f, packed);
+  }
+
+  const Build& b_;
+  row::Sums sums_{1};
+  row::Moments moments_;
+  Val<f32> eps_, offset_;
+  Floats inverse_;  // 1 / cols
+  OutRows y_;
+  std::optional<OutRows> sum_;
+  Out<f32> mean_, rstd_;
+  std::vector<row::Access> kept_;
+};
+
+// inner, x_outer, y_outer: rows in groups; used by kernels that were built for that.
+void forward(Kernel& k, Build b, In<b8> x, In<b8> residual, In<b8> weight, In<b8> bias, Out<b8> y,
+             Out<b8> sum, Out<f32> mean, Out<f32> rstd, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
+             Val<u64> residual_pitch, Val<u64> y_pitch, Val<u64> sum_pitch, Val<f32> eps, Val<f32> offset,
+             Val<u32> inner, Val<u64> x_outer, Val<u64> y_outer) {
+  InRows in{x, x_pitch, b.x};
+  OutRows out{y, y_pitch, b.y};
+  if (b.grouped) {
+    in.outer.emplace(x_outer), in.inner.emplace(inner);
+    out.outer.emplace(y_outer), out.inner.emplace(inner);
+  }
+  std::optional<OutRows> sums;
+  if (b.sum) sums.emplace(OutRows{sum, sum_pitch, *b.sum});
+  Forward op(b, eps, offset, cols, out, std::move(sums), mean, rstd);
+  op.inputs.push_back(in);
+  if (b.residual) op.inputs.push_back({residual, residual_pitch, *b.residual});
+  if (b.weight) op.columns.push_back({weight, *b.weight});
+  if (b.bias) op.columns.push_back({bias, *b.bias});
+  row::run_rows(k, b.tuning, rows, cols, op);
+}
+
+row::RowNeeds needs(const Build& b) {
+  row::RowNeeds n;
+  n.inputs = {b.x}, n.outputs = {b.y}, n.fold_size = b.layer ? 3 : 1;
+  if (b.residual) n.inputs.push_back(*b.residual);
+  if (b.sum) n.outputs.push_back(*b.sum);
+  if (b.weight) n.columns.push_back(*b.weight);
+  if (b.bias) n.columns.push_back(*b.bias);
+  return n;
+}
+
+Variant make(const Build& b) {
+  const auto n = needs(b);
+  auto name = text::cat(b.layer ? "layer_norm" : "rms_norm", b.residual ? "_residual" : "", "_",
+                        row::type_names(n), "__", row::describe(b.tuning));
+  // What is stored and added beside y: letters, so that every build has a name of its own.
+  std::string extra;
+  for (auto [have, letter] : {std::pair{b.weight.has_value(), 'w'},
+                              {b.bias.has_value(), 'b'},
+                              {b.mean, 'm'},
+                              {b.rstd, 'r'},
+                              {b.sum.has_value(), 's'},
+                              {b.offset, 'o'},
+                              {b.grouped, 'g'}})
+    if (have) extra.push_back(letter);
+  if (!extra.empty()) name += "_" + extra;
+  if (b.weight && *b.weight != b.x) text::append(name, text::cat("_w", cgp::name(*b.weight)));
+  if (b.y != b.x) text::append(name, text::cat("_y", cgp::name(b.y)));
+  if (b.residual && *b.residual != b.x) text::append(name, text::cat("_res", cgp::name(*b.residual)));
+  if (b.sum && *b.sum != b.x) text::append(name, text::cat("_sum", cgp::name(*b.sum)));
+  if (b.bias && b.bias != b.weight) text::append(name, text::cat("_b", cgp::name(*b.bias)));
+  return variant(std::move(name), row::min_sm(n, b.tuning), forward, b);
+}
+
+// The checked problem: layouts filled in, build and plan decided.
+struct Problem {
+  Norm n;
+  Build build;
+  std::string why;
+};
+
+Problem checked(Norm n, bool layer, const runtime::DeviceInfo& device) {
+  const row::Checker c{layer ? "layer_norm" : "rms_norm"};
+  if (n.rows && !n.cols) c.fail("cols", "must be at least 1", "cols = 0");
+  c.present("x", n.x, row::kFloats, false);
+  c.present("y", n.y, row::kFloats, true);
+  n.x_layout = c.rows("x", n.x, n.rows, n.cols, n.x_layout);
+  n.y_layout = c.rows("y", n.y, n.rows, n.cols, n.y_layout);
+  Build b{};
+  b.layer = layer, b.x = n.x.dtype, b.y = n.y.dtype, b.offset = n.weight_offset != 0;
+  bool wide = true;
+  if (n.residual.given) {
+    c.present("residual", n.residual, row::kFloats, false);
+    n.residual_layout = c.rows("residual", n.residual, n.rows, n.cols, n.residual_layout);
+    b.residual = n.residual.dtype;
+  }
+  if (n.sum.given) {
+    if (!n.residual.given) c.fail("sum", "needs a residual", "without one it would be a copy of x");
+    c.present("sum", n.sum, row::kFloats, true);
+    n.sum_layout = c.rows("sum", n.sum, n.rows, n.cols, n.sum_layout);
+    b.sum = n.sum.dtype;
+  }
+  if (n.weight.given) {
+    c.present("weight", n.weight, row::kFloats, false), c.vector("weight", n.weight, n.cols);
+    b.weight = n.weight.dtype;
+  }
+  if (n.bias.given) {
+    if (!layer) c.fail("bias", "is not part of RMSNorm", "it was given", "use layer_norm, or leave it out");
+    c.present("bias", n.bias, row::kFloats, false), c.vector("bias", n.bias, n.cols);
+    b.bias = n.bias.dtype;
+  }
+  if (n.mean.given) {
+    if (!layer) c.fail("mean", "is not part of RMSNorm", "it was given", "leave it out");
+    c.present("mean", n.mean, {DType::f32}, true), c.vector("mean", n.mean, n.rows);
+    b.mean = true;
+  }
+  if (n.rstd.given) {
+    c.present("rstd", n.rstd, {DType::f32}, true), c.vector("rstd", n.rstd, n.rows);
+    b.rstd = true;
+  }
+  b.grouped = n.x_layout.inner > 1 || n.y_layout.inner > 1;
+  if (b.grouped && n.x_layout.inner != n.y_layout.inner)
+    c.fail("y", "must have its rows in groups as x has",
+           text::cat("inner = ", n.y_layout.inner, ", that of x is ", n.x_layout.inner));
+  const auto need = needs(b);
+  const int e = row::widest_access(need);
+  const auto fits = [&](const View& v, const row::Layout& l) {
+    if (v.given) wide = wide && row::fits(v, n.cols, l, e);
+  };
+  fits(n.x, n.x_layout), fits(n.y, n.y_layout), fits(n.residual, n.residual_layout);
+  fits(n.sum, n.sum_layout), fits(n.weight, {}), fits(n.bias, {});
+  auto plan = row::plan_rows(need, n.rows, n.cols, wide, device);
+  b.tuning = n.tuning.value_or(plan.tuning);
+  return {std::move(n), b, std::move(plan.why)};
+}
+
+void launch(runtime::Stream& s, const Norm& norm, bool layer) {
+  const auto info = s.device().info();
+  const auto p = checked(norm, layer, info);
+  const Norm& n = p.n;
+  if (n.rows == 0) return;
+  const auto fn = load(s.device(), make(p.build));
+  fn(s, row::grid(fn, p.build.tuning, needs(p.build), n.rows), n.x.arg(), n.residual.arg(), n.weight.arg(),
+     n.bias.arg(), n.y.arg(), n.sum.arg(), n.mean.arg(), n.rstd.arg(), n.rows, n.cols, n.x_layout.pitch,
+     n.residual_layout.pitch, n.y_layout.pitch, n.sum_layout.pitch, n.eps, n.weight_offset,
+     std::uint32_t(n.x_layout.inner), n.x_layout.outer, n.y_layout.outer);
+}
+
+}  // namespace
+
+void rms_norm(runtime::Stream& s, const Norm& n) { launch(s, n, false); }
+void layer_norm(runtime::Stream& s, const Norm& n) { launch(s, n, true); }
+
+NormSteps norm_steps(const Norm& n, bool layer, const runtime::DeviceInfo& device) {
+  const auto p = checked(n, layer, device);
+  return {{make(p.build)}, p.why};
+}
+
+void qk_norm(runtime::Stream& s, const QkNorm& n) {
+  const auto one = [&](const View& x, const View& y, const View& weight, const View& rstd,
+                       std::uint64_t heads, std::uint64_t x_pitch, std::uint64_t y_pitch) {
+    Norm r;
+    r.x = x, r.y = y, r.weight = weight, r.rstd = rstd;
+    r.rows = n.tokens * heads, r.cols = n.head_dim, r.eps = n.eps;
+    r.x_layout = {n.head_dim, heads, x_pitch ? x_pitch : heads * n.head_dim};
+    r.y_layout = {n.head_dim, heads, y_pitch ? y_pitch : heads * n.head_dim};
+    rms_norm(s, r);
+  };
+  if (n.tokens && !n.head_dim) row::Checker{"qk_norm"}.fail("head_dim", "must be at least 1", "head_dim = 0");
+  if (n.q_heads) one(n.q, n.q_out, n.q_weight, n.q_rstd, n.q_heads, n.q_pitch, n.q_out_pitch);
+  if (n.k_heads) one(n.k, n.k_out, n.k_weight, n.k_rstd, n.k_heads, n.k_pitch, n.k_out_pitch);
+}
+
+}  // namespace cgp::kernels

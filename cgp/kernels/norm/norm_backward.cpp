@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSNorm and LayerNorm, backward. With g = dy * (weight + offset), n = (x - mean) * rstd:
+//   LayerNorm  dx = rstd * (g - mean(g) - n * mean(g * n))      dweight = sum over rows of dy * n
+//   RMSNorm    the same without the mean(g) term                 dbias   = sum over rows of dy
+//   memory   x and dy read once, dx written once; sums over rows stay in the registers of blocks that stay,
+//            and are added up by a second launch (row/column_sums.h)
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/row/column_sums.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
+
+struct Build {
+  row::RowTuning tuning;
+  bool layer, offset, dweight, dbias;
+  DType x, dy, dx;
+  std::optional<DType> dsum, weight;
+};
+
+class Backward : public row::RowOp {
+ public:
+  Backward(const Build& b, In<f32> mean, In<f32> rstd, const Val<f32>& offset, const Val<u64>& cols,
+           OutRows dx)
+      : b_(b),
+        mean_(mean),
+        rstd_(rstd),
+        offset_(offset),
+        inverse_(rcp<rn>(to<f32>(cols))),
+        dx_(std::move(dx)) {
+    fold = b.layer ? &two_ : &one_;
+    accumulators = int(b.dweight) + int(b.dbias);
+  }
+
+  void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
+    of_row_.clear();
+    of_row_.push_back(rstd_.ld_if<1>(valid, row, Val<f32>(0.f))[0]);
+    if (b_.layer) of_row_.push_back(mean_.ld_if<1>(valid, row, Val<f32>(0.f))[0]);
+  }
+
+  Stat part(Kernel&, const Values& v) override {
+    Floats gn, gs;
+    for (int j = 0; j < v.count(); ++j) {
+      const auto g = gradient(v, j), n = normal(v, j);
+      for (std::size_t e = 0; e < g.size(); ++e) gn.push_back(g[e] * n[e]);
+      row::append(gs, g);
+    }
+    Stat s{row::sum(gn)};
+    if (b_.layer) s.push_back(row::sum(gs));
+    return s;
+  }
+
+  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> sums) override {
+    const auto dx = v.target(dx_);
+    const auto along = s[0] * inverse_;
+    std::vector<Floats> next(sums.size());
+    for (int j = 0; j < v.count(); ++j) {
+      const auto g = gradient(v, j, 1), n = normal(v, j, 1);
+      Floats out, more;
+      if (b_.dsum) more = v.at(2, j);
+      for (std::size_t e = 0; e < g.size(); ++e) {
+        auto d = b_.layer ? g[e] - s[1] * inverse_ : g[e];
+        const auto t = fma(n[e], -along, d);
+        out.push_back(b_.dsum ? fma(t, of_row_[0], more[e]) : t * of_row_[0]);
+      }
+      dx.store(j, out);
+      if (sums.empty()) continue;
+      const auto dy = v.at(1, j, 1);
+      for (std::size_t e = 0; e < g.size(); ++e) {
+        const std::size_t at = std::size_t(j) * g.size() + e;
+        std::size_t a = 0;
+        if (b_.dweight) next[a].push_back(fma(dy[e], n[e], sums[a][at])), ++a;
+        if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
+      }
+    }
+    return next;
+  }
+
+ private:
+  Floats gradient(const Values& v, int j, int use = 0) const {
+    auto g = v.at(1, j, use);
+    if (!b_.weight) return g;
+    const auto w = v.column(0, j, use);
+    Floats out;
+    for (std::size_t e = 0; e < g.size(); ++e) out.push_back(g[e] * (b_.offset ? w[e] + offset_ : w[e]));
+    return out;
+  }
+  Floats normal(const Values& v, int j, int use = 0) const {
+    Floats out;
+    for (const auto& x : v.at(0, j, use))
+      out.push_back(b_.layer ? (x - of_row_[1]) * of_row_[0] : x * of_row_[0]);
+    return out;
+  }
+
+  const Build& b_;
+  row::Sums one_{1}, two_{2};
+  In<f32> mean_, rstd_;
+  Val<f32> offset_, inverse_;
+  OutRows dx_;
+  Floats of_row_;  // rstd, mean
+};
+
+void backward(Kernel& k, Build b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean, In<f32> rstd,
+              Out<b8> dx, Out<f32> partials, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
+              Val<u64> dy_pitch, Val<u64> dsum_pitch, Val<u64> dx_pitch, Val<f32> offset) {
+  Backward op(b, mean, rstd, offset, cols, OutRows{dx, dx_pitch, b.dx});
+  op.inputs.push_back({x, x_pitch, b.x});
+  op.inputs.push_back({dy, dy_pitch, b.dy});
+  if (b.dsum) op.inputs.push_back({dsum, dsum_pitch, *b.dsum});
+  if (b.weight) op.columns.push_back({weight, *b.weight});
+  if (op.accumulators) op.partials.emplace(partials);
+  row::run_rows(k, b.tuning, rows, cols, op);
+}
+
+row::RowNeeds needs(const Build& b) {
+  row::RowNeeds n;
+  n.inputs = {b.x, b.dy}, n.outputs = {b.dx};
+  if (b.dsum) n.inputs.push_back(*b.dsum);
+  if (b.weight) n.columns.push_back(*b.weight);
+  n.accumulators = int(b.dweight) + int(b.dbias);
+  return n;
+}
+
+Variant make(const Build& b) {
+  const auto n = needs(b);
+  auto name = text::cat(b.layer ? "layer_norm" : "rms_norm", "_backward_", row::type_names(n), "__",
+                        row::describe(b.tuning));
+  std::string extra;
+  for (auto [have, letter] : {std::pair{b.weight.has_value(), 'w'},
+                              {b.dweight, 'd'},
+                              {b.dbias, 'b'},
+                              {b.dsum.has_value(), 's'},
+                              {b.offset, 'o'}})
+    if (have) extra.push_back(letter);
+  if (!extra.empty()) name += "_" + extra;
+  if (b.dy != b.x) text::append(name, text::cat("_dy", cgp::name(b.dy)));
+  if (b.dx != b.x) text::append(name, text::cat("_dx", cgp::name(b.dx)));
+  if (b.weight && *b.weight != b.x) text::append(name, text::cat("_w", cgp::name(*b.weight)));
+  if (b.dsum && *b.dsum != b.x) text::append(name, text::cat("_ds", cgp::name(*b.dsum)));
+  return variant(std::move(name), row::min_sm(n, b.tuning), backward, b);
+}
+
+struct Problem {
+  NormBackward n;
+  Build build;
+  std::string why;
+};
+
+Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
+  const row::Checker c{layer ? "layer_norm_backward" : "rms_norm_backward"};
+  if (n.rows && !n.cols) c.fail("cols", "must be at least 1", "cols = 0");
+  c.present("x", n.x, row::kFloats, false);
+  c.present("dy", n.dy, row::kFloats, false);
+  c.present("dx", n.dx, row::kFloats, true);
+  c.present("rstd", n.rstd, {DType::f32}, false), c.vector("rstd", n.rstd, n.rows);
+  n.x_layout = c.rows("x", n.x, n.rows, n.cols, n.x_layout);
+  n.dy_layout = c.rows("dy", n.dy, n.rows, n.cols, n.dy_layout);
+  n.dx_layout = c.rows("dx", n.dx, n.rows, n.cols, n.dx_layout);
+  Build b{};
+  b.layer = layer, b.x = n.x.dtype, b.dy = n.dy.dtype, b.dx = n.dx.dtype, b.offset = n.weight_offset != 0;
+  if (layer)
+    c.present("mean", n.mean, {DType::f32}, false), c.vector("mean", n.mean, n.rows);
+  else if (n.mean.given)
+    c.fail("mean", "is not part of RMSNorm", "it was given", "leave it out");
+  if (n.dsum.given) {
+    c.present("dsum", n.dsum, row::kFloats, false);
+    n.dsum_layout = c.rows("dsum", n.dsum, n.rows, n.cols, n.dsum_layout);
+    b.dsum = n.dsum.dtype;
+  }
+  if (n.weight.given) {
+    c.present("weight", n.weight, row::kFloats, false), c.vector("weight", n.weight, n.cols);
+    b.weight = n.weight.dtype;
+  }
+  if (n.dweight.given) {
+    c.present("dweight", n.dweight, row::kFloats, true), c.vector("dweight", n.dweight, n.cols);
+    b.dweight = true;
+  }
+  if (n.dbias.given) {
+    if (!layer) c.fail("dbias", "is not part of RMSNorm", "it was given", "leave it out");
+    c.present("dbias", n.dbias, row::kFloats, true), c.vector("dbias", n.dbias, n.cols);
+    b.dbias = true;
+  }
+  for (const auto& [name, l] :
+       {std::pair{"x", &n.x_layout}, {"dy", &n.dy_layout}, {"dx", &n.dx_layout}, {"dsum", &n.dsum_layout}})
+    if (l->inner > 1) c.fail(name, "cannot have its rows in groups", text::cat("inner = ", l->inner));
+  const auto need = needs(b);
+  const int e = row::widest_access(need);
+  bool wide = true;
+  const auto fits = [&](const View& v, const row::Layout& l) {
+    if (v.given) wide = wide && row::fits(v, n.cols, l, e);
+  };
+  fits(n.x, n.x_layout), fits(n.dy, n.dy_layout), fits(n.dx, n.dx_layout), fits(n.dsum, n.dsum_layout);
+  fits(n.weight, {});
+  auto plan =
+      n.tuning ? row::RowPlan{*n.tuning, "as asked"} : row::plan_rows(need, n.rows, n.cols, wide, device);
+  b.tuning = plan.tuning;
+  return {std::move(n), b, std::move(plan.why)};
+}
+
+std::uint64_t workspace(const Problem& p, const runtime::DeviceInfo& device) {
+  return std::uint64_t(needs(p.build).accumulators) * row::teams(p.build.tuning, p.n.rows, device) * p.n.cols;
+}
+
+void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
+  const auto info = s.device().info();
+  const auto p = checked(given, layer, info);
+  const NormBackward& n = p.n;
+  const auto need = needs(p.build);
+  const std::uint64_t want = workspace(p, info);
+  const row::Checker c{layer ? "layer_norm_backward" : "rms_norm_backward"};
+  if (want) {
+    c.present("workspace", n.workspace, {DType::f32}, true);
+    if (n.workspace.elements < want)
+      c.fail("workspace", "is too small",
+             text::cat("this shape needs ", want, " f32 elements, it has ", n.workspace.elements),
+             "ask norm_backward_workspace()");
+    if (n.workspace.address % 16)
+      c.fail("workspace", "must start at a multiple of 16 bytes",
+             text::cat("its address is ", n.workspace.address));
+  }
+  if (n.cols == 0) return;
+  const auto fn = load(s.device(), make(p.build));
+  fn(s, row::grid(fn, p.build.tuning, need, std::max<std::uint64_t>(n.rows, 1)), n.x.arg(), n.dy.arg(),
+     n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(), n.workspace.arg(), n.rows, n.cols,
+     n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch, n.dx_layout.pitch, n.weight_offset);
+  const std::uint64_t teams = row::teams(p.build.tuning, n.rows, info);
+  View at = n.workspace;
+  for (const View* out : {&n.dweight, &n.dbias})
+    if (out->given) {
+      row::column_sums(s, at, *out, teams, n.cols);
+      at = at.from(teams * n.cols);
+    }
+}
+
+}  // namespace
+
+void rms_norm_backward(runtime::Stream& s, const NormBackward& n) { launch(s, n, false); }
+void layer_norm_backward(runtime::Stream& s, const NormBackward& n) { launch(s, n, true); }
+
+std::uint64_t norm_backward_workspace(const NormBackward& n, bool layer, const runtime::DeviceInfo& device) {
+  return workspace(checked(n, layer, device), device);
+}
+NormSteps norm_backward_steps(const NormBackward& n, bool layer, const runtime::DeviceInfo& device) {
+  const auto p = checked(n, layer, device);
+  NormSteps steps{{make(p.build)}, p.why};
+  if (n.dweight.given) steps.variants.push_back(row::column_sums_variant(n.dweight.dtype));
+  if (n.dbias.given) steps.variants.push_back(row::column_sums_variant(n.dbias.dtype));
+  return steps;
+}
+
+}  // namespace cgp::kernels

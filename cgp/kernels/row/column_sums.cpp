@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of columns of f32 partial results.
+//   who      a block has 32 columns; its 32 warps take every 32nd row, a lane one column
+//   memory   each partial sum is read once, 128 bytes a warp
+//   sync     one exchange through shared memory
+#include "cgp/kernels/row/column_sums.h"
+
+#include "cgp/base/text.h"
+#include "cgp/dsl/warp.h"
+#include "cgp/kernels/row/elements.h"
+
+namespace cgp::kernels::row {
+namespace {
+
+using namespace dsl;
+
+constexpr int kWarps = 32, kUnroll = 4;
+
+void sums(Kernel& k, DType out_type, In<f32> partials, Out<b8> out, Val<u64> teams, Val<u64> cols) {
+  k.block(32 * kWarps);
+  const auto slots = k.shared<f32>(32 * 33);
+  const auto lane = k.laneid(), warp = k.warp_index();
+  const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
+  const Val<pred> inside = column < cols;
+  const auto mine = partials.at(column);
+  const auto turns = range(to<u64>(warp), teams, Val<u64>(kWarps * kUnroll));
+  const auto total = k.loop(turns, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
+    Floats next;
+    for (int u = 0; u < kUnroll; ++u) {
+      const auto at = team + std::uint64_t(u * kWarps);
+      const auto v = mine.ld_if<1>(inside & (at < teams), at * cols, Val<f32>(0.f))[0];
+      next.push_back(s[std::size_t(u)] + v);
+    }
+    return next;
+  });
+  slots.st(warp * 33 + lane, sum(total));
+  k.sync();
+  auto w = k.warp();
+  // Warp i now has column i: lane j the sum of warp j.
+  const auto all = reduce(w, slots.ld(lane * 33 + warp), [](auto a, auto b) { return a + b; });
+  const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
+  const Format f{out_type, 1};
+  store(f, out, its_column, (lane == 0) & (its_column < cols), pack(f, {all}));
+}
+
+}  // namespace
+
+Variant column_sums_variant(DType out) {
+  return variant(text::cat("column_sums_", name(out)), out == DType::bf16 ? 80 : 75, sums, out);
+}
+
+void column_sums(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
+                 std::uint64_t cols) {
+  if (cols == 0) return;
+  load(s.device(), column_sums_variant(out.dtype))(s, runtime::grid_for(cols, 32), partials.arg(), out.arg(),
+                                                   teams, cols);
+}
+
+}  // namespace cgp::kernels::row

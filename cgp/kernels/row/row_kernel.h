@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The skeletons of kernels that work on rows: who has which elements, how they come in, how the threads of a
+// row agree on its statistics. An operation is a RowOp; run_rows() records the kernel around it.
+//   registers  the row's elements in registers, `lanes` threads a row, `loads` accesses a thread
+//   stay       the same, but blocks stay and visit row after row, loading the next while they work (for
+//              operations with accumulators: sums over rows, kept by the threads that own the columns)
+//   ring       blocks stay; bulk copies bring the next rows into shared memory (sm_90, 16-byte aligned)
+//   loop       rows of any length, read once for the statistics and again for the results
+#include <functional>
+#include <optional>
+
+#include "cgp/kernels/row/fold.h"
+
+namespace cgp::kernels::row {
+
+/// Build-time choices.
+struct RowTuning {
+  int elements = 1;   ///< per access
+  int lanes = 32;     ///< threads of a block that share a row: 8, 16, 32, or a multiple of 32
+  int rows = 4;       ///< rows a block has at a time; 1 when lanes > 32
+  int loads = 1;      ///< accesses of a thread that cover the row; 0: loop
+  int cluster = 1;    ///< blocks that share a row (sm_90)
+  int stages = 0;     ///< > 0: ring of so many rows
+  int resident = 0;   ///< blocks an SM that registers must leave room for; 0: as it comes
+  bool stay = false;  ///< blocks visit several rows
+  bool hold = false;  ///< stay, ring: column vectors stay in registers
+  bool persistent() const { return stay || stages > 0; }
+};
+/// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.
+std::string describe(const RowTuning& t);
+
+/// Rows in global memory. With `inner` rows lie in groups of `inner`, `pitch` apart inside and `outer` apart
+/// between groups (heads of a token, say).
+template <class Pointer>
+struct RowsOf {
+  Pointer base;
+  Val<u64> pitch;  ///< elements
+  DType dtype;
+  float outside = 0;  ///< inputs: the value of elements that are not there
+  std::optional<Val<u64>> outer{};
+  std::optional<Val<u32>> inner{};
+};
+using InRows = RowsOf<In<b8>>;
+using OutRows = RowsOf<Out<b8>>;
+/// One vector along the row, the same for all rows.
+struct Column {
+  In<b8> base;
+  DType dtype;
+};
+
+/// A thread's elements of one row: `count` accesses, access j at element first + j * step.
+class Values {
+ public:
+  int count() const { return int(inside_.size()); }
+  int elements() const { return elements_; }  ///< per access
+  const Val<pred>& inside(int j) const { return inside_[std::size_t(j)]; }
+  const Val<u64>& row() const { return row_; }
+  /// The first element's index in the row.
+  Val<u64> index(int j) const { return j ? first_ + std::uint64_t(j) * step_ : first_; }
+  /// Of input rows. `use` counts the times: 0, 1, 2 (elements.h says why).
+  Floats at(int input, int j, int use = 0) const;
+  /// The zero of floats() for that use.
+  std::optional<Val<u32>> zero(int use) const;
+  Floats column(int which, int j, int use = 0) const;  ///< of a column vector
+  /// This thread holds the row's first element: it writes what there is once a row.
+  Val<pred> leader() const { return (first_ == 0) & valid_; }
+  const Val<pred>& valid() const { return valid_; }  ///< there is such a row
+  /// The same elements go to part() and finish(), so that what part() computed of them may be kept.
+  bool kept() const { return kept_; }
+  /// Stores access j of this row.
+  class Target {
+   public:
+    void store(int j, const Floats& v) const;
+    void store_packed(int j, const Access& a) const { row::store(format, at, j * step, values.inside(j), a); }
+    const Values& values;
+    Format format;
+    Out<b8> at;
+    int step;
+  };
+  Target target(const OutRows& rows) const;
+
+ private:
+  friend class RowKernel;
+  Values(Val<u64> row, Val<pred> valid, Val<u64> first, int elements, std::uint64_t step)
+      : elements_(elements), step_(step), row_(row), valid_(valid), first_(first) {}
+  int elements_;
+  bool kept_ = true;
+  std::uint64_t step_;  ///< elements from one access to the next
+  Val<u64> row_;
+  Val<pred> valid_;
+  Val<u64> first_;
+  std::vector<Val<pred>> inside_;
+  std::vector<std::vector<Access>> inputs_;  // [input][access]
+  std::vector<Format> formats_;
+  const std::vector<Val<u32>>* zeros_ = nullptr;
+  const std::vector<Column>* columns_ = nullptr;
+  const std::vector<std::vector<Access>>* held_ = nullptr;  // [column][access]
+};
+
+/// What happens to a row. Calls come in this order, once each in the recorded code of a row (loop: part and
+/// finish once per access): begin, part, finish.
+class RowOp {
+ public:
+  virtual ~RowOp() = default;
+  std::vector<InRows> inputs;
+  std::vector<Column> columns;
+  /// How statistics combine; null: there are none.
+  const Fold* fold = nullptr;
+  /// Sums over rows: so many f32 per element of the row, handed to finish() and back. They end up in
+  /// `partials`, one row of `cols` for each of the launch's row teams and accumulator.
+  int accumulators = 0;
+  std::optional<Out<f32>> partials;
+
+  /// Loads what belongs to the row as a whole.
+  virtual void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid);
+  /// Statistics of these elements.
+  virtual Stat part(Kernel&, const Values&) = 0;
+  /// Given the row's statistics: stores results; returns the accumulators, [accumulator][element].
+  virtual std::vector<Floats> finish(Kernel&, const Values&, const Stat&, std::vector<Floats> sums) = 0;
+};
+
+/// Records the kernel: block and cluster size, loops, loads, exchange.
+void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op);
+
+}  // namespace cgp::kernels::row

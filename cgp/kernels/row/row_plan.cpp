@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/row/row_plan.h"
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+namespace cgp::kernels::row {
+
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return ceil_div(n, to) * to; }
+
+constexpr std::uint64_t kRowThreads = 128;       // of a block whose rows need fewer
+constexpr std::uint64_t kMostGrid = 0x7fffffff;  // blocks of a launch
+
+// 32-bit words that a thread holds for one access of every input.
+std::uint64_t words_per_access(const RowNeeds& n, int elements) {
+  std::uint64_t words = 0;
+  for (DType t : n.inputs) words += std::uint64_t(Format{t, elements}.words());
+  return std::max<std::uint64_t>(words, 1);
+}
+std::uint64_t bytes_per_access(const RowNeeds& n, int elements) {
+  std::uint64_t bytes = 0;
+  for (DType t : n.inputs) bytes += std::uint64_t(Format{t, elements}.bytes());
+  return bytes;
+}
+
+// Registers of a thread, as far as they can be foreseen: sums, words of inputs and held columns, and the
+// rest.
+std::uint64_t registers(const RowNeeds& n, const RowTuning& t) {
+  const auto loads = std::uint64_t(t.loads), e = std::uint64_t(t.elements);
+  const std::uint64_t held = (t.stay ? 2 : 1) * words_per_access(n, t.elements);  // stay: the next row's too
+  std::uint64_t count = loads * (e * std::uint64_t(n.accumulators) + held);
+  if (t.hold || (!n.accumulators && t.loads <= 2))
+    for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
+  return round_up(std::max<std::uint64_t>(count + (t.stay ? 56 : n.accumulators ? 48 : 32), 40), 8);
+}
+
+// A ring for rows of `accesses`, or stages = 0 when it does not fit.
+RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint64_t lanes,
+               std::uint64_t most_loads, const runtime::DeviceInfo& device) {
+  t.rows = 1, t.cluster = 1, t.lanes = int(lanes);
+  while (accesses > lanes * most_loads * std::uint64_t(t.cluster)) t.cluster *= 2;
+  if (t.cluster > device.max_cluster || t.cluster > 8) return t;
+  t.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(t.cluster)), lanes));
+  const std::uint64_t stage = lanes * std::uint64_t(t.loads) * bytes_per_access(n, t.elements);
+  const std::uint64_t room = device.smem_per_sm, other = 2048;
+  for (int resident : {4, 3, 2, 1}) {
+    if (std::uint64_t(resident) * lanes * registers(n, t) > device.registers_per_sm && resident > 1) continue;
+    const std::uint64_t share =
+        std::min<std::uint64_t>(room / std::uint64_t(resident) - 1024, device.smem_per_block_optin);
+    const std::uint64_t stages = share > other ? std::min<std::uint64_t>((share - other) / stage, 4) : 0;
+    if (stages < (resident > 1 ? 3u : 2u)) continue;
+    t.resident = resident, t.stages = int(stages);
+    return t;
+  }
+  return t;
+}
+
+RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
+  // Four accesses of 16-bit elements a thread: the sums, the elements and the column vectors of more would
+  // not fit its registers.
+  std::uint64_t most = t.elements == 1 ? 8 : std::uint64_t(std::max(1, 32 / t.elements));
+  while (most > 1 &&
+         most * (std::uint64_t(t.elements * n.accumulators) + 2 * words_per_access(n, t.elements)) > 128)
+    most /= 2;
+  t.stay = true;
+  if (accesses <= 32 * most) {
+    t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+    t.loads = int(ceil_div(accesses, std::uint64_t(t.lanes)));
+    t.rows = int(kRowThreads) / t.lanes;
+    t.resident = std::clamp(int(device.registers_per_sm / (kRowThreads * registers(n, t))), 1, 4);
+    return {t, "a warp or less keeps a row and its sums"};
+  }
+  // Beyond 128 registers a thread a block cannot have 512 threads.
+  const std::uint64_t full = n.accumulators > 1 ? most / 2 : most;
+  std::uint64_t lanes = std::max<std::uint64_t>(128, round_up(ceil_div(accesses, most), 32)), loads = most;
+  if (lanes > 256) lanes = 512, loads = std::max<std::uint64_t>(full, 1);
+  const bool bulk = t.elements > 1 && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
+  if (bulk) {
+    if (accesses > lanes * loads && accesses <= 256 * loads * 8) lanes = 256;  // in a cluster
+    RowTuning r = t;
+    r.stay = false;
+    r = ring(n, r, accesses, lanes, loads, device);
+    if (r.stages) return {r, text::cat("a ring of ", r.stages, " rows; sums in registers")};
+  }
+  t.rows = 1;
+  const int most_cluster = device.max_cluster >= 8 ? 8 : 1;
+  t.lanes = int(lanes);
+  while (t.cluster < most_cluster && accesses > lanes * loads * std::uint64_t(t.cluster)) t.cluster *= 2;
+  t.loads = int(ceil_div(accesses, lanes * std::uint64_t(t.cluster)));
+  t.resident = std::clamp(int(device.registers_per_sm / (lanes * registers(n, t))), 1, 4);
+  if (std::uint64_t(t.loads) > loads || (t.loads > 2 && t.elements > 1 && lanes > 256))
+    throw Unsupported(text::cat("sums over rows of ", accesses * std::uint64_t(t.elements),
+                                " elements do not fit the registers of the ", t.cluster,
+                                " blocks that may share a row on this device with this alignment"));
+  return {t, "blocks stay; sums in registers"};
+}
+
+}  // namespace
+
+int widest_access(const RowNeeds& n) {
+  int narrowest = 4;
+  for (const auto* list : {&n.inputs, &n.outputs, &n.columns})
+    for (DType t : *list) narrowest = std::min(narrowest, cgp::bytes(t));
+  return 16 / narrowest;
+}
+
+RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, bool wide,
+                  const runtime::DeviceInfo& device) {
+  RowTuning t;
+  t.elements = wide ? widest_access(n) : 1;
+  const std::uint64_t accesses = cols / std::uint64_t(t.elements);
+  if (n.accumulators) return plan_sums(n, t, accesses, device);
+  const std::uint64_t inputs = n.inputs.size(), clusters = device.max_cluster >= 8 ? 8 : 1;
+  std::uint64_t most = wide ? std::max<std::uint64_t>(1, 64 / std::uint64_t(t.elements)) : 16;
+  if (wide && inputs > 2) most = std::max<std::uint64_t>(1, most / 2);
+  if (!wide) most = std::max<std::uint64_t>(4, 16 / inputs);
+  std::string why = wide ? text::cat("aligned rows, ", accesses, " wide accesses each")
+                         : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
+  const auto done = [&](std::string more) { return RowPlan{t, text::cat(why, "; ", more)}; };
+  const auto lanes_for = [&](std::uint64_t loads) { return int(round_up(ceil_div(accesses, loads), 32)); };
+  t.rows = 1;
+  if (accesses <= 32) {
+    t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
+    t.rows = int(kRowThreads) / t.lanes;
+  } else if (accesses <= 64) {
+    t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
+  } else if (wide && accesses <= 512) {
+    // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
+    t.loads = int(std::min<std::uint64_t>(most, inputs == 1 && n.fold_size <= 1 ? 2
+                                                : accesses <= 128               ? 2
+                                                : accesses <= 256               ? 4
+                                                                                : 8));
+    t.lanes = lanes_for(std::uint64_t(t.loads));
+  } else if (accesses <= 1024 * most) {
+    t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
+    if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
+    if (t.lanes > 512 && inputs * most * std::uint64_t(t.elements) > 64) {  // registers for 512 threads only
+      t.lanes = int(round_up(std::uint64_t(t.lanes) / 2, 32)), t.cluster = clusters == 8 ? 2 : 1;
+      if (t.cluster == 1) t.lanes = 1024, t.loads = 0;
+    }
+  } else {
+    if (wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count)) {
+      const auto r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
+      if (r.stages) {
+        t = r;
+        return done(text::cat("a ring of ", t.stages, " rows in a cluster"));
+      }
+    }
+    t.lanes = 512, t.loads = int(most);
+    while (t.cluster < int(clusters) && accesses > 512 * most * std::uint64_t(t.cluster)) t.cluster *= 2;
+    if (accesses > 512 * most * std::uint64_t(t.cluster)) t.lanes = 1024, t.loads = 0;
+  }
+  if (!t.loads) {
+    t.cluster = int(clusters);
+    return done("too long for registers: rows are read twice");
+  }
+  // What else is resident hides a block's waits: as many blocks as registers allow.
+  const int threads = t.lanes * t.rows;
+  if (device.cc_major >= 9)
+    t.resident = std::clamp(int(device.registers_per_sm / (std::uint64_t(threads) * registers(n, t))), 1,
+                            1024 / threads);
+  if (ceil_div(rows, std::uint64_t(t.rows)) * std::uint64_t(t.cluster) > kMostGrid) t.stay = true;
+  return done("kept in registers");
+}
+
+std::uint64_t teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
+  const std::uint64_t per_block = std::uint64_t(t.rows);
+  const std::uint64_t most =
+      std::max<std::uint64_t>(1, std::uint64_t(std::max(1, device.sm_count)) *
+                                     std::uint64_t(std::max(1, t.resident)) / std::uint64_t(t.cluster));
+  // Clusters of eight do not fill every SM of a device whose clusters have odd sizes.
+  const std::uint64_t full = t.cluster > 1 ? std::max<std::uint64_t>(1, most - most / 8) : most;
+  return std::min(full, ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) * per_block;
+}
+
+runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
+                   std::uint64_t rows) {
+  const auto info = fn.device().info();
+  std::uint64_t groups = ceil_div(rows, std::uint64_t(t.rows));
+  if (n.accumulators) {
+    groups = teams(t, rows, info) / std::uint64_t(t.rows);
+  } else if (t.persistent()) {
+    const std::uint64_t fit =
+        t.cluster > 1 ? std::uint64_t(fn.max_active_clusters({.grid = {std::uint32_t(t.cluster)}}))
+                      : std::uint64_t(fn.blocks_per_sm()) * std::uint64_t(info.sm_count);
+    groups = std::min(groups, std::max<std::uint64_t>(fit, 1));
+  }
+  return {std::uint32_t(std::min(groups * std::uint64_t(t.cluster), kMostGrid))};
+}
+
+int min_sm(const RowNeeds& n, const RowTuning& t) {
+  int sm = t.cluster > 1 || t.stages ? 90 : 75;
+  for (const auto* list : {&n.inputs, &n.outputs, &n.columns})
+    for (DType d : *list)
+      if (d == DType::bf16) sm = std::max(sm, 80);
+  return sm;
+}
+
+std::string type_names(const RowNeeds& n) {
+  std::string s;
+  std::vector<DType> seen;
+  for (const auto* list : {&n.inputs, &n.columns, &n.outputs})
+    for (DType d : *list)
+      if (std::find(seen.begin(), seen.end(), d) == seen.end()) {
+        seen.push_back(d);
+        text::append(s, text::cat(s.empty() ? "" : "_", cgp::name(d)));
+      }
+  return s;
+}
+
+std::size_t image_step(std::string_view arch, DType t, bool special_form) {
+  const bool main_target = arch == "sm_90a" || arch == "sm_100a";
+  const bool plain = !special_form && (t == DType::bf16 || (arch == "sm_75" && t == DType::f16));
+  return main_target ? (plain ? 1 : special_form ? 5 : 4) : (plain ? 4 : 9);
+}
+
+std::vector<RowTuning> shipped_tunings(const RowNeeds& n, std::string_view arch) {
+  runtime::DeviceInfo device;
+  const bool small = arch.substr(0, 5) == "sm_12", clusters = arch >= "sm_90" || arch.substr(0, 4) == "sm_1";
+  device.sm_count = 132, device.cc_major = clusters ? 9 : 8;
+  device.max_cluster = clusters ? 8 : 1;
+  device.smem_per_sm = device.smem_per_block_optin = (small || !clusters ? 99 : 227) * 1024;
+  std::vector<RowTuning> all;
+  for (std::uint64_t cols : {1024, 32, 16384, 256, 65536, 4096, 1 << 20})
+    for (bool wide : {true, false}) {
+      if (!wide && cols != 256 && cols != 4096) continue;
+      try {
+        all.push_back(plan_rows(n, 1 << 20, cols, wide, device).tuning);
+      } catch (const Unsupported&) {
+        continue;  // no sums over rows of this length: nothing ships for it
+      }
+    }
+  return all;
+}
+
+}  // namespace cgp::kernels::row

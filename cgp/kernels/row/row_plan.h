@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which skeleton and which tuning for a problem on a device: a pure function. And the launch of a planned
+// kernel.
+#include "cgp/kernels/row/row_kernel.h"
+#include "cgp/kernels/row/view.h"
+#include "cgp/kernels/variant.h"
+
+namespace cgp::kernels::row {
+
+/// What an operation asks of a skeleton.
+struct RowNeeds {
+  std::vector<DType> inputs, outputs;  ///< row by row
+  std::vector<DType> columns;          ///< vectors along the row
+  int fold_size = 1;                   ///< f32 of a row's statistics
+  int accumulators = 0;                ///< sums over rows
+};
+struct RowPlan {
+  RowTuning tuning;
+  std::string why;
+};
+
+/// Elements of a 16-byte access of the narrowest type.
+int widest_access(const RowNeeds& n);
+/// `wide`: accesses of widest_access() fit everywhere. With accumulators and rows too long for registers
+/// (accumulators must stay there) throws Unsupported.
+RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, bool wide,
+                  const runtime::DeviceInfo& device);
+/// Row teams of a launch with accumulators, which need so many rows of partial sums.
+std::uint64_t teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device);
+/// Blocks to launch.
+runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
+                   std::uint64_t rows);
+
+/// The lowest architecture (times ten) that the types and the tuning allow.
+int min_sm(const RowNeeds& n, const RowTuning& t);
+/// "bf16", "bf16_f32": types in order, repeats left out.
+std::string type_names(const RowNeeds& n);
+
+/// For a catalogue's images: every tuning that `shapes` (rows, cols, wide) lead to on devices with and
+/// without clusters.
+std::vector<RowTuning> shipped_tunings(const RowNeeds& n, std::string_view arch);
+/// Of those, every how many-th is listed for a type and form: all of the plain bf16 form on the architectures
+/// that differ most, samples of the rest.
+std::size_t image_step(std::string_view arch, DType t, bool special_form);
+
+}  // namespace cgp::kernels::row
