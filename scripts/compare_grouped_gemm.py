@@ -20,7 +20,7 @@ FORMS = {"rows": 0, "depth": 1, "problems": 2}
 class Grouped(ctypes.Structure):
     _fields_ = [(n, ctypes.c_uint64) for n in
                 ("groups", "rows", "m", "n", "k", "a_rows", "a", "b", "c", "ends", "index", "items")] + [
-        (n, ctypes.c_int32) for n in ("f16", "form", "trans_b", "wide", "bn", "stages", "buffers", "band")]
+        (n, ctypes.c_int32) for n in ("f16", "form", "trans_b", "wide", "bn", "stages", "buffers", "band", "taken")]
 
 
 class Library:
@@ -72,13 +72,13 @@ def compare(contenders, rounds, stream):
     return times
 
 
-def tunings(form, sweep):
-    if not sweep:
-        return [("cgp", (0, 0, 0, 0))]
-    out = [("cgp", (0, 0, 0, 0))]
-    for bn, stages, buffers in ((128, 6, 2), (192, 4, 3), (256, 4, 2)):
-        for band in (1, 4, 8, 16) if bn == 256 else (8,):
-            out.append((f"bn{bn}_s{stages}_b{band}", (bn, stages, buffers, band)))
+def tunings(sweep):
+    out = [("cgp", (0, 0, 0, 0, 0))]
+    if sweep:
+        for bn, stages, band, taken in ((128, 6, 8, 1), (256, 4, 8, 0), (256, 4, 8, 1), (256, 4, 4, 1),
+                                        (256, 4, 16, 1), (256, 3, 8, 1)):
+            name = f"bn{bn}_s{stages}_b{band}" + ("" if taken else "_static")
+            out.append((name, (bn, stages, 2, band, taken)))
     return out
 
 
@@ -108,10 +108,10 @@ def case(lib, name, form, spread, groups, rows, n, k, layout, rounds, sweep):
         loop = lambda: [torch.mm(x.t(), y, out=z) for x, y, z in parts if x.shape[0]]
     torch.cuda.synchronize()
     contenders = []
-    for label, (bn, stages, buffers, band) in tunings(form, sweep):
+    for label, (bn, stages, buffers, band, taken) in tunings(sweep):
         p = Grouped(groups=groups, rows=rows, m=m, n=n, k=k, a=a.data_ptr(), b=b.data_ptr(), c=c.data_ptr(),
                     ends=offs.data_ptr(), form=FORMS[form], trans_b=layout == "nt", bn=bn, stages=stages,
-                    buffers=buffers, band=band)
+                    buffers=buffers, band=band, taken=taken)
         contenders.append((label, lambda p=p: lib.run(p)))
     for label, run in (("torch._grouped_mm", peer), ("torch.mm loop", loop)):
         try:
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("prefixes", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     lib = Library(args.library)
     print(torch.cuda.get_device_name(), "PyTorch", torch.__version__, flush=True)
     rows = []
@@ -185,6 +185,8 @@ def main():
     for row in rows:
         t = {x["name"]: statistics.median(x["ms"]) for x in row["timings"]}
         ratios.append(min(v for x, v in t.items() if x.startswith("torch")) / t["cgp"])
+    if not ratios:
+        raise SystemExit("no such problem")
     print(f"geometric mean of {len(ratios)} ratios: {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}")
     if args.json:
         with open(args.json, "w") as f:

@@ -104,6 +104,8 @@ class [[nodiscard]] PendingStore {
   }
   /// All stores of the warpgroup are done and visible.
   void wait(Warpgroup& wg, Here at = Here::now()) && { std::exchange(core_, nullptr)->drain(wg, at); }
+  /// For conditions of while_, which are shown the state but do not take it over.
+  void only_shown() && { core_ = nullptr; }
 
  private:
   template <class TileT>

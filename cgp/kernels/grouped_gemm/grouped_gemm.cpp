@@ -48,6 +48,7 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
   if (kind == GroupedKind::sm80) return "sm80 does not take this form";
   if (d.arch != "sm_90a") return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
+  if (p.form == GroupedForm::problems) return {};  // item by item, on the device
   const bool depth = p.form == GroupedForm::depth;
   if (!depth && p.k == 0) return "k = 0: there is no product to compute";
   const auto row = [&](const char* what, std::uint64_t n) {
@@ -67,6 +68,9 @@ GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresse
     return {
         GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b), text::cat("no tensor cores: ", why), {}};
   GroupedTuning t;
+  if (p.form == GroupedForm::problems)
+    return {GroupedKind::sm90, grouped_problems_sm90(p.type, p.trans_b, t).products,
+            "TMA and wgmma; items with crooked rows without tensor cores", t};
   if (p.n <= 128) t = {128, 6, 2, 8};
   return {
       GroupedKind::sm90,
@@ -91,8 +95,19 @@ runtime::TensorMap map_of(runtime::Stream& s, const runtime::LoadedKernel& fn, s
 runtime::TensorMap clipped_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
                                std::uint64_t at, std::uint64_t rows, std::uint64_t cols,
                                std::uint64_t row_bytes) {
-  constexpr std::uint64_t clip = kClipRows;
-  return map_of(s, fn, param, at - clip * row_bytes, rows + clip, clip, cols, row_bytes, row_bytes);
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {cols, kClipWrap, rows + 1, kClipWrap + 1};
+  spec.strides = {row_bytes, row_bytes, (std::uint64_t(1) << 34) - row_bytes};
+  spec.l2 = runtime::L2Promotion::b128;
+  return s.device().tensor_map(spec, at);
+}
+
+// Where blocks take their tiles from, set to 0 before the kernel.
+constexpr std::uint64_t kCounterBytes = 256;
+std::uint64_t zero_counter(runtime::Stream& s) {
+  const std::uint64_t at = s.scratch(kCounterBytes);
+  s.fill({s.device().backend().get(), at, 4}, 0);
+  return at;
 }
 
 // As many blocks as run at the same time, `resident` of them on an SM; none without a tile.
@@ -117,7 +132,8 @@ void launch_rows_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const
   const std::uint64_t most = (p.rows / 128 + std::min(p.groups, p.rows)) * cols;
   check_tiles(most);
   fn(s, grid_of(s, most), a, b, c, address(at.ends), std::uint32_t(p.wide_ends), std::uint32_t(p.groups),
-     std::uint32_t(p.rows), std::uint32_t(cols), std::uint32_t(ceil_div(p.k, 64)), p.alpha);
+     std::uint32_t(p.rows), std::uint32_t(cols), std::uint32_t(ceil_div(p.k, 64)), address(zero_counter(s)),
+     p.alpha);
 }
 
 void launch_depth_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
@@ -130,7 +146,30 @@ void launch_depth_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   check_tiles(p.groups * tm * tn);
   fn(s, grid_of(s, p.groups * tm * tn), a, b, c, address(at.ends), std::uint32_t(p.wide_ends),
      std::uint32_t(p.groups), std::uint32_t(p.rows), std::uint32_t(tm), std::uint32_t(tn),
-     std::uint32_t(p.groups * tm * tn), p.alpha);
+     std::uint32_t(p.groups * tm * tn), address(zero_counter(s)), p.alpha);
+}
+
+// Items with k > 0 and aligned rows by TMA, then the rest.
+void launch_problems_sm90(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at,
+                          const GroupedTuning& tune) {
+  const auto v = grouped_problems_sm90(p.type, p.trans_b, tune);
+  const auto maker = load(s.device(), v.maps), fn = load(s.device(), v.products);
+  const std::uint64_t maps = s.scratch(kCounterBytes + p.groups * 3 * kGroupedMapBytes) + kCounterBytes,
+                      e = element(p);
+  // Patterns: the device replaces address, extents and strides.
+  const auto pattern = [&](std::size_t param) {
+    return map_of(s, maker, param, maps, 1, 64, 64, 64 * 64 * e, 64 * e);
+  };
+  const auto a = pattern(0), b = pattern(1), c = pattern(2);
+  const auto count = std::uint32_t(p.groups);
+  maker(s, runtime::Dim3{count, 1, 1}, a, b, c, address(at.items), count, address(maps));
+  fn(s, grid_of(s, kMax32), a, b, c, address(at.items), count, address(maps), address(zero_counter(s)),
+     p.alpha);
+}
+void launch_problems_simt(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at,
+                          bool every) {
+  const auto fn = load(s.device(), grouped_simt(p.type, p.form, p.trans_b));
+  fn(s, grid_of(s, kMax32, 4), address(at.items), std::uint32_t(p.groups), std::uint32_t(every), p.alpha);
 }
 
 void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
@@ -157,10 +196,14 @@ void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const Grou
 
 void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& p,
                       const GroupedAddresses& at) {
-  const bool depth = p.form == GroupedForm::depth;
-  if (p.groups == 0 || p.n == 0 || (depth ? p.m == 0 : p.rows == 0)) return;
+  const bool depth = p.form == GroupedForm::depth, problems = p.form == GroupedForm::problems;
+  if (p.groups == 0 || (!problems && (p.n == 0 || (depth ? p.m == 0 : p.rows == 0)))) return;
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
+  if (problems) {
+    if (choice.kind == GroupedKind::sm90) launch_problems_sm90(s, p, at, choice.tune);
+    return launch_problems_simt(s, p, at, choice.kind == GroupedKind::simt);
+  }
   const auto fn = load(s.device(), choice.variant);
   if (choice.kind == GroupedKind::simt)
     launch_simt(s, fn, p, at);
@@ -168,6 +211,14 @@ void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const Gro
     launch_depth_sm90(s, fn, p, at, choice.tune);
   else
     launch_rows_sm90(s, fn, p, at, choice.tune);
+}
+
+void run_grouped_items(runtime::Stream& s, std::uint64_t items, std::uint64_t count, std::uint64_t a,
+                       std::uint64_t b, std::uint64_t c, const GroupedItem& common) {
+  if (count == 0) return;
+  load(s.device(), grouped_items())(s, runtime::grid_for(count, 128), address(a), address(b), address(c),
+                                    address(items), std::uint32_t(count), common.m, common.n, common.k,
+                                    common.lda, common.ldb, common.ldc);
 }
 
 void grouped_gemm(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at) {

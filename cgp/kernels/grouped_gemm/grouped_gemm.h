@@ -25,9 +25,9 @@ struct GroupedProblem {
   GroupedForm form = GroupedForm::rows;
   bool trans_b = false;  ///< rows, problems: B is stored [n, k]
   std::uint64_t groups = 0;
-  std::uint64_t rows = 0;      ///< of A (depth: of A and B); problems: the most rows a C_g may have
+  std::uint64_t rows = 0;      ///< of A (depth: of A and B); problems: not used
   std::uint64_t m = 0;         ///< depth: rows of each C
-  std::uint64_t n = 0, k = 0;  ///< depth: k is not used. problems: the most that one may have
+  std::uint64_t n = 0, k = 0;  ///< depth: k is not used
   bool wide_ends = false;      ///< ends are 64-bit numbers
   float alpha = 1;
   std::uint64_t a_rows = 0;  ///< rows that A has when there is an index; 0: `rows`
@@ -56,9 +56,10 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
                    const runtime::DeviceInfo& d);
 
 struct GroupedTuning {
-  int bn = 256;  ///< columns of a tile: 128, 192 or 256
+  int bn = 256;  ///< columns of a tile: 128 or 256
   int stages = 4, buffers = 2;
-  int band = 8;  ///< rows of tiles that are visited together
+  int band = 8;       ///< rows of tiles that are visited together
+  bool taken = true;  ///< blocks take tiles from a counter; else every gridDim-th
 };
 struct GroupedChoice {
   GroupedKind kind = GroupedKind::simt;
@@ -78,7 +79,18 @@ void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const Gro
 Variant grouped_rows_sm90(DType t, bool trans_b, const GroupedTuning& tune);
 Variant grouped_depth_sm90(DType t, const GroupedTuning& tune);
 
-/// Form rows or depth.
+/// Form problems: the kernel that makes the items' tensor maps (kGroupedMapBytes each, of A, B and C), and
+/// the one that multiplies. Tiles of 128 or 256 columns.
+struct GroupedProblemsVariants {
+  Variant maps, products;
+};
+inline constexpr int kGroupedMapBytes = 128;
+GroupedProblemsVariants grouped_problems_sm90(DType t, bool trans_b, const GroupedTuning& tune);
+/// Queues the writing of `count` items from three arrays of addresses on the device, with the sizes and
+/// leading dimensions of `common`: a batch of equal products whose operands lie anywhere.
+void run_grouped_items(runtime::Stream& s, std::uint64_t items, std::uint64_t count, std::uint64_t a,
+                       std::uint64_t b, std::uint64_t c, const GroupedItem& common);
+Variant grouped_items();
 Variant grouped_simt(DType t, GroupedForm form, bool trans_b);
 
 /// Ends of `groups` groups over `rows` rows, for tests and measurements: even, ragged (0.2 to 1.8 times the

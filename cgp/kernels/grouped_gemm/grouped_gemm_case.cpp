@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm as a case that tools and tests drive.
 #include <cmath>
-#include <cstring>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm_case.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm_ref.h"
 
 namespace cgp::kernels {
@@ -32,9 +31,19 @@ std::vector<std::uint64_t> ragged_ends(std::uint64_t groups, std::uint64_t rows,
   return ends;
 }
 
+GroupedChoice choose_grouped(const std::string& kind, const GroupedProblem& p, const GroupedAddresses& at,
+                             const runtime::DeviceInfo& d) {
+  auto selected = select_grouped_gemm(p, at, d);
+  if (kind == "auto" || kind == name(selected.kind)) return selected;
+  for (int i = 0; i < kGroupedKinds; ++i)
+    if (kind == name(GroupedKind(i)))
+      if (auto why = reject(GroupedKind(i), p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  return {GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b), "asked for", {}};
+}
+
 namespace {
 
-constexpr std::string_view kForms[] = {"rows", "depth"};
+constexpr std::string_view kForms[] = {"rows", "depth", "problems"};
 constexpr std::string_view kSpreads[] = {"even", "ragged", "skewed", "one", "holes"};
 
 class GroupedCase : public Case {
@@ -65,13 +74,7 @@ class GroupedCase : public Case {
     }
     ends_on_device_.upload(raw);
     index_on_device_.upload(std::vector<std::uint32_t>(index_.begin(), index_.end()));
-    choice_ = select_grouped_gemm(p_, addresses(), d.info());
-    if (kind != "auto" && kind != name(choice_.kind)) {
-      if (kind != "simt")
-        throw Unsupported(
-            reject(kind == "sm90" ? GroupedKind::sm90 : GroupedKind::sm80, p_, addresses(), d.info()));
-      choice_ = {GroupedKind::simt, grouped_simt(p_.type, p_.form, p_.trans_b), "asked for", {}};
-    }
+    choice_ = choose_grouped(kind, p_, addresses(), d.info());
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
@@ -107,7 +110,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   const std::string_view layouts[] = {"nn", "nt"}, kinds[] = {"auto", "simt", "sm80", "sm90"};
   GroupedProblem p;
   p.type = o.dtype("dtype", legal);
-  p.form = o.choice("form", kForms) == "depth" ? GroupedForm::depth : GroupedForm::rows;
+  const auto form = o.choice("form", kForms);
+  p.form = form == "rows" ? GroupedForm::rows : form == "depth" ? GroupedForm::depth : GroupedForm::problems;
   p.trans_b = o.choice("layout", layouts) == "nt";
   p.groups = o.size("groups"), p.rows = o.size("rows"), p.n = o.size("n"), p.k = o.size("k"),
   p.m = o.size("m");
@@ -120,6 +124,9 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
     for (std::uint64_t r = 0; r < p.rows; ++r) index.push_back(random.next() % p.a_rows);
   }
   const auto ends = ragged_ends(p.groups, p.rows, o.choice("spread", kSpreads), seed);
+  if (p.form == GroupedForm::problems)
+    return prepare_problems(d, p, ends, {o.choice("variant", kinds), o.flag("crooked"), o.flag("pointers")},
+                            given, seed);
   using Shape = std::vector<std::uint64_t>;
   const Shape a = depth ? Shape{p.rows, p.m} : Shape{index.empty() ? p.rows : p.a_rows, p.k};
   const Shape b = depth       ? Shape{p.rows, p.n}
@@ -137,36 +144,44 @@ KernelEntry grouped_gemm_entry() {
   KernelEntry e;
   e.name = "grouped_gemm";
   e.summary = "products of ragged groups (experts), whose sizes lie on the device";
-  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
-               {"form", "rows", "rows: a group is rows of a and c; depth: a group is the length of the sums"},
-               {"layout", "nt", "of b, form rows: nn [groups, k, n] or nt [groups, n, k]"},
-               {"groups", "8", "experts"},
-               {"rows", "1024", "of all groups"},
-               {"m", "256", "rows of each c, form depth"},
-               {"n", "512", "columns of c"},
-               {"k", "512", "length of the sums, form rows"},
-               {"spread", "ragged", "of the rows over the groups: even, ragged, skewed, holes or one"},
-               {"wide", "0", "the ends of the groups are 64-bit numbers"},
-               {"gather", "0", "rows of a are named by an index, form rows"},
-               {"alpha", "1", "scale of the products"},
-               {"variant", "auto", "auto, simt, sm80 or sm90"}};
+  e.options = {
+      {"dtype", "bf16", "f32, f16 or bf16"},
+      {"form", "rows",
+       "rows: a group is rows of a and c; depth: the length of the sums; problems: items of their own"},
+      {"layout", "nt", "of b, form rows: nn [groups, k, n] or nt [groups, n, k]"},
+      {"groups", "8", "experts"},
+      {"rows", "1024", "of all groups"},
+      {"m", "256", "rows of each c, form depth"},
+      {"n", "512", "columns of c"},
+      {"k", "512", "length of the sums, form rows"},
+      {"spread", "ragged", "of the rows over the groups: even, ragged, skewed, holes or one"},
+      {"wide", "0", "the ends of the groups are 64-bit numbers"},
+      {"gather", "0", "rows of a are named by an index, form rows"},
+      {"crooked", "0", "form problems: some items are not aligned, some have k = 0"},
+      {"pointers", "0", "form problems: equal items, made from arrays of addresses"},
+      {"alpha", "1", "scale of the products"},
+      {"variant", "auto", "auto, simt, sm80 or sm90"}};
   e.inputs = {"a", "b"};
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;
     for (DType t : {DType::f32, DType::f16, DType::bf16}) {
       for (bool tb : {false, true}) {
         all.push_back(grouped_simt(t, GroupedForm::rows, tb));
+        all.push_back(grouped_simt(t, GroupedForm::problems, tb));
         if (t == DType::f32) continue;
-        for (int bn : {128, 192, 256})
+        auto of_items = grouped_problems_sm90(t, tb, {});
+        all.push_back(std::move(of_items.maps)), all.push_back(std::move(of_items.products));
+        for (int bn : {128, 256})
           if (bn == 256 || (t == DType::bf16 && tb))
-            all.push_back(grouped_rows_sm90(t, tb, {bn, bn == 128 ? 6 : 4, bn == 192 ? 3 : 2, 8}));
+            all.push_back(grouped_rows_sm90(t, tb, {bn, bn == 128 ? 6 : 4, 2, 8}));
       }
       all.push_back(grouped_simt(t, GroupedForm::depth, false));
       if (t == DType::f32) continue;
-      for (int bn : {128, 192, 256})
+      for (int bn : {128, 256})
         if (bn == 256 || t == DType::bf16)
-          all.push_back(grouped_depth_sm90(t, {bn, bn == 128 ? 6 : 4, bn == 192 ? 3 : 2, 8}));
+          all.push_back(grouped_depth_sm90(t, {bn, bn == 128 ? 6 : 4, 2, 8}));
     }
+    all.push_back(grouped_items());
     return images(all, arch);
   };
   e.prepare = prepare;

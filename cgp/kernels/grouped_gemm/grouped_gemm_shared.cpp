@@ -38,6 +38,7 @@ struct CgpGrouped {
   std::uint64_t a, b, c, ends, index, items;
   std::int32_t f16, form, trans_b, wide;
   std::int32_t bn, stages, buffers, band;  ///< bn 0: the selector's choice; -1: no tensor cores
+  std::int32_t taken;
 };
 int cgp_grouped_run(const CgpGrouped* q) try {
   const GroupedProblem p{.type = q->f16 ? DType::f16 : DType::bf16,
@@ -58,7 +59,7 @@ int cgp_grouped_run(const CgpGrouped* q) try {
   }
   GroupedChoice c = select_grouped_gemm(p, at, s.device.info());
   if (q->bn > 0 && c.kind == GroupedKind::sm90) {
-    c.tune = {q->bn, q->stages, q->buffers, q->band};
+    c.tune = {q->bn, q->stages, q->buffers, q->band, q->taken != 0};
     c.variant = p.form == GroupedForm::depth ? grouped_depth_sm90(p.type, c.tune)
                                              : grouped_rows_sm90(p.type, p.trans_b, c.tune);
   } else if (q->bn < 0) {

@@ -44,6 +44,23 @@ void depth(const char* variant, const char* dtype, const char* groups, const cha
                arch);
 }
 
+void problems(const char* variant, const char* dtype, const char* layout, const char* groups,
+              const char* rows, const char* n, const char* k, std::string_view arch,
+              const char* crooked = "0", const char* pointers = "0") {
+  expect_right(grouped_gemm_entry(),
+               {{"variant", variant},
+                {"form", "problems"},
+                {"dtype", dtype},
+                {"layout", layout},
+                {"groups", groups},
+                {"rows", rows},
+                {"n", n},
+                {"k", k},
+                {"crooked", crooked},
+                {"pointers", pointers}},
+               arch);
+}
+
 }  // namespace
 
 TEST(grouped_rows_simt, every_type_layout_and_spread) {
@@ -76,6 +93,17 @@ TEST(grouped_depth_sm90, ragged_groups_of_every_kind) {
   depth("sm90", "bf16", "2", "130", "8", "8", "one", "sm_90a");
 }
 
+TEST(grouped_problems_simt, every_size_and_alignment) {
+  problems("simt", "f32", "nn", "5", "60", "40", "30", "sm_75", "1");
+  problems("simt", "bf16", "nt", "3", "30", "33", "17", "sm_80");
+}
+
+TEST(grouped_problems_sm90, items_of_every_size_and_alignment) {
+  problems("sm90", "bf16", "nt", "5", "300", "264", "136", "sm_90a");
+  problems("sm90", "bf16", "nn", "4", "200", "136", "72", "sm_90a", "1");
+  problems("sm90", "f16", "nt", "3", "150", "72", "64", "sm_90a", "0", "1");
+}
+
 TEST(grouped_gemm, right_and_repeatable_on_a_gpu) {
   expect_right_on_gpu(grouped_gemm_entry(),
                       {{{"groups", "8"}, {"rows", "1000"}, {"n", "512"}, {"k", "512"}},
@@ -85,6 +113,9 @@ TEST(grouped_gemm, right_and_repeatable_on_a_gpu) {
                        {{"layout", "nn"}, {"spread", "one"}, {"wide", "1"}},
                        {{"form", "depth"}, {"groups", "16"}, {"rows", "2000"}, {"spread", "holes"}},
                        {{"form", "depth"}, {"dtype", "f16"}, {"rows", "999"}, {"m", "136"}, {"n", "264"}},
+                       {{"form", "problems"}, {"groups", "40"}, {"rows", "3000"}},
+                       {{"form", "problems"}, {"groups", "9"}, {"layout", "nn"}, {"crooked", "1"}},
+                       {{"form", "problems"}, {"groups", "16"}, {"rows", "2048"}, {"pointers", "1"}},
                        {{"dtype", "f32"}, {"rows", "333"}, {"n", "129"}, {"k", "65"}},
                        {{"gather", "1"}, {"rows", "333"}, {"n", "128"}, {"k", "64"}}});
 }

@@ -89,15 +89,11 @@ Operand<T> operand_b(const Ptr<global, const T>& b, const Val<u64>& ld, bool tra
 }
 
 // The block's walk over tiles: every warp finds them on its own, the same ones. body(tile).
-template <class Body>
-void walk_tiles(Kernel& k, const RaggedEnds& ends, const Val<u32>& cols, Body&& body) {
+template <class Source, class Body>
+void walk_tiles(Kernel& k, const Source& source, Body&& body) {
   Warp w = k.warp();
-  RaggedWalk walk(k, ends, cols, kTile, kTile, 8, Uniform::cta);
-  const auto first = k.ctaid_x(), step = k.nctaid_x();
-  k.loop(range(first, walk.tiles(w), step), walk.window(w, first), [&](Val<u32> tile, RaggedWindow window) {
-    body(walk.place(w, window, tile));
-    return walk.seek(w, std::move(window), tile + step);
-  });
+  GroupWalk walk(k, source, Uniform::cta);
+  walk.each(w, TileSupply{Out<u32>(Val<u64>(0)), false}, body);
 }
 
 template <class T, bool TransB>
@@ -107,20 +103,47 @@ void grouped_rows_simt(Kernel& k, In<T> a, In<T> b, Out<T> c, In<u32> ends, In<u
   k.block(kThreads);
   const Staged<T> staged(k);
   const auto n64 = to<u64>(n), k64 = to<u64>(kk);
-  walk_tiles(k, {ends, wide, groups, rows}, cols, [&](const RaggedTile& t) {
+  walk_tiles(k, RaggedRows{{ends, wide, groups, rows}, cols, kTile}, [&](const GroupTile& t) {
+    const auto start = t.held[0], size = t.held[1];
+    const auto at = band_place(t.number, (size + std::uint32_t(kTile - 1)) / std::uint32_t(kTile), cols, 8);
     const Product<T> p{{a, k64, Val<u64>(1)},
                        operand_b<T>(b.at(to<u64>(t.group) * n64 * k64), TransB ? k64 : n64, TransB),
-                       c.at(to<u64>(t.start) * n64),
+                       c.at(to<u64>(start) * n64),
                        n64,
-                       t.size,
+                       size,
                        n,
                        kk};
-    multiply_tile(k, p, t.row, t.col, staged.a, staged.b, alpha, [&](const Val<u32>& i, const Val<pred>& in) {
-      const auto row = t.start + i;
-      const auto from = index.ld_if(in & (indexed != 0u), row, row)[0];
-      return to<u64>(dsl::min(from, a_rows - 1));
-    });
+    multiply_tile(k, p, at.row * kTile, at.col * kTile, staged.a, staged.b, alpha,
+                  [&](const Val<u32>& i, const Val<pred>& in) {
+                    const auto row = start + i;
+                    const auto from = index.ld_if(in & (indexed != 0u), row, row)[0];
+                    return to<u64>(dsl::min(from, a_rows - 1));
+                  });
   });
+}
+
+// The items that the kernels with tensor cores leave: crooked ones and those with k = 0.
+template <class T, bool TransB>
+void grouped_problems_simt(Kernel& k, In<u32> items, Val<u32> count, Val<u32> all, Val<f32> alpha) {
+  k.block(kThreads);
+  const Staged<T> staged(k);
+  walk_tiles(k, GroupedItems{items, count, GroupedItems::Take::rest, T::bits / 8, kTile, kTile, all != 0u},
+             [&](const GroupTile& t) {
+               const auto m = t.held[0], n = t.held[1], kk = t.held[2];
+               const auto cols = (n + std::uint32_t(kTile - 1)) / std::uint32_t(kTile);
+               const auto item = items.at(to<u64>(t.group) * std::uint64_t(12));
+               const auto pointers = item.template as<u64>();
+               const auto row = [&](int i) { return to<u64>(item.ld(9 + i)); };
+               const Product<T> p{{Ptr<global, const T>(pointers.ld(0)), row(0), Val<u64>(1)},
+                                  operand_b<T>(Ptr<global, const T>(pointers.ld(1)), row(1), TransB),
+                                  Ptr<global, T>(pointers.ld(2)),
+                                  row(2),
+                                  m,
+                                  n,
+                                  kk};
+               multiply_tile(k, p, t.number / cols * kTile, t.number % cols * kTile, staged.a, staged.b,
+                             alpha, [](const Val<u32>& i, const Val<pred>&) { return to<u64>(i); });
+             });
 }
 
 template <class T>
@@ -133,7 +156,7 @@ void grouped_depth_simt(Kernel& k, In<T> a, In<T> b, Out<T> c, In<u32> ends, Val
   const auto m64 = to<u64>(m), n64 = to<u64>(n);
   k.loop(range(k.ctaid_x(), tiles, k.nctaid_x()), [&](Val<u32> tile) {
     const auto per_group = tiles_m * tiles_n, group = tile / per_group, in_group = tile % per_group;
-    const auto span = groups_end.span(k, group);
+    const auto span = groups_end.span(group);
     const Product<T> p{{a.at(to<u64>(span.start) * m64), Val<u64>(1), m64},
                        {b.at(to<u64>(span.start) * n64), Val<u64>(1), n64},
                        c.at(to<u64>(group) * m64 * n64),
@@ -150,7 +173,10 @@ template <class T>
 Variant make(const char* stem, int min_sm, GroupedForm form, bool trans_b) {
   if (form == GroupedForm::depth)
     return variant(text::cat("grouped_gemm_", stem, "_depth_simt"), min_sm, grouped_depth_simt<T>);
-  auto name = text::cat("grouped_gemm_", stem, "_rows_simt_n", trans_b ? "t" : "n");
+  auto name = text::cat("grouped_gemm_", stem, "_", kernels::name(form), "_simt_n", trans_b ? "t" : "n");
+  if (form == GroupedForm::problems)
+    return trans_b ? variant(std::move(name), min_sm, grouped_problems_simt<T, true>)
+                   : variant(std::move(name), min_sm, grouped_problems_simt<T, false>);
   return trans_b ? variant(std::move(name), min_sm, grouped_rows_simt<T, true>)
                  : variant(std::move(name), min_sm, grouped_rows_simt<T, false>);
 }

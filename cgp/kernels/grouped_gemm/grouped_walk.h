@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tiles of a ragged problem, found on the device: group g owns rows ends[g - 1] to ends[g] of A and C, its
-// tiles come behind those of the groups before it. A warp looks at 32 groups at a time, one a lane; tiles are
-// asked for in rising order, so the window only moves on.
-//   RaggedWalk walk(k, {ends, wide, groups, rows}, cols, bm, band);
-//   walk.tiles(w)                             of all groups
-//   auto at = walk.window(w, tile);           where a tile and all later ones are looked for
-//   walk.place(w, at, tile)                   group, rows and columns of the tile
-//   walk.seek(w, at, tile)                    moves on
+// Tiles of many products whose sizes lie on the device, found there. A warp looks at 32 groups at a time, one
+// a lane; tiles are asked for in rising order, so the window only moves on.
+//   GroupWalk walk(k, source, Uniform::warp);     source: RaggedRows or GroupedItems
+//   walk.each(w, supply, [&](const GroupTile& t) { ... });   the tiles of this block
+#include "cgp/dsl/atomic.h"
 #include "cgp/dsl/warp.h"
 
 namespace cgp::kernels {
@@ -22,7 +19,7 @@ struct RaggedEnds {
     dsl::Val<dsl::u32> start, size;
   };
   /// Rows of group g; of a group beyond the last: none.
-  Span span(dsl::Kernel&, const dsl::Val<dsl::u32>& g) const {
+  Span span(const dsl::Val<dsl::u32>& g) const {
     using namespace dsl;
     const auto inside = g < groups;
     const auto end = dsl::min(ends.ld_if(inside, g << wide, Val<u32>(0))[0], rows);
@@ -32,88 +29,184 @@ struct RaggedEnds {
   }
 };
 
-/// 32 groups from `first` on, one a lane.
-struct RaggedWindow {
-  dsl::Val<dsl::u32> first;        ///< group of lane 0
-  dsl::Val<dsl::u32> last;         ///< tiles up to the last of the 32 groups
-  dsl::Val<dsl::u32> from, upto;   ///< tiles before the lane's group, and with it
-  dsl::Val<dsl::u32> start, size;  ///< rows of the lane's group
-  static auto carried() {
-    using W = RaggedWindow;
-    return std::tuple(&W::first, &W::last, &W::from, &W::upto, &W::start, &W::size);
+/// Tiles of `bm` rows, `cols` of them beside each other. Holds a group's first row and its rows.
+struct RaggedRows {
+  RaggedEnds ends;
+  dsl::Val<dsl::u32> cols;
+  int bm;
+
+  dsl::Val<dsl::u32> groups() const { return ends.groups; }
+  std::vector<dsl::Val<dsl::u32>> held(const dsl::Val<dsl::u32>& g) const {
+    const auto s = ends.span(g);
+    return {s.start, s.size};
+  }
+  dsl::Val<dsl::u32> tiles(const std::vector<dsl::Val<dsl::u32>>& h) const {
+    return (h[1] + std::uint32_t(bm - 1)) / std::uint32_t(bm) * cols;
   }
 };
 
-struct RaggedTile {
-  dsl::Val<dsl::u32> group, start, size;  ///< the group and its rows
-  dsl::Val<dsl::u32> row, col;            ///< of the tile's first element, the row counted in the group
-};
+/// An array of GroupedItem. Kernels with TMA take those whose rows and addresses are multiples of 16 bytes,
+/// and leave the rest to another (which, with `every`, takes all). Holds m, n and k.
+struct GroupedItems {
+  enum class Take : std::uint8_t { aligned, rest };
+  dsl::In<dsl::u32> items;  ///< 12 words each: a, b, c, m, n, k, lda, ldb, ldc
+  dsl::Val<dsl::u32> count;
+  Take take;
+  int element_bytes, bm, bn;
+  dsl::Val<dsl::pred> every;
 
-/// A tensor map that ends where a group ends. Rows lie in two dimensions with the same stride, [rows +
-/// 64][64] from 64 rows before the first: coordinates (outer, inner) are row outer + inner - 64. Boxes of 64
-/// rows from (row + left, 64 - left) begin at `row` and leave the inner dimension after `left` rows.
-inline constexpr int kClipRows = 64;
-struct ClippedRows {
-  dsl::Val<dsl::u32> outer, inner;
-};
-/// Of a box at `row`, `left` rows (at least one) before the group's end.
-inline ClippedRows clipped(const dsl::Val<dsl::u32>& row, const dsl::Val<dsl::u32>& left) {
-  const auto n = dsl::min(left, std::uint32_t(kClipRows));
-  return {row + n, dsl::Val<dsl::u32>(kClipRows) - n};
-}
-
-class RaggedWalk {
- public:
-  /// Tiles of `bm` rows, `cols` of them beside each other; bands of `band` rows of tiles are visited column
-  /// by column. What is the same in a warp is taken as the same over `over`: a walk of the same tiles.
-  RaggedWalk(dsl::Kernel& k, RaggedEnds ends, const dsl::Val<dsl::u32>& cols, int bm, int bn, int band,
-             dsl::Uniform over)
-      : k_(k), ends_(std::move(ends)), cols_(cols), bm_(bm), bn_(bn), band_(band), over_(over) {}
-
-  RaggedWindow window(dsl::Warp& w, const dsl::Val<dsl::u32>& tile) {
-    return seek(w, load(w, dsl::Val<dsl::u32>(0), dsl::Val<dsl::u32>(0)), tile);
-  }
-  RaggedWindow seek(dsl::Warp& w, RaggedWindow at, const dsl::Val<dsl::u32>& tile) {
+  dsl::Val<dsl::u32> groups() const { return count; }
+  std::vector<dsl::Val<dsl::u32>> held(const dsl::Val<dsl::u32>& g) const {
     using namespace dsl;
-    return k_.while_(
-        std::move(at),
-        [&](const RaggedWindow& s) {
-          return assume_uniform((s.last <= tile) & (s.first + 32u < ends_.groups), over_);
-        },
-        [&](const RaggedWindow& s) { return load(w, s.first + 32u, s.last); });
+    const auto inside = g < count;
+    std::vector<Val<u32>> words;
+    const auto item = items.at(to<u64>(g) * std::uint64_t(12));
+    for (int v = 0; v < 3; ++v) {
+      const auto four = item.ld_if<4>(inside, v, Val<u32>(0));
+      for (int i = 0; i < 4; ++i) words.push_back(four[i]);
+    }
+    const auto e = std::uint32_t(element_bytes);
+    // Low words of the addresses, and bytes from row to row; of C also the bytes of a row: TMA stores whole
+    // groups of 16.
+    const auto crooked =
+        ((words[0] | words[2] | words[4]) | ((words[7] | words[9] | words[10] | words[11]) * e)) & 15u;
+    const auto fits = (crooked == 0u) & (words[8] != 0u);
+    const auto mine = inside & (take == Take::aligned ? fits : (!fits) | every);
+    return {select(mine, words[6], 0u), words[7], words[8]};
   }
+  dsl::Val<dsl::u32> tiles(const std::vector<dsl::Val<dsl::u32>>& h) const {
+    const auto m = std::uint32_t(bm), n = std::uint32_t(bn);
+    return ((h[0] + (m - 1)) / m) * ((h[1] + (n - 1)) / n);
+  }
+};
+
+/// 32 groups from `first` on, one a lane.
+struct GroupWindow {
+  dsl::Val<dsl::u32> first;              ///< group of lane 0
+  dsl::Val<dsl::u32> last;               ///< tiles up to the last of the 32 groups
+  dsl::Val<dsl::u32> from, upto;         ///< tiles before the lane's group, and with it
+  std::vector<dsl::Val<dsl::u32>> held;  ///< of the lane's group
+  static auto carried() {
+    using W = GroupWindow;
+    return std::tuple(&W::first, &W::last, &W::from, &W::upto, &W::held);
+  }
+};
+
+struct GroupTile {
+  dsl::Val<dsl::u32> group, number;      ///< of the tile in its group
+  std::vector<dsl::Val<dsl::u32>> held;  ///< by the source
+};
+
+/// Which tile a block takes after this one: the next that nobody has taken (a counter that starts at 0), or
+/// every gridDim-th. Taken tiles begin in order, so that blocks which share operands keep together although
+/// tiles take different times.
+struct TileSupply {
+  dsl::Out<dsl::u32> counter;
+  bool taken;
+
+  /// The warp's request, to be answered by `next`; loads may be issued in between.
+  dsl::Val<dsl::u32> ask(dsl::Kernel& k) const {
+    using namespace dsl;
+    if (!taken) return Val<u32>(0);
+    return k.if_(
+        k.laneid() == 0u, [&] { return atom<relaxed, gpu, op::add>(counter, 0, Val<u32>(1)); },
+        [&] { return Val<u32>(0); });
+  }
+  dsl::Val<dsl::u32> next(dsl::Warp& w, const dsl::Val<dsl::u32>& tile,
+                          const dsl::Val<dsl::u32>& asked) const {
+    using namespace dsl;
+    return taken ? w.k.nctaid_x() + shfl<idx>(w, asked, 0) : tile + w.k.nctaid_x();
+  }
+};
+
+template <class Source>
+class GroupWalk {
+ public:
+  /// What is the same in a warp is taken as the same over `over`, whose warps walk over the same tiles.
+  GroupWalk(dsl::Kernel& k, Source source, dsl::Uniform over)
+      : k_(k), source_(std::move(source)), over_(over) {}
+
+  /// body(tile) for every tile of this block, by the whole warp.
+  template <class Body>
+  void each(dsl::Warp& w, const TileSupply& supply, Body&& body) {
+    using namespace dsl;
+    const auto first = k_.ctaid_x(), all = tiles(w);
+    using State = std::pair<Val<u32>, GroupWindow>;
+    k_.while_(
+        State(first + 0u, window(w, first)),
+        [&](const State& s) { return assume_uniform(s.first < all, over_); },
+        [&](State s) {
+          const auto asked = supply.ask(k_);
+          body(place(w, s.second, s.first));
+          const auto next = supply.next(w, s.first, asked);
+          return State(next, seek(w, std::move(s.second), next));
+        });
+  }
+
+ private:
   dsl::Val<dsl::u32> tiles(dsl::Warp& w) {
     return dsl::assume_uniform(window(w, dsl::Val<dsl::u32>(0xffffffffu)).last, over_);
   }
-  RaggedTile place(dsl::Warp& w, const RaggedWindow& at, const dsl::Val<dsl::u32>& tile) {
+  GroupWindow window(dsl::Warp& w, const dsl::Val<dsl::u32>& tile) {
+    return seek(w, load(w, dsl::Val<dsl::u32>(0), dsl::Val<dsl::u32>(0)), tile);
+  }
+  GroupWindow seek(dsl::Warp& w, GroupWindow at, const dsl::Val<dsl::u32>& tile) {
+    using namespace dsl;
+    return k_.while_(
+        std::move(at),
+        [&](const GroupWindow& s) {
+          return assume_uniform((s.last <= tile) & (s.first + 32u < source_.groups()), over_);
+        },
+        [&](const GroupWindow& s) { return load(w, s.first + 32u, s.last); });
+  }
+  GroupTile place(dsl::Warp& w, const GroupWindow& at, const dsl::Val<dsl::u32>& tile) {
     using namespace dsl;
     const auto same = [&](const Val<u32>& v) { return assume_uniform(v, over_); };
     // Lanes whose groups end before the tile come first.
     const auto lane = popc(vote<ballot>(w, at.upto <= tile));
-    const auto start = same(shfl<idx>(w, at.start, lane)), size = same(shfl<idx>(w, at.size, lane));
-    const auto in_group = same(tile) - same(shfl<idx>(w, at.from, lane));
-    const auto rows = (size + std::uint32_t(bm_ - 1)) / std::uint32_t(bm_);
-    const auto per_band = cols_ * std::uint32_t(band_);
-    const auto top = in_group / per_band * std::uint32_t(band_), rest = in_group % per_band;
-    const auto height = dsl::min(rows - top, std::uint32_t(band_));
-    return {same(at.first + lane), start, size, (top + rest % height) * std::uint32_t(bm_),
-            rest / height * std::uint32_t(bn_)};
+    GroupTile t{same(at.first + lane), same(tile) - same(shfl<idx>(w, at.from, lane)), {}};
+    for (const auto& v : at.held) t.held.push_back(same(shfl<idx>(w, v, lane)));
+    return t;
   }
 
- private:
-  RaggedWindow load(dsl::Warp& w, const dsl::Val<dsl::u32>& first, const dsl::Val<dsl::u32>& before) {
+  GroupWindow load(dsl::Warp& w, const dsl::Val<dsl::u32>& first, const dsl::Val<dsl::u32>& before) {
     using namespace dsl;
-    const auto rows = ends_.span(k_, first + w.lane());
-    const auto tiles = (rows.size + std::uint32_t(bm_ - 1)) / std::uint32_t(bm_) * cols_;
+    auto held = source_.held(first + w.lane());
+    const auto tiles = source_.tiles(held);
     const auto sum = before + inclusive_scan(w, tiles, [](const auto& a, const auto& b) { return a + b; });
     const auto last = shfl<idx>(w, sum, 31);
-    return {first, last, sum - tiles, sum, rows.start, rows.size};
+    return {first, last, sum - tiles, sum, std::move(held)};
   }
   dsl::Kernel& k_;
-  RaggedEnds ends_;
-  dsl::Val<dsl::u32> cols_;
-  int bm_, bn_, band_;
+  Source source_;
   dsl::Uniform over_;
 };
+
+/// Tiles of one product, bands of `band` rows of tiles column by column: neighbours in time share what L2
+/// holds.
+struct BandPlace {
+  dsl::Val<dsl::u32> row, col;  ///< in tiles
+};
+inline BandPlace band_place(const dsl::Val<dsl::u32>& number, const dsl::Val<dsl::u32>& rows,
+                            const dsl::Val<dsl::u32>& cols, int band) {
+  const auto per_band = cols * std::uint32_t(band);
+  const auto top = number / per_band * std::uint32_t(band), rest = number % per_band;
+  const auto height = dsl::min(rows - top, std::uint32_t(band));
+  return {top + rest % height, rest / height};
+}
+
+/// A tensor map that ends where a group ends, whose rows the host does not know. It has the dimensions
+/// [2^30 + 1][rows + 1][2^30][columns] with strides of 2^34 - ld, ld and ld bytes: at coordinates (2^30, row
+/// + left, 2^30 - left) the strides add up to `row` rows modulo 2^64, and `left` rows further the third
+/// dimension ends. Loads find zeros there, stores leave out.
+inline constexpr std::uint32_t kClipWrap = 1u << 30;
+struct ClippedRows {
+  dsl::Val<dsl::u32> outer, inner;
+};
+/// Of a box of `box` rows at `row`, `left` rows before the group's end.
+inline ClippedRows clipped(const dsl::Val<dsl::u32>& row, const dsl::Val<dsl::u32>& left, int box) {
+  const auto n = dsl::min(left, std::uint32_t(box));
+  return {row + n, dsl::Val<dsl::u32>(kClipWrap) - n};
+}
 
 }  // namespace cgp::kernels
