@@ -154,7 +154,7 @@ AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning
   AttentionChoice c;
   c.kind = AttentionKind::sm90;
   const auto f = AttentionFeatures::of(p, lse);
-  c.rows = 64 * tune.warpgroups, c.persistent = tune.persistent;
+  c.rows = 64 * tune.warpgroups, c.persistent = tune.persistent, c.section = tune.section;
   c.columns = columns ? columns : f.shaped() ? t.shaped_columns : t.columns;
   c.variant = attention_sm90(p.type, t.d_qk, t.d_v, c.columns, tune, f);
   return c;
@@ -275,7 +275,9 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   const std::uint64_t group = p.heads_q / p.heads_kv, head_bytes = p.n_kv * (p.d_qk + p.d_v) * element;
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   const std::uint64_t fit = std::max<std::uint64_t>(1, (24u << 20) / std::max<std::uint64_t>(1, head_bytes));
-  n.section = std::uint32_t(std::min<std::uint64_t>(n.pairs, bounded ? fit * group : 1));
+  n.section = std::uint32_t(std::min<std::uint64_t>(n.pairs, c.section ? std::uint64_t(c.section)
+                                                             : bounded ? fit * group
+                                                                       : 1));
   const auto q = map(s, fn, 0, at.q, p.q, p.d_qk, p.n_q, p.heads_q, p.batch, element);
   const auto k = map(s, fn, 1, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv, p.batch, element);
   const auto v = map(s, fn, 2, at.v, p.v, p.d_v, p.n_kv, p.heads_kv, p.batch, element);

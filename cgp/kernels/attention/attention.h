@@ -85,6 +85,7 @@ struct AttentionChoice {
   std::string why;
   int rows = 1, columns = 1;  ///< of a tile of scores
   bool persistent = false;
+  int section = 0;  ///< heads that are visited together (sm90); 0: what L2 holds
 };
 /// Why `kind` cannot run the problem; empty: it can.
 std::string reject(AttentionKind kind, const AttentionProblem& p, const AttentionAddresses& at,

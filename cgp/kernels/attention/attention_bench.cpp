@@ -132,28 +132,26 @@ void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
 }
 
 void run_all(Bench& b) {
-  std::vector<AttentionSm90Tuning> two, three;
-  const AttentionSm90Tuning base{};
-  const auto add = [&](auto&& change) {
-    AttentionSm90Tuning t = base;
-    change(t);
-    two.push_back(t);
-    t.warpgroups = 3;
-    three.push_back(t);
-  };
-  add([](auto&) {});
-  add([](auto& t) { t.turns = false; });
-  add([](auto& t) { t.lazy = false; });
-  add([](auto& t) { t.lazy = t.turns = false; });
-  add([](auto& t) { t.lazy = t.persistent = false; });
-  for (int e : {2, 4}) add([&](auto& t) { t.lazy = false, t.polynomial = e; });
-  for (std::uint64_t n : {8192})
-    for (bool causal : {false, true}) {
-      sweep(b, standard(DType::bf16, 64, n, causal), {128}, three);
-      sweep(b, standard(DType::bf16, 64, n, causal), {128}, two);
-      sweep(b, standard(DType::bf16, 128, n, causal), {128, 176}, two);
-      sweep(b, standard(DType::bf16, 256, n, causal), {80}, two);
-    }
+  for (std::uint64_t d : {64, 128, 256})
+    for (bool causal : {false, true})
+      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) {
+        std::vector<AttentionSm90Tuning> tunings;
+        for (int warpgroups : {2, 3})
+          for (bool turns : {false, true})
+            for (bool persistent : {true, false}) {
+              if ((warpgroups == 3 && d != 64) || (!persistent && turns)) continue;
+              AttentionSm90Tuning t;
+              t.warpgroups = warpgroups, t.turns = turns, t.persistent = persistent;
+              tunings.push_back(t);
+              if (persistent || !causal || n < 4096) continue;
+              for (int section : {4, 8, 16}) {
+                t.section = section;
+                tunings.push_back(t);
+              }
+            }
+        sweep(b, standard(DType::bf16, d, n, causal), {0}, tunings);
+        if (d == 128) sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
+      }
   for (DType t : {DType::bf16, DType::f16})
     for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})
