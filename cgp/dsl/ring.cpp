@@ -134,7 +134,11 @@ RingCore::RingCore(Kernel& k, Stages stages, int tile_bytes, int stage_bytes, in
       k.inst(Op::barrier_cluster_wait, {}, {});
     });
   }
-  init_barriers(targets, stages.at);
+  if (!stages.by_producer) return init_barriers(targets, stages.at);
+  if (cluster_ || has_cluster(k) || rules.commit || rules.takers == 0)
+    throw BuildError("a ring that its producer starts has roles that take it by threads, and no cluster",
+                     stages.at);
+  init_by_producer(stages.at);
 }
 
 void RingCore::release_by_lanes(int targets) {
@@ -197,19 +201,39 @@ void RingCore::release_by_commit() {
       k_.op(Op::mapa, {Mod::shared_cluster, Mod::u32}, Mod::u32, {k_.smem_addr(bars_, k_.here()), own}));
 }
 
+void RingCore::init_each(int targets, Here at) {
+  for (int s = 0; s < stages_; ++s) {
+    mbarrier_init(k_, {k_.smem_addr(0), bars_ + kBarrierPair * s}, Val<u32>(1), at);
+    mbarrier_init(k_, {k_.smem_addr(0), bars_ + kBarrierPair * s + 8}, Val<u32>(rules_.arrivals * targets),
+                  at);
+  }
+  fence_mbarrier_init(k_, at);
+}
+
 void RingCore::init_barriers(int targets, Here at) {
   k_.if_(
-      k_.tid() == 0,
+      k_.tid() == 0, [&] { init_each(targets, at); }, at);
+  sync_cluster_or_block(k_, at);
+}
+
+void RingCore::init_by_producer(Here at) {
+  const int threads = 32 * (rules_.takers + 1);
+  const int id = k_.named_barrier(threads, at).id();
+  const auto barrier = [&](Op op) {
+    k_.inst(op, {}, {ptx::Operand::integer(id), ptx::Operand::integer(threads)});
+  };
+  const Val<u32> warp = k_.warp_index();
+  k_.if_(
+      warp == Val<u32>(rules_.first_filler),
       [&] {
-        for (int s = 0; s < stages_; ++s) {
-          mbarrier_init(k_, {k_.smem_addr(0), bars_ + kBarrierPair * s}, Val<u32>(1), at);
-          mbarrier_init(k_, {k_.smem_addr(0), bars_ + kBarrierPair * s + 8},
-                        Val<u32>(rules_.arrivals * targets), at);
-        }
-        fence_mbarrier_init(k_, at);
+        k_.if_(
+            k_.laneid() == Val<u32>(0), [&] { init_each(1, at); }, at);
+        k_.inst(Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
+        barrier(Op::bar_arrive);
       },
       at);
-  sync_cluster_or_block(k_, at);
+  k_.if_(
+      warp - Val<u32>(rules_.first_taker) < Val<u32>(rules_.takers), [&] { barrier(Op::bar_sync); }, at);
 }
 
 Val<u32> RingCore::barrier(const PhaseCursor& c) const {

@@ -29,7 +29,15 @@ inline constexpr bool is_by_umma = std::is_same_v<R, ByUmma> || std::is_same_v<R
 struct Stages {
   int count;
   Here at;
+  /// The producer's first warp initialises the barriers and goes on at once; only the consumers wait for
+  /// that. (Else the whole block does, which also orders what it wrote before.) Not in clusters.
+  bool by_producer = false;
   Stages(int n, Here at = Here::now()) : count(n), at(at) {}  // NOLINT: implicit by design
+  static Stages started_by_producer(int n, Here at = Here::now()) {
+    Stages s(n, at);
+    s.by_producer = true;
+    return s;
+  }
 };
 
 class PairLeader;  // tmem.h
@@ -105,9 +113,10 @@ class PhaseCursor {
 
 /// Who frees a stage.
 struct RingRules {
-  int arrivals;         ///< of each block that shares the stage
-  bool commit = false;  ///< by tcgen05.commit
-  bool pair = false;    ///< ... of the pair's leader
+  int arrivals;                                       ///< of each block that shares the stage
+  bool commit = false;                                ///< by tcgen05.commit
+  bool pair = false;                                  ///< ... of the pair's leader
+  int first_filler = 0, first_taker = 0, takers = 0;  ///< warps, for Stages::by_producer
 };
 
 /// The barriers and cursors of a ring, without its types.
@@ -135,6 +144,8 @@ class RingCore {
   void release_by_lanes(int targets);
   void release_by_commit();
   void init_barriers(int targets, Here at);
+  void init_by_producer(Here at);
+  void init_each(int targets, Here at);
   Val<u32> barrier(const PhaseCursor& c) const;
   Kernel& k_;
   RingRules rules_;
@@ -220,8 +231,10 @@ class Ring {
   template <class From, class To, class... Maps>
   Ring(Kernel& k, Stages stages, const Role<From>& from, const Role<To>& to, const Maps&... maps)
       : core_(k, stages, bytes, stage_bytes, align,
-              by_umma ? record::RingRules{1, true, pair}
-                      : record::RingRules{std::is_same_v<Release, ByTurns> ? To::warps : to.threads() / 32},
+              by_umma
+                  ? record::RingRules{1, true, pair}
+                  : record::RingRules{std::is_same_v<Release, ByTurns> ? To::warps : to.threads() / 32, false,
+                                      false, from.first_warp(), to.first_warp(), to.threads() / 32},
               axes(maps...)) {
     static_assert(sizeof...(Maps) == 0 || sizeof...(Maps) == sizeof...(Tiles),
                   "one map per tile of the stage, in order");

@@ -12,6 +12,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/provenance.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"

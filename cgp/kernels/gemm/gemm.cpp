@@ -5,6 +5,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm_check.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
@@ -190,6 +191,7 @@ void launch_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
   const auto maps = operand_maps(s, fn, p, o);
   const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
   auto grid = runtime::grid_for(tm * tn * std::uint64_t(choice.cluster), 1);
+  if (choice.by_grid) grid.x = std::uint32_t(tm * std::uint64_t(choice.cluster)), grid.y = std::uint32_t(tn);
   grid.z = std::uint32_t(p.batch);
   fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
      std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
@@ -218,7 +220,7 @@ void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   const auto maps = operand_maps(s, fn, p, o);
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-  const std::uint64_t rows = ceil_div(p.m, 128), cols = ceil_div(p.n, choice.tile_n),
+  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
                       tiles = rows * cols * p.batch, split = std::uint64_t(choice.cluster),
                       k_tiles = ceil_div(p.k, 64);
   if (tiles > 0x7fffffffull)
@@ -230,6 +232,19 @@ void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
                       grid = whole == 0 ? left * split : ceil_div(std::min(whole, blocks), split) * split;
   fn(s, runtime::Dim3{std::uint32_t(grid), 1, 1}, maps.a, maps.b, c, std::uint32_t(k_tiles), p.alpha,
      std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(whole), std::uint32_t(tiles));
+}
+
+void launch_stream(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                   const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n),
+                      tiles = tm * tn * p.batch;
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count * choice.resident));
+  fn(s, runtime::Dim3{std::uint32_t(std::min(tiles, resident)), 1, 1}, maps.a, maps.b, address(o.c),
+     std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c, std::uint32_t(ceil_div(p.k, choice.tile_k)),
+     p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), std::uint32_t(tiles));
 }
 
 void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
@@ -332,6 +347,9 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
         break;
       case GemmKind::sm90_persistent:
         launch_persistent(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90_stream:
+        launch_stream(s, fn, part, o, choice);
         break;
       case GemmKind::sm90_tail_split:
         launch_tail_split(s, fn, part, o, choice);
@@ -437,16 +455,25 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
     c.tile_m = 64;
     return c;
   }
+  if (kind == "sm90_stream") {
+    GemmStreamTuning t;
+    t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
+    if (p.trans_b) t.rows = p.n > 128 ? 192 : p.n > 64 ? 128 : 64, t.depth = p.k > 64 ? 128 : 64;
+    t.stages = 3;
+    auto c = forced(GemmKind::sm90_stream, gemm_stream_sm90(p.type, p.trans_b, t), std::uint32_t(t.rows));
+    c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(t.depth), c.resident = t.resident;
+    return c;
+  }
   if (kind == "sm90_tail_split") {
     GemmTailTuning t;
-    const std::uint64_t tiles = p.batch * ceil_div(p.m, 128) * ceil_div(p.n, 256);
-    t.split = p.k <= 64 ? 1 : tiles % 2 ? 2 : 4;
-    const int bn = columns ? int(columns) : 256;
-    if (bn % 128) t.split = 1;
-    if (bn == 128) t.split = std::min(t.split, 2);
-    if (bn == 192) t.buffers = 3;
-    return forced(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bn, t),
-                  std::uint32_t(bn), t.split);
+    const int bm = p.m > 64 ? 128 : 64, bn = columns ? int(columns) : 256;
+    const std::uint64_t tiles = p.batch * ceil_div(p.m, std::uint64_t(bm)) * ceil_div(p.n, std::uint64_t(bn));
+    if (bm == 128 && bn % 128 == 0 && p.k > 64) t.split = bn == 128 || tiles % 2 ? 2 : 4;
+    t.buffers = gemm_tail_buffers(bn), t.stages = gemm_tail_stages(bm, bn, t.buffers);
+    auto c = forced(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bm, bn, t),
+                    std::uint32_t(bn), t.split);
+    c.tile_m = std::uint32_t(bm);
+    return c;
   }
   if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
   return forced(GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, 256, {}), 256,
@@ -552,9 +579,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   auto b = operand(given, "b", p.type, stored(p.batch, p.trans_b, p.k, p.n), seed + 1);
   auto c = operand(given, "c", p.type, {p.batch, p.m, p.n}, seed + 2);
   const auto columns = o.size("columns");
-  if (columns != 0 && columns != 128 && columns != 160 && columns != 192 && columns != 224 && columns != 256)
-    throw ArgumentError(
-        text::cat("gemm: columns = ", columns, "; tiles have 128, 256 or (sm90_tail_split) 160, 192, 224"));
+  if (columns != 0 && (columns < 96 || columns > 256 || columns % 16))
+    throw ArgumentError(text::cat("gemm: columns = ", columns, "; tiles have 96 to 256 in steps of 16"));
   return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::uint32_t(columns), std::move(a),
                                     std::move(b), std::move(c));
 }
@@ -574,10 +600,11 @@ KernelEntry gemm_entry() {
                {"alpha", "1", "scale of the product"},
                {"beta", "0", "scale of the old c"},
                {"columns", "0",
-                "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split: 128, 160, 192, 224 or 256; "
+                "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split, 112 to 256; "
                 "0: chosen"},
                {"variant", "auto",
-                "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, sm90_tail_split, or a "
+                "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, sm90_tail_split, "
+                "sm90_stream, or a "
                 "step of sm100: sm100_tiled, "
                 "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
   e.inputs = {"a", "b", "c"};

@@ -84,6 +84,7 @@ enum class GemmKind : std::uint8_t {
   sm90_split,
   sm90_persistent,
   sm90_tail_split,
+  sm90_stream,
   any,          ///< one thread an element: every type, layout, factor and epilogue on every device
   sm100_tiled,  ///< from here the ladder of gemm_sm100.h
   sm100_swizzled,
@@ -106,8 +107,11 @@ struct GemmChoice {
   std::uint32_t tile_m = 128;  ///< rows of a block's tile (sm90_split)
   /// a, b: copied first into scratch memory of the stream, with aligned rows; c: made there and copied back.
   bool pack_a = false, pack_b = false, pack_c = false;
-  double microseconds = 0;  ///< predicted for the kernel, 0: not predicted
-  bool staged = false;      ///< c leaves through shared memory and TMA (sm100)
+  double microseconds = 0;    ///< predicted for the kernel, 0: not predicted
+  std::uint32_t tile_k = 64;  ///< of K a stage (sm90_stream)
+  int resident = 1;           ///< blocks per SM (sm90_stream)
+  bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles (sm90_split)
+  bool staged = false;        ///< c leaves through shared memory and TMA (sm100)
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
@@ -137,41 +141,6 @@ struct GemmPersistentTuning {
   int group = 8;  ///< rows of clusters that are visited together
 };
 Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune);
-
-struct GemmSplitTuning {
-  int stages = 6;
-  int split = 1;     ///< blocks (1, 2, 4 or 8) that share a tile and split K
-  int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
-  int group = 8;
-  bool evict_first = false;  ///< B is read once and is the first to leave L2
-};
-/// bm x bn: 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
-Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
-
-/// Whether what is read or written leaves L2 first, in its turn, or last.
-enum class GemmLines : std::uint8_t { normal, first, last };
-/// Build-time choices of the persistent kernel that splits the last tiles.
-struct GemmTailTuning {
-  int stages = 4;
-  int split = 1;    ///< blocks (1, 2 or 4) of a cluster, which share a tile that is left
-  int buffers = 2;  ///< of results on their way out, for each warpgroup: 1 or 2; of 192 columns: 1 or 3
-  int group = 8;
-  GemmLines a = GemmLines::normal, b = GemmLines::normal, c = GemmLines::normal;
-  bool prefetch = true;  ///< of the tensor maps
-};
-/// bn: 128, 192, 256 and, with trans_b, 160 and 224; split 2: 128 or 256, 4: 256.
-Variant gemm_tail_split_sm90_f16(bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
-Variant gemm_tail_split_sm90_bf16(bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
-Variant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmTailTuning& tune);
-
-struct GemmSkinnyTuning {
-  int rows = 16, cols = 8;   ///< of B and of A that a block multiplies: 16, 32 or (cols 32) 64; 8, 16 or 32
-  int warps = 8;             ///< that share K
-  int unroll = 4;            ///< accesses of each row that a lane has in flight
-  int resident = 0;          ///< blocks per SM that the compiler makes room for; 0: its choice
-  bool evict_first = false;  ///< B is read once and is the first to leave L2
-};
-Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
 
 /// Elements between the rows of a packed operand: rows begin at lines of 128 bytes.
 std::uint64_t packed_ld(std::uint64_t cols);

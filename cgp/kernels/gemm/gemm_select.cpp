@@ -5,6 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
@@ -33,6 +34,7 @@ std::string_view name(GemmKind k) {
                                                   "sm90_split",
                                                   "sm90_persistent",
                                                   "sm90_tail_split",
+                                                  "sm90_stream",
                                                   "any",
                                                   "sm100_tiled",
                                                   "sm100_swizzled",
@@ -51,6 +53,7 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
   if (kind <= GemmKind::simt || kind == GemmKind::any) return {};
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
+  if (kind == GemmKind::sm90_stream && p.trans_a) return "sm90_stream reads A along k: layouts nn and nt";
   if (kind == GemmKind::skinny && (p.trans_a || !p.trans_b)) return "skinny reads A and B along k: layout nt";
   if (kind == GemmKind::skinny && p.m > 65535 * 8)
     return text::cat("skinny takes up to 524280 rows of A, this has ", p.m);

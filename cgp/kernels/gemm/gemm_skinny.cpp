@@ -13,8 +13,8 @@
 //   needs    sm_80; trans_b and not trans_a; k, rows and starts of A and B at multiples of 16 bytes
 #include "cgp/base/text.h"
 #include "cgp/dsl/mma.h"
-#include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {

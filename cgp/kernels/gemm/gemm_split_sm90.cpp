@@ -8,9 +8,9 @@
 //   needs    what gemm_sm90.cpp needs, and K of at least 64 a block
 #include "cgp/base/text.h"
 #include "cgp/dsl/cluster.h"
-#include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
 #include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
@@ -78,17 +78,27 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   auto math = k.role<Warpgroup>(BM / 64);
   auto load = k.role<Warpgroup>(1);
   if (tune.resident) k.min_blocks(tune.resident);
-  Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
+  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
+    for (const auto* map : {&a.map(), &b.map()}) record::prefetch_tensormap(k, map->address, k.here());
+  });
+  Ring<ByThreads, typename A::tile, typename B::tile> ring(
+      k, split > 1 ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math);
   std::vector<Partials<BM, BN>> partials;
   if (split > 1) partials.emplace_back(k, split);
 
-  // Tiles in groups of rows, as in the other variants; the blocks of a cluster have the same one.
+  // Tiles in groups of rows, as in the other variants, or (group 0) as the grid has them; the blocks of a
+  // cluster have the same one.
   const auto index = split > 1 ? k.clusterid_x() : k.ctaid_x();
   const auto rank = split > 1 ? k.cluster_ctarank() : Val<u32>(0);
-  const auto per_group = tiles_n * std::uint32_t(tune.group);
-  const auto top = index / per_group * std::uint32_t(tune.group), rest = index % per_group;
-  const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
-  const auto m0 = (top + rest % height) * BM, n0 = rest / height * BN, batch = k.ctaid_z();
+  const auto batch = k.ctaid_z();
+  const auto tile = [&]() -> std::pair<Val<u32>, Val<u32>> {
+    if (tune.group == 0) return {index, k.ctaid_y() + 0u};
+    const auto per_group = tiles_n * std::uint32_t(tune.group);
+    const auto top = index / per_group * std::uint32_t(tune.group), rest = index % per_group;
+    const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
+    return {top + rest % height, rest / height};
+  }();
+  const auto m0 = tile.first * BM, n0 = tile.second * BN;
   const auto from = split > 1 ? k_tiles * rank / std::uint32_t(split) : k_tiles * 0u,
              to_tile = split > 1 ? k_tiles * (rank + 1) / std::uint32_t(split) : k_tiles + 0u;
 
@@ -121,9 +131,29 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
       const auto out = output();
       const auto pairs = paired != 0u;
       const auto row0 = m0 + wg.index * 64;
-      std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
-        out.put_pair(k, pairs, to<u64>(row0 + r), to<u64>(n0 + col), lo, hi);
-      });
+      k.if_(
+          pairs & (beta == 0.f),
+          [&] {
+            const auto origin = Acc<f32, 64, BN>::origin(wg);
+            const auto row = row0 + origin.row, col = n0 + origin.col;
+            const auto first = out.c.at(to<u64>(row) * ldc + to<u64>(col)).template as<b32>();
+            const auto second = out.c.at(to<u64>(row + 8) * ldc + to<u64>(col)).template as<b32>();
+            const auto upper = row < m, lower = row + 8 < m;
+            for (int i = 0; i < BN / 2; i += 4) {
+              const auto inside = col + std::uint32_t(2 * i) < n;
+              const auto word = [&](int j) {
+                return pack<b32>(to<T>(acc[i + j] * alpha), to<T>(acc[i + j + 1] * alpha));
+              };
+              first.st_if(upper & inside, i, word(0));
+              second.st_if(lower & inside, i, word(2));
+            }
+          },
+          [&] {
+            const auto origin = Acc<f32, 64, BN>::origin(wg);
+            for (int i = 0; i < BN / 2; i += 2)
+              out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(4 * (i & 2))),
+                           to<u64>(n0 + origin.col + std::uint32_t(8 * (i >> 2))), acc[i], acc[i + 1]);
+          });
       return;
     }
     partials.back().send(acc);
@@ -137,6 +167,12 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
 template <class T, Major MA, Major MB>
 Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
   const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
+  if constexpr (MB == Major::k)  // with N contiguous, tiles are whole swizzle patterns of 64 columns
+    if (bn == 32) {
+      Variant narrow = pick(gemm_split_kernel<T, MA, MB, 64, 32>);
+      narrow.only = "sm_90a";
+      return narrow;
+    }
   Variant v = bm == 128   ? bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 128, 128>)
                                       : pick(gemm_split_kernel<T, MA, MB, 128, 64>)
                 : bn == 256 ? pick(gemm_split_kernel<T, MA, MB, 64, 256>)
@@ -148,9 +184,10 @@ Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
 template <class T>
 Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
-  auto name = text::cat(
-      "gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s", t.stages,
-      "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(), t.evict_first ? "_first" : "");
+  auto name =
+      text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
+                t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(),
+                t.group == 0 ? "_grid" : "", t.evict_first ? "_first" : "");
   if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
   return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
 }

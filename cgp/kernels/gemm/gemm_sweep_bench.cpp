@@ -10,12 +10,15 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
 
@@ -40,6 +43,7 @@ class Candidates {
       : p_(p), at_(at), d_(d) {
     if (p.trans_b && !p.trans_a) skinny();
     split();
+    stream();
     persistent();
     tail();
   }
@@ -79,11 +83,12 @@ class Candidates {
   }
   void split() {
     const std::uint64_t k_tiles = up(p_.k, 64), sms = std::uint64_t(d_.sm_count);
-    for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
+    for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
       for (int split : {1, 2, 4}) {
         const std::uint64_t tiles = up(p_.m, unsigned(bm)) * up(p_.n, unsigned(bn)) * p_.batch;
         if (k_tiles < 2u * unsigned(split) || (split > 1 && bm * bn > 128 * 128) ||
-            tiles * split > 20 * sms || (split > 1 && tiles * split > 4 * sms) || (bm == 128 && p_.m <= 64))
+            tiles * split > 20 * sms || (split > 1 && (tiles * split > 4 * sms || bn == 32)) ||
+            (bm == 128 && p_.m <= 64) || (bn == 32 && (!p_.trans_b || tiles > 2 * sms)))
           continue;
         const int stage = (bm + bn) * 128, exchange = split > 1 ? bm * bn * 4 : 0;
         for (int resident : {1, 2})
@@ -93,16 +98,39 @@ class Candidates {
             if (stages < 2 || (resident == 2 && (bm * bn > 64 * 128 || tiles * split <= sms)) ||
                 (first && p_.m > 256))
               continue;
-            add(GemmKind::sm90_split,
-                gemm_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, {stages, split, resident, 8, first}),
-                bm, bn, split);
+            for (int group : {0, 8}) {
+              if (group == 0 && tiles * split > 3 * sms) continue;
+              add(GemmKind::sm90_split,
+                  gemm_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn,
+                                  {stages, split, resident, group, first}),
+                  bm, bn, split);
+              all_.back().by_grid = group == 0;
+            }
           }
       }
+  }
+  void stream() {
+    if (p_.trans_a || p_.m > 64) return;
+    const int tokens = p_.m <= 8 ? 8 : p_.m <= 16 ? 16 : p_.m <= 32 ? 32 : 64;
+    for (int rows : {64, 128, 192})
+      for (int depth : {64, 128})
+        for (int resident : {1, 2, 3, 4})
+          for (bool first : {true, false}) {
+            if (!p_.trans_b && (rows != 128 || depth != 64)) continue;
+            const int stage = (rows + tokens) * depth * 2, threads = 2 * rows + 32;
+            const int stages = std::min(16, (227 * 1024 / resident - 2048) / stage);
+            if (stages < 3 || threads * resident > 2048 || (!first && rows != 128)) continue;
+            add(GemmKind::sm90_stream,
+                gemm_stream_sm90(p_.type, p_.trans_b, {tokens, rows, depth, stages, resident, first}), tokens,
+                rows, 1);
+            all_.back().tile_k = std::uint32_t(depth), all_.back().resident = resident;
+          }
   }
   void persistent() {
     if (p_.m < 96) return;
     for (int bn : {128, 192, 256})
       for (int cluster : {1, 2}) {
+        if (p_.flops() > 1e12 && bn == 128) continue;
         if (cluster == 2 && p_.m <= 128) continue;
         const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, 8};
         add(GemmKind::sm90_persistent, gemm_persistent_sm90(p_.type, p_.trans_a, p_.trans_b, bn, t), 128, bn,
@@ -110,33 +138,42 @@ class Candidates {
       }
   }
   void tail() {
-    if (p_.m < 96) return;
     using L = GemmLines;
+    const bool every = !p_.trans_a && p_.trans_b;
     const std::uint64_t sms = std::uint64_t(d_.sm_count), k_tiles = up(p_.k, 64);
-    const auto one = [&](int bn, int split, int group, L a, L b, L c, bool prefetch = true) {
-      const int stages = bn == 128 ? 6 : bn == 160 ? 5 : 4;
-      add(GemmKind::sm90_tail_split,
-          gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bn,
-                               {stages, split, bn == 192 ? 3 : 2, group, a, b, c, prefetch}),
-          128, bn, split);
+    const int bm = p_.m <= 64 ? 64 : 128;
+    const auto one = [&](int bn, GemmTailTuning t) {
+      t.stages = gemm_tail_stages(bm, bn, t.buffers);
+      add(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, t), bm, bn,
+          t.split);
     };
-    for (int bn : {128, 160, 192, 224, 256}) {
-      if (!p_.trans_b && (bn == 160 || bn == 224)) continue;
-      one(bn, 1, 8, L::normal, L::normal, L::normal);
-      if (bn % 128) continue;
+    for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
+      if (!every && bn != 128 && bn != 192 && bn != 256) continue;
+      if (bm == 64 && bn > 144 && bn != 192 && bn != 256) continue;
+      if (bm == 64 && bn == 160) continue;
+      GemmTailTuning t;
+      t.buffers = gemm_tail_buffers(bn);
+      one(bn, t);
+      if (p_.m <= 512) t.b = L::first, one(bn, t);
+      t.b = L::normal, t.c = L::first;
+      if (p_.m > 512) one(bn, t);
+      if (bn != 176 && bn != 256) continue;
+      t.c = L::normal, t.group = 16;
+      if (p_.m > 1024) one(bn, t);
+      t.group = 8;
+      if (bn == 176) t.buffers = 1, one(bn, t);
+    }
+    for (int bn : {128, 256}) {
       const std::uint64_t tiles = up(p_.m, 128) * up(p_.n, unsigned(bn)) * p_.batch;
       for (int split : {2, 4}) {
         const std::uint64_t clusters = sms / unsigned(split), left = tiles % (clusters * unsigned(split));
-        if (bn / split >= 64 && left && left <= clusters && k_tiles >= unsigned(split))
-          one(bn, split, 8, L::normal, L::normal, L::normal);
+        GemmTailTuning t;
+        t.split = split;
+        if (bm == 64 || bn / split < 64 || !left || left > clusters || k_tiles < unsigned(split)) continue;
+        one(bn, t);
+        if (p_.m <= 512) t.b = L::first, one(bn, t);
       }
     }
-    one(256, 1, 8, L::normal, L::normal, L::normal, false);
-    one(256, 1, 8, L::normal, L::normal, L::first);
-    one(256, 1, 8, L::normal, L::first, L::first);
-    one(256, 1, 8, L::last, L::normal, L::first);
-    one(256, 1, 16, L::normal, L::normal, L::normal);
-    one(256, 1, 4, L::normal, L::normal, L::normal);
   }
   GemmProblem p_;
   GemmAddresses at_;
@@ -182,7 +219,10 @@ double distance(const runtime::Buffer<std::uint8_t>& x, const runtime::Buffer<st
 class Sweep {
  public:
   explicit Sweep(Settings s)
-      : settings_(std::move(s)), device_(runtime::Device::open("cuda:0")), random_(device_) {
+      : settings_(std::move(s)),
+        device_(runtime::Device::open("cuda:0")),
+        random_(device_),
+        flush_(device_, 256u << 20) {
     try {
       lt_ = std::make_unique<prof::CublasLt>(device_);
     } catch (const Unsupported& e) {
@@ -227,9 +267,32 @@ class Sweep {
       } catch (const Error& e) {
         std::printf("%s %s: %s\n", name.c_str(), choice.variant.name.c_str(), e.what());
       }
-    prof::CompareOptions o;
-    o.warmup = 1, o.rounds = settings_.rounds;
-    report(name, p, prof::compare(device_, contenders, o));
+    report(name, p, timed(contenders));
+  }
+
+  // Rounds in an order of their own each, so that no contender always follows the same other: what one does
+  // to clocks and heat goes to all of them.
+  std::vector<prof::Timing> timed(const std::vector<prof::Contender>& contenders) {
+    std::vector<prof::Timing> out;
+    for (const auto& c : contenders) out.push_back({c.name, {}, {}});
+    Stream stream(device_);
+    runtime::Event start(device_), stop(device_);
+    std::vector<std::size_t> order(contenders.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::mt19937 random(1);
+    for (int round = -1; round < settings_.rounds; ++round) {
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::size_t c : order) {
+        stream.fill(flush_.all().region(), std::uint8_t(round));
+        stream.record(start);
+        contenders[c].run(stream);
+        stream.record(stop);
+        stream.wait();
+        if (round >= 0) out[c].milliseconds.push_back(stop.milliseconds_since(start));
+      }
+    }
+    for (auto& t : out) t.summary = prof::summarise(t.milliseconds);
+    return out;
   }
 
   // What a launch costs: nothing between two events, and kernels that do nothing.
@@ -309,6 +372,7 @@ class Sweep {
   Settings settings_;
   runtime::Device device_;
   RandomOperands random_;
+  runtime::Buffer<std::uint8_t> flush_;
   std::unique_ptr<prof::CublasLt> lt_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/gemm/gemm_table.h"
 
+#include "cgp/kernels/gemm/gemm_tuning.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

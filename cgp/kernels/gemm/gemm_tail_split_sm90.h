@@ -14,8 +14,8 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/cluster.h"
 #include "cgp/dsl/epilogue.h"
-#include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 
@@ -23,7 +23,7 @@ namespace cgp::kernels {
 /// without, which do not meet in banks either. They divide the tile into an even number of parts.
 constexpr int tail_store_cols(int bn) {
   if (bn % 64 == 0) return 64;
-  for (int c : {56, 40, 88, 104, 72, 24})
+  for (int c : {104, 88, 72, 56, 40, 24})
     if (bn % (2 * c) == 0) return c;
   return 8;
 }
@@ -42,7 +42,7 @@ using StoreTile = Tile<T, 64, tail_store_cols(BN), tail_store_cols(BN) == 64 ? S
 
 /// The exchange of partial sums, in registers as wgmma leaves them: what a thread sends is what the same
 /// thread of the other block would hold.
-template <int BN>
+template <int BM, int BN>
 class Exchange {
  public:
   /// The barriers are ready after the next barrier of the cluster: the ring's.
@@ -83,7 +83,7 @@ class Exchange {
   }
 
  private:
-  static constexpr int kWarps = 2 * Warpgroup::warps, kThreads = 32 * kWarps;
+  static constexpr int kWarps = BM / 16, kThreads = 32 * kWarps;
 
   void arrive_at_peers(Warpgroup& wg, const Val<u32>& rank, int bar) {
     auto warp = wg.warp();
@@ -137,12 +137,12 @@ class Exchange {
   int free_, sent_;  ///< mbarriers: the peers' stages are free; their sums have arrived
 };
 
-template <class T, Major MA, Major MB, int BN>
-void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, kHopperBm>::map a_map,
+template <class T, Major MA, Major MB, int BM, int BN>
+void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, BM>::map a_map,
             typename HopperOperand<T, MB, BN>::map b_map,
             TmaOut<StoreTile<T, BN>, 1, 64, tail_store_cols(BN)> c_map, Val<u32> k_tiles, Val<f32> alpha,
             Val<u32> rows, Val<u32> cols, Val<u32> whole, Val<u32> tiles) {
-  using A = HopperOperand<T, MA, kHopperBm>;
+  using A = HopperOperand<T, MA, BM>;
   using B = HopperOperand<T, MB, BN>;
   constexpr int kStore = tail_store_cols(BN);
   const auto a = a_map.hint(l2_hint(tune.a));
@@ -150,14 +150,13 @@ void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, kHoppe
   const auto c = c_map.hint(l2_hint(tune.c));
   const int split = tune.split;
   if (split > 1) k.cluster(split);
-  auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/240);
+  auto math = k.role<Warpgroup>(BM / 64, /*registers=*/240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
-  if (tune.prefetch)
-    k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
-      for (const auto* map : {&a.map(), &b.map(), &c.map()})
-        record::prefetch_tensormap(k, map->address, k.here());
-    });
-  std::optional<Exchange<BN>> exchange;
+  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
+    for (const auto* map : {&a.map(), &b.map(), &c.map()})
+      record::prefetch_tensormap(k, map->address, k.here());
+  });
+  std::optional<Exchange<BM, BN>> exchange;
   if (split > 1) exchange.emplace(k, split);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
   Staging<StoreTile<T, BN>> staging(k, math, tune.buffers);
@@ -171,7 +170,7 @@ void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, kHoppe
     const auto per_group = cols * std::uint32_t(tune.group);
     const auto top = in_batch / per_group * std::uint32_t(tune.group), rest = in_batch % per_group;
     const auto height = dsl::min(rows - top, std::uint32_t(tune.group));
-    return Place{tile / per_batch, (top + rest % height) * kHopperBm, rest / height * BN};
+    return Place{tile / per_batch, (top + rest % height) * BM, rest / height * BN};
   };
   const auto walk = range(k.ctaid_x(), whole, k.nctaid_x());
   // The tile that this cluster shares, if there is one, and this block's part of K.
@@ -213,7 +212,7 @@ void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, kHoppe
       const auto acc = product(k_tiles).map([&](Val<f32> x) { return x * alpha; });
       return store(std::move(pending), where, where.n0, acc, BN);
     });
-    if constexpr (BN % 128 == 0) {
+    if constexpr (BM == 128 && BN % 128 == 0) {
       if (split > 1)
         k.if_(shared_tile < tiles, [&] {
           const auto where = place(shared_tile);
@@ -234,33 +233,30 @@ void kernel(Kernel& k, GemmTailTuning tune, typename HopperOperand<T, MA, kHoppe
   });
 }
 
-template <class T, Major MA, Major MB>
-Variant make(std::string name, int bn, const GemmTailTuning& t) {
-  const auto pick = [&](auto fn) {
-    Variant v = variant(std::move(name), 90, fn, t);
-    v.only = "sm_90a";
-    return v;
-  };
-  if constexpr (MB == Major::k) {  // with N contiguous, tiles are whole swizzle patterns of 64 columns
-    if (bn == 224) return pick(kernel<T, MA, MB, 224>);
-    if (bn == 160) return pick(kernel<T, MA, MB, 160>);
-  }
-  return bn == 256   ? pick(kernel<T, MA, MB, 256>)
-         : bn == 192 ? pick(kernel<T, MA, MB, 192>)
-                     : pick(kernel<T, MA, MB, 128>);
+template <class T, Major MA, Major MB, int BM, int... BN>
+void choose(Variant& v, int bn, const GemmTailTuning& t, std::integer_sequence<int, BN...>) {
+  ((bn == BN ? void(v = variant(v.name, 90, kernel<T, MA, MB, BM, BN>, t)) : void()), ...);
 }
-template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bn, const GemmTailTuning& t) {
-  constexpr Major K = Major::k, MN = Major::mn;
-  const auto hint = [](GemmLines l) {
-    return l == GemmLines::first ? "f" : l == GemmLines::last ? "l" : "n";
-  };
-  auto name = text::cat("gemm_", stem, "_tail_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__128x", bn,
-                        "x64_s", t.stages, "_k", t.split, "_g", t.group, "_b", t.buffers, "_", hint(t.a),
-                        hint(t.b), hint(t.c), t.prefetch ? "p" : "");
-  if (ta) return tb ? make<T, MN, K>(name, bn, t) : make<T, MN, MN>(name, bn, t);
-  return tb ? make<T, K, K>(name, bn, t) : make<T, K, MN>(name, bn, t);
+template <class T, Major MA, Major MB>
+Variant make(std::string name, int bm, int bn, const GemmTailTuning& t) {
+  Variant v;
+  v.name = std::move(name);
+  // The many widths for the layouts of linear layers; for others they would be code that nobody runs.
+  constexpr bool every = MA == Major::k && MB == Major::k;
+  using Wide = std::integer_sequence<int, 128, 192, 256>;
+  using Every = std::integer_sequence<int, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256>;
+  using Low = std::integer_sequence<int, 112, 128, 144, 192, 256>;
+  bm == 128 ? choose<T, MA, MB, 128>(v, bn, t, std::conditional_t<every, Every, Wide>())
+            : choose<T, MA, MB, 64>(v, bn, t, std::conditional_t<every, Low, Wide>());
+  v.only = "sm_90a";
+  return v;
 }
 
 }  // namespace tail_split
+
+Variant gemm_tail_split_sm90_bf16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
+Variant gemm_tail_split_sm90_bf16_tx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
+Variant gemm_tail_split_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
+Variant gemm_tail_split_sm90_f16_tx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
+
 }  // namespace cgp::kernels

@@ -104,6 +104,7 @@ TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
   }
   run("sm90_split", "bf16", "nt", "1", "9", "8", "sm_90a");
   run("sm90_split", "bf16", "nt", "1", "255", "1024", "sm_90a", "1", "0", "2");
+  run("sm90_split", "bf16", "nt", "70", "134", "64", "sm_90a");
 }
 
 TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
@@ -119,12 +120,21 @@ TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
                                 {"batch", batch}});
   };
   for (const char* l : kLayouts) run("sm90_tail_split", "bf16", l, "136", "264", "328", "sm_90a");
-  wide("nt", "160", "130", "328", "72");
-  wide("tt", "224", "64", "456", "136");
+  wide("nt", "176", "130", "360", "72");
+  wide("nt", "112", "64", "232", "136");
+  wide("nt", "208", "72", "216", "72");
+  wide("nt", "240", "72", "248", "72");
   wide("nn", "192", "72", "200", "72");
   wide("tn", "128", "136", "136", "200");
   wide("nt", "128", "120", "520", "328", "3");
   run("sm90_tail_split", "f16", "nt", "1", "8", "64", "sm_90a");
+}
+
+TEST(gemm_stream_sm90, every_layout_tile_and_ragged_shape) {
+  run("sm90_stream", "bf16", "nt", "1", "200", "200", "sm_90a");
+  run("sm90_stream", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
+  run("sm90_stream", "bf16", "nn", "30", "136", "136", "sm_90a", "1", "0", "2");
+  run("sm90_stream", "bf16", "nt", "65", "33", "40", "sm_90a");
 }
 
 TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
@@ -132,7 +142,8 @@ TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
   for (std::uint64_t i = 0; i < 256; ++i) a.set(i, 1), b.set(i, 1), c.set(i, NAN);
   a.set(5 * 16 + 3, INFINITY);
   a.set(7 * 16 + 2, NAN);
-  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent", "sm90_tail_split"})
+  for (const char* v :
+       {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent", "sm90_tail_split", "sm90_stream"})
     expect_right(gemm_entry(), {{"variant", v}}, "sm_90a", {{"a", a}, {"b", b}, {"c", c}});
 }
 

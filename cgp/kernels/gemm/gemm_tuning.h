@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Build-time choices of the Hopper kinds and of skinny; they decide emitted code and are part of a variant's
+// name.
+#include "cgp/base/dtype.h"
+#include "cgp/kernels/variant.h"
+
+namespace cgp::kernels {
+
+struct GemmSplitTuning {
+  int stages = 6;
+  int split = 1;     ///< blocks (1, 2, 4 or 8) that share a tile and split K
+  int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
+  int group = 8;  ///< rows of tiles that are visited together; 0: as the grid has them (GemmChoice::by_grid)
+  bool evict_first = false;  ///< B is read once and is the first to leave L2
+};
+/// bm x bn: 64 x 32 (trans_b), 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
+Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
+
+/// Whether what is read or written leaves L2 first, in its turn, or last.
+enum class GemmLines : std::uint8_t { normal, first, last };
+/// Build-time choices of the persistent kernel that splits the last tiles.
+struct GemmTailTuning {
+  int stages = 4;
+  int split = 1;    ///< blocks (1, 2 or 4) of a cluster, which share a tile that is left
+  int buffers = 2;  ///< of results on their way out, for each warpgroup: 1, or gemm_tail_buffers()
+  int group = 8;
+  GemmLines a = GemmLines::normal, b = GemmLines::normal, c = GemmLines::normal;
+};
+/// bm: 64 or 128; bn: 128, 192, 256 and, in layout nt, 112 to 256 in steps of 16 (bm 64: 112, 144). split 2:
+/// 128 x 128 or 128 x 256, 4: 128 x 256.
+Variant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmTailTuning& tune);
+/// Stages that fit beside the results on their way out.
+int gemm_tail_stages(int bm, int bn, int buffers);
+/// Buffers that suit the columns stored at once: 2, for 192 columns 3.
+int gemm_tail_buffers(int bn);
+
+/// Build-time choices of the kernel for few rows of A and a B that is streamed once.
+struct GemmStreamTuning {
+  int tokens = 8;  ///< rows of A a tile: 8, 16, 32 or 64
+  int rows = 128;  ///< of B (columns of C) a tile: 64, 128 or 192
+  int depth = 64;  ///< of K a stage: 64 or 128
+  int stages = 6;
+  int resident = 1;         ///< blocks per SM
+  bool evict_first = true;  ///< B is the first to leave L2
+};
+Variant gemm_stream_sm90(DType t, bool trans_b, const GemmStreamTuning& tune);
+
+struct GemmSkinnyTuning {
+  int rows = 16, cols = 8;   ///< of B and of A that a block multiplies: 16, 32 or (cols 32) 64; 8, 16 or 32
+  int warps = 8;             ///< that share K
+  int unroll = 4;            ///< accesses of each row that a lane has in flight
+  int resident = 0;          ///< blocks per SM that the compiler makes room for; 0: its choice
+  bool evict_first = false;  ///< B is read once and is the first to leave L2
+};
+Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
+
+}  // namespace cgp::kernels
