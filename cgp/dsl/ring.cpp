@@ -134,7 +134,10 @@ RingCore::RingCore(Kernel& k, Stages stages, int tile_bytes, int stage_bytes, in
       k.inst(Op::barrier_cluster_wait, {}, {});
     });
   }
-  if (!stages.by_producer) return init_barriers(targets, stages.at);
+  if (!stages.by_producer) {
+    init_barriers(targets, stages.at);
+    return;
+  }
   if (cluster_ || has_cluster(k) || rules.commit || rules.takers == 0)
     throw BuildError("a ring that its producer starts has roles that take it by threads, and no cluster",
                      stages.at);

@@ -12,6 +12,7 @@
 //            not matter
 //   needs    sm_80; trans_b and not trans_a; k, rows and starts of A and B at multiples of 16 bytes
 #include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"

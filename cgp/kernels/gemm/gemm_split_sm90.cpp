@@ -8,6 +8,7 @@
 //   needs    what gemm_sm90.cpp needs, and K of at least 64 a block
 #include "cgp/base/text.h"
 #include "cgp/dsl/cluster.h"
+#include "cgp/dsl/kernel.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
 #include "cgp/kernels/gemm/gemm_operand.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"

@@ -9,6 +9,7 @@
 //   needs    sm_90a; A stored [m, k]; 16-bit types; rows and batches of A and B at multiples of 16 bytes; k
 //   >= 1
 #include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
 #include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
