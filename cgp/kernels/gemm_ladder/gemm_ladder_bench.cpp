@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each step of a matrix product is worth on a GPU, beside cuBLAS in the same rounds: the ladder on
+// mma.sync, and the build-time choices of Hopper's kernels one after the other. f16, layout nt.
+//   cgp_gemm_ladder [--json FILE] [--rounds N] [SIZE...]
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm_ladder/gemm_ladder.h"
+#include "cgp/prof/compare.h"
+#include "cgp/prof/peer_cublas.h"
+
+namespace {
+
+using namespace cgp;
+using namespace cgp::kernels;
+using runtime::Buffer;
+using runtime::Stream;
+
+Buffer<half> random_matrix(const runtime::Device& d, std::uint64_t n, std::uint64_t seed) {
+  const auto host = random_array(DType::f16, {n}, seed);
+  Buffer<half> b(d, n);
+  b.upload(typed<half>(host));
+  return b;
+}
+
+struct Hopper {
+  const char* name;
+  GemmKind kind;
+  int bn;
+  GemmPersistentTuning tune;
+};
+constexpr Hopper kHopper[] = {
+    {"sm90/tile_a_block_128x128", GemmKind::sm90, 128, {}},
+    {"sm90/tile_a_block_128x256", GemmKind::sm90, 256, {}},
+    {"sm90/persistent_2_stages", GemmKind::sm90_persistent, 256, {2, 1, 1, 1}},
+    {"sm90/persistent_4_stages", GemmKind::sm90_persistent, 256, {4, 1, 1, 1}},
+    {"sm90/two_store_buffers", GemmKind::sm90_persistent, 256, {4, 1, 2, 1}},
+    {"sm90/groups_of_8_rows", GemmKind::sm90_persistent, 256, {4, 1, 2, 8}},
+    {"sm90/clusters_of_2", GemmKind::sm90_persistent, 256, {4, 2, 2, 8}},
+};
+
+struct Row {
+  std::string name;
+  double flops;
+  std::vector<prof::Timing> timings;
+};
+
+Row measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n, int rounds) {
+  const auto a = random_matrix(d, n * n, 1), b = random_matrix(d, n * n, 2);
+  Buffer<half> ours(d, n * n), theirs(d, n * n);
+  const GemmProblem p = GemmProblem{.type = DType::f16, .trans_b = true, .m = n, .n = n, .k = n}.dense();
+  const GemmAddresses at{a.address(), b.address(), ours.address()};
+  std::vector<prof::Contender> all;
+  for (const auto& s : gemm_ladder())
+    all.push_back({std::string(s.name), [&, &s = s](Stream& q) {
+                     run_gemm_ladder(q, s, {n, n, n}, at.a, at.b, at.c);
+                   }});
+  if (d.info().arch == "sm_90a")
+    for (const auto& h : kHopper) {
+      GemmChoice c{h.kind,
+                   h.kind == GemmKind::sm90 ? gemm_sm90(p.type, false, true, h.bn)
+                                            : gemm_persistent_sm90(p.type, false, true, h.bn, h.tune),
+                   {},
+                   std::uint32_t(h.bn),
+                   h.kind == GemmKind::sm90 ? 1 : h.tune.cluster};
+      all.push_back({h.name, [&, c](Stream& q) { run_gemm(q, c, p, at); }});
+    }
+  const auto chosen = select_gemm(p, at, d.info());
+  all.push_back({"gemm", [&, chosen](Stream& q) { run_gemm(q, chosen, p, at); }});
+  const auto size = std::int64_t(n);
+  const prof::CublasGemm peer{p.type, false, true, size, size, size, size, size, size, 1, 0};
+  if (cublas)
+    all.push_back(
+        {"cublas", [&](Stream& q) { cublas->gemm(q.native_handle(), peer, at.a, at.b, theirs.address()); }});
+  prof::CompareOptions o;
+  o.rounds = rounds;
+  return {text::cat("gemm_ladder/f16/nt/", n), p.flops(), prof::compare(d, all, o)};
+}
+
+void print(const Row& r) {
+  std::printf("%s\n", r.name.c_str());
+  double before = 0;
+  for (const auto& t : r.timings) {
+    const double ms = t.summary.median;
+    std::printf("  %-28s %9.4f ms ±%4.1f%% %8.1f TFLOP/s", t.name.c_str(), ms, 100 * t.summary.spread(),
+                r.flops / ms / 1e9);
+    if (before > 0) std::printf("  %5.2f of the step before", before / ms);
+    std::printf("\n");
+    before = ms;
+  }
+  std::fflush(stdout);
+}
+
+void write_json(const std::string& path, const runtime::Device& d, const std::vector<Row>& rows) {
+  std::ofstream out(path);
+  out << "{\n  "
+      << json_fields(
+             provenance(d.info(), {"cgp_gemm_ladder"}, "interleaved rounds, cold L2, random data, events"))
+      << ",\n  \"rows\": [\n";
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    out << "    {\"name\": \"" << rows[r].name << "\", \"flops\": " << rows[r].flops << ", \"timings\": [";
+    for (std::size_t t = 0; t < rows[r].timings.size(); ++t) {
+      out << (t ? ", " : "") << "{\"name\": \"" << rows[r].timings[t].name << "\", \"ms\": [";
+      const auto& ms = rows[r].timings[t].milliseconds;
+      for (std::size_t i = 0; i < ms.size(); ++i) out << (i ? ", " : "") << ms[i];
+      out << "]}";
+    }
+    out << "]}" << (r + 1 < rows.size() ? "," : "") << "\n";
+  }
+  out << "  ]\n}\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::uint64_t> sizes;
+  std::string json;
+  int rounds = 15;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
+      json = argv[++i];
+    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = std::atoi(argv[++i]);
+    else
+      sizes.push_back(std::strtoull(argv[i], nullptr, 10));
+  }
+  if (sizes.empty()) sizes = {512, 1024, 2048, 4096};
+  try {
+    const auto d = runtime::Device::open("cuda:0");
+    (void)d.stream().native_handle();  // cuBLAS takes the current context
+    std::unique_ptr<prof::Cublas> cublas;
+    try {
+      cublas = std::make_unique<prof::Cublas>();
+    } catch (const Unsupported& e) {
+      std::printf("%s\n", e.what());
+    }
+    std::vector<Row> rows;
+    for (auto n : sizes) {
+      rows.push_back(measure(d, cublas.get(), n, rounds));
+      print(rows.back());
+    }
+    if (!json.empty()) write_json(json, d, rows);
+  } catch (const Unsupported& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 3;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
