@@ -12,7 +12,15 @@
 namespace cgp::cli {
 
 /// Exit codes. Nothing else is ever returned; docs/cli.md explains them.
-enum Exit : int { kClean = 0, kCheckFailed = 1, kUsage = 2, kUnavailable = 3, kInternalError = 70 };
+enum Exit : int {
+  kClean = 0,
+  kCheckFailed = 1,
+  kUsage = 2,
+  kUnavailable = 3,
+  kInconclusive = 4,   ///< with --strict: a comparison or contract could not be decided
+  kProgramFailed = 5,  ///< the program under measurement failed; what was recorded is there
+  kInternalError = 70
+};
 
 /// What every command shares.
 struct Context {

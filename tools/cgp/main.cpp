@@ -12,6 +12,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "commands.h"
+#include "profiler_commands.h"
 #include "report.h"
 #include "terminal.h"
 
@@ -31,6 +32,7 @@ struct CommandLine {
   BenchOptions bench;
   PlanOptions plan;
   TuneOptions tune;
+  ProfilerOptions profiler;
 };
 
 void declare_common(CLI::App& app, CommandLine& c) {
@@ -259,29 +261,35 @@ void declare_tune(CLI::App& app, CommandLine& c) {
 struct Command {
   const char* name;
   const char* summary;
-  void (*declare)(CLI::App&, CommandLine&);
+  std::function<void(CLI::App&, CommandLine&)> declare;
   std::function<int(const Context&, const CommandLine&)> run;
 };
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> table = {
-      {"list", "Name the kernels that cgp ships", declare_list,
-       [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
-      {"emit", "Print a kernel's PTX", declare_emit,
-       [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
-      {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
-       [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
-      {"explain", "Say what a kernel or PTX file is made of and needs", declare_explain,
-       [](const Context& x, const CommandLine& c) { return explain(x, c.explain); }},
-      {"bench", "Time kernels against their peers on a GPU", declare_bench,
-       [](const Context& x, const CommandLine& c) { return bench(x, c.bench); }},
-      {"plan", "Say what would run a problem, why, and how far from the limits", declare_plan,
-       [](const Context& x, const CommandLine& c) { return plan(x, c.plan); }},
-      {"tune", "Time the candidates on this device and keep the winners", declare_tune,
-       [](const Context& x, const CommandLine& c) { return tune(x, c.tune); }},
-      {"doctor", "Say what this machine has and what that means for cgp", declare_doctor,
-       [](const Context& x, const CommandLine& c) { return doctor(x, c.doctor); }},
-  };
+  static const std::vector<Command> table = [] {
+    std::vector<Command> all{
+        {"list", "Name the kernels that cgp ships", declare_list,
+         [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
+        {"emit", "Print a kernel's PTX", declare_emit,
+         [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
+        {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
+         [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
+        {"explain", "Say what a kernel or PTX file is made of and needs", declare_explain,
+         [](const Context& x, const CommandLine& c) { return explain(x, c.explain); }},
+        {"bench", "Time kernels against their peers on a GPU", declare_bench,
+         [](const Context& x, const CommandLine& c) { return bench(x, c.bench); }},
+        {"plan", "Say what would run a problem, why, and how far from the limits", declare_plan,
+         [](const Context& x, const CommandLine& c) { return plan(x, c.plan); }},
+        {"tune", "Time the candidates on this device and keep the winners", declare_tune,
+         [](const Context& x, const CommandLine& c) { return tune(x, c.tune); }},
+        {"doctor", "Say what this machine has and what that means for cgp", declare_doctor,
+         [](const Context& x, const CommandLine& c) { return doctor(x, c.doctor); }},
+    };
+    for (const ProfilerCommand& p : profiler_commands())
+      all.push_back({p.name, p.summary, [&p](CLI::App& app, CommandLine& c) { p.declare(app, c.profiler); },
+                     [&p](const Context& x, const CommandLine& c) { return p.run(x, c.profiler); }});
+    return all;
+  }();
   return table;
 }
 
@@ -380,7 +388,16 @@ void check_command_word(const std::vector<std::string>& args) {
                                 cat("commands: ", text::join(names, " "))});
 }
 
+/// `cgp bench gemm` measures products against cuBLASLt; any other bench is what `cgp time` does.
+void route_bench(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "bench") return;
+  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
+    if (args[i] == "gemm" || args[i] == "--help" || args[i] == "-h") return;
+  args[0] = "time";
+}
+
 int dispatch(std::vector<std::string> args) {
+  route_bench(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());
@@ -395,7 +412,9 @@ int dispatch(std::vector<std::string> args) {
   bool wants_version = false;
   app.add_flag("--version", wants_version, "Version, PTX ISA, targets and build id");
   app.footer(
-      "Exit codes: 0 clean, 1 a check failed, 2 usage or bad input, 3 unavailable here, 70 a bug in cgp.\n\n"
+      "Exit codes: 0 clean, 1 a check failed, 2 usage or bad input, 3 unavailable here, 4 undecided, 5 the "
+      "measured\n"
+      "program failed, 70 a bug in cgp.\n\n"
       "Examples:\n  cgp list\n  cgp run gemm m=256 n=256 k=256\n  cgp run --spec case.json --json\n  cgp "
       "COMMAND --help");
   std::vector<std::pair<CLI::App*, const Command*>> subcommands;
@@ -404,6 +423,7 @@ int dispatch(std::vector<std::string> args) {
     sub->get_formatter()->column_width(26);
     declare_common(*sub, line);
     command.declare(*sub, line);
+    for (CLI::App* inner : sub->get_subcommands(nullptr)) declare_common(*inner, line);
     subcommands.emplace_back(sub, &command);
   }
   CLI::App* version_command = app.add_subcommand("version", "As --version");

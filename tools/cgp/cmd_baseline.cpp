@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp baseline: saved profiles by name, their history with changepoints, and the noise floor of this machine.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/prof/measure.h"
+#include "cgp/prof/series.h"
+#include "cgp/prof/system.h"
+#include "profile/baseline_store.h"
+#include "profile/table.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using profile::time_text;
+
+std::vector<double> block(const std::function<void()>& f) {
+  std::vector<double> v;
+  for (int i = 0; i < 15; ++i) {
+    const double start = prof::now();
+    f();
+    v.push_back(prof::now() - start);
+  }
+  return v;
+}
+
+/// Medians of blocks of identical work, some time apart: the 99th percentile of how much two of them differ.
+double calibrate(Progress& progress) {
+  std::vector<double> memory(1 << 21, 1.0);
+  const auto compute = [] {
+    double x = 1;
+    for (int i = 0; i < 300000; ++i) x = x * 1.0000001 + 1e-9;
+    prof::keep(x);
+  };
+  const auto stream = [&] {
+    for (double& x : memory) x += 1;
+    prof::keep(memory[0]);
+  };
+  double floor = 0;
+  for (const std::function<void()>& f : {std::function<void()>(compute), std::function<void()>(stream)}) {
+    std::vector<double> medians, changes;
+    for (int i = 0; i < 24; ++i) {
+      progress.step(format("block {} of 24", i + 1));
+      medians.push_back(prof::median(block(f)));
+    }
+    for (std::size_t i = 0; i < medians.size(); ++i)
+      for (std::size_t j = i + 1; j < medians.size(); ++j)
+        changes.push_back(std::fabs(medians[j] / medians[i] - 1));
+    floor = std::max(floor, prof::quantile(changes, 0.99));
+  }
+  return floor;
+}
+
+int show_history(const Context& context, const BaselineOptions& o, const profile::BaselineStore& store) {
+  const auto all = store.history(o.name);
+  std::vector<double> logs;
+  profile::Table table({"#", "<time", "median", "<"});
+  nlohmann::ordered_json j = {
+      {"schema", "cgp.history/1"}, {"name", o.name}, {"points", nlohmann::ordered_json::array()}};
+  std::vector<const profile::Document*> timed;
+  for (const auto& d : all) {
+    if (!d.metrics.has(Metric::wall_clock_time_us)) continue;
+    timed.push_back(&d);
+    logs.push_back(std::log(d.metrics[Metric::wall_clock_time_us].number()));
+  }
+  const auto steps = prof::changepoints(logs), cross = prof::energy_changepoints(logs);
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    const bool step = std::find(steps.begin(), steps.end(), i) != steps.end();
+    const bool agreed =
+        std::any_of(cross.begin(), cross.end(), [&](std::size_t c) { return c + 1 >= i && c <= i + 1; });
+    const double us = timed[i]->metrics[Metric::wall_clock_time_us].number();
+    table.row({std::to_string(i + 1), timed[i]->time, time_text(us),
+               step ? (agreed ? "<- step (PELT and E-divisive)" : "<- step (PELT alone)") : ""});
+    j["points"].push_back({{"time", timed[i]->time}, {"us", us}, {"step", step}, {"agreed", step && agreed}});
+  }
+  write_out(context.json ? j.dump(2) + "\n"
+                         : table.text() + (timed.size() < 10 ? "a step needs 5 points on each side\n" : ""));
+  return kClean;
+}
+
+}  // namespace
+
+int baseline(const Context& context, const BaselineOptions& o) {
+  const profile::BaselineStore store(o.folder);
+  if (o.action == "calibrate") {
+    double floor = 0;
+    {
+      Progress progress;
+      floor = calibrate(progress);
+    }
+    const std::string key = prof::machine_facts().key();
+    store.set_noise_floor(key, floor);
+    if (context.json)
+      write_out(
+          nlohmann::ordered_json({{"schema", "cgp.noise/1"}, {"machine_key", key}, {"noise_floor", floor}})
+              .dump(2) +
+          "\n");
+    else
+      write_out(format(
+          "identical runs differ by up to {:.1f} % here ({})\n{}\n", 100 * floor, key,
+          floor > 0.03
+              ? "saved profiles can show large changes only: compare with pairs (cgp diff --left --right)"
+              : "saved profiles can be compared"));
+    return kClean;
+  }
+  if (o.action == "list") {
+    nlohmann::ordered_json j = {{"schema", "cgp.baselines/1"}, {"names", store.names()}};
+    std::string out;
+    for (const auto& n : store.names()) {
+      const auto d = store.load(n);
+      out += format("{:<24} {}  {}  {}\n", n, d.time,
+                    d.metrics.has(Metric::wall_clock_time_us)
+                        ? time_text(d.metrics[Metric::wall_clock_time_us].number())
+                        : "-",
+                    d.name);
+    }
+    write_out(context.json ? j.dump(2) + "\n" : out.empty() ? format("none in {}\n", store.folder()) : out);
+    return kClean;
+  }
+  if (o.name.empty())
+    throw ArgumentError(ErrorText{"a baseline has a name", {}, {}, "cgp baseline save NAME FILE"});
+  if (o.action == "save") {
+    if (o.file.empty())
+      throw ArgumentError(
+          ErrorText{"which profile is saved must be said", {}, {}, "cgp baseline save NAME FILE"});
+    store.save(o.name, profile::load(o.file), o.force);
+    write_out(context.json ? "{\"schema\": \"cgp.baselines/1\"}\n"
+                           : format("saved {} in {}\n", o.name, store.folder()));
+    return kClean;
+  }
+  if (o.action == "history") return show_history(context, o, store);
+  write_out(profile::to_json(store.load(o.name)).dump(2) + "\n");
+  return kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp compete: programs that do the same work, interleaved, ranked, with the rate that the work defines.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
+#include "profile/compare_programs.h"
+#include "profile/table.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using profile::number_text;
+using profile::time_text;
+using text::cat;
+
+struct Entrant {
+  profile::TimedProgram program;
+  std::vector<double> seconds;  ///< of each round
+  std::string failure, output;
+  bool same_output = true;
+  double median() const { return prof::median(seconds); }
+};
+
+/// "4096", "512x1024x256" -> 2 M N K.
+double gemm_flops(const std::string& size) {
+  std::vector<double> n;
+  for (auto part : text::split(size, 'x')) {
+    long v = 0;
+    const auto end = std::from_chars(part.data(), part.data() + part.size(), v);
+    if (end.ec != std::errc() || end.ptr != part.data() + part.size() || v < 1)
+      throw ArgumentError(ErrorText{"--gemm is N or MxNxK", {}, cat("\"", size, "\""), {}});
+    n.push_back(double(v));
+  }
+  if (n.size() == 1) return 2 * n[0] * n[0] * n[0];
+  if (n.size() == 3) return 2 * n[0] * n[1] * n[2];
+  throw ArgumentError(ErrorText{"--gemm is N or MxNxK", {}, cat("\"", size, "\""), {}});
+}
+
+std::vector<Entrant> entrants(const CompeteOptions& o) {
+  std::vector<std::string> commands;
+  if (!o.ours.empty()) commands.push_back(o.ours);
+  commands.insert(commands.end(), o.theirs.begin(), o.theirs.end());
+  if (commands.size() < 2)
+    throw ArgumentError(ErrorText{
+        "a competition needs two programs", {}, cat(commands.size(), " given"), "--ours CMD --theirs CMD"});
+  if (!o.labels.empty() && o.labels.size() != commands.size())
+    throw ArgumentError(ErrorText{"there is one label per program",
+                                  {},
+                                  cat(o.labels.size(), " labels for ", commands.size(), " programs"),
+                                  {}});
+  std::vector<Entrant> out;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    Entrant e;
+    e.program.command = prof::split_command(commands[i]);
+    e.program.label = o.labels.empty() ? profile::fitted(commands[i], 40) : o.labels[i];
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+profile::TimingRule timing_rule(const CompeteOptions& o) {
+  profile::TimingRule rule;
+  rule.clock = profile::parse_clock(o.clock);
+  rule.timeout_seconds = o.timeout;
+  if (o.regex.empty()) return rule;
+  rule.clock = profile::Clock::output;
+  rule.regex = o.regex;
+  if (o.regex_unit == "s")
+    rule.unit_seconds = 1;
+  else if (o.regex_unit == "ms")
+    rule.unit_seconds = 1e-3;
+  else if (o.regex_unit == "us")
+    rule.unit_seconds = 1e-6;
+  else if (o.regex_unit == "ns")
+    rule.unit_seconds = 1e-9;
+  else
+    throw ArgumentError(ErrorText{"--unit is s, ms, us or ns", {}, cat("\"", o.regex_unit, "\""), {}});
+  return rule;
+}
+
+/// Rounds in which each runs once; the order rotates and turns round. One that fails is left out from then
+/// on.
+void run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, Progress& progress) {
+  const auto rule = timing_rule(o);
+  for (int round = -1; round < o.rounds; ++round)
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t shifted = (i + std::size_t(round + 1) / 2) % all.size();
+      Entrant& e = all[round % 2 ? all.size() - 1 - shifted : shifted];
+      if (!e.failure.empty()) continue;
+      progress.step(cat("round ", round + 1, " of ", o.rounds, ": ", e.program.label));
+      const auto run = profile::time_once(e.program, rule, std::uint64_t(round + 2) * 40503u);
+      e.failure = run.failure;
+      if (round < 0)
+        e.output = run.process.out;
+      else if (run.failure.empty())
+        e.seconds.push_back(run.seconds);
+    }
+}
+
+/// The entrant against the best one, in the rounds that both have.
+std::string against_best(const Entrant& e, const Entrant& best, nlohmann::ordered_json& j) {
+  if (&e == &best) return "1.00";
+  std::vector<prof::Pair> pairs;
+  for (std::size_t i = 0; i < std::min(e.seconds.size(), best.seconds.size()); ++i)
+    pairs.push_back({best.seconds[i], e.seconds[i]});
+  const auto r = prof::judge(pairs, 0.01);
+  j = profile::to_json(r);
+  const std::string factor = format("{:.2f}", 1 + r.change);
+  if (r.verdict == prof::Verdict::regression) return factor + " slower";
+  return factor + (r.verdict == prof::Verdict::no_change ? " equal" : " unclear");
+}
+
+}  // namespace
+
+int compete(const Context& context, const CompeteOptions& o) {
+  if (o.rounds < 1) throw ArgumentError(ErrorText{"there is at least one round", {}, cat(o.rounds), {}});
+  auto all = entrants(o);
+  const double flops = o.gemm.empty() ? o.flops : gemm_flops(o.gemm);
+  {
+    Progress progress;
+    run_rounds(all, o, progress);
+  }
+  std::vector<Entrant*> ranked;
+  for (auto& e : all) {
+    e.same_output = e.output == all[0].output;
+    if (e.failure.empty()) ranked.push_back(&e);
+  }
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Entrant* a, const Entrant* b) { return a->median() < b->median(); });
+  profile::Table table(
+      {"#", "<program", "time", "<95 % interval", "GFLOP/s", "GB/s", "<against the best", "<"});
+  nlohmann::ordered_json j = {{"schema", "cgp.compete/1"},
+                              {"workload", o.workload},
+                              {"rounds", o.rounds},
+                              {"flops", flops},
+                              {"rows", nlohmann::ordered_json::array()}};
+  int place = 0;
+  bool wrong = false;
+  for (const Entrant* e : ranked) {
+    const auto interval = prof::median_interval(e->seconds);
+    nlohmann::ordered_json paired;
+    const std::string versus = against_best(*e, *ranked[0], paired);
+    const double rate = flops > 0 ? flops / e->median() * 1e-9 : 0,
+                 bandwidth = o.bytes > 0 ? o.bytes / e->median() * 1e-9 : 0;
+    std::string remark;
+    if (o.check_output && !e->same_output) remark = "other output than " + all[0].program.label, wrong = true;
+    table.row({std::to_string(++place), e->program.label, time_text(e->median() * 1e6),
+               format("[{}, {}]", time_text(interval.low * 1e6), time_text(interval.high * 1e6)),
+               rate > 0 ? number_text(rate) : "-", bandwidth > 0 ? number_text(bandwidth) : "-", versus,
+               remark});
+    j["rows"].push_back({{"label", e->program.label},
+                         {"place", place},
+                         {"seconds", e->seconds},
+                         {"median_s", e->median()},
+                         {"gflops", rate > 0 ? nlohmann::ordered_json(rate) : nlohmann::ordered_json()},
+                         {"against_best", paired},
+                         {"same_output", e->same_output}});
+  }
+  bool failed = false;
+  for (const auto& e : all) {
+    if (e.failure.empty()) continue;
+    failed = true;
+    table.row({"-", e.program.label, "FAILED", e.failure, "-", "-",
+               e.seconds.empty() ? "" : format("{} before", time_text(e.median() * 1e6)), ""});
+    j["rows"].push_back({{"label", e.program.label}, {"failed", e.failure}, {"seconds", e.seconds}});
+  }
+  if (!o.save.empty()) {
+    auto d = profile::new_document("compete", o.workload.empty() ? "compete" : o.workload);
+    for (const auto& e : all) {
+      profile::Samples s{e.program.label, "us", {}};
+      for (double t : e.seconds) s.values.push_back(t * 1e6);
+      if (!s.values.empty()) d.samples.push_back(std::move(s));
+    }
+    d.more["compete"] = j;
+    profile::save(d, o.save);
+  }
+  if (context.json)
+    write_out(j.dump(2) + "\n");
+  else
+    write_out(format("{}{} rounds, interleaved, {} time\n", o.workload.empty() ? "" : o.workload + ": ",
+                     o.rounds, o.regex.empty() ? o.clock : "reported") +
+              table.text());
+  if (ranked.empty()) return kProgramFailed;
+  return wrong ? kCheckFailed : failed ? kProgramFailed : kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp diff: two saved profiles (at once, no run), two commits (built in worktrees, run in pairs), two
+// commands.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "profile/baseline_store.h"
+#include "profile/compare_programs.h"
+#include "profile/table.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using fmt::format;
+using text::cat;
+
+profile::Document load_side(const std::string& name, const std::string& folder) {
+  if (name == "-") {
+    const std::string content{std::istreambuf_iterator<char>(std::cin), {}};
+    try {
+      return profile::from_json(nlohmann::ordered_json::parse(content), "standard input");
+    } catch (const nlohmann::json::parse_error& e) {
+      throw ParseError(ErrorText{"standard input must be JSON", {}, e.what(), {}});
+    }
+  }
+  if (fs::exists(name)) return profile::load(name);
+  return profile::BaselineStore(folder).load(name);
+}
+
+int diff_files(const Context& context, const DiffOptions& o) {
+  const auto before = load_side(o.files[0], o.baselines), after = load_side(o.files[1], o.baselines);
+  const auto known = profile::BaselineStore(o.baselines).noise_floor(after.machine_key);
+  const double floor = known.value_or(0.12);
+  const auto rows = profile::diff_documents(before, after, floor, o.equivalence);
+  profile::Table table({"<what", "before", "after", "change", "<unit", "<verdict", "<why"});
+  nlohmann::ordered_json j = {{"schema", "cgp.diff/1"},
+                              {"noise_floor", floor},
+                              {"calibrated", known.has_value()},
+                              {"rows", nlohmann::ordered_json::array()}};
+  std::map<std::string, int> count;
+  for (const auto& r : rows) {
+    ++count[r.verdict];
+    table.row({r.name, profile::number_text(r.before), profile::number_text(r.after),
+               profile::percent_text(r.change), r.unit, r.verdict, r.why});
+    j["rows"].push_back(
+        {{"name", r.name},
+         {"unit", r.unit},
+         {"before", r.before},
+         {"after", r.after},
+         {"change", std::isfinite(r.change) ? nlohmann::ordered_json(r.change) : nlohmann::ordered_json()},
+         {"speedup", r.after > 0 ? r.before / r.after : 0},
+         {"verdict", r.verdict},
+         {"why", r.why},
+         {"cliffs_delta", r.effect}});
+  }
+  if (rows.empty())
+    throw ArgumentError(ErrorText{"the two profiles have samples or counts in common",
+                                  {},
+                                  cat(before.name, " and ", after.name, " have none"),
+                                  {}});
+  std::string head;
+  for (const char* v : {"REGRESSION", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE", "INCOMPARABLE"})
+    if (count.count(v)) head += format("{}{} {}", head.empty() ? "" : " · ", v, count[v]);
+  if (context.json)
+    write_out(j.dump(2) + "\n");
+  else
+    write_out(head + "\n" + table.text() +
+              (known ? "" : "noise floor not calibrated here, 12 % taken: cgp baseline calibrate\n"));
+  if (count["REGRESSION"]) return kCheckFailed;
+  if (count["INCOMPARABLE"] == int(rows.size())) return kUnavailable;
+  return o.strict && (count["INCONCLUSIVE"] || count["INCOMPARABLE"]) ? kInconclusive : kClean;
+}
+
+int report_pairs(const Context& context, const DiffOptions& o, const profile::ProgramComparison& c,
+                 const std::string& left, const std::string& right) {
+  if (!c.failure.empty()) throw Error(ErrorText{"both sides must run", {}, c.failure, {}});
+  if (context.json) {
+    nlohmann::ordered_json j = {{"schema", "cgp.diff/1"}, {"before", left}, {"after", right}};
+    j["comparison"] = profile::to_json(c.result);
+    write_out(j.dump(2) + "\n");
+  } else {
+    write_out(format("{}\n  {} -> {}\n  {}\n", profile::describe(c.result), left, right, c.result.why));
+  }
+  if (c.result.verdict == prof::Verdict::regression) return kCheckFailed;
+  return o.strict && c.result.verdict == prof::Verdict::inconclusive ? kInconclusive : kClean;
+}
+
+prof::PairedOptions paired_options(const DiffOptions& o) {
+  prof::PairedOptions p;
+  p.margin = o.margin, p.equivalence = o.equivalence, p.max_seconds = o.budget;
+  return p;
+}
+
+/// A checkout of a commit in a temporary folder, removed with the object.
+class Worktree {
+ public:
+  Worktree(const std::string& commit, const std::string& side)
+      : folder_((fs::temp_directory_path() / cat("cgp-diff-", getpid(), "-", side)).string()) {
+    const auto r = prof::run_process({"git", "worktree", "add", "--detach", folder_, commit});
+    if (!r.ok())
+      throw ArgumentError(ErrorText{"git must have the commit", commit, std::string(text::trim(r.err)), {}});
+  }
+  ~Worktree() { prof::run_process({"git", "worktree", "remove", "--force", folder_}); }
+  Worktree(const Worktree&) = delete;
+  Worktree& operator=(const Worktree&) = delete;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+int diff_commits(const Context& context, const DiffOptions& o) {
+  if (o.run.empty())
+    throw ArgumentError(
+        ErrorText{"comparing commits needs --run COMMAND, and --build COMMAND if there is something to build",
+                  {},
+                  {},
+                  {}});
+  Progress progress;
+  progress.step("checking out");
+  const Worktree before(o.before, "before"), after(o.after, "after");
+  for (const Worktree* w : {&before, &after}) {
+    if (o.build.empty()) continue;
+    progress.step(cat("building ", w == &before ? o.before : o.after));
+    prof::ProcessOptions p;
+    p.folder = w->folder();
+    const auto r = prof::run_process({"sh", "-c", o.build}, p);
+    if (!r.ok())
+      throw Error(ErrorText{"both commits must build",
+                            w == &before ? o.before : o.after,
+                            r.describe() + "\n" + r.err.substr(r.err.size() > 2000 ? r.err.size() - 2000 : 0),
+                            {}});
+  }
+  progress.step("interleaved pairs");
+  profile::TimingRule rule;
+  rule.clock = profile::parse_clock(o.clock);
+  const profile::TimedProgram a{o.before, {"sh", "-c", o.run}, before.folder()},
+      b{o.after, {"sh", "-c", o.run}, after.folder()};
+  const auto c = profile::compare_programs(a, b, rule, paired_options(o));
+  return report_pairs(context, o, c, o.before, o.after);
+}
+
+}  // namespace
+
+int diff(const Context& context, const DiffOptions& o) {
+  if (!o.before.empty() || !o.after.empty()) {
+    if (o.before.empty()) throw ArgumentError(ErrorText{"--after needs --before COMMIT", {}, {}, {}});
+    DiffOptions full = o;
+    if (full.after.empty()) full.after = "HEAD";
+    return diff_commits(context, full);
+  }
+  if (!o.left.empty() || !o.right.empty()) {
+    if (o.left.empty() || o.right.empty())
+      throw ArgumentError(ErrorText{"--left and --right come together", {}, {}, {}});
+    profile::TimingRule rule;
+    rule.clock = profile::parse_clock(o.clock);
+    profile::ProgramComparison c;
+    {
+      Progress progress;
+      progress.step("interleaved pairs");
+      c = profile::compare_programs({"left", prof::split_command(o.left), {}},
+                                    {"right", prof::split_command(o.right), {}}, rule, paired_options(o));
+    }
+    return report_pairs(context, o, c, o.left, o.right);
+  }
+  if (o.files.size() != 2)
+    throw ArgumentError(ErrorText{"two profiles, baselines or commits are compared",
+                                  {},
+                                  cat(o.files.size(), " files given"),
+                                  "cgp diff A.json B.json, --before COMMIT, or --left CMD --right CMD"});
+  return diff_files(context, o);
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp metrics: the table of everything that can be collected, as text, Markdown or JSON Schema.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include "profile/document.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+
+int metrics(const Context& context, const MetricsOptions& o) {
+  using fmt::format;
+  if (o.schema) {
+    write_out(profile::json_schema().dump(1) + "\n");
+    return kClean;
+  }
+  constexpr const char* types[] = {"real", "count", "flag", "text", "triple", "map"};
+  constexpr const char* better[] = {"lower", "higher", ""};
+  if (context.json) {
+    nlohmann::ordered_json j = {{"schema", "cgp.metrics/1"}, {"metrics", nlohmann::ordered_json::array()}};
+    for (const auto& m : prof::metrics())
+      j["metrics"].push_back({{"name", m.name},
+                              {"category", prof::categories()[std::size_t(m.category)].name},
+                              {"type", types[int(m.type)]},
+                              {"unit", m.unit},
+                              {"better", better[int(m.better)]},
+                              {"text", m.text}});
+    write_out(j.dump(2) + "\n");
+    return kClean;
+  }
+  std::string out;
+  if (o.markdown)
+    out += format(
+        "# Metrics\n\nThe {} metrics of a profile in {} categories, from `cgp/prof/metrics.def` (this page "
+        "is written by "
+        "`cgp metrics --markdown`). Each has a value with its source (measured, counted, simulated, derived, "
+        "declared), or the reason why it is absent. Absent is never 0.\n",
+        prof::metrics().size(), prof::categories().size());
+  for (const auto& c : prof::categories()) {
+    out += o.markdown ? format(
+                            "\n## {}\n\n| metric | unit | better | what it is, where it comes from "
+                            "|\n|---|---|---|---|\n",
+                            c.title)
+                      : format("{}\n", c.title);
+    for (const auto& m : prof::metrics()) {
+      if (m.category != c.id) continue;
+      out += o.markdown ? format("| `{}` | {} | {} | {} |\n", m.name, m.unit, better[int(m.better)], m.text)
+                        : format("  {:<32} {:<20} {}\n", m.name, m.unit, m.text);
+    }
+  }
+  write_out(out);
+  return kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp profile binary | python: any program, from outside.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/count.h"
+#include "cgp/prof/cupti_plan.h"
+#include "cgp/prof/stats.h"
+#include "profile/program.h"
+#include "profile/table.h"
+#include "profile/waste.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using profile::Document;
+using profile::number_text;
+using profile::time_text;
+using text::cat;
+
+std::vector<std::string> counter_names(const std::string& set) {
+  if (set == "none") return {};
+  if (set == "basic") return prof::counters_of(prof::CounterSet::basic);
+  if (set == "roofline") return prof::counters_of(prof::CounterSet::roofline);
+  if (set == "memory") return prof::counters_of(prof::CounterSet::memory);
+  if (set == "stalls") return prof::counters_of(prof::CounterSet::stalls);
+  std::vector<std::string> out;
+  for (auto word : text::split(set, ',')) out.emplace_back(word);
+  return out;
+}
+
+void count_instructions(const ProfileOptions& o, Document& d) {
+  if (o.count == "callgrind") prof::add_callgrind(prof::callgrind(o.command, true), d.metrics);
+  if (o.count == "step") {
+    const auto mix = prof::step_program(o.command);
+    mix.add_to(d.metrics,
+               mix.truncated ? "single steps of the first 20 million instructions" : "single steps");
+  }
+}
+
+/// A second run with kernel replay; the plan is printed before it, since each pass runs every kernel once
+/// more.
+void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline& traced) {
+  const auto names = counter_names(o.counters);
+  if (names.empty()) return;
+  try {
+    const auto plan = prof::plan_counters("GH100", names);
+    std::fputs(
+        format("cgp: {} counters need {} passes on a GH100: each of up to {} launches runs {} times more\n",
+               plan.metrics.size(), plan.passes, o.launches, plan.passes)
+            .c_str(),
+        stderr);
+  } catch (const Unsupported&) {
+    // planning is a courtesy; the run itself says what is missing
+  }
+  profile::ProgramOptions options;
+  options.counters = names;
+  options.most_launches = o.launches;
+  options.timeout_seconds = o.timeout;
+  const auto run = profile::run_program(o.command, options);
+  for (const auto& e : run.timeline.errors) d.notes.push_back("counters: " + e);
+  if (!run.no_gpu.empty()) {
+    d.notes.push_back("no counters: " + run.no_gpu);
+    return;
+  }
+  profile::Timeline joined = traced;
+  joined.ranges = run.timeline.ranges, joined.passes = run.timeline.passes, joined.chip = run.timeline.chip;
+  d.kernels = profile::kernels_of(joined);
+  d.more["counting"] = {{"chip", joined.chip}, {"passes", joined.passes}, {"launches", joined.ranges.size()}};
+}
+
+void filter_kernels(const std::string& part, Document& d) {
+  if (part.empty()) return;
+  std::erase_if(d.kernels, [&](const profile::KernelUse& k) {
+    return k.name.find(part) == std::string::npos &&
+           profile::short_name(k.name).find(part) == std::string::npos;
+  });
+  if (d.kernels.empty()) d.notes.push_back(cat("no kernel's name contains \"", part, "\""));
+}
+
+std::string kernel_table(const Document& d, int width) {
+  double total = 0;
+  for (const auto& k : d.kernels) total += k.total_us();
+  profile::Table table({"share", "launches", "median", "total", "regs", "grid", "block", "<kernel"});
+  std::size_t shown = 0;
+  for (const auto& k : d.kernels) {
+    if (++shown > 15) break;
+    table.row({format("{:.1f} %", total > 0 ? 100 * k.total_us() / total : 0), std::to_string(k.launches),
+               k.us.empty() ? "-" : time_text(prof::median(k.us)), time_text(k.total_us()),
+               k.registers ? std::to_string(k.registers) : "-",
+               format("{},{},{}", k.grid[0], k.grid[1], k.grid[2]),
+               format("{},{},{}", k.block[0], k.block[1], k.block[2]),
+               profile::fitted(profile::short_name(k.name), std::size_t(std::max(20, width - 66)))});
+  }
+  std::string out = table.text();
+  if (d.kernels.size() > 15) out += format("  and {} more kernels (--json has all)\n", d.kernels.size() - 15);
+  return out;
+}
+
+std::string process_text(const profile::ProgramRun& run) {
+  const auto& m = run.metrics;
+  const auto value = [&](Metric id, double scale = 1) {
+    if (!m.has(id)) return std::string("-");
+    const bool count = prof::info(id).type == prof::MetricType::count;
+    return count ? format("{:.0f}", m[id].number()) : number_text(m[id].number() * scale);
+  };
+  std::string out =
+      format("process    {} wall, {} user, {} system; peak memory {} MB\n",
+             time_text(run.process.wall_seconds * 1e6), time_text(run.process.user_seconds * 1e6),
+             time_text(run.process.system_seconds * 1e6), value(Metric::rss_peak_mb));
+  out += format("           faults {} minor, {} major; switches {} own, {} forced; migrations {}\n",
+                value(Metric::page_faults_minor), value(Metric::page_faults_major),
+                value(Metric::voluntary_ctx_switches), value(Metric::involuntary_ctx_switches),
+                value(Metric::cpu_migration_count));
+  if (m.has(Metric::instructions))
+    out +=
+        format("           {} instructions ({})", value(Metric::instructions), m[Metric::instructions].from);
+  else
+    out += format("           instructions -: {}", m[Metric::instructions].why_absent);
+  return out + '\n';
+}
+
+std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::TimelineSummary& s,
+                    int width) {
+  std::string verdict;
+  if (!run.process.ok())
+    verdict = format("FAILED: {}; what was recorded until then follows", run.process.describe());
+  else if (!run.no_gpu.empty())
+    verdict = format("CPU only: {}", run.no_gpu);
+  else if (s.launch_bound)
+    verdict = format("LAUNCH-BOUND: the GPU was idle for {:.0f} % of {}", s.idle_percent(),
+                     time_text(s.span_ms * 1e3));
+  else
+    verdict =
+        format("GPU busy for {:.0f} % of {}; {} takes {:.0f} % of the kernels' time", 100 - s.idle_percent(),
+               time_text(s.span_ms * 1e3), profile::short_name(s.dominant), s.dominant_percent);
+  std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
+  if (run.no_gpu.empty()) {
+    out += format(
+        "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
+        s.launches, s.graph_launches, s.copies, time_text(s.launch_us), time_text(s.latency_us),
+        time_text(s.gap_us));
+    out += kernel_table(d, width);
+  }
+  out += profile::waste_text(d.waste, width);
+  for (const auto& n : d.notes) out += format("note: {}\n", n);
+  return out;
+}
+
+}  // namespace
+
+int profile_program(const Context& context, const ProfileOptions& o) {
+  if (o.command.empty())
+    throw ArgumentError(ErrorText{
+        "a program to profile is needed", {}, {}, cat("cgp profile ", o.what, " -- PROGRAM ARGUMENTS")});
+  std::vector<std::string> command = o.command;
+  const std::string& first = command[0];
+  if (o.what == "python" &&
+      (first[0] == '-' || (first.size() > 3 && first.substr(first.size() - 3) == ".py")))
+    command.insert(command.begin(), "python3");
+  ProfileOptions options = o;
+  options.command = command;
+  Document d = profile::new_document(o.what, prof::join_command(command), command);
+  profile::ProgramRun run;
+  profile::TimelineSummary summary;
+  {
+    Progress progress;
+    progress.step("running the program");
+    profile::ProgramOptions p;
+    p.timeout_seconds = o.timeout;
+    p.all_api = o.all_api;
+    p.trace_gpu = !o.no_trace;
+    run = profile::run_program(command, p);
+    d.metrics = run.metrics;
+    summary = profile::summarise(run.timeline);
+    d.kernels = profile::kernels_of(run.timeline);
+    for (const auto& e : run.timeline.errors) d.notes.push_back(e);
+    if (run.timeline.dropped) d.notes.push_back(cat(run.timeline.dropped, " records were dropped"));
+    if (run.steal > 0.05)
+      d.notes.push_back(format("the hypervisor took {:.0f} % of the processors meanwhile: times are too long",
+                               100 * run.steal));
+    if (o.counters != "none") {
+      progress.step("counting, with kernel replay");
+      count_kernels(options, d, run.timeline);
+    }
+    if (o.count != "none") {
+      progress.step("counting instructions");
+      count_instructions(options, d);
+      run.metrics.merge(d.metrics);
+    }
+    if (o.overhead) {
+      progress.step("the program without recording");
+      profile::ProgramOptions bare = p;
+      bare.trace_gpu = false;
+      const auto plain = profile::run_program(command, bare);
+      d.more["overhead"] = {{"recorded_s", run.process.wall_seconds},
+                            {"plain_s", plain.process.wall_seconds}};
+      d.notes.push_back(format("recorded {} against {} without (one run each)",
+                               time_text(run.process.wall_seconds * 1e6),
+                               time_text(plain.process.wall_seconds * 1e6)));
+    }
+  }
+  filter_kernels(o.filter, d);
+  d.waste = profile::timeline_waste(summary, d.kernels);
+  if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(summary);
+  d.more["process"] = {
+      {"exit_code", run.process.exit_code},       {"signal", run.process.signal},
+      {"ended", run.process.describe()},          {"user_s", run.process.user_seconds},
+      {"system_s", run.process.system_seconds},   {"output", run.process.out.substr(0, 4000)},
+      {"errors", run.process.err.substr(0, 4000)}};
+  d.samples.push_back({"wall", "us", {run.process.wall_seconds * 1e6}});
+  if (!o.save.empty()) profile::save(d, o.save);
+  if (context.json) {
+    write_out(profile::to_json(d).dump(2) + "\n");
+  } else {
+    std::string out = text_of(d, run, summary, context.width);
+    if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + run.process.err;
+    if (!o.save.empty()) out += format("saved {}\n", o.save);
+    write_out(out);
+  }
+  return run.process.ok() ? kClean : kProgramFailed;
+}
+
+int profile(const Context& context, const ProfileOptions& o) {
+  if (o.what == "binary" || o.what == "python") return profile_program(context, o);
+  if (o.what == "kernel") return profile_kernel(context, o);
+  if (o.what == "compare" || o.what == "cublas") return profile_compare(context, o);
+  if (o.what == "metal")
+    throw Unsupported(ErrorText{"Metal backend requires macOS — use --backend wgpu for Vulkan", {}, {}, {}});
+  if (o.what == "neon")
+    throw Unsupported(
+        ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+  if (o.what == "wasm")
+    throw Unsupported(
+        ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});
+  if (o.what == "wgpu")
+    throw Unsupported(ErrorText{"No browser found — falling back to wgpu native (Vulkan/Metal)",
+                                {},
+                                "and there is no wgpu native library here either",
+                                {}});
+  return profile_cpu(context, o);
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp time: how long a program or a kernel takes, and whether that is known well enough; against another
+// program or a saved baseline.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/catalog.h"
+#include "cgp/prof/count.h"
+#include "cgp/prof/measure.h"
+#include "cgp/prof/stats.h"
+#include "cgp/prof/system.h"
+#include "kernel_profile.h"
+#include "profile/baseline_store.h"
+#include "profile/compare_programs.h"
+#include "profile/table.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using prof::Source;
+using profile::Document;
+using profile::time_text;
+using text::cat;
+
+/// Runs until the median is known to the wished precision, the runs or the time are used up.
+Document bench_program(const TimeOptions& o, Progress& progress) {
+  Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
+  const profile::TimedProgram program{d.name, o.command, {}};
+  profile::TimingRule rule;
+  rule.clock = profile::parse_clock(o.clock);
+  std::vector<double> us;
+  const double start = prof::now();
+  std::string stopped = "the runs that were asked for";
+  prof::ProcessResult last;
+  for (int run = -1;; ++run) {  // the first run brings files into memory and does not count
+    progress.step(cat("run ", run + 1));
+    const auto one = profile::time_once(program, rule, std::uint64_t(run + 2) * 2654435761u);
+    if (!one.failure.empty()) throw Error(ErrorText{"the program must run", d.name, one.failure, {}});
+    last = one.process;
+    if (run < 0) continue;
+    us.push_back(one.seconds * 1e6);
+    if (o.runs > 0) {
+      if (int(us.size()) >= o.runs) break;
+      continue;
+    }
+    const auto interval = prof::median_interval(us);
+    if (us.size() >= 10 && (interval.high - interval.low) / 2 <= o.precision * prof::median(us)) {
+      stopped = format("the median is known to {:.1f} %", 100 * o.precision);
+      break;
+    }
+    if (prof::now() - start > o.budget && us.size() >= 3) {
+      stopped = format("the time of {:.0f} s was used up", o.budget);
+      break;
+    }
+  }
+  const std::string from = o.clock == "cpu" ? "processor time of each run" : "wall time of each run";
+  const auto interval = prof::median_interval(us);
+  prof::add_process_result(last, d.metrics);
+  d.metrics.set(Metric::wall_clock_time_us, prof::median(us), Source::measured, from);
+  d.metrics.set(Metric::samples, double(us.size()), Source::counted, from);
+  d.metrics.set(Metric::stddev_us, prof::stddev(us), Source::measured, from);
+  d.metrics.set(Metric::ci_95_low_us, interval.low, Source::measured, from);
+  d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
+  d.samples.push_back({"time", "us", us});
+  d.notes.push_back("stopped because " + stopped);
+  const auto state = prof::steady_state(us);
+  if (state.kind != prof::Steadiness::flat)
+    d.notes.push_back(
+        format("the runs are not of one level ({}, from run {})", prof::name(state.kind), state.start));
+  if (o.count) prof::add_callgrind(prof::callgrind(o.command), d.metrics);
+  return d;
+}
+
+struct Check {
+  std::vector<profile::FileDiff> rows;
+  bool regressed = false, undecided = false;
+};
+
+/// Against a saved baseline: SUSPECT at most, unless the counts are exact; a threshold above the noise floor
+/// is needed for more.
+Check check_regression(const TimeOptions& o, const Document& now) {
+  const profile::BaselineStore store;
+  const Document before = store.load(o.baseline);
+  const double floor = std::max(store.noise_floor(now.machine_key).value_or(0.12), o.threshold);
+  Check c;
+  c.rows = profile::diff_documents(before, now, floor, floor);
+  for (const auto& r : c.rows) {
+    c.regressed |= r.verdict == "REGRESSION";
+    c.undecided |= r.verdict == "INCONCLUSIVE" || r.verdict == "INCOMPARABLE";
+  }
+  if (c.rows.empty()) c.undecided = true;
+  return c;
+}
+
+std::string text_of(const Document& d) {
+  const auto& m = d.metrics;
+  std::string out;
+  if (!m.has(Metric::wall_clock_time_us))
+    return format("{}: exact counters only (the emulator has no clock); cgp profile kernel shows them\n",
+                  d.name);
+  out += format("{}\n  {} median of {:.0f}  95 % [{}, {}]", d.name,
+                time_text(m[Metric::wall_clock_time_us].number()), m[Metric::samples].number(),
+                time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()));
+  for (const auto& s : d.samples)
+    out += format("\n  {:<6} min {}  p25 {}  p75 {}  max {}", s.name,
+                  time_text(*std::min_element(s.values.begin(), s.values.end())),
+                  time_text(prof::quantile(s.values, 0.25)), time_text(prof::quantile(s.values, 0.75)),
+                  time_text(*std::max_element(s.values.begin(), s.values.end())));
+  out += '\n';
+  if (m.has(Metric::tflops))
+    out += format("  {} TFLOP/s\n", profile::number_text(m[Metric::tflops].number()));
+  if (m.has(Metric::bandwidth_gbps))
+    out += format("  {} GB/s\n", profile::number_text(m[Metric::bandwidth_gbps].number()));
+  if (m.has(Metric::instructions))
+    out += format("  {:.0f} instructions ({})\n", m[Metric::instructions].number(),
+                  m[Metric::instructions].from);
+  for (const auto& n : d.notes) out += format("  {}\n", n);
+  return out;
+}
+
+int bench_against(const Context& context, const TimeOptions& o) {
+  const profile::TimedProgram a{"against", prof::split_command(o.against), {}}, b{"this", o.command, {}};
+  profile::TimingRule rule;
+  rule.clock = profile::parse_clock(o.clock);
+  prof::PairedOptions paired;
+  paired.max_seconds = o.budget * 12;
+  profile::ProgramComparison c;
+  {
+    Progress progress;
+    progress.step("interleaved pairs");
+    c = profile::compare_programs(a, b, rule, paired);
+  }
+  if (!c.failure.empty()) throw Error(ErrorText{"both programs must run", {}, c.failure, {}});
+  Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
+  profile::add_metrics(c.result, d.metrics);
+  d.more["comparison"] = profile::to_json(c.result);
+  d.more["comparison"]["against"] = o.against;
+  profile::Samples sa{"against", "us", {}}, sb{"time", "us", {}};
+  for (const auto& p : c.result.pairs) sa.values.push_back(p.a * 1e6), sb.values.push_back(p.b * 1e6);
+  d.metrics.set(Metric::wall_clock_time_us, prof::median(sb.values), Source::measured, "pairs");
+  d.samples = {sb, sa};
+  if (!o.save.empty()) profile::save(d, o.save);
+  if (context.json)
+    write_out(profile::to_json(d).dump(2) + "\n");
+  else
+    write_out(format("{}\n  {} against {}: {}\n", profile::describe(c.result),
+                     time_text(prof::median(sb.values)), time_text(prof::median(sa.values)), c.result.why));
+  return c.result.verdict == prof::Verdict::regression ? kCheckFailed : kClean;
+}
+
+}  // namespace
+
+int time_command(const Context& context, const TimeOptions& o) {
+  if (o.command.empty())
+    throw ArgumentError(ErrorText{"a program or a kernel is needed",
+                                  {},
+                                  {},
+                                  "cgp time -- PROGRAM ARGUMENTS, or cgp time KERNEL m=1024"});
+  if (o.check_regression && o.baseline.empty())
+    throw ArgumentError(
+        ErrorText{"--check-regression needs --baseline NAME", {}, "no baseline is not a pass", {}});
+  if (!o.against.empty()) return bench_against(context, o);
+  Document d;
+  {
+    Progress progress;
+    std::vector<std::string> kernels;
+    for (const auto& k : kernels::catalog()) kernels.push_back(k.name);
+    if (std::find(kernels.begin(), kernels.end(), o.command[0]) != kernels.end()) {
+      KernelProfileOptions k;
+      k.kernel = o.command[0];
+      k.settings.assign(o.command.begin() + 1, o.command.end());
+      k.device = o.device, k.repeat = o.runs > 0 ? o.runs : 30;
+      progress.step(cat("measuring ", k.kernel));
+      d = profile_catalogue_kernel(k);
+      d.kind = "bench";
+    } else {
+      d = bench_program(o, progress);
+    }
+  }
+  if (!o.save.empty()) profile::save(d, o.save);
+  Check check;
+  if (o.check_regression) check = check_regression(o, d);
+  if (context.json) {
+    auto j = profile::to_json(d);
+    for (const auto& r : check.rows)
+      j["regression"].push_back(
+          {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
+    write_out(j.dump(2) + "\n");
+  } else {
+    std::string out = text_of(d);
+    for (const auto& r : check.rows)
+      out += format("  {}: {} {} against {}: {}\n", r.name, r.verdict, profile::percent_text(r.change),
+                    o.baseline, r.why);
+    if (!o.save.empty()) out += format("saved {}\n", o.save);
+    write_out(out);
+  }
+  return check.regressed ? kCheckFailed : check.undecided ? kInconclusive : kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp trace: the timeline of a program on the GPU, for viewers and as a flame graph.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "profile/program.h"
+#include "profile/table.h"
+#include "profile/timeline_export.h"
+#include "profile/waste.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using profile::time_text;
+
+profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) {
+  if (!o.from.empty()) {
+    profile::Timeline t;
+    profile::read_events(read_file(o.from), t);
+    process.exit_code = 0;
+    return t;
+  }
+  if (o.command.empty())
+    throw ArgumentError(ErrorText{"a program to trace is needed", {}, {}, "cgp trace -- PROGRAM ARGUMENTS"});
+  Progress progress;
+  progress.step("running the program");
+  profile::ProgramOptions p;
+  p.timeout_seconds = o.timeout;
+  p.all_api = o.all_api;
+  auto run = profile::run_program(o.command, p);
+  process = run.process;
+  if (run.timeline.activities.empty() && run.process.ok())
+    throw Unsupported(ErrorText{"there is nothing on the GPU to show",
+                                {},
+                                run.no_gpu,
+                                "cgp profile binary shows what the processor did"});
+  return run.timeline;
+}
+
+}  // namespace
+
+int trace(const Context& context, const TraceOptions& o) {
+  prof::ProcessResult process;
+  const profile::Timeline t = recorded(o, process);
+  const std::string title = o.from.empty() ? prof::join_command(o.command) : o.from;
+  const auto s = profile::summarise(t);
+  std::vector<std::string> written;
+  const auto put = [&](const std::string& path, const std::string& content) {
+    if (path.empty()) return;
+    write_file(path, content);
+    written.push_back(path);
+  };
+  put(o.perfetto, profile::perfetto_json(t, title));
+  put(o.speedscope, profile::speedscope_json(t, title));
+  put(o.flamegraph, profile::flamegraph_svg(t, title));
+  const auto kernels = profile::kernels_of(t);
+  const auto waste = profile::timeline_waste(s, kernels);
+  if (!o.save.empty()) {
+    auto d = profile::new_document("trace", title, o.command);
+    d.kernels = kernels, d.waste = waste;
+    d.more["timeline"] = profile::to_json(s);
+    d.more["timeline_svg"] = profile::timeline_svg(t);
+    profile::add_metrics(t, d.metrics);
+    put(o.save, profile::to_json(d).dump(1) + "\n");
+  }
+  if (context.json) {
+    auto j = profile::to_json(s);
+    j["schema"] = "cgp.trace/1", j["files"] = written, j["ended"] = process.describe(),
+    j["errors"] = t.errors;
+    write_out(j.dump(2) + "\n");
+  } else {
+    std::string out =
+        process.ok() ? "" : format("FAILED: {}; what was recorded until then follows\n", process.describe());
+    out += format("{} kernels, {} copies in {}; the GPU was busy for {:.0f} %\n", s.launches, s.copies,
+                  time_text(s.span_ms * 1e3), 100 - s.idle_percent());
+    out += format("launch calls took {} of the host ({} each), {} from call to start, {} between kernels\n",
+                  time_text(s.launch_api_ms * 1e3), time_text(s.launch_us), time_text(s.latency_us),
+                  time_text(s.gap_us));
+    if (s.launch_bound) out += "LAUNCH-BOUND\n";
+    out += profile::waste_text(waste, context.width);
+    for (const auto& e : t.errors) out += format("note: {}\n", e);
+    for (const auto& f : written) out += format("wrote {}\n", f);
+    if (written.empty())
+      out += "next: --perfetto FILE (ui.perfetto.dev), --speedscope FILE, --flamegraph FILE.svg\n";
+    write_out(out);
+  }
+  return process.ok() ? kClean : kProgramFailed;
+}
+
+}  // namespace cgp::cli

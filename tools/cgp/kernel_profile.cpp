@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_profile.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/emu/emu.h"
+#include "cgp/prof/compare.h"
+#include "cgp/prof/nvml.h"
+#include "cgp/prof/stats.h"
+#include "kernel_args.h"
+#include "profile/peaks.h"
+#include "profile/program.h"
+#include "profile/waste.h"
+
+namespace cgp::cli {
+namespace {
+
+using prof::Metric;
+using prof::Source;
+using profile::Document;
+using text::cat;
+
+void add_samples(Document& d, const std::string& name, const prof::Timing& t, bool main) {
+  profile::Samples s{name, "us", {}};
+  for (double ms : t.milliseconds) s.values.push_back(ms * 1e3);
+  if (main) {
+    const auto interval = prof::median_interval(s.values);
+    const std::string from = "events around each launch, L2 flushed before it";
+    d.metrics.set(Metric::wall_clock_time_us, prof::median(s.values), Source::measured, from);
+    d.metrics.set(Metric::samples, double(s.values.size()), Source::counted, from);
+    d.metrics.set(Metric::stddev_us, prof::stddev(s.values), Source::measured, from);
+    d.metrics.set(Metric::ci_95_low_us, interval.low, Source::measured, from);
+    d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
+  }
+  d.samples.push_back(std::move(s));
+}
+
+void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const KernelProfileOptions& o,
+                    Document& d) {
+  prof::GpuSampler sampler(device.info());
+  const prof::Contender contender{o.kernel, [&](runtime::Stream& s) { problem.launch(s); }};
+  prof::CompareOptions options;
+  options.rounds = std::max(3, o.repeat);
+  add_samples(d, "cold", prof::compare(device, {&contender, 1}, options).at(0), true);
+  if (o.hot) {
+    options.cold_l2 = false;
+    add_samples(d, "hot", prof::compare(device, {&contender, 1}, options).at(0), false);
+  }
+  const prof::GpuState state = sampler.take();
+  const auto put = [&](Metric m, const std::optional<double>& v) {
+    if (v)
+      d.metrics.set(m, *v, Source::measured, "NVML while it was timed");
+    else
+      d.metrics.absent(m, sampler.absent().empty() ? "NVML does not tell" : sampler.absent());
+  };
+  put(Metric::gpu_clock_mhz, state.sm_mhz);
+  put(Metric::gpu_memory_clock_mhz, state.memory_mhz);
+  put(Metric::gpu_power_watts, state.watts);
+  put(Metric::gpu_temperature_celsius, state.celsius);
+  if (state.slowed)
+    if (const auto why = prof::slowed_text(*state.slowed); !why.empty())
+      d.notes.push_back("clocks were lowered: " + why);
+  const auto memory = device.memory();
+  d.metrics.set(Metric::vram_used_mb, double(memory.total_bytes - memory.free_bytes) * 1e-6, Source::counted,
+                "the driver");
+  d.metrics.set(Metric::vram_free_mb, double(memory.free_bytes) * 1e-6, Source::counted, "the driver");
+  d.metrics.set(Metric::vram_total_mb, double(memory.total_bytes) * 1e-6, Source::counted, "the driver");
+  if (const auto* peaks = profile::device_peaks(device.info().name)) {
+    std::string type = "f32";
+    for (const auto& s : o.settings)
+      if (s.rfind("dtype=", 0) == 0) type = s.substr(6);
+    if (type == "f32" && o.kernel.find("gemm") != std::string::npos &&
+        o.settings.end() == std::find_if(o.settings.begin(), o.settings.end(),
+                                         [](const auto& s) { return s.rfind("dtype=", 0) == 0; }))
+      type = "bf16";  // the kernel's default
+    if (const double peak = peaks->peak(type); peak > 0)
+      d.metrics.set(Metric::peak_compute_tflops, peak, Source::declared,
+                    "data sheet of the " + peaks->name + ", " + type);
+    d.metrics.set(Metric::peak_bandwidth_gbps, peaks->memory_gbps, Source::declared,
+                  "data sheet of the " + peaks->name);
+  } else {
+    for (Metric m : {Metric::peak_compute_tflops, Metric::peak_bandwidth_gbps})
+      d.metrics.absent(m,
+                       cat(device.info().name, " is not in the table of devices: cgp roofline measures it"));
+  }
+}
+
+void emulate(const runtime::Device& device, Document& d) {
+  emu::Counters total;
+  for (const auto& launch : device.results()) {
+    total.add(launch.result->counters);
+    profile::KernelUse k;
+    k.name = launch.kernel, k.launches = 1;
+    k.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
+    k.block = {launch.block.x, launch.block.y, launch.block.z};
+    k.dynamic_shared = launch.dynamic_smem;
+    profile::emulator_metrics(launch.result->counters, k.metrics);
+    for (const auto& [name, v] : emu::flatten(launch.result->counters)) k.counters[name] = double(v);
+    d.kernels.push_back(std::move(k));
+  }
+  profile::emulator_metrics(total, d.metrics);
+}
+
+void add_waste(const runtime::Device& device, const kernels::Case& problem, Document& d) {
+  for (const auto& launch : device.results())
+    for (const auto& image : problem.images) {
+      if (image.entry != launch.kernel && image.name != launch.kernel) continue;
+      const auto program = emu::Program::load(*image.ptx);
+      for (auto& w : profile::emulator_waste(launch.result->counters, *program, launch.kernel))
+        d.waste.push_back(std::move(w));
+      break;
+    }
+}
+
+void count_by_replay(const KernelProfileOptions& o, Document& d) {
+  if (o.counters.empty()) return;
+  std::vector<std::string> command{
+      "/proc/self/exe", "run", o.kernel, "--device", o.device == "auto" ? "cuda" : o.device, "--repeat", "1"};
+  command.insert(command.end(), o.settings.begin(), o.settings.end());
+  profile::ProgramOptions p;
+  p.counters = o.counters;
+  p.most_launches = 8;
+  const auto run = profile::run_program(command, p);
+  for (const auto& e : run.timeline.errors) d.notes.push_back("counters: " + e);
+  if (!run.no_gpu.empty()) {
+    d.notes.push_back("no counters: " + run.no_gpu);
+    return;
+  }
+  d.kernels = profile::kernels_of(run.timeline);
+  if (d.kernels.empty()) return;
+  d.metrics.merge(d.kernels[0].metrics);
+  d.more["counting"] = {{"chip", run.timeline.chip}, {"passes", run.timeline.passes}};
+  for (const auto& k : d.kernels)
+    for (auto& w : profile::metric_waste(k.metrics, k.name)) d.waste.push_back(std::move(w));
+}
+
+}  // namespace
+
+Document profile_catalogue_kernel(const KernelProfileOptions& o) {
+  const auto& kernel = kernels::find_kernel(o.kernel);
+  const auto settings = parse_settings(kernel, o.settings);
+  const auto device = runtime::Device::open(o.device);
+  Document d = profile::new_document("kernel", o.kernel, o.settings);
+  d.machine["device"] = {
+      {"spec", device.info().spec}, {"name", device.info().name}, {"arch", device.info().arch}};
+  d.machine_key += ", " + device.info().name;
+  if (device.is_emulator()) {
+    emu::Options options = device.emulator_options();
+    options.checks = emu::CheckSet::none();  // cgp run checks; this counts
+    device.set_emulator_options(options);
+    device.set_findings(runtime::Device::Findings::collect);
+    device.keep_results(0);
+  }
+  const auto problem = kernel.prepare(device, settings, {}, 1);
+  if (device.is_emulator()) device.clear_results();
+  problem->launch(device.stream());
+  device.stream().wait();
+  const auto check = problem->verify();
+  d.more["variant"] = problem->variant;
+  d.more["flops"] = problem->flops, d.more["bytes"] = problem->bytes;
+  d.more["check"] = {{"pass", check.pass}, {"text", check.describe()}};
+  if (!check.pass) d.notes.push_back("WRONG RESULT: " + check.describe());
+  double ptx_bytes = 0;
+  for (const auto& image : problem->images) ptx_bytes += double(image.ptx->size());
+  d.metrics.set(Metric::ptx_size_bytes, ptx_bytes, Source::counted, "the text that was loaded");
+  const auto counts = device.load_counts();
+  if (!device.is_emulator()) {
+    d.metrics.set(Metric::ptx_jit_time_ms, counts.jit_milliseconds, Source::measured, "cgp's loader");
+    d.metrics.set(Metric::ptx_cache_hit, counts.jit_compilations == 0, Source::counted, "cgp's loader");
+    measure_on_gpu(device, *problem, o, d);
+    count_by_replay(o, d);
+  } else {
+    emulate(device, d);
+    add_waste(device, *problem, d);
+    if (problem->bytes > 0)
+      d.metrics.set(Metric::arithmetic_intensity, problem->flops / problem->bytes, Source::derived,
+                    "operations over compulsory bytes");
+  }
+  d.metrics.derive(problem->flops, problem->bytes);
+  return d;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One kernel of the catalogue, prepared, run and measured: what profile kernel, bench, compare and contracts
+// share.
+#include <string>
+#include <vector>
+
+#include "profile/document.h"
+
+namespace cgp::cli {
+
+struct KernelProfileOptions {
+  std::string kernel;
+  std::vector<std::string> settings;
+  std::string device = "auto";
+  int repeat = 20;
+  bool hot = true;                    ///< time with warm caches too
+  std::vector<std::string> counters;  ///< on a GPU: CUPTI metrics, by running this program again
+};
+/// On a GPU times, on the emulator exact counters and waste. The result is checked against the kernel's
+/// oracle; a wrong one is a note and the metric-less defect "wrong result".
+profile::Document profile_catalogue_kernel(const KernelProfileOptions& o);
+
+}  // namespace cgp::cli

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/baseline_store.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
+
+namespace cgp::profile {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+using text::cat;
+
+ordered_json noise_file(const std::string& path) {
+  if (!fs::exists(path)) return ordered_json::object();
+  try {
+    return ordered_json::parse(read_file(path));
+  } catch (const nlohmann::json::exception& e) {
+    throw ParseError(ErrorText{"the file must be JSON", path, e.what(), "remove it and calibrate again"});
+  }
+}
+
+FileDiff diff_samples(const Samples& a, const Samples& b, double floor, double equivalence) {
+  FileDiff d;
+  d.name = a.name, d.unit = a.unit;
+  d.before = prof::median(a.values), d.after = prof::median(b.values);
+  d.change = d.before > 0 ? d.after / d.before - 1 : 0;
+  d.floor = floor;
+  d.effect = prof::cliffs_delta(a.values, b.values);
+  if (a.values.size() < 5 || b.values.size() < 5) {
+    d.verdict = "INCONCLUSIVE";
+    d.why = fmt::format("{} and {} samples are too few", a.values.size(), b.values.size());
+  } else if (std::fabs(d.change) > floor && std::fabs(d.effect) >= 0.6) {
+    d.verdict = d.change > 0 ? "REGRESSION" : "IMPROVED";
+    d.why = fmt::format("beyond what identical runs differ by here ({:.0f} %)", 100 * floor);
+  } else if (std::fabs(d.change) <= floor && floor <= equivalence) {
+    d.verdict = "NO_CHANGE";
+  } else {
+    d.verdict = "INCONCLUSIVE";
+    d.why = fmt::format(
+        "identical runs differ by up to {:.0f} % on this machine; cgp diff --left ... --right ... measures "
+        "pairs",
+        100 * floor);
+  }
+  return d;
+}
+
+}  // namespace
+
+BaselineStore::BaselineStore(std::string folder) : folder_(std::move(folder)) {
+  if (!folder_.empty()) return;
+  const char* given = std::getenv("CGP_BASELINES");
+  folder_ = given && *given ? given : ".cgp";
+}
+
+std::string BaselineStore::path(const std::string& name) const {
+  if (name.empty() || name.find('/') != std::string::npos || name[0] == '.')
+    throw ArgumentError(
+        ErrorText{"a baseline's name is a file name without slashes", {}, cat("\"", name, "\""), {}});
+  return cat(folder_, "/baselines/", name, ".json");
+}
+
+std::vector<std::string> BaselineStore::names() const {
+  std::vector<std::string> out;
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(folder_ + "/baselines", ec))
+    if (e.path().extension() == ".json") out.push_back(e.path().stem().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Document BaselineStore::load(const std::string& name) const {
+  const std::string file = path(name);
+  if (!fs::exists(file)) {
+    const auto all = names();
+    throw ArgumentError(ErrorText{cat("there is no baseline \"", name, "\""), folder_,
+                                  all.empty() ? "there are none" : "there are: " + text::join(all, ", "),
+                                  "cgp baseline save NAME FILE"});
+  }
+  return profile::load(file);
+}
+
+void BaselineStore::save(const std::string& name, const Document& d, bool force) const {
+  const std::string file = path(name);
+  if (fs::exists(file) && !force)
+    throw ArgumentError(
+        ErrorText{cat("the baseline \"", name, "\" exists"), file, {}, "--force replaces it"});
+  const std::string kept = cat(folder_, "/history/", name);
+  fs::create_directories(folder_ + "/baselines");
+  fs::create_directories(kept);
+  int n = 1;
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(kept, ec)) n += e.path().extension() == ".json";
+  profile::save(d, fmt::format("{}/{:06}.json", kept, n));
+  profile::save(d, file);
+}
+
+std::vector<Document> BaselineStore::history(const std::string& name) const {
+  std::vector<std::string> files;
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(cat(folder_, "/history/", name), ec))
+    if (e.path().extension() == ".json") files.push_back(e.path().string());
+  std::sort(files.begin(), files.end());
+  std::vector<Document> out;
+  for (const auto& f : files) out.push_back(profile::load(f));
+  if (out.empty()) load(name);  // throws with the names there are
+  return out;
+}
+
+std::optional<double> BaselineStore::noise_floor(const std::string& machine_key) const {
+  const auto j = noise_file(folder_ + "/noise.json");
+  if (!j.contains(machine_key) || !j[machine_key].is_number()) return std::nullopt;
+  return j[machine_key].get<double>();
+}
+
+void BaselineStore::set_noise_floor(const std::string& machine_key, double share) const {
+  auto j = noise_file(folder_ + "/noise.json");
+  j[machine_key] = share;
+  fs::create_directories(folder_);
+  write_file(folder_ + "/noise.json", j.dump(1) + "\n");
+}
+
+std::vector<FileDiff> diff_documents(const Document& before, const Document& after, double floor,
+                                     double equivalence) {
+  std::vector<FileDiff> out;
+  const bool comparable = before.machine_key == after.machine_key;
+  const std::string machines =
+      cat("measured on \"", before.machine_key, "\" and on \"", after.machine_key, "\"");
+  for (const auto& a : before.samples) {
+    const Samples* b = after.find_samples(a.name);
+    if (!b || a.values.empty() || b->values.empty()) continue;
+    FileDiff d = diff_samples(a, *b, floor, equivalence);
+    if (!comparable) d.verdict = "INCOMPARABLE", d.why = machines;
+    out.push_back(std::move(d));
+  }
+  // Exact counts need no statistics and no quiet machine.
+  for (const auto& info : prof::metrics()) {
+    const bool exact = info.type == prof::MetricType::count && info.better != prof::Better::none;
+    const auto &a = before.metrics[info.id], &b = after.metrics[info.id];
+    if (!exact || !a.present() || !b.present() || a.source != prof::Source::counted ||
+        b.source != prof::Source::counted)
+      continue;
+    if (info.id != prof::Metric::instructions && info.id != prof::Metric::shared_bank_conflicts &&
+        info.id != prof::Metric::divergent_branches && info.id != prof::Metric::sass_instruction_count &&
+        info.id != prof::Metric::register_usage_per_thread && info.id != prof::Metric::total_syscalls)
+      continue;
+    FileDiff d;
+    d.name = info.name, d.unit = info.unit;
+    d.before = a.number(), d.after = b.number();
+    d.change = d.before > 0 ? d.after / d.before - 1 : d.after > 0 ? INFINITY : 0;
+    d.floor = a.from == b.from ? 0.001 : 0;
+    if (a.from != b.from)
+      d.verdict = "INCOMPARABLE", d.why = cat("counted by ", a.from, " and by ", b.from);
+    else if (std::fabs(d.change) <= d.floor)
+      d.verdict = "NO_CHANGE";
+    else
+      d.verdict = (d.change > 0) == (info.better == prof::Better::lower) ? "REGRESSION" : "IMPROVED",
+      d.why = "exact counts";
+    out.push_back(std::move(d));
+  }
+  return out;
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/compare_programs.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <regex>
+
+#include "cgp/base/error.h"
+#include "cgp/base/random.h"
+#include "cgp/base/text.h"
+#include "profile/table.h"
+
+namespace cgp::profile {
+
+using prof::Metric;
+using prof::Source;
+using text::cat;
+
+Clock parse_clock(const std::string& text) {
+  if (text == "wall") return Clock::wall;
+  if (text == "cpu") return Clock::cpu;
+  throw ArgumentError(ErrorText{"--clock is wall or cpu", {}, cat("\"", text, "\""), {}});
+}
+
+OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint64_t padding) {
+  OneRun run;
+  prof::ProcessOptions o;
+  o.folder = program.folder;
+  o.timeout_seconds = rule.timeout_seconds;
+  o.environment = {{"CGP_PADDING", std::string(padding % 4096 + 1, 'x')}};
+  run.process = prof::run_process(program.command, o);
+  if (!run.process.ok()) {
+    run.failure = run.process.describe();
+    const auto last = text::trim(run.process.err);
+    if (!last.empty())
+      run.failure +=
+          cat(": ", last.substr(last.rfind('\n') == std::string_view::npos ? 0 : last.rfind('\n') + 1));
+    return run;
+  }
+  switch (rule.clock) {
+    case Clock::wall:
+      run.seconds = run.process.wall_seconds;
+      break;
+    case Clock::cpu:
+      run.seconds = run.process.user_seconds + run.process.system_seconds;
+      break;
+    case Clock::output: {
+      std::smatch found;
+      const std::regex pattern(rule.regex);
+      if (std::regex_search(run.process.out, found, pattern) && found.size() > 1)
+        run.seconds = std::strtod(found[1].str().c_str(), nullptr) * rule.unit_seconds;
+      if (!(run.seconds > 0)) run.failure = cat("no time in its output matches ", rule.regex);
+    }
+  }
+  if (run.failure.empty() && !(run.seconds > 0)) run.failure = "it was too short for the clock";
+  return run;
+}
+
+ProgramComparison compare_programs(const TimedProgram& a, const TimedProgram& b, const TimingRule& rule,
+                                   const prof::PairedOptions& options) {
+  ProgramComparison out;
+  SplitMix64 random(options.seed + 99);
+  const auto timed = [&](const TimedProgram& p, std::uint64_t padding) {
+    OneRun r = time_once(p, rule, padding);
+    if (!r.failure.empty()) throw Error(ErrorText{"both programs must run", p.label, r.failure, {}});
+    return r.seconds;
+  };
+  try {
+    timed(a, 1), timed(b, 1);  // files into the page cache
+    out.result = prof::compare_paired(
+        [&](bool b_first) {
+          const std::uint64_t padding = random.next();  // the same on both sides of a pair
+          prof::Pair p;
+          if (b_first)
+            p.b = timed(b, padding), p.a = timed(a, padding);
+          else
+            p.a = timed(a, padding), p.b = timed(b, padding);
+          return p;
+        },
+        options);
+  } catch (const ArgumentError&) {
+    throw;
+  } catch (const Error& e) {
+    out.failure = cat(e.where(), ": ", e.why());
+  }
+  return out;
+}
+
+nlohmann::ordered_json to_json(const prof::PairedResult& r) {
+  nlohmann::ordered_json j = {
+      {"method", "interleaved pairs, sign-flip test on signed ranks, looks at 12, 20, 32"},
+      {"verdict", prof::name(r.verdict)},
+      {"change", r.change}};
+  const auto finite = [](double v) {
+    return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json();
+  };
+  j["interval"] = {finite(r.interval.low), finite(r.interval.high)};
+  j["p"] = r.p, j["p_mean"] = r.p_mean, j["detectable"] = r.detectable;
+  j["pairs"] = nlohmann::ordered_json::array();
+  for (const auto& p : r.pairs) j["pairs"].push_back({p.a, p.b});
+  j["seconds"] = r.seconds, j["why"] = r.why;
+  return j;
+}
+
+std::string describe(const prof::PairedResult& r) {
+  return fmt::format("{}  {} [{}, {}]  {} pairs, p {:.4f}", prof::name(r.verdict), percent_text(r.change),
+                     percent_text(r.interval.low), percent_text(r.interval.high), r.pairs.size(), r.p);
+}
+
+void add_metrics(const prof::PairedResult& r, prof::MetricSet& m) {
+  const std::string from = "interleaved pairs";
+  m.set(Metric::regression_pct, 100 * r.change, Source::measured, from);
+  m.set(Metric::p_value, r.p, Source::derived, "sign-flip test");
+  m.set(Metric::verdict, std::string(prof::name(r.verdict)), Source::derived, "sign-flip test");
+  std::vector<double> a, b;
+  for (const auto& p : r.pairs) a.push_back(std::log(p.a)), b.push_back(std::log(p.b));
+  if (const double d = prof::cohens_d(a, b); std::isfinite(d))
+    m.set(Metric::effect_size_cohens_d, d, Source::derived, "logarithms of the pairs, unpaired");
+  else
+    m.absent(Metric::effect_size_cohens_d, "neither side varies");
+}
+
+}  // namespace cgp::profile

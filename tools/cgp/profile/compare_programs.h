@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Programs against each other: fresh processes, interleaved, in an order that alternates.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cgp/prof/paired.h"
+#include "cgp/prof/process.h"
+#include "profile/document.h"
+
+namespace cgp::profile {
+
+enum class Clock : std::uint8_t { wall, cpu, output };
+
+struct TimedProgram {
+  std::string label;
+  std::vector<std::string> command;
+  std::string folder;
+};
+
+struct TimingRule {
+  Clock clock = Clock::wall;
+  std::string regex;        ///< Clock::output: its first group is the time
+  double unit_seconds = 1;  ///< of what the regex finds
+  double timeout_seconds = 0;
+};
+/// "wall", "cpu". Throws ArgumentError.
+Clock parse_clock(const std::string& text);
+
+struct OneRun {
+  double seconds = 0;  ///< by the rule; 0 when it failed
+  prof::ProcessResult process;
+  std::string failure;  ///< empty: it ran
+};
+/// Random padding of the environment, so that the layout of the stack is not the same in every run.
+OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint64_t padding);
+
+struct ProgramComparison {
+  prof::PairedResult result;
+  std::string failure;  ///< a program failed: what it said
+};
+ProgramComparison compare_programs(const TimedProgram& a, const TimedProgram& b, const TimingRule& rule,
+                                   const prof::PairedOptions& options);
+
+nlohmann::ordered_json to_json(const prof::PairedResult& r);
+/// One line: verdict, change, interval, pairs, p.
+std::string describe(const prof::PairedResult& r);
+void add_metrics(const prof::PairedResult& r, prof::MetricSet& into);
+
+}  // namespace cgp::profile

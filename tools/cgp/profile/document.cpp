@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/document.h"
+
+#include <cxxabi.h>
+#include <time.h>
+
+#include <cstdlib>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/system.h"
+
+namespace cgp::profile {
+namespace {
+
+using nlohmann::ordered_json;
+using prof::Metric;
+using prof::MetricType;
+using text::cat;
+
+constexpr const char* kSchema = "cgp.profile/1";
+
+ordered_json to_json(const prof::Value& value) {
+  return std::visit([](const auto& v) { return ordered_json(v); }, value);
+}
+
+ordered_json to_json(const prof::MetricInfo& info, const prof::Reading& r) {
+  ordered_json j;
+  if (r.present()) {
+    const bool whole =
+        info.type == MetricType::count && std::get<double>(*r.held) >= 0 && std::get<double>(*r.held) < 9e15;
+    j["value"] = whole ? ordered_json(std::uint64_t(std::get<double>(*r.held) + 0.5)) : to_json(*r.held);
+  } else {
+    j["value"] = nullptr;
+  }
+  if (!info.unit.empty()) j["unit"] = info.unit;
+  if (r.present()) {
+    j["source"] = prof::name(r.source);
+    j["from"] = r.from;
+  } else {
+    j["absent"] = r.why_absent;
+  }
+  return j;
+}
+
+prof::Value value_of(const prof::MetricInfo& info, const ordered_json& v) {
+  switch (info.type) {
+    case MetricType::real:
+    case MetricType::count:
+      return v.get<double>();
+    case MetricType::flag:
+      return v.get<bool>();
+    case MetricType::text:
+      return v.get<std::string>();
+    case MetricType::triple:
+      return v.get<prof::Triple>();
+    case MetricType::map:
+      break;
+  }
+  return v.get<std::map<std::string, std::uint64_t>>();
+}
+
+prof::MetricSet metrics_from(const ordered_json& all) {
+  prof::MetricSet m;
+  for (const auto& [name, r] : all.items()) {
+    const prof::MetricInfo* info = prof::find_metric(name);
+    if (!info) continue;  // of a newer version
+    if (r.contains("value") && !r["value"].is_null())
+      m.set(info->id, value_of(*info, r["value"]),
+            prof::parse_source(r.value("source", "")).value_or(prof::Source::measured), r.value("from", ""));
+    else
+      m.absent(info->id, r.value("absent", prof::Reading().why_absent));
+  }
+  return m;
+}
+
+ordered_json to_json(const KernelUse& k) {
+  ordered_json j = {{"name", k.name},
+                    {"short_name", short_name(k.name)},
+                    {"launches", k.launches},
+                    {"grid", k.grid},
+                    {"block", k.block},
+                    {"registers_per_thread", k.registers},
+                    {"static_shared_bytes", k.static_shared},
+                    {"dynamic_shared_bytes", k.dynamic_shared},
+                    {"local_bytes_per_thread", k.local_bytes},
+                    {"total_us", k.total_us()},
+                    {"us", k.us}};
+  if (!k.counters.empty()) j["counters"] = k.counters;
+  if (k.metrics.present_count()) {
+    j["metrics"] = ordered_json::object();
+    for (const auto& info : prof::metrics())
+      if (k.metrics.has(info.id)) j["metrics"][std::string(info.name)] = to_json(info, k.metrics[info.id]);
+  }
+  return j;
+}
+
+KernelUse kernel_from(const ordered_json& j) {
+  KernelUse k;
+  k.name = j.at("name");
+  k.launches = j.value("launches", std::uint64_t(0));
+  k.grid = j.value("grid", prof::Triple{}), k.block = j.value("block", prof::Triple{});
+  k.registers = j.value("registers_per_thread", std::uint64_t(0));
+  k.static_shared = j.value("static_shared_bytes", std::uint64_t(0));
+  k.dynamic_shared = j.value("dynamic_shared_bytes", std::uint64_t(0));
+  k.local_bytes = j.value("local_bytes_per_thread", std::uint64_t(0));
+  k.us = j.value("us", std::vector<double>{});
+  k.counters = j.value("counters", std::map<std::string, double>{});
+  if (j.contains("metrics")) k.metrics = metrics_from(j["metrics"]);
+  return k;
+}
+
+const std::vector<std::string>& known_keys() {
+  static const std::vector<std::string> keys{"schema",  "version",     "kind",    "name",    "command",
+                                             "time",    "machine_key", "machine", "metrics", "samples",
+                                             "kernels", "waste",       "notes"};
+  return keys;
+}
+
+}  // namespace
+
+double KernelUse::total_us() const {
+  double sum = 0;
+  for (double t : us) sum += t;
+  return sum;
+}
+
+const Samples* Document::find_samples(std::string_view wanted) const {
+  for (const auto& s : samples)
+    if (s.name == wanted) return &s;
+  return nullptr;
+}
+
+std::string utc_now() {
+  const time_t t = time(nullptr);
+  tm parts{};
+  gmtime_r(&t, &parts);
+  char out[32];
+  strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return out;
+}
+
+Document new_document(std::string kind, std::string name, std::vector<std::string> command) {
+  Document d;
+  d.kind = std::move(kind), d.name = std::move(name), d.command = std::move(command);
+  d.time = utc_now();
+  const auto m = prof::machine_facts();
+  d.machine_key = m.key();
+  d.machine = {{"cpu", m.cpu},       {"cores", m.cores},           {"features", m.features},
+               {"kernel", m.kernel}, {"hypervisor", m.hypervisor}, {"memory_bytes", m.memory_bytes},
+               {"cgroup", m.cgroup}, {"numa_nodes", m.numa_nodes}};
+  for (const auto& [level, bytes] : m.caches) d.machine["caches"][level] = bytes;
+  return d;
+}
+
+ordered_json to_json(const prof::MetricSet& m) {
+  ordered_json j = ordered_json::object();
+  for (const auto& info : prof::metrics()) j[std::string(info.name)] = to_json(info, m[info.id]);
+  return j;
+}
+
+ordered_json to_json(const Document& d) {
+  ordered_json j = {{"schema", kSchema},
+                    {"version", "2.1"},
+                    {"kind", d.kind},
+                    {"name", d.name},
+                    {"command", d.command},
+                    {"time", d.time},
+                    {"machine_key", d.machine_key},
+                    {"machine", d.machine},
+                    {"metrics", to_json(d.metrics)}};
+  j["samples"] = ordered_json::array();
+  for (const auto& s : d.samples)
+    j["samples"].push_back({{"name", s.name}, {"unit", s.unit}, {"values", s.values}});
+  j["kernels"] = ordered_json::array();
+  for (const auto& k : d.kernels) j["kernels"].push_back(to_json(k));
+  j["waste"] = ordered_json::array();
+  for (const auto& w : d.waste)
+    j["waste"].push_back({{"kind", w.kind},
+                          {"title", w.title},
+                          {"kernel", w.kernel},
+                          {"impact_pct", w.percent},
+                          {"evidence", w.evidence},
+                          {"advice", w.advice},
+                          {"source", prof::name(w.source)}});
+  j["notes"] = d.notes;
+  for (const auto& [key, value] : d.more.items()) j[key] = value;
+  return j;
+}
+
+Document from_json(const ordered_json& j, const std::string& origin) {
+  const auto refuse = [&](const std::string& why) {
+    throw ParseError(ErrorText{"the file must be a profile of cgp", origin, why,
+                               "cgp bench, cgp profile and cgp run --save write them"});
+  };
+  if (!j.is_object() || j.value("schema", "") != kSchema)
+    refuse(j.is_object() && j.contains("schema")
+               ? cat("its schema is ", j["schema"].dump(), ", not \"", kSchema, "\"")
+               : "it has no schema");
+  Document d;
+  try {
+    d.kind = j.value("kind", ""), d.name = j.value("name", "");
+    d.command = j.value("command", std::vector<std::string>{});
+    d.time = j.value("time", ""), d.machine_key = j.value("machine_key", "");
+    if (j.contains("machine")) d.machine = j["machine"];
+    if (j.contains("metrics")) d.metrics = metrics_from(j["metrics"]);
+    for (const auto& s : j.value("samples", ordered_json::array()))
+      d.samples.push_back({s.at("name"), s.value("unit", ""), s.at("values").get<std::vector<double>>()});
+    for (const auto& k : j.value("kernels", ordered_json::array())) d.kernels.push_back(kernel_from(k));
+    for (const auto& w : j.value("waste", ordered_json::array()))
+      d.waste.push_back({w.value("kind", ""), w.value("title", ""), w.value("kernel", ""),
+                         w.value("evidence", ""), w.value("advice", ""), w.value("impact_pct", 0.0),
+                         prof::parse_source(w.value("source", "")).value_or(prof::Source::counted)});
+    d.notes = j.value("notes", std::vector<std::string>{});
+  } catch (const nlohmann::json::exception& e) {
+    refuse(e.what());
+  }
+  for (const auto& [key, value] : j.items())
+    if (std::find(known_keys().begin(), known_keys().end(), key) == known_keys().end()) d.more[key] = value;
+  return d;
+}
+
+void save(const Document& d, const std::string& path) { write_file(path, to_json(d).dump(1) + "\n"); }
+
+Document load(const std::string& path) {
+  const std::string content = read_file(path);
+  try {
+    return from_json(ordered_json::parse(content), path);
+  } catch (const nlohmann::json::parse_error& e) {
+    throw ParseError(ErrorText{"the file must be JSON", path, e.what(), {}});
+  }
+}
+
+ordered_json json_schema() {
+  const auto type_of = [](MetricType t) -> ordered_json {
+    switch (t) {
+      case MetricType::real:
+        return {{"type", {"number", "null"}}};
+      case MetricType::count:
+        return {{"type", {"integer", "null"}}, {"minimum", 0}};
+      case MetricType::flag:
+        return {{"type", {"boolean", "null"}}};
+      case MetricType::text:
+        return {{"type", {"string", "null"}}};
+      case MetricType::triple:
+        return {
+            {"type", {"array", "null"}}, {"items", {{"type", "integer"}}}, {"minItems", 3}, {"maxItems", 3}};
+      case MetricType::map:
+        break;
+    }
+    return {{"type", {"object", "null"}}, {"additionalProperties", {{"type", "integer"}}}};
+  };
+  ordered_json metrics = ordered_json::object();
+  for (const auto& m : prof::metrics()) {
+    ordered_json one = {{"type", "object"}, {"description", m.text}, {"required", {"value"}}};
+    one["properties"] = {
+        {"value", type_of(m.type)},
+        {"unit", m.unit.empty() ? ordered_json({{"type", "string"}}) : ordered_json({{"const", m.unit}})},
+        {"source", {{"enum", {"measured", "counted", "simulated", "derived", "declared"}}}},
+        {"from", {{"type", "string"}}},
+        {"absent", {{"type", "string"}}}};
+    // a value has a source, no value has a reason
+    one["if"] = {{"properties", {{"value", {{"type", "null"}}}}}};
+    one["then"] = {{"required", {"absent"}}};
+    one["else"] = {{"required", {"source", "from"}}};
+    metrics[std::string(m.name)] = one;
+  }
+  ordered_json j = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                    {"title", "A profile written by cgp"},
+                    {"type", "object"},
+                    {"required", {"schema", "kind", "name", "time", "machine_key", "metrics", "samples"}}};
+  j["properties"] = {
+      {"schema", {{"const", kSchema}}},
+      {"kind", {{"type", "string"}}},
+      {"samples",
+       {{"type", "array"}, {"items", {{"type", "object"}, {"required", {"name", "unit", "values"}}}}}},
+      {"metrics", {{"type", "object"}, {"properties", metrics}, {"additionalProperties", false}}}};
+  return j;
+}
+
+std::string short_name(const std::string& mangled) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  if (status != 0 || !text) return mangled;
+  std::string name = text;
+  std::free(text);
+  // Without template and call arguments and the return type; "(anonymous namespace)::" is no call.
+  for (std::size_t at; (at = name.find("(anonymous namespace)::")) != std::string::npos;) name.erase(at, 23);
+  std::string flat;
+  int depth = 0;
+  for (char c : name) {
+    if (c == '<') ++depth;
+    if (c == '(' && depth == 0) break;
+    if (depth == 0) flat += c;
+    if (c == '>') --depth;
+  }
+  if (const auto space = flat.rfind(' '); space != std::string::npos) flat.erase(0, space + 1);
+  return flat.empty() ? name : flat;
+}
+
+}  // namespace cgp::profile

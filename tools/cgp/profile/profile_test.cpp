@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profiles on disk, timelines (recorded on an H200), differences of files.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/random.h"
+#include "profile/baseline_store.h"
+#include "profile/compare_programs.h"
+#include "profile/document.h"
+#include "profile/table.h"
+#include "profile/timeline.h"
+#include "profile/timeline_export.h"
+#include "profile/waste.h"
+
+using namespace cgp;
+using namespace cgp::profile;
+using prof::Metric;
+using prof::Source;
+
+namespace {
+
+std::string testdata(const std::string& name) {
+  return read_file(std::string(CGP_PROFILE_TESTDATA) + "/" + name);
+}
+
+Document sample(double us, int n, double noise, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  Document d = new_document("bench", "work");
+  Samples s{"time", "us", {}};
+  for (int i = 0; i < n; ++i) s.values.push_back(us * (1 + noise * random.normal()));
+  d.metrics.set(Metric::wall_clock_time_us, us, Source::measured, "clock");
+  d.samples.push_back(s);
+  return d;
+}
+
+std::string temporary(const std::string& name) {
+  const std::string path = testing::TempDir() + "cgp_profile_" + name;
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+}  // namespace
+
+TEST(document, what_is_written_is_read_back) {
+  Document d = sample(12.5, 20, 0.01, 1);
+  d.metrics.absent(Metric::cycles, "no counters");
+  d.metrics.set(Metric::grid_dimensions, prof::Triple{4, 2, 1}, Source::declared, "launch");
+  d.metrics.set(Metric::bound, std::string("memory"), Source::derived, "x");
+  d.metrics.set(Metric::syscall_breakdown, std::map<std::string, std::uint64_t>{{"read", 3}}, Source::counted,
+                "ptrace");
+  d.kernels.push_back({});
+  d.kernels[0].name = "k", d.kernels[0].launches = 2, d.kernels[0].us = {1, 2};
+  d.kernels[0].counters["a__b.sum"] = 7;
+  d.waste.push_back({"motion", "divergence", "k", "numbers", "advice", 12, Source::counted});
+  d.more["of_a_newer_version"] = {{"x", 1}};
+  const auto j = to_json(d);
+  const Document back = from_json(j, "test");
+  EXPECT_EQ(to_json(back), j);
+  EXPECT_TRUE(j["metrics"]["cycles"]["value"].is_null()) << "absent is null, not 0";
+  EXPECT_EQ(j["metrics"]["cycles"]["absent"], "no counters");
+  EXPECT_EQ(j["metrics"].size(), 150u);
+  EXPECT_EQ(back.more["of_a_newer_version"]["x"], 1) << "unknown fields are kept";
+}
+
+TEST(document, files_that_are_no_profile_are_refused_with_the_reason) {
+  EXPECT_THROW(from_json(nlohmann::ordered_json::parse("[]"), "f"), ParseError);
+  EXPECT_THROW(from_json(nlohmann::ordered_json::parse(R"({"schema":"other/1"})"), "f"), ParseError);
+  const std::string path = temporary("bad.json");
+  write_file(path, "{\"schema\": ");
+  try {
+    load(path);
+    FAIL();
+  } catch (const ParseError& e) {
+    EXPECT_NE(std::string(e.what()).find("line 1"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(load(path + ".none"), Error);
+}
+
+TEST(document, the_schema_has_every_metric) {
+  const auto s = json_schema();
+  EXPECT_EQ(s["properties"]["metrics"]["properties"].size(), 150u);
+  EXPECT_EQ(s["properties"]["metrics"]["properties"]["cycles"]["properties"]["value"]["type"][0], "integer");
+}
+
+TEST(document, mangled_names_are_shortened) {
+  EXPECT_EQ(short_name("_Z7k_cleanPfPK6float4i"), "k_clean");
+  EXPECT_EQ(short_name("plain_kernel"), "plain_kernel");
+  EXPECT_EQ(short_name("_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfZNS0_"
+                       "11sum_functorIfffEclERNS_"
+                       "14TensorIteratorEEUlffE_EEjfLi4ELi4EEEEEvT1_"),
+            "at::native::reduce_kernel");
+}
+
+TEST(timeline, a_trace_of_pytorch_is_read) {
+  Timeline t;
+  read_events(testdata("torch_trace.jsonl"), t);
+  EXPECT_TRUE(t.errors.empty()) << t.errors[0];
+  EXPECT_TRUE(t.complete);
+  const auto s = summarise(t);
+  // 15 iterations of six kernels, and those of the set-up: counted with grep in the file.
+  EXPECT_EQ(s.launches, 92u);
+  EXPECT_EQ(s.copies, 19u);
+  EXPECT_GT(s.busy_ms, 0.1);
+  EXPECT_LE(s.busy_ms, s.span_ms);
+  EXPECT_GT(s.launch_us, 0.5);
+  EXPECT_LT(s.launch_us, 50);
+  const auto kernels = kernels_of(t);
+  double total = 0;
+  for (const auto& k : kernels) total += k.total_us();
+  EXPECT_NEAR(total, s.kernel_ms * 1e3, 0.01);
+  EXPECT_GE(kernels[0].total_us(), kernels[1].total_us());
+  prof::MetricSet m;
+  add_metrics(t, m);
+  EXPECT_GT(m[Metric::h2d_bandwidth_gbps].number(), 1);
+  EXPECT_LT(m[Metric::h2d_bandwidth_gbps].number(), 70);
+}
+
+TEST(timeline, a_crash_leaves_what_was_written_before) {
+  std::string text = testdata("torch_trace.jsonl");
+  text.resize(text.size() / 2);  // in the middle of a line, and without the end
+  Timeline t;
+  read_events(text, t);
+  EXPECT_FALSE(t.complete);
+  EXPECT_TRUE(t.errors.empty()) << "the line that was cut off is no error";
+  EXPECT_GT(t.activities.size(), 20u);
+  Timeline broken;
+  read_events("{\"ev\":\"hello\"}\nrubbish\n{\"ev\":\"end\"}\n", broken);
+  EXPECT_EQ(broken.errors.size(), 1u);
+}
+
+TEST(timeline, counters_become_metrics_with_a_source) {
+  Timeline t;
+  read_events(testdata("gemm_range.jsonl"), t);
+  ASSERT_EQ(t.ranges.size(), 4u);
+  EXPECT_EQ(t.chip, "GH100");
+  EXPECT_EQ(t.passes, 3);
+  const auto kernels = kernels_of(t);
+  ASSERT_EQ(kernels.size(), 1u);
+  const auto& m = kernels[0].metrics;
+  EXPECT_NEAR(m[Metric::tensor_core_utilization_pct].number(), 42.7, 0.3);
+  EXPECT_NEAR(m[Metric::achieved_occupancy_pct].number(), 14.1, 0.1);
+  EXPECT_EQ(m[Metric::achieved_occupancy_pct].source, Source::counted);
+  EXPECT_FALSE(m.has(Metric::flop32_ops)) << "its counters were not asked for: absent, not 0";
+  EXPECT_EQ(kernels[0].counters.at("sm__inst_executed.sum"), 1353088) << "the same number that ncu gives";
+}
+
+TEST(timeline, short_kernels_with_long_gaps_are_launch_bound) {
+  std::string text = "{\"ev\":\"name\",\"id\":0,\"name\":\"tiny\"}\n";
+  const auto kernel = [&](int start, int end, int i) {
+    text += "{\"ev\":\"api\",\"domain\":\"runtime\",\"cbid\":211,\"t0\":" + std::to_string(start - 4000) +
+            ",\"t1\":" + std::to_string(start - 1000) + ",\"tid\":1,\"corr\":" + std::to_string(i) +
+            ",\"ret\":0}\n";
+    text += "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) + ",\"t1\":" + std::to_string(end) +
+            ",\"dev\":0,\"stream\":7,\"corr\":" + std::to_string(i) +
+            ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
+  };
+  for (int i = 0; i < 40; ++i) kernel(10000 * (i + 1), 10000 * (i + 1) + 2000, i);
+  Timeline bound;
+  read_events(text + "{\"ev\":\"end\"}\n", bound);
+  const auto s = summarise(bound);
+  EXPECT_TRUE(s.launch_bound);
+  EXPECT_NEAR(s.idle_percent(), 80, 2);
+  EXPECT_NEAR(s.launch_us, 3, 1e-9);
+  EXPECT_NEAR(s.latency_us, 4, 1e-9);
+  const auto waste = timeline_waste(s, kernels_of(bound));
+  ASSERT_FALSE(waste.empty());
+  EXPECT_EQ(waste[0].title, "launch-bound");
+  EXPECT_NEAR(waste[0].percent, 80, 2);
+  text = "{\"ev\":\"name\",\"id\":0,\"name\":\"tiny\"}\n";
+  for (int i = 0; i < 40; ++i) kernel(10000 * (i + 1), 10000 * (i + 1) + 9800, i);
+  Timeline busy;
+  read_events(text + "{\"ev\":\"end\"}\n", busy);
+  EXPECT_FALSE(summarise(busy).launch_bound);
+  EXPECT_TRUE(timeline_waste(summarise(busy), kernels_of(busy)).empty());
+}
+
+TEST(timeline, exports_are_what_their_viewers_read) {
+  Timeline t;
+  read_events(testdata("torch_trace.jsonl"), t);
+  const auto p = nlohmann::json::parse(perfetto_json(t, "title"));
+  int kernels = 0;
+  for (const auto& e : p["traceEvents"]) {
+    EXPECT_TRUE(e.contains("ph") && e.contains("pid"));
+    kernels += e["ph"] == "X" && e.contains("args") && e["args"].contains("registers");
+  }
+  EXPECT_EQ(kernels, 92);
+  const auto s = nlohmann::json::parse(speedscope_json(t, "title"));
+  for (const auto& one : s["profiles"]) {
+    std::uint64_t last = 0;
+    int open = 0;
+    for (const auto& e : one["events"]) {
+      EXPECT_GE(e["at"].get<std::uint64_t>(), last) << "events are in order";
+      last = e["at"];
+      open += e["type"] == "O" ? 1 : -1;
+      EXPECT_GE(open, 0);
+      EXPECT_LT(e["frame"].get<std::size_t>(), s["shared"]["frames"].size());
+    }
+    EXPECT_EQ(open, 0);
+  }
+  const std::string svg = flamegraph_svg(t, "a<b");
+  EXPECT_NE(svg.find("a&lt;b"), std::string::npos);
+  EXPECT_NE(svg.find("layer_norm"), std::string::npos);
+}
+
+TEST(diff, files_say_what_they_can_and_not_more) {
+  const auto verdict = [](double factor, double noise, double floor) {
+    const auto rows =
+        diff_documents(sample(100, 30, noise, 1), sample(100 * factor, 30, noise, 2), floor, 0.03);
+    return rows.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(1.5, 0.01, 0.12), "REGRESSION");
+  EXPECT_EQ(verdict(1 / 1.54, 0.01, 0.12), "IMPROVED");
+  EXPECT_EQ(verdict(1.05, 0.01, 0.12), "INCONCLUSIVE") << "within what identical runs differ by";
+  EXPECT_EQ(verdict(1.005, 0.005, 0.02), "NO_CHANGE");
+  EXPECT_EQ(diff_documents(sample(100, 3, 0.01, 1), sample(200, 3, 0.01, 2), 0.1, 0.03).at(0).verdict,
+            "INCONCLUSIVE");
+  Document other = sample(150, 30, 0.01, 3);
+  other.machine_key = "another";
+  EXPECT_EQ(diff_documents(sample(100, 30, 0.01, 1), other, 0.12, 0.03).at(0).verdict, "INCOMPARABLE");
+}
+
+TEST(diff, exact_counts_need_no_statistics) {
+  Document a = sample(100, 30, 0.1, 1), b = sample(100, 30, 0.1, 2);
+  a.metrics.set(Metric::instructions, 1000000.0, Source::counted, "callgrind");
+  b.metrics.set(Metric::instructions, 1020000.0, Source::counted, "callgrind");
+  const auto rows = diff_documents(a, b, 0.5, 0.03);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1].name, "instructions");
+  EXPECT_EQ(rows[1].verdict, "REGRESSION");
+  b.metrics.set(Metric::instructions, 1020000.0, Source::counted, "single steps");
+  EXPECT_EQ(diff_documents(a, b, 0.5, 0.03)[1].verdict, "INCOMPARABLE");
+}
+
+TEST(baseline, names_are_kept_and_not_replaced_by_accident) {
+  const BaselineStore store(temporary("store"));
+  EXPECT_TRUE(store.names().empty());
+  EXPECT_FALSE(std::filesystem::exists(store.folder())) << "nothing is made before the first write";
+  store.save("one", sample(1, 5, 0.01, 1), false);
+  EXPECT_THROW(store.save("one", sample(2, 5, 0.01, 1), false), ArgumentError);
+  store.save("one", sample(2, 5, 0.01, 1), true);
+  EXPECT_EQ(store.history("one").size(), 2u) << "the history keeps all";
+  EXPECT_EQ(store.load("one").metrics[Metric::wall_clock_time_us].number(), 2);
+  EXPECT_THROW(store.save("../x", sample(1, 5, 0.01, 1), false), ArgumentError);
+  try {
+    store.load("two");
+    FAIL();
+  } catch (const ArgumentError& e) {
+    EXPECT_NE(std::string(e.what()).find("one"), std::string::npos);
+  }
+  EXPECT_FALSE(store.noise_floor("m"));
+  store.set_noise_floor("m", 0.07);
+  EXPECT_EQ(*store.noise_floor("m"), 0.07);
+}
+
+TEST(compare_programs, a_program_that_fails_is_named) {
+  prof::PairedOptions o;
+  const auto c =
+      compare_programs({"good", {"true"}, {}}, {"bad", {"sh", "-c", "echo why >&2; exit 4"}, {}}, {}, o);
+  EXPECT_NE(c.failure.find("bad"), std::string::npos);
+  EXPECT_NE(c.failure.find("exit code 4"), std::string::npos);
+  EXPECT_NE(c.failure.find("why"), std::string::npos);
+}
+
+TEST(compare_programs, a_printed_time_is_read) {
+  TimingRule rule;
+  rule.clock = Clock::output;
+  rule.regex = "took ([0-9.]+) ms";
+  rule.unit_seconds = 1e-3;
+  EXPECT_DOUBLE_EQ(time_once({"p", {"echo", "took 12.5 ms"}, {}}, rule, 0).seconds, 0.0125);
+  EXPECT_NE(time_once({"p", {"echo", "nothing"}, {}}, rule, 0).failure, "");
+}
+
+TEST(table, columns_align_by_what_is_seen) {
+  Table t({"<name", "time"});
+  t.row({"µs", "1"});
+  t.row({"longer", "20"});
+  EXPECT_EQ(t.text(0), "name    time\nµs         1\nlonger    20\n");
+  EXPECT_EQ(time_text(1234), "1.23 ms");
+  EXPECT_EQ(time_text(0.5), "500 ns");
+  EXPECT_EQ(number_text(0.01234), "0.0123");
+  EXPECT_EQ(number_text(123456), "123456");
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Runs a program and collects all that can be known about it from outside: processor, memory, files,
+// switches, and, by injection, what it did on the GPU.
+#include <string>
+#include <vector>
+
+#include "cgp/prof/process.h"
+#include "profile/document.h"
+#include "profile/timeline.h"
+
+namespace cgp::profile {
+
+struct ProgramOptions {
+  bool trace_gpu = true;
+  std::vector<std::string> counters;  ///< CUPTI metrics: the program is run with kernel replay
+  int most_launches = 500;            ///< with counters: then it runs on unmeasured
+  bool all_api = false;
+  double timeout_seconds = 0;
+  bool show_output = false;  ///< the program's output goes to standard error
+  std::string keep_events;   ///< prefix of the event files; empty: they are removed
+};
+
+struct ProgramRun {
+  prof::ProcessResult process;
+  prof::MetricSet metrics;
+  Timeline timeline;
+  std::string no_gpu;  ///< why there is no timeline; empty: there is one
+  double steal = 0;    ///< share of the processors that the hypervisor took meanwhile
+};
+ProgramRun run_program(const std::vector<std::string>& command, const ProgramOptions& options);
+
+/// $CGP_INJECT_LIBRARY, beside this program, or ../lib. Empty: not found.
+std::string inject_library();
+
+}  // namespace cgp::profile

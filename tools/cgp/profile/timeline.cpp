@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
+
+namespace cgp::profile {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+using prof::Metric;
+using prof::Source;
+using text::cat;
+
+constexpr const char* kInjected = "activity records of CUPTI";
+
+/// Names of the calls that cupti_abi.h traces.
+std::string api_name(const std::string& domain, std::uint32_t id) {
+  static const std::map<std::uint32_t, const char*> runtime{{31, "cudaMemcpy"},
+                                                            {41, "cudaMemcpyAsync"},
+                                                            {51, "cudaMemsetAsync"},
+                                                            {131, "cudaStreamSynchronize"},
+                                                            {137, "cudaEventSynchronize"},
+                                                            {165, "cudaDeviceSynchronize"},
+                                                            {211, "cudaLaunchKernel"},
+                                                            {214, "cudaLaunchKernel"},
+                                                            {225, "cudaMemcpyAsync"},
+                                                            {239, "cudaStreamSynchronize"},
+                                                            {269, "cudaLaunchCooperativeKernel"},
+                                                            {311, "cudaGraphLaunch"},
+                                                            {312, "cudaGraphLaunch"},
+                                                            {430, "cudaLaunchKernelExC"},
+                                                            {431, "cudaLaunchKernelExC"}};
+  static const std::map<std::uint32_t, const char*> driver{{17, "cuCtxSynchronize"},
+                                                           {121, "cuEventSynchronize"},
+                                                           {126, "cuStreamSynchronize"},
+                                                           {276, "cuMemcpyHtoD"},
+                                                           {277, "cuMemcpyHtoDAsync"},
+                                                           {278, "cuMemcpyDtoH"},
+                                                           {279, "cuMemcpyDtoHAsync"},
+                                                           {306, "cuMemcpyAsync"},
+                                                           {307, "cuLaunchKernel"},
+                                                           {418, "cuMemcpyAsync"},
+                                                           {421, "cuMemcpyHtoDAsync"},
+                                                           {422, "cuMemcpyDtoHAsync"},
+                                                           {440, "cuStreamSynchronize"},
+                                                           {442, "cuLaunchKernel"},
+                                                           {477, "cuLaunchCooperativeKernel"},
+                                                           {478, "cuLaunchCooperativeKernel"},
+                                                           {514, "cuGraphLaunch"},
+                                                           {515, "cuGraphLaunch"},
+                                                           {652, "cuLaunchKernelEx"},
+                                                           {653, "cuLaunchKernelEx"}};
+  const auto& names = domain == "driver" ? driver : runtime;
+  const auto at = names.find(id);
+  return at == names.end() ? cat(domain, " call ", id) : at->second;
+}
+
+bool is_launch(const Activity& a) {
+  return a.kind == Activity::Kind::api && a.name.find("Launch") != std::string::npos;
+}
+
+struct Reader {
+  Timeline& t;
+  std::map<int, std::string> names;
+  std::map<std::uint64_t, std::uint64_t> live;
+  std::uint64_t live_bytes = 0;
+
+  Activity timed(const json& j, Activity::Kind kind) {
+    Activity a;
+    a.kind = kind;
+    a.start = j.at("t0"), a.end = j.at("t1");
+    a.device = j.value("dev", 0u), a.stream = j.value("stream", 0u), a.correlation = j.value("corr", 0u);
+    a.bytes = j.value("bytes", std::uint64_t(0));
+    return a;
+  }
+  void kernel(const json& j) {
+    Activity a = timed(j, Activity::Kind::kernel);
+    a.name = j.contains("n") ? names[j["n"].get<int>()] : j.value("name", "");
+    a.graph = j.value("graph", 0u);
+    a.grid = j.at("grid").get<prof::Triple>(), a.block = j.at("block").get<prof::Triple>();
+    a.registers = j.value("regs", 0u), a.static_shared = j.value("smem_static", 0u);
+    a.dynamic_shared = j.value("smem_dyn", 0u), a.local_bytes = j.value("lmem_thread", 0u);
+    t.activities.push_back(std::move(a));
+  }
+  void alloc(const json& j) {
+    const std::uint64_t address = j.at("addr"), bytes = j.at("bytes");
+    const int op = j.at("op"), kind = j.value("mkind", 3);
+    if (kind != 3) return;  // memory of the device only
+    if (op == 1) {
+      ++t.allocations;
+      live[address] = bytes, live_bytes += bytes;
+      t.live_bytes_peak = std::max(t.live_bytes_peak, live_bytes);
+    } else if (op == 2) {
+      const auto at = live.find(address);
+      if (at != live.end()) live_bytes -= at->second, live.erase(at);
+    }
+  }
+  void jit(const json& j) {
+    const int op = j.at("op");  // 1 cache load, 2 cache store, 3 compile
+    if (op == 1) t.jit_loaded = true;
+    if (op != 3) return;
+    t.jit_compiled = true;
+    t.jit_ms += double(j.at("t1").get<std::uint64_t>() - j.at("t0").get<std::uint64_t>()) * 1e-6;
+  }
+  void range(const json& j) {
+    RangeRow r;
+    r.name = j.value("name", "");
+    r.grid = j.value("grid", prof::Triple{}), r.block = j.value("block", prof::Triple{});
+    if (j.contains("values")) {
+      r.values = j["values"].get<std::map<std::string, double>>();
+    } else {
+      for (const auto& [key, value] : j.items())
+        if (value.is_number() && key.find("__") != std::string::npos) r.values[key] = value;
+    }
+    t.passes = std::max(t.passes, j.value("passes", 0));
+    t.ranges.push_back(std::move(r));
+  }
+  void event(const json& j) {
+    const std::string ev = j.at("ev");
+    if (ev == "kernel") return kernel(j);
+    if (ev == "name") return void(names[j.at("id").get<int>()] = j.at("name"));
+    if (ev == "alloc") return alloc(j);
+    if (ev == "jit") return jit(j);
+    if (ev == "range") return range(j);
+    if (ev == "plan") return void(t.chip = j.value("chip", ""));
+    if (ev == "end") return void(t.complete = true);
+    if (ev == "dropped") return void(t.dropped += j.value("n", std::uint64_t(0)));
+    if (ev == "overhead")
+      return void(t.overhead_ms +=
+                  double(j.at("t1").get<std::uint64_t>() - j.at("t0").get<std::uint64_t>()) * 1e-6);
+    if (ev == "error") return t.errors.push_back(cat(j.value("where", ""), ": ", j.value("text", "")));
+    if (ev == "memcpy") {
+      Activity a = timed(j, Activity::Kind::copy);
+      a.copy_kind = j.value("kind", 0u);
+      a.pageable = j.value("src", 0u) == 1 || j.value("dst", 0u) == 1;
+      a.name = a.copy_kind == 1 ? "copy to the GPU" : a.copy_kind == 2 ? "copy from the GPU" : "copy";
+      t.activities.push_back(std::move(a));
+    } else if (ev == "memset") {
+      Activity a = timed(j, Activity::Kind::set);
+      a.name = "set";
+      t.activities.push_back(std::move(a));
+    } else if (ev == "api") {
+      Activity a = timed(j, Activity::Kind::api);
+      a.name = api_name(j.value("domain", "driver"), j.at("cbid"));
+      a.thread = j.value("tid", std::uint64_t(0));
+      t.activities.push_back(std::move(a));
+    } else if (ev == "sync") {
+      Activity a = timed(j, Activity::Kind::sync);
+      a.name = "wait";
+      t.activities.push_back(std::move(a));
+    }
+  }
+};
+
+bool on_gpu(const Activity& a) {
+  return a.kind == Activity::Kind::kernel || a.kind == Activity::Kind::copy || a.kind == Activity::Kind::set;
+}
+
+double median_or_zero(const std::vector<double>& v) { return v.empty() ? 0 : prof::median(v); }
+
+}  // namespace
+
+void read_events(const std::string& text, Timeline& into) {
+  Reader reader{into, {}, {}, 0};
+  into.complete = false;
+  const auto lines = text::split(text, '\n');
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (text::trim(lines[i]).empty()) continue;
+    try {
+      reader.event(json::parse(lines[i]));
+    } catch (const json::exception& e) {
+      const bool cut_off = i + 1 == lines.size();
+      if (!cut_off) into.errors.push_back(cat("line ", i + 1, " is no event: ", e.what()));
+    }
+  }
+  std::stable_sort(into.activities.begin(), into.activities.end(),
+                   [](const Activity& a, const Activity& b) { return a.start < b.start; });
+}
+
+Timeline read_timeline(const std::string& prefix) {
+  Timeline t;
+  const fs::path path(prefix);
+  const std::string begin = path.filename().string() + ".";
+  std::vector<std::string> files;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ec))
+    if (entry.path().filename().string().rfind(begin, 0) == 0) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  bool complete = true;
+  for (const auto& f : files) {
+    read_events(read_file(f), t);
+    complete &= t.complete;
+  }
+  t.complete = complete;
+  return t;
+}
+
+TimelineSummary summarise(const Timeline& t) {
+  TimelineSummary s;
+  std::uint64_t first = ~0ull, last = 0, busy_until = 0;
+  std::map<std::uint32_t, const Activity*> calls;
+  std::map<std::string, double> by_name;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> stream_end;
+  std::vector<double> launch_us, latency_us, gaps_us, kernel_us;
+  for (const auto& a : t.activities)
+    if (is_launch(a)) calls[a.correlation] = &a;
+  for (const auto& a : t.activities) {
+    if (is_launch(a)) {
+      // A runtime call contains the driver's: the outer one alone is counted.
+      if (a.name.rfind("cuda", 0) != 0 && calls[a.correlation] != &a) continue;
+      s.launch_api_ms += a.us() * 1e-3;
+      launch_us.push_back(a.us());
+      s.graph_launches += a.name.find("Graph") != std::string::npos;
+    }
+    if (!on_gpu(a)) continue;
+    s.copies += a.kind == Activity::Kind::copy;
+    first = std::min(first, a.start), last = std::max(last, a.end);
+    const bool idle_before = a.start >= busy_until;
+    if (a.end > busy_until) {
+      s.busy_ms += double(a.end - std::max(a.start, busy_until)) * 1e-6;
+      busy_until = a.end;
+    }
+    auto& end = stream_end[{a.device, a.stream}];
+    if (end && a.start >= end) gaps_us.push_back(double(a.start - end) * 1e-3);
+    end = std::max(end, a.end);
+    if (a.kind != Activity::Kind::kernel) continue;
+    ++s.launches;
+    s.kernel_ms += a.us() * 1e-3, by_name[a.name] += a.us() * 1e-3;
+    kernel_us.push_back(a.us());
+    const auto call = calls.find(a.correlation);
+    if (idle_before && call != calls.end() && a.start >= call->second->start)
+      latency_us.push_back(double(a.start - call->second->start) * 1e-3);
+  }
+  if (last > first && first != ~0ull) s.span_ms = double(last - first) * 1e-6;
+  s.launch_us = median_or_zero(launch_us), s.latency_us = median_or_zero(latency_us);
+  s.gap_us = median_or_zero(gaps_us);
+  for (const auto& [name, ms] : by_name)
+    if (s.kernel_ms > 0 && 100 * ms / s.kernel_ms > s.dominant_percent)
+      s.dominant = name, s.dominant_percent = 100 * ms / s.kernel_ms;
+  s.launch_bound = s.launches >= 20 && s.idle_percent() > 50 && median_or_zero(kernel_us) < 50 &&
+                   s.gap_us > median_or_zero(kernel_us);
+  return s;
+}
+
+std::vector<KernelUse> kernels_of(const Timeline& t) {
+  std::map<std::string, KernelUse> all;
+  for (const auto& a : t.activities) {
+    if (a.kind != Activity::Kind::kernel) continue;
+    KernelUse& k = all[a.name];
+    if (!k.launches++) {
+      k.name = a.name, k.grid = a.grid, k.block = a.block;
+      k.registers = a.registers, k.static_shared = a.static_shared, k.dynamic_shared = a.dynamic_shared;
+      k.local_bytes = a.local_bytes;
+    }
+    k.us.push_back(a.us());
+  }
+  std::map<std::string, int> counted;
+  for (const auto& r : t.ranges) {
+    KernelUse& k = all[r.name];
+    if (k.name.empty()) k.name = r.name, k.grid = r.grid, k.block = r.block;
+    const double n = ++counted[r.name];
+    for (const auto& [metric, v] : r.values) k.counters[metric] += (v - k.counters[metric]) / n;
+    const auto time = r.values.find("gpu__time_duration.sum");
+    if (time != r.values.end() && t.activities.empty()) ++k.launches, k.us.push_back(time->second * 1e-3);
+  }
+  std::vector<KernelUse> out;
+  for (auto& [name, k] : all) {
+    if (!k.counters.empty()) counters_to_metrics(k.counters, k.metrics, "CUPTI range profiler");
+    if (k.registers)
+      k.metrics.set(Metric::register_usage_per_thread, double(k.registers), Source::declared, kInjected);
+    if (!k.us.empty()) {
+      k.metrics.set(Metric::wall_clock_time_us, prof::median(k.us), Source::measured, kInjected);
+      k.metrics.set(Metric::samples, double(k.us.size()), Source::counted, kInjected);
+    }
+    out.push_back(std::move(k));
+  }
+  std::sort(out.begin(), out.end(),
+            [](const KernelUse& a, const KernelUse& b) { return a.total_us() > b.total_us(); });
+  return out;
+}
+
+void add_metrics(const Timeline& t, prof::MetricSet& into) {
+  double bytes[3] = {}, seconds[3] = {};
+  for (const auto& a : t.activities)
+    if (a.kind == Activity::Kind::copy && (a.copy_kind == 1 || a.copy_kind == 2))
+      bytes[a.copy_kind] += double(a.bytes), seconds[a.copy_kind] += a.us() * 1e-6;
+  const auto rate = [&](Metric m, int kind, const char* none) {
+    if (seconds[kind] > 0)
+      into.set(m, bytes[kind] / seconds[kind] * 1e-9, Source::measured, kInjected);
+    else
+      into.absent(m, none);
+  };
+  rate(Metric::h2d_bandwidth_gbps, 1, "nothing was copied to the GPU");
+  rate(Metric::d2h_bandwidth_gbps, 2, "nothing was copied from the GPU");
+  into.set(Metric::vram_peak_mb, double(t.live_bytes_peak) * 1e-6, Source::counted, kInjected);
+  into.set(Metric::vram_allocation_count, double(t.allocations), Source::counted, kInjected);
+  if (t.jit_compiled)
+    into.set(Metric::ptx_jit_time_ms, t.jit_ms, Source::measured, kInjected);
+  else
+    into.absent(Metric::ptx_jit_time_ms, "no PTX was compiled");
+  if (t.jit_compiled || t.jit_loaded)
+    into.set(Metric::ptx_cache_hit, !t.jit_compiled, Source::counted, kInjected);
+  else
+    into.absent(Metric::ptx_cache_hit, "no PTX was compiled or loaded from a cache");
+}
+
+void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet& into,
+                         const std::string& from) {
+  const auto value = [&](const std::string& name) {
+    const auto at = c.find(name);
+    return at == c.end() ? std::nan("") : at->second;
+  };
+  const auto put = [&](Metric m, double v, Source source = Source::counted) {
+    if (std::isfinite(v)) into.set(m, v, source, from);
+  };
+  const auto op = [&](const char* name) {
+    return value(std::string("smsp__sass_thread_inst_executed_op_") + name + "_pred_on.sum");
+  };
+  const auto stalled = [&](const char* reason) {
+    return value(std::string("smsp__warps_issue_stalled_") + reason + ".sum");
+  };
+  put(Metric::wall_clock_time_us, value("gpu__time_duration.sum") * 1e-3, Source::measured);
+  put(Metric::achieved_occupancy_pct, value("sm__warps_active.avg.pct_of_peak_sustained_active"));
+  put(Metric::tensor_core_utilization_pct,
+      value("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"));
+  put(Metric::warp_execution_efficiency_pct,
+      value("smsp__average_thread_inst_executed_per_inst_executed.ratio") / 32 * 100);
+  put(Metric::branch_efficiency_pct, value("smsp__sass_average_branch_targets_threads_uniform.pct"));
+  put(Metric::l1_hit_rate_pct, value("l1tex__t_sector_hit_rate.pct"));
+  put(Metric::l2_hit_rate_pct, value("lts__t_sector_hit_rate.pct"));
+  put(Metric::global_load_efficiency_pct,
+      value("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"));
+  put(Metric::global_store_efficiency_pct,
+      value("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct"));
+  put(Metric::shared_bank_conflicts, value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"));
+  put(Metric::flop32_ops, op("fadd") + op("fmul") + 2 * op("ffma"));
+  put(Metric::flop16_ops, op("hadd") + op("hmul") + 2 * op("hfma"));
+  put(Metric::barrier_stall_cycles, stalled("barrier"));
+  put(Metric::memory_stall_cycles, stalled("long_scoreboard") + stalled("short_scoreboard") +
+                                       stalled("lg_throttle") + stalled("mio_throttle") +
+                                       stalled("tex_throttle"));
+  put(Metric::pipeline_bubbles, value("smsp__issue_inst0.sum"));
+  put(Metric::warp_scheduler_idle_pct, 100 - value("smsp__issue_active.avg.pct_of_peak_sustained_active"));
+  const double dram = value("dram__bytes_read.sum") + value("dram__bytes_write.sum");
+  const double flops = op("fadd") + op("fmul") + 2 * op("ffma") + op("dadd") + op("dmul") + 2 * op("dfma");
+  if (std::isfinite(dram) && dram > 0 && std::isfinite(flops) && flops > 0)
+    into.set(Metric::arithmetic_intensity, flops / dram, Source::derived,
+             from + ": operations over DRAM bytes");
+}
+
+ordered_json to_json(const TimelineSummary& s) {
+  return {{"launches", s.launches},
+          {"graph_launches", s.graph_launches},
+          {"copies", s.copies},
+          {"span_ms", s.span_ms},
+          {"gpu_busy_ms", s.busy_ms},
+          {"gpu_idle_pct", s.idle_percent()},
+          {"kernel_ms", s.kernel_ms},
+          {"launch_api_ms", s.launch_api_ms},
+          {"launch_call_us", s.launch_us},
+          {"launch_latency_us", s.latency_us},
+          {"gap_us", s.gap_us},
+          {"launch_bound", s.launch_bound},
+          {"dominant_kernel", s.dominant},
+          {"dominant_pct", s.dominant_percent}};
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/waste.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
+#include "profile/table.h"
+#include "style.h"
+
+namespace cgp::profile {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using prof::Source;
+
+double share(double part, double all) { return all > 0 ? std::clamp(100 * part / all, 0.0, 100.0) : 0; }
+
+/// The instruction at which `cost` is largest, as "line 12: ld.global.f32 ...".
+template <class Cost>
+std::string culprit(const emu::Counters& c, const emu::Program& program, Cost cost) {
+  std::size_t worst = 0;
+  double most = 0;
+  for (std::size_t i = 0; i < c.per_pc.size() && i < program.instruction_count(); ++i)
+    if (const double x = cost(c.per_pc[i]); x > most) most = x, worst = i;
+  if (most <= 0) return {};
+  const auto at = program.instruction(worst);
+  return at.file.empty() ? format("PTX line {}: {}", at.ptx_line, at.text)
+                         : format("{}:{}: {}", at.file, at.line, at.text);
+}
+
+}  // namespace
+
+std::vector<Waste> timeline_waste(const TimelineSummary& s, const std::vector<KernelUse>& kernels) {
+  std::vector<Waste> out;
+  if (s.launch_bound)
+    out.push_back(
+        {"waiting", "launch-bound", s.dominant,
+         format("the GPU is idle for {:.0f} % of {}: {} launches, {} apart, each call {}", s.idle_percent(),
+                time_text(s.span_ms * 1e3), s.launches, time_text(s.gap_us), time_text(s.launch_us)),
+         "record the work as a CUDA graph, fuse small kernels, or give each launch more work",
+         s.idle_percent(), Source::measured});
+  for (const auto& k : kernels) {
+    double slowest = 0;
+    for (double t : k.us) slowest = std::max(slowest, t);
+    if (k.us.size() >= 10 && slowest > 5 * prof::median(k.us) && s.kernel_ms > 0)
+      out.push_back({"overproduction", "uneven launches", k.name,
+                     format("{} launches take {} in the median, the slowest {}", k.us.size(),
+                            time_text(prof::median(k.us)), time_text(slowest)),
+                     "look at the sizes that this kernel is launched with",
+                     share(k.total_us() - double(k.us.size()) * prof::median(k.us), s.kernel_ms * 1e3),
+                     Source::measured});
+    for (auto w : metric_waste(k.metrics, k.name)) {
+      w.percent *= s.kernel_ms > 0 ? std::min(1.0, k.total_us() / (s.kernel_ms * 1e3)) : 1;
+      if (w.percent >= 0.5) out.push_back(std::move(w));
+    }
+  }
+  return out;
+}
+
+void emulator_metrics(const emu::Counters& c, prof::MetricSet& m) {
+  const std::string from = "the emulator's exact counters";
+  const auto put = [&](Metric id, double v) { m.set(id, v, Source::counted, from); };
+  const auto ratio = [&](Metric id, double part, double all, const char* none) {
+    if (all > 0)
+      put(id, std::min(100.0, 100 * part / all));
+    else
+      m.absent(id, none);
+  };
+  ratio(Metric::warp_execution_efficiency_pct, double(c.thread_instructions),
+        32 * double(c.warp_instructions), "no instruction was executed");
+  ratio(Metric::branch_efficiency_pct, double(c.branches - c.divergent_branches), double(c.branches),
+        "the kernel has no branches");
+  ratio(Metric::global_load_efficiency_pct, double(c.global_load_bytes), 32 * double(c.global_load_sectors),
+        "the kernel loads nothing from global memory");
+  ratio(Metric::global_store_efficiency_pct, double(c.global_store_bytes),
+        32 * double(c.global_store_sectors), "the kernel stores nothing to global memory");
+  ratio(Metric::shared_load_efficiency_pct, double(c.shared_load_wavefronts - c.shared_load_conflicts),
+        double(c.shared_load_wavefronts), "the kernel loads nothing from shared memory");
+  ratio(Metric::shared_store_efficiency_pct, double(c.shared_store_wavefronts - c.shared_store_conflicts),
+        double(c.shared_store_wavefronts), "the kernel stores nothing to shared memory");
+  put(Metric::shared_bank_conflicts,
+      double(c.shared_load_conflicts + c.shared_store_conflicts + c.shared_atomic_conflicts));
+  put(Metric::divergent_branches, double(c.divergent_branches));
+  for (Metric id :
+       {Metric::achieved_occupancy_pct, Metric::ipc, Metric::dram_throughput_pct, Metric::l1_hit_rate_pct,
+        Metric::l2_hit_rate_pct, Metric::wall_clock_time_us, Metric::barrier_stall_cycles,
+        Metric::memory_stall_cycles, Metric::tensor_core_utilization_pct})
+    m.absent(id, "the emulator has exact counts and no clock; on a GPU: --device cuda");
+}
+
+std::vector<Waste> emulator_waste(const emu::Counters& c, const emu::Program& program,
+                                  const std::string& kernel) {
+  std::vector<Waste> out;
+  const double issued = double(c.warp_instructions);
+  const double conflicts =
+      double(c.shared_load_conflicts + c.shared_store_conflicts + c.shared_atomic_conflicts);
+  const double wavefronts =
+      double(c.shared_load_wavefronts + c.shared_store_wavefronts) + double(c.shared_atomic_conflicts);
+  const double sectors = double(c.global_load_sectors + c.global_store_sectors);
+  const double bytes = double(c.global_load_bytes + c.global_store_bytes);
+  // Time is taken as issue slots plus the passes of memory beyond one per request: what a counter can say
+  // about cost without a clock.
+  const double extra_sectors = std::max(0.0, sectors - bytes / 32);
+  const double slots = issued + conflicts + extra_sectors / 4;
+  if (conflicts > 0 && share(conflicts, wavefronts) >= 5)
+    out.push_back({"transport", "bank conflicts", kernel,
+                   format("{} of {} passes of shared memory are repeats; worst at {}",
+                          text::grouped(std::uint64_t(conflicts)), text::grouped(std::uint64_t(wavefronts)),
+                          culprit(c, program, [](const emu::PcCounters& p) { return double(p.conflicts); })),
+                   "pad rows by one element, or swizzle the columns, so that the 32 lanes meet 32 banks",
+                   share(conflicts, slots)});
+  if (sectors > 0 && bytes / (32 * sectors) < 0.5)
+    out.push_back(
+        {"transport", "uncoalesced access", kernel,
+         format("{:.0f} % of the bytes that are moved are used ({} sectors for {}); worst at {}",
+                100 * bytes / (32 * sectors), text::grouped(std::uint64_t(sectors)),
+                text::bytes(std::uint64_t(bytes)),
+                culprit(c, program,
+                        [](const emu::PcCounters& p) { return double(p.sectors) - double(p.bytes) / 32; })),
+         "let neighbouring threads access neighbouring elements; stage a transposed tile in shared memory",
+         share(extra_sectors / 4, slots)});
+  if (const double local = double(c.local_load_requests + c.local_store_requests); local > 0)
+    out.push_back(
+        {"transport", "spills or local arrays", kernel,
+         format("{} accesses to local memory", text::grouped(std::uint64_t(local))),
+         "fewer live values per thread, a higher register limit, or indices that the compiler knows",
+         share(2 * local, slots + local)});
+  const double idle_lanes = 32 * issued - double(c.thread_instructions);
+  if (c.divergent_branches > 0 && share(idle_lanes, 32 * issued) >= 5)
+    out.push_back({"motion", "divergence", kernel,
+                   format("{} of {} branches split their warp; {:.0f} % of the lanes idle; worst at {}",
+                          text::grouped(c.divergent_branches), text::grouped(c.branches),
+                          share(idle_lanes, 32 * issued),
+                          culprit(c, program, [](const emu::PcCounters& p) { return double(p.divergent); })),
+                   "branch on what is equal within a warp, or compute both sides and select",
+                   share(idle_lanes, 32 * issued)});
+  else if (share(idle_lanes, 32 * issued) >= 15)
+    out.push_back({"overproduction", "idle lanes", kernel,
+                   format("{:.0f} % of the lanes of issued instructions are switched off",
+                          share(idle_lanes, 32 * issued)),
+                   "block and tile sizes that divide the problem", share(idle_lanes, 32 * issued)});
+  if (double(c.barriers) > 0.05 * issued)
+    out.push_back({"waiting", "barriers", kernel,
+                   format("{} of {} warp instructions are barriers", text::grouped(c.barriers),
+                          text::grouped(c.warp_instructions)),
+                   "more work between barriers: larger tiles, or warps that synchronise among themselves",
+                   share(double(c.barriers) * 4, issued + 4 * double(c.barriers))});
+  return out;
+}
+
+std::vector<Waste> metric_waste(const prof::MetricSet& m, const std::string& kernel) {
+  std::vector<Waste> out;
+  const auto below = [&](Metric id, double limit) { return m.has(id) && m[id].number() < limit; };
+  const auto value = [&](Metric id) { return m[id].number(); };
+  for (const auto& [id, what] : {std::pair{Metric::global_load_efficiency_pct, "loads"},
+                                 std::pair{Metric::global_store_efficiency_pct, "stores"}})
+    if (below(id, 50) && value(id) > 0)
+      out.push_back({"transport", "uncoalesced access", kernel,
+                     format("{:.0f} % of the bytes that global {} move are used", value(id), what),
+                     "let neighbouring threads access neighbouring elements", (100 - value(id)) / 2,
+                     m[id].source});
+  if (m.has(Metric::register_spills) && value(Metric::register_spills) > 0)
+    out.push_back({"transport", "spills", kernel,
+                   format("{:.0f} bytes of registers are spilled per thread", value(Metric::register_spills)),
+                   "fewer live values per thread, or a higher register limit", 10,
+                   m[Metric::register_spills].source});
+  if (below(Metric::branch_efficiency_pct, 90))
+    out.push_back(
+        {"motion", "divergence", kernel,
+         format("{:.0f} % of the branches keep their warp together", value(Metric::branch_efficiency_pct)),
+         "branch on what is equal within a warp", std::min(50.0, 100 - value(Metric::branch_efficiency_pct)),
+         m[Metric::branch_efficiency_pct].source});
+  if (below(Metric::warp_execution_efficiency_pct, 75))
+    out.push_back({"overproduction", "idle lanes", kernel,
+                   format("{:.0f} % of the lanes work", value(Metric::warp_execution_efficiency_pct)),
+                   "block and tile sizes that divide the problem",
+                   100 - value(Metric::warp_execution_efficiency_pct),
+                   m[Metric::warp_execution_efficiency_pct].source});
+  if (m.has(Metric::shared_bank_conflicts) && value(Metric::shared_bank_conflicts) > 0 &&
+      m.has(Metric::wall_clock_time_us)) {
+    // one pass of one SM's shared memory takes a cycle; 132 SMs at 1.8 GHz as a scale for the share
+    const double us = value(Metric::shared_bank_conflicts) / 132 / 1800;
+    if (share(us, value(Metric::wall_clock_time_us)) >= 2)
+      out.push_back(
+          {"transport", "bank conflicts", kernel,
+           format("{} extra passes of shared memory", number_text(value(Metric::shared_bank_conflicts))),
+           "pad rows by one element, or swizzle the columns", share(us, value(Metric::wall_clock_time_us)),
+           m[Metric::shared_bank_conflicts].source});
+  }
+  if (below(Metric::achieved_occupancy_pct, 20) && m.has(Metric::tensor_core_utilization_pct) &&
+      value(Metric::tensor_core_utilization_pct) < 5)
+    out.push_back(
+        {"inventory", "low occupancy", kernel,
+         format("{:.0f} % of the warps that would fit are active", value(Metric::achieved_occupancy_pct)),
+         "fewer registers or less shared memory per block, or more blocks",
+         std::min(30.0, 50 - value(Metric::achieved_occupancy_pct)),
+         m[Metric::achieved_occupancy_pct].source});
+  for (const auto& [id, what] :
+       {std::pair{Metric::nan_count, "NaN"}, std::pair{Metric::inf_count, "infinity"}})
+    if (m.has(id) && value(id) > 0)
+      out.push_back({"defects", what, kernel, format("{:.0f} results are {}", value(id), what),
+                     "cgp run KERNEL --check all shows where they come from", 100, m[id].source});
+  if (m.has(Metric::heijunka_score) && value(Metric::heijunka_score) > 0.2)
+    out.push_back(
+        {"overproduction", "imbalance", kernel,
+         format("imbalance {:.2f} (0 all threads alike, 1 one did all)", value(Metric::heijunka_score)),
+         "smaller pieces of work, handed out as threads become free",
+         std::min(100.0, 100 * value(Metric::heijunka_score)), m[Metric::heijunka_score].source});
+  return out;
+}
+
+std::string waste_text(std::vector<Waste> all, int width) {
+  if (all.empty()) return {};
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Waste& a, const Waste& b) { return a.percent > b.percent; });
+  std::string out = "waste\n";
+  for (const auto& w : all) {
+    out += format("  {:>3.0f} %  {}: {}{}\n", w.percent, w.kind, w.title,
+                  w.kernel.empty() ? "" : " in " + fitted(short_name(w.kernel), 48));
+    out += "         " + spec::wrapped(w.evidence, width, 9) + "\n";
+    out += "         " + spec::wrapped("try: " + w.advice, width, 9) + "\n";
+  }
+  return out;
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted defects, run on the emulator: each is named, with the instruction at fault, and a clean kernel has
+// none.
+#include "profile/waste.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cgp/base/text.h"
+
+using namespace cgp;
+using namespace cgp::profile;
+using prof::Metric;
+
+namespace {
+
+struct Ran {
+  std::shared_ptr<const emu::Program> program;
+  emu::Counters counters;
+};
+
+/// One block row of `body`, which has %r1 = global thread id, %r2 = thread id, %rd1 = the buffer.
+Ran run(const std::string& declarations, const std::string& body) {
+  const std::string ptx =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
+      ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .f32 %f<20>;\n.reg .b64 %rd<20>;\n" +
+      declarations +
+      "ld.param.u64 %rd1, [x];\nmov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ntid.x;\n"
+      "mad.lo.u32 %r1, %r3, %r4, %r2;\n" +
+      body + "ret;\n}\n";
+  Ran out;
+  out.program = emu::Program::load(ptx);
+  emu::Machine machine("sm_80");
+  const auto address = machine.alloc(1 << 22, "x");
+  machine.fill(address, 1, 1 << 22);
+  const auto instance = machine.load(out.program);
+  emu::Launch launch;
+  launch.entry = "k", launch.grid = {4, 1, 1}, launch.block = {128, 1, 1};
+  std::byte params[8];
+  std::memcpy(params, &address, 8);
+  launch.params = params;
+  emu::Options options;
+  options.checks = emu::CheckSet::none();
+  options.workers = 1;
+  out.counters = machine.launch(instance, launch, options).counters;
+  return out;
+}
+
+std::vector<Waste> waste_of(const Ran& r) { return emulator_waste(r.counters, *r.program, "k"); }
+
+const Waste* find(const std::vector<Waste>& all, const std::string& title) {
+  for (const auto& w : all)
+    if (w.title == title) return &w;
+  return nullptr;
+}
+
+// 16 bytes per thread, neighbours beside each other.
+const char* kClean =
+    "mul.wide.u32 %rd2, %r1, 16;\nadd.u64 %rd3, %rd1, %rd2;\nld.global.v4.f32 {%f1,%f2,%f3,%f4}, [%rd3];\n"
+    "add.f32 %f1, %f1, %f2;\nst.global.v4.f32 [%rd3], {%f1,%f2,%f3,%f4};\n";
+const char* kStrided =
+    "mul.wide.u32 %rd2, %r1, 128;\nadd.u64 %rd3, %rd1, %rd2;\nld.global.f32 %f1, [%rd3];\n"
+    "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f1;\n";
+// 32 lanes, 128 bytes apart: one bank.
+const char* kConflict =
+    "shl.b32 %r5, %r2, 7;\nand.b32 %r5, %r5, 4095;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\nmov.f32 %f1, "
+    "0f3F800000;\n"
+    "st.shared.f32 [%r6], %f1;\nld.shared.f32 %f2, [%r6];\nld.shared.f32 %f3, [%r6];\nadd.f32 %f2, %f2, "
+    "%f3;\n"
+    "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f2;\n";
+// Odd lanes go their own way for a while.
+const char* kDiverge =
+    "and.b32 %r5, %r2, 1;\nsetp.eq.u32 %p1, %r5, 0;\nmov.f32 %f1, 0f3F800000;\n@%p1 bra EVEN;\n"
+    "add.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\nadd.f32 "
+    "%f1, %f1, %f1;\nbra JOIN;\n"
+    "EVEN:\nmul.f32 %f1, %f1, %f1;\nmul.f32 %f1, %f1, %f1;\nmul.f32 %f1, %f1, %f1;\nmul.f32 %f1, %f1, "
+    "%f1;\nmul.f32 %f1, %f1, %f1;\n"
+    "JOIN:\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f1;\n";
+const char* kSpill =
+    "mov.u64 %rd6, stack;\nmov.f32 %f1, 0f3F800000;\nst.local.f32 [%rd6], %f1;\nst.local.f32 [%rd6+4], %f1;\n"
+    "ld.local.f32 %f2, [%rd6];\nld.local.f32 %f3, [%rd6+4];\nadd.f32 %f2, %f2, %f3;\n"
+    "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f2;\n";
+// Only the first 4 lanes of each warp have work.
+const char* kIdle =
+    "and.b32 %r5, %r2, 31;\nsetp.lt.u32 %p1, %r5, 4;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, "
+    "%rd4;\nmov.f32 %f1, 0f3F800000;\n"
+    "@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 "
+    "%f1, %f1, %f1;\n"
+    "@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 %f1, %f1, %f1;\n@%p1 add.f32 "
+    "%f1, %f1, %f1;\n"
+    "@%p1 st.global.f32 [%rd5], %f1;\n";
+
+}  // namespace
+
+TEST(waste, a_clean_kernel_has_none) {
+  const Ran r = run("", kClean);
+  EXPECT_TRUE(waste_of(r).empty()) << waste_of(r)[0].title;
+  prof::MetricSet m;
+  emulator_metrics(r.counters, m);
+  EXPECT_EQ(m[Metric::global_load_efficiency_pct].number(), 100);
+  EXPECT_EQ(m[Metric::warp_execution_efficiency_pct].number(), 100);
+  EXPECT_EQ(m[Metric::shared_bank_conflicts].number(), 0);
+  EXPECT_FALSE(m.has(Metric::shared_load_efficiency_pct))
+      << "without shared memory there is no efficiency of it";
+  EXPECT_FALSE(m.has(Metric::wall_clock_time_us));
+}
+
+TEST(waste, strided_loads_are_uncoalesced) {
+  const Ran r = run("", kStrided);
+  const auto all = waste_of(r);
+  const Waste* w = find(all, "uncoalesced access");
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->kind, "transport");
+  EXPECT_NE(w->evidence.find("ld.global.f32"), std::string::npos) << w->evidence;
+  prof::MetricSet m;
+  emulator_metrics(r.counters, m);
+  EXPECT_EQ(m[Metric::global_load_efficiency_pct].number(), 12.5) << "4 of 32 bytes";
+  EXPECT_EQ(m[Metric::global_store_efficiency_pct].number(), 100);
+}
+
+TEST(waste, one_bank_for_all_lanes_is_a_conflict) {
+  const Ran r = run(".shared .align 4 .b8 tile[4096];\n", kConflict);
+  const auto all = waste_of(r);
+  const Waste* w = find(all, "bank conflicts");
+  ASSERT_TRUE(w);
+  EXPECT_NE(w->evidence.find(".shared.f32"), std::string::npos) << w->evidence;
+  EXPECT_GT(w->percent, 50);
+  prof::MetricSet m;
+  emulator_metrics(r.counters, m);
+  // 16 warps, one store and two loads each, 31 extra passes
+  EXPECT_EQ(m[Metric::shared_bank_conflicts].number(), 16.0 * 3 * 31);
+}
+
+TEST(waste, branches_on_the_lane_are_divergence) {
+  const Ran r = run("", kDiverge);
+  const auto all = waste_of(r);
+  const Waste* w = find(all, "divergence");
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->kind, "motion");
+  EXPECT_NE(w->evidence.find("bra EVEN"), std::string::npos) << w->evidence;
+  EXPECT_FALSE(find(all, "uncoalesced access"));
+}
+
+TEST(waste, local_memory_is_named) {
+  const auto all = waste_of(run(".local .align 4 .b8 stack[8];\n", kSpill));
+  const Waste* w = find(all, "spills or local arrays");
+  ASSERT_TRUE(w);
+  EXPECT_NE(w->evidence.find("64 accesses"), std::string::npos) << w->evidence;
+}
+
+TEST(waste, switched_off_lanes_are_overproduction) {
+  const auto all = waste_of(run("", kIdle));
+  const Waste* w = find(all, "idle lanes");
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->kind, "overproduction");
+}
+
+TEST(waste, metrics_of_a_gpu_name_the_same_defects) {
+  prof::MetricSet m;
+  m.set(Metric::global_load_efficiency_pct, 12.5, prof::Source::counted, "CUPTI");
+  m.set(Metric::register_spills, 700.0, prof::Source::counted, "ptxas");
+  m.set(Metric::branch_efficiency_pct, 50.0, prof::Source::counted, "CUPTI");
+  m.set(Metric::nan_count, 3.0, prof::Source::counted, "scan");
+  m.set(Metric::heijunka_score, 0.53, prof::Source::measured, "threads");
+  const auto all = metric_waste(m, "k");
+  for (const char* title : {"uncoalesced access", "spills", "divergence", "NaN", "imbalance"}) {
+    const Waste* w = find(all, title);
+    ASSERT_TRUE(w) << title;
+    EXPECT_FALSE(w->advice.empty());
+    EXPECT_GT(w->percent, 0);
+    EXPECT_LE(w->percent, 100);
+  }
+  EXPECT_TRUE(metric_waste({}, "k").empty()) << "what is absent accuses nobody";
+}
+
+TEST(waste, the_largest_share_comes_first) {
+  const std::string text = waste_text({{"motion", "small", "", "e", "a", 5, prof::Source::counted},
+                                       {"waiting", "large", "", "e", "a", 60, prof::Source::counted}},
+                                      80);
+  EXPECT_LT(text.find("large"), text.find("small"));
+  EXPECT_EQ(waste_text({}, 80), "");
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profiler's commands as a user runs them: exit codes, files, errors. No GPU is needed.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/file.h"
+
+namespace cgp {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+  json parsed() const { return json::parse(out); }
+};
+
+class Profiler : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        testing::TempDir() + "cgp_prof_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  Outcome cgp(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = "cd '" + folder_ + "' && env CGP_LIBCUDA=/nonexistent " + environment + " '" +
+                                std::string(CGP_BINARY) + "' " + arguments +
+                                " >stdout.txt 2>stderr.txt </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout.txt")),
+            read_file(path("stderr.txt"))};
+  }
+  std::string folder_;
+};
+
+TEST_F(Profiler, a_program_is_profiled_without_a_gpu) {
+  const Outcome o = cgp("profile binary --save p.json -- sh -c 'sleep 0.05; exit 0'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("CPU only"), std::string::npos);
+  const json j = json::parse(read_file(path("p.json")));
+  EXPECT_GE(j["metrics"]["wall_clock_time_us"]["value"].get<double>(), 50000);
+  EXPECT_EQ(j["metrics"]["wall_clock_time_us"]["source"], "measured");
+  EXPECT_TRUE(j["metrics"]["tensor_core_utilization_pct"]["value"].is_null());
+  EXPECT_TRUE(j["metrics"]["tensor_core_utilization_pct"].contains("absent"));
+}
+
+TEST_F(Profiler, a_program_that_crashes_leaves_a_profile_and_code_5) {
+  const Outcome o = cgp("profile binary --json -- sh -c 'kill -SEGV $$'");
+  EXPECT_EQ(o.code, 5);
+  EXPECT_EQ(o.parsed()["process"]["ended"], "SIGSEGV");
+  EXPECT_GT(o.parsed()["metrics"]["rss_peak_mb"]["value"].get<double>(), 0);
+}
+
+TEST_F(Profiler, bad_input_is_usage) {
+  EXPECT_EQ(cgp("profile binary").code, 2);
+  EXPECT_EQ(cgp("profile binary -- /no/such/program").code, 2);
+  EXPECT_EQ(cgp("profile").code, 2);
+  EXPECT_EQ(cgp("profile kernel sofmax").code, 2);
+  EXPECT_NE(cgp("profile kernel sofmax").err.find("softmax"), std::string::npos);
+  EXPECT_EQ(cgp("profile kernel softmax --device cuda").code, 3);
+  EXPECT_EQ(cgp("profile kernel softmax --device emu --counters some").code, 2);
+  EXPECT_EQ(cgp("bench").code, 2);
+  EXPECT_EQ(cgp("bench --check-regression -- true").code, 2) << "no baseline is not a pass";
+  EXPECT_EQ(cgp("bench -- false").code, 2);
+  EXPECT_EQ(cgp("diff one.json").code, 2);
+  EXPECT_EQ(cgp("diff one.json two.json").code, 2);
+  EXPECT_EQ(cgp("diff --left true").code, 2);
+  EXPECT_EQ(cgp("contract verify").code, 2);
+  EXPECT_EQ(cgp("contract generate").code, 2);
+  EXPECT_EQ(cgp("trace -- true").code, 3);
+  EXPECT_EQ(cgp("baseline show nothing").code, 2);
+  EXPECT_EQ(cgp("bench --treshold 5 -- true").code, 2);
+}
+
+TEST_F(Profiler, other_platforms_answer_with_their_sentence) {
+  EXPECT_EQ(cgp("profile metal").code, 3);
+  EXPECT_NE(cgp("profile metal").err.find("Metal backend requires macOS"), std::string::npos);
+  EXPECT_NE(cgp("profile neon").err.find("NEON not available — use --cross-profile for QEMU-based analysis"),
+            std::string::npos);
+  EXPECT_NE(cgp("profile wgpu").err.find("No browser found"), std::string::npos);
+}
+
+TEST_F(Profiler, a_kernel_is_counted_on_the_emulator) {
+  const Outcome o = cgp("profile kernel softmax rows=64 cols=256 --device emu --json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  const json m = o.parsed()["metrics"];
+  EXPECT_EQ(m["global_load_efficiency_pct"]["value"], 100);
+  EXPECT_EQ(m["global_load_efficiency_pct"]["source"], "counted");
+  EXPECT_TRUE(m["wall_clock_time_us"]["value"].is_null()) << "the emulator has no clock";
+}
+
+TEST_F(Profiler, bench_times_a_program_and_compares_with_a_baseline) {
+  EXPECT_EQ(cgp("bench --runs 12 --save fast.json -- sleep 0.02").code, 0);
+  EXPECT_EQ(cgp("baseline save base fast.json").code, 0);
+  EXPECT_EQ(cgp("baseline save base fast.json").code, 2) << "not replaced by accident";
+  EXPECT_EQ(cgp("baseline save base fast.json --force").code, 0);
+  EXPECT_NE(cgp("baseline list").out.find("base"), std::string::npos);
+  const Outcome slow = cgp("bench --runs 12 --check-regression --threshold 50% --baseline base -- sleep 0.2");
+  EXPECT_EQ(slow.code, 1) << slow.out;
+  EXPECT_NE(slow.out.find("REGRESSION"), std::string::npos);
+  EXPECT_EQ(cgp("bench --runs 3 --check-regression --baseline base -- sleep 0.02").code, 4)
+      << "three runs decide nothing";
+}
+
+TEST_F(Profiler, diff_of_files_is_quick_and_tells_regression_from_improvement) {
+  ASSERT_EQ(cgp("bench --runs 12 --save a.json -- sleep 0.01").code, 0);
+  ASSERT_EQ(cgp("bench --runs 12 --save b.json -- sleep 0.1").code, 0);
+  double fastest = 1;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(cgp("diff a.json b.json").code, 1);
+    fastest =
+        std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  EXPECT_LT(fastest, 0.1);
+  const Outcome back = cgp("diff b.json a.json --json");
+  EXPECT_EQ(back.code, 0);
+  EXPECT_EQ(back.parsed()["rows"][0]["verdict"], "IMPROVED");
+  EXPECT_GT(back.parsed()["rows"][0]["speedup"].get<double>(), 3);
+}
+
+TEST_F(Profiler, diff_of_commands_measures_pairs) {
+  const Outcome o = cgp("diff --left 'sleep 0.005' --right 'sleep 0.03' --json");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_EQ(o.parsed()["comparison"]["verdict"], "REGRESSION");
+  EXPECT_LT(o.parsed()["comparison"]["p"].get<double>(), 0.01);
+  EXPECT_EQ(o.parsed()["comparison"]["pairs"].size(), 12u);
+}
+
+TEST_F(Profiler, diff_of_commits_builds_and_runs_both) {
+  ASSERT_EQ(std::system(("cd '" + folder_ +
+                         "' && git init -q . && git config user.email a@b && git config user.name n && echo "
+                         "'sleep 0.005' >w.sh && git add w.sh && "
+                         "git commit -qm one && echo 'sleep 0.04' >w.sh && git commit -qam two")
+                            .c_str()),
+            0);
+  const Outcome o = cgp("diff --before HEAD~1 --after HEAD --build true --run 'sh w.sh' --json");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_EQ(o.parsed()["comparison"]["verdict"], "REGRESSION");
+  EXPECT_EQ(cgp("diff --before nothing --run true").code, 2);
+  EXPECT_EQ(cgp("diff --before HEAD~1 --build false --run true").code, 2);
+  EXPECT_EQ(cgp("diff --before HEAD~1").code, 2);
+}
+
+TEST_F(Profiler, compete_ranks_and_marks_what_failed) {
+  const Outcome o =
+      cgp("compete work --ours 'sleep 0.01' --theirs 'sleep 0.03' --theirs false --label a,b,c --gemm 512 "
+          "--rounds 9 --json");
+  EXPECT_EQ(o.code, 5) << o.err;
+  const json rows = o.parsed()["rows"];
+  EXPECT_EQ(rows[0]["label"], "a");
+  EXPECT_EQ(rows[1]["against_best"]["verdict"], "REGRESSION");
+  EXPECT_NE(rows[2]["failed"].get<std::string>().find("exit code 1"), std::string::npos);
+  const double seconds = rows[0]["median_s"];
+  EXPECT_NEAR(rows[0]["gflops"].get<double>(), 2.0 * 512 * 512 * 512 / seconds * 1e-9, 1e-6);
+  EXPECT_EQ(cgp("compete --ours true --theirs true --label a").code, 2);
+  EXPECT_EQ(cgp("compete --ours true").code, 2);
+  EXPECT_EQ(cgp("compete --ours true --theirs true --gemm 5x5").code, 2);
+  EXPECT_EQ(cgp("compete --ours 'echo 1' --theirs 'echo 2' --rounds 1 --check-output").code, 1);
+}
+
+TEST_F(Profiler, a_contract_is_made_kept_and_broken) {
+  ASSERT_EQ(cgp("profile kernel softmax rows=64 cols=256 --device emu --save s.json").code, 0);
+  ASSERT_EQ(cgp("contract generate s.json --name rows -o rows.yaml").code, 0);
+  const Outcome kept = cgp("contract verify rows.yaml --junit j.xml");
+  EXPECT_EQ(kept.code, 0) << kept.out << kept.err;
+  EXPECT_NE(read_file(path("j.xml")).find("failures=\"0\""), std::string::npos);
+  std::string yaml = read_file(path("rows.yaml"));
+  yaml += "  ptx_size_bytes: {max: 10}\n";
+  write_file(path("broken.yaml"), yaml);
+  const Outcome broken = cgp("contract verify broken.yaml --github");
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_NE(broken.out.find("::error file=broken.yaml"), std::string::npos);
+  write_file(path("gpu.yaml"),
+             "name: g\nkernel: softmax\ndevice: cuda\nmetrics: {wall_clock_time_us: {max: 100}}\n");
+  const Outcome skipped = cgp("contract verify gpu.yaml");
+  EXPECT_EQ(skipped.code, 4) << "nothing was checked: that is no success";
+  EXPECT_NE(skipped.out.find("SKIP"), std::string::npos);
+  write_file(path("bad.yaml"), "name: [");
+  EXPECT_EQ(cgp("contract verify bad.yaml").code, 2);
+}
+
+TEST_F(Profiler, metrics_are_listed_and_have_a_schema) {
+  const Outcome o = cgp("metrics --json");
+  EXPECT_EQ(o.parsed()["metrics"].size(), 150u);
+  EXPECT_EQ(cgp("metrics --schema").parsed()["type"], "object");
+  EXPECT_EQ(cgp("metrics --markdown").out, read_file(CGP_METRICS_DOC))
+      << "cgp metrics --markdown > docs/metrics.md";
+}
+
+}  // namespace
+}  // namespace cgp

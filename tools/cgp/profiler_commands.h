@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The commands that measure: their options and functions, one cmd_<verb>.cpp each. profiler_options.cpp
+// declares them on the command line.
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace CLI {
+class App;
+}
+
+namespace cgp::cli {
+
+struct ProfileOptions {
+  std::string what;                  ///< kernel, binary, python, ...
+  std::vector<std::string> command;  ///< program and arguments, or kernel and settings
+  std::string counters = "none";     ///< none, basic, roofline, memory, stalls
+  std::string count = "none";        ///< none, callgrind, step
+  std::string filter;                ///< part of kernel names
+  std::string save, device = "auto", function;
+  std::string library, symbol, signature;
+  int launches = 500, repeat = 20;
+  double timeout = 0;
+  std::size_t size = 0;
+  std::string arch;
+  int threads = 0;
+  bool all_api = false, overhead = false, allow_estimates = false, no_trace = false;
+  std::vector<std::string> backends;
+};
+int profile(const Context& context, const ProfileOptions& o);
+int profile_program(const Context& context,
+                    const ProfileOptions& o);  ///< binary, python: cmd_profile_program.cpp
+int profile_kernel(const Context& context, const ProfileOptions& o);   ///< cmd_profile_kernel.cpp
+int profile_cpu(const Context& context, const ProfileOptions& o);      ///< simd, scalar, parallel, scaling
+int profile_compare(const Context& context, const ProfileOptions& o);  ///< compare, cublas
+
+struct TimeOptions {
+  std::vector<std::string> command;  ///< after --
+  std::string kernel;
+  std::vector<std::string> settings;
+  std::string device = "auto", save, baseline, against, clock = "wall";
+  double threshold = 0.05, budget = 10, precision = 0.01;
+  int runs = 0;
+  bool cold = true, check_regression = false, count = false;
+};
+int time_command(const Context& context, const TimeOptions& o);
+
+struct CompeteOptions {
+  std::string workload, ours;
+  std::vector<std::string> theirs, labels;
+  std::string gemm, regex, regex_unit = "ms", save, clock = "wall";
+  double flops = 0, bytes = 0, timeout = 0;
+  int rounds = 12;
+  bool check_output = false;
+};
+int compete(const Context& context, const CompeteOptions& o);
+
+struct DiffOptions {
+  std::vector<std::string> files;
+  std::string before, after, build, run, left, right, baselines, clock = "wall";
+  double margin = 0.01, equivalence = 0.03, budget = 120;
+  bool strict = false;
+};
+int diff(const Context& context, const DiffOptions& o);
+
+struct BaselineOptions {
+  std::string action, name, file, folder;
+  bool force = false;
+};
+int baseline(const Context& context, const BaselineOptions& o);
+
+struct TraceOptions {
+  std::vector<std::string> command;
+  std::string from, perfetto, speedscope, flamegraph, save;
+  double timeout = 0;
+  bool all_api = false;
+};
+int trace(const Context& context, const TraceOptions& o);
+
+struct ContractOptions {
+  std::string action;
+  std::vector<std::string> files;
+  std::string folder, profile, junit, output, name;
+  double tolerance = 0.10;
+  bool strict = false, github = false;
+};
+int contract(const Context& context, const ContractOptions& o);
+
+struct RooflineOptions {
+  std::string target = "cpu", device, svg, save;
+  std::vector<std::string> points;
+  bool empirical = false;
+  double seconds = 10;
+};
+int roofline(const Context& context, const RooflineOptions& o);
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string output = "cgp-report.html", title;
+};
+int report(const Context& context, const ReportOptions& o);
+
+struct LintOptions {
+  std::vector<std::string> paths;
+  bool simd_safety = false;
+};
+int lint(const Context& context, const LintOptions& o);
+
+struct MonitorOptions {
+  std::vector<std::string> command;
+  double interval = 1, duration = 0;
+};
+int monitor(const Context& context, const MonitorOptions& o);
+
+struct MetricsOptions {
+  bool markdown = false, schema = false;
+};
+int metrics(const Context& context, const MetricsOptions& o);
+
+struct TuiOptions {
+  std::vector<std::string> files;
+  std::string dump;  ///< tab to print once: roofline, timeline, kernel, compare, contract
+  int width = 0, height = 0;
+};
+int tui(const Context& context, const TuiOptions& o);
+
+struct ProfilerOptions {
+  ProfileOptions profile;
+  TimeOptions time;
+  CompeteOptions compete;
+  DiffOptions diff;
+  BaselineOptions baseline;
+  TraceOptions trace;
+  ContractOptions contract;
+  RooflineOptions roofline;
+  ReportOptions report;
+  LintOptions lint;
+  MonitorOptions monitor;
+  MetricsOptions metrics;
+  TuiOptions tui;
+};
+
+struct ProfilerCommand {
+  const char* name;
+  const char* summary;
+  void (*declare)(CLI::App&, ProfilerOptions&);
+  int (*run)(const Context&, const ProfilerOptions&);
+};
+const std::vector<ProfilerCommand>& profiler_commands();
+
+}  // namespace cgp::cli

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command lines of the profiler's commands.
+#include <CLI/CLI.hpp>
+
+#include "profiler_commands.h"
+
+namespace cgp::cli {
+namespace {
+
+void add_command(CLI::App& app, std::vector<std::string>& command, const char* text) {
+  app.add_option("COMMAND", command, text);
+}
+
+CLI::App* sub(CLI::App& app, const char* name, const char* text, std::string& into) {
+  CLI::App* s = app.add_subcommand(name, text);
+  s->get_formatter()->column_width(26);
+  s->callback([&into, name] { into = name; });
+  return s;
+}
+
+void declare_program(CLI::App& app, ProfileOptions& p) {
+  add_command(app, p.command, "The program and its arguments, after --");
+  app.add_option(
+         "--counters", p.counters,
+         "Hardware counters of each kernel, by running it again: none, basic, roofline, memory, stalls, or "
+         "CUPTI names joined by commas")
+      ->capture_default_str();
+  app.add_option("--launches", p.launches, "With --counters: only so many launches")->capture_default_str();
+  app.add_option("--count", p.count,
+                 "Count instructions in another run: none, callgrind, step (slow, AVX-512 too)")
+      ->check(CLI::IsMember({"none", "callgrind", "step"}))
+      ->capture_default_str();
+  app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
+  app.add_option("--timeout", p.timeout, "Seconds after which the program is ended");
+  app.add_option("--save", p.save, "Write the profile to this file");
+  app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
+  app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
+  app.add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
+}
+
+void declare_profile(CLI::App& app, ProfilerOptions& o) {
+  ProfileOptions& p = o.profile;
+  app.require_subcommand(1);
+  CLI::App* kernel =
+      sub(app, "kernel", "One kernel of the catalogue: times and counters, or exact counters without a GPU",
+          p.what);
+  kernel->add_option("KERNEL", p.command, "A kernel that `cgp list` names, and its options as NAME=VALUE")
+      ->required();
+  kernel->add_option("--device", p.device, "auto, emu, emu:ARCH, cuda, cuda:N")->capture_default_str();
+  kernel->add_option("--counters", p.counters, "On a GPU: none, basic, roofline, memory, stalls")
+      ->capture_default_str();
+  kernel->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
+  kernel->add_option("--save", p.save, "Write the profile to this file");
+  kernel->footer("Example:\n  cgp profile kernel gemm m=512 n=512 k=512 --device emu --save gemm.json");
+  CLI::App* binary =
+      sub(app, "binary", "Any program: processor, memory, files, and its kernels on the GPU", p.what);
+  declare_program(*binary, p);
+  binary->footer("Example:\n  cgp profile binary --counters basic -- ./train --steps 10");
+  CLI::App* python = sub(app, "python", "The same for a Python script", p.what);
+  declare_program(*python, p);
+  python->footer("Example:\n  cgp profile python -- script.py --batch 8");
+  CLI::App* compare =
+      sub(app, "compare", "One kernel on several back ends, each number measured or counted", p.what);
+  compare->add_option("KERNEL", p.command, "A kernel and its options")->required();
+  compare->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N")->delimiter(',');
+  compare->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
+  for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
+    CLI::App* s = sub(app, name, "Says what it would need", p.what);
+    s->add_option("ARGUMENTS", p.command, "")->group("");
+  }
+}
+
+void declare_time(CLI::App& app, ProfilerOptions& o) {
+  TimeOptions& b = o.time;
+  add_command(app, b.command, "A kernel that `cgp list` names with NAME=VALUE, or a program after --");
+  app.add_option("--against", b.against, "Another program: interleaved pairs and a verdict");
+  app.add_option("--runs", b.runs, "So many runs; otherwise until the median is known");
+  app.add_option("--precision", b.precision, "Half the 95 % interval over the median")->capture_default_str();
+  app.add_option("--budget", b.budget, "Seconds")->capture_default_str();
+  app.add_option("--clock", b.clock, "wall, or cpu: user and system time")->capture_default_str();
+  app.add_option("--device", b.device, "Kernels: auto, emu, cuda")->capture_default_str();
+  app.add_option("--baseline", b.baseline, "Name of a saved baseline");
+  app.add_flag("--check-regression", b.check_regression, "Exit with 1 when it is slower than the baseline");
+  app.add_option("--threshold", b.threshold, "Share (or with %) that counts as slower")
+      ->transform([](std::string s) {
+        if (!s.empty() && s.back() == '%')
+          s = std::to_string(std::strtod(s.c_str(), nullptr) / 100);
+        else if (std::strtod(s.c_str(), nullptr) >= 1)
+          s = std::to_string(std::strtod(s.c_str(), nullptr) / 100);
+        return s;
+      })
+      ->capture_default_str();
+  app.add_flag("--count", b.count, "Count instructions with callgrind too: the same every time");
+  app.add_option("--save", b.save, "Write the profile to this file");
+  app.footer(
+      "Examples:\n  cgp time -- ./solver input.txt\n  cgp time --against './solver.old input.txt' -- "
+      "./solver input.txt\n"
+      "  cgp time gemm m=4096 n=4096 k=4096 --device cuda --save gemm.json");
+}
+
+void declare_compete(CLI::App& app, ProfilerOptions& o) {
+  CompeteOptions& c = o.compete;
+  app.add_option("WORKLOAD", c.workload, "A name for the table");
+  app.add_option("--ours", c.ours, "A command line");
+  app.add_option("--theirs", c.theirs, "A command line; repeat it")->allow_extra_args(false);
+  app.add_option("--label", c.labels, "Names in the order of the programs, joined by commas")->delimiter(',');
+  app.add_option("--gemm", c.gemm, "N or MxNxK: the work is 2 M N K operations");
+  app.add_option("--flops", c.flops, "Operations of one run");
+  app.add_option("--bytes", c.bytes, "Bytes that one run must move");
+  app.add_option("--time-regex", c.regex, "The program prints its time: the first group of this expression");
+  app.add_option("--unit", c.regex_unit, "Of that time: s, ms, us, ns")->capture_default_str();
+  app.add_option("--clock", c.clock, "wall or cpu")->capture_default_str();
+  app.add_option("--rounds", c.rounds, "In each round every program runs once")->capture_default_str();
+  app.add_option("--timeout", c.timeout, "Seconds for one run");
+  app.add_flag("--check-output", c.check_output, "All must print what the first one prints");
+  app.add_option("--save", c.save, "Write the samples to this file");
+  app.footer(
+      "Example:\n  cgp compete gemm --ours './mine 1024' --theirs 'python3 numpy_gemm.py 1024' --label "
+      "mine,numpy --gemm 1024 "
+      "\\\n      --time-regex 'time: ([0-9.]+) ms'");
+}
+
+void declare_diff(CLI::App& app, ProfilerOptions& o) {
+  DiffOptions& d = o.diff;
+  app.add_option("FILES", d.files, "Two profiles, or names of baselines; - reads standard input");
+  app.add_option("--before", d.before, "A commit");
+  app.add_option("--after", d.after, "Another one (HEAD)");
+  app.add_option("--build", d.build, "Shell command that builds a checkout");
+  app.add_option("--run", d.run, "Shell command that is timed in it");
+  app.add_option("--left", d.left, "A command line");
+  app.add_option("--right", d.right, "Another one");
+  app.add_option("--clock", d.clock, "wall or cpu")->capture_default_str();
+  app.add_option("--margin", d.margin, "A change must be larger than this share")->capture_default_str();
+  app.add_option("--equivalence", d.equivalence, "No change: within this share")->capture_default_str();
+  app.add_option("--budget", d.budget, "Seconds for the pairs")->capture_default_str();
+  app.add_option("--baselines", d.baselines, "Folder of baselines");
+  app.add_flag("--strict", d.strict, "Exit with 4 when it cannot be decided");
+  app.footer(
+      "Examples:\n  cgp diff before.json after.json\n  cgp diff --before v1.0 --build 'make' --run "
+      "'./bench'\n"
+      "  cgp diff --left './a' --right './b'");
+}
+
+void declare_baseline(CLI::App& app, ProfilerOptions& o) {
+  BaselineOptions& b = o.baseline;
+  app.require_subcommand(1);
+  for (const auto& [name, text] :
+       {std::pair{"save", "Keep a profile under a name"}, std::pair{"show", "Print it"},
+        std::pair{"list", "Name all"},
+        std::pair{"history", "All that were saved under a name, and where the level changed"},
+        std::pair{"calibrate", "Measure how much identical runs differ here"}}) {
+    CLI::App* s = sub(app, name, text, b.action);
+    s->add_option("--folder", b.folder, "Where they are kept (.cgp, or $CGP_BASELINES)");
+    if (std::string(name) == "list" || std::string(name) == "calibrate") continue;
+    s->add_option("NAME", b.name, "Its name")->required();
+    if (std::string(name) != "save") continue;
+    s->add_option("FILE", b.file, "A profile")->required();
+    s->add_flag("--force", b.force, "Replace one of that name");
+  }
+}
+
+void declare_trace(CLI::App& app, ProfilerOptions& o) {
+  TraceOptions& t = o.trace;
+  add_command(app, t.command, "The program and its arguments, after --");
+  app.add_option("--from", t.from, "Recorded events instead of a program");
+  app.add_option("--perfetto", t.perfetto, "Write for ui.perfetto.dev");
+  app.add_option("--speedscope", t.speedscope, "Write for speedscope.app");
+  app.add_option("--flamegraph", t.flamegraph, "Write a flame graph as SVG");
+  app.add_option("--save", t.save, "Write a profile");
+  app.add_option("--timeout", t.timeout, "Seconds after which the program is ended");
+  app.add_flag("--api", t.all_api, "Record every CUDA call");
+  app.footer("Example:\n  cgp trace --perfetto trace.json --flamegraph flame.svg -- python3 script.py");
+}
+
+void declare_contract(CLI::App& app, ProfilerOptions& o) {
+  ContractOptions& c = o.contract;
+  app.require_subcommand(1);
+  CLI::App* verify = sub(app, "verify", "Check contracts: PASS, FAIL, or SKIP with the reason", c.action);
+  verify->add_option("FILES", c.files, "Contracts (YAML)");
+  verify->add_option("--dir", c.folder, "All contracts below a folder");
+  verify->add_option("--profile", c.profile, "Check a saved profile instead of measuring");
+  verify->add_option("--junit", c.junit, "Write JUnit XML");
+  verify->add_flag("--github", c.github, "Print annotations for GitHub");
+  verify->add_flag("--strict", c.strict, "SKIP is exit code 4, unknown keys are failures");
+  CLI::App* generate = sub(app, "generate", "A contract that a measured profile keeps", c.action);
+  generate->add_option("PROFILE", c.profile, "A saved profile");
+  generate->add_option("--name", c.name, "Its name");
+  generate
+      ->add_option("--tolerance", c.tolerance, "Room on measured numbers, as a share; exact counts get none")
+      ->capture_default_str();
+  generate->add_option("-o,--output", c.output, "Write to this file");
+}
+
+void declare_metrics(CLI::App& app, ProfilerOptions& o) {
+  app.add_flag("--markdown", o.metrics.markdown, "As docs/metrics.md");
+  app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
+}
+
+}  // namespace
+
+const std::vector<ProfilerCommand>& profiler_commands() {
+  static const std::vector<ProfilerCommand> table = {
+      {"profile", "Measure a kernel or a program in depth", declare_profile,
+       [](const Context& x, const ProfilerOptions& o) { return profile(x, o.profile); }},
+      {"time", "Time a kernel or a program until the time is known", declare_time,
+       [](const Context& x, const ProfilerOptions& o) { return time_command(x, o.time); }},
+      {"compete", "Programs that do the same work, ranked", declare_compete,
+       [](const Context& x, const ProfilerOptions& o) { return compete(x, o.compete); }},
+      {"diff", "What changed between two profiles, commits or programs", declare_diff,
+       [](const Context& x, const ProfilerOptions& o) { return diff(x, o.diff); }},
+      {"baseline", "Saved profiles, their history, the noise of this machine", declare_baseline,
+       [](const Context& x, const ProfilerOptions& o) { return baseline(x, o.baseline); }},
+      {"trace", "The timeline of a program on the GPU", declare_trace,
+       [](const Context& x, const ProfilerOptions& o) { return trace(x, o.trace); }},
+      {"contract", "Promises about performance, verified", declare_contract,
+       [](const Context& x, const ProfilerOptions& o) { return contract(x, o.contract); }},
+      {"metrics", "Everything that can be collected", declare_metrics,
+       [](const Context& x, const ProfilerOptions& o) { return metrics(x, o.metrics); }},
+  };
+  return table;
+}
+
+}  // namespace cgp::cli
