@@ -8,7 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/cubin_pack.h"
-#include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/gemm_planner.h"
 
 int main(int argc, char** argv) {
   using namespace cgp;
@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
     (void)device.stream().native_handle();
     std::printf("%s opened in %.1f ms, %zu embedded cubins\n", device.info().name.c_str(),
                 milliseconds(start), embedded_cubins().size());
+    auto& planner = GemmPlanner::of(device);
     for (const auto& key : keys) {
       const auto p = parse_gemm_key(key);
       const auto size = [](DType t, std::uint64_t n) { return n * std::uint64_t(bytes(t)); };
@@ -36,13 +37,13 @@ int main(int argc, char** argv) {
       const GemmAddresses at{a.address(), b.address(), c.address()};
       const auto before = device.load_counts();
       start = Clock::now();
-      const auto choice = select_gemm(p, at, device.info());
+      const auto choice = *planner.choose(p, at);
       run_gemm(device.stream(), choice, p, at);
       const double queued = milliseconds(start);
       device.stream().wait();
       const double first = milliseconds(start);
       start = Clock::now();
-      run_gemm(device.stream(), select_gemm(p, at, device.info()), p, at);
+      run_gemm(device.stream(), *planner.choose(p, at), p, at);
       const double again = milliseconds(start);
       device.stream().wait();
       const auto after = device.load_counts();

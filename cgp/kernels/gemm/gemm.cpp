@@ -5,6 +5,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm_check.h"
+#include "cgp/kernels/gemm/gemm_planner.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -404,7 +405,7 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const 
     check("factors.b", f.b, DType::f32, for_b);
   }
   const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address};
-  run_gemm(s, select_gemm(p, at, s.device().info()), p, at);
+  run_gemm(s, *GemmPlanner::of(s.device()).choose(p, at), p, at);
 }
 
 template <class T>
