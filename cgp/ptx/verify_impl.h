@@ -43,6 +43,7 @@ class InstVerifier {
   const Spelling& spelling_of(const Inst& i);
   Problem modifier_problem(const Inst& i) const;
   std::optional<Problem> constant_problem(const Inst& i) const;
+  std::optional<Problem> conversion_problem(const Inst& i) const;
   Problem operand_problem(const Inst& i, const Attempt& best) const;
   bool operands_fit(const Form& f, const Inst& i, std::size_t pattern, std::size_t at, Attempt& best) const;
   bool operand_fits(const Form& f, const OperandPattern& p, const Inst& i, const Operand& o,

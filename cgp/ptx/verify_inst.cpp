@@ -215,6 +215,13 @@ std::optional<Problem> InstVerifier::constant_problem(const Inst& i) const {
     return Problem{std::move(rule), {}, std::move(why), {}, 0, kNone};
   };
   switch (i.op) {
+    case Op::bfe:
+    case Op::bfi:
+      for (std::size_t k = i.operands.size() - 2; k < i.operands.size(); ++k)
+        if (constant(k) && (value(k) < 0 || value(k) > 255))
+          return problem("the position and the length of a bit field are 0 to 255",
+                         text::cat("operand ", k + 1, " is ", value(k)));
+      break;
     case Op::shfl_sync:
       if (!options_.foreign && constant(2) && (value(2) < 0 || value(2) > 31))
         return problem("the lane or offset of a shuffle is below 32", text::cat("it is ", value(2)));
@@ -244,6 +251,25 @@ std::optional<Problem> InstVerifier::constant_problem(const Inst& i) const {
       break;
   }
   return std::nullopt;
+}
+
+// Unlike other conversions of integers, those from and to bf16 take no wider registers.
+std::optional<Problem> InstVerifier::conversion_problem(const Inst& i) const {
+  if (i.op != Op::cvt || i.mods.size() < 2 || i.operands.size() != 2) return std::nullopt;
+  const Mod to = i.mods[i.mods.size() - 2], from = i.mods[i.mods.size() - 1];
+  if ((to == Mod::bf16) == (from == Mod::bf16)) return std::nullopt;
+  const Mod other = to == Mod::bf16 ? from : to;
+  const Operand& o = i.operands[to == Mod::bf16 ? 1 : 0];
+  if (is_float(other) || o.kind != OperandKind::reg || o.reg == kNone) return std::nullopt;
+  const int have = type_bits(f_->regs[o.reg].type);
+  if (have == type_bits(other)) return std::nullopt;
+  return Problem{text::cat("a conversion between bf16 and .", name(other), " takes a register of ",
+                           type_bits(other), " bits"),
+                 {},
+                 text::cat("register ", f_->regs[o.reg].name, " has ", have),
+                 "convert to or from a wider integer, or through f32",
+                 0,
+                 kNone};
 }
 
 std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
@@ -281,6 +307,7 @@ std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
   if (need) *need = *lowest;
   if (!target_ || reachable) {
     if (auto p = constant_problem(i)) return located(std::move(*p));
+    if (auto p = conversion_problem(i)) return located(std::move(*p));
     return std::nullopt;
   }
   Problem p;

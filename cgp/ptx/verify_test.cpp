@@ -100,6 +100,16 @@ TEST(verify, typical_mistakes) {
       {"cp.async.cg.shared.global [%r1], [%rd1], 8;",
        "operand 3 of cp.async.cg.shared.global does not fit | 8 is not 16 | the form is "
        "cp.async.cg.shared.global  [shared], [global], #(16), ?s:u32, <.L2::cache_hint>c:b64"},
+      {"cvt.rzi.s16.bf16 %r1, %h2;",
+       "a conversion between bf16 and .s16 takes a register of 16 bits | register %r1 has 32 | convert to or "
+       "from a wider integer, or through f32"},
+      {"cvt.rn.bf16.s16 %h1, %r2;",
+       "a conversion between bf16 and .s16 takes a register of 16 bits | register %r2 has 32 | convert to or "
+       "from a wider integer, or through f32"},
+      {"bfe.u32 %r1, %r2, 3, 256;",
+       "the position and the length of a bit field are 0 to 255 | operand 4 is 256 | "},
+      {"bfi.b32 %r1, %r2, %r3, -1, 4;",
+       "the position and the length of a bit field are 0 to 255 | operand 4 is -1 | "},
       {"cp.async.ca.shared.global [%r1], [%rd1], 4, 8;",
        "cp.async reads at most as many bytes as it writes | source size 8, copy size 4 | "},
       {"setmaxnreg.dec.sync.aligned.u32 20;",
