@@ -43,6 +43,15 @@ def shapes():
                     yield dtype, d, causal, n
 
 
+def decode_rows(rounds, flush):
+    """PyTorch's attention of one query over a contiguous cache, the best of its backends."""
+    for b, hq, hk, n in ((1, 32, 8, 8192), (8, 32, 8, 8192), (32, 32, 8, 4096), (64, 32, 32, 2048), (128, 32, 8, 4096)):
+        q = torch.randn(b, hq, 1, 128, device="cuda", dtype=torch.bfloat16)
+        k, v = (torch.randn(b, hk, n, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        ms = median_ms(lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), rounds, flush)
+        print(f"decode/bf16/b{b}/hq{hq}/hk{hk}/n{n}  sdpa {ms:9.4f} ms {(k.nbytes + v.nbytes) / ms / 1e6:7.0f} GB/s", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--ours")
@@ -58,6 +67,8 @@ def main():
                 ours[row["name"]] = statistics.median(row["timings"][0]["ms"])
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     rows, ratios = [], {}
+    if not a.prefixes or any(x.startswith("decode") for x in a.prefixes):
+        decode_rows(a.rounds, flush)
     passes = ["forward", "backward"]
     for kind in passes:
         for dtype, d, causal, n in shapes():

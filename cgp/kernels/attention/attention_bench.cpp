@@ -11,6 +11,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/decode/decode.h"
 #include "cgp/prof/compare.h"
 
 namespace {
@@ -131,7 +132,51 @@ void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
     }
 }
 
+// One query per sequence over pages in random order.
+void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads_q, std::uint64_t heads_kv,
+                 std::uint64_t n, std::uint64_t page, int splits = 0) {
+  const auto name = text::cat(splits ? "sweep/" : "", "decode/", cgp::name(pages), "/b", batch, "/hq",
+                              heads_q, "/hk", heads_kv, "/n", n, "/page", page);
+  if (!b.wanted(name)) return;
+  DecodeProblem p;
+  p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, 128};
+  p.batch = batch, p.heads_q = heads_q, p.columns = n / page, p.splits = splits;
+  const auto& d = b.device();
+  const auto pool = random_words(d, DType::bf16, p.cache.bytes() / 2, 1),
+             q = random_words(d, DType::bf16, batch * heads_q * 128, 2);
+  Buffer<bfloat16> o(d, batch * heads_q * 128);
+  std::vector<std::int32_t> pages_of(p.cache.page_count);
+  for (std::size_t i = 0; i < pages_of.size(); ++i)  // an odd step through a power of two of pages
+    pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
+  const auto table = d.upload<std::int32_t>(pages_of);
+  const auto lengths = d.upload<std::uint32_t>(std::vector<std::uint32_t>(batch, std::uint32_t(n)));
+  auto work = d.zeros<std::uint32_t>(decode_workspace(p, d.info()) / 4), wrong = d.zeros<std::uint32_t>(1);
+  b.run(name, text::cat("splits ", splits), 0, double(p.cache.bytes()), [&](Stream& s) {
+    decode(s, p,
+           {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
+            wrong.address()});
+  });
+}
+void copy_rows(Bench& b) {
+  if (!b.wanted("copy/2GiB")) return;
+  Buffer<std::uint8_t> from(b.device(), 1u << 30), to(b.device(), 1u << 30);
+  from.fill_bytes(7);
+  b.run("copy/2GiB", "", 0, 2.0 * double(1u << 30), [&](Stream& s) { s.copy(to, from); });
+}
+
 void run_all(Bench& b) {
+  copy_rows(b);
+  for (DType t : {DType::bf16, DType::e4m3}) {
+    decode_rows(b, t, 1, 32, 8, 8192, 64);
+    decode_rows(b, t, 1, 32, 8, 8192, 16);
+    decode_rows(b, t, 8, 32, 8, 8192, 64);
+    decode_rows(b, t, 32, 32, 8, 4096, 64);
+    decode_rows(b, t, 32, 32, 8, 4096, 16);
+    decode_rows(b, t, 64, 32, 32, 2048, 64);
+    decode_rows(b, t, 128, 32, 8, 4096, 256);
+  }
+  for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
+  for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);
   for (std::uint64_t d : {64, 128, 256})
     for (bool causal : {false, true})
       for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) {

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+// decode: attention over pages with mma.sync, from global memory straight into the registers of the products.
+//   who      a warp multiplies up to 16 rows (queries of one key head) with tiles of 16 keys; the warps of a
+//            block take tiles in turn, `splits` blocks share a sequence
+//   memory   both products may take their sums in any order, so lanes read the 16 bytes that suit them: of k,
+//            four lanes read 64 bytes of a key; of v, eight lanes read 128 bytes of a key. The next tile's
+//            keys are under way while this one's are multiplied. Nothing passes through shared memory
+//   sync     warps meet once at the end; blocks count up, and the last combines (counters are left at 0)
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 64
+#include "cgp/kernels/decode/decode.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/text.h"
+#include "cgp/dsl/atomic.h"
+#include "cgp/dsl/mma.h"
+#include "cgp/dsl/sync.h"
+#include "cgp/kernels/attention/attention_score.h"
+#include "cgp/kernels/kv_cache/kv_words.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace attention_parts;
+using kv_parts::load8;
+
+constexpr int kRows = 16, kKeys = 16;
+
+struct Tune {
+  DecodeTuning t;
+  int d;
+};
+
+struct DecodeParams {
+  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong;
+  Val<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;
+  Val<u32> heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  Val<f32> scale_log2, value_scale;
+  static auto carried() {
+    using P = DecodeParams;
+    return std::tuple(&P::q, &P::pool, &P::table, &P::lengths, &P::o, &P::lse, &P::workspace, &P::wrong,
+                      &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row, &P::heads_kv,
+                      &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns, &P::splits, &P::items,
+                      &P::scale_log2, &P::value_scale);
+  }
+};
+struct DecodeNumbers {
+  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong;
+  std::uint64_t q_batch, q_head, q_row, o_batch, o_head, o_row;
+  std::uint32_t heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  float scale_log2, value_scale;
+};
+
+template <class T, class Page>
+class Decode {
+ public:
+  using C = std::conditional_t<Page::bits == 8, f16, T>;  // what is multiplied
+  using Words = std::vector<Val<b32>>;
+  using Floats = std::vector<Val<f32>>;
+
+  Decode(Kernel& k, const Tune& t, const DecodeParams& p)
+      : k_(k),
+        t_(t.t),
+        d_(t.d),
+        p_(p),
+        cta_(k.cta()),
+        w_(k.warp()),
+        lane_(w_.lane()),
+        quad_(lane_ & 3u),
+        group_(lane_ >> 2u),
+        out_(k.shared<f32>(t_.warps * kRows * (d_ + 4))),
+        stats_(k.shared<f32>(t_.warps * kRows * 2)),
+        last_(k.shared<u32>(1)) {}
+
+  void run() {
+    const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
+    const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
+    const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
+    const auto length = In<u32>(p_.lengths, 0, true).ld(batch);
+    const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
+    const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
+    const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
+    const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
+
+    const Where where{batch, head, rows0, length};
+    const auto q = load_queries(where);
+    const auto start = from + k_.warp_index();
+    auto state = State{Floats(std::size_t(halves()), Val<f32>(kNever)),
+                       Floats(std::size_t(halves()), Val<f32>(0)), accumulator()};
+    const auto step = Val<u32>(std::uint32_t(t_.warps));
+    if (d_ <= 128) {
+      auto done = k_.loop(range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
+                          [&](Val<u32> tile, std::tuple<State, Words> now) {
+                            const auto v = load_values(where, tile);
+                            const auto next = load_keys(where, tile + step, to);
+                            return std::tuple(multiply(
+                                                  where, tile, q, std::get<1>(now), [&] { return v; },
+                                                  std::move(std::get<0>(now))),
+                                              next);
+                          });
+      finish(where, split, item, std::get<0>(done));
+    } else {
+      auto done = k_.loop(range(start, to, step), std::move(state), [&](Val<u32> tile, State now) {
+        const auto keys = load_keys(where, tile, to);
+        return multiply(
+            where, tile, q, keys, [&] { return load_values(where, tile); }, std::move(now));
+      });
+      finish(where, split, item, done);
+    }
+  }
+
+ private:
+  struct Where {
+    Val<u32> batch, head, rows0, length;
+  };
+  using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o
+  int halves() const { return t_.wide ? 2 : 1; }
+  int page_bytes() const { return Page::bits / 8; }
+
+  std::vector<Floats> accumulator() {
+    std::vector<Floats> o;
+    for (int j = 0; j < d_ / 8; ++j) o.push_back(Floats(4, Val<f32>(0)));
+    return o;
+  }
+  Val<u32> row(const Where& at, int half) const { return at.rows0 + group_ + std::uint32_t(8 * half); }
+  Val<u32> rows() const { return p_.group * p_.n_q; }
+
+  // Words of this lane's row(s): chunk of 32 columns by chunk, columns 8 t to 8 t + 7 of each.
+  std::vector<Words> load_queries(const Where& at) {
+    std::vector<Words> out;
+    for (int half = 0; half < halves(); ++half) {
+      const auto r = row(at, half), safe = dsl::min(r, rows() - 1);
+      const auto head = at.head * p_.group + safe % p_.group;
+      const auto base = to<u64>(at.batch) * p_.q_batch + to<u64>(head) * p_.q_head +
+                        to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
+      Words w;
+      for (int c = 0; c < d_ / 32; ++c) {
+        const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows());
+        for (int i = 0; i < 4; ++i) w.push_back(as_multiplied(eight[i]));
+      }
+      out.push_back(std::move(w));
+    }
+    return out;
+  }
+  Val<b32> as_multiplied(const Val<b32>& word) {
+    if constexpr (std::is_same_v<C, T>) {
+      return word;
+    } else {
+      const auto two = unpack<T>(word);
+      return dsl::pack<C>(dsl::to<f32>(two[0]), dsl::to<f32>(two[1]));
+    }
+  }
+
+  // Address of the first element of a tile's keys (values: the other half of the page), and whether it is
+  // there.
+  struct TilePlace {
+    Val<u64> address;
+    Val<pred> there;
+  };
+  TilePlace place(const Where& at, const Val<u32>& tile, const Val<pred>& wanted) {
+    const auto key = tile * std::uint32_t(kKeys), column = key / p_.page_size;
+    const auto inside = wanted & (column < p_.columns);
+    const auto page = bits<u32>(
+        In<s32>(p_.table, 0, true)
+            .ld_if(inside, to<u64>(at.batch) * to<u64>(p_.columns) + to<u64>(column), Val<s32>(-1))[0]);
+    const auto there = inside & (page < p_.page_count);
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    const auto per_page = to<u64>(p_.page_size) * std::uint64_t(d_);
+    const auto element = (to<u64>(page) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) * per_page +
+                         to<u64>(key % p_.page_size) * std::uint64_t(d_);
+    return {p_.pool + element * std::uint64_t(page_bytes()), there};
+  }
+  Words load_keys(const Where& at, const Val<u32>& tile, const Val<u32>& end) {
+    const auto p = place(at, tile, tile < end);
+    Words w;
+    for (int block = 0; block < 2; ++block) {
+      const auto key = group_ + std::uint32_t(8 * block);
+      const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+      const auto base =
+          p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
+      for (int c = 0; c < d_ / 32; ++c) {
+        const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there);
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+    }
+    return w;
+  }
+  Words load_values(const Where& at, const Val<u32>& tile) {
+    const auto p = place(at, tile, tile == tile);
+    const auto values = p.address + to<u64>(p_.heads_kv * p_.page_size) * std::uint64_t(d_ * page_bytes());
+    Words w;
+    for (int h = 0; h < d_ / 64; ++h)
+      for (int n = 0; n < 4; ++n) {
+        const auto key = quad_ * 2u + std::uint32_t(n % 2 + n / 2 * 8);
+        const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+        const auto offset =
+            (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * h)) * std::uint32_t(page_bytes());
+        const auto eight = load8<Page>(values + to<u64>(offset), there);
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+    return w;
+  }
+
+  void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
+    record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
+  }
+  // `value_words` are asked for after the scores: wide heads have no registers for both.
+  template <class F>
+  State multiply(const Where& at, const Val<u32>& tile, const std::vector<Words>& q, const Words& keys,
+                 F&& value_words, State now) {
+    const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
+    std::vector<std::vector<Value>> s;
+    for (int block = 0; block < 2; ++block) {
+      s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
+      for (int c = 0; c < d_ / 32; ++c)
+        for (int step = 0; step < 2; ++step) {
+          const auto word = [&](int half, int i) -> Value {
+            return half < halves() ? Value(q[std::size_t(half)][std::size_t(4 * c + 2 * step + i)])
+                                   : Value(none);
+          };
+          const std::size_t b = std::size_t(block * d_ / 8 + 4 * c + 2 * step);
+          product({word(0, 0), word(1, 0), word(0, 1), word(1, 1)}, {keys[b], keys[b + 1]}, s.back());
+        }
+    }
+    Floats max, sum, scale;
+    std::vector<Floats> e;  // of a half: 2 blocks of 2 keys
+    for (int half = 0; half < halves(); ++half) {
+      const std::size_t h = std::size_t(half);
+      // Row r sees the keys up to its own query's.
+      const auto limit = at.length - p_.n_q + row(at, half) / p_.group + 1;
+      Floats seen;
+      for (int i = 0; i < 4; ++i) {
+        const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
+        const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
+        seen.push_back(select((key < limit) & (key < at.length), x, Val<f32>(kNever)));
+      }
+      const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
+      max.push_back(most(std::get<0>(now)[h],
+                         reduce(w_, most(most(seen[0], seen[1]), most(seen[2], seen[3])), most, 4)));
+      const auto base = select(max[h] == kNever, Val<f32>(0), max[h]) * p_.scale_log2;
+      scale.push_back(ex2<approx, ftz>(fma(std::get<0>(now)[h], p_.scale_log2, -base)));
+      Floats probabilities;
+      for (const auto& x : seen) probabilities.push_back(ex2<approx, ftz>(fma(x, p_.scale_log2, -base)));
+      sum.push_back(fma(std::get<1>(now)[h], scale[h],
+                        (probabilities[0] + probabilities[1]) + (probabilities[2] + probabilities[3])));
+      e.push_back(std::move(probabilities));
+    }
+    const auto packed = [&](int half, int block) -> Value {
+      if (half >= halves()) return none;
+      const auto& x = e[std::size_t(half)];
+      return dsl::pack<C>(x[std::size_t(2 * block)], x[std::size_t(2 * block + 1)]);
+    };
+    const std::array<Value, 4> a{packed(0, 0), packed(1, 0), packed(0, 1), packed(1, 1)};
+    const Words values = value_words();
+    std::vector<Floats> o;
+    for (int j = 0; j < d_ / 8; ++j) {
+      std::vector<Value> acc;
+      for (int i = 0; i < 4; ++i) {
+        const auto& x = std::get<2>(now)[std::size_t(j)][std::size_t(i)];
+        acc.push_back(k_.copy(i / 2 < halves() ? Value(x * scale[std::size_t(i / 2)]) : Value(x)));
+      }
+      // Columns 64 h + 8 n + (j % 8) of lane group n: two keys in one register.
+      const auto pair = [&](int first) -> Value {
+        const std::size_t w = std::size_t((j / 8 * 4 + first) * 4 + j % 8 / 2);
+        return prmt(values[w], values[w + 4], j % 2 ? 0x7632 : 0x5410);
+      };
+      product(a, {pair(0), pair(2)}, acc);
+      Floats next;
+      for (const auto& x : acc) next.push_back(Val<f32>(x));
+      o.push_back(std::move(next));
+    }
+    return State{max, sum, std::move(o)};
+  }
+
+  // ------------------------------------------------------------ results
+  void finish(const Where& at, const Val<u32>& split, const Val<u32>& item, const State& done) {
+    const auto warp = k_.warp_index();
+    const auto mine = out_.at(warp * std::uint32_t(kRows * (d_ + 4)));
+    for (int half = 0; half < halves(); ++half) {
+      const auto r = group_ + std::uint32_t(8 * half);
+      const auto sum = reduce(
+          w_, std::get<1>(done)[std::size_t(half)],
+          [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4);
+      k_.if_(quad_ == 0u, [&] {
+        stats_.st((warp * std::uint32_t(kRows) + r) * 2u, std::get<0>(done)[std::size_t(half)]);
+        stats_.st((warp * std::uint32_t(kRows) + r) * 2u + 1u, sum);
+      });
+      for (int j = 0; j < d_ / 8; ++j)
+        for (int i = 0; i < 2; ++i)
+          mine.st(r * std::uint32_t(d_ + 4) + (quad_ * 2u + std::uint32_t(i)) * 8u +
+                      std::uint32_t(j / 8 * 64 + j % 8),
+                  std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
+    }
+    k_.sync();
+    const auto smem_max = [&](const Val<u32>& r, int w) {
+      return stats_.ld((r + std::uint32_t(w * kRows)) * 2u);
+    };
+    const auto block = [&](const Val<u32>& r, const Val<u32>& x) {
+      std::vector<Val<f32>> m;
+      for (int w = 0; w < t_.warps; ++w) m.push_back(smem_max(r, w));
+      const auto max = most_of(m);
+      std::vector<Val<f32>> sum, o;
+      for (int w = 0; w < t_.warps; ++w) {
+        const auto scale = weight(m[std::size_t(w)], max);
+        const auto l = stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u) * scale;
+        const auto v = out_.ld((r + std::uint32_t(w * kRows)) * std::uint32_t(d_ + 4) + x) * scale;
+        sum.push_back(w ? sum.back() + l : l);
+        o.push_back(w ? o.back() + v : v);
+      }
+      return Result{max, sum.back(), o.back()};
+    };
+    if (t_.single) return each_element([&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+
+    const auto index = at.batch * p_.items + item;  // of what blocks share
+    const auto all = k_.nctaid_z() * p_.items;
+    const Out<u32> counter(p_.workspace);
+    const Out<f32> stats(p_.workspace + counters_bytes(all));
+    const auto partial = stats.at(to<u64>(all * p_.splits) * std::uint64_t(2 * kRows));
+    const auto slot = [&](const Val<u32>& s) { return to<u64>(index * p_.splits + s); };
+    each_element([&](const auto& r, const auto& x) {
+      const Result b = block(r, x);
+      partial.st(slot(split) * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x), b.o);
+      k_.if_(x == 0u, [&] {
+        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u), b.max);
+        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u), b.sum);
+      });
+    });
+    fence<acq_rel, gpu>(k_);
+    k_.sync();
+    cta_.one_thread([&](Thread&) {
+      const auto before = atom<acq_rel, gpu, op::add>(counter, to<u64>(index), 1);
+      const auto is_last = before == p_.splits - 1;
+      last_.st(0, select(is_last, Val<u32>(1), Val<u32>(0)));
+      k_.if_(is_last, [&] { counter.st(to<u64>(index), 0); });
+    });
+    k_.sync();
+    k_.if_(assume_uniform(last_.ld(0)) == 1u, [&] {
+      fence<acq_rel, gpu>(k_);
+      each_element([&](const auto& r, const auto& x) {
+        using S = std::tuple<Val<f32>, Val<f32>, Val<f32>>;
+        auto done = k_.loop(p_.splits, S{kNever, 0.0f, 0.0f}, [&](Val<u32> s, S now) {
+          const auto place = slot(s);
+          const auto m = stats.ld(place * std::uint64_t(2 * kRows) + to<u64>(r * 2u));
+          const auto l = stats.ld(place * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u));
+          const auto v = partial.ld(place * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x));
+          const auto max = dsl::max(std::get<0>(now), m);
+          const auto old = weight(std::get<0>(now), max), add = weight(m, max);
+          return S{max, fma(std::get<1>(now), old, l * add), fma(std::get<2>(now), old, v * add)};
+        });
+        store(at, r, x, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)});
+      });
+    });
+  }
+  struct Result {
+    Val<f32> max, sum, o;
+  };
+  static Val<f32> most_of(const std::vector<Val<f32>>& m) {
+    std::vector<Val<f32>> chain{m[0]};
+    for (std::size_t i = 1; i < m.size(); ++i) chain.push_back(dsl::max(chain.back(), m[i]));
+    return chain.back();
+  }
+  // 2^((m - max) scale), 0 where nothing was seen.
+  Val<f32> weight(const Val<f32>& m, const Val<f32>& max) {
+    return select(m == kNever, Val<f32>(0), ex2<approx, ftz>((m - max) * p_.scale_log2));
+  }
+  static Val<u64> counters_bytes(const Val<u32>& n) { return to<u64>((n + 63u) / 64u) * 256u; }
+
+  template <class F>
+  void each_element(F&& f) {
+    const auto n = dsl::min(rows(), Val<u32>(std::uint32_t(kRows))) * std::uint32_t(d_);
+    k_.loop(range(k_.tid(), n, Val<u32>(std::uint32_t(32 * t_.warps))),
+            [&](Val<u32> e) { f(e / std::uint32_t(d_), e % std::uint32_t(d_)); });
+  }
+  void store(const Where& at, const Val<u32>& r, const Val<u32>& x, const Result& b) {
+    const auto all = at.rows0 + r;
+    const auto head = at.head * p_.group + all % p_.group, query = all / p_.group;
+    const auto there = all < rows();
+    const auto place = to<u64>(at.batch) * p_.o_batch + to<u64>(head) * p_.o_head + to<u64>(query) * p_.o_row;
+    Out<T>(p_.o).st_if(there, place + to<u64>(x), dsl::to<T>(b.o * inverse_or_zero(b.sum) * p_.value_scale));
+    if (t_.lse)
+      Out<f32>(p_.lse).st_if(
+          there & (x == 0u),
+          (to<u64>(at.batch) * to<u64>(p_.heads_kv * p_.group) + to<u64>(head)) * to<u64>(p_.n_q) +
+              to<u64>(query),
+          log_sum(b.max, p_.scale_log2, b.sum));
+  }
+
+  Kernel& k_;
+  DecodeTuning t_;
+  int d_;
+  const DecodeParams& p_;
+  Cta cta_;
+  Warp w_;
+  Val<u32> lane_, quad_, group_;
+  Ptr<shared, f32> out_, stats_;
+  Ptr<shared, u32> last_;
+};
+
+template <class T, class Page>
+void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
+  k.block(32 * t.t.warps);
+  Decode<T, Page>(k, t, p).run();
+}
+
+struct Plan {
+  std::uint64_t row_blocks, items, splits;
+};
+Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
+  const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
+  const std::uint64_t items = p.cache.heads * row_blocks, work = std::max<std::uint64_t>(1, items * p.batch);
+  // Two blocks of 4 warps per SM, at least one tile for each warp.
+  const std::uint64_t want = (2 * std::uint64_t(std::max(1, d.sm_count)) + work - 1) / work;
+  const std::uint64_t most = std::max<std::uint64_t>(1, (p.max_length + 63) / 64);
+  return {row_blocks, items, p.splits ? std::uint64_t(p.splits) : std::min(want, most)};
+}
+
+}  // namespace
+
+DecodeProblem DecodeProblem::dense() const {
+  DecodeProblem p = *this;
+  if (!p.heads_q) p.heads_q = p.cache.heads;
+  if (!p.max_length) p.max_length = p.columns * p.cache.page_size;
+  if (p.scale < 0) p.scale = float(1 / std::sqrt(double(p.cache.d)));
+  for (auto* s : {&p.q, &p.o})
+    if (!s->batch && !s->head && !s->row) *s = {p.heads_q * p.n_q * p.cache.d, p.n_q * p.cache.d, p.cache.d};
+  return p;
+}
+std::string reject(const DecodeProblem& q) {
+  const auto p = q.dense();
+  if (auto why = reject(p.cache); !why.empty()) return why;
+  if (p.cache.d % 64) return text::cat("d = ", p.cache.d, " is no multiple of 64");
+  if (p.heads_q % p.cache.heads)
+    return text::cat("heads_q = ", p.heads_q, " must be a multiple of the cache's heads = ", p.cache.heads);
+  if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
+  if (p.batch > 65535) return text::cat("batch = ", p.batch, " is above 65535");
+  if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
+  if (p.splits < 0 || p.splits > 65535) return text::cat("splits = ", p.splits, " is not 0 to 65535");
+  for (const auto* s : {&p.q, &p.o})
+    if (s->batch % 8 || s->head % 8 || s->row % 8) return "rows of q and o must lie at multiples of 16 bytes";
+  return {};
+}
+
+Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t) {
+  auto name = text::cat("decode_", cgp::name(type), "_", cgp::name(pages), "_", d, "__w", t.warps,
+                        t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "");
+  const Tune tune{t, d};
+  if (pages == DType::e4m3)
+    return type == DType::f16 ? variant(std::move(name), 90, decode_kernel<f16, e4m3>, tune)
+                              : variant(std::move(name), 90, decode_kernel<bf16, e4m3>, tune);
+  return type == DType::f16 ? variant(std::move(name), 80, decode_kernel<f16, f16>, tune)
+                            : variant(std::move(name), 80, decode_kernel<bf16, bf16>, tune);
+}
+std::vector<Variant> decode_variants() {
+  std::vector<Variant> all;
+  for (int d : {64, 128, 256})
+    for (bool wide : {false, true})
+      all.push_back(decode_variant(DType::bf16, DType::bf16, d, {4, wide, wide && d == 64, true}));
+  all.push_back(decode_variant(DType::f16, DType::f16, 128, {}));
+  for (DType t : {DType::f16, DType::bf16})
+    all.push_back(decode_variant(t, DType::e4m3, 128, {4, true, false, false}));
+  return all;
+}
+
+std::uint64_t decode_workspace(const DecodeProblem& q, const runtime::DeviceInfo& d) {
+  const auto p = q.dense();
+  const auto use = plan(p, d);
+  const std::uint64_t all = use.items * p.batch;
+  return (all + 63) / 64 * 256 + all * use.splits * kRows * (2 + p.cache.d) * 4;
+}
+
+void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& at) {
+  if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("decode: ", why));
+  const auto p = q.dense();
+  if (!p.batch || !p.heads_q || !p.n_q) return;
+  for (auto [what, a] : {std::pair{"q", at.q}, {"pool", at.pool}, {"o", at.o}})
+    if (!a || a % 16) throw ArgumentError(text::cat("decode: ", what, " must be at a multiple of 16 bytes"));
+  const auto use = plan(p, s.device().info());
+  for (auto [what, a] : {std::pair{"table", at.table}, {"lengths", at.lengths}, {"wrong", at.wrong}})
+    if (!a) throw ArgumentError(text::cat("decode: ", what, " is 0"));
+  if (use.splits > 1 && !at.workspace) throw ArgumentError("decode: workspace is 0");
+  if (use.items > 65535)
+    throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
+  DecodeTuning t;
+  t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.single = use.splits == 1, t.lse = at.lse != 0;
+  const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
+  constexpr float log2e = 1.4426950408889634f;
+  const DecodeNumbers n{at.q,
+                        at.pool,
+                        at.table,
+                        at.lengths,
+                        at.o,
+                        at.lse,
+                        at.workspace,
+                        at.wrong,
+                        p.q.batch,
+                        p.q.head,
+                        p.q.row,
+                        p.o.batch,
+                        p.o.head,
+                        p.o.row,
+                        u32(p.cache.heads),
+                        u32(p.heads_q / p.cache.heads),
+                        u32(p.n_q),
+                        u32(p.cache.page_size),
+                        u32(p.cache.page_count),
+                        u32(p.columns),
+                        u32(use.splits),
+                        u32(use.items),
+                        p.scale * log2e * p.cache.key_scale,
+                        p.cache.value_scale};
+  load(s.device(), decode_variant(p.cache.type, p.cache.pages, int(p.cache.d), t))(
+      s, runtime::Dim3{u32(use.splits), u32(use.items), u32(p.batch)}, n);
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention of a few new queries per sequence over a paged key-value cache, without gathering it: one launch,
+// in which several blocks share the keys of a sequence and the last one to finish combines their results.
+// Lengths and tables are read on the device, so a captured graph goes on working while sequences grow.
+//   o[b, h, i, :] = sum_j softmax_j(q . k_j * scale) v_j over the first lengths[b] - n_q + i + 1 keys
+// A sequence without keys gives 0 and lse -infinity. Queries of one key head are multiplied together.
+#include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/kv_cache/kv_cache.h"
+
+namespace cgp::kernels {
+
+struct DecodeProblem {
+  KvCacheShape cache;  ///< d: a multiple of 64
+  std::uint64_t batch = 1, heads_q = 0, n_q = 1;
+  std::uint64_t columns = 0;     ///< of the table of pages: [batch][columns], s32
+  std::uint64_t max_length = 0;  ///< no sequence gets longer; 0: columns * page_size
+  AttentionStrides q, o;         ///< of [batch, heads, n_q, d]
+  float scale = -1;              ///< negative: 1 / sqrt(d)
+  int splits = 0;                ///< blocks that share a sequence's keys; 0: chosen
+
+  DecodeProblem dense() const;
+};
+/// Why the problem is malformed, naming the argument; empty: it is fine.
+std::string reject(const DecodeProblem& p);
+
+struct DecodeAddresses {
+  std::uint64_t q = 0, pool = 0, table = 0, lengths = 0, o = 0;
+  std::uint64_t lse = 0;        ///< f32 [batch, heads_q, n_q], or 0
+  std::uint64_t workspace = 0;  ///< decode_workspace() bytes, zeroed once; every launch leaves it ready
+  std::uint64_t wrong =
+      0;  ///< u32: batch number + 1 of a sequence whose table names a page that is not there
+};
+std::uint64_t decode_workspace(const DecodeProblem& p, const runtime::DeviceInfo& d);
+/// Queues the problem. ArgumentError with reject()'s sentence; Unsupported before sm_80 (8-bit pages: sm_90).
+void decode(runtime::Stream& s, const DecodeProblem& p, const DecodeAddresses& at);
+
+struct DecodeTuning {
+  int warps = 4;        ///< of a block; they take tiles of 16 keys in turn
+  bool wide = false;    ///< more than 8 rows of queries
+  bool single = false;  ///< one block for all keys
+  bool lse = false;
+};
+Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t);
+std::vector<Variant> decode_variants();
+
+}  // namespace cgp::kernels

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/decode/decode.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cgp/emu/policy.h"
+#include "cgp/kernels/array.h"
+#include "cgp/testing/assemble.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+
+namespace {
+
+struct Shape {
+  DType type, pages;
+  std::uint64_t heads_q, heads_kv, d, page_size, n_q;
+  std::vector<std::uint32_t> lengths;
+  int splits;
+};
+
+// Random pages in random order; what lies behind a sequence's last token is NaN.
+void check(const runtime::Device& device, const Shape& x, int launches = 1) {
+  const std::uint64_t batch = x.lengths.size();
+  DecodeProblem p;
+  p.cache = {x.type, x.pages, 0, x.page_size, x.heads_kv, x.d, 0.5f, 2.0f};
+  if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
+  p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits;
+  std::uint64_t longest = 1;
+  for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
+  p.columns = (longest + x.page_size - 1) / x.page_size;
+  p.cache.page_count = p.columns * batch + 3;
+  p.cache.page_count += p.cache.page_count % 7 == 0;
+  HostArray pool(x.pages, {p.cache.elements()}),
+      q = random_array(x.type, {batch * x.heads_q * x.n_q * x.d}, 5);
+  const auto data = random_array(x.pages == DType::e4m3 ? DType::f32 : x.pages, {p.cache.elements()}, 6);
+  std::vector<std::int32_t> table(batch * p.columns, -1);
+  const std::uint64_t half = x.heads_kv * x.page_size * x.d;
+  const auto page_of = [&](std::uint64_t b, std::uint64_t c) {
+    return (b * p.columns + c) * 7 % p.cache.page_count;
+  };
+  ASSERT_NE(p.cache.page_count % 7, 0u);
+  for (std::uint64_t i = 0; i < pool.size(); ++i) pool.set(i, NAN);
+  for (std::uint64_t b = 0; b < batch; ++b)
+    for (std::uint64_t j = 0; j < x.lengths[b]; ++j) {
+      const auto page = page_of(b, j / x.page_size);
+      table[b * p.columns + j / x.page_size] = std::int32_t(page);
+      for (std::uint64_t part = 0; part < 2; ++part)
+        for (std::uint64_t h = 0; h < x.heads_kv; ++h)
+          for (std::uint64_t e = 0; e < x.d; ++e) {
+            const auto at = (2 * page + part) * half + (h * x.page_size + j % x.page_size) * x.d + e;
+            pool.set(at, data.at(at));
+          }
+    }
+  auto dq = device.alloc<std::byte>(q.bytes.size()), dpool = device.alloc<std::byte>(pool.bytes.size());
+  dq.upload(q.bytes), dpool.upload(pool.bytes);
+  auto dtable = device.upload<std::int32_t>(table);
+  auto dlengths = device.upload<std::uint32_t>(x.lengths);
+  HostArray o(x.type, {batch * x.heads_q * x.n_q * x.d}), lse(DType::f32, {batch * x.heads_q * x.n_q});
+  auto out = device.alloc<std::byte>(o.bytes.size()), dlse = device.alloc<std::byte>(lse.bytes.size());
+  out.fill_bytes(0xff), dlse.fill_bytes(0xff);
+  auto work = device.zeros<std::uint32_t>(decode_workspace(p, device.info()) / 4);
+  auto wrong = device.zeros<std::uint32_t>(1);
+  runtime::Stream s(device);
+  for (int i = 0; i < launches; ++i)
+    decode(s, p,
+           {dq.address(), dpool.address(), dtable.address(), dlengths.address(), out.address(),
+            dlse.address(), work.address(), wrong.address()});
+  s.wait();
+  out.download(o.bytes), dlse.download(lse.bytes);
+  EXPECT_EQ(wrong.to_vector()[0], 0u);
+  const double u = unit_roundoff(x.type), scale = 1 / std::sqrt(double(x.d));
+  double worst = 0, worst_lse = 0;
+  for (std::uint64_t b = 0; b < batch; ++b)
+    for (std::uint64_t h = 0; h < x.heads_q; ++h)
+      for (std::uint64_t i = 0; i < x.n_q; ++i) {
+        const auto row = (b * x.heads_q + h) * x.n_q + i;
+        const auto keys = std::int64_t(x.lengths[b]) - std::int64_t(x.n_q) + std::int64_t(i) + 1;
+        const auto element = [&](std::uint64_t part, std::int64_t j, std::uint64_t e) {
+          const auto page = page_of(b, std::uint64_t(j) / x.page_size);
+          const auto at =
+              (2 * page + part) * half +
+              (h / (x.heads_q / x.heads_kv) * x.page_size + std::uint64_t(j) % x.page_size) * x.d + e;
+          return pool.at(at) * double(part ? p.cache.value_scale : p.cache.key_scale);
+        };
+        std::vector<double> score;
+        double max = -INFINITY, sum = 0;
+        for (std::int64_t j = 0; j < keys; ++j) {
+          double dot = 0;
+          for (std::uint64_t e = 0; e < x.d; ++e) dot += q.at(row * x.d + e) * element(0, j, e);
+          score.push_back(dot * scale), max = std::max(max, score.back());
+        }
+        for (double& v : score) sum += v = std::exp(v - max);
+        const double want_lse = keys > 0 ? max + std::log(sum) : -INFINITY;
+        if (lse.at(row) != want_lse) worst_lse = std::max(worst_lse, std::fabs(lse.at(row) - want_lse));
+        for (std::uint64_t e = 0; e < x.d; ++e) {
+          double want = 0, size = 0;
+          for (std::int64_t j = 0; j < keys; ++j) {
+            const double v = score[std::size_t(j)] / sum * element(1, j, e);
+            want += v, size += std::fabs(v);
+          }
+          const double error = std::fabs(o.at(row * x.d + e) - want);
+          if (!(error == 0))
+            worst = std::max(worst, error / (u * std::fabs(want) + (u + 1e-5) * size + 1e-30));
+          if (std::isnan(error)) worst = INFINITY;
+        }
+      }
+  EXPECT_LE(worst, 1) << name(x.pages) << " d " << x.d << " heads " << x.heads_q << "/" << x.heads_kv
+                      << " page " << x.page_size << " splits " << x.splits;
+  EXPECT_LE(worst_lse, 1e-4);
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all{{DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 1},
+                                      {DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 3},
+                                      {DType::f16, DType::f16, 6, 2, 128, 32, 1, {70, 5}, 2},
+                                      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50}, 2},
+                                      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {100}, 2},
+                                      {DType::bf16, DType::bf16, 20, 1, 64, 64, 1, {33, 90}, 1},
+                                      {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {2, 40, 65}, 2},
+                                      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 2},
+                                      {DType::bf16, DType::e4m3, 16, 2, 64, 16, 1, {90}, 1}};
+  return all;
+}
+
+}  // namespace
+
+TEST(decode, every_shape_under_every_order_of_execution) {
+  for (const char* schedule : {"fair", "adversarial", "random:1"}) {
+    auto device = runtime::Device::open("emu:sm_90a");
+    auto o = device.emulator_options();
+    emu::parse_schedule(schedule).apply(o);
+    device.set_emulator_options(o);
+    for (const auto& x : shapes()) check(device, x);
+  }
+  check(runtime::Device::open("emu:sm_80"), shapes()[1], 3);  // counters are left ready
+}
+
+TEST(decode, wrong_pages_are_reported) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  DecodeProblem p;
+  p.cache = {DType::bf16, DType::bf16, 2, 16, 1, 64};
+  p.batch = 2, p.heads_q = 1, p.columns = 2, p.splits = 1;
+  auto pool = device.zeros<std::uint16_t>(p.cache.elements()), q = device.zeros<std::uint16_t>(128),
+       o = device.zeros<std::uint16_t>(128);
+  auto table = device.upload<std::int32_t>(std::vector<std::int32_t>{0, 1, 0, 2});
+  auto lengths = device.upload<std::uint32_t>(std::vector<std::uint32_t>{32, 32});
+  auto wrong = device.zeros<std::uint32_t>(1);
+  runtime::Stream s(device);
+  decode(
+      s, p,
+      {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, 0, wrong.address()});
+  s.wait();
+  EXPECT_EQ(wrong.to_vector()[0], 2u);
+}
+
+TEST(decode, bad_arguments_name_the_argument) {
+  DecodeProblem p;
+  p.cache = {DType::bf16, DType::bf16, 2, 16, 2, 64};
+  p.heads_q = 3;
+  EXPECT_NE(reject(p).find("heads_q = 3"), std::string::npos);
+  p.heads_q = 4, p.cache.d = 72;
+  EXPECT_NE(reject(p).find("d = 72"), std::string::npos);
+  p.cache.d = 64, p.cache.page_size = 20;
+  EXPECT_NE(reject(p).find("page_size = 20"), std::string::npos);
+  p.cache.page_size = 16, p.scale = NAN;
+  EXPECT_NE(reject(p).find("scale"), std::string::npos);
+  p.scale = 1;
+  EXPECT_EQ(reject(p), "");
+}
+
+TEST(decode, right_on_a_gpu) {
+  try {
+    const auto device = runtime::Device::open("cuda:0");
+    for (const auto& x : shapes()) check(device, x, 2);
+    check(device, {DType::bf16, DType::bf16, 32, 8, 128, 64, 1, {1000, 3000, 17, 2048}, 0}, 2);
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+}
+
+TEST(decode, every_variant_assembles) {
+  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
+  for (const char* arch : {"sm_80", "sm_90a", "sm_120a"})
+    for (const auto& i : images(decode_variants(), arch)) {
+      const auto a = cgp::testing::assemble(*i.ptx, arch);
+      // Heads of 256 fill all registers: some ten words outside the products' loop are spilled.
+      const int allowed = i.name.find("_256_") != std::string::npos ? 160 : 0;
+      EXPECT_TRUE(a.ok && a.spill_bytes <= allowed) << i.name << " " << arch << "\n" << a.log;
+    }
+}
