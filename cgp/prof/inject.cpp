@@ -205,7 +205,7 @@ bool start_trace() {
     for (std::uint32_t id : kTracedDriverCalls) s.cupti.cuptiActivityEnableDriverApi(id, 1);
     for (std::uint32_t id : kTracedRuntimeCalls) s.cupti.cuptiActivityEnableRuntimeApi(id, 1);
   }
-  if (s.cupti.cuptiActivityFlushPeriod) s.cupti.cuptiActivityFlushPeriod(1000);
+  if (s.cupti.cuptiActivityFlushPeriod) s.cupti.cuptiActivityFlushPeriod(200);
   return true;
 }
 

@@ -17,6 +17,7 @@
 #include "cgp/runtime/info.h"
 #include "cgp/runtime/jit_cache.h"
 #include "commands.h"
+#include "doctor_lines.h"
 #include "terminal.h"
 #include "version.h"
 
@@ -26,13 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using text::cat;
 
-struct Line {
-  std::string name;
-  bool ok = false;
-  std::string found;    ///< what is there, or why it is not
-  std::string meaning;  ///< what follows for cgp
-  std::string hint;     ///< how to change it; only for absent ones
-};
+using Line = DoctorLine;
 
 Line processor() {
   std::vector<std::string> isa;
@@ -163,6 +158,7 @@ std::vector<Line> examine() {
   lines.push_back(program("ncu", "", "hardware counters can be compared with ours", "no hardware counters",
                           "Nsight Compute, part of the CUDA toolkit"));
   lines.push_back(cache());
+  for (auto& line : measuring_lines()) lines.push_back(std::move(line));
   return lines;
 }
 

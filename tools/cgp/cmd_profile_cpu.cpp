@@ -1,6 +1,213 @@
 // SPDX-License-Identifier: Apache-2.0
+// cgp profile simd, scalar, parallel, scaling: small loops on this processor, by instruction set and by
+// threads.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/count.h"
+#include "cgp/prof/measure.h"
+#include "profile/cpu_ceilings.h"
+#include "profile/document.h"
+#include "profile/table.h"
+#include "profile/waste.h"
 #include "profiler_commands.h"
+#include "terminal.h"
+
 namespace cgp::cli {
-int profile_cpu(const Context&, const ProfileOptions& o) { throw ArgumentError("no profile of " + o.what); }
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using prof::Source;
+using profile::Document;
+using profile::number_text;
+using profile::time_text;
+
+std::size_t size_of(const ProfileOptions& o) { return o.size ? o.size : 4096; }
+
+void add_time(Document& d, const prof::Measurement& m, const std::string& from) {
+  profile::Samples s{"time", "us", {}};
+  for (double t : m.seconds) s.values.push_back(t * 1e6);
+  d.metrics.set(Metric::wall_clock_time_us, m.summary.median * 1e6, Source::measured, from);
+  d.metrics.set(Metric::samples, double(m.seconds.size()), Source::counted, from);
+  d.metrics.set(Metric::stddev_us, prof::stddev(s.values), Source::measured, from);
+  d.metrics.set(Metric::ci_95_low_us, m.interval.low * 1e6, Source::measured, from);
+  d.metrics.set(Metric::ci_95_high_us, m.interval.high * 1e6, Source::measured, from);
+  d.samples.push_back(std::move(s));
+}
+
+Document profile_loop(const ProfileOptions& o, const std::string& isa) {
+  const std::size_t n = size_of(o);
+  std::vector<float> a(n, 1.5f), b(n, 0.25f);
+  const std::string function = o.function.empty() ? "dot" : o.function;
+  prof::keep(
+      profile::run_cpu_function(function, isa, a.data(), b.data(), n));  // unknown names and ISAs end here
+  Document d = profile::new_document(o.what, format("{} {} n={}", function, isa, n));
+  const auto loop = [&] { prof::keep(profile::run_cpu_function(function, isa, a.data(), b.data(), n)); };
+  add_time(d, prof::measure(loop), "steady clock around batches of calls");
+  try {
+    prof::step_function(loop, 400'000).add_to(d.metrics, "single steps of one call");
+  } catch (const Unsupported& e) {
+    d.metrics.absent(Metric::instructions, e.rule());
+  }
+  d.metrics.absent(Metric::cycles,
+                   "the processor shows no counters to this machine, or they were not asked for");
+  d.metrics.derive(profile::cpu_flops(function, n), profile::cpu_bytes(function, n));
+  return d;
+}
+
+std::string loop_text(const Document& d) {
+  const auto& m = d.metrics;
+  std::string out = format(
+      "{}: {} [{}, {}], {} GFLOP/s, {} GB/s\n", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+      time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()),
+      number_text(m[Metric::gflops].number()), number_text(m[Metric::bandwidth_gbps].number()));
+  if (m.has(Metric::instructions)) {
+    out += format(
+        "  {:.0f} instructions; floating-point: {:.0f} scalar, {:.0f} of 128, {:.0f} of 256, {:.0f} of 512 "
+        "bits",
+        m[Metric::instructions].number(), m[Metric::fp_arith_scalar_single].number(),
+        m[Metric::fp_arith_128b_packed_single].number(), m[Metric::fp_arith_256b_packed_single].number(),
+        m[Metric::fp_arith_512b_packed_single].number());
+    if (m.has(Metric::simd_utilization_pct))
+      out += format("; {:.1f} % on vectors", m[Metric::simd_utilization_pct].number());
+    out += "\n";
+  } else {
+    out += format("  instructions -: {}\n", m[Metric::instructions].why_absent);
+  }
+  return out;
+}
+
+struct Parallel {
+  double seconds = 0;
+  std::vector<double> busy;  ///< processor time of each thread
+};
+
+/// `threads` fresh threads share 64 pieces of the loop, one after the other.
+Parallel run_parallel(int threads, std::size_t n) {
+  Parallel p;
+  p.busy.resize(std::size_t(threads));
+  std::atomic<int> next{0};
+  const double start = prof::now();
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([&, t] {
+      std::vector<float> a(n, 1.5f), b(n, 0.25f);
+      while (next.fetch_add(1) < 64)
+        for (int r = 0; r < 40; ++r)
+          prof::keep(profile::run_cpu_function("dot", profile::has_isa("avx2") ? "avx2" : "scalar", a.data(),
+                                               b.data(), n));
+      timespec used{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      p.busy[std::size_t(t)] = double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
+    });
+  for (auto& t : all) t.join();
+  p.seconds = prof::now() - start;
+  return p;
+}
+
+/// 0: all threads were busy alike; 1: one did everything.
+double imbalance(const std::vector<double>& busy) {
+  if (busy.size() < 2) return 0;
+  const double mean = prof::mean(busy), most = *std::max_element(busy.begin(), busy.end());
+  return mean > 0 ? std::clamp((most / mean - 1) / double(busy.size() - 1), 0.0, 1.0) : 0;
+}
+
+double spawn_us(int threads) {
+  std::vector<double> v;
+  for (int i = 0; i < 30; ++i) {
+    const double start = prof::now();
+    std::vector<std::thread> all;
+    for (int t = 0; t < threads; ++t) all.emplace_back([] {});
+    for (auto& t : all) t.join();
+    v.push_back((prof::now() - start) * 1e6);
+  }
+  return prof::median(v);
+}
+
+int profile_threads(const Context& context, const ProfileOptions& o) {
+  const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
+  const int most = o.threads > 0 ? o.threads : cores;
+  const std::size_t n = o.size ? o.size : 16384;
+  std::vector<int> counts;
+  if (o.what == "parallel")
+    counts = {1, most};
+  else
+    for (int t : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128})
+      if (t <= most) counts.push_back(t);
+  Document d = profile::new_document(o.what, format("dot n={} on {} threads", n, most));
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  profile::Table table({"threads", "time", "GFLOP/s", "speed-up", "efficiency", "imbalance"});
+  double one = 0;
+  for (int threads : counts) {
+    // runs of one and of many alternate, so that what else happens on the machine meets both
+    std::vector<double> times, ratios, singles;
+    Parallel last;
+    for (int r = 0; r < 7; ++r) {
+      const double single = run_parallel(1, n).seconds;
+      last = threads == 1 ? run_parallel(1, n) : run_parallel(threads, n);
+      times.push_back(last.seconds), ratios.push_back(single / last.seconds), singles.push_back(single);
+    }
+    const double t = prof::median(times), speedup = prof::median(ratios), unevenness = imbalance(last.busy);
+    if (one == 0) one = prof::median(singles);
+    const double gflops = 64.0 * 40 * profile::cpu_flops("dot", n) / t * 1e-9;
+    table.row({std::to_string(threads), time_text(t * 1e6), number_text(gflops), format("{:.2f}", speedup),
+               format("{:.2f}", speedup / threads), format("{:.2f}", unevenness)});
+    rows.push_back({{"threads", threads},
+                    {"time_us", t * 1e6},
+                    {"gflops", gflops},
+                    {"scaling", speedup},
+                    {"imbalance", unevenness}});
+    d.metrics.set(Metric::parallel_speedup, speedup, Source::measured,
+                  "pairs of runs with one thread and with all");
+    d.metrics.set(Metric::num_threads, double(threads), Source::declared, "asked for");
+    d.metrics.set(Metric::heijunka_score, unevenness, Source::measured, "processor time of each thread");
+    d.metrics.set(Metric::wall_clock_time_us, t * 1e6, Source::measured, "steady clock");
+  }
+  const double spawn = spawn_us(most);
+  d.metrics.set(Metric::thread_spawn_overhead_us, spawn, Source::measured,
+                "starting and joining threads that do nothing");
+  d.metrics.absent(Metric::work_steal_count, "these threads share one counter and steal nothing");
+  d.metrics.derive();
+  d.more["scaling"] = rows;
+  if (most > cores) d.notes.push_back(format("{} threads on {} processors", most, cores));
+  const double all = d.metrics[Metric::wall_clock_time_us].number();
+  if (spawn > 0.1 * all && all < 500)
+    d.notes.push_back(format("starting threads takes {:.0f} % of the job", 100 * spawn / all));
+  d.waste = profile::metric_waste(d.metrics, "");
+  if (!o.save.empty()) profile::save(d, o.save);
+  if (context.json) {
+    write_out(profile::to_json(d).dump(2) + "\n");
+    return kClean;
+  }
+  std::string out =
+      format("{}; starting and joining {} threads takes {}\n", d.name, most, time_text(spawn)) + table.text();
+  for (const auto& note : d.notes) out += "note: " + note + "\n";
+  write_out(out + profile::waste_text(d.waste, context.width));
+  return kClean;
+}
+
+}  // namespace
+
+int profile_cpu(const Context& context, const ProfileOptions& o) {
+  if (o.what == "parallel" || o.what == "scaling") return profile_threads(context, o);
+  if (o.arch == "neon")
+    throw Unsupported(
+        ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+  std::string isa = o.what == "scalar" ? "scalar" : o.arch;
+  if (isa.empty()) isa = profile::has_isa("avx512") ? "avx512" : profile::has_isa("avx2") ? "avx2" : "sse2";
+  const Document d = profile_loop(o, isa);
+  if (!o.save.empty()) profile::save(d, o.save);
+  write_out(context.json ? profile::to_json(d).dump(2) + "\n" : loop_text(d));
+  return kClean;
+}
+
 }  // namespace cgp::cli

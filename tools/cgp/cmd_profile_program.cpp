@@ -150,6 +150,8 @@ std::string text_of(const Document& d, const profile::ProgramRun& run, const pro
         time_text(s.gap_us));
     out += kernel_table(d, width);
   }
+  if (!run.process.ok() && !run.no_gpu.empty())
+    out += format("gpu        nothing recorded: {}\n", run.no_gpu);
   out += profile::waste_text(d.waste, width);
   for (const auto& n : d.notes) out += format("note: {}\n", n);
   return out;

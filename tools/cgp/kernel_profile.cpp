@@ -43,6 +43,7 @@ void add_samples(Document& d, const std::string& name, const prof::Timing& t, bo
 void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const KernelProfileOptions& o,
                     Document& d) {
   prof::GpuSampler sampler(device.info());
+  double measured_ms = 0;
   const prof::Contender contender{o.kernel, [&](runtime::Stream& s) { problem.launch(s); }};
   prof::CompareOptions options;
   options.rounds = std::max(3, o.repeat);
@@ -60,7 +61,13 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
   };
   put(Metric::gpu_clock_mhz, state.sm_mhz);
   put(Metric::gpu_memory_clock_mhz, state.memory_mhz);
-  put(Metric::gpu_power_watts, state.watts);
+  for (const auto& samples : d.samples)
+    for (double us : samples.values) measured_ms += us * 1e-3;
+  if (measured_ms >= 2000)
+    put(Metric::gpu_power_watts, state.watts);
+  else
+    d.metrics.absent(Metric::gpu_power_watts,
+                     "it was timed for less than 2 s, and NVML's power is a mean over longer");
   put(Metric::gpu_temperature_celsius, state.celsius);
   if (state.slowed)
     if (const auto why = prof::slowed_text(*state.slowed); !why.empty())

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cgp/base/file.h"
 
@@ -188,6 +189,105 @@ TEST_F(Profiler, a_contract_is_made_kept_and_broken) {
   EXPECT_NE(skipped.out.find("SKIP"), std::string::npos);
   write_file(path("bad.yaml"), "name: [");
   EXPECT_EQ(cgp("contract verify bad.yaml").code, 2);
+}
+
+TEST_F(Profiler, a_roofline_of_a_data_sheet_has_its_ridge) {
+  const Outcome o = cgp("roofline --target cuda --device H200 --svg r.svg --json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NEAR(o.parsed()["ridge_flop_per_byte"].get<double>(), 1978900.0 / 4800, 0.1);
+  EXPECT_NE(read_file(path("r.svg")).find("</svg>"), std::string::npos);
+  EXPECT_EQ(cgp("roofline --target cuda --device Toaster").code, 2);
+  EXPECT_EQ(cgp("roofline --target cuda").code, 3) << "there is no GPU to measure";
+  EXPECT_EQ(cgp("roofline --target abacus").code, 2);
+}
+
+TEST_F(Profiler, the_processor_is_measured) {
+  const Outcome o = cgp("roofline --target cpu --seconds 0.4 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  double bandwidth = 0, compute = 0;
+  const json parsed = o.parsed();
+  for (const auto& l : parsed["lines"]) {
+    EXPECT_EQ(l["source"], "measured");
+    (l["bandwidth"].get<bool>() ? bandwidth : compute) =
+        std::max(l["bandwidth"].get<bool>() ? bandwidth : compute, l["value"].get<double>());
+  }
+  EXPECT_GT(bandwidth, 2);
+  EXPECT_GT(compute, 2);
+}
+
+TEST_F(Profiler, a_report_is_one_file_without_network) {
+  ASSERT_EQ(cgp("profile kernel softmax rows=64 cols=256 --device emu --save k.json").code, 0);
+  ASSERT_EQ(cgp("time --runs 6 --save t.json -- sleep 0.01").code, 0);
+  const Outcome o = cgp("report k.json t.json -o r.html --title 'a <b>'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  const std::string html = read_file(path("r.html"));
+  for (const char* outside : {"http://", "https://", "<link", "src="})
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  EXPECT_NE(html.find("a &lt;b&gt;"), std::string::npos);
+  EXPECT_NE(html.find("global_load_efficiency_pct"), std::string::npos);
+  EXPECT_NE(html.find("metrics are absent, and why"), std::string::npos);
+  EXPECT_EQ(cgp("report").code, 2);
+  EXPECT_EQ(cgp("report none.json").code, 2);
+}
+
+TEST_F(Profiler, vector_loops_are_counted_by_width) {
+  const json scalar = cgp("profile scalar --function dot --size 512 --json").parsed()["metrics"];
+  EXPECT_GT(scalar["wall_clock_time_us"]["value"].get<double>(), 0);
+  const json sse = cgp("profile simd --function dot --arch sse2 --size 512 --json").parsed()["metrics"];
+  if (!sse["instructions"]["value"].is_null()) {
+    EXPECT_LT(scalar["simd_utilization_pct"]["value"].get<double>(), 5);
+    EXPECT_GT(sse["simd_utilization_pct"]["value"].get<double>(), 90);
+    EXPECT_LT(sse["instructions"]["value"].get<double>(), scalar["instructions"]["value"].get<double>());
+  }
+  EXPECT_EQ(cgp("profile simd --arch neon").code, 3);
+  EXPECT_EQ(cgp("profile simd --function nothing").code, 2);
+}
+
+TEST_F(Profiler, threads_scale_from_one) {
+  const Outcome o = cgp("profile scaling --max-threads 2 --size 8192 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json rows = o.parsed()["scaling"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["threads"], 1);
+  // One thread against itself: 1, but for what else the machine does.
+  EXPECT_GT(rows[0]["scaling"].get<double>(), 0.2);
+  EXPECT_LT(rows[0]["scaling"].get<double>(), 5);
+  EXPECT_GT(o.parsed()["metrics"]["thread_spawn_overhead_us"]["value"].get<double>(), 1);
+}
+
+TEST_F(Profiler, lint_finds_what_may_fault) {
+  write_file(path("bad.cpp"), "void f(float* p, __m256 v) {\n  _mm256_stream_ps(p, v);\n}\n");
+  write_file(path("good.cpp"), "void f(float* p, __m256 v) {\n  _mm256_storeu_ps(p, v);\n}\n");
+  EXPECT_EQ(cgp("lint --simd-safety good.cpp").code, 0);
+  const Outcome o = cgp("lint --simd-safety .");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.out.find("bad.cpp:2"), std::string::npos);
+  EXPECT_EQ(cgp("lint").code, 2);
+  EXPECT_EQ(cgp("lint none.cpp").code, 2);
+}
+
+TEST_F(Profiler, monitor_watches_a_program_to_its_end) {
+  const Outcome o = cgp("monitor --interval 0.1 -- sleep 0.3");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("nothing on the GPU"), std::string::npos);
+  EXPECT_EQ(cgp("monitor -- false").code, 5);
+  EXPECT_EQ(cgp("monitor").code, 2);
+}
+
+TEST_F(Profiler, doctor_says_what_measuring_has_within_two_seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome o = cgp("doctor --json");
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
+  EXPECT_EQ(o.code, 0);
+  std::set<std::string> names;
+  const json parsed = o.parsed(), bare = cgp("doctor --json", "PATH=/nowhere").parsed();
+  for (const auto& item : parsed["items"]) names.insert(item["name"]);
+  for (const char* name : {"counters", "stepper", "valgrind", "cupti", "recorder", "noise"})
+    EXPECT_TRUE(names.count(name)) << name;
+  for (const auto& item : bare["items"])
+    if (item["name"] == "valgrind") {
+      EXPECT_FALSE(item["ok"].get<bool>()) << "what is not there is not found";
+    }
 }
 
 TEST_F(Profiler, metrics_are_listed_and_have_a_schema) {

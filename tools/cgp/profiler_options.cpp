@@ -64,6 +64,23 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   compare->add_option("KERNEL", p.command, "A kernel and its options")->required();
   compare->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N")->delimiter(',');
   compare->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
+  for (const auto& [name, text] :
+       {std::pair{"simd", "A loop (dot, axpy) with vector instructions: time and instruction mix"},
+        std::pair{"scalar", "The same without vectors"}}) {
+    CLI::App* s = sub(app, name, text, p.what);
+    s->add_option("--function", p.function, "dot or axpy");
+    s->add_option("--size", p.size, "Elements");
+    s->add_option("--arch", p.arch, "sse2, avx2, avx512, neon; the widest there is");
+    s->add_option("--save", p.save, "Write the profile to this file");
+  }
+  for (const auto& [name, text] :
+       {std::pair{"parallel", "One thread against all: speed-up, balance, cost of starting threads"},
+        std::pair{"scaling", "1, 2, 4, ... threads"}}) {
+    CLI::App* s = sub(app, name, text, p.what);
+    s->add_option("--threads,--max-threads", p.threads, "Threads; as many as the machine has");
+    s->add_option("--size", p.size, "Elements of each piece");
+    s->add_option("--save", p.save, "Write the profile to this file");
+  }
   for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
@@ -191,6 +208,38 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   generate->add_option("-o,--output", c.output, "Write to this file");
 }
 
+void declare_roofline(CLI::App& app, ProfilerOptions& o) {
+  RooflineOptions& r = o.roofline;
+  app.add_option("--target", r.target, "cpu, avx2, avx512 or cuda")->capture_default_str();
+  app.add_option("--device", r.device, "cuda: the data sheet of this device, without having it");
+  app.add_flag("--empirical", r.empirical, "Measure (the CPU is always measured)");
+  app.add_option("--seconds", r.seconds, "For the CPU's ceilings")->capture_default_str();
+  app.add_option("--point", r.points, "A saved profile of a kernel as a point; repeat it")
+      ->allow_extra_args(false);
+  app.add_option("--export,--svg", r.svg, "Write the picture as SVG");
+  app.add_option("--save", r.save, "Write a profile for the report");
+  app.footer(
+      "Examples:\n  cgp roofline --target cuda --device H200 --svg roof.svg\n  cgp roofline --target cpu");
+}
+
+void declare_report(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("FILES", o.report.files, "Saved profiles");
+  app.add_option("-o,--output", o.report.output, "The HTML file")->capture_default_str();
+  app.add_option("--title", o.report.title, "Its title");
+}
+
+void declare_lint(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("PATHS", o.lint.paths, "Sources or folders");
+  app.add_flag("--simd-safety", o.lint.simd_safety,
+               "Aligned and streaming SIMD accesses without a visible guarantee (the only check so far)");
+}
+
+void declare_monitor(CLI::App& app, ProfilerOptions& o) {
+  add_command(app, o.monitor.command, "The program and its arguments, after --");
+  app.add_option("--interval", o.monitor.interval, "Seconds between lines")->capture_default_str();
+  app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended");
+}
+
 void declare_metrics(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--markdown", o.metrics.markdown, "As docs/metrics.md");
   app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
@@ -214,6 +263,14 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return trace(x, o.trace); }},
       {"contract", "Promises about performance, verified", declare_contract,
        [](const Context& x, const ProfilerOptions& o) { return contract(x, o.contract); }},
+      {"roofline", "Ceilings of a processor or GPU, with kernels as points", declare_roofline,
+       [](const Context& x, const ProfilerOptions& o) { return roofline(x, o.roofline); }},
+      {"report", "Profiles as one HTML file", declare_report,
+       [](const Context& x, const ProfilerOptions& o) { return report(x, o.report); }},
+      {"lint", "SIMD accesses that may fault", declare_lint,
+       [](const Context& x, const ProfilerOptions& o) { return lint(x, o.lint); }},
+      {"monitor", "Watch what a program does on the GPU", declare_monitor,
+       [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
       {"metrics", "Everything that can be collected", declare_metrics,
        [](const Context& x, const ProfilerOptions& o) { return metrics(x, o.metrics); }},
   };

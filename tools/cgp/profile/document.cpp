@@ -192,7 +192,7 @@ ordered_json to_json(const Document& d) {
 Document from_json(const ordered_json& j, const std::string& origin) {
   const auto refuse = [&](const std::string& why) {
     throw ParseError(ErrorText{"the file must be a profile of cgp", origin, why,
-                               "cgp bench, cgp profile and cgp run --save write them"});
+                               "cgp time, cgp profile and cgp roofline write them with --save"});
   };
   if (!j.is_object() || j.value("schema", "") != kSchema)
     refuse(j.is_object() && j.contains("schema")

@@ -224,7 +224,7 @@ TimelineSummary summarise(const Timeline& t) {
     if (!on_gpu(a)) continue;
     s.copies += a.kind == Activity::Kind::copy;
     first = std::min(first, a.start), last = std::max(last, a.end);
-    const bool idle_before = a.start >= busy_until;
+    const std::uint64_t idle_since = busy_until;
     if (a.end > busy_until) {
       s.busy_ms += double(a.end - std::max(a.start, busy_until)) * 1e-6;
       busy_until = a.end;
@@ -237,7 +237,8 @@ TimelineSummary summarise(const Timeline& t) {
     s.kernel_ms += a.us() * 1e-3, by_name[a.name] += a.us() * 1e-3;
     kernel_us.push_back(a.us());
     const auto call = calls.find(a.correlation);
-    if (idle_before && call != calls.end() && a.start >= call->second->start)
+    // Only launches that found the GPU idle: others wait for the work before them.
+    if (call != calls.end() && call->second->start >= idle_since && a.start >= call->second->start)
       latency_us.push_back(double(a.start - call->second->start) * 1e-3);
   }
   if (last > first && first != ~0ull) s.span_ms = double(last - first) * 1e-6;
@@ -337,10 +338,17 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
   put(Metric::branch_efficiency_pct, value("smsp__sass_average_branch_targets_threads_uniform.pct"));
   put(Metric::l1_hit_rate_pct, value("l1tex__t_sector_hit_rate.pct"));
   put(Metric::l2_hit_rate_pct, value("lts__t_sector_hit_rate.pct"));
-  put(Metric::global_load_efficiency_pct,
-      value("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"));
-  put(Metric::global_store_efficiency_pct,
-      value("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct"));
+  // The counter is 0 where nothing went that way, as with bulk copies by TMA: that is no efficiency of 0.
+  for (const auto& [metric, name] :
+       {std::pair{Metric::global_load_efficiency_pct,
+                  "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"},
+        std::pair{Metric::global_store_efficiency_pct,
+                  "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct"}}) {
+    if (value(name) > 0)
+      put(metric, value(name));
+    else if (c.count(name))
+      into.absent(metric, "no global memory instruction of this kind was executed (TMA is not counted here)");
+  }
   put(Metric::shared_bank_conflicts, value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"));
   put(Metric::flop32_ops, op("fadd") + op("fmul") + 2 * op("ffma"));
   put(Metric::flop16_ops, op("hadd") + op("hmul") + 2 * op("hfma"));

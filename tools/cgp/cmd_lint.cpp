@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp lint: SIMD accesses that fault on unaligned addresses, in sources.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "profile/simd_lint.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+
+int lint(const Context& context, const LintOptions& o) {
+  namespace fs = std::filesystem;
+  static const std::set<std::string> kinds{".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inl"};
+  if (o.paths.empty())
+    throw ArgumentError(
+        ErrorText{"files or folders to look at are needed", {}, {}, "cgp lint --simd-safety src"});
+  std::vector<std::string> files;
+  for (const auto& p : o.paths) {
+    if (fs::is_directory(p)) {
+      for (const auto& e : fs::recursive_directory_iterator(p))
+        if (e.is_regular_file() && kinds.count(e.path().extension())) files.push_back(e.path().string());
+    } else {
+      files.push_back(p);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  std::string out;
+  nlohmann::ordered_json j = {
+      {"schema", "cgp.lint/1"}, {"files", files.size()}, {"risks", nlohmann::ordered_json::array()}};
+  int count = 0;
+  for (const auto& f : files)
+    for (const auto& r : profile::simd_risks(read_file(f), f)) {
+      ++count;
+      out += fmt::format(
+          "{}:{}: {} faults unless the address is a multiple of {}, and nothing here shows that it is\n    "
+          "{}\n",
+          r.file, r.line, r.intrinsic, r.bytes, r.text);
+      j["risks"].push_back({{"file", r.file},
+                            {"line", r.line},
+                            {"intrinsic", r.intrinsic},
+                            {"alignment", r.bytes},
+                            {"text", r.text}});
+    }
+  out += fmt::format("{} files, {} accesses without a visible guarantee{}\n", files.size(), count,
+                     count ? "; use the unaligned form (loadu, storeu), or check the address first" : "");
+  write_out(context.json ? j.dump(2) + "\n" : out);
+  return count ? kCheckFailed : kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp roofline: ceilings of a GPU or of this processor, from a data sheet or measured, with profiles as
+// points.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "gpu_ceilings.h"
+#include "profile/cpu_ceilings.h"
+#include "profile/document.h"
+#include "profile/peaks.h"
+#include "profile/roofline_plot.h"
+#include "profile/table.h"
+#include "profiler_commands.h"
+#include "terminal.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+using text::cat;
+
+struct Row {
+  profile::RoofLine line;
+  std::string how, absent;
+};
+
+std::vector<Row> data_sheet(const std::string& name) {
+  const auto* p = profile::device_peaks(name);
+  if (!p)
+    throw ArgumentError(ErrorText{cat("no data sheet of \"", name, "\" is known"),
+                                  {},
+                                  cat("there are ", text::join(profile::known_devices(), ", ")),
+                                  "on a machine with it: cgp roofline --target cuda --empirical"});
+  std::vector<Row> out{{{"HBM", true, p->memory_gbps, false}, "data sheet", {}}};
+  for (const auto& [type, tflops] :
+       {std::pair{"fp64", p->fp64}, std::pair{"fp32", p->fp32}, std::pair{"tf32 tensor", p->tf32},
+        std::pair{"bf16 tensor", p->bf16}, std::pair{"fp8 tensor", p->fp8}})
+    if (tflops > 0) out.push_back({{type, false, tflops * 1000, false}, "data sheet, dense", {}});
+  return out;
+}
+
+std::vector<Row> measured_gpu(const runtime::Device& device) {
+  std::vector<Row> out;
+  for (const auto& c : gpu_ceilings(device))
+    out.push_back({{c.name, c.bandwidth, c.bandwidth ? c.value : c.value * 1000, true}, c.how, c.absent});
+  return out;
+}
+
+std::vector<Row> measured_cpu(double seconds) {
+  std::vector<Row> out;
+  for (const auto& c : profile::cpu_ceilings(seconds))
+    out.push_back({{c.name, c.bandwidth, c.value, true}, c.how, {}});
+  return out;
+}
+
+profile::RoofPoint point_of(const std::string& file) {
+  const auto d = profile::load(file);
+  const auto& m = d.metrics;
+  if (!m.has(Metric::arithmetic_intensity) || !m.has(Metric::gflops))
+    throw ArgumentError(ErrorText{
+        "a point needs arithmetic_intensity and gflops", file,
+        m.has(Metric::gflops) ? m[Metric::arithmetic_intensity].why_absent : m[Metric::gflops].why_absent,
+        "profile the kernel on a GPU: cgp profile kernel NAME --device cuda --save FILE"});
+  return {d.name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()};
+}
+
+}  // namespace
+
+int roofline(const Context& context, const RooflineOptions& o) {
+  profile::Roofline r;
+  std::vector<Row> rows;
+  Progress progress;
+  if (o.target == "cuda") {
+    if (!o.device.empty() && !o.empirical) {
+      rows = data_sheet(o.device);
+      r.title = cat("Roofline of ", o.device);
+    } else {
+      const auto device = runtime::Device::open("cuda");
+      r.title = cat("Roofline of ", device.info().name);
+      progress.step("measuring the ceilings");
+      if (profile::device_peaks(device.info().name)) rows = data_sheet(device.info().name);
+      for (auto& row : measured_gpu(device)) rows.push_back(std::move(row));
+    }
+  } else if (o.target == "cpu" || o.target == "avx2" || o.target == "avx512") {
+    if (o.target != "cpu" && !profile::has_isa(o.target))
+      throw Unsupported(ErrorText{cat("this processor has no ", o.target), {}, {}, {}});
+    progress.step("measuring the ceilings of one core");
+    r.title = "Roofline of one core";
+    rows = measured_cpu(o.seconds);
+  } else if (o.target == "neon") {
+    throw Unsupported(
+        ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+  } else {
+    throw ArgumentError(ErrorText{"--target is cpu, avx2, avx512 or cuda", {}, o.target, {}});
+  }
+  profile::Table table({"<ceiling", "value", "<unit", "<source", "<how"});
+  nlohmann::ordered_json j = {
+      {"schema", "cgp.roofline/1"}, {"title", r.title}, {"lines", nlohmann::ordered_json::array()}};
+  for (const auto& row : rows) {
+    const auto& l = row.line;
+    if (row.absent.empty()) r.lines.push_back(l);
+    const bool tera = !l.bandwidth && l.value >= 1000;
+    table.row({l.name, row.absent.empty() ? profile::number_text(tera ? l.value / 1000 : l.value) : "-",
+               l.bandwidth ? "GB/s"
+               : tera      ? "TFLOP/s"
+                           : "GFLOP/s",
+               l.measured ? "measured" : "declared", row.absent.empty() ? row.how : row.absent});
+    j["lines"].push_back(
+        {{"name", l.name},
+         {"bandwidth", l.bandwidth},
+         {"value", row.absent.empty() ? nlohmann::ordered_json(l.value) : nlohmann::ordered_json()},
+         {"unit", l.bandwidth ? "GB/s" : "GFLOP/s"},
+         {"source", l.measured ? "measured" : "declared"},
+         {"how", row.how},
+         {"absent", row.absent}});
+  }
+  for (const auto& file : o.points) r.points.push_back(point_of(file));
+  j["ridge_flop_per_byte"] = r.ridge();
+  for (const auto& p : r.points)
+    j["points"].push_back({{"name", p.name},
+                           {"intensity", p.intensity},
+                           {"gflops", p.gflops},
+                           {"ceiling_gflops", r.ceiling(p.intensity)}});
+  if (!o.svg.empty()) write_file(o.svg, profile::roofline_svg(r));
+  if (!o.save.empty()) {
+    auto d = profile::new_document("roofline", r.title);
+    d.more["roofline"] = j;
+    d.more["roofline_svg"] = profile::roofline_svg(r);
+    profile::save(d, o.save);
+  }
+  if (context.json)
+    write_out(j.dump(2) + "\n");
+  else
+    write_out(format("{}: ridge at {} FLOP/B\n", r.title, profile::number_text(r.ridge())) + table.text() +
+              profile::roofline_text(r, context.width) + (o.svg.empty() ? "" : format("wrote {}\n", o.svg)));
+  return kClean;
+}
+
+}  // namespace cgp::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/count.h"
+#include "cgp/prof/cupti_plan.h"
+#include "cgp/prof/measure.h"
+#include "cgp/prof/perf_events.h"
+#include "cgp/prof/process.h"
+#include "cgp/prof/system.h"
+#include "doctor_lines.h"
+#include "profile/program.h"
+
+namespace cgp::cli {
+namespace {
+
+using fmt::format;
+using text::cat;
+
+DoctorLine counters() {
+  int hardware = 0, software = 0;
+  std::string why;
+  for (const auto& e : prof::probe_perf_events()) {
+    if (e.why_absent.empty())
+      ++(e.hardware ? hardware : software);
+    else if (e.hardware && why.empty())
+      why = e.why_absent;
+  }
+  return {"counters", hardware > 0,
+          format("{} hardware, {} software events{}", hardware, software, why.empty() ? "" : "; " + why),
+          hardware ? "cycles and cache misses are counted"
+                   : "instructions are counted by callgrind (up to AVX2) or single steps (all)",
+          "a machine whose processor counters are visible"};
+}
+
+DoctorLine stepper() {
+  try {
+    volatile double x = 1;
+    const auto mix = prof::step_function([&] { x = x * 2; }, 10000);
+    return {"stepper", mix.instructions > 0, "single steps work",
+            "exact instruction and vector mix of any code, AVX-512 too", "allow ptrace"};
+  } catch (const Error& e) {
+    return {"stepper", false, e.why(), "no exact instruction mix", "containers: --cap-add=SYS_PTRACE"};
+  }
+}
+
+DoctorLine valgrind() {
+  const std::string path = prof::find_program("valgrind");
+  if (path.empty())
+    return {"valgrind", false, "not found", "no instruction counts of whole programs",
+            "apt install valgrind"};
+  prof::ProcessOptions o;
+  o.timeout_seconds = 1;
+  const auto r = prof::run_process({path, "--version"}, o);
+  return {"valgrind", r.ok(), cat(path, ", ", text::trim(r.out)),
+          "--count callgrind works, for code without AVX-512", "it does not start"};
+}
+
+DoctorLine cupti() {
+  bool there = false;
+  const std::string found = prof::describe_cupti(there);
+  return {"cupti", there, found,
+          there ? "GPU counters can be planned here and collected where there is a GPU" : "no GPU counters",
+          "a CUDA toolkit, pip install nvidia-cuda-cupti, or CGP_CUPTI"};
+}
+
+DoctorLine recorder() {
+  const std::string path = profile::inject_library();
+  return {
+      "recorder", !path.empty(), path.empty() ? "libcgp_inject.so is not beside cgp" : path,
+      path.empty() ? "programs on a GPU cannot be recorded" : "cgp profile binary and python record kernels",
+      "set CGP_INJECT_LIBRARY"};
+}
+
+/// The spread of identical short work just now: a hint, no calibration.
+DoctorLine noise() {
+  const auto before = prof::read_system();
+  std::vector<double> v;
+  for (int i = 0; i < 40; ++i) {
+    const double start = prof::now();
+    double x = 1;
+    for (int n = 0; n < 60000; ++n) x = x * 1.0000001 + 1e-9;
+    prof::keep(x);
+    v.push_back(prof::now() - start);
+  }
+  const double spread = (prof::quantile(v, 0.9) - prof::quantile(v, 0.1)) / prof::median(v);
+  const auto steal = prof::steal_share(before, prof::read_system());
+  return {"noise", spread < 0.05,
+          format("identical work differs by {:.0f} % now{}", 100 * spread,
+                 steal ? format(", {:.0f} % stolen by the hypervisor", 100 * *steal) : ""),
+          spread < 0.05 ? "the machine is quiet"
+                        : "compare in pairs (cgp diff --left --right); saved files show large changes only",
+          "cgp baseline calibrate measures it properly"};
+}
+
+DoctorLine energy() {
+  const auto c = prof::read_system();
+  return {"rapl", c.package_joules.has_value(),
+          c.package_joules ? "energy of the processor" : "no counter in /sys/class/powercap",
+          c.package_joules ? "energy of programs is measured" : "no energy of the processor",
+          "bare metal, and permission to read it"};
+}
+
+}  // namespace
+
+std::vector<DoctorLine> measuring_lines() {
+  return {counters(), stepper(), valgrind(), cupti(), recorder(), energy(), noise()};
+}
+
+}  // namespace cgp::cli

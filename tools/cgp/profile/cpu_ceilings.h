@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What this processor can do at most, measured: multiply-adds by vector width, and reads, copies and triads
+// from each level of memory. And the small loops of profile simd, scalar, parallel and scaling.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace cgp::profile {
+
+struct CpuCeiling {
+  std::string name;  ///< "AVX-512 fp32 FMA", "L1 read"
+  bool bandwidth = false;
+  double value = 0;  ///< GFLOP/s or GB/s of one core
+  std::string how;
+};
+/// Within about `seconds`. Widths that the processor lacks are left out.
+std::vector<CpuCeiling> cpu_ceilings(double seconds);
+
+/// scalar, sse2, avx2, avx512.
+std::vector<std::string> cpu_isas();
+bool has_isa(const std::string& isa);
+/// dot, axpy, sum: names of the loops that can be profiled.
+std::vector<std::string> cpu_functions();
+/// Runs a loop once over `n` floats; the result depends on all of the work. Throws Unsupported when the
+/// processor lacks the ISA, ArgumentError for unknown names.
+float run_cpu_function(const std::string& function, const std::string& isa, const float* a, float* b,
+                       std::size_t n);
+/// Operations and bytes of one call.
+double cpu_flops(const std::string& function, std::size_t n);
+double cpu_bytes(const std::string& function, std::size_t n);
+
+}  // namespace cgp::profile

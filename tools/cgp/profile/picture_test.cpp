@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rooflines, the loops of profile simd, and the search for SIMD accesses without a guarantee.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "profile/cpu_ceilings.h"
+#include "profile/peaks.h"
+#include "profile/roofline_plot.h"
+#include "profile/simd_lint.h"
+
+using namespace cgp;
+using namespace cgp::profile;
+
+namespace {
+
+Roofline rtx4090() {
+  Roofline r;
+  r.title = "a & b";
+  r.lines = {{"HBM", true, 1008, false}, {"FP16", false, 330000, false}, {"FP32", false, 82600, false}};
+  return r;
+}
+
+}  // namespace
+
+TEST(roofline, ridge_and_sides_are_those_of_the_data_sheet) {
+  const Roofline r = rtx4090();
+  EXPECT_NEAR(r.ridge(), 327.4, 0.05);
+  EXPECT_NEAR(r.ceiling(8), 8064, 1e-9) << "memory-bound: intensity times bandwidth";
+  EXPECT_NEAR(r.ceiling(500), 330000, 1e-9) << "compute-bound: the peak";
+  EXPECT_THROW(r.ceiling(0), ArgumentError);
+  EXPECT_THROW(r.ceiling(std::nan("")), ArgumentError);
+  EXPECT_THROW(Roofline().ridge(), ArgumentError);
+}
+
+TEST(roofline, pictures_have_lines_and_points) {
+  Roofline r = rtx4090();
+  r.points = {{"soft<max>", 1.25, 1000}, {"none", 0, 0}};
+  const std::string svg = roofline_svg(r);
+  EXPECT_NE(svg.find("a &amp; b"), std::string::npos);
+  EXPECT_NE(svg.find("soft&lt;max&gt;"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  const std::string text = roofline_text(r, 80, 16);
+  EXPECT_NE(text.find("A  soft<max>: 1000 GFLOP/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("79 % of the ceiling"), std::string::npos) << text;
+}
+
+TEST(peaks, devices_are_found_by_their_names) {
+  ASSERT_TRUE(device_peaks("NVIDIA H200"));
+  EXPECT_EQ(device_peaks("NVIDIA H200")->memory_gbps, 4800);
+  EXPECT_EQ(device_peaks("NVIDIA H100 PCIe")->memory_gbps, 2000) << "not that of the SXM board";
+  EXPECT_EQ(device_peaks("NVIDIA H100 80GB HBM3")->memory_gbps, 3350);
+  EXPECT_EQ(device_peaks("a toaster"), nullptr);
+}
+
+TEST(cpu_loops, every_width_computes_the_same) {
+  for (std::size_t n : {1u, 15u, 16u, 63u, 64u, 1000u}) {
+    std::vector<float> a(n), b(n);
+    double want = 0;
+    for (std::size_t i = 0; i < n; ++i) a[i] = float(i % 7), b[i] = float(i % 5), want += double(a[i]) * b[i];
+    for (const auto& isa : cpu_isas()) {
+      if (!has_isa(isa)) continue;
+      EXPECT_EQ(run_cpu_function("dot", isa, a.data(), b.data(), n), float(want)) << isa << " " << n;
+      std::vector<float> c = b;
+      run_cpu_function("axpy", isa, a.data(), c.data(), n);
+      for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(c[i], b[i] + 0.5f * a[i]) << isa << " " << n << " " << i;
+    }
+  }
+  float x = 0;
+  EXPECT_THROW(run_cpu_function("dot", "mmx", &x, &x, 1), ArgumentError);
+  EXPECT_THROW(run_cpu_function("gemm", "scalar", &x, &x, 1), ArgumentError);
+}
+
+TEST(simd_lint, streaming_stores_without_a_guarantee_are_found) {
+  const auto risks = simd_risks(
+      "void f(float* p, __m256 v) {\n"
+      "  _mm256_stream_ps(p, v);\n"
+      "}\n"
+      "void g(float* p, __m256 v) {\n"
+      "  if (reinterpret_cast<uintptr_t>(p) % 32 != 0) return;\n"
+      "  _mm256_stream_ps(p, v);\n"
+      "}\n"
+      "void h(float* p, __m512 v) {\n"
+      "  if ((uintptr_t(p) & 31) == 0) _mm512_store_ps(p, v);  // 32 is not enough for 64\n"
+      "}\n"
+      "void i(float* p, __m128 v) {\n"
+      "  alignas(64) float tile[16];\n"
+      "  _mm_store_ps(tile, v);\n"
+      "  _mm_storeu_ps(p, v);\n"
+      "  // _mm_stream_ps(p, v);\n"
+      "  puts(\"_mm_stream_ps(p, v)\");\n"
+      "}\n",
+      "f.cpp");
+  ASSERT_EQ(risks.size(), 2u);
+  EXPECT_EQ(risks[0].line, 2);
+  EXPECT_EQ(risks[0].bytes, 32);
+  EXPECT_EQ(risks[1].line, 9);
+  EXPECT_EQ(risks[1].intrinsic, "_mm512_store_ps");
+}
