@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings of the race detector: which class, who the other was, what is missing between the two.
+#include <chrono>
+#include <thread>
+
 #include "cgp/base/text.h"
 #include "cgp/emu/race_state.h"
 #include "cgp/emu/race_tensor.h"
@@ -198,6 +201,29 @@ bool same_value(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
   return a.same(*a.s.warp, a.op, lane, -1, a.host[lane]);
 }
 
+// The same, when the other block may run on another host thread: its stamp is there a moment before its
+// value.
+bool same_value_soon(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, const Spot& spot) {
+  if (same_value(a, lane, cluster, x)) return true;
+  const LaunchState& l = *a.s.cluster->launch;
+  if (spot.shared || !l.parallel || cluster == a.s.cluster->index || !a.same || !a.host ||
+      a.use != Use::write)
+    return false;
+  {  // a pair that is known to store different values needs no patience
+    std::lock_guard lock(l.launch->mutex);
+    const auto& known = l.launch->finding_of;
+    if (l.launch->findings.size() >= l.launch->options.max_findings ||
+        known.count({a.op.inst, cat("race.global#", inst_of(x))}) ||
+        known.count({inst_of(x), cat("race.global#", a.op.inst)}))
+      return false;
+  }
+  for (int i = 0; i < 100; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (same_value(a, lane, cluster, x)) return true;
+  }
+  return false;
+}
+
 bool includes(const Trait& x, const Trait& y, const Where2& w) {
   const Level narrow = std::min(x.scope, y.scope);
   return narrow == Level::gpu || (narrow == Level::cluster ? w.same_cluster : w.same_block);
@@ -265,7 +291,7 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
   if (mine != kThread || theirs != kThread)
     return emit(a, lane, cluster, other, other_use, spot, "race.async",
                 async_advice(w, mine, theirs, other_use == Use::read), ", and nothing orders the two");
-  if (other_use == Use::write && same_value(a, lane, cluster, other)) {
+  if (other_use == Use::write && same_value_soon(a, lane, cluster, other, spot)) {
     if (same_instruction(a, cluster, other)) return;  // one instruction, one value: nothing can come of it
     return emit(a, lane, cluster, other, other_use, spot, "race.same_value", advice(w, spot.shared),
                 "; both store the same value");

@@ -52,8 +52,9 @@ constexpr Policy kPolicies[] = {{"eager fair", AsyncPolicy::eager, SchedulePolic
                                 {"late diverge", AsyncPolicy::late, SchedulePolicy::diverge, 2},
                                 {"eager adversarial", AsyncPolicy::eager, SchedulePolicy::adversarial, 3}};
 
-Result run(const Case& c, bool good, const Policy& p) {
+Result run(const Case& c, bool good, const Policy& p, int workers = 0) {
   Kit kit;
+  if (workers) kit.options.workers = workers;
   kit.options.async = p.async;
   kit.options.schedule = p.schedule;
   kit.options.seed = kit.options.schedule_seed = p.seed;
@@ -381,6 +382,26 @@ TEST(RaceNotes, StoresOfOneValueAreANote) {
   EXPECT_EQ(r.findings[0].severity, Severity::note);
   EXPECT_TRUE(r.clean());
   EXPECT_EQ(first_class(run(c, false, kPolicies[0])), "race.shared");
+}
+
+// Several host threads: the stamp of the other block's store is there before its value. Two blocks store to
+// the same words in opposite directions, and meet somewhere.
+TEST(RaceNotes, StoresOfOneValueAreANoteForSeveralHostThreads) {
+  const Case c{"same",
+               2,
+               32,
+               1,
+               "@@ and.b32 %r3, %b, 1; setp.eq.u32 %g0, %r3, 0; mov.u32 %r4, 0;\nL: sub.u32 %r5, 2047, %r4;\n"
+               "selp.u32 %r5, %r4, %r5, %g0; mul.wide.u32 %x0, %r5, 4; add.u64 %x0, %x0, %o;\n"
+               "st.global.u32 [%x0], %r2; add.u32 %r4, %r4, 1; setp.lt.u32 %g1, %r4, 2048; @%g1 bra L;\n",
+               "mov.u32 %r2, 9;",
+               "mov.u32 %r2, %b;",
+               ""};
+  for (int round = 0; round < 60; ++round) {
+    const Result r = run(c, true, kPolicies[0], 2);
+    ASSERT_TRUE(r.clean()) << findings(r);
+  }
+  EXPECT_EQ(first_class(run(c, false, kPolicies[0], 2)), "race.global");
 }
 
 TEST(RaceReports, NameBothSides) {
