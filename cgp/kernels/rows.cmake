@@ -3,12 +3,23 @@
 target_sources(cgp_kernels PRIVATE
   row/column_sums.cpp row/elements.cpp row/entries.cpp row/fold.cpp row/row_exchange.cpp row/row_kernel.cpp
   row/row_plan.cpp row/tensor_case.cpp row/view.cpp
-  norm/norm.cpp norm/norm_backward.cpp norm/norm_entry.cpp)
+  row/element_kernel.cpp
+  activation/activation.cpp
+  cross_entropy/cross_entropy.cpp cross_entropy/cross_entropy_entry.cpp
+  norm/norm.cpp norm/norm_backward.cpp norm/norm_entry.cpp
+  rope/rope.cpp
+  softmax/softmax_rows.cpp)
 target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   row/column_sums.h row/elements.h row/entries.h row/fold.h row/row_kernel.h row/row_plan.h row/tensor_case.h
   row/view.h
-  norm/norm.h norm/norm_ref.h)
+  row/element_kernel.h
+  activation/activation.h activation/activation_ref.h
+  cross_entropy/cross_entropy.h cross_entropy/cross_entropy_ref.h
+  norm/norm.h norm/norm_ref.h
+  rope/rope.h
+  softmax/softmax_rows.h)
 
 cgp_bench(cgp_rows_bench
   SOURCES bench/rows_bench.cpp bench/table_bench.cpp norm/norm_bench.cpp
+          activation/activation_bench.cpp cross_entropy/cross_entropy_bench.cpp
   LINKS cgp::kernels cgp::prof cgp::provenance)

@@ -31,6 +31,8 @@ int main(int argc, char** argv) {
     BenchTable b(runtime::Device::open("cuda:0"), prefixes, rounds);
     std::printf("%s\n", b.device().info().name.c_str());
     bench_norms(b);
+    bench_losses(b);
+    bench_activations(b);
     if (!json.empty()) {
       std::vector<std::string> words{"cgp_rows_bench"};
       words.insert(words.end(), argv + 1, argv + argc);

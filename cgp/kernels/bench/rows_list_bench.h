@@ -6,5 +6,7 @@
 namespace cgp::kernels {
 
 void bench_norms(BenchTable& b);
+void bench_losses(BenchTable& b);
+void bench_activations(BenchTable& b);
 
 }  // namespace cgp::kernels

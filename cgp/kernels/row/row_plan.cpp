@@ -36,6 +36,7 @@ std::uint64_t registers(const RowNeeds& n, const RowTuning& t) {
   std::uint64_t count = loads * (e * std::uint64_t(n.accumulators) + held);
   if (t.hold || (!n.accumulators && t.loads <= 2))
     for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
+  if (n.fold_size > 2) count += 32;
   return round_up(std::max<std::uint64_t>(count + (t.stay ? 56 : n.accumulators ? 48 : 32), 40), 8);
 }
 
@@ -52,9 +53,10 @@ RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint
     if (std::uint64_t(resident) * lanes * registers(n, t) > device.registers_per_sm && resident > 1) continue;
     const std::uint64_t share =
         std::min<std::uint64_t>(room / std::uint64_t(resident) - 1024, device.smem_per_block_optin);
-    const std::uint64_t stages = share > other ? std::min<std::uint64_t>((share - other) / stage, 4) : 0;
-    if (stages < (resident > 1 ? 3u : 2u)) continue;
-    t.resident = resident, t.stages = int(stages);
+    const std::uint64_t stages = share > other ? std::min<std::uint64_t>((share - other) / stage, 3) : 0;
+    if (stages < (resident > 1 && t.cluster < 8 ? 3u : 2u)) continue;
+    // Clusters of eight on the same SM hide each other's waits: two stages did better than three.
+    t.resident = resident, t.stages = resident > 1 && t.cluster == 8 ? 2 : int(stages);
     return t;
   }
   return t;
@@ -116,19 +118,26 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
   const std::uint64_t accesses = cols / std::uint64_t(t.elements);
   if (n.accumulators) return plan_sums(n, t, accesses, device);
   const std::uint64_t inputs = n.inputs.size(), clusters = device.max_cluster >= 8 ? 8 : 1;
-  std::uint64_t most = wide ? std::max<std::uint64_t>(1, 64 / std::uint64_t(t.elements)) : 16;
-  if (wide && inputs > 2) most = std::max<std::uint64_t>(1, most / 2);
+  std::uint64_t most = 16;
+  while (most > 1 && wide &&
+         (most * std::uint64_t(t.elements) > 64 || most * words_per_access(n, t.elements) > 64))
+    most /= 2;
   if (!wide) most = std::max<std::uint64_t>(4, 16 / inputs);
   std::string why = wide ? text::cat("aligned rows, ", accesses, " wide accesses each")
                          : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
   const auto done = [&](std::string more) { return RowPlan{t, text::cat(why, "; ", more)}; };
   const auto lanes_for = [&](std::uint64_t loads) { return int(round_up(ceil_div(accesses, loads), 32)); };
+  // Beyond 512 threads there are 64 registers for each.
+  const bool narrow = most * words_per_access(n, t.elements) > 32 || n.fold_size > 2;
   t.rows = 1;
   if (accesses <= 32) {
     t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
     t.rows = int(kRowThreads) / t.lanes;
   } else if (accesses <= 64) {
     t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
+  } else if (wide && accesses <= 128 && n.fold_size > 2) {
+    t.loads = int(std::min<std::uint64_t>(most, 4)), t.lanes = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
+    t.rows = t.lanes == 32 ? int(kRowThreads) / 32 : 1;
   } else if (wide && accesses <= 512) {
     // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
     t.loads = int(std::min<std::uint64_t>(most, inputs == 1 && n.fold_size <= 1 ? 2
@@ -136,13 +145,9 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
                                                 : accesses <= 256               ? 4
                                                                                 : 8));
     t.lanes = lanes_for(std::uint64_t(t.loads));
-  } else if (accesses <= 1024 * most) {
+  } else if (accesses <= 512 * most || (accesses <= 1024 * most && !narrow)) {
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
-    if (t.lanes > 512 && inputs * most * std::uint64_t(t.elements) > 64) {  // registers for 512 threads only
-      t.lanes = int(round_up(std::uint64_t(t.lanes) / 2, 32)), t.cluster = clusters == 8 ? 2 : 1;
-      if (t.cluster == 1) t.lanes = 1024, t.loads = 0;
-    }
   } else {
     if (wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count)) {
       const auto r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
@@ -151,9 +156,10 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
         return done(text::cat("a ring of ", t.stages, " rows in a cluster"));
       }
     }
-    t.lanes = 512, t.loads = int(most);
+    t.lanes = 512;
     while (t.cluster < int(clusters) && accesses > 512 * most * std::uint64_t(t.cluster)) t.cluster *= 2;
-    if (accesses > 512 * most * std::uint64_t(t.cluster)) t.lanes = 1024, t.loads = 0;
+    t.loads = int(ceil_div(accesses, 512 * std::uint64_t(t.cluster)));
+    if (std::uint64_t(t.loads) > most) t.lanes = 1024, t.loads = 0;
   }
   if (!t.loads) {
     t.cluster = int(clusters);

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross-entropy and its gradient.
+//   memory   logits read once (rows beyond registers: twice), the gradient written once, maybe over the
+//   logits who      skeletons of row/row_kernel.h; the thread that owns the target's column stores that
+//   element again
+#include "cgp/kernels/cross_entropy/cross_entropy.h"
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/atomic.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
+
+struct Build {
+  row::RowTuning tuning;
+  DType type;
+  std::optional<DType> gradient;
+  bool wide_targets, smooth, scale, loss, lse, errors;
+};
+
+struct Params {
+  In<b8> targets;
+  In<f32> scale;
+  Out<f32> loss, lse;
+  Out<u32> errors;
+  Val<u64> cols;
+  Val<s64> ignore;
+  Val<f32> smoothing, z_loss;
+};
+
+class Loss : public row::RowOp {
+ public:
+  Loss(const Build& b, const Params& p, std::optional<OutRows> out)
+      : b_(b), p_(p), sums_(b.smooth ? 1 : 0), out_(std::move(out)) {
+    fold = &sums_;
+  }
+
+  void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
+    at_.clear();
+    const auto target = load_target(row, valid);
+    const auto column = bits<u64>(target);
+    const Val<pred> known = (column < p_.cols) & valid;
+    const row::Format one{b_.type, 1};
+    const auto& in = inputs[0];
+    const auto element = in.base.at((row * in.pitch + select(known, column, Val<u64>(0))) *
+                                    std::uint64_t(cgp::bytes(b_.type)));
+    const auto x = row::floats(one, row::load<nc>(one, element, 0, known))[0];
+    // The number of the column fits 63 bits where it is known.
+    at_.push_back({column, x, known, target == p_.ignore});
+  }
+
+  Stat part(Kernel&, const Values& v) override {
+    Floats all;
+    for (int j = 0; j < v.count(); ++j) row::append(all, v.at(0, j));
+    const auto m = row::largest(all), base = row::reference(m);
+    Floats terms;
+    for (int j = 0; j < v.count(); ++j)
+      for (const auto& x : v.at(0, j, 1)) terms.push_back(row::exp_minus(x, base));
+    Stat s{m, row::sum(terms)};
+    if (b_.smooth) {
+      Floats inside;
+      for (int j = 0; j < v.count(); ++j)
+        inside.push_back(select(v.inside(j), row::sum(v.at(0, j)), Val<f32>(0.f)));
+      s.push_back(row::sum(inside));
+    }
+    return s;
+  }
+
+  std::vector<Floats> finish(Kernel& k, const Values& v, const Stat& s, std::vector<Floats>) override {
+    const auto& t = at_[0];
+    const auto lse = s[0] + row::natural_log(s[1]);
+    const auto n = to<f32>(p_.cols);
+    const auto share = b_.smooth ? p_.smoothing / n : Val<f32>(0.f);
+    const auto keep = b_.smooth ? Val<f32>(1.f) - p_.smoothing : Val<f32>(1.f);
+    const auto wrong = (!t.known) & (!t.ignored);
+    const Val<f32> nan(std::numeric_limits<float>::quiet_NaN());
+    if (b_.loss) {
+      const auto plain = b_.smooth ? lse - keep * t.x - share * s[2] : lse - t.x;
+      const auto loss =
+          select(t.ignored, Val<f32>(0.f), select(wrong, nan, fma(p_.z_loss * lse, lse, plain)));
+      p_.loss.st_if(v.leader(), v.row(), loss);
+    }
+    if (b_.lse) p_.lse.st_if(v.leader(), v.row(), lse);
+    if (b_.errors) k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.errors, 0, Val<u32>(1)); });
+    if (!out_) return {};
+    const auto scale = select(wrong, nan, b_.scale ? p_.scale.ld(0) : Val<f32>(1.f));
+    const auto factor = scale * fma(p_.z_loss * 2.f, lse, Val<f32>(1.f)) * rcp<rn>(s[1]);
+    const auto less = share * scale;
+    const auto dx = v.target(*out_);
+    const row::Format f{out_->dtype, v.elements()};
+    for (int j = 0; j < v.count(); ++j) {
+      Floats out;
+      for (const auto& x : v.at(0, j, 2)) {
+        const auto p = row::exp_minus(x, s[0]);
+        out.push_back(b_.smooth ? fma(p, factor, -less) : p * factor);
+      }
+      row::Access words;
+      for (const auto& w : row::pack(f, out)) words.push_back(select(t.ignored, Val<b32>(0), w));
+      dx.store_packed(j, words);
+    }
+    // The target's element again, by the thread that has just stored it.
+    const auto right = fma(row::exp_minus(t.x, s[0]), factor, -less) - keep * scale;
+    const row::Format one{out_->dtype, 1};
+    const auto packed = row::pack(one, {right});
+    const auto place =
+        out_->base.at((v.row() * out_->pitch + t.column) * std::uint64_t(cgp::bytes(out_->dtype)));
+    for (int j = 0; j < v.count(); ++j) {
+      const auto mine =
+          v.inside(j) & t.known & (!t.ignored) & (t.column - v.index(j) < std::uint64_t(v.elements()));
+      row::store(one, place, 0, mine, packed);
+    }
+    return {};
+  }
+
+ private:
+  struct Target {
+    Val<u64> column;
+    Val<f32> x;
+    Val<pred> known, ignored;
+  };
+  Val<s64> load_target(const Val<u64>& row, const Val<pred>& valid) const {
+    if (b_.wide_targets) return p_.targets.as<s64>().ld_if<1>(valid, row, Val<s64>(0))[0];
+    return to<s64>(p_.targets.as<s32>().ld_if<1>(valid, row, Val<s32>(0))[0]);
+  }
+  const Build& b_;
+  const Params& p_;
+  row::MaxSum sums_;
+  std::optional<OutRows> out_;
+  std::vector<Target> at_;  // of the row that is worked on
+};
+
+void cross_entropy_rows(Kernel& k, Build b, In<b8> logits, In<b8> targets, In<f32> scale, Out<f32> loss,
+                        Out<f32> lse, Out<b8> dlogits, Out<u32> errors, Val<u64> rows, Val<u64> cols,
+                        Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore, Val<f32> smoothing,
+                        Val<f32> z_loss) {
+  const Params p{targets, scale, loss, lse, errors, cols, ignore, smoothing, z_loss};
+  std::optional<OutRows> out;
+  if (b.gradient) out.emplace(OutRows{dlogits, gradient_pitch, *b.gradient});
+  Loss op(b, p, std::move(out));
+  op.inputs.push_back({logits, pitch, b.type, -std::numeric_limits<float>::infinity()});
+  row::run_rows(k, b.tuning, rows, cols, op);
+}
+
+// One block counts: a few thousand targets.
+void count_kept(Kernel& k, bool wide, In<b8> targets, Out<f32> scale, Val<u64> n, Val<s64> ignore) {
+  k.block(1024);
+  const auto slots = k.shared<u32>(32);
+  const auto count =
+      k.loop(range(to<u64>(k.tid()), n, Val<u64>(1024)), Val<u32>(0), [&](Val<u64> i, Val<u32> c) {
+        const Val<s64> t = wide ? targets.as<s64>().ld(i) : to<s64>(targets.as<s32>().ld(i));
+        return c + to<u32>(t != ignore);
+      });
+  auto w = k.warp();
+  const auto add = [](Val<u32> a, Val<u32> b) { return a + b; };
+  const auto of_warp = reduce(w, count, add);
+  k.if_(w.lane() == 0, [&] { slots.st(k.warp_index(), of_warp); });
+  k.sync();
+  const auto all = reduce(w, slots.ld(w.lane()), add);
+  k.if_(k.tid() == 0, [&] { scale.st(0, rcp<rn>(to<f32>(all))); });
+}
+
+row::RowNeeds needs(const Build& b) {
+  row::RowNeeds n;
+  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2;
+  if (b.gradient) n.outputs = {*b.gradient};
+  return n;
+}
+
+Variant make(const Build& b) {
+  std::string extra;
+  for (auto [have, letter] : {std::pair{b.wide_targets, 'w'},
+                              {b.smooth, 's'},
+                              {b.scale, 'f'},
+                              {b.loss, 'l'},
+                              {b.lse, 'e'},
+                              {b.errors, 'x'},
+                              {b.gradient.has_value(), 'g'}})
+    if (have) extra.push_back(letter);
+  const auto n = needs(b);
+  auto name = text::cat("cross_entropy_", row::type_names(n), "__", row::describe(b.tuning), "_", extra);
+  return variant(std::move(name), row::min_sm(n, b.tuning), cross_entropy_rows, b);
+}
+
+struct Problem {
+  CrossEntropy c;
+  Build build;
+  std::string why;
+};
+
+Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
+  const row::Checker check{"cross_entropy"};
+  if (c.rows && !c.cols) check.fail("cols", "must be at least 1", "cols = 0");
+  if (!(c.label_smoothing >= 0 && c.label_smoothing <= 1))
+    check.fail("label_smoothing", "must be from 0 to 1", text::cat("it is ", c.label_smoothing));
+  check.present("logits", c.logits, row::kFloats, false);
+  c.logits_layout = check.rows("logits", c.logits, c.rows, c.cols, c.logits_layout);
+  check.present("targets", c.targets, {DType::s32, DType::s64}, false);
+  check.vector("targets", c.targets, c.rows);
+  Build b{};
+  b.type = c.logits.dtype, b.wide_targets = c.targets.dtype == DType::s64, b.smooth = c.label_smoothing > 0;
+  const auto optional = [&](const char* name, const View& v, DType t, std::uint64_t n, bool out) {
+    if (v.given) check.present(name, v, {t}, out), check.vector(name, v, n);
+    return v.given;
+  };
+  b.loss = optional("loss", c.loss, DType::f32, c.rows, true);
+  b.lse = optional("lse", c.lse, DType::f32, c.rows, true);
+  b.scale = optional("scale", c.scale, DType::f32, 1, false);
+  b.errors = optional("errors", c.errors, DType::u32, 1, true);
+  if (c.dlogits.given) {
+    check.present("dlogits", c.dlogits, row::kFloats, true);
+    c.dlogits_layout = check.rows("dlogits", c.dlogits, c.rows, c.cols, c.dlogits_layout);
+    b.gradient = c.dlogits.dtype;
+    if (c.dlogits.address == c.logits.address && c.rows &&
+        (c.dlogits.dtype != c.logits.dtype || c.dlogits_layout.pitch != c.logits_layout.pitch))
+      check.fail("dlogits", "over the logits must have their type and pitch",
+                 text::cat("it is ", cgp::name(c.dlogits.dtype), " with pitch ", c.dlogits_layout.pitch));
+  }
+  if (c.logits_layout.inner > 1 || c.dlogits_layout.inner > 1)
+    check.fail("logits", "cannot have its rows in groups", "inner > 1");
+  const auto need = needs(b);
+  const int e = row::widest_access(need);
+  const bool wide = row::fits(c.logits, c.cols, c.logits_layout, e) &&
+                    (!c.dlogits.given || row::fits(c.dlogits, c.cols, c.dlogits_layout, e));
+  auto plan =
+      c.tuning ? row::RowPlan{*c.tuning, "as asked"} : row::plan_rows(need, c.rows, c.cols, wide, device);
+  b.tuning = plan.tuning;
+  return {std::move(c), b, std::move(plan.why)};
+}
+
+}  // namespace
+
+void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
+  const auto p = checked(given, s.device().info());
+  const auto& c = p.c;
+  if (c.rows == 0) return;
+  const auto fn = load(s.device(), make(p.build));
+  fn(s, row::grid(fn, p.build.tuning, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
+     c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.errors.arg(), c.rows, c.cols, c.logits_layout.pitch,
+     c.dlogits_layout.pitch, c.ignore_index, c.label_smoothing, c.z_loss);
+}
+
+void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale) {
+  const row::Checker check{"count_targets"};
+  check.present("targets", targets, {DType::s32, DType::s64}, false);
+  check.present("scale", scale, {DType::f32}, true), check.vector("scale", scale, 1);
+  const bool wide = targets.dtype == DType::s64;
+  load(s.device(), variant(wide ? "count_targets_s64" : "count_targets_s32", 75, count_kept, wide))(
+      s, runtime::Dim3{1}, targets.arg(), scale.arg(), targets.elements, ignore_index);
+}
+
+Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {
+  auto p = checked(c, device);
+  if (why) *why = std::move(p.why);
+  return make(p.build);
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Cross-entropy of logits, its gradient in the same launch. With lse = log sum exp(x), e = label_smoothing:
+//   loss    = lse - (1 - e) x[target] - e mean(x) + z_loss lse^2
+//   dlogits = scale * (softmax(x) (1 + 2 z_loss lse) - (1 - e) [column is target] - e / cols)
+// A row whose target is ignore_index has loss 0 and gradient 0. A target that is no column and not
+// ignore_index gives NaN in its row and raises `errors`; nothing outside the logits is read.
+#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/row/row_plan.h"
+
+namespace cgp::kernels {
+
+struct CrossEntropy {
+  View logits;   ///< [rows, cols]: f32, f16 or bf16
+  View targets;  ///< [rows]: s32 or s64
+  View loss;     ///< f32 [rows], optional
+  View lse;      ///< f32 [rows], optional
+  View dlogits;  ///< [rows, cols], optional; may be the logits themselves, with the same layout
+  View scale;    ///< f32 [1] on the device, optional: multiplies dlogits (count_targets() makes 1 / count)
+  View errors;   ///< u32 [1], optional: set to 1 where a target is out of range; never set to 0
+  std::uint64_t rows = 0, cols = 0;
+  row::Layout logits_layout{}, dlogits_layout{};
+  std::int64_t ignore_index = -100;
+  float label_smoothing = 0, z_loss = 0;
+  std::optional<row::RowTuning> tuning{};
+};
+void cross_entropy(runtime::Stream& s, const CrossEntropy& c);
+
+/// scale[0] = 1 / (targets that are not ignore_index): the factor of a mean. One block; targets are s32 or
+/// s64.
+void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale);
+
+/// What would run.
+Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why);
+KernelEntry cross_entropy_entry();
+
+}  // namespace cgp::kernels

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross-entropy in the catalogue.
+#include "cgp/kernels/cross_entropy/cross_entropy_ref.h"
+
+namespace cgp::kernels {
+namespace {
+
+using row::Expected, row::TensorCase;
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  DType type = row::float_option(o, "dtype");
+  std::uint64_t rows = o.size("rows"), cols = o.size("cols");
+  if (const HostArray* x = find_input(given, "logits")) {
+    type = x->dtype, cols = x->shape.empty() ? 1 : x->shape.back(), rows = cols ? x->size() / cols : 0;
+    o.agree("logits", *x, {{"rows", rows}, {"cols", cols}});
+  }
+  auto c = std::make_unique<TensorCase>(d);
+  CrossEntropy e;
+  e.rows = rows, e.cols = cols, e.label_smoothing = float(o.real("smoothing")), e.z_loss = float(o.real("z"));
+  e.logits = c->input("logits", input_or_random(given, "logits", type, {rows, cols}, seed));
+  HostArray targets(DType::s64, {rows});
+  if (const HostArray* t = find_input(given, "targets")) {
+    targets = input_or_random(given, "targets", t->dtype, {rows}, seed);
+  } else {
+    const auto random = random_array(DType::u32, {rows}, seed + 1);
+    for (std::uint64_t r = 0; r < rows; ++r)
+      targets.set(
+          r, r % 5 == 3 ? -100 : double((std::uint64_t(random.at(r)) * 2654435761u + r * 40503u) % cols));
+  }
+  e.targets = c->input("targets", std::move(targets));
+  HostArray scale(DType::f32, {1});
+  scale.set(0, 0.25);
+  e.scale = c->input("scale", std::move(scale));
+  e.loss = c->output("loss", DType::f32, {rows}), e.lse = c->output("lse", DType::f32, {rows});
+  if (o.flag("gradient")) e.dlogits = c->output("dlogits", type, {rows, cols});
+  std::string why;
+  const auto v = cross_entropy_variant(e, d.info(), &why);
+  c->runs({v}, why);
+  c->flops = double(rows * cols) * 8;
+  c->run = [e](runtime::Stream& s) { cross_entropy(s, e); };
+  c->oracle = [e, type](const TensorCase& t) {
+    const auto want = cross_entropy_ref(t.host("logits").as_doubles(), t.host("targets").as_doubles(), e.rows,
+                                        e.cols, double(e.ignore_index), double(e.label_smoothing),
+                                        double(e.z_loss), t.host("scale").at(0), type);
+    std::vector<Expected> all{{"loss", want.loss, want.loss_tolerance},
+                              {"lse", want.lse, want.lse_tolerance}};
+    if (e.dlogits.given) all.push_back({"dlogits", want.dlogits, want.dlogits_tolerance});
+    return all;
+  };
+  return c;
+}
+
+std::vector<runtime::KernelImage> ships(std::string_view arch) {
+  std::vector<Variant> all;
+  runtime::DeviceInfo device;
+  for (DType t : {DType::bf16, DType::f16, DType::f32})
+    for (bool smooth : {false, true}) {
+      row::RowNeeds n;
+      n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2;
+      const auto tunings = row::shipped_tunings(n, arch);
+      const auto step = row::image_step(arch, t, smooth);
+      for (std::size_t i = 0; i < tunings.size(); i += step) {
+        const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
+        CrossEntropy e;
+        e.logits = e.dlogits = view(t), e.targets = view(DType::s64), e.loss = view(DType::f32);
+        e.rows = e.cols = 1, e.tuning = tunings[i], e.label_smoothing = smooth ? 0.1f : 0;
+        all.push_back(cross_entropy_variant(e, device, nullptr));
+      }
+    }
+  return images(all, arch);
+}
+
+}  // namespace
+
+KernelEntry cross_entropy_entry() {
+  KernelEntry e;
+  e.name = "cross_entropy";
+  e.summary = "loss of logits against targets, and its gradient in the same launch";
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"rows", "1024", "rows"},
+               {"cols", "32000", "classes"},
+               {"smoothing", "0", "label smoothing, 0 to 1"},
+               {"z", "0", "factor of the squared lse"},
+               {"gradient", "1", "write dlogits too"}};
+  e.inputs = {"logits", "targets"};
+  e.images = ships;
+  e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/kernels/cross_entropy/cross_entropy_ref.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+
+TEST(cross_entropy, every_row_length_matches_the_oracle) {
+  for (auto [r, c] : {std::pair{"0", "5"},
+                      {"3", "1"},
+                      {"17", "7"},
+                      {"9", "64"},
+                      {"6", "1000"},
+                      {"3", "4097"},
+                      {"2", "16384"}})
+    expect_right(cross_entropy_entry(), {{"rows", r}, {"cols", c}});
+  for (const char* t : {"f32", "f16", "bf16"})
+    expect_right(cross_entropy_entry(),
+                 {{"dtype", t}, {"rows", "7"}, {"cols", "264"}, {"smoothing", "0.1"}, {"z", "1e-2"}});
+  expect_right(cross_entropy_entry(),
+               {{"rows", "4"}, {"cols", "77"}, {"gradient", "0"}, {"smoothing", "0.2"}});
+  expect_right(cross_entropy_entry(), {{"rows", "1"}, {"cols", "70001"}});  // read twice
+}
+
+TEST(cross_entropy, runs_on_every_architecture) {
+  for (auto arch : kTargets)
+    expect_right(cross_entropy_entry(), {{"dtype", "f16"}, {"rows", "5"}, {"cols", "200"}}, arch);
+}
+
+TEST(cross_entropy, the_oracles_gradient_is_a_finite_difference) {
+  const std::uint64_t rows = 2, cols = 6;
+  auto x = random_array(DType::f64, {rows, cols}, 1).as_doubles();
+  const std::vector<double> targets{4, 1};
+  const auto loss = [&] {
+    const auto o = cross_entropy_ref(x, targets, rows, cols, -100, 0.1, 0.3, 1, DType::f32);
+    return o.loss[0] + o.loss[1];
+  };
+  const auto g = cross_entropy_ref(x, targets, rows, cols, -100, 0.1, 0.3, 1, DType::f32).dlogits;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double h = 1e-6, was = x[i];
+    x[i] = was + h;
+    const double up = loss();
+    x[i] = was - h;
+    const double down = loss();
+    x[i] = was;
+    EXPECT_NEAR(g[i], (up - down) / (2 * h), 1e-7);
+  }
+}
+
+TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
+  auto device = runtime::Device::open("emu");
+  const std::uint64_t rows = 5, cols = 40;
+  auto x = random_array(DType::f32, {rows, cols}, 3);
+  x.set(2, -std::numeric_limits<double>::infinity());  // a masked column
+  auto logits = device.upload<float>(typed<float>(x));
+  const std::vector<std::int32_t> targets{3, 40, -1, -100, 0};
+  auto to = device.upload<std::int32_t>(targets);
+  auto loss = device.zeros<float>(rows), scale = device.zeros<float>(1);
+  auto errors = device.zeros<std::uint32_t>(1);
+  count_targets(device.stream(), to, -100, scale);
+  CrossEntropy c;
+  c.logits = std::as_const(logits), c.dlogits = logits, c.targets = to, c.loss = loss, c.scale = scale;
+  c.errors = errors, c.rows = rows, c.cols = cols;
+  cross_entropy(device.stream(), c);
+  device.sync();
+  EXPECT_EQ(scale.to_vector()[0], 0.25f);
+  EXPECT_EQ(errors.to_vector()[0], 1u);
+  const auto got = logits.to_vector(), losses = loss.to_vector();
+  std::vector<double> t(targets.begin(), targets.end());
+  const auto want = cross_entropy_ref(x.as_doubles(), t, rows, cols, -100, 0, 0, 0.25, DType::f32);
+  for (std::size_t i = 0; i < rows * cols; ++i) {
+    if (std::isnan(want.dlogits[i]))
+      EXPECT_TRUE(std::isnan(got[i])) << i;
+    else
+      EXPECT_NEAR(got[i], want.dlogits[i], want.dlogits_tolerance[i]) << i;
+  }
+  EXPECT_NEAR(losses[0], want.loss[0], want.loss_tolerance[0]);
+  EXPECT_TRUE(std::isnan(losses[1]) && std::isnan(losses[2]));
+  EXPECT_EQ(losses[3], 0.f);
+  c.targets = View();
+  EXPECT_THROW(cross_entropy(device.stream(), c), ArgumentError);
+}
+
+TEST(cross_entropy, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(cross_entropy_entry(), {{{"rows", "64"}, {"cols", "1024"}},
+                                              {{"rows", "300"}, {"cols", "32000"}, {"smoothing", "0.1"}},
+                                              {{"rows", "30"}, {"cols", "151936"}, {"z", "1e-3"}},
+                                              {{"dtype", "f32"}, {"rows", "33"}, {"cols", "777"}},
+                                              {{"dtype", "f16"}, {"rows", "3"}, {"cols", "500001"}}});
+}
+
+TEST(cross_entropy, every_variant_assembles_without_spills) { expect_assembles(cross_entropy_entry()); }

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//   who      a thread has a few accesses, a block's width apart
+//   memory   every input read once and every output written once, 16 bytes an access where that is aligned
+#include "cgp/kernels/row/element_kernel.h"
+
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/dsl/build.h"
+
+namespace cgp::kernels::row {
+namespace {
+
+using namespace dsl;
+
+constexpr int kThreads = 256;
+
+struct Build {
+  int elements = 1, unroll = 1;
+  bool flat = false;   ///< one row
+  bool small = false;  ///< fewer than 2^32 accesses
+  std::vector<DType> inputs, outputs;
+  std::optional<DType> column;
+  std::shared_ptr<const ElementOp> op;
+};
+
+struct Pitches {
+  Val<u64> p0, p1, p2;
+  static auto carried() { return std::tuple(&Pitches::p0, &Pitches::p1, &Pitches::p2); }
+  Val<u64> operator[](std::size_t i) const { return i == 0 ? p0 : i == 1 ? p1 : p2; }
+};
+struct HostPitches {
+  std::uint64_t p[3] = {};
+};
+struct Parameters {
+  Val<u64> a, b, c, d;
+  static auto carried() { return std::tuple(&Parameters::a, &Parameters::b, &Parameters::c, &Parameters::d); }
+};
+struct HostParameters {
+  std::uint64_t p[4] = {};
+};
+
+// `first`: the number of the launch's first element.
+void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0, Out<b8> y1,
+              Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches x_pitch, Pitches y_pitch, Val<u64> first,
+              Parameters parameters) {
+  k.block(kThreads);
+  const In<b8> in[] = {x0, x1, x2};
+  const Out<b8> out[] = {y0, y1, y2};
+  const auto e = std::uint64_t(b.elements);
+  const auto per_row = cols / e;
+  const Val<u64> total = b.flat ? per_row : rows * per_row;
+  const auto start = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads * b.unroll) + to<u64>(k.tid());
+  struct Place {
+    Val<pred> inside;
+    Val<u64> row, col, access;
+  };
+  std::vector<Place> at;
+  for (int u = 0; u < b.unroll; ++u) {
+    const auto a = u ? start + std::uint64_t(u * kThreads) : start;
+    const auto row = b.flat ? Val<u64>(0)
+                     : b.small
+                         ? to<u64>(to<u32>(a) / to<u32>(per_row))  // a 64-bit division takes ten times longer
+                         : a / per_row;
+    at.push_back({a < total, row, (b.flat ? a : a - row * per_row) * e, a});
+  }
+  const auto offset = [&](const Place& p, const Pitches& pitch, std::size_t i, DType t) {
+    return (b.flat ? p.col : p.row * pitch[i] + p.col) * std::uint64_t(cgp::bytes(t));
+  };
+  std::vector<std::vector<Access>> words;
+  for (std::size_t i = 0; i < b.inputs.size(); ++i) {
+    words.emplace_back();
+    for (const auto& p : at)
+      words.back().push_back(load<nc, no_allocate>(
+          Format{b.inputs[i], b.elements}, in[i].at(offset(p, x_pitch, i, b.inputs[i])), 0, p.inside));
+  }
+  for (int u = 0; u < b.unroll; ++u) {
+    const auto& p = at[std::size_t(u)];
+    std::vector<Floats> values;
+    for (std::size_t i = 0; i < b.inputs.size(); ++i)
+      values.push_back(floats({b.inputs[i], b.elements}, words[i][std::size_t(u)]));
+    Floats of_column;
+    if (b.column) {
+      const Format f{*b.column, b.elements};
+      of_column =
+          floats(f, load<nc>(f, column.at(p.col * std::uint64_t(cgp::bytes(*b.column))), 0, p.inside));
+    }
+    const auto results = b.op->apply(k, values, of_column, first + p.access * e,
+                                     {parameters.a, parameters.b, parameters.c, parameters.d});
+    for (std::size_t i = 0; i < b.outputs.size(); ++i) {
+      const Format f{b.outputs[i], b.elements};
+      store(f, out[i].at(offset(p, y_pitch, i, b.outputs[i])), 0, p.inside, pack(f, results[i]));
+    }
+  }
+}
+
+struct Plan {
+  Build build;
+  std::vector<Layout> in, out;
+  std::uint64_t rows = 0, cols = 0;
+  std::uint64_t tail = 0;  ///< columns at the end of a flat problem that wide accesses leave
+};
+
+Plan plan(const ElementProblem& p) {
+  const Checker c{p.name};
+  Plan plan;
+  plan.rows = p.rows, plan.cols = p.cols;
+  bool dense = !p.column.given, bf16 = false;
+  int narrowest = 4;
+  const auto take = [&](const auto& list, const auto& layouts, bool out, std::vector<Layout>& to,
+                        std::vector<DType>& types) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto& [name, v] = list[i];
+      c.present(name, v, kFloats, out);
+      to.push_back(c.rows(name, v, p.rows, p.cols, layouts.empty() ? Layout{} : layouts[i]));
+      if (to.back().inner > 1) c.fail(name, "cannot have its rows in groups", "inner > 1");
+      dense = dense && (to.back().pitch == p.cols || p.rows <= 1);
+      types.push_back(v.dtype);
+      narrowest = std::min(narrowest, cgp::bytes(v.dtype)), bf16 = bf16 || v.dtype == DType::bf16;
+    }
+  };
+  auto& b = plan.build;
+  take(p.inputs, p.input_layouts, false, plan.in, b.inputs);
+  take(p.outputs, p.output_layouts, true, plan.out, b.outputs);
+  if (p.column.given) {
+    c.present(p.column_name, p.column, kFloats, false), c.vector(p.column_name, p.column, p.cols);
+    b.column = p.column.dtype, narrowest = std::min(narrowest, cgp::bytes(p.column.dtype));
+  }
+  if (dense) {
+    b.flat = true, plan.cols = p.rows * p.cols, plan.rows = 1;
+    for (auto* list : {&plan.in, &plan.out})
+      for (auto& l : *list) l.pitch = plan.cols;
+  }
+  const int e = 16 / narrowest;
+  const std::uint64_t body = b.flat ? plan.cols / std::uint64_t(e) * std::uint64_t(e) : plan.cols;
+  bool wide = body > 0 && (!p.column.given || fits(p.column, body, {}, e));
+  const auto check = [&](const auto& list, const std::vector<Layout>& layouts) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      Layout l = layouts[i];
+      if (b.flat) l.pitch = body;
+      wide = wide && fits(list[i].second, body, l, e);
+    }
+  };
+  check(p.inputs, plan.in), check(p.outputs, plan.out);
+  if (wide) plan.tail = plan.cols - body, plan.cols = body;
+  b.elements = wide ? e : 1;
+  b.unroll = int(wide ? std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())) : 4);
+  // Threads beyond the last access count too.
+  b.small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
+            plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
+  b.op = p.op;
+  return plan;
+}
+
+Variant make(const ElementProblem& p, const Build& b) {
+  auto name = text::cat(p.name, p.form.empty() ? "" : "_", p.form);
+  int sm = 75;
+  for (const auto* list : {&b.inputs, &b.outputs})
+    for (DType t : *list) text::append(name, text::cat("_", cgp::name(t))), sm = t == DType::bf16 ? 80 : sm;
+  if (b.column)
+    text::append(name, text::cat("_c", cgp::name(*b.column))), sm = *b.column == DType::bf16 ? 80 : sm;
+  text::append(name, text::cat("__e", b.elements, "_u", b.unroll, b.flat ? "_flat" : b.small ? "" : "_huge"));
+  return variant(std::move(name), sm, elements, b);
+}
+
+void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::uint64_t first) {
+  const Build& b = plan.build;
+  const std::uint64_t total = plan.rows * (plan.cols / std::uint64_t(b.elements));
+  if (total == 0) return;
+  const std::uint64_t size[2] = {p.inputs.size(), p.outputs.size()};
+  const auto arg = [&](const auto& list, std::size_t i) {
+    return i < list.size() ? list[i].second.from(b.flat ? first : 0).arg() : View().arg();
+  };
+  HostPitches x, y;
+  for (std::size_t i = 0; i < size[0]; ++i) x.p[i] = plan.in[i].pitch;
+  for (std::size_t i = 0; i < size[1]; ++i) y.p[i] = plan.out[i].pitch;
+  HostParameters parameters;
+  std::copy(p.parameters.begin(), p.parameters.end(), parameters.p);
+  load(s.device(), make(p, b))(s, runtime::grid_for(total, std::uint64_t(kThreads * b.unroll)),
+                               arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2), p.column.arg(),
+                               arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2), plan.rows, plan.cols,
+                               x, y, first, parameters);
+}
+
+Plan tail_of(const Plan& plan) {
+  Plan rest = plan;
+  rest.cols = plan.tail, rest.tail = 0, rest.build.elements = 1, rest.build.unroll = 1;
+  return rest;
+}
+
+}  // namespace
+
+void run_elements(runtime::Stream& s, const ElementProblem& p) {
+  const auto all = plan(p);
+  launch(s, p, all, 0);
+  if (all.tail) launch(s, p, tail_of(all), all.cols);
+}
+
+std::vector<Variant> element_variants(const ElementProblem& p) {
+  const auto all = plan(p);
+  std::vector<Variant> v{make(p, all.build)};
+  if (all.tail) v.push_back(make(p, tail_of(all).build));
+  return v;
+}
+
+}  // namespace cgp::kernels::row
