@@ -6,6 +6,7 @@ target_sources(cgp_kernels PRIVATE
   row/element_kernel.cpp
   activation/activation.cpp
   cross_entropy/cross_entropy.cpp cross_entropy/cross_entropy_entry.cpp
+  dropout/dropout.cpp
   norm/norm.cpp norm/norm_backward.cpp norm/norm_entry.cpp
   rope/rope.cpp
   softmax/softmax_rows.cpp)
@@ -15,6 +16,7 @@ target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   row/element_kernel.h
   activation/activation.h activation/activation_ref.h
   cross_entropy/cross_entropy.h cross_entropy/cross_entropy_ref.h
+  dropout/dropout.h dropout/dropout_ref.h
   norm/norm.h norm/norm_ref.h
   rope/rope.h
   softmax/softmax_rows.h)
