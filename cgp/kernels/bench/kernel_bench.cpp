@@ -12,6 +12,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/provenance.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
@@ -422,7 +423,8 @@ void bench_gemm(Bench& b, const GemmPeers* peers, const char* layout, std::uint6
   p = p.dense();
   const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
   Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const auto choice = select_gemm(p, {x.address(), y.address(), ours.address()}, b.device().info());
+  const auto choice = select_gemm(p, {x.address(), y.address(), ours.address()}, b.device().info(),
+                                  GemmTable::shipped(b.device().info()));
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
   const auto peer = cublas_problem(p);
   const prof::CublasLtOperands at{x.address(), y.address(), theirs.address()};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which variant runs a gemm problem, and why.
 #include <algorithm>
-#include <cmath>
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_tilings_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -82,114 +82,6 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
 
 namespace {
 
-std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
-
-struct Tile {
-  GemmKind kind;
-  int bm, bn, cluster, split, resident;
-};
-
-// Microseconds of a tiling on a Hopper device. The constants are fitted to 40 problems times some 15 tilings
-// measured on an H200 (README): the tiling that comes out best was within 1.3 % of the fastest on average.
-double predict(const Tile& t, const GemmProblem& p, int sm_count) {
-  constexpr double products = 38580,
-                   rows = 720;        // per microsecond and SM: elements of C, rows of A and B; 64 of K
-  constexpr double one_group = 1.47;  // a single warpgroup leaves the tensor cores waiting
-  constexpr double overlap = 0.13, prologue = 2.8, exchange = 4.4, latency = 4.5, launch = 2.4, memory = 0.36;
-  constexpr double bytes_per_us = 5.4e6;
-  const double sms = sm_count ? sm_count : 132;
-  const double k_tiles = double(tiles(p.k, 64)), element = cgp::bytes(p.type);
-  const double all = double(tiles(p.m, std::uint64_t(t.bm * t.cluster)) * std::uint64_t(t.cluster) *
-                            tiles(p.n, std::uint64_t(t.bn)) * p.batch);
-  // Rows that begin anywhere in a line of 128 bytes cost two lines a row of a tile.
-  const bool crooked = std::uint64_t(element) * (p.trans_b ? p.ldb : p.lda) % 128 != 0;
-  const double multiply = t.bm * t.bn / products * (t.bm == 64 ? one_group : 1);
-  const double fetch = (t.bm + double(t.bn) / t.cluster) * (crooked ? 2 : 1) / rows;
-  const double step = std::max(multiply, fetch) + overlap * std::min(multiply, fetch);
-  double time = 0;
-  if (t.kind == GemmKind::sm90_persistent) {
-    time = std::ceil(all / sms) * k_tiles * step + prologue;
-  } else {
-    const double share = std::min(double(t.resident), std::ceil(all * t.split / sms));
-    time = std::ceil(all * t.split / (sms * t.resident)) *
-           (std::ceil(k_tiles / t.split) * step * share + prologue +
-            (t.split > 1 ? exchange * t.bm * t.bn / 16384 : 0));
-  }
-  const double bytes = element * double(p.batch) *
-                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
-  // The last term decides between tilings that memory makes equally fast.
-  return std::max(time, bytes / bytes_per_us + latency) + launch + memory * bytes / bytes_per_us + time / 16;
-}
-
-int split_stages(int bm, int bn, int split, int resident) {
-  const int stage = (bm + bn) * 128, sums = split > 1 ? bm * bn * 4 : 0;
-  return std::min(8, (227 * 1024 / resident - 2048 - sums) / stage);
-}
-
-}  // namespace
-
-std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAddresses& at,
-                                             const runtime::DeviceInfo& d) {
-  const GemmProblem p = q.dense();
-  std::vector<GemmChoice> out;
-  const auto add = [&](const Tile& t, Variant v) {
-    GemmChoice c{t.kind, std::move(v), {}, std::uint32_t(t.bn), std::max(t.cluster, t.split)};
-    c.tile_m = std::uint32_t(t.bm);
-    c.microseconds = predict(t, p, d.sm_count);
-    out.push_back(std::move(c));
-  };
-  if (reject(GemmKind::sm90_persistent, p, at, d).empty()) {
-    const bool crooked = std::uint64_t(cgp::bytes(p.type)) * p.ldb % 128 != 0;
-    for (int bn : {128, 192, 256})
-      for (int cluster : {1, 2}) {
-        // Sharing B pays where its rows are crooked.
-        if (cluster == 2 && (!crooked || bn == 128 || p.m <= 128)) continue;
-        const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, 8};
-        add({GemmKind::sm90_persistent, 128, bn, cluster, 1, 1},
-            gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, bn, t));
-      }
-  } else {
-    add({GemmKind::sm90, 128, 256, 1, 1, 1}, gemm_sm90(p.type, p.trans_a, p.trans_b, 256));
-  }
-  struct Split {
-    int bm, bn, split, resident;
-  };
-  for (const Split& s : {Split{64, 64, 1, 1},
-                         {64, 64, 1, 2},
-                         {64, 64, 2, 1},
-                         {64, 128, 1, 1},
-                         {64, 128, 1, 2},
-                         {64, 128, 2, 1},
-                         {64, 256, 1, 1},
-                         {128, 64, 1, 1},
-                         {128, 128, 1, 1}}) {
-    if (tiles(p.k, 64) < std::uint64_t(2 * s.split) && s.split > 1) continue;
-    if (s.bm == 128 && p.m <= 64) continue;
-    add({GemmKind::sm90_split, s.bm, s.bn, 1, s.split, s.resident},
-        gemm_split_sm90(p.type, p.trans_a, p.trans_b, s.bm, s.bn,
-                        {split_stages(s.bm, s.bn, s.split, s.resident), s.split, s.resident, 8}));
-  }
-  return out;
-}
-
-namespace {
-
-// Few rows of A: B is streamed through mma.sync. Very long streams run as fast through TMA.
-bool takes_skinny(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  const std::uint64_t bytes = p.n * p.k * std::uint64_t(cgp::bytes(p.type));
-  return reject(GemmKind::skinny, p, at, d).empty() && p.m <= 16 &&
-         bytes < (p.m <= 8 ? std::uint64_t(512) << 20 : std::uint64_t(160) << 20);
-}
-
-GemmChoice skinny(const GemmProblem& p) {
-  GemmSkinnyTuning t;
-  t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = 4;
-  GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
-               text::cat(p.m, " rows of A: B is read once, straight into fragments"), std::uint32_t(t.rows)};
-  c.tile_m = std::uint32_t(t.cols);
-  return c;
-}
-
 // The problem as the kernel sees it once operands with crooked rows have been copied.
 struct Packed {
   GemmProblem problem;
@@ -218,16 +110,15 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
 }
 
 GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  if (takes_skinny(p, at, d)) return skinny(p);
-  if (reject(GemmKind::sm90, p, at, d).empty()) {
-    auto all = gemm_candidates_sm90(p, at, d);
-    auto& best = *std::min_element(
-        all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
-    best.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
-                         std::lround(best.microseconds), " us");
-    if (const auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty())
-      text::append(best.why, text::cat("; not persistent: ", why));
-    return best;
+  if (reject(GemmKind::sm90, p, at, d).empty()) return select_sm90(p, at, d);
+  if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty()) {
+    GemmSkinnyTuning t;
+    t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = 4;
+    GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
+                 text::cat(p.m, " rows of A: B is read once, straight into fragments"),
+                 std::uint32_t(t.rows)};
+    c.tile_m = std::uint32_t(t.cols);
+    return c;
   }
   if (reject(GemmKind::sm100_stealing, p, at, d).empty()) return select_sm100(p, at, d);
   return {GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b),

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tilings that are weighed against each other on sm_90a, and a model of their times.
+#include "cgp/kernels/gemm/gemm_tilings_sm90.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
+
+struct Tiling {
+  GemmKind kind;
+  int bm, bn, cluster = 1, split = 1, resident = 1;
+  int group = 8;
+  GemmLines c = GemmLines::normal;
+  double microseconds = 0;
+};
+
+// Rows that begin anywhere in a line of 128 bytes cost two lines a row of a tile.
+bool crooked_lines(const GemmProblem& p) {
+  return std::uint64_t(cgp::bytes(p.type)) * (p.trans_b ? p.ldb : p.lda) % 128 != 0;
+}
+// B passes by once and would push out of L2 what others have there. Very long streams are faster without.
+bool streams(const GemmProblem& p) {
+  return p.m <= 64 ? p.n * p.k * p.batch * std::uint64_t(cgp::bytes(p.type)) <= 200'000'000 : p.m <= 512;
+}
+
+// Microseconds on a Hopper device. The constants are fitted to 62 problems times some 15 tilings measured on
+// an H200 (README): the tiling that comes out best was within 1.1 % of the fastest on average.
+double predict(const Tiling& t, const GemmProblem& p, int sm_count) {
+  constexpr double products = 80977,
+                   lines = 1672;  // per microsecond and SM: elements of C, rows of A and B; 64 of K
+  constexpr double overlap = 0.155, prologue = 0.35, prologue_split = 0.95, exchange = 3.24, latency = 5.3,
+                   slow = 0.776, results = 0.72, crooked = 1.77, bytes_per_us = 4.93e6;
+  const int sms = sm_count ? sm_count : 132;
+  const double k_tiles = double(tiles(p.k, 64));
+  const auto all = tiles(p.m, std::uint64_t(t.bm * t.cluster)) * std::uint64_t(t.cluster) *
+                   tiles(p.n, std::uint64_t(t.bn)) * p.batch;
+  const double multiply = t.bm * t.bn / products;
+  const double fetch = (t.bm + double(t.bn) / t.cluster) * (crooked_lines(p) ? crooked : 1) / lines;
+  const double step = std::max(multiply, fetch) + overlap * std::min(multiply, fetch);
+  const double part = std::ceil(k_tiles / t.split) * step, area = t.bm * t.bn;
+  double time = 0;
+  if (t.kind == GemmKind::sm90_split) {
+    // Clusters of 4 leave some processors of a GPC without work.
+    const auto blocks = all * std::uint64_t(t.split),
+               slots = std::uint64_t((t.split == 4 ? sms * 10 / 11 : sms) * t.resident);
+    const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
+    time = double(tiles(blocks, slots)) *
+           (part * share + prologue_split + (t.split > 1 ? exchange * area / 16384 : 0));
+  } else {
+    const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
+    const bool shared = t.split > 1 && left > 0 && left <= clusters;
+    const auto whole = shared ? all - left : all;
+    time = double(tiles(whole, std::uint64_t(sms))) * (k_tiles * step + results * area / 32768) + prologue;
+    if (shared) time += part + 2 * exchange * area / 16384;
+  }
+  const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
+                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
+  // The last term decides between tilings that memory makes equally fast.
+  return std::max(time, bytes / bytes_per_us + latency) + slow * time;
+}
+
+int split_stages(const Tiling& t, std::uint64_t k) {
+  const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
+  return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
+                    int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
+}
+
+GemmChoice made(const Tiling& t, const GemmProblem& p, int sm_count) {
+  GemmChoice c{t.kind, {}, {}, std::uint32_t(t.bn), std::max(t.cluster, t.split)};
+  c.tile_m = std::uint32_t(t.bm);
+  c.microseconds = t.microseconds;
+  if (t.kind == GemmKind::sm90_persistent) {
+    const GemmPersistentTuning tune{t.bn == 128 ? 6 : 4, t.cluster, t.bn == 192 ? 3 : 2, t.group};
+    c.variant = gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, t.bn, tune);
+  } else if (t.kind == GemmKind::sm90_tail_split) {
+    GemmTailTuning tune;
+    tune.buffers = gemm_tail_buffers(t.bn), tune.stages = gemm_tail_stages(t.bm, t.bn, tune.buffers);
+    tune.split = t.split, tune.group = t.group, tune.c = t.c;
+    if (streams(p)) tune.b = GemmLines::first;
+    c.variant = gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, t.bm, t.bn, tune);
+  } else if (t.kind == GemmKind::sm90) {
+    c.variant = gemm_sm90(p.type, p.trans_a, p.trans_b, t.bn);
+  } else {
+    // A grid of few waves needs no order of its own, and no divisions before the first load.
+    const auto tm = tiles(p.m, std::uint64_t(t.bm)), tn = tiles(p.n, std::uint64_t(t.bn));
+    c.by_grid = tn <= 65535 && tm * tn * p.batch * std::uint64_t(t.split) <= std::uint64_t(3 * sm_count);
+    c.variant = gemm_split_sm90(
+        p.type, p.trans_a, p.trans_b, t.bm, t.bn,
+        {split_stages(t, p.k), t.split, t.resident, c.by_grid ? 0 : 8, streams(p) && p.m <= 256});
+  }
+  return c;
+}
+
+std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+  std::vector<Tiling> out;
+  const std::uint64_t k_tiles = tiles(p.k, 64);
+  const auto add = [&](Tiling t) {
+    t.microseconds = predict(t, p, d.sm_count);
+    out.push_back(t);
+  };
+  if (reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
+    const bool nt = !p.trans_a && p.trans_b, low = p.m <= 64;
+    for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
+      if ((!nt && bn != 128 && bn != 192 && bn != 256) ||
+          (low && bn != 112 && bn != 128 && bn != 144 && bn != 192 && bn != 256))
+        continue;
+      add({GemmKind::sm90_tail_split, low ? 64 : 128, bn});
+      if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
+      // Sharing B pays where its rows are crooked.
+      if (!low && bn > 128 && bn % 64 == 0 && crooked_lines(p) && p.m > 128)
+        add({GemmKind::sm90_persistent, 128, bn, 2});
+    }
+  } else {
+    add({GemmKind::sm90, 128, 256});
+  }
+  for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
+    for (int split : {1, 2, 4})
+      for (int resident : {1, 2}) {
+        const auto blocks = tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
+        if ((split > 1 && (k_tiles < std::uint64_t(2 * split) || bm * bn > 128 * 128 || bn == 32)) ||
+            (split == 4 && (bm * bn > 64 * 64 || blocks > 30)) || (bm == 128 && p.m <= 64) ||
+            (bn == 32 && !p.trans_b) || (resident == 2 && (bm * bn > 64 * 128 || split > 1)))
+          continue;
+        add({GemmKind::sm90_split, bm, bn, 1, split, resident});
+      }
+  return out;
+}
+
+// Few rows of A: a tile of B for every block, as deep in flight as shared memory is large.
+GemmChoice stream(const GemmProblem& p, int rows, int depth, int resident) {
+  GemmStreamTuning t;
+  t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
+  t.rows = rows, t.depth = depth, t.resident = resident, t.evict_first = streams(p);
+  t.stages = std::min(16, (227 * 1024 / resident - 2048) / ((rows + t.tokens) * depth * 2));
+  GemmChoice c{GemmKind::sm90_stream, gemm_stream_sm90(p.type, p.trans_b, t),
+               text::cat(p.m, " rows of A: B is streamed once through TMA, and multiplied as the rows"),
+               std::uint32_t(rows)};
+  c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(depth), c.resident = resident;
+  return c;
+}
+GemmChoice stream(const GemmProblem& p) {
+  if (!p.trans_b) return stream(p, 128, 64, 2);
+  return streams(p) ? stream(p, 64, 128, p.m <= 16 ? 2 : 1) : stream(p, 128, 128, 1);
+}
+GemmChoice skinny(const GemmProblem& p, int rows, int cols, int warps, int unroll) {
+  GemmSkinnyTuning t;
+  t.rows = rows, t.cols = cols, t.warps = warps, t.unroll = unroll;
+  GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
+               text::cat(p.m, " rows of A: B is read once, straight into fragments"), std::uint32_t(rows)};
+  c.tile_m = std::uint32_t(cols);
+  return c;
+}
+
+}  // namespace
+
+std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAddresses& at,
+                                             const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  std::vector<GemmChoice> out;
+  for (const auto& t : tilings(p, at, d)) {
+    out.push_back(made(t, p, d.sm_count));
+    if (t.kind != GemmKind::sm90_tail_split || t.split > 1 || p.m <= 512) continue;
+    Tiling other = t;
+    other.c = GemmLines::first;
+    out.push_back(made(other, p, d.sm_count));
+    other.c = GemmLines::normal, other.group = 16;
+    if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, d.sm_count));
+  }
+  if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
+    out.push_back(stream(p, 128, 64, 2));
+    if (p.trans_b)
+      for (auto [rows, depth, resident] :
+           {std::array{64, 128, 2}, {64, 128, 1}, {64, 64, 1}, {64, 64, 2}, {64, 128, 3}, {128, 128, 1}}) {
+        const int tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
+        if ((227 * 1024 / resident - 2048) / ((rows + tokens) * depth * 2) >= 3)
+          out.push_back(stream(p, rows, depth, resident));
+      }
+  }
+  if (p.m > 32 && p.flops() < 5e8 && reject(GemmKind::skinny, p, at, d).empty())
+    out.push_back(skinny(p, 16, 16, 4, 2));
+  return out;
+}
+
+GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  if (p.m <= 32 && tiles(p.n, 64) * p.batch >= 32 && reject(GemmKind::sm90_stream, p, at, d).empty())
+    return stream(p);
+  if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty())
+    return p.m <= 8 ? skinny(p, 16, 8, 8, 4) : skinny(p, 16, 16, 8, 4);
+  const auto all = tilings(p, at, d);
+  const auto& best = *std::min_element(
+      all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+  GemmChoice c = made(best, p, d.sm_count);
+  c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
+                    std::lround(best.microseconds), " us");
+  if (const auto why = reject(GemmKind::sm90_tail_split, p, at, d); !why.empty())
+    text::append(c.why, text::cat("; not persistent: ", why));
+  return c;
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "cgp/kernels/gemm/gemm.h"
+
+namespace cgp::kernels {
+
+/// The kind and tiling that run a problem on sm_90a, and why; reject(GemmKind::sm90, ...) must be empty.
+GemmChoice select_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+
+}  // namespace cgp::kernels
