@@ -203,14 +203,37 @@ std::vector<Variant> attention_variants() {
   return all;
 }
 
+// Measured on an H200 for 512 to 16 K rows. Blocks that stay hide the ends of short tiles; where tiles are
+// long and of many lengths, the hardware's own order is better. Turns help where tiles are short.
+static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* columns) {
+  const auto& tile = sm90_tile(p);
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  const std::uint64_t n = p.n_kv;
+  AttentionSm90Tuning t;
+  t.warpgroups = tile.warpgroups;
+  if (tile.d_qk == 64) {
+    if (n <= (bounded ? 1024 : 512)) t.warpgroups = 2;
+    t.turns = bounded && n <= 2048;
+    t.persistent = !bounded || n <= 4096;
+  } else if (tile.d_qk == 128) {
+    if (n <= (bounded ? 8192 : 4096)) *columns = 128;
+    t.turns = n <= 1024;
+    t.persistent = !bounded || n <= 1024;
+  } else {
+    t.persistent = !bounded || n <= 512;
+  }
+  if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
+  return t;
+}
+
 AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d) {
   const auto p = q.dense();
   const bool lse = at.lse != 0;
   if (reject(AttentionKind::sm90, p, at, d).empty()) {
-    AttentionSm90Tuning tune;
-    tune.warpgroups = sm90_tile(p).warpgroups;
-    auto c = choose_sm90(p, tune, 0, lse);
+    int columns = 0;
+    const auto tune = tune_sm90(p, lse, &columns);
+    auto c = choose_sm90(p, tune, columns, lse);
     c.why = "tensor cores of sm_90a";
     return c;
   }
@@ -221,9 +244,7 @@ AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddre
 }
 
 // ---------------------------------------------------------------- launches
-namespace {
-
-AttentionNumbers numbers(const AttentionProblem& p, const AttentionAddresses& at) {
+AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAddresses& at) {
   AttentionNumbers n;
   n.q = at.q, n.k = at.k, n.v = at.v, n.o = at.o, n.lse = at.lse, n.slopes = at.slopes, n.mask = at.mask;
   n.cu_q = at.cu_q, n.cu_kv = at.cu_kv, n.lengths = at.lengths, n.data = at.data;
@@ -250,6 +271,8 @@ AttentionNumbers numbers(const AttentionProblem& p, const AttentionAddresses& at
   return n;
 }
 
+namespace {
+
 runtime::TensorMap map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
                        std::uint64_t address, const AttentionStrides& strides, std::uint64_t d,
                        std::uint64_t rows, std::uint64_t heads, std::uint64_t batch, std::uint64_t element) {
@@ -264,20 +287,27 @@ runtime::TensorMap map(runtime::Stream& s, const runtime::LoadedKernel& fn, std:
   return s.device().tensor_map(spec, address);
 }
 
+// Heads visited together keep their keys and values in L2: as many as 34 MB hold, a power of two that divides
+// the heads, since a smaller last section would leave SMs idle. Without bounds all tiles are equally long,
+// and one head after the other does.
+std::uint32_t section(const AttentionProblem& p, const AttentionChoice& c) {
+  const std::uint64_t pairs = p.batch * p.heads_q, group = p.heads_q / p.heads_kv;
+  if (c.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.section)));
+  if (!p.causal && p.window_left < 0 && p.window_right < 0) return 1;
+  const std::uint64_t head_bytes =
+      std::max<std::uint64_t>(1, p.n_kv * (p.d_qk + p.d_v) * std::uint64_t(bytes(p.type)));
+  std::uint64_t heads = 1;
+  while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2 * group) == 0) heads *= 2;
+  return std::uint32_t(std::min(pairs, heads * group));
+}
+
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
                  const AttentionProblem& p, const AttentionAddresses& at) {
-  auto n = numbers(p, at);
+  auto n = attention_numbers(p, at);
   const auto element = std::uint64_t(bytes(p.type));
   const std::uint64_t tiles_m = ceil_div(p.n_q, std::uint64_t(c.rows)), tiles = tiles_m * p.batch * p.heads_q;
   n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
-  // Heads visited together keep their keys and values in L2; without bounds all tiles are equally long, and
-  // one head after the other does.
-  const std::uint64_t group = p.heads_q / p.heads_kv, head_bytes = p.n_kv * (p.d_qk + p.d_v) * element;
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  const std::uint64_t fit = std::max<std::uint64_t>(1, (24u << 20) / std::max<std::uint64_t>(1, head_bytes));
-  n.section = std::uint32_t(std::min<std::uint64_t>(n.pairs, c.section ? std::uint64_t(c.section)
-                                                             : bounded ? fit * group
-                                                                       : 1));
+  n.section = section(p, c);
   const auto q = map(s, fn, 0, at.q, p.q, p.d_qk, p.n_q, p.heads_q, p.batch, element);
   const auto k = map(s, fn, 1, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv, p.batch, element);
   const auto v = map(s, fn, 2, at.v, p.v, p.d_v, p.n_kv, p.heads_kv, p.batch, element);
@@ -296,7 +326,7 @@ void run_attention(runtime::Stream& s, const AttentionChoice& choice, const Atte
     throw Unsupported(std::move(why));
   const auto fn = load(s.device(), choice.variant);
   if (choice.kind == AttentionKind::sm90) return launch_sm90(s, fn, choice, p, at);
-  auto n = numbers(p, at);
+  auto n = attention_numbers(p, at);
   if (choice.kind == AttentionKind::mma) {
     n.tiles_m = std::uint32_t(ceil_div(p.n_q, std::uint64_t(choice.rows)));
     return fn(s, runtime::grid_for(std::uint64_t(n.tiles_m) * n.pairs, 1), n);

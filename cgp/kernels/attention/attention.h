@@ -119,9 +119,10 @@ Variant attention_mma(DType t, int d, const AttentionFeatures& f);
 struct AttentionSm90Tuning {
   int warpgroups = 2;      ///< 64 rows each
   int stages = 2;          ///< tiles of K and of V in flight
-  bool turns = true;       ///< warpgroups issue their products in turns
+  int queries = 1;         ///< tiles of Q in flight
+  bool turns = false;      ///< warpgroups issue their products in turns
   bool persistent = true;  ///< one block per SM walks over the tiles
-  int section = 0;         ///< heads that are visited together; 0: all
+  int section = 0;         ///< heads that are visited together; 0: what L2 holds
   int polynomial = 0;      ///< of 16 exponentials, how many are computed without the special function unit
   bool lazy = true;        ///< the sums are rescaled only when the maximum grew by more than 2^8
 };

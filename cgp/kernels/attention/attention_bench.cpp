@@ -177,25 +177,22 @@ void run_all(Bench& b) {
   }
   for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);
-  for (std::uint64_t d : {64, 128, 256})
+  for (std::uint64_t d : {64, 128})
     for (bool causal : {false, true})
-      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) {
+      for (std::uint64_t n : {512, 1024, 2048, 4096}) {
         std::vector<AttentionSm90Tuning> tunings;
         for (int warpgroups : {2, 3})
-          for (bool turns : {false, true})
-            for (bool persistent : {true, false}) {
-              if ((warpgroups == 3 && d != 64) || (!persistent && turns)) continue;
+          for (int queries : {1, 2})
+            for (bool turns : {false, true}) {
+              if (warpgroups == 3 && d != 64) continue;
               AttentionSm90Tuning t;
-              t.warpgroups = warpgroups, t.turns = turns, t.persistent = persistent;
+              t.warpgroups = warpgroups, t.turns = turns, t.queries = queries;
               tunings.push_back(t);
-              if (persistent || !causal || n < 4096) continue;
-              for (int section : {4, 8, 16}) {
-                t.section = section;
-                tunings.push_back(t);
-              }
+              if (d != 64 || warpgroups != 2) continue;
+              t.stages = 3;
+              tunings.push_back(t);
             }
-        sweep(b, standard(DType::bf16, d, n, causal), {0}, tunings);
-        if (d == 128) sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
+        sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
       }
   for (DType t : {DType::bf16, DType::f16})
     for (std::uint64_t d : {64, 128, 256})

@@ -176,6 +176,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   }
   AttentionSm90Tuning tune;
   tune.warpgroups = int(o.size("warpgroups")), tune.turns = o.flag("turns");
+  tune.queries = int(o.size("queries"));
   tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
   tune.polynomial = int(o.size("polynomial"));
   return std::make_unique<AttentionCase>(d, p, o.choice("variant", kinds), o.flag("lse"), std::move(in),
@@ -208,7 +209,8 @@ KernelEntry attention_entry() {
                {"lengths", "0", "random numbers of keys"},
                {"lse", "1", "log of the sums too"},
                {"warpgroups", "0", "of sm90: 2 or 3, with the next options; 0: chosen"},
-               {"turns", "1", "warpgroups issue their products in turns (sm90)"},
+               {"queries", "1", "tiles of q in flight (sm90)"},
+               {"turns", "0", "warpgroups issue their products in turns (sm90)"},
                {"persistent", "1", "blocks stay (sm90)"},
                {"lazy", "1", "sums are rescaled when they must be (sm90)"},
                {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},

@@ -83,6 +83,20 @@ class Shape {
     const auto added = f_.mask == AttentionMask::additive ? biased + mask_value(row, key) : biased;
     return f_.modify.apply ? f_.modify.apply(score(added, row, key)) : added;
   }
+  /// d(natural score)/d(scaled q . k) * upstream.
+  Val<f32> gradient(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key,
+                    const Val<f32>& upstream) const {
+    const auto before = [&](const Val<f32>& up) -> Val<f32> {  // of the modification: masks and biases add
+      if (!f_.modify.apply || !f_.modify.gradient) return up;
+      AttentionFeatures plain = f_;
+      plain.modify = {};
+      return f_.modify.gradient(score(Shape(plain, p_, q_, type_).natural(raw, row, key), row, key), up);
+    };
+    const auto added = before(upstream);
+    if (!f_.soft_cap) return added;
+    const auto t = tanh_exact(raw * p_.scale * p_.inverse_cap);
+    return added * fma(-t, t, Val<f32>(1.0f));
+  }
   AttentionScore score(const Val<f32>& s, const Val<u32>& row, const Val<u32>& key) const {
     return {s, q_.batch, q_.head, row, key, p_.data};
   }

@@ -9,8 +9,9 @@ Variant attention_sm90(DType type, int d_qk, int d_v, int columns, const Attenti
   using namespace attention_parts;
   auto name =
       text::cat("attention_", cgp::name(type), "_sm90_", d_qk, "_", d_v, "__", 64 * tune.warpgroups, "x",
-                columns, "_s", tune.stages, tune.turns ? "_t" : "", tune.persistent ? "_p" : "",
-                tune.lazy ? "_z" : "", tune.polynomial ? text::cat("_e", tune.polynomial) : "", f.text());
+                columns, "_s", tune.stages, tune.queries > 1 ? text::cat("_q", tune.queries) : "",
+                tune.turns ? "_t" : "", tune.persistent ? "_p" : "", tune.lazy ? "_z" : "",
+                tune.polynomial ? text::cat("_e", tune.polynomial) : "", f.text());
   const Sm90Tune t{f, tune};
   const auto is = [&](int a, int b, int n) { return d_qk == a && d_v == b && columns == n; };
   if (is(64, 64, 128)) return sm90_variant<64, 64, 128>(type, std::move(name), t);

@@ -62,7 +62,7 @@ class ForwardSm90 {
         load_(k.role<Warpgroup>(1, t_.warpgroups == 2   ? 24
                                    : t_.warpgroups == 3 ? 32
                                                         : 0)),
-        q_ring_(k, t_.warpgroups, load_, math_),
+        q_ring_(k, t_.warpgroups * t_.queries, load_, math_),
         k_ring_(k, t_.stages, load_, math_),
         v_ring_(k, t_.stages, load_, math_) {
     if (t_.turns && t_.warpgroups > 1) turns_.emplace(k, math_);

@@ -104,7 +104,7 @@ TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
 
 TEST(attention_sm90, tunings) {
   for (auto [option, value] :
-       {std::pair{"turns", "0"}, {"persistent", "0"}, {"lazy", "0"}, {"polynomial", "5"}})
+       {std::pair{"turns", "1"}, {"queries", "2"}, {"persistent", "0"}, {"lazy", "0"}, {"polynomial", "5"}})
     for (const char* wgs : {"2", "3"})
       expect_right(attention_entry(), {{"variant", "sm90"},
                                        {"d", "64"},

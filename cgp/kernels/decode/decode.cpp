@@ -339,15 +339,27 @@ class Decode {
       fence<acq_rel, gpu>(k_);
       each_element([&](const auto& r, const auto& x) {
         using S = std::tuple<Val<f32>, Val<f32>, Val<f32>>;
-        auto done = k_.loop(p_.splits, S{kNever, 0.0f, 0.0f}, [&](Val<u32> s, S now) {
-          const auto place = slot(s);
-          const auto m = stats.ld(place * std::uint64_t(2 * kRows) + to<u64>(r * 2u));
-          const auto l = stats.ld(place * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u));
-          const auto v = partial.ld(place * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x));
-          const auto max = dsl::max(std::get<0>(now), m);
-          const auto old = weight(std::get<0>(now), max), add = weight(m, max);
-          return S{max, fma(std::get<1>(now), old, l * add), fma(std::get<2>(now), old, v * add)};
-        });
+        // Eight at a time: their loads are under way together.
+        auto done = k_.loop(
+            range(Val<u32>(0), p_.splits, Val<u32>(8)), S{kNever, 0.0f, 0.0f}, [&](Val<u32> s0, S now) {
+              std::vector<Val<f32>> m, l, v;
+              for (std::uint32_t i = 0; i < 8; ++i) {
+                const auto there = s0 + i < p_.splits;
+                const auto place = slot(s0 + i), row = place * std::uint64_t(2 * kRows) + to<u64>(r * 2u);
+                m.push_back(stats.ld_if(there, row, kNever)[0]);
+                l.push_back(stats.ld_if(there, row + 1u, 0.0f)[0]);
+                v.push_back(partial.ld_if(
+                    there, place * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x), 0.0f)[0]);
+              }
+              const auto max = dsl::max(std::get<0>(now), most_of(m));
+              const auto old = weight(std::get<0>(now), max);
+              std::vector<Val<f32>> sum{std::get<1>(now) * old}, o{std::get<2>(now) * old};
+              for (std::size_t i = 0; i < 8; ++i) {
+                const auto add = weight(m[i], max);
+                sum.push_back(fma(l[i], add, sum.back())), o.push_back(fma(v[i], add, o.back()));
+              }
+              return S{max, sum.back(), o.back()};
+            });
         store(at, r, x, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)});
       });
     });
@@ -410,7 +422,7 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
   const std::uint64_t items = p.cache.heads * row_blocks, work = std::max<std::uint64_t>(1, items * p.batch);
   // Two blocks of 4 warps per SM, at least one tile for each warp.
-  const std::uint64_t want = (2 * std::uint64_t(std::max(1, d.sm_count)) + work - 1) / work;
+  const std::uint64_t want = std::max<std::uint64_t>(1, 2 * std::uint64_t(std::max(1, d.sm_count)) / work);
   const std::uint64_t most = std::max<std::uint64_t>(1, (p.max_length + 63) / 64);
   return {row_blocks, items, p.splits ? std::uint64_t(p.splits) : std::min(want, most)};
 }
