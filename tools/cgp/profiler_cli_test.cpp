@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -288,6 +289,17 @@ TEST_F(Profiler, doctor_says_what_measuring_has_within_two_seconds) {
     if (item["name"] == "valgrind") {
       EXPECT_FALSE(item["ok"].get<bool>()) << "what is not there is not found";
     }
+}
+
+TEST_F(Profiler, the_tabs_print_and_need_a_terminal_otherwise) {
+  ASSERT_EQ(cgp("profile kernel softmax rows=64 cols=256 --device emu --save k.json").code, 0);
+  const Outcome o = cgp("tui k.json --dump kernel --width 80 --height 10");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 10);
+  EXPECT_NE(o.out.find("softmax"), std::string::npos);
+  EXPECT_EQ(cgp("tui k.json").code, 3);
+  EXPECT_EQ(cgp("tui k.json --dump kitchen").code, 2);
+  EXPECT_EQ(cgp("tui").code, 2);
 }
 
 TEST_F(Profiler, metrics_are_listed_and_have_a_schema) {

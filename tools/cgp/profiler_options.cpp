@@ -240,6 +240,15 @@ void declare_monitor(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended");
 }
 
+void declare_tui(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("FILES", o.tui.files,
+                 "Saved profiles, and contracts (.yaml) that are checked against the last");
+  app.add_option("--dump", o.tui.dump,
+                 "Print one tab and end: roofline, timeline, kernel, compare, contract");
+  app.add_option("--width", o.tui.width, "Columns of --dump");
+  app.add_option("--height", o.tui.height, "Lines of --dump");
+}
+
 void declare_metrics(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--markdown", o.metrics.markdown, "As docs/metrics.md");
   app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
@@ -271,6 +280,8 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return lint(x, o.lint); }},
       {"monitor", "Watch what a program does on the GPU", declare_monitor,
        [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
+      {"tui", "Profiles in a terminal: five tabs", declare_tui,
+       [](const Context& x, const ProfilerOptions& o) { return tui(x, o.tui); }},
       {"metrics", "Everything that can be collected", declare_metrics,
        [](const Context& x, const ProfilerOptions& o) { return metrics(x, o.metrics); }},
   };

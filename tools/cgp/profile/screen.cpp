@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/screen.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
+#include "profile/baseline_store.h"
+#include "profile/peaks.h"
+#include "profile/roofline_plot.h"
+#include "profile/table.h"
+
+namespace cgp::profile {
+namespace {
+
+using fmt::format;
+using prof::Metric;
+
+constexpr std::string_view kNames[] = {"Roofline", "Timeline", "Kernel", "Compare", "Contract"};
+
+std::vector<std::string> lines_of(const std::string& s) {
+  std::vector<std::string> out;
+  for (auto l : text::split(s, '\n')) out.emplace_back(l);
+  while (!out.empty() && out.back().empty()) out.pop_back();
+  return out;
+}
+
+/// Cut after `most` columns, never inside a character.
+std::string cropped(const std::string& s, int most) {
+  int n = 0;
+  std::size_t i = 0;
+  while (i < s.size() && n < most) {
+    ++i, ++n;
+    while (i < s.size() && (s[i] & 0xC0) == 0x80) ++i;
+  }
+  return s.substr(0, i);
+}
+
+std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int height) {
+  Roofline r;
+  for (const auto& d : m.documents) {
+    if (d.more.contains("roofline") && r.lines.empty())
+      for (const auto& l : d.more["roofline"]["lines"])
+        if (l["value"].is_number())
+          r.lines.push_back({l["name"], l["bandwidth"], l["value"], l["source"] == "measured"});
+    if (d.machine.contains("device") && r.lines.empty())
+      if (const auto* p = device_peaks(d.machine["device"].value("name", "")))
+        r.lines = {{"memory", true, p->memory_gbps, false}, {"bf16 tensor", false, p->bf16 * 1000, false}};
+    const auto& x = d.metrics;
+    if (x.has(Metric::arithmetic_intensity) && x.has(Metric::gflops))
+      r.points.push_back({d.name, x[Metric::arithmetic_intensity].number(), x[Metric::gflops].number()});
+  }
+  if (r.lines.empty())
+    return {"no ceilings: open a file of `cgp roofline --save FILE`, or a profile of a known GPU"};
+  return lines_of(roofline_text(r, width, std::max(6, height - 4 - int(r.points.size()))));
+}
+
+std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
+  std::vector<std::string> out;
+  for (const auto& d : m.documents) {
+    if (d.kernels.empty()) continue;
+    out.push_back(d.name);
+    if (d.more.contains("timeline")) {
+      const auto& t = d.more["timeline"];
+      out.push_back(format("  GPU idle {:.0f} % of {}; {} launches, call {}, gap {}{}",
+                           t.value("gpu_idle_pct", 0.0), time_text(t.value("span_ms", 0.0) * 1e3),
+                           t.value("launches", 0), time_text(t.value("launch_call_us", 0.0)),
+                           time_text(t.value("gap_us", 0.0)),
+                           t.value("launch_bound", false) ? "  LAUNCH-BOUND" : ""));
+    }
+    double most = 0;
+    for (const auto& k : d.kernels) most = std::max(most, k.total_us());
+    for (const auto& k : d.kernels) {
+      const int bar = most > 0 ? int(std::lround(k.total_us() / most * (width - 50))) : 0;
+      std::string blocks;
+      for (int i = 0; i < bar; ++i) blocks += "█";
+      out.push_back(
+          format("  {:<32} {:>10} {}", fitted(short_name(k.name), 32), time_text(k.total_us()), blocks));
+    }
+  }
+  if (out.empty())
+    out.emplace_back("no kernels: open a profile of a program that used a GPU, or of a kernel");
+  return out;
+}
+
+std::vector<const KernelUse*> shown_kernels(const ScreenModel& m, const ScreenState& s) {
+  std::vector<const KernelUse*> out;
+  for (const auto& d : m.documents)
+    for (const auto& k : d.kernels)
+      if (s.filter.empty() || k.name.find(s.filter) != std::string::npos) out.push_back(&k);
+  return out;
+}
+
+std::vector<std::string> kernel_tab(const ScreenModel& m, const ScreenState& s) {
+  const auto all = shown_kernels(m, s);
+  if (all.empty())
+    return {s.filter.empty() ? "no kernels" : format("no kernel's name contains \"{}\"", s.filter)};
+  const int at = std::clamp(s.selected, 0, int(all.size()) - 1);
+  if (!s.detail) {
+    Table table({"<", "<kernel", "launches", "median", "total", "registers"});
+    for (int i = 0; i < int(all.size()); ++i) {
+      const auto& k = *all[std::size_t(i)];
+      table.row({i == at ? ">" : " ", fitted(short_name(k.name), 44), std::to_string(k.launches),
+                 k.us.empty() ? "-" : time_text(prof::median(k.us)),
+                 k.us.empty() ? "-" : time_text(k.total_us()),
+                 k.registers ? std::to_string(k.registers) : "-"});
+    }
+    return lines_of(table.text(0));
+  }
+  const auto& k = *all[std::size_t(at)];
+  std::vector<std::string> out{
+      k.name, format("grid {},{},{}  block {},{},{}  shared {} + {} bytes", k.grid[0], k.grid[1], k.grid[2],
+                     k.block[0], k.block[1], k.block[2], k.static_shared, k.dynamic_shared)};
+  for (const auto& info : prof::metrics())
+    if (k.metrics.has(info.id) && info.type != prof::MetricType::text)
+      out.push_back(format(
+          "  {:<32} {:>12} {}", info.name,
+          info.type == prof::MetricType::triple ? "" : number_text(k.metrics[info.id].number()), info.unit));
+  for (const auto& [counter, v] : k.counters)
+    out.push_back(format("  {:<72} {:>12}", counter, number_text(v)));
+  return out;
+}
+
+std::vector<std::string> compare_tab(const ScreenModel& m) {
+  if (m.documents.size() < 2) return {"open two profiles to compare them"};
+  std::vector<std::string> out;
+  for (std::size_t i = 1; i < m.documents.size(); ++i) {
+    out.push_back(format("{} -> {}", m.documents[0].name, m.documents[i].name));
+    Table table({"<what", "before", "after", "change", "<verdict", "<why"});
+    for (const auto& r : diff_documents(m.documents[0], m.documents[i], 0.12, 0.03))
+      table.row(
+          {r.name, number_text(r.before), number_text(r.after), percent_text(r.change), r.verdict, r.why});
+    if (table.empty())
+      out.emplace_back("  nothing in common");
+    else
+      for (auto& l : lines_of(table.text())) out.push_back(std::move(l));
+  }
+  return out;
+}
+
+std::vector<std::string> contract_tab(const ScreenModel& m) {
+  if (m.contracts.empty()) return {"no contract: cgp tui PROFILE... FILE.yaml"};
+  std::vector<std::string> out;
+  for (const auto& c : m.contracts) {
+    out.push_back(c.name);
+    for (const auto& one : check(c, m.documents.back()))
+      out.push_back(format("  {}  {}{}", name(one.outcome), one.promise.name,
+                           one.why.empty() ? "" : "  (" + one.why + ")"));
+  }
+  return out;
+}
+
+std::string status(const ScreenModel& m) {
+  if (m.documents.empty()) return "no profile is open";
+  const auto& x = m.documents.back().metrics;
+  const auto cell = [&](Metric id) { return x.has(id) ? number_text(x[id].number()) : std::string("-"); };
+  return format(
+      "{}  bound {}  ridge/AI {}  occupancy {} %  {} kinds of waste", fitted(m.documents.back().name, 30),
+      x.has(Metric::bound) ? std::get<std::string>(*x[Metric::bound].held) : "-",
+      cell(Metric::distance_to_ridge), cell(Metric::achieved_occupancy_pct), m.documents.back().waste.size());
+}
+
+}  // namespace
+
+std::string_view name(Tab t) { return kNames[std::size_t(t)]; }
+
+std::vector<std::string> render(const ScreenModel& m, const ScreenState& s, int width, int height,
+                                bool color) {
+  std::string bar;
+  int used = 0;
+  for (int i = 0; i < kTabs; ++i) {
+    const bool chosen = i == int(s.tab);
+    const std::string label =
+        chosen ? format("[{} {}]", i + 1, kNames[i]) : format(" {} {} ", i + 1, kNames[i]);
+    if (used + int(label.size()) > width) break;
+    used += int(label.size());
+    bar += color && chosen ? "\x1b[7m" + label + "\x1b[0m" : label;
+  }
+  const int room = std::max(1, height - 3);
+  std::vector<std::string> body;
+  if (s.help)
+    body = {"1-5, Tab    the tabs", "up, down    choose a kernel; Enter shows it in full, Escape goes back",
+            "/           only kernels whose name contains what follows; Enter ends it",
+            "e           write the last profile to cgp-export.json", "q           quit"};
+  else if (s.tab == Tab::roofline)
+    body = roofline_tab(m, width, room);
+  else if (s.tab == Tab::timeline)
+    body = timeline_tab(m, width);
+  else if (s.tab == Tab::kernel)
+    body = kernel_tab(m, s);
+  else if (s.tab == Tab::compare)
+    body = compare_tab(m);
+  else
+    body = contract_tab(m);
+  // The selected row stays in view.
+  const int first =
+      s.tab == Tab::kernel && !s.detail ? std::max(0, std::min(s.selected + 2, int(body.size())) - room) : 0;
+  std::vector<std::string> out{bar};
+  for (int i = 0; i < room; ++i)
+    out.push_back(first + i < int(body.size()) ? cropped(body[std::size_t(first + i)], width) : "");
+  out.push_back(cropped(status(m), width));
+  out.push_back(cropped(s.typing            ? "/" + s.filter + "_"
+                        : s.message.empty() ? "q quit  ? help  / filter  e export"
+                                            : s.message,
+                        width));
+  out.resize(std::size_t(height));
+  return out;
+}
+
+bool press(ScreenState& s, const ScreenModel& m, const std::string& key) {
+  s.message.clear();
+  if (s.typing) {
+    if (key == "enter" || key == "escape")
+      s.typing = false;
+    else if (key == "backspace")
+      s.filter.empty() ? void() : s.filter.pop_back();
+    else if (key.size() == 1)
+      s.filter += key;
+    s.selected = 0;
+    return true;
+  }
+  const int last = int(shown_kernels(m, s).size()) - 1;
+  if (key == "q") return false;
+  if (key.size() == 1 && key[0] >= '1' && key[0] <= '5')
+    s.tab = Tab(key[0] - '1'), s.detail = s.help = false;
+  else if (key == "tab")
+    s.tab = Tab((int(s.tab) + 1) % kTabs), s.detail = s.help = false;
+  else if (key == "down")
+    s.selected = std::min(s.selected + 1, std::max(0, last));
+  else if (key == "up")
+    s.selected = std::max(0, s.selected - 1);
+  else if (key == "enter" && s.tab == Tab::kernel)
+    s.detail = true;
+  else if (key == "escape")
+    s.detail = s.help = false;
+  else if (key == "d")
+    s.tab = Tab::compare;
+  else if (key == "?")
+    s.help = !s.help;
+  else if (key == "/")
+    s.tab = Tab::kernel, s.typing = true, s.filter.clear();
+  return true;
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tabs as they look, and what keys do.
+#include "profile/screen.h"
+
+#include <gtest/gtest.h>
+
+#include "cgp/base/file.h"
+#include "profile/table.h"
+#include "profile/timeline.h"
+
+using namespace cgp;
+using namespace cgp::profile;
+using prof::Metric;
+using prof::Source;
+
+namespace {
+
+ScreenModel recorded() {
+  Timeline t;
+  read_events(read_file(std::string(CGP_PROFILE_TESTDATA) + "/torch_trace.jsonl"), t);
+  ScreenModel m;
+  Document d = new_document("python", "script.py");
+  d.machine["device"] = {{"name", "NVIDIA H200"}};
+  d.kernels = kernels_of(t);
+  d.more["timeline"] = to_json(summarise(t));
+  d.metrics.set(Metric::arithmetic_intensity, 10.0, Source::derived, "x");
+  d.metrics.set(Metric::gflops, 1000.0, Source::derived, "x");
+  for (int i = 0; i < 2; ++i) {
+    d.samples = {{"time", "us", std::vector<double>(20, 100.0 * (i + 1))}};
+    m.documents.push_back(d);
+  }
+  m.contracts.push_back(
+      parse_contract("name: c\nmetrics: {gflops: {min: 2000}, cycles: {max: 1}}", "c.yaml"));
+  return m;
+}
+
+std::string shown(const ScreenModel& m, const ScreenState& s, int width = 100, int height = 30) {
+  std::string out;
+  for (const auto& l : render(m, s, width, height, false)) out += l + "\n";
+  return out;
+}
+
+}  // namespace
+
+TEST(screen, fills_exactly_the_terminal_at_any_size) {
+  const ScreenModel m = recorded();
+  for (const auto& [width, height] : {std::pair{80, 24}, {200, 60}, {40, 10}})
+    for (int t = 0; t < kTabs; ++t) {
+      ScreenState s;
+      s.tab = Tab(t);
+      const auto lines = render(m, s, width, height, false);
+      EXPECT_EQ(lines.size(), std::size_t(height));
+      for (const auto& l : lines) EXPECT_LE(columns(l), std::size_t(width)) << name(s.tab) << ": " << l;
+    }
+}
+
+TEST(screen, each_tab_shows_its_subject) {
+  const ScreenModel m = recorded();
+  ScreenState s;
+  EXPECT_NE(shown(m, s).find("A  script.py: 1000 GFLOP/s"), std::string::npos) << shown(m, s);
+  press(s, m, "2");
+  EXPECT_NE(shown(m, s).find("launches"), std::string::npos);
+  EXPECT_NE(shown(m, s).find("█"), std::string::npos);
+  press(s, m, "4");
+  EXPECT_NE(shown(m, s).find("REGRESSION"), std::string::npos);
+  press(s, m, "5");
+  EXPECT_NE(shown(m, s).find("FAIL  gflops >= 2000"), std::string::npos);
+  EXPECT_NE(shown(m, s).find("SKIP  cycles"), std::string::npos);
+  EXPECT_NE(shown(ScreenModel{}, ScreenState{}).find("no profile is open"), std::string::npos);
+}
+
+TEST(screen, keys_choose_show_and_filter_kernels) {
+  const ScreenModel m = recorded();
+  ScreenState s;
+  press(s, m, "3");
+  EXPECT_NE(shown(m, s).find(">  "), std::string::npos);
+  press(s, m, "down");
+  EXPECT_EQ(s.selected, 1);
+  press(s, m, "enter");
+  EXPECT_NE(shown(m, s).find("grid "), std::string::npos);
+  press(s, m, "escape");
+  EXPECT_FALSE(s.detail);
+  for (const char* key : {"/", "s", "o", "f", "t", "m", "a", "x", "enter"}) press(s, m, key);
+  EXPECT_EQ(s.filter, "softmax");
+  EXPECT_EQ(shown(m, s).find("layer_norm"), std::string::npos);
+  EXPECT_NE(shown(m, s).find("softmax"), std::string::npos);
+  for (int i = 0; i < 50; ++i) press(s, m, "up");
+  EXPECT_EQ(s.selected, 0);
+  press(s, m, "?");
+  EXPECT_NE(shown(m, s).find("quit"), std::string::npos);
+  press(s, m, "tab");
+  EXPECT_EQ(s.tab, Tab::compare);
+  EXPECT_FALSE(press(s, m, "q"));
+}
