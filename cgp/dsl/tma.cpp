@@ -156,8 +156,12 @@ void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const S
   const TileLayout& t = m.layout;
   const auto peers = peers_of(k, m);
   const int rows = t.rows / m.peers;
-  const bool by_rows = m.rank > 1 && int(k.param_info(m.param).tensor_map->box[1]) <= rows;
-  const int box = by_rows ? int(k.param_info(m.param).tensor_map->box[1]) : rows;
+  const auto& shape = k.param_info(m.param).tensor_map->box;
+  int in_box = 1;  // rows that one copy brings, of all its dimensions
+  for (int d = 1; d < m.rank; ++d) in_box *= int(shape[std::size_t(d)]);
+  const bool several = int(shape[1]) < rows && in_box == rows;  // the tile's rows are spread over dimensions
+  const bool by_rows = m.rank > 1 && int(shape[1]) <= rows && !several;
+  const int box = by_rows ? int(shape[1]) : rows;
   if (by_rows && box != box_rows(t, m.peers, at))
     throw BuildError("one tensor map parameter is loaded either multicast or not", at,
                      "its box was cut for multicast, and this copy is not",

@@ -203,8 +203,8 @@ class Residual : public EpilogueCode {
         ld_(Param<Val<u64>>::make(k)),
         stride_(Param<Val<u64>>::make(k)) {}
   Val<f32> apply(const EpiloguePoint& at, const Val<f32>& x) override {
-    const auto from = at.batch * stride_ + at.row.index() * ld_ + at.col.base();
-    return fma(p_.load(from, at.col.offset(), at.inside), factor_, x);
+    const auto from = at.place(p_.address(), bytes(p_.type()), ld_, stride_);
+    return fma(AnyIn(p_.type(), from, false).load(Val<u64>(0), at.col.offset(), at.inside), factor_, x);
   }
 
  private:
@@ -339,8 +339,8 @@ class OldResult : public EpilogueCode {
         ld_(Param<Val<u64>>::make(k)),
         stride_(Param<Val<u64>>::make(k)) {}
   Val<f32> apply(const EpiloguePoint& at, const Val<f32>& x) override {
-    const auto from = at.batch * stride_ + at.row.index() * ld_ + at.col.base();
-    return fma(c_.load(from, at.col.offset(), at.inside), beta_, x);
+    const auto from = at.place(c_.address(), bytes(c_.type()), ld_, stride_);
+    return fma(AnyIn(c_.type(), from, true).load(Val<u64>(0), at.col.offset(), at.inside), beta_, x);
   }
 
  private:

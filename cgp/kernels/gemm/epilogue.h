@@ -54,13 +54,18 @@ class EpilogueLine {
   /// Element index() of a vector, as f32; 0 outside.
   template <class T>
   dsl::Val<dsl::f32> load(const dsl::Ptr<dsl::global, T>& p) const {
-    const std::uint64_t key = std::uint64_t(p.base().reg()) << 32 | std::uint32_t(p.offset());
-    for (const auto& [k, v] : loaded_)
-      if (k == key) return dsl::Val<dsl::f32>(v);
     using Bare = std::remove_const_t<T>;
-    const auto v = dsl::to<dsl::f32>(p.at(base_).ld_if(inside_, offset_, dsl::Val<Bare>(0))[0]);
-    loaded_.emplace_back(key, v);
-    return v;
+    const auto key = std::uint64_t(p.base().reg()) << 32 | std::uint32_t(p.offset());
+    return dsl::Val<dsl::f32>(once(
+        key, [&] { return dsl::to<dsl::f32>(p.at(base_).ld_if(inside_, offset_, dsl::Val<Bare>(0))[0]); }));
+  }
+  /// make() at the first call with this key, its value at later ones.
+  template <class F>
+  dsl::Value once(std::uint64_t key, F&& make) const {
+    for (const auto& [k, v] : loaded_)
+      if (k == key) return v;
+    loaded_.emplace_back(key, make());
+    return loaded_.back().second;
   }
 
  private:
@@ -89,8 +94,18 @@ struct EpiloguePoint {
   dsl::Val<dsl::f32> of_element(const dsl::Ptr<dsl::global, T>& p, const dsl::Val<dsl::u64>& ld,
                                 const dsl::Val<dsl::u64>& stride) const {
     using Bare = std::remove_const_t<T>;
-    const auto at = p.at(batch * stride + row.index() * ld + col.base());
+    const dsl::Ptr<dsl::global, T> at(place(p.address(), dsl::Elem<Bare>::bytes, ld, stride), 0,
+                                      std::is_const_v<T>);
     return dsl::to<dsl::f32>(at.ld_if(inside, col.offset(), dsl::Val<Bare>(0))[0]);
+  }
+  /// Address of the element in this row and in the column that col.base() counts; computed once for a row.
+  dsl::Val<dsl::u64> place(const dsl::Val<dsl::u64>& array, int bytes, const dsl::Val<dsl::u64>& ld,
+                           const dsl::Val<dsl::u64>& stride) const {
+    const auto key =
+        std::uint64_t(1) << 63 | std::uint64_t(array.reg()) << 32 | std::uint64_t(col.base().reg());
+    return dsl::Val<dsl::u64>(row.once(key, [&] {
+      return array + (batch * stride + row.index() * ld + col.base()) * std::uint32_t(bytes);
+    }));
   }
 };
 

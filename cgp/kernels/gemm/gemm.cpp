@@ -306,7 +306,8 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   GemmProblem p = q.dense();
   GemmAddresses at = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  if (!p.plain()) return run_typed_gemm(s, choice, p, at);
+  if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
+    return run_typed_gemm(s, choice, p, at);
   if (choice.pack_a || choice.pack_b || choice.pack_c) {
     GemmChoice inner = choice;
     inner.pack_a = inner.pack_b = inner.pack_c = false;

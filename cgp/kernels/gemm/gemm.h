@@ -85,8 +85,12 @@ enum class GemmKind : std::uint8_t {
   sm90_persistent,
   sm90_tail_split,
   sm90_stream,
-  any,          ///< one thread an element: every type, layout, factor and epilogue on every device
-  sm100_tiled,  ///< from here the ladder of gemm_sm100.h
+  sm90_pingpong,  ///< any types, factors, epilogues: gemm_typed_sm90.h
+  sm90_promoted,  ///< sums added up in fp32 registers: gemm_promoted_sm90.cpp
+  typed_mma,      ///< mma.sync with any type of C and epilogue
+  typed_simt,     ///< the same of simt
+  any,            ///< one thread an element: every type, layout, factor and epilogue on every device
+  sm100_tiled,    ///< from here the ladder of gemm_sm100.h
   sm100_swizzled,
   sm100_pipelined,
   sm100_specialised,
@@ -123,7 +127,18 @@ std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
 /// A pure function of its arguments: the fastest kind that can run it.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
 
+/// Build-time choices of the typed Hopper kernels.
+struct GemmTypedTuning {
+  int bm = 128, bn = 192;  ///< pingpong: 128 x 128, 128 x 192; promoted: 128 x 128, 128 x 256
+  int stages = 4, cluster = 1, buffers = 2;
+  int group = 8;  ///< rows of clusters that are visited together
+};
 /// The choice for a problem that is not plain().
+/// With these tiles, on sm_90a; Unsupported with the reason where that cannot be.
+GemmChoice choose_typed_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                             const GemmTypedTuning& t);
+/// A plain() problem that the typed kernels run faster: f32 on sm_90a.
+bool prefers_typed_gemm(const GemmProblem& p, const runtime::DeviceInfo& d);
 GemmChoice select_typed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
 /// Every type, layout, factor and epilogue (sums of s8 in s32, of others in f32, k after k).
 Variant gemm_any(const GemmProblem& dense, const Epilogue& whole);

@@ -35,6 +35,10 @@ std::string_view name(GemmKind k) {
                                                   "sm90_persistent",
                                                   "sm90_tail_split",
                                                   "sm90_stream",
+                                                  "sm90_pingpong",
+                                                  "sm90_promoted",
+                                                  "typed_mma",
+                                                  "typed_simt",
                                                   "any",
                                                   "sm100_tiled",
                                                   "sm100_swizzled",
@@ -131,7 +135,7 @@ std::uint64_t packed_ld(std::uint64_t cols) { return (cols + 63) / 64 * 64; }
 
 GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
-  if (!p.plain()) return select_typed_gemm(p, at, d);
+  if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
   const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
   if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
   // Copying costs about (m + n) * k + m * n, multiplying m * n * k.

@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_direct_store.h"
 #include "cgp/kernels/gemm/gemm_epilogue.h"
 
 namespace cgp::kernels {
@@ -71,6 +72,32 @@ Sums multiply(const Ptr<shared, f32>& a, const Ptr<shared, f32>& b, const Val<u3
   return sums;
 }
 
+// The tile's sums; row 4 ty + i % 4 + i / 4 * 64, column 4 tx + j % 4 + j / 4 * 64 is number 8 i + j.
+struct Threads {
+  Val<u32> tx, ty;  ///< a quarter warp shares its rows: lanes 0..15 run along the columns of C
+};
+template <class T, bool TransA, bool TransB>
+Sums tile_sums(Kernel& k, const Panel<T, !TransA>& panel_a, const Panel<T, TransB>& panel_b,
+               const Val<u64>& kk, const Threads& t) {
+  constexpr int stage = kDepth * kPitch;
+  auto smem_a = k.shared<f32>(2 * stage), smem_b = k.shared<f32>(2 * stage);
+  panel_a.store(smem_a, panel_a.load(Val<u64>(0)));
+  panel_b.store(smem_b, panel_b.load(Val<u64>(0)));
+  k.sync();
+  return k
+      .loop(range(Val<u64>(0), kk, Val<u64>(kDepth)), std::pair(Sums(64, Val<f32>(0.f)), Val<u32>(0)),
+            [&](Val<u64> p, auto s) {
+              const auto now = s.second, then = Val<u32>(stage) - now;
+              const auto next_a = panel_a.load(p + kDepth), next_b = panel_b.load(p + kDepth);
+              auto out = multiply(smem_a.at(now), smem_b.at(now), t.ty, t.tx, std::move(s.first));
+              panel_a.store(smem_a.at(then), next_a);
+              panel_b.store(smem_b.at(then), next_b);
+              k.sync();
+              return std::pair<Sums, Val<u32>>(std::move(out), then);
+            })
+      .first;
+}
+
 template <class T, bool TransA, bool TransB>
 void gemm_simt_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<u64> n, Val<u64> kk,
                       Val<u64> lda, Val<u64> ldb, Val<u64> ldc, Val<u64> stride_a, Val<u64> stride_b,
@@ -80,30 +107,44 @@ void gemm_simt_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<u
   const auto m0 = to<u64>(k.ctaid_x() / tiles_n) * kTile, n0 = to<u64>(k.ctaid_x() % tiles_n) * kTile;
   const Panel<T, !TransA> panel_a{k, a.at(batch * stride_a), m, kk, lda, m0};
   const Panel<T, TransB> panel_b{k, b.at(batch * stride_b), n, kk, ldb, n0};
-  constexpr int stage = kDepth * kPitch;
-  auto smem_a = k.shared<f32>(2 * stage), smem_b = k.shared<f32>(2 * stage);
-  // A quarter warp shares its rows: lanes 0..15 run along the columns of C.
-  const auto tx = k.tid() % 16u, ty = k.tid() / 16u;
-
-  panel_a.store(smem_a, panel_a.load(Val<u64>(0)));
-  panel_b.store(smem_b, panel_b.load(Val<u64>(0)));
-  k.sync();
-  const auto sums = k.loop(range(Val<u64>(0), kk, Val<u64>(kDepth)),
-                           std::pair(Sums(64, Val<f32>(0.f)), Val<u32>(0)), [&](Val<u64> p, auto s) {
-                             const auto now = s.second, then = Val<u32>(stage) - now;
-                             const auto next_a = panel_a.load(p + kDepth), next_b = panel_b.load(p + kDepth);
-                             auto out = multiply(smem_a.at(now), smem_b.at(now), ty, tx, std::move(s.first));
-                             panel_a.store(smem_a.at(then), next_a);
-                             panel_b.store(smem_b.at(then), next_b);
-                             k.sync();
-                             return std::pair<Sums, Val<u32>>(std::move(out), then);
-                           });
+  const Threads t{k.tid() % 16u, k.tid() / 16u};
+  const auto sums = tile_sums<T, TransA, TransB>(k, panel_a, panel_b, kk, t);
   const GemmOutput<T> output{InOut<T>(c.at(batch * stride_c)), m, n, ldc, alpha, beta};
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j)
-      output.put(k, m0 + to<u64>(ty * 4 + std::uint32_t(i % 4 + i / 4 * 64)),
-                 n0 + to<u64>(tx * 4 + std::uint32_t(j % 4 + j / 4 * 64)),
-                 sums.first[std::size_t(i * 8 + j)]);
+      output.put(k, m0 + to<u64>(t.ty * 4 + std::uint32_t(i % 4 + i / 4 * 64)),
+                 n0 + to<u64>(t.tx * 4 + std::uint32_t(j % 4 + j / 4 * 64)), sums[std::size_t(i * 8 + j)]);
+}
+
+// The same with an epilogue and any type of C.
+template <bool TransA, bool TransB>
+void gemm_typed_simt_kernel(Kernel& k, DirectTuning tune, In<f32> a, In<f32> b, Val<u64> m, Val<u64> n,
+                            Val<u64> kk, Val<u64> lda, Val<u64> ldb, Val<u64> stride_a, Val<u64> stride_b,
+                            Val<u32> tiles_n) {
+  k.block(kThreads);
+  const auto batch = to<u64>(k.ctaid_z());
+  const DirectStore out(k, tune, m, n, batch);
+  const auto work = [&] {
+    const auto m0 = to<u64>(k.ctaid_x() / tiles_n) * kTile, n0 = to<u64>(k.ctaid_x() % tiles_n) * kTile;
+    const Panel<f32, !TransA> panel_a{k, a.at(batch * stride_a), m, kk, lda, m0};
+    const Panel<f32, TransB> panel_b{k, b.at(batch * stride_b), n, kk, ldb, n0};
+    const Threads t{k.tid() % 16u, k.tid() / 16u};
+    const auto sums = tile_sums<f32, TransA, TransB>(k, panel_a, panel_b, kk, t);
+    const auto row0 = m0 + to<u64>(t.ty * 4), col0 = n0 + to<u64>(t.tx * 4);
+    std::vector<EpilogueLine> rows;
+    for (int i = 0; i < 8; ++i) rows.push_back(out.row(row0, i % 4 + i / 4 * 64));
+    for (int j = 0; j < 8; j += 2) {
+      const auto columns = out.columns(col0, j % 4 + j / 4 * 64);
+      for (int i = 0; i < 8; ++i)
+        out.put(rows[std::size_t(i)], columns, sums[std::size_t(8 * i + j)],
+                sums[std::size_t(8 * i + j + 1)]);
+    }
+    out.finish(m0, n0, true);
+  };
+  if (tune.guarded)
+    k.if_(Param<In<u32>>::make(k).ld(0) != 0u, work);
+  else
+    work();
 }
 
 template <class T>
@@ -129,6 +170,14 @@ Variant gemm_simt(DType t, bool trans_a, bool trans_b) {
     return target == "sm_90a" ? dsl::optimised(std::move(kernel), ptx::PassOptions::all()) : kernel;
   };
   return v;
+}
+
+Variant gemm_typed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t) {
+  if (trans_a)
+    return trans_b ? variant(std::move(name), 75, gemm_typed_simt_kernel<true, true>, t)
+                   : variant(std::move(name), 75, gemm_typed_simt_kernel<true, false>, t);
+  return trans_b ? variant(std::move(name), 75, gemm_typed_simt_kernel<false, true>, t)
+                 : variant(std::move(name), 75, gemm_typed_simt_kernel<false, false>, t);
 }
 
 }  // namespace cgp::kernels

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm of mixed types, with factors and epilogues: which kernel, and its launch.
+// gemm of mixed types, with factors and epilogues: which kernel, what is rearranged before and after, and the
+// launches.
+#include <algorithm>
+#include <cmath>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_arrange.h"
+#include "cgp/kernels/gemm/gemm_direct_store.h"
+#include "cgp/kernels/gemm/gemm_typed_sm90.h"
 
 namespace cgp::kernels {
 namespace {
@@ -10,7 +17,9 @@ namespace {
 using runtime::Arg;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
 
+// ---------------------------------------------------------------- any
 void launch_any(runtime::Stream& s, const Variant& v, const GemmProblem& p, const GemmAddresses& o,
                 const Epilogue& whole) {
   const auto fn = load(s.device(), v);
@@ -41,18 +50,346 @@ void launch_any(runtime::Stream& s, const Variant& v, const GemmProblem& p, cons
   }
 }
 
-}  // namespace
+// ---------------------------------------------------------------- Hopper
+// Where an operand lies when the kernel reads it.
+struct Operand {
+  GemmMatrix at;            ///< rows of op(A), or columns of op(B), by K
+  bool rearranged = false;  ///< in scratch memory, K contiguous
+};
 
-GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo&) {
-  const GemmProblem p = q.dense();
-  return {GemmKind::any, gemm_any(p, epilogue::of_problem(p, at)),
-          "types, factors or an epilogue that no faster kernel takes"};
+bool reachable(const GemmMatrix& m, std::uint64_t element, std::uint64_t batch) {
+  return m.address % 16 == 0 && m.ld * element % 16 == 0 && (batch == 1 || m.stride * element % 16 == 0);
 }
 
-void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+// Rows at multiples of 128 bytes.
+GemmMatrix in_scratch(std::uint64_t rows, std::uint64_t cols, std::uint64_t element) {
+  GemmMatrix m{0, rows, cols, ceil_div(cols * element, 128) * 128 / element, 0, false};
+  m.stride = m.ld * rows;
+  return m;
+}
+
+struct Forms {
+  bool split;  ///< f32 as three bf16
+  Operand a, b;
+  GemmMatrix from_a, from_b, c, to_c;
+  bool scratch_c = false;
+  std::uint64_t element, element_c, bytes = 0;  ///< bytes of scratch memory
+};
+
+// hopper: pairs come from one box of a tensor map; else from neighbours.
+Forms forms_of(const GemmProblem& p, const GemmAddresses& at, bool hopper = true) {
+  Forms f;
+  const auto stored = std::uint64_t(bytes(p.type));
+  f.split = p.type == DType::f32 && p.precision != GemmPrecision::fast;
+  f.element = f.split ? 2 : stored, f.element_c = std::uint64_t(bytes(*p.type_c));
+  f.from_a = {at.a, p.m, p.k, p.lda, p.stride_a, p.trans_a};
+  f.from_b = {at.b, p.n, p.k, p.ldb, p.stride_b, !p.trans_b};
+  const bool pairs = p.epilogue.pairing() != Pairing::none;
+  const auto place = [&](const GemmMatrix& from, bool k_contiguous, bool always = false) {
+    Operand o{from};
+    o.rearranged = always || f.split || !reachable(from, stored, p.batch) || (k_contiguous && from.turned);
+    if (o.rearranged) {
+      o.at = in_scratch(from.rows, from.cols, f.element);
+      o.at.address = f.bytes;
+      f.bytes += ceil_div(p.batch * o.at.stride * f.element * (f.split ? 3 : 1), 256) * 256;
+    }
+    return o;
+  };
+  f.a = place(f.from_a, stored != 2);
+  f.b = place(f.from_b, stored != 2 || (pairs && hopper), !hopper && p.epilogue.pairing() == Pairing::halves);
+  f.c = f.to_c = {at.c, p.m, p.columns(), p.ldc, p.stride_c, false};
+  if (!reachable(f.c, f.element_c, p.batch)) {
+    f.scratch_c = true;
+    f.c = in_scratch(p.m, p.columns(), f.element_c);
+    f.c.address = f.bytes;
+    f.bytes += ceil_div(p.batch * f.c.stride * f.element_c, 256) * 256;
+  }
+  return f;
+}
+
+constexpr std::uint64_t kMax32 = 0x7fffffffull;
+
+bool halved(const GemmProblem& p) { return p.epilogue.pairing() == Pairing::halves; }
+// The columns of op(B) of an epilogue over halves, interleaved: what mma.sync kernels expect.
+void arrange_operand(runtime::Stream& s, const GemmMatrix& from, const GemmMatrix& to, const GemmProblem& p,
+                     bool is_b) {
+  if (!is_b || !halved(p)) return run_gemm_arrange(s, from, to, bytes(p.type), false, p.batch);
+  GemmMatrix half = from, place = to;
+  half.rows = from.rows / 2, place.ld = 2 * to.ld;
+  run_gemm_arrange(s, half, place, bytes(p.type), false, p.batch);
+  const auto element = std::uint64_t(bytes(p.type));
+  half.address += half.rows * (from.turned ? 1 : from.ld) * element, place.address += to.ld * element;
+  run_gemm_arrange(s, half, place, bytes(p.type), false, p.batch);
+}
+
+// Why the Hopper kernels cannot run it; empty: they can.
+std::string not_hopper(const GemmProblem& p, const runtime::DeviceInfo& d) {
+  if (d.arch != "sm_90a") return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
+  if (p.k == 0) return "k = 0: there is no product to compute";
+  if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
+    return "a size or leading dimension is 2^31 or more";
+  if (!stages_results(*p.type_c)) return text::cat("results of type ", name(*p.type_c));
+  if (p.type == DType::f32 && p.precision == GemmPrecision::strict) return "strict: no tensor cores";
+  return {};
+}
+
+bool promoted(const GemmProblem& p) {
+  return (is_fp8(p.type) && (p.precision != GemmPrecision::fast || p.scaling == GemmScaling::block)) ||
+         (p.type == DType::f32 && p.precision == GemmPrecision::standard);
+}
+
+GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const GemmTypedTuning& t) {
+  const bool with_sums = promoted(p), blocks = p.scaling == GemmScaling::block;
+  const auto forms = forms_of(p, at);
+  const auto whole = epilogue::of_problem(p, at);
+  const auto layout = [](const Operand& o) { return o.at.turned; };
+  auto name = text::cat("gemm_", cgp::name(p.type));
+  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
+  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
+  text::append(name, text::cat(with_sums ? "_promoted" : "_pingpong", blocks ? "_blocks" : "", "_sm90_",
+                               layout(forms.a) ? "t" : "n", layout(forms.b) ? "n" : "t"));
+  text::append(name, text::cat("__", t.bm, "x", t.bn, "_s", t.stages, "_c", t.cluster, "_b", t.buffers, "_g",
+                               t.group));
+  if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
+  GemmProblem as = p;
+  as.trans_a = forms.a.at.turned, as.trans_b = !forms.b.at.turned;
+  const TypedTuning tuning{t, *p.type_c, whole, blocks};
+  GemmChoice c;
+  c.kind = with_sums ? GemmKind::sm90_promoted : GemmKind::sm90_pingpong;
+  c.variant = with_sums            ? gemm_promoted(as, std::move(name), tuning)
+              : bytes(p.type) == 2 ? gemm_pingpong_16(as, std::move(name), tuning)
+                                   : gemm_pingpong_k(as, std::move(name), tuning);
+  c.tile_m = std::uint32_t(t.bm), c.tile_n = std::uint32_t(t.bn), c.cluster = t.cluster;
+  c.pack_a = forms.a.rearranged, c.pack_b = forms.b.rearranged, c.pack_c = forms.scratch_c;
+  return c;
+}
+
+runtime::TensorMap map_of(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                          const GemmMatrix& m, std::uint64_t element, std::uint64_t batch) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {m.turned ? m.rows : m.cols, m.turned ? m.cols : m.rows, batch};
+  spec.strides = {m.ld * element, m.stride * element};
+  spec.l2 = runtime::L2Promotion::b128;
+  return s.device().tensor_map(spec, m.address);
+}
+// Columns of op(B) as [batch][half][n / 2][k].
+runtime::TensorMap paired_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                              const GemmMatrix& m, std::uint64_t element, std::uint64_t batch, Pairing how) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  const bool halves = how == Pairing::halves;
+  spec.dims = {m.cols, m.rows / 2, 2, batch};
+  spec.strides = {m.ld * element * (halves ? 1 : 2), m.ld * element * (halves ? m.rows / 2 : 1),
+                  m.stride * element};
+  spec.l2 = runtime::L2Promotion::b128;
+  return s.device().tensor_map(spec, m.address);
+}
+
+// ---------------------------------------------------------------- mma.sync and simt
+// What both need: sizes and forms of 32 bits, rows that cp.async reaches.
+std::string not_mma(const GemmProblem& p, const runtime::DeviceInfo& d) {
+  if (d.cc() < 80) return text::cat("cp.async needs sm_80 or later, this is ", d.arch);
+  if (is_fp8(p.type) && d.cc() < 89) return text::cat("8-bit floats need sm_89 or later, this is ", d.arch);
+  if (p.scaling == GemmScaling::block) return "factors of blocks";
+  if (is_fp8(p.type) && d.cc() == 90 && p.precision != GemmPrecision::fast) return "sums of some 14 bits";
+  if (p.k == 0) return "k = 0: there is no product to compute";
+  if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
+    return "a size or leading dimension is 2^31 or more";
+  if (p.type == DType::f32 && p.precision != GemmPrecision::fast) return "f32 without rounding to tf32";
+  return {};
+}
+bool is_integer(const GemmProblem& p, const Epilogue& whole) {
+  return p.type == DType::s8 && p.type_c == DType::s32 && whole.empty();
+}
+
+GemmChoice direct_choice(const GemmProblem& p, const GemmAddresses& at, bool simt, bool guarded) {
+  const auto whole = epilogue::of_problem(p, at);
+  const DirectTuning t{*p.type_c, whole, is_integer(p, whole), guarded};
+  auto name = text::cat("gemm_", cgp::name(p.type));
+  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
+  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
+  GemmChoice c;
+  const auto finish = [&](const char* kind, bool turned_a, bool turned_b) {
+    text::append(name, text::cat(kind, turned_a ? "t" : "n", turned_b ? "n" : "t"));
+    if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
+  };
+  if (simt) {
+    finish(guarded ? "_guarded_simt_" : "_typed_simt_", p.trans_a, !p.trans_b);
+    c.kind = GemmKind::typed_simt;
+    c.variant = gemm_typed_simt(p.trans_a, p.trans_b, std::move(name), t);
+  } else {
+    const auto f = forms_of(p, at, false);
+    finish("_typed_mma_", f.a.at.turned, f.b.at.turned);
+    c.kind = GemmKind::typed_mma;
+    c.variant = gemm_typed_mma(p.type, *p.type_b, f.a.at.turned, !f.b.at.turned, std::move(name), t);
+    c.pack_a = f.a.rearranged, c.pack_b = f.b.rearranged;
+  }
+  return c;
+}
+
+void launch_direct(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+                   const GemmAddresses& at, const Epilogue& whole, std::uint64_t guard) {
+  const bool simt = choice.kind == GemmKind::typed_simt;
+  GemmMatrix a{at.a, p.m, p.k, p.lda, p.stride_a, p.trans_a},
+      b{at.b, p.n, p.k, p.ldb, p.stride_b, !p.trans_b};
+  if (!simt) {
+    Forms f = forms_of(p, at, false);
+    const std::uint64_t scratch = f.bytes ? s.scratch(f.bytes) : 0;
+    for (auto [o, from] : {std::pair{&f.a, &f.from_a}, {&f.b, &f.from_b}}) {
+      if (!o->rearranged) continue;
+      o->at.address += scratch;
+      arrange_operand(s, *from, o->at, p, o == &f.b);
+    }
+    a = f.a.at, b = f.b.at;
+  }
+  const auto fn = load(s.device(), choice.variant);
+  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, 128);
+  auto grid = runtime::grid_for(tm * tn, 1);
+  if (p.batch > 65535)
+    throw Unsupported(text::cat("gemm: ", p.batch, " batches with an epilogue; at most 65535"));
+  grid.z = std::uint32_t(p.batch);
+  const auto word = [](std::uint64_t v) { return runtime::arg(std::uint32_t(v)); };
+  std::vector<Arg> args{Arg::address(a.address), Arg::address(b.address)};
+  if (simt)
+    args.insert(args.end(), {runtime::arg(p.m), runtime::arg(p.n), runtime::arg(p.k), runtime::arg(a.ld),
+                             runtime::arg(b.ld), runtime::arg(a.stride), runtime::arg(b.stride), word(tn)});
+  else
+    args.insert(args.end(), {word(p.m), word(p.n), word(p.k), word(a.ld), word(b.ld), runtime::arg(a.stride),
+                             runtime::arg(b.stride), word(tm), word(tn)});
+  args.insert(args.end(), {Arg::address(at.c), runtime::arg(p.ldc), runtime::arg(p.stride_c)});
+  for (const auto& x : whole.arguments(p)) args.push_back(x);
+  if (guard) args.push_back(Arg::address(guard));
+  fn.launch(s, runtime::Launch{.grid = grid}, args);
+}
+
+void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+                   const GemmAddresses& at) {
+  const bool with_sums = choice.kind == GemmKind::sm90_promoted;
+  Forms f = forms_of(p, at);
+  const std::uint64_t scratch = f.bytes ? s.scratch(f.bytes + 256) : 0, unfit = scratch + f.bytes;
+  const int stored = bytes(p.type);
+  if (f.split) s.fill({s.device().backend().get(), unfit, 4}, 0);
+  if (f.a.rearranged) {
+    f.a.at.address += scratch;
+    run_gemm_arrange(s, f.from_a, f.a.at, stored, f.split, p.batch, unfit);
+  }
+  if (f.b.rearranged) {
+    f.b.at.address += scratch;
+    run_gemm_arrange(s, f.from_b, f.b.at, stored, f.split, p.batch, unfit);
+  }
+  if (f.scratch_c) f.c.address += scratch;
+
+  const auto fn = load(s.device(), choice.variant);
+  const auto whole = epilogue::of_problem(p, at);
+  const auto pairing = p.epilogue.pairing();
+  const auto cluster = std::uint64_t(choice.cluster);
+  const std::uint64_t rows = ceil_div(p.m, choice.tile_m * cluster), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch;
+  if (tiles * cluster > kMax32)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
+  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
+  const auto word = [](std::uint64_t v) { return runtime::arg(std::uint32_t(v)); };
+  const std::uint64_t planes = f.split ? 3 : 1, k_tiles = ceil_div(p.k * f.element, 128);
+  const std::size_t b_at = with_sums ? 1 : 7, c_at = with_sums ? (p.scaling == GemmScaling::block ? 11
+                                                                  : f.split                       ? 10
+                                                                                                  : 9)
+                                                               : 8;
+  const auto a = map_of(s, fn, 0, f.a.at, f.element, p.batch * planes);
+  const auto b = pairing == Pairing::none || with_sums
+                     ? map_of(s, fn, b_at, f.b.at, f.element, p.batch * planes)
+                     : paired_map(s, fn, b_at, f.b.at, f.element, p.batch, pairing);
+  const auto c = map_of(s, fn, c_at, f.c, f.element_c, p.batch);
+  std::vector<Arg> args{Arg::tensor_map(a)};
+  if (with_sums)
+    args.insert(args.end(), {Arg::tensor_map(b), word(p.m), word(p.n), word(k_tiles), word(p.batch),
+                             word(rows), word(cols), word(tiles)});
+  else
+    args.insert(args.end(), {word(p.m), word(p.n), word(k_tiles), word(rows), word(cols), word(tiles),
+                             Arg::tensor_map(b)});
+  if (p.scaling == GemmScaling::block)
+    args.insert(args.end(), {Arg::address(at.scale_a), Arg::address(at.scale_b)});
+  if (f.split) args.push_back(Arg::address(unfit));
+  args.push_back(Arg::tensor_map(c));
+  for (const auto& x : whole.arguments(p)) args.push_back(x);
+  fn.launch(s, runtime::Launch{.grid = grid}, args);
+  // Operands with infinities or NaN: what the kernel above left undone.
+  if (f.split) {
+    GemmAddresses into = at;
+    GemmProblem q = p;
+    if (f.scratch_c) into.c = f.c.address, q.ldc = f.c.ld, q.stride_c = f.c.stride;
+    launch_direct(s, direct_choice(p, at, true, true), q, into, whole, unfit);
+  }
+  if (f.scratch_c) run_gemm_arrange(s, f.c, f.to_c, bytes(*p.type_c), false, p.batch);
+}
+
+GemmTypedTuning default_tuning(const GemmProblem& p) {
+  GemmTypedTuning t;
+  const bool narrow_c = bytes(*p.type_c) == 1;
+  t.buffers = narrow_c ? 1 : 2;
+  if (promoted(p)) {
+    t.bn = 128, t.stages = p.type == DType::f32 ? 2 : 6;
+    return t;
+  }
+  // Elements of a matrix wait in registers, beside the sums: those of 192 columns leave too few.
+  bool matrix = p.beta != 0;
+  for (const auto& stage : p.epilogue.stages()) matrix = matrix || stage->name.rfind("residual", 0) == 0;
+  if (p.epilogue.pairing() != Pairing::none || narrow_c || matrix || p.n <= 128) t.bn = 128, t.stages = 6;
+  return t;
+}
+
+}  // namespace
+
+GemmChoice choose_typed_sm90(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                             const GemmTypedTuning& t) {
+  const GemmProblem p = q.dense();
+  if (auto why = not_hopper(p, d); !why.empty()) throw Unsupported(std::move(why));
+  return hopper_choice(p, at, t);
+}
+
+bool prefers_typed_gemm(const GemmProblem& q, const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  return p.type == DType::f32 && p.precision == GemmPrecision::standard && p.m >= 32 && p.n >= 32 &&
+         p.k >= 64 && p.flops() >= 3e7 && p.batch <= 65535 && not_hopper(p, d).empty();
+}
+
+GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  auto why = not_hopper(p, d);
+  const auto whole = epilogue::of_problem(p, at);
+  if (why.empty() && p.type_c == DType::s32 && !whole.empty()) why = "s32 results of an epilogue";
+  if (why.empty() && p.type == DType::f32 && p.batch > 65535 && p.precision != GemmPrecision::fast)
+    why = "more than 65535 batches";
+  if (why.empty() && p.epilogue.pairing() != Pairing::none && (promoted(p) || bytes(*p.type_c) == 1))
+    why = "pairs of promoted sums, or to 8-bit results";
+  if (why.empty()) {
+    auto c = hopper_choice(p, at, default_tuning(p));
+    c.why = promoted(p) ? "wgmma, sums added up in fp32 registers" : "wgmma, two warpgroups take turns";
+    return c;
+  }
+  const auto direct = [&](bool simt) {
+    auto c = direct_choice(p, at, simt, false);
+    c.why = text::cat(simt ? "fp32 fused multiply-adds" : "mma.sync", "; not wgmma: ", why);
+    return c;
+  };
+  const bool few = p.batch <= 65535;
+  if (few && not_mma(p, d).empty()) return direct(false);
+  // Pairs over halves are not neighbours in simt's registers.
+  if (few && p.type == DType::f32 && !halved(p) && p.k > 0 && (p.type_c != DType::bf16 || d.cc() >= 80) &&
+      bytes(*p.type_c) > 1)
+    return direct(true);
+  return {GemmKind::any, gemm_any(p, whole), text::cat("one thread an element: ", why)};
+}
+
+void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,
                     const GemmAddresses& at) {
+  const GemmProblem p = q.dense();
   p.epilogue.before(s, p);
-  launch_any(s, choice.variant, p, at, epilogue::of_problem(p, at));
+  if (choice.kind == GemmKind::any)
+    launch_any(s, choice.variant, p, at, epilogue::of_problem(p, at));
+  else if (choice.kind == GemmKind::typed_mma || choice.kind == GemmKind::typed_simt)
+    launch_direct(s, choice, p, at, epilogue::of_problem(p, at), 0);
+  else
+    launch_hopper(s, choice, p, at);
 }
 
 }  // namespace cgp::kernels

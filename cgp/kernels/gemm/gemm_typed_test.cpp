@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed types, factors and epilogues against loops in double; on the emulator, and the same on a GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/runtime/device.h"
+#include "cgp/testing/assemble.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+
+namespace {
+
+using Bytes = runtime::Buffer<std::byte>;
+
+struct OnDevice {
+  HostArray host;
+  std::vector<double> values;
+  Bytes memory;
+  OnDevice(const runtime::Device& d, DType t, std::uint64_t n, std::uint64_t seed, double scale = 1)
+      : host(t, {std::max<std::uint64_t>(n, 1)}), memory(d, std::max<std::size_t>(host.bytes.size(), 16)) {
+    SplitMix64 random(seed);
+    for (std::uint64_t i = 0; i < host.size(); ++i) {
+      const double u = double(random.next() >> 11) * 0x1p-53 * 2 - 1;
+      host.set(i, t == DType::s8 ? std::floor(u * 100) : u * scale);
+    }
+    upload();
+  }
+  void upload() {
+    values = host.as_doubles();
+    memory.slice(0, host.bytes.size()).upload(host.bytes);
+  }
+  DeviceArray view() const { return {memory.address(), host.size(), host.dtype}; }
+  HostArray back() const {
+    HostArray h = host;
+    memory.slice(0, host.bytes.size()).download(h.bytes);
+    return h;
+  }
+};
+
+// What an epilogue does, for the oracle: value and error, in place. Pairs: of the first two of `v`.
+struct Step {
+  std::function<void(std::uint64_t z, std::uint64_t i, std::uint64_t j, double& x, double& error)> map;
+  bool pair = false;
+};
+
+struct Checked {
+  double worst = 0;  ///< error over tolerance
+  std::string where;
+  std::vector<std::byte> bytes;
+  std::string variant;
+};
+
+double type_error(DType t, double want) {
+  switch (t) {
+    case DType::f16:
+      return std::fabs(want) * 0x1p-11 + 0x1p-25;
+    case DType::bf16:
+      return std::fabs(want) * 0x1p-8;
+    case DType::e4m3:
+      return std::fabs(want) * 0x1p-4 + 0x1p-10;
+    case DType::e5m2:
+      return std::fabs(want) * 0x1p-3 + 0x1p-17;
+    case DType::s8:
+      return 0.5;
+    default:
+      return std::fabs(want) * 0x1p-24;
+  }
+}
+
+struct Trial {
+  GemmProblem p;  ///< epilogue set by the caller
+  std::vector<Step> steps;
+  OnDevice a, b, c, fa, fb;
+  bool gate_interleaved = false;
+
+  static std::uint64_t factor_count(const GemmProblem& p, bool of_a) {
+    const std::uint64_t kb = (p.k + 127) / 128;
+    switch (p.scaling) {
+      case GemmScaling::none:
+        return 0;
+      case GemmScaling::tensor:
+        return 1;
+      case GemmScaling::channel:
+        return of_a ? p.m : p.n;
+      default:
+        return of_a ? p.batch * p.m * kb : p.batch * ((p.n + 127) / 128) * kb;
+    }
+  }
+  Trial(const runtime::Device& d, const GemmProblem& q)
+      : p(q.dense()),
+        a(d, p.type, p.a_elements(), 1),
+        b(d, *p.type_b, p.b_elements(), 2),
+        c(d, *p.type_c, p.c_elements(), 3),
+        fa(d, DType::f32, factor_count(p, true), 4),
+        fb(d, DType::f32, factor_count(p, false), 5) {}
+
+  double at_a(std::uint64_t z, std::uint64_t i, std::uint64_t l) const {
+    const double x = a.values.at(z * p.stride_a + (p.trans_a ? l * p.lda + i : i * p.lda + l));
+    if (p.scaling != GemmScaling::block) return x;
+    return x * fa.host.at((z * p.m + i) * ((p.k + 127) / 128) + l / 128);
+  }
+  double at_b(std::uint64_t z, std::uint64_t l, std::uint64_t j) const {
+    const double x = b.values.at(z * p.stride_b + (p.trans_b ? j * p.ldb + l : l * p.ldb + j));
+    if (p.scaling != GemmScaling::block) return x;
+    return x * fb.host.at((z * ((p.n + 127) / 128) + j / 128) * ((p.k + 127) / 128) + l / 128);
+  }
+  // Element (i, j) of the scaled product and the error that its sum may have.
+  std::pair<double, double> product(std::uint64_t z, std::uint64_t i, std::uint64_t j) const {
+    double sum = 0, size = 0;
+    for (std::uint64_t l = 0; l < p.k; ++l) {
+      const double x = at_a(z, i, l) * at_b(z, l, j);
+      sum += x, size += std::fabs(x);
+    }
+    double relative = double(p.k + 16) * 0x1p-24;
+    if (p.type == DType::f32 && p.precision == GemmPrecision::fast) relative += 0x1p-9;
+    if (p.type == DType::e4m3 || p.type == DType::e5m2) relative += 0x1p-11;
+    if (p.type == DType::s8) relative = 0x1p-23;
+    double f = p.alpha;
+    if (p.scaling == GemmScaling::tensor) f *= fa.host.at(0) * fb.host.at(0);
+    if (p.scaling == GemmScaling::channel) f *= fa.host.at(i) * fb.host.at(j);
+    const bool exact = p.type == DType::s8 && p.type_c == DType::s32 && p.alpha == 1 && p.beta == 0;
+    return {f * sum, exact ? 0 : std::fabs(f) * size * relative};
+  }
+  Checked run(const runtime::Device& d) {
+    runtime::Stream s(d);
+    c.upload();
+    gemm(s, p, a.view(), b.view(), c.view(), {fa.view(), fb.view()});
+    s.wait();
+    const HostArray got = c.back();
+    Checked r;
+    r.bytes = got.bytes;
+    const GemmAddresses at{a.memory.address(), b.memory.address(), c.memory.address(), fa.memory.address(),
+                           fb.memory.address()};
+    r.variant = select_gemm(p, at, d.info()).variant.name;
+    const bool halves = p.epilogue.pairing() == Pairing::halves,
+               pairs = p.epilogue.pairing() != Pairing::none;
+    const auto old = [&](std::uint64_t z, std::uint64_t i, std::uint64_t j, double& x, double& e) {
+      if (p.beta == 0) return;
+      const double o = p.beta * c.host.at(z * p.stride_c + i * p.ldc + j);
+      x += o, e += std::fabs(o) * 0x1p-23;
+    };
+    for (std::uint64_t z = 0; z < p.batch; ++z)
+      for (std::uint64_t i = 0; i < p.m; ++i)
+        for (std::uint64_t j = 0; j < p.columns(); ++j) {
+          const std::uint64_t first = !pairs   ? j
+                                      : halves ? j
+                                               : 2 * j,
+                              second = halves ? j + p.n / 2 : 2 * j + 1;
+          auto [x, e] = product(z, i, first);
+          auto [y, ey] = pairs ? product(z, i, second) : std::pair(0.0, 0.0);
+          if (!pairs) old(z, i, j, x, e);
+          bool combined = !pairs;
+          for (const auto& step : steps) {
+            if (step.pair) {
+              const double g = x / (1 + std::exp(-x));
+              e = 1.1 * e * std::fabs(y) + std::fabs(g) * ey + std::fabs(g * y) * 0x1p-20;
+              x = g * y;
+              combined = true;
+            } else if (combined) {
+              step.map(z, i, j, x, e);
+            } else {
+              step.map(z, i, first, x, e);
+              step.map(z, i, second, y, ey);
+            }
+          }
+          if (pairs) old(z, i, j, x, e);
+          double want = x;
+          if (p.type_c == DType::e4m3) want = std::clamp(want, -448.0, 448.0);
+          if (p.type_c == DType::s8) want = std::clamp(want, -128.0, 127.0);
+          const double tolerance =
+              e * 1.01 + std::fabs(x) * 0x1p-22 + type_error(*p.type_c, want) * 1.001 + 0x1p-120;
+          const double have = got.at(z * p.stride_c + i * p.ldc + j);
+          const double ratio = std::isnan(have) ? 1e30 : std::fabs(have - want) / tolerance;
+          if (ratio > r.worst) {
+            r.worst = ratio;
+            r.where = text::cat("[", z, "][", i, "][", j, "] is ", have, ", oracle ", want, ", allowed ",
+                                tolerance);
+          }
+        }
+    return r;
+  }
+  void check(const runtime::Device& d) {
+    const auto r = run(d);
+    EXPECT_LE(r.worst, 1) << describe() << " " << r.variant << ": " << r.where;
+    if (d.is_emulator()) return;
+    EXPECT_EQ(r.bytes, run(d).bytes) << describe() << " " << r.variant << ": two runs differ";
+  }
+  std::string describe() const {
+    return text::cat(name(p.type), "*", name(*p.type_b), "->", name(*p.type_c), " ", p.trans_a ? "t" : "n",
+                     p.trans_b ? "t" : "n", " ", p.m, "x", p.n, "x", p.k, " batch ", p.batch, " ld ", p.lda,
+                     " ", p.ldb, " ", p.ldc, " ", name(p.precision), " ", name(p.scaling), " beta ", p.beta,
+                     " ", p.epilogue.name());
+  }
+};
+
+GemmProblem problem(DType t, const char* layout, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  GemmProblem p{.type = t, .m = m, .n = n, .k = k};
+  p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
+  return p;
+}
+
+// ---------------------------------------------------------------- the problems
+void types(const runtime::Device& d, std::uint64_t scale) {
+  const std::uint64_t m = 72 * scale, n = 136 * scale, k = 208 * scale;
+  for (const char* l : {"nt", "nn", "tn", "tt"}) {
+    for (DType t : {DType::f16, DType::bf16}) {
+      auto p = problem(t, l, m, n, k);
+      p.type_c = DType::f32, p.alpha = 0.5f;
+      Trial(d, p).check(d);
+    }
+    auto tf = problem(DType::f32, l, m, n + 4, k + 4);
+    tf.precision = GemmPrecision::fast;
+    Trial(d, tf).check(d);
+    auto e = problem(DType::e4m3, l, m, n, k);
+    e.type_b = DType::e5m2;
+    Trial(d, e).check(d);
+    Trial(d, problem(DType::s8, l, m, n, k)).check(d);
+  }
+  for (DType a : {DType::e4m3, DType::e5m2})
+    for (DType b : {DType::e4m3, DType::e5m2})
+      for (auto precision : {GemmPrecision::standard, GemmPrecision::fast}) {
+        auto p = problem(a, "nt", m + 1, n, k);
+        p.type_b = b, p.type_c = a == b ? DType::f32 : DType::f16, p.precision = precision;
+        p.scaling = GemmScaling::tensor;
+        Trial(d, p).check(d);
+      }
+}
+void factors(const runtime::Device& d, std::uint64_t scale) {
+  for (auto kind : {GemmScaling::channel, GemmScaling::block}) {
+    auto p = problem(DType::e4m3, "nt", 133 * scale, 264, 400 * scale);
+    p.scaling = kind, p.batch = 2;
+    Trial(d, p).check(d);
+    p.precision = GemmPrecision::fast, p.beta = 0.5f, p.batch = 1;
+    Trial(d, p).check(d);
+  }
+  auto s = problem(DType::s8, "nt", 65, 130, 200);
+  s.scaling = GemmScaling::channel, s.type_c = DType::bf16;
+  Trial(d, s).check(d);
+}
+void crooked(const runtime::Device& d) {
+  for (DType t : {DType::bf16, DType::e4m3, DType::s8, DType::f32}) {
+    auto p = problem(t, "nt", 67, 131, 203);
+    p.precision = GemmPrecision::fast;
+    p.batch = 2;
+    p.type_c = t == DType::s8 ? DType::s32 : DType::f32;
+    Trial(d, p).check(d);
+    p.beta = t == DType::s8 ? 0 : 2, p.lda = 205, p.ldc = 133;
+    Trial(d, p).check(d);
+  }
+}
+void widened(const runtime::Device& d, std::uint64_t scale) {
+  for (const char* l : {"nt", "nn", "tn", "tt"}) {
+    auto p = problem(DType::f32, l, 70 * scale, 137, 131 * scale);
+    p.epilogue = epilogue::relu();
+    Trial s(d, p);
+    s.steps.push_back({[](auto, auto, auto, double& x, double&) { x = std::max(x, 0.0); }});
+    s.check(d);
+  }
+}
+
+double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
+double gelu_tanh(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+void epilogues(const runtime::Device& d, DType t, DType c, std::uint64_t scale) {
+  auto p = problem(t, "nt", 70 * scale, 136 * scale, 136 * scale);
+  p.type_c = c;
+  const auto dense = p.dense();
+  const OnDevice bias(d, DType::bf16, p.n, 11), rows(d, DType::f32, p.m, 12), columns(d, DType::f16, p.n, 13),
+      residual(d, DType::bf16, p.m * p.n, 14);
+  const auto add_bias = [&](auto, auto, auto j, double& x, double& e) {
+    x += bias.host.at(j), e += std::fabs(x) * 0x1p-23;
+  };
+  const auto function = [](double (*f)(double), double error) {
+    return [=](auto, auto, auto, double& x, double& e) {
+      e = 1.13 * e + std::fabs(x) * error;
+      x = f(x);
+    };
+  };
+  const auto check = [&](const Epilogue& e, std::vector<Step> steps, float beta = 0) {
+    p.epilogue = e, p.beta = beta;
+    Trial s(d, p);
+    s.steps = std::move(steps);
+    s.check(d);
+  };
+  using namespace epilogue;
+  check(
+      bias_rows(rows.view()) | relu(),
+      {{[&](auto, auto i, auto, double& x, double& e) { x += rows.host.at(i), e += std::fabs(x) * 0x1p-23; }},
+       {function([](double x) { return std::max(x, 0.0); }, 0)}});
+  check(epilogue::bias(bias.view()) | epilogue::gelu(), {{add_bias}, {function(::gelu, 0x1p-21)}}, 0.5f);
+  check(epilogue::bias(bias.view()) | epilogue::gelu_tanh(), {{add_bias}, {function(::gelu_tanh, 0x1p-20)}});
+  check(gelu_tanh_fast(), {{function(::gelu_tanh, 0x1p-11)}});
+  check(
+      silu() | epilogue::residual(residual.view()) | scale_columns(columns.view()) | scale_rows(rows.view()),
+      {{function([](double x) { return x / (1 + std::exp(-x)); }, 0x1p-21)},
+       {[&](auto, auto i, auto j, double& x, double& e) {
+         const double v = residual.host.at(i * p.n + j);
+         x += v, e += std::fabs(v) * 0x1p-23;
+       }},
+       {[&](auto, auto i, auto j, double& x, double& e) {
+         const double f = columns.host.at(j) * rows.host.at(i);
+         x *= f, e *= std::fabs(f);
+       }}});
+  // One of the user's own.
+  check(
+      map(
+          "cap",
+          [](const EpiloguePoint& at, dsl::Val<dsl::f32> x, dsl::Val<dsl::f32> most,
+             dsl::In<dsl::bf16> floor) { return dsl::max(dsl::min(x, most), at.of_column(floor)); },
+          0.25f, runtime::Arg::address(bias.memory.address())),
+      {{[&](auto, auto, auto j, double& x, double&) { x = std::max(std::min(x, 0.25), bias.host.at(j)); }}});
+}
+
+void pairs(const runtime::Device& d, DType t, std::uint64_t scale) {
+  for (auto how : {Pairing::interleaved, Pairing::halves})
+    for (const char* l : {"nt", "nn"}) {
+      auto p = problem(t, l, 70 * scale, 272 * scale, 136 * scale);
+      const OnDevice bias(d, DType::f32, p.n, 11), rows(d, DType::f32, p.m, 12);
+      p.epilogue = epilogue::bias(bias.view()) | epilogue::swiglu(how) | epilogue::scale_rows(rows.view());
+      p.beta = l[1] == 'n' ? 0.5f : 0;
+      Trial s(d, p);
+      s.steps = {{[&](auto, auto, auto j, double& x, double& e) {
+                   x += bias.host.at(j), e += std::fabs(x) * 0x1p-23;
+                 }},
+                 {{}, true},
+                 {[&](auto, auto i, auto, double& x, double& e) {
+                   x *= rows.host.at(i), e *= std::fabs(rows.host.at(i));
+                 }}};
+      s.check(d);
+    }
+}
+
+void largest(const runtime::Device& d, DType t) {
+  auto p = problem(t, "nt", 130, 272, 72);
+  p.type_c = DType::f32;
+  OnDevice blocks(d, DType::f32, 2 * 3, 9);
+  p.epilogue = epilogue::amax(blocks.view());
+  Trial s(d, p);
+  s.check(d);
+  const auto c = s.c.back(), got = blocks.back();
+  for (std::uint64_t i = 0; i < 2; ++i)
+    for (std::uint64_t j = 0; j < 3; ++j) {
+      double want = 0;
+      for (std::uint64_t r = 128 * i; r < std::min<std::uint64_t>(128 * (i + 1), p.m); ++r)
+        for (std::uint64_t q = 128 * j; q < std::min<std::uint64_t>(128 * (j + 1), p.n); ++q)
+          want = std::max(want, std::fabs(c.at(r * p.n + q)));
+      EXPECT_EQ(got.at(i * 3 + j), want) << i << " " << j;
+    }
+}
+
+void oddities(const runtime::Device& d, GemmProblem p) {
+  Trial s(d, p);
+  s.a.host.set(3, std::numeric_limits<double>::quiet_NaN());
+  s.b.host.set(5 * s.p.ldb + 1, bytes(p.type) == 1 ? std::numeric_limits<double>::quiet_NaN()
+                                                   : std::numeric_limits<double>::infinity());
+  s.a.upload(), s.b.upload();
+  runtime::Stream stream(d);
+  gemm(stream, s.p, s.a.view(), s.b.view(), s.c.view(), {s.fa.view(), s.fb.view()});
+  stream.wait();
+  const auto got = s.c.back();
+  for (std::uint64_t j = 0; j < p.n; ++j) EXPECT_TRUE(std::isnan(got.at(j))) << s.describe() << " " << j;
+  for (std::uint64_t i = 1; i < p.m; ++i)
+    EXPECT_TRUE(bytes(p.type) == 1 ? std::isnan(got.at(i * p.n + 5)) : std::isinf(got.at(i * p.n + 5)))
+        << s.describe() << " " << i;
+  EXPECT_TRUE(std::isfinite(got.at(p.n)));
+}
+void all_oddities(const runtime::Device& d) {
+  for (auto precision : {GemmPrecision::standard, GemmPrecision::fast})
+    for (DType t : {DType::bf16, DType::f32, DType::e4m3, DType::e5m2}) {
+      auto p = problem(t, "nt", 66, 72, 144);
+      p.type_c = DType::f32, p.precision = precision;
+      oddities(d, p);
+    }
+}
+
+runtime::Device emulator(std::string_view arch) { return runtime::Device::open(text::cat("emu:", arch)); }
+
+}  // namespace
+
+TEST(gemm_typed, types_on_hopper) { types(emulator("sm_90a"), 1); }
+TEST(gemm_typed, factors_on_hopper) { factors(emulator("sm_90a"), 1); }
+TEST(gemm_typed, crooked_rows_on_hopper) { crooked(emulator("sm_90a")); }
+TEST(gemm_typed, f32_as_three_bf16) { widened(emulator("sm_90a"), 1); }
+TEST(gemm_typed, epilogues_on_hopper) {
+  epilogues(emulator("sm_90a"), DType::bf16, DType::bf16, 1);
+  epilogues(emulator("sm_90a"), DType::e4m3, DType::e4m3, 1);
+}
+TEST(gemm_typed, pairs_on_hopper) { pairs(emulator("sm_90a"), DType::bf16, 1); }
+TEST(gemm_typed, largest_of_blocks) {
+  largest(emulator("sm_90a"), DType::f16);
+  largest(emulator("sm_75"), DType::f16);
+  largest(emulator("sm_86"), DType::f16);
+}
+TEST(gemm_typed, nan_and_infinity_propagate) { all_oddities(emulator("sm_90a")); }
+
+TEST(gemm_typed, every_type_on_every_device) {
+  for (const char* arch : {"sm_75", "sm_80", "sm_89", "sm_100a"}) {
+    const auto d = emulator(arch);
+    for (DType t : {DType::f16, DType::f32, DType::e4m3, DType::e5m2, DType::s8}) {
+      auto p = problem(t, "tn", 19, 34, 150);
+      p.type_c = t == DType::s8 ? DType::s8 : DType::f32, p.alpha = t == DType::s8 ? 0.001f : 2,
+      p.beta = 0.5f;
+      if (t == DType::e4m3) p.scaling = GemmScaling::block;
+      Trial(d, p).check(d);
+    }
+    pairs(d, DType::f16, 1);
+    for (const char* l : {"nt", "nn", "tn", "tt"}) {
+      for (DType t : {DType::f16, DType::f32, DType::s8, DType::e4m3}) {
+        auto p = problem(t, l, 130, 133, 152);
+        p.precision = GemmPrecision::fast;
+        if (t == DType::e4m3) p.type_c = DType::f32;
+        Trial(d, p).check(d);
+      }
+      auto p = problem(DType::f32, l, 33, 131, 29);
+      p.epilogue = epilogue::relu();
+      Trial s(d, p);
+      s.steps.push_back({[](auto, auto, auto, double& x, double&) { x = std::max(x, 0.0); }});
+      s.check(d);
+    }
+  }
+}
+
+TEST(gemm_typed, empty_sums_leave_the_epilogue) {
+  const auto d = emulator("sm_90a");
+  auto p = problem(DType::bf16, "nt", 33, 40, 0);
+  const OnDevice bias(d, DType::f32, p.n, 11);
+  p.epilogue = epilogue::bias(bias.view());
+  Trial s(d, p);
+  s.steps = {{[&](auto, auto, auto j, double& x, double&) { x += bias.host.at(j); }}};
+  s.check(d);
+}
+
+TEST(gemm_typed, bad_arguments_name_the_argument) {
+  const auto why = [](GemmProblem p) { return reject(p); };
+  EXPECT_NE(why({.type = DType::bf16, .type_b = DType::f16}).find("type_b"), std::string::npos);
+  EXPECT_NE(why({.type = DType::bf16, .type_c = DType::s32}).find("type_c"), std::string::npos);
+  EXPECT_NE(why({.type = DType::bf16, .scaling = GemmScaling::block}).find("scaling"), std::string::npos);
+  EXPECT_NE(why({.m = 2, .n = 3, .k = 4, .epilogue = epilogue::swiglu(Pairing::halves)}).find("n = 3"),
+            std::string::npos);
+  EXPECT_NE(why({.m = 2, .n = 8, .k = 4, .epilogue = epilogue::bias(DeviceArray(16, 7, DType::f32))})
+                .find("bias has 7"),
+            std::string::npos);
+  EXPECT_THROW((void)(epilogue::swiglu(Pairing::halves) | epilogue::swiglu(Pairing::halves)), ArgumentError);
+}
+
+TEST(gemm_typed, variants_assemble_without_spills) {
+  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
+  const DeviceArray vector(16, 1024, DType::bf16), matrix(16, 1024 * 1024, DType::bf16);
+  std::vector<GemmProblem> all;
+  for (DType t : {DType::bf16, DType::f32, DType::e4m3, DType::s8})
+    for (auto precision : {GemmPrecision::standard, GemmPrecision::fast}) {
+      auto p = problem(t, "nt", 1024, 1024, 1024);
+      p.precision = precision;
+      all.push_back(p);
+    }
+  auto p = problem(DType::bf16, "nn", 1024, 1024, 1024);
+  p.epilogue = epilogue::bias(vector) | epilogue::gelu();
+  all.push_back(p);
+  p.epilogue = epilogue::residual(matrix);
+  all.push_back(p);
+  p.epilogue = epilogue::swiglu(Pairing::halves);
+  all.push_back(p);
+  auto blocks = problem(DType::e4m3, "nt", 1024, 1024, 1024);
+  blocks.scaling = GemmScaling::block;
+  all.push_back(blocks);
+  for (const auto& [arch, cc] : {std::pair("sm_90a", 90), {"sm_80", 80}, {"sm_89", 89}, {"sm_75", 75}}) {
+    runtime::DeviceInfo d;
+    d.arch = arch, d.cc_major = cc / 10, d.cc_minor = cc % 10, d.sm_count = 132;
+    for (const auto& q : all) {
+      const auto c =
+          q.plain() && !prefers_typed_gemm(q, d) ? select_gemm(q, {}, d) : select_typed_gemm(q, {}, d);
+      if (!reject(c.variant, arch).empty()) continue;
+      const auto a = cgp::testing::assemble(c.variant.build(c.variant.name, arch).ptx(), arch);
+      EXPECT_TRUE(a.ok && a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised)
+          << c.variant.name << " for " << arch << ": spills " << a.spill_bytes << "\n"
+          << a.log;
+    }
+  }
+}
+
+TEST(gemm_typed, right_and_repeatable_on_a_gpu) {
+  runtime::Device d;
+  try {
+    d = runtime::Device::open("cuda:0");
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+  types(d, 3);
+  factors(d, 3);
+  crooked(d);
+  widened(d, 3);
+  epilogues(d, DType::bf16, DType::bf16, 3);
+  epilogues(d, DType::f16, DType::f32, 3);
+  epilogues(d, DType::e4m3, DType::e4m3, 3);
+  pairs(d, DType::bf16, 3);
+  largest(d, DType::bf16);
+  all_oddities(d);
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures products of every type, and what epilogues cost, against the best that a search of cuBLASLt finds.
+//   cgp_gemm_types_bench [--json FILE] [--rounds N] [--sweep] [PREFIX...]    e.g. fp8 epilogue/bf16
+// --sweep runs every tile that the kernels have instead of the selected one.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/bench/operands.h"
+#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/prof/compare.h"
+#include "cgp/prof/peer_cublaslt.h"
+
+namespace {
+
+using namespace cgp;
+using namespace cgp::kernels;
+using prof::Contender;
+using prof::LtEpilogue;
+using prof::LtScale;
+using runtime::Stream;
+
+struct Row {
+  std::string name, variant;
+  double flops = 0, error = 0, peer_error = 0;
+  std::vector<prof::Timing> timings;  // ours first
+};
+
+class Bench {
+ public:
+  Bench(runtime::Device d, std::vector<std::string> prefixes, int rounds, bool sweep)
+      : device_(std::move(d)),
+        operands_(device_),
+        prefixes_(std::move(prefixes)),
+        rounds_(rounds),
+        sweep_(sweep) {
+    try {
+      lt_ = std::make_unique<prof::CublasLt>(device_);
+    } catch (const Error& e) {
+      std::printf("cuBLASLt: %s\n", e.what());
+    }
+  }
+
+  bool wanted(const std::string& name) const {
+    if (prefixes_.empty()) return true;
+    for (const auto& p : prefixes_)
+      if (name.rfind(p, 0) == 0) return true;
+    return false;
+  }
+
+  /// One problem, with every tiling when sweeping.
+  void problem(const std::string& name, const GemmProblem& q, LtEpilogue epilogue = LtEpilogue::none,
+               bool peer = true) try {
+    if (!wanted(name)) return;
+    const GemmProblem p = q.dense();
+    const auto a = operands_(p.type, p.a_elements(), 1), b = operands_(*p.type_b, p.b_elements(), 2);
+    auto c = operands_(*p.type_c, p.c_elements(), 3), theirs = operands_(*p.type_c, p.c_elements(), 3);
+    const std::uint64_t kb = (p.k + 127) / 128;
+    const auto fa = operands_(DType::f32, p.m * kb, 4), fb = operands_(DType::f32, p.n * kb, 5);
+    const GemmAddresses at{a.address(), b.address(), c.address(), fa.address(), fb.address()};
+    prof::CublasLtPlan plan;
+    prof::CublasLtOperands lt_at{a.address(), b.address(),  theirs.address(),
+                                 bias_,       fa.address(), fb.address()};
+    bool have = false;
+    if (lt_ && peer) try {
+        plan = lt_->search(peer_problem(p, epilogue), lt_at, 32);
+        have = true;
+      } catch (const Error& e) {
+        std::printf("%s: cuBLASLt: %s\n", name.c_str(), e.what());
+      }
+    for (const auto& choice : choices(p, at)) try {
+        std::vector<Contender> contenders{{"cgp", [&](Stream& s) { run_gemm(s, choice, p, at); }}};
+        if (have) contenders.push_back({"cublaslt", [&](Stream& s) { plan.run(s, lt_at); }});
+        prof::CompareOptions o;
+        o.rounds = rounds_;
+        Row r{name, choice.variant.name, p.flops(), 0, 0, prof::compare(device_, contenders, o)};
+        r.error = error(p, a, b, c), r.peer_error = have ? error(p, a, b, theirs) : 0;
+        print(r);
+        rows_.push_back(std::move(r));
+      } catch (const Error& e) {
+        std::printf("%-36s %s: %s\n", name.c_str(), choice.variant.name.c_str(), e.what());
+      }
+  } catch (const Error& e) {
+    std::printf("%s: %s\n", name.c_str(), e.what());
+  }
+  void set_bias(std::uint64_t address) { bias_ = address; }
+  RandomOperands& operands() { return operands_; }
+  const runtime::Device& device() const { return device_; }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  static prof::CublasLtGemm peer_problem(const GemmProblem& p, LtEpilogue epilogue) {
+    const auto n = [](std::uint64_t v) { return std::int64_t(v); };
+    prof::CublasLtGemm g;
+    g.a = p.type, g.b = *p.type_b, g.c = *p.type_c;
+    g.tf32 = p.type == DType::f32 && p.precision == GemmPrecision::fast;
+    g.fast_fp8_sums = p.precision == GemmPrecision::fast;
+    g.trans_a = p.trans_a, g.trans_b = p.trans_b;
+    g.m = n(p.m), g.n = n(p.n), g.k = n(p.k), g.lda = n(p.lda), g.ldb = n(p.ldb), g.ldc = n(p.ldc);
+    g.epilogue = epilogue;
+    g.scale = p.scaling == GemmScaling::tensor    ? LtScale::tensor
+              : p.scaling == GemmScaling::channel ? LtScale::rows
+              : p.scaling == GemmScaling::block   ? LtScale::blocks
+                                                  : LtScale::none;
+    return g;
+  }
+
+  std::vector<GemmChoice> choices(const GemmProblem& p, const GemmAddresses& at) const {
+    if (!sweep_) return {select_gemm(p, at, device_.info())};
+    std::vector<GemmChoice> all;
+    if (p.plain() || p.precision == GemmPrecision::strict) all.push_back(select_gemm(p, at, device_.info()));
+    for (const auto& t : {GemmTypedTuning{128, 128, 5, 1, 2, 8},
+                          {128, 128, 6, 1, 2, 8},
+                          {128, 128, 6, 2, 2, 8},
+                          {128, 128, 2, 1, 2, 8},
+                          {128, 128, 2, 2, 2, 8},
+                          {128, 192, 4, 1, 2, 8},
+                          {128, 192, 5, 1, 1, 8},
+                          {128, 192, 4, 2, 2, 8},
+                          {128, 192, 5, 2, 1, 8},
+                          {128, 192, 4, 1, 2, 16},
+                          {128, 256, 4, 1, 2, 8},
+                          {128, 256, 4, 2, 2, 8}}) {
+      if (p.precision == GemmPrecision::strict) continue;
+      const bool sums = p.type == DType::f32 && p.precision == GemmPrecision::standard;
+      const bool promoted =
+          sums || ((p.type == DType::e4m3 || p.type == DType::e5m2) &&
+                   (p.precision == GemmPrecision::standard || p.scaling == GemmScaling::block));
+      if ((t.stages == 2) != sums) continue;
+      if (promoted ? t.bm == 64 || t.bn == 192 : t.bn == 256 && t.bm == 128) continue;
+      if (p.epilogue.pairing() != Pairing::none && t.bn == 192) continue;
+      try {
+        all.push_back(choose_typed_sm90(p, at, device_.info(), t));
+      } catch (const Error& e) {
+        std::printf("%s\n", e.what());
+      }
+    }
+    return all;
+  }
+
+  // The largest error of a plain nt product at 24 places, over the sum of the products' magnitudes.
+  double error(const GemmProblem& p, const runtime::Buffer<std::uint8_t>& a,
+               const runtime::Buffer<std::uint8_t>& b, const runtime::Buffer<std::uint8_t>& c) const {
+    if (!p.epilogue.empty() || p.beta != 0 || p.scaling != GemmScaling::none || p.trans_a || !p.trans_b)
+      return 0;
+    double worst = 0;
+    std::uint64_t state = 1;
+    const auto row = [&](const runtime::Buffer<std::uint8_t>& m, DType t, std::uint64_t first,
+                         std::uint64_t n) {
+      const auto size = std::uint64_t(bytes(t));
+      return m.slice(first * size, n * size).to_vector();
+    };
+    for (int place = 0; place < 24; ++place) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      const std::uint64_t i = (state >> 33) % p.m, j = (state >> 11) % p.n;
+      const auto x = row(a, p.type, i * p.lda, p.k), y = row(b, *p.type_b, j * p.ldb, p.k),
+                 z = row(c, *p.type_c, i * p.ldc + j, 1);
+      double sum = 0, size = 0;
+      for (std::uint64_t k = 0; k < p.k; ++k) {
+        const double v = load_as_double(p.type, x.data(), k) * load_as_double(*p.type_b, y.data(), k);
+        sum += v, size += std::fabs(v);
+      }
+      const double e = std::fabs(load_as_double(*p.type_c, z.data(), 0) - sum) / (size + 1e-300);
+      worst = std::isnan(e) ? INFINITY : std::max(worst, e);
+    }
+    return worst;
+  }
+
+  void print(const Row& r) const {
+    std::printf("%-34s", r.name.c_str());
+    for (const auto& t : r.timings)
+      std::printf("  %s %9.4f ms %7.1f ±%.1f%%", t.name.c_str(), t.summary.median,
+                  r.flops / t.summary.median / 1e9, 100 * t.summary.spread());
+    if (r.timings.size() > 1)
+      std::printf("  ratio %.3f", r.timings[1].summary.median / r.timings[0].summary.median);
+    if (r.error > 0) std::printf("  error %.2e / %.2e", r.error, r.peer_error);
+    std::printf("  %s\n", r.variant.c_str());
+    std::fflush(stdout);
+  }
+
+  runtime::Device device_;
+  RandomOperands operands_;
+  std::vector<std::string> prefixes_;
+  int rounds_;
+  bool sweep_;
+  std::uint64_t bias_ = 0;
+  std::unique_ptr<prof::CublasLt> lt_;
+  std::vector<Row> rows_;
+};
+
+void types(Bench& b) {
+  for (auto [m, n, k] : {std::array<std::uint64_t, 3>{4096, 4096, 4096},
+                         {8192, 8192, 8192},
+                         {4096, 14336, 4096},
+                         {1024, 1024, 1024}}) {
+    const auto size = text::cat("/", m, "x", n, "x", k);
+    GemmProblem p{.type = DType::e4m3, .trans_b = true, .m = m, .n = n, .k = k};
+    p.precision = GemmPrecision::fast;
+    b.problem(text::cat("fp8/fast", size), p);
+    p.precision = GemmPrecision::standard;
+    b.problem(text::cat("fp8/standard", size), p);
+    p.scaling = GemmScaling::block;
+    b.problem(text::cat("fp8/blocks", size), p, LtEpilogue::none, false);
+    p.scaling = GemmScaling::channel;
+    b.problem(text::cat("fp8/channels", size), p);
+    GemmProblem t{.type = DType::f32, .trans_b = true, .m = m, .n = n, .k = k};
+    t.precision = GemmPrecision::fast;
+    b.problem(text::cat("tf32", size), t);
+    t.precision = GemmPrecision::standard;
+    b.problem(text::cat("f32", size), t);
+    if (m < 8192) {
+      t.precision = GemmPrecision::strict;
+      b.problem(text::cat("strict", size), t);
+    }
+    GemmProblem s{.type = DType::s8, .trans_b = true, .m = m, .n = n, .k = k};
+    b.problem(text::cat("s8", size), s);
+    GemmProblem h{.type = DType::bf16, .trans_b = true, .m = m, .n = n, .k = k};
+    h.type_c = DType::f32;
+    b.problem(text::cat("bf16_f32", size), h);
+  }
+}
+
+void epilogues(Bench& b) {
+  const GemmProblem plain{.type = DType::bf16, .trans_b = true, .m = 4096, .n = 14336, .k = 4096};
+  const auto& d = b.device();
+  const auto bias = b.operands()(DType::bf16, plain.n, 11),
+             residual = b.operands()(DType::bf16, plain.m * plain.n, 12);
+  const auto blocks = b.operands()(DType::f32, 32 * 112, 13);
+  (void)d;
+  const DeviceArray columns{bias.address(), plain.n, DType::bf16},
+      matrix{residual.address(), plain.m * plain.n, DType::bf16},
+      amax{blocks.address(), 32 * 112, DType::f32};
+  b.set_bias(bias.address());
+  const auto row = [&](const char* name, const Epilogue& e, LtEpilogue peer, bool has_peer) {
+    GemmProblem p = plain;
+    p.epilogue = e;
+    b.problem(text::cat("epilogue/", name), p, peer, has_peer);
+  };
+  using namespace epilogue;
+  row("none", {}, LtEpilogue::none, true);
+  row("bias", epilogue::bias(columns), LtEpilogue::bias, true);
+  row("bias_gelu_tanh", epilogue::bias(columns) | gelu_tanh(), LtEpilogue::gelu_bias, true);
+  row("bias_gelu_tanh_fast", epilogue::bias(columns) | gelu_tanh_fast(), LtEpilogue::gelu_bias, true);
+  row("bias_gelu", epilogue::bias(columns) | gelu(), LtEpilogue::none, false);
+  row("bias_relu", epilogue::bias(columns) | relu(), LtEpilogue::relu_bias, true);
+  row("residual", epilogue::residual(matrix), LtEpilogue::none, false);
+  row("silu_amax", silu() | epilogue::amax(amax), LtEpilogue::none, false);
+  row("swiglu", swiglu(Pairing::halves), LtEpilogue::none, false);
+  GemmProblem beta = plain;
+  beta.beta = 0.5f;
+  b.problem("epilogue/beta", beta);
+}
+
+void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
+  std::ofstream out(path);
+  out << "{\n  "
+      << json_fields(provenance(b.device().info(), words, "interleaved rounds, cold L2, random data, events"))
+      << ",\n  \"rows\": [\n";
+  for (std::size_t i = 0; i < b.rows().size(); ++i) {
+    const auto& r = b.rows()[i];
+    out << "    {\"name\": \"gemm_types/" << r.name << "\", \"variant\": \"" << r.variant
+        << "\", \"flops\": " << r.flops << ", \"bytes\": 0, \"error\": " << r.error
+        << ", \"peer_error\": " << r.peer_error << ", \"timings\": [";
+    for (std::size_t t = 0; t < r.timings.size(); ++t) {
+      out << (t ? ", " : "") << "{\"name\": \"" << r.timings[t].name << "\", \"milliseconds\": [";
+      const auto& ms = r.timings[t].milliseconds;
+      for (std::size_t j = 0; j < ms.size(); ++j) out << (j ? ", " : "") << ms[j];
+      out << "]}";
+    }
+    out << "]}" << (i + 1 < b.rows().size() ? ",\n" : "\n");
+  }
+  out << "  ]\n}\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::vector<std::string> prefixes, words(argv, argv + argc);
+  std::string json;
+  int rounds = 20;
+  bool sweep = false;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
+      json = argv[++i];
+    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = std::atoi(argv[++i]);
+    else if (!std::strcmp(argv[i], "--sweep"))
+      sweep = true;
+    else
+      prefixes.emplace_back(argv[i]);
+  }
+  Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep);
+  epilogues(b);
+  types(b);
+  if (!json.empty()) write_json(json, b, words);
+  return 0;
+} catch (const cgp::Error& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}
