@@ -440,6 +440,18 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
     c.why = "asked for";
     return c;
   }
+  for (GemmKind k : {GemmKind::sm90_pingpong, GemmKind::sm90_promoted})
+    if (kind == name(k)) {
+      auto c =
+          choose_typed_sm90(p, at, d, {.bm = 128, .bn = 128, .stages = k == GemmKind::sm90_promoted ? 2 : 6});
+      if (c.kind != k) throw Unsupported(text::cat(kind, " is not for this problem, ", name(c.kind), " is"));
+      c.why = "asked for";
+      return c;
+    }
+  if (kind == name(GemmKind::any)) return forced(GemmKind::any, gemm_any(p, epilogue::of_problem(p, at)));
+  for (GemmKind k : {GemmKind::typed_mma, GemmKind::typed_simt})
+    if (kind == name(k))
+      throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
   if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
   if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));

@@ -159,7 +159,7 @@ void gemm_promoted_kernel(Kernel& k, TypedTuning tune, typename HopperOperand<TA
       };
       // Factors of the next stage are on their way while this one is multiplied.
       const auto total =
-          k.loop(k_tiles, std::pair(std::move(zero), factors_of(Val<u32>(0))), [&](Val<u32> kt, auto now) {
+          k.loop(k_tiles, std::pair(std::move(zero), factors_of(k_tiles * 0u)), [&](Val<u32> kt, auto now) {
              auto next = factors_of(dsl::min(kt + 1u, k_tiles - 1u));
              auto sums = one(now.second, now.first);
              return std::pair<std::vector<Val<f32>>, std::vector<Val<f32>>>(std::move(sums), std::move(next));
