@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm_check.h"
 #include "cgp/kernels/gemm/gemm_planner.h"
+#include "cgp/kernels/gemm/gemm_sm80.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -132,8 +133,8 @@ std::uint32_t paired(const GemmProblem& p, const GemmAddresses& o) {
 }
 
 void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const GemmAddresses& o) {
-  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, 128);
+                 const GemmAddresses& o, const GemmChoice& choice) {
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
   auto grid = runtime::grid_for(tm * tn, 1);
   grid.z = std::uint32_t(p.batch);
   fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
@@ -336,7 +337,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
         launch_simt(s, fn, part, o);
         break;
       case GemmKind::sm80:
-        launch_sm80(s, fn, part, o);
+        launch_sm80(s, fn, part, o, choice);
         break;
       case GemmKind::sm90:
         launch_sm90(s, fn, part, o, choice.tile_n);
@@ -454,7 +455,10 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
       throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
   if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
-  if (kind == "sm80") return forced(GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b));
+  if (kind == "sm80") {
+    if (auto why = reject(GemmKind::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    return choose_sm80(p, d);
+  }
   if (kind == "skinny") {
     const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : p.m <= 16 ? 16 : 32, 4, 2, 0, p.batch == 1};
     auto c = forced(GemmKind::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
@@ -631,7 +635,8 @@ KernelEntry gemm_entry() {
         for (bool tb : {false, true}) {
           all.push_back(gemm_simt(t, ta, tb));
           if (t == DType::f32) continue;
-          all.push_back(gemm_sm80(t, ta, tb));
+          for (auto [bm, bn] : {std::pair{128, 128}, {64, 128}, {64, 64}})
+            if (bm == 128 || (t == DType::bf16 && ta != tb)) all.push_back(gemm_sm80(t, ta, tb, bm, bn));
           for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
           // What the selector takes differs only in numbers: all tilings of one type and layout, few of the
           // others.

@@ -4,6 +4,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_sm80.h"
 #include "cgp/kernels/gemm/gemm_tilings_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
@@ -125,8 +126,9 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
     return c;
   }
   if (reject(GemmKind::sm100_stealing, p, at, d).empty()) return select_sm100(p, at, d);
-  return {GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b),
-          text::cat("mma.sync; not sm90: ", reject(GemmKind::sm90, p, at, d))};
+  auto c = choose_sm80(p, d);
+  c.why = text::cat("mma.sync, ", c.why, "; not sm90: ", reject(GemmKind::sm90, p, at, d));
+  return c;
 }
 
 }  // namespace

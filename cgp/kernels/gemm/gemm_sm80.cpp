@@ -1,78 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm sm80: tensor cores through mma.sync, fed by a multistage cp.async pipeline.
-//   who      4 warps compute a 128 x 128 tile of C, each 64 x 64 of it
-//   memory   4 stages of 128 x 32 tiles of A and B, swizzled against bank conflicts; ldmatrix (transposing
-//   for
-//            operands whose K is not contiguous); chunks outside the matrices are filled with zeros
-//   sync     AsyncRing: one block barrier per 32 steps of K
-//   needs    sm_80; 16-bit types; rows of A and B that start at multiples of 16 bytes; sizes below 2^32
-#include "cgp/base/text.h"
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
-#include "cgp/kernels/gemm/gemm.h"
-#include "cgp/kernels/gemm/gemm_epilogue.h"
+// gemm sm80 (gemm_sm80.h): the bf16 variants, and which tile a problem gets.
+#include "cgp/kernels/gemm/gemm_sm80.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace cgp::kernels {
-namespace {
 
-using namespace dsl;
-
-constexpr int kTile = 128, kDepth = 32, kWarpTile = 64, kStages = 4, kGroup = 8;
-
-template <class T, Major M>
-using OperandTile = std::conditional_t<M == Major::k, Tile<T, kTile, kDepth>, Tile<T, kDepth, kTile>>;
-
-template <class T, Major MA, Major MB>
-void gemm_sm80_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u32> m, Val<u32> n, Val<u32> kk,
-                      Val<u32> lda, Val<u32> ldb, Val<u64> ldc, Val<u64> stride_a, Val<u64> stride_b,
-                      Val<u64> stride_c, Val<f32> alpha, Val<f32> beta, Val<u32> tiles_m, Val<u32> tiles_n,
-                      Val<u32> paired) {
-  k.block(128);
-  using TileA = OperandTile<T, MA>;
-  using TileB = OperandTile<T, MB>;
-  Cta cta = k.cta();
-  Warp w = k.warp();
-  AsyncRing<TileA, TileB> ring(k, kStages);
-  const auto tile = grouped_tile(k, tiles_m, tiles_n, kGroup);
-  const auto m0 = tile.m * kTile, n0 = tile.n * kTile, batch = k.ctaid_z();
-  const auto wm = (w.index >> 1) * kWarpTile, wn = (w.index & 1) * kWarpTile;
-  const auto batch64 = to<u64>(batch);
-  constexpr bool ka = MA == Major::k, kb = MB == Major::k;
-  TileSource<TileA> a_src(cta, a.at(batch64 * stride_a), lda, ka ? m : kk, ka ? kk : m);
-  TileSource<TileB> b_src(cta, b.at(batch64 * stride_b), ldb, kb ? n : kk, kb ? kk : n);
-  WarpA<TileA, kWarpTile, MA> a_part(w, wm);
-  WarpB<TileB, kWarpTile, MB> b_part(w, wn);
-  auto acc = ring.loop(
-      cta, (kk + (kDepth - 1)) / kDepth, zeros<f32, kWarpTile, kWarpTile>(w),
-      [&](auto& stage, const Val<u32>& kt) {
-        const auto k0 = kt * kDepth;
-        stage.template copy<0>(a_src, ka ? m0 : k0, ka ? k0 : m0);
-        stage.template copy<1>(b_src, kb ? n0 : k0, kb ? k0 : n0);
-      },
-      [&](const auto& stage, const Val<u32>&, auto acc) {
-        return multiply(w, std::move(acc), a_part, stage.template get<0>(), b_part, stage.template get<1>());
-      });
-  const GemmOutput<T> out{InOut<T>(c.at(batch64 * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
-  const auto pairs = paired != 0u;
-  std::move(acc).each_pair(w, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
-    out.put_pair(k, pairs, to<u64>(m0 + wm + r), to<u64>(n0 + wn + col), lo, hi);
-  });
+Variant gemm_sm80_bf16(bool trans_a, bool trans_b, int bm, int bn) {
+  return sm80::make<dsl::bf16>("bf16", trans_a, trans_b, bm, bn);
 }
-
-template <class T>
-Variant make(std::string_view stem, bool ta, bool tb) {
-  constexpr Major K = Major::k, MN = Major::mn;
-  auto name = text::cat("gemm_", stem, "_sm80_", ta ? "t" : "n", tb ? "t" : "n");
-  if (ta)
-    return tb ? variant(name, 80, gemm_sm80_kernel<T, MN, K>)
-              : variant(name, 80, gemm_sm80_kernel<T, MN, MN>);
-  return tb ? variant(name, 80, gemm_sm80_kernel<T, K, K>) : variant(name, 80, gemm_sm80_kernel<T, K, MN>);
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn) {
+  return t == DType::f16 ? gemm_sm80_f16(trans_a, trans_b, bm, bn) : gemm_sm80_bf16(trans_a, trans_b, bm, bn);
 }
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b) { return gemm_sm80(t, trans_a, trans_b, 128, 128); }
 
-}  // namespace
-
-Variant gemm_sm80(DType t, bool trans_a, bool trans_b) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b) : make<bf16>("bf16", trans_a, trans_b);
+GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  // The rate of the tensor cores that blocks of a tile reach together, and the part of it that one block
+  // alone on its SM does: gemm_ladder on an H200.
+  struct Tile {
+    int bm, bn;
+    double rate, alone;
+  };
+  constexpr Tile tiles[] = {{128, 128, 1.0, 0.75}, {64, 128, 0.85, 0.65}, {64, 64, 0.65, 0.5}};
+  const double sms = d.sm_count ? d.sm_count : 108;
+  const auto time = [&](const Tile& t) {
+    const double all = std::ceil(double(p.m) / t.bm) * std::ceil(double(p.n) / t.bn) * double(p.batch);
+    const double turns = std::ceil(all / sms);  // tiles of an SM, which hide each other's latency
+    return turns * t.bm * t.bn / (t.rate * (turns > 1 ? 1 : t.alone));
+  };
+  const Tile* best = &tiles[0];
+  for (const auto& t : tiles)
+    if (time(t) < time(*best)) best = &t;
+  GemmChoice c{GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b, best->bm, best->bn),
+               text::cat("tiles of ", best->bm, " x ", best->bn, " fill ", int(sms), " SMs best"),
+               std::uint32_t(best->bn)};
+  c.tile_m = std::uint32_t(best->bm);
+  return c;
 }
 
 }  // namespace cgp::kernels

@@ -46,8 +46,11 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
   if (kind == GroupedKind::simt) return {};
   if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
-  if (kind == GroupedKind::sm80) return "sm80 does not take this form";
-  if (d.arch != "sm_90a") return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
+  if (d.cc() < 80) return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
+  if (kind == GroupedKind::sm80 && p.form == GroupedForm::problems)
+    return "sm80 does not take items with addresses of their own";
+  if (kind == GroupedKind::sm90 && d.arch != "sm_90a")
+    return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
   if (p.form == GroupedForm::problems) return {};  // item by item, on the device
   const bool depth = p.form == GroupedForm::depth;
   if (!depth && p.k == 0) return "k = 0: there is no product to compute";
@@ -58,15 +61,30 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
   if (auto why = row("n", p.n); !why.empty()) return why;
   if (auto why = depth ? row("m", p.m) : row("k", p.k); !why.empty()) return why;
   if ((at.a | at.b | at.c) % 16) return "a, b or c does not start at a multiple of 16 bytes";
-  if (at.index) return "TMA of sm_90a gathers no rows";
+  if (at.index) return text::cat(name(kind), " reads rows of a behind each other, not by an index");
   return {};
 }
 
 GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresses& at,
                                   const runtime::DeviceInfo& d) {
-  if (auto why = reject(GroupedKind::sm90, p, at, d); !why.empty())
-    return {
-        GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b), text::cat("no tensor cores: ", why), {}};
+  // Copying the rows that an index names costs reading and writing A once.
+  if (at.index && p.form == GroupedForm::rows) {
+    GroupedAddresses gathered = at;
+    gathered.index = 0;
+    auto c = select_grouped_gemm(p, gathered, d);
+    if (c.kind != GroupedKind::simt) {
+      c.gather = true;
+      c.why = text::cat("rows of a are gathered first; ", c.why);
+      return c;
+    }
+  }
+  if (auto why = reject(GroupedKind::sm90, p, at, d); !why.empty()) {
+    if (auto not_sm80 = reject(GroupedKind::sm80, p, at, d); !not_sm80.empty())
+      return {GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b),
+              text::cat("no tensor cores: ", not_sm80)};
+    return {GroupedKind::sm80, grouped_sm80(p.type, p.form, p.trans_b),
+            text::cat("mma.sync; not sm90: ", why)};
+  }
   GroupedTuning t;
   if (p.form == GroupedForm::problems)
     return {GroupedKind::sm90, grouped_problems_sm90(p.type, p.trans_b, t).products,
@@ -192,14 +210,47 @@ void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const Grou
      std::uint32_t(p.n), std::uint32_t(p.k), std::uint32_t(tn), p.alpha);
 }
 
+void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GroupedProblem& p,
+                 const GroupedAddresses& at) {
+  const std::uint64_t tn = ceil_div(p.n, 128);
+  const auto wide = std::uint32_t(p.wide_ends), groups = std::uint32_t(p.groups),
+             rows = std::uint32_t(p.rows);
+  const auto paired = std::uint32_t(p.n % 2 == 0 && at.c % 4 == 0), n = std::uint32_t(p.n);
+  if (p.form == GroupedForm::depth) {
+    const std::uint64_t tm = ceil_div(p.m, 128), tiles = tm * tn * p.groups;
+    check_tiles(tiles);
+    fn(s, grid_of(s, tiles, 2), address(at.a), address(at.b), address(at.c), address(at.ends), wide, groups,
+       rows, std::uint32_t(p.m), n, std::uint32_t(tm), std::uint32_t(tn), std::uint32_t(tiles), paired,
+       p.alpha);
+    return;
+  }
+  const std::uint64_t most = (p.rows / 128 + std::min(p.groups, p.rows)) * tn;
+  check_tiles(most);
+  fn(s, grid_of(s, most, 2), address(at.a), address(at.b), address(at.c), address(at.ends), wide, groups,
+     rows, n, std::uint32_t(p.k), std::uint32_t(tn), paired, p.alpha);
+}
+
+// A's rows behind each other in scratch memory, behind the counter.
+std::uint64_t gather(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses& at) {
+  const std::uint64_t row = p.k * element(p);
+  const std::uint64_t to = s.scratch(kCounterBytes + p.rows * row) + kCounterBytes;
+  load(s.device(), grouped_gather())(s, runtime::grid_for(p.rows, 1), address(at.a), address(to),
+                                     address(at.index), std::uint32_t(p.a_rows ? p.a_rows : p.rows),
+                                     std::uint32_t(row / 16));
+  return to;
+}
+
 }  // namespace
 
 void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& p,
-                      const GroupedAddresses& at) {
+                      const GroupedAddresses& given) {
   const bool depth = p.form == GroupedForm::depth, problems = p.form == GroupedForm::problems;
   if (p.groups == 0 || (!problems && (p.n == 0 || (depth ? p.m == 0 : p.rows == 0)))) return;
+  GroupedAddresses at = given;
+  if (choice.gather) at.index = 0;
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
+  if (choice.gather) at.a = gather(s, p, given);
   if (problems) {
     if (choice.kind == GroupedKind::sm90) launch_problems_sm90(s, p, at, choice.tune);
     return launch_problems_simt(s, p, at, choice.kind == GroupedKind::simt);
@@ -207,6 +258,8 @@ void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const Gro
   const auto fn = load(s.device(), choice.variant);
   if (choice.kind == GroupedKind::simt)
     launch_simt(s, fn, p, at);
+  else if (choice.kind == GroupedKind::sm80)
+    launch_sm80(s, fn, p, at);
   else if (depth)
     launch_depth_sm90(s, fn, p, at, choice.tune);
   else

@@ -65,7 +65,8 @@ struct GroupedChoice {
   GroupedKind kind = GroupedKind::simt;
   Variant variant;
   std::string why;
-  GroupedTuning tune;
+  GroupedTuning tune{};
+  bool gather = false;  ///< the rows that the index names are copied to scratch memory first
 };
 GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresses& at,
                                   const runtime::DeviceInfo& d);
@@ -97,6 +98,11 @@ Variant grouped_simt(DType t, GroupedForm form, bool trans_b);
 /// mean), skewed (few large ones), holes (half of them empty) or one (one has all).
 std::vector<std::uint64_t> ragged_ends(std::uint64_t groups, std::uint64_t rows, std::string_view spread,
                                        std::uint64_t seed);
+
+/// Form rows or depth.
+Variant grouped_sm80(DType t, GroupedForm form, bool trans_b);
+/// Copies the rows of A that the index names behind each other.
+Variant grouped_gather();
 
 KernelEntry grouped_gemm_entry();
 

@@ -35,9 +35,15 @@ GroupedChoice choose_grouped(const std::string& kind, const GroupedProblem& p, c
                              const runtime::DeviceInfo& d) {
   auto selected = select_grouped_gemm(p, at, d);
   if (kind == "auto" || kind == name(selected.kind)) return selected;
-  for (int i = 0; i < kGroupedKinds; ++i)
-    if (kind == name(GroupedKind(i)))
-      if (auto why = reject(GroupedKind(i), p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  if (kind != "simt") {
+    GroupedAddresses plain = at;
+    plain.index = 0;
+    const auto forced = kind == "sm80" ? GroupedKind::sm80 : GroupedKind::sm90;
+    if (auto why = reject(forced, p, plain, d); !why.empty()) throw Unsupported(std::move(why));
+    GroupedChoice c{GroupedKind::sm80, grouped_sm80(p.type, p.form, p.trans_b), "asked for"};
+    c.gather = at.index != 0;
+    return c;
+  }
   return {GroupedKind::simt, grouped_simt(p.type, p.form, p.trans_b), "asked for", {}};
 }
 
@@ -169,6 +175,7 @@ KernelEntry grouped_gemm_entry() {
         all.push_back(grouped_simt(t, GroupedForm::rows, tb));
         all.push_back(grouped_simt(t, GroupedForm::problems, tb));
         if (t == DType::f32) continue;
+        all.push_back(grouped_sm80(t, GroupedForm::rows, tb));
         auto of_items = grouped_problems_sm90(t, tb, {});
         all.push_back(std::move(of_items.maps)), all.push_back(std::move(of_items.products));
         for (int bn : {128, 256})
@@ -177,11 +184,12 @@ KernelEntry grouped_gemm_entry() {
       }
       all.push_back(grouped_simt(t, GroupedForm::depth, false));
       if (t == DType::f32) continue;
+      all.push_back(grouped_sm80(t, GroupedForm::depth, false));
       for (int bn : {128, 256})
         if (bn == 256 || t == DType::bf16)
           all.push_back(grouped_depth_sm90(t, {bn, bn == 128 ? 6 : 4, 2, 8}));
     }
-    all.push_back(grouped_items());
+    all.push_back(grouped_items()), all.push_back(grouped_gather());
     return images(all, arch);
   };
   e.prepare = prepare;

@@ -76,6 +76,13 @@ TEST(grouped_depth_simt, every_type_and_spread) {
   depth("simt", "bf16", "4", "33", "9", "7", "one", "sm_80", "1");
 }
 
+TEST(grouped_sm80, ragged_groups_of_both_forms) {
+  rows("sm80", "bf16", "nt", "5", "300", "264", "72", "ragged", "sm_80");
+  rows("sm80", "f16", "nn", "3", "100", "72", "136", "skewed", "sm_89", "1", "0", "0.5");
+  depth("sm80", "bf16", "4", "150", "136", "72", "holes", "sm_80");
+  rows("auto", "bf16", "nt", "4", "150", "136", "64", "ragged", "sm_80", "0", "1");
+}
+
 TEST(grouped_rows_sm90, ragged_groups_of_every_kind) {
   for (const char* l : {"nn", "nt"}) {
     rows("sm90", "bf16", l, "5", "300", "264", "72", "ragged", "sm_90a");
@@ -85,6 +92,7 @@ TEST(grouped_rows_sm90, ragged_groups_of_every_kind) {
   rows("sm90", "bf16", "nt", "6", "150", "64", "64", "one", "sm_90a");
   rows("sm90", "bf16", "nt", "100", "90", "64", "64", "holes", "sm_90a");  // several windows of groups
   rows("sm90", "bf16", "nt", "3", "1", "8", "8", "one", "sm_90a");
+  rows("auto", "bf16", "nt", "4", "150", "136", "64", "ragged", "sm_90a", "0", "1");  // by an index
 }
 
 TEST(grouped_depth_sm90, ragged_groups_of_every_kind) {
@@ -117,6 +125,8 @@ TEST(grouped_gemm, right_and_repeatable_on_a_gpu) {
                        {{"form", "problems"}, {"groups", "9"}, {"layout", "nn"}, {"crooked", "1"}},
                        {{"form", "problems"}, {"groups", "16"}, {"rows", "2048"}, {"pointers", "1"}},
                        {{"dtype", "f32"}, {"rows", "333"}, {"n", "129"}, {"k", "65"}},
+                       {{"variant", "sm80"}, {"rows", "1000"}},
+                       {{"variant", "sm80"}, {"form", "depth"}, {"rows", "700"}},
                        {{"gather", "1"}, {"rows", "333"}, {"n", "128"}, {"k", "64"}}});
 }
 
