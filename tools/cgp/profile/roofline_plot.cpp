@@ -16,11 +16,18 @@ namespace {
 
 using fmt::format;
 
+/// What bounds a point: memory, not a cache, and measured lines before those of a data sheet.
 double best(const Roofline& r, bool bandwidth) {
-  double most = 0;
-  for (const auto& l : r.lines)
-    if (l.bandwidth == bandwidth) most = std::max(most, l.value);
-  return most;
+  double most[2][2] = {};  // [measured][of main memory or compute]
+  for (const auto& l : r.lines) {
+    if (l.bandwidth != bandwidth) continue;
+    const bool outer = !bandwidth || l.name.rfind("HBM", 0) == 0 || l.name.rfind("memory", 0) == 0;
+    most[l.measured][outer] = std::max(most[l.measured][outer], l.value);
+  }
+  for (int outer : {1, 0})
+    for (int measured : {1, 0})
+      if (most[measured][outer] > 0) return most[measured][outer];
+  return 0;
 }
 
 /// Bounds of both axes as powers of two and ten that hold everything.
