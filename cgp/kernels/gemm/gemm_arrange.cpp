@@ -50,6 +50,7 @@ void arrange_as(Kernel& k, const Arrange& how, const Val<u64>& from_address, con
     }
     held.swap(turned);
   }
+  std::vector<Val<pred>> unfit_here{rows == 0u};
   for (std::uint32_t j = 0; j < kEach; ++j) {
     const auto i = k.tid() + j * kThreads;
     const auto r = r0 + to<u64>(i / kSide), l = k0 + to<u64>(i % kSide);
@@ -62,7 +63,7 @@ void arrange_as(Kernel& k, const Arrange& how, const Val<u64>& from_address, con
         const auto high = to<bf16>(held[j]);
         const auto second = held[j] - to<f32>(high);
         const auto finite = dsl::abs(to<f32>(high)) < std::numeric_limits<float>::infinity();
-        k.if_(inside & (!finite), [&] { red<relaxed, gpu, op::max>(Out<u32>(unfit), 0, Val<u32>(1)); });
+        unfit_here.push_back(unfit_here.back() | (inside & !finite));
         const auto middle = to<bf16>(second);
         const auto low = to<bf16>(second - to<f32>(middle));
         out.st_if(inside, at, high);
@@ -73,6 +74,8 @@ void arrange_as(Kernel& k, const Arrange& how, const Val<u64>& from_address, con
     }
     Out<T>(to_address).st_if(inside, at, held[j]);
   }
+  if (how.split)
+    k.if_(unfit_here.back(), [&] { red<relaxed, gpu, op::max>(Out<u32>(unfit), 0, Val<u32>(1)); });
 }
 
 void gemm_arrange_kernel(Kernel& k, Arrange how, Val<u64> from, Val<u64> to_, Val<u64> rows, Val<u64> depth,

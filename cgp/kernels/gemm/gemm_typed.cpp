@@ -328,12 +328,24 @@ GemmTypedTuning default_tuning(const GemmProblem& p) {
   t.buffers = narrow_c ? 1 : 2;
   if (promoted(p)) {
     t.bn = 128, t.stages = p.type == DType::f32 ? 2 : 6;
+    // Factors of blocks leave no registers for the sums of 256 columns.
+    if (p.type != DType::f32 && p.scaling != GemmScaling::block && !narrow_c && p.m * p.n >= 2048 * 2048)
+      t.bn = 256, t.stages = 4;
     return t;
   }
   // Elements of a matrix wait in registers, beside the sums: those of 192 columns leave too few.
   bool matrix = p.beta != 0;
   for (const auto& stage : p.epilogue.stages()) matrix = matrix || stage->name.rfind("residual", 0) == 0;
-  if (p.epilogue.pairing() != Pairing::none || narrow_c || matrix || p.n <= 128) t.bn = 128, t.stages = 6;
+  if (p.epilogue.pairing() != Pairing::none || narrow_c || matrix || p.n <= 128) {
+    t.bn = 128, t.stages = 6;
+    return t;
+  }
+  // The width whose last wave is fuller; of equal ones the wider.
+  const auto full = [&](std::uint64_t bn) {
+    const double tiles = double(ceil_div(p.m, 128) * ceil_div(p.n, bn) * p.batch);
+    return double(p.m) * double(p.n) * double(p.batch) / (std::ceil(tiles / 132) * double(bn));
+  };
+  if (full(192) < full(128) * 0.98) t.bn = 128, t.stages = 6;
   return t;
 }
 
