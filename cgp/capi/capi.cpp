@@ -7,7 +7,6 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
-#include "cgp/runtime/backend_impl.h"
 
 namespace cgp::capi {
 namespace {
@@ -115,11 +114,18 @@ cgp_status cgp_device_jit_count(cgp_device* device, uint64_t* out) {
 cgp_status cgp_alloc(cgp_device* device, uint64_t bytes, uint64_t* address) {
   return guarded([&] {
     require(device, "device"), require(address, "address");
-    *address = bytes ? device->device.backend()->alloc(bytes, "memory of the C interface") : 0;
+    *address = 0;
+    if (!bytes) return;
+    auto memory = runtime::Memory::alloc(device->device, bytes, 1, "memory of the C interface");
+    const std::lock_guard lock(device->mutex);
+    *address = memory.address();
+    device->memory[*address] = std::move(memory);
   });
 }
 void cgp_free(cgp_device* device, uint64_t address) {
-  if (device && address) device->device.backend()->release(address);
+  if (!device || !address) return;
+  const std::lock_guard lock(device->mutex);
+  device->memory.erase(address);
 }
 cgp_status cgp_upload(cgp_device* device, uint64_t to, const void* from, uint64_t bytes) {
   return guarded([&] {

@@ -134,7 +134,7 @@ cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, con
     cgp_gemm_options defaults{};
     defaults.size = sizeof defaults, defaults.alpha = 1;
     using cgp::capi::Tensor;
-    cgp::capi::gemm(*s, Tensor(a, "gemm", "a"), Tensor(b, "gemm", "b"), cgp::capi::known(options, defaults, "gemm"),
-         Tensor(c, "gemm", "c"));
+    cgp::capi::gemm(*s, Tensor(a, "gemm", "a"), Tensor(b, "gemm", "b"),
+                    cgp::capi::known(options, defaults, "gemm"), Tensor(c, "gemm", "c"));
   });
 }

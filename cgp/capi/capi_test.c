@@ -162,6 +162,43 @@ static void test_rows(void) {
   drop(&x), drop(&y), drop(&z), drop(&s), drop(&none);
 }
 
+static void test_attention(void) {
+  const int64_t b = 2, h = 4, hk = 2, nq = 5, nk = 7, d = 16;
+  /* q as [b, n, h, d] seen as [b, h, n, d] */
+  array q = make(4, (int64_t[]){b, nq, h, d}, 1), k = make(4, (int64_t[]){b, hk, nk, d}, 1);
+  array v = make(4, (int64_t[]){b, hk, nk, d}, 1), o = make(4, (int64_t[]){b, h, nq, d}, 0);
+  array lse = make(3, (int64_t[]){b, h, nq}, 0);
+  cgp_tensor qt = q.t;
+  qt.shape[1] = h, qt.shape[2] = nq, qt.stride[1] = d, qt.stride[2] = h * d;
+  cgp_attention_options options;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options, options.causal = 1;
+  OK(cgp_attention(stream, &qt, &k.t, &v.t, &options, &o.t, &lse.t));
+  fetch(&o), fetch(&lse);
+  for (int64_t i = 0; i < b * h * nq; ++i) {
+    const int64_t ib = i / (h * nq), ih = i / nq % h, iq = i % nq, kv = ib * hk + ih / (h / hk);
+    double p[7], sum = 0;
+    for (int64_t j = 0; j < nk; ++j) {
+      double dot = 0;
+      for (int64_t e = 0; e < d; ++e)
+        dot += (double)q.host[((ib * nq + iq) * h + ih) * d + e] * k.host[(kv * nk + j) * d + e];
+      p[j] = j <= iq + nk - nq ? exp(dot / 4) : 0;
+      sum += p[j];
+    }
+    CHECK(fabs(lse.host[i] - log(sum)) < 1e-5);
+    for (int64_t e = 0; e < d; ++e) {
+      double want = 0;
+      for (int64_t j = 0; j < nk; ++j) want += p[j] / sum * v.host[(kv * nk + j) * d + e];
+      CHECK(fabs(o.host[i * d + e] - want) < 1e-5);
+    }
+  }
+  cgp_tensor three = k.t;
+  three.shape[1] = 3;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &three, &v.t, &options, &o.t, NULL), "attention: v",
+        "[2, 3, 7");
+  drop(&q), drop(&k), drop(&v), drop(&o), drop(&lse);
+}
+
 static uint64_t lend(void* user, uint64_t bytes) {
   *(uint64_t*)user += bytes;
   uint64_t address = 0;
@@ -205,6 +242,7 @@ int main(int argc, char** argv) {
   test_devices();
   test_gemm();
   test_rows();
+  test_attention();
   test_scratch();
   cgp_stream_free(stream);
   cgp_device_free(device);

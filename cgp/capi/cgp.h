@@ -13,8 +13,8 @@
  * Functions return CGP_OK or what went wrong; cgp_last_error() of the same thread says it in words: the rule,
  * where, why and what to do. Handles may be used from several threads, one at a time. Arrays are described by
  * cgp_tensor and belong to the caller; work is queued on a stream and not waited for.
- * Growing the interface adds functions and, at the end of options structures, members: `size` says how much of
- * a structure the caller knows, absent members are 0. */
+ * Growing the interface adds functions and, at the end of options structures, members: `size` says how much
+ * of a structure the caller knows, absent members are 0. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,8 +41,20 @@ typedef enum {
 } cgp_status;
 
 typedef enum {
-  CGP_U8, CGP_S8, CGP_U16, CGP_S16, CGP_U32, CGP_S32, CGP_U64, CGP_S64,
-  CGP_F16, CGP_BF16, CGP_F32, CGP_F64, CGP_E4M3, CGP_E5M2
+  CGP_U8,
+  CGP_S8,
+  CGP_U16,
+  CGP_S16,
+  CGP_U32,
+  CGP_S32,
+  CGP_U64,
+  CGP_S64,
+  CGP_F16,
+  CGP_BF16,
+  CGP_F32,
+  CGP_F64,
+  CGP_E4M3,
+  CGP_E5M2
 } cgp_dtype;
 
 typedef struct cgp_device cgp_device;
@@ -92,8 +104,8 @@ CGP_API cgp_status cgp_stream_new(cgp_device* device, cgp_stream** out);
 CGP_API cgp_status cgp_stream_borrow(cgp_device* device, void* cu_stream, cgp_stream** out);
 CGP_API void cgp_stream_free(cgp_stream* stream);
 CGP_API cgp_status cgp_stream_wait(cgp_stream* stream);
-/* Where operations get temporary memory from: returns the address of `bytes` bytes at a 256-byte boundary, or 0
- * when there are none; they must stay valid for work queued until the next call. NULL: the stream's own. */
+/* Where operations get temporary memory from: returns the address of `bytes` bytes at a 256-byte boundary, or
+ * 0 when there are none; they must stay valid for work queued until the next call. NULL: the stream's own. */
 typedef uint64_t (*cgp_scratch)(void* user, uint64_t bytes);
 CGP_API cgp_status cgp_stream_set_scratch(cgp_stream* stream, cgp_scratch source, void* user);
 
@@ -101,8 +113,8 @@ CGP_API cgp_status cgp_stream_set_scratch(cgp_stream* stream, cgp_scratch source
  * Output tensors come last. Optional tensors may be NULL. "Rows" are the last dimension, which is contiguous;
  * leading dimensions are any that collapse to rows at one distance, or to groups of such rows. */
 
-/* c[..., m, n] = alpha * a[..., m, k] b[..., k, n] + beta * c, then the epilogue. Either of the last two strides of
- * a and b is 1; leading dimensions collapse to one batch. */
+/* c[..., m, n] = alpha * a[..., m, k] b[..., k, n] + beta * c, then the epilogue. Either of the last two
+ * strides of a and b is 1; leading dimensions collapse to one batch. */
 typedef enum { CGP_PRECISION_STANDARD = 0, CGP_PRECISION_FAST = 1, CGP_PRECISION_STRICT = 2 } cgp_precision;
 typedef enum {
   CGP_ACT_NONE = 0,
@@ -113,26 +125,44 @@ typedef enum {
 } cgp_activation;
 typedef struct {
   size_t size;
-  float alpha, beta;       /* used as they are: give 1 and 0 */
-  int32_t precision;       /* cgp_precision */
-  int32_t activation;      /* cgp_activation, applied after bias */
-  int32_t swiglu;          /* 1: columns 2 j and 2 j + 1 of the product make silu(x) * y; 2: j and j + n / 2 */
-  int32_t scaling;         /* 0 none, 1 tensor, 2 channel, 3 blocks of 128: scale_a and scale_b, f32 */
-  const cgp_tensor* bias;  /* [n] */
+  float alpha, beta;      /* used as they are: give 1 and 0 */
+  int32_t precision;      /* cgp_precision */
+  int32_t activation;     /* cgp_activation, applied after bias */
+  int32_t swiglu;         /* 1: columns 2 j and 2 j + 1 of the product make silu(x) * y; 2: j and j + n / 2 */
+  int32_t scaling;        /* 0 none, 1 tensor, 2 channel, 3 blocks of 128: scale_a and scale_b, f32 */
+  const cgp_tensor* bias; /* [n] */
   const cgp_tensor* residual; /* as c, added last */
   const cgp_tensor *scale_a, *scale_b;
 } cgp_gemm_options;
-CGP_API cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, const cgp_gemm_options* options,
-                            const cgp_tensor* c);
+CGP_API cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
+                            const cgp_gemm_options* options, const cgp_tensor* c);
 
 /* y = softmax of each row of x; in place when they are the same. */
 CGP_API cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
 /* Sum (op 0) or maximum (op 1) over dimension `dim` of a contiguous array (negative: from the end). */
-CGP_API cgp_status cgp_reduce(cgp_stream* s, int32_t op, int32_t dim, const cgp_tensor* x, const cgp_tensor* y);
+CGP_API cgp_status cgp_reduce(cgp_stream* s, int32_t op, int32_t dim, const cgp_tensor* x,
+                              const cgp_tensor* y);
 /* y[..., j, i] = x[..., i, j], both contiguous. */
 CGP_API cgp_status cgp_transpose(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
 /* z = x + y, contiguous, of one shape. */
 CGP_API cgp_status cgp_add(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y, const cgp_tensor* z);
+
+/* o[b, h, i, :] = sum_j softmax_j(q_i . k_j * scale ...) v[b, h', j, :]; q [b, h, n_q, d], k and v [b, h_kv,
+ * n_kv, d] with any strides but that of d, h a multiple of h_kv; f32, f16 or bf16. The last query is aligned
+ * with the last key. lse (optional): f32 [b, h, n_q], contiguous, the logarithm of each row's sum. */
+typedef struct {
+  size_t size;
+  float scale;                       /* 0: 1 / sqrt(d) */
+  int32_t causal;                    /* 1: query i sees keys up to its own */
+  int32_t window_left, window_right; /* keys before and after a query's own that it sees, plus 1; 0: all */
+  float soft_cap;                    /* 0: none; c: scores become c * tanh(score / c) */
+  const cgp_tensor* slopes;          /* ALiBi: f32 [h] */
+  const cgp_tensor* mask;        /* [b or 1, h or 1, n_q or 1, n_kv]: added (of q's type), or u8: 0 hides */
+  const cgp_tensor* key_lengths; /* u32 [b]: keys of each sequence */
+} cgp_attention_options;
+CGP_API cgp_status cgp_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k, const cgp_tensor* v,
+                                 const cgp_attention_options* options, const cgp_tensor* o,
+                                 const cgp_tensor* lse);
 
 #ifdef __cplusplus
 }

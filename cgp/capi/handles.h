@@ -2,6 +2,8 @@
 #pragma once
 // What stands behind the handles of cgp.h, and the guard that turns exceptions into status codes.
 #include <exception>
+#include <map>
+#include <mutex>
 
 #include "cgp/capi/cgp.h"
 #include "cgp/runtime/buffer.h"
@@ -9,6 +11,8 @@
 
 struct cgp_device {
   cgp::runtime::Device device;
+  std::mutex mutex{};
+  std::map<std::uint64_t, cgp::runtime::Memory> memory{};  // of cgp_alloc
 };
 struct cgp_stream {
   cgp::runtime::Device device;

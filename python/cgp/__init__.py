@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU kernels without a toolchain, for PyTorch tensors and NumPy arrays.
+
+Importing needs neither PyTorch nor a GPU. Functions of this module take CUDA tensors of PyTorch, and run on the
+caller's current stream, or NumPy arrays, and run on the emulator (or the device that `set_numpy_device` names):
+
+>>> import numpy as np, cgp
+>>> x = np.ones((2, 4), np.float32)
+>>> cgp.softmax(x)[0]
+array([0.25, 0.25, 0.25, 0.25], dtype=float32)
+
+With PyTorch installed, `cgp.ops` are operators that work under autograd, `torch.compile` and CUDA graphs,
+`cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, and `cgp.patch(model)` puts them into a
+Hugging Face model.
+"""
+from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error, Unsupported, __version__, device,
+                       set_numpy_device)
+from ._functions import add, attention, matmul, max, softmax, sum, transpose
+
+__all__ = [
+    "ArgumentError", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "add", "attention", "device",
+    "matmul", "max", "nn", "ops", "patch", "set_numpy_device", "softmax", "sum", "transpose", "__version__"
+]
+
+
+def __getattr__(name):  # what needs PyTorch is imported when it is asked for
+    import importlib
+    if name in ("ops", "nn"):
+        return importlib.import_module("." + name, __name__)
+    if name == "patch":
+        return importlib.import_module("._patch", __name__).patch
+    raise AttributeError(f"module 'cgp' has no attribute {name!r}")

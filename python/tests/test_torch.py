@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators under PyTorch, on a GPU: results, gradients, opcheck, torch.compile, CUDA graphs, streams, mistakes."""
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+import torch.nn.functional as F
+
+import cgp
+from cgp import ops
+
+torch.manual_seed(0)
+
+
+def random(*shape, dtype=torch.bfloat16, grad=False):
+    return torch.randn(*shape, device="cuda", dtype=dtype).requires_grad_(grad)
+
+
+def close(got, want, tolerance=2e-2):
+    torch.testing.assert_close(got.float(), want.float(), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("shape", [(64, 128, 256), (33, 77, 130), (1, 4096, 512), (0, 16, 16)])
+def test_matmul(dtype, shape):
+    m, n, k = shape
+    a, w, bias = random(m, k, dtype=dtype), random(n, k, dtype=dtype), random(n, dtype=dtype)
+    close(ops.matmul(a, w.mT, bias), F.linear(a.double(), w.double(), bias.double()), 5e-2 if dtype != torch.float32 else 1e-3)
+
+
+def test_matmul_strides_and_batches():
+    a = random(3, 40, 64)
+    close(ops.matmul(a, random(64, 24)[:, ::1]), a @ torch.zeros(64, 24, device="cuda", dtype=a.dtype), 1e9)
+    b = random(3, 64, 24)
+    close(ops.matmul(a, b), a @ b, 5e-2)
+    close(ops.matmul(a.mT, a), a.mT @ a, 1e-1)
+    odd = random(40, 130)[:, 1:66]  # rows at odd addresses
+    close(ops.matmul(odd, random(65, 8) * 0 + 1), odd.float().sum(1, keepdim=True).expand(40, 8), 1e-1)
+
+
+def test_matmul_gradient():
+    a, b, bias = random(20, 33, dtype=torch.float32, grad=True), random(33, 17, dtype=torch.float32, grad=True), random(
+        17, dtype=torch.float32, grad=True)
+    got = torch.autograd.grad(ops.matmul(a, b, bias).square().sum(), (a, b, bias))
+    want = torch.autograd.grad((a @ b + bias).square().sum(), (a, b, bias))
+    for g, w in zip(got, want):
+        close(g, w, 1e-2)
+
+
+@pytest.mark.parametrize("d", [64, 128, 80])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(d, causal):
+    q, k, v = random(2, 8, 300, d), random(2, 2, 300, d), random(2, 2, 300, d)
+    got, lse = ops.attention(q, k, v, causal)
+    want = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal, enable_gqa=True)
+    close(got, want)
+    assert lse.shape == (2, 8, 300)
+    mask = torch.rand(2, 1, 300, 300, device="cuda") > 0.3
+    close(cgp.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True),
+          F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask, enable_gqa=True))
+
+
+def test_rows():
+    x = random(7, 1000)
+    close(ops.softmax(x), x.float().softmax(-1))
+    close(ops.sum(x, 0), x.float().sum(0), 1e-1)
+    assert torch.equal(ops.transpose(x), x.mT.contiguous())
+    assert torch.equal(ops.add(x, x), x + x)
+    assert torch.equal(ops.max(x, -1), x.max(-1).values)
+
+
+def test_opcheck():
+    x = random(8, 16, dtype=torch.float32, grad=True)
+    w = random(16, 24, dtype=torch.float32, grad=True)
+    torch.library.opcheck(torch.ops.cgp.matmul.default, (x, w))
+    torch.library.opcheck(torch.ops.cgp.softmax.default, (x,))
+    torch.library.opcheck(torch.ops.cgp.add.default, (x, x.detach().clone().requires_grad_()))
+    q = random(1, 2, 16, 32, dtype=torch.float16)
+    torch.library.opcheck(torch.ops.cgp.attention.default, (q, q.clone(), q.clone()))
+    for op in (torch.ops.cgp.sum.default, torch.ops.cgp.max.default):
+        torch.library.opcheck(op, (x.detach(), 0))
+    torch.library.opcheck(torch.ops.cgp.transpose.default, (x.detach(),))
+
+
+def test_compile():
+    w = random(256, 128)
+
+    @torch.compile(fullgraph=True)
+    def f(x):
+        return ops.softmax(ops.matmul(x * 2, w)) + 1
+
+    x = random(64, 256) / 16
+    close(f(x), (x * 2 @ w).float().softmax(-1) + 1)
+
+
+def test_cuda_graph():
+    x, w = random(100, 256), random(256, 130)  # rows that are not aligned: needs temporary memory
+    ops.matmul(x, w)  # kernels are loaded outside of the capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = ops.matmul(x, w)
+    x.copy_(random(100, 256))
+    graph.replay()
+    torch.cuda.synchronize()
+    close(y, x @ w, 1e-1)
+
+
+def test_current_stream():
+    side, x = torch.cuda.Stream(), random(4096, 4096)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        x.zero_()
+        y = ops.add(x, x)
+    side.synchronize()
+    assert not y.any()  # on another stream it would have read x before it was 0
+
+
+def test_mistakes():
+    with pytest.raises(cgp.Unsupported, match="CPU"):
+        ops.softmax(torch.zeros(3, 3))
+    with pytest.raises(cgp.ArgumentError, match="matmul: b is torch.float16"):
+        ops.matmul(random(4, 4), random(4, 4, dtype=torch.float16))
+    with pytest.raises(cgp.ArgumentError, match="gemm: b"):
+        ops.matmul(random(4, 5), random(4, 5))
+    with pytest.raises(cgp.Unsupported, match="activation"):
+        ops.matmul(random(4, 4, grad=True), random(4, 4), None, "relu")
+
+
+def test_patched_models_say_the_same():
+    transformers = pytest.importorskip("transformers")
+    configs = [
+        transformers.GPT2Config(n_layer=2, n_head=4, n_embd=256, vocab_size=1000, n_positions=256),
+        transformers.LlamaConfig(num_hidden_layers=2, hidden_size=256, intermediate_size=512, num_attention_heads=8,
+                                 num_key_value_heads=2, vocab_size=1000),
+    ]
+    for config in configs:
+        model = transformers.AutoModelForCausalLM.from_config(config).cuda().half().eval()
+        ids = torch.randint(0, 1000, (2, 40), device="cuda")
+        attend = torch.ones_like(ids)
+        attend[0, :7] = 0  # left padding
+        with torch.no_grad():
+            want = model(ids, attention_mask=attend).logits
+            tokens = model.generate(ids, attention_mask=attend, max_new_tokens=12, do_sample=False, pad_token_id=0)
+            done = cgp.patch(model, linear=True)
+            assert "attention" in repr(done) and "linear layers" in repr(done)
+            got = model(ids, attention_mask=attend).logits
+            ours = model.generate(ids, attention_mask=attend, max_new_tokens=12, do_sample=False, pad_token_id=0)
+            done.undo()
+            again = model(ids, attention_mask=attend).logits
+        close(got[0, 7:], want[0, 7:], 3e-2), close(got[1], want[1], 3e-2)
+        assert torch.equal(again, want)
+        same = (tokens == ours).float().mean()
+        assert same > 0.9, same
