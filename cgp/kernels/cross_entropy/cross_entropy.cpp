@@ -165,7 +165,7 @@ void count_kept(Kernel& k, bool wide, In<b8> targets, Out<f32> scale, Val<u64> n
 
 row::RowNeeds needs(const Build& b) {
   row::RowNeeds n;
-  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2;
+  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0;
   if (b.gradient) n.outputs = {*b.gradient};
   return n;
 }

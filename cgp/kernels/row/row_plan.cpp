@@ -36,7 +36,7 @@ std::uint64_t registers(const RowNeeds& n, const RowTuning& t) {
   std::uint64_t count = loads * (e * std::uint64_t(n.accumulators) + held);
   if (t.hold || (!n.accumulators && t.loads <= 2))
     for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
-  if (n.fold_size > 2) count += 32;
+  count += std::uint64_t(n.registers);
   return round_up(std::max<std::uint64_t>(count + (t.stay ? 56 : n.accumulators ? 48 : 32), 40), 8);
 }
 
