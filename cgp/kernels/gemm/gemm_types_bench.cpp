@@ -266,7 +266,7 @@ void write_json(const std::string& path, const Bench& b, const std::vector<std::
         << "\", \"flops\": " << r.flops << ", \"bytes\": 0, \"error\": " << r.error
         << ", \"peer_error\": " << r.peer_error << ", \"timings\": [";
     for (std::size_t t = 0; t < r.timings.size(); ++t) {
-      out << (t ? ", " : "") << "{\"name\": \"" << r.timings[t].name << "\", \"milliseconds\": [";
+      out << (t ? ", " : "") << "{\"name\": \"" << r.timings[t].name << "\", \"ms\": [";
       const auto& ms = r.timings[t].milliseconds;
       for (std::size_t j = 0; j < ms.size(); ++j) out << (j ? ", " : "") << ms[j];
       out << "]}";
