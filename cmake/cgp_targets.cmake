@@ -59,9 +59,13 @@ function(cgp_test name)
 endfunction()
 
 # cgp_bench(name SOURCES ... LINKS ...) declares a benchmark binary; never run by CTest.
+# Built when asked for, and with everything by the nightly preset.
 function(cgp_bench name)
   cmake_parse_arguments(A "" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
+  if(NOT CGP_NIGHTLY)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   cgp_compile_options(${name})
   target_link_libraries(${name} PRIVATE ${A_LINKS})
   target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
