@@ -32,9 +32,12 @@ std::optional<std::string> find_ptxas() {
 namespace {
 
 // The number before `word` in every place it occurs, summed: "12 bytes spill stores".
+// ptxas's warnings repeat what its report says.
 int sum_before(const std::string& log, std::string_view word) {
   int sum = 0;
   for (std::size_t at = log.find(word); at != std::string::npos; at = log.find(word, at + 1)) {
+    const auto line = log.rfind('\n', at) + 1;  // npos + 1 is 0: the first line
+    if (log.compare(line, 13, "ptxas warning") == 0) continue;
     std::size_t end = at;
     while (end > 0 && log[end - 1] == ' ') --end;
     std::size_t begin = end;
