@@ -6,24 +6,19 @@
 
 namespace cgp::kernels {
 
-#define CGP_ATTENTION_NUMBERS(X)                                                                          \
-  X(u64, q)                                                                                               \
-  X(u64, k)                                                                                               \
-  X(u64, v)                                                                                               \
-  X(u64, o)                                                                                               \
-  X(u64, lse)                                                                                             \
-  X(u64, slopes)                                                                                          \
-  X(u64, mask)                                                                                            \
-  X(u64, cu_q)                                                                                            \
-  X(u64, cu_kv)                                                                                           \
-  X(u64, lengths)                                                                                         \
-  X(u64, data) X(u64, q_batch) X(u64, q_head) X(u64, q_row) X(u64, k_batch) X(u64, k_head) X(u64, k_row)  \
-      X(u64, v_batch) X(u64, v_head) X(u64, v_row) X(u64, o_batch) X(u64, o_head) X(u64, o_row)           \
-          X(u64, mask_batch) X(u64, mask_head) X(u64, mask_row) X(u64, mask_col) X(u64, lse_batch)        \
-              X(u64, lse_head) X(u32, batch) X(u32, heads_q) X(u32, group) X(u32, n_q) X(u32, n_kv)       \
-                  X(u32, d_qk) X(u32, d_v) X(s32, left) X(s32, right) X(f32, scale) X(f32, scale_log2)    \
-                      X(f32, soft_cap) X(f32, inverse_cap) X(f32, negative) X(u32, tiles_m) X(u32, tiles) \
-                          X(u32, pairs) X(u32, section)
+// clang-format 14 finds another shape for this list each time it formats it.
+// clang-format off
+#define CGP_ATTENTION_NUMBERS(X)                                                                         \
+  X(u64, q) X(u64, k) X(u64, v) X(u64, o) X(u64, lse) X(u64, slopes) X(u64, mask)                        \
+  X(u64, cu_q) X(u64, cu_kv) X(u64, lengths) X(u64, data)                                                \
+  X(u64, q_batch) X(u64, q_head) X(u64, q_row) X(u64, k_batch) X(u64, k_head) X(u64, k_row)              \
+  X(u64, v_batch) X(u64, v_head) X(u64, v_row) X(u64, o_batch) X(u64, o_head) X(u64, o_row)              \
+  X(u64, mask_batch) X(u64, mask_head) X(u64, mask_row) X(u64, mask_col) X(u64, lse_batch)               \
+  X(u64, lse_head) X(u32, batch) X(u32, heads_q) X(u32, group) X(u32, n_q) X(u32, n_kv)                  \
+  X(u32, d_qk) X(u32, d_v) X(s32, left) X(s32, right) X(f32, scale) X(f32, scale_log2)                   \
+  X(f32, soft_cap) X(f32, inverse_cap) X(f32, negative) X(u32, tiles_m) X(u32, tiles)                    \
+  X(u32, pairs) X(u32, section)
+// clang-format on
 
 struct AttentionNumbers {
   using u64 = std::uint64_t;
