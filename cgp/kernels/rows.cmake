@@ -5,8 +5,11 @@ target_sources(cgp_kernels PRIVATE
   row/row_plan.cpp row/tensor_case.cpp row/view.cpp
   row/element_kernel.cpp
   activation/activation.cpp
+  argmax/argmax.cpp
   cross_entropy/cross_entropy.cpp cross_entropy/cross_entropy_entry.cpp
+  cumsum/cumsum.cpp
   dropout/dropout.cpp
+  embedding/embedding.cpp embedding/embedding_backward.cpp embedding/embedding_entry.cpp
   norm/norm.cpp norm/norm_backward.cpp norm/norm_entry.cpp
   rope/rope.cpp
   softmax/softmax_rows.cpp)
@@ -15,8 +18,10 @@ target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   row/view.h
   row/element_kernel.h
   activation/activation.h activation/activation_ref.h
+  argmax/argmax.h cumsum/cumsum.h
   cross_entropy/cross_entropy.h cross_entropy/cross_entropy_ref.h
   dropout/dropout.h dropout/dropout_ref.h
+  embedding/embedding.h embedding/embedding_parts.h embedding/embedding_ref.h
   norm/norm.h norm/norm_ref.h
   rope/rope.h
   softmax/softmax_rows.h)

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// argmax on the skeletons of rows (row/row_kernel.h): rows are read once; the statistics of a part are
+// (value, index), the index as the bits of an f32.
+#include "cgp/kernels/argmax/argmax.h"
+
+#include <bit>
+#include <limits>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/kernels/row/tensor_case.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using row::Floats, row::InRows, row::Stat, row::Values;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// Whether b beats a where a comes first: larger, or a NaN where a is none. Equal ones do not.
+Val<pred> beats(const Val<f32>& b, const Val<f32>& a) { return setp<gtu>(b, a) & (a == a); }
+
+Stat better(const Stat& a, const Stat& b) {
+  const auto ia = bits<u32>(a[1]), ib = bits<u32>(b[1]);
+  const Val<pred> nan = (a[0] != a[0]) & (b[0] != b[0]);
+  const Val<pred> take = beats(b[0], a[0]) | (((a[0] == b[0]) | nan) & (ib < ia));
+  return {select(take, b[0], a[0]), select(take, b[1], a[1])};
+}
+
+class Largest : public row::Fold {
+ public:
+  /// Behind every index, so that an element of -inf beats it.
+  std::vector<float> nothing() const override { return {-kInf, std::bit_cast<float>(0x7f7fffffu)}; }
+  Stat merge(const std::vector<Stat>& parts) const override {
+    std::vector<Stat> best{parts[0]};
+    for (std::size_t i = 1; i < parts.size(); ++i) best.push_back(better(best.back(), parts[i]));
+    return best.back();
+  }
+  Stat lanes(Warp& w, const Stat& part, int width) const override {
+    std::vector<Stat> best{part};
+    for (int offset = width / 2; offset > 0; offset /= 2) {
+      const auto& b = best.back();
+      const Stat other{shfl<bfly>(w, b[0], offset), shfl<bfly>(w, b[1], offset)};
+      best.push_back(better(b, other));
+    }
+    return best.back();
+  }
+};
+
+struct Build {
+  row::RowTuning tuning;
+  DType type;
+  bool wide, values, grouped;
+};
+
+class Op : public row::RowOp {
+ public:
+  Op(const Build& b, const Out<b8>& index, const Out<b8>& values) : b_(b), index_(index), values_(values) {
+    fold = &largest_;
+  }
+  Stat part(Kernel&, const Values& v) override {
+    std::vector<Stat> parts;
+    for (int j = 0; j < v.count(); ++j) {
+      const auto x = v.at(0, j);
+      std::vector<std::pair<Val<f32>, Val<u32>>> best{{x[0], Val<u32>(0)}};
+      for (std::size_t e = 1; e < x.size(); ++e) {
+        const auto take = beats(x[e], best.back().first);
+        best.push_back({select(take, x[e], best.back().first),
+                        select(take, Val<u32>(std::uint32_t(e)), best.back().second)});
+      }
+      parts.push_back({best.back().first, bits<f32>(to<u32>(v.index(j)) + best.back().second)});
+    }
+    // A thread's accesses come in the order of their indices.
+    std::vector<Stat> best{parts[0]};
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      const auto take = beats(parts[i][0], best.back()[0]);
+      best.push_back({select(take, parts[i][0], best.back()[0]), select(take, parts[i][1], best.back()[1])});
+    }
+    // What lies outside is -inf at an index beyond the row: it loses against a row of -inf.
+    return best.back();
+  }
+  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
+    const auto at = bits<u32>(s[1]);
+    if (b_.wide)
+      index_.as<u64>().st_if(v.leader(), v.row(), to<u64>(at));
+    else
+      index_.as<u32>().st_if(v.leader(), v.row(), at);
+    if (b_.values) row::store({b_.type, 1}, values_, v.row(), v.leader(), row::pack({b_.type, 1}, {s[0]}));
+    return {};
+  }
+
+ private:
+  const Build& b_;
+  Largest largest_;
+  Out<b8> index_, values_;
+};
+
+void argmax_rows(Kernel& k, Build b, In<b8> in, Out<b8> index, Out<b8> values, Val<u64> rows, Val<u64> cols,
+                 Val<u64> pitch, Val<u32> inner, Val<u64> outer) {
+  Op op(b, index, values);
+  op.inputs.push_back({in, pitch, b.type, -kInf});
+  if (b.grouped) op.inputs[0].outer.emplace(outer), op.inputs[0].inner.emplace(inner);
+  row::run_rows(k, b.tuning, rows, cols, op);
+}
+
+row::RowNeeds needs(DType t) {
+  row::RowNeeds n;
+  n.inputs = {t}, n.fold_size = 2, n.registers = 8;
+  return n;
+}
+
+Variant make(const Build& b) {
+  const auto n = needs(b.type);
+  return variant(text::cat("argmax_", row::type_names(n), "__", row::describe(b.tuning), b.wide ? "_w" : "",
+                           b.values ? "_v" : "", b.grouped ? "_i" : ""),
+                 row::min_sm(n, b.tuning), argmax_rows, b);
+}
+
+struct Problem {
+  ArgMax a;
+  Build build;
+  std::string why;
+};
+
+Problem checked(ArgMax a, const runtime::DeviceInfo& device) {
+  const row::Checker check{"argmax"};
+  if (a.rows && !a.cols) check.fail("cols", "must be at least 1", "cols = 0: there is no largest element");
+  if (a.cols > 1ull << 30) check.fail("cols", "must be at most 2^30", text::cat("cols = ", a.cols));
+  check.present("in", a.in, row::kFloats, false);
+  a.layout = check.rows("in", a.in, a.rows, a.cols, a.layout);
+  if (a.layout.inner > 0xffffffffull)
+    check.fail("in", "has rows in groups of less than 2^32", text::cat("inner = ", a.layout.inner));
+  check.present("index", a.index, {DType::s32, DType::s64}, true);
+  check.vector("index", a.index, a.rows);
+  if (a.values.given)
+    check.present("values", a.values, {a.in.dtype}, true), check.vector("values", a.values, a.rows);
+  const auto n = needs(a.in.dtype);
+  const bool wide = row::fits(a.in, a.cols, a.layout, row::widest_access(n));
+  auto plan =
+      a.tuning ? row::RowPlan{*a.tuning, "as asked"} : row::plan_rows(n, a.rows, a.cols, wide, device);
+  const Build b{plan.tuning, a.in.dtype, a.index.dtype == DType::s64, a.values.given, a.layout.inner > 1};
+  return {std::move(a), b, std::move(plan.why)};
+}
+
+// ---------------------------------------------------------------- catalogue
+std::vector<runtime::KernelImage> ships(std::string_view arch) {
+  std::vector<Variant> all;
+  runtime::DeviceInfo device;
+  const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
+  for (DType t : {DType::bf16, DType::f16, DType::f32}) {
+    const auto tunings = row::shipped_tunings(needs(t), arch);
+    const auto step = row::image_step(arch, t, false);
+    for (std::size_t i = 0; i < tunings.size(); i += step) {
+      ArgMax a;
+      a.in = view(t), a.index = view(DType::s64), a.rows = a.cols = 1, a.tuning = tunings[i];
+      if (i % 2) a.values = view(t);
+      all.push_back(argmax_variant(a, device, nullptr));
+    }
+  }
+  return images(all, arch);
+}
+
+std::uint64_t largest(const HostArray& x, std::uint64_t row, std::uint64_t cols) {
+  std::uint64_t best = 0;
+  for (std::uint64_t c = 1; c < cols; ++c) {
+    const double b = x.at(row * cols + best), v = x.at(row * cols + c);
+    if (v > b || (v != v && b == b)) best = c;
+  }
+  return best;
+}
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  DType t = row::float_option(o, "dtype");
+  ArgMax a;
+  a.rows = o.size("rows"), a.cols = o.size("cols");
+  if (const HostArray* x = find_input(given, "x")) {
+    t = x->dtype, a.cols = x->shape.empty() ? 1 : x->shape.back(), a.rows = a.cols ? x->size() / a.cols : 0;
+    o.agree("x", *x, {{"rows", a.rows}, {"cols", a.cols}});
+  }
+  auto c = std::make_unique<row::TensorCase>(d);
+  a.in = c->input("x", input_or_random(given, "x", t, {a.rows, a.cols}, seed));
+  a.index = c->output("index", o.flag("wide") ? DType::s64 : DType::s32, {a.rows});
+  if (o.flag("values")) a.values = c->output("values", t, {a.rows});
+  std::string why;
+  const auto v = argmax_variant(a, d.info(), &why);
+  c->runs({v}, why);
+  c->flops = double(a.rows * a.cols);
+  c->run = [a](runtime::Stream& s) { argmax(s, a); };
+  c->oracle = [a](const row::TensorCase& in) {
+    row::Expected index{"index", {}, std::vector<double>(a.rows, 0)}, values{"values", {}, index.tolerance};
+    const auto& x = in.host("x");
+    for (std::uint64_t r = 0; r < a.rows; ++r) {
+      index.want.push_back(double(largest(x, r, a.cols)));
+      values.want.push_back(x.at(r * a.cols + std::uint64_t(index.want.back())));
+    }
+    std::vector<row::Expected> all{index};
+    if (a.values.given) all.push_back(values);
+    return all;
+  };
+  return c;
+}
+
+}  // namespace
+
+void argmax(runtime::Stream& s, const ArgMax& given) {
+  const auto p = checked(given, s.device().info());
+  const auto& a = p.a;
+  if (a.rows == 0) return;
+  const auto fn = load(s.device(), make(p.build));
+  fn(s, row::grid(fn, p.build.tuning, needs(a.in.dtype), a.rows), a.in.arg(), a.index.arg(), a.values.arg(),
+     a.rows, a.cols, a.layout.pitch, std::uint32_t(a.layout.inner), a.layout.outer);
+}
+
+Variant argmax_variant(const ArgMax& a, const runtime::DeviceInfo& device, std::string* why) {
+  auto p = checked(a, device);
+  if (why) *why = std::move(p.why);
+  return make(p.build);
+}
+
+KernelEntry argmax_entry() {
+  KernelEntry e;
+  e.name = "argmax", e.summary = "index of the largest element of each row, the lowest among equals";
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"rows", "1024", "rows"},
+               {"cols", "32000", "columns"},
+               {"wide", "1", "the index is s64, else s32"},
+               {"values", "0", "the elements too"}};
+  e.inputs = {"x"};
+  e.images = ships, e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/argmax/argmax.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "cgp/base/error.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity(),
+                 kNaN = std::numeric_limits<double>::quiet_NaN();
+}
+
+TEST(argmax, every_row_length_matches_the_oracle) {
+  for (auto [r, c] : {std::pair{"0", "5"},
+                      {"3", "1"},
+                      {"17", "7"},
+                      {"9", "64"},
+                      {"6", "1000"},
+                      {"3", "4097"},
+                      {"2", "16384"},
+                      {"1", "70001"}})
+    expect_right(argmax_entry(), {{"rows", r}, {"cols", c}, {"values", "1"}});
+  for (const char* t : {"f32", "f16"})
+    expect_right(argmax_entry(), {{"dtype", t}, {"rows", "7"}, {"cols", "264"}, {"wide", "0"}});
+}
+
+TEST(argmax, runs_on_every_architecture) {
+  for (auto arch : kTargets)
+    expect_right(argmax_entry(), {{"dtype", "f16"}, {"rows", "5"}, {"cols", "200"}}, arch);
+}
+
+TEST(argmax, equals_nans_and_infinities) {
+  for (std::uint64_t cols : {5u, 64u, 1000u, 4096u}) {
+    const std::uint64_t rows = 8;
+    HostArray x(DType::f32, {rows, cols});
+    for (std::uint64_t i = 0; i < cols; ++i) {
+      const double v = double(i * 7919 % cols) / double(cols);
+      x.set(i, 3);                                                     // all equal
+      x.set(cols + i, -kInf);                                          // all -inf
+      x.set(2 * cols + i, i % 3 == 2 ? kInf : v);                      // infinities from 2 on
+      x.set(3 * cols + i, i == cols / 2 || i == cols - 1 ? kNaN : v);  // two NaNs
+      x.set(4 * cols + i, i == cols - 1 ? -kInf : kNaN);               // NaNs but for the last
+      x.set(5 * cols + i, i % 2 ? 0.0 : -0.0);                         // zeros of both signs
+      x.set(6 * cols + i, i == cols - 1 ? 5 : i == 0 ? kInf : kNaN);   // NaN beats infinity
+      x.set(7 * cols + i, i == cols - 1 ? -1 : -2);                    // the last
+    }
+    expect_right(argmax_entry(), {{"dtype", "f32"}}, "sm_90a", {{"x", x}});
+    auto device = runtime::Device::open("emu");
+    auto in = device.upload<float>(typed<float>(x));
+    auto index = device.zeros<std::int64_t>(rows);
+    ArgMax a;
+    a.in = std::as_const(in), a.index = index, a.rows = rows, a.cols = cols;
+    argmax(device.stream(), a);
+    device.sync();
+    const auto last = std::int64_t(cols - 1);
+    EXPECT_EQ(index.to_vector(),
+              (std::vector<std::int64_t>{0, 0, 2, last == 4 ? 2 : last / 2 + 1, 0, 0, 1, last}));
+  }
+}
+
+TEST(argmax, rows_with_a_pitch_and_in_groups) {
+  auto device = runtime::Device::open("emu");
+  const std::uint64_t rows = 6, cols = 24, pitch = 40;
+  std::vector<float> host(rows * pitch, 1e30f);  // what lies between rows is larger
+  for (std::uint64_t r = 0; r < rows; ++r)
+    for (std::uint64_t c = 0; c < cols; ++c) host[r * pitch + c] = float((c * 5 + r * 3) % cols);
+  auto in = device.upload<float>(host);
+  auto index = device.zeros<std::int32_t>(rows);
+  ArgMax a;
+  a.in = std::as_const(in), a.index = index, a.rows = rows, a.cols = cols, a.layout.pitch = pitch;
+  const auto expect = [&](const std::vector<std::uint64_t>& starts) {
+    argmax(device.stream(), a);
+    device.sync();
+    const auto got = index.to_vector();
+    for (std::uint64_t r = 0; r < a.rows; ++r) {
+      std::uint64_t best = 0;
+      for (std::uint64_t c = 1; c < cols; ++c)
+        if (host[starts[r] + c] > host[starts[r] + best]) best = c;
+      EXPECT_EQ(got[r], std::int32_t(best)) << r;
+    }
+  };
+  expect({0, 40, 80, 120, 160, 200});
+  a.rows = 4, a.layout.inner = 2, a.layout.outer = 120;
+  expect({0, 40, 120, 160});
+}
+
+TEST(argmax, bad_arguments_are_named) {
+  auto device = runtime::Device::open("emu");
+  auto x = device.zeros<float>(8);
+  auto i = device.zeros<std::int32_t>(2);
+  ArgMax a;
+  a.in = x, a.index = i, a.rows = 2, a.cols = 0;
+  EXPECT_THROW(argmax(device.stream(), a), ArgumentError);
+  a.cols = 5;
+  EXPECT_THROW(argmax(device.stream(), a), ArgumentError);
+  a.cols = 4, a.index = x;
+  EXPECT_THROW(argmax(device.stream(), a), ArgumentError);
+}
+
+TEST(argmax, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(argmax_entry(), {{{"rows", "64"}, {"cols", "1024"}},
+                                       {{"rows", "300"}, {"cols", "32000"}, {"values", "1"}},
+                                       {{"rows", "30"}, {"cols", "151936"}},
+                                       {{"dtype", "f32"}, {"rows", "33"}, {"cols", "777"}, {"wide", "0"}},
+                                       {{"dtype", "f16"}, {"rows", "3"}, {"cols", "500001"}}});
+}
+
+TEST(argmax, every_variant_assembles_without_spills) { expect_assembles(argmax_entry()); }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// embedding_backward: the gradient of a table, deterministic.
+//   lists    each warp owns 64 rows of the table and reads all indices twice: it counts its own and those of
+//            rows before them (so that no warp waits for another), then writes down who named its rows, in
+//            ascending order. Cost: vocab / 64 * rows indices, from the caches.
+//   sums     2^shift threads a row of the table walk its list, four rows of dout in flight, and write the
+//            row, zeros or not: dweight is written once and dout read once.
+//   sync     none between blocks; counters are integers in shared memory
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/kernels/embedding/embedding.h"
+#include "cgp/kernels/embedding/embedding_parts.h"
+#include "cgp/kernels/row/elements.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using embedding_parts::kThreads;
+using row::Floats;
+
+constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
+
+struct ListBuild {
+  bool wide, errors;
+};
+struct SumBuild {
+  DType type;
+  int elements;  // of an access
+};
+
+struct Named {
+  Val<u64> row;
+  Val<pred> valid, bad;
+};
+
+// starts[v] = indices of rows below v; order: positions, by (row, position).
+void list_rows(Kernel& k, ListBuild b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> errors,
+               Val<u64> n, Val<u64> vocab, Val<s64> padding) {
+  k.block(kWarps * 32);
+  auto w = k.warp();
+  const auto lane = k.laneid();
+  const auto owner = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
+  const auto low = owner * std::uint64_t(kOwned);
+  const auto mine = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
+  const auto skipped = bits<u64>(padding);
+  const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
+  const auto place = [&](const Val<u64>& base, int j) {
+    return base + to<u64>(lane + std::uint32_t(32 * j));
+  };
+  const auto named = [&](const Val<u64>& base) {
+    std::vector<Named> all;
+    for (int j = 0; j < kAhead; ++j) {
+      const auto i = place(base, j);
+      const Val<pred> inside = i < n;
+      const auto row = embedding_parts::load_index(b.wide, indices, i, inside);
+      const Val<pred> known = row < vocab;  // not so where nothing was read
+      all.push_back({row, known & (row != skipped), inside & !known});
+    }
+    return all;
+  };
+  mine.st(lane, Val<u32>(0)), mine.st(lane + 32, Val<u32>(0));
+  w.sync();
+  const auto steps = range(Val<u64>(0), n, Val<u64>(32 * kAhead));
+  const auto counts = k.loop(steps, std::pair{Val<u32>(0), Val<u32>(0)},
+                             [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
+                               std::vector<Val<u32>> below{c.first}, bad{c.second};
+                               for (const auto& x : named(base)) {
+                                 const auto own = x.row - low;
+                                 k.if_(x.valid & (own < std::uint64_t(kOwned)),
+                                       [&] { red<relaxed, cta, op::add>(mine, to<u32>(own), Val<u32>(1)); });
+                                 below.push_back(below.back() + to<u32>(x.valid & (x.row < low)));
+                                 bad.push_back(bad.back() | to<u32>(x.bad));
+                               }
+                               return std::pair{below.back(), bad.back()};
+                             });
+  w.sync();
+  if (b.errors)
+    k.if_((owner == 0) & (counts.second != 0), [&] { red<relaxed, gpu, op::max>(errors, 0, Val<u32>(1)); });
+  const auto before = reduce(w, counts.first, add);
+  const auto first = mine.ld(lane * 2), second = mine.ld(lane * 2 + 1);
+  const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
+  w.sync();
+  const auto row = low + to<u64>(lane * 2);
+  mine.st(lane * 2, start), mine.st(lane * 2 + 1, start + first);
+  starts.st_if(row <= vocab, row, start), starts.st_if(row < vocab, row + 1, start + first);
+  w.sync();
+  k.loop(steps, [&](const Val<u64>& base) {
+    int j = 0;
+    for (const auto& x : named(base)) {
+      const auto own = x.row - low;
+      const Val<pred> hit = x.valid & (own < std::uint64_t(kOwned));
+      const auto i = to<u32>(place(base, j++));
+      k.if_(vote<any>(w, hit), [&] {
+        const auto key = select(hit, to<u32>(own), Val<u32>(0xffffffffu));
+        const auto same = match_any(w, key);
+        const auto rank = popc(same & k.lanemask_lt());
+        const auto at = mine.ld_if(hit, key, Val<u32>(0))[0];
+        w.sync();
+        order.st_if(hit, at + rank, i);
+        mine.st_if(hit & (rank == 0), key, at + popc(same));
+        w.sync();
+      });
+    }
+  });
+}
+
+// Pitches in elements; `accesses` of a row.
+void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+              Val<u32> shift) {
+  k.block(int(kThreads));
+  const row::Format f{b.type, b.elements};
+  const auto size = std::uint64_t(cgp::bytes(b.type));
+  const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
+  const auto lanes = Val<u64>(1) << shift;
+  const auto row = thread >> shift, part = thread & (lanes - 1);
+  const Val<pred> inside = row < vocab;
+  const auto from = starts.ld_if<1>(inside, row, Val<u32>(0))[0];
+  const auto to_end = starts.ld_if<1>(inside, row + 1, Val<u32>(0))[0];
+  const auto target = dweight.at(row * (dweight_pitch * size));
+  k.loop(range(part, select(inside, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
+    const auto column = dout.at(c * std::uint64_t(f.bytes()));
+    const Floats zero(std::size_t(b.elements), Val<f32>(0.f));
+    const auto sums =
+        k.loop(range(from, to_end, Val<u32>(kUnroll)), zero, [&](const Val<u32>& i, Floats sum) {
+          std::vector<Val<u32>> who;
+          std::vector<row::Access> got;
+          for (std::uint32_t j = 0; j < kUnroll; ++j)
+            who.push_back(order.ld_if<1>(to_end - i > j, i + j, Val<u32>(0))[0]);
+          for (std::uint32_t j = 0; j < kUnroll; ++j)
+            got.push_back(
+                row::load<nc>(f, column.at(to<u64>(who[j]) * (dout_pitch * size)), 0, to_end - i > j));
+          std::vector<Floats> chain{sum};
+          for (const auto& a : got) {
+            const auto x = row::floats(f, a);
+            Floats next;
+            for (std::size_t e = 0; e < x.size(); ++e) next.push_back(chain.back()[e] + x[e]);
+            chain.push_back(next);
+          }
+          return chain.back();
+        });
+    row::store(f, target, c, inside, row::pack(f, sums));
+  });
+}
+
+Variant make(const ListBuild& b) {
+  return variant(text::cat("embedding_lists_", b.wide ? "s64" : "s32", b.errors ? "_x" : ""), 75, list_rows,
+                 b);
+}
+Variant make(const SumBuild& b) {
+  return variant(text::cat("embedding_backward_", cgp::name(b.type), b.elements > 1 ? "_v" : ""),
+                 b.type == DType::bf16 ? 80 : 75, sum_rows, b);
+}
+
+struct Problem {
+  EmbeddingBackward e;
+  ListBuild lists;
+  SumBuild sums;
+};
+
+Problem checked(EmbeddingBackward e) {
+  const row::Checker check{"embedding_backward"};
+  embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
+  check.present("dout", e.dout, row::kFloats, false);
+  check.present("dweight", e.dweight, {e.dout.dtype}, true);
+  embedding_parts::check_indices(check, e.indices, e.errors, e.rows);
+  e.dout_layout = embedding_parts::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
+  e.dweight_layout =
+      embedding_parts::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
+  if (e.rows >= 0xffffffffull || e.vocab >= 0xffffffffull)
+    check.fail("rows, vocab", "must be below 2^32 - 1", text::cat("rows = ", e.rows, ", vocab = ", e.vocab));
+  if (e.padding_idx < -1 || e.padding_idx >= std::int64_t(e.vocab))
+    check.fail("padding_idx", "must be a row of the table, or -1 for none",
+               text::cat("padding_idx = ", e.padding_idx, ", vocab = ", e.vocab));
+  check.present("workspace", e.workspace, {DType::u32}, true);
+  check.vector("workspace", e.workspace, embedding_workspace(e.rows, e.vocab));
+  const int n = 16 / cgp::bytes(e.dout.dtype);
+  const bool wide =
+      row::fits(e.dout, e.cols, e.dout_layout, n) && row::fits(e.dweight, e.cols, e.dweight_layout, n);
+  return {e, {e.indices.dtype == DType::s64, e.errors.given}, {e.dout.dtype, wide ? n : 1}};
+}
+
+}  // namespace
+
+std::uint64_t embedding_workspace(std::uint64_t rows, std::uint64_t vocab) { return vocab + 1 + rows; }
+
+void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
+  const auto [e, lists, sums] = checked(given);
+  if (e.vocab == 0 || e.cols == 0) return;
+  const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
+  // The entry behind the last row is somebody's, too.
+  load(s.device(), make(lists))(s, runtime::grid_for(e.vocab + 1, kOwned * kWarps), e.indices.arg(),
+                                starts.arg(), order.arg(), e.errors.arg(), e.rows, e.vocab, e.padding_idx);
+  const std::uint64_t accesses = e.cols / std::uint64_t(sums.elements);
+  const auto shift = embedding_parts::lanes_shift(accesses);
+  load(s.device(), make(sums))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(), starts.arg(),
+                               order.arg(), e.dweight.arg(), e.vocab, e.dout_layout.pitch,
+                               e.dweight_layout.pitch, accesses, shift);
+}
+
+std::vector<Variant> embedding_backward_variants(const EmbeddingBackward& e) {
+  const auto p = checked(e);
+  return {make(p.lists), make(p.sums)};
+}
+
+}  // namespace cgp::kernels
