@@ -114,13 +114,6 @@ Parallel run_parallel(int threads, std::size_t n) {
   return p;
 }
 
-/// 0: all threads were busy alike; 1: one did everything.
-double imbalance(const std::vector<double>& busy) {
-  if (busy.size() < 2) return 0;
-  const double mean = prof::mean(busy), most = *std::max_element(busy.begin(), busy.end());
-  return mean > 0 ? std::clamp((most / mean - 1) / double(busy.size() - 1), 0.0, 1.0) : 0;
-}
-
 double spawn_us(int threads) {
   std::vector<double> v;
   for (int i = 0; i < 30; ++i) {
@@ -156,7 +149,8 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
       last = threads == 1 ? run_parallel(1, n) : run_parallel(threads, n);
       times.push_back(last.seconds), ratios.push_back(single / last.seconds), singles.push_back(single);
     }
-    const double t = prof::median(times), speedup = prof::median(ratios), unevenness = imbalance(last.busy);
+    const double t = prof::median(times), speedup = prof::median(ratios),
+                 unevenness = profile::imbalance(last.busy);
     if (one == 0) one = prof::median(singles);
     const double gflops = 64.0 * 40 * profile::cpu_flops("dot", n) / t * 1e-9;
     table.row({std::to_string(threads), time_text(t * 1e6), number_text(gflops), format("{:.2f}", speedup),

@@ -126,6 +126,12 @@ struct TuiOptions {
 };
 int tui(const Context& context, const TuiOptions& o);
 
+struct FalsifyOptions {
+  std::vector<std::string> rows;     ///< ids or their beginnings; empty: all
+  bool list = false, quick = false;  ///< only name them; leave out those that take long
+};
+int falsify_command(const Context& context, const FalsifyOptions& o);
+
 struct ProfilerOptions {
   ProfileOptions profile;
   TimeOptions time;
@@ -140,6 +146,7 @@ struct ProfilerOptions {
   MonitorOptions monitor;
   MetricsOptions metrics;
   TuiOptions tui;
+  FalsifyOptions falsify;
 };
 
 struct ProfilerCommand {

@@ -254,6 +254,15 @@ void declare_metrics(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
 }
 
+void declare_falsify(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("ROWS", o.falsify.rows, "Ids of the catalogue, or how they begin: FALS-05, MMA");
+  app.add_flag("--list", o.falsify.list, "Name the rows and what decides them, without running anything");
+  app.add_flag("--quick", o.falsify.quick, "Without those that take more than a few seconds");
+  app.footer(
+      "Every oracle is then shown a spoiled observation, which it must refuse; HOLLOW: it did not.\nExit code 1: "
+      "a row is refuted or hollow.\n\nExamples:\n  cgp falsify\n  cgp falsify 05 MMA --json");
+}
+
 }  // namespace
 
 const std::vector<ProfilerCommand>& profiler_commands() {
@@ -282,6 +291,8 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
       {"tui", "Profiles in a terminal: five tabs", declare_tui,
        [](const Context& x, const ProfilerOptions& o) { return tui(x, o.tui); }},
+      {"falsify", "Claims of the catalogue, and whether they hold here", declare_falsify,
+       [](const Context& x, const ProfilerOptions& o) { return falsify_command(x, o.falsify); }},
       {"metrics", "Everything that can be collected", declare_metrics,
        [](const Context& x, const ProfilerOptions& o) { return metrics(x, o.metrics); }},
   };

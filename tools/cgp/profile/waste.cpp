@@ -215,6 +215,12 @@ std::vector<Waste> metric_waste(const prof::MetricSet& m, const std::string& ker
   return out;
 }
 
+double imbalance(const std::vector<double>& busy) {
+  if (busy.size() < 2) return 0;
+  const double mean = prof::mean(busy), most = *std::max_element(busy.begin(), busy.end());
+  return mean > 0 ? std::clamp((most / mean - 1) / double(busy.size() - 1), 0.0, 1.0) : 0;
+}
+
 std::string waste_text(std::vector<Waste> all, int width) {
   if (all.empty()) return {};
   std::stable_sort(all.begin(), all.end(),

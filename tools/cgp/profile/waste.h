@@ -25,6 +25,9 @@ std::vector<Waste> metric_waste(const prof::MetricSet& m, const std::string& ker
 /// Exact counters of the emulator as metrics.
 void emulator_metrics(const emu::Counters& c, prof::MetricSet& into);
 
+/// Of the time that each thread was busy: 0: all alike; 1: one did everything.
+double imbalance(const std::vector<double>& busy);
+
 /// Largest share first; empty text for none.
 std::string waste_text(std::vector<Waste> all, int width);
 

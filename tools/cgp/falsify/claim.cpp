@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "falsify/claim.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/prof/process.h"
+#include "cgp/runtime/info.h"
+
+namespace cgp::falsify {
+
+namespace {
+
+struct Scratch {
+  std::string path;
+  Scratch() : path((std::filesystem::temp_directory_path() / text::cat("cgp-falsify-", getpid())).string()) {
+    std::filesystem::create_directories(path);
+  }
+  ~Scratch() {
+    std::error_code ec;
+    std::filesystem::remove_all(path, ec);
+  }
+};
+
+void judge(const Claim& claim, Verdict& v) {
+  v.why = claim.refute(v.seen);
+  if (!v.why.empty()) {
+    v.outcome = Outcome::fail;
+    return;
+  }
+  json spoiled = v.seen;
+  claim.spoil(spoiled);
+  std::string caught;
+  try {
+    caught = claim.refute(spoiled);
+  } catch (const std::exception& e) {
+    caught = e.what();
+  }
+  v.outcome = caught.empty() ? Outcome::hollow : Outcome::pass;
+  if (caught.empty()) v.why = "the oracle accepts a spoiled observation too: it cannot fail";
+}
+
+}  // namespace
+
+const std::string& scratch() {
+  static const Scratch folder;
+  return folder.path;
+}
+
+bool has_gpu() {
+  static const bool there = [] {
+    for (const auto& d : runtime::devices())
+      if (d.kind != runtime::DeviceKind::emulator) return true;
+    return false;
+  }();
+  return there;
+}
+
+json run_self(const std::vector<std::string>& arguments,
+              const std::vector<std::pair<std::string, std::string>>& environment) {
+  std::vector<std::string> command{"/proc/self/exe"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  prof::ProcessOptions o;
+  o.environment = environment;
+  o.folder = scratch();
+  o.timeout_seconds = 240;
+  o.keep_bytes = 8 << 20;
+  const auto r = prof::run_process(command, o);
+  json parsed = json::parse(r.out, nullptr, false);
+  if (parsed.is_discarded()) parsed = nullptr;
+  const std::string out = parsed.is_null() ? r.out : std::string();
+  return {{"code", r.exit_code},
+          {"out", out},
+          {"err", r.err},
+          {"seconds", r.wall_seconds},
+          {"json", std::move(parsed)}};
+}
+
+std::string_view name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::pass:
+      return "PASS";
+    case Outcome::fail:
+      return "FAIL";
+    case Outcome::hollow:
+      return "HOLLOW";
+    case Outcome::skip:
+      return "SKIP";
+  }
+  return "";
+}
+
+Verdict decide(const Claim& claim) {
+  Verdict v;
+  v.claim = &claim;
+  const auto start = std::chrono::steady_clock::now();
+  if (claim.gpu && !has_gpu()) {
+    v.why = "needs a GPU";
+    return v;
+  }
+  try {
+    v.seen = claim.observe();
+    judge(claim, v);
+  } catch (const NotHere& e) {
+    v.outcome = Outcome::skip, v.why = e.what();
+  } catch (const std::exception& e) {
+    v.outcome = Outcome::fail, v.why = e.what();
+  }
+  v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return v;
+}
+
+const std::vector<Claim>& claims() {
+  static const std::vector<Claim> all = [] {
+    std::vector<Claim> out;
+    add_tool_claims(out);
+    add_cpu_claims(out);
+    add_kernel_claims(out);
+    add_gpu_claims(out);
+    std::stable_sort(out.begin(), out.end(), [](const Claim& a, const Claim& b) { return a.id < b.id; });
+    return out;
+  }();
+  return all;
+}
+
+const std::vector<Undecided>& undecided() {
+  static const std::vector<Undecided> all = {
+      {"FALS-022",
+       "compares with ncu's report, which needs ncu beside the GPU: cgp profile --import reads it"},
+      {"FALS-043", "compares with nsys, which is not part of cgp: cgp profile --import reads its export"},
+      {"FALS-070", "needs an ARM processor"},
+      {"FALS-072", "there is no WebAssembly back end"},
+      {"FALS-073", "there is no WebAssembly back end"},
+      {"FALS-074", "there is no Q4K kernel for processors"},
+      {"FALS-075", "there is no Q4K kernel for processors"},
+      {"FALS-076", "needs macOS"},
+      {"FALS-076q", "there is no Q4K kernel for processors"},
+      {"FALS-077b", "there is no Q4K kernel for processors"},
+      {"FALS-078", "there is no WebGPU back end"},
+      {"FALS-090", "there is no matrix product for processors"},
+      {"FALS-090b", "there is no matrix product for processors"},
+      {"FALS-091", "there is no matrix product for processors"},
+      {"FALS-092", "there is no Q4K kernel for processors"},
+      {"FALS-093", "needs a baseline of this machine: cgp time --check-regression with one"},
+      {"FALS-094", "there is no matrix product for processors"},
+      {"FALS-100",
+       "cgp lint names the line; the address takes a run under valgrind of a program with debug data"},
+      {"FALS-102", "decided by building: cmake --preset asan-ubsan, and its CTest"},
+      {"FALS-QUANT-ALL-001", "there is no command quant"},
+      {"FALS-FLASH-ATTN-002", "a bound on speed of a kernel for processors, which does not exist"},
+      {"FALS-FLASH-ATTN-003", "a bound on speed of a kernel for processors, which does not exist"},
+      {"FALS-PARALLEL-001..003", "there is no parallel transpose or product with a vector for processors"},
+      {"FALS-SIMD-001b", "there is no QKV projection for processors"},
+      {"FALS-PIPELINE-003..004", "bounds of an RTX 4090 and of a tile that our kernels do not use"},
+      {"FALS-CODEGEN", "there is no matrix product for processors"},
+      {"FALS-GEMV512", "there is no product with a vector for processors"},
+      {"FALS-DIK-002..003", "decided by cgp_runtime_test and the machine code that a release embeds"},
+      {"FALS-DIK-005", "there is no training loop"},
+      {"FALS-WGPU-001..008", "there is no WebGPU back end"},
+      {"FALS-TG-003", "decided by cgp_runtime_test: allocations at exit"},
+  };
+  return all;
+}
+
+}  // namespace cgp::falsify

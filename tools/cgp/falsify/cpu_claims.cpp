@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparisons of loops, vector instructions and threads of this processor.
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+#include <time.h>
+
+#include <cmath>
+#include <thread>
+
+#include "cgp/prof/measure.h"
+#include "falsify/claim.h"
+#include "profile/cpu_ceilings.h"
+#include "profile/waste.h"
+
+namespace cgp::falsify {
+namespace {
+
+using fmt::format;
+
+void multiply_adds(int n) {
+  double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  for (int i = 0; i < n; ++i)
+    for (double& v : x) v = v * 1.0000001 + 1e-9;
+  prof::keep(x[0]);
+  prof::keep(x[7]);
+}
+
+/// Verdicts of `trials` comparisons of a loop with one that does `factor` times its work.
+json verdicts(int trials, double factor) {
+  json seen{{"trials", trials}, {"worst_p_of_regressions", 0.0}};
+  for (const char* v : {"REGRESSION", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE"}) seen[v] = 0;
+  double worst = 0;
+  for (int t = 0; t < trials; ++t) {
+    prof::LockstepOptions o;
+    o.paired.seed = std::uint64_t(t) + 1;
+    const auto r = prof::compare_functions([] { multiply_adds(20000); },
+                                           [n = int(20000 * factor)] { multiply_adds(n); }, o);
+    const std::string v(prof::name(r.verdict));
+    seen[v] = seen[v].get<int>() + 1;
+    if (r.verdict == prof::Verdict::regression) worst = std::max(worst, r.p);
+  }
+  seen["worst_p_of_regressions"] = worst;
+  return seen;
+}
+
+void comparison_claims(std::vector<Claim>& out) {
+  out.push_back({"FALS-030", "10 % more work is REGRESSION with p < 0.01",
+                 "10 comparisons with real work injected", false, false, [] { return verdicts(10, 1.10); },
+                 [](const json& j) -> std::string {
+                   if (j["REGRESSION"] != j["trials"])
+                     return format("{} of {} were found", j["REGRESSION"].dump(), j["trials"].dump());
+                   return j["worst_p_of_regressions"] < 0.01 ? ""
+                                                             : "p = " + j["worst_p_of_regressions"].dump();
+                 },
+                 [](json& j) { j["worst_p_of_regressions"] = 0.04; }});
+  out.push_back({"FALS-031", "identical programs are called different in less than 1 % of comparisons",
+                 "200 comparisons of a loop with itself: at most one alarm", false, true,
+                 [] { return verdicts(200, 1); },
+                 [](const json& j) -> std::string {
+                   const int alarms = j["REGRESSION"].get<int>() + j["IMPROVED"].get<int>();
+                   return alarms <= 1 ? "" : format("{} alarms in {}", alarms, j["trials"].dump());
+                 },
+                 [](json& j) { j["IMPROVED"] = 3; }});
+}
+
+double loop_us(const char* isa, std::size_t n) {
+  const json r = run_self({"profile", std::string(isa) == "scalar" ? "scalar" : "simd", "--function", "dot",
+                           "--arch", isa, "--size", std::to_string(n), "--json"});
+  if (r["code"] != 0) throw std::runtime_error(r["err"].get<std::string>());
+  return r["json"]["metrics"]["wall_clock_time_us"]["value"];
+}
+
+/// b + a of `axpy` in double, and the largest difference relative to it; 1 more if what lies beyond was
+/// touched.
+json axpy_errors() {
+  double worst = 0;
+  int touched = 0;
+  for (std::size_t n = 0; n <= 67; ++n) {
+    std::vector<float> a(n + 16), scalar(n + 16), wide;
+    for (std::size_t i = 0; i < n + 16; ++i) a[i] = 0.5f + float(i), scalar[i] = 3.0f - float(i % 7);
+    wide = scalar;
+    const std::vector<float> before = scalar;
+    profile::run_cpu_function("axpy", "scalar", a.data(), scalar.data(), n);
+    profile::run_cpu_function("axpy", "avx2", a.data(), wide.data(), n);
+    for (std::size_t i = 0; i < n; ++i)
+      worst = std::max(worst, std::fabs(double(wide[i]) - double(scalar[i])) /
+                                  std::max(1.0, std::fabs(double(scalar[i]))));
+    for (std::size_t i = n; i < n + 16; ++i) touched += wide[i] != before[i];
+    if (n > 8 && scalar[n - 1] == before[n - 1])
+      throw std::runtime_error("the scalar loop left its last element");
+  }
+  return {{"relative_error", worst}, {"touched_beyond", touched}};
+}
+
+void vector_claims(std::vector<Claim>& out) {
+  out.push_back({"FALS-041", "dot of 1024 floats with AVX2 is at least 3 times as fast as without vectors",
+                 "both measured, best ratio of 3", false, false,
+                 [] {
+                   if (!profile::has_isa("avx2")) throw NotHere("needs a processor with AVX2");
+                   double best = 0;
+                   for (int i = 0; i < 3 && best < 3; ++i)
+                     best = std::max(best, loop_us("scalar", 1024) / loop_us("avx2", 1024));
+                   return json{{"ratio", best}};
+                 },
+                 [](const json& j) -> std::string {
+                   return j["ratio"] >= 3.0 ? "" : format("{:.2f} times", j["ratio"].get<double>());
+                 },
+                 [](json& j) { j["ratio"] = 1.9; }});
+  out.push_back(
+      {"FALS-SIMD-001", "axpy with AVX2 is right for every length, the remainder included",
+       "lengths 0 to 67 against the loop without vectors; 16 floats beyond the end stay", false, false,
+       [] {
+         if (!profile::has_isa("avx2")) throw NotHere("needs a processor with AVX2");
+         return axpy_errors();
+       },
+       [](const json& j) -> std::string {
+         if (j["relative_error"] > 1e-6) return "relative error " + j["relative_error"].dump();
+         return j["touched_beyond"] == 0 ? ""
+                                         : j["touched_beyond"].dump() + " elements beyond the end changed";
+       },
+       [](json& j) { j["touched_beyond"] = 1; }});
+  const auto roof = [] {
+    return run_self({"roofline", "--target", "cpu", "--seconds", "0.6", "--json"}).at("json");
+  };
+  const auto most = [](const json& j, bool bandwidth, const char* part) {
+    double value = 0;
+    for (const auto& l : j["lines"])
+      if (l["bandwidth"] == bandwidth && l["source"] == "measured" && l["value"].is_number() &&
+          l["name"].get<std::string>().find(part) != std::string::npos)
+        value = std::max(value, l["value"].get<double>());
+    return value;
+  };
+  out.push_back({"FALS-EMPIRICAL-010..011", "roofline measures bandwidth (over 5 GB/s), rates and the ridge",
+                 "the lines of roofline --target cpu", false, false, roof,
+                 [most](const json& j) -> std::string {
+                   if (most(j, true, "") <= 5) return format("{} GB/s", most(j, true, ""));
+                   if (most(j, false, "") <= 0) return "no rate";
+                   return j["ridge_flop_per_byte"] > 0.0 ? "" : "no ridge";
+                 },
+                 [](json& j) { j["ridge_flop_per_byte"] = 0; }});
+  out.push_back({"FALS-EMPIRICAL-012", "AVX-512 multiply-adds exceed 10 GFLOP/s on one core",
+                 "the lines of roofline --target cpu", false, false,
+                 [roof] {
+                   if (!profile::has_isa("avx512")) throw NotHere("needs a processor with AVX-512");
+                   return roof();
+                 },
+                 [most](const json& j) -> std::string {
+                   const double v = most(j, false, "AVX-512");
+                   return v > 10 ? "" : format("{} GFLOP/s", v);
+                 },
+                 [](json& j) {
+                   for (auto& l : j["lines"]) l["source"] = "declared";
+                 }});
+}
+
+/// Processor time of four threads of which the first has ten times the work.
+json planted_imbalance() {
+  std::vector<double> busy(4);
+  std::vector<std::thread> all;
+  for (int t = 0; t < 4; ++t)
+    all.emplace_back([&busy, t] {
+      multiply_adds(t == 0 ? 2'000'000 : 200'000);
+      timespec used{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      busy[std::size_t(t)] = double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
+    });
+  for (auto& t : all) t.join();
+  prof::MetricSet m;
+  m.set(prof::Metric::heijunka_score, profile::imbalance(busy), prof::Source::measured,
+        "processor time of each thread");
+  json waste = json::array();
+  for (const auto& w : profile::metric_waste(m, "")) waste.push_back(w.kind + ": " + w.title);
+  return {{"score", profile::imbalance(busy)}, {"waste", waste}};
+}
+
+void thread_claims(std::vector<Claim>& out) {
+  out.push_back({"FALS-080", "speed-up is the time of one thread over that of all, measured",
+                 "profile parallel with 2 threads", false, false,
+                 [] {
+                   const json r = run_self({"profile", "parallel", "--threads", "2", "--json"}).at("json");
+                   return json{{"speedup", r["metrics"]["parallel_speedup"]}, {"rows", r["scaling"]}};
+                 },
+                 [](const json& j) -> std::string {
+                   if (j["speedup"]["source"] != "measured" || !j["speedup"]["value"].is_number())
+                     return "it is not measured";
+                   const double ratio =
+                       j["rows"][0]["time_us"].get<double>() / j["rows"][1]["time_us"].get<double>();
+                   // the speed-up is a median of ratios in pairs: near the ratio of medians, not equal
+                   const double off = j["speedup"]["value"].get<double>() / ratio;
+                   return off > 0.6 && off < 1.7
+                              ? ""
+                              : format("{} where the times give {}", j["speedup"]["value"].dump(), ratio);
+                 },
+                 [](json& j) { j["speedup"]["value"] = 10 * j["speedup"]["value"].get<double>(); }});
+  out.push_back(
+      {"FALS-081", "one thread with ten times the work of three others: imbalance above 0.5, named as waste",
+       "four threads, their processor time", false, false, planted_imbalance,
+       [](const json& j) -> std::string {
+         if (j["score"] <= 0.5) return "the score is " + j["score"].dump();
+         return j["waste"].dump().find("overproduction: imbalance") == std::string::npos ? "it is not named"
+                                                                                         : "";
+       },
+       [](json& j) { j["waste"] = json::array(); }});
+  out.push_back(
+      {"FALS-082",
+       "the cost of starting threads is reported, with a warning above 10 % of a job under 500 us",
+       "profile parallel on a job of 16 floats", false, false,
+       [] {
+         const json r =
+             run_self({"profile", "parallel", "--threads", "2", "--size", "16", "--json"}).at("json");
+         return json{{"spawn", r["metrics"]["thread_spawn_overhead_us"]["value"]},
+                     {"job", r["metrics"]["wall_clock_time_us"]["value"]},
+                     {"notes", r["notes"]}};
+       },
+       [](const json& j) -> std::string {
+         if (!j["spawn"].is_number() || j["spawn"] <= 0.0) return "it is not reported";
+         const bool due = j["spawn"].get<double>() > 0.1 * j["job"].get<double>() && j["job"] < 500.0;
+         const bool warned = j["notes"].dump().find("starting threads takes") != std::string::npos;
+         return due == warned ? "" : warned ? "a warning without cause" : "no warning: " + j.dump();
+       },
+       [](json& j) { j["spawn"] = nullptr; }});
+  out.push_back(
+      {"FALS-SCALING-001..002", "scaling prints its fields, and one thread scales by 1.0 within 0.15",
+       "profile scaling, the best of 3 runs", false, true,
+       [] {
+         json best;
+         for (int i = 0; i < 3; ++i) {
+           const json rows =
+               run_self({"profile", "scaling", "--max-threads", "2", "--json"}).at("json").at("scaling");
+           const auto off = [](const json& r) { return std::fabs(r[0]["scaling"].get<double>() - 1); };
+           if (best.is_null() || off(rows) < off(best)) best = rows;
+           if (off(best) < 0.15) break;
+         }
+         return best;
+       },
+       [](const json& j) -> std::string {
+         for (const auto& row : j)
+           for (const char* field : {"threads", "time_us", "gflops", "scaling", "imbalance"})
+             if (!row.contains(field)) return std::string("no field ") + field;
+         const double one = j[0]["scaling"];
+         return std::fabs(one - 1) <= 0.15 ? "" : format("one thread scales by {}", one);
+       },
+       [](json& j) { j[0]["scaling"] = 1.4; }});
+}
+
+}  // namespace
+
+void add_cpu_claims(std::vector<Claim>& out) {
+  comparison_claims(out);
+  vector_claims(out);
+  thread_claims(out);
+}
+
+}  // namespace cgp::falsify
