@@ -259,7 +259,8 @@ void declare_falsify(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--list", o.falsify.list, "Name the rows and what decides them, without running anything");
   app.add_flag("--quick", o.falsify.quick, "Without those that take more than a few seconds");
   app.footer(
-      "Every oracle is then shown a spoiled observation, which it must refuse; HOLLOW: it did not.\nExit code 1: "
+      "Every oracle is then shown a spoiled observation, which it must refuse; HOLLOW: it did not.\nExit "
+      "code 1: "
       "a row is refuted or hollow.\n\nExamples:\n  cgp falsify\n  cgp falsify 05 MMA --json");
 }
 

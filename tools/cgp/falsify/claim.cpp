@@ -161,6 +161,10 @@ const std::vector<Undecided>& undecided() {
       {"FALS-DIK-002..003", "decided by cgp_runtime_test and the machine code that a release embeds"},
       {"FALS-DIK-005", "there is no training loop"},
       {"FALS-WGPU-001..008", "there is no WebGPU back end"},
+      {"FALS-EMPIRICAL-013", "the processor has no data sheet here: its ceilings are measured only"},
+      {"FALS-PIPELINE-005", "its sizes are those of FALS-PIPELINE-002; the bound is an RTX 4090's"},
+      {"FALS-TG-002", "decided by cgp_runtime_test on a GPU: load and launch"},
+      {"FALS-TG-005..007", "bounds of an RTX 4090; FALS-001 and cgp bench gemm measure this device"},
       {"FALS-TG-003", "decided by cgp_runtime_test: allocations at exit"},
   };
   return all;

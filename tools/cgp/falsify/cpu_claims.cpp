@@ -47,27 +47,28 @@ void comparison_claims(std::vector<Claim>& out) {
   out.push_back({"FALS-030", "10 % more work is REGRESSION with p < 0.01",
                  "10 comparisons with real work injected", false, false, [] { return verdicts(10, 1.10); },
                  [](const json& j) -> std::string {
-                   if (j["REGRESSION"] != j["trials"])
-                     return format("{} of {} were found", j["REGRESSION"].dump(), j["trials"].dump());
-                   return j["worst_p_of_regressions"] < 0.01 ? ""
-                                                             : "p = " + j["worst_p_of_regressions"].dump();
+                   if (j.at("REGRESSION") != j.at("trials"))
+                     return format("{} of {} were found", j.at("REGRESSION").dump(), j.at("trials").dump());
+                   return j.at("worst_p_of_regressions") < 0.01
+                              ? ""
+                              : "p = " + j.at("worst_p_of_regressions").dump();
                  },
-                 [](json& j) { j["worst_p_of_regressions"] = 0.04; }});
+                 [](json& j) { j.at("worst_p_of_regressions") = 0.04; }});
   out.push_back({"FALS-031", "identical programs are called different in less than 1 % of comparisons",
                  "200 comparisons of a loop with itself: at most one alarm", false, true,
                  [] { return verdicts(200, 1); },
                  [](const json& j) -> std::string {
-                   const int alarms = j["REGRESSION"].get<int>() + j["IMPROVED"].get<int>();
-                   return alarms <= 1 ? "" : format("{} alarms in {}", alarms, j["trials"].dump());
+                   const int alarms = j.at("REGRESSION").get<int>() + j.at("IMPROVED").get<int>();
+                   return alarms <= 1 ? "" : format("{} alarms in {}", alarms, j.at("trials").dump());
                  },
-                 [](json& j) { j["IMPROVED"] = 3; }});
+                 [](json& j) { j.at("IMPROVED") = 3; }});
 }
 
 double loop_us(const char* isa, std::size_t n) {
   const json r = run_self({"profile", std::string(isa) == "scalar" ? "scalar" : "simd", "--function", "dot",
                            "--arch", isa, "--size", std::to_string(n), "--json"});
-  if (r["code"] != 0) throw std::runtime_error(r["err"].get<std::string>());
-  return r["json"]["metrics"]["wall_clock_time_us"]["value"];
+  if (r.at("code") != 0) throw std::runtime_error(r.at("err").get<std::string>());
+  return r.at("json").at("metrics").at("wall_clock_time_us").at("value");
 }
 
 /// b + a of `axpy` in double, and the largest difference relative to it; 1 more if what lies beyond was
@@ -103,31 +104,33 @@ void vector_claims(std::vector<Claim>& out) {
                    return json{{"ratio", best}};
                  },
                  [](const json& j) -> std::string {
-                   return j["ratio"] >= 3.0 ? "" : format("{:.2f} times", j["ratio"].get<double>());
+                   return j.at("ratio") >= 3.0 ? "" : format("{:.2f} times", j.at("ratio").get<double>());
                  },
-                 [](json& j) { j["ratio"] = 1.9; }});
-  out.push_back(
-      {"FALS-SIMD-001", "axpy with AVX2 is right for every length, the remainder included",
-       "lengths 0 to 67 against the loop without vectors; 16 floats beyond the end stay", false, false,
-       [] {
-         if (!profile::has_isa("avx2")) throw NotHere("needs a processor with AVX2");
-         return axpy_errors();
-       },
-       [](const json& j) -> std::string {
-         if (j["relative_error"] > 1e-6) return "relative error " + j["relative_error"].dump();
-         return j["touched_beyond"] == 0 ? ""
-                                         : j["touched_beyond"].dump() + " elements beyond the end changed";
-       },
-       [](json& j) { j["touched_beyond"] = 1; }});
+                 [](json& j) { j.at("ratio") = 1.9; }});
+  out.push_back({"FALS-SIMD-001", "axpy with AVX2 is right for every length, the remainder included",
+                 "lengths 0 to 67 against the loop without vectors; 16 floats beyond the end stay", false,
+                 false,
+                 [] {
+                   if (!profile::has_isa("avx2")) throw NotHere("needs a processor with AVX2");
+                   return axpy_errors();
+                 },
+                 [](const json& j) -> std::string {
+                   if (j.at("relative_error") > 1e-6)
+                     return "relative error " + j.at("relative_error").dump();
+                   return j.at("touched_beyond") == 0
+                              ? ""
+                              : j.at("touched_beyond").dump() + " elements beyond the end changed";
+                 },
+                 [](json& j) { j.at("touched_beyond") = 1; }});
   const auto roof = [] {
     return run_self({"roofline", "--target", "cpu", "--seconds", "0.6", "--json"}).at("json");
   };
   const auto most = [](const json& j, bool bandwidth, const char* part) {
     double value = 0;
-    for (const auto& l : j["lines"])
-      if (l["bandwidth"] == bandwidth && l["source"] == "measured" && l["value"].is_number() &&
-          l["name"].get<std::string>().find(part) != std::string::npos)
-        value = std::max(value, l["value"].get<double>());
+    for (const auto& l : j.at("lines"))
+      if (l.at("bandwidth") == bandwidth && l.at("source") == "measured" && l.at("value").is_number() &&
+          l.at("name").get<std::string>().find(part) != std::string::npos)
+        value = std::max(value, l.at("value").get<double>());
     return value;
   };
   out.push_back({"FALS-EMPIRICAL-010..011", "roofline measures bandwidth (over 5 GB/s), rates and the ridge",
@@ -135,9 +138,9 @@ void vector_claims(std::vector<Claim>& out) {
                  [most](const json& j) -> std::string {
                    if (most(j, true, "") <= 5) return format("{} GB/s", most(j, true, ""));
                    if (most(j, false, "") <= 0) return "no rate";
-                   return j["ridge_flop_per_byte"] > 0.0 ? "" : "no ridge";
+                   return j.at("ridge_flop_per_byte") > 0.0 ? "" : "no ridge";
                  },
-                 [](json& j) { j["ridge_flop_per_byte"] = 0; }});
+                 [](json& j) { j.at("ridge_flop_per_byte") = 0; }});
   out.push_back({"FALS-EMPIRICAL-012", "AVX-512 multiply-adds exceed 10 GFLOP/s on one core",
                  "the lines of roofline --target cpu", false, false,
                  [roof] {
@@ -149,7 +152,7 @@ void vector_claims(std::vector<Claim>& out) {
                    return v > 10 ? "" : format("{} GFLOP/s", v);
                  },
                  [](json& j) {
-                   for (auto& l : j["lines"]) l["source"] = "declared";
+                   for (auto& l : j.at("lines")) l.at("source") = "declared";
                  }});
 }
 
@@ -174,33 +177,35 @@ json planted_imbalance() {
 }
 
 void thread_claims(std::vector<Claim>& out) {
-  out.push_back({"FALS-080", "speed-up is the time of one thread over that of all, measured",
-                 "profile parallel with 2 threads", false, false,
-                 [] {
-                   const json r = run_self({"profile", "parallel", "--threads", "2", "--json"}).at("json");
-                   return json{{"speedup", r["metrics"]["parallel_speedup"]}, {"rows", r["scaling"]}};
-                 },
-                 [](const json& j) -> std::string {
-                   if (j["speedup"]["source"] != "measured" || !j["speedup"]["value"].is_number())
-                     return "it is not measured";
-                   const double ratio =
-                       j["rows"][0]["time_us"].get<double>() / j["rows"][1]["time_us"].get<double>();
-                   // the speed-up is a median of ratios in pairs: near the ratio of medians, not equal
-                   const double off = j["speedup"]["value"].get<double>() / ratio;
-                   return off > 0.6 && off < 1.7
-                              ? ""
-                              : format("{} where the times give {}", j["speedup"]["value"].dump(), ratio);
-                 },
-                 [](json& j) { j["speedup"]["value"] = 10 * j["speedup"]["value"].get<double>(); }});
   out.push_back(
-      {"FALS-081", "one thread with ten times the work of three others: imbalance above 0.5, named as waste",
-       "four threads, their processor time", false, false, planted_imbalance,
-       [](const json& j) -> std::string {
-         if (j["score"] <= 0.5) return "the score is " + j["score"].dump();
-         return j["waste"].dump().find("overproduction: imbalance") == std::string::npos ? "it is not named"
-                                                                                         : "";
+      {"FALS-080", "speed-up is the time of one thread over that of all, measured",
+       "profile parallel with 2 threads", false, false,
+       [] {
+         const json r = run_self({"profile", "parallel", "--threads", "2", "--json"}).at("json");
+         return json{{"speedup", r.at("metrics").at("parallel_speedup")}, {"rows", r.at("scaling")}};
        },
-       [](json& j) { j["waste"] = json::array(); }});
+       [](const json& j) -> std::string {
+         if (j.at("speedup").at("source") != "measured" || !j.at("speedup").at("value").is_number())
+           return "it is not measured";
+         const double ratio =
+             j.at("rows").at(0).at("time_us").get<double>() / j.at("rows").at(1).at("time_us").get<double>();
+         // the speed-up is a median of ratios in pairs: near the ratio of medians, not equal
+         const double off = j.at("speedup").at("value").get<double>() / ratio;
+         return off > 0.6 && off < 1.7
+                    ? ""
+                    : format("{} where the times give {}", j.at("speedup").at("value").dump(), ratio);
+       },
+       [](json& j) { j.at("speedup").at("value") = 10 * j.at("speedup").at("value").get<double>(); }});
+  out.push_back({"FALS-081",
+                 "one thread with ten times the work of three others: imbalance above 0.5, named as waste",
+                 "four threads, their processor time", false, false, planted_imbalance,
+                 [](const json& j) -> std::string {
+                   if (j.at("score") <= 0.5) return "the score is " + j.at("score").dump();
+                   return j.at("waste").dump().find("overproduction: imbalance") == std::string::npos
+                              ? "it is not named"
+                              : "";
+                 },
+                 [](json& j) { j.at("waste") = json::array(); }});
   out.push_back(
       {"FALS-082",
        "the cost of starting threads is reported, with a warning above 10 % of a job under 500 us",
@@ -208,17 +213,18 @@ void thread_claims(std::vector<Claim>& out) {
        [] {
          const json r =
              run_self({"profile", "parallel", "--threads", "2", "--size", "16", "--json"}).at("json");
-         return json{{"spawn", r["metrics"]["thread_spawn_overhead_us"]["value"]},
-                     {"job", r["metrics"]["wall_clock_time_us"]["value"]},
-                     {"notes", r["notes"]}};
+         return json{{"spawn", r.at("metrics").at("thread_spawn_overhead_us").at("value")},
+                     {"job", r.at("metrics").at("wall_clock_time_us").at("value")},
+                     {"notes", r.at("notes")}};
        },
        [](const json& j) -> std::string {
-         if (!j["spawn"].is_number() || j["spawn"] <= 0.0) return "it is not reported";
-         const bool due = j["spawn"].get<double>() > 0.1 * j["job"].get<double>() && j["job"] < 500.0;
-         const bool warned = j["notes"].dump().find("starting threads takes") != std::string::npos;
+         if (!j.at("spawn").is_number() || j.at("spawn") <= 0.0) return "it is not reported";
+         const bool due =
+             j.at("spawn").get<double>() > 0.1 * j.at("job").get<double>() && j.at("job") < 500.0;
+         const bool warned = j.at("notes").dump().find("starting threads takes") != std::string::npos;
          return due == warned ? "" : warned ? "a warning without cause" : "no warning: " + j.dump();
        },
-       [](json& j) { j["spawn"] = nullptr; }});
+       [](json& j) { j.at("spawn") = nullptr; }});
   out.push_back(
       {"FALS-SCALING-001..002", "scaling prints its fields, and one thread scales by 1.0 within 0.15",
        "profile scaling, the best of 3 runs", false, true,
@@ -227,7 +233,7 @@ void thread_claims(std::vector<Claim>& out) {
          for (int i = 0; i < 3; ++i) {
            const json rows =
                run_self({"profile", "scaling", "--max-threads", "2", "--json"}).at("json").at("scaling");
-           const auto off = [](const json& r) { return std::fabs(r[0]["scaling"].get<double>() - 1); };
+           const auto off = [](const json& r) { return std::fabs(r.at(0).at("scaling").get<double>() - 1); };
            if (best.is_null() || off(rows) < off(best)) best = rows;
            if (off(best) < 0.15) break;
          }
@@ -237,10 +243,10 @@ void thread_claims(std::vector<Claim>& out) {
          for (const auto& row : j)
            for (const char* field : {"threads", "time_us", "gflops", "scaling", "imbalance"})
              if (!row.contains(field)) return std::string("no field ") + field;
-         const double one = j[0]["scaling"];
+         const double one = j.at(0).at("scaling");
          return std::fabs(one - 1) <= 0.15 ? "" : format("one thread scales by {}", one);
        },
-       [](json& j) { j[0]["scaling"] = 1.4; }});
+       [](json& j) { j.at(0).at("scaling") = 1.4; }});
 }
 
 }  // namespace

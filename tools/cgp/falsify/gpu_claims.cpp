@@ -20,8 +20,8 @@ json bench(const char* shape, bool peer) {
                              "bf16",  "--rounds", "8",        "--json"};
   if (!peer) a.push_back("--no-peer");
   const json r = run_self(a);
-  if (r["json"].is_null()) throw std::runtime_error(r["err"].get<std::string>());
-  return r["json"];
+  if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
+  return r.at("json");
 }
 
 /// The first number under a key anywhere in `j`.
@@ -39,7 +39,7 @@ json first(const json& j, const std::string& key) {
 
 /// The first non-empty list of timings anywhere in `j`.
 json timings(const json& j) {
-  if (j.is_object() && j.contains("timings")) return j["timings"];
+  if (j.is_object() && j.contains("timings")) return j.at("timings");
   if (j.is_structured())
     for (const auto& v : j)
       if (json found = timings(v); !found.is_null()) return found;
@@ -60,31 +60,33 @@ void add_gpu_claims(std::vector<Claim>& out) {
                    return json{{"tflops", first(bench("512x512x512", false), "tflops")}};
                  },
                  [](const json& j) -> std::string {
-                   return j["tflops"].is_number() && j["tflops"] > 9.0 ? "" : j["tflops"].dump() + " TFLOP/s";
+                   return j.at("tflops").is_number() && j.at("tflops") > 9.0
+                              ? ""
+                              : j.at("tflops").dump() + " TFLOP/s";
                  },
-                 [](json& j) { j["tflops"] = 8.9; }});
+                 [](json& j) { j.at("tflops") = 8.9; }});
   out.push_back(
       {"FALS-020", "measured bandwidth of main memory is between 85 % and 100 % of the data sheet's",
        "roofline --empirical: 4.8 TB/s are declared for an H200", true, true,
        [] {
          const json r = run_self({"roofline", "--target", "cuda", "--empirical", "--json"}).at("json");
          json seen{{"declared", nullptr}, {"measured", nullptr}};
-         for (const auto& l : r["lines"])
-           if (l["bandwidth"].get<bool>() && l["value"].is_number() &&
-               (l["name"].get<std::string>().find("emory") != std::string::npos ||
-                l["name"].get<std::string>().find("HBM") != std::string::npos)) {
-             auto& slot = seen[l["source"].get<std::string>()];
-             if (slot.is_null()) slot = l["value"];
+         for (const auto& l : r.at("lines"))
+           if (l.at("bandwidth").get<bool>() && l.at("value").is_number() &&
+               (l.at("name").get<std::string>().find("emory") != std::string::npos ||
+                l.at("name").get<std::string>().find("HBM") != std::string::npos)) {
+             auto& slot = seen[l.at("source").get<std::string>()];
+             if (slot.is_null()) slot = l.at("value");
            }
          if (seen["declared"].is_null()) throw NotHere("this device is not in the table of data sheets");
          return seen;
        },
        [](const json& j) -> std::string {
-         if (j["measured"].is_null()) return "it was not measured";
-         const double share = j["measured"].get<double>() / j["declared"].get<double>();
+         if (j.at("measured").is_null()) return "it was not measured";
+         const double share = j.at("measured").get<double>() / j.at("declared").get<double>();
          return share > 0.85 && share <= 1.0 ? "" : format("{:.3f} of it", share);
        },
-       [](json& j) { j["measured"] = 2 * j["declared"].get<double>(); }});
+       [](json& j) { j.at("measured") = 2 * j.at("declared").get<double>(); }});
   out.push_back(
       {"FALS-040", "a product of 512 by 512 by 512 is faster than on one core without vectors",
        "both measured; the core at the rate of its dot product", true, false,
@@ -94,12 +96,12 @@ void add_gpu_claims(std::vector<Claim>& out) {
                  .at("json");
          const json cpu =
              run_self({"profile", "scalar", "--function", "dot", "--size", "4096", "--json"}).at("json");
-         return json{
-             {"gpu_us", gpu["metrics"]["wall_clock_time_us"]["value"]},
-             {"cpu_us", 2.0 * 512 * 512 * 512 / (cpu["metrics"]["gflops"]["value"].get<double>() * 1e3)}};
+         return json{{"gpu_us", gpu.at("metrics").at("wall_clock_time_us").at("value")},
+                     {"cpu_us", 2.0 * 512 * 512 * 512 /
+                                    (cpu.at("metrics").at("gflops").at("value").get<double>() * 1e3)}};
        },
-       [](const json& j) -> std::string { return j["gpu_us"] < j["cpu_us"] ? "" : j.dump(); },
-       [](json& j) { std::swap(j["gpu_us"], j["cpu_us"]); }});
+       [](const json& j) -> std::string { return j.at("gpu_us") < j.at("cpu_us") ? "" : j.dump(); },
+       [](json& j) { std::swap(j.at("gpu_us"), j.at("cpu_us")); }});
   out.push_back(
       {"FALS-042",
        "against cuBLASLt at 4096 the ratio is reported as the raw times have it, whichever is faster",
@@ -109,13 +111,14 @@ void add_gpu_claims(std::vector<Claim>& out) {
          return json{{"ratio", first(b, "ratio")}, {"times", timings(b)}};
        },
        [](const json& j) -> std::string {
-         if (!j["ratio"].is_number() || j["times"].size() < 2) return "there is no ratio";
-         const double ratio = median_of(j["times"][1]["ms"]) / median_of(j["times"][0]["ms"]);
-         return std::fabs(j["ratio"].get<double>() / ratio - 1) < 0.02
+         if (!j.at("ratio").is_number() || j.at("times").size() < 2) return "there is no ratio";
+         const double ratio =
+             median_of(j.at("times").at(1).at("ms")) / median_of(j.at("times").at(0).at("ms"));
+         return std::fabs(j.at("ratio").get<double>() / ratio - 1) < 0.02
                     ? ""
-                    : format("{} where the times give {}", j["ratio"].dump(), ratio);
+                    : format("{} where the times give {}", j.at("ratio").dump(), ratio);
        },
-       [](json& j) { j["ratio"] = 1.1 * j["ratio"].get<double>(); }});
+       [](json& j) { j.at("ratio") = 1.1 * j.at("ratio").get<double>(); }});
   out.push_back({"FALS-044", "a Python script's torch.mm is profiled: its kernel and its time",
                  "profile python", true, true,
                  [] {
@@ -128,27 +131,27 @@ void add_gpu_claims(std::vector<Claim>& out) {
                        "for _ in range(5): b = torch.mm(a, a)\ntorch.cuda.synchronize()\n");
                    const json r = run_self({"profile", "python", "--json", "--", "mm.py"}).at("json");
                    json names = json::array();
-                   for (const auto& k : r["kernels"]) names.push_back(k["name"]);
+                   for (const auto& k : r.at("kernels")) names.push_back(k.at("name"));
                    return json{{"kernels", names}};
                  },
                  [](const json& j) -> std::string {
-                   for (const auto& k : j["kernels"])
+                   for (const auto& k : j.at("kernels"))
                      for (const char* word : {"gemm", "nvjet", "cutlass", "xmma"})
                        if (k.get<std::string>().find(word) != std::string::npos) return "";
-                   return "no product among " + j["kernels"].dump();
+                   return "no product among " + j.at("kernels").dump();
                  },
-                 [](json& j) { j["kernels"] = json::array({"void fill()"}); }});
+                 [](json& j) { j.at("kernels") = json::array({"void fill()"}); }});
   out.push_back({"FALS-060", "a kernel is profiled in less than 30 s", "profile kernel softmax --device cuda",
                  true, false,
                  [] {
                    const json r = run_self({"profile", "kernel", "softmax", "--device", "cuda", "--json"});
-                   return json{{"seconds", r["seconds"]}, {"code", r["code"]}};
+                   return json{{"seconds", r.at("seconds")}, {"code", r.at("code")}};
                  },
                  [](const json& j) -> std::string {
-                   if (j["code"] != 0) return "exit code " + j["code"].dump();
-                   return j["seconds"] < 30 ? "" : j["seconds"].dump() + " s";
+                   if (j.at("code") != 0) return "exit code " + j.at("code").dump();
+                   return j.at("seconds") < 30 ? "" : j.at("seconds").dump() + " s";
                  },
-                 [](json& j) { j["seconds"] = 31; }});
+                 [](json& j) { j.at("seconds") = 31; }});
 }
 
 }  // namespace cgp::falsify

@@ -61,8 +61,8 @@ json emulated(const std::string& ptx) {
   return seen;
 }
 
-bool names(const json& j, const char* waste) { return j["waste"].dump().find(waste) != std::string::npos; }
-void forget_waste(json& j) { j["waste"] = json::array(); }
+bool names(const json& j, const char* waste) { return j.at("waste").dump().find(waste) != std::string::npos; }
+void forget_waste(json& j) { j.at("waste") = json::array(); }
 
 void defect_claims(std::vector<Claim>& out) {
   out.push_back(
@@ -77,9 +77,9 @@ void defect_claims(std::vector<Claim>& out) {
              "%f1;\nJOIN:\n"));
        },
        [](const json& j) -> std::string {
-         if (j["divergent_branches"] != 16)
-           return j["divergent_branches"].dump() + " divergent branches, and 16 warps came";
-         return names(j, "motion: divergence") ? "" : "named " + j["waste"].dump();
+         if (j.at("divergent_branches") != 16)
+           return j.at("divergent_branches").dump() + " divergent branches, and 16 warps came";
+         return names(j, "motion: divergence") ? "" : "named " + j.at("waste").dump();
        },
        forget_waste});
   out.push_back(
@@ -94,9 +94,9 @@ void defect_claims(std::vector<Claim>& out) {
              "add.f32 %f1, %f2, %f3;\n"));
        },
        [](const json& j) -> std::string {
-         if (j["shared_bank_conflicts"] != 16 * 3 * 31)
-           return j["shared_bank_conflicts"].dump() + " conflicts";
-         return names(j, "transport: bank conflicts") ? "" : "named " + j["waste"].dump();
+         if (j.at("shared_bank_conflicts") != 16 * 3 * 31)
+           return j.at("shared_bank_conflicts").dump() + " conflicts";
+         return names(j, "transport: bank conflicts") ? "" : "named " + j.at("waste").dump();
        },
        forget_waste});
   out.push_back(
@@ -107,10 +107,11 @@ void defect_claims(std::vector<Claim>& out) {
              "", "mul.wide.u32 %rd2, %r1, 128;\nadd.u64 %rd3, %rd1, %rd2;\nld.global.f32 %f1, [%rd3];\n"));
        },
        [](const json& j) -> std::string {
-         if (j["global_load_efficiency_pct"] != 12.5) return j["global_load_efficiency_pct"].dump() + " %";
-         return names(j, "transport: uncoalesced access") ? "" : "named " + j["waste"].dump();
+         if (j.at("global_load_efficiency_pct") != 12.5)
+           return j.at("global_load_efficiency_pct").dump() + " %";
+         return names(j, "transport: uncoalesced access") ? "" : "named " + j.at("waste").dump();
        },
-       [](json& j) { j["global_load_efficiency_pct"] = 100; }});
+       [](json& j) { j.at("global_load_efficiency_pct") = 100; }});
 }
 
 /// 64 floats that are all live under .maxnreg 32.
@@ -140,7 +141,8 @@ void spill_claim(std::vector<Claim>& out) {
        [] {
          write_file(scratch() + "/spill.ptx", spilling_ptx());
          const json e = run_self({"explain", scratch() + "/spill.ptx", "--json"}).at("json");
-         json seen{{"bytes", e["modules"][0]["entries"][0]["spill_bytes"]}, {"ptxas", nullptr}};
+         json seen{{"bytes", e.at("modules").at(0).at("entries").at(0).at("spill_bytes")},
+                   {"ptxas", nullptr}};
          if (const auto path = ptxas(); !path.empty())
            seen["ptxas"] = bytes_of(prof::run_process({path, "-arch=sm_80", "-v", scratch() + "/spill.ptx",
                                                        "-o", scratch() + "/spill.cubin"})
@@ -154,10 +156,10 @@ void spill_claim(std::vector<Claim>& out) {
        },
        [](const json& j) -> std::string {
          // more than 32 values do not fit, whoever allocates
-         if (j["bytes"] < 4 * (64 - 32)) return j["bytes"].dump() + " bytes";
-         if (j["ptxas"].is_number() && j["ptxas"] < 4 * (64 - 32))
-           return "ptxas spills " + j["ptxas"].dump() + " bytes";
-         return names(j, "transport: spills") ? "" : "named " + j["waste"].dump();
+         if (j.at("bytes") < 4 * (64 - 32)) return j.at("bytes").dump() + " bytes";
+         if (j.at("ptxas").is_number() && j.at("ptxas") < 4 * (64 - 32))
+           return "ptxas spills " + j.at("ptxas").dump() + " bytes";
+         return names(j, "transport: spills") ? "" : "named " + j.at("waste").dump();
        },
        forget_waste});
 }
@@ -166,12 +168,12 @@ json ran(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "run");
   arguments.push_back("--json");
   const json r = run_self(arguments);
-  return {{"code", r["code"]}, {"err", r["err"]}};
+  return {{"code", r.at("code")}, {"err", r.at("err")}};
 }
 std::string clean(const json& j) {
-  return j["code"] == 0 ? "" : "exit code " + j["code"].dump() + " " + j["err"].get<std::string>();
+  return j.at("code") == 0 ? "" : "exit code " + j.at("code").dump() + " " + j.at("err").get<std::string>();
 }
-void fails(json& j) { j["code"] = 1; }
+void fails(json& j) { j.at("code") = 1; }
 
 std::string emitted(const std::vector<std::string>& arguments) {
   std::vector<std::string> all{"emit"};
@@ -179,7 +181,7 @@ std::string emitted(const std::vector<std::string>& arguments) {
   const std::string file = scratch() + "/emitted.ptx";
   all.insert(all.end(), {"-o", file});
   const json r = run_self(all);
-  if (r["code"] != 0) throw std::runtime_error(r["err"].get<std::string>());
+  if (r.at("code") != 0) throw std::runtime_error(r.at("err").get<std::string>());
   return read_file(file);
 }
 
@@ -218,22 +220,22 @@ void tensor_claims(std::vector<Claim>& out) {
                    return json{{"types", operand_types(emitted(kTensorGemm))}};
                  },
                  [](const json& j) -> std::string {
-                   if (j["types"].size() < 6) return "there is no mma.sync with 4 + 2 registers";
-                   for (const auto& t : j["types"])
+                   if (j.at("types").size() < 6) return "there is no mma.sync with 4 + 2 registers";
+                   for (const auto& t : j.at("types"))
                      if (t != "b32") return "one is " + t.get<std::string>();
                    return "";
                  },
-                 [](json& j) { j["types"][0] = "u32"; }});
+                 [](json& j) { j.at("types").at(0) = "u32"; }});
   out.push_back({"FALS-MMA-SYNC-002", "PTX with mma.sync assembles", "ptxas -arch=sm_80", false, false,
                  [] {
                    return json{{"error", assemble(emitted(kTensorGemm), "sm_80")},
                                {"cut", assemble(emitted(kTensorGemm).substr(0, 2000), "sm_80").empty()}};
                  },
                  [](const json& j) -> std::string {
-                   if (j["cut"].get<bool>()) return "half the text assembles as well";
-                   return j["error"];
+                   if (j.at("cut").get<bool>()) return "half the text assembles as well";
+                   return j.at("error");
                  },
-                 [](json& j) { j["error"] = "ptxas fatal"; }});
+                 [](json& j) { j.at("error") = "ptxas fatal"; }});
   out.push_back({"FALS-MMA-SYNC-003", "products by mma.sync are right",
                  "the kernel's oracle in double, on the emulator with all checks", false, false,
                  [] {
@@ -254,7 +256,7 @@ void tensor_claims(std::vector<Claim>& out) {
                      if (!there.get<bool>()) return "no " + word;
                    return "";
                  },
-                 [](json& j) { j["cp.async.wait_group"] = false; }});
+                 [](json& j) { j.at("cp.async.wait_group") = false; }});
   out.push_back({"FALS-PIPELINE-002", "its error is below the bound, for sizes that no tile divides too",
                  "the kernel's oracle, three sizes", false, false,
                  [] {
@@ -262,7 +264,7 @@ void tensor_claims(std::vector<Claim>& out) {
                      std::vector<std::string> a{"gemm", "dtype=bf16", "--device", "emu:sm_80"};
                      const auto words = prof::split_command(size);
                      a.insert(a.end(), words.begin(), words.end());
-                     if (const json j = ran(a); j["code"] != 0) return j;
+                     if (const json j = ran(a); j.at("code") != 0) return j;
                    }
                    return json{{"code", 0}, {"err", ""}};
                  },
@@ -282,7 +284,8 @@ json weight_sums() {
   spec::write_array(scratch() + "/v.npy", v);
   const json r = run_self({"run", "attention", "dtype=f32", "batch=1", "heads=1", "n=33", "n_kv=40", "d=16",
                            "--in", "v=v.npy", "--out", "o=o.npy"});
-  if (r["code"] != 0) throw std::runtime_error(r["err"].get<std::string>() + r["out"].get<std::string>());
+  if (r.at("code") != 0)
+    throw std::runtime_error(r.at("err").get<std::string>() + r.at("out").get<std::string>());
   const auto o = spec::read_array(scratch() + "/o.npy", DType::f32);
   double worst = 0;
   for (std::size_t i = 0; i + 4 <= o.bytes.size(); i += 4) {
@@ -294,24 +297,24 @@ json weight_sums() {
 }
 
 void kernel_claims(std::vector<Claim>& out) {
-  out.push_back({"FALS-002..003",
-                 "inside its tiles gemm works with all lanes, and over 60 % of what it loads is used",
-                 "exact counters, 128 x 128 x 64 on the emulator", false, false,
-                 [] {
-                   const json m = run_self({"profile", "kernel", "gemm", "m=128", "n=128", "k=64", "--device",
-                                            "emu:sm_80", "--json"})
-                                      .at("json")
-                                      .at("metrics");
-                   return json{{"lanes", m["warp_execution_efficiency_pct"]["value"]},
-                               {"loads", m["global_load_efficiency_pct"]["value"]}};
-                 },
-                 [](const json& j) -> std::string {
-                   if (!j["lanes"].is_number() || j["lanes"] != 100)
-                     return "lanes: " + j["lanes"].dump() + " %";
-                   // absent: all loads are asynchronous copies, which the counters list apart
-                   return j["loads"].is_null() || j["loads"] > 60 ? "" : "loads: " + j["loads"].dump() + " %";
-                 },
-                 [](json& j) { j["lanes"] = 96.9; }});
+  out.push_back(
+      {"FALS-002..003", "inside its tiles gemm works with all lanes, and over 60 % of what it loads is used",
+       "exact counters, 128 x 128 x 64 on the emulator", false, false,
+       [] {
+         const json m = run_self({"profile", "kernel", "gemm", "m=128", "n=128", "k=64", "--device",
+                                  "emu:sm_80", "--json"})
+                            .at("json")
+                            .at("metrics");
+         return json{{"lanes", m.at("warp_execution_efficiency_pct").at("value")},
+                     {"loads", m.at("global_load_efficiency_pct").at("value")}};
+       },
+       [](const json& j) -> std::string {
+         if (!j.at("lanes").is_number() || j.at("lanes") != 100)
+           return "lanes: " + j.at("lanes").dump() + " %";
+         // absent: all loads are asynchronous copies, which the counters list apart
+         return j.at("loads").is_null() || j.at("loads") > 60 ? "" : "loads: " + j.at("loads").dump() + " %";
+       },
+       [](json& j) { j.at("lanes") = 96.9; }});
   out.push_back({"FALS-FLASH-ATTN-001", "fused attention equals the unfused one",
                  "its oracle in double, 65 queries and 70 keys", false, false,
                  [] {
@@ -321,10 +324,10 @@ void kernel_claims(std::vector<Claim>& out) {
   out.push_back({"FALS-FLASH-ATTN-004", "attention's weights sum to 1",
                  "with values that are all 1 every output is 1 within 1e-5", false, false, weight_sums,
                  [](const json& j) -> std::string {
-                   if (j["rows"] != 33) return j["rows"].dump() + " rows";
-                   return j["worst"] < 1e-5 ? "" : "off by " + j["worst"].dump();
+                   if (j.at("rows") != 33) return j.at("rows").dump() + " rows";
+                   return j.at("worst") < 1e-5 ? "" : "off by " + j.at("worst").dump();
                  },
-                 [](json& j) { j["worst"] = 0.01; }});
+                 [](json& j) { j.at("worst") = 0.01; }});
   out.push_back(
       {"FALS-UNINIT",
        "softmax, normalisation and attention read nothing that was not written; a planted read is found",
@@ -348,27 +351,28 @@ void kernel_claims(std::vector<Claim>& out) {
        },
        [](const json& j) -> std::string {
          for (const char* k : {"softmax", "rms_norm", "attention"})
-           if (j[k]["code"] != 0) return k + (": " + clean(j[k]));
-         return j["planted"]["code"] == 1 ? ""
-                                          : "the planted read ended with " + j["planted"]["code"].dump() +
-                                                j["planted"]["err"].get<std::string>();
+           if (j.at(k).at("code") != 0) return k + (": " + clean(j.at(k)));
+         return j.at("planted").at("code") == 1
+                    ? ""
+                    : "the planted read ended with " + j.at("planted").at("code").dump() +
+                          j.at("planted").at("err").get<std::string>();
        },
-       [](json& j) { j["planted"]["code"] = 0; }});
-  out.push_back({"FALS-DIK-001", "dimensions are run-time values: one text serves all shapes",
-                 "the PTX of gemm for two shapes, equal", false, false,
+       [](json& j) { j.at("planted").at("code") = 0; }});
+  out.push_back({"FALS-DIK-001", "dimensions are run-time values: one text serves all shapes of a tile",
+                 "the PTX of gemm for two shapes that take tiles of 128 x 128: equal", false, false,
                  [] {
                    const auto text = [](const char* m, const char* n) {
                      return emitted({"gemm", m, n, "k=512", "dtype=bf16", "--arch", "sm_80"});
                    };
-                   return json{{"a", text("m=2048", "n=2048")}, {"b", text("m=2176", "n=2304")}};
+                   return json{{"a", text("m=8192", "n=4096")}, {"b", text("m=2176", "n=2304")}};
                  },
-                 [](const json& j) -> std::string { return j["a"] == j["b"] ? "" : "they differ"; },
-                 [](json& j) { j["b"] = "other"; }});
+                 [](const json& j) -> std::string { return j.at("a") == j.at("b") ? "" : "they differ"; },
+                 [](json& j) { j.at("b") = "other"; }});
   out.push_back({"FALS-DIK-004", "one text is right for other shapes than it was emitted for",
                  "the oracle, three shapes of softmax", false, false,
                  [] {
                    for (const char* cols : {"cols=64", "cols=100", "cols=257"})
-                     if (const json j = ran({"softmax", "rows=7", cols}); j["code"] != 0) return j;
+                     if (const json j = ran({"softmax", "rows=7", cols}); j.at("code") != 0) return j;
                    return json{{"code", 0}, {"err", ""}};
                  },
                  clean, fails});
@@ -384,10 +388,10 @@ void kernel_claims(std::vector<Claim>& out) {
                                {"broken", assemble(broken, "sm_90a")}};
                  },
                  [](const json& j) -> std::string {
-                   if (j["broken"] == "") return "the broken one assembles";
-                   return j["sm_80"].get<std::string>() + j["sm_90a"].get<std::string>();
+                   if (j.at("broken") == "") return "the broken one assembles";
+                   return j.at("sm_80").get<std::string>() + j.at("sm_90a").get<std::string>();
                  },
-                 [](json& j) { j["broken"] = ""; }});
+                 [](json& j) { j.at("broken") = ""; }});
   out.push_back({"FALS-TG-004", "products are right",
                  "the oracle, fp32 on the emulator, a size that no tile divides", false, false,
                  [] {

@@ -77,22 +77,22 @@ void doctor_claims(std::vector<Claim>& out) {
                                                 "valgrind")}};
                  },
                  [](const json& j) -> std::string {
-                   if (!j["with"]["ok"].get<bool>()) return "the program that is there was not found";
-                   if (j["with"]["found"].get<std::string>().find("3.99.0") == std::string::npos)
-                     return "its version is missing: " + j["with"]["found"].get<std::string>();
-                   return j["without"]["ok"].get<bool>() ? "a program that is not there was found" : "";
+                   if (!j.at("with").at("ok").get<bool>()) return "the program that is there was not found";
+                   if (j.at("with").at("found").get<std::string>().find("3.99.0") == std::string::npos)
+                     return "its version is missing: " + j.at("with").at("found").get<std::string>();
+                   return j.at("without").at("ok").get<bool>() ? "a program that is not there was found" : "";
                  },
-                 [](json& j) { j["without"]["ok"] = true; }});
+                 [](json& j) { j.at("without").at("ok") = true; }});
   out.push_back({"FALS-011", "without CUPTI doctor says so and how to get it", "CGP_CUPTI names no file",
                  false, false,
                  [] {
                    return item(run_self({"doctor", "--json"}, {{"CGP_CUPTI", "/nonexistent"}}), "cupti");
                  },
                  [](const json& j) -> std::string {
-                   if (j["ok"].get<bool>()) return "CUPTI was found: " + j["found"].get<std::string>();
-                   return j["hint"].get<std::string>().empty() ? "there is no hint" : "";
+                   if (j.at("ok").get<bool>()) return "CUPTI was found: " + j.at("found").get<std::string>();
+                   return j.at("hint").get<std::string>().empty() ? "there is no hint" : "";
                  },
-                 [](json& j) { j["hint"] = ""; }});
+                 [](json& j) { j.at("hint") = ""; }});
   out.push_back(
       {"FALS-012", "without NVIDIA's programs loops of the processor are profiled, and CUDA is refused",
        "profile simd and profile kernel --device cuda without a driver and with an empty PATH", false, false,
@@ -103,12 +103,15 @@ void doctor_claims(std::vector<Claim>& out) {
                      {"cuda", run_self({"profile", "kernel", "softmax", "--device", "cuda"}, bare)}};
        },
        [](const json& j) -> std::string {
-         if (j["simd"]["code"] != 0) return "profile simd failed: " + j["simd"]["err"].get<std::string>();
-         if (j["simd"]["json"]["metrics"]["wall_clock_time_us"]["value"].is_null()) return "it has no time";
-         return j["cuda"]["code"] == 3 ? ""
-                                       : format("profile kernel ended with {}", j["cuda"]["code"].dump());
+         if (j.at("simd").at("code") != 0)
+           return "profile simd failed: " + j.at("simd").at("err").get<std::string>();
+         if (j.at("simd").at("json").at("metrics").at("wall_clock_time_us").at("value").is_null())
+           return "it has no time";
+         return j.at("cuda").at("code") == 3
+                    ? ""
+                    : format("profile kernel ended with {}", j.at("cuda").at("code").dump());
        },
-       [](json& j) { j["cuda"]["code"] = 0; }});
+       [](json& j) { j.at("cuda").at("code") = 0; }});
   out.push_back({"FALS-061", "doctor takes less than 2 s", "wall time of the process, best of 3", false,
                  false,
                  [] {
@@ -118,9 +121,9 @@ void doctor_claims(std::vector<Claim>& out) {
                    return json{{"seconds", best}};
                  },
                  [](const json& j) -> std::string {
-                   return j["seconds"] < 2.0 ? "" : format("it took {} s", j["seconds"].get<double>());
+                   return j.at("seconds") < 2.0 ? "" : format("it took {} s", j.at("seconds").get<double>());
                  },
-                 [](json& j) { j["seconds"] = 2.5; }});
+                 [](json& j) { j.at("seconds") = 2.5; }});
   out.push_back(
       {"FALS-101", "doctor tells valgrind's version, or that it is missing",
        "what `valgrind --version` prints here", false, false,
@@ -132,12 +135,13 @@ void doctor_claims(std::vector<Claim>& out) {
          return json{{"version", version}, {"item", item(run_self({"doctor", "--json"}), "valgrind")}};
        },
        [](const json& j) -> std::string {
-         const std::string version = j["version"], found = j["item"]["found"];
-         if (version.empty()) return j["item"]["ok"].get<bool>() ? "it is not there, but was found" : "";
+         const std::string version = j.at("version"), found = j.at("item").at("found");
+         if (version.empty())
+           return j.at("item").at("ok").get<bool>() ? "it is not there, but was found" : "";
          return found.find(version) == std::string::npos ? found + " has not " + version : "";
        },
        [](json& j) {
-         j["item"] = {{"ok", j["version"] == ""}, {"found", "nothing"}};
+         j.at("item") = {{"ok", j.at("version") == ""}, {"found", "nothing"}};
        }});
 }
 
@@ -150,11 +154,11 @@ void comparison_claims(std::vector<Claim>& out) {
          return r.at("json").at("rows").at(0);
        },
        [](const json& j) -> std::string {
-         if (j["verdict"] != "IMPROVED") return "the verdict is " + j["verdict"].get<std::string>();
-         const double speedup = j["speedup"];
+         if (j.at("verdict") != "IMPROVED") return "the verdict is " + j.at("verdict").get<std::string>();
+         const double speedup = j.at("speedup");
          return std::fabs(speedup - 35.7 / 23.2) < 0.015 ? "" : format("the speed-up is {}", speedup);
        },
-       [](json& j) { j["speedup"] = 0.65; }});
+       [](json& j) { j.at("speedup") = 0.65; }});
   out.push_back({"FALS-062", "diff of saved files takes less than 100 ms",
                  "wall time of the process, best of 5", false, false,
                  [] {
@@ -165,69 +169,71 @@ void comparison_claims(std::vector<Claim>& out) {
                    return json{{"seconds", best}};
                  },
                  [](const json& j) -> std::string {
-                   return j["seconds"] < 0.1 ? "" : format("it took {} s", j["seconds"].get<double>());
+                   return j.at("seconds") < 0.1 ? "" : format("it took {} s", j.at("seconds").get<double>());
                  },
-                 [](json& j) { j["seconds"] = 0.2; }});
+                 [](json& j) { j.at("seconds") = 0.2; }});
   const auto ranked = [] {
     return run_self({"compete", "work", "--ours", "sleep 0.01", "--theirs", "sleep 0.03", "--label", "a,b",
                      "--gemm", "512x256x128", "--rounds", "9", "--json"},
                     {{"CGP_LIBCUDA", "/nonexistent"}})
         .at("json");
   };
-  out.push_back({"FALS-045", "compete ranks, and a rate is 2 M N K over the time",
-                 "512 x 256 x 128 and the medians that it prints", false, false, ranked,
-                 [](const json& j) -> std::string {
-                   for (const auto& row : j["rows"]) {
-                     const double rate = 2.0 * 512 * 256 * 128 / row["median_s"].get<double>() * 1e-9;
-                     if (std::fabs(row["gflops"].get<double>() / rate - 1) > 1e-6)
-                       return format("{} GFLOP/s, and not {}", row["gflops"].get<double>(), rate);
-                   }
-                   return j["rows"][0]["median_s"] <= j["rows"][1]["median_s"] ? ""
-                                                                               : "the slower one is first";
-                 },
-                 [](json& j) { j["rows"][1]["gflops"] = 2 * j["rows"][1]["gflops"].get<double>(); }});
+  out.push_back(
+      {"FALS-045", "compete ranks, and a rate is 2 M N K over the time",
+       "512 x 256 x 128 and the medians that it prints", false, false, ranked,
+       [](const json& j) -> std::string {
+         for (const auto& row : j.at("rows")) {
+           const double rate = 2.0 * 512 * 256 * 128 / row.at("median_s").get<double>() * 1e-9;
+           if (std::fabs(row.at("gflops").get<double>() / rate - 1) > 1e-6)
+             return format("{} GFLOP/s, and not {}", row.at("gflops").get<double>(), rate);
+         }
+         return j.at("rows").at(0).at("median_s") <= j.at("rows").at(1).at("median_s")
+                    ? ""
+                    : "the slower one is first";
+       },
+       [](json& j) { j.at("rows").at(1).at("gflops") = 2 * j.at("rows").at(1).at("gflops").get<double>(); }});
   out.push_back({"FALS-046", "a competitor that uses no GPU gets a rate all the same",
                  "two programs on a machine without a driver", false, false, ranked,
                  [](const json& j) -> std::string {
-                   for (const auto& row : j["rows"])
-                     if (!(row["gflops"].get<double>() > 0))
-                       return row["label"].get<std::string>() + " has no rate";
+                   for (const auto& row : j.at("rows"))
+                     if (!(row.at("gflops").get<double>() > 0))
+                       return row.at("label").get<std::string>() + " has no rate";
                    return "";
                  },
-                 [](json& j) { j["rows"][0]["gflops"] = 0; }});
+                 [](json& j) { j.at("rows").at(0).at("gflops") = 0; }});
   out.push_back({"FALS-047", "a program that faults ends with an error and leaves what was measured",
                  "an ELF file of 124 bytes that writes to address 0", false, false,
                  [] {
                    return run_self({"profile", "binary", "--json", "--", faulting_program()});
                  },
                  [](const json& j) -> std::string {
-                   if (j["code"] != 5) return "the exit code is " + j["code"].dump();
-                   if (j["json"]["process"]["ended"] != "SIGSEGV")
-                     return "ended by " + j["json"]["process"]["ended"].dump();
-                   return j["json"]["metrics"]["wall_clock_time_us"]["value"].is_number()
+                   if (j.at("code") != 5) return "the exit code is " + j.at("code").dump();
+                   if (j.at("json").at("process").at("ended") != "SIGSEGV")
+                     return "ended by " + j.at("json").at("process").at("ended").dump();
+                   return j.at("json").at("metrics").at("wall_clock_time_us").at("value").is_number()
                               ? ""
                               : "there is no time";
                  },
-                 [](json& j) { j["json"]["process"]["ended"] = "exit code 0"; }});
-  out.push_back(
-      {"FALS-COMPARE-050", "compare calls measured what has a clock, and counted what has none",
-       "softmax on the emulator and on CUDA", false, false,
-       [] {
-         return run_self({"profile", "compare", "softmax", "rows=64", "cols=256", "--backends", "emu,cuda",
-                          "--json"})
-             .at("json");
-       },
-       [](const json& j) -> std::string {
-         for (const auto& row : j["rows"]) {
-           const bool skipped = !row["skipped"].get<std::string>().empty();
-           if (skipped) continue;
-           const auto& time = row["profile"]["metrics"]["wall_clock_time_us"];
-           if ((row["kind"] == "measured") != (time["source"] == "measured" && time["value"].is_number()))
-             return row["backend"].get<std::string>() + " is called " + row["kind"].get<std::string>();
-         }
-         return j["rows"].size() == 2 ? "" : "there are not two rows";
-       },
-       [](json& j) { j["rows"][0]["kind"] = "measured"; }});
+                 [](json& j) { j.at("json").at("process").at("ended") = "exit code 0"; }});
+  out.push_back({"FALS-COMPARE-050", "compare calls measured what has a clock, and counted what has none",
+                 "softmax on the emulator and on CUDA", false, false,
+                 [] {
+                   return run_self({"profile", "compare", "softmax", "rows=64", "cols=256", "--backends",
+                                    "emu,cuda", "--json"})
+                       .at("json");
+                 },
+                 [](const json& j) -> std::string {
+                   for (const auto& row : j.at("rows")) {
+                     const bool skipped = !row.at("skipped").get<std::string>().empty();
+                     if (skipped) continue;
+                     const auto& time = row.at("profile").at("metrics").at("wall_clock_time_us");
+                     if ((row.at("kind") == "measured") != (time.value("source", "") == "measured"))
+                       return row.at("backend").get<std::string>() + " is called " +
+                              row.at("kind").get<std::string>();
+                   }
+                   return j.at("rows").size() == 2 ? "" : "there are not two rows";
+                 },
+                 [](json& j) { j.at("rows").at(0).at("kind") = "measured"; }});
 }
 
 Claim sentence(const std::string& id, const std::string& what, const std::vector<std::string>& arguments,
@@ -241,22 +247,22 @@ Claim sentence(const std::string& id, const std::string& what, const std::vector
             return run_self(arguments, {{"PATH", "/nonexistent"}});
           },
           [expected](const json& j) -> std::string {
-            if (j["code"] != 3) return "the exit code is " + j["code"].dump();
-            return j["err"].get<std::string>().find(expected) == std::string::npos
-                       ? "it says " + j["err"].get<std::string>()
+            if (j.at("code") != 3) return "the exit code is " + j.at("code").dump();
+            return j.at("err").get<std::string>().find(expected) == std::string::npos
+                       ? "it says " + j.at("err").get<std::string>()
                        : "";
           },
-          [](json& j) { j["err"] = "cgp: no"; }};
+          [](json& j) { j.at("err") = "cgp: no"; }};
 }
 
 json ridge_of(const char* device) {
   const json r = run_self({"roofline", "--target", "cuda", "--device", device, "--json"}).at("json");
   double bandwidth = 0;
-  for (const auto& l : r["lines"])
-    if (l["bandwidth"].get<bool>() && l["name"].get<std::string>().find("memory") != std::string::npos &&
-        l["value"].is_number())
-      bandwidth = l["value"];
-  return {{"lines", r["lines"]}, {"ridge", r["ridge_flop_per_byte"]}, {"gbps", bandwidth}};
+  for (const auto& l : r.at("lines"))
+    if (l.at("bandwidth").get<bool>() && l.at("name").get<std::string>().find("HBM") != std::string::npos &&
+        l.at("value").is_number())
+      bandwidth = l.at("value");
+  return {{"lines", r.at("lines")}, {"ridge", r.at("ridge_flop_per_byte")}, {"gbps", bandwidth}};
 }
 
 /// A contract whose only check asks on which side of the ridge an intensity lies.
@@ -282,14 +288,15 @@ Claim side_of_ridge(const std::string& id, int intensity, const char* side, cons
         return seen;
       },
       [=](const json& j) -> std::string {
-        if (j[side]["code"] != 0)
-          return "the contract fails: " + j[side]["out"].get<std::string>() +
-                 j[side]["err"].get<std::string>();
-        return j[other]["code"] == 1 ? ""
-                                     : "the opposite is accepted: " + j[other]["out"].get<std::string>() +
-                                           j[other]["err"].get<std::string>();
+        if (j.at(side).at("code") != 0)
+          return "the contract fails: " + j.at(side).at("out").get<std::string>() +
+                 j.at(side).at("err").get<std::string>();
+        return j.at(other).at("code") == 1
+                   ? ""
+                   : "the opposite is accepted: " + j.at(other).at("out").get<std::string>() +
+                         j.at(other).at("err").get<std::string>();
       },
-      [=](json& j) { std::swap(j[side], j[other]); }};
+      [=](json& j) { std::swap(j.at(side), j.at(other)); }};
 }
 
 void roof_claims(std::vector<Claim>& out) {
@@ -298,29 +305,29 @@ void roof_claims(std::vector<Claim>& out) {
                  [] {
                    const json r = ridge_of("RTX 4090");
                    double tensor = 0;
-                   for (const auto& l : r["lines"])
-                     if (l["value"].is_number() && std::fabs(l["value"].get<double>() - 330e3) < 1e3)
-                       tensor = l["value"];
-                   return json{{"gflops", tensor}, {"gbps", r["gbps"]}};
+                   for (const auto& l : r.at("lines"))
+                     if (l.at("value").is_number() && std::fabs(l.at("value").get<double>() - 330e3) < 1e3)
+                       tensor = l.at("value");
+                   return json{{"gflops", tensor}, {"gbps", r.at("gbps")}};
                  },
                  [](const json& j) -> std::string {
-                   const double ridge = j["gflops"].get<double>() / j["gbps"].get<double>();
+                   const double ridge = j.at("gflops").get<double>() / j.at("gbps").get<double>();
                    return std::fabs(ridge / 327.4 - 1) < 0.01 ? "" : format("it is {}", ridge);
                  },
-                 [](json& j) { j["gbps"] = 936; }});
+                 [](json& j) { j.at("gbps") = 936; }});
   out.push_back({"FALS-ROOF-001", "the ridge is the highest ceiling over main memory's bandwidth",
                  "the lines that roofline prints for an H200", false, false, [] { return ridge_of("H200"); },
                  [](const json& j) -> std::string {
                    double top = 0;
-                   for (const auto& l : j["lines"])
-                     if (!l["bandwidth"].get<bool>() && l["value"].is_number())
-                       top = std::max(top, l["value"].get<double>());
-                   const double ridge = top / j["gbps"].get<double>();
-                   return std::fabs(j["ridge"].get<double>() / ridge - 1) < 1e-6
+                   for (const auto& l : j.at("lines"))
+                     if (!l.at("bandwidth").get<bool>() && l.at("value").is_number())
+                       top = std::max(top, l.at("value").get<double>());
+                   const double ridge = top / j.at("gbps").get<double>();
+                   return std::fabs(j.at("ridge").get<double>() / ridge - 1) < 1e-6
                               ? ""
-                              : format("{} and not {}", j["ridge"].dump(), ridge);
+                              : format("{} and not {}", j.at("ridge").dump(), ridge);
                  },
-                 [](json& j) { j["ridge"] = 41.2; }});
+                 [](json& j) { j.at("ridge") = 41.2; }});
   out.push_back(side_of_ridge("FALS-ROOF-002", 8, "memory", "compute"));
   out.push_back(side_of_ridge("FALS-ROOF-003", 500, "compute", "memory"));
 }
@@ -344,12 +351,14 @@ void contract_claims(std::vector<Claim>& out) {
          return seen;
        },
        [](const json& j) -> std::string {
-         if (j["kept"]["code"] != 0)
-           return "the generated one: " + j["kept"]["out"].get<std::string>() +
-                  j["kept"]["err"].get<std::string>();
-         return j["broken"]["code"] == 1 ? "" : "the broken one ended with " + j["broken"]["code"].dump();
+         if (j.at("kept").at("code") != 0)
+           return "the generated one: " + j.at("kept").at("out").get<std::string>() +
+                  j.at("kept").at("err").get<std::string>();
+         return j.at("broken").at("code") == 1
+                    ? ""
+                    : "the broken one ended with " + j.at("broken").at("code").dump();
        },
-       [](json& j) { j["broken"]["code"] = 0; }});
+       [](json& j) { j.at("broken").at("code") = 0; }});
 }
 
 }  // namespace
@@ -363,7 +372,7 @@ void add_tool_claims(std::vector<Claim>& out) {
                          "NEON not available — use --cross-profile for QEMU-based analysis"));
   out.push_back(sentence("FALS-077", "Metal on Linux", {"profile", "metal"},
                          "Metal backend requires macOS — use --backend wgpu for Vulkan"));
-  out.push_back(sentence("FALS-079", "WebGPU without a browser", {"profile", "wgpu", "--target", "web"},
+  out.push_back(sentence("FALS-079", "WebGPU without a browser", {"profile", "wgpu"},
                          "No browser found — falling back to wgpu native (Vulkan/Metal)"));
 }
 
