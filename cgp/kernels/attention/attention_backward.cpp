@@ -1,11 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/attention/attention_backward.h"
 
+#include <algorithm>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_params.h"
 
 namespace cgp::kernels {
+
+double attention_backward_flops(const AttentionProblem& q) {
+  const auto p = q.dense();
+  return p.flops() / double(p.d_qk + p.d_v) * double(3 * p.d_qk + 2 * p.d_v);
+}
+
+std::string reject_backward(AttentionKind kind, const AttentionProblem& q, const AttentionAddresses& at,
+                            const AttentionGradients& g, const runtime::DeviceInfo& d) {
+  if (kind == AttentionKind::simt) return {};
+  const auto p = q.dense();
+  if (kind == AttentionKind::sm90) return "attention_backward: there is no variant sm90";
+  if (auto why = reject(AttentionKind::mma, p, at, d); !why.empty()) return why;
+  for (auto [what, n] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
+    if (n > 128)
+      return text::cat("attention_backward mma: ", what, " = ", n,
+                       ": sums of heads wider than 128 do not fit into registers");
+  for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
+    if (address % 16)
+      return text::cat("attention_backward mma: ", what, " does not begin at a multiple of 16 bytes");
+  if (p.n_q && p.o.row > 0xffffffffull / p.n_q)
+    return text::cat("attention_backward mma: ", p.n_q, " rows ", p.o.row,
+                     " elements apart are above 2^32 - 1 elements");
+  return {};
+}
+
+AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const AttentionProblem& q, int cc,
+                                                  const AttentionBackwardTuning* tune) {
+  const auto p = q.dense();
+  const auto f = AttentionFeatures::of(p, false);
+  AttentionBackwardChoice c;
+  c.kind = kind, c.why = "asked for";
+  if (kind != AttentionKind::mma) {
+    c.kernels = attention_backward_simt(p.type, f);
+    return c;
+  }
+  const auto widest = std::max(p.d_qk, p.d_v);
+  c.width = widest <= 32 ? 32 : widest <= 64 ? 64 : 128;
+  // What shapes the scores needs them a second time, and registers for that.
+  const bool shaped = f.shaped() || f.mask != AttentionMask::none;
+  if (tune) {
+    c.tune = *tune;
+  } else if (c.width == 128) {
+    // For sm_80 ptxas needs more registers for 32 rows of sums than there are.
+    c.tune = shaped    ? AttentionBackwardTuning{16, 32, 16, 32}
+             : cc < 90 ? AttentionBackwardTuning{16, 32, 16, 64}
+                       : AttentionBackwardTuning{16, 32, 32, 32};
+  } else {
+    c.tune = shaped ? AttentionBackwardTuning{16, 32, 16, 32} : AttentionBackwardTuning{32, 32, 32, 64};
+  }
+  c.kernels = attention_backward_mma(p.type, c.width, c.tune, f);
+  return c;
+}
+
+AttentionBackwardChoice select_attention_backward(const AttentionProblem& p, const AttentionAddresses& at,
+                                                  const AttentionGradients& g, const runtime::DeviceInfo& d) {
+  const auto why = reject_backward(AttentionKind::mma, p, at, g, d);
+  auto c = choose_attention_backward(why.empty() ? AttentionKind::mma : AttentionKind::simt, p, d.cc());
+  c.why = why.empty() ? "tensor cores through mma.sync" : why;
+  return c;
+}
+
+void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& choice,
+                            const AttentionProblem& q, const AttentionAddresses& at,
+                            const AttentionGradients& g) {
+  const auto p = q.dense();
+  if (!p.batch || !p.heads_q) return;
+  if (auto why = reject_backward(choice.kind, p, at, g, s.device().info()); !why.empty())
+    throw Unsupported(std::move(why));
+  struct Addresses {
+    std::uint64_t d_o, d_q, d_k, d_v, delta;
+  } out{g.d_o, g.d_q, g.d_k, g.d_v, g.delta};
+  auto n = attention_numbers(p, at);
+  const bool mma = choice.kind == AttentionKind::mma;
+  const std::uint64_t rows = p.batch * p.heads_q * p.n_q, keys = p.batch * p.heads_kv * p.n_kv;
+  if (keys > 0xffffffffull)
+    throw Unsupported(text::cat("attention_backward: ", keys, " keys of all heads are above 2^32 - 1"));
+  const auto launch = [&](std::size_t kernel, std::uint64_t work, std::uint64_t each) {
+    n.tiles = std::uint32_t(work);
+    if (work) load(s.device(), choice.kernels[kernel])(s, runtime::grid_for(work, each), n, out);
+  };
+  // A block of mma owns 4 warps' rows of one head.
+  const auto launch_tiles = [&](std::size_t kernel, std::uint64_t length, int warp_rows,
+                                std::uint64_t heads) {
+    n.tiles_m = std::uint32_t((length + std::uint64_t(4 * warp_rows) - 1) / std::uint64_t(4 * warp_rows));
+    launch(kernel, std::uint64_t(n.tiles_m) * p.batch * heads, 1);
+  };
+  launch(0, rows, mma ? 128 / std::uint64_t(choice.width / 8) : 4);
+  if (!mma) {
+    launch(1, rows, 4), launch(2, keys, 4);
+    return;
+  }
+  launch_tiles(1, p.n_q, choice.tune.query_rows, p.heads_q);
+  launch_tiles(2, p.n_kv, choice.tune.key_rows, p.heads_kv);
+}
 
 void attention_backward(runtime::Stream& s, const AttentionProblem& q, const AttentionAddresses& at,
                         const AttentionGradients& g) {
@@ -21,20 +117,7 @@ void attention_backward(runtime::Stream& s, const AttentionProblem& q, const Att
   need(p.n_kv, g.d_k, "d_k"), need(p.n_kv, g.d_v, "d_v"), need(p.alibi, at.slopes, "slopes");
   need(p.mask != AttentionMask::none, at.mask, "the mask"), need(p.packed, at.cu_q, "cu_q");
   need(p.packed, at.cu_kv, "cu_kv"), need(p.key_lengths, at.lengths, "key_lengths");
-  struct Addresses {
-    std::uint64_t d_o, d_q, d_k, d_v, delta;
-  } out{g.d_o, g.d_q, g.d_k, g.d_v, g.delta};
-  auto n = attention_numbers(p, at);
-  const auto kernels = attention_backward_simt(p.type, AttentionFeatures::of(p, false));
-  const std::uint64_t rows = p.batch * p.heads_q * p.n_q, keys = p.batch * p.heads_kv * p.n_kv;
-  if (keys > 0xffffffffull)
-    throw Unsupported(text::cat("attention_backward: ", keys, " keys of all heads are above 2^32 - 1"));
-  const std::uint64_t count[] = {rows, rows, keys};
-  for (int i = 0; i < 3; ++i) {
-    if (!count[i]) continue;
-    n.tiles = std::uint32_t(count[i]);
-    load(s.device(), kernels[std::size_t(i)])(s, runtime::grid_for(count[i], 4), n, out);
-  }
+  run_attention_backward(s, select_attention_backward(p, at, g, s.device().info()), p, at, g);
 }
 
 }  // namespace cgp::kernels

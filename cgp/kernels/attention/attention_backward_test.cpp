@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "cgp/emu/policy.h"
 #include "cgp/kernels/attention/attention_ref.h"
 #include "cgp/testing/assemble.h"
 
@@ -13,57 +14,37 @@ using namespace cgp::kernels;
 
 namespace {
 
+// Rows of a sequence in memory: packed sequences lie one after the other, heads inside rows.
+std::uint64_t place(const AttentionProblem& p, const AttentionStrides& s,
+                    const std::vector<std::uint32_t>& cu, std::uint64_t b, std::uint64_t h,
+                    std::uint64_t row) {
+  return h * s.head + (p.packed ? (cu[b] + row) * s.row : b * s.batch + row * s.row);
+}
+
+struct Wanted {
+  std::vector<double> q, k, v;
+};
 // Gradients in double from the oracle's probabilities, element by element.
-void check(const runtime::Device& device, AttentionProblem q) {
-  const auto p = q.dense();
-  AttentionInputs in;
-  in.q = random_array(p.type, {p.batch * p.heads_q * p.n_q * p.d_qk}, 1);
-  in.k = random_array(p.type, {p.batch * p.heads_kv * p.n_kv * p.d_qk}, 2);
-  in.v = random_array(p.type, {p.batch * p.heads_kv * p.n_kv * p.d_v}, 3);
-  const auto d_o = random_array(p.type, {p.batch * p.heads_q * p.n_q * p.d_v}, 4);
-  if (p.alibi) {
-    in.slopes = HostArray(DType::f32, {p.heads_q});
-    for (std::uint64_t h = 0; h < p.heads_q; ++h) in.slopes.set(h, 0.1 * double(h + 1));
-  }
-  if (p.key_lengths)
-    for (std::uint64_t b = 0; b < p.batch; ++b) in.lengths.push_back(std::uint32_t(p.n_kv - b));
-  using Bytes = runtime::Buffer<std::byte>;
-  const auto up = [&](const HostArray& a) {
-    Bytes b = device.alloc<std::byte>(std::max<std::size_t>(1, a.bytes.size()));
-    if (!a.bytes.empty()) b.upload(a.bytes);
-    return b;
-  };
-  Bytes dq = up(in.q), dk = up(in.k), dv = up(in.v), dd = up(d_o), o = up(d_o), slopes = up(in.slopes);
-  Bytes gq = up(in.q), gk = up(in.k), gv = up(in.v);
-  gq.fill_bytes(0xff), gk.fill_bytes(0xff), gv.fill_bytes(0xff);
-  auto lse = device.zeros<float>(p.batch * p.heads_q * p.n_q), delta = device.zeros<float>(lse.size());
-  auto lengths =
-      device.upload<std::uint32_t>(in.lengths.empty() ? std::vector<std::uint32_t>{0} : in.lengths);
-  AttentionAddresses at;
-  at.q = dq.address(), at.k = dk.address(), at.v = dv.address(), at.o = o.address(), at.lse = lse.address();
-  at.slopes = slopes.address(), at.lengths = lengths.address();
-  runtime::Stream s(device);
-  attention(s, p, at);
-  attention_backward(s, p, at, {dd.address(), gq.address(), gk.address(), gv.address(), delta.address()});
-  s.wait();
-  std::vector<double> want_q(in.q.size()), want_k(in.k.size()), want_v(in.v.size());
+Wanted gradients(const AttentionProblem& p, const AttentionInputs& in, const HostArray& d_o) {
+  Wanted want{std::vector<double>(in.q.size()), std::vector<double>(in.k.size()),
+              std::vector<double>(in.v.size())};
   for (std::uint64_t b = 0; b < p.batch; ++b)
     for (std::uint64_t h = 0; h < p.heads_q; ++h)
-      for (std::uint64_t i = 0; i < p.n_q; ++i) {
+      for (std::uint64_t i = 0; i < (p.packed ? in.cu_q[b + 1] - in.cu_q[b] : p.n_q); ++i) {
         const auto prob = attention_probabilities(p, in, b, h, i);
         const auto hk = h / (p.heads_q / p.heads_kv);
-        const auto q0 = ((b * p.heads_q + h) * p.n_q + i) * p.d_qk,
-                   o0 = ((b * p.heads_q + h) * p.n_q + i) * p.d_v;
+        const auto q0 = place(p, p.q, in.cu_q, b, h, i), o0 = place(p, p.o, in.cu_q, b, h, i);
+        const auto at_k = [&](std::uint64_t j) { return place(p, p.k, in.cu_kv, b, hk, j); };
+        const auto at_v = [&](std::uint64_t j) { return place(p, p.v, in.cu_kv, b, hk, j); };
         std::vector<double> dp(prob.size());
         double mean = 0;
         for (std::uint64_t j = 0; j < prob.size(); ++j) {
-          const auto v0 = ((b * p.heads_kv + hk) * p.n_kv + j) * p.d_v;
-          for (std::uint64_t e = 0; e < p.d_v; ++e) dp[j] += d_o.at(o0 + e) * in.v.at(v0 + e);
+          for (std::uint64_t e = 0; e < p.d_v; ++e) dp[j] += d_o.at(o0 + e) * in.v.at(at_v(j) + e);
           mean += prob[j] * dp[j];
         }
         for (std::uint64_t j = 0; j < prob.size(); ++j) {
-          const auto k0 = ((b * p.heads_kv + hk) * p.n_kv + j) * p.d_qk,
-                     v0 = ((b * p.heads_kv + hk) * p.n_kv + j) * p.d_v;
+          if (prob[j] == 0) continue;
+          const auto k0 = at_k(j), v0 = at_v(j);
           double ds = prob[j] * (dp[j] - mean) * double(p.scale);
           if (p.soft_cap != 0) {
             double dot = 0;
@@ -72,52 +53,189 @@ void check(const runtime::Device& device, AttentionProblem q) {
             ds *= 1 - t * t;
           }
           for (std::uint64_t e = 0; e < p.d_qk; ++e)
-            want_q[q0 + e] += ds * in.k.at(k0 + e), want_k[k0 + e] += ds * in.q.at(q0 + e);
-          for (std::uint64_t e = 0; e < p.d_v; ++e) want_v[v0 + e] += prob[j] * d_o.at(o0 + e);
+            want.q[q0 + e] += ds * in.k.at(k0 + e), want.k[k0 + e] += ds * in.q.at(q0 + e);
+          for (std::uint64_t e = 0; e < p.d_v; ++e) want.v[v0 + e] += prob[j] * d_o.at(o0 + e);
         }
       }
-  // delta comes from the rounded o: its error is that of o times |d_o|, and enters with the probabilities.
-  const auto near = [&](Bytes& got, const std::vector<double>& want, const char* what) {
-    HostArray a(p.type, {want.size()});
-    got.download(a.bytes);
-    double error = 0, size = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      error += (a.at(i) - want[i]) * (a.at(i) - want[i]), size += want[i] * want[i];
-    }
-    EXPECT_LE(std::sqrt(error), 4 * unit_roundoff(p.type) * std::sqrt(size) + 1e-6 * std::sqrt(size))
-        << what << " " << name(p.type) << " n " << p.n_q << " " << p.n_kv;
-  };
-  near(gq, want_q, "d_q"), near(gk, want_k, "d_k"), near(gv, want_v, "d_v");
+  return want;
 }
 
-AttentionProblem problem(DType t, std::uint64_t n_q, std::uint64_t n_kv, std::uint64_t d) {
+AttentionInputs inputs(AttentionProblem& p) {
+  AttentionInputs in;
+  std::uint64_t rows_q = p.batch * p.n_q, rows_kv = p.batch * p.n_kv;
+  if (p.packed) {
+    in.cu_q = {0}, in.cu_kv = {0};
+    for (std::uint64_t b = 0; b < p.batch; ++b) {  // the second sequence has no keys
+      in.cu_q.push_back(in.cu_q.back() + std::uint32_t(p.n_q - 3 * b));
+      in.cu_kv.push_back(in.cu_kv.back() + std::uint32_t(b == 1 ? 0 : p.n_kv - 5 * b));
+    }
+    rows_q = in.cu_q.back(), rows_kv = in.cu_kv.back();
+    p.q = {0, p.d_qk, p.heads_q * p.d_qk}, p.o = {0, p.d_v, p.heads_q * p.d_v};
+    p.k = {0, p.d_qk, p.heads_kv * p.d_qk}, p.v = {0, p.d_v, p.heads_kv * p.d_v};
+  }
+  in.q = random_array(p.type, {rows_q * p.heads_q * p.d_qk}, 1);
+  in.k = random_array(p.type, {rows_kv * p.heads_kv * p.d_qk}, 2);
+  in.v = random_array(p.type, {rows_kv * p.heads_kv * p.d_v}, 3);
+  if (p.alibi) {
+    in.slopes = HostArray(DType::f32, {p.heads_q});
+    for (std::uint64_t h = 0; h < p.heads_q; ++h) in.slopes.set(h, 0.1 * double(h + 1));
+  }
+  if (p.mask != AttentionMask::none) {  // a boolean one forbids all keys to the first query
+    p.mask_head = p.n_q * p.n_kv, p.mask_row = p.n_kv, p.mask_col = 1;
+    const bool additive = p.mask == AttentionMask::additive;
+    in.mask = random_array(additive ? p.type : DType::u8, {p.heads_q * p.n_q * p.n_kv}, 5);
+    for (std::uint64_t i = 0; !additive && i < in.mask.size(); ++i)
+      in.mask.set(i, i % (p.n_q * p.n_kv) >= p.n_kv && in.mask.at(i) > 3);
+  }
+  if (p.key_lengths)
+    for (std::uint64_t b = 0; b < p.batch; ++b) in.lengths.push_back(std::uint32_t(p.n_kv - 30 * b));
+  return in;
+}
+
+using Bytes = runtime::Buffer<std::byte>;
+
+// The root of the sum of squared errors, relative. delta comes from the rounded o: its error is that of o
+// times |d_o|, and enters with the probabilities; tensor cores also round p and ds.
+void near(Bytes& got, const std::vector<double>& want, const AttentionProblem& p, const char* what) {
+  HostArray a(p.type, {want.size()});
+  got.slice(0, a.bytes.size()).download(a.bytes);
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    error += (a.at(i) - want[i]) * (a.at(i) - want[i]), size += want[i] * want[i];
+  EXPECT_LE(std::sqrt(error), (4 * unit_roundoff(p.type) + 1e-6) * std::sqrt(size))
+      << what << " " << name(p.type) << " n " << p.n_q << " " << p.n_kv << " d " << p.d_qk;
+}
+
+// `kind` empty: what is selected, which must be tensor cores where they are due.
+void check(const runtime::Device& device, const AttentionProblem& problem, AttentionKind kind,
+           const AttentionBackwardTuning* tune = nullptr) {
+  auto p = problem.dense();
+  const auto in = inputs(p);
+  const auto d_o = random_array(p.type, {in.q.size() / p.d_qk * p.d_v}, 4);
+  const auto up = [&](const HostArray& a) {
+    Bytes b = device.alloc<std::byte>(std::max<std::size_t>(1, a.bytes.size()));
+    if (!a.bytes.empty()) b.slice(0, a.bytes.size()).upload(a.bytes);
+    return b;
+  };
+  const auto words = [&](const std::vector<std::uint32_t>& v) {
+    return device.upload<std::uint32_t>(v.empty() ? std::vector<std::uint32_t>{0} : v);
+  };
+  Bytes dq = up(in.q), dk = up(in.k), dv = up(in.v), dd = up(d_o), o = up(d_o), slopes = up(in.slopes),
+        mask = up(in.mask);
+  Bytes gq = up(in.q), gk = up(in.k), gv = up(in.v);
+  gq.fill_bytes(0xff), gk.fill_bytes(0xff), gv.fill_bytes(0xff);
+  auto lse = device.zeros<float>(p.batch * p.heads_q * p.n_q), delta = device.zeros<float>(lse.size());
+  auto lengths = words(in.lengths), cu_q = words(in.cu_q), cu_kv = words(in.cu_kv);
+  AttentionAddresses at;
+  at.q = dq.address(), at.k = dk.address(), at.v = dv.address(), at.o = o.address(), at.lse = lse.address();
+  at.slopes = slopes.address(), at.lengths = lengths.address(), at.mask = mask.address();
+  at.cu_q = cu_q.address(), at.cu_kv = cu_kv.address();
+  if (p.packed) at.total_q = in.cu_q.back(), at.total_kv = in.cu_kv.back();
+  const AttentionGradients g{dd.address(), gq.address(), gk.address(), gv.address(), delta.address()};
+  runtime::Stream s(device);
+  attention(s, p, at);
+  const auto c = tune ? choose_attention_backward(kind, p, device.info().cc(), tune)
+                      : select_attention_backward(p, at, g, device.info());
+  EXPECT_EQ(c.kind, kind) << c.why;
+  run_attention_backward(s, c, p, at, g);
+  s.wait();
+  const Wanted want = gradients(p, in, d_o);
+  near(gq, want.q, p, "d_q"), near(gk, want.k, p, "d_k"), near(gv, want.v, p, "d_v");
+}
+
+AttentionProblem problem(DType t, std::uint64_t n_q, std::uint64_t n_kv, std::uint64_t d, std::uint64_t d_v) {
   AttentionProblem p;
-  p.type = t, p.batch = 2, p.heads_q = 2, p.heads_kv = 1, p.n_q = n_q, p.n_kv = n_kv, p.d_qk = d,
-  p.d_v = d + 8;
+  p.type = t, p.batch = 2, p.heads_q = 2, p.heads_kv = 1, p.n_q = n_q, p.n_kv = n_kv, p.d_qk = d, p.d_v = d_v;
   return p;
 }
 void every(const runtime::Device& device) {
-  for (DType t : {DType::f32, DType::f16, DType::bf16}) check(device, problem(t, 5, 37, 24));
-  auto p = problem(DType::f32, 40, 36, 16);
+  constexpr auto kind = AttentionKind::simt;
+  check(device, problem(DType::f32, 5, 37, 24, 32), kind);
+  for (DType t : {DType::f16, DType::bf16}) check(device, problem(t, 5, 37, 20, 28), kind);
+  auto p = problem(DType::f32, 40, 36, 16, 24);
   p.causal = true;
-  check(device, p);  // the first queries see nothing
+  check(device, p, kind);  // the first queries see nothing
   p.causal = false, p.window_left = 7, p.window_right = 2;
-  check(device, p);
-  p = problem(DType::f32, 9, 20, 16), p.soft_cap = 1.5f;
-  check(device, p);
-  p = problem(DType::f32, 9, 20, 16), p.alibi = p.causal = true;
-  check(device, p);
-  p = problem(DType::f32, 9, 20, 16), p.key_lengths = true;
-  check(device, p);
+  check(device, p, kind);
+  p = problem(DType::f32, 9, 40, 16, 24), p.soft_cap = 1.5f;
+  check(device, p, kind);
+  p = problem(DType::f32, 9, 40, 16, 24), p.alibi = p.causal = true;
+  check(device, p, kind);
+  p = problem(DType::f32, 9, 40, 16, 24), p.key_lengths = true;
+  check(device, p, kind);
 }
+// Shapes that are no multiple of a tile, each feature once.
+void every_mma(const runtime::Device& device, std::uint64_t more) {
+  constexpr auto kind = AttentionKind::mma;
+  check(device, problem(DType::f16, 5, 37, 24, 32), kind);
+  check(device, problem(DType::bf16, more + 70, more + 150, 64, 64), kind);
+  check(device, problem(DType::bf16, more + 70, 83, 128, 104), kind);
+  auto p = problem(DType::bf16, 90, more + 36, 64, 64);
+  p.causal = true;
+  check(device, p, kind);  // the first queries see nothing
+  p = problem(DType::bf16, more + 75, more + 140, 128, 128), p.causal = true;
+  check(device, p, kind);
+  p.causal = false, p.window_left = 20, p.window_right = 2;
+  check(device, p, kind);
+  p = problem(DType::bf16, 33, more + 70, 64, 64), p.soft_cap = 1.5f;
+  check(device, p, kind);
+  p = problem(DType::f16, 33, more + 70, 64, 64), p.alibi = p.causal = true;
+  check(device, p, kind);
+  p = problem(DType::bf16, 40, more + 70, 32, 32), p.key_lengths = p.causal = true;
+  check(device, p, kind);
+  p = problem(DType::bf16, 40, more + 70, 32, 64), p.packed = p.causal = true, p.batch = 3;
+  check(device, p, kind);
+  for (auto m : {AttentionMask::additive, AttentionMask::boolean}) {
+    p = problem(DType::bf16, 40, more + 70, 128, 128), p.mask = m;
+    check(device, p, kind);
+  }
+}
+// Measured against each other: all must be right.
+constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace
 
 TEST(attention_backward, gradients_match_the_oracle) { every(runtime::Device::open("emu:sm_90a")); }
 
+TEST(attention_backward_mma, gradients_match_the_oracle) { every_mma(runtime::Device::open("emu:sm_80"), 0); }
+
+TEST(attention_backward_mma, under_every_policy) {
+  for (auto [async, schedule] : {std::pair{"late", "adversarial"},
+                                 {"random:1", "random:1"},
+                                 {"late", "random:2"},
+                                 {"eager", "adversarial"}}) {
+    auto device = runtime::Device::open("emu:sm_90a");
+    emu::Options o = device.emulator_options();
+    emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
+    device.set_emulator_options(o);
+    auto p = problem(DType::bf16, 70, 83, 32, 32);
+    p.causal = true, p.batch = 1;
+    check(device, p, AttentionKind::mma);
+  }
+}
+
+TEST(attention_backward_mma, tunings) {
+  auto p = problem(DType::bf16, 70, 83, 64, 64);
+  p.batch = 1, p.causal = true;
+  for (const auto& t : kTunings) check(runtime::Device::open("emu:sm_90a"), p, AttentionKind::mma, &t);
+}
+
+TEST(attention_backward_mma, is_refused_with_the_reason) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto why = [&](const AttentionProblem& p, std::uint64_t d_q = 0) {
+    return select_attention_backward(p, {}, {.d_q = d_q}, device.info()).why;
+  };
+  EXPECT_NE(why(problem(DType::f32, 9, 9, 64, 64)).find("not f32"), std::string::npos);
+  EXPECT_NE(why(problem(DType::bf16, 9, 9, 192, 128)).find("d_qk = 192"), std::string::npos);
+  EXPECT_NE(why(problem(DType::bf16, 9, 9, 60, 64)).find("d_qk = 60"), std::string::npos);
+  EXPECT_NE(why(problem(DType::bf16, 9, 9, 64, 64), 8).find("d_q does not begin"), std::string::npos);
+}
+
 TEST(attention_backward, right_on_a_gpu) {
   try {
-    every(runtime::Device::open("cuda:0"));
+    const auto device = runtime::Device::open("cuda:0");
+    every(device);
+    every_mma(device, 0), every_mma(device, 300);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
@@ -125,11 +243,25 @@ TEST(attention_backward, right_on_a_gpu) {
 
 TEST(attention_backward, every_variant_assembles) {
   if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
-  AttentionFeatures f;
-  f.right = f.left = f.soft_cap = f.alibi = true;
-  for (const char* arch : {"sm_80", "sm_90a", "sm_120a"})
-    for (const auto& i : images(attention_backward_simt(DType::bf16, f), arch)) {
-      const auto a = cgp::testing::assemble(*i.ptx, arch);
-      EXPECT_TRUE(a.ok && a.spill_bytes == 0) << i.name << " " << arch << "\n" << a.log;
-    }
+  AttentionFeatures every;
+  every.right = every.left = every.soft_cap = every.alibi = true;
+  for (auto [arch, cc] : {std::pair{"sm_80", 80}, {"sm_90a", 90}, {"sm_120a", 120}}) {
+    std::vector<std::vector<Variant>> all{attention_backward_simt(DType::bf16, every)};
+    const bool here = arch == std::string_view("sm_90a");
+    for (std::uint64_t d : {64, 128})
+      for (bool bounded : {false, true}) {
+        if (!here && !bounded) continue;
+        auto p = problem(d == 64 ? DType::f16 : DType::bf16, 9, 9, d, d);
+        p.causal = bounded;
+        all.push_back(choose_attention_backward(AttentionKind::mma, p, cc).kernels);
+      }
+    auto p = problem(DType::bf16, 9, 9, 128, 128);
+    p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3, p.mask = AttentionMask::additive;
+    all.push_back(choose_attention_backward(AttentionKind::mma, p, cc).kernels);
+    for (const auto& kernels : all)
+      for (const auto& i : images(kernels, arch)) {
+        const auto a = cgp::testing::assemble(*i.ptx, arch);
+        EXPECT_TRUE(a.ok && a.spill_bytes == 0) << i.name << " " << arch << "\n" << a.log;
+      }
+  }
 }

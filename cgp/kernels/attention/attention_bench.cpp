@@ -10,6 +10,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/bench/provenance.h"
 #include "cgp/kernels/decode/decode.h"
 #include "cgp/prof/compare.h"
@@ -114,6 +115,32 @@ void forward(Bench& b, const AttentionProblem& q) {
   b.run(name, choice.variant.name, p.flops(), 0, [&](Stream& s) { attention(s, p, t.at()); });
 }
 
+// Gradients after one forward pass; with tunings, each of them.
+void backward(Bench& b, const AttentionProblem& q, const std::vector<AttentionBackwardTuning>& tunings = {}) {
+  const auto name = text::cat(tunings.empty() ? "" : "sweep/", "backward/", shape_name(q));
+  if (!b.wanted(name)) return;
+  const auto p = q.dense();
+  const auto& d = b.device();
+  const Tensors t(d, p), grad(d, p);
+  const auto d_o = random_words(d, p.type, t.o.size(), 4);
+  Buffer<float> lse(d, p.batch * p.heads_q * p.n_q), delta(d, lse.size());
+  auto at = t.at();
+  at.lse = lse.address();
+  const AttentionGradients g{d_o.address(), grad.q.address(), grad.k.address(), grad.v.address(),
+                             delta.address()};
+  Stream s(d);
+  attention(s, p, at);
+  s.wait();
+  const auto run = [&](const AttentionBackwardChoice& c, int rounds) {
+    b.run(
+        name, text::cat(c.kernels[1].name, " ", c.kernels[2].name), attention_backward_flops(p), 0,
+        [&](Stream& stream) { run_attention_backward(stream, c, p, at, g); }, rounds);
+  };
+  if (tunings.empty()) run(select_attention_backward(p, at, g, d.info()), 0);
+  for (const auto& tune : tunings)
+    run(choose_attention_backward(AttentionKind::mma, p, d.info().cc(), &tune), 7);
+}
+
 void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
            const std::vector<AttentionSm90Tuning>& tunings) {
   const auto name = text::cat("sweep/d", q.d_qk, "/", q.causal ? "causal" : "full", "/n", q.n_kv);
@@ -194,6 +221,21 @@ void run_all(Bench& b) {
             }
         sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
       }
+  for (bool causal : {false, true}) {
+    backward(b, standard(DType::bf16, 64, 4096, causal),
+             {{32, 32, 32, 64},
+              {16, 64, 32, 64},
+              {16, 32, 32, 64},
+              {32, 32, 32, 32},
+              {32, 32, 16, 64},
+              {32, 32, 16, 32}});
+    backward(b, standard(DType::bf16, 128, 4096, causal),
+             {{16, 48, 32, 32}, {16, 32, 32, 32}, {16, 64, 32, 32}, {16, 48, 16, 64}, {16, 48, 16, 32}});
+  }
+  for (std::uint64_t d : {64, 128})
+    for (bool causal : {false, true})
+      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
+        backward(b, standard(DType::bf16, d, n, causal));
   for (DType t : {DType::bf16, DType::f16})
     for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})
