@@ -22,7 +22,8 @@ static PyObject* done(cgp_status status) {
 }
 
 static int read_list(PyObject* list, int64_t* out, int32_t* rank, const char* what) {
-  const Py_ssize_t n = PySequence_Size(list);
+  const int tuple = PyTuple_Check(list); /* torch.Size is one too; its items are borrowed */
+  const Py_ssize_t n = tuple ? PyTuple_Size(list) : PySequence_Size(list);
   if (n < 0) return -1;
   if (n > CGP_MAX_RANK) {
     PyErr_Format(exceptions[1] ? exceptions[1] : PyExc_ValueError, "%s has %zd dimensions; at most %d are possible", what, n,
@@ -30,10 +31,10 @@ static int read_list(PyObject* list, int64_t* out, int32_t* rank, const char* wh
     return -1;
   }
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PySequence_GetItem(list, i);
+    PyObject* item = tuple ? PyTuple_GetItem(list, i) : PySequence_GetItem(list, i);
     if (!item) return -1;
     out[i] = PyLong_AsLongLong(item);
-    Py_DECREF(item);
+    if (!tuple) Py_DECREF(item);
     if (out[i] == -1 && PyErr_Occurred()) return -1;
   }
   *rank = (int32_t)n;
@@ -242,12 +243,145 @@ FUNCTION(add, 4)
   return done(cgp_add(handle(a[0]), x, y, z));
 END
 
+static float real(PyObject* o) { return (float)PyFloat_AsDouble(o); }
+static int32_t small(PyObject* o) { return (int32_t)PyLong_AsLong(o); }
+
+/* stream, layer, x, y, residual, weight, bias, sum, mean, rstd, eps, weight_offset */
+FUNCTION(norm, 12)
+  TENSOR(x, 2)
+  TENSOR(y, 3)
+  TENSOR(residual, 4)
+  TENSOR(weight, 5)
+  TENSOR(bias, 6)
+  TENSOR(sum, 7)
+  TENSOR(mean, 8)
+  TENSOR(rstd, 9)
+  cgp_norm_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.eps = real(a[10]), o.weight_offset = real(a[11]);
+  const int layer = PyObject_IsTrue(a[1]);
+  if (PyErr_Occurred()) return NULL;
+  o.residual = residual, o.weight = weight, o.bias = bias, o.sum = sum, o.mean = mean, o.rstd = rstd;
+  return done((layer ? cgp_layer_norm : cgp_rms_norm)(handle(a[0]), x, &o, y));
+END
+/* stream, layer, x, dy, dx, dsum, weight, mean, rstd, dweight, dbias, weight_offset */
+FUNCTION(norm_backward, 12)
+  TENSOR(x, 2)
+  TENSOR(dy, 3)
+  TENSOR(dx, 4)
+  TENSOR(dsum, 5)
+  TENSOR(weight, 6)
+  TENSOR(mean, 7)
+  TENSOR(rstd, 8)
+  TENSOR(dweight, 9)
+  TENSOR(dbias, 10)
+  cgp_norm_backward_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.weight_offset = real(a[11]);
+  const int layer = PyObject_IsTrue(a[1]);
+  if (PyErr_Occurred()) return NULL;
+  o.dsum = dsum, o.weight = weight, o.mean = mean, o.rstd = rstd, o.dweight = dweight, o.dbias = dbias;
+  return done((layer ? cgp_layer_norm_backward : cgp_rms_norm_backward)(handle(a[0]), x, dy, &o, dx));
+END
+/* stream, logits, targets, loss, lse, dlogits, scale, errors, ignore_index, label_smoothing, z_loss */
+FUNCTION(cross_entropy, 11)
+  TENSOR(logits, 1)
+  TENSOR(targets, 2)
+  TENSOR(loss, 3)
+  TENSOR(lse, 4)
+  TENSOR(dlogits, 5)
+  TENSOR(scale, 6)
+  TENSOR(errors, 7)
+  cgp_cross_entropy_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.ignore_index = PyLong_AsLongLong(a[8]);
+  o.label_smoothing = real(a[9]), o.z_loss = real(a[10]);
+  if (PyErr_Occurred()) return NULL;
+  o.scale = scale, o.errors = errors;
+  return done(cgp_cross_entropy(handle(a[0]), logits, targets, &o, loss, lse, dlogits));
+END
+/* stream, targets, ignore_index, scale */
+FUNCTION(count_targets, 4)
+  TENSOR(targets, 1)
+  TENSOR(scale, 3)
+  return done(cgp_count_targets(handle(a[0]), targets, PyLong_AsLongLong(a[2]), scale));
+END
+/* stream, x, y, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, scaling, base, factor,
+ * original_positions */
+FUNCTION(rope, 15)
+  TENSOR(x, 1)
+  TENSOR(y, 2)
+  TENSOR(cos, 3)
+  TENSOR(sin, 4)
+  TENSOR(positions, 5)
+  cgp_rope_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.sequence = PyLong_AsUnsignedLongLong(a[6]), o.offset = PyLong_AsUnsignedLongLong(a[7]);
+  o.rotary = PyLong_AsUnsignedLongLong(a[8]);
+  o.interleaved = PyObject_IsTrue(a[9]), o.inverse = PyObject_IsTrue(a[10]), o.scaling = small(a[11]);
+  o.base = PyFloat_AsDouble(a[12]), o.factor = PyFloat_AsDouble(a[13]), o.original_positions = PyFloat_AsDouble(a[14]);
+  if (PyErr_Occurred()) return NULL;
+  o.cos = cos, o.sin = sin, o.positions = positions;
+  return done(cgp_rope(handle(a[0]), x, &o, y));
+END
+/* stream, activation, x, bias, y */
+FUNCTION(activate, 5)
+  TENSOR(x, 2)
+  TENSOR(bias, 3)
+  TENSOR(y, 4)
+  return done(cgp_activate(handle(a[0]), small(a[1]), x, bias, y));
+END
+/* stream, activation, x, bias, dy, dx */
+FUNCTION(activate_backward, 6)
+  TENSOR(x, 2)
+  TENSOR(bias, 3)
+  TENSOR(dy, 4)
+  TENSOR(dx, 5)
+  return done(cgp_activate_backward(handle(a[0]), small(a[1]), x, bias, dy, dx));
+END
+/* stream, activation, gate, up, out */
+FUNCTION(gated, 5)
+  TENSOR(gate, 2)
+  TENSOR(up, 3)
+  TENSOR(out, 4)
+  return done(cgp_gated(handle(a[0]), small(a[1]), gate, up, out));
+END
+/* stream, activation, gate, up, dout, dgate, dup */
+FUNCTION(gated_backward, 7)
+  TENSOR(gate, 2)
+  TENSOR(up, 3)
+  TENSOR(dout, 4)
+  TENSOR(dgate, 5)
+  TENSOR(dup, 6)
+  return done(cgp_gated_backward(handle(a[0]), small(a[1]), gate, up, dout, dgate, dup));
+END
+FUNCTION(log_softmax, 3)
+  TENSOR(x, 1)
+  TENSOR(y, 2)
+  return done(cgp_log_softmax(handle(a[0]), x, y));
+END
+/* stream, log, y, dy, dx */
+FUNCTION(softmax_backward, 5)
+  TENSOR(y, 2)
+  TENSOR(dy, 3)
+  TENSOR(dx, 4)
+  const int log = PyObject_IsTrue(a[1]);
+  return done((log ? cgp_log_softmax_backward : cgp_softmax_backward)(handle(a[0]), y, dy, dx));
+END
+
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
                                 METHOD(download),       METHOD(stream_new),  METHOD(stream_borrow), METHOD(stream_wait),
                                 METHOD(stream_free),    METHOD(stream_set_scratch), METHOD(gemm), METHOD(attention),
                                 METHOD(softmax),        METHOD(reduce),      METHOD(transpose),   METHOD(add),
+                                METHOD(norm),           METHOD(norm_backward), METHOD(cross_entropy), METHOD(count_targets),
+                                METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
+                                METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

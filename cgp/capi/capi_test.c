@@ -162,6 +162,176 @@ static void test_rows(void) {
   drop(&x), drop(&y), drop(&z), drop(&s), drop(&none);
 }
 
+enum { ROWS = 6, COLS = 37 };
+static void test_norms(void) {
+  array x = make(3, (int64_t[]){2, 3, COLS}, 1), r = make(3, (int64_t[]){2, 3, COLS}, 1);
+  array w = make(1, (int64_t[]){COLS}, 1), b = make(1, (int64_t[]){COLS}, 1);
+  array y = make(3, (int64_t[]){2, 3, COLS}, 0), h = make(3, (int64_t[]){2, 3, COLS}, 0);
+  array mean = make(2, (int64_t[]){2, 3}, 0), rstd = make(2, (int64_t[]){2, 3}, 0);
+  array dy = make(3, (int64_t[]){2, 3, COLS}, 1), dx = make(3, (int64_t[]){2, 3, COLS}, 0);
+  array dw = make(1, (int64_t[]){COLS}, 0), db = make(1, (int64_t[]){COLS}, 0);
+  for (int layer = 0; layer < 2; ++layer) {
+    cgp_norm_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o, o.eps = 1e-3f, o.weight = &w.t, o.residual = &r.t, o.sum = &h.t, o.rstd = &rstd.t;
+    if (layer) o.bias = &b.t, o.mean = &mean.t;
+    OK((layer ? cgp_layer_norm : cgp_rms_norm)(stream, &x.t, &o, &y.t));
+    cgp_norm_backward_options g;
+    memset(&g, 0, sizeof g);
+    g.size = sizeof g, g.weight = &w.t, g.dsum = &r.t, g.rstd = &rstd.t, g.dweight = &dw.t;
+    if (layer) g.mean = &mean.t, g.dbias = &db.t;
+    OK((layer ? cgp_layer_norm_backward : cgp_rms_norm_backward)(stream, &h.t, &dy.t, &g, &dx.t));
+    fetch(&y), fetch(&h), fetch(&rstd), fetch(&dx), fetch(&dw), fetch(&db), fetch(&mean);
+    double want_dw[COLS] = {0}, want_db[COLS] = {0};
+    for (int i = 0; i < ROWS; ++i) {
+      const float *px = x.host + i * COLS, *pr = r.host + i * COLS, *pd = dy.host + i * COLS;
+      double m = 0, var = 0, sum_g = 0, sum_gn = 0;
+      for (int j = 0; j < COLS; ++j) m += ((double)px[j] + pr[j]) / COLS;
+      if (!layer) m = 0;
+      for (int j = 0; j < COLS; ++j) var += ((double)px[j] + pr[j] - m) * ((double)px[j] + pr[j] - m) / COLS;
+      const double inverse = 1 / sqrt(var + 1e-3);
+      CHECK(fabs(rstd.host[i] - inverse) < 1e-5);
+      for (int j = 0; j < COLS; ++j) {
+        const double n = ((double)px[j] + pr[j] - m) * inverse;
+        CHECK(fabs(y.host[i * COLS + j] - (n * w.host[j] + (layer ? b.host[j] : 0))) < 1e-5);
+        CHECK(fabs(h.host[i * COLS + j] - ((double)px[j] + pr[j])) < 1e-6);
+        sum_g += (double)pd[j] * w.host[j] / COLS, sum_gn += (double)pd[j] * w.host[j] * n / COLS;
+        want_dw[j] += pd[j] * n, want_db[j] += pd[j];
+      }
+      for (int j = 0; j < COLS; ++j) {
+        const double n = ((double)px[j] + pr[j] - m) * inverse;
+        const double want = pr[j] + inverse * ((double)pd[j] * w.host[j] - (layer ? sum_g : 0) - n * sum_gn);
+        CHECK(fabs(dx.host[i * COLS + j] - want) < 2e-5);
+      }
+    }
+    for (int j = 0; j < COLS; ++j) {
+      CHECK(fabs(dw.host[j] - want_dw[j]) < 2e-5);
+      if (layer) CHECK(fabs(db.host[j] - want_db[j]) < 2e-5);
+    }
+  }
+  cgp_norm_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o, o.bias = &b.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &x.t, &o, &y.t), "rms_norm: bias", "layer_norm");
+  o.bias = NULL, o.weight = &x.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &x.t, &o, &y.t), "rms_norm: weight", "[37]");
+  o.weight = NULL;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &x.t, &o, &x.t), "rms_norm: y", "shares memory with x");
+  cgp_tensor repeats = x.t;
+  repeats.stride[0] = repeats.stride[1] = 0;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &repeats, NULL, &y.t), "rms_norm: x", "overlap");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm_backward(stream, &x.t, &dy.t, NULL, &dx.t), "options", "rstd");
+  drop(&x), drop(&r), drop(&w), drop(&b), drop(&y), drop(&h), drop(&mean), drop(&rstd);
+  drop(&dy), drop(&dx), drop(&dw), drop(&db);
+}
+
+static void test_cross_entropy(void) {
+  array x = make(2, (int64_t[]){ROWS, COLS}, 1), d = make(2, (int64_t[]){ROWS, COLS}, 0);
+  array loss = make(1, (int64_t[]){ROWS}, 0), scale = make(1, (int64_t[]){1}, 0);
+  array target = make(1, (int64_t[]){ROWS}, 0), errors = make(1, (int64_t[]){1}, 0);
+  int32_t targets[ROWS] = {0, COLS - 1, 5, -7, 8, 9}, wrong = 0;
+  target.t.dtype = CGP_S32, errors.t.dtype = CGP_U32;
+  OK(cgp_upload(device, target.t.address, targets, sizeof targets));
+  OK(cgp_upload(device, errors.t.address, &wrong, sizeof wrong));
+  cgp_cross_entropy_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o, o.ignore_index = -7, o.label_smoothing = 0.25f, o.scale = &scale.t, o.errors = &errors.t;
+  OK(cgp_count_targets(stream, &target.t, -7, &scale.t));
+  OK(cgp_cross_entropy(stream, &x.t, &target.t, &o, &loss.t, NULL, &d.t));
+  fetch(&loss), fetch(&d), fetch(&scale);
+  CHECK(fabs(scale.host[0] - 0.2) < 1e-7);
+  for (int i = 0; i < ROWS; ++i) {
+    const float* row = x.host + i * COLS;
+    const int kept = targets[i] != -7;
+    double sum = 0, all = 0;
+    for (int j = 0; j < COLS; ++j) sum += exp((double)row[j]), all += row[j];
+    const double want = kept ? log(sum) - 0.75 * row[targets[i]] - 0.25 * all / COLS : 0;
+    CHECK(fabs(loss.host[i] - want) < 1e-5);
+    for (int j = 0; j < COLS; ++j) {
+      const double p = exp((double)row[j]) / sum - 0.75 * (j == targets[i]) - 0.25 / COLS;
+      CHECK(fabs(d.host[i * COLS + j] - (kept ? 0.2 * p : 0)) < 1e-6);
+    }
+  }
+  OK(cgp_download(device, &wrong, errors.t.address, sizeof wrong));
+  CHECK(wrong == 0);
+  targets[2] = COLS; /* no column */
+  OK(cgp_upload(device, target.t.address, targets, sizeof targets));
+  OK(cgp_cross_entropy(stream, &x.t, &target.t, &o, &loss.t, NULL, NULL));
+  fetch(&loss);
+  OK(cgp_download(device, &wrong, errors.t.address, sizeof wrong));
+  CHECK(wrong == 1 && isnan(loss.host[2]) && !isnan(loss.host[1]));
+  FAILS(CGP_INVALID_ARGUMENT, cgp_cross_entropy(stream, &x.t, &loss.t, &o, &loss.t, NULL, NULL), "targets",
+        "s32 or s64");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_cross_entropy(stream, &x.t, &target.t, &o, NULL, NULL, NULL), "one of loss",
+        "");
+  OK(cgp_log_softmax(stream, &x.t, &d.t));
+  array g = make(2, (int64_t[]){ROWS, COLS}, 0);
+  OK(cgp_log_softmax_backward(stream, &d.t, &x.t, &g.t));
+  fetch(&d), fetch(&g);
+  double sum = 0, all = 0;
+  for (int j = 0; j < COLS; ++j) sum += exp((double)x.host[j]), all += x.host[j];
+  CHECK(fabs(d.host[3] - (x.host[3] - log(sum))) < 1e-5);
+  CHECK(fabs(g.host[3] - (x.host[3] - exp((double)x.host[3]) / sum * all)) < 1e-5);
+  drop(&x), drop(&d), drop(&loss), drop(&scale), drop(&target), drop(&errors), drop(&g);
+}
+
+static void test_elements(void) {
+  const int64_t tokens = 5, heads = 3, dim = 8;
+  array x = make(3, (int64_t[]){heads, tokens, dim}, 1), y = make(3, (int64_t[]){tokens, heads, dim}, 0);
+  cgp_tensor xt = x.t; /* [heads, tokens, dim] seen as [tokens, heads, dim] */
+  xt.shape[0] = tokens, xt.shape[1] = heads, xt.stride[0] = dim, xt.stride[1] = tokens * dim;
+  cgp_rope_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o, o.offset = 2, o.rotary = 6, o.base = 100;
+  OK(cgp_rope(stream, &xt, &o, &y.t));
+  fetch(&y);
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t h = 0; h < heads; ++h) {
+      const float *from = x.host + (h * tokens + t) * dim, *to = y.host + (t * heads + h) * dim;
+      for (int i = 0; i < 3; ++i) {
+        const double angle = (double)(t + 2) * pow(100, -2.0 * i / 6);
+        CHECK(fabs(to[i] - (from[i] * cos(angle) - from[i + 3] * sin(angle))) < 1e-5);
+        CHECK(fabs(to[i + 3] - (from[i] * sin(angle) + from[i + 3] * cos(angle))) < 1e-5);
+      }
+      CHECK(to[6] == from[6] && to[7] == from[7]);
+    }
+  o.cos = &x.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rope(stream, &xt, &o, &y.t), "rope: cos and sin", "together");
+  o.cos = NULL, o.scaling = 9;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_rope(stream, &xt, &o, &y.t), "scaling 9", "");
+
+  array up = make(3, (int64_t[]){tokens, heads, dim}, 1), out = make(3, (int64_t[]){tokens, heads, dim}, 0);
+  array gate = make(3, (int64_t[]){tokens, heads, dim}, 1), dup = make(3, (int64_t[]){tokens, heads, dim}, 0);
+  array other = make(3, (int64_t[]){tokens, heads, dim}, 0), bias = make(1, (int64_t[]){dim}, 1);
+  OK(cgp_gated(stream, CGP_ACT_SILU, &gate.t, &up.t, &out.t));
+  /* the gradient by gate takes the place of gate's copy in y: an output may be an input */
+  OK(cgp_add(stream, &gate.t, &gate.t, &y.t));
+  OK(cgp_gated_backward(stream, CGP_ACT_RELU, &y.t, &up.t, &up.t, &y.t, &dup.t));
+  OK(cgp_activate(stream, CGP_ACT_GELU, &gate.t, &bias.t, &other.t));
+  fetch(&out), fetch(&y), fetch(&dup), fetch(&other);
+  for (size_t i = 0; i < out.count; ++i) {
+    const double v = gate.host[i], u = up.host[i], z = v + bias.host[i % 8];
+    CHECK(fabs(out.host[i] - v / (1 + exp(-v)) * u) < 1e-6);
+    CHECK(fabs(y.host[i] - (v > 0 ? u * u : 0)) < 1e-6);
+    CHECK(fabs(dup.host[i] - (v > 0 ? 2 * v * u : 0)) < 1e-6);
+    CHECK(fabs(other.host[i] - z / 2 * (1 + erf(z / sqrt(2)))) < 1e-6);
+  }
+  OK(cgp_activate_backward(stream, CGP_ACT_SILU, &gate.t, NULL, &up.t, &other.t));
+  fetch(&other);
+  const double e = 1 / (1 + exp(-(double)gate.host[5]));
+  CHECK(fabs(other.host[5] - up.host[5] * (e + gate.host[5] * e * (1 - e))) < 1e-6);
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gated(stream, CGP_ACT_SILU, &gate.t, &bias.t, &out.t), "gated: up",
+        "[5, 3, 8]");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_activate(stream, 0, &gate.t, NULL, &out.t), "no activation 0", "");
+  cgp_tensor shifted = gate.t;
+  shifted.address += 4, shifted.shape[0] = tokens - 1;
+  cgp_tensor part = gate.t;
+  part.shape[0] = tokens - 1;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_activate(stream, CGP_ACT_RELU, &part, NULL, &shifted), "activate: y",
+        "without being the same");
+  drop(&x), drop(&y), drop(&up), drop(&out), drop(&gate), drop(&dup), drop(&other), drop(&bias);
+}
+
 static void test_attention(void) {
   const int64_t b = 2, h = 4, hk = 2, nq = 5, nk = 7, d = 16;
   /* q as [b, n, h, d] seen as [b, h, n, d] */
@@ -242,6 +412,9 @@ int main(int argc, char** argv) {
   test_devices();
   test_gemm();
   test_rows();
+  test_norms();
+  test_cross_entropy();
+  test_elements();
   test_attention();
   test_scratch();
   cgp_stream_free(stream);

@@ -147,6 +147,110 @@ CGP_API cgp_status cgp_transpose(cgp_stream* s, const cgp_tensor* x, const cgp_t
 /* z = x + y, contiguous, of one shape. */
 CGP_API cgp_status cgp_add(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y, const cgp_tensor* z);
 
+/* ---- norms. x, y, dy, dx, residual, sum: one shape, rows as above; f32, f16 or bf16 in any mixture, f32
+ * inside. Outputs overlap nothing else. h = x + residual (rounded to the type of sum, else of x), or x
+ *   RMSNorm    y = h * rstd * (weight + weight_offset)                    rstd = 1 / sqrt(mean(h^2) + eps)
+ *   LayerNorm  y = (h - mean) * rstd * (weight + weight_offset) + bias    rstd = 1 / sqrt(var(h) + eps)
+ * Members that are not given are left out: no residual, a weight of 1, no bias, nothing stored. */
+typedef struct {
+  size_t size;
+  float eps, weight_offset;   /* used as they are */
+  const cgp_tensor* weight;   /* [cols] */
+  const cgp_tensor* bias;     /* [cols]; LayerNorm only */
+  const cgp_tensor* residual; /* as x */
+  const cgp_tensor* sum;      /* as x, written: h; needs a residual */
+  const cgp_tensor* mean;     /* f32 [..., rows], contiguous, written; LayerNorm only */
+  const cgp_tensor* rstd;     /* as mean, written */
+} cgp_norm_options;
+CGP_API cgp_status cgp_rms_norm(cgp_stream* s, const cgp_tensor* x, const cgp_norm_options* options,
+                                const cgp_tensor* y);
+CGP_API cgp_status cgp_layer_norm(cgp_stream* s, const cgp_tensor* x, const cgp_norm_options* options,
+                                  const cgp_tensor* y);
+/* Gradients; deterministic. x is h of the forward pass. dx = dsum (if given) + the gradient through y. */
+typedef struct {
+  size_t size;
+  float weight_offset;
+  const cgp_tensor* weight;  /* [cols] */
+  const cgp_tensor* dsum;    /* as x: gradient that reached h by itself */
+  const cgp_tensor* mean;    /* of the forward pass; LayerNorm only */
+  const cgp_tensor* rstd;    /* of the forward pass; must be given */
+  const cgp_tensor* dweight; /* [cols], written */
+  const cgp_tensor* dbias;   /* [cols], written; LayerNorm only */
+} cgp_norm_backward_options;
+CGP_API cgp_status cgp_rms_norm_backward(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* dy,
+                                         const cgp_norm_backward_options* options, const cgp_tensor* dx);
+CGP_API cgp_status cgp_layer_norm_backward(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* dy,
+                                           const cgp_norm_backward_options* options, const cgp_tensor* dx);
+
+/* ---- cross-entropy of logits [..., cols] and targets s32 or s64 [...] (contiguous), with its gradient:
+ *   loss    = lse - (1 - e) x[target] - e mean(x) + z_loss lse^2       lse = log sum exp(x), e =
+ * label_smoothing dlogits = scale * d loss / d x A row whose target is ignore_index has loss and gradient 0.
+ * A target that is no column gives NaN in its row and sets `errors` to 1. loss and lse: f32, as targets; all
+ * three outputs are optional, one must be given. dlogits may be the logits themselves. */
+typedef struct {
+  size_t size;
+  int64_t ignore_index; /* used as it is: -100 is customary, and what NULL options mean */
+  float label_smoothing, z_loss;
+  const cgp_tensor* scale;  /* f32, one element on the device, multiplies dlogits */
+  const cgp_tensor* errors; /* u32 or s32, one element, written; never set to 0 */
+} cgp_cross_entropy_options;
+CGP_API cgp_status cgp_cross_entropy(cgp_stream* s, const cgp_tensor* logits, const cgp_tensor* targets,
+                                     const cgp_cross_entropy_options* options, const cgp_tensor* loss,
+                                     const cgp_tensor* lse, const cgp_tensor* dlogits);
+/* scale (f32, one element) = 1 / the number of targets that are not ignore_index. */
+CGP_API cgp_status cgp_count_targets(cgp_stream* s, const cgp_tensor* targets, int64_t ignore_index,
+                                     const cgp_tensor* scale);
+
+/* ---- rotary position embedding of x [..., heads, dim], whose leading dimensions are tokens:
+ *   (a, b) -> (a cos - b sin, a sin + b cos)
+ * Pair i of a head is (i, i + rotary / 2), or (2 i, 2 i + 1) when interleaved. y may be x. The gradient is
+ * the same with `inverse`. Without tables angles are position * base^(-2 i / rotary), scaled, computed
+ * exactly. */
+typedef enum {
+  CGP_ROPE_PLAIN = 0,
+  CGP_ROPE_LINEAR = 1,
+  CGP_ROPE_NTK = 2,
+  CGP_ROPE_YARN = 3,
+  CGP_ROPE_LLAMA3 = 4
+} cgp_rope_scaling;
+typedef struct {
+  size_t size;
+  const cgp_tensor *cos, *sin; /* f32 [positions, rotary / 2], contiguous; both or neither */
+  const cgp_tensor* positions; /* s32 or s64, one a token, contiguous; else offset + token % sequence */
+  uint64_t sequence, offset;   /* sequence 0: all tokens are one */
+  uint64_t rotary;             /* elements of a head that turn; 0: all */
+  int32_t interleaved, inverse;
+  int32_t scaling;                      /* cgp_rope_scaling; this and what follows: without tables */
+  double base;                          /* 0: 10000 */
+  double factor;                        /* by which the context grew; 0: 1 */
+  double original_positions;            /* yarn, llama3: the context before */
+  double beta_fast, beta_slow;          /* yarn; 0: 32 and 1 */
+  double low_frequency, high_frequency; /* llama3; 0: 1 and 4 */
+} cgp_rope_options;
+CGP_API cgp_status cgp_rope(cgp_stream* s, const cgp_tensor* x, const cgp_rope_options* options,
+                            const cgp_tensor* y);
+
+/* ---- activations (cgp_activation, not NONE); all arrays of one shape, rows as above, f32, f16 or bf16 in
+ * any mixture. An output may be one of the inputs. bias [cols] is optional. activate  y = f(x + bias)
+ * activate_backward  dx = dy f'(x + bias) gated     out = f(gate) * up       gated_backward     dgate = dout
+ * up f'(gate), dup = dout f(gate) */
+CGP_API cgp_status cgp_activate(cgp_stream* s, int32_t activation, const cgp_tensor* x,
+                                const cgp_tensor* bias, const cgp_tensor* y);
+CGP_API cgp_status cgp_activate_backward(cgp_stream* s, int32_t activation, const cgp_tensor* x,
+                                         const cgp_tensor* bias, const cgp_tensor* dy, const cgp_tensor* dx);
+CGP_API cgp_status cgp_gated(cgp_stream* s, int32_t activation, const cgp_tensor* gate, const cgp_tensor* up,
+                             const cgp_tensor* out);
+CGP_API cgp_status cgp_gated_backward(cgp_stream* s, int32_t activation, const cgp_tensor* gate,
+                                      const cgp_tensor* up, const cgp_tensor* dout, const cgp_tensor* dgate,
+                                      const cgp_tensor* dup);
+
+/* y = x - log sum exp(x) of each row; dx of both forms of softmax from its result y and dy. */
+CGP_API cgp_status cgp_log_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
+CGP_API cgp_status cgp_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cgp_tensor* dy,
+                                        const cgp_tensor* dx);
+CGP_API cgp_status cgp_log_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cgp_tensor* dy,
+                                            const cgp_tensor* dx);
+
 /* o[b, h, i, :] = sum_j softmax_j(q_i . k_j * scale ...) v[b, h', j, :]; q [b, h, n_q, d], k and v [b, h_kv,
  * n_kv, d] with any strides but that of d, h a multiple of h_kv; f32, f16 or bf16. The last query is aligned
  * with the last key. lse (optional): f32 [b, h, n_q], contiguous, the logarithm of each row's sum. */

@@ -5,6 +5,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/capi/handles.h"
 
 namespace cgp::capi {
 namespace {
@@ -110,6 +111,7 @@ Tensor::Rows Tensor::rows() const {
   if (r.cols > 1 && stride(-1) != 1) fail("its last dimension must be contiguous", "pass x.contiguous()");
   const Batch b = leading(1);
   r.rows = b.count, r.pitch = b.count > 1 ? b.stride : r.cols;
+  if (r.pitch < r.cols && elements()) fail("its rows overlap", "pass x.contiguous()");
   return r;
 }
 
@@ -118,6 +120,21 @@ std::uint64_t Tensor::extent() const {
   std::uint64_t last = 0;
   for (int i = 0; i < t_.rank; ++i) last += (size(i) - 1) * stride(i);
   return last + 1;
+}
+
+kernels::View Tensor::view(const cgp_stream& s, bool out) const {
+  return {t_.address, extent(), dtype(), out, s.device.backend().get()};
+}
+void Tensor::expect_apart(const Tensor& other, bool same) const {
+  const std::uint64_t end = address() + extent() * std::uint64_t(bytes(dtype()));
+  const std::uint64_t other_end = other.address() + other.extent() * std::uint64_t(bytes(other.dtype()));
+  if (!extent() || !other.extent() || address() >= other_end || other.address() >= end) return;
+  bool equal = same && address() == other.address() && dtype() == other.dtype() && rank() == other.rank();
+  for (int i = 0; equal && i < rank(); ++i)
+    equal = size(i) == other.size(i) && (size(i) == 1 || stride(i) == other.stride(i));
+  if (!equal)
+    fail(text::cat("it shares memory with ", other.name_, same ? " without being the same" : ""),
+         text::cat("give ", name_, " memory of its own"));
 }
 
 }  // namespace cgp::capi

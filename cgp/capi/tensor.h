@@ -9,6 +9,7 @@
 #include "cgp/base/dtype.h"
 #include "cgp/capi/cgp.h"
 #include "cgp/kernels/gemm/epilogue.h"
+#include "cgp/kernels/row/view.h"
 
 namespace cgp::capi {
 
@@ -23,6 +24,7 @@ class Tensor {
   std::uint64_t stride(int dim) const;
   std::uint64_t elements() const;
   std::uint64_t address() const { return t_.address; }
+  const char* argument() const { return name_; }
   std::vector<std::uint64_t> shape() const;
   std::string text() const;  ///< "bf16 [2, 3, 4] with strides [12, 4, 1]"
 
@@ -44,6 +46,10 @@ class Tensor {
   Rows rows() const;
   /// The elements from the first to the last, gaps included.
   std::uint64_t extent() const;
+  /// For kernels on rows; `out`: it is written.
+  kernels::View view(const cgp_stream& s, bool out = false) const;
+  /// Shares no memory with `other`; with `same` it may be exactly `other`.
+  void expect_apart(const Tensor& other, bool same = false) const;
   kernels::DeviceArray array() const { return {t_.address, extent(), dtype()}; }
   [[noreturn]] void fail(std::string rule, std::string hint = {}) const;
 

@@ -15,11 +15,14 @@ Hugging Face model.
 """
 from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error, Unsupported, __version__, device,
                        set_numpy_device)
-from ._functions import add, attention, matmul, max, softmax, sum, transpose
+from ._functions import (activate, add, attention, cross_entropy, gated, layer_norm, layer_norm_backward, log_softmax, matmul,
+                         max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu, transpose)
 
 __all__ = [
-    "ArgumentError", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "add", "attention", "device",
-    "matmul", "max", "nn", "ops", "patch", "set_numpy_device", "softmax", "sum", "transpose", "__version__"
+    "ArgumentError", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "activate", "add", "attention",
+    "cross_entropy", "device", "gated", "layer_norm", "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops",
+    "patch", "rms_norm", "rms_norm_backward", "rope", "set_numpy_device", "softmax", "sum", "swiglu", "transpose",
+    "__version__"
 ]
 
 

@@ -6,6 +6,7 @@ from . import _core
 from ._runtime import ArgumentError, OnDevice
 
 ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
+ROPE_SCALINGS = {"none": 0, "linear": 1, "ntk": 2, "yarn": 3, "llama3": 4}
 PRECISIONS = {"standard": 0, "fast": 1, "strict": 2}
 
 
@@ -148,3 +149,203 @@ def add(x, y):
         z, result = on.empty(x.shape, x.dtype)
         _core.add(on.device.stream(), on.put(x), on.put(y), z)
         return result()
+
+
+def log_softmax(x):
+    """x - log sum exp(x) over the last dimension. x: [..., n] -> [..., n].
+
+    >>> cgp.log_softmax(np.zeros((1, 1), np.float32))
+    array([[0.]], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.log_softmax(x)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        _core.log_softmax(on.device.stream(), on.put(x), y)
+        return result()
+
+
+def _norm(layer, x, residual, weight, bias, eps, weight_offset):
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        h, sum_result = (None, None) if residual is None else on.empty(x.shape, np.asarray(residual).dtype)
+        _core.norm(on.device.stream(), layer, on.put(x), y, on.put(residual), on.put(weight), on.put(bias), h, None, None, eps,
+                   weight_offset)
+        return result() if residual is None else (result(), sum_result())
+
+
+def rms_norm(x, weight=None, *, residual=None, eps=1e-6, weight_offset=0.0):
+    """h / sqrt(mean(h^2) + eps) * (weight + weight_offset), over the last dimension, with h = x + residual.
+
+    x, residual: [..., n]; weight: [n] -> y [..., n], and h too (in the type of residual) where a residual is given.
+
+    >>> cgp.rms_norm(np.full((1, 2), 3, np.float32), eps=7.0)
+    array([[0.75, 0.75]], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.rms_norm(x, weight, eps, weight_offset, residual)
+    return _norm(False, x, residual, weight, None, eps, weight_offset)
+
+
+def layer_norm(x, weight=None, bias=None, *, residual=None, eps=1e-5):
+    """(h - mean(h)) / sqrt(var(h) + eps) * weight + bias, over the last dimension, with h = x + residual.
+
+    x, residual: [..., n]; weight, bias: [n] -> y [..., n], and h too (in the type of residual) where a residual is given.
+
+    >>> cgp.layer_norm(np.array([[1, 3]], np.float32), eps=0.0)
+    array([[-1.,  1.]], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.layer_norm(x, weight, bias, eps, residual)
+    return _norm(True, x, residual, weight, bias, eps, 0.0)
+
+
+def _norm_backward(layer, dy, h, weight, bias, dsum, eps, weight_offset):
+    import numpy as np
+    dy, h = np.asarray(dy), np.asarray(h)
+    kind = h.dtype if weight is None else np.asarray(weight).dtype
+    with OnDevice() as on:
+        stream, given, scale = on.device.stream(), on.put(h), on.put(weight)
+        mean = on.empty(h.shape[:-1], np.float32)[0] if layer else None
+        rstd = on.empty(h.shape[:-1], np.float32)[0]
+        _core.norm(stream, layer, given, on.empty(h.shape, h.dtype)[0], None, None, None, None, mean, rstd, eps, 0.0)
+        outputs = [on.empty(h.shape, h.dtype)]
+        outputs.append(on.empty(h.shape[-1:], kind) if weight is not None else (None, lambda: None))
+        outputs.append(on.empty(h.shape[-1:], kind) if bias else (None, lambda: None))
+        dx, dweight, dbias = (o[0] for o in outputs)
+        _core.norm_backward(stream, layer, given, on.put(dy), dx, on.put(dsum), scale, mean, rstd, dweight, dbias,
+                            weight_offset)
+        return tuple(result() for _, result in (outputs if layer else outputs[:2]))
+
+
+def rms_norm_backward(dy, h, weight=None, *, dsum=None, eps=1e-6, weight_offset=0.0):
+    """(gradient of h, gradient of weight or None) of rms_norm, given dy: [..., n], that of its result. h: [..., n] is what was
+    normalised (x, or x + residual); dsum: [..., n] is a gradient that reached h by itself, and is added. NumPy arrays;
+    PyTorch does this by itself.
+
+    >>> cgp.rms_norm_backward(np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), eps=0.0)[0]
+    array([[0., 0.]], dtype=float32)
+    """
+    return _norm_backward(False, dy, h, weight, False, dsum, eps, weight_offset)
+
+
+def layer_norm_backward(dy, h, weight=None, *, bias=True, dsum=None, eps=1e-5):
+    """(gradient of h, gradient of weight or None, gradient of bias or None) of layer_norm; see rms_norm_backward.
+
+    >>> cgp.layer_norm_backward(np.ones((2, 4), np.float32), np.eye(2, 4, dtype=np.float32))[2]
+    array([2., 2., 2., 2.], dtype=float32)
+    """
+    return _norm_backward(True, dy, h, weight, bias, dsum, eps, 0.0)
+
+
+def cross_entropy(logits, target, *, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0, gradient=False):
+    """log sum exp(logits) - logits[target], with label smoothing and z_loss * (log sum exp)^2 added; float32.
+
+    logits: [..., n]; target: integers [...] -> a scalar, or [...] for reduction="none". gradient (NumPy arrays): the pair of
+    the loss and its gradient by the logits, from one launch.
+
+    >>> float(cgp.cross_entropy(np.zeros((1, 1), np.float32), np.array([0])))
+    0.0
+    """
+    if is_torch(logits):
+        from . import ops
+        return ops.cross_entropy(logits, target, reduction, ignore_index, label_smoothing, z_loss)
+    import numpy as np
+    logits, target = np.asarray(logits), np.asarray(target)
+    choice({"mean": 0, "sum": 1, "none": 2}, reduction, "cross_entropy: reduction")
+    with OnDevice() as on:
+        stream = on.device.stream()
+        losses, loss_result = on.empty(target.shape, np.float32)
+        d, d_result = on.empty(logits.shape, logits.dtype) if gradient else (None, None)
+        errors = on.put(np.zeros(1, np.uint32))
+        targets, scale, scale_result = on.put(target), None, None
+        if reduction == "mean":
+            scale, scale_result = on.empty(1, np.float32)
+            _core.count_targets(stream, targets, ignore_index, scale)
+        _core.cross_entropy(stream, on.put(logits), targets, losses, None, d, scale, errors, ignore_index, label_smoothing,
+                            z_loss)
+        if on.fetch(errors, np.uint32)[0]:
+            raise ArgumentError(f"cross_entropy: target has values that are neither columns (0 to {logits.shape[-1] - 1}) nor "
+                                f"ignore_index = {ignore_index}")
+        loss = loss_result()
+        if reduction == "mean":
+            loss = loss.sum(dtype=np.float32) * scale_result()[0]
+        elif reduction == "sum":
+            loss = loss.sum(dtype=np.float32)
+        return (loss, d_result()) if gradient else loss
+
+
+def rope(x, cos=None, sin=None, *, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
+         base=10000.0, scaling="none", factor=1.0, original_positions=0.0):
+    """Turns pairs of elements of each head by their position: (a, b) -> (a cos - b sin, a sin + b cos).
+
+    x: [..., heads, dim], leading dimensions are tokens -> the same shape. Pair i is (i, i + rotary / 2), or (2 i, 2 i + 1)
+    when interleaved; rotary = 0 is dim. cos, sin: float32 [positions, rotary / 2], or neither: then angles are
+    position * base^(-2 i / rotary), exactly, scaled by "linear", "ntk", "yarn" or "llama3" with factor. positions: int32 or
+    int64, one a token; else offset + token % sequence (0: the tokens are one sequence). The gradient is `inverse`.
+
+    >>> cgp.rope(np.ones((1, 1, 2), np.float32))                # position 0 turns nothing
+    array([[[1., 1.]]], dtype=float32)
+    """
+    kind = choice(ROPE_SCALINGS, scaling, "rope: scaling")
+    if is_torch(x):
+        from . import ops
+        return ops.rope(x, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, base, scaling, factor,
+                        original_positions)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        _core.rope(on.device.stream(), on.put(x), y, on.put(cos), on.put(sin), on.put(positions), sequence, offset, rotary,
+                   interleaved, inverse, kind, base, factor, original_positions)
+        return result()
+
+
+def activate(x, activation, bias=None):
+    """f(x + bias) for activation "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
+
+    >>> cgp.activate(np.array([[-1, 2]], np.float32), "relu")
+    array([[0., 2.]], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.activate(x, activation, bias)
+    import numpy as np
+    x, kind = np.asarray(x), choice({k: v for k, v in ACTIVATIONS.items() if k}, activation, "activation")
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        _core.activate(on.device.stream(), kind, on.put(x), on.put(bias), y)
+        return result()
+
+
+def gated(gate, up, activation="silu"):
+    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu". gate, up: [..., n] -> [..., n].
+
+    >>> cgp.gated(np.ones((1, 1), np.float32), np.full((1, 1), 2, np.float32), "relu")
+    array([[2.]], dtype=float32)
+    """
+    if is_torch(gate):
+        from . import ops
+        return ops.gated(gate, up, activation)
+    import numpy as np
+    gate, kind = np.asarray(gate), choice({k: v for k, v in ACTIVATIONS.items() if k}, activation, "activation")
+    with OnDevice() as on:
+        out, result = on.empty(gate.shape, gate.dtype)
+        _core.gated(on.device.stream(), kind, on.put(gate), on.put(up), out)
+        return result()
+
+
+def swiglu(gate, up):
+    """silu(gate) * up. gate, up: [..., n] -> [..., n].
+
+    >>> cgp.swiglu(np.zeros((1, 1), np.float32), np.ones((1, 1), np.float32))
+    array([[0.]], dtype=float32)
+    """
+    return gated(gate, up, "silu")

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """cgp.patch(model): Hugging Face models with our kernels inside, and back."""
+import inspect
+import sys
+import types
+
 import torch
 
 from . import ops
+from ._torch import FLOATS
 from .nn import functional
 
 _NAME = "cgp"
@@ -71,27 +76,217 @@ def _conv1d_forward(self, x):  # GPT-2's linear layer: weight is [k, n]
     return ops.matmul(x, self.weight, self.bias)
 
 
-def patch(model, *, attention=True, linear=False):
-    """Puts our kernels into a Hugging Face model (GPT-2, Llama, Qwen2/3, Mistral and others that use the common attention
-    interface). Returns a Patch: `print` it, `undo()` it.
+def _usable(*tensors):
+    return all(t is None or (t.is_cuda and t.dtype in FLOATS) for t in tensors)
 
-    attention: the model's attention becomes "cgp". linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul.
+
+# ---------------------------------------------------------------- norms
+_RMS_NORMS = ("LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm", "MistralRMSNorm")
+_LAYERS = ("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer", "MistralDecoderLayer")
+
+
+def _rms_norm_forward(self, hidden_states):
+    if not _usable(hidden_states, self.weight):
+        return type(self).forward(self, hidden_states)
+    return ops.rms_norm(hidden_states, self.weight, self.variance_epsilon)
+
+
+def _layer_norm_forward(self, input):
+    return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+def _layer_forward(self, hidden_states, attention_mask=None, **kwargs):
+    """A decoder layer whose addition of the attention's result is part of the second norm."""
+    norm = self.post_attention_layernorm
+    attended = self.self_attn(hidden_states=self.input_layernorm(hidden_states), attention_mask=attention_mask,
+                              **kwargs)[0]
+    if _usable(attended, hidden_states, norm.weight):
+        normed, hidden_states = ops.rms_norm(attended, norm.weight, norm.variance_epsilon, residual=hidden_states)
+    else:
+        hidden_states = hidden_states + attended
+        normed = norm(hidden_states)
+    return hidden_states + self.mlp(normed)
+
+
+def _is_plain_layer(module):
+    """Whether forward returns the hidden states alone: that is the form we know."""
+    return (type(module).__name__ in _LAYERS and inspect.signature(type(module).forward).return_annotation is torch.Tensor and
+            type(getattr(module, "post_attention_layernorm", None)).__name__ in _RMS_NORMS)
+
+
+# ---------------------------------------------------------------- MLP
+_ACTIVATIONS = {"NewGELUActivation": "gelu_tanh", "FastGELUActivation": "gelu_tanh", "PytorchGELUTanh": "gelu_tanh",
+                "GELUTanh": "gelu_tanh", "GELUActivation": "gelu", "GELU": "gelu", "SiLUActivation": "silu", "SiLU": "silu",
+                "ReLU": "relu"}
+
+
+def _activation_of(module):
+    kind = _ACTIVATIONS.get(type(module).__name__)
+    return "gelu_tanh" if kind == "gelu" and getattr(module, "approximate", "none") == "tanh" else kind
+
+
+def _gated_mlp_forward(self, x):
+    gate, up = self.gate_proj(x), self.up_proj(x)
+    if not _usable(gate, up):
+        return self.down_proj(self.act_fn(gate) * up)
+    return self.down_proj(ops.gated(gate, up, _activation_of(self.act_fn)))
+
+
+def _activation_forward(self, input):
+    if not _usable(input):
+        return type(self).forward(self, input)
+    return ops.activate(input, _activation_of(self))
+
+
+# ---------------------------------------------------------------- RoPE
+_tables = (None, None, -1, None, None)  # of the last call: all layers of a model give the same cos and sin
+
+
+def _half_tables(cos, sin):
+    """float32 [tokens, dim / 2] of cos and sin [batch, n, dim], whose halves are equal."""
+    global _tables
+    keep = not (torch.compiler.is_compiling() or (cos.is_cuda and torch.cuda.is_current_stream_capturing()))
+    if keep and _tables[0] is cos and _tables[1] is sin and _tables[2] == (cos._version, sin._version):
+        return _tables[3:]
+    half = cos.shape[-1] // 2
+    tables = tuple(t[..., :half].float().reshape(-1, half).contiguous() for t in (cos, sin))
+    if keep:
+        _tables = (cos, sin, (cos._version, sin._version), *tables)
+    return tables
+
+
+def _rotary(original):
+
+    def apply_rotary_pos_emb(q, k, cos, sin, *args, **kwargs):
+        unsqueeze_dim = kwargs.get("unsqueeze_dim", args[-1] if args else 1)
+        fits = (_usable(q, k, cos, sin) and q.dim() == 4 and k.dim() == 4 and cos.dim() == 3 and unsqueeze_dim in (1, 2) and
+                cos.shape == sin.shape and cos.shape[0] in (1, q.shape[0]) and cos.shape[-1] == q.shape[-1] == k.shape[-1] and
+                not (cos.requires_grad or sin.requires_grad) and (not args or args == (unsqueeze_dim,) or args == (None,)))
+        if not fits:
+            return original(q, k, cos, sin, *args, **kwargs)
+        table, sequence = _half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0
+        if unsqueeze_dim == 2:  # [batch, n, heads, dim]
+            return tuple(ops.rope(t, *table, sequence=sequence) for t in (q, k))
+        return tuple(ops.rope(t.transpose(1, 2), *table, sequence=sequence).transpose(1, 2) for t in (q, k))
+
+    return apply_rotary_pos_emb
+
+
+_rotary_patches = {}  # module of transformers -> [its own function, patches that want ours]
+
+
+def _patch_rope(model, done):
+    names = {type(m).__module__ for m in model.modules() if type(m).__name__.endswith("Attention")}
+    names = [n for n in sorted(names) if n.rpartition(".")[2] in
+             ("modeling_llama", "modeling_qwen2", "modeling_qwen3", "modeling_mistral")]
+    for name in names:
+        source = sys.modules[name]
+        if name not in _rotary_patches:
+            _rotary_patches[name] = [source.apply_rotary_pos_emb, 0]
+            source.apply_rotary_pos_emb = _rotary(source.apply_rotary_pos_emb)
+        _rotary_patches[name][1] += 1
+
+        def undo(name=name, source=source):
+            _rotary_patches[name][1] -= 1
+            if not _rotary_patches[name][1]:
+                source.apply_rotary_pos_emb = _rotary_patches.pop(name)[0]
+            global _tables
+            _tables = (None, None, -1, None, None)
+
+        done.add(f"RoPE of {name.rpartition('.')[2]}", undo)
+
+
+# ---------------------------------------------------------------- cross-entropy
+def _causal_loss(logits, labels, vocab_size, num_items_in_batch=None, ignore_index=-100, shift_labels=None, **kwargs):
+    """transformers' loss of causal models, without a float32 copy of the logits."""
+    if shift_labels is None:
+        shift_labels = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+    logits = logits.reshape(-1, vocab_size)
+    target = shift_labels.reshape(-1).to(logits.device)
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    if _usable(logits):
+        loss = ops.cross_entropy(logits, target, reduction, ignore_index)
+    else:
+        loss = torch.nn.functional.cross_entropy(logits.float(), target, ignore_index=ignore_index, reduction=reduction)
+    if num_items_in_batch is None:
+        return loss
+    return loss / (num_items_in_batch.to(loss.device) if torch.is_tensor(num_items_in_batch) else num_items_in_batch)
+
+
+def _patch_loss(model, done):
+    if not hasattr(type(model), "loss_function") or not type(model).__name__.endswith(("ForCausalLM", "LMHeadModel")):
+        return
+    had, before = "_loss_function" in model.__dict__, model.__dict__.get("_loss_function")
+
+    def undo():
+        if had:
+            model._loss_function = before
+        else:
+            model.__dict__.pop("_loss_function", None)
+
+    model.loss_function = _causal_loss
+    done.add("cross-entropy", undo)
+
+
+def _replace(model, done, what, forward_of):
+    """Gives every module for which forward_of(module) is not None that forward."""
+    count = 0
+    for module in model.modules():
+        forward = forward_of(module)
+        if forward is None:
+            continue
+        had, before = "forward" in module.__dict__, module.__dict__.get("forward")
+        module.forward = types.MethodType(forward, module)
+        count += 1
+
+        def undo(module=module, had=had, before=before):
+            if had:
+                module.forward = before
+            else:
+                module.__dict__.pop("forward", None)
+
+        done._undo.append(undo)
+    if count:
+        done.changes.append(f"{count} {what}")
+
+
+def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, linear=False):
+    """Puts our kernels into a Hugging Face model (GPT-2, Llama, Qwen2/3, Mistral; attention alone into others that use the
+    common attention interface). Returns a Patch: `print` it, `undo()` it. What a kernel cannot do (tensors on the CPU,
+    gradients of attention) goes on as before.
+
+    attention: the model's attention becomes "cgp". norms: RMSNorm and LayerNorm, in Llama's kind of layer with the addition
+    before the second one. mlp: activations, gated ones with their product. rope: apply_rotary_pos_emb of the model's module in
+    transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits.
+    linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul.
+
+    >>> done = cgp.patch(model)
+    >>> done
+    cgp.patch: attention: sdpa -> cgp; 5 RMSNorm; 2 layers with a fused addition; 2 gated MLPs; RoPE of modeling_llama; cross-entropy
+    >>> done.undo()
     """
-    import types
     done = Patch()
     if attention:
         register()
         before = model.config._attn_implementation
         model.set_attn_implementation(_NAME)
         done.add(f"attention: {before} -> {_NAME}", lambda: model.set_attn_implementation(before))
+    if norms:
+        _replace(model, done, "RMSNorm", lambda m: _rms_norm_forward if type(m).__name__ in _RMS_NORMS else None)
+        _replace(model, done, "LayerNorm", lambda m: _layer_norm_forward if type(m) is torch.nn.LayerNorm else None)
+        _replace(model, done, "layers with a fused addition", lambda m: _layer_forward if _is_plain_layer(m) else None)
+    if mlp:
+        parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
+        _replace(model, done, "gated MLPs", lambda m: _gated_mlp_forward if type(m).__name__ in
+                 ("LlamaMLP", "Qwen2MLP", "Qwen3MLP", "MistralMLP") and all(hasattr(m, p) for p in parts) and _activation_of(
+                     m.act_fn) else None)
+        mlps = {id(m.act) for m in model.modules() if type(m).__name__ == "GPT2MLP"}
+        _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and _activation_of(m) else None)
+    if rope:
+        _patch_rope(model, done)
+    if loss:
+        _patch_loss(model, done)
     if linear:
-        count = 0
-        for module in model.modules():
-            kind = type(module).__name__
-            if kind not in ("Linear", "Conv1D"):
-                continue
-            module.forward = types.MethodType(_linear_forward if kind == "Linear" else _conv1d_forward, module)
-            count += 1
-            done._undo.append(lambda module=module: module.__dict__.pop("forward", None))
-        done.changes.append(f"{count} linear layers")
+        kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
+        _replace(model, done, "linear layers", lambda m: kinds.get(type(m).__name__))
     return done

@@ -149,6 +149,14 @@ class OnDevice:
 
         return self._describe(address, code, out.shape), result
 
+    def fetch(self, description, dtype):
+        """Waits and copies an array back that put() or empty() described."""
+        import numpy as np
+        out = np.empty(description[2], dtype)
+        _core.stream_wait(self.device.stream())
+        _core.download(self.device._handle, description[0], out.ctypes.data, out.nbytes)
+        return out
+
     def _new(self, size):
         address = _core.alloc(self.device._handle, size)
         if address:

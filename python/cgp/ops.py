@@ -5,62 +5,15 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS, PRECISIONS
-from ._runtime import ArgumentError, Unsupported, device
+from ._ops_elements import activate, gated, rope, swiglu
+from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
+from ._runtime import ArgumentError, Unsupported
+from ._torch import define, direct, empty, gradient, queue
 
-_CODES = {
-    torch.uint8: 0, torch.int8: 1, torch.int16: 3, torch.int32: 5, torch.int64: 7, torch.float16: 8, torch.bfloat16: 9,
-    torch.float32: 10, torch.float64: 11, torch.bool: 0
-}
-for _name, _code in (("uint16", 2), ("uint32", 4), ("uint64", 6), ("float8_e4m3fn", 12), ("float8_e5m2", 13)):
-    if hasattr(torch, _name):
-        _CODES[getattr(torch, _name)] = _code
-
-_library = torch.library.Library("cgp", "DEF")
-_scratch = []  # temporary memory of the operator that is being queued
-
-
-def _lend(size):
-    # The caching allocator hands memory out in stream order: it may be free for others as soon as the work that uses
-    # it is queued.
-    block = torch.empty(size + 256, dtype=torch.uint8, device="cuda")
-    _scratch.append(block)
-    return (block.data_ptr() + 255) & ~255
-
-
-def _describe(t):
-    if t is None:
-        return None
-    code = _CODES.get(t.dtype)
-    if code is None:
-        raise ArgumentError(f"tensors of {t.dtype} are not supported")
-    return t.data_ptr(), code, tuple(t.shape), t.stride()
-
-
-def _run(function, anchor, *arguments):
-    """Queues a function of the C interface on the current stream; tensors among the arguments are described."""
-    for t in arguments:
-        if isinstance(t, torch.Tensor) and t.device != anchor.device:
-            raise ArgumentError(f"{function.__name__}: all tensors must be on {anchor.device}; one is on {t.device}")
-    index = anchor.device.index
-    with torch.cuda.device(index):
-        handle = device(f"cuda:{index}").borrowed_stream(torch.cuda.current_stream().cuda_stream, _lend)
-        try:
-            function(handle, *(_describe(a) if isinstance(a, torch.Tensor) else a for a in arguments))
-        finally:
-            _scratch.clear()
-
-
-def _define(schema, cuda, fake):
-    name = schema.split("(")[0]
-    _library.define(schema)
-    _library.impl(name, cuda, "CUDA")
-
-    def cpu(*args, **kwargs):
-        raise Unsupported(f"cgp::{name} runs on CUDA tensors; these are on the CPU (NumPy arrays run on the emulator)")
-
-    _library.impl(name, cpu, "CPU")
-    torch.library.register_fake(f"cgp::{name}", fake, lib=_library)
-    return getattr(torch.ops.cgp, name)
+__all__ = [
+    "activate", "add", "attention", "cross_entropy", "gated", "layer_norm", "log_softmax", "matmul", "max", "rms_norm",
+    "rope", "softmax", "sum", "swiglu", "transpose"
+]
 
 
 # ---------------------------------------------------------------- matmul
@@ -98,8 +51,8 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
     if precision not in PRECISIONS:
         raise ArgumentError(f"matmul: there is no precision {precision!r}")
-    _run(_core.gemm, a, a, b, c, alpha, 0.0, PRECISIONS[precision], ACTIVATIONS[activation or None], 0, 0, bias, None, None,
-         None)
+    queue(_core.gemm, a, a, b, c, alpha, 0.0, PRECISIONS[precision], ACTIVATIONS[activation or None], 0, 0, bias, None, None,
+          None)
     return c
 
 
@@ -108,7 +61,7 @@ def _matmul_fake(a, b, bias=None, activation="", alpha=1.0, precision="standard"
     return a.new_empty(a.shape[:-1] + b.shape[-1:])
 
 
-matmul = _define(
+_matmul_op = define(
     "matmul(Tensor a, Tensor b, Tensor? bias=None, str activation='', float alpha=1.0, str precision='standard') -> Tensor",
     _matmul, _matmul_fake)
 
@@ -125,16 +78,28 @@ def _matmul_backward(ctx, grad):
     a, b = ctx.saved_tensors
     da = db = dbias = None
     if ctx.needs_input_grad[0]:
-        da = torch.ops.cgp.matmul(grad, b.mT, None, "", ctx.alpha, ctx.precision)
+        da = _matmul_op(grad, b.mT, None, "", ctx.alpha, ctx.precision)
     if ctx.needs_input_grad[1]:
         left, right = (a.flatten(0, -2), grad.flatten(0, -2)) if b.dim() == 2 else (a, grad)
-        db = torch.ops.cgp.matmul(left.mT, right, None, "", ctx.alpha, ctx.precision)
+        db = _matmul_op(left.mT, right, None, "", ctx.alpha, ctx.precision)
     if ctx.bias and ctx.needs_input_grad[2]:
         dbias = grad.flatten(0, -2).sum(0)
     return da, db, dbias, None, None, None
 
 
-torch.library.register_autograd("cgp::matmul", _matmul_backward, setup_context=_matmul_setup, lib=_library)
+gradient("matmul", _matmul_backward, _matmul_setup)
+
+
+def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
+    """activation(alpha * a @ b + bias). a: [..., m, k]; b: [k, n] or [..., k, n]; bias: [n] -> [..., m, n].
+
+    activation: "", "relu", "silu", "gelu", "gelu_tanh"; precision: "standard", "fast", "strict".
+
+    >>> ops.matmul(torch.eye(2, device="cuda"), torch.ones(2, 2, device="cuda"))
+    tensor([[1., 1.],
+            [1., 1.]], device='cuda:0')
+    """
+    return (_matmul if direct(a, b, bias) else _matmul_op)(a, b, bias, activation, alpha, precision)
 
 
 # ---------------------------------------------------------------- attention
@@ -149,7 +114,7 @@ def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, 
     if q.dim() == 4 and q.stride(1) < q.stride(2):  # [batch, n, heads, d] seen as [batch, heads, n, d]: so is the result
         o = torch.empty((q.shape[0], q.shape[2], q.shape[1], v.shape[-1]), dtype=q.dtype, device=q.device).transpose(1, 2)
     lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    _run(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
+    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
     return o, lse
 
 
@@ -160,39 +125,28 @@ def _attention_fake(q, k, v, causal=False, scale=0.0, window_left=0, window_righ
     return o, q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-attention = _define(
+_attention_op = define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float scale=0.0, int window_left=0, int window_right=0, "
     "float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)", _attention, _attention_fake)
 
 
-# ---------------------------------------------------------------- rows and elements
-def _rows(x):
-    return x if x.stride(-1) == 1 or x.numel() == 0 else x.contiguous()
+def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+    """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
+
+    q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
+    causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys beside its own
+    that a query sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
+    or bool: False hides. There is no gradient.
+
+    >>> q = torch.ones(1, 1, 3, 8, device="cuda")
+    >>> ops.attention(q, q, q, causal=True)[0].shape
+    torch.Size([1, 1, 3, 8])
+    """
+    return (_attention if direct(q, k, v, slopes, mask) else _attention_op)(q, k, v, causal, scale, window_left, window_right,
+                                                                          soft_cap, slopes, mask)
 
 
-def _softmax(x):
-    x = _rows(x)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    _run(_core.softmax, x, x if x.is_contiguous() or x.dim() == 2 else x.contiguous(), y)
-    return y
-
-
-softmax = _define("softmax(Tensor x) -> Tensor", _softmax, lambda x: x.new_empty(x.shape))
-
-
-def _softmax_setup(ctx, inputs, output):
-    ctx.save_for_backward(output)
-
-
-def _softmax_backward(ctx, grad):
-    (y,) = ctx.saved_tensors
-    product = grad * y
-    return product - y * product.sum(-1, keepdim=True)
-
-
-torch.library.register_autograd("cgp::softmax", _softmax_backward, setup_context=_softmax_setup, lib=_library)
-
-
+# ---------------------------------------------------------------- reductions and elements
 def _without(x, dim):
     shape = list(x.shape)
     del shape[dim]
@@ -200,31 +154,79 @@ def _without(x, dim):
 
 
 def _reduction(op):
+
     def run(x, dim=-1):
         y = torch.empty(_without(x, dim), dtype=x.dtype, device=x.device)
-        _run(_core.reduce, x, op, dim, x.contiguous(), y)
+        queue(_core.reduce, x, op, dim, x.contiguous(), y)
         return y
+
     return run
 
 
-sum = _define("sum(Tensor x, int dim=-1) -> Tensor", _reduction(0), lambda x, dim=-1: x.new_empty(_without(x, dim)))
-max = _define("max(Tensor x, int dim=-1) -> Tensor", _reduction(1), lambda x, dim=-1: x.new_empty(_without(x, dim)))
+_sum, _max = _reduction(0), _reduction(1)
+_sum_op = define("sum(Tensor x, int dim=-1) -> Tensor", _sum, lambda x, dim=-1: x.new_empty(_without(x, dim)))
+_max_op = define("max(Tensor x, int dim=-1) -> Tensor", _max, lambda x, dim=-1: x.new_empty(_without(x, dim)))
+
+
+def _sum_setup(ctx, inputs, output):
+    ctx.shape, ctx.dim = inputs[0].shape, inputs[1]
+
+
+gradient("sum", lambda ctx, grad: (grad.unsqueeze(ctx.dim).expand(ctx.shape), None), _sum_setup)
+
+
+def sum(x, dim=-1):
+    """Sum over one dimension, in float32, rounded once. x: [..., n, ...] -> [..., ...].
+
+    >>> ops.sum(torch.ones(2, 3, device="cuda"))
+    tensor([3., 3.], device='cuda:0')
+    """
+    return (_sum if direct(x) else _sum_op)(x, dim)
+
+
+def max(x, dim=-1):
+    """Maximum over one dimension; NaN wins. x: [..., n, ...] -> [..., ...].
+
+    >>> ops.max(torch.ones(2, 3, device="cuda"))
+    tensor([1., 1.], device='cuda:0')
+    """
+    return (_max if direct(x) else _max_op)(x, dim)
 
 
 def _transpose(x):
     y = torch.empty(x.mT.shape, dtype=x.dtype, device=x.device)
-    _run(_core.transpose, x, x.contiguous(), y)
+    queue(_core.transpose, x, x.contiguous(), y)
     return y
 
 
-transpose = _define("transpose(Tensor x) -> Tensor", _transpose, lambda x: x.new_empty(x.mT.shape))
+_transpose_op = define("transpose(Tensor x) -> Tensor", _transpose, lambda x: x.new_empty(x.mT.shape))
+gradient("transpose", lambda ctx, grad: _transpose_op(grad))
+
+
+def transpose(x):
+    """The last two dimensions exchanged, as a new contiguous tensor. x: [..., m, n] -> [..., n, m].
+
+    >>> ops.transpose(torch.ones(2, 3, device="cuda")).shape
+    torch.Size([3, 2])
+    """
+    return (_transpose if direct(x) else _transpose_op)(x)
 
 
 def _add(x, y):
-    z = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    _run(_core.add, x, x.contiguous(), y.contiguous(), z)
+    x, y = x.contiguous(), y.contiguous()
+    z = empty(x)
+    queue(_core.add, x, x, y, z)
     return z
 
 
-add = _define("add(Tensor x, Tensor y) -> Tensor", _add, lambda x, y: x.new_empty(x.shape))
-torch.library.register_autograd("cgp::add", lambda ctx, grad: (grad, grad), lib=_library)
+_add_op = define("add(Tensor x, Tensor y) -> Tensor", _add, lambda x, y: x.new_empty(x.shape))
+gradient("add", lambda ctx, grad: (grad, grad))
+
+
+def add(x, y):
+    """x + y, of one shape and type.
+
+    >>> ops.add(torch.ones(2, device="cuda"), torch.ones(2, device="cuda"))
+    tensor([2., 2.], device='cuda:0')
+    """
+    return (_add if direct(x, y) else _add_op)(x, y)

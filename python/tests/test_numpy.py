@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions on NumPy arrays (emulator) against NumPy, in float64, and what is said about mistakes."""
+import doctest
+import inspect
+import math
+import os
 import sys
 
 import numpy as np
@@ -56,6 +60,121 @@ def test_rows():
     assert cgp.softmax(np.empty((0, 5), np.float32)).shape == (0, 5)
 
 
+@pytest.mark.parametrize("layer", [False, True])
+def test_norms(layer):
+    x, r, w, b = random(2, 5, 48), random(2, 5, 48), random(48), random(48)
+    dy, dsum = random(2, 5, 48), random(2, 5, 48)
+
+    def norm(h, w, b):
+        d = h - h.mean(-1, keepdims=True) if layer else h
+        return d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-3) * w + (b if layer else 0)
+
+    wide = [t.astype(np.float64) for t in (x + r, w, b)]
+    given = (x, w, b) if layer else (x, w)
+    y, h = (cgp.layer_norm if layer else cgp.rms_norm)(*given, residual=r, eps=1e-3)
+    np.testing.assert_allclose(y, norm(*wide), atol=1e-5)
+    np.testing.assert_array_equal(h, x + r)
+    got = (cgp.layer_norm_backward if layer else cgp.rms_norm_backward)(dy, h, w, dsum=dsum, eps=1e-3)
+    assert len(got) == (3 if layer else 2)
+    step = 1e-5
+    for which, g in enumerate(got):  # central differences of sum(dy * y) + sum(dsum * h), in float64
+        for i in np.ndindex(*g.shape) if which else [(0, 0, 0), (1, 4, 47), (0, 3, 21)]:
+            ends = []
+            for sign in (1, -1):
+                moved = [t.copy() for t in wide]
+                moved[which][i] += sign * step
+                ends.append((norm(*moved) * dy).sum() + (moved[0] * dsum).sum())
+            assert abs((ends[0] - ends[1]) / (2 * step) - g[i]) < 1e-4
+    half = x.astype(np.float16)
+    assert cgp.rms_norm(half, w).dtype == np.float16
+    np.testing.assert_allclose(cgp.rms_norm(half), half / np.sqrt((half.astype(float)**2).mean(-1, keepdims=True) + 1e-6),
+                               rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy(reduction):
+    x, target = random(4, 3, 29), np.array([[0, 28, 3], [-100, 7, 1], [2, 2, 2], [9, -100, 0]])
+    e = np.exp(x.astype(np.float64))
+    p = e / e.sum(-1, keepdims=True)
+    kept = target >= 0
+    one = np.eye(29)[np.where(kept, target, 0)]
+    loss = -(np.log(p) * (0.9 * one + 0.1 / 29)).sum(-1) * kept
+    gradient = (p - 0.9 * one - 0.1 / 29) * kept[..., None]
+    factor = 1 / kept.sum() if reduction == "mean" else 1
+    got, d = cgp.cross_entropy(x, target, reduction=reduction, label_smoothing=0.1, gradient=True)
+    np.testing.assert_allclose(got, loss if reduction == "none" else loss.sum() * factor, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(d, gradient * factor, atol=1e-6)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope(interleaved):
+    x = random(2, 6, 3, 10)  # [batch, n, heads, dim], 8 of 10 turn
+    positions = np.array([[0, 1, 2, 3, 4, 5], [7, 8, 9, 10, 11, 1000]])
+    angle = (positions[..., None] * 500.0**(-np.arange(4) / 4))[:, :, None]
+    first, second = (np.arange(0, 8, 2), np.arange(1, 8, 2)) if interleaved else (np.arange(4), np.arange(4, 8))
+    want = x.astype(np.float64)
+    want[..., first] = x[..., first] * np.cos(angle) - x[..., second] * np.sin(angle)
+    want[..., second] = x[..., first] * np.sin(angle) + x[..., second] * np.cos(angle)
+    options = dict(positions=positions, rotary=8, interleaved=interleaved)
+    got = cgp.rope(x, base=500.0, **options)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_allclose(cgp.rope(got, base=500.0, inverse=True, **options), x, atol=1e-5)
+    table = np.arange(1001)[:, None] * 500.0**(-np.arange(4) / 4)
+    np.testing.assert_allclose(
+        cgp.rope(x, np.cos(table).astype(np.float32), np.sin(table).astype(np.float32), **options), want, atol=1e-5)
+
+
+def test_activations():
+    x, u, b = random(3, 41), random(3, 41), random(41)
+    wide = x.astype(np.float64)
+    erf = np.vectorize(math.erf)
+    functions = {
+        "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)),
+        "gelu": lambda x: x / 2 * (1 + erf(x / np.sqrt(2))),
+        "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    }
+    for name, f in functions.items():
+        np.testing.assert_allclose(cgp.activate(x, name, b), f(wide + b), atol=2e-6)
+        np.testing.assert_allclose(cgp.gated(x, u, name), f(wide) * u, atol=4e-6)
+    np.testing.assert_array_equal(cgp.swiglu(x, u), cgp.gated(x, u, "silu"))
+    np.testing.assert_allclose(cgp.log_softmax(x), wide - np.log(np.exp(wide).sum(-1, keepdims=True)), atol=2e-6)
+
+
+def test_examples_of_docstrings():
+    for name in cgp.__all__:
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch") else None
+        if callable(value) and not isinstance(value, type):
+            assert value.__doc__, name
+            for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
+                result = doctest.DocTestRunner(verbose=False).run(example)
+                assert not result.failed, name
+
+
+def test_stubs_name_what_there_is():
+    """Every public name has a stub with the arguments of the function."""
+    import ast
+    folder = os.path.dirname(cgp.__file__)
+
+    def functions(path):
+        tree = ast.parse(open(os.path.join(folder, path)).read())
+        return {n.name: n.args for n in tree.body if isinstance(n, ast.FunctionDef)}, tree
+
+    stubs = functions("__init__.pyi")[0]
+    for name in cgp.__all__:
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch") else None
+        if inspect.isfunction(value):
+            arguments = stubs[name].posonlyargs + stubs[name].args + stubs[name].kwonlyargs
+            assert [a.arg for a in arguments] == list(inspect.signature(value).parameters), name
+    for sources, stub in ((("ops.py", "_ops_rows.py", "_ops_elements.py"), "ops.pyi"), (("nn/functional.py",), "nn/functional.pyi")):
+        there = {}
+        for source in sources:
+            there.update(functions(source)[0])
+        for name, arguments in functions(stub)[0].items():
+            assert [a.arg for a in arguments.args] == [a.arg for a in there[name].args], name
+        public = [n for n in there if not n.startswith("_")]
+        assert set(public) == set(functions(stub)[0])
+
+
 def test_mistakes_name_the_argument():
     x = random(4, 5)
     with pytest.raises(cgp.ArgumentError, match="gemm: b.*5 rows"):
@@ -68,3 +187,19 @@ def test_mistakes_name_the_argument():
         cgp.softmax(x.astype(np.float64))
     with pytest.raises(ValueError):  # they are ValueErrors too
         cgp.sum(x, 7)
+    with pytest.raises(cgp.ArgumentError, match="rms_norm: weight.*5"):
+        cgp.rms_norm(x, np.ones(4, np.float32))
+    with pytest.raises(cgp.ArgumentError, match="layer_norm: residual"):
+        cgp.layer_norm(x, residual=x[:2])
+    with pytest.raises(cgp.ArgumentError, match="target has values"):
+        cgp.cross_entropy(x, np.array([0, 1, 5, 2]))
+    with pytest.raises(cgp.ArgumentError, match="targets must be one of s32, s64"):
+        cgp.cross_entropy(x, np.zeros(4, np.int16))
+    with pytest.raises(cgp.ArgumentError, match="reduction must be one of"):
+        cgp.cross_entropy(x, np.zeros(4, int), reduction="median")
+    with pytest.raises(cgp.ArgumentError, match="activation must be one of"):
+        cgp.activate(x, "tanh")
+    with pytest.raises(cgp.ArgumentError, match="gated: up"):
+        cgp.gated(x, x[:1])
+    with pytest.raises(cgp.ArgumentError, match="scaling must be one of"):
+        cgp.rope(x.reshape(2, 1, 10), scaling="more")

@@ -70,6 +70,63 @@ def test_rows():
     assert torch.equal(ops.max(x, -1), x.max(-1).values)
 
 
+def gradients(ours, theirs, inputs, tolerance):
+    """Results, and gradients for a random gradient, against PyTorch's in float32."""
+    got = ours(*inputs)
+    wide = [t.detach().float().requires_grad_() for t in inputs]
+    want = theirs(*wide)
+    close(got, want, tolerance)
+    d = torch.randn_like(got)
+    for g, w in zip(torch.autograd.grad(got, inputs, d), torch.autograd.grad(want, wide, d.float())):
+        close(g, w, tolerance * max(1.0, w.abs().max().item()))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 2e-2), (torch.float16, 4e-3), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("shape", [(64, 1024), (3, 77, 130), (2, 8191)])
+def test_norms(dtype, tolerance, shape):
+    n = shape[-1]
+    x, r = random(*shape, dtype=dtype, grad=True), random(*shape, dtype=dtype, grad=True)
+    w, b = random(n, dtype=dtype, grad=True), random(n, dtype=dtype, grad=True)
+    gradients(lambda x, w: ops.rms_norm(x, w), lambda x, w: F.rms_norm(x, (n,), w, 1e-6), (x, w), tolerance)
+    gradients(lambda x, w, b: ops.layer_norm(x, w, b), lambda x, w, b: F.layer_norm(x, (n,), w, b), (x, w, b), tolerance)
+    gradients(lambda x, r, w: torch.stack(ops.rms_norm(x, w, residual=r)),
+              lambda x, r, w: torch.stack((F.rms_norm((x + r).to(dtype).float(), (n,), w, 1e-6), x + r)), (x, r, w), 2 * tolerance)
+    with torch.no_grad():  # past the dispatcher
+        close(ops.rms_norm(x, w), F.rms_norm(x.float(), (n,), w.float(), 1e-6), tolerance)
+        y, h = ops.layer_norm(x, w, b, residual=r)
+        assert torch.equal(h, x + r)
+        close(y, F.layer_norm((x + r).float(), (n,), w.float(), b.float()), tolerance)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy(reduction):
+    x = random(50, 3001, grad=True)
+    target = torch.randint(0, 3001, (50,), device="cuda")
+    target[7] = -100
+    gradients(lambda x: ops.cross_entropy(x, target, reduction, label_smoothing=0.1),
+              lambda x: F.cross_entropy(x, target, reduction=reduction, label_smoothing=0.1), (x,), 1e-2)
+    close(cgp.nn.functional.cross_entropy(x, target, reduction=reduction), F.cross_entropy(x.float(), target, reduction=reduction), 3e-2)
+
+
+def test_rope_and_activations():
+    x = random(2, 8, 60, 64, grad=True)  # [batch, heads, n, dim]
+    angle = torch.arange(60, device="cuda")[:, None] * 10000.0**(-torch.arange(0, 64, 2, device="cuda") / 64)
+    cos, sin = angle.cos(), angle.sin()
+
+    def turned(x):
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+    gradients(lambda x: ops.rope(x.transpose(1, 2), cos, sin, sequence=60).transpose(1, 2), turned, (x,), 2e-2)
+    close(ops.rope(x.transpose(1, 2), sequence=60).transpose(1, 2), turned(x.float()), 2e-2)
+    both = random(33, 514, grad=True)
+    gradients(lambda x: ops.swiglu(*x.chunk(2, -1)), lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1], (both,), 3e-2)
+    bias = random(514, grad=True)
+    gradients(lambda x, b: ops.activate(x, "gelu_tanh", b), lambda x, b: F.gelu(x + b, approximate="tanh"), (both, bias), 3e-2)
+    gradients(ops.softmax, lambda x: x.softmax(-1), (both,), 1e-2)
+    gradients(ops.log_softmax, lambda x: x.log_softmax(-1), (both,), 3e-2)
+
+
 def test_opcheck():
     x = random(8, 16, dtype=torch.float32, grad=True)
     w = random(16, 24, dtype=torch.float32, grad=True)
@@ -81,6 +138,13 @@ def test_opcheck():
     for op in (torch.ops.cgp.sum.default, torch.ops.cgp.max.default):
         torch.library.opcheck(op, (x.detach(), 0))
     torch.library.opcheck(torch.ops.cgp.transpose.default, (x.detach(),))
+    v = random(16, dtype=torch.float32, grad=True)
+    target = torch.arange(8, device="cuda")
+    for op, arguments in ((torch.ops.cgp.rms_norm, (x, v)), (torch.ops.cgp.add_rms_norm, (x, x.detach().clone(), v)),
+                          (torch.ops.cgp.layer_norm, (x, v, v.detach().clone())), (torch.ops.cgp.cross_entropy, (x, target)),
+                          (torch.ops.cgp.rope, (x.view(8, 1, 16),)), (torch.ops.cgp.activate, (x, "gelu", v)),
+                          (torch.ops.cgp.gated, (x, x.detach().clone()))):
+        torch.library.opcheck(op.default, arguments)
 
 
 def test_compile():
@@ -92,6 +156,20 @@ def test_compile():
 
     x = random(64, 256) / 16
     close(f(x), (x * 2 @ w).float().softmax(-1) + 1)
+
+
+def test_compiled_training_step():
+    w, v = random(256, 512, dtype=torch.float32, grad=True), random(512, dtype=torch.float32, grad=True)
+    x, target = random(64, 256, dtype=torch.float32), torch.randint(0, 256, (64,), device="cuda")
+
+    def f(x, w, v):
+        h = ops.rms_norm(ops.matmul(x, w) / 16, v)
+        return ops.cross_entropy(ops.swiglu(*h.chunk(2, -1)), target)
+
+    compiled = torch.compile(f, fullgraph=True)
+    close(compiled(x, w, v), f(x, w, v), 1e-4)
+    for g, want in zip(torch.autograd.grad(compiled(x, w, v), (w, v)), torch.autograd.grad(f(x, w, v), (w, v))):
+        close(g, want, 1e-4)
 
 
 def test_cuda_graph():
@@ -124,8 +202,39 @@ def test_mistakes():
         ops.matmul(random(4, 4), random(4, 4, dtype=torch.float16))
     with pytest.raises(cgp.ArgumentError, match="gemm: b"):
         ops.matmul(random(4, 5), random(4, 5))
+    with pytest.raises(cgp.ArgumentError, match="norm: weight is on cpu"):
+        ops.rms_norm(random(4, 4), torch.ones(4))
+    with pytest.raises(cgp.ArgumentError, match="rms_norm: weight"):
+        ops.rms_norm(random(4, 4), random(3))
+    with pytest.raises(cgp.ArgumentError, match="target is torch.float32"):
+        ops.cross_entropy(random(4, 4), torch.zeros(4, device="cuda"))
     with pytest.raises(cgp.Unsupported, match="activation"):
         ops.matmul(random(4, 4, grad=True), random(4, 4), None, "relu")
+
+
+def test_patched_models_train_the_same():
+    transformers = pytest.importorskip("transformers")
+    small = dict(num_hidden_layers=2, hidden_size=128, intermediate_size=256, num_attention_heads=4, num_key_value_heads=2,
+                 vocab_size=1000, head_dim=32)
+    for config, parts in ((transformers.LlamaConfig(**small), 5), (transformers.Qwen3Config(**small), 5),
+                          (transformers.MistralConfig(**small), 5),
+                          (transformers.GPT2Config(n_layer=2, n_head=4, n_embd=128, vocab_size=1000, n_positions=128), 4)):
+        model = transformers.AutoModelForCausalLM.from_config(config).cuda().eval()
+        ids = torch.randint(0, 1000, (2, 40), device="cuda")
+
+        def step():
+            model.zero_grad()
+            out = model(ids, labels=ids)
+            out.loss.backward()
+            return [out.loss.detach(), out.logits.detach()] + [p.grad.clone() for p in model.parameters()]
+
+        want = step()
+        done = cgp.patch(model)
+        assert len(done.changes) >= parts, done
+        for got, w in zip(step(), want):
+            close(got, w, 2e-3)
+        done.undo()
+        close(step()[1], want[1], 1e-6)
 
 
 def test_patched_models_say_the_same():

@@ -7,17 +7,24 @@ import torch.nn.functional as F
 
 from .. import ops
 
-__all__ = ["linear", "scaled_dot_product_attention", "softmax"]
+__all__ = [
+    "cross_entropy", "gelu", "layer_norm", "linear", "log_softmax", "relu", "rms_norm", "scaled_dot_product_attention",
+    "silu", "softmax"
+]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _ours(*tensors):
-    return all(t.is_cuda and t.dtype in _FLOATS for t in tensors)
+    return all(t is None or (t.is_cuda and t.dtype in _FLOATS) for t in tensors)
 
 
 def linear(input, weight, bias=None):
-    """input [..., k], weight [n, k], bias [n] -> [..., n]."""
+    """input [..., k], weight [n, k], bias [n] -> [..., n].
+
+    >>> linear(torch.ones(1, 2, device="cuda"), torch.ones(1, 2, device="cuda"))
+    tensor([[2.]], device='cuda:0')
+    """
     if not _ours(input, weight) or input.dtype != weight.dtype or input.dim() < 2:
         return F.linear(input, weight, bias)
     return ops.matmul(input, weight.mT, bias)
@@ -25,8 +32,13 @@ def linear(input, weight, bias=None):
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                                  enable_gqa=False):
-    """query [..., heads, n_q, d], key and value [..., heads_kv, n_kv, d]. is_causal is PyTorch's: query i sees keys up to
-    i, which is ours only where n_q = n_kv."""
+    """query [..., heads, n_q, d], key and value [..., heads_kv, n_kv, d] -> [..., heads, n_q, d]. is_causal is PyTorch's:
+    query i sees keys up to i, which is ours only where n_q = n_kv.
+
+    >>> q = torch.ones(1, 1, 3, 8, device="cuda")
+    >>> scaled_dot_product_attention(q, q, q).shape
+    torch.Size([1, 1, 3, 8])
+    """
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     fits = (query.dim() == 4 and _ours(query, key, value) and dropout_p == 0 and not needs_grad and query.shape[-1] <= 256 and
             value.shape[-1] <= 256 and (not is_causal or query.shape[-2] == key.shape[-2]) and
@@ -39,8 +51,96 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     return ops.attention(query, key, value, is_causal, float(scale or 0), 0, 0, 0.0, None, attn_mask)[0]
 
 
+def _last(input, dim, dtype):
+    return dtype is None and input.dim() > 0 and dim in (-1, input.dim() - 1) and _ours(input)
+
+
 def softmax(input, dim=-1, dtype=None):
-    """Softmax over the last dimension; other dimensions are PyTorch's."""
-    if dtype is not None or dim not in (-1, input.dim() - 1) or not _ours(input):
-        return F.softmax(input, dim, dtype=dtype)
-    return ops.softmax(input)
+    """Softmax over the last dimension, input [..., n] -> [..., n]; other dimensions are PyTorch's.
+
+    >>> softmax(torch.zeros(1, 2, device="cuda"))
+    tensor([[0.5000, 0.5000]], device='cuda:0')
+    """
+    return ops.softmax(input) if _last(input, dim, dtype) else F.softmax(input, dim, dtype=dtype)
+
+
+def log_softmax(input, dim=-1, dtype=None):
+    """The logarithm of the softmax over the last dimension, input [..., n] -> [..., n]; other dimensions are PyTorch's.
+
+    >>> log_softmax(torch.zeros(1, 1, device="cuda"))
+    tensor([[0.]], device='cuda:0')
+    """
+    return ops.log_softmax(input) if _last(input, dim, dtype) else F.log_softmax(input, dim, dtype=dtype)
+
+
+def _normalises_rows(input, normalized_shape, *parameters):
+    one = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return _ours(input, *parameters) and one == tuple(input.shape[-1:])
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """RMSNorm over the last dimension: input [..., n], normalized_shape (n,), weight [n] -> [..., n]. Several dimensions are
+    PyTorch's.
+
+    >>> rms_norm(torch.ones(1, 4, device="cuda"), (4,))
+    tensor([[1., 1., 1., 1.]], device='cuda:0')
+    """
+    if not _normalises_rows(input, normalized_shape, weight):
+        return F.rms_norm(input, normalized_shape, weight, eps)
+    return ops.rms_norm(input, weight, torch.finfo(input.dtype).eps if eps is None else eps)
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """LayerNorm over the last dimension: input [..., n], normalized_shape (n,), weight and bias [n] -> [..., n]. Several
+    dimensions are PyTorch's.
+
+    >>> layer_norm(torch.ones(1, 2, device="cuda"), (2,))
+    tensor([[0., 0.]], device='cuda:0')
+    """
+    if not _normalises_rows(input, normalized_shape, weight, bias):
+        return F.layer_norm(input, normalized_shape, weight, bias, eps)
+    return ops.layer_norm(input, weight, bias, eps)
+
+
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                  label_smoothing=0.0):
+    """input [rows, classes] or [classes], target int64 [rows] or [] -> a scalar, or as target for reduction="none", in the type
+    of the input. Weights of classes, targets that are probabilities and further dimensions are PyTorch's. A target that is no
+    class gives NaN, not an assertion on the device.
+
+    >>> cross_entropy(torch.zeros(1, 1, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda"))
+    tensor(0., device='cuda:0')
+    """
+    if (weight is not None or size_average is not None or reduce is not None or not _ours(input) or input.dim() not in (1, 2) or
+            target.dtype != torch.int64 or target.shape != input.shape[:-1]):
+        return F.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+    return ops.cross_entropy(input, target, reduction, ignore_index, label_smoothing).to(input.dtype)
+
+
+def silu(input, inplace=False):
+    """x / (1 + exp(-x)), any shape.
+
+    >>> silu(torch.zeros(1, device="cuda"))
+    tensor([0.], device='cuda:0')
+    """
+    return F.silu(input, inplace) if inplace or input.dim() == 0 or not _ours(input) else ops.activate(input, "silu")
+
+
+def gelu(input, approximate="none"):
+    """x Phi(x), any shape; approximate="tanh": its approximation.
+
+    >>> gelu(torch.zeros(1, device="cuda"))
+    tensor([0.], device='cuda:0')
+    """
+    if approximate not in ("none", "tanh") or input.dim() == 0 or not _ours(input):
+        return F.gelu(input, approximate=approximate)
+    return ops.activate(input, "gelu" if approximate == "none" else "gelu_tanh")
+
+
+def relu(input, inplace=False):
+    """max(x, 0), any shape.
+
+    >>> relu(torch.ones(1, device="cuda"))
+    tensor([1.], device='cuda:0')
+    """
+    return F.relu(input, inplace) if inplace or input.dim() == 0 or not _ours(input) else ops.activate(input, "relu")
