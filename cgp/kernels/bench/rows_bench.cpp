@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
     bench_norms(b);
     bench_losses(b);
     bench_activations(b);
+    bench_more_rows(b);
     if (!json.empty()) {
       std::vector<std::string> words{"cgp_rows_bench"};
       words.insert(words.end(), argv + 1, argv + argc);

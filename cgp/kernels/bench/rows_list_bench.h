@@ -8,5 +8,6 @@ namespace cgp::kernels {
 void bench_norms(BenchTable& b);
 void bench_losses(BenchTable& b);
 void bench_activations(BenchTable& b);
+void bench_more_rows(BenchTable& b);
 
 }  // namespace cgp::kernels

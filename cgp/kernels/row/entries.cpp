@@ -10,6 +10,7 @@
 #include "cgp/kernels/norm/norm.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/softmax/softmax_rows.h"
+#include "cgp/kernels/topk/topk.h"
 
 namespace cgp::kernels {
 
@@ -22,7 +23,8 @@ std::vector<KernelEntry> row_entries() {
           layer_norm_entry(),    layer_norm_backward_entry(),
           log_softmax_entry(),   log_softmax_backward_entry(),
           rms_norm_entry(),      rms_norm_backward_entry(),
-          rope_entry(),          softmax_backward_entry()};
+          rope_entry(),          softmax_backward_entry(),
+          topk_entry()};
 }
 
 }  // namespace cgp::kernels

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// topk: the k largest elements of rows, sorted.
+//   who      a block of 512 threads for a row
+//   how      elements as integers of the same order. The k-th largest of the maxima of 2048 groups is a lower
+//            bound; the elements above it are counted by digits of eight bits (2 digits for 16-bit types, 4
+//            for f32) until the k-th largest is known; those above it are put down in any order, its equals
+//            by index; a bitonic sort of (element, index) orders them, so that arrival does not matter.
+//   memory   the row is read once for the bound, once a digit, once to collect
+#include "cgp/kernels/topk/topk.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/kernels/row/elements.h"
+#include "cgp/kernels/row/tensor_case.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+constexpr int kThreads = 512, kWarps = kThreads / 32, kBins = 256;
+// Accesses in flight: four give the bound its 2048 groups, two keep the code of the other passes small.
+constexpr int kGroups = 4, kLoads = 2;
+
+struct Build {
+  DType type;
+  int elements;  // of an access
+  int slots;     // of the list: a power of two
+  bool wide;     // indices are 64 bits
+};
+
+using Keys = std::vector<Val<u32>>;
+
+class TopKernel {
+ public:
+  TopKernel(Kernel& k, const Build& b, const In<b8>& row, const Val<u64>& accesses)
+      : k_(k),
+        f_{b.type, b.elements},
+        digits_(cgp::bytes(b.type)),
+        row_(row),
+        accesses_(to<u32>(accesses)),
+        w_(k.warp()),
+        bins_(k.shared<u32>(kBins)),
+        warps_(k.shared<u32>(kWarps)),
+        counter_(k.shared<u32>(1)) {}
+
+  struct Threshold {
+    Val<u32> key, equals;  // of these so many belong to the result
+    static auto carried() { return std::tuple(&Threshold::key, &Threshold::equals); }
+  };
+
+  /// Maxima of the groups of one thread.
+  Keys maxima() {
+    return k_.loop(turns(kGroups), Keys(kGroups, Val<u32>(0)), [&](const Val<u32>& base, Keys m) {
+      const auto all = load(base, kGroups);
+      Keys next;
+      for (std::size_t j = 0; j < kGroups; ++j) {
+        Keys best{m[j]};
+        for (const auto& key : all[j]) best.push_back(dsl::max(best.back(), key));
+        next.push_back(best.back());
+      }
+      return next;
+    });
+  }
+  Threshold select_of(const Keys& mine, const Val<u32>& need) {
+    return radix(need, [&](auto&& count) {
+      for (const auto& key : mine) count(key);
+    });
+  }
+  Threshold select_above(const Val<u32>& bound, const Val<u32>& need) {
+    return radix(need, [&](auto&& count) {
+      k_.loop(turns(kLoads), [&](const Val<u32>& base) {
+        for (const auto& keys : load(base, kLoads))
+          for (const auto& key : keys) k_.if_(key >= bound, [&] { count(key); });
+      });
+    });
+  }
+  /// Fills the list: above the threshold in any order, then its equals by index.
+  void collect(const Threshold& t, const Val<u32>& wanted, const Ptr<shared, u64>& list) {
+    k_.if_(k_.tid() == 0, [&] { counter_.st(0, Val<u32>(0)); });
+    k_.sync();
+    const auto above = wanted - t.equals;
+    (void)k_.loop(turns(kLoads), Val<u32>(0), [&](const Val<u32>& base, Val<u32> taken) {
+      const auto all = load(base, kLoads);
+      std::vector<Val<u32>> state{taken};
+      for (int j = 0; j < kLoads; ++j)
+        state.push_back(collect_access(all[std::size_t(j)], index_of(base, j), t, above, state.back(), list));
+      return state.back();
+    });
+    k_.sync();
+  }
+  void sort(const Ptr<shared, u64>& list, int slots) {
+    const auto i = k_.tid();
+    std::uint32_t steps = 0;
+    for (std::uint32_t size = 2, n = 1; size <= std::uint32_t(slots); size *= 2) steps += n++;
+    // Runs of `size`, compared `stride` apart. A loop: unrolled it would be most of the kernel's code.
+    (void)k_.loop(range(Val<u32>(0), Val<u32>(steps)), std::pair{Val<u32>(2), Val<u32>(1)},
+                  [&](const Val<u32>&, std::pair<Val<u32>, Val<u32>> state) {
+                    const auto& [size, stride] = state;
+                    k_.if_(i < std::uint32_t(slots / 2), [&] {
+                      const auto low = i * 2 - (i & (stride - 1)), high = low + stride;
+                      const auto a = list.ld(low), b = list.ld(high);
+                      const auto falls = (low & size) == 0;
+                      const auto more = dsl::max(a, b), less = dsl::min(a, b);
+                      list.st(low, select(falls, more, less)), list.st(high, select(falls, less, more));
+                    });
+                    k_.sync();
+                    const auto last = stride == 1;
+                    return std::pair{select(last, size << 1, size), select(last, size, stride >> 1)};
+                  });
+  }
+  /// Elements as unsigned integers of the same order; those that are not there are 0, below all others.
+  Keys keys(const row::Access& a, const Val<pred>& inside) const {
+    Keys out;
+    const int bits_of = 8 * cgp::bytes(f_.dtype);
+    const std::uint32_t infinity = f_.dtype == DType::f16 ? 0x7c000000u : 0x7f800000u;
+    for (const auto& word : a)
+      for (int half = 0; half < (bits_of == 32 || f_.elements == 1 ? 1 : 2); ++half) {
+        const auto w = bits<u32>(word);
+        const auto u = bits_of == 32 ? w : half ? w & 0xffff0000u : w << 16;
+        const auto zero = select(u == 0x80000000u, Val<u32>(0), u);
+        const auto mask = bits<u32>(bits<s32>(zero) >> 31) | 0x80000000u;
+        const auto key = select((u & 0x7fffffffu) > infinity, Val<u32>(0xffffffffu), zero ^ mask);
+        out.push_back(select(inside, bits_of == 32 ? key : key >> 16, Val<u32>(0)));
+      }
+    return out;
+  }
+
+ private:
+  Range<u32> turns(int loads) const { return range(Val<u32>(0), accesses_, Val<u32>(kThreads * loads)); }
+  Val<u32> access_of(const Val<u32>& base, int j) const {
+    return base + k_.tid() + std::uint32_t(j * kThreads);
+  }
+  Val<u32> index_of(const Val<u32>& base, int j) const {
+    return access_of(base, j) * std::uint32_t(f_.elements);
+  }
+  std::vector<Keys> load(const Val<u32>& base, int loads) const {
+    std::vector<row::Access> got;
+    std::vector<Val<pred>> inside;
+    for (int j = 0; j < loads; ++j) {
+      const auto at = access_of(base, j);
+      inside.push_back(at < accesses_);
+      got.push_back(row::load<nc>(f_, row_, at, inside.back()));
+    }
+    std::vector<Keys> all;
+    for (std::size_t j = 0; j < got.size(); ++j) all.push_back(keys(got[j], inside[j]));
+    return all;
+  }
+
+  // The need-th largest key of those that `visit` hands to its argument, digit by digit.
+  template <class Visit>
+  Threshold radix(const Val<u32>& need, Visit&& visit) {
+    std::vector<Threshold> t{{Val<u32>(0), need}};
+    for (int d = digits_ - 1; d >= 0; --d) {
+      k_.if_(k_.tid() < std::uint32_t(kBins), [&] { bins_.st(k_.tid(), Val<u32>(0)); });
+      k_.sync();
+      const auto prefix = t.back().key;
+      visit([&](const Val<u32>& key) {
+        const auto digit = (key >> std::uint32_t(8 * d)) & 255u;
+        const auto count = [&] { red<relaxed, cta, op::add>(bins_, digit, Val<u32>(1)); };
+        if (d == digits_ - 1)
+          count();
+        else
+          k_.if_((key >> std::uint32_t(8 * d + 8)) == prefix, count);
+      });
+      k_.sync();
+      t.push_back(digit(t.back()));
+      k_.sync();
+    }
+    return t.back();
+  }
+  // Which bin the need-th largest is in, and its place there. Each warp by itself: a lane has eight bins,
+  // lane 0 the highest.
+  Threshold digit(const Threshold& t) {
+    const auto add = [](Val<u32> a, Val<u32> b) { return a + b; };
+    const auto first = Val<u32>(kBins - 1) - w_.lane() * 8;
+    std::vector<Val<u32>> bins, through;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      bins.push_back(bins_.ld(first - i));
+      through.push_back(i ? through.back() + bins.back() : bins.back());
+    }
+    const auto before = inclusive_scan(w_, through.back(), add) - through.back();
+    std::vector<Val<u32>> key{Val<u32>(0)}, place{Val<u32>(0)};
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      const auto below = i ? before + through[i - 1] : before;
+      const Val<pred> here = (below < t.equals) & (t.equals <= below + bins[i]);
+      key.push_back(select(here, first - i, key.back()));
+      place.push_back(select(here, t.equals - below, place.back()));
+    }
+    const auto found = reduce(w_, key.back(), add);
+    return {t.key.is_literal() ? found : (t.key << 8) | found, reduce(w_, place.back(), add)};
+  }
+
+  // Returns how many equals the list has then.
+  Val<u32> collect_access(const Keys& keys, const Val<u32>& first, const Threshold& t, const Val<u32>& above,
+                          const Val<u32>& taken, const Ptr<shared, u64>& list) {
+    const auto entry = [&](std::size_t e) { return pack<u64>(~(first + std::uint32_t(e)), keys[e]); };
+    std::vector<Val<u32>> equal{Val<u32>(0)};
+    for (std::size_t e = 0; e < keys.size(); ++e) {
+      k_.if_(keys[e] > t.key,
+             [&] { list.st(atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1)), entry(e)); });
+      const auto same = to<u32>(keys[e] == t.key);
+      equal.push_back(e ? equal.back() + same : same);
+    }
+    auto cta = k_.cta();
+    const auto some = bar_red<op::or_>(cta, (equal.back() != 0) & (taken < t.equals));
+    const auto add = [](Val<u32> a, Val<u32> b) { return a + b; };
+    return k_.if_(
+        some,
+        [&] {
+          const auto through = inclusive_scan(w_, equal.back(), add);
+          k_.if_(w_.lane() == 31, [&] { warps_.st(k_.warp_index(), through); });
+          k_.sync();
+          const auto total = warps_.ld_if(w_.lane() < std::uint32_t(kWarps), w_.lane(), Val<u32>(0))[0];
+          const auto all = inclusive_scan(w_, total, add);
+          const auto mine = shfl<idx>(w_, all - total, k_.warp_index());
+          const auto before = taken + mine + (through - equal.back());
+          for (std::size_t e = 0; e < keys.size(); ++e) {
+            const auto rank = before + equal[e];
+            k_.if_((keys[e] == t.key) & (rank < t.equals), [&] { list.st(above + rank, entry(e)); });
+          }
+          const auto sum = shfl<idx>(w_, all, kWarps - 1);
+          k_.sync();
+          return taken + sum;
+        },
+        [&] { return taken; });
+  }
+
+  Kernel& k_;
+  row::Format f_;
+  int digits_;
+  In<b8> row_;
+  Val<u32> accesses_;
+  Warp w_;
+  Ptr<shared, u32> bins_, warps_, counter_;
+};
+
+// Pitch in elements; `accesses` of a row.
+void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
+               Val<u64> pitch, Val<u32> wanted) {
+  k.block(kThreads);
+  const auto row = to<u64>(k.ctaid_x());
+  const auto from = in.at(row * (pitch * std::uint64_t(cgp::bytes(b.type))));
+  TopKernel top(k, b, from, accesses);
+  const auto list = k.shared<u64>(b.slots);
+  for (int i = 0; i < b.slots; i += kThreads)
+    k.if_(k.tid() + std::uint32_t(i) < std::uint32_t(b.slots),
+          [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
+  const auto bound = top.select_of(top.maxima(), wanted);
+  const auto t = top.select_above(bound.key, wanted);
+  top.collect(t, wanted, list);
+  top.sort(list, b.slots);
+  k.loop(range(k.tid(), wanted, Val<u32>(kThreads)), [&](const Val<u32>& r) {
+    const auto at = ~to<u32>(list.ld(r));
+    const auto to_slot = row * to<u64>(wanted) + to<u64>(r);
+    if (b.wide)
+      index.as<u64>().st(to_slot, to<u64>(at));
+    else
+      index.as<u32>().st(to_slot, at);
+    if (b.type == DType::f32)
+      values.as<b32>().st(to_slot, from.as<const b32>().ld<nc>(at));
+    else
+      values.as<b16>().st(to_slot, from.as<const b16>().ld<nc>(at));
+  });
+}
+
+Variant make(const Build& b) {
+  return variant(text::cat("topk_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.wide ? "_s64" : "_s32",
+                           "__", b.slots),
+                 75, topk_rows, b);
+}
+
+struct Problem {
+  TopK t;
+  Build build;
+};
+
+Problem checked(TopK t) {
+  const row::Checker check{"topk"};
+  check.present("in", t.in, row::kFloats, false);
+  if (t.cols > 1ull << 30) check.fail("cols", "must be at most 2^30", text::cat("cols = ", t.cols));
+  if (t.k > std::min(t.cols, kMostTopK))
+    check.fail("k", text::cat("must be at most cols and ", kMostTopK),
+               text::cat("k = ", t.k, ", cols = ", t.cols), "sort the rows for more");
+  if (t.rows > 0x7fffffffull) check.fail("rows", "must be below 2^31", text::cat("rows = ", t.rows));
+  if (t.layout.inner > 1) check.fail("in", "cannot have its rows in groups", "inner > 1");
+  t.layout = check.rows("in", t.in, t.rows, t.cols, t.layout);
+  check.present("values", t.values, {t.in.dtype}, true);
+  check.present("index", t.index, {DType::s32, DType::s64}, true);
+  check.vector("values", t.values, t.rows * t.k), check.vector("index", t.index, t.rows * t.k);
+  const int n = 16 / cgp::bytes(t.in.dtype);
+  const int slots = t.k <= 64 ? 64 : t.k <= 256 ? 256 : 1024;
+  const Build b{t.in.dtype, row::fits(t.in, t.cols, t.layout, n) ? n : 1, slots, t.index.dtype == DType::s64};
+  return {std::move(t), b};
+}
+
+// ---------------------------------------------------------------- catalogue
+std::vector<runtime::KernelImage> ships(std::string_view arch) {
+  std::vector<Variant> all;
+  const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
+  const bool main_target = arch == "sm_90a" || arch == "sm_100a";
+  for (DType t : {DType::bf16, DType::f16, DType::f32})
+    for (auto [cols, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 50}, {4097, 1000}}) {
+      const bool plain = t == (arch == "sm_75" ? DType::f16 : DType::bf16);
+      if (!main_target ? !plain || k != 50 : !plain && k != (t == DType::f32 ? 1000 : 50)) continue;
+      TopK p;
+      p.in = p.values = view(t), p.index = view(t == DType::f16 ? DType::s32 : DType::s64);
+      p.rows = 1, p.cols = cols, p.k = k;
+      all.push_back(topk_variant(p));
+    }
+  return images(all, arch);
+}
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  DType t = row::float_option(o, "dtype");
+  TopK p;
+  p.rows = o.size("rows"), p.cols = o.size("cols"), p.k = o.size("k");
+  if (const HostArray* x = find_input(given, "x")) {
+    t = x->dtype, p.cols = x->shape.empty() ? 1 : x->shape.back(), p.rows = p.cols ? x->size() / p.cols : 0;
+    o.agree("x", *x, {{"rows", p.rows}, {"cols", p.cols}});
+  }
+  auto c = std::make_unique<row::TensorCase>(d);
+  p.in = c->input("x", input_or_random(given, "x", t, {p.rows, p.cols}, seed));
+  p.values = c->output("values", t, {p.rows, p.k});
+  p.index = c->output("index", o.flag("wide") ? DType::s64 : DType::s32, {p.rows, p.k});
+  c->runs({topk_variant(p)}, "radix select, then a sort of what was selected");
+  c->flops = double(p.rows * p.cols);
+  c->run = [p](runtime::Stream& s) { topk(s, p); };
+  c->oracle = [p](const row::TensorCase& in) {
+    row::Expected values{"values", {}, std::vector<double>(p.rows * p.k, 0)},
+        index{"index", {}, values.tolerance};
+    const auto x = in.host("x").as_doubles();
+    std::vector<std::uint64_t> order(p.cols);
+    for (std::uint64_t r = 0; r < p.rows; ++r) {
+      const double* row = x.data() + r * p.cols;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::uint64_t a, std::uint64_t b) {
+        return row[a] > row[b] || (row[a] != row[a] && row[b] == row[b]);
+      });
+      for (std::uint64_t i = 0; i < p.k; ++i)
+        index.want.push_back(double(order[i])), values.want.push_back(row[order[i]]);
+    }
+    return std::vector<row::Expected>{index, values};
+  };
+  return c;
+}
+
+}  // namespace
+
+void topk(runtime::Stream& s, const TopK& given) {
+  const auto p = checked(given);
+  const auto& t = p.t;
+  if (t.rows == 0 || t.k == 0) return;
+  load(s.device(), make(p.build))(s, runtime::grid_for(t.rows, 1), t.in.arg(), t.values.arg(), t.index.arg(),
+                                  t.cols / std::uint64_t(p.build.elements), t.layout.pitch,
+                                  std::uint32_t(t.k));
+}
+
+Variant topk_variant(const TopK& t) { return make(checked(t).build); }
+
+KernelEntry topk_entry() {
+  KernelEntry e;
+  e.name = "topk", e.summary = "the k largest elements of each row, sorted, with their indices";
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"rows", "256", "rows"},
+               {"cols", "32000", "columns"},
+               {"k", "50", "elements of each row, at most 1024"},
+               {"wide", "1", "indices are s64, else s32"}};
+  e.inputs = {"x"};
+  e.images = ships, e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels

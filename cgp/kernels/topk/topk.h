@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The k largest elements of each row with their indices, sorted: descending, equals (-0 equals 0) by
+// ascending index; NaNs are larger than everything, as in torch.topk. Among equals at the end of the list
+// those of the lowest index are taken. The result does not depend on the order in which threads arrive.
+#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/row/view.h"
+#include "cgp/kernels/variant.h"
+
+namespace cgp::kernels {
+
+inline constexpr std::uint64_t kMostTopK = 1024;
+
+struct TopK {
+  View in;      ///< [rows, cols]: f32, f16 or bf16
+  View values;  ///< [rows, k] of in's type: the elements as they are, signs of zeros and NaNs included
+  View index;   ///< [rows, k]: s32 or s64
+  std::uint64_t rows = 0, cols = 0;  ///< cols at most 2^30
+  std::uint64_t k = 0;               ///< at most cols and kMostTopK
+  row::Layout layout{};              ///< of in: pitch alone
+};
+void topk(runtime::Stream& s, const TopK& t);
+
+/// What would run.
+Variant topk_variant(const TopK& t);
+KernelEntry topk_entry();
+
+}  // namespace cgp::kernels
