@@ -205,7 +205,9 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
   const auto cluster = std::uint64_t(choice.cluster);
-  const std::uint64_t rows = ceil_div(p.m, 128 * cluster), cols = ceil_div(p.n, choice.tile_n),
+  // A cluster's tile that is wider than any block's: its blocks lie beside each other.
+  const std::uint64_t below = choice.tile_n > 256 ? 1 : cluster;
+  const std::uint64_t rows = ceil_div(p.m, 128 * below), cols = ceil_div(p.n, choice.tile_n),
                       tiles = rows * cols * p.batch;
   if (tiles > 0x7fffffffull)
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));

@@ -3,9 +3,10 @@
 //   who      as many clusters as fit the device walk over the tiles of C; in a block, one producer thread
 //   feeds the
 //            ring and 2 math warpgroups own 64 rows each of a 128 x BN tile
-//   memory   the blocks of a cluster lie below each other and share the tiles of B by multicast; results go
-//   through
-//            shared memory in the type of C and are stored by TMA, clipped at the edges
+//   memory   the blocks of a cluster lie below each other and share the tiles of B by multicast, or beside
+//   each
+//            other and share those of A; results go through shared memory in the type of C and are stored by
+//            TMA, clipped at the edges
 //   sync     ring barriers run on across tiles, so the next tile's operands arrive while this one is stored
 //   needs    what gemm_sm90.cpp needs, beta = 0, and rows and batches of C at multiples of 16 bytes
 #include "cgp/base/text.h"
@@ -13,17 +14,22 @@
 #include "cgp/dsl/epilogue.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
 
+struct PersistentBuild : GemmPersistentTuning {
+  bool beside = false;
+};
+
 constexpr int kStoreCols = 64;  // 128 bytes of C a row: the widest swizzle
 
 template <class T, Major MA, Major MB, int BN>
-void gemm_persistent_kernel(Kernel& k, GemmPersistentTuning tune,
-                            typename HopperOperand<T, MA, kHopperBm>::map a,
+void gemm_persistent_kernel(Kernel& k, PersistentBuild tune,
+                            typename HopperOperand<T, MA, kHopperBm>::map a_all,
                             typename HopperOperand<T, MB, BN>::map b_all,
                             TmaOut<Tile<T, 64, kStoreCols>, 1, 64, kStoreCols> c, Val<u32> k_tiles,
                             Val<f32> alpha, Val<u32> rows, Val<u32> cols,
@@ -33,7 +39,9 @@ void gemm_persistent_kernel(Kernel& k, GemmPersistentTuning tune,
   if (tune.cluster > 1) k.cluster(tune.cluster);
   auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
-  const auto b = tune.cluster > 1 ? b_all.multicast(Axis::x) : b_all;
+  const bool below = tune.cluster > 1 && !tune.beside;
+  const auto a = tune.beside ? a_all.multicast(Axis::x) : a_all;
+  const auto b = below ? b_all.multicast(Axis::x) : b_all;
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math, a, b);
   Staging<Tile<T, 64, kStoreCols>> staging(k, math, tune.buffers);
   const auto first = tune.cluster > 1 ? k.clusterid_x() : k.ctaid_x();
@@ -50,8 +58,9 @@ void gemm_persistent_kernel(Kernel& k, GemmPersistentTuning tune,
     const auto per_group = cols * std::uint32_t(tune.group);
     const auto top = in_batch / per_group * std::uint32_t(tune.group), rest = in_batch % per_group;
     const auto height = dsl::min(rows - top, std::uint32_t(tune.group));
-    const auto row = (top + rest % height) * std::uint32_t(tune.cluster) + rank;
-    return Place{tile / per_batch, row * kHopperBm, rest / height * BN};
+    const auto row = top + rest % height, col = rest / height;
+    if (tune.beside) return Place{tile / per_batch, row * kHopperBm, (col * 2u + rank) * BN};
+    return Place{tile / per_batch, (row * std::uint32_t(tune.cluster) + rank) * kHopperBm, col * BN};
   };
 
   load.one_thread([&](Thread& t) {
@@ -84,7 +93,7 @@ void gemm_persistent_kernel(Kernel& k, GemmPersistentTuning tune,
 }
 
 template <class T, Major MA, Major MB>
-Variant make(std::string name, int bn, const GemmPersistentTuning& t) {
+Variant make(std::string name, int bn, const PersistentBuild& t) {
   Variant v = bn == 256   ? variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 256>, t)
               : bn == 192 ? variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 192>, t)
                           : variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 128>, t);
@@ -92,10 +101,10 @@ Variant make(std::string name, int bn, const GemmPersistentTuning& t) {
   return v;
 }
 template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bn, const GemmPersistentTuning& t) {
+Variant make(std::string_view stem, bool ta, bool tb, int bn, const PersistentBuild& t) {
   constexpr Major K = Major::k, MN = Major::mn;
   auto name = text::cat("gemm_", stem, "_persistent_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__128x", bn,
-                        "x64_s", t.stages, "_c", t.cluster, "_g", t.group);
+                        "x64_s", t.stages, t.beside ? "_c1x" : "_c", t.cluster, "_g", t.group);
   if (ta) return tb ? make<T, MN, K>(name, bn, t) : make<T, MN, MN>(name, bn, t);
   return tb ? make<T, K, K>(name, bn, t) : make<T, K, MN>(name, bn, t);
 }
@@ -103,8 +112,13 @@ Variant make(std::string_view stem, bool ta, bool tb, int bn, const GemmPersiste
 }  // namespace
 
 Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn, tune)
-                         : make<bf16>("bf16", trans_a, trans_b, bn, tune);
+  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn, {tune})
+                         : make<bf16>("bf16", trans_a, trans_b, bn, {tune});
+}
+Variant gemm_persistent_beside_sm90(DType t, bool trans_a, bool trans_b, int bn,
+                                    const GemmPersistentTuning& tune) {
+  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn, {tune, true})
+                         : make<bf16>("bf16", trans_a, trans_b, bn, {tune, true});
 }
 
 }  // namespace cgp::kernels

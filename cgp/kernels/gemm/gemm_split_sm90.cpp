@@ -30,28 +30,35 @@ class Partials {
   void send(const Acc<f32, 64, BN>& acc) {
     const auto thread = k_.tid();  // the math warpgroups come first in the block
     const auto rank = k_.cluster_ctarank();
-    const auto slot = [&](const Val<u32>& source, int i) {
-      return ((source * std::uint32_t(count_ / 4) + std::uint32_t(i)) * std::uint32_t(2 * BM) + thread) * 4u;
+    const auto words = [&](auto width) {
+      constexpr int W = decltype(width)::value;
+      for (int to = 0; to < split_; ++to) {
+        const auto peer = mapa(data_, Val<u32>(std::uint32_t(to)));
+        for (int i = 0; i < count_ / W; ++i)
+          peer.at(slot(rank * std::uint32_t(count_ / W) + std::uint32_t(i), thread, W))
+              .template st<W>(
+                  0, RegGroup<f32, W>::generate([&](int j) { return acc[to * count_ + W * i + j]; }));
+      }
     };
-    for (int to = 0; to < split_; ++to) {
-      const auto peer = mapa(data_, Val<u32>(std::uint32_t(to)));
-      for (int i = 0; i < count_ / 4; ++i)
-        peer.at(slot(rank, i)).template st<4>(0, RegGroup<f32, 4>::generate([&](int j) {
-                                                return acc[to * count_ + 4 * i + j];
-                                              }));
-    }
+    count_ % 4 == 0 ? words(std::integral_constant<int, 4>{}) : words(std::integral_constant<int, 2>{});
   }
   /// The sums of the columns that this block owns; first of them: rank * BN / split.
-  std::vector<Val<f32>> sum() {
+  std::vector<Val<f32>> sum() { return count_ % 4 == 0 ? added<4>() : added<2>(); }
+
+ private:
+  static Val<u32> slot(const Val<u32>& word, const Val<u32>& thread, int width) {
+    return (word * std::uint32_t(2 * BM) + thread) * std::uint32_t(width);
+  }
+  template <int W>
+  std::vector<Val<f32>> added() {
     const auto thread = k_.tid();
     std::vector<Val<f32>> out;
-    for (int i = 0; i < count_ / 4; ++i) {
-      std::vector<RegGroup<f32, 4>> parts;
+    for (int i = 0; i < count_ / W; ++i) {
+      std::vector<RegGroup<f32, W>> parts;
       for (int from = 0; from < split_; ++from)
         parts.push_back(
-            data_.at(((std::uint32_t(from * (count_ / 4) + i)) * std::uint32_t(2 * BM) + thread) * 4u)
-                .template ld<4>());
-      for (int j = 0; j < 4; ++j) {
+            data_.at(slot(Val<u32>(std::uint32_t(from * (count_ / W) + i)), thread, W)).template ld<W>());
+      for (int j = 0; j < W; ++j) {
         std::vector<Val<f32>> total{parts[0][j]};
         for (int from = 1; from < split_; ++from) total.push_back(total.back() + parts[std::size_t(from)][j]);
         out.push_back(total.back());
@@ -60,22 +67,25 @@ class Partials {
     return out;
   }
 
- private:
   Kernel& k_;
   int split_, count_;
   Ptr<shared, f32> data_;
 };
 
 template <class T, Major MA, Major MB, int BM, int BN>
-void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a,
+void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a_map,
                        typename HopperOperand<T, MB, BN>::map b_map, InOut<T> c, Val<u32> m, Val<u32> n,
                        Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
                        Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
   using A = HopperOperand<T, MA, BM>;
   using B = HopperOperand<T, MB, BN>;
-  const auto b = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
+  const bool below = tune.shared == GemmShared::b, beside = tune.shared == GemmShared::a;
+  const auto b_once = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
+  const auto a = beside ? a_map.multicast(Axis::x) : a_map;
+  const auto b = below ? b_once.multicast(Axis::x) : b_once;
   const int split = tune.split;
-  if (split > 1) k.cluster(split);
+  const bool clusters = split > 1 || below || beside;
+  if (clusters) k.cluster(split > 1 ? split : 2);
   auto math = k.role<Warpgroup>(BM / 64);
   auto load = k.role<Warpgroup>(1);
   if (tune.resident) k.min_blocks(tune.resident);
@@ -83,14 +93,14 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     for (const auto* map : {&a.map(), &b.map()}) record::prefetch_tensormap(k, map->address, k.here());
   });
   Ring<ByThreads, typename A::tile, typename B::tile> ring(
-      k, split > 1 ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math);
+      k, clusters ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math, a, b);
   std::vector<Partials<BM, BN>> partials;
   if (split > 1) partials.emplace_back(k, split);
 
   // Tiles in groups of rows, as in the other variants, or (group 0) as the grid has them; the blocks of a
   // cluster have the same one.
-  const auto index = split > 1 ? k.clusterid_x() : k.ctaid_x();
-  const auto rank = split > 1 ? k.cluster_ctarank() : Val<u32>(0);
+  const auto index = clusters ? k.clusterid_x() : k.ctaid_x();
+  const auto rank = clusters ? k.cluster_ctarank() : Val<u32>(0);
   const auto batch = k.ctaid_z();
   const auto tile = [&]() -> std::pair<Val<u32>, Val<u32>> {
     if (tune.group == 0) return {index, k.ctaid_y() + 0u};
@@ -99,7 +109,8 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
     return {top + rest % height, rest / height};
   }();
-  const auto m0 = tile.first * BM, n0 = tile.second * BN;
+  const auto m0 = below ? (tile.first * 2u + rank) * BM : tile.first * BM,
+             n0 = beside ? (tile.second * 2u + rank) * BN : tile.second * BN;
   const auto from = split > 1 ? k_tiles * rank / std::uint32_t(split) : k_tiles * 0u,
              to_tile = split > 1 ? k_tiles * (rank + 1) / std::uint32_t(split) : k_tiles + 0u;
 
@@ -117,7 +128,11 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     const auto pairs = paired != 0u;
     const auto sums = partials.back().sum();
     const auto origin = Acc<f32, 64, BN>::origin(wg);
-    const auto row0 = m0 + wg.index * 64, col0 = n0 + rank * std::uint32_t(BN / split) + origin.col;
+    // Two registers of a thread are two columns of a row, four the same of two rows: of 16 blocks that share
+    // 64 columns every other owns the lower rows.
+    const bool rows = BN / split < 8;
+    const auto row0 = m0 + wg.index * 64 + (rows ? rank % 2u * 8u : rank * 0u);
+    const auto col0 = n0 + (rows ? rank / 2u * 8u : rank * std::uint32_t(BN / split)) + origin.col;
     for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
       out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
                    to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]);
@@ -188,7 +203,10 @@ Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const Gemm
   auto name =
       text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
                 t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(),
-                t.group == 0 ? "_grid" : "", t.evict_first ? "_first" : "");
+                t.group == 0 ? "_grid" : "", t.evict_first ? "_first" : "",
+                t.shared == GemmShared::a   ? "_beside"
+                : t.shared == GemmShared::b ? "_below"
+                                            : "");
   if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
   return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Build-time choices of gemm's sm_90a kinds against each other and the best of cuBLASLt, problem by problem:
 // the data behind gemm_select.cpp.
-//   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--only PART] PROBLEM...
+//   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
-// --only: candidates whose name contains PART. FILE gets a line for each problem and candidate.
+// --only: candidates whose name contains PART. --wide: also tilings that gemm's own list leaves out.
+// FILE gets a line for each problem and candidate, that of --table one for each problem and winner
+// (gemm_table.h). Candidates more than 8 % behind after three rounds are timed no further.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +21,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
@@ -31,7 +35,8 @@ using runtime::Stream;
 struct Settings {
   int rounds = 9, top = 6, algorithms = 32;
   std::string only;
-  std::ofstream all;
+  std::ofstream all, table;
+  bool wide = false;
 };
 
 std::uint64_t up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
@@ -238,9 +243,7 @@ class Sweep {
     const auto x = random_(p.type, p.a_elements(), 1), y = random_(p.type, p.b_elements(), 2);
     runtime::Buffer<std::uint8_t> c(device_, p.c_elements() * 2), theirs(device_, p.c_elements() * 2);
     const GemmAddresses at{x.address(), y.address(), c.address()};
-    auto choices = Candidates(p, at, device_.info()).take(settings_.only);
-    const auto selected = select_gemm(p, at, device_.info());
-    choices.insert(choices.begin(), selected);
+    const auto choices = choices_for(p, at);
     compile(device_, choices);
 
     std::vector<prof::Contender> contenders;
@@ -252,7 +255,7 @@ class Sweep {
       best.run(device_.stream(), there);
       device_.stream().wait();
     }
-    for (auto& choice : choices) try {
+    for (const auto& choice : choices) try {
         c.fill_bytes(0xff);  // NaN
         run_gemm(device_.stream(), choice, p, at);
         device_.stream().wait();
@@ -270,6 +273,26 @@ class Sweep {
     report(name, p, timed(contenders));
   }
 
+  // What gemm would run comes first; of large products nothing that the model thinks far too slow.
+  std::vector<GemmChoice> choices_for(const GemmProblem& p, const GemmAddresses& at) {
+    std::vector<GemmChoice> all = gemm_candidates(p, at, device_.info());
+    if (settings_.wide)
+      for (auto& c : Candidates(p, at, device_.info()).take(settings_.only)) all.push_back(std::move(c));
+    double least = 1e30;
+    for (const auto& c : all)
+      if (c.microseconds > 0) least = std::min(least, c.microseconds);
+    std::vector<GemmChoice> out{select_gemm(p, at, device_.info(), GemmTable::shipped(device_.info()))};
+    for (auto& c : all) {
+      const bool had = std::any_of(out.begin(), out.end(),
+                                   [&](const auto& x) { return x.variant.name == c.variant.name; });
+      const bool slow = p.flops() > 1e11 && c.microseconds > 1.5 * least;
+      const bool old = p.flops() > 1e9 && c.kind <= GemmKind::sm80;
+      if (!had && !slow && !old && c.variant.name.find(settings_.only) != std::string::npos)
+        out.push_back(std::move(c));
+    }
+    return out;
+  }
+
   // Rounds in an order of their own each, so that no contender always follows the same other: what one does
   // to clocks and heat goes to all of them.
   std::vector<prof::Timing> timed(const std::vector<prof::Contender>& contenders) {
@@ -281,6 +304,7 @@ class Sweep {
     std::iota(order.begin(), order.end(), 0);
     std::mt19937 random(1);
     for (int round = -1; round < settings_.rounds; ++round) {
+      if (round == 3) drop_slow(out, order);
       std::shuffle(order.begin(), order.end(), random);
       for (const std::size_t c : order) {
         stream.fill(flush_.all().region(), std::uint8_t(round));
@@ -293,6 +317,16 @@ class Sweep {
     }
     for (auto& t : out) t.summary = prof::summarise(t.milliseconds);
     return out;
+  }
+
+  // Keeps what is within 8 % of the fastest, the peer and what gemm would run.
+  void drop_slow(const std::vector<prof::Timing>& timed, std::vector<std::size_t>& order) const {
+    const auto median = [&](std::size_t i) { return prof::summarise(timed[i].milliseconds).median; };
+    double least = 1e30;
+    for (const auto i : order) least = std::min(least, median(i));
+    order.erase(std::remove_if(order.begin(), order.end(),
+                               [&](std::size_t i) { return i > 1 && median(i) > 1.08 * least; }),
+                order.end());
   }
 
   // What a launch costs: nothing between two events, and kernels that do nothing.
@@ -357,6 +391,12 @@ class Sweep {
     settings_.all.flush();
     std::stable_sort(t.begin(), t.end(),
                      [](const auto& a, const auto& b) { return a.summary.median < b.summary.median; });
+    for (const auto& x : t)
+      if (settings_.table && x.name.rfind("cublaslt", 0) != 0) {
+        settings_.table << gemm_key(p) << " " << (x.name[0] == '*' ? x.name.substr(1) : x.name) << " "
+                        << 1e3 * x.summary.median << " " << peer / x.summary.median << std::endl;
+        break;
+      }
     std::printf("%s\n", name.c_str());
     int shown = 0;
     for (const auto& x : t) {
@@ -433,6 +473,10 @@ int main(int argc, char** argv) try {
       s.algorithms = std::atoi(value());
     else if (word == "--only")
       s.only = value();
+    else if (word == "--wide")
+      s.wide = true;
+    else if (word == "--table")
+      s.table.open(value());
     else if (word == "--all")
       s.all.open(value());
     else

@@ -19,6 +19,7 @@ struct Tiling {
   int bm, bn, cluster = 1, split = 1, resident = 1;
   int group = 8;
   GemmLines c = GemmLines::normal;
+  GemmShared shared = GemmShared::none;
   double microseconds = 0;
 };
 
@@ -40,17 +41,22 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count) {
                    slow = 0.776, results = 0.72, crooked = 1.77, bytes_per_us = 4.93e6;
   const int sms = sm_count ? sm_count : 132;
   const double k_tiles = double(tiles(p.k, 64));
-  const auto all = tiles(p.m, std::uint64_t(t.bm * t.cluster)) * std::uint64_t(t.cluster) *
-                   tiles(p.n, std::uint64_t(t.bn)) * p.batch;
+  const int below = t.shared == GemmShared::b ? t.cluster : 1,
+            beside = t.shared == GemmShared::a ? t.cluster : 1;
+  const auto all = tiles(p.m, std::uint64_t(t.bm * below)) * tiles(p.n, std::uint64_t(t.bn * beside)) *
+                   std::uint64_t(t.cluster) * p.batch;
   const double multiply = t.bm * t.bn / products;
-  const double fetch = (t.bm + double(t.bn) / t.cluster) * (crooked_lines(p) ? crooked : 1) / lines;
+  const double fetch =
+      (double(t.bm) / beside + double(t.bn) / below) * (crooked_lines(p) ? crooked : 1) / lines;
   const double step = std::max(multiply, fetch) + overlap * std::min(multiply, fetch);
   const double part = std::ceil(k_tiles / t.split) * step, area = t.bm * t.bn;
   double time = 0;
   if (t.kind == GemmKind::sm90_split) {
-    // Clusters of 4 leave some processors of a GPC without work.
-    const auto blocks = all * std::uint64_t(t.split),
-               slots = std::uint64_t((t.split == 4 ? sms * 10 / 11 : sms) * t.resident);
+    // Clusters of 4 and more leave some processors of a GPC without work.
+    const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t((t.split >= 8   ? sms * 8 / 11
+                                                                             : t.split == 4 ? sms * 10 / 11
+                                                                                            : sms) *
+                                                                            t.resident);
     const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
     time = double(tiles(blocks, slots)) *
            (part * share + prologue_split + (t.split > 1 ? exchange * area / 16384 : 0));
@@ -73,13 +79,25 @@ int split_stages(const Tiling& t, std::uint64_t k) {
                     int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
 }
 
-GemmChoice made(const Tiling& t, const GemmProblem& p, int sm_count) {
+GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
+                const runtime::DeviceInfo& d) {
+  if (t.kind == GemmKind::sm90_pingpong) {
+    auto c = choose_typed_sm90(
+        p, at, d,
+        {.bm = t.bm, .bn = t.bn, .stages = t.bn == 128 ? 6 : 4, .cluster = t.cluster, .group = t.group});
+    c.microseconds = t.microseconds;
+    return c;
+  }
+  const int sm_count = d.sm_count;
   GemmChoice c{t.kind, {}, {}, std::uint32_t(t.bn), std::max(t.cluster, t.split)};
   c.tile_m = std::uint32_t(t.bm);
   c.microseconds = t.microseconds;
   if (t.kind == GemmKind::sm90_persistent) {
     const GemmPersistentTuning tune{t.bn == 128 ? 6 : 4, t.cluster, t.bn == 192 ? 3 : 2, t.group};
-    c.variant = gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, t.bn, tune);
+    const bool beside = t.shared == GemmShared::a;
+    c.variant = (beside ? gemm_persistent_beside_sm90 : gemm_persistent_sm90)(p.type, p.trans_a, p.trans_b,
+                                                                              t.bn, tune);
+    if (beside) c.tile_n *= 2;
   } else if (t.kind == GemmKind::sm90_tail_split) {
     GemmTailTuning tune;
     tune.buffers = gemm_tail_buffers(t.bn), tune.stages = gemm_tail_stages(t.bm, t.bn, tune.buffers);
@@ -90,11 +108,13 @@ GemmChoice made(const Tiling& t, const GemmProblem& p, int sm_count) {
     c.variant = gemm_sm90(p.type, p.trans_a, p.trans_b, t.bn);
   } else {
     // A grid of few waves needs no order of its own, and no divisions before the first load.
-    const auto tm = tiles(p.m, std::uint64_t(t.bm)), tn = tiles(p.n, std::uint64_t(t.bn));
-    c.by_grid = tn <= 65535 && tm * tn * p.batch * std::uint64_t(t.split) <= std::uint64_t(3 * sm_count);
+    if (t.shared == GemmShared::a) c.tile_n *= 2;
+    if (t.shared == GemmShared::b) c.tile_m *= 2;
+    const auto tm = tiles(p.m, c.tile_m), tn = tiles(p.n, c.tile_n);
+    c.by_grid = tn <= 65535 && tm * tn * p.batch * std::uint64_t(c.cluster) <= std::uint64_t(3 * sm_count);
     c.variant = gemm_split_sm90(
         p.type, p.trans_a, p.trans_b, t.bm, t.bn,
-        {split_stages(t, p.k), t.split, t.resident, c.by_grid ? 0 : 8, streams(p) && p.m <= 256});
+        {split_stages(t, p.k), t.split, t.resident, c.by_grid ? 0 : 8, streams(p) && p.m <= 256, t.shared});
   }
   return c;
 }
@@ -116,7 +136,7 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
       if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
       // Sharing B pays where its rows are crooked.
       if (!low && bn > 128 && bn % 64 == 0 && crooked_lines(p) && p.m > 128)
-        add({GemmKind::sm90_persistent, 128, bn, 2});
+        add({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, GemmShared::b});
     }
   } else {
     add({GemmKind::sm90, 128, 256});
@@ -131,6 +151,48 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
           continue;
         add({GemmKind::sm90_split, bm, bn, 1, split, resident});
       }
+  return out;
+}
+
+// What the model does not weigh: measurements alone tell when it pays.
+std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+  std::vector<Tiling> out;
+  using S = GemmShared;
+  const std::uint64_t k_tiles = tiles(p.k, 64), sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
+  if (p.m > 64 && reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
+    for (int bn : {128, 192})
+      for (int cluster : {1, 2})
+        if (p.m > 128 || cluster == 1)
+          out.push_back({GemmKind::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
+    for (int bn : {128, 192, 256}) {
+      if (p.m > 128 && (bn == 128 || !crooked_lines(p)))
+        out.push_back({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, S::b});
+      if (bn > 128 && p.n > 256)
+        out.push_back({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, S::a});
+    }
+  }
+  const auto blocks = [&](int bm, int bn) {
+    return tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
+  };
+  for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}}) {
+    if ((bm == 128 && p.m <= 64) || blocks(bm, bn) > 3 * sms || blocks(bm, bn) < 16) continue;
+    if (p.n > std::uint64_t(bn))
+      out.push_back({GemmKind::sm90_split, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::a});
+    if (p.m > std::uint64_t(bm))
+      out.push_back({GemmKind::sm90_split, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::b});
+  }
+  for (auto [bm, bn, split] : {std::array{64, 32, 2},
+                               {64, 32, 4},
+                               {64, 32, 8},
+                               {64, 64, 8},
+                               {64, 64, 16},
+                               {64, 128, 4},
+                               {128, 64, 4},
+                               {64, 128, 8},
+                               {128, 64, 8}})
+    if (k_tiles >= std::uint64_t(2 * split) && blocks(bm, bn) * std::uint64_t(split) <= sms &&
+        (bm == 64 || p.m > 64) && (bn > 32 || p.trans_b))
+      out.push_back({GemmKind::sm90_split, bm, bn, 1, split});
   return out;
 }
 
@@ -166,14 +228,15 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
   for (const auto& t : tilings(p, at, d)) {
-    out.push_back(made(t, p, d.sm_count));
+    out.push_back(made(t, p, at, d));
     if (t.kind != GemmKind::sm90_tail_split || t.split > 1 || p.m <= 512) continue;
     Tiling other = t;
     other.c = GemmLines::first;
-    out.push_back(made(other, p, d.sm_count));
+    out.push_back(made(other, p, at, d));
     other.c = GemmLines::normal, other.group = 16;
-    if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, d.sm_count));
+    if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, at, d));
   }
+  for (const auto& t : others(p, at, d)) out.push_back(made(t, p, at, d));
   if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
     out.push_back(stream(p, 128, 64, 2));
     if (p.trans_b)
@@ -198,7 +261,7 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const auto all = tilings(p, at, d);
   const auto& best = *std::min_element(
       all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
-  GemmChoice c = made(best, p, d.sm_count);
+  GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
                     std::lround(best.microseconds), " us");
   if (const auto why = reject(GemmKind::sm90_tail_split, p, at, d); !why.empty())

@@ -7,12 +7,16 @@
 
 namespace cgp::kernels {
 
+/// The operand whose tiles a pair of blocks shares by multicast: B of blocks below each other, A of blocks
+/// beside each other.
+enum class GemmShared : std::uint8_t { none, a, b };
 struct GemmSplitTuning {
   int stages = 6;
-  int split = 1;     ///< blocks (1, 2, 4 or 8) that share a tile and split K
+  int split = 1;     ///< blocks (1, 2, 4, 8 or, 64 x 64, 16) that share a tile and split K
   int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
   int group = 8;  ///< rows of tiles that are visited together; 0: as the grid has them (GemmChoice::by_grid)
-  bool evict_first = false;  ///< B is read once and is the first to leave L2
+  bool evict_first = false;              ///< B is read once and is the first to leave L2
+  GemmShared shared = GemmShared::none;  ///< with split 1; tiles are counted in those of a pair
 };
 /// bm x bn: 64 x 32 (trans_b), 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
 Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
@@ -34,6 +38,12 @@ Variant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn
 int gemm_tail_stages(int bm, int bn, int buffers);
 /// Buffers that suit the columns stored at once: 2, for 192 columns 3.
 int gemm_tail_buffers(int bn);
+
+struct GemmPersistentTuning;
+/// gemm_persistent_sm90 with clusters of 2 blocks beside each other, which share the tiles of A; bn: 192,
+/// 256.
+Variant gemm_persistent_beside_sm90(DType t, bool trans_a, bool trans_b, int bn,
+                                    const GemmPersistentTuning& tune);
 
 /// Build-time choices of the kernel for few rows of A and a B that is streamed once.
 struct GemmStreamTuning {
