@@ -114,8 +114,9 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
   return r;
 }
 
-GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  if (reject(GemmKind::sm90, p, at, d).empty()) return select_sm90(p, at, d);
+GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                          bool packed = false) {
+  if (reject(GemmKind::sm90, p, at, d).empty()) return select_sm90(p, at, d, packed);
   if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty()) {
     GemmSkinnyTuning t;
     t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = 4;
@@ -148,7 +149,7 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
   if ((r.a || r.b || r.c) && p.m >= 16 && p.n >= 16 && p.flops() >= 1e7 &&
       reject(GemmKind::sm80, r.problem, r.at, d).empty()) {
-    GemmChoice c = select_aligned(r.problem, r.at, d);
+    GemmChoice c = select_aligned(r.problem, r.at, d, true);
     c.pack_a = r.a, c.pack_b = r.b, c.pack_c = r.c;
     std::string what;
     for (const auto& [packed, name] : {std::pair{r.a, "a"}, {r.b, "b"}, {r.c, "c"}})

@@ -166,7 +166,9 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out{select_gemm(p, at, d)};
   const GemmChoice first = out[0];
+  const bool packed = first.pack_a || first.pack_b || first.pack_c;
   const auto add = [&](GemmChoice c) {
+    if (packed && c.kind == GemmKind::sm90_pingpong) return;  // it would arrange operands its own way
     for (const auto& have : out)
       if (have.variant.name == c.variant.name) {
         return;

@@ -32,45 +32,61 @@ bool streams(const GemmProblem& p) {
   return p.m <= 64 ? p.n * p.k * p.batch * std::uint64_t(cgp::bytes(p.type)) <= 200'000'000 : p.m <= 512;
 }
 
-// Microseconds on a Hopper device. The constants are fitted to 62 problems times some 15 tilings measured on
-// an H200 (README): the tiling that comes out best was within 1.1 % of the fastest on average.
-double predict(const Tiling& t, const GemmProblem& p, int sm_count) {
-  constexpr double products = 80977,
-                   lines = 1672;  // per microsecond and SM: elements of C, rows of A and B; 64 of K
-  constexpr double overlap = 0.155, prologue = 0.35, prologue_split = 0.95, exchange = 3.24, latency = 5.3,
-                   slow = 0.776, results = 0.72, crooked = 1.77, bytes_per_us = 4.93e6;
+// Microseconds on a Hopper device; fitted to the problems of the README.
+struct Model {
+  // Elements of C, and rows of A and B, that an SM multiplies and fetches in a microsecond, by 64 of K; the
+  // part of the shorter of both that the other does not hide.
+  double products = 84498, lines = 2030.7, overlap = 0.164;
+  double prologue = 0.16, prologue_split = 1.05, prologue_pair = 2.67;  // of a block, in microseconds
+  double exchange = 2.36, results = 0.775;  // of 128 x 128 sums among blocks, of 128 x 256 results
+  double turn = 0.03;                       // from one warpgroup to the other
+  double pair = 1.073, crooked = 2.78;      // factors: of steps in pairs, of rows across lines of 128 bytes
+  double bytes_per_us = 5.15e6, latency = 5.35, slow = 0.765;
+};
+constexpr Model kModel;
+
+// A grid of blocks that each make one tile, or with others a part of its sums.
+double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
+                     const Model& m) {
+  // Clusters of 4 and more leave some processors of a GPC without work.
+  const int usable = t.split >= 8 ? sms * 8 / 11 : t.split == 4 ? sms * 10 / 11 : sms;
+  const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t(usable * t.resident);
+  const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
+  const double start = t.cluster > 1 ? m.prologue_pair : m.prologue_split;
+  return double(tiles(blocks, slots)) * (std::ceil(k_tiles / t.split) * step * share + start +
+                                         (t.split > 1 ? m.exchange * t.bm * t.bn / 16384 : 0));
+}
+// Blocks that walk over the tiles; what is left is shared, or goes to some alone.
+double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
+                          const Model& m) {
+  const double area = t.bm * t.bn, store = m.results * area / 32768;
+  if (t.kind == GemmKind::sm90_pingpong)
+    return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + m.turn) + store + m.prologue;
+  const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
+  const bool shared = t.split > 1 && left > 0 && left <= clusters;
+  const auto whole = shared ? all - left : all;
+  const double time = double(tiles(whole, std::uint64_t(sms))) * (k_tiles * step + store) + m.prologue;
+  return shared ? time + std::ceil(k_tiles / t.split) * step + 2 * m.exchange * area / 16384 : time;
+}
+
+double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model& m = kModel) {
   const int sms = sm_count ? sm_count : 132;
   const double k_tiles = double(tiles(p.k, 64));
   const int below = t.shared == GemmShared::b ? t.cluster : 1,
             beside = t.shared == GemmShared::a ? t.cluster : 1;
   const auto all = tiles(p.m, std::uint64_t(t.bm * below)) * tiles(p.n, std::uint64_t(t.bn * beside)) *
                    std::uint64_t(t.cluster) * p.batch;
-  const double multiply = t.bm * t.bn / products;
+  const double multiply = t.bm * t.bn / m.products;
   const double fetch =
-      (double(t.bm) / beside + double(t.bn) / below) * (crooked_lines(p) ? crooked : 1) / lines;
-  const double step = std::max(multiply, fetch) + overlap * std::min(multiply, fetch);
-  const double part = std::ceil(k_tiles / t.split) * step, area = t.bm * t.bn;
-  double time = 0;
-  if (t.kind == GemmKind::sm90_split) {
-    // Clusters of 4 and more leave some processors of a GPC without work.
-    const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t((t.split >= 8   ? sms * 8 / 11
-                                                                             : t.split == 4 ? sms * 10 / 11
-                                                                                            : sms) *
-                                                                            t.resident);
-    const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
-    time = double(tiles(blocks, slots)) *
-           (part * share + prologue_split + (t.split > 1 ? exchange * area / 16384 : 0));
-  } else {
-    const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
-    const bool shared = t.split > 1 && left > 0 && left <= clusters;
-    const auto whole = shared ? all - left : all;
-    time = double(tiles(whole, std::uint64_t(sms))) * (k_tiles * step + results * area / 32768) + prologue;
-    if (shared) time += part + 2 * exchange * area / 16384;
-  }
+      (double(t.bm) / beside + double(t.bn) / below) * (crooked_lines(p) ? m.crooked : 1) / m.lines;
+  const double step =
+      (std::max(multiply, fetch) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 1 ? m.pair : 1);
+  const double time =
+      (t.kind == GemmKind::sm90_split ? predict_split : predict_persistent)(t, all, k_tiles, step, sms, m);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
-  return std::max(time, bytes / bytes_per_us + latency) + slow * time;
+  return std::max(time, bytes / m.bytes_per_us + m.latency) + m.slow * time;
 }
 
 int split_stages(const Tiling& t, std::uint64_t k) {
@@ -119,50 +135,16 @@ GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
   return c;
 }
 
-std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  std::vector<Tiling> out;
-  const std::uint64_t k_tiles = tiles(p.k, 64);
-  const auto add = [&](Tiling t) {
-    t.microseconds = predict(t, p, d.sm_count);
-    out.push_back(t);
-  };
-  if (reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
-    const bool nt = !p.trans_a && p.trans_b, low = p.m <= 64;
-    for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
-      if ((!nt && bn != 128 && bn != 192 && bn != 256) ||
-          (low && bn != 112 && bn != 128 && bn != 144 && bn != 192 && bn != 256))
-        continue;
-      add({GemmKind::sm90_tail_split, low ? 64 : 128, bn});
-      if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
-      // Sharing B pays where its rows are crooked.
-      if (!low && bn > 128 && bn % 64 == 0 && crooked_lines(p) && p.m > 128)
-        add({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, GemmShared::b});
-    }
-  } else {
-    add({GemmKind::sm90, 128, 256});
-  }
-  for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
-    for (int split : {1, 2, 4})
-      for (int resident : {1, 2}) {
-        const auto blocks = tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
-        if ((split > 1 && (k_tiles < std::uint64_t(2 * split) || bm * bn > 128 * 128 || bn == 32)) ||
-            (split == 4 && (bm * bn > 64 * 64 || blocks > 30)) || (bm == 128 && p.m <= 64) ||
-            (bn == 32 && !p.trans_b) || (resident == 2 && (bm * bn > 64 * 128 || split > 1)))
-          continue;
-        add({GemmKind::sm90_split, bm, bn, 1, split, resident});
-      }
-  return out;
-}
-
-// What the model does not weigh: measurements alone tell when it pays.
-std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+// Warpgroups that take turns, pairs of blocks that share an operand, and K over many blocks.
+std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                           bool packed) {
   std::vector<Tiling> out;
   using S = GemmShared;
   const std::uint64_t k_tiles = tiles(p.k, 64), sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
   if (p.m > 64 && reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
     for (int bn : {128, 192})
       for (int cluster : {1, 2})
-        if (p.m > 128 || cluster == 1)
+        if (!packed && (p.m > 128 || cluster == 1))
           out.push_back({GemmKind::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
     for (int bn : {128, 192, 256}) {
       if (p.m > 128 && (bn == 128 || !crooked_lines(p)))
@@ -193,6 +175,49 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
     if (k_tiles >= std::uint64_t(2 * split) && blocks(bm, bn) * std::uint64_t(split) <= sms &&
         (bm == 64 || p.m > 64) && (bn > 32 || p.trans_b))
       out.push_back({GemmKind::sm90_split, bm, bn, 1, split});
+  return out;
+}
+
+// packed: operands were copied into scratch memory; pingpong would arrange them again, in its own way.
+std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                            bool packed = false) {
+  std::vector<Tiling> out;
+  const std::uint64_t k_tiles = tiles(p.k, 64);
+  const auto add = [&](Tiling t) {
+    t.microseconds = predict(t, p, d.sm_count);
+    out.push_back(t);
+  };
+  if (reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
+    const bool nt = !p.trans_a && p.trans_b, low = p.m <= 64;
+    for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
+      if ((!nt && bn != 128 && bn != 192 && bn != 256) ||
+          (low && bn != 112 && bn != 128 && bn != 144 && bn != 192 && bn != 256))
+        continue;
+      add({GemmKind::sm90_tail_split, low ? 64 : 128, bn});
+      if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
+      // Sharing B pays where its rows are crooked.
+      if (!low && bn > 128 && bn % 64 == 0 && crooked_lines(p) && p.m > 128)
+        add({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, GemmShared::b});
+    }
+  } else {
+    add({GemmKind::sm90, 128, 256});
+    // The old C is read while the other warpgroup multiplies; 192 columns leave no registers for it.
+    GemmProblem fresh = p;
+    fresh.beta = 0;
+    if (p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty())
+      add({GemmKind::sm90_pingpong, 128, 128});
+  }
+  for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
+    for (int split : {1, 2, 4})
+      for (int resident : {1, 2}) {
+        const auto blocks = tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
+        if ((split > 1 && (k_tiles < std::uint64_t(2 * split) || bm * bn > 128 * 128 || bn == 32)) ||
+            (split == 4 && (bm * bn > 64 * 64 || blocks > 30)) || (bm == 128 && p.m <= 64) ||
+            (bn == 32 && !p.trans_b) || (resident == 2 && (bm * bn > 64 * 128 || split > 1)))
+          continue;
+        add({GemmKind::sm90_split, bm, bn, 1, split, resident});
+      }
+  for (const auto& t : others(p, at, d, packed)) add(t);
   return out;
 }
 
@@ -229,6 +254,11 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
   std::vector<GemmChoice> out;
   for (const auto& t : tilings(p, at, d)) {
     out.push_back(made(t, p, at, d));
+    if (t.kind == GemmKind::sm90_pingpong && p.m > 2048 && p.beta == 0) {
+      Tiling high = t;
+      high.group = 16;
+      out.push_back(made(high, p, at, d));
+    }
     if (t.kind != GemmKind::sm90_tail_split || t.split > 1 || p.m <= 512) continue;
     Tiling other = t;
     other.c = GemmLines::first;
@@ -236,7 +266,6 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
     other.c = GemmLines::normal, other.group = 16;
     if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, at, d));
   }
-  for (const auto& t : others(p, at, d)) out.push_back(made(t, p, at, d));
   if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
     out.push_back(stream(p, 128, 64, 2));
     if (p.trans_b)
@@ -252,13 +281,14 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
   return out;
 }
 
-GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                       bool packed) {
   const GemmProblem p = q.dense();
   if (p.m <= 32 && tiles(p.n, 64) * p.batch >= 32 && reject(GemmKind::sm90_stream, p, at, d).empty())
     return stream(p);
   if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty())
     return p.m <= 8 ? skinny(p, 16, 8, 8, 4) : skinny(p, 16, 16, 8, 4);
-  const auto all = tilings(p, at, d);
+  const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
       all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
   GemmChoice c = made(best, p, at, d);

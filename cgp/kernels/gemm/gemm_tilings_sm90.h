@@ -5,6 +5,8 @@
 namespace cgp::kernels {
 
 /// The kind and tiling that run a problem on sm_90a, and why; reject(GemmKind::sm90, ...) must be empty.
-GemmChoice select_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+/// packed: the operands lie in scratch memory, as gemm's own kernels want them.
+GemmChoice select_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                       bool packed = false);
 
 }  // namespace cgp::kernels

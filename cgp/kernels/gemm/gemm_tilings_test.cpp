@@ -66,6 +66,7 @@ TEST(GemmTilings, KOverUpTo16Blocks) {
 
 TEST(GemmTilings, WarpgroupsTakeTurns) {
   expect_right(nt(264, 392, 136), "pingpong", 4);
+  expect_right(nt(136, 264, 72, 0.5f), "pingpong", 1);
 }
 
 }  // namespace
