@@ -81,8 +81,30 @@ void BulkRace::write(std::size_t destination, Where where, std::uint64_t address
 void submit_bulk(std::unique_ptr<BulkOp> op) {
   note_release(*op->by.warp);
   op->grouped = op->completion.barriers.empty();
-  op->number = groups(*op->by.warp).bulk[std::size_t(op->by.lane)];
+  GroupState& g = groups(*op->by.warp);
+  const auto lane = std::size_t(op->by.lane);
+  op->number = g.bulk[lane];
+  if (op->grouped) g.bulk_source[lane] = op->number + 1, g.bulk_source_op[lane] = op->by.op;
   op->by.warp->cta->cluster->async.submit(std::move(op));
+}
+
+void check_bulk_sources_at_exit(Cta& cta) {
+  constexpr auto kSlot = std::uint32_t(ptx::Family::async);
+  for (auto& w : cta.warps) {
+    if (w->state.find(kSlot) == w->state.end()) continue;
+    const GroupState& g = groups(*w);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      if (g.bulk_source[lane] <= g.bulk_read[lane]) continue;
+      const bool committed = g.bulk_source[lane] <= g.bulk[lane];
+      w->report(Check::race, "race.async", *g.bulk_source_op[lane], lane_bit(int(lane)),
+                cat("the block ends while this operation may still read its shared memory: the thread that "
+                    "issued it ",
+                    committed ? "has not waited for its group" : "neither committed it to a group nor waited",
+                    ", and the next block may overwrite the memory"),
+                cat(committed ? "" : "cp.async.bulk.commit_group, then ",
+                    "cp.async.bulk.wait_group.read 0 in the issuing thread before it ends"));
+    }
+  }
 }
 
 void count_bulk(Warp& w, const Op& op, bool store, std::uint64_t address, std::uint64_t bytes) {

@@ -38,9 +38,12 @@ struct BulkOp : AsyncOp {
   virtual void write() = 0;  ///< writes the destination
 };
 
-/// Groups committed so far by each lane, for cp.async and for bulk operations.
+/// Groups committed so far by each lane, for cp.async and for bulk operations. Of the latter also the last
+/// operation that reads shared memory, one more than its group's number, and how many groups' sources the
+/// lane has waited for.
 struct GroupState {
-  std::array<std::uint64_t, kLanes> copies{}, bulk{};
+  std::array<std::uint64_t, kLanes> copies{}, bulk{}, bulk_source{}, bulk_read{};
+  std::array<const Op*, kLanes> bulk_source_op{};
 };
 inline GroupState& groups(Warp& w) { return state_of<GroupState>(w, std::uint32_t(ptx::Family::async)); }
 
@@ -57,6 +60,9 @@ class BulkRace {
   BulkOp& op_;
   race::Agent reader_, writer_;
 };
+
+/// A block has ended: its memory may be another's, but a bulk store that nobody waited for may still read it.
+void check_bulk_sources_at_exit(Cta& cta);
 
 /// Gives the operation its group (when grouped) and hands it to the policy.
 void submit_bulk(std::unique_ptr<BulkOp> op);

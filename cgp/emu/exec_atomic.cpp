@@ -215,11 +215,7 @@ void exec_atomic(Warp& w, const Op& op) {
   if (w.unwritten) {
     const Mask m = w.unwritten;
     w.unwritten = 0;
-    if (a.result) {
-      for (int i = 0; i < a.count; ++i) taint_loaded(w, op, a.dest[std::size_t(i)], m & ok);
-    } else {
-      report_origin(w, op, m, "is updated by this instruction");
-    }
+    report_origin(w, op, m & ok, "is updated by this instruction");  // also where nobody reads the old value
     for_lanes(m & ok, [&](int l) { mark_written(w, op.where, addr[l], total); });
   }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp.async.bulk and cp.reduce.async.bulk (one-dimensional), and the bulk groups. PTX ISA 9.7.9.25.4.
+#include <algorithm>
+
 #include "cgp/base/text.h"
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/bulk_place.h"
@@ -222,8 +224,13 @@ void decode_commit(Decoder&, const Inst&, Op& op) { op.fn = exec_commit; }
 void exec_wait_group(Warp& w, const Op& op) {
   race::wait_group(w, race::Group::bulk, op.imm, op.kind != 0);
   AsyncQueue& queue = w.cta->cluster->async;
+  GroupState& g = groups(w);
+  for_lanes(w.active, [&](int l) {
+    const std::uint64_t committed = g.bulk[std::size_t(l)], left = std::uint64_t(op.imm);
+    std::uint64_t& read = g.bulk_read[std::size_t(l)];
+    if (committed > left) read = std::max(read, committed - left);
+  });
   if (!queue.pending()) return;
-  const GroupState& g = groups(w);
   const auto covers = [&](const AsyncOp& x) {
     const auto* bulk = dynamic_cast<const BulkOp*>(&x);
     return bulk && bulk->grouped && bulk->by.warp == &w && (w.active >> bulk->by.lane & 1) &&

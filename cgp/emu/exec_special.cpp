@@ -28,8 +28,19 @@ std::uint64_t timer_of(Warp& w) {
   return std::max(seen, now);
 }
 
+// What a driver leaves in %envreg1 (high half) and %envreg2: where cooperative groups keep the state of the
+// grid's barrier, {u32 size, u32 state}.
+std::uint64_t workspace_of(LaunchState& launch) {
+  std::call_once(launch.workspace_once, [&] {
+    Heap& heap = launch.machine->heap;
+    launch.workspace = heap.alloc(16, "grid workspace", 16);
+    heap.find(launch.workspace, 16)->mark(0, 16);
+  });
+  return launch.workspace;
+}
+
 std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
-  const LaunchState& launch = *w.worker->launch;
+  LaunchState& launch = *w.worker->launch;
   const Launch& l = launch.launch;
   const Cta& cta = *w.cta;
   const Cluster& cluster = *cta.cluster;
@@ -111,8 +122,12 @@ std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
     case ptx::Sreg::total_smem_size:
     case ptx::Sreg::aggr_smem_size:
       return launch.shared_bytes;
+    case ptx::Sreg::envreg1:
+      return workspace_of(launch) >> 32;
+    case ptx::Sreg::envreg2:
+      return std::uint32_t(workspace_of(launch));
     default:
-      return 0;  // pm, envreg, reserved_smem, current_graph_exec: a driver leaves them 0
+      return 0;  // pm, other envreg, reserved_smem, current_graph_exec: a driver leaves them 0
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cgp/emu/async_ops.h"
 #include "cgp/emu/bulk_place.h"
 #include "cgp/emu/host_memory.h"
+#include "cgp/emu/machine_impl.h"
 #include "cgp/emu/tensor_families.h"
 #include "cgp/emu/tensor_map.h"
 
@@ -17,6 +18,7 @@ using ptx::Inst;
 using ptx::Mod;
 using ptx::OperandKind;
 using text::cat;
+using text::hex;
 
 enum class Direction : std::uint8_t { load, store, reduce, prefetch };
 /// rows: .tile::gather4 and .tile::scatter4, four rows of a matrix named one by one.
@@ -175,8 +177,7 @@ bool load_map(Warp& w, const Op& op, int lane, std::uint64_t address, TensorMap&
     good = false;
   }
   if (!good)
-    w.fail(Check::bounds, "tensormap", op, lane_bit(lane),
-           cat("tensor map at ", text::hex(address), ": ", why),
+    w.fail(Check::bounds, "tensormap", op, lane_bit(lane), cat("tensor map at ", hex(address), ": ", why),
            "pass the map by value as a 64-byte aligned .param and use its generic address (cvta.param)");
   return good;
 }
@@ -282,6 +283,41 @@ std::vector<BoxRow> box_rows(Warp& w, const Op& op, int lane, const TensorMap& m
   return rows;
 }
 
+// A map is encoded for one buffer: its base lies in an allocation, and no box leaves that one for another.
+// Bytes in no allocation are found where they are read or written.
+void check_buffer(Warp& w, const Op& op, int lane, const TensorMap& map, std::uint64_t at,
+                  const std::vector<BoxRow>& rows) {
+  Heap& heap = w.worker->launch->machine->heap;
+  const Allocation* a = heap.find(map.address, 1);
+  if (a) {
+    for (const BoxRow& r : rows) {
+      if (!r.host || a->contains(r.address, r.end - r.begin)) continue;
+      const Allocation* other = heap.at_or_below(r.address);
+      w.report(Check::bounds, "oob.global", op, lane_bit(lane),
+               cat("the box leaves '", a->name, "' (", a->size,
+                   " bytes), the buffer of its tensor map, and touches '", other->name, "' + ",
+                   r.address - other->base),
+               "encode the map with the sizes and strides of its buffer", r.address, other->name,
+               std::int64_t(r.address - other->base));
+      return;
+    }
+    return;
+  }
+  const Allocation* near = heap.nearest(map.address);
+  std::string where = "and there are no allocations";
+  if (near && near->contains(map.address, 1))
+    where = cat("in '", near->name, "', which was freed");
+  else if (near && map.address < near->base)
+    where = cat(near->base - map.address, " bytes before the start of '", near->name, "'");
+  else if (near)
+    where = cat(map.address - near->base - near->size, " bytes past the end of '", near->name, "' (",
+                near->size, " bytes)");
+  w.report(Check::bounds, "oob.global", op, lane_bit(lane),
+           cat("the tensor map at ", hex(at), " has its base at ", hex(map.address), ", ", where),
+           "encode the map with the address of the buffer itself and move the box by its coordinates",
+           map.address, near ? near->name : std::string(), near ? std::int64_t(map.address - near->base) : 0);
+}
+
 // What the copy moves to or from shared memory.
 std::uint64_t copied_bytes(const TensorPlan& p, const TensorMap& map) {
   return p.mode == BoxMode::rows ? 4 * map.box_bytes() : map.box_bytes();
@@ -292,8 +328,7 @@ bool check_shared(Warp& w, const Op& op, int lane, const TensorMap& map,
   for (const SharedPlace& p : places) {
     if (p.offset % 128) {
       w.fail(Check::alignment, "misaligned", op, lane_bit(lane),
-             cat("the shared-memory address ", text::hex(p.offset),
-                 " of a tensor copy is not a multiple of 128"),
+             cat("the shared-memory address ", hex(p.offset), " of a tensor copy is not a multiple of 128"),
              "align the tile to 128 bytes (1024 for the 128-byte swizzle)");
       return false;
     }
@@ -365,7 +400,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   t->direction = p.direction;
   t->row_bytes = t->map.box[0] * std::uint32_t(bytes(t->map.type));
   if (p.direction == Direction::prefetch) {
-    box_rows(w, op, lane, t->map, c, Access::address_only);
+    check_buffer(w, op, lane, t->map, map_address, box_rows(w, op, lane, t->map, c, Access::address_only));
     return;
   }
   const Mask ranks = multicast_ranks(w, op, p.ranks, lane);
@@ -387,6 +422,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   if (!placed && p.shared_where != Where::global && t->places.empty())
     resolve_one(w, op, p.shared_where, shared, 16, Access::address_only, lane);  // for its finding
   if (placed) t->rows = box_rows(w, op, lane, t->map, c, load ? Access::read : Access::async_write);
+  check_buffer(w, op, lane, t->map, map_address, t->rows);
   for (const BoxRow& r : t->rows) count_bulk(w, op, !load, r.address, r.end - r.begin);
   if (!placed) t->places.clear(), t->rows.clear();
   if (w.race && placed) note_race(*t);

@@ -225,6 +225,33 @@ TEST(TmaMisuse, CoordinatesMapsAndAlignment) {
   EXPECT_EQ(run(false, 0, 0, true), "tensormap");
 }
 
+TEST(TmaMisuse, TheBaseLiesInTheBufferAndBoxesStayInIt) {
+  const auto run = [](std::int64_t shift, std::int32_t y, bool store = false, std::uint64_t rows = 0) {
+    Kit kit;
+    const std::uint64_t address = kit.upload(std::vector<std::uint32_t>(1200), "tensor"),
+                        out = kit.upload(std::vector<std::uint32_t>(30000), "other");
+    TensorMap map = words(address + std::uint64_t(shift));
+    if (rows) map.dims[1] = rows;
+    const MapBytes bytes = encode(map);
+    return store
+               ? kit.launch(store_kernel(kStore, 256), {}, {32, 1, 1}, Params().add(bytes).add(0).add(y))
+               : kit.launch(load_kernel(2, 256), {}, {32, 1, 1}, Params().add(bytes).add(out).add(0).add(y));
+  };
+  for (const bool store : {false, true}) {
+    EXPECT_EQ(first_class(run(0, 2, store)), "") << store;
+    const Result before = run(-160, 2, store);  // row 2 of this map is row 1 of the buffer
+    ASSERT_EQ(first_class(before), "oob.global") << store;
+    EXPECT_THAT(before.findings[0].message, ::testing::HasSubstr("160 bytes before the start of 'tensor'"));
+    EXPECT_EQ(before.findings[0].byte_offset, -160);
+    const Result behind = run(4800, 100, store);  // a box of which nothing exists
+    ASSERT_EQ(first_class(behind), "oob.global") << store;
+    EXPECT_THAT(behind.findings[0].message, ::testing::HasSubstr("0 bytes past the end of 'tensor'"));
+    const Result into = run(0, 500, store, 1000);  // 80000 bytes on: behind the gap, in the next buffer
+    ASSERT_EQ(first_class(into), "oob.global") << store;
+    EXPECT_THAT(into.findings[0].message, ::testing::HasSubstr("touches 'other'"));
+  }
+}
+
 TEST(TmaMisuse, WrongByteCountDeadlocksWithTheNumbers) {
   Kit kit;
   const std::uint64_t address = kit.upload(std::vector<std::uint32_t>(1200), "tensor"),

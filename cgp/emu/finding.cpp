@@ -195,15 +195,35 @@ class WaitList {
 };
 }  // namespace
 
+namespace {
+// Lanes that wait for their warp while others of it poll memory or wait on an mbarrier: what those wait for
+// never comes, and the barrier is only where the rest stands.
+bool others_wait_outside(const Warp& w) {
+  for (const Fragment& f : w.others) {
+    if (f.state == State::runnable) return true;
+    const std::uint32_t inst = (f.at ? f.at : f.pc)->inst;
+    if (f.state == State::wait &&
+        ptx::family(w.worker->launch->program->inst(inst).op) == ptx::Family::mbarrier)
+      return true;
+  }
+  return false;
+}
+}  // namespace
+
 void report_deadlock(Cluster& cluster, std::string_view what) {
   const Warp* first = nullptr;
   const Fragment* first_fragment = nullptr;
+  bool divergence = false;
   WaitList list;
   for (auto& cta : cluster.ctas)
     for (auto& w : cta->warps)
       for (const Fragment& f : w->others) {
         // A lane set that waits for its own warp is the better diagnosis.
-        if (!first || (f.state == State::converge && first_fragment->state != State::converge)) {
+        const bool diverged = f.state == State::converge && !others_wait_outside(*w);
+        const bool cause =
+            first && !divergence && first_fragment->state == State::converge && f.state != State::converge;
+        if (!first || (diverged && !divergence) || cause) {
+          divergence = diverged;
           first = w.get();
           first_fragment = &f;
         }
@@ -212,7 +232,7 @@ void report_deadlock(Cluster& cluster, std::string_view what) {
   const std::string graph = list.text();
   if (!first) throw EmuFault("a block neither runs nor finishes");
   Warp& w = const_cast<Warp&>(*first);
-  if (first_fragment->state == State::converge)
+  if (divergence)
     w.fail(Check::barrier, "barrier.divergence",
            *(first_fragment->at ? first_fragment->at : first_fragment->pc), first_fragment->lanes,
            cat("lanes ", text::hex(first_fragment->lanes), " of warp ", w.index,

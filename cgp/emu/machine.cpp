@@ -356,6 +356,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   for (std::uint64_t i = 1; i < count; ++i) threads.emplace_back([&, i] { run_launch(s, *workers[i]); });
   run_launch(s, *workers[0]);
   for (std::thread& t : threads) t.join();
+  if (s.workspace) impl_->heap.free(s.workspace);
   impl_->heap.bury();
   if (s.fault) std::rethrow_exception(s.fault);
 

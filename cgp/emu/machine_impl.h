@@ -185,8 +185,10 @@ struct LaunchState {
   std::atomic<bool> stop{false};
   SpinBoard spin;
   std::atomic<std::uint64_t> skipped{0};  ///< time skipped while all blocks only polled (check_spin.cpp)
-  std::atomic<std::uint64_t> timer{0};    ///< newest value of %globaltimer, one for all blocks
-  std::mutex mutex;                       ///< findings, output, fault
+  std::once_flag workspace_once;
+  std::uint64_t workspace = 0;          ///< of cooperative groups' grid barrier: size, state
+  std::atomic<std::uint64_t> timer{0};  ///< newest value of %globaltimer, one for all blocks
+  std::mutex mutex;                     ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
   std::shared_ptr<race::LaunchState> race;                                  ///< nullptr without Check::race

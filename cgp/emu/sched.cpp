@@ -102,6 +102,7 @@ void retire_finished(Cta& cta) {
   if (cta.done || cta.exited < cta.threads) return;
   cta.done = true;
   check_remote_accesses(cta);
+  check_bulk_sources_at_exit(cta);
   check_tensor_memory_at_exit(cta);
   for (auto& w : cta.warps) {
     w->frames.clear();

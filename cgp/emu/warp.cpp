@@ -160,7 +160,7 @@ bool reschedule(Warp& w) {
     if (f.frame == w.frame && f.pc > w.pc && f.state != State::meet && f.state != State::wait)
       w.limit = std::min(w.limit, f.pc);
   for (const Fragment& f : w.others)
-    if (f.state == State::converge && f.frame == w.frame)
+    if ((f.state == State::converge || f.state == State::meet) && f.frame == w.frame)
       if (const Op* look = next_skip_point(w, f)) w.limit = std::min(w.limit, look);
   return true;
 }
