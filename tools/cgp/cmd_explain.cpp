@@ -190,7 +190,11 @@ bool fails(const std::vector<ModuleFacts>& modules, const AnalysisView& view, co
 }  // namespace
 
 int explain(const Context& context, const ExplainOptions& o) {
+  if (!o.function.empty() && !o.x86)
+    throw ArgumentError(ErrorText{"--function goes with --x86", {}, {}, "--entry names a kernel"});
+  if (o.x86) return explain_x86(context, o);
   if (explain_class(context, o.target)) return kClean;
+  if (std::filesystem::path(o.target).extension() == ".cubin") return explain_cubin(context, o);
   ExamineOptions examine;
   examine.entry = o.entry;
   if (!o.block.empty()) examine.block = extents(o.block, "--block");

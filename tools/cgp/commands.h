@@ -72,7 +72,11 @@ struct ExplainOptions {
   std::vector<std::string> allow;  ///< bug classes
   std::string fail_on = "none";    ///< P0, P1, P2
   bool all = false;
+  bool x86 = false;      ///< `target` is a program for the processor
+  std::string function;  ///< with x86: only this one
 };
+int explain_cubin(const Context& context, const ExplainOptions& options);  ///< cmd_explain_binary.cpp
+int explain_x86(const Context& context, const ExplainOptions& options);
 int explain(const Context& context, const ExplainOptions& options);
 /// If `name` is a class of findings: says what it means. False: it is something else.
 bool explain_class(const Context& context, const std::string& name);

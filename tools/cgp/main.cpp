@@ -149,8 +149,9 @@ void declare_run(CLI::App& app, CommandLine& c) {
 }
 
 void declare_explain(CLI::App& app, CommandLine& c) {
-  app.add_option("TARGET", c.explain.target,
-                 "A kernel that `cgp list` names, FILE.ptx, or a class of findings")
+  app.add_option(
+         "TARGET", c.explain.target,
+         "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86")
       ->required();
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
@@ -168,7 +169,11 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option("--fail-on", c.explain.fail_on, "Exit with 1 when a bug of this severity or worse is found")
       ->check(CLI::IsMember({"P0", "P1", "P2", "none"}))
       ->capture_default_str();
-  app.add_flag("--all", c.explain.all, "Every memory access, not groups of them");
+  app.add_flag("--all", c.explain.all,
+               "Every memory access, not groups of them; every function of a program");
+  app.add_flag("--x86", c.explain.x86,
+               "Vector instructions of a program for the processor, by function (needs objdump)");
+  app.add_option("--function", c.explain.function, "With --x86: only this function");
   app.add_option("--arch", c.explain.arch, "Kernels: the target to explain")->capture_default_str();
   app.add_option("--variant", c.explain.variant, "Kernels: this variant");
   app.footer(
@@ -274,7 +279,7 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
-        {"explain", "Say what a kernel or PTX file is made of and needs", declare_explain,
+        {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,
          [](const Context& x, const CommandLine& c) { return explain(x, c.explain); }},
         {"bench", "Time kernels against their peers on a GPU", declare_bench,
          [](const Context& x, const CommandLine& c) { return bench(x, c.bench); }},

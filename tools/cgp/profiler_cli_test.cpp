@@ -302,6 +302,27 @@ TEST_F(Profiler, the_tabs_print_and_need_a_terminal_otherwise) {
   EXPECT_EQ(cgp("tui").code, 2);
 }
 
+TEST_F(Profiler, programs_are_explained_by_their_vector_instructions) {
+  const Outcome none = cgp("explain --x86 '" + std::string(CGP_BINARY) + "'", "PATH=/nonexistent");
+  EXPECT_EQ(none.code, 3) << "there is no disassembler of our own";
+  EXPECT_NE(none.err.find("objdump"), std::string::npos);
+  EXPECT_EQ(cgp("explain x.ptx --function f").code, 2);
+  write_file(path("x.cubin"), "no");
+  EXPECT_EQ(cgp("explain x.cubin").code, 2);
+  write_file(path("f.s"),
+             ".globl f\nf:\n vaddps %ymm1,%ymm2,%ymm3\n addss %xmm1,%xmm2\n ret\n.globl g\ng:\n ret\n");
+  if (std::system(("as -o '" + path("f.o") + "' '" + path("f.s") + "' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "needs an assembler";
+  const Outcome o = cgp("explain --x86 f.o --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.parsed()["total"]["avx256"], 1);
+  EXPECT_EQ(o.parsed()["total"]["scalar_float"], 1);
+  EXPECT_EQ(o.parsed()["total"]["total"], 4);
+  EXPECT_EQ(o.parsed()["functions"][0]["name"], "f");
+  EXPECT_EQ(cgp("explain --x86 f.o --function g --json").parsed()["total"]["total"], 1);
+  EXPECT_EQ(cgp("explain --x86 f.o --function nothing").code, 2);
+}
+
 TEST_F(Profiler, metrics_are_listed_and_have_a_schema) {
   const Outcome o = cgp("metrics --json");
   EXPECT_EQ(o.parsed()["metrics"].size(), 150u);
