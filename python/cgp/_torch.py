@@ -137,6 +137,8 @@ def direct(*tensors):
 
 def empty(x, dtype=None):
     """An uninitialised contiguous tensor of the shape of x."""
+    if dtype is None and x.is_contiguous():
+        return torch.empty_like(x)
     return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
 
 

@@ -4,6 +4,7 @@ import doctest
 import inspect
 import math
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -19,7 +20,8 @@ def random(*shape, dtype=np.float32):
 
 
 def test_importing_needs_no_torch():
-    assert "torch" not in sys.modules
+    code = "import sys, cgp; sys.exit('torch' in sys.modules)"  # another test may have imported it here
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_device():
