@@ -18,7 +18,7 @@ std::string reject_backward(AttentionKind kind, const AttentionProblem& q, const
                             const AttentionGradients& g, const runtime::DeviceInfo& d) {
   if (kind == AttentionKind::simt) return {};
   const auto p = q.dense();
-  if (kind == AttentionKind::sm90) return "attention_backward: there is no variant sm90";
+  if (kind == AttentionKind::sm90) return reject_backward_sm90(p, at, g, d);
   if (auto why = reject(AttentionKind::mma, p, at, d); !why.empty()) return why;
   for (auto [what, n] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
     if (n > 128)
@@ -63,9 +63,17 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
 
 AttentionBackwardChoice select_attention_backward(const AttentionProblem& p, const AttentionAddresses& at,
                                                   const AttentionGradients& g, const runtime::DeviceInfo& d) {
-  const auto why = reject_backward(AttentionKind::mma, p, at, g, d);
-  auto c = choose_attention_backward(why.empty() ? AttentionKind::mma : AttentionKind::simt, p, d.cc());
-  c.why = why.empty() ? "tensor cores through mma.sync" : why;
+  const auto not_sm90 = reject_backward(AttentionKind::sm90, p, at, g, d);
+  if (not_sm90.empty()) {
+    AttentionBackwardSm90Tuning tune;
+    tune.turns = g.deterministic;
+    auto c = choose_attention_backward_sm90(p, tune);
+    c.why = "tensor cores of sm_90a";
+    return c;
+  }
+  const auto not_mma = reject_backward(AttentionKind::mma, p, at, g, d);
+  auto c = choose_attention_backward(not_mma.empty() ? AttentionKind::mma : AttentionKind::simt, p, d.cc());
+  c.why = not_mma.empty() ? not_sm90 : not_mma;
   return c;
 }
 
@@ -76,6 +84,7 @@ void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& c
   if (!p.batch || !p.heads_q) return;
   if (auto why = reject_backward(choice.kind, p, at, g, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
+  if (choice.kind == AttentionKind::sm90) return run_attention_backward_sm90(s, choice, p, at, g);
   struct Addresses {
     std::uint64_t d_o, d_q, d_k, d_v, delta;
   } out{g.d_o, g.d_q, g.d_k, g.d_v, g.delta};

@@ -13,6 +13,7 @@
 #include "cgp/dsl/async.h"
 #include "cgp/dsl/mma.h"
 #include "cgp/kernels/attention/attention_backward.h"
+#include "cgp/kernels/attention/attention_delta.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 
@@ -380,20 +381,14 @@ class BackwardMma {
   void store(const Val<u64>& address, const Val<u64>& offset, const Val<u64>& pitch, const Val<u32>& row,
              const Val<u32>& rows, const Val<u32>& zero_from, const Val<u32>& cols, const Val<f32>& scale,
              const Registers& sum) {
-    const auto quad = w_.lane() & 3u;
     for (int r = 0; r < t_.rows; r += 8) {
       const auto at = row + std::uint32_t(r);
-      const auto base = Out<bf16>(address).at(offset + to<u64>(at) * pitch).template as<b32>().at(quad * 4u);
       const auto factor = f_.lengths ? select(at < zero_from, scale, Val<f32>(0)) : scale;
-      for (int j = 0; j < t_.d / 8; j += 4) {
-        const auto word = [&](int b) {
-          const auto i = std::size_t((r / 16 * (t_.d / 8) + j + b) * 4 + r / 8 % 2 * 2);
-          const auto x = Val<f32>(sum[i]) * factor, y = Val<f32>(sum[i + 1]) * factor;
-          return Val<b32>(packed({x, y})[0]);
-        };
-        const auto words = exchange_in_quad(w_, {word(0), word(1), word(2), word(3)});
-        base.template st_if<4>((at < rows) & (quad * 8u + std::uint32_t(8 * j) < cols), j, words);
-      }
+      store_row(w_, Out<bf16>(address).at(offset + to<u64>(at) * pitch).template as<b32>(), at < rows, cols,
+                t_.d / 8, [&](int block) {
+                  const auto i = std::size_t((r / 16 * (t_.d / 8) + block) * 4 + r / 8 % 2 * 2);
+                  return Val<b32>(packed({Val<f32>(sum[i]) * factor, Val<f32>(sum[i + 1]) * factor})[0]);
+                });
     }
   }
 
@@ -426,21 +421,7 @@ void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
   const auto row = known % p.n_q, bh = known / p.n_q;
   const Sequence s = sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
   const auto there = (id < p.tiles) & (row < s.n_q);
-  const auto load = [&](const Val<u64>& base) {
-    return In<b32>(base, 0, true)
-        .at((rows_of(s, s.head, s.first_q, p.o_batch, p.o_head, p.o_row) + to<u64>(row) * p.o_row +
-             to<u64>(column)) >>
-            1u)
-        .template ld_if<4>(there & (column < p.d_v), 0, Val<b32>(0));
-  };
-  const auto o = load(p.o), d_o = load(g.d_o);
-  std::vector<Val<f32>> sum{Val<f32>(0)};
-  for (int i = 0; i < 4; ++i) {
-    const auto a = unpack<T>(o[i]), b = unpack<T>(d_o[i]);
-    for (int e = 0; e < 2; ++e) sum.push_back(fma(to<f32>(a[e]), to<f32>(b[e]), sum.back()));
-  }
-  const auto all = reduce(
-      w, sum.back(), [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, each);
+  const auto all = row_product<T>(w, columns_of(p, g.d_o, s, row, column, there), each);
   Out<f32>(g.delta)
       .at(to<u64>(s.batch) * p.lse_batch + to<u64>(s.head) * p.lse_head + wide_index(s.first_q))
       .st_if(there & (column == 0u), row, all);

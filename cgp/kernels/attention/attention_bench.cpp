@@ -33,7 +33,7 @@ class Bench {
   Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds, std::string only)
       : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds), only_(std::move(only)) {}
   bool wanted(const std::string& name) const {
-    if (prefixes_.empty()) return name.rfind("sweep", 0) != 0;
+    if (prefixes_.empty()) return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0;
     for (const auto& p : prefixes_)
       if (name.rfind(p, 0) == 0) return true;
     return false;
@@ -115,30 +115,43 @@ void forward(Bench& b, const AttentionProblem& q) {
   b.run(name, choice.variant.name, p.flops(), 0, [&](Stream& s) { attention(s, p, t.at()); });
 }
 
-// Gradients after one forward pass; with tunings, each of them.
-void backward(Bench& b, const AttentionProblem& q, const std::vector<AttentionBackwardTuning>& tunings = {}) {
-  const auto name = text::cat(tunings.empty() ? "" : "sweep/", "backward/", shape_name(q));
+struct BackwardTunings {
+  std::vector<AttentionBackwardTuning> mma;
+  std::vector<AttentionBackwardSm90Tuning> sm90;
+};
+// Gradients after one forward pass: as selected, with any order of sums; "turns/": in the order of keys. With
+// tunings, each of them.
+void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tunings = {},
+              bool deterministic = false) {
+  const bool each = !tunings.mma.empty() || !tunings.sm90.empty();
+  const auto name = text::cat(each ? "sweep/" : deterministic ? "turns/" : "", "backward/", shape_name(q));
   if (!b.wanted(name)) return;
   const auto p = q.dense();
   const auto& d = b.device();
   const Tensors t(d, p), grad(d, p);
   const auto d_o = random_words(d, p.type, t.o.size(), 4);
   Buffer<float> lse(d, p.batch * p.heads_q * p.n_q), delta(d, lse.size());
+  Buffer<std::byte> space(d, attention_backward_workspace(p));
   auto at = t.at();
   at.lse = lse.address();
-  const AttentionGradients g{d_o.address(), grad.q.address(), grad.k.address(), grad.v.address(),
-                             delta.address()};
+  AttentionGradients g{d_o.address(), grad.q.address(), grad.k.address(), grad.v.address(), delta.address()};
+  g.workspace = space.address(), g.deterministic = deterministic;
   Stream s(d);
   attention(s, p, at);
   s.wait();
   const auto run = [&](const AttentionBackwardChoice& c, int rounds) {
+    const auto variant = c.kind == AttentionKind::sm90 ? c.kernels[1].name
+                                                       : text::cat(c.kernels[1].name, " ", c.kernels[2].name);
+    if (each && b.takes(variant) && load(d, c.kernels[1]).attributes().local_bytes.value_or(0) > 0)
+      std::printf("local memory: ");
     b.run(
-        name, text::cat(c.kernels[1].name, " ", c.kernels[2].name), attention_backward_flops(p), 0,
+        name, variant, attention_backward_flops(p), 0,
         [&](Stream& stream) { run_attention_backward(stream, c, p, at, g); }, rounds);
   };
-  if (tunings.empty()) run(select_attention_backward(p, at, g, d.info()), 0);
-  for (const auto& tune : tunings)
+  if (!each) run(select_attention_backward(p, at, g, d.info()), 0);
+  for (const auto& tune : tunings.mma)
     run(choose_attention_backward(AttentionKind::mma, p, d.info().cc(), &tune), 7);
+  for (const auto& tune : tunings.sm90) run(choose_attention_backward_sm90(p, tune), 7);
 }
 
 void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
@@ -221,21 +234,21 @@ void run_all(Bench& b) {
             }
         sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
       }
-  for (bool causal : {false, true}) {
-    backward(b, standard(DType::bf16, 64, 4096, causal),
-             {{32, 32, 32, 64},
-              {16, 64, 32, 64},
-              {16, 32, 32, 64},
-              {32, 32, 32, 32},
-              {32, 32, 16, 64},
-              {32, 32, 16, 32}});
-    backward(b, standard(DType::bf16, 128, 4096, causal),
-             {{16, 48, 32, 32}, {16, 32, 32, 32}, {16, 64, 32, 32}, {16, 48, 16, 64}, {16, 48, 16, 32}});
-  }
-  for (std::uint64_t d : {64, 128})
-    for (bool causal : {false, true})
-      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
-        backward(b, standard(DType::bf16, d, n, causal));
+  std::vector<AttentionBackwardSm90Tuning> of_sm90;
+  for (bool turns : {false, true})
+    for (bool bulk : {false, true})
+      for (bool rounded : {false, true})
+        if (!turns || !bulk) of_sm90.push_back({.bulk = bulk, .turns = turns, .rounded = rounded});
+  for (std::uint64_t n : {1024, 4096})
+    for (bool causal : {false, true}) {
+      backward(b, standard(DType::bf16, 64, n, causal), {{{32, 32, 32, 64}, {32, 32, 32, 32}}, of_sm90});
+      backward(b, standard(DType::bf16, 128, n, causal), {{{16, 32, 32, 32}, {16, 64, 32, 32}}, of_sm90});
+    }
+  for (DType t : {DType::bf16, DType::f16})
+    for (std::uint64_t d : {64, 128})
+      for (bool causal : {false, true})
+        for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
+          for (bool deterministic : {false, true}) backward(b, standard(t, d, n, causal), {}, deterministic);
   for (DType t : {DType::bf16, DType::f16})
     for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})

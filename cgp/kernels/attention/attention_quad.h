@@ -3,6 +3,7 @@
 // Rows of an accumulator on their way out: a quad of threads holds 8 columns of a row as four words of two;
 // four such blocks are exchanged so that each thread stores 16 bytes.
 #include "cgp/dsl/fragment.h"
+#include "cgp/dsl/ptr.h"
 #include "cgp/dsl/warp.h"
 
 namespace cgp::kernels::attention_parts {
@@ -25,6 +26,19 @@ inline dsl::RegGroup<dsl::b32, 4> exchange_in_quad(dsl::Warp& w,
              got_hi = shfl<bfly>(w, select(upper, x.hi, y.hi), 2);
   return RegGroup<b32, 4>(select(upper, got_lo, x.lo), select(upper, got_hi, x.hi),
                           select(upper, y.lo, got_lo), select(upper, y.hi, got_hi));
+}
+
+/// One row of 16-bit elements from its first, `blocks` blocks of 8 columns: word(b) is this thread's pair of
+/// block b. Stored are the columns below `cols` (a multiple of 8), where `there`.
+template <class Word>
+void store_row(dsl::Warp& w, const dsl::Out<dsl::b32>& row, const dsl::Val<dsl::pred>& there,
+               const dsl::Val<dsl::u32>& cols, int blocks, Word&& word) {
+  const auto quad = w.lane() & 3u;
+  const auto base = row.at(quad * 4u);
+  for (int j = 0; j < blocks; j += 4) {
+    const auto words = exchange_in_quad(w, {word(j), word(j + 1), word(j + 2), word(j + 3)});
+    base.template st_if<4>(there & (quad * 8u + std::uint32_t(8 * j) < cols), j, words);
+  }
 }
 
 }  // namespace cgp::kernels::attention_parts

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention backward sm90: the kernels around attention_backward_sm90.h, and their launch.
+//   delta      a block per tile of queries: both statistics of its rows, zeros for its sums of d_q
+//   gradients  attention_backward_sm90.h
+//   d_q        a block per tile of queries: sums, scaled and rounded; not where blocks of keys take turns
+#include "cgp/kernels/attention/attention_backward_sm90.h"
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/kernels/attention/attention_delta.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace attention_parts;
+
+constexpr int kThreads = 256;
+
+struct TileTune {
+  AttentionFeatures f;
+  int d, rows;  ///< of a tile of queries
+  bool zeros;   ///< delta: also for the sums
+};
+/// Of the tile that this block owns.
+Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
+                           const BackwardSm90Params& g) {
+  const auto bh = k.ctaid_x() / g.tiles_q;
+  return sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
+}
+
+void zero_sums(Kernel& k, const BackwardSm90Params& g) {
+  const auto sums =
+      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
+  for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
+    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
+}
+
+template <class T>
+void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
+  k.block(kThreads);
+  auto w = k.warp();
+  const int each = t.d / 8, rows = kThreads / each;
+  const auto column = k.tid() % std::uint32_t(each) * 8u, first = k.tid() / std::uint32_t(each),
+             row0 = k.ctaid_x() % g.tiles_q * std::uint32_t(t.rows);
+  const Sequence s = sequence_of_block(k, t, p, g);
+  std::vector<OutputColumns> columns;
+  for (int r = 0; r < t.rows; r += rows) {
+    const auto row = row0 + first + std::uint32_t(r);
+    columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
+  }
+  if (t.zeros) zero_sums(k, g);
+  // Nobody has added to this tile; nobody has begun.
+  Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
+  Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
+                          Val<u32>(0));
+  const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(t.rows) + to<u64>(first));
+  const auto deltas = base.at(g.stats_rows);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto sum = row_product<T>(w, columns[i], each);
+    const auto row = row0 + first + std::uint32_t(int(i) * rows);
+    // Of rows behind the last, and of those without keys, no probability is left.
+    const auto lse = lse_row(p, s).ld_if(row < s.n_q, row, Val<f32>(kNever))[0];
+    base.st_if(column == 0u, int(i) * rows, select(lse == kNever, Val<f32>(kNever), lse * -kLog2e));
+    deltas.st_if(column == 0u, int(i) * rows, sum);
+  }
+}
+
+template <class T>
+void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
+  k.block(kThreads);
+  auto w = k.warp();
+  const auto part = k.tid() >> 7u;
+  const auto origin = dsl::record::warpgroup_origin(k);
+  const auto from = In<f32>(g.sums, 0, true)
+                        .at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) +
+                            to<u64>(part) * std::uint64_t(kPartOfTile) + to<u64>(k.tid() & 127u) * 4u);
+  std::vector<RegGroup<f32, 4>> sum;
+  for (int j = 0; j < 8; ++j) sum.push_back(from.ld<4>(128 * j));
+  const Sequence s = sequence_of_block(k, t, p, g);
+  store_part<T>(w, p, g.d_q, s, s.head, k.ctaid_x() % g.tiles_q, t.rows, part, origin,
+                [&](int e) { return sum[std::size_t(e / 4)][e % 4]; });
+}
+
+template <class T, int D, int M>
+void gradients_kernel(Kernel& k, BackwardSm90Tune t, typename BackwardSm90<T, D, M>::QMap q,
+                      typename BackwardSm90<T, D, M>::QMap d_o, typename BackwardSm90<T, D, M>::KMap keys,
+                      typename BackwardSm90<T, D, M>::KMap values, typename BackwardSm90<T, D, M>::SMap stats,
+                      AttentionParams p, BackwardSm90Params g) {
+  BackwardSm90<T, D, M>(k, t, q, d_o, keys, values, stats, p, g).run();
+}
+
+template <class T>
+std::vector<Variant> make(const std::string& stem, const std::string& name, int d,
+                          const BackwardSm90Tune& t) {
+  // Bounds matter to the products only.
+  const TileTune plain{{}, d, backward_queries(d), !t.tune.turns};
+  std::vector<Variant> v{
+      variant(text::cat(stem, "_delta__", d, t.tune.turns ? "_turns" : ""), 90, delta_kernel<T>, plain),
+      d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
+              : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
+      variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
+  for (auto& x : v) x.only = "sm_90a";
+  return v;
+}
+
+int width(const AttentionProblem& p) { return std::max(p.d_qk, p.d_v) <= 64 ? 64 : 128; }
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+// The workspace, in bytes.
+struct Workspace {
+  std::uint64_t tiles_q, tiles, rows;  ///< tiles of a head and of all, rows of all
+  std::uint64_t stats, turns, bytes;   ///< where they begin; sums begin at 0
+
+  explicit Workspace(const AttentionProblem& p) {
+    const auto m = std::uint64_t(backward_queries(width(p)));
+    tiles_q = ceil_div(p.n_q, m), tiles = tiles_q * p.batch * p.heads_q, rows = tiles * m;
+    stats = tiles * 2 * kPartOfTile * 4;
+    turns = stats + rows * 8;
+    bytes = turns + ceil_div(tiles * 8 + 4, 256) * 256;
+  }
+};
+
+}  // namespace
+
+std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
+                                             const AttentionFeatures& f) {
+  const auto stem = text::cat("attention_backward_", name(type), "_sm90");
+  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
+                              tune.turns ? "_turns" : "", tune.rounded ? "_rounded" : "");
+  const BackwardSm90Tune t{f, tune};
+  return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
+}
+
+std::uint64_t attention_backward_workspace(const AttentionProblem& q) {
+  const auto p = q.dense();
+  return std::max(p.d_qk, p.d_v) > 128 || p.type == DType::f32 ? 0 : Workspace(p).bytes;
+}
+
+std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
+                                 const AttentionGradients& g, const runtime::DeviceInfo& d) {
+  if (auto why = reject(AttentionKind::sm90, p, at, d); !why.empty()) return why;
+  const std::string lead = "attention_backward sm90: ";
+  const auto f = AttentionFeatures::of(p, false);
+  if (f.shaped() || f.mask != AttentionMask::none)
+    return lead + "of what shapes scores it has scale and bounds only";
+  for (auto [what, n] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
+    if (n > 128) return text::cat(lead, what, " = ", n, ": sums of heads wider than 128 do not fit");
+  if (p.n_q == 0) return lead + "n_q = 0";
+  for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
+    if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
+  if (!g.workspace || g.workspace % 256)
+    return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
+  if (Workspace(p).rows > 0x7fffffffu)
+    return text::cat(lead, Workspace(p).rows, " rows of whole tiles are above 2^31 - 1");
+  return {};
+}
+
+AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q,
+                                                       const AttentionBackwardSm90Tuning& tune) {
+  const auto p = q.dense();
+  AttentionBackwardChoice c;
+  c.kind = AttentionKind::sm90, c.why = "asked for", c.width = width(p), c.sm90 = tune;
+  c.kernels = attention_backward_sm90(p.type, c.width, tune, AttentionFeatures::of(p, false));
+  return c;
+}
+
+namespace {
+
+// As many heads of keys as L2 holds queries and sums for, where tiles are of many lengths.
+std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c) {
+  const std::uint64_t pairs = p.batch * p.heads_kv;
+  if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
+  if (!p.causal && p.window_left < 0 && p.window_right < 0) return 1;
+  const std::uint64_t head_bytes = p.n_q * std::uint64_t(c.width) * 8 * (p.heads_q / p.heads_kv);
+  std::uint64_t heads = 1;
+  while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0) heads *= 2;
+  return std::uint32_t(heads);
+}
+
+}  // namespace
+
+void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoice& c,
+                                 const AttentionProblem& p, const AttentionAddresses& at,
+                                 const AttentionGradients& g) {
+  const Workspace space(p);
+  struct Numbers {  // BackwardSm90Params
+    std::uint64_t d_o, d_q, d_k, d_v, sums, stats, turns, stats_rows;
+    std::uint32_t tiles_q;
+  };
+  const Numbers mine{g.d_o,
+                     g.d_q,
+                     g.d_k,
+                     g.d_v,
+                     g.workspace,
+                     g.workspace + space.stats,
+                     g.workspace + space.turns,
+                     space.rows,
+                     std::uint32_t(space.tiles_q)};
+  auto n = attention_numbers(p, at);
+  n.tiles_m = std::uint32_t(ceil_div(p.n_kv, kBackwardKeys));
+  n.pairs = std::uint32_t(p.batch * p.heads_kv);
+  n.section = section(p, c);
+  const auto fn = load(s.device(), c.kernels[1]);
+  const auto heads = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
+                         std::uint64_t d, std::uint64_t rows, std::uint64_t count) {
+    auto spec = tensor_map_spec(fn.image(), param);
+    // The stride of a dimension of one element is never used, but must be legal.
+    const auto bytes_of = [&](std::uint64_t extent, std::uint64_t elements) {
+      return 2 * (extent > 1 ? elements : ceil_div(d, 8) * 8);
+    };
+    spec.dims = {d, rows, count, p.batch};
+    spec.strides = {bytes_of(rows, strides.row), bytes_of(count, strides.head),
+                    bytes_of(p.batch, strides.batch)};
+    spec.l2 = runtime::L2Promotion::b256;
+    return s.device().tensor_map(spec, address);
+  };
+  const auto q = heads(0, at.q, p.q, p.d_qk, p.n_q, p.heads_q),
+             d_o = heads(1, g.d_o, p.o, p.d_v, p.n_q, p.heads_q),
+             k = heads(2, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv),
+             v = heads(3, at.v, p.v, p.d_v, p.n_kv, p.heads_kv);
+  auto stats_spec = tensor_map_spec(fn.image(), 4);
+  stats_spec.dims = {space.rows, 2};
+  stats_spec.strides = {space.rows * 4};
+  const auto stats = s.device().tensor_map(stats_spec, mine.stats);
+  const auto per_query_tile = runtime::grid_for(space.tiles, 1);
+  load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
+  fn(s, runtime::grid_for(std::uint64_t(n.tiles_m) * n.pairs, 1), q, d_o, k, v, stats, n, mine);
+  if (!c.sm90.turns) load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
+}
+
+}  // namespace cgp::kernels
