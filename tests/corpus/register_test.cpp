@@ -64,8 +64,8 @@ std::vector<Estimated> corpus() {
   return out;
 }
 
-// Percent, of the median. Achieved with ptxas 13.0: see docs/analyses.md. The corpus has grown since the fit.
-constexpr double kCorpusBound = 15, kAllBound = 10;
+// Percent, of the median. Achieved with ptxas 13.0: see docs/analyses.md.
+constexpr double kCorpusBound = 10, kAllBound = 8;
 
 TEST(Registers, Corpus) { EXPECT_LE(median_error("corpus", corpus()), kCorpusBound); }
 

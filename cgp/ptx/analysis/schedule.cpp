@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace cgp::ptx {
 namespace {
@@ -201,6 +202,38 @@ int most_live(const std::vector<Operation>& ops, const std::vector<std::uint32_t
     for (LiveId x : o.reads) begin(x);
     most = std::max(most, now);
   }
+  return most;
+}
+
+int most_live_held(const std::vector<Operation>& ops, const std::vector<std::uint32_t>& order,
+                   const BlockValues& v, int held) {
+  const int n = int(order.size());
+  struct Range {
+    int begin = -1, end = -1;  // operations, both included
+  };
+  std::vector<Range> range(v.size.size());
+  const auto touch = [&](LiveId x, int begin, int end) {
+    if (range[x].begin < 0) range[x].begin = begin;
+    range[x].end = std::max(range[x].end, std::min(end, n));
+  };
+  for (LiveId x : v.in) touch(x, 0, -1);
+  for (int k = 0; k < n; ++k) {
+    const Operation& o = ops[order[std::size_t(k)]];
+    const Family f = family(o.inst->op);
+    const bool holds = o.inst->op == Op::st || f == Family::atomic || f == Family::warp;
+    for (LiveId x : o.reads) touch(x, 0, holds ? k + held : k);
+    for (LiveId x : o.writes) touch(x, k, k);
+  }
+  for (LiveId x : v.out) touch(x, 0, n);
+  std::vector<int> change(std::size_t(n) + 2);
+  for (std::size_t x = 0; x < range.size(); ++x) {
+    if (range[x].begin < 0 || range[x].end < range[x].begin) continue;
+    change[std::size_t(range[x].begin)] += v.size[x];
+    change[std::size_t(range[x].end) + 1] -= v.size[x];
+  }
+  int most = 0;
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  for (int live : change) most = std::max(most, live);
   return most;
 }
 

@@ -29,6 +29,11 @@ struct BlockValues {
 int most_live(const std::vector<Operation>& ops, const std::vector<std::uint32_t>& order,
               const BlockValues& v);
 
+/// The same, when a store, an atomic or an exchange between lanes keeps what it reads for `held` operations
+/// more: it takes its sources some time after its issue.
+int most_live_held(const std::vector<Operation>& ops, const std::vector<std::uint32_t>& order,
+                   const BlockValues& v, int held);
+
 /// The order in which they run: dependences of values and memory are kept. From `target` live registers on,
 /// what frees most goes first.
 std::vector<std::uint32_t> schedule(const std::vector<Operation>& ops, const BlockValues& v, int target);
