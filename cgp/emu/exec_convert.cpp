@@ -7,6 +7,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/decode_modifiers.h"
+#include "cgp/emu/exec_convert_random.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/handlers.h"
 #include "cgp/emu/rounding.h"
@@ -381,6 +382,7 @@ void decode_packed(Decoder& d, const ptx::Inst& i, Op& op, const Conversion& c) 
 }
 
 void decode_cvt(Decoder& d, const ptx::Inst& i, Op& op) {
+  if (i.has(Mod::rs)) return decode_random_cvt(d, i, op);
   allow(d, i,
         {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::rna, Mod::rni, Mod::rzi, Mod::rmi, Mod::rpi, Mod::ftz,
          Mod::sat, Mod::satfinite, Mod::relu});

@@ -16,17 +16,14 @@ using text::cat;
 
 // ---------------------------------------------------------------- ldmatrix, stmatrix, movmatrix
 struct MatrixAccess {
-  std::vector<Loc> regs;  // one per 8x8 matrix
-  bool transposed = false;
+  std::vector<Loc> regs;  // one per matrix: 8x8 of 16 bits, or 16x8 of 8 bits
+  bool transposed = false, bytes = false;
 };
 
 const MatrixAccess* decode_access(Decoder& d, const Inst& i, Op& op, const ptx::Operand& regs,
                                   const ptx::Operand& address, bool load) {
-  if (!i.has(Mod::m8n8) || !i.has(Mod::b16))
-    d.unsupported(
-        "of the matrix shapes of stmatrix only .m8n8 with .b16 elements is executed (the 8-bit one of sm_100 "
-        "is not)");
   MatrixAccess a;
+  a.bytes = i.has(Mod::b8);
   a.regs = load ? d.dests(regs, Mod::b32) : d.sources(regs, Mod::b32);
   a.transposed = i.has(Mod::trans);
   const std::size_t count = i.has(Mod::x4) ? 4 : i.has(Mod::x2) ? 2 : 1;
@@ -54,12 +51,21 @@ Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::b
   return good;
 }
 
-// Lanes that hold part of one of the rows in `rows` of an 8x8 matrix.
-Mask holders(Mask rows, bool transposed) {
+// Where byte k of a lane's register lies in the eight rows of 16 bytes. A matrix of bytes has 16 rows and 8
+// columns, and its columns are the rows in memory: lane L holds rows L/4 and L/4 + 8 of columns 2 (L % 4) and
+// the next, the accumulator layout of mma.
+Place byte_place(const MatrixAccess& a, int lane, int k) {
+  if (a.bytes) return {2 * (lane % 4) + k % 2, lane / 4 + 8 * (k / 2)};
+  const Place p = matrix_place(lane, k / 2, a.transposed);
+  return {p.row, 2 * p.column + k % 2};
+}
+
+// Lanes that hold part of one of the rows in `rows` of a matrix.
+Mask holders(Mask rows, const MatrixAccess& a) {
   Mask lanes = 0;
   for (int lane = 0; lane < kLanes; ++lane)
-    for (int h = 0; h < 2; ++h)
-      if (rows >> matrix_place(lane, h, transposed).row & 1) lanes |= lane_bit(lane);
+    for (int k = 0; k < 4; ++k)
+      if (rows >> byte_place(a, lane, k).row & 1) lanes |= lane_bit(lane);
   return lanes;
 }
 
@@ -80,8 +86,7 @@ void exec_ldmatrix(Warp& w, const Op& op) {
       const Place lo = matrix_place(lane, 0, a.transposed), hi = matrix_place(lane, 1, a.transposed);
       row[lane] = tile[lo.row][lo.column] | std::uint32_t(tile[hi.row][hi.column]) << 16;
     });
-    if (const Mask rows = unwritten >> (8 * j) & 0xff)
-      taint_loaded(w, op, a.regs[j], holders(rows, a.transposed));
+    if (const Mask rows = unwritten >> (8 * j) & 0xff) taint_loaded(w, op, a.regs[j], holders(rows, a));
   }
 }
 
@@ -161,12 +166,12 @@ void exec_stmatrix(Warp& w, const Op& op) {
   std::byte* host[kLanes];
   const Mask good = matrix_rows(w, op, a.regs.size(), Access::write, host);
   for (std::size_t j = 0; j < a.regs.size(); ++j) {
-    std::uint16_t tile[8][8] = {};
+    std::uint8_t tile[8][16];
     const std::uint32_t* row = w.row<std::uint32_t>(a.regs[j]);
     for (int lane = 0; lane < kLanes; ++lane)
-      for (int h = 0; h < 2; ++h) {
-        const Place p = matrix_place(lane, h, a.transposed);
-        tile[p.row][p.column] = std::uint16_t(row[lane] >> (16 * h));
+      for (int k = 0; k < 4; ++k) {
+        const Place p = byte_place(a, lane, k);
+        tile[p.row][p.column] = std::uint8_t(row[lane] >> (8 * k));
       }
     for (std::size_t r = 0; r < 8; ++r)
       if (good >> (8 * j + r) & 1) std::memcpy(host[8 * j + r], tile[r], 16);
@@ -176,7 +181,7 @@ void exec_stmatrix(Warp& w, const Op& op) {
     std::uint64_t address[kLanes];
     w.addresses(op, address);
     for (std::size_t r = 0; tainted && r < 8; ++r)
-      if (holders(Mask(1) << r, a.transposed) & tainted) mark_unwritten(w, op.where, address[8 * j + r], 16);
+      if (holders(Mask(1) << r, a) & tainted) mark_unwritten(w, op.where, address[8 * j + r], 16);
   }
 }
 void decode_stmatrix(Decoder& d, const Inst& i, Op& op) {

@@ -276,6 +276,36 @@ TEST(LoadMatrix, StoreIsTheInverse) {
   }
 }
 
+// .m16n8 of bytes: a column of 16 elements is a row of 16 bytes in memory.
+TEST(LoadMatrix, BytesAreStoredByColumns) {
+  for (int count : {1, 2, 4}) {
+    std::string body;
+    for (int j = 0; j < count; ++j)  // byte b of a register is 4 lane + b + 37 j
+      body += cat(" add.u32 %q, %g, ", 37 * j, "; mad.lo.u32 %v", j, ", %q, 0x01010101, 0x03020100;\n");
+    const std::string k =
+        cat(".visible .entry k(.param .u64 po) {\n.reg .u64 %o; .reg .u32 %t, %s, %g, %q, %m<4>; .reg .b32 "
+            "%v<4>;\n.shared .align 16 .b8 tile[512];\n mov.u32 %t, %tid.x; ld.param.u64 %o, [po];\n"
+            " mov.u32 %s, tile; shl.b32 %g, %t, 2; mad.lo.u32 %s, %t, 16, %s;\n"
+            " mov.u32 %m0, 0xeeeeeeee; st.shared.v4.u32 [%s], {%m0,%m0,%m0,%m0}; bar.sync 0;\n",
+            body, " stmatrix.sync.aligned.m16n8.x", count, ".trans.shared.b8 [%s], ", regs("%v", count),
+            ";\n bar.sync 0;\n ld.shared.v4.u32 {%m0,%m1,%m2,%m3}, [%s];\n mad.wide.u32 %o, %t, 16, %o;\n"
+            " st.global.v4.u32 [%o], {%m0,%m1,%m2,%m3};\n ret;\n}\n");
+    Kit kit("sm_100a");
+    const std::uint64_t out = kit.machine.alloc(512, "out");
+    EXPECT_CLEAN(kit.launch(k, {1, 1, 1}, {32, 1, 1}, Params().add(out)));
+    const auto got = kit.download<std::uint8_t>(out, 512);
+    for (std::size_t j = 0; j < 4; ++j)
+      for (std::size_t column = 0; column < 8; ++column)
+        for (std::size_t row = 0; row < 16; ++row) {
+          // mma's accumulators: lane 4 (row % 8) + column / 2, first the two columns, then the rows below.
+          const std::size_t lane = row % 8 * 4 + column / 2, byte = column % 2 + row / 8 * 2;
+          const std::size_t want = 4 * lane + byte + 37 * j;
+          ASSERT_EQ(got[j * 128 + column * 16 + row], j < std::size_t(count) ? want : 0xee)
+              << j << " " << row << " " << column;
+        }
+  }
+}
+
 TEST(LoadMatrix, MovmatrixTransposes) {
   const std::string k =
       ".visible .entry k(.param .u64 po) {\n.reg .u64 %o; .reg .u32 %t; .reg .b32 %a, %d;\n mov.u32 %t, "

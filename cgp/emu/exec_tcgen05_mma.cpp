@@ -37,6 +37,11 @@ bool decode_descriptors(MmaStep& s) {
       why = "MN-major tf32 needs layout 1 (128-byte swizzle in pieces of 32 bytes) or 0 (none)";
     return why.empty() || fail_descriptor(s, which, u, why);
   };
+  if (p.zero_columns != kNoLoc) {
+    const std::uint64_t u = w.row<std::uint64_t>(p.zero_columns)[s.by.lane];
+    if (const std::string why = ColumnMask::decode(u, s.what, s.column_mask); !why.empty())
+      return fail_descriptor(s, "zero-column mask descriptor", u, why);
+  }
   return (p.form.a_in_tensor ||
           shared(p.a_descriptor, s.a_shared, "descriptor of A", s.what.a_mn_major, s.what.a)) &&
          shared(p.b_descriptor, s.b_shared, "descriptor of B", s.what.b_mn_major, s.what.b);
@@ -181,8 +186,10 @@ void decode_mma(Decoder& d, const Inst& i, Op& op) {
   }
   p.accumulate = d.pred(d.operand(i, at++));
   if (i.operands.size() > at) {
-    if (p.form.weight_stationary) d.unsupported("the zero-column mask of .ws");
-    p.scale_d = int(d.immediate(d.operand(i, at)));
+    if (p.form.weight_stationary)
+      p.zero_columns = d.source(d.operand(i, at), Mod::b64);
+    else
+      p.scale_d = int(d.immediate(d.operand(i, at)));
   }
   op.data = d.keep(std::move(p));
   op.fn = exec_mma;

@@ -3,6 +3,7 @@
 // Tensor Memory comes from the figures of the ISA, written out here.
 #include <cmath>
 
+#include "cgp/emu/tcgen05_descriptor.h"
 #include "cgp/emu/tcgen05_test_kit.h"
 
 namespace cgp::emu {
@@ -40,6 +41,10 @@ struct Case {
   bool mask = false;
   int sparse = 0;     // 1, 2: sparse A, metadata selected by id sparse - 1
   bool wide = false;  // numbers of many sizes: the sum is compared to the bit
+  // .ws: the zero-column mask's descriptor (0: none), and which columns it stands for.
+  u64 zeros = 0;
+  std::function<bool(int)> is_zero = [](int) { return false; };
+  int shift = 0;  // of the columns of B
 };
 
 // The published rule of the unit for f32: products and C aligned to the largest exponent (of the factors'
@@ -94,7 +99,7 @@ bool padded(const ElementType& t) { return t.bits < 8; }
 u32 instruction(const Case& x) {
   return (x.sparse ? u32(x.sparse - 1) | 4 : 0) | x.kind.d << 4 | x.kind.a << 7 | x.kind.b << 10 |
          u32(x.negate_a) << 13 | u32(x.a_mn) << 15 | u32(x.b_mn) << 16 | u32(x.n / 8) << 17 |
-         u32(x.m / 16) << 24;
+         u32(x.m / 16) << 24 | (x.shift ? 3u << 30 : 0);
 }
 
 constexpr int kAColumn = 256;  // A in Tensor Memory
@@ -115,7 +120,8 @@ void run(const Case& x) {
     }
     return (int(rng() % 9) - 4) / 2.0;
   };
-  std::vector<double> a(std::size_t(x.m * k)), b(std::size_t(x.n * full_k)), c(std::size_t(x.m * x.n));
+  std::vector<double> a(std::size_t(x.m * k)), b(std::size_t((x.n + x.shift) * full_k)),
+      c(std::size_t(x.m * x.n));
   for (auto& v : a) v = draw(*x.a);
   for (auto& v : b) v = draw(*x.b);
   // Sparse A: which of the elements are stored, and the bits that say so, one (tf32: two) per element.
@@ -163,7 +169,7 @@ void run(const Case& x) {
                 : k_major_image(bits, mine, width, t.bits, swizzle, padded(t));
     };
     ia = part(a, x.m, *x.a, x.a_mn, x.a_swizzle);
-    ib = part(b, x.n, *x.b, x.b_mn, x.b_swizzle);
+    ib = part(b, x.n + x.shift, *x.b, x.b_mn, x.b_swizzle);
     b_offset = x.a_tensor ? 0 : int(ia.bytes.size() + 1023) / 1024 * 1024;
     kernel.bytes = (b_offset + int(ib.bytes.size()) + 1023) / 1024 * 1024;
     input.resize(std::size_t(cta * kernel.bytes));
@@ -224,17 +230,18 @@ void run(const Case& x) {
                                : x.sparse ? ".sp"
                                           : "",
                                ".cta_group::", group, ".kind::", x.kind.name);
-  kernel.parameters = ", .param .u64 da, .param .u64 db, .param .u32 id, .param .u32 acc";
+  kernel.parameters = ", .param .u64 da, .param .u64 db, .param .u32 id, .param .u32 acc, .param .u64 zeros";
   kernel.body = cat(
-      " ld.param.u32 %r0, [id]; ld.param.u64 %rd0, [da]; ld.param.u64 %rd1, [db]; ld.param.u32 %r1, [acc]; "
+      " ld.param.u32 %r0, [id]; ld.param.u64 %rd0, [da]; ld.param.u64 %rd1, [db]; ld.param.u64 %rd3, "
+      "[zeros]; ld.param.u32 %r1, [acc]; "
       "setp.ne.u32 %p, %r1, 0;\n shr.u32 %r2, %s, 4; cvt.u64.u32 %rd2, %r2; or.b64 %rd0, %rd0, %rd2; add.u64 "
       "%rd1, "
       "%rd1, %rd2; add.u64 %rd1, %rd1, ",
       b_offset / 16, ";\n add.u32 %r3, %t, ", kAColumn, "; add.u32 %r6, %t, ", kAColumn + 32,
       ";\n mov.b32 %r4, 0; mov.b32 %r5, 0xf0f0f0f0;\n ", form, " [%t], ", x.a_tensor ? "[%r3]" : "%rd0",
       ", %rd1", x.sparse ? ", [%r6]" : "", ", %r0", x.mask ? ", {%r4,%r5,%r4,%r4}" : "", ", %p",
-      x.scale_d ? cat(", ", x.scale_d) : "", ";");
-  expect_assembles_once(cat(form, x.a_tensor, x.mask, x.scale_d != 0), kernel.text());
+      x.scale_d ? cat(", ", x.scale_d) : "", x.zeros ? ", %rd3" : "", ";");
+  expect_assembles_once(cat(form, x.a_tensor, x.mask, x.scale_d != 0, x.zeros != 0), kernel.text());
   for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late}) {
     Options options;
     options.async = policy;
@@ -244,7 +251,8 @@ void run(const Case& x) {
           p.add(ia.descriptor | 1ull << 46)
               .add(ib.descriptor | 1ull << 46)
               .add(instruction(x))
-              .add(u32(x.accumulate));
+              .add(u32(x.accumulate))
+              .add(x.zeros);
         },
         options);
     EXPECT_CLEAN(r.result);
@@ -254,8 +262,9 @@ void run(const Case& x) {
         const At at = d_at(x, row, n);
         if (x.mask && at.lane / 32 == 1 && at.lane % 8 >= 4) continue;
         double v = x.accumulate ? std::ldexp(c[std::size_t(row * x.n + n)], -x.scale_d) : 0;
-        for (int i = 0; i < full_k; ++i)
-          v += (x.negate_a ? -1 : 1) * full[std::size_t(row * full_k + i)] * b[std::size_t(n * full_k + i)];
+        for (int i = 0; i < full_k && !x.is_zero(n); ++i)
+          v += (x.negate_a ? -1 : 1) * full[std::size_t(row * full_k + i)] *
+               b[std::size_t((n + x.shift) * full_k + i)];
         if (x.wide)
           v = fused(&full[std::size_t(row * full_k)], &b[std::size_t(n * full_k)], full_k,
                     c[std::size_t(row * x.n + n)]);
@@ -321,6 +330,47 @@ TEST(TensorMma, WeightStationary) {
     run({&kF16, &kF16, kKindF16, m, 64, 1, 3, 3, false, false, false, true, true});
     run({&kF16, &kF16, kKindF16, m, 128, 1, 3, 3, false, false, true, true, true});
   }
+}
+
+// The descriptors and masks of the examples in 9.7.16.4.3, masks written with column 0 on the left.
+TEST(TensorMma, ZeroColumnMask) {
+  const auto zeros = [](int m, int shift, u64 starts, u64 first_spans, std::vector<std::string> masks,
+                        bool b_mn = false) {
+    Case x{&kF16, &kF16, kKindF16, m, 64, 1, 3, 3, false, b_mn, false, true, true};
+    x.shift = shift;
+    x.zeros = starts | first_spans << 32 | 1ull << 39 | 2ull << 40 | 3ull << 48 | u64(shift) << 56;
+    x.is_zero = [masks, part = 64 / int(masks.size())](int n) {
+      const std::string& mask = masks[std::size_t(n / part)];  // a beginning, then its last seven for ever
+      const auto at = std::size_t(n % part), rest = mask.size() - 7;
+      return mask[at < mask.size() ? at : rest + (at - rest) % 7] == '1';
+    };
+    run(x);
+  };
+  zeros(128, 0, 0, 0, {"0000111"});
+  zeros(64, 0, 0, 1, {"1110000", "0000111"});
+  zeros(32, 2, 0x01020100, 3,
+        {"1110000",
+         "110000"
+         "1110000",
+         "00111"
+         "0000111",
+         "000111"
+         "0000111"});
+  zeros(64, 32, 0, 0, {"0000111", "0000111"}, true);
+  Case none{&kF16, &kF16, kKindF16, 64, 64, 1, 3, 3, false, false, false, true, true};
+  none.zeros = 2ull << 40 | 3ull << 48;  // bit 39 is not set: only the shift counts, and it is 0
+  run(none);
+}
+
+TEST(TensorMma, ZeroColumnMaskIsChecked) {
+  InstructionDescriptor d;
+  d.m = 32, d.n = 64, d.max_shift = 8;
+  ColumnMask mask;
+  EXPECT_THAT(ColumnMask::decode(1ull << 36, d, mask), HasSubstr("bits 36-38"));
+  EXPECT_THAT(ColumnMask::decode(1ull << 62, d, mask), HasSubstr("bits 62-63"));
+  EXPECT_THAT(ColumnMask::decode(17ull << 56, d, mask), HasSubstr("with M = 32 it is at most 16"));
+  EXPECT_THAT(ColumnMask::decode(9ull << 56, d, mask), HasSubstr("announces at most 8"));
+  EXPECT_EQ(ColumnMask::decode(8ull << 56, d, mask), "");
 }
 
 TEST(TensorMma, SmallFloatsInAnyMix) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules that were measured on an H200 with the corpus of tools/numerics, and instructions of the rarer kind:
 // each against a few values worked out by hand or given by the card.
+#include <bit>
+#include <cmath>
+
 #include "cgp/emu/run_ptx_impl.h"
 #include "cgp/emu/tensor_map.h"
 
@@ -99,6 +102,92 @@ TEST(blackwell_arithmetic, mixed_precision_and_pairs) {
   EXPECT_EQ(run("add.rp.f32x2 %d,%a,%b;", one_and_two, tiny, 0), 0x400000013f800001ull);
   EXPECT_EQ(run("add.rz.f32x2 %d,%a,%b;", one_and_two, tiny, 0), one_and_two);
   EXPECT_EQ(run("fma.rm.f32x2 %d,%a,%b,%c;", one_and_two, one_and_two, tiny), 0x408000003f800000ull);
+}
+
+namespace {
+// cvt.rs with word 1 << lane (or all of `words`) as the random operand and sources given as f32 literals.
+std::vector<u32> converted(const std::string& form, const std::vector<float>& sources,
+                           std::vector<u32> words = {}) {
+  std::string body, list;
+  for (std::size_t n = 0; n < sources.size(); ++n) {
+    body += text::cat("mov.b32 %f", n, ", ", std::bit_cast<u32>(sources[n]), ";\n");
+    list += text::cat(n ? ", %f" : "%f", n);
+  }
+  const bool four = sources.size() == 4, narrow = form.find("e2m1x4") != std::string::npos;
+  body += text::cat(form, narrow ? " %h0, " : " %d, ", four ? "{" : "", list, four ? "}" : "", ", %a;\n",
+                    narrow ? "cvt.u32.u16 %d, %h0;" : "");
+  if (words.empty())
+    for (u32 b = 0; b < 32; ++b) words.push_back(1u << b);
+  words.resize(96, words[0]);
+  Bench bench(lane_kernel(body, 32, 32, "sm_100a"), false, "sm_100a");
+  const auto in = bench.upload(words, "in");
+  const auto out = bench.machine.alloc(128, "out");
+  const Result r = bench.run("k", {}, {32, 1, 1}, Params().add(in).add(out));
+  EXPECT_TRUE(r.findings.empty()) << form;
+  return bench.download<u32>(out, 32);
+}
+
+struct RandomForm {
+  const char* form;
+  int mantissa, random_bits, storage;
+  u32 one;                ///< 1.0
+  std::vector<u32> used;  ///< bits of the random operand, by source
+  std::vector<u32> top;   ///< the heaviest of them
+};
+}  // namespace
+
+// Measured on an sm_100a by others with this very method: which bits of the operand round which source.
+TEST(convert_random, every_source_has_its_bits) {
+  const RandomForm forms[] = {
+      {"cvt.rs.f16x2.f32", 10, 13, 16, 0x3c00, {0x1fff0000, 0x1fff}, {28, 12}},
+      {"cvt.rs.bf16x2.f32", 7, 16, 16, 0x3f80, {0xffff0000, 0xffff}, {31, 15}},
+      {"cvt.rs.satfinite.e4m3x4.f32", 3, 16, 8, 0x38, {~0xffffu, ~0xffffu, 0xffff, 0xffff}, {16, 31, 0, 15}},
+      {"cvt.rs.satfinite.e5m2x4.f32", 2, 16, 8, 0x3c, {~0xffffu, ~0xffffu, 0xffff, 0xffff}, {16, 31, 0, 15}},
+      {"cvt.rs.satfinite.e2m1x4.f32",
+       1,
+       16,
+       4,
+       2,
+       {0xff00ff00, 0xff00ff00, 0xff00ff, 0xff00ff},
+       {8, 31, 0, 23}}};
+  for (const RandomForm& f : forms) {
+    const std::size_t n = f.used.size();
+    // A fraction of all ones goes up with any bit, one half only with the heaviest.
+    const float any = 1 + std::ldexp(1 - std::ldexp(1.0f, -f.random_bits), -f.mantissa),
+                half = 1 + std::ldexp(0.5f, -f.mantissa);
+    const auto with_any = converted(f.form, std::vector<float>(n, any)),
+               with_top = converted(f.form, std::vector<float>(n, half));
+    for (std::size_t s = 0; s < n; ++s) {
+      const int at = f.storage * int(n - 1 - s);
+      const u32 mask = (1u << f.storage) - 1;
+      for (u32 bit = 0; bit < 32; ++bit) {
+        EXPECT_EQ(with_any[bit] >> at & mask, f.one + (f.used[s] >> bit & 1))
+            << f.form << " " << s << " " << bit;
+        EXPECT_EQ(with_top[bit] >> at & mask, f.one + (f.top[s] == bit)) << f.form << " " << s << " " << bit;
+      }
+    }
+  }
+}
+
+TEST(convert_random, ends_of_the_range) {
+  const float nan = std::bit_cast<float>(0x7fc00001u);
+  const auto one = [](const std::string& form, const std::vector<float>& sources, u32 word) {
+    return converted(form, sources, {word})[0];
+  };
+  EXPECT_EQ(one("cvt.rs.f16x2.f32", {65519, -65519}, 0), 0x7bfffbffu);
+  EXPECT_EQ(one("cvt.rs.f16x2.f32", {65519, -65519}, 0x1fff1fff), 0x7c00fc00u);
+  EXPECT_EQ(one("cvt.rs.satfinite.f16x2.f32", {65519, -1e30f}, 0x1fff1fff), 0x7bfffbffu);
+  EXPECT_EQ(one("cvt.rs.relu.f16x2.f32", {-65519, nan}, 0), 0x00007fffu);
+  EXPECT_EQ(one("cvt.rs.bf16x2.f32", {1.999999f, -0.0f}, ~0u), 0x40008000u);  // a carry into the exponent
+  EXPECT_EQ(one("cvt.rs.satfinite.e4m3x4.f32", {447, 1e9f, -1e9f, nan}, ~0u), 0x7e7efe7fu);
+  EXPECT_EQ(one("cvt.rs.relu.satfinite.e4m3x4.f32", {447, 1e9f, -1e9f, 1}, 0), 0x7d7e0038u);
+  EXPECT_EQ(one("cvt.rs.satfinite.e5m2x4.f32", {1e9f, -1e9f, 65536, 0}, 0), 0x7bfb7b00u);
+  // 1.5 of the smallest subnormal number, 2^-9: up with one half or more.
+  const float small = std::ldexp(1.5f, -9);
+  EXPECT_EQ(one("cvt.rs.satfinite.e4m3x4.f32", {small, small, -small, small}, 0x80008000), 0x01028102u);
+  EXPECT_EQ(one("cvt.rs.satfinite.e2m1x4.f32", {100, -100, nan, 0}, 0), 0x7f70u);
+  EXPECT_EQ(one("cvt.rs.satfinite.e3m2x4.f32", {100, -100, nan, 28}, ~0u), 0x1f3f1f1fu);
+  EXPECT_EQ(one("cvt.rs.satfinite.e2m3x4.f32", {100, -1.0625f, 1.0625f, 7.5f}, 0), 0x1f28081fu);
 }
 
 TEST(multimem, one_copy) {

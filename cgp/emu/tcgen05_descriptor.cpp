@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/emu/tcgen05_descriptor.h"
 
+#include <algorithm>
+
 #include "cgp/base/text.h"
 
 namespace cgp::emu {
@@ -164,6 +166,7 @@ std::string decode_instruction_descriptor(std::uint32_t bits, const MmaForm& f, 
   d.n = int(bits >> 17 & 0x3f) * 8;
   d.m = int(bits >> 24 & 0x1f) * 16;
   d.k = elements_of_k(f.kind) * (f.sparse ? 2 : 1);
+  if (f.weight_stationary && bits >> 30) d.max_shift = 4 << (bits >> 30);
   if (is_block_scaled(f.kind)) {
     d.sfb_id = int(bits >> 4 & 3);
     d.sfa_id = int(bits >> 29 & 3);
@@ -175,6 +178,32 @@ std::string decode_instruction_descriptor(std::uint32_t bits, const MmaForm& f, 
   if (why.empty()) why = check_shape(f, d);
   if (why.empty()) why = check_scales(f, d);
   return why;
+}
+
+std::string ColumnMask::decode(std::uint64_t bits, const InstructionDescriptor& d, ColumnMask& m) {
+  m = {};
+  m.bits_ = bits;
+  m.shift_ = int(bits >> 56 & 63);
+  m.columns_ = d.n / (128 / d.m);
+  if (bits >> 36 & 7) return "bits 36-38 are reserved";
+  if (bits >> 62) return "bits 62-63 are reserved";
+  if (const int most = d.m == 32 ? 16 : 32; m.shift_ > most)
+    return cat("the column shift (bits 56-61) is ", m.shift_, "; with M = ", d.m, " it is at most ", most);
+  if (m.shift_ > d.max_shift)
+    return cat("the column shift (bits 56-61) is ", m.shift_,
+               ", the instruction descriptor (bits 30-31) announces at most ", d.max_shift);
+  return {};
+}
+
+bool ColumnMask::zero(int n) const {
+  if (!(bits_ >> 39 & 1)) return false;
+  const int part = n / columns_;
+  const bool zeros_first = bits_ >> (32 + part) & 1;
+  const int zeros = int(bits_ >> 40 & 255) + 1, used = int(bits_ >> 48 & 255) + 1;
+  // The start count skips columns of the first span, at most all but one.
+  const int start = std::min(int(bits_ >> (8 * part) & 255), (zeros_first ? zeros : used) - 1);
+  const int at = (n % columns_ + start) % (zeros + used);
+  return zeros_first ? at < zeros : at >= used;
 }
 
 std::string MatrixDescriptor::decode(std::uint64_t bits, MatrixDescriptor& d) {

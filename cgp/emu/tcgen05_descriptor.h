@@ -21,6 +21,7 @@ struct InstructionDescriptor {
   bool a_mn_major = false, b_mn_major = false;
   int sparse_id = 0, sfa_id = 0, sfb_id = 0;
   bool ue8m0 = false;  ///< type of the scale factors, else ue4m3
+  int max_shift = 0;   ///< .ws: the largest column shift announced for B
 };
 
 /// How the instruction is written, as far as the descriptor must agree with it.
@@ -33,6 +34,22 @@ struct MmaForm {
 
 /// Fills `d`; returns an empty string, or which bits are wrong and what is legal.
 std::string decode_instruction_descriptor(std::uint32_t bits, const MmaForm& form, InstructionDescriptor& d);
+
+/// The zero-column mask of tcgen05.mma.ws (9.7.16.4.3): columns of B that count as zeros whatever they hold,
+/// and the column that B starts with. The text calls the spans the other way round than its examples; these
+/// follow the examples: `Use Span` + 1 columns of B, then `Skip Span` + 1 of zeros.
+class ColumnMask {
+ public:
+  /// Returns an empty string, or what is wrong.
+  static std::string decode(std::uint64_t bits, const InstructionDescriptor& d, ColumnMask& m);
+  /// The column of B in shared memory that column `n` takes.
+  int source(int n) const { return n + shift_; }
+  bool zero(int n) const;
+
+ private:
+  std::uint64_t bits_ = 0;
+  int shift_ = 0, columns_ = 1;  ///< columns of a sub-mask
+};
 
 /// Where an operand's elements are in shared memory. Offsets are within the CTA's shared memory.
 struct MatrixDescriptor {

@@ -43,24 +43,34 @@ std::uint32_t bits_at(const std::byte* p, int bit, int count) {
   return u >> bit % 8 & (count == 32 ? ~0u : (1u << count) - 1);
 }
 
-// Elements of a `rows` x k operand into out(row, k); k elements are `bytes` bytes of a row, in pieces of 16.
-template <class Out>
-void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, int bytes, Mod type,
-                  bool mn_major, Out&& out) {
-  const int bits = element_bits(type), per = k * 16 / bytes;  // elements of a piece
+// Calls piece(offset, row, k) for the 16-byte pieces of a `rows` x k operand, k elements being `bytes` bytes
+// of a row: K-major, elements k and following of `row`; MN-major, element k of the rows from `row` on.
+template <class Piece>
+void for_pieces(const MatrixDescriptor& d, int rows, int k, int bytes, bool mn_major, Piece&& piece) {
+  const int per = k * 16 / bytes;  // elements of a piece
   if (mn_major) {
     for (int kk = 0; kk < k; ++kk)
-      for (int row = 0; row < rows; row += per) {
-        const std::byte* p = reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)));
-        for (int i = 0; i < per && row + i < rows; ++i) out(row + i, kk) = bits_at(p, i * bits, bits);
-      }
+      for (int row = 0; row < rows; row += per)
+        piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)), row, kk);
     return;
   }
   for (int row = 0; row < rows; ++row)
-    for (int b = 0; b < bytes; b += 16) {
-      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(b)));
-      for (int i = 0; i < per; ++i) out(row, b / 16 * per + i) = bits_at(p, i * bits, bits);
-    }
+    for (int b = 0; b < bytes; b += 16)
+      piece(d.k_major(std::uint32_t(row), std::uint32_t(b)), row, b / 16 * per);
+}
+
+// Elements of a `rows` x k operand into out(row, k, bits), without the pieces of rows that nobody wants.
+template <class Wanted, class Out>
+void read_operand(SharedOperand& reader, const MatrixDescriptor& d, int rows, int k, int bytes, Mod type,
+                  bool mn_major, Wanted&& wanted, Out&& out) {
+  const int bits = element_bits(type), per = k * 16 / bytes;
+  for_pieces(d, rows, k, bytes, mn_major, [&](std::uint32_t offset, int row, int kk) {
+    const int count = mn_major ? std::min(per, rows - row) : 1;
+    if (!wanted(row, count)) return;
+    const std::byte* p = reader.piece(offset);
+    for (int i = 0; i < (mn_major ? count : per); ++i)
+      out(mn_major ? row + i : row, mn_major ? kk : kk + i, bits_at(p, i * bits, bits));
+  });
 }
 
 }  // namespace
@@ -70,8 +80,8 @@ void MmaStep::read_a(MatrixOperands& m) {
   for (int c = 0; c < pair.count(); ++c) {
     SharedOperand reader(by, *pair.cta[c], "operand A of tcgen05.mma");
     read_operand(
-        reader, a_shared, rows, stored_k(), 32, what.a, what.a_mn_major,
-        [&](int row, int k) -> std::uint32_t& { return m.a_bits(c * rows + row, k_of(c * rows + row, k)); });
+        reader, a_shared, rows, stored_k(), 32, what.a, what.a_mn_major, [](int, int) { return true; },
+        [&](int row, int k, std::uint32_t v) { m.a_bits(c * rows + row, k_of(c * rows + row, k)) = v; });
   }
 }
 
@@ -150,9 +160,16 @@ void MmaStep::read_b(MatrixOperands& m) {
   const int rows = what.n / pair.count();
   for (int c = 0; c < pair.count(); ++c) {
     SharedOperand reader(by, *pair.cta[c], "operand B of tcgen05.mma");
-    read_operand(reader, b_shared, rows, what.k, what.sparse ? 64 : 32, what.b, what.b_mn_major,
-                 [&](int row, int k) -> std::uint32_t& { return m.b_bits(k, c * rows + row); });
+    read_operand(
+        reader, b_shared, column_mask.source(rows), what.k, what.sparse ? 64 : 32, what.b, what.b_mn_major,
+        [&](int row, int count) { return columns_used(row, count); },
+        [&](int row, int k, std::uint32_t v) {
+          if (columns_used(row, 1)) m.b_bits(k, c * rows + row - column_mask.source(0)) = v;
+        });
   }
+  for (int n = 0; n < what.n; ++n)
+    if (column_mask.zero(n))
+      for (int k = 0; k < what.k; ++k) m.b_bits(k, n) = 0;
 }
 
 void MmaStep::load_d(MatrixOperands& m) {
@@ -209,21 +226,6 @@ FusedRule MmaStep::rule() const {
   return r;
 }
 
-namespace {
-void mark_operand(OperandPieces& pieces, const MatrixDescriptor& d, int rows, int k, int bytes,
-                  bool mn_major) {
-  if (mn_major) {
-    const int per = k * 16 / bytes;
-    for (int kk = 0; kk < k; ++kk)
-      for (int row = 0; row < rows; row += per)
-        pieces.mark(d.mn_major(std::uint32_t(kk), std::uint32_t(row / per * 16)));
-    return;
-  }
-  for (int row = 0; row < rows; ++row)
-    for (int b = 0; b < bytes; b += 16) pieces.mark(d.k_major(std::uint32_t(row), std::uint32_t(b)));
-}
-}  // namespace
-
 void MmaStep::note_accesses(race::Agent agent) const {
   Warp& w = *by.warp;
   if (!w.race) return;
@@ -236,8 +238,13 @@ void MmaStep::note_accesses(race::Agent agent) const {
     Cta& cta = *pair.cta[c];
     {
       OperandPieces pieces(by, agent, cta);
-      if (!plan->form.a_in_tensor) mark_operand(pieces, a_shared, rows, stored_k(), 32, what.a_mn_major);
-      mark_operand(pieces, b_shared, n, what.k, what.sparse ? 64 : 32, what.b_mn_major);
+      const auto mark = [&](std::uint32_t offset, int, int) { pieces.mark(offset); };
+      if (!plan->form.a_in_tensor) for_pieces(a_shared, rows, stored_k(), 32, what.a_mn_major, mark);
+      const int b_bytes = what.sparse ? 64 : 32, per = what.b_mn_major ? what.k * 16 / b_bytes : 1;
+      for_pieces(b_shared, column_mask.source(n), what.k, b_bytes, what.b_mn_major,
+                 [&](std::uint32_t offset, int row, int) {
+                   if (columns_used(row, per)) pieces.mark(offset);
+                 });
     }
     if (plan->form.a_in_tensor) tensor(cta, a, 8, race::Use::read);
     if (what.sparse) tensor(cta, metadata, 2, race::Use::read);

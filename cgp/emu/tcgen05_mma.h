@@ -51,6 +51,7 @@ struct MmaPlan {
   int block = 0;  ///< elements per scale factor
   Address d, a, sfa, sfb, metadata;
   Loc a_descriptor = kNoLoc, b_descriptor = kNoLoc, instruction = kNoLoc, accumulate = kNoLoc;
+  Loc zero_columns = kNoLoc;   ///< .ws: descriptor of the zero-column mask
   std::vector<Loc> lane_mask;  ///< 4 or 8 registers: lanes of D that stay as they are
   int scale_d = 0;             ///< D is multiplied by 2^-scale_d on input
 };
@@ -60,6 +61,7 @@ struct MmaStep final : TensorStep {
   CtaPair pair;
   InstructionDescriptor what;
   MatrixDescriptor a_shared, b_shared;
+  ColumnMask column_mask;
   TensorAddress d{0}, a{0}, sfa{0}, sfb{0}, metadata{0};
   bool accumulate = false;
   std::array<std::uint32_t, 8> lane_mask{};
@@ -75,6 +77,12 @@ struct MmaStep final : TensorStep {
   void store_d(MatrixOperands& m);
   void read_metadata(MatrixOperands& m);
   FusedRule rule() const;
+  /// Whether one of `count` columns of B in shared memory takes part (.ws: shift and zero-column mask).
+  bool columns_used(int first, int count) const {
+    for (int n = first - column_mask.source(0), end = n + count; n < end; ++n)
+      if (n >= 0 && n < what.n && !column_mask.zero(n)) return true;
+    return false;
+  }
   bool packed4() const { return plan->form.kind == MmaKind::mxf4 || plan->form.kind == MmaKind::mxf4nvf4; }
   int stored_k() const { return what.sparse ? what.k / 2 : what.k; }
   int k_of(int row, int k) const { return what.sparse ? positions_[std::size_t(row * stored_k() + k)] : k; }
