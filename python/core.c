@@ -200,6 +200,15 @@ FUNCTION(gemm, 14)
   o.bias = bias, o.residual = residual, o.scale_a = scale_a, o.scale_b = scale_b;
   return done(cgp_gemm(handle(a[0]), a_tensor, b, &o, c));
 END
+/* scale, causal, window_left, window_right, soft_cap */
+static int attention_numbers(PyObject* const* a, cgp_attention_options* o) {
+  memset(o, 0, sizeof *o);
+  o->size = sizeof *o;
+  o->scale = (float)PyFloat_AsDouble(a[0]), o->causal = (int32_t)PyLong_AsLong(a[1]);
+  o->window_left = (int32_t)PyLong_AsLong(a[2]), o->window_right = (int32_t)PyLong_AsLong(a[3]);
+  o->soft_cap = (float)PyFloat_AsDouble(a[4]);
+  return PyErr_Occurred() != NULL;
+}
 /* stream, q, k, v, o, lse, scale, causal, window_left, window_right, soft_cap, slopes, mask, key_lengths */
 FUNCTION(attention, 14)
   TENSOR(q, 1)
@@ -211,12 +220,7 @@ FUNCTION(attention, 14)
   TENSOR(mask, 12)
   TENSOR(key_lengths, 13)
   cgp_attention_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
-  o.scale = (float)PyFloat_AsDouble(a[6]), o.causal = (int32_t)PyLong_AsLong(a[7]);
-  o.window_left = (int32_t)PyLong_AsLong(a[8]), o.window_right = (int32_t)PyLong_AsLong(a[9]);
-  o.soft_cap = (float)PyFloat_AsDouble(a[10]);
-  if (PyErr_Occurred()) return NULL;
+  if (attention_numbers(a + 6, &o)) return NULL;
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths;
   return done(cgp_attention(handle(a[0]), q, k, v, &o, out, lse));
 END
@@ -373,6 +377,180 @@ FUNCTION(softmax_backward, 5)
   return done((log ? cgp_log_softmax_backward : cgp_softmax_backward)(handle(a[0]), y, dy, dx));
 END
 
+/* stream, q, k, v, o, lse, d_o, d_q, d_k, d_v, scale, causal, window_left, window_right, soft_cap, slopes, mask,
+ * key_lengths, any_order */
+FUNCTION(attention_backward, 19)
+  TENSOR(q, 1)
+  TENSOR(k, 2)
+  TENSOR(v, 3)
+  TENSOR(out, 4)
+  TENSOR(lse, 5)
+  TENSOR(d_o, 6)
+  TENSOR(d_q, 7)
+  TENSOR(d_k, 8)
+  TENSOR(d_v, 9)
+  TENSOR(slopes, 15)
+  TENSOR(mask, 16)
+  TENSOR(key_lengths, 17)
+  cgp_attention_options o;
+  if (attention_numbers(a + 10, &o)) return NULL;
+  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.any_order = PyObject_IsTrue(a[18]);
+  return done(cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v));
+END
+/* stream, indices, weight, errors, out */
+FUNCTION(embedding, 5)
+  TENSOR(indices, 1)
+  TENSOR(weight, 2)
+  TENSOR(errors, 3)
+  TENSOR(out, 4)
+  return done(cgp_embedding(handle(a[0]), indices, weight, errors, out));
+END
+/* stream, indices, dout, padding_idx, errors, dweight */
+FUNCTION(embedding_backward, 6)
+  TENSOR(indices, 1)
+  TENSOR(dout, 2)
+  TENSOR(errors, 4)
+  TENSOR(dweight, 5)
+  const int64_t padding = PyLong_AsLongLong(a[3]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_embedding_backward(handle(a[0]), indices, dout, padding, errors, dweight));
+END
+/* stream, x, p, seed, offset, y */
+FUNCTION(dropout, 6)
+  TENSOR(x, 1)
+  TENSOR(y, 5)
+  const double p = PyFloat_AsDouble(a[2]);
+  const uint64_t seed = PyLong_AsUnsignedLongLongMask(a[3]), offset = PyLong_AsUnsignedLongLongMask(a[4]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_dropout(handle(a[0]), x, p, seed, offset, y));
+END
+/* stream, x, index, values */
+FUNCTION(argmax, 4)
+  TENSOR(x, 1)
+  TENSOR(index, 2)
+  TENSOR(values, 3)
+  return done(cgp_argmax(handle(a[0]), x, index, values));
+END
+/* stream, x, values, index */
+FUNCTION(topk, 4)
+  TENSOR(x, 1)
+  TENSOR(values, 2)
+  TENSOR(index, 3)
+  return done(cgp_topk(handle(a[0]), x, values, index));
+END
+/* stream, x, exclusive, y */
+FUNCTION(cumsum, 4)
+  TENSOR(x, 1)
+  TENSOR(y, 3)
+  return done(cgp_cumsum(handle(a[0]), x, PyObject_IsTrue(a[2]), y));
+END
+/* stream, x, weight0, weight1, weight2, bias0, bias1, bias2, residual, norm_weight, norm_bias, eps, weight_offset, norm,
+ * activation, gated, early, y */
+FUNCTION(few_rows, 18)
+  TENSOR(x, 1)
+  TENSOR(weight0, 2)
+  TENSOR(weight1, 3)
+  TENSOR(weight2, 4)
+  TENSOR(bias0, 5)
+  TENSOR(bias1, 6)
+  TENSOR(bias2, 7)
+  TENSOR(residual, 8)
+  TENSOR(norm_weight, 9)
+  TENSOR(norm_bias, 10)
+  TENSOR(y, 17)
+  cgp_few_rows_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.eps = real(a[11]), o.weight_offset = real(a[12]);
+  o.norm = small(a[13]), o.activation = small(a[14]);
+  o.gated = PyObject_IsTrue(a[15]), o.early = PyObject_IsTrue(a[16]);
+  if (PyErr_Occurred()) return NULL;
+  o.weight0 = weight0, o.weight1 = weight1, o.weight2 = weight2, o.bias0 = bias0, o.bias1 = bias1, o.bias2 = bias2;
+  o.residual = residual, o.norm_weight = norm_weight, o.norm_bias = norm_bias;
+  return done(cgp_few_rows(handle(a[0]), x, &o, y));
+END
+/* stream, qkv, cos, sin, q_weight, k_weight, lengths, offset, eps, early, table, wrong, pool */
+FUNCTION(qkv_append, 13)
+  TENSOR(qkv, 1)
+  TENSOR(cos, 2)
+  TENSOR(sin, 3)
+  TENSOR(q_weight, 4)
+  TENSOR(k_weight, 5)
+  TENSOR(lengths, 6)
+  TENSOR(table, 10)
+  TENSOR(wrong, 11)
+  TENSOR(pool, 12)
+  cgp_qkv_append_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.offset = PyLong_AsUnsignedLongLong(a[7]), o.eps = real(a[8]), o.early = PyObject_IsTrue(a[9]);
+  if (PyErr_Occurred()) return NULL;
+  o.cos = cos, o.sin = sin, o.q_weight = q_weight, o.k_weight = k_weight, o.lengths = lengths;
+  return done(cgp_qkv_append(handle(a[0]), qkv, &o, table, wrong, pool));
+END
+static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, cgp_paged_attention_options* o) {
+  memset(o, 0, sizeof *o);
+  o->size = sizeof *o;
+  o->scale = real(scale), o->early = PyObject_IsTrue(early), o->max_length = PyLong_AsUnsignedLongLong(max_length);
+  return PyErr_Occurred() != NULL;
+}
+/* stream, q, pool, table, scale, early, max_length -> bytes */
+FUNCTION(paged_attention_workspace, 7)
+  TENSOR(q, 1)
+  TENSOR(pool, 2)
+  TENSOR(table, 3)
+  cgp_paged_attention_options o;
+  if (paged_options(a[4], a[5], a[6], &o)) return NULL;
+  uint64_t bytes = 0;
+  const cgp_status status = cgp_paged_attention_workspace(handle(a[0]), q, pool, table, &o, &bytes);
+  return status ? fail(status) : PyLong_FromUnsignedLongLong(bytes);
+END
+/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o */
+FUNCTION(paged_attention, 11)
+  TENSOR(q, 1)
+  TENSOR(pool, 2)
+  TENSOR(table, 3)
+  TENSOR(lengths, 4)
+  TENSOR(workspace, 8)
+  TENSOR(wrong, 9)
+  TENSOR(out, 10)
+  cgp_paged_attention_options o;
+  if (paged_options(a[5], a[6], a[7], &o)) return NULL;
+  return done(cgp_paged_attention(handle(a[0]), q, pool, table, lengths, &o, workspace, wrong, out));
+END
+/* stream, ((function, arguments without the stream), ...): one after another. What a step of decoding queues, without
+ * Python between the calls. */
+FUNCTION(run, 2)
+  const Py_ssize_t calls = PyTuple_Check(a[1]) ? PyTuple_Size(a[1]) : -1;
+  if (calls < 0) {
+    PyErr_SetString(PyExc_TypeError, "run() takes a stream and a tuple of (function, arguments)");
+    return NULL;
+  }
+  for (Py_ssize_t i = 0; i < calls; ++i) {
+    PyObject* call = PyTuple_GetItem(a[1], i);
+    PyObject* arguments = call && PyTuple_Check(call) && PyTuple_Size(call) == 2 ? PyTuple_GetItem(call, 1) : NULL;
+    if (!arguments || !PyTuple_Check(arguments)) {
+      PyErr_SetString(PyExc_TypeError, "run(): a call is (function, tuple of arguments)");
+      return NULL;
+    }
+    const Py_ssize_t count_of = PyTuple_Size(arguments);
+    PyObject* all = PyTuple_New(count_of + 1);
+    if (!all) return NULL;
+    Py_INCREF(a[0]);
+    PyTuple_SetItem(all, 0, a[0]);
+    for (Py_ssize_t j = 0; j < count_of; ++j) {
+      PyObject* item = PyTuple_GetItem(arguments, j);
+      Py_INCREF(item);
+      PyTuple_SetItem(all, j + 1, item);
+    }
+    PyObject* result = PyObject_CallObject(PyTuple_GetItem(call, 0), all);
+    Py_DECREF(all);
+    if (!result) return NULL;
+    Py_DECREF(result);
+  }
+  Py_RETURN_NONE;
+END
+
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
@@ -382,6 +560,9 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(norm),           METHOD(norm_backward), METHOD(cross_entropy), METHOD(count_targets),
                                 METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
                                 METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
+                                METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
+                                METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
+                                METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

@@ -5,7 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
-#include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/attention/attention_backward.h"
 
 namespace cgp::capi {
 namespace {
@@ -24,10 +24,14 @@ void no_broadcast(const Tensor& t) {
     if (t.size(i) > 1 && t.stride(i) == 0) t.fail("it repeats elements", "pass x.contiguous()");
 }
 
-void attention(cgp_stream& s, const Tensor& q, const Tensor& k, const Tensor& v,
-               const cgp_attention_options& o, const Tensor& out, const cgp_tensor* lse) {
-  kernels::AttentionProblem p;
-  kernels::AttentionAddresses at;
+struct Whole {
+  kernels::AttentionProblem p{};
+  kernels::AttentionAddresses at{};
+};
+Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const cgp_attention_options& o,
+            const Tensor& out, const cgp_tensor* lse) {
+  Whole w;
+  auto& [p, at] = w;
   p.type = q.dtype();
   q.expect({DType::f32, DType::f16, DType::bf16});
   for (const Tensor* t : {&k, &v, &out}) t->expect({q.dtype()});
@@ -41,19 +45,19 @@ void attention(cgp_stream& s, const Tensor& q, const Tensor& k, const Tensor& v,
   k.expect_shape(k_shape, "q"), v.expect_shape(v_shape, "q and k"), out.expect_shape(o_shape, "q and v");
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
-    throw ArgumentError(text::cat("attention: scale = ", o.scale, " must be positive, or 0 for 1 / sqrt(d)"));
+    throw ArgumentError(text::cat(op, ": scale = ", o.scale, " must be positive, or 0 for 1 / sqrt(d)"));
   if (o.window_left < 0 || o.window_right < 0)
-    throw ArgumentError("attention: windows are counts plus 1, or 0 for no limit");
+    throw ArgumentError(text::cat(op, ": windows are counts plus 1, or 0 for no limit"));
   p.causal = o.causal != 0, p.soft_cap = o.soft_cap;
   p.window_left = std::int64_t(o.window_left) - 1, p.window_right = std::int64_t(o.window_right) - 1;
   if (o.slopes) {
-    const Tensor slopes(o.slopes, "attention", "slopes");
+    const Tensor slopes(o.slopes, op, "slopes");
     const std::uint64_t heads[] = {p.heads_q};
     slopes.expect({DType::f32}), slopes.expect_shape(heads, "q"), slopes.expect_contiguous();
     p.alibi = true, at.slopes = slopes.address();
   }
   if (o.mask) {
-    const Tensor mask(o.mask, "attention", "mask");
+    const Tensor mask(o.mask, op, "mask");
     mask.expect({q.dtype(), DType::u8}), mask.expect_rank(4, 4);
     const std::uint64_t full[] = {p.batch, p.heads_q, p.n_q, p.n_kv};
     std::uint64_t stride[4];
@@ -67,33 +71,78 @@ void attention(cgp_stream& s, const Tensor& q, const Tensor& k, const Tensor& v,
     at.mask = mask.address();
   }
   if (o.key_lengths) {
-    const Tensor lengths(o.key_lengths, "attention", "key_lengths");
+    const Tensor lengths(o.key_lengths, op, "key_lengths");
     const std::uint64_t batch[] = {p.batch};
     lengths.expect({DType::u32, DType::s32}), lengths.expect_shape(batch, "q"), lengths.expect_contiguous();
     p.key_lengths = true, at.lengths = lengths.address();
   }
   if (lse) {
-    const Tensor l(lse, "attention", "lse");
+    const Tensor l(lse, op, "lse");
     const std::uint64_t rows[] = {p.batch, p.heads_q, p.n_q};
     l.expect({DType::f32}), l.expect_shape(rows, "q"), l.expect_contiguous();
     at.lse = l.address();
   }
   at.q = q.address(), at.k = k.address(), at.v = v.address(), at.o = out.address();
-  kernels::attention(s.stream, p, at);
+  return w;
+}
+
+void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, const Tensor& k,
+              const Tensor& v, const Tensor& out, const Tensor& d_o, const Tensor& d_q, const Tensor& d_k,
+              const Tensor& d_v) {
+  const Tensor* of[] = {&out, &q, &k, &v};
+  const Tensor* gradients[] = {&d_o, &d_q, &d_k, &d_v};
+  for (int i = 0; i < 4; ++i) {
+    const Tensor &t = *gradients[i], &like = *of[i];
+    t.expect({like.dtype()}), t.expect_shape(like.shape(), like.argument());
+    for (int d = 0; d < 4; ++d)
+      if (t.size(d) > 1 && t.stride(d) != like.stride(d))
+        t.fail(text::cat("its strides must be those of ", like.argument()), text::cat("it is ", like.text()));
+    for (int j = 0; j < i; ++j)
+      if (i) t.expect_apart(*gradients[j]);
+  }
+  kernels::AttentionGradients g;
+  g.d_o = d_o.address(), g.d_q = d_q.address(), g.d_k = d_k.address(), g.d_v = d_v.address();
+  const std::uint64_t floats = w.p.batch * w.p.heads_q * w.p.n_q,
+                      delta = (floats * sizeof(float) + 255) / 256 * 256;
+  const std::uint64_t workspace = kernels::attention_backward_workspace(w.p);
+  const std::uint64_t scratch = floats ? s.stream.scratch(delta + workspace) : 0;
+  g.delta = scratch, g.workspace = scratch && workspace ? scratch + delta : 0;
+  g.deterministic = !any_order;
+  kernels::attention_backward(s.stream, w.p, w.at, g);
 }
 
 }  // namespace
 }  // namespace cgp::capi
 
+using cgp::capi::guarded;
+using cgp::capi::require;
+using cgp::capi::Tensor;
+
 cgp_status cgp_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k, const cgp_tensor* v,
                          const cgp_attention_options* options, const cgp_tensor* o, const cgp_tensor* lse) {
-  return cgp::capi::guarded([&] {
-    cgp::capi::require(s, "s");
+  return guarded([&] {
+    require(s, "s");
     cgp_attention_options defaults{};
     defaults.size = sizeof defaults;
-    using cgp::capi::Tensor;
-    cgp::capi::attention(*s, Tensor(q, "attention", "q"), Tensor(k, "attention", "k"),
-                         Tensor(v, "attention", "v"), cgp::capi::known(options, defaults, "attention"),
-                         Tensor(o, "attention", "o"), lse);
+    const char* op = "attention";
+    const auto w = cgp::capi::whole(op, Tensor(q, op, "q"), Tensor(k, op, "k"), Tensor(v, op, "v"),
+                                    cgp::capi::known(options, defaults, op), Tensor(o, op, "o"), lse);
+    cgp::kernels::attention(s->stream, w.p, w.at);
+  });
+}
+cgp_status cgp_attention_backward(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k,
+                                  const cgp_tensor* v, const cgp_attention_options* options,
+                                  const cgp_tensor* o, const cgp_tensor* lse, const cgp_tensor* d_o,
+                                  const cgp_tensor* d_q, const cgp_tensor* d_k, const cgp_tensor* d_v) {
+  return guarded([&] {
+    require(s, "s"), require(lse, "lse");
+    cgp_attention_options defaults{};
+    defaults.size = sizeof defaults;
+    const char* op = "attention_backward";
+    const Tensor tq(q, op, "q"), tk(k, op, "k"), tv(v, op, "v"), out(o, op, "o");
+    const auto given = cgp::capi::known(options, defaults, op);
+    const auto w = cgp::capi::whole(op, tq, tk, tv, given, out, lse);
+    cgp::capi::backward(*s, w, given.any_order != 0, tq, tk, tv, out, Tensor(d_o, op, "d_o"),
+                        Tensor(d_q, op, "d_q"), Tensor(d_k, op, "d_k"), Tensor(d_v, op, "d_v"));
   });
 }

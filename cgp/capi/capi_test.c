@@ -374,6 +374,210 @@ static uint64_t lend(void* user, uint64_t bytes) {
   uint64_t address = 0;
   return cgp_alloc(device, bytes, &address) == CGP_OK ? address : 0; /* the test may leak */
 }
+/* ---- attention's gradient, tables, choices, and steps of decoding */
+static void test_attention_backward(void) {
+  const int64_t n = 3, d = 4;
+  array q = make(4, (int64_t[]){1, 1, n, d}, 1), k = make(4, (int64_t[]){1, 1, n, d}, 1),
+        v = make(4, (int64_t[]){1, 1, n, d}, 1), o = make(4, (int64_t[]){1, 1, n, d}, 0),
+        lse = make(3, (int64_t[]){1, 1, n}, 0), d_o = make(4, (int64_t[]){1, 1, n, d}, 1),
+        dq = make(4, (int64_t[]){1, 1, n, d}, 0), dk = make(4, (int64_t[]){1, 1, n, d}, 0),
+        dv = make(4, (int64_t[]){1, 1, n, d}, 0);
+  cgp_attention_options options;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options, options.causal = 1, options.scale = 0.5f;
+  OK(cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t));
+  OK(cgp_attention_backward(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t, &d_o.t, &dq.t, &dk.t, &dv.t));
+  fetch(&o), fetch(&dq), fetch(&dk), fetch(&dv);
+  double p[3][3], ds[3][3];
+  for (int i = 0; i < n; ++i) {
+    double sum = 0, delta = 0;
+    for (int j = 0; j <= i; ++j) {
+      double dot = 0;
+      for (int e = 0; e < d; ++e) dot += (double)q.host[i * d + e] * k.host[j * d + e];
+      sum += p[i][j] = exp(0.5 * dot);
+    }
+    for (int j = 0; j <= i; ++j) p[i][j] /= sum;
+    for (int e = 0; e < d; ++e) {
+      double out = 0;
+      for (int j = 0; j <= i; ++j) out += p[i][j] * v.host[j * d + e];
+      delta += out * d_o.host[i * d + e];
+    }
+    for (int j = 0; j <= i; ++j) {
+      double dp = 0;
+      for (int e = 0; e < d; ++e) dp += (double)d_o.host[i * d + e] * v.host[j * d + e];
+      ds[i][j] = 0.5 * p[i][j] * (dp - delta);
+    }
+  }
+  for (int r = 0; r < n; ++r)
+    for (int e = 0; e < d; ++e) {
+      double want_q = 0, want_k = 0, want_v = 0;
+      for (int j = 0; j <= r; ++j) want_q += ds[r][j] * k.host[j * d + e];
+      for (int i = r; i < n; ++i)
+        want_k += ds[i][r] * q.host[i * d + e], want_v += p[i][r] * d_o.host[i * d + e];
+      CHECK(fabs(dq.host[r * d + e] - want_q) < 1e-5);
+      CHECK(fabs(dk.host[r * d + e] - want_k) < 1e-5);
+      CHECK(fabs(dv.host[r * d + e] - want_v) < 1e-5);
+    }
+  cgp_tensor other = dq.t;
+  other.stride[2] = 2 * d;
+  FAILS(
+      CGP_INVALID_ARGUMENT,
+      cgp_attention_backward(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t, &d_o.t, &other, &dk.t, &dv.t),
+      "d_q", "strides");
+  FAILS(CGP_INVALID_ARGUMENT,
+        cgp_attention_backward(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL, &d_o.t, &dq.t, &dk.t, &dv.t),
+        "lse", "NULL");
+  array* all[] = {&q, &k, &v, &o, &lse, &d_o, &dq, &dk, &dv};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) drop(all[i]);
+}
+
+/* Integers on the device: s32, beside an array of floats that holds their bits. */
+static cgp_tensor words(array* a) {
+  cgp_tensor t = a->t;
+  t.dtype = CGP_S32;
+  return t;
+}
+static array make_words(int rank, const int64_t* shape, const int32_t* values) {
+  array a = make(rank, shape, 0);
+  if (values) memcpy(a.host, values, a.count * sizeof(float));
+  OK(cgp_upload(device, a.t.address, a.host, a.count * sizeof(float)));
+  return a;
+}
+static int32_t word(const array* a, size_t i) {
+  int32_t w;
+  memcpy(&w, a->host + i, sizeof w);
+  return w;
+}
+
+static void test_tables(void) {
+  array weight = make(2, (int64_t[]){4, 3}, 1), out = make(2, (int64_t[]){3, 3}, 0),
+        dweight = make(2, (int64_t[]){4, 3}, 0);
+  array index = make_words(1, (int64_t[]){3}, (int32_t[]){2, 0, 2}),
+        errors = make_words(1, (int64_t[]){1}, (int32_t[]){0});
+  cgp_tensor i = words(&index), e = words(&errors);
+  OK(cgp_embedding(stream, &i, &weight.t, &e, &out.t));
+  OK(cgp_embedding_backward(stream, &i, &out.t, -1, &e, &dweight.t));
+  fetch(&out), fetch(&dweight), fetch(&errors);
+  CHECK(word(&errors, 0) == 0);
+  for (int c = 0; c < 3; ++c) {
+    CHECK(out.host[c] == weight.host[6 + c] && out.host[3 + c] == weight.host[c]);
+    CHECK(dweight.host[6 + c] == 2 * weight.host[6 + c] && dweight.host[3 + c] == 0);
+  }
+  FAILS(CGP_INVALID_ARGUMENT, cgp_embedding(stream, &weight.t, &weight.t, NULL, &out.t), "indices", "s32");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_embedding(stream, &i, &weight.t, NULL, &dweight.t), "out", "indices");
+
+  array x = make(2, (int64_t[]){3, 5}, 1), y = make(2, (int64_t[]){3, 5}, 0),
+        best = make_words(1, (int64_t[]){3}, NULL);
+  array values = make(2, (int64_t[]){3, 2}, 0), places = make_words(2, (int64_t[]){3, 2}, NULL);
+  cgp_tensor b = words(&best), p = words(&places);
+  OK(cgp_argmax(stream, &x.t, &b, NULL));
+  OK(cgp_topk(stream, &x.t, &values.t, &p));
+  OK(cgp_cumsum(stream, &x.t, 1, &y.t));
+  fetch(&best), fetch(&values), fetch(&places), fetch(&y);
+  for (int r = 0; r < 3; ++r) {
+    double sum = 0;
+    for (int c = 0; c < 5; ++c) {
+      CHECK(fabs(y.host[r * 5 + c] - sum) < 1e-6);
+      sum += x.host[r * 5 + c];
+      CHECK(x.host[r * 5 + c] <= x.host[r * 5 + word(&best, (size_t)r)]);
+      CHECK(c == word(&places, (size_t)(2 * r)) || x.host[r * 5 + c] <= values.host[2 * r + 1]);
+    }
+    CHECK(word(&places, (size_t)(2 * r)) == word(&best, (size_t)r));
+  }
+  OK(cgp_dropout(stream, &x.t, 0.5, 3, 4, &y.t));
+  fetch(&y);
+  int dropped = 0;
+  for (int n = 0; n < 15; ++n) {
+    CHECK(y.host[n] == 0 || fabs(y.host[n] - 2 * x.host[n]) < 1e-6);
+    dropped += y.host[n] == 0;
+  }
+  CHECK(dropped > 1 && dropped < 14);
+  FAILS(CGP_INVALID_ARGUMENT, cgp_dropout(stream, &x.t, 1.5, 3, 4, &y.t), "p", "1.5");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_topk(stream, &x.t, &y.t, &p), "index", "values");
+  array* all[] = {&weight, &out, &dweight, &index, &errors, &x, &y, &best, &values, &places};
+  for (size_t n = 0; n < sizeof all / sizeof *all; ++n) drop(all[n]);
+}
+
+/* bf16: the upper half of a float. */
+static array make_half(int rank, const int64_t* shape, int random) {
+  array a = make(rank, shape, 0);
+  uint16_t* bits = malloc(a.count * sizeof *bits + 1);
+  for (size_t i = 0; i < a.count; ++i) {
+    a.host[i] = random ? (float)(int)(8 * random_float()) / 8.0f : 0.0f; /* exact in bf16 */
+    uint32_t w;
+    memcpy(&w, a.host + i, sizeof w);
+    bits[i] = (uint16_t)(w >> 16);
+  }
+  a.t.dtype = CGP_BF16;
+  OK(cgp_upload(device, a.t.address, bits, a.count * sizeof *bits));
+  free(bits);
+  return a;
+}
+static void fetch_half(array* a) {
+  uint16_t* bits = malloc(a->count * sizeof *bits + 1);
+  OK(cgp_stream_wait(stream));
+  OK(cgp_download(device, bits, a->t.address, a->count * sizeof *bits));
+  for (size_t i = 0; i < a->count; ++i) {
+    const uint32_t w = (uint32_t)bits[i] << 16;
+    memcpy(a->host + i, &w, sizeof w);
+  }
+  free(bits);
+}
+
+static void test_decoding(void) {
+  /* one token of one sequence: 1 head, d 64, whose cache has no other */
+  array x = make_half(2, (int64_t[]){1, 16}, 1), w = make_half(2, (int64_t[]){192, 16}, 1),
+        y = make_half(2, (int64_t[]){1, 192}, 0);
+  cgp_few_rows_options few;
+  memset(&few, 0, sizeof few);
+  few.size = sizeof few, few.weight0 = &w.t;
+  OK(cgp_few_rows(stream, &x.t, &few, &y.t));
+  fetch_half(&y);
+  for (int n = 0; n < 192; ++n) {
+    double want = 0;
+    for (int e = 0; e < 16; ++e) want += (double)x.host[e] * w.host[n * 16 + e];
+    CHECK(fabs(y.host[n] - want) <= fabs(want) / 256 + 1e-6);
+  }
+  FAILS(CGP_INVALID_ARGUMENT, cgp_few_rows(stream, &x.t, &few, &x.t), "y", "shape");
+  few.bias1 = &x.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_few_rows(stream, &x.t, &few, &y.t), "bias1", "weight");
+
+  array pool = make_half(5, (int64_t[]){2, 2, 1, 16, 64}, 0), o = make_half(4, (int64_t[]){1, 1, 1, 64}, 0);
+  array table = make_words(2, (int64_t[]){1, 1}, (int32_t[]){1}),
+        lengths = make_words(1, (int64_t[]){1}, (int32_t[]){1});
+  array wrong = make_words(1, (int64_t[]){1}, (int32_t[]){0});
+  cgp_tensor t = words(&table), l = words(&lengths), bad = words(&wrong), qkv = y.t, q = o.t;
+  qkv.rank = 4;
+  for (int i = 0; i < 4; ++i)
+    qkv.shape[i] = (int64_t[]){1, 1, 3, 64}[i], qkv.stride[i] = (int64_t[]){192, 192, 64, 1}[i];
+  cgp_qkv_append_options append;
+  memset(&append, 0, sizeof append);
+  append.size = sizeof append, append.lengths = &l, append.eps = 1e-6f;
+  OK(cgp_qkv_append(stream, &qkv, &append, &t, &bad, &pool.t));
+  q.address = qkv.address;
+  uint64_t bytes = 0;
+  OK(cgp_paged_attention_workspace(stream, &q, &pool.t, &t, NULL, &bytes));
+  array workspace = make_words(1, (int64_t[]){(int64_t)(bytes + 3) / 4}, NULL);
+  memset(workspace.host, 0, workspace.count * sizeof(float));
+  OK(cgp_upload(device, workspace.t.address, workspace.host, workspace.count * sizeof(float)));
+  OK(cgp_paged_attention(stream, &q, &pool.t, &t, &l, NULL, &workspace.t, &bad, &o.t));
+  fetch_half(&o), fetch_half(&pool), fetch(&wrong);
+  CHECK(word(&wrong, 0) == 0);
+  for (int e = 0; e < 64; ++e) {
+    CHECK(o.host[e] == y.host[128 + e]); /* the only value */
+    CHECK(pool.host[2 * 16 * 64 + e] == y.host[64 + e] && pool.host[3 * 16 * 64 + e] == y.host[128 + e]);
+  }
+  workspace.t.shape[0] = 1;
+  if (bytes > 4)
+    FAILS(CGP_INVALID_ARGUMENT,
+          cgp_paged_attention(stream, &q, &pool.t, &t, &l, NULL, &workspace.t, &bad, &o.t), "workspace",
+          "bytes");
+  append.cos = &x.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_qkv_append(stream, &qkv, &append, &t, &bad, &pool.t), "cos", "sin");
+  array* all[] = {&x, &w, &y, &pool, &o, &table, &lengths, &wrong, &workspace};
+  for (size_t n = 0; n < sizeof all / sizeof *all; ++n) drop(all[n]);
+}
+
 static void test_scratch(void) {
   array x = make(1, (int64_t[]){300000}, 1), y = make(1, (int64_t[]){1}, 0);
   uint64_t lent = 0;
@@ -416,6 +620,9 @@ int main(int argc, char** argv) {
   test_cross_entropy();
   test_elements();
   test_attention();
+  test_attention_backward();
+  test_tables();
+  test_decoding();
   test_scratch();
   cgp_stream_free(stream);
   cgp_device_free(device);

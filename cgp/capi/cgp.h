@@ -263,10 +263,99 @@ typedef struct {
   const cgp_tensor* slopes;          /* ALiBi: f32 [h] */
   const cgp_tensor* mask;        /* [b or 1, h or 1, n_q or 1, n_kv]: added (of q's type), or u8: 0 hides */
   const cgp_tensor* key_lengths; /* u32 [b]: keys of each sequence */
+  int32_t any_order;             /* of gradients: 1: sums of d_q may be added in any order, which is faster */
 } cgp_attention_options;
 CGP_API cgp_status cgp_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k, const cgp_tensor* v,
                                  const cgp_attention_options* options, const cgp_tensor* o,
                                  const cgp_tensor* lse);
+/* Gradients from the results o and lse of the forward pass and the gradient d_o of o, strided as o; d_q, d_k
+ * and d_v are written, strided as q, k and v. The same bits at every run, unless any_order is 1. */
+CGP_API cgp_status cgp_attention_backward(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k,
+                                          const cgp_tensor* v, const cgp_attention_options* options,
+                                          const cgp_tensor* o, const cgp_tensor* lse, const cgp_tensor* d_o,
+                                          const cgp_tensor* d_q, const cgp_tensor* d_k,
+                                          const cgp_tensor* d_v);
+
+/* ---- rows by index, and choices in rows. Indices are s32 or s64. */
+/* out[r, :] = weight[indices[r], :]; indices [...], weight [vocab, cols], out [..., cols]. An index that is
+ * no row gives NaN and sets `errors` (u32 or s32, one element, optional) to 1. */
+CGP_API cgp_status cgp_embedding(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* weight,
+                                 const cgp_tensor* errors, const cgp_tensor* out);
+/* dweight[v, :] = the sum of dout[r, :] over the r with indices[r] == v, in f32, in ascending order of r; 0
+ * for padding_idx (-1: none) and rows that nobody named. */
+CGP_API cgp_status cgp_embedding_backward(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
+                                          int64_t padding_idx, const cgp_tensor* errors,
+                                          const cgp_tensor* dweight);
+/* y = x / (1 - p) or 0, by Philox4x32-10 with key seed and counter (number of the element / 4, offset); the
+ * gradient is the same function of dy. y may be x. */
+CGP_API cgp_status cgp_dropout(cgp_stream* s, const cgp_tensor* x, double p, uint64_t seed, uint64_t offset,
+                               const cgp_tensor* y);
+/* index[r] = place of the largest element of each row, the first of several; NaN is larger than everything.
+ * values (optional): the elements. */
+CGP_API cgp_status cgp_argmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* index,
+                              const cgp_tensor* values);
+/* The k largest elements of each row, descending, with their places; values and index [..., k], k <= 1024. */
+CGP_API cgp_status cgp_topk(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* values,
+                            const cgp_tensor* index);
+/* y[r, c] = the sum of x[r, 0 .. c], or of x[r, 0 .. c - 1] when exclusive; f32 inside. y may be x. */
+CGP_API cgp_status cgp_cumsum(cgp_stream* s, const cgp_tensor* x, int32_t exclusive, const cgp_tensor* y);
+
+/* ---- decoding: steps of a language model that makes one token of each sequence. f16 or bf16.
+ * `early`: a programmatic launch on sm_90, which begins while the work queued right before ends. That work
+ * must not write what is constant in a step: weights, biases, norm weights. Everything else is waited for. */
+/* y [m, n] = f(h w' + bias) + residual for up to 8 rows x [m, k], h being x or the norm of its rows (k at
+ * most 4096). Up to three weights [n_i, k]: their columns of y lie one after another; with `gated` two, and
+ * y = f(first) * second. y may be the residual. */
+typedef enum { CGP_NORM_NONE = 0, CGP_NORM_RMS = 1, CGP_NORM_LAYER = 2 } cgp_norm_kind;
+typedef struct {
+  size_t size;
+  const cgp_tensor *weight0, *weight1, *weight2; /* [n_i, k], contiguous */
+  const cgp_tensor *bias0, *bias1, *bias2;       /* [n_i]; all or none */
+  const cgp_tensor* residual;                    /* as y */
+  const cgp_tensor *norm_weight, *norm_bias;     /* [k]; the bias is LayerNorm's */
+  float eps, weight_offset;                      /* used as they are */
+  int32_t norm;                                  /* cgp_norm_kind */
+  int32_t activation;                            /* cgp_activation */
+  int32_t gated, early;
+} cgp_few_rows_options;
+CGP_API cgp_status cgp_few_rows(cgp_stream* s, const cgp_tensor* x, const cgp_few_rows_options* options,
+                                const cgp_tensor* y);
+
+/* Pages of a cache of keys and values: pool [pages, 2, heads_kv, page_size, d], keys then values, page_size a
+ * power of two from 16 to 256, d a multiple of 64; table s32 [batch, columns]: pages of each sequence in
+ * order. `wrong` (u32, one element) becomes batch number + 1 of a sequence whose table names a page that is
+ * not there.
+ *
+ * What lies between the product that makes qkv [batch, tokens, heads_q + 2 heads_kv, d] and attention:
+ * RMSNorm of the heads of q and k, their rotation (both in place), keys and values into pages. Token i of a
+ * sequence has the place and position lengths[b] - tokens + i, or offset + i where lengths are not given. */
+typedef struct {
+  size_t size;
+  const cgp_tensor *cos, *sin;           /* f32 [positions, d / 2]; both or neither: nothing turns */
+  const cgp_tensor *q_weight, *k_weight; /* [d]; both or neither: no norm */
+  const cgp_tensor* lengths;             /* u32 or s32 [batch], the new tokens counted */
+  uint64_t offset;
+  float eps;
+  int32_t early;
+} cgp_qkv_append_options;
+CGP_API cgp_status cgp_qkv_append(cgp_stream* s, const cgp_tensor* qkv, const cgp_qkv_append_options* options,
+                                  const cgp_tensor* table, const cgp_tensor* wrong, const cgp_tensor* pool);
+/* Attention of q [batch, heads, n_q, d] over the first lengths[b] tokens of each sequence; query i sees keys
+ * up to lengths[b] - n_q + i. `workspace` is zeroed once and left ready by every call. */
+typedef struct {
+  size_t size;
+  float scale; /* 0: 1 / sqrt(d) */
+  int32_t early;
+  uint64_t max_length; /* no sequence gets longer; 0: columns * page_size */
+} cgp_paged_attention_options;
+CGP_API cgp_status cgp_paged_attention_workspace(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
+                                                 const cgp_tensor* table,
+                                                 const cgp_paged_attention_options* options, uint64_t* bytes);
+CGP_API cgp_status cgp_paged_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
+                                       const cgp_tensor* table, const cgp_tensor* lengths,
+                                       const cgp_paged_attention_options* options,
+                                       const cgp_tensor* workspace, const cgp_tensor* wrong,
+                                       const cgp_tensor* o);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   row/column_sums.h row/elements.h row/entries.h row/fold.h row/row_kernel.h row/row_plan.h row/tensor_case.h
   row/view.h
   row/element_kernel.h
-  activation/activation.h activation/activation_ref.h
+  activation/activation.h activation/activation_code.h activation/activation_ref.h
   argmax/argmax.h cumsum/cumsum.h
   cross_entropy/cross_entropy.h cross_entropy/cross_entropy_ref.h
   dropout/dropout.h dropout/dropout_ref.h

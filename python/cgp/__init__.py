@@ -15,14 +15,15 @@ Hugging Face model.
 """
 from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error, Unsupported, __version__, device,
                        set_numpy_device)
-from ._functions import (activate, add, attention, cross_entropy, gated, layer_norm, layer_norm_backward, log_softmax, matmul,
-                         max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu, transpose)
+from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum, dropout, embedding, gated, layer_norm,
+                         layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
+                         topk, transpose)
 
 __all__ = [
-    "ArgumentError", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "activate", "add", "attention",
-    "cross_entropy", "device", "gated", "layer_norm", "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops",
-    "patch", "rms_norm", "rms_norm_backward", "rope", "set_numpy_device", "softmax", "sum", "swiglu", "transpose",
-    "__version__"
+    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "activate", "add", "argmax",
+    "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
+    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "rms_norm", "rms_norm_backward", "rope",
+    "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
 ]
 
 
@@ -32,4 +33,6 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
         return importlib.import_module("." + name, __name__)
     if name == "patch":
         return importlib.import_module("._patch", __name__).patch
+    if name in ("Decoder", "generate"):
+        return getattr(importlib.import_module("._decoder", __name__), name)
     raise AttributeError(f"module 'cgp' has no attribute {name!r}")

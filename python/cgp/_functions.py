@@ -349,3 +349,94 @@ def swiglu(gate, up):
     array([[0.]], dtype=float32)
     """
     return gated(gate, up, "silu")
+
+
+def embedding(indices, weight):
+    """Rows of weight. indices: int32 or int64 [...]; weight: [vocab, n] -> [..., n].
+
+    >>> cgp.embedding(np.array([1]), np.array([[1], [2]], np.float32))
+    array([[2.]], dtype=float32)
+    """
+    if is_torch(weight):
+        from . import ops
+        return ops.embedding(indices, weight)
+    import numpy as np
+    indices, weight = np.asarray(indices), np.asarray(weight)
+    if weight.ndim != 2:
+        raise ArgumentError(f"embedding: weight must be [vocab, n]; it is {list(weight.shape)}")
+    with OnDevice() as on:
+        out, result = on.empty(indices.shape + weight.shape[1:], weight.dtype)
+        errors = on.put(np.zeros(1, np.uint32))
+        _core.embedding(on.device.stream(), on.put(indices), on.put(weight), errors, out)
+        if on.fetch(errors, np.uint32)[0]:
+            raise ArgumentError(f"embedding: indices has values that are no rows (0 to {weight.shape[0] - 1})")
+        return result()
+
+
+def dropout(x, p, seed, offset=0):
+    """x / (1 - p) where an element is kept, else 0: a function of (seed, offset, number of the element), by Philox4x32-10.
+
+    >>> cgp.dropout(np.ones(1, np.float32), 0.0, 1)
+    array([1.], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.dropout(x, p, seed, offset)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        _core.dropout(on.device.stream(), on.put(x), p, seed, offset, y)
+        return result()
+
+
+def argmax(x):
+    """The place of the largest element of each row, the first of several; NaN is larger than everything. [..., n] -> [...].
+
+    >>> cgp.argmax(np.array([[1, 3, 3]], np.float32))
+    array([1])
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.argmax(x)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        index, result = on.empty(x.shape[:-1], np.int64)
+        _core.argmax(on.device.stream(), on.put(x), index, None)
+        return result()
+
+
+def topk(x, k):
+    """(The k largest elements of each row, descending, and their places); k at most 1024. [..., n] -> [..., k] both.
+
+    >>> cgp.topk(np.array([1, 3, 2], np.float32), 2)[1]
+    array([1, 2])
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.topk(x, k)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        values, result = on.empty(x.shape[:-1] + (k,), x.dtype)
+        index, places = on.empty(x.shape[:-1] + (k,), np.int64)
+        _core.topk(on.device.stream(), on.put(x), values, index)
+        return result(), places()
+
+
+def cumsum(x, exclusive=False):
+    """Running sums along the last dimension, in float32, rounded once; exclusive: without the element itself.
+
+    >>> cgp.cumsum(np.ones(3, np.float32))
+    array([1., 2., 3.], dtype=float32)
+    """
+    if is_torch(x):
+        from . import ops
+        return ops.cumsum(x, exclusive)
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        _core.cumsum(on.device.stream(), on.put(x), exclusive, y)
+        return result()

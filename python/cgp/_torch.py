@@ -27,6 +27,9 @@ _NAMES = {
     "rope": "x y cos sin positions", "activate": "activation x bias y", "activate_backward": "activation x bias dy dx",
     "gated": "activation gate up out", "gated_backward": "activation gate up dout dgate dup",
     "softmax_backward": "log y dy dx",
+    "attention_backward": "q k v o lse d_o d_q d_k d_v scale causal window_left window_right soft_cap slopes mask key_lengths",
+    "embedding": "indices weight errors out", "embedding_backward": "indices dout padding_idx errors dweight",
+    "dropout": "x p seed offset y", "argmax": "x index values", "topk": "x values index", "cumsum": "x exclusive y",
 }
 
 library = torch.library.Library("cgp", "DEF")
@@ -79,10 +82,23 @@ def _queue(function, index, given):
     if handle is None:
         handle = _handles[index, stream] = device(f"cuda:{index}").borrowed_stream(stream, _lend)
     try:
-        function(handle, *given)
+        return function(handle, *given)
     finally:
         if _scratch:
             _scratch.clear()
+
+
+def describe(t):
+    """A tensor as the C interface takes it. The tensor must outlive the description."""
+    return t.data_ptr(), CODES[t.dtype], tuple(t.shape), tuple(t.stride())
+
+
+def run(calls, index):
+    """Queues ((function, described arguments), ...) on the current stream of device `index`."""
+    if index != _current_device():
+        with torch.cuda.device(index):
+            return _queue(_core.run, index, (calls,))
+    return _queue(_core.run, index, (calls,))
 
 
 def define(schema, cuda, fake):

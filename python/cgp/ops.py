@@ -5,14 +5,17 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS, PRECISIONS
+from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
+from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
+from ._ops_table import argmax, cumsum, dropout, embedding, topk
 from ._runtime import ArgumentError, Unsupported
 from ._torch import define, direct, empty, gradient, queue
 
 __all__ = [
-    "activate", "add", "attention", "cross_entropy", "gated", "layer_norm", "log_softmax", "matmul", "max", "rms_norm",
-    "rope", "softmax", "sum", "swiglu", "transpose"
+    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
+    "linear_cross_entropy", "log_softmax", "matmul", "max", "rms_norm", "rope", "softmax", "sum", "swiglu", "topk", "transpose"
 ]
 
 
@@ -100,50 +103,6 @@ def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
             [1., 1.]], device='cuda:0')
     """
     return (_matmul if direct(a, b, bias) else _matmul_op)(a, b, bias, activation, alpha, precision)
-
-
-# ---------------------------------------------------------------- attention
-def _last_contiguous(x):
-    broadcast = any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride()))
-    return x if x.stride(-1) == 1 and not broadcast else x.contiguous()
-
-
-def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
-    q, k, v = (_last_contiguous(x) for x in (q, k, v))
-    o = torch.empty(q.shape[:-1] + v.shape[-1:], dtype=q.dtype, device=q.device)
-    if q.dim() == 4 and q.stride(1) < q.stride(2):  # [batch, n, heads, d] seen as [batch, heads, n, d]: so is the result
-        o = torch.empty((q.shape[0], q.shape[2], q.shape[1], v.shape[-1]), dtype=q.dtype, device=q.device).transpose(1, 2)
-    lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
-    return o, lse
-
-
-def _attention_fake(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
-    o = q.new_empty(q.shape[:-1] + v.shape[-1:])
-    if q.dim() == 4 and q.stride(1) < q.stride(2):
-        o = q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[-1])).transpose(1, 2)
-    return o, q.new_empty(q.shape[:-1], dtype=torch.float32)
-
-
-_attention_op = define(
-    "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float scale=0.0, int window_left=0, int window_right=0, "
-    "float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)", _attention, _attention_fake)
-
-
-def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
-    """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
-
-    q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
-    causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys beside its own
-    that a query sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
-    or bool: False hides. There is no gradient.
-
-    >>> q = torch.ones(1, 1, 3, 8, device="cuda")
-    >>> ops.attention(q, q, q, causal=True)[0].shape
-    torch.Size([1, 1, 3, 8])
-    """
-    return (_attention if direct(q, k, v, slopes, mask) else _attention_op)(q, k, v, causal, scale, window_left, window_right,
-                                                                          soft_cap, slopes, mask)
 
 
 # ---------------------------------------------------------------- reductions and elements

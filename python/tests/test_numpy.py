@@ -144,7 +144,7 @@ def test_activations():
 
 def test_examples_of_docstrings():
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch") else None
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "generate") else None
         if callable(value) and not isinstance(value, type):
             assert value.__doc__, name
             for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
@@ -163,11 +163,12 @@ def test_stubs_name_what_there_is():
 
     stubs = functions("__init__.pyi")[0]
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch") else None
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "generate") else None
         if inspect.isfunction(value):
             arguments = stubs[name].posonlyargs + stubs[name].args + stubs[name].kwonlyargs
             assert [a.arg for a in arguments] == list(inspect.signature(value).parameters), name
-    for sources, stub in ((("ops.py", "_ops_rows.py", "_ops_elements.py"), "ops.pyi"), (("nn/functional.py",), "nn/functional.pyi")):
+    operators = ["ops.py"] + ["_ops_%s.py" % n for n in ("attention", "elements", "linear_loss", "rows", "table")]
+    for sources, stub in ((operators, "ops.pyi"), (("nn/functional.py",), "nn/functional.pyi")):
         there = {}
         for source in sources:
             there.update(functions(source)[0])
@@ -175,6 +176,21 @@ def test_stubs_name_what_there_is():
             assert [a.arg for a in arguments.args] == [a.arg for a in there[name].args], name
         public = [n for n in there if not n.startswith("_")]
         assert set(public) == set(functions(stub)[0])
+
+
+def test_tables_and_choices():
+    weight, indices = random(7, 24), np.array([[3, 0], [6, 3]], np.int32)
+    np.testing.assert_array_equal(cgp.embedding(indices, weight), weight[indices])
+    x = random(4, 50, dtype=np.float16)
+    np.testing.assert_array_equal(cgp.argmax(x), x.argmax(-1))
+    values, places = cgp.topk(x, 5)
+    np.testing.assert_array_equal(values, -np.sort(-x, -1)[:, :5])
+    np.testing.assert_array_equal(np.take_along_axis(x, places, -1), values)
+    running = x.astype(np.float64).cumsum(-1)
+    np.testing.assert_allclose(cgp.cumsum(x), running, rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(cgp.cumsum(x, True), running - x, rtol=1e-3, atol=1e-2)
+    y = cgp.dropout(x, 0.25, 1)
+    assert set(np.unique(np.isclose(y, x / 0.75, rtol=2e-3) | (y == 0))) == {True} and 20 < (y == 0).sum() < 80
 
 
 def test_mistakes_name_the_argument():
@@ -203,5 +219,9 @@ def test_mistakes_name_the_argument():
         cgp.activate(x, "tanh")
     with pytest.raises(cgp.ArgumentError, match="gated: up"):
         cgp.gated(x, x[:1])
+    with pytest.raises(cgp.ArgumentError, match="embedding: indices has values"):
+        cgp.embedding(np.array([0, 4]), x)
+    with pytest.raises(cgp.ArgumentError, match="p must be from 0 to 1"):
+        cgp.dropout(x, 2.0, 1)
     with pytest.raises(cgp.ArgumentError, match="scaling must be one of"):
         cgp.rope(x.reshape(2, 1, 10), scaling="more")

@@ -29,19 +29,21 @@ def ops_for_the_cpu():
             _core.download(device._handle, address, t.data_ptr(), extent * t.element_size())
 
     def queue(function, anchor, *arguments):
-        given, tensors = [], []
+        given, tensors = [], {}  # one that is given twice is one there, too
         for a in arguments:
             if isinstance(a, torch.Tensor):
-                address = _core.alloc(device._handle, (a.untyped_storage().nbytes() or 1))
-                tensors.append((a, address))
-                copy(a, address, _core.upload)
-                a = (address, _torch.CODES[a.dtype], a.shape, a.stride())
+                key = (a.data_ptr(), a.shape, a.stride())
+                if key not in tensors:
+                    tensors[key] = a, _core.alloc(device._handle, (a.untyped_storage().nbytes() or 1))
+                    copy(a, tensors[key][1], _core.upload)
+                a = (tensors[key][1], _torch.CODES[a.dtype], a.shape, a.stride())
             given.append(a)
-        function(device.stream(), *given)
+        result = function(device.stream(), *given)
         _core.stream_wait(device.stream())
-        for t, address in tensors:
+        for t, address in tensors.values():
             copy(t, address, _core.download)
             _core.free(device._handle, address)
+        return result
 
     def define(schema, implementation, fake):
         name = schema.split("(")[0]
@@ -53,6 +55,118 @@ def ops_for_the_cpu():
     _torch.queue, _torch.define = queue, define
     from cgp import ops
     return cgp, ops
+
+
+def attention_and_tables(cgp, ops, random, same):
+    import torch.nn.functional as F
+    q, k, v = random(2, 4, 7, 16), random(2, 2, 7, 16), random(2, 2, 7, 16)
+
+    def theirs(mask=None, causal=False):
+        return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)
+
+    same(lambda q, k, v: ops.attention(q, k, v)[0], theirs(), q, k, v)
+    same(lambda q, k, v: ops.attention(q, k, v, True)[0], theirs(causal=True), q, k, v)
+    shown = torch.rand(2, 1, 7, 7) > 0.3
+    shown[..., 0] = True
+    same(lambda q, k, v: ops.attention(q, k, v, mask=shown)[0], theirs(shown), q, k, v)
+    same(lambda q, k, v: ops.attention(q[:, :, 2:], k, v, True)[0],
+         lambda q, k, v: theirs(torch.ones(5, 7, dtype=torch.bool).tril(2))(q[:, :, 2:], k, v), q, k, v)
+    there = [random(2, 7, h, 16) for h in (4, 2, 2)]  # [batch, n, heads, d], a view as models make it
+    same(lambda *a: ops.attention(*(x.transpose(1, 2) for x in a), True)[0].transpose(1, 2),
+         lambda *a: theirs(causal=True)(*(x.transpose(1, 2) for x in a)).transpose(1, 2), *there)
+    packed = random(2, 7, 8, 16)  # q, k and v of one product: gradients cannot be strided as these
+    same(lambda x: ops.attention(*x.transpose(1, 2).split((4, 2, 2), 1), True)[0],
+         lambda x: theirs(causal=True)(*x.transpose(1, 2).split((4, 2, 2), 1)), packed)
+    assert not ops.attention(q, k, v)[1].requires_grad
+    try:
+        ops.attention(q, k, v, mask=random(1, 1, 7, 7))[0].sum().backward()
+        raise AssertionError("a gradient that is not there")
+    except cgp.Unsupported:
+        pass
+
+    table, indices = random(9, 24), torch.tensor([[3, 3, 8], [0, 3, 1]])
+    same(lambda w: ops.embedding(indices, w), lambda w: F.embedding(indices, w), table)
+    same(lambda w: ops.embedding(indices, w, 3), lambda w: F.embedding(indices, w, 3), table)
+    x = random(3, 40)
+    kept = ops.dropout(torch.ones(3, 40), 0.4, 7, 1)
+    assert 0.3 < (kept == 0).float().mean() < 0.5
+    same(lambda x: ops.dropout(x, 0.4, 7, 1), lambda x: x * kept, x)
+    assert torch.equal(ops.argmax(x), x.argmax(-1))
+    same(lambda x: ops.topk(x, 5)[0], lambda x: x.topk(5).values, x)
+    assert torch.equal(ops.topk(x, 5)[1], x.topk(5).indices)
+    same(ops.cumsum, lambda x: x.cumsum(-1), x)
+    same(lambda x: ops.cumsum(x, True), lambda x: x.cumsum(-1) - x, x)
+
+    hidden, weight, target = random(2, 5, 24), random(37, 24), torch.tensor([[0, 36, 5, -100, 7], [8, 9, 1, 1, -100]])
+    for reduction in ("mean", "sum"):
+        for chunk in (0, 4):  # one, and three of which the last is short
+            same(lambda h, w: 3 * ops.linear_cross_entropy(h, w, target, reduction, label_smoothing=0.1, chunk=chunk),
+                 lambda h, w: 3 * F.cross_entropy((h @ w.mT).view(-1, 37), target.view(-1), reduction=reduction,
+                                                  label_smoothing=0.1), hidden, weight)
+    loss = ops.linear_cross_entropy(hidden.detach(), weight.detach(), target)
+    torch.testing.assert_close(loss, ops.cross_entropy(hidden.detach() @ weight.detach().mT, target))
+    frozen = ops.linear_cross_entropy(hidden, weight.detach(), target, chunk=4)
+    torch.testing.assert_close(torch.autograd.grad(frozen, hidden)[0],
+                               torch.autograd.grad(ops.linear_cross_entropy(hidden, weight, target), hidden)[0])
+
+    check, c = torch.library.opcheck, torch.ops.cgp
+    check(c.attention.default, (q, k, v, True)), check(c.attention.default, tuple(x.transpose(1, 2) for x in there))
+    check(c.embedding.default, (indices, table)), check(c.dropout.default, (x, 0.4, 7)), check(c.argmax.default, (x,))
+    check(c.topk.default, (x, 3)), check(c.cumsum.default, (x,))
+    for chunk in (0, 4):
+        check(c.linear_cross_entropy.default, (hidden, weight, target, "mean", -100, 0.0, 0.0, chunk))
+
+
+def decoding(cgp, transformers):
+    """Prompts with padding on the left, then steps, against the model on whole sequences; generated tokens."""
+    small = dict(num_hidden_layers=2, hidden_size=128, intermediate_size=96, num_attention_heads=2, num_key_value_heads=1,
+                 vocab_size=50, max_position_embeddings=128, head_dim=64)
+    configs = [transformers.LlamaConfig(**small), transformers.Qwen3Config(**small),
+               transformers.Qwen2Config(**{k: v for k, v in small.items() if k != "head_dim"}),
+               transformers.GPT2Config(n_layer=2, n_head=2, n_embd=128, vocab_size=50, n_positions=64, bos_token_id=0,
+                                       eos_token_id=0)]
+    for config, batch in [(c, 2) for c in configs] + [(configs[0], 9), (configs[3], 9)]:  # 9: more than few rows
+        model = transformers.AutoModelForCausalLM.from_config(config).bfloat16().eval()
+        for p in model.parameters():
+            p.data += 0.05 * torch.randn_like(p)
+        ids, mask = torch.randint(0, 50, (batch, 7)), torch.ones(batch, 7, dtype=torch.long)
+        mask[0, :3] = 0
+        decoder = cgp.Decoder(model, batch, 64)
+
+        @torch.no_grad()
+        def theirs(ids, mask):
+            return model(ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)).logits[:, -1]
+
+        def close(got, want):
+            torch.testing.assert_close(got, want, atol=4e-2, rtol=2e-2)
+
+        full, seen = ids, mask
+        close(decoder.prefill(ids, mask), theirs(ids, mask))
+        for step in range(3 if batch == 2 else 1):
+            tokens = decoder.next_tokens.clone()
+            full, seen = torch.cat((full, tokens[:, None]), 1), torch.cat((seen, torch.ones(batch, 1, dtype=torch.long)), 1)
+            close(decoder.step(), theirs(full, seen))
+        if batch > 2:
+            continue
+        made = cgp.generate(model, ids, mask, max_new_tokens=4)
+        assert torch.equal(made, torch.cat((full, decoder.next_tokens[:, None]), 1))
+        stop = int(made[0, 8])
+        ended = cgp.generate(model, ids, mask, max_new_tokens=4, eos_token_id=[stop], pad_token_id=49)
+        rows = [r[:r.index(stop) + 1] if stop in r else r for r in made[:, 7:].tolist()]
+        assert ended[:, 7:].tolist() == [r + [49] * (max(map(len, rows)) - len(r)) for r in rows], (made, ended)
+        model.get_input_embeddings().weight.data = model.get_input_embeddings().weight.data * 1.5  # other memory
+        close(decoder.prefill(ids, mask), theirs(ids, mask))
+    try:
+        cgp.Decoder(transformers.AutoModelForCausalLM.from_config(configs[0]), 1, 64)
+        raise AssertionError("float32")
+    except cgp.Unsupported as e:
+        assert "float16" in str(e)
+    for call in (lambda: decoder.prefill(ids[:1]), lambda: decoder.generate(ids, max_new_tokens=64)):
+        try:
+            call()
+            raise AssertionError("a wrong shape")
+        except cgp.ArgumentError as e:
+            assert "cgp.Decoder" in str(e)
 
 
 def main():
@@ -121,6 +235,7 @@ def main():
     same(ops.sum, lambda x: x.sum(-1), x)
     same(ops.transpose, lambda x: x.mT.contiguous(), x)
 
+    attention_and_tables(cgp, ops, random, same)
     check = torch.library.opcheck
     c = torch.ops.cgp
     check(c.rms_norm.default, (x, w)), check(c.add_rms_norm.default, (x, r, w))
@@ -156,6 +271,7 @@ def main():
         import transformers
     except ImportError:
         return
+    decoding(cgp, transformers)
     from cgp import _patch
     _patch._usable = lambda *tensors: all(t is None or t.dtype in (torch.float32, torch.bfloat16) for t in tensors)
     small = dict(num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,

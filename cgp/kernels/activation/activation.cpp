@@ -2,6 +2,7 @@
 // Activations on the element skeleton (row/element_kernel.h).
 #include "cgp/kernels/activation/activation.h"
 
+#include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/activation/activation_ref.h"
 
 namespace cgp::kernels {
@@ -32,7 +33,9 @@ Val<f32> phi(const Val<f32>& x) {
   return select(x > 0.f, Val<f32>(1.f) - tail, tail);
 }
 
-Val<f32> apply_activation(Activation a, const Val<f32>& x) {
+}  // namespace
+
+Val<f32> activation_code(Activation a, const Val<f32>& x) {
   switch (a) {
     case Activation::identity:
       return x;
@@ -47,6 +50,8 @@ Val<f32> apply_activation(Activation a, const Val<f32>& x) {
   }
   return x;
 }
+
+namespace {
 
 // The second factor is clamped where the first is 0 or 1, so that infinities do not make NaNs.
 Val<f32> slope(Activation a, const Val<f32>& x) {
@@ -82,11 +87,11 @@ class Op : public row::ElementOp {
       const auto x = column.empty() ? in[0][e] : in[0][e] + column[e];
       if (gated_ && backward_) {
         out[0].push_back(in[2][e] * in[1][e] * slope(a_, x));
-        out[1].push_back(in[2][e] * apply_activation(a_, x));
+        out[1].push_back(in[2][e] * activation_code(a_, x));
       } else if (gated_) {
-        out[0].push_back(apply_activation(a_, x) * in[1][e]);
+        out[0].push_back(activation_code(a_, x) * in[1][e]);
       } else {
-        out[0].push_back(backward_ ? in[1][e] * slope(a_, x) : apply_activation(a_, x));
+        out[0].push_back(backward_ ? in[1][e] * slope(a_, x) : activation_code(a_, x));
       }
     }
     return out;

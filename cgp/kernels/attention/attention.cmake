@@ -6,6 +6,6 @@ target_sources(cgp_kernels
           attention/attention.h attention/attention_backward.h attention/attention_backward_sm90.h attention/attention_delta.h attention/attention_params.h attention/attention_quad.h attention/attention_ref.h
           attention/attention_score.h attention/attention_sm90.h)
 target_sources(cgp_kernels
-  PRIVATE kv_cache/kv_cache.cpp kv_cache/kv_pages.cpp decode/decode.cpp
-  PUBLIC FILE_SET HEADERS FILES kv_cache/kv_cache.h kv_cache/kv_pages.h kv_cache/kv_words.h decode/decode.h)
+  PRIVATE kv_cache/kv_cache.cpp kv_cache/kv_pages.cpp kv_cache/qkv_append.cpp decode/decode.cpp few_rows/few_rows.cpp
+  PUBLIC FILE_SET HEADERS FILES kv_cache/kv_cache.h kv_cache/kv_pages.h kv_cache/kv_words.h kv_cache/qkv_append.h decode/decode.h few_rows/few_rows.h)
 cgp_bench(cgp_attention_bench SOURCES attention/attention_bench.cpp LINKS cgp::kernels cgp::prof cgp::provenance)

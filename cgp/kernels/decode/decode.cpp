@@ -412,6 +412,10 @@ class Decode {
 template <class T, class Page>
 void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
   k.block(32 * t.t.warps);
+  if (t.t.early && k.sm() >= 90) {
+    griddepcontrol_launch_dependents(k);
+    griddepcontrol_wait(k);
+  }
   Decode<T, Page>(k, t, p).run();
 }
 
@@ -455,7 +459,8 @@ std::string reject(const DecodeProblem& q) {
 
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t) {
   auto name = text::cat("decode_", cgp::name(type), "_", cgp::name(pages), "_", d, "__w", t.warps,
-                        t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "");
+                        t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "",
+                        t.early ? "_early" : "");
   const Tune tune{t, d};
   if (pages == DType::e4m3)
     return type == DType::f16 ? variant(std::move(name), 90, decode_kernel<f16, e4m3>, tune)
@@ -495,6 +500,7 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
     throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
   DecodeTuning t;
   t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.single = use.splits == 1, t.lse = at.lse != 0;
+  t.early = p.early && s.device().info().cc() >= 90;
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   constexpr float log2e = 1.4426950408889634f;
   const DecodeNumbers n{at.q,
@@ -522,7 +528,8 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
                         p.scale * log2e * p.cache.key_scale,
                         p.cache.value_scale};
   load(s.device(), decode_variant(p.cache.type, p.cache.pages, int(p.cache.d), t))(
-      s, runtime::Dim3{u32(use.splits), u32(use.items), u32(p.batch)}, n);
+      s, runtime::Launch{.grid = {u32(use.splits), u32(use.items), u32(p.batch)}, .programmatic = t.early},
+      n);
 }
 
 }  // namespace cgp::kernels

@@ -18,6 +18,8 @@ struct DecodeProblem {
   AttentionStrides q, o;         ///< of [batch, heads, n_q, d]
   float scale = -1;              ///< negative: 1 / sqrt(d)
   int splits = 0;                ///< blocks that share a sequence's keys; 0: chosen
+  /// Programmatic launch (sm_90): begins while the work queued before ends, and waits for it.
+  bool early = false;
 
   DecodeProblem dense() const;
 };
@@ -40,6 +42,7 @@ struct DecodeTuning {
   bool wide = false;    ///< more than 8 rows of queries
   bool single = false;  ///< one block for all keys
   bool lse = false;
+  bool early = false;  ///< waits for the work queued before by griddepcontrol
 };
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t);
 std::vector<Variant> decode_variants();

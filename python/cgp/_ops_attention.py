@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention and its gradient. See cgp.ops."""
+import torch
+
+from . import _core
+from ._runtime import Unsupported
+from ._torch import define, direct, gradient, no_second_gradient, queue
+
+
+def _last_contiguous(x):
+    broadcast = any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride()))
+    return x if x.stride(-1) == 1 and not broadcast else x.contiguous()
+
+
+def _without_gaps(x):
+    """x, or a copy that has neither gaps nor repetitions: what a gradient can be strided as."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride())) if x.numel() else 0
+    return x if x.stride(-1) == 1 and extent == x.numel() else x.contiguous()
+
+
+def _strided_as(x, like):
+    if all(a == b or n == 1 for n, a, b in zip(x.shape, x.stride(), like.stride())):
+        return x
+    return torch.empty_strided(like.shape, like.stride(), dtype=x.dtype, device=x.device).copy_(x)
+
+
+def _output(q, v):
+    if q.dim() == 4 and q.stride(1) < q.stride(2):  # [batch, n, heads, d] seen as [batch, heads, n, d]: so is the result
+        return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[-1])).transpose(1, 2)
+    return q.new_empty(q.shape[:-1] + v.shape[-1:])
+
+
+def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+    q, k, v = (_last_contiguous(x) for x in (q, k, v))
+    o = _output(q, v)
+    lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
+    return o, lse
+
+
+def _attention_fake(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+    return _output(_last_contiguous(q), v), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+_attention_op = define(
+    "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float scale=0.0, int window_left=0, int window_right=0, "
+    "float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)", _attention, _attention_fake)
+
+
+def _backward(q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
+    q, k, v = (_without_gaps(x) for x in (q, k, v))
+    o = _without_gaps(o)
+    d_o = _strided_as(d_o, o)
+    gradients = tuple(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in (q, k, v))
+    queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
+          slopes, mask, None, not torch.are_deterministic_algorithms_enabled())
+    return gradients
+
+
+def _backward_fake(q, k, v, *_):
+    return tuple(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+                 for x in map(_without_gaps, (q, k, v)))
+
+
+_backward_op = define(
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, bool causal, float scale, "
+    "int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask) -> (Tensor, Tensor, Tensor)", _backward,
+    _backward_fake)
+no_second_gradient("attention_backward")
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, *options, slopes, mask = inputs
+    for name, t in (("slopes", slopes), ("mask", mask)):
+        if t is not None and t.requires_grad:
+            raise Unsupported(f"cgp::attention has no gradient for {name}: detach it, or use PyTorch's attention")
+    ctx.options = options
+    ctx.save_for_backward(q, k, v, *output, slopes, mask)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx, d_o, _):
+    if d_o is None:
+        return (None,) * 10
+    q, k, v, o, lse, slopes, mask = ctx.saved_tensors
+    return (*_backward_op(q, k, v, o, lse, d_o, *ctx.options, slopes, mask), *(None,) * 7)
+
+
+gradient("attention", _gradient, _setup)
+
+
+def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+    """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
+
+    q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
+    causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys beside its own
+    that a query sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
+    or bool: False hides. The gradient is that of q, k and v; lse has none. With
+    torch.use_deterministic_algorithms(True) it is the same at every run.
+
+    >>> q = torch.ones(1, 1, 3, 8, device="cuda")
+    >>> ops.attention(q, q, q, causal=True)[0].shape
+    torch.Size([1, 1, 3, 8])
+    """
+    return (_attention if direct(q, k, v, slopes, mask) else _attention_op)(q, k, v, causal, scale, window_left, window_right,
+                                                                          soft_cap, slopes, mask)
