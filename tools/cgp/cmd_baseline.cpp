@@ -11,6 +11,7 @@
 #include "cgp/prof/series.h"
 #include "cgp/prof/system.h"
 #include "profile/baseline_store.h"
+#include "profile/import.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -131,7 +132,7 @@ int baseline(const Context& context, const BaselineOptions& o) {
     if (o.file.empty())
       throw ArgumentError(
           ErrorText{"which profile is saved must be said", {}, {}, "cgp baseline save NAME FILE"});
-    store.save(o.name, profile::load(o.file), o.force);
+    store.save(o.name, profile::load_any(o.file), o.force);
     write_out(context.json ? "{\"schema\": \"cgp.baselines/1\"}\n"
                            : format("saved {} in {}\n", o.name, store.folder()));
     return kClean;

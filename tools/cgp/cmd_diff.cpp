@@ -15,6 +15,7 @@
 #include "cgp/base/text.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
+#include "profile/import.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -35,7 +36,7 @@ profile::Document load_side(const std::string& name, const std::string& folder) 
       throw ParseError(ErrorText{"standard input must be JSON", {}, e.what(), {}});
     }
   }
-  if (fs::exists(name)) return profile::load(name);
+  if (fs::exists(name)) return profile::load_any(name);
   return profile::BaselineStore(folder).load(name);
 }
 
@@ -154,7 +155,14 @@ int diff_commits(const Context& context, const DiffOptions& o) {
 
 }  // namespace
 
-int diff(const Context& context, const DiffOptions& o) {
+int diff(const Context& context, const DiffOptions& given) {
+  DiffOptions o = given;
+  if (!o.baseline.empty() || !o.current.empty()) {
+    if (o.baseline.empty() || o.current.empty() || !o.files.empty())
+      throw ArgumentError(
+          ErrorText{"--baseline and --current come together, instead of two files", {}, {}, {}});
+    o.files = {o.baseline, o.current};
+  }
   if (!o.before.empty() || !o.after.empty()) {
     if (o.before.empty()) throw ArgumentError(ErrorText{"--after needs --before COMMIT", {}, {}, {}});
     DiffOptions full = o;

@@ -122,7 +122,8 @@ Line program(const std::string& name, const std::string& variable, const std::st
     return {name, false, path.empty() ? "not found" : cat(path, " (from ", variable, ") cannot be run"),
             without, hint};
   // ncu is a script that takes long to start; its path is enough
-  const std::string version = name == "ncu" ? "" : program_version(path);
+  const bool slow = name == "ncu" || name == "nsys" || name == "compute-sanitizer";
+  const std::string version = slow ? "" : program_version(path);
   return {name, true, version.empty() ? path : cat(path, ", version ", version), meaning, ""};
 }
 
@@ -157,6 +158,10 @@ std::vector<Line> examine() {
                           "part of the CUDA toolkit (cuda-cuobjdump)"));
   lines.push_back(program("ncu", "", "hardware counters can be compared with ours", "no hardware counters",
                           "Nsight Compute, part of the CUDA toolkit"));
+  lines.push_back(program("nsys", "", "its recordings are read (cgp import)",
+                          "its .sqlite and CSV files are read, .nsys-rep files are not", "Nsight Systems"));
+  lines.push_back(program("compute-sanitizer", "", "machine code can be checked on a GPU",
+                          "the emulator checks PTX without it", "part of the CUDA toolkit"));
   lines.push_back(cache());
   for (auto& line : measuring_lines()) lines.push_back(std::move(line));
   return lines;
@@ -164,9 +169,18 @@ std::vector<Line> examine() {
 
 }  // namespace
 
-int doctor(const Context& context, const DoctorOptions&) {
+int doctor(const Context& context, const DoctorOptions& o) {
   const auto start = std::chrono::steady_clock::now();
-  const auto lines = examine();
+  auto lines = examine();
+  if (!o.check.empty()) {
+    std::vector<std::string> names;
+    for (const auto& l : lines) names.push_back(l.name);
+    std::erase_if(lines, [&](const Line& l) { return l.name != o.check; });
+    if (lines.empty())
+      throw ArgumentError(ErrorText{
+          cat("there is no item \"", o.check, "\""), {}, {}, cat("items: ", text::join(names, " "))});
+  }
+  const bool absent = !o.check.empty() && !lines[0].ok;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::string out;
   if (context.json) {
@@ -190,7 +204,7 @@ int doctor(const Context& context, const DoctorOptions&) {
     out += fmt::format("\nexamined in {:.0f} ms\n", 1000 * seconds);
   }
   write_out(out);
-  return kClean;
+  return absent ? kUnavailable : kClean;
 }
 
 }  // namespace cgp::cli

@@ -20,6 +20,8 @@
 #include "explain.h"
 #include "explain_analysis.h"
 #include "kernel_args.h"
+#include "profile/import.h"
+#include "profile/prediction.h"
 #include "terminal.h"
 
 namespace cgp::cli {
@@ -231,6 +233,16 @@ int explain(const Context& context, const ExplainOptions& o) {
     out = j.dump(2) + "\n";
   } else {
     for (std::size_t i = 0; i < modules.size(); ++i) out += (i ? "\n" : "") + module_text(modules[i], view);
+  }
+  if (!o.profile.empty() && !context.json) {
+    const std::string table =
+        profile::predictions_text(profile::accesses_of(profile::load_any(o.profile)), context.width);
+    if (table.empty())
+      throw ArgumentError(ErrorText{"the profile must have memory accesses one by one",
+                                    o.profile,
+                                    {},
+                                    "cgp profile kernel NAME --device emu --save FILE"});
+    out += "\n" + table;
   }
   write_out(out);
   return fails(modules, view, o.fail_on) ? kCheckFailed : kClean;

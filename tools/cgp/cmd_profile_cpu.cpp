@@ -144,7 +144,7 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
     // runs of one and of many alternate, so that what else happens on the machine meets both
     std::vector<double> times, ratios, singles;
     Parallel last;
-    for (int r = 0; r < 7; ++r) {
+    for (int r = 0; r < o.runs; ++r) {
       const double single = run_parallel(1, n).seconds;
       last = threads == 1 ? run_parallel(1, n) : run_parallel(threads, n);
       times.push_back(last.seconds), ratios.push_back(single / last.seconds), singles.push_back(single);
@@ -172,6 +172,15 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
   d.metrics.absent(Metric::work_steal_count, "these threads share one counter and steal nothing");
   d.metrics.derive();
   d.more["scaling"] = rows;
+  // Amdahl: a job whose share f runs on one thread alone takes f + (1 - f) / N of the time on N.
+  if (const double s = d.metrics[Metric::parallel_speedup].number(); most > 1 && s > 0) {
+    const double serial = std::clamp((double(most) / s - 1) / (double(most) - 1), 0.0, 1.0);
+    d.more["amdahl_serial_share"] = serial;
+    if (serial < 1)
+      d.notes.push_back(
+          format("as if {:.1f} % of it ran on one thread: at most {} times faster on any number",
+                 100 * serial, serial > 0.001 ? number_text(1 / serial) : "1000"));
+  }
   if (most > cores) d.notes.push_back(format("{} threads on {} processors", most, cores));
   const double all = d.metrics[Metric::wall_clock_time_us].number();
   if (spawn > 0.1 * all && all < 500)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile kernel: one kernel of the catalogue, on a GPU with times and counters, on the emulator with
-// exact counters. cgp profile compare and cublas: the same problem on several back ends.
+// exact counters. cgp profile compare: the same problem on several back ends.
 #define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
@@ -10,6 +10,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/cupti_plan.h"
 #include "kernel_profile.h"
+#include "profile/prediction.h"
 #include "profile/table.h"
 #include "profile/waste.h"
 #include "profiler_commands.h"
@@ -48,7 +49,7 @@ std::string metric_line(const Document& d, Metric m) {
   return format("  {:<32} {:>12} {:<12} {}\n", i.name, value, i.unit, mark);
 }
 
-std::string text_of(const Document& d, int width) {
+std::string text_of(const Document& d, int width, const std::vector<std::string>& only) {
   const auto& m = d.metrics;
   std::string out;
   const std::string device = d.machine["device"]["name"];
@@ -72,7 +73,11 @@ std::string text_of(const Document& d, int width) {
   prof::Category category{};
   bool first = true;
   for (const auto& info : prof::metrics()) {
-    const std::string line = metric_line(d, info.id);
+    std::string line = metric_line(d, info.id);
+    if (!only.empty()) {
+      if (std::find(only.begin(), only.end(), info.name) == only.end()) continue;
+      if (line.empty()) line = format("  {:<32} {:>12} {}\n", info.name, "-", d.metrics[info.id].why_absent);
+    }
     if (line.empty()) continue;
     if (first || info.category != category) {
       category = info.category, first = false;
@@ -81,6 +86,7 @@ std::string text_of(const Document& d, int width) {
     out += line;
   }
   out += "m measured, c counted, s simulated, d derived, p property\n";
+  out += profile::predictions_text(profile::accesses_of(d), width);
   out += profile::waste_text(d.waste, width);
   for (const auto& n : d.notes) out += format("note: {}\n", n);
   return out;
@@ -96,6 +102,7 @@ struct Row {
 int profile_kernel(const Context& context, const ProfileOptions& o) {
   if (o.command.empty())
     throw ArgumentError(ErrorText{"a kernel to profile is needed", {}, {}, "cgp list names them"});
+  for (const auto& m : o.metrics) prof::metric_named(m);  // an unknown name ends here, with the nearest ones
   KernelProfileOptions k;
   k.kernel = o.command[0];
   k.settings.assign(o.command.begin() + 1, o.command.end());
@@ -111,7 +118,7 @@ int profile_kernel(const Context& context, const ProfileOptions& o) {
   if (context.json)
     write_out(profile::to_json(d).dump(2) + "\n");
   else
-    write_out(text_of(d, context.width) + (o.save.empty() ? "" : format("saved {}\n", o.save)));
+    write_out(text_of(d, context.width, o.metrics) + (o.save.empty() ? "" : format("saved {}\n", o.save)));
   return d.more["check"]["pass"].get<bool>() ? kClean : kCheckFailed;
 }
 
@@ -120,12 +127,6 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
   const std::string kernel = o.command.empty() ? "gemm" : o.command[0];
   std::vector<std::string> settings;
   if (o.command.size() > 1) settings.assign(o.command.begin() + 1, o.command.end());
-  if (o.what == "cublas")
-    throw Unsupported(
-        ErrorText{"cuBLAS is measured beside a kernel of ours, interleaved",
-                  {},
-                  {},
-                  "cgp bench-gemm is the program for it: build/dev/cgp/kernels/bench; or cgp compete"});
   if (backends.empty()) backends = {"emu", "cuda"};
   std::vector<Row> rows;
   for (const auto& b : backends) {

@@ -10,6 +10,8 @@
 #include "cgp/prof/count.h"
 #include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/stats.h"
+#include "profile/heap.h"
+#include "profile/kernel_table.h"
 #include "profile/program.h"
 #include "profile/table.h"
 #include "profile/waste.h"
@@ -86,25 +88,6 @@ void filter_kernels(const std::string& part, Document& d) {
   if (d.kernels.empty()) d.notes.push_back(cat("no kernel's name contains \"", part, "\""));
 }
 
-std::string kernel_table(const Document& d, int width) {
-  double total = 0;
-  for (const auto& k : d.kernels) total += k.total_us();
-  profile::Table table({"share", "launches", "median", "total", "regs", "grid", "block", "<kernel"});
-  std::size_t shown = 0;
-  for (const auto& k : d.kernels) {
-    if (++shown > 15) break;
-    table.row({format("{:.1f} %", total > 0 ? 100 * k.total_us() / total : 0), std::to_string(k.launches),
-               k.us.empty() ? "-" : time_text(prof::median(k.us)), time_text(k.total_us()),
-               k.registers ? std::to_string(k.registers) : "-",
-               format("{},{},{}", k.grid[0], k.grid[1], k.grid[2]),
-               format("{},{},{}", k.block[0], k.block[1], k.block[2]),
-               profile::fitted(profile::short_name(k.name), std::size_t(std::max(20, width - 66)))});
-  }
-  std::string out = table.text();
-  if (d.kernels.size() > 15) out += format("  and {} more kernels (--json has all)\n", d.kernels.size() - 15);
-  return out;
-}
-
 std::string process_text(const profile::ProgramRun& run) {
   const auto& m = run.metrics;
   const auto value = [&](Metric id, double scale = 1) {
@@ -148,7 +131,7 @@ std::string text_of(const Document& d, const profile::ProgramRun& run, const pro
         "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
         s.launches, s.graph_launches, s.copies, time_text(s.launch_us), time_text(s.latency_us),
         time_text(s.gap_us));
-    out += kernel_table(d, width);
+    out += profile::kernel_table(d.kernels, width);
   }
   if (!run.process.ok() && !run.no_gpu.empty())
     out += format("gpu        nothing recorded: {}\n", run.no_gpu);
@@ -173,6 +156,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   Document d = profile::new_document(o.what, prof::join_command(command), command);
   profile::ProgramRun run;
   profile::TimelineSummary summary;
+  std::string heap_text;
   {
     Progress progress;
     progress.step("running the program");
@@ -197,6 +181,13 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       progress.step("counting instructions");
       count_instructions(options, d);
       run.metrics.merge(d.metrics);
+    }
+    if (o.heap) {
+      progress.step("the heap, under valgrind");
+      const auto heap = profile::profile_heap(command);
+      heap.add_to(d.metrics);
+      d.more["heap"] = profile::to_json(heap);
+      heap_text = profile::heap_text(heap, context.width);
     }
     if (o.overhead) {
       progress.step("the program without recording");
@@ -223,7 +214,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   if (context.json) {
     write_out(profile::to_json(d).dump(2) + "\n");
   } else {
-    std::string out = text_of(d, run, summary, context.width);
+    std::string out = text_of(d, run, summary, context.width) + heap_text;
     if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + run.process.err;
     if (!o.save.empty()) out += format("saved {}\n", o.save);
     write_out(out);
@@ -234,12 +225,19 @@ int profile_program(const Context& context, const ProfileOptions& o) {
 int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "binary" || o.what == "python") return profile_program(context, o);
   if (o.what == "kernel") return profile_kernel(context, o);
-  if (o.what == "compare" || o.what == "cublas") return profile_compare(context, o);
+  if (o.what == "compare") return profile_compare(context, o);
+  if (o.what == "cublas") return profile_cublas(context, o);
+  if (o.what == "library") return profile_library(context, o);
   if (o.what == "metal")
     throw Unsupported(ErrorText{"Metal backend requires macOS — use --backend wgpu for Vulkan", {}, {}, {}});
   if (o.what == "neon")
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+  if (o.what == "quant")
+    throw Unsupported(ErrorText{"quantised products are kernels of the processor",
+                                {},
+                                "this version has none to run, and estimates no numbers",
+                                {}});
   if (o.what == "wasm")
     throw Unsupported(
         ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});

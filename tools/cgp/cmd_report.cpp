@@ -9,9 +9,12 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
 #include "profile/document.h"
+#include "profile/import.h"
 #include "profile/peaks.h"
+#include "profile/prediction.h"
 #include "profile/roofline_plot.h"
 #include "profile/table.h"
 #include "profile/timeline_export.h"
@@ -33,8 +36,11 @@ constexpr const char* kStyle =
     "1rem;color:#1b1b1b;background:#fff}"
     "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid "
     "#ddd;margin-top:2.2rem}h3{font-size:1rem;margin-bottom:.3rem}"
-    "table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem .7rem;border-bottom:1px solid "
-    "#eee;text-align:right;font-variant-numeric:tabular-nums}"
+    "table{border-collapse:collapse;margin:.5rem 0;display:block;max-width:100%;overflow-x:auto}td,th{"
+    "padding:.15rem .7rem;border-bottom:1px solid "
+    "#eee;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td.s{white-space:normal;min-"
+    "width:"
+    "14rem}"
     "td:first-child,th:first-child{text-align:left}.l{text-align:left}svg{max-width:100%;height:auto}code{"
     "font:13px ui-monospace,monospace}"
     ".s{color:#666;font-size:.85rem}.w{border-left:4px solid #d9822b;padding:.1rem .8rem;margin:.5rem "
@@ -104,6 +110,27 @@ std::string kernels_html(const Document& d) {
   return out + "</tbody></table>";
 }
 
+/// Predicted beside counted, where a kernel ran on the emulator.
+std::string accesses_html(const Document& d) {
+  std::string rows;
+  for (const auto& c : profile::accesses_of(d)) {
+    if (c.agreement == profile::Agreement::never_ran) continue;
+    rows += format(
+        "<tr><td><code title='{}'>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td class='l'>{}</td><td "
+        "class='l'>{}</td><td>{}</td><td class='l s'>{}</td></tr>",
+        xml_escaped(c.text), xml_escaped(c.opcode), profile::predicted_text(c), number_text(c.counted),
+        number_text(c.needed), c.shared ? "passes" : "sectors", profile::name(c.agreement), c.requests,
+        xml_escaped(profile::fitted(c.why, 90)));
+  }
+  if (rows.empty()) return {};
+  return "<h3>Memory accesses: predicted from the addresses, and counted</h3><input class='f' "
+         "placeholder='filter'><table><thead><tr><th>access</th><th>predicted</th><th>counted</"
+         "th><th>needed</"
+         "th><th class='l'>unit</th><th class='l'></th><th>times</th><th "
+         "class='l'>why</th></tr></thead><tbody>" +
+         rows + "</tbody></table>";
+}
+
 std::string metrics_html(const Document& d) {
   std::string present, absent;
   std::size_t have = 0;
@@ -117,7 +144,8 @@ std::string metrics_html(const Document& d) {
     ++have;
     std::string value;
     if (const auto* v = std::get_if<double>(&*r.held))
-      value = number_text(*v);
+      value = info.type == prof::MetricType::count ? text::grouped(std::uint64_t(std::max(0.0, *v + 0.5)))
+                                                   : number_text(*v);
     else if (const auto* b = std::get_if<bool>(&*r.held))
       value = *b ? "yes" : "no";
     else if (const auto* s = std::get_if<std::string>(&*r.held))
@@ -129,12 +157,33 @@ std::string metrics_html(const Document& d) {
         "s'>{}</td></tr>",
         info.name, xml_escaped(value), info.unit, prof::name(r.source), xml_escaped(r.from));
   }
+  if (have == 0) return {};
   return format(
       "<details open><summary>{} metrics with their sources</summary><input class='f' "
       "placeholder='filter'><table><thead><tr><th>metric</th><th>value</th><th class='l'>unit</th><th "
       "class='l'>source</th><th class='l'>from</th></tr></thead><tbody>{}</tbody></table></details>"
       "<details><summary>{} metrics are absent, and why</summary><table><tbody>{}</tbody></table></details>",
       have, present, prof::metrics().size() - have, absent);
+}
+
+/// The ceilings of a roofline, and where they come from.
+std::string ceilings_html(const Document& d) {
+  if (!d.more.contains("roofline") || !d.more["roofline"].contains("lines")) return {};
+  std::string rows;
+  for (const auto& l : d.more["roofline"]["lines"]) {
+    const bool there = l.contains("value") && l["value"].is_number();
+    const bool tera = there && !l.value("bandwidth", false) && l["value"].get<double>() >= 1000;
+    rows += format(
+        "<tr><td>{}</td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l s'>{}</td></tr>",
+        xml_escaped(l.value("name", "")),
+        there ? number_text(l["value"].get<double>() / (tera ? 1000 : 1)) : "–",
+        tera ? "TFLOP/s" : l.value("unit", ""), l.value("source", ""),
+        xml_escaped(there ? l.value("how", "") : l.value("absent", "")));
+  }
+  return "<table><thead><tr><th>ceiling</th><th>value</th><th class='l'>unit</th><th "
+         "class='l'>source</th><th "
+         "class='l'>how</th></tr></thead><tbody>" +
+         rows + "</tbody></table>";
 }
 
 std::string document_html(const Document& d) {
@@ -163,7 +212,7 @@ std::string document_html(const Document& d) {
   for (const auto& s : d.samples)
     if (s.unit == "us" && s.values.size() > 1)
       out += format("<h3>{}: {} samples</h3>", xml_escaped(s.name), s.values.size()) + distribution_svg(s);
-  return out + kernels_html(d) + metrics_html(d);
+  return out + ceilings_html(d) + kernels_html(d) + accesses_html(d) + metrics_html(d);
 }
 
 std::string summary_html(const std::vector<Document>& all) {
@@ -212,7 +261,7 @@ int report(const Context& context, const ReportOptions& o) {
     throw ArgumentError(ErrorText{
         "a report is made of profiles", {}, "no file was given", "cgp report a.json b.json -o report.html"});
   std::vector<Document> all;
-  for (const auto& f : o.files) all.push_back(profile::load(f));
+  for (const auto& f : o.files) all.push_back(profile::load_any(f));
   const std::string title = o.title.empty() ? "cgp report" : o.title;
   std::string html = format(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "

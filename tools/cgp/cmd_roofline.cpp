@@ -10,6 +10,7 @@
 #include "gpu_ceilings.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
+#include "profile/import.h"
 #include "profile/peaks.h"
 #include "profile/roofline_plot.h"
 #include "profile/table.h"
@@ -58,7 +59,7 @@ std::vector<Row> measured_cpu(double seconds) {
 }
 
 profile::RoofPoint point_of(const std::string& file) {
-  const auto d = profile::load(file);
+  const auto d = profile::load_any(file);
   const auto& m = d.metrics;
   if (!m.has(Metric::arithmetic_intensity) || !m.has(Metric::gflops))
     throw ArgumentError(ErrorText{

@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "profile/import.h"
 #include "profile/program.h"
 #include "profile/table.h"
 #include "profile/timeline_export.h"
@@ -21,10 +22,8 @@ using profile::time_text;
 
 profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) {
   if (!o.from.empty()) {
-    profile::Timeline t;
-    profile::read_events(read_file(o.from), t);
     process.exit_code = 0;
-    return t;
+    return profile::load_timeline(o.from);
   }
   if (o.command.empty())
     throw ArgumentError(ErrorText{"a program to trace is needed", {}, {}, "cgp trace -- PROGRAM ARGUMENTS"});
@@ -59,16 +58,12 @@ int trace(const Context& context, const TraceOptions& o) {
   put(o.perfetto, profile::perfetto_json(t, title));
   put(o.speedscope, profile::speedscope_json(t, title));
   put(o.flamegraph, profile::flamegraph_svg(t, title));
-  const auto kernels = profile::kernels_of(t);
-  const auto waste = profile::timeline_waste(s, kernels);
-  if (!o.save.empty()) {
-    auto d = profile::new_document("trace", title, o.command);
-    d.kernels = kernels, d.waste = waste;
-    d.more["timeline"] = profile::to_json(s);
-    d.more["timeline_svg"] = profile::timeline_svg(t);
-    profile::add_metrics(t, d.metrics);
-    put(o.save, profile::to_json(d).dump(1) + "\n");
+  auto d = profile::document_of(t, "trace", title, o.command);
+  if (!o.from.empty()) {  // it was recorded somewhere
+    d.machine = {{"imported", "trace"}, {"file", o.from}};
+    d.machine_key = "a machine that the recording does not name";
   }
+  if (!o.save.empty()) put(o.save, profile::to_json(d).dump(1) + "\n");
   if (context.json) {
     auto j = profile::to_json(s);
     j["schema"] = "cgp.trace/1", j["files"] = written, j["ended"] = process.describe(),
@@ -83,7 +78,7 @@ int trace(const Context& context, const TraceOptions& o) {
                   time_text(s.launch_api_ms * 1e3), time_text(s.launch_us), time_text(s.latency_us),
                   time_text(s.gap_us));
     if (s.launch_bound) out += "LAUNCH-BOUND\n";
-    out += profile::waste_text(waste, context.width);
+    out += profile::waste_text(d.waste, context.width);
     for (const auto& e : t.errors) out += format("note: {}\n", e);
     for (const auto& f : written) out += format("wrote {}\n", f);
     if (written.empty())

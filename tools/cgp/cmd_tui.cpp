@@ -9,6 +9,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "profile/import.h"
 #include "profile/screen.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -84,7 +85,7 @@ int tui(const Context& context, const TuiOptions& o) {
     if (kind == ".yaml" || kind == ".yml")
       model.contracts.push_back(profile::parse_contract(read_file(f), f));
     else
-      model.documents.push_back(profile::load(f));
+      model.documents.push_back(profile::load_any(f));
   }
   if (model.documents.empty())
     throw ArgumentError(ErrorText{

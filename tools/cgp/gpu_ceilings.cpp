@@ -8,7 +8,9 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/arith.h"
 #include "cgp/dsl/convert.h"
+#include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/catalog.h"
+#include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/prof/compare.h"
 #include "cgp/runtime/buffer.h"
 
@@ -41,22 +43,71 @@ void ladder_kernel(Kernel& k, Out<T> out, Val<u32> rounds) {
   out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), sum);
 }
 
-void copy_kernel(Kernel& k, In<f32> from, Disjoint<f32> to, Val<u64> n) {
+using Vec = RegGroup<f32, 4>;
+constexpr std::uint32_t kCopied = 4,
+                        kRead = 16;  ///< vectors of 16 bytes of each thread, a block's side by side
+
+Vec added(const Vec& a, const Vec& b) {
+  return a.zip(b, [](Val<f32> x, Val<f32> y) { return x + y; });
+}
+Val<f32> total(const Vec& v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+
+/// All loads of a thread are under way before its first store.
+void copy_kernel(Kernel& k, In<f32> from, Out<f32> into) {
   k.block(kThreads);
-  k.grid_stride(n / 4, [&](ThreadIndex64 i) { to.template st<4>(i, from.template ld<4>(i)); });
+  const auto first = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads * kCopied) + to<u64>(k.tid_x());
+  std::vector<Vec> v;
+  for (std::uint32_t j = 0; j < kCopied; ++j)
+    v.push_back(from.template ld<4>(first + std::uint64_t(j * kThreads)));
+  for (std::uint32_t j = 0; j < kCopied; ++j) into.template st<4>(first + std::uint64_t(j * kThreads), v[j]);
 }
 
-/// Every block reads the whole array, so that an array which fits L2 is read from there; the sum keeps the
-/// loads.
-void read_kernel(Kernel& k, In<f32> from, Out<f32> out, Val<u32> vectors) {
+/// Reads everything once; a sum of each thread keeps the loads.
+void read_kernel(Kernel& k, In<f32> from, Out<f32> out) {
   k.block(kThreads);
-  const auto zero = RegGroup<f32, 4>::splat(Val<f32>(0.f));
+  const auto first = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads * kRead) + to<u64>(k.tid_x());
+  std::vector<Vec> v;
+  for (std::uint32_t j = 0; j < kRead; ++j)
+    v.push_back(from.template ld<4>(first + std::uint64_t(j * kThreads)));
+  std::vector<Vec> sums{v[0]};
+  for (std::uint32_t j = 1; j < kRead; ++j) sums.push_back(added(sums.back(), v[j]));
+  out.st(to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid_x()), total(sums.back()));
+}
+
+/// Every block reads the whole array (its vectors are a power of two), each from another place on, so that
+/// the blocks of an SM find nothing of each other in L1.
+void cached_kernel(Kernel& k, In<f32> from, Out<f32> out, Val<u32> vectors) {
+  k.block(kThreads);
+  constexpr std::uint32_t kEach = 4;
+  const auto begin = k.tid_x() + k.ctaid_x() * std::uint32_t(kThreads * 61);
   const auto sum =
-      k.loop(range(k.tid_x(), vectors, Val<u32>(kThreads)), zero, [&](Val<u32> i, RegGroup<f32, 4> s) {
-        const auto v = from.template ld<4>(i);
-        return s.zip(v, [](Val<f32> a, Val<f32> b) { return a + b; });
+      k.loop(vectors / std::uint32_t(kThreads * kEach), Vec::splat(Val<f32>(0.f)), [&](Val<u32> i, Vec s) {
+        const auto at = begin + i * std::uint32_t(kThreads * kEach);
+        std::vector<Vec> v;
+        for (std::uint32_t j = 0; j < kEach; ++j)
+          v.push_back(from.template ld<4>((at + std::uint32_t(j * kThreads)) & (vectors - 1u)));
+        return added(s, added(added(v[0], v[1]), added(v[2], v[3])));
       });
-  out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), sum[0] + sum[1] + sum[2] + sum[3]);
+  out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), total(sum));
+}
+
+constexpr std::uint32_t kTileVectors = 1024, kSharedReads = 8;
+
+/// 16 bytes a thread without conflicts; the place moves on, so that nothing stays in registers.
+void shared_kernel(Kernel& k, Out<f32> out, Val<u32> rounds) {
+  k.block(kThreads);
+  const auto tile = k.shared<f32>((kTileVectors + 32 * kSharedReads) * 4);
+  k.loop(range(k.tid_x(), Val<u32>((kTileVectors + 32 * kSharedReads) * 4), Val<u32>(kThreads)),
+         [&](Val<u32> i) { tile.st(i, Val<f32>(1.f)); });
+  k.sync();
+  const auto sum = k.loop(rounds, Vec::splat(Val<f32>(0.f)), [&](Val<u32> i, Vec s) {
+    const auto at = (k.tid_x() + i * 32u) & (kTileVectors - 1);
+    std::vector<Vec> sums{s};
+    for (std::uint32_t j = 0; j < kSharedReads; ++j)
+      sums.push_back(added(sums.back(), tile.template ld<4>(at + j * 32u)));
+    return sums.back();
+  });
+  out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), total(sum));
 }
 
 const Variant& ladder32() {
@@ -73,6 +124,14 @@ const Variant& copying() {
 }
 const Variant& reading() {
   static const Variant v = variant("ceiling_read", 75, read_kernel);
+  return v;
+}
+const Variant& cached() {
+  static const Variant v = variant("ceiling_cached", 75, cached_kernel);
+  return v;
+}
+const Variant& in_shared() {
+  static const Variant v = variant("ceiling_shared", 75, shared_kernel);
   return v;
 }
 
@@ -103,18 +162,41 @@ Ceiling ladder(const runtime::Device& device, const Variant& v, const char* name
           {}};
 }
 
+/// Floats of an array for bandwidth: 4 GiB, or a quarter of what is free, in whole blocks of both kernels.
+std::size_t large(const runtime::Device& device) {
+  constexpr std::size_t kWhole = std::size_t(kThreads) * kRead * 4;
+  return std::min<std::uint64_t>(device.memory().free_bytes / 4, 4ull << 30) / 4 / kWhole * kWhole;
+}
+
+std::uint32_t blocks_of(std::size_t floats, std::uint32_t vectors) {
+  return std::uint32_t(floats / (std::size_t(kThreads) * vectors * 4));
+}
+
 Ceiling copy_bandwidth(const runtime::Device& device, int launches) {
-  const std::size_t n = std::min<std::uint64_t>(device.memory().free_bytes / 4, 4ull << 30) / 4 / 1024 * 1024;
+  const std::size_t n = large(device);
   auto a = device.alloc<float>(n), b = device.alloc<float>(n);
   device.stream().fill(a.all().region(), 0);
-  const std::uint32_t blocks = std::uint32_t(device.info().sm_count) * 32;
   const double s = best_seconds(device, launches, [&](runtime::Stream& stream) {
-    kernels::load(device, copying())(stream, runtime::Dim3{blocks, 1, 1}, a, b, std::uint64_t(n));
+    kernels::load(device, copying())(stream, runtime::Dim3{blocks_of(n, kCopied), 1, 1}, a, b);
   });
   return {"HBM copy",
           true,
           8.0 * double(n) / s * 1e-9,
           text::cat("copy of ", text::bytes(n * 4), ", both directions"),
+          {}};
+}
+
+Ceiling read_bandwidth(const runtime::Device& device, int launches) {
+  const std::size_t n = large(device);
+  auto a = device.alloc<float>(n), out = device.alloc<float>(n / kRead / 4);
+  device.stream().fill(a.all().region(), 0);
+  const double s = best_seconds(device, launches, [&](runtime::Stream& stream) {
+    kernels::load(device, reading())(stream, runtime::Dim3{blocks_of(n, kRead), 1, 1}, a, out);
+  });
+  return {"HBM read",
+          true,
+          4.0 * double(n + n / kRead / 4) / s * 1e-9,
+          text::cat(text::bytes(n * 4), " read once, a 64th of it written"),
           {}};
 }
 
@@ -124,35 +206,50 @@ Ceiling l2_bandwidth(const runtime::Device& device, int launches) {
   const std::uint32_t blocks = std::uint32_t(device.info().sm_count) * 8;
   auto out = device.alloc<float>(std::size_t(blocks) * kThreads);
   const double s = best_seconds(device, launches, [&](runtime::Stream& stream) {
-    kernels::load(device, reading())(stream, runtime::Dim3{blocks, 1, 1}, a, out, std::uint32_t(n / 4));
+    kernels::load(device, cached())(stream, runtime::Dim3{blocks, 1, 1}, a, out, std::uint32_t(n / 4));
   });
   return {"L2 read",
           true,
           4.0 * double(n) * blocks / s * 1e-9,
-          text::cat("16 MiB read by each of ", blocks, " blocks"),
+          text::cat("16 MiB read by each of ", blocks, " blocks, each from another place on"),
+          {}};
+}
+
+Ceiling shared_bandwidth(const runtime::Device& device, int launches) {
+  const std::uint32_t blocks = std::uint32_t(device.info().sm_count) * 8, rounds = 4096;
+  auto out = device.alloc<float>(std::size_t(blocks) * kThreads);
+  const double s = best_seconds(device, launches, [&](runtime::Stream& stream) {
+    kernels::load(device, in_shared())(stream, runtime::Dim3{blocks, 1, 1}, out, rounds);
+  });
+  return {"shared memory",
+          true,
+          16.0 * kSharedReads * rounds * blocks * kThreads / s * 1e-9,
+          text::cat("16 bytes a thread without conflicts, ", blocks, " blocks"),
           {}};
 }
 
 /// The best product of this library: what its tensor cores are known to reach.
-Ceiling tensor(const runtime::Device& device, const std::string& type, int launches) {
-  const auto& gemm = kernels::find_kernel("gemm");
-  kernels::Options o("gemm", gemm.options);
-  for (const char* size : {"m", "n", "k"}) o.set(size, "8192");
-  const std::string name = type + " tensor";
-  try {
-    o.set("dtype", type);
-    o.set("layout", "nt");
-    const auto problem = gemm.prepare(device, o, {}, 1);
-    const double s =
-        best_seconds(device, launches, [&](runtime::Stream& stream) { problem->launch(stream); });
-    return {name,
-            false,
-            problem->flops / s * 1e-12,
-            "gemm 8192 of this library, " + problem->variant + ", random data",
-            {}};
-  } catch (const Error& e) {
-    return {name, false, 0, {}, e.rule()};
-  }
+Ceiling tensor(const runtime::Device& device, const char* name, const char* type, int launches) {
+  Ceiling best{name, false, 0, {}, {}};
+  kernels::RandomOperands random(device);
+  for (const char* size : {"8192x8192x8192", "4096x4096x4096"}) try {
+      const auto p = kernels::parse_gemm_key(text::cat(type, "/nt/", size));
+      const auto a = random(p.type, p.a_elements(), 1), b = random(*p.type_b, p.b_elements(), 2);
+      const runtime::Buffer<std::uint8_t> c(device, p.c_elements() * std::uint64_t(bytes(*p.type_c)));
+      const kernels::GemmAddresses at{a.address(), b.address(), c.address(), 0, 0};
+      const auto choice =
+          kernels::select_gemm(p, at, device.info(), kernels::GemmTable::shipped(device.info()));
+      const double s = best_seconds(
+          device, launches, [&](runtime::Stream& stream) { kernels::run_gemm(stream, choice, p, at); });
+      const double rate = p.flops() / s * 1e-12;
+      if (rate <= best.value) continue;
+      best.value = rate;
+      best.how = text::cat("gemm ", size, " of this library, ", choice.variant.name, ", random data");
+    } catch (const Error& e) {
+      if (best.value == 0) best.absent = e.rule();
+    }
+  if (best.value > 0) best.absent.clear();
+  return best;
 }
 
 template <class T>
@@ -169,24 +266,39 @@ std::string check_ladder(const runtime::Device& device, const Variant& v) {
 
 }  // namespace
 
-std::vector<Variant> ceiling_variants() { return {ladder32(), ladder64(), copying(), reading()}; }
+std::vector<Variant> ceiling_variants() {
+  return {ladder32(), ladder64(), copying(), reading(), cached(), in_shared()};
+}
 
 std::string check_ceiling_kernels(const runtime::Device& device) {
   if (auto wrong = check_ladder<float>(device, ladder32()); !wrong.empty()) return wrong;
   if (auto wrong = check_ladder<double>(device, ladder64()); !wrong.empty()) return wrong;
-  std::vector<float> host(4096);
+  std::vector<float> host(std::size_t(kThreads) * kRead * 4);
   double total = 0;
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = float(i % 17), total += host[i];
   auto a = device.upload<float>(host), b = device.zeros<float>(host.size()),
        sums = device.zeros<float>(kThreads);
-  kernels::load(device, copying())(device.stream(), runtime::Dim3{2, 1, 1}, a, b, std::uint64_t(host.size()));
-  kernels::load(device, reading())(device.stream(), runtime::Dim3{1, 1, 1}, a, sums,
-                                   std::uint32_t(host.size() / 4));
-  device.stream().wait();
+  const auto sum_of = [&] {
+    device.stream().wait();
+    double got = 0;
+    for (float x : sums.to_vector()) got += x;
+    return got;
+  };
+  auto& stream = device.stream();
+  kernels::load(device, copying())(stream, runtime::Dim3{blocks_of(host.size(), kCopied), 1, 1}, a, b);
+  stream.wait();
   if (b.to_vector() != host) return "ceiling_copy: the copy differs";
-  double got = 0;
-  for (float x : sums.to_vector()) got += x;
-  return got == total ? "" : text::cat("ceiling_read: the sum is ", got, ", not ", total);
+  kernels::load(device, reading())(stream, runtime::Dim3{1, 1, 1}, a, sums);
+  if (const double got = sum_of(); got != total)
+    return text::cat("ceiling_read: the sum is ", got, ", not ", total);
+  kernels::load(device, cached())(stream, runtime::Dim3{1, 1, 1}, a, sums, std::uint32_t(host.size() / 4));
+  if (const double got = sum_of(); got != total)
+    return text::cat("ceiling_cached: the sum is ", got, ", not ", total);
+  kernels::load(device, in_shared())(stream, runtime::Dim3{1, 1, 1}, sums, std::uint32_t(40));
+  const double ones = 40.0 * kSharedReads * 4 * kThreads;
+  if (const double got = sum_of(); got != ones)
+    return text::cat("ceiling_shared: the sum is ", got, ", not ", ones);
+  return {};
 }
 
 std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches) {
@@ -197,10 +309,15 @@ std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches) {
                                 "cgp roofline --device NAME takes the data sheet"});
   std::vector<Ceiling> out;
   out.push_back(copy_bandwidth(device, launches));
+  out.push_back(read_bandwidth(device, launches));
   out.push_back(l2_bandwidth(device, launches));
+  out.push_back(shared_bandwidth(device, launches));
   out.push_back(ladder<float>(device, ladder32(), "fp32 FMA", 4096, launches));
   out.push_back(ladder<double>(device, ladder64(), "fp64 FMA", 1024, launches));
-  for (const char* type : {"bf16", "f16"}) out.push_back(tensor(device, type, launches));
+  for (const auto& [name, type] :
+       {std::pair{"tf32 tensor", "f32:fast"}, std::pair{"bf16 tensor", "bf16"},
+        std::pair{"f16 tensor", "f16"}, std::pair{"fp8 tensor", "e4m3:fast"}, std::pair{"int8 tensor", "s8"}})
+    out.push_back(tensor(device, name, type, launches));
   return out;
 }
 

@@ -14,6 +14,7 @@
 #include "cgp/prof/stats.h"
 #include "kernel_args.h"
 #include "profile/peaks.h"
+#include "profile/prediction.h"
 #include "profile/program.h"
 #include "profile/waste.h"
 
@@ -118,8 +119,17 @@ void add_waste(const runtime::Device& device, const kernels::Case& problem, Docu
     for (const auto& image : problem.images) {
       if (image.entry != launch.kernel && image.name != launch.kernel) continue;
       const auto program = emu::Program::load(*image.ptx);
-      for (auto& w : profile::emulator_waste(launch.result->counters, *program, launch.kernel))
+      const emu::Counters& counters = launch.result->counters;
+      for (auto& w : profile::emulator_waste(counters, *program, launch.kernel))
         d.waste.push_back(std::move(w));
+      ptx::LaunchAssumptions assumed;
+      assumed.block = {launch.block.x, launch.block.y, launch.block.z};
+      assumed.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
+      if (launch.cluster.count() > 1)
+        assumed.cluster = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
+      const auto checks = profile::check_predictions(*program, image.entry, counters, assumed);
+      for (auto& w : profile::prediction_waste(checks, launch.kernel)) d.waste.push_back(std::move(w));
+      d.more["accesses"].push_back({{"kernel", launch.kernel}, {"accesses", profile::to_json(checks)}});
       break;
     }
 }

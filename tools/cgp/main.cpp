@@ -169,6 +169,9 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option("--fail-on", c.explain.fail_on, "Exit with 1 when a bug of this severity or worse is found")
       ->check(CLI::IsMember({"P0", "P1", "P2", "none"}))
       ->capture_default_str();
+  app.add_option(
+      "--profile", c.explain.profile,
+      "A profile of the kernel on the emulator: what was predicted of each access beside what was counted");
   app.add_flag("--all", c.explain.all,
                "Every memory access, not groups of them; every function of a program");
   app.add_flag("--x86", c.explain.x86,
@@ -182,8 +185,9 @@ void declare_explain(CLI::App& app, CommandLine& c) {
       "race.shared\n  cgp explain ANA-B05");
 }
 
-void declare_doctor(CLI::App& app, CommandLine&) {
-  app.footer("Examples:\n  cgp doctor\n  cgp doctor --json");
+void declare_doctor(CLI::App& app, CommandLine& c) {
+  app.add_option("--check", c.doctor.check, "Only this item; exit code 3 when it is absent");
+  app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
 }
 
 void declare_problems(CLI::App& app, GemmSelection& s) {
@@ -401,8 +405,18 @@ void route_bench(std::vector<std::string>& args) {
   args[0] = "time";
 }
 
+/// `cgp explain ptx FILE` and the like: the file says itself what it is.
+void route_explain(std::vector<std::string>& args) {
+  if (args.size() < 3 || args[0] != "explain" || args[2].rfind('-', 0) == 0) return;
+  if (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass")
+    args.erase(args.begin() + 1);
+  else if (args[1] == "simd" || args[1] == "x86")
+    args[1] = "--x86";
+}
+
 int dispatch(std::vector<std::string> args) {
   route_bench(args);
+  route_explain(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());

@@ -77,6 +77,9 @@ TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("diff one.json").code, 2);
   EXPECT_EQ(cgp("diff one.json two.json").code, 2);
   EXPECT_EQ(cgp("diff --left true").code, 2);
+  EXPECT_EQ(cgp("diff --baseline one.json").code, 2);
+  EXPECT_EQ(cgp("profile quant").code, 3);
+  EXPECT_EQ(cgp("profile scaling --runs 0").code, 2);
   EXPECT_EQ(cgp("contract verify").code, 2);
   EXPECT_EQ(cgp("contract generate").code, 2);
   EXPECT_EQ(cgp("trace -- true").code, 3);
@@ -321,6 +324,101 @@ TEST_F(Profiler, programs_are_explained_by_their_vector_instructions) {
   EXPECT_EQ(o.parsed()["functions"][0]["name"], "f");
   EXPECT_EQ(cgp("explain --x86 f.o --function g --json").parsed()["total"]["total"], 1);
   EXPECT_EQ(cgp("explain --x86 f.o --function nothing").code, 2);
+}
+
+TEST_F(Profiler, reports_of_others_are_taken_as_they_are) {
+  const std::string raw = std::string(CGP_TESTDATA) + "/ncu_raw.csv",
+                    trace = std::string(CGP_TESTDATA) + "/torch_trace.jsonl";
+  const Outcome o = cgp("import '" + raw + "' --save p.json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("k_strided"), std::string::npos);
+  EXPECT_NE(o.out.find("uncoalesced access"), std::string::npos);
+  EXPECT_EQ(cgp("import '" + raw + "' --kernel k_bank --json").parsed()["kernels"].size(), 1u);
+  EXPECT_EQ(cgp("import '" + raw + "' --kernel none").code, 2);
+  EXPECT_EQ(cgp("report '" + raw + "' '" + trace + "' -o r.html").code, 0);
+  EXPECT_NE(read_file(path("r.html")).find("k_strided"), std::string::npos);
+  const Outcome same = cgp("diff '" + raw + "' p.json --json");
+  EXPECT_EQ(same.code, 0) << same.err;
+  for (const auto& row : same.parsed()["rows"]) EXPECT_NE(row["verdict"], "REGRESSION");
+  write_file(path("c.yaml"),
+             "name: c\nhardware: {gpu: H200}\nmetrics:\n  register_usage_per_thread: {max: 255}\nchecks:\n  "
+             "- {name: n, "
+             "check: l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum == 0}\n");
+  EXPECT_EQ(cgp("contract verify c.yaml --profile '" + raw + "'").code, 1) << "k_bank has conflicts";
+  EXPECT_EQ(cgp("trace --from '" + trace + "' --perfetto t.json").code, 0);
+  EXPECT_EQ(cgp("trace --from '" + raw + "'").code, 2) << "counters are no timeline";
+  EXPECT_EQ(cgp("import").code, 2);
+  EXPECT_EQ(cgp("import none.ncu-rep").code, 2);
+  write_file(path("x.nsys-rep"), "something");
+  const Outcome nsys = cgp("import x.nsys-rep", "PATH=/nowhere");
+  EXPECT_EQ(nsys.code, 3);
+  EXPECT_NE(nsys.err.find("nsys export --type sqlite"), std::string::npos);
+  write_file(path("x.sqlite"), std::string("SQLite format 3\0", 16));
+  EXPECT_EQ(cgp("import x.sqlite", "CGP_SQLITE=/no/such.so").code, 3);
+}
+
+TEST_F(Profiler, predictions_stand_beside_counters) {
+  const Outcome o = cgp("profile kernel transpose rows=64 cols=64 --device emu --save t.json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("predicted"), std::string::npos);
+  const json accesses = json::parse(read_file(path("t.json")))["accesses"][0]["accesses"];
+  ASSERT_FALSE(accesses.empty());
+  int equal = 0;
+  for (const auto& a : accesses) {
+    EXPECT_NE(a["agreement"], "differs") << a;
+    equal += a["agreement"] == "equal";
+  }
+  EXPECT_GT(equal, 0);
+  EXPECT_NE(cgp("explain transpose rows=64 cols=64 --profile t.json").out.find("counted"), std::string::npos);
+  EXPECT_EQ(cgp("profile kernel transpose rows=64 cols=64 --device emu --metrics nothing_like_it").code, 2);
+  const Outcome one =
+      cgp("profile kernel transpose rows=64 cols=64 --device emu --metrics shared_bank_conflicts,ipc");
+  EXPECT_NE(one.out.find("shared_bank_conflicts"), std::string::npos);
+  EXPECT_EQ(one.out.find("warp_execution_efficiency_pct"), std::string::npos);
+}
+
+TEST_F(Profiler, functions_of_libraries_are_called_in_a_process_of_their_own) {
+  const Outcome o =
+      cgp("profile library --so libm.so.6 --symbol powf --args f32:2,f32:3 --seconds 0.1 --flops 1 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(o.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 0);
+  EXPECT_GT(o.parsed()["metrics"]["gflops"]["value"].get<double>(), 0);
+  EXPECT_EQ(cgp("profile library --so libm.so.6 --symbol powfff").code, 2);
+  EXPECT_EQ(cgp("profile library --so libnothing.so --symbol f").code, 3);
+  EXPECT_EQ(cgp("profile library --so libm.so.6 --symbol powf --args x:1").code, 2);
+  EXPECT_EQ(cgp("profile library --so libm.so.6").code, 2);
+  const Outcome crash = cgp("profile library --so libc.so.6 --symbol strlen --args i64:8");
+  EXPECT_EQ(crash.code, 5) << crash.err;
+  EXPECT_NE(crash.err.find("SIGSEGV"), std::string::npos);
+  EXPECT_EQ(cgp("profile cublas").code, 3);
+  EXPECT_EQ(cgp("profile cublas --op conv").code, 2);
+}
+
+TEST_F(Profiler, commands_of_contracts_are_filled_in) {
+  write_file(path("c.yaml"),
+             "name: c\ncommand: [sleep, \"${SECONDS_}\"]\nmetrics: {wall_clock_time_us: {min: 20000}}\n");
+  EXPECT_EQ(cgp("contract verify c.yaml").code, 2) << "it must be defined";
+  EXPECT_EQ(cgp("contract verify c.yaml --define SECONDS_=0.03").code, 0);
+  EXPECT_EQ(cgp("contract verify --contract c.yaml --define SECONDS_=0.001").code, 1);
+}
+
+TEST_F(Profiler, the_doctor_is_asked_about_one_thing) {
+  const Outcome o = cgp("doctor --check emulator");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.out.find("rapl"), std::string::npos);
+  EXPECT_EQ(cgp("doctor --check gpu").code, 3);
+  EXPECT_EQ(cgp("doctor --check kitchen").code, 2);
+}
+
+TEST_F(Profiler, the_heap_is_profiled_with_valgrind) {
+  const Outcome none = cgp("profile binary --heap -- /bin/echo hello", "PATH=/nowhere");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.err.find("valgrind"), std::string::npos);
+  if (std::system("valgrind --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs valgrind";
+  const Outcome o = cgp("profile binary --heap --json -- /bin/echo hello");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(o.parsed()["metrics"]["malloc_count"]["value"].get<double>(), 0);
+  EXPECT_FALSE(o.parsed()["heap"]["sites"].empty());
 }
 
 TEST_F(Profiler, metrics_are_listed_and_have_a_schema) {

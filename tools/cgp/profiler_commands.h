@@ -20,21 +20,26 @@ struct ProfileOptions {
   std::string count = "none";        ///< none, callgrind, step
   std::string filter;                ///< part of kernel names
   std::string save, device = "auto", function;
-  std::string library, symbol, signature;
-  int launches = 500, repeat = 20;
+  std::string library, symbol, signature;                       ///< profile library
+  std::string op = "gemm_bf16", shape = "4096", layout = "nt";  ///< profile cublas
+  double budget = 2, flops = 0, bytes = 0;                      ///< seconds; of one call
+  int launches = 500, repeat = 20, runs = 7;
   double timeout = 0;
   std::size_t size = 0;
   std::string arch;
   int threads = 0;
-  bool all_api = false, overhead = false, allow_estimates = false, no_trace = false;
+  bool all_api = false, overhead = false, no_trace = false, heap = false;
   std::vector<std::string> backends;
+  std::vector<std::string> metrics;  ///< only these in the text
 };
 int profile(const Context& context, const ProfileOptions& o);
 int profile_program(const Context& context,
                     const ProfileOptions& o);  ///< binary, python: cmd_profile_program.cpp
 int profile_kernel(const Context& context, const ProfileOptions& o);   ///< cmd_profile_kernel.cpp
-int profile_cpu(const Context& context, const ProfileOptions& o);      ///< simd, scalar, parallel, scaling
-int profile_compare(const Context& context, const ProfileOptions& o);  ///< compare, cublas
+int profile_library(const Context& context, const ProfileOptions& o);  ///< cmd_profile_library.cpp
+int profile_cublas(const Context& context, const ProfileOptions& o);
+int profile_cpu(const Context& context, const ProfileOptions& o);  ///< simd, scalar, parallel, scaling
+int profile_compare(const Context& context, const ProfileOptions& o);
 
 struct TimeOptions {
   std::vector<std::string> command;  ///< after --
@@ -59,6 +64,7 @@ int compete(const Context& context, const CompeteOptions& o);
 
 struct DiffOptions {
   std::vector<std::string> files;
+  std::string baseline, current;  ///< the two files by name
   std::string before, after, build, run, left, right, baselines, clock = "wall";
   double margin = 0.01, equivalence = 0.03, budget = 120;
   bool strict = false;
@@ -83,6 +89,7 @@ struct ContractOptions {
   std::string action;
   std::vector<std::string> files;
   std::string folder, profile, junit, output, name;
+  std::vector<std::string> definitions;  ///< NAME=VALUE for ${NAME} in commands
   double tolerance = 0.10;
   bool strict = false, github = false;
 };
@@ -132,6 +139,11 @@ struct FalsifyOptions {
 };
 int falsify_command(const Context& context, const FalsifyOptions& o);
 
+struct ImportOptions {
+  std::string file, kernel, save;
+};
+int import_command(const Context& context, const ImportOptions& o);
+
 struct ProfilerOptions {
   ProfileOptions profile;
   TimeOptions time;
@@ -147,6 +159,7 @@ struct ProfilerOptions {
   MetricsOptions metrics;
   TuiOptions tui;
   FalsifyOptions falsify;
+  ImportOptions import;
 };
 
 struct ProfilerCommand {

@@ -34,6 +34,7 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
   app.add_option("--timeout", p.timeout, "Seconds after which the program is ended");
   app.add_option("--save", p.save, "Write the profile to this file");
   app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
+  app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
   app.add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
 }
@@ -49,6 +50,8 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   kernel->add_option("--device", p.device, "auto, emu, emu:ARCH, cuda, cuda:N")->capture_default_str();
   kernel->add_option("--counters", p.counters, "On a GPU: none, basic, roofline, memory, stalls")
       ->capture_default_str();
+  kernel->add_option("--metrics", p.metrics, "Print only these of `cgp metrics`, joined by commas")
+      ->delimiter(',');
   kernel->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
   kernel->add_option("--save", p.save, "Write the profile to this file");
   kernel->footer("Example:\n  cgp profile kernel gemm m=512 n=512 k=512 --device emu --save gemm.json");
@@ -77,11 +80,41 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
        {std::pair{"parallel", "One thread against all: speed-up, balance, cost of starting threads"},
         std::pair{"scaling", "1, 2, 4, ... threads"}}) {
     CLI::App* s = sub(app, name, text, p.what);
-    s->add_option("--threads,--max-threads", p.threads, "Threads; as many as the machine has");
+    s->add_option("--threads,--max-threads", p.threads, "Threads; auto: as many as the machine has")
+        ->transform([](std::string t) { return t == "auto" ? std::string("0") : t; });
+    s->add_option("--runs", p.runs, "Runs of each number of threads, each beside one with a single thread")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
     s->add_option("--size", p.size, "Elements of each piece");
     s->add_option("--save", p.save, "Write the profile to this file");
   }
-  for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
+  CLI::App* library = sub(app, "library", "A function of a shared library, called again and again", p.what);
+  library->add_option("--so", p.library, "The library")->required();
+  library->add_option("--symbol", p.symbol, "The function")->required();
+  library->add_option(
+      "--args", p.signature,
+      "Its arguments: TYPE:VALUE, TYPE*:COUNT for a buffer, str:TEXT, joined by commas; types: i32, "
+      "u32, i64, u64, f32, f64");
+  library->add_option("--seconds", p.budget, "For the calls")->capture_default_str();
+  library->add_option("--flops", p.flops, "Operations of one call");
+  library->add_option("--bytes", p.bytes, "Bytes that one call must move");
+  library->add_option("--timeout", p.timeout, "Seconds after which the process is ended");
+  library->add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
+  library->add_option("--save", p.save, "Write the profile to this file");
+  library->footer(
+      "Example:\n  cgp profile library --so libblas.so.3 --symbol cblas_sasum --args "
+      "'i32:4096,f32*:4096,i32:1' --flops 4096");
+  CLI::App* cublas =
+      sub(app, "cublas", "A product of cuBLASLt's best algorithm, with ours beside it", p.what);
+  cublas->add_option("--op", p.op, "gemm_bf16, gemm_f16, gemm_f32, gemm_tf32, gemm_e4m3")
+      ->capture_default_str();
+  cublas->add_option("--size", p.shape, "N, or MxNxK")->capture_default_str();
+  cublas->add_option("--layout", p.layout, "nt, nn, tn, tt")->capture_default_str();
+  cublas->add_option("--device", p.device, "cuda, cuda:N")->capture_default_str();
+  cublas->add_option("--repeat", p.repeat, "Rounds")->capture_default_str();
+  cublas->add_option("--save", p.save, "Write the profile to this file");
+  cublas->footer("Example:\n  cgp profile cublas --op gemm_bf16 --size 4096");
+  for (const char* name : {"metal", "neon", "wasm", "wgpu", "quant"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
   }
@@ -140,6 +173,8 @@ void declare_compete(CLI::App& app, ProfilerOptions& o) {
 void declare_diff(CLI::App& app, ProfilerOptions& o) {
   DiffOptions& d = o.diff;
   app.add_option("FILES", d.files, "Two profiles, or names of baselines; - reads standard input");
+  app.add_option("--baseline", d.baseline, "The first of them");
+  app.add_option("--current", d.current, "The second");
   app.add_option("--before", d.before, "A commit");
   app.add_option("--after", d.after, "Another one (HEAD)");
   app.add_option("--build", d.build, "Shell command that builds a checkout");
@@ -193,9 +228,11 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   ContractOptions& c = o.contract;
   app.require_subcommand(1);
   CLI::App* verify = sub(app, "verify", "Check contracts: PASS, FAIL, or SKIP with the reason", c.action);
-  verify->add_option("FILES", c.files, "Contracts (YAML)");
-  verify->add_option("--dir", c.folder, "All contracts below a folder");
+  verify->add_option("FILES,--contract", c.files, "Contracts (YAML)");
+  verify->add_option("--dir,--contracts-dir", c.folder, "All contracts below a folder");
   verify->add_option("--profile", c.profile, "Check a saved profile instead of measuring");
+  verify->add_option("--define", c.definitions, "NAME=VALUE: what ${NAME} is in the commands; repeat it")
+      ->allow_extra_args(false);
   verify->add_option("--junit", c.junit, "Write JUnit XML");
   verify->add_flag("--github", c.github, "Print annotations for GitHub");
   verify->add_flag("--strict", c.strict, "SKIP is exit code 4, unknown keys are failures");
@@ -254,6 +291,17 @@ void declare_metrics(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
 }
 
+void declare_import(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("FILE", o.import.file,
+                 "ncu: .ncu-rep, or CSV of --page raw, details, source; nsys: .sqlite, .nsys-rep, or CSV of "
+                 "cuda_gpu_trace; events of libcgp_inject.so");
+  app.add_option("--kernel", o.import.kernel, "Only kernels whose name contains this");
+  app.add_option("--save", o.import.save, "Write it as a profile");
+  app.footer(
+      "Examples:\n  cgp import report.ncu-rep --save report.json\n  cgp report report.ncu-rep "
+      "trace.sqlite -o report.html");
+}
+
 void declare_falsify(CLI::App& app, ProfilerOptions& o) {
   app.add_option("ROWS", o.falsify.rows, "Ids of the catalogue, or how they begin: FALS-05, MMA");
   app.add_flag("--list", o.falsify.list, "Name the rows and what decides them, without running anything");
@@ -294,6 +342,8 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return tui(x, o.tui); }},
       {"falsify", "Claims of the catalogue, and whether they hold here", declare_falsify,
        [](const Context& x, const ProfilerOptions& o) { return falsify_command(x, o.falsify); }},
+      {"import", "Reports of ncu and nsys as profiles", declare_import,
+       [](const Context& x, const ProfilerOptions& o) { return import_command(x, o.import); }},
       {"metrics", "Everything that can be collected", declare_metrics,
        [](const Context& x, const ProfilerOptions& o) { return metrics(x, o.metrics); }},
   };

@@ -130,6 +130,36 @@ void BaselineStore::set_noise_floor(const std::string& machine_key, double share
   write_file(folder_ + "/noise.json", j.dump(1) + "\n");
 }
 
+namespace {
+
+/// Counters that are the same every time a kernel runs on the same data.
+bool repeats(const std::string& counter) {
+  for (const char* part : {"inst_executed", "bank_conflicts", "branch_targets_threads_divergent",
+                           "launch__registers_per_thread", "sass__memory_"})
+    if (counter.find(part) != std::string::npos)
+      return counter.find(".sum") == counter.size() - 4 || counter.find('.') == std::string::npos;
+  return false;
+}
+
+/// Kernels of the same name: less is better of all that is compared.
+void diff_counters(const KernelUse& a, const KernelUse& b, std::vector<FileDiff>& out) {
+  for (const auto& [counter, before] : a.counters) {
+    const auto after = b.counters.find(counter);
+    if (after == b.counters.end() || !repeats(counter)) continue;
+    FileDiff d;
+    d.name = cat(fmt::format("{:.24}", short_name(a.name)), ": ", counter);
+    d.before = before, d.after = after->second, d.floor = 0.001;
+    d.change = before > 0 ? d.after / before - 1 : d.after > 0 ? INFINITY : 0;
+    if (d.before == 0 && d.after == 0) continue;
+    const bool same = std::fabs(d.change) <= d.floor;
+    d.verdict = same ? "NO_CHANGE" : d.change > 0 ? "REGRESSION" : "IMPROVED";
+    if (!same) d.why = "exact counts";
+    out.push_back(std::move(d));
+  }
+}
+
+}  // namespace
+
 std::vector<FileDiff> diff_documents(const Document& before, const Document& after, double floor,
                                      double equivalence) {
   std::vector<FileDiff> out;
@@ -168,6 +198,9 @@ std::vector<FileDiff> diff_documents(const Document& before, const Document& aft
       d.why = "exact counts";
     out.push_back(std::move(d));
   }
+  for (const auto& a : before.kernels)
+    for (const auto& b : after.kernels)
+      if (a.name == b.name) diff_counters(a, b, out);
   return out;
 }
 

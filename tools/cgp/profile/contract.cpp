@@ -284,7 +284,11 @@ std::string generate_contract(const Document& d, const std::string& wanted, doub
     for (const auto& s : all) out.push_back(nlohmann::json(s).dump());
     return "[" + text::join(out, ", ") + "]";
   };
-  if (d.kind == "kernel" || d.machine.contains("device")) {
+  if (d.machine.contains("imported")) {
+    out += "# verify it with --profile: what was recorded elsewhere is not measured again here\n";
+    if (d.machine.contains("device"))
+      out += format("hardware: {{gpu: {}}}\n", nlohmann::json(d.machine["device"].value("name", "")).dump());
+  } else if (d.kind == "kernel" || d.machine.contains("device")) {
     out += format("kernel: {}\n", d.name);
     if (!d.command.empty()) out += format("settings: {}\n", quoted(d.command));
     const std::string spec = d.machine["device"].value("spec", "");

@@ -282,8 +282,9 @@ ordered_json json_schema() {
 std::string short_name(const std::string& mangled) {
   int status = 0;
   char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  if (status != 0 || !text) return mangled;
-  std::string name = text;
+  // ncu and nsys give names as they are written in C++: "void f<int>(float *)".
+  if ((status != 0 || !text) && mangled.find('(') == std::string::npos) return mangled;
+  std::string name = status == 0 && text ? text : mangled;
   std::free(text);
   // Without template and call arguments and the return type; "(anonymous namespace)::" is no call.
   for (std::size_t at; (at = name.find("(anonymous namespace)::")) != std::string::npos;) name.erase(at, 23);

@@ -16,6 +16,18 @@ namespace {
 
 using fmt::format;
 
+/// 10^e GFLOP/s as an axis says it: "10 G", "1 T", "10 P".
+std::string rate_text(double e) {
+  const char* const units[] = {"G", "T", "P"};
+  const int step = std::clamp(int(std::floor(e / 3 + 1e-9)), 0, 2);
+  return format("{:g} {}", std::pow(10, e - 3 * step), units[step]);
+}
+
+std::size_t columns_of_last_line(const std::string& s) {
+  const auto at = s.rfind('\n');
+  return columns(at == std::string::npos ? s : s.substr(at + 1));
+}
+
 /// What bounds a point: memory, not a cache, and measured lines before those of a data sheet.
 double best(const Roofline& r, bool bandwidth) {
   double most[2][2] = {};  // [measured][of main memory or compute]
@@ -82,14 +94,12 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
     s += format(
         "<line x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}' stroke='#ddd'/><text x='{0:.1f}' y='{3}' "
         "text-anchor='middle'>{4}</text>",
-        x(std::exp2(e)), top, bottom, bottom + 16, number_text(std::exp2(e)));
+        x(std::exp2(e)), top, bottom, bottom + 16, format("{:g}", std::exp2(e)));
   for (double e = a.y0; e <= a.y1; ++e)
     s += format(
         "<line x1='{1}' x2='{2}' y1='{0:.1f}' y2='{0:.1f}' stroke='#ddd'/><text x='{3}' y='{0:.1f}' "
         "text-anchor='end'>{4}</text>",
-        y(std::pow(10, e)), left, right, left - 6,
-        e >= 3 ? format("{} T", number_text(std::pow(10, e - 3)))
-               : format("{} G", number_text(std::pow(10, e))));
+        y(std::pow(10, e)), left, right, left - 6, rate_text(e));
   s += format(
       "<text x='{}' y='{}' text-anchor='middle'>FLOP per byte</text><text x='14' y='{}' "
       "transform='rotate(-90 14 {})' text-anchor='middle'>FLOP/s</text>",
@@ -113,6 +123,8 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
     }
   }
   s += "</g>";
+  if (std::any_of(r.lines.begin(), r.lines.end(), [](const RoofLine& l) { return !l.measured; }))
+    s += format("<text x='{}' y='20' text-anchor='end' fill='#666'>dashed: data sheet</text>", width - 4);
   // Labels of the lines in a column at the right, pushed apart.
   double last = 0;
   std::vector<const RoofLine*> sorted;
@@ -171,11 +183,22 @@ std::string roofline_text(const Roofline& r, int width, int height) {
   for (int row = 0; row < height; ++row) {
     const double e = a.y1 - (a.y1 - a.y0) * row / (height - 1);
     const bool tick = std::fabs(e - std::round(e)) < (a.y1 - a.y0) / (height - 1) / 2;
-    out += format("{:>8}|{}\n", tick ? number_text(std::pow(10, std::round(e))) + "G" : "",
-                  rows[std::size_t(row)]);
+    out += format("{:>8}|{}\n", tick ? rate_text(std::round(e)) : "", rows[std::size_t(row)]);
   }
   out += format("{:>9}{}\n{:>9}{} FLOP/B{:>{}} FLOP/B\n", "+", std::string(std::size_t(columns), '-'), "",
                 number_text(std::exp2(a.x0)), number_text(std::exp2(a.x1)), std::max(1, columns - 20));
+  std::string ceilings;
+  for (const auto& l : r.lines) {
+    if (!(l.value > 0)) continue;
+    const std::string one = l.bandwidth ? format("{} {} GB/s", l.name, number_text(l.value))
+                                        : format("{} {} TFLOP/s", l.name, number_text(l.value / 1000));
+    if (!ceilings.empty() && columns_of_last_line(ceilings) + one.size() + 2 > std::size_t(width))
+      ceilings += '\n';
+    else if (!ceilings.empty())
+      ceilings += "  ";
+    ceilings += one;
+  }
+  out += ceilings + "\n";
   for (std::size_t i = 0; i < r.points.size(); ++i) {
     if (!(r.points[i].gflops > 0 && r.points[i].intensity > 0)) continue;
     out += format("{}  {}: {} GFLOP/s at {} FLOP/B, {:.0f} % of the ceiling\n", char('A' + int(i % 26)),

@@ -56,7 +56,8 @@ std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int heigh
   }
   if (r.lines.empty())
     return {"no ceilings: open a file of `cgp roofline --save FILE`, or a profile of a known GPU"};
-  return lines_of(roofline_text(r, width, std::max(6, height - 4 - int(r.points.size()))));
+  return lines_of(
+      roofline_text(r, width, std::max(6, height - 4 - int(r.points.size() + (r.lines.size() + 2) / 3))));
 }
 
 std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
@@ -78,8 +79,8 @@ std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
       const int bar = most > 0 ? int(std::lround(k.total_us() / most * (width - 50))) : 0;
       std::string blocks;
       for (int i = 0; i < bar; ++i) blocks += "█";
-      out.push_back(
-          format("  {:<32} {:>10} {}", fitted(short_name(k.name), 32), time_text(k.total_us()), blocks));
+      out.push_back(format("  {:<32} {:>10} {}", fitted(short_name(k.name), 32),
+                           k.us.empty() ? "-" : time_text(k.total_us()), blocks));
     }
   }
   if (out.empty())
@@ -158,10 +159,11 @@ std::string status(const ScreenModel& m) {
   if (m.documents.empty()) return "no profile is open";
   const auto& x = m.documents.back().metrics;
   const auto cell = [&](Metric id) { return x.has(id) ? number_text(x[id].number()) : std::string("-"); };
-  return format(
-      "{}  bound {}  ridge/AI {}  occupancy {} %  {} kinds of waste", fitted(m.documents.back().name, 30),
-      x.has(Metric::bound) ? std::get<std::string>(*x[Metric::bound].held) : "-",
-      cell(Metric::distance_to_ridge), cell(Metric::achieved_occupancy_pct), m.documents.back().waste.size());
+  return format("{}  bound {}  ridge/AI {}  occupancy {}{}  {} kinds of waste",
+                fitted(m.documents.back().name, 30),
+                x.has(Metric::bound) ? std::get<std::string>(*x[Metric::bound].held) : "-",
+                cell(Metric::distance_to_ridge), cell(Metric::achieved_occupancy_pct),
+                x.has(Metric::achieved_occupancy_pct) ? " %" : "", m.documents.back().waste.size());
 }
 
 }  // namespace

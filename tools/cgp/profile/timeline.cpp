@@ -142,7 +142,7 @@ struct Reader {
       Activity a = timed(j, Activity::Kind::copy);
       a.copy_kind = j.value("kind", 0u);
       a.pageable = j.value("src", 0u) == 1 || j.value("dst", 0u) == 1;
-      a.name = a.copy_kind == 1 ? "copy to the GPU" : a.copy_kind == 2 ? "copy from the GPU" : "copy";
+      a.name = copy_name(a.copy_kind);
       t.activities.push_back(std::move(a));
     } else if (ev == "memset") {
       Activity a = timed(j, Activity::Kind::set);
@@ -168,6 +168,10 @@ bool on_gpu(const Activity& a) {
 double median_or_zero(const std::vector<double>& v) { return v.empty() ? 0 : prof::median(v); }
 
 }  // namespace
+
+const char* copy_name(std::uint32_t kind) {
+  return kind == 1 ? "copy to the GPU" : kind == 2 ? "copy from the GPU" : "copy";
+}
 
 void read_events(const std::string& text, Timeline& into) {
   Reader reader{into, {}, {}, 0};
@@ -252,7 +256,7 @@ TimelineSummary summarise(const Timeline& t) {
   return s;
 }
 
-std::vector<KernelUse> kernels_of(const Timeline& t) {
+std::vector<KernelUse> kernels_of(const Timeline& t, const std::string& counted_by) {
   std::map<std::string, KernelUse> all;
   for (const auto& a : t.activities) {
     if (a.kind != Activity::Kind::kernel) continue;
@@ -275,12 +279,13 @@ std::vector<KernelUse> kernels_of(const Timeline& t) {
   }
   std::vector<KernelUse> out;
   for (auto& [name, k] : all) {
-    if (!k.counters.empty()) counters_to_metrics(k.counters, k.metrics, "CUPTI range profiler");
+    if (!k.counters.empty()) counters_to_metrics(k.counters, k.metrics, counted_by);
     if (k.registers)
       k.metrics.set(Metric::register_usage_per_thread, double(k.registers), Source::declared, kInjected);
     if (!k.us.empty()) {
-      k.metrics.set(Metric::wall_clock_time_us, prof::median(k.us), Source::measured, kInjected);
-      k.metrics.set(Metric::samples, double(k.us.size()), Source::counted, kInjected);
+      const std::string timed_by = t.activities.empty() ? counted_by : kInjected;
+      k.metrics.set(Metric::wall_clock_time_us, prof::median(k.us), Source::measured, timed_by);
+      k.metrics.set(Metric::samples, double(k.us.size()), Source::counted, timed_by);
     }
     out.push_back(std::move(k));
   }
@@ -335,6 +340,14 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
       value("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"));
   put(Metric::warp_execution_efficiency_pct,
       value("smsp__average_thread_inst_executed_per_inst_executed.ratio") / 32 * 100);
+  put(Metric::sm_utilization_pct, value("sm__throughput.avg.pct_of_peak_sustained_elapsed"));
+  put(Metric::ipc, value("sm__inst_executed.avg.per_cycle_active"));
+  put(Metric::dram_throughput_pct, value("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"));
+  put(Metric::register_usage_per_thread, value("launch__registers_per_thread"), Source::declared);
+  put(Metric::shared_memory_per_block,
+      value("launch__shared_mem_per_block_static") + value("launch__shared_mem_per_block_dynamic"),
+      Source::declared);
+  put(Metric::divergent_branches, value("smsp__sass_branch_targets_threads_divergent.sum"));
   put(Metric::branch_efficiency_pct, value("smsp__sass_average_branch_targets_threads_uniform.pct"));
   put(Metric::l1_hit_rate_pct, value("l1tex__t_sector_hit_rate.pct"));
   put(Metric::l2_hit_rate_pct, value("lts__t_sector_hit_rate.pct"));

@@ -67,7 +67,9 @@ struct TimelineSummary {
 };
 TimelineSummary summarise(const Timeline& t);
 /// Kernels by total time, counters joined by name and order of launch.
-std::vector<KernelUse> kernels_of(const Timeline& t);
+std::vector<KernelUse> kernels_of(const Timeline& t, const std::string& counted_by = "CUPTI range profiler");
+/// "copy to the GPU", of Activity::copy_kind.
+const char* copy_name(std::uint32_t kind);
 /// Transfers, memory, compilation into metrics.
 void add_metrics(const Timeline& t, prof::MetricSet& into);
 /// Metrics of one kernel from its counters (names of CUPTI).

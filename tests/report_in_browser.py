@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Renders a report of cgp in a headless browser and asks the browser what it sees: nothing is wider than the window,
+texts of pictures do not lie on each other, pictures are not empty, the filter hides rows, nothing is fetched.
+
+    tests/report_in_browser.py CGP TESTDATA [--keep FOLDER]
+
+Exit code 77 (skipped) without a browser: CGP_BROWSER, chromium, chromium-headless-shell, google-chrome."""
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CHECK = """
+<script>
+const problems = [];
+const wide = document.documentElement.scrollWidth;
+if (wide > window.innerWidth + 1) problems.push('the page is ' + wide + ' wide in a window of ' + window.innerWidth);
+let pictures = 0, texts = 0;
+for (const svg of document.querySelectorAll('svg')) {
+  ++pictures;
+  const box = svg.getBoundingClientRect();
+  if (box.width < 100 || box.height < 30) problems.push('a picture of ' + box.width + ' by ' + box.height);
+  const all = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim());
+  texts += all.length;
+  const boxes = all.map(t => t.getBoundingClientRect());
+  for (let i = 0; i < all.length; ++i) {
+    if (boxes[i].right > box.right + 1 || boxes[i].left < box.left - 1)
+      problems.push('"' + all[i].textContent + '" leaves its picture');
+    for (let j = i + 1; j < all.length; ++j) {
+      const w = Math.min(boxes[i].right, boxes[j].right) - Math.max(boxes[i].left, boxes[j].left);
+      const h = Math.min(boxes[i].bottom, boxes[j].bottom) - Math.max(boxes[i].top, boxes[j].top);
+      if (w > 2 && h > 0.3 * Math.min(boxes[i].height, boxes[j].height))
+        problems.push('"' + all[i].textContent + '" lies on "' + all[j].textContent + '"');
+    }
+  }
+}
+const input = document.querySelector('details input.f') || document.querySelector('input.f');
+const rows = input ? [...input.parentNode.querySelectorAll('tbody tr')] : [];
+const seen = () => rows.filter(r => r.offsetParent !== null).length;
+const before = seen();
+if (input) { input.value = rows[rows.length - 1].cells[0].textContent; input.oninput(); }
+const found = seen();
+if (input) { input.value = ''; input.oninput(); }
+const fetched = performance.getEntriesByType('resource').length;
+const out = document.createElement('pre');
+out.id = 'cgp-seen';
+out.textContent = JSON.stringify({problems, pictures, texts, before, found, after: seen(), fetched,
+  tables: document.querySelectorAll('table').length, text: document.body.innerText.length});
+document.body.appendChild(out);
+</script>
+"""
+
+
+def browser():
+    names = [os.environ.get("CGP_BROWSER", ""), "chromium", "chromium-headless-shell", "chromium-shell",
+             "chromium-browser", "google-chrome", "chrome"]
+    for name in names:
+        if name and shutil.which(name):
+            return shutil.which(name)
+    return None
+
+
+def run(*command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode not in more.pop("codes", (0,)):
+        sys.exit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def make_report(cgp, testdata, folder):
+    """Every kind of section: emulated kernels, timed programs, a timeline, counters of ncu, a roofline."""
+    def file(name):
+        return os.path.join(folder, name)
+    run(cgp, "profile", "kernel", "softmax", "rows=64", "cols=256", "--device", "emu", "--save", file("k.json"))
+    run(cgp, "time", "--runs", "8", "--save", file("t.json"), "--", "sleep", "0.01")
+    run(cgp, "trace", "--from", os.path.join(testdata, "torch_trace.jsonl"), "--save", file("trace.json"),
+        "--flamegraph", file("flame.svg"))
+    run(cgp, "roofline", "--target", "cuda", "--device", "H200", "--save", file("roof.json"), "--svg", file("roof.svg"))
+    run(cgp, "report", file("k.json"), file("t.json"), file("trace.json"), os.path.join(testdata, "ncu_raw.csv"),
+        file("roof.json"), "-o", file("report.html"), "--title", "A report that is looked at")
+    return file("report.html")
+
+
+def look(chrome, page, folder, width, dark=False):
+    with open(page) as f:
+        text = f.read()
+    checked = os.path.join(folder, f"checked{width}.html")
+    with open(checked, "w") as f:
+        f.write(text.replace("</body>", CHECK + "</body>") if "</body>" in text else text + CHECK)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+             "--disable-background-networking", f"--user-data-dir={folder}/profile", f"--window-size={width},1600"]
+    if dark:
+        flags.append("--blink-settings=preferredColorScheme=0")
+    dom = run(chrome, *flags, "--dump-dom", "file://" + checked, timeout=120)
+    found = re.search(r'<pre id="cgp-seen">(.*?)</pre>', dom, re.S)
+    if not found:
+        sys.exit("the page's own script did not end: " + dom[-400:])
+    shot = os.path.join(folder, f"report{width}.png")
+    run(chrome, *flags, f"--window-size={width},4200", f"--screenshot={shot}", "file://" + page, timeout=120)
+    return json.loads(html.unescape(found.group(1))), shot
+
+
+def main():
+    cgp, testdata = sys.argv[1:3]
+    chrome = browser()
+    if not chrome:
+        print("skipped: no browser (chromium, or CGP_BROWSER)")
+        return 77
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = scratch
+        if "--keep" in sys.argv:
+            folder = sys.argv[sys.argv.index("--keep") + 1]
+            os.makedirs(folder, exist_ok=True)
+        page = make_report(cgp, testdata, folder)
+        bad = []
+        for width in (1200, 700):
+            seen, shot = look(chrome, page, folder, width)
+            print(width, {k: v for k, v in seen.items() if k != "problems"})
+            bad += [f"at {width}: {p}" for p in seen["problems"]]
+            if seen["pictures"] < 3 or seen["tables"] < 5 or seen["text"] < 3000:
+                bad.append(f"at {width}: the report has {seen['pictures']} pictures and {seen['tables']} tables")
+            if not 0 < seen["found"] < seen["before"] or seen["after"] != seen["before"]:
+                bad.append(f"the filter shows {seen['found']} of {seen['before']} rows, then {seen['after']}")
+            if seen["fetched"]:
+                bad.append(f"{seen['fetched']} resources were fetched")
+            if os.path.getsize(shot) < 20000:
+                bad.append(f"the picture of the page has {os.path.getsize(shot)} bytes")
+        for line in bad:
+            print("problem:", line)
+        return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

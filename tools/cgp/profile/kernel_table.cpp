@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/kernel_table.h"
+
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cgp/prof/stats.h"
+#include "profile/table.h"
+
+namespace cgp::profile {
+
+std::string kernel_table(const std::vector<KernelUse>& kernels, int width, std::size_t most) {
+  using fmt::format;
+  double total = 0;
+  for (const auto& k : kernels) total += k.total_us();
+  Table table({"share", "launches", "median", "total", "regs", "grid", "block", "<kernel"});
+  const auto triple = [](const prof::Triple& t) { return format("{},{},{}", t[0], t[1], t[2]); };
+  for (std::size_t i = 0; i < std::min(most, kernels.size()); ++i) {
+    const KernelUse& k = kernels[i];
+    table.row({total > 0 ? format("{:.1f} %", 100 * k.total_us() / total) : "-", std::to_string(k.launches),
+               k.us.empty() ? "-" : time_text(prof::median(k.us)),
+               k.us.empty() ? "-" : time_text(k.total_us()), k.registers ? std::to_string(k.registers) : "-",
+               triple(k.grid), triple(k.block),
+               fitted(short_name(k.name), std::size_t(std::max(20, width - 66)))});
+  }
+  std::string out = table.text();
+  if (kernels.size() > most) out += format("  and {} more kernels (--json has all)\n", kernels.size() - most);
+  return out;
+}
+
+}  // namespace cgp::profile
