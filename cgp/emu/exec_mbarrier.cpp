@@ -309,8 +309,19 @@ void decode_nothing(Decoder&, const Inst&, Op& op) { op.fn = exec_nothing; }
 void exec_init_fence(Warp& w, const Op& op) { race::fence(w, op); }
 void decode_init_fence(Decoder&, const Inst&, Op& op) { op.fn = exec_init_fence; }
 void exec_proxy_fence(Warp& w, const Op&) { race::proxy_fence(w); }
-void decode_proxy_fence(Decoder&, const Inst& i, Op& op) {
-  op.fn = i.has(Mod::async) || i.has(Mod::async_generic) ? exec_proxy_fence : exec_nothing;
+void exec_map_fence(Warp& w, const Op& op) {
+  race::fence(w, op);
+  if (op.kind == 0) return;  // .release
+  std::uint64_t address[kLanes];
+  w.addresses(op, address);
+  race::map_fence(w, op, address);
+}
+void decode_proxy_fence(Decoder& d, const Inst& i, Op& op) {
+  op.fn = i.has(Mod::async) || i.has(Mod::async_generic) ? exec_proxy_fence : exec_nothing;  // .alias
+  if (!i.has(Mod::tensormap_generic)) return;
+  op.fn = exec_map_fence;
+  op.kind = i.has(Mod::acquire);
+  if (op.kind) d.set_address(d.operand(i, 0), op);
 }
 
 }  // namespace

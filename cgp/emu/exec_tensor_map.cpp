@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/race.h"
 #include "cgp/emu/tensor_families.h"
 #include "cgp/emu/tensor_map.h"
 
@@ -31,6 +32,9 @@ void exec_replace(Warp& w, const Op& op) {
     w.unwritten = 0;
     if (host) host = resolve_one(w, op, op.where, address[lane], TensorMap::kBytes, Access::write, lane, 64);
     if (!host) return;
+    Mask before = w.active & (lane_bit(lane) - 1);  // several lanes that change one map do it once
+    for_lanes(before, [&](int l) { before &= address[l] == address[lane] ? ~Mask(0) : ~lane_bit(l); });
+    if (!before) race::access(w, op, op.where, address, TensorMap::kBytes, race::Use::write, lane_bit(lane));
     const std::uint64_t v =
         e.wide ? w.row<std::uint64_t>(e.value)[lane] : w.row<std::uint32_t>(e.value)[lane];
     const std::string why = TensorMap::replace(
@@ -95,7 +99,13 @@ void exec_cp_fenceproxy(Warp& w, const Op& op) {
   w.unwritten = 0;
   std::byte* target =
       resolve_one(w, op, Where::global, to[lane], TensorMap::kBytes, Access::write, lane, 128);
-  if (source && target) std::memcpy(target, source, TensorMap::kBytes);
+  if (!source || !target) return;
+  std::memcpy(target, source, TensorMap::kBytes);
+  race::access(w, op, Where::shared, from, TensorMap::kBytes, race::Use::read, lane_bit(lane));
+  race::access(w, op, Where::global, to, TensorMap::kBytes, race::Use::write, lane_bit(lane));
+  // .sync: the copy is there for the whole warp; .release: it goes out with what follows.
+  if (w.race) w.note_rendezvous(w.active);
+  race::fence(w, op);
 }
 void decode_cp_fenceproxy(Decoder& d, const Inst& i, Op& op) {
   Copy c;

@@ -179,6 +179,8 @@ bool load_map(Warp& w, const Op& op, int lane, std::uint64_t address, TensorMap&
   if (!good)
     w.fail(Check::bounds, "tensormap", op, lane_bit(lane), cat("tensor map at ", hex(address), ": ", why),
            "pass the map by value as a 64-byte aligned .param and use its generic address (cvta.param)");
+  if (good && w.race && classify(w, address) == Where::global)
+    race::map_use(w, op, lane, address, TensorMap::kBytes);
   return good;
 }
 

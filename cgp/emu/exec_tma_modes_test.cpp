@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor copies in the modes gather4, scatter4 and im2col, against plain loops.
+#include <gmock/gmock.h>
+
 #include "cgp/emu/tensor_test_kit.h"
 
 namespace cgp::emu {
@@ -142,6 +144,62 @@ TEST(TmaModes, AMapOfAnotherModeIsReported) {
              {0, 0, 0, 0}, 16, true),
       {}, {32, 1, 1}, Params().add(MapBytes{m.encode()}).add(out));
   EXPECT_EQ(first_class(r), "tensormap");
+}
+
+// A map that a warp makes in shared memory, publishes in global memory and uses. `early` and `late` stand
+// before and behind the publication.
+std::string made_map(const std::string& early, const std::string& late) {
+  return cat(
+      ".visible .entry k(.param .u64 from, .param .u64 to, .param .u64 data, .param .u64 out) {\n"
+      " .reg .u64 %f, %m, %d, %o, %x; .reg .u32 %t, %s, %b, %v, %a; .reg .s32 %c; .reg .pred %p, %q, %one;\n"
+      " .shared .align 128 .b8 sm[128], buf[128]; .shared .align 8 .b64 bar;\n"
+      " ld.param.u64 %f, [from]; ld.param.u64 %m, [to]; ld.param.u64 %d, [data]; ld.param.u64 %o, [out];\n"
+      " mov.u32 %t, %tid.x; mov.u32 %s, sm; mov.u32 %b, bar; setp.ne.u32 %p, %t, 0; setp.eq.u32 %one, %t, "
+      "1;\n"
+      " mad.wide.u32 %x, %t, 4, %f; ld.global.u32 %v, [%x]; mad.lo.u32 %a, %t, 4, %s; st.shared.u32 [%a], "
+      "%v;\n"
+      " @!%p mbarrier.init.shared::cta.b64 [%b], 1;\n fence.mbarrier_init.release.cluster;\n"
+      " bar.warp.sync -1;\n @%p bra MADE;\n"
+      " tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%s], %d;\nMADE: bar.warp.sync -1;\n ",
+      early,
+      "\n tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%m], [%s], "
+      "128;\n ",
+      late,
+      "\n @%p bra WAIT;\n mov.s32 %c, 4; mov.u32 %a, buf;\n"
+      " mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 64;\n"
+      " cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%m, {%c}], [%b];\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %q, [%b], 0; @!%q bra WAIT;\n"
+      " and.b32 %v, %t, 15; mov.u32 %a, buf; mad.lo.u32 %a, %v, 4, %a; ld.shared.u32 %v, [%a];\n"
+      " mad.wide.u32 %x, %t, 4, %o; st.global.u32 [%x], %v;\n ret;\n}\n");
+}
+
+TEST(TmaModes, AMapMadeByTheKernelNeedsItsProxyFence) {
+  const std::string acquire = "fence.proxy.tensormap::generic.acquire.gpu [%m], 128;";
+  const auto run = [&](const std::string& early, const std::string& late) {
+    Kit kit;
+    std::vector<std::uint32_t> data(32);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = std::uint32_t(100 + i);
+    TensorMap m;
+    m.type = TensorMapType::u32;
+    m.address = kit.upload(std::vector<std::uint32_t>(32), "model");
+    m.dims[0] = 32;
+    m.box[0] = 16;
+    const auto bytes = m.encode();
+    const std::uint64_t from = kit.upload(std::vector<std::byte>(bytes.begin(), bytes.end()), "from");
+    const std::uint64_t to = kit.machine.alloc(128, "to", 128), out = kit.machine.alloc(128, "out");
+    const std::uint64_t at = kit.upload(data, "data");
+    Result r = kit.launch(made_map(early, late), {}, {32, 1, 1}, Params().add(from).add(to).add(at).add(out));
+    for (std::size_t l = 0; l < 32; ++l)
+      EXPECT_EQ(kit.download<std::uint32_t>(out, 32)[l], 104 + l % 16) << late;
+    return r;
+  };
+  EXPECT_CLEAN(run("", acquire));
+  // In a lane that the copy's is ordered behind.
+  EXPECT_CLEAN(run("", "@%one " + acquire + " bar.warp.sync -1;"));
+  for (const Result& r : {run("", ""), run(acquire, ""), run("", "@%one " + acquire)}) {
+    EXPECT_EQ(first_class(r), "race.proxy");
+    EXPECT_THAT(findings(r), ::testing::HasSubstr("fence.proxy.tensormap"));
+  }
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ using ptx::Mod;
 using POp = ptx::Op;
 
 bool is_fence(const ptx::Inst& i) {
-  return i.op == POp::fence || i.op == POp::membar || i.op == POp::fence_mbarrier_init;
+  return i.op == POp::fence || i.op == POp::membar || i.op == POp::fence_mbarrier_init ||
+         i.op == POp::tensormap_cp_fenceproxy || (i.op == POp::fence_proxy && i.has(Mod::tensormap_generic));
 }
 
 Level scope_of(const ptx::Inst& i) {
@@ -185,7 +186,27 @@ bool before(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
   return known(a.s.view[std::size_t(lane)]->now.known, cluster, who) >= at;
 }
 
+namespace {
+// Whether a fence for the map that `lane` knows of had the access stamped `x` in its past.
+bool map_fenced(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
+  const std::uint32_t who = id_of(x), at = clock_of(x);
+  const ClusterState& c = *a.s.cluster;
+  for (const MapFence& f : c.map_fences) {
+    if (f.address != *a.addr) continue;
+    Mask had = known(f.view->now.known, cluster, who) >= at ? f.lanes : 0;
+    if (cluster == c.index && who >> 5 == f.wid) had |= at <= f.synced ? f.lanes : 0;
+    if (cluster == c.index && who >> 5 == f.wid && at <= f.at) had |= f.lanes & lane_bit(int(who & 31));
+    if (f.wid == a.s.wid) {
+      if (had & (f.at <= a.s.synced ? ~Mask(0) : lane_bit(lane))) return true;
+    }
+    if (had & known_lanes(a.s.view[std::size_t(lane)]->now.known, c.index, f.wid, f.at)) return true;
+  }
+  return false;
+}
+}  // namespace
+
 bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
+  if (a.proxy == Proxy::tensor_map) return kind_of(id_of(x)) != kThread || map_fenced(a, lane, cluster, x);
   const std::uint32_t who = id_of(x), at = clock_of(x);
   if (kind_of(who) != kThread && kind_of(who) != kCopy) return true;
   const View& v = *a.s.view[std::size_t(lane)];

@@ -23,7 +23,8 @@
 namespace cgp::emu::race {
 
 enum class Use : std::uint8_t { read, write, atomic };
-enum class Proxy : std::uint8_t { generic, async };
+/// tensor_map: a tensor copy reads its map.
+enum class Proxy : std::uint8_t { generic, async, tensor_map };
 
 /// Whether what lane `lane` stores equals what is at `at` (other < 0), or what lane `other` stores.
 using SameFn = bool (*)(Warp& w, const Op& op, int lane, int other, const std::byte* at);
@@ -122,6 +123,11 @@ void arrive_with(Warp& w, const ReleasedPtr& released, Cta& cta, std::uint32_t o
 void fence(Warp& w, const Op& op);
 /// fence.proxy.async
 void proxy_fence(Warp& w);
+/// fence.proxy.tensormap::generic.acquire, by the active lanes: changes of the map at address[lane] that they
+/// know of may be used.
+void map_fence(Warp& w, const Op& op, const std::uint64_t* address);
+/// A tensor copy of `lane` uses the map at `address` of global memory.
+void map_use(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes);
 
 // ---------------------------------------------------------------- the machine
 std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool parallel);

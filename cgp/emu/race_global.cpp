@@ -59,7 +59,7 @@ struct Run {
   Spot spot(std::uint32_t k) const {
     return {false, 0, page_address + ((first + k) << page.shift), std::uint32_t(1) << page.shift};
   }
-  bool must_fence() const { return a.proxy == Proxy::async && a.use == Use::read; }
+  bool must_fence() const { return a.proxy != Proxy::generic && a.use == Use::read; }
   void check(std::uint32_t k, Stamp x, std::uint32_t cluster, Use other) const {
     const int l = lane_of(k);
     if (!x || (cluster == me && a.quick(x, l) && !must_fence())) return;

@@ -301,6 +301,12 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
 }
 
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot) {
+  if (a.proxy == Proxy::tensor_map)
+    return emit(a, lane, cluster, other, Use::write, spot, "race.proxy",
+                {"no fence.proxy.tensormap::generic.acquire on this map after its change",
+                 "fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that issues the copy, "
+                 "behind what orders the change before it"},
+                " through the generic proxy: tensor copies need not see it");
   emit(a, lane, cluster, other, Use::write, spot, "race.proxy",
        {"no fence.proxy.async after the store and before the barrier that orders the two",
         "fence.proxy.async in the storing threads, then the barrier, then the asynchronous operation"},

@@ -220,6 +220,14 @@ struct WarpState {
   std::vector<std::pair<const Allocation*, GlobalShadow*>> shadows;  ///< last used, by use
 };
 
+/// What lanes of a warp knew at a fence.proxy.tensormap::generic.acquire.
+struct MapFence {
+  std::uint64_t address = 0;
+  ViewPtr view;
+  std::uint32_t wid = 0, synced = 0, at = 0;
+  Mask lanes = 0;
+};
+
 struct ClusterState {
   LaunchState* launch = nullptr;
   Cluster* cluster = nullptr;
@@ -241,6 +249,7 @@ struct ClusterState {
   };
   std::array<Memo, 8> memo;
   std::size_t next_memo = 0;
+  std::vector<MapFence> map_fences;
 
   void tick() { now += now < kMaxClock; }
 };
@@ -311,7 +320,7 @@ struct Accessor {
 
 /// Whether the access stamped `x` of `cluster` happens before what `lane` does now.
 bool before(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
-/// Before, and through the proxy fence that an asynchronous read needs.
+/// Before, and through the proxy fence that an asynchronous read (or the use of a tensor map) needs.
 bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
 
 /// Where a conflict is.
