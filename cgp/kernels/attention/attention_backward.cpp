@@ -65,9 +65,7 @@ AttentionBackwardChoice select_attention_backward(const AttentionProblem& p, con
                                                   const AttentionGradients& g, const runtime::DeviceInfo& d) {
   const auto not_sm90 = reject_backward(AttentionKind::sm90, p, at, g, d);
   if (not_sm90.empty()) {
-    AttentionBackwardSm90Tuning tune;
-    tune.turns = g.deterministic;
-    auto c = choose_attention_backward_sm90(p, tune);
+    auto c = choose_attention_backward_sm90(p, tune_attention_backward(p, g.deterministic));
     c.why = "tensor cores of sm_90a";
     return c;
   }

@@ -22,11 +22,12 @@ struct AttentionBackwardTuning {
   int key_rows = 16, key_columns = 48, query_rows = 32, query_columns = 32;
 };
 struct AttentionBackwardSm90Tuning {
-  int stages = 2;        ///< tiles of q and of d_o in flight
-  bool bulk = false;     ///< d_q is added by bulk copies out of shared memory, else by the threads
-  bool turns = true;     ///< blocks of keys add to d_q in order
-  bool rounded = false;  ///< ds from probabilities as rounded for d_v: registers
-  int section = 0;       ///< heads of keys that are visited together; 0: what L2 holds
+  int stages = 2;          ///< tiles of q and of d_o in flight
+  bool bulk = false;       ///< d_q is added by bulk copies out of shared memory, else by the threads
+  bool turns = true;       ///< blocks of keys add to d_q in order
+  bool persistent = true;  ///< blocks stay and take tiles of keys one by one
+  bool rounded = false;    ///< ds from probabilities as rounded for d_v: registers
+  int section = 0;         ///< heads of keys that are visited together; 0: what L2 holds
 };
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;
@@ -48,6 +49,8 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
                                                   const AttentionBackwardTuning* tune = nullptr);
 AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& p,
                                                        const AttentionBackwardSm90Tuning& tune);
+/// What ships, chosen by the problem.
+AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& p, bool deterministic);
 /// Of the five products of the gradients, over the allowed part where bounds cut it.
 double attention_backward_flops(const AttentionProblem& p);
 /// Queues the gradients of `p`, whose forward pass left o and lse in `at`. ArgumentError with reject()'s

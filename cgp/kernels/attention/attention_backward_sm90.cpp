@@ -126,8 +126,9 @@ struct Workspace {
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
-                              tune.turns ? "_turns" : "", tune.rounded ? "_rounded" : "");
+  const auto full =
+      text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
+                tune.turns ? "_turns" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
   const BackwardSm90Tune t{f, tune};
   return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
 }
@@ -163,6 +164,14 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
   c.kind = AttentionKind::sm90, c.why = "asked for", c.width = width(p), c.sm90 = tune;
   c.kernels = attention_backward_sm90(p.type, c.width, tune, AttentionFeatures::of(p, false));
   return c;
+}
+
+AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
+  const auto f = AttentionFeatures::of(q, false);
+  AttentionBackwardSm90Tuning t;
+  t.turns = deterministic;
+  t.persistent = !f.left || !f.right;  // with both bounds the producer's registers do not suffice
+  return t;
 }
 
 namespace {
@@ -225,7 +234,10 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   const auto stats = s.device().tensor_map(stats_spec, mine.stats);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
   load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
-  fn(s, runtime::grid_for(std::uint64_t(n.tiles_m) * n.pairs, 1), q, d_o, k, v, stats, n, mine);
+  n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
+  const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
+  fn(s, runtime::grid_for(c.sm90.persistent ? std::min<std::uint64_t>(n.tiles, sms) : n.tiles, 1), q, d_o, k,
+     v, stats, n, mine);
   if (!c.sm90.turns) load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
 }
 

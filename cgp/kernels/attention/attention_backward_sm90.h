@@ -13,6 +13,7 @@
 // The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
 #include "cgp/dsl/atomic.h"
 #include "cgp/dsl/epilogue.h"
+#include "cgp/dsl/mailbox.h"
 #include "cgp/dsl/sync.h"
 #include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/attention/attention_backward.h"
@@ -60,7 +61,7 @@ struct BackwardSm90Params {
   Val<u64> sums;   ///< f32, of d_q; zeros unless blocks take turns
   Val<u64> stats;  ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
   Val<u64>
-      turns;  ///< u32 [head][tile][warpgroup]: blocks of keys that have added; then the next block's number
+      turns;  ///< u32 [head][tile][warpgroup]: blocks of keys that have added; then the next tile of keys
   Val<u64> stats_rows;
   Val<u32> tiles_q;
   static auto carried() {
@@ -134,6 +135,7 @@ class BackwardSm90 {
   }
 
   void run() {
+    if (t_.persistent) return walk();
     const auto at = place(t_.turns ? ticket() : k_.ctaid_x());
     load_.one_thread([&](Thread& t) { produce(t, at); });
     math_.run([&](Warpgroup& wg) { consume(wg, at); });
@@ -155,15 +157,46 @@ class BackwardSm90 {
   };
 
   // ------------------------------------------------------------ which keys
-  // Blocks take turns in the order they began in: who waits never waits for one that is not running yet.
+  // Blocks that stay: the producer takes the next tile of keys and says which; it loads while the warpgroups
+  // still store.
+  void walk() {
+    Mailbox mail(k_, 1, 2, math_);
+    const auto go_on = [&](const Val<u32>& index, Uniform u) { return assume_uniform(index < p_.tiles, u); };
+    load_.run([&](Warpgroup& wg) {
+      wg.one_warp([&](Warp& w) {
+        const auto take = [&] {
+          const auto mine = k_.if_(
+              w.lane() == 0u, [&] { return take_ticket(); }, [] { return Val<u32>(0); });
+          return shfl<idx>(w, mine, 0);
+        };
+        const auto end = k_.while_(
+            take(), [&](const Val<u32>& index) { return go_on(index, Uniform::warp); },
+            [&](const Val<u32>& index) {
+              mail.send(w, {index});
+              w.one_thread([&](Thread& t) { produce(t, place(index)); });
+              return take();
+            });
+        mail.send(w, {end});
+      });
+    });
+    math_.run([&](Warpgroup& wg) {
+      (void)k_.while_(
+          mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
+          [&](const Val<u32>& index) {
+            consume(wg, place(assume_uniform(index, Uniform::warpgroup)));
+            return mail.receive(wg)[0];
+          });
+    });
+  }
+  // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
+  Val<u32> take_ticket() {
+    const auto tiles = to<u64>(p_.batch) * to<u64>(p_.heads_q) * to<u64>(g_.tiles_q);
+    return atom<relaxed, gpu, op::add>(Out<u32>(g_.turns).at(tiles * 2u), 0, 1u);
+  }
   Val<u32> ticket() {
     const auto seen = k_.shared<u32>(1);
     Cta cta = k_.cta();
-    cta.one_thread([&](Thread&) {
-      const auto next =
-          Out<u32>(g_.turns).at(to<u64>(p_.batch) * to<u64>(p_.heads_q) * to<u64>(g_.tiles_q) * 2u);
-      seen.st(0, atom<relaxed, gpu, op::add>(next, 0, 1u));
-    });
+    cta.one_thread([&](Thread&) { seen.st(0, take_ticket()); });
     cta.sync();
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
@@ -238,6 +271,7 @@ class BackwardSm90 {
     auto done = step<false>(wg, own, turns - 1u, std::move(last));
     std::move(keys).release(wg);
     std::move(values).release(wg);
+    if (t_.persistent) both_.sync();  // nobody still reads the ds that the next tile overwrites
     end_adding(wg, std::get<2>(done));
     store(wg, g_.d_k, at, own.key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, std::get<0>(done));
     store(wg, g_.d_v, at, own.key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f),

@@ -227,8 +227,8 @@ void every_sm90(const runtime::Device& device, std::uint64_t more, const Way& wa
   check(device, p, way);
 }
 // Measured against each other: all must be right.
-constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {{.turns = false, .rounded = true},
-                                                        {.bulk = true, .turns = false, .section = 2}};
+constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
+    {.turns = false, .persistent = false, .rounded = true}, {.bulk = true, .turns = false, .section = 2}};
 constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace
@@ -353,7 +353,7 @@ std::vector<std::vector<Variant>> all_sm90() {
   const auto add = [&](DType t, std::uint64_t d, bool right, bool left, bool turns) {
     auto p = problem(t, 9, 9, d, d);
     p.causal = right, p.window_left = left ? 3 : -1;
-    all.push_back(choose_attention_backward_sm90(p, {.turns = turns}).kernels);
+    all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, turns)).kernels);
   };
   add(DType::bf16, 64, false, false, true), add(DType::bf16, 64, true, false, false);
   add(DType::bf16, 128, true, false, true), add(DType::bf16, 128, true, true, true);

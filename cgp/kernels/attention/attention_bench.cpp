@@ -235,10 +235,10 @@ void run_all(Bench& b) {
         sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
       }
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
-  for (bool turns : {false, true})
-    for (bool bulk : {false, true})
-      for (bool rounded : {false, true})
-        if (!turns || !bulk) of_sm90.push_back({.bulk = bulk, .turns = turns, .rounded = rounded});
+  for (bool persistent : {false, true})
+    for (bool turns : {false, true}) of_sm90.push_back({.turns = turns, .persistent = persistent});
+  of_sm90.push_back({.bulk = true, .turns = false});
+  of_sm90.push_back({.turns = false, .rounded = true});
   for (std::uint64_t n : {1024, 4096})
     for (bool causal : {false, true}) {
       backward(b, standard(DType::bf16, 64, n, causal), {{{32, 32, 32, 64}, {32, 32, 32, 32}}, of_sm90});
