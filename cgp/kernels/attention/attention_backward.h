@@ -25,6 +25,7 @@ struct AttentionBackwardSm90Tuning {
   int stages = 2;          ///< tiles of q and of d_o in flight
   bool bulk = false;       ///< d_q is added by bulk copies out of shared memory, else by the threads
   bool turns = true;       ///< blocks of keys add to d_q in order
+  bool spread = false;     ///< blocks of a head begin at different queries
   bool persistent = true;  ///< blocks stay and take tiles of keys one by one
   bool rounded = false;    ///< ds from probabilities as rounded for d_v: registers
   int section = 0;         ///< heads of keys that are visited together; 0: what L2 holds

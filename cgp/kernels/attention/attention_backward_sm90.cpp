@@ -126,9 +126,9 @@ struct Workspace {
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full =
-      text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
-                tune.turns ? "_turns" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
+  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
+                              tune.turns ? "_turns" : "", tune.spread ? "_spread" : "",
+                              tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
   const BackwardSm90Tune t{f, tune};
   return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
 }
@@ -169,7 +169,7 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
 AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
-  t.turns = deterministic;
+  t.turns = deterministic, t.bulk = !deterministic;
   t.persistent = !f.left || !f.right;  // with both bounds the producer's registers do not suffice
   return t;
 }

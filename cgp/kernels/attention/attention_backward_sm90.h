@@ -131,7 +131,7 @@ class BackwardSm90 {
         own_barrier_(k.named_barrier(128).id()) {
     (void)k.named_barrier(128);  // of the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(!t_.turns || !t_.bulk, "who adds in turn adds by threads");
+    k.require(!t_.turns || (!t_.bulk && !t_.spread), "who adds in turn adds by threads, in one order");
   }
 
   void run() {
@@ -234,6 +234,15 @@ class BackwardSm90 {
             f_.right ? select(tile + 1u == g_.tiles_q, end, key_tile(query + (M - 1) + p_.right)) : end};
   }
   Val<u32> turns_of(const Place& at) { return (at.stop - at.begin) * p_.group; }
+  // Blocks of a head begin at different tiles, or all would add to one place. In turns they cannot.
+  Val<u32> first_tile(const Place& at) {
+    return t_.spread ? at.stop - 1u - at.tile % (at.stop - at.begin) : at.stop - 1u;
+  }
+  /// Downwards, then from the end; the next head comes after all tiles of this one.
+  std::tuple<Val<u32>, Val<u32>> next_tile(const Place& at, const Val<u32>& tile, const Val<u32>& member) {
+    const auto next = select(tile == at.begin, at.stop, tile) - 1u;
+    return {next, select(next == first_tile(at), member + 1u, member)};
+  }
   /// Number of the tile of queries among those of all heads.
   Val<u32> query_tile(const Place& at, const Val<u32>& member, const Val<u32>& tile) {
     return (at.s.batch * p_.heads_q + at.s.head + member) * g_.tiles_q + tile;
@@ -243,14 +252,13 @@ class BackwardSm90 {
   void produce(Thread& t, const Place& at) {
     k_ring_.fill(t, dsl::at(keys_, at.s.batch, at.s.head_kv, at.key0, 0));
     v_ring_.fill(t, dsl::at(values_, at.s.batch, at.s.head_kv, at.key0, 0));
-    k_.loop(p_.group, [&](Val<u32> member) {
-      const auto head = at.s.head + member;
-      k_.loop(at.stop - at.begin, [&](Val<u32> i) {
-        const auto tile = at.stop - 1u - i, row = tile * std::uint32_t(M);
-        q_ring_.fill(t, dsl::at(q_, at.s.batch, head, row, 0),
-                     dsl::at(stats_, 0, query_tile(at, member, tile) * std::uint32_t(M)));
-        o_ring_.fill(t, dsl::at(d_o_, at.s.batch, head, row, 0));
-      });
+    k_.loop(turns_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
+      const auto [tile, member] = now;
+      const auto head = at.s.head + member, row = tile * std::uint32_t(M);
+      q_ring_.fill(t, dsl::at(q_, at.s.batch, head, row, 0),
+                   dsl::at(stats_, 0, query_tile(at, member, tile) * std::uint32_t(M)));
+      o_ring_.fill(t, dsl::at(d_o_, at.s.batch, head, row, 0));
+      return next_tile(at, tile, member);
     });
   }
 
@@ -266,7 +274,7 @@ class BackwardSm90 {
     const auto turns = turns_of(at);
     Carried last = k_.loop(turns - 1u,
                            Carried{std::move(scores), std::move(query), zeros<f32, 64, D>(wg),
-                                   zeros<f32, 64, D>(wg), at.stop - 1u, Val<u32>(0)},
+                                   zeros<f32, 64, D>(wg), first_tile(at), Val<u32>(0)},
                            [&](Val<u32> i, Carried now) { return step<true>(wg, own, i, std::move(now)); });
     auto done = step<false>(wg, own, turns - 1u, std::move(last));
     std::move(keys).release(wg);
@@ -320,13 +328,8 @@ class BackwardSm90 {
       auto next = take_query(wg);
       auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, SmemTile<QTile>(next.base));
       finish();
-      const auto first = tile == own.at.begin;
-      return Carried{std::move(scores),
-                     std::move(next),
-                     std::move(dk),
-                     std::move(dv),
-                     select(first, own.at.stop, tile) - 1u,
-                     select(first, member + 1u, member)};
+      const auto [next_at, next_member] = next_tile(own.at, tile, member);
+      return Carried{std::move(scores), std::move(next), std::move(dk), std::move(dv), next_at, next_member};
     } else {
       finish();
       return std::tuple(std::move(dk), std::move(dv), query_tile(own.at, member, tile));

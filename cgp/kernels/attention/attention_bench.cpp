@@ -235,11 +235,11 @@ void run_all(Bench& b) {
         sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
       }
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
-  for (bool persistent : {false, true})
-    for (bool turns : {false, true}) of_sm90.push_back({.turns = turns, .persistent = persistent});
-  of_sm90.push_back({.bulk = true, .turns = false});
-  of_sm90.push_back({.turns = false, .rounded = true});
-  for (std::uint64_t n : {1024, 4096})
+  for (bool bulk : {false, true})
+    for (bool spread : {false, true}) of_sm90.push_back({.bulk = bulk, .turns = false, .spread = spread});
+  of_sm90.push_back({.bulk = true, .turns = false, .spread = true, .persistent = false});
+  for (int section : {0, 1, 2, 4, 8, 16, 32}) of_sm90.push_back({.turns = true, .section = section});
+  for (std::uint64_t n : {1024, 4096, 16384})
     for (bool causal : {false, true}) {
       backward(b, standard(DType::bf16, 64, n, causal), {{{32, 32, 32, 64}, {32, 32, 32, 32}}, of_sm90});
       backward(b, standard(DType::bf16, 128, n, causal), {{{16, 32, 32, 32}, {16, 64, 32, 32}}, of_sm90});
