@@ -85,7 +85,7 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
   return plain;
 }
 
-void expect_assembles(const kernels::KernelEntry& kernel, int allowed_spill_bytes) {
+void expect_assembles(const kernels::KernelEntry& kernel) {
   if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
   std::vector<std::pair<std::string, runtime::KernelImage>> jobs;
   for (std::string_view arch : kernels::kTargets)
@@ -104,8 +104,7 @@ void expect_assembles(const kernels::KernelEntry& kernel, int allowed_spill_byte
   }
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto& a = results[i];
-    EXPECT_TRUE(a.ok && a.spill_bytes <= allowed_spill_bytes && a.stack_bytes <= allowed_spill_bytes &&
-                !a.serialised)
+    EXPECT_TRUE(a.ok && a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised)
         << jobs[i].second.name << " for " << jobs[i].first << ": spills " << a.spill_bytes << ", stack "
         << a.stack_bytes << "\n"
         << a.log;

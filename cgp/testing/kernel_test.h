@@ -22,9 +22,8 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
                            const std::vector<kernels::NamedArray>& inputs = {}, std::uint64_t seed = 1);
 
 /// Every image the kernel ships for every architecture: ptxas accepts it, no spills, no stack, no serialised
-/// wgmma. Skips (with the reason) without ptxas. `allowed_spill_bytes`: stores plus loads of one image; its
-/// caller says why.
-void expect_assembles(const kernels::KernelEntry& kernel, int allowed_spill_bytes = 0);
+/// wgmma. Skips (with the reason) without ptxas.
+void expect_assembles(const kernels::KernelEntry& kernel);
 
 /// On a GPU if there is one (else a skip with the reason): the same problems, launched twice, bit-identical.
 void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -54,8 +55,9 @@ double AttentionProblem::flops() const {
 
 std::string reject(const AttentionProblem& q) {
   const auto p = q.dense();
+  if (p.type == DType::e4m3) return "type = e4m3: only the forward pass takes it";
   if (p.type != DType::f32 && p.type != DType::f16 && p.type != DType::bf16)
-    return text::cat("type = ", name(p.type), ": attention takes f32, f16 and bf16");
+    return text::cat("type = ", name(p.type), ": attention takes f32, f16, bf16 and (forward) e4m3");
   for (auto [what, d] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
     if (d < 1 || d > 256) return text::cat(what, " = ", d, ": head dimensions are 1 to 256");
   if (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)
@@ -72,6 +74,15 @@ std::string reject(const AttentionProblem& q) {
     return text::cat("batch * heads_q * n_q = ", p.batch, " * ", p.heads_q, " * ", p.n_q,
                      " rows are above 2^32 - 1");
   return {};
+}
+
+std::string reject_forward(const AttentionProblem& p) {
+  if (p.type != DType::e4m3) return reject(p);
+  if (p.out != DType::bf16 && p.out != DType::f16)
+    return text::cat("out = ", name(p.out), ": of e4m3 operands attention makes bf16 or f16");
+  auto rest = p;
+  rest.type = p.out;
+  return reject(rest);
 }
 
 AttentionFeatures AttentionFeatures::of(const AttentionProblem& p, bool lse) {
@@ -98,8 +109,9 @@ std::string AttentionFeatures::text() const {
 namespace {
 
 bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::string* why) {
-  const std::uint64_t element = std::uint64_t(bytes(p.type)), each = 16 / element;
-  const auto check = [&](const char* what, std::uint64_t address, const AttentionStrides& s) {
+  const auto in_row = [](DType t) { return 16 / std::uint64_t(bytes(t)); };
+  const auto check = [&](const char* what, std::uint64_t address, const AttentionStrides& s, DType t) {
+    const auto each = in_row(t);
     if (address % 16) return *why = text::cat(what, " does not begin at a multiple of 16 bytes"), false;
     const bool rows =
         s.row % each == 0 && s.head % each == 0 && (p.packed || p.batch == 1 || s.batch % each == 0);
@@ -107,8 +119,10 @@ bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::strin
     return true;
   };
   for (auto [what, d] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
-    if (d % each) return *why = text::cat(what, " = ", d, " is no multiple of ", each), false;
-  return check("q", at.q, p.q) && check("k", at.k, p.k) && check("v", at.v, p.v) && check("o", at.o, p.o);
+    if (d % in_row(p.type))
+      return *why = text::cat(what, " = ", d, " is no multiple of ", in_row(p.type)), false;
+  return check("q", at.q, p.q, p.type) && check("k", at.k, p.k, p.type) && check("v", at.v, p.v, p.type) &&
+         check("o", at.o, p.o, p.o_type());
 }
 
 struct Sm90Tile {
@@ -116,11 +130,15 @@ struct Sm90Tile {
   int shaped_columns;  ///< where scores are more than a product: fewer registers are left
 };
 constexpr Sm90Tile kSm90Tiles[] = {
-    {64, 64, 128, 3, 128}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
+    {64, 64, 128, 3, 96}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
+constexpr Sm90Tile kFp8Tiles[] = {{64, 64, 128, 3, 128}, {128, 128, 192, 2, 160}, {256, 256, 96, 2, 96}};
 const Sm90Tile& sm90_tile(const AttentionProblem& p) {
-  for (const auto& t : kSm90Tiles)
-    if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
-  return kSm90Tiles[3];
+  const auto in = [&](std::span<const Sm90Tile> tiles) -> const Sm90Tile& {
+    for (const auto& t : tiles)
+      if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
+    return tiles.back();
+  };
+  return p.type == DType::e4m3 ? in(kFp8Tiles) : in(kSm90Tiles);
 }
 
 }  // namespace
@@ -128,9 +146,11 @@ const Sm90Tile& sm90_tile(const AttentionProblem& p) {
 std::string reject(AttentionKind kind, const AttentionProblem& q, const AttentionAddresses& at,
                    const runtime::DeviceInfo& d) {
   const auto p = q.dense();
-  if (kind == AttentionKind::simt) return {};
   std::string why;
   const auto lead = text::cat("attention ", name(kind), ": ");
+  if (p.type == DType::e4m3 && kind != AttentionKind::sm90)
+    return text::cat(lead, "of e4m3 operands only the sm90 kernel makes products, on sm_90a");
+  if (kind == AttentionKind::simt) return {};
   if (p.type == DType::f32) return text::cat(lead, "tensor cores take f16 and bf16, not f32");
   if (!aligned(p, at, &why)) return text::cat(lead, why);
   if (p.n_kv == 0) return text::cat(lead, "n_kv = 0");
@@ -156,7 +176,7 @@ AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning
   const auto f = AttentionFeatures::of(p, lse);
   c.rows = 64 * tune.warpgroups, c.persistent = tune.persistent, c.section = tune.section;
   c.columns = columns ? columns : f.shaped() ? t.shaped_columns : t.columns;
-  c.variant = attention_sm90(p.type, t.d_qk, t.d_v, c.columns, tune, f);
+  c.variant = attention_sm90(p.type, t.d_qk, t.d_v, c.columns, tune, f, p.o_type());
   return c;
 }
 
@@ -192,36 +212,49 @@ std::vector<Variant> attention_variants() {
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
     tune.warpgroups = tile.warpgroups;
-    all.push_back(
-        attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f));
+    all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns,
+                                 tune, f, t == DType::e4m3 ? DType::f16 : t));
   };
   for (const auto& tile : kSm90Tiles)
     for (const auto& f : {plain, causal}) add(DType::bf16, tile, f);
   add(DType::f16, kSm90Tiles[1], causal);
   add(DType::f16, kSm90Tiles[0], every);
   add(DType::bf16, kSm90Tiles[3], every);
+  for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
+  add(DType::e4m3, kFp8Tiles[0], every);
   return all;
 }
 
-// Measured on an H200 for 512 to 16 K rows. Blocks that stay hide the ends of short tiles; where tiles are
-// long and of many lengths, the hardware's own order is better. Turns help where tiles are short.
+// Measured on an H200 for 512 to 16 K rows. Blocks that stay and have a second tile of queries on its way
+// hide the ends of short tiles, with bounds one head after the other: then every second tile of a block is as
+// long as the one before was short. Where tiles are long and of many lengths, the hardware's own order is
+// better. Turns help where tiles are short.
 static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* columns) {
   const auto& tile = sm90_tile(p);
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   const std::uint64_t n = p.n_kv;
   AttentionSm90Tuning t;
   t.warpgroups = tile.warpgroups;
-  if (tile.d_qk == 64) {
-    if (n <= (bounded ? 1024 : 512)) t.warpgroups = 2;
-    t.turns = bounded && n <= 2048;
+  if (p.type == DType::e4m3) {
     t.persistent = !bounded || n <= 4096;
+    t.section = bounded && n <= 1024 ? 1 : 0;
+    return t;
+  }
+  if (tile.d_qk == 64) {
+    const bool wide = n > (bounded ? 1024 : 0);  // 192 rows
+    t.warpgroups = wide ? 3 : 2;
+    t.turns = wide && n <= (bounded ? 2048 : 4096);
+    t.persistent = !bounded || n <= 4096;
+    if (t.persistent) t.queries = 2, t.stages = n <= 1024 ? 3 : 2;
   } else if (tile.d_qk == 128) {
     if (n <= (bounded ? 8192 : 4096)) *columns = 128;
     t.turns = n <= 1024;
     t.persistent = !bounded || n <= 1024;
+    t.queries = n <= 1024 ? 2 : 1;
   } else {
-    t.persistent = !bounded || n <= 512;
+    t.persistent = !bounded || n <= 1024;
   }
+  if (bounded && n <= 1024) t.section = 1;
   if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
   return t;
 }
@@ -230,7 +263,9 @@ AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddre
                                  const runtime::DeviceInfo& d) {
   const auto p = q.dense();
   const bool lse = at.lse != 0;
-  if (reject(AttentionKind::sm90, p, at, d).empty()) {
+  const auto against = reject(AttentionKind::sm90, p, at, d);
+  if (p.type == DType::e4m3 && !against.empty()) throw Unsupported(text::cat("attention of e4m3: ", against));
+  if (against.empty()) {
     int columns = 0;
     const auto tune = tune_sm90(p, lse, &columns);
     auto c = choose_sm90(p, tune, columns, lse);
@@ -253,6 +288,9 @@ AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAdd
   n.k_batch = batch(p.k.batch), n.k_head = p.k.head, n.k_row = p.k.row;
   n.v_batch = batch(p.v.batch), n.v_head = p.v.head, n.v_row = p.v.row;
   n.o_batch = batch(p.o.batch), n.o_head = p.o.head, n.o_row = p.o.row;
+  n.q_scale = at.q_scale, n.q_scale_batch = p.q_scale.batch, n.q_scale_head = p.q_scale.head;
+  n.k_scale = at.k_scale, n.k_scale_batch = p.k_scale.batch, n.k_scale_head = p.k_scale.head;
+  n.v_scale = at.v_scale, n.v_scale_batch = p.v_scale.batch, n.v_scale_head = p.v_scale.head;
   n.mask_batch = p.mask_batch, n.mask_head = p.mask_head, n.mask_row = p.mask_row, n.mask_col = p.mask_col;
   n.lse_batch = p.packed ? 0 : p.heads_q * p.n_q, n.lse_head = p.packed ? at.total_q : p.n_q;
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
@@ -337,7 +375,7 @@ void run_attention(runtime::Stream& s, const AttentionChoice& choice, const Atte
 }
 
 void attention(runtime::Stream& s, const AttentionProblem& q, const AttentionAddresses& at) {
-  if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
+  if (auto why = reject_forward(q); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
   const auto missing = [&](bool used, std::uint64_t address, const char* what) {
     if (used && !address)
       throw ArgumentError(text::cat("attention: the problem uses ", what, ", whose address is 0"));

@@ -22,6 +22,10 @@ namespace cgp::kernels {
 struct AttentionStrides {
   std::uint64_t batch = 0, head = 0, row = 0;
 };
+/// Elements between the factors of neighbouring sequences and heads; 0: they share one.
+struct AttentionScaleStrides {
+  std::uint64_t batch = 0, head = 0;
+};
 enum class AttentionMask : std::uint8_t { none, additive, boolean };
 std::string_view name(AttentionMask m);
 
@@ -41,7 +45,8 @@ struct ScoreModification {
 };
 
 struct AttentionProblem {
-  DType type = DType::bf16;                            ///< of q, k, v, o: f32, f16 or bf16
+  DType type = DType::bf16;  ///< of q, k, v, o: f32, f16 or bf16; forward only: e4m3, with o of type `out`
+  DType out = DType::bf16;   ///< where type is e4m3: bf16 or f16
   std::uint64_t batch = 1, heads_q = 1, heads_kv = 0;  ///< heads_kv 0: heads_q
   std::uint64_t n_q = 0, n_kv = 0;                     ///< rows; of the longest sequence where packed
   std::uint64_t d_qk = 64, d_v = 0;                    ///< 1 to 256; d_v 0: d_qk
@@ -51,7 +56,7 @@ struct AttentionProblem {
   std::int64_t window_left = -1, window_right = -1;  ///< negative: no limit
   float soft_cap = 0;                                ///< 0: none
   bool alibi = false;                                ///< f32 slopes [heads_q]
-  AttentionMask mask = AttentionMask::none;          ///< additive: of `type`; boolean: u8
+  AttentionMask mask = AttentionMask::none;          ///< additive: of the type of o; boolean: u8
   std::uint64_t mask_batch = 0, mask_head = 0, mask_row = 0, mask_col = 0;  ///< strides; 0: broadcast
   /// Sequences lie one after the other in [total, heads, d]: the strides of the batch do not matter, offsets
   /// come from u32 cu_q[batch + 1] and cu_kv[batch + 1].
@@ -59,20 +64,26 @@ struct AttentionProblem {
   bool key_lengths =
       false;  ///< u32 [batch]: keys of each sequence, at most n_kv; queries align with its last
   ScoreModification modify;  ///< `apply` empty: none
+  /// Of the factors of e4m3 operands, f32: for q by batch and query head, for k and v by batch and key head.
+  AttentionScaleStrides q_scale, k_scale, v_scale;
 
   /// The same with every 0 or negative default replaced by what it means.
   AttentionProblem dense() const;
   double flops() const;  ///< of the two products, over the allowed part where bounds cut it
+  DType o_type() const { return type == DType::e4m3 ? out : type; }
 };
-/// Why the problem is malformed, naming the argument; empty: it is fine.
+/// Why the problem is malformed, naming the argument; empty: it is fine, and has gradients.
 std::string reject(const AttentionProblem& p);
+/// The same for the forward pass alone, which takes e4m3 too.
+std::string reject_forward(const AttentionProblem& p);
 
 /// Device addresses; 0 where the problem does not use them. lse: f32 [batch, heads_q, n_q] ([heads_q,
 /// total_q] where packed, total_q given by lse_row), or 0.
 struct AttentionAddresses {
   std::uint64_t q = 0, k = 0, v = 0, o = 0, lse = 0, slopes = 0, mask = 0, cu_q = 0, cu_kv = 0, lengths = 0,
                 data = 0;
-  std::uint64_t total_q = 0, total_kv = 0;  ///< rows in memory where packed
+  std::uint64_t q_scale = 0, k_scale = 0, v_scale = 0;  ///< of e4m3 operands; 0: 1
+  std::uint64_t total_q = 0, total_kv = 0;              ///< rows in memory where packed
 };
 
 enum class AttentionKind : std::uint8_t { simt, mma, sm90 };
@@ -90,7 +101,8 @@ struct AttentionChoice {
 /// Why `kind` cannot run the problem; empty: it can.
 std::string reject(AttentionKind kind, const AttentionProblem& p, const AttentionAddresses& at,
                    const runtime::DeviceInfo& d);
-/// A pure function of its arguments.
+/// A pure function of its arguments. Unsupported where no kernel takes the problem: e4m3 needs sm_90a and
+/// aligned rows.
 AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d);
 /// Queues the problem. ArgumentError with reject()'s sentence.
@@ -126,9 +138,10 @@ struct AttentionSm90Tuning {
   int polynomial = 0;      ///< of 16 exponentials, how many are computed without the special function unit
   bool lazy = true;        ///< the sums are rescaled only when the maximum grew by more than 2^8
 };
-/// d_qk, d_v: 64, 128, 256 (equal) or 192/128; columns: see attention_sm90.cpp.
+/// d_qk, d_v: 64, 128, 256 (equal) or 192/128 (not e4m3); columns: see attention_sm90.cpp. `out`: of o where
+/// t is e4m3.
 Variant attention_sm90(DType t, int d_qk, int d_v, int columns, const AttentionSm90Tuning& tune,
-                       const AttentionFeatures& f);
+                       const AttentionFeatures& f, DType out = DType::bf16);
 AttentionChoice choose_sm90(const AttentionProblem& p, const AttentionSm90Tuning& tune, int columns,
                             bool lse);
 /// simt or mma, whether or not it can run.

@@ -3,6 +3,7 @@
 // by scripts/peers_attention.py on the same shapes and in the same way. Prints a table; --json FILE keeps
 // every sample.
 //   cgp_attention_bench [--json FILE] [--rounds N] [PREFIX...]   e.g. forward/bf16/d128 sweep/d64
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -66,10 +67,12 @@ class Bench {
   std::vector<Row> rows_;
 };
 
-// A pool of values, repeated on the device.
-Buffer<bfloat16> random_words(const runtime::Device& d, DType type, std::uint64_t n, std::uint64_t seed) {
+// A pool of values, repeated on the device: `elements` of `type`, as 16-bit words.
+Buffer<bfloat16> random_words(const runtime::Device& d, DType type, std::uint64_t elements,
+                              std::uint64_t seed) {
+  const std::uint64_t size = std::uint64_t(bytes(type)), n = elements * size / 2;
   const std::uint64_t pool = std::min<std::uint64_t>(n, (1 << 20) - 3);  // odd: rows do not repeat
-  const auto host = random_array(type, {pool}, seed);
+  const auto host = random_array(type, {pool * 2 / size}, seed);
   Buffer<bfloat16> b(d, n);
   Stream s(d);
   s.upload<bfloat16>(b.slice(0, pool), std::span(reinterpret_cast<const bfloat16*>(host.bytes.data()), pool));
@@ -115,6 +118,46 @@ void forward(Bench& b, const AttentionProblem& q) {
   b.run(name, choice.variant.name, p.flops(), 0, [&](Stream& s) { attention(s, p, t.at()); });
 }
 
+// Root mean square errors relative to the kernel of f32 on the numbers before rounding; `mean` of the values
+// shows a drift of long sums.
+void accuracy(Bench& b, std::uint64_t d, std::uint64_t n, double mean) {
+  const auto name = text::cat("accuracy/d", d, "/n", n, "/mean", mean);
+  if (!b.wanted(name)) return;
+  const auto& device = b.device();
+  std::vector<HostArray> exact;
+  for (std::uint64_t i = 0; i < 3; ++i) exact.push_back(random_array(DType::f32, {n * d}, 11 + i));
+  for (std::uint64_t i = 0; i < n * d; ++i) exact[2].set(i, exact[2].at(i) + mean);
+  const auto as = [&](const HostArray& from, DType t) {
+    HostArray to(t, {n * d});
+    for (std::uint64_t i = 0; i < n * d; ++i) to.set(i, from.at(i));
+    return to;
+  };
+  const auto result = [&](DType inputs, DType kernel) {
+    AttentionProblem p;
+    p.type = kernel, p.n_q = p.n_kv = n, p.d_qk = d;
+    std::vector<Buffer<std::byte>> in;
+    for (const auto& x : exact) in.push_back(device.upload<std::byte>(as(as(x, inputs), kernel).bytes));
+    HostArray o(p.o_type(), {n * d});
+    Buffer<std::byte> out(device, o.bytes.size());
+    Stream s(device);
+    attention(s, p, {.q = in[0].address(), .k = in[1].address(), .v = in[2].address(), .o = out.address()});
+    s.wait();
+    out.download(o.bytes);
+    return o;
+  };
+  const auto want = result(DType::f32, DType::f32);
+  const auto error = [&](DType inputs, DType kernel) {
+    const auto got = result(inputs, kernel);
+    double off = 0, all = 0;
+    for (std::uint64_t i = 0; i < n * d; ++i)
+      off += (got.at(i) - want.at(i)) * (got.at(i) - want.at(i)), all += want.at(i) * want.at(i);
+    return std::sqrt(off / all);
+  };
+  std::printf("%-28s bf16 %.2e  e4m3 %.2e  (f32 kernel on inputs rounded to e4m3: %.2e)\n", name.c_str(),
+              error(DType::bf16, DType::bf16), error(DType::e4m3, DType::e4m3),
+              error(DType::e4m3, DType::f32));
+}
+
 struct BackwardTunings {
   std::vector<AttentionBackwardTuning> mma;
   std::vector<AttentionBackwardSm90Tuning> sm90;
@@ -156,7 +199,8 @@ void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tuning
 
 void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
            const std::vector<AttentionSm90Tuning>& tunings) {
-  const auto name = text::cat("sweep/d", q.d_qk, "/", q.causal ? "causal" : "full", "/n", q.n_kv);
+  const auto name = text::cat("sweep/", q.type == DType::e4m3 ? "e4m3/" : "", "d", q.d_qk, "/",
+                              q.causal ? "causal" : "full", "/n", q.n_kv);
   if (!b.wanted(name)) return;
   const auto p = q.dense();
   const Tensors t(b.device(), p);
@@ -167,8 +211,49 @@ void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
       const auto made = load(b.device(), choice.variant).attributes();
       if (made.local_bytes.value_or(0) > 0) std::printf("local memory %u: ", *made.local_bytes);
       b.run(
-          name, choice.variant.name, p.flops(), 0, [&](Stream& s) { run_attention(s, choice, p, t.at()); },
-          7);
+          name, text::cat(choice.variant.name, tune.section ? text::cat(" section ", tune.section) : ""),
+          p.flops(), 0, [&](Stream& s) { run_attention(s, choice, p, t.at()); }, 7);
+    }
+}
+
+// Sequences of a few tiles: how many heads together, queries ahead, blocks that stay or not.
+void sweep_short(Bench& b) {
+  for (std::uint64_t d : {64, 128, 256})
+    for (std::uint64_t n : {512, 1024, 2048, 4096, 8192}) {
+      std::vector<AttentionSm90Tuning> tunings;
+      for (int warpgroups : {2, 3})
+        for (int blocks : {0, 1, 2})  // new ones, that stay, that stay and take turns
+          for (int section : {0, 1, 2, 4}) {
+            if ((warpgroups == 3) != (d == 64 && n > 1024) || (blocks == 2 && d == 256) ||
+                (blocks == 0 && section))
+              continue;
+            AttentionSm90Tuning t;
+            t.warpgroups = warpgroups, t.turns = blocks == 2, t.persistent = blocks > 0, t.section = section;
+            t.queries = t.persistent && d < 256 ? 2 : 1, t.stages = t.persistent && d == 64 ? 3 : 2;
+            tunings.push_back(t);
+          }
+      sweep(b, standard(DType::bf16, d, n, true), {d == 256 ? 80 : 128}, tunings);
+    }
+}
+void sweep_fp8(Bench& b) {
+  struct Shape {
+    std::uint64_t d;
+    int columns, warpgroups;
+  };
+  for (const Shape& shape : {Shape{64, 128, 3}, {64, 256, 2}, {128, 160, 2}, {128, 192, 2}, {256, 96, 2}})
+    for (bool causal : {false, true}) {
+      std::vector<AttentionSm90Tuning> tunings;
+      for (int blocks : {0, 1, 2})
+        for (int polynomial : {0, 2}) {
+          if (polynomial && (causal || shape.d == 256 || blocks == 2)) continue;
+          if (causal ? blocks == 2 : blocks == 0) continue;
+          AttentionSm90Tuning t;
+          t.warpgroups = shape.warpgroups, t.turns = blocks == 2, t.persistent = blocks > 0;
+          t.polynomial = polynomial;
+          tunings.push_back(t);
+        }
+      if (causal && shape.columns != 192 && shape.columns != 160) continue;
+      sweep(b, standard(DType::e4m3, shape.d, 8192, causal), {shape.columns}, tunings);
     }
 }
 
@@ -217,23 +302,8 @@ void run_all(Bench& b) {
   }
   for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);
-  for (std::uint64_t d : {64, 128})
-    for (bool causal : {false, true})
-      for (std::uint64_t n : {512, 1024, 2048, 4096}) {
-        std::vector<AttentionSm90Tuning> tunings;
-        for (int warpgroups : {2, 3})
-          for (int queries : {1, 2})
-            for (bool turns : {false, true}) {
-              if (warpgroups == 3 && d != 64) continue;
-              AttentionSm90Tuning t;
-              t.warpgroups = warpgroups, t.turns = turns, t.queries = queries;
-              tunings.push_back(t);
-              if (d != 64 || warpgroups != 2) continue;
-              t.stages = 3;
-              tunings.push_back(t);
-            }
-        sweep(b, standard(DType::bf16, d, n, causal), {128}, tunings);
-      }
+  sweep_short(b);
+  sweep_fp8(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
   for (bool bulk : {false, true})
     for (bool spread : {false, true}) of_sm90.push_back({.bulk = bulk, .turns = false, .spread = spread});
@@ -249,7 +319,10 @@ void run_all(Bench& b) {
       for (bool causal : {false, true})
         for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
           for (bool deterministic : {false, true}) backward(b, standard(t, d, n, causal), {}, deterministic);
-  for (DType t : {DType::bf16, DType::f16})
+  for (std::uint64_t d : {64, 128, 256})
+    for (std::uint64_t n : {1024, 8192})
+      for (double mean : {0.0, 1.0}) accuracy(b, d, n, mean);
+  for (DType t : {DType::bf16, DType::f16, DType::e4m3})
     for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})
         for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) forward(b, standard(t, d, n, causal));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention as tools and tests drive it: options as text, random or given arrays, checked by the oracle.
 #include <algorithm>
+#include <cmath>
 
 #include "cgp/base/error.h"
 #include "cgp/base/random.h"
@@ -38,14 +39,19 @@ class AttentionCase : public Case {
         mask_(uploaded(d, in_.mask, "mask")),
         cu_q_(uploaded(d, in_.cu_q, "cu_q")),
         cu_kv_(uploaded(d, in_.cu_kv, "cu_kv")),
-        lengths_(uploaded(d, in_.lengths, "lengths")) {
+        lengths_(uploaded(d, in_.lengths, "lengths")),
+        scales_{uploaded(d, in_.q_scale, "q_scale"), uploaded(d, in_.k_scale, "k_scale"),
+                uploaded(d, in_.v_scale, "v_scale")} {
     const std::uint64_t rows = p_.packed ? in_.cu_q.back() : p_.batch * p_.n_q;
     o_shape_ = {rows, p_.heads_q, p_.d_v};
-    o_ = uploaded(d, HostArray(p_.type, o_shape_), "o");
+    o_ = uploaded(d, HostArray(p_.o_type(), o_shape_), "o");
     lse_ = uploaded(d, HostArray(DType::f32, {lse ? rows * p_.heads_q : 0}), "lse");
     o_.fill_bytes(0xff), lse_.fill_bytes(0xff);  // NaN: what is not written shows
     at_.q = q_.address(), at_.k = k_.address(), at_.v = v_.address(), at_.o = o_.address();
     at_.lse = lse ? lse_.address() : 0, at_.slopes = slopes_.address(), at_.mask = mask_.address();
+    if (!in_.q_scale.bytes.empty())
+      at_.q_scale = scales_[0].address(), at_.k_scale = scales_[1].address(),
+      at_.v_scale = scales_[2].address();
     at_.cu_q = cu_q_.address(), at_.cu_kv = cu_kv_.address(), at_.lengths = lengths_.address();
     if (p_.packed) at_.total_q = in_.cu_q.back(), at_.total_kv = in_.cu_kv.back();
     choice_ = choose(kind, d.info(), lse, tune);
@@ -57,7 +63,7 @@ class AttentionCase : public Case {
   void launch(runtime::Stream& s) override { run_attention(s, choice_, p_, at_); }
   std::vector<NamedArray> outputs() override {
     std::vector<NamedArray> out;
-    HostArray o(p_.type, o_shape_);
+    HostArray o(p_.o_type(), o_shape_);
     o_.slice(0, o.bytes.size()).download(o.bytes);
     out.push_back({"o", std::move(o)});
     if (at_.lse) {
@@ -91,7 +97,7 @@ class AttentionCase : public Case {
   }
   AttentionProblem p_;
   AttentionInputs in_;
-  Bytes q_, k_, v_, slopes_, mask_, cu_q_, cu_kv_, lengths_, o_, lse_;
+  Bytes q_, k_, v_, slopes_, mask_, cu_q_, cu_kv_, lengths_, scales_[3], o_, lse_;
   std::vector<std::uint64_t> o_shape_;
   AttentionAddresses at_;
   AttentionChoice choice_;
@@ -112,10 +118,11 @@ std::vector<std::uint32_t> prefix_sums(const std::vector<std::uint32_t>& n) {
 }
 
 AttentionProblem problem(const Options& o) {
-  const DType legal[] = {DType::f32, DType::f16, DType::bf16};
+  const DType legal[] = {DType::f32, DType::f16, DType::bf16, DType::e4m3},
+              results[] = {DType::bf16, DType::f16};
   const std::string_view masks[] = {"none", "additive", "boolean"};
   AttentionProblem p;
-  p.type = o.dtype("dtype", legal);
+  p.type = o.dtype("dtype", legal), p.out = o.dtype("out", results);
   p.batch = o.size("batch"), p.heads_q = o.size("heads"), p.heads_kv = o.size("heads_kv");
   p.n_q = o.size("n"), p.n_kv = o.given("n_kv") ? o.size("n_kv") : p.n_q;
   p.d_qk = o.size("d"), p.d_v = o.size("d_v");
@@ -136,11 +143,24 @@ AttentionStrides strides(bool bshd, std::uint64_t heads, std::uint64_t rows, std
   return {heads * rows * d, rows * d, d};
 }
 
+// Factors of e4m3 operands between 1/2 and 2: of one head each, or one for all.
+void add_scales(AttentionProblem& p, AttentionInputs& in, bool by_head, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  const auto make = [&](HostArray& scales, AttentionScaleStrides& s, std::uint64_t heads) {
+    scales = HostArray(DType::f32, {by_head ? p.batch * heads : 1});
+    for (std::uint64_t i = 0; i < scales.size(); ++i)
+      scales.set(i, std::exp2(double(random.next() % 4096) / 2048 - 1));
+    if (by_head) s = {heads, 1};
+  };
+  make(in.q_scale, p.q_scale, p.heads_q), make(in.k_scale, p.k_scale, p.heads_kv);
+  make(in.v_scale, p.v_scale, p.heads_kv);
+}
+
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
   const std::string_view layouts[] = {"bhsd", "bshd"}, kinds[] = {"auto", "simt", "mma", "sm90"};
   AttentionProblem p = problem(o);
-  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
+  if (auto why = reject_forward(p); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
   p = p.dense();
   const bool bshd = o.choice("layout", layouts) == "bshd" || p.packed;
   AttentionInputs in;
@@ -168,11 +188,17 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   if (p.mask != AttentionMask::none) {  // one for all of the batch, its own for each head
     p.mask_head = p.n_q * p.n_kv, p.mask_row = p.n_kv, p.mask_col = 1;
     in.mask = p.mask == AttentionMask::additive
-                  ? array("mask", p.type, p.heads_q * p.n_q * p.n_kv, seed + 3)
+                  ? array("mask", p.o_type(), p.heads_q * p.n_q * p.n_kv, seed + 3)
                   : random_array(DType::u8, {p.heads_q * p.n_q * p.n_kv}, seed + 3);
     if (p.mask == AttentionMask::boolean)  // a fifth is forbidden, the first row's all
       for (std::uint64_t i = 0; i < in.mask.size(); ++i)
         in.mask.set(i, i % (p.n_q * p.n_kv) >= p.n_kv && in.mask.at(i) > 3);
+  }
+  const std::string_view scales[] = {"none", "tensor", "head"};
+  if (const auto how = o.choice("scales", scales); how != "none") {
+    if (p.type != DType::e4m3)
+      throw ArgumentError(text::cat("scales = ", how, ": only e4m3 operands have factors"));
+    add_scales(p, in, how == "head", seed + 4);
   }
   AttentionSm90Tuning tune;
   tune.warpgroups = int(o.size("warpgroups")), tune.turns = o.flag("turns");
@@ -189,7 +215,9 @@ KernelEntry attention_entry() {
   KernelEntry e;
   e.name = "attention";
   e.summary = "o = softmax(q k' * scale) v by heads, with masks, bounds and grouped queries";
-  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+  e.options = {{"dtype", "bf16", "f32, f16, bf16 or e4m3"},
+               {"out", "bf16", "of e4m3 operands: bf16 or f16"},
+               {"scales", "none", "factors of e4m3 operands: none, tensor (one) or head"},
                {"batch", "2", "sequences"},
                {"heads", "4", "of queries"},
                {"heads_kv", "0", "of keys and values; 0: as many"},

@@ -13,6 +13,8 @@ namespace cgp::kernels {
   X(u64, cu_q) X(u64, cu_kv) X(u64, lengths) X(u64, data)                                                \
   X(u64, q_batch) X(u64, q_head) X(u64, q_row) X(u64, k_batch) X(u64, k_head) X(u64, k_row)              \
   X(u64, v_batch) X(u64, v_head) X(u64, v_row) X(u64, o_batch) X(u64, o_head) X(u64, o_row)              \
+  X(u64, q_scale) X(u64, q_scale_batch) X(u64, q_scale_head) X(u64, k_scale) X(u64, k_scale_batch)         \
+  X(u64, k_scale_head) X(u64, v_scale) X(u64, v_scale_batch) X(u64, v_scale_head)                        \
   X(u64, mask_batch) X(u64, mask_head) X(u64, mask_row) X(u64, mask_col) X(u64, lse_batch)               \
   X(u64, lse_head) X(u32, batch) X(u32, heads_q) X(u32, group) X(u32, n_q) X(u32, n_kv)                  \
   X(u32, d_qk) X(u32, d_v) X(s32, left) X(s32, right) X(f32, scale) X(f32, scale_log2)                   \

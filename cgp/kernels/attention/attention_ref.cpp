@@ -16,6 +16,11 @@ struct Scores {
   double size = 0;
 };
 
+// The factor of one sequence and head of an e4m3 operand.
+double scale_of(const HostArray& scales, const AttentionScaleStrides& s, std::uint64_t b, std::uint64_t h) {
+  return scales.bytes.empty() ? 1 : scales.at(b * s.batch + h * s.head);
+}
+
 Scores scores(const AttentionProblem& p, const AttentionInputs& in, std::uint64_t b, std::uint64_t h,
               std::uint64_t i) {
   Scores s;
@@ -28,6 +33,8 @@ Scores scores(const AttentionProblem& p, const AttentionInputs& in, std::uint64_
   if (i >= s.n_q) return s;
   const std::uint64_t batch = p.packed ? 0 : b, hk = h / (p.heads_q / p.heads_kv);
   const std::uint64_t q0 = batch * p.q.batch + h * p.q.head + (s.first_q + i) * p.q.row;
+  const double scale =
+      double(p.scale) * scale_of(in.q_scale, p.q_scale, b, h) * scale_of(in.k_scale, p.k_scale, b, hk);
   const std::int64_t aligned = std::int64_t(i) + std::int64_t(s.n_kv) - std::int64_t(s.n_q);
   s.score.assign(s.n_kv, -std::numeric_limits<double>::infinity());
   for (std::uint64_t j = 0; j < s.n_kv; ++j) {
@@ -43,13 +50,13 @@ Scores scores(const AttentionProblem& p, const AttentionInputs& in, std::uint64_
       const double x = in.q.at(q0 + d) * in.k.at(k0 + d);
       dot += x, size += std::fabs(x);
     }
-    double score = dot * double(p.scale);
+    double score = dot * scale;
     if (p.soft_cap != 0) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.alibi) score -= in.slopes.at(h) * std::fabs(double(aligned - key));
     if (p.mask == AttentionMask::additive) score += in.mask.at(m);
     if (in.modify) score = in.modify(score, b, h, i, j);
     s.score[j] = score;
-    s.size = std::max(s.size, size * double(p.scale) + std::fabs(score));
+    s.size = std::max(s.size, size * scale + std::fabs(score));
   }
   return s;
 }
@@ -83,21 +90,25 @@ AttentionRow attention_ref(const AttentionProblem& p, const AttentionInputs& in,
   if (!r.exists) return r;
   r.row = s.first_q + i, r.score_size = s.size;
   r.lse = softmax_in_place(s.score);
-  r.o.assign(p.d_v, 0), r.weight.assign(p.d_v, 0);
+  r.o.assign(p.d_v, 0), r.weight.assign(p.d_v, 0), r.size.assign(p.d_v, 0);
   const std::uint64_t batch = p.packed ? 0 : b, hk = h / (p.heads_q / p.heads_kv);
+  const double scale = scale_of(in.v_scale, p.v_scale, b, hk);
+  const double most = s.score.empty() ? 0 : *std::max_element(s.score.begin(), s.score.end());
   for (std::uint64_t j = 0; j < s.n_kv; ++j) {
     if (s.score[j] == 0) continue;
     const std::uint64_t v0 = batch * p.v.batch + hk * p.v.head + (s.first_kv + j) * p.v.row;
     for (std::uint64_t d = 0; d < p.d_v; ++d) {
-      const double v = in.v.at(v0 + d);
-      r.o[d] += s.score[j] * v, r.weight[d] += s.score[j] * std::fabs(v);
+      const double v = in.v.at(v0 + d) * scale;
+      r.o[d] += s.score[j] * v, r.weight[d] += s.score[j] * std::fabs(v), r.size[d] += most * std::fabs(v);
     }
   }
   return r;
 }
 
 // A probability carries the error of its score (d + 8 roundings of f32 relative to sum |q||k|, and as much
-// again for the change of base), 2 ulp of ex2, and the rounding to the type before the second product.
+// again for the change of base), 2 ulp of ex2, and the rounding to the type before the second product. With
+// e4m3 the tensor core keeps 13 bits behind the point of its sums, 32 terms at a time, and probabilities
+// below 2^-6 are rounded to multiples of 2^-9, where the largest of the row is at least 2^5.
 Check check_attention(const AttentionProblem& q, const AttentionInputs& in, const HostArray& o,
                       const HostArray& lse) {
   const auto p = q.dense();
@@ -107,7 +118,9 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
   const double work = double(rows) * double(p.n_kv) * double(p.d_qk + p.d_v);
   const std::uint64_t step = std::max<std::uint64_t>(1, std::uint64_t(work / 4e8));
   if (step > 1) c.note = text::cat("every ", step, "th row");
+  const bool fp8 = p.type == DType::e4m3;
   const double f32 = unit_roundoff(DType::f32), type = unit_roundoff(p.type);
+  const double out = unit_roundoff(p.o_type()), sums = fp8 ? std::exp2(-13) : 0;
   const auto compare_one = [&](double got, double want, double allowed, std::uint64_t index) {
     ++c.compared;
     const bool equal = got == want || (std::isnan(got) && std::isnan(want));
@@ -125,11 +138,14 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
     const std::uint64_t i = r % p.n_q, h = r / p.n_q % p.heads_q, b = r / p.n_q / p.heads_q;
     const auto want = attention_ref(p, in, b, h, i);
     if (!want.exists) continue;
-    const double score = f32 * (double(p.d_qk) + 16) * (want.score_size + 1);
+    const double score = f32 * (double(p.d_qk) + 16) * (want.score_size + 1) +
+                         sums * (double(p.d_qk) / 32 + 1) * want.score_size;
+    const double rounded = type + 2 * score + 8 * f32 + sums * (double(p.n_kv) / 32 + 2);
     const std::uint64_t o0 = (p.packed ? 0 : b) * p.o.batch + h * p.o.head + want.row * p.o.row;
     for (std::uint64_t d = 0; d < p.d_v; ++d)
       compare_one(o.at(o0 + d), want.o[d],
-                  type * std::fabs(want.o[d]) + (type + 2 * score + 8 * f32) * want.weight[d] + 1e-30,
+                  out * std::fabs(want.o[d]) + rounded * want.weight[d] +
+                      (fp8 ? std::exp2(-15) * want.size[d] : 0) + 1e-30,
                   o0 + d);
     if (!lse.bytes.empty()) {
       const std::uint64_t at = p.packed ? h * in.cu_q.back() + want.row : (b * p.heads_q + h) * p.n_q + i;

@@ -11,6 +11,7 @@ namespace cgp::kernels {
 struct AttentionInputs {
   HostArray q, k, v;  ///< flat: addressed with the problem's strides
   HostArray slopes, mask;
+  HostArray q_scale, k_scale, v_scale;  ///< of e4m3 operands
   std::vector<std::uint32_t> cu_q, cu_kv, lengths;
   /// The host's version of the score modification.
   std::function<double(double score, std::uint64_t batch, std::uint64_t head, std::uint64_t query,
@@ -22,8 +23,9 @@ struct AttentionRow {
   std::vector<double> o;
   double lse = 0;
   std::vector<double> weight;  ///< sum_j p_j |v_j|: what rounding of probabilities multiplies
-  double score_size = 0;       ///< largest sum |q||k| * scale of an allowed key
-  std::uint64_t row = 0;       ///< in memory: first_q + query
+  std::vector<double> size;  ///< largest p_j times sum_j |v_j| of allowed keys: of what is rounded to nothing
+  double score_size = 0;     ///< largest sum |q||k| * scale of an allowed key
+  std::uint64_t row = 0;     ///< in memory: first_q + query
 };
 AttentionRow attention_ref(const AttentionProblem& dense, const AttentionInputs& in, std::uint64_t batch,
                            std::uint64_t head, std::uint64_t query);

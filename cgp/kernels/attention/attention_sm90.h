@@ -7,20 +7,52 @@
 //            while both run; warpgroups issue in turns, so that one's softmax lies under the other's products
 //   memory   k and v in rings of tiles; scores, probabilities and sums stay in registers: p is operand A
 //   numbers  the sums are rescaled only when a row's maximum grew by more than 2^8
-//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
+//   e4m3     attention_sm90_fp8.h turns v into what the tensor core reads; p is scaled to use the type's
+//   range needs    sm_90a; f16, bf16 or e4m3; rows at multiples of 16 bytes
 #include "cgp/base/error.h"
 #include "cgp/dsl/cluster.h"
 #include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
+#include "cgp/kernels/attention/attention_sm90_fp8.h"
 
 namespace cgp::kernels::attention_parts {
-
-inline constexpr float kLazyLimit = 8;  // exponents of 2 that a sum may grow beyond its reference
 
 struct Sm90Tune {
   AttentionFeatures f;
   AttentionSm90Tuning tune;
+  DType out = DType::bf16;  ///< where the operands are e4m3
+};
+
+// Probabilities are 2^(score - reference + shift), where the reference is within `limit` exponents of 2 of
+// the row's maximum. 16-bit types have exponents enough; e4m3 counts from 2^-9 to 448.
+template <class T>
+struct Range {
+  static constexpr float limit = 8, shift = 0;
+};
+template <>
+struct Range<e4m3> {
+  static constexpr float limit = 3, shift = 5;
+};
+
+// Values of 16 bits, which the tensor core reads as they lie in memory.
+template <class T, int BN, int DV>
+class LoadedValues {
+ public:
+  using Raw = dsl::Tile<T, BN, DV>;
+  LoadedValues(Kernel& k, int stages, const Role<Warpgroup>& load, const Role<Warpgroup>& math)
+      : ring_(k, stages, load, math) {}
+  template <class At>
+  void fill(Thread& t, const At& at) {
+    ring_.fill(t, at);
+  }
+  template <class AccT, class P>
+  auto multiply(Warpgroup& wg, AccT acc, P p) {
+    return wgmma<Major::k, Major::mn>(wg, std::move(acc), std::move(p), ring_.take(wg));
+  }
+
+ private:
+  Ring<ByThreads, Raw> ring_;
 };
 
 // 2^x on the fused multiply-add units, for x <= 126: the special function unit is the bottleneck of small
@@ -38,9 +70,12 @@ inline Val<f32> ex2_polynomial(const Val<f32>& x) {
 template <class T, int DQK, int DV, int BN>
 class ForwardSm90 {
  public:
+  static constexpr bool fp8 = T::bits == 8;
+  using Values = std::conditional_t<fp8, TurnedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
+  using Result = std::conditional_t<fp8, bf16, T>;  ///< or f16, as large
   using QTile = dsl::Tile<T, 64, DQK>;
   using KTile = dsl::Tile<T, BN, DQK>;
-  using VTile = dsl::Tile<T, BN, DV, Swizzle::b128>;
+  using VTile = typename Values::Raw;
   using QMap = TmaIn<QTile, 1, 1, 64, DQK>;
   using KMap = TmaIn<KTile, 1, 1, BN, DQK>;
   using VMap = TmaIn<VTile, 1, 1, BN, DV>;
@@ -52,25 +87,32 @@ class ForwardSm90 {
       : k_(k),
         f_(t.f),
         t_(t.tune),
+        out_(t.out),
         q_(q),
         keys_(keys),
         values_(values),
         p_(p),
-        math_(k.role<Warpgroup>(t_.warpgroups, t_.warpgroups == 2   ? 240
-                                               : t_.warpgroups == 3 ? 160
-                                                                    : 0)),
-        load_(k.role<Warpgroup>(1, t_.warpgroups == 2   ? 24
-                                   : t_.warpgroups == 3 ? 32
-                                                        : 0)),
+        math_(k.role<Warpgroup>(t_.warpgroups, budget(fp8 ? 224 : 240, fp8 ? 152 : 160))),
+        load_(k.role<Warpgroup>(1, budget(fp8 ? 56 : 24, fp8 ? 56 : 32))),
         q_ring_(k, t_.warpgroups * t_.queries, load_, math_),
         k_ring_(k, t_.stages, load_, math_),
-        v_ring_(k, t_.stages, load_, math_) {
+        v_(k, t_.stages, load_, math_) {
     if (t_.turns && t_.warpgroups > 1) turns_.emplace(k, math_);
   }
 
   void run() {
     const auto turns = rounds();
-    load_.one_thread([&](Thread& t) { k_.loop(turns, [&](Val<u32> r) { produce(t, place(r)); }); });
+    load_.run([&](Warpgroup& wg) {
+      wg.one_thread([&](Thread& t) { k_.loop(turns, [&](Val<u32> r) { produce(t, place(r)); }); });
+      if constexpr (fp8)
+        v_.turners(wg, [&](Warp& w) {
+          k_.loop(turns, [&](Val<u32> r) {
+            const Place at = place(r);
+            const Blocks b = blocks(sequence(f_, p_, at.batch, at.head), at.m0);
+            k_.loop(b.end - b.begin, [&](Val<u32>) { v_.turn(w); });
+          });
+        });
+    });
     math_.run([&](Warpgroup& wg) { k_.loop(turns, [&](Val<u32> r) { consume(wg, place(r)); }); });
   }
 
@@ -86,6 +128,8 @@ class ForwardSm90 {
   using Carried = std::tuple<Pair, Pair, std::vector<Val<b32>>, Out64>;
 
   int rows() const { return 64 * t_.warpgroups; }
+  /// Registers of a thread with two or with three warpgroups.
+  int budget(int two, int three) const { return t_.warpgroups == 2 ? two : t_.warpgroups == 3 ? three : 0; }
 
   // ------------------------------------------------------------ which tile
   Val<u32> rounds() {
@@ -131,12 +175,12 @@ class ForwardSm90 {
       k_ring_.fill(t, dsl::at(keys_, at.batch, s.head_kv, n * std::uint32_t(BN), 0));
     };
     const auto value = [&](const Val<u32>& n) {
-      v_ring_.fill(t, dsl::at(values_, at.batch, s.head_kv, n * std::uint32_t(BN), 0));
+      v_.fill(t, dsl::at(values_, at.batch, s.head_kv, n * std::uint32_t(BN), 0));
     };
+    const auto last = b.end - 1;
+    key(last);  // there is room for it before the last tile's queries are done with
     for (int i = 0; i < t_.warpgroups; ++i)
       q_ring_.fill(t, dsl::at(q_, at.batch, at.head, at.m0 + std::uint32_t(64 * i), 0));
-    const auto last = b.end - 1;
-    key(last);
     k_.loop(last - b.begin, [&](Val<u32> i) {
       key(last - 1 - i);
       value(last - i);
@@ -150,7 +194,8 @@ class ForwardSm90 {
     const Blocks b = blocks(s, at.m0);
     const auto origin = record::warpgroup_origin(k_);
     const auto row = at.m0 + wg.index * 64u + origin.row;
-    const Shape shape(f_, p_, s, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
+    const Shape shape(f_, p_, s, result_type());
+    const Head head = head_of(s);
     const std::array<Bounds, 2> limit{bounds(f_, p_, s, row), bounds(f_, p_, s, row + 8)};
     Warp w = wg.warp();
 
@@ -160,22 +205,21 @@ class ForwardSm90 {
 
     const auto last = b.end - 1;
     auto raw = wgmma(wg, fresh<f32, 64, BN>(wg), q.template get<0>(), k_ring_.take(wg)).wait(wg);
-    auto kept = shaped(std::move(raw), shape, row, last, origin.col, limit, true);
+    auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
-    auto first = exponentials(std::move(kept), max, true);
+    auto first = exponentials(std::move(kept), max, head.factor, true);
     Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV>(wg)};
     const auto run = [&](const Val<u32>& from, const Val<u32>& to, bool masked, Carried in) {
       return k_.loop(from - to, std::move(in), [&](Val<u32> i, Carried now) {
         const auto n = from - 1 - i;
         if (turns_) turns_->wait(wg);
         auto scores = wgmma(wg, fresh<f32, 64, BN>(wg), q.template get<0>(), k_ring_.take(wg));
-        auto out = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), operand(std::get<2>(now)),
-                                              v_ring_.take(wg));
+        auto out = v_.multiply(wg, std::move(std::get<3>(now)), operand(std::get<2>(now)));
         if (turns_) turns_->pass(wg);
-        auto seen = shaped(std::move(scores).wait(wg), shape, row, n, origin.col, limit, masked);
+        auto seen = shaped(std::move(scores).wait(wg), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
-        const Grown g = grow(w, before, most, masked);
-        auto next = exponentials(std::move(seen), g.max, masked);
+        const Grown g = grow(w, before, most, head.factor, masked);
+        auto next = exponentials(std::move(seen), g.max, head.factor, masked);
         const Pair added = hold(row_sum(next));
         const Pair sum{fma(std::get<1>(now)[0], g.scale[0], added[0]),
                        fma(std::get<1>(now)[1], g.scale[1], added[1])};
@@ -188,14 +232,28 @@ class ForwardSm90 {
     Carried inner = run(f_.right ? b.full_end : last, b.full_begin, false, std::move(diagonal));
     Carried done = f_.left ? run(b.full_begin, b.begin, true, std::move(inner)) : std::move(inner);
     std::move(q).release(wg);
-    auto o = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(done)), operand(std::get<2>(done)),
-                                        v_ring_.take(wg))
-                 .wait(wg);
-    finish(w, s, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
+    auto o = v_.multiply(wg, std::move(std::get<3>(done)), operand(std::get<2>(done))).wait(wg);
+    finish(w, s, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
   }
 
-  Scores shaped(Scores acc, const Shape& shape, const Val<u32>& row, const Val<u32>& n, const Val<u32>& col,
-                const std::array<Bounds, 2>& limit, bool masked) {
+  /// What quantised operands are multiplied with: scores by `scores`, kept scores by `factor`.
+  struct Head {
+    Val<f32> scores, factor;
+  };
+  Val<f32> scale_of(const Val<u64>& scales, const Val<u64>& batch, const Val<u64>& head, const Val<u32>& b,
+                    const Val<u32>& h) {
+    const auto there = scales != Val<u64>(0);
+    return In<f32>(scales, 0, true).ld_if(there, to<u64>(b) * batch + to<u64>(h) * head, Val<f32>(1.0f))[0];
+  }
+  Head head_of(const Sequence& s) {
+    if constexpr (!fp8) return {Val<f32>(1.0f), factor(f_, p_)};
+    const auto both = scale_of(p_.q_scale, p_.q_scale_batch, p_.q_scale_head, s.batch, s.head) *
+                      scale_of(p_.k_scale, p_.k_scale_batch, p_.k_scale_head, s.batch, s.head_kv);
+    return {both, f_.shaped() ? Val<f32>(1.0f) : both * p_.scale_log2};
+  }
+
+  Scores shaped(Scores acc, const Shape& shape, const Head& head, const Val<u32>& row, const Val<u32>& n,
+                const Val<u32>& col, const std::array<Bounds, 2>& limit, bool masked) {
     const bool alone = !f_.shaped() && f_.mask != AttentionMask::boolean;
     if (alone && !masked) return acc;
     const auto key0 = n * std::uint32_t(BN) + col;
@@ -208,7 +266,8 @@ class ForwardSm90 {
     return std::move(acc).map_rows([&](const Val<f32>& x, int half) {
       const int c = 8 * (i >> 2) + (i & 1);
       ++i;
-      const auto kept = alone ? x : shape(x, row + std::uint32_t(8 * half), key0 + std::uint32_t(c));
+      const auto score = fp8 && f_.shaped() ? x * head.scores : x;
+      const auto kept = alone ? x : shape(score, row + std::uint32_t(8 * half), key0 + std::uint32_t(c));
       if (!masked) return kept;
       const auto below = left[std::size_t(half)] > c;
       const auto inside = f_.left ? below & (first[std::size_t(half)] <= c) : below;
@@ -249,8 +308,7 @@ class ForwardSm90 {
     Pair max, scale;
     Val<pred> any;  ///< of the warp
   };
-  Grown grow(Warp& w, const Pair& before, const Pair& most, bool masked) {
-    const auto c = factor(f_, p_);
+  Grown grow(Warp& w, const Pair& before, const Pair& most, const Val<f32>& c, bool masked) {
     if (!t_.lazy) {
       const auto scale = [&](std::size_t h) {
         const auto base = masked || guarded() ? select(most[h] == kNever, Val<f32>(0), most[h]) : most[h];
@@ -259,7 +317,7 @@ class ForwardSm90 {
       return {most, {scale(0), scale(1)}, Val<pred>(true)};
     }
     const Pair step{(most[0] - before[0]) * c, (most[1] - before[1]) * c};
-    const auto any = vote<dsl::any>(w, (step[0] > kLazyLimit) | (step[1] > kLazyLimit));
+    const auto any = vote<dsl::any>(w, (step[0] > Range<T>::limit) | (step[1] > Range<T>::limit));
     const auto scale = [&](std::size_t h) {
       // -infinity twice: NaN, which stays where nothing was allowed yet and the sums are 0.
       const auto shrink = ex2<approx, ftz>(-step[h]);
@@ -271,12 +329,12 @@ class ForwardSm90 {
   }
   bool guarded() const { return f_.shaped() || f_.mask == AttentionMask::boolean; }
 
-  Scores exponentials(Scores s, const Pair& max, bool masked) {
-    const auto c = factor(f_, p_);
+  Scores exponentials(Scores s, const Pair& max, const Val<f32>& c, bool masked) {
     std::vector<Val<f32>> base;
     for (int h = 0; h < 2; ++h) {
       const auto& m = max[std::size_t(h)];
-      base.push_back(-((masked || guarded() ? select(m == kNever, Val<f32>(0), m) : m) * c));
+      const auto top = (masked || guarded() ? select(m == kNever, Val<f32>(0), m) : m) * c;
+      base.push_back(fp8 ? Range<T>::shift - top : -top);
     }
     int i = 0;
     return std::move(s).map_rows([&](const Val<f32>& x, int half) {
@@ -307,10 +365,18 @@ class ForwardSm90 {
     else
       all();
   }
+  // Bytes of e4m3 have the order of keys that TurnedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
+  // two rows), 16 in words 2 and 3.
   static std::vector<Val<b32>> pack_all(const Scores& s) {
     std::vector<Val<b32>> out;
-    const auto packed = to_operand<T>(s);
-    for (const Value& v : packed.values()) out.push_back(Val<b32>(v));
+    if constexpr (fp8) {
+      const auto two = [&](int i) { return cvt<rn, satfinite, e4m3x2>(s[i + 1], s[i]); };
+      for (int i = 0; i < Scores::count; i += 8)
+        for (int half : {0, 2}) out.push_back(pack<b32>(two(i + half), two(i + 4 + half)));
+    } else {
+      const auto packed = to_operand<T>(s);
+      for (const Value& v : packed.values()) out.push_back(Val<b32>(v));
+    }
     return out;
   }
   static RegOperand<T, 64, BN> operand(const std::vector<Val<b32>>& p) {
@@ -318,37 +384,67 @@ class ForwardSm90 {
   }
 
   // ------------------------------------------------------------ results
-  void finish(Warp& w, const Sequence& s, const Val<u32>& row, const Val<u32>& col, const Pair& max,
-              const Pair& partial, Out64 o) {
+  DType result_type() const { return fp8 ? out_ : std::is_same_v<T, bf16> ? DType::bf16 : DType::f16; }
+  Val<b32> packed(const Val<f32>& low, const Val<f32>& high) const {
+    return result_type() == DType::bf16 ? dsl::pack<bf16>(low, high) : dsl::pack<f16>(low, high);
+  }
+  void finish(Warp& w, const Sequence& s, const Head& head, const Val<u32>& row, const Val<u32>& col,
+              const Pair& max, const Pair& partial, Out64 o) {
     const auto plus = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
     const Pair sum{reduce(w, partial[0], plus, 4), reduce(w, partial[1], plus, 4)};
     const auto quad = w.lane() & 3u;
     for (int h = 0; h < 2; ++h) {
       const auto r = row + std::uint32_t(8 * h);
       const auto there = r < s.n_q;
+      const auto& of_row = sum[std::size_t(h)];
       if (f_.lse)
-        lse_row(p_, s).st_if(there & (col == 0u), r,
-                             log_sum(max[std::size_t(h)], factor(f_, p_), sum[std::size_t(h)]));
-      const auto inverse = inverse_or_zero(sum[std::size_t(h)]);
+        lse_row(p_, s).st_if(
+            there & (col == 0u), r,
+            log_sum(max[std::size_t(h)], head.factor, fp8 ? of_row * std::exp2(-Range<T>::shift) : of_row));
+      const auto inverse = inverse_or_zero(of_row);
       const auto base =
-          Out<T>(p_.o)
+          Out<Result>(p_.o)
               .at(rows_of(s, s.head, s.first_q, p_.o_batch, p_.o_head, p_.o_row) + to<u64>(r) * p_.o_row)
-              .template as<b32>()
-              .at(quad * 4u);
-      for (int j = 0; j < DV / 8; j += 4) {
-        const auto word = [&](int b) {
-          const int i = (j + b) * 4 + 2 * h;
-          return dsl::pack<T>(o[i] * inverse, o[i + 1] * inverse);
-        };
-        const auto words = exchange_in_quad(w, {word(0), word(1), word(2), word(3)});
-        base.template st_if<4>(there & (quad * 8u + std::uint32_t(8 * j) < p_.d_v), j, words);
-      }
+              .template as<b32>();
+      if constexpr (fp8)
+        store_turned(base, o, h, quad,
+                     inverse * scale_of(p_.v_scale, p_.v_scale_batch, p_.v_scale_head, s.batch, s.head_kv),
+                     there);
+      else
+        store(w, base.at(quad * 4u), o, h, quad, inverse, there);
+    }
+  }
+  template <class Base>
+  void store(Warp& w, const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& inverse,
+             const Val<pred>& there) {
+    for (int j = 0; j < DV / 8; j += 4) {
+      const auto word = [&](int b) {
+        const int i = (j + b) * 4 + 2 * h;
+        return packed(o[i] * inverse, o[i + 1] * inverse);
+      };
+      const auto words = exchange_in_quad(w, {word(0), word(1), word(2), word(3)});
+      base.template st_if<4>(there & (quad * 8u + std::uint32_t(8 * j) < p_.d_v), j, words);
+    }
+  }
+  // Columns are in the order of TurnedValues: of 16, a thread has four neighbours.
+  template <class Base>
+  void store_turned(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
+                    const Val<pred>& there) {
+    const auto mine = base.at(quad * 2u);
+    for (int j = 0; j < DV / 16; ++j) {
+      const auto word = [&](int e) {
+        const int i = 8 * j + 2 * h + e;
+        return packed(o[i] * scale, o[i + 4] * scale);
+      };
+      mine.template st_if<2>(there & (p_.d_v > std::uint32_t(16 * j)), 4 * j,
+                             RegGroup<b32, 2>(word(0), word(1)));
     }
   }
 
   Kernel& k_;
   AttentionFeatures f_;
   AttentionSm90Tuning t_;
+  DType out_;
   QMap q_;
   KMap keys_;
   VMap values_;
@@ -356,7 +452,7 @@ class ForwardSm90 {
   Role<Warpgroup> math_, load_;
   Ring<ByTurns, QTile> q_ring_;
   Ring<ByThreads, KTile> k_ring_;
-  Ring<ByThreads, VTile> v_ring_;
+  Values v_;
   std::optional<Turns<Warpgroup>> turns_;
 };
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "cgp/base/error.h"
+#include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_ref.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -117,6 +119,108 @@ TEST(attention_sm90, tunings) {
                                        {"causal", "1"}});
 }
 
+// More tiles than the device has SMs: blocks go on to a second one.
+TEST(attention_sm90, blocks_that_stay) {
+  for (const char* type : {"bf16", "e4m3"})
+    expect_right(attention_entry(), {{"dtype", type},
+                                     {"d", "64"},
+                                     {"batch", "1"},
+                                     {"heads", "134"},
+                                     {"n", "12"},
+                                     {"n_kv", "60"},
+                                     {"warpgroups", "2"},
+                                     {"queries", "2"},
+                                     {"causal", "1"}});
+}
+
+TEST(attention_fp8, every_head_dimension) {
+  for (auto [d, dv] : {std::pair{"48", "16"}, {"96", "128"}, {"192", "256"}})
+    expect_right(attention_entry(), {{"dtype", "e4m3"},
+                                     {"d", d},
+                                     {"d_v", dv},
+                                     {"batch", "1"},
+                                     {"heads", "1"},
+                                     {"n", "70"},
+                                     {"n_kv", "210"},
+                                     {"causal", "1"}});
+}
+
+// Rounded probabilities forgive much where they are many and alike: here a few keys have all the weight, and
+// any other key in their place would show.
+TEST(attention_fp8, few_keys_with_all_the_weight) {
+  for (auto [d, scale] : {std::pair{"64", "0.4"}, {"128", "1"}, {"256", "2"}})
+    expect_right(attention_entry(), {{"dtype", "e4m3"},
+                                     {"d", d},
+                                     {"batch", "1"},
+                                     {"heads", "1"},
+                                     {"n", "20"},
+                                     {"n_kv", "270"},
+                                     {"scale", scale},
+                                     {"scales", "head"}});
+}
+
+TEST(attention_fp8, every_feature) {
+  const auto run = [](OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all(extra.begin(), extra.end());
+    all.resize(4, {"layout", "bshd"});
+    expect_right(attention_entry(), {{"dtype", "e4m3"},
+                                     {"d", "64"},
+                                     {"batch", "2"},
+                                     {"heads", "4"},
+                                     {"n", "33"},
+                                     {"n_kv", "70"},
+                                     all[0],
+                                     all[1],
+                                     all[2],
+                                     all[3]});
+  };
+  run({{"causal", "1"}, {"scales", "tensor"}, {"out", "f16"}});
+  run({{"causal", "1"}, {"n", "90"}});  // the first queries see no key
+  run({{"left", "20"}, {"right", "3"}, {"heads_kv", "2"}, {"scales", "head"}});
+  run({{"cap", "2.5"}, {"scales", "head"}});
+  run({{"mask", "additive"}, {"scales", "head"}, {"alibi", "1"}, {"out", "f16"}});
+  run({{"mask", "boolean"}, {"causal", "1"}});
+}
+
+TEST(attention_fp8, tunings) {
+  for (auto [wgs, option, value] :
+       {std::tuple{"2", "turns", "1"}, {"3", "queries", "2"}, {"2", "persistent", "0"}, {"3", "lazy", "0"}})
+    expect_right(attention_entry(), {{"dtype", "e4m3"},
+                                     {"d", "64"},
+                                     {"batch", "1"},
+                                     {"heads", "2"},
+                                     {"n", "140"},
+                                     {"n_kv", "270"},
+                                     {"warpgroups", wgs},
+                                     {option, value},
+                                     {"causal", "1"}});
+}
+
+TEST(attention_fp8, says_what_it_needs) {
+  AttentionProblem p;
+  p.type = DType::e4m3, p.n_q = p.n_kv = 64, p.d_qk = 128;
+  const auto why = [&](std::string_view arch) -> std::string {
+    const auto d = runtime::Device::open(text::cat("emu:", arch));
+    try {
+      (void)select_attention(p, {.q = 16, .k = 16, .v = 16, .o = 16}, d.info());
+    } catch (const Unsupported& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(why("sm_90a"), "");
+  EXPECT_NE(why("sm_89").find("needs sm_90a, this is sm_89"), std::string::npos) << why("sm_89");
+  p.d_qk = 72;
+  EXPECT_NE(why("sm_90a").find("d_qk = 72 is no multiple of 16"), std::string::npos) << why("sm_90a");
+  p.d_qk = 128, p.key_lengths = true;
+  EXPECT_NE(why("sm_90a").find("behind a sequence"), std::string::npos) << why("sm_90a");
+  p.key_lengths = false, p.out = DType::f32;
+  EXPECT_NE(reject_forward(p).find("out = f32"), std::string::npos);
+  p.out = DType::f16;
+  EXPECT_EQ(reject_forward(p), "");
+  EXPECT_NE(reject(p).find("only the forward pass"), std::string::npos);
+}
+
 TEST(attention, right_and_repeatable_on_a_gpu) {
   expect_right_on_gpu(
       attention_entry(),
@@ -131,9 +235,13 @@ TEST(attention, right_and_repeatable_on_a_gpu) {
        {{"n", "200"}, {"d", "50"}, {"dtype", "f32"}},
        {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"causal", "1"}, {"batch", "5"}},
        {{"n", "600"}, {"d", "64"}, {"lengths", "1"}, {"batch", "5"}},
+       {{"n", "512"}, {"d", "64"}, {"dtype", "e4m3"}, {"scales", "head"}, {"heads", "40"}},
+       {{"n", "512"}, {"d", "128"}, {"causal", "1"}, {"heads", "40"}},
+       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
+       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"scale", "1"}},
+       {{"n", "700"}, {"d", "256"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads_kv", "2"}},
+       {{"n", "257"}, {"d", "64"}, {"dtype", "e4m3"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
        {{"n", "2048"}, {"d", "64"}, {"polynomial", "4"}, {"warpgroups", "3"}, {"causal", "1"}}});
 }
 
-// Three warpgroups leave 160 registers a thread: with every modification of scores at once, heads of 64 keep
-// one register in memory. Two warpgroups spill more (52 bytes).
-TEST(attention, every_variant_assembles) { expect_assembles(attention_entry(), 8); }
+TEST(attention, every_variant_assembles_without_spills) { expect_assembles(attention_entry()); }
