@@ -9,12 +9,13 @@ import weakref
 import torch
 
 from . import _core, _torch
+from ._few import LAYER as _LAYER
+from ._few import MOST as _FEW
+from ._few import RMS as _RMS
+from ._few import few_calls
 from ._functions import ACTIVATIONS
 from ._runtime import ArgumentError, Unsupported
 
-_NONE, _RMS, _LAYER = 0, 1, 2
-_FEW = 8  # rows of few_rows
-_NORMED = 4096  # columns that few_rows normalises
 _PAGE = 64
 _LLAMAS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM")
 
@@ -206,16 +207,12 @@ class Decoder:
 
     def _linear(self, x, linear, y, norm=None, residual=None):
         s, calls = self._shape, []
-        few = self.batch <= _FEW
-        kind, weight, bias = (s.norm, *norm) if norm else (_NONE, None, None)
-        if norm and not (few and x.shape[1] <= _NORMED):
-            calls.append((_core.norm, (kind == _LAYER, x, self._normed, None, weight, bias, None, None, None, s.eps, 0.0)))
-            x, kind, weight, bias = self._normed, _NONE, None, None
-        if few:
-            weights, biases = (t + [None] * (3 - len(t)) for t in (linear.weights, linear.biases))
-            calls.append((_core.few_rows, (x, *weights, *biases, residual, weight, bias, s.eps, 0.0, kind, linear.activation,
-                                           linear.gated, True, y)))
-            return calls
+        if self.batch <= _FEW:
+            return few_calls(x, linear.weights, linear.biases, y, norm=norm, kind=s.norm, eps=s.eps, residual=residual,
+                             activation=linear.activation, gated=linear.gated, early=True, normed=self._normed)
+        if norm:
+            calls.append((_core.norm, (s.norm == _LAYER, x, self._normed, None, *norm, None, None, None, s.eps, 0.0)))
+            x = self._normed
 
         def product(w, b, to, activation=0):
             in_place = residual is not None and b is None and not activation

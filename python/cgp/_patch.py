@@ -6,7 +6,7 @@ import types
 
 import torch
 
-from . import ops
+from . import _few, ops
 from ._torch import FLOATS
 from .nn import functional
 
@@ -18,9 +18,10 @@ def _attention(module, query, key, value, attention_mask, scaling=None, dropout=
     """An attention function of transformers: query [batch, heads, n, d] -> ([batch, n, heads, d], None)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    trains = (query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 128 and
+              not getattr(attention_mask, "requires_grad", False))  # others have kernels that are not fast
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    fits = (query.is_cuda and query.dtype in (torch.float16, torch.bfloat16, torch.float32) and not needs_grad and
-            dropout == 0 and query.shape[-1] <= 256)
+    fits = (_usable(query, key, value) and (trains or not needs_grad) and dropout == 0 and query.shape[-1] <= 256)
     if not fits:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                       is_causal=is_causal, **kwargs)
@@ -95,7 +96,7 @@ def _layer_norm_forward(self, input):
     return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-def _layer_forward(self, hidden_states, attention_mask=None, **kwargs):
+def _fused_layer_forward(self, hidden_states, attention_mask=None, **kwargs):
     """A decoder layer whose addition of the attention's result is part of the second norm."""
     norm = self.post_attention_layernorm
     attended = self.self_attn(hidden_states=self.input_layernorm(hidden_states), attention_mask=attention_mask,
@@ -106,6 +107,35 @@ def _layer_forward(self, hidden_states, attention_mask=None, **kwargs):
         hidden_states = hidden_states + attended
         normed = norm(hidden_states)
     return hidden_states + self.mlp(normed)
+
+
+def _layer_forward(self, hidden_states, attention_mask=None, **kwargs):
+    """The same; of few tokens in inference as few calls."""
+    embeddings = kwargs.get("position_embeddings")
+    if not torch.is_grad_enabled() and embeddings is not None and hidden_states.shape[1] <= _few.MOST and _usable(hidden_states):
+        cos, sin = embeddings
+        tables = (*_half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0)
+        done = _few.llama(self, hidden_states, attention_mask, kwargs.get("past_key_values"), tables, _attention,
+                          _activation_of(self.mlp.act_fn))
+        if done is not None:
+            return done
+    return _fused_layer_forward(self, hidden_states, attention_mask, **kwargs)
+
+
+def _block_forward(self, hidden_states, past_key_values=None, attention_mask=None, encoder_hidden_states=None, *args, **kwargs):
+    """GPT-2's block; of few tokens in inference as few calls."""
+    if encoder_hidden_states is None:
+        done = _few.gpt2(self, hidden_states, attention_mask, past_key_values, _attention, _activation_of(self.mlp.act))
+        if done is not None:
+            return done
+    return type(self).forward(self, hidden_states, past_key_values, attention_mask, encoder_hidden_states, *args, **kwargs)
+
+
+def _is_plain_block(module):
+    """Whether its arguments and its result are those we know."""
+    signature = inspect.signature(type(module).forward)
+    return (type(module).__name__ == "GPT2Block" and signature.return_annotation is torch.Tensor and
+            list(signature.parameters)[1:5] == ["hidden_states", "past_key_values", "attention_mask", "encoder_hidden_states"])
 
 
 def _is_plain_layer(module):
@@ -250,15 +280,17 @@ def _replace(model, done, what, forward_of):
         done.changes.append(f"{count} {what}")
 
 
-def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, linear=False):
+def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, linear=False, few=True):
     """Puts our kernels into a Hugging Face model (GPT-2, Llama, Qwen2/3, Mistral; attention alone into others that use the
-    common attention interface). Returns a Patch: `print` it, `undo()` it. What a kernel cannot do (tensors on the CPU,
-    gradients of attention) goes on as before.
+    common attention interface). Returns a Patch: `print` it, `undo()` it. What a kernel cannot do (tensors on the CPU, dropout
+    inside attention) goes on as before.
 
     attention: the model's attention becomes "cgp". norms: RMSNorm and LayerNorm, in Llama's kind of layer with the addition
     before the second one. mlp: activations, gated ones with their product. rope: apply_rotary_pos_emb of the model's module in
     transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits.
-    linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul.
+    linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul. few: in inference, layers of up to 8 tokens (decoding) are
+    a few calls, linear layers among them; hooks inside a layer, other modules in it and norms of q and k make it go
+    the usual way, and GPT-2 keeps transposed copies of its linear layers.
 
     >>> done = cgp.patch(model)
     >>> done
@@ -274,7 +306,8 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     if norms:
         _replace(model, done, "RMSNorm", lambda m: _rms_norm_forward if type(m).__name__ in _RMS_NORMS else None)
         _replace(model, done, "LayerNorm", lambda m: _layer_norm_forward if type(m) is torch.nn.LayerNorm else None)
-        _replace(model, done, "layers with a fused addition", lambda m: _layer_forward if _is_plain_layer(m) else None)
+        _replace(model, done, "layers with a fused addition", lambda m: (
+            _layer_forward if few and attention else _fused_layer_forward) if _is_plain_layer(m) else None)
     if mlp:
         parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
         _replace(model, done, "gated MLPs", lambda m: _gated_mlp_forward if type(m).__name__ in
@@ -286,6 +319,9 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         _patch_rope(model, done)
     if loss:
         _patch_loss(model, done)
+    if few and attention:
+        _replace(model, done, "blocks of few tokens", lambda m: _block_forward if _is_plain_block(m) else None)
+        done._undo.append(lambda: _few.forget(model))
     if linear:
         kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
         _replace(model, done, "linear layers", lambda m: kinds.get(type(m).__name__))

@@ -2,6 +2,7 @@
 """The operators' PyTorch side without a GPU: tensors on the CPU, kernels on the emulator. Results and gradients against
 PyTorch's own operations, fake implementations and registrations by opcheck, what is said about mistakes. In a process of
 its own: here cgp.ops is made for the CPU."""
+import copy
 import os
 import subprocess
 import sys
@@ -272,7 +273,8 @@ def main():
     except ImportError:
         return
     decoding(cgp, transformers)
-    from cgp import _patch
+    from cgp import _few, _patch
+    _few._there = lambda t: True
     _patch._usable = lambda *tensors: all(t is None or t.dtype in (torch.float32, torch.bfloat16) for t in tensors)
     small = dict(num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,
                  vocab_size=50, max_position_embeddings=64, head_dim=16, attn_implementation="sdpa")
@@ -301,6 +303,55 @@ def main():
         done.undo()
         assert all(torch.equal(g, w) for g, w in zip(step(), want)) and "nothing" in repr(done)
         assert not _patch._rotary_patches
+        patched_steps(cgp, transformers, model.bfloat16())
+
+
+@torch.no_grad()
+def patched_steps(cgp, transformers, model):
+    """A prompt with padding on the left and steps with a cache, patched and not; linear layers may be exchanged meanwhile."""
+    ids, mask = torch.randint(0, 50, (2, 5)), torch.ones(2, 5, dtype=torch.long)
+    mask[0, :2] = 0
+    tokens = torch.randint(0, 50, (3, 2, 1))
+
+    def run(model=model):
+        cache, seen = transformers.DynamicCache(config=model.config), mask
+        out = [model(ids, attention_mask=mask, past_key_values=cache, use_cache=True).logits[:, -1]]
+        for t in tokens:
+            seen = torch.cat((seen, torch.ones(2, 1, dtype=torch.long)), 1)
+            out.append(model(t, attention_mask=seen, past_key_values=cache, use_cache=True).logits[:, -1])
+        return torch.stack(out)
+
+    def near(got, want):  # both round in their own places: neither is further from float32 than twice the other
+        exact = run(copy.deepcopy(model).float())
+        error, theirs = ((t.float() - exact).abs().max() for t in (got, want))
+        assert error <= 2 * theirs, (type(model).__name__, error, theirs)
+
+    want, done, calls = run(), cgp.patch(model), []
+    from cgp import _core, _torch
+    queue = _torch.queue
+
+    def counted(function, *arguments):
+        calls.append(function is _core.few_rows)
+        return queue(function, *arguments)
+
+    from cgp import _few
+    _few.queue = counted
+    got = run()
+    expected = 0 if type(model).__name__ == "Qwen3ForCausalLM" else len(tokens) * 2 * 4
+    assert sum(calls) >= expected and (expected or not calls), (type(model).__name__, sum(calls), expected)
+    done.undo()
+    near(got, want)
+    done = cgp.patch(model)
+    run()
+    for p in model.parameters():  # in place, and as other memory
+        p.mul_(1.1)
+    changed = run()
+    for p in model.parameters():
+        p.data = p.data.clone()
+    assert torch.equal(run(), changed)
+    done.undo()
+    near(changed, run())
+    assert not any("_cgp_few" in m.__dict__ for m in model.modules())
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Decode {
     const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
-    const auto length = In<u32>(p_.lengths, 0, true).ld(batch);
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
     const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
     const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
@@ -136,7 +136,7 @@ class Decode {
                         to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
       Words w;
       for (int c = 0; c < d_ / 32; ++c) {
-        const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows());
+        const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows(), !t_.early);
         for (int i = 0; i < 4; ++i) w.push_back(as_multiplied(eight[i]));
       }
       out.push_back(std::move(w));
@@ -180,7 +180,7 @@ class Decode {
       const auto base =
           p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
       for (int c = 0; c < d_ / 32; ++c) {
-        const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there);
+        const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
         for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
       }
     }
@@ -196,7 +196,7 @@ class Decode {
         const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
         const auto offset =
             (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * h)) * std::uint32_t(page_bytes());
-        const auto eight = load8<Page>(values + to<u64>(offset), there);
+        const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
         for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
       }
     return w;

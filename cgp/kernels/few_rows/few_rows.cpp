@@ -8,7 +8,9 @@
 //            from multiples of 128: no bank conflicts)
 //   sync     the first weights are asked for before anything else; then the norm (a warp a row), one barrier;
 //            one more at the end, where the sums of the warps meet and are added in the order of the warps
-//   launch   early: the first weights are asked for before the work queued before this has ended
+//   launch   early: the first weights are asked for before the work queued before this has ended. x is then
+//            no constant: a kernel that ran beside the one before may have left old lines of it in L1, which
+//            ld.nc would find
 //   needs    sm_80; k a multiple of 8, everything at multiples of 16 bytes
 #include "cgp/kernels/few_rows/few_rows.h"
 
@@ -141,7 +143,7 @@ class Product {
     const Val<pred> there = (group_ < p_.m) & (a < std::uint32_t(accesses()));
     if (!normed_.empty())
       return normed_[0].template ld_if<4>(there, group_ * std::uint32_t(pitch()) + a, Val<b32>(0));
-    return In<b32>(p_.x + to<u64>(group_) * p_.x_pitch * 2u, 0, true)
+    return In<b32>(p_.x + to<u64>(group_) * p_.x_pitch * 2u, 0, !b_.early)
         .template ld_if<4>(there, a, Val<b32>(0));
   }
   Sum multiply_batch(Sum acc, const Val<u32>& base, const std::vector<std::vector<Words>>& w) {
@@ -201,7 +203,7 @@ class Product {
   }
   void normalise() {
     const auto row = warp_.index / std::uint32_t(share());
-    const In<b32> x(p_.x + to<u64>(row) * p_.x_pitch * 2u, 0, true), weight(p_.norm_weight, 0, true),
+    const In<b32> x(p_.x + to<u64>(row) * p_.x_pitch * 2u, 0, !b_.early), weight(p_.norm_weight, 0, true),
         bias(p_.norm_bias, 0, true);
     const bool layer = b_.norm == FewRowsNorm::layer;
     const auto centre = layer ? mean(row, x, 0, [](const Val<f32>& v) { return v; }) : Val<f32>(0);

@@ -89,7 +89,7 @@ class Head {
   Val<u64> place() const {
     const auto i = token_ % p_.tokens;
     if (!b_.lengths) return p_.offset + to<u64>(i);
-    return to<u64>(In<u32>(p_.lengths, 0, true).ld(sequence_) - p_.tokens + i);
+    return to<u64>(In<u32>(p_.lengths, 0, !b_.early).ld(sequence_) - p_.tokens + i);
   }
   // Both are rounded to the type, as a norm of its own would leave them.
   void norm(std::vector<Val<f32>>& low, std::vector<Val<f32>>& high) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drop-ins for functions of torch.nn.functional: the same arguments and meaning. What cgp cannot do (tensors on the
-CPU, dropout inside attention, gradients of attention) is left to PyTorch's own function, silently: a drop-in must not
-change what a program can do. `cgp.ops` refuses instead."""
+CPU, dropout inside attention) is left to PyTorch's own function, silently: a drop-in must not change what a program can do.
+`cgp.ops` refuses instead."""
 import torch
 import torch.nn.functional as F
 
@@ -40,8 +40,12 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     torch.Size([1, 1, 3, 8])
     """
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    fits = (query.dim() == 4 and _ours(query, key, value) and dropout_p == 0 and not needs_grad and query.shape[-1] <= 256 and
-            value.shape[-1] <= 256 and (not is_causal or query.shape[-2] == key.shape[-2]) and
+    if needs_grad:  # wider heads and float32 have kernels that are not fast
+        most, needs_grad = 128, query.dtype == torch.float32 or getattr(attn_mask, "requires_grad", False)
+    else:
+        most = 256
+    fits = (query.dim() == 4 and _ours(query, key, value) and dropout_p == 0 and not needs_grad and query.shape[-1] <= most and
+            value.shape[-1] <= most and (not is_causal or query.shape[-2] == key.shape[-2]) and
             (enable_gqa or query.shape[1] == key.shape[1]) and query.dtype == key.dtype == value.dtype)
     if attn_mask is not None:
         fits = fits and not is_causal and attn_mask.dim() == 4 and attn_mask.dtype in (torch.bool, query.dtype)
