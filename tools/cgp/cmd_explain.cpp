@@ -177,6 +177,19 @@ std::array<std::uint32_t, 3> extents(const std::string& text, const std::string&
   return {d.x, d.y, d.z};
 }
 
+/// What a profile counted of each access: on the emulator, or, by ncu, of the machine instructions.
+std::vector<profile::AccessCheck> counted_accesses(const std::vector<ModuleFacts>& modules,
+                                                   const profile::Document& d) {
+  if (d.kind != "ncu") return profile::accesses_of(d);
+  std::vector<profile::AccessCheck> out;
+  for (const auto& m : modules)
+    for (const auto& e : m.entries)
+      for (const auto& k : d.kernels)
+        if (k.name == e.name || profile::short_name(k.name) == e.name)
+          for (auto& c : profile::check_machine_code(*m.program, e.name, d)) out.push_back(std::move(c));
+  return out;
+}
+
 /// Whether a bug of severity `fail_on` or worse is reported.
 bool fails(const std::vector<ModuleFacts>& modules, const AnalysisView& view, const std::string& fail_on) {
   if (fail_on == "none") return false;
@@ -236,12 +249,13 @@ int explain(const Context& context, const ExplainOptions& o) {
   }
   if (!o.profile.empty() && !context.json) {
     const std::string table =
-        profile::predictions_text(profile::accesses_of(profile::load_any(o.profile)), context.width);
+        profile::predictions_text(counted_accesses(modules, profile::load_any(o.profile)), context.width);
     if (table.empty())
-      throw ArgumentError(ErrorText{"the profile must have memory accesses one by one",
-                                    o.profile,
-                                    {},
-                                    "cgp profile kernel NAME --device emu --save FILE"});
+      throw ArgumentError(
+          ErrorText{"the profile must have memory accesses one by one",
+                    o.profile,
+                    {},
+                    "cgp profile kernel NAME --device emu --save FILE; or ncu --set full -o FILE"});
     out += "\n" + table;
   }
   write_out(out);

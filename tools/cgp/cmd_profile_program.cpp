@@ -111,6 +111,20 @@ std::string process_text(const profile::ProgramRun& run) {
   return out + '\n';
 }
 
+/// The last lines of what the program itself printed.
+std::string printed_text(const std::string& all, int width) {
+  const auto lines = text::split(text::trim(all), '\n');
+  if (all.empty() || lines.empty()) return {};
+  constexpr std::size_t kMost = 6;
+  std::string out;
+  const std::size_t first = lines.size() > kMost ? lines.size() - kMost : 0;
+  if (first) out += format("printed    ({} lines before)\n", first);
+  for (std::size_t i = first; i < lines.size(); ++i)
+    out += format("{:<11}{}\n", i == first && !first ? "printed" : "",
+                  profile::fitted(std::string(lines[i]), std::size_t(std::max(40, width - 12))));
+  return out;
+}
+
 std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::TimelineSummary& s,
                     int width) {
   std::string verdict;
@@ -126,6 +140,7 @@ std::string text_of(const Document& d, const profile::ProgramRun& run, const pro
         format("GPU busy for {:.0f} % of {}; {} takes {:.0f} % of the kernels' time", 100 - s.idle_percent(),
                time_text(s.span_ms * 1e3), profile::short_name(s.dominant), s.dominant_percent);
   std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
+  out += printed_text(run.process.out, width);
   if (run.no_gpu.empty()) {
     out += format(
         "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",

@@ -93,11 +93,13 @@ Check check_regression(const TimeOptions& o, const Document& now) {
   const double floor = std::max(store.noise_floor(now.machine_key).value_or(0.12), o.threshold);
   Check c;
   c.rows = profile::diff_documents(before, now, floor, floor);
+  bool counted = false;  // exact counts decide where times cannot
   for (const auto& r : c.rows) {
     c.regressed |= r.verdict == "REGRESSION";
     c.undecided |= r.verdict == "INCONCLUSIVE" || r.verdict == "INCOMPARABLE";
+    counted |= r.name == prof::info(Metric::instructions).name && r.verdict != "INCOMPARABLE";
   }
-  if (c.rows.empty()) c.undecided = true;
+  if (c.rows.empty() || counted) c.undecided = c.rows.empty();
   return c;
 }
 

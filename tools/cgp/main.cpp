@@ -169,9 +169,9 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option("--fail-on", c.explain.fail_on, "Exit with 1 when a bug of this severity or worse is found")
       ->check(CLI::IsMember({"P0", "P1", "P2", "none"}))
       ->capture_default_str();
-  app.add_option(
-      "--profile", c.explain.profile,
-      "A profile of the kernel on the emulator: what was predicted of each access beside what was counted");
+  app.add_option("--profile", c.explain.profile,
+                 "A profile of the kernel on the emulator, or a report of ncu: what was predicted of each "
+                 "access beside what was counted");
   app.add_flag("--all", c.explain.all,
                "Every memory access, not groups of them; every function of a program");
   app.add_flag("--x86", c.explain.x86,

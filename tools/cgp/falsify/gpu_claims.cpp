@@ -57,7 +57,9 @@ void add_gpu_claims(std::vector<Claim>& out) {
   out.push_back({"FALS-001", "a product of 512 by 512 by 512 on tensor cores exceeds 9 TFLOP/s",
                  "cgp bench gemm, median", true, false,
                  [] {
-                   return json{{"tflops", first(bench("512x512x512", false), "tflops")}};
+                   const json b = bench("512x512x512", false);
+                   const double ms = median_of(timings(b).at(0).at("ms"));
+                   return json{{"tflops", 2.0 * 512 * 512 * 512 / (ms * 1e-3) * 1e-12}};
                  },
                  [](const json& j) -> std::string {
                    return j.at("tflops").is_number() && j.at("tflops") > 9.0

@@ -262,7 +262,8 @@ std::string generate_contract(const Document& d, const std::string& wanted, doub
     const bool stable = r.source == prof::Source::counted || info.category == prof::Category::timing ||
                         info.category == prof::Category::throughput;
     if (!stable || info.id == Metric::stddev_us || info.category == prof::Category::vram ||
-        info.category == prof::Category::numa || info.category == prof::Category::disk)
+        info.category == prof::Category::numa || info.category == prof::Category::disk ||
+        info.category == prof::Category::swap || info.id == Metric::page_faults_major)
       continue;
     const bool exact = r.source == prof::Source::counted && d.machine.contains("device") &&
                        d.machine["device"].value("spec", "").rfind("emu", 0) == 0;

@@ -176,7 +176,8 @@ Cubin read_cubin(std::string_view file, const std::string& path) {
     if (s.name.rfind(".text.", 0) == 0) {
       (void)r.part(s.offset, s.size);
       CubinKernel k;
-      k.name = s.name.substr(6), k.code_bytes = s.size, k.instructions = s.size / 16;
+      k.name = s.name.substr(6), k.code_bytes = s.size, k.code_offset = s.offset,
+      k.instructions = s.size / 16;
       if (out.abi < 8 && s.info >> 24) k.registers = s.info >> 24;
       by_name[k.name] = out.kernels.size();
       out.kernels.push_back(std::move(k));
@@ -215,6 +216,26 @@ Cubin read_cubin(std::string_view file, const std::string& path) {
     }
   }
   return out;
+}
+
+std::string_view memory_opcode(std::uint64_t instruction) {
+  switch (instruction & 0xfff) {
+    case 0x981:
+      return "LDG";
+    case 0x986:
+      return "STG";
+    case 0x984:
+      return "LDS";
+    case 0x388:
+    case 0x988:  // with an address in uniform registers
+      return "STS";
+    case 0x983:
+      return "LDL";
+    case 0x387:
+      return "STL";
+    default:
+      return {};
+  }
 }
 
 SassMix sass_mix(std::string_view listing) {

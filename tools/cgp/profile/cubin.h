@@ -15,6 +15,7 @@ namespace cgp::profile {
 struct CubinKernel {
   std::string name;
   std::uint64_t code_bytes = 0;    ///< of .text.NAME
+  std::uint64_t code_offset = 0;   ///< in the file
   std::uint64_t instructions = 0;  ///< code_bytes / 16: every instruction has 128 bits
   std::optional<std::uint32_t> registers, stack_bytes, parameter_bytes, barriers, max_registers;
   std::uint64_t shared_bytes = 0;     ///< static, as the program declares it
@@ -34,6 +35,10 @@ struct Cubin {
 
 /// Throws ParseError when it is no cubin, with what it is where that is known (a fat binary, a host program).
 Cubin read_cubin(std::string_view file, const std::string& path);
+
+/// What the first eight bytes of an instruction of sm_70 or later do to memory: "LDG", "STG", "LDS", "STS",
+/// "LDL", "STL"; "" for all others.
+std::string_view memory_opcode(std::uint64_t instruction);
 
 /// Machine instructions by opcode ("LDG", "HMMA"), by kernel, from what nvdisasm -c prints.
 using SassMix = std::map<std::string, std::map<std::string, std::uint64_t>>;

@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "profile/csv.h"
+#include "profile/cubin.h"
 #include "profile/protobuf_wire.h"
 
 namespace cgp::profile {
@@ -258,6 +259,47 @@ prof::Triple triple_of(std::string_view message) {
 struct Reader {
   NcuReport& out;
   std::vector<std::string> strings;
+  std::map<std::uint64_t, std::string_view> code = {};  ///< of functions, by their address on the GPU
+
+  /// Field 4 is the cubin, 9 says where its functions were loaded.
+  void source(std::string_view message) {
+    std::string_view binary;
+    std::vector<std::pair<std::string, std::uint64_t>> loaded;
+    try {
+      wire::fields(message, [&](const wire::Field& f) {
+        if (f.number == 4 && f.type == 2) binary = f.bytes;
+        if (f.number != 9 || f.type != 2) return;
+        wire::fields(f.bytes, [&](const wire::Field& entry) {
+          if (entry.number == 1 && entry.type == 2) loaded.push_back(function_of(entry.bytes));
+        });
+      });
+      if (binary.empty() || loaded.empty()) return;
+      for (const CubinKernel& k : read_cubin(binary, "the report's cubin").kernels)
+        for (const auto& [name, address] : loaded)
+          if (name == k.name) code[address] = binary.substr(k.code_offset, k.code_bytes);
+    } catch (const ParseError&) {
+      // counters are worth having without the names of instructions
+    }
+  }
+  static std::pair<std::string, std::uint64_t> function_of(std::string_view message) {
+    std::pair<std::string, std::uint64_t> out;
+    wire::fields(message, [&](const wire::Field& f) {
+      if (f.number == 1) out.first = f.bytes;
+      if (f.number == 2) out.second = f.value;
+    });
+    return out;
+  }
+  std::string opcode_at(std::uint64_t address) const {
+    auto at = code.upper_bound(address);
+    if (at == code.begin()) return {};
+    --at;
+    const std::uint64_t offset = address - at->first;
+    if (offset % 16 || offset + 8 > at->second.size()) return {};
+    std::uint64_t word = 0;
+    for (std::size_t i = 8; i-- > 0;)
+      word = word << 8 | static_cast<unsigned char>(at->second[std::size_t(offset) + i]);
+    return std::string(memory_opcode(word));
+  }
 
   void header(std::string_view message, std::uint32_t& sources, std::uint32_t& results, std::uint64_t& size) {
     wire::fields(message, [&](const wire::Field& f) {
@@ -326,7 +368,10 @@ struct Reader {
       if (f.number == 11) l.block = triple_of(f.bytes);
       if (f.number == 13) metric(f.bytes, l, by_address);
     });
-    for (auto& [address, i] : by_address) l.instructions.push_back(std::move(i));
+    for (auto& [address, i] : by_address) {
+      i.text = opcode_at(address);
+      l.instructions.push_back(std::move(i));
+    }
     out.launches.push_back(std::move(l));
   }
 };
@@ -364,7 +409,7 @@ NcuReport read_ncu_csv(std::string_view text, const std::string& origin) {
 NcuReport read_ncu_report(std::string_view bytes, const std::string& origin) {
   NcuReport out;
   out.page = "report";
-  Reader reader{out, {}};
+  Reader reader{out, {}, {}};
   try {
     std::string_view rest = bytes.substr(std::min<std::size_t>(4, bytes.size()));
     wire::take(rest, length_at(rest, origin));  // the version of the file
@@ -376,7 +421,7 @@ NcuReport read_ncu_report(std::string_view bytes, const std::string& origin) {
       std::string_view payload = wire::take(rest, size);
       for (std::uint32_t i = 0; i < sources; ++i) {
         const std::uint32_t n = length_at(payload, origin);
-        wire::take(payload, n);
+        reader.source(wire::take(payload, n));
       }
       for (std::uint32_t i = 0; i < results; ++i) {
         const std::uint32_t n = length_at(payload, origin);

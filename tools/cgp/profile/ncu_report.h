@@ -18,7 +18,7 @@ namespace cgp::profile {
 /// One machine instruction, with the counters that ncu has for it.
 struct NcuInstruction {
   std::uint64_t address = 0;
-  std::string text;  ///< SASS, where the report has it
+  std::string text;  ///< SASS, where a page has it; of a report file the opcode, of accesses to memory
   std::map<std::string, double> values;
 };
 

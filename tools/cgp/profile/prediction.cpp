@@ -62,12 +62,16 @@ std::string_view name(Agreement a) {
   return names[std::size_t(a)];
 }
 
-std::vector<AccessCheck> check_predictions(const emu::Program& program, const std::string& kernel,
-                                           const emu::Counters& counted,
-                                           const ptx::LaunchAssumptions& launch) {
-  const ptx::Module& m = program.module();
-  const ptx::Function* f = m.find(kernel);
-  if (!f) throw ArgumentError(ErrorText{cat("the program has the kernel ", kernel), {}, {}, {}});
+namespace {
+
+struct Predicted {
+  AccessCheck check;
+  const ptx::MemoryAccess* access = nullptr;
+  std::size_t pc = 0;
+};
+
+/// Every access of the kernel, nothing counted yet.
+std::vector<Predicted> predicted(const emu::Program& program, const ptx::Analysis& analysis) {
   // Program counters run through the bodies of the functions in their order.
   std::map<std::pair<std::string, std::uint32_t>, std::size_t> pc;
   std::map<std::string, std::uint32_t> next;
@@ -75,28 +79,118 @@ std::vector<AccessCheck> check_predictions(const emu::Program& program, const st
     const std::string function = program.instruction(i).function;
     pc[{function, next[function]++}] = i;
   }
-  const ptx::Analysis analysis = ptx::analyse(m, *f, launch);
-  std::vector<AccessCheck> out;
+  std::vector<Predicted> out;
   for (const auto& part : analysis.functions)
     for (const ptx::MemoryAccess& a : part->memory) {
-      const auto at = pc.find({m.text(part->function->name), a.inst});
-      if (at == pc.end() || at->second >= counted.per_pc.size()) continue;
-      const emu::PcCounters& got = counted.per_pc[at->second];
+      const auto at = pc.find({program.module().text(part->function->name), a.inst});
+      if (at == pc.end()) continue;
       const emu::InstructionInfo info = program.instruction(at->second);
-      AccessCheck c;
+      Predicted p{{}, &a, at->second};
+      AccessCheck& c = p.check;
       c.function = info.function, c.opcode = info.opcode, c.text = info.text, c.ptx_line = info.ptx_line;
       c.file = info.file, c.line = info.line;
-      c.shared = a.space == ptx::Space::shared || (a.space != ptx::Space::global && got.wavefronts > 0);
-      c.requests = got.requests;
-      if (got.requests) {
-        c.counted = double(c.shared ? got.wavefronts : got.sectors) / double(got.requests);
-        const double bytes = double(got.bytes) / double(got.requests);
-        c.needed = std::max(1.0, std::ceil(bytes / (c.shared ? 128 : 32)));
-      }
-      predict(a, c);
-      judge(a, c);
-      out.push_back(std::move(c));
+      c.shared = a.space == ptx::Space::shared;
+      out.push_back(std::move(p));
     }
+  return out;
+}
+
+ptx::Analysis analysed(const emu::Program& program, const std::string& kernel,
+                       const ptx::LaunchAssumptions& launch) {
+  const ptx::Function* f = program.module().find(kernel);
+  if (!f) throw ArgumentError(ErrorText{cat("the program has the kernel ", kernel), {}, {}, {}});
+  return ptx::analyse(program.module(), *f, launch);
+}
+
+/// Loads and stores of global and of shared memory; "" for what is none of them.
+std::string kind_of(const ptx::MemoryAccess& a) {
+  if (a.space != ptx::Space::global && a.space != ptx::Space::shared) return {};
+  if (a.kind != ptx::AccessKind::load && a.kind != ptx::AccessKind::store) return {};
+  return cat(a.kind == ptx::AccessKind::load ? "LD" : "ST", a.space == ptx::Space::shared ? "S" : "G");
+}
+
+}  // namespace
+
+std::vector<AccessCheck> check_predictions(const emu::Program& program, const std::string& kernel,
+                                           const emu::Counters& counted,
+                                           const ptx::LaunchAssumptions& launch) {
+  const ptx::Analysis analysis = analysed(program, kernel, launch);
+  std::vector<AccessCheck> out;
+  for (Predicted& p : predicted(program, analysis)) {
+    if (p.pc >= counted.per_pc.size()) continue;
+    const emu::PcCounters& got = counted.per_pc[p.pc];
+    AccessCheck& c = p.check;
+    c.shared |= p.access->space != ptx::Space::global && got.wavefronts > 0;
+    c.requests = got.requests;
+    if (got.requests) {
+      c.counted = double(c.shared ? got.wavefronts : got.sectors) / double(got.requests);
+      const double bytes = double(got.bytes) / double(got.requests);
+      c.needed = std::max(1.0, std::ceil(bytes / (c.shared ? 128 : 32)));
+    }
+    predict(*p.access, c);
+    judge(*p.access, c);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<AccessCheck> check_machine_code(const emu::Program& program, const std::string& kernel,
+                                            const Document& report) {
+  nlohmann::ordered_json rows;
+  if (report.more.contains("instructions"))
+    for (const auto& k : report.more["instructions"])
+      if (k["kernel"] == kernel || short_name(k["kernel"]) == kernel) rows = k["rows"];
+  if (rows.is_null())
+    throw ArgumentError(ErrorText{cat("the report has machine instructions of ", kernel),
+                                  report.name,
+                                  {},
+                                  "ncu --set full, or --section SourceCounters"});
+  ptx::LaunchAssumptions launch;
+  const auto small = [](const prof::Triple& t) {
+    return std::array<std::uint32_t, 3>{std::uint32_t(t[0]), std::uint32_t(t[1]), std::uint32_t(t[2])};
+  };
+  for (const auto& k : report.kernels)
+    if ((k.name == kernel || short_name(k.name) == kernel) && k.block[0])
+      launch.block = small(k.block), launch.grid = small(k.grid);
+  std::map<std::string, std::vector<const nlohmann::ordered_json*>> machine;
+  for (const auto& row : rows) {
+    std::string opcode = row["text"].get<std::string>();
+    if (!opcode.empty() && opcode[0] == '@') opcode.erase(0, opcode.find(' ') + 1);  // its guard
+    machine[opcode.substr(0, 3)].push_back(&row);
+  }
+  const ptx::Analysis analysis = analysed(program, kernel, launch);
+  auto all = predicted(program, analysis);
+  std::map<std::string, std::size_t> written, next;
+  for (const Predicted& p : all) ++written[kind_of(*p.access)];
+  std::vector<AccessCheck> out;
+  for (Predicted& p : all) {
+    AccessCheck& c = p.check;
+    const std::string kind = kind_of(*p.access);
+    predict(*p.access, c);
+    if (kind.empty() || written[kind] != machine[kind].size()) {
+      c.agreement = Agreement::never_ran;
+      if (!kind.empty()) {
+        c.agreement = Agreement::unknown;
+        c.why = format("{} such accesses in the PTX, {} {} in the machine code", written[kind],
+                       machine[kind].size(), kind);
+      }
+      out.push_back(std::move(c));
+      continue;
+    }
+    const auto& values = (*machine[kind][next[kind]++])["values"];
+    const auto value = [&](const char* counter) { return values.value(counter, 0.0); };
+    const double times = value("inst_executed");
+    c.requests = std::uint64_t(times);
+    if (times > 0) {
+      c.counted =
+          value(c.shared ? "memory_l1_wavefronts_shared" : "memory_l2_theoretical_sectors_global") / times;
+      c.needed = value(c.shared ? "memory_l1_wavefronts_shared_ideal"
+                                : "memory_l2_theoretical_sectors_global_ideal") /
+                 times;
+    }
+    judge(*p.access, c);
+    out.push_back(std::move(c));
+  }
   return out;
 }
 

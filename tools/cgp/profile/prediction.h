@@ -44,6 +44,14 @@ std::vector<AccessCheck> check_predictions(const emu::Program& program, const st
                                            const emu::Counters& counted,
                                            const ptx::LaunchAssumptions& launch);
 
+/// The same beside what ncu counted of the machine instructions of `kernel` (a report with the section
+/// SourceCounters, or its source page; the launch's shape is the report's, 256 threads where it has none).
+/// ptxas keeps loads and stores apart and mostly in order: where there are as many of a kind in the PTX as in
+/// the machine code, they are taken in order, else they are not compared, and `why` has both numbers. Throws
+/// ArgumentError when the report has no instructions of that kernel.
+std::vector<AccessCheck> check_machine_code(const emu::Program& program, const std::string& kernel,
+                                            const Document& report);
+
 /// "4", "4 to 5", "?".
 std::string predicted_text(const AccessCheck& c);
 nlohmann::ordered_json to_json(const std::vector<AccessCheck>& all);

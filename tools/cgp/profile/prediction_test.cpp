@@ -8,6 +8,10 @@
 
 #include <cstring>
 
+#include "cgp/base/error.h"
+#include "cgp/base/file.h"
+#include "profile/import.h"
+
 using namespace cgp;
 using namespace cgp::profile;
 using testing::HasSubstr;
@@ -131,4 +135,38 @@ TEST(prediction, warps_that_differ_are_a_range) {
   EXPECT_EQ(all[0].counted, 3);
   EXPECT_EQ(all[0].agreement, Agreement::within);
   EXPECT_EQ(to_json(all)[0]["predicted"][0], 2);
+}
+
+TEST(prediction, machine_instructions_of_an_h200_cost_what_was_predicted) {
+  // mixed.ptx ran on an H200 under ncu --set full; the report is cut down to a few metrics.
+  const std::string folder = CGP_PROFILE_TESTDATA;
+  const auto program = emu::Program::load(read_file(folder + "/mixed.ptx"));
+  const Document report = load_any(folder + "/mixed.ncu-rep");
+  ASSERT_EQ(report.kernels.size(), 1u);
+  EXPECT_EQ(report.machine["device"]["name"], "NVIDIA H200");
+  EXPECT_EQ(report.kernels[0].block, (prof::Triple{128, 1, 1}));
+  EXPECT_EQ(report.kernels[0].registers, 16u);
+  EXPECT_FALSE(report.kernels[0].metrics.has(prof::Metric::branch_efficiency_pct)) << "it has no branches";
+  const auto all = check_machine_code(*program, "mixed", report);
+  ASSERT_EQ(all.size(), 4u);
+  const double costs[] = {32, 8, 8, 4}, needed[] = {4, 1, 1, 4};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].agreement, Agreement::equal) << all[i].text << all[i].why;
+    EXPECT_EQ(all[i].counted, costs[i]) << all[i].text;
+    EXPECT_EQ(all[i].needed, needed[i]) << all[i].text;
+    EXPECT_EQ(all[i].requests, 256u);
+  }
+  EXPECT_THROW(check_machine_code(*program, "mixed", load_any(folder + "/ncu_raw.csv")), ArgumentError);
+}
+
+TEST(prediction, machine_code_with_other_accesses_is_not_compared) {
+  const std::string folder = CGP_PROFILE_TESTDATA;
+  std::string text = read_file(folder + "/mixed.ptx");
+  text.insert(text.find("ret;"), "st.global.f32 [%rd6+1048576], %f2;\n");
+  const auto all =
+      check_machine_code(*emu::Program::load(text), "mixed", load_any(folder + "/mixed.ncu-rep"));
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[3].agreement, Agreement::unknown);
+  EXPECT_THAT(all[3].why, HasSubstr("2 such accesses in the PTX, 1 STG"));
+  EXPECT_EQ(all[0].agreement, Agreement::equal) << "loads are as many";
 }

@@ -348,7 +348,12 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
       value("launch__shared_mem_per_block_static") + value("launch__shared_mem_per_block_dynamic"),
       Source::declared);
   put(Metric::divergent_branches, value("smsp__sass_branch_targets_threads_divergent.sum"));
-  put(Metric::branch_efficiency_pct, value("smsp__sass_average_branch_targets_threads_uniform.pct"));
+  // 0 where there is no branch, too: then the number of divergent ones must say that all of them part.
+  constexpr const char* uniform = "smsp__sass_average_branch_targets_threads_uniform.pct";
+  if (value(uniform) > 0 || value("smsp__sass_branch_targets_threads_divergent.sum") > 0)
+    put(Metric::branch_efficiency_pct, value(uniform));
+  else if (c.count(uniform))
+    into.absent(Metric::branch_efficiency_pct, "no branch was executed");
   put(Metric::l1_hit_rate_pct, value("l1tex__t_sector_hit_rate.pct"));
   put(Metric::l2_hit_rate_pct, value("lts__t_sector_hit_rate.pct"));
   // The counter is 0 where nothing went that way, as with bulk copies by TMA: that is no efficiency of 0.
