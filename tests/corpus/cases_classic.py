@@ -317,5 +317,5 @@ def grid_phases():
     for _ in range(3):
         v = np.roll(np.roll(v, -1) + v, 1)
     a.expect(v)
-    c.launch("grid_phases", 3, 64, [a, b, i32("n", n)])
+    c.launch("grid_phases", 3, 64, [a, b, i32("n", n)], cooperative=True)
     return c

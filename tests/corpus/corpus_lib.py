@@ -228,7 +228,7 @@ class Case:
         self.symbols.append({"name": name, "dtype": dtype, "count": count, "init": init})
         return generate(init, dtype, count)
 
-    def launch(self, entry, grid, block, params, smem=0, cluster=None):
+    def launch(self, entry, grid, block, params, smem=0, cluster=None, cooperative=False):
         def three(t):
             t = (t,) if isinstance(t, int) else tuple(t)
             return list(t + (1,) * (3 - len(t)))
@@ -236,7 +236,8 @@ class Case:
         for p in params:
             ps.append({"buf": p.name, "offset": 0} if isinstance(p, Buffer) else p)
         self.launches.append({"entry": entry, "grid": three(grid), "block": three(block),
-                              "cluster": three(cluster) if cluster else None, "dynamic_smem": smem, "params": ps})
+                              "cluster": three(cluster) if cluster else None, "dynamic_smem": smem, **({"cooperative": True} if cooperative else {}),
+                              "params": ps})
 
     def counter(self, launch=0, **numbers):
         self.counters.append(dict(launch=launch, **numbers))
