@@ -4,7 +4,9 @@
 // From time to time all resident blocks of a worker are watched. A warp is certain to spin when it comes
 // back, at a jump, to the registers, program counters and lane sets it had before while its stores changed
 // nothing: what it does next depends on memory alone. The launch is stuck when every warp spins or is
-// blocked, for every worker, and still is when each of them looks again after all of them saw it.
+// blocked, for every worker, and still is when each of them looks again after all of them saw it. A worker
+// that saw it lets its blocks run only while it looks, until somebody changes memory: what they did unwatched
+// could be what another one waits for.
 #include <algorithm>
 
 #include "cgp/base/text.h"
@@ -131,6 +133,14 @@ void note_blocks(Worker& worker, SpinBoard::Level level) {
     for (auto& l : board.level)
       if (l != SpinBoard::without_blocks) l = level;
   board.level[std::size_t(worker.index)] = level;
+}
+
+bool seen_stuck(const Worker& worker) {
+  SpinBoard& board = worker.launch->spin;
+  std::lock_guard lock(board.mutex);
+  const SpinBoard::Level mine = board.level[std::size_t(worker.index)];
+  // Whoever reads the clock may wait for time to pass, which stands still for those who are watched.
+  return (mine == SpinBoard::stuck || mine == SpinBoard::stuck_twice) && !board.clock_read;
 }
 
 void check_spinning(Worker& worker) {

@@ -267,6 +267,8 @@ const Op* next_skip_point(Warp& w, const Fragment& waiting);
 bool note_jump(Warp& w);
 /// Reports a deadlock when every resident block of the launch only polls memory that nobody changes.
 void check_spinning(Worker& worker);
+/// Whether the worker's blocks were found to poll only, and nobody has changed anything since.
+bool seen_stuck(const Worker& worker);
 /// A worker got or finished a block (moving), or has none (without_blocks).
 void note_blocks(Worker& worker, SpinBoard::Level level);
 bool give_up_soft_waits(Cluster& c);

@@ -230,6 +230,11 @@ void work(LaunchState& launch, Worker& worker) {
       std::this_thread::yield();
       continue;
     }
+    if (seen_stuck(worker)) {
+      if (!admit()) std::this_thread::yield();
+      check_spinning(worker);
+      continue;
+    }
     if (launch.options.schedule == SchedulePolicy::random) {
       std::swap(resident.front(), resident[next_random(worker.random) % resident.size()]);
     } else if (launch.options.schedule == SchedulePolicy::adversarial) {  // the last one first
