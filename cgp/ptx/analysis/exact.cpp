@@ -154,6 +154,7 @@ bool computes(const Inst& i) {
     case Op::or_:
     case Op::xor_:
     case Op::not_:
+    case Op::cnot:
     case Op::shl:
     case Op::shr:
     case Op::shf:
@@ -226,6 +227,8 @@ std::optional<std::int64_t> compute(const Inst& i, const std::vector<std::int64_
       return wrapped(in[0] ^ in[1], bits);
     case Op::not_:
       return wrapped(~in[0], bits);
+    case Op::cnot:
+      return raw(0) == 0;
     case Op::shl:
       return wrapped(shift_left(raw(0), u32(in[1]), bits), bits);
     case Op::shr:

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <vector>
+
+#include "cgp/ptx/analysis/exact.h"
 
 namespace cgp::ptx::passes {
 namespace {
@@ -18,85 +21,6 @@ bool only(const Inst& i, std::initializer_list<Mod> allowed) {
   for (Mod m : i.mods)
     if (!is_type(m) && std::find(allowed.begin(), allowed.end(), m) == allowed.end()) return false;
   return true;
-}
-
-__extension__ typedef unsigned __int128 Wide;
-__extension__ typedef __int128 SignedWide;
-
-Bits high(Bits a, Bits b, int w, bool is_signed) {
-  if (is_signed) return Bits((SignedWide(sign_extend(a, w)) * sign_extend(b, w)) >> w);
-  return Bits((Wide(a) * b) >> w);
-}
-
-Result multiply(const Inst& i, Bits a, Bits b, int w) {
-  const bool s = is_signed(i.type());
-  if (i.has(Mod::lo)) return low_bits(a * b, w);
-  if (i.has(Mod::hi)) return low_bits(high(a, b, w, s), w);
-  if (i.has(Mod::wide) && w <= 32)
-    return low_bits(s ? Bits(sign_extend(a, w) * sign_extend(b, w)) : a * b, 2 * w);
-  return std::nullopt;
-}
-
-Result divide(const Inst& i, Bits a, Bits b, int w) {
-  if (b == 0) return std::nullopt;
-  const bool quotient = i.op == Op::div;
-  if (!is_signed(i.type())) return quotient ? a / b : a % b;
-  const std::int64_t x = sign_extend(a, w), y = sign_extend(b, w);
-  if (y == -1 && x == sign_extend(1ull << (w - 1), w)) return std::nullopt;
-  return low_bits(Bits(quotient ? x / y : x % y), w);
-}
-
-Result extract(const Inst& i, Bits a, Bits b, Bits c, int w) {
-  const int position = int(b & 0xff), length = int(c & 0xff);
-  bool fill = false;
-  if (is_signed(i.type()) && length > 0) fill = a >> std::min(position + length - 1, w - 1) & 1;
-  Bits d = 0;
-  for (int k = 0; k < w; ++k)
-    d |= Bits(k < length && position + k < w ? (a >> (position + k) & 1) : fill) << k;
-  return d;
-}
-
-Bits insert(Bits a, Bits b, Bits c, Bits d, int w) {
-  const int position = int(c & 0xff), length = int(d & 0xff);
-  for (int k = 0; k < length && position + k < w; ++k)
-    b = (b & ~(1ull << (position + k))) | ((a >> k & 1) << (position + k));
-  return b;
-}
-
-Result shift(const Inst& i, Bits a, Bits by, int w) {
-  by = std::min<Bits>(low_bits(by, 32), Bits(w));
-  if (i.op == Op::shl) return by == Bits(w) ? 0 : low_bits(a << by, w);
-  if (is_signed(i.type())) return low_bits(Bits(sign_extend(a, w) >> std::min<Bits>(by, Bits(w) - 1)), w);
-  return by == Bits(w) ? 0 : a >> by;
-}
-
-Result funnel(const Inst& i, Bits a, Bits b, Bits c) {
-  c = low_bits(c, 32);
-  const Bits n = i.has(Mod::wrap) ? c & 31 : std::min<Bits>(c, 32);
-  const Bits both = b << 32 | a;
-  if (i.has(Mod::l)) return n == 32 ? a : low_bits(both << n >> 32, 32);
-  return n == 32 ? b : low_bits(both >> n, 32);
-}
-
-Bits permute(Bits a, Bits b, Bits selector) {
-  const Bits bytes = b << 32 | a;
-  Bits d = 0;
-  for (int k = 0; k < 4; ++k) {
-    const Bits s = selector >> (4 * k) & 15;
-    Bits byte = bytes >> (8 * (s & 7)) & 0xff;
-    if (s & 8) byte = byte & 0x80 ? 0xff : 0;
-    d |= byte << (8 * k);
-  }
-  return d;
-}
-
-Bits lookup(Bits a, Bits b, Bits c, Bits table) {
-  Bits d = 0;
-  for (int k = 0; k < 32; ++k) {
-    const Bits row = (a >> k & 1) << 2 | (b >> k & 1) << 1 | (c >> k & 1);
-    d |= (table >> row & 1) << k;
-  }
-  return d;
 }
 
 // ---------------------------------------------------------------- floating point
@@ -210,35 +134,6 @@ Result compare_float(Mod how, Bits a, Bits b) {
   }
 }
 
-Result compare_integer(Mod how, Bits a, Bits b, bool is_signed, int w) {
-  const std::int64_t x = sign_extend(a, w), y = sign_extend(b, w);
-  const bool less = is_signed ? x < y : a < b, equal = a == b;
-  switch (how) {
-    case Mod::eq:
-      return equal;
-    case Mod::ne:
-      return !equal;
-    case Mod::lt:
-      return less;
-    case Mod::le:
-      return less || equal;
-    case Mod::gt:
-      return !less && !equal;
-    case Mod::ge:
-      return !less;
-    case Mod::lo:
-      return a < b;
-    case Mod::ls:
-      return a <= b;
-    case Mod::hi:
-      return a > b;
-    case Mod::hs:
-      return a >= b;
-    default:
-      return std::nullopt;
-  }
-}
-
 Result compare(const Inst& i, Bits a, Bits b, const Result (&operand)[4]) {
   if (i.mods.size() == 0) return std::nullopt;
   const Mod type = i.type();
@@ -247,8 +142,9 @@ Result compare(const Inst& i, Bits a, Bits b, const Result (&operand)[4]) {
     r = compare_float<float>(i.mods[0], a, b);
   else if (type == Mod::f64)
     r = compare_float<double>(i.mods[0], a, b);
-  else if (!is_float(type))
-    r = compare_integer(i.mods[0], a, b, is_signed(type), type_bits(type));
+  else if (!is_float(type) && exact::is_relation(i.mods[0]))
+    r = exact::relate(i.mods[0], exact::extend(std::int64_t(a), type), exact::extend(std::int64_t(b), type),
+                      is_signed(type));
   if (!r || i.mods.size() == 2) return r;
   if (i.mods.size() != 3 || !operand[2]) return std::nullopt;
   const Bits with = *operand[2];
@@ -318,66 +214,12 @@ Result pack(const Inst& i, const OperandValue& value) {
   return d;
 }
 
-Result integer(const Inst& i, const Result (&x)[4], int w) {
-  const Bits a = x[0].value_or(0), b = x[1].value_or(0), c = x[2].value_or(0), d = x[3].value_or(0);
-  switch (i.op) {
-    case Op::add:
-      return only(i, {}) ? Result(low_bits(a + b, w)) : std::nullopt;
-    case Op::sub:
-      return only(i, {}) ? Result(low_bits(a - b, w)) : std::nullopt;
-    case Op::mul:
-      return multiply(i, a, b, w);
-    case Op::mad: {
-      if (!only(i, {Mod::lo, Mod::hi, Mod::wide})) return std::nullopt;
-      const Result product = multiply(i, a, b, w);
-      return product ? Result(low_bits(*product + c, i.has(Mod::wide) ? 2 * w : w)) : std::nullopt;
-    }
-    case Op::div:
-    case Op::rem:
-      return divide(i, a, b, w);
-    case Op::neg:
-      return low_bits(0 - a, w);
-    case Op::min:
-    case Op::max: {
-      if (!only(i, {})) return std::nullopt;
-      const bool less = is_signed(i.type()) ? sign_extend(a, w) < sign_extend(b, w) : a < b;
-      return (i.op == Op::min) == less ? a : b;
-    }
-    case Op::popc:
-      return Bits(std::popcount(a));
-    case Op::clz:
-      return Bits(std::countl_zero(a) - (64 - w));
-    case Op::brev: {
-      Bits r = 0;
-      for (int k = 0; k < w; ++k) r |= (a >> k & 1) << (w - 1 - k);
-      return r;
-    }
-    case Op::bfe:
-      return extract(i, a, b, c, w);
-    case Op::bfi:
-      return insert(a, b, c, d, w);
-    case Op::and_:
-      return a & b;
-    case Op::or_:
-      return a | b;
-    case Op::xor_:
-      return a ^ b;
-    case Op::not_:
-      return low_bits(~a, w);
-    case Op::cnot:
-      return Bits(a == 0);
-    case Op::lop3:
-      return only(i, {}) ? Result(lookup(a, b, c, d)) : std::nullopt;
-    case Op::shl:
-    case Op::shr:
-      return shift(i, a, b, w);
-    case Op::shf:
-      return funnel(i, a, b, c);
-    case Op::prmt:
-      return only(i, {}) ? Result(permute(a, b, c)) : std::nullopt;
-    default:
-      return std::nullopt;
-  }
+Result integer(const Inst& i, const Result (&x)[4]) {
+  if (!exact::computes(i)) return std::nullopt;
+  std::vector<std::int64_t> in;
+  for (const Result& v : x) in.push_back(std::int64_t(v.value_or(0)));
+  const auto r = exact::compute(i, in);
+  return r ? Result(low_bits(Bits(*r), result_bits(i))) : std::nullopt;
 }
 
 }  // namespace
@@ -434,7 +276,7 @@ std::optional<std::uint64_t> evaluate(const Inst& i, const OperandValue& value) 
   if (type == Mod::f32) return arithmetic<float>(i, x);
   if (type == Mod::f64) return arithmetic<double>(i, x);
   if (is_float(type) || i.type(1) != kNoMod) return std::nullopt;
-  return integer(i, x, w);
+  return integer(i, x);
 }
 
 }  // namespace cgp::ptx::passes
