@@ -243,9 +243,33 @@ def _causal_loss(logits, labels, vocab_size, num_items_in_batch=None, ignore_ind
     return loss / (num_items_in_batch.to(loss.device) if torch.is_tensor(num_items_in_batch) else num_items_in_batch)
 
 
-def _patch_loss(model, done):
+def _linear_loss_forward(self, *args, labels=None, **kwargs):
+    """Where there are labels and gradients: the loss straight from the hidden states; the result has no logits."""
+    body = getattr(self, self.base_model_prefix)
+    weight, bias = self.lm_head.weight, getattr(self.lm_head, "bias", None)
+    fits = (labels is not None and torch.is_grad_enabled() and len(args) < 2 and bias is None and weight.dtype in FLOATS and
+            kwargs.get("logits_to_keep", 0) in (0, None) and not torch.is_autocast_enabled() and kwargs.get("return_dict") is not
+            False)
+    if not fits or not _usable(weight):
+        return type(self).forward(self, *args, labels=labels, **kwargs)
+    kwargs.pop("logits_to_keep", None)
+    count, shifted = kwargs.pop("num_items_in_batch", None), kwargs.pop("shift_labels", None)
+    out = body(*args, **kwargs)
+    if shifted is None:
+        shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:]
+    loss = ops.linear_cross_entropy(out.last_hidden_state, weight, shifted.to(weight.device), "mean" if count is None else "sum")
+    if count is not None:
+        loss = loss / (count.to(loss.device) if torch.is_tensor(count) else count)
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+    return CausalLMOutputWithPast(loss=loss, past_key_values=out.past_key_values, hidden_states=out.hidden_states,
+                                  attentions=out.attentions)
+
+
+def _patch_loss(model, done, linear):
     if not hasattr(type(model), "loss_function") or not type(model).__name__.endswith(("ForCausalLM", "LMHeadModel")):
         return
+    if linear:
+        _replace(model, done, "linear layer with its loss", lambda m: _linear_loss_forward if m is model else None)
     had, before = "_loss_function" in model.__dict__, model.__dict__.get("_loss_function")
 
     def undo():
@@ -287,7 +311,8 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
 
     attention: the model's attention becomes "cgp". norms: RMSNorm and LayerNorm, in Llama's kind of layer with the addition
     before the second one. mlp: activations, gated ones with their product. rope: apply_rotary_pos_emb of the model's module in
-    transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits.
+    transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits;
+    "linear": in training straight from the hidden states, without any logits (the result has none).
     linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul. few: in inference, layers of up to 8 tokens (decoding) are
     a few calls, linear layers among them; hooks inside a layer, other modules in it and norms of q and k make it go
     the usual way, and GPT-2 keeps transposed copies of its linear layers.
@@ -318,7 +343,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     if rope:
         _patch_rope(model, done)
     if loss:
-        _patch_loss(model, done)
+        _patch_loss(model, done, loss == "linear")
     if few and attention:
         _replace(model, done, "blocks of few tokens", lambda m: _block_forward if _is_plain_block(m) else None)
         done._undo.append(lambda: _few.forget(model))

@@ -294,6 +294,16 @@ def main():
             return [out.loss.detach(), out.logits.detach()] + [p.grad.clone() for p in model.parameters()]
 
         want = step()
+        done = cgp.patch(model, attention=False, loss="linear")
+        model.zero_grad()
+        out = model(ids, labels=ids)
+        out.loss.backward()
+        assert out.logits is None and "with its loss" in repr(done)
+        for g, w in zip([out.loss.detach()] + [p.grad for p in model.parameters()], [want[0]] + want[2:]):
+            torch.testing.assert_close(g, w, atol=2e-4, rtol=2e-3)
+        with torch.no_grad():
+            torch.testing.assert_close(model(ids, labels=ids).logits, want[1], atol=2e-4, rtol=2e-3)
+        done.undo()
         done = cgp.patch(model, attention=False)
         for part in ("Norm", "cross-entropy"):
             assert part in repr(done), done

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator at a few sizes, bf16: ours, PyTorch eager, torch.compile, other backends of attention, and Liger and quack where
+they are installed. "+ gradient": forward and backward."""
+import torch
+import torch.nn.functional as F
+
+from ._time import by_events
+
+
+def _peer(module, name):
+    """A function of a package, or None where that is not installed or has no such function."""
+    import importlib
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except Exception:  # whatever its import says
+        return None
+
+
+def _both(f, inputs):
+    """Forward and backward, with gradients of ones."""
+    leaves = [t.detach().requires_grad_() for t in inputs]
+
+    def run():
+        out = f(*leaves)
+        torch.autograd.grad(out, leaves, torch.ones_like(out))
+    return run
+
+
+def _cases():
+    """(name, inputs, {contender: function of the inputs}, whether there is a gradient)"""
+    from cgp import ops
+    bf16 = dict(device="cuda", dtype=torch.bfloat16)
+
+    def random(*shape):
+        return torch.randn(*shape, **bf16)
+
+    for m, n, k in ((4096, 4096, 4096), (16, 14336, 4096), (1, 4096, 4096)):
+        yield f"matmul {m} x {n} x {k}", (random(m, k), random(n, k)), {
+            "cgp": lambda a, w: ops.matmul(a, w.mT), "eager": lambda a, w: F.linear(a, w)}, m > 16
+    for rows, n in ((8192, 4096), (1024, 32768)):
+        x, r, w, b = random(rows, n), random(rows, n), random(n), random(n)
+        size = f"{rows} x {n}"
+        liger = _peer("liger_kernel.ops.rms_norm", "LigerRMSNormFunction")
+        quack = _peer("quack", "rmsnorm")
+        yield f"rms_norm {size}", (x, w), {
+            "cgp": ops.rms_norm, "eager": lambda x, w: F.rms_norm(x, (n,), w, 1e-6),
+            **({"liger": lambda x, w: liger.apply(x, w, 1e-6)} if liger else {}),
+            **({"quack": lambda x, w: quack(x, w)} if quack else {})}, True
+        yield f"rms_norm + residual {size}", (x, r, w), {
+            "cgp": lambda x, r, w: ops.rms_norm(x, w, residual=r)[0],
+            "eager": lambda x, r, w: F.rms_norm(x + r, (n,), w, 1e-6)}, False
+        liger_layer = _peer("liger_kernel.ops.layer_norm", "LigerLayerNormFunction")
+        yield f"layer_norm {size}", (x, w, b), {
+            "cgp": ops.layer_norm, "eager": lambda x, w, b: F.layer_norm(x, (n,), w, b),
+            **({"liger": lambda x, w, b: liger_layer.apply(x, w, b, 1e-5)} if liger_layer else {})}, True
+        quack_softmax = _peer("quack", "softmax")
+        yield f"softmax {size}", (x,), {
+            "cgp": ops.softmax, "eager": lambda x: x.softmax(-1),
+            **({"quack": quack_softmax} if quack_softmax else {})}, True
+        liger_silu = _peer("liger_kernel.ops.swiglu", "LigerSiLUMulFunction")
+        yield f"swiglu {size}", (x, r), {
+            "cgp": ops.swiglu, "eager": lambda g, u: F.silu(g) * u,
+            **({"liger": lambda g, u: liger_silu.apply(g, u)} if liger_silu else {})}, True
+        yield f"gelu {size}", (x,), {"cgp": lambda x: ops.activate(x, "gelu"), "eager": F.gelu}, True
+        yield f"argmax {size}", (x,), {"cgp": ops.argmax, "eager": lambda x: x.argmax(-1)}, False
+        yield f"cumsum {size}", (x,), {"cgp": ops.cumsum, "eager": lambda x: x.cumsum(-1)}, False
+        yield f"topk 50 {size}", (x,), {"cgp": lambda x: ops.topk(x, 50)[0], "eager": lambda x: x.topk(50).values}, False
+    for rows, n in ((8192, 32000), (4096, 151936)):
+        target = torch.randint(0, n, (rows,), device="cuda")
+        liger = _peer("liger_kernel.transformers.functional", "liger_cross_entropy")
+        yield f"cross_entropy {rows} x {n}", (random(rows, n),), {
+            "cgp": lambda x: ops.cross_entropy(x, target), "eager": lambda x: F.cross_entropy(x, target),
+            **({"liger": lambda x: liger(x, target)} if liger else {})}, True
+    target = torch.randint(0, 128256, (4096,), device="cuda")
+    fused = _peer("liger_kernel.ops.fused_linear_cross_entropy", "LigerFusedLinearCrossEntropyFunction")
+    yield "linear_cross_entropy 4096 x 2048, 128256 classes", (random(4096, 2048), random(128256, 2048)), {
+        "cgp": lambda h, w: ops.linear_cross_entropy(h, w, target), "eager": lambda h, w: F.cross_entropy(F.linear(h, w), target),
+        **({"liger": lambda h, w: fused.apply(h, w, target)[0]} if fused else {})}, True
+    table, index = random(128256, 2048), torch.randint(0, 128256, (8192,), device="cuda")
+    yield "embedding 8192 of 128256 x 2048", (table,), {
+        "cgp": lambda w: ops.embedding(index, w), "eager": lambda w: F.embedding(index, w)}, True
+    yield from _attention_cases(ops, random)
+
+
+def _attention_cases(ops, random):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def backend(which, causal):
+        def run(q, k, v):
+            with sdpa_kernel(which):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return run
+
+    for n, d in ((1024, 64), (4096, 64), (4096, 128)):
+        for causal in (True, False):
+            shape = (16384 // n, 2048 // d, n, d)
+            yield f"attention {n}, d {d}{', causal' if causal else ''}", tuple(random(*shape) for _ in range(3)), {
+                "cgp": lambda q, k, v, causal=causal: ops.attention(q, k, v, causal)[0],
+                "eager": lambda q, k, v, causal=causal: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
+                "flash": backend(SDPBackend.FLASH_ATTENTION, causal),
+                "cudnn": backend(SDPBackend.CUDNN_ATTENTION, causal)}, True
+
+
+def run(options):
+    rows = []
+    for name, inputs, contenders, differentiable in _cases():
+        if options.only and not any(o in name for o in options.only):
+            continue
+        if options.compile:
+            contenders["torch.compile"] = torch.compile(contenders["eager"], dynamic=False)
+        with torch.no_grad():
+            forward = {n: (lambda f=f: f(*inputs)) for n, f in contenders.items()}
+            rows.append(dict(part="operators", name=name, own=["cgp"], times=by_events(forward, options.rounds, options.seconds)))
+        if differentiable:
+            both = {n: _both(f, inputs) for n, f in contenders.items()}
+            rows.append(dict(part="operators", name=name + " + gradient", own=["cgp"],
+                             times=by_events(both, options.rounds, options.seconds)))
+        if options.compile:
+            torch.compiler.reset()
+    return rows
