@@ -262,3 +262,69 @@ def test_patched_models_say_the_same():
         assert torch.equal(again, want)
         same = (tokens == ours).float().mean()
         assert same > 0.9, same
+
+
+@pytest.mark.parametrize("d", [64, 128, 80])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_gradient(d, causal):
+    q, k, v = (random(2, h, 300, d, grad=True) for h in (8, 2, 2))
+    gradients(lambda q, k, v: ops.attention(q, k, v, causal)[0],
+              lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True), (q, k, v), 2e-2)
+    torch.use_deterministic_algorithms(True)
+    try:
+        out = ops.attention(q, k, v, causal)[0]
+        first, second = (torch.autograd.grad(out, (q, k, v), torch.ones_like(out), retain_graph=True) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(first, second))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    x = random(2, 300, 12, d, grad=True)  # q, k and v of one product
+    gradients(lambda x: ops.attention(*x.transpose(1, 2).split((8, 2, 2), 1), causal)[0],
+              lambda x: F.scaled_dot_product_attention(*x.transpose(1, 2).split((8, 2, 2), 1), is_causal=causal, enable_gqa=True),
+              (x,), 2e-2)
+
+
+def test_tables_and_linear_loss():
+    table, index = random(1000, 256, grad=True), torch.randint(0, 1000, (7, 40), device="cuda")
+    gradients(lambda w: ops.embedding(index, w), lambda w: F.embedding(index, w), (table,), 3e-2)
+    x = random(50, 3001)
+    assert torch.equal(ops.argmax(x), x.argmax(-1)) and torch.equal(ops.topk(x, 9)[0], x.topk(9).values)
+    close(ops.cumsum(x.float()), x.double().cumsum(-1).float(), 1e-3)
+    kept = ops.dropout(torch.ones_like(x), 0.25, 3) != 0
+    assert 0.74 < kept.float().mean() < 0.76 and torch.equal(ops.dropout(x, 0.25, 3) != 0, kept & (x != 0))
+    hidden, weight = random(600, 256, grad=True), (random(5000, 256) / 16).requires_grad_()
+    target = torch.randint(0, 5000, (600,), device="cuda")
+    target[5] = -100
+    for chunk in (0, 256):
+        gradients(lambda h, w: ops.linear_cross_entropy(h, w, target, chunk=chunk),
+                  lambda h, w: F.cross_entropy(h @ w.mT, target), (hidden, weight), 1e-2)
+    for op, given in ((torch.ops.cgp.attention, tuple(random(1, 2, 40, 64, grad=True) for _ in range(3)) + (True,)),
+                      (torch.ops.cgp.embedding, (index, table)), (torch.ops.cgp.linear_cross_entropy, (hidden, weight, target))):
+        torch.library.opcheck(op.default, given)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 12])
+def test_decoder(batch):
+    transformers = pytest.importorskip("transformers")
+    small = dict(num_hidden_layers=4, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
+                 vocab_size=1000, head_dim=64)
+    for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small),
+                   transformers.GPT2Config(n_layer=4, n_head=4, n_embd=256, vocab_size=1000, n_positions=256)):
+        model = transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().eval()
+        ids, mask = torch.randint(0, 1000, (batch, 40), device="cuda"), torch.ones(batch, 40, dtype=torch.long, device="cuda")
+        mask[0, :7] = 0
+        graph, calls = (cgp.Decoder(model, batch, 128, graph=g) for g in (True, False))
+
+        @torch.no_grad()
+        def theirs(ids, mask):
+            return model(ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)).logits[:, -1]
+
+        close(graph.prefill(ids, mask), theirs(ids, mask), 4e-2), calls.prefill(ids, mask)
+        full, seen = ids, mask
+        for step in range(40):  # tokens are given: a difference does not grow
+            tokens = torch.randint(0, 1000, (batch,), device="cuda")
+            full, seen = torch.cat((full, tokens[:, None]), 1), torch.cat((seen, torch.ones_like(seen[:, :1])), 1)
+            want, got = theirs(full, seen), graph.step(tokens)
+            close(got, want, 4e-2)
+            assert torch.equal(calls.step(tokens), got), (step, type(model).__name__)
+        again = cgp.Decoder(model, batch, 128)
+        assert torch.equal(again.generate(ids, mask, 40), calls.generate(ids, mask, 40))
