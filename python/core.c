@@ -313,6 +313,16 @@ FUNCTION(count_targets, 4)
   TENSOR(scale, 3)
   return done(cgp_count_targets(handle(a[0]), targets, PyLong_AsLongLong(a[2]), scale));
 END
+/* stream, losses, targets, ignore_index, scale, loss */
+FUNCTION(mean_loss, 6)
+  TENSOR(losses, 1)
+  TENSOR(targets, 2)
+  TENSOR(scale, 4)
+  TENSOR(loss, 5)
+  const int64_t ignore = PyLong_AsLongLong(a[3]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_mean_loss(handle(a[0]), losses, targets, ignore, scale, loss));
+END
 /* stream, x, y, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, scaling, base, factor,
  * original_positions */
 FUNCTION(rope, 15)
@@ -563,6 +573,7 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
+                                METHOD(mean_loss),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

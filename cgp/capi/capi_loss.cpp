@@ -100,6 +100,24 @@ cgp_status cgp_count_targets(cgp_stream* s, const cgp_tensor* targets, int64_t i
     cgp::kernels::count_targets(s->stream, t.view(*s), ignore_index, out.view(*s, true));
   });
 }
+cgp_status cgp_mean_loss(cgp_stream* s, const cgp_tensor* losses, const cgp_tensor* targets,
+                         int64_t ignore_index, const cgp_tensor* scale, const cgp_tensor* loss) {
+  return guarded([&] {
+    require(s, "s");
+    const char* op = "mean_loss";
+    const Tensor in(losses, op, "losses"), out(loss, op, "loss");
+    in.expect({cgp::DType::f32}), in.expect_contiguous();
+    out.expect({cgp::DType::f32}), cgp::capi::expect_one(out), out.expect_apart(in);
+    cgp::kernels::View counted, factor;
+    if (scale) {
+      const Tensor t(targets, op, "targets"), f(scale, op, "scale");
+      t.expect_shape(in.shape(), "losses"), t.expect_contiguous(), cgp::capi::expect_one(f),
+          f.expect_apart(in);
+      counted = t.view(*s), factor = f.view(*s, true);
+    }
+    cgp::kernels::mean_loss(s->stream, in.view(*s), counted, ignore_index, factor, out.view(*s, true));
+  });
+}
 cgp_status cgp_log_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y) {
   return guarded([&] {
     require(s, "s");

@@ -240,6 +240,18 @@ static void test_cross_entropy(void) {
   OK(cgp_cross_entropy(stream, &x.t, &target.t, &o, &loss.t, NULL, &d.t));
   fetch(&loss), fetch(&d), fetch(&scale);
   CHECK(fabs(scale.host[0] - 0.2) < 1e-7);
+  array mean = make(1, (int64_t[]){1}, 0);
+  double losses = 0;
+  for (int i = 0; i < ROWS; ++i) losses += loss.host[i];
+  OK(cgp_mean_loss(stream, &loss.t, &target.t, -7, &scale.t, &mean.t));
+  fetch(&mean);
+  CHECK(fabs(mean.host[0] - 0.2 * losses) < 1e-5);
+  OK(cgp_mean_loss(stream, &loss.t, NULL, 0, NULL, &mean.t));
+  fetch(&mean);
+  CHECK(fabs(mean.host[0] - losses) < 1e-5);
+  FAILS(CGP_INVALID_ARGUMENT, cgp_mean_loss(stream, &loss.t, &mean.t, -7, &scale.t, &mean.t), "targets",
+        "shape");
+  drop(&mean);
   for (int i = 0; i < ROWS; ++i) {
     const float* row = x.host + i * COLS;
     const int kept = targets[i] != -7;

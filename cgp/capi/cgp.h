@@ -200,6 +200,10 @@ CGP_API cgp_status cgp_cross_entropy(cgp_stream* s, const cgp_tensor* logits, co
 /* scale (f32, one element) = 1 / the number of targets that are not ignore_index. */
 CGP_API cgp_status cgp_count_targets(cgp_stream* s, const cgp_tensor* targets, int64_t ignore_index,
                                      const cgp_tensor* scale);
+/* The same, and loss (f32, one element) = scale times the sum of `losses` (f32, contiguous, as targets);
+ * scale NULL: their sum, and targets may be NULL. */
+CGP_API cgp_status cgp_mean_loss(cgp_stream* s, const cgp_tensor* losses, const cgp_tensor* targets,
+                                 int64_t ignore_index, const cgp_tensor* scale, const cgp_tensor* loss);
 
 /* ---- rotary position embedding of x [..., heads, dim], whose leading dimensions are tokens:
  *   (a, b) -> (a cos - b sin, a sin + b cos)

@@ -30,7 +30,7 @@ def few_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=
 
 
 def _run(x, weights, biases, columns, **options):
-    y = torch.empty((x.shape[0], columns), dtype=x.dtype, device=x.device)
+    y = x.new_empty((x.shape[0], columns))
     for function, arguments in few_calls(x, weights, biases, y, **options):
         queue(function, x, *arguments)
     return y

@@ -53,9 +53,8 @@ def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoo
         if with_gradient:
             _gemm(logits, weight, dhidden[first:first + chunk])
             _gemm(logits.mT, part, total, 1.0 if first else 0.0)
-    loss = losses.sum()
-    if scale is not None:
-        loss = loss * scale[0]
+    loss = torch.empty((), dtype=torch.float32, device=hidden.device)
+    queue(_core.mean_loss, losses, losses, target, ignore_index, scale, loss)
     if not with_gradient:
         return loss, dhidden, total
     if not tokens:

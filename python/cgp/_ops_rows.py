@@ -84,7 +84,7 @@ def _norm(layer, x, residual, weight, bias, eps, weight_offset, statistics):
         residual = rows(residual)
         h = empty(residual)
     if statistics:
-        rstd = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+        rstd = x.new_empty(x.shape[:-1], dtype=torch.float32)
         mean = torch.empty_like(rstd) if layer else None
     queue(_core.norm, x, layer, x, y, residual, weight, bias, h, mean, rstd, eps, weight_offset)
     return y, h, mean, rstd
@@ -241,15 +241,14 @@ def _cross_entropy(logits, target, reduction="mean", ignore_index=-100, label_sm
     """(loss, 1 / count for a mean, else empty)"""
     _check_cross_entropy(logits, target, reduction)
     logits, target = rows(logits), target.contiguous()
-    losses = torch.empty(target.shape, dtype=torch.float32, device=logits.device)
+    losses = logits.new_empty(target.shape, dtype=torch.float32)
     scale = losses.new_empty(1 if reduction == "mean" else 0)
     queue(_core.cross_entropy, logits, logits, target, losses, None, None, None, None, ignore_index, label_smoothing, z_loss)
     if reduction == "none":
         return losses, scale
-    if reduction == "sum":
-        return losses.sum(), scale
-    queue(_core.count_targets, logits, target, ignore_index, scale)
-    return losses.sum() * scale[0], scale
+    loss = losses.new_empty(())
+    queue(_core.mean_loss, logits, losses, target, ignore_index, scale if reduction == "mean" else None, loss)
+    return loss, scale
 
 
 def _cross_entropy_fake(logits, target, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0):

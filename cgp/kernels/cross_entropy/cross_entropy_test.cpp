@@ -51,6 +51,32 @@ TEST(cross_entropy, the_oracles_gradient_is_a_finite_difference) {
   }
 }
 
+TEST(cross_entropy, the_mean_counts_and_sums_in_one_launch) {
+  auto device = runtime::Device::open("emu");
+  for (std::size_t n : {std::size_t(1), std::size_t(77), std::size_t(2500)}) {
+    std::vector<std::int64_t> targets(n, 3);
+    std::vector<float> losses(n);
+    double sum = 0;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i % 5 == 2) targets[i] = -7;
+      kept += targets[i] != -7;
+      losses[i] = targets[i] == -7 ? 0.f : float(i % 11) / 4, sum += losses[i];
+    }
+    auto to = device.upload<std::int64_t>(targets);
+    auto from = device.upload<float>(losses);
+    auto scale = device.zeros<float>(1), mean = device.zeros<float>(1), all = device.zeros<float>(1);
+    mean_loss(device.stream(), std::as_const(from), std::as_const(to), -7, scale, mean);
+    mean_loss(device.stream(), std::as_const(from), {}, -7, {}, all);
+    device.sync();
+    EXPECT_EQ(scale.to_vector()[0], 1.f / float(kept));
+    EXPECT_EQ(all.to_vector()[0], float(sum));  // multiples of 1 / 4: exact
+    EXPECT_NEAR(mean.to_vector()[0], sum / double(kept), 2e-7 * sum / double(kept) + 1e-9);
+  }
+  auto loss = device.zeros<float>(1);
+  EXPECT_THROW(mean_loss(device.stream(), {}, {}, 0, {}, loss), ArgumentError);
+}
+
 TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
   auto device = runtime::Device::open("emu");
   const std::uint64_t rows = 5, cols = 40;
