@@ -80,6 +80,12 @@ static PyObject* as_handle(void* p) { return PyLong_FromUnsignedLongLong((uintpt
   if (name##_given < 0) return NULL;                                \
   const cgp_tensor* name = name##_given ? &name##_ : NULL;
 
+/* Options `o` of the C interface: what is not set is 0. */
+#define OPTIONS(type)      \
+  type o;                  \
+  memset(&o, 0, sizeof o); \
+  o.size = sizeof o;
+
 FUNCTION(set_exceptions, 6)
   for (int i = 0; i < 6; ++i) {
     Py_INCREF(a[i]);
@@ -190,9 +196,7 @@ FUNCTION(gemm, 14)
   TENSOR(residual, 11)
   TENSOR(scale_a, 12)
   TENSOR(scale_b, 13)
-  cgp_gemm_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_gemm_options)
   o.alpha = (float)PyFloat_AsDouble(a[4]), o.beta = (float)PyFloat_AsDouble(a[5]);
   o.precision = (int32_t)PyLong_AsLong(a[6]), o.activation = (int32_t)PyLong_AsLong(a[7]);
   o.swiglu = (int32_t)PyLong_AsLong(a[8]), o.scaling = (int32_t)PyLong_AsLong(a[9]);
@@ -260,9 +264,7 @@ FUNCTION(norm, 12)
   TENSOR(sum, 7)
   TENSOR(mean, 8)
   TENSOR(rstd, 9)
-  cgp_norm_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_norm_options)
   o.eps = real(a[10]), o.weight_offset = real(a[11]);
   const int layer = PyObject_IsTrue(a[1]);
   if (PyErr_Occurred()) return NULL;
@@ -280,9 +282,7 @@ FUNCTION(norm_backward, 12)
   TENSOR(rstd, 8)
   TENSOR(dweight, 9)
   TENSOR(dbias, 10)
-  cgp_norm_backward_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_norm_backward_options)
   o.weight_offset = real(a[11]);
   const int layer = PyObject_IsTrue(a[1]);
   if (PyErr_Occurred()) return NULL;
@@ -298,9 +298,7 @@ FUNCTION(cross_entropy, 11)
   TENSOR(dlogits, 5)
   TENSOR(scale, 6)
   TENSOR(errors, 7)
-  cgp_cross_entropy_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_cross_entropy_options)
   o.ignore_index = PyLong_AsLongLong(a[8]);
   o.label_smoothing = real(a[9]), o.z_loss = real(a[10]);
   if (PyErr_Occurred()) return NULL;
@@ -331,9 +329,7 @@ FUNCTION(rope, 15)
   TENSOR(cos, 3)
   TENSOR(sin, 4)
   TENSOR(positions, 5)
-  cgp_rope_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_rope_options)
   o.sequence = PyLong_AsUnsignedLongLong(a[6]), o.offset = PyLong_AsUnsignedLongLong(a[7]);
   o.rotary = PyLong_AsUnsignedLongLong(a[8]);
   o.interleaved = PyObject_IsTrue(a[9]), o.inverse = PyObject_IsTrue(a[10]), o.scaling = small(a[11]);
@@ -468,9 +464,7 @@ FUNCTION(few_rows, 18)
   TENSOR(norm_weight, 9)
   TENSOR(norm_bias, 10)
   TENSOR(y, 17)
-  cgp_few_rows_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_few_rows_options)
   o.eps = real(a[11]), o.weight_offset = real(a[12]);
   o.norm = small(a[13]), o.activation = small(a[14]);
   o.gated = PyObject_IsTrue(a[15]), o.early = PyObject_IsTrue(a[16]);
@@ -490,9 +484,7 @@ FUNCTION(qkv_append, 13)
   TENSOR(table, 10)
   TENSOR(wrong, 11)
   TENSOR(pool, 12)
-  cgp_qkv_append_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
+  OPTIONS(cgp_qkv_append_options)
   o.offset = PyLong_AsUnsignedLongLong(a[7]), o.eps = real(a[8]), o.early = PyObject_IsTrue(a[9]);
   if (PyErr_Occurred()) return NULL;
   o.cos = cos, o.sin = sin, o.q_weight = q_weight, o.k_weight = k_weight, o.lengths = lengths;

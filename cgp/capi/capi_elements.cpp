@@ -130,13 +130,25 @@ cgp_status cgp_rope(cgp_stream* s, const cgp_tensor* x, const cgp_rope_options* 
                     Tensor(y, "rope", "y"));
   });
 }
-cgp_status cgp_activate(cgp_stream* s, int32_t activation, const cgp_tensor* x, const cgp_tensor* bias,
-                        const cgp_tensor* y) {
+namespace {
+
+/// call(elements, the activation) for the operation `op`.
+template <class F>
+cgp_status elements(cgp_stream* s, const char* op, std::int32_t activation, F call) {
   return guarded([&] {
     require(s, "s");
-    Elements e{*s, "activate"};
+    Elements e{*s, op};
+    call(e, cgp::capi::activation(activation, op));
+  });
+}
+
+}  // namespace
+
+cgp_status cgp_activate(cgp_stream* s, int32_t activation, const cgp_tensor* x, const cgp_tensor* bias,
+                        const cgp_tensor* y) {
+  return elements(s, "activate", activation, [&](Elements& e, cgp::kernels::Activation f) {
     cgp::kernels::Activate p;
-    p.activation = cgp::capi::activation(activation, e.op);
+    p.activation = f;
     e.in(x, "x", p.x, p.x_layout), e.size(p);
     p.bias = e.bias(bias, p.cols);
     e.out(y, "y", p.y, p.y_layout);
@@ -145,13 +157,10 @@ cgp_status cgp_activate(cgp_stream* s, int32_t activation, const cgp_tensor* x, 
 }
 cgp_status cgp_activate_backward(cgp_stream* s, int32_t activation, const cgp_tensor* x,
                                  const cgp_tensor* bias, const cgp_tensor* dy, const cgp_tensor* dx) {
-  return guarded([&] {
-    require(s, "s");
-    Elements e{*s, "activate_backward"};
+  return elements(s, "activate_backward", activation, [&](Elements& e, cgp::kernels::Activation f) {
     cgp::kernels::ActivateBackward p;
-    p.activation = cgp::capi::activation(activation, e.op);
-    e.in(x, "x", p.x, p.x_layout), e.size(p);
-    e.in(dy, "dy", p.dy, p.dy_layout);
+    p.activation = f;
+    e.in(x, "x", p.x, p.x_layout), e.size(p), e.in(dy, "dy", p.dy, p.dy_layout);
     p.bias = e.bias(bias, p.cols);
     e.out(dx, "dx", p.dx, p.dx_layout);
     cgp::kernels::activate_backward(s->stream, p);
@@ -159,24 +168,19 @@ cgp_status cgp_activate_backward(cgp_stream* s, int32_t activation, const cgp_te
 }
 cgp_status cgp_gated(cgp_stream* s, int32_t activation, const cgp_tensor* gate, const cgp_tensor* up,
                      const cgp_tensor* out) {
-  return guarded([&] {
-    require(s, "s");
-    Elements e{*s, "gated"};
+  return elements(s, "gated", activation, [&](Elements& e, cgp::kernels::Activation f) {
     cgp::kernels::Gate p;
-    p.activation = cgp::capi::activation(activation, e.op);
-    e.in(gate, "gate", p.gate, p.gate_layout), e.size(p);
-    e.in(up, "up", p.up, p.up_layout);
+    p.activation = f;
+    e.in(gate, "gate", p.gate, p.gate_layout), e.size(p), e.in(up, "up", p.up, p.up_layout);
     e.out(out, "out", p.out, p.out_layout);
     cgp::kernels::gated(s->stream, p);
   });
 }
 cgp_status cgp_gated_backward(cgp_stream* s, int32_t activation, const cgp_tensor* gate, const cgp_tensor* up,
                               const cgp_tensor* dout, const cgp_tensor* dgate, const cgp_tensor* dup) {
-  return guarded([&] {
-    require(s, "s");
-    Elements e{*s, "gated_backward"};
+  return elements(s, "gated_backward", activation, [&](Elements& e, cgp::kernels::Activation f) {
     cgp::kernels::GateBackward p;
-    p.activation = cgp::capi::activation(activation, e.op);
+    p.activation = f;
     e.in(gate, "gate", p.gate, p.gate_layout), e.size(p);
     e.in(up, "up", p.up, p.up_layout), e.in(dout, "dout", p.dout, p.dout_layout);
     e.out(dgate, "dgate", p.dgate, p.dgate_layout), e.out(dup, "dup", p.dup, p.dup_layout);

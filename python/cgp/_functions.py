@@ -20,6 +20,16 @@ def choice(table, value, what):
     return table[value]
 
 
+def _like(x, call):
+    """The result, of x's shape and type, of call(on, stream, x on the device, result)."""
+    import numpy as np
+    x = np.asarray(x)
+    with OnDevice() as on:
+        y, result = on.empty(x.shape, x.dtype)
+        call(on, on.device.stream(), on.put(x), y)
+        return result()
+
+
 def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard"):
     """activation(alpha * a @ b + bias).
 
@@ -81,12 +91,7 @@ def softmax(x):
     if is_torch(x):
         from . import ops
         return ops.softmax(x)
-    import numpy as np
-    x = np.asarray(x)
-    with OnDevice() as on:
-        y, result = on.empty(x.shape, x.dtype)
-        _core.softmax(on.device.stream(), on.put(x), y)
-        return result()
+    return _like(x, lambda _, s, x, y: _core.softmax(s, x, y))
 
 
 def _reduce(op, x, dim):
@@ -160,12 +165,7 @@ def log_softmax(x):
     if is_torch(x):
         from . import ops
         return ops.log_softmax(x)
-    import numpy as np
-    x = np.asarray(x)
-    with OnDevice() as on:
-        y, result = on.empty(x.shape, x.dtype)
-        _core.log_softmax(on.device.stream(), on.put(x), y)
-        return result()
+    return _like(x, lambda _, s, x, y: _core.log_softmax(s, x, y))
 
 
 def _norm(layer, x, residual, weight, bias, eps, weight_offset):
@@ -317,12 +317,8 @@ def activate(x, activation, bias=None):
     if is_torch(x):
         from . import ops
         return ops.activate(x, activation, bias)
-    import numpy as np
-    x, kind = np.asarray(x), choice({k: v for k, v in ACTIVATIONS.items() if k}, activation, "activation")
-    with OnDevice() as on:
-        y, result = on.empty(x.shape, x.dtype)
-        _core.activate(on.device.stream(), kind, on.put(x), on.put(bias), y)
-        return result()
+    kind = choice({k: v for k, v in ACTIVATIONS.items() if k}, activation, "activation")
+    return _like(x, lambda on, s, x, y: _core.activate(s, kind, x, on.put(bias), y))
 
 
 def gated(gate, up, activation="silu"):
@@ -382,12 +378,7 @@ def dropout(x, p, seed, offset=0):
     if is_torch(x):
         from . import ops
         return ops.dropout(x, p, seed, offset)
-    import numpy as np
-    x = np.asarray(x)
-    with OnDevice() as on:
-        y, result = on.empty(x.shape, x.dtype)
-        _core.dropout(on.device.stream(), on.put(x), p, seed, offset, y)
-        return result()
+    return _like(x, lambda _, s, x, y: _core.dropout(s, x, p, seed, offset, y))
 
 
 def argmax(x):
@@ -434,9 +425,4 @@ def cumsum(x, exclusive=False):
     if is_torch(x):
         from . import ops
         return ops.cumsum(x, exclusive)
-    import numpy as np
-    x = np.asarray(x)
-    with OnDevice() as on:
-        y, result = on.empty(x.shape, x.dtype)
-        _core.cumsum(on.device.stream(), on.put(x), exclusive, y)
-        return result()
+    return _like(x, lambda _, s, x, y: _core.cumsum(s, x, exclusive, y))
