@@ -329,6 +329,33 @@ L:
 }
 
 // Every lane takes the same lock in turn, all through one loop.
+// Two blocks on two host threads that take turns: what a block does between two looks at it, while the
+// other's thread waits for a processor, must not make a deadlock of the two. (Timing decides: repeated.)
+TEST(schedule, blocks_that_take_turns_are_no_deadlock) {
+  Bench b(header() + R"(
+.visible .entry k(.param .u64 pturn)
+{
+  .reg .b32 %r<8>; .reg .b64 %rd; .reg .pred %p;
+  ld.param.u64 %rd, [pturn];
+  mov.u32 %r0, %ctaid.x;
+L: ld.acquire.gpu.global.u32 %r1, [%rd];
+  and.b32 %r2, %r1, 1;
+  setp.ne.u32 %p, %r2, %r0; @%p bra L;
+  add.u32 %r1, %r1, 1;
+  st.release.gpu.global.u32 [%rd], %r1;
+  setp.lt.u32 %p, %r1, 39; @%p bra L;
+  ret;
+}
+)");
+  Options o;
+  o.workers = 2;
+  for (int i = 0; i < 10; ++i) {
+    const auto turn = b.upload(std::vector<u32>{0}, "turn");
+    expect_clean(b.run("k", {2, 1, 1}, {1, 1, 1}, Params().add(turn), o), "turns");
+    EXPECT_EQ(b.download<u32>(turn, 1)[0], 40u);
+  }
+}
+
 TEST(schedule, a_lock_of_each_lane_is_released) {
   const std::string text = header() + R"(
 .visible .entry k(.param .u64 plock, .param .u64 psum)
