@@ -66,7 +66,7 @@ void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline
   profile::ProgramOptions options;
   options.counters = names;
   options.most_launches = o.launches;
-  options.timeout_seconds = o.timeout;
+  options.timeout_seconds = o.timeout, options.duration_seconds = o.duration;
   const auto run = profile::run_program(o.command, options);
   for (const auto& e : run.timeline.errors) d.notes.push_back("counters: " + e);
   if (!run.no_gpu.empty()) {
@@ -176,7 +176,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     Progress progress;
     progress.step("running the program");
     profile::ProgramOptions p;
-    p.timeout_seconds = o.timeout;
+    p.timeout_seconds = o.timeout, p.duration_seconds = o.duration;
     p.all_api = o.all_api;
     p.trace_gpu = !o.no_trace;
     run = profile::run_program(command, p);

@@ -32,7 +32,8 @@ using profile::time_text;
 using profile::xml_escaped;
 
 constexpr const char* kStyle =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 "
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem "
+    "auto;padding:0 "
     "1rem;color:#1b1b1b;background:#fff}"
     "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid "
     "#ddd;margin-top:2.2rem}h3{font-size:1rem;margin-bottom:.3rem}"

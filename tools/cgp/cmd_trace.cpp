@@ -30,7 +30,7 @@ profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) 
   Progress progress;
   progress.step("running the program");
   profile::ProgramOptions p;
-  p.timeout_seconds = o.timeout;
+  p.timeout_seconds = o.timeout, p.duration_seconds = o.duration;
   p.all_api = o.all_api;
   auto run = profile::run_program(o.command, p);
   process = run.process;

@@ -63,6 +63,13 @@ TEST_F(Profiler, a_program_that_crashes_leaves_a_profile_and_code_5) {
   EXPECT_GT(o.parsed()["metrics"]["rss_peak_mb"]["value"].get<double>(), 0);
 }
 
+TEST_F(Profiler, a_part_of_a_program_is_enough) {
+  const Outcome o = cgp("profile binary --duration 0.2 --json -- sleep 5");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_LT(o.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 3e6);
+  EXPECT_EQ(cgp("profile binary --timeout 0.2 -- sleep 5").code, 5) << "that was too long";
+}
+
 TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("profile binary").code, 2);
   EXPECT_EQ(cgp("profile binary -- /no/such/program").code, 2);
@@ -248,7 +255,7 @@ TEST_F(Profiler, vector_loops_are_counted_by_width) {
 }
 
 TEST_F(Profiler, threads_scale_from_one) {
-  const Outcome o = cgp("profile scaling --max-threads 2 --size 8192 --json");
+  const Outcome o = cgp("profile scaling --max-threads 2 --size 8192 --runs 21 --json");
   ASSERT_EQ(o.code, 0) << o.err;
   const json rows = o.parsed()["scaling"];
   ASSERT_EQ(rows.size(), 2u);

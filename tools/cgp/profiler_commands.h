@@ -24,7 +24,7 @@ struct ProfileOptions {
   std::string op = "gemm_bf16", shape = "4096", layout = "nt";  ///< profile cublas
   double budget = 2, flops = 0, bytes = 0;                      ///< seconds; of one call
   int launches = 500, repeat = 20, runs = 7;
-  double timeout = 0;
+  double timeout = 0, duration = 0;  ///< ended after so many seconds: a failure; as asked for
   std::size_t size = 0;
   std::string arch;
   int threads = 0;
@@ -80,7 +80,7 @@ int baseline(const Context& context, const BaselineOptions& o);
 struct TraceOptions {
   std::vector<std::string> command;
   std::string from, perfetto, speedscope, flamegraph, save;
-  double timeout = 0;
+  double timeout = 0, duration = 0;
   bool all_api = false;
 };
 int trace(const Context& context, const TraceOptions& o);

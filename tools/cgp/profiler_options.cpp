@@ -31,7 +31,8 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
       ->check(CLI::IsMember({"none", "callgrind", "step"}))
       ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
-  app.add_option("--timeout", p.timeout, "Seconds after which the program is ended");
+  app.add_option("--timeout", p.timeout, "Seconds after which the program has failed and is ended");
+  app.add_option("--duration", p.duration, "Only so many seconds of it");
   app.add_option("--save", p.save, "Write the profile to this file");
   app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
   app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
@@ -219,7 +220,8 @@ void declare_trace(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--speedscope", t.speedscope, "Write for speedscope.app");
   app.add_option("--flamegraph", t.flamegraph, "Write a flame graph as SVG");
   app.add_option("--save", t.save, "Write a profile");
-  app.add_option("--timeout", t.timeout, "Seconds after which the program is ended");
+  app.add_option("--timeout", t.timeout, "Seconds after which the program has failed and is ended");
+  app.add_option("--duration", t.duration, "Only so many seconds of it");
   app.add_flag("--api", t.all_api, "Record every CUDA call");
   app.footer("Example:\n  cgp trace --perfetto trace.json --flamegraph flame.svg -- python3 script.py");
 }

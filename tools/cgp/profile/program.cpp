@@ -57,7 +57,9 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
                                        .string()
                                  : options.keep_events;
   prof::ProcessOptions p;
-  p.timeout_seconds = options.timeout_seconds;
+  const bool part = options.duration_seconds > 0 &&
+                    (options.timeout_seconds <= 0 || options.duration_seconds < options.timeout_seconds);
+  p.timeout_seconds = part ? options.duration_seconds : options.timeout_seconds;
   p.capture = !options.show_output;
   if (!library.empty()) {
     p.environment = {{"CUDA_INJECTION64_PATH", library}, {"CGP_INJECT_OUT", prefix}};
@@ -78,6 +80,8 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
   const auto before = prof::read_system();
   run.process = prof::run_process(command, p);
   const auto after = prof::read_system();
+  if (part && run.process.timed_out)
+    run.process.timed_out = false, run.process.signal = run.process.exit_code = 0;
   perf.read(run.metrics);
   prof::add_process_result(run.process, run.metrics);
   prof::add_system_change(before, after, run.metrics);

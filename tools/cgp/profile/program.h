@@ -17,8 +17,9 @@ struct ProgramOptions {
   int most_launches = 500;            ///< with counters: then it runs on unmeasured
   bool all_api = false;
   double timeout_seconds = 0;
-  bool show_output = false;  ///< the program's output goes to standard error
-  std::string keep_events;   ///< prefix of the event files; empty: they are removed
+  double duration_seconds = 0;  ///< the program is ended then, which is no failure
+  bool show_output = false;     ///< the program's output goes to standard error
+  std::string keep_events;      ///< prefix of the event files; empty: they are removed
 };
 
 struct ProgramRun {
