@@ -23,7 +23,7 @@ struct AttentionBackwardTuning {
 };
 struct AttentionBackwardSm90Tuning {
   int stages = 2;          ///< tiles of q and of d_o in flight
-  bool bulk = false;       ///< d_q is added by bulk copies out of shared memory, else by the threads
+  int buffers = 2;         ///< parts of d_q of a warpgroup on their way
   bool turns = true;       ///< blocks of keys add to d_q in order
   bool spread = false;     ///< blocks of a head begin at different queries
   bool persistent = true;  ///< blocks stay and take tiles of keys one by one

@@ -2,7 +2,7 @@
 // attention backward sm90: the kernels around attention_backward_sm90.h, and their launch.
 //   delta      a block per tile of queries: both statistics of its rows, zeros for its sums of d_q
 //   gradients  attention_backward_sm90.h
-//   d_q        a block per tile of queries: sums, scaled and rounded; not where blocks of keys take turns
+//   d_q        a block per tile of queries: sums, scaled and rounded
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
 #include <algorithm>
@@ -20,20 +20,12 @@ constexpr int kThreads = 256;
 struct TileTune {
   AttentionFeatures f;
   int d, rows;  ///< of a tile of queries
-  bool zeros;   ///< delta: also for the sums
 };
 /// Of the tile that this block owns.
 Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
                            const BackwardSm90Params& g) {
   const auto bh = k.ctaid_x() / g.tiles_q;
   return sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
-}
-
-void zero_sums(Kernel& k, const BackwardSm90Params& g) {
-  const auto sums =
-      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
-  for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
-    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
 }
 
 template <class T>
@@ -49,7 +41,10 @@ void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g
     const auto row = row0 + first + std::uint32_t(r);
     columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
   }
-  if (t.zeros) zero_sums(k, g);
+  const auto sums =
+      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
+  for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
+    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
   // Nobody has added to this tile; nobody has begun.
   Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
   Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
@@ -70,7 +65,7 @@ template <class T>
 void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
   k.block(kThreads);
   auto w = k.warp();
-  const auto part = k.tid() >> 7u;
+  const auto part = k.tid() >> 7u;  // 64 of 128 rows, or of 128 columns where tiles have 64 rows
   const auto origin = dsl::record::warpgroup_origin(k);
   const auto from = In<f32>(g.sums, 0, true)
                         .at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) +
@@ -78,8 +73,20 @@ void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) 
   std::vector<RegGroup<f32, 4>> sum;
   for (int j = 0; j < 8; ++j) sum.push_back(from.ld<4>(128 * j));
   const Sequence s = sequence_of_block(k, t, p, g);
-  store_part<T>(w, p, g.d_q, s, s.head, k.ctaid_x() % g.tiles_q, t.rows, part, origin,
-                [&](int e) { return sum[std::size_t(e / 4)][e % 4]; });
+  const bool by_rows = t.rows == 128;
+  const auto column0 = by_rows ? Val<u32>(0) : part * 64u;
+  const auto row0 = k.ctaid_x() % g.tiles_q * std::uint32_t(t.rows) + origin.row,
+             first = by_rows ? row0 + part * 64u : row0;
+  for (int h = 0; h < 2; ++h) {
+    const auto row = first + std::uint32_t(8 * h);
+    const auto start = rows_of(s, s.head, s.first_q, p.q_batch, p.q_head, p.q_row) + to<u64>(row) * p.q_row +
+                       wide_index(column0);
+    store_row(w, Out<T>(g.d_q).at(start).template as<b32>(), row < s.n_q,
+              select(p.d_qk > column0, p.d_qk - column0, Val<u32>(0)), 8, [&](int b) {
+                const auto& x = sum[std::size_t(b)];
+                return pack<T>(x[2 * h] * p.scale, x[2 * h + 1] * p.scale);
+              });
+  }
 }
 
 template <class T, int D, int M>
@@ -94,12 +101,11 @@ template <class T>
 std::vector<Variant> make(const std::string& stem, const std::string& name, int d,
                           const BackwardSm90Tune& t) {
   // Bounds matter to the products only.
-  const TileTune plain{{}, d, backward_queries(d), !t.tune.turns};
-  std::vector<Variant> v{
-      variant(text::cat(stem, "_delta__", d, t.tune.turns ? "_turns" : ""), 90, delta_kernel<T>, plain),
-      d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
-              : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
-      variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
+  const TileTune plain{{}, d, backward_queries(d)};
+  std::vector<Variant> v{variant(text::cat(stem, "_delta__", d), 90, delta_kernel<T>, plain),
+                         d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
+                                 : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
+                         variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
   for (auto& x : v) x.only = "sm_90a";
   return v;
 }
@@ -126,7 +132,7 @@ struct Workspace {
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.bulk ? "_bulk" : "",
+  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
                               tune.turns ? "_turns" : "", tune.spread ? "_spread" : "",
                               tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
   const BackwardSm90Tune t{f, tune};
@@ -169,8 +175,9 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
 AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
-  t.turns = deterministic, t.bulk = !deterministic;
-  t.persistent = !f.left || !f.right;  // with both bounds the producer's registers do not suffice
+  t.turns = deterministic;
+  // With more bounds the producer's registers do not suffice.
+  t.persistent = !(f.left || f.right) || (width(q.dense()) == 128 && !(f.left && f.right));
   return t;
 }
 
@@ -238,7 +245,7 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
   fn(s, runtime::grid_for(c.sm90.persistent ? std::min<std::uint64_t>(n.tiles, sms) : n.tiles, 1), q, d_o, k,
      v, stats, n, mine);
-  if (!c.sm90.turns) load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
+  load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
 }
 
 }  // namespace cgp::kernels

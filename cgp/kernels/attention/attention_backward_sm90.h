@@ -6,17 +6,18 @@
 //            keys each
 //   turned   s' = k q', dp' = v d_o': an accumulator, packed, is operand A of d_v += p' d_o, d_k += ds' q
 //   d_q      ds' goes through shared memory, since each row of d_q sums over the keys of both warpgroups;
-//            each then adds half of the tile to fp32 sums in global memory (`turns`: blocks in order of keys)
+//   each
+//            owns half of the tile, which a warp of the producer's adds to fp32 sums in global memory by bulk
+//            copies (`turns`: blocks in order of keys)
 //   order    s' of the next queries is issued before this turn's sums are waited for; dp' runs under the
 //            exponentials, d_v under the arithmetic on dp', d_k under the barrier
 //   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes; no more than bounds on the scores
 // The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
-#include "cgp/dsl/atomic.h"
 #include "cgp/dsl/epilogue.h"
 #include "cgp/dsl/mailbox.h"
-#include "cgp/dsl/sync.h"
 #include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/attention/attention_backward.h"
+#include "cgp/kernels/attention/attention_backward_parts.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 
@@ -48,8 +49,8 @@ struct Carry<kernels::attention_parts::QueryStage> {
 
 namespace cgp::kernels::attention_parts {
 
-inline constexpr int kBackwardKeys = 128;    ///< of a block
-inline constexpr int kPartOfTile = 64 * 64;  ///< sums of d_q that a warpgroup owns
+inline constexpr int kBackwardKeys = 128;              ///< of a block
+inline constexpr int kPartOfTile = PartMail::kFloats;  ///< sums of d_q that a warpgroup owns
 inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile
 
 struct BackwardSm90Tune {
@@ -58,7 +59,7 @@ struct BackwardSm90Tune {
 };
 struct BackwardSm90Params {
   Val<u64> d_o, d_q, d_k, d_v;
-  Val<u64> sums;   ///< f32, of d_q; zeros unless blocks take turns
+  Val<u64> sums;   ///< f32, of d_q; zeros before
   Val<u64> stats;  ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
   Val<u64>
       turns;  ///< u32 [head][tile][warpgroup]: blocks of keys that have added; then the next tile of keys
@@ -70,26 +71,6 @@ struct BackwardSm90Params {
                       &B::tiles_q);
   }
 };
-
-/// Writes one warpgroup's 64 x 64 of a tile of d_q: 64 of 128 rows, or of 128 columns where tiles have 64
-/// rows. value(e) is this thread's element e of the accumulator, without the scale.
-template <class T, class F>
-void store_part(Warp& w, const AttentionParams& p, const Val<u64>& d_q, const Sequence& s,
-                const Val<u32>& head, const Val<u32>& tile, int rows, const Val<u32>& part,
-                const dsl::record::AccOrigin& origin, F&& value) {
-  const bool by_rows = rows == 128;
-  const auto column0 = by_rows ? Val<u32>(0) : part * 64u;
-  const auto row0 = tile * std::uint32_t(rows) + origin.row, first = by_rows ? row0 + part * 64u : row0;
-  for (int h = 0; h < 2; ++h) {
-    const auto row = first + std::uint32_t(8 * h);
-    const auto start = rows_of(s, head, s.first_q, p.q_batch, p.q_head, p.q_row) + to<u64>(row) * p.q_row +
-                       wide_index(column0);
-    store_row(w, Out<T>(d_q).at(start).template as<b32>(), row < s.n_q,
-              select(p.d_qk > column0, p.d_qk - column0, Val<u32>(0)), 8, [&](int b) {
-                return pack<T>(value(4 * b + 2 * h) * p.scale, value(4 * b + 2 * h + 1) * p.scale);
-              });
-  }
-}
 
 template <class T, int D, int M>
 class BackwardSm90 {
@@ -121,24 +102,30 @@ class BackwardSm90 {
         g_(g),
         math_(k.role<Warpgroup>(2, 240)),
         load_(k.role<Warpgroup>(1, 24)),
-        k_ring_(k, 1, load_, math_),
-        v_ring_(k, 1, load_, math_),
+        kv_ring_(k, 1, load_, math_),
         q_ring_(k, t_.stages, load_, math_),
         o_ring_(k, t_.stages, load_, math_),
-        ds_(k.smem(2 * DsTile::bytes, DsTile::align)),
-        staging_(t_.bulk ? k.smem(2 * 4 * kPartOfTile, 128) : 0),
+        ds_(k.smem((t_.buffers == 1 ? 2 : 1) * DsTile::bytes, DsTile::align)),
+        mail_(k, 2, t_.buffers),
         both_(k.named_barrier(256)),
-        own_barrier_(k.named_barrier(128).id()) {
-    (void)k.named_barrier(128);  // of the other warpgroup
+        ds_free_(k.named_barrier(256).id()) {
+    (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(!t_.turns || (!t_.bulk && !t_.spread), "who adds in turn adds by threads, in one order");
+    k.require(!t_.turns || !t_.spread, "who adds in turn visits tiles in one order");
   }
 
   void run() {
     if (t_.persistent) return walk();
     const auto at = place(t_.turns ? ticket() : k_.ctaid_x());
-    load_.one_thread([&](Thread& t) { produce(t, at); });
-    math_.run([&](Warpgroup& wg) { consume(wg, at); });
+    load_.run([&](Warpgroup& wg) {
+      wg.one_thread([&](Thread& t) { produce(t, at); });
+      add_parts(wg);
+    });
+    math_.run([&](Warpgroup& wg) {
+      if (t_.buffers > 1) free_ds(wg);
+      consume(wg, at);
+      end(wg);
+    });
   }
 
  private:
@@ -178,14 +165,37 @@ class BackwardSm90 {
             });
         mail.send(w, {end});
       });
+      add_parts(wg);
     });
     math_.run([&](Warpgroup& wg) {
+      if (t_.buffers > 1) free_ds(wg);
       (void)k_.while_(
           mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
           [&](const Val<u32>& index) {
             consume(wg, place(assume_uniform(index, Uniform::warpgroup)));
             return mail.receive(wg)[0];
           });
+      end(wg);
+    });
+  }
+  void end(Warpgroup& wg) {
+    if (t_.buffers > 1) wait_for_ds(wg);
+    mail_.end(wg);
+  }
+  // With one tile of ds, a warpgroup writes its half when the other has read both.
+  void free_ds(Warpgroup& wg) { ds_barrier(wg, ptx::Op::bar_arrive, 1u - wg.index); }
+  void wait_for_ds(Warpgroup& wg) { ds_barrier(wg, ptx::Op::bar_sync, wg.index); }
+  void ds_barrier(Warpgroup& wg, ptx::Op op, const Val<u32>& whose) {
+    wg.converged("the barrier of ds", Here::now());
+    k_.inst(op, {}, {k_.in_register(whose + std::uint32_t(ds_free_)), ptx::Operand::integer(256)});
+  }
+  // The second and third warp behind the producer, one for each warpgroup.
+  void add_parts(Warpgroup& wg) {
+    const auto member = (k_.warp_index() & 3u) - 1u;
+    k_.if_(assume_uniform(member < 2u, Uniform::warp), [&] {
+      const Out<f32> sums(g_.sums);
+      const Out<u32> turns(g_.turns);
+      wg.warp().one_thread([&](Thread& t) { mail_.add(t, member, sums, t_.turns ? &turns : nullptr); });
     });
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
@@ -220,18 +230,12 @@ class BackwardSm90 {
   static Val<u32> tiles_up_to(const Val<s32>& rows) {
     return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
   }
-  /// Tiles of keys that visit a tile of queries.
-  struct Visitors {
-    Val<u32> first, last;
-  };
-  Visitors visitors(const Place& at, const Val<u32>& tile) {
-    const auto off = bits<s32>(at.s.n_kv - at.s.n_q), query = bits<s32>(tile * std::uint32_t(M)) + off;
-    const auto end = p_.tiles_m - 1u;
-    const auto key_tile = [&](const Val<s32>& key) {
-      return dsl::min(bits<u32>(dsl::max(key, Val<s32>(0))) / std::uint32_t(kKeys), end);
-    };
-    return {f_.left ? select(tile == 0u, Val<u32>(0), key_tile(query - p_.left)) : Val<u32>(0),
-            f_.right ? select(tile + 1u == g_.tiles_q, end, key_tile(query + (M - 1) + p_.right)) : end};
+  /// First tile of keys that visits a tile of queries.
+  Val<u32> first_visitor(const Place& at, const Val<u32>& tile) {
+    if (!f_.left) return Val<u32>(0);
+    const auto query = bits<s32>(tile * std::uint32_t(M)) + bits<s32>(at.s.n_kv - at.s.n_q);
+    const auto key = bits<u32>(dsl::max(query - p_.left, Val<s32>(0)));
+    return select(tile == 0u, Val<u32>(0), dsl::min(key / std::uint32_t(kKeys), p_.tiles_m - 1u));
   }
   Val<u32> turns_of(const Place& at) { return (at.stop - at.begin) * p_.group; }
   // Blocks of a head begin at different tiles, or all would add to one place. In turns they cannot.
@@ -250,8 +254,8 @@ class BackwardSm90 {
 
   // ------------------------------------------------------------ the producer
   void produce(Thread& t, const Place& at) {
-    k_ring_.fill(t, dsl::at(keys_, at.s.batch, at.s.head_kv, at.key0, 0));
-    v_ring_.fill(t, dsl::at(values_, at.s.batch, at.s.head_kv, at.key0, 0));
+    kv_ring_.fill(t, dsl::at(keys_, at.s.batch, at.s.head_kv, at.key0, 0),
+                  dsl::at(values_, at.s.batch, at.s.head_kv, at.key0, 0));
     k_.loop(turns_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
       const auto [tile, member] = now;
       const auto head = at.s.head + member, row = tile * std::uint32_t(M);
@@ -264,26 +268,22 @@ class BackwardSm90 {
 
   // ------------------------------------------------------------ a warpgroup
   void consume(Warpgroup& wg, const Place& at) {
-    auto keys = k_ring_.take(wg);
+    auto keys_values = kv_ring_.take(wg);
+    const auto keys = keys_values.template get<0>();
     auto query = take_query(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys.template get<0>(), SmemTile<QTile>(query.base));
-    auto values = v_ring_.take(wg);
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, SmemTile<QTile>(query.base));
     const auto origin = dsl::record::warpgroup_origin(k_);
-    const Own own{at, keys.template get<0>(), values.template get<0>(), origin,
-                  at.key0 + wg.index * 64u + origin.row};
+    const Own own{at, keys, keys_values.template get<1>(), origin, at.key0 + wg.index * 64u + origin.row};
     const auto turns = turns_of(at);
     Carried last = k_.loop(turns - 1u,
                            Carried{std::move(scores), std::move(query), zeros<f32, 64, D>(wg),
                                    zeros<f32, 64, D>(wg), first_tile(at), Val<u32>(0)},
                            [&](Val<u32> i, Carried now) { return step<true>(wg, own, i, std::move(now)); });
     auto done = step<false>(wg, own, turns - 1u, std::move(last));
-    std::move(keys).release(wg);
-    std::move(values).release(wg);
-    if (t_.persistent) both_.sync();  // nobody still reads the ds that the next tile overwrites
-    end_adding(wg, std::get<2>(done));
-    store(wg, g_.d_k, at, own.key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, std::get<0>(done));
-    store(wg, g_.d_v, at, own.key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f),
-          std::get<1>(done));
+    std::move(keys_values).release(wg);
+    if (t_.persistent && t_.buffers == 1) both_.sync();  // nobody still reads what the next tile overwrites
+    store(wg, g_.d_k, at, own.key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, done.first);
+    store(wg, g_.d_v, at, own.key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), done.second);
   }
   QueryStage take_query(Warpgroup& wg) {
     auto stage = q_ring_.take(wg);
@@ -308,7 +308,10 @@ class BackwardSm90 {
                                               std::move(d_o));
     auto dp = std::move(dp_busy).wait(wg);
     const auto ds = packed(gradients(p, p_packed, dp, stats));
-    const SmemTile<DsTile> ds_tile(k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
+    const bool one_ds = t_.buffers > 1;
+    const SmemTile<DsTile> ds_tile(one_ds ? k_.smem_addr(ds_)
+                                          : k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
+    if (one_ds) wait_for_ds(wg);
     const auto mine = ds_tile.template rows<64>(wg.index * 64u);
     dsl::record::store_accumulator(k_, {64, 64, M, 0, T::mod, ptx::Mod::b32}, ds, mine.layout, mine.base(),
                                    mine.offset(), Here::now());
@@ -320,9 +323,11 @@ class BackwardSm90 {
     auto dk = std::move(dk_busy).wait(wg);
     std::move(query.token).release(Here::now());
     const auto finish = [&] {
-      if (t_.turns) k_.if_(i > 0u, [&] { publish(wg, own, member, tile); });
       const auto dq = std::move(dq_busy).wait(wg);
-      add(wg, own, member, tile, dq);
+      if (one_ds) free_ds(wg);
+      mail_.send(wg, note(wg, own, member, tile), [&](int j) {
+        return RegGroup<f32, 4>(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      });
     };
     if constexpr (More) {
       auto next = take_query(wg);
@@ -332,7 +337,7 @@ class BackwardSm90 {
       return Carried{std::move(scores), std::move(next), std::move(dk), std::move(dv), next_at, next_member};
     } else {
       finish();
-      return std::tuple(std::move(dk), std::move(dv), query_tile(own.at, member, tile));
+      return std::pair(std::move(dk), std::move(dv));
     }
   }
 
@@ -398,98 +403,10 @@ class BackwardSm90 {
     return out;
   }
 
-  // ------------------------------------------------------------ sums in global memory
-  void own_barrier(Warpgroup& wg) {
-    wg.converged("bar.sync of the warpgroup", Here::now());
-    k_.inst(ptx::Op::bar_sync, {},
-            {k_.in_register(wg.index + std::uint32_t(own_barrier_)), ptx::Operand::integer(128)});
-  }
-  static RegGroup<f32, 4> part(const Part& dq, int j) {
-    return RegGroup<f32, 4>(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-  }
-  Val<u32> thread() { return k_.tid() & 127u; }
-  void add(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile, const Part& dq) {
-    const auto at = query_tile(own.at, member, tile) * 2u + wg.index;
-    const auto to_sums = Out<f32>(g_.sums).at(to<u64>(at) * std::uint64_t(kPartOfTile));
-    const auto mine = to_sums.at(to<u64>(thread()) * 4u);
-    if (t_.turns) return add_in_turn(wg, own, member, tile, at, mine, dq);
-    if (!t_.bulk) {
-      for (int j = 0; j < 8; ++j) red<relaxed, gpu, op::add>(mine, 128 * j, part(dq, j));
-      return;
-    }
-    const auto first = thread() == 0u;
-    k_.guarded(first, [&] { dsl::record::bulk_wait(k_, 0, true, Here::now()); });
-    own_barrier(wg);
-    const auto from = k_.smem_addr(staging_) + wg.index * std::uint32_t(4 * kPartOfTile);
-    const Ptr<shared, f32> base(from + thread() * 16u);
-    for (int j = 0; j < 8; ++j) base.st<4>(128 * j, part(dq, j));
-    fence_async_shared(k_);
-    own_barrier(wg);
-    k_.if_(first, [&] {
-      dsl::record::bulk_store(k_, {to_sums.base(), to_sums.offset()}, {from, 0}, Val<u32>(4 * kPartOfTile),
-                              StoreOp::add, ptx::Mod::f32, L2Hint::none, Here::now());
-      dsl::record::bulk_commit(k_, Here::now());
-    });
-  }
-  void end_adding(Warpgroup& wg, const Val<u32>& last_tile) {
-    if (t_.bulk) k_.guarded(thread() == 0u, [&] { dsl::record::bulk_wait(k_, 0, false, Here::now()); });
-    if (!t_.turns) return;
-    own_barrier(wg);
-    hand_on(last_tile * 2u + wg.index);
-  }
-
-  // ------------------------------------------------------------ turns
-  Out<u32> turn(const Val<u32>& at) { return Out<u32>(g_.turns).at(at); }
-  // Waits until all blocks of earlier keys have added. The first finds nothing to add to, and the last knows
-  // the gradient: sums are neither zeroed before nor read after this kernel.
-  void add_in_turn(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile,
-                   const Val<u32>& at, const Out<f32>& sums, const Part& dq) {
-    const auto who = visitors(own.at, tile);
-    k_.if_(thread() == 0u, [&] {
-      k_.while_(
-          Val<u32>(0),
-          [&](const Val<u32>&) { return turn(at).template ld<acquire, gpu>(0) != own.at.tile - who.first; },
-          [](const Val<u32>& x) { return x; });
-    });
-    own_barrier(wg);
-    const auto first = own.at.tile == who.first;
-    k_.if_(
-        assume_uniform(own.at.tile == who.last, Uniform::warpgroup),
-        [&] {
-          for (int j = 0; j < 8; ++j) {
-            const auto before = sums.template ld_if<4>(!first, 128 * j, Val<f32>(0));
-            for (int e = 0; e < 4; ++e) {
-              const Value& x = dq.values()[std::size_t(4 * j + e)];
-              k_.mov_op(x, ptx::Op::add, {ptx::Mod::f32}, {x, before[e]});
-            }
-          }
-          Warp w = wg.warp();
-          store_part<T>(w, p_, g_.d_q, own.at.s, own.at.s.head + member, tile, M, wg.index, own.origin,
-                        [&](int e) { return dq[e]; });
-        },
-        [&] {
-          k_.if_(
-              first,
-              [&] {
-                for (int j = 0; j < 8; ++j) sums.template st<4>(128 * j, part(dq, j));
-              },
-              [&] {
-                for (int j = 0; j < 8; ++j) red<relaxed, gpu, op::add>(sums, 128 * j, part(dq, j));
-              });
-        });
-  }
-  /// The tile before (of this head or the one before) has been added: the next block may.
-  void publish(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
-    const auto wrapped = tile + 1u == own.at.stop;
-    const auto before =
-        query_tile(own.at, select(wrapped, member - 1u, member), select(wrapped, own.at.begin, tile + 1u));
-    hand_on(before * 2u + wg.index);
-  }
-  void hand_on(const Val<u32>& at) {
-    k_.if_(thread() == 0u, [&] {
-      fence<acq_rel, gpu>(k_);
-      red<relaxed, gpu, op::add>(turn(at), 0, 1u);
-    });
+  /// Where these sums belong, and when.
+  PartMail::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
+    const auto place = query_tile(own.at, member, tile) * 2u + wg.index;
+    return {place, t_.turns ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
   }
 
   // ------------------------------------------------------------ results
@@ -517,12 +434,13 @@ class BackwardSm90 {
   const AttentionParams& p_;
   const BackwardSm90Params& g_;
   Role<Warpgroup> math_, load_;
-  Ring<ByThreads, KTile> k_ring_, v_ring_;
+  Ring<ByThreads, KTile, KTile> kv_ring_;
   Ring<ByThreads, QTile, STile> q_ring_;
   Ring<ByThreads, QTile> o_ring_;
-  int ds_, staging_;
+  int ds_;
+  PartMail mail_;
   NamedBarrier both_;
-  int own_barrier_;
+  int ds_free_;
 };
 
 }  // namespace cgp::kernels::attention_parts

@@ -229,7 +229,8 @@ void every_sm90(const runtime::Device& device, std::uint64_t more, const Way& wa
 // Measured against each other: all must be right.
 constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
     {.turns = false, .persistent = false, .rounded = true},
-    {.bulk = true, .turns = false, .spread = true, .section = 2}};
+    {.buffers = 1, .turns = false, .spread = true, .section = 2},
+    {.buffers = 1, .turns = true}};
 constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace

@@ -305,9 +305,9 @@ void run_all(Bench& b) {
   sweep_short(b);
   sweep_fp8(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
-  for (bool bulk : {false, true})
-    for (bool spread : {false, true}) of_sm90.push_back({.bulk = bulk, .turns = false, .spread = spread});
-  of_sm90.push_back({.bulk = true, .turns = false, .spread = true, .persistent = false});
+  for (int buffers : {1, 2})
+    for (bool spread : {false, true})
+      of_sm90.push_back({.buffers = buffers, .turns = false, .spread = spread});
   for (int section : {0, 1, 2, 4, 8, 16, 32}) of_sm90.push_back({.turns = true, .section = section});
   for (std::uint64_t n : {1024, 4096, 16384})
     for (bool causal : {false, true}) {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Parts of d_q on their way from a warpgroup to the warp that adds them to the sums in global memory, so that
+// no warpgroup waits for memory: tiles in shared memory, each with a note that says where it goes.
+//   PartMail mail(k, members, buffers)
+//   mail.send(wg, {place, turn}, word)   word(j): registers 4 j .. 4 j + 3; by a whole warpgroup
+//   mail.end(wg)                         nothing comes after it
+//   mail.add(t, member, sums, turns)     one thread adds until the end. With turns: part `place` is added
+//   when
+//                                        turns[place] is its turn, which is then raised
+#include "cgp/dsl/atomic.h"
+#include "cgp/dsl/sync.h"
+#include "cgp/dsl/tma.h"
+
+namespace cgp::kernels::attention_parts {
+
+using namespace dsl;
+
+class PartMail {
+ public:
+  static constexpr int kFloats = 64 * 64;
+  struct Note {
+    Val<u32> place, turn;
+  };
+  PartMail(Kernel& k, int members, int buffers)
+      : k_(k),
+        buffers_(buffers),
+        data_(k.smem(members * buffers * 4 * kFloats, 128)),
+        notes_(k.smem(members * buffers * kNote, 16)),
+        bars_(k.smem(members * buffers * kPair, 16)),
+        send_(k, buffers, 1),
+        take_(k, buffers, 0) {
+    k.require(buffers == 1 || buffers == 2, "parts have one buffer or two");
+    k.if_(k.tid() == 0u, [&] {
+      for (int i = 0; i < members * buffers; ++i) {
+        record::mbarrier_init(k, {k.smem_addr(0), bars_ + kPair * i}, Val<u32>(4), Here::now());
+        record::mbarrier_init(k, {k.smem_addr(0), bars_ + kPair * i + 8}, Val<u32>(1), Here::now());
+      }
+      record::fence_mbarrier_init(k, Here::now());
+    });
+    record::sync_cluster_or_block(k, Here::now());
+  }
+  PartMail(const PartMail&) = delete;
+
+  template <class Word>
+  void send(Warpgroup& wg, const Note& note, Word&& word) {
+    const auto slot = begin(wg);
+    const auto thread = k_.tid() & 127u;
+    const Ptr<shared, f32> to(data(slot) + thread * 16u);
+    for (int j = 0; j < kFloats / 4 / 128; ++j) to.st<4>(128 * j, word(j));
+    finish(slot, thread, note);
+  }
+  void end(Warpgroup& wg) { finish(begin(wg), k_.tid() & 127u, {Val<u32>(kEnd), Val<u32>(0)}); }
+
+  void add(Thread&, const Val<u32>& member, const Out<f32>& sums, const Out<u32>* turns) {
+    using State = std::tuple<Val<u32>, Val<u32>, Val<u32>, Val<u32>>;  // note, and place and slot before
+    const auto receive = [&](const Val<u32>& before, const Val<u32>& slot_before) {
+      const auto slot = slot_of(take_, member);
+      record::mbarrier_wait(k_, {bars_at(slot), 0}, take_.parity(), false, Here::now());
+      const auto note = this->note(slot).ld<2>(0);
+      return State(note[0], note[1], before, slot_before);
+    };
+    const auto last = k_.while_(
+        receive(Val<u32>(kEnd), Val<u32>(0)), [](const State& s) { return std::get<0>(s) != kEnd; },
+        [&](State s) {
+          const auto [place, turn, before, slot_before] = s;
+          const auto slot = slot_of(take_, member);
+          if (turns) {
+            await(*turns, place, turn);
+            fence_async_global(k_);
+          }
+          copy(sums, place, slot);
+          if (buffers_ == 1) {
+            record::bulk_wait(k_, 0, !turns, Here::now());
+            free(turns, place, slot);
+          } else {
+            record::bulk_wait(k_, 1, !turns, Here::now());
+            k_.if_(before != kEnd, [&] { free(turns, before, slot_before); });
+          }
+          take_.advance(Here::now());
+          return receive(place, slot);
+        });
+    record::bulk_wait(k_, 0, false, Here::now());
+    if (turns && buffers_ == 2)
+      k_.if_(std::get<2>(last) != kEnd, [&] { hand_on(*turns, std::get<2>(last)); });
+  }
+
+ private:
+  static constexpr int kPair = 16, kNote = 16;  // barriers: full at +0, empty at +8
+  static constexpr std::uint32_t kEnd = 0xffffffffu;
+
+  Val<u32> slot_of(const record::PhaseCursor& c, const Val<u32>& member) const {
+    return member * std::uint32_t(buffers_) + c.stage();
+  }
+  Val<u32> bars_at(const Val<u32>& slot) const { return k_.smem_addr(bars_) + slot * std::uint32_t(kPair); }
+  Val<u32> data(const Val<u32>& slot) const {
+    return k_.smem_addr(data_) + slot * std::uint32_t(4 * kFloats);
+  }
+  Ptr<shared, u32> note(const Val<u32>& slot) const {
+    return Ptr<shared, u32>(k_.smem_addr(notes_) + slot * std::uint32_t(kNote));
+  }
+  Val<u32> begin(Warpgroup& wg) {
+    wg.converged("sending a part", Here::now());
+    const auto slot = slot_of(send_, wg.index);
+    record::mbarrier_wait(k_, {bars_at(slot), 8}, send_.parity(), false, Here::now());
+    return slot;
+  }
+  void finish(const Val<u32>& slot, const Val<u32>& thread, const Note& n) {
+    k_.if_(thread == 0u, [&] { note(slot).st<2>(0, RegGroup<u32, 2>(n.place, n.turn)); });
+    fence_async_shared(k_);
+    k_.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
+    k_.guarded(k_.laneid() == 0u, [&] { record::mbarrier_arrive(k_, {bars_at(slot), 0}, Here::now()); });
+    send_.advance(Here::now());
+  }
+  void copy(const Out<f32>& sums, const Val<u32>& place, const Val<u32>& slot) {
+    const auto into = sums.at(to<u64>(place) * std::uint64_t(kFloats));
+    record::bulk_store(k_, {into.base(), into.offset()}, {data(slot), 0}, Val<u32>(4 * kFloats),
+                       record::StoreOp::add, ptx::Mod::f32, L2Hint::none, Here::now());
+    record::bulk_commit(k_, Here::now());
+  }
+  void await(const Out<u32>& turns, const Val<u32>& place, const Val<u32>& turn) {
+    const auto at = turns.at(place);
+    (void)k_.while_(
+        Val<u32>(0), [&](const Val<u32>&) { return at.template ld<acquire, gpu>(0) != turn; },
+        [](const Val<u32>& x) { return x; });
+  }
+  // The part of `slot` has been read (in turns: added).
+  void free(const Out<u32>* turns, const Val<u32>& place, const Val<u32>& slot) {
+    if (turns) hand_on(*turns, place);
+    record::mbarrier_arrive(k_, {bars_at(slot), 8}, Here::now());
+  }
+  void hand_on(const Out<u32>& turns, const Val<u32>& place) {
+    fence_async_global(k_);
+    fence<acq_rel, gpu>(k_);
+    red<relaxed, gpu, op::add>(turns.at(place), 0, 1u);
+  }
+
+  Kernel& k_;
+  int buffers_, data_, notes_, bars_;
+  record::PhaseCursor send_, take_;
+};
+
+}  // namespace cgp::kernels::attention_parts
