@@ -60,7 +60,9 @@ class PartMail {
       const auto note = this->note(slot).ld<2>(0);
       return State(note[0], note[1], before, slot_before);
     };
-    const auto last = k_.while_(
+    // In turns others wait for this part; else the next is on its way before this one has been read.
+    const bool at_once = turns || buffers_ == 1;
+    (void)k_.while_(
         receive(Val<u32>(kEnd), Val<u32>(0)), [](const State& s) { return std::get<0>(s) != kEnd; },
         [&](State s) {
           const auto [place, turn, before, slot_before] = s;
@@ -70,19 +72,17 @@ class PartMail {
             fence_async_global(k_);
           }
           copy(sums, place, slot);
-          if (buffers_ == 1) {
+          if (at_once) {
             record::bulk_wait(k_, 0, !turns, Here::now());
             free(turns, place, slot);
           } else {
-            record::bulk_wait(k_, 1, !turns, Here::now());
+            record::bulk_wait(k_, 1, true, Here::now());
             k_.if_(before != kEnd, [&] { free(turns, before, slot_before); });
           }
           take_.advance(Here::now());
           return receive(place, slot);
         });
     record::bulk_wait(k_, 0, false, Here::now());
-    if (turns && buffers_ == 2)
-      k_.if_(std::get<2>(last) != kEnd, [&] { hand_on(*turns, std::get<2>(last)); });
   }
 
  private:

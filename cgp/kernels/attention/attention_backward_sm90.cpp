@@ -6,6 +6,7 @@
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/attention/attention_delta.h"
@@ -141,11 +142,13 @@ std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionB
 
 std::uint64_t attention_backward_workspace(const AttentionProblem& q) {
   const auto p = q.dense();
-  return std::max(p.d_qk, p.d_v) > 128 || p.type == DType::f32 ? 0 : Workspace(p).bytes;
+  const bool taken = p.type == DType::f16 || p.type == DType::bf16;
+  return taken && std::max(p.d_qk, p.d_v) <= 128 ? Workspace(p).bytes : 0;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
                                  const AttentionGradients& g, const runtime::DeviceInfo& d) {
+  if (auto why = reject(p); !why.empty()) return why;
   if (auto why = reject(AttentionKind::sm90, p, at, d); !why.empty()) return why;
   const std::string lead = "attention_backward sm90: ";
   const auto f = AttentionFeatures::of(p, false);
@@ -183,11 +186,14 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
 
 namespace {
 
-// As many heads of keys as L2 holds queries and sums for, where tiles are of many lengths.
-std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c) {
+// As many heads of keys as L2 holds queries and sums for, where tiles are of many lengths. Blocks that take
+// turns in equally long tiles wait least when all SMs begin with first tiles.
+std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c, std::uint64_t sms,
+                      std::uint64_t tiles) {
   const std::uint64_t pairs = p.batch * p.heads_kv;
   if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
-  if (!p.causal && p.window_left < 0 && p.window_right < 0) return 1;
+  if (!p.causal && p.window_left < 0 && p.window_right < 0)
+    return c.sm90.turns ? std::uint32_t(std::min(pairs, std::bit_ceil(ceil_div(sms, tiles)))) : 1;
   const std::uint64_t head_bytes = p.n_q * std::uint64_t(c.width) * 8 * (p.heads_q / p.heads_kv);
   std::uint64_t heads = 1;
   while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0) heads *= 2;
@@ -216,7 +222,6 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   auto n = attention_numbers(p, at);
   n.tiles_m = std::uint32_t(ceil_div(p.n_kv, kBackwardKeys));
   n.pairs = std::uint32_t(p.batch * p.heads_kv);
-  n.section = section(p, c);
   const auto fn = load(s.device(), c.kernels[1]);
   const auto heads = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
                          std::uint64_t d, std::uint64_t rows, std::uint64_t count) {
@@ -243,6 +248,7 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
   n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
+  n.section = section(p, c, sms, n.tiles_m);
   fn(s, runtime::grid_for(c.sm90.persistent ? std::min<std::uint64_t>(n.tiles, sms) : n.tiles, 1), q, d_o, k,
      v, stats, n, mine);
   load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
