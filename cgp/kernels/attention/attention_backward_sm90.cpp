@@ -178,7 +178,7 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
 AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
-  t.turns = deterministic;
+  t.turns = deterministic, t.buffers = deterministic ? 2 : 1;
   // With more bounds the producer's registers do not suffice.
   t.persistent = !(f.left || f.right) || (width(q.dense()) == 128 && !(f.left && f.right));
   return t;
@@ -186,14 +186,18 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
 
 namespace {
 
-// As many heads of keys as L2 holds queries and sums for, where tiles are of many lengths. Blocks that take
-// turns in equally long tiles wait least when all SMs begin with first tiles.
+// Heads of keys that are visited together. Tiles of many lengths: as many as L2 holds queries and sums for.
+// Blocks that take turns wait least when all SMs begin with first tiles; measured on an H200.
 std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c, std::uint64_t sms,
                       std::uint64_t tiles) {
   const std::uint64_t pairs = p.batch * p.heads_kv;
   if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
-  if (!p.causal && p.window_left < 0 && p.window_right < 0)
-    return c.sm90.turns ? std::uint32_t(std::min(pairs, std::bit_ceil(ceil_div(sms, tiles)))) : 1;
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  if (c.sm90.turns) {  // under bounds half of the tiles are short
+    const std::uint64_t heads = std::bit_ceil(ceil_div(sms, tiles)) * (bounded ? 4 : 1);
+    return std::uint32_t(std::min(pairs, heads));
+  }
+  if (!bounded) return 1;
   const std::uint64_t head_bytes = p.n_q * std::uint64_t(c.width) * 8 * (p.heads_q / p.heads_kv);
   std::uint64_t heads = 1;
   while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0) heads *= 2;
