@@ -451,8 +451,8 @@ FUNCTION(cumsum, 4)
   return done(cgp_cumsum(handle(a[0]), x, PyObject_IsTrue(a[2]), y));
 END
 /* stream, x, weight0, weight1, weight2, bias0, bias1, bias2, residual, norm_weight, norm_bias, eps, weight_offset, norm,
- * activation, gated, early, y */
-FUNCTION(few_rows, 18)
+ * activation, gated, early, ahead0, ahead1, ahead_bytes, y */
+FUNCTION(few_rows, 21)
   TENSOR(x, 1)
   TENSOR(weight0, 2)
   TENSOR(weight1, 3)
@@ -463,12 +463,16 @@ FUNCTION(few_rows, 18)
   TENSOR(residual, 8)
   TENSOR(norm_weight, 9)
   TENSOR(norm_bias, 10)
-  TENSOR(y, 17)
+  TENSOR(ahead0, 17)
+  TENSOR(ahead1, 18)
+  TENSOR(y, 20)
   OPTIONS(cgp_few_rows_options)
   o.eps = real(a[11]), o.weight_offset = real(a[12]);
   o.norm = small(a[13]), o.activation = small(a[14]);
   o.gated = PyObject_IsTrue(a[15]), o.early = PyObject_IsTrue(a[16]);
+  o.ahead_bytes = PyLong_AsUnsignedLongLong(a[19]);
   if (PyErr_Occurred()) return NULL;
+  o.ahead0 = ahead0, o.ahead1 = ahead1;
   o.weight0 = weight0, o.weight1 = weight1, o.weight2 = weight2, o.bias0 = bias0, o.bias1 = bias1, o.bias2 = bias2;
   o.residual = residual, o.norm_weight = norm_weight, o.norm_bias = norm_bias;
   return done(cgp_few_rows(handle(a[0]), x, &o, y));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of decoding: linear layers of few rows, heads into pages, attention over pages.
+#include <algorithm>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
@@ -61,6 +63,15 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
   p.norm_weight = vector(o.norm_weight, op, "norm_weight", p.type, p.k);
   p.norm_bias = vector(o.norm_bias, op, "norm_bias", p.type, p.k);
   p.eps = o.eps, p.weight_offset = o.weight_offset, p.gated = o.gated != 0, p.early = o.early != 0;
+  const cgp_tensor* ahead[] = {o.ahead0, o.ahead1};
+  for (int i = 0; i < 2; ++i) {
+    if (!ahead[i]) continue;
+    const Tensor t(ahead[i], op, i ? "ahead1" : "ahead0");
+    t.expect_contiguous();
+    const std::uint64_t from = (t.address() + 127) / 128 * 128, skipped = from - t.address(),
+                        all = std::min(t.elements() * std::uint64_t(bytes(t.dtype())), o.ahead_bytes);
+    p.ahead[i] = {from, all > skipped ? all - skipped : 0};
+  }
   auto shape = x.shape();
   shape.back() = p.columns();
   y.expect_shape(shape, "x and the weights"), y.expect_apart(x);

@@ -321,6 +321,9 @@ typedef struct {
   int32_t norm;                                  /* cgp_norm_kind */
   int32_t activation;                            /* cgp_activation */
   int32_t gated, early;
+  /* With `early`: the first ahead_bytes of each go into L2 while this waits, for what runs next. */
+  const cgp_tensor *ahead0, *ahead1;
+  uint64_t ahead_bytes;
 } cgp_few_rows_options;
 CGP_API cgp_status cgp_few_rows(cgp_stream* s, const cgp_tensor* x, const cgp_few_rows_options* options,
                                 const cgp_tensor* y);

@@ -35,25 +35,27 @@ struct Build {
   int k = 0, rows = 1;  // rows of x, a power of two; matters where they are normalised
   FewRowsNorm norm = FewRowsNorm::none;
   Activation activation = Activation::identity;
-  bool several = false, bias = false, residual = false, gated = false, early = false;
+  bool several = false, bias = false, residual = false, gated = false, early = false, ahead = false;
 };
 
 struct Numbers {
   std::uint64_t x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
-  std::uint64_t w0, w1, w2, b0, b1, b2;
-  std::uint32_t m, n0, n1, n2, end0, end1;  // ends: blocks of the first weight, of the first two
+  std::uint64_t w0, w1, w2, b0, b1, b2, ahead0, ahead1;
+  std::uint32_t m, n0, n1, n2, end0, end1, lines0,
+      lines1;  // ends: blocks of the first weight, of the first two
   float eps, weight_offset;
 };
 struct Params {
   Val<u64> x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
-  Val<u64> w0, w1, w2, b0, b1, b2;
-  Val<u32> m, n0, n1, n2, end0, end1;
+  Val<u64> w0, w1, w2, b0, b1, b2, ahead0, ahead1;
+  Val<u32> m, n0, n1, n2, end0, end1, lines0, lines1;
   Val<f32> eps, weight_offset;
   static auto carried() {
     using P = Params;
     return std::tuple(&P::x, &P::x_pitch, &P::y, &P::y_pitch, &P::residual, &P::residual_pitch,
-                      &P::norm_weight, &P::norm_bias, &P::w0, &P::w1, &P::w2, &P::b0, &P::b1, &P::b2, &P::m,
-                      &P::n0, &P::n1, &P::n2, &P::end0, &P::end1, &P::eps, &P::weight_offset);
+                      &P::norm_weight, &P::norm_bias, &P::w0, &P::w1, &P::w2, &P::b0, &P::b1, &P::b2,
+                      &P::ahead0, &P::ahead1, &P::m, &P::n0, &P::n1, &P::n2, &P::end0, &P::end1, &P::lines0,
+                      &P::lines1, &P::eps, &P::weight_offset);
   }
 };
 
@@ -85,6 +87,7 @@ class Product {
   void run() {
     const auto first = weights(start());
     if (b_.early && k_.sm() >= 90) {
+      if (b_.ahead) fetch_ahead(p_.ahead0, p_.lines0), fetch_ahead(p_.ahead1, p_.lines1);
       griddepcontrol_launch_dependents(k_);
       griddepcontrol_wait(k_);
     }
@@ -117,6 +120,11 @@ class Product {
     return {of(p_.w0, p_.w1, p_.w2), of(p_.b0, p_.b1, p_.b2), of(p_.n0, p_.n1, p_.n2),
             (block - of(Val<u32>(0), p_.end0, p_.end1)) * std::uint32_t(Rows),
             of(Val<u32>(0), p_.n0, p_.n0 + p_.n1)};
+  }
+  void fetch_ahead(const Val<u64>& from, const Val<u32>& lines) {
+    const std::uint32_t threads = 32 * kWarps;
+    k_.loop(range(k_.ctaid_x() * threads + k_.tid(), lines, k_.nctaid_x() * threads),
+            [&](Val<u32> line) { prefetch<L2>(Out<b8>(from), to<u64>(line) * std::uint64_t(128)); });
   }
   // K counted in accesses of 8 elements; a warp takes a batch of them, then the next warp.
   int accesses() const { return b_.k / 8; }
@@ -315,6 +323,9 @@ std::string reject(const FewRows& p) {
   }
   if (!p.x || p.x % 16 || p.x_pitch % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (!p.y) return "y is not given";
+  for (const auto& a : p.ahead)
+    if (a.address % 128 || a.bytes / 128 > 0x7fffffff)
+      return "what is fetched ahead must lie at multiples of 128 bytes";
   if (p.norm == FewRowsNorm::none) return {};
   if (p.k > kMostNormedColumns)
     return text::cat("k = ", p.k, ": rows of at most ", kMostNormedColumns, " are normalised");
@@ -329,14 +340,16 @@ Variant few_rows_variant(const FewRows& p) {
   Build b;
   b.k = int(p.k), b.norm = p.norm, b.activation = p.activation, b.several = p.weights.size() > 1 && !p.gated;
   b.bias = p.weights[0].bias != 0, b.residual = p.residual != 0, b.gated = p.gated, b.early = p.early;
+  b.ahead = p.early && (p.ahead[0].bytes || p.ahead[1].bytes);
   if (p.norm != FewRowsNorm::none) b.rows = int(std::bit_ceil(std::max<std::uint64_t>(p.m, 1)));
   constexpr const char* norms[] = {"", "_rms", "_layer"};
   const bool tall = is_long(p);
-  auto name = text::cat(
-      "few_rows_", cgp::name(p.type), norms[int(b.norm)], b.several ? "_several" : "",
-      b.gated ? "_gated" : "", b.bias ? "_bias" : "",
-      b.activation == Activation::identity ? "" : text::cat("_", kernels::name(b.activation)),
-      b.residual ? "_residual" : "", b.early ? "_early" : "", "__k", b.k, "_m", b.rows, tall ? "_tall" : "");
+  auto name =
+      text::cat("few_rows_", cgp::name(p.type), norms[int(b.norm)], b.several ? "_several" : "",
+                b.gated ? "_gated" : "", b.bias ? "_bias" : "",
+                b.activation == Activation::identity ? "" : text::cat("_", kernels::name(b.activation)),
+                b.residual ? "_residual" : "", b.early ? "_early" : "", b.ahead ? "_ahead" : "", "__k", b.k,
+                "_m", b.rows, tall ? "_tall" : "");
   const auto make = [&](auto fn) { return variant(std::move(name), 80, fn, b); };
   if (p.type == DType::f16) return tall ? make(few_rows_kernel<f16, 32>) : make(few_rows_kernel<f16, 16>);
   return tall ? make(few_rows_kernel<bf16, 32>) : make(few_rows_kernel<bf16, 16>);
@@ -350,7 +363,7 @@ std::vector<Variant> few_rows_variants() {
     change(p);
     all.push_back(few_rows_variant(p));
   };
-  add([](FewRows& p) { p.residual = 16, p.early = true; });
+  add([](FewRows& p) { p.residual = 16, p.early = true, p.ahead[0] = {128, 256}; });
   add([](FewRows& p) { p.k = 8192, p.residual = 16, p.type = DType::f16; });
   add([](FewRows& p) { p.norm = FewRowsNorm::rms, p.weights.resize(3), p.early = true; });
   add([](FewRows& p) {
@@ -391,12 +404,16 @@ void few_rows(runtime::Stream& s, const FewRows& p) {
                   w[0].bias,
                   w[1].bias,
                   w[2].bias,
+                  p.ahead[0].address,
+                  p.ahead[1].address,
                   std::uint32_t(p.m),
                   std::uint32_t(w[0].n),
                   std::uint32_t(w[1].n),
                   std::uint32_t(w[2].n),
                   end0,
                   end1,
+                  std::uint32_t(p.ahead[0].bytes / 128),
+                  std::uint32_t(p.ahead[1].bytes / 128),
                   p.eps,
                   p.weight_offset};
   const std::uint32_t grid = p.gated ? end0 : end1 + blocks[2];

@@ -41,6 +41,13 @@ struct FewRows {
   /// That work must not write the weights or the norm's.
   bool early = false;
 
+  /// With `early`: memory of up to two weights of what runs next, fetched into L2 while this waits for the
+  /// work before it; bytes, from multiples of 128.
+  struct Ahead {
+    std::uint64_t address = 0, bytes = 0;
+  };
+  Ahead ahead[2];
+
   std::uint64_t columns() const;  ///< of y
 };
 /// Why it cannot run, naming the argument; empty: it can.

@@ -93,6 +93,7 @@ void check(const runtime::Device& device, const Shape& s) {
   p.y = on.put(y), p.y_pitch = pitch;
   const auto out = on.last();
   if (s.residual) p.residual = p.y, p.residual_pitch = pitch;  // in place
+  if (s.early) p.ahead[1] = {(p.x + 127) / 128 * 128, 128};
   runtime::Stream stream(device);
   few_rows(stream, p);
   stream.wait();
@@ -179,6 +180,7 @@ TEST(few_rows, bad_arguments_name_the_argument) {
   says("weights", [](FewRows& q) { q.weights[0].address = 8; });
   says("bias", [](FewRows& q) { q.weights.push_back({16, 16, 8}); });
   says("x and its rows", [](FewRows& q) { q.x_pitch = 4; });
+  says("ahead", [](FewRows& q) { q.ahead[0].address = 64; });
   says("norm_weight", [](FewRows& q) { q.norm = FewRowsNorm::rms; });
   says("k = 8192", [](FewRows& q) { q.norm = FewRowsNorm::rms, q.k = 8192; });
   auto device = runtime::Device::open("emu:sm_90a");

@@ -9,7 +9,7 @@ import sysconfig
 import torch
 
 from . import _models
-from ._time import by_events
+from ._time import by_clock
 
 STEPS, BATCH, LENGTH = 200, 16, 256
 
@@ -107,12 +107,12 @@ def run(options):
         # One after another, not in turns: a patched model is the same object.
         for what, parts in (("cgp.patch", {}), ("cgp.patch, loss=\"linear\"", {"loss": "linear"})):
             step = _patched(model, ids, **parts)
-            times.update(by_events({what: step}, options.rounds, options.seconds))
+            times.update(by_clock({what: step}, options.rounds, options.seconds))
             step.undo()
         contenders = {"eager": _step(model, ids)}
         if options.compile:
             contenders["torch.compile"] = _step(torch.compile(model), ids)
-        times.update(by_events(contenders, options.rounds, options.seconds))
+        times.update(by_clock(contenders, options.rounds, options.seconds))
         rows.append(dict(part="train", name=f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024",
                          own=["cgp.patch", "cgp.patch, loss=\"linear\""], times=times))
         del model, contenders
