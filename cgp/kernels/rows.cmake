@@ -29,6 +29,6 @@ target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   topk/topk.h)
 
 cgp_bench(cgp_rows_bench
-  SOURCES bench/rows_bench.cpp bench/rows_more_bench.cpp bench/table_bench.cpp norm/norm_bench.cpp
+  SOURCES bench/rows_bench.cpp bench/rows_more_bench.cpp norm/norm_bench.cpp
           activation/activation_bench.cpp cross_entropy/cross_entropy_bench.cpp
-  LINKS cgp::kernels cgp::prof cgp::provenance)
+  LINKS cgp::kernels cgp::bench_table)

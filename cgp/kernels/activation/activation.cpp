@@ -202,7 +202,7 @@ KernelEntry entry(std::string name, std::string summary, bool is_gated, bool bac
     for (DType t : {DType::bf16, DType::f32})
       for (int f = 1; f < 5; ++f)
         for (std::uint64_t cols : {64, 7}) {
-          const auto view = [&](const char*, bool = false) { return View(0, ~0ull >> 8, t, true, nullptr); };
+          const auto view = [&](const char*, bool = false) { return View::stand_in(t); };
           for (auto& v : row::element_variants(
                    build(Activation(f), is_gated, backward, !is_gated && cols == 64, 4, cols, view, view)))
             all.push_back(std::move(v));
@@ -211,13 +211,11 @@ KernelEntry entry(std::string name, std::string summary, bool is_gated, bool bac
   };
   e.prepare = [=](const runtime::Device& d, const Options& o, const std::vector<NamedArray>& given,
                   std::uint64_t seed) -> std::unique_ptr<Case> {
-    DType type = row::float_option(o, "dtype");
-    std::uint64_t rows = o.size("rows"), cols = o.size("cols"), next = seed;
     const char* first = is_gated ? "gate" : "x";
-    if (const HostArray* x = find_input(given, first)) {
-      type = x->dtype, cols = x->shape.empty() ? 1 : x->shape.back(), rows = cols ? x->size() / cols : 0;
-      o.agree(first, *x, {{"rows", rows}, {"cols", cols}});
-    }
+    const auto shape = row::row_shape(o, given, first);
+    const DType type = shape.type;
+    const std::uint64_t rows = shape.rows, cols = shape.cols;
+    std::uint64_t next = seed;
     auto c = std::make_unique<TensorCase>(d);
     const Activation a = parse(o);
     const bool bias = !is_gated && o.flag("bias");

@@ -148,14 +148,14 @@ Problem checked(ArgMax a, const runtime::DeviceInfo& device) {
 std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
   runtime::DeviceInfo device;
-  const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
   for (DType t : {DType::bf16, DType::f16, DType::f32}) {
     const auto tunings = row::shipped_tunings(needs(t), arch);
     const auto step = row::image_step(arch, t, false);
     for (std::size_t i = 0; i < tunings.size(); i += step) {
       ArgMax a;
-      a.in = view(t), a.index = view(DType::s64), a.rows = a.cols = 1, a.tuning = tunings[i];
-      if (i % 2) a.values = view(t);
+      a.in = View::stand_in(t), a.index = View::stand_in(DType::s64), a.rows = a.cols = 1,
+      a.tuning = tunings[i];
+      if (i % 2) a.values = View::stand_in(t);
       all.push_back(argmax_variant(a, device, nullptr));
     }
   }
@@ -173,13 +173,9 @@ std::uint64_t largest(const HostArray& x, std::uint64_t row, std::uint64_t cols)
 
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  DType t = row::float_option(o, "dtype");
+  const auto [t, rows, cols] = row::row_shape(o, given, "x");
   ArgMax a;
-  a.rows = o.size("rows"), a.cols = o.size("cols");
-  if (const HostArray* x = find_input(given, "x")) {
-    t = x->dtype, a.cols = x->shape.empty() ? 1 : x->shape.back(), a.rows = a.cols ? x->size() / a.cols : 0;
-    o.agree("x", *x, {{"rows", a.rows}, {"cols", a.cols}});
-  }
+  a.rows = rows, a.cols = cols;
   auto c = std::make_unique<row::TensorCase>(d);
   a.in = c->input("x", input_or_random(given, "x", t, {a.rows, a.cols}, seed));
   a.index = c->output("index", o.flag("wide") ? DType::s64 : DType::s32, {a.rows});

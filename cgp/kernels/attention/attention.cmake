@@ -8,4 +8,4 @@ target_sources(cgp_kernels
 target_sources(cgp_kernels
   PRIVATE kv_cache/kv_cache.cpp kv_cache/kv_pages.cpp kv_cache/qkv_append.cpp decode/decode.cpp few_rows/few_rows.cpp
   PUBLIC FILE_SET HEADERS FILES kv_cache/kv_cache.h kv_cache/kv_pages.h kv_cache/kv_words.h kv_cache/qkv_append.h decode/decode.h few_rows/few_rows.h)
-cgp_bench(cgp_attention_bench SOURCES attention/attention_bench.cpp LINKS cgp::kernels cgp::prof cgp::provenance)
+cgp_bench(cgp_attention_bench SOURCES attention/attention_bench.cpp LINKS cgp::kernels cgp::bench_table)

@@ -6,13 +6,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_backward.h"
-#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/decode/decode.h"
 #include "cgp/prof/compare.h"
 
@@ -22,12 +21,6 @@ using namespace cgp;
 using namespace cgp::kernels;
 using runtime::Buffer;
 using runtime::Stream;
-
-struct Row {
-  std::string name, variant;
-  double flops, bytes;
-  std::vector<double> milliseconds;
-};
 
 class Bench {
  public:
@@ -45,26 +38,21 @@ class Bench {
     prof::CompareOptions o;
     o.rounds = rounds ? rounds : rounds_, o.warmup = 2;
     const std::vector<prof::Contender> one{{"cgp", work}};
-    const auto t = prof::compare(device_, one, o)[0];
-    const double ms = t.summary.median;
-    std::printf("%-44s %9.4f ms %7.1f %s ±%.1f%%  %s\n", name.c_str(), ms,
-                flops > 0 ? flops / ms / 1e9 : bytes / ms / 1e6, flops > 0 ? "TFLOP/s" : "GB/s",
-                100 * t.summary.spread(), variant.c_str());
-    std::fflush(stdout);
-    rows_.push_back({name, variant, flops, bytes, t.milliseconds});
+    rows_.push_back({name, variant, flops, bytes, prof::compare(device_, one, o)});
+    print_row(rows_.back());
   } catch (const Error& e) {
     std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
   }
   bool takes(const std::string& variant) const { return variant.find(only_) != std::string::npos; }
   const runtime::Device& device() const { return device_; }
-  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<BenchRow>& rows() const { return rows_; }
 
  private:
   runtime::Device device_;
   std::vector<std::string> prefixes_;
   int rounds_;
   std::string only_;  // part of a variant's name
-  std::vector<Row> rows_;
+  std::vector<BenchRow> rows_;
 };
 
 // A pool of values, repeated on the device: `elements` of `type`, as 16-bit words.
@@ -328,21 +316,6 @@ void run_all(Bench& b) {
         for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384}) forward(b, standard(t, d, n, causal));
 }
 
-void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
-  std::ofstream out(path);
-  const auto from = provenance(b.device().info(), words, "cold L2, random data, events");
-  out << "{\n  " << json_fields(from) << ",\n  \"rows\": [\n";
-  for (std::size_t r = 0; r < b.rows().size(); ++r) {
-    const Row& row = b.rows()[r];
-    out << "    {\"name\": \"" << row.name << "\", \"variant\": \"" << row.variant
-        << "\", \"flops\": " << row.flops << ", \"bytes\": " << row.bytes
-        << ", \"timings\": [{\"name\": \"cgp\", \"ms\": [";
-    for (std::size_t s = 0; s < row.milliseconds.size(); ++s) out << (s ? ", " : "") << row.milliseconds[s];
-    out << "]}]}" << (r + 1 < b.rows().size() ? "," : "") << "\n";
-  }
-  out << "  ]\n}\n";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -369,7 +342,7 @@ int main(int argc, char** argv) {
     if (!json.empty()) {
       std::vector<std::string> words{"cgp_attention_bench"};
       words.insert(words.end(), argv + 1, argv + argc);
-      write_json(json, b, words);
+      write_results(json, b.device().info(), words, b.rows(), "cold L2, random data, events");
     }
   } catch (const Unsupported& e) {
     std::fprintf(stderr, "%s\n", e.what());

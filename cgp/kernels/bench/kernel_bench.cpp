@@ -4,21 +4,17 @@
 // Prints a table; --json FILE keeps every sample.
 //   cgp_kernel_bench [--json FILE] [--rounds N] [PREFIX...]     e.g. cgp_kernel_bench gemm/bf16 softmax
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_table.h"
-#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"
 #include "cgp/kernels/vecadd/vecadd.h"
-#include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublas.h"
 #include "cgp/prof/peer_cublaslt.h"
 
@@ -47,87 +43,19 @@ Buffer<T> random_buffer(const runtime::Device& d, std::uint64_t n, std::uint64_t
   return b;
 }
 
-struct Row {
-  std::string name, variant;
-  double flops = 0, bytes = 0;
-  std::vector<prof::Timing> timings;  // ours first
-};
-
-class Bench {
- public:
-  Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds)
-      : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds) {}
-  bool wanted(const std::string& name) const {
-    if (prefixes_.empty()) return true;
-    for (const auto& p : prefixes_)
-      if (name.rfind(p, 0) == 0) return true;
-    return false;
-  }
-  bool wanted_any(const std::string& family) const {  // some problem of the family
-    if (prefixes_.empty()) return true;
-    for (const auto& p : prefixes_)
-      if (p.rfind(family, 0) == 0) return true;
-    return false;
-  }
-  bool sweeping() const {  // only when asked for
-    for (const auto& p : prefixes_)
-      if (p.rfind("sweep", 0) == 0) return true;
-    return false;
-  }
-  /// `contenders[0]` is ours, [1] the peer. Rates are printed in TFLOP/s where flops are given, else GB/s.
-  void run(const std::string& name, const std::string& variant, double flops, double bytes,
-           const std::vector<Contender>& contenders, int rounds = 0) {
-    prof::CompareOptions o;
-    o.rounds = rounds ? rounds : rounds_;
-    Row r{name, variant, flops, bytes, prof::compare(device_, contenders, o)};
-    std::printf("%-34s", name.c_str());
-    for (const auto& t : r.timings) {
-      const double ms = t.summary.median;
-      std::printf("  %-7s %9.4f ms %8.1f %s ±%.1f%%", t.name.c_str(), ms,
-                  (flops > 0 ? flops : bytes) / ms / (flops > 0 ? 1e9 : 1e6), flops > 0 ? "TFLOP/s" : "GB/s",
-                  100 * t.summary.spread());
-    }
-    if (r.timings.size() > 1)
-      std::printf("  ratio %.3f", r.timings[1].summary.median / r.timings[0].summary.median);
-    std::printf("  %s\n", variant.c_str());
-    std::fflush(stdout);
-    rows_.push_back(std::move(r));
-  }
-  const runtime::Device& device() const { return device_; }
-  const std::vector<Row>& rows() const { return rows_; }
-
- private:
-  runtime::Device device_;
-  std::vector<std::string> prefixes_;
-  int rounds_;
-  std::vector<Row> rows_;
-};
-
-// The peer of memory-bound kernels: the driver's copy that moves `bytes` in all, half read and half written.
-struct Copy {
-  Buffer<std::uint8_t> from, to;
-  Copy(const runtime::Device& d, double bytes)
-      : from(d, std::size_t(bytes / 2)), to(d, std::size_t(bytes / 2)) {
-    from.fill_bytes(7);
-  }
-  Contender contender() {
-    return {"copy", [this](Stream& s) { s.copy(to, from); }};
-  }
-};
-
 template <class T>
-void bench_vecadd(Bench& b, std::uint64_t n) {
+void bench_vecadd(BenchTable& b, std::uint64_t n) {
   const auto name = text::cat("vecadd/", cgp::name(dtype_of<T>), "/", n);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), n, 1), y = random_buffer<T>(b.device(), n, 2);
   Buffer<T> z(b.device(), n);
   const double bytes = 3.0 * double(n) * sizeof(T);
-  Copy copy(b.device(), bytes);
+  CopyPeer copy(b.device(), bytes);
   b.run(name, "", 0, bytes, {{"cgp", [&](Stream& s) { vecadd<T>(s, x, y, z); }}, copy.contender()});
 }
 
 template <class T>
-void bench_reduce(Bench& b, ReduceOp op, const ReduceShape& shape) {
+void bench_reduce(BenchTable& b, ReduceOp op, const ReduceShape& shape) {
   const auto name = text::cat("reduce/", cgp::kernels::name(op), "/", cgp::name(dtype_of<T>), "/",
                               shape.outer, "x", shape.n, "x", shape.inner);
   if (!b.wanted(name)) return;
@@ -137,32 +65,32 @@ void bench_reduce(Bench& b, ReduceOp op, const ReduceShape& shape) {
   const auto plan = plan_reduce(dtype_of<T>, shape, true, b.device().info());
   Buffer<float> workspace(b.device(), reduce_workspace(plan, shape));
   const double bytes = double(x.bytes() + y.bytes());
-  Copy copy(b.device(), bytes);
+  CopyPeer copy(b.device(), bytes);
   b.run(name, plan.why, 0, bytes,
         {{"cgp", [&](Stream& s) { reduce<T>(s, op, x, y, shape, workspace); }}, copy.contender()});
 }
 
 template <class T>
-void bench_transpose(Bench& b, const TransposeShape& shape) {
+void bench_transpose(BenchTable& b, const TransposeShape& shape) {
   const auto name =
       text::cat("transpose/", cgp::name(dtype_of<T>), "/", shape.batch, "x", shape.rows, "x", shape.cols);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), shape.batch * shape.rows * shape.cols, 1);
   Buffer<T> y(b.device(), x.size());
   const double bytes = 2.0 * double(x.bytes());
-  Copy copy(b.device(), bytes);
+  CopyPeer copy(b.device(), bytes);
   const auto choice = select_transpose(sizeof(T), shape, x.address(), y.address(), b.device().info());
   b.run(name, choice.variant.name, 0, bytes,
         {{"cgp", [&](Stream& s) { transpose<T>(s, x, y, shape); }}, copy.contender()});
 }
 
 template <class T>
-void sweep_transpose(Bench& b, const TransposeShape& shape) {
+void sweep_transpose(BenchTable& b, const TransposeShape& shape) {
   const auto name = text::cat("sweep/transpose/", cgp::name(dtype_of<T>), "/", shape.rows, "x", shape.cols);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), shape.rows * shape.cols, 1);
   Buffer<T> y(b.device(), x.size());
-  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
   constexpr int size = sizeof(T), v = 16 / size;
   const auto run = [&](bool vector, const TransposeTuning& t) {
     const TransposeChoice choice{transpose_variant(size, vector, t), t, {}};
@@ -190,14 +118,14 @@ void sweep_transpose(Bench& b, const TransposeShape& shape) {
 }
 
 template <class T>
-void bench_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+void bench_softmax(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
   const auto name = text::cat("softmax/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), rows * cols, 1);
   Buffer<T> y(b.device(), x.size());
   const SoftmaxShape shape{rows, cols};
   const double bytes = 2.0 * double(x.bytes());
-  Copy copy(b.device(), bytes);
+  CopyPeer copy(b.device(), bytes);
   const auto choice = select_softmax(dtype_of<T>, shape, true, b.device().info());
   b.run(name, choice.variant.name, 0, bytes,
         {{"cgp", [&](Stream& s) { softmax<T>(s, x, y, shape); }}, copy.contender()});
@@ -205,13 +133,13 @@ void bench_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
 
 // Candidate tunings of one problem beside the selected one, for choosing the selector's rules.
 template <class T>
-void sweep_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+void sweep_softmax(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
   const auto name = text::cat("sweep/softmax/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), rows * cols, 1);
   Buffer<T> y(b.device(), x.size());
   const SoftmaxShape shape{rows, cols, cols, cols};
-  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
   for (int loads : {2, 4, 8, 16})
     for (int lanes : {32, 64, 128, 256, 512, 1024})
       for (int cluster : {1, 2, 4, 8}) {
@@ -229,13 +157,13 @@ void sweep_softmax(Bench& b, std::uint64_t rows, std::uint64_t cols) {
 
 // Rings for rows of `cols`: blocks that stay, with as many rows in flight as shared memory holds.
 template <class T>
-void sweep_softmax_ring(Bench& b, std::uint64_t rows, std::uint64_t cols) {
+void sweep_softmax_ring(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
   const auto name = text::cat("sweep/ring/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), rows * cols, 1);
   Buffer<T> y(b.device(), x.size());
   const SoftmaxShape shape{rows, cols, cols, cols};
-  Copy copy(b.device(), 2.0 * double(x.bytes()));
+  CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
   constexpr int elements = 16 / sizeof(T);
   for (int loads : {1, 2, 4, 8})
     for (int lanes : {64, 128, 256, 512, 1024})
@@ -258,100 +186,6 @@ void sweep_softmax_ring(Bench& b, std::uint64_t rows, std::uint64_t cols) {
 prof::CublasGemm cublas_problem(const GemmProblem& p) {
   const auto n = [](std::uint64_t v) { return std::int64_t(v); };
   return {p.type, p.trans_a, p.trans_b, n(p.m), n(p.n), n(p.k), n(p.lda), n(p.ldb), n(p.ldc), 1, 0};
-}
-
-template <class T>
-void sweep_gemm(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  const auto name = text::cat("sweep/gemm/", cgp::name(dtype_of<T>), "/", m, "x", n, "x", k);
-  if (!b.wanted(name)) return;
-  const auto p = GemmProblem{.type = dtype_of<T>, .trans_b = true, .m = m, .n = n, .k = k}.dense();
-  const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
-  Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const auto peer = cublas_problem(p);
-  for (int bn : {128, 192, 256})
-    for (int cluster : {1, 2})
-      for (int group : {4, 8, 16}) {
-        const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, group};
-        const GemmChoice choice{GemmKind::sm90_persistent,
-                                gemm_persistent_sm90(p.type, false, true, bn, t),
-                                {},
-                                std::uint32_t(bn),
-                                cluster};
-        b.run(name, choice.variant.name, p.flops(), 0,
-              {{"cgp",
-                [&](Stream& s) {
-                  run_gemm(s, choice, p, {x.address(), y.address(), ours.address()});
-                }},
-               {"cublas",
-                [&](Stream& s) {
-                  cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());
-                }}},
-              11);
-      }
-}
-
-// Every tile and split that fits a problem, beside cuBLAS: the data behind the selector.
-template <class T>
-void sweep_tiles(Bench& b, prof::Cublas* cublas, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  const auto name = text::cat("sweep/tiles/", cgp::name(dtype_of<T>), "/", m, "x", n, "x", k);
-  if (!b.wanted(name)) return;
-  const auto p = GemmProblem{.type = dtype_of<T>, .trans_b = true, .m = m, .n = n, .k = k}.dense();
-  const auto x = random_buffer<T>(b.device(), m * k, 1), y = random_buffer<T>(b.device(), k * n, 2);
-  Buffer<T> ours(b.device(), m * n), theirs(b.device(), m * n);
-  const auto peer = cublas_problem(p);
-  std::vector<GemmChoice> choices;
-  const std::uint64_t k_tiles = (k + 63) / 64, sms = std::uint64_t(b.device().info().sm_count);
-  for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
-    for (int split : {1, 2, 4, 8}) {
-      const std::uint64_t tiles = ((m + bm - 1) / bm) * ((n + bn - 1) / bn);
-      if (k_tiles < 2u * unsigned(split) || (split > 1 && bm * bn > 128 * 128) || tiles * split > 12 * sms ||
-          (split > 1 && tiles * split > 4 * sms) || (bm == 128 && m <= 64))
-        continue;
-      const int stage = (bm + bn) * 128, exchange = split > 1 ? bm * bn * 4 : 0;
-      for (int resident : {1, 2}) {
-        const int stages =
-            std::min<int>({8, (227 * 1024 / resident - 2048 - exchange) / stage, int(k_tiles)});
-        if (stages < 2 || (resident == 2 && (bm * bn > 64 * 128 || tiles * split <= sms))) continue;
-        GemmChoice c{GemmKind::sm90_split,
-                     gemm_split_sm90(p.type, false, true, bm, bn, {stages, split, resident, 8}),
-                     {},
-                     std::uint32_t(bn),
-                     split};
-        c.tile_m = std::uint32_t(bm);
-        choices.push_back(std::move(c));
-      }
-    }
-  for (int bn : {128, 192, 256})
-    for (int cluster : {1, 2}) {
-      const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, 8};
-      choices.push_back({GemmKind::sm90_persistent,
-                         gemm_persistent_sm90(p.type, false, true, bn, t),
-                         {},
-                         std::uint32_t(bn),
-                         cluster});
-    }
-  if (m <= 16)
-    for (int rows : {16, 32})
-      for (int warps : {4, 8, 16})
-        for (int unroll : {2, 4, 8}) {
-          if (rows * unroll > 128 || warps * unroll > 64) continue;
-          const GemmSkinnyTuning t{rows, m <= 8 ? 8 : 16, warps, unroll, 0};
-          choices.push_back({GemmKind::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(rows)});
-        }
-  for (const auto& c : choices) try {
-      b.run(name, c.variant.name, p.flops(), 0,
-            {{"cgp",
-              [&](Stream& s) {
-                run_gemm(s, c, p, {x.address(), y.address(), ours.address()});
-              }},
-             {"cublas",
-              [&](Stream& s) {
-                cublas->gemm(s.native_handle(), peer, x.address(), y.address(), theirs.address());
-              }}},
-            7);
-    } catch (const Error& e) {
-      std::printf("%s %s: %s\n", name.c_str(), c.variant.name.c_str(), e.what());
-    }
 }
 
 // The largest error of a result at 32 places, over what the rounding of the type and k fp32 additions allow:
@@ -414,7 +248,7 @@ prof::CublasLtGemm cublaslt_problem(const GemmProblem& p) {
 }
 
 template <class T>
-void bench_gemm(Bench& b, const GemmPeers* peers, const char* layout, std::uint64_t m, std::uint64_t n,
+void bench_gemm(BenchTable& b, const GemmPeers* peers, const char* layout, std::uint64_t m, std::uint64_t n,
                 std::uint64_t k) {
   const auto name = text::cat("gemm/", cgp::name(dtype_of<T>), "/", layout, "/", m, "x", n, "x", k);
   if (!b.wanted(name)) return;
@@ -451,26 +285,8 @@ void bench_gemm(Bench& b, const GemmPeers* peers, const char* layout, std::uint6
   }
 }
 
-void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
-  std::ofstream out(path);
-  const auto from = provenance(b.device().info(), words, "interleaved rounds, cold L2, random data, events");
-  out << "{\n  " << json_fields(from) << ",\n  \"rows\": [\n";
-  for (std::size_t r = 0; r < b.rows().size(); ++r) {
-    const Row& row = b.rows()[r];
-    out << "    {\"name\": \"" << row.name << "\", \"variant\": \"" << row.variant
-        << "\", \"flops\": " << row.flops << ", \"bytes\": " << row.bytes << ", \"timings\": [";
-    for (std::size_t t = 0; t < row.timings.size(); ++t) {
-      out << (t ? ", " : "") << "{\"name\": \"" << row.timings[t].name << "\", \"ms\": [";
-      for (std::size_t s = 0; s < row.timings[t].milliseconds.size(); ++s)
-        out << (s ? ", " : "") << row.timings[t].milliseconds[s];
-      out << "]}";
-    }
-    out << "]}" << (r + 1 < b.rows().size() ? "," : "") << "\n";
-  }
-  out << "  ]\n}\n";
-}
-
-void run_all(Bench& b) {
+void run_all(BenchTable& b) {
+  const bool sweeping = b.asked("sweep");
   bench_vecadd<float>(b, 1u << 28);
   bench_vecadd<half>(b, 1u << 29);
   bench_vecadd<bfloat16>(b, (1u << 29) + 5);
@@ -489,7 +305,7 @@ void run_all(Bench& b) {
     bench_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
     bench_softmax<float>(b, (1ull << 28) / cols, cols);
   }
-  if (b.sweeping()) {
+  if (sweeping) {
     sweep_transpose<std::uint8_t>(b, {1, 32768, 32768});
     sweep_transpose<bfloat16>(b, {1, 16384, 32768});
     sweep_transpose<float>(b, {1, 16384, 16384});
@@ -499,7 +315,7 @@ void run_all(Bench& b) {
     sweep_transpose<float>(b, {1, 16383, 16381});
     sweep_transpose<double>(b, {1, 8191, 16381});
   }
-  if (b.sweeping())
+  if (sweeping)
     for (std::uint64_t cols : {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
       sweep_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
       sweep_softmax<float>(b, (1ull << 27) / cols, cols);
@@ -507,22 +323,7 @@ void run_all(Bench& b) {
       sweep_softmax_ring<float>(b, (1ull << 28) / cols, cols);
     }
   std::unique_ptr<GemmPeers> peers;
-  if (b.wanted_any("gemm") || b.sweeping()) peers = std::make_unique<GemmPeers>(b.device());
-  prof::Cublas* cublas = peers ? peers->cublas.get() : nullptr;
-  if (b.sweeping() && cublas)
-    for (std::uint64_t n : {2048, 4096, 8192}) sweep_gemm<bfloat16>(b, cublas, n, n, n);
-  if (b.sweeping() && cublas) {
-    for (std::uint64_t n : {256, 512, 1024, 2048, 4096}) sweep_tiles<bfloat16>(b, cublas, n, n, n);
-    for (std::uint64_t m : {1, 16, 64, 256, 1024, 4096})
-      for (auto [n, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 4096},
-                          {14336, 4096},
-                          {4096, 14336},
-                          {28672, 8192},
-                          {8192, 28672},
-                          {151936, 4096}})
-        sweep_tiles<bfloat16>(b, cublas, m, n, k);
-    sweep_tiles<bfloat16>(b, cublas, 1000, 3000, 5000);
-  }
+  if (b.prefixes().empty() || b.asked("gemm")) peers = std::make_unique<GemmPeers>(b.device());
   for (const char* layout : {"nt", "nn", "tn", "tt"})
     for (std::uint64_t n : {256, 512, 1024, 2048, 4096, 8192, 16384})
       if (layout == std::string("nt") || n == 4096 || n == 8192)
@@ -545,36 +346,4 @@ void run_all(Bench& b) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  std::vector<std::string> prefixes;
-  std::string json;
-  int rounds = 40;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--json") && i + 1 < argc)
-      json = argv[++i];
-    else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
-      rounds = std::atoi(argv[++i]);
-    else if (argv[i][0] == '-') {
-      std::printf("usage: %s [--json FILE] [--rounds N] [PREFIX...]\n", argv[0]);
-      return 2;
-    } else
-      prefixes.push_back(argv[i]);
-  }
-  try {
-    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds);
-    std::printf("%s\n", b.device().info().name.c_str());
-    run_all(b);
-    if (!json.empty()) {
-      std::vector<std::string> words{"cgp_kernel_bench"};
-      words.insert(words.end(), argv + 1, argv + argc);
-      write_json(json, b, words);
-    }
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return bench_main("cgp_kernel_bench", argc, argv, 40, run_all); }

@@ -9,12 +9,7 @@ using row::Expected, row::TensorCase;
 
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  DType type = row::float_option(o, "dtype");
-  std::uint64_t rows = o.size("rows"), cols = o.size("cols");
-  if (const HostArray* x = find_input(given, "logits")) {
-    type = x->dtype, cols = x->shape.empty() ? 1 : x->shape.back(), rows = cols ? x->size() / cols : 0;
-    o.agree("logits", *x, {{"rows", rows}, {"cols", cols}});
-  }
+  const auto [type, rows, cols] = row::row_shape(o, given, "logits");
   auto c = std::make_unique<TensorCase>(d);
   CrossEntropy e;
   e.rows = rows, e.cols = cols, e.label_smoothing = float(o.real("smoothing")), e.z_loss = float(o.real("z"));
@@ -61,9 +56,9 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
       const auto tunings = row::shipped_tunings(n, arch);
       const auto step = row::image_step(arch, t, smooth);
       for (std::size_t i = 0; i < tunings.size(); i += step) {
-        const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
         CrossEntropy e;
-        e.logits = e.dlogits = view(t), e.targets = view(DType::s64), e.loss = view(DType::f32);
+        e.logits = e.dlogits = View::stand_in(t), e.targets = View::stand_in(DType::s64),
+        e.loss = View::stand_in(DType::f32);
         e.rows = e.cols = 1, e.tuning = tunings[i], e.label_smoothing = smooth ? 0.1f : 0;
         all.push_back(cross_entropy_variant(e, device, nullptr));
       }

@@ -160,7 +160,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   for (DType t : {DType::bf16, DType::f16, DType::f32})
     for (std::uint64_t cols : {64, 7, 1 << 20, (1 << 20) + 1}) {
       CumSum c;
-      c.x = c.out = View(0, ~0ull >> 8, t, true, nullptr);
+      c.x = c.out = View::stand_in(t);
       c.rows = 4, c.cols = cols, c.exclusive = cols == 64;
       all.push_back(cumsum_variant(c, nullptr));
     }
@@ -169,13 +169,9 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
 
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  DType t = row::float_option(o, "dtype");
+  const auto [t, rows, cols] = row::row_shape(o, given, "x");
   CumSum p;
-  p.rows = o.size("rows"), p.cols = o.size("cols"), p.exclusive = o.flag("exclusive");
-  if (const HostArray* x = find_input(given, "x")) {
-    t = x->dtype, p.cols = x->shape.empty() ? 1 : x->shape.back(), p.rows = p.cols ? x->size() / p.cols : 0;
-    o.agree("x", *x, {{"rows", p.rows}, {"cols", p.cols}});
-  }
+  p.rows = rows, p.cols = cols, p.exclusive = o.flag("exclusive");
   auto c = std::make_unique<row::TensorCase>(d);
   p.x = c->input("x", input_or_random(given, "x", t, {p.rows, p.cols}, seed));
   p.out = c->output("out", t, {p.rows, p.cols});

@@ -86,7 +86,7 @@ KernelEntry dropout_entry() {
   e.inputs = {"x"};
   const auto of = [](DType t, std::uint64_t cols) {
     Dropout d;
-    d.x = d.y = View(0, ~0ull >> 8, t, true, nullptr);
+    d.x = d.y = View::stand_in(t);
     d.rows = 4, d.cols = cols;
     return problem(d);
   };
@@ -100,13 +100,8 @@ KernelEntry dropout_entry() {
   e.prepare = [](const runtime::Device& dev, const Options& o, const std::vector<NamedArray>& given,
                  std::uint64_t seed) -> std::unique_ptr<Case> {
     Dropout d;
-    DType t = row::float_option(o, "dtype");
-    d.rows = o.size("rows"), d.cols = o.size("cols"), d.p = o.real("p"), d.seed = o.size("seed"),
-    d.offset = o.size("offset");
-    if (const HostArray* x = find_input(given, "x")) {
-      t = x->dtype, d.cols = x->shape.empty() ? 1 : x->shape.back(), d.rows = d.cols ? x->size() / d.cols : 0;
-      o.agree("x", *x, {{"rows", d.rows}, {"cols", d.cols}});
-    }
+    const auto [t, rows, cols] = row::row_shape(o, given, "x");
+    d.rows = rows, d.cols = cols, d.p = o.real("p"), d.seed = o.size("seed"), d.offset = o.size("offset");
     auto c = std::make_unique<row::TensorCase>(dev);
     d.x = c->input("x", input_or_random(given, "x", t, {d.rows, d.cols}, seed));
     d.y = c->output("y", t, {d.rows, d.cols});

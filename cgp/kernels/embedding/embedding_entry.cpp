@@ -10,16 +10,15 @@ namespace {
 
 using row::Expected, row::TensorCase;
 
-View shape_of(DType t) { return View(0, ~0ull >> 8, t, true, nullptr); }
-
 std::vector<runtime::KernelImage> forward_ships(std::string_view arch) {
   std::vector<Variant> all;
   for (DType t : {DType::f32, DType::f16})
     for (std::uint64_t cols : {64, 7})
       for (DType i : {DType::s32, DType::s64}) {
         Embedding e;
-        e.weight = e.out = shape_of(t), e.indices = shape_of(i), e.rows = e.vocab = 4, e.cols = cols;
-        if (i == DType::s64) e.errors = shape_of(DType::u32);
+        e.weight = e.out = View::stand_in(t), e.indices = View::stand_in(i), e.rows = e.vocab = 4,
+        e.cols = cols;
+        if (i == DType::s64) e.errors = View::stand_in(DType::u32);
         for (auto& v : embedding_variants(e)) all.push_back(std::move(v));
       }
   return images(all, arch);
@@ -30,9 +29,10 @@ std::vector<runtime::KernelImage> backward_ships(std::string_view arch) {
     for (std::uint64_t cols : {64, 7})
       for (DType i : {DType::s32, DType::s64}) {
         EmbeddingBackward e;
-        e.dout = e.dweight = shape_of(t), e.indices = shape_of(i), e.workspace = shape_of(DType::u32);
+        e.dout = e.dweight = View::stand_in(t), e.indices = View::stand_in(i),
+        e.workspace = View::stand_in(DType::u32);
         e.rows = e.vocab = 4, e.cols = cols;
-        if (i == DType::s64) e.errors = shape_of(DType::u32);
+        if (i == DType::s64) e.errors = View::stand_in(DType::u32);
         for (auto& v : embedding_backward_variants(e)) all.push_back(std::move(v));
       }
   return images(all, arch);
@@ -54,13 +54,10 @@ struct Sizes {
   std::uint64_t rows, vocab, cols;
 };
 Sizes sizes(const Options& o, const std::vector<NamedArray>& given, std::string_view array) {
-  Sizes s{row::float_option(o, "dtype"), o.size("rows"), o.size("vocab"), o.size("cols")};
   const bool forward = array == "weight";
-  if (const HostArray* a = find_input(given, array)) {
-    s.type = a->dtype, s.cols = a->shape.empty() ? 1 : a->shape.back();
-    (forward ? s.vocab : s.rows) = s.cols ? a->size() / s.cols : 0;
-    o.agree(array, *a, {{forward ? "vocab" : "rows", forward ? s.vocab : s.rows}, {"cols", s.cols}});
-  }
+  const auto shape = row::row_shape(o, given, array, forward ? "vocab" : "rows");
+  Sizes s{shape.type, forward ? o.size("rows") : shape.rows, forward ? shape.rows : o.size("vocab"),
+          shape.cols};
   if (const HostArray* i = find_input(given, "indices"))
     s.rows = i->size(), o.agree("indices", *i, {{"rows", s.rows}});
   if (s.rows && !s.vocab) row::Checker{"embedding"}.fail("vocab", "must be at least 1", "vocab = 0");

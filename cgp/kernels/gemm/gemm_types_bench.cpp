@@ -5,12 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
-#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
@@ -23,12 +22,6 @@ using prof::Contender;
 using prof::LtEpilogue;
 using prof::LtScale;
 using runtime::Stream;
-
-struct Row {
-  std::string name, variant;
-  double flops = 0, error = 0, peer_error = 0;
-  std::vector<prof::Timing> timings;  // ours first
-};
 
 class Bench {
  public:
@@ -77,9 +70,10 @@ class Bench {
         if (have) contenders.push_back({"cublaslt", [&](Stream& s) { plan.run(s, lt_at); }});
         prof::CompareOptions o;
         o.rounds = rounds_;
-        Row r{name, choice.variant.name, p.flops(), 0, 0, prof::compare(device_, contenders, o)};
-        r.error = error(p, a, b, c), r.peer_error = have ? error(p, a, b, theirs) : 0;
-        print(r);
+        BenchRow r{"gemm_types/" + name, choice.variant.name, p.flops(), 0,
+                   prof::compare(device_, contenders, o)};
+        r.more = {{"error", error(p, a, b, c)}, {"peer_error", have ? error(p, a, b, theirs) : 0}};
+        print_row(r);
         rows_.push_back(std::move(r));
       } catch (const Error& e) {
         std::printf("%-36s %s: %s\n", name.c_str(), choice.variant.name.c_str(), e.what());
@@ -90,7 +84,7 @@ class Bench {
   void set_bias(std::uint64_t address) { bias_ = address; }
   RandomOperands& operands() { return operands_; }
   const runtime::Device& device() const { return device_; }
-  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<BenchRow>& rows() const { return rows_; }
 
  private:
   static prof::CublasLtGemm peer_problem(const GemmProblem& p, LtEpilogue epilogue) {
@@ -170,18 +164,6 @@ class Bench {
     return worst;
   }
 
-  void print(const Row& r) const {
-    std::printf("%-34s", r.name.c_str());
-    for (const auto& t : r.timings)
-      std::printf("  %s %9.4f ms %7.1f ±%.1f%%", t.name.c_str(), t.summary.median,
-                  r.flops / t.summary.median / 1e9, 100 * t.summary.spread());
-    if (r.timings.size() > 1)
-      std::printf("  ratio %.3f", r.timings[1].summary.median / r.timings[0].summary.median);
-    if (r.error > 0) std::printf("  error %.2e / %.2e", r.error, r.peer_error);
-    std::printf("  %s\n", r.variant.c_str());
-    std::fflush(stdout);
-  }
-
   runtime::Device device_;
   RandomOperands operands_;
   std::vector<std::string> prefixes_;
@@ -189,7 +171,7 @@ class Bench {
   bool sweep_;
   std::uint64_t bias_ = 0;
   std::unique_ptr<prof::CublasLt> lt_;
-  std::vector<Row> rows_;
+  std::vector<BenchRow> rows_;
 };
 
 void types(Bench& b) {
@@ -255,27 +237,6 @@ void epilogues(Bench& b) {
   b.problem("epilogue/beta", beta);
 }
 
-void write_json(const std::string& path, const Bench& b, const std::vector<std::string>& words) {
-  std::ofstream out(path);
-  out << "{\n  "
-      << json_fields(provenance(b.device().info(), words, "interleaved rounds, cold L2, random data, events"))
-      << ",\n  \"rows\": [\n";
-  for (std::size_t i = 0; i < b.rows().size(); ++i) {
-    const auto& r = b.rows()[i];
-    out << "    {\"name\": \"gemm_types/" << r.name << "\", \"variant\": \"" << r.variant
-        << "\", \"flops\": " << r.flops << ", \"bytes\": 0, \"error\": " << r.error
-        << ", \"peer_error\": " << r.peer_error << ", \"timings\": [";
-    for (std::size_t t = 0; t < r.timings.size(); ++t) {
-      out << (t ? ", " : "") << "{\"name\": \"" << r.timings[t].name << "\", \"ms\": [";
-      const auto& ms = r.timings[t].milliseconds;
-      for (std::size_t j = 0; j < ms.size(); ++j) out << (j ? ", " : "") << ms[j];
-      out << "]}";
-    }
-    out << "]}" << (i + 1 < b.rows().size() ? ",\n" : "\n");
-  }
-  out << "  ]\n}\n";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -296,7 +257,7 @@ int main(int argc, char** argv) try {
   Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep);
   epilogues(b);
   types(b);
-  if (!json.empty()) write_json(json, b, words);
+  if (!json.empty()) write_results(json, b.device().info(), words, b.rows());
   return 0;
 } catch (const cgp::Error& e) {
   std::fprintf(stderr, "%s\n", e.what());

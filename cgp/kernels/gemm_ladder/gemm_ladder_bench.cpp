@@ -4,11 +4,10 @@
 //   cgp_gemm_ladder [--json FILE] [--rounds N] [SIZE...]
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/bench/provenance.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm_ladder/gemm_ladder.h"
 #include "cgp/prof/compare.h"
@@ -44,13 +43,7 @@ constexpr Hopper kHopper[] = {
     {"sm90/clusters_of_2", GemmKind::sm90_persistent, 256, {4, 2, 2, 8}},
 };
 
-struct Row {
-  std::string name;
-  double flops;
-  std::vector<prof::Timing> timings;
-};
-
-Row measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n, int rounds) {
+BenchRow measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n, int rounds) {
   const auto a = random_matrix(d, n * n, 1), b = random_matrix(d, n * n, 2);
   Buffer<half> ours(d, n * n), theirs(d, n * n);
   const GemmProblem p = GemmProblem{.type = DType::f16, .trans_b = true, .m = n, .n = n, .k = n}.dense();
@@ -79,10 +72,10 @@ Row measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n, int
         {"cublas", [&](Stream& q) { cublas->gemm(q.native_handle(), peer, at.a, at.b, theirs.address()); }});
   prof::CompareOptions o;
   o.rounds = rounds;
-  return {text::cat("gemm_ladder/f16/nt/", n), p.flops(), prof::compare(d, all, o)};
+  return {text::cat("gemm_ladder/f16/nt/", n), "", p.flops(), 0, prof::compare(d, all, o)};
 }
 
-void print(const Row& r) {
+void print(const BenchRow& r) {
   std::printf("%s\n", r.name.c_str());
   double before = 0;
   for (const auto& t : r.timings) {
@@ -94,25 +87,6 @@ void print(const Row& r) {
     before = ms;
   }
   std::fflush(stdout);
-}
-
-void write_json(const std::string& path, const runtime::Device& d, const std::vector<Row>& rows) {
-  std::ofstream out(path);
-  out << "{\n  "
-      << json_fields(
-             provenance(d.info(), {"cgp_gemm_ladder"}, "interleaved rounds, cold L2, random data, events"))
-      << ",\n  \"rows\": [\n";
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    out << "    {\"name\": \"" << rows[r].name << "\", \"flops\": " << rows[r].flops << ", \"timings\": [";
-    for (std::size_t t = 0; t < rows[r].timings.size(); ++t) {
-      out << (t ? ", " : "") << "{\"name\": \"" << rows[r].timings[t].name << "\", \"ms\": [";
-      const auto& ms = rows[r].timings[t].milliseconds;
-      for (std::size_t i = 0; i < ms.size(); ++i) out << (i ? ", " : "") << ms[i];
-      out << "]}";
-    }
-    out << "]}" << (r + 1 < rows.size() ? "," : "") << "\n";
-  }
-  out << "  ]\n}\n";
 }
 
 }  // namespace
@@ -139,12 +113,12 @@ int main(int argc, char** argv) {
     } catch (const Unsupported& e) {
       std::printf("%s\n", e.what());
     }
-    std::vector<Row> rows;
+    std::vector<BenchRow> rows;
     for (auto n : sizes) {
       rows.push_back(measure(d, cublas.get(), n, rounds));
       print(rows.back());
     }
-    if (!json.empty()) write_json(json, d, rows);
+    if (!json.empty()) write_results(json, d.info(), {"cgp_gemm_ladder"}, rows);
   } catch (const Unsupported& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 3;

@@ -9,22 +9,6 @@ namespace {
 
 using row::Expected, row::TensorCase;
 
-// Sizes from x when it was given, else from the options.
-struct Sizes {
-  DType type;
-  std::uint64_t rows, cols;
-};
-Sizes sizes(const Options& o, const std::vector<NamedArray>& given) {
-  Sizes s{row::float_option(o, "dtype"), o.size("rows"), o.size("cols")};
-  if (const HostArray* x = find_input(given, "x")) {
-    s.type = x->dtype;
-    s.cols = x->shape.empty() ? 1 : x->shape.back();
-    s.rows = s.cols ? x->size() / s.cols : 0;
-    o.agree("x", *x, {{"rows", s.rows}, {"cols", s.cols}});
-  }
-  return s;
-}
-
 std::vector<double> rounded_sum(const HostArray& x, const HostArray* residual) {
   if (!residual) return x.as_doubles();
   HostArray h(x.dtype, x.shape);
@@ -34,7 +18,7 @@ std::vector<double> rounded_sum(const HostArray& x, const HostArray* residual) {
 
 std::unique_ptr<Case> prepare_forward(const runtime::Device& d, const Options& o,
                                       const std::vector<NamedArray>& given, std::uint64_t seed, bool layer) {
-  const auto s = sizes(o, given);
+  const auto s = row::row_shape(o, given, "x");
   auto c = std::make_unique<TensorCase>(d);
   const std::vector<std::uint64_t> shape{s.rows, s.cols}, along{s.cols};
   const bool residual = o.flag("residual"), weight = o.flag("weight");
@@ -70,7 +54,7 @@ std::unique_ptr<Case> prepare_forward(const runtime::Device& d, const Options& o
 
 std::unique_ptr<Case> prepare_backward(const runtime::Device& d, const Options& o,
                                        const std::vector<NamedArray>& given, std::uint64_t seed, bool layer) {
-  const auto s = sizes(o, given);
+  const auto s = row::row_shape(o, given, "x");
   auto c = std::make_unique<TensorCase>(d);
   const std::vector<std::uint64_t> shape{s.rows, s.cols}, along{s.cols};
   const bool weight = o.flag("weight"), dsum = o.flag("residual");
@@ -128,21 +112,20 @@ std::vector<OptionInfo> options() {
 std::vector<Variant> ships(std::string_view arch, bool layer, bool backward) {
   std::vector<Variant> all;
   runtime::DeviceInfo device;
-  const auto view = [](DType t, bool writable) { return View(0, ~0ull >> 8, t, writable, nullptr); };
   const auto add = [&](DType t, bool extra, const row::RowTuning& tuning) {
     if (backward) {
       NormBackward n;
-      n.x = n.dy = n.weight = view(t, false), n.dx = n.dweight = view(t, true),
-      n.rstd = view(DType::f32, false);
-      if (layer) n.mean = view(DType::f32, false), n.dbias = view(t, true);
-      if (extra) n.dsum = view(t, false);
+      n.x = n.dy = n.weight = View::stand_in(t), n.dx = n.dweight = View::stand_in(t),
+      n.rstd = View::stand_in(DType::f32);
+      if (layer) n.mean = View::stand_in(DType::f32), n.dbias = View::stand_in(t);
+      if (extra) n.dsum = View::stand_in(t);
       n.rows = n.cols = 1, n.tuning = tuning;
       for (auto& v : norm_backward_steps(n, layer, device).variants) all.push_back(std::move(v));
     } else {
       Norm n;
-      n.x = n.weight = view(t, false), n.y = view(t, true), n.rstd = view(DType::f32, true);
-      if (layer) n.bias = view(t, false);
-      if (extra) n.residual = view(t, false), n.sum = view(t, true);
+      n.x = n.weight = View::stand_in(t), n.y = View::stand_in(t), n.rstd = View::stand_in(DType::f32);
+      if (layer) n.bias = View::stand_in(t);
+      if (extra) n.residual = View::stand_in(t), n.sum = View::stand_in(t);
       n.rows = n.cols = 1, n.tuning = tuning;
       for (auto& v : norm_steps(n, layer, device).variants) all.push_back(std::move(v));
     }

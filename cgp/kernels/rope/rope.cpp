@@ -327,8 +327,8 @@ KernelEntry entry() {
         for (bool tables : {false, true})
           for (std::uint64_t dim : {128, 36}) {
             Rope r;
-            r.x = r.y = View(0, ~0ull >> 8, t, true, nullptr);
-            if (tables) r.cos = r.sin = View(0, ~0ull >> 8, DType::f32, true, nullptr);
+            r.x = r.y = View::stand_in(t);
+            if (tables) r.cos = r.sin = View::stand_in(DType::f32);
             r.tokens = r.heads = 2, r.dim = dim, r.interleaved = interleaved;
             all.push_back(make(checked(r).build));
           }

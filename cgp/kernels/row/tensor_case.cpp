@@ -78,4 +78,16 @@ DType float_option(const Options& o, std::string_view name) {
   return o.dtype(name, legal);
 }
 
+RowShape row_shape(const Options& o, const std::vector<NamedArray>& given, std::string_view array,
+                   std::string_view rows) {
+  RowShape s{float_option(o, "dtype"), o.size(rows), o.size("cols")};
+  if (const HostArray* a = find_input(given, array)) {
+    s.type = a->dtype;
+    s.cols = a->shape.empty() ? 1 : a->shape.back();
+    s.rows = s.cols ? a->size() / s.cols : 0;
+    o.agree(array, *a, {{rows, s.rows}, {"cols", s.cols}});
+  }
+  return s;
+}
+
 }  // namespace cgp::kernels::row

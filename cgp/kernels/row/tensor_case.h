@@ -47,4 +47,13 @@ class TensorCase : public Case {
 /// The option's types; 16-bit ones and f32.
 DType float_option(const Options& o, std::string_view name);
 
+struct RowShape {
+  DType type = DType::f32;
+  std::uint64_t rows = 0, cols = 0;
+};
+/// Type and shape of the input `array`: those of the array where it is given (the last dimension is a row),
+/// else the options dtype, `rows` and cols. Throws where both are given and differ.
+RowShape row_shape(const Options& o, const std::vector<NamedArray>& given, std::string_view array,
+                   std::string_view rows = "rows");
+
 }  // namespace cgp::kernels::row

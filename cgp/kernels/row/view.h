@@ -35,6 +35,9 @@ struct View {
   template <class T>
   View(const runtime::Buffer<T>& b) : View(b.all()) {}  // NOLINT: implicit by design
 
+  /// Stands for memory of any size and alignment where a variant is chosen but nothing is launched.
+  static View stand_in(DType t) { return View(0, ~0ull >> 8, t, true, nullptr); }
+
   runtime::Arg arg() const {
     return runtime::Arg::pointer(address, std::nullopt, writable || !given, backend);
   }

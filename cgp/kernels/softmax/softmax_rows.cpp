@@ -211,7 +211,7 @@ KernelEntry entry(SoftmaxOp op, std::string summary) {
       const auto step = row::image_step(arch, t, op == SoftmaxOp::log_softmax_backward);
       for (std::size_t i = 0; i < tunings.size(); i += step) {
         SoftmaxRows r;
-        r.in = r.out = View(0, ~0ull >> 8, t, true, nullptr);
+        r.in = r.out = View::stand_in(t);
         if (!forward) r.dy = r.in;
         r.rows = r.cols = 1, r.tuning = tunings[i];
         all.push_back(softmax_rows_variant(op, r, device, nullptr));
@@ -222,12 +222,7 @@ KernelEntry entry(SoftmaxOp op, std::string summary) {
   e.prepare = [op, forward](const runtime::Device& d, const Options& o, const std::vector<NamedArray>& given,
                             std::uint64_t seed) -> std::unique_ptr<Case> {
     const char* first = forward ? "x" : "y";
-    DType type = row::float_option(o, "dtype");
-    std::uint64_t rows = o.size("rows"), cols = o.size("cols");
-    if (const HostArray* x = find_input(given, first)) {
-      type = x->dtype, cols = x->shape.empty() ? 1 : x->shape.back(), rows = cols ? x->size() / cols : 0;
-      o.agree(first, *x, {{"rows", rows}, {"cols", cols}});
-    }
+    const auto [type, rows, cols] = row::row_shape(o, given, first);
     auto c = std::make_unique<row::TensorCase>(d);
     SoftmaxRows r;
     r.rows = rows, r.cols = cols;

@@ -301,14 +301,14 @@ Problem checked(TopK t) {
 // ---------------------------------------------------------------- catalogue
 std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
-  const auto view = [](DType type) { return View(0, ~0ull >> 8, type, true, nullptr); };
   const bool main_target = arch == "sm_90a" || arch == "sm_100a";
   for (DType t : {DType::bf16, DType::f16, DType::f32})
     for (auto [cols, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 50}, {4097, 1000}}) {
       const bool plain = t == (arch == "sm_75" ? DType::f16 : DType::bf16);
       if (!main_target ? !plain || k != 50 : !plain && k != (t == DType::f32 ? 1000 : 50)) continue;
       TopK p;
-      p.in = p.values = view(t), p.index = view(t == DType::f16 ? DType::s32 : DType::s64);
+      p.in = p.values = View::stand_in(t),
+      p.index = View::stand_in(t == DType::f16 ? DType::s32 : DType::s64);
       p.rows = 1, p.cols = cols, p.k = k;
       all.push_back(topk_variant(p));
     }
@@ -317,13 +317,9 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
 
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  DType t = row::float_option(o, "dtype");
+  const auto [t, rows, cols] = row::row_shape(o, given, "x");
   TopK p;
-  p.rows = o.size("rows"), p.cols = o.size("cols"), p.k = o.size("k");
-  if (const HostArray* x = find_input(given, "x")) {
-    t = x->dtype, p.cols = x->shape.empty() ? 1 : x->shape.back(), p.rows = p.cols ? x->size() / p.cols : 0;
-    o.agree("x", *x, {{"rows", p.rows}, {"cols", p.cols}});
-  }
+  p.rows = rows, p.cols = cols, p.k = o.size("k");
   auto c = std::make_unique<row::TensorCase>(d);
   p.in = c->input("x", input_or_random(given, "x", t, {p.rows, p.cols}, seed));
   p.values = c->output("values", t, {p.rows, p.k});
