@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Three functions that every library, test and benchmark of the tree is declared with.
+# Functions that every library, test and benchmark of the tree is declared with.
 set(CGP_WARNINGS -Wall -Wextra -Wpedantic -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these inside libstdc++ for correct code at -O2 (GCC bugs 105651, 105329, 107852).
@@ -76,5 +76,17 @@ endfunction()
 function(cgp_embed_cubins target)
   if(CGP_EMBED_CUBINS)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:cgp_cubin_pack>)
+  endif()
+endfunction()
+
+# cgp_unity(target...): their sources are compiled a few at a time, which spares the headers (JSON, options) that each of
+# them reads and instantiates. Names in unnamed namespaces must differ within such a target.
+function(cgp_unity)
+  if(CGP_UNITY)
+    foreach(target IN LISTS ARGN)
+      if(TARGET ${target})
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+      endif()
+    endforeach()
   endif()
 endfunction()

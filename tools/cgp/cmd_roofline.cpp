@@ -24,19 +24,19 @@ using fmt::format;
 using prof::Metric;
 using text::cat;
 
-struct Row {
+struct CeilingRow {
   profile::RoofLine line;
   std::string how, absent;
 };
 
-std::vector<Row> data_sheet(const std::string& name) {
+std::vector<CeilingRow> data_sheet(const std::string& name) {
   const auto* p = profile::device_peaks(name);
   if (!p)
     throw ArgumentError(ErrorText{cat("no data sheet of \"", name, "\" is known"),
                                   {},
                                   cat("there are ", text::join(profile::known_devices(), ", ")),
                                   "on a machine with it: cgp roofline --target cuda --empirical"});
-  std::vector<Row> out{{{"HBM", true, p->memory_gbps, false}, "data sheet", {}}};
+  std::vector<CeilingRow> out{{{"HBM", true, p->memory_gbps, false}, "data sheet", {}}};
   for (const auto& [type, tflops] :
        {std::pair{"fp64", p->fp64}, std::pair{"fp32", p->fp32}, std::pair{"tf32 tensor", p->tf32},
         std::pair{"bf16 tensor", p->bf16}, std::pair{"fp8 tensor", p->fp8}})
@@ -44,15 +44,15 @@ std::vector<Row> data_sheet(const std::string& name) {
   return out;
 }
 
-std::vector<Row> measured_gpu(const runtime::Device& device) {
-  std::vector<Row> out;
+std::vector<CeilingRow> measured_gpu(const runtime::Device& device) {
+  std::vector<CeilingRow> out;
   for (const auto& c : gpu_ceilings(device))
     out.push_back({{c.name, c.bandwidth, c.bandwidth ? c.value : c.value * 1000, true}, c.how, c.absent});
   return out;
 }
 
-std::vector<Row> measured_cpu(double seconds) {
-  std::vector<Row> out;
+std::vector<CeilingRow> measured_cpu(double seconds) {
+  std::vector<CeilingRow> out;
   for (const auto& c : profile::cpu_ceilings(seconds))
     out.push_back({{c.name, c.bandwidth, c.value, true}, c.how, {}});
   return out;
@@ -73,7 +73,7 @@ profile::RoofPoint point_of(const std::string& file) {
 
 int roofline(const Context& context, const RooflineOptions& o) {
   profile::Roofline r;
-  std::vector<Row> rows;
+  std::vector<CeilingRow> rows;
   Progress progress;
   if (o.target == "cuda") {
     if (!o.device.empty() && !o.empirical) {

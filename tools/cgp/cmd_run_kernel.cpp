@@ -57,7 +57,7 @@ std::vector<kernels::NamedArray> read_inputs(const kernels::KernelEntry& kernel,
   return out;
 }
 
-struct Outcome {
+struct KernelOutcome {
   runtime::DeviceInfo device;
   std::string variant, why, checks, fault;
   std::vector<std::string> warnings;
@@ -76,7 +76,7 @@ struct Outcome {
 };
 
 void prepare_emulator(const runtime::Device& device, const RunOptions& o, const spec::Policy& policy,
-                      Outcome& out) {
+                      KernelOutcome& out) {
   emu::Options options = device.emulator_options();
   const spec::CheckPlan plan = spec::plan_checks(o.checks);
   options.checks = plan.set;
@@ -98,7 +98,7 @@ std::string module_of(const std::string& kernel, const std::vector<runtime::Kern
 }
 
 void save_outputs(const kernels::KernelEntry& kernel, const RunOptions& o, kernels::Case& problem,
-                  Outcome& out) {
+                  KernelOutcome& out) {
   if (o.outputs.empty()) return;
   const auto outputs = problem.outputs();
   std::vector<std::string> names;
@@ -118,14 +118,14 @@ void save_outputs(const kernels::KernelEntry& kernel, const RunOptions& o, kerne
 
 /// One run of the problem, from fresh memory, under one policy.
 struct Run {
-  Outcome outcome;
+  KernelOutcome outcome;
   std::vector<spec::PolicyBuffer> buffers;
 };
 
 Run execute(const kernels::KernelEntry& kernel, const RunOptions& o, const spec::Policy& policy, bool first,
             bool keep, spec::Sources& sources, const std::function<void(const std::string&)>& step) {
   Run run;
-  Outcome& out = run.outcome;
+  KernelOutcome& out = run.outcome;
   dsl::set_passes(ptx::parse_passes(o.passes));
   const auto settings = parse_settings(kernel, o.settings);
   out.settings = settings.all();
@@ -178,16 +178,16 @@ Run execute(const kernels::KernelEntry& kernel, const RunOptions& o, const spec:
 }
 
 /// Under every policy that was asked for; the first run is the one that is shown.
-Outcome execute_all(const kernels::KernelEntry& kernel, const RunOptions& o, spec::Sources& sources,
-                    Progress& progress) {
+KernelOutcome execute_all(const kernels::KernelEntry& kernel, const RunOptions& o, spec::Sources& sources,
+                          Progress& progress) {
   const auto policies = o.emulation.all();
   spec::PolicyRuns runs;
-  Outcome out;
+  KernelOutcome out;
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string under = policies.size() > 1 ? cat(policies[i].arguments(), ": ") : "";
     Run run = execute(kernel, o, policies[i], i == 0, policies.size() > 1, sources,
                       [&](const std::string& what) { progress.step(under + what); });
-    Outcome& r = run.outcome;
+    KernelOutcome& r = run.outcome;
     const bool emulated = r.device.kind == runtime::DeviceKind::emulator;
     if (policies.size() > 1 && emulated) {
       runs.add(policies[i], r.findings, std::move(run.buffers), r.fault);
@@ -210,7 +210,7 @@ Outcome execute_all(const kernels::KernelEntry& kernel, const RunOptions& o, spe
   return out;
 }
 
-ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, const Outcome& r) {
+ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, const KernelOutcome& r) {
   ordered_json j = {{"schema", "cgp.run/1"},
                     {"verdict", r.clean() ? "pass" : "fail"},
                     {"exit_code", r.clean() ? kClean : kCheckFailed},
@@ -262,7 +262,7 @@ ordered_json to_json(const kernels::KernelEntry& kernel, const RunOptions& o, co
   return j;
 }
 
-std::string to_text(const kernels::KernelEntry& kernel, const Outcome& r, const std::string& views,
+std::string to_text(const kernels::KernelEntry& kernel, const KernelOutcome& r, const std::string& views,
                     spec::Sources& sources, const spec::Style& style) {
   const spec::Paint paint(style.color);
   std::string out = spec::wrapped(format("{}: variant {}{} on {}", kernel.name, r.variant,
@@ -314,7 +314,7 @@ int run_kernel(const Context& context, const RunOptions& o) {
     throw ArgumentError(
         ErrorText{"--ptx belongs to --spec", {}, cat("the target is the kernel ", o.target), {}});
   spec::Sources sources(source_folders(o, {}));
-  Outcome outcome;
+  KernelOutcome outcome;
   {
     Progress progress;
     outcome = execute_all(kernel, o, sources, progress);

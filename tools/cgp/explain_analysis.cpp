@@ -56,20 +56,20 @@ std::string cost_text(const ptx::MemoryAccess& a) {
                 c.conflicts ? number(c.conflicts / n) + " conflicts" : std::string("no conflicts"));
 }
 
-struct Row {
+struct MemoryRow {
   std::uint32_t line = 0;
   std::string opcode, shape, cost, why;
   int count = 1;
 };
 
-std::vector<Row> memory_rows(const ptx::FunctionAnalysis& f, bool all) {
-  std::vector<Row> out;
+std::vector<MemoryRow> memory_rows(const ptx::FunctionAnalysis& f, bool all) {
+  std::vector<MemoryRow> out;
   for (const ptx::MemoryAccess& a : f.memory) {
     const ptx::Inst& inst = f.function->body[a.inst];
     const ptx::Shape shape = ptx::shape(*f.values, a.address);
-    Row r{inst.ptx_line, opcode(inst), std::string(name(shape.kind)), cost_text(a),
-          a.why.empty() ? shape.text : a.why};
-    const auto same = std::find_if(out.begin(), out.end(), [&](const Row& o) {
+    MemoryRow r{inst.ptx_line, opcode(inst), std::string(name(shape.kind)), cost_text(a),
+                a.why.empty() ? shape.text : a.why};
+    const auto same = std::find_if(out.begin(), out.end(), [&](const MemoryRow& o) {
       return o.opcode == r.opcode && o.shape == r.shape && o.cost == r.cost &&
              (!a.why.empty() ? o.why == r.why : true);
     });
@@ -87,7 +87,7 @@ std::string memory_text(const ptx::FunctionAnalysis& f, bool all) {
   std::string out =
       format("  {:>6}  {:<34} {:<10} {:<26} {}\n", "line", "access", "address", "a warp pays", "why");
   std::size_t shown = 0;
-  for (const Row& r : rows) {
+  for (const MemoryRow& r : rows) {
     if (!all && shown == kRows) {
       out +=
           format("  {:>6}  and {} more kinds of access (--all shows every one)\n", "", rows.size() - shown);

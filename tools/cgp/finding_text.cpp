@@ -18,7 +18,7 @@ namespace {
 using fmt::format;
 
 /// Mangled C++ names as people know them: "_ZZ6kernelPfE4tile" is "kernel::tile".
-std::string readable(std::string_view s) {
+std::string printable(std::string_view s) {
   const auto word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$';
   };
@@ -43,8 +43,6 @@ std::string readable(std::string_view s) {
   }
   return out;
 }
-
-std::string dim_text(const emu::Dim3& d) { return format("({},{},{})", d.x, d.y, d.z); }
 
 /// One place in a text, with a sentence beside its caret.
 struct Snippet {
@@ -176,7 +174,7 @@ void add_places(std::vector<Snippet>& out, const Place& p, const std::string& mo
 std::string place_text(const emu::Finding& f) {
   std::string s;
   if (!f.buffer.empty()) {
-    s = readable(f.buffer);
+    s = printable(f.buffer);
     if (f.byte_offset)
       s += format(" {} {} bytes", f.byte_offset < 0 ? '-' : '+',
                   text::grouped(std::uint64_t(std::abs(f.byte_offset))));
@@ -192,10 +190,10 @@ std::string headline(const LocatedFinding& f, const Style& style, std::string& r
   const emu::Finding& x = f.finding;
   const std::string label = format("{}[{}]", emu::name(x.severity), x.cls);
   const std::size_t end = std::min(x.message.find('\n'), x.message.size());
-  std::string first = readable(x.message.substr(0, end));
+  std::string first = printable(x.message.substr(0, end));
   if (end < x.message.size())
     for (auto line : text::split(std::string_view(x.message).substr(end + 1), '\n'))
-      rest += (rest.empty() ? "" : "\n") + readable(text::trim(line));
+      rest += (rest.empty() ? "" : "\n") + printable(text::trim(line));
   if (first.empty())
     if (const auto* c = emu::find_class(x.cls)) first = c->title;
   const Paint paint(style.color);
@@ -222,6 +220,8 @@ std::string one_line(const LocatedFinding& f, Sources& sources, const Style& sty
 }
 
 }  // namespace
+
+std::string dim_text(const emu::Dim3& d) { return format("({},{},{})", d.x, d.y, d.z); }
 
 std::string wrapped(std::string_view s, int width, int indent) {
   const std::size_t room = std::size_t(std::max(width - indent, 20));

@@ -19,6 +19,8 @@ struct LocatedFinding {
   std::size_t policies_run = 0;
 };
 
+/// "(64,1,1)".
+std::string dim_text(const emu::Dim3& d);
 /// Whether a finding makes the run fail.
 bool fails(const LocatedFinding& f);
 bool any_fails(const std::vector<LocatedFinding>& all);

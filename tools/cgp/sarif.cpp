@@ -72,8 +72,6 @@ ordered_json ptx_location(const Place& p, const std::string& module, Sources& so
   return {{"physicalLocation", {{"artifactLocation", {{"uri", uri(module)}}}, {"region", region}}}};
 }
 
-std::string dim_text(const emu::Dim3& d) { return format("({},{},{})", d.x, d.y, d.z); }
-
 template <class Place>
 std::string what(const Place& p) {
   return format("thread {} of block {}{}{}", dim_text(p.thread), dim_text(p.block),

@@ -85,7 +85,7 @@ RowShape row_shape(const Options& o, const std::vector<NamedArray>& given, std::
     s.type = a->dtype;
     s.cols = a->shape.empty() ? 1 : a->shape.back();
     s.rows = s.cols ? a->size() / s.cols : 0;
-    o.agree(array, *a, {{rows, s.rows}, {"cols", s.cols}});
+    o.agree(array, *a, {{std::string(rows), s.rows}, {"cols", s.cols}});
   }
   return s;
 }

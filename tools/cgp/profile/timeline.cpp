@@ -68,7 +68,7 @@ bool is_launch(const Activity& a) {
   return a.kind == Activity::Kind::api && a.name.find("Launch") != std::string::npos;
 }
 
-struct Reader {
+struct TraceReader {
   Timeline& t;
   std::map<int, std::string> names;
   std::map<std::uint64_t, std::uint64_t> live;
@@ -161,10 +161,6 @@ struct Reader {
   }
 };
 
-bool on_gpu(const Activity& a) {
-  return a.kind == Activity::Kind::kernel || a.kind == Activity::Kind::copy || a.kind == Activity::Kind::set;
-}
-
 double median_or_zero(const std::vector<double>& v) { return v.empty() ? 0 : prof::median(v); }
 
 }  // namespace
@@ -174,7 +170,7 @@ const char* copy_name(std::uint32_t kind) {
 }
 
 void read_events(const std::string& text, Timeline& into) {
-  Reader reader{into, {}, {}, 0};
+  TraceReader reader{into, {}, {}, 0};
   into.complete = false;
   const auto lines = text::split(text, '\n');
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -225,7 +221,7 @@ TimelineSummary summarise(const Timeline& t) {
       launch_us.push_back(a.us());
       s.graph_launches += a.name.find("Graph") != std::string::npos;
     }
-    if (!on_gpu(a)) continue;
+    if (!a.on_gpu()) continue;
     s.copies += a.kind == Activity::Kind::copy;
     first = std::min(first, a.start), last = std::max(last, a.end);
     const std::uint64_t idle_since = busy_until;

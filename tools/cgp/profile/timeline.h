@@ -23,6 +23,7 @@ struct Activity {
   prof::Triple grid{}, block{};
   std::uint32_t registers = 0, static_shared = 0, dynamic_shared = 0, local_bytes = 0;
   double us() const { return double(end - start) * 1e-3; }
+  bool on_gpu() const { return kind == Kind::kernel || kind == Kind::copy || kind == Kind::set; }
 };
 
 struct RangeRow {

@@ -15,8 +15,6 @@ namespace {
 using fmt::format;
 using nlohmann::ordered_json;
 
-bool on_gpu(const Activity& a) { return a.kind != Activity::Kind::api && a.kind != Activity::Kind::sync; }
-
 std::uint64_t origin(const Timeline& t) {
   std::uint64_t first = ~0ull;
   for (const auto& a : t.activities) first = std::min(first, a.start);
@@ -69,7 +67,7 @@ std::string perfetto_json(const Timeline& t, const std::string& title) {
     first = false;
   };
   for (const auto& a : t.activities) {
-    const bool gpu = on_gpu(a);
+    const bool gpu = a.on_gpu();
     const int pid = gpu ? int(a.device) + 1 : 0;
     const std::uint64_t tid = gpu ? a.stream : a.kind == Activity::Kind::sync ? 0 : a.thread;
     tracks[{pid, tid}] = gpu   ? format("stream {}", a.stream)
@@ -127,7 +125,7 @@ std::string speedscope_json(const Timeline& t, const std::string& title) {
   std::map<std::string, std::vector<const Activity*>> tracks;
   for (const auto& a : t.activities) {
     frames.emplace(shown(a), frames.size());
-    tracks[on_gpu(a)                        ? format("GPU {} stream {}", a.device, a.stream)
+    tracks[a.on_gpu()                       ? format("GPU {} stream {}", a.device, a.stream)
            : a.kind == Activity::Kind::sync ? "waits"
                                             : format("host thread {}", a.thread)]
         .push_back(&a);
@@ -166,7 +164,7 @@ std::string flamegraph_svg(const Timeline& t, const std::string& title) {
   std::map<std::string, std::map<std::string, double>> tree;
   double total = 0;
   for (const auto& a : t.activities) {
-    if (!on_gpu(a)) continue;
+    if (!a.on_gpu()) continue;
     const auto call = calls.find(a.correlation);
     tree[call == calls.end() ? "(no host call recorded)" : call->second->name][shown(a)] += a.us();
     total += a.us();
@@ -211,7 +209,7 @@ std::string timeline_svg(const Timeline& t, int width) {
   std::map<std::string, int> rows;
   std::uint64_t first = ~0ull, last = 0;
   const auto row_of = [](const Activity& a) {
-    return on_gpu(a) ? format("GPU {} stream {}", a.device, a.stream) : std::string("host calls");
+    return a.on_gpu() ? format("GPU {} stream {}", a.device, a.stream) : std::string("host calls");
   };
   for (const auto& a : t.activities) {
     if (a.kind == Activity::Kind::sync) continue;
@@ -234,8 +232,9 @@ std::string timeline_svg(const Timeline& t, int width) {
                  w = std::max(0.6, double(a.end - a.start) * scale);
     if (x + w < drawn[row] + 0.5) continue;
     drawn[row] = x + w;
-    out += format("<rect x='{:.1f}' y='{}' width='{:.1f}' height='20' fill='{}'><title>{} {}</title></rect>",
-                  x, 20 + row * 26, w, colour(shown(a), on_gpu(a)), xml_escaped(shown(a)), time_text(a.us()));
+    out +=
+        format("<rect x='{:.1f}' y='{}' width='{:.1f}' height='20' fill='{}'><title>{} {}</title></rect>", x,
+               20 + row * 26, w, colour(shown(a), a.on_gpu()), xml_escaped(shown(a)), time_text(a.us()));
   }
   out += format("<text x='145' y='12'>0</text><text x='{}' y='12' text-anchor='end'>{}</text></svg>",
                 width - 4, time_text(double(last - first) * 1e-3));
