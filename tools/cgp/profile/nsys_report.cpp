@@ -14,13 +14,13 @@ namespace cgp::profile {
 namespace {
 
 using text::cat;
-using Kind = Activity::Kind;
+using ActivityKind = Activity::Kind;
 
 /// nsys makes tables only for what it saw, and its versions differ in their columns: what is not there reads
 /// as `otherwise`.
-class Table {
+class NsysTable {
  public:
-  Table(const SqliteFile& file, std::string name)
+  NsysTable(const SqliteFile& file, std::string name)
       : file_(file), name_(std::move(name)), columns_(file.columns(name_)) {}
   bool exists() const { return !columns_.empty(); }
   bool has(const std::string& column) const {
@@ -63,7 +63,7 @@ std::string without_version(const std::string& name) {
   return name.find_first_not_of("0123456789", at + 2) == std::string::npos ? name.substr(0, at) : name;
 }
 
-struct Reader {
+struct NsysReader {
   const SqliteFile& file;
   Timeline& t;
   std::map<std::int64_t, std::string> strings;
@@ -73,7 +73,7 @@ struct Reader {
     const auto at = strings.find(id);
     return at == strings.end() ? cat("string ", id) : at->second;
   }
-  Activity timed(const SqliteFile::Row& row, Kind kind, std::int64_t process) {
+  Activity timed(const SqliteFile::Row& row, ActivityKind kind, std::int64_t process) {
     Activity a;
     a.kind = kind;
     a.start = std::uint64_t(row.integer(0)), a.end = std::uint64_t(row.integer(1));
@@ -82,14 +82,14 @@ struct Reader {
     return a;
   }
   void kernels() {
-    const Table table(file, "CUPTI_ACTIVITY_KIND_KERNEL");
+    const NsysTable table(file, "CUPTI_ACTIVITY_KIND_KERNEL");
     const bool mangled = table.has("mangledName");
     table.rows({"start", "end", "deviceId", "streamId", "correlationId", "globalPid",
                 mangled ? "mangledName" : "demangledName", "gridX", "gridY", "gridZ", "blockX", "blockY",
                 "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory",
                 "localMemoryPerThread", "graphId", "demangledName"},
                [&](const SqliteFile::Row& row) {
-                 Activity a = timed(row, Kind::kernel, process_of(row.integer(5)));
+                 Activity a = timed(row, ActivityKind::kernel, process_of(row.integer(5)));
                  a.name = text(row.integer(6) ? row.integer(6) : row.integer(18));
                  for (int i = 0; i < 3; ++i) {
                    a.grid[std::size_t(i)] = std::uint32_t(row.integer(7 + i));
@@ -103,39 +103,39 @@ struct Reader {
                });
   }
   void copies() {
-    const Table table(file, "CUPTI_ACTIVITY_KIND_MEMCPY");
+    const NsysTable table(file, "CUPTI_ACTIVITY_KIND_MEMCPY");
     const bool kinds = table.has("srcKind") && table.has("dstKind");  // 0 is memory that is not pinned
     table.rows({"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind",
                 "srcKind", "dstKind"},
                [&](const SqliteFile::Row& row) {
-                 Activity a = timed(row, Kind::copy, process_of(row.integer(5)));
+                 Activity a = timed(row, ActivityKind::copy, process_of(row.integer(5)));
                  a.bytes = std::uint64_t(row.integer(6)), a.copy_kind = std::uint32_t(row.integer(7));
                  a.pageable = kinds && (row.integer(8) == 0 || row.integer(9) == 0);
                  a.name = copy_name(a.copy_kind);
                  t.activities.push_back(std::move(a));
                });
-    const Table sets(file, "CUPTI_ACTIVITY_KIND_MEMSET");
+    const NsysTable sets(file, "CUPTI_ACTIVITY_KIND_MEMSET");
     sets.rows({"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"},
               [&](const SqliteFile::Row& row) {
-                Activity a = timed(row, Kind::set, process_of(row.integer(5)));
+                Activity a = timed(row, ActivityKind::set, process_of(row.integer(5)));
                 a.bytes = std::uint64_t(row.integer(6)), a.name = "set";
                 t.activities.push_back(std::move(a));
               });
   }
   void calls() {
-    const Table table(file, "CUPTI_ACTIVITY_KIND_RUNTIME");
+    const NsysTable table(file, "CUPTI_ACTIVITY_KIND_RUNTIME");
     const auto zero = "no column";  // device and stream of a call
     table.rows({"start", "end", zero, zero, "correlationId", "globalTid", "nameId"},
                [&](const SqliteFile::Row& row) {
-                 Activity a = timed(row, Kind::api, process_of(row.integer(5)));
+                 Activity a = timed(row, ActivityKind::api, process_of(row.integer(5)));
                  a.thread = std::uint64_t(row.integer(5) & 0xffffff);
                  a.name = without_version(text(row.integer(6)));
                  t.activities.push_back(std::move(a));
                });
-    const Table waits(file, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION");
+    const NsysTable waits(file, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION");
     waits.rows({"start", "end", "deviceId", "streamId", "correlationId", "globalPid"},
                [&](const SqliteFile::Row& row) {
-                 Activity a = timed(row, Kind::sync, process_of(row.integer(5)));
+                 Activity a = timed(row, ActivityKind::sync, process_of(row.integer(5)));
                  a.name = "wait";
                  t.activities.push_back(std::move(a));
                });
@@ -151,23 +151,23 @@ void sort_by_start(Timeline& t) {
 
 NsysRecording read_nsys_sqlite(const std::string& path) {
   const SqliteFile file(path);
-  const Table strings(file, "StringIds");
+  const NsysTable strings(file, "StringIds");
   if (!strings.exists())
     throw ParseError(ErrorText{"the database must be one of nsys", path, "it has no table StringIds",
                                "nsys export --type sqlite REPORT.nsys-rep"});
   NsysRecording out;
-  Reader reader{file, out.timeline, {}, {}};
+  NsysReader reader{file, out.timeline, {}, {}};
   strings.rows({"id", "value"},
                [&](const SqliteFile::Row& row) { reader.strings[row.integer(0)] = row.text(1); });
   reader.kernels(), reader.copies(), reader.calls();
   sort_by_start(out.timeline);
-  Table(file, "TARGET_INFO_GPU").rows({"name"}, [&](const SqliteFile::Row& row) {
+  NsysTable(file, "TARGET_INFO_GPU").rows({"name"}, [&](const SqliteFile::Row& row) {
     if (out.gpu.empty()) out.gpu = row.text(0);
   });
   for (const auto& [table, what] :
        {std::pair{"NVTX_EVENTS", "NVTX ranges"}, std::pair{"OSRT_API", "calls of the operating system"},
         std::pair{"GPU_METRICS", "samples of GPU metrics"}}) {
-    if (!Table(file, table).exists()) continue;
+    if (!NsysTable(file, table).exists()) continue;
     file.query(cat("SELECT count(*) FROM ", table), [&](const SqliteFile::Row& row) {
       if (row.integer(0))
         out.notes.push_back(cat("the recording has ", row.integer(0), " ", what, ", not taken over"));
@@ -219,10 +219,10 @@ NsysRecording read_nsys_csv(std::string_view text, const std::string& origin) {
       a.static_shared = std::uint32_t(number(column("StcSMem")) * megabyte + 0.5);
       a.dynamic_shared = std::uint32_t(number(column("DymSMem")) * megabyte + 0.5);
     } else if (a.name.find("memset") != std::string::npos) {
-      a.kind = Kind::set, a.name = "set";
+      a.kind = ActivityKind::set, a.name = "set";
       a.bytes = std::uint64_t(number(bytes) * megabyte + 0.5);
     } else {
-      a.kind = Kind::copy;
+      a.kind = ActivityKind::copy;
       a.bytes = std::uint64_t(number(bytes) * megabyte + 0.5);
       a.copy_kind = a.name.find("Host-to-Device") != std::string::npos   ? 1
                     : a.name.find("Device-to-Host") != std::string::npos ? 2
