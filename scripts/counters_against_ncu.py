@@ -94,7 +94,8 @@ def main():
             good &= compare(a.cgp, a.ncu, name, command, a.launches, rows)
     by_metric = {}
     for name, kernel, metric, ours, theirs in rows:
-        off = abs(ours - theirs) / max(abs(theirs), 1.0)
+        # The hardware counts a few conflicts of arbitration too, which differ from run to run: tens, in ncu as here.
+        off = abs(ours - theirs) / max(abs(theirs), 1000.0 if "bank_conflicts" in metric else 1.0)
         by_metric.setdefault(metric, []).append((off, name, kernel, ours, theirs))
     count = len({(r[0], r[1]) for r in rows})
     print(f"{count} kernels")
