@@ -56,6 +56,8 @@ double AttentionProblem::flops() const {
 std::string reject(const AttentionProblem& q) {
   const auto p = q.dense();
   if (p.type == DType::e4m3) return "type = e4m3: only the forward pass takes it";
+  if (p.promoted)
+    return text::cat("promoted: sums of ", name(p.type), " have no need of it, those of e4m3 do");
   if (p.type != DType::f32 && p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": attention takes f32, f16, bf16 and (forward) e4m3");
   for (auto [what, d] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
@@ -81,7 +83,7 @@ std::string reject_forward(const AttentionProblem& p) {
   if (p.out != DType::bf16 && p.out != DType::f16)
     return text::cat("out = ", name(p.out), ": of e4m3 operands attention makes bf16 or f16");
   auto rest = p;
-  rest.type = p.out;
+  rest.type = p.out, rest.promoted = false;
   return reject(rest);
 }
 
@@ -131,14 +133,15 @@ struct Sm90Tile {
 };
 constexpr Sm90Tile kSm90Tiles[] = {
     {64, 64, 128, 3, 96}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
-constexpr Sm90Tile kFp8Tiles[] = {{64, 64, 128, 3, 128}, {128, 128, 192, 2, 160}, {256, 256, 96, 2, 96}};
+constexpr Sm90Tile kFp8Tiles[] = {{64, 64, 128, 3, 128}, {128, 128, 192, 2, 96}, {256, 256, 96, 2, 96}};
+constexpr Sm90Tile kPromotedTiles[] = {{64, 64, 192, 2, 128}, {128, 128, 96, 2, 96}};
 const Sm90Tile& sm90_tile(const AttentionProblem& p) {
   const auto in = [&](std::span<const Sm90Tile> tiles) -> const Sm90Tile& {
     for (const auto& t : tiles)
       if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
     return tiles.back();
   };
-  return p.type == DType::e4m3 ? in(kFp8Tiles) : in(kSm90Tiles);
+  return p.type != DType::e4m3 ? in(kSm90Tiles) : p.promoted ? in(kPromotedTiles) : in(kFp8Tiles);
 }
 
 }  // namespace
@@ -162,6 +165,9 @@ std::string reject(AttentionKind kind, const AttentionProblem& q, const Attentio
     return {};
   }
   if (d.arch != "sm_90a") return text::cat(lead, "needs sm_90a, this is ", d.arch);
+  if (p.promoted && (p.d_qk > 128 || p.d_v > 128))
+    return text::cat(lead, "promoted sums of head dimensions above 128 (", p.d_qk, " and ", p.d_v,
+                     ") do not fit into registers");
   if (p.packed || p.key_lengths)
     return text::cat(lead, "what lies behind a sequence may be anything, and its tiles would read it");
   return {};
@@ -209,9 +215,11 @@ std::vector<Variant> attention_variants() {
     for (const auto& f : {plain, every}) all.push_back(attention_simt(t, f));
   for (int d : {32, 64, 128, 192, 256}) all.push_back(attention_mma(DType::bf16, d, causal));
   all.push_back(attention_mma(DType::f16, 64, every));
+  bool promoted = false;
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
-    tune.warpgroups = tile.warpgroups;
+    tune.warpgroups = tile.warpgroups, tune.promoted = promoted;
+    if (t == DType::e4m3 && tile.d_qk == 128) tune.turns = 2;
     all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns,
                                  tune, f, t == DType::e4m3 ? DType::f16 : t));
   };
@@ -222,6 +230,8 @@ std::vector<Variant> attention_variants() {
   add(DType::bf16, kSm90Tiles[3], every);
   for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
   add(DType::e4m3, kFp8Tiles[0], every);
+  promoted = true;
+  add(DType::e4m3, kPromotedTiles[0], every), add(DType::e4m3, kPromotedTiles[1], causal);
   return all;
 }
 
@@ -236,6 +246,8 @@ static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* c
   AttentionSm90Tuning t;
   t.warpgroups = tile.warpgroups;
   if (p.type == DType::e4m3) {
+    t.promoted = p.promoted;
+    t.turns = tile.d_qk == 128 ? 2 : 0;
     t.persistent = !bounded || n <= 4096;
     t.section = bounded && n <= 1024 ? 1 : 0;
     return t;
@@ -243,18 +255,20 @@ static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* c
   if (tile.d_qk == 64) {
     const bool wide = n > (bounded ? 1024 : 0);  // 192 rows
     t.warpgroups = wide ? 3 : 2;
-    t.turns = wide && n <= (bounded ? 2048 : 4096);
-    t.persistent = !bounded || n <= 4096;
-    if (t.persistent) t.queries = 2, t.stages = n <= 1024 ? 3 : 2;
+    t.turns = wide ? n <= (bounded ? 8192 : 4096) : n > 512 ? 2 : 0;
+    t.persistent = !bounded || n <= 8192;
+    if (t.persistent) t.queries = 2, t.stages = (bounded || n <= 1024) && t.turns != 2 ? 3 : 2;
+    t.section = bounded && n <= 1024;
   } else if (tile.d_qk == 128) {
     if (n <= (bounded ? 8192 : 4096)) *columns = 128;
     t.turns = n <= 1024;
-    t.persistent = !bounded || n <= 1024;
-    t.queries = n <= 1024 ? 2 : 1;
+    t.persistent = !bounded || n <= 4096;
+    t.queries = n <= (bounded ? 4096 : 1024) ? 2 : 1;
+    t.section = bounded && n <= 4096;
   } else {
-    t.persistent = !bounded || n <= 1024;
+    t.persistent = !bounded || n <= 4096;
+    t.section = bounded && n <= 4096;
   }
-  if (bounded && n <= 1024) t.section = 1;
   if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
   return t;
 }

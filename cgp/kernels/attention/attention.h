@@ -66,6 +66,9 @@ struct AttentionProblem {
   ScoreModification modify;  ///< `apply` empty: none
   /// Of the factors of e4m3 operands, f32: for q by batch and query head, for k and v by batch and key head.
   AttentionScaleStrides q_scale, k_scale, v_scale;
+  /// Of e4m3, head dimensions up to 128: sums over keys leave the tensor cores, which keep some 14 bits,
+  /// after every tile. Values whose mean is not 0 want it where there are thousands of keys.
+  bool promoted = false;
 
   /// The same with every 0 or negative default replaced by what it means.
   AttentionProblem dense() const;
@@ -129,13 +132,14 @@ Variant attention_simt(DType t, const AttentionFeatures& f);
 Variant attention_mma(DType t, int d, const AttentionFeatures& f);
 
 struct AttentionSm90Tuning {
-  int warpgroups = 2;      ///< 64 rows each
-  int stages = 2;          ///< tiles of K and of V in flight
-  int queries = 1;         ///< tiles of Q in flight
-  bool turns = false;      ///< warpgroups issue their products in turns
+  int warpgroups = 2;  ///< 64 rows each
+  int stages = 2;      ///< tiles of K and of V in flight
+  int queries = 1;     ///< tiles of Q in flight
+  int turns = 0;       ///< warpgroups issue their products in turns, which end 1: at once, 2: with the scores
   bool persistent = true;  ///< one block per SM walks over the tiles
   int section = 0;         ///< heads that are visited together; 0: what L2 holds
   int polynomial = 0;      ///< of 16 exponentials, how many are computed without the special function unit
+  bool promoted = false;   ///< AttentionProblem::promoted
   bool lazy = true;        ///< the sums are rescaled only when the maximum grew by more than 2^8
 };
 /// d_qk, d_v: 64, 128, 256 (equal) or 192/128 (not e4m3); columns: see attention_sm90.cpp. `out`: of o where

@@ -120,9 +120,9 @@ void accuracy(Bench& b, std::uint64_t d, std::uint64_t n, double mean) {
     for (std::uint64_t i = 0; i < n * d; ++i) to.set(i, from.at(i));
     return to;
   };
-  const auto result = [&](DType inputs, DType kernel) {
+  const auto result = [&](DType inputs, DType kernel, bool promoted) {
     AttentionProblem p;
-    p.type = kernel, p.n_q = p.n_kv = n, p.d_qk = d;
+    p.type = kernel, p.n_q = p.n_kv = n, p.d_qk = d, p.promoted = promoted;
     std::vector<Buffer<std::byte>> in;
     for (const auto& x : exact) in.push_back(device.upload<std::byte>(as(as(x, inputs), kernel).bytes));
     HostArray o(p.o_type(), {n * d});
@@ -133,17 +133,17 @@ void accuracy(Bench& b, std::uint64_t d, std::uint64_t n, double mean) {
     out.download(o.bytes);
     return o;
   };
-  const auto want = result(DType::f32, DType::f32);
-  const auto error = [&](DType inputs, DType kernel) {
-    const auto got = result(inputs, kernel);
+  const auto want = result(DType::f32, DType::f32, false);
+  const auto error = [&](DType inputs, DType kernel, bool promoted = false) {
+    const auto got = result(inputs, kernel, promoted);
     double off = 0, all = 0;
     for (std::uint64_t i = 0; i < n * d; ++i)
       off += (got.at(i) - want.at(i)) * (got.at(i) - want.at(i)), all += want.at(i) * want.at(i);
     return std::sqrt(off / all);
   };
-  std::printf("%-28s bf16 %.2e  e4m3 %.2e  (f32 kernel on inputs rounded to e4m3: %.2e)\n", name.c_str(),
-              error(DType::bf16, DType::bf16), error(DType::e4m3, DType::e4m3),
-              error(DType::e4m3, DType::f32));
+  std::printf("%-28s bf16 %.2e  e4m3 %.2e  promoted %.2e  (f32 kernel on inputs rounded to e4m3: %.2e)\n",
+              name.c_str(), error(DType::bf16, DType::bf16), error(DType::e4m3, DType::e4m3),
+              d <= 128 ? error(DType::e4m3, DType::e4m3, true) : 0.0, error(DType::e4m3, DType::f32));
 }
 
 struct BackwardTunings {
@@ -186,8 +186,8 @@ void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tuning
 }
 
 void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
-           const std::vector<AttentionSm90Tuning>& tunings) {
-  const auto name = text::cat("sweep/", q.type == DType::e4m3 ? "e4m3/" : "", "d", q.d_qk, "/",
+           const std::vector<AttentionSm90Tuning>& tunings, const char* what = "") {
+  const auto name = text::cat("sweep/", what, q.type == DType::e4m3 ? "e4m3/" : "", "d", q.d_qk, "/",
                               q.causal ? "causal" : "full", "/n", q.n_kv);
   if (!b.wanted(name)) return;
   const auto p = q.dense();
@@ -211,7 +211,7 @@ void sweep_short(Bench& b) {
       std::vector<AttentionSm90Tuning> tunings;
       for (int warpgroups : {2, 3})
         for (int blocks : {0, 1, 2})  // new ones, that stay, that stay and take turns
-          for (int section : {0, 1, 2, 4}) {
+          for (int section : {0, 1, 4}) {
             if ((warpgroups == 3) != (d == 64 && n > 1024) || (blocks == 2 && d == 256) ||
                 (blocks == 0 && section))
               continue;
@@ -228,21 +228,45 @@ void sweep_fp8(Bench& b) {
     std::uint64_t d;
     int columns, warpgroups;
   };
-  for (const Shape& shape : {Shape{64, 128, 3}, {64, 256, 2}, {128, 160, 2}, {128, 192, 2}, {256, 96, 2}})
+  for (const Shape& shape : {Shape{64, 128, 3}, {64, 192, 2}, {128, 96, 2}, {128, 192, 2}, {256, 96, 2}})
     for (bool causal : {false, true}) {
       std::vector<AttentionSm90Tuning> tunings;
-      for (int blocks : {0, 1, 2})
-        for (int polynomial : {0, 2}) {
-          if (polynomial && (causal || shape.d == 256 || blocks == 2)) continue;
-          if (causal ? blocks == 2 : blocks == 0) continue;
-          AttentionSm90Tuning t;
-          t.warpgroups = shape.warpgroups, t.turns = blocks == 2, t.persistent = blocks > 0;
-          t.polynomial = polynomial;
-          tunings.push_back(t);
-        }
+      for (bool persistent : {true, false})
+        for (int turns : {0, 2})
+          for (bool promoted : {false, true}) {
+            if (promoted && shape.columns != 96 && shape.columns != 192) continue;
+            if ((promoted && (shape.d == 256 || shape.columns * shape.d > 64 * 192)) ||
+                (!causal && !persistent))
+              continue;
+            AttentionSm90Tuning t;
+            t.warpgroups = shape.warpgroups, t.turns = turns, t.persistent = persistent,
+            t.promoted = promoted;
+            tunings.push_back(t);
+          }
       if (causal && shape.columns != 192 && shape.columns != 160) continue;
       sweep(b, standard(DType::e4m3, shape.d, 8192, causal), {shape.columns}, tunings);
     }
+}
+
+void sweep_turns(Bench& b) {
+  for (std::uint64_t d : {64, 128, 256})
+    for (bool causal : {false, true})
+      for (std::uint64_t n : {1024, 8192}) {
+        std::vector<AttentionSm90Tuning> tunings;
+        for (int turns : {0, 1, 2}) {
+          AttentionSm90Tuning t;
+          t.warpgroups = d == 64 && (n > 1024 || !causal) ? 3 : 2, t.turns = turns;
+          t.persistent = !causal || n == 1024, t.section = n == 1024;
+          t.queries = n == 1024 && d < 256 ? 2 : 1;
+          tunings.push_back(t);
+        }
+        auto p = standard(DType::bf16, d, n, causal);
+        sweep(b, p,
+              d == 64    ? std::vector<int>{128}
+              : d == 128 ? std::vector<int>{128, 176}
+                         : std::vector<int>{80},
+              tunings, "turns/");
+      }
 }
 
 // One query per sequence over pages in random order.
@@ -292,6 +316,7 @@ void run_all(Bench& b) {
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);
   sweep_short(b);
   sweep_fp8(b);
+  sweep_turns(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
   for (int buffers : {1, 2})
     for (bool spread : {false, true})

@@ -122,7 +122,7 @@ AttentionProblem problem(const Options& o) {
               results[] = {DType::bf16, DType::f16};
   const std::string_view masks[] = {"none", "additive", "boolean"};
   AttentionProblem p;
-  p.type = o.dtype("dtype", legal), p.out = o.dtype("out", results);
+  p.type = o.dtype("dtype", legal), p.out = o.dtype("out", results), p.promoted = o.flag("promoted");
   p.batch = o.size("batch"), p.heads_q = o.size("heads"), p.heads_kv = o.size("heads_kv");
   p.n_q = o.size("n"), p.n_kv = o.given("n_kv") ? o.size("n_kv") : p.n_q;
   p.d_qk = o.size("d"), p.d_v = o.size("d_v");
@@ -201,8 +201,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
     add_scales(p, in, how == "head", seed + 4);
   }
   AttentionSm90Tuning tune;
-  tune.warpgroups = int(o.size("warpgroups")), tune.turns = o.flag("turns");
-  tune.queries = int(o.size("queries"));
+  tune.warpgroups = int(o.size("warpgroups")), tune.turns = int(o.size("turns"));
+  tune.queries = int(o.size("queries")), tune.promoted = p.promoted;
   tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
   tune.polynomial = int(o.size("polynomial"));
   return std::make_unique<AttentionCase>(d, p, o.choice("variant", kinds), o.flag("lse"), std::move(in),
@@ -217,6 +217,7 @@ KernelEntry attention_entry() {
   e.summary = "o = softmax(q k' * scale) v by heads, with masks, bounds and grouped queries";
   e.options = {{"dtype", "bf16", "f32, f16, bf16 or e4m3"},
                {"out", "bf16", "of e4m3 operands: bf16 or f16"},
+               {"promoted", "0", "sums of e4m3 over keys leave the tensor cores after every tile"},
                {"scales", "none", "factors of e4m3 operands: none, tensor (one) or head"},
                {"batch", "2", "sequences"},
                {"heads", "4", "of queries"},
@@ -238,7 +239,8 @@ KernelEntry attention_entry() {
                {"lse", "1", "log of the sums too"},
                {"warpgroups", "0", "of sm90: 2 or 3, with the next options; 0: chosen"},
                {"queries", "1", "tiles of q in flight (sm90)"},
-               {"turns", "0", "warpgroups issue their products in turns (sm90)"},
+               {"turns", "0",
+                "warpgroups issue their products in turns, which end 1: at once, 2: with the scores (sm90)"},
                {"persistent", "1", "blocks stay (sm90)"},
                {"lazy", "1", "sums are rescaled when they must be (sm90)"},
                {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},

@@ -7,12 +7,15 @@ namespace cgp::kernels {
 Variant attention_sm90(DType type, int d_qk, int d_v, int columns, const AttentionSm90Tuning& tune,
                        const AttentionFeatures& f, DType out) {
   using namespace attention_parts;
-  auto name =
-      text::cat("attention_", cgp::name(type), type == DType::e4m3 ? text::cat("_", cgp::name(out)) : "",
-                "_sm90_", d_qk, "_", d_v, "__", 64 * tune.warpgroups, "x", columns, "_s", tune.stages,
-                tune.queries > 1 ? text::cat("_q", tune.queries) : "", tune.turns ? "_t" : "",
-                tune.persistent ? "_p" : "", tune.lazy ? "_z" : "",
-                tune.polynomial ? text::cat("_e", tune.polynomial) : "", f.text());
+  auto name = text::cat(
+      "attention_", cgp::name(type), type == DType::e4m3 ? text::cat("_", cgp::name(out)) : "", "_sm90_",
+      d_qk, "_", d_v, "__", 64 * tune.warpgroups, "x", columns, "_s", tune.stages,
+      tune.queries > 1 ? text::cat("_q", tune.queries) : "",
+      tune.turns == 2 ? "_tt"
+      : tune.turns    ? "_t"
+                      : "",
+      tune.persistent ? "_p" : "", tune.lazy ? "_z" : "", type == DType::e4m3 && tune.promoted ? "_sums" : "",
+      tune.polynomial ? text::cat("_e", tune.polynomial) : "", f.text());
   const Sm90Tune t{f, tune, out};
   const auto checked = [&](Variant v) {
     if (!v.build)

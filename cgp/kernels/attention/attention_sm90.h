@@ -97,7 +97,8 @@ class ForwardSm90 {
         q_ring_(k, t_.warpgroups * t_.queries, load_, math_),
         k_ring_(k, t_.stages, load_, math_),
         v_(k, t_.stages, load_, math_) {
-    if (t_.turns && t_.warpgroups > 1) turns_.emplace(k, math_);
+    if (t_.warpgroups == 1) t_.turns = 0;
+    if (t_.turns) turns_.emplace(k, math_);
   }
 
   void run() {
@@ -214,10 +215,13 @@ class ForwardSm90 {
         const auto n = from - 1 - i;
         if (turns_) turns_->wait(wg);
         auto scores = wgmma(wg, fresh<f32, 64, BN>(wg), q.template get<0>(), k_ring_.take(wg));
-        auto out = v_.multiply(wg, std::move(std::get<3>(now)), operand(std::get<2>(now)));
-        if (turns_) turns_->pass(wg);
-        auto seen = shaped(std::move(scores).wait(wg), shape, head, row, n, origin.col, limit, masked);
+        auto out = multiply(wg, std::move(std::get<3>(now)), std::get<2>(now));
+        if (t_.turns == 1) turns_->pass(wg);
+        auto raw = std::move(scores).wait(wg);
+        if (t_.turns == 2) turns_->pass(wg);
+        auto seen = shaped(std::move(raw), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
+        if constexpr (fp8) out.step(wg);
         const Grown g = grow(w, before, most, head.factor, masked);
         auto next = exponentials(std::move(seen), g.max, head.factor, masked);
         const Pair added = hold(row_sum(next));
@@ -232,8 +236,15 @@ class ForwardSm90 {
     Carried inner = run(f_.right ? b.full_end : last, b.full_begin, false, std::move(diagonal));
     Carried done = f_.left ? run(b.full_begin, b.begin, true, std::move(inner)) : std::move(inner);
     std::move(q).release(wg);
-    auto o = v_.multiply(wg, std::move(std::get<3>(done)), operand(std::get<2>(done))).wait(wg);
+    auto o = multiply(wg, std::move(std::get<3>(done)), std::get<2>(done)).wait(wg);
     finish(w, s, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
+  }
+
+  auto multiply(Warpgroup& wg, Out64 o, const std::vector<Val<b32>>& p) {
+    if constexpr (fp8)
+      return v_.multiply(wg, std::move(o), operand(p), t_.promoted);
+    else
+      return v_.multiply(wg, std::move(o), operand(p));
   }
 
   /// What quantised operands are multiplied with: scores by `scores`, kept scores by `factor`.

@@ -90,33 +90,78 @@ class TurnedValues {
   }
 
   /// acc + p * v of the next tile; wait(wg) gives the accumulator back and frees the tile.
-  template <class AccT, class P>
-  auto multiply(Warpgroup& wg, AccT acc, P p, Here at = Here::now()) {
+  template <class P>
+  auto multiply(Warpgroup& wg, Acc<f32, 64, DV> acc, P p, bool promoted, Here at = Here::now()) {
     wg.converged("taking turned values", at);
     record::mbarrier_wait(k_, {barrier(taken_), 0}, taken_.parity(), false, at);
     const SmemTile<Turned> tile(data(taken_));
     record::StageToken stage(barrier(taken_) + 8u, releases_, false, at);
     taken_.advance(at);
-    auto product = wgmma(wg, std::move(acc), std::move(p), tile);
-    return Multiplied<decltype(product)>{std::move(product), std::move(stage), at};
+    return Multiplied<P>(wg, std::move(acc), std::move(p), tile, std::move(stage), promoted, at);
   }
 
  private:
-  static constexpr int kTogether = 96;              // keys whose loads are under way together
+  static constexpr int kTogether = 128;             // keys whose loads are under way together
   static constexpr int kBarriers = 16;              // full at +0, empty at +8
   static constexpr int kBlocks = DV / 16 / kWarps;  // of 16 columns, of each warp
   static_assert(DV % (16 * kWarps) == 0 && BN % 32 == 0);
 
-  template <class Product>
-  struct Multiplied {
-    Product product;
-    record::StageToken stage;
-    Here at;
-    auto wait(Warpgroup& wg) && {
-      auto acc = std::move(product).wait(wg, at);
-      std::move(stage).release(at);
-      return acc;
+  static constexpr int kParts = 2;  // of the columns, where sums are promoted
+  // The tensor core keeps some 14 bits of a sum. A promoted product is a sum of one tile's keys, which fp32
+  // registers add up; to need few of them, it is made part by part: step() ends one and begins the next.
+  template <class P>
+  class Multiplied {
+    using All = Acc<f32, 64, DV>;
+    using Part = Acc<f32, 64, DV / kParts>;
+
+   public:
+    Multiplied(Warpgroup& wg, All acc, P p, const SmemTile<Turned>& tile, record::StageToken stage,
+               bool promoted, Here at)
+        : p_(std::move(p)), tile_(tile), stage_(std::move(stage)), at_(at) {
+      if (promoted) {
+        sums_.emplace(std::move(acc));
+        begin(wg);
+      } else {
+        whole_.emplace(wgmma(wg, std::move(acc), p_, tile_));
+      }
     }
+    /// After the first part's product has had time.
+    void step(Warpgroup& wg) {
+      if (!part_ || begun_ == kParts) return;
+      end(wg);
+      begin(wg);
+    }
+    All wait(Warpgroup& wg) && {
+      while (part_ && begun_ < kParts) step(wg);
+      if (part_) end(wg);
+      if (whole_) sums_.emplace(std::move(*whole_).wait(wg, at_));
+      std::move(stage_).release(at_);
+      return std::move(*sums_);
+    }
+
+   private:
+    void begin(Warpgroup& wg) {
+      part_.emplace(wgmma(wg, fresh<f32, 64, DV / kParts>(wg), p_,
+                          tile_.template rows<DV / kParts>(DV / kParts * begun_)));
+      ++begun_;
+    }
+    void end(Warpgroup& wg) {
+      const Part done = std::move(*part_).wait(wg, at_);
+      part_.reset();
+      const auto first = std::size_t((begun_ - 1) * Part::count);
+      for (std::size_t i = 0; i < std::size_t(Part::count); ++i) {
+        const Value& sum = sums_->values()[first + i];
+        wg.k.mov_op(sum, ptx::Op::add, {ptx::Mod::f32}, {sum, done.values()[i]});
+      }
+    }
+    P p_;
+    SmemTile<Turned> tile_;
+    record::StageToken stage_;
+    Here at_;
+    std::optional<All> sums_;
+    std::optional<InFlight<All, 0>> whole_;
+    std::optional<InFlight<Part, 0>> part_;
+    int begun_ = 0;
   };
 
   // What does not change from tile to tile: lane l reads row l of 32 keys, and writes row l % 16 of 16.

@@ -105,13 +105,17 @@ TEST(attention_sm90, every_head_dimension) {
 TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
 
 TEST(attention_sm90, tunings) {
-  for (auto [option, value] :
-       {std::pair{"turns", "1"}, {"queries", "2"}, {"persistent", "0"}, {"lazy", "0"}, {"polynomial", "5"}})
+  for (auto [option, value] : {std::pair{"turns", "1"},
+                               {"turns", "2"},
+                               {"queries", "2"},
+                               {"persistent", "0"},
+                               {"lazy", "0"},
+                               {"polynomial", "5"}})
     for (const char* wgs : {"2", "3"})
       expect_right(attention_entry(), {{"variant", "sm90"},
                                        {"d", "64"},
                                        {"batch", "1"},
-                                       {"heads", "3"},
+                                       {"heads", "1"},
                                        {"n", "200"},
                                        {"n_kv", "400"},
                                        {"warpgroups", wgs},
@@ -182,9 +186,26 @@ TEST(attention_fp8, every_feature) {
   run({{"mask", "boolean"}, {"causal", "1"}});
 }
 
+TEST(attention_fp8, promoted_sums) {
+  for (auto [d, feature, value] :
+       {std::tuple{"64", "cap", "2"}, {"64", "heads", "2"}, {"112", "left", "100"}})
+    expect_right(attention_entry(), {{"dtype", "e4m3"},
+                                     {"promoted", "1"},
+                                     {"d", d},
+                                     {"batch", "1"},
+                                     {"heads", "1"},
+                                     {"n", "70"},
+                                     {"n_kv", "410"},
+                                     {"causal", "1"},
+                                     {feature, value}});
+}
+
 TEST(attention_fp8, tunings) {
-  for (auto [wgs, option, value] :
-       {std::tuple{"2", "turns", "1"}, {"3", "queries", "2"}, {"2", "persistent", "0"}, {"3", "lazy", "0"}})
+  for (auto [wgs, option, value] : {std::tuple{"2", "turns", "1"},
+                                    {"3", "turns", "2"},
+                                    {"3", "queries", "2"},
+                                    {"2", "persistent", "0"},
+                                    {"3", "lazy", "0"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},
                                      {"d", "64"},
                                      {"batch", "1"},
@@ -218,6 +239,13 @@ TEST(attention_fp8, says_what_it_needs) {
   EXPECT_NE(reject_forward(p).find("out = f32"), std::string::npos);
   p.out = DType::f16;
   EXPECT_EQ(reject_forward(p), "");
+  p.promoted = true;
+  EXPECT_EQ(why("sm_90a"), "");
+  p.d_v = 256;
+  EXPECT_NE(why("sm_90a").find("head dimensions above 128"), std::string::npos) << why("sm_90a");
+  p.type = DType::f16;
+  EXPECT_NE(reject_forward(p).find("promoted"), std::string::npos);
+  p.type = DType::e4m3;
   EXPECT_NE(reject(p).find("only the forward pass"), std::string::npos);
 }
 
@@ -239,6 +267,8 @@ TEST(attention, right_and_repeatable_on_a_gpu) {
        {{"n", "512"}, {"d", "128"}, {"causal", "1"}, {"heads", "40"}},
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"scale", "1"}},
+       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"promoted", "1"}},
+       {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"promoted", "1"}, {"causal", "1"}, {"heads", "20"}},
        {{"n", "700"}, {"d", "256"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads_kv", "2"}},
        {{"n", "257"}, {"d", "64"}, {"dtype", "e4m3"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
        {{"n", "2048"}, {"d", "64"}, {"polynomial", "4"}, {"warpgroups", "3"}, {"causal", "1"}}});
