@@ -153,7 +153,7 @@ runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& 
   auto spec = tensor_map_spec(fn.image(), param);
   spec.dims = {cols, rows, batch};
   spec.strides = {ld * element, stride * element};
-  spec.l2 = runtime::L2Promotion::b128;  // 256: half as fast where rows are no multiples of 128 bytes apart
+  spec.l2 = runtime::L2Promotion::b128;  // none and 64: the same; 256: 0.8 where rows cross lines
   return s.device().tensor_map(spec, address);
 }
 
@@ -207,14 +207,13 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   const auto maps = operand_maps(s, fn, p, o);
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-  const auto cluster = std::uint64_t(choice.cluster);
-  // A cluster's tile that is wider than any block's: its blocks lie beside each other.
-  const std::uint64_t below = choice.tile_n > 256 ? 1 : cluster;
-  const std::uint64_t rows = ceil_div(p.m, 128 * below), cols = ceil_div(p.n, choice.tile_n),
+  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
                       tiles = rows * cols * p.batch;
   if (tiles > 0x7fffffffull)
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
+  const auto cluster = std::uint64_t(choice.cluster);
+  const auto resident =
+      std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
   fn(s, grid, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha, std::uint32_t(rows),
      std::uint32_t(cols), std::uint32_t(tiles));
@@ -499,8 +498,10 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
     return c;
   }
   if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
-  return forced(GemmKind::sm90_persistent, gemm_persistent_sm90(p.type, p.trans_a, p.trans_b, 256, {}), 256,
-                2);
+  if (auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2});
+  c.why = "asked for";
+  return c;
 }
 
 class GemmCase : public Case {
@@ -668,10 +669,24 @@ KernelEntry gemm_entry() {
                {std::array<std::uint64_t, 3>{4096, 4096, 4096}, {768, 768, 768}, {96, 96, 16384}}) {
             const GemmProblem p{.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k};
             if (every || m == 4096)
-              for (auto& c : gemm_candidates_sm90(p, {}, h))
-                if (forms.insert(form_of(c.variant.name)).second && (every || i++ % 5 == 0))
+              for (auto& c : gemm_candidates_sm90(p, {}, h)) {
+                const bool whole = every && c.kind != GemmKind::sm90_persistent;
+                if (forms.insert(form_of(c.variant.name)).second && (whole || i++ % 5 == 0))
                   all.push_back(std::move(c.variant));
+              }
           }
+          // The most registers that tiles of sm90_persistent take.
+          using S = GemmPersistentShape;
+          if (every)
+            for (const S& s : {S{.rows = 256, .cols = 192, .cluster = 2},
+                               {.rows = 256, .cols = 208, .turned = true},
+                               {.rows = 192, .cols = 192},
+                               {.rows = 192, .cols = 192, .turned = true},
+                               {.rows = 128, .cols = 384, .turned = true},
+                               {.rows = 128, .cols = 384}})
+              all.push_back(gemm_persistent_sm90(t, ta, tb, s));
+          else if (t == DType::bf16 && !ta)
+            all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .turned = true}));
           if (!ta && tb)
             for (std::uint64_t m : {1, 16})
               all.push_back(

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm sm90_persistent: the warp-specialised kernel of gemm_sm90.cpp made persistent.
+// gemm sm90_persistent: the warp-specialised kernel of gemm_sm90.cpp made persistent, with tiles of many
+// shapes.
 //   who      as many clusters as fit the device walk over the tiles of C; in a block, one producer thread
-//   feeds the
-//            ring and 2 math warpgroups own 64 rows each of a 128 x BN tile
+//   feeds
+//            the ring and 1 to 3 math warpgroups share the tile (gemm_shaped_sm90.h)
 //   memory   the blocks of a cluster lie below each other and share the tiles of B by multicast, or beside
 //   each
 //            other and share those of A; results go through shared memory in the type of C and are stored by
 //            TMA, clipped at the edges
 //   sync     ring barriers run on across tiles, so the next tile's operands arrive while this one is stored
 //   needs    what gemm_sm90.cpp needs, beta = 0, and rows and batches of C at multiples of 16 bytes
+#include <cstdio>
+
 #include "cgp/base/text.h"
-#include "cgp/dsl/cluster.h"
-#include "cgp/dsl/epilogue.h"
 #include "cgp/kernels/gemm/gemm.h"
-#include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/kernels/gemm/gemm_shaped_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -21,104 +22,148 @@ namespace {
 
 using namespace dsl;
 
-struct PersistentBuild : GemmPersistentTuning {
-  bool beside = false;
+struct PersistentBuild {
+  ptx::Mod type;
+  ShapedTile tile;
+  GemmPersistentShape shape;
+  int buffers;
 };
 
-constexpr int kStoreCols = 64;  // 128 bytes of C a row: the widest swizzle
-
-template <class T, Major MA, Major MB, int BN>
-void gemm_persistent_kernel(Kernel& k, PersistentBuild tune,
-                            typename HopperOperand<T, MA, kHopperBm>::map a_all,
-                            typename HopperOperand<T, MB, BN>::map b_all,
-                            TmaOut<Tile<T, 64, kStoreCols>, 1, 64, kStoreCols> c, Val<u32> k_tiles,
-                            Val<f32> alpha, Val<u32> rows, Val<u32> cols,
-                            Val<u32> tiles) {  // in tiles of a whole cluster
-  using A = HopperOperand<T, MA, kHopperBm>;
-  using B = HopperOperand<T, MB, BN>;
-  if (tune.cluster > 1) k.cluster(tune.cluster);
-  auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/240);
+void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
+  const auto& t = tune.tile;
+  const auto& shape = tune.shape;
+  ShapedOperand a_all(k, t.a, t.element_bytes, t.major_a, t.height()),
+      b_all(k, t.b, t.element_bytes, t.major_b, t.width());
+  ShapedResults c(k, t, tune.type);
+  const auto k_tiles = Param<Val<u32>>::make(k);
+  const auto alpha = Param<Val<f32>>::make(k);
+  // In tiles of a whole cluster.
+  const auto rows = Param<Val<u32>>::make(k), cols = Param<Val<u32>>::make(k),
+             tiles = Param<Val<u32>>::make(k);
+  const bool clusters = shape.cluster > 1, beside = shape.shared == GemmShared::a;
+  if (clusters) k.cluster(shape.cluster);
+  auto math = k.role<Warpgroup>(t.groups, /*registers=*/t.groups == 3 ? 160 : 240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
-  const bool below = tune.cluster > 1 && !tune.beside;
-  const auto a = tune.beside ? a_all.multicast(Axis::x) : a_all;
-  const auto b = below ? b_all.multicast(Axis::x) : b_all;
-  Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math, a, b);
-  Staging<Tile<T, 64, kStoreCols>> staging(k, math, tune.buffers);
-  const auto first = tune.cluster > 1 ? k.clusterid_x() : k.ctaid_x();
-  const auto step = tune.cluster > 1 ? k.nclusterid_x() : k.nctaid_x();
-  const auto rank = tune.cluster > 1 ? k.cluster_ctarank() : Val<u32>(0);
+  const auto a = clusters && beside ? a_all.shared(Axis::x) : a_all,
+             b = clusters && !beside ? b_all.shared(Axis::x) : b_all;
+  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
+    for (const auto* map : {&a.map(), &b.map(), &c.map()})
+      record::prefetch_tensormap(k, map->address, k.here());
+  });
+  ShapedProduct product(k, t, load, math, a, shape.b_first ? b.hint(L2Hint::evict_first) : b);
+  c.open(math, tune.buffers);
+  const auto first = clusters ? k.clusterid_x() : k.ctaid_x(),
+             step = clusters ? k.nclusterid_x() : k.nctaid_x();
+  const auto rank = clusters ? k.cluster_ctarank() : Val<u32>(0);
   const auto walk = range(first, tiles, step);
 
   // Groups of `group` rows, down the columns of a group first: neighbours in time share what L2 holds.
-  struct Place {
-    Val<u32> batch, m0, n0;
-  };
   const auto place = [&](const Val<u32>& tile) {
     const auto per_batch = rows * cols, in_batch = tile % per_batch;
-    const auto per_group = cols * std::uint32_t(tune.group);
-    const auto top = in_batch / per_group * std::uint32_t(tune.group), rest = in_batch % per_group;
-    const auto height = dsl::min(rows - top, std::uint32_t(tune.group));
+    const auto per_group = cols * std::uint32_t(shape.group);
+    const auto top = in_batch / per_group * std::uint32_t(shape.group), rest = in_batch % per_group;
+    const auto height = dsl::min(rows - top, std::uint32_t(shape.group));
     const auto row = top + rest % height, col = rest / height;
-    if (tune.beside) return Place{tile / per_batch, row * kHopperBm, (col * 2u + rank) * BN};
-    return Place{tile / per_batch, (row * std::uint32_t(tune.cluster) + rank) * kHopperBm, col * BN};
+    const auto size = std::uint32_t(shape.cluster);
+    return HopperPlace{tile / per_batch, (beside ? row : row * size + rank) * std::uint32_t(t.height()),
+                       (beside ? col * size + rank : col) * std::uint32_t(t.width())};
   };
 
-  load.one_thread([&](Thread& t) {
+  load.one_thread([&](Thread& thread) {
     k.loop(walk, [&](Val<u32> tile) {
       const auto at = place(tile);
-      k.loop(k_tiles, [&](Val<u32> kt) {
-        ring.fill(t, A::at(a, at.batch, at.m0, kt * kHopperBk), B::at(b, at.batch, at.n0, kt * kHopperBk));
-      });
+      k.loop(k_tiles, [&](Val<u32> kt) { product.fill(thread, at, kt); });
     });
   });
-
   math.run([&](Warpgroup& wg) {
-    auto last_store = k.loop(walk, staging.idle(), [&](Val<u32> tile, PendingStore pending) {
-      const auto where = place(tile);
-      auto begun = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
-      auto last = k.loop(k_tiles - 1, std::move(begun), [&](Val<u32>, auto busy) {
-        return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
-      });
-      auto acc = std::move(last).wait(wg).map([&](Val<f32> x) { return x * alpha; });
-      std::vector<PendingStore> turn;
-      turn.push_back(std::move(pending));
-      for (int col = 0; col < BN; col += kStoreCols)
-        turn.push_back(staging.store(wg, std::move(turn.back()),
-                                     at(c, where.batch, where.m0 + wg.index * 64, where.n0 + col),
-                                     [&](auto& out) { store_tile(wg, acc, out, col); }));
-      return std::move(turn.back());
+    k.loop(walk, [&](Val<u32> tile) {
+      const auto where = product.mine(wg, place(tile));
+      std::vector<Value> scaled;
+      for (const auto& x : product.sums(wg, k_tiles)) scaled.push_back(Val<f32>(x) * alpha);
+      c.store(wg, scaled, where);
     });
-    std::move(last_store).wait(wg);
+    c.drain(wg);
   });
-}
-
-template <class T, Major MA, Major MB>
-Variant make(std::string name, int bn, const PersistentBuild& t) {
-  Variant v = bn == 256   ? variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 256>, t)
-              : bn == 192 ? variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 192>, t)
-                          : variant(std::move(name), 90, gemm_persistent_kernel<T, MA, MB, 128>, t);
-  v.only = "sm_90a";
-  return v;
-}
-template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bn, const PersistentBuild& t) {
-  constexpr Major K = Major::k, MN = Major::mn;
-  auto name = text::cat("gemm_", stem, "_persistent_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__128x", bn,
-                        "x64_s", t.stages, t.beside ? "_c1x" : "_c", t.cluster, "_g", t.group);
-  if (ta) return tb ? make<T, MN, K>(name, bn, t) : make<T, MN, MN>(name, bn, t);
-  return tb ? make<T, K, K>(name, bn, t) : make<T, K, MN>(name, bn, t);
 }
 
 }  // namespace
 
-Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn, {tune})
-                         : make<bf16>("bf16", trans_a, trans_b, bn, {tune});
+Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
+  const bool f16 = type == DType::f16;
+  const auto word = f16 ? ptx::Mod::f16 : ptx::Mod::bf16;
+  const ShapedTile tile = gemm_persistent_tile(type, trans_a, trans_b, s);
+  const int buffers = s.buffers ? s.buffers : shaped_buffers(tile);
+  auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_persistent_sm90_", trans_a ? "t" : "n",
+                        trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
+                        s.shared == GemmShared::a ? "_c1x" : "_c", s.cluster, "_g", s.group);
+  if (buffers != shaped_buffers(tile)) text::append(name, text::cat("_b", buffers));
+  if (s.b_first) text::append(name, "_first");
+  if (s.turned) text::append(name, "_turned");
+  Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {word, tile, s, buffers});
+  v.only = "sm_90a";
+  return v;
 }
-Variant gemm_persistent_beside_sm90(DType t, bool trans_a, bool trans_b, int bn,
-                                    const GemmPersistentTuning& tune) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn, {tune, true})
-                         : make<bf16>("bf16", trans_a, trans_b, bn, {tune, true});
+
+GemmChoice choose_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
+  const auto tile = gemm_persistent_tile(type, trans_a, trans_b, s);
+  const bool beside = s.shared == GemmShared::a;
+  GemmChoice c{GemmKind::sm90_persistent,
+               gemm_persistent_sm90(type, trans_a, trans_b, s),
+               {},
+               std::uint32_t(tile.width() * (beside ? s.cluster : 1)),
+               s.cluster};
+  c.tile_m = std::uint32_t(tile.height() * (beside ? 1 : s.cluster));
+  return c;
+}
+
+std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b) {
+  const auto at = name.find("__");
+  if (name.find("_persistent_sm90_") == name.npos || at == name.npos) return {};
+  const std::string form(name.substr(at + 2));
+  const auto has = [&](const char* word) { return form.find(word) != form.npos; };
+  const bool beside = has("_c1x");
+  int height = 0, width = 0;
+  GemmPersistentShape s;
+  if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d_g%d_b%d" : "%dx%dx64_s%d_c%d_g%d_b%d", &height,
+                  &width, &s.stages, &s.cluster, &s.group, &s.buffers) < 5)
+    return {};
+  s.turned = has("_turned"), s.b_first = has("_first");
+  if (beside) s.shared = GemmShared::a;
+  s.rows = s.turned ? width : height, s.cols = s.turned ? height : width;
+  if (s.rows % 64 || s.rows < 64 || s.rows > 256 || s.cols % 8 || s.cols < 8 || s.cols > 384 ||
+      s.stages < 1 || s.cluster < 1 || s.group < 1)
+    return {};
+  auto c = choose_persistent_sm90(t, trans_a, trans_b, s);
+  if (c.variant.name != name) return {};
+  return c;
+}
+
+ShapedTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
+  const auto word = type == DType::f16 ? ptx::Mod::f16 : ptx::Mod::bf16;
+  ShapedTile t{word,
+               word,
+               ptx::Mod::f32,
+               2,
+               trans_a ? Major::mn : Major::k,
+               trans_b ? Major::k : Major::mn,
+               s.rows,
+               s.cols,
+               s.rows == 64    ? 1
+               : s.rows == 192 ? 3
+                               : 2,
+               s.turned,
+               s.stages};
+  if (!t.stages) t.stages = shaped_stages(t, s.buffers ? s.buffers : shaped_buffers(t));
+  return t;
+}
+
+Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune) {
+  return gemm_persistent_sm90(t, trans_a, trans_b,
+                              GemmPersistentShape{.cols = bn,
+                                                  .stages = tune.stages,
+                                                  .buffers = tune.buffers,
+                                                  .cluster = tune.cluster,
+                                                  .group = tune.group});
 }
 
 }  // namespace cgp::kernels

@@ -173,19 +173,20 @@ void gemm_promoted_kernel(Kernel& k, TypedTuning tune, typename HopperOperand<TA
 
 template <class TA, class TB>
 Variant fp8(std::string name, const TypedTuning& t) {
-  return t.tile.bn == 256 ? variant(std::move(name), 90, gemm_promoted_kernel<TA, TB, 1, 256, 128>, t)
-                          : variant(std::move(name), 90, gemm_promoted_kernel<TA, TB, 1, 128, 128>, t);
+  return variant(std::move(name), 90, gemm_promoted_kernel<TA, TB, 1, 128, 128>, t);
 }
 
 }  // namespace
 
 Variant gemm_promoted(const GemmProblem& p, std::string name, const TypedTuning& t) {
   const bool b4 = p.type_b == DType::e4m3;
-  Variant v = p.type == DType::f32
-                  ? variant(std::move(name), 90, gemm_promoted_kernel<bf16, bf16, 3, 128, 128>, t)
-              : p.type == DType::e4m3
-                  ? (b4 ? fp8<e4m3, e4m3>(std::move(name), t) : fp8<e4m3, e5m2>(std::move(name), t))
-                  : (b4 ? fp8<e5m2, e4m3>(std::move(name), t) : fp8<e5m2, e5m2>(std::move(name), t));
+  Variant v =
+      p.type == DType::f32
+          ? (t.tile.bn == 64 ? variant(std::move(name), 90, gemm_promoted_kernel<bf16, bf16, 3, 64, 64>, t)
+                             : variant(std::move(name), 90, gemm_promoted_kernel<bf16, bf16, 3, 128, 128>, t))
+      : p.type == DType::e4m3
+          ? (b4 ? fp8<e4m3, e4m3>(std::move(name), t) : fp8<e4m3, e5m2>(std::move(name), t))
+          : (b4 ? fp8<e5m2, e4m3>(std::move(name), t) : fp8<e5m2, e5m2>(std::move(name), t));
   v.only = "sm_90a";
   return v;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Build-time choices of gemm's sm_90a kinds against each other and the best of cuBLASLt, problem by problem:
 // the data behind gemm_select.cpp.
-//   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] PROBLEM...
+//   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
+//   PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
-// --only: candidates whose name contains PART. --wide: also tilings that gemm's own list leaves out.
-// FILE gets a line for each problem and candidate, that of --table one for each problem and winner
-// (gemm_table.h). Candidates more than 8 % behind after three rounds are timed no further.
+// --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
+// times as long as it has worked, so that large problems are measured below its power limit. --wide: also
+// tilings that gemm's own list leaves out. FILE gets a line for each problem and candidate, that of --table
+// one for each problem and winner (gemm_table.h). Candidates more than 8 % behind after three rounds are
+// timed no further.
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -21,6 +24,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_compile_bench.h"
 #include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/prof/compare.h"
@@ -37,6 +41,14 @@ struct Settings {
   std::string only;
   std::ofstream all, table;
   bool wide = false;
+  double rest = 0;
+  /// Whether --only lets a variant through.
+  bool takes(const std::string& name) const {
+    if (only.empty()) return true;
+    for (const auto part : text::split(only, ','))
+      if (name.find(part) != std::string::npos) return true;
+    return false;
+  }
 };
 
 std::uint64_t up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
@@ -52,12 +64,10 @@ class Candidates {
     persistent();
     tail();
   }
-  std::vector<GemmChoice> take(const std::string& only) {
+  std::vector<GemmChoice> take(const Settings& s) {
     std::vector<GemmChoice> out;
     for (auto& c : all_)
-      if (reject(c.kind, p_, at_, d_).empty() &&
-          (only.empty() || c.variant.name.find(only) != std::string::npos))
-        out.push_back(std::move(c));
+      if (reject(c.kind, p_, at_, d_).empty() && s.takes(c.variant.name)) out.push_back(std::move(c));
     return out;
   }
 
@@ -137,9 +147,8 @@ class Candidates {
       for (int cluster : {1, 2}) {
         if (p_.flops() > 1e12 && bn == 128) continue;
         if (cluster == 2 && p_.m <= 128) continue;
-        const GemmPersistentTuning t{bn == 128 ? 6 : 4, cluster, bn == 192 ? 3 : 2, 8};
-        add(GemmKind::sm90_persistent, gemm_persistent_sm90(p_.type, p_.trans_a, p_.trans_b, bn, t), 128, bn,
-            cluster);
+        all_.push_back(
+            choose_persistent_sm90(p_.type, p_.trans_a, p_.trans_b, {.cols = bn, .cluster = cluster}));
       }
   }
   void tail() {
@@ -186,21 +195,6 @@ class Candidates {
   std::vector<GemmChoice> all_;
 };
 
-// Compiles what is not compiled yet, on all cores.
-void compile(const runtime::Device& d, const std::vector<GemmChoice>& choices) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-    threads.emplace_back([&] {
-      for (std::size_t c; (c = next++) < choices.size();) try {
-          load(d, choices[c].variant);
-        } catch (const Error& e) {
-          std::printf("%s: %s\n", choices[c].variant.name.c_str(), e.what());
-        }
-    });
-  for (auto& t : threads) t.join();
-}
-
 // ---------------------------------------------------------------- one problem
 // The largest distance of 4 rows of two results, over the root of the mean square of the first.
 template <class T>
@@ -244,7 +238,7 @@ class Sweep {
     runtime::Buffer<std::uint8_t> c(device_, p.c_elements() * 2), theirs(device_, p.c_elements() * 2);
     const GemmAddresses at{x.address(), y.address(), c.address()};
     const auto choices = choices_for(p, at);
-    compile(device_, choices);
+    load_all(device_, choices);
 
     std::vector<prof::Contender> contenders;
     const prof::CublasLtOperands there{x.address(), y.address(), theirs.address()};
@@ -277,7 +271,7 @@ class Sweep {
   std::vector<GemmChoice> choices_for(const GemmProblem& p, const GemmAddresses& at) {
     std::vector<GemmChoice> all = gemm_candidates(p, at, device_.info());
     if (settings_.wide)
-      for (auto& c : Candidates(p, at, device_.info()).take(settings_.only)) all.push_back(std::move(c));
+      for (auto& c : Candidates(p, at, device_.info()).take(settings_)) all.push_back(std::move(c));
     double least = 1e30;
     for (const auto& c : all)
       if (c.microseconds > 0) least = std::min(least, c.microseconds);
@@ -287,8 +281,7 @@ class Sweep {
                                    [&](const auto& x) { return x.variant.name == c.variant.name; });
       const bool slow = p.flops() > 1e11 && c.microseconds > 1.5 * least;
       const bool old = p.flops() > 1e9 && c.kind <= GemmKind::sm80;
-      if (!had && !slow && !old && c.variant.name.find(settings_.only) != std::string::npos)
-        out.push_back(std::move(c));
+      if (!had && !slow && !old && settings_.takes(c.variant.name)) out.push_back(std::move(c));
     }
     return out;
   }
@@ -312,7 +305,10 @@ class Sweep {
         contenders[c].run(stream);
         stream.record(stop);
         stream.wait();
-        if (round >= 0) out[c].milliseconds.push_back(stop.milliseconds_since(start));
+        const double took = stop.milliseconds_since(start);
+        if (round >= 0) out[c].milliseconds.push_back(took);
+        if (settings_.rest > 0)
+          std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(settings_.rest * took));
       }
     }
     for (auto& t : out) t.summary = prof::summarise(t.milliseconds);
@@ -473,6 +469,8 @@ int main(int argc, char** argv) try {
       s.algorithms = std::atoi(value());
     else if (word == "--only")
       s.only = value();
+    else if (word == "--rest")
+      s.rest = std::atof(value());
     else if (word == "--wide")
       s.wide = true;
     else if (word == "--table")

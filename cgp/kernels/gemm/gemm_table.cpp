@@ -212,12 +212,22 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
                        const GemmTable& table) {
   const GemmMeasured* row = table.find(p);
   if (!row) return select_gemm(p, at, d);
-  for (auto& c : gemm_candidates(p, at, d)) {
-    if (c.variant.name != row->variant) continue;
+  const auto measured = [&](GemmChoice c) {
     c.why = text::cat("measured: the fastest of its candidates, ", row->microseconds, " us");
     return c;
-  }
-  return select_gemm(p, at, d);
+  };
+  const auto all = gemm_candidates(p, at, d);
+  for (const auto& c : all)
+    if (c.variant.name == row->variant) return measured(c);
+  // Of hundreds of tiles of sm90_persistent the candidates are those that are predicted fastest.
+  const auto like =
+      std::find_if(all.begin(), all.end(), [](const auto& c) { return c.kind == GemmKind::sm90_persistent; });
+  if (like != all.end())
+    if (auto c = persistent_sm90_named(row->variant, p.type, p.trans_a, p.trans_b)) {
+      c->pack_a = like->pack_a, c->pack_b = like->pack_b, c->pack_c = like->pack_c;
+      return measured(std::move(*c));
+    }
+  return all[0];
 }
 
 std::vector<Variant> gemm_selected_variants(std::string_view arch) {
@@ -238,7 +248,8 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
     for (bool ta : {false, true})
       for (bool tb : {false, true}) {
         if (t == DType::bf16 && d.cc() < 80) continue;
-        for (std::uint64_t m : {1, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024, 2048, 4096, 8192, 16384})
+        for (std::uint64_t m : {1,   4,   8,   16,  32,   64,   100,  128,  192,  200,  256,  300,
+                                384, 400, 512, 768, 1000, 1024, 1536, 2048, 4096, 8192, 16384})
           for (const auto& [n, k] : shapes)
             for (std::uint64_t batch : {1, 64}) {
               if (batch > 1 && (n > 1024 || m > 1024)) continue;

@@ -14,18 +14,21 @@ namespace {
 
 std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
 
+constexpr int kPersistentKept = 12;
+
 struct Tiling {
   GemmKind kind;
   int bm, bn, cluster = 1, split = 1, resident = 1;
   int group = 8;
   GemmLines c = GemmLines::normal;
   GemmShared shared = GemmShared::none;
+  bool turned = false;  ///< wgmma's rows are columns of C (sm90_persistent)
   double microseconds = 0;
 };
 
 // Rows that begin anywhere in a line of 128 bytes cost two lines a row of a tile.
-bool crooked_lines(const GemmProblem& p) {
-  return std::uint64_t(cgp::bytes(p.type)) * (p.trans_b ? p.ldb : p.lda) % 128 != 0;
+bool crooked(const GemmProblem& p, std::uint64_t ld) {
+  return std::uint64_t(cgp::bytes(p.type)) * ld % 128 != 0;
 }
 // B passes by once and would push out of L2 what others have there. Very long streams are faster without.
 bool streams(const GemmProblem& p) {
@@ -36,25 +39,35 @@ bool streams(const GemmProblem& p) {
 struct Model {
   // Elements of C, and rows of A and B, that an SM multiplies and fetches in a microsecond, by 64 of K; the
   // part of the shorter of both that the other does not hide.
-  double products = 84498, lines = 2030.7, overlap = 0.164;
-  double prologue = 0.16, prologue_split = 1.05, prologue_pair = 2.67;  // of a block, in microseconds
-  double exchange = 2.36, results = 0.775;  // of 128 x 128 sums among blocks, of 128 x 256 results
-  double turn = 0.03;                       // from one warpgroup to the other
-  double pair = 1.073, crooked = 2.78;      // factors: of steps in pairs, of rows across lines of 128 bytes
-  double bytes_per_us = 5.15e6, latency = 5.35, slow = 0.765;
+  double products = 177034, lines = 4743, overlap = 0.367;
+  double prologue = 1.44, prologue_split = 1.533, prologue_pair = 1.837,
+         prologue_cluster = 2.2;             // us a block
+  double exchange = 1.088, results = 0.161;  // of 128 x 128 sums among blocks, of 128 x 256 results
+  double turn = 0.0093;                      // from one warpgroup to the other
+  double pair = 1.051, four = 1.094;         // factors: of steps in clusters of 2 and 4
+  double crooked = 2.791;                    // of rows across lines of 128 bytes
+  double tall = 0.976, turned = 0.984;       // of products of 256 rows, of turned ones
+  double bytes_per_us = 6.393e6, latency = 2.8, slow = 2.18;
 };
 constexpr Model kModel;
 
 // A grid of blocks that each make one tile, or with others a part of its sums.
 double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
                      const Model& m) {
-  // Clusters of 4 and more leave some processors of a GPC without work.
-  const int usable = t.split >= 8 ? sms * 8 / 11 : t.split == 4 ? sms * 10 / 11 : sms;
+  const int usable = usable_sms(sms, t.split);
   const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t(usable * t.resident);
   const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
   const double start = t.cluster > 1 ? m.prologue_pair : m.prologue_split;
   return double(tiles(blocks, slots)) * (std::ceil(k_tiles / t.split) * step * share + start +
                                          (t.split > 1 ? m.exchange * t.bm * t.bn / 16384 : 0));
+}
+// Clusters of blocks that walk over the tiles.
+double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
+                        const Model& m) {
+  const double store = m.results * t.bm * t.bn / 32768;
+  return double(tiles(all, std::uint64_t(usable_sms(sms, t.cluster) / t.cluster * t.cluster))) *
+             (k_tiles * step + store) +
+         (t.cluster > 1 ? m.prologue_cluster : m.prologue);
 }
 // Blocks that walk over the tiles; what is left is shared, or goes to some alone.
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
@@ -76,13 +89,21 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
             beside = t.shared == GemmShared::a ? t.cluster : 1;
   const auto all = tiles(p.m, std::uint64_t(t.bm * below)) * tiles(p.n, std::uint64_t(t.bn * beside)) *
                    std::uint64_t(t.cluster) * p.batch;
-  const double multiply = t.bm * t.bn / m.products;
+  const double multiply =
+      t.bm * t.bn / m.products * (t.turned ? m.turned : 1) * ((t.turned ? t.bn : t.bm) == 256 ? m.tall : 1);
+  const auto rows = [&](int extent, int sharing, bool crosses) {
+    return double(extent) / sharing * (crosses ? m.crooked : 1);
+  };
   const double fetch =
-      (double(t.bm) / beside + double(t.bn) / below) * (crooked_lines(p) ? m.crooked : 1) / m.lines;
+      (rows(t.bm, beside, crooked(p, p.lda)) + rows(t.bn, below, crooked(p, p.ldb))) / m.lines;
   const double step =
-      (std::max(multiply, fetch) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 1 ? m.pair : 1);
+      (std::max(multiply, fetch) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 2   ? m.four
+                                                                             : t.cluster > 1 ? m.pair
+                                                                                             : 1);
   const double time =
-      (t.kind == GemmKind::sm90_split ? predict_split : predict_persistent)(t, all, k_tiles, step, sms, m);
+      (t.kind == GemmKind::sm90_split        ? predict_split
+       : t.kind == GemmKind::sm90_persistent ? predict_clusters
+                                             : predict_persistent)(t, all, k_tiles, step, sms, m);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
@@ -93,6 +114,14 @@ int split_stages(const Tiling& t, std::uint64_t k) {
   const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
   return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
                     int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
+}
+
+GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
+  GemmPersistentShape s;
+  s.rows = t.turned ? t.bn : t.bm, s.cols = t.turned ? t.bm : t.bn;
+  s.turned = t.turned, s.cluster = t.cluster, s.shared = t.cluster > 1 ? t.shared : GemmShared::b;
+  s.group = t.group, s.b_first = streams(p);
+  return s;
 }
 
 GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
@@ -109,11 +138,8 @@ GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
   c.tile_m = std::uint32_t(t.bm);
   c.microseconds = t.microseconds;
   if (t.kind == GemmKind::sm90_persistent) {
-    const GemmPersistentTuning tune{t.bn == 128 ? 6 : 4, t.cluster, t.bn == 192 ? 3 : 2, t.group};
-    const bool beside = t.shared == GemmShared::a;
-    c.variant = (beside ? gemm_persistent_beside_sm90 : gemm_persistent_sm90)(p.type, p.trans_a, p.trans_b,
-                                                                              t.bn, tune);
-    if (beside) c.tile_n *= 2;
+    c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, shape_of(t, p));
+    c.microseconds = t.microseconds;
   } else if (t.kind == GemmKind::sm90_tail_split) {
     GemmTailTuning tune;
     tune.buffers = gemm_tail_buffers(t.bn), tune.stages = gemm_tail_stages(t.bm, t.bn, tune.buffers);
@@ -146,12 +172,6 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
       for (int cluster : {1, 2})
         if (!packed && (p.m > 128 || cluster == 1))
           out.push_back({GemmKind::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
-    for (int bn : {128, 192, 256}) {
-      if (p.m > 128 && (bn == 128 || !crooked_lines(p)))
-        out.push_back({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, S::b});
-      if (bn > 128 && p.n > 256)
-        out.push_back({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, S::a});
-    }
   }
   const auto blocks = [&](int bm, int bn) {
     return tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
@@ -178,6 +198,39 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
   return out;
 }
 
+// Tiles of sm90_persistent that other kinds do not have, alone and in clusters.
+template <class F>
+void each_persistent(const GemmProblem& p, F&& add) {
+  const bool nt = !p.trans_a && p.trans_b;
+  const auto one = [&](int rows, int cols, bool turned) {
+    Tiling t{GemmKind::sm90_persistent, turned ? cols : rows, turned ? rows : cols};
+    t.turned = turned;
+    const auto down = tiles(p.m, std::uint64_t(t.bm)), across = tiles(p.n, std::uint64_t(t.bn));
+    if ((t.bm > 64 && t.bm - 64 >= int(std::min<std::uint64_t>(p.m, 512))) ||
+        (t.bn > 64 && t.bn - 64 >= int(std::min<std::uint64_t>(p.n, 512))))
+      return;
+    const bool tail_has = !turned && rows == 128 && (nt ? cols >= 112 : cols % 64 == 0 && cols >= 128);
+    if (!tail_has || cols > 256) add(t);
+    for (int cluster : {2, 4}) {
+      t.cluster = cluster;
+      t.shared = GemmShared::b;  // by blocks below each other, each a part of its rows
+      if (down >= std::uint64_t(cluster) && (!p.trans_b || t.bn % (8 * cluster) == 0)) add(t);
+      t.shared = GemmShared::a;
+      if (across >= std::uint64_t(cluster) && (p.trans_a || t.bm % (8 * cluster) == 0)) add(t);
+    }
+  };
+  for (bool turned : {false, true})
+    for (int rows : {64, 128, 192, 256}) {
+      for (int cols = 48; cols <= (rows < 192              ? 256
+                                   : rows == 256 && turned ? 208
+                                                           : 192);
+           cols += turned ? 8 : 16)
+        one(rows, cols, turned);
+      if (rows == 128 && (turned ? !p.trans_a : p.trans_b))
+        for (int cols : {272, 288, 320, 384}) one(rows, cols, turned);
+    }
+}
+
 // packed: operands were copied into scratch memory; pingpong would arrange them again, in its own way.
 std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                             bool packed = false) {
@@ -195,10 +248,9 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
         continue;
       add({GemmKind::sm90_tail_split, low ? 64 : 128, bn});
       if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
-      // Sharing B pays where its rows are crooked.
-      if (!low && bn > 128 && bn % 64 == 0 && crooked_lines(p) && p.m > 128)
-        add({GemmKind::sm90_persistent, 128, bn, 2, 1, 1, 8, GemmLines::normal, GemmShared::b});
     }
+    // Small problems take few microseconds with any tile, and machine code for hundreds of them cannot ship.
+    if (p.flops() >= 3e8) each_persistent(p, add);
   } else {
     add({GemmKind::sm90, 128, 256});
     // The old C is read while the other warpgroup multiplies; 192 columns leave no registers for it.
@@ -252,7 +304,14 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
                                              const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
-  for (const auto& t : tilings(p, at, d)) {
+  auto all = tilings(p, at, d);
+  // Hundreds of shapes: those that are predicted fastest.
+  const auto shaped = std::stable_partition(
+      all.begin(), all.end(), [](const Tiling& t) { return t.kind != GemmKind::sm90_persistent; });
+  std::stable_sort(shaped, all.end(),
+                   [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+  if (all.end() - shaped > kPersistentKept) all.erase(shaped + kPersistentKept, all.end());
+  for (const auto& t : all) {
     out.push_back(made(t, p, at, d));
     if (t.kind == GemmKind::sm90_pingpong && p.m > 2048 && p.beta == 0) {
       Tiling high = t;

@@ -3,11 +3,12 @@
 // ragged ones.
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
 
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_check.h"
 #include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
@@ -21,7 +22,9 @@ HostArray random_array(DType t, std::uint64_t count, std::uint64_t seed) {
   return h;
 }
 
-void expect_right(const GemmProblem& q, const std::string& part, std::size_t at_least) {
+// Runs choices(p, addresses) on the emulator; how many they were.
+template <class Choices>
+std::size_t run_all(const GemmProblem& q, Choices&& choices) {
   const auto p = q.dense();
   const auto device = runtime::Device::open("emu:sm_90a");
   const auto a = random_array(p.type, p.a_elements(), 1), b = random_array(p.type, p.b_elements(), 2),
@@ -34,8 +37,7 @@ void expect_right(const GemmProblem& q, const std::string& part, std::size_t at_
   auto da = on(a), db = on(b), dc = on(c);
   const GemmAddresses at{da.address(), db.address(), dc.address()};
   std::size_t seen = 0;
-  for (const auto& choice : gemm_candidates(p, at, device.info())) {
-    if (choice.variant.name.find(part) == std::string::npos) continue;
+  for (const auto& choice : choices(p, at, device.info())) {
     ++seen;
     dc.upload(c.bytes);
     run_gemm(device.stream(), choice, p, at);
@@ -43,7 +45,25 @@ void expect_right(const GemmProblem& q, const std::string& part, std::size_t at_
     dc.download(out.bytes);
     EXPECT_TRUE(check_gemm(p, a, b, c, out).pass) << choice.variant.name;
   }
+  return seen;
+}
+
+void expect_right(const GemmProblem& q, const std::string& part, std::size_t at_least) {
+  const auto seen = run_all(q, [&](const auto& p, const auto& at, const auto& device) {
+    auto all = gemm_candidates(p, at, device);
+    std::erase_if(all, [&](const auto& c) { return c.variant.name.find(part) == std::string::npos; });
+    return all;
+  });
   EXPECT_GE(seen, at_least) << part;
+}
+// A tile of sm90_persistent; layouts of A and B as letters.
+void expect_right(const char* layout, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                  const GemmPersistentShape& s, DType t = DType::bf16, std::uint64_t batch = 1) {
+  GemmProblem p{.type = t, .m = m, .n = n, .k = k, .alpha = 0.5f, .batch = batch};
+  p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
+  run_all(p, [&](const auto& q, const auto&, const auto&) {
+    return std::vector{choose_persistent_sm90(q.type, q.trans_a, q.trans_b, s)};
+  });
 }
 
 GemmProblem nt(std::uint64_t m, std::uint64_t n, std::uint64_t k, float beta = 0) {
@@ -54,8 +74,41 @@ TEST(GemmTilings, PairsShareAnOperand) {
   expect_right(nt(200, 1032, 136), "_beside", 4);
   expect_right(nt(200, 1032, 136), "_below", 4);
   expect_right({.type = DType::f16, .trans_a = true, .m = 136, .n = 1032, .k = 72}, "_below", 2);
-  expect_right(nt(136, 520, 136), "_c1x2", 2);
-  expect_right(nt(264, 392, 136), "persistent_sm90_nt__128x128x64_s6_c2", 1);
+}
+
+TEST(GemmTilings, PersistentTilesAreCandidatesOfLargerProblems) {
+  runtime::DeviceInfo d;
+  d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
+  const auto some = [&](std::uint64_t n) {
+    const auto all = gemm_candidates_sm90(nt(n, n, n).dense(), {}, d);
+    return std::count_if(all.begin(), all.end(),
+                         [](const auto& c) { return c.kind == GemmKind::sm90_persistent; });
+  };
+  EXPECT_EQ(some(512), 0);
+  EXPECT_GE(some(768), 8);
+  EXPECT_GE(some(5000), 8);
+}
+
+TEST(GemmTilings, PersistentTilesOfEveryForm) {
+  using S = GemmPersistentShape;
+  constexpr auto a = GemmShared::a, b = GemmShared::b;
+  expect_right("nt", 136, 200, 136, S{.rows = 64, .cols = 96});
+  expect_right("nt", 392, 200, 72, S{.rows = 192, .cols = 144, .cluster = 2});
+  expect_right("nt", 300, 328, 200, S{.rows = 256, .cols = 160});
+  expect_right("nt", 136, 568, 72, S{.rows = 128, .cols = 272, .cluster = 2, .shared = a});
+  expect_right("nt", 136, 200, 72, S{.rows = 128, .cols = 104, .b_first = true});
+  // Turned: rows of the tile are columns of C.
+  expect_right("nt", 160, 200, 136, S{.rows = 64, .cols = 80, .turned = true});
+  expect_right("nt", 300, 584, 72, S{.rows = 128, .cols = 104, .turned = true}, DType::f16);
+  expect_right("nt", 200, 520, 72, S{.rows = 128, .cols = 96, .turned = true, .cluster = 4, .shared = a});
+  expect_right("nt", 328, 392, 72, S{.rows = 192, .cols = 176, .turned = true, .cluster = 2, .shared = b});
+  expect_right("nt", 136, 520, 72, S{.rows = 256, .cols = 152, .turned = true}, DType::bf16, 3);
+  expect_right("nt", 584, 136, 72, S{.rows = 128, .cols = 288, .turned = true, .cluster = 2, .shared = b});
+  // Operands whose rows are contiguous come in panels of 64.
+  expect_right("nn", 136, 200, 136, S{.rows = 128, .cols = 176, .cluster = 2, .shared = a});
+  expect_right("nn", 304, 392, 72, S{.rows = 192, .cols = 112, .turned = true, .cluster = 2, .shared = b});
+  expect_right("tn", 328, 200, 72, S{.rows = 256, .cols = 80, .cluster = 2});
+  expect_right("tt", 120, 264, 136, S{.rows = 128, .cols = 104, .turned = true, .cluster = 2, .shared = a});
 }
 
 TEST(GemmTilings, KOverUpTo16Blocks) {

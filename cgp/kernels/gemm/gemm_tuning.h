@@ -2,8 +2,7 @@
 #pragma once
 // Build-time choices of the Hopper kinds and of skinny; they decide emitted code and are part of a variant's
 // name.
-#include "cgp/base/dtype.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/gemm/gemm.h"
 
 namespace cgp::kernels {
 
@@ -39,11 +38,30 @@ int gemm_tail_stages(int bm, int bn, int buffers);
 /// Buffers that suit the columns stored at once: 2, for 192 columns 3.
 int gemm_tail_buffers(int bn);
 
-struct GemmPersistentTuning;
-/// gemm_persistent_sm90 with clusters of 2 blocks beside each other, which share the tiles of A; bn: 192,
-/// 256.
-Variant gemm_persistent_beside_sm90(DType t, bool trans_a, bool trans_b, int bn,
-                                    const GemmPersistentTuning& tune);
+/// A tile of sm90_persistent, as wgmma sees it: 64, 128, 192 or 256 rows and columns in steps of 8: up to
+/// 256, 192 beside 256 rows; beside 128 rows 272 to 384 in steps of 16 too.
+struct GemmPersistentShape {
+  int rows = 128, cols = 256;
+  bool turned = false;  ///< `rows` are columns of C, `cols` its rows
+  int stages = 0;       ///< 0: as many as fit, at most 8
+  int buffers = 0;  ///< of results on their way out, for each warpgroup; they divide its pieces; 0: chosen
+  int cluster = 1;  ///< blocks; each fetches a whole number of 8 rows of what they share
+  GemmShared shared = GemmShared::b;  ///< by blocks below each other; a: beside each other
+  int group = 8;                      ///< rows of clusters that are visited together
+  bool b_first = false;               ///< B is read once and is the first to leave L2
+};
+Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
+/// The same as run_gemm takes it: tile_m and tile_n are those of a cluster.
+GemmChoice choose_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
+/// The choice whose variant has this name, if one has.
+std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b);
+struct ShapedTile;
+ShapedTile gemm_persistent_tile(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
+
+/// Processors that work where blocks come in clusters: GPCs have numbers of them that 4 and 8 do not divide.
+constexpr int usable_sms(int sms, int cluster) {
+  return cluster >= 8 ? sms * 8 / 11 : cluster >= 4 ? sms * 10 / 11 : sms;
+}
 
 /// Build-time choices of the kernel for few rows of A and a B that is streamed once.
 struct GemmStreamTuning {

@@ -138,6 +138,14 @@ bool promoted(const GemmProblem& p) {
          (p.type == DType::f32 && p.precision == GemmPrecision::standard);
 }
 
+// Those that gemm_typed_shaped_sm90.cpp adds up.
+bool shared_sums(const GemmProblem& p) {
+  return promoted(p) && p.type != DType::f32 && p.scaling != GemmScaling::block;
+}
+
+// Tiles that one warpgroup has for itself: gemm_typed_sm90.h; others are shared.
+bool alone(const GemmTypedTuning& t) { return t.bm == 128 && (t.bn == 128 || t.bn == 192); }
+
 GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const GemmTypedTuning& t) {
   const bool with_sums = promoted(p), blocks = p.scaling == GemmScaling::block;
   const auto forms = forms_of(p, at);
@@ -146,8 +154,11 @@ GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const Ge
   auto name = text::cat("gemm_", cgp::name(p.type));
   if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
   if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
-  text::append(name, text::cat(with_sums ? "_promoted" : "_pingpong", blocks ? "_blocks" : "", "_sm90_",
-                               layout(forms.a) ? "t" : "n", layout(forms.b) ? "n" : "t"));
+  text::append(name, text::cat(with_sums  ? "_promoted"
+                               : alone(t) ? "_pingpong"
+                                          : "_shared",
+                               blocks ? "_blocks" : "", "_sm90_", layout(forms.a) ? "t" : "n",
+                               layout(forms.b) ? "n" : "t"));
   text::append(name, text::cat("__", t.bm, "x", t.bn, "_s", t.stages, "_c", t.cluster, "_b", t.buffers, "_g",
                                t.group));
   if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
@@ -156,7 +167,9 @@ GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const Ge
   const TypedTuning tuning{t, *p.type_c, whole, blocks};
   GemmChoice c;
   c.kind = with_sums ? GemmKind::sm90_promoted : GemmKind::sm90_pingpong;
-  c.variant = with_sums            ? gemm_promoted(as, std::move(name), tuning)
+  c.variant = shared_sums(p)       ? gemm_promoted_shaped(as, std::move(name), tuning)
+              : with_sums          ? gemm_promoted(as, std::move(name), tuning)
+              : !alone(t)          ? gemm_typed_shaped(as, std::move(name), tuning)
               : bytes(p.type) == 2 ? gemm_pingpong_16(as, std::move(name), tuning)
                                    : gemm_pingpong_k(as, std::move(name), tuning);
   c.tile_m = std::uint32_t(t.bm), c.tile_n = std::uint32_t(t.bn), c.cluster = t.cluster;
@@ -322,31 +335,52 @@ void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
   if (f.scratch_c) run_gemm_arrange(s, f.c, f.to_c, bytes(*p.type_c), false, p.batch);
 }
 
+GemmTypedTuning tuning_for(const GemmProblem& p, int bm, int bn) {
+  GemmTypedTuning t{
+      .bm = bm, .bn = bn, .stages = bn == 128 ? 6 : 4, .buffers = bytes(*p.type_c) == 1 ? 1 : 2};
+  if (alone(t) && !shared_sums(p)) return t;
+  const int pieces = bn * bytes(*p.type_c) / 128;
+  t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
+  t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / ((bm + bn) * 128));
+  return t;
+}
+
+// Microseconds on an H200: waves of tiles; a tile that a warpgroup has for itself is stored while the other
+// multiplies.
+double typed_time(const GemmProblem& p, const GemmTypedTuning& t) {
+  const double area = t.bm * t.bn / 32768.0,
+               steps = double(ceil_div(p.k * std::uint64_t(bytes(p.type)), 128));
+  const double tiles =
+      double(ceil_div(p.m, std::uint64_t(t.bm)) * ceil_div(p.n, std::uint64_t(t.bn)) * p.batch);
+  const double rows = (t.bm + t.bn) / 384.0;
+  const bool hidden = alone(t) && !shared_sums(p);
+  const double store = 1.6 * area * bytes(*p.type_c) / 2 * (p.epilogue.empty() ? 1 : 3),
+               step = 0.6 * area + 0.1 * rows;
+  return std::ceil(tiles / 132) * (steps * step + (hidden ? 0.05 : store)) + (hidden ? store : 0) + 2;
+}
+
 GemmTypedTuning default_tuning(const GemmProblem& p) {
-  GemmTypedTuning t;
   const bool narrow_c = bytes(*p.type_c) == 1;
-  t.buffers = narrow_c ? 1 : 2;
-  if (promoted(p)) {
-    t.bn = 128, t.stages = p.type == DType::f32 ? 2 : 6;
-    // Factors of blocks leave no registers for the sums of 256 columns.
-    if (p.type != DType::f32 && p.scaling != GemmScaling::block && !narrow_c && p.m * p.n >= 2048 * 2048)
-      t.bn = 256, t.stages = 4;
+  GemmTypedTuning t{.bn = 128, .stages = 6, .buffers = narrow_c ? 1 : 2};
+  if (promoted(p) && !shared_sums(p)) {
+    if (p.type == DType::f32) t.stages = 2;
+    // Three planes of three bf16 each: tiles of 64 columns where those of 128 are few.
+    if (p.type == DType::f32 && !narrow_c && ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.batch <= 66)
+      t.bn = 64, t.buffers = bytes(*p.type_c) == 4 ? 2 : 1;
     return t;
   }
+  if (p.epilogue.pairing() != Pairing::none) return t;
   // Elements of a matrix wait in registers, beside the sums: those of 192 columns leave too few.
   bool matrix = p.beta != 0;
   for (const auto& stage : p.epilogue.stages()) matrix = matrix || stage->name.rfind("residual", 0) == 0;
-  if (p.epilogue.pairing() != Pairing::none || narrow_c || matrix || p.n <= 128) {
-    t.bn = 128, t.stages = 6;
-    return t;
-  }
-  // The width whose last wave is fuller; of equal ones the wider.
-  const auto full = [&](std::uint64_t bn) {
-    const double tiles = double(ceil_div(p.m, 128) * ceil_div(p.n, bn) * p.batch);
-    return double(p.m) * double(p.n) * double(p.batch) / (std::ceil(tiles / 132) * double(bn));
-  };
-  if (full(192) < full(128) * 0.98) t.bn = 128, t.stages = 6;
-  return t;
+  const bool wide = !matrix && !narrow_c && !shared_sums(p);
+  const int piece = 128 / bytes(*p.type_c);  // columns that are stored at once
+  std::vector<GemmTypedTuning> all;
+  for (const auto& [bm, bn] :
+       {std::pair{128, 192}, {128, 128}, {128, 256}, {64, 128}, {128, 64}, {64, 64}, {128, 96}, {128, 224}})
+    if (bn % piece == 0 && (wide || bn <= 128)) all.push_back(tuning_for(p, bm, bn));
+  return *std::min_element(all.begin(), all.end(),
+                           [&](const auto& x, const auto& y) { return typed_time(p, x) < typed_time(p, y); });
 }
 
 }  // namespace

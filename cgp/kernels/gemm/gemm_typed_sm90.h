@@ -141,6 +141,8 @@ Variant pingpong_variant(std::string name, const TypedTuning& t) {
 /// 16-bit types, and those that need K contiguous. The names are made by the selector.
 Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const TypedTuning& t);
 Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const TypedTuning& t);
+Variant gemm_typed_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
+Variant gemm_promoted_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
 Variant gemm_promoted(const GemmProblem& p, std::string name, const TypedTuning& t);
 
 }  // namespace cgp::kernels

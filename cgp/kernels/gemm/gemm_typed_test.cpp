@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -78,6 +79,7 @@ struct Trial {
   std::vector<Step> steps;
   OnDevice a, b, c, fa, fb;
   bool gate_interleaved = false;
+  std::optional<GemmTypedTuning> tile;  ///< instead of the selected one
 
   static std::uint64_t factor_count(const GemmProblem& p, bool of_a) {
     const std::uint64_t kb = (p.k + 127) / 128;
@@ -130,14 +132,18 @@ struct Trial {
   Checked run(const runtime::Device& d) {
     runtime::Stream s(d);
     c.upload();
-    gemm(s, p, a.view(), b.view(), c.view(), {fa.view(), fb.view()});
+    const GemmAddresses at{a.memory.address(), b.memory.address(), c.memory.address(), fa.memory.address(),
+                           fb.memory.address()};
+    const auto choice = tile ? choose_typed_sm90(p, at, d.info(), *tile) : select_gemm(p, at, d.info());
+    if (tile)
+      run_gemm(s, choice, p, at);
+    else
+      gemm(s, p, a.view(), b.view(), c.view(), {fa.view(), fb.view()});
     s.wait();
     const HostArray got = c.back();
     Checked r;
     r.bytes = got.bytes;
-    const GemmAddresses at{a.memory.address(), b.memory.address(), c.memory.address(), fa.memory.address(),
-                           fb.memory.address()};
-    r.variant = select_gemm(p, at, d.info()).variant.name;
+    r.variant = choice.variant.name;
     const bool halves = p.epilogue.pairing() == Pairing::halves,
                pairs = p.epilogue.pairing() != Pairing::none;
     const auto old = [&](std::uint64_t z, std::uint64_t i, std::uint64_t j, double& x, double& e) {
@@ -186,6 +192,19 @@ struct Trial {
     return r;
   }
   void check(const runtime::Device& d) {
+    check_choice(d);
+    // Small problems are selected smaller tiles than those that large ones run.
+    const bool fp8 = p.type == DType::e4m3 || p.type == DType::e5m2;
+    if (d.info().arch != "sm_90a" || tile || p.k == 0 || p.epilogue.pairing() != Pairing::none ||
+        (p.precision != GemmPrecision::fast && (fp8 || p.type == DType::f32)) ||
+        p.scaling == GemmScaling::block)
+      return;
+    const bool narrow = bytes(*p.type_c) == 1 || p.beta != 0 || !steps.empty();
+    tile = {.bm = 128, .bn = narrow ? 128 : 192, .stages = 4, .buffers = narrow ? 1 : 2};
+    check_choice(d);
+    tile.reset();
+  }
+  void check_choice(const runtime::Device& d) {
     const auto r = run(d);
     EXPECT_LE(r.worst, 1) << describe() << " " << r.variant << ": " << r.where;
     if (d.is_emulator()) return;
@@ -386,6 +405,31 @@ runtime::Device emulator(std::string_view arch) { return runtime::Device::open(t
 }  // namespace
 
 TEST(gemm_typed, types_on_hopper) { types(emulator("sm_90a"), 1); }
+TEST(gemm_typed, tiles_of_every_form) {
+  const auto d = emulator("sm_90a");
+  const auto check = [&](DType t, DType c, const char* layout, GemmTypedTuning tile,
+                         GemmPrecision precision = GemmPrecision::fast) {
+    auto p = problem(t, layout, 136, 264, precision == GemmPrecision::fast ? 208 : 400);
+    p.type_c = c, p.precision = precision;
+    Trial s(d, p);
+    s.tile = tile;
+    s.check(d);
+  };
+  check(DType::bf16, DType::f32, "nn", {.bm = 64, .bn = 64, .stages = 3});
+  check(DType::bf16, DType::f32, "tt", {.bm = 128, .bn = 96, .stages = 3, .buffers = 3});
+  check(DType::f16, DType::bf16, "tn", {.bm = 64, .bn = 256, .stages = 3});
+  check(DType::f32, DType::f32, "nt", {.bm = 128, .bn = 64, .stages = 3});
+  check(DType::e4m3, DType::bf16, "nt", {.bm = 128, .bn = 256, .stages = 3});
+  check(DType::e5m2, DType::e4m3, "nt", {.bm = 64, .bn = 128, .stages = 3, .buffers = 1});
+  check(DType::s8, DType::s32, "nt", {.bm = 128, .bn = 160, .stages = 3, .buffers = 1});
+  check(DType::s8, DType::bf16, "nt", {.bm = 128, .bn = 64, .stages = 3, .buffers = 1});
+  // Sums of 128 of K, added up in registers.
+  constexpr auto standard = GemmPrecision::standard;
+  check(DType::e4m3, DType::bf16, "nt", {.bm = 128, .bn = 128, .stages = 3}, standard);
+  check(DType::e5m2, DType::bf16, "nt", {.bm = 64, .bn = 128, .stages = 2}, standard);
+  check(DType::e4m3, DType::f32, "tn", {.bm = 64, .bn = 64, .stages = 3}, standard);
+  check(DType::e4m3, DType::e4m3, "nt", {.bm = 128, .bn = 128, .stages = 3, .buffers = 1}, standard);
+}
 TEST(gemm_typed, factors_on_hopper) { factors(emulator("sm_90a"), 1); }
 TEST(gemm_typed, crooked_rows_on_hopper) { crooked(emulator("sm_90a")); }
 TEST(gemm_typed, f32_as_three_bf16) { widened(emulator("sm_90a"), 1); }
@@ -457,13 +501,18 @@ TEST(gemm_typed, variants_assemble_without_spills) {
   std::vector<GemmProblem> all;
   for (DType t : {DType::bf16, DType::f32, DType::e4m3, DType::s8})
     for (auto precision : {GemmPrecision::standard, GemmPrecision::fast}) {
-      auto p = problem(t, "nt", 1024, 1024, 1024);
-      p.precision = precision;
-      all.push_back(p);
+      for (std::uint64_t n : {1024, 8192}) {
+        auto p = problem(t, "nt", n, n, 1024);
+        p.precision = precision;
+        all.push_back(p);
+      }
     }
   auto p = problem(DType::bf16, "nn", 1024, 1024, 1024);
   p.epilogue = epilogue::bias(vector) | epilogue::gelu();
   all.push_back(p);
+  p.m = 128 * 132;  // tiles of 128 x 192 or 256
+  all.push_back(p);
+  p.m = 1024;
   p.epilogue = epilogue::residual(matrix);
   all.push_back(p);
   p.epilogue = epilogue::swiglu(Pairing::halves);

@@ -11,6 +11,7 @@
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_compile_bench.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
 
@@ -65,7 +66,9 @@ class Bench {
       } catch (const Error& e) {
         std::printf("%s: cuBLASLt: %s\n", name.c_str(), e.what());
       }
-    for (const auto& choice : choices(p, at)) try {
+    const auto all = choices(p, at);
+    load_all(device_, all);
+    for (const auto& choice : all) try {
         std::vector<Contender> contenders{{"cgp", [&](Stream& s) { run_gemm(s, choice, p, at); }}};
         if (have) contenders.push_back({"cublaslt", [&](Stream& s) { plan.run(s, lt_at); }});
         prof::CompareOptions o;
@@ -107,25 +110,36 @@ class Bench {
     if (!sweep_) return {select_gemm(p, at, device_.info())};
     std::vector<GemmChoice> all;
     if (p.plain() || p.precision == GemmPrecision::strict) all.push_back(select_gemm(p, at, device_.info()));
-    for (const auto& t : {GemmTypedTuning{128, 128, 5, 1, 2, 8},
-                          {128, 128, 6, 1, 2, 8},
-                          {128, 128, 6, 2, 2, 8},
-                          {128, 128, 2, 1, 2, 8},
-                          {128, 128, 2, 2, 2, 8},
-                          {128, 192, 4, 1, 2, 8},
-                          {128, 192, 5, 1, 1, 8},
-                          {128, 192, 4, 2, 2, 8},
-                          {128, 192, 5, 2, 1, 8},
-                          {128, 192, 4, 1, 2, 16},
-                          {128, 256, 4, 1, 2, 8},
-                          {128, 256, 4, 2, 2, 8}}) {
+    std::vector<GemmTypedTuning> tunings{
+        {128, 128, 5, 1, 2, 8}, {128, 128, 6, 1, 2, 8}, {128, 128, 6, 2, 2, 8}, {128, 128, 2, 1, 2, 8},
+        {128, 128, 2, 2, 2, 8}, {128, 192, 4, 1, 2, 8}, {128, 192, 5, 1, 1, 8}, {128, 192, 4, 2, 2, 8},
+        {128, 192, 5, 2, 1, 8}, {128, 192, 4, 1, 2, 16}};
+    const int shared = int(tunings.size());
+    for (const auto& [bm, bn] : {std::pair{128, 256},
+                                 {128, 224},
+                                 {128, 160},
+                                 {128, 96},
+                                 {128, 64},
+                                 {64, 128},
+                                 {64, 64},
+                                 {64, 256}}) {
+      const int pieces = bn * bytes(*p.type_c) / 128;
+      if (bn * bytes(*p.type_c) % 128) continue;
+      GemmTypedTuning t{bm, bn};
+      t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
+      t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / ((bm + bn) * 128));
+      tunings.push_back(t);
+    }
+    for (int i = 0; i < int(tunings.size()); ++i) {
+      auto& t = tunings[std::size_t(i)];
       if (p.precision == GemmPrecision::strict) continue;
       const bool sums = p.type == DType::f32 && p.precision == GemmPrecision::standard;
       const bool promoted =
           sums || ((p.type == DType::e4m3 || p.type == DType::e5m2) &&
                    (p.precision == GemmPrecision::standard || p.scaling == GemmScaling::block));
+      if (sums && t.bn == 64 && t.bm == 128) t.stages = 2;
       if ((t.stages == 2) != sums) continue;
-      if (promoted ? t.bm == 64 || t.bn == 192 : t.bn == 256 && t.bm == 128) continue;
+      if (promoted && (t.bn > 128 || (i >= shared && p.scaling == GemmScaling::block))) continue;
       if (p.epilogue.pairing() != Pairing::none && t.bn == 192) continue;
       try {
         all.push_back(choose_typed_sm90(p, at, device_.info(), t));

@@ -60,7 +60,8 @@ BenchRow measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n
                                             : gemm_persistent_sm90(p.type, false, true, h.bn, h.tune),
                    {},
                    std::uint32_t(h.bn),
-                   h.kind == GemmKind::sm90 ? 1 : h.tune.cluster};
+                   h.kind == GemmKind::sm90 ? 1 : h.tune.cluster,
+                   h.kind == GemmKind::sm90 ? 128u : std::uint32_t(128 * h.tune.cluster)};
       all.push_back({h.name, [&, c](Stream& q) { run_gemm(q, c, p, at); }});
     }
   const auto chosen = select_gemm(p, at, d.info());

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/gemm/gemm_shaped_sm90.h"
+
+#include <algorithm>
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+TileLayout operand_tile(int element_bytes, Major major, int extent) {
+  const int depth = 128 / element_bytes;
+  if (major == Major::k) return {extent, depth, element_bytes, Swizzle::b128, extent};
+  return {depth, (extent + 63) / 64 * 64, element_bytes, Swizzle::b128, depth};
+}
+
+record::TmaMap declare_operand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent) {
+  const auto t = operand_tile(element_bytes, major, extent);
+  const int box[] = {1, t.rows, t.cols};
+  return record::declare_tma(k, type, t, box, false);
+}
+
+// Pieces of C: 64 rows by columns, or of a turned tile rows by 64 columns (128 bytes, the widest swizzle).
+// Columns that are not 64 go without a swizzle, an odd number of 16-byte parts, which do not meet in banks.
+TileLayout piece_tile(const ShapedTile& t) {
+  const int piece = shaped_piece(t);
+  if (t.turned) return {piece, 64, 2, Swizzle::b128, piece};
+  return {64, piece, 2, piece == 64 ? Swizzle::b128 : Swizzle::none, 64};
+}
+
+record::TmaMap declare_results(Kernel& k, const ShapedTile& t, ptx::Mod type) {
+  const auto tile = piece_tile(t);
+  const int box[] = {1, tile.rows, tile.cols};
+  return record::declare_tma(k, type, tile, box, true);
+}
+
+int pieces(const ShapedTile& t) { return t.group_cols() / shaped_piece(t) * (t.group_rows() / 64); }
+
+}  // namespace
+
+// ---------------------------------------------------------------- shared memory
+int shaped_piece(const ShapedTile& t) {
+  const int cols = t.group_cols();
+  if (cols % 64 == 0) return 64;
+  if (!t.turned) {
+    for (int c : {104, 88, 72, 56, 40, 24})
+      if (cols % c == 0) return c;
+    return 8;
+  }
+  for (int c = 56; c >= 24; c -= 8)
+    if (cols % c == 0) return c;
+  return cols <= 152 ? cols : 8;
+}
+int shaped_staging_bytes(const ShapedTile& t, int buffers) {
+  const auto tile = piece_tile(t);
+  const int align = pattern_bytes(tile.swizzle);
+  return (tile.bytes() + align - 1) / align * align * buffers * t.groups;
+}
+int shaped_buffers(const ShapedTile& t) {
+  const int n = pieces(t);
+  if (piece_tile(t).bytes() > 12 * 1024) return 1;  // stages are worth more
+  return n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 1;
+}
+int shaped_stage_bytes(const ShapedTile& t) {
+  const auto bytes = [&](Major major, int extent) {
+    return operand_tile(t.element_bytes, major, extent).bytes();
+  };
+  return bytes(t.major_a, t.height()) + bytes(t.major_b, t.width());
+}
+int shaped_stages(const ShapedTile& t, int buffers) {
+  return std::min(8, (227 * 1024 - 2048 - shaped_staging_bytes(t, buffers)) / shaped_stage_bytes(t));
+}
+
+// ---------------------------------------------------------------- operands
+ShapedOperand::ShapedOperand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent)
+    : map_(declare_operand(k, type, element_bytes, major, extent)), major_(major) {}
+
+ShapedOperand ShapedOperand::shared(Axis axis, Here at) const {
+  return {record::share_tma(map_, axis, at), major_};
+}
+ShapedOperand ShapedOperand::hint(L2Hint h) const {
+  auto m = map_;
+  m.hint = h;
+  return {std::move(m), major_};
+}
+record::TmaSource ShapedOperand::at(const Val<u32>& batch, const Val<u32>& row, const Val<u32>& k0) const {
+  if (major_ == Major::k) return {map_, {batch, row, k0}};
+  return {map_, {batch, k0, row}};
+}
+record::WgmmaOperand ShapedOperand::part(const Val<u32>& base, int offset,
+                                         const std::optional<Val<u32>>& from) const {
+  // A row has 128 bytes of K in its stage; so have 64 of them that lie contiguous in a panel.
+  const Val<u32> start = from ? base + record::times(*from, 128) : base;
+  return {{}, record::SharedAddress{start, offset}, map_.layout, major_};
+}
+
+// ---------------------------------------------------------------- products
+namespace {
+
+record::RingCore make_ring(Kernel& k, const ShapedTile& t, const Role<Warpgroup>& load,
+                           const Role<Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b) {
+  std::vector<Axis> axes;
+  for (const auto* o : {&a, &b})
+    if (o->map().peers > 1) axes.push_back(o->map().axis);
+  const int bytes = a.bytes() + b.bytes();
+  return record::RingCore(
+      k, record::has_cluster(k) ? Stages(t.stages) : Stages::started_by_producer(t.stages), bytes, bytes,
+      1024, {math.threads() / 32, false, false, load.first_warp(), math.first_warp(), math.threads() / 32},
+      axes);
+}
+
+}  // namespace
+
+ShapedProduct::ShapedProduct(Kernel& k, const ShapedTile& t, const Role<Warpgroup>& load,
+                             const Role<Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b)
+    : k_(k), tile_(t), a_(a), b_(b), ring_(make_ring(k, t, load, math, a, b)) {}
+
+void ShapedProduct::fill(Thread&, const HopperPlace& at, const Val<u32>& k_tile, Here here) {
+  const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
+  const auto stage = ring_.begin_fill(here);
+  record::tma_load(k_, a_.at(at.batch, at.m0, k0), {stage.data, 0}, stage.full, here);
+  record::tma_load(k_, b_.at(at.batch, at.n0, k0), {stage.data, a_.bytes()}, stage.full, here);
+  ring_.end_fill(here);
+}
+
+ShapedProduct::Flight ShapedProduct::issue(Warpgroup& wg, const std::vector<Value>& sums, bool first,
+                                           Here here, int part, int parts) {
+  wg.converged("taking a stage", here);
+  const auto data = ring_.begin_take(here);
+  std::vector<record::StageToken> stages;
+  if (part + 1 == parts) stages.push_back(ring_.end_take(here));
+  std::optional<Val<u32>> row, col;
+  if (tile_.groups > 1)
+    (tile_.by_columns() ? col : row)
+        .emplace(record::times(wg.index, tile_.by_columns() ? tile_.group_cols() : tile_.group_rows()));
+  const int cols = tile_.group_cols() / parts;
+  auto x = (tile_.turned ? b_ : a_).part(data, tile_.turned ? a_.bytes() : 0, row),
+       y = (tile_.turned ? a_ : b_).part(data, tile_.turned ? 0 : a_.bytes(), col);
+  y.address->offset += part * cols * 128;
+  const int bits = 8 * tile_.element_bytes;
+  const auto group = record::wgmma_group(k_,
+                                         {tile_.turned ? tile_.b : tile_.a, tile_.turned ? tile_.a : tile_.b,
+                                          tile_.sum, tile_.group_rows(), cols, 1024 / bits, 256 / bits},
+                                         x, y, sums, {first, {}}, here);
+  return Flight({}, std::move(stages), group, here);
+}
+
+std::vector<Value> ShapedProduct::sums(Warpgroup& wg, const Val<u32>& k_tiles, Here here) {
+  const auto sums = record::fresh_registers(k_, tile_.sum, tile_.group_rows() * tile_.group_cols() / 128);
+  auto last = k_.loop(
+      k_tiles - 1, issue(wg, sums, true, here),
+      [&](Val<u32>, Flight busy) {
+        auto next = issue(wg, sums, false, here);
+        (void)std::move(busy).wait(wg, here);
+        return next;
+      },
+      here);
+  (void)std::move(last).wait(wg, here);
+  return sums;
+}
+
+std::vector<Value> ShapedProduct::promoted_sums(Warpgroup& wg, const Val<u32>& k_tiles, int parts,
+                                                Here here) {
+  const int count = tile_.group_rows() * tile_.group_cols() / 128, each = count / parts;
+  const auto total = record::zero_registers(k_, ptx::Mod::f32, count, here);
+  std::vector<std::vector<Value>> fresh;
+  for (int p = 0; p < parts; ++p) fresh.push_back(record::fresh_registers(k_, tile_.sum, each));
+  const auto add = [&](int p) {
+    for (int i = 0; i < each; ++i) {
+      const auto& to = total[std::size_t(p * each + i)];
+      k_.mov_op(to, ptx::Op::add, {ptx::Mod::f32}, {to, fresh[std::size_t(p)][std::size_t(i)]});
+    }
+  };
+  if (parts == 1) {
+    k_.loop(
+        k_tiles,
+        [&](Val<u32>) {
+          (void)issue(wg, fresh[0], true, here).wait(wg, here);
+          add(0);
+        },
+        here);
+    return total;
+  }
+  const auto second = [&](Flight busy) {
+    auto next = issue(wg, fresh[1], true, here, 1, 2);
+    (void)std::move(busy).wait(wg, here);
+    add(0);
+    return next;
+  };
+  auto last = k_.loop(
+      k_tiles - 1, issue(wg, fresh[0], true, here, 0, 2),
+      [&](Val<u32>, Flight busy) {
+        auto half = second(std::move(busy));
+        auto next = issue(wg, fresh[0], true, here, 0, 2);
+        (void)std::move(half).wait(wg, here);
+        add(1);
+        return next;
+      },
+      here);
+  (void)second(std::move(last)).wait(wg, here);
+  add(1);
+  return total;
+}
+
+HopperPlace ShapedProduct::mine(const Warpgroup& wg, const HopperPlace& at) const {
+  if (tile_.groups == 1) return at;
+  const auto own = record::times(wg.index, tile_.by_columns() ? tile_.group_cols() : tile_.group_rows());
+  return tile_.by_columns() == tile_.turned ? HopperPlace{at.batch, at.m0 + own, at.n0}
+                                            : HopperPlace{at.batch, at.m0, at.n0 + own};
+}
+
+// ---------------------------------------------------------------- results
+ShapedResults::ShapedResults(Kernel& k, const ShapedTile& t, ptx::Mod type)
+    : k_(k), tile_(t), type_(type), map_(declare_results(k, t, type)) {}
+
+void ShapedResults::open(const Role<Warpgroup>& math, int buffers) {
+  const auto t = piece_tile(tile_);
+  staging_.emplace(k_, math.count(), buffers, t.bytes(), pattern_bytes(t.swizzle), Here::now());
+}
+
+void ShapedResults::store(Warpgroup& wg, const std::vector<Value>& sums, const HopperPlace& at, Here here) {
+  const auto tile = piece_tile(tile_);
+  const int cols = tile_.group_cols(), piece = shaped_piece(tile_);
+  int turn = 0;
+  for (int block = 0; block < tile_.group_rows() / 64; ++block) {
+    const std::vector<Value> regs(sums.begin() + block * (cols / 2), sums.begin() + (block + 1) * (cols / 2));
+    for (int col = 0; col < cols; col += piece) {
+      const auto base = staging_->begin(wg, turn++ % staging_->buffers(), here);
+      const auto rows = std::uint32_t(64 * block), from = std::uint32_t(col);
+      if (tile_.turned) {
+        fill_turned(base, regs, col, here);
+        staging_->end(wg, {map_, {at.batch, at.m0 + from, at.n0 + rows}}, base, tile, StoreOp::store, here);
+      } else {
+        record::store_accumulator(k_, {64, 64, cols, col, type_, ptx::Mod::f32}, regs, tile, base, 0, here);
+        staging_->end(wg, {map_, {at.batch, at.m0 + rows, at.n0 + from}}, base, tile, StoreOp::store, here);
+      }
+    }
+  }
+}
+
+void ShapedResults::drain(Warpgroup& wg, Here here) {
+  wg.converged("waiting for staged stores", here);
+  const auto storing = record::remainder(k_.tid(), 128) == Val<u32>(0);  // as StagingCore has it
+  k_.guarded(storing, [&] { record::bulk_wait(k_, 0, /*read=*/true, here); });
+}
+
+// Column `from` of the sums and on become rows of the piece. An 8 x 8 block of sums is a matrix of stmatrix:
+// transposed, its columns are rows of 16 bytes. Lanes of a group of eight give the addresses of one matrix.
+void ShapedResults::fill_turned(const Val<u32>& base, const std::vector<Value>& sums, int from, Here at) {
+  const auto tile = piece_tile(tile_);
+  const auto lane = k_.laneid(), warp = record::remainder(record::divided(k_.tid(), 32), 4);
+  const auto row = record::remainder(lane, 8) + record::times(record::divided(lane, 16), 8);
+  const auto col = record::times(warp, 16) + record::times(record::remainder(record::divided(lane, 8), 2), 8);
+  const auto address = base + record::tile_offset(tile, row, col);
+  const auto packed = type_ == ptx::Mod::bf16 ? ptx::Mod::bf16x2 : ptx::Mod::f16x2;
+  for (int c = 0; c < tile.rows; c += 16) {
+    std::vector<Value> regs;
+    for (int j = c; j < std::min(c + 16, tile.rows); j += 8)
+      for (int half = 0; half < 2; ++half) {
+        const auto i = std::size_t((from + j) / 8 * 4 + 2 * half);
+        regs.push_back(record::pack_pair(k_, packed, sums[i], sums[i + 1], at));
+      }
+    record::stmatrix(k_, true, address, c * tile.span(), regs, at);
+  }
+}
+
+}  // namespace cgp::kernels

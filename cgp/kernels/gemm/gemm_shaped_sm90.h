@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Parts of Hopper kernels whose tile is a build-time value instead of a type: any multiple of 64 by any
+// multiple of 8, any types of wgmma.
+//   rows, cols  M and N of wgmma. They are rows and columns of C or (turned) columns and rows: C's height
+//   then
+//               comes in steps of 8
+//   groups      math warpgroups; each has rows / groups rows and all columns, or (more than 256 columns) all
+//               rows and cols / groups columns
+//   memory      stages of 128 bytes of K by TMA with a 128-byte swizzle; an operand stored with its rows
+//               contiguous comes in panels of 64 of them, the last one partly unused
+//   results     16-bit types: through shared memory (turned: by stmatrix.trans) and TMA, clipped at the edges
+#include <optional>
+#include <vector>
+
+#include "cgp/dsl/epilogue.h"
+#include "cgp/dsl/wgmma.h"
+#include "cgp/kernels/gemm/gemm_store_sm90.h"
+
+namespace cgp::kernels {
+
+struct ShapedTile {
+  ptx::Mod a, b, sum;  ///< words of wgmma
+  int element_bytes = 2;
+  dsl::Major major_a = dsl::Major::k, major_b = dsl::Major::k;
+  int rows = 128, cols = 128, groups = 2;
+  bool turned = false;
+  int stages = 4;
+
+  int height() const { return turned ? cols : rows; }  ///< rows of C
+  int width() const { return turned ? rows : cols; }   ///< columns of C
+  bool by_columns() const { return cols > 256; }
+  int group_rows() const { return by_columns() ? rows : rows / groups; }
+  int group_cols() const { return by_columns() ? cols / groups : cols; }
+};
+
+/// op(A) or op(B): a tensor map (declared in this order among the parameters) and the tiles that it brings.
+class ShapedOperand {
+ public:
+  ShapedOperand(dsl::Kernel& k, ptx::Mod type, int element_bytes, dsl::Major major, int extent);
+  /// The blocks of the cluster share these tiles: each fetches its part.
+  ShapedOperand shared(dsl::Axis axis, Here at = Here::now()) const;
+  ShapedOperand hint(dsl::L2Hint h) const;
+  const dsl::record::TmaMap& map() const { return map_; }
+  int bytes() const { return map_.layout.bytes(); }
+  dsl::record::TmaSource at(const dsl::Val<dsl::u32>& batch, const dsl::Val<dsl::u32>& row,
+                            const dsl::Val<dsl::u32>& k0) const;
+  /// From row `from` (a multiple of 64, or of 8 with K contiguous) of a tile at base + offset on.
+  dsl::record::WgmmaOperand part(const dsl::Val<dsl::u32>& base, int offset,
+                                 const std::optional<dsl::Val<dsl::u32>>& from) const;
+
+ private:
+  ShapedOperand(dsl::record::TmaMap map, dsl::Major major) : map_(std::move(map)), major_(major) {}
+  dsl::record::TmaMap map_;
+  dsl::Major major_;
+};
+
+/// The ring of stages, and the products of a warpgroup over them.
+class ShapedProduct {
+ public:
+  ShapedProduct(dsl::Kernel& k, const ShapedTile& t, const dsl::Role<dsl::Warpgroup>& load,
+                const dsl::Role<dsl::Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b);
+  /// Stage `k_tile` of the tile whose first row and column of C are at.m0 and at.n0.
+  void fill(dsl::Thread& t, const HopperPlace& at, const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
+  /// This warpgroup's sums over `k_tiles` stages (at least one): blocks of 64 x group_cols(), as wgmma has
+  /// them.
+  std::vector<dsl::Value> sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
+                               Here here = Here::now());
+  /// The same where sums may not stay in the tensor cores: each stage is summed afresh and added up in fp32
+  /// registers. With two `parts`, halves of the columns, one is multiplied while the other is added.
+  std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, int parts,
+                                        Here here = Here::now());
+  /// What of `at` this warpgroup's sums are: its first row and column of C.
+  HopperPlace mine(const dsl::Warpgroup& wg, const HopperPlace& at) const;
+
+ private:
+  using Flight = dsl::InFlight<std::tuple<>, 1>;  // the sums stay in registers of their own
+  /// Columns `part` of `parts` of the next stage; the last part frees it.
+  Flight issue(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, bool first, Here here, int part = 0,
+               int parts = 1);
+
+  dsl::Kernel& k_;
+  ShapedTile tile_;
+  ShapedOperand a_, b_;
+  dsl::record::RingCore ring_;
+};
+
+/// Results of a 16-bit type on their way into C.
+class ShapedResults {
+ public:
+  /// Declares the tensor map of C.
+  ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type);
+  void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
+  /// A warpgroup's sums; `at` is ShapedProduct::mine().
+  void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
+             Here here = Here::now());
+  /// Nothing is read from shared memory any more; what was stored is visible when the kernel has ended.
+  void drain(dsl::Warpgroup& wg, Here here = Here::now());
+  const dsl::record::TmaMap& map() const { return map_; }
+
+ private:
+  void fill_turned(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums, int from, Here at);
+
+  dsl::Kernel& k_;
+  ShapedTile tile_;
+  ptx::Mod type_;
+  dsl::record::TmaMap map_;
+  std::optional<dsl::record::StagingCore> staging_;
+};
+
+/// Of the results stored at once: columns of C, or rows of a turned tile.
+int shaped_piece(const ShapedTile& t);
+/// Bytes of shared memory for `buffers` pieces a warpgroup.
+int shaped_staging_bytes(const ShapedTile& t, int buffers);
+/// Buffers that divide a warpgroup's pieces: 2, else 3, else 1; of pieces above 12 KB 1.
+int shaped_buffers(const ShapedTile& t);
+/// Stages that fit beside them.
+int shaped_stages(const ShapedTile& t, int buffers);
+/// Bytes of one stage.
+int shaped_stage_bytes(const ShapedTile& t);
+
+}  // namespace cgp::kernels
