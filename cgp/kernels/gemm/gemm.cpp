@@ -664,14 +664,16 @@ KernelEntry gemm_entry() {
           runtime::DeviceInfo h;
           h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
           const bool every = t == DType::bf16 && !ta && tb;
-          std::size_t i = 0;
+          std::size_t i = 0, j = 0;
           for (const auto& [m, n, k] :
                {std::array<std::uint64_t, 3>{4096, 4096, 4096}, {768, 768, 768}, {96, 96, 16384}}) {
             const GemmProblem p{.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k};
             if (every || m == 4096)
               for (auto& c : gemm_candidates_sm90(p, {}, h)) {
-                const bool whole = every && c.kind != GemmKind::sm90_persistent;
-                if (forms.insert(form_of(c.variant.name)).second && (whole || i++ % 5 == 0))
+                // Those of sm90_persistent are one function: a few, and its largest below.
+                const bool persistent = c.kind == GemmKind::sm90_persistent;
+                if (forms.insert(form_of(c.variant.name)).second &&
+                    (persistent ? j++ % 12 == 0 : every || i++ % 5 == 0))
                   all.push_back(std::move(c.variant));
               }
           }
