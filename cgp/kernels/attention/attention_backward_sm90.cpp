@@ -193,7 +193,7 @@ std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& 
   const std::uint64_t pairs = p.batch * p.heads_kv;
   if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  if (c.sm90.turns) {  // under bounds half of the tiles are short
+  if (c.sm90.turns && (!bounded || tiles > 8)) {  // under bounds half of the tiles are short
     const std::uint64_t heads = std::bit_ceil(ceil_div(sms, tiles)) * (bounded ? 4 : 1);
     return std::uint32_t(std::min(pairs, heads));
   }
