@@ -249,7 +249,7 @@ static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* c
     t.promoted = p.promoted;
     t.turns = tile.d_qk == 128 ? 2 : 0;
     t.persistent = !bounded || n <= 4096;
-    t.section = bounded && n <= 1024 ? 1 : 0;
+    t.section = bounded && n <= (tile.d_qk == 64 ? 1024 : 4096);
     return t;
   }
   if (tile.d_qk == 64) {
