@@ -252,12 +252,11 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     // Small problems take few microseconds with any tile, and machine code for hundreds of them cannot ship.
     if (p.flops() >= 3e8) each_persistent(p, add);
   } else {
-    add({GemmKind::sm90, 128, 256});
     // The old C is read while the other warpgroup multiplies; 192 columns leave no registers for it.
     GemmProblem fresh = p;
     fresh.beta = 0;
-    if (p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty())
-      add({GemmKind::sm90_pingpong, 128, 128});
+    const bool turns = p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty();
+    add({turns ? GemmKind::sm90_pingpong : GemmKind::sm90, 128, turns ? 128 : 256});
   }
   for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
     for (int split : {1, 2, 4})
