@@ -195,9 +195,7 @@ class Decoder:
                                              self._table, self._wrong, pool)))
             calls.append((_core.paged_attention, (self._q, pool, self._table, lengths, s.scale, True, self.capacity,
                                                   self._workspace, self._wrong, self._o)))
-            # Attention leaves the memory idle: what the MLP begins with is fetched meanwhile.
-            ahead = (*layer.wide.weights, None)[:2]
-            calls += self._linear(self._attended, layer.out, self._x, residual=self._x, ahead=ahead)
+            calls += self._linear(self._attended, layer.out, self._x, residual=self._x)
             wide = self._wide[:, :layer.wide.columns]
             calls += self._linear(self._x, layer.wide, wide, norm=layer.norm2)
             calls += self._linear(wide, layer.back, self._x, residual=self._x)
@@ -207,11 +205,11 @@ class Decoder:
         return self._linear(self._x, self._shape.head, self.logits, norm=self._shape.last_norm) + [
             (_core.argmax, (self.logits, self._tokens, None))]
 
-    def _linear(self, x, linear, y, norm=None, residual=None, ahead=(None, None)):
+    def _linear(self, x, linear, y, norm=None, residual=None):
         s, calls = self._shape, []
         if self.batch <= _FEW:
             return few_calls(x, linear.weights, linear.biases, y, norm=norm, kind=s.norm, eps=s.eps, residual=residual,
-                             activation=linear.activation, gated=linear.gated, early=True, normed=self._normed, ahead=ahead)
+                             activation=linear.activation, gated=linear.gated, early=True, normed=self._normed)
         if norm:
             calls.append((_core.norm, (s.norm == _LAYER, x, self._normed, None, *norm, None, None, None, s.eps, 0.0)))
             x = self._normed

@@ -11,14 +11,13 @@ from ._torch import queue
 NONE, RMS, LAYER = 0, 1, 2
 MOST = 8  # rows of few_rows
 MOST_NORMED = 4096  # columns that few_rows normalises
-AHEAD = 12 << 20  # bytes of each weight that are fetched into L2 ahead
 _HALVES = (torch.float16, torch.bfloat16)
 
 
 def few_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=None, activation=0, gated=False, early=False,
-              normed=None, ahead=(None, None)):
+              normed=None):
     """(function of _core, arguments after the stream) of y = f(norm(x) w' + b) + residual for up to MOST rows; `normed` is
-    memory for rows that are too long to be normalised on the way; `ahead`: up to two weights of what runs next."""
+    memory for rows that are too long to be normalised on the way."""
     calls, kind = [], kind if norm else NONE
     weight, bias = norm or (None, None)
     if kind and x.shape[-1] > MOST_NORMED:
@@ -27,7 +26,7 @@ def few_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=
         x, kind, weight, bias = normed, NONE, None, None
     weights, biases = (tuple(t) + (None,) * (3 - len(t)) for t in (weights, biases))
     calls.append((_core.few_rows, (x, *weights, *biases, residual, weight, bias, eps, 0.0, kind, activation, gated, early,
-                                  *ahead, AHEAD, y)))
+                                  None, None, 0, y)))
     return calls
 
 
