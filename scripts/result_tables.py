@@ -6,7 +6,8 @@
     scripts/result_tables.py --check    change nothing; fail if something is not what the JSON gives (CTest result_tables)
 
 A table stands between the lines `<!-- results: PREFIX... -->` and `<!-- /results -->` and holds the rows whose names start
-with one of the prefixes. Where several files hold a row, the last file in the order of names, which are dates, counts.
+with one of the prefixes, in the order of the prefixes and then of the names. Where several files hold a row, the last file
+in the order of names, which are dates, counts.
 """
 import json
 import math
@@ -19,8 +20,8 @@ RESULTS = ROOT / "results" / "h200"
 PLOT = ROOT / "docs" / "gemm_h200.svg"
 PLOTTED = re.compile(r"gemm/bf16/nt/(\d+)x\1x\1$")
 PEERS = {
-    "cublas": "cuBLAS", "cublaslt": "best of cuBLASLt", "copy": "copy", "cudnn": "cuDNN", "torch._grouped_mm": "torch._grouped_mm",
-    "torch.mm loop": "a loop of torch.mm"
+    "cublas": "cuBLAS", "cublaslt": "best of cuBLASLt", "copy": "copy", "cudnn": "cuDNN", "cudnn_bf16": "cuDNN in bf16",
+    "torch._grouped_mm": "torch._grouped_mm", "torch.mm loop": "a loop of torch.mm"
 }
 TABLE = re.compile(r"(?P<open><!-- results: (?P<prefixes>[^>]*?) -->\n)(?P<body>.*?)(?P<close><!-- /results -->)", re.S)
 
@@ -114,6 +115,12 @@ def table(rows, where):
     return "\n".join(lines) + "\n"
 
 
+def order(name, prefixes):
+    """As the prefixes are given, numbers by their size."""
+    first = next(i for i, p in enumerate(prefixes) if name.startswith(p))
+    return first, [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def filled(path, rows):
     """The text of a README with its tables as the rows give them."""
     where = path.relative_to(ROOT)
@@ -125,6 +132,7 @@ def filled(path, rows):
     def fill(m):
         prefixes = m["prefixes"].split()
         mine = [r for r in rows if any(r.name.startswith(p) for p in prefixes)]
+        mine.sort(key=lambda r: order(r.name, prefixes))
         if not mine:
             raise Bad(f"{where}: no result starts with {' or '.join(prefixes) or 'nothing: the prefix is missing'}")
         return m["open"] + table(mine, where) + m["close"]
