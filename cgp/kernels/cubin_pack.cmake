@@ -28,5 +28,5 @@ if(CGP_EMBED_CUBINS)
   set_source_files_properties(cubin_pack_data.cpp PROPERTIES OBJECT_DEPENDS ${pack})
 endif()
 
-cgp_bench(cgp_first_call_bench SOURCES bench/first_call_bench.cpp LINKS cgp::kernels)
+cgp_bench(cgp_first_call_bench SOURCES bench/first_call_bench.cpp LINKS cgp::kernels cgp::bench_table)
 cgp_embed_cubins(cgp_first_call_bench)

@@ -360,7 +360,7 @@ int main(int argc, char** argv) {
     } else
       prefixes.push_back(argv[i]);
   }
-  try {
+  return guarded([&] {
     Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, only);
     std::printf("%s\n", b.device().info().name.c_str());
     run_all(b);
@@ -369,12 +369,5 @@ int main(int argc, char** argv) {
       words.insert(words.end(), argv + 1, argv + argc);
       write_results(json, b.device().info(), words, b.rows(), "cold L2, random data, events");
     }
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

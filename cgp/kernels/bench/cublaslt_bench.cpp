@@ -12,6 +12,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublas.h"
 #include "cgp/prof/peer_cublaslt.h"
@@ -190,19 +191,12 @@ std::vector<CublasLtGemm> problems() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return guarded([&] {
     Table table(runtime::Device::open("cuda:0"));
     for (const auto& g : problems()) {
       bool wanted = argc == 1;
       for (int i = 1; i < argc; ++i) wanted |= title(g).rfind(argv[i], 0) == 0;
       if (wanted) table.row(g);
     }
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cgp/base/error.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/cubin_pack.h"
 #include "cgp/kernels/gemm/gemm_planner.h"
 
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
   if (keys.empty())
     keys = {"bf16/nt/4096x4096x4096", "bf16/nt/1x4096x4096", "f16/nn/1024x1024x1024",
             "bf16/nt/1000x3001x5003", "f32/nn/512x512x512"};
-  try {
+  return guarded([&] {
     auto start = Clock::now();
     const auto device = runtime::Device::open("cuda:0");
     (void)device.stream().native_handle();
@@ -55,12 +56,5 @@ int main(int argc, char** argv) {
           int(after.embedded_cubins - before.embedded_cubins), int(after.cache_hits - before.cache_hits),
           choice.variant.name.c_str());
     }
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -11,6 +11,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
+#include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/catalog.h"
 #include "cgp/prof/compare.h"
 #include "cgp/ptx/parse.h"
@@ -143,7 +144,7 @@ int main(int argc, char** argv) {
     } else
       prefixes.push_back(argv[i]);
   }
-  try {
+  return guarded([&] {
     const auto d = runtime::Device::open(device);
     std::printf("%s\n", d.info().name.c_str());
     for (const Problem& p : problems()) {
@@ -156,12 +157,5 @@ int main(int argc, char** argv) {
         std::printf("%s: %s\n", p.label, e.what());
       }
     }
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -69,8 +69,19 @@ double BenchTable::run(const std::string& name, const std::string& variant, doub
   return rows_.back().timings[0].summary.median;
 }
 
+int guarded(const std::function<void()>& run) try {
+  run();
+  return 0;
+} catch (const Unsupported& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 3;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}
+
 int bench_main(const std::string& program, int argc, char** argv, int rounds,
-               const std::function<void(BenchTable&)>& run) try {
+               const std::function<void(BenchTable&)>& run) {
   std::vector<std::string> prefixes;
   std::string json;
   for (int i = 1; i < argc; ++i) {
@@ -85,21 +96,15 @@ int bench_main(const std::string& program, int argc, char** argv, int rounds,
       prefixes.push_back(argv[i]);
     }
   }
-  BenchTable b(runtime::Device::open("cuda:0"), prefixes, rounds);
-  std::printf("%s\n", b.device().info().name.c_str());
-  run(b);
-  if (!json.empty()) {
+  return guarded([&] {
+    BenchTable b(runtime::Device::open("cuda:0"), prefixes, rounds);
+    std::printf("%s\n", b.device().info().name.c_str());
+    run(b);
+    if (json.empty()) return;
     std::vector<std::string> words{program};
     words.insert(words.end(), argv + 1, argv + argc);
     write_results(json, b.device().info(), words, b.rows());
-  }
-  return 0;
-} catch (const Unsupported& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 3;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
+  });
 }
 
 }  // namespace cgp::kernels

@@ -253,7 +253,7 @@ void epilogues(Bench& b) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   std::vector<std::string> prefixes, words(argv, argv + argc);
   std::string json;
   int rounds = 20;
@@ -268,12 +268,10 @@ int main(int argc, char** argv) try {
     else
       prefixes.emplace_back(argv[i]);
   }
-  Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep);
-  epilogues(b);
-  types(b);
-  if (!json.empty()) write_results(json, b.device().info(), words, b.rows());
-  return 0;
-} catch (const cgp::Error& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
+  return guarded([&] {
+    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep);
+    epilogues(b);
+    types(b);
+    if (!json.empty()) write_results(json, b.device().info(), words, b.rows());
+  });
 }

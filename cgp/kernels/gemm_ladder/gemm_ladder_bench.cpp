@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
       sizes.push_back(std::strtoull(argv[i], nullptr, 10));
   }
   if (sizes.empty()) sizes = {512, 1024, 2048, 4096};
-  try {
+  return guarded([&] {
     const auto d = runtime::Device::open("cuda:0");
     (void)d.stream().native_handle();  // cuBLAS takes the current context
     std::unique_ptr<prof::Cublas> cublas;
@@ -120,12 +120,5 @@ int main(int argc, char** argv) {
       print(rows.back());
     }
     if (!json.empty()) write_results(json, d.info(), {"cgp_gemm_ladder"}, rows);
-  } catch (const Unsupported& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 3;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
-  return 0;
+  });
 }

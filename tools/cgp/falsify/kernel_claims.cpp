@@ -11,10 +11,10 @@
 #include <set>
 
 #include "cgp/base/file.h"
-#include "cgp/emu/emu.h"
 #include "cgp/prof/process.h"
 #include "falsify/claim.h"
 #include "npy.h"
+#include "profile/probe_kernel.h"
 #include "profile/waste.h"
 
 namespace cgp::falsify {
@@ -23,32 +23,13 @@ namespace {
 using fmt::format;
 using prof::Metric;
 
-/// %r2 is the thread, %r1 the thread in the grid, %rd1 the buffer.
-std::string planted_ptx(const std::string& declarations, const std::string& body) {
-  return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
-         ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .f32 %f<20>;\n.reg .b64 %rd<20>;\n" +
-         declarations +
-         "ld.param.u64 %rd1, [x];\nmov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ntid.x;\n"
-         "mad.lo.u32 %r1, %r3, %r4, %r2;\n" +
-         body +
-         "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f1;\nret;\n}\n";
-}
-
-/// Metrics and waste of four blocks of 128 threads on the emulator.
-json emulated(const std::string& ptx) {
-  const auto program = emu::Program::load(ptx);
-  emu::Machine machine("sm_80");
-  const auto address = machine.alloc(1 << 20, "x");
-  machine.fill(address, 1, 1 << 20);
-  emu::Launch launch;
-  launch.entry = "k", launch.grid = {4, 1, 1}, launch.block = {128, 1, 1};
-  std::byte params[8];
-  std::memcpy(params, &address, 8);
-  launch.params = params;
-  emu::Options options;
-  options.checks = emu::CheckSet::none();
-  options.workers = 1;
-  const auto counters = machine.launch(machine.load(program), launch, options).counters;
+/// Metrics and waste of four blocks of 128 threads on the emulator. %r2 is the thread, %r1 the thread in the
+/// grid, %rd1 the buffer; %f1 is stored.
+json emulated(const std::string& declarations, const std::string& body) {
+  const auto [program, counters] = profile::run_probe(
+      declarations + profile::kProbeThreads + body +
+          "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f1;\n",
+      {4, 1, 1}, {128, 1, 1});
   prof::MetricSet m;
   profile::emulator_metrics(counters, m);
   json waste = json::array(), seen;
@@ -69,12 +50,12 @@ void defect_claims(std::vector<Claim>& out) {
       {"FALS-051", "a branch on tid % 2 is motion, with divergent branches counted", "planted, emulated",
        false, false,
        [] {
-         return emulated(planted_ptx(
+         return emulated(
              "",
              "and.b32 %r5, %r2, 1;\nsetp.eq.u32 %p1, %r5, 0;\nmov.f32 %f1, 0f3F800000;\n"
              "@%p1 bra EVEN;\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\n"
              "bra JOIN;\nEVEN:\nmul.f32 %f1, %f1, %f1;\nmul.f32 %f1, %f1, %f1;\nmul.f32 %f1, %f1, "
-             "%f1;\nJOIN:\n"));
+             "%f1;\nJOIN:\n");
        },
        [](const json& j) -> std::string {
          if (j.at("divergent_branches") != 16)
@@ -86,12 +67,12 @@ void defect_claims(std::vector<Claim>& out) {
       {"FALS-052", "shared memory at a stride of 32 floats has bank conflicts",
        "planted, emulated: 31 extra passes for each of 48 accesses", false, false,
        [] {
-         return emulated(planted_ptx(
+         return emulated(
              ".shared .align 4 .b8 tile[4096];\n",
              "shl.b32 %r5, %r2, 7;\nand.b32 %r5, %r5, 4095;\nmov.u32 %r6, tile;\nadd.u32 %r6, %r6, %r5;\n"
              "mov.f32 %f1, 0f3F800000;\nst.shared.f32 [%r6], %f1;\nld.shared.f32 %f2, [%r6];\nld.shared.f32 "
              "%f3, [%r6];\n"
-             "add.f32 %f1, %f2, %f3;\n"));
+             "add.f32 %f1, %f2, %f3;\n");
        },
        [](const json& j) -> std::string {
          if (j.at("shared_bank_conflicts") != 16 * 3 * 31)
@@ -103,8 +84,8 @@ void defect_claims(std::vector<Claim>& out) {
       {"FALS-053", "loads 128 bytes apart use less than 25 % of what they move",
        "planted, emulated: 4 of each 32 bytes", false, false,
        [] {
-         return emulated(planted_ptx(
-             "", "mul.wide.u32 %rd2, %r1, 128;\nadd.u64 %rd3, %rd1, %rd2;\nld.global.f32 %f1, [%rd3];\n"));
+         return emulated(
+             "", "mul.wide.u32 %rd2, %r1, 128;\nadd.u64 %rd3, %rd1, %rd2;\nld.global.f32 %f1, [%rd3];\n");
        },
        [](const json& j) -> std::string {
          if (j.at("global_load_efficiency_pct") != 12.5)

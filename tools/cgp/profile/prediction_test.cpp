@@ -6,11 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "profile/import.h"
+#include "profile/probe_kernel.h"
 
 using namespace cgp;
 using namespace cgp::profile;
@@ -20,27 +19,12 @@ namespace {
 
 /// Every access of one block of 64 threads of a kernel that gets `x + offset`; %r1 = thread, %rd1 = pointer.
 std::vector<AccessCheck> checks(const std::string& body, std::uint64_t offset = 0, std::uint32_t block = 64) {
-  const std::string ptx =
-      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
-      ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .f32 %f<20>;\n.reg .b64 %rd<20>;\n"
-      ".shared .align 16 .b8 tile[8192];\nld.param.u64 %rd1, [x];\nmov.u32 %r1, %tid.x;\n" +
-      body + "ret;\n}\n";
-  const auto program = emu::Program::load(ptx);
-  emu::Machine machine("sm_80");
-  const auto address = machine.alloc(1 << 20, "x") + offset;
-  machine.fill(address - offset, 0, 1 << 20);
-  emu::Launch launch;
-  launch.entry = "k", launch.grid = {3, 1, 1}, launch.block = {block, 1, 1};
-  std::byte params[8];
-  std::memcpy(params, &address, 8);
-  launch.params = params;
-  emu::Options options;
-  options.checks = emu::CheckSet::none();
-  options.workers = 1;
-  const auto counted = machine.launch(machine.load(program), launch, options).counters;
+  const auto ran =
+      run_probe(".shared .align 16 .b8 tile[8192];\nld.param.u64 %rd1, [x];\nmov.u32 %r1, %tid.x;\n" + body,
+                {3, 1, 1}, {block, 1, 1}, offset, 0);
   ptx::LaunchAssumptions assumed;
   assumed.block = {block, 1, 1};
-  return check_predictions(*program, "k", counted, assumed);
+  return check_predictions(*ran.program, "k", ran.counters, assumed);
 }
 
 constexpr const char* kRow =

@@ -5,9 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "cgp/base/text.h"
+#include "profile/probe_kernel.h"
 
 using namespace cgp;
 using namespace cgp::profile;
@@ -15,36 +14,11 @@ using prof::Metric;
 
 namespace {
 
-struct Ran {
-  std::shared_ptr<const emu::Program> program;
-  emu::Counters counters;
-};
+using Ran = ProbeRun;
 
-/// One block row of `body`, which has %r1 = global thread id, %r2 = thread id, %rd1 = the buffer.
+/// Four blocks of `body`, which has %r1 = global thread id, %r2 = thread id, %rd1 = the buffer.
 Ran run(const std::string& declarations, const std::string& body) {
-  const std::string ptx =
-      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
-      ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .f32 %f<20>;\n.reg .b64 %rd<20>;\n" +
-      declarations +
-      "ld.param.u64 %rd1, [x];\nmov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ntid.x;\n"
-      "mad.lo.u32 %r1, %r3, %r4, %r2;\n" +
-      body + "ret;\n}\n";
-  Ran out;
-  out.program = emu::Program::load(ptx);
-  emu::Machine machine("sm_80");
-  const auto address = machine.alloc(1 << 22, "x");
-  machine.fill(address, 1, 1 << 22);
-  const auto instance = machine.load(out.program);
-  emu::Launch launch;
-  launch.entry = "k", launch.grid = {4, 1, 1}, launch.block = {128, 1, 1};
-  std::byte params[8];
-  std::memcpy(params, &address, 8);
-  launch.params = params;
-  emu::Options options;
-  options.checks = emu::CheckSet::none();
-  options.workers = 1;
-  out.counters = machine.launch(instance, launch, options).counters;
-  return out;
+  return run_probe(declarations + kProbeThreads + body, {4, 1, 1}, {128, 1, 1});
 }
 
 std::vector<Waste> waste_of(const Ran& r) { return emulator_waste(r.counters, *r.program, "k"); }
