@@ -254,6 +254,13 @@ Document load_any(const std::string& path) {
   const FileKind kind = kind_of(path, content);
   switch (kind) {
     case FileKind::profile:
+      if (text::trim(content).substr(0, 1) != "{")
+        throw ParseError(ErrorText{
+            "the file must be a profile of cgp or a report of ncu or nsys", path,
+            content.empty() ? "it is empty"
+                            : "it begins like none of JSON, an ncu report, an SQLite database and CSV",
+            "cgp profile, ncu --export, ncu --csv --page raw and nsys export --type sqlite write such "
+            "files"});
       return load(path);
     case FileKind::ncu_report:
       return document_of(read_ncu(path, content), path);

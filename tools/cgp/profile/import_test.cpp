@@ -353,3 +353,12 @@ TEST(import, one_kernel_of_many_is_kept) {
   EXPECT_DOUBLE_EQ(d.metrics[Metric::shared_bank_conflicts].number(), 32736000);
   EXPECT_THAT(message_of<ArgumentError>([&] { keep_kernels(d, "nothing"); }), HasSubstr("there are k_bank"));
 }
+
+TEST(import, files_of_no_known_kind_are_refused_as_such) {
+  for (const char* content : {"", "# Notes\n", "\x7f\x45LF\x02"}) {
+    const std::string path = written("x.ncu-rep", content);
+    const auto what = message_of<ParseError>([&] { load_any(path); });
+    EXPECT_THAT(what, HasSubstr("must be a profile of cgp or a report of ncu or nsys"));
+    EXPECT_THAT(what, HasSubstr(*content ? "begins like none of" : "it is empty"));
+  }
+}
