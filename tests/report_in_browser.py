@@ -78,8 +78,11 @@ def make_report(cgp, testdata, folder):
         return os.path.join(folder, name)
     run(cgp, "profile", "kernel", "softmax", "rows=64", "cols=256", "--device", "emu", "--save", file("k.json"))
     run(cgp, "time", "--runs", "8", "--save", file("t.json"), "--", "sleep", "0.01")
-    run(cgp, "trace", "--from", os.path.join(testdata, "torch_trace.jsonl"), "--save", file("trace.json"),
-        "--flamegraph", file("flame.svg"))
+    # a path that is wider than the page, as a checkout deep in a tree has
+    deep = os.path.join(folder, *["a_folder_with_a_name_of_some_length"] * 4)
+    os.makedirs(deep, exist_ok=True)
+    recording = shutil.copy(os.path.join(testdata, "torch_trace.jsonl"), deep)
+    run(cgp, "trace", "--from", recording, "--save", file("trace.json"), "--flamegraph", file("flame.svg"))
     run(cgp, "roofline", "--target", "cuda", "--device", "H200", "--save", file("roof.json"), "--svg", file("roof.svg"))
     run(cgp, "report", file("k.json"), file("t.json"), file("trace.json"), os.path.join(testdata, "ncu_raw.csv"),
         file("roof.json"), "-o", file("report.html"), "--title", "A report that is looked at")

@@ -34,7 +34,7 @@ using profile::xml_escaped;
 constexpr const char* kStyle =
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem "
     "auto;padding:0 "
-    "1rem;color:#1b1b1b;background:#fff}"
+    "1rem;color:#1b1b1b;background:#fff;overflow-wrap:anywhere}"
     "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid "
     "#ddd;margin-top:2.2rem}h3{font-size:1rem;margin-bottom:.3rem}"
     "table{border-collapse:collapse;margin:.5rem 0;display:block;max-width:100%;overflow-x:auto}td,th{"
