@@ -20,10 +20,6 @@ std::string reject_backward(AttentionKind kind, const AttentionProblem& q, const
   const auto p = q.dense();
   if (kind == AttentionKind::sm90) return reject_backward_sm90(p, at, g, d);
   if (auto why = reject(AttentionKind::mma, p, at, d); !why.empty()) return why;
-  for (auto [what, n] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
-    if (n > 128)
-      return text::cat("attention_backward mma: ", what, " = ", n,
-                       ": sums of heads wider than 128 do not fit into registers");
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16)
       return text::cat("attention_backward mma: ", what, " does not begin at a multiple of 16 bytes");
@@ -44,11 +40,16 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
     return c;
   }
   const auto widest = std::max(p.d_qk, p.d_v);
-  c.width = widest <= 32 ? 32 : widest <= 64 ? 64 : 128;
+  c.width = 256;
+  for (int d : {192, 128, 64, 32})
+    if (widest <= std::uint64_t(d)) c.width = d;
   // What shapes the scores needs them a second time, and registers for that.
   const bool shaped = f.shaped() || f.mask != AttentionMask::none;
   if (tune) {
     c.tune = *tune;
+  } else if (c.width > 128) {  // what lies in shared memory fits into the 99 KB of sm_86, sm_89 and sm_120
+    const int columns = c.width == 256 ? 16 : 32;
+    c.tune = {16, columns, 16, columns};
   } else if (c.width == 128) {
     // For sm_80 ptxas needs more registers for 32 rows of sums than there are.
     c.tune = shaped    ? AttentionBackwardTuning{16, 32, 16, 32}
@@ -101,13 +102,14 @@ void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& c
     n.tiles_m = std::uint32_t((length + std::uint64_t(4 * warp_rows) - 1) / std::uint64_t(4 * warp_rows));
     launch(kernel, std::uint64_t(n.tiles_m) * p.batch * heads, 1);
   };
-  launch(0, rows, mma ? 128 / std::uint64_t(choice.width / 8) : 4);
+  launch(0, rows, mma ? 128 / std::uint64_t(delta_threads(choice.width)) : 4);
   if (!mma) {
     launch(1, rows, 4), launch(2, keys, 4);
     return;
   }
   launch_tiles(1, p.n_q, choice.tune.query_rows, p.heads_q);
-  launch_tiles(2, p.n_kv, choice.tune.key_rows, p.heads_kv);
+  for (std::size_t kernel = 2; kernel < choice.kernels.size(); ++kernel)
+    launch_tiles(kernel, p.n_kv, choice.tune.key_rows, p.heads_kv);
 }
 
 void attention_backward(runtime::Stream& s, const AttentionProblem& q, const AttentionAddresses& at,

@@ -32,7 +32,8 @@ struct AttentionBackwardSm90Tuning {
 };
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;
-  std::vector<Variant> kernels;  ///< delta, queries, keys; of sm90: delta, gradients, d_q
+  std::vector<Variant>
+      kernels;  ///< delta, queries, keys (mma above 128 columns: d_k, d_v); of sm90: delta, gradients, d_q
   std::string why;
   int width = 0;                 ///< of the tiles of mma and sm90
   AttentionBackwardTuning tune;  ///< of mma
@@ -64,7 +65,7 @@ void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& c
                             const AttentionGradients& g);
 /// The kernels, in the order they run: delta, queries, keys.
 std::vector<Variant> attention_backward_simt(DType t, const AttentionFeatures& f);
-/// Head dimensions up to `d`: 32, 64 or 128.
+/// Head dimensions up to `d`: 32, 64, 128, 192 or 256.
 std::vector<Variant> attention_backward_mma(DType t, int d, const AttentionBackwardTuning& tune,
                                             const AttentionFeatures& f);
 /// Head dimensions up to `d`: 64 or 128. In the order they run: delta, gradients, d_q.

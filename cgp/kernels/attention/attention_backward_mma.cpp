@@ -3,13 +3,14 @@
 // sum belongs to one warp, so that the result is the same in every run.
 //   delta    threads of a row take 8 columns each: sum of o * d_o
 //   keys     a block owns keys and walks over the queries of its heads:  s' = k q', dp' = v d_o',
-//            d_v += p' d_o, d_k += ds' q
+//            d_v += p' d_o, d_k += ds' q; above 128 columns a kernel each for d_k and d_v, whose sums do not
+//            fit into registers together
 //   queries  a block owns queries and walks over keys:  s = q k', dp = d_o v', d_q += ds k
 //   memory   both tiles of the owner once, both of the other side in two stages of cp.async; scores are
 //   turned so
 //            that an accumulator, packed, is operand A of the next product: p and ds stay in registers
 //   sync     one block barrier per tile of the other side
-//   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes; head dimensions up to 128
+//   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
 #include "cgp/dsl/async.h"
 #include "cgp/dsl/mma.h"
 #include "cgp/kernels/attention/attention_backward.h"
@@ -24,6 +25,7 @@ using namespace attention_parts;
 using ptx::Mod;
 
 constexpr int kWarps = 4;
+enum class Wanted : std::uint8_t { d_q, d_k, d_v, d_k_and_d_v };  ///< which sums a kernel makes
 
 struct Tune {
   AttentionFeatures f;
@@ -48,13 +50,14 @@ struct Matrix {
 
 class BackwardMma {
  public:
-  BackwardMma(Kernel& k, const Tune& t, const AttentionParams& p, const GradientParams& g, bool keys)
+  BackwardMma(Kernel& k, const Tune& t, const AttentionParams& p, const GradientParams& g, Wanted wanted)
       : k_(k),
         t_(t),
         f_(t.f),
         p_(p),
         g_(g),
-        keys_(keys),
+        wanted_(wanted),
+        keys_(wanted != Wanted::d_q),
         element_(t.type == DType::bf16 ? Mod::bf16 : Mod::f16),
         own_rows_(kWarps * t.rows),
         own_(layout(own_rows_)),
@@ -63,9 +66,9 @@ class BackwardMma {
         w_(k.warp()),
         thread_(k.tid()),
         origin_(record::warp_origin(k)),
-        own_at_(k.smem_addr(k.smem(2 * own_.bytes(), pattern_bytes(own_.swizzle)))),
+        own_at_(k.smem_addr(k.smem((needs_dp() ? 2 : 1) * own_.bytes(), pattern_bytes(own_.swizzle)))),
         stages_(k.smem_addr(k.smem(2 * stage_bytes(), pattern_bytes(own_.swizzle)))),
-        stats_(k.smem_addr(k.smem(keys ? 2 * stats_bytes() : 8 * own_rows_, 16))),
+        stats_(k.smem_addr(k.smem(keys_ ? 2 * stats_bytes() : 8 * own_rows_, 16))),
         lane_own_(
             record::operand_lane_offset(k, Operand::a, Major::k, own_, w_.index * std::uint32_t(t.rows))),
         lane_other_(record::operand_lane_offset(k, Operand::b, Major::k, other_, Val<u32>(0))),
@@ -87,6 +90,9 @@ class BackwardMma {
 
  private:
   // ---------------------------------------------------------------- shapes
+  bool makes_d_k() const { return wanted_ != Wanted::d_v; }
+  bool makes_d_v() const { return wanted_ != Wanted::d_k; }
+  bool needs_dp() const { return wanted_ != Wanted::d_v; }  // and the owner's second tile
   TileLayout layout(int rows) const { return {rows, t_.d, 2, widest_swizzle(t_.d * 2), rows}; }
   int stage_bytes() const { return 2 * other_.bytes(); }
   int stats_bytes() const { return 8 * t_.columns; }  // lse and delta of the queries of a stage
@@ -126,7 +132,7 @@ class BackwardMma {
   }
   void keep_own(const Matrix& first, const Matrix& second, const Val<u32>& own0) {
     copy(first, own_, own0, own_at_, 0);
-    copy(second, own_, own0, own_at_, own_.bytes());
+    if (needs_dp()) copy(second, own_, own0, own_at_, own_.bytes());
     cp_async_commit(k_);
   }
   // lse, then delta of `n` queries, zeros where there are none.
@@ -327,7 +333,9 @@ class BackwardMma {
     keep_own(k(kv), v(kv), own0);
     const auto warp_own = own0 + w_.index * std::uint32_t(t_.rows);
     const auto row = warp_own + origin_.row;
-    const Registers d_k = zeros(t_.rows * t_.d / 32), d_v = zeros(t_.rows * t_.d / 32);
+    const int sums = t_.rows * t_.d / 32;
+    const Registers d_k = makes_d_k() ? zeros(sums) : Registers{},
+                    d_v = makes_d_v() ? zeros(sums) : Registers{};
     const auto n = std::uint32_t(t_.columns);
     const auto off = bits<s32>(kv.n_kv - kv.n_q), own = bits<s32>(own0), n_q = bits<s32>(kv.n_q);
     // Queries that see some key of this tile.
@@ -362,19 +370,22 @@ class BackwardMma {
               for (int e = 0; e < 2; ++e) base.push_back(minus_lse(pair[e]));
             const auto of_column = [&](int i) { return std::size_t(column_of(i) / 8 * 2 + (i & 1)); };
             const auto p = probabilities(at, raw, [&](int i) { return base[of_column(i)]; });
+            if (!makes_d_k()) return add(packed(p), 1, stage, d_v);
             const auto dp = scores(1, stage);
             const auto delta = pairs(t_.columns);
             const auto ds =
                 gradients(at, raw, p, dp, [&](int i) { return delta[std::size_t(column_of(i) / 8)][i & 1]; });
-            add(packed(p), 1, stage, d_v);  // not earlier: registers
+            if (makes_d_v()) add(packed(p), 1, stage, d_v);  // not earlier: registers
             add(ds, 0, stage, d_k);
           });
     });
     const auto rows = memory_keys(kv);
-    store(g_.d_k, rows_of(kv, kv.head_kv, kv.first_kv, p_.k_batch, p_.k_head, p_.k_row), p_.k_row, row, rows,
-          kv.n_kv, p_.d_qk, p_.scale, d_k);
-    store(g_.d_v, rows_of(kv, kv.head_kv, kv.first_kv, p_.v_batch, p_.v_head, p_.v_row), p_.v_row, row, rows,
-          kv.n_kv, p_.d_v, Val<f32>(1.0f), d_v);
+    if (makes_d_k())
+      store(g_.d_k, rows_of(kv, kv.head_kv, kv.first_kv, p_.k_batch, p_.k_head, p_.k_row), p_.k_row, row,
+            rows, kv.n_kv, p_.d_qk, p_.scale, d_k);
+    if (makes_d_v())
+      store(g_.d_v, rows_of(kv, kv.head_kv, kv.first_kv, p_.v_batch, p_.v_head, p_.v_row), p_.v_row, row,
+            rows, kv.n_kv, p_.d_v, Val<f32>(1.0f), d_v);
   }
 
   // Rows below `rows`; those from `zero_from` on as zeros.
@@ -397,6 +408,7 @@ class BackwardMma {
   const AttentionFeatures& f_;
   const AttentionParams& p_;
   const GradientParams& g_;
+  Wanted wanted_;
   bool keys_;
   Mod element_;
   int own_rows_;
@@ -414,7 +426,7 @@ template <class T>
 void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
   auto w = k.warp();
-  const int each = t.d / 8;
+  const int each = delta_threads(t.d);
   const auto id = k.ctaid_x() * std::uint32_t(kWarps * 32 / each) + k.tid() / std::uint32_t(each);
   const auto column = k.tid() % std::uint32_t(each) * 8u;
   const auto known = dsl::min(id, p.tiles - 1);
@@ -426,13 +438,10 @@ void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
       .at(to<u64>(s.batch) * p.lse_batch + to<u64>(s.head) * p.lse_head + wide_index(s.first_q))
       .st_if(there & (column == 0u), row, all);
 }
-void queries_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+template <Wanted W>
+void sums_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
-  BackwardMma(k, t, p, g, false).run();
-}
-void keys_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
-  k.block(kWarps * 32);
-  BackwardMma(k, t, p, g, true).run();
+  BackwardMma(k, t, p, g, W).run();
 }
 
 }  // namespace
@@ -445,10 +454,19 @@ std::vector<Variant> attention_backward_mma(DType type, int d, const AttentionBa
   };
   const Tune of_queries{f, type, d, tune.query_rows, tune.query_columns},
       of_keys{f, type, d, tune.key_rows, tune.key_columns};
-  return {variant(text::cat(stem, "_delta", f.text(), "__", d), 80,
-                  type == DType::f16 ? delta_kernel<f16> : delta_kernel<bf16>, of_queries),
-          variant(named("queries", tune.query_rows, tune.query_columns), 80, queries_kernel, of_queries),
-          variant(named("keys", tune.key_rows, tune.key_columns), 80, keys_kernel, of_keys)};
+  std::vector<Variant> v{variant(text::cat(stem, "_delta", f.text(), "__", d), 80,
+                                 type == DType::f16 ? delta_kernel<f16> : delta_kernel<bf16>, of_queries),
+                         variant(named("queries", tune.query_rows, tune.query_columns), 80,
+                                 sums_kernel<Wanted::d_q>, of_queries)};
+  const auto add = [&](const char* what, auto kernel) {
+    v.push_back(variant(named(what, tune.key_rows, tune.key_columns), 80, kernel, of_keys));
+  };
+  if (d <= 128) {
+    add("keys", sums_kernel<Wanted::d_k_and_d_v>);
+  } else {
+    add("d_k", sums_kernel<Wanted::d_k>), add("d_v", sums_kernel<Wanted::d_v>);
+  }
+  return v;
 }
 
 }  // namespace cgp::kernels

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The numbers of a problem as one kernel parameter: AttentionNumbers on the host, AttentionParams in kernels.
+#include <bit>
+
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/attention/attention.h"
 
@@ -31,6 +33,9 @@ struct AttentionNumbers {
   CGP_ATTENTION_NUMBERS(X)
 #undef X
 };
+
+/// Threads that share a row of o . d_o in tiles of `width` columns, 8 columns each.
+inline int delta_threads(int width) { return int(std::bit_ceil(unsigned(width))) / 8; }
 
 /// Of a dense() problem; tiles and sections are left to the launch.
 AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAddresses& at);
