@@ -16,6 +16,7 @@ MAY_USE = {
     "base": set(),
     "ptx": {"base"},
     "cuda": {"base"},
+    "simd": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
@@ -24,7 +25,8 @@ MAY_USE = {
     "capi": {"kernels", "runtime", "base"},
     "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
-TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "prof", "emu"}, "runtime": {"testing"}}
+TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "prof", "emu"}, "runtime": {"testing"},
+                      "simd": {"prof"}}
 MAX_LINES = 800
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|farm|root|tmp/bash_jobs)/")
