@@ -47,6 +47,9 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
             if (resident * lanes > 1024 || stages * resident * lanes * loads * 16 > 220 * 1024) continue;
             c.tuning = row::RowTuning{8, lanes, 1, loads, cluster, stages, resident};
             run(swept, 5);
+            if (stages < 3 || cluster == 1) continue;
+            c.tuning->lag = true;
+            run(swept, 5);
           }
       }
   c.tuning = row::RowTuning{8, 1024, 1, 0, 8};

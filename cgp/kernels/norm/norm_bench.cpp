@@ -90,7 +90,7 @@ std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int
           residents.push_back(resident);
         }
         for (int resident : residents) {
-          t.resident = resident, t.stages = 0, t.stay = false, t.hold = false;
+          t.resident = resident, t.stages = 0, t.stay = false, t.hold = false, t.lag = false;
           if (!sums) all.push_back(t);
           if (lanes == 32 && sums) {
             t.stay = true;
@@ -104,8 +104,10 @@ std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int
               const int bytes = stages * lanes * loads * 16 * inputs + 2048;
               if (resident * bytes > smem) continue;
               if (stages == 4 && (sums == 0 || bytes > 96 * 1024)) continue;
-              t.stages = stages, t.hold = hold;
+              t.stages = stages, t.hold = hold, t.lag = false;
               all.push_back(t);
+              t.lag = true;
+              if (cluster > 1 && stages > 2) all.push_back(t);
             }
         }
       }

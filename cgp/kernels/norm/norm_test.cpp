@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cgp/base/error.h"
+#include "cgp/emu/policy.h"
 #include "cgp/kernels/norm/norm_ref.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -73,6 +74,48 @@ double loss(const std::vector<double>& x, const std::vector<double>& w, const st
   return sum;
 }
 
+// LayerNorm forward and, where sums over rows are possible, backward with this tuning.
+void check_skeleton(runtime::Device& device, const row::RowTuning& t, std::uint64_t rows,
+                    std::uint64_t cols) {
+  const auto x = random_array(DType::bf16, {rows, cols}, 7), dy = random_array(DType::bf16, {rows, cols}, 8),
+             w = random_array(DType::bf16, {cols}, 9);
+  const auto want = norm_ref(x.as_doubles(), w.as_doubles(), {}, rows, cols, true, 1e-6, 0, DType::bf16);
+  auto dx = device.alloc<bfloat16>(rows * cols), dev_x = device.upload<bfloat16>(typed<bfloat16>(x)),
+       dev_dy = device.upload<bfloat16>(typed<bfloat16>(dy)),
+       dev_w = device.upload<bfloat16>(typed<bfloat16>(w)), y = device.alloc<bfloat16>(rows * cols),
+       dw = device.alloc<bfloat16>(cols);
+  auto mean = device.alloc<float>(rows), rstd = device.alloc<float>(rows);
+  Norm n;
+  n.x = dev_x, n.y = y, n.weight = dev_w, n.mean = mean, n.rstd = rstd, n.rows = rows, n.cols = cols;
+  n.tuning = t;
+  layer_norm(device.stream(), n);
+  HostArray got(DType::bf16, x.shape);
+  device.sync();
+  y.download(typed<bfloat16>(got));
+  auto check = compare(got, want.y, [&](std::uint64_t i) { return want.y_tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " " << cols;
+  if (!t.persistent()) return;
+  NormBackward b;
+  b.x = dev_x, b.dy = dev_dy, b.weight = dev_w, b.mean = mean, b.rstd = rstd, b.dx = dx, b.dweight = dw;
+  b.rows = rows, b.cols = cols, b.tuning = t;
+  auto workspace = device.alloc<float>(norm_backward_workspace(b, true, device.info()));
+  b.workspace = workspace;
+  layer_norm_backward(device.stream(), b);
+  device.sync();
+  std::vector<double> means, rstds;
+  for (float v : mean.to_vector()) means.push_back(double(v));
+  for (float v : rstd.to_vector()) rstds.push_back(double(v));
+  const auto back = norm_backward_ref(x.as_doubles(), dy.as_doubles(), {}, w.as_doubles(), means, rstds, rows,
+                                      cols, 0, DType::bf16, DType::bf16);
+  dx.download(typed<bfloat16>(got));
+  check = compare(got, back.dx, [&](std::uint64_t i) { return back.dx_tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " dx " << cols;
+  HostArray got_w(DType::bf16, {cols});
+  dw.download(typed<bfloat16>(got_w));
+  check = compare(got_w, back.dweight, [&](std::uint64_t i) { return back.dweight_tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " dweight " << cols;
+}
+
 }  // namespace
 
 TEST(norm, the_oracles_gradients_are_finite_differences) {
@@ -103,54 +146,30 @@ TEST(norm, the_oracles_gradients_are_finite_differences) {
 
 TEST(norm, every_skeleton_takes_ragged_rows) {
   auto device = runtime::Device::open("emu");
-  using row::RowTuning;
-  // Lanes, rows, loads, cluster, stages, resident, stay, hold.
-  const RowTuning tunings[] = {{8, 64, 1, 2, 1, 3, 2, false, true},  {8, 64, 1, 1, 2, 2, 1, false, false},
-                               {8, 32, 1, 2, 1, 2, 1, false, false}, {8, 64, 1, 2, 1, 0, 2, true, true},
-                               {8, 64, 1, 1, 2, 0, 1, true, false},  {8, 32, 4, 4, 1, 0, 1, true, true},
-                               {8, 64, 1, 1, 2, 0, 0, false, false}, {8, 96, 1, 0, 2, 0, 0, false, false}};
+  // Lanes, rows, loads, cluster, stages, resident, stay, hold, lag.
+  const row::RowTuning tunings[] = {
+      {8, 64, 1, 2, 1, 3, 2, false, true},        {8, 64, 1, 1, 2, 2, 1, false, false},
+      {8, 32, 1, 2, 1, 2, 1, false, false},       {8, 64, 1, 2, 1, 0, 2, true, true},
+      {8, 64, 1, 1, 2, 0, 1, true, false},        {8, 32, 4, 4, 1, 0, 1, true, true},
+      {8, 64, 1, 1, 2, 0, 0, false, false},       {8, 96, 1, 0, 2, 0, 0, false, false},
+      {8, 64, 1, 1, 2, 3, 1, false, false, true}, {8, 32, 1, 2, 2, 4, 1, false, true, true}};
   for (const auto& t : tunings)
-    for (std::uint64_t cols : {1024u, 1000u, 520u, 8u}) {
-      if (t.lanes == 32 && t.stages && cols > 512) continue;
-      const std::uint64_t rows = 300;
-      const auto x = random_array(DType::bf16, {rows, cols}, 7),
-                 dy = random_array(DType::bf16, {rows, cols}, 8), w = random_array(DType::bf16, {cols}, 9);
-      const auto want = norm_ref(x.as_doubles(), w.as_doubles(), {}, rows, cols, true, 1e-6, 0, DType::bf16);
-      auto dx = device.alloc<bfloat16>(rows * cols), dev_x = device.upload<bfloat16>(typed<bfloat16>(x)),
-           dev_dy = device.upload<bfloat16>(typed<bfloat16>(dy)),
-           dev_w = device.upload<bfloat16>(typed<bfloat16>(w)), y = device.alloc<bfloat16>(rows * cols),
-           dw = device.alloc<bfloat16>(cols);
-      auto mean = device.alloc<float>(rows), rstd = device.alloc<float>(rows);
-      Norm n;
-      n.x = dev_x, n.y = y, n.weight = dev_w, n.mean = mean, n.rstd = rstd, n.rows = rows, n.cols = cols;
-      n.tuning = t;
-      layer_norm(device.stream(), n);
-      HostArray got(DType::bf16, x.shape);
-      device.sync();
-      y.download(typed<bfloat16>(got));
-      auto check = compare(got, want.y, [&](std::uint64_t i) { return want.y_tolerance[i]; });
-      EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " " << cols;
-      if (!t.persistent()) continue;
-      NormBackward b;
-      b.x = dev_x, b.dy = dev_dy, b.weight = dev_w, b.mean = mean, b.rstd = rstd, b.dx = dx, b.dweight = dw;
-      b.rows = rows, b.cols = cols, b.tuning = t;
-      auto workspace = device.alloc<float>(norm_backward_workspace(b, true, device.info()));
-      b.workspace = workspace;
-      layer_norm_backward(device.stream(), b);
-      device.sync();
-      std::vector<double> means, rstds;
-      for (float v : mean.to_vector()) means.push_back(double(v));
-      for (float v : rstd.to_vector()) rstds.push_back(double(v));
-      const auto back = norm_backward_ref(x.as_doubles(), dy.as_doubles(), {}, w.as_doubles(), means, rstds,
-                                          rows, cols, 0, DType::bf16, DType::bf16);
-      dx.download(typed<bfloat16>(got));
-      check = compare(got, back.dx, [&](std::uint64_t i) { return back.dx_tolerance[i]; });
-      EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " dx " << cols;
-      HostArray got_w(DType::bf16, {cols});
-      dw.download(typed<bfloat16>(got_w));
-      check = compare(got_w, back.dweight, [&](std::uint64_t i) { return back.dweight_tolerance[i]; });
-      EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " dweight " << cols;
-    }
+    for (std::uint64_t cols : {1024u, 1000u, 520u, 8u})
+      if (t.lanes > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);
+}
+
+TEST(norm, lagging_ring_under_every_policy) {
+  for (const auto& [async, schedule] : {std::pair{"late", "adversarial"},
+                                        {"random:1", "random:1"},
+                                        {"late", "random:2"},
+                                        {"eager", "adversarial"}}) {
+    auto device = runtime::Device::open("emu:sm_90a");
+    emu::Options o = device.emulator_options();
+    emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
+    device.set_emulator_options(o);
+    // More rows than teams, so that stages and slots come round.
+    check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, false, true}, 301, 520);
+  }
 }
 
 TEST(norm, strided_rows_heads_and_mixed_types) {

@@ -14,11 +14,12 @@ RowExchange::RowExchange(Kernel& k, const RowTuning& t, const Fold* fold) : k_(k
   const int sets = t.persistent() ? 2 : 1;
   if (warps_ > 1) slots_ = k.smem(sets * warps_ * size_ * 4, 16);
   if (t.cluster == 1) return;
-  peer_slots_ = k.smem(sets * t.cluster * size_ * 4, 16);
-  barriers_ = k.smem(sets * 8, 8);
+  const int peer_sets = t.persistent() ? int(this->peer_sets()) : 1;
+  peer_slots_ = k.smem(peer_sets * t.cluster * size_ * 4, 16);
+  barriers_ = k.smem(peer_sets * 8, 8);
   auto cta = k.cta();
   cta.one_thread([&](Thread&) {
-    for (int s = 0; s < sets; ++s)
+    for (int s = 0; s < peer_sets; ++s)
       record::mbarrier_init(k, {k.smem_addr(barriers_), s * 8}, Val<u32>(1), Here::now());
     record::fence_mbarrier_init(k, Here::now());
   });
@@ -27,20 +28,27 @@ RowExchange::RowExchange(Kernel& k, const RowTuning& t, const Fold* fold) : k_(k
 
 Stat RowExchange::operator()(const Stat& mine, const std::optional<Val<u32>>& turn,
                              const std::function<void()>& all_here) const {
+  if (t_.cluster > 1) {
+    send(mine, turn, all_here);
+    return receive(turn);
+  }
   auto w = k_.warp();
   const auto of_warp = fold_->lanes(w, mine, std::min(t_.lanes, 32));
-  if (warps_ == 1 && t_.cluster == 1) {
-    if (t_.stages) k_.sync();
-    all_here();
-    return of_warp;
-  }
-  const auto of_block = in_block(w, of_warp, turn, all_here);
-  return t_.cluster > 1 ? in_cluster(w, of_block, turn) : of_block;
+  if (warps_ > 1) return in_block(w, of_warp, turn, all_here);
+  if (t_.stages) k_.sync();
+  all_here();
+  return of_warp;
 }
 
-Ptr<shared, f32> RowExchange::set(int offset, int size, const std::optional<Val<u32>>& turn) const {
+Ptr<shared, f32> RowExchange::set(int offset, int size, std::uint32_t sets,
+                                  const std::optional<Val<u32>>& turn) const {
   const Ptr<shared, f32> first(k_.smem_addr(offset));
-  return turn ? first.at((*turn & 1) * std::uint32_t(size)) : first;
+  return turn ? first.at((*turn & (sets - 1)) * std::uint32_t(size)) : first;
+}
+
+Val<u32> RowExchange::barrier(const std::optional<Val<u32>>& turn) const {
+  const Val<u32> first = k_.smem_addr(barriers_);
+  return turn ? first + (*turn & (peer_sets() - 1)) * 8 : first;
 }
 
 Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const std::optional<Val<u32>>& turn,
@@ -50,7 +58,7 @@ Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const std::optional<Val
     all_here();
     return of_warp;
   }
-  const auto slots = set(slots_, warps_ * size_, turn);
+  const auto slots = set(slots_, warps_ * size_, 2, turn);
   const auto lane = w.lane();
   k_.if_(lane == 0, [&] {
     const auto mine = slots.at(k_.warp_index() * std::uint32_t(size_));
@@ -71,11 +79,13 @@ Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const std::optional<Val
 
 // Every block sends its statistics to all, itself included; the barrier counts the bytes that arrive. A set
 // of slots is written again two rows later: by then every block has sent the row between, and so has read
-// this one.
-Stat RowExchange::in_cluster(Warp& w, const Stat& of_block, const std::optional<Val<u32>>& turn) const {
-  const auto slots = set(peer_slots_, t_.cluster * size_, turn);
-  const Val<u32> first = k_.smem_addr(barriers_), bar = turn ? first + (*turn & 1) * 8 : first;
-  const Val<u32> parity = turn ? *turn >> 1 : Val<u32>(0);
+// this one. Where rows lag a block sends the next row before it reads this one, and it takes four.
+void RowExchange::send(const Stat& mine, const std::optional<Val<u32>>& turn,
+                       const std::function<void()>& all_here) const {
+  auto w = k_.warp();
+  const auto of_block = in_block(w, fold_->lanes(w, mine, std::min(t_.lanes, 32)), turn, all_here);
+  const auto slots = set(peer_slots_, t_.cluster * size_, peer_sets(), turn);
+  const Val<u32> bar = barrier(turn);
   auto cta = k_.cta();
   cta.one_thread([&](Thread&) {
     record::mbarrier_arrive_expect_tx(k_, {bar, 0}, Val<u32>(t_.cluster * size_ * 4), Here::now());
@@ -88,7 +98,12 @@ Stat RowExchange::in_cluster(Warp& w, const Stat& of_block, const std::optional<
       for (int i = 0; i < size_; ++i) st_async(to.at(i), of_block[std::size_t(i)], peer);
     });
   });
-  record::mbarrier_wait(k_, {bar, 0}, parity, true, Here::now());
+}
+
+Stat RowExchange::receive(const std::optional<Val<u32>>& turn) const {
+  const auto slots = set(peer_slots_, t_.cluster * size_, peer_sets(), turn);
+  const Val<u32> parity = turn ? *turn >> (peer_sets() == 4 ? 2 : 1) : Val<u32>(0);
+  record::mbarrier_wait(k_, {barrier(turn), 0}, parity, true, Here::now());
   std::vector<Stat> parts;
   for (int r = 0; r < t_.cluster; ++r) {
     Stat s;

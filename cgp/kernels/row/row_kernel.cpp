@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/row/row_kernel.h"
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/row/row_exchange.h"
 #include "cgp/kernels/row/row_ring.h"
@@ -16,6 +17,7 @@ std::string describe(const RowTuning& t) {
   if (t.resident) text::append(s, text::cat("_r", t.resident));
   if (t.stay) text::append(s, "_stay");
   if (t.hold) text::append(s, "_hold");
+  if (t.lag) text::append(s, "_lag");
   return s;
 }
 
@@ -105,29 +107,51 @@ class RowKernel {
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
     BulkRing ring(k_, t_.stages, stage_bytes());
-    const auto fill = [&](const Val<u64>& row, const Val<u32>& stage) {
-      auto cta = k_.cta();
-      cta.one_thread([&](Thread& t) { k_.if_(row < rows_, [&] { fill_stage(t, ring, row, stage); }); });
+    for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
+    auto end = k_.loop(
+        range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums()}, [&](Val<u64> row, RingTurn s) {
+          op_.begin(k_, row, row < rows_);
+          ring.wait(s.at.stage, s.at.parity);
+          const auto v = staged(row, part, ring, s.at.stage, columns);
+          const auto stat =
+              statistics(v, s.turn, [&] { fill(ring, row + teams * std::uint64_t(t_.stages), s.at.stage); });
+          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
+          return RingTurn{(s.turn + 1) & 3, next(s.at), std::move(sums)};
+        });
+    store_sums(values(first, part), end.sums);
+  }
+
+  // While the blocks of a cluster wait for each other's statistics of a row they work on the next one's. A
+  // row's stage is free one row later than in ring(): where all threads have come to the row after the next.
+  void lagging_ring() {
+    const auto part = row_part();
+    const auto first = to<u64>(team()), teams = to<u64>(this->teams());
+    const auto columns = hold(values(first, part));
+    BulkRing ring(k_, t_.stages, stage_bytes());
+    const auto others = std::uint32_t(t_.stages - 1);
+    for (std::uint32_t s = 0; s < others; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
+    const auto send = [&](const Val<u64>& row, const Place& at, const Val<u32>& turn,
+                          const std::function<void()>& all_here) {
+      k_.if_(row < rows_, [&] {
+        op_.begin(k_, row, row < rows_);
+        ring.wait(at.stage, at.parity);
+        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns)), turn, all_here);
+      });
     };
-    for (int s = 0; s < t_.stages; ++s) fill(first + teams * std::uint64_t(s), Val<u32>(s));
-    struct Turn {
-      Val<u32> turn, stage, parity;
-      std::vector<Floats> sums;
-      static auto carried() { return std::tuple(&Turn::turn, &Turn::stage, &Turn::parity, &Turn::sums); }
-    };
-    auto end = k_.loop(range(first, rows_, teams), Turn{Val<u32>(0), Val<u32>(0), Val<u32>(0), no_sums()},
-                       [&](Val<u64> row, Turn s) {
-                         const auto place = values(row, part);
-                         op_.begin(k_, row, place.valid());
-                         ring.wait(s.stage, s.parity);
-                         auto v = filled(place, read_stage(place, ring, s.stage));
-                         v.held_ = columns ? &*columns : nullptr;
-                         const auto stat = statistics(
-                             v, s.turn, [&] { fill(row + teams * std::uint64_t(t_.stages), s.stage); });
+    send(first, {}, Val<u32>(0), [] {});
+    auto end = k_.loop(range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums()},
+                       [&](Val<u64> row, RingTurn s) {
+                         const auto after = next(s.at);
+                         const auto turn = (s.turn + 1) & (exchange_.turns() - 1);
+                         send(row + teams, after, turn, [&] {
+                           const auto freed = select(s.at.stage == 0, Val<u32>(others), s.at.stage - 1);
+                           fill(ring, row + teams * std::uint64_t(others), freed);
+                         });
+                         op_.begin(k_, row, row < rows_);
+                         const auto v = staged(row, part, ring, s.at.stage, columns);
+                         const auto stat = exchange_.receive(s.turn);
                          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-                         const auto wrap = s.stage + 1 == std::uint32_t(t_.stages);
-                         return Turn{(s.turn + 1) & 3, select(wrap, Val<u32>(0), s.stage + 1),
-                                     select(wrap, s.parity ^ 1, s.parity), std::move(sums)};
+                         return RingTurn{turn, after, std::move(sums)};
                        });
     store_sums(values(first, part), end.sums);
   }
@@ -266,6 +290,33 @@ class RowKernel {
   }
 
   // ---------------------------------------------------------------- ring
+  struct Place {
+    Val<u32> stage{0u}, parity{0u};
+    static auto carried() { return std::tuple(&Place::stage, &Place::parity); }
+  };
+  struct RingTurn {
+    Val<u32> turn;
+    Place at;
+    std::vector<Floats> sums;
+    static auto carried() { return std::tuple(&RingTurn::turn, &RingTurn::at, &RingTurn::sums); }
+  };
+  Place next(const Place& at) const {
+    const auto wrap = at.stage + 1 == std::uint32_t(t_.stages);
+    return {select(wrap, Val<u32>(0), at.stage + 1), select(wrap, at.parity ^ 1, at.parity)};
+  }
+  // A row whose stage is full.
+  Values staged(const Val<u64>& row, const Val<u32>& part, const BulkRing& ring, const Val<u32>& stage,
+                const std::optional<std::vector<std::vector<Access>>>& columns) const {
+    const auto place = values(row, part);
+    auto v = filled(place, read_stage(place, ring, stage));
+    v.held_ = columns ? &*columns : nullptr;
+    v.kept_ = !t_.lag;
+    return v;
+  }
+  void fill(const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
+    auto cta = k_.cta();
+    cta.one_thread([&](Thread& t) { k_.if_(row < rows_, [&] { fill_stage(t, ring, row, stage); }); });
+  }
   int part_accesses() const { return t_.lanes * t_.loads; }
   int input_bytes(std::size_t i) const { return part_accesses() * format(op_.inputs[i]).bytes(); }
   int stage_bytes() const {
@@ -273,7 +324,7 @@ class RowKernel {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) n += input_bytes(i);
     return n;
   }
-  void fill_stage(Thread& t, BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
+  void fill_stage(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
     const auto accesses = to<u32>(cols_ / std::uint64_t(t_.elements));
     if (t_.cluster > 1) {
       const auto from = k_.cluster_ctarank() * std::uint32_t(part_accesses());
@@ -284,7 +335,7 @@ class RowKernel {
     }
     fill_part(t, ring, row, stage, accesses, Val<u64>(0));
   }
-  void fill_part(Thread& t, BulkRing& ring, const Val<u64>& row, const Val<u32>& stage,
+  void fill_part(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage,
                  const Val<u32>& accesses, const Val<u64>& first) {
     int per_access = 0;
     for (const auto& in : op_.inputs) per_access += format(in).bytes();
@@ -299,7 +350,8 @@ class RowKernel {
       }
     });
   }
-  std::vector<std::vector<Access>> read_stage(const Values& v, const BulkRing& ring, const Val<u32>& stage) {
+  std::vector<std::vector<Access>> read_stage(const Values& v, const BulkRing& ring,
+                                              const Val<u32>& stage) const {
     std::vector<std::vector<Access>> words;
     int at = 0;
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
@@ -322,11 +374,16 @@ class RowKernel {
 };
 
 void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op) {
+  if (t.lag && (t.cluster < 2 || t.stages < 3 || !op.fold))
+    throw ArgumentError({"a lag needs statistics, a cluster and a ring of at least 3 stages", "tuning",
+                         text::cat("it is ", describe(t)), "leave it out"});
   k.block(t.lanes * t.rows);
   if (t.cluster > 1) k.cluster(t.cluster);
   if (t.resident) k.min_blocks(t.resident);
   RowKernel kernel(k, t, rows, cols, op);
-  if (t.stages)
+  if (t.lag)
+    kernel.lagging_ring();
+  else if (t.stages)
     kernel.ring();
   else if (!t.loads)
     kernel.loop();

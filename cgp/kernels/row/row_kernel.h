@@ -5,7 +5,8 @@
 //   registers  the row's elements in registers, `lanes` threads a row, `loads` accesses a thread
 //   stay       the same, but blocks stay and visit row after row, loading the next while they work (for
 //              operations with accumulators: sums over rows, kept by the threads that own the columns)
-//   ring       blocks stay; bulk copies bring the next rows into shared memory (sm_90, 16-byte aligned)
+//   ring       blocks stay; bulk copies bring the next rows into shared memory (sm_90, 16-byte aligned);
+//              with a lag a cluster finishes a row one row later, and nobody waits for the exchange
 //   loop       rows of any length, read once for the statistics and again for the results
 #include <functional>
 #include <optional>
@@ -25,6 +26,8 @@ struct RowTuning {
   int resident = 0;   ///< blocks an SM that registers must leave room for; 0: as it comes
   bool stay = false;  ///< blocks visit several rows
   bool hold = false;  ///< stay, ring: column vectors stay in registers
+  bool lag = false;   ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
+                      ///< row's are computed; elements are read from their stage twice
   bool persistent() const { return stay || stages > 0; }
 };
 /// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.
@@ -99,7 +102,8 @@ class Values {
 };
 
 /// What happens to a row. Calls come in this order, once each in the recorded code of a row (loop: part and
-/// finish once per access): begin, part, finish.
+/// finish once per access; ring with a lag: begin again before finish, the next row's part between): begin,
+/// part, finish.
 class RowOp {
  public:
   virtual ~RowOp() = default;
