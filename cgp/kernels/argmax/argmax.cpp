@@ -49,6 +49,31 @@ class Largest : public row::Fold {
   }
 };
 
+template <class T>
+Val<b32> larger(const Val<b32>& a, const Val<b32>& b) {
+  return bits<b32>(max<NaN>(bits<T>(a), bits<T>(b)));
+}
+// The largest element, NaN if there is one; of zeros with different signs either.
+Val<f32> largest(const row::Format& f, const row::Access& words) {
+  const auto pair = f.dtype == DType::f32    ? larger<f32>
+                    : f.dtype == DType::bf16 ? larger<bf16x2>
+                                             : larger<f16x2>;
+  row::Access level = words;
+  while (level.size() > 1) {
+    row::Access next;
+    for (std::size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(pair(level[i], level[i + 1]));
+    level.swap(next);
+  }
+  const auto last = row::floats({f.dtype, std::min(f.elements, f.dtype == DType::f32 ? 1 : 2)}, level);
+  return last.size() > 1 ? max<NaN>(last[0], last[1]) : last[0];
+}
+Val<f32> largest_in_order(const Floats& v) {
+  Floats best{v[0]};
+  for (std::size_t i = 1; i < v.size(); ++i)
+    best.push_back(select(beats(v[i], best.back()), v[i], best.back()));
+  return best.back();
+}
+
 struct Build {
   row::RowTuning tuning;
   DType type;
@@ -58,28 +83,43 @@ struct Build {
 class Op : public row::RowOp {
  public:
   Op(const Build& b, const Out<b8>& index, const Out<b8>& values) : b_(b), index_(index), values_(values) {
-    fold = &largest_;
+    fold = &largest_, once = true;
   }
-  Stat part(Kernel&, const Values& v) override {
-    std::vector<Stat> parts;
+  // Which access holds the largest is decided by maxima, packed as the elements came; only that access is
+  // searched. A thread's accesses come in the order of their indices: an equal one does not beat.
+  Stat part(Kernel& k, const Values& v) override {
+    const row::Format f{b_.type, v.elements()};
+    const bool packed = k.sm() >= 80;  // maxima that pass NaNs on
+    struct Best {
+      row::Access words;
+      Val<f32> top;
+      Val<u32> first;
+    };
+    std::vector<Best> best;
     for (int j = 0; j < v.count(); ++j) {
-      const auto x = v.at(0, j);
-      std::vector<std::pair<Val<f32>, Val<u32>>> best{{x[0], Val<u32>(0)}};
-      for (std::size_t e = 1; e < x.size(); ++e) {
-        const auto take = beats(x[e], best.back().first);
-        best.push_back({select(take, x[e], best.back().first),
-                        select(take, Val<u32>(std::uint32_t(e)), best.back().second)});
+      const auto& words = v.words(0, j);
+      const auto top = packed ? largest(f, words) : largest_in_order(row::floats(f, words));
+      const auto first = to<u32>(v.index(j));
+      if (!j) {
+        best.push_back({words, top, first});
+        continue;
       }
-      parts.push_back({best.back().first, bits<f32>(to<u32>(v.index(j)) + best.back().second)});
+      const auto& was = best.back();
+      const auto take = beats(top, was.top);
+      row::Access chosen;
+      for (std::size_t w = 0; w < words.size(); ++w) chosen.push_back(select(take, words[w], was.words[w]));
+      best.push_back({std::move(chosen), select(take, top, was.top), select(take, first, was.first)});
     }
-    // A thread's accesses come in the order of their indices.
-    std::vector<Stat> best{parts[0]};
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      const auto take = beats(parts[i][0], best.back()[0]);
-      best.push_back({select(take, parts[i][0], best.back()[0]), select(take, parts[i][1], best.back()[1])});
+    const auto& [words, top, first] = best.back();
+    const auto x = row::floats(f, words);
+    std::vector<std::pair<Val<f32>, Val<u32>>> at{{x.back(), Val<u32>(std::uint32_t(x.size() - 1))}};
+    for (std::size_t e = x.size() - 1; e-- > 0;) {
+      const Val<pred> is = (x[e] == top) | (x[e] != x[e]);
+      at.push_back(
+          {select(is, x[e], at.back().first), select(is, Val<u32>(std::uint32_t(e)), at.back().second)});
     }
     // What lies outside is -inf at an index beyond the row: it loses against a row of -inf.
-    return best.back();
+    return {at.back().first, bits<f32>(first + at.back().second)};
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto at = bits<u32>(s[1]);
@@ -107,7 +147,7 @@ void argmax_rows(Kernel& k, Build b, In<b8> in, Out<b8> index, Out<b8> values, V
 
 row::RowNeeds needs(DType t) {
   row::RowNeeds n;
-  n.inputs = {t}, n.fold_size = 2, n.registers = 8;
+  n.inputs = {t}, n.fold_size = 2, n.once = true, n.registers = 8;
   return n;
 }
 

@@ -25,7 +25,8 @@ TEST(argmax, every_row_length_matches_the_oracle) {
                       {"6", "1000"},
                       {"3", "4097"},
                       {"2", "16384"},
-                      {"1", "70001"}})
+                      {"1", "70001"},
+                      {"2", "65544"}})
     expect_right(argmax_entry(), {{"rows", r}, {"cols", c}, {"values", "1"}});
   for (const char* t : {"f32", "f16"})
     expect_right(argmax_entry(), {{"dtype", t}, {"rows", "7"}, {"cols", "264"}, {"wide", "0"}});
@@ -37,7 +38,7 @@ TEST(argmax, runs_on_every_architecture) {
 }
 
 TEST(argmax, equals_nans_and_infinities) {
-  for (std::uint64_t cols : {5u, 64u, 1000u, 4096u}) {
+  for (std::uint64_t cols : {5u, 64u, 1000u, 4096u, 33000u}) {
     const std::uint64_t rows = 8;
     HostArray x(DType::f32, {rows, cols});
     for (std::uint64_t i = 0; i < cols; ++i) {

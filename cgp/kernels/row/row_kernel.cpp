@@ -17,6 +17,7 @@ std::string describe(const RowTuning& t) {
   if (t.resident) text::append(s, text::cat("_r", t.resident));
   if (t.stay) text::append(s, "_stay");
   if (t.hold) text::append(s, "_hold");
+  if (t.pass) text::append(s, "_pass");
   if (t.lag) text::append(s, "_lag");
   return s;
 }
@@ -176,6 +177,32 @@ class RowKernel {
     k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i), stat, {}); });
   }
 
+  void pass() {
+    const auto row = to<u64>(team());
+    const auto part = row_part();
+    const Val<pred> valid = row < rows_;
+    op_.begin(k_, row, valid);
+    const auto accesses = cols_ / std::uint64_t(t_.elements);
+    const auto stride = std::uint64_t(step()) * std::uint64_t(t_.loads);
+    struct Turn {
+      std::vector<std::vector<Access>> words;
+      Stat stat;
+      static auto carried() { return std::tuple(&Turn::words, &Turn::stat); }
+    };
+    Stat none;
+    for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
+    const auto first = to<u64>(part);
+    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, accesses); };
+    const auto end = k_.loop(range(first, accesses, Val<u64>(stride)), Turn{load_inputs(here(first)), none},
+                             [&](Val<u64> i, Turn s) {
+                               auto next = load_inputs(here(i + stride));
+                               const auto v = filled(here(i), std::move(s.words));
+                               return Turn{std::move(next), op_.fold->merge({s.stat, op_.part(k_, v)})};
+                             });
+    const auto stat = exchange_(end.stat, {}, [] {});
+    (void)op_.finish(k_, here(first), stat, {});
+  }
+
  private:
   // The index of this thread's first access of the row.
   Val<u32> row_part() const {
@@ -203,6 +230,16 @@ class RowKernel {
     const auto accesses = to<u32>(cols_ / std::uint64_t(e));
     const auto left = select((part < accesses) & valid, accesses - part, Val<u32>(0));
     for (int j = 0; j < t_.loads; ++j) v.inside_.push_back(left > std::uint32_t(j * step()));
+    return v;
+  }
+  // Part of a row whose first access is `i` of `accesses`.
+  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i,
+                 const Val<u64>& accesses) const {
+    const auto e = std::uint64_t(t_.elements);
+    Values v(row, valid, i * e, t_.elements, std::uint64_t(step()) * e);
+    v.columns_ = &op_.columns, v.kept_ = false;
+    for (int j = 0; j < t_.loads; ++j)
+      v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses) & valid);
     return v;
   }
   Format format(const InRows& in) const { return {in.dtype, t_.elements}; }
@@ -377,11 +414,16 @@ void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64
   if (t.lag && (t.cluster < 2 || t.stages < 3 || !op.fold))
     throw ArgumentError({"a lag needs statistics, a cluster and a ring of at least 3 stages", "tuning",
                          text::cat("it is ", describe(t)), "leave it out"});
+  if (t.pass && !(op.once && op.fold && t.loads && t.rows == 1 && !t.persistent()))
+    throw ArgumentError({"a pass needs statistics that are the result, and a block or a cluster a row",
+                         "tuning", text::cat("it is ", describe(t)), "leave it out"});
   k.block(t.lanes * t.rows);
   if (t.cluster > 1) k.cluster(t.cluster);
   if (t.resident) k.min_blocks(t.resident);
   RowKernel kernel(k, t, rows, cols, op);
-  if (t.lag)
+  if (t.pass)
+    kernel.pass();
+  else if (t.lag)
     kernel.lagging_ring();
   else if (t.stages)
     kernel.ring();

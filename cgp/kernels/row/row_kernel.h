@@ -8,6 +8,8 @@
 //   ring       blocks stay; bulk copies bring the next rows into shared memory (sm_90, 16-byte aligned);
 //              with a lag a cluster finishes a row one row later, and nobody waits for the exchange
 //   loop       rows of any length, read once for the statistics and again for the results
+//   pass       rows of any length, read once, for operations whose results are statistics; the next loads
+//              are in flight while a thread works
 #include <functional>
 #include <optional>
 
@@ -20,12 +22,13 @@ struct RowTuning {
   int elements = 1;   ///< per access
   int lanes = 32;     ///< threads of a block that share a row: 8, 16, 32, or a multiple of 32
   int rows = 4;       ///< rows a block has at a time; 1 when lanes > 32
-  int loads = 1;      ///< accesses of a thread that cover the row; 0: loop
+  int loads = 1;      ///< accesses of a thread that cover the row (pass: at a time); 0: loop
   int cluster = 1;    ///< blocks that share a row (sm_90)
   int stages = 0;     ///< > 0: ring of so many rows
   int resident = 0;   ///< blocks an SM that registers must leave room for; 0: as it comes
   bool stay = false;  ///< blocks visit several rows
   bool hold = false;  ///< stay, ring: column vectors stay in registers
+  bool pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
   bool lag = false;   ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
                       ///< row's are computed; elements are read from their stage twice
   bool persistent() const { return stay || stages > 0; }
@@ -63,6 +66,8 @@ class Values {
   Val<u64> index(int j) const { return j ? first_ + std::uint64_t(j) * step_ : first_; }
   /// Of input rows. `use` counts the times: 0, 1, 2 (elements.h says why).
   Floats at(int input, int j, int use = 0) const;
+  /// The same in registers as they came.
+  const Access& words(int input, int j) const { return inputs_[std::size_t(input)][std::size_t(j)]; }
   /// The zero of floats() for that use.
   std::optional<Val<u32>> zero(int use) const;
   Floats column(int which, int j, int use = 0) const;  ///< of a column vector
@@ -111,6 +116,8 @@ class RowOp {
   std::vector<Column> columns;
   /// How statistics combine; null: there are none.
   const Fold* fold = nullptr;
+  /// finish() looks at no element of the row.
+  bool once = false;
   /// Sums over rows: so many f32 per element of the row, handed to finish() and back. They end up in
   /// `partials`, one row of `cols` for each of the launch's row teams and accumulator.
   int accumulators = 0;

@@ -130,12 +130,20 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
   // Beyond 512 threads there are 64 registers for each.
   const bool narrow = most * words_per_access(n, t.elements) > 32 || n.fold_size > 2;
   t.rows = 1;
+  if (n.once && accesses > 512 * most) {
+    // Nothing keeps the row: a block walks along it, with as many blocks a row as the device has to spare.
+    t.pass = true, t.lanes = 512, t.loads = int(std::min<std::uint64_t>(most, 4));
+    const auto idle = std::uint64_t(std::max(1, device.sm_count)) / std::max<std::uint64_t>(rows, 1);
+    while (t.cluster < int(clusters) && std::uint64_t(t.cluster) < idle) t.cluster *= 2;
+    if (device.cc_major >= 9) t.resident = std::clamp(int(device.registers_per_sm / (512 * 64)), 1, 2);
+    return done("read once, statistics alone");
+  }
   if (accesses <= 32) {
     t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
     t.rows = int(kRowThreads) / t.lanes;
   } else if (accesses <= 64) {
     t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
-  } else if (wide && accesses <= 128 && n.fold_size > 2) {
+  } else if (wide && accesses <= 128 && (n.fold_size > 2 || n.once)) {
     t.loads = int(std::min<std::uint64_t>(most, 4)), t.lanes = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
     t.rows = t.lanes == 32 ? int(kRowThreads) / 32 : 1;
   } else if (wide && accesses <= 512) {

@@ -14,6 +14,7 @@ struct RowNeeds {
   std::vector<DType> columns;          ///< vectors along the row
   int fold_size = 1;                   ///< f32 of a row's statistics
   int accumulators = 0;                ///< sums over rows
+  bool once = false;                   ///< results are statistics alone
   int registers = 0;                   ///< a thread needs beyond its elements, columns and sums
 };
 struct RowPlan {
