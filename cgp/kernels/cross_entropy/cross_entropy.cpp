@@ -36,11 +36,11 @@ class Loss : public row::RowOp {
  public:
   Loss(const Build& b, const Params& p, std::optional<OutRows> out)
       : b_(b), p_(p), sums_(b.smooth ? 1 : 0), out_(std::move(out)) {
-    fold = &sums_;
+    fold = &sums_, once = !out_;
   }
 
-  void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
-    at_.clear();
+  // The target's column, the element there (which the gradient may overwrite), and what is known of it.
+  std::vector<Val<b32>> begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
     const auto target = load_target(row, valid);
     const auto column = bits<u64>(target);
     const Val<pred> known = (column < p_.cols) & valid;
@@ -49,8 +49,10 @@ class Loss : public row::RowOp {
     const auto element = in.base.at((row * in.pitch + select(known, column, Val<u64>(0))) *
                                     std::uint64_t(cgp::bytes(b_.type)));
     const auto x = row::floats(one, row::load<nc>(one, element, 0, known))[0];
-    // The number of the column fits 63 bits where it is known.
-    at_.push_back({column, x, known, target == p_.ignore});
+    const auto flags =
+        select(known, Val<u32>(1), Val<u32>(0)) | select(target == p_.ignore, Val<u32>(2), Val<u32>(0));
+    const auto halves = unpack<b32>(bits<b64>(column));
+    return {halves[0], halves[1], bits<b32>(x), bits<b32>(flags)};
   }
 
   Stat part(Kernel&, const Values& v) override {
@@ -71,7 +73,7 @@ class Loss : public row::RowOp {
   }
 
   std::vector<Floats> finish(Kernel& k, const Values& v, const Stat& s, std::vector<Floats>) override {
-    const auto& t = at_[0];
+    const auto t = target_of(v);
     const auto lse = s[0] + row::natural_log(s[1]);
     const auto n = to<f32>(p_.cols);
     const auto share = b_.smooth ? p_.smoothing / n : Val<f32>(0.f);
@@ -122,6 +124,11 @@ class Loss : public row::RowOp {
     Val<f32> x;
     Val<pred> known, ignored;
   };
+  static Target target_of(const Values& v) {
+    const auto& w = v.of_row();
+    const auto flags = bits<u32>(w[3]);
+    return {bits<u64>(pack<b64>(w[0], w[1])), bits<f32>(w[2]), (flags & 1) != 0, (flags & 2) != 0};
+  }
   Val<s64> load_target(const Val<u64>& row, const Val<pred>& valid) const {
     if (b_.wide_targets) return p_.targets.as<s64>().ld_if<1>(valid, row, Val<s64>(0))[0];
     return to<s64>(p_.targets.as<s32>().ld_if<1>(valid, row, Val<s32>(0))[0]);
@@ -130,7 +137,6 @@ class Loss : public row::RowOp {
   const Params& p_;
   row::MaxSum sums_;
   std::optional<OutRows> out_;
-  std::vector<Target> at_;  // of the row that is worked on
 };
 
 void cross_entropy_rows(Kernel& k, Build b, In<b8> logits, In<b8> targets, In<f32> scale, Out<f32> loss,
@@ -175,7 +181,10 @@ void mean_loss_kernel(Kernel& k, MeanBuild b, In<b8> targets, In<f32> losses, Ou
 row::RowNeeds needs(const Build& b) {
   row::RowNeeds n;
   n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0;
-  if (b.gradient) n.outputs = {*b.gradient};
+  if (b.gradient)
+    n.outputs = {*b.gradient};
+  else
+    n.once = true;
   return n;
 }
 

@@ -24,6 +24,33 @@ TEST(cross_entropy, every_row_length_matches_the_oracle) {
   expect_right(cross_entropy_entry(),
                {{"rows", "4"}, {"cols", "77"}, {"gradient", "0"}, {"smoothing", "0.2"}});
   expect_right(cross_entropy_entry(), {{"rows", "1"}, {"cols", "70001"}});  // read twice
+  expect_right(cross_entropy_entry(),                                       // once
+               {{"rows", "2"}, {"cols", "70001"}, {"gradient", "0"}, {"smoothing", "0.1"}});
+}
+
+// The gradient of a row is stored while slower blocks of the cluster still read the next.
+TEST(cross_entropy, lagging_ring_in_place) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  const std::uint64_t rows = 300, cols = 1000;
+  const auto x = random_array(DType::bf16, {rows, cols}, 5);
+  auto logits = device.upload<bfloat16>(typed<bfloat16>(x));
+  std::vector<std::int32_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r) targets[r] = std::int32_t(r * 37 % cols);
+  auto to = device.upload<std::int32_t>(targets);
+  auto loss = device.zeros<float>(rows);
+  CrossEntropy c;
+  c.logits = std::as_const(logits), c.dlogits = logits, c.targets = to, c.loss = loss;
+  c.rows = rows, c.cols = cols, c.tuning = row::RowTuning{8, 32, 1, 1, 4, 3, 1, false, false, true};
+  cross_entropy(device.stream(), c);
+  device.sync();
+  const auto want = cross_entropy_ref(x.as_doubles(), {targets.begin(), targets.end()}, rows, cols, -100, 0,
+                                      0, 1, DType::bf16);
+  HostArray got(DType::bf16, x.shape);
+  logits.download(typed<bfloat16>(got));
+  const auto check = compare(got, want.dlogits, [&](std::uint64_t i) { return want.dlogits_tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe();
+  const auto losses = loss.to_vector();
+  for (std::size_t r = 0; r < rows; ++r) EXPECT_NEAR(losses[r], want.loss[r], want.loss_tolerance[r]) << r;
 }
 
 TEST(cross_entropy, runs_on_every_architecture) {

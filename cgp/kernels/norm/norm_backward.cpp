@@ -36,10 +36,10 @@ class Backward : public row::RowOp {
     accumulators = int(b.dweight) + int(b.dbias);
   }
 
-  void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
-    of_row_.clear();
-    of_row_.push_back(rstd_.ld_if<1>(valid, row, Val<f32>(0.f))[0]);
-    if (b_.layer) of_row_.push_back(mean_.ld_if<1>(valid, row, Val<f32>(0.f))[0]);
+  std::vector<Val<b32>> begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
+    std::vector<Val<b32>> of_row{bits<b32>(rstd_.ld_if<1>(valid, row, Val<f32>(0.f))[0])};
+    if (b_.layer) of_row.push_back(bits<b32>(mean_.ld_if<1>(valid, row, Val<f32>(0.f))[0]));
+    return of_row;
   }
 
   Stat part(Kernel&, const Values& v) override {
@@ -65,7 +65,7 @@ class Backward : public row::RowOp {
       for (std::size_t e = 0; e < g.size(); ++e) {
         auto d = b_.layer ? g[e] - s[1] * inverse_ : g[e];
         const auto t = fma(n[e], -along, d);
-        out.push_back(b_.dsum ? fma(t, of_row_[0], more[e]) : t * of_row_[0]);
+        out.push_back(b_.dsum ? fma(t, rstd(v), more[e]) : t * rstd(v));
       }
       dx.store(j, out);
       if (sums.empty()) continue;
@@ -91,17 +91,17 @@ class Backward : public row::RowOp {
   }
   Floats normal(const Values& v, int j, int use = 0) const {
     Floats out;
-    for (const auto& x : v.at(0, j, use))
-      out.push_back(b_.layer ? (x - of_row_[1]) * of_row_[0] : x * of_row_[0]);
+    for (const auto& x : v.at(0, j, use)) out.push_back(b_.layer ? (x - mean(v)) * rstd(v) : x * rstd(v));
     return out;
   }
+  static Val<f32> rstd(const Values& v) { return bits<f32>(v.of_row()[0]); }
+  static Val<f32> mean(const Values& v) { return bits<f32>(v.of_row()[1]); }
 
   const Build& b_;
   row::Sums one_{1}, two_{2};
   In<f32> mean_, rstd_;
   Val<f32> offset_, inverse_;
   OutRows dx_;
-  Floats of_row_;  // rstd, mean
 };
 
 void backward(Kernel& k, Build b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean, In<f32> rstd,

@@ -63,7 +63,7 @@ Values::Target Values::target(const OutRows& rows) const {
           int(step_ / std::uint64_t(elements_))};
 }
 
-void RowOp::begin(Kernel&, const Val<u64>&, const Val<pred>&) {}
+std::vector<Val<b32>> RowOp::begin(Kernel&, const Val<u64>&, const Val<pred>&) { return {}; }
 
 class RowKernel {
  public:
@@ -111,9 +111,9 @@ class RowKernel {
     for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     auto end = k_.loop(
         range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums()}, [&](Val<u64> row, RingTurn s) {
-          op_.begin(k_, row, row < rows_);
+          auto of_row = op_.begin(k_, row, row < rows_);
           ring.wait(s.at.stage, s.at.parity);
-          const auto v = staged(row, part, ring, s.at.stage, columns);
+          const auto v = staged(row, part, ring, s.at.stage, columns, std::move(of_row));
           const auto stat =
               statistics(v, s.turn, [&] { fill(ring, row + teams * std::uint64_t(t_.stages), s.at.stage); });
           auto sums = op_.finish(k_, v, stat, std::move(s.sums));
@@ -131,30 +131,37 @@ class RowKernel {
     BulkRing ring(k_, t_.stages, stage_bytes());
     const auto others = std::uint32_t(t_.stages - 1);
     for (std::uint32_t s = 0; s < others; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
-    const auto send = [&](const Val<u64>& row, const Place& at, const Val<u32>& turn,
+    const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
+    const auto send = [&](const Val<u64>& row, const Whole& of_row, const Place& at, const Val<u32>& turn,
                           const std::function<void()>& all_here) {
       k_.if_(row < rows_, [&] {
-        op_.begin(k_, row, row < rows_);
         ring.wait(at.stage, at.parity);
-        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns)), turn, all_here);
+        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns, of_row)), turn, all_here);
       });
     };
-    send(first, {}, Val<u32>(0), [] {});
-    auto end = k_.loop(range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums()},
-                       [&](Val<u64> row, RingTurn s) {
+    struct Turn {
+      RingTurn ring;
+      Whole of_row;
+      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row); }
+    };
+    const auto whole = begin(first);
+    send(first, whole, {}, Val<u32>(0), [] {});
+    auto end = k_.loop(range(first, rows_, teams), Turn{{Val<u32>(0), {}, no_sums()}, whole},
+                       [&](Val<u64> row, Turn t) {
+                         auto& s = t.ring;
                          const auto after = next(s.at);
                          const auto turn = (s.turn + 1) & (exchange_.turns() - 1);
-                         send(row + teams, after, turn, [&] {
+                         auto of_next = begin(row + teams);
+                         send(row + teams, of_next, after, turn, [&] {
                            const auto freed = select(s.at.stage == 0, Val<u32>(others), s.at.stage - 1);
                            fill(ring, row + teams * std::uint64_t(others), freed);
                          });
-                         op_.begin(k_, row, row < rows_);
-                         const auto v = staged(row, part, ring, s.at.stage, columns);
+                         const auto v = staged(row, part, ring, s.at.stage, columns, std::move(t.of_row));
                          const auto stat = exchange_.receive(s.turn);
                          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-                         return RingTurn{turn, after, std::move(sums)};
+                         return Turn{{turn, after, std::move(sums)}, std::move(of_next)};
                        });
-    store_sums(values(first, part), end.sums);
+    store_sums(values(first, part), end.ring.sums);
   }
 
   void loop() {
@@ -163,25 +170,25 @@ class RowKernel {
     const auto step = std::uint64_t(t_.lanes) * std::uint64_t(t_.cluster);
     const auto turns = range(to<u64>(part), cols_ / std::uint64_t(t_.elements), Val<u64>(step));
     const Val<pred> valid = row < rows_;
-    op_.begin(k_, row, valid);
+    const auto of_row = op_.begin(k_, row, valid);
     Stat stat;
     if (op_.fold) {
       Stat none;
       for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
       const auto mine = k_.loop(turns, none, [&](Val<u64> i, Stat s) {
-        const auto v = single(row, valid, i);
+        const auto v = single(row, valid, i, of_row);
         return op_.fold->merge({s, op_.part(k_, v)});
       });
       stat = exchange_(mine, {}, [] {});
     }
-    k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i), stat, {}); });
+    k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row), stat, {}); });
   }
 
   void pass() {
     const auto row = to<u64>(team());
     const auto part = row_part();
     const Val<pred> valid = row < rows_;
-    op_.begin(k_, row, valid);
+    const auto of_row = op_.begin(k_, row, valid);
     const auto accesses = cols_ / std::uint64_t(t_.elements);
     const auto stride = std::uint64_t(step()) * std::uint64_t(t_.loads);
     struct Turn {
@@ -192,7 +199,7 @@ class RowKernel {
     Stat none;
     for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
     const auto first = to<u64>(part);
-    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, accesses); };
+    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, accesses, of_row); };
     const auto end = k_.loop(range(first, accesses, Val<u64>(stride)), Turn{load_inputs(here(first)), none},
                              [&](Val<u64> i, Turn s) {
                                auto next = load_inputs(here(i + stride));
@@ -204,6 +211,7 @@ class RowKernel {
   }
 
  private:
+  using Whole = std::vector<Val<b32>>;  // what begin() returns
   // The index of this thread's first access of the row.
   Val<u32> row_part() const {
     const auto lanes = std::uint32_t(t_.lanes);
@@ -233,11 +241,11 @@ class RowKernel {
     return v;
   }
   // Part of a row whose first access is `i` of `accesses`.
-  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i,
-                 const Val<u64>& accesses) const {
+  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, const Val<u64>& accesses,
+                 Whole of_row) const {
     const auto e = std::uint64_t(t_.elements);
     Values v(row, valid, i * e, t_.elements, std::uint64_t(step()) * e);
-    v.columns_ = &op_.columns, v.kept_ = false;
+    v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
     for (int j = 0; j < t_.loads; ++j)
       v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses) & valid);
     return v;
@@ -259,10 +267,11 @@ class RowKernel {
     return v;
   }
   // One access of a row, for loop().
-  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i) const {
+  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row) const {
     Values v(row, valid, i * std::uint64_t(t_.elements), t_.elements, 0);
     v.columns_ = &op_.columns;
     v.kept_ = false;
+    v.of_row_ = std::move(of_row);
     v.inside_.push_back(valid);
     std::vector<std::vector<Access>> words;
     for (const auto& in : op_.inputs)
@@ -270,8 +279,8 @@ class RowKernel {
     return filled(std::move(v), std::move(words));
   }
 
-  std::vector<Floats> one(const Values& v, const std::optional<Val<u32>>& turn, std::vector<Floats> sums) {
-    op_.begin(k_, v.row(), v.valid());
+  std::vector<Floats> one(Values v, const std::optional<Val<u32>>& turn, std::vector<Floats> sums) {
+    v.of_row_ = op_.begin(k_, v.row(), v.valid());
     const auto stat = statistics(v, turn, [] {});
     return op_.finish(k_, v, stat, std::move(sums));
   }
@@ -343,11 +352,12 @@ class RowKernel {
   }
   // A row whose stage is full.
   Values staged(const Val<u64>& row, const Val<u32>& part, const BulkRing& ring, const Val<u32>& stage,
-                const std::optional<std::vector<std::vector<Access>>>& columns) const {
+                const std::optional<std::vector<std::vector<Access>>>& columns, Whole of_row) const {
     const auto place = values(row, part);
     auto v = filled(place, read_stage(place, ring, stage));
     v.held_ = columns ? &*columns : nullptr;
     v.kept_ = !t_.lag;
+    v.of_row_ = std::move(of_row);
     return v;
   }
   void fill(const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {

@@ -28,9 +28,9 @@ struct RowTuning {
   int resident = 0;   ///< blocks an SM that registers must leave room for; 0: as it comes
   bool stay = false;  ///< blocks visit several rows
   bool hold = false;  ///< stay, ring: column vectors stay in registers
-  bool pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
   bool lag = false;   ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
                       ///< row's are computed; elements are read from their stage twice
+  bool pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
   bool persistent() const { return stay || stages > 0; }
 };
 /// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.
@@ -74,6 +74,8 @@ class Values {
   /// This thread holds the row's first element: it writes what there is once a row.
   Val<pred> leader() const { return (first_ == 0) & valid_; }
   const Val<pred>& valid() const { return valid_; }  ///< there is such a row
+  /// What begin() returned for the row.
+  const std::vector<Val<b32>>& of_row() const { return of_row_; }
   /// The same elements go to part() and finish(), so that what part() computed of them may be kept.
   bool kept() const { return kept_; }
   /// Stores access j of this row.
@@ -99,6 +101,7 @@ class Values {
   Val<pred> valid_;
   Val<u64> first_;
   std::vector<Val<pred>> inside_;
+  std::vector<Val<b32>> of_row_;
   std::vector<std::vector<Access>> inputs_;  // [input][access]
   std::vector<Format> formats_;
   const std::vector<Val<u32>>* zeros_ = nullptr;
@@ -106,9 +109,9 @@ class Values {
   const std::vector<std::vector<Access>>* held_ = nullptr;  // [column][access]
 };
 
-/// What happens to a row. Calls come in this order, once each in the recorded code of a row (loop: part and
-/// finish once per access; ring with a lag: begin again before finish, the next row's part between): begin,
-/// part, finish.
+/// What happens to a row. Calls come in this order, once each in the recorded code of a row (loop, pass: part
+/// and finish once per access; ring with a lag: the next row's begin and part before finish): begin, part,
+/// finish.
 class RowOp {
  public:
   virtual ~RowOp() = default;
@@ -123,8 +126,8 @@ class RowOp {
   int accumulators = 0;
   std::optional<Out<f32>> partials;
 
-  /// Loads what belongs to the row as a whole.
-  virtual void begin(Kernel&, const Val<u64>& row, const Val<pred>& valid);
+  /// Loads what belongs to the row as a whole: words for Values::of_row().
+  virtual std::vector<Val<b32>> begin(Kernel&, const Val<u64>& row, const Val<pred>& valid);
   /// Statistics of these elements.
   virtual Stat part(Kernel&, const Values&) = 0;
   /// Given the row's statistics: stores results; returns the accumulators, [accumulator][element].
