@@ -167,6 +167,19 @@ void add(PcCounters& a, const PcCounters& b) {
   a.divergent += b.divergent;
 }
 
+void count_runs(Worker& worker) {
+  const std::vector<Op>& ops = worker.launch->program->ops;
+  RunEdge sum;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    sum.issues += worker.runs[i].issues;
+    sum.lanes += worker.runs[i].lanes;
+    if (ops[i].flags & kMicro) continue;
+    worker.pc[ops[i].inst].issues += sum.issues;
+    worker.pc[ops[i].inst].lanes += sum.lanes;
+  }
+  std::fill(worker.runs.begin(), worker.runs.end(), RunEdge());
+}
+
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers) {
   const ProgramImpl& p = *launch.program;
   Counters c;

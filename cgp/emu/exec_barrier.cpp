@@ -73,8 +73,7 @@ void finish(Cta& cta, NamedBarrier& b) {
 }
 
 // The mode and the count of all arrivals of one generation must agree.
-void check_agreement(Warp& w, const Op& op, NamedBarrier& b, std::uint32_t id, std::uint32_t count) {
-  if (!b.first) return;
+void check_agreement(Warp& w, const Op& op, const NamedBarrier& b, std::uint32_t id, std::uint32_t count) {
   if (b.mode != int(op.kind) && (b.mode == reduce || op.kind == reduce))
     w.fail(Check::barrier, "barrier.count", op, w.active,
            cat("barrier ", id,
@@ -88,16 +87,19 @@ void check_agreement(Warp& w, const Op& op, NamedBarrier& b, std::uint32_t id, s
                b.expected ? cat(b.expected, " threads") : std::string("all threads")));
 }
 
-std::uint32_t warp_uniform(Warp& w, const Op& op, Loc l, std::string_view what) {
+std::uint32_t same_in_lanes(Warp& w, const Op& op, Loc l, std::string_view what) {
   const auto* p = w.row<std::uint32_t>(l);
   const std::uint32_t v = p[std::countr_zero(w.active)];
-  if (l & kConstant) return v;
   for_lanes(w.active, [&](int lane) {
     if (p[lane] != v)
       w.fail(Check::barrier, "barrier.divergence", op, lane_bit(lane),
              cat("lanes of one warp name different ", what, "s: ", v, " and ", p[lane]));
   });
   return v;
+}
+
+inline std::uint32_t warp_uniform(Warp& w, const Op& op, Loc l, std::string_view what) {
+  return l & kConstant ? *w.row<std::uint32_t>(l) : same_in_lanes(w, op, l, what);
 }
 
 void exec_bar(Warp& w, const Op& op) {
@@ -111,15 +113,15 @@ void exec_bar(Warp& w, const Op& op) {
     w.fail(Check::barrier, "barrier.count", op, w.active,
            cat("a thread count of ", count, ": it must be a multiple of ", kLanes));
   NamedBarrier& b = w.cta->barriers[id];
-  check_agreement(w, op, b, id, count);
-  if (!b.first) {
+  if (b.first) {
+    check_agreement(w, op, b, id, count);
+  } else {
     b.first = &op;
     b.mode = op.kind;
     b.expected = count;
   }
   // An aligned barrier counts the whole warp, exited lanes included.
-  const std::uint32_t joining = count ? (aligned ? kLanes : std::uint32_t(std::popcount(w.active)))
-                                      : std::uint32_t(std::popcount(w.active));
+  const std::uint32_t joining = count && aligned ? kLanes : lane_count(w.active);
   b.arrived += joining;
   b.warps |= 1u << w.index;
   if (op.vec != none) {
@@ -139,6 +141,7 @@ void exec_bar(Warp& w, const Op& op) {
   }
   if (op.kind == arrive) return;
   w.wait_past(op, barrier_done, describe_barrier, key_of(id, b.generation));
+  if (w.others.size() == 1 && !w.lanes) w.event = Warp::idle;
 }
 
 void decode_bar(Decoder& d, const ptx::Inst& i, Op& op) {

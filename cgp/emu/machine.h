@@ -109,7 +109,8 @@ enum OpFlags : std::uint16_t {
   kVolatile = 64,        ///< strong access: relaxed, acquire, release, volatile, mmio
   kAsyncRow = 1 << 8,    ///< touches a register that asynchronous instructions use (async_rows.h)
   kAsyncOwner = 1 << 9,  ///< is such an instruction: it keeps its own books
-  kLast = 1 << 10        ///< first bit free for families
+  kGuarded = 1 << 10,    ///< the machine applies its guard
+  kLast = 1 << 11        ///< first bit free for families
 };
 
 struct alignas(64) Op {
@@ -285,7 +286,8 @@ struct Warp {
   std::uint32_t checks = 0;  ///< Check bits
   bool taint = false;        ///< some register of this warp holds never-written data
   bool timed_out = false;    ///< the instruction is resumed from a soft wait that was given up
-  enum Event : std::uint8_t { none, jumped, parked, ended };
+  /// idle: the warp's only fragment waits for what cannot have happened yet.
+  enum Event : std::uint8_t { none, jumped, parked, ended, idle };
   Event event = none;       ///< set by handlers that move, park or end the running fragment
   bool suspect = false;     ///< long without progress: memory changes are watched
   bool changed = false;     ///< with suspect: something observable changed
@@ -513,5 +515,6 @@ inline void for_lanes(Mask m, F&& f) {
   }
 }
 inline Mask lane_bit(int lane) { return Mask(1) << lane; }
+inline std::uint32_t lane_count(Mask m) { return m == ~Mask(0) ? kLanes : std::uint32_t(std::popcount(m)); }
 
 }  // namespace cgp::emu

@@ -205,11 +205,18 @@ struct CachedRange {
 
 class AccessRecorder;
 
+/// Executions of consecutive operations by the same lanes, noted where they begin and (negative) behind their
+/// end: the sums from the first operation on are the counts of each.
+struct RunEdge {
+  std::uint64_t issues = 0, lanes = 0;
+};
+
 struct Worker {
   Worker();
   ~Worker();
   LaunchState* launch = nullptr;
   std::vector<PcCounters> pc;
+  std::vector<RunEdge> runs;       ///< by operation, with one more: issues and lanes that `pc` lacks
   std::vector<CachedRange> cache;  ///< by instruction
   std::deque<std::unique_ptr<Cluster>> resident;
   std::vector<TaintOrigin> origins;
@@ -297,6 +304,7 @@ void add_finding(LaunchState& launch, const Op& op, Finding f, std::string_view 
 std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std::int64_t* inside);
 
 // counters.cpp
+void count_runs(Worker& worker);  ///< moves what `runs` holds to `pc`
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers);
 
 // access_map.cpp

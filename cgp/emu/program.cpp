@@ -211,7 +211,10 @@ void ProgramBuilder::decode_function(Function& f) {
       const DecodeFn decode = table.get(inst.op);
       if (!decode) decoder_.unsupported(std::string(unsupported_reason(inst.op)));
       decode(decoder_, inst, op);
-      if (inst.guard != ptx::kNone) op.guard = register_loc(inst.guard) | (inst.guard_negated ? kNegated : 0);
+      if (inst.guard != ptx::kNone) {
+        op.guard = register_loc(inst.guard) | (inst.guard_negated ? kNegated : 0);
+        if (!(op.flags & kBranch)) op.flags |= kGuarded;
+      }
       op_at.push_back(std::uint32_t(p_->ops.size()));
       for (Op& before : prelude_) {
         before.inst = op.inst;

@@ -165,58 +165,119 @@ bool reschedule(Warp& w) {
   return true;
 }
 
+namespace {
+// Starts what the warp goes on with. A warp that waits as a whole, which most do at a barrier, needs no look
+// at which fragment is best. False: nothing can run.
+bool resume(Warp& w) {
+  if (w.lanes || w.others.size() != 1) return reschedule(w);
+  Fragment& f = w.others.front();
+  if (f.state == State::wait) {
+    if (!f.ready(w, f)) return false;
+    f.soft = false;
+  } else if (f.state != State::runnable) {
+    return reschedule(w);
+  }
+  make_running(w, f);
+  w.timed_out = f.soft;
+  w.limit = no_limit();
+  w.others.pop_back();
+  return true;
+}
+
+// Consecutive operations executed by the same lanes, from `start` to `op`.
+struct Run {
+  const Op* start = nullptr;
+  const Op* op = nullptr;
+  Mask lanes = 0;
+  Mask skipped = 0;  // lanes that the guard of `op` left out
+};
+
+void note_run(Worker& worker, const Op* first, const Op* end, Mask lanes) {
+  if (first == end) return;
+  const Op* const code = worker.launch->program->ops.data();
+  RunEdge &from = worker.runs[std::size_t(first - code)], &to = worker.runs[std::size_t(end - code)];
+  const std::uint64_t n = lane_count(lanes);
+  ++from.issues, from.lanes += n;
+  --to.issues, to.lanes -= n;
+}
+
+// An operation that needs more than a call: it has a guard, or its registers are followed.
+void execute_closely(Warp& w, Run& run) {
+  const Op& op = *run.op;
+  if (w.taint) propagate_guard(w, op);
+  if (op.flags & kGuarded) {
+    const Mask act = w.pred(op.guard) & run.lanes;
+    if (act != run.lanes) {
+      run.skipped = run.lanes & ~act;
+      w.worker->pc[op.inst].lanes -= lane_count(run.skipped);
+      if (!act) return;
+      if (op.flags & kSplits) {
+        Fragment rest = running(w);
+        rest.lanes = run.skipped;
+        w.others.push_back(rest);
+        w.lanes = act;
+      }
+      w.active = act;
+    }
+  }
+  if (w.taint) propagate_taint(w, op);
+  if (op.flags & kAsyncRow) note_rows(w, op);
+  op.fn(w, op);
+}
+
+// Executes operations one behind the other until one jumps, waits or ends, or up to `stop`.
+void execute(Warp& w, Run& run, const Op* stop) {
+  for (;;) {
+    const Op* const op = run.op;
+    const Op* const next = op + 1;
+    w.pc = next;
+    if ((op->flags & (kGuarded | kAsyncRow)) || w.taint) {
+      execute_closely(w, run);
+      if (w.pc != next || w.event != Warp::none || w.lanes != run.lanes || next >= stop) return;
+      w.active = run.lanes;
+      run.skipped = 0;
+    } else {
+      op->fn(w, *op);
+      if (w.pc != next || w.event != Warp::none || next >= stop) return;
+    }
+    run.op = next;
+  }
+}
+}  // namespace
+
 std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
   w.event = Warp::none;
-  if (!reschedule(w)) return 0;
+  if (!resume(w)) return 0;
   Worker& worker = *w.worker;
-  PcCounters* const counters = worker.pc.data();
   std::uint64_t executed = 0;
   while (executed < budget) {
-    const Op* op = w.pc;
-    if (op >= w.limit) {
+    Run run{w.pc, w.pc, w.lanes};
+    if (run.start >= w.limit) {
       if (!reschedule(w)) break;
       continue;
     }
-    Mask act = w.lanes;
-    ++executed;
-    PcCounters& c = counters[op->inst];
-    if (w.taint) propagate_guard(w, *op);
-    if (op->guard != kNoLoc && !(op->flags & kBranch)) {
-      act &= w.pred(op->guard);
-      if (act != w.lanes) {
-        if (!act) {
-          c.issues += !(op->flags & kMicro);
-          w.pc = op + 1;
-          continue;
-        }
-        if (op->flags & kSplits) {
-          Fragment rest = running(w);
-          rest.pc = op + 1;
-          rest.lanes = w.lanes & ~act;
-          w.others.push_back(rest);
-          w.lanes = act;
-        }
-      }
+    // Only the first operation of a fragment can be one whose wait was given up.
+    const std::uint64_t most = w.timed_out ? 1 : std::min<std::uint64_t>(budget - executed, 1 << 20);
+    const Op* const stop = std::min(w.limit, run.start + most);
+    w.active = run.lanes;
+    try {
+      execute(w, run, stop);
+    } catch (...) {
+      note_run(worker, run.start, run.op + 1, run.lanes);
+      throw;
     }
-    w.pc = op + 1;
-    w.active = act;
-    if (!(op->flags & kMicro)) {
-      ++c.issues;
-      c.lanes += act == ~Mask(0) ? kLanes : std::uint64_t(std::popcount(act));
+    const Op* end = run.op + 1;
+    if (w.event == Warp::parked && !(run.op->flags & kMicro)) {  // it will be counted when it completes
+      worker.pc[run.op->inst].lanes += run.skipped ? lane_count(run.skipped) : 0;
+      --end;
     }
-    if (w.taint) propagate_taint(w, *op);
-    if (op->flags & kAsyncRow) note_rows(w, *op);
-    op->fn(w, *op);
-    w.timed_out = false;
+    note_run(worker, run.start, end, run.lanes);
+    executed += std::uint64_t(end - run.start);
+    if (run.skipped != run.lanes) w.timed_out = false;
     if (w.event != Warp::none) {
-      if (w.event == Warp::parked && !(op->flags & kMicro)) {  // it will be counted when it completes
-        --c.issues;
-        c.lanes -= std::uint64_t(std::popcount(act));
-        --executed;
-      }
-      const bool look = w.suspect && w.event == Warp::jumped;
+      const bool look = w.suspect && w.event == Warp::jumped, idle = w.event == Warp::idle;
       w.event = Warp::none;
-      if (!reschedule(w)) break;
+      if (idle || !reschedule(w)) break;
       if (look && note_jump(w)) break;
     }
   }
@@ -389,8 +450,10 @@ bool Warp::converge_slow(const Op& op) {
 
 void Warp::wait(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t key, std::uint64_t extra,
                 bool soft) {
-  Fragment f = running(*this);
+  Fragment& f = others.emplace_back();
   f.pc = &op;
+  f.frame = frame;
+  f.penalty = patience;
   f.lanes = active;
   f.at = &op;
   f.state = State::wait;
@@ -399,7 +462,6 @@ void Warp::wait(const Op& op, ReadyFn ready, DescribeFn describe, std::uint64_t 
   f.key = key;
   f.extra = extra;
   f.soft = soft;
-  others.push_back(f);
   lanes &= ~active;
   event = parked;
 }
