@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/epilogue.h"
 
+#include "cgp/dsl/convert.h"
+
 namespace cgp::dsl {
 namespace record {
 using ptx::Mod;
@@ -58,18 +60,21 @@ class AccWriter {
     return pack_pair(k_, s_.element == Mod::bf16 ? Mod::bf16x2 : Mod::f16x2, acc_[i], acc_[i + 1], at_);
   }
   void store_pair(int block, int col, int half, const Value& address, int offset) {
-    const Operand to = Operand::at(k_.register_of(address), offset);
+    const Operand where = Operand::at(k_.register_of(address), offset);
     const std::size_t i = index(block, col, half);
     if (tile_.element_bytes == 4) {
       k_.inst(Op::st, {Mod::shared, Mod::v2, s_.register_type},
-              {to, Operand::vec({k_.in_register(acc_[i]), k_.in_register(acc_[i + 1])})});
+              {where, Operand::vec({k_.in_register(acc_[i]), k_.in_register(acc_[i + 1])})});
     } else if (tile_.element_bytes == 2) {
-      k_.inst(Op::st, {Mod::shared, Mod::b32}, {to, k_.in_register(pair16(block, col, half))});
+      k_.inst(Op::st, {Mod::shared, Mod::b32}, {where, k_.in_register(pair16(block, col, half))});
+    } else if (s_.element == Mod::s8) {
+      const auto both = prmt(bits<u32>(Val<s32>(acc_[i])), bits<u32>(Val<s32>(acc_[i + 1])), Val<u32>(0x40));
+      k_.inst(Op::st, {Mod::shared, Mod::b16}, {where, k_.in_register(to<u16>(both))});
     } else {
       const Mod packed = s_.element == Mod::e4m3 ? Mod::e4m3x2 : Mod::e5m2x2;
       const Value both =
           k_.op(Op::cvt, {Mod::rn, Mod::satfinite, packed, Mod::f32}, Mod::b16, {acc_[i + 1], acc_[i]});
-      k_.inst(Op::st, {Mod::shared, Mod::b16}, {to, k_.in_register(both)});
+      k_.inst(Op::st, {Mod::shared, Mod::b16}, {where, k_.in_register(both)});
     }
   }
   Kernel& k_;

@@ -36,14 +36,16 @@ constexpr bool can_store(ptx::Mod acc, ptx::Mod element) {
     return element == T::f32 || element == T::bf16 || element == T::f16 || element == T::e4m3 ||
            element == T::e5m2;
   if (acc == T::f16) return element == T::f16;
-  return acc == T::s32 && (element == T::s32 || element == T::u32);
+  return acc == T::s32 && (element == T::s32 || element == T::u32 || element == T::s8);
 }
 template <class AccT, class Smem>
 void store_tile(Kernel& k, int block_rows, const AccT& acc, const Smem& tile, int first_col, Here at) {
   using T = typename Smem::elem;
   static_assert(Smem::tile::rows == AccT::rows, "the tile has as many rows as the accumulator");
-  static_assert(can_store(AccT::elem::mod, T::mod),
-                "an f32 accumulator is stored as f32, bf16, f16, e4m3 or e5m2; f16 as f16; s32 as s32");
+  static_assert(
+      can_store(AccT::elem::mod, T::mod),
+      "an f32 accumulator is stored as f32, bf16, f16, e4m3 or e5m2; f16 as f16; s32 as s32 or (its "
+      "low byte) s8");
   static_assert(Smem::layout.swizzle != Swizzle::b16 || T::bits == 16,
                 "16-byte panels take 16-bit elements here");
   if (first_col < 0 || first_col % 8 != 0 || first_col + Smem::tile::cols > AccT::cols)

@@ -34,10 +34,6 @@ void put_fp8(const Val<u64>& address, const Val<u64>& i, int offset, const Val<p
   const auto both = bits<u16>(cvt<rn, satfinite, Pair>(Val<f32>(0.f), x));
   put<u8>(address, i, offset, p, to<u8>(to<u32>(both)));
 }
-Val<s32> rounded(const Val<f32>& x, float low, float high) {
-  return cvt<rni, s32>(dsl::min(dsl::max(x, low), high));
-}
-
 }  // namespace
 
 Value array_parameter(Kernel& k, DType type, bool reads, bool writes) {
@@ -79,6 +75,11 @@ Val<s32> AnyIn::load_integer(const Val<u64>& i, int offset, const Val<pred>& p) 
   }
 }
 
+Val<s32> nearest_integer(DType type, const Val<f32>& x) {
+  if (type == DType::s32) return cvt<rni, s32>(x);  // cvt saturates
+  return cvt<rni, s32>(dsl::min(dsl::max(x, -128.f), 127.f));
+}
+
 void store_any(DType type, const Val<u64>& address, const Val<u64>& i, int offset, const Val<pred>& p,
                const Val<f32>& x) {
   switch (type) {
@@ -92,10 +93,10 @@ void store_any(DType type, const Val<u64>& address, const Val<u64>& i, int offse
       return put_fp8<e4m3x2>(address, i, offset, p, x);
     case DType::e5m2:
       return put_fp8<e5m2x2>(address, i, offset, p, x);
-    case DType::s32:  // cvt saturates
-      return put<s32>(address, i, offset, p, cvt<rni, s32>(x));
+    case DType::s32:
+      return put<s32>(address, i, offset, p, nearest_integer(type, x));
     case DType::s8:
-      return put<s8>(address, i, offset, p, to<s8>(rounded(x, -128, 127)));
+      return put<s8>(address, i, offset, p, to<s8>(nearest_integer(type, x)));
     default:
       throw Unsupported(text::cat("results of type ", name(type)));
   }

@@ -30,6 +30,9 @@ class AnyIn {
   bool written_;
 };
 
+/// The nearest s32 or s8 (ties to even), saturated.
+dsl::Val<dsl::s32> nearest_integer(DType type, const dsl::Val<dsl::f32>& x);
+
 /// Rounds to nearest even and stores element i + offset where p holds. Floats above the largest e4m3 or e5m2
 /// and integers saturate. e4m3 and e5m2 need sm_89.
 void store_any(DType type, const dsl::Val<dsl::u64>& address, const dsl::Val<dsl::u64>& i, int offset,

@@ -86,7 +86,7 @@ enum class GemmKind : std::uint8_t {
   sm90_tail_split,
   sm90_stream,
   sm90_pingpong,  ///< any types, factors, epilogues: gemm_typed_sm90.h
-  sm90_promoted,  ///< sums added up in fp32 registers: gemm_promoted_sm90.cpp
+  sm90_promoted,  ///< sums added up in fp32 registers: gemm_typed_shaped_sm90.cpp
   typed_mma,      ///< mma.sync with any type of C and epilogue
   typed_simt,     ///< the same of simt
   any,            ///< one thread an element: every type, layout, factor and epilogue on every device
@@ -129,9 +129,12 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
 
 /// Build-time choices of the typed Hopper kernels.
 struct GemmTypedTuning {
-  int bm = 128, bn = 192;  ///< pingpong: 128 x 128, 128 x 192; promoted: 128 x 128, 128 x 256
+  int bm = 128, bn = 192;  ///< one tile a warpgroup: 128 x 128, 128 x 192; others are shared
   int stages = 4, cluster = 1, buffers = 2;
   int group = 8;  ///< rows of clusters that are visited together
+  /// Promoted sums: of the columns, and whether one part is multiplied while another is added up.
+  int parts = 1;
+  bool overlapped = false;
 };
 /// The choice for a problem that is not plain().
 /// With these tiles, on sm_90a; Unsupported with the reason where that cannot be.

@@ -2,6 +2,7 @@
 #include "cgp/kernels/gemm/gemm_shaped_sm90.h"
 
 #include <algorithm>
+#include <span>
 
 namespace cgp::kernels {
 namespace {
@@ -14,10 +15,11 @@ TileLayout operand_tile(int element_bytes, Major major, int extent) {
   return {depth, (extent + 63) / 64 * 64, element_bytes, Swizzle::b128, depth};
 }
 
-record::TmaMap declare_operand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent) {
+record::TmaMap declare_operand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent,
+                               bool paired) {
   const auto t = operand_tile(element_bytes, major, extent);
-  const int box[] = {1, t.rows, t.cols};
-  return record::declare_tma(k, type, t, box, false);
+  const int plain[] = {1, t.rows, t.cols}, halves[] = {1, 2, t.rows / 2, t.cols};
+  return record::declare_tma(k, type, t, paired ? std::span<const int>(halves) : plain, false);
 }
 
 // Pieces of C: 64 rows by columns, or of a turned tile rows by 64 columns (128 bytes, the widest swizzle).
@@ -65,25 +67,27 @@ int shaped_stage_bytes(const ShapedTile& t) {
   const auto bytes = [&](Major major, int extent) {
     return operand_tile(t.element_bytes, major, extent).bytes();
   };
-  return bytes(t.major_a, t.height()) + bytes(t.major_b, t.width());
+  return t.planes * (bytes(t.major_a, t.height()) + bytes(t.major_b, t.width()));
 }
 int shaped_stages(const ShapedTile& t, int buffers) {
   return std::min(8, (227 * 1024 - 2048 - shaped_staging_bytes(t, buffers)) / shaped_stage_bytes(t));
 }
 
 // ---------------------------------------------------------------- operands
-ShapedOperand::ShapedOperand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent)
-    : map_(declare_operand(k, type, element_bytes, major, extent)), major_(major) {}
+ShapedOperand::ShapedOperand(Kernel& k, ptx::Mod type, int element_bytes, Major major, int extent,
+                             bool paired)
+    : map_(declare_operand(k, type, element_bytes, major, extent, paired)), major_(major), paired_(paired) {}
 
 ShapedOperand ShapedOperand::shared(Axis axis, Here at) const {
-  return {record::share_tma(map_, axis, at), major_};
+  return {record::share_tma(map_, axis, at), major_, paired_};
 }
 ShapedOperand ShapedOperand::hint(L2Hint h) const {
   auto m = map_;
   m.hint = h;
-  return {std::move(m), major_};
+  return {std::move(m), major_, paired_};
 }
 record::TmaSource ShapedOperand::at(const Val<u32>& batch, const Val<u32>& row, const Val<u32>& k0) const {
+  if (paired_) return {map_, {batch, Val<u32>(0), row / 2u, k0}};
   if (major_ == Major::k) return {map_, {batch, row, k0}};
   return {map_, {batch, k0, row}};
 }
@@ -102,7 +106,7 @@ record::RingCore make_ring(Kernel& k, const ShapedTile& t, const Role<Warpgroup>
   std::vector<Axis> axes;
   for (const auto* o : {&a, &b})
     if (o->map().peers > 1) axes.push_back(o->map().axis);
-  const int bytes = a.bytes() + b.bytes();
+  const int bytes = t.planes * (a.bytes() + b.bytes());
   return record::RingCore(
       k, record::has_cluster(k) ? Stages(t.stages) : Stages::started_by_producer(t.stages), bytes, bytes,
       1024, {math.threads() / 32, false, false, load.first_warp(), math.first_warp(), math.threads() / 32},
@@ -115,13 +119,28 @@ ShapedProduct::ShapedProduct(Kernel& k, const ShapedTile& t, const Role<Warpgrou
                              const Role<Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b)
     : k_(k), tile_(t), a_(a), b_(b), ring_(make_ring(k, t, load, math, a, b)) {}
 
-void ShapedProduct::fill(Thread&, const HopperPlace& at, const Val<u32>& k_tile, Here here) {
+void ShapedProduct::fill(Thread&, const HopperPlace& at, const Val<u32>& k_tile,
+                         const std::optional<Val<u32>>& batches, Here here) {
   const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
   const auto stage = ring_.begin_fill(here);
-  record::tma_load(k_, a_.at(at.batch, at.m0, k0), {stage.data, 0}, stage.full, here);
-  record::tma_load(k_, b_.at(at.batch, at.n0, k0), {stage.data, a_.bytes()}, stage.full, here);
+  const auto load = [&](const ShapedOperand& o, const Val<u32>& row, int offset) {
+    for (int p = 0; p < tile_.planes; ++p)
+      record::tma_load(k_, o.at(p ? at.batch + *batches * std::uint32_t(p) : at.batch, row, k0),
+                       {stage.data, offset + p * o.bytes()}, stage.full, here);
+  };
+  load(a_, at.m0, 0);
+  load(b_, at.n0, tile_.planes * a_.bytes());
   ring_.end_fill(here);
 }
+
+namespace {
+// Planes of A and B that are multiplied, smallest products first: what is added to a large sum loses the
+// most. Of three, the products above 2^-24.
+std::vector<std::pair<int, int>> plane_products(int planes) {
+  if (planes == 1) return {{0, 0}};
+  return {{1, 1}, {2, 0}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
+}
+}  // namespace
 
 ShapedProduct::Flight ShapedProduct::issue(Warpgroup& wg, const std::vector<Value>& sums, bool first,
                                            Here here, int part, int parts) {
@@ -133,15 +152,19 @@ ShapedProduct::Flight ShapedProduct::issue(Warpgroup& wg, const std::vector<Valu
   if (tile_.groups > 1)
     (tile_.by_columns() ? col : row)
         .emplace(record::times(wg.index, tile_.by_columns() ? tile_.group_cols() : tile_.group_rows()));
-  const int cols = tile_.group_cols() / parts;
-  auto x = (tile_.turned ? b_ : a_).part(data, tile_.turned ? a_.bytes() : 0, row),
-       y = (tile_.turned ? a_ : b_).part(data, tile_.turned ? 0 : a_.bytes(), col);
-  y.address->offset += part * cols * 128;
-  const int bits = 8 * tile_.element_bytes;
-  const auto group = record::wgmma_group(k_,
-                                         {tile_.turned ? tile_.b : tile_.a, tile_.turned ? tile_.a : tile_.b,
-                                          tile_.sum, tile_.group_rows(), cols, 1024 / bits, 256 / bits},
-                                         x, y, sums, {first, {}}, here);
+  const int cols = tile_.group_cols() / parts, bits = 8 * tile_.element_bytes;
+  std::size_t group = 0;
+  for (const auto& [of_a, of_b] : plane_products(tile_.planes)) {
+    const int at_a = of_a * a_.bytes(), at_b = tile_.planes * a_.bytes() + of_b * b_.bytes();
+    auto x = (tile_.turned ? b_ : a_).part(data, tile_.turned ? at_b : at_a, row),
+         y = (tile_.turned ? a_ : b_).part(data, tile_.turned ? at_a : at_b, col);
+    y.address->offset += part * cols * 128;
+    group = record::wgmma_group(k_,
+                                {tile_.turned ? tile_.b : tile_.a, tile_.turned ? tile_.a : tile_.b,
+                                 tile_.sum, tile_.group_rows(), cols, 1024 / bits, 256 / bits},
+                                x, y, sums, {first, {}}, here);
+    first = false;
+  }
   return Flight({}, std::move(stages), group, here);
 }
 
@@ -159,46 +182,74 @@ std::vector<Value> ShapedProduct::sums(Warpgroup& wg, const Val<u32>& k_tiles, H
   return sums;
 }
 
-std::vector<Value> ShapedProduct::promoted_sums(Warpgroup& wg, const Val<u32>& k_tiles, int parts,
-                                                Here here) {
-  const int count = tile_.group_rows() * tile_.group_cols() / 128, each = count / parts;
-  const auto total = record::zero_registers(k_, ptx::Mod::f32, count, here);
+std::vector<Value> ShapedProduct::promoted_sums(Warpgroup& wg, const Val<u32>& k_tiles,
+                                                const ShapedPromotion& how, Here here) {
+  using Factors = std::vector<Val<f32>>;
+  const int blocks = tile_.group_rows() / 64, row = tile_.group_cols() / 2, each = row / how.parts;
+  const auto total = record::zero_registers(k_, ptx::Mod::f32, blocks * row, here);
   std::vector<std::vector<Value>> fresh;
-  for (int p = 0; p < parts; ++p) fresh.push_back(record::fresh_registers(k_, tile_.sum, each));
-  const auto add = [&](int p) {
-    for (int i = 0; i < each; ++i) {
-      const auto& to = total[std::size_t(p * each + i)];
-      k_.mov_op(to, ptx::Op::add, {ptx::Mod::f32}, {to, fresh[std::size_t(p)][std::size_t(i)]});
+  for (int i = 0; i < (how.overlapped ? 2 : 1); ++i)
+    fresh.push_back(record::fresh_registers(k_, tile_.sum, blocks * each));
+  const auto start = [&](int part, int set) {
+    return issue(wg, fresh[std::size_t(set)], true, here, part, how.parts);
+  };
+  const auto add = [&](int part, int set, const Factors& f) {
+    const auto& from = fresh[std::size_t(set)];
+    for (int b = 0; b < blocks; ++b) {
+      Factors both;  // of this thread's two rows
+      for (int h = 0; h < 2 && !f.empty(); ++h)
+        both.push_back(f[std::size_t(2 * b + h)] * f[std::size_t(2 * blocks + part)]);
+      for (int i = 0; i < each; ++i) {
+        const auto& to = total[std::size_t(b * row + part * each + i)];
+        const auto& x = from[std::size_t(b * each + i)];
+        if (f.empty())
+          k_.mov_op(to, ptx::Op::add, {ptx::Mod::f32}, {to, x});
+        else
+          k_.mov_op(to, ptx::Op::fma, {ptx::Mod::rn, ptx::Mod::f32}, {x, both[std::size_t(i / 2 % 2)], to});
+      }
     }
   };
-  if (parts == 1) {
-    k_.loop(
-        k_tiles,
-        [&](Val<u32>) {
-          (void)issue(wg, fresh[0], true, here).wait(wg, here);
-          add(0);
+  const auto factors = [&](const Val<u32>& k_tile) { return how.factors ? how.factors(k_tile) : Factors(); };
+  // Parts of a stage, or (one part) two stages: the first is added up while the second is multiplied. All are
+  // done at the end of an iteration: ptxas serialises what is under way across a loop's back edge and is read
+  // there.
+  const auto both = [&](int x, const Factors& of_x, int y, const Factors& of_y) {
+    auto one = start(x, 0), two = start(y, 1);
+    (void)std::move(one).wait(wg, here);
+    add(x, 0, of_x);
+    (void)std::move(two).wait(wg, here);
+    add(y, 1, of_y);
+  };
+  const auto single = [&](int part, const Factors& f) {
+    (void)start(part, 0).wait(wg, here);
+    add(part, 0, f);
+  };
+  const auto last = k_tiles - 1;
+  const auto ahead = [&](const Val<u32>& kt) {
+    return factors(dsl::min(kt, last));
+  };  // nothing behind the end
+  if (how.parts == 1 && how.overlapped) {
+    using Two = std::pair<Factors, Factors>;
+    const auto end = k_.loop(
+        k_tiles / 2u, Two(factors(k_tiles * 0u), ahead(k_tiles * 0u + 1u)),
+        [&](Val<u32> half, Two now) {
+          Two next(ahead(half * 2u + 2u), ahead(half * 2u + 3u));
+          both(0, now.first, 0, now.second);
+          return next;
         },
         here);
+    k_.if_(k_tiles % 2u != 0u, [&] { single(0, end.first); });
     return total;
   }
-  const auto second = [&](Flight busy) {
-    auto next = issue(wg, fresh[1], true, here, 1, 2);
-    (void)std::move(busy).wait(wg, here);
-    add(0);
-    return next;
-  };
-  auto last = k_.loop(
-      k_tiles - 1, issue(wg, fresh[0], true, here, 0, 2),
-      [&](Val<u32>, Flight busy) {
-        auto half = second(std::move(busy));
-        auto next = issue(wg, fresh[0], true, here, 0, 2);
-        (void)std::move(half).wait(wg, here);
-        add(1);
+  k_.loop(
+      k_tiles, factors(k_tiles * 0u),
+      [&](Val<u32> kt, Factors now) {
+        auto next = ahead(kt + 1u);  // on their way while this is multiplied
+        for (int p = 0; p < how.parts; p += how.overlapped ? 2 : 1)
+          how.overlapped ? both(p, now, p + 1, now) : single(p, now);
         return next;
       },
       here);
-  (void)second(std::move(last)).wait(wg, here);
-  add(1);
   return total;
 }
 

@@ -9,7 +9,11 @@
 //               rows and cols / groups columns
 //   memory      stages of 128 bytes of K by TMA with a 128-byte swizzle; an operand stored with its rows
 //               contiguous comes in panels of 64 of them, the last one partly unused
+//   promotion   sums that may not stay in the tensor cores: each stage is summed afresh and added up in fp32
+//               registers, times the factors of its blocks if there are any
+//   planes      an operand that is the sum of three (f32 as bf16) has a tile for each in a stage
 //   results     16-bit types: through shared memory (turned: by stmatrix.trans) and TMA, clipped at the edges
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,6 +30,7 @@ struct ShapedTile {
   int rows = 128, cols = 128, groups = 2;
   bool turned = false;
   int stages = 4;
+  int planes = 1;  ///< of each operand: 1 or 3
 
   int height() const { return turned ? cols : rows; }  ///< rows of C
   int width() const { return turned ? rows : cols; }   ///< columns of C
@@ -35,9 +40,11 @@ struct ShapedTile {
 };
 
 /// op(A) or op(B): a tensor map (declared in this order among the parameters) and the tiles that it brings.
+/// paired (K contiguous): the map has [batch][2][extent / 2][k], and half of a tile comes from each of both.
 class ShapedOperand {
  public:
-  ShapedOperand(dsl::Kernel& k, ptx::Mod type, int element_bytes, dsl::Major major, int extent);
+  ShapedOperand(dsl::Kernel& k, ptx::Mod type, int element_bytes, dsl::Major major, int extent,
+                bool paired = false);
   /// The blocks of the cluster share these tiles: each fetches its part.
   ShapedOperand shared(dsl::Axis axis, Here at = Here::now()) const;
   ShapedOperand hint(dsl::L2Hint h) const;
@@ -50,9 +57,21 @@ class ShapedOperand {
                                  const std::optional<dsl::Val<dsl::u32>>& from) const;
 
  private:
-  ShapedOperand(dsl::record::TmaMap map, dsl::Major major) : map_(std::move(map)), major_(major) {}
+  ShapedOperand(dsl::record::TmaMap map, dsl::Major major, bool paired)
+      : map_(std::move(map)), major_(major), paired_(paired) {}
   dsl::record::TmaMap map_;
   dsl::Major major_;
+  bool paired_;
+};
+
+/// How sums leave the tensor cores.
+struct ShapedPromotion {
+  int parts = 1;  ///< of the columns, each summed by itself
+  /// One part is multiplied while the one before is added up; of one part, two stages. Else an even number.
+  bool overlapped = false;
+  /// Of a stage: for each 64 rows the factors of this thread's row and the one 8 below, then of each part's
+  /// columns. Without: 1.
+  std::function<std::vector<dsl::Val<dsl::f32>>(const dsl::Val<dsl::u32>& k_tile)> factors{};
 };
 
 /// The ring of stages, and the products of a warpgroup over them.
@@ -60,16 +79,16 @@ class ShapedProduct {
  public:
   ShapedProduct(dsl::Kernel& k, const ShapedTile& t, const dsl::Role<dsl::Warpgroup>& load,
                 const dsl::Role<dsl::Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b);
-  /// Stage `k_tile` of the tile whose first row and column of C are at.m0 and at.n0.
-  void fill(dsl::Thread& t, const HopperPlace& at, const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
+  /// Stage `k_tile` of the tile whose first row and column of C are at.m0 and at.n0; planes of an operand lie
+  /// `batches` apart.
+  void fill(dsl::Thread& t, const HopperPlace& at, const dsl::Val<dsl::u32>& k_tile,
+            const std::optional<dsl::Val<dsl::u32>>& batches = {}, Here here = Here::now());
   /// This warpgroup's sums over `k_tiles` stages (at least one): blocks of 64 x group_cols(), as wgmma has
   /// them.
   std::vector<dsl::Value> sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
                                Here here = Here::now());
-  /// The same where sums may not stay in the tensor cores: each stage is summed afresh and added up in fp32
-  /// registers. With two `parts`, halves of the columns, one is multiplied while the other is added.
-  std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, int parts,
-                                        Here here = Here::now());
+  std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
+                                        const ShapedPromotion& how, Here here = Here::now());
   /// What of `at` this warpgroup's sums are: its first row and column of C.
   HopperPlace mine(const dsl::Warpgroup& wg, const HopperPlace& at) const;
 

@@ -18,6 +18,7 @@ using runtime::Arg;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
+bool pairs(const GemmProblem& p) { return p.epilogue.pairing() != Pairing::none; }
 
 // ---------------------------------------------------------------- any
 void launch_any(runtime::Stream& s, const Variant& v, const GemmProblem& p, const GemmAddresses& o,
@@ -84,7 +85,6 @@ Forms forms_of(const GemmProblem& p, const GemmAddresses& at, bool hopper = true
   f.element = f.split ? 2 : stored, f.element_c = std::uint64_t(bytes(*p.type_c));
   f.from_a = {at.a, p.m, p.k, p.lda, p.stride_a, p.trans_a};
   f.from_b = {at.b, p.n, p.k, p.ldb, p.stride_b, !p.trans_b};
-  const bool pairs = p.epilogue.pairing() != Pairing::none;
   const auto place = [&](const GemmMatrix& from, bool k_contiguous, bool always = false) {
     Operand o{from};
     o.rearranged = always || f.split || !reachable(from, stored, p.batch) || (k_contiguous && from.turned);
@@ -96,7 +96,8 @@ Forms forms_of(const GemmProblem& p, const GemmAddresses& at, bool hopper = true
     return o;
   };
   f.a = place(f.from_a, stored != 2);
-  f.b = place(f.from_b, stored != 2 || (pairs && hopper), !hopper && p.epilogue.pairing() == Pairing::halves);
+  f.b = place(f.from_b, stored != 2 || (pairs(p) && hopper),
+              !hopper && p.epilogue.pairing() == Pairing::halves);
   f.c = f.to_c = {at.c, p.m, p.columns(), p.ldc, p.stride_c, false};
   if (!reachable(f.c, f.element_c, p.batch)) {
     f.scratch_c = true;
@@ -138,13 +139,17 @@ bool promoted(const GemmProblem& p) {
          (p.type == DType::f32 && p.precision == GemmPrecision::standard);
 }
 
-// Those that gemm_typed_shaped_sm90.cpp adds up.
-bool shared_sums(const GemmProblem& p) {
-  return promoted(p) && p.type != DType::f32 && p.scaling != GemmScaling::block;
-}
-
 // Tiles that one warpgroup has for itself: gemm_typed_sm90.h; others are shared.
-bool alone(const GemmTypedTuning& t) { return t.bm == 128 && (t.bn == 128 || t.bn == 192); }
+bool alone(const GemmProblem& p, const GemmTypedTuning& t) {
+  return !promoted(p) && t.bm == 128 && (t.bn == 128 || t.bn == 192);
+}
+// Columns of C that are stored at once.
+int piece(const GemmProblem& p) { return 128 / bytes(*p.type_c); }
+// What a warpgroup stores of a tile, in such pieces of 64 rows.
+int pieces(const GemmProblem& p, const GemmTypedTuning& t) {
+  const int rows = alone(p, t) || t.bm == 256 ? 2 : 1;
+  return rows * (pairs(p) ? t.bn / 2 : t.bn) / piece(p);
+}
 
 GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const GemmTypedTuning& t) {
   const bool with_sums = promoted(p), blocks = p.scaling == GemmScaling::block;
@@ -154,22 +159,23 @@ GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const Ge
   auto name = text::cat("gemm_", cgp::name(p.type));
   if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
   if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
-  text::append(name, text::cat(with_sums  ? "_promoted"
-                               : alone(t) ? "_pingpong"
-                                          : "_shared",
+  text::append(name, text::cat(with_sums     ? "_promoted"
+                               : alone(p, t) ? "_pingpong"
+                                             : "_shared",
                                blocks ? "_blocks" : "", "_sm90_", layout(forms.a) ? "t" : "n",
                                layout(forms.b) ? "n" : "t"));
   text::append(name, text::cat("__", t.bm, "x", t.bn, "_s", t.stages, "_c", t.cluster, "_b", t.buffers, "_g",
                                t.group));
+  if (with_sums && (t.parts > 1 || t.overlapped))
+    text::append(name, text::cat("_p", t.parts, t.overlapped ? "o" : ""));
   if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
   GemmProblem as = p;
   as.trans_a = forms.a.at.turned, as.trans_b = !forms.b.at.turned;
   const TypedTuning tuning{t, *p.type_c, whole, blocks};
   GemmChoice c;
   c.kind = with_sums ? GemmKind::sm90_promoted : GemmKind::sm90_pingpong;
-  c.variant = shared_sums(p)       ? gemm_promoted_shaped(as, std::move(name), tuning)
-              : with_sums          ? gemm_promoted(as, std::move(name), tuning)
-              : !alone(t)          ? gemm_typed_shaped(as, std::move(name), tuning)
+  c.variant = with_sums            ? gemm_promoted_shaped(as, std::move(name), tuning)
+              : !alone(p, t)       ? gemm_typed_shaped(as, std::move(name), tuning)
               : bytes(p.type) == 2 ? gemm_pingpong_16(as, std::move(name), tuning)
                                    : gemm_pingpong_k(as, std::move(name), tuning);
   c.tile_m = std::uint32_t(t.bm), c.tile_n = std::uint32_t(t.bn), c.cluster = t.cluster;
@@ -308,9 +314,9 @@ void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
                                                                                                   : 9)
                                                                : 8;
   const auto a = map_of(s, fn, 0, f.a.at, f.element, p.batch * planes);
-  const auto b = pairing == Pairing::none || with_sums
+  const auto b = pairing == Pairing::none
                      ? map_of(s, fn, b_at, f.b.at, f.element, p.batch * planes)
-                     : paired_map(s, fn, b_at, f.b.at, f.element, p.batch, pairing);
+                     : paired_map(s, fn, b_at, f.b.at, f.element, p.batch * planes, pairing);
   const auto c = map_of(s, fn, c_at, f.c, f.element_c, p.batch);
   std::vector<Arg> args{Arg::tensor_map(a)};
   if (with_sums)
@@ -335,13 +341,20 @@ void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
   if (f.scratch_c) run_gemm_arrange(s, f.c, f.to_c, bytes(*p.type_c), false, p.batch);
 }
 
+int stage_bytes(const GemmProblem& p, int bm, int bn) {
+  const bool planes = p.type == DType::f32 && p.precision != GemmPrecision::fast;
+  return (bm + bn) * 128 * (planes ? 3 : 1);
+}
+
 GemmTypedTuning tuning_for(const GemmProblem& p, int bm, int bn) {
-  GemmTypedTuning t{
-      .bm = bm, .bn = bn, .stages = bn == 128 ? 6 : 4, .buffers = bytes(*p.type_c) == 1 ? 1 : 2};
-  if (alone(t) && !shared_sums(p)) return t;
-  const int pieces = bn * bytes(*p.type_c) / 128;
-  t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
-  t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / ((bm + bn) * 128));
+  GemmTypedTuning t{.bm = bm, .bn = bn};
+  const int n = pieces(p, t);
+  t.buffers = n % 2 == 0 && (bytes(*p.type_c) > 1 || !alone(p, t)) ? 2 : n % 3 == 0 ? 3 : 1;
+  t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / stage_bytes(p, bm, bn));
+  if (alone(p, t)) t.stages = bn == 128 ? 6 : 4;
+  // Sums and those of 128 columns that are added to them: what 240 registers hold.
+  t.parts = std::max(1, bn / 128);
+  if (halved(p) && p.scaling == GemmScaling::block) t.parts = std::max(2, t.parts);
   return t;
 }
 
@@ -353,7 +366,7 @@ double typed_time(const GemmProblem& p, const GemmTypedTuning& t) {
   const double tiles =
       double(ceil_div(p.m, std::uint64_t(t.bm)) * ceil_div(p.n, std::uint64_t(t.bn)) * p.batch);
   const double rows = (t.bm + t.bn) / 384.0;
-  const bool hidden = alone(t) && !shared_sums(p);
+  const bool hidden = alone(p, t);
   const double store = 1.6 * area * bytes(*p.type_c) / 2 * (p.epilogue.empty() ? 1 : 3),
                step = 0.6 * area + 0.1 * rows;
   return std::ceil(tiles / 132) * (steps * step + (hidden ? 0.05 : store)) + (hidden ? store : 0) + 2;
@@ -361,24 +374,24 @@ double typed_time(const GemmProblem& p, const GemmTypedTuning& t) {
 
 GemmTypedTuning default_tuning(const GemmProblem& p) {
   const bool narrow_c = bytes(*p.type_c) == 1;
-  GemmTypedTuning t{.bn = 128, .stages = 6, .buffers = narrow_c ? 1 : 2};
-  if (promoted(p) && !shared_sums(p)) {
-    if (p.type == DType::f32) t.stages = 2;
+  if (promoted(p) && p.type == DType::f32) {
     // Three planes of three bf16 each: tiles of 64 columns where those of 128 are few.
-    if (p.type == DType::f32 && !narrow_c && ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.batch <= 66)
-      t.bn = 64, t.buffers = bytes(*p.type_c) == 4 ? 2 : 1;
-    return t;
+    const bool few = ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.batch <= 66;
+    return tuning_for(p, 128, few && !narrow_c && !(pairs(p) && bytes(*p.type_c) < 4) ? 64 : 128);
   }
-  if (p.epilogue.pairing() != Pairing::none) return t;
+  // Pairs make half as many columns of C.
+  if (pairs(p) && narrow_c)
+    return tuning_for(p, ceil_div(p.m, 128) * ceil_div(p.n, 256) < 66 ? 64 : 128, 256);
+  if (pairs(p)) return tuning_for(p, 128, 128);
   // Elements of a matrix wait in registers, beside the sums: those of 192 columns leave too few.
   bool matrix = p.beta != 0;
   for (const auto& stage : p.epilogue.stages()) matrix = matrix || stage->name.rfind("residual", 0) == 0;
-  const bool wide = !matrix && !narrow_c && !shared_sums(p);
-  const int piece = 128 / bytes(*p.type_c);  // columns that are stored at once
+  const bool wide = !matrix && !narrow_c;
   std::vector<GemmTypedTuning> all;
   for (const auto& [bm, bn] :
        {std::pair{128, 192}, {128, 128}, {128, 256}, {64, 128}, {128, 64}, {64, 64}, {128, 96}, {128, 224}})
-    if (bn % piece == 0 && (wide || bn <= 128)) all.push_back(tuning_for(p, bm, bn));
+    if (bn % piece(p) == 0 && (wide || bn <= 128) && (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
+      all.push_back(tuning_for(p, bm, bn));
   return *std::min_element(all.begin(), all.end(),
                            [&](const auto& x, const auto& y) { return typed_time(p, x) < typed_time(p, y); });
 }
@@ -389,6 +402,11 @@ GemmChoice choose_typed_sm90(const GemmProblem& q, const GemmAddresses& at, cons
                              const GemmTypedTuning& t) {
   const GemmProblem p = q.dense();
   if (auto why = not_hopper(p, d); !why.empty()) throw Unsupported(std::move(why));
+  if (p.scaling == GemmScaling::block && (t.bn % t.parts || 128 % (t.bn / t.parts)))
+    throw Unsupported(text::cat("tiles of ", t.bn, " columns in ", t.parts,
+                                " parts: each part must lie inside a block of 128 columns"));
+  if (t.parts < 1 || t.bn % (8 * t.parts) || (t.overlapped && t.parts > 1 && t.parts % 2))
+    throw Unsupported(text::cat("tiles of ", t.bn, " columns in ", t.parts, " parts"));
   return hopper_choice(p, at, t);
 }
 
@@ -402,11 +420,12 @@ GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, cons
   const GemmProblem p = q.dense();
   auto why = not_hopper(p, d);
   const auto whole = epilogue::of_problem(p, at);
-  if (why.empty() && p.type_c == DType::s32 && !whole.empty()) why = "s32 results of an epilogue";
   if (why.empty() && p.type == DType::f32 && p.batch > 65535 && p.precision != GemmPrecision::fast)
     why = "more than 65535 batches";
-  if (why.empty() && p.epilogue.pairing() != Pairing::none && (promoted(p) || bytes(*p.type_c) == 1))
-    why = "pairs of promoted sums, or to 8-bit results";
+  if (why.empty() && p.scaling == GemmScaling::block && halved(p) && p.n / 2 % 128)
+    why = "halves that end inside a block of 128 columns";
+  if (why.empty() && p.type == DType::f32 && promoted(p) && pairs(p) && bytes(*p.type_c) == 1)
+    why = "pairs of f32 as three bf16 to 8-bit results";
   if (why.empty()) {
     auto c = hopper_choice(p, at, default_tuning(p));
     c.why = promoted(p) ? "wgmma, sums added up in fp32 registers" : "wgmma, two warpgroups take turns";

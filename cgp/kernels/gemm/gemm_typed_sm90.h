@@ -41,7 +41,7 @@ struct TypedTuning {
   GemmTypedTuning tile;
   DType c;
   Epilogue epilogue;
-  bool blocks = false;  ///< factors of blocks (promoted kernel)
+  bool blocks = false;  ///< factors of blocks (promoted sums)
 };
 
 /// Registers of sums as f32.
@@ -90,30 +90,26 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
     });
     math.run([&](Warpgroup& wg) {
       ring.skip(wg, wg.index * k_tiles);
-      auto last_store = k.loop(
-          range(first + wg.index * step, tiles, step * 2u), c.idle(),
-          [&](Val<u32> tile, PendingStore pending) {
-            const auto at = walk.place(k, tile, BM, BN);
-            multiplying.wait(wg);
-            auto begun = wgmma<MA, MB>(wg, fresh<Sum, BM, BN>(wg), ring.take(wg));
-            auto last = k.loop(k_tiles - 1, std::move(begun), [&](Val<u32>, auto busy) {
-              return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
-            });
-            auto acc = std::move(last).wait(wg);
-            multiplying.pass(wg);
-            ring.skip(wg, k_tiles);
-            const auto sums = as_floats(acc.values(), std::is_same_v<Sum, s32> && tune.c != DType::s32);
-            std::vector<PendingStore> turn;
-            turn.push_back(std::move(pending));
-            const auto half = sums.size() / (BM / 64);
-            for (int i = 0; i < BM / 64; ++i)
-              turn.push_back(c.store(wg, std::move(turn.back()),
-                                     {sums.begin() + std::ptrdiff_t(half * std::size_t(i)),
-                                      sums.begin() + std::ptrdiff_t(half * std::size_t(i + 1))},
-                                     BN, {at.batch, at.m0 + std::uint32_t(64 * i), at.n0}));
-            return std::move(turn.back());
-          });
-      std::move(last_store).wait(wg);
+      k.loop(range(first + wg.index * step, tiles, step * 2u), [&](Val<u32> tile) {
+        const auto at = walk.place(k, tile, BM, BN);
+        multiplying.wait(wg);
+        auto begun = wgmma<MA, MB>(wg, fresh<Sum, BM, BN>(wg), ring.take(wg));
+        auto last = k.loop(k_tiles - 1, std::move(begun), [&](Val<u32>, auto busy) {
+          return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
+        });
+        auto acc = std::move(last).wait(wg);
+        multiplying.pass(wg);
+        ring.skip(wg, k_tiles);
+        const auto sums = as_floats(
+            acc.values(), std::is_same_v<Sum, s32> && !(tune.c == DType::s32 && tune.epilogue.empty()));
+        const auto half = sums.size() / (BM / 64);
+        for (int i = 0; i < BM / 64; ++i)
+          c.store(wg,
+                  {sums.begin() + std::ptrdiff_t(half * std::size_t(i)),
+                   sums.begin() + std::ptrdiff_t(half * std::size_t(i + 1))},
+                  BN, {at.batch, at.m0 + std::uint32_t(64 * i), at.n0});
+      });
+      c.drain(wg);
     });
   };
   if (paired_b)
@@ -143,6 +139,5 @@ Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const TypedTuni
 Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const TypedTuning& t);
 Variant gemm_typed_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
 Variant gemm_promoted_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
-Variant gemm_promoted(const GemmProblem& p, std::string name, const TypedTuning& t);
 
 }  // namespace cgp::kernels

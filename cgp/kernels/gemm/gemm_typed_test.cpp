@@ -191,6 +191,18 @@ struct Trial {
         }
     return r;
   }
+  /// Of results without an epilogue.
+  double largest_relative_error(const runtime::Device& d) {
+    (void)run(d);
+    const HostArray got = c.back();
+    double most = 0;
+    for (std::uint64_t i = 0; i < p.m; ++i)
+      for (std::uint64_t j = 0; j < p.n; ++j) {
+        const double want = product(0, i, j).first;
+        most = std::max(most, std::fabs(got.at(i * p.ldc + j) - want) / std::fabs(want));
+      }
+    return most;
+  }
   void check(const runtime::Device& d) {
     check_choice(d);
     // Small problems are selected smaller tiles than those that large ones run.
@@ -429,6 +441,36 @@ TEST(gemm_typed, tiles_of_every_form) {
   check(DType::e5m2, DType::bf16, "nt", {.bm = 64, .bn = 128, .stages = 2}, standard);
   check(DType::e4m3, DType::f32, "tn", {.bm = 64, .bn = 64, .stages = 3}, standard);
   check(DType::e4m3, DType::e4m3, "nt", {.bm = 128, .bn = 128, .stages = 3, .buffers = 1}, standard);
+}
+// Positive operands: sums that stay in the tensor cores outgrow the 14 bits that those keep.
+TEST(gemm_typed, sums_of_8_bit_floats_are_promoted) {
+  const auto d = emulator("sm_90a");
+  const auto worst = [&](GemmProblem p, std::optional<GemmTypedTuning> tile) {
+    p.type_c = DType::f32;
+    Trial s(d, p);
+    s.tile = tile;
+    for (auto* x : {&s.a, &s.b, &s.fa, &s.fb}) {
+      for (std::uint64_t i = 0; i < x->host.size(); ++i) x->host.set(i, 1 + x->values[i] / 2);
+      x->upload();
+    }
+    return s.largest_relative_error(d);
+  };
+  auto p = problem(DType::e4m3, "nt", 72, 72, 2176);  // 17 stages
+  p.precision = GemmPrecision::fast;
+  EXPECT_GT(worst(p, {}), 0x1p-6) << "this would not notice sums that are not promoted";
+  p.precision = GemmPrecision::standard;
+  p.type_b = DType::e5m2;
+  EXPECT_LT(worst(p, {}), 0x1p-7);
+  p.type_b = DType::e4m3;
+  for (auto scaling : {GemmScaling::none, GemmScaling::block}) {
+    p.scaling = scaling;
+    std::vector<GemmTypedTuning> tiles{{.bm = 64, .bn = 128, .stages = 4, .overlapped = true},
+                                       {.bm = 64, .bn = 256, .stages = 3, .parts = 2}};
+    if (scaling == GemmScaling::none)
+      tiles.insert(tiles.end(), {{.bm = 64, .bn = 64, .stages = 4},
+                                 {.bm = 64, .bn = 128, .stages = 4, .parts = 2, .overlapped = true}});
+    for (const auto& t : tiles) EXPECT_LT(worst(p, t), 0x1p-7) << t.bm << " x " << t.bn << " in " << t.parts;
+  }
 }
 TEST(gemm_typed, factors_on_hopper) { factors(emulator("sm_90a"), 1); }
 TEST(gemm_typed, crooked_rows_on_hopper) { crooked(emulator("sm_90a")); }
