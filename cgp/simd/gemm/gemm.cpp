@@ -5,9 +5,8 @@
 #include <atomic>
 #include <vector>
 
-#include "cgp/base/error.h"
-#include "cgp/base/text.h"
 #include "cgp/simd/gemm/gemm_impl.h"
+#include "cgp/simd/matrix_impl.h"
 #include "cgp/simd/threads.h"
 
 namespace cgp::simd {
@@ -15,7 +14,6 @@ namespace {
 
 using gemm_versions::Version;
 using std::int64_t;
-using text::cat;
 
 int64_t up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t parts(int64_t v, int64_t of) { return (v + of - 1) / of; }
@@ -38,17 +36,6 @@ struct Operand {
     return steps_contiguous ? data + line * ld + step : data + step * ld + line;
   }
 };
-
-void check(const char* name, const void* data, int64_t rows, int64_t cols, int64_t ld) {
-  if (ld < std::max<int64_t>(cols, 1))
-    throw ArgumentError(ErrorText{
-        cat("rows of ", name, " must not overlap"), {}, cat("ld ", ld, " for ", cols, " columns"), {}});
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(rows, ld, &bytes) || __builtin_mul_overflow(bytes, int64_t(4), &bytes))
-    throw ArgumentError(
-        ErrorText{cat(name, " has more than 2^63 bytes"), {}, cat(rows, " rows of ", ld), {}});
-  if (!data && rows > 0 && cols > 0) throw ArgumentError(ErrorText{cat(name, " is null"), {}, {}, {}});
-}
 
 /// C = beta * C. With beta 0 it is written only.
 void scale(int64_t m, int64_t n, float beta, float* c, int64_t ldc) {
@@ -170,12 +157,10 @@ GemmTile gemm_tile(Isa isa) {
 void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
           const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc,
           const GemmOptions& options) {
-  if (m < 0 || n < 0 || k < 0)
-    throw ArgumentError(ErrorText{"extents are not negative", {}, cat(m, " x ", n, " x ", k), {}});
   const bool ta = transpose_a == Transpose::yes, tb = transpose_b == Transpose::yes;
-  check("A", a, ta ? k : m, ta ? m : k, lda);
-  check("B", b, tb ? n : k, tb ? k : n, ldb);
-  check("C", c, m, n, ldc);
+  check_matrix("A", a, ta ? k : m, ta ? m : k, lda);
+  check_matrix("B", b, tb ? n : k, tb ? k : n, ldb);
+  check_matrix("C", c, m, n, ldc);
   const Version& v = version(options.isa);
   if (m == 0 || n == 0) return;
   if (k == 0 || alpha == 0) return scale(m, n, beta, c, ldc);
