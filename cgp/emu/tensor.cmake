@@ -16,7 +16,7 @@ cgp_test(fragments_test SOURCES fragments_test.cpp LINKS cgp::emu)
 cgp_test(tensor_map_test SOURCES tensor_map_test.cpp LINKS cgp::emu)
 cgp_test(tensor_exec_test SOURCES mbarrier_test.cpp exec_matrix_test.cpp exec_async_test.cpp exec_tma_test.cpp exec_tma_modes_test.cpp mma_sm120_test.cpp exec_wgmma_test.cpp
   LINKS cgp::emu)
-cgp_test(tcgen05_test SOURCES tcgen05_misuse_test.cpp exec_clc_test.cpp exec_tcgen05_test.cpp exec_tcgen05_mma_test.cpp exec_tcgen05_scale_test.cpp ${PROJECT_SOURCE_DIR}/cgp/testing/assemble.cpp LINKS cgp::emu)
+cgp_test(tcgen05_test SOURCES tcgen05_misuse_test.cpp exec_clc_test.cpp exec_tcgen05_test.cpp exec_tcgen05_mma_test.cpp exec_tcgen05_scale_test.cpp ${PROJECT_SOURCE_DIR}/cgp/testing/assemble.cpp ${PROJECT_SOURCE_DIR}/cgp/testing/merge_ptx.cpp LINKS cgp::emu)
 cgp_test(emu_policy_test SOURCES async_policy_test.cpp async_rows_test.cpp schedule_test.cpp LINKS cgp::emu)
 cgp_test(gemm_emu_test SOURCES gemm_emu_test.cpp LINKS cgp::emu)
 if(TARGET gemm_emu_test)

@@ -3,15 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <span>
-#include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/policy.h"
 #include "cgp/kernels/variant.h"
-#include "cgp/testing/assemble.h"
 
 namespace cgp::testing {
 namespace {
@@ -85,30 +82,38 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
   return plain;
 }
 
-void expect_assembles(const kernels::KernelEntry& kernel) {
+std::vector<ArchImage> images_for(const std::vector<std::string_view>& archs,
+                                  std::span<const kernels::Variant> variants) {
+  std::vector<ArchImage> all;
+  for (const auto arch : archs)
+    for (auto& image : kernels::images(variants, arch)) all.push_back({std::string(arch), std::move(image)});
+  return all;
+}
+
+bool assembled_clean(const runtime::KernelImage&, const Assembly& a) {
+  return a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised;
+}
+
+void expect_assemble(std::span<const ArchImage> images, const Accept& accept) {
   if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
-  std::vector<std::pair<std::string, runtime::KernelImage>> jobs;
-  for (std::string_view arch : kernels::kTargets)
-    for (auto& image : kernel.images(arch)) jobs.emplace_back(arch, std::move(image));
-  ASSERT_FALSE(jobs.empty()) << kernel.name << " ships nothing";
-  // ptxas is a process of its own: one per core.
-  std::vector<Assembly> results(jobs.size());
-  std::atomic<std::size_t> next{0};
-  {
-    std::vector<std::jthread> workers;
-    for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w)
-      workers.emplace_back([&] {
-        for (std::size_t i; (i = next++) < jobs.size();)
-          results[i] = assemble(*jobs[i].second.ptx, jobs[i].first);
-      });
-  }
+  std::vector<AssemblyJob> jobs;
+  for (const auto& i : images) jobs.push_back({*i.image.ptx, i.arch});
+  const auto results = assemble_all(jobs);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto& a = results[i];
-    EXPECT_TRUE(a.ok && a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised)
-        << jobs[i].second.name << " for " << jobs[i].first << ": spills " << a.spill_bytes << ", stack "
-        << a.stack_bytes << "\n"
+    EXPECT_TRUE(a.ok && accept(images[i].image, a))
+        << images[i].image.name << " for " << images[i].arch << ": registers " << a.registers << ", spills "
+        << a.spill_bytes << ", stack " << a.stack_bytes << "\n"
         << a.log;
   }
+}
+
+void expect_assembles(const kernels::KernelEntry& kernel) {
+  std::vector<ArchImage> all;
+  for (std::string_view arch : kernels::kTargets)
+    for (auto& image : kernel.images(arch)) all.push_back({std::string(arch), std::move(image)});
+  ASSERT_FALSE(all.empty()) << kernel.name << " ships nothing";
+  expect_assemble(all);
 }
 
 void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems) {

@@ -2,12 +2,20 @@
 #pragma once
 // What every kernel's test does: run problems on the emulator with all checks, compare with the oracle, and
 // assemble everything that ships for every architecture it claims. Tests only.
+#include <functional>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cgp/emu/emu.h"
 #include "cgp/kernels/catalog.h"
+#include "cgp/testing/assemble.h"
+
+namespace cgp::kernels {
+struct Variant;
+}
 
 namespace cgp::testing {
 
@@ -24,6 +32,17 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
 /// Every image the kernel ships for every architecture: ptxas accepts it, no spills, no stack, no serialised
 /// wgmma. Skips (with the reason) without ptxas.
 void expect_assembles(const kernels::KernelEntry& kernel);
+
+/// The same for images gathered otherwise, with what else `accept` allows or asks.
+struct ArchImage {
+  std::string arch;
+  runtime::KernelImage image;
+};
+std::vector<ArchImage> images_for(const std::vector<std::string_view>& archs,
+                                  std::span<const kernels::Variant> variants);
+using Accept = std::function<bool(const runtime::KernelImage&, const Assembly&)>;
+bool assembled_clean(const runtime::KernelImage& image, const Assembly& a);
+void expect_assemble(std::span<const ArchImage> images, const Accept& accept = assembled_clean);
 
 /// On a GPU if there is one (else a skip with the reason): the same problems, launched twice, bit-identical.
 void expect_right_on_gpu(const kernels::KernelEntry& kernel, std::initializer_list<OptionList> problems);

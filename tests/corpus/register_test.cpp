@@ -73,16 +73,22 @@ TEST(Registers, Kernels) {
   if (!testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
   const char* setting = std::getenv("CGP_REGISTERS");
   const bool every = setting && std::string(setting) == "all";
-  std::vector<Estimated> out;
+  std::vector<runtime::KernelImage> images;
+  std::vector<std::string_view> archs;
   std::size_t n = 0;
   for (const auto& kernel : kernels::catalog())
     for (std::string_view arch : kernels::kTargets)
-      for (const auto& image : kernel.images(arch)) {
-        if (!every && n++ % 61 != 0) continue;
-        const testing::Assembly a = testing::assemble(*image.ptx, arch);
-        ASSERT_TRUE(a.ok) << a.log;
-        estimate(image.name + " " + std::string(arch), *image.ptx, image.entry, a.registers, out);
-      }
+      for (auto& image : kernel.images(arch))
+        if (every || n++ % 61 == 0) images.push_back(std::move(image)), archs.push_back(arch);
+  std::vector<testing::AssemblyJob> jobs;
+  for (std::size_t i = 0; i < images.size(); ++i) jobs.push_back({*images[i].ptx, archs[i]});
+  const auto assembled = testing::assemble_all(jobs);
+  std::vector<Estimated> out;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    ASSERT_TRUE(assembled[i].ok) << assembled[i].log;
+    estimate(images[i].name + " " + std::string(archs[i]), *images[i].ptx, images[i].entry,
+             assembled[i].registers, out);
+  }
   ASSERT_FALSE(out.empty());
   median_error("kernels", out);
   const auto others = corpus();

@@ -7,7 +7,7 @@
 
 #include "cgp/emu/policy.h"
 #include "cgp/kernels/array.h"
-#include "cgp/testing/assemble.h"
+#include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
 using namespace cgp::kernels;
@@ -182,12 +182,11 @@ TEST(decode, right_on_a_gpu) {
 }
 
 TEST(decode, every_variant_assembles) {
-  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
-  for (const char* arch : {"sm_80", "sm_90a", "sm_120a"})
-    for (const auto& i : images(decode_variants(), arch)) {
-      const auto a = cgp::testing::assemble(*i.ptx, arch);
-      // Heads of 256 fill all registers: some ten words outside the products' loop are spilled.
-      const int allowed = i.name.find("_256_") != std::string::npos ? 96 : 0;
-      EXPECT_TRUE(a.ok && a.spill_bytes <= allowed) << i.name << " " << arch << "\n" << a.log;
-    }
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, decode_variants()),
+                                [](const auto& image, const auto& a) {
+                                  // Heads of 256 fill all registers: some ten words outside the products'
+                                  // loop are spilled.
+                                  return a.spill_bytes <=
+                                         (image.name.find("_256_") != std::string::npos ? 96 : 0);
+                                });
 }

@@ -8,7 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/emu/policy.h"
 #include "cgp/kernels/array.h"
-#include "cgp/testing/assemble.h"
+#include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
 using namespace cgp::kernels;
@@ -211,11 +211,8 @@ TEST(few_rows, right_on_a_gpu) {
 }
 
 TEST(few_rows, every_variant_assembles_without_spills) {
-  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
-  for (const char* arch : {"sm_80", "sm_90a", "sm_120a"})
-    for (const auto& i : images(few_rows_variants(), arch)) {
-      const auto a = cgp::testing::assemble(*i.ptx, arch);
-      EXPECT_TRUE(a.ok && a.spill_bytes == 0) << i.name << " " << arch << "\n" << a.log;
-      EXPECT_LE(a.registers, 128) << i.name;  // two blocks fit a multiprocessor
-    }
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, few_rows_variants()),
+                                [](const auto& image, const auto& a) {  // two blocks fit a multiprocessor
+                                  return cgp::testing::assembled_clean(image, a) && a.registers <= 128;
+                                });
 }

@@ -7,7 +7,7 @@
 
 #include "cgp/base/random.h"
 #include "cgp/kernels/array.h"
-#include "cgp/testing/assemble.h"
+#include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
 using namespace cgp::kernels;
@@ -220,10 +220,6 @@ TEST(kv_cache, right_on_a_gpu) {
 }
 
 TEST(kv_cache, every_variant_assembles) {
-  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
-  for (auto arch : kTargets)
-    for (const auto& i : images(kv_cache_variants(), arch)) {
-      const auto a = cgp::testing::assemble(*i.ptx, arch);
-      EXPECT_TRUE(a.ok && a.spill_bytes == 0) << i.name << " " << arch << "\n" << a.log;
-    }
+  cgp::testing::expect_assemble(
+      cgp::testing::images_for({std::begin(kTargets), std::end(kTargets)}, kv_cache_variants()));
 }

@@ -7,7 +7,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/array.h"
-#include "cgp/testing/assemble.h"
+#include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
 using namespace cgp::kernels;
@@ -159,10 +159,5 @@ TEST(qkv_append, right_on_a_gpu) {
 }
 
 TEST(qkv_append, every_variant_assembles_without_spills) {
-  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
-  for (const char* arch : {"sm_80", "sm_90a"})
-    for (const auto& i : images(qkv_append_variants(), arch)) {
-      const auto a = cgp::testing::assemble(*i.ptx, arch);
-      EXPECT_TRUE(a.ok && a.spill_bytes == 0) << i.name << " " << arch << "\n" << a.log;
-    }
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a"}, qkv_append_variants()));
 }
