@@ -54,6 +54,8 @@ class BenchTable {
   std::vector<BenchRow> rows_;
 };
 
+/// Runs what a main() does; its exit code: 0, 1 an error, 3 no GPU. Errors go to stderr.
+int guarded(const std::function<void()>& run);
 /// main() of a benchmark: [--json FILE] [--rounds N] [PREFIX...]. Exit codes: 0, 1 an error, 2 usage, 3 no
 /// GPU.
 int bench_main(const std::string& program, int argc, char** argv, int rounds,
