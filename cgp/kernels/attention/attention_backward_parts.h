@@ -8,13 +8,42 @@
 //   mail.add(t, member, sums, turns)     one thread adds until the end. With turns: part `place` is added
 //   when
 //                                        turns[place] is its turn, which is then raised
+// HeldStage is what goes round a loop of a stage in shared memory.
 #include "cgp/dsl/atomic.h"
+#include "cgp/dsl/ring.h"
 #include "cgp/dsl/sync.h"
 #include "cgp/dsl/tma.h"
+#include "cgp/kernels/attention/attention_quad.h"
 
 namespace cgp::kernels::attention_parts {
 
 using namespace dsl;
+
+/// A stage of a ring that the next turn still reads.
+struct HeldStage {
+  Val<u32> base;
+  record::StageToken token;
+};
+
+}  // namespace cgp::kernels::attention_parts
+
+namespace cgp::dsl {
+template <>
+struct Carry<kernels::attention_parts::HeldStage> {
+  using S = kernels::attention_parts::HeldStage;
+  static S home(Kernel& k, S s) {
+    auto base = Carry<Val<u32>>::home(k, s.base);
+    return {base, std::move(s.token).home(k)};
+  }
+  static S settle(Kernel& k, S& home, S next) {
+    auto base = Carry<Val<u32>>::settle(k, home.base, next.base);
+    return {base, home.token.settle(k, next.token)};
+  }
+  static S view(S& home) { return {home.base, home.token.view()}; }
+};
+}  // namespace cgp::dsl
+
+namespace cgp::kernels::attention_parts {
 
 class PartMail {
  public:
@@ -139,5 +168,31 @@ class PartMail {
   int buffers_, data_, notes_, bars_;
   record::PhaseCursor send_, take_;
 };
+
+/// Of row `h` (0 or 1) of a thread's two in a 64 x N accumulator: 0 where the column, counted from the
+/// thread's first, lies before `from` or behind `to`. Null: no such bound.
+inline void keep_columns(Kernel& k, const std::vector<Value>& x, int h, const Val<s32>* from,
+                         const Val<s32>* to) {
+  for (std::size_t e = 0; e < x.size(); ++e) {
+    if (int(e >> 1 & 1) != h) continue;
+    const auto column = std::int32_t(8 * (e >> 2) + (e & 1));
+    const auto inside = !to ? *from <= column : !from ? *to >= column : (*from <= column) & (*to >= column);
+    k.mov_op(x[e], ptx::Op::selp, {ptx::Mod::f32}, {x[e], Val<f32>(0), inside});
+  }
+}
+
+/// A warpgroup's sums, scaled and rounded: rows `row` and row + 8 (of this thread) of the `rows` that begin
+/// at `head`.
+template <class T, int N>
+void store_sums(Warpgroup& wg, const Out<T>& head, const Val<u32>& row, const Val<u32>& rows,
+                const Val<u64>& pitch, const Val<u32>& cols, const Val<f32>& scale,
+                const Acc<f32, 64, N>& sum) {
+  Warp w = wg.warp();
+  for (int h = 0; h < 2; ++h) {
+    const auto at = row + std::uint32_t(8 * h);
+    store_row(w, head.at(to<u64>(at) * pitch).template as<b32>(), at < rows, cols, N / 8,
+              [&](int b) { return pack<T>(sum[4 * b + 2 * h] * scale, sum[4 * b + 2 * h + 1] * scale); });
+  }
+}
 
 }  // namespace cgp::kernels::attention_parts

@@ -20,7 +20,8 @@ constexpr int kThreads = 256;
 
 struct TileTune {
   AttentionFeatures f;
-  int d, rows;  ///< of a tile of queries
+  int d, rows;       ///< of a tile of queries
+  bool sums = true;  ///< there are sums of d_q, which begin at 0
 };
 /// Of the tile that this block owns.
 Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
@@ -29,11 +30,22 @@ Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& 
   return sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
 }
 
+// Zeros for the sums of this block's tile; nobody has added to it, nobody has begun.
+void clear_sums(Kernel& k, const BackwardSm90Params& g) {
+  const auto sums =
+      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
+  for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
+    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
+  Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
+  Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
+                          Val<u32>(0));
+}
+
 template <class T>
 void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
   k.block(kThreads);
   auto w = k.warp();
-  const int each = t.d / 8, rows = kThreads / each;
+  const int each = delta_threads(t.d), rows = kThreads / each;
   const auto column = k.tid() % std::uint32_t(each) * 8u, first = k.tid() / std::uint32_t(each),
              row0 = k.ctaid_x() % g.tiles_q * std::uint32_t(t.rows);
   const Sequence s = sequence_of_block(k, t, p, g);
@@ -42,14 +54,7 @@ void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g
     const auto row = row0 + first + std::uint32_t(r);
     columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
   }
-  const auto sums =
-      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
-  for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
-    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
-  // Nobody has added to this tile; nobody has begun.
-  Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
-  Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
-                          Val<u32>(0));
+  if (t.sums) clear_sums(k, g);
   const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(t.rows) + to<u64>(first));
   const auto deltas = base.at(g.stats_rows);
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -103,7 +108,8 @@ std::vector<Variant> make(const std::string& stem, const std::string& name, int 
                           const BackwardSm90Tune& t) {
   // Bounds matter to the products only.
   const TileTune plain{{}, d, backward_queries(d)};
-  std::vector<Variant> v{variant(text::cat(stem, "_delta__", d), 90, delta_kernel<T>, plain),
+  const auto type = std::is_same_v<T, f16> ? DType::f16 : DType::bf16;
+  std::vector<Variant> v{backward_delta(type, d, backward_queries(d), true),
                          d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
                                  : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
                          variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
@@ -111,7 +117,10 @@ std::vector<Variant> make(const std::string& stem, const std::string& name, int 
   return v;
 }
 
-int width(const AttentionProblem& p) { return std::max(p.d_qk, p.d_v) <= 64 ? 64 : 128; }
+int width(const AttentionProblem& p) {
+  const auto widest = std::max(p.d_qk, p.d_v);
+  return widest <= 64 ? 64 : widest <= 128 ? 128 : 256;
+}
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 // The workspace, in bytes.
@@ -130,6 +139,42 @@ struct Workspace {
 
 }  // namespace
 
+namespace attention_parts {
+
+Variant backward_delta(DType type, int d, int rows, bool sums) {
+  const TileTune t{{}, d, rows, sums};
+  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta__", d, sums ? "" : "_only");
+  Variant v = type == DType::f16 ? variant(std::move(name), 90, delta_kernel<f16>, t)
+                                 : variant(std::move(name), 90, delta_kernel<bf16>, t);
+  v.only = "sm_90a";
+  return v;
+}
+
+runtime::TensorMap backward_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
+                                std::size_t param, std::uint64_t address, const AttentionStrides& strides,
+                                std::uint64_t d, std::uint64_t rows, std::uint64_t count,
+                                std::uint64_t batch) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  // The stride of a dimension of one element is never used, but must be legal.
+  const auto bytes_of = [&](std::uint64_t extent, std::uint64_t elements) {
+    return 2 * (extent > 1 ? elements : ceil_div(d, 8) * 8);
+  };
+  spec.dims = {d, rows, count, batch};
+  spec.strides = {bytes_of(rows, strides.row), bytes_of(count, strides.head), bytes_of(batch, strides.batch)};
+  spec.l2 = runtime::L2Promotion::b256;
+  return device.tensor_map(spec, address);
+}
+
+runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
+                                      std::size_t param, std::uint64_t address, std::uint64_t rows) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {rows, 2};
+  spec.strides = {rows * 4};
+  return device.tensor_map(spec, address);
+}
+
+}  // namespace attention_parts
+
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
@@ -143,7 +188,8 @@ std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionB
 std::uint64_t attention_backward_workspace(const AttentionProblem& q) {
   const auto p = q.dense();
   const bool taken = p.type == DType::f16 || p.type == DType::bf16;
-  return taken && std::max(p.d_qk, p.d_v) <= 128 ? Workspace(p).bytes : 0;
+  if (!taken) return 0;
+  return width(p) > 128 ? backward_wide_workspace(p) : Workspace(p).bytes;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
@@ -154,15 +200,13 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   const auto f = AttentionFeatures::of(p, false);
   if (f.shaped() || f.mask != AttentionMask::none)
     return lead + "of what shapes scores it has scale and bounds only";
-  for (auto [what, n] : {std::pair{"d_qk", p.d_qk}, {"d_v", p.d_v}})
-    if (n > 128) return text::cat(lead, what, " = ", n, ": sums of heads wider than 128 do not fit");
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
   if (!g.workspace || g.workspace % 256)
     return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
-  if (Workspace(p).rows > 0x7fffffffu)
-    return text::cat(lead, Workspace(p).rows, " rows of whole tiles are above 2^31 - 1");
+  const auto rows = width(p) > 128 ? backward_wide_workspace(p) / 8 : Workspace(p).rows;
+  if (rows > 0x7fffffffu) return text::cat(lead, rows, " rows of whole tiles are above 2^31 - 1");
   return {};
 }
 
@@ -171,11 +215,13 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
   const auto p = q.dense();
   AttentionBackwardChoice c;
   c.kind = AttentionKind::sm90, c.why = "asked for", c.width = width(p), c.sm90 = tune;
-  c.kernels = attention_backward_sm90(p.type, c.width, tune, AttentionFeatures::of(p, false));
+  const auto f = AttentionFeatures::of(p, false);
+  c.kernels = c.width > 128 ? backward_wide(p, tune, f) : attention_backward_sm90(p.type, c.width, tune, f);
   return c;
 }
 
 AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
+  if (width(q.dense()) > 128) return tune_backward_wide(q.dense());
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
   t.turns = deterministic, t.buffers = deterministic ? 2 : 1;
@@ -209,45 +255,30 @@ std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& 
 void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoice& c,
                                  const AttentionProblem& p, const AttentionAddresses& at,
                                  const AttentionGradients& g) {
+  if (c.width > 128) return run_backward_wide(s, c, p, at, g);
   const Workspace space(p);
-  struct Numbers {  // BackwardSm90Params
-    std::uint64_t d_o, d_q, d_k, d_v, sums, stats, turns, stats_rows;
-    std::uint32_t tiles_q;
-  };
-  const Numbers mine{g.d_o,
-                     g.d_q,
-                     g.d_k,
-                     g.d_v,
-                     g.workspace,
-                     g.workspace + space.stats,
-                     g.workspace + space.turns,
-                     space.rows,
-                     std::uint32_t(space.tiles_q)};
+  const BackwardSm90Numbers mine{g.d_o,
+                                 g.d_q,
+                                 g.d_k,
+                                 g.d_v,
+                                 g.workspace,
+                                 g.workspace + space.stats,
+                                 g.workspace + space.turns,
+                                 space.rows,
+                                 std::uint32_t(space.tiles_q)};
   auto n = attention_numbers(p, at);
   n.tiles_m = std::uint32_t(ceil_div(p.n_kv, kBackwardKeys));
   n.pairs = std::uint32_t(p.batch * p.heads_kv);
   const auto fn = load(s.device(), c.kernels[1]);
   const auto heads = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
                          std::uint64_t d, std::uint64_t rows, std::uint64_t count) {
-    auto spec = tensor_map_spec(fn.image(), param);
-    // The stride of a dimension of one element is never used, but must be legal.
-    const auto bytes_of = [&](std::uint64_t extent, std::uint64_t elements) {
-      return 2 * (extent > 1 ? elements : ceil_div(d, 8) * 8);
-    };
-    spec.dims = {d, rows, count, p.batch};
-    spec.strides = {bytes_of(rows, strides.row), bytes_of(count, strides.head),
-                    bytes_of(p.batch, strides.batch)};
-    spec.l2 = runtime::L2Promotion::b256;
-    return s.device().tensor_map(spec, address);
+    return backward_map(s.device(), fn, param, address, strides, d, rows, count, p.batch);
   };
   const auto q = heads(0, at.q, p.q, p.d_qk, p.n_q, p.heads_q),
              d_o = heads(1, g.d_o, p.o, p.d_v, p.n_q, p.heads_q),
              k = heads(2, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv),
              v = heads(3, at.v, p.v, p.d_v, p.n_kv, p.heads_kv);
-  auto stats_spec = tensor_map_spec(fn.image(), 4);
-  stats_spec.dims = {space.rows, 2};
-  stats_spec.strides = {space.rows * 4};
-  const auto stats = s.device().tensor_map(stats_spec, mine.stats);
+  const auto stats = backward_stats_map(s.device(), fn, 4, mine.stats, space.rows);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
   load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
   n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);

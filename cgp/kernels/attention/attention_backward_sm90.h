@@ -18,36 +18,34 @@
 #include "cgp/dsl/wgmma.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_backward_parts.h"
-#include "cgp/kernels/attention/attention_quad.h"
-#include "cgp/kernels/attention/attention_score.h"
+#include "cgp/kernels/attention/attention_tiles.h"
 
 namespace cgp::kernels::attention_parts {
 
-/// A stage of queries that the next turn still reads.
-struct QueryStage {
-  Val<u32> base;
-  dsl::record::StageToken token;
+/// Statistics of tiles of `rows` queries whose rows have up to `d` columns; with sums, zeros for those of
+/// d_q.
+Variant backward_delta(DType type, int d, int rows, bool sums);
+/// Rows of [batch, count, rows, d] as parameter number `param` of a kernel.
+runtime::TensorMap backward_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
+                                std::size_t param, std::uint64_t address, const AttentionStrides& strides,
+                                std::uint64_t d, std::uint64_t rows, std::uint64_t count,
+                                std::uint64_t batch);
+/// Both statistics of `rows` queries.
+runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
+                                      std::size_t param, std::uint64_t address, std::uint64_t rows);
+// Heads wider than 128: attention_backward_sm90_wide.h.
+std::vector<Variant> backward_wide(const AttentionProblem& dense, const AttentionBackwardSm90Tuning& tune,
+                                   const AttentionFeatures& f);
+AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& dense);
+std::uint64_t backward_wide_workspace(const AttentionProblem& dense);  ///< 8 bytes a row of whole tiles
+void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& choice,
+                       const AttentionProblem& dense, const AttentionAddresses& at,
+                       const AttentionGradients& g);
+/// BackwardSm90Params on the host.
+struct BackwardSm90Numbers {
+  std::uint64_t d_o, d_q, d_k, d_v, sums, stats, turns, stats_rows;
+  std::uint32_t tiles_q;
 };
-
-}  // namespace cgp::kernels::attention_parts
-
-namespace cgp::dsl {
-template <>
-struct Carry<kernels::attention_parts::QueryStage> {
-  using S = kernels::attention_parts::QueryStage;
-  static S home(Kernel& k, S s) {
-    auto base = Carry<Val<u32>>::home(k, s.base);
-    return {base, std::move(s.token).home(k)};
-  }
-  static S settle(Kernel& k, S& home, S next) {
-    auto base = Carry<Val<u32>>::settle(k, home.base, next.base);
-    return {base, home.token.settle(k, next.token)};
-  }
-  static S view(S& home) { return {home.base, home.token.view()}; }
-};
-}  // namespace cgp::dsl
-
-namespace cgp::kernels::attention_parts {
 
 inline constexpr int kBackwardKeys = 128;              ///< of a block
 inline constexpr int kPartOfTile = PartMail::kFloats;  ///< sums of d_q that a warpgroup owns
@@ -135,7 +133,7 @@ class BackwardSm90 {
     Val<u32> begin, stop;  ///< tiles of queries that see some key; at least one
   };
   /// From turn to turn: scores of these queries, where they lie, both sums, their tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, QueryStage, Sums, Sums, Val<u32>, Val<u32>>;
+  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Sums, Val<u32>, Val<u32>>;
   struct Own {  ///< what a warpgroup knows
     const Place& at;
     SmemTile<KTile> keys, values;
@@ -211,9 +209,8 @@ class BackwardSm90 {
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
   Place place(const Val<u32>& index) {
-    const auto per_section = p_.section * p_.tiles_m, inside = index % per_section,
-               first = index / per_section * p_.section, width = dsl::min(p_.pairs - first, p_.section);
-    const auto bh = first + inside % width, tile = inside / width, heads_kv = p_.heads_q / p_.group;
+    const auto [bh, tile] = tile_of_head(p_, index);
+    const auto heads_kv = p_.heads_q / p_.group;
     const Sequence s = sequence(f_, p_, bh / heads_kv, bh % heads_kv * p_.group);
     const auto key0 = tile * std::uint32_t(kKeys);
     const auto key = bits<s32>(key0) - bits<s32>(s.n_kv - s.n_q);  // in terms of queries
@@ -285,7 +282,7 @@ class BackwardSm90 {
     store(wg, g_.d_k, at, own.key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, done.first);
     store(wg, g_.d_v, at, own.key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), done.second);
   }
-  QueryStage take_query(Warpgroup& wg) {
+  HeldStage take_query(Warpgroup& wg) {
     auto stage = q_ring_.take(wg);
     const auto base = stage.template get<0>().base();
     return {base, std::move(stage).token()};
@@ -368,15 +365,8 @@ class BackwardSm90 {
       for (int h = 0; h < 2; ++h) {  // query - this thread's first lies in [from, to]
         const Val<s32> never(1 << 29);
         const auto from = select(behind(h), never, f_.right ? apart + 8 * h - p_.right : Val<s32>(0));
-        const auto to = f_.left ? apart + 8 * h + p_.left : never;
-        for (int e = 0; e < Scores::count; ++e) {
-          if (((e >> 1) & 1) != h) continue;
-          const int column = 8 * (e >> 2) + (e & 1);
-          const auto after = from <= column;
-          const auto inside = f_.left ? after & (to >= column) : after;
-          const Value& x = p[std::size_t(e)];
-          k_.mov_op(x, ptx::Op::selp, {ptx::Mod::f32}, {x, Val<f32>(0), inside});
-        }
+        const auto to = apart + 8 * h + p_.left;
+        keep_columns(k_, p, h, &from, f_.left ? &to : nullptr);
       }
     });
   }
@@ -413,16 +403,8 @@ class BackwardSm90 {
   void store(Warpgroup& wg, const Val<u64>& address, const Place& at, const Val<u32>& key,
              const Val<u64>& batch, const Val<u64>& head, const Val<u64>& pitch, const Val<u32>& cols,
              const Val<f32>& scale, const Sums& sum) {
-    Warp w = wg.warp();
-    for (int h = 0; h < 2; ++h) {
-      const auto row = key + std::uint32_t(8 * h);
-      store_row(w,
-                Out<T>(address)
-                    .at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch) + to<u64>(row) * pitch)
-                    .template as<b32>(),
-                row < at.s.n_kv, cols, D / 8,
-                [&](int b) { return pack<T>(sum[4 * b + 2 * h] * scale, sum[4 * b + 2 * h + 1] * scale); });
-    }
+    store_sums(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)), key,
+               at.s.n_kv, pitch, cols, scale, sum);
   }
 
   Kernel& k_;

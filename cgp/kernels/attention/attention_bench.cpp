@@ -326,9 +326,13 @@ void run_all(Bench& b) {
     for (bool causal : {false, true}) {
       backward(b, standard(DType::bf16, 64, n, causal), {{{32, 32, 32, 64}, {32, 32, 32, 32}}, of_sm90});
       backward(b, standard(DType::bf16, 128, n, causal), {{{16, 32, 32, 32}, {16, 64, 32, 32}}, of_sm90});
+      std::vector<AttentionBackwardSm90Tuning> wide;
+      for (bool persistent : {false, true})
+        for (int section : {1, 4, 16}) wide.push_back({.persistent = persistent, .section = section});
+      backward(b, standard(DType::bf16, 256, n, causal), {{{16, 16, 16, 16}}, wide});
     }
   for (DType t : {DType::bf16, DType::f16})
-    for (std::uint64_t d : {64, 128})
+    for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})
         for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
           for (bool deterministic : {false, true}) backward(b, standard(t, d, n, causal), {}, deterministic);

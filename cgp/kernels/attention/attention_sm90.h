@@ -15,6 +15,7 @@
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 #include "cgp/kernels/attention/attention_sm90_fp8.h"
+#include "cgp/kernels/attention/attention_tiles.h"
 
 namespace cgp::kernels::attention_parts {
 
@@ -133,21 +134,10 @@ class ForwardSm90 {
   int budget(int two, int three) const { return t_.warpgroups == 2 ? two : t_.warpgroups == 3 ? three : 0; }
 
   // ------------------------------------------------------------ which tile
-  Val<u32> rounds() {
-    if (!t_.persistent) return Val<u32>(1);
-    const auto grid = k_.nctaid_x(), full = p_.tiles / grid;
-    const auto last = select((full & 1u) != 0u, grid - 1 - k_.ctaid_x(), k_.ctaid_x());
-    return full + select(last < p_.tiles % grid, Val<u32>(1), Val<u32>(0));
-  }
-  // Round r of all blocks runs forwards, the next backwards: who had the longest tile gets the shortest next.
+  Val<u32> rounds() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
   Place place(const Val<u32>& r) {
-    const auto grid = k_.nctaid_x();
-    const auto tile = t_.persistent ? r * grid + select((r & 1u) != 0u, grid - 1 - k_.ctaid_x(), k_.ctaid_x())
-                                    : k_.ctaid_x();
-    const auto per_section = p_.section * p_.tiles_m, section = tile / per_section,
-               inside = tile % per_section, first = section * p_.section;
-    const auto width = dsl::min(p_.pairs - first, p_.section);
-    const auto bh = first + inside % width, m = p_.tiles_m - 1 - inside / width;
+    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    const auto m = p_.tiles_m - 1 - tile;
     return {bh / p_.heads_q, bh % p_.heads_q, m * std::uint32_t(rows())};
   }
   // Tiles of keys: [begin, end) are visited, at least one; all of [full_begin, full_end) is allowed.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention backward sm90 above 128 columns: its kernels (attention_backward_sm90_wide.h) and their launch.
+#include "cgp/kernels/attention/attention_backward_sm90_wide.h"
+
+#include <algorithm>
+
+#include "cgp/base/text.h"
+
+namespace cgp::kernels::attention_parts {
+namespace {
+
+constexpr std::uint64_t kStatsRows = kWideOwn;  ///< rows of a head's statistics are a multiple of this
+std::uint64_t wide_tiles(std::uint64_t rows, std::uint64_t each) { return (rows + each - 1) / each; }
+std::uint64_t stats_rows(const AttentionProblem& p) {
+  return wide_tiles(p.n_q, kStatsRows) * kStatsRows * p.batch * p.heads_q;
+}
+
+template <int DQK, int DV>
+std::vector<Variant> wide_variants(const AttentionProblem& p, bool persistent, const AttentionFeatures& f) {
+  const auto stem = text::cat("attention_backward_", cgp::name(p.type), "_sm90");
+  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, false)};
+  const auto add = [&](const char* what, WideSum sum, auto of_f16, auto of_bf16) {
+    const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, persistent ? "_p" : "");
+    const WideTune t{f, persistent, sum};
+    v.push_back(p.type == DType::f16 ? variant(name, 90, of_f16, t) : variant(name, 90, of_bf16, t));
+    v.back().only = "sm_90a";
+  };
+  const auto other = [&](const char* what, WideSum sum) {
+    add(what, sum, wide_kernel<f16, DQK, DV, false>, wide_kernel<bf16, DQK, DV, false>);
+  };
+  other("d_k", WideSum::d_k);
+  add("d_v", WideSum::d_v, wide_kernel<f16, DQK, DV, true>, wide_kernel<bf16, DQK, DV, true>);
+  other("d_q", WideSum::d_q);
+  return v;
+}
+
+// As in the forward pass: one head after the other without bounds, since all tiles are equally long, and
+// where blocks stay; else as many as L2 holds the other side of.
+std::uint32_t wide_section(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
+                           std::uint64_t head_bytes) {
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  std::uint64_t heads = 1;
+  while (bounded && !persistent && heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0)
+    heads *= 2;
+  return std::uint32_t(heads);
+}
+
+}  // namespace
+
+std::vector<Variant> backward_wide(const AttentionProblem& p, const AttentionBackwardSm90Tuning& tune,
+                                   const AttentionFeatures& f) {
+  return p.d_qk <= 192 && p.d_v <= 128 ? wide_variants<192, 128>(p, tune.persistent, f)
+                                       : wide_variants<256, 256>(p, tune.persistent, f);
+}
+
+AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& p) {
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  AttentionBackwardSm90Tuning t;
+  t.turns = false, t.persistent = !bounded || std::max(p.n_q, p.n_kv) <= 4096;
+  return t;
+}
+
+std::uint64_t backward_wide_workspace(const AttentionProblem& p) { return stats_rows(p) * 8; }
+
+void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, const AttentionProblem& p,
+                       const AttentionAddresses& at, const AttentionGradients& g) {
+  const auto& device = s.device();
+  BackwardSm90Numbers mine{};
+  mine.d_o = g.d_o, mine.d_q = g.d_q, mine.d_k = g.d_k, mine.d_v = g.d_v, mine.stats = g.workspace;
+  mine.stats_rows = stats_rows(p);
+  mine.tiles_q = std::uint32_t(wide_tiles(p.n_q, kStatsRows) * (kStatsRows / kWideOther));
+  auto n = attention_numbers(p, at);
+  load(device, c.kernels[0])(s, runtime::grid_for(mine.stats_rows / kWideOther, 1), n, mine);
+  const auto sms = std::uint64_t(std::max(1, device.info().sm_count));
+  const std::uint64_t group = p.heads_q / p.heads_kv;
+  const auto run = [&](std::size_t kernel, bool queries) {
+    const auto fn = load(device, c.kernels[kernel]);
+    const auto map = [&](std::size_t param, bool of_queries, bool scores) {
+      const auto address = of_queries ? (scores ? at.q : g.d_o) : scores ? at.k : at.v;
+      const auto& strides = of_queries ? (scores ? p.q : p.o) : scores ? p.k : p.v;
+      return backward_map(device, fn, param, address, strides, scores ? p.d_qk : p.d_v,
+                          of_queries ? p.n_q : p.n_kv, of_queries ? p.heads_q : p.heads_kv, p.batch);
+    };
+    const std::uint64_t pairs = p.batch * (queries ? p.heads_q : p.heads_kv);
+    const std::uint64_t tiles_m = wide_tiles(queries ? p.n_q : p.n_kv, kWideOwn), tiles = tiles_m * pairs;
+    n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles), n.pairs = std::uint32_t(pairs);
+    n.section =
+        wide_section(p, c.sm90.persistent, pairs, 2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
+    if (c.sm90.section) n.section = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.section)));
+    fn(s, runtime::grid_for(c.sm90.persistent ? std::min(tiles, sms) : tiles, 1), map(0, queries, true),
+       map(1, queries, false), map(2, !queries, true), map(3, !queries, false),
+       backward_stats_map(device, fn, 4, mine.stats, mine.stats_rows), n, mine);
+  };
+  run(1, false), run(2, false), run(3, true);
+}
+
+}  // namespace cgp::kernels::attention_parts

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// attention backward sm90 above 128 columns: a kernel for each of d_k, d_v and d_q, so that 128 rows of sums
+// fit into registers and every sum belongs to one thread: nothing is added in memory, in no order.
+//   who      a block owns 128 rows of one head, keys or queries, and walks over tiles of 64 rows of the other
+//            side; a producer thread feeds it by TMA; two warpgroups own 64 rows each and never meet
+//   d_k, d_q s = (k, q) (q, k)', dp = (v, d_o) (d_o, v)'; ds, packed, is operand A of the sum of ds (q, k)
+//   d_v      s' = k q'; p', packed, is operand A of the sum of p' d_o
+//   order    the next scores are issued behind a sum and run with it; dp runs under the exponentials; one
+//            warpgroup's arithmetic lies under the other's products
+//   memory   own rows stay; what both products read comes in two stages (d_v: three), the other operand in
+//            one (d_v: two); own rows are freed at the last product that reads them
+//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes; no more than bounds on the scores
+#include <optional>
+
+#include "cgp/kernels/attention/attention_backward_sm90.h"
+
+namespace cgp::kernels::attention_parts {
+
+enum class WideSum : std::uint8_t { d_k, d_v, d_q };
+inline constexpr int kWideOwn = 128, kWideOther = 64;  ///< rows of a tile
+
+struct WideTune {
+  AttentionFeatures f;
+  bool persistent;
+  WideSum sum;
+};
+
+/// Rows of [batch, head, row, d] by tiles.
+template <class TileT>
+using RowMap = TmaIn<TileT, 1, 1, TileT::rows, TileT::cols>;
+
+// The tiles that a block owns, one after the other in memory, each with a barrier for "there" and one for
+// "free", which lie behind all that is laid out before start(). A Ring each would leave holes between its
+// barriers and the next tile, and 256 columns have no room for them.
+template <class... Tiles>
+class OwnTiles {
+  template <int I>
+  using TileOf = std::tuple_element_t<std::size_t(I), std::tuple<Tiles...>>;
+
+ public:
+  explicit OwnTiles(Kernel& k)
+      : k_(k),
+        data_(k.smem((Tiles::bytes + ...), std::max({Tiles::align...}))),
+        fill_(k, 1, 1),
+        take_(k, 1, 0) {}
+  OwnTiles(const OwnTiles&) = delete;
+  /// Every warp of `math` takes and frees.
+  void start(const Role<Warpgroup>& math) {
+    bars_ = k_.smem(kPair * kTiles, 16);
+    k_.if_(k_.tid() == 0u, [&] {
+      for (int i = 0; i < kTiles; ++i) {
+        record::mbarrier_init(k_, bar(i, 0), Val<u32>(1), Here::now());
+        record::mbarrier_init(k_, bar(i, 8), Val<u32>(math.threads() / 32), Here::now());
+      }
+      record::fence_mbarrier_init(k_, Here::now());
+    });
+    record::sync_cluster_or_block(k_, Here::now());
+  }
+
+  /// Tile I, when it is free. The last one ends the round.
+  template <int I, class Map>
+  void fill(Thread&, const TmaAt<Map>& from) {
+    static_assert(std::is_same_v<typename Map::tile, TileOf<I>>, "the source has another tile");
+    record::mbarrier_wait(k_, bar(I, 8), fill_.parity(), false, Here::now());
+    record::mbarrier_arrive_expect_tx(k_, bar(I, 0), Val<u32>(TileOf<I>::bytes), Here::now());
+    record::tma_load(k_, from.place, {k_.smem_addr(0), data_ + place<I>()}, bar(I, 0), Here::now());
+    if (I + 1 == kTiles) fill_.advance(Here::now());
+  }
+  /// Waits for tile I, which is read until release<I>. The last one ends the round.
+  template <int I>
+  SmemTile<TileOf<I>> take(Warpgroup& wg) {
+    wg.converged("waiting for a tile of its own", Here::now());
+    record::mbarrier_wait(k_, bar(I, 0), take_.parity(), false, Here::now());
+    if (I + 1 == kTiles) take_.advance(Here::now());
+    return SmemTile<TileOf<I>>(k_.smem_addr(0), data_ + place<I>());
+  }
+  template <int I>
+  void release(Warpgroup& wg) {
+    wg.converged("freeing a tile of its own", Here::now());
+    k_.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
+    k_.guarded(k_.laneid() == 0u, [&] { record::mbarrier_arrive(k_, bar(I, 8), Here::now()); });
+  }
+
+ private:
+  static constexpr int kPair = 16, kTiles = int(sizeof...(Tiles));
+  template <int I>
+  static constexpr int place() {
+    return I == 0 ? 0 : TileOf<0>::bytes;
+  }
+  record::SharedAddress bar(int i, int which) const { return {k_.smem_addr(0), bars_ + kPair * i + which}; }
+
+  Kernel& k_;
+  int data_, bars_ = 0;
+  record::PhaseCursor fill_, take_;
+};
+
+// With Values the sum is d_v, else d_k or d_q.
+template <class T, int DQK, int DV, bool Values>
+class WideSm90 {
+ public:
+  static constexpr int M = kWideOther;
+  using OwnScores = dsl::Tile<T, kWideOwn, DQK>;  ///< k or q
+  using OwnUp = dsl::Tile<T, kWideOwn, DV>;       ///< v or d_o
+  using ForScores = dsl::Tile<T, M, DQK>;         ///< q or k
+  using ForUp = dsl::Tile<T, M, DV>;              ///< d_o or v
+  using STile = dsl::Tile<f32, 2, M, Swizzle::none>;
+  using SMap = TmaIn<STile>;
+  using Scores = Acc<f32, 64, M>;
+  static constexpr int kColumns = Values ? DV : DQK;
+  using Sums = Acc<f32, 64, kColumns>;
+  struct Maps {
+    const RowMap<OwnScores>& own_scores;
+    const RowMap<OwnUp>& own_up;
+    const RowMap<ForScores>& scores;
+    const RowMap<ForUp>& up;
+    const SMap& stats;
+  };
+
+  WideSm90(Kernel& k, const WideTune& t, const Maps& maps, const AttentionParams& p,
+           const BackwardSm90Params& g)
+      : k_(k),
+        f_(t.f),
+        t_(t),
+        queries_(t.sum == WideSum::d_q),
+        maps_(maps),
+        p_(p),
+        g_(g),
+        math_(k.role<Warpgroup>(2, 232)),
+        load_(k.role<Warpgroup>(1, 40)),
+        own_(k),
+        scores_(k, Values ? 3 : 2, load_, math_),
+        up_(k, Values ? 2 : 1, load_, math_) {
+    if (!queries_) stats_.emplace(k, Values ? 3 : 2, load_, math_);
+    own_.start(math_);
+  }
+
+  void run() {
+    const auto rounds = t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1);
+    load_.run([&](Warpgroup& wg) {
+      wg.one_thread([&](Thread& t) { k_.loop(rounds, [&](Val<u32> r) { produce(t, place(r)); }); });
+    });
+    math_.run([&](Warpgroup& wg) { k_.loop(rounds, [&](Val<u32> r) { consume(wg, place(r)); }); });
+  }
+
+ private:
+  using Registers = std::vector<Value>;
+  /// From turn to turn: scores, where the other side's rows lie, sums, tile and head in the group.
+  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Val<u32>, Val<u32>>;
+  struct Place {
+    Sequence s;  ///< of keys: of the group's first head
+    Val<u32> own0;
+    Val<u32> begin, stop;  ///< tiles of the other side that see some own row; at least one
+  };
+  struct Own {  ///< what a warpgroup knows
+    const Place& at;
+    SmemTile<OwnScores> scores;
+    std::optional<SmemTile<OwnUp>> up;
+    record::AccOrigin origin;
+    Val<u32> row;                     ///< this thread's first
+    std::array<Val<f32>, 4> queries;  ///< where rows are queries: -lse of both, delta of both
+  };
+
+  // ------------------------------------------------------------ which rows
+  /// A row sees those of the other side from row + shift - low to row + shift + high.
+  Val<s32> shift(const Sequence& s) const { return bits<s32>(queries_ ? s.n_kv - s.n_q : s.n_q - s.n_kv); }
+  Val<s32> low() const { return queries_ ? p_.left : p_.right; }
+  Val<s32> high() const { return queries_ ? p_.right : p_.left; }
+  bool is_low() const { return queries_ ? f_.left : f_.right; }
+  bool is_high() const { return queries_ ? f_.right : f_.left; }
+  Val<u32> others(const Sequence& s) const { return queries_ ? s.n_kv : s.n_q; }
+
+  Place place(const Val<u32>& r) {
+    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    const auto heads = queries_ ? p_.heads_q : p_.heads_q / p_.group;
+    const auto head = bh % heads;
+    const Sequence s = sequence(f_, p_, bh / heads, queries_ ? head : head * p_.group);
+    // Under a causal bound the longest come first: first keys, last queries.
+    const auto own0 = (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn);
+    const auto first = bits<s32>(own0) + shift(s);
+    const auto tiles_in = [](const Val<s32>& rows) {
+      return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
+    };
+    const auto all = dsl::max((others(s) + (M - 1)) / std::uint32_t(M), Val<u32>(1));
+    const auto begin = is_low() ? dsl::min(tiles_in(first - low()), all - 1) : Val<u32>(0);
+    const auto stop =
+        is_high() ? dsl::max(dsl::min(tiles_in(first + high() + (kWideOwn + M - 1)), all), begin + 1) : all;
+    return {s, own0, begin, stop};
+  }
+  Val<u32> turns_of(const Place& at) {
+    const auto tiles = at.stop - at.begin;
+    return queries_ ? tiles : tiles * p_.group;
+  }
+  // Blocks of a head that run together read the same tiles: queries from the last down, keys from the first
+  // up.
+  Val<u32> first_tile(const Place& at) { return queries_ ? at.begin : at.stop - 1u; }
+  std::tuple<Val<u32>, Val<u32>> next_tile(const Place& at, const Val<u32>& tile, const Val<u32>& member) {
+    if (queries_) return {tile + 1, member};
+    const auto next = select(tile == at.begin, at.stop, tile) - 1u;
+    return {next, select(tile == at.begin, member + 1u, member)};
+  }
+
+  // ------------------------------------------------------------ the producer
+  void produce(Thread& t, const Place& at) {
+    const auto own = [&](const auto& map) {
+      return dsl::at(map, at.s.batch, queries_ ? at.s.head : at.s.head_kv, at.own0, 0);
+    };
+    const auto other = [&](auto& ring, const auto& map, const Val<u32>& tile, const Val<u32>& member) {
+      ring.fill(t, dsl::at(map, at.s.batch, queries_ ? at.s.head_kv : at.s.head + member,
+                           tile * std::uint32_t(M), 0));
+    };
+    const auto scores = [&](const Val<u32>& tile, const Val<u32>& member) {
+      other(scores_, maps_.scores, tile, member);
+      if (stats_) stats_->fill(t, dsl::at(maps_.stats, 0, stats_row(at, member, tile * std::uint32_t(M))));
+    };
+    const auto first = first_tile(at);
+    const Val<u32> zero(0);
+    scores(first, zero);  // in the order in which room comes free
+    own_.template fill<0>(t, own(maps_.own_scores));
+    if constexpr (!Values) own_.template fill<1>(t, own(maps_.own_up));
+    other(up_, maps_.up, first, zero);
+    k_.loop(turns_of(at) - 1u, std::tuple(first, zero), [&](Val<u32>, auto before) {
+      const auto [tile, member] = next_tile(at, std::get<0>(before), std::get<1>(before));
+      scores(tile, member);
+      other(up_, maps_.up, tile, member);
+      return std::tuple(tile, member);
+    });
+  }
+  Val<u32> stats_row(const Place& at, const Val<u32>& member, const Val<u32>& row) {
+    return (at.s.batch * p_.heads_q + at.s.head + member) * g_.tiles_q * std::uint32_t(M) + row;
+  }
+
+  // ------------------------------------------------------------ a warpgroup
+  void consume(Warpgroup& wg, const Place& at) {
+    auto stage = take_scores(wg);
+    const auto own_scores = own_.template take<0>(wg);
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, tile_of(stage));
+    std::optional<SmemTile<OwnUp>> up;
+    if constexpr (!Values) up.emplace(own_.template take<1>(wg));
+    const auto origin = record::warpgroup_origin(k_);
+    const auto row = at.own0 + wg.index * 64u + origin.row;
+    const Own own{at, own_scores, up, origin, row, statistics_of_rows(at, row)};
+    const auto turns = turns_of(at);
+    Carried last = k_.loop(turns - 1u,
+                           Carried{std::move(scores), std::move(stage), zeros<f32, 64, kColumns>(wg),
+                                   first_tile(at), Val<u32>(0)},
+                           [&](Val<u32>, Carried now) { return step<true>(wg, own, std::move(now)); });
+    const auto sum = step<false>(wg, own, std::move(last));
+    const auto store = [&](const Val<u64>& address, const Val<u32>& head, const Val<u64>& batch,
+                           const Val<u64>& heads, const Val<u64>& pitch, const Val<u32>& rows) {
+      store_sums(wg, Out<T>(address).at(rows_of(at.s, head, Val<u32>(0), batch, heads, pitch)), row, rows,
+                 pitch, Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
+    };
+    if (queries_)
+      store(g_.d_q, at.s.head, p_.q_batch, p_.q_head, p_.q_row, at.s.n_q);
+    else if (Values)
+      store(g_.d_v, at.s.head_kv, p_.v_batch, p_.v_head, p_.v_row, at.s.n_kv);
+    else
+      store(g_.d_k, at.s.head_kv, p_.k_batch, p_.k_head, p_.k_row, at.s.n_kv);
+  }
+  HeldStage take_scores(Warpgroup& wg) {
+    auto stage = scores_.take(wg);
+    const auto base = stage.template get<0>().base();
+    return {base, std::move(stage).token()};
+  }
+  static SmemTile<ForScores> tile_of(const HeldStage& s) { return SmemTile<ForScores>(s.base); }
+
+  /// One tile of the other side. With More, the scores of the next are under way at the end.
+  template <bool More>
+  auto step(Warpgroup& wg, const Own& own, Carried now) {
+    auto stage = std::move(std::get<1>(now));
+    const auto tile = std::get<3>(now), member = std::get<4>(now);
+    std::optional<Filled<ByThreads, STile>> stats;
+    if (stats_) stats.emplace(stats_->take(wg));
+    const auto statistics = statistics_of(own, stats);
+    // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
+    auto s = std::move(std::get<0>(now)).wait(wg);
+    if constexpr (!More) own_.template release<0>(wg);
+    if constexpr (Values) {
+      std::move(stage.token).release(Here::now());
+      const auto p = packed(probabilities(own, s, statistics, tile));
+      std::move(*stats).release(wg);
+      auto busy =
+          wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p), up_.take(wg));
+      return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member, [] {});
+    } else {
+      auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg));
+      const auto p = probabilities(own, s, statistics, tile);
+      auto dp = std::move(dp_busy).wait(wg);
+      if constexpr (!More) own_.template release<1>(wg);
+      const auto ds = packed(gradients(p, dp, statistics));
+      if (stats) std::move(*stats).release(wg);
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds),
+                                             tile_of(stage));
+      return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member,
+                           [&] { std::move(stage.token).release(Here::now()); });
+    }
+  }
+  /// Issues the next scores, if any, then waits for this turn's sums.
+  template <bool More, class Busy, class Free>
+  auto proceed(Warpgroup& wg, const Own& own, Scores s, Busy busy, const Val<u32>& tile,
+               const Val<u32>& member, Free&& free) {
+    if constexpr (More) {
+      auto next = take_scores(wg);
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, tile_of(next));
+      auto sum = std::move(busy).wait(wg);
+      free();
+      const auto [next_at, next_member] = next_tile(own.at, tile, member);
+      return Carried{std::move(scores), std::move(next), std::move(sum), next_at, next_member};
+    } else {
+      auto sum = std::move(busy).wait(wg);
+      free();
+      return sum;
+    }
+  }
+
+  // ------------------------------------------------------------ scores
+  std::array<Val<f32>, 4> statistics_of_rows(const Place& at, const Val<u32>& row) {
+    const Val<f32> zero(0);
+    if (!queries_) return {zero, zero, zero, zero};
+    const auto lse = In<f32>(g_.stats, 0, true).at(stats_row(at, Val<u32>(0), row)),
+               delta = lse.at(g_.stats_rows);
+    return {lse.ld(0), lse.ld(8), delta.ld(0), delta.ld(8)};
+  }
+  /// (which, block of 8 columns): of the four elements of the block, -lse in units of log2 (0) or delta (1).
+  auto statistics_of(const Own& own, const std::optional<Filled<ByThreads, STile>>& stats) {
+    std::optional<Ptr<shared, f32>> columns;
+    if (stats)
+      columns.emplace(stats->template get<0>().base() + own.origin.col * 4u,
+                      stats->template get<0>().offset());
+    return [columns, rows = own.queries](int which, int block) -> std::array<Val<f32>, 4> {
+      const auto w = std::size_t(2 * which);
+      if (!columns) return {rows[w], rows[w], rows[w + 1], rows[w + 1]};
+      const auto pair = columns->template ld<2>(which * M / 2 + 4 * block);
+      return {pair[0], pair[1], pair[0], pair[1]};
+    };
+  }
+  template <class Statistics>
+  Registers probabilities(const Own& own, const Scores& s, const Statistics& statistics,
+                          const Val<u32>& tile) {
+    Registers p;
+    for (int j = 0; j < M / 8; ++j) {
+      const auto base = statistics(0, j);
+      for (int e = 0; e < 4; ++e)
+        p.push_back(Val<f32>(ex2<approx, ftz>(fma(s[4 * j + e], p_.scale_log2, base[std::size_t(e)]))));
+    }
+    cut(own, tile, p);
+    return p;
+  }
+  // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
+  // no probabilities, keys behind the last as rows are not stored.
+  void cut(const Own& own, const Val<u32>& tile, const Registers& p) {
+    const Sequence& s = own.at.s;
+    const auto column = bits<s32>(tile * std::uint32_t(M)),
+               first = bits<s32>(own.row - own.origin.row) + shift(s);
+    std::vector<Val<pred>> need;
+    const auto ask = [&](const Val<pred>& p) { need.push_back(need.empty() ? p : need.back() | p); };
+    if (queries_) ask(column + M > bits<s32>(s.n_kv));
+    if (is_low()) ask(column < first + 63 - low());
+    if (is_high()) ask(column + (M - 1) > first + high());
+    if (need.empty()) return;
+    k_.if_(need.back(), [&] {
+      const auto mine = column + bits<s32>(own.origin.col), behind = bits<s32>(s.n_kv) - 1 - mine;
+      for (int h = 0; h < 2; ++h) {
+        const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - mine;
+        const auto from = apart - low(), high_end = apart + high(),
+                   to = !queries_   ? high_end
+                        : is_high() ? dsl::min(high_end, behind)
+                                    : behind;
+        keep_columns(k_, p, h, is_low() ? &from : nullptr, queries_ || is_high() ? &to : nullptr);
+      }
+    });
+  }
+  /// Of q . k, without the scale, which is applied to the sums.
+  template <class Statistics>
+  Registers gradients(const Registers& p, const Scores& dp, const Statistics& statistics) {
+    Registers ds;
+    for (int j = 0; j < M / 8; ++j) {
+      const auto delta = statistics(1, j);
+      for (int e = 0; e < 4; ++e)
+        ds.push_back(Val<f32>(Val<f32>(p[std::size_t(4 * j + e)]) * (dp[4 * j + e] - delta[std::size_t(e)])));
+    }
+    return ds;
+  }
+  Registers packed(const Registers& x) {
+    Registers out;
+    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(Val<f32>(x[i]), Val<f32>(x[i + 1])));
+    return out;
+  }
+
+  Kernel& k_;
+  AttentionFeatures f_;
+  WideTune t_;
+  bool queries_;
+  Maps maps_;
+  const AttentionParams& p_;
+  const BackwardSm90Params& g_;
+  Role<Warpgroup> math_, load_;
+  std::conditional_t<Values, OwnTiles<OwnScores>, OwnTiles<OwnScores, OwnUp>> own_;
+  Ring<ByThreads, ForScores> scores_;
+  Ring<ByThreads, ForUp> up_;
+  std::optional<Ring<ByThreads, STile>> stats_;
+};
+
+template <class T, int DQK, int DV, bool Values>
+void wide_kernel(Kernel& k, WideTune t, RowMap<typename WideSm90<T, DQK, DV, Values>::OwnScores> own_scores,
+                 RowMap<typename WideSm90<T, DQK, DV, Values>::OwnUp> own_up,
+                 RowMap<typename WideSm90<T, DQK, DV, Values>::ForScores> scores,
+                 RowMap<typename WideSm90<T, DQK, DV, Values>::ForUp> up,
+                 typename WideSm90<T, DQK, DV, Values>::SMap stats, AttentionParams p, BackwardSm90Params g) {
+  WideSm90<T, DQK, DV, Values>(k, t, {own_scores, own_up, scores, up, stats}, p, g).run();
+}
+
+}  // namespace cgp::kernels::attention_parts
