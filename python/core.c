@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cgp._core: the C interface (cgp/capi/cgp.h) for Python, on the limited API. Arrays come as tuples
- * (address, dtype, shape, strides in elements) or None; handles are integers. The Python side of the package owns
- * them and gives the messages their exception classes (set_exceptions). */
+ * (address, dtype, shape, strides in elements), as tensors of PyTorch, or None; handles are integers. The Python side of the
+ * package owns them and gives the messages their exception classes (set_exceptions). A stream that is None is the current one
+ * of PyTorch for the device of the tensors. */
 #include <Python.h>
 
 #include <string.h>
 
 #include "cgp/capi/cgp.h"
+#include "core_torch.h"
 
 static PyObject* exceptions[7]; /* by cgp_status */
 static PyObject* scratch_callback;
@@ -17,11 +19,12 @@ static PyObject* fail(cgp_status status) {
   return NULL;
 }
 static PyObject* done(cgp_status status) {
+  torch_end();
   if (status != CGP_OK || PyErr_Occurred()) return fail(status);
   Py_RETURN_NONE;
 }
 
-static int read_list(PyObject* list, int64_t* out, int32_t* rank, const char* what) {
+int cgp_read_list(PyObject* list, int64_t* out, int32_t* rank, const char* what) {
   const int tuple = PyTuple_Check(list); /* torch.Size is one too; its items are borrowed */
   const Py_ssize_t n = tuple ? PyTuple_Size(list) : PySequence_Size(list);
   if (n < 0) return -1;
@@ -41,8 +44,9 @@ static int read_list(PyObject* list, int64_t* out, int32_t* rank, const char* wh
   return 0;
 }
 /* 1: read into *t; 0: None; -1: an exception is set. */
-static int read_tensor(PyObject* o, cgp_tensor* t, const char* what) {
+static int read_tensor(PyObject* o, cgp_tensor* t, const char* what, const char* function) {
   if (o == Py_None) return 0;
+  if (torch_is_tensor(o)) return torch_read(o, t, function, what);
   if (!PyTuple_Check(o) || PyTuple_Size(o) != 4) {
     PyErr_Format(PyExc_TypeError, "%s must be (address, dtype, shape, strides) or None", what);
     return -1;
@@ -52,7 +56,7 @@ static int read_tensor(PyObject* o, cgp_tensor* t, const char* what) {
   t->dtype = (int32_t)PyLong_AsLong(PyTuple_GetItem(o, 1));
   if (PyErr_Occurred()) return -1;
   int32_t strides = 0;
-  if (read_list(PyTuple_GetItem(o, 2), t->shape, &t->rank, what) || read_list(PyTuple_GetItem(o, 3), t->stride, &strides, what))
+  if (cgp_read_list(PyTuple_GetItem(o, 2), t->shape, &t->rank, what) || cgp_read_list(PyTuple_GetItem(o, 3), t->stride, &strides, what))
     return -1;
   if (strides != t->rank) {
     PyErr_Format(PyExc_ValueError, "%s has %d sizes and %d strides", what, (int)t->rank, (int)strides);
@@ -65,18 +69,21 @@ static int count(Py_ssize_t n, Py_ssize_t want, const char* name) {
   PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments, got %zd", name, want, n);
   return -1;
 }
-static void* handle(PyObject* o) { return (void*)(uintptr_t)PyLong_AsUnsignedLongLong(o); }
+static void* handle(PyObject* o) {
+  return o == Py_None ? torch_stream() : (void*)(uintptr_t)PyLong_AsUnsignedLongLong(o);
+}
 static PyObject* as_handle(void* p) { return PyLong_FromUnsignedLongLong((uintptr_t)p); }
 
 #define FUNCTION(name, arguments)                                                   \
   static PyObject* py_##name(PyObject* self, PyObject* const* a, Py_ssize_t n) {    \
     (void)self, (void)a;                                                            \
-    if (count(n, arguments, #name)) return NULL;
+    if (count(n, arguments, #name)) return NULL;                                    \
+    torch_begin();
 #define END }
 /* A tensor argument: `name` is NULL where None was given. */
 #define TENSOR(name, index)                                         \
   cgp_tensor name##_;                                               \
-  const int name##_given = read_tensor(a[index], &name##_, #name);  \
+  const int name##_given = read_tensor(a[index], &name##_, #name, __func__ + 3); \
   if (name##_given < 0) return NULL;                                \
   const cgp_tensor* name = name##_given ? &name##_ : NULL;
 
@@ -173,13 +180,9 @@ END
 /* Called with the interpreter's lock: operations keep it. */
 static uint64_t lend(void* user, uint64_t bytes) {
   (void)user;
-  PyObject* result = PyObject_CallFunction(scratch_callback, "K", (unsigned long long)bytes);
-  if (!result) return 0;
-  const uint64_t address = PyLong_AsUnsignedLongLong(result);
-  Py_DECREF(result);
-  return PyErr_Occurred() ? 0 : address;
+  return torch_lend(scratch_callback, bytes);
 }
-/* stream, callable(bytes) -> address: one callable serves all streams */
+/* stream, callable(bytes) -> (address, what keeps it until the call is over): one callable serves all streams */
 FUNCTION(stream_set_scratch, 2)
   Py_INCREF(a[1]);
   Py_XDECREF(scratch_callback);
@@ -509,6 +512,7 @@ FUNCTION(paged_attention_workspace, 7)
   if (paged_options(a[4], a[5], a[6], &o)) return NULL;
   uint64_t bytes = 0;
   const cgp_status status = cgp_paged_attention_workspace(handle(a[0]), q, pool, table, &o, &bytes);
+  torch_end();
   return status ? fail(status) : PyLong_FromUnsignedLongLong(bytes);
 END
 /* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o */
@@ -569,7 +573,8 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
-                                METHOD(mean_loss),
+                                METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),
+                                METHOD(torch_empty),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import Unsupported
-from ._torch import define, direct, gradient, no_second_gradient, queue
+from ._torch import define, empty, gradient, no_second_gradient, queue, way
 
 
 def _last_contiguous(x):
@@ -33,7 +33,7 @@ def _output(q, v):
 def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
     q, k, v = (_last_contiguous(x) for x in (q, k, v))
     o = _output(q, v)
-    lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    lse = empty(q, torch.float32, q.shape[:-1])
     queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
     return o, lse
 
@@ -66,7 +66,7 @@ _backward_op = define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, bool causal, float scale, "
     "int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask) -> (Tensor, Tensor, Tensor)", _backward,
     _backward_fake)
-no_second_gradient("attention_backward")
+no_second_gradient(_backward_op)
 
 
 def _setup(ctx, inputs, output):
@@ -84,10 +84,10 @@ def _gradient(ctx, d_o, _):
     if d_o is None:
         return (None,) * 10
     q, k, v, o, lse, slopes, mask = ctx.saved_tensors
-    return (*_backward_op(q, k, v, o, lse, d_o, *ctx.options, slopes, mask), *(None,) * 7)
+    return (*_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, *ctx.options, slopes, mask), *(None,) * 7)
 
 
-gradient("attention", _gradient, _setup)
+gradient(_attention_op, _gradient, _setup)
 
 
 def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
@@ -103,5 +103,5 @@ def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, s
     >>> ops.attention(q, q, q, causal=True)[0].shape
     torch.Size([1, 1, 3, 8])
     """
-    return (_attention if direct(q, k, v, slopes, mask) else _attention_op)(q, k, v, causal, scale, window_left, window_right,
-                                                                          soft_cap, slopes, mask)
+    return _attention_op.ways[way(q, k, v, slopes, mask)](q, k, v, causal, scale, window_left, window_right, soft_cap, slopes,
+                                                          mask)

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS, ROPE_SCALINGS, choice
-from ._torch import define, direct, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows
+from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- rotary position embedding
@@ -58,10 +58,11 @@ def _rope_setup(ctx, inputs, output):
 def _rope_gradient(ctx, dy):
     options = list(ctx.options)
     options[4] = not options[4]  # inverse
-    return (_rope_op(dy, *ctx.saved_tensors, *options),) + (None,) * 12
+    tables = ctx.saved_tensors
+    return (_rope_op.ways[way(dy, *tables)](dy, *tables, *options),) + (None,) * 12
 
 
-gradient("rope", _rope_gradient, _rope_setup)
+gradient(_rope_op, _rope_gradient, _rope_setup)
 
 
 def rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
@@ -76,9 +77,8 @@ def rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, 
     >>> ops.rope(torch.ones(1, 1, 2, device="cuda"))            # position 0 turns nothing
     tensor([[[1., 1.]]], device='cuda:0')
     """
-    function = _rope if direct(x, cos, sin, positions) else _rope_op
-    return function(x, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, base, scaling, factor,
-                    original_positions)
+    return _rope_op.ways[way(x, cos, sin, positions)](x, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, base,
+                                                      scaling, factor, original_positions)
 
 
 # ---------------------------------------------------------------- activations
@@ -110,7 +110,7 @@ def _activate_fake(x, activation, bias=None, dy=None):
 _activate_op = define("activate(Tensor x, str activation, Tensor? bias=None) -> Tensor", _activate, _activate_fake)
 _activate_backward_op = define("activate_backward(Tensor x, str activation, Tensor? bias, Tensor dy) -> Tensor",
                                _activate_backward, _activate_fake)
-no_second_gradient("activate_backward")
+no_second_gradient(_activate_backward_op)
 
 
 def _activate_setup(ctx, inputs, output):
@@ -120,12 +120,12 @@ def _activate_setup(ctx, inputs, output):
 
 def _activate_gradient(ctx, dy):
     x, bias = ctx.saved_tensors
-    dx = _activate_backward_op(x, ctx.activation, bias, dy)
+    dx = _activate_backward_op.ways[way(x, bias, dy)](x, ctx.activation, bias, dy)
     dbias = dx.reshape(-1, dx.shape[-1]).sum(0, dtype=bias.dtype) if bias is not None and ctx.needs_input_grad[2] else None
     return dx, None, dbias
 
 
-gradient("activate", _activate_gradient, _activate_setup)
+gradient(_activate_op, _activate_gradient, _activate_setup)
 
 
 def activate(x, activation, bias=None):
@@ -134,7 +134,7 @@ def activate(x, activation, bias=None):
     >>> ops.activate(torch.tensor([[-1., 2.]], device="cuda"), "relu")
     tensor([[0., 2.]], device='cuda:0')
     """
-    return (_activate if direct(x, bias) else _activate_op)(x, activation, bias)
+    return _activate_op.ways[way(x, bias)](x, activation, bias)
 
 
 def _gated(gate, up, activation="silu"):
@@ -166,8 +166,15 @@ def _gated_setup(ctx, inputs, output):
 _gated_op = define("gated(Tensor gate, Tensor up, str activation='silu') -> Tensor", _gated, _gated_fake)
 _gated_backward_op = define("gated_backward(Tensor gate, Tensor up, Tensor dout, str activation) -> (Tensor, Tensor)",
                             _gated_backward, lambda gate, up, *_: (gate.new_empty(gate.shape), up.new_empty(up.shape)))
-no_second_gradient("gated_backward")
-gradient("gated", lambda ctx, dout: (*_gated_backward_op(*ctx.saved_tensors, dout, ctx.activation), None), _gated_setup)
+no_second_gradient(_gated_backward_op)
+
+
+def _gated_gradient(ctx, dout):
+    gate, up = ctx.saved_tensors
+    return (*_gated_backward_op.ways[way(gate, up, dout)](gate, up, dout, ctx.activation), None)
+
+
+gradient(_gated_op, _gated_gradient, _gated_setup)
 
 
 def gated(gate, up, activation="silu"):
@@ -177,7 +184,7 @@ def gated(gate, up, activation="silu"):
     >>> ops.gated(torch.ones(1, 1, device="cuda"), torch.full((1, 1), 2., device="cuda"), "relu")
     tensor([[2.]], device='cuda:0')
     """
-    return (_gated if direct(gate, up) else _gated_op)(gate, up, activation)
+    return _gated_op.ways[way(gate, up)](gate, up, activation)
 
 
 def swiglu(gate, up):

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, direct, expect, expect_float, expect_like, gradient, queue, rows
+from ._torch import define, expect, expect_float, expect_like, gradient, queue, rows, way
 
 _LOGITS = 512 << 20  # bytes of a chunk's logits where the caller leaves the choice
 
@@ -72,7 +72,7 @@ def _fake(hidden, weight, target, reduction="mean", ignore_index=-100, label_smo
 
 _op = define(
     "linear_cross_entropy(Tensor hidden, Tensor weight, Tensor target, str reduction='mean', int ignore_index=-100, "
-    "float label_smoothing=0.0, float z_loss=0.0, int chunk=0, bool with_gradient=True) -> (Tensor, Tensor, Tensor)", _run, _fake)
+    "float label_smoothing=0.0, float z_loss=0.0, int chunk=0, bool with_gradient=True) -> (Tensor, Tensor, Tensor)", _run, _fake, 1)
 
 
 def _setup(ctx, inputs, output):
@@ -89,7 +89,7 @@ def _gradient(ctx, grad, *_):
     return (dhidden, dweight, *(None,) * 7)
 
 
-gradient("linear_cross_entropy", _gradient, _setup)
+gradient(_op, _gradient, _setup)
 
 
 def linear_cross_entropy(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0, chunk=0):
@@ -103,7 +103,6 @@ def linear_cross_entropy(hidden, weight, target, reduction="mean", ignore_index=
     >>> ops.linear_cross_entropy(h, w, torch.zeros(1, dtype=torch.long, device="cuda"))
     tensor(0., device='cuda:0')
     """
-    if direct(hidden, weight, target):
-        return _run(hidden, weight, target, reduction, ignore_index, label_smoothing, z_loss, chunk, False)[0]
     needed = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    return _op(hidden, weight, target, reduction, ignore_index, label_smoothing, z_loss, chunk, needed)[0]
+    return _op.ways[way(hidden, weight, target)](hidden, weight, target, reduction, ignore_index, label_smoothing, z_loss, chunk,
+                                                 needed)

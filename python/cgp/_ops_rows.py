@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, direct, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows
+from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- softmax
@@ -36,15 +36,24 @@ def _like(x, *_):
 _softmax_op = define("softmax(Tensor x) -> Tensor", _softmax, _like)
 _log_softmax_op = define("log_softmax(Tensor x) -> Tensor", _log_softmax, _like)
 _softmax_backward_op = define("softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor", _softmax_backward, _like)
-no_second_gradient("softmax_backward")
+no_second_gradient(_softmax_backward_op)
 
 
 def _keep_output(ctx, inputs, output):
     ctx.save_for_backward(output)
 
 
-gradient("softmax", lambda ctx, dy: _softmax_backward_op(ctx.saved_tensors[0], dy, False), _keep_output)
-gradient("log_softmax", lambda ctx, dy: _softmax_backward_op(ctx.saved_tensors[0], dy, True), _keep_output)
+def _softmax_gradient(log):
+
+    def backward(ctx, dy):
+        y, = ctx.saved_tensors
+        return _softmax_backward_op.ways[way(y, dy)](y, dy, log)
+
+    return backward
+
+
+gradient(_softmax_op, _softmax_gradient(False), _keep_output)
+gradient(_log_softmax_op, _softmax_gradient(True), _keep_output)
 
 
 def softmax(x):
@@ -53,7 +62,7 @@ def softmax(x):
     >>> ops.softmax(torch.zeros(1, 4, device="cuda"))
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]], device='cuda:0')
     """
-    return _softmax(x) if direct(x) else _softmax_op(x)
+    return _softmax_op.ways[way(x)](x)
 
 
 def log_softmax(x):
@@ -62,7 +71,7 @@ def log_softmax(x):
     >>> ops.log_softmax(torch.zeros(1, 1, device="cuda"))
     tensor([[0.]], device='cuda:0')
     """
-    return _log_softmax(x) if direct(x) else _log_softmax_op(x)
+    return _log_softmax_op.ways[way(x)](x)
 
 
 # ---------------------------------------------------------------- norms
@@ -84,8 +93,8 @@ def _norm(layer, x, residual, weight, bias, eps, weight_offset, statistics):
         residual = rows(residual)
         h = empty(residual)
     if statistics:
-        rstd = x.new_empty(x.shape[:-1], dtype=torch.float32)
-        mean = torch.empty_like(rstd) if layer else None
+        rstd = empty(x, torch.float32, x.shape[:-1])
+        mean = empty(rstd) if layer else None
     queue(_core.norm, x, layer, x, y, residual, weight, bias, h, mean, rstd, eps, weight_offset)
     return y, h, mean, rstd
 
@@ -97,49 +106,52 @@ def _norm_fake(op, layer, x, residual, weight, bias):
     return tuple(t for t in (y, h, rstd.new_empty(rstd.shape) if layer else None, rstd) if t is not None)
 
 
-def _given(outputs):
-    return tuple(t for t in outputs if t is not None)
-
-
 def _rms_norm(x, weight=None, eps=1e-6, weight_offset=0.0):
-    return _given(_norm(False, x, None, weight, None, eps, weight_offset, True))
+    y, _, _, rstd = _norm(False, x, None, weight, None, eps, weight_offset, True)
+    return y, rstd
 
 
 def _add_rms_norm(x, residual, weight=None, eps=1e-6, weight_offset=0.0):
-    return _given(_norm(False, x, residual, weight, None, eps, weight_offset, True))
+    y, h, _, rstd = _norm(False, x, residual, weight, None, eps, weight_offset, True)
+    return y, h, rstd
 
 
 def _layer_norm(x, weight=None, bias=None, eps=1e-5):
-    return _given(_norm(True, x, None, weight, bias, eps, 0.0, True))
+    y, _, mean, rstd = _norm(True, x, None, weight, bias, eps, 0.0, True)
+    return y, mean, rstd
 
 
 def _add_layer_norm(x, residual, weight=None, bias=None, eps=1e-5):
-    return _given(_norm(True, x, residual, weight, bias, eps, 0.0, True))
+    return _norm(True, x, residual, weight, bias, eps, 0.0, True)
 
 
 _rms_norm_op = define(
     "rms_norm(Tensor x, Tensor? weight=None, float eps=1e-06, float weight_offset=0.0) -> (Tensor, Tensor)", _rms_norm,
-    lambda x, weight=None, eps=1e-6, weight_offset=0.0: _norm_fake("rms_norm", False, x, None, weight, None))
+    lambda x, weight=None, eps=1e-6, weight_offset=0.0: _norm_fake("rms_norm", False, x, None, weight, None),
+    1, lambda x, weight, eps, weight_offset: _norm(False, x, None, weight, None, eps, weight_offset, False)[0])
 _add_rms_norm_op = define(
     "add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, float eps=1e-06, float weight_offset=0.0) -> "
     "(Tensor, Tensor, Tensor)", _add_rms_norm,
-    lambda x, residual, weight=None, eps=1e-6, weight_offset=0.0: _norm_fake("add_rms_norm", False, x, residual, weight, None))
+    lambda x, residual, weight=None, eps=1e-6, weight_offset=0.0: _norm_fake("add_rms_norm", False, x, residual, weight, None),
+    2, lambda x, residual, weight, eps, weight_offset: _norm(False, x, residual, weight, None, eps, weight_offset, False)[:2])
 _layer_norm_op = define(
     "layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> (Tensor, Tensor, Tensor)", _layer_norm,
-    lambda x, weight=None, bias=None, eps=1e-5: _norm_fake("layer_norm", True, x, None, weight, bias))
+    lambda x, weight=None, bias=None, eps=1e-5: _norm_fake("layer_norm", True, x, None, weight, bias),
+    1, lambda x, weight, bias, eps: _norm(True, x, None, weight, bias, eps, 0.0, False)[0])
 _add_layer_norm_op = define(
     "add_layer_norm(Tensor x, Tensor residual, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
     "(Tensor, Tensor, Tensor, Tensor)", _add_layer_norm,
-    lambda x, residual, weight=None, bias=None, eps=1e-5: _norm_fake("add_layer_norm", True, x, residual, weight, bias))
+    lambda x, residual, weight=None, bias=None, eps=1e-5: _norm_fake("add_layer_norm", True, x, residual, weight, bias),
+    2, lambda x, residual, weight, bias, eps: _norm(True, x, residual, weight, bias, eps, 0.0, False)[:2])
 
 
 def _norm_backward(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
     """x is h of the forward pass. dweight and dbias are empty where there is no weight or bias."""
     dy, x, dsum = rows(dy), rows(x), None if dsum is None else rows(dsum)
     dx = empty(x)
-    dweight = torch.empty(x.shape[-1:] if weight is not None else (0,), dtype=x.dtype if weight is None else weight.dtype,
-                          device=x.device)
-    dbias = torch.empty(x.shape[-1:] if bias else (0,), dtype=dweight.dtype, device=x.device)
+    like = x if weight is None else weight
+    dweight = empty(like, None, x.shape[-1:] if weight is not None else (0,))
+    dbias = empty(like, None, x.shape[-1:] if bias else (0,))
     queue(_core.norm_backward, x, mean is not None, x, dy, dx, dsum, weight, mean, rstd,
           dweight if weight is not None else None, dbias if bias else None, weight_offset)
     return dx, dweight, dbias
@@ -155,10 +167,10 @@ def _norm_backward_fake(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
 _norm_backward_op = define(
     "norm_backward(Tensor dy, Tensor x, Tensor? dsum, Tensor? weight, Tensor? mean, Tensor rstd, bool bias, "
     "float weight_offset) -> (Tensor, Tensor, Tensor)", _norm_backward, _norm_backward_fake)
-no_second_gradient("norm_backward")
+no_second_gradient(_norm_backward_op)
 
 
-def _register_norm(name, layer, residual):
+def _register_norm(operator, layer, residual):
     """Inputs are (x, [residual], weight, [bias], eps, [weight_offset]), outputs (y, [h], [mean], rstd)."""
 
     def setup(ctx, inputs, output):
@@ -175,20 +187,21 @@ def _register_norm(name, layer, residual):
         if dy is None:
             dx, dweight, dbias = dsum, None, None
         else:
-            dx, dweight, dbias = _norm_backward_op(dy, h, dsum, weight, mean, rstd, ctx.bias, ctx.offset)
+            dx, dweight, dbias = _norm_backward_op.ways[way(dy, h, dsum, weight)](dy, h, dsum, weight, mean, rstd, ctx.bias,
+                                                                                  ctx.offset)
         dweight = dweight if weight is not None else None
         dbias = dbias if ctx.bias else None
-        own = None if dx is None else dx.to(ctx.x_dtype)
+        own = dx if dx is None or dx.dtype is ctx.x_dtype else dx.to(ctx.x_dtype)
         parameters = (dweight, dbias, None) if layer else (dweight, None, None)
         return (own, dx, *parameters) if residual else (own, *parameters)
 
-    gradient(name, backward, setup)
+    gradient(operator, backward, setup)
 
 
-_register_norm("rms_norm", False, False)
-_register_norm("add_rms_norm", False, True)
-_register_norm("layer_norm", True, False)
-_register_norm("add_layer_norm", True, True)
+_register_norm(_rms_norm_op, False, False)
+_register_norm(_add_rms_norm_op, False, True)
+_register_norm(_layer_norm_op, True, False)
+_register_norm(_add_layer_norm_op, True, True)
 
 
 def rms_norm(x, weight=None, eps=1e-6, weight_offset=0.0, residual=None):
@@ -199,12 +212,9 @@ def rms_norm(x, weight=None, eps=1e-6, weight_offset=0.0, residual=None):
     >>> ops.rms_norm(torch.full((1, 2), 3., device="cuda"), torch.ones(2, device="cuda"), eps=7.)
     tensor([[0.7500, 0.7500]], device='cuda:0')
     """
-    if direct(x, weight, residual):
-        y, h, _, _ = _norm(False, x, residual, weight, None, eps, weight_offset, False)
-        return y if residual is None else (y, h)
     if residual is None:
-        return _rms_norm_op(x, weight, eps, weight_offset)[0]
-    return _add_rms_norm_op(x, residual, weight, eps, weight_offset)[:2]
+        return _rms_norm_op.ways[way(x, weight)](x, weight, eps, weight_offset)
+    return _add_rms_norm_op.ways[way(x, residual, weight)](x, residual, weight, eps, weight_offset)
 
 
 def layer_norm(x, weight=None, bias=None, eps=1e-5, residual=None):
@@ -215,12 +225,9 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5, residual=None):
     >>> ops.layer_norm(torch.tensor([[1., 3.]], device="cuda"), eps=0.)
     tensor([[-1.,  1.]], device='cuda:0')
     """
-    if direct(x, weight, bias, residual):
-        y, h, _, _ = _norm(True, x, residual, weight, bias, eps, 0.0, False)
-        return y if residual is None else (y, h)
     if residual is None:
-        return _layer_norm_op(x, weight, bias, eps)[0]
-    return _add_layer_norm_op(x, residual, weight, bias, eps)[:2]
+        return _layer_norm_op.ways[way(x, weight, bias)](x, weight, bias, eps)
+    return _add_layer_norm_op.ways[way(x, residual, weight, bias)](x, residual, weight, bias, eps)
 
 
 # ---------------------------------------------------------------- cross-entropy
@@ -241,12 +248,12 @@ def _cross_entropy(logits, target, reduction="mean", ignore_index=-100, label_sm
     """(loss, 1 / count for a mean, else empty)"""
     _check_cross_entropy(logits, target, reduction)
     logits, target = rows(logits), target.contiguous()
-    losses = logits.new_empty(target.shape, dtype=torch.float32)
-    scale = losses.new_empty(1 if reduction == "mean" else 0)
+    losses = empty(logits, torch.float32, target.shape)
+    scale = empty(losses, None, (1 if reduction == "mean" else 0,))
     queue(_core.cross_entropy, logits, logits, target, losses, None, None, None, None, ignore_index, label_smoothing, z_loss)
     if reduction == "none":
         return losses, scale
-    loss = losses.new_empty(())
+    loss = empty(losses, None, ())
     queue(_core.mean_loss, logits, losses, target, ignore_index, scale if reduction == "mean" else None, loss)
     return loss, scale
 
@@ -267,11 +274,11 @@ def _cross_entropy_backward(logits, target, scale, ignore_index, label_smoothing
 
 _cross_entropy_op = define(
     "cross_entropy(Tensor logits, Tensor target, str reduction='mean', int ignore_index=-100, float label_smoothing=0.0, "
-    "float z_loss=0.0) -> (Tensor, Tensor)", _cross_entropy, _cross_entropy_fake)
+    "float z_loss=0.0) -> (Tensor, Tensor)", _cross_entropy, _cross_entropy_fake, 1)
 _cross_entropy_backward_op = define(
     "cross_entropy_backward(Tensor logits, Tensor target, Tensor? scale, int ignore_index, float label_smoothing, "
     "float z_loss) -> Tensor", _cross_entropy_backward, lambda logits, *_: logits.new_empty(logits.shape))
-no_second_gradient("cross_entropy_backward")
+no_second_gradient(_cross_entropy_backward_op)
 
 
 def _cross_entropy_setup(ctx, inputs, output):
@@ -280,20 +287,21 @@ def _cross_entropy_setup(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-def _cross_entropy_gradient(ctx, grad, _):
+def _cross_entropy_gradient(ctx, grad, *_):
     logits, target, scale = ctx.saved_tensors
     if grad is None:
         return (None,) * 6
+    run = _cross_entropy_backward_op.ways[way(logits, target, grad)]
     if ctx.reduction == "none":
-        dlogits = _cross_entropy_backward_op(logits, target, None, *ctx.options)
+        dlogits = run(logits, target, None, *ctx.options)
         dlogits = dlogits * grad.unsqueeze(-1).to(dlogits.dtype)
     else:
         factor = grad.reshape(1).float()
-        dlogits = _cross_entropy_backward_op(logits, target, factor * scale if ctx.reduction == "mean" else factor, *ctx.options)
+        dlogits = run(logits, target, factor * scale if ctx.reduction == "mean" else factor, *ctx.options)
     return dlogits, None, None, None, None, None
 
 
-gradient("cross_entropy", _cross_entropy_gradient, _cross_entropy_setup)
+gradient(_cross_entropy_op, _cross_entropy_gradient, _cross_entropy_setup)
 
 
 def cross_entropy(logits, target, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0):
@@ -305,5 +313,4 @@ def cross_entropy(logits, target, reduction="mean", ignore_index=-100, label_smo
     >>> ops.cross_entropy(torch.zeros(1, 1, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda"))
     tensor(0., device='cuda:0')
     """
-    function = _cross_entropy if direct(logits, target) else _cross_entropy_op
-    return function(logits, target, reduction, ignore_index, label_smoothing, z_loss)[0]
+    return _cross_entropy_op.ways[way(logits, target)](logits, target, reduction, ignore_index, label_smoothing, z_loss)

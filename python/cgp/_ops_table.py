@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, direct, empty, expect, expect_float, gradient, no_second_gradient, queue, rows
+from ._torch import define, empty, expect, expect_float, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- embedding
@@ -18,7 +18,7 @@ def _check_embedding(indices, weight):
 def _embedding(indices, weight, padding_idx=-1):
     _check_embedding(indices, weight)
     indices, weight = indices.contiguous(), rows(weight)
-    out = torch.empty(indices.shape + weight.shape[1:], dtype=weight.dtype, device=weight.device)
+    out = empty(weight, None, indices.shape + weight.shape[1:])
     queue(_core.embedding, weight, indices, weight, None, out)
     return out
 
@@ -30,7 +30,7 @@ def _embedding_fake(indices, weight, padding_idx=-1):
 
 def _embedding_backward(dout, indices, vocab, padding_idx):
     dout, indices = rows(dout), indices.contiguous()
-    dweight = torch.empty((vocab, dout.shape[-1]), dtype=dout.dtype, device=dout.device)
+    dweight = empty(dout, None, (vocab, dout.shape[-1]))
     queue(_core.embedding_backward, dout, indices, dout, padding_idx, None, dweight)
     return dweight
 
@@ -39,7 +39,7 @@ _embedding_op = define("embedding(Tensor indices, Tensor weight, int padding_idx
 _embedding_backward_op = define(
     "embedding_backward(Tensor dout, Tensor indices, int vocab, int padding_idx) -> Tensor", _embedding_backward,
     lambda dout, indices, vocab, padding_idx: dout.new_empty((vocab, dout.shape[-1])))
-no_second_gradient("embedding_backward")
+no_second_gradient(_embedding_backward_op)
 
 
 def _embedding_setup(ctx, inputs, output):
@@ -48,8 +48,12 @@ def _embedding_setup(ctx, inputs, output):
     ctx.save_for_backward(indices)
 
 
-gradient("embedding",
-         lambda ctx, d: (None, _embedding_backward_op(d, ctx.saved_tensors[0], ctx.vocab, ctx.padding), None), _embedding_setup)
+def _embedding_gradient(ctx, d):
+    indices, = ctx.saved_tensors
+    return None, _embedding_backward_op.ways[way(d, indices)](d, indices, ctx.vocab, ctx.padding), None
+
+
+gradient(_embedding_op, _embedding_gradient, _embedding_setup)
 
 
 def embedding(indices, weight, padding_idx=-1):
@@ -59,7 +63,7 @@ def embedding(indices, weight, padding_idx=-1):
     >>> ops.embedding(torch.tensor([1], device="cuda"), torch.tensor([[1.], [2.]], device="cuda"))
     tensor([[2.]], device='cuda:0')
     """
-    return (_embedding if direct(indices, weight) else _embedding_op)(indices, weight, padding_idx)
+    return _embedding_op.ways[way(indices, weight)](indices, weight, padding_idx)
 
 
 # ---------------------------------------------------------------- dropout
@@ -83,7 +87,7 @@ def _dropout_setup(ctx, inputs, output):
     ctx.options = inputs[1:]
 
 
-gradient("dropout", lambda ctx, dy: (_dropout_op(dy, *ctx.options), None, None, None), _dropout_setup)
+gradient(_dropout_op, lambda ctx, dy: (_dropout_op.ways[way(dy)](dy, *ctx.options), None, None, None), _dropout_setup)
 
 
 def dropout(x, p, seed, offset=0):
@@ -93,13 +97,13 @@ def dropout(x, p, seed, offset=0):
     >>> ops.dropout(torch.ones(1, device="cuda"), 0.0, 1)
     tensor([1.], device='cuda:0')
     """
-    return (_dropout if direct(x) else _dropout_op)(x, p, seed, offset)
+    return _dropout_op.ways[way(x)](x, p, seed, offset)
 
 
 # ---------------------------------------------------------------- argmax, topk, cumsum
 def _argmax(x):
     x = rows(x)
-    index = torch.empty(x.shape[:-1], dtype=torch.int64, device=x.device)
+    index = empty(x, torch.int64, x.shape[:-1])
     queue(_core.argmax, x, x, index, None)
     return index
 
@@ -114,7 +118,7 @@ def argmax(x):
     >>> ops.argmax(torch.tensor([1., 3., 3.], device="cuda"))
     tensor(1, device='cuda:0')
     """
-    return (_argmax if direct(x) else _argmax_op)(x)
+    return _argmax_op.ways[way(x)](x)
 
 
 def _check_topk(x, k):
@@ -124,8 +128,8 @@ def _check_topk(x, k):
 def _topk(x, k):
     _check_topk(x, k)
     x = rows(x)
-    values = torch.empty(x.shape[:-1] + (k,), dtype=x.dtype, device=x.device)
-    index = torch.empty(values.shape, dtype=torch.int64, device=x.device)
+    values = empty(x, None, x.shape[:-1] + (k,))
+    index = empty(values, torch.int64)
     queue(_core.topk, x, x, values, index)
     return values, index
 
@@ -152,7 +156,7 @@ def _topk_gradient(ctx, d, _):
     return d.new_zeros(ctx.shape).scatter_(-1, ctx.saved_tensors[0], d), None
 
 
-gradient("topk", _topk_gradient, _topk_setup)
+gradient(_topk_op, _topk_gradient, _topk_setup)
 
 
 def topk(x, k):
@@ -162,7 +166,7 @@ def topk(x, k):
     >>> ops.topk(torch.tensor([1., 3., 2.], device="cuda"), 2)[1]
     tensor([1, 2], device='cuda:0')
     """
-    return (_topk if direct(x) else _topk_op)(x, k)
+    return _topk_op.ways[way(x)](x, k)
 
 
 def _cumsum(x, exclusive=False):
@@ -180,7 +184,7 @@ def _cumsum_setup(ctx, inputs, output):
     ctx.exclusive = inputs[1]
 
 
-gradient("cumsum", lambda ctx, dy: (_cumsum_op(dy.flip(-1), ctx.exclusive).flip(-1), None), _cumsum_setup)
+gradient(_cumsum_op, lambda ctx, dy: (_cumsum_op.ways[way(dy)](dy.flip(-1), ctx.exclusive).flip(-1), None), _cumsum_setup)
 
 
 def cumsum(x, exclusive=False):
@@ -190,4 +194,4 @@ def cumsum(x, exclusive=False):
     >>> ops.cumsum(torch.ones(3, device="cuda"))
     tensor([1., 2., 3.], device='cuda:0')
     """
-    return (_cumsum if direct(x) else _cumsum_op)(x, exclusive)
+    return _cumsum_op.ways[way(x)](x, exclusive)

@@ -17,76 +17,70 @@ for _name, _code in (("uint16", 2), ("uint32", 4), ("uint64", 6), ("float8_e4m3f
         CODES[getattr(torch, _name)] = _code
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
-# Arguments of the functions of _core after the stream, for messages.
-_NAMES = {
-    "gemm": "a b c alpha beta precision activation swiglu scaling bias residual scale_a scale_b",
-    "attention": "q k v o lse scale causal window_left window_right soft_cap slopes mask key_lengths",
-    "softmax": "x y", "reduce": "op dim x y", "transpose": "x y", "add": "x y z", "log_softmax": "x y",
-    "norm": "layer x y residual weight bias sum mean rstd", "norm_backward": "layer x dy dx dsum weight mean rstd",
-    "cross_entropy": "logits target loss lse dlogits scale", "count_targets": "target ignore_index scale",
-    "mean_loss": "losses target ignore_index scale loss",
-    "rope": "x y cos sin positions", "activate": "activation x bias y", "activate_backward": "activation x bias dy dx",
-    "gated": "activation gate up out", "gated_backward": "activation gate up dout dgate dup",
-    "softmax_backward": "log y dy dx",
-    "attention_backward": "q k v o lse d_o d_q d_k d_v scale causal window_left window_right soft_cap slopes mask key_lengths",
-    "embedding": "indices weight errors out", "embedding_backward": "indices dout padding_idx errors dweight",
-    "dropout": "x p seed offset y", "argmax": "x index values", "topk": "x values index", "cumsum": "x exclusive y",
-}
+# Arguments of the functions of _core that messages name otherwise.
+_NAMES = {("gemm", "a_tensor"): "a", ("attention", "out"): "o", ("attention_backward", "out"): "o",
+          ("cross_entropy", "targets"): "target", ("count_targets", "targets"): "target", ("mean_loss", "targets"): "target"}
 
 library = torch.library.Library("cgp", "DEF")
-_scratch = []  # temporary memory of the operator that is being queued
+backend = "CUDA"  # the dispatch key that implementations are registered for
 
 
 def _lend(size):
     # The caching allocator hands memory out in stream order: it may be free for others as soon as the work that uses
     # it is queued.
     block = torch.empty(size + 256, dtype=torch.uint8, device="cuda")
-    _scratch.append(block)
-    return (block.data_ptr() + 255) & ~255
+    return (block.data_ptr() + 255) & ~255, block
 
 
+def _open_stream(index, stream):
+    return device(f"cuda:{index}").borrowed_stream(stream, _lend)
+
+
+def _refuse(function, argument, t, index):
+    argument = _NAMES.get((function, argument), argument)
+    if t.get_device() != index or index < 0:
+        raise ArgumentError(f"{function}: {argument} is on {t.device}; all tensors must be on "
+                            f"{f'cuda:{index}' if index >= 0 else 'one GPU'}")
+    raise ArgumentError(f"{function}: {argument} is {t.dtype}, which is not supported")
+
+
+def _empty(x, shape, dtype):
+    return torch.empty(shape, dtype=dtype, device=x.device)
+
+
+def _private(path):
+    """Something of torch._C that may not be there."""
+    found = torch._C
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+# What a call asks of PyTorch: functions that the checks and the queue in C call.
 _tensor = torch.Tensor
-_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda i: torch.cuda.current_stream(i).cuda_stream)
-_current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
-_handles = {}  # (device, CUstream) -> handle of the C interface
+_raw_stream = _private("_cuda_getCurrentRawStream") or (lambda i: torch.cuda.current_stream(i).cuda_stream)
+_current_device = _private("_cuda_getDevice") or torch.cuda.current_device
+_exchange_device = _private("_cuda_exchangeDevice") or torch.cuda._exchange_device
+# Who may watch or trace: modes, functorch, torch.jit.trace. Where one cannot be asked, calls go through the dispatcher.
+_watchers = tuple(map(_private, ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_functorch.peek_interpreter_stack",
+                                 "_get_tracing_state")))
+if None in _watchers:
+    _watchers = (lambda: True,)
+_is_compiling = torch.compiler.is_compiling
+try:
+    from torch.autograd import forward_ad as _forward
+    _forward._current_level
+except (ImportError, AttributeError):
+    _forward = None
 
-
-def _refuse(function, position, t, index):
-    name = function.__name__
-    argument = _NAMES.get(name, "").split()[position:position + 1] or ["an argument"]
-    if t.get_device() != index:
-        raise ArgumentError(f"{name}: {argument[0]} is on {t.device}; all tensors must be on cuda:{index}")
-    raise ArgumentError(f"{name}: {argument[0]} is {t.dtype}, which is not supported")
+_core.torch_use(_tensor, torch.nn.Parameter, CODES, _tensor.data_ptr, _tensor.stride, _tensor.get_device, _tensor.is_contiguous,
+                _raw_stream, _current_device, _exchange_device, _open_stream, _refuse, torch.is_grad_enabled, _watchers, _forward,
+                _private("_dynamo.guards._empty_strided_cuda"), _empty)
 
 
 def queue(function, anchor, *arguments):
-    """Queues a function of the C interface on the current stream of the anchor's device; tensors among the arguments
-    are described as (address, dtype, shape, strides)."""
-    index = anchor.get_device()
-    given = []
-    for a in arguments:
-        if isinstance(a, _tensor):
-            code = CODES.get(a.dtype)
-            if code is None or a.get_device() != index:
-                _refuse(function, len(given), a, index)
-            a = (a.data_ptr(), code, a.shape, a.stride())
-        given.append(a)
-    if index != _current_device():
-        with torch.cuda.device(index):
-            return _queue(function, index, given)
-    return _queue(function, index, given)
-
-
-def _queue(function, index, given):
-    stream = _raw_stream(index)
-    handle = _handles.get((index, stream))
-    if handle is None:
-        handle = _handles[index, stream] = device(f"cuda:{index}").borrowed_stream(stream, _lend)
-    try:
-        return function(handle, *given)
-    finally:
-        if _scratch:
-            _scratch.clear()
+    """Queues a function of the C interface on the current stream of the device of its tensors (of which the anchor is one)."""
+    return function(None, *arguments)
 
 
 def describe(t):
@@ -98,65 +92,74 @@ def run(calls, index):
     """Queues ((function, described arguments), ...) on the current stream of device `index`."""
     if index != _current_device():
         with torch.cuda.device(index):
-            return _queue(_core.run, index, (calls,))
-    return _queue(_core.run, index, (calls,))
+            return _core.run(_core.torch_stream(index), calls)
+    return _core.run(_core.torch_stream(index), calls)
 
 
-def define(schema, cuda, fake):
-    """Registers cgp::<schema> with its CUDA and fake implementations and gives the operator."""
+class Operator:
+    """An operator and the ways to call it, by way(tensors): the registered one, through PyTorch's dispatcher; its
+    implementation; and a function of autograd around that. All give `results` outputs: all (None), the first (1), a tuple."""
+    __slots__ = ("name", "registered", "implementation", "results", "ways")
+
+    def __init__(self, name, registered, implementation, results, plain):
+        self.name, self.registered, self.implementation, self.results = name, registered, implementation, results
+        through = registered if results is None else (lambda *a: self.shown(registered(*a)))
+        self.ways = (through, plain or (implementation if results is None else lambda *a: self.shown(implementation(*a))), through)
+
+    def shown(self, outputs):
+        return outputs if self.results is None else outputs[0] if self.results == 1 else outputs[:self.results]
+
+
+def way(*tensors):
+    """Which of an operator's ways a call with these tensors may go: past the dispatcher where nobody watches or traces."""
+    return 0 if _is_compiling() else _core.torch_way(*tensors)
+
+
+def define(schema, implementation, fake, results=None, plain=None):
+    """Registers cgp::<schema> with its implementation for CUDA tensors and its fake one. `results`: how many outputs callers
+    get; `plain`: a cheaper implementation of those, where no gradient will be asked for."""
     name = schema.split("(")[0]
     library.define(schema)
-    library.impl(name, cuda, "CUDA")
+    library.impl(name, implementation, backend)
 
     def cpu(*args, **kwargs):
         raise Unsupported(f"cgp::{name} runs on CUDA tensors; these are on the CPU (NumPy arrays run on the emulator)")
 
-    library.impl(name, cpu, "CPU")
+    if backend != "CPU":
+        library.impl(name, cpu, "CPU")
     torch.library.register_fake(f"cgp::{name}", fake, lib=library)
-    return getattr(torch.ops.cgp, name).default
+    return Operator(name, getattr(torch.ops.cgp, name).default, implementation, results, plain)
 
 
-def gradient(name, backward, setup=None):
-    torch.library.register_autograd(f"cgp::{name}", backward, setup_context=setup, lib=library)
+def gradient(operator, backward, setup=None):
+    """Gives an operator its gradient, in both its ways. Only the outputs that callers get bring gradients to backward()."""
+    torch.library.register_autograd(f"cgp::{operator.name}", backward, setup_context=setup, lib=library)
+    implementation, shown = operator.implementation, operator.shown
+
+    def forward(ctx, *inputs):
+        outputs = implementation(*inputs)
+        if setup is not None:
+            setup(ctx, inputs, outputs)
+        return shown(outputs)
+
+    function = type(f"cgp_{operator.name}", (torch.autograd.Function,), {"forward": staticmethod(forward),
+                                                                        "backward": staticmethod(backward)})
+    # Function.apply looks for transforms of functorch first: way() did.
+    base = getattr(_private("_FunctionBase"), "__dict__", {}).get("apply")
+    apply = base.__get__(None, function) if base is not None else function.apply
+    operator.ways = (*operator.ways[:2], apply)
 
 
-def no_second_gradient(name):
+def no_second_gradient(operator):
     def backward(ctx, *grads):
-        raise Unsupported(f"cgp::{name} has no gradient: it is one itself, and second derivatives are not there")
+        raise Unsupported(f"cgp::{operator.name} has no gradient: it is one itself, and second derivatives are not there")
 
-    gradient(name, backward)
-
-
-_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
-_function_modes = getattr(torch._C, "_len_torch_function_stack", None)
-_functorch = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
-_can_be_direct = None not in (_dispatch_modes, _function_modes, _functorch)
-_plain = (torch.Tensor, torch.nn.Parameter)
-_is_compiling = torch.compiler.is_compiling
-_grad_enabled = torch.is_grad_enabled
-try:
-    from torch.autograd import forward_ad as _forward
-except ImportError:
-    _forward = None
+    torch.library.register_autograd(f"cgp::{operator.name}", backward, lib=library)
 
 
-def direct(*tensors):
-    """Whether a call on these may go past the dispatcher: CUDA tensors, no gradient, nobody who watches or traces."""
-    if _is_compiling() or not _can_be_direct:
-        return False
-    grad = _grad_enabled()
-    for t in tensors:
-        if t is not None and (type(t) not in _plain or not t.is_cuda or (grad and t.requires_grad)):
-            return False
-    return not (_dispatch_modes() or _function_modes() or _functorch() is not None or
-                getattr(_forward, "_current_level", 0) >= 0)
-
-
-def empty(x, dtype=None):
-    """An uninitialised contiguous tensor of the shape of x."""
-    if dtype is None and x.is_contiguous():
-        return torch.empty_like(x)
-    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+def empty(x, dtype=None, shape=None):
+    """An uninitialised contiguous tensor like x, but for what is given."""
+    return _core.torch_empty(x, shape, dtype)
 
 
 def rows(x):

@@ -11,7 +11,7 @@ from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
 from ._runtime import ArgumentError, Unsupported
-from ._torch import define, direct, empty, gradient, queue
+from ._torch import define, empty, gradient, queue, way
 
 __all__ = [
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
@@ -50,8 +50,7 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     a, b = _usable(a), _usable(b)
     if b.dim() == 2 and a.dim() > 2 and not a.is_contiguous():
         a = a.contiguous()
-    # new_empty: torch.empty with a type and a device costs the caller twice as much
-    c = a.new_empty((a.shape[0], b.shape[1]) if a.dim() == 2 else a.shape[:-1] + b.shape[-1:])
+    c = empty(a, None, a.shape[:-1] + b.shape[-1:])
     if activation and activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
     if precision not in PRECISIONS:
@@ -82,17 +81,18 @@ def _matmul_setup(ctx, inputs, output):
 def _matmul_backward(ctx, grad):
     a, b = ctx.saved_tensors
     da = db = dbias = None
+    run = _matmul_op.ways[way(grad, a, b)]
     if ctx.needs_input_grad[0]:
-        da = _matmul_op(grad, b.mT, None, "", ctx.alpha, ctx.precision)
+        da = run(grad, b.mT, None, "", ctx.alpha, ctx.precision)
     if ctx.needs_input_grad[1]:
         left, right = (a.flatten(0, -2), grad.flatten(0, -2)) if b.dim() == 2 else (a, grad)
-        db = _matmul_op(left.mT, right, None, "", ctx.alpha, ctx.precision)
+        db = run(left.mT, right, None, "", ctx.alpha, ctx.precision)
     if ctx.bias and ctx.needs_input_grad[2]:
         dbias = grad.flatten(0, -2).sum(0)
     return da, db, dbias, None, None, None
 
 
-gradient("matmul", _matmul_backward, _matmul_setup)
+gradient(_matmul_op, _matmul_backward, _matmul_setup)
 
 
 def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
@@ -104,20 +104,20 @@ def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     tensor([[1., 1.],
             [1., 1.]], device='cuda:0')
     """
-    return (_matmul if direct(a, b, bias) else _matmul_op)(a, b, bias, activation, alpha, precision)
+    return _matmul_op.ways[way(a, b, bias)](a, b, bias, activation, alpha, precision)
 
 
 # ---------------------------------------------------------------- reductions and elements
 def _without(x, dim):
     shape = list(x.shape)
     del shape[dim]
-    return shape
+    return tuple(shape)
 
 
 def _reduction(op):
 
     def run(x, dim=-1):
-        y = torch.empty(_without(x, dim), dtype=x.dtype, device=x.device)
+        y = empty(x, None, _without(x, dim))
         queue(_core.reduce, x, op, dim, x.contiguous(), y)
         return y
 
@@ -133,7 +133,7 @@ def _sum_setup(ctx, inputs, output):
     ctx.shape, ctx.dim = inputs[0].shape, inputs[1]
 
 
-gradient("sum", lambda ctx, grad: (grad.unsqueeze(ctx.dim).expand(ctx.shape), None), _sum_setup)
+gradient(_sum_op, lambda ctx, grad: (grad.unsqueeze(ctx.dim).expand(ctx.shape), None), _sum_setup)
 
 
 def sum(x, dim=-1):
@@ -142,7 +142,7 @@ def sum(x, dim=-1):
     >>> ops.sum(torch.ones(2, 3, device="cuda"))
     tensor([3., 3.], device='cuda:0')
     """
-    return (_sum if direct(x) else _sum_op)(x, dim)
+    return _sum_op.ways[way(x)](x, dim)
 
 
 def max(x, dim=-1):
@@ -151,17 +151,17 @@ def max(x, dim=-1):
     >>> ops.max(torch.ones(2, 3, device="cuda"))
     tensor([1., 1.], device='cuda:0')
     """
-    return (_max if direct(x) else _max_op)(x, dim)
+    return _max_op.ways[way(x)](x, dim)
 
 
 def _transpose(x):
-    y = torch.empty(x.mT.shape, dtype=x.dtype, device=x.device)
+    y = empty(x, None, x.mT.shape)
     queue(_core.transpose, x, x.contiguous(), y)
     return y
 
 
 _transpose_op = define("transpose(Tensor x) -> Tensor", _transpose, lambda x: x.new_empty(x.mT.shape))
-gradient("transpose", lambda ctx, grad: _transpose_op(grad))
+gradient(_transpose_op, lambda ctx, grad: _transpose_op.ways[way(grad)](grad))
 
 
 def transpose(x):
@@ -170,7 +170,7 @@ def transpose(x):
     >>> ops.transpose(torch.ones(2, 3, device="cuda")).shape
     torch.Size([3, 2])
     """
-    return (_transpose if direct(x) else _transpose_op)(x)
+    return _transpose_op.ways[way(x)](x)
 
 
 def _add(x, y):
@@ -181,7 +181,7 @@ def _add(x, y):
 
 
 _add_op = define("add(Tensor x, Tensor y) -> Tensor", _add, lambda x, y: x.new_empty(x.shape))
-gradient("add", lambda ctx, grad: (grad, grad))
+gradient(_add_op, lambda ctx, grad: (grad, grad))
 
 
 def add(x, y):
@@ -190,4 +190,4 @@ def add(x, y):
     >>> ops.add(torch.ones(2, device="cuda"), torch.ones(2, device="cuda"))
     tensor([2., 2.], device='cuda:0')
     """
-    return (_add if direct(x, y) else _add_op)(x, y)
+    return _add_op.ways[way(x, y)](x, y)
