@@ -6,11 +6,11 @@ import types
 
 import torch
 
-from . import _few, ops
+from . import _few, _layer, ops
 from ._torch import FLOATS
 from .nn import functional
 
-_NAME = "cgp"
+_NAME = _layer.NAME
 
 
 def _attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None,
@@ -82,7 +82,7 @@ def _usable(*tensors):
 
 
 # ---------------------------------------------------------------- norms
-_RMS_NORMS = ("LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm", "MistralRMSNorm")
+_RMS_NORMS = _layer.RMS_NORMS
 _LAYERS = ("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer", "MistralDecoderLayer")
 
 
@@ -109,26 +109,42 @@ def _fused_layer_forward(self, hidden_states, attention_mask=None, **kwargs):
     return hidden_states + self.mlp(normed)
 
 
-def _layer_forward(self, hidden_states, attention_mask=None, **kwargs):
-    """The same; of few tokens in inference as few calls."""
-    embeddings = kwargs.get("position_embeddings")
-    if not torch.is_grad_enabled() and embeddings is not None and hidden_states.shape[1] <= _few.MOST and _usable(hidden_states):
-        cos, sin = embeddings
-        tables = (*_half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0)
-        done = _few.llama(self, hidden_states, attention_mask, kwargs.get("past_key_values"), tables, _attention,
-                          _activation_of(self.mlp.act_fn))
-        if done is not None:
-            return done
-    return _fused_layer_forward(self, hidden_states, attention_mask, **kwargs)
+def _layer_forward(few, whole):
+    """The same; `few`: of few tokens in inference as few calls; `whole`: in training as one function of autograd."""
+
+    def forward(self, hidden_states, attention_mask=None, **kwargs):
+        embeddings, done = kwargs.get("position_embeddings"), None
+        if torch.is_grad_enabled():
+            if whole:
+                done = _layer.llama(self, hidden_states, attention_mask, kwargs, _half_tables, _activation_of(self.mlp.act_fn),
+                                    _OURS)
+        elif few and embeddings is not None and hidden_states.shape[1] <= _few.MOST and _usable(hidden_states):
+            cos, sin = embeddings
+            tables = (*_half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0)
+            done = _few.llama(self, hidden_states, attention_mask, kwargs.get("past_key_values"), tables, _attention,
+                              _activation_of(self.mlp.act_fn))
+        return _fused_layer_forward(self, hidden_states, attention_mask, **kwargs) if done is None else done
+
+    return forward
 
 
-def _block_forward(self, hidden_states, past_key_values=None, attention_mask=None, encoder_hidden_states=None, *args, **kwargs):
-    """GPT-2's block; of few tokens in inference as few calls."""
-    if encoder_hidden_states is None:
-        done = _few.gpt2(self, hidden_states, attention_mask, past_key_values, _attention, _activation_of(self.mlp.act))
+def _block_forward(few, whole):
+    """GPT-2's block, the same way."""
+
+    def forward(self, hidden_states, past_key_values=None, attention_mask=None, encoder_hidden_states=None, *args, **kwargs):
+        done = None
+        if encoder_hidden_states is None and not args:
+            if torch.is_grad_enabled():
+                if whole:
+                    done = _layer.gpt2(self, hidden_states, attention_mask, past_key_values, kwargs, _activation_of(self.mlp.act),
+                                       _OURS)
+            elif few:
+                done = _few.gpt2(self, hidden_states, attention_mask, past_key_values, _attention, _activation_of(self.mlp.act))
         if done is not None:
             return done
-    return type(self).forward(self, hidden_states, past_key_values, attention_mask, encoder_hidden_states, *args, **kwargs)
+        return type(self).forward(self, hidden_states, past_key_values, attention_mask, encoder_hidden_states, *args, **kwargs)
+
+    return forward
 
 
 def _is_plain_block(module):
@@ -166,6 +182,9 @@ def _activation_forward(self, input):
     if not _usable(input):
         return type(self).forward(self, input)
     return ops.activate(input, _activation_of(self))
+
+
+_OURS = frozenset((_rms_norm_forward, _layer_norm_forward, _gated_mlp_forward, _activation_forward))
 
 
 # ---------------------------------------------------------------- RoPE
@@ -304,7 +323,7 @@ def _replace(model, done, what, forward_of):
         done.changes.append(f"{count} {what}")
 
 
-def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, linear=False, few=True):
+def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, linear=False, few=True, layers=True):
     """Puts our kernels into a Hugging Face model (GPT-2, Llama, Qwen2/3, Mistral; attention alone into others that use the
     common attention interface). Returns a Patch: `print` it, `undo()` it. What a kernel cannot do (tensors on the CPU, dropout
     inside attention) goes on as before.
@@ -315,7 +334,9 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     "linear": in training straight from the hidden states, without any logits (the result has none).
     linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul. few: in inference, layers of up to 8 tokens (decoding) are
     a few calls, linear layers among them; hooks inside a layer, other modules in it and norms of q and k make it go
-    the usual way, and GPT-2 keeps transposed copies of its linear layers.
+    the usual way, and GPT-2 keeps transposed copies of its linear layers. layers: in training, layers of half precision are one
+    function of autograd each (no dropout, no cache, heads of up to 128; hooks and other modules as above); a layer of which a
+    part asks for something else goes the usual way.
 
     >>> done = cgp.patch(model)
     >>> done
@@ -328,15 +349,16 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         before = model.config._attn_implementation
         model.set_attn_implementation(_NAME)
         done.add(f"attention: {before} -> {_NAME}", lambda: model.set_attn_implementation(before))
+    whole_layer, whole_block = _layer_forward(few, layers), _block_forward(few, layers)
     if norms:
         _replace(model, done, "RMSNorm", lambda m: _rms_norm_forward if type(m).__name__ in _RMS_NORMS else None)
         _replace(model, done, "LayerNorm", lambda m: _layer_norm_forward if type(m) is torch.nn.LayerNorm else None)
         _replace(model, done, "layers with a fused addition", lambda m: (
-            _layer_forward if few and attention else _fused_layer_forward) if _is_plain_layer(m) else None)
+            whole_layer if attention else _fused_layer_forward) if _is_plain_layer(m) else None)
     if mlp:
         parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
         _replace(model, done, "gated MLPs", lambda m: _gated_mlp_forward if type(m).__name__ in
-                 ("LlamaMLP", "Qwen2MLP", "Qwen3MLP", "MistralMLP") and all(hasattr(m, p) for p in parts) and _activation_of(
+                 _layer.MLPS and all(hasattr(m, p) for p in parts) and _activation_of(
                      m.act_fn) else None)
         mlps = {id(m.act) for m in model.modules() if type(m).__name__ == "GPT2MLP"}
         _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and _activation_of(m) else None)
@@ -344,9 +366,9 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         _patch_rope(model, done)
     if loss:
         _patch_loss(model, done, loss == "linear")
-    if few and attention:
-        _replace(model, done, "blocks of few tokens", lambda m: _block_forward if _is_plain_block(m) else None)
-        done._undo.append(lambda: _few.forget(model))
+    if (few or layers) and attention:
+        _replace(model, done, "whole blocks", lambda m: whole_block if _is_plain_block(m) else None)
+        done._undo.append(lambda: (_few.forget(model), _layer.forget(model)))
     if linear:
         kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
         _replace(model, done, "linear layers", lambda m: kinds.get(type(m).__name__))

@@ -287,6 +287,8 @@ def main():
     decoding(cgp, transformers)
     from cgp import _few, _patch
     _few._there = lambda t: True
+    cuda_or_cpu = torch.is_autocast_enabled
+    torch.is_autocast_enabled = lambda *a: cuda_or_cpu(*(a or ("cpu",)))
     _patch._usable = lambda *tensors: all(t is None or t.dtype in (torch.float32, torch.bfloat16) for t in tensors)
     small = dict(num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,
                  vocab_size=50, max_position_embeddings=64, head_dim=16, attn_implementation="sdpa")
@@ -325,7 +327,102 @@ def main():
         done.undo()
         assert all(torch.equal(g, w) for g, w in zip(step(), want)) and "nothing" in repr(done)
         assert not _patch._rotary_patches
+        whole_layers(cgp, model, step, want, ids)
         patched_steps(cgp, transformers, model.bfloat16())
+
+
+def whole_layers(cgp, model, step, want, ids):
+    """Layers in training as one function of autograd: results and gradients, with a mask, with frozen parameters, and what makes
+    them go the usual way."""
+    from cgp import _layer
+    before, plain, calls = _layer.DTYPES, _layer._Layer, []
+
+    class Counted:
+        @staticmethod
+        def apply(*arguments):
+            calls.append(True)
+            return plain.apply(*arguments)
+
+    _layer.DTYPES, _layer._Layer = (torch.float32,), Counted
+
+    def close(got, want):
+        for g, w in zip(got, want):
+            torch.testing.assert_close(g, w, atol=2e-4, rtol=2e-3)
+
+    def count():
+        made = len(calls)
+        calls.clear()
+        return made
+
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    frozen = [p for n, p in model.named_parameters() if "norm" in n or "ln_1" in n or "o_proj" in n or "bias" in n]
+
+    def others():
+        """With a mask that hides, then with parameters that need no gradient."""
+        out = []
+        for options in (dict(attention_mask=mask), {}):
+            for p in frozen:
+                p.requires_grad_(bool(options))
+            model.zero_grad()
+            loss = model(ids, labels=ids, **options).loss
+            loss.backward()
+            out += [loss.detach()] + [p.grad.clone() for p in model.parameters() if p.requires_grad]
+            assert all((p.grad is None) == (not p.requires_grad) for p in model.parameters())
+        for p in frozen:
+            p.requires_grad_(True)
+        return out
+
+    def cached():
+        """What a cache was given brings gradients back."""
+        model.zero_grad()
+        out = model(ids, use_cache=True)
+        (out.logits.square().mean() + out.past_key_values.layers[0].keys.square().sum() +
+         out.past_key_values.layers[1].values.square().sum()).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    masked, filled = others(), cached()
+    done = cgp.patch(model)
+    close(cached(), filled)
+    assert count() == 2
+    close(step(), want)
+    assert count() == 2, type(model)
+    close(others(), masked)
+    assert count() == 4
+    layers = [m for m in model.modules() if type(m).__name__.endswith(("DecoderLayer", "Block"))]
+    inner = next(m for m in layers[0].modules() if type(m).__name__ in ("Linear", "Conv1D"))
+    seen = []
+    hook = inner.register_forward_hook(lambda *_: seen.append(True))
+    close(step(), want)
+    assert count() == 1 and seen
+    hook.remove()
+    inner.weight = torch.nn.Parameter(inner.weight.detach() * 1.5)  # another parameter: what was kept is not used
+    got = step()
+    assert count() == 2
+    loss = model(ids, labels=ids).loss
+    try:
+        torch.autograd.grad(torch.autograd.grad(loss, inner.weight, create_graph=True)[0].sum(), inner.weight)
+        raise AssertionError("a second derivative of a layer")
+    except cgp.Unsupported as e:
+        assert "second derivatives" in str(e)
+    count()
+    with torch.no_grad():
+        model(ids)
+    model.train()
+    if type(model).__name__.startswith("GPT2"):  # dropout
+        step()
+    with torch.autocast("cpu", torch.bfloat16):
+        model(ids, labels=ids)
+    model.eval()
+    assert not calls
+    done.undo()
+    close(got, step())
+    done = cgp.patch(model, layers=False)
+    close(step(), got)
+    assert not calls
+    done.undo()
+    assert not any("_cgp_layer" in m.__dict__ for m in model.modules())
+    _layer.DTYPES, _layer._Layer = before, plain
 
 
 @torch.no_grad()
