@@ -5,10 +5,10 @@
 
 /* What torch_use() was given, in its order. */
 enum {
-  TENSOR,          /* types whose tensors are plain: */
-  PARAMETER,       /* torch.Tensor, torch.nn.Parameter */
-  CODES,           /* {torch.dtype: cgp_dtype} */
-  DATA_PTR,        /* methods of torch.Tensor */
+  TENSOR,    /* types whose tensors are plain: */
+  PARAMETER, /* torch.Tensor, torch.nn.Parameter */
+  CODES,     /* {torch.dtype: cgp_dtype} */
+  DATA_PTR,  /* methods of torch.Tensor */
   STRIDE,
   GET_DEVICE,
   IS_CONTIGUOUS,
@@ -63,7 +63,8 @@ PyObject* py_torch_use(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     PyErr_Format(PyExc_TypeError, "torch_use() takes %d arguments, got %zd", (int)GIVEN, n);
     return NULL;
   }
-  is_cuda = PyUnicode_InternFromString("is_cuda"), requires_grad = PyUnicode_InternFromString("requires_grad");
+  is_cuda = PyUnicode_InternFromString("is_cuda"),
+  requires_grad = PyUnicode_InternFromString("requires_grad");
   shape_name = PyUnicode_InternFromString("shape"), dtype_name = PyUnicode_InternFromString("dtype");
   level_name = PyUnicode_InternFromString("_current_level");
   for (int i = 0; i < GIVEN; ++i) {
@@ -178,7 +179,8 @@ uint64_t torch_lend(PyObject* callable, uint64_t bytes) {
   if (!result) return 0;
   if (!PyTuple_Check(result) || PyTuple_Size(result) != 2 || call.lent_count == LENT) {
     Py_DECREF(result);
-    PyErr_SetString(PyExc_RuntimeError, "temporary memory must come as (address, owner), at most 8 blocks for a call");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "temporary memory must come as (address, owner), at most 8 blocks for a call");
     return 0;
   }
   const uint64_t address = PyLong_AsUnsignedLongLong(PyTuple_GetItem(result, 0));
@@ -205,7 +207,8 @@ static int is_true(PyObject* o) {
   Py_DECREF(o);
   return r;
 }
-/* tensors or None -> 0: through PyTorch's dispatcher; 1: past it, there is no gradient to record; 2: past it, with one */
+/* tensors or None -> 0: through PyTorch's dispatcher; 1: past it, there is no gradient to record; 2: past it,
+ * with one */
 PyObject* py_torch_way(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   if (!ready()) return NULL;
@@ -216,7 +219,8 @@ PyObject* py_torch_way(PyObject* self, PyObject* const* a, Py_ssize_t n) {
     PyObject* t = a[i];
     if (t == Py_None) continue;
     const PyTypeObject* type = Py_TYPE(t);
-    if (type != (PyTypeObject*)given[TENSOR] && type != (PyTypeObject*)given[PARAMETER]) return PyLong_FromLong(0);
+    if (type != (PyTypeObject*)given[TENSOR] && type != (PyTypeObject*)given[PARAMETER])
+      return PyLong_FromLong(0);
     const int cuda = is_true(PyObject_GetAttr(t, is_cuda));
     if (cuda <= 0) return cuda ? NULL : PyLong_FromLong(0);
     if (grad && way == 1) {
@@ -238,10 +242,12 @@ PyObject* py_torch_way(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   return PyErr_Occurred() ? NULL : PyLong_FromLong(way);
 }
 
-/* tensor, shape or None (the tensor's), dtype or None (the tensor's) -> contiguous and uninitialised, on the tensor's device */
+/* tensor, shape or None (the tensor's), dtype or None (the tensor's) -> contiguous and uninitialised, on the
+ * tensor's device */
 PyObject* py_torch_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
-  if (n != 3) return PyErr_SetString(PyExc_TypeError, "torch_empty() takes a tensor, a shape and a dtype"), NULL;
+  if (n != 3)
+    return PyErr_SetString(PyExc_TypeError, "torch_empty() takes a tensor, a shape and a dtype"), NULL;
   if (!ready()) return NULL;
   PyObject *result = NULL, *size = NULL, *stride = NULL;
   PyObject* shape = a[1] == Py_None ? PyObject_GetAttr(a[0], shape_name) : (Py_INCREF(a[1]), a[1]);
@@ -249,7 +255,8 @@ PyObject* py_torch_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   if (!shape || !dtype) goto out;
   const long device = as_long(call1(GET_DEVICE, a[0]));
   if (PyErr_Occurred()) goto out;
-  if (given[EMPTY_STRIDED] == Py_None || device < 0 || !PyTuple_Check(shape) || device != as_long(call0(CURRENT_DEVICE))) {
+  if (given[EMPTY_STRIDED] == Py_None || device < 0 || !PyTuple_Check(shape) ||
+      device != as_long(call0(CURRENT_DEVICE))) {
     if (!PyErr_Occurred()) result = PyObject_CallFunctionObjArgs(given[EMPTY], a[0], shape, dtype, NULL);
     goto out;
   }
@@ -267,7 +274,8 @@ PyObject* py_torch_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
       step *= extent > 1 ? extent : 1;
     }
   }
-  if (stride && !PyErr_Occurred()) result = PyObject_CallFunctionObjArgs(given[EMPTY_STRIDED], size, stride, dtype, NULL);
+  if (stride && !PyErr_Occurred())
+    result = PyObject_CallFunctionObjArgs(given[EMPTY_STRIDED], size, stride, dtype, NULL);
 out:
   Py_XDECREF(shape);
   Py_XDECREF(dtype);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's tensors as arguments of cgp._core's functions: what Python would do for every call, done here. Nothing of PyTorch
- * is linked: torch_use() is given its types and functions. */
+/* PyTorch's tensors as arguments of cgp._core's functions: what Python would do for every call, done here.
+ * Nothing of PyTorch is linked: torch_use() is given its types and functions. */
 #pragma once
 #include <Python.h>
 
@@ -15,8 +15,8 @@ int torch_is_tensor(PyObject* o);
 void torch_begin(void);
 /* 1: read into *t; -1: an exception. All tensors of a call are on the device of the first. */
 int torch_read(PyObject* o, cgp_tensor* t, const char* function, const char* what);
-/* The current stream of the device of this call's tensors; NULL with an exception. That device is the current one until
- * torch_end(). */
+/* The current stream of the device of this call's tensors; NULL with an exception. That device is the current
+ * one until torch_end(). */
 void* torch_stream(void);
 /* A call ends: temporary memory goes back, the current device is again what it was. */
 void torch_end(void);
