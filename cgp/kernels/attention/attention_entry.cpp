@@ -203,7 +203,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   AttentionSm90Tuning tune;
   tune.warpgroups = int(o.size("warpgroups")), tune.turns = int(o.size("turns"));
   tune.queries = int(o.size("queries")), tune.promoted = p.promoted;
-  tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
+  tune.ones = o.flag("ones"), tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
   tune.polynomial = int(o.size("polynomial"));
   return std::make_unique<AttentionCase>(d, p, o.choice("variant", kinds), o.flag("lse"), std::move(in),
                                          tune.warpgroups ? &tune : nullptr);
@@ -244,6 +244,7 @@ KernelEntry attention_entry() {
                {"persistent", "1", "blocks stay (sm90)"},
                {"lazy", "1", "sums are rescaled when they must be (sm90)"},
                {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
+               {"ones", "0", "tensor cores sum the probabilities too (sm90, e4m3)"},
                {"variant", "auto", "auto, simt, mma or sm90"}};
   e.inputs = {"q", "k", "v", "mask"};
   e.images = [](std::string_view arch) { return images(attention_variants(), arch); };
