@@ -4,6 +4,7 @@
 
 #include "cgp/emu/access_map_impl.h"
 #include "cgp/emu/machine_impl.h"
+#include "cgp/emu/memory_elements.h"
 #include "cgp/emu/pc_counters.h"
 
 namespace cgp::emu {
@@ -11,9 +12,34 @@ namespace cgp::emu {
 namespace {
 constexpr int kBanks = 32;
 
+// group_passes() of aligned elements, each of which lies in one row of the banks: the most distinct ones at
+// one place in the row.
+std::uint32_t aligned_passes(const std::uint32_t* offset, Mask lanes, std::uint32_t unit) {
+  const std::uint32_t shift = std::uint32_t(std::countr_zero(unit)), places = kBanks * 4 / unit;
+  std::array<std::uint8_t, kBanks> last{}, load{};  // by place: its last element + 1, how many
+  std::array<std::uint32_t, kLanes> element;
+  std::array<std::uint8_t, kLanes> before;
+  std::uint8_t n = 0, most = 0;
+  for_lanes(lanes, [&](int l) {
+    const std::uint32_t e = offset[l] >> shift, place = e & (places - 1);
+    std::uint8_t i = last[place];
+    while (i && element[i - 1u] != e) i = before[i - 1u];
+    if (i) return;
+    element[n] = e;
+    before[n] = last[place];
+    last[place] = ++n;
+    most = std::max(most, ++load[place]);
+  });
+  return most;
+}
+
 // Passes of one group of lanes: the most distinct words that any bank must deliver. Atomics cannot share a
 // word: every lane is a pass of its own in its bank.
 std::uint32_t group_passes(const std::uint32_t* offset, Mask lanes, std::uint32_t bytes, bool share) {
+  const std::uint32_t unit = std::max(bytes, 4u);
+  std::uint32_t odd = unit > 16 || !std::has_single_bit(unit);
+  for_lanes(lanes, [&](int l) { odd |= offset[l] & (bytes - 1); });
+  if (share && !odd) return aligned_passes(offset, lanes, unit);
   std::array<std::uint32_t, 512> words;
   int n = 0;
   std::uint32_t banks = 0;
@@ -167,7 +193,33 @@ void add(PcCounters& a, const PcCounters& b) {
   a.divergent += b.divergent;
 }
 
-void count_runs(Worker& worker) {
+namespace {
+void count_rows(Worker& worker, const Op& op) {
+  RowCount& c = worker.rows[op.inst];
+  if (!c.rows) return;
+  const Elements& e = op.data_as<Elements>();
+  PcCounters& pc = worker.pc[op.inst];
+  Counters& t = worker.totals;
+  const bool store = op.kind == kStoreWords;
+  const std::uint64_t bytes = c.rows * kLanes * std::uint64_t(e.count * e.bytes);
+  pc.requests += c.rows;
+  pc.bytes += bytes;
+  if (op.where == Where::shared) {
+    const std::uint64_t passes = c.rows * std::uint64_t(e.count);
+    pc.wavefronts += passes;
+    (store ? t.shared_store_requests : t.shared_load_requests) += c.rows;
+    (store ? t.shared_store_wavefronts : t.shared_load_wavefronts) += passes;
+  } else {
+    pc.sectors += c.sectors;
+    (store ? t.global_store_requests : t.global_load_requests) += c.rows;
+    (store ? t.global_store_sectors : t.global_load_sectors) += c.sectors;
+    (store ? t.global_store_bytes : t.global_load_bytes) += bytes;
+  }
+  c = {};
+}
+}  // namespace
+
+void count_all(Worker& worker) {
   const std::vector<Op>& ops = worker.launch->program->ops;
   RunEdge sum;
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -176,6 +228,7 @@ void count_runs(Worker& worker) {
     if (ops[i].flags & kMicro) continue;
     worker.pc[ops[i].inst].issues += sum.issues;
     worker.pc[ops[i].inst].lanes += sum.lanes;
+    count_rows(worker, ops[i]);
   }
   std::fill(worker.runs.begin(), worker.runs.end(), RunEdge());
 }

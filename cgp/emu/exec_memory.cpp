@@ -302,21 +302,25 @@ void common(Decoder& d, const ptx::Inst& i, Op& op, const ptx::Operand& address)
     if (i.has(m)) op.flags |= kVolatile;
 }
 
+// Whole words of global and shared memory have handlers of their own where the machine has AVX-512.
+void use_words([[maybe_unused]] const Decoder& d, [[maybe_unused]] Op& op, [[maybe_unused]] bool store) {
 #if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
-bool by_words(const Decoder& d, const Op& op, const Elements& e) {
-  return d.avx512() && e.cell == 32 && e.bytes == 4 && e.count <= 4 &&
-         !(op.flags & (kVolatile | kFrameLocal)) && (op.where == Where::shared || op.where == Where::global);
-}
+  const Elements& e = op.data_as<Elements>();
+  if (!d.avx512() || e.cell != 32 || e.bytes != 4 || (op.flags & (kVolatile | kFrameLocal))) return;
+  const Handler fn = isa_avx512::word_handler(op, store, e.count);
+  if (!fn) return;
+  op.fn = fn;
+  op.kind = store ? kStoreWords : kLoadWords;
+  op.d = e.at[0], op.b = e.at[1], op.c = e.at[2], op.e = e.at[3];
 #endif
+}
 
 void decode_ld(Decoder& d, const ptx::Inst& i, Op& op) {
   common(d, i, op, d.operand(i, 1));
   const Elements e = describe_elements(d, i, d.operand(i, 0), true);
   op.data = d.keep(e);
   op.fn = exec_load;
-#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
-  if (by_words(d, op, e)) op.fn = isa_avx512::load_words;
-#endif
+  use_words(d, op, false);
 }
 
 void decode_st(Decoder& d, const ptx::Inst& i, Op& op) {
@@ -324,9 +328,7 @@ void decode_st(Decoder& d, const ptx::Inst& i, Op& op) {
   const Elements e = describe_elements(d, i, d.operand(i, 1), false);
   op.data = d.keep(e);
   op.fn = exec_store;
-#if defined(__x86_64__) && !defined(CGP_EMU_PORTABLE_ONLY)
-  if (by_words(d, op, e)) op.fn = isa_avx512::store_words;
-#endif
+  use_words(d, op, true);
 }
 
 // ---------------------------------------------------------------- cache control

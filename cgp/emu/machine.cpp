@@ -344,9 +344,11 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   for (std::uint64_t i = 0; i < count; ++i) {
     auto w = std::make_unique<Worker>();
     w->launch = &s;
+    w->heap = &impl_->heap;
     w->index = i;
     w->random = options.schedule_seed + i + 1;
     w->pc.resize(s.program->insts.size() + 1);
+    w->rows.resize(s.program->insts.size() + 1);
     w->runs.resize(s.program->ops.size() + 1);
     w->cache.resize(s.program->insts.size() + 1);
     if (options.access_map && options.counters) w->accesses = std::make_unique<AccessRecorder>(s);
@@ -367,7 +369,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   });
   r.findings = std::move(s.findings);
   r.output = std::move(s.output);
-  for (auto& w : workers) count_runs(*w);
+  for (auto& w : workers) count_all(*w);
   if (options.counters) r.counters = collect(s, workers);
   r.accesses = collect_accesses(s, workers);
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

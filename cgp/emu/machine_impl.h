@@ -211,12 +211,20 @@ struct RunEdge {
   std::uint64_t issues = 0, lanes = 0;
 };
 
+/// Loads and stores of an instruction by whole warps that need one pass of shared memory for each word of a
+/// lane; in global memory with their sectors.
+struct RowCount {
+  std::uint64_t rows = 0, sectors = 0;
+};
+
 struct Worker {
   Worker();
   ~Worker();
   LaunchState* launch = nullptr;
+  const Heap* heap = nullptr;
   std::vector<PcCounters> pc;
   std::vector<RunEdge> runs;       ///< by operation, with one more: issues and lanes that `pc` lacks
+  std::vector<RowCount> rows;      ///< by instruction: what `pc` and `totals` lack
   std::vector<CachedRange> cache;  ///< by instruction
   std::deque<std::unique_ptr<Cluster>> resident;
   std::vector<TaintOrigin> origins;
@@ -304,7 +312,7 @@ void add_finding(LaunchState& launch, const Op& op, Finding f, std::string_view 
 std::string shared_variable(const LaunchState& launch, std::uint32_t offset, std::int64_t* inside);
 
 // counters.cpp
-void count_runs(Worker& worker);  ///< moves what `runs` holds to `pc`
+void count_all(Worker& worker);  ///< moves what `runs` and `rows` hold to `pc` and `totals`
 Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Worker>>& workers);
 
 // access_map.cpp

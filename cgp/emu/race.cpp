@@ -145,17 +145,24 @@ std::uint32_t uniform_base(WarpState& s) {
 }
 }  // namespace
 
-bool whole_warp(Warp& w, const Op& op, LaneRun& p) {
+bool whole_warp(Warp& w, const Op& op, RowParty& p) {
   WarpState& s = *w.race;
-  ClusterState& c = *s.cluster;
+  const ClusterState& c = *s.cluster;
   if (!s.view.uniform() || w.active != ~Mask(0)) return false;
   if (c.launch->orders && c.launch->traits[op.inst].strong) return false;
-  p.limit = std::uint64_t(uniform_base(s) + 1) << kClockShift;
-  p.rank = s.wid / kWarpsPerCta, p.warp = s.wid, p.synced = s.synced, p.clock = c.now;
-  p.thread = p.party = s.wid << 5;
-  p.inst = std::min(op.inst, (1u << kInstBits) - 1);
-  p.me = c.index + 1;
+  p = {uniform_base(s),     s.synced, c.now, std::min(op.inst, (1u << kInstBits) - 1), c.index + 1, s.wid,
+       s.wid / kWarpsPerCta};
   return true;
+}
+
+LaneRun lane_run(const RowParty& p) {
+  LaneRun r;
+  r.limit = r.read_limit = std::uint64_t(p.base + 1) << kClockShift;
+  r.rank = p.rank, r.warp = p.warp, r.synced = p.synced, r.clock = p.clock;
+  r.thread = r.party = p.warp << 5;
+  r.inst = p.inst;
+  r.me = p.cluster;
+  return r;
 }
 
 Accessor::Accessor(WarpState& state, const Op& o, Use u, Mask l)

@@ -126,6 +126,7 @@ struct Run {
 void in_page(const Accessor& a, GlobalPage& page, std::uint64_t page_address, std::uint64_t address,
              std::uint64_t bytes, int lane, std::uint32_t lane_bytes) {
   const std::uint64_t at = address - page_address;
+  page.settle(lines_of(std::uint32_t(at), std::uint32_t(bytes)));
   if (page.shift && ((at | bytes | lane_bytes) & 3)) page.to_bytes();
   const Run run{a,
                 page,
@@ -155,6 +156,7 @@ void walk(const Accessor& a, GlobalShadow& shadow, const Allocation& where, std:
 // A lane's words inside a page, as long as nothing needs a closer look. False: nothing was done.
 bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
   if (((at | a.bytes) & 3) || page.shift != 2 || a.proxy != Proxy::generic) return false;
+  page.settle(lines_of(at, a.bytes));
   const std::uint32_t begin = at >> 2, end = begin + (a.bytes >> 2), me = a.s.cluster->index + 1;
   const std::uint32_t warp = a.id(0) >> 5;
   const Stamp mine = a.stamp(l);
@@ -206,7 +208,30 @@ GlobalShadow* find_shadow(const Accessor& a, std::uint64_t address, std::uint64_
 }
 }  // namespace
 
+void GlobalPage::settle(std::uint32_t which) {
+  which &= rows;
+  if (!which) return;
+  rows &= ~which;
+  settled += std::uint32_t(std::popcount(which));
+  constexpr std::size_t words = kBytes / 4;
+  if (write.empty()) write.resize(words), writer.resize(words), read.resize(words), reader.resize(words);
+  for_lanes(which, [&](int i) {
+    const Line& line = lines[std::size_t(i)];
+    const std::size_t first = std::size_t(i) * kLineWords;
+    written = written || line.write.clock;
+    if (line.older.clock && older.empty()) older.resize(words), older_reader.resize(words);
+    for (std::uint32_t k = 0; k < kLineWords; ++k) {
+      write[first + k] = line.write.stamp(k), writer[first + k] = line.write.cluster;
+      read[first + k] = line.read.stamp(k), reader[first + k] = line.read.cluster;
+    }
+    if (!older.empty())
+      for (std::uint32_t k = 0; k < kLineWords; ++k)
+        older[first + k] = line.older.stamp(k), older_reader[first + k] = line.older.cluster;
+  });
+}
+
 void GlobalPage::to_bytes() {
+  settle(~0u);
   const int by = 1 << shift;
   spread(write, by), spread(read, by), spread(older, by);
   spread(writer, by), spread(reader, by), spread(older_reader, by);
@@ -221,9 +246,6 @@ GlobalPage& GlobalShadow::page(std::uint64_t index) {
   GlobalPage* p = pages[index].load(std::memory_order_acquire);
   if (p) return *p;
   auto fresh = std::make_unique<GlobalPage>();
-  const std::size_t words = GlobalPage::kBytes / 4;
-  fresh->write.resize(words), fresh->read.resize(words);
-  fresh->writer.resize(words), fresh->reader.resize(words);
   if (pages[index].compare_exchange_strong(p, fresh.get(), std::memory_order_acq_rel))
     return *fresh.release();
   return *p;
@@ -273,34 +295,90 @@ void global_access(const Accessor& a, const std::uint64_t* addr) {
   }
 }
 
-bool global_row(Warp& w, const Op& op, const Allocation& in, std::uint64_t offset, std::uint32_t bytes,
-                Use use) {
-  LaneRun p;
-  const std::uint32_t size = kLanes * bytes;
-  const auto inside = std::uint32_t(offset % GlobalPage::kBytes);
-  if (((inside | bytes) & 3) || inside + size > GlobalPage::kBytes || !whole_warp(w, op, p)) return false;
-  WarpState& s = *w.race;
-  GlobalShadow* shadow = nullptr;
+namespace {
+// Whole lines of a page, as rows; see access_lines() of shared memory.
+bool access_rows(GlobalPage& page, std::uint32_t first, std::uint32_t n, const RowParty& p, LaneMap map,
+                 Use use) {
+  const std::uint32_t which = lines_of(first * kLineBytes, n * kLineBytes);
+  if ((page.rows & which) != which) return false;
+  const auto step = std::uint8_t(kLineWords >> map.shift);
+  const auto fine = [&](const RowMark& m, LaneMap at) {
+    return !m.clock || (m.cluster == p.cluster && ordered(p, m, at));
+  };
+  LaneMap at = map;
+  for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
+    const GlobalPage::Line& line = page.lines[i];
+    if (!fine(line.write, at)) return false;
+    if (use != Use::read && (!fine(line.read, at) || !fine(line.older, at))) return false;
+  }
+  at = map;
+  for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
+    GlobalPage::Line& line = page.lines[i];
+    if (use == Use::read) {
+      if (line.read.clock && (line.read.cluster != p.cluster || line.read.warp != p.warp))
+        line.older = line.read;
+      line.read = p.mark(at);
+    } else {
+      line = {p.mark(at), {}, {}};
+    }
+  }
+  page.written = page.written || use != Use::read;
+  return true;
+}
+
+void back_to_lines(GlobalPage& page, std::uint32_t first, std::uint32_t n, const RowParty& p, LaneMap map) {
+  if (page.settled > kSettleOften) return;
+  for (std::uint32_t i = first; i < first + n; ++i) {
+    page.lines[i] = {p.mark(map), {}, {}};
+    map.first = std::uint8_t(map.first + (kLineWords >> map.shift));
+  }
+  page.rows |= lines_of(first * kLineBytes, n * kLineBytes);
+}
+
+GlobalShadow& shadow_for(WarpState& s, const Allocation& in) {
   for (const auto& [allocation, of] : s.shadows)
-    if (allocation == &in) shadow = of;
-  if (!shadow) return false;
-  p.shift = std::uint64_t(std::countr_zero(bytes)) - 2;
-  GlobalPage& page = shadow->page(offset / GlobalPage::kBytes);
-  const LaunchState& launch = *s.cluster->launch;
-  const PageLock lock(page, launch.parallel);
-  if (page.shift != 2) return false;
+    if (allocation == &in) return *of;
+  s.shadows.push_back({&in, &shadow_of(*s.cluster->launch, in)});
+  return *s.shadows.back().second;
+}
+
+// Rows that are not whole lines, and lines that are kept in words.
+bool row_of_words(GlobalPage& page, const LaunchState& launch, std::uint32_t inside, std::uint32_t size,
+                  const RowParty& party, LaneMap map, Use use) {
+  page.settle(lines_of(inside, size));
+  LaneRun p = lane_run(party);
+  p.shift = map.shift;
   const std::uint32_t first = inside / 4, n = size / 4;
   std::uint64_t* const older = page.older.empty() ? nullptr : &page.older[first];
   std::uint32_t* const older_reader = page.older.empty() ? nullptr : &page.older_reader[first];
-  if (use == Use::read) {
-    if (!launch.lanes.global_read(p, page.written ? &page.write[first] : nullptr, &page.writer[first],
-                                  &page.read[first], &page.reader[first], older, older_reader, n))
-      return false;
-  } else {
-    page.written = true;
-    if (!launch.lanes.global_write(p, &page.write[first], &page.writer[first], &page.read[first],
-                                   &page.reader[first], older, older_reader, n))
-      return false;
+  if (use == Use::read)
+    return launch.lanes.global_read(p, page.written ? &page.write[first] : nullptr, &page.writer[first],
+                                    &page.read[first], &page.reader[first], older, older_reader, n);
+  page.written = true;
+  if (!launch.lanes.global_write(p, &page.write[first], &page.writer[first], &page.read[first],
+                                 &page.reader[first], older, older_reader, n))
+    return false;
+  if (inside % kLineBytes == 0) back_to_lines(page, inside / kLineBytes, size / kLineBytes, party, map);
+  return true;
+}
+}  // namespace
+
+bool global_row(Warp& w, const Op& op, const Allocation& in, std::uint64_t offset, std::uint32_t bytes,
+                Use use) {
+  RowParty party;
+  const std::uint32_t size = kLanes * bytes;
+  const auto inside = std::uint32_t(offset % GlobalPage::kBytes);
+  if (((inside | bytes) & 3) || inside + size > GlobalPage::kBytes || !whole_warp(w, op, party)) return false;
+  WarpState& s = *w.race;
+  if (!in.constant) {
+    GlobalPage& page = shadow_for(s, in).page(offset / GlobalPage::kBytes);
+    const LaunchState& launch = *s.cluster->launch;
+    const PageLock lock(page, launch.parallel);
+    if (page.shift != 2) return false;
+    const LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
+    const std::uint32_t line = inside / kLineBytes, n = size / kLineBytes;
+    const bool done = inside % kLineBytes == 0 && access_rows(page, line, n, party, map, use);
+    if (!done && !row_of_words(page, launch, inside, size, party, map, use)) return false;
   }
   s.touched = s.touched_part = ~Mask(0);
   return true;

@@ -10,6 +10,8 @@ namespace race {
 
 /// Lane l accesses `bytes` (whole words) at `offset` + l * bytes of the block's own shared memory.
 bool shared_row(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t bytes, Use use);
+/// Lane l accesses word l ^ turn of the line of 32 words at `offset`.
+bool shared_line(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t turn, Use use);
 /// Lane l accesses the word at offset[l]; no two lanes the same one.
 bool shared_words(Warp& w, const Op& op, const std::uint32_t* offset, Use use);
 /// As shared_row(), at `offset` of an allocation.

@@ -24,8 +24,6 @@ SharedPage& page_of(SharedShadow& shadow, std::uint32_t offset) {
   auto& p = shadow.pages[index];
   if (!p) {
     p = std::make_unique<SharedPage>();
-    p->write.resize(SharedPage::kBytes / 4);
-    p->reads.resize(SharedPage::kBytes / 4);
   }
   return *p;
 }
@@ -33,12 +31,15 @@ SharedPage& page_of(SharedShadow& shadow, std::uint32_t offset) {
 Plane& plane_of(SharedPage& p, std::size_t group) {
   if (group >= p.planes.size()) p.planes.resize(group + 1);
   auto& plane = p.planes[group];
-  if (!plane) {
-    plane = std::make_unique<Plane>();
-    plane->seen.resize(p.write.size());
-    plane->inst.resize(p.write.size());
-  }
+  if (!plane) plane = std::make_unique<Plane>();
   return *plane;
+}
+
+// With a place for each word.
+Plane& words_of(SharedPage& p, std::size_t group) {
+  Plane& plane = plane_of(p, group);
+  if (plane.seen.empty()) plane.seen.resize(p.write.size()), plane.inst.resize(p.write.size());
+  return plane;
 }
 
 std::size_t group_of(SharedShadow& shadow, std::uint32_t warp, std::uint32_t rank) {
@@ -76,7 +77,8 @@ struct Run {
     if (page && start == page_at) return;
     page_at = start;
     page = &page_of(owner.shadow, page_at);
-    plane = a.use == Use::read ? &plane_of(*page, group) : nullptr;
+    page->settle(~0u);
+    plane = a.use == Use::read ? &words_of(*page, group) : nullptr;
   }
 
   int lane_of(std::uint32_t k) const { return lane + int(k >> lane_shift); }
@@ -242,6 +244,7 @@ void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
   const auto look = [&](std::size_t from) {
     if (from >= page->planes.size() || !page->planes[from]) return;
     const Plane& other = *page->planes[from];
+    if (other.seen.empty()) return;
     const std::uint64_t e = other.seen[u];
     if (lane_shift == kOneLane) {  // neighbours usually have the same readers
       if (from >= readers_ok.size()) readers_ok.resize(from + 1);
@@ -293,7 +296,32 @@ void walk(Run& run, std::uint32_t offset, std::uint64_t bytes, int lane, Mask ma
 }
 }  // namespace
 
+void SharedPage::settle(std::uint32_t which) {
+  which &= rows;
+  if (!which) return;
+  rows &= ~which;
+  settled += std::uint32_t(std::popcount(which));
+  if (write.empty()) write.resize(kBytes / 4), reads.resize(kBytes / 4);
+  for_lanes(which, [&](int i) {
+    const Line& line = lines[std::size_t(i)];
+    const std::size_t first = std::size_t(i) * kLineWords;
+    for (std::uint32_t k = 0; k < kLineWords; ++k) {
+      write[first + k] = line.write.stamp(k);
+      reads[first + k] = line.reads;
+    }
+    for_lanes(Mask(line.reads), [&](int group) {
+      Plane& p = words_of(*this, std::size_t(group));
+      const RowMark& mark = p.lines[std::size_t(i)];
+      for (std::uint32_t k = 0; k < kLineWords; ++k) {
+        p.seen[first + k] = std::uint64_t(mark.clock) << 32 | lane_bit(int(mark.map.lane(k)));
+        p.inst[first + k] = mark.inst;
+      }
+    });
+  });
+}
+
 void SharedPage::to_bytes() {
+  settle(~0u);
   spread(write, 1 << shift);
   spread(reads, 1 << shift);
   for (auto& p : planes)
@@ -332,34 +360,108 @@ void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offs
 }
 
 namespace {
-// The run of a warp's whole words in one page of its own block; nullptr: look closer.
-SharedPage* own_page(Warp& w, const Op& op, std::uint32_t offset, LaneRun& p) {
-  if (!whole_warp(w, op, p)) return nullptr;
-  SharedPage& page = page_of(w.race->cta->shadow, offset);
-  if (page.shift != 2) return nullptr;
-  p.read_limit = p.limit;
-  p.group_bit = std::uint64_t(1) << w.index;
-  return &page;
-}
 void touch(WarpState& s) { s.touched = s.touched_part = ~Mask(0); }
+
+// Whole lines of a page of the own block, as rows. The map is that of the first line. False: nothing was
+// done.
+bool access_lines(SharedPage& page, std::uint32_t first, std::uint32_t n, const RowParty& p, LaneMap map,
+                  std::size_t group, Use use) {
+  const std::uint32_t which = lines_of(first * kLineBytes, n * kLineBytes);
+  if ((page.rows & which) != which) return false;
+  const std::uint64_t limit = std::uint64_t(p.base + 1) << kClockShift, bit = std::uint64_t(1) << group;
+  const auto step = std::uint8_t(kLineWords >> map.shift);
+  Plane* const plane = use == Use::read ? &plane_of(page, group) : nullptr;
+  LaneMap at = map;
+  for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
+    const SharedPage::Line& line = page.lines[i];
+    if (!ordered(p, line.write, at)) return false;
+    if (line.reads < limit) continue;
+    if (!plane) return false;
+    const RowMark& mine = plane->lines[i];
+    if ((line.reads & bit) && !(mine.map == at) && (mine.clock == p.clock || mine.clock > p.synced))
+      return false;
+  }
+  at = map;
+  for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
+    SharedPage::Line& line = page.lines[i];
+    if (plane) {
+      plane->lines[i] = p.mark(at);
+      line.reads =
+          std::uint64_t(p.clock) << kClockShift | bit | (line.reads < limit ? 0 : line.reads & kGroups);
+    } else {
+      line = {p.mark(at), 0};
+    }
+  }
+  return true;
+}
+
+// After a write of words that are all the words of these lines.
+void back_to_rows(SharedPage& page, std::uint32_t first, std::uint32_t n, const RowParty& p, LaneMap map) {
+  if (page.settled > kSettleOften) return;
+  for (std::uint32_t i = first; i < first + n; ++i) {
+    page.lines[i] = {p.mark(map), 0};
+    map.first = std::uint8_t(map.first + (kLineWords >> map.shift));
+  }
+  page.rows |= lines_of(first * kLineBytes, n * kLineBytes);
+}
+
+// The words at[l] of lanes l.
+bool access_words(Warp& w, SharedPage& page, const RowParty& party, const std::uint32_t* at, Use use) {
+  LaneRun p = lane_run(party);
+  p.group_bit = std::uint64_t(1) << w.index;
+  const auto& lanes = w.race->cluster->launch->lanes;
+  if (use != Use::read) return lanes.shared_write_at(p, page.write.data(), page.reads.data(), at);
+  Plane& plane = words_of(page, w.index);
+  return lanes.shared_read_at(p, page.write.data(), page.reads.data(), plane.seen.data(), plane.inst.data(),
+                              at);
+}
 }  // namespace
 
 bool shared_row(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t bytes, Use use) {
-  LaneRun p;
+  RowParty party;
   const std::uint32_t size = kLanes * bytes, inside = offset % SharedPage::kBytes;
-  if (((offset | bytes) & 3) || inside + size > SharedPage::kBytes) return false;
-  SharedPage* const page = own_page(w, op, offset, p);
-  if (!page) return false;
-  p.shift = std::uint64_t(std::countr_zero(bytes)) - 2;
-  const std::uint32_t first = inside / 4, n = size / 4;
+  if (((offset | bytes) & 3) || inside + size > SharedPage::kBytes || !whole_warp(w, op, party)) return false;
+  SharedPage& page = page_of(w.race->cta->shadow, offset);
+  if (page.shift != 2) return false;
+  const LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
+  const bool whole = inside % kLineBytes == 0;
+  const std::uint32_t line = inside / kLineBytes, n = size / kLineBytes;
+  if (whole && access_lines(page, line, n, party, map, w.index, use)) {
+    touch(*w.race);
+    return true;
+  }
+  page.settle(lines_of(inside, size));
+  LaneRun p = lane_run(party);
+  p.group_bit = std::uint64_t(1) << w.index;
+  p.shift = map.shift;
+  const std::uint32_t first = inside / 4;
   const auto& lanes = w.race->cluster->launch->lanes;
   if (use == Use::read) {
-    Plane& plane = plane_of(*page, w.index);
-    if (!lanes.shared_read(p, &page->write[first], &page->reads[first], &plane.seen[first],
-                           &plane.inst[first], n))
+    Plane& plane = words_of(page, w.index);
+    if (!lanes.shared_read(p, &page.write[first], &page.reads[first], &plane.seen[first], &plane.inst[first],
+                           size / 4))
       return false;
-  } else if (!lanes.shared_write(p, &page->write[first], &page->reads[first], n)) {
-    return false;
+  } else {
+    if (!lanes.shared_write(p, &page.write[first], &page.reads[first], size / 4)) return false;
+    if (whole) back_to_rows(page, line, n, party, map);
+  }
+  touch(*w.race);
+  return true;
+}
+
+bool shared_line(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t turn, Use use) {
+  RowParty party;
+  if (!whole_warp(w, op, party)) return false;
+  SharedPage& page = page_of(w.race->cta->shadow, offset);
+  if (page.shift != 2) return false;
+  const LaneMap map{0, 0, std::uint8_t(turn)};
+  const std::uint32_t line = offset % SharedPage::kBytes / kLineBytes;
+  if (!access_lines(page, line, 1, party, map, w.index, use)) {
+    page.settle(1u << line);
+    std::uint32_t at[kLanes];
+    for (std::uint32_t l = 0; l < kLanes; ++l) at[l] = line * kLineWords + (l ^ turn);
+    if (!access_words(w, page, party, at, use)) return false;
+    if (use != Use::read) back_to_rows(page, line, 1, party, map);
   }
   touch(*w.race);
   return true;
@@ -373,18 +475,12 @@ bool shared_words(Warp& w, const Op& op, const std::uint32_t* offset, Use use) {
     wrong |= (x / SharedPage::kBytes) | (x & 3);
     at[l] = x / 4;
   }
-  LaneRun p;
-  SharedPage* const page = wrong ? nullptr : own_page(w, op, start, p);
-  if (!page) return false;
-  const auto& lanes = w.race->cluster->launch->lanes;
-  if (use == Use::read) {
-    Plane& plane = plane_of(*page, w.index);
-    if (!lanes.shared_read_at(p, page->write.data(), page->reads.data(), plane.seen.data(), plane.inst.data(),
-                              at))
-      return false;
-  } else if (!lanes.shared_write_at(p, page->write.data(), page->reads.data(), at)) {
-    return false;
-  }
+  RowParty party;
+  if (wrong || !whole_warp(w, op, party)) return false;
+  SharedPage& page = page_of(w.race->cta->shadow, start);
+  if (page.shift != 2) return false;
+  page.settle(~0u);
+  if (!access_words(w, page, party, at, use)) return false;
   touch(*w.race);
   return true;
 }

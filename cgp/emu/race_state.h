@@ -8,6 +8,7 @@
 #include "cgp/emu/race.h"
 #include "cgp/emu/race_clock.h"
 #include "cgp/emu/race_lanes.h"
+#include "cgp/emu/race_lines.h"
 
 namespace cgp::emu::race {
 
@@ -102,18 +103,28 @@ using Locations = std::unordered_map<std::uint64_t, Location>;
 // ---------------------------------------------------------------- shadows
 /// Reads of one word by the lanes of one warp (or of agents): clock << 32 | lane mask, and the instruction.
 struct Plane {
-  std::vector<std::uint64_t> seen;
+  std::vector<std::uint64_t> seen;  ///< empty: nothing was read but whole lines
   std::vector<std::uint32_t> inst;
+  std::array<RowMark, 8>
+      lines;  ///< of lines of the page that are kept as rows and whose `reads` name the group
 };
 
 /// 1 KiB of shared memory in words, or bytes once something narrower than a word was accessed.
 struct SharedPage {
   static constexpr std::uint32_t kBytes = 1024;
+  struct Line {
+    RowMark write;
+    std::uint64_t reads = 0;  ///< as below
+  };
   int shift = 2;
+  std::uint32_t rows = 0xff;  ///< bits of the lines that `lines` describes, not the vectors
+  std::uint32_t settled = 0;  ///< how often lines were
+  std::array<Line, kBytes / kLineBytes> lines;
   std::vector<Stamp> write;  ///< last write
   std::vector<std::uint64_t>
       reads;  ///< since then: last clock << 34 | groups that read (bit 32: a foreign one)
   std::vector<std::unique_ptr<Plane>> planes;  ///< by group
+  void settle(std::uint32_t which);            ///< these lines (bits) are in the vectors from now on
   void to_bytes();
 };
 
@@ -133,11 +144,18 @@ struct SharedShadow {
 /// 4 KiB of global memory. Two readers of different warps are remembered.
 struct GlobalPage {
   static constexpr std::uint64_t kBytes = 4096;
+  struct Line {
+    RowMark write, read, older;
+  };
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   int shift = 2;
   bool written = false;
+  std::uint32_t rows = ~0u;   ///< bits of the lines that `lines` describes, not the vectors
+  std::uint32_t settled = 0;  ///< how often lines were
+  std::array<Line, kBytes / kLineBytes> lines;
   std::vector<Stamp> write, read, older;
   std::vector<std::uint32_t> writer, reader, older_reader;  ///< cluster + 1
+  void settle(std::uint32_t which);                         ///< these lines are in the vectors from now on
   void to_bytes();
 };
 
@@ -177,6 +195,17 @@ struct BarrierState {
   ViewPtr common;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> alike;  ///< warp, clock
   bool mixed = false;
+  /// What such generations made known, each for the last but one to use again when nobody has it any more.
+  struct Plain {
+    std::shared_ptr<View> view;
+    std::shared_ptr<Knowledge> known;
+    std::shared_ptr<Part> part;
+    bool unused() const {
+      return view && view.use_count() == 1 && known.use_count() == 3 && part.use_count() == 2;
+    }
+  };
+  std::array<Plain, 2> plain;
+  std::size_t turn = 0;
 };
 
 struct MbarrierState {
@@ -336,9 +365,10 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
               const Spot& spot);
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot);
 
-/// Whether all lanes of a whole warp access plainly and know the same; `p` is then what their run starts
-/// from.
-bool whole_warp(Warp& w, const Op& op, LaneRun& p);
+/// Whether all lanes of a whole warp access plainly and know the same; `p` is then who they are.
+bool whole_warp(Warp& w, const Op& op, RowParty& p);
+/// What the loops over single words need of them.
+LaneRun lane_run(const RowParty& p);
 void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offset);  ///< per lane
 void shared_range(const Accessor& a, int lane, CtaState& owner, std::uint32_t offset, std::uint64_t bytes);
 void global_access(const Accessor& a, const std::uint64_t* addr);

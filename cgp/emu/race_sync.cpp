@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who learns what from whom: rendezvous, barriers, cluster barriers, mbarriers, fences.
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/race_state.h"
 
 namespace cgp::emu::race {
@@ -214,12 +215,32 @@ void spell_out(BarrierState& b) {
 }
 
 // All threads have met and knew the same: the block is known up to now.
-ViewPtr meet_alike(const BarrierState& b, const ClusterState& c, std::uint32_t rank) {
-  Collector sum;
-  sum.include(b.common->now);
-  auto v = std::make_shared<View>();
-  v->now = v->wide = sum.finish(c.index, c.ranks, {{rank, c.now}});
-  return v;
+ViewPtr meet_alike(BarrierState& b, const ClusterState& c, std::uint32_t rank) {
+  const Clock& common = b.common->now;
+  const Part* before =
+      common.known && common.known->parts.size() == 1 ? common.known->find(c.index) : nullptr;
+  const bool bases_only = !common.known || (before && before->entries.empty());
+  if (kThreadSanitizer || common.fenced || !bases_only) {
+    Collector sum;
+    sum.include(common);
+    auto v = std::make_shared<View>();
+    v->now = v->wide = sum.finish(c.index, c.ranks, {{rank, c.now}});
+    return v;
+  }
+  BarrierState::Plain& p = b.plain[b.turn++ % b.plain.size()];
+  if (!p.unused()) {
+    p = {std::make_shared<View>(), std::make_shared<Knowledge>(), std::make_shared<Part>()};
+    p.known->parts.push_back(p.part);
+    p.view->now.known = p.view->wide.known = p.known;
+    p.part->cluster = c.index;
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);  // who gave it up may have been another host thread
+  if (before)
+    p.part->base = before->base;
+  else
+    p.part->base.assign(c.ranks, 0);
+  p.part->raise_base(rank, c.now);
+  return p.view;
 }
 }  // namespace
 
