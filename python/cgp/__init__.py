@@ -20,8 +20,8 @@ from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum
                          topk, transpose)
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "Unsupported", "activate", "add", "argmax",
-    "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
+    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "TrainingStep", "Unsupported", "activate", "add",
+    "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
     "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "rms_norm", "rms_norm_backward", "rope",
     "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
 ]
@@ -33,6 +33,8 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
         return importlib.import_module("." + name, __name__)
     if name == "patch":
         return importlib.import_module("._patch", __name__).patch
+    if name == "TrainingStep":
+        return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):
         return getattr(importlib.import_module("._decoder", __name__), name)
     raise AttributeError(f"module 'cgp' has no attribute {name!r}")

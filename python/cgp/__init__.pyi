@@ -5,6 +5,7 @@ from typing import Any, Literal, Optional, TypeVar
 from . import nn as nn, ops as ops
 from ._decoder import Decoder as Decoder, generate as generate
 from ._patch import patch as patch
+from ._step import TrainingStep as TrainingStep
 
 Array = TypeVar("Array")
 Activation = Literal["relu", "silu", "gelu", "gelu_tanh"]

@@ -189,18 +189,20 @@ _OURS = frozenset((_rms_norm_forward, _layer_norm_forward, _gated_mlp_forward, _
 
 # ---------------------------------------------------------------- RoPE
 _tables = (None, None, -1, None, None)  # of the last call: all layers of a model give the same cos and sin
+recording = None  # what cgp.TrainingStep is recording: tables made meanwhile are of that graph
 
 
 def _half_tables(cos, sin):
     """float32 [tokens, dim / 2] of cos and sin [batch, n, dim], whose halves are equal."""
     global _tables
-    keep = not (torch.compiler.is_compiling() or (cos.is_cuda and torch.cuda.is_current_stream_capturing()))
-    if keep and _tables[0] is cos and _tables[1] is sin and _tables[2] == (cos._version, sin._version):
+    keep = not torch.compiler.is_compiling() and (recording is not None or
+                                                  not (cos.is_cuda and torch.cuda.is_current_stream_capturing()))
+    if keep and _tables[0] is cos and _tables[1] is sin and _tables[2] == (cos._version, sin._version, recording):
         return _tables[3:]
     half = cos.shape[-1] // 2
     tables = tuple(t[..., :half].float().reshape(-1, half).contiguous() for t in (cos, sin))
     if keep:
-        _tables = (cos, sin, (cos._version, sin._version), *tables)
+        _tables = (cos, sin, (cos._version, sin._version, recording), *tables)
     return tables
 
 

@@ -328,6 +328,8 @@ def main():
         assert all(torch.equal(g, w) for g, w in zip(step(), want)) and "nothing" in repr(done)
         assert not _patch._rotary_patches
         whole_layers(cgp, model, step, want, ids)
+        if config is configs[0] or config is configs[-1]:
+            training_step(cgp, model, ids)
         patched_steps(cgp, transformers, model.bfloat16())
 
 
@@ -423,6 +425,86 @@ def whole_layers(cgp, model, step, want, ids):
     done.undo()
     assert not any("_cgp_layer" in m.__dict__ for m in model.modules())
     _layer.DTYPES, _layer._Layer = before, plain
+
+
+class RunAgain:
+    """A graph for machines without a GPU: what was recorded runs again, and its results lie where the first ones did."""
+    made, parameters = 0, []
+
+    def __init__(self, function, pool):
+        RunAgain.made += 1
+        self.function, self.result = function, function()
+
+    def replay(self):
+        before = [p.grad for p in self.parameters]  # which a graph does not touch
+        loss, gradients = self.function()
+        for p, g in zip(self.parameters, before):
+            p.grad = g
+        self.result[0].copy_(loss)
+        for to, g in zip(self.result[1], gradients):
+            if to is not None:
+                to.copy_(g)
+
+
+def training_step(cgp, model, ids):
+    """cgp.TrainingStep against model and backward(): sets of shapes, gradients that are added, parameters that were replaced, and
+    what goes the usual way."""
+    import contextlib
+    from cgp import _step
+    before = _step._Recorded, _step._beside, _step._there, _step._pool
+    _step._Recorded, _step._beside, _step._there, _step._pool = RunAgain, contextlib.nullcontext, lambda t: True, lambda: 0
+    RunAgain.made = 0
+    parameters = RunAgain.parameters = list(model.parameters())
+    parameters[0].requires_grad_(False)
+    step, others = cgp.TrainingStep(model, most=2), [ids, ids.flip(0), ids + 1, ids[:, :5]]
+
+    def usual(batches, scale=1.0):
+        model.zero_grad()
+        losses = [model(input_ids=i, labels=i).loss for i in batches]
+        sum(losses).backward(torch.tensor(scale))
+        return [l.detach() for l in losses] + [p.grad for p in parameters[1:]]
+
+    def ours(batches, to_none=True):
+        model.zero_grad(set_to_none=to_none)
+        losses = [step(input_ids=i, labels=i) for i in batches]
+        return losses + [p.grad.clone() for p in parameters[1:]]
+
+    def check(batches, graphs, scale=1.0, **options):
+        for g, w in zip(ours(batches, **options), usual(batches, scale)):
+            torch.testing.assert_close(g, w, atol=1e-5, rtol=1e-4)
+        assert RunAgain.made == graphs, RunAgain.made
+        assert parameters[0].grad is None
+
+    check(others[:1], 1)
+    check(others[1:2], 1)  # other values, the same graph
+    check(others[:3], 1)  # gradients are added
+    check(others[:2], 1, to_none=False)
+    check(others, 2)  # two sets of shapes, added
+    check([ids[:1], ids], 2)  # a third set of shapes: as usual
+    assert sorted(step.report.values()) == ["one graph"] * 2 + ["there are 2 graphs already (most)"], step.report
+    step.scale = 0.25
+    check(others, 2, 0.25)
+    step.scale = 1.0
+    parameters[1].data = parameters[1].data * 1.5
+    check(others[:1], 3)
+    hook = parameters[2].register_hook(lambda g: 2 * g)
+    check(others[:1], 3)
+    assert any("has hooks" in why for why in step.report.values())
+    hook.remove()
+    _step._there = lambda t: False
+    refused = cgp.TrainingStep(model)
+    refused(input_ids=ids, labels=ids)
+    assert list(refused.report.values()) == ["the model is not on a GPU"]
+    for call, text in ((lambda: step(ids), "by name"), (lambda: step(input_ids=ids), "labels"),
+                       (lambda: torch.no_grad()(step)(input_ids=ids, labels=ids), "switched off"),
+                       (lambda: cgp.TrainingStep(model, most=0), "at least 1")):
+        try:
+            call()
+            raise AssertionError(text)
+        except cgp.ArgumentError as e:
+            assert text in str(e), e
+    parameters[0].requires_grad_(True)
+    _step._Recorded, _step._beside, _step._there, _step._pool = before
 
 
 @torch.no_grad()

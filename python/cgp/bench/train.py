@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: the time of a step (loss and gradients, no optimizer), and 200 steps of a small GPT-2 on the text of Python's own
+"""Training: the time of a step (loss and gradients, no optimizer), call by call and as a graph, and 200 steps of a small GPT-2 on the text of Python's own
 library, byte by byte, against PyTorch's."""
 import copy
 import glob
@@ -30,6 +30,46 @@ def _patched(model, ids, **parts):
     done = cgp.patch(model, **parts)
     run.undo = done.undo
     return run
+
+
+def _recorded(model, ids):
+    """The step as one CUDA graph, by cgp.TrainingStep."""
+    import cgp
+    step = cgp.TrainingStep(model)
+
+    def run():
+        model.zero_grad(set_to_none=True)
+        step(input_ids=ids, labels=ids, use_cache=False)
+
+    run()
+    why = set(step.report.values())
+    if why != {"one graph"}:
+        raise RuntimeError(f"no graph: {', '.join(why)}")
+    return run
+
+
+def _measure(what, make, options):
+    """{what: times} of a contender that is made here and is gone after."""
+    try:
+        run = make()
+    except Exception as e:
+        return {what: {"error": f"{type(e).__name__}: {e}"[:200]}}
+    return by_clock({what: run}, options.rounds, options.seconds)
+
+
+def _as_graphs(model, ids, options):
+    """Both sides as graphs: PyTorch's, torch.compile with reduce-overhead, and ours."""
+    import cgp
+    times = {}
+    done = cgp.patch(model)
+    times.update(_measure("cgp.TrainingStep", lambda: _recorded(model, ids), options))
+    done.undo()
+    times.update(_measure("cgp.TrainingStep, not patched", lambda: _recorded(model, ids), options))
+    if options.compile:
+        torch.compiler.reset()
+        times.update(_measure("torch.compile, reduce-overhead", lambda: _step(torch.compile(model, mode="reduce-overhead"), ids),
+                              options))
+    return times
 
 
 def text(most=4 << 20):
@@ -115,7 +155,11 @@ def run(options):
         times.update(by_clock(contenders, options.rounds, options.seconds))
         rows.append(dict(part="train", name=f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024",
                          own=["cgp.patch", "cgp.patch, loss=\"linear\""], times=times))
-        del model, contenders
+        model.zero_grad(set_to_none=True)
+        del contenders
+        rows.append(dict(part="train", name=f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024, graphs",
+                         own=["cgp.TrainingStep"], times=_as_graphs(model, ids, options)))
+        del model
         torch.compiler.reset()
         torch.cuda.empty_cache()
     if options.curve:

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step as one CUDA graph: loss and gradients of a model, without the host between the kernels."""
+import contextlib
+
+import torch
+
+from . import _patch
+from ._runtime import ArgumentError
+
+_hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class _Recorded:
+    """What function() queues, as a graph; function gives tensors that stay where they are."""
+
+    def __init__(self, function, pool):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.result = function()
+
+    def replay(self):
+        self.graph.replay()
+
+
+@contextlib.contextmanager
+def _beside():
+    """Another stream than the current one: where work is tried before it is recorded."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+def _there(t):
+    return t.is_cuda
+
+
+def _pool():
+    return torch.cuda.graph_pool_handle()
+
+
+class _Entry:
+    """A recorded step: what is copied in, what comes out."""
+    __slots__ = ("recorded", "inputs", "loss", "parameters", "gradients", "memory")
+
+
+class TrainingStep:
+    """loss = step(**inputs) does what `loss = model(**inputs).loss; loss.backward()` does, as one CUDA graph for each set of
+    shapes: the host queues a copy of the inputs and one launch. For models of transformers, patched by cgp.patch or not, and
+    for every module whose result has a `loss` (or that `loss_of` finds one in).
+
+    Gradients are added to those that are there, as backward() adds them; after zero_grad(set_to_none=True), which is PyTorch's
+    default and costs nothing, the parameters' .grad are tensors of the graph, which the next step with these shapes writes. The
+    optimizer stays outside. The loss that is returned is detached, and a copy.
+
+    What cannot be recorded runs as usual: modules or parameters with hooks (also those of DistributedDataParallel), a forward
+    pass that waits for the device, more than `most` sets of shapes. `step.report` says for each set of shapes which it was.
+    A graph is recorded again when parameters were replaced, after the model ran `warmup` times; what Python decides in the forward
+    pass is that of the recording, also what cgp.patch put there: patch first. Memory: that of a step, for all graphs together, and gradients for each.
+
+    step.scale = 1 / 8 multiplies gradients (not the loss returned), without another recording.
+
+    >>> step = cgp.TrainingStep(model)
+    >>> for ids in batches:
+    ...     loss = step(input_ids=ids, labels=ids)
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    """
+
+    def __init__(self, model, *, loss_of=lambda out: out.loss, warmup=2, most=4):
+        if warmup < 1 or most < 1:
+            raise ArgumentError(f"cgp.TrainingStep: warmup and most must be at least 1; they are {warmup} and {most}")
+        self.model, self.report, self.scale = model, {}, 1.0
+        self._loss_of, self._warmup, self._most = loss_of, warmup, most
+        self._entries, self._why, self._pool, self._seed = {}, {}, None, None
+
+    def __call__(self, *arguments, **inputs):
+        if arguments:
+            raise ArgumentError("cgp.TrainingStep: inputs are given by name: step(input_ids=ids, labels=ids)")
+        if not torch.is_grad_enabled():
+            raise ArgumentError("cgp.TrainingStep: gradients are switched off here (torch.no_grad)")
+        key, why = self._key(inputs), self._hooked() or self._asked(inputs)
+        entry = None if why else self._entries.get(key)
+        if entry is not None and not self._current(entry):
+            entry = self._entries.pop(key)  # and its memory may go
+            entry = None
+        if entry is None and not why:
+            entry, why = self._record(key, inputs)
+        self.report[self._named(inputs)] = why or "one graph"
+        return self._usual(inputs) if entry is None else self._replay(entry, inputs)
+
+    # ------------------------------------------------------------ what a graph is for
+    def _key(self, inputs):
+        def one(value):
+            if torch.is_tensor(value):
+                return tuple(value.shape), value.dtype
+            if value is None or isinstance(value, (bool, int, float, str)):
+                return value
+            return type(value), id(value)
+
+        modes = (self.model.training, torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
+                 torch.are_deterministic_algorithms_enabled())
+        return modes, tuple((name, one(inputs[name])) for name in sorted(inputs))
+
+    @staticmethod
+    def _named(inputs):
+        return ", ".join(f"{name} {list(v.shape) if torch.is_tensor(v) else v}" for name, v in sorted(inputs.items()))
+
+    def _hooked(self):
+        if torch.nn.modules.module._has_any_global_hook():
+            return "there are hooks for all modules"
+        for name, module in self.model.named_modules():
+            if any(getattr(module, h) for h in _hooks):
+                return f"module {name or 'model'} has hooks"
+        for name, p in self.model.named_parameters():
+            if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+                return f"parameter {name} has hooks"
+        return ""
+
+    @staticmethod
+    def _asked(inputs):
+        for name, value in inputs.items():
+            if torch.is_tensor(value) and value.requires_grad:
+                return f"input {name} asks for a gradient"
+        return ""
+
+    def _trained(self):
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def _memory(self):
+        return tuple((p.data_ptr(), p.requires_grad) for p in self.model.parameters())
+
+    def _current(self, entry):
+        return entry.memory == self._memory()
+
+    # ------------------------------------------------------------ the usual way
+    def _usual(self, inputs):
+        loss = self._loss(inputs)
+        loss.backward(torch.full_like(loss, self.scale))
+        return loss.detach()
+
+    def _loss(self, inputs):
+        loss = self._loss_of(self.model(**inputs))
+        if not torch.is_tensor(loss) or loss.dim():
+            raise ArgumentError("cgp.TrainingStep: the model's loss must be a scalar: give it labels, or say where it is (loss_of)")
+        return loss
+
+    # ------------------------------------------------------------ graphs
+    def _record(self, key, inputs):
+        """(entry, "") or (None, why not)"""
+        if key in self._why:
+            return None, self._why[key]
+        if len(self._entries) >= self._most:
+            return None, f"there are {self._most} graphs already (most)"
+        if not all(_there(t) for t in self.model.parameters()):
+            return None, "the model is not on a GPU"
+        device = next(self.model.parameters()).device
+        entry = _Entry()
+        entry.inputs = {n: torch.empty_like(v, device=device).copy_(v) if torch.is_tensor(v) else v for n, v in inputs.items()}
+        entry.parameters, entry.memory = self._trained(), self._memory()
+        buffers = [(b, b.clone()) for b in self.model.buffers()]
+        before, cache = [p.grad for p in entry.parameters], torch.is_autocast_cache_enabled()
+        self._seeded(device)
+
+        def run():
+            for p in entry.parameters:
+                p.grad = None
+            loss = self._loss(entry.inputs)
+            loss.backward(self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed)
+            return loss.detach(), [p.grad for p in entry.parameters]
+
+        try:
+            torch.set_autocast_cache_enabled(False)  # a cast of a weight belongs into the graph
+            states = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+            with _beside():
+                for _ in range(self._warmup):
+                    run()
+            for b, was in buffers:
+                b.copy_(was)
+            if states is not None:
+                torch.cuda.set_rng_state(states, device)
+            if self._pool is None:
+                self._pool = _pool()
+            _patch.recording = object()
+            entry.recorded = _Recorded(run, self._pool)
+            entry.loss, entry.gradients = entry.recorded.result
+        except ArgumentError:
+            raise
+        except RuntimeError as e:  # what PyTorch says of work that cannot be recorded
+            self._why[key] = f"it cannot be recorded: {str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__}"
+            return None, self._why[key]
+        finally:
+            _patch.recording = None
+            torch.set_autocast_cache_enabled(cache)
+            for p, g in zip(self._trained(), before):
+                p.grad = g
+        self._entries[key] = entry
+        return entry, ""
+
+    def _seeded(self, device):
+        if self._seed is None:
+            self._seed, self._seed_is = torch.empty((), device=device), None
+        if self._seed_is != self.scale:
+            self._seed.fill_(self.scale)
+            self._seed_is = self.scale
+
+    def _replay(self, entry, inputs):
+        for name, to in entry.inputs.items():
+            if torch.is_tensor(to):
+                to.copy_(inputs[name], non_blocking=True)
+        self._seeded(entry.loss.device)
+        before, kept = [p.grad for p in entry.parameters], {}
+        for i, (g, own) in enumerate(zip(before, entry.gradients)):
+            if g is not None and own is not None and g is own:  # of an earlier step, and now to be added to
+                kept[i] = g.clone()
+        entry.recorded.replay()
+        for i, (p, g, own) in enumerate(zip(entry.parameters, before, entry.gradients)):
+            if own is None:
+                continue
+            if i in kept:
+                own.add_(kept[i])
+            elif g is None:
+                p.grad = own
+            else:
+                g.add_(own)
+        return entry.loss.clone()
