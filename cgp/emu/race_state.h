@@ -70,6 +70,8 @@ class Views {
 struct Released {
   Clock now, wide;
 };
+/// Groups of asynchronous copies that the lanes waited for; `fence`: the clock of their last proxy fence.
+void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence);
 
 /// What synchronising parties hand on.
 class Gather {

@@ -32,7 +32,8 @@ Mask covered(const Mark& m, const WarpState& s, Mask lanes) {
   return s.synced >= m.at ? lanes | m.lanes : lanes;
 }
 
-// Groups that the lanes waited for; `fence`: the clock of their last proxy fence.
+}  // namespace
+
 void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence) {
   const std::pair<Kind, const std::array<std::uint32_t, kLanes>*> all[] = {
       {kCopy, &s.copied}, {kBulkRead, &s.bulk_read}, {kBulkWrite, &s.bulk_written}};
@@ -48,6 +49,7 @@ void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fen
   }
 }
 
+namespace {
 // What the lanes did up to now, with what their view says.
 void collect(Collector& to, const WarpState& s, Mask m, const View& v, const Clock& base) {
   to.include(base);

@@ -228,6 +228,21 @@ const Case kCases[] = {
      "[%o], [%s], 128; cp.async.bulk.commit_group; @@ ld.global.u32 %w, [%o]; st.global.u32 [%f], %w; "
      "cp.async.bulk.wait_group 0;\nE:",
      "cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", "race.async"},
+    {"bulk_store_handed_to_another_block", 2, 32, 1,
+     "st.shared.u32 [%a], %v; fence.proxy.async; bar.sync 0;\n@!%p bra E; setp.eq.u32 %g1, %b, 1; @%g1 bra "
+     "W;\ncp.async.bulk.global.shared::cta.bulk_group [%o], [%s], 128; cp.async.bulk.commit_group; @@\n"
+     "fence.proxy.async.global; fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%f], 1; "
+     "cp.async.bulk.wait_group 0; bra E;\nW: ld.acquire.gpu.global.u32 %r2, [%f]; setp.ne.u32 %g0, %r2, 1; "
+     "@%g0 bra W;\nfence.proxy.async.global; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 "
+     "[%o], [%s], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nE:",
+     "cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", "race.async"},
+    {"bulk_store_released_to_another_block", 2, 32, 1,
+     "st.shared.u32 [%a], %v; fence.proxy.async; bar.sync 0;\n@!%p bra E; setp.eq.u32 %g1, %b, 1; @%g1 bra "
+     "W;\ncp.async.bulk.global.shared::cta.bulk_group [%o], [%s], 128; cp.async.bulk.commit_group; @@\n"
+     "st.release.gpu.global.u32 [%f], 1; cp.async.bulk.wait_group 0; bra E;\nW: ld.acquire.gpu.global.u32 "
+     "%r2, [%f]; setp.ne.u32 %g0, %r2, 1; @%g0 bra W;\nld.global.u32 %w, [%o]; st.global.u32 [%f+64], "
+     "%w;\nE:",
+     "cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", "race.async"},
     {"ring_without_empty", 1, 64, 1,
      "@%p mbarrier.init.shared.b64 [%m], 1; @%p mbarrier.init.shared.b64 [%e], 32; bar.sync 0; mov.u32 %r2, "
      "0;\n@%q bra "

@@ -29,6 +29,7 @@ struct AttentionBackwardSm90Tuning {
   bool persistent = true;  ///< blocks stay and take tiles of keys one by one
   bool rounded = false;    ///< ds from probabilities as rounded for d_v: registers
   int section = 0;         ///< heads of keys that are visited together; 0: what L2 holds
+  int blocks = 0;          ///< that stay; 0: one for each SM
 };
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;

@@ -7,7 +7,8 @@
 //   mail.end(wg)                         nothing comes after it
 //   mail.add(t, member, sums, turns)     one thread adds until the end. With turns: part `place` is added
 //   when
-//                                        turns[place] is its turn, which is then raised
+//                                        turns[place] is its turn, which is then raised; turn 0 replaces what
+//                                        is there
 // HeldStage is what goes round a loop of a stage in shared memory.
 #include "cgp/dsl/atomic.h"
 #include "cgp/dsl/ring.h"
@@ -99,8 +100,11 @@ class PartMail {
           if (turns) {
             await(*turns, place, turn);
             fence_async_global(k_);
+            k_.if_(turn == 0u, [&] { copy(sums, place, slot, record::StoreOp::store); });
+            k_.if_(turn != 0u, [&] { copy(sums, place, slot, record::StoreOp::add); });
+          } else {
+            copy(sums, place, slot, record::StoreOp::add);
           }
-          copy(sums, place, slot);
           if (at_once) {
             record::bulk_wait(k_, 0, !turns, Here::now());
             free(turns, place, slot);
@@ -141,10 +145,10 @@ class PartMail {
     k_.guarded(k_.laneid() == 0u, [&] { record::mbarrier_arrive(k_, {bars_at(slot), 0}, Here::now()); });
     send_.advance(Here::now());
   }
-  void copy(const Out<f32>& sums, const Val<u32>& place, const Val<u32>& slot) {
+  void copy(const Out<f32>& sums, const Val<u32>& place, const Val<u32>& slot, record::StoreOp op) {
     const auto into = sums.at(to<u64>(place) * std::uint64_t(kFloats));
-    record::bulk_store(k_, {into.base(), into.offset()}, {data(slot), 0}, Val<u32>(4 * kFloats),
-                       record::StoreOp::add, ptx::Mod::f32, L2Hint::none, Here::now());
+    record::bulk_store(k_, {into.base(), into.offset()}, {data(slot), 0}, Val<u32>(4 * kFloats), op,
+                       ptx::Mod::f32, L2Hint::none, Here::now());
     record::bulk_commit(k_, Here::now());
   }
   void await(const Out<u32>& turns, const Val<u32>& place, const Val<u32>& turn) {

@@ -20,8 +20,8 @@ constexpr int kThreads = 256;
 
 struct TileTune {
   AttentionFeatures f;
-  int d, rows;       ///< of a tile of queries
-  bool sums = true;  ///< there are sums of d_q, which begin at 0
+  int d, rows;  ///< of a tile of queries
+  BackwardZeros zeros = BackwardZeros::none;
 };
 /// Of the tile that this block owns.
 Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
@@ -30,12 +30,15 @@ Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& 
   return sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
 }
 
-// Zeros for the sums of this block's tile; nobody has added to it, nobody has begun.
+// Zeros for the sums of this block's tile.
 void clear_sums(Kernel& k, const BackwardSm90Params& g) {
   const auto sums =
       Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
   for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
     sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
+}
+// Nobody has added to this block's tile; nobody has begun.
+void clear_turns(Kernel& k, const BackwardSm90Params& g) {
   Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
   Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
                           Val<u32>(0));
@@ -54,7 +57,8 @@ void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g
     const auto row = row0 + first + std::uint32_t(r);
     columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
   }
-  if (t.sums) clear_sums(k, g);
+  if (t.zeros == BackwardZeros::turns_and_sums) clear_sums(k, g);
+  if (t.zeros != BackwardZeros::none) clear_turns(k, g);
   const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(t.rows) + to<u64>(first));
   const auto deltas = base.at(g.stats_rows);
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -109,7 +113,8 @@ std::vector<Variant> make(const std::string& stem, const std::string& name, int 
   // Bounds matter to the products only.
   const TileTune plain{{}, d, backward_queries(d)};
   const auto type = std::is_same_v<T, f16> ? DType::f16 : DType::bf16;
-  std::vector<Variant> v{backward_delta(type, d, backward_queries(d), true),
+  std::vector<Variant> v{backward_delta(type, d, backward_queries(d),
+                                        t.tune.turns ? BackwardZeros::turns : BackwardZeros::turns_and_sums),
                          d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
                                  : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
                          variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
@@ -141,9 +146,12 @@ struct Workspace {
 
 namespace attention_parts {
 
-Variant backward_delta(DType type, int d, int rows, bool sums) {
-  const TileTune t{{}, d, rows, sums};
-  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta__", d, sums ? "" : "_only");
+Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros) {
+  const TileTune t{{}, d, rows, zeros};
+  const char* cleared = zeros == BackwardZeros::none    ? ""
+                        : zeros == BackwardZeros::turns ? "_turns"
+                                                        : "_turns_sums";
+  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta__", d, cleared);
   Variant v = type == DType::f16 ? variant(std::move(name), 90, delta_kernel<f16>, t)
                                  : variant(std::move(name), 90, delta_kernel<bf16>, t);
   v.only = "sm_90a";
@@ -163,6 +171,11 @@ runtime::TensorMap backward_map(const runtime::Device& device, const runtime::Lo
   spec.strides = {bytes_of(rows, strides.row), bytes_of(count, strides.head), bytes_of(batch, strides.batch)};
   spec.l2 = runtime::L2Promotion::b256;
   return device.tensor_map(spec, address);
+}
+
+runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
+  const std::uint64_t stay = t.blocks ? std::uint64_t(t.blocks) : sms;
+  return runtime::grid_for(t.persistent ? std::min(tiles, stay) : tiles, 1);
 }
 
 runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
@@ -284,8 +297,7 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
   n.section = section(p, c, sms, n.tiles_m);
-  fn(s, runtime::grid_for(c.sm90.persistent ? std::min<std::uint64_t>(n.tiles, sms) : n.tiles, 1), q, d_o, k,
-     v, stats, n, mine);
+  fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, mine);
   load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
 }
 

@@ -22,14 +22,17 @@
 
 namespace cgp::kernels::attention_parts {
 
-/// Statistics of tiles of `rows` queries whose rows have up to `d` columns; with sums, zeros for those of
-/// d_q.
-Variant backward_delta(DType type, int d, int rows, bool sums);
+/// What begins as zeros beside the statistics: turns, and the sums of d_q where nobody is the first to add.
+enum class BackwardZeros : std::uint8_t { none, turns, turns_and_sums };
+/// Statistics of tiles of `rows` queries whose rows have up to `d` columns.
+Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros);
 /// Rows of [batch, count, rows, d] as parameter number `param` of a kernel.
 runtime::TensorMap backward_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
                                 std::size_t param, std::uint64_t address, const AttentionStrides& strides,
                                 std::uint64_t d, std::uint64_t rows, std::uint64_t count,
                                 std::uint64_t batch);
+/// A block per tile, or those that stay.
+runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms);
 /// Both statistics of `rows` queries.
 runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
                                       std::size_t param, std::uint64_t address, std::uint64_t rows);
@@ -57,7 +60,7 @@ struct BackwardSm90Tune {
 };
 struct BackwardSm90Params {
   Val<u64> d_o, d_q, d_k, d_v;
-  Val<u64> sums;   ///< f32, of d_q; zeros before
+  Val<u64> sums;   ///< f32, of d_q; zeros before, unless blocks add in turns
   Val<u64> stats;  ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
   Val<u64>
       turns;  ///< u32 [head][tile][warpgroup]: blocks of keys that have added; then the next tile of keys

@@ -18,7 +18,7 @@ std::uint64_t stats_rows(const AttentionProblem& p) {
 template <int DQK, int DV>
 std::vector<Variant> wide_variants(const AttentionProblem& p, bool persistent, const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", cgp::name(p.type), "_sm90");
-  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, false)};
+  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, BackwardZeros::none)};
   const auto add = [&](const char* what, WideSum sum, auto of_f16, auto of_bf16) {
     const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, persistent ? "_p" : "");
     const WideTune t{f, persistent, sum};
@@ -87,8 +87,8 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
     n.section =
         wide_section(p, c.sm90.persistent, pairs, 2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
     if (c.sm90.section) n.section = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.section)));
-    fn(s, runtime::grid_for(c.sm90.persistent ? std::min(tiles, sms) : tiles, 1), map(0, queries, true),
-       map(1, queries, false), map(2, !queries, true), map(3, !queries, false),
+    fn(s, backward_grid(c.sm90, tiles, sms), map(0, queries, true), map(1, queries, false),
+       map(2, !queries, true), map(3, !queries, false),
        backward_stats_map(device, fn, 4, mine.stats, mine.stats_rows), n, mine);
   };
   run(1, false), run(2, false), run(3, true);
