@@ -25,6 +25,7 @@ struct AttentionBackwardSm90Tuning {
   int stages = 2;          ///< tiles of q and of d_o in flight
   int buffers = 2;         ///< parts of d_q of a warpgroup on their way
   bool turns = true;       ///< blocks of keys add to d_q in order
+  bool first = false;      ///< in any order, but after the first, which replaces: nobody writes zeros
   bool spread = false;     ///< blocks of a head begin at different queries
   bool persistent = true;  ///< blocks stay and take tiles of keys one by one
   bool rounded = false;    ///< ds from probabilities as rounded for d_v: registers

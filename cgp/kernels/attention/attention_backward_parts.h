@@ -5,10 +5,7 @@
 //   PartMail mail(k, members, buffers)
 //   mail.send(wg, {place, turn}, word)   word(j): registers 4 j .. 4 j + 3; by a whole warpgroup
 //   mail.end(wg)                         nothing comes after it
-//   mail.add(t, member, sums, turns)     one thread adds until the end. With turns: part `place` is added
-//   when
-//                                        turns[place] is its turn, which is then raised; turn 0 replaces what
-//                                        is there
+//   mail.add(t, member, sums, turns, order)   one thread adds until the end; turns[place]: how many have
 // HeldStage is what goes round a loop of a stage in shared memory.
 #include "cgp/dsl/atomic.h"
 #include "cgp/dsl/ring.h"
@@ -46,6 +43,9 @@ struct Carry<kernels::attention_parts::HeldStage> {
 
 namespace cgp::kernels::attention_parts {
 
+/// Who adds when: nobody waits; the first replaces what is there, and the others wait for it; so, in turns.
+enum class PartOrder : std::uint8_t { any, first, turns };
+
 class PartMail {
  public:
   static constexpr int kFloats = 64 * 64;
@@ -82,7 +82,7 @@ class PartMail {
   }
   void end(Warpgroup& wg) { finish(begin(wg), k_.tid() & 127u, {Val<u32>(kEnd), Val<u32>(0)}); }
 
-  void add(Thread&, const Val<u32>& member, const Out<f32>& sums, const Out<u32>* turns) {
+  void add(Thread&, const Val<u32>& member, const Out<f32>& sums, const Out<u32>& turns, PartOrder order) {
     using State = std::tuple<Val<u32>, Val<u32>, Val<u32>, Val<u32>>;  // note, and place and slot before
     const auto receive = [&](const Val<u32>& before, const Val<u32>& slot_before) {
       const auto slot = slot_of(take_, member);
@@ -90,27 +90,22 @@ class PartMail {
       const auto note = this->note(slot).ld<2>(0);
       return State(note[0], note[1], before, slot_before);
     };
-    // In turns others wait for this part; else the next is on its way before this one has been read.
-    const bool at_once = turns || buffers_ == 1;
     (void)k_.while_(
         receive(Val<u32>(kEnd), Val<u32>(0)), [](const State& s) { return std::get<0>(s) != kEnd; },
         [&](State s) {
           const auto [place, turn, before, slot_before] = s;
           const auto slot = slot_of(take_, member);
-          if (turns) {
-            await(*turns, place, turn);
-            fence_async_global(k_);
-            k_.if_(turn == 0u, [&] { copy(sums, place, slot, record::StoreOp::store); });
-            k_.if_(turn != 0u, [&] { copy(sums, place, slot, record::StoreOp::add); });
+          if (order != PartOrder::any) {
+            add_after_others(sums, turns, order, place, turn, slot);
+            free(slot);
           } else {
             copy(sums, place, slot, record::StoreOp::add);
-          }
-          if (at_once) {
-            record::bulk_wait(k_, 0, !turns, Here::now());
-            free(turns, place, slot);
-          } else {
-            record::bulk_wait(k_, 1, true, Here::now());
-            k_.if_(before != kEnd, [&] { free(turns, before, slot_before); });
+            // With two buffers the next is on its way before this one has been read.
+            record::bulk_wait(k_, buffers_ - 1, true, Here::now());
+            if (buffers_ == 1)
+              free(slot);
+            else
+              k_.if_(before != kEnd, [&] { free(slot_before); });
           }
           take_.advance(Here::now());
           return receive(place, slot);
@@ -151,22 +146,39 @@ class PartMail {
                        ptx::Mod::f32, L2Hint::none, Here::now());
     record::bulk_commit(k_, Here::now());
   }
-  void await(const Out<u32>& turns, const Val<u32>& place, const Val<u32>& turn) {
+  // The first replaces what is there; each of the others waits for its turn, or only for the first.
+  void add_after_others(const Out<f32>& sums, const Out<u32>& turns, PartOrder order, const Val<u32>& place,
+                        const Val<u32>& turn, const Val<u32>& slot) {
+    const bool strict = order == PartOrder::turns;
     const auto at = turns.at(place);
-    (void)k_.while_(
-        Val<u32>(0), [&](const Val<u32>&) { return at.template ld<acquire, gpu>(0) != turn; },
-        [](const Val<u32>& x) { return x; });
+    const auto hand_on = [&] {
+      record::bulk_wait(k_, 0, false, Here::now());
+      fence_async_global(k_);
+      fence<acq_rel, gpu>(k_);
+      red<relaxed, gpu, op::add>(at, 0, 1u);
+    };
+    const auto first = turn == 0u;
+    k_.if_(first, [&] {
+      copy(sums, place, slot, record::StoreOp::store);
+      hand_on();
+    });
+    k_.if_(!first, [&] {
+      (void)k_.while_(
+          Val<u32>(0),
+          [&](const Val<u32>&) {
+            const auto now = at.template ld<acquire, gpu>(0);
+            return strict ? now != turn : now == 0u;
+          },
+          [](const Val<u32>& x) { return x; });
+      fence_async_global(k_);
+      copy(sums, place, slot, record::StoreOp::add);
+      if (strict)
+        hand_on();
+      else
+        record::bulk_wait(k_, 0, true, Here::now());
+    });
   }
-  // The part of `slot` has been read (in turns: added).
-  void free(const Out<u32>* turns, const Val<u32>& place, const Val<u32>& slot) {
-    if (turns) hand_on(*turns, place);
-    record::mbarrier_arrive(k_, {bars_at(slot), 8}, Here::now());
-  }
-  void hand_on(const Out<u32>& turns, const Val<u32>& place) {
-    fence_async_global(k_);
-    fence<acq_rel, gpu>(k_);
-    red<relaxed, gpu, op::add>(turns.at(place), 0, 1u);
-  }
+  void free(const Val<u32>& slot) { record::mbarrier_arrive(k_, {bars_at(slot), 8}, Here::now()); }
 
   Kernel& k_;
   int buffers_, data_, notes_, bars_;

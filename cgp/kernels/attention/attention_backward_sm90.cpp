@@ -113,11 +113,12 @@ std::vector<Variant> make(const std::string& stem, const std::string& name, int 
   // Bounds matter to the products only.
   const TileTune plain{{}, d, backward_queries(d)};
   const auto type = std::is_same_v<T, f16> ? DType::f16 : DType::bf16;
-  std::vector<Variant> v{backward_delta(type, d, backward_queries(d),
-                                        t.tune.turns ? BackwardZeros::turns : BackwardZeros::turns_and_sums),
-                         d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
-                                 : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
-                         variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
+  std::vector<Variant> v{
+      backward_delta(type, d, backward_queries(d),
+                     t.tune.turns || t.tune.first ? BackwardZeros::turns : BackwardZeros::turns_and_sums),
+      d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
+              : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
+      variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
   for (auto& x : v) x.only = "sm_90a";
   return v;
 }
@@ -191,9 +192,12 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full = text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
-                              tune.turns ? "_turns" : "", tune.spread ? "_spread" : "",
-                              tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
+  const auto full =
+      text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
+                tune.turns   ? "_turns"
+                : tune.first ? "_first"
+                             : "",
+                tune.spread ? "_spread" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
   const BackwardSm90Tune t{f, tune};
   return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
 }

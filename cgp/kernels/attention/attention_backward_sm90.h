@@ -112,12 +112,12 @@ class BackwardSm90 {
         ds_free_(k.named_barrier(256).id()) {
     (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(!t_.turns || !t_.spread, "who adds in turn visits tiles in one order");
+    k.require(order() == PartOrder::any || !t_.spread, "who waits for others visits tiles as they do");
   }
 
   void run() {
     if (t_.persistent) return walk();
-    const auto at = place(t_.turns ? ticket() : k_.ctaid_x());
+    const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x());
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce(t, at); });
       add_parts(wg);
@@ -143,6 +143,10 @@ class BackwardSm90 {
     dsl::record::AccOrigin origin;
     Val<u32> key;  ///< this thread's first
   };
+
+  PartOrder order() const {
+    return t_.turns ? PartOrder::turns : t_.first ? PartOrder::first : PartOrder::any;
+  }
 
   // ------------------------------------------------------------ which keys
   // Blocks that stay: the producer takes the next tile of keys and says which; it loads while the warpgroups
@@ -196,7 +200,7 @@ class BackwardSm90 {
     k_.if_(assume_uniform(member < 2u, Uniform::warp), [&] {
       const Out<f32> sums(g_.sums);
       const Out<u32> turns(g_.turns);
-      wg.warp().one_thread([&](Thread& t) { mail_.add(t, member, sums, t_.turns ? &turns : nullptr); });
+      wg.warp().one_thread([&](Thread& t) { mail_.add(t, member, sums, turns, order()); });
     });
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
@@ -399,7 +403,7 @@ class BackwardSm90 {
   /// Where these sums belong, and when.
   PartMail::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
     const auto place = query_tile(own.at, member, tile) * 2u + wg.index;
-    return {place, t_.turns ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
+    return {place, order() != PartOrder::any ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
   }
 
   // ------------------------------------------------------------ results

@@ -249,7 +249,8 @@ void every_wide(const runtime::Device& device, std::uint64_t more, const Way& wa
 constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
     {.turns = false, .persistent = false, .rounded = true},
     {.buffers = 1, .turns = false, .spread = true, .section = 2},
-    {.buffers = 1, .turns = true, .blocks = 1}};
+    {.buffers = 1, .turns = true, .blocks = 1},
+    {.buffers = 1, .turns = false, .first = true}};
 constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace

@@ -339,6 +339,8 @@ void run_all(Bench& b) {
   for (int buffers : {1, 2})
     for (bool spread : {false, true})
       of_sm90.push_back({.buffers = buffers, .turns = false, .spread = spread});
+  for (bool persistent : {false, true})
+    of_sm90.push_back({.buffers = 1, .turns = false, .first = true, .persistent = persistent});
   for (int section : {0, 1, 2, 4, 8, 16, 32}) of_sm90.push_back({.turns = true, .section = section});
   for (std::uint64_t n : {1024, 4096, 16384})
     for (bool causal : {false, true}) {
