@@ -285,7 +285,7 @@ std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
   if (s.forms.empty()) return located(modifier_problem(i));
   Attempt best;
   std::optional<Requirement> lowest;
-  bool reachable = false;
+  int rank = -1;  // 1: the target has it, 2: at this version already
   for (const Form* f : s.forms) {
     Attempt a;
     if (!operands_fit(*f, i, 0, 0, a)) {
@@ -296,16 +296,16 @@ std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
     for (const Operand& o : i.operands)
       if (o.kind == OperandKind::sreg)
         if (auto more = requirement_of(o.sreg)) raise(r, *more);
-    const bool here =
-        m_.version >= r.version && target_ &&
-        (r.targets.empty() || std::any_of(r.targets.begin(), r.targets.end(),
-                                          [&](const auto& c) { return satisfies(*target_, c); }));
-    if (!lowest || (here && !reachable) || (here == reachable && r.version < lowest->version)) lowest = r;
-    reachable = reachable || here;
+    const bool on_target =
+        target_ && (r.targets.empty() || std::any_of(r.targets.begin(), r.targets.end(),
+                                                     [&](const auto& c) { return satisfies(*target_, c); }));
+    const int here = on_target ? 1 + int(m_.version >= r.version) : 0;
+    if (here > rank || (here == rank && r.version < lowest->version)) lowest = r;
+    rank = std::max(rank, here);
   }
   if (!lowest) return located(operand_problem(i, best));
   if (need) *need = *lowest;
-  if (!target_ || reachable) {
+  if (!target_ || rank == 2) {
     if (auto p = constant_problem(i)) return located(std::move(*p));
     if (auto p = conversion_problem(i)) return located(std::move(*p));
     return std::nullopt;

@@ -181,6 +181,10 @@ TEST(verify, required_version_names_its_reason) {
   EXPECT_EQ(n[2].what, "wgmma.fence.sync.aligned");
   EXPECT_EQ(n[2].requirement.targets.size(), 1u);
   EXPECT_EQ(required_version(parse(module("ret;", "9.0", "sm_80"))), (Version{7, 0}));
+  // The version that brought an instruction to this target, not to the first one that had it.
+  const char* convert = "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f1;";
+  EXPECT_EQ(required_version(parse(module(convert, "7.8", "sm_89"))), (Version{8, 1}));
+  EXPECT_EQ(required_version(parse(module(convert, "9.0", "sm_90"))), (Version{7, 8}));
 }
 
 TEST(verify, module_rules) {

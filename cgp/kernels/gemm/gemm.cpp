@@ -301,6 +301,7 @@ void pack_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p,
     place(at.b, p.ldb, p.stride_b, scratch + bytes_a, rows_b, cols_b);
     run_gemm_pack(s, from, {at.b, p.ldb, p.stride_b}, rows_b, cols_b, p.batch);
   }
+  at.c_spare = choice.pack_c;
   if (choice.pack_c) place(at.c, p.ldc, p.stride_c, scratch + bytes_a + bytes_b, p.m, p.n);
 }
 

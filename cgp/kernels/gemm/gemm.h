@@ -121,6 +121,7 @@ struct GemmChoice {
 struct GemmAddresses {
   std::uint64_t a = 0, b = 0, c = 0;
   std::uint64_t scale_a = 0, scale_b = 0;
+  bool c_spare = false;  ///< c is scratch memory: nobody needs what lies between its rows
 };
 std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);

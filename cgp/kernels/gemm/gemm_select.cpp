@@ -82,6 +82,8 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm90_tail_split && kind != GemmKind::sm100_pair)
     return {};
   if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
+  if (!at.c_spare && p.n * element % 16)
+    return text::cat("n = ", p.n, ": rows of c end inside 16 bytes, which TMA writes whole");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
 }
 
@@ -108,8 +110,9 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
   }
   // The old c would have to be copied too.
-  if (p.beta == 0 && crooked(at.c, p.ldc, p.stride_c)) {
-    r.c = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n), r.problem.stride_c = r.problem.ldc * p.m;
+  if (p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || p.n * element % 16)) {
+    r.c = r.at.c_spare = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
+    r.problem.stride_c = r.problem.ldc * p.m;
   }
   return r;
 }
@@ -145,7 +148,8 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   Packed r = packed(p, at);
   const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64;
   if (!large || d.arch != "sm_90a")
-    r.c = false, r.at.c = at.c, r.problem.ldc = p.ldc, r.problem.stride_c = p.stride_c;
+    r.c = false, r.at.c_spare = at.c_spare, r.at.c = at.c, r.problem.ldc = p.ldc,
+    r.problem.stride_c = p.stride_c;
   if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
   if ((r.a || r.b || r.c) && p.m >= 16 && p.n >= 16 && p.flops() >= 1e7 &&
       reject(GemmKind::sm80, r.problem, r.at, d).empty()) {

@@ -133,6 +133,26 @@ void ShapedProduct::fill(Thread&, const HopperPlace& at, const Val<u32>& k_tile,
   ring_.end_fill(here);
 }
 
+void ShapedProduct::fill(Thread&, const HopperPlace& of_a, const HopperPlace& of_b, const Val<u32>& k_tile,
+                         Here here) {
+  const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
+  const auto stage = ring_.begin_fill(here);
+  record::tma_load(k_, a_.at(of_a.batch, of_a.m0, k0), {stage.data, 0}, stage.full, here);
+  record::tma_load(k_, b_.at(of_b.batch, of_b.n0, k0), {stage.data, a_.bytes()}, stage.full, here);
+  ring_.end_fill(here);
+}
+
+void ShapedProduct::skip(Warpgroup& wg, const Val<u32>& k_tiles, Here here) {
+  wg.converged("skipping stages", here);
+  k_.loop(
+      k_tiles,
+      [&](Val<u32>) {
+        (void)ring_.begin_take(here);
+        ring_.end_take(here).release(here);
+      },
+      here);
+}
+
 namespace {
 // Planes of A and B that are multiplied, smallest products first: what is added to a large sum loses the
 // most. Of three, the products above 2^-24.

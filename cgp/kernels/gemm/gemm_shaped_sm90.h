@@ -37,6 +37,12 @@ struct ShapedTile {
   bool by_columns() const { return cols > 256; }
   int group_rows() const { return by_columns() ? rows : rows / groups; }
   int group_cols() const { return by_columns() ? cols / groups : cols; }
+  /// Of a warpgroup's rows those of one thread, from its first on.
+  std::vector<int> thread_rows() const {
+    std::vector<int> out;
+    for (int r = 0; r < group_rows(); r += 64) out.insert(out.end(), {r, r + 8});
+    return out;
+  }
 };
 
 /// op(A) or op(B): a tensor map (declared in this order among the parameters) and the tiles that it brings.
@@ -83,6 +89,11 @@ class ShapedProduct {
   /// `batches` apart.
   void fill(dsl::Thread& t, const HopperPlace& at, const dsl::Val<dsl::u32>& k_tile,
             const std::optional<dsl::Val<dsl::u32>>& batches = {}, Here here = Here::now());
+  /// Of products in groups: A's batch is not B's.
+  void fill(dsl::Thread& t, const HopperPlace& of_a, const HopperPlace& of_b,
+            const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
+  /// Stages that this warpgroup does not need.
+  void skip(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now());
   /// This warpgroup's sums over `k_tiles` stages (at least one): blocks of 64 x group_cols(), as wgmma has
   /// them.
   std::vector<dsl::Value> sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,

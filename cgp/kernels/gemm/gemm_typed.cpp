@@ -99,7 +99,8 @@ Forms forms_of(const GemmProblem& p, const GemmAddresses& at, bool hopper = true
   f.b = place(f.from_b, stored != 2 || (pairs(p) && hopper),
               !hopper && p.epilogue.pairing() == Pairing::halves);
   f.c = f.to_c = {at.c, p.m, p.columns(), p.ldc, p.stride_c, false};
-  if (!reachable(f.c, f.element_c, p.batch)) {
+  // TMA writes whole groups of 16 bytes, also behind the last column.
+  if (!reachable(f.c, f.element_c, p.batch) || (!at.c_spare && p.columns() * f.element_c % 16)) {
     f.scratch_c = true;
     f.c = in_scratch(p.m, p.columns(), f.element_c);
     f.c.address = f.bytes;

@@ -5,6 +5,7 @@
 //   who      persistent; one producer thread feeds the ring of gemm_shaped_sm90.h
 //   memory   stages of 128 bytes of K, of any type of wgmma; results leave through gemm_store_sm90.h
 //   needs    what gemm_typed_sm90.h needs; no pairs
+#include "cgp/kernels/gemm/gemm_block_factors.h"
 #include "cgp/kernels/gemm/gemm_shaped_sm90.h"
 #include "cgp/kernels/gemm/gemm_typed_sm90.h"
 
@@ -13,21 +14,6 @@ namespace {
 
 using namespace dsl;
 
-ptx::Mod word(DType t) {
-  switch (t) {
-    case DType::f32:
-      return ptx::Mod::tf32;
-    case DType::f16:
-      return ptx::Mod::f16;
-    case DType::bf16:
-      return ptx::Mod::bf16;
-    case DType::s8:
-      return ptx::Mod::s8;
-    default:
-      return t == DType::e4m3 ? ptx::Mod::e4m3 : ptx::Mod::e5m2;
-  }
-}
-
 struct TypedShape {
   ShapedTile tile;
   TypedTuning tune;
@@ -35,48 +21,18 @@ struct TypedShape {
 };
 
 // Factors of blocks: [batch][m][k_tiles] of the rows of C, [batch][blocks of columns][k_tiles].
-class BlockFactors {
- public:
-  BlockFactors(Kernel& k, const TypedShape& s, const In<f32>& a, const In<f32>& b, const HopperPlace& at,
-               const Val<u32>& row0, const Val<u32>& m, const Val<u32>& n, const Val<u32>& k_tiles)
-      : a_(a), b_(b) {
-    const auto batch = to<u64>(at.batch), depth = to<u64>(k_tiles);
-    const auto origin = record::warpgroup_origin(k);
-    for (int r = 0; r < s.tile.group_rows(); r += 8) {
-      if (r % 64 > 8) continue;
-      const auto row = row0 + origin.row + std::uint32_t(r);
-      rows_.emplace_back((batch * to<u64>(m) + to<u64>(row)) * depth, row < m);
-    }
-    const auto blocks = (n + 127u) / 128u;
-    for (int p = 0; p < s.parts; ++p) {
-      const auto block = column(s, at.n0, n, std::uint32_t(p * s.tile.cols / s.parts)) / 128u;
-      cols_.emplace_back((batch * to<u64>(blocks) + to<u64>(block)) * depth, block < blocks);
-    }
+BlockFactors factors_of(Kernel& k, const TypedShape& s, const In<f32>& a, const In<f32>& b,
+                        const HopperPlace& at, const Val<u32>& m, const Val<u32>& n,
+                        const Val<u32>& k_tiles) {
+  const auto batch = to<u64>(at.batch);
+  BlockFactors f(a, b, k_tiles);
+  for (int r : s.tile.thread_rows()) {
+    const auto row = at.m0 + record::warpgroup_origin(k).row + std::uint32_t(r);
+    f.row(batch * to<u64>(m) + to<u64>(row), row < m);
   }
-  std::vector<Val<f32>> operator()(const Val<u32>& k_tile) const {
-    std::vector<Val<f32>> f;
-    const auto kt = to<u64>(k_tile);
-    for (const auto& [from, inside] : rows_) f.push_back(a_.ld_if(inside, from + kt, Val<f32>(0.f))[0]);
-    for (const auto& [from, inside] : cols_) f.push_back(b_.ld_if(inside, from + kt, Val<f32>(0.f))[0]);
-    return f;
-  }
-
- private:
-  // Of the product: where column `at` of the tile comes from.
-  static Val<u32> column(const TypedShape& s, const Val<u32>& n0, const Val<u32>& n, std::uint32_t at) {
-    const auto half = std::uint32_t(s.tile.cols / 2), in_half = at % half;
-    switch (s.tune.epilogue.pairing()) {
-      case Pairing::none:
-        return n0 + at;
-      case Pairing::interleaved:
-        return n0 + 2 * in_half;
-      default:
-        return n0 / 2u + in_half + (at < half ? Val<u32>(0) : n / 2u);
-    }
-  }
-  In<f32> a_, b_;
-  std::vector<std::pair<Val<u64>, Val<pred>>> rows_, cols_;
-};
+  f.columns(s.tile, s.parts, s.tune.epilogue.pairing(), batch, at.n0, n);
+  return f;
+}
 
 // Parameters as those of gemm_pingpong_kernel. With promoted sums both maps come first; behind the sizes come
 // the factors of blocks, and (f32) the word that says whether three bf16 hold the operands: those that they
@@ -123,7 +79,7 @@ void gemm_shaped_kernel(Kernel& k, TypedShape shape) {
       const auto whole = walk.place(k, tile, t.height(), t.width());
       const auto at = product.mine(wg, whole);
       ShapedPromotion how{shape.parts, tune.tile.overlapped};
-      if (tune.blocks) how.factors = BlockFactors(k, shape, factors[0], factors[1], at, at.m0, m, n, k_tiles);
+      if (tune.blocks) how.factors = factors_of(k, shape, factors[0], factors[1], at, m, n, k_tiles);
       const bool integers = t.sum == ptx::Mod::s32 && !(tune.c == DType::s32 && tune.epilogue.empty());
       const auto sums = as_floats(
           shape.parts ? product.promoted_sums(wg, k_tiles, how) : product.sums(wg, k_tiles), integers);
@@ -140,7 +96,8 @@ void gemm_shaped_kernel(Kernel& k, TypedShape shape) {
 
 ShapedTile gemm_typed_tile(const GemmProblem& p, const GemmTypedTuning& t) {
   const auto major = [](bool k) { return k ? Major::k : Major::mn; };
-  ShapedTile s{word(p.type), word(*p.type_b), p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32};
+  ShapedTile s{wgmma_word(p.type), wgmma_word(*p.type_b),
+               p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32};
   s.element_bytes = bytes(p.type), s.major_a = major(!p.trans_a), s.major_b = major(p.trans_b);
   s.rows = t.bm, s.cols = t.bn, s.groups = t.bm == 256 ? 2 : t.bm / 64, s.stages = t.stages;
   if (p.type == DType::f32 && p.precision != GemmPrecision::fast)

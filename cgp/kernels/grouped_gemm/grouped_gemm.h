@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Many products in one launch, their sizes known on the device only. fp32 sums, results rounded once.
+// Many products in one launch, their sizes known on the device only. fp32 sums, results rounded once; types,
+// factors and epilogues as gemm has them (gemm.h).
 //   rows      C[r, :] = alpha * A[r, :] * op(B[g]) for the rows r of group g: experts of a mixture behind
 //   each
 //             other. A [rows, k], B [groups, k, n] or [groups, n, k] with trans_b, C [rows, n]. With an
 //             index, row r of A is A[index[r], :].
 //   depth     C[g] = alpha * A[rows of g, :]^T * B[rows of g, :]: gradients of the weights. A [rows, m],
 //             B [rows, n], C [groups, m, n]; a group without rows gives zeros.
-//   problems  C_g = alpha * A_g * op(B_g) with addresses, sizes and leading dimensions of their own.
+//   problems  C_g = alpha * op(A_g) * op(B_g) with addresses, sizes and leading dimensions of their own.
+// beta * C is added in every form.
 // Groups are given by their ends in rows (inclusive prefix sums of their sizes, 32 or 64 bits), problems by
 // an array of GroupedItem: both lie on the device and are read there; nothing waits for the host.
 #include <cstdint>
 
+#include <optional>
+
 #include "cgp/kernels/catalog.h"
+#include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/variant.h"
 
 namespace cgp::kernels {
@@ -21,7 +26,7 @@ enum class GroupedForm : std::uint8_t { rows, depth, problems };
 std::string_view name(GroupedForm f);
 
 struct GroupedProblem {
-  DType type = DType::bf16;  ///< of A, B and C: bf16, f16 or f32
+  DType type = DType::bf16;  ///< of A; B and C are as gemm has them
   GroupedForm form = GroupedForm::rows;
   bool trans_b = false;  ///< rows, problems: B is stored [n, k]
   std::uint64_t groups = 0;
@@ -31,7 +36,22 @@ struct GroupedProblem {
   bool wide_ends = false;      ///< ends are 64-bit numbers
   float alpha = 1;
   std::uint64_t a_rows = 0;  ///< rows that A has when there is an index; 0: `rows`
-  double flops() const;      ///< when the groups fill all rows
+  bool trans_a = false;      ///< problems: A is stored [k, m]
+  float beta = 0;
+  std::optional<DType> type_b{}, type_c{};  ///< none: as A; of C as GemmProblem has it
+  GemmPrecision precision = GemmPrecision::standard;
+  /// tensor: a factor of A (problems, depth: of each A) and one of each B. channel, block (forms rows and
+  /// depth; rows): of the rows of A, and [groups] of those of gemm for B.
+  GemmScaling scaling = GemmScaling::none;
+  /// Rows are counted over all groups (rows), else inside each C, whose number is the batch. No amax.
+  Epilogue epilogue{};
+
+  /// The same with every absent type replaced by what it means.
+  GroupedProblem whole() const;
+  /// One 16- or 32-bit type for all, beta = 0, nothing else asked for.
+  bool plain() const;
+  std::uint64_t columns() const { return epilogue.pairing() == Pairing::none ? n : n / 2; }  ///< of C
+  double flops() const;  ///< when the groups fill all rows
 };
 
 /// One of `problems`, as it lies on the device. Leading dimensions in elements.
@@ -43,14 +63,14 @@ static_assert(sizeof(GroupedItem) == 48);
 
 /// Device addresses: the operands (rows, depth), where the groups end, the index or 0, the items (problems).
 struct GroupedAddresses {
-  std::uint64_t a = 0, b = 0, c = 0, ends = 0, index = 0, items = 0;
+  std::uint64_t a = 0, b = 0, c = 0, ends = 0, index = 0, items = 0, scale_a = 0, scale_b = 0;
 };
 
 /// Why the problem is malformed, naming the argument; empty: it is fine.
 std::string reject(const GroupedProblem& p);
 
-enum class GroupedKind : std::uint8_t { simt, sm80, sm90 };
-inline constexpr int kGroupedKinds = 3;
+enum class GroupedKind : std::uint8_t { simt, sm80, sm90, typed_sm90 };
+inline constexpr int kGroupedKinds = 4;
 std::string_view name(GroupedKind k);
 std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddresses& at,
                    const runtime::DeviceInfo& d);
@@ -93,6 +113,16 @@ void run_grouped_items(runtime::Stream& s, std::uint64_t items, std::uint64_t co
                        std::uint64_t b, std::uint64_t c, const GroupedItem& common);
 Variant grouped_items();
 Variant grouped_simt(DType t, GroupedForm form, bool trans_b);
+/// Every type, factor and epilogue; sm_75, bf16: sm_80, results of 8-bit floats: sm_89.
+Variant grouped_simt(const GroupedProblem& p);
+/// The same on sm_90a for the form rows, with tiles of 64 or 128 rows: K contiguous in A and B, 16-byte rows.
+struct GroupedTypedTuning {
+  int bm = 128, bn = 128, stages = 4, buffers = 2, parts = 1, band = 8;
+};
+/// alpha, beta * C and the problem's epilogue, for the form rows.
+Epilogue grouped_epilogue(const GroupedProblem& p, const GroupedAddresses& at);
+GroupedTypedTuning grouped_typed_tuning(const GroupedProblem& p);
+Variant grouped_typed_sm90(const GroupedProblem& p, const GroupedTypedTuning& t);
 
 /// Ends of `groups` groups over `rows` rows, for tests and measurements: even, ragged (0.2 to 1.8 times the
 /// mean), skewed (few large ones), holes (half of them empty) or one (one has all).

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gemm typed_sm90, form rows: any types of wgmma, factors, beta and epilogues.
+//   who      as in grouped_rows_sm90.cpp: one producer warp finds the tiles and tells the math warpgroups,
+//   each
+//            of which owns 64 rows
+//   memory   stages of 128 bytes of K, sums and promotion of gemm_shaped_sm90.h; C leaves through
+//            gemm_store_sm90.h and a map that ends where the group ends
+//   needs    sm_90a; K contiguous in A and B; A, B, C and their rows at multiples of 16 bytes; k >= 1
+#include "cgp/base/text.h"
+#include "cgp/dsl/mailbox.h"
+#include "cgp/kernels/gemm/gemm_block_factors.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+bool sums_promoted(const GroupedProblem& p) {
+  return bytes(p.type) == 1 && p.type != DType::s8 &&
+         (p.precision != GemmPrecision::fast || p.scaling == GemmScaling::block);
+}
+
+struct GroupedTypedBuild {
+  GroupedProblem p;
+  GroupedTypedTuning tune;
+  ShapedTile tile;
+  Epilogue whole;  ///< alpha, beta and the problem's own
+};
+
+// What the kernel needs to scale a tile's sums.
+struct GroupedFactors {
+  In<f32> a, b;
+  In<u32> index;
+  Val<u32> indexed, a_rows;
+
+  // Which row of A stands at row r of C.
+  Val<u64> row(const Val<u32>& r, const Val<pred>& inside) const {
+    return to<u64>(dsl::min(index.ld_if(inside & (indexed != 0u), r, r)[0], a_rows - 1));
+  }
+};
+
+// Sums of 64 rows times factors of a whole operand, or of rows and columns.
+std::vector<Value> scaled(Kernel& k, const GroupedTypedBuild& g, const GroupedFactors& f,
+                          const std::vector<Value>& sums, const Val<u32>& row0, const Val<u32>& left,
+                          const Val<u32>& group, const Val<u32>& n0, const Val<u32>& n) {
+  const auto by_group = [&] { return f.b.ld(to<u64>(group)); };
+  std::vector<Val<f32>> of_rows;
+  const auto origin = record::warpgroup_origin(k);
+  const bool channels = g.p.scaling == GemmScaling::channel;
+  for (std::uint32_t h = 0; h < 2; ++h) {
+    const auto in = origin.row + 8 * h < left;
+    of_rows.push_back(channels ? f.a.ld_if(in, f.row(row0 + origin.row + 8 * h, in), Val<f32>(0.f))[0]
+                               : f.a.ld(0) * by_group());
+  }
+  std::vector<Value> out;
+  const int cols = int(sums.size()) * 2;
+  for (int c = 0; c < cols; c += 8) {
+    std::vector<Val<f32>> of_cols;
+    for (std::uint32_t e = 0; e < 2 && channels; ++e) {
+      const auto pairing = g.p.epilogue.pairing();
+      const auto col = product_column(cols, pairing, n0, n, std::uint32_t(c)) +
+                       (origin.col + e) * (pairing == Pairing::interleaved ? 2u : 1u);
+      of_cols.push_back(f.b.ld_if(col < n, to<u64>(group) * to<u64>(n) + to<u64>(col), Val<f32>(0.f))[0]);
+    }
+    for (int v = 0; v < 4; ++v) {
+      const auto row = of_rows[std::size_t(v / 2)];
+      const Val<f32> x(sums[std::size_t(c / 2 + v)]);
+      out.push_back(channels ? x * row * of_cols[std::size_t(v % 2)] : x * row);
+    }
+  }
+  return out;
+}
+
+void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
+  const auto& t = g.tile;
+  const auto pairing = g.p.epilogue.pairing();
+  const ShapedOperand a(k, t.a, t.element_bytes, Major::k, t.height()),
+      b(k, t.b, t.element_bytes, Major::k, t.width(), pairing != Pairing::none);
+  const auto word = [&] { return Param<Val<u32>>::make(k); };
+  const auto ends = Param<In<u32>>::make(k);
+  const auto wide = word(), groups = word(), rows = word(), n = word(), cols = word(), k_tiles = word();
+  const auto counter = Param<Out<u32>>::make(k);
+  std::optional<GroupedFactors> factors;
+  if (g.p.scaling != GemmScaling::none) {
+    const auto of_a = Param<In<f32>>::make(k), of_b = Param<In<f32>>::make(k);
+    const auto index = Param<In<u32>>::make(k);
+    const auto indexed = word();
+    factors.emplace(GroupedFactors{of_a, of_b, index, indexed, word()});
+  }
+  HopperStore c(k, *g.p.type_c, g.whole, rows, n, /*ragged=*/true);
+  auto math = k.role<Warpgroup>(t.groups, /*registers=*/232);
+  auto load = k.role<Warpgroup>(1, /*registers=*/40);
+  ShapedProduct product(k, t, load, math, a, b);
+  c.open(math, g.tune.buffers);
+  Mailbox mail(k, 4, 2, math);
+
+  load.run([&](Warpgroup& wg) {
+    wg.one_warp([&](Warp& w) {
+      GroupWalk walk(k, RaggedRows{{ends, wide, groups, rows}, cols, t.height()}, Uniform::warp);
+      walk.each(w, TileSupply{counter, true}, [&](const GroupTile& tile) {
+        const auto start = tile.held[0], size = tile.held[1], high = Val<u32>(std::uint32_t(t.height()));
+        const auto at = band_place(tile.number, (size + (high - 1)) / high, cols, g.tune.band);
+        const auto row = at.row * high, col = at.col * std::uint32_t(t.width());
+        mail.send(w, {start + row, size - row, col, tile.group});
+        w.one_thread([&](Thread& thread) {
+          k.loop(k_tiles, [&](Val<u32> kt) {
+            product.fill(thread, {Val<u32>(0), start + row, col}, {tile.group, start + row, col}, kt);
+          });
+        });
+      });
+      mail.send(w, {Val<u32>(0), Val<u32>(0), Val<u32>(0), Val<u32>(0)});  // no rows left: the end
+    });
+  });
+
+  math.run([&](Warpgroup& wg) {
+    struct Letter {
+      Val<u32> row, left, col, group;
+      static auto carried() { return std::tuple(&Letter::row, &Letter::left, &Letter::col, &Letter::group); }
+    };
+    const auto receive = [&] {
+      const auto words = mail.receive(wg);
+      return Letter{words[0], words[1], words[2], words[3]};
+    };
+    k.while_(
+        receive(), [&](const Letter& s) { return assume_uniform(s.left != 0u, Uniform::warpgroup); },
+        [&](const Letter& where) {
+          const auto mine = wg.index * 64u;
+          k.if_(
+              assume_uniform(mine < where.left, Uniform::warpgroup),
+              [&] {
+                const auto row0 = where.row + mine, left = where.left - mine;
+                std::vector<Value> sums;
+                if (sums_promoted(g.p)) {
+                  ShapedPromotion how{g.tune.parts};
+                  if (g.p.scaling == GemmScaling::block) {
+                    BlockFactors f(factors->a, factors->b, k_tiles);
+                    const auto origin = record::warpgroup_origin(k);
+                    for (int r : t.thread_rows()) {
+                      const auto in = origin.row + std::uint32_t(r) < left;
+                      f.row(factors->row(row0 + origin.row + std::uint32_t(r), in), in);
+                    }
+                    f.columns(t, g.tune.parts, pairing, to<u64>(where.group), where.col, n);
+                    how.factors = f;
+                  }
+                  for (const auto& x : product.promoted_sums(wg, k_tiles, how)) sums.push_back(x);
+                } else {
+                  for (const auto& x : product.sums(wg, k_tiles)) sums.push_back(x);
+                }
+                const bool whole = g.p.type_c == DType::s32 && g.whole.empty() && !factors;
+                if (t.sum == ptx::Mod::s32 && !whole) {
+                  std::vector<Value> floats;
+                  for (const auto& x : sums) floats.push_back(to<f32>(Val<s32>(x)));
+                  sums.swap(floats);
+                }
+                if (factors && g.p.scaling != GemmScaling::block) {
+                  auto more = scaled(k, g, *factors, sums, row0, left, where.group, where.col, n);
+                  sums.swap(more);
+                }
+                c.store(wg, sums, t.group_cols(), {Val<u32>(0), row0, where.col}, left);
+              },
+              [&] { product.skip(wg, k_tiles); });
+          return receive();
+        });
+    c.drain(wg);
+  });
+}
+
+}  // namespace
+
+GroupedTypedTuning grouped_typed_tuning(const GroupedProblem& q) {
+  const auto p = q.whole();
+  const bool pairs = p.epilogue.pairing() != Pairing::none;
+  GroupedTypedTuning t;
+  t.bn = pairs && bytes(*p.type_c) == 1 ? 256 : 128;
+  const int pieces = (pairs ? t.bn / 2 : t.bn) * bytes(*p.type_c) / 128;
+  t.buffers = pieces % 2 == 0 ? 2 : 1;
+  t.stages = std::min(8, (222 * 1024 - t.bm / 64 * t.buffers * 8192) / ((t.bm + t.bn) * 128));
+  t.parts = std::max(t.bn / 128,
+                     p.epilogue.pairing() == Pairing::halves && p.scaling == GemmScaling::block ? 2 : 1);
+  return t;
+}
+
+Variant grouped_typed_sm90(const GroupedProblem& q, const GroupedTypedTuning& t) {
+  const auto p = q.whole();
+  const auto sum = p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32;
+  GroupedTypedBuild g{p, t, {.a = wgmma_word(p.type), .b = wgmma_word(*p.type_b), .sum = sum}, {}};
+  g.tile.element_bytes = bytes(p.type), g.tile.rows = t.bm, g.tile.cols = t.bn, g.tile.groups = t.bm / 64;
+  g.tile.stages = t.stages;
+  g.whole = grouped_epilogue(p, {});
+  auto name = text::cat("grouped_gemm_", cgp::name(p.type));
+  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
+  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
+  text::append(name, text::cat("_rows_typed_sm90__", t.bm, "x", t.bn, "_s", t.stages, "_b", t.buffers, "_g",
+                               t.band, sums_promoted(p) ? text::cat("_p", t.parts) : std::string()));
+  if (p.scaling != GemmScaling::none) text::append(name, text::cat("_", kernels::name(p.scaling)));
+  if (!g.whole.empty()) text::append(name, text::cat("__", g.whole.name()));
+  Variant v = variant(std::move(name), 90, grouped_typed_kernel, g);
+  v.only = "sm_90a";
+  return v;
+}
+
+}  // namespace cgp::kernels
