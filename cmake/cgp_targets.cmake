@@ -11,9 +11,11 @@ endif()
 # Sanitized code runs some ten times slower; its tests are compiled as fast as can be.
 if(CGP_SANITIZE)
   set(CGP_TEST_LEVEL -O0)
+  set(CGP_HOT_LEVEL -O1)
   set(CGP_TIMEOUT_FACTOR 10)
 else()
   set(CGP_TEST_LEVEL -O1)
+  set(CGP_HOT_LEVEL -O3)  # loops to be vectorised
   set(CGP_TIMEOUT_FACTOR 1)
 endif()
 

@@ -172,7 +172,7 @@ TEST(integer, arithmetic_64_and_16) {
        "min.u16 %h10,%h2,%h6; max.s16 %h11,%h3,%h7; mov.b64 %d,{%h8,%h9,%h10,%h11};",
        [](u64 x, u64 y, u64) {
          auto p = [](u64 v, int i) { return u16(v >> (16 * i)); };
-         return u64(u16(p(x, 0) * p(y, 0))) | u64(u16(p(x, 1) + p(y, 1))) << 16 |
+         return u64(u16(u32(p(x, 0)) * p(y, 0))) | u64(u16(p(x, 1) + p(y, 1))) << 16 |
                 u64(std::min(p(x, 2), p(y, 2))) << 32 |
                 u64(u16(std::max(std::int16_t(p(x, 3)), std::int16_t(p(y, 3))))) << 48;
        }},

@@ -9,7 +9,7 @@ target_sources(cgp_emu PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} F
 # The lane loops of the fused sums are written to be vectorised. g++ 12 finds its own AVX-512 headers
 # uninitialised (GCC bug 105593).
 set_source_files_properties(tensor_core_step.cpp PROPERTIES COMPILE_OPTIONS
-  "-O3;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
+  "${CGP_HOT_LEVEL};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
 
 cgp_test(tensor_core_test SOURCES tensor_core_test.cpp LINKS cgp::emu)
 cgp_test(fragments_test SOURCES fragments_test.cpp LINKS cgp::emu)
