@@ -36,7 +36,7 @@ bool barrier_done(Warp& w, const Fragment& f) {
   const NamedBarrier& b = w.cta->barriers[f.key & 15];
   if (b.generation == f.key >> 4) return false;
   write_result(f.frame->registers, *f.at, b, f.lanes);
-  race::barrier_leave(w, std::uint32_t(f.key & 15), f.lanes);
+  if (w.race) race::barrier_leave(w, std::uint32_t(f.key & 15), f.lanes);
   return true;
 }
 
@@ -72,22 +72,39 @@ void finish(Cta& cta, NamedBarrier& b) {
   b.last_popc = p;
 }
 
+// Findings are put into words out of line: barriers are executed often.
+#define CGP_EMU_RARE [[gnu::noinline, gnu::cold]]
+
 // The mode and the count of all arrivals of one generation must agree.
-void check_agreement(Warp& w, const Op& op, const NamedBarrier& b, std::uint32_t id, std::uint32_t count) {
+bool agrees(const Op& op, const NamedBarrier& b, std::uint32_t count) {
+  return b.expected == count && (b.mode == int(op.kind) || (b.mode != reduce && op.kind != reduce));
+}
+CGP_EMU_RARE void report_disagreement(Warp& w, const Op& op, const NamedBarrier& b, std::uint32_t id,
+                                      std::uint32_t count) {
+  const auto line = w.worker->launch->program->inst(b.first->inst).ptx_line;
   if (b.mode != int(op.kind) && (b.mode == reduce || op.kind == reduce))
-    w.fail(Check::barrier, "barrier.count", op, w.active,
-           cat("barrier ", id,
-               " is used with .red and without in one generation (the first arrival was PTX line ",
-               w.worker->launch->program->inst(b.first->inst).ptx_line, ")"));
-  if (b.expected != count)
-    w.fail(Check::barrier, "barrier.count", op, w.active,
-           cat("barrier ", id, " is waited for with ",
-               count ? cat(count, " threads") : std::string("all threads"), ", the first arrival (PTX line ",
-               w.worker->launch->program->inst(b.first->inst).ptx_line, ") said ",
-               b.expected ? cat(b.expected, " threads") : std::string("all threads")));
+    w.fail(
+        Check::barrier, "barrier.count", op, w.active,
+        cat("barrier ", id,
+            " is used with .red and without in one generation (the first arrival was PTX line ", line, ")"));
+  w.fail(Check::barrier, "barrier.count", op, w.active,
+         cat("barrier ", id, " is waited for with ",
+             count ? cat(count, " threads") : std::string("all threads"), ", the first arrival (PTX line ",
+             line, ") said ", b.expected ? cat(b.expected, " threads") : std::string("all threads")));
+}
+CGP_EMU_RARE void report_operands(Warp& w, const Op& op, std::uint32_t id, std::uint32_t count) {
+  if (id > 15)
+    w.fail(Check::barrier, "barrier.count", op, w.active, cat("barrier ", id, ": there are 16, 0 to 15"));
+  w.fail(Check::barrier, "barrier.count", op, w.active,
+         cat("a thread count of ", count, ": it must be a multiple of ", kLanes));
+}
+CGP_EMU_RARE void report_too_many(Warp& w, const Op& op, const NamedBarrier& b, std::uint32_t id,
+                                  std::uint32_t count) {
+  w.fail(Check::barrier, "barrier.count", op, w.active,
+         cat(b.arrived, " threads arrive at barrier ", id, ", which expects ", count));
 }
 
-std::uint32_t same_in_lanes(Warp& w, const Op& op, Loc l, std::string_view what) {
+CGP_EMU_RARE std::uint32_t same_in_lanes(Warp& w, const Op& op, Loc l, std::string_view what) {
   const auto* p = w.row<std::uint32_t>(l);
   const std::uint32_t v = p[std::countr_zero(w.active)];
   for_lanes(w.active, [&](int lane) {
@@ -107,14 +124,10 @@ void exec_bar(Warp& w, const Op& op) {
   if (aligned && !w.converge(op)) return;
   const std::uint32_t id = warp_uniform(w, op, op.a, "barrier");
   const std::uint32_t count = op.b == kNoLoc ? 0 : warp_uniform(w, op, op.b, "thread count");
-  if (id > 15)
-    w.fail(Check::barrier, "barrier.count", op, w.active, cat("barrier ", id, ": there are 16, 0 to 15"));
-  if (count % kLanes)
-    w.fail(Check::barrier, "barrier.count", op, w.active,
-           cat("a thread count of ", count, ": it must be a multiple of ", kLanes));
+  if (id > 15 || count % kLanes) report_operands(w, op, id, count);
   NamedBarrier& b = w.cta->barriers[id];
   if (b.first) {
-    check_agreement(w, op, b, id, count);
+    if (!agrees(op, b, count)) report_disagreement(w, op, b, id, count);
   } else {
     b.first = &op;
     b.mode = op.kind;
@@ -130,13 +143,11 @@ void exec_bar(Warp& w, const Op& op) {
     b.red_or = b.red_or || (p & w.active);
     b.red_popc += std::uint32_t(std::popcount(p & w.active));
   }
-  if (count && b.arrived > count)
-    w.fail(Check::barrier, "barrier.count", op, w.active,
-           cat(b.arrived, " threads arrive at barrier ", id, ", which expects ", count));
-  race::barrier_arrive(w, id, w.active, op.kind != arrive);
+  if (count && b.arrived > count) report_too_many(w, op, b, id, count);
+  if (w.race) race::barrier_arrive(w, id, w.active, op.kind != arrive);
   if (barrier_complete(*w.cta, b)) {
     finish(*w.cta, b);
-    if (op.kind != arrive) race::barrier_leave(w, id, w.active);
+    if (op.kind != arrive && w.race) race::barrier_leave(w, id, w.active);
     return write_result(w.base[0], op, b, w.active);
   }
   if (op.kind == arrive) return;

@@ -99,6 +99,7 @@ struct Run {
     else
       write();
   }
+  bool passed(Stamp x) const { return x == last_ok && lane_shift == kOneLane; }
   bool fast() const;
   Mask each(const std::uint32_t* offset, Mask lanes);
   void check_write(std::uint32_t k) const;
@@ -107,9 +108,6 @@ struct Run {
   void check_readers(std::uint32_t k, std::uint64_t r) const;
   void check_reader(std::uint32_t k, std::size_t from, Mask readers, std::uint32_t clock,
                     std::uint32_t inst) const;
-  std::uint64_t older_key(std::uint32_t k, std::size_t from) const {
-    return (std::uint64_t(page_at) + ((first + k) << page->shift)) << 12 | from;
-  }
 };
 
 // Each lane's words, as long as they lie in the page of the first lane and nothing needs a closer look.
@@ -182,7 +180,6 @@ bool Run::fast() const {
 
 void Run::check_write(std::uint32_t k) const {
   const Stamp x = page->write[first + k];
-  if (x == last_ok && lane_shift == kOneLane) return;
   const std::uint32_t cluster = a.s.cluster->index;
   bool fine = true;
   for_lanes(mask_of(k), [&](int l) {
@@ -200,7 +197,7 @@ void Run::check_write(std::uint32_t k) const {
 
 void Run::read() const {
   for (std::uint32_t k = 0; k < count; ++k)
-    if (page->write[first + k]) check_write(k);
+    if (const Stamp x = page->write[first + k]; x && !passed(x)) check_write(k);
   const std::uint64_t last = std::uint64_t(a.clock) << kClockShift;
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t u = first + k;
@@ -213,9 +210,10 @@ void Run::read() const {
       if (at == a.clock) {
         merged |= Mask(e);
       } else if (at > a.s.synced && (Mask(e) & ~m)) {
-        auto& older = owner.shadow.older[older_key(k, group)];
+        if (plane->older.empty()) plane->older.resize(page->write.size());
+        auto& older = plane->older[u];
         for (auto& x : older) x.mask &= ~Mask(e);
-        std::erase_if(older, [](const SharedShadow::Read& x) { return !x.mask; });
+        std::erase_if(older, [](const Plane::Read& x) { return !x.mask; });
         older.push_back({Mask(e), at, plane->inst[u]});
       }
     }
@@ -243,7 +241,7 @@ void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
   const std::uint32_t u = first + k;
   const auto look = [&](std::size_t from) {
     if (from >= page->planes.size() || !page->planes[from]) return;
-    const Plane& other = *page->planes[from];
+    Plane& other = *page->planes[from];
     if (other.seen.empty()) return;
     const std::uint64_t e = other.seen[u];
     if (lane_shift == kOneLane) {  // neighbours usually have the same readers
@@ -253,11 +251,10 @@ void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
     } else if (e) {
       check_reader(k, from, Mask(e), std::uint32_t(e >> 32), other.inst[u]);
     }
-    if (owner.shadow.older.empty()) return;
-    const auto it = owner.shadow.older.find(older_key(k, from));
-    if (it == owner.shadow.older.end()) return;
-    for (const auto& x : it->second) check_reader(k, from, x.mask, x.clock, x.inst);
-    owner.shadow.older.erase(it);
+    if (other.older.empty()) return;
+    auto& older = other.older[u];
+    for (const auto& x : older) check_reader(k, from, x.mask, x.clock, x.inst);
+    older.clear();
   };
   for_lanes(Mask(r), [&](int g) { look(std::size_t(g)); });
   if (r & kForeign)
@@ -267,7 +264,7 @@ void Run::check_readers(std::uint32_t k, std::uint64_t r) const {
 void Run::write() const {
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t u = first + k;
-    if (page->write[u]) check_write(k);
+    if (const Stamp x = page->write[u]; x && !passed(x)) check_write(k);
     if (const std::uint64_t r = page->reads[u]; r && !fresh(r)) check_readers(k, r);
     page->write[u] = a.stamp(lane_of(k));
     page->reads[u] = 0;
@@ -324,8 +321,13 @@ void SharedPage::to_bytes() {
   settle(~0u);
   spread(write, 1 << shift);
   spread(reads, 1 << shift);
-  for (auto& p : planes)
-    if (p) spread(p->seen, 1 << shift), spread(p->inst, 1 << shift);
+  for (auto& p : planes) {
+    if (!p) continue;
+    spread(p->seen, 1 << shift), spread(p->inst, 1 << shift);
+    std::vector<std::vector<Plane::Read>> older(p->older.size() << shift);  // each goes with its first byte
+    for (std::size_t i = 0; i < p->older.size(); ++i) older[i << shift] = std::move(p->older[i]);
+    p->older = std::move(older);
+  }
   shift = 0;
 }
 

@@ -109,6 +109,12 @@ struct Plane {
   std::vector<std::uint32_t> inst;
   std::array<RowMark, 8>
       lines;  ///< of lines of the page that are kept as rows and whose `reads` name the group
+  /// Older reads of a word by other lanes of the group, not ordered before its last. Empty: there are none.
+  struct Read {
+    Mask mask;
+    std::uint32_t clock, inst;
+  };
+  std::vector<std::vector<Read>> older;
 };
 
 /// 1 KiB of shared memory in words, or bytes once something narrower than a word was accessed.
@@ -134,13 +140,6 @@ struct SharedPage {
 struct SharedShadow {
   std::vector<std::unique_ptr<SharedPage>> pages;
   std::vector<std::uint32_t> foreign;  ///< warp of group 32 + i
-  /// Older reads of a word by other lanes of the group, not ordered before its last: by address << 12 |
-  /// group.
-  struct Read {
-    Mask mask;
-    std::uint32_t clock, inst;
-  };
-  std::unordered_map<std::uint64_t, std::vector<Read>> older;
 };
 
 /// 4 KiB of global memory. Two readers of different warps are remembered.

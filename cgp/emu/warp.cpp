@@ -192,10 +192,10 @@ struct Run {
   Mask skipped = 0;  // lanes that the guard of `op` left out
 };
 
-void note_run(Worker& worker, const Op* first, const Op* end, Mask lanes) {
+// `edges` are those of the operations from `code` on.
+inline void note_run(RunEdge* edges, const Op* code, const Op* first, const Op* end, Mask lanes) {
   if (first == end) return;
-  const Op* const code = worker.launch->program->ops.data();
-  RunEdge &from = worker.runs[std::size_t(first - code)], &to = worker.runs[std::size_t(end - code)];
+  RunEdge &from = edges[first - code], &to = edges[end - code];
   const std::uint64_t n = lane_count(lanes);
   ++from.issues, from.lanes += n;
   --to.issues, to.lanes -= n;
@@ -249,6 +249,8 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
   w.event = Warp::none;
   if (!resume(w)) return 0;
   Worker& worker = *w.worker;
+  const Op* const code = worker.launch->program->ops.data();
+  RunEdge* const edges = worker.runs.data();
   std::uint64_t executed = 0;
   while (executed < budget) {
     Run run{w.pc, w.pc, w.lanes};
@@ -263,7 +265,7 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
     try {
       execute(w, run, stop);
     } catch (...) {
-      note_run(worker, run.start, run.op + 1, run.lanes);
+      note_run(edges, code, run.start, run.op + 1, run.lanes);
       throw;
     }
     const Op* end = run.op + 1;
@@ -271,7 +273,7 @@ std::uint64_t run_warp(Warp& w, std::uint64_t budget) {
       worker.pc[run.op->inst].lanes += run.skipped ? lane_count(run.skipped) : 0;
       --end;
     }
-    note_run(worker, run.start, end, run.lanes);
+    note_run(edges, code, run.start, end, run.lanes);
     executed += std::uint64_t(end - run.start);
     if (run.skipped != run.lanes) w.timed_out = false;
     if (w.event != Warp::none) {
