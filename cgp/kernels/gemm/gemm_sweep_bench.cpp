@@ -2,13 +2,16 @@
 // Build-time choices of gemm's sm_90a kinds against each other and the best of cuBLASLt, problem by problem:
 // the data behind gemm_select.cpp.
 //   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
-//   PROBLEM...
+//   [--both]
+//   [--seconds N] [--device emu:sm_90a] PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
-// times as long as it has worked, so that large problems are measured below its power limit. --wide: also
-// tilings that gemm's own list leaves out. FILE gets a line for each problem and candidate, that of --table
-// one for each problem and winner (gemm_table.h). Candidates more than 8 % behind after three rounds are
-// timed no further.
+// times as long as it has worked, so that large problems are measured below its power limit. --both: back to
+// back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
+// of both. --wide: also tilings that gemm's own list leaves out. --seconds: stops behind the problem during
+// which they are over. FILE gets a line for each problem and candidate (and state: name, microseconds,
+// state), that of --table one for each problem and winner (gemm_table.h) that beats what gemm would run by 1
+// % or more. Candidates more than 8 % behind after three rounds are timed no further.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,10 +41,10 @@ using runtime::Stream;
 
 struct Settings {
   int rounds = 9, top = 6, algorithms = 32;
-  std::string only;
+  std::string only, device = "cuda:0";
   std::ofstream all, table;
-  bool wide = false;
-  double rest = 0;
+  bool wide = false, both = false;
+  double rest = 0, seconds = 1e9;
   /// Whether --only lets a variant through.
   bool takes(const std::string& name) const {
     if (only.empty()) return true;
@@ -219,9 +222,9 @@ class Sweep {
  public:
   explicit Sweep(Settings s)
       : settings_(std::move(s)),
-        device_(runtime::Device::open("cuda:0")),
+        device_(runtime::Device::open(settings_.device)),
         random_(device_),
-        flush_(device_, 256u << 20) {
+        flush_(device_, device_.is_emulator() ? 1u << 20 : 256u << 20) {
     try {
       lt_ = std::make_unique<prof::CublasLt>(device_);
     } catch (const Unsupported& e) {
@@ -264,7 +267,25 @@ class Sweep {
       } catch (const Error& e) {
         std::printf("%s %s: %s\n", name.c_str(), choice.variant.name.c_str(), e.what());
       }
-    report(name, p, timed(contenders));
+    auto hot = timed(contenders, settings_.both ? 0 : settings_.rest);
+    if (!settings_.both) return report(name, p, std::move(hot));
+    // Resting: what is close, the peer and what gemm would run.
+    double least = 1e30;
+    for (const auto& t : hot) least = std::min(least, t.summary.median);
+    std::vector<prof::Contender> close;
+    std::vector<prof::Timing> then;
+    for (std::size_t i = 0; i < hot.size(); ++i)
+      if (i <= std::size_t(lt_ ? 1 : 0) || hot[i].summary.median <= 1.08 * least)
+        close.push_back(contenders[i]), then.push_back(hot[i]);
+    const auto cool = timed(close, settings_.rest > 0 ? settings_.rest : 3);
+    for (const auto& t : hot) line(name, t, "hot");
+    for (const auto& t : cool) line(name, t, "resting");
+    judge(name, p, then, cool);
+  }
+
+  bool over() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >
+           settings_.seconds;
   }
 
   // What gemm would run comes first; of large products nothing that the model thinks far too slow.
@@ -288,7 +309,7 @@ class Sweep {
 
   // Rounds in an order of their own each, so that no contender always follows the same other: what one does
   // to clocks and heat goes to all of them.
-  std::vector<prof::Timing> timed(const std::vector<prof::Contender>& contenders) {
+  std::vector<prof::Timing> timed(const std::vector<prof::Contender>& contenders, double rest) {
     std::vector<prof::Timing> out;
     for (const auto& c : contenders) out.push_back({c.name, {}, {}});
     Stream stream(device_);
@@ -301,18 +322,25 @@ class Sweep {
       std::shuffle(order.begin(), order.end(), random);
       for (const std::size_t c : order) {
         stream.fill(flush_.all().region(), std::uint8_t(round));
-        stream.record(start);
-        contenders[c].run(stream);
-        stream.record(stop);
-        stream.wait();
-        const double took = stop.milliseconds_since(start);
+        const double took = milliseconds(stream, start, stop, [&] { contenders[c].run(stream); });
         if (round >= 0) out[c].milliseconds.push_back(took);
-        if (settings_.rest > 0)
-          std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(settings_.rest * took));
+        if (rest > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rest * took));
       }
     }
     for (auto& t : out) t.summary = prof::summarise(t.milliseconds);
     return out;
+  }
+
+  // The emulator has no clock: what the host takes, to try a sweep without a GPU.
+  template <class F>
+  double milliseconds(Stream& stream, runtime::Event& start, runtime::Event& stop, F&& work) const {
+    const auto begun = std::chrono::steady_clock::now();
+    if (!device_.is_emulator()) stream.record(start);
+    work();
+    if (!device_.is_emulator()) stream.record(stop);
+    stream.wait();
+    if (!device_.is_emulator()) return stop.milliseconds_since(start);
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun).count();
   }
 
   // Keeps what is within 8 % of the fastest, the peer and what gemm would run.
@@ -379,12 +407,45 @@ class Sweep {
     g.batch = n(p.batch);
     return g;
   }
+  void line(const std::string& name, const prof::Timing& x, const char* state) {
+    if (settings_.all)
+      settings_.all << name << " " << x.name << " " << 1e3 * x.summary.median << (*state ? " " : "") << state
+                    << std::endl;
+  }
+  // Two states of the same contenders: by the worse of both distances to the fastest of ours.
+  void judge(const std::string& name, const GemmProblem& p, const std::vector<prof::Timing>& hot,
+             const std::vector<prof::Timing>& cool) {
+    const std::size_t first = lt_ ? 1 : 0;
+    double least[2] = {1e30, 1e30};
+    for (std::size_t i = first; i < hot.size(); ++i) {
+      least[0] = std::min(least[0], hot[i].summary.median);
+      least[1] = std::min(least[1], cool[i].summary.median);
+    }
+    const auto behind = [&](std::size_t i) {
+      return std::max(hot[i].summary.median / least[0], cool[i].summary.median / least[1]);
+    };
+    std::vector<std::size_t> order;
+    for (std::size_t i = first; i < hot.size(); ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return behind(a) < behind(b); });
+    std::printf("%s\n", name.c_str());
+    const auto row = [&](std::size_t i) {
+      std::printf("  %8.2f us hot %8.2f us resting  %.3f %.3f  %s\n", 1e3 * hot[i].summary.median,
+                  1e3 * cool[i].summary.median, lt_ ? hot[0].summary.median / hot[i].summary.median : 0,
+                  lt_ ? cool[0].summary.median / cool[i].summary.median : 0, hot[i].name.c_str());
+    };
+    if (lt_) row(0);
+    for (std::size_t r = 0; r < order.size(); ++r)
+      if (int(r) < settings_.top || order[r] == first) row(order[r]);
+    std::fflush(stdout);
+    const auto best = order.empty() ? first : order[0];
+    if (settings_.table && best != first && behind(first) > 1.01 * behind(best))
+      settings_.table << gemm_key(p) << " " << hot[best].name << " " << 1e3 * hot[best].summary.median
+                      << std::endl;
+  }
   void report(const std::string& name, const GemmProblem& p, std::vector<prof::Timing> t) {
     const double peer = lt_ ? t[0].summary.median : 0;
     const std::string selected = t[lt_ ? 1 : 0].name;
-    for (const auto& x : t)
-      if (settings_.all) settings_.all << name << " " << x.name << " " << 1e3 * x.summary.median << "\n";
-    settings_.all.flush();
+    for (const auto& x : t) line(name, x, "");
     std::stable_sort(t.begin(), t.end(),
                      [](const auto& a, const auto& b) { return a.summary.median < b.summary.median; });
     for (const auto& x : t)
@@ -406,6 +467,7 @@ class Sweep {
   }
 
   Settings settings_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   runtime::Device device_;
   RandomOperands random_;
   runtime::Buffer<std::uint8_t> flush_;
@@ -471,6 +533,12 @@ int main(int argc, char** argv) try {
       s.only = value();
     else if (word == "--rest")
       s.rest = std::atof(value());
+    else if (word == "--both")
+      s.both = true;
+    else if (word == "--seconds")
+      s.seconds = std::atof(value());
+    else if (word == "--device")
+      s.device = value();
     else if (word == "--wide")
       s.wide = true;
     else if (word == "--table")
@@ -482,6 +550,10 @@ int main(int argc, char** argv) try {
   }
   Sweep sweep(std::move(s));
   for (const auto& n : names) {
+    if (sweep.over()) {
+      std::printf("%s and what follows: no time left\n", n.c_str());
+      break;
+    }
     if (n == "floor") {
       sweep.floor();
       continue;

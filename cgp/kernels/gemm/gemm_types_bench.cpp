@@ -114,7 +114,6 @@ class Bench {
         {128, 128, 5, 1, 2, 8}, {128, 128, 6, 1, 2, 8}, {128, 128, 6, 2, 2, 8}, {128, 128, 2, 1, 2, 8},
         {128, 128, 2, 2, 2, 8}, {128, 192, 4, 1, 2, 8}, {128, 192, 5, 1, 1, 8}, {128, 192, 4, 2, 2, 8},
         {128, 192, 5, 2, 1, 8}, {128, 192, 4, 1, 2, 16}};
-    const int shared = int(tunings.size());
     for (const auto& [bm, bn] : {std::pair{128, 256},
                                  {128, 224},
                                  {128, 160},
@@ -133,13 +132,7 @@ class Bench {
     for (int i = 0; i < int(tunings.size()); ++i) {
       auto& t = tunings[std::size_t(i)];
       if (p.precision == GemmPrecision::strict) continue;
-      const bool sums = p.type == DType::f32 && p.precision == GemmPrecision::standard;
-      const bool promoted =
-          sums || ((p.type == DType::e4m3 || p.type == DType::e5m2) &&
-                   (p.precision == GemmPrecision::standard || p.scaling == GemmScaling::block));
-      if (sums && t.bn == 64 && t.bm == 128) t.stages = 2;
-      if ((t.stages == 2) != sums) continue;
-      if (promoted && (t.bn > 128 || (i >= shared && p.scaling == GemmScaling::block))) continue;
+      if (t.stages == 2 || is_promoted(p)) continue;  // promoted: below
       if (p.epilogue.pairing() != Pairing::none && t.bn == 192) continue;
       try {
         all.push_back(choose_typed_sm90(p, at, device_.info(), t));
@@ -147,7 +140,48 @@ class Bench {
         std::printf("%s\n", e.what());
       }
     }
+    if (is_promoted(p)) promoted_choices(p, at, all);
     return all;
+  }
+  static bool is_promoted(const GemmProblem& p) {
+    return (p.type == DType::f32 && p.precision == GemmPrecision::standard) ||
+           ((p.type == DType::e4m3 || p.type == DType::e5m2) &&
+            (p.precision == GemmPrecision::standard || p.scaling == GemmScaling::block));
+  }
+  // Tiles whose sums are added up in registers, in parts and with one part multiplied while another is added.
+  void promoted_choices(const GemmProblem& p, const GemmAddresses& at, std::vector<GemmChoice>& all) const {
+    struct Form {
+      int bm, bn, parts;
+      bool overlapped = false;
+    };
+    const int planes = p.type == DType::f32 ? 3 : 1;
+    for (const auto& f : {Form{128, 128, 1},
+                          {128, 128, 1, true},
+                          {128, 128, 2, true},
+                          {128, 256, 2},
+                          {128, 256, 4, true},
+                          {128, 192, 2},
+                          {128, 192, 2, true},
+                          {192, 128, 1},
+                          {256, 128, 2},
+                          {64, 128, 1},
+                          {64, 128, 1, true},
+                          {64, 256, 2},
+                          {128, 64, 1},
+                          {128, 64, 1, true},
+                          {64, 64, 1}}) {
+      GemmTypedTuning t{f.bm, f.bn};
+      const int pieces = (f.bm == 256 ? 2 : 1) * f.bn * bytes(*p.type_c) / 128;
+      t.parts = f.parts, t.overlapped = f.overlapped;
+      t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
+      t.stages = std::min(
+          8, (225 * 1024 - std::min(f.bm / 64, 3) * t.buffers * 8192) / ((f.bm + f.bn) * 128 * planes));
+      if (t.stages < 2 || f.bn * bytes(*p.type_c) % 128) continue;
+      try {
+        all.push_back(choose_typed_sm90(p, at, device_.info(), t));
+      } catch (const Error&) {  // parts across blocks of 128
+      }
+    }
   }
 
   // The largest error of a plain nt product at 24 places, over the sum of the products' magnitudes.
