@@ -205,6 +205,12 @@ TEST(gemm_served, pairs_of_values) {
   for (std::size_t i = 0; i < all.size(); i += 4) run(d, all[i]);
 }
 
+TEST(gemm_served, right_and_repeatable_on_a_gpu) {
+  const auto d = a_gpu();
+  if (!d) GTEST_SKIP() << "no GPU";
+  for (const auto& c : pairwise()) run(*d, c);
+}
+
 #ifdef CGP_NIGHTLY_COMBINATIONS
 TEST(gemm_served, every_pair_of_values) {
   const auto d = emulator("sm_90a");

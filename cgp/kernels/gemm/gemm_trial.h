@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/runtime/device.h"
@@ -252,6 +253,13 @@ inline double gelu_tanh(double x) {
 
 inline runtime::Device emulator(std::string_view arch) {
   return runtime::Device::open(text::cat("emu:", arch));
+}
+
+/// None without a GPU.
+inline std::optional<runtime::Device> a_gpu() try {
+  return runtime::Device::open("cuda:0");
+} catch (const Unsupported&) {
+  return std::nullopt;
 }
 
 }  // namespace cgp::kernels::trial

@@ -350,12 +350,9 @@ TEST(gemm_typed, variants_assemble_without_spills) {
 }
 
 TEST(gemm_typed, right_and_repeatable_on_a_gpu) {
-  runtime::Device d;
-  try {
-    d = runtime::Device::open("cuda:0");
-  } catch (const Unsupported& e) {
-    GTEST_SKIP() << e.what();
-  }
+  const auto gpu = a_gpu();
+  if (!gpu) GTEST_SKIP() << "no GPU";
+  const auto& d = *gpu;
   types(d, 3);
   factors(d, 3);
   crooked(d);

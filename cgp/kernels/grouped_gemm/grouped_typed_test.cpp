@@ -43,8 +43,8 @@ struct GroupedTrial {
     return out;
   }
 
-  void check(std::string_view arch) {
-    const auto d = trial::emulator(arch);
+  void check(std::string_view arch) { check_on(trial::emulator(arch)); }
+  void check_on(const runtime::Device& d) {
     p = p.whole();
     const auto ends = ragged_ends(p.groups, p.rows, spread, 5);
     const bool depth = p.form == GroupedForm::depth, problems = p.form == GroupedForm::problems;
@@ -249,6 +249,29 @@ TEST(grouped_typed, what_does_not_fit_is_said) {
   p = rows(DType::bf16, 2, 10, 16, 16);
   p.epilogue = epilogue::amax(DeviceArray(16, 100, DType::f32));
   EXPECT_NE(reject(p).find("amax"), std::string::npos);
+}
+
+TEST(grouped_typed, right_on_a_gpu) {
+  const auto d = trial::a_gpu();
+  if (!d) GTEST_SKIP() << "no GPU";
+  if (d->info().arch != "sm_90a") GTEST_SKIP() << "made for sm_90a";
+  auto p = rows(DType::e4m3, 16, 3000, 264, 1040);
+  for (auto scaling : {GemmScaling::none, GemmScaling::tensor, GemmScaling::channel, GemmScaling::block}) {
+    p.scaling = scaling;
+    GroupedTrial{p}.check_on(*d);
+    GroupedTrial{p, {}, "skewed"}.check_on(*d);
+  }
+  p.n = 512, p.epilogue = epilogue::swiglu(Pairing::halves), p.type_c = DType::e4m3;
+  GroupedTrial{p, {}, "holes"}.check_on(*d);
+  p = rows(DType::bf16, 16, 2000, 264, 520);
+  p.alpha = 0.5f, p.beta = 2;
+  GroupedTrial{p}.check_on(*d);
+  p.beta = 0, p.alpha = 1, p.k = 525;
+  GroupedTrial{p}.check_on(*d);
+  p = rows(DType::s8, 16, 1000, 264, 528);
+  GroupedTrial{p}.check_on(*d);
+  p.form = GroupedForm::problems, p.beta = 1;
+  GroupedTrial{p, {}, "ragged", {}, "simt"}.check_on(*d);
 }
 
 TEST(grouped_typed, variants_assemble_without_spills) {
