@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -154,10 +155,11 @@ void read_ticks(SystemCounters& c) {
 }
 
 std::optional<double> rapl_joules() {
+  const char* named = std::getenv("CGP_POWERCAP");
   double sum = 0;
   bool any = false;
   std::error_code ec;
-  for (const auto& entry : fs::directory_iterator("/sys/class/powercap", ec)) {
+  for (const auto& entry : fs::directory_iterator(named && *named ? named : "/sys/class/powercap", ec)) {
     const std::string name = entry.path().filename();
     if (name.rfind("intel-rapl:", 0) != 0 || std::count(name.begin(), name.end(), ':') != 1) continue;
     if (const auto text = slurp(entry.path() / "energy_uj"))

@@ -19,11 +19,17 @@
 namespace cgp::simd {
 namespace {
 
-void relax(int turn) noexcept {
+/// Until `value` is no longer `old`: spins for some microseconds, then sleeps, so that a thread that is
+/// waited for gets this processor, and this one wakes as soon as it is done.
+template <class T>
+void wait_while(const std::atomic<T>& value, T old) noexcept {
+  for (int turn = 0; turn < 256; ++turn) {
+    if (value.load(std::memory_order_acquire) != old) return;
 #if defined(__x86_64__)
-  if (turn < 512) return _mm_pause();
+    _mm_pause();
 #endif
-  std::this_thread::yield();
+  }
+  value.wait(old, std::memory_order_acquire);
 }
 
 thread_local bool inside = false;  ///< a body runs on this thread
@@ -53,7 +59,7 @@ class Workers {
     inside = true;
     body(0, count);
     inside = false;
-    for (int turn = 0; running_.load(std::memory_order_acquire) != 0; ++turn) relax(turn);
+    for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) wait_while(running_, left);
   }
 
  private:
@@ -82,6 +88,7 @@ class Workers {
       }
       (*body)(index, count);
       running_.fetch_sub(1, std::memory_order_release);
+      running_.notify_one();
     }
   }
 
@@ -112,9 +119,9 @@ void Barrier::wait() noexcept {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
     arrived_.store(0, std::memory_order_relaxed);
     round_.store(round + 1, std::memory_order_release);
-    return;
+    return round_.notify_all();
   }
-  for (int turn = 0; round_.load(std::memory_order_acquire) == round; ++turn) relax(turn);
+  wait_while(round_, round);
 }
 
 void run_on_threads(int threads, const std::function<void(int, int)>& body) {

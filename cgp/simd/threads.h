@@ -10,8 +10,8 @@ namespace cgp::simd {
 /// Processors that this process may use.
 int processors();
 
-/// Where all threads of one run wait for each other. Spins a little, then lets others run: on a machine that
-/// is shared the thread that is waited for may need this one's processor.
+/// Where all threads of one run wait for each other. Spins a little, then sleeps: on a machine that is shared
+/// the thread that is waited for may need this one's processor.
 class Barrier {
  public:
   explicit Barrier(int threads) : threads_(threads) {}

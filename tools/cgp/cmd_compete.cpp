@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
 #include "profile/compare_programs.h"
+#include "profile/quant_profile.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -34,17 +34,8 @@ struct Entrant {
 
 /// "4096", "512x1024x256" -> 2 M N K.
 double gemm_flops(const std::string& size) {
-  std::vector<double> n;
-  for (auto part : text::split(size, 'x')) {
-    long v = 0;
-    const auto end = std::from_chars(part.data(), part.data() + part.size(), v);
-    if (end.ec != std::errc() || end.ptr != part.data() + part.size() || v < 1)
-      throw ArgumentError(ErrorText{"--gemm is N or MxNxK", {}, cat("\"", size, "\""), {}});
-    n.push_back(double(v));
-  }
-  if (n.size() == 1) return 2 * n[0] * n[0] * n[0];
-  if (n.size() == 3) return 2 * n[0] * n[1] * n[2];
-  throw ArgumentError(ErrorText{"--gemm is N or MxNxK", {}, cat("\"", size, "\""), {}});
+  const auto n = profile::extents(size, "--gemm");
+  return 2 * double(n[0]) * double(n[1]) * double(n[2]);
 }
 
 std::vector<Entrant> entrants(const CompeteOptions& o) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cgp profile simd, scalar, parallel, scaling: small loops on this processor, by instruction set and by
-// threads.
+// cgp profile simd, scalar, parallel, scaling, compare --function: small loops on this processor, by
+// instruction set and by threads.
 #define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
@@ -32,6 +32,11 @@ using profile::number_text;
 using profile::time_text;
 
 std::size_t size_of(const ProfileOptions& o) { return o.size ? o.size : 4096; }
+std::string function_of(const ProfileOptions& o) { return o.function.empty() ? "dot" : o.function; }
+std::string widest_isa() {
+  return profile::has_isa("avx512") ? "avx512" : profile::has_isa("avx2") ? "avx2" : "sse2";
+}
+constexpr const char* kNoNeon = "NEON not available — use --cross-profile for QEMU-based analysis";
 
 void add_time(Document& d, const prof::Measurement& m, const std::string& from) {
   profile::Samples s{"time", "us", {}};
@@ -47,7 +52,7 @@ void add_time(Document& d, const prof::Measurement& m, const std::string& from) 
 Document profile_loop(const ProfileOptions& o, const std::string& isa) {
   const std::size_t n = size_of(o);
   std::vector<float> a(n, 1.5f), b(n, 0.25f);
-  const std::string function = o.function.empty() ? "dot" : o.function;
+  const std::string function = function_of(o);
   prof::keep(
       profile::run_cpu_function(function, isa, a.data(), b.data(), n));  // unknown names and ISAs end here
   Document d = profile::new_document(o.what, format("{} {} n={}", function, isa, n));
@@ -92,7 +97,8 @@ struct Parallel {
 };
 
 /// `threads` fresh threads share 64 pieces of the loop, one after the other.
-Parallel run_parallel(int threads, std::size_t n) {
+Parallel run_parallel(const std::string& function, int threads, std::size_t n) {
+  const std::string isa = profile::has_isa("avx2") ? "avx2" : "scalar";
   Parallel p;
   p.busy.resize(std::size_t(threads));
   std::atomic<int> next{0};
@@ -103,8 +109,7 @@ Parallel run_parallel(int threads, std::size_t n) {
       std::vector<float> a(n, 1.5f), b(n, 0.25f);
       while (next.fetch_add(1) < 64)
         for (int r = 0; r < 40; ++r)
-          prof::keep(profile::run_cpu_function("dot", profile::has_isa("avx2") ? "avx2" : "scalar", a.data(),
-                                               b.data(), n));
+          prof::keep(profile::run_cpu_function(function, isa, a.data(), b.data(), n));
       timespec used{};
       clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
       p.busy[std::size_t(t)] = double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
@@ -130,13 +135,16 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
   const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
   const int most = o.threads > 0 ? o.threads : cores;
   const std::size_t n = o.size ? o.size : 16384;
+  const std::string function = function_of(o);
+  float probe = 1;
+  profile::run_cpu_function(function, "scalar", &probe, &probe, 1);  // an unknown name ends here
   std::vector<int> counts;
   if (o.what == "parallel")
     counts = {1, most};
   else
     for (int t : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128})
       if (t <= most) counts.push_back(t);
-  Document d = profile::new_document(o.what, format("dot n={} on {} threads", n, most));
+  Document d = profile::new_document(o.what, format("{} n={} on {} threads", function, n, most));
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   profile::Table table({"threads", "time", "GFLOP/s", "speed-up", "efficiency", "imbalance"});
   double one = 0;
@@ -145,14 +153,14 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
     std::vector<double> times, ratios, singles;
     Parallel last;
     for (int r = 0; r < o.runs; ++r) {
-      const double single = run_parallel(1, n).seconds;
-      last = threads == 1 ? run_parallel(1, n) : run_parallel(threads, n);
+      const double single = run_parallel(function, 1, n).seconds;
+      last = run_parallel(function, threads, n);
       times.push_back(last.seconds), ratios.push_back(single / last.seconds), singles.push_back(single);
     }
     const double t = prof::median(times), speedup = prof::median(ratios),
                  unevenness = profile::imbalance(last.busy);
     if (one == 0) one = prof::median(singles);
-    const double gflops = 64.0 * 40 * profile::cpu_flops("dot", n) / t * 1e-9;
+    const double gflops = 64.0 * 40 * profile::cpu_flops(function, n) / t * 1e-9;
     table.row({std::to_string(threads), time_text(t * 1e6), number_text(gflops), format("{:.2f}", speedup),
                format("{:.2f}", speedup / threads), format("{:.2f}", unevenness)});
     rows.push_back({{"threads", threads},
@@ -198,15 +206,56 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
   return kClean;
 }
 
+/// One loop with each instruction set; what is none, or is not there, is a row with the reason.
+int compare_loops(const Context& context, const ProfileOptions& o) {
+  std::vector<std::string> backends = o.backends;
+  if (backends.empty()) backends = {"scalar", "sse2", "avx2", "avx512"};
+  const std::string function = function_of(o);
+  profile::Table table({"<back end", "<kind", "time", "GFLOP/s", "GB/s", "x first", "<note"});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  double first = 0;
+  for (const auto& b : backends) {
+    std::string why = b == "neon" ? kNoNeon : "";
+    Document d;
+    if (why.empty()) try {
+        profile::has_isa(b);  // an unknown one ends here
+      } catch (const ArgumentError&) {
+        why = "unknown back end for a loop; there are scalar, sse2, avx2, avx512";
+      }
+    if (why.empty()) try {
+        d = profile_loop(o, b);
+      } catch (const Unsupported& e) {
+        why = e.rule();
+      }
+    const auto& m = d.metrics;
+    const double us = why.empty() ? m[Metric::wall_clock_time_us].number() : 0;
+    if (first == 0) first = us;
+    if (why.empty())
+      table.row({b, "measured", time_text(us), number_text(m[Metric::gflops].number()),
+                 number_text(m[Metric::bandwidth_gbps].number()), format("{:.2f}", first / us), ""});
+    else
+      table.row({b, "-", "-", "-", "-", "-", why});
+    rows.push_back({{"backend", b},
+                    {"skipped", why},
+                    {"kind", why.empty() ? "measured" : ""},
+                    {"profile", why.empty() ? profile::to_json(d) : nlohmann::ordered_json()}});
+  }
+  const nlohmann::ordered_json j = {{"schema", "cgp.compare/1"}, {"kernel", function}, {"rows", rows}};
+  write_out(context.json ? j.dump(2) + "\n" : format("{} n={}\n", function, size_of(o)) + table.text());
+  return first > 0 ? kClean : kUnavailable;
+}
+
 }  // namespace
 
 int profile_cpu(const Context& context, const ProfileOptions& o) {
+  if (o.what == "compare") return compare_loops(context, o);
   if (o.what == "parallel" || o.what == "scaling") return profile_threads(context, o);
-  if (o.arch == "neon")
+  if (o.arch == "neon" && !o.command.empty())
     throw Unsupported(
-        ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+        ErrorText{"profiling NEON takes QEMU and a program for ARM", {}, "this version drives neither", {}});
+  if (o.arch == "neon") throw Unsupported(ErrorText{kNoNeon, {}, {}, {}});
   std::string isa = o.what == "scalar" ? "scalar" : o.arch;
-  if (isa.empty()) isa = profile::has_isa("avx512") ? "avx512" : profile::has_isa("avx2") ? "avx2" : "sse2";
+  if (isa.empty()) isa = widest_isa();
   const Document d = profile_loop(o, isa);
   if (!o.save.empty()) profile::save(d, o.save);
   write_out(context.json ? profile::to_json(d).dump(2) + "\n" : loop_text(d));

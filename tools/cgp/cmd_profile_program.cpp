@@ -4,12 +4,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/count.h"
 #include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/stats.h"
+#include "profile/energy.h"
 #include "profile/heap.h"
 #include "profile/kernel_table.h"
 #include "profile/program.h"
@@ -140,6 +142,7 @@ std::string text_of(const Document& d, const profile::ProgramRun& run, const pro
         format("GPU busy for {:.0f} % of {}; {} takes {:.0f} % of the kernels' time", 100 - s.idle_percent(),
                time_text(s.span_ms * 1e3), profile::short_name(s.dominant), s.dominant_percent);
   std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
+  if (d.more.contains("energy")) out += profile::energy_text(d);
   out += printed_text(run.process.out, width);
   if (run.no_gpu.empty()) {
     out += format(
@@ -179,8 +182,11 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     p.timeout_seconds = o.timeout, p.duration_seconds = o.duration;
     p.all_api = o.all_api;
     p.trace_gpu = !o.no_trace;
+    std::optional<profile::EnergyMeter> energy;
+    if (o.energy) energy.emplace();
     run = profile::run_program(command, p);
     d.metrics = run.metrics;
+    if (energy) energy->stop(d);
     summary = profile::summarise(run.timeline);
     d.kernels = profile::kernels_of(run.timeline);
     for (const auto& e : run.timeline.errors) d.notes.push_back(e);
@@ -240,7 +246,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
 int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "binary" || o.what == "python") return profile_program(context, o);
   if (o.what == "kernel") return profile_kernel(context, o);
-  if (o.what == "compare") return profile_compare(context, o);
+  if (o.what == "compare" && o.function.empty()) return profile_compare(context, o);
   if (o.what == "cublas") return profile_cublas(context, o);
   if (o.what == "library") return profile_library(context, o);
   if (o.what == "metal")
@@ -248,11 +254,7 @@ int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "neon")
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
-  if (o.what == "quant")
-    throw Unsupported(ErrorText{"quantised products are kernels of the processor",
-                                {},
-                                "this version has none to run, and estimates no numbers",
-                                {}});
+  if (o.what == "quant") return profile_quant(context, o);
   if (o.what == "wasm")
     throw Unsupported(
         ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});

@@ -95,6 +95,11 @@ int roofline(const Context& context, const RooflineOptions& o) {
   } else if (o.target == "neon") {
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+  } else if (o.target == "wgpu" || o.target == "amx") {
+    throw Unsupported(ErrorText{cat("ceilings of ", o.target, " are not measured"),
+                                {},
+                                "this version has no kernels for it",
+                                "--target cpu, avx2, avx512 or cuda"});
   } else {
     throw ArgumentError(ErrorText{"--target is cpu, avx2, avx512 or cuda", {}, o.target, {}});
   }

@@ -85,7 +85,6 @@ TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("diff one.json two.json").code, 2);
   EXPECT_EQ(cgp("diff --left true").code, 2);
   EXPECT_EQ(cgp("diff --baseline one.json").code, 2);
-  EXPECT_EQ(cgp("profile quant").code, 3);
   EXPECT_EQ(cgp("profile scaling --runs 0").code, 2);
   EXPECT_EQ(cgp("contract verify").code, 2);
   EXPECT_EQ(cgp("contract generate").code, 2);
@@ -252,6 +251,24 @@ TEST_F(Profiler, vector_loops_are_counted_by_width) {
   }
   EXPECT_EQ(cgp("profile simd --arch neon").code, 3);
   EXPECT_EQ(cgp("profile simd --function nothing").code, 2);
+}
+
+TEST_F(Profiler, quantised_products_are_run_and_wrong_sizes_refused) {
+  const json d = cgp("profile quant --kernel q6k_gemv --size 64x2x512 --runs 1 --json").parsed();
+  EXPECT_EQ(d["compressed_bytes"], 64 * 512 / 256 * 210);
+  EXPECT_TRUE(d["check"]["pass"].get<bool>());
+  EXPECT_EQ(d["activations"], "int8");
+  EXPECT_EQ(cgp("profile quant --size 64x1").code, 2);
+  EXPECT_EQ(cgp("profile quant --size 64x0x256").code, 2);
+  EXPECT_EQ(cgp("profile quant --size 4k").code, 2);
+  EXPECT_EQ(cgp("profile quant --kernel q3k_gemv --size 256").code, 2);
+  EXPECT_EQ(cgp("profile quant --all --kernel q4k_gemv").code, 2);
+  EXPECT_EQ(cgp("profile quant --arch avx3 --size 256").code, 2);
+  EXPECT_EQ(cgp("profile quant --kernel nf4_gemv --activations int8 --size 64x1x64").code, 3);
+  const Outcome o = cgp("profile quant --size 64x1x300");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("whole blocks of 256"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("512"), std::string::npos) << o.err;
 }
 
 TEST_F(Profiler, threads_scale_from_one) {

@@ -27,8 +27,10 @@ struct ProfileOptions {
   double timeout = 0, duration = 0;  ///< ended after so many seconds: a failure; as asked for
   std::size_t size = 0;
   std::string arch;
+  std::string kernel, quant_size, activations;  ///< profile quant
+  bool all_quant = false;
   int threads = 0;
-  bool all_api = false, overhead = false, no_trace = false, heap = false;
+  bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   std::vector<std::string> metrics;  ///< only these in the text
 };
@@ -39,6 +41,7 @@ int profile_kernel(const Context& context, const ProfileOptions& o);   ///< cmd_
 int profile_library(const Context& context, const ProfileOptions& o);  ///< cmd_profile_library.cpp
 int profile_cublas(const Context& context, const ProfileOptions& o);
 int profile_cpu(const Context& context, const ProfileOptions& o);  ///< simd, scalar, parallel, scaling
+int profile_quant(const Context& context, const ProfileOptions& o);
 int profile_compare(const Context& context, const ProfileOptions& o);
 
 struct TimeOptions {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command lines of the profiler's commands.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "profiler_commands.h"
 
@@ -18,6 +19,22 @@ CLI::App* sub(CLI::App& app, const char* name, const char* text, std::string& in
   return s;
 }
 
+/// "5%", "5" and "0.05" as a share.
+std::string share_of(std::string s) {
+  const double v = std::strtod(s.c_str(), nullptr);
+  return (!s.empty() && s.back() == '%') || v >= 1 ? std::to_string(v / 100) : s;
+}
+
+/// "10s" and "500ms" as seconds; other texts stay, and are refused as numbers where they are none.
+std::string seconds_of(std::string s) {
+  const auto ends = [&](const std::string& unit) {
+    return s.size() > unit.size() && s.compare(s.size() - unit.size(), unit.size(), unit) == 0;
+  };
+  if (ends("ms")) return std::to_string(std::strtod(s.c_str(), nullptr) / 1000);
+  if (ends("s")) s.pop_back();
+  return s;
+}
+
 void declare_program(CLI::App& app, ProfileOptions& p) {
   add_command(app, p.command, "The program and its arguments, after --");
   app.add_option(
@@ -31,11 +48,13 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
       ->check(CLI::IsMember({"none", "callgrind", "step"}))
       ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
-  app.add_option("--timeout", p.timeout, "Seconds after which the program has failed and is ended");
-  app.add_option("--duration", p.duration, "Only so many seconds of it");
+  app.add_option("--timeout", p.timeout, "Seconds after which the program has failed and is ended")
+      ->transform(seconds_of);
+  app.add_option("--duration", p.duration, "Only so many seconds of it")->transform(seconds_of);
   app.add_option("--save", p.save, "Write the profile to this file");
   app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
   app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
+  app.add_flag("--energy", p.energy, "Joules of the processor's package and of the GPUs meanwhile");
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
   app.add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
 }
@@ -65,16 +84,23 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   python->footer("Example:\n  cgp profile python -- script.py --batch 8");
   CLI::App* compare =
       sub(app, "compare", "One kernel on several back ends, each number measured or counted", p.what);
-  compare->add_option("KERNEL", p.command, "A kernel and its options")->required();
-  compare->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N")->delimiter(',');
+  compare->add_option("KERNEL,--kernel", p.command, "A kernel and its options");
+  compare->add_option("--function", p.function,
+                      "A loop of the processor instead: axpy, dot, reciprocal, square_root");
+  compare->add_option("--size", p.size, "Elements of the loop")->check(CLI::Range(1.0, 1e11));
+  compare
+      ->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N; loops: scalar, sse2, avx2, avx512")
+      ->delimiter(',');
   compare->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
   for (const auto& [name, text] :
-       {std::pair{"simd", "A loop (dot, axpy) with vector instructions: time and instruction mix"},
+       {std::pair{"simd", "A loop (dot, axpy, ...) with vector instructions: time and instruction mix"},
         std::pair{"scalar", "The same without vectors"}}) {
     CLI::App* s = sub(app, name, text, p.what);
-    s->add_option("--function", p.function, "dot or axpy");
-    s->add_option("--size", p.size, "Elements");
-    s->add_option("--arch", p.arch, "sse2, avx2, avx512, neon; the widest there is");
+    s->add_option("--function", p.function, "axpy, dot, reciprocal, square_root");
+    s->add_option("--size", p.size, "Elements")->check(CLI::Range(1.0, 1e11));
+    s->add_flag_callback(
+        "--cross-profile", [&p] { p.command.emplace_back("--cross-profile"); }, "With --arch neon: in QEMU");
+    s->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, neon; the widest there is");
     s->add_option("--save", p.save, "Write the profile to this file");
   }
   for (const auto& [name, text] :
@@ -82,11 +108,13 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
         std::pair{"scaling", "1, 2, 4, ... threads"}}) {
     CLI::App* s = sub(app, name, text, p.what);
     s->add_option("--threads,--max-threads", p.threads, "Threads; auto: as many as the machine has")
-        ->transform([](std::string t) { return t == "auto" ? std::string("0") : t; });
+        ->transform([](std::string t) { return t == "auto" ? std::string("0") : t; })
+        ->check(CLI::Range(0, 4096));
+    s->add_option("--function", p.function, "axpy, dot, reciprocal, square_root");
     s->add_option("--runs", p.runs, "Runs of each number of threads, each beside one with a single thread")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
-    s->add_option("--size", p.size, "Elements of each piece");
+    s->add_option("--size", p.size, "Elements of each piece")->check(CLI::Range(1.0, 1e11));
     s->add_option("--save", p.save, "Write the profile to this file");
   }
   CLI::App* library = sub(app, "library", "A function of a shared library, called again and again", p.what);
@@ -115,9 +143,27 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   cublas->add_option("--repeat", p.repeat, "Rounds")->capture_default_str();
   cublas->add_option("--save", p.save, "Write the profile to this file");
   cublas->footer("Example:\n  cgp profile cublas --op gemm_bf16 --size 4096");
-  for (const char* name : {"metal", "neon", "wasm", "wgpu", "quant"}) {
+  CLI::App* quant =
+      sub(app, "quant", "A product of quantised weights (GGUF's blocks, NF4) with vectors, on this processor",
+          p.what);
+  quant->add_option("--kernel", p.kernel, "q4k_gemv (default), q5k_gemv, q6k_gemv, q8_gemv, nf4_gemv");
+  quant->add_option("--size", p.quant_size,
+                    "N: N rows of N weights and one vector; or MxNxK: M rows of K, N vectors (4096)");
+  quant->add_flag("--all", p.all_quant, "Every kernel, and a summary");
+  quant->add_option("--activations", p.activations, "f32 or int8; int8 where the format has it");
+  quant->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, avx512_vnni; the widest there is");
+  quant->add_option("--threads", p.threads, "Threads at most; auto: as many as the machine has")
+      ->transform([](std::string t) { return t == "auto" ? std::string("0") : t; })
+      ->check(CLI::Range(0, 4096));
+  quant->add_option("--runs", p.runs, "Pairs with 32-bit weights")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  quant->add_option("--save", p.save, "Write the profile to this file (with --all: the first)");
+  quant->footer("Example:\n  cgp profile quant --kernel q4k_gemv --size 4096x1x4096");
+  for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
+    s->allow_extras();  // whatever is asked for, the answer is the sentence
   }
 }
 
@@ -133,13 +179,7 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--baseline", b.baseline, "Name of a saved baseline");
   app.add_flag("--check-regression", b.check_regression, "Exit with 1 when it is slower than the baseline");
   app.add_option("--threshold", b.threshold, "Share (or with %) that counts as slower")
-      ->transform([](std::string s) {
-        if (!s.empty() && s.back() == '%')
-          s = std::to_string(std::strtod(s.c_str(), nullptr) / 100);
-        else if (std::strtod(s.c_str(), nullptr) >= 1)
-          s = std::to_string(std::strtod(s.c_str(), nullptr) / 100);
-        return s;
-      })
+      ->transform(share_of)
       ->capture_default_str();
   app.add_flag("--count", b.count, "Count instructions with callgrind too: the same every time");
   app.add_option("--save", b.save, "Write the profile to this file");
@@ -220,8 +260,9 @@ void declare_trace(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--speedscope", t.speedscope, "Write for speedscope.app");
   app.add_option("--flamegraph", t.flamegraph, "Write a flame graph as SVG");
   app.add_option("--save", t.save, "Write a profile");
-  app.add_option("--timeout", t.timeout, "Seconds after which the program has failed and is ended");
-  app.add_option("--duration", t.duration, "Only so many seconds of it");
+  app.add_option("--timeout", t.timeout, "Seconds after which the program has failed and is ended")
+      ->transform(seconds_of);
+  app.add_option("--duration", t.duration, "Only so many seconds of it")->transform(seconds_of);
   app.add_flag("--api", t.all_api, "Record every CUDA call");
   app.footer("Example:\n  cgp trace --perfetto trace.json --flamegraph flame.svg -- python3 script.py");
 }
@@ -242,7 +283,9 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   generate->add_option("PROFILE", c.profile, "A saved profile");
   generate->add_option("--name", c.name, "Its name");
   generate
-      ->add_option("--tolerance", c.tolerance, "Room on measured numbers, as a share; exact counts get none")
+      ->add_option("--tolerance", c.tolerance,
+                   "Room on measured numbers, as a share (or with %); exact counts get none")
+      ->transform(share_of)
       ->capture_default_str();
   generate->add_option("-o,--output", c.output, "Write to this file");
 }
@@ -276,7 +319,8 @@ void declare_lint(CLI::App& app, ProfilerOptions& o) {
 void declare_monitor(CLI::App& app, ProfilerOptions& o) {
   add_command(app, o.monitor.command, "The program and its arguments, after --");
   app.add_option("--interval", o.monitor.interval, "Seconds between lines")->capture_default_str();
-  app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended");
+  app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended")
+      ->transform(seconds_of);
 }
 
 void declare_tui(CLI::App& app, ProfilerOptions& o) {

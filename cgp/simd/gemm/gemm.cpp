@@ -108,6 +108,24 @@ void pack_rows(const Product& p, int64_t first, int64_t rows, int64_t pc, int64_
                into + i * kc);
 }
 
+/// Panels that are packed together.
+constexpr int64_t kStrip = 8;
+
+/// Panels [from, to) of B. Rows of B are read a kilobyte at a time, a few of them at once: panel by panel
+/// every row would be another page.
+void pack_strip(const Product& p, int64_t jc, int64_t pc, int64_t kc, int64_t from, int64_t to,
+                float* packed_b) {
+  const Version& v = p.v;
+  const int64_t some = p.b.steps_contiguous ? kc : 8;
+  for (int64_t step = 0; step < kc; step += some)
+    for (int64_t q = from; q < to; ++q) {
+      const int64_t j = jc + q * v.nr, columns = std::min<int64_t>(v.nr, p.n - j);
+      if (p.direct_b && columns == v.nr) continue;
+      v.pack_b(p.b.steps_contiguous, p.b.at(j, pc + step), p.b.ld, columns, std::min(some, kc - step),
+               packed_b + q * v.nr * kc + step * v.nr);
+    }
+}
+
 /// What the threads of one product share.
 struct Team {
   Team(int threads, int64_t phases) : barrier(threads), tickets(std::size_t(2 * phases)) {}
@@ -126,11 +144,8 @@ void work(const Product& p, Team& team, int count, float* packed_a) {
       const int64_t kc = std::min(p.block.k, p.k - pc);
       auto& pack = team.tickets[std::size_t(2 * phase)];
       auto& task = team.tickets[std::size_t(2 * phase + 1)];
-      for (int64_t q; (q = pack.fetch_add(1, std::memory_order_relaxed)) < panels;) {
-        const int64_t j = jc + q * v.nr, columns = std::min<int64_t>(v.nr, p.n - j);
-        if (p.direct_b && columns == v.nr) continue;
-        v.pack_b(p.b.steps_contiguous, p.b.at(j, pc), p.b.ld, columns, kc, team.packed_b + q * v.nr * kc);
-      }
+      for (int64_t q; (q = pack.fetch_add(kStrip, std::memory_order_relaxed)) < panels;)
+        pack_strip(p, jc, pc, kc, q, std::min(q + kStrip, panels), team.packed_b);
       team.barrier.wait();
       const int64_t bands = parts(p.m, p.block.m);
       const int64_t cuts = count == 1 ? 1 : std::clamp<int64_t>(parts(4 * count, bands), 1, panels);
@@ -164,8 +179,10 @@ void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, in
   const Version& v = version(options.isa);
   if (m == 0 || n == 0) return;
   if (k == 0 || alpha == 0) return scale(m, n, beta, c, ldc);
-  // Few rows do not pay for packing B, and what lies in L1 anyway needs none.
-  const bool direct_b = !tb && (m <= 2 * v.mr || (ldb <= 4096 && 4 * k * ldb <= caches().l1 * 2 / 3));
+  // What lies in L1 anyway needs no packing, nor does what few rows meet in L2.
+  const int64_t b_bytes = ldb <= 4096 ? 4 * std::min<int64_t>(k, 1 << 20) * ldb : INT64_MAX;
+  const bool few_rows = m <= 2 * v.mr;
+  const bool direct_b = !tb && b_bytes <= (few_rows ? caches().l2 / 2 : caches().l1 * 2 / 3);
   Product p{v, {a, lda, !ta}, {b, ldb, tb}, m, n, k, alpha, beta, c, ldc, options.blocks, direct_b};
   p.block = blocks_for(v, options.blocks, m, n, k);
   // 4 million operations last longer than it takes to wake a thread
@@ -173,6 +190,10 @@ void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, in
   const int threads = threads_for(work_units, 4'000'000, options.threads);
   if (threads > 1 && options.blocks.m <= 0)  // a few blocks for each thread, so that none waits long
     p.block.m = std::clamp<int64_t>(up(parts(m, 4 * threads), v.mr), v.mr, p.block.m);
+  // With few rows packed B is used once or twice: it should still be in L2 then.
+  if (few_rows && options.blocks.n <= 0)
+    p.block.n =
+        std::clamp<int64_t>(caches().l2 / 2 * threads / (4 * p.block.k) / v.nr * v.nr, v.nr, p.block.n);
   Team team(1, p.phases());
   team.packed_b = static_cast<float*>(scratch().b.at_least(std::size_t(p.block.n * p.block.k) * 4));
   const std::size_t a_floats = std::size_t(up(p.block.m * p.block.k, 16));

@@ -94,10 +94,11 @@ TEST(gemm, blocks_meet_and_threads_share_them) {
   for (Isa isa : gemm_isas()) {
     const GemmTile t = gemm_tile(isa);
     for (int threads : {1, 3}) {
-      GemmOptions o{.isa = isa, .threads = threads, .blocks = {2 * t.rows, 2 * t.columns, 24}};
+      GemmOptions o{.isa = isa, .threads = threads, .blocks = {2 * t.rows, 3 * t.columns, 72}};
       // more than 4 million operations for each of three threads
       expect_product({150, 211, 203, false, false, 1, 1, 3}, o);
       expect_product({150, 211, 203, true, true, -2, 0, 0}, o);
+      o.blocks.k = 504;
       expect_product({9, 700, 1001, false, false, 1, 0.25f, 1}, o);  // few rows: B is read where it lies
     }
   }

@@ -121,6 +121,7 @@ const std::vector<Claim>& claims() {
     add_cpu_claims(out);
     add_kernel_claims(out);
     add_gpu_claims(out);
+    add_simd_claims(out);
     std::stable_sort(out.begin(), out.end(), [](const Claim& a, const Claim& b) { return a.id < b.id; });
     return out;
   }();
@@ -135,29 +136,15 @@ const std::vector<Undecided>& undecided() {
       {"FALS-070", "needs an ARM processor"},
       {"FALS-072", "there is no WebAssembly back end"},
       {"FALS-073", "there is no WebAssembly back end"},
-      {"FALS-074", "there is no Q4K kernel for processors"},
-      {"FALS-075", "there is no Q4K kernel for processors"},
       {"FALS-076", "needs macOS"},
-      {"FALS-076q", "there is no Q4K kernel for processors"},
-      {"FALS-077b", "there is no Q4K kernel for processors"},
       {"FALS-078", "there is no WebGPU back end"},
-      {"FALS-090", "there is no matrix product for processors"},
-      {"FALS-090b", "there is no matrix product for processors"},
-      {"FALS-091", "there is no matrix product for processors"},
-      {"FALS-092", "there is no Q4K kernel for processors"},
-      {"FALS-093", "needs a baseline of this machine: cgp time --check-regression with one"},
-      {"FALS-094", "there is no matrix product for processors"},
+      {"FALS-094", "compares with a library in Rust; FALS-090b and FALS-091 compare with OpenBLAS and BLIS"},
       {"FALS-100",
        "cgp lint names the line; the address takes a run under valgrind of a program with debug data"},
       {"FALS-102", "decided by building: cmake --preset asan-ubsan, and its CTest"},
-      {"FALS-QUANT-ALL-001", "there is no command quant"},
       {"FALS-FLASH-ATTN-002", "a bound on speed of a kernel for processors, which does not exist"},
       {"FALS-FLASH-ATTN-003", "a bound on speed of a kernel for processors, which does not exist"},
-      {"FALS-PARALLEL-001..003", "there is no parallel transpose or product with a vector for processors"},
-      {"FALS-SIMD-001b", "there is no QKV projection for processors"},
       {"FALS-PIPELINE-003..004", "bounds of an RTX 4090 and of a tile that our kernels do not use"},
-      {"FALS-CODEGEN", "there is no matrix product for processors"},
-      {"FALS-GEMV512", "there is no product with a vector for processors"},
       {"FALS-DIK-002..003", "decided by cgp_runtime_test and the machine code that a release embeds"},
       {"FALS-DIK-005", "there is no training loop"},
       {"FALS-WGPU-001..008", "there is no WebGPU back end"},

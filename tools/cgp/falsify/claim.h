@@ -41,6 +41,10 @@ void add_tool_claims(std::vector<Claim>& out);    ///< commands: doctor, diff, c
 void add_cpu_claims(std::vector<Claim>& out);     ///< loops and threads of this processor
 void add_kernel_claims(std::vector<Claim>& out);  ///< kernels and planted defects on the emulator, PTX
 void add_gpu_claims(std::vector<Claim>& out);
+void add_simd_claims(std::vector<Claim>& out);  ///< kernels of this processor, profile quant
+/// What square roots, reciprocals and products on this processor leave in memory that was poisoned before:
+/// elements that differ between the poisons, and elements that are not small and finite.
+json poisoned_results();
 /// All of them, by id.
 const std::vector<Claim>& claims();
 const std::vector<Undecided>& undecided();

@@ -311,10 +311,11 @@ void kernel_claims(std::vector<Claim>& out) {
                  [](json& j) { j.at("worst") = 0.01; }});
   out.push_back(
       {"FALS-UNINIT",
-       "softmax, normalisation and attention read nothing that was not written; a planted read is found",
-       "the emulator's shadow memory (the rows on square roots, products with vectors and Q4K need kernels "
-       "for processors)",
-       false, false,
+       "softmax, normalisation and attention read nothing that was not written, nor do roots, reciprocals "
+       "and "
+       "products (Q4_K too) on the processor; a planted read is found",
+       "the emulator's shadow memory; on the processor the same bits after four poisons of the result", false,
+       false,
        [] {
          const std::string ptx =
              ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .f32 "
@@ -326,6 +327,7 @@ void kernel_claims(std::vector<Claim>& out) {
          seen["softmax"] = ran({"softmax", "rows=5", "cols=100"});
          seen["rms_norm"] = ran({"rms_norm", "rows=3", "cols=72"});
          seen["attention"] = ran({"attention", "dtype=f32", "batch=1", "heads=1", "n=17", "d=16"});
+         seen["processor"] = poisoned_results();
          seen["planted"] =
              ran({scratch() + "/uninit.ptx", "--grid", "1", "--block", "1", "--arg", "scratch:u8:64"});
          return seen;
@@ -333,6 +335,8 @@ void kernel_claims(std::vector<Claim>& out) {
        [](const json& j) -> std::string {
          for (const char* k : {"softmax", "rms_norm", "attention"})
            if (j.at(k).at("code") != 0) return k + (": " + clean(j.at(k)));
+         if (j.at("processor").at("different") != 0 || j.at("processor").at("strange") != 0)
+           return "a poison shows: " + j.at("processor").dump();
          return j.at("planted").at("code") == 1
                     ? ""
                     : "the planted read ended with " + j.at("planted").at("code").dump() +

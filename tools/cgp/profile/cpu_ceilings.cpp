@@ -2,7 +2,6 @@
 #include "profile/cpu_ceilings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
@@ -17,6 +16,8 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/measure.h"
 #include "cgp/prof/system.h"
+#include "cgp/simd/loops/loops.h"
+#include "cgp/simd/threads.h"
 
 namespace cgp::profile {
 namespace {
@@ -51,80 +52,7 @@ __attribute__((target("avx2,fma"))) double fma_avx2(std::size_t rounds) {
   prof::keep(sum);
   return 2.0 * 8 * kChains * double(rounds);
 }
-
-__attribute__((target("avx512f"))) float dot_avx512(const float* a, const float* b, std::size_t n) {
-  __m512 s[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-  std::size_t i = 0;
-  for (; i + 64 <= n; i += 64)
-    for (std::size_t j = 0; j < 4; ++j)
-      s[j] = _mm512_fmadd_ps(_mm512_loadu_ps(a + i + 16 * j), _mm512_loadu_ps(b + i + 16 * j), s[j]);
-  float sum = _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3])));
-  for (; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
-__attribute__((target("avx2,fma"))) float dot_avx2(const float* a, const float* b, std::size_t n) {
-  __m256 s[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-  std::size_t i = 0;
-  for (; i + 32 <= n; i += 32)
-    for (std::size_t j = 0; j < 4; ++j)
-      s[j] = _mm256_fmadd_ps(_mm256_loadu_ps(a + i + 8 * j), _mm256_loadu_ps(b + i + 8 * j), s[j]);
-  float lanes[8];
-  _mm256_storeu_ps(lanes, _mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));
-  float sum = 0;
-  for (float x : lanes) sum += x;
-  for (; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
-float dot_sse2(const float* a, const float* b, std::size_t n) {
-  __m128 s[4] = {_mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps()};
-  std::size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (std::size_t j = 0; j < 4; ++j)
-      s[j] = _mm_add_ps(s[j], _mm_mul_ps(_mm_loadu_ps(a + i + 4 * j), _mm_loadu_ps(b + i + 4 * j)));
-  float lanes[4];
-  _mm_storeu_ps(lanes, _mm_add_ps(_mm_add_ps(s[0], s[1]), _mm_add_ps(s[2], s[3])));
-  float sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
-  for (; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
-__attribute__((target("avx512f"))) void axpy_avx512(const float* a, float* b, std::size_t n) {
-  const __m512 f = _mm512_set1_ps(0.5f);
-  std::size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm512_storeu_ps(b + i, _mm512_fmadd_ps(f, _mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i)));
-  for (; i < n; ++i) b[i] += 0.5f * a[i];
-}
-__attribute__((target("avx2,fma"))) void axpy_avx2(const float* a, float* b, std::size_t n) {
-  const __m256 f = _mm256_set1_ps(0.5f);
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(b + i, _mm256_fmadd_ps(f, _mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
-  for (; i < n; ++i) b[i] += 0.5f * a[i];
-}
-void axpy_sse2(const float* a, float* b, std::size_t n) {
-  const __m128 f = _mm_set1_ps(0.5f);
-  std::size_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    _mm_storeu_ps(b + i, _mm_add_ps(_mm_loadu_ps(b + i), _mm_mul_ps(f, _mm_loadu_ps(a + i))));
-  for (; i < n; ++i) b[i] += 0.5f * a[i];
-}
 #endif
-
-/// Kept scalar: the compiler must not see the whole loop.
-float dot_scalar(const float* a, const float* b, std::size_t n) {
-  float sum = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    sum += a[i] * b[i];
-    asm volatile("" : "+m"(sum));
-  }
-  return sum;
-}
-void axpy_scalar(const float* a, float* b, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    b[i] += 0.5f * a[i];
-    asm volatile("" : : : "memory");
-  }
-}
 
 /// The best rate of several blocks: a ceiling is a maximum.
 double best_rate(double seconds, const std::function<double()>& work) {
@@ -136,6 +64,17 @@ double best_rate(double seconds, const std::function<double()>& work) {
     best = std::max(best, amount / (prof::now() - start));
   }
   return best;
+}
+
+double scalar_chains() {
+  double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  for (int r = 0; r < 20000; ++r)
+    for (double& v : x) {
+      v = v * 0.5 + 1;
+      asm volatile("" : "+x"(v));
+    }
+  for (double v : x) prof::keep(v);
+  return 2.0 * 8 * 20000;
 }
 
 double read_sum(const std::vector<double>& data, std::size_t repeats) {
@@ -151,78 +90,69 @@ double read_sum(const std::vector<double>& data, std::size_t repeats) {
 
 }  // namespace
 
-std::vector<std::string> cpu_isas() { return {"scalar", "sse2", "avx2", "avx512"}; }
+bool has_isa(const std::string& isa) { return simd::has(simd::isa_of(isa)); }
 
-bool has_isa(const std::string& isa) {
-#if defined(__x86_64__)
-  if (isa == "scalar" || isa == "sse2") return true;
-  if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (isa == "avx512") return __builtin_cpu_supports("avx512f");
-  return false;
-#else
-  return isa == "scalar";
-#endif
-}
-
-std::vector<std::string> cpu_functions() { return {"axpy", "dot"}; }
+std::vector<std::string> cpu_functions() { return {"axpy", "dot", "reciprocal", "square_root"}; }
 
 float run_cpu_function(const std::string& function, const std::string& isa, const float* a, float* b,
                        std::size_t n) {
-  const auto isas = cpu_isas(), functions = cpu_functions();
-  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-    throw ArgumentError(ErrorText{"the instruction set is scalar, sse2, avx2 or avx512", {}, isa, {}});
-  if (std::find(functions.begin(), functions.end(), function) == functions.end())
+  const simd::Loops& loops = simd::loops(simd::isa_of(isa));
+  if (function == "dot") return loops.dot(a, b, n);
+  if (function == "axpy")
+    loops.axpy(0.5f, a, b, n);
+  else if (function == "reciprocal")
+    loops.reciprocal(a, b, n);
+  else if (function == "square_root")
+    loops.square_root(a, b, n);
+  else
     throw ArgumentError(ErrorText{cat("there is no function \"", function, "\""),
                                   {},
-                                  "there are axpy and dot",
+                                  cat("there are ", text::join(cpu_functions(), ", ")),
                                   "programs of your own: cgp profile binary --count step -- PROGRAM"});
-  if (!has_isa(isa))
-    throw Unsupported(ErrorText{cat("this processor has no ", isa), {}, prof::machine_facts().cpu, {}});
-#if defined(__x86_64__)
-  if (function == "dot") {
-    if (isa == "avx512") return dot_avx512(a, b, n);
-    if (isa == "avx2") return dot_avx2(a, b, n);
-    if (isa == "sse2") return dot_sse2(a, b, n);
-  } else {
-    if (isa == "avx512") return axpy_avx512(a, b, n), b[0];
-    if (isa == "avx2") return axpy_avx2(a, b, n), b[0];
-    if (isa == "sse2") return axpy_sse2(a, b, n), b[0];
-  }
-#endif
-  if (function == "dot") return dot_scalar(a, b, n);
-  axpy_scalar(a, b, n);
-  return b[0];
+  return n ? b[0] : 0;
 }
 
-double cpu_flops(const std::string&, std::size_t n) { return 2.0 * double(n); }
+double cpu_flops(const std::string& function, std::size_t n) {
+  return (function == "dot" || function == "axpy" ? 2.0 : 1.0) * double(n);
+}
 double cpu_bytes(const std::string& function, std::size_t n) {
-  return (function == "dot" ? 8.0 : 12.0) * double(n);
+  return (function == "axpy" ? 12.0 : 8.0) * double(n);
+}
+
+double fma_peak_gflops([[maybe_unused]] simd::Isa isa, double seconds) {
+#if defined(__x86_64__)
+  if (isa >= simd::Isa::avx512) return best_rate(seconds, [] { return fma_avx512(20000); }) * 1e-9;
+  if (isa >= simd::Isa::avx2) return best_rate(seconds, [] { return fma_avx2(20000); }) * 1e-9;
+#endif
+  return best_rate(seconds, scalar_chains) * 1e-9;
+}
+
+double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds) {
+  const std::size_t n = std::max<std::size_t>(bytes / sizeof(float), 16);
+  std::vector<float> data(n, 1.0f);
+  const auto dot = simd::loops().dot;
+  const std::size_t calls = std::max<std::size_t>(1, (1u << 20) / (n * sizeof(float)));
+  return best_rate(seconds,
+                   [&] {
+                     simd::run_on_threads(threads, [&](int t, int count) {
+                       const std::size_t from = n * std::size_t(t) / std::size_t(count),
+                                         to = n * std::size_t(t + 1) / std::size_t(count);
+                       for (std::size_t c = 0; c < calls; ++c)
+                         prof::keep(dot(data.data() + from, data.data() + from, to - from));
+                     });
+                     return double(n * sizeof(float) * calls);
+                   }) *
+         1e-9;
 }
 
 std::vector<CpuCeiling> cpu_ceilings(double seconds) {
   std::vector<CpuCeiling> out;
   const double each = seconds / 8;
-#if defined(__x86_64__)
-  if (has_isa("avx512"))
-    out.push_back({"AVX-512 fp32 FMA", false, best_rate(each, [] { return fma_avx512(20000); }) * 1e-9,
-                   "12 independent chains, one core"});
-  if (has_isa("avx2"))
-    out.push_back({"AVX2 fp32 FMA", false, best_rate(each, [] { return fma_avx2(20000); }) * 1e-9,
-                   "12 independent chains, one core"});
-#endif
-  out.push_back({"scalar fp64", false,
-                 best_rate(each,
-                           [] {
-                             double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-                             for (int r = 0; r < 20000; ++r)
-                               for (double& v : x) {
-                                 v = v * 0.5 + 1;
-                                 asm volatile("" : "+x"(v));
-                               }
-                             for (double v : x) prof::keep(v);
-                             return 2.0 * 8 * 20000;
-                           }) *
-                     1e-9,
+  for (const auto& [isa, called] :
+       {std::pair{simd::Isa::avx512, "AVX-512 fp32 FMA"}, std::pair{simd::Isa::avx2, "AVX2 fp32 FMA"}})
+    if (simd::has(isa))
+      out.push_back({called, false, fma_peak_gflops(isa, each), "12 independent chains, one core"});
+  out.push_back({"scalar fp64", false, best_rate(each, scalar_chains) * 1e-9,
                  "8 chains of a multiplication and an addition"});
   // Half of each level; the last level of a virtual machine may be shared with others.
   for (const auto& [level, bytes] : prof::machine_facts().caches) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cgp/simd/dispatch.h"
+
 namespace cgp::profile {
 
 struct CpuCeiling {
@@ -17,10 +19,14 @@ struct CpuCeiling {
 /// Within about `seconds`. Widths that the processor lacks are left out.
 std::vector<CpuCeiling> cpu_ceilings(double seconds);
 
-/// scalar, sse2, avx2, avx512.
-std::vector<std::string> cpu_isas();
+/// Multiply-adds of one core, with the widest vectors of `isa`; GFLOP/s.
+double fma_peak_gflops(simd::Isa isa, double seconds);
+/// An array of so many bytes read again and again: from the level of memory that it fits into.
+double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds);
+
+/// Names of simd::Isa; throws ArgumentError for others.
 bool has_isa(const std::string& isa);
-/// dot, axpy, sum: names of the loops that can be profiled.
+/// axpy, dot, ...: names of the loops (cgp/simd/loops) that can be profiled.
 std::vector<std::string> cpu_functions();
 /// Runs a loop once over `n` floats; the result depends on all of the work. Throws Unsupported when the
 /// processor lacks the ISA, ArgumentError for unknown names.
