@@ -215,8 +215,11 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (auto why = reject(AttentionKind::sm90, p, at, d); !why.empty()) return why;
   const std::string lead = "attention_backward sm90: ";
   const auto f = AttentionFeatures::of(p, false);
-  if (f.shaped() || f.mask != AttentionMask::none)
-    return lead + "of what shapes scores it has scale and bounds only";
+  if (width(p) <= 128 && (f.shaped() || f.mask != AttentionMask::none))
+    return lead + "of what shapes scores it has scale and bounds only up to head dimensions of 128";
+  if (f.modify.apply) return lead + "a score modification may need any number of registers";
+  if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
+    return lead + "a mask beside a soft cap or slopes needs more registers than there are";
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");

@@ -10,7 +10,10 @@
 //            warpgroup's arithmetic lies under the other's products
 //   memory   own rows stay; what both products read comes in two stages (d_v: three), the other operand in
 //            one (d_v: two); own rows are freed at the last product that reads them
-//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes; no more than bounds on the scores
+//   shapes   a kernel needs one number of a score: the probability, or its product with what a soft cap does
+//   to
+//            gradients, so that all that shapes scores fits into registers
+//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
 #include <optional>
 
 #include "cgp/kernels/attention/attention_backward_sm90.h"
@@ -273,19 +276,22 @@ class WideSm90 {
     std::optional<Filled<ByThreads, STile>> stats;
     if (stats_) stats.emplace(stats_->take(wg));
     const auto statistics = statistics_of(own, stats);
+    const Sequence one = of_head(own.at.s, member);
+    std::optional<Shape> shape;
+    if (is_shaped()) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
     auto s = std::move(std::get<0>(now)).wait(wg);
     if constexpr (!More) own_.template release<0>(wg);
     if constexpr (Values) {
       std::move(stage.token).release(Here::now());
-      const auto p = packed(probabilities(own, s, statistics, tile));
+      const auto p = packed(probabilities(own, s, statistics, tile, shape ? &*shape : nullptr));
       std::move(*stats).release(wg);
       auto busy =
           wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p), up_.take(wg));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member, [] {});
     } else {
       auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg));
-      const auto p = probabilities(own, s, statistics, tile);
+      const auto p = probabilities(own, s, statistics, tile, shape ? &*shape : nullptr);
       auto dp = std::move(dp_busy).wait(wg);
       if constexpr (!More) own_.template release<1>(wg);
       const auto ds = packed(gradients(p, dp, statistics));
@@ -315,6 +321,11 @@ class WideSm90 {
   }
 
   // ------------------------------------------------------------ scores
+  bool is_shaped() const { return f_.shaped() || f_.mask != AttentionMask::none; }
+  Sequence of_head(const Sequence& s, const Val<u32>& member) const {
+    if (queries_ || !is_shaped()) return s;
+    return {s.batch, s.head + member, s.head_kv, s.n_q, s.n_kv, s.first_q, s.first_kv};
+  }
   std::array<Val<f32>, 4> statistics_of_rows(const Place& at, const Val<u32>& row) {
     const Val<f32> zero(0);
     if (!queries_) return {zero, zero, zero, zero};
@@ -335,17 +346,28 @@ class WideSm90 {
       return {pair[0], pair[1], pair[0], pair[1]};
     };
   }
+  /// Of d_k and d_q: times the derivative of the shape.
   template <class Statistics>
-  Registers probabilities(const Own& own, const Scores& s, const Statistics& statistics,
-                          const Val<u32>& tile) {
+  Registers probabilities(const Own& own, const Scores& s, const Statistics& statistics, const Val<u32>& tile,
+                          const Shape* shape) {
     Registers p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = statistics(0, j);
       for (int e = 0; e < 4; ++e)
-        p.push_back(Val<f32>(ex2<approx, ftz>(fma(s[4 * j + e], p_.scale_log2, base[std::size_t(e)]))));
+        p.push_back(weight(own, tile, shape, 4 * j + e, s[4 * j + e], base[std::size_t(e)]));
     }
     cut(own, tile, p);
     return p;
+  }
+  Val<f32> weight(const Own& own, const Val<u32>& tile, const Shape* shape, int element, const Val<f32>& raw,
+                  const Val<f32>& base) {
+    if (!shape) return ex2<approx, ftz>(fma(raw, p_.scale_log2, base));
+    const auto row = own.row + std::uint32_t(8 * (element >> 1 & 1)),
+               column = tile * std::uint32_t(M) + own.origin.col +
+                        std::uint32_t(8 * (element >> 2) + (element & 1));
+    const auto &query = queries_ ? row : column, &key = queries_ ? column : row;
+    const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), factor(f_, p_), base));
+    return Values ? p : shape->gradient(raw, query, key, p);
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
   // no probabilities, keys behind the last as rows are not stored.

@@ -244,6 +244,12 @@ void every_wide(const runtime::Device& device, std::uint64_t more, const Way& wa
   check(device, p, way);  // the first queries see nothing
   p = small(DType::bf16, more + 75, more + 200, 136, 256), p.window_left = 20, p.window_right = 2;
   check(device, p, way);  // nobody sees the first keys
+  p = small(DType::bf16, more + 40, more + 70, 256, 256), p.soft_cap = 1.5f, p.alibi = p.causal = true;
+  check(device, p, way);
+  for (auto m : {AttentionMask::additive, AttentionMask::boolean}) {
+    p = small(DType::bf16, more + 40, more + 70, 192, 128), p.mask = m;
+    check(device, p, way);
+  }
 }
 // Measured against each other: all must be right.
 constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
@@ -349,6 +355,10 @@ TEST(attention_backward_sm90, is_refused_with_the_reason) {
   EXPECT_EQ(why(problem(DType::bf16, 9, 9, 192, 128), 256), "");
   p.soft_cap = 2;
   EXPECT_NE(why(p, 256).find("scale and bounds only"), std::string::npos);
+  p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2;
+  EXPECT_EQ(why(p, 256), "");
+  p.mask = AttentionMask::boolean;
+  EXPECT_NE(why(p, 256).find("a mask beside a soft cap"), std::string::npos);
   EXPECT_EQ(attention_backward_workspace(problem(DType::f32, 9, 9, 64, 64)), 0u);
 }
 
@@ -410,6 +420,9 @@ std::vector<std::vector<Variant>> all_sm90() {
   add(DType::bf16, 128, true, false, true), add(DType::bf16, 128, true, true, true);
   add(DType::f16, 64, true, true, true), add(DType::f16, 128, false, false, false);
   add(DType::bf16, 256, true, true, true), add(DType::f16, 192, true, false, true);
+  auto p = problem(DType::bf16, 9, 9, 256, 256);
+  p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3;
+  all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, true)).kernels);
   return all;
 }
 
