@@ -60,12 +60,14 @@ CheckSet parse_checks(std::string_view text) {
       x = CheckSet::all();
     } else if (word != "none" && !word.empty()) {
       const auto it = std::find(names.begin(), names.end(), word);
-      if (it == names.end())
-        throw ArgumentError(
-            ErrorText{cat("there is no check '", word, "'"),
-                      {},
-                      {},
-                      cat("did you mean ", text::join(text::closest(word, names), ", "), "?")});
+      if (it == names.end()) {
+        const auto near = text::closest(word, names);
+        throw ArgumentError(ErrorText{cat("there is no check '", word, "'"),
+                                      {},
+                                      {},
+                                      near.empty() ? cat("checks: all, none, ", text::join(names, ", "))
+                                                   : cat("did you mean ", text::join(near, ", "), "?")});
+      }
       x = CheckSet::from_bits(1u << (it - names.begin()));
     }
     s = minus ? s - x : s | x;

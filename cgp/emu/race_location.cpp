@@ -46,7 +46,7 @@ Clock mark_clock(const WarpState& s, int lane, const View& v, const Mark& m) {
   c.include(m.base);
   if (m.synced) c.add(s.wid, ~Mask(0), m.synced);
   if (m.at) c.add(s.wid, m.covered(lane, s.synced), m.at);
-  if (s.grouped) add_groups(c, s, lane_bit(lane), v.proxied.at);
+  if (s.grouped) add_groups(c, s, lane_bit(lane), v.proxied.at, m.at);
   if (v.proxied.set) {
     c.include_fenced(v.proxied.base.known);
     c.add_fenced(s.wid, ~Mask(0), v.proxied.synced);

@@ -70,8 +70,9 @@ class Views {
 struct Released {
   Clock now, wide;
 };
-/// Groups of asynchronous copies that the lanes waited for; `fence`: the clock of their last proxy fence.
-void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence);
+/// Groups of asynchronous copies that the lanes waited for, as far as they were committed by `limit`;
+/// `fence`: the clock of their last proxy fence.
+void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence, std::uint32_t limit);
 
 /// What synchronising parties hand on.
 class Gather {

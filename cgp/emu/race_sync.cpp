@@ -34,15 +34,16 @@ Mask covered(const Mark& m, const WarpState& s, Mask lanes) {
 
 }  // namespace
 
-void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence) {
+void add_groups(Collector& to, const WarpState& s, Mask lanes, std::uint32_t fence, std::uint32_t limit) {
   const std::pair<Kind, const std::array<std::uint32_t, kLanes>*> all[] = {
       {kCopy, &s.copied}, {kBulkRead, &s.bulk_read}, {kBulkWrite, &s.bulk_written}};
   for (const auto& [kind, clocks] : all) {
     const std::uint32_t warp = party(kind, s.wid << 5) >> 5;
     for (Mask left = lanes, same = 0; left; left &= ~same) {
       same = 0;
-      const std::uint32_t clock = (*clocks)[std::size_t(std::countr_zero(left))];
-      for_lanes(left, [&](int l) { same |= (*clocks)[std::size_t(l)] == clock ? lane_bit(l) : 0; });
+      const std::uint32_t waited = (*clocks)[std::size_t(std::countr_zero(left))];
+      for_lanes(left, [&](int l) { same |= (*clocks)[std::size_t(l)] == waited ? lane_bit(l) : 0; });
+      const std::uint32_t clock = std::min(waited, limit);
       if (clock) to.add(warp, same, clock);
       if (clock && kind == kCopy) to.add_fenced(warp, same, std::min(clock, fence));
     }
@@ -56,7 +57,7 @@ void collect(Collector& to, const WarpState& s, Mask m, const View& v, const Clo
   const bool all = (m & s.warp->live) == s.warp->live;
   if (s.synced && !all) to.add(s.wid, ~Mask(0), s.synced);
   to.add(s.wid, all ? ~Mask(0) : m, s.cluster->now);
-  if (s.grouped) add_groups(to, s, m, v.proxied.at);
+  if (s.grouped) add_groups(to, s, m, v.proxied.at, kMaxClock);
   if (!v.proxied.set) return;
   to.include_fenced(v.proxied.base.known);
   to.add_fenced(s.wid, ~Mask(0), v.proxied.synced);
@@ -67,7 +68,7 @@ void collect(Collector& to, const WarpState& s, Mask lanes, const View& v, const
   to.include(mark.base);
   if (mark.synced) to.add(s.wid, ~Mask(0), mark.synced);
   if (mark.at) to.add(s.wid, covered(mark, s, lanes), mark.at);
-  if (s.grouped) add_groups(to, s, lanes, v.proxied.at);
+  if (s.grouped) add_groups(to, s, lanes, v.proxied.at, mark.at);
   if (!v.proxied.set) return;
   to.include_fenced(v.proxied.base.known);
   to.add_fenced(s.wid, ~Mask(0), v.proxied.synced);

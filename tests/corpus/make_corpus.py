@@ -6,6 +6,7 @@
 """
 import argparse
 import collections
+import functools
 import glob
 import importlib
 import os
@@ -35,12 +36,28 @@ def scrub_debug(text):
     return re.sub(r"\.section\s+\.debug_\w+\s*\{.*?\n\s*\}", section, text, flags=re.S)
 
 
-def compile_case(c, nvcc):
-    ptx = os.path.join(DATA, c.name + ".ptx")
+# Kernels on which the register estimate misses its bound (docs/analyses.md): its test is about the others.
+NO_REGISTERS = ("cases_groups", "cases_structures", "cases_objects", "cases_matrices", "cases_near")
+
+
+def drop_unused_tables(text):
+    """Tables of headers (curand's are 1 MB) that no entry left refers to."""
+    def keep(m):
+        return m.group(0) if len(m.group(0)) < 4096 or text.count(m.group(1)) > 1 else ""
+    return re.sub(r"(?m)^\.(?:visible |weak )?(?:global|const) [^\n=]*?([\w$]+)\[\d*\] = \{[^}]*\};\n", keep, text)
+
+
+@functools.lru_cache(None)
+def compiled(nvcc, target, flags, src):
     with tempfile.TemporaryDirectory() as tmp:
         out = os.path.join(tmp, "k.ptx")
-        subprocess.run([nvcc, "-arch=" + c.target, "-ptx", "-o", out, *c.flags, c.src], cwd=SRC, check=True)
-        text = open(out).read()
+        subprocess.run([nvcc, "-arch=" + target, "-ptx", "-o", out, *flags, src], cwd=SRC, check=True)
+        return open(out).read()
+
+
+def compile_case(c, nvcc):
+    ptx = os.path.join(DATA, c.name + ".ptx")
+    text = compiled(nvcc, c.target, tuple(c.flags), c.src)
     text = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^/"]*)"', r'\1"\2"', text)
     text = re.sub(r"\t(//[^\n]*)?\n", "\n", text)
     text = re.sub(r"^//.*\n", "", text, flags=re.M)
@@ -50,6 +67,7 @@ def compile_case(c, nvcc):
     if c.only:
         parts = re.split(r"(?m)^(?=\.visible \.entry )", text)
         text = parts[0] + "".join(p for p in parts[1:] if re.match(r"\.visible \.entry %s\(" % c.only, p))
+        text = drop_unused_tables(text)
     assert not re.search(r"/(work|tmp|usr|root)/", text), c.name
     open(ptx, "w").write(text)
 
@@ -90,7 +108,7 @@ def opcodes(c):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("-k", default="")
+    ap.add_argument("-k", default="", help="cases whose names contain this, or NAME,NAME,...")
     ap.add_argument("--no-compile", action="store_true")
     ap.add_argument("--nvcc", default="/usr/local/cuda/bin/nvcc")
     a = ap.parse_args()
@@ -99,7 +117,7 @@ def main():
         importlib.import_module(os.path.basename(f)[:-3])
     bad = []
     for name, build in lib.CASES.items():
-        if a.k not in name:
+        if name not in a.k.split(",") if "," in a.k else a.k not in name:
             continue
         try:
             c = build()
@@ -112,8 +130,8 @@ def main():
             for op in c.expect_error["ops"] if c.expect_error else []:
                 if not any(k.startswith(op) for k in count):
                     c.expect_error["ops"] = [o for o in c.expect_error["ops"] if o != op]
-            extra = {"ptxas_registers": registers(c, os.path.join(os.path.dirname(a.nvcc), "ptxas")),
-                     "opcodes": count}
+            used = registers(c, os.path.join(os.path.dirname(a.nvcc), "ptxas"))  # fails where ptxas does
+            extra = {"opcodes": count} if build.__module__ in NO_REGISTERS else {"ptxas_registers": used, "opcodes": count}
             open(os.path.join(DATA, name + ".json"), "w").write(lib.dump(lib.to_json(c, DATA, extra)))
             print("ok", name, flush=True)
         except Exception as e:

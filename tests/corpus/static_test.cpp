@@ -161,9 +161,10 @@ TEST(StaticCorpus, WorkingKernelsHaveNoCertainBugAndBrokenOnesAreNamed) {
                                                    {"bad_loop_reuse", ptx::Bug::B11},
                                                    {"bad_vector_global", ptx::Bug::B19},
                                                    {"bad_word_shared", ptx::Bug::B19}};
-  int unproven = 0;
+  int unproven = 0, working = 0;
   for (const std::string& name : cases()) {
     const Spec spec = load(name);
+    working += !spec.expect;
     const ptx::Module module = ptx::parse(read_file(spec.ptx_path));
     std::set<ptx::Bug> found;
     for (const LaunchSpec& launch : spec.launches)
@@ -181,8 +182,9 @@ TEST(StaticCorpus, WorkingKernelsHaveNoCertainBugAndBrokenOnesAreNamed) {
       EXPECT_TRUE(found.count(want->second)) << name << " lacks " << ptx::bug_class(want->second).code;
     }
   }
-  // Named barriers with computed numbers, groups of active lanes and the like; more would be noise.
-  EXPECT_LE(unproven, 60);
+  // Named barriers with computed numbers, groups of active lanes and the like; more would be noise: less than
+  // one for two kernels.
+  EXPECT_LE(2 * unproven, working);
 }
 
 struct Problem {

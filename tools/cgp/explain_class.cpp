@@ -49,10 +49,12 @@ bool explain_class(const Context& context, const std::string& name) {
     std::vector<std::string> names;
     for (const auto& x : emu::finding_classes()) names.emplace_back(x.name);
     for (const auto& x : ptx::bug_classes()) names.emplace_back(x.name);
+    const auto near = text::closest(name, names);
     throw ArgumentError(ErrorText{fmt::format("there is no class of findings \"{}\"", name),
                                   {},
                                   {},
-                                  "did you mean " + text::join(text::closest(name, names), ", ") + "?"});
+                                  near.empty() ? "docs/findings.md lists them; a file of PTX ends in .ptx"
+                                               : "did you mean " + text::join(near, ", ") + "?"});
   }
   const spec::Paint paint(context.color_out);
   if (context.json) {

@@ -196,17 +196,19 @@ class Checker {
       if (!o.counted && a.id && a.id->same() && o.id == a.id && o.together >= Scope::block && o.threads)
         ++sides[o.may];
     std::vector<std::uint8_t> all(v_.threads());
-    bool whole = true, even = true;
+    bool split = false, overlap = false, even = true;
     for (const auto& [may, n] : sides) {
       even = even && n == sides.begin()->second;
       for (std::size_t t = 0; t < all.size(); ++t) {
-        whole = whole && may[t] == may[t / 32 * 32] && !(all[t] && may[t]);
+        split = split || may[t] != may[t / 32 * 32];
+        overlap = overlap || (all[t] && may[t]);
         all[t] = all[t] || may[t];
       }
     }
     const bool covered = std::count(all.begin(), all.end(), 1) == std::ptrdiff_t(all.size());
-    if (covered && whole && even) return add(i, Scope::block, Verdict::safe, Bug::B02, "", a.threads);
-    if (covered && !whole && warps_at_once(f_.body[i]))
+    if (covered && !split && !overlap && even)
+      return add(i, Scope::block, Verdict::safe, Bug::B02, "", a.threads);
+    if (covered && split && warps_at_once(f_.body[i]))
       return wrong(a, Scope::block, Bug::B01, Bug::B02,
                    cat("the lanes of a warp come by different barriers: ", condition_text(i)));
     if (covered)
