@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 // A kernel that keeps `live` loaded values, so that its registers tell it from others.
 std::string kernel(const std::string& name, int live, const std::string& version = "8.0") {
   std::string s =
-      text::cat(".version ", version, "\n.target sm_80\n.address_size 64\n.file 1 \"shared.h\"\n.file 2 \"", name,
-                ".h\"\n\n.visible .entry ", name, "(\n\t.param .u64 p0\n)\n{\n\t.reg .b32 %r<", live + 1,
-                ">;\n\t.reg .b64 %rd<2>;\n\t.loc 2 7 0\n\tld.param.u64 %rd0, [p0];\n");
+      text::cat(".version ", version, "\n.target sm_80\n.address_size 64\n.file 1 \"shared.h\"\n.file 2 \"",
+                name, ".h\"\n\n.visible .entry ", name, "(\n\t.param .u64 p0\n)\n{\n\t.reg .b32 %r<",
+                live + 1, ">;\n\t.reg .b64 %rd<2>;\n\t.loc 2 7 0\n\tld.param.u64 %rd0, [p0];\n");
   for (int i = 0; i < live; ++i)
     text::append(s, text::cat("\tld.volatile.global.u32 %r", i, ", [%rd0+", 4 * i, "];\n"));
   for (int i = live; i-- > 0;)
