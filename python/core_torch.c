@@ -21,7 +21,7 @@ enum {
   WATCHERS,        /* functions () that give something true where somebody watches or traces */
   FORWARD,         /* the module torch.autograd.forward_ad, or None */
   EMPTY_STRIDED,   /* (shape, strides, dtype) -> a tensor on the current device, or None */
-  EMPTY,           /* (tensor, shape, dtype) -> a tensor */
+  EMPTY,           /* (tensor, what torch_empty() was given, shape, dtype) -> a tensor */
   GIVEN
 };
 static PyObject* given[GIVEN];
@@ -243,26 +243,28 @@ PyObject* py_torch_way(PyObject* self, PyObject* const* a, Py_ssize_t n) {
 }
 
 /* tensor, shape or None (the tensor's), dtype or None (the tensor's) -> contiguous and uninitialised, on the
- * tensor's device */
+ * tensor's device; with True for the shape its strides are the tensor's, too */
 PyObject* py_torch_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   if (n != 3)
     return PyErr_SetString(PyExc_TypeError, "torch_empty() takes a tensor, a shape and a dtype"), NULL;
   if (!ready()) return NULL;
   PyObject *result = NULL, *size = NULL, *stride = NULL;
-  PyObject* shape = a[1] == Py_None ? PyObject_GetAttr(a[0], shape_name) : (Py_INCREF(a[1]), a[1]);
+  const int strided = a[1] == Py_True;
+  PyObject* shape = a[1] == Py_None || strided ? PyObject_GetAttr(a[0], shape_name) : (Py_INCREF(a[1]), a[1]);
   PyObject* dtype = a[2] == Py_None ? PyObject_GetAttr(a[0], dtype_name) : (Py_INCREF(a[2]), a[2]);
   if (!shape || !dtype) goto out;
   const long device = as_long(call1(GET_DEVICE, a[0]));
   if (PyErr_Occurred()) goto out;
   if (given[EMPTY_STRIDED] == Py_None || device < 0 || !PyTuple_Check(shape) ||
       device != as_long(call0(CURRENT_DEVICE))) {
-    if (!PyErr_Occurred()) result = PyObject_CallFunctionObjArgs(given[EMPTY], a[0], shape, dtype, NULL);
+    if (!PyErr_Occurred())
+      result = PyObject_CallFunctionObjArgs(given[EMPTY], a[0], a[1], shape, dtype, NULL);
     goto out;
   }
   const Py_ssize_t rank = PyTuple_Size(shape);
   size = PyTuple_GetSlice(shape, 0, rank); /* a plain tuple of torch.Size */
-  const int like = a[1] == Py_None ? is_true(call1(IS_CONTIGUOUS, a[0])) : 0;
+  const int like = strided ? 1 : a[1] == Py_None ? is_true(call1(IS_CONTIGUOUS, a[0])) : 0;
   if (!size || like < 0) goto out;
   if (like) {
     stride = call1(STRIDE, a[0]);

@@ -10,7 +10,7 @@ import torch
 from . import _core
 from ._ops_attention import _attention, _backward as _attention_backward
 from ._ops_elements import _activate, _activate_backward, _gated, _gated_backward
-from ._ops_rows import _norm, _norm_backward
+from ._ops_rows import _norm, _norm_gradients
 from ._runtime import Unsupported
 from ._torch import queue, way
 
@@ -154,8 +154,8 @@ def _backward_of_heads(plan, g, p, y, dq, dk, dv, qk_norms, tables, sequence):
         _turn(t, tables, sequence, True)
     if p[_Q_NORM] is not None:
         raw_q, q_rstd, raw_k, k_rstd = qk_norms
-        dq = g.norm(_Q_NORM, None, _norm_backward(dq, raw_q, None, p[_Q_NORM], None, q_rstd, False, 0.0))
-        dk = g.norm(_K_NORM, None, _norm_backward(dk, raw_k, None, p[_K_NORM], None, k_rstd, False, 0.0))
+        dq = g.norm(_Q_NORM, None, _norm_gradients(dq, raw_q, None, p[_Q_NORM], None, q_rstd, False, 0.0))
+        dk = g.norm(_K_NORM, None, _norm_gradients(dk, raw_k, None, p[_K_NORM], None, k_rstd, False, 0.0))
     dy = None
     for i, t in enumerate((dq, dk, dv)):
         t = t.view(tokens, -1)
@@ -185,7 +185,7 @@ def _backward(ctx, d, d_key=None, d_value=None):
     dz = _back(dgate, p[_GATE], transposed)
     if plan.gated:
         dz = _back_onto(dz, dup, p[_UP], transposed)
-    dh = g.norm(_NORM2, _NORM2_BIAS, _norm_backward(dz, h, d, p[_NORM2], mean2, rstd2, p[_NORM2_BIAS] is not None, 0.0))
+    dh = g.norm(_NORM2, _NORM2_BIAS, _norm_gradients(dz, h, d, p[_NORM2], mean2, rstd2, p[_NORM2_BIAS] is not None, 0.0))
     g.product(_OUT, _OUT_BIAS, o.transpose(1, 2).reshape(tokens, -1), dh)
     d_o = _back(dh, p[_OUT], transposed).view(b, n, plan.heads, plan.d).transpose(1, 2)
     if transposed:
@@ -193,7 +193,7 @@ def _backward(ctx, d, d_key=None, d_value=None):
     of_heads = _attention_backward(q, k, v, o, lse, d_o, *ctx.options, None, mask)
     of_heads = [a if b is None else a + b for a, b in zip(of_heads, (None, d_key, d_value))]  # of what a cache was given
     dy = _backward_of_heads(plan, g, p, y, *of_heads, qk_norms, (cos, sin), ctx.sequence)
-    dx = g.norm(_NORM1, _NORM1_BIAS, _norm_backward(dy, x, dh, p[_NORM1], mean1, rstd1, p[_NORM1_BIAS] is not None, 0.0))
+    dx = g.norm(_NORM1, _NORM1_BIAS, _norm_gradients(dy, x, dh, p[_NORM1], mean1, rstd1, p[_NORM1_BIAS] is not None, 0.0))
     return (None,) * (_ARGUMENTS - 1) + (dx.view(b, n, width), *g.of)
 
 

@@ -8,30 +8,35 @@ from ._torch import define, empty, gradient, no_second_gradient, queue, way
 
 
 def _last_contiguous(x):
+    strides = x.stride()
+    if strides[-1] == 1 and 0 not in strides:
+        return x
     broadcast = any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride()))
     return x if x.stride(-1) == 1 and not broadcast else x.contiguous()
 
 
 def _without_gaps(x):
     """x, or a copy that has neither gaps nor repetitions: what a gradient can be strided as."""
+    if x.is_contiguous() or (x.dim() == 4 and x.transpose(1, 2).is_contiguous()):
+        return x
     extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride())) if x.numel() else 0
     return x if x.stride(-1) == 1 and extent == x.numel() else x.contiguous()
 
 
 def _strided_as(x, like):
-    if all(a == b or n == 1 for n, a, b in zip(x.shape, x.stride(), like.stride())):
+    if x.stride() == like.stride() or all(a == b or n == 1 for n, a, b in zip(x.shape, x.stride(), like.stride())):
         return x
-    return torch.empty_strided(like.shape, like.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    return empty(like, x.dtype, True).copy_(x)
 
 
-def _output(q, v):
+def _output(q, v, new=empty):
     if q.dim() == 4 and q.stride(1) < q.stride(2):  # [batch, n, heads, d] seen as [batch, heads, n, d]: so is the result
-        return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[-1])).transpose(1, 2)
-    return q.new_empty(q.shape[:-1] + v.shape[-1:])
+        return new(q, None, (q.shape[0], q.shape[2], q.shape[1], v.shape[-1])).transpose(1, 2)
+    return new(q, None, q.shape[:-1] + v.shape[-1:])
 
 
 def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
-    q, k, v = (_last_contiguous(x) for x in (q, k, v))
+    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     o = _output(q, v)
     lse = empty(q, torch.float32, q.shape[:-1])
     queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
@@ -39,7 +44,7 @@ def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, 
 
 
 def _attention_fake(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
-    return _output(_last_contiguous(q), v), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return _output(_last_contiguous(q), v, lambda x, _, shape: x.new_empty(shape)), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 _attention_op = define(
@@ -48,10 +53,10 @@ _attention_op = define(
 
 
 def _backward(q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
-    q, k, v = (_without_gaps(x) for x in (q, k, v))
+    q, k, v = _without_gaps(q), _without_gaps(k), _without_gaps(v)
     o = _without_gaps(o)
     d_o = _strided_as(d_o, o)
-    gradients = tuple(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in (q, k, v))
+    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
     queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
           slopes, mask, None, not torch.are_deterministic_algorithms_enabled())
     return gradients

@@ -145,16 +145,21 @@ _add_layer_norm_op = define(
     2, lambda x, residual, weight, bias, eps: _norm(True, x, residual, weight, bias, eps, 0.0, False)[:2])
 
 
-def _norm_backward(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
-    """x is h of the forward pass. dweight and dbias are empty where there is no weight or bias."""
+def _norm_gradients(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
+    """(dx, dweight, dbias) of x that is h of the forward pass; None where there is no weight or bias."""
     dy, x, dsum = rows(dy), rows(x), None if dsum is None else rows(dsum)
     dx = empty(x)
     like = x if weight is None else weight
-    dweight = empty(like, None, x.shape[-1:] if weight is not None else (0,))
-    dbias = empty(like, None, x.shape[-1:] if bias else (0,))
-    queue(_core.norm_backward, x, mean is not None, x, dy, dx, dsum, weight, mean, rstd,
-          dweight if weight is not None else None, dbias if bias else None, weight_offset)
+    dweight = None if weight is None else empty(like, None, x.shape[-1:])
+    dbias = empty(like, None, x.shape[-1:]) if bias else None
+    queue(_core.norm_backward, x, mean is not None, x, dy, dx, dsum, weight, mean, rstd, dweight, dbias, weight_offset)
     return dx, dweight, dbias
+
+
+def _norm_backward(dy, x, dsum, weight, *rest):
+    """The same as an operator must give it: empty tensors where there is nothing."""
+    dx, *others = _norm_gradients(dy, x, dsum, weight, *rest)
+    return (dx, *((x if weight is None else weight).new_empty(0) if t is None else t for t in others))
 
 
 def _norm_backward_fake(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
@@ -166,7 +171,8 @@ def _norm_backward_fake(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
 
 _norm_backward_op = define(
     "norm_backward(Tensor dy, Tensor x, Tensor? dsum, Tensor? weight, Tensor? mean, Tensor rstd, bool bias, "
-    "float weight_offset) -> (Tensor, Tensor, Tensor)", _norm_backward, _norm_backward_fake)
+    "float weight_offset) -> (Tensor, Tensor, Tensor)", _norm_backward, _norm_backward_fake,
+    plain=_norm_gradients)
 no_second_gradient(_norm_backward_op)
 
 

@@ -328,3 +328,104 @@ def test_decoder(batch):
             assert torch.equal(calls.step(tokens), got), (step, type(model).__name__)
         again = cgp.Decoder(model, batch, 128)
         assert torch.equal(again.generate(ids, mask, 40), calls.generate(ids, mask, 40))
+
+
+def training_models():
+    transformers = pytest.importorskip("transformers")
+    small = dict(num_hidden_layers=2, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
+                 vocab_size=1000, head_dim=64)
+    gpt2 = dict(n_layer=2, n_head=4, n_embd=256, vocab_size=1000, n_positions=256, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small), transformers.GPT2Config(**gpt2)):
+        yield transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().train()
+
+
+def gradients_of(model, ids, **options):
+    model.zero_grad()
+    out = model(ids, labels=ids, **options)
+    out.loss.backward()
+    return [out.loss.detach()] + [p.grad.clone() for p in model.parameters()]
+
+
+def relative(got, want):
+    """The distance of all gradients from those of float32."""
+    return max(((g.float() - w).norm() / w.norm().clamp(min=1e-6)).item() for g, w in zip(got, want))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_layers_in_training(padded):
+    """Whole layers as functions of autograd are no further from float32 than twice PyTorch's own rounding."""
+    import copy
+    from cgp import _layer
+    for model in training_models():
+        ids = torch.randint(0, 1000, (2, 130), device="cuda")
+        mask = torch.ones_like(ids)
+        mask[0, :9] = 0
+        options = dict(attention_mask=mask) if padded else {}
+        exact = gradients_of(copy.deepcopy(model).float(), ids, **options)
+        theirs = gradients_of(model, ids, **options)
+        calls, plain = [], _layer._call
+        _layer._call = lambda *a: calls.append(True) or plain(*a)
+        try:
+            done = cgp.patch(model)
+            ours = gradients_of(model, ids, **options)
+        finally:
+            _layer._call = plain
+        assert len(calls) == 2, type(model)
+        assert relative(ours, exact) <= 2 * relative(theirs, exact) + 1e-3, type(model)
+        done.undo()
+        assert all(torch.equal(a, b) for a, b in zip(gradients_of(model, ids, **options), theirs))
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_training_step(patched):
+    """A graph gives what calls one by one give, also where gradients are added and where shapes change."""
+    for model in training_models():
+        if patched:
+            cgp.patch(model)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            step = cgp.TrainingStep(model)
+            batches = [torch.randint(0, 1000, s, device="cuda") for s in ((2, 128), (2, 128), (1, 64), (2, 128))]
+            for first, last in ((0, 1), (1, 2), (0, 4)):
+                model.zero_grad()
+                losses = []
+                for ids in batches[first:last]:
+                    out = model(input_ids=ids, labels=ids, use_cache=False)
+                    out.loss.backward()
+                    losses.append(out.loss.detach())
+                want = losses + [p.grad.clone() for p in model.parameters()]
+                model.zero_grad()
+                got = [step(input_ids=ids, labels=ids, use_cache=False) for ids in batches[first:last]]
+                got += [p.grad for p in model.parameters()]
+                for g, w in zip(got, want):
+                    close(g, w, 2e-2 * max(1.0, w.abs().max().item()))
+            assert set(step.report.values()) == {"one graph"}, step.report
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+
+def test_gradients_past_the_dispatcher():
+    """The same gradients where a mode watches, and another thread's stream is the one that is used."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        seen = []
+
+        def __torch_dispatch__(self, f, types, args=(), kwargs=None):
+            self.seen.append(str(f))
+            return f(*args, **(kwargs or {}))
+
+    x, w = random(64, 512, grad=True), random(512, grad=True)
+    d = random(64, 512)
+    direct = torch.autograd.grad(ops.rms_norm(x, w), (x, w), d)
+    with Watch():
+        watched = torch.autograd.grad(ops.rms_norm(x, w), (x, w), d)
+    assert any("cgp.rms_norm" in s for s in Watch.seen) and all(torch.equal(a, b) for a, b in zip(direct, watched))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        beside = torch.autograd.grad(ops.rms_norm(x, w), (x, w), d)
+    torch.cuda.current_stream().wait_stream(stream)
+    assert all(torch.equal(a, b) for a, b in zip(direct, beside))
+    compiled = torch.compile(lambda x, w: ops.rms_norm(x, w).square(), fullgraph=True)
+    close(torch.autograd.grad(compiled(x, w), x, d)[0], torch.autograd.grad(ops.rms_norm(x, w).square(), x, d)[0])

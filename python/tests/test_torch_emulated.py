@@ -456,7 +456,7 @@ def training_step(cgp, model, ids):
     RunAgain.made = 0
     parameters = RunAgain.parameters = list(model.parameters())
     parameters[0].requires_grad_(False)
-    step, others = cgp.TrainingStep(model, most=2), [ids, ids.flip(0), ids + 1, ids[:, :5]]
+    step, others = cgp.TrainingStep(model, most=2), [ids, ids.flip(0), ids.flip(1), ids[:, :5]]
 
     def usual(batches, scale=1.0):
         model.zero_grad()
