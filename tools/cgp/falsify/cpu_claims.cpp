@@ -43,7 +43,7 @@ json verdicts(int trials, double factor) {
   return seen;
 }
 
-void comparison_claims(std::vector<Claim>& out) {
+void paired_claims(std::vector<Claim>& out) {
   out.push_back({"FALS-030", "10 % more work is REGRESSION with p < 0.01",
                  "10 comparisons with real work injected", false, false, [] { return verdicts(10, 1.10); },
                  [](const json& j) -> std::string {
@@ -252,7 +252,7 @@ void thread_claims(std::vector<Claim>& out) {
 }  // namespace
 
 void add_cpu_claims(std::vector<Claim>& out) {
-  comparison_claims(out);
+  paired_claims(out);
   vector_claims(out);
   thread_claims(out);
 }
