@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -184,7 +185,9 @@ void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std:
   for (int i = 0; i < count && !w.changed; ++i)
     for_lanes(lanes, [&](int l) {
       std::uint64_t v = cell == 32 ? w.row<std::uint32_t>(rows[i])[l] : w.row<std::uint64_t>(rows[i])[l];
-      if (cell == 128 || std::memcmp(to[l] + i * bytes, &v, std::size_t(bytes)) != 0) w.changed = true;
+      std::uint64_t there = 0;  // perhaps while another host thread writes it
+      if (cell != 128) copy_from_device(&there, to[l] + i * bytes, std::size_t(bytes));
+      if (cell == 128 || std::memcmp(&there, &v, std::size_t(bytes)) != 0) w.changed = true;
     });
 }
 

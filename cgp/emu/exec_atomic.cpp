@@ -11,6 +11,7 @@
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/families.h"
+#include "cgp/emu/host_memory.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
 
@@ -149,14 +150,14 @@ void exchange128(Warp& w, const Op& op, const Atomic& a, std::byte* p, int l, bo
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   std::uint64_t old[2], v[2], s[2];
-  std::memcpy(old, p, 16);
+  copy_from_device(old, p, 16);
   for (int i = 0; i < 2; ++i) {
     v[i] = w.row<std::uint64_t>(a.value[0])[i * kLanes + l];
     s[i] = a.action == Action::cas ? w.row<std::uint64_t>(a.swap[0])[i * kLanes + l] : v[i];
   }
   if (a.action == Action::exch || (old[0] == v[0] && old[1] == v[1])) {
-    changed = changed || std::memcmp(p, s, 16) != 0;
-    std::memcpy(p, s, 16);
+    changed = changed || std::memcmp(old, s, 16) != 0;
+    copy_to_device(p, s, 16);
   }
   if (a.result)
     for (int i = 0; i < 2; ++i) w.row<std::uint64_t>(a.dest[0])[i * kLanes + l] = old[i];

@@ -182,8 +182,12 @@ bool same_stored_value(Warp& w, const Op& op, int lane, int other, const std::by
     for (std::size_t half = 0; half < (e.cell == 128 ? 2 : 1); ++half) {
       const Loc l = e.at[std::size_t(i)];
       const std::size_t bytes = e.cell == 128 ? 8 : std::size_t(e.bytes);
-      const std::byte* there = other < 0 ? at + i * e.bytes + int(half) * 8 : part(l, other, half);
-      if (std::memcmp(part(l, lane, half), there, bytes) != 0) return false;
+      std::uint64_t there = 0;
+      if (other < 0)  // perhaps while another host thread writes it
+        copy_from_device(&there, at + i * e.bytes + int(half) * 8, bytes);
+      else
+        std::memcpy(&there, part(l, other, half), bytes);
+      if (std::memcmp(part(l, lane, half), &there, bytes) != 0) return false;
     }
   return true;
 }
