@@ -149,6 +149,27 @@ bool one_line(const Lanes& a, const Range& r, Line& line) {
   return true;
 }
 
+// Whether consecutive lanes fill lines, as the rows of a tile: 8 (Count 4) or 16 (Count 2) of them a line
+// each.
+template <int Count>
+bool tile_lines(const Lanes& a, std::uint32_t* line) {
+  constexpr int per = kLanes / Count;
+  if (a.active != ~Mask(0)) return false;
+  const __m512i in_line = _mm512_and_si512(lane_numbers(), _mm512_set1_epi32(per - 1));
+  const __m512i leader = _mm512_sub_epi32(lane_numbers(), in_line);
+  const __m512i step = _mm512_slli_epi32(in_line, Count == 2 ? 3 : 4);
+  const __m512i low = _mm512_sub_epi32(a.low, step), high = _mm512_sub_epi32(a.high, step);
+  if (_mm512_cmpneq_epi32_mask(low, _mm512_permutexvar_epi32(leader, low)) |
+      _mm512_cmpneq_epi32_mask(high, _mm512_permutexvar_epi32(leader, high)))
+    return false;
+  if (_mm512_test_epi32_mask(_mm512_or_si512(low, high), _mm512_set1_epi32(kRow32 - 1))) return false;
+  alignas(64) std::uint32_t all[kLanes];
+  _mm512_store_si512(all, low);
+  _mm512_store_si512(all + 16, high);
+  for (int i = 0; i < Count; ++i) line[i] = all[i * per];
+  return true;
+}
+
 // Whether the 128 * Count bits from `first` on, a multiple of 4, are set.
 template <int Count>
 inline bool row_written(const Range& r, std::uint64_t first) {
@@ -321,14 +342,17 @@ Lanes lanes_of_row(std::uint64_t first, std::uint32_t bytes) {
 // ---------------------------------------------------------------- moving rows
 inline Loc element(const Op& op, int i) { return i == 0 ? op.d : i == 1 ? op.b : i == 2 ? op.c : op.e; }
 
-// Rows of consecutive vectors of Count words, and back.
-template <int Count>
-inline void load_row(const Warp& w, const Op& op, const std::byte* from) {
+// Lines of consecutive vectors of Count words, and back. lines(i): the i-th 128 bytes.
+template <int Count, class Lines>
+inline void load_row(const Warp& w, const Op& op, Lines&& lines) {
   std::uint32_t* to[Count];
   for (int i = 0; i < Count; ++i) to[i] = w.row<std::uint32_t>(element(op, i));
   for (int half = 0; half < 2; ++half) {
     __m512i v[Count];
-    for (int i = 0; i < Count; ++i) v[i] = _mm512_loadu_si512(from + 64 * (Count * half + i));
+    for (int i = 0; i < Count; ++i) {
+      const int part = Count * half + i;
+      v[i] = _mm512_loadu_si512(lines(part / 2) + 64 * (part % 2));
+    }
     if constexpr (Count == 1) {
       store_half(to[0], half, v[0]);
     } else if constexpr (Count == 2) {
@@ -350,34 +374,34 @@ inline void load_row(const Warp& w, const Op& op, const std::byte* from) {
     }
   }
 }
-template <int Count>
-inline void store_row(const Warp& w, const Op& op, std::byte* to) {
+template <int Count, class Lines>
+inline void store_row(const Warp& w, const Op& op, Lines&& lines) {
   const std::uint32_t* from[Count];
   for (int i = 0; i < Count; ++i) from[i] = w.row<std::uint32_t>(element(op, i));
   for (int half = 0; half < 2; ++half) {
     __m512i v[Count];
     for (int i = 0; i < Count; ++i) v[i] = load_half(from[i], half);
-    std::byte* const out = to + 64 * Count * half;
+    const auto out = [&](int i) { return lines((Count * half + i) / 2) + 64 * ((Count * half + i) % 2); };
     if constexpr (Count == 1) {
-      _mm512_storeu_si512(out, v[0]);
+      _mm512_storeu_si512(out(0), v[0]);
     } else {
       const __m512i first = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
       const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
       const __m512i ab = _mm512_permutex2var_epi32(v[0], first, v[1]),
                     ab2 = _mm512_permutex2var_epi32(v[0], second, v[1]);
       if constexpr (Count == 2) {
-        _mm512_storeu_si512(out, ab);
-        _mm512_storeu_si512(out + 64, ab2);
+        _mm512_storeu_si512(out(0), ab);
+        _mm512_storeu_si512(out(1), ab2);
       } else {
         const __m512i cd = _mm512_permutex2var_epi32(v[2], first, v[3]),
                       cd2 = _mm512_permutex2var_epi32(v[2], second, v[3]);
         // Pairs of two elements of 8 lanes each, to vectors of four.
         const __m512i low = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0),
                       high = _mm512_add_epi64(low, _mm512_set1_epi64(4));
-        _mm512_storeu_si512(out, _mm512_permutex2var_epi64(ab, low, cd));
-        _mm512_storeu_si512(out + 64, _mm512_permutex2var_epi64(ab, high, cd));
-        _mm512_storeu_si512(out + 128, _mm512_permutex2var_epi64(ab2, low, cd2));
-        _mm512_storeu_si512(out + 192, _mm512_permutex2var_epi64(ab2, high, cd2));
+        _mm512_storeu_si512(out(0), _mm512_permutex2var_epi64(ab, low, cd));
+        _mm512_storeu_si512(out(1), _mm512_permutex2var_epi64(ab, high, cd));
+        _mm512_storeu_si512(out(2), _mm512_permutex2var_epi64(ab2, low, cd2));
+        _mm512_storeu_si512(out(3), _mm512_permutex2var_epi64(ab2, high, cd2));
       }
     }
   }
@@ -424,6 +448,34 @@ bool store_line(Warp& w, const Op& op, const Range& r, const Lanes& a) {
   return true;
 }
 
+// Rows of a tile, each a line. False: nothing was done.
+template <Form F, int Count>
+bool move_tile(Warp& w, const Op& op, const Range& r, const Lanes& a, bool store) {
+  std::uint32_t line[Count];
+  if (!tile_lines<Count>(a, line)) return false;
+  if (!store)
+    for (const std::uint32_t at : line)
+      if (!row_written<1>(r, at)) return false;
+  if (store)
+    for (const std::uint32_t at : line) mark_row<1>(r, at);
+  count_row<F>(w, op, is_shared(F) ? 0 : count_sectors(a, r.base));
+  bool noted = !w.race;
+  if (w.race) {
+    if constexpr (is_shared(F))
+      noted = race::shared_lines(w, op, line, 4 * Count, use_of(store));
+    else
+      noted = race::global_lines(w, op, *w.worker->cache[op.inst].allocation, line, 4 * Count, use_of(store));
+  }
+  const race::Section section(w, op);
+  if (!noted) note_lanes(w, op, a, r, 4 * Count, store);
+  const auto lines = [&](int i) { return r.host + line[i]; };
+  if (store)
+    store_row<Count>(w, op, lines);
+  else
+    load_row<Count>(w, op, lines);
+  return true;
+}
+
 template <Form F, int Count>
 void load_lanes(Warp& w, const Op& op, const Range& r) {
   constexpr std::uint32_t bytes = 4 * Count;
@@ -431,6 +483,8 @@ void load_lanes(Warp& w, const Op& op, const Range& r) {
   if (!offsets<F>(w, op, r, bytes, a)) return exec_load(w, op);
   if constexpr (Count == 1)
     if (load_line<F>(w, op, r, a)) return;
+  if constexpr (Count > 1)
+    if (move_tile<F, Count>(w, op, r, a, false)) return;
   if (!all_written(a, r, bytes)) return exec_load(w, op);
   count_lanes<F>(w, op, false, a, r, bytes);
   const race::Section section(w, op);
@@ -452,6 +506,8 @@ void store_lanes(Warp& w, const Op& op, const Range& r) {
   if (!offsets<F>(w, op, r, bytes, a)) return exec_store(w, op);
   if constexpr (Count == 1)
     if (store_line<F>(w, op, r, a)) return;
+  if constexpr (Count > 1)
+    if (move_tile<F, Count>(w, op, r, a, true)) return;
   if (!all_written(a, r, bytes)) return exec_store(w, op);
   count_lanes<F>(w, op, true, a, r, bytes);
   const race::Section section(w, op);
@@ -483,7 +539,7 @@ void load_words(Warp& w, const Op& op) {
   if (!row_written<Count>(r, first)) return load_lanes<F, Count>(w, op, r);
   count_row<F>(w, op, sectors_of(r.base + first, 128 * Count));
   if (w.race) note_row_or_lanes<F, Count>(w, op, r, first, false);
-  load_row<Count>(w, op, r.host + first);
+  load_row<Count>(w, op, [at = r.host + first](int i) { return at + kRow32 * i; });
 }
 template <Form F, int Count>
 void store_words(Warp& w, const Op& op) {
@@ -494,7 +550,7 @@ void store_words(Warp& w, const Op& op) {
   mark_row<Count>(r, first);
   count_row<F>(w, op, sectors_of(r.base + first, 128 * Count));
   if (w.race) note_row_or_lanes<F, Count>(w, op, r, first, true);
-  store_row<Count>(w, op, r.host + first);
+  store_row<Count>(w, op, [at = r.host + first](int i) { return at + kRow32 * i; });
 }
 
 template <Form F>

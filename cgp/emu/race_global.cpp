@@ -347,7 +347,7 @@ bool row_of_words(GlobalPage& page, const LaunchState& launch, std::uint32_t ins
                   const RowParty& party, LaneMap map, Use use) {
   page.settle(lines_of(inside, size));
   LaneRun p = lane_run(party);
-  p.shift = map.shift;
+  p.first_lane = map.first, p.shift = map.shift;
   const std::uint32_t first = inside / 4, n = size / 4;
   std::uint64_t* const older = page.older.empty() ? nullptr : &page.older[first];
   std::uint32_t* const older_reader = page.older.empty() ? nullptr : &page.older_reader[first];
@@ -361,24 +361,43 @@ bool row_of_words(GlobalPage& page, const LaunchState& launch, std::uint32_t ins
   if (inside % kLineBytes == 0) back_to_lines(page, inside / kLineBytes, size / kLineBytes, party, map);
   return true;
 }
+bool access_row(WarpState& s, GlobalShadow& shadow, const RowParty& party, std::uint64_t offset,
+                std::uint32_t size, LaneMap map, Use use) {
+  const auto inside = std::uint32_t(offset % GlobalPage::kBytes);
+  GlobalPage& page = shadow.page(offset / GlobalPage::kBytes);
+  const LaunchState& launch = *s.cluster->launch;
+  const PageLock lock(page, launch.parallel);
+  if (page.shift != 2) return false;
+  return (inside % kLineBytes == 0 &&
+          access_rows(page, inside / kLineBytes, size / kLineBytes, party, map, use)) ||
+         row_of_words(page, launch, inside, size, party, map, use);
+}
 }  // namespace
 
 bool global_row(Warp& w, const Op& op, const Allocation& in, std::uint64_t offset, std::uint32_t bytes,
                 Use use) {
   RowParty party;
   const std::uint32_t size = kLanes * bytes;
-  const auto inside = std::uint32_t(offset % GlobalPage::kBytes);
-  if (((inside | bytes) & 3) || inside + size > GlobalPage::kBytes || !whole_warp(w, op, party)) return false;
+  if (((offset | bytes) & 3) || offset % GlobalPage::kBytes + size > GlobalPage::kBytes ||
+      !whole_warp(w, op, party))
+    return false;
   WarpState& s = *w.race;
-  if (!in.constant) {
-    GlobalPage& page = shadow_for(s, in).page(offset / GlobalPage::kBytes);
-    const LaunchState& launch = *s.cluster->launch;
-    const PageLock lock(page, launch.parallel);
-    if (page.shift != 2) return false;
-    const LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
-    const std::uint32_t line = inside / kLineBytes, n = size / kLineBytes;
-    const bool done = inside % kLineBytes == 0 && access_rows(page, line, n, party, map, use);
-    if (!done && !row_of_words(page, launch, inside, size, party, map, use)) return false;
+  const LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
+  if (!in.constant && !access_row(s, shadow_for(s, in), party, offset, size, map, use)) return false;
+  s.touched = s.touched_part = ~Mask(0);
+  return true;
+}
+
+// See shared_lines().
+bool global_lines(Warp& w, const Op& op, const Allocation& in, const std::uint32_t* line, std::uint32_t bytes,
+                  Use use) {
+  RowParty party;
+  if (!whole_warp(w, op, party)) return false;
+  WarpState& s = *w.race;
+  LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
+  for (; !in.constant && map.first < kLanes; ++line) {
+    if (!access_row(s, shadow_for(s, in), party, *line, kLineBytes, map, use)) return false;
+    map.first = std::uint8_t(map.first + kLineBytes / bytes);
   }
   s.touched = s.touched_part = ~Mask(0);
   return true;

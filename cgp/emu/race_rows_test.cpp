@@ -41,7 +41,7 @@ class Writer {
   // Byte offset of the thread in %a: inside `bytes`, aligned to `size`.
   void address(std::uint32_t bytes, std::uint32_t size) {
     const std::uint32_t line = pick(bytes / 128) * 128, half = bytes / 2;
-    switch (pick(9)) {
+    switch (pick(11)) {
       case 0:
       case 1:
         say(cat("mul.lo.u32 %a, %t, ", size, "; add.u32 %a, %a, ", line % half, ";"));
@@ -66,6 +66,12 @@ class Writer {
       case 7:
         say(cat("shr.u32 %a, %l, ", 1 + pick(3), "; mul.lo.u32 %a, %a, ", size, "; add.u32 %a, %a, ",
                 line % half, ";"));
+        break;
+      case 8:  // rows of a tile
+      case 9:
+        say(cat("div.u32 %a, %l, ", 128 / size, "; mul.lo.u32 %a, %a, ", 128 * (1 + pick(4)) + 64 * !pick(4),
+                "; rem.u32 %v3, %l, ", 128 / size, "; mad.lo.u32 %a, %v3, ", size,
+                ", %a; mad.lo.u32 %a, %w, ", pick(3) * 128, ", %a; add.u32 %a, %a, ", line % half, ";"));
         break;
       default:
         say(cat("mad.lo.u32 %a, %t, ", 2 * pick(2000) + 1, ", ", pick(4096), "; mul.lo.u32 %a, %a, ", size,

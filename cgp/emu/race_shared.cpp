@@ -419,33 +419,50 @@ bool access_words(Warp& w, SharedPage& page, const RowParty& party, const std::u
 }
 }  // namespace
 
+namespace {
+// [inside, inside + size) of a page by lanes from map.first on.
+bool access_row(Warp& w, SharedPage& page, const RowParty& party, std::uint32_t inside, std::uint32_t size,
+                LaneMap map, Use use) {
+  if (page.shift != 2) return false;
+  const bool whole = inside % kLineBytes == 0;
+  const std::uint32_t line = inside / kLineBytes, n = size / kLineBytes;
+  if (whole && access_lines(page, line, n, party, map, w.index, use)) return true;
+  page.settle(lines_of(inside, size));
+  LaneRun p = lane_run(party);
+  p.group_bit = std::uint64_t(1) << w.index;
+  p.first_lane = map.first, p.shift = map.shift;
+  const std::uint32_t first = inside / 4;
+  const auto& lanes = w.race->cluster->launch->lanes;
+  if (use == Use::read) {
+    Plane& plane = words_of(page, w.index);
+    return lanes.shared_read(p, &page.write[first], &page.reads[first], &plane.seen[first],
+                             &plane.inst[first], size / 4);
+  }
+  if (!lanes.shared_write(p, &page.write[first], &page.reads[first], size / 4)) return false;
+  if (whole) back_to_rows(page, line, n, party, map);
+  return true;
+}
+std::uint8_t shift_of(std::uint32_t bytes) { return std::uint8_t(std::countr_zero(bytes) - 2); }
+}  // namespace
+
 bool shared_row(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t bytes, Use use) {
   RowParty party;
   const std::uint32_t size = kLanes * bytes, inside = offset % SharedPage::kBytes;
   if (((offset | bytes) & 3) || inside + size > SharedPage::kBytes || !whole_warp(w, op, party)) return false;
   SharedPage& page = page_of(w.race->cta->shadow, offset);
-  if (page.shift != 2) return false;
-  const LaneMap map{std::uint8_t(std::countr_zero(bytes) - 2), 0, 0};
-  const bool whole = inside % kLineBytes == 0;
-  const std::uint32_t line = inside / kLineBytes, n = size / kLineBytes;
-  if (whole && access_lines(page, line, n, party, map, w.index, use)) {
-    touch(*w.race);
-    return true;
-  }
-  page.settle(lines_of(inside, size));
-  LaneRun p = lane_run(party);
-  p.group_bit = std::uint64_t(1) << w.index;
-  p.shift = map.shift;
-  const std::uint32_t first = inside / 4;
-  const auto& lanes = w.race->cluster->launch->lanes;
-  if (use == Use::read) {
-    Plane& plane = words_of(page, w.index);
-    if (!lanes.shared_read(p, &page.write[first], &page.reads[first], &plane.seen[first], &plane.inst[first],
-                           size / 4))
-      return false;
-  } else {
-    if (!lanes.shared_write(p, &page.write[first], &page.reads[first], size / 4)) return false;
-    if (whole) back_to_rows(page, line, n, party, map);
+  if (!access_row(w, page, party, inside, size, {shift_of(bytes), 0, 0}, use)) return false;
+  touch(*w.race);
+  return true;
+}
+
+// A line that needs a closer look stops it: what was noted before is noted again then, which changes nothing.
+bool shared_lines(Warp& w, const Op& op, const std::uint32_t* line, std::uint32_t bytes, Use use) {
+  RowParty party;
+  if (!whole_warp(w, op, party)) return false;
+  for (std::uint32_t lane = 0; lane < kLanes; lane += kLineBytes / bytes, ++line) {
+    SharedPage& page = page_of(w.race->cta->shadow, *line);
+    const LaneMap map{shift_of(bytes), std::uint8_t(lane), 0};
+    if (!access_row(w, page, party, *line % SharedPage::kBytes, kLineBytes, map, use)) return false;
   }
   touch(*w.race);
   return true;
