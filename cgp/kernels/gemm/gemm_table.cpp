@@ -186,7 +186,8 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   if (first.pack_b)
     inner_at.b = 0, inner.ldb = packed_ld(p.trans_b ? p.k : p.n),
     inner.stride_b = inner.ldb * (p.trans_b ? p.n : p.k);
-  if (first.pack_c) inner_at.c = 0, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
+  if (first.pack_c)
+    inner_at.c = 0, inner_at.c_spare = true, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
   if (reject(GemmKind::sm90, inner, inner_at, d).empty())
     for (auto& c : gemm_candidates_sm90(inner, inner_at, d)) add(std::move(c));
   if (reject(GemmKind::skinny, inner, inner_at, d).empty() && p.m <= 16)
