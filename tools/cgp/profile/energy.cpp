@@ -31,12 +31,6 @@ std::string package_absent() {
   return text::cat("no RAPL counter in ", folder, ": a virtual machine, or another processor");
 }
 
-struct Gpu {
-  std::string name, absent;
-  std::unique_ptr<prof::Nvml> nvml;
-  std::optional<double> start;
-};
-
 /// A reading after minus one before; null with the reason.
 nlohmann::ordered_json difference(std::optional<double> before, std::optional<double> after, double seconds,
                                   const std::string& absent) {
@@ -48,6 +42,11 @@ nlohmann::ordered_json difference(std::optional<double> before, std::optional<do
 }  // namespace
 
 struct EnergyMeter::Impl {
+  struct Gpu {
+    std::string name, absent;
+    std::unique_ptr<prof::Nvml> nvml;
+    std::optional<double> start;
+  };
   std::vector<Gpu> gpus;
   prof::SystemCounters before;
   double start = 0;
@@ -56,7 +55,7 @@ struct EnergyMeter::Impl {
 EnergyMeter::EnergyMeter() : impl_(std::make_unique<Impl>()) {
   for (const auto& device : runtime::devices()) {
     if (device.kind != runtime::DeviceKind::cuda) continue;
-    Gpu g;
+    Impl::Gpu g;
     g.name = device.name;
     try {
       g.nvml = std::make_unique<prof::Nvml>(device);
