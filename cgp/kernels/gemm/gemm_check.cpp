@@ -28,7 +28,7 @@ class Checker {
         std::fill(magnitude.begin(), magnitude.end(), 0);
         for (std::uint64_t l = 0; l < p_.k; ++l) {
           const double x = double(a[(z * p_.m + i) * p_.k + l]);
-          const float* row = &b[(z * p_.k + l) * p_.n];
+          const float* row = b.data() + (z * p_.k + l) * p_.n;  // none of them where n is 0
           for (std::uint64_t j = 0; j < p_.n; ++j) {
             const double y = x * double(row[j]);
             sum[j] += y;
