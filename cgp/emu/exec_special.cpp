@@ -121,13 +121,22 @@ std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
       return l.dynamic_smem;
     case ptx::Sreg::total_smem_size:
     case ptx::Sreg::aggr_smem_size:
-      return launch.shared_bytes;
+      return launch.shared_bytes - launch.reserved_bytes;
+    case ptx::Sreg::reserved_smem_offset_begin:
+    case ptx::Sreg::reserved_smem_offset_0:
+      return launch.reserved_offset;
+    case ptx::Sreg::reserved_smem_offset_1:
+      return launch.reserved_offset + launch.reserved_bytes / 2;
+    case ptx::Sreg::reserved_smem_offset_end:
+      return launch.reserved_offset + launch.reserved_bytes;
+    case ptx::Sreg::reserved_smem_offset_cap:
+      return launch.reserved_bytes;
     case ptx::Sreg::envreg1:
       return workspace_of(launch) >> 32;
     case ptx::Sreg::envreg2:
       return std::uint32_t(workspace_of(launch));
     default:
-      return 0;  // pm, other envreg, reserved_smem, current_graph_exec: a driver leaves them 0
+      return 0;  // pm, other envreg, current_graph_exec: a driver leaves them 0
   }
 }
 

@@ -296,7 +296,7 @@ void make_pools(LaunchState& s) {
 
 void set_residency(LaunchState& s) {
   const DeviceProperties& d = s.machine->properties;
-  const std::uint32_t shared = std::max(1024u, s.shared_bytes + 1024);
+  const std::uint32_t shared = std::max(1024u, s.shared_bytes - s.reserved_bytes + 1024);
   const std::uint64_t by_warps = std::uint64_t(d.max_warps_per_sm) / s.warps_per_cta;
   const std::uint64_t per_sm = std::max<std::uint64_t>(
       1, std::min({std::uint64_t(d.max_blocks_per_sm), by_warps, std::uint64_t(d.shared_per_sm / shared)}));
@@ -328,6 +328,11 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   s.dynamic_offset = s.layout.static_bytes;
   s.shared_bytes = s.layout.static_bytes + launch.dynamic_smem;
   check_launch(*impl_, entry, launch, s.shared_bytes);
+  if (s.layout.reserved) {
+    s.reserved_offset = (s.shared_bytes + 127) & ~127u;
+    s.reserved_bytes = LaunchState::kReservedShared;
+    s.shared_bytes = s.reserved_offset + s.reserved_bytes;
+  }
   s.cluster_grid = {launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y,
                     launch.grid.z / launch.cluster.z};
   s.clusters = s.cluster_grid.count();

@@ -89,6 +89,7 @@ struct ProgramImpl {
     std::uint32_t static_bytes = 0;
     std::uint32_t dynamic_align = 1;
     bool dynamic = false;
+    bool reserved = false;  ///< the code asks for %reserved_smem_offset_...
   };
   SharedLayout shared_layout(std::uint32_t entry) const;
 };
@@ -194,6 +195,10 @@ struct LaunchState {
   std::shared_ptr<race::LaunchState> race;                                  ///< nullptr without Check::race
   std::string output;
   std::exception_ptr fault;
+  /// System memory behind the kernel's own, part of shared_bytes: cooperative groups keep their barriers of
+  /// large tiles there.
+  static constexpr std::uint32_t kReservedShared = 1024;
+  std::uint32_t reserved_offset = 0, reserved_bytes = 0;
 };
 
 /// A range of global memory that an instruction used last: almost always the next use is in it too.

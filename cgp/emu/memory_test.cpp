@@ -103,6 +103,39 @@ TEST(memory, widths_and_extensions) {
   EXPECT_EQ(u64_at(v, 48), u64_at(in, 16) + u64_at(in, 24));
 }
 
+// Cooperative groups keep the barriers of large tiles in system memory behind the kernel's own: it begins as
+// zeros, and does not count as the kernel's.
+TEST(memory, reserved_shared_memory) {
+  Bench b(header("sm_80") + R"(
+.visible .entry k(.param .u64 pout)
+{
+  .reg .b32 %r<10>; .reg .b64 %rd<2>; .reg .pred %p<1>;
+  .shared .align 4 .b8 own[20];
+  ld.param.u64 %rd0, [pout];
+  mov.u32 %r0, %reserved_smem_offset_1;
+  ld.shared.u32 %r1, [%r0];
+  st.shared.u32 [%r0], 7;
+  ld.shared.u32 %r2, [%r0];
+  mov.u32 %r3, %reserved_smem_offset_begin;
+  mov.u32 %r4, %reserved_smem_offset_end;
+  sub.u32 %r5, %r4, %r3;
+  mov.u32 %r6, %reserved_smem_offset_cap;
+  mov.u32 %r7, %total_smem_size;
+  mov.u32 %r8, own;
+  st.shared.u32 [%r8+16], %r1;
+  setp.ge.u32 %p0, %r3, 20;
+  selp.u32 %r9, 1, 0, %p0;
+  st.global.v4.b32 [%rd0], {%r1, %r2, %r5, %r6};
+  st.global.v2.b32 [%rd0+16], {%r7, %r9};
+  ret;
+}
+)");
+  const auto out = b.machine.alloc(24, "out");
+  const Result r = b.run("k", {}, {1, 1, 1}, Params().add(out));
+  EXPECT_TRUE(r.findings.empty());
+  EXPECT_EQ(b.download<u32>(out, 6), (std::vector<u32>{0, 7, 1024, 1024, 128, 1}));  // units of 128
+}
+
 TEST(memory, values_of_128_bits) {
   Bench b(header() + R"(
 .visible .entry k(.param .u64 p)

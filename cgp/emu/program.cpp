@@ -328,12 +328,23 @@ std::vector<std::uint32_t> ProgramImpl::reachable(std::uint32_t entry) const {
   return order;
 }
 
+namespace {
+bool reads_reserved_offsets(const ptx::Function& f) {
+  return std::any_of(f.body.begin(), f.body.end(), [](const ptx::Inst& i) {
+    return i.op == ptx::Op::mov && i.operands.size() == 2 && i.operands[1].kind == ptx::OperandKind::sreg &&
+           ptx::name(i.operands[1].sreg).substr(0, 21) == "reserved_smem_offset_";
+  });
+}
+}  // namespace
+
 ProgramImpl::SharedLayout ProgramImpl::shared_layout(std::uint32_t entry) const {
   SharedLayout l;
   l.offset.assign(shared_vars.size(), kNotPlaced);
   std::set<std::uint32_t> used;
-  for (std::uint32_t f : reachable(entry))
+  for (std::uint32_t f : reachable(entry)) {
     used.insert(functions[f].shared_vars.begin(), functions[f].shared_vars.end());
+    l.reserved = l.reserved || reads_reserved_offsets(*functions[f].ptx);
+  }
   for (std::uint32_t i : used) {
     const SharedVar& v = shared_vars[i];
     const std::uint32_t align = std::max(1u, v.var->alignment());

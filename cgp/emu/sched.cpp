@@ -77,6 +77,12 @@ std::unique_ptr<Cta> make_cta(LaunchState& launch, Worker& worker, Cluster& clus
   // Junk that no test mistakes for zero: reading it is a bug that must show.
   std::memset(c->shared.get(), 0xcd, launch.shared_bytes);
   if (launch.options.checks.has(Check::uninit)) c->shared_init.assign(launch.shared_bytes / 64 + 2, 0);
+  if (launch.reserved_bytes) {
+    std::memset(c->shared.get() + launch.reserved_offset, 0, launch.reserved_bytes);
+    if (!c->shared_init.empty())
+      for (std::uint32_t at = 0; at < launch.reserved_bytes; at += 64)
+        c->shared_init[(launch.reserved_offset + at) / 64] = ~std::uint64_t(0);
+  }
   c->threads = std::uint32_t(launch.launch.block.count());
   for (std::uint32_t i = 0; i < launch.warps_per_cta; ++i)
     c->warps.push_back(make_warp(launch, worker, *c, i));

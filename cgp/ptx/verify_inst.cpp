@@ -67,6 +67,8 @@ std::optional<Requirement> requirement_of(Sreg s) {
     case Sreg::reserved_smem_offset_begin:
     case Sreg::reserved_smem_offset_end:
     case Sreg::reserved_smem_offset_cap:
+    case Sreg::reserved_smem_offset_0:
+    case Sreg::reserved_smem_offset_1:
       return Requirement{{7, 6}, {{80, 0, 0}}};
     default:
       return std::nullopt;

@@ -105,6 +105,8 @@ LinearForm ThreadValues::special(Sreg s) const {
     case Sreg::reserved_smem_offset_begin:
     case Sreg::reserved_smem_offset_end:
     case Sreg::reserved_smem_offset_cap:
+    case Sreg::reserved_smem_offset_0:
+    case Sreg::reserved_smem_offset_1:
       return unknown(Scope::grid);
     case Sreg::cluster_ctarank:
     case Sreg::smid:
