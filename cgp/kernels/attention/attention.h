@@ -29,7 +29,8 @@ struct AttentionScaleStrides {
 enum class AttentionMask : std::uint8_t { none, additive, boolean };
 std::string_view name(AttentionMask m);
 
-/// One score on its way through a kernel, for ScoreModification.
+/// One score on its way through a kernel, for ScoreModification. Tiles reach beyond a sequence: so do `query`
+/// and `key`, of scores that are dropped afterwards. An index into `data` must be clamped.
 struct AttentionScore {
   dsl::Val<dsl::f32> score;                    ///< scaled
   dsl::Val<dsl::u32> batch, head, query, key;  ///< of this sequence
