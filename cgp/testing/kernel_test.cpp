@@ -31,6 +31,12 @@ kernels::Options make_options(const kernels::KernelEntry& kernel, OptionList opt
 struct Policy {
   const char *async, *schedule;
 };
+void apply(runtime::Device& device, std::string_view async, std::string_view schedule) {
+  emu::Options o = device.emulator_options();
+  emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
+  device.set_emulator_options(o);
+}
+
 constexpr Policy kPolicies[] = {{"late", "adversarial"},     {"random:1", "random:1"}, {"late", "random:2"},
                                 {"random:2", "adversarial"}, {"late", "fair"},         {"random:3", "fair"},
                                 {"eager", "adversarial"},    {"eager", "random:3"}};
@@ -50,11 +56,8 @@ emu::Counters run(const kernels::KernelEntry& kernel, OptionList options, std::s
     device.set_findings(runtime::Device::Findings::collect);
     device.keep_results(0);
     if (policy) {
-      emu::Options o = device.emulator_options();
-      emu::parse_async(policy->async).apply(o);
-      emu::parse_schedule(policy->schedule).apply(o);
-      device.set_emulator_options(o);
-      text::append(what, text::cat(" ", emu::policy_arguments(o)));
+      apply(device, policy->async, policy->schedule);
+      text::append(what, text::cat(" ", emu::policy_arguments(device.emulator_options())));
     }
     auto c = kernel.prepare(device, make_options(kernel, options), inputs, seed);
     runtime::Stream stream(device);
@@ -80,6 +83,12 @@ emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList option
   const emu::Counters plain = run(kernel, options, arch, inputs, seed, nullptr);
   for (const Policy& policy : policies_for(plain)) run(kernel, options, arch, inputs, seed, &policy);
   return plain;
+}
+
+runtime::Device emulator_under(std::string_view async, std::string_view schedule) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  apply(device, async, schedule);
+  return device;
 }
 
 std::vector<ArchImage> images_for(const std::vector<std::string_view>& archs,

@@ -11,6 +11,7 @@
 
 #include "cgp/emu/emu.h"
 #include "cgp/kernels/catalog.h"
+#include "cgp/runtime/device.h"
 #include "cgp/testing/assemble.h"
 
 namespace cgp::kernels {
@@ -28,6 +29,9 @@ using OptionList = std::initializer_list<std::pair<const char*, std::string>>;
 emu::Counters expect_right(const kernels::KernelEntry& kernel, OptionList options,
                            std::string_view arch = "sm_90a",
                            const std::vector<kernels::NamedArray>& inputs = {}, std::uint64_t seed = 1);
+
+/// "emu:sm_90a" with asynchronous operations and a schedule as --async and --schedule name them.
+runtime::Device emulator_under(std::string_view async, std::string_view schedule);
 
 /// Every image the kernel ships for every architecture: ptxas accepts it, no spills, no stack, no serialised
 /// wgmma. Skips (with the reason) without ptxas.

@@ -7,7 +7,6 @@
 #include <functional>
 #include <set>
 
-#include "cgp/emu/policy.h"
 #include "cgp/kernels/attention/attention_ref.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -270,10 +269,7 @@ TEST(attention_backward_mma, under_every_policy) {
                                  {"random:1", "random:1"},
                                  {"late", "random:2"},
                                  {"eager", "adversarial"}}) {
-    auto device = runtime::Device::open("emu:sm_90a");
-    emu::Options o = device.emulator_options();
-    emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
-    device.set_emulator_options(o);
+    auto device = cgp::testing::emulator_under(async, schedule);
     auto p = problem(DType::bf16, 70, 83, 32, 32);
     p.causal = true, p.batch = 1;
     check(device, p, AttentionKind::mma);
@@ -310,10 +306,7 @@ void same_sums_under_every_policy(const AttentionProblem& p) {
                                  {"random:1", "random:1"},
                                  {"late", "random:2"},
                                  {"eager", "diverge"}}) {
-    auto device = runtime::Device::open("emu:sm_90a");
-    emu::Options o = device.emulator_options();
-    emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
-    device.set_emulator_options(o);
+    auto device = cgp::testing::emulator_under(async, schedule);
     const auto d_q = check(device, p, AttentionKind::sm90);
     if (first.empty()) first.assign(d_q.bytes.begin(), d_q.bytes.end());
     EXPECT_TRUE(std::equal(first.begin(), first.end(), d_q.bytes.begin())) << async << " " << schedule;

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cgp/base/error.h"
-#include "cgp/emu/policy.h"
 #include "cgp/kernels/norm/norm_ref.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -163,10 +162,7 @@ TEST(norm, lagging_ring_under_every_policy) {
                                         {"random:1", "random:1"},
                                         {"late", "random:2"},
                                         {"eager", "adversarial"}}) {
-    auto device = runtime::Device::open("emu:sm_90a");
-    emu::Options o = device.emulator_options();
-    emu::parse_async(async).apply(o), emu::parse_schedule(schedule).apply(o);
-    device.set_emulator_options(o);
+    auto device = cgp::testing::emulator_under(async, schedule);
     // More rows than teams, so that stages and slots come round.
     check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, false, true}, 301, 520);
   }
