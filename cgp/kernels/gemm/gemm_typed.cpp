@@ -356,7 +356,18 @@ GemmTypedTuning tuning_for(const GemmProblem& p, int bm, int bn) {
   // Sums and those of 128 columns that are added to them: what 240 registers hold.
   t.parts = std::max(1, bn / 128);
   if (halved(p) && p.scaling == GemmScaling::block) t.parts = std::max(2, t.parts);
+  // Of 128 columns one stage is added up while the next is multiplied; three warpgroups lack the registers.
+  t.overlapped = promoted(p) && is_fp8(p.type) && t.parts == 1 && bn == 128 && bm <= 128;
   return t;
+}
+
+// Of 128 x 256 sums that are promoted, by 128 bytes of K. Products of 10^12 operations heat the GPU up to its
+// power limit, where tiles of 256 columns lose most.
+double promoted_step(const GemmProblem& p, const GemmTypedTuning& t) {
+  const bool blocks = p.scaling == GemmScaling::block;
+  const double narrow = t.bn == 64 ? (blocks ? 1.2 : 1.15) : t.bm == 64 ? 1.17 : 1;
+  if (blocks) return 0.94 * narrow * (t.bm == 192 ? 1.11 : t.bn < 256 ? 1 : p.flops() < 8e11 ? 0.97 : 1.03);
+  return 0.76 * narrow * (t.bm == 192 ? 0.98 : t.bn == 256 ? 1.02 : 1);
 }
 
 // Microseconds on an H200: waves of tiles; a tile that a warpgroup has for itself is stored while the other
@@ -369,7 +380,7 @@ double typed_time(const GemmProblem& p, const GemmTypedTuning& t) {
   const double rows = (t.bm + t.bn) / 384.0;
   const bool hidden = alone(p, t);
   const double store = 1.6 * area * bytes(*p.type_c) / 2 * (p.epilogue.empty() ? 1 : 3),
-               step = 0.6 * area + 0.1 * rows;
+               step = promoted(p) ? promoted_step(p, t) * area : 0.6 * area + 0.1 * rows;
   return std::ceil(tiles / 132) * (steps * step + (hidden ? 0.05 : store)) + (hidden ? store : 0) + 2;
 }
 
@@ -389,9 +400,17 @@ GemmTypedTuning default_tuning(const GemmProblem& p) {
   for (const auto& stage : p.epilogue.stages()) matrix = matrix || stage->name.rfind("residual", 0) == 0;
   const bool wide = !matrix && !narrow_c;
   std::vector<GemmTypedTuning> all;
-  for (const auto& [bm, bn] :
-       {std::pair{128, 192}, {128, 128}, {128, 256}, {64, 128}, {128, 64}, {64, 64}, {128, 96}, {128, 224}})
-    if (bn % piece(p) == 0 && (wide || bn <= 128) && (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
+  for (const auto& [bm, bn] : {std::pair{128, 192},
+                               {128, 128},
+                               {128, 256},
+                               {192, 128},
+                               {64, 128},
+                               {128, 64},
+                               {64, 64},
+                               {128, 96},
+                               {128, 224}})
+    if (bn % piece(p) == 0 && (wide || (bn <= 128 && bm <= 128)) && (promoted(p) || bm <= 128) &&
+        (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
       all.push_back(tuning_for(p, bm, bn));
   return *std::min_element(all.begin(), all.end(),
                            [&](const auto& x, const auto& y) { return typed_time(p, x) < typed_time(p, y); });
