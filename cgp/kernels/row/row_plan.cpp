@@ -62,6 +62,36 @@ RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint
   return t;
 }
 
+// A ring with a lag for rows of `accesses`, or stages = 0 where a row needs no cluster or more than eight
+// blocks. What was best in every sweep: three stages that fill the SM's shared memory, so that two are in
+// flight while one is read; four accesses a thread; two clusters an SM, which hide each other's barriers, but
+// one where eight blocks cannot hold a row otherwise.
+RowTuning lagging_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
+                       const runtime::DeviceInfo& device) {
+  constexpr std::uint64_t loads = 4;
+  std::uint64_t threads = n.accumulators ? 512 : 1024;  // of an SM; sums take registers
+  while (threads > 256 && 3 * threads * loads * bytes_per_access(n, t.elements) > device.smem_per_block_optin)
+    threads /= 2;
+  for (std::uint64_t resident : {2, 1}) {
+    const std::uint64_t lanes = threads / resident;
+    int cluster = 2;
+    while (accesses > lanes * loads * std::uint64_t(cluster)) cluster *= 2;
+    if (cluster > device.max_cluster || cluster > 8) continue;
+    t.rows = 1, t.lanes = int(lanes), t.cluster = cluster, t.resident = int(resident);
+    t.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(cluster)), lanes));
+    t.stages = 3, t.stay = false, t.lag = true;
+    return t;
+  }
+  return t;
+}
+// The exchange is worth hiding where a row's statistics are one sum, little work, and its results wait for
+// column vectors; without those the plain ring comes to 0.96 of a copy.
+bool lag_pays(const RowNeeds& n) { return n.fold_size == 1 && n.accumulators <= 1 && !n.columns.empty(); }
+std::string lag_reason(const RowTuning& t) {
+  return text::cat("a ring of ", t.stages,
+                   " rows in a cluster; a row's one sum travels while the next is added up");
+}
+
 RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
   // Four accesses of 16-bit elements a thread: the sums, the elements and the column vectors of more would
   // not fit its registers.
@@ -82,12 +112,24 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   std::uint64_t lanes = std::max<std::uint64_t>(128, round_up(ceil_div(accesses, most), 32)), loads = most;
   if (lanes > 256) lanes = 512, loads = std::max<std::uint64_t>(full, 1);
   const bool bulk = t.elements > 1 && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
+  if (bulk && accesses > lanes * loads && lag_pays(n)) {
+    const auto r = lagging_ring(n, t, accesses, device);
+    if (r.stages) return {r, text::cat(lag_reason(r), "; sums in registers")};
+  }
   if (bulk) {
     if (accesses > lanes * loads && accesses <= 256 * loads * 8) lanes = 256;  // in a cluster
     RowTuning r = t;
     r.stay = false;
     r = ring(n, r, accesses, lanes, loads, device);
-    if (r.stages) return {r, text::cat("a ring of ", r.stages, " rows; sums in registers")};
+    if (r.stages) {
+      // Reading the columns' vectors again for every row costs more than a third stage or block gains.
+      RowTuning held = r;
+      held.hold = true;
+      const bool fits = std::uint64_t(r.resident) * lanes * registers(n, held) <= device.registers_per_sm;
+      r.hold = n.accumulators > 1 && r.cluster > 1 && fits;
+      return {r, text::cat("a ring of ", r.stages, " rows; sums ", r.hold ? "and column vectors " : "",
+                           "in registers")};
+    }
   }
   t.rows = 1;
   const int most_cluster = device.max_cluster >= 8 ? 8 : 1;
@@ -157,15 +199,20 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
   } else {
-    if (wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count)) {
-      const auto r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
+    if (wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count) && n.fold_size <= 2) {
+      const auto r = lag_pays(n) ? lagging_ring(n, t, accesses, device)
+                                 : ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
       if (r.stages) {
         t = r;
-        return done(text::cat("a ring of ", t.stages, " rows in a cluster"));
+        return done(t.lag ? lag_reason(t) : text::cat("a ring of ", t.stages, " rows in a cluster"));
       }
     }
+    // Dear statistics: few exchanges, and two blocks of 512 threads an SM, which leaves 64 registers for
+    // each.
     t.lanes = 512;
-    while (t.cluster < int(clusters) && accesses > 512 * most * std::uint64_t(t.cluster)) t.cluster *= 2;
+    std::uint64_t few = most;
+    while (wide && few > 1 && few * words_per_access(n, t.elements) > 32) few /= 2;
+    while (t.cluster < int(clusters) && accesses > 512 * few * std::uint64_t(t.cluster)) t.cluster *= 2;
     t.loads = int(ceil_div(accesses, 512 * std::uint64_t(t.cluster)));
     if (std::uint64_t(t.loads) > most) t.lanes = 1024, t.loads = 0;
   }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/row/row_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+
+using namespace cgp;
+using namespace cgp::kernels::row;
+
+namespace {
+
+runtime::DeviceInfo h200() {
+  runtime::DeviceInfo d;
+  d.sm_count = 132, d.cc_major = 9, d.max_cluster = 16;
+  d.smem_per_sm = 228 * 1024, d.smem_per_block_optin = 227 * 1024;
+  return d;
+}
+// Norms as their launchers describe them.
+RowNeeds forward(DType t, bool layer, bool residual) {
+  RowNeeds n;
+  n.inputs.assign(residual ? 2 : 1, t), n.outputs = n.inputs, n.columns.assign(layer ? 2 : 1, t);
+  n.fold_size = layer ? 3 : 1;
+  return n;
+}
+RowNeeds backward(DType t, bool layer) {
+  RowNeeds n;
+  n.inputs = {t, t}, n.outputs = n.columns = {t}, n.accumulators = layer ? 2 : 1;
+  return n;
+}
+RowPlan plan(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
+  return plan_rows(n, rows, cols, true, h200());
+}
+
+}  // namespace
+
+// The best of sweeps on an H200 over all tunings of these shapes, or within 1 % of it.
+TEST(row_plan, long_rows_get_what_measured_best) {
+  const auto tuning = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
+    return describe(plan(n, rows, cols).tuning);
+  };
+  EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "1024x1_l4_c8_e4_s3_r1_lag");
+  EXPECT_EQ(tuning(forward(DType::f32, false, false), 2048, 65536), "512x1_l4_c8_e4_s3_r2_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r2_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "1024x1_l8_c1_e8_r1");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l4_c4_e8_s3_r2_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "512x1_l8_c2_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l8_c1_e8_r2");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l2_c4_e8_s3_r2_hold");
+}
+
+TEST(row_plan, says_why) {
+  const auto lag = plan(forward(DType::bf16, false, false), 1024, 131072).why;
+  EXPECT_NE(lag.find("a ring of 3 rows in a cluster; a row's one sum travels"), std::string::npos) << lag;
+  const auto held = plan(backward(DType::bf16, true), 8192, 16384).why;
+  EXPECT_NE(held.find("sums and column vectors in registers"), std::string::npos) << held;
+}
+
+// Whatever the lengths and types: a row fits, and what is to be resident fits an SM.
+TEST(row_plan, plans_fit_the_device) {
+  const auto d = h200();
+  for (DType t : {DType::bf16, DType::f32})
+    for (const auto& n : {forward(t, false, false), forward(t, false, true), forward(t, true, false),
+                          forward(t, true, true), backward(t, false), backward(t, true)})
+      for (std::uint64_t cols = 8; cols <= 1 << 18; cols += cols / 8 / 8 * 8 + 8) {
+        RowTuning tuning;
+        try {
+          tuning = plan(n, 1 << 20, cols).tuning;
+        } catch (const Unsupported&) {
+          continue;  // sums over rows that long
+        }
+        const auto what = text::cat(describe(tuning), " for ", cols);
+        const int threads = tuning.lanes * tuning.rows;
+        EXPECT_LE(threads, 1024) << what;
+        EXPECT_LE(threads * std::max(tuning.resident, 1), 2048) << what;
+        EXPECT_LE(tuning.cluster, 8) << what;
+        if (tuning.loads) {
+          EXPECT_GE(std::uint64_t(tuning.lanes * tuning.loads * tuning.cluster * tuning.elements), cols)
+              << what;
+        }
+        const std::size_t stage =
+            std::size_t(tuning.lanes * tuning.loads * tuning.elements * bytes(t)) * n.inputs.size();
+        const std::size_t block = stage * std::size_t(tuning.stages);
+        EXPECT_LE(block + 2048, d.smem_per_block_optin) << what;
+        EXPECT_LE((block + 3072) * std::size_t(std::max(tuning.resident, 1)), d.smem_per_sm) << what;
+        EXPECT_TRUE(!tuning.lag || (tuning.cluster > 1 && tuning.stages > 2)) << what;
+      }
+}
