@@ -141,7 +141,6 @@ struct AttentionSm90Tuning {
   int section = 0;         ///< heads that are visited together; 0: what L2 holds
   int polynomial = 0;      ///< of 16 exponentials, how many are computed without the special function unit
   bool promoted = false;   ///< AttentionProblem::promoted
-  bool ones = false;       ///< e4m3, not promoted: tensor cores sum the probabilities too
   bool lazy = true;        ///< the sums are rescaled only when the maximum grew by more than 2^8
 };
 /// d_qk, d_v: 64, 128, 256 (equal) or 192/128 (not e4m3); columns: see attention_sm90.cpp. `out`: of o where

@@ -81,10 +81,16 @@ class AttentionCase : public Case {
  private:
   AttentionChoice choose(const std::string& kind, const runtime::DeviceInfo& d, bool lse,
                          const AttentionSm90Tuning* tune) {
-    if (kind == "auto") return select_attention(p_, at_, d);
+    if (kind == "auto" && !tune) return select_attention(p_, at_, d);
+    const std::string wanted = kind == "auto" ? "sm90" : kind;
+    if (tune && wanted != "sm90")
+      throw ArgumentError({text::cat("attention: warpgroups is an option of sm90, the variant is ", kind),
+                           {},
+                           {},
+                           "leave warpgroups or variant out"});
     for (int i = 0; i < kAttentionKinds; ++i) {
       const auto k = AttentionKind(i);
-      if (name(k) != kind) continue;
+      if (name(k) != wanted) continue;
       if (auto wrong = reject(k, p_, at_, d); !wrong.empty()) throw Unsupported(std::move(wrong));
       if (k == AttentionKind::sm90) {
         auto c = tune ? choose_sm90(p_, *tune, 0, lse) : select_attention(p_, at_, d);
@@ -203,8 +209,16 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   AttentionSm90Tuning tune;
   tune.warpgroups = int(o.size("warpgroups")), tune.turns = int(o.size("turns"));
   tune.queries = int(o.size("queries")), tune.promoted = p.promoted;
-  tune.ones = o.flag("ones"), tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
+  tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
   tune.polynomial = int(o.size("polynomial"));
+  const AttentionSm90Tuning plain;
+  if (!tune.warpgroups &&
+      (tune.turns != plain.turns || tune.queries != plain.queries || tune.persistent != plain.persistent ||
+       tune.lazy != plain.lazy || tune.polynomial != plain.polynomial))
+    throw ArgumentError({"attention: options of sm90 are given without warpgroups, and would have no effect",
+                         {},
+                         {},
+                         "set warpgroups = 2 or 3"});
   return std::make_unique<AttentionCase>(d, p, o.choice("variant", kinds), o.flag("lse"), std::move(in),
                                          tune.warpgroups ? &tune : nullptr);
 }
@@ -244,7 +258,6 @@ KernelEntry attention_entry() {
                {"persistent", "1", "blocks stay (sm90)"},
                {"lazy", "1", "sums are rescaled when they must be (sm90)"},
                {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
-               {"ones", "0", "tensor cores sum the probabilities too (sm90, e4m3)"},
                {"variant", "auto", "auto, simt, mma or sm90"}};
   e.inputs = {"q", "k", "v", "mask"};
   e.images = [](std::string_view arch) { return images(attention_variants(), arch); };

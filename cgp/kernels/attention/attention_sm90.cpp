@@ -15,7 +15,6 @@ Variant attention_sm90(DType type, int d_qk, int d_v, int columns, const Attenti
       : tune.turns    ? "_t"
                       : "",
       tune.persistent ? "_p" : "", tune.lazy ? "_z" : "", type == DType::e4m3 && tune.promoted ? "_sums" : "",
-      type == DType::e4m3 && tune.ones ? "_ones" : "",
       tune.polynomial ? text::cat("_e", tune.polynomial) : "", f.text());
   const Sm90Tune t{f, tune, out};
   const auto checked = [&](Variant v) {

@@ -68,12 +68,11 @@ inline Val<f32> ex2_polynomial(const Val<f32>& x) {
   return bits<f32>((bits<u32>(shifted) << 23u) + bits<u32>(p));
 }
 
-/// `Ones`: columns of ones that follow those of the values (8-bit types), 0 or 8.
-template <class T, int DQK, int DV, int BN, int Ones = 0>
+template <class T, int DQK, int DV, int BN>
 class ForwardSm90 {
  public:
   static constexpr bool fp8 = T::bits == 8;
-  using Values = std::conditional_t<fp8, TurnedValues<T, BN, DV, Ones>, LoadedValues<T, BN, DV>>;
+  using Values = std::conditional_t<fp8, TurnedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
   using Result = std::conditional_t<fp8, bf16, T>;  ///< or f16, as large
   using QTile = dsl::Tile<T, 64, DQK>;
   using KTile = dsl::Tile<T, BN, DQK>;
@@ -82,7 +81,7 @@ class ForwardSm90 {
   using KMap = TmaIn<KTile, 1, 1, BN, DQK>;
   using VMap = TmaIn<VTile, 1, 1, BN, DV>;
   using Scores = Acc<f32, 64, BN>;
-  using Out64 = Acc<f32, 64, DV + Ones>;
+  using Out64 = Acc<f32, 64, DV>;
 
   ForwardSm90(Kernel& k, const Sm90Tune& t, const QMap& q, const KMap& keys, const VMap& values,
               const AttentionParams& p)
@@ -127,8 +126,7 @@ class ForwardSm90 {
   struct Blocks {
     Val<u32> begin, full_begin, full_end, end;
   };
-  /// From block to block: maxima, sums (with Ones nothing: they are columns of the output), packed
-  /// probabilities, output.
+  /// From block to block: maxima, sums, packed probabilities, output.
   using Carried = std::tuple<Pair, Pair, std::vector<Val<b32>>, Out64>;
 
   int rows() const { return 64 * t_.warpgroups; }
@@ -201,7 +199,7 @@ class ForwardSm90 {
     auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
     auto first = exponentials(std::move(kept), max, head.factor, true);
-    Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV + Ones>(wg)};
+    Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV>(wg)};
     const auto run = [&](const Val<u32>& from, const Val<u32>& to, bool masked, Carried in) {
       return k_.loop(from - to, std::move(in), [&](Val<u32> i, Carried now) {
         const auto n = from - 1 - i;
@@ -217,11 +215,11 @@ class ForwardSm90 {
         const Grown g = grow(w, before, most, head.factor, masked);
         auto next = exponentials(std::move(seen), g.max, head.factor, masked);
         const Pair added = hold(row_sum(next));
-        const auto all = [&](std::size_t h) { return fma(std::get<1>(now)[h], g.scale[h], added[h]); };
-        const Pair sum = Ones ? added : Pair{all(0), all(1)};
+        const Pair sum{fma(std::get<1>(now)[0], g.scale[0], added[0]),
+                       fma(std::get<1>(now)[1], g.scale[1], added[1])};
         auto o = std::move(out).wait(wg);
         rescale(o, g);
-        return Carried{g.max, sum, pack_all(next, Ones ? &added : nullptr), std::move(o)};
+        return Carried{g.max, sum, pack_all(next), std::move(o)};
       });
     };
     Carried diagonal = f_.right ? run(last, b.full_end, true, std::move(state)) : std::move(state);
@@ -294,9 +292,7 @@ class ForwardSm90 {
     };
     return {one(0), one(1)};
   }
-  /// With Ones only the first elements: something for hold().
   Pair row_sum(const Scores& s) {
-    if (Ones) return {s[0], s[2]};
     const auto one = [&](int half) {
       std::vector<Val<f32>> chain[2];
       for (int i = 0; i < Scores::count; ++i) {
@@ -372,14 +368,10 @@ class ForwardSm90 {
   }
   // Bytes of e4m3 have the order of keys that TurnedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
   // two rows), 16 in words 2 and 3.
-  // `held` takes the place of the rows' first elements, which it equals.
-  static std::vector<Val<b32>> pack_all(const Scores& s, const Pair* held = nullptr) {
+  static std::vector<Val<b32>> pack_all(const Scores& s) {
     std::vector<Val<b32>> out;
     if constexpr (fp8) {
-      const auto two = [&](int i) {
-        const auto first = held && i < 4 ? (*held)[std::size_t(i / 2)] : s[i];
-        return cvt<rn, satfinite, e4m3x2>(s[i + 1], first);
-      };
+      const auto two = [&](int i) { return cvt<rn, satfinite, e4m3x2>(s[i + 1], s[i]); };
       for (int i = 0; i < Scores::count; i += 8)
         for (int half : {0, 2}) out.push_back(pack<b32>(two(i + half), two(i + 4 + half)));
     } else {
@@ -400,9 +392,7 @@ class ForwardSm90 {
   void finish(Warp& w, const Sequence& s, const Head& head, const Val<u32>& row, const Val<u32>& col,
               const Pair& max, const Pair& partial, Out64 o) {
     const auto plus = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
-    // Every thread of the quad has columns of ones.
-    const Pair sum = Ones ? Pair{o[DV / 2], o[DV / 2 + 2]}
-                          : Pair{reduce(w, partial[0], plus, 4), reduce(w, partial[1], plus, 4)};
+    const Pair sum{reduce(w, partial[0], plus, 4), reduce(w, partial[1], plus, 4)};
     const auto quad = w.lane() & 3u;
     for (int h = 0; h < 2; ++h) {
       const auto r = row + std::uint32_t(8 * h);
@@ -467,11 +457,11 @@ class ForwardSm90 {
   std::optional<Turns<Warpgroup>> turns_;
 };
 
-template <class T, int DQK, int DV, int BN, int Ones = 0>
+template <class T, int DQK, int DV, int BN>
 void attention_sm90_kernel(Kernel& k, Sm90Tune t, typename ForwardSm90<T, DQK, DV, BN>::QMap q,
                            typename ForwardSm90<T, DQK, DV, BN>::KMap keys,
                            typename ForwardSm90<T, DQK, DV, BN>::VMap values, AttentionParams p) {
-  ForwardSm90<T, DQK, DV, BN, Ones>(k, t, q, keys, values, p).run();
+  ForwardSm90<T, DQK, DV, BN>(k, t, q, keys, values, p).run();
 }
 
 /// For both element types.

@@ -17,12 +17,11 @@ namespace cgp::kernels::attention_parts {
 
 using namespace dsl;
 
-/// `Ones` more columns of v, all 1: their products are the sums of the probabilities.
-template <class T, int BN, int DV, int Ones>
+template <class T, int BN, int DV>
 class TurnedValues {
  public:
   using Raw = dsl::Tile<T, BN, DV>;
-  using Turned = dsl::Tile<T, DV + Ones, BN>;
+  using Turned = dsl::Tile<T, DV, BN>;
   static constexpr int kWarps = 2, kFirst = 2;  // of the producing warpgroup; its first warp issues copies
 
   TurnedValues(Kernel& k, int stages, const Role<Warpgroup>& load, const Role<Warpgroup>& math,
@@ -46,7 +45,6 @@ class TurnedValues {
           record::fence_mbarrier_init(k, at);
         },
         at);
-    if (Ones) fill_ones(stages, at);
     record::sync_cluster_or_block(k, at);
   }
 
@@ -93,7 +91,7 @@ class TurnedValues {
 
   /// acc + p * v of the next tile; wait(wg) gives the accumulator back and frees the tile.
   template <class P>
-  auto multiply(Warpgroup& wg, Acc<f32, 64, DV + Ones> acc, P p, bool promoted, Here at = Here::now()) {
+  auto multiply(Warpgroup& wg, Acc<f32, 64, DV> acc, P p, bool promoted, Here at = Here::now()) {
     wg.converged("taking turned values", at);
     record::mbarrier_wait(k_, {barrier(taken_), 0}, taken_.parity(), false, at);
     const SmemTile<Turned> tile(data(taken_));
@@ -113,7 +111,7 @@ class TurnedValues {
   // registers add up; to need few of them, it is made part by part: step() ends one and begins the next.
   template <class P>
   class Multiplied {
-    using All = Acc<f32, 64, DV + Ones>;
+    using All = Acc<f32, 64, DV>;
     using Part = Acc<f32, 64, DV / kParts>;
 
    public:
@@ -165,26 +163,6 @@ class TurnedValues {
     std::optional<InFlight<Part, 0>> part_;
     int begun_ = 0;
   };
-
-  // Rows behind the last column of v: whole rows of the swizzle's pattern, whose order does not matter.
-  void fill_ones(int stages, Here at) {
-    constexpr auto t = Turned::layout;
-    constexpr int words = Ones * t.span() / 4;
-    static_assert(Ones * t.span() % pattern_bytes(t.swizzle) == 0 || !Ones);
-    const Val<u32> ones(0x01010101u * float8_e4m3(1.0).bits);
-    k_.if_(
-        k_.tid() < std::uint32_t(words),
-        [&] {
-          for (int s = 0; s < stages; ++s)
-            for (int panel = 0; panel < t.panels(); ++panel)
-              Ptr<shared, u32>(k_.smem_addr(data_))
-                  .st(k_.tid() +
-                          std::uint32_t((s * Turned::bytes + panel * t.panel_bytes() + DV * t.span()) / 4),
-                      ones);
-          record::fence_proxy_async(k_, ptx::Mod::shared_cta, at);
-        },
-        at);
-  }
 
   // What does not change from tile to tile: lane l reads row l of 32 keys, and writes row l % 16 of 16.
   void locate(const Val<u32>& warp) {

@@ -205,8 +205,7 @@ TEST(attention_fp8, tunings) {
                                     {"3", "turns", "2"},
                                     {"3", "queries", "2"},
                                     {"2", "persistent", "0"},
-                                    {"3", "lazy", "0"},
-                                    {"3", "ones", "1"}})
+                                    {"3", "lazy", "0"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},
                                      {"d", "64"},
                                      {"batch", "1"},
@@ -218,54 +217,18 @@ TEST(attention_fp8, tunings) {
                                      {"causal", "1"}});
 }
 
-TEST(attention_fp8, sums_in_tensor_cores) {
-  for (const char* policy : {"alibi", "left"})
-    expect_right(attention_entry(), {{"dtype", "e4m3"},
-                                     {"d", "64"},
-                                     {"batch", "1"},
-                                     {"heads", "2"},
-                                     {"n", "140"},
-                                     {"n_kv", "270"},
-                                     {"warpgroups", "2"},
-                                     {"ones", "1"},
-                                     {policy, policy[0] == 'l' ? "70" : "1"}});
-  expect_right(attention_entry(), {{"dtype", "e4m3"},
-                                   {"d", "128"},
-                                   {"batch", "1"},
-                                   {"heads", "1"},
-                                   {"n", "70"},
-                                   {"n_kv", "410"},
-                                   {"warpgroups", "2"},
-                                   {"ones", "1"},
-                                   {"causal", "1"}});
-}
-
-// The tensor core cuts long sums off; with its own sum of the weights as the divisor most of that cancels.
-TEST(attention_fp8, ones_keep_the_mean_of_long_sums) {
-  auto device = runtime::Device::open("emu:sm_90a");
-  const std::uint64_t rows = 64, keys = 3072, d = 64;
-  const auto q = random_array(DType::e4m3, {rows * d}, 1), k = random_array(DType::e4m3, {keys * d}, 2);
-  auto v = random_array(DType::e4m3, {keys * d}, 3);
-  for (std::uint64_t i = 0; i < v.size(); ++i) v.set(i, 1);
-  AttentionProblem p;
-  p.type = DType::e4m3, p.n_q = rows, p.n_kv = keys, p.d_qk = d;
-  auto dq = device.upload<std::byte>(q.bytes), dk = device.upload<std::byte>(k.bytes),
-       dv = device.upload<std::byte>(v.bytes);
-  const auto worst = [&](bool ones) {
-    HostArray o(p.o_type(), {rows * d});
-    auto out = device.upload<std::byte>(o.bytes);
-    AttentionSm90Tuning tune;
-    tune.ones = ones;
-    run_attention(device.stream(), choose_sm90(p, tune, 0, false), p.dense(),
-                  {.q = dq.address(), .k = dk.address(), .v = dv.address(), .o = out.address()});
-    device.sync();
-    out.download(o.bytes);
-    double most = 0;
-    for (std::uint64_t i = 0; i < o.size(); ++i) most = std::max(most, std::abs(o.at(i) - 1));
-    return most;
+TEST(attention_fp8, tunings_are_those_of_a_variant) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto entry = attention_entry();
+  const auto prepare = [&](std::initializer_list<std::pair<const char*, const char*>> given) {
+    Options o(entry.name, entry.options);
+    for (auto [name, value] : given) o.set(name, value);
+    return entry.prepare(device, o, {}, 1)->variant;
   };
-  EXPECT_GT(worst(false), 0.01);
-  EXPECT_EQ(worst(true), 0);
+  EXPECT_NE(prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_64_64__192x128_"),
+            std::string::npos);
+  EXPECT_THROW(prepare({{"variant", "mma"}, {"warpgroups", "2"}}), ArgumentError);
+  EXPECT_THROW(prepare({{"polynomial", "2"}}), ArgumentError);
 }
 
 TEST(attention_fp8, says_what_it_needs) {
