@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 namespace cgp::kernels {
@@ -21,6 +22,28 @@ TEST(GemmPlanner, RemembersWhatSelectGemmSays) {
   EXPECT_EQ(first->variant.name, select_gemm(p, {}, hopper()).variant.name);
   EXPECT_EQ(planner.choose(p, {}), first);
   EXPECT_EQ(planner.remembered(), 1u);
+}
+
+// What a block holds in shared memory is laid out when the kernel is built: every choice must fit.
+TEST(GemmPlanner, EveryChoiceCanBeBuilt) {
+  std::set<std::string> seen;
+  for (auto [type, c] : {std::pair{DType::bf16, DType::f32},
+                         {DType::f16, DType::f16},
+                         {DType::e4m3, DType::bf16},
+                         {DType::s8, DType::s32},
+                         {DType::f32, DType::bf16}})
+    for (int layout = 0; layout < 4; ++layout)
+      for (std::uint64_t m : {1, 40, 128, 256, 1000, 5000})
+        for (std::uint64_t n : {1, 64, 128, 300, 768, 2048, 5000})
+          for (std::uint64_t k : {1, 512, 4096}) {
+            GemmProblem p;
+            p.type = type, p.type_c = c, p.m = m, p.n = n, p.k = k;
+            p.trans_a = layout & 1, p.trans_b = layout & 2;
+            const GemmAddresses at{1 << 20, 2 << 20, 3 << 20};
+            const auto choice = p.plain() ? select_gemm(p, at, hopper()) : select_typed_gemm(p, at, hopper());
+            if (!seen.insert(choice.variant.name).second) continue;
+            EXPECT_NO_THROW((void)image(choice.variant, "sm_90a")) << choice.variant.name;
+          }
 }
 
 // Whatever changes the choice must be part of what it is remembered by.

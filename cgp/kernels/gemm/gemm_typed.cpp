@@ -344,7 +344,9 @@ void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
 
 int stage_bytes(const GemmProblem& p, int bm, int bn) {
   const bool planes = p.type == DType::f32 && p.precision != GemmPrecision::fast;
-  return (bm + bn) * 128 * (planes ? 3 : 1);
+  // Columns of B that lie beside each other come in boxes of 64.
+  const bool boxes = !p.trans_b && bytes(p.type) == 2;
+  return (bm + (boxes ? (bn + 63) / 64 * 64 : bn)) * 128 * (planes ? 3 : 1);
 }
 
 GemmTypedTuning tuning_for(const GemmProblem& p, int bm, int bn) {
