@@ -15,8 +15,16 @@ class _Recorded:
 
     def __init__(self, function, pool):
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.result = function()
+        stream = torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(self.graph, pool=pool):
+                self.result = function()
+        except RuntimeError:
+            # What ends a recording threw before it gave back the stream and the state of random numbers.
+            torch.cuda.set_stream(stream)
+            generator = torch.cuda.default_generators[stream.device_index]
+            generator.graphsafe_set_state(generator.clone_state())
+            raise
 
     def replay(self):
         self.graph.replay()
@@ -188,7 +196,9 @@ class TrainingStep:
         except ArgumentError:
             raise
         except RuntimeError as e:  # what PyTorch says of work that cannot be recorded
-            self._why[key] = f"it cannot be recorded: {str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__}"
+            first = e.__context__ if isinstance(e.__context__, RuntimeError) else e
+            self._pool = None  # it may wait for the rest of the recording
+            self._why[key] = f"it cannot be recorded: {(str(first).strip() or type(first).__name__).splitlines()[0]}"
             return None, self._why[key]
         finally:
             _patch.recording = None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators under PyTorch, on a GPU: results, gradients, opcheck, torch.compile, CUDA graphs, streams, mistakes."""
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -382,26 +384,46 @@ def test_training_step(patched):
     for model in training_models():
         if patched:
             cgp.patch(model)
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        try:
-            step = cgp.TrainingStep(model)
-            batches = [torch.randint(0, 1000, s, device="cuda") for s in ((2, 128), (2, 128), (1, 64), (2, 128))]
-            for first, last in ((0, 1), (1, 2), (0, 4)):
-                model.zero_grad()
-                losses = []
-                for ids in batches[first:last]:
-                    out = model(input_ids=ids, labels=ids, use_cache=False)
-                    out.loss.backward()
-                    losses.append(out.loss.detach())
-                want = losses + [p.grad.clone() for p in model.parameters()]
-                model.zero_grad()
-                got = [step(input_ids=ids, labels=ids, use_cache=False) for ids in batches[first:last]]
-                got += [p.grad for p in model.parameters()]
-                for g, w in zip(got, want):
-                    close(g, w, 2e-2 * max(1.0, w.abs().max().item()))
-            assert set(step.report.values()) == {"one graph"}, step.report
-        finally:
-            torch.use_deterministic_algorithms(False)
+        step = cgp.TrainingStep(model)
+        batches = [torch.randint(0, 1000, s, device="cuda") for s in ((2, 128), (2, 128), (1, 64), (2, 128))]
+        for first, last in ((0, 1), (1, 2), (0, 4)):
+            model.zero_grad()
+            losses = []
+            for ids in batches[first:last]:
+                out = model(input_ids=ids, labels=ids, use_cache=False)
+                out.loss.backward()
+                losses.append(out.loss.detach())
+            want = losses + [p.grad.clone() for p in model.parameters()]
+            model.zero_grad()
+            got = [step(input_ids=ids, labels=ids, use_cache=False) for ids in batches[first:last]]
+            got += [p.grad for p in model.parameters()]
+            for g, w in zip(got, want):
+                close(g, w, 2e-2 * max(1.0, w.abs().max().item()))
+        assert set(step.report.values()) == {"one graph"}, step.report
+
+
+def test_training_step_that_waits():
+    """What waits for the device cannot be recorded: it runs as usual, and leaves the stream, random numbers and later graphs alone."""
+    class Model(torch.nn.Module):
+        def __init__(self, waits):
+            super().__init__()
+            self.linear, self.waits = torch.nn.Linear(64, 64, device="cuda"), waits
+
+        def forward(self, x):
+            y = torch.nn.functional.dropout(self.linear(x), 0.5, self.training)
+            if self.waits and y.sum().item() > 1e9:
+                y = y / 2
+            return types.SimpleNamespace(loss=y.square().mean())
+
+    x, stream = torch.randn(32, 64, device="cuda"), torch.cuda.current_stream()
+    waiting, fine = Model(True), Model(False)
+    steps = cgp.TrainingStep(waiting), cgp.TrainingStep(fine)
+    for _ in range(2):
+        losses = [step(x=x) for step in steps]
+        assert all(torch.isfinite(l) for l in losses) and all(m.linear.weight.grad.abs().max() > 0 for m in (waiting, fine))
+        assert torch.cuda.current_stream() == stream and torch.rand(3, device="cuda").max() < 1
+    assert all("cannot be recorded" in why for why in steps[0].report.values())
+    assert list(steps[1].report.values()) == ["one graph"]
 
 
 def test_gradients_past_the_dispatcher():
