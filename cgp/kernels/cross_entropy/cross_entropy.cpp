@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross-entropy and its gradient.
 //   memory   logits read once (rows beyond registers: twice), the gradient written once, maybe over the
-//   logits who      skeletons of row/row_kernel.h; the thread that owns the target's column stores that
-//   element again
+//            logits
+//   who      skeletons of row/row_kernel.h; the thread that owns the target's column stores the loss, and
+//            that element again
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 
 #include "cgp/base/error.h"
@@ -39,20 +40,19 @@ class Loss : public row::RowOp {
     fold = &sums_, once = !out_;
   }
 
-  // The target's column, the element there (which the gradient may overwrite), and what is known of it.
+  // The target as it is in memory: nobody waits for it before finish(). Where there is no gradient finish()
+  // has no elements, and the target's comes too.
   std::vector<Val<b32>> begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
-    const auto target = load_target(row, valid);
-    const auto column = bits<u64>(target);
-    const Val<pred> known = (column < p_.cols) & valid;
+    std::vector<Val<b32>> words = load_target(row, valid);
+    if (out_) return words;
+    const auto t = target(words);
+    const Val<pred> known = t.known & valid;
     const row::Format one{b_.type, 1};
     const auto& in = inputs[0];
-    const auto element = in.base.at((row * in.pitch + select(known, column, Val<u64>(0))) *
+    const auto element = in.base.at((row * in.pitch + select(known, t.column, Val<u64>(0))) *
                                     std::uint64_t(cgp::bytes(b_.type)));
-    const auto x = row::floats(one, row::load<nc>(one, element, 0, known))[0];
-    const auto flags =
-        select(known, Val<u32>(1), Val<u32>(0)) | select(target == p_.ignore, Val<u32>(2), Val<u32>(0));
-    const auto halves = unpack<b32>(bits<b64>(column));
-    return {halves[0], halves[1], bits<b32>(x), bits<b32>(flags)};
+    words.push_back(bits<b32>(row::floats(one, row::load<nc>(one, element, 0, known))[0]));
+    return words;
   }
 
   Stat part(Kernel&, const Values& v) override {
@@ -73,18 +73,23 @@ class Loss : public row::RowOp {
   }
 
   std::vector<Floats> finish(Kernel& k, const Values& v, const Stat& s, std::vector<Floats>) override {
-    const auto t = target_of(v);
-    const auto lse = s[0] + row::natural_log(s[1]);
-    const auto n = to<f32>(p_.cols);
-    const auto share = b_.smooth ? p_.smoothing / n : Val<f32>(0.f);
-    const auto keep = b_.smooth ? Val<f32>(1.f) - p_.smoothing : Val<f32>(1.f);
+    const auto t = target(v.of_row());
     const auto wrong = (!t.known) & (!t.ignored);
+    const auto lse = s[0] + row::natural_log(s[1]);
+    const auto share = b_.smooth ? p_.smoothing / to<f32>(p_.cols) : Val<f32>(0.f);
+    const auto keep = b_.smooth ? Val<f32>(1.f) - p_.smoothing : Val<f32>(1.f);
+    const auto loss = [&](const Val<f32>& x) {
+      const auto plain = b_.smooth ? lse - keep * x - share * s[2] : lse - x;
+      return fma(p_.z_loss * lse, lse, plain);
+    };
     const Val<f32> nan(std::numeric_limits<float>::quiet_NaN());
     if (b_.loss) {
-      const auto plain = b_.smooth ? lse - keep * t.x - share * s[2] : lse - t.x;
-      const auto loss =
-          select(t.ignored, Val<f32>(0.f), select(wrong, nan, fma(p_.z_loss * lse, lse, plain)));
-      p_.loss.st_if(v.leader(), v.row(), loss);
+      const auto none = select(t.ignored, Val<f32>(0.f), nan);  // of a row without a target
+      if (out_)
+        p_.loss.st_if(v.leader() & (wrong | t.ignored), v.row(), none);
+      else
+        p_.loss.st_if(v.leader(), v.row(),
+                      select(wrong | t.ignored, none, loss(bits<f32>(v.of_row().back()))));
     }
     if (b_.lse) p_.lse.st_if(v.leader(), v.row(), lse);
     if (b_.errors) k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.errors, 0, Val<u32>(1)); });
@@ -92,28 +97,44 @@ class Loss : public row::RowOp {
     const auto scale = select(wrong, nan, b_.scale ? p_.scale.ld(0) : Val<f32>(1.f));
     const auto factor = scale * fma(p_.z_loss * 2.f, lse, Val<f32>(1.f)) * rcp<rn>(s[1]);
     const auto less = share * scale;
+    const auto gradient = [&](const Val<f32>& x) {
+      const auto p = row::exp_minus(x, s[0]);
+      return b_.smooth ? fma(p, factor, -less) : p * factor;
+    };
     const auto dx = v.target(*out_);
-    const row::Format f{out_->dtype, v.elements()};
+    const auto stored = [&](int j, const Floats& out) {
+      row::Access words;
+      for (const auto& w : row::pack({out_->dtype, v.elements()}, out))
+        words.push_back(select(t.ignored, Val<b32>(0), w));
+      dx.store_packed(j, words);
+    };
+    const Val<pred> used = t.known & (!t.ignored);
+    if (v.elements() == 1) {  // many accesses: no branches, and one store of the loss
+      std::vector<Val<f32>> found{Val<f32>(0.f)};
+      std::vector<Val<pred>> any{Val<pred>(false)};
+      for (int j = 0; j < v.count(); ++j) {
+        const Val<pred> mine = v.inside(j) & used & (t.column == v.index(j));
+        const auto x = v.at(0, j, 2)[0];
+        found.push_back(select(mine, x, found.back())), any.push_back(any.back() | mine);
+        stored(j, {gradient(x) - select(mine, keep * scale, Val<f32>(0.f))});
+      }
+      if (b_.loss) p_.loss.st_if(any.back(), v.row(), loss(found.back()));
+      return {};
+    }
     for (int j = 0; j < v.count(); ++j) {
       Floats out;
-      for (const auto& x : v.at(0, j, 2)) {
-        const auto p = row::exp_minus(x, s[0]);
-        out.push_back(b_.smooth ? fma(p, factor, -less) : p * factor);
-      }
-      row::Access words;
-      for (const auto& w : row::pack(f, out)) words.push_back(select(t.ignored, Val<b32>(0), w));
-      dx.store_packed(j, words);
-    }
-    // The target's element again, by the thread that has just stored it.
-    const auto right = fma(row::exp_minus(t.x, s[0]), factor, -less) - keep * scale;
-    const row::Format one{out_->dtype, 1};
-    const auto packed = row::pack(one, {right});
-    const auto place =
-        out_->base.at((v.row() * out_->pitch + t.column) * std::uint64_t(cgp::bytes(out_->dtype)));
-    for (int j = 0; j < v.count(); ++j) {
-      const auto mine =
-          v.inside(j) & t.known & (!t.ignored) & (t.column - v.index(j) < std::uint64_t(v.elements()));
-      row::store(one, place, 0, mine, packed);
+      for (const auto& x : v.at(0, j, 2)) out.push_back(gradient(x));
+      stored(j, out);
+      // The target's element again, by the thread that has just stored it; it alone has the element.
+      const auto place = t.column - v.index(j);
+      const auto mine = v.inside(j) & used & (place < std::uint64_t(v.elements()));
+      k.if_(mine, [&] {
+        const auto x = element(v.words(0, j), to<u32>(place));
+        const row::Format one{out_->dtype, 1};
+        const auto at = out_->base.at((v.row() * out_->pitch + t.column) * std::uint64_t(one.bytes()));
+        row::store(one, at, 0, mine, row::pack(one, {gradient(x) - keep * scale}));
+        if (b_.loss) p_.loss.st(v.row(), loss(x));
+      });
     }
     return {};
   }
@@ -121,17 +142,28 @@ class Loss : public row::RowOp {
  private:
   struct Target {
     Val<u64> column;
-    Val<f32> x;
     Val<pred> known, ignored;
   };
-  static Target target_of(const Values& v) {
-    const auto& w = v.of_row();
-    const auto flags = bits<u32>(w[3]);
-    return {bits<u64>(pack<b64>(w[0], w[1])), bits<f32>(w[2]), (flags & 1) != 0, (flags & 2) != 0};
+  Target target(const std::vector<Val<b32>>& words) const {
+    const auto at = b_.wide_targets ? bits<s64>(pack<b64>(words[0], words[1])) : to<s64>(bits<s32>(words[0]));
+    const auto column = bits<u64>(at);
+    return {column, column < p_.cols, at == p_.ignore};
   }
-  Val<s64> load_target(const Val<u64>& row, const Val<pred>& valid) const {
-    if (b_.wide_targets) return p_.targets.as<s64>().ld_if<1>(valid, row, Val<s64>(0))[0];
-    return to<s64>(p_.targets.as<s32>().ld_if<1>(valid, row, Val<s32>(0))[0]);
+  std::vector<Val<b32>> load_target(const Val<u64>& row, const Val<pred>& valid) const {
+    if (!b_.wide_targets) return {bits<b32>(p_.targets.as<s32>().ld_if<1>(valid, row, Val<s32>(0))[0])};
+    const auto halves = unpack<b32>(bits<b64>(p_.targets.as<s64>().ld_if<1>(valid, row, Val<s64>(0))[0]));
+    return {halves[0], halves[1]};
+  }
+  // Element `i` of an access.
+  Val<f32> element(const row::Access& words, const Val<u32>& i) const {
+    const bool halves = b_.type != DType::f32;
+    const auto index = halves ? i >> 1 : i;
+    std::vector<Val<b32>> found{words[0]};
+    for (std::size_t n = 1; n < words.size(); ++n)
+      found.push_back(select(index == std::uint32_t(n), words[n], found.back()));
+    const auto& w = found.back();
+    if (!halves) return bits<f32>(w);
+    return row::floats({b_.type, 1}, {select((i & 1) != 0, w >> 16, w & Val<b32>(0xffffu))})[0];
   }
   const Build& b_;
   const Params& p_;

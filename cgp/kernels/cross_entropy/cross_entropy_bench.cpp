@@ -41,7 +41,7 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
     for (int loads : {2, 3, 4, 5, 6, 8})
       for (int cluster : {1, 2, 4, 8}) {
         const auto fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
-        if (fits < accesses || fits > accesses + accesses / 3) continue;
+        if (fits < accesses || fits > accesses + 3 * accesses / 4) continue;
         for (int stages : {0, 2, 3})
           for (int resident : {1, 2, 3, 4}) {
             if (resident * lanes > 1024 || stages * resident * lanes * loads * 16 > 220 * 1024) continue;

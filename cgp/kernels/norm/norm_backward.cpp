@@ -45,26 +45,27 @@ class Backward : public row::RowOp {
   Stat part(Kernel&, const Values& v) override {
     Floats gn, gs;
     for (int j = 0; j < v.count(); ++j) {
-      const auto g = gradient(v, j), n = normal(v, j);
-      for (std::size_t e = 0; e < g.size(); ++e) gn.push_back(g[e] * n[e]);
+      const auto g = gradient(v, j), c = centred(v, j);
+      for (std::size_t e = 0; e < g.size(); ++e) gn.push_back(g[e] * c[e]);
       row::append(gs, g);
     }
-    Stat s{row::sum(gn)};
+    Stat s{row::sum(gn) * rstd(v)};
     if (b_.layer) s.push_back(row::sum(gs));
     return s;
   }
 
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> sums) override {
     const auto dx = v.target(dx_);
-    const auto along = s[0] * inverse_;
+    const auto along = s[0] * inverse_ * rstd(v);
+    std::optional<Val<f32>> level;
+    if (b_.layer) level.emplace(s[1] * inverse_);
     std::vector<Floats> next(sums.size());
     for (int j = 0; j < v.count(); ++j) {
-      const auto g = gradient(v, j, 1), n = normal(v, j, 1);
+      const auto g = gradient(v, j, 1), c = centred(v, j, 1);
       Floats out, more;
       if (b_.dsum) more = v.at(2, j);
       for (std::size_t e = 0; e < g.size(); ++e) {
-        auto d = b_.layer ? g[e] - s[1] * inverse_ : g[e];
-        const auto t = fma(n[e], -along, d);
+        const auto t = fma(c[e], -along, level ? g[e] - *level : g[e]);
         out.push_back(b_.dsum ? fma(t, rstd(v), more[e]) : t * rstd(v));
       }
       dx.store(j, out);
@@ -73,7 +74,7 @@ class Backward : public row::RowOp {
       for (std::size_t e = 0; e < g.size(); ++e) {
         const std::size_t at = std::size_t(j) * g.size() + e;
         std::size_t a = 0;
-        if (b_.dweight) next[a].push_back(fma(dy[e], n[e], sums[a][at])), ++a;
+        if (b_.dweight) next[a].push_back(fma(dy[e], c[e] * rstd(v), sums[a][at])), ++a;
         if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
       }
     }
@@ -89,9 +90,12 @@ class Backward : public row::RowOp {
     for (std::size_t e = 0; e < g.size(); ++e) out.push_back(g[e] * (b_.offset ? w[e] + offset_ : w[e]));
     return out;
   }
-  Floats normal(const Values& v, int j, int use = 0) const {
+  // n / rstd.
+  Floats centred(const Values& v, int j, int use = 0) const {
+    const auto x = v.at(0, j, use);
+    if (!b_.layer) return x;
     Floats out;
-    for (const auto& x : v.at(0, j, use)) out.push_back(b_.layer ? (x - mean(v)) * rstd(v) : x * rstd(v));
+    for (const auto& e : x) out.push_back(e - mean(v));
     return out;
   }
   static Val<f32> rstd(const Values& v) { return bits<f32>(v.of_row()[0]); }
@@ -202,7 +206,8 @@ Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
 }
 
 std::uint64_t workspace(const Problem& p, const runtime::DeviceInfo& device) {
-  return std::uint64_t(needs(p.build).accumulators) * row::teams(p.build.tuning, p.n.rows, device) * p.n.cols;
+  return std::uint64_t(needs(p.build).accumulators) * row::most_teams(p.build.tuning, p.n.rows, device) *
+         p.n.cols;
 }
 
 void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
@@ -224,10 +229,12 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   }
   if (n.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.tuning, need, std::max<std::uint64_t>(n.rows, 1)), n.x.arg(), n.dy.arg(),
-     n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(), n.workspace.arg(), n.rows, n.cols,
-     n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch, n.dx_layout.pitch, n.weight_offset);
-  const std::uint64_t teams = row::teams(p.build.tuning, n.rows, info);
+  const auto grid = row::grid(fn, p.build.tuning, need, std::max<std::uint64_t>(n.rows, 1));
+  fn(s, grid, n.x.arg(), n.dy.arg(), n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(),
+     n.workspace.arg(), n.rows, n.cols, n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch,
+     n.dx_layout.pitch, n.weight_offset);
+  const auto teams =
+      std::uint64_t(grid.x) / std::uint64_t(p.build.tuning.cluster) * std::uint64_t(p.build.tuning.rows);
   View at = n.workspace;
   for (const View* out : {&n.dweight, &n.dbias})
     if (out->given) {

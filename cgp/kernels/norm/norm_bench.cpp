@@ -114,10 +114,39 @@ std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int
   return all;
 }
 
+int columns_of(const Norm& n) { return n.bias.given ? 2 : 1; }
+int columns_of(const NormBackward&) { return 1; }
+
+// Rings that hold `columns` column vectors in registers.
+std::vector<row::RowTuning> held(int elements, std::uint64_t accesses, int inputs, int columns, int sums) {
+  std::vector<row::RowTuning> all;
+  for (int lanes : {256, 512, 1024})
+    for (int loads : {2, 4, 8})
+      for (int cluster : {1, 2, 4, 8})
+        for (int resident : {1, 2}) {
+          const std::uint64_t fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
+          const int threads = lanes * resident, stage = lanes * loads * 16 * inputs;
+          const int words = loads * 4 * columns + loads * elements * sums;
+          if (fits < accesses || fits >= 2 * accesses || threads < 512 || threads > 1024) continue;
+          if (words > (threads == 512 ? 80 : 20)) continue;
+          const int most = std::min(6, (225 * 1024 / resident - 2048) / stage);
+          for (int stages : most > 3 ? std::vector<int>{3, most} : std::vector<int>{most})
+            for (bool lag : {false, true}) {
+              if (stages < 2 || (lag && (cluster == 1 || stages < 3)) || (!lag && stages > 3)) continue;
+              row::RowTuning t{elements, lanes, 1, loads, cluster, stages, resident};
+              t.hold = true, t.lag = lag;
+              all.push_back(t);
+            }
+        }
+  return all;
+}
+
 template <class N, class Run>
 void sweep(const std::string& name, N n, int inputs, int sums, BenchTable& b, Run run) {
   const int elements = 16 / bytes(n.x.dtype);
-  for (const auto& t : candidates(elements, n.cols / std::uint64_t(elements), inputs, sums, 225 * 1024)) {
+  const auto accesses = n.cols / std::uint64_t(elements);
+  for (const auto& t : b.asked("held") ? held(elements, accesses, inputs, columns_of(n), sums)
+                                       : candidates(elements, accesses, inputs, sums, 225 * 1024)) {
     n.tuning = t;
     try {
       run(name, n);
@@ -141,10 +170,11 @@ void bench_norms(BenchTable& b) {
           all.push_back(title(text::cat(prefix, op).c_str(), t, rows, cols));
         return all;
       };
-      const auto plain = names(""), swept = names("sweep/");
+      const bool sweeping = b.asked("sweep") || b.asked("held");
+      const auto plain = names(""), swept = names(b.asked("held") ? "held/" : "sweep/");
       bool any = false;
       for (const auto& n : plain) any = any || b.wanted(n);
-      for (const auto& n : swept) any = any || (b.asked("sweep") && b.wanted(n));
+      for (const auto& n : swept) any = any || (sweeping && b.wanted(n));
       if (!any) continue;
       Problem p(b, t, rows, cols);
       CopyPeer two(b.device(), 2 * p.matrix()), three(b.device(), 3 * p.matrix()),
@@ -158,7 +188,7 @@ void bench_norms(BenchTable& b) {
       } catch (const Unsupported& e) {
         std::printf("%s: %s\n", plain[4].c_str(), e.what());
       }
-      if (!b.asked("sweep")) continue;
+      if (!sweeping) continue;
       const auto forward = [&](bool layer, CopyPeer& copy) {
         return [&p, layer, &copy](const std::string& name, const Norm& n) {
           p.run_forward(name, n, layer, copy, 5);

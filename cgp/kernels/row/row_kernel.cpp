@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/row/row_kernel.h"
 
+#include <bit>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/row/row_exchange.h"
@@ -32,6 +34,12 @@ Val<u64> offset(const RowsOf<P>& rows, const Val<u64>& row, const Val<u64>& firs
   const auto inner = to<u64>(*rows.inner);
   const auto group = row / inner, member = row - group * inner;
   return (group * *rows.outer + member * rows.pitch + first) * size;
+}
+
+// n / d. The compiler calls a routine of some hundred instructions for 64 bits, by powers of two as well.
+Val<u64> quotient(const Val<u64>& n, int d) {
+  const auto by = std::uint64_t(d);
+  return std::has_single_bit(by) ? n >> std::uint32_t(std::countr_zero(by)) : n / by;
 }
 
 }  // namespace
@@ -68,7 +76,13 @@ std::vector<Val<b32>> RowOp::begin(Kernel&, const Val<u64>&, const Val<pred>&) {
 class RowKernel {
  public:
   RowKernel(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op)
-      : k_(k), t_(t), op_(op), rows_(rows), cols_(cols), exchange_(k, t, op.fold) {
+      : k_(k),
+        t_(t),
+        op_(op),
+        rows_(rows),
+        cols_(cols),
+        accesses_(quotient(cols, t.elements)),
+        exchange_(k, t, op.fold) {
     // No matrix has 2^63 rows or columns, but the compiler does not know.
     zeros_.push_back(to<u32>(cols >> 63));
     zeros_.push_back(to<u32>(rows >> 63));
@@ -90,7 +104,7 @@ class RowKernel {
       std::vector<Floats> sums;
       static auto carried() { return std::tuple(&Turn::words, &Turn::turn, &Turn::sums); }
     };
-    const auto count = (rows_ + std::uint64_t(t_.rows - 1)) / std::uint64_t(t_.rows);
+    const auto count = quotient(rows_ + std::uint64_t(t_.rows - 1), t_.rows);
     auto end =
         k_.loop(range(first, count, teams), Turn{load_inputs(values(first, part)), Val<u32>(0), no_sums()},
                 [&](Val<u64> at, Turn s) {
@@ -168,7 +182,7 @@ class RowKernel {
     const auto row = to<u64>(team());
     const auto part = row_part();
     const auto step = std::uint64_t(t_.lanes) * std::uint64_t(t_.cluster);
-    const auto turns = range(to<u64>(part), cols_ / std::uint64_t(t_.elements), Val<u64>(step));
+    const auto turns = range(to<u64>(part), accesses_, Val<u64>(step));
     const Val<pred> valid = row < rows_;
     const auto of_row = op_.begin(k_, row, valid);
     Stat stat;
@@ -189,7 +203,6 @@ class RowKernel {
     const auto part = row_part();
     const Val<pred> valid = row < rows_;
     const auto of_row = op_.begin(k_, row, valid);
-    const auto accesses = cols_ / std::uint64_t(t_.elements);
     const auto stride = std::uint64_t(step()) * std::uint64_t(t_.loads);
     struct Turn {
       std::vector<std::vector<Access>> words;
@@ -199,8 +212,8 @@ class RowKernel {
     Stat none;
     for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
     const auto first = to<u64>(part);
-    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, accesses, of_row); };
-    const auto end = k_.loop(range(first, accesses, Val<u64>(stride)), Turn{load_inputs(here(first)), none},
+    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, of_row); };
+    const auto end = k_.loop(range(first, accesses_, Val<u64>(stride)), Turn{load_inputs(here(first)), none},
                              [&](Val<u64> i, Turn s) {
                                auto next = load_inputs(here(i + stride));
                                const auto v = filled(here(i), std::move(s.words));
@@ -235,19 +248,18 @@ class RowKernel {
     Values v(row, valid, to<u64>(part) * std::uint64_t(e), t_.elements,
              std::uint64_t(step()) * std::uint64_t(e));
     v.columns_ = &op_.columns, v.zeros_ = &zeros_;
-    const auto accesses = to<u32>(cols_ / std::uint64_t(e));
+    const auto accesses = to<u32>(accesses_);
     const auto left = select((part < accesses) & valid, accesses - part, Val<u32>(0));
     for (int j = 0; j < t_.loads; ++j) v.inside_.push_back(left > std::uint32_t(j * step()));
     return v;
   }
-  // Part of a row whose first access is `i` of `accesses`.
-  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, const Val<u64>& accesses,
-                 Whole of_row) const {
+  // Part of a row whose first access is `i`.
+  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row) const {
     const auto e = std::uint64_t(t_.elements);
     Values v(row, valid, i * e, t_.elements, std::uint64_t(step()) * e);
     v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
     for (int j = 0; j < t_.loads; ++j)
-      v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses) & valid);
+      v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses_) & valid);
     return v;
   }
   Format format(const InRows& in) const { return {in.dtype, t_.elements}; }
@@ -298,8 +310,8 @@ class RowKernel {
   std::optional<std::vector<std::vector<Access>>> hold(const Values& v) const {
     if (!t_.hold || op_.columns.empty()) return {};
     std::vector<std::vector<Access>> all;
-    const auto accesses = to<u32>(cols_ / std::uint64_t(t_.elements));
-    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
+    const auto accesses = to<u32>(accesses_);
+    const auto part = to<u32>(quotient(v.first_, t_.elements));
     for (const auto& c : op_.columns) {
       const auto mine = c.base.at(v.first_ * std::uint64_t(cgp::bytes(c.dtype)));
       all.emplace_back();
@@ -321,8 +333,8 @@ class RowKernel {
                                    : to<u64>(k_.ctaid_x()) * std::uint64_t(t_.rows) +
                                          to<u64>(k_.tid() / std::uint32_t(t_.lanes));
     const auto all = to<u64>(teams()) * std::uint64_t(t_.rows);
-    const auto accesses = to<u32>(cols_ / std::uint64_t(t_.elements));
-    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
+    const auto accesses = to<u32>(accesses_);
+    const auto part = to<u32>(quotient(v.first_, t_.elements));
     const Format f{DType::f32, t_.elements};
     for (std::size_t a = 0; a < sums.size(); ++a) {
       const auto to_row =
@@ -372,7 +384,7 @@ class RowKernel {
     return n;
   }
   void fill_stage(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
-    const auto accesses = to<u32>(cols_ / std::uint64_t(t_.elements));
+    const auto accesses = to<u32>(accesses_);
     if (t_.cluster > 1) {
       const auto from = k_.cluster_ctarank() * std::uint32_t(part_accesses());
       const auto left = select(accesses > from, accesses - from, Val<u32>(0));
@@ -415,7 +427,7 @@ class RowKernel {
   Kernel& k_;
   const RowTuning& t_;
   RowOp& op_;
-  Val<u64> rows_, cols_;
+  Val<u64> rows_, cols_, accesses_;
   RowExchange exchange_;
   std::vector<Val<u32>> zeros_;
 };

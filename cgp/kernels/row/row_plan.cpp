@@ -229,28 +229,24 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
   return done("kept in registers");
 }
 
-std::uint64_t teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
-  const std::uint64_t per_block = std::uint64_t(t.rows);
-  const std::uint64_t most =
-      std::max<std::uint64_t>(1, std::uint64_t(std::max(1, device.sm_count)) *
-                                     std::uint64_t(std::max(1, t.resident)) / std::uint64_t(t.cluster));
-  // Clusters of eight do not fill every SM of a device whose clusters have odd sizes.
-  const std::uint64_t full = t.cluster > 1 ? std::max<std::uint64_t>(1, most - most / 8) : most;
-  return std::min(full, ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) * per_block;
+std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
+  const auto per_block = std::uint64_t(t.rows);
+  const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.resident) / t.cluster);
+  return std::min(std::max<std::uint64_t>(fit, 1), ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) *
+         per_block;
 }
 
 runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
                    std::uint64_t rows) {
   const auto info = fn.device().info();
   std::uint64_t groups = ceil_div(rows, std::uint64_t(t.rows));
-  if (n.accumulators) {
-    groups = teams(t, rows, info) / std::uint64_t(t.rows);
-  } else if (t.persistent()) {
+  if (n.accumulators || t.persistent()) {
     const std::uint64_t fit =
         t.cluster > 1 ? std::uint64_t(fn.max_active_clusters({.grid = {std::uint32_t(t.cluster)}}))
                       : std::uint64_t(fn.blocks_per_sm()) * std::uint64_t(info.sm_count);
     groups = std::min(groups, std::max<std::uint64_t>(fit, 1));
   }
+  if (n.accumulators) groups = std::min(groups, most_teams(t, rows, info) / std::uint64_t(t.rows));
   return {std::uint32_t(std::min(groups * std::uint64_t(t.cluster), kMostGrid))};
 }
 

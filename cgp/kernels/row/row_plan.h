@@ -28,8 +28,9 @@ int widest_access(const RowNeeds& n);
 /// (accumulators must stay there) throws Unsupported.
 RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, bool wide,
                   const runtime::DeviceInfo& device);
-/// Row teams of a launch with accumulators, which need so many rows of partial sums.
-std::uint64_t teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device);
+/// Row teams (grid blocks / cluster * t.rows) that a launch with accumulators has at most, each of which
+/// needs a row of partial sums for each accumulator.
+std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device);
 /// Blocks to launch.
 runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
                    std::uint64_t rows);
