@@ -36,10 +36,6 @@ def scrub_debug(text):
     return re.sub(r"\.section\s+\.debug_\w+\s*\{.*?\n\s*\}", section, text, flags=re.S)
 
 
-# Kernels on which the register estimate misses its bound (docs/analyses.md): its test is about the others.
-NO_REGISTERS = ("cases_groups", "cases_structures", "cases_objects", "cases_matrices", "cases_near")
-
-
 def drop_unused_tables(text):
     """Tables of headers (curand's are 1 MB) that no entry left refers to."""
     def keep(m):
@@ -131,7 +127,7 @@ def main():
                 if not any(k.startswith(op) for k in count):
                     c.expect_error["ops"] = [o for o in c.expect_error["ops"] if o != op]
             used = registers(c, os.path.join(os.path.dirname(a.nvcc), "ptxas"))  # fails where ptxas does
-            extra = {"opcodes": count} if build.__module__ in NO_REGISTERS else {"ptxas_registers": used, "opcodes": count}
+            extra = {"ptxas_registers": used, "opcodes": count}
             open(os.path.join(DATA, name + ".json"), "w").write(lib.dump(lib.to_json(c, DATA, extra)))
             print("ok", name, flush=True)
         except Exception as e:

@@ -17,6 +17,7 @@
 #include "cgp/kernels/variant.h"
 #include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/parse.h"
+#include "cgp/ptx/target.h"
 #include "cgp/testing/assemble.h"
 
 namespace cgp {
@@ -47,7 +48,8 @@ double median_error(const char* what, std::vector<Estimated> all) {
 void estimate(const std::string& name, const std::string& ptx, const std::string& entry, int ptxas,
               std::vector<Estimated>& out) {
   const ptx::Module m = ptx::parse(ptx);
-  out.push_back({name, ptxas, ptx::estimate_registers(*m.find(entry)).registers});
+  const int sm = ptx::parse_target(m.target).value().sm;
+  out.push_back({name, ptxas, ptx::estimate_registers(*m.find(entry), sm).registers});
 }
 
 std::vector<Estimated> corpus() {

@@ -117,6 +117,7 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
   EntryFacts e;
   e.name = info.name;
   std::set<std::string> features;
+  const auto target = ptx::parse_target(m.target);
   for (const ptx::Function* part : reachable(m, f)) {
     const ptx::Mix mix = ptx::mix(*part);
     e.instructions += mix.total;
@@ -126,7 +127,7 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
     for (const auto& inst : part->body) collect_features(inst, features);
     const auto pressure = ptx::pressure(*part);
     if (pressure.at_peak.total() >= e.pressure.at_peak.total()) e.pressure = pressure;
-    const auto registers = ptx::estimate_registers(*part);
+    const auto registers = ptx::estimate_registers(*part, target ? target->sm : 80);
     if (registers.registers >= e.registers.registers) e.registers = registers;
     auto allocation = ptx::allocate(*part);
     if (allocation.used + allocation.spill_words() >= e.allocation.used + e.allocation.spill_words())

@@ -3,7 +3,7 @@
 // An estimate of the registers that ptxas gives a thread. Liveness of the PTX as it is written says what a
 // program needs at least; ptxas then reorders instructions so that loads are under way early, unrolls short
 // loops, and keeps constants, parameters and copies out of registers. The estimate does a small version of
-// the same. docs/analyses.md has its error.
+// the same, and gives out registers where few are needed. docs/analyses.md has its error.
 #include <cstdint>
 
 #include "cgp/ptx/module.h"
@@ -18,6 +18,7 @@ struct RegisterEstimate {
   int spilled = 0;     ///< live as written beyond the limit
 };
 
-RegisterEstimate estimate_registers(const Function& f);
+/// `sm`: of the target (80 for sm_80).
+RegisterEstimate estimate_registers(const Function& f, int sm = 80);
 
 }  // namespace cgp::ptx

@@ -95,18 +95,23 @@ bool is_number(const Operand& o) {
 }
 }  // namespace
 
-RegisterValues::RegisterValues(const Function& f)
+RegisterValues::RegisterValues(const Function& f, bool folds, int sm)
     : f_(f),
+      folds_(folds),
+      sm_(sm),
       cfg_(build_cfg(f)),
       ssa_(build_ssa(f, cfg_, liveness(f, cfg_))),
       root_(ssa_.values.size()),
       merged_(ssa_.values.size()),
+      in_phi_(ssa_.values.size()),
+      folded_(ssa_.values.size()),
       size_(ssa_.values.size()) {
   std::iota(root_.begin(), root_.end(), 0u);
   merge_copies();
   merge_phis();
   find_sizes();
   find_uniform();
+  if (folds_) find_folded();
   spread();
 }
 
@@ -119,10 +124,9 @@ void RegisterValues::merge_copies() {
   std::vector<std::vector<std::uint32_t>> uses(ssa_.values.size());
   for (std::uint32_t i = 0; i < f_.body.size(); ++i)
     for (const Ssa::Read& r : ssa_.reads[i]) uses[r.value].push_back(i);
-  std::vector<std::uint8_t> in_phi(ssa_.values.size());
   for (const Value& v : ssa_.values)
     for (ValueId in : v.inputs)
-      if (in != kNone) in_phi[in] = 1;
+      if (in != kNone) in_phi_[in] = 1;
   for (BlockId b : cfg_.order)
     for (std::uint32_t i = cfg_.blocks[b].first; i < cfg_.blocks[b].last; ++i) {
       const Inst& inst = f_.body[i];
@@ -133,13 +137,101 @@ void RegisterValues::merge_copies() {
       const bool copy =
           (inst.op == Op::mov || inst.op == Op::cvta) && words(f_.regs[to].type) == words(f_.regs[from].type);
       const bool offset = inst.op == Op::add && !is_float(inst.type()) &&
-                          inst.operands[2].kind == OperandKind::imm && !in_phi[v] && !uses[v].empty() &&
+                          inst.operands[2].kind == OperandKind::imm && !in_phi_[v] && !uses[v].empty() &&
                           std::all_of(uses[v].begin(), uses[v].end(),
                                       [&](std::uint32_t u) { return only_address(f_.body[u], to); });
+      if (folds_ && sm_ < 90 && !copy && !offset && merge_shared_address(i, uses)) continue;
       if (!copy && !offset) continue;
       root_[v] = root(ssa_.read(i, from));
       merged_[v] = 1;
     }
+}
+
+bool RegisterValues::merge_shared_address(std::uint32_t i,
+                                          const std::vector<std::vector<std::uint32_t>>& uses) {
+  const ValueId v = ssa_.writes[i][0];
+  const Inst& inst = f_.body[i];
+  const RegId to = ssa_.values[v].reg;
+  if (inst.op != Op::add || inst.operands[2].kind != OperandKind::reg || in_phi_[v] || uses[v].empty() ||
+      words(f_.regs[to].type) != 1)
+    return false;
+  for (std::uint32_t u : uses[v])
+    if (!only_address(f_.body[u], to) || !(f_.body[u].has(Mod::shared) || f_.body[u].has(Mod::shared_cta)))
+      return false;
+  const auto is_variable = [&](const Operand& o) {
+    const ValueId x = ssa_.read(i, o.reg);
+    if (x == kNone || ssa_.values[x].kind != Value::Kind::inst) return false;
+    const Inst& from = f_.body[ssa_.values[x].inst];
+    return from.op == Op::mov && from.operands[1].kind == OperandKind::symbol;
+  };
+  const int base = is_variable(inst.operands[1]) ? 2 : is_variable(inst.operands[2]) ? 1 : 0;
+  if (!base) return false;
+  const ValueId index = ssa_.read(i, inst.operands[std::size_t(base)].reg);
+  if (ssa_.values[index].kind == Value::Kind::inst && uses[index].size() == 1 && !in_phi_[index] &&
+      !merged_[index] && root(index) == index) {
+    const Inst& scale = f_.body[ssa_.values[index].inst];
+    if (scale.op == Op::shl && scale.guard == kNone && scale.operands[1].kind == OperandKind::reg &&
+        scale.operands[2].kind == OperandKind::imm && scale.operands[2].imm <= 4) {
+      root_[index] = root(ssa_.read(ssa_.values[index].inst, scale.operands[1].reg));
+      merged_[index] = 1;
+    }
+  }
+  root_[v] = root(index);
+  merged_[v] = 1;
+  return true;
+}
+
+namespace {
+bool is_logic(Op op) { return op == Op::and_ || op == Op::or_ || op == Op::xor_ || op == Op::not_; }
+bool is_sum(const Inst& i) { return (i.op == Op::add || i.op == Op::sub) && !is_float(i.type()); }
+bool is_extension(const Inst& i) {
+  return i.op == Op::cvt && !is_float(i.type()) && !is_float(i.type(1)) && type_bits(i.type()) == 64 &&
+         type_bits(i.type(1)) == 32;
+}
+/// Has its place in an index of 64 bits: computed again for each address, rather than kept.
+bool is_index(const Inst& i) {
+  return (i.op == Op::mul && i.has(Mod::wide) && !is_float(i.type())) || is_extension(i) ||
+         (i.op == Op::shl && type_bits(i.type()) == 64);
+}
+bool folds_into(const Inst& i, const Inst& user) {
+  const bool scales = i.op == Op::mul || i.op == Op::shl || i.op == Op::neg;
+  if (is_sum(user) && !is_float(i.type()) && (scales || is_extension(i))) return true;
+  if (is_sum(user) && is_sum(i) && words(i.type()) == 1) return true;
+  if (is_logic(user.op) && is_logic(i.op)) return true;
+  return (user.op == Op::shl || user.op == Op::mul) && is_extension(i);
+}
+}  // namespace
+
+bool RegisterValues::folds_into_all(ValueId v, const std::vector<std::uint32_t>& users) const {
+  const Inst& i = f_.body[ssa_.values[v].inst];
+  return std::all_of(users.begin(), users.end(), [&](std::uint32_t u) {
+    const Inst& user = f_.body[u];
+    if (!is_index(i) && cfg_.block_of[u] != ssa_.values[v].block) return false;
+    for (ValueId x : ssa_.writes[u])
+      if (merged_[x] && user.op == Op::mov) return false;
+    return folds_into(i, user);
+  });
+}
+
+void RegisterValues::find_folded() {
+  std::vector<std::vector<std::uint32_t>> uses(ssa_.values.size());
+  for (std::uint32_t i = 0; i < f_.body.size(); ++i)
+    for (const Ssa::Read& r : ssa_.reads[i]) uses[r.value].push_back(i);
+  for (ValueId v = 0; v < ssa_.values.size(); ++v) {
+    const Value& value = ssa_.values[v];
+    if (value.kind != Value::Kind::inst || merged_[v] || root(v) != v || size_[v] == 0 || in_phi_[v] ||
+        uses[v].empty())
+      continue;
+    const Inst& i = f_.body[value.inst];
+    if (i.guard != kNone || ssa_.writes[value.inst].size() != 1 || (uses[v].size() > 1 && !is_index(i)))
+      continue;
+    if (folds_into_all(v, uses[v])) folded_[v] = 1, size_[v] = 0;
+  }
+}
+
+bool RegisterValues::is_folded(std::uint32_t i) const {
+  return std::any_of(ssa_.writes[i].begin(), ssa_.writes[i].end(),
+                     [&](ValueId v) { return folded_[v] != 0; });
 }
 
 void RegisterValues::merge_phis() {
@@ -217,7 +309,8 @@ void RegisterValues::spread() {
       if (!def[b].count(root(v))) use[b].insert(root(v));
     };
     for (std::uint32_t i = cfg_.blocks[b].first; i < cfg_.blocks[b].last; ++i) {
-      for (const Ssa::Read& r : ssa_.reads[i]) read(r.value);
+      if (is_folded(i)) continue;
+      each_read(i, read);
       for (ValueId v : ssa_.writes[i]) {
         for (ValueId before : ssa_.values[v].inputs) read(before);
         if (!merged_[v] && !use[b].count(root(v))) def[b].insert(root(v));
@@ -350,6 +443,26 @@ void RegisterValues::materialise(std::uint32_t i, Operation& o, std::vector<Oper
   }
 }
 
+void RegisterValues::materialise_product(std::uint32_t i, Operation& o, std::vector<Operation>& out,
+                                         BlockValues& values, Made& made) {
+  const Inst& inst = f_.body[i];
+  if (inst.op != Op::add || is_float(inst.type()) || words(inst.type()) != 2) return;
+  const Inst* product = nullptr;
+  for (const Ssa::Read& r : ssa_.reads[i]) {
+    if (!folded_[r.value]) continue;
+    const Inst& from = f_.body[ssa_.values[r.value].inst];
+    if (from.op == Op::mul && from.has(Mod::wide) && is_number(from.operands[2])) product = &from;
+  }
+  if (!product) return;
+  if (sm_ < 90) {
+    o.reads.push_back(make(kNone, product->operands[2].imm, 1, out, values, made));
+    return;
+  }
+  for (const Ssa::Read& r : ssa_.reads[i])
+    if (!folded_[r.value] && size_[root(r.value)] == 0 && type_bits(f_.regs[r.reg].type) == 64)
+      o.reads.push_back(make(root(r.value), 0, 2, out, values, made));
+}
+
 std::pair<std::vector<Operation>, BlockValues> RegisterValues::operations(const Chain& chain, int times) {
   std::vector<Operation> out;
   const auto &in = in_[chain.front().block], &left = out_[chain.back().block];
@@ -365,9 +478,11 @@ std::pair<std::vector<Operation>, BlockValues> RegisterValues::operations(const 
       for (std::uint32_t i = cfg_.blocks[part.block].first; i < cfg_.blocks[part.block].last; ++i) {
         const bool last = round + 1 == times && part.block == chain.back().block;
         if (is_jump(f_.body[i].op) && !last) continue;
+        if (is_folded(i)) continue;
         Operation o;
         o.inst = &f_.body[i];
-        for (const Ssa::Read& r : ssa_.reads[i]) o.reads.push_back(name(r.value));
+        each_read(i, [&](ValueId v) { o.reads.push_back(name(v)); });
+        materialise_product(i, o, out, values, made);
         materialise(i, o, out, values, made);
         for (ValueId v : ssa_.writes[i]) {
           if (merged_[v]) continue;
