@@ -32,7 +32,11 @@ def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoo
     shape, hidden = hidden.shape, hidden.reshape(-1, hidden.shape[-1])
     hidden, weight, target = rows(hidden), rows(weight), target.reshape(-1).contiguous()
     tokens, classes = hidden.shape[0], weight.shape[0]
-    chunk = min(chunk or max(128, _LOGITS // (2 * max(classes, 1)) // 128 * 128), max(tokens, 1))
+    if not chunk:
+        chunk = max(128, _LOGITS // (2 * max(classes, 1)) // 128 * 128)
+        if with_gradient and tokens <= chunk + 2 * hidden.shape[1]:
+            chunk = tokens  # all logits take no more memory than the float32 sum that chunks need
+    chunk = min(chunk, max(tokens, 1)) or 1
     losses = torch.empty(tokens, dtype=torch.float32, device=hidden.device)
     scale = None
     if reduction == "mean":
@@ -93,8 +97,9 @@ gradient(_op, _gradient, _setup)
 
 
 def linear_cross_entropy(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0, chunk=0):
-    """cross_entropy(hidden @ weight.T, target), of `chunk` rows at a time (0: what 512 MB of logits hold), so that logits and
-    their gradient are never there as a whole. The gradients are made with the loss and wait for the backward pass.
+    """cross_entropy(hidden @ weight.T, target), of `chunk` rows at a time (0: what 512 MB of logits hold, or all where that
+    takes no more memory than the sums of chunks), so that logits and their gradient are not there as a whole. The gradients are
+    made with the loss and wait for the backward pass.
 
     hidden: [..., n]; weight: [classes, n]; target: int32 or int64 [...] -> a float32 scalar, for reduction "mean" or "sum".
     Memory: chunk * classes elements, and with more than one chunk a float32 sum of the weight's gradient.
