@@ -101,7 +101,8 @@ void bench_more_rows(BenchTable& b) {
   bench_embedding(b, 8192, 32000, 4096);
   for (std::uint64_t cols : {1024, 16384, 131072}) bench_argmax(b, (1ull << 28) / cols, cols);
   for (std::uint64_t cols : {1024, 16384, 131072}) bench_cumsum(b, (1ull << 27) / cols, cols);
-  bench_topk(b, 4096, 32000, 50), bench_topk(b, 512, 151936, 50), bench_topk(b, 512, 151936, 1024);
+  bench_topk(b, 8192, 4096, 50), bench_topk(b, 4096, 32000, 50), bench_topk(b, 512, 151936, 50),
+      bench_topk(b, 512, 151936, 1024);
 }
 
 }  // namespace cgp::kernels

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // topk: the k largest elements of rows, sorted.
 //   who      a block of 512 threads for a row
-//   how      elements as integers of the same order. The k-th largest of the maxima of 2048 groups is a lower
-//            bound; the elements above it are counted by digits of eight bits (2 digits for 16-bit types, 4
-//            for f32) until the k-th largest is known; those above it are put down in any order, its equals
-//            by index; a bitonic sort of (element, index) orders them, so that arrival does not matter.
-//   memory   the row is read once for the bound, once a digit, once to collect
+//   how      elements as integers of the same order. The k-th largest of the maxima of groups is a lower
+//   bound,
+//            found bit by bit with barriers that count. What is not below it goes into a list in any order; a
+//            bitonic sort of (element, index) orders it, so that arrival does not matter. Where the list is
+//            too short (many equals), elements are counted by digits of eight bits (2 digits for 16-bit
+//            types, 4 for f32) until the k-th largest is known; those above it are put down, then its equals
+//            by index.
+//   memory   the row is read once for the bound and once to collect; with digits once more for each, and
+//   again
 #include "cgp/kernels/topk/topk.h"
 
 #include <algorithm>
@@ -23,13 +27,14 @@ namespace {
 using namespace dsl;
 
 constexpr int kThreads = 512, kWarps = kThreads / 32, kBins = 256;
-// Accesses in flight: four give the bound its 2048 groups, two keep the code of the other passes small.
-constexpr int kGroups = 4, kLoads = 2;
+// Accesses in flight: two keep the code of the passes small that are seldom made.
+constexpr int kMaxima = 4, kLoads = 2;
 
 struct Build {
   DType type;
   int elements;  // of an access
-  int slots;     // of the list: a power of two
+  int slots;     // of the list: a power of two, at least twice k
+  int groups;    // of a thread, whose maxima give the bound: 1 or kMaxima
   bool wide;     // indices are 64 bits
 };
 
@@ -54,22 +59,54 @@ class TopKernel {
   };
 
   /// Maxima of the groups of one thread.
-  Keys maxima() {
-    return k_.loop(turns(kGroups), Keys(kGroups, Val<u32>(0)), [&](const Val<u32>& base, Keys m) {
-      const auto all = load(base, kGroups);
+  Keys maxima(int groups) {
+    const auto n = std::size_t(groups);
+    return k_.loop(turns(kMaxima), Keys(n, Val<u32>(0)), [&](const Val<u32>& base, const Keys& m) {
+      const auto all = load(base, kMaxima);
+      std::vector<Keys> best;
+      for (const auto& first : m) best.push_back({first});
+      for (std::size_t j = 0; j < kMaxima; ++j)
+        for (const auto& key : all[j]) best[j % n].push_back(dsl::max(best[j % n].back(), key));
       Keys next;
-      for (std::size_t j = 0; j < kGroups; ++j) {
-        Keys best{m[j]};
-        for (const auto& key : all[j]) best.push_back(dsl::max(best.back(), key));
-        next.push_back(best.back());
-      }
+      for (const auto& b : best) next.push_back(b.back());
       return next;
     });
   }
-  Threshold select_of(const Keys& mine, const Val<u32>& need) {
-    return radix(need, [&](auto&& count) {
-      for (const auto& key : mine) count(key);
+  /// The need-th largest of the threads' keys, at least 1, which is below all elements.
+  Val<u32> bound(const Keys& mine, const Val<u32>& need) {
+    auto cta = k_.cta();
+    const auto found = k_.loop(range(Val<u32>(0), Val<u32>(std::uint32_t(8 * digits_))),
+                               std::pair{Val<u32>(0), Val<u32>(1u << (8 * digits_ - 1))},
+                               [&](const Val<u32>&, const std::pair<Val<u32>, Val<u32>>& state) {
+                                 const auto& [least, bit] = state;
+                                 const auto more = least | bit;
+                                 std::vector<Val<u32>> count;
+                                 for (const auto& key : mine) {
+                                   const auto here = bar_red<op::popc>(cta, key >= more);
+                                   count.push_back(count.empty() ? here : count.back() + here);
+                                 }
+                                 return std::pair{select(count.back() >= need, more, least), bit >> 1};
+                               });
+    return dsl::max(found.first, Val<u32>(1));
+  }
+  /// Puts all elements from `least` on into the list, in any order: how many there are, which may be too
+  /// many.
+  Val<u32> collect_from(const Val<u32>& least, const Ptr<shared, u64>& list, int slots) {
+    k_.if_(k_.tid() == 0, [&] { counter_.st(0, Val<u32>(0)); });
+    k_.sync();
+    k_.loop(turns(kMaxima), [&](const Val<u32>& base) {
+      const auto all = load(base, kMaxima);
+      for (int j = 0; j < kMaxima; ++j)
+        for (std::size_t e = 0; e < all[std::size_t(j)].size(); ++e) {
+          const auto& key = all[std::size_t(j)][e];
+          k_.if_(key >= least, [&] {
+            const auto slot = atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1));
+            k_.if_(slot < std::uint32_t(slots), [&] { list.st(slot, entry(index_of(base, j), e, key)); });
+          });
+        }
     });
+    k_.sync();
+    return counter_.ld(0);
   }
   Threshold select_above(const Val<u32>& bound, const Val<u32>& need) {
     return radix(need, [&](auto&& count) {
@@ -101,13 +138,16 @@ class TopKernel {
     (void)k_.loop(range(Val<u32>(0), Val<u32>(steps)), std::pair{Val<u32>(2), Val<u32>(1)},
                   [&](const Val<u32>&, std::pair<Val<u32>, Val<u32>> state) {
                     const auto& [size, stride] = state;
-                    k_.if_(i < std::uint32_t(slots / 2), [&] {
-                      const auto low = i * 2 - (i & (stride - 1)), high = low + stride;
-                      const auto a = list.ld(low), b = list.ld(high);
-                      const auto falls = (low & size) == 0;
-                      const auto more = dsl::max(a, b), less = dsl::min(a, b);
-                      list.st(low, select(falls, more, less)), list.st(high, select(falls, less, more));
-                    });
+                    for (int first = 0; first < slots / 2; first += kThreads) {
+                      const auto pair = i + std::uint32_t(first);
+                      k_.if_(pair < std::uint32_t(slots / 2), [&] {
+                        const auto low = pair * 2 - (pair & (stride - 1)), high = low + stride;
+                        const auto a = list.ld(low), b = list.ld(high);
+                        const auto falls = (low & size) == 0;
+                        const auto more = dsl::max(a, b), less = dsl::min(a, b);
+                        list.st(low, select(falls, more, less)), list.st(high, select(falls, less, more));
+                      });
+                    }
                     k_.sync();
                     const auto last = stride == 1;
                     return std::pair{select(last, size << 1, size), select(last, size, stride >> 1)};
@@ -195,14 +235,18 @@ class TopKernel {
     return {t.key.is_literal() ? found : (t.key << 8) | found, reduce(w_, place.back(), add)};
   }
 
+  static Val<u64> entry(const Val<u32>& first, std::size_t e, const Val<u32>& key) {
+    return pack<u64>(~(first + std::uint32_t(e)), key);
+  }
+
   // Returns how many equals the list has then.
   Val<u32> collect_access(const Keys& keys, const Val<u32>& first, const Threshold& t, const Val<u32>& above,
                           const Val<u32>& taken, const Ptr<shared, u64>& list) {
-    const auto entry = [&](std::size_t e) { return pack<u64>(~(first + std::uint32_t(e)), keys[e]); };
     std::vector<Val<u32>> equal{Val<u32>(0)};
     for (std::size_t e = 0; e < keys.size(); ++e) {
-      k_.if_(keys[e] > t.key,
-             [&] { list.st(atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1)), entry(e)); });
+      k_.if_(keys[e] > t.key, [&] {
+        list.st(atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1)), entry(first, e, keys[e]));
+      });
       const auto same = to<u32>(keys[e] == t.key);
       equal.push_back(e ? equal.back() + same : same);
     }
@@ -221,7 +265,8 @@ class TopKernel {
           const auto before = taken + mine + (through - equal.back());
           for (std::size_t e = 0; e < keys.size(); ++e) {
             const auto rank = before + equal[e];
-            k_.if_((keys[e] == t.key) & (rank < t.equals), [&] { list.st(above + rank, entry(e)); });
+            k_.if_((keys[e] == t.key) & (rank < t.equals),
+                   [&] { list.st(above + rank, entry(first, e, keys[e])); });
           }
           const auto sum = shfl<idx>(w_, all, kWarps - 1);
           k_.sync();
@@ -247,12 +292,18 @@ void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val
   const auto from = in.at(row * (pitch * std::uint64_t(cgp::bytes(b.type))));
   TopKernel top(k, b, from, accesses);
   const auto list = k.shared<u64>(b.slots);
-  for (int i = 0; i < b.slots; i += kThreads)
-    k.if_(k.tid() + std::uint32_t(i) < std::uint32_t(b.slots),
-          [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
-  const auto bound = top.select_of(top.maxima(), wanted);
-  const auto t = top.select_above(bound.key, wanted);
-  top.collect(t, wanted, list);
+  const auto clear = [&] {
+    for (int i = 0; i < b.slots; i += kThreads)
+      k.if_(k.tid() + std::uint32_t(i) < std::uint32_t(b.slots),
+            [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
+  };
+  clear();
+  const auto bound = top.bound(top.maxima(b.groups), wanted);
+  const auto found = assume_uniform(top.collect_from(bound, list, b.slots), Uniform::cta);
+  k.if_(found > std::uint32_t(b.slots), [&] {
+    clear();
+    top.collect(top.select_above(bound, wanted), wanted, list);
+  });
   top.sort(list, b.slots);
   k.loop(range(k.tid(), wanted, Val<u32>(kThreads)), [&](const Val<u32>& r) {
     const auto at = ~to<u32>(list.ld(r));
@@ -293,8 +344,9 @@ Problem checked(TopK t) {
   check.present("index", t.index, {DType::s32, DType::s64}, true);
   check.vector("values", t.values, t.rows * t.k), check.vector("index", t.index, t.rows * t.k);
   const int n = 16 / cgp::bytes(t.in.dtype);
-  const int slots = t.k <= 64 ? 64 : t.k <= 256 ? 256 : 1024;
-  const Build b{t.in.dtype, row::fits(t.in, t.cols, t.layout, n) ? n : 1, slots, t.index.dtype == DType::s64};
+  const int slots = t.k <= 64 ? 128 : t.k <= 256 ? 512 : 2048;
+  const Build b{t.in.dtype, row::fits(t.in, t.cols, t.layout, n) ? n : 1, slots, t.k <= 64 ? 1 : kMaxima,
+                t.index.dtype == DType::s64};
   return {std::move(t), b};
 }
 
@@ -324,7 +376,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   p.in = c->input("x", input_or_random(given, "x", t, {p.rows, p.cols}, seed));
   p.values = c->output("values", t, {p.rows, p.k});
   p.index = c->output("index", o.flag("wide") ? DType::s64 : DType::s32, {p.rows, p.k});
-  c->runs({topk_variant(p)}, "radix select, then a sort of what was selected");
+  c->runs({topk_variant(p)}, "a bound from maxima of groups, then a sort of what is above it");
   c->flops = double(p.rows * p.cols);
   c->run = [p](runtime::Stream& s) { topk(s, p); };
   c->oracle = [p](const row::TensorCase& in) {
