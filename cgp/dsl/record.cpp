@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/record.h"
 
+#include <bit>
 #include <cstring>
 
 #include "cgp/base/text.h"
@@ -375,6 +376,14 @@ std::uint64_t fold(Op op, std::uint64_t a, std::uint64_t b) {
 
 Value binary(Op op, ptx::Mods mods, Mod type, const Value& a, const Value& b, Here at) {
   Kernel* k = a.kernel() ? a.kernel() : b.kernel();
+  // ptxas 13.0 calls its routine of some 70 instructions for u64 by a power of two as well.
+  const bool divides = op == Op::div || op == Op::rem;
+  if (k && divides && type == Mod::u64 && b.is_literal() && std::has_single_bit(b.bits())) {
+    if (op == Op::rem) return k->op(Op::and_, {Mod::b64}, type, {a, Value::literal(b.bits() - 1, type)}, at);
+    if (b.bits() == 1) return a;
+    return k->op(Op::shr, {type}, type,
+                 {a, Value::literal(std::uint64_t(std::countr_zero(b.bits())), Mod::u32)}, at);
+  }
   if (k) return k->op(op, mods, type, {a, b}, at);
   const Kind kind = kind_of(type);
   const bool foldable =

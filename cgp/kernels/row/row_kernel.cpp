@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/row/row_kernel.h"
 
-#include <bit>
-
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/row/row_exchange.h"
@@ -34,12 +32,6 @@ Val<u64> offset(const RowsOf<P>& rows, const Val<u64>& row, const Val<u64>& firs
   const auto inner = to<u64>(*rows.inner);
   const auto group = row / inner, member = row - group * inner;
   return (group * *rows.outer + member * rows.pitch + first) * size;
-}
-
-// n / d. The compiler calls a routine of some hundred instructions for 64 bits, by powers of two as well.
-Val<u64> quotient(const Val<u64>& n, int d) {
-  const auto by = std::uint64_t(d);
-  return std::has_single_bit(by) ? n >> std::uint32_t(std::countr_zero(by)) : n / by;
 }
 
 }  // namespace
@@ -81,7 +73,7 @@ class RowKernel {
         op_(op),
         rows_(rows),
         cols_(cols),
-        accesses_(quotient(cols, t.elements)),
+        accesses_(cols / std::uint64_t(t.elements)),
         exchange_(k, t, op.fold) {
     // No matrix has 2^63 rows or columns, but the compiler does not know.
     zeros_.push_back(to<u32>(cols >> 63));
@@ -104,7 +96,7 @@ class RowKernel {
       std::vector<Floats> sums;
       static auto carried() { return std::tuple(&Turn::words, &Turn::turn, &Turn::sums); }
     };
-    const auto count = quotient(rows_ + std::uint64_t(t_.rows - 1), t_.rows);
+    const auto count = (rows_ + std::uint64_t(t_.rows - 1)) / std::uint64_t(t_.rows);
     auto end =
         k_.loop(range(first, count, teams), Turn{load_inputs(values(first, part)), Val<u32>(0), no_sums()},
                 [&](Val<u64> at, Turn s) {
@@ -311,7 +303,7 @@ class RowKernel {
     if (!t_.hold || op_.columns.empty()) return {};
     std::vector<std::vector<Access>> all;
     const auto accesses = to<u32>(accesses_);
-    const auto part = to<u32>(quotient(v.first_, t_.elements));
+    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
     for (const auto& c : op_.columns) {
       const auto mine = c.base.at(v.first_ * std::uint64_t(cgp::bytes(c.dtype)));
       all.emplace_back();
@@ -334,7 +326,7 @@ class RowKernel {
                                          to<u64>(k_.tid() / std::uint32_t(t_.lanes));
     const auto all = to<u64>(teams()) * std::uint64_t(t_.rows);
     const auto accesses = to<u32>(accesses_);
-    const auto part = to<u32>(quotient(v.first_, t_.elements));
+    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
     const Format f{DType::f32, t_.elements};
     for (std::size_t a = 0; a < sums.size(); ++a) {
       const auto to_row =
