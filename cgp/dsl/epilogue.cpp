@@ -108,7 +108,8 @@ StagingCore::StagingCore(Kernel& k, int warpgroups, int buffers, int tile_bytes,
       tile_bytes_((tile_bytes + align - 1) / align * align) {
   k.needs_sm(90, "a TMA store", at);
   if (buffers < 1) throw BuildError("staging has at least one buffer", at, text::cat("got ", buffers));
-  data_ = k.smem(tile_bytes_ * buffers * warpgroups, align, at);
+  // No bytes: the caller brings the memory, and asks end() alone.
+  data_ = tile_bytes_ ? k.smem(tile_bytes_ * buffers * warpgroups, align, at) : 0;
   first_barrier_ = k.named_barrier(128, at).id();
   for (int i = 1; i < warpgroups; ++i) (void)k.named_barrier(128, at);
 }

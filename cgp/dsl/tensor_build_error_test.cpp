@@ -141,9 +141,15 @@ TEST(tensor_build_error, multicast_must_be_announced_and_cut_evenly) {
               }).rule(),
               HasSubstr("which of its maps are multicast"));
   EXPECT_THAT(error_of([](Kernel& k, TmaIn<Tile<bf16, 24, 64>> a) {
-                k.cluster(2);
+                k.cluster(5);
                 (void)a.multicast(Axis::x);
               }).why(),
+              HasSubstr("24 rows over 5 blocks"));
+  EXPECT_THAT(error_of([](Kernel& k, TmaIn<Tile<bf16, 24, 32>> a) {  // rows of 64 bytes
+                k.cluster(2);
+                (void)a.multicast(Axis::x);
+              })
+                  .why(),
               HasSubstr("24 rows over 2 blocks"));
   EXPECT_THAT(error_of([](Kernel& k, Out<u32> c) {
                 k.block(32).cluster(2);

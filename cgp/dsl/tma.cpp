@@ -80,13 +80,26 @@ Peers peers_of(Kernel& k, const TmaMap& m) {
   const Value mask = k.op(Op::shl, {Mod::b32}, Mod::u32, {Value::literal(pattern, Mod::u32), first});
   return {slice, k.op(Op::cvt, {Mod::u16, Mod::u32}, Mod::u16, {mask})};
 }
+// Where this block's slice of a shared tile begins.
+TmaSource own_slice(const TmaSource& from, const Peers& peers) {
+  if (!peers.slice) return from;
+  const Val<u32> first = times(Val<u32>(*peers.slice), from.map.layout.rows / from.map.peers);
+  std::vector<Value> coords;
+  for (std::size_t d = 0; d < from.coords.size(); ++d)
+    coords.push_back(d + 2 == from.coords.size() ? plus(from.coords[d], first) : from.coords[d]);
+  return {from.map, std::move(coords)};
+}
 }  // namespace
 
 int box_rows(const TileLayout& t, int peers, Here at) {
-  if (t.rows % peers != 0 || (peers > 1 && t.rows / peers % 8 != 0))
-    throw BuildError(
-        "a multicast tile is cut into slices of whole swizzle patterns", at,
-        text::cat(t.rows, " rows over ", peers, " blocks; each slice needs a multiple of 8 rows"));
+  // The hardware swizzles by addresses: rows of 128 bytes may be cut anywhere (a copy begins at a multiple of
+  // 128 bytes), others at whole patterns.
+  const int whole = t.swizzle == Swizzle::b128 && t.span() == 128 ? 1 : 8;
+  if (t.rows % peers != 0 || (peers > 1 && t.rows / peers % whole != 0))
+    throw BuildError("a multicast tile is cut into equal slices, of whole swizzle patterns below 128 bytes",
+                     at,
+                     text::cat(t.rows, " rows over ", peers, " blocks; each slice needs a multiple of ",
+                               whole, whole == 1 ? " row" : " rows"));
   const int rows = t.rows / peers;
   if (rows <= kMaxBox) return rows;
   for (int box = kMaxBox; box >= 8; box -= 8)
@@ -172,16 +185,10 @@ void tma_load(Kernel& k, const TmaSource& from, const SharedAddress& to, const S
   if (pair) mods.push_back(Mod::cta_group_2);
   const auto hint = policy(m.hint);
   if (hint) mods.push_back(Mod::L2_cache_hint);
-  const std::pair<TmaSource, SharedAddress> part = [&]() -> std::pair<TmaSource, SharedAddress> {
-    if (!peers.slice) return {from, to};
-    const Val<u32> slice(*peers.slice);
-    const std::size_t row = from.coords.size() - 2;
-    std::vector<Value> coords;
-    for (std::size_t d = 0; d < from.coords.size(); ++d)
-      coords.push_back(d == row ? plus(from.coords[d], times(slice, rows)) : from.coords[d]);
-    return {TmaSource{m, std::move(coords)},
-            SharedAddress{plus(to.base, times(slice, rows * t.span())), to.offset}};
-  }();
+  const std::pair<TmaSource, SharedAddress> part{
+      own_slice(from, peers),
+      peers.slice ? SharedAddress{plus(to.base, times(Val<u32>(*peers.slice), rows * t.span())), to.offset}
+                  : to};
   const Operand where = shared_operand(k, bar);
   each_part(part.first, t, by_rows ? box : rows, rows, [&](const Part& p) {
     std::vector<Operand> operands{shared_operand(k, part.second, p.offset),
@@ -226,12 +233,14 @@ void tma_store(Kernel& k, const TmaSource& to, const SharedAddress& from, const 
   });
 }
 
+// Of a shared tile this block's slice.
 void tma_prefetch(Kernel& k, const TmaSource& from, Here at) {
   k.at(at);
   const TileLayout& t = from.map.layout;
   const auto& schema = *k.param_info(from.map.param).tensor_map;
-  const int box = from.map.rank > 1 && int(schema.box[1]) <= t.rows ? int(schema.box[1]) : t.rows;
-  each_part(from, t, box, t.rows, [&](const Part& p) {
+  const int rows = t.rows / from.map.peers;
+  const int box = from.map.rank > 1 && int(schema.box[1]) <= rows ? int(schema.box[1]) : rows;
+  each_part(own_slice(from, peers_of(k, from.map)), t, box, rows, [&](const Part& p) {
     k.inst(Op::cp_async_bulk_prefetch_tensor,
            {dimension_mod(from.coords.size()), Mod::L2, Mod::global, Mod::tile},
            {tensor_operand(k, from, p.coords)});

@@ -212,6 +212,14 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   if (tiles > 0x7fffffffull)
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
   const auto cluster = std::uint64_t(choice.cluster);
+  if (choice.by_grid) {  // a block for each tile
+    const auto size = fn.image().cluster;
+    if (cols * size.y > 65535)
+      throw Unsupported(text::cat("gemm: ", cols, " columns of tiles are more than a grid has along y"));
+    const runtime::Dim3 blocks{std::uint32_t(rows * size.x), std::uint32_t(cols * size.y),
+                               std::uint32_t(p.batch)};
+    return fn(s, blocks, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha);
+  }
   const auto resident =
       std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};

@@ -86,12 +86,66 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
   });
 }
 
+// A block for each tile: rows of clusters along x, columns along y, batches along z. Nothing to divide before
+// the first load; while a cluster waits for its barriers, L2 fetches what they will ask for.
+void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
+  const auto& t = tune.tile;
+  const auto& shape = tune.shape;
+  const int below = shape.below(), beside = shape.beside();
+  ShapedOperand a_all(k, t.a, t.element_bytes, t.major_a, t.height()),
+      b_all(k, t.b, t.element_bytes, t.major_b, t.width());
+  ShapedResults c(k, t, tune.type);
+  const auto k_tiles = Param<Val<u32>>::make(k);
+  const auto alpha = Param<Val<f32>>::make(k);
+  if (below * beside > 1) k.cluster(below, beside);
+  auto math = k.role<Warpgroup>(t.groups, /*registers=*/t.groups == 3 ? 160 : 240);
+  auto load = k.role<Warpgroup>(1, /*registers=*/24);
+  const auto a = beside > 1 ? a_all.shared(Axis::y) : a_all, b = below > 1 ? b_all.shared(Axis::x) : b_all;
+  const HopperPlace at{k.ctaid_z(), k.ctaid_x() * std::uint32_t(t.height()),
+                       k.ctaid_y() * std::uint32_t(t.width())};
+  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
+    for (const auto* map : {&a.map(), &b.map(), &c.map()})
+      record::prefetch_tensormap(k, map->address, k.here());
+    for (int s = 0; s < t.stages && below * beside > 1; ++s) {
+      const Val<u32> k0(std::uint32_t(s * 128 / t.element_bytes));
+      record::tma_prefetch(k, a.at(at.batch, at.m0, k0), k.here());
+      record::tma_prefetch(k, b.at(at.batch, at.n0, k0), k.here());
+    }
+  });
+  ShapedProduct product(k, t, load, math, a, shape.b_first ? b.hint(L2Hint::evict_first) : b);
+  c.open(math, 1);
+  load.one_thread(
+      [&](Thread& thread) { k.loop(k_tiles, [&](Val<u32> kt) { product.fill(thread, at, kt); }); });
+  math.run([&](Warpgroup& wg) {
+    std::vector<Value> scaled;
+    for (const auto& x : product.sums(wg, k_tiles)) scaled.push_back(Val<f32>(x) * alpha);
+    c.store(wg, scaled, product.mine(wg, at), &product);
+    c.drain(wg);
+  });
+}
+
+Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
+                       const ShapedTile& tile) {
+  const bool f16 = type == DType::f16;
+  const auto cluster = s.shared == GemmShared::both ? text::cat("_c2x2")
+                       : s.shared == GemmShared::a  ? text::cat("_c1x", s.cluster)
+                                                    : text::cat("_c", s.cluster);
+  auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_single_sm90_", trans_a ? "t" : "n",
+                        trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
+                        cluster, s.b_first ? "_first" : "", s.turned ? "_turned" : "");
+  Variant v =
+      variant(std::move(name), 90, gemm_single_kernel, {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, tile, s, 1});
+  v.only = "sm_90a";
+  return v;
+}
+
 }  // namespace
 
 Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
   const bool f16 = type == DType::f16;
   const auto word = f16 ? ptx::Mod::f16 : ptx::Mod::bf16;
   const ShapedTile tile = gemm_persistent_tile(type, trans_a, trans_b, s);
+  if (s.single) return single_variant(type, trans_a, trans_b, s, tile);
   const int buffers = s.buffers ? s.buffers : shaped_buffers(tile);
   auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_persistent_sm90_", trans_a ? "t" : "n",
                         trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
@@ -106,33 +160,41 @@ Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmP
 
 GemmChoice choose_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
   const auto tile = gemm_persistent_tile(type, trans_a, trans_b, s);
-  const bool beside = s.shared == GemmShared::a;
   GemmChoice c{GemmKind::sm90_persistent,
                gemm_persistent_sm90(type, trans_a, trans_b, s),
                {},
-               std::uint32_t(tile.width() * (beside ? s.cluster : 1)),
+               std::uint32_t(tile.width() * s.beside()),
                s.cluster};
-  c.tile_m = std::uint32_t(tile.height() * (beside ? 1 : s.cluster));
+  c.tile_m = std::uint32_t(tile.height() * s.below());
+  c.by_grid = s.single;
   return c;
 }
 
 std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b) {
   const auto at = name.find("__");
-  if (name.find("_persistent_sm90_") == name.npos || at == name.npos) return {};
+  GemmPersistentShape s;
+  s.single = name.find("_single_sm90_") != name.npos;
+  if ((!s.single && name.find("_persistent_sm90_") == name.npos) || at == name.npos) return {};
   const std::string form(name.substr(at + 2));
   const auto has = [&](const char* word) { return form.find(word) != form.npos; };
-  const bool beside = has("_c1x");
+  const bool beside = has("_c1x"), both = s.single && has("_c2x2");
   int height = 0, width = 0;
-  GemmPersistentShape s;
-  if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d_g%d_b%d" : "%dx%dx64_s%d_c%d_g%d_b%d", &height,
-                  &width, &s.stages, &s.cluster, &s.group, &s.buffers) < 5)
+  if (s.single) {
+    if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d" : "%dx%dx64_s%d_c%d", &height, &width,
+                    &s.stages, &s.cluster) < 4)
+      return {};
+    if (both) s.cluster = 4;
+  } else if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d_g%d_b%d" : "%dx%dx64_s%d_c%d_g%d_b%d",
+                         &height, &width, &s.stages, &s.cluster, &s.group, &s.buffers) < 5)
     return {};
   s.turned = has("_turned"), s.b_first = has("_first");
   if (beside) s.shared = GemmShared::a;
+  if (both) s.shared = GemmShared::both;
   s.rows = s.turned ? width : height, s.cols = s.turned ? height : width;
   if (s.rows % 64 || s.rows < 64 || s.rows > 256 || s.cols % 8 || s.cols < 8 || s.cols > 384 ||
       s.stages < 1 || s.cluster < 1 || s.group < 1)
     return {};
+  if (s.single && !shaped_single_fits(gemm_persistent_tile(t, trans_a, trans_b, s))) return {};
   auto c = choose_persistent_sm90(t, trans_a, trans_b, s);
   if (c.variant.name != name) return {};
   return c;
@@ -152,7 +214,9 @@ ShapedTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const Ge
                : s.rows == 192 ? 3
                                : 2,
                s.turned,
-               s.stages};
+               s.stages,
+               1,
+               s.single};
   if (!t.stages) t.stages = shaped_stages(t, s.buffers ? s.buffers : shaped_buffers(t));
   return t;
 }

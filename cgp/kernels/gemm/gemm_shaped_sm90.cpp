@@ -36,13 +36,20 @@ record::TmaMap declare_results(Kernel& k, const ShapedTile& t, ptx::Mod type) {
   return record::declare_tma(k, type, tile, box, true);
 }
 
-int pieces(const ShapedTile& t) { return t.group_cols() / shaped_piece(t) * (t.group_rows() / 64); }
+int pieces(const ShapedTile& t) {
+  const int piece = shaped_piece(t);
+  return (t.group_cols() + piece - 1) / piece * (t.group_rows() / 64);
+}
+
+// Rows of an operand, 128 bytes each in a stage, that one warpgroup alone reads.
+int own_rows(const ShapedTile& t) { return t.by_columns() ? t.group_cols() : t.group_rows(); }
 
 }  // namespace
 
 // ---------------------------------------------------------------- shared memory
 int shaped_piece(const ShapedTile& t) {
   const int cols = t.group_cols();
+  if (t.single) return std::min(64, cols);
   if (cols % 64 == 0) return 64;
   if (!t.turned) {
     for (int c : {104, 88, 72, 56, 40, 24})
@@ -53,7 +60,11 @@ int shaped_piece(const ShapedTile& t) {
     if (cols % c == 0) return c;
   return cols <= 152 ? cols : 8;
 }
+bool shaped_single_fits(const ShapedTile& t) {
+  return (t.turned || t.group_cols() >= 64) && pieces(t) <= own_rows(t) / 64 * t.stages;
+}
 int shaped_staging_bytes(const ShapedTile& t, int buffers) {
+  if (t.single) return 0;
   const auto tile = piece_tile(t);
   const int align = pattern_bytes(tile.swizzle);
   return (tile.bytes() + align - 1) / align * align * buffers * t.groups;
@@ -140,6 +151,14 @@ void ShapedProduct::fill(Thread&, const HopperPlace& of_a, const HopperPlace& of
   record::tma_load(k_, a_.at(of_a.batch, of_a.m0, k0), {stage.data, 0}, stage.full, here);
   record::tma_load(k_, b_.at(of_b.batch, of_b.n0, k0), {stage.data, a_.bytes()}, stage.full, here);
   ring_.end_fill(here);
+}
+
+Val<u32> ShapedProduct::spent(const Warpgroup& wg, int i) const {
+  const int rows = own_rows(tile_), each = rows / 64;
+  const bool of_b = tile_.by_columns() != tile_.turned;
+  const auto base = k_.smem_addr(ring_.data() + i / each * shaped_stage_bytes(tile_) +
+                                 (of_b ? tile_.planes * a_.bytes() : 0) + i % each * 64 * 128);
+  return tile_.groups == 1 ? base : base + record::times(wg.index, rows * 128);
 }
 
 void ShapedProduct::skip(Warpgroup& wg, const Val<u32>& k_tiles, Here here) {
@@ -286,17 +305,22 @@ ShapedResults::ShapedResults(Kernel& k, const ShapedTile& t, ptx::Mod type)
 
 void ShapedResults::open(const Role<Warpgroup>& math, int buffers) {
   const auto t = piece_tile(tile_);
-  staging_.emplace(k_, math.count(), buffers, t.bytes(), pattern_bytes(t.swizzle), Here::now());
+  staging_.emplace(k_, math.count(), buffers, tile_.single ? 0 : t.bytes(), pattern_bytes(t.swizzle),
+                   Here::now());
 }
 
-void ShapedResults::store(Warpgroup& wg, const std::vector<Value>& sums, const HopperPlace& at, Here here) {
+void ShapedResults::store(Warpgroup& wg, const std::vector<Value>& sums, const HopperPlace& at,
+                          const ShapedProduct* spent, Here here) {
   const auto tile = piece_tile(tile_);
   const int cols = tile_.group_cols(), piece = shaped_piece(tile_);
   int turn = 0;
   for (int block = 0; block < tile_.group_rows() / 64; ++block) {
     const std::vector<Value> regs(sums.begin() + block * (cols / 2), sums.begin() + (block + 1) * (cols / 2));
-    for (int col = 0; col < cols; col += piece) {
-      const auto base = staging_->begin(wg, turn++ % staging_->buffers(), here);
+    for (int next = 0; next < cols; next += piece) {
+      const int col = std::min(next, cols - piece);
+      const auto base =
+          spent ? spent->spent(wg, turn) : staging_->begin(wg, turn % staging_->buffers(), here);
+      ++turn;
       const auto rows = std::uint32_t(64 * block), from = std::uint32_t(col);
       if (tile_.turned) {
         fill_turned(base, regs, col, here);

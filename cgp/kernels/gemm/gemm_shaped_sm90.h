@@ -12,7 +12,9 @@
 //   promotion   sums that may not stay in the tensor cores: each stage is summed afresh and added up in fp32
 //               registers, times the factors of its blocks if there are any
 //   planes      an operand that is the sum of three (f32 as bf16) has a tile for each in a stage
-//   results     16-bit types: through shared memory (turned: by stmatrix.trans) and TMA, clipped at the edges
+//   results     16-bit types: through shared memory (turned: by stmatrix.trans) and TMA, clipped at the
+//   edges;
+//               of a block that makes one tile through the ring, which has done its work by then
 #include <functional>
 #include <optional>
 #include <vector>
@@ -31,6 +33,8 @@ struct ShapedTile {
   bool turned = false;
   int stages = 4;
   int planes = 1;  ///< of each operand: 1 or 3
+  /// A block makes one tile: its results need no shared memory of their own.
+  bool single = false;
 
   int height() const { return turned ? cols : rows; }  ///< rows of C
   int width() const { return turned ? rows : cols; }   ///< columns of C
@@ -100,6 +104,8 @@ class ShapedProduct {
                                Here here = Here::now());
   std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
                                         const ShapedPromotion& how, Here here = Here::now());
+  /// Behind the sums: the i-th 64 rows of 128 bytes of the ring that nobody but this warpgroup has read.
+  dsl::Val<dsl::u32> spent(const dsl::Warpgroup& wg, int i) const;
   /// What of `at` this warpgroup's sums are: its first row and column of C.
   HopperPlace mine(const dsl::Warpgroup& wg, const HopperPlace& at) const;
 
@@ -121,9 +127,9 @@ class ShapedResults {
   /// Declares the tensor map of C.
   ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type);
   void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
-  /// A warpgroup's sums; `at` is ShapedProduct::mine().
+  /// A warpgroup's sums; `at` is ShapedProduct::mine(). Of a single tile through `spent`.
   void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
-             Here here = Here::now());
+             const ShapedProduct* spent = nullptr, Here here = Here::now());
   /// Nothing is read from shared memory any more; what was stored is visible when the kernel has ended.
   void drain(dsl::Warpgroup& wg, Here here = Here::now());
   const dsl::record::TmaMap& map() const { return map_; }
@@ -138,8 +144,11 @@ class ShapedResults {
   std::optional<dsl::record::StagingCore> staging_;
 };
 
-/// Of the results stored at once: columns of C, or rows of a turned tile.
+/// Of the results stored at once: columns of C, or rows of a turned tile. Where they do not divide the tile
+/// (single) the last piece repeats a part of the one before.
 int shaped_piece(const ShapedTile& t);
+/// Whether the results of a single tile fit into the ring.
+bool shaped_single_fits(const ShapedTile& t);
 /// Bytes of shared memory for `buffers` pieces a warpgroup.
 int shaped_staging_bytes(const ShapedTile& t, int buffers);
 /// Buffers that divide a warpgroup's pieces: 2, else 3, else 1; of pieces above 12 KB 1.

@@ -189,6 +189,12 @@ Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
       narrow.only = "sm_90a";
       return narrow;
     }
+  if constexpr (MA == Major::k && MB == Major::k)
+    if (bm == 192) {  // three warpgroups, where tiles of 128 rows leave many processors idle
+      Variant high = pick(gemm_split_kernel<T, MA, MB, 192, 64>);
+      high.only = "sm_90a";
+      return high;
+    }
   Variant v = bm == 128   ? bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 128, 128>)
                                       : pick(gemm_split_kernel<T, MA, MB, 128, 64>)
                 : bn == 256 ? pick(gemm_split_kernel<T, MA, MB, 64, 256>)

@@ -3,15 +3,15 @@
 // the data behind gemm_select.cpp.
 //   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
 //   [--both]
-//   [--seconds N] [--device emu:sm_90a] PROBLEM...
+//   [--singles N] [--seconds N] [--device emu:sm_90a] PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
 // times as long as it has worked, so that large problems are measured below its power limit. --both: back to
 // back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
-// of both. --wide: also tilings that gemm's own list leaves out. --seconds: stops behind the problem during
-// which they are over. FILE gets a line for each problem and candidate (and state: name, microseconds,
-// state), that of --table one for each problem and winner (gemm_table.h) that beats what gemm would run by 1
-// % or more. Candidates more than 8 % behind after three rounds are timed no further.
+// of both. --wide: also tilings that gemm's own list leaves out; --singles: N of one wave. --seconds: stops
+// behind the problem during which they are over. FILE gets a line for each problem and candidate (and state:
+// name, microseconds, state), that of --table one for each problem and winner (gemm_table.h) that beats what
+// gemm would run by 1 % or more. Candidates more than 8 % behind after three rounds are timed no further.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -29,6 +29,7 @@
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_compile_bench.h"
 #include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/gemm_tilings_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
@@ -40,7 +41,7 @@ using namespace cgp::kernels;
 using runtime::Stream;
 
 struct Settings {
-  int rounds = 9, top = 6, algorithms = 32;
+  int rounds = 9, top = 6, algorithms = 32, singles = 0;
   std::string only, device = "cuda:0";
   std::ofstream all, table;
   bool wide = false, both = false;
@@ -293,6 +294,8 @@ class Sweep {
     std::vector<GemmChoice> all = gemm_candidates(p, at, device_.info());
     if (settings_.wide)
       for (auto& c : Candidates(p, at, device_.info()).take(settings_)) all.push_back(std::move(c));
+    for (auto& c : gemm_singles_sm90(p, at, device_.info(), std::size_t(settings_.singles)))
+      if (settings_.takes(c.variant.name)) all.push_back(std::move(c));
     double least = 1e30;
     for (const auto& c : all)
       if (c.microseconds > 0) least = std::min(least, c.microseconds);
@@ -529,6 +532,8 @@ int main(int argc, char** argv) try {
       s.top = std::atoi(value());
     else if (word == "--algorithms")
       s.algorithms = std::atoi(value());
+    else if (word == "--singles")
+      s.singles = std::atoi(value());
     else if (word == "--only")
       s.only = value();
     else if (word == "--rest")

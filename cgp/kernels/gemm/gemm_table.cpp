@@ -265,8 +265,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
       }
   if (arch == "sm_90a")
     for (const auto& [key, row] : h200_table().rows())
-      for (const auto& c : gemm_candidates(parse_gemm_key(key), {}, d))
-        if (c.variant.name == row.variant) take(c);
+      take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
   found.try_emplace(gemm_pack().name, gemm_pack());
   std::vector<Variant> out;
   for (auto& [name, v] : found) out.push_back(std::move(v));

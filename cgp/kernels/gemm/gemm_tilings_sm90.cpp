@@ -14,7 +14,7 @@ namespace {
 
 std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; }
 
-constexpr int kPersistentKept = 12;
+constexpr int kPersistentKept = 12, kSinglesKept = 8;
 
 struct Tiling {
   GemmKind kind;
@@ -324,6 +324,14 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
     other.c = GemmLines::normal, other.group = 16;
     if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, at, d));
   }
+  // Large tiles with K over clusters of 4, for tall or long products: by measurement alone.
+  for (auto [bm, bn] : {std::pair{128, 128}, {192, 64}}) {
+    const auto blocks = 4 * tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
+    const bool nt = !p.trans_a && p.trans_b;
+    if (p.m >= 96 && p.k >= 2048 && (bm == 128 || nt) && blocks <= std::uint64_t(usable_sms(d.sm_count, 4)))
+      out.push_back(made({GemmKind::sm90_split, bm, bn, 1, 4}, p, at, d));
+  }
+  for (auto& c : gemm_singles_sm90(p, at, d, kSinglesKept)) out.push_back(std::move(c));
   if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
     out.push_back(stream(p, 128, 64, 2));
     if (p.trans_b)

@@ -8,5 +8,8 @@ namespace cgp::kernels {
 /// packed: the operands lie in scratch memory, as gemm's own kernels want them.
 GemmChoice select_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        bool packed = false);
+/// The tiles with a block each that fit one wave, those that are predicted fastest first.
+std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& p, const GemmAddresses& at,
+                                          const runtime::DeviceInfo& d, std::size_t keep);
 
 }  // namespace cgp::kernels

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_check.h"
 #include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/gemm_tilings_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -111,10 +113,52 @@ TEST(GemmTilings, PersistentTilesOfEveryForm) {
   expect_right("tt", 120, 264, 136, S{.rows = 128, .cols = 104, .turned = true, .cluster = 2, .shared = a});
 }
 
+// One tile a block, its results in the ring: widths that pieces of 64 do not divide, slices that are no whole
+// swizzle patterns, K shorter than the ring.
+TEST(GemmTilings, SingleTilesOfEveryForm) {
+  using S = GemmPersistentShape;
+  constexpr auto a = GemmShared::a, b = GemmShared::b, both = GemmShared::both;
+  expect_right("nt", 136, 200, 328, S{.rows = 64, .cols = 104, .single = true}, DType::bf16, 2);
+  expect_right("nt", 300, 160, 360, S{.rows = 256, .cols = 152, .cluster = 2, .single = true});
+  expect_right("nt", 200, 360, 72, S{.rows = 192, .cols = 176, .cluster = 2, .shared = a, .single = true});
+  expect_right("nt", 300, 328, 136,
+               S{.rows = 128, .cols = 160, .cluster = 4, .shared = both, .single = true});
+  expect_right("nt", 136, 568, 136, S{.rows = 128, .cols = 272, .cluster = 2, .shared = a, .single = true});
+  expect_right("nt", 210, 520, 328,
+               S{.rows = 128, .cols = 200, .turned = true, .cluster = 4, .shared = a, .single = true});
+  expect_right("nt", 190, 392, 72,
+               S{.rows = 192, .cols = 184, .turned = true, .cluster = 2, .shared = a, .single = true},
+               DType::f16);
+  expect_right("nt", 584, 136, 72,
+               S{.rows = 128, .cols = 320, .turned = true, .cluster = 4, .shared = b, .single = true});
+  expect_right("nn", 136, 264, 136,
+               S{.rows = 64, .cols = 48, .turned = true, .cluster = 4, .shared = both, .single = true});
+  expect_right("tt", 328, 200, 72, S{.rows = 256, .cols = 88, .cluster = 2, .shared = b, .single = true});
+}
+
+TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
+  runtime::DeviceInfo d;
+  d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
+  const auto all = gemm_singles_sm90(nt(952, 5000, 3504).dense(), {}, d, 1000);
+  ASSERT_GE(all.size(), 20u);
+  for (const auto& c : all) {
+    const auto blocks =
+        (952 + c.tile_m - 1) / c.tile_m * ((5000 + c.tile_n - 1) / c.tile_n) * unsigned(c.cluster);
+    EXPECT_LE(blocks, c.cluster == 4 ? 120u : 132u) << c.variant.name;
+    const auto again = persistent_sm90_named(c.variant.name, DType::bf16, false, true);
+    ASSERT_TRUE(again) << c.variant.name;
+    EXPECT_EQ(std::tuple(again->tile_m, again->tile_n, again->cluster, again->by_grid),
+              std::tuple(c.tile_m, c.tile_n, c.cluster, true));
+  }
+  EXPECT_TRUE(gemm_singles_sm90(nt(8192, 8192, 64).dense(), {}, d, 8).empty());
+}
+
 TEST(GemmTilings, KOverUpTo16Blocks) {
   expect_right(nt(72, 72, 2120), "_k8_", 3);
   expect_right(nt(72, 72, 2120), "_k16_", 1);
   expect_right(nt(72, 72, 264), "64x32x64_s5_k2_", 1);
+  expect_right(nt(200, 72, 2056), "192x64x64_s5_k4_", 1);
+  expect_right(nt(200, 72, 2056), "128x128x64_s5_k4_", 1);
 }
 
 TEST(GemmTilings, WarpgroupsTakeTurns) {

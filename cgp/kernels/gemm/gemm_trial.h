@@ -4,9 +4,11 @@
 // compared with loops in double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -60,6 +62,24 @@ struct Checked {
   std::vector<std::byte> bytes;
   std::string variant;
 };
+
+/// row(i, into) for every i below `rows`, on all processors where there is much to do (`work` products): what
+/// a GPU makes in a millisecond takes one of them a minute.
+template <class F>
+Checked over_rows(std::uint64_t rows, double work, F&& row) {
+  const std::uint64_t workers =
+      work < 2e7 ? 1 : std::clamp<std::uint64_t>(std::thread::hardware_concurrency(), 1, rows);
+  std::vector<Checked> parts(workers);
+  const auto part = [&](std::uint64_t w) {
+    for (std::uint64_t i = w; i < rows; i += workers) row(i, parts[w]);
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t w = 1; w < workers; ++w) threads.emplace_back(part, w);
+  part(0);
+  for (auto& t : threads) t.join();
+  return *std::max_element(parts.begin(), parts.end(),
+                           [](const Checked& x, const Checked& y) { return x.worst < y.worst; });
+}
 
 inline double type_error(DType t, double want) {
   switch (t) {
@@ -146,12 +166,6 @@ struct Trial {
       gemm(s, p, a.view(), b.view(), c.view(), {fa.view(), fb.view()});
     s.wait();
     const HostArray got = c.back();
-    Checked r;
-    r.bytes = got.bytes;
-    r.variant = choice.variant.name;
-    for (std::uint64_t i = 0; i < p.c_elements(); ++i)  // between the rows
-      if (i % p.stride_c % p.ldc >= p.columns() && got.at(i) != c.host.at(i))
-        r.worst = 1e30, r.where = text::cat("element ", i, " behind a row of c was overwritten");
     const bool halves = p.epilogue.pairing() == Pairing::halves,
                pairs = p.epilogue.pairing() != Pairing::none;
     const auto old = [&](std::uint64_t z, std::uint64_t i, std::uint64_t j, double& x, double& e) {
@@ -159,46 +173,54 @@ struct Trial {
       const double o = p.beta * c.host.at(z * p.stride_c + i * p.ldc + j);
       x += o, e += std::fabs(o) * 0x1p-23;
     };
-    for (std::uint64_t z = 0; z < p.batch; ++z)
-      for (std::uint64_t i = 0; i < p.m; ++i)
-        for (std::uint64_t j = 0; j < p.columns(); ++j) {
-          const std::uint64_t first = !pairs   ? j
-                                      : halves ? j
-                                               : 2 * j,
-                              second = halves ? j + p.n / 2 : 2 * j + 1;
-          auto [x, e] = product(z, i, first);
-          auto [y, ey] = pairs ? product(z, i, second) : std::pair(0.0, 0.0);
-          if (!pairs) old(z, i, j, x, e);
-          bool combined = !pairs;
-          for (const auto& step : steps) {
-            if (step.pair) {
-              const double g = x / (1 + std::exp(-x));
-              e = 1.1 * e * std::fabs(y) + std::fabs(g) * ey + std::fabs(g * y) * 0x1p-20;
-              x = g * y;
-              combined = true;
-            } else if (combined) {
-              step.map(z, i, j, x, e);
-            } else {
-              step.map(z, i, first, x, e);
-              step.map(z, i, second, y, ey);
-            }
-          }
-          if (pairs) old(z, i, j, x, e);
-          double want = x;
-          if (p.type_c == DType::e4m3) want = std::clamp(want, -448.0, 448.0);
-          if (p.type_c == DType::s8) want = std::clamp(want, -128.0, 127.0);
-          // s32 that went through floats are rounded.
-          const double rounded = p.type_c == DType::s32 && e > 0 ? 0.5 : 0;
-          const double tolerance =
-              e * 1.01 + std::fabs(x) * 0x1p-22 + type_error(*p.type_c, want) * 1.001 + rounded + 0x1p-120;
-          const double have = got.at(z * p.stride_c + i * p.ldc + j);
-          const double ratio = std::isnan(have) ? 1e30 : std::fabs(have - want) / tolerance;
-          if (ratio > r.worst) {
-            r.worst = ratio;
-            r.where = text::cat("[", z, "][", i, "][", j, "] is ", have, ", oracle ", want, ", allowed ",
-                                tolerance);
-          }
-        }
+    Checked r =
+        over_rows(p.batch * p.m, double(p.batch * p.m) * double(p.columns()) * double(p.k),
+                  [&](std::uint64_t row, Checked& into) {
+                    const std::uint64_t z = row / p.m, i = row % p.m;
+                    for (std::uint64_t j = 0; j < p.columns(); ++j) {
+                      const std::uint64_t first = !pairs   ? j
+                                                  : halves ? j
+                                                           : 2 * j,
+                                          second = halves ? j + p.n / 2 : 2 * j + 1;
+                      auto [x, e] = product(z, i, first);
+                      auto [y, ey] = pairs ? product(z, i, second) : std::pair(0.0, 0.0);
+                      if (!pairs) old(z, i, j, x, e);
+                      bool combined = !pairs;
+                      for (const auto& step : steps) {
+                        if (step.pair) {
+                          const double g = x / (1 + std::exp(-x));
+                          e = 1.1 * e * std::fabs(y) + std::fabs(g) * ey + std::fabs(g * y) * 0x1p-20;
+                          x = g * y;
+                          combined = true;
+                        } else if (combined) {
+                          step.map(z, i, j, x, e);
+                        } else {
+                          step.map(z, i, first, x, e);
+                          step.map(z, i, second, y, ey);
+                        }
+                      }
+                      if (pairs) old(z, i, j, x, e);
+                      double want = x;
+                      if (p.type_c == DType::e4m3) want = std::clamp(want, -448.0, 448.0);
+                      if (p.type_c == DType::s8) want = std::clamp(want, -128.0, 127.0);
+                      // s32 that went through floats are rounded.
+                      const double rounded = p.type_c == DType::s32 && e > 0 ? 0.5 : 0;
+                      const double tolerance = e * 1.01 + std::fabs(x) * 0x1p-22 +
+                                               type_error(*p.type_c, want) * 1.001 + rounded + 0x1p-120;
+                      const double have = got.at(z * p.stride_c + i * p.ldc + j);
+                      const double ratio = std::isnan(have) ? 1e30 : std::fabs(have - want) / tolerance;
+                      if (ratio > into.worst) {
+                        into.worst = ratio;
+                        into.where = text::cat("[", z, "][", i, "][", j, "] is ", have, ", oracle ", want,
+                                               ", allowed ", tolerance);
+                      }
+                    }
+                  });
+    r.bytes = got.bytes;
+    r.variant = choice.variant.name;
+    for (std::uint64_t i = 0; i < p.c_elements(); ++i)  // between the rows
+      if (i % p.stride_c % p.ldc >= p.columns() && got.at(i) != c.host.at(i))
+        r.worst = 1e30, r.where = text::cat("element ", i, " behind a row of c was overwritten");
     return r;
   }
   /// Of results without an epilogue.

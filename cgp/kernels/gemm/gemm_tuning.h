@@ -7,8 +7,8 @@
 namespace cgp::kernels {
 
 /// The operand whose tiles a pair of blocks shares by multicast: B of blocks below each other, A of blocks
-/// beside each other.
-enum class GemmShared : std::uint8_t { none, a, b };
+/// beside each other; both: in clusters of 2 x 2.
+enum class GemmShared : std::uint8_t { none, a, b, both };
 struct GemmSplitTuning {
   int stages = 6;
   int split = 1;     ///< blocks (1, 2, 4, 8 or, 64 x 64, 16) that share a tile and split K
@@ -17,7 +17,7 @@ struct GemmSplitTuning {
   bool evict_first = false;              ///< B is read once and is the first to leave L2
   GemmShared shared = GemmShared::none;  ///< with split 1; tiles are counted in those of a pair
 };
-/// bm x bn: 64 x 32 (trans_b), 64 x 64, 64 x 128, 64 x 256, 128 x 64 or 128 x 128.
+/// bm x bn: 64 x 32 (trans_b), 64 x 64, 64 x 128, 64 x 256, 128 x 64, 128 x 128 or (layout nt) 192 x 64.
 Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
 
 /// Whether what is read or written leaves L2 first, in its turn, or last.
@@ -49,6 +49,11 @@ struct GemmPersistentShape {
   GemmShared shared = GemmShared::b;  ///< by blocks below each other; a: beside each other
   int group = 8;                      ///< rows of clusters that are visited together
   bool b_first = false;               ///< B is read once and is the first to leave L2
+  /// A block for each tile, in the order of the grid; its results leave through the ring, whose memory then
+  /// suffices for more stages. With clusters of 2 x 2 (both) too, and `cols` in steps of 8.
+  bool single = false;
+  int below() const { return shared == GemmShared::a ? 1 : shared == GemmShared::both ? 2 : cluster; }
+  int beside() const { return shared == GemmShared::a ? cluster : shared == GemmShared::both ? 2 : 1; }
 };
 Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
 /// The same as run_gemm takes it: tile_m and tile_n are those of a cluster.

@@ -121,13 +121,17 @@ class Bench {
                                  {128, 64},
                                  {64, 128},
                                  {64, 64},
-                                 {64, 256}}) {
-      const int pieces = bn * bytes(*p.type_c) / 128;
+                                 {64, 256},
+                                 {192, 128},
+                                 {192, 192},
+                                 {256, 128},
+                                 {256, 192}}) {
+      const int pieces = (bm == 256 ? 2 : 1) * bn * bytes(*p.type_c) / 128;
       if (bn * bytes(*p.type_c) % 128) continue;
       GemmTypedTuning t{bm, bn};
       t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
-      t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / ((bm + bn) * 128));
-      tunings.push_back(t);
+      t.stages = std::min(8, (225 * 1024 - std::min(bm / 64, 3) * t.buffers * 8192) / ((bm + bn) * 128));
+      if (t.stages >= 3) tunings.push_back(t);
     }
     for (int i = 0; i < int(tunings.size()); ++i) {
       auto& t = tunings[std::size_t(i)];

@@ -104,15 +104,15 @@ struct GroupedTrial {
                         blocks = (o.k + 127) / 128;
     double sum = 0, size = 0;
     for (std::uint64_t l = 0; l < o.k; ++l) {
-      double x = a.host.at(o.a + (depth       ? l * p.m + i
-                                  : p.trans_a ? l * o.m + i
-                                              : row * p.k + l)) *
-                 b.host.at(o.b + (depth       ? l * p.n + j
-                                  : p.trans_b ? j * p.k + l
-                                              : l * p.n + j));
+      double x = a.values.at(o.a + (depth       ? l * p.m + i
+                                    : p.trans_a ? l * o.m + i
+                                                : row * p.k + l)) *
+                 b.values.at(o.b + (depth       ? l * p.n + j
+                                    : p.trans_b ? j * p.k + l
+                                                : l * p.n + j));
       if (p.scaling == GemmScaling::block)
-        x *= double(fa.host.at(row * blocks + l / 128)) *
-             fb.host.at((g * ((p.n + 127) / 128) + j / 128) * blocks + l / 128);
+        x *= fa.values.at(row * blocks + l / 128) *
+             fb.values.at((g * ((p.n + 127) / 128) + j / 128) * blocks + l / 128);
       sum += x, size += std::fabs(x);
     }
     double relative = p.type == DType::s8 ? 0x1p-22 : double(o.k + 16) * 0x1p-24;
@@ -128,34 +128,42 @@ struct GroupedTrial {
                const OnDevice& fa, const OnDevice& fb, const std::string& variant) const {
     const auto got = c.back();
     std::vector<bool> touched(c.host.size());
-    double worst = 0;
-    std::string where;
-    const auto pairing = p.epilogue.pairing();
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all;  // group and row in it
+    double work = 0;
     for (std::uint64_t g = 0; g < p.groups; ++g)
-      for (std::uint64_t i = 0; i < list[g].m; ++i)
-        for (std::uint64_t j = 0; j < p.columns(); ++j) {
-          const auto& o = list[g];
-          const std::uint64_t to = o.c + i * p.columns() + j, row = o.row0 + i;
-          touched[to] = true;
-          const auto side = [&](std::uint64_t col) { return element(g, o, i, col, a, b, fa, fb); };
-          auto [x, e] = side(pairing == Pairing::interleaved ? 2 * j : j);
-          const double old = p.beta == 0 ? 0 : p.beta * c.host.at(to);
-          if (pairing != Pairing::none) {
-            const auto [y, ey] = side(pairing == Pairing::interleaved ? 2 * j + 1 : j + p.n / 2);
-            const double silu = x / (1 + std::exp(-x));
-            e = 1.1 * e * std::fabs(y) + std::fabs(silu) * ey + std::fabs(silu * y) * 0x1p-20, x = silu * y;
-          }
-          x += old, e += std::fabs(old) * 0x1p-23;
-          if (map) map(row, j, x, e);
-          if (p.type_c == DType::e4m3) x = std::clamp(x, -448.0, 448.0);
-          const double tolerance =
-              e * 1.01 + std::fabs(x) * 0x1p-22 + trial::type_error(*p.type_c, x) * 1.001 + 0x1p-120;
-          const double have = got.at(to), ratio = std::isnan(have) ? 1e30 : std::fabs(have - x) / tolerance;
-          if (ratio > worst)
-            worst = ratio, where = text::cat("group ", g, " [", i, "][", j, "] is ", have, ", oracle ", x,
-                                             ", allowed ", tolerance);
+      for (std::uint64_t i = 0; i < list[g].m; ++i) {
+        const auto first = touched.begin() + std::ptrdiff_t(list[g].c + i * p.columns());
+        std::fill(first, first + std::ptrdiff_t(p.columns()), true);
+        all.emplace_back(g, i), work += double(p.columns()) * double(list[g].k);
+      }
+    const auto pairing = p.epilogue.pairing();
+    const auto found = trial::over_rows(all.size(), work, [&](std::uint64_t r, trial::Checked& into) {
+      const auto [g, i] = all[r];
+      for (std::uint64_t j = 0; j < p.columns(); ++j) {
+        const auto& o = list[g];
+        const std::uint64_t to = o.c + i * p.columns() + j, row = o.row0 + i;
+        const auto side = [&, g = g, i = i](std::uint64_t col) {
+          return element(g, o, i, col, a, b, fa, fb);
+        };
+        auto [x, e] = side(pairing == Pairing::interleaved ? 2 * j : j);
+        const double old = p.beta == 0 ? 0 : p.beta * c.host.at(to);
+        if (pairing != Pairing::none) {
+          const auto [y, ey] = side(pairing == Pairing::interleaved ? 2 * j + 1 : j + p.n / 2);
+          const double silu = x / (1 + std::exp(-x));
+          e = 1.1 * e * std::fabs(y) + std::fabs(silu) * ey + std::fabs(silu * y) * 0x1p-20, x = silu * y;
         }
-    EXPECT_LE(worst, 1) << variant << ": " << where;
+        x += old, e += std::fabs(old) * 0x1p-23;
+        if (map) map(row, j, x, e);
+        if (p.type_c == DType::e4m3) x = std::clamp(x, -448.0, 448.0);
+        const double tolerance =
+            e * 1.01 + std::fabs(x) * 0x1p-22 + trial::type_error(*p.type_c, x) * 1.001 + 0x1p-120;
+        const double have = got.at(to), ratio = std::isnan(have) ? 1e30 : std::fabs(have - x) / tolerance;
+        if (ratio > into.worst)
+          into.worst = ratio, into.where = text::cat("group ", g, " [", i, "][", j, "] is ", have,
+                                                     ", oracle ", x, ", allowed ", tolerance);
+      }
+    });
+    EXPECT_LE(found.worst, 1) << variant << ": " << found.where;
     for (std::uint64_t i = 0; i < touched.size(); ++i)
       if (!touched[i] && got.at(i) != c.host.at(i)) {
         ADD_FAILURE() << variant << ": element " << i << " belongs to no group and was written";
