@@ -313,4 +313,19 @@ void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Sta
        " through the generic proxy: the asynchronous proxy need not see it");
 }
 
+void missing_thread_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
+                          const Spot& spot, bool after) {
+  if (after)
+    return emit(a, lane, cluster, other, other_use, spot, "race.async",
+                {"no tcgen05.fence::after_thread_sync after the wait that orders the two",
+                 "tcgen05.fence::after_thread_sync behind the wait or the barrier, before the operation"},
+                "; the threads are ordered, but not their operations on Tensor Memory");
+  emit(a, lane, cluster, other, other_use, spot, "race.async",
+       {"no tcgen05.fence::before_thread_sync between that operation's tcgen05.wait and the arrival or "
+        "barrier "
+        "that orders the two",
+        "tcgen05.wait, tcgen05.fence::before_thread_sync, then the arrival or the barrier"},
+       "; the threads are ordered, but not their operations on Tensor Memory");
+}
+
 }  // namespace cgp::emu::race

@@ -366,6 +366,9 @@ struct Spot {
 void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
               const Spot& spot);
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot);
+/// Of Tensor Memory: ordered by threads, without the tcgen05.fence that makes it hold for their operations.
+void missing_thread_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
+                          const Spot& spot, bool after);
 
 /// Whether all lanes of a whole warp access plainly and know the same; `p` is then who they are.
 bool whole_warp(Warp& w, const Op& op, RowParty& p);

@@ -3,6 +3,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/bulk_place.h"
+#include "cgp/emu/race_tensor.h"
 #include "cgp/emu/tensor_families.h"
 #include "cgp/ptx/target.h"
 
@@ -223,10 +224,11 @@ void decode_commit(Decoder& d, const Inst& i, Op& op) {
   op.fn = exec_commit;
 }
 
-// Orders the issue of tcgen05 operations around other synchronisation; the machine issues in program order.
-void exec_fence(Warp&, const Op&) {}
-void decode_fence(Decoder& d, const Inst&, Op& op) {
+// The machine issues in program order: only the race detector has something to note.
+void exec_fence(Warp& w, const Op& op) { race::tensor_fence(w, op.kind); }
+void decode_fence(Decoder& d, const Inst& i, Op& op) {
   need_tensor_target(d);
+  op.kind = i.has(Mod::after_thread_sync);
   op.fn = exec_fence;
 }
 }  // namespace

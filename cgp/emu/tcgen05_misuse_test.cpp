@@ -43,9 +43,10 @@ const std::string kMultiply =
     " setp.ne.u32 %q, %th, 0; @%q bra MULTIPLIED;\n tcgen05.mma.cta_group::1.kind::f16 [%t], %rd0, %rd1, "
     "%r0, %no;\n";
 const std::string kCommit = " tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%b];\n";
-const std::string kWait =
+const std::string kWaitAlone =
     "MULTIPLIED:\n bar.warp.sync -1;\nW: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0; "
-    "@!%p bra W;\n tcgen05.fence::after_thread_sync;\n";
+    "@!%p bra W;\n";
+const std::string kWait = kWaitAlone + " tcgen05.fence::after_thread_sync;\n";
 const std::string kLoad =
     " shl.b32 %v, %w, 21; add.u32 %v, %v, %t; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%v]; "
     "tcgen05.wait::ld.sync.aligned; mad.wide.u32 %x, %th, 4, %o; st.global.b32 [%x], %d0;\n";
@@ -97,6 +98,39 @@ TEST(TensorMisuse, MissingCommitOrWait) {
                    kLoad),
            AsyncPolicy::late);
   EXPECT_THAT(stranger, HasSubstr("uninit.tensor"));
+}
+
+// The threads are ordered, but a tcgen05.fence is missing on either side.
+TEST(TensorRaces, FencesAtThreadSynchronisation) {
+  const auto lacks = [](const std::string& ptx) {
+    std::string s;
+    for (const Finding& f : run(ptx).findings) s += f.cls + ": " + f.missing_edge + "\n";
+    return s;
+  };
+  const std::string own = " shl.b32 %v, %w, 21; add.u32 %v, %v, %t; ";
+  const std::string load = own +
+                           "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%v];\n "
+                           "tcgen05.wait::ld.sync.aligned;\n",
+                    store = own +
+                            "mov.b32 %d1, 7; tcgen05.st.sync.aligned.32x32b.x1.b32 [%v], {%d1};\n "
+                            "tcgen05.wait::st.sync.aligned;\n";
+  const std::string before = " tcgen05.fence::before_thread_sync;\n",
+                    after = " tcgen05.fence::after_thread_sync;\n", barrier = " bar.sync 0;\n",
+                    multiply = kMultiply + kCommit;
+  const std::string no_after = "race.async: no tcgen05.fence::after_thread_sync",
+                    no_before = "race.async: no tcgen05.fence::before_thread_sync";
+  EXPECT_THAT(lacks(program(multiply + kWaitAlone + load)), HasSubstr(no_after));
+  EXPECT_THAT(lacks(program(multiply + after + kWaitAlone + load)), HasSubstr(no_after));
+  for (const std::string& transfer : {load, store}) {
+    const std::string rest = multiply + kWait;
+    const std::string first = transfer == load ? store + transfer : transfer;
+    EXPECT_EQ(lacks(program(first + before + barrier + after + rest)), "");
+    EXPECT_THAT(lacks(program(first + barrier + after + rest)), HasSubstr(no_before));
+    EXPECT_THAT(lacks(program(first + before + barrier + rest)), HasSubstr(no_after));
+    // A fence ahead of the operation, or behind the barrier, is none.
+    EXPECT_THAT(lacks(program(before + first + barrier + before + after + rest)), HasSubstr(no_before));
+    EXPECT_THAT(lacks(program(first + before + after + barrier + rest)), HasSubstr(no_after));
+  }
 }
 
 // Races are found whatever the policy: here everything completes at issue.

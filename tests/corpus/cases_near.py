@@ -289,9 +289,9 @@ def bad_refill_under_wgmma():
     return c
 
 
-def tmem(entry, cls, **kw):
+def tmem(entry, cls, tiles=1, **kw):
     c = broken(entry, cls, target="100a", **kw)
-    a, b, o = c.inp("a", "u32", 1024, fill("0x3c003c00")), c.inp("b", "u32", 64, fill("0x3c003c00")), c.out("d", "f32", 256)
+    a, b, o = c.inp("a", "u32", 1024, fill("0x3c003c00")), c.inp("b", "u32", 64, fill("0x3c003c00")), c.out("d", "f32", 256 * tiles)
     c.launch(entry, 1, 128, [a, b, o])
     return c
 
@@ -314,3 +314,28 @@ def bad_tmem_no_proxy_fence():
 @register
 def bad_tmem_leak():
     return tmem("tmem_leak", "lifetime.tensor", ops=["tcgen05.alloc"])
+
+
+@register
+def bad_tmem_no_fence_after():
+    return tmem("tmem_no_fence_after", "race.async", ops=["tcgen05.ld"])
+
+
+@register
+def bad_tmem_no_fence_before():
+    return tmem("tmem_no_fence_before", "race.async", tiles=2, ops=["tcgen05.mma"])
+
+
+@register
+def bad_tmem_no_fence_reuse():
+    return tmem("tmem_no_fence_reuse", "race.async", tiles=2, ops=["tcgen05.mma"])
+
+
+@case
+def tmem_reused():
+    c = Case("tmem_reused", target="100a", src="bad_near.cu")
+    c.only = "tmem_reused"
+    a, b, d = c.inp("a", "u32", 1024, fill("0x3c003c00")), c.inp("b", "u32", 64, fill("0x3c003c00")), c.out("d", "f32", 512)
+    d.expect([16.0] * 512)  # the products of 16 ones, twice
+    c.launch("tmem_reused", 1, 128, [a, b, d])
+    return c

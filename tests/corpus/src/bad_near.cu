@@ -558,4 +558,37 @@ KERNEL tmem_leak(const unsigned* a, const unsigned* b, float* d) {  // the colum
   ASM("tcgen05.fence::after_thread_sync;" ::: "memory");
   tmem_out(tmem, d, true);
 }
+KERNEL tmem_no_fence_after(const unsigned* a, const unsigned* b, float* d) {  // the wait alone does not order the loads
+  TILE;
+  unsigned tmem = tmem_tile(a, b, as, bs, &bar, &base, true);
+  mbar_wait(&bar, 0);
+  tmem_out(tmem, d, true);
+  tmem_free(tmem);
+}
+// Two tiles into the same columns: the second multiplication overwrites what the four warps have loaded.
+template <bool Before, bool After>
+__device__ __forceinline__ void tmem_twice(const unsigned* a, const unsigned* b, float* d) {
+  TILE;
+  unsigned tmem = tmem_tile(a, b, as, bs, &bar, &base, true);
+  mbar_wait(&bar, 0);
+  ASM("tcgen05.fence::after_thread_sync;" ::: "memory");
+  tmem_out(tmem, d, true);
+  if (Before) ASM("tcgen05.fence::before_thread_sync;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    if (After) ASM("tcgen05.fence::after_thread_sync;" ::: "memory");
+    u64 da = descriptor(as, 2048, 128, 0) | 1ull << 46, db = descriptor(bs, 128, 128, 0) | 1ull << 46;
+    unsigned idesc = 1u << 4 | 8 / 8 << 17 | 128 / 16 << 24;
+    ASM("tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, 0;" ::"r"(tmem), "l"(da), "l"(db), "r"(idesc) : "memory");
+    ASM("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(smem(&bar)) : "memory");
+  }
+  __syncwarp();
+  mbar_wait(&bar, 1);
+  ASM("tcgen05.fence::after_thread_sync;" ::: "memory");
+  tmem_out(tmem, d + 256, true);
+  tmem_free(tmem);
+}
+KERNEL tmem_reused(const unsigned* a, const unsigned* b, float* d) { tmem_twice<true, true>(a, b, d); }
+KERNEL tmem_no_fence_before(const unsigned* a, const unsigned* b, float* d) { tmem_twice<false, true>(a, b, d); }
+KERNEL tmem_no_fence_reuse(const unsigned* a, const unsigned* b, float* d) { tmem_twice<true, false>(a, b, d); }
 #endif
