@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
+#include "cgp/kernels/build_only.h"
 #include "cgp/kernels/cubin_pack.h"
 
 namespace cgp::kernels {
@@ -60,6 +61,14 @@ runtime::Param param(const dsl::ParamInfo& p) {
   return out;
 }
 
+thread_local const BuildOnly* build_only = nullptr;
+
+runtime::KernelImage name_alone(const Variant& v) {
+  runtime::KernelImage out;
+  out.name = out.entry = v.name;
+  return out;
+}
+
 int capability(std::string_view arch) {
   int v = 0;
   for (char c : arch.substr(arch.find('_') + 1))
@@ -107,10 +116,18 @@ std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std:
   const auto have = [&](const Variant& v) {
     return std::any_of(out.begin(), out.end(), [&](const auto& i) { return i.name == v.name; });
   };
+  const BuildOnly* only = BuildOnly::current();
   for (const auto& v : variants)
-    if (reject(v, arch).empty() && !have(v)) out.push_back(image(v, arch));
+    if (reject(v, arch).empty() && !have(v))
+      out.push_back(only && only->variant() != v.name ? name_alone(v) : image(v, arch));
   return out;
 }
+
+BuildOnly::BuildOnly(std::string variant) : variant_(std::move(variant)), outer_(build_only) {
+  build_only = this;
+}
+BuildOnly::~BuildOnly() { build_only = outer_; }
+const BuildOnly* BuildOnly::current() { return build_only; }
 
 runtime::LoadedKernel load(const runtime::Device& device, const Variant& v) {
   // Passes make another kernel of it.

@@ -7,6 +7,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/build_only.h"
 #include "cgp/kernels/catalog.h"
 #include "commands.h"
 #include "terminal.h"
@@ -23,6 +24,7 @@ struct Target {
 };
 
 std::vector<Target> targets_of(const kernels::KernelEntry& kernel) {
+  const kernels::BuildOnly names;
   std::vector<Target> out;
   for (const char* arch : kTargets) {
     Target t{arch, {}};

@@ -3,6 +3,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/build_only.h"
 
 namespace cgp::cli {
 
@@ -34,6 +35,7 @@ std::vector<runtime::KernelImage> select_images(const kernels::KernelEntry& kern
     return kernel.prepare(device, options, {}, 1)->images;
   }
   std::vector<std::string> names;
+  const kernels::BuildOnly only(variant);
   for (auto& image : kernel.images(arch)) {
     if (image.name == variant || image.entry == variant) return {std::move(image)};
     names.push_back(image.name);

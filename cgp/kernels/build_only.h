@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The names of what ships, without building it: recording every kernel of the catalogue takes many seconds.
+#include <string>
+
+namespace cgp::kernels {
+
+/// While one lives, images() on its thread builds the variant of that name alone; of all others it gives the
+/// name and entry (KernelImage::ptx stays null). No name: it builds none, as `cgp list` needs. They nest.
+class BuildOnly {
+ public:
+  explicit BuildOnly(std::string variant = {});
+  ~BuildOnly();
+  BuildOnly(const BuildOnly&) = delete;
+  BuildOnly& operator=(const BuildOnly&) = delete;
+
+  static const BuildOnly* current();
+  const std::string& variant() const { return variant_; }
+
+ private:
+  std::string variant_;
+  const BuildOnly* outer_;
+};
+
+}  // namespace cgp::kernels
