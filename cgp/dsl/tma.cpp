@@ -233,14 +233,12 @@ void tma_store(Kernel& k, const TmaSource& to, const SharedAddress& from, const 
   });
 }
 
-// Of a shared tile this block's slice.
 void tma_prefetch(Kernel& k, const TmaSource& from, Here at) {
   k.at(at);
   const TileLayout& t = from.map.layout;
   const auto& schema = *k.param_info(from.map.param).tensor_map;
-  const int rows = t.rows / from.map.peers;
-  const int box = from.map.rank > 1 && int(schema.box[1]) <= rows ? int(schema.box[1]) : rows;
-  each_part(own_slice(from, peers_of(k, from.map)), t, box, rows, [&](const Part& p) {
+  const int box = from.map.rank > 1 && int(schema.box[1]) <= t.rows ? int(schema.box[1]) : t.rows;
+  each_part(from, t, box, t.rows, [&](const Part& p) {
     k.inst(Op::cp_async_bulk_prefetch_tensor,
            {dimension_mod(from.coords.size()), Mod::L2, Mod::global, Mod::tile},
            {tensor_operand(k, from, p.coords)});

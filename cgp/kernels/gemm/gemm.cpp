@@ -689,12 +689,16 @@ KernelEntry gemm_entry() {
           // The most registers that tiles of sm90_persistent take.
           using S = GemmPersistentShape;
           if (every)
-            for (const S& s : {S{.rows = 256, .cols = 192, .cluster = 2},
-                               {.rows = 256, .cols = 208, .turned = true},
-                               {.rows = 192, .cols = 192},
-                               {.rows = 192, .cols = 192, .turned = true},
-                               {.rows = 128, .cols = 384, .turned = true},
-                               {.rows = 128, .cols = 384}})
+            for (const S& s :
+                 {S{.rows = 256, .cols = 192, .cluster = 2},
+                  {.rows = 256, .cols = 208, .turned = true},
+                  {.rows = 192, .cols = 192},
+                  {.rows = 192, .cols = 192, .turned = true},
+                  {.rows = 128, .cols = 384, .turned = true},
+                  {.rows = 128, .cols = 384},
+                  {.rows = 256, .cols = 192, .cluster = 4, .shared = GemmShared::both, .single = true},
+                  {.rows = 192, .cols = 192, .turned = true, .cluster = 2, .single = true},
+                  {.rows = 128, .cols = 320, .turned = true, .single = true}})
               all.push_back(gemm_persistent_sm90(t, ta, tb, s));
           else if (t == DType::bf16 && !ta)
             all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .turned = true}));

@@ -12,6 +12,7 @@
 //   needs    what gemm_sm90.cpp needs, beta = 0, and rows and batches of C at multiples of 16 bytes
 #include <cstdio>
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_shaped_sm90.h"
@@ -87,7 +88,7 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
 }
 
 // A block for each tile: rows of clusters along x, columns along y, batches along z. Nothing to divide before
-// the first load; while a cluster waits for its barriers, L2 fetches what they will ask for.
+// the first load.
 void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
   const auto& t = tune.tile;
   const auto& shape = tune.shape;
@@ -106,11 +107,6 @@ void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
   k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
     for (const auto* map : {&a.map(), &b.map(), &c.map()})
       record::prefetch_tensormap(k, map->address, k.here());
-    for (int s = 0; s < t.stages && below * beside > 1; ++s) {
-      const Val<u32> k0(std::uint32_t(s * 128 / t.element_bytes));
-      record::tma_prefetch(k, a.at(at.batch, at.m0, k0), k.here());
-      record::tma_prefetch(k, b.at(at.batch, at.n0, k0), k.here());
-    }
   });
   ShapedProduct product(k, t, load, math, a, shape.b_first ? b.hint(L2Hint::evict_first) : b);
   c.open(math, 1);
@@ -126,6 +122,9 @@ void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
 
 Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
                        const ShapedTile& tile) {
+  if (!shaped_single_fits(tile))
+    throw Unsupported(text::cat("gemm: the results of a tile of ", tile.height(), " x ", tile.width(),
+                                " do not fit into ", tile.stages, " stages"));
   const bool f16 = type == DType::f16;
   const auto cluster = s.shared == GemmShared::both ? text::cat("_c2x2")
                        : s.shared == GemmShared::a  ? text::cat("_c1x", s.cluster)

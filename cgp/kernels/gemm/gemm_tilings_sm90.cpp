@@ -357,6 +357,14 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
       all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+  // Of one wave a block for each tile, where that is predicted faster.
+  if (auto singles = gemm_singles_sm90(p, at, d, 1);
+      !singles.empty() && singles[0].microseconds < best.microseconds) {
+    singles[0].why =
+        text::cat("TMA and wgmma; a block for each tile of one wave, predicted ",
+                  std::lround(singles[0].microseconds), " us (else ", std::lround(best.microseconds), ")");
+    return singles[0];
+  }
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
                     std::lround(best.microseconds), " us");
