@@ -212,6 +212,7 @@ void exec_atomic(Warp& w, const Op& op) {
   bool changed = false;
   for_lanes(ok, [&](int l) { one_lane(w, op, a, at[l], l, changed); });
   if (op.where != Where::shared) note_release(w);
+  note_acquire(w);
   if (changed && w.suspect) w.changed = true;
   if (w.unwritten) {
     const Mask m = w.unwritten;

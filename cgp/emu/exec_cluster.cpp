@@ -129,13 +129,31 @@ void exec_wait(Warp& w, const Op& op) {
            "every thread arrives before it waits");
     return;
   }
-  std::uint64_t newest = 0;
-  for_lanes(w.active, [&](int l) { newest = std::max(newest, mine.generation[std::size_t(l)]); });
-  Fragment probe;
-  probe.key = newest;
-  if (!cluster_ready(w, probe)) return w.wait(op, cluster_ready, cluster_describe, newest);
+  const auto& barrier = state_of<ClusterBarrier>(*w.cta->cluster, kClusterSlot);
+  const auto still_waiting = [&] {
+    Mask m = 0;
+    for_lanes(w.active,
+              [&](int l) { m |= mine.generation[std::size_t(l)] >= barrier.generation ? lane_bit(l) : 0; });
+    return m;
+  };
+  Mask waiting = still_waiting();
+  if (waiting) {  // threads may have exited since
+    try_complete(*w.cta->cluster);
+    waiting = still_waiting();
+  }
+  if (waiting) {
+    // Lanes that were held here meet others that come around again: those of the ended generation go on.
+    const Mask over = w.active & ~waiting;
+    w.active = waiting;
+    w.wait(op, cluster_ready, cluster_describe, barrier.generation);
+    if (!over) return;
+    w.worker->pc[op.inst].lanes -= lane_count(waiting);
+    w.active = over;
+    w.event = Warp::jumped;
+  }
   mine.owing &= ~w.active;
   race::cluster_leave(w, w.active, false);
+  note_acquire(w);
 }
 
 void decode_arrive(Decoder&, const Inst& i, Op& op) {

@@ -274,6 +274,7 @@ void exec_wait(Warp& w, const Op& op) {
   // Blocking until the phase ends is what both forms may do; a wait that nothing ends is resumed with false.
   if (!done && (!w.timed_out || spins(w, op, key)))
     return w.wait(op, wait_ready, wait_describe, key, operand_of_key, !w.timed_out);
+  if (done) note_acquire(w);
   if (w.race) acquire(w, op, done, address);
   w.set_pred(op.d, done, w.active);
 }

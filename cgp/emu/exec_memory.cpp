@@ -132,7 +132,7 @@ void exec_load(Warp& w, const Op& op) {
   const race::Section section(w, op);
   race::access(w, op, op.where, addr, total, race::Use::read, ok);
   const bool strong = op.flags & kVolatile;
-  if (strong) ++w.worker->polls;
+  if (strong) ++w.worker->polls, note_acquire(w);
   if (w.suspect && ok) note_poll(w, op, addr[std::countr_zero(ok)]);
   if (e.cell == 32 && e.count == 1 && e.bytes == 4 && !strong && contiguous(at, 4, ok)) {
     copy_from_device(w.row<std::uint32_t>(e.at[0]), at[0], kRow32);

@@ -158,7 +158,7 @@ class Checker {
     } else if (is_cluster_barrier(inst.op)) {
       const Arrival a = who_comes(i);
       const bool all = a.threads == v_.threads();
-      if (all && a.together >= Scope::cluster)
+      if (a.threads == 0 || (all && a.together >= Scope::cluster))  // nobody ever comes, or all do
         add(i, Scope::cluster, Verdict::safe, Bug::B02, "", a.threads);
       else if (!all)
         wrong(a, Scope::cluster, exit_or(i, Bug::B03, Bug::B01), Bug::B02, left_text(i, a));
