@@ -21,6 +21,11 @@ AttentionStrides dense_strides(const AttentionStrides& s, std::uint64_t heads, s
   return {heads * rows * d, rows * d, d};
 }
 
+// Of packed sequences offsets take the place of the batch's stride; what lies alone has none.
+AttentionStrides map_strides(const AttentionProblem& p, const AttentionStrides& s) {
+  return {p.packed ? 0 : s.batch, s.head, s.row};
+}
+
 }  // namespace
 
 std::string_view name(AttentionMask m) {
@@ -144,6 +149,24 @@ const Sm90Tile& sm90_tile(const AttentionProblem& p) {
   return p.type != DType::e4m3 ? in(kSm90Tiles) : p.promoted ? in(kPromotedTiles) : in(kFp8Tiles);
 }
 
+// Why sequences of their own lengths have no tensor maps.
+std::string own_rows(const AttentionProblem& p, const AttentionAddresses& at) {
+  constexpr std::uint64_t most = 0x7fffffff;
+  const auto total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
+  const auto far = [&](const AttentionStrides& s, std::uint64_t heads, std::uint64_t total, std::uint64_t n) {
+    const auto used = map_strides(p, s);
+    const auto rows = p.packed ? total : n;
+    return (used.batch * p.batch + used.head * heads + used.row * rows) >> unit_of_map(used) > most;
+  };
+  for (auto [what, s, queries] :
+       {std::tuple{"q", p.q, true}, {"k", p.k, false}, {"v", p.v, false}, {"o", p.o, true}})
+    if (own_lengths(p.packed, p.key_lengths, queries) &&
+        far(s, queries ? p.heads_q : p.heads_kv, queries ? packed_rows(p, at) : total_kv,
+            queries ? p.n_q : p.n_kv))
+      return text::cat("sequences of ", what, " lie further apart than a tensor map reaches");
+  return {};
+}
+
 }  // namespace
 
 std::string reject(AttentionKind kind, const AttentionProblem& q, const AttentionAddresses& at,
@@ -168,8 +191,7 @@ std::string reject(AttentionKind kind, const AttentionProblem& q, const Attentio
   if (p.promoted && (p.d_qk > 128 || p.d_v > 128))
     return text::cat(lead, "promoted sums of head dimensions above 128 (", p.d_qk, " and ", p.d_v,
                      ") do not fit into registers");
-  if (p.packed || p.key_lengths)
-    return text::cat(lead, "what lies behind a sequence may be anything, and its tiles would read it");
+  if (auto rows = own_rows(p, at); !rows.empty()) return text::cat(lead, rows);
   return {};
 }
 
@@ -230,6 +252,10 @@ std::vector<Variant> attention_variants() {
   add(DType::bf16, kSm90Tiles[3], every);
   for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
   add(DType::e4m3, kFp8Tiles[0], every);
+  AttentionFeatures packed = causal, lengths = causal;
+  packed.packed = lengths.lengths = true;
+  add(DType::bf16, kSm90Tiles[1], packed), add(DType::bf16, kSm90Tiles[3], lengths);
+  add(DType::e4m3, kFp8Tiles[0], packed);
   promoted = true;
   add(DType::e4m3, kPromotedTiles[0], every), add(DType::e4m3, kPromotedTiles[1], causal);
   return all;
@@ -269,6 +295,7 @@ static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* c
     t.persistent = !bounded || n <= 4096;
     t.section = bounded && n <= 4096;
   }
+  if (p.packed) t.section = 0;
   if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
   return t;
 }
@@ -320,32 +347,54 @@ AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAdd
   n.soft_cap = p.soft_cap, n.inverse_cap = p.soft_cap != 0 ? 1 / p.soft_cap : 0;
   n.negative = -1;
   n.pairs = u32(p.batch * p.heads_q);
+  const auto unit = [&](const AttentionStrides& s) {
+    return u32(std::uint64_t(unit_of_map(map_strides(p, s))));
+  };
+  n.q_unit = unit(p.q), n.k_unit = unit(p.k), n.v_unit = unit(p.v), n.o_unit = unit(p.o);
   return n;
 }
 
-namespace {
-
-runtime::TensorMap map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
-                       std::uint64_t address, const AttentionStrides& strides, std::uint64_t d,
-                       std::uint64_t rows, std::uint64_t heads, std::uint64_t batch, std::uint64_t element) {
+AttentionRows rows_for_map(const AttentionProblem& p, std::uint64_t address, const AttentionStrides& s,
+                           std::uint64_t d, bool queries) {
+  const bool own = own_lengths(p.packed, p.key_lengths, queries);
+  return {address,
+          own ? map_strides(p, s) : s,
+          d,
+          queries ? p.n_q : p.n_kv,
+          queries ? p.heads_q : p.heads_kv,
+          p.batch,
+          own};
+}
+runtime::TensorMap attention_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
+                                 std::size_t param, const AttentionRows& of, DType type) {
   auto spec = tensor_map_spec(fn.image(), param);
+  const auto element = std::uint64_t(bytes(type));
   // The stride of a dimension of one element is never used, but must be legal.
   const auto stride = [&](std::uint64_t n, std::uint64_t elements) {
-    return n > 1 ? elements * element : std::uint64_t(16) * ceil_div(d * element, 16);
+    return n > 1 ? elements * element : std::uint64_t(16) * ceil_div(of.d * element, 16);
   };
-  spec.dims = {d, rows, heads, batch};
-  spec.strides = {stride(rows, strides.row), stride(heads, strides.head), stride(batch, strides.batch)};
   spec.l2 = runtime::L2Promotion::b256;
-  return s.device().tensor_map(spec, address);
+  if (!of.own_lengths) {
+    spec.dims = {of.d, of.rows, of.heads, of.batch};
+    spec.strides = {stride(of.rows, of.strides.row), stride(of.heads, of.strides.head),
+                    stride(of.batch, of.strides.batch)};
+  } else {  // 2^30 rows and 2^30 wraps are 2^64 bytes
+    const auto row = of.strides.row * element;
+    spec.dims = {of.d, kRowsOfMap, 1ull << 31, 1ull << 31};
+    spec.strides = {row, element << unit_of_map(of.strides), (1ull << 34) - row};
+  }
+  return device.tensor_map(spec, of.address);
 }
+
+namespace {
 
 // Heads visited together keep their keys and values in L2: as many as 34 MB hold, a power of two that divides
 // the heads, since a smaller last section would leave SMs idle. Without bounds all tiles are equally long,
 // and one head after the other does.
 std::uint32_t section(const AttentionProblem& p, const AttentionChoice& c) {
-  const std::uint64_t pairs = p.batch * p.heads_q, group = p.heads_q / p.heads_kv;
+  const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_q, group = p.heads_q / p.heads_kv;
   if (c.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.section)));
-  if (!p.causal && p.window_left < 0 && p.window_right < 0) return 1;
+  if (!p.packed && !p.causal && p.window_left < 0 && p.window_right < 0) return 1;
   const std::uint64_t head_bytes =
       std::max<std::uint64_t>(1, p.n_kv * (p.d_qk + p.d_v) * std::uint64_t(bytes(p.type)));
   std::uint64_t heads = 1;
@@ -356,13 +405,19 @@ std::uint32_t section(const AttentionProblem& p, const AttentionChoice& c) {
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
                  const AttentionProblem& p, const AttentionAddresses& at) {
   auto n = attention_numbers(p, at);
-  const auto element = std::uint64_t(bytes(p.type));
-  const std::uint64_t tiles_m = ceil_div(p.n_q, std::uint64_t(c.rows)), tiles = tiles_m * p.batch * p.heads_q;
+  const auto rows = std::uint64_t(c.rows);
+  const std::uint64_t tiles_m =
+      p.packed ? packed_tiles(packed_rows(p, at), p.batch, rows) : ceil_div(p.n_q, rows);
+  if (p.packed) n.pairs = std::uint32_t(p.heads_q);
+  const std::uint64_t tiles = tiles_m * n.pairs;
   n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
   n.section = section(p, c);
-  const auto q = map(s, fn, 0, at.q, p.q, p.d_qk, p.n_q, p.heads_q, p.batch, element);
-  const auto k = map(s, fn, 1, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv, p.batch, element);
-  const auto v = map(s, fn, 2, at.v, p.v, p.d_v, p.n_kv, p.heads_kv, p.batch, element);
+  const auto map = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
+                       std::uint64_t d, bool queries) {
+    return attention_map(s.device(), fn, param, rows_for_map(p, address, strides, d, queries), p.type);
+  };
+  const auto q = map(0, at.q, p.q, p.d_qk, true), k = map(1, at.k, p.k, p.d_qk, false),
+             v = map(2, at.v, p.v, p.d_v, false);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
   const runtime::Dim3 grid{std::uint32_t(c.persistent ? std::min(tiles, sms) : tiles), 1, 1};
   fn(s, grid, q, k, v, n);

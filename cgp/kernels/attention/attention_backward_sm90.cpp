@@ -220,6 +220,7 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (f.modify.apply) return lead + "a score modification may need any number of registers";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
+  if (p.packed || p.key_lengths) return lead + "sequences have lengths of their own";
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
@@ -245,6 +246,9 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
   t.turns = deterministic, t.buffers = deterministic ? 2 : 1;
+  // Zeros that nobody writes are 2 to 7 % of short sequences; waiting for the first costs as much in long
+  // ones.
+  t.first = !deterministic && !f.left && std::max(q.n_q, q.n_kv) <= 1024;
   // With more bounds the producer's registers do not suffice.
   t.persistent = !(f.left || f.right) || (width(q.dense()) == 128 && !(f.left && f.right));
   return t;

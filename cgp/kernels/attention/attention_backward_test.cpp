@@ -410,6 +410,9 @@ std::vector<std::vector<Variant>> all_sm90() {
     all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, turns)).kernels);
   };
   add(DType::bf16, 64, false, false, true), add(DType::bf16, 64, true, false, false);
+  add(DType::bf16, 64, false, false, false), add(DType::bf16, 128, true, false, false);
+  add(DType::f16, 64, true, true, false), add(DType::f16, 128, true, true, false);
+  add(DType::f16, 64, false, true, false), add(DType::bf16, 128, false, true, false);
   add(DType::bf16, 128, true, false, true), add(DType::bf16, 128, true, true, true);
   add(DType::f16, 64, true, true, true), add(DType::f16, 128, false, false, false);
   add(DType::bf16, 256, true, true, true), add(DType::f16, 192, true, false, true);

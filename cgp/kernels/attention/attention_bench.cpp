@@ -3,6 +3,7 @@
 // by scripts/peers_attention.py on the same shapes and in the same way. Prints a table; --json FILE keeps
 // every sample.
 //   cgp_attention_bench [--json FILE] [--rounds N] [PREFIX...]   e.g. forward/bf16/d128 sweep/d64
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -27,7 +28,8 @@ class Bench {
   Bench(const runtime::Device& d, std::vector<std::string> prefixes, int rounds, std::string only)
       : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds), only_(std::move(only)) {}
   bool wanted(const std::string& name) const {
-    if (prefixes_.empty()) return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0;
+    if (prefixes_.empty())
+      return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0 && name.rfind("duel", 0) != 0;
     for (const auto& p : prefixes_)
       if (name.rfind(p, 0) == 0) return true;
     return false;
@@ -43,7 +45,21 @@ class Bench {
   } catch (const Error& e) {
     std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
   }
+  /// Contenders in rounds, since clocks change from minute to minute.
+  void duel(const std::string& name, double flops, const std::vector<prof::Contender>& all) {
+    prof::CompareOptions o;
+    o.rounds = rounds_, o.warmup = 2;
+    rows_.push_back({name, "", flops, 0, prof::compare(device_, all, o)});
+    std::printf("%-36s", name.c_str());
+    for (const auto& t : rows_.back().timings) std::printf("  %s %.4f", t.name.c_str(), t.summary.median);
+    std::printf(" ms\n");
+  }
   bool takes(const std::string& variant) const { return variant.find(only_) != std::string::npos; }
+  /// Whether prefixes ask for sweeps.
+  bool sweeps() const {
+    return std::any_of(prefixes_.begin(), prefixes_.end(),
+                       [](const auto& p) { return p.rfind("sweep", 0) == 0; });
+  }
   const runtime::Device& device() const { return device_; }
   const std::vector<BenchRow>& rows() const { return rows_; }
 
@@ -146,6 +162,32 @@ void accuracy(Bench& b, std::uint64_t d, std::uint64_t n, double mean) {
               d <= 128 ? error(DType::e4m3, DType::e4m3, true) : 0.0, error(DType::e4m3, DType::f32));
 }
 
+// What gradients need, after one forward pass of `p`; `more` has what else it needs.
+struct BackwardTensors {
+  Tensors t, grad;
+  Buffer<bfloat16> d_o;
+  Buffer<float> lse, delta;
+  Buffer<std::byte> space;
+  AttentionAddresses at;
+  AttentionGradients g;
+  BackwardTensors(const runtime::Device& d, const AttentionProblem& p, const AttentionAddresses& more)
+      : t(d, p),
+        grad(d, p),
+        d_o(random_words(d, p.type, t.o.size(), 4)),
+        lse(d, p.batch * p.heads_q * p.n_q),
+        delta(d, lse.size()),
+        space(d, attention_backward_workspace(p)),
+        at(more) {
+    const auto own = t.at();
+    at.q = own.q, at.k = own.k, at.v = own.v, at.o = own.o, at.lse = lse.address();
+    g = {d_o.address(), grad.q.address(), grad.k.address(), grad.v.address(), delta.address()};
+    g.workspace = space.address(), g.deterministic = false;
+    Stream s(d);
+    attention(s, p, at);
+    s.wait();
+  }
+};
+
 struct BackwardTunings {
   std::vector<AttentionBackwardTuning> mma;
   std::vector<AttentionBackwardSm90Tuning> sm90;
@@ -159,17 +201,10 @@ void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tuning
   if (!b.wanted(name)) return;
   const auto p = q.dense();
   const auto& d = b.device();
-  const Tensors t(d, p), grad(d, p);
-  const auto d_o = random_words(d, p.type, t.o.size(), 4);
-  Buffer<float> lse(d, p.batch * p.heads_q * p.n_q), delta(d, lse.size());
-  Buffer<std::byte> space(d, attention_backward_workspace(p));
-  auto at = t.at();
-  at.lse = lse.address();
-  AttentionGradients g{d_o.address(), grad.q.address(), grad.k.address(), grad.v.address(), delta.address()};
-  g.workspace = space.address(), g.deterministic = deterministic;
-  Stream s(d);
-  attention(s, p, at);
-  s.wait();
+  BackwardTensors t(d, p, {});
+  t.g.deterministic = deterministic;
+  const auto& at = t.at;
+  const auto& g = t.g;
   const auto run = [&](const AttentionBackwardChoice& c, int rounds) {
     const auto variant = c.kind == AttentionKind::sm90 ? c.kernels[1].name
                                                        : text::cat(c.kernels[1].name, " ", c.kernels[2].name);
@@ -183,6 +218,83 @@ void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tuning
   for (const auto& tune : tunings.mma)
     run(choose_attention_backward(AttentionKind::mma, p, d.info().cc(), &tune), 7);
   for (const auto& tune : tunings.sm90) run(choose_attention_backward_sm90(p, tune), 7);
+}
+
+// The order in which d_q is summed.
+void duel_orders(Bench& b, const AttentionProblem& q) {
+  const auto name = text::cat("duel/backward/", shape_name(q));
+  if (!b.wanted(name)) return;
+  const auto p = q.dense();
+  const BackwardTensors t(b.device(), p, {});
+  std::vector<prof::Contender> all;
+  for (auto [order, turns, first] :
+       {std::tuple{"any", false, false}, {"first", false, true}, {"turns", true, false}}) {
+    auto tune = tune_attention_backward(p, turns);
+    tune.first = first;
+    all.push_back({order, [&, c = choose_attention_backward_sm90(p, tune)](Stream& s) {
+                     run_attention_backward(s, c, p, t.at, t.g);
+                   }});
+  }
+  b.duel(name, attention_backward_flops(p), all);
+}
+
+// 16384 rows of sequences of many lengths, or of one, one after the other; or rows of 16 sequences with fewer
+// keys than queries. `packed` of the forward pass and of the gradients, chosen and by mma.
+struct Documents {
+  const char* what;
+  std::vector<std::uint32_t> rows;
+};
+void documents(Bench& b, DType type, std::uint64_t d, bool causal, const Documents& of) {
+  const bool packed = of.what != std::string("lengths");
+  AttentionProblem p;
+  p.type = type, p.batch = of.rows.size(), p.heads_q = 2048 / d, p.d_qk = d, p.causal = causal;
+  p.packed = packed, p.key_lengths = !packed;
+  p.n_kv = *std::max_element(of.rows.begin(), of.rows.end()), p.n_q = p.n_kv;
+  std::vector<std::uint32_t> cu{0};
+  double flops = 0;
+  for (auto n : of.rows) {
+    cu.push_back(cu.back() + n);
+    auto one = p;
+    one.batch = 1, one.n_kv = n;
+    if (packed) one.n_q = n;
+    flops += one.flops();
+  }
+  if (packed) p.q = p.k = p.v = p.o = {0, d, 2048};
+  const auto stem = text::cat(of.what, "/", name(type), "/d", d, causal ? "/causal" : "/full");
+  const auto names = [&](const char* pass) { return text::cat("documents/", pass, "/", stem); };
+  if (!b.wanted(names("forward")) && !b.wanted(names("backward"))) return;
+  p = p.dense();
+  AttentionAddresses at;
+  const auto dcu = b.device().upload<std::uint32_t>(cu), lengths = b.device().upload<std::uint32_t>(of.rows);
+  at.cu_q = at.cu_kv = dcu.address(), at.lengths = lengths.address();
+  if (packed) at.total_q = at.total_kv = cu.back();
+  auto as = p;  // its tensors
+  if (packed) as.packed = false, as.batch = 1, as.n_q = as.n_kv = cu.back();
+  const BackwardTensors t(b.device(), as, at);
+  const auto& info = b.device().info();
+  std::vector<AttentionChoice> forward{select_attention(p, t.at, info)};
+  if (type != DType::e4m3) forward.push_back(choose_attention(AttentionKind::mma, p, true));
+  if (b.sweeps())
+    for (bool persistent : {true, false})
+      for (int section : {0, 1})
+        for (int queries : {1, 2}) {
+          AttentionSm90Tuning tune;
+          tune.warpgroups = d == 64 ? 3 : 2, tune.persistent = persistent, tune.section = section;
+          tune.queries = queries;
+          if (queries == 1 || (persistent && d < 256))
+            forward.push_back(choose_sm90(p, tune, d <= 128 ? 128 : 0, true));
+        }
+  for (const auto& c : forward)
+    if (b.wanted(names("forward")))
+      b.run(names("forward"), text::cat(c.variant.name, " section ", c.section), flops, 0,
+            [&](Stream& s) { run_attention(s, c, p, t.at); });
+  if (!b.wanted(names("backward"))) return;
+  const std::vector<AttentionBackwardChoice> backward{
+      select_attention_backward(p, t.at, t.g, info),
+      choose_attention_backward(AttentionKind::mma, p, info.cc())};
+  for (const auto& c : backward)
+    b.run(names("backward"), c.kernels[1].name, flops * 2.5, 0,
+          [&](Stream& s) { run_attention_backward(s, c, p, t.at, t.g); });
 }
 
 void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
@@ -314,6 +426,17 @@ void run_all(Bench& b) {
   }
   for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);
+  for (std::uint64_t d : {64, 128})
+    for (bool causal : {false, true})
+      for (std::uint64_t n : {512, 1024, 2048, 4096}) duel_orders(b, standard(DType::bf16, d, n, causal));
+  const Documents of[] = {
+      {"mixed", {4096, 512, 1024, 256, 2048, 512, 1024, 256, 128, 2048, 1024, 512, 256, 1024, 512, 1152}},
+      {"even", std::vector<std::uint32_t>(16, 1024)},
+      {"lengths", {1024, 300, 777, 900, 64, 512, 1000, 640, 333, 850, 1024, 129, 700, 480, 256, 960}}};
+  for (const auto& o : of)
+    for (DType t : {DType::bf16, DType::e4m3})
+      for (std::uint64_t d : {64, 128, 256})
+        for (bool causal : {false, true}) documents(b, t, d, causal, o);
   sweep_short(b);
   sweep_fp8(b);
   sweep_turns(b);

@@ -109,11 +109,16 @@ class AttentionCase : public Case {
   AttentionChoice choice_;
 };
 
-// Lengths of sequences between 0 and `most`, the first one of them as long as can be.
+// Lengths of sequences between 0 and `most`, the first one of them as long as can be, every second one about
+// as long as nothing or a tile.
 std::vector<std::uint32_t> random_lengths(std::uint64_t batch, std::uint64_t most, std::uint64_t seed) {
   std::vector<std::uint32_t> n{std::uint32_t(most)};
   SplitMix64 random(seed);
-  while (n.size() < batch) n.push_back(std::uint32_t(random.next() % (most + 1)));
+  constexpr std::uint64_t edges[] = {0, 64, 1, 63, 65, 128, 129};
+  while (n.size() < batch) {
+    const auto any = random.next() % (most + 1), edge = edges[(n.size() / 2 + seed) % std::size(edges)];
+    n.push_back(std::uint32_t(n.size() % 2 ? std::min(edge, most) : any));
+  }
   n.resize(batch);
   return n;
 }

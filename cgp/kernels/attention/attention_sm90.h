@@ -93,8 +93,8 @@ class ForwardSm90 {
         keys_(keys),
         values_(values),
         p_(p),
-        math_(k.role<Warpgroup>(t_.warpgroups, budget(fp8 ? 224 : 240, fp8 ? 152 : 160))),
-        load_(k.role<Warpgroup>(1, budget(fp8 ? 56 : 24, fp8 ? 56 : 32))),
+        math_(k.role<Warpgroup>(t_.warpgroups, math_registers())),
+        load_(k.role<Warpgroup>(1, load_registers())),
         q_ring_(k, t_.warpgroups * t_.queries, load_, math_),
         k_ring_(k, t_.stages, load_, math_),
         v_(k, t_.stages, load_, math_) {
@@ -105,23 +105,25 @@ class ForwardSm90 {
   void run() {
     const auto turns = rounds();
     load_.run([&](Warpgroup& wg) {
-      wg.one_thread([&](Thread& t) { k_.loop(turns, [&](Val<u32> r) { produce(t, place(r)); }); });
+      wg.one_thread(
+          [&](Thread& t) { walk(turns, Uniform::thread, [&](const Place& at) { produce(t, at); }); });
       if constexpr (fp8)
         v_.turners(wg, [&](Warp& w) {
-          k_.loop(turns, [&](Val<u32> r) {
-            const Place at = place(r);
-            const Blocks b = blocks(sequence(f_, p_, at.batch, at.head), at.m0);
+          walk(turns, Uniform::warp, [&](const Place& at) {
+            const Blocks b = blocks(at.s, at.m0);
             k_.loop(b.end - b.begin, [&](Val<u32>) { v_.turn(w); });
           });
         });
     });
-    math_.run([&](Warpgroup& wg) { k_.loop(turns, [&](Val<u32> r) { consume(wg, place(r)); }); });
+    math_.run(
+        [&](Warpgroup& wg) { walk(turns, Uniform::warpgroup, [&](const Place& at) { consume(wg, at); }); });
   }
 
  private:
   using Pair = std::array<Val<f32>, 2>;  // of a thread's two rows
   struct Place {
-    Val<u32> batch, head, m0;
+    Sequence s;
+    Val<u32> m0;
   };
   struct Blocks {
     Val<u32> begin, full_begin, full_end, end;
@@ -130,15 +132,32 @@ class ForwardSm90 {
   using Carried = std::tuple<Pair, Pair, std::vector<Val<b32>>, Out64>;
 
   int rows() const { return 64 * t_.warpgroups; }
+  /// Whether the producer looks for sequences, and for where they end.
+  bool looks() const { return f_.packed || f_.lengths; }
   /// Registers of a thread with two or with three warpgroups.
   int budget(int two, int three) const { return t_.warpgroups == 2 ? two : t_.warpgroups == 3 ? three : 0; }
+  int math_registers() const { return fp8 ? budget(224, 152) : budget(looks() ? 232 : 240, 160); }
+  int load_registers() const { return fp8 ? budget(56, 56) : budget(looks() ? 40 : 24, 32); }
 
   // ------------------------------------------------------------ which tile
   Val<u32> rounds() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
-  Place place(const Val<u32>& r) {
+  Place place(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     const auto m = p_.tiles_m - 1 - tile;
-    return {bh / p_.heads_q, bh % p_.heads_q, m * std::uint32_t(rows())};
+    if (!f_.packed)
+      return {sequence_of(f_, p_, bh / p_.heads_q, bh % p_.heads_q, over), m * std::uint32_t(rows())};
+    const auto of = tile_of_sequence(k_, p_, p_.cu_q, rows(), m);
+    return {sequence_of(f_, p_, of.batch, bh, over), assume_uniform(of.tile * std::uint32_t(rows()), over)};
+  }
+  template <class Body>
+  void walk(const Val<u32>& turns, Uniform over, Body&& body) {
+    k_.loop(turns, [&](Val<u32> r) {
+      const Place at = place(r, over);
+      if (f_.packed)
+        k_.if_(at.m0 < at.s.n_q, [&] { body(at); });
+      else
+        body(at);
+    });
   }
   // Tiles of keys: [begin, end) are visited, at least one; all of [full_begin, full_end) is allowed.
   Blocks blocks(const Sequence& s, const Val<u32>& m0) {
@@ -160,18 +179,15 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ the producer
   void produce(Thread& t, const Place& at) {
-    const Sequence s = sequence(f_, p_, at.batch, at.head);
+    const Sequence& s = at.s;
     const Blocks b = blocks(s, at.m0);
-    const auto key = [&](const Val<u32>& n) {
-      k_ring_.fill(t, dsl::at(keys_, at.batch, s.head_kv, n * std::uint32_t(BN), 0));
-    };
-    const auto value = [&](const Val<u32>& n) {
-      v_.fill(t, dsl::at(values_, at.batch, s.head_kv, n * std::uint32_t(BN), 0));
-    };
+    const auto rows = [&](MapOf which, const Val<u32>& head) { return rows_of_map(f_, p_, s, which, head); };
+    const auto q = rows(MapOf::q, s.head), k = rows(MapOf::k, s.head_kv), v = rows(MapOf::v, s.head_kv);
+    const auto key = [&](const Val<u32>& n) { k_ring_.fill(t, row_of(keys_, k, n * std::uint32_t(BN))); };
+    const auto value = [&](const Val<u32>& n) { v_.fill(t, row_of(values_, v, n * std::uint32_t(BN))); };
     const auto last = b.end - 1;
     key(last);  // there is room for it before the last tile's queries are done with
-    for (int i = 0; i < t_.warpgroups; ++i)
-      q_ring_.fill(t, dsl::at(q_, at.batch, at.head, at.m0 + std::uint32_t(64 * i), 0));
+    for (int i = 0; i < t_.warpgroups; ++i) q_ring_.fill(t, row_of(q_, q, at.m0 + std::uint32_t(64 * i)));
     k_.loop(last - b.begin, [&](Val<u32> i) {
       key(last - 1 - i);
       value(last - i);
@@ -181,7 +197,7 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ a warpgroup
   void consume(Warpgroup& wg, const Place& at) {
-    const Sequence s = sequence(f_, p_, at.batch, at.head);
+    const Sequence& s = at.s;
     const Blocks b = blocks(s, at.m0);
     const auto origin = record::warpgroup_origin(k_);
     const auto row = at.m0 + wg.index * 64u + origin.row;

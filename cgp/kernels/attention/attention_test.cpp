@@ -137,6 +137,76 @@ TEST(attention_sm90, blocks_that_stay) {
                                      {"causal", "1"}});
 }
 
+TEST(attention_sm90, sequences_of_their_own_lengths) {
+  const auto run = [](const char* what, const char* type, const char* d, const char* n, const char* n_kv,
+                      const char* batch, const char* heads, OptionList more) {
+    std::vector<std::pair<const char*, std::string>> all(more.begin(), more.end());
+    all.resize(2, {"lse", "1"});
+    expect_right(attention_entry(), {{"variant", "sm90"},
+                                     {"dtype", type},
+                                     {what, "1"},
+                                     {"d", d},
+                                     {"n", n},
+                                     {"n_kv", n_kv},
+                                     {"batch", batch},
+                                     {"heads", heads},
+                                     {"heads_kv", "1"},
+                                     all[0],
+                                     all[1]});
+  };
+  run("packed", "bf16", "64", "200", "200", "8", "2", {{"causal", "1"}});
+  run("packed", "f16", "128", "200", "140", "5", "1", {});
+  run("packed", "bf16", "256", "70", "150", "4", "1", {{"left", "90"}});
+  run("packed", "e4m3", "64", "130", "200", "4", "2", {{"causal", "1"}, {"scales", "head"}});
+  run("packed", "bf16", "64", "20", "70", "5", "45", {{"causal", "1"}});  // blocks go on to a second tile
+  run("lengths", "bf16", "64", "70", "200", "6", "1", {{"alibi", "1"}});
+  run("lengths", "bf16", "128", "90", "200", "4", "2", {{"causal", "1"}, {"layout", "bshd"}});
+  run("lengths", "e4m3", "128", "70", "200", "3", "1", {{"right", "5"}});
+}
+
+// Neighbours, and what lies behind the lengths of keys, are NaN in the second round, and nobody sees it.
+TEST(attention_sm90, nothing_behind_a_sequence_is_read) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  const std::vector<std::uint32_t> cu{0, 70, 110, 175}, lengths{100, 3};
+  for (bool packed : {true, false}) {
+    AttentionProblem p;
+    p.batch = packed ? 3 : 2, p.heads_q = 2, p.n_q = packed ? 70 : 30, p.n_kv = 100, p.d_qk = 64;
+    p.packed = packed, p.key_lengths = !packed, p.causal = packed;
+    if (packed) p.q = p.k = p.v = p.o = {0, 64, 128};
+    const std::uint64_t rows_q = packed ? 175 : 60, rows_kv = packed ? 175 : 200;
+    // Which row of [175, 2, 64] or [2, 2, 100, 64] an element belongs to, and whether a sequence that counts.
+    const auto counts = [&](std::uint64_t element) {
+      const auto row = element / 64;
+      return packed ? row / 2 < 70 || row / 2 >= 110 : row % 100 < lengths[row / 200];
+    };
+    auto dcu = device.upload<std::uint32_t>(cu), dlengths = device.upload<std::uint32_t>(lengths);
+    const auto result = [&](bool nan) {
+      std::vector<runtime::Buffer<std::byte>> in;
+      for (std::uint64_t i = 0; i < 3; ++i) {
+        auto x = random_array(DType::bf16, {(i ? rows_kv : rows_q) * 128}, 5 + i);
+        for (std::uint64_t e = 0; nan && (i || packed) && e < x.size(); ++e)
+          if (!counts(e)) x.set(e, std::nan(""));
+        in.push_back(device.upload<std::byte>(x.bytes));
+      }
+      HostArray o(DType::bf16, {rows_q * 128});
+      auto out = device.upload<std::byte>(o.bytes);
+      AttentionAddresses at{
+          .q = in[0].address(), .k = in[1].address(), .v = in[2].address(), .o = out.address()};
+      at.cu_q = at.cu_kv = dcu.address(), at.lengths = dlengths.address();
+      EXPECT_EQ(select_attention(p, at, device.info()).kind, AttentionKind::sm90);
+      attention(device.stream(), p, at);
+      device.sync();
+      out.download(o.bytes);
+      return o;
+    };
+    const auto plain = result(false), beside = result(true);
+    for (std::uint64_t e = 0; e < plain.size(); ++e)
+      if (!packed || counts(e)) {
+        EXPECT_EQ(plain.at(e), beside.at(e)) << packed << " " << e;
+      }
+  }
+}
+
 TEST(attention_fp8, every_head_dimension) {
   for (auto [d, dv] : {std::pair{"48", "16"}, {"96", "128"}, {"192", "256"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},
@@ -247,9 +317,11 @@ TEST(attention_fp8, says_what_it_needs) {
   EXPECT_NE(why("sm_89").find("needs sm_90a, this is sm_89"), std::string::npos) << why("sm_89");
   p.d_qk = 72;
   EXPECT_NE(why("sm_90a").find("d_qk = 72 is no multiple of 16"), std::string::npos) << why("sm_90a");
-  p.d_qk = 128, p.key_lengths = true;
-  EXPECT_NE(why("sm_90a").find("behind a sequence"), std::string::npos) << why("sm_90a");
-  p.key_lengths = false, p.out = DType::f32;
+  p.d_qk = 128, p.key_lengths = true, p.batch = 2;
+  EXPECT_EQ(why("sm_90a"), "");
+  p.k = {1ull << 40, 64 * 128, 128};
+  EXPECT_NE(why("sm_90a").find("further apart"), std::string::npos) << why("sm_90a");
+  p.k = {}, p.batch = 1, p.key_lengths = false, p.out = DType::f32;
   EXPECT_NE(reject_forward(p).find("out = f32"), std::string::npos);
   p.out = DType::f16;
   EXPECT_EQ(reject_forward(p), "");
@@ -277,6 +349,11 @@ TEST(attention, right_and_repeatable_on_a_gpu) {
        {{"n", "200"}, {"d", "50"}, {"dtype", "f32"}},
        {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"causal", "1"}, {"batch", "5"}},
        {{"n", "600"}, {"d", "64"}, {"lengths", "1"}, {"batch", "5"}},
+       {{"n", "300"}, {"d", "64"}, {"packed", "1"}, {"batch", "40"}, {"heads", "8"}},
+       {{"n", "900"}, {"d", "256"}, {"packed", "1"}, {"causal", "1"}, {"batch", "9"}, {"heads_kv", "1"}},
+       {{"n", "900"}, {"d", "128"}, {"packed", "1"}, {"dtype", "e4m3"}, {"causal", "1"}, {"batch", "9"}},
+       {{"n", "600"}, {"d", "128"}, {"lengths", "1"}, {"causal", "1"}, {"layout", "bshd"}},
+       {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"variant", "mma"}, {"causal", "1"}, {"batch", "5"}},
        {{"n", "512"}, {"d", "64"}, {"dtype", "e4m3"}, {"scales", "head"}, {"heads", "40"}},
        {{"n", "512"}, {"d", "128"}, {"causal", "1"}, {"heads", "40"}},
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
