@@ -15,8 +15,9 @@ struct AttentionGradients {
   std::uint64_t workspace = 0;
   bool deterministic = true;  ///< of sm90: sums of d_q in the order of keys; mma and simt always are
 };
-/// What sm90 needs, a few bytes for each element of d_q; 0 where sm90 does not take such problems.
-std::uint64_t attention_backward_workspace(const AttentionProblem& p);
+/// What sm90 needs, a few bytes for each element of d_q; 0 where sm90 does not take such problems. `total_q`:
+/// rows of packed queries, as in AttentionAddresses; 0: as many as there may be.
+std::uint64_t attention_backward_workspace(const AttentionProblem& p, std::uint64_t total_q = 0);
 /// Tiles of scores of a warp: its own queries (or keys) by those of the other side.
 struct AttentionBackwardTuning {
   int key_rows = 16, key_columns = 48, query_rows = 32, query_columns = 32;

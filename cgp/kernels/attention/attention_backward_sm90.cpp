@@ -23,11 +23,18 @@ struct TileTune {
   int d, rows;  ///< of a tile of queries
   BackwardZeros zeros = BackwardZeros::none;
 };
-/// Of the tile that this block owns.
-Sequence sequence_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
-                           const BackwardSm90Params& g) {
-  const auto bh = k.ctaid_x() / g.tiles_q;
-  return sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
+/// The tile that this block owns.
+struct TileOfBlock {
+  Sequence s;
+  Val<u32> row0;
+};
+TileOfBlock tile_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
+                          const BackwardSm90Params& g) {
+  const auto bh = k.ctaid_x() / g.tiles_q, tile = k.ctaid_x() % g.tiles_q;
+  const auto row0 = [&](const Val<u32>& of) { return of * std::uint32_t(t.rows); };
+  if (!t.f.packed) return {sequence(t.f, p, bh / p.heads_q, bh % p.heads_q), row0(tile)};
+  const auto of = tile_of_sequence(k, p, p.cu_q, t.rows, tile);
+  return {sequence(t.f, p, of.batch, bh), row0(of.tile)};
 }
 
 // Zeros for the sums of this block's tile.
@@ -49,9 +56,10 @@ void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g
   k.block(kThreads);
   auto w = k.warp();
   const int each = delta_threads(t.d), rows = kThreads / each;
+  const auto block = tile_of_block(k, t, p, g);
   const auto column = k.tid() % std::uint32_t(each) * 8u, first = k.tid() / std::uint32_t(each),
-             row0 = k.ctaid_x() % g.tiles_q * std::uint32_t(t.rows);
-  const Sequence s = sequence_of_block(k, t, p, g);
+             row0 = block.row0;
+  const Sequence& s = block.s;
   std::vector<OutputColumns> columns;
   for (int r = 0; r < t.rows; r += rows) {
     const auto row = row0 + first + std::uint32_t(r);
@@ -82,11 +90,11 @@ void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) 
                             to<u64>(part) * std::uint64_t(kPartOfTile) + to<u64>(k.tid() & 127u) * 4u);
   std::vector<RegGroup<f32, 4>> sum;
   for (int j = 0; j < 8; ++j) sum.push_back(from.ld<4>(128 * j));
-  const Sequence s = sequence_of_block(k, t, p, g);
+  const auto block = tile_of_block(k, t, p, g);
+  const Sequence& s = block.s;
   const bool by_rows = t.rows == 128;
   const auto column0 = by_rows ? Val<u32>(0) : part * 64u;
-  const auto row0 = k.ctaid_x() % g.tiles_q * std::uint32_t(t.rows) + origin.row,
-             first = by_rows ? row0 + part * 64u : row0;
+  const auto row0 = block.row0 + origin.row, first = by_rows ? row0 + part * 64u : row0;
   for (int h = 0; h < 2; ++h) {
     const auto row = first + std::uint32_t(8 * h);
     const auto start = rows_of(s, s.head, s.first_q, p.q_batch, p.q_head, p.q_row) + to<u64>(row) * p.q_row +
@@ -111,14 +119,16 @@ template <class T>
 std::vector<Variant> make(const std::string& stem, const std::string& name, int d,
                           const BackwardSm90Tune& t) {
   // Bounds matter to the products only.
-  const TileTune plain{{}, d, backward_queries(d)};
+  TileTune plain{{}, d, backward_queries(d)};
+  plain.f.packed = t.f.packed;
   const auto type = std::is_same_v<T, f16> ? DType::f16 : DType::bf16;
   std::vector<Variant> v{
       backward_delta(type, d, backward_queries(d),
-                     t.tune.turns || t.tune.first ? BackwardZeros::turns : BackwardZeros::turns_and_sums),
+                     t.tune.turns || t.tune.first ? BackwardZeros::turns : BackwardZeros::turns_and_sums,
+                     t.f.packed),
       d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
               : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
-      variant(text::cat(stem, "_d_q__", d), 90, d_q_kernel<T>, plain)};
+      variant(text::cat(stem, "_d_q", plain.f.text(), "__", d), 90, d_q_kernel<T>, plain)};
   for (auto& x : v) x.only = "sm_90a";
   return v;
 }
@@ -134,9 +144,10 @@ struct Workspace {
   std::uint64_t tiles_q, tiles, rows;  ///< tiles of a head and of all, rows of all
   std::uint64_t stats, turns, bytes;   ///< where they begin; sums begin at 0
 
-  explicit Workspace(const AttentionProblem& p) {
+  Workspace(const AttentionProblem& p, std::uint64_t total_q) {
     const auto m = std::uint64_t(backward_queries(width(p)));
-    tiles_q = ceil_div(p.n_q, m), tiles = tiles_q * p.batch * p.heads_q, rows = tiles * m;
+    tiles_q = p.packed ? packed_tiles(total_q, p.batch, m) : ceil_div(p.n_q, m);
+    tiles = tiles_q * p.heads_q * (p.packed ? 1 : p.batch), rows = tiles * m;
     stats = tiles * 2 * kPartOfTile * 4;
     turns = stats + rows * 8;
     bytes = turns + ceil_div(tiles * 8 + 4, 256) * 256;
@@ -147,31 +158,17 @@ struct Workspace {
 
 namespace attention_parts {
 
-Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros) {
-  const TileTune t{{}, d, rows, zeros};
+Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool packed) {
+  TileTune t{{}, d, rows, zeros};
+  t.f.packed = packed;
   const char* cleared = zeros == BackwardZeros::none    ? ""
                         : zeros == BackwardZeros::turns ? "_turns"
                                                         : "_turns_sums";
-  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta__", d, cleared);
+  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta", t.f.text(), "__", d, cleared);
   Variant v = type == DType::f16 ? variant(std::move(name), 90, delta_kernel<f16>, t)
                                  : variant(std::move(name), 90, delta_kernel<bf16>, t);
   v.only = "sm_90a";
   return v;
-}
-
-runtime::TensorMap backward_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
-                                std::size_t param, std::uint64_t address, const AttentionStrides& strides,
-                                std::uint64_t d, std::uint64_t rows, std::uint64_t count,
-                                std::uint64_t batch) {
-  auto spec = tensor_map_spec(fn.image(), param);
-  // The stride of a dimension of one element is never used, but must be legal.
-  const auto bytes_of = [&](std::uint64_t extent, std::uint64_t elements) {
-    return 2 * (extent > 1 ? elements : ceil_div(d, 8) * 8);
-  };
-  spec.dims = {d, rows, count, batch};
-  spec.strides = {bytes_of(rows, strides.row), bytes_of(count, strides.head), bytes_of(batch, strides.batch)};
-  spec.l2 = runtime::L2Promotion::b256;
-  return device.tensor_map(spec, address);
 }
 
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
@@ -202,11 +199,13 @@ std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionB
   return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
 }
 
-std::uint64_t attention_backward_workspace(const AttentionProblem& q) {
+std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint64_t total_q) {
   const auto p = q.dense();
   const bool taken = p.type == DType::f16 || p.type == DType::bf16;
   if (!taken) return 0;
-  return width(p) > 128 ? backward_wide_workspace(p) : Workspace(p).bytes;
+  AttentionAddresses at;
+  at.total_q = total_q;
+  return width(p) > 128 ? backward_wide_workspace(p) : Workspace(p, packed_rows(p, at)).bytes;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
@@ -220,13 +219,15 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (f.modify.apply) return lead + "a score modification may need any number of registers";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
-  if (p.packed || p.key_lengths) return lead + "sequences have lengths of their own";
+  if (width(p) > 128 && (p.packed || p.key_lengths))
+    return lead + "sequences have lengths of their own, which it has up to head dimensions of 128";
+  if (p.packed && !at.total_q) return lead + "total_q = 0";
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
   if (!g.workspace || g.workspace % 256)
     return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
-  const auto rows = width(p) > 128 ? backward_wide_workspace(p) / 8 : Workspace(p).rows;
+  const auto rows = width(p) > 128 ? backward_wide_workspace(p) / 8 : Workspace(p, packed_rows(p, at)).rows;
   if (rows > 0x7fffffffu) return text::cat(lead, rows, " rows of whole tiles are above 2^31 - 1");
   return {};
 }
@@ -249,8 +250,11 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   // Zeros that nobody writes are 2 to 7 % of short sequences; waiting for the first costs as much in long
   // ones.
   t.first = !deterministic && !f.left && std::max(q.n_q, q.n_kv) <= 1024;
-  // With more bounds the producer's registers do not suffice.
-  t.persistent = !(f.left || f.right) || (width(q.dense()) == 128 && !(f.left && f.right));
+  // With more bounds the producer's registers do not suffice; who looks for sequences has some of the
+  // warpgroups', and 64 columns then have none to keep probabilities as they were.
+  const bool bounded = f.left || f.right;
+  t.persistent = f.packed || !bounded || (!f.lengths && width(q.dense()) == 128 && !(f.left && f.right));
+  t.rounded = (f.packed || f.lengths) && width(q.dense()) == 64;
   return t;
 }
 
@@ -260,7 +264,8 @@ namespace {
 // Blocks that take turns wait least when all SMs begin with first tiles; measured on an H200.
 std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c, std::uint64_t sms,
                       std::uint64_t tiles) {
-  const std::uint64_t pairs = p.batch * p.heads_kv;
+  const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_kv;
+  if (p.packed && !c.sm90.section) return std::uint32_t(pairs);
   if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   if (c.sm90.turns && (!bounded || tiles > 8)) {  // under bounds half of the tiles are short
@@ -280,7 +285,7 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                  const AttentionProblem& p, const AttentionAddresses& at,
                                  const AttentionGradients& g) {
   if (c.width > 128) return run_backward_wide(s, c, p, at, g);
-  const Workspace space(p);
+  const Workspace space(p, packed_rows(p, at));
   const BackwardSm90Numbers mine{g.d_o,
                                  g.d_q,
                                  g.d_k,
@@ -291,17 +296,17 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                  space.rows,
                                  std::uint32_t(space.tiles_q)};
   auto n = attention_numbers(p, at);
-  n.tiles_m = std::uint32_t(ceil_div(p.n_kv, kBackwardKeys));
-  n.pairs = std::uint32_t(p.batch * p.heads_kv);
+  const auto total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
+  n.tiles_m = std::uint32_t(p.packed ? packed_tiles(total_kv, p.batch, kBackwardKeys)
+                                     : ceil_div(p.n_kv, kBackwardKeys));
+  n.pairs = std::uint32_t((p.packed ? 1 : p.batch) * p.heads_kv);
   const auto fn = load(s.device(), c.kernels[1]);
-  const auto heads = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
-                         std::uint64_t d, std::uint64_t rows, std::uint64_t count) {
-    return backward_map(s.device(), fn, param, address, strides, d, rows, count, p.batch);
+  const auto rows = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
+                        std::uint64_t d, bool queries) {
+    return attention_map(s.device(), fn, param, rows_for_map(p, address, strides, d, queries), p.type);
   };
-  const auto q = heads(0, at.q, p.q, p.d_qk, p.n_q, p.heads_q),
-             d_o = heads(1, g.d_o, p.o, p.d_v, p.n_q, p.heads_q),
-             k = heads(2, at.k, p.k, p.d_qk, p.n_kv, p.heads_kv),
-             v = heads(3, at.v, p.v, p.d_v, p.n_kv, p.heads_kv);
+  const auto q = rows(0, at.q, p.q, p.d_qk, true), d_o = rows(1, g.d_o, p.o, p.d_v, true),
+             k = rows(2, at.k, p.k, p.d_qk, false), v = rows(3, at.v, p.v, p.d_v, false);
   const auto stats = backward_stats_map(s.device(), fn, 4, mine.stats, space.rows);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
   load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);

@@ -25,12 +25,7 @@ namespace cgp::kernels::attention_parts {
 /// What begins as zeros beside the statistics: turns, and the sums of d_q where nobody is the first to add.
 enum class BackwardZeros : std::uint8_t { none, turns, turns_and_sums };
 /// Statistics of tiles of `rows` queries whose rows have up to `d` columns.
-Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros);
-/// Rows of [batch, count, rows, d] as parameter number `param` of a kernel.
-runtime::TensorMap backward_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
-                                std::size_t param, std::uint64_t address, const AttentionStrides& strides,
-                                std::uint64_t d, std::uint64_t rows, std::uint64_t count,
-                                std::uint64_t batch);
+Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool packed = false);
 /// A block per tile, or those that stay.
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms);
 /// Both statistics of `rows` queries.
@@ -101,8 +96,8 @@ class BackwardSm90 {
         stats_(stats),
         p_(p),
         g_(g),
-        math_(k.role<Warpgroup>(2, 240)),
-        load_(k.role<Warpgroup>(1, 24)),
+        math_(k.role<Warpgroup>(2, looks() ? 232 : 240)),
+        load_(k.role<Warpgroup>(1, looks() ? 40 : 24)),
         kv_ring_(k, 1, load_, math_),
         q_ring_(k, t_.stages, load_, math_),
         o_ring_(k, t_.stages, load_, math_),
@@ -113,11 +108,12 @@ class BackwardSm90 {
     (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
     k.require(order() == PartOrder::any || !t_.spread, "who waits for others visits tiles as they do");
+    k.require(!f_.packed || t_.persistent, "tiles without keys are left out by blocks that stay");
   }
 
   void run() {
     if (t_.persistent) return walk();
-    const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x());
+    const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce(t, at); });
       add_parts(wg);
@@ -134,6 +130,8 @@ class BackwardSm90 {
     Sequence s;  ///< of the group's first head
     Val<u32> tile, key0;
     Val<u32> begin, stop;  ///< tiles of queries that see some key; at least one
+    Val<u32> tiles_m;      ///< of keys that visit queries
+    Val<u32> first_q;      ///< number of the sequence's first tile of queries among those of a head
   };
   /// From turn to turn: scores of these queries, where they lie, both sums, their tile and head in the group.
   using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Sums, Val<u32>, Val<u32>>;
@@ -144,6 +142,8 @@ class BackwardSm90 {
     Val<u32> key;  ///< this thread's first
   };
 
+  /// Whether the producer looks for sequences, and for where they end.
+  bool looks() const { return f_.packed || f_.lengths; }
   PartOrder order() const {
     return t_.turns ? PartOrder::turns : t_.first ? PartOrder::first : PartOrder::any;
   }
@@ -164,8 +164,16 @@ class BackwardSm90 {
         const auto end = k_.while_(
             take(), [&](const Val<u32>& index) { return go_on(index, Uniform::warp); },
             [&](const Val<u32>& index) {
-              mail.send(w, {index});
-              w.one_thread([&](Thread& t) { produce(t, place(index)); });
+              const auto tile = [&](const Place* at) {
+                mail.send(w, {index});
+                w.one_thread([&](Thread& t) { produce(t, at ? *at : place(index, Uniform::thread)); });
+              };
+              if (f_.packed) {
+                const Place at = place(index, Uniform::warp);
+                k_.if_((at.tile == 0u) | (at.key0 < at.s.n_kv), [&] { tile(&at); });
+              } else {
+                tile(nullptr);
+              }
               return take();
             });
         mail.send(w, {end});
@@ -177,7 +185,7 @@ class BackwardSm90 {
       (void)k_.while_(
           mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
           [&](const Val<u32>& index) {
-            consume(wg, place(assume_uniform(index, Uniform::warpgroup)));
+            consume(wg, place(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
             return mail.receive(wg)[0];
           });
       end(wg);
@@ -205,7 +213,8 @@ class BackwardSm90 {
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
   Val<u32> take_ticket() {
-    const auto tiles = to<u64>(p_.batch) * to<u64>(p_.heads_q) * to<u64>(g_.tiles_q);
+    const auto rows = to<u64>(p_.heads_q) * to<u64>(g_.tiles_q),
+               tiles = f_.packed ? rows : to<u64>(p_.batch) * rows;
     return atom<relaxed, gpu, op::add>(Out<u32>(g_.turns).at(tiles * 2u), 0, 1u);
   }
   Val<u32> ticket() {
@@ -215,20 +224,37 @@ class BackwardSm90 {
     cta.sync();
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
-  Place place(const Val<u32>& index) {
-    const auto [bh, tile] = tile_of_head(p_, index);
+  Place place(const Val<u32>& index, Uniform over) {
+    const auto [bh, of_head] = tile_of_head(p_, index);
     const auto heads_kv = p_.heads_q / p_.group;
-    const Sequence s = sequence(f_, p_, bh / heads_kv, bh % heads_kv * p_.group);
+    if (!f_.packed) {
+      const Sequence s = sequence_of(f_, p_, bh / heads_kv, bh % heads_kv * p_.group, over);
+      return visits(s, of_head, f_.lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m, g_.tiles_q, Val<u32>(0));
+    }
+    const auto of = tile_of_sequence(k_, p_, p_.cu_kv, kKeys, of_head);
+    const Sequence s = sequence_of(f_, p_, of.batch, bh * p_.group, over);
+    return visits(s, assume_uniform(of.tile, over), tiles_of(s.n_kv, kKeys), tiles_of(s.n_q, M),
+                  s.first_q / std::uint32_t(M) + s.batch);
+  }
+  /// At least one.
+  static Val<u32> tiles_of(const Val<u32>& rows, int each) {
+    return dsl::max((rows + std::uint32_t(each - 1)) / std::uint32_t(each), Val<u32>(1));
+  }
+  Place visits(const Sequence& s, const Val<u32>& tile, const Val<u32>& tiles_m, const Val<u32>& tiles_q,
+               const Val<u32>& first_q) {
     const auto key0 = tile * std::uint32_t(kKeys);
     const auto key = bits<s32>(key0) - bits<s32>(s.n_kv - s.n_q);  // in terms of queries
     const Val<s32> zero(0);
     // Some block visits every tile of queries, also those that see no key: it owes them zeros.
-    const auto begin =
-        f_.right ? select(tile == 0u, Val<u32>(0), dsl::min(tiles_up_to(key - p_.right), g_.tiles_q - 1u))
+    const auto seen =
+        f_.right ? select(tile == 0u, Val<u32>(0), dsl::min(tiles_up_to(key - p_.right), tiles_q - 1u))
                  : Val<u32>(0);
-    if (!f_.left) return {s, tile, key0, begin, g_.tiles_q};
+    // Keys behind the length get zeros, and their turn at the last tile of queries.
+    const auto begin = f_.lengths ? select(tile < tiles_m, seen, tiles_q - 1u) : seen;
+    if (!f_.left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q};
     const auto end = tiles_up_to(dsl::min(bits<s32>(s.n_q), key + kKeys + p_.left) + (M - 1));
-    return {s, tile, key0, begin, select(tile + 1u == p_.tiles_m, g_.tiles_q, dsl::max(end, begin + 1u))};
+    const auto last = f_.lengths ? tile + 1u >= tiles_m : tile + 1u == tiles_m;
+    return {s, tile, key0, begin, select(last, tiles_q, dsl::max(end, begin + 1u)), tiles_m, first_q};
   }
   /// Whole tiles of queries in `rows`, which may be negative.
   static Val<u32> tiles_up_to(const Val<s32>& rows) {
@@ -239,7 +265,7 @@ class BackwardSm90 {
     if (!f_.left) return Val<u32>(0);
     const auto query = bits<s32>(tile * std::uint32_t(M)) + bits<s32>(at.s.n_kv - at.s.n_q);
     const auto key = bits<u32>(dsl::max(query - p_.left, Val<s32>(0)));
-    return select(tile == 0u, Val<u32>(0), dsl::min(key / std::uint32_t(kKeys), p_.tiles_m - 1u));
+    return select(tile == 0u, Val<u32>(0), dsl::min(key / std::uint32_t(kKeys), at.tiles_m - 1u));
   }
   Val<u32> turns_of(const Place& at) { return (at.stop - at.begin) * p_.group; }
   // Blocks of a head begin at different tiles, or all would add to one place. In turns they cannot.
@@ -253,19 +279,24 @@ class BackwardSm90 {
   }
   /// Number of the tile of queries among those of all heads.
   Val<u32> query_tile(const Place& at, const Val<u32>& member, const Val<u32>& tile) {
-    return (at.s.batch * p_.heads_q + at.s.head + member) * g_.tiles_q + tile;
+    const auto head = f_.packed ? at.s.head : at.s.batch * p_.heads_q + at.s.head;
+    const auto first = (head + member) * g_.tiles_q;
+    return (f_.packed ? first + at.first_q : first) + tile;
   }
 
   // ------------------------------------------------------------ the producer
   void produce(Thread& t, const Place& at) {
-    kv_ring_.fill(t, dsl::at(keys_, at.s.batch, at.s.head_kv, at.key0, 0),
-                  dsl::at(values_, at.s.batch, at.s.head_kv, at.key0, 0));
+    const auto rows = [&](MapOf which, const Val<u32>& head) {
+      return rows_of_map(f_, p_, at.s, which, head);
+    };
+    kv_ring_.fill(t, row_of(keys_, rows(MapOf::k, at.s.head_kv), at.key0),
+                  row_of(values_, rows(MapOf::v, at.s.head_kv), at.key0));
     k_.loop(turns_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
       const auto [tile, member] = now;
       const auto head = at.s.head + member, row = tile * std::uint32_t(M);
-      q_ring_.fill(t, dsl::at(q_, at.s.batch, head, row, 0),
+      q_ring_.fill(t, row_of(q_, rows(MapOf::q, head), row),
                    dsl::at(stats_, 0, query_tile(at, member, tile) * std::uint32_t(M)));
-      o_ring_.fill(t, dsl::at(d_o_, at.s.batch, head, row, 0));
+      o_ring_.fill(t, row_of(d_o_, rows(MapOf::o, head), row));
       return next_tile(at, tile, member);
     });
   }
@@ -411,7 +442,7 @@ class BackwardSm90 {
              const Val<u64>& batch, const Val<u64>& head, const Val<u64>& pitch, const Val<u32>& cols,
              const Val<f32>& scale, const Sums& sum) {
     store_sums(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)), key,
-               at.s.n_kv, pitch, cols, scale, sum);
+               f_.lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
   }
 
   Kernel& k_;

@@ -78,8 +78,8 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
     const auto map = [&](std::size_t param, bool of_queries, bool scores) {
       const auto address = of_queries ? (scores ? at.q : g.d_o) : scores ? at.k : at.v;
       const auto& strides = of_queries ? (scores ? p.q : p.o) : scores ? p.k : p.v;
-      return backward_map(device, fn, param, address, strides, scores ? p.d_qk : p.d_v,
-                          of_queries ? p.n_q : p.n_kv, of_queries ? p.heads_q : p.heads_kv, p.batch);
+      return attention_map(device, fn, param,
+                           rows_for_map(p, address, strides, scores ? p.d_qk : p.d_v, of_queries), p.type);
     };
     const std::uint64_t pairs = p.batch * (queries ? p.heads_q : p.heads_kv);
     const std::uint64_t tiles_m = wide_tiles(queries ? p.n_q : p.n_kv, kWideOwn), tiles = tiles_m * pairs;

@@ -88,8 +88,16 @@ AttentionInputs inputs(AttentionProblem& p) {
     for (std::uint64_t i = 0; !additive && i < in.mask.size(); ++i)
       in.mask.set(i, i % (p.n_q * p.n_kv) >= p.n_kv && in.mask.at(i) > 3);
   }
-  if (p.key_lengths)
-    for (std::uint64_t b = 0; b < p.batch; ++b) in.lengths.push_back(std::uint32_t(p.n_kv - 30 * b));
+  const auto nan = [&](HostArray& x, const AttentionStrides& strides, std::uint64_t d, std::uint64_t b,
+                       std::uint64_t row) {  // what lies behind a sequence may be anything
+    for (std::uint64_t h = 0; h < p.heads_kv; ++h)
+      for (std::uint64_t e = 0; e < d; ++e) x.set(place(p, strides, {}, b, h, row) + e, std::nan(""));
+  };
+  for (std::uint64_t b = 0; p.key_lengths && b < p.batch; ++b) {
+    in.lengths.push_back(std::uint32_t(p.n_kv - 30 * b));
+    for (std::uint64_t row = in.lengths.back(); row < p.n_kv; ++row)
+      nan(in.k, p.k, p.d_qk, b, row), nan(in.v, p.v, p.d_v, b, row);
+  }
   return in;
 }
 
@@ -230,6 +238,20 @@ void every_sm90(const runtime::Device& device, std::uint64_t more, const Way& wa
   p.causal = false, p.window_left = 20, p.window_right = 2;  // nobody sees the first keys
   check(device, p, way);
 }
+// Sequences one after the other, the second without keys, and numbers of keys: bounds, grouped heads.
+void every_sequence(const runtime::Device& device, std::uint64_t more, const Way& way) {
+  auto p = problem(DType::bf16, more + 150, more + 140, 64, 64);
+  p.batch = 3, p.packed = p.causal = true;
+  check(device, p, way);
+  p = problem(DType::f16, more + 70, more + 140, 128, 104), p.batch = 3, p.packed = true;
+  check(device, p, way);
+  p.window_left = 20, p.window_right = 2;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 70, more + 300, 128, 128), p.key_lengths = true;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 140, more + 150, 64, 64), p.key_lengths = p.causal = true, p.batch = 3;
+  check(device, p, way);
+}
 // The same above 128 columns, where each gradient has a kernel.
 void every_wide(const runtime::Device& device, std::uint64_t more, const Way& way) {
   const auto small = [&](DType t, std::uint64_t n_q, std::uint64_t n_kv, std::uint64_t d, std::uint64_t d_v) {
@@ -294,6 +316,10 @@ TEST(attention_backward_sm90, gradients_match_the_oracle) {
   every_sm90(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
 }
 
+TEST(attention_backward_sm90, gradients_of_sequences_match_the_oracle) {
+  every_sequence(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
+}
+
 TEST(attention_backward_sm90, wide_gradients_match_the_oracle) {
   every_wide(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
 }
@@ -318,6 +344,8 @@ void same_sums_under_every_policy(const AttentionProblem& p) {
 TEST(attention_backward_sm90, under_every_policy_with_the_same_sums) {
   auto p = problem(DType::bf16, 150, 270, 64, 64);
   p.causal = true, p.batch = 1;
+  same_sums_under_every_policy(p);
+  p.packed = true, p.batch = 3, p.n_q = 130, p.n_kv = 140;
   same_sums_under_every_policy(p);
 }
 
@@ -350,6 +378,11 @@ TEST(attention_backward_sm90, is_refused_with_the_reason) {
   EXPECT_NE(why(p, 256).find("scale and bounds only"), std::string::npos);
   p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2;
   EXPECT_EQ(why(p, 256), "");
+  p.key_lengths = true;
+  EXPECT_NE(why(p, 256).find("lengths of their own"), std::string::npos);
+  p = problem(DType::bf16, 9, 9, 64, 64), p.packed = true;
+  EXPECT_NE(why(p, 256).find("total_q = 0"), std::string::npos);
+  p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2;
   p.mask = AttentionMask::boolean;
   EXPECT_NE(why(p, 256).find("a mask beside a soft cap"), std::string::npos);
   EXPECT_EQ(attention_backward_workspace(problem(DType::f32, 9, 9, 64, 64)), 0u);
@@ -380,7 +413,9 @@ TEST(attention_backward_sm90, right_on_a_gpu) {
     const auto device = runtime::Device::open("cuda:0");
     if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
     for (std::uint64_t more : {0, 300})
-      every_sm90(device, more, AttentionKind::sm90), every_wide(device, more, AttentionKind::sm90);
+      every_sm90(device, more, AttentionKind::sm90), every_wide(device, more, AttentionKind::sm90),
+          every_sequence(device, more, AttentionKind::sm90);
+    for (int i : {2, 3}) every_sequence(device, 100, kSm90Tunings[i]);
     for (const auto& t : kSm90Tunings) every_sm90(device, 0, t), every_wide(device, 0, t);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
@@ -411,11 +446,16 @@ std::vector<std::vector<Variant>> all_sm90() {
   };
   add(DType::bf16, 64, false, false, true), add(DType::bf16, 64, true, false, false);
   add(DType::bf16, 64, false, false, false), add(DType::bf16, 128, true, false, false);
-  add(DType::f16, 64, true, true, false), add(DType::f16, 128, true, true, false);
-  add(DType::f16, 64, false, true, false), add(DType::bf16, 128, false, true, false);
   add(DType::bf16, 128, true, false, true), add(DType::bf16, 128, true, true, true);
   add(DType::f16, 64, true, true, true), add(DType::f16, 128, false, false, false);
   add(DType::bf16, 256, true, true, true), add(DType::f16, 192, true, false, true);
+  for (std::uint64_t d : {64, 128})
+    for (bool packed : {true, false}) {
+      auto p = problem(DType::bf16, 9, 9, d, d);
+      p.causal = true, p.packed = packed, p.key_lengths = !packed;
+      all.push_back(
+          choose_attention_backward_sm90(p, tune_attention_backward(p, packed == (d == 64))).kernels);
+    }
   auto p = problem(DType::bf16, 9, 9, 256, 256);
   p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3;
   all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, true)).kernels);

@@ -155,13 +155,11 @@ TEST(attention_sm90, sequences_of_their_own_lengths) {
                                      all[1]});
   };
   run("packed", "bf16", "64", "200", "200", "8", "2", {{"causal", "1"}});
-  run("packed", "f16", "128", "200", "140", "5", "1", {});
-  run("packed", "bf16", "256", "70", "150", "4", "1", {{"left", "90"}});
+  run("packed", "f16", "128", "130", "140", "4", "1", {{"left", "90"}});
   run("packed", "e4m3", "64", "130", "200", "4", "2", {{"causal", "1"}, {"scales", "head"}});
   run("packed", "bf16", "64", "20", "70", "5", "45", {{"causal", "1"}});  // blocks go on to a second tile
   run("lengths", "bf16", "64", "70", "200", "6", "1", {{"alibi", "1"}});
   run("lengths", "bf16", "128", "90", "200", "4", "2", {{"causal", "1"}, {"layout", "bshd"}});
-  run("lengths", "e4m3", "128", "70", "200", "3", "1", {{"right", "5"}});
 }
 
 // Neighbours, and what lies behind the lengths of keys, are NaN in the second round, and nobody sees it.
