@@ -151,3 +151,28 @@ def told_bytes(c, entry, right):
         v = x.data.reshape(2, 256)
         o.expect((v[:, :128] + v[:, ::-1][:, :128]).reshape(-1))
     c.launch(entry, 2, 128, [x, o])
+
+
+@both("by_key_good", ["two_warps_count"], ["race.shared"], ops=["ld.shared", "st.shared"])
+def by_key(c, entry, right):
+    x, o = c.inp("in", "s32", 64, randint(0, 99, 914)), c.out("out", "s32", 16)
+    if right:
+        o.expect(np.bincount(x.data & 15, minlength=16))
+    c.launch(entry, 1, 64, [x, o])
+
+
+@both("parted_barrier_good", ["before_the_wait"], ["race.shared"], target=90, ops=["ld", "st.shared"])
+def parted_barrier(c, entry, right):
+    x, o = c.inp("in", "s32", 128, randint(-50, 50, 915)), c.out("out", "s32", 128)
+    if right:
+        v = x.data.reshape(2, 64)
+        o.expect((v * 3 + v[::-1, ::-1]).reshape(-1))
+    c.launch(entry, 2, 64, [x, o], cluster=2)
+
+
+@both("cluster_lock_good", ["unlocked_relaxed"], ["race.shared"], target=90, ops=["ld", "st"])
+def cluster_lock(c, entry, right):
+    x, o = c.inp("in", "s32", 4, randint(-50, 50, 916)), c.out("out", "s32", 1)
+    if right:
+        o.expect([int(x.data.sum())])
+    c.launch(entry, 4, 32, [x, o], cluster=4)

@@ -240,6 +240,25 @@ __device__ void behind_header(const unsigned char* in, int* out) {
 KERNEL behind_header_good(const unsigned char* in, int* out) { behind_header<8>(in, out); }
 KERNEL header_of_six(const unsigned char* in, int* out) { behind_header<6>(in, out); }
 
+// Keys of a warp counted by the lanes that hold the same one.
+template <bool Right>
+__device__ void by_key(const int* in, int* out) {
+  __shared__ int bins[16];
+  if (threadIdx.x < 16) bins[threadIdx.x] = 0;
+  __syncthreads();
+  const int key = in[threadIdx.x] & 15;
+  const unsigned same = __match_any_sync(~0u, key);
+  if (Right) {
+    if (__ffs(same) - 1 == int(threadIdx.x % 32)) atomicAdd(&bins[key], __popc(same));
+  } else {
+    if (__ffs(same) - 1 == int(threadIdx.x % 32)) bins[key] += __popc(same);
+  }
+  __syncthreads();
+  if (threadIdx.x < 16) out[threadIdx.x] = bins[threadIdx.x];
+}
+KERNEL by_key_good(const int* in, int* out) { by_key<true>(in, out); }
+KERNEL two_warps_count(const int* in, int* out) { by_key<false>(in, out); }
+
 #if __CUDA_ARCH__ >= 900
 // Each block of a cluster keeps a strip; the neighbours' edges are read where they are.
 template <bool Right>
@@ -311,4 +330,43 @@ __device__ void told_bytes(const int* in, int* out) {
 }
 KERNEL told_bytes_good(const int* in, int* out) { told_bytes<true>(in, out); }
 KERNEL told_no_bytes(const int* in, int* out) { told_bytes<false>(in, out); }
+
+// The cluster barrier in two parts, with work of the block's own between them.
+template <bool Right>
+__device__ void parted_barrier(const int* in, int* out) {
+  __shared__ int mine[64];
+  auto cluster = cg::this_cluster();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const int* next = cluster.map_shared_rank(mine, (cluster.block_rank() + 1) % cluster.num_blocks());
+  mine[t] = in[i];
+  auto token = cluster.barrier_arrive();
+  int v = in[i] * 3;
+  if (!Right) v += next[63 - t];
+  cluster.barrier_wait(std::move(token));
+  if (Right) v += next[63 - t];
+  out[i] = v;
+  cluster.sync();
+}
+KERNEL __cluster_dims__(2) parted_barrier_good(const int* in, int* out) { parted_barrier<true>(in, out); }
+KERNEL __cluster_dims__(2) before_the_wait(const int* in, int* out) { parted_barrier<false>(in, out); }
+
+// A lock in the first block's shared memory, for the whole cluster.
+template <cuda::memory_order Unlock>
+__device__ void cluster_lock(const int* in, int* out) {
+  __shared__ int lock, sum;
+  auto cluster = cg::this_cluster();
+  if (threadIdx.x == 0) lock = sum = 0;
+  cluster.sync();
+  if (threadIdx.x == 0) {
+    ref<int, cuda::thread_scope_device> l(*cluster.map_shared_rank(&lock, 0));
+    int* total = cluster.map_shared_rank(&sum, 0);
+    for (int expected = 0; !l.compare_exchange_strong(expected, 1, cuda::memory_order_acquire); expected = 0) __nanosleep(20);
+    *total += in[blockIdx.x];
+    l.store(0, Unlock);
+  }
+  cluster.sync();
+  if (cluster.block_rank() == 0 && threadIdx.x == 0) *out = sum;
+}
+KERNEL __cluster_dims__(4) cluster_lock_good(const int* in, int* out) { cluster_lock<cuda::memory_order_release>(in, out); }
+KERNEL __cluster_dims__(4) unlocked_relaxed(const int* in, int* out) { cluster_lock<cuda::memory_order_relaxed>(in, out); }
 #endif
