@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and LayerNorm, forward. Skeletons and selection: row/row_kernel.h, row/row_plan.h.
-//   memory   x (and residual) read once, y (and sum) written once; weight and bias come from the caches
+//   memory   x (and residual) read once, y (and sum) written once; weight and bias come from
+//            the caches, or stay in registers (row/row_plan.h)
 #include "cgp/kernels/norm/norm.h"
 
 #include "cgp/base/error.h"

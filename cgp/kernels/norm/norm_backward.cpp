@@ -45,7 +45,7 @@ class Backward : public row::RowOp {
   Stat part(Kernel&, const Values& v) override {
     Floats gn, gs;
     for (int j = 0; j < v.count(); ++j) {
-      const auto g = gradient(v, j), c = centred(v, j);
+      const auto g = gradient(v, v.at(1, j), j), c = centred(v, j);
       for (std::size_t e = 0; e < g.size(); ++e) gn.push_back(g[e] * c[e]);
       row::append(gs, g);
     }
@@ -61,7 +61,7 @@ class Backward : public row::RowOp {
     if (b_.layer) level.emplace(s[1] * inverse_);
     std::vector<Floats> next(sums.size());
     for (int j = 0; j < v.count(); ++j) {
-      const auto g = gradient(v, j, 1), c = centred(v, j, 1);
+      const auto came = v.at(1, j, 1), g = gradient(v, came, j, 1), c = centred(v, j, 1);
       Floats out, more;
       if (b_.dsum) more = v.at(2, j);
       for (std::size_t e = 0; e < g.size(); ++e) {
@@ -70,7 +70,8 @@ class Backward : public row::RowOp {
       }
       dx.store(j, out);
       if (sums.empty()) continue;
-      const auto dy = v.at(1, j, 1);
+      // Two sums leave no registers for it: out of the stage again, where there is one.
+      const auto dy = sums.size() > 1 ? v.at(1, j, 1) : came;
       for (std::size_t e = 0; e < g.size(); ++e) {
         const std::size_t at = std::size_t(j) * g.size() + e;
         std::size_t a = 0;
@@ -82,12 +83,11 @@ class Backward : public row::RowOp {
   }
 
  private:
-  Floats gradient(const Values& v, int j, int use = 0) const {
-    auto g = v.at(1, j, use);
-    if (!b_.weight) return g;
+  Floats gradient(const Values& v, const Floats& dy, int j, int use = 0) const {
+    if (!b_.weight) return dy;
     const auto w = v.column(0, j, use);
     Floats out;
-    for (std::size_t e = 0; e < g.size(); ++e) out.push_back(g[e] * (b_.offset ? w[e] + offset_ : w[e]));
+    for (std::size_t e = 0; e < dy.size(); ++e) out.push_back(dy[e] * (b_.offset ? w[e] + offset_ : w[e]));
     return out;
   }
   // n / rstd.

@@ -151,7 +151,8 @@ TEST(norm, every_skeleton_takes_ragged_rows) {
       {8, 32, 1, 2, 1, 2, 1, false, false},       {8, 64, 1, 2, 1, 0, 2, true, true},
       {8, 64, 1, 1, 2, 0, 1, true, false},        {8, 32, 4, 4, 1, 0, 1, true, true},
       {8, 64, 1, 1, 2, 0, 0, false, false},       {8, 96, 1, 0, 2, 0, 0, false, false},
-      {8, 64, 1, 1, 2, 3, 1, false, false, true}, {8, 32, 1, 2, 2, 4, 1, false, true, true}};
+      {8, 64, 1, 1, 2, 3, 1, false, false, true}, {8, 32, 1, 2, 2, 4, 1, false, true, true},
+      {8, 32, 1, 1, 2, 6, 1, false, true, true}};
   for (const auto& t : tunings)
     for (std::uint64_t cols : {1024u, 1000u, 520u, 8u})
       if (t.lanes > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);

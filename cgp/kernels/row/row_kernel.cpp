@@ -41,7 +41,7 @@ std::optional<Val<u32>> Values::zero(int use) const {
   return (*zeros_)[std::size_t(use - 1)];
 }
 Floats Values::at(int input, int j, int use) const {
-  return floats(formats_[std::size_t(input)], inputs_[std::size_t(input)][std::size_t(j)], zero(use));
+  return floats(formats_[std::size_t(input)], words(input, j), zero(use));
 }
 Floats Values::column(int which, int j, int use) const {
   const auto& c = (*columns_)[std::size_t(which)];
@@ -358,7 +358,11 @@ class RowKernel {
   Values staged(const Val<u64>& row, const Val<u32>& part, const BulkRing& ring, const Val<u32>& stage,
                 const std::optional<std::vector<std::vector<Access>>>& columns, Whole of_row) const {
     const auto place = values(row, part);
-    auto v = filled(place, read_stage(place, ring, stage));
+    auto v = filled(place, t_.lag ? std::vector<std::vector<Access>>() : read_stage(place, ring, stage));
+    if (t_.lag)  // nothing is kept, and all at once would take registers from the sums
+      v.fetch_ = [this, &ring, stage](const Values& of, int input, int j) {
+        return read_stage(of, ring, stage, std::size_t(input), j);
+      };
     v.held_ = columns ? &*columns : nullptr;
     v.kept_ = !t_.lag;
     v.of_row_ = std::move(of_row);
@@ -401,18 +405,19 @@ class RowKernel {
       }
     });
   }
+  Access read_stage(const Values& v, const BulkRing& ring, const Val<u32>& stage, std::size_t input,
+                    int j) const {
+    int at = 0;
+    for (std::size_t i = 0; i < input; ++i) at += input_bytes(i);
+    const auto& in = op_.inputs[input];
+    const auto mine = ring.stage(stage, at).at(k_.tid() * std::uint32_t(format(in).bytes()));
+    return load(format(in), mine, j * t_.lanes, v.inside(j), in.outside);
+  }
   std::vector<std::vector<Access>> read_stage(const Values& v, const BulkRing& ring,
                                               const Val<u32>& stage) const {
-    std::vector<std::vector<Access>> words;
-    int at = 0;
-    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-      const auto f = format(op_.inputs[i]);
-      const auto mine = ring.stage(stage, at).at(k_.tid() * std::uint32_t(f.bytes()));
-      words.emplace_back();
-      for (int j = 0; j < t_.loads; ++j)
-        words.back().push_back(load(f, mine, j * t_.lanes, v.inside(j), op_.inputs[i].outside));
-      at += input_bytes(i);
-    }
+    std::vector<std::vector<Access>> words(op_.inputs.size());
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i)
+      for (int j = 0; j < t_.loads; ++j) words[i].push_back(read_stage(v, ring, stage, i, j));
     return words;
   }
 

@@ -67,7 +67,9 @@ class Values {
   /// Of input rows. `use` counts the times: 0, 1, 2 (elements.h says why).
   Floats at(int input, int j, int use = 0) const;
   /// The same in registers as they came.
-  const Access& words(int input, int j) const { return inputs_[std::size_t(input)][std::size_t(j)]; }
+  Access words(int input, int j) const {
+    return fetch_ ? fetch_(*this, input, j) : inputs_[std::size_t(input)][std::size_t(j)];
+  }
   /// The zero of floats() for that use.
   std::optional<Val<u32>> zero(int use) const;
   Floats column(int which, int j, int use = 0) const;  ///< of a column vector
@@ -102,7 +104,8 @@ class Values {
   Val<u64> first_;
   std::vector<Val<pred>> inside_;
   std::vector<Val<b32>> of_row_;
-  std::vector<std::vector<Access>> inputs_;  // [input][access]
+  std::vector<std::vector<Access>> inputs_;               // [input][access]
+  std::function<Access(const Values&, int, int)> fetch_;  // instead: read where they are used
   std::vector<Format> formats_;
   const std::vector<Val<u32>>* zeros_ = nullptr;
   const std::vector<Column>* columns_ = nullptr;

@@ -62,34 +62,66 @@ RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint
   return t;
 }
 
-// A ring with a lag for rows of `accesses`, or stages = 0 where a row needs no cluster or more than eight
-// blocks. What was best in every sweep: three stages that fill the SM's shared memory, so that two are in
-// flight while one is read; four accesses a thread; two clusters an SM, which hide each other's barriers, but
-// one where eight blocks cannot hold a row otherwise.
-RowTuning lagging_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
-                       const runtime::DeviceInfo& device) {
-  constexpr std::uint64_t loads = 4;
-  std::uint64_t threads = n.accumulators ? 512 : 1024;  // of an SM; sums take registers
-  while (threads > 256 && 3 * threads * loads * bytes_per_access(n, t.elements) > device.smem_per_block_optin)
-    threads /= 2;
-  for (std::uint64_t resident : {2, 1}) {
-    const std::uint64_t lanes = threads / resident;
-    int cluster = 2;
-    while (accesses > lanes * loads * std::uint64_t(cluster)) cluster *= 2;
-    if (cluster > device.max_cluster || cluster > 8) continue;
-    t.rows = 1, t.lanes = int(lanes), t.cluster = cluster, t.resident = int(resident);
-    t.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(cluster)), lanes));
-    t.stages = 3, t.stay = false, t.lag = true;
-    return t;
-  }
-  return t;
+// 32-bit words of a thread for one access of every column vector.
+std::uint64_t column_words(const RowNeeds& n, int elements) {
+  std::uint64_t words = 0;
+  for (DType c : n.columns) words += std::uint64_t(Format{c, elements}.words());
+  return words;
 }
-// The exchange is worth hiding where a row's statistics are one sum, little work, and its results wait for
-// column vectors; without those the plain ring comes to 0.96 of a copy.
-bool lag_pays(const RowNeeds& n) { return n.fold_size == 1 && n.accumulators <= 1 && !n.columns.empty(); }
-std::string lag_reason(const RowTuning& t) {
-  return text::cat("a ring of ", t.stages,
-                   " rows in a cluster; a row's one sum travels while the next is added up");
+// Rings whose threads hold the column vectors, which would otherwise come from L2 with every row and cost as
+// much of its bandwidth as the rows. 512 threads an SM, so that there are 128 registers for each. All of this
+// is what was best in sweeps; stages = 0 where nothing fits.
+RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
+                    const runtime::DeviceInfo& device) {
+  const auto most_loads = [&](std::uint64_t loads, std::uint64_t words) {
+    while (loads > 1 && loads * column_words(n, t.elements) > words) loads /= 2;
+    while (loads > 1 &&
+           3 * 512 * loads * bytes_per_access(n, t.elements) + 2048 > device.smem_per_block_optin)
+      loads /= 2;
+    return loads;
+  };
+  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
+    RowTuning r = t;
+    r.rows = 1, r.lanes = 512 / resident, r.resident = resident;
+    for (int c : clusters) {
+      r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.lanes)));
+      if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
+      const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
+                                                          device.smem_per_block_optin);
+      const std::uint64_t stage = std::uint64_t(r.lanes * r.loads) * bytes_per_access(n, t.elements);
+      // A lag of short rows is worth more stages.
+      const std::uint64_t most = resident > 1 ? 6 : 3;
+      r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
+      if (r.stages < 3) continue;
+      r.stay = false, r.hold = !n.columns.empty();
+      return r;
+    }
+    return t;
+  };
+  const auto lagging = [](RowTuning r) {
+    r.lag = r.stages > 0;
+    return r;
+  };
+  if (n.accumulators) {
+    const auto loads = most_loads(n.accumulators * t.elements > 16 ? 2 : 4, 16);
+    const auto two = ring(loads, 2, {2, 4, 8});
+    return lagging(two.stages ? two : ring(loads, 1, {8}));
+  }
+  // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
+  if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
+  if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
+  return lagging(ring(most_loads(8, 64), 1, {2, 4}));
+}
+// From how many accesses on.
+bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
+  if (n.columns.empty()) return false;
+  if (n.fold_size == 1) return accesses > 512 * (n.inputs.size() == 1 ? most / 2 : most);
+  return n.inputs.size() == 1 && accesses > 1024;
+}
+std::string held_reason(const RowTuning& t) {
+  return text::cat("a ring of ", t.stages, " rows", t.cluster > 1 ? " in a cluster" : "",
+                   t.hold ? ", column vectors in registers" : "",
+                   t.lag ? "; a row's statistics travel while the next's are computed" : "");
 }
 
 RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
@@ -112,24 +144,16 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   std::uint64_t lanes = std::max<std::uint64_t>(128, round_up(ceil_div(accesses, most), 32)), loads = most;
   if (lanes > 256) lanes = 512, loads = std::max<std::uint64_t>(full, 1);
   const bool bulk = t.elements > 1 && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
-  if (bulk && accesses > lanes * loads && lag_pays(n)) {
-    const auto r = lagging_ring(n, t, accesses, device);
-    if (r.stages) return {r, text::cat(lag_reason(r), "; sums in registers")};
+  if (bulk && accesses > 512) {
+    const auto r = held_ring(n, t, accesses, device);
+    if (r.stages) return {r, text::cat(held_reason(r), "; sums in registers")};
   }
   if (bulk) {
     if (accesses > lanes * loads && accesses <= 256 * loads * 8) lanes = 256;  // in a cluster
     RowTuning r = t;
     r.stay = false;
     r = ring(n, r, accesses, lanes, loads, device);
-    if (r.stages) {
-      // Reading the columns' vectors again for every row costs more than a third stage or block gains.
-      RowTuning held = r;
-      held.hold = true;
-      const bool fits = std::uint64_t(r.resident) * lanes * registers(n, held) <= device.registers_per_sm;
-      r.hold = n.accumulators > 1 && r.cluster > 1 && fits;
-      return {r, text::cat("a ring of ", r.stages, " rows; sums ", r.hold ? "and column vectors " : "",
-                           "in registers")};
-    }
+    if (r.stages) return {r, text::cat("a ring of ", r.stages, " rows; sums in registers")};
   }
   t.rows = 1;
   const int most_cluster = device.max_cluster >= 8 ? 8 : 1;
@@ -180,6 +204,14 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
     if (device.cc_major >= 9) t.resident = std::clamp(int(device.registers_per_sm / (512 * 64)), 1, 2);
     return done("read once, statistics alone");
   }
+  const bool many = wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count);
+  if (many && held_ring_pays(n, accesses, most)) {
+    const auto r = held_ring(n, t, accesses, device);
+    if (r.stages) {
+      t = r;
+      return done(held_reason(t));
+    }
+  }
   if (accesses <= 32) {
     t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
     t.rows = int(kRowThreads) / t.lanes;
@@ -199,12 +231,12 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
   } else {
-    if (wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count) && n.fold_size <= 2) {
-      const auto r = lag_pays(n) ? lagging_ring(n, t, accesses, device)
-                                 : ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
+    if (many && n.fold_size <= 2) {
+      auto r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
+      if (!r.stages) r = ring(n, t, accesses, 1024, std::max<std::uint64_t>(3 * most / 4, 1), device);
       if (r.stages) {
         t = r;
-        return done(t.lag ? lag_reason(t) : text::cat("a ring of ", t.stages, " rows in a cluster"));
+        return done(text::cat("a ring of ", t.stages, " rows in a cluster"));
       }
     }
     // Dear statistics: few exchanges, and two blocks of 512 threads an SM, which leaves 64 registers for

@@ -38,28 +38,41 @@ RowPlan plan(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
 
 }  // namespace
 
-// The best of sweeps on an H200 over all tunings of these shapes, or within 1 % of it.
+// The best of sweeps on an H200 that assembles without spills, or within 1 % of it.
 TEST(row_plan, long_rows_get_what_measured_best) {
   const auto tuning = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
     return describe(plan(n, rows, cols).tuning);
   };
-  EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "1024x1_l4_c8_e4_s3_r1_lag");
-  EXPECT_EQ(tuning(forward(DType::f32, false, false), 2048, 65536), "512x1_l4_c8_e4_s3_r2_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r2_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "1024x1_l8_c1_e8_r1");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l4_c4_e8_s3_r2_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "512x1_l8_c2_e8_r2");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l8_c1_e8_r2");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l2_c4_e8_s3_r2_hold");
+  EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "512x1_l8_c8_e4_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "512x1_l8_c2_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 4096, 32768), "512x1_l8_c1_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 8192, 16384), "512x1_l4_c1_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 2048, 65536), "512x1_l2_c8_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l4_c4_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "512x1_l8_c4_e8_s3_r1_hold_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "512x1_l8_c2_e8_s3_r1_hold_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l4_c2_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "512x1_l4_c1_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "128x1_l8_c1_e8_r8");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l4_c2_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
+  RowNeeds loss;  // cross-entropy
+  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2;
+  EXPECT_EQ(tuning(loss, 4096, 151936), "1024x1_l5_c4_e8_s2_r1");
 }
 
 TEST(row_plan, says_why) {
-  const auto lag = plan(forward(DType::bf16, false, false), 1024, 131072).why;
-  EXPECT_NE(lag.find("a ring of 3 rows in a cluster; a row's one sum travels"), std::string::npos) << lag;
-  const auto held = plan(backward(DType::bf16, true), 8192, 16384).why;
-  EXPECT_NE(held.find("sums and column vectors in registers"), std::string::npos) << held;
+  const auto held = plan(backward(DType::bf16, true), 16384, 8192).why;
+  EXPECT_NE(
+      held.find("a ring of 6 rows in a cluster, column vectors in registers; a row's statistics travel"),
+      std::string::npos)
+      << held;
 }
 
 // Whatever the lengths and types: a row fits, and what is to be resident fits an SM.
