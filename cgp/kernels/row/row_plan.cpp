@@ -110,7 +110,7 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
   // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
   if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
   if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
-  return lagging(ring(most_loads(8, 64), 1, {2, 4}));
+  return lagging(ring(most_loads(8, 64), 1, {2, 4, 8}));
 }
 // From how many accesses on.
 bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
