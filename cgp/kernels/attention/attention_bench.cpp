@@ -53,6 +53,7 @@ class Bench {
     std::printf("%-36s", name.c_str());
     for (const auto& t : rows_.back().timings) std::printf("  %s %.4f", t.name.c_str(), t.summary.median);
     std::printf(" ms\n");
+    std::fflush(stdout);
   }
   bool takes(const std::string& variant) const { return variant.find(only_) != std::string::npos; }
   /// Whether prefixes ask for sweeps.
