@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cgp/base/file.h"
 #include "npy.h"
@@ -450,7 +451,7 @@ TEST_F(Cli, color_follows_option_and_environment) {
 
 TEST_F(Cli, every_command_has_help_with_an_example) {
   EXPECT_EQ(cgp("--help").code, 0);
-  for (const std::string command : {"list", "emit", "run", "explain", "doctor"}) {
+  for (const std::string command : {"list", "emit", "pipeline", "run", "explain", "doctor"}) {
     const Outcome o = cgp(command + " --help");
     EXPECT_EQ(o.code, 0);
     EXPECT_NE(o.out.find("Examples:\n  cgp " + command), std::string::npos) << o.out;
@@ -477,6 +478,33 @@ TEST_F(Cli, version_list_explain_and_doctor_answer) {
   EXPECT_EQ(doctor.code, 0);
   const auto report = doctor.parsed();  // a range-for over a part of a temporary would outlive it
   for (const auto& item : report["items"]) EXPECT_FALSE(item["meaning"].get<std::string>().empty());
+}
+
+TEST_F(Cli, a_kernel_is_followed_to_machine_code) {
+  const json module = cgp("pipeline vecadd --arch sm_90a --json").parsed()["modules"][0];
+  const std::string ptx = module["ptx"]["text"];
+  EXPECT_NE(ptx.find(".target sm_90a"), std::string::npos);
+  // One instruction a line, beside labels and directives.
+  int lines = 0;
+  std::istringstream body(ptx.substr(ptx.find("\n{")));
+  for (std::string line; std::getline(body, line);) {
+    const auto first = line.find_first_not_of(" \t");
+    lines += first != std::string::npos && line[first] != '.' && line.back() == ';';
+  }
+  EXPECT_EQ(module["recorded"]["instructions"], lines) << ptx;
+  EXPECT_GE(module["recorded"]["blocks"].get<int>(), 2);
+  EXPECT_TRUE(module["passes"].is_null());
+  EXPECT_EQ(module["sass"]["kernels"].empty(),
+            !module["sass"]["absent"].is_null() && module["sass"]["assembled_by"].get<std::string>().empty())
+      << "machine code, or why there is none";
+  const auto text = cgp("inspect vecadd --passes all");
+  EXPECT_EQ(text.code, 0);
+  for (const char* part : {"recorded ", "passes ", "PTX ", "SASS "})
+    EXPECT_NE(text.out.find(part), std::string::npos) << text.out;
+  EXPECT_NE(cgp("pipeline vecadd --show recorded").out.find("-> end"), std::string::npos);
+  const auto wrong = cgp("pipeline softmx");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("did you mean softmax"), std::string::npos) << wrong.err;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cgp/prof/process.h"
 #include "commands.h"
 #include "profile/cubin.h"
+#include "profile/disassemble.h"
 #include "profile/table.h"
 #include "profile/x86_mix.h"
 #include "terminal.h"
@@ -24,28 +25,6 @@ namespace {
 
 using fmt::format;
 using nlohmann::ordered_json;
-
-struct Listing {
-  std::string text;  ///< empty: `absent` says why
-  std::string tool, absent;
-};
-
-/// The disassembly of a cubin, by NVIDIA's programs: there is no disassembler of our own.
-Listing disassemble(const std::string& file) {
-  for (const auto& [name, option] : {std::pair{"nvdisasm", "-c"}, std::pair{"cuobjdump", "-sass"}}) {
-    const std::string path = prof::find_program(name, {"/usr/local/cuda/bin"});
-    if (path.empty()) continue;
-    prof::ProcessOptions o;
-    o.timeout_seconds = 60, o.keep_bytes = 256u << 20;
-    const auto r = prof::run_process({path, option, file}, o);
-    if (r.ok() && !r.out.empty()) return {r.out, name, ""};
-    return {"", name, format("{} could not read it: {} {}", name, r.describe(), text::trim(r.err))};
-  }
-  return {"", "",
-          "neither nvdisasm nor cuobjdump is on PATH, and cgp has no disassembler of its own; they are part "
-          "of the "
-          "CUDA toolkit (cuda-nvdisasm)"};
-}
 
 template <class T>
 ordered_json maybe(const std::optional<T>& v) {
@@ -144,7 +123,7 @@ std::vector<std::string> mix_row(const std::string& name, const profile::X86Mix&
 
 int explain_cubin(const Context& context, const ExplainOptions& o) {
   const auto cubin = profile::read_cubin(read_file(o.target), o.target);
-  const Listing listing = disassemble(o.target);
+  const profile::Listing listing = profile::disassemble(o.target);
   const auto mix = profile::sass_mix(listing.text);
   if (!o.entry.empty() && std::none_of(cubin.kernels.begin(), cubin.kernels.end(),
                                        [&](const auto& k) { return k.name == o.entry; })) {

@@ -42,6 +42,14 @@ struct EmitOptions {
 };
 int emit(const Context& context, const EmitOptions& options);
 
+struct PipelineOptions {
+  std::string kernel, arch = "sm_90a", variant;
+  std::vector<std::string> settings;  ///< NAME=VALUE
+  std::string passes;                 ///< ptx::parse_passes; empty: as the kernel is built
+  std::string show;                   ///< recorded, ptx, sass; empty: a summary of all
+};
+int pipeline(const Context& context, const PipelineOptions& options);
+
 struct RunOptions {
   std::string target;  ///< kernel or FILE.ptx; empty with --spec
   std::vector<std::string> settings;

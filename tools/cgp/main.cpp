@@ -26,6 +26,7 @@ struct CommandLine {
   std::string color = "auto";
   ListOptions list;
   EmitOptions emit;
+  PipelineOptions pipeline;
   RunOptions run;
   ExplainOptions explain;
   DoctorOptions doctor;
@@ -47,12 +48,29 @@ void declare_list(CLI::App& app, CommandLine& c) {
   app.footer("Examples:\n  cgp list\n  cgp list gemm\n  cgp list --json | jq -r '.kernels[].name'");
 }
 
-void declare_emit(CLI::App& app, CommandLine& c) {
-  app.add_option("KERNEL", c.emit.kernel, "A kernel that `cgp list` names")->required();
-  app.add_option("SETTINGS", c.emit.settings, "Options of the kernel as NAME=VALUE");
-  app.add_option("--arch", c.emit.arch, "Target: sm_75 sm_80 sm_86 sm_89 sm_90a sm_100a sm_120a")
+/// Which modules of the catalogue: what emit and pipeline have in common.
+template <class Options>
+void declare_selection(CLI::App& app, Options& o) {
+  app.add_option("KERNEL", o.kernel, "A kernel that `cgp list` names")->required();
+  app.add_option("SETTINGS", o.settings, "Options of the kernel as NAME=VALUE");
+  app.add_option("--arch", o.arch, "Target: sm_75 sm_80 sm_86 sm_89 sm_90a sm_100a sm_120a")
       ->capture_default_str();
-  app.add_option("--variant", c.emit.variant, "This variant instead of the one chosen for the options");
+  app.add_option("--variant", o.variant, "This variant instead of the one chosen for the options");
+}
+
+void declare_pipeline(CLI::App& app, CommandLine& c) {
+  declare_selection(app, c.pipeline);
+  app.add_option("--passes", c.pipeline.passes, "Optimise: all, or a list of passes (docs/passes.md)");
+  app.add_option(
+         "--show", c.pipeline.show,
+         "The text of one stage instead of the summary: recorded (blocks and where they lead), ptx, sass")
+      ->check(CLI::IsMember({"recorded", "ptx", "sass"}));
+  app.footer(
+      "Examples:\n  cgp pipeline gemm m=512 n=512 k=512\n  cgp pipeline softmax --passes all --show sass");
+}
+
+void declare_emit(CLI::App& app, CommandLine& c) {
+  declare_selection(app, c.emit);
   app.add_option("-o,--output", c.emit.output, "Write to this file instead of standard output");
   app.add_option("--passes", c.emit.passes,
                  "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
@@ -281,6 +299,10 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
         {"emit", "Print a kernel's PTX", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
+        {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
+         [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
+        {"inspect", "The same as pipeline", declare_pipeline,
+         [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
         {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,

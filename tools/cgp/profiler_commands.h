@@ -118,6 +118,13 @@ struct LintOptions {
 };
 int lint(const Context& context, const LintOptions& o);
 
+struct MemcheckOptions {
+  std::vector<std::string> command;
+  std::string gpu;  ///< a tool of compute-sanitizer; empty: valgrind
+  double timeout = 0;
+};
+int memcheck(const Context& context, const MemcheckOptions& o);
+
 struct MonitorOptions {
   std::vector<std::string> command;
   double interval = 1, duration = 0;
@@ -158,6 +165,7 @@ struct ProfilerOptions {
   RooflineOptions roofline;
   ReportOptions report;
   LintOptions lint;
+  MemcheckOptions memcheck;
   MonitorOptions monitor;
   MetricsOptions metrics;
   TuiOptions tui;

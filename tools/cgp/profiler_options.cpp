@@ -316,6 +316,17 @@ void declare_lint(CLI::App& app, ProfilerOptions& o) {
                "Aligned and streaming SIMD accesses without a visible guarantee (the only check so far)");
 }
 
+void declare_memcheck(CLI::App& app, ProfilerOptions& o) {
+  add_command(app, o.memcheck.command, "The program and its arguments, after --");
+  app.add_option("--gpu", o.memcheck.gpu,
+                 "What it does on the GPU instead, by this tool of compute-sanitizer: memcheck, racecheck, "
+                 "initcheck, synccheck")
+      ->check(CLI::IsMember({"memcheck", "racecheck", "initcheck", "synccheck"}));
+  app.add_option("--timeout", o.memcheck.timeout, "Seconds after which the program is ended")
+      ->transform(seconds_of);
+  app.footer("Examples:\n  cgp memcheck -- ./program\n  cgp memcheck --gpu racecheck -- ./cuda_program");
+}
+
 void declare_monitor(CLI::App& app, ProfilerOptions& o) {
   add_command(app, o.monitor.command, "The program and its arguments, after --");
   app.add_option("--interval", o.monitor.interval, "Seconds between lines")->capture_default_str();
@@ -382,6 +393,8 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return report(x, o.report); }},
       {"lint", "SIMD accesses that may fault", declare_lint,
        [](const Context& x, const ProfilerOptions& o) { return lint(x, o.lint); }},
+      {"memcheck", "Memory errors of a program, on the processor or the GPU", declare_memcheck,
+       [](const Context& x, const ProfilerOptions& o) { return memcheck(x, o.memcheck); }},
       {"monitor", "Watch what a program does on the GPU", declare_monitor,
        [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
       {"tui", "Profiles in a terminal: five tabs", declare_tui,

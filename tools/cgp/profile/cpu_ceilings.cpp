@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
 // g++ 12 takes the "undefined" vectors of its own intrinsics for a mistake of their user (GCC bug 105593).
@@ -52,6 +53,29 @@ __attribute__((target("avx2,fma"))) double fma_avx2(std::size_t rounds) {
   prof::keep(sum);
   return 2.0 * 8 * kChains * double(rounds);
 }
+
+__attribute__((target("avx512f"))) std::uint64_t read_avx512(const char* data, std::size_t bytes) {
+  __m512i x[8] = {};
+  for (std::size_t i = 0; i < bytes; i += sizeof x)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) x[j] = _mm512_xor_si512(x[j], _mm512_load_si512(data + i + 64 * j));
+  alignas(64) std::uint64_t words[8];
+  for (int j = 1; j < 8; ++j) x[0] = _mm512_xor_si512(x[0], x[j]);
+  _mm512_store_si512(words, x[0]);
+  return std::accumulate(words, words + 8, std::uint64_t(0), std::bit_xor<>());
+}
+
+__attribute__((target("avx2"))) std::uint64_t read_avx2(const char* data, std::size_t bytes) {
+  __m256i x[8] = {};
+  for (std::size_t i = 0; i < bytes; i += sizeof x)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j)
+      x[j] = _mm256_xor_si256(x[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * j)));
+  alignas(32) std::uint64_t words[4];
+  for (int j = 1; j < 8; ++j) x[0] = _mm256_xor_si256(x[0], x[j]);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words), x[0]);
+  return std::accumulate(words, words + 4, std::uint64_t(0), std::bit_xor<>());
+}
 #endif
 
 /// The best rate of several blocks: a ceiling is a maximum.
@@ -77,15 +101,30 @@ double scalar_chains() {
   return 2.0 * 8 * 20000;
 }
 
-double read_sum(const std::vector<double>& data, std::size_t repeats) {
-  double s[8] = {};
-  for (std::size_t r = 0; r < repeats; ++r) {
-    for (std::size_t i = 0; i + 8 <= data.size(); i += 8)
-      for (std::size_t j = 0; j < 8; ++j) s[j] += data[i + j];
-    asm volatile("" : : : "memory");
+/// `bytes`, rounded down to 512, aligned to a line of the cache.
+class Block {
+ public:
+  explicit Block(std::size_t bytes)
+      : bytes_(std::max<std::size_t>(512, bytes / 512 * 512)), storage_(bytes_ / 8 + 8, 1) {
+    const auto at = reinterpret_cast<std::uintptr_t>(storage_.data());
+    data_ = storage_.data() + (64 - at % 64) % 64 / 8;
   }
-  for (double x : s) prof::keep(x);
-  return double(data.size() / 8 * 8 * sizeof(double) * repeats);
+  /// Reads all of it so often; how many bytes that were.
+  double read(simd::Isa isa, std::size_t repeats) const {
+    for (std::size_t r = 0; r < repeats; ++r) prof::keep(read_all(isa, data_, bytes_));
+    return double(bytes_) * double(repeats);
+  }
+
+ private:
+  std::size_t bytes_;
+  std::vector<std::uint64_t> storage_;
+  const std::uint64_t* data_;
+};
+
+std::string loads_of(simd::Isa isa) {
+  return isa >= simd::Isa::avx512 ? "64-byte loads"
+         : isa >= simd::Isa::avx2 ? "32-byte loads"
+                                  : "plain loads";
 }
 
 }  // namespace
@@ -117,6 +156,15 @@ double cpu_flops(const std::string& function, std::size_t n) {
 }
 double cpu_bytes(const std::string& function, std::size_t n) {
   return (function == "axpy" ? 12.0 : 8.0) * double(n);
+}
+
+std::uint64_t read_all([[maybe_unused]] simd::Isa isa, const void* data, std::size_t bytes) {
+#if defined(__x86_64__)
+  if (isa >= simd::Isa::avx512) return read_avx512(static_cast<const char*>(data), bytes);
+  if (isa >= simd::Isa::avx2) return read_avx2(static_cast<const char*>(data), bytes);
+#endif
+  const auto* words = static_cast<const std::uint64_t*>(data);
+  return std::accumulate(words, words + bytes / 8, std::uint64_t(0), std::bit_xor<>());
 }
 
 double fma_peak_gflops([[maybe_unused]] simd::Isa isa, double seconds) {
@@ -154,17 +202,23 @@ std::vector<CpuCeiling> cpu_ceilings(double seconds) {
       out.push_back({called, false, fma_peak_gflops(isa, each), "12 independent chains, one core"});
   out.push_back({"scalar fp64", false, best_rate(each, scalar_chains) * 1e-9,
                  "8 chains of a multiplication and an addition"});
+  const simd::Isa isa = simd::has(simd::Isa::avx512) ? simd::Isa::avx512
+                        : simd::has(simd::Isa::avx2) ? simd::Isa::avx2
+                                                     : simd::Isa::scalar;
   // Half of each level; the last level of a virtual machine may be shared with others.
   for (const auto& [level, bytes] : prof::machine_facts().caches) {
     const std::size_t size = std::min<std::uint64_t>(bytes / 2, 64u << 20);
-    std::vector<double> data(size / sizeof(double), 1.0);
+    const Block data(size);
     const std::size_t repeats = std::max<std::size_t>(1, (4u << 20) / size);
-    out.push_back({level + " read", true, best_rate(each, [&] { return read_sum(data, repeats); }) * 1e-9,
-                   text::bytes(size) + " read again and again by one core"});
+    out.push_back({level + " read", true, best_rate(each, [&] { return data.read(isa, repeats); }) * 1e-9,
+                   text::bytes(size) + " read again and again by one core with " + loads_of(isa)});
+  }
+  {
+    const Block data(512u << 20);
+    out.push_back({"memory read", true, best_rate(each, [&] { return data.read(isa, 1); }) * 1e-9,
+                   "512 MiB read by one core with " + loads_of(isa)});
   }
   std::vector<double> large(64u << 20, 1.0), other(64u << 20, 2.0);
-  out.push_back({"memory read", true, best_rate(each, [&] { return read_sum(large, 1); }) * 1e-9,
-                 "512 MiB read by one core"});
   out.push_back({"memory triad", true,
                  best_rate(each,
                            [&] {

@@ -3,6 +3,7 @@
 // What this processor can do at most, measured: multiply-adds by vector width, and reads, copies and triads
 // from each level of memory. And the small loops of profile simd, scalar, parallel and scaling.
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct CpuCeiling {
 };
 /// Within about `seconds`. Widths that the processor lacks are left out.
 std::vector<CpuCeiling> cpu_ceilings(double seconds);
+
+/// Reads `bytes` (a multiple of 512, aligned to 64) with the widest loads of `isa`, two of which a core may
+/// start in a cycle. The exclusive or of all 64-bit words, so that nothing can be left out.
+std::uint64_t read_all(simd::Isa isa, const void* data, std::size_t bytes);
 
 /// Multiply-adds of one core, with the widest vectors of `isa`; GFLOP/s.
 double fma_peak_gflops(simd::Isa isa, double seconds);

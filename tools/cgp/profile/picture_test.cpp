@@ -73,6 +73,19 @@ TEST(cpu_loops, every_width_computes_the_same) {
   EXPECT_THROW(run_cpu_function("gemm", "scalar", &x, &x, 1), ArgumentError);
 }
 
+TEST(cpu_ceilings, every_width_reads_every_word) {
+  alignas(64) std::uint64_t data[64 * 5];
+  for (std::size_t bytes : {512u, 1024u, 2560u}) {
+    std::uint64_t want = 0, word = 12345;
+    for (std::size_t i = 0; i < bytes / 8; ++i)
+      data[i] = word = word * 6364136223846793005u + 1442695040888963407u, want ^= word;
+    for (simd::Isa isa : simd::all_isas())
+      if (simd::has(isa)) {
+        EXPECT_EQ(read_all(isa, data, bytes), want) << simd::name(isa) << " " << bytes;
+      }
+  }
+}
+
 TEST(simd_lint, streaming_stores_without_a_guarantee_are_found) {
   const auto risks = simd_risks(
       "void f(float* p, __m256 v) {\n"
