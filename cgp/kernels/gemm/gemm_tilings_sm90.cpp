@@ -252,11 +252,12 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     // Small problems take few microseconds with any tile, and machine code for hundreds of them cannot ship.
     if (p.flops() >= 3e8) each_persistent(p, add);
   } else {
-    // The old C is read while the other warpgroup multiplies; 192 columns leave no registers for it.
+    // The old C is read while the other warpgroup multiplies.
     GemmProblem fresh = p;
     fresh.beta = 0;
     const bool turns = p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty();
     add({turns ? GemmKind::sm90_pingpong : GemmKind::sm90, 128, turns ? 128 : 256});
+    if (turns) add({GemmKind::sm90_pingpong, 128, 192});
   }
   for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
     for (int split : {1, 2, 4})
@@ -357,9 +358,11 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
       all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
-  // Of one wave a block for each tile, where that is predicted faster.
+  // Of one wave a block for each tile, where that is predicted faster. Where rows cross lines the others take
+  // longer than they are predicted to.
+  const double doubt = crooked(p, p.lda) || crooked(p, p.ldb) ? 1.1 : 1;
   if (auto singles = gemm_singles_sm90(p, at, d, 1);
-      !singles.empty() && singles[0].microseconds < best.microseconds) {
+      !singles.empty() && singles[0].microseconds < doubt * best.microseconds) {
     singles[0].why =
         text::cat("TMA and wgmma; a block for each tile of one wave, predicted ",
                   std::lround(singles[0].microseconds), " us (else ", std::lround(best.microseconds), ")");

@@ -414,6 +414,12 @@ GemmTypedTuning default_tuning(const GemmProblem& p) {
     if (bn % piece(p) == 0 && (wide || (bn <= 128 && bm <= 128)) && (promoted(p) || bm <= 128) &&
         (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
       all.push_back(tuning_for(p, bm, bn));
+  // A residual alone has room beside 192 columns where results have one buffer.
+  if (p.epilogue.stages().size() == 1 && matrix && p.beta == 0 && p.scaling == GemmScaling::none &&
+      !promoted(p) && bytes(p.type) == 2 && bytes(*p.type_c) == 2) {
+    all.push_back(tuning_for(p, 128, 192));
+    all.back().stages = 5, all.back().buffers = 1;
+  }
   return *std::min_element(all.begin(), all.end(),
                            [&](const auto& x, const auto& y) { return typed_time(p, x) < typed_time(p, y); });
 }
