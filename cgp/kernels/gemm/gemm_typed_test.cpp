@@ -295,6 +295,18 @@ TEST(gemm_typed, empty_sums_leave_the_epilogue) {
   s.check(d);
 }
 
+TEST(gemm_typed, a_residual_beside_192_columns) {
+  const auto d = emulator("sm_90a");
+  auto p = problem(DType::bf16, "nt", 136, 200, 136);
+  p.trans_b = true;
+  const OnDevice added(d, DType::bf16, p.m * p.n, 12);
+  p.epilogue = epilogue::residual(added.view());
+  Trial s(d, p);
+  s.steps = {{[&](auto, auto i, auto j, double& x, double&) { x += added.host.at(i * 200 + j); }}};
+  s.tile = GemmTypedTuning{.bm = 128, .bn = 192, .stages = 5, .buffers = 1};
+  s.check(d);
+}
+
 TEST(gemm_typed, bad_arguments_name_the_argument) {
   const auto why = [](GemmProblem p) { return reject(p); };
   EXPECT_NE(why({.type = DType::bf16, .type_b = DType::f16}).find("type_b"), std::string::npos);
