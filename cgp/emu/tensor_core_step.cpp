@@ -17,7 +17,7 @@
 namespace cgp::emu {
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kSumLanes = 16;
 constexpr int kChunk = 8;  // products per 32-bit accumulator: 8 * 2^27 + 2^26 stays below 2^31
 
 // Decoding without branches so that it vectorises; 8-bit formats go through tables in tensor_core.cpp.
@@ -80,14 +80,14 @@ CGP_INLINE void product_int_body(const PlainProduct& p) {
   const auto* b = static_cast<const std::int32_t*>(p.b);
   auto* d = static_cast<std::uint32_t*>(p.d);
   for (int row = 0; row < p.rows; ++row)
-    for (int j = 0; j < p.columns; j += kLanes) {
-      std::uint32_t sum[kLanes];
-      for (int l = 0; l < kLanes; ++l) sum[l] = d[row * p.columns + j + l];
+    for (int j = 0; j < p.columns; j += kSumLanes) {
+      std::uint32_t sum[kSumLanes];
+      for (int l = 0; l < kSumLanes; ++l) sum[l] = d[row * p.columns + j + l];
       for (int k = 0; k < p.k; ++k) {
         const std::uint32_t x = std::uint32_t(a[row * p.k + k]);
-        for (int l = 0; l < kLanes; ++l) sum[l] += x * std::uint32_t(b[k * p.columns + j + l]);
+        for (int l = 0; l < kSumLanes; ++l) sum[l] += x * std::uint32_t(b[k * p.columns + j + l]);
       }
-      for (int l = 0; l < kLanes; ++l) d[row * p.columns + j + l] = sum[l];
+      for (int l = 0; l < kSumLanes; ++l) d[row * p.columns + j + l] = sum[l];
     }
 }
 
@@ -96,15 +96,15 @@ CGP_INLINE void product_f32_body(const PlainProduct& p) {
   const auto* b = static_cast<const float*>(p.b);
   auto* d = static_cast<float*>(p.d);
   for (int row = 0; row < p.rows; ++row)
-    for (int j = 0; j < p.columns; j += kLanes) {
-      float sum[kLanes];
-      for (int l = 0; l < kLanes; ++l) sum[l] = d[row * p.columns + j + l];
+    for (int j = 0; j < p.columns; j += kSumLanes) {
+      float sum[kSumLanes];
+      for (int l = 0; l < kSumLanes; ++l) sum[l] = d[row * p.columns + j + l];
       for (int k = 0; k < p.k; ++k) {
         const float x = a[row * p.k + k];
         // Products of two 11-bit significands are exact, so that mul+add and fma agree.
-        for (int l = 0; l < kLanes; ++l) sum[l] += x * b[k * p.columns + j + l];
+        for (int l = 0; l < kSumLanes; ++l) sum[l] += x * b[k * p.columns + j + l];
       }
-      for (int l = 0; l < kLanes; ++l) d[row * p.columns + j + l] = sum[l];
+      for (int l = 0; l < kSumLanes; ++l) d[row * p.columns + j + l] = sum[l];
     }
 }
 
@@ -133,42 +133,42 @@ float lane_by_terms(const FusedStep& s, int row, int column, float c) {
 
 void fused_step_portable(const FusedStep& s) {
   for (int row = 0; row < s.rows; ++row)
-    for (int j = 0; j < s.columns; j += kLanes) {
+    for (int j = 0; j < s.columns; j += kSumLanes) {
       const float* a = s.a + row * s.a_pitch;
       const std::int32_t* ae = s.a_exponent + row * s.a_pitch;
       float* d = s.d + row * s.b_pitch + j;
-      std::int16_t top[kLanes];
-      for (int l = 0; l < kLanes; ++l) top[l] = std::int16_t(exponent_of_accumulator(d[l]));
+      std::int16_t top[kSumLanes];
+      for (int l = 0; l < kSumLanes; ++l) top[l] = std::int16_t(exponent_of_accumulator(d[l]));
       for (int k = 0; k < s.k; ++k) {
         const std::int16_t* be = s.b_exponent + k * s.b_pitch + j;
         const std::int16_t x = std::int16_t(ae[k]);
-        for (int l = 0; l < kLanes; ++l) {
+        for (int l = 0; l < kSumLanes; ++l) {
           const std::int16_t e = std::int16_t(x + be[l]);
           top[l] = e > top[l] ? e : top[l];
         }
       }
-      float scale[kLanes];
+      float scale[kSumLanes];
       bool safe = true;
-      for (int l = 0; l < kLanes; ++l) {
+      for (int l = 0; l < kSumLanes; ++l) {
         safe = safe && is_safe(top[l]);
         const int e = top[l] < kSafeLow ? kSafeLow : top[l] > kSafeHigh ? kSafeHigh : top[l];
         scale[l] = std::bit_cast<float>(std::uint32_t(s.rule.fraction_bits - e + 127) << 23);
       }
-      float c[kLanes];
-      for (int l = 0; l < kLanes; ++l) c[l] = d[l];
-      double sum[kLanes] = {};
+      float c[kSumLanes];
+      for (int l = 0; l < kSumLanes; ++l) c[l] = d[l];
+      double sum[kSumLanes] = {};
       if (safe)
         for (int k0 = 0; k0 < s.k; k0 += kChunk) {
-          std::int32_t part[kLanes] = {};
+          std::int32_t part[kSumLanes] = {};
           if (k0 == 0)
-            for (int l = 0; l < kLanes; ++l) part[l] = std::int32_t(c[l] * scale[l]);
+            for (int l = 0; l < kSumLanes; ++l) part[l] = std::int32_t(c[l] * scale[l]);
           for (int k = k0; k < s.k && k < k0 + kChunk; ++k) {
             const float* b = s.b + k * s.b_pitch + j;
-            for (int l = 0; l < kLanes; ++l) part[l] += std::int32_t(a[k] * b[l] * scale[l]);
+            for (int l = 0; l < kSumLanes; ++l) part[l] += std::int32_t(a[k] * b[l] * scale[l]);
           }
-          for (int l = 0; l < kLanes; ++l) sum[l] += part[l];
+          for (int l = 0; l < kSumLanes; ++l) sum[l] += part[l];
         }
-      for (int l = 0; l < kLanes; ++l) {
+      for (int l = 0; l < kSumLanes; ++l) {
         if (!safe) {
           d[l] = lane_by_terms(s, row, j + l, c[l]);
         } else {
@@ -247,10 +247,10 @@ CGP_AVX512 CGP_INLINE void finish_columns(const FusedStep& s, int row, int j, __
   f = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(f), _mm512_set1_epi32(int(keep))));
   float* d = s.d + row * s.b_pitch + j;
   if (slow) [[unlikely]] {
-    alignas(64) float before[kLanes];
+    alignas(64) float before[kSumLanes];
     _mm512_store_ps(before, c);
     _mm512_storeu_ps(d, f);
-    for (int l = 0; l < kLanes; ++l)
+    for (int l = 0; l < kSumLanes; ++l)
       if (slow >> l & 1) d[l] = lane_by_terms(s, row, j + l, before[l]);
   } else {
     _mm512_storeu_ps(d, f);
@@ -264,8 +264,8 @@ CGP_AVX512 void fused_step_avx512(const FusedStep& s) {
     const std::int32_t* ae = s.a_exponent + row * s.a_pitch;
     const float* d = s.d + row * s.b_pitch;
     int j = 0;
-    for (; j + 2 * kLanes <= s.columns; j += 2 * kLanes) {
-      const __m512 c0 = _mm512_loadu_ps(d + j), c1 = _mm512_loadu_ps(d + j + kLanes);
+    for (; j + 2 * kSumLanes <= s.columns; j += 2 * kSumLanes) {
+      const __m512 c0 = _mm512_loadu_ps(d + j), c1 = _mm512_loadu_ps(d + j + kSumLanes);
       __m512i top =
           _mm512_inserti64x4(_mm512_castsi256_si512(accumulator_exponents(c0)), accumulator_exponents(c1), 1);
       const std::int16_t* be = s.b_exponent + j;
@@ -273,9 +273,9 @@ CGP_AVX512 void fused_step_avx512(const FusedStep& s) {
         top = _mm512_max_epi16(
             top, _mm512_add_epi16(_mm512_set1_epi32(ae[k]), _mm512_loadu_si512(be + k * s.b_pitch)));
       finish_columns(s, row, j, _mm512_castsi512_si256(top), c0);
-      finish_columns(s, row, j + kLanes, _mm512_extracti64x4_epi64(top, 1), c1);
+      finish_columns(s, row, j + kSumLanes, _mm512_extracti64x4_epi64(top, 1), c1);
     }
-    for (; j < s.columns; j += kLanes) {
+    for (; j < s.columns; j += kSumLanes) {
       const __m512 c = _mm512_loadu_ps(d + j);
       __m256i top = accumulator_exponents(c);
       const std::int16_t* be = s.b_exponent + j;
