@@ -64,7 +64,8 @@ class Row:
 
     def cell(self, t):
         rate = self.rate(t)
-        return f"{rate:.0f} ± {100 * t.spread:.1f} %" if rate >= 100 else f"{rate:.1f} ± {100 * t.spread:.1f} %"
+        spread = f" ± {100 * t.spread:.1f} %" if len(t.samples) > 1 else ""  # of a median alone nothing is known
+        return (f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}") + spread
 
 
 def read_rows():

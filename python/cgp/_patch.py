@@ -6,7 +6,7 @@ import types
 
 import torch
 
-from . import _few, _layer, ops
+from . import _few, _layer, _masks, ops
 from ._torch import FLOATS
 from .nn import functional
 
@@ -41,8 +41,7 @@ def register():
     AttentionInterface.register(_NAME, _attention)
     try:
         from transformers import AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
-        AttentionMaskInterface.register(_NAME, sdpa_mask)
+        AttentionMaskInterface.register(_NAME, _masks.mask)
     except ImportError:  # older transformers choose masks by another way
         pass
 
@@ -351,6 +350,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         before = model.config._attn_implementation
         model.set_attn_implementation(_NAME)
         done.add(f"attention: {before} -> {_NAME}", lambda: model.set_attn_implementation(before))
+        _masks.patch(model, done)
     whole_layer, whole_block = _layer_forward(few, layers), _block_forward(few, layers)
     if norms:
         _replace(model, done, "RMSNorm", lambda m: _rms_norm_forward if type(m).__name__ in _RMS_NORMS else None)

@@ -48,6 +48,20 @@ def _pool():
     return torch.cuda.graph_pool_handle()
 
 
+def _apart(parameters, gradients):
+    """Each gradient in memory of its own, laid out as its parameter, as backward() leaves them."""
+    seen, out = set(), []
+    for p, g in zip(parameters, gradients):
+        if g is not None:
+            if g.layout is not torch.strided:
+                raise RuntimeError("gradients are sparse")
+            if g.stride() != p.stride() or g.untyped_storage().data_ptr() in seen:
+                g = torch.empty_like(p).copy_(g)
+            seen.add(g.untyped_storage().data_ptr())
+        out.append(g)
+    return out
+
+
 class _Entry:
     """A recorded step: what is copied in, what comes out."""
     __slots__ = ("recorded", "inputs", "loss", "parameters", "gradients", "memory")
@@ -168,15 +182,15 @@ class TrainingStep:
         entry.inputs = {n: torch.empty_like(v, device=device).copy_(v) if torch.is_tensor(v) else v for n, v in inputs.items()}
         entry.parameters, entry.memory = self._trained(), self._memory()
         buffers = [(b, b.clone()) for b in self.model.buffers()]
-        before, cache = [p.grad for p in entry.parameters], torch.is_autocast_cache_enabled()
+        cache = torch.is_autocast_cache_enabled()
         self._seeded(device)
 
         def run():
-            for p in entry.parameters:
-                p.grad = None
+            # Not backward(): what adds to .grad runs on the stream of the step that made it, which may still be there.
             loss = self._loss(entry.inputs)
-            loss.backward(self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed)
-            return loss.detach(), [p.grad for p in entry.parameters]
+            seed = self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed
+            found = torch.autograd.grad(loss, entry.parameters, seed, allow_unused=True)
+            return loss.detach(), _apart(entry.parameters, found)
 
         try:
             torch.set_autocast_cache_enabled(False)  # a cast of a weight belongs into the graph
@@ -203,8 +217,6 @@ class TrainingStep:
         finally:
             _patch.recording = None
             torch.set_autocast_cache_enabled(cache)
-            for p, g in zip(self._trained(), before):
-                p.grad = g
         self._entries[key] = entry
         return entry, ""
 

@@ -328,6 +328,8 @@ def main():
         assert all(torch.equal(g, w) for g, w in zip(step(), want)) and "nothing" in repr(done)
         assert not _patch._rotary_patches
         whole_layers(cgp, model, step, want, ids)
+        if config is configs[0] or config is configs[2]:
+            masks(cgp, model)
         if config is configs[0] or config is configs[-1]:
             training_step(cgp, model, ids)
         patched_steps(cgp, transformers, model.bfloat16())
@@ -425,6 +427,44 @@ def whole_layers(cgp, model, step, want, ids):
     done.undo()
     assert not any("_cgp_layer" in m.__dict__ for m in model.modules())
     _layer.DTYPES, _layer._Layer = before, plain
+
+
+def masks(cgp, model):
+    """Masks are made where there is something to say: padding, packed sequences. Others cost the host or the device nothing."""
+    seen, ids = [], torch.randint(0, 50, (2, 9))
+    layer = [m for m in model.modules() if type(m).__name__ in ("LlamaDecoderLayer", "Qwen3DecoderLayer", "MistralDecoderLayer")][0]
+    hook = layer.register_forward_pre_hook(lambda m, a, k: seen.append(k["attention_mask"]), with_kwargs=True)
+    packed = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]]).expand(2, -1)
+    counted = torch.arange(9)[None].expand(2, -1)
+    from cgp import _masks
+    from transformers import masking_utils
+    before = masking_utils.is_tracing, _masks._recorded
+    given = dict(none={}, packed=dict(position_ids=packed), counted=dict(position_ids=counted),
+                 full=dict(attention_mask=torch.ones_like(ids)))
+
+    def made(recorded):
+        masking_utils.is_tracing, _masks._recorded = lambda *a: recorded, lambda: recorded
+        for options in given.values():
+            model(ids, use_cache=False, **options)
+        masking_utils.is_tracing, _masks._recorded = before
+        got = {name: m is not None for name, m in zip(given, seen)}
+        seen.clear()
+        return got
+
+    own = made(False), made(True)
+    assert own == (dict(none=False, packed=True, counted=False, full=False), dict.fromkeys(given, True)), own
+    done = cgp.patch(model)
+    ours = made(False), made(True)
+    assert ours == (own[0], dict(none=False, packed=True, counted=True, full=True)), ours
+    equal, item = [], torch.Tensor.__bool__
+    torch.Tensor.__bool__ = lambda t: equal.append(t) or item(t)
+    model(ids, use_cache=False)
+    torch.Tensor.__bool__ = item
+    assert not equal  # nothing waits for the device
+    seen.clear()
+    done.undo()
+    assert made(True) == own[1]
+    hook.remove()
 
 
 class RunAgain:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // topk: the k largest elements of rows, sorted.
-//   who      a block of 512 threads for a row
+//   who      a block for a row: of 128 threads where each has few accesses, else of 512
 //   how      elements as integers of the same order. The k-th largest of the maxima of groups is a lower
 //   bound,
 //            found bit by bit with barriers that count. What is not below it goes into a list in any order; a
@@ -26,7 +26,7 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kThreads = 512, kWarps = kThreads / 32, kBins = 256;
+constexpr int kBins = 256;
 // Accesses in flight: two keep the code of the passes small that are seldom made.
 constexpr int kMaxima = 4, kLoads = 2;
 
@@ -35,7 +35,8 @@ struct Build {
   int elements;  // of an access
   int slots;     // of the list: a power of two, at least twice k
   int groups;    // of a thread, whose maxima give the bound: 1 or kMaxima
-  bool wide;     // indices are 64 bits
+  int threads;
+  bool wide;  // indices are 64 bits
 };
 
 using Keys = std::vector<Val<u32>>;
@@ -45,12 +46,13 @@ class TopKernel {
   TopKernel(Kernel& k, const Build& b, const In<b8>& row, const Val<u64>& accesses)
       : k_(k),
         f_{b.type, b.elements},
+        threads_(b.threads),
         digits_(cgp::bytes(b.type)),
         row_(row),
         accesses_(to<u32>(accesses)),
         w_(k.warp()),
         bins_(k.shared<u32>(kBins)),
-        warps_(k.shared<u32>(kWarps)),
+        warps_(k.shared<u32>(b.threads / 32)),
         counter_(k.shared<u32>(1)) {}
 
   struct Threshold {
@@ -138,7 +140,7 @@ class TopKernel {
     (void)k_.loop(range(Val<u32>(0), Val<u32>(steps)), std::pair{Val<u32>(2), Val<u32>(1)},
                   [&](const Val<u32>&, std::pair<Val<u32>, Val<u32>> state) {
                     const auto& [size, stride] = state;
-                    for (int first = 0; first < slots / 2; first += kThreads) {
+                    for (int first = 0; first < slots / 2; first += threads_) {
                       const auto pair = i + std::uint32_t(first);
                       k_.if_(pair < std::uint32_t(slots / 2), [&] {
                         const auto low = pair * 2 - (pair & (stride - 1)), high = low + stride;
@@ -171,9 +173,11 @@ class TopKernel {
   }
 
  private:
-  Range<u32> turns(int loads) const { return range(Val<u32>(0), accesses_, Val<u32>(kThreads * loads)); }
+  Range<u32> turns(int loads) const {
+    return range(Val<u32>(0), accesses_, Val<u32>(std::uint32_t(threads_ * loads)));
+  }
   Val<u32> access_of(const Val<u32>& base, int j) const {
-    return base + k_.tid() + std::uint32_t(j * kThreads);
+    return base + k_.tid() + std::uint32_t(j * threads_);
   }
   Val<u32> index_of(const Val<u32>& base, int j) const {
     return access_of(base, j) * std::uint32_t(f_.elements);
@@ -196,7 +200,10 @@ class TopKernel {
   Threshold radix(const Val<u32>& need, Visit&& visit) {
     std::vector<Threshold> t{{Val<u32>(0), need}};
     for (int d = digits_ - 1; d >= 0; --d) {
-      k_.if_(k_.tid() < std::uint32_t(kBins), [&] { bins_.st(k_.tid(), Val<u32>(0)); });
+      for (int first = 0; first < kBins; first += threads_) {
+        const auto bin = k_.tid() + std::uint32_t(first);
+        k_.if_(bin < std::uint32_t(kBins), [&] { bins_.st(bin, Val<u32>(0)); });
+      }
       k_.sync();
       const auto prefix = t.back().key;
       visit([&](const Val<u32>& key) {
@@ -259,7 +266,8 @@ class TopKernel {
           const auto through = inclusive_scan(w_, equal.back(), add);
           k_.if_(w_.lane() == 31, [&] { warps_.st(k_.warp_index(), through); });
           k_.sync();
-          const auto total = warps_.ld_if(w_.lane() < std::uint32_t(kWarps), w_.lane(), Val<u32>(0))[0];
+          const auto total =
+              warps_.ld_if(w_.lane() < std::uint32_t(threads_ / 32), w_.lane(), Val<u32>(0))[0];
           const auto all = inclusive_scan(w_, total, add);
           const auto mine = shfl<idx>(w_, all - total, k_.warp_index());
           const auto before = taken + mine + (through - equal.back());
@@ -268,7 +276,7 @@ class TopKernel {
             k_.if_((keys[e] == t.key) & (rank < t.equals),
                    [&] { list.st(above + rank, entry(first, e, keys[e])); });
           }
-          const auto sum = shfl<idx>(w_, all, kWarps - 1);
+          const auto sum = shfl<idx>(w_, all, threads_ / 32 - 1);
           k_.sync();
           return taken + sum;
         },
@@ -277,6 +285,7 @@ class TopKernel {
 
   Kernel& k_;
   row::Format f_;
+  int threads_;
   int digits_;
   In<b8> row_;
   Val<u32> accesses_;
@@ -287,13 +296,13 @@ class TopKernel {
 // Pitch in elements; `accesses` of a row.
 void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
                Val<u64> pitch, Val<u32> wanted) {
-  k.block(kThreads);
+  k.block(b.threads);
   const auto row = to<u64>(k.ctaid_x());
   const auto from = in.at(row * (pitch * std::uint64_t(cgp::bytes(b.type))));
   TopKernel top(k, b, from, accesses);
   const auto list = k.shared<u64>(b.slots);
   const auto clear = [&] {
-    for (int i = 0; i < b.slots; i += kThreads)
+    for (int i = 0; i < b.slots; i += b.threads)
       k.if_(k.tid() + std::uint32_t(i) < std::uint32_t(b.slots),
             [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
   };
@@ -305,7 +314,7 @@ void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val
     top.collect(top.select_above(bound, wanted), wanted, list);
   });
   top.sort(list, b.slots);
-  k.loop(range(k.tid(), wanted, Val<u32>(kThreads)), [&](const Val<u32>& r) {
+  k.loop(range(k.tid(), wanted, Val<u32>(std::uint32_t(b.threads))), [&](const Val<u32>& r) {
     const auto at = ~to<u32>(list.ld(r));
     const auto to_slot = row * to<u64>(wanted) + to<u64>(r);
     if (b.wide)
@@ -321,7 +330,7 @@ void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val
 
 Variant make(const Build& b) {
   return variant(text::cat("topk_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.wide ? "_s64" : "_s32",
-                           "__", b.slots),
+                           "__", b.threads, "_", b.slots),
                  75, topk_rows, b);
 }
 
@@ -345,8 +354,11 @@ Problem checked(TopK t) {
   check.vector("values", t.values, t.rows * t.k), check.vector("index", t.index, t.rows * t.k);
   const int n = 16 / cgp::bytes(t.in.dtype);
   const int slots = t.k <= 64 ? 128 : t.k <= 256 ? 512 : 2048;
-  const Build b{t.in.dtype, row::fits(t.in, t.cols, t.layout, n) ? n : 1, slots, t.k <= 64 ? 1 : kMaxima,
-                t.index.dtype == DType::s64};
+  const int elements = row::fits(t.in, t.cols, t.layout, n) ? n : 1;
+  const bool few = t.cols <= 1024ull * std::uint64_t(elements) && t.k <= 256;
+  const Build b{t.in.dtype,      elements,
+                slots,           few || t.k > 64 ? kMaxima : 1,
+                few ? 128 : 512, t.index.dtype == DType::s64};
   return {std::move(t), b};
 }
 
@@ -355,7 +367,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
   const bool main_target = arch == "sm_90a" || arch == "sm_100a";
   for (DType t : {DType::bf16, DType::f16, DType::f32})
-    for (auto [cols, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 50}, {4097, 1000}}) {
+    for (auto [cols, k] : {std::pair<std::uint64_t, std::uint64_t>{4096, 50}, {32000, 50}, {4097, 1000}}) {
       const bool plain = t == (arch == "sm_75" ? DType::f16 : DType::bf16);
       if (!main_target ? !plain || k != 50 : !plain && k != (t == DType::f32 ? 1000 : 50)) continue;
       TopK p;
