@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Times PyTorch (eager and torch.compile) and, where installed, Liger's Triton kernels on the problems of
-cgp_rows_bench: medians of rounds with a cold L2, as one JSON line each. Run it in the same session as
+cgp_rows_bench: medians of rounds with a cold L2, as one JSON line each. Run it in the same hour as
 cgp_rows_bench:  python3 scripts/peers_rows.py [--compile] [PREFIX...] > peers_rows.jsonl"""
 import argparse
 import json
