@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <span>
 
 #include "cgp/base/error.h"
@@ -104,33 +103,8 @@ bool assembled_clean(const runtime::KernelImage&, const Assembly& a) {
   return a.spill_bytes == 0 && a.stack_bytes == 0 && !a.serialised;
 }
 
-namespace {
-
-// Whether another image of the list stands for this one, so that only the nightly tests assemble it: the same
-// kernel for sm_89, whose code is sm_86's, or with bf16 in place of f16, whose instructions need as many
-// registers and no older target. All of them are built and verified all the same.
-bool stood_for(const ArchImage& image, const std::set<std::pair<std::string, std::string>>& all) {
-#ifdef CGP_NIGHTLY
-  (void)image, (void)all;
-  return false;
-#else
-  const std::string& name = image.image.name;
-  if (image.arch == "sm_86" && all.count({"sm_89", name})) return true;
-  const auto at = name.find("_f16_");
-  return at != std::string::npos &&
-         all.count({image.arch, text::cat(name.substr(0, at), "_b", name.substr(at + 1))});
-#endif
-}
-
-}  // namespace
-
-void expect_assemble(std::span<const ArchImage> list, const Accept& accept) {
+void expect_assemble(std::span<const ArchImage> images, const Accept& accept) {
   if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
-  std::set<std::pair<std::string, std::string>> all;
-  for (const auto& i : list) all.emplace(i.arch, i.image.name);
-  std::vector<ArchImage> images;
-  for (const auto& i : list)
-    if (!stood_for(i, all)) images.push_back(i);
   std::vector<AssemblyJob> jobs;
   for (const auto& i : images) jobs.push_back({*i.image.ptx, i.arch});
   const auto results = assemble_all(jobs);

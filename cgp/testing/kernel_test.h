@@ -46,8 +46,6 @@ std::vector<ArchImage> images_for(const std::vector<std::string_view>& archs,
                                   std::span<const kernels::Variant> variants);
 using Accept = std::function<bool(const runtime::KernelImage&, const Assembly&)>;
 bool assembled_clean(const runtime::KernelImage& image, const Assembly& a);
-/// Where one image stands for another (sm_89 for sm_86, bf16 for f16), the other is assembled only by the
-/// nightly tests.
 void expect_assemble(std::span<const ArchImage> images, const Accept& accept = assembled_clean);
 
 /// On a GPU if there is one (else a skip with the reason): the same problems, launched twice, bit-identical.
