@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shadow of global memory: the last write and the last two readers of different warps, per word (per byte
-// in pages that saw narrow accesses). A reader that is forgotten can hide a race, never make one up.
+// The shadow of global memory: the last write, the last reader and one before it per word (per byte in pages
+// that saw narrow accesses), and what further readers there are beside them (race_readers.cpp). A reader is
+// forgotten when the next one is ordered behind it: who knows of that one knows of both.
 #include <algorithm>
 
 #include "cgp/emu/race_rows.h"
@@ -43,6 +44,23 @@ class PageLock {
  private:
   GlobalPage* page_;
 };
+
+// Whether who is ordered behind a read by `lane` now is ordered behind the access stamped `x` too, as far as
+// a quick look tells. What asynchronous operations do passes nothing on.
+bool covers(const Accessor& a, int lane, Stamp x, std::uint32_t cluster) {
+  if (!x) return true;
+  if (cluster != a.s.cluster->index + 1) return false;
+  return id_of(x) == a.id(lane) || (!a.agent && a.quick(x, lane));
+}
+
+// Unit u is about to be read by `lane`: who read it before gets another place unless it is covered.
+void set_aside(const Accessor& a, GlobalPage& page, std::uint32_t u, int lane) {
+  const Stamp x = page.read[u], y = page.older[u];
+  if (covers(a, lane, x, page.reader[u])) return;
+  if (!covers(a, lane, y, page.older_reader[u])) page.more_of(u).add(u % 32, page.older_reader[u], y);
+  page.older[u] = x;
+  page.older_reader[u] = page.reader[u];
+}
 
 struct Run {
   const Accessor& a;
@@ -87,21 +105,33 @@ struct Run {
     if (look)
       for (std::uint32_t k = 0; k < count; ++k)
         check(k, page.write[first + k], page.writer[first + k], Use::write);
-    const std::uint32_t warp = a.id(0) >> 5;
     if (page.older.empty()) page.older.resize(page.read.size()), page.older_reader.resize(page.read.size());
     for (std::uint32_t k = 0; k < count; ++k) {
       const std::uint32_t u = first + k;
-      const Stamp x = page.read[u];
-      if (x && (page.reader[u] != me || id_of(x) >> 5 != warp)) {
-        page.older[u] = x;
-        page.older_reader[u] = page.reader[u];
-      }
+      set_aside(a, page, u, lane_of(k));
       page.read[u] = a.stamp(lane_of(k));
       page.reader[u] = me;
     }
   }
+  // The writer against the readers that have no place of their own, which are over then.
+  void check_more() const {
+    const std::uint32_t end = first + count;
+    for (std::uint32_t u = first; u < end; u = (u / 32 + 1) * 32) {
+      OlderReaders& more = page.more[u / 32];
+      const std::uint32_t base = u / 32 * 32, last = std::min(end, base + 32);
+      const std::uint32_t mine = (~0u << (u - base)) & (~0u >> (base + 32 - last));
+      for (OlderReaders::Reader& r : more.list) {
+        for_lanes(r.units & mine, [&](int i) {
+          check(base + std::uint32_t(i) - first, r.mark.stamp(std::uint32_t(i)), r.mark.cluster, Use::read);
+        });
+        r.units &= ~mine;
+      }
+      std::erase_if(more.list, [](const OlderReaders::Reader& r) { return !r.units; });
+    }
+  }
   void write() const {
     page.written = true;
+    if (page.has_more(first, count)) check_more();
     if (a.s.cluster->launch->lanes.global_write(
             a.lane_run(lane, lane_shift), &page.write[first], &page.writer[first], &page.read[first],
             &page.reader[first], page.older.empty() ? nullptr : &page.older[first],
@@ -158,24 +188,21 @@ bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
   if (((at | a.bytes) & 3) || page.shift != 2 || a.proxy != Proxy::generic) return false;
   page.settle(lines_of(at, a.bytes));
   const std::uint32_t begin = at >> 2, end = begin + (a.bytes >> 2), me = a.s.cluster->index + 1;
-  const std::uint32_t warp = a.id(0) >> 5;
   const Stamp mine = a.stamp(l);
   const auto fine = [&](Stamp x, std::uint32_t cluster) { return !x || (cluster == me && a.quick(x, l)); };
   if (a.use == Use::read) {
     for (std::uint32_t u = begin; u < end; ++u) {
       if (!fine(page.write[u], page.writer[u])) return false;
-      const Stamp r = page.read[u];
-      if (page.older.empty() && r && (page.reader[u] != me || id_of(r) >> 5 != warp)) return false;
+      if (page.older.empty() && !covers(a, l, page.read[u], page.reader[u])) return false;
     }
     for (std::uint32_t u = begin; u < end; ++u) {
-      const Stamp r = page.read[u];
-      if (r && (page.reader[u] != me || id_of(r) >> 5 != warp))
-        page.older[u] = r, page.older_reader[u] = page.reader[u];
+      set_aside(a, page, u, l);
       page.read[u] = mine;
       page.reader[u] = me;
     }
     return true;
   }
+  if (page.has_more(begin, end - begin)) return false;
   for (std::uint32_t u = begin; u < end; ++u)
     if (!fine(page.write[u], page.writer[u]) || !fine(page.read[u], page.reader[u]) ||
         (!page.older.empty() && !fine(page.older[u], page.older_reader[u])))
@@ -236,6 +263,18 @@ void GlobalPage::to_bytes() {
   spread(write, by), spread(read, by), spread(older, by);
   spread(writer, by), spread(reader, by), spread(older_reader, by);
   shift = 0;
+  if (more.empty()) return;
+  std::vector<OlderReaders> wide(more.size() * std::size_t(by));
+  for (std::size_t i = 0; i < wide.size(); ++i)  // a line of 32 words is four of 32 bytes
+    for (const OlderReaders::Reader& r : more[i / 4].list) {
+      const auto words = std::uint32_t(i % 4 * 8);
+      OlderReaders::Reader part{r.mark, 0};
+      part.mark.map.shift = std::uint8_t(r.mark.map.shift + 2);
+      part.mark.map.first = std::uint8_t(r.mark.map.first + (words >> r.mark.map.shift));
+      for (std::uint32_t k = 0; k < 8; ++k) part.units |= (r.units >> (words + k) & 1) * (0xfu << 4 * k);
+      if (part.units) wide[i].list.push_back(part);
+    }
+  more = std::move(wide);
 }
 
 GlobalShadow::~GlobalShadow() {
@@ -282,9 +321,10 @@ void global_access(const Accessor& a, const std::uint64_t* addr) {
     // All lanes in this page, under one lock; readers of one address need to be noted once.
     GlobalPage& page = s->page(index);
     const PageLock lock(page, a.s.cluster->launch->parallel);
+    // Of lanes that read one address the last is noted: the first tends to be the one that tells others.
     std::uint64_t last = 0;
-    for (Mask m = left; m; m &= m - 1) {
-      const int l = std::countr_zero(m);
+    for (Mask m = left; m; m &= ~lane_bit(kLanes - 1 - std::countl_zero(m))) {
+      const int l = kLanes - 1 - std::countl_zero(m);
       if (addr[l] < start || addr[l] - start + a.bytes > size) continue;
       left &= ~lane_bit(l);
       if (a.use == Use::read && addr[l] == last && a.s.view.uniform()) continue;
@@ -306,6 +346,7 @@ bool access_rows(GlobalPage& page, std::uint32_t first, std::uint32_t n, const R
     return !m.clock || (m.cluster == p.cluster && ordered(p, m, at));
   };
   LaneMap at = map;
+  if (use != Use::read && page.has_more(first * kLineWords, n * kLineWords)) return false;
   for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
     const GlobalPage::Line& line = page.lines[i];
     if (!fine(line.write, at)) return false;
@@ -315,8 +356,10 @@ bool access_rows(GlobalPage& page, std::uint32_t first, std::uint32_t n, const R
   for (std::uint32_t i = first; i < first + n; ++i, at.first = std::uint8_t(at.first + step)) {
     GlobalPage::Line& line = page.lines[i];
     if (use == Use::read) {
-      if (line.read.clock && (line.read.cluster != p.cluster || line.read.warp != p.warp))
+      if (!fine(line.read, at)) {
+        if (!fine(line.older, at)) page.more_of(i * kLineWords).add(line.older, ~0u);
         line.older = line.read;
+      }
       line.read = p.mark(at);
     } else {
       line = {p.mark(at), {}, {}};
@@ -355,6 +398,7 @@ bool row_of_words(GlobalPage& page, const LaunchState& launch, std::uint32_t ins
     return launch.lanes.global_read(p, page.written ? &page.write[first] : nullptr, &page.writer[first],
                                     &page.read[first], &page.reader[first], older, older_reader, n);
   page.written = true;
+  if (page.has_more(first, n)) return false;
   if (!launch.lanes.global_write(p, &page.write[first], &page.writer[first], &page.read[first],
                                  &page.reader[first], older, older_reader, n))
     return false;

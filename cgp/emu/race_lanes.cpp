@@ -119,6 +119,16 @@ bool shared_write_at(const LaneRun& p, u64* __restrict write, u64* __restrict re
   return true;
 }
 
+namespace {
+// 1: who is ordered behind the read of unit k by `p` may not be behind the read `x` of cluster `of`.
+inline u64 open_read(const LaneRun& p, u32 k, u64 x, u64 of) {
+  const u64 lane = p.first_lane + (k >> p.shift),
+            own = u64((x >> 17 & 0x1ffff) == p.party + lane * p.lane_step);
+  const u64 covered = own | (u64(p.party == p.thread) & ordered(p, x, lane));
+  return u64(x != 0) & ((covered & u64(of == p.me)) ^ 1);
+}
+}  // namespace
+
 bool global_read(const LaneRun& p, const u64* __restrict write, const u32* __restrict writer,
                  u64* __restrict read, u32* __restrict reader, u64* __restrict older,
                  u32* __restrict older_reader, u32 n) {
@@ -130,20 +140,14 @@ bool global_read(const LaneRun& p, const u64* __restrict write, const u32* __res
     }
     if (bad) return false;
   }
-  if (older) {
-    for (u32 k = 0; k < n; ++k) {
-      const u64 x = read[k];
-      const u64 keep = 0 - (u64(x != 0) & (u64(reader[k] != p.me) | u64((x >> 22 & 0xfff) != p.party >> 5)));
-      older[k] = (x & keep) | (older[k] & ~keep);
-      older_reader[k] = (reader[k] & u32(keep)) | (older_reader[k] & ~u32(keep));
-    }
-  } else {
-    u64 other = 0;
-    for (u32 k = 0; k < n; ++k) {
-      const u64 x = read[k];
-      other |= u64(x != 0) & (u64(reader[k] != p.me) | u64((x >> 22 & 0xfff) != p.party >> 5));
-    }
-    if (other) return false;
+  u64 lost = 0;  // a reader that this one does not cover, and no place for it
+  for (u32 k = 0; k < n; ++k)
+    lost |= open_read(p, k, read[k], reader[k]) & (older ? open_read(p, k, older[k], older_reader[k]) : 1);
+  if (lost) return false;
+  for (u32 k = 0; older && k < n; ++k) {
+    const u64 x = read[k], keep = 0 - open_read(p, k, x, reader[k]);
+    older[k] = (x & keep) | (older[k] & ~keep);
+    older_reader[k] = (reader[k] & u32(keep)) | (older_reader[k] & ~u32(keep));
   }
   for (u32 k = 0; k < n; ++k) read[k] = stamp(p, p.first_lane + (k >> p.shift));
   for (u32 k = 0; k < n; ++k) reader[k] = p.me;

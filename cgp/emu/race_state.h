@@ -143,7 +143,22 @@ struct SharedShadow {
   std::vector<std::uint32_t> foreign;  ///< warp of group 32 + i
 };
 
-/// 4 KiB of global memory. Two readers of different warps are remembered.
+/// Readers of 32 units that are neither the last nor the one before it, and that neither of these is ordered
+/// behind. Beyond kMost of them the first half is kept and of the others some.
+struct OlderReaders {
+  struct Reader {
+    RowMark mark;
+    std::uint32_t units = 0;  ///< bits
+  };
+  static constexpr std::size_t kMost = 64;
+  std::vector<Reader> list;
+  std::uint32_t turn = 0;
+  void add(const RowMark& mark, std::uint32_t units);
+  /// One unit's: joins the last entry where that is of the same instruction of a warp.
+  void add(std::uint32_t unit, std::uint32_t cluster, Stamp x);
+};
+
+/// 4 KiB of global memory. The last reader and one before it have places of their own.
 struct GlobalPage {
   static constexpr std::uint64_t kBytes = 4096;
   struct Line {
@@ -157,8 +172,14 @@ struct GlobalPage {
   std::array<Line, kBytes / kLineBytes> lines;
   std::vector<Stamp> write, read, older;
   std::vector<std::uint32_t> writer, reader, older_reader;  ///< cluster + 1
+  std::vector<OlderReaders> more;                           ///< by 32 units; empty: there are none
   void settle(std::uint32_t which);                         ///< these lines are in the vectors from now on
   void to_bytes();
+  OlderReaders& more_of(std::size_t unit) {
+    if (more.empty()) more.resize((kBytes >> shift) / 32);
+    return more[unit / 32];
+  }
+  bool has_more(std::uint32_t first, std::uint32_t count) const;  ///< any of these units
 };
 
 struct GlobalShadow {

@@ -370,6 +370,78 @@ TEST_P(Messages, AreOrderedByTheRules) {
 INSTANTIATE_TEST_SUITE_P(Emu, Messages, ::testing::ValuesIn(kMessages),
                          [](const auto& i) { return i.param.name; });
 
+// Several read a buffer, somebody writes it later: each reader counts, not only the last ones. Readers are
+// blocks 0 to 3, block 4 writes; all but block `silent` tell it before.
+Result readers(const char* before_read, const char* read, const char* write, int silent, const Policy& p) {
+  const std::string body = cat(
+      "mul.wide.u32 %x0, %t, 4; add.u64 %x0, %x0, %i; setp.eq.u32 %g1, %b, 4; @%g1 bra W;\n", before_read,
+      // The order of the reads is that of the blocks.
+      "\nO: ld.relaxed.gpu.global.u32 %r2, [%f+128]; setp.lt.u32 %g0, %r2, %b; @%g0 bra O;\n", read,
+      " bar.sync 0; @!%p bra E; red.relaxed.gpu.global.add.u32 [%f+128], 1;\n setp.eq.u32 %g0, %b, ", silent,
+      "; @%g0 bra E; fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%f], 1; bra E;\n"
+      "W: ld.relaxed.gpu.global.u32 %r2, [%f+128]; setp.lt.u32 %g0, %r2, 4; @%g0 bra W;\n"
+      "V: ld.acquire.gpu.global.u32 %r2, [%f]; setp.lt.u32 %g0, %r2, ",
+      silent < 0 ? 4 : 3, "; @%g0 bra V;\n", write, "\nE:");
+  const Case c{"readers", 5, 64, 1, body.c_str(), "", "", ""};
+  return run(c, true, p);
+}
+
+TEST(RaceReaders, EveryReaderOfGlobalMemoryCounts) {
+  struct Form {
+    const char *before, *read, *write;
+  };
+  const Form forms[] = {
+      {"", "ld.global.u32 %w, [%x0];", "st.global.u32 [%x0], %v;"},
+      {"", "ld.global.u32 %w, [%x0];", "@%p st.global.u32 [%x0+200], %v;"},  // one word of a row
+      {"", "setp.ne.u32 %g2, %t, 7; @%g2 ld.global.u32 %w, [%x0];",
+       "st.global.u32 [%x0], %v;"},  // rows with holes
+      {"xor.b32 %r3, %t, 1; mul.wide.u32 %x0, %r3, 12; add.u64 %x0, %x0, %i;", "ld.global.u32 %w, [%x0];",
+       "mul.wide.u32 %x0, %t, 12; add.u64 %x0, %x0, %i; st.global.u32 [%x0], %v;"},  // strided, another order
+      {"mul.wide.u32 %x0, %t, 16; add.u64 %x0, %x0, %i;", "ld.global.v4.u32 {%w, %r3, %r4, %r5}, [%x0];",
+       "st.global.u32 [%x0], %v;"},
+      {"", "ld.global.u32 %w, [%i+4];", "@%p st.global.u32 [%i+4], %v;"},  // all lanes one word
+      {"sub.u64 %x0, %x0, %i; shr.u64 %x0, %x0, 2; add.u64 %x0, %x0, %i;", "ld.global.u8 %w, [%x0];",
+       "st.global.u8 [%x0], %v;"},
+      {"", "ld.global.u32 %w, [%x0];", "@%p st.global.u8 [%x0+45], %v;"},  // words, then a byte of one
+  };
+  for (const Form& f : forms)
+    for (const Policy& p : kPolicies) {
+      SCOPED_TRACE(cat(f.read, " ", f.write, " ", p.name));
+      EXPECT_CLEAN(readers(f.before, f.read, f.write, -1, p));
+      for (int silent = 0; silent < 4; ++silent) {
+        const Result r = readers(f.before, f.read, f.write, silent, p);
+        ASSERT_EQ(first_class(r), "race.global") << silent;
+        ASSERT_TRUE(r.findings[0].other);
+        EXPECT_EQ(r.findings[0].other->block.x, std::uint32_t(silent));
+      }
+    }
+}
+
+// The same with the warps of one block, and reads that diverge.
+TEST(RaceReaders, EveryWarpOfABlockCounts) {
+  for (int silent = 0; silent < 4; ++silent)
+    for (const Policy& p : kPolicies) {
+      const std::string bad_setting = cat("mov.u32 %r6, 3; mov.u32 %r7, ", silent, ";");
+      const std::string body = cat(
+          "@@ and.b32 %r2, %t, 31; mul.wide.u32 %x0, %r2, 4; add.u64 %x0, %x0, %i; shr.u32 %r3, %t, 5;\n"
+          "setp.eq.u32 %g1, %r3, 4; @%g1 bra W; and.b32 %r4, %t, 1; setp.eq.u32 %g2, %r4, 0; @%g2 bra A;\n"
+          "ld.global.u32 %w, [%x0]; bra B;\nA: ld.global.u32 %w, [%x0];\nB: bar.warp.sync -1;\n"
+          "setp.ne.u32 %g2, %r2, 0; @%g2 bra E; red.relaxed.gpu.global.add.u32 [%f+128], 1;\n"
+          "setp.eq.u32 %g0, %r3, %r7; @%g0 bra E; fence.acq_rel.cta; red.relaxed.cta.global.add.u32 [%f], 1;"
+          " bra E;\nW: ld.relaxed.gpu.global.u32 %r5, [%f+128]; setp.lt.u32 %g0, %r5, 4; @%g0 bra W;\n"
+          "V: ld.acquire.cta.global.u32 %r5, [%f]; setp.lt.u32 %g0, %r5, %r6; @%g0 bra V;\n"
+          "st.global.u32 [%x0], %v;\nE:");
+      const Case c{"warps", 1, 160, 1, body.c_str(), "mov.u32 %r6, 4; mov.u32 %r7, 9;", bad_setting.c_str(),
+                   ""};
+      SCOPED_TRACE(p.name);
+      EXPECT_CLEAN(run(c, true, p));
+      const Result bad = run(c, false, p);
+      ASSERT_EQ(first_class(bad), "race.global") << silent;
+      ASSERT_TRUE(bad.findings[0].other);
+      EXPECT_EQ(bad.findings[0].other->thread.x / 32, std::uint32_t(silent));
+    }
+}
+
 // A block's writer behind a barrier: what thread 0 publishes includes what the barrier brought it.
 TEST(RaceChains, AnAtomicContinuesARelease) {
   const auto chain = [](const char* second) {

@@ -162,6 +162,28 @@ std::uint64_t quantum(Cluster& c, SchedulePolicy schedule, bool polling) {
   return kWarpQuantum;
 }
 
+// Values that came from nowhere may keep a loop from ending: such a program is not followed for long, and
+// less so when invalid accesses, each of which takes its time, go on and on.
+constexpr std::uint64_t kDerailedSteps = std::uint64_t(1) << 22, kSomeSteps = std::uint64_t(1) << 16,
+                        kManyAccesses = std::uint64_t(1) << 16;
+
+bool derailed(LaunchState& launch, std::uint64_t steps) {
+  std::lock_guard lock(launch.mutex);
+  std::uint64_t invalid = 0;
+  for (const Finding& f : launch.findings)
+    for (const std::string_view family : {"oob.", "uninit.", "lifetime.", "misaligned"})
+      if (f.cls.compare(0, family.size(), family) == 0) invalid += f.count;
+  return invalid > (steps > kDerailedSteps ? 0 : kManyAccesses);
+}
+
+void limit_steps(Cluster& c, LaunchState& launch, const Warp& w) {
+  if (w.steps > launch.options.step_limit)
+    report_deadlock(c, cat("a warp has executed ", w.steps, " instructions (Options::step_limit)"));
+  if (w.steps > kSomeSteps && derailed(launch, w.steps))
+    report_deadlock(c,
+                    cat("a warp has executed ", w.steps, " instructions of a program with invalid accesses"));
+}
+
 Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
   std::uint64_t left = kClusterSlice;
   const SchedulePolicy schedule = launch.options.schedule;
@@ -174,8 +196,7 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
     for (Warp* w : order) {
       if (!w->live) continue;
       progress += run_warp(*w, quantum(c, schedule, polling));
-      if (w->steps > launch.options.step_limit)
-        report_deadlock(c, cat("a warp has executed ", w->steps, " instructions (Options::step_limit)"));
+      limit_steps(c, launch, *w);
     }
     for (auto& cta : c.ctas) retire_finished(*cta);
     c.async.tick();

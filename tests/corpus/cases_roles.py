@@ -5,29 +5,8 @@ import numpy as np
 from corpus_lib import *
 
 
-def role(entry, bad=False, target=80):
-    c = Case(("bad_" if bad else "") + entry, target=target, src="roles.cu")
-    c.only = entry
-    return c
-
-
 def both(good, bad, cls, target=80, **kw):
-    """Registers `good` and each of `bad`; the decorated function adds buffers, the launch, and the reference."""
-    def wrap(f):
-        def make(entry, broken):
-            def build():
-                c = role(entry, broken, target)
-                if broken:
-                    c.broken(cls[bad.index(entry)], **kw)
-                f(c, entry, not broken)
-                return c
-            build.__name__ = ("bad_" if broken else "") + entry
-            case(build)
-        make(good, False)
-        for entry in bad:
-            make(entry, True)
-        return f
-    return wrap
+    return twins("roles.cu", good, {entry: dict(cls=c, **kw) for entry, c in zip(bad, cls)}, target)
 
 
 @both("two_buffers_good", ["filled_not_awaited"], ["race.shared"], also=["uninit.shared"], ops=["ld.shared", "st.shared"])

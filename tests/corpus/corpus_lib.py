@@ -162,6 +162,26 @@ def case(f):
     return f
 
 
+def twins(src, good, bad=None, target=80):
+    """Registers the case `good` and, of the same file, `bad`: {entry: what is found in it}, as bad_ENTRY. The decorated
+    function gets the case, its entry and whether it is right, and adds buffers, the launch and the reference."""
+    def wrap(f):
+        def make(entry, found):
+            def build():
+                c = Case(("bad_" if found else "") + entry, target=target, src=src)
+                c.only = entry
+                if found:
+                    c.broken(**found)
+                f(c, entry, not found)
+                return c
+            build.__name__ = ("bad_" if found else "") + entry
+            case(build)
+        for entry, found in {good: None, **(bad or {})}.items():
+            make(entry, found)
+        return f
+    return wrap
+
+
 class Buffer:
     def __init__(self, name, dtype, count, role, init):
         self.name, self.dtype, self.count, self.role, self.init = name, dtype, count, role, init
