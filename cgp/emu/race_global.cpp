@@ -53,10 +53,12 @@ bool covers(const Accessor& a, int lane, Stamp x, std::uint32_t cluster) {
   return id_of(x) == a.id(lane) || (!a.agent && a.quick(x, lane));
 }
 
-// Unit u is about to be read by `lane`: who read it before gets another place unless it is covered.
+// Unit u is about to be read by `lane`: who read it before gets another place, in `older`, unless it is
+// covered.
 void set_aside(const Accessor& a, GlobalPage& page, std::uint32_t u, int lane) {
-  const Stamp x = page.read[u], y = page.older[u];
+  const Stamp x = page.read[u];
   if (covers(a, lane, x, page.reader[u])) return;
+  const Stamp y = page.older[u];
   if (!covers(a, lane, y, page.older_reader[u])) page.more_of(u).add(u % 32, page.older_reader[u], y);
   page.older[u] = x;
   page.older_reader[u] = page.reader[u];
