@@ -18,6 +18,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/measure.h"
+#include "cgp/prof/pipe.h"
 
 namespace cgp::prof {
 namespace {
@@ -42,24 +43,6 @@ class Kept {
  private:
   std::size_t half_, left_out_ = 0;
   std::string head_, tail_;
-};
-
-struct Pipe {
-  int read = -1, write = -1;
-  Pipe() {
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC)) throw Error(text::cat("no pipe could be made: ", strerror(errno)));
-    read = fds[0], write = fds[1];
-  }
-  ~Pipe() { close_read(), close_write(); }
-  void close_read() {
-    if (read >= 0) close(read);
-    read = -1;
-  }
-  void close_write() {
-    if (write >= 0) close(write);
-    write = -1;
-  }
 };
 
 double seconds_of(const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); }

@@ -294,6 +294,30 @@ TEST_F(Profiler, lint_finds_what_may_fault) {
   EXPECT_EQ(cgp("lint none.cpp").code, 2);
 }
 
+TEST_F(Profiler, system_calls_are_counted_and_compared_with_a_golden_record) {
+  write_file(path("w.sh"), "cd sub\nread x <file\n");
+  fs::create_directories(path("sub"));
+  write_file(path("sub/file"), "one\n");
+  const Outcome first = cgp("syscalls --json --save golden.json -- sh w.sh");
+  if (first.code == 3) GTEST_SKIP() << first.err;
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.parsed()["totals"]["chdir"]["calls"], 1);
+  EXPECT_NE(first.out.find("openat \\\"file\\\""), std::string::npos) << first.out;
+  const Outcome same = cgp("syscalls --golden golden.json -- sh w.sh");
+  EXPECT_EQ(same.code, 0) << same.out;
+  EXPECT_EQ(same.out, "the same system calls as in golden.json\n");
+  fs::rename(path("sub/file"), path("sub/other"));
+  const Outcome other = cgp("syscalls --golden golden.json -- sh w.sh");
+  EXPECT_EQ(other.code, 1) << other.out;
+  EXPECT_NE(other.out.find("+ openat \"file\" = ENOENT"), std::string::npos) << other.out;
+  EXPECT_NE(cgp("syscalls -- sh -c 'exit 0'").out.find("exit_group"), std::string::npos);
+  EXPECT_EQ(cgp("syscalls -- sh -c 'exit 4'").code, 5);
+  EXPECT_EQ(cgp("syscalls").code, 2);
+  EXPECT_EQ(cgp("syscalls --by time -- true").code, 2);
+  EXPECT_EQ(cgp("syscalls --golden w.sh -- true").code, 2);
+  EXPECT_EQ(cgp("syscalls --mask '(' -- true").code, 2);
+}
+
 TEST_F(Profiler, monitor_watches_a_program_to_its_end) {
   const Outcome o = cgp("monitor --interval 0.1 -- sleep 0.3");
   EXPECT_EQ(o.code, 0) << o.err;

@@ -125,6 +125,14 @@ struct MemcheckOptions {
 };
 int memcheck(const Context& context, const MemcheckOptions& o);
 
+struct SyscallsOptions {
+  std::vector<std::string> command;
+  std::string save, golden, by = "order";
+  std::vector<std::string> ignored, masks;
+  double timeout = 0;
+};
+int syscalls(const Context& context, const SyscallsOptions& o);
+
 struct MonitorOptions {
   std::vector<std::string> command;
   double interval = 1, duration = 0;
@@ -166,6 +174,7 @@ struct ProfilerOptions {
   ReportOptions report;
   LintOptions lint;
   MemcheckOptions memcheck;
+  SyscallsOptions syscalls;
   MonitorOptions monitor;
   MetricsOptions metrics;
   TuiOptions tui;

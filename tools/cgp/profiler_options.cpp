@@ -327,6 +327,32 @@ void declare_memcheck(CLI::App& app, ProfilerOptions& o) {
   app.footer("Examples:\n  cgp memcheck -- ./program\n  cgp memcheck --gpu racecheck -- ./cuda_program");
 }
 
+void declare_syscalls(CLI::App& app, ProfilerOptions& o) {
+  add_command(app, o.syscalls.command, "The program and its arguments, after --");
+  app.add_option("--save", o.syscalls.save, "Write the record to this file");
+  app.add_option("--golden", o.syscalls.golden,
+                 "Compare with this record: exit code 1 and the first differences where it is not the same");
+  app.add_option(
+         "--by", o.syscalls.by,
+         "What is compared: order (call by call, of each task), counts (how often each was made), names "
+         "(which were made at all)")
+      ->check(CLI::IsMember({"order", "counts", "names"}))
+      ->capture_default_str();
+  app.add_option("--ignore", o.syscalls.ignored,
+                 "Leave out these calls; futex, sched_yield, rt_sigreturn and restart_syscall always are")
+      ->delimiter(',');
+  app.add_option(
+         "--mask", o.syscalls.masks,
+         "What this regular expression matches in names of files is \"*\"; process numbers in /proc are, "
+         "and the current folder is $PWD")
+      ->allow_extra_args(false);
+  app.add_option("--timeout", o.syscalls.timeout, "Seconds after which the program is ended")
+      ->transform(seconds_of);
+  app.footer(
+      "Examples:\n  cgp syscalls -- ./program\n  cgp syscalls --save golden.json -- ./program\n"
+      "  cgp syscalls --golden golden.json --mask '/tmp/[^/\"]*' -- ./program");
+}
+
 void declare_monitor(CLI::App& app, ProfilerOptions& o) {
   add_command(app, o.monitor.command, "The program and its arguments, after --");
   app.add_option("--interval", o.monitor.interval, "Seconds between lines")->capture_default_str();
@@ -395,6 +421,8 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return lint(x, o.lint); }},
       {"memcheck", "Memory errors of a program, on the processor or the GPU", declare_memcheck,
        [](const Context& x, const ProfilerOptions& o) { return memcheck(x, o.memcheck); }},
+      {"syscalls", "System calls of a program, compared with a golden record", declare_syscalls,
+       [](const Context& x, const ProfilerOptions& o) { return syscalls(x, o.syscalls); }},
       {"monitor", "Watch what a program does on the GPU", declare_monitor,
        [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
       {"tui", "Profiles in a terminal: five tabs", declare_tui,
