@@ -345,7 +345,7 @@ class BackwardMma {
     const auto stop = (bits<u32>(end) + (n - 1)) / n;
     const auto count = select((stop > begin) & (own0 < kv.n_kv), stop - begin, Val<u32>(0));
     k_.loop(p_.group, [&](Val<u32> member) {
-      const Sequence s{kv.batch, kv.head + member, kv.head_kv, kv.n_q, kv.n_kv, kv.first_q, kv.first_kv};
+      const Sequence s = of_member(kv, member);
       const Shape shape(f_, p_, s, t_.type);
       const auto mq = q(s), mo = d_o(s);
       ring(

@@ -185,15 +185,15 @@ class PartMail {
   record::PhaseCursor send_, take_;
 };
 
-/// Of row `h` (0 or 1) of a thread's two in a 64 x N accumulator: 0 where the column, counted from the
-/// thread's first, lies before `from` or behind `to`. Null: no such bound.
+/// Of row `h` (0 or 1) of a thread's two in a 64 x N accumulator: `outside` where the column, counted from
+/// the thread's first, lies before `from` or behind `to`. Null: no such bound.
 inline void keep_columns(Kernel& k, const std::vector<Value>& x, int h, const Val<s32>* from,
-                         const Val<s32>* to) {
+                         const Val<s32>* to, float outside = 0) {
   for (std::size_t e = 0; e < x.size(); ++e) {
     if (int(e >> 1 & 1) != h) continue;
     const auto column = std::int32_t(8 * (e >> 2) + (e & 1));
     const auto inside = !to ? *from <= column : !from ? *to >= column : (*from <= column) & (*to >= column);
-    k.mov_op(x[e], ptx::Op::selp, {ptx::Mod::f32}, {x[e], Val<f32>(0), inside});
+    k.mov_op(x[e], ptx::Op::selp, {ptx::Mod::f32}, {x[e], Val<f32>(outside), inside});
   }
 }
 

@@ -205,7 +205,8 @@ std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint6
   if (!taken) return 0;
   AttentionAddresses at;
   at.total_q = total_q;
-  return width(p) > 128 ? backward_wide_workspace(p) : Workspace(p, packed_rows(p, at)).bytes;
+  const auto rows = packed_rows(p, at);
+  return width(p) > 128 ? backward_wide_workspace(p, rows) : Workspace(p, rows).bytes;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
@@ -214,20 +215,23 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (auto why = reject(AttentionKind::sm90, p, at, d); !why.empty()) return why;
   const std::string lead = "attention_backward sm90: ";
   const auto f = AttentionFeatures::of(p, false);
-  if (width(p) <= 128 && (f.shaped() || f.mask != AttentionMask::none))
-    return lead + "of what shapes scores it has scale and bounds only up to head dimensions of 128";
   if (f.modify.apply) return lead + "a score modification may need any number of registers";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
-  if (width(p) > 128 && (p.packed || p.key_lengths))
-    return lead + "sequences have lengths of their own, which it has up to head dimensions of 128";
+  if (width(p) <= 128 && f.soft_cap && f.alibi)
+    return lead + "a soft cap beside slopes needs more registers than there are up to head dimensions of 128";
+  if (width(p) == 64 && f.soft_cap && p.packed && (f.left || f.right))
+    return lead +
+           "bounds of packed sequences beside a soft cap need more registers than there are up to head "
+           "dimensions of 64";
   if (p.packed && !at.total_q) return lead + "total_q = 0";
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
     if (address % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
   if (!g.workspace || g.workspace % 256)
     return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
-  const auto rows = width(p) > 128 ? backward_wide_workspace(p) / 8 : Workspace(p, packed_rows(p, at)).rows;
+  const auto total_q = packed_rows(p, at);
+  const auto rows = width(p) > 128 ? backward_wide_workspace(p, total_q) / 8 : Workspace(p, total_q).rows;
   if (rows > 0x7fffffffu) return text::cat(lead, rows, " rows of whole tiles are above 2^31 - 1");
   return {};
 }
@@ -252,9 +256,10 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   t.first = !deterministic && !f.left && std::max(q.n_q, q.n_kv) <= 1024;
   // With more bounds the producer's registers do not suffice; who looks for sequences has some of the
   // warpgroups', and 64 columns then have none to keep probabilities as they were.
-  const bool bounded = f.left || f.right;
-  t.persistent = f.packed || !bounded || (!f.lengths && width(q.dense()) == 128 && !(f.left && f.right));
-  t.rounded = (f.packed || f.lengths) && width(q.dense()) == 64;
+  const bool bounded = f.left || f.right, masked = f.mask != AttentionMask::none;
+  t.persistent =
+      f.packed || !bounded || (!f.lengths && !masked && width(q.dense()) == 128 && !(f.left && f.right));
+  t.rounded = masked || (width(q.dense()) == 64 && (f.packed || f.lengths || f.shaped()));
   return t;
 }
 

@@ -11,8 +11,12 @@
 //            copies (`turns`: blocks in order of keys)
 //   order    s' of the next queries is issued before this turn's sums are waited for; dp' runs under the
 //            exponentials, d_v under the arithmetic on dp', d_k under the barrier
-//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes; no more than bounds on the scores
+//   shapes   a soft cap keeps tanh where scores were, from which both the probability and its derivative
+//            follow; with 128 queries ds comes from rounded probabilities, or there are too few registers
+//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
 // The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
+#include <optional>
+
 #include "cgp/dsl/epilogue.h"
 #include "cgp/dsl/mailbox.h"
 #include "cgp/dsl/wgmma.h"
@@ -35,7 +39,8 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 std::vector<Variant> backward_wide(const AttentionProblem& dense, const AttentionBackwardSm90Tuning& tune,
                                    const AttentionFeatures& f);
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& dense);
-std::uint64_t backward_wide_workspace(const AttentionProblem& dense);  ///< 8 bytes a row of whole tiles
+/// 8 bytes a row of whole tiles.
+std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q);
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& choice,
                        const AttentionProblem& dense, const AttentionAddresses& at,
                        const AttentionGradients& g);
@@ -109,6 +114,8 @@ class BackwardSm90 {
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
     k.require(order() == PartOrder::any || !t_.spread, "who waits for others visits tiles as they do");
     k.require(!f_.packed || t_.persistent, "tiles without keys are left out by blocks that stay");
+    k.require(!f_.soft_cap || (!f_.alibi && f_.mask == AttentionMask::none),
+              "a soft cap alone shapes scores");
   }
 
   void run() {
@@ -334,15 +341,17 @@ class BackwardSm90 {
     const SmemTile<QTile> q(query.base);
     const Ptr<shared, f32> stats(query.base + own.origin.col * 4u, QTile::bytes);
     auto d_o = o_ring_.take(wg);
+    const Sequence one = shapes(f_) ? of_member(own.at.s, member) : own.at.s;
+    std::optional<Shape> shape;
+    if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
     auto s = std::move(std::get<0>(now)).wait(wg);
     auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), own.values, d_o.template get<0>());
-    const auto p = probabilities(own, s, stats, tile);
-    const auto p_packed = packed(p);
-    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), RegOperand<T, 64, M>(p_packed),
+    const auto w = weights(own, s, stats, tile, shape ? &*shape : nullptr);
+    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), RegOperand<T, 64, M>(w.p),
                                               std::move(d_o));
     auto dp = std::move(dp_busy).wait(wg);
-    const auto ds = packed(gradients(p, p_packed, dp, stats));
+    const auto ds = packed(gradients(w.of_ds, dp, stats));
     const bool one_ds = t_.buffers > 1;
     const SmemTile<DsTile> ds_tile(one_ds ? k_.smem_addr(ds_)
                                           : k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
@@ -378,19 +387,65 @@ class BackwardSm90 {
 
   // ------------------------------------------------------------ scores
   using Registers = std::vector<Value>;
+  /// Probabilities, packed, and what dp - delta is multiplied with: f32, or packed where `rounded`.
+  struct Weights {
+    Registers p, of_ds;
+  };
+  Weights weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
+                  const Shape* shape) {
+    if (f_.soft_cap) return capped_weights(own, s, stats, tile);
+    const auto p = probabilities(own, s, stats, tile, shape);
+    auto all = packed(p);
+    return {all, t_.rounded ? all : p};
+  }
   Registers probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
-                          const Val<u32>& tile) {
+                          const Val<u32>& tile, const Shape* shape) {
     Registers p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = stats.ld<2>(4 * j);
-      for (int e = 4 * j; e < 4 * j + 4; ++e)
-        p.push_back(Val<f32>(ex2<approx, ftz>(fma(s[e], p_.scale_log2, base[e & 1]))));
+      for (int e = 4 * j; e < 4 * j + 4; ++e) {
+        const auto kept = shape ? (*shape)(s[e], query_of(own, tile, e), key_of(own, e)) : s[e];
+        p.push_back(
+            Val<f32>(ex2<approx, ftz>(fma(kept, shape ? factor(f_, p_) : p_.scale_log2, base[e & 1]))));
+      }
     }
-    cut(own, tile, p);
+    cut(own, tile, p, 0);
     return p;
   }
-  // 0 outside the bounds; most tiles lie inside them, and are only asked once.
-  void cut(const Own& own, const Val<u32>& tile, const Registers& p) {
+  // tanh takes the place of scores, so that bounds apply once and nothing is computed twice. Under a soft cap
+  // scores have no other shape.
+  Weights capped_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
+                         const Val<u32>& tile) {
+    const auto inner = p_.scale * p_.inverse_cap * kTanhUnit, outer = p_.soft_cap * kLog2e;
+    Registers t, p, of_ds;
+    for (int e = 0; e < Scores::count; ++e) t.push_back(tanh_of(s[e] * inner));
+    cut(own, tile, t, kNever);
+    for (int j = 0; j < M / 8; ++j) {
+      const auto base = stats.ld<2>(4 * j);
+      for (int e = 4 * j; e < 4 * j + 4; e += 2) {
+        std::vector<Val<f32>> pair, slopes;
+        for (int i : {e, e + 1}) {
+          const Val<f32> bent(t[std::size_t(i)]);
+          pair.push_back(ex2<approx, ftz>(fma(bent, outer, base[i & 1])));
+          const auto known = dsl::max(bent, Val<f32>(-1.0f));  // not minus infinity
+          slopes.push_back(pair.back() * fma(-known, known, Val<f32>(1.0f)));
+        }
+        p.push_back(pack<T>(pair[0], pair[1]));
+        if (t_.rounded)
+          of_ds.push_back(pack<T>(slopes[0], slopes[1]));
+        else
+          for (const auto& w : slopes) of_ds.push_back(w);
+      }
+    }
+    return {p, of_ds};
+  }
+  /// Of an element of this thread's.
+  static Val<u32> query_of(const Own& own, const Val<u32>& tile, int e) {
+    return tile * std::uint32_t(M) + own.origin.col + std::uint32_t(8 * (e >> 2) + (e & 1));
+  }
+  static Val<u32> key_of(const Own& own, int e) { return own.key + std::uint32_t(8 * (e >> 1 & 1)); }
+  // `outside` the bounds; most tiles lie inside them, and are only asked once.
+  void cut(const Own& own, const Val<u32>& tile, const Registers& p, float outside) {
     const Sequence& s = own.at.s;
     const auto off = bits<s32>(s.n_kv - s.n_q), first = bits<s32>(own.key - own.origin.row) - off,
                query = bits<s32>(tile * std::uint32_t(M));
@@ -404,20 +459,19 @@ class BackwardSm90 {
         const Val<s32> never(1 << 29);
         const auto from = select(behind(h), never, f_.right ? apart + 8 * h - p_.right : Val<s32>(0));
         const auto to = apart + 8 * h + p_.left;
-        keep_columns(k_, p, h, &from, f_.left ? &to : nullptr);
+        keep_columns(k_, p, h, &from, f_.left ? &to : nullptr, outside);
       }
     });
   }
   /// Of q . k, without the scale, which is applied to the sums.
-  Registers gradients(const Registers& p, const Registers& p_packed, const Scores& dp,
-                      const Ptr<shared, f32>& stats) {
+  Registers gradients(const Registers& weights, const Scores& dp, const Ptr<shared, f32>& stats) {
     Registers ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto delta = stats.ld<2>(M / 2 + 4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto weight = [&]() -> Val<f32> {
-          if (!t_.rounded) return Val<f32>(p[std::size_t(e)]);
-          const auto both = unpack<T>(Val<b32>(p_packed[std::size_t(e / 2)]));
+          if (!t_.rounded) return Val<f32>(weights[std::size_t(e)]);
+          const auto both = unpack<T>(Val<b32>(weights[std::size_t(e / 2)]));
           return to<f32>(both[e & 1]);
         }();
         ds.push_back(Val<f32>(weight * (dp[e] - delta[e & 1])));

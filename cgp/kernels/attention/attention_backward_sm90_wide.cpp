@@ -11,14 +11,19 @@ namespace {
 
 constexpr std::uint64_t kStatsRows = kWideOwn;  ///< rows of a head's statistics are a multiple of this
 std::uint64_t wide_tiles(std::uint64_t rows, std::uint64_t each) { return (rows + each - 1) / each; }
-std::uint64_t stats_rows(const AttentionProblem& p) {
-  return wide_tiles(p.n_q, kStatsRows) * kStatsRows * p.batch * p.heads_q;
+/// Of a head, or of all its sequences where packed.
+std::uint64_t stats_tiles(const AttentionProblem& p, std::uint64_t total_q) {
+  return p.packed ? packed_tiles(total_q, p.batch, kWideOther)
+                  : wide_tiles(p.n_q, kStatsRows) * (kStatsRows / kWideOther);
+}
+std::uint64_t stats_rows(const AttentionProblem& p, std::uint64_t total_q) {
+  return stats_tiles(p, total_q) * kWideOther * p.heads_q * (p.packed ? 1 : p.batch);
 }
 
 template <int DQK, int DV>
 std::vector<Variant> wide_variants(const AttentionProblem& p, bool persistent, const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", cgp::name(p.type), "_sm90");
-  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, BackwardZeros::none)};
+  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, BackwardZeros::none, f.packed)};
   const auto add = [&](const char* what, WideSum sum, auto of_f16, auto of_bf16) {
     const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, persistent ? "_p" : "");
     const WideTune t{f, persistent, sum};
@@ -56,19 +61,24 @@ std::vector<Variant> backward_wide(const AttentionProblem& p, const AttentionBac
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& p) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   AttentionBackwardSm90Tuning t;
-  t.turns = false, t.persistent = !bounded || std::max(p.n_q, p.n_kv) <= 4096;
+  t.turns = false;
+  // As in the forward pass: a fixed order of tiles is out of balance where sequences differ.
+  t.persistent = !p.packed && !p.key_lengths && (!bounded || std::max(p.n_q, p.n_kv) <= 4096);
   return t;
 }
 
-std::uint64_t backward_wide_workspace(const AttentionProblem& p) { return stats_rows(p) * 8; }
+std::uint64_t backward_wide_workspace(const AttentionProblem& p, std::uint64_t total_q) {
+  return stats_rows(p, total_q) * 8;
+}
 
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, const AttentionProblem& p,
                        const AttentionAddresses& at, const AttentionGradients& g) {
   const auto& device = s.device();
   BackwardSm90Numbers mine{};
   mine.d_o = g.d_o, mine.d_q = g.d_q, mine.d_k = g.d_k, mine.d_v = g.d_v, mine.stats = g.workspace;
-  mine.stats_rows = stats_rows(p);
-  mine.tiles_q = std::uint32_t(wide_tiles(p.n_q, kStatsRows) * (kStatsRows / kWideOther));
+  const auto total_q = packed_rows(p, at), total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
+  mine.stats_rows = stats_rows(p, total_q);
+  mine.tiles_q = std::uint32_t(stats_tiles(p, total_q));
   auto n = attention_numbers(p, at);
   load(device, c.kernels[0])(s, runtime::grid_for(mine.stats_rows / kWideOther, 1), n, mine);
   const auto sms = std::uint64_t(std::max(1, device.info().sm_count));
@@ -81,11 +91,15 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
       return attention_map(device, fn, param,
                            rows_for_map(p, address, strides, scores ? p.d_qk : p.d_v, of_queries), p.type);
     };
-    const std::uint64_t pairs = p.batch * (queries ? p.heads_q : p.heads_kv);
-    const std::uint64_t tiles_m = wide_tiles(queries ? p.n_q : p.n_kv, kWideOwn), tiles = tiles_m * pairs;
+    const std::uint64_t pairs = (p.packed ? 1 : p.batch) * (queries ? p.heads_q : p.heads_kv);
+    const std::uint64_t tiles_m = p.packed ? packed_tiles(queries ? total_q : total_kv, p.batch, kWideOwn)
+                                           : wide_tiles(queries ? p.n_q : p.n_kv, kWideOwn);
+    const std::uint64_t tiles = tiles_m * pairs;
     n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles), n.pairs = std::uint32_t(pairs);
-    n.section =
-        wide_section(p, c.sm90.persistent, pairs, 2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
+    // Of all heads the tiles of a packed sequence come together.
+    n.section = p.packed ? std::uint32_t(pairs)
+                         : wide_section(p, c.sm90.persistent, pairs,
+                                        2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
     if (c.sm90.section) n.section = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.section)));
     fn(s, backward_grid(c.sm90, tiles, sms), map(0, queries, true), map(1, queries, false),
        map(2, !queries, true), map(3, !queries, false),

@@ -141,9 +141,11 @@ class WideSm90 {
   void run() {
     const auto rounds = t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1);
     load_.run([&](Warpgroup& wg) {
-      wg.one_thread([&](Thread& t) { k_.loop(rounds, [&](Val<u32> r) { produce(t, place(r)); }); });
+      wg.one_thread(
+          [&](Thread& t) { walk(rounds, Uniform::thread, [&](const Place& at) { produce(t, at); }); });
     });
-    math_.run([&](Warpgroup& wg) { k_.loop(rounds, [&](Val<u32> r) { consume(wg, place(r)); }); });
+    math_.run(
+        [&](Warpgroup& wg) { walk(rounds, Uniform::warpgroup, [&](const Place& at) { consume(wg, at); }); });
   }
 
  private:
@@ -173,13 +175,31 @@ class WideSm90 {
   bool is_high() const { return queries_ ? f_.right : f_.left; }
   Val<u32> others(const Sequence& s) const { return queries_ ? s.n_kv : s.n_q; }
 
-  Place place(const Val<u32>& r) {
+  template <class Body>
+  void walk(const Val<u32>& rounds, Uniform over, Body&& body) {
+    k_.loop(rounds, [&](Val<u32> r) {
+      const Place at = place(r, over);
+      if (f_.packed)  // a tile without rows has nothing to do
+        k_.if_(at.own0 < (queries_ ? at.s.n_q : at.s.n_kv), [&] { body(at); });
+      else
+        body(at);
+    });
+  }
+  Place place(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    // Under a causal bound the longest come first: first keys, last queries.
+    if (f_.packed) {
+      const auto of = tile_of_sequence(k_, p_, queries_ ? p_.cu_q : p_.cu_kv, kWideOwn,
+                                       queries_ ? p_.tiles_m - 1 - tile : tile);
+      const Sequence s = sequence_of(f_, p_, of.batch, queries_ ? bh : bh * p_.group, over);
+      return visits(s, assume_uniform(of.tile * std::uint32_t(kWideOwn), over));
+    }
     const auto heads = queries_ ? p_.heads_q : p_.heads_q / p_.group;
     const auto head = bh % heads;
-    const Sequence s = sequence(f_, p_, bh / heads, queries_ ? head : head * p_.group);
-    // Under a causal bound the longest come first: first keys, last queries.
-    const auto own0 = (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn);
+    const Sequence s = sequence_of(f_, p_, bh / heads, queries_ ? head : head * p_.group, over);
+    return visits(s, (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn));
+  }
+  Place visits(const Sequence& s, const Val<u32>& own0) {
     const auto first = bits<s32>(own0) + shift(s);
     const auto tiles_in = [](const Val<s32>& rows) {
       return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
@@ -188,6 +208,8 @@ class WideSm90 {
     const auto begin = is_low() ? dsl::min(tiles_in(first - low()), all - 1) : Val<u32>(0);
     const auto stop =
         is_high() ? dsl::max(dsl::min(tiles_in(first + high() + (kWideOwn + M - 1)), all), begin + 1) : all;
+    // Keys behind the length only owe zeros.
+    if (f_.lengths && !queries_) return {s, own0, begin, select(own0 < s.n_kv, stop, begin + 1)};
     return {s, own0, begin, stop};
   }
   Val<u32> turns_of(const Place& at) {
@@ -205,31 +227,38 @@ class WideSm90 {
 
   // ------------------------------------------------------------ the producer
   void produce(Thread& t, const Place& at) {
-    const auto own = [&](const auto& map) {
-      return dsl::at(map, at.s.batch, queries_ ? at.s.head : at.s.head_kv, at.own0, 0);
+    const auto own = [&](const auto& map, MapOf which) {
+      return row_of(map, rows_of_map(f_, p_, at.s, which, queries_ ? at.s.head : at.s.head_kv), at.own0);
     };
-    const auto other = [&](auto& ring, const auto& map, const Val<u32>& tile, const Val<u32>& member) {
-      ring.fill(t, dsl::at(map, at.s.batch, queries_ ? at.s.head_kv : at.s.head + member,
-                           tile * std::uint32_t(M), 0));
+    const auto other = [&](auto& ring, const auto& map, MapOf which, const Val<u32>& tile,
+                           const Val<u32>& member) {
+      const auto row = tile * std::uint32_t(M);
+      const auto rows = rows_of_map(f_, p_, at.s, which, queries_ ? at.s.head_kv : at.s.head + member);
+      ring.fill(t, row_of(map, rows, row));
     };
+    const auto for_scores = queries_ ? MapOf::k : MapOf::q, for_up = queries_ ? MapOf::v : MapOf::o;
     const auto scores = [&](const Val<u32>& tile, const Val<u32>& member) {
-      other(scores_, maps_.scores, tile, member);
+      other(scores_, maps_.scores, for_scores, tile, member);
       if (stats_) stats_->fill(t, dsl::at(maps_.stats, 0, stats_row(at, member, tile * std::uint32_t(M))));
     };
     const auto first = first_tile(at);
     const Val<u32> zero(0);
     scores(first, zero);  // in the order in which room comes free
-    own_.template fill<0>(t, own(maps_.own_scores));
-    if constexpr (!Values) own_.template fill<1>(t, own(maps_.own_up));
-    other(up_, maps_.up, first, zero);
+    own_.template fill<0>(t, own(maps_.own_scores, queries_ ? MapOf::q : MapOf::k));
+    if constexpr (!Values) own_.template fill<1>(t, own(maps_.own_up, queries_ ? MapOf::o : MapOf::v));
+    other(up_, maps_.up, for_up, first, zero);
     k_.loop(turns_of(at) - 1u, std::tuple(first, zero), [&](Val<u32>, auto before) {
       const auto [tile, member] = next_tile(at, std::get<0>(before), std::get<1>(before));
       scores(tile, member);
-      other(up_, maps_.up, tile, member);
+      other(up_, maps_.up, for_up, tile, member);
       return std::tuple(tile, member);
     });
   }
   Val<u32> stats_row(const Place& at, const Val<u32>& member, const Val<u32>& row) {
+    if (f_.packed) {
+      const auto first = at.s.first_q / std::uint32_t(M) + at.s.batch;
+      return ((at.s.head + member) * g_.tiles_q + first) * std::uint32_t(M) + row;
+    }
     return (at.s.batch * p_.heads_q + at.s.head + member) * g_.tiles_q * std::uint32_t(M) + row;
   }
 
@@ -251,15 +280,17 @@ class WideSm90 {
     const auto sum = step<false>(wg, own, std::move(last));
     const auto store = [&](const Val<u64>& address, const Val<u32>& head, const Val<u64>& batch,
                            const Val<u64>& heads, const Val<u64>& pitch, const Val<u32>& rows) {
-      store_sums(wg, Out<T>(address).at(rows_of(at.s, head, Val<u32>(0), batch, heads, pitch)), row, rows,
-                 pitch, Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
+      const auto& before = queries_ ? at.s.first_q : at.s.first_kv;
+      store_sums(wg, Out<T>(address).at(rows_of(at.s, head, before, batch, heads, pitch)), row, rows, pitch,
+                 Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
     };
+    const auto& keys = f_.lengths ? p_.n_kv : at.s.n_kv;
     if (queries_)
       store(g_.d_q, at.s.head, p_.q_batch, p_.q_head, p_.q_row, at.s.n_q);
     else if (Values)
-      store(g_.d_v, at.s.head_kv, p_.v_batch, p_.v_head, p_.v_row, at.s.n_kv);
+      store(g_.d_v, at.s.head_kv, p_.v_batch, p_.v_head, p_.v_row, keys);
     else
-      store(g_.d_k, at.s.head_kv, p_.k_batch, p_.k_head, p_.k_row, at.s.n_kv);
+      store(g_.d_k, at.s.head_kv, p_.k_batch, p_.k_head, p_.k_row, keys);
   }
   HeldStage take_scores(Warpgroup& wg) {
     auto stage = scores_.take(wg);
@@ -278,7 +309,7 @@ class WideSm90 {
     const auto statistics = statistics_of(own, stats);
     const Sequence one = of_head(own.at.s, member);
     std::optional<Shape> shape;
-    if (is_shaped()) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
+    if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
     auto s = std::move(std::get<0>(now)).wait(wg);
     if constexpr (!More) own_.template release<0>(wg);
@@ -321,16 +352,20 @@ class WideSm90 {
   }
 
   // ------------------------------------------------------------ scores
-  bool is_shaped() const { return f_.shaped() || f_.mask != AttentionMask::none; }
   Sequence of_head(const Sequence& s, const Val<u32>& member) const {
-    if (queries_ || !is_shaped()) return s;
-    return {s.batch, s.head + member, s.head_kv, s.n_q, s.n_kv, s.first_q, s.first_kv};
+    return queries_ || !shapes(f_) ? s : of_member(s, member);
   }
   std::array<Val<f32>, 4> statistics_of_rows(const Place& at, const Val<u32>& row) {
     const Val<f32> zero(0);
     if (!queries_) return {zero, zero, zero, zero};
     const auto lse = In<f32>(g_.stats, 0, true).at(stats_row(at, Val<u32>(0), row)),
                delta = lse.at(g_.stats_rows);
+    if (f_.packed) {  // whole tiles have 64 rows, not these 128
+      const auto one = [&](const In<f32>& of, int next) {
+        return of.ld_if(row + std::uint32_t(next) < at.s.n_q, next, zero)[0];
+      };
+      return {one(lse, 0), one(lse, 8), one(delta, 0), one(delta, 8)};
+    }
     return {lse.ld(0), lse.ld(8), delta.ld(0), delta.ld(8)};
   }
   /// (which, block of 8 columns): of the four elements of the block, -lse in units of log2 (0) or delta (1).
@@ -370,7 +405,7 @@ class WideSm90 {
     return Values ? p : shape->gradient(raw, query, key, p);
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
-  // no probabilities, keys behind the last as rows are not stored.
+  // no probabilities; keys behind the last as rows are not stored, unless there are lengths: then as zeros.
   void cut(const Own& own, const Val<u32>& tile, const Registers& p) {
     const Sequence& s = own.at.s;
     const auto column = bits<s32>(tile * std::uint32_t(M)),
@@ -380,16 +415,21 @@ class WideSm90 {
     if (queries_) ask(column + M > bits<s32>(s.n_kv));
     if (is_low()) ask(column < first + 63 - low());
     if (is_high()) ask(column + (M - 1) > first + high());
+    const bool zeros = f_.lengths && !queries_;
+    if (zeros) ask(own.row - own.origin.row + 64u > s.n_kv);
     if (need.empty()) return;
     k_.if_(need.back(), [&] {
       const auto mine = column + bits<s32>(own.origin.col), behind = bits<s32>(s.n_kv) - 1 - mine;
       for (int h = 0; h < 2; ++h) {
         const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - mine;
-        const auto from = apart - low(), high_end = apart + high(),
-                   to = !queries_   ? high_end
-                        : is_high() ? dsl::min(high_end, behind)
-                                    : behind;
-        keep_columns(k_, p, h, is_low() ? &from : nullptr, queries_ || is_high() ? &to : nullptr);
+        const auto low_end = apart - low(),
+                   from = zeros ? select(own.row + std::uint32_t(8 * h) < s.n_kv,
+                                         is_low() ? low_end : Val<s32>(0), Val<s32>(1 << 29))
+                                : low_end;
+        const auto high_end = apart + high(), to = !queries_   ? high_end
+                                                   : is_high() ? dsl::min(high_end, behind)
+                                                               : behind;
+        keep_columns(k_, p, h, is_low() || zeros ? &from : nullptr, queries_ || is_high() ? &to : nullptr);
       }
     });
   }

@@ -237,6 +237,17 @@ void every_sm90(const runtime::Device& device, std::uint64_t more, const Way& wa
   check(device, p, way);
   p.causal = false, p.window_left = 20, p.window_right = 2;  // nobody sees the first keys
   check(device, p, way);
+  p = small(DType::bf16, more + 70, more + 83, 64, 64), p.soft_cap = 1.5f, p.causal = true;
+  check(device, p, way);
+  p = small(DType::f16, more + 70, more + 83, 128, 128), p.soft_cap = 1.5f, p.window_left = 30;
+  check(device, p, way);
+  p = small(DType::bf16, more + 75, more + 83, 128, 104), p.alibi = p.causal = true;
+  check(device, p, way);
+  p = small(DType::bf16, more + 40, more + 83, 64, 64), p.mask = AttentionMask::additive;
+  check(device, p, way);
+  p = small(DType::bf16, more + 70, more + 83, 128, 128), p.mask = AttentionMask::boolean;
+  p.window_right = 9;
+  check(device, p, way);
 }
 // Sequences one after the other, the second without keys, and numbers of keys: bounds, grouped heads.
 void every_sequence(const runtime::Device& device, std::uint64_t more, const Way& way) {
@@ -250,6 +261,24 @@ void every_sequence(const runtime::Device& device, std::uint64_t more, const Way
   p = problem(DType::bf16, more + 70, more + 300, 128, 128), p.key_lengths = true;
   check(device, p, way);
   p = problem(DType::bf16, more + 140, more + 150, 64, 64), p.key_lengths = p.causal = true, p.batch = 3;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 70, more + 83, 64, 64), p.packed = p.alibi = true;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 70, more + 83, 128, 128), p.key_lengths = true, p.soft_cap = 1.5f;
+  check(device, p, way);
+}
+// The same above 128 columns.
+void every_wide_sequence(const runtime::Device& device, std::uint64_t more, const Way& way) {
+  auto p = problem(DType::bf16, more + 140, more + 40, 256, 200);
+  p.batch = 3, p.packed = p.causal = true;
+  check(device, p, way);
+  p = problem(DType::f16, more + 40, more + 140, 192, 128), p.packed = true, p.window_left = 20;
+  p.soft_cap = 1.5f;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 40, more + 150, 192, 128), p.key_lengths = p.causal = true;
+  check(device, p, way);
+  p = problem(DType::bf16, more + 40, more + 70, 256, 256), p.key_lengths = true;
+  p.mask = AttentionMask::boolean;
   check(device, p, way);
 }
 // The same above 128 columns, where each gradient has a kernel.
@@ -320,6 +349,10 @@ TEST(attention_backward_sm90, gradients_of_sequences_match_the_oracle) {
   every_sequence(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
 }
 
+TEST(attention_backward_sm90, wide_gradients_of_sequences_match_the_oracle) {
+  every_wide_sequence(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
+}
+
 TEST(attention_backward_sm90, wide_gradients_match_the_oracle) {
   every_wide(runtime::Device::open("emu:sm_90a"), 0, AttentionKind::sm90);
 }
@@ -347,11 +380,15 @@ TEST(attention_backward_sm90, under_every_policy_with_the_same_sums) {
   same_sums_under_every_policy(p);
   p.packed = true, p.batch = 3, p.n_q = 130, p.n_kv = 140;
   same_sums_under_every_policy(p);
+  p = problem(DType::bf16, 40, 70, 64, 64), p.batch = 1, p.soft_cap = 1.5f;
+  same_sums_under_every_policy(p);
 }
 
 TEST(attention_backward_sm90, wide_under_every_policy_with_the_same_sums) {
   auto p = problem(DType::bf16, 150, 140, 192, 128);
   p.causal = true, p.batch = 1;
+  same_sums_under_every_policy(p);
+  p = problem(DType::bf16, 40, 70, 192, 128), p.batch = 2, p.packed = true;
   same_sums_under_every_policy(p);
 }
 
@@ -375,13 +412,22 @@ TEST(attention_backward_sm90, is_refused_with_the_reason) {
   EXPECT_NE(why(p, 128).find("multiple of 256"), std::string::npos);
   EXPECT_EQ(why(problem(DType::bf16, 9, 9, 192, 128), 256), "");
   p.soft_cap = 2;
-  EXPECT_NE(why(p, 256).find("scale and bounds only"), std::string::npos);
-  p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2;
+  EXPECT_EQ(why(p, 256), "");
+  p.alibi = true;
+  EXPECT_NE(why(p, 256).find("a soft cap beside slopes"), std::string::npos);
+  p.alibi = false, p.packed = p.causal = true;
+  EXPECT_NE(why(p, 256).find("bounds of packed sequences beside a soft cap"), std::string::npos);
+  p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2, p.alibi = true;
   EXPECT_EQ(why(p, 256), "");
   p.key_lengths = true;
-  EXPECT_NE(why(p, 256).find("lengths of their own"), std::string::npos);
-  p = problem(DType::bf16, 9, 9, 64, 64), p.packed = true;
-  EXPECT_NE(why(p, 256).find("total_q = 0"), std::string::npos);
+  EXPECT_EQ(why(p, 256), "");
+  for (std::uint64_t d : {64, 256}) {
+    p = problem(DType::bf16, 9, 9, d, d), p.packed = true;
+    EXPECT_NE(why(p, 256).find("total_q = 0"), std::string::npos);
+    p = problem(DType::bf16, 9, 9, d, d),
+    p.modify = {"twice", [](const AttentionScore& s) { return s.score * 2.0f; }, {}};
+    EXPECT_NE(why(p, 256).find("score modification"), std::string::npos);
+  }
   p = problem(DType::bf16, 9, 9, 256, 256), p.soft_cap = 2;
   p.mask = AttentionMask::boolean;
   EXPECT_NE(why(p, 256).find("a mask beside a soft cap"), std::string::npos);
@@ -414,6 +460,8 @@ TEST(attention_backward_sm90, sequences_right_on_a_gpu) {
     if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
     for (std::uint64_t more : {0, 200}) every_sequence(device, more, AttentionKind::sm90);
     for (int i : {2, 3}) every_sequence(device, 0, kSm90Tunings[i]);
+    for (std::uint64_t more : {0, 200}) every_wide_sequence(device, more, AttentionKind::sm90);
+    for (int i : {0, 2}) every_wide_sequence(device, 0, kSm90Tunings[i]);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
@@ -465,9 +513,20 @@ std::vector<std::vector<Variant>> all_sm90() {
       all.push_back(
           choose_attention_backward_sm90(p, tune_attention_backward(p, packed == (d == 64))).kernels);
     }
-  auto p = problem(DType::bf16, 9, 9, 256, 256);
-  p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3;
-  all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, true)).kernels);
+  const auto shaped = [&](std::uint64_t d, const std::function<void(AttentionProblem&)>& set) {
+    auto p = problem(DType::bf16, 9, 9, d, d);
+    set(p);
+    all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, d != 64)).kernels);
+  };
+  for (std::uint64_t d : {64, 128}) {
+    shaped(d, [](auto& p) { p.soft_cap = 2, p.causal = true, p.window_left = 3; });
+    shaped(d, [](auto& p) { p.alibi = p.causal = true; });
+    shaped(d, [](auto& p) { p.mask = AttentionMask::additive, p.key_lengths = true; });
+  }
+  shaped(128, [](auto& p) { p.mask = AttentionMask::boolean, p.causal = true; });
+  shaped(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
+  shaped(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
+  shaped(256, [](auto& p) { p.mask = AttentionMask::additive, p.key_lengths = p.causal = true; });
   return all;
 }
 

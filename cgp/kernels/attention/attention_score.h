@@ -38,6 +38,13 @@ inline Sequence sequence(const AttentionFeatures& f, const AttentionParams& p, c
   return {batch, head, head_kv, p.n_q, p.n_kv, zero, zero};
 }
 
+/// Of the group's head number `member`.
+inline Sequence of_member(const Sequence& s, const Val<u32>& member) {
+  return {s.batch, s.head + member, s.head_kv, s.n_q, s.n_kv, s.first_q, s.first_kv};
+}
+/// Whether scores depend on more than q . k and bounds.
+inline bool shapes(const AttentionFeatures& f) { return f.shaped() || f.mask != AttentionMask::none; }
+
 /// Keys first <= j < end of one query, as far as bounds say.
 struct Bounds {
   Val<s32> first, end;
@@ -55,11 +62,14 @@ inline Bounds bounds(const AttentionFeatures& f, const AttentionParams& p, const
 inline Val<f32> factor(const AttentionFeatures& f, const AttentionParams& p) {
   return f.shaped() ? Val<f32>(1.0f) : p.scale_log2;
 }
-/// tanh to fp32 accuracy (tanh.approx has 11 bits): 1 - 2 / (1 + e^2x).
-inline Val<f32> tanh_exact(const Val<f32>& x) {
-  const auto e = ex2<approx, ftz>(x * (2 * kLog2e));
+/// What tanh_of() takes for each unit of tanh's argument.
+inline constexpr float kTanhUnit = 2 * kLog2e;
+/// tanh to fp32 accuracy (tanh.approx has 11 bits): 1 - 2 / (1 + 2^y).
+inline Val<f32> tanh_of(const Val<f32>& y) {
+  const auto e = ex2<approx, ftz>(y);
   return fma(rcp<approx, ftz>(e + 1.0f), -2.0f, Val<f32>(1.0f));
 }
+inline Val<f32> tanh_exact(const Val<f32>& x) { return tanh_of(x * kTanhUnit); }
 
 /// From q . k of (row, key) to the kept score; `slope` is this head's, already loaded.
 class Shape {
