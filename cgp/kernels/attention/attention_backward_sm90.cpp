@@ -218,8 +218,12 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (f.modify.apply) return lead + "a score modification may need any number of registers";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
-  if (width(p) <= 128 && f.soft_cap && f.alibi)
-    return lead + "a soft cap beside slopes needs more registers than there are up to head dimensions of 128";
+  if (width(p) > 128 && f.mask != AttentionMask::none && f.lengths)
+    return lead +
+           "a mask beside key lengths needs more registers than there are above head dimensions of 128";
+  if (f.soft_cap && f.alibi && (width(p) <= 128 || p.packed))
+    return text::cat(lead, "a soft cap beside slopes needs more registers than there are ",
+                     p.packed ? "for packed sequences" : "up to head dimensions of 128");
   if (width(p) == 64 && f.soft_cap && p.packed && (f.left || f.right))
     return lead +
            "bounds of packed sequences beside a soft cap need more registers than there are up to head "

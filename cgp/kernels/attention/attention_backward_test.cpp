@@ -277,8 +277,8 @@ void every_wide_sequence(const runtime::Device& device, std::uint64_t more, cons
   check(device, p, way);
   p = problem(DType::bf16, more + 40, more + 150, 192, 128), p.key_lengths = p.causal = true;
   check(device, p, way);
-  p = problem(DType::bf16, more + 40, more + 70, 256, 256), p.key_lengths = true;
-  p.mask = AttentionMask::boolean;
+  p = problem(DType::bf16, more + 40, more + 70, 256, 256), p.key_lengths = p.alibi = true;
+  p.soft_cap = 1.5f;
   check(device, p, way);
 }
 // The same above 128 columns, where each gradient has a kernel.
@@ -421,6 +421,10 @@ TEST(attention_backward_sm90, is_refused_with_the_reason) {
   EXPECT_EQ(why(p, 256), "");
   p.key_lengths = true;
   EXPECT_EQ(why(p, 256), "");
+  p.key_lengths = false, p.packed = true;
+  EXPECT_NE(why(p, 256).find("a soft cap beside slopes"), std::string::npos);
+  p = problem(DType::bf16, 9, 9, 256, 256), p.mask = AttentionMask::boolean, p.key_lengths = true;
+  EXPECT_NE(why(p, 256).find("a mask beside key lengths"), std::string::npos);
   for (std::uint64_t d : {64, 256}) {
     p = problem(DType::bf16, 9, 9, d, d), p.packed = true;
     EXPECT_NE(why(p, 256).find("total_q = 0"), std::string::npos);
@@ -526,7 +530,7 @@ std::vector<std::vector<Variant>> all_sm90() {
   shaped(128, [](auto& p) { p.mask = AttentionMask::boolean, p.causal = true; });
   shaped(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
   shaped(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
-  shaped(256, [](auto& p) { p.mask = AttentionMask::additive, p.key_lengths = p.causal = true; });
+  shaped(256, [](auto& p) { p.soft_cap = 2, p.alibi = p.key_lengths = p.causal = true; });
   return all;
 }
 
