@@ -11,29 +11,14 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/dsl/arith.h"
-#include "cgp/dsl/convert.h"
+#include "cgp/kernels/transpose/transpose_tile.h"
 
 namespace cgp::kernels {
-namespace {
 
-using namespace dsl;
-
-constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
-
-// `count` pointers, each `step` elements after the one before: an addition each.
-template <class P>
-std::vector<P> walk(const P& from, const Val<u64>& step, int count) {
-  std::vector<P> at{from};
-  while (int(at.size()) < count) at.push_back(at.back().at(step));
-  return at;
-}
-
-// The block's tile: which matrix of the batch, and the first row and column.
-struct TileAt {
-  Val<u64> matrix, row, col;
-};
-TileAt tile_at(Kernel& k, const TransposeTuning& t, Val<u32> tiles_r, Val<u32> tiles_c) {
+transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const TransposeTuning& t,
+                                                 const dsl::Val<dsl::u32>& tiles_r,
+                                                 const dsl::Val<dsl::u32>& tiles_c) {
+  using namespace dsl;
   const auto per_matrix = tiles_r * tiles_c, in_matrix = k.ctaid_x() % per_matrix;
   const auto place = [&](const Val<u32>& r, const Val<u32>& c) {
     return TileAt{to<u64>(k.ctaid_x() / per_matrix), to<u64>(r) * t.tile_rows, to<u64>(c) * t.tile_cols};
@@ -45,6 +30,13 @@ TileAt tile_at(Kernel& k, const TransposeTuning& t, Val<u32> tiles_r, Val<u32> t
              in_strip = in_matrix % (tiles_r * strip);
   return place(in_strip / wide, first + in_strip % wide);
 }
+
+namespace {
+
+using namespace dsl;
+using transpose_parts::tile_at, transpose_parts::walk;
+
+constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
 
 // A 16-byte access of V elements as registers, and the transpose of V x V of them held by one thread.
 template <class T>
@@ -203,9 +195,14 @@ std::uint64_t scalar_smem(int element_bytes, int side) {
 }  // namespace
 
 Variant transpose_variant(int element_bytes, bool vector, const TransposeTuning& t) {
-  auto name = text::cat("transpose_b", 8 * element_bytes, vector ? "_vector" : "", "__", t.tile_rows, "x",
-                        t.tile_cols, t.strip == 1 ? std::string() : text::cat("_s", t.strip),
-                        t.resident ? text::cat("_r", t.resident) : std::string());
+  auto name =
+      text::cat("transpose_b", 8 * element_bytes,
+                t.sectors ? "_sectors"
+                : vector  ? "_vector"
+                          : "",
+                "__", t.tile_rows, "x", t.tile_cols, t.strip == 1 ? std::string() : text::cat("_s", t.strip),
+                t.resident ? text::cat("_r", t.resident) : std::string());
+  if (t.sectors) return transpose_parts::sectors_variant(element_bytes, std::move(name), t);
   switch (element_bytes) {
     case 1:
       return make_variant<b8>(std::move(name), vector, t);
@@ -232,7 +229,14 @@ TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape,
             text::cat("aligned, and rows and cols are multiples of ", v, ": 16-byte accesses")};
   }
   TransposeTuning t{32, 32, 1, 0};
-  if (std::min(shape.rows, shape.cols) >= 256) {
+  const bool large = std::min(shape.rows, shape.cols) >= 256;
+  if (large && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024) {
+    t = transpose_parts::sectors_tuning(element_bytes);
+    text::append(why, text::cat(": rows by bulk copies, whole sectors of the output, tiles of ", t.tile_rows,
+                                " x ", t.tile_cols));
+    return {transpose_variant(element_bytes, false, t), t, std::move(why)};
+  }
+  if (large) {
     t = element_bytes == 1 ? TransposeTuning{64, 64, 4, 6}
                            : TransposeTuning{128, 128, 1, element_bytes < 8 ? 2 : 0};
     const std::uint64_t most = device.smem_per_block_optin ? device.smem_per_block_optin : 48 * 1024;
@@ -247,9 +251,11 @@ void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const Tran
   const auto tiles = [](std::uint64_t n, int tile) {
     return (n + std::uint64_t(tile) - 1) / std::uint64_t(tile);
   };
-  const std::uint64_t tr = tiles(shape.rows, choice.tuning.tile_rows),
+  if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
+  // Where a tile begins with a sector it ends up to a sector earlier.
+  const std::uint64_t more = choice.tuning.sectors ? std::uint64_t(choice.tuning.sectors - 1) : 0;
+  const std::uint64_t tr = tiles(shape.rows + more, choice.tuning.tile_rows),
                       tc = tiles(shape.cols, choice.tuning.tile_cols);
-  if (shape.batch == 0 || tr == 0 || tc == 0) return;
   load(s.device(), choice.variant)(s, runtime::grid_for(shape.batch * tr * tc, 1), in, out, shape.rows,
                                    shape.cols, std::uint32_t(tr), std::uint32_t(tc));
 }
@@ -349,6 +355,7 @@ KernelEntry transpose_entry() {
   e.images = [](std::string_view arch) {
     std::vector<Variant> all;
     runtime::DeviceInfo device;
+    device.max_cluster = arch == "sm_90a" || arch == "sm_100a" ? 8 : 1;
     device.smem_per_block_optin = 1024 * (arch == "sm_90a" || arch == "sm_100a" ? 227
                                           : arch == "sm_75"                     ? 64
                                                                                 : 99);

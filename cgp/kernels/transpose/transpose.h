@@ -24,6 +24,7 @@ struct TransposeTuning {
   int tile_rows = 64, tile_cols = 64;
   int strip = 1;  ///< blocks visit strips of so many tiles from top to bottom; 0: along the rows of the input
   int resident = 0;  ///< blocks per SM that the compiler makes room for; 0: its choice
+  int sectors = 0;   ///< > 0: rows begin anywhere, tiles with a sector of so many elements (sm_90)
 };
 /// Which variant runs, and why.
 struct TransposeChoice {

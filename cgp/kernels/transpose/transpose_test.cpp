@@ -46,18 +46,36 @@ TEST(transpose, large_ragged_matrices) {
     expect_right(transpose_entry(), {{"dtype", t}, {"batch", "2"}, {"rows", "259"}, {"cols", "405"}});
 }
 
+// Wherever the rows of the output begin: compulsory sectors, and of each row the two that the matrix's edges
+// share with its neighbours. The kernel of single accesses needs a fifth more on both sides.
+TEST(transpose, crooked_rows_are_stored_in_whole_sectors) {
+  const std::uint64_t rows = 389, cols = 645, floor = rows * cols * 4 / 32;
+  const auto run = [&](const char* arch) {
+    return expect_right(transpose_entry(), {{"rows", "389"}, {"cols", "645"}}, arch);
+  };
+  const auto sectors = run("sm_90a"), single = run("sm_80");
+  EXPECT_LE(sectors.global_store_sectors, floor + 2 * cols);
+  EXPECT_EQ(sectors.shared_load_conflicts, 0u);
+  EXPECT_LT(sectors.global_load_sectors * 100, floor * 116);
+  EXPECT_GT(single.global_store_sectors * 100, floor * 120);
+  EXPECT_LT(sectors.warp_instructions, single.warp_instructions);
+}
+
 TEST(transpose, slices_may_start_anywhere) {
   auto device = runtime::Device::open("emu");
-  const auto host = random_array(DType::u16, {1 + 200 * 131}, 3);
-  auto in = device.upload<std::uint16_t>(typed<std::uint16_t>(host)),
-       out = device.zeros<std::uint16_t>(3 + 200 * 131 + 2);
-  transpose<std::uint16_t>(device.stream(), in.slice(1, 200 * 131), out.slice(3, 200 * 131), {1, 200, 131});
-  device.sync();
-  const auto got = out.to_vector();
-  for (std::size_t i : {0, 1, 2, 3 + 200 * 131, 4 + 200 * 131}) EXPECT_EQ(got[i], 0);
-  for (std::size_t r = 0; r < 200; ++r)
-    for (std::size_t c = 0; c < 131; ++c)
-      ASSERT_EQ(got[3 + c * 200 + r], std::uint16_t(host.at(1 + r * 131 + c))) << r << " " << c;
+  for (auto [rows, cols] : {std::pair{200u, 131u}, {300u, 261u}}) {
+    const std::size_t n = rows * cols;
+    const auto host = random_array(DType::u16, {1 + n}, 3);
+    auto in = device.upload<std::uint16_t>(typed<std::uint16_t>(host)),
+         out = device.zeros<std::uint16_t>(3 + n + 2);
+    transpose<std::uint16_t>(device.stream(), in.slice(1, n), out.slice(3, n), {1, rows, cols});
+    device.sync();
+    const auto got = out.to_vector();
+    for (std::size_t i : {std::size_t(0), std::size_t(1), std::size_t(2), 3 + n, 4 + n}) EXPECT_EQ(got[i], 0);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < cols; ++c)
+        ASSERT_EQ(got[3 + c * rows + r], std::uint16_t(host.at(1 + r * cols + c))) << r << " " << c;
+  }
 }
 
 TEST(transpose, selection_says_why) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the transpose kernels share: the order of tiles, and pointers down a column.
+#include <vector>
+
+#include "cgp/dsl/arith.h"
+#include "cgp/dsl/convert.h"
+#include "cgp/dsl/ptr.h"
+#include "cgp/kernels/transpose/transpose.h"
+
+namespace cgp::kernels::transpose_parts {
+
+/// `count` pointers, each `step` elements after the one before: an addition each.
+template <class P>
+std::vector<P> walk(const P& from, const dsl::Val<dsl::u64>& step, int count) {
+  std::vector<P> at{from};
+  while (int(at.size()) < count) at.push_back(at.back().at(step));
+  return at;
+}
+
+/// The block's tile: which matrix of the batch, and the first row and column.
+struct TileAt {
+  dsl::Val<dsl::u64> matrix, row, col;
+};
+TileAt tile_at(dsl::Kernel& k, const TransposeTuning& t, const dsl::Val<dsl::u32>& tiles_r,
+               const dsl::Val<dsl::u32>& tiles_c);
+
+/// transpose_sectors.cpp.
+Variant sectors_variant(int element_bytes, std::string name, const TransposeTuning& t);
+/// Tiles of that kernel, and elements of a sector: its tiles end so many elements less one before theirs.
+TransposeTuning sectors_tuning(int element_bytes);
+
+}  // namespace cgp::kernels::transpose_parts
