@@ -177,9 +177,9 @@ Problem checked(ArgMax a, const runtime::DeviceInfo& device) {
   if (a.values.given)
     check.present("values", a.values, {a.in.dtype}, true), check.vector("values", a.values, a.rows);
   const auto n = needs(a.in.dtype);
-  const bool wide = row::fits(a.in, a.cols, a.layout, row::widest_access(n));
-  auto plan =
-      a.tuning ? row::RowPlan{*a.tuning, "as asked"} : row::plan_rows(n, a.rows, a.cols, wide, device);
+  const auto fit =
+      row::fits(a.in, a.cols, a.layout, row::widest_access(n)) ? row::Fit::wide : row::Fit::single;
+  auto plan = a.tuning ? row::RowPlan{*a.tuning, "as asked"} : row::plan_rows(n, a.rows, a.cols, fit, device);
   const Build b{plan.tuning, a.in.dtype, a.index.dtype == DType::s64, a.values.given, a.layout.inner > 1};
   return {std::move(a), b, std::move(plan.why)};
 }

@@ -104,7 +104,7 @@ class Loss : public row::RowOp {
     const auto dx = v.target(*out_);
     const auto stored = [&](int j, const Floats& out) {
       row::Access words;
-      for (const auto& w : row::pack({out_->dtype, v.elements()}, out))
+      for (const auto& w : row::pack({out_->dtype, v.elements(j)}, out))
         words.push_back(select(t.ignored, Val<b32>(0), w));
       dx.store_packed(j, words);
     };
@@ -127,7 +127,7 @@ class Loss : public row::RowOp {
       stored(j, out);
       // The target's element again, by the thread that has just stored it; it alone has the element.
       const auto place = t.column - v.index(j);
-      const auto mine = v.inside(j) & used & (place < std::uint64_t(v.elements()));
+      const auto mine = v.inside(j) & used & (place < std::uint64_t(v.elements(j)));
       k.if_(mine, [&] {
         const auto x = element(v.words(0, j), to<u32>(place));
         const row::Format one{out_->dtype, 1};
@@ -273,10 +273,9 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
     check.fail("logits", "cannot have its rows in groups", "inner > 1");
   const auto need = needs(b);
   const int e = row::widest_access(need);
-  const bool wide = row::fits(c.logits, c.cols, c.logits_layout, e) &&
-                    (!c.dlogits.given || row::fits(c.dlogits, c.cols, c.dlogits_layout, e));
+  const auto fit = row::fit(e, c.cols, {{c.logits, c.logits_layout}, {c.dlogits, c.dlogits_layout}});
   auto plan =
-      c.tuning ? row::RowPlan{*c.tuning, "as asked"} : row::plan_rows(need, c.rows, c.cols, wide, device);
+      c.tuning ? row::RowPlan{*c.tuning, "as asked"} : row::plan_rows(need, c.rows, c.cols, fit, device);
   b.tuning = plan.tuning;
   return {std::move(c), b, std::move(plan.why)};
 }

@@ -46,16 +46,18 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
           for (int resident : {1, 2, 3, 4}) {
             if (resident * lanes > 1024 || stages * resident * lanes * loads * 16 > 220 * 1024) continue;
             c.tuning = row::RowTuning{8, lanes, 1, loads, cluster, stages, resident};
+            c.tuning->edges = cols % 8 != 0;
             run(swept, 5);
             if (stages < 3 || cluster == 1) continue;
             c.tuning->lag = true;
             run(swept, 5);
           }
       }
-  c.tuning = row::RowTuning{8, 1024, 1, 0, 8};
-  run(swept, 5);
-  c.tuning = row::RowTuning{8, 1024, 1, 0, 1};
-  run(swept, 5);
+  for (int cluster : {8, 1}) {
+    c.tuning = row::RowTuning{8, 1024, 1, 0, cluster};
+    c.tuning->edges = cols % 8 != 0;
+    run(swept, 5);
+  }
 }
 
 void bench_softmax_rows(BenchTable& b, SoftmaxOp op, const char* title, std::uint64_t rows,
@@ -85,7 +87,8 @@ void bench_losses(BenchTable& b) {
   bench_cross_entropy(b, 8192, 32000);
   bench_cross_entropy(b, 4096, 151936);
   bench_cross_entropy(b, 8192, 50257);
-  for (std::uint64_t cols : {1024, 4096, 16384, 32768, 131072}) {
+  bench_cross_entropy(b, 8192, 50304);
+  for (std::uint64_t cols : {1024, 4096, 16384, 32768, 131072, 4097, 50257}) {
     const std::uint64_t rows = (1ull << 27) / cols;
     bench_softmax_rows(b, SoftmaxOp::log_softmax, "log_softmax", rows, cols);
     bench_softmax_rows(b, SoftmaxOp::softmax_backward, "softmax_backward", rows, cols);

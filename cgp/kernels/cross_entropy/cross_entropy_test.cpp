@@ -53,6 +53,93 @@ TEST(cross_entropy, lagging_ring_in_place) {
   for (std::size_t r = 0; r < rows; ++r) EXPECT_NEAR(losses[r], want.loss[r], want.loss_tolerance[r]) << r;
 }
 
+namespace {
+
+// In place in rows that begin anywhere: `before` elements into an allocation and `gap` elements apart, none
+// of which may change.
+void check_crooked_rows(runtime::Device& device, DType type, const row::RowTuning& t, std::uint64_t rows,
+                        std::uint64_t cols, std::uint64_t before, std::uint64_t gap, bool gradient) {
+  const std::uint64_t pitch = cols + gap, all = before + rows * pitch;
+  auto x = random_array(type, {all}, 5 + cols);
+  auto memory = device.alloc<std::byte>(x.bytes.size());
+  memory.upload(x.bytes);
+  std::vector<std::int32_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r)
+    targets[r] = std::int32_t(r % 3 ? r * 37 % cols : (r % 2 ? cols - 1 : 0));
+  auto to = device.upload<std::int32_t>(targets);
+  auto loss = device.zeros<float>(rows);
+  const View logits = View(memory.address(), all, type, true, memory.all().backend()).from(before);
+  CrossEntropy c;
+  c.logits = logits, c.targets = to, c.loss = loss, c.rows = rows, c.cols = cols, c.tuning = t;
+  c.logits_layout.pitch = c.dlogits_layout.pitch = pitch;
+  if (gradient) c.dlogits = logits;
+  cross_entropy(device.stream(), c);
+  device.sync();
+  const auto in = x.as_doubles();
+  std::vector<double> packed;
+  for (std::uint64_t r = 0; r < rows; ++r)
+    packed.insert(packed.end(), in.begin() + long(before + r * pitch),
+                  in.begin() + long(before + r * pitch + cols));
+  const auto want =
+      cross_entropy_ref(packed, {targets.begin(), targets.end()}, rows, cols, -100, 0, 0, 1, type);
+  HostArray got(type, {all});
+  memory.download(got.bytes);
+  std::vector<double> expected = in, tolerance(in.size(), 0.0);
+  for (std::uint64_t i = 0; i < rows * cols && gradient; ++i) {
+    const auto at = before + i / cols * pitch + i % cols;
+    expected[at] = want.dlogits[i], tolerance[at] = want.dlogits_tolerance[i];
+  }
+  const auto check = compare(got, expected, [&](std::uint64_t i) { return tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " " << cols << " " << before << " "
+                          << gap;
+  const auto losses = loss.to_vector();
+  for (std::size_t r = 0; r < rows; ++r)
+    EXPECT_NEAR(losses[r], want.loss[r], want.loss_tolerance[r]) << row::describe(t) << " row " << r;
+}
+
+// Elements, lanes, rows, loads, cluster, stages, resident, stay, hold, lag, pass, edges.
+const row::RowTuning kCrooked[] = {{8, 64, 1, 2, 1, 0, 0, false, false, false, false, true},
+                                   {8, 32, 4, 4, 1, 0, 0, true, false, false, false, true},
+                                   {8, 32, 1, 2, 2, 0, 0, false, false, false, false, true},
+                                   {8, 64, 1, 2, 1, 3, 1, false, false, false, false, true},
+                                   {8, 32, 1, 2, 2, 2, 1, false, false, false, false, true},
+                                   {8, 32, 1, 1, 4, 3, 1, false, false, true, false, true},
+                                   {8, 64, 1, 0, 2, 0, 0, false, false, false, false, true}};
+
+}  // namespace
+
+TEST(cross_entropy, crooked_rows_in_place_in_every_skeleton) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  for (const auto& t : kCrooked) {
+    const std::uint64_t rows = t.persistent() ? 300 : 9;
+    check_crooked_rows(device, DType::bf16, t, rows, 1001, 0, 0, true);
+    check_crooked_rows(device, DType::f16, t, 9, 930, 3, 5, true);
+    check_crooked_rows(device, DType::bf16, t, 6, 1000, 5, 8, true);
+    check_crooked_rows(device, DType::bf16, t, 5, 6, 1, 0, true);  // no whole access
+  }
+  const row::RowTuning pass{4, 64, 1, 2, 2, 0, 0, false, false, false, true, true};
+  check_crooked_rows(device, DType::f32, pass, 7, 3001, 1, 0, false);
+  check_crooked_rows(device, DType::f32, {4, 32, 4, 3, 1, 0, 0, false, false, false, false, true}, 9, 383, 2,
+                     1, true);
+}
+
+TEST(cross_entropy, crooked_rows_under_every_policy) {
+  for (const auto& [async, schedule] :
+       {std::pair{"late", "adversarial"}, {"random:1", "random:1"}, {"late", "random:2"}}) {
+    auto device = emulator_under(async, schedule);
+    for (const auto& t : kCrooked)
+      if (t.stages) check_crooked_rows(device, DType::bf16, t, 140, 1001, 3, 0, true);
+  }
+}
+
+TEST(cross_entropy, a_vocabulary_of_50257) {
+  const auto c = expect_right(cross_entropy_entry(), {{"rows", "2"}, {"cols", "50257"}});
+  // A row's sectors once, its two edges, and what each of 25 warps reads beside it: target and scale.
+  EXPECT_LE(c.global_load_sectors, 2u * (50257 * 2 / 32 + 3 + 25 * 2));
+  EXPECT_LE(c.global_store_sectors, 2u * (50257 * 2 / 32 + 3 + 2));
+  expect_right(cross_entropy_entry(), {{"rows", "300"}, {"cols", "517"}});
+}
+
 TEST(cross_entropy, runs_on_every_architecture) {
   for (auto arch : kTargets)
     expect_right(cross_entropy_entry(), {{"dtype", "f16"}, {"rows", "5"}, {"cols", "200"}}, arch);

@@ -41,7 +41,7 @@ class Forward : public row::RowOp {
     }
     Floats counts, squares;
     for (int j = 0; j < v.count(); ++j)
-      counts.push_back(select(v.inside(j), Val<f32>(float(v.elements())), Val<f32>(0.f)));
+      counts.push_back(select(v.inside(j), Val<f32>(float(v.elements(j))), Val<f32>(0.f)));
     const auto count = row::sum(counts);
     const auto mean = row::sum(all) / max(count, Val<f32>(1.f));
     for (int j = 0; j < v.count(); ++j) {
@@ -65,7 +65,8 @@ class Forward : public row::RowOp {
     for (int j = 0; j < v.count(); ++j) {
       const auto x = h(v, j, b_.layer ? 2 : 1);
       if (sum_)
-        sum[0].store_packed(j, kept_.empty() ? row::pack({*b_.sum, v.elements()}, x) : kept_[std::size_t(j)]);
+        sum[0].store_packed(j,
+                            kept_.empty() ? row::pack({*b_.sum, v.elements(j)}, x) : kept_[std::size_t(j)]);
       Floats weight, bias, out;
       int column = 0;
       if (b_.weight) weight = v.column(column++, j, 1);
@@ -89,7 +90,7 @@ class Forward : public row::RowOp {
   // x, or x + residual as it is stored.
   Floats h(const Values& v, int j, int use = 0) {
     if (!b_.residual) return v.at(0, j, use);
-    const row::Format f{b_.sum.value_or(b_.x), v.elements()};
+    const row::Format f{b_.sum.value_or(b_.x), v.elements(j)};
     if (v.kept() && std::size_t(j) < kept_.size()) return row::floats(f, kept_[std::size_t(j)], v.zero(use));
     const auto a = v.at(0, j), b = v.at(1, j);
     Floats s;
@@ -180,7 +181,6 @@ Problem checked(Norm n, bool layer, const runtime::DeviceInfo& device) {
   n.y_layout = c.rows("y", n.y, n.rows, n.cols, n.y_layout);
   Build b{};
   b.layer = layer, b.x = n.x.dtype, b.y = n.y.dtype, b.offset = n.weight_offset != 0;
-  bool wide = true;
   if (n.residual.given) {
     c.present("residual", n.residual, row::kFloats, false);
     n.residual_layout = c.rows("residual", n.residual, n.rows, n.cols, n.residual_layout);
@@ -216,12 +216,11 @@ Problem checked(Norm n, bool layer, const runtime::DeviceInfo& device) {
            text::cat("inner = ", n.y_layout.inner, ", that of x is ", n.x_layout.inner));
   const auto need = needs(b);
   const int e = row::widest_access(need);
-  const auto fits = [&](const View& v, const row::Layout& l) {
-    if (v.given) wide = wide && row::fits(v, n.cols, l, e);
-  };
-  fits(n.x, n.x_layout), fits(n.y, n.y_layout), fits(n.residual, n.residual_layout);
-  fits(n.sum, n.sum_layout), fits(n.weight, {}), fits(n.bias, {});
-  auto plan = row::plan_rows(need, n.rows, n.cols, wide, device);
+  const auto fit =
+      row::fit(e, n.cols,
+               {{n.x, n.x_layout}, {n.y, n.y_layout}, {n.residual, n.residual_layout}, {n.sum, n.sum_layout}},
+               {n.weight, n.bias});
+  auto plan = row::plan_rows(need, n.rows, n.cols, fit, device);
   b.tuning = n.tuning.value_or(plan.tuning);
   return {std::move(n), b, std::move(plan.why)};
 }

@@ -60,6 +60,7 @@ class Backward : public row::RowOp {
     std::optional<Val<f32>> level;
     if (b_.layer) level.emplace(s[1] * inverse_);
     std::vector<Floats> next(sums.size());
+    std::size_t done = 0;  // elements of the accesses before
     for (int j = 0; j < v.count(); ++j) {
       const auto came = v.at(1, j, 1), g = gradient(v, came, j, 1), c = centred(v, j, 1);
       Floats out, more;
@@ -73,11 +74,12 @@ class Backward : public row::RowOp {
       // Two sums leave no registers for it: out of the stage again, where there is one.
       const auto dy = sums.size() > 1 ? v.at(1, j, 1) : came;
       for (std::size_t e = 0; e < g.size(); ++e) {
-        const std::size_t at = std::size_t(j) * g.size() + e;
+        const std::size_t at = done + e;
         std::size_t a = 0;
         if (b_.dweight) next[a].push_back(fma(dy[e], c[e] * rstd(v), sums[a][at])), ++a;
         if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
       }
+      done += g.size();
     }
     return next;
   }
@@ -193,14 +195,11 @@ Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
     if (l->inner > 1) c.fail(name, "cannot have its rows in groups", text::cat("inner = ", l->inner));
   const auto need = needs(b);
   const int e = row::widest_access(need);
-  bool wide = true;
-  const auto fits = [&](const View& v, const row::Layout& l) {
-    if (v.given) wide = wide && row::fits(v, n.cols, l, e);
-  };
-  fits(n.x, n.x_layout), fits(n.dy, n.dy_layout), fits(n.dx, n.dx_layout), fits(n.dsum, n.dsum_layout);
-  fits(n.weight, {});
+  const auto fit = row::fit(
+      e, n.cols, {{n.x, n.x_layout}, {n.dy, n.dy_layout}, {n.dx, n.dx_layout}, {n.dsum, n.dsum_layout}},
+      {n.weight});
   auto plan =
-      n.tuning ? row::RowPlan{*n.tuning, "as asked"} : row::plan_rows(need, n.rows, n.cols, wide, device);
+      n.tuning ? row::RowPlan{*n.tuning, "as asked"} : row::plan_rows(need, n.rows, n.cols, fit, device);
   b.tuning = plan.tuning;
   return {std::move(n), b, std::move(plan.why)};
 }

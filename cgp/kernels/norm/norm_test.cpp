@@ -156,6 +156,12 @@ TEST(norm, every_skeleton_takes_ragged_rows) {
   for (const auto& t : tunings)
     for (std::uint64_t cols : {1024u, 1000u, 520u, 8u})
       if (t.lanes > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);
+  // Rows that begin anywhere; rows of a team always equally far from where memory is aligned.
+  for (auto t : tunings) {
+    t.edges = true;
+    const int most = t.loads ? 8 * t.lanes * t.loads * t.cluster : 1001;
+    check_skeleton(device, t, t.persistent() ? 300 : 11, std::uint64_t(std::min(most - 5, 523)));
+  }
 }
 
 TEST(norm, lagging_ring_under_every_policy) {
@@ -164,8 +170,27 @@ TEST(norm, lagging_ring_under_every_policy) {
                                         {"late", "random:2"},
                                         {"eager", "adversarial"}}) {
     auto device = cgp::testing::emulator_under(async, schedule);
+    check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, true, true, false, true}, 301, 523);
     // More rows than teams, so that stages and slots come round.
     check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, false, true}, 301, 520);
+  }
+}
+
+// What is selected for rows that do not begin at multiples of 16 bytes: forms, types, lengths.
+TEST(norm, crooked_rows_match_the_oracle) {
+  for (const auto& kernel : kForward) {
+    const auto run = [&](const char* t, const char* rows, const char* cols, const char* weight,
+                         const char* residual) {
+      expect_right(
+          kernel, {{"dtype", t}, {"rows", rows}, {"cols", cols}, {"weight", weight}, {"residual", residual}});
+    };
+    run("bf16", "270", "387", "1", "1"), run("f32", "19", "203", "1", "1");
+    run("bf16", "20", "4099", "1", "0"), run("bf16", "5", "1283", "0", "0"), run("f16", "7", "130", "1", "0");
+  }
+  for (const auto& kernel : kBackward) {
+    expect_right(kernel, {{"rows", "280"}, {"cols", "263"}, {"residual", "1"}});
+    expect_right(kernel, {{"rows", "24"}, {"cols", "4099"}});
+    expect_right(kernel, {{"dtype", "f32"}, {"rows", "33"}, {"cols", "641"}});
   }
 }
 

@@ -19,6 +19,7 @@ std::string describe(const RowTuning& t) {
   if (t.hold) text::append(s, "_hold");
   if (t.pass) text::append(s, "_pass");
   if (t.lag) text::append(s, "_lag");
+  if (t.edges) text::append(s, "_edges");
   return s;
 }
 
@@ -34,6 +35,17 @@ Val<u64> offset(const RowsOf<P>& rows, const Val<u64>& row, const Val<u64>& firs
   return (group * *rows.outer + member * rows.pitch + first) * size;
 }
 
+// An access that is not aligned, by single elements.
+template <class P>
+Access gather(const Format& f, const P& from, const Val<pred>& inside) {
+  const Format one{f.dtype, 1};
+  Access single, words;
+  for (int i = 0; i < f.elements; ++i) single.push_back(load(one, from, i, inside)[0]);
+  if (f.dtype == DType::f32 || f.elements == 1) return single;
+  for (std::size_t i = 0; i < single.size(); i += 2) words.push_back(single[i] | single[i + 1] << 16);
+  return words;
+}
+
 }  // namespace
 
 std::optional<Val<u32>> Values::zero(int use) const {
@@ -41,12 +53,16 @@ std::optional<Val<u32>> Values::zero(int use) const {
   return (*zeros_)[std::size_t(use - 1)];
 }
 Floats Values::at(int input, int j, int use) const {
-  return floats(formats_[std::size_t(input)], words(input, j), zero(use));
+  return floats(format(types_[std::size_t(input)], j), words(input, j), zero(use));
 }
 Floats Values::column(int which, int j, int use) const {
   const auto& c = (*columns_)[std::size_t(which)];
-  const Format f{c.dtype, elements_};
+  const Format f = format(c.dtype, j);
   if (held_) return floats(f, (*held_)[std::size_t(which)][std::size_t(j)], zero(use));
+  if (crooked_) {
+    const auto at = index(j) * std::uint64_t(cgp::bytes(c.dtype));
+    return floats(f, gather(f, c.base.at(at), inside(j)));
+  }
   // Read again rather than kept: the second time from another address, as far as the compiler knows.
   const auto again = zero(use);
   const auto first = again ? first_ + to<u64>(*again) : first_;
@@ -57,10 +73,13 @@ Floats Values::column(int which, int j, int use) const {
 }
 void Values::Target::store(int j, const Floats& v) const { store_packed(j, pack(format, v)); }
 Values::Target Values::target(const OutRows& rows) const {
+  std::optional<Out<b8>> edge;
+  if (edge_) edge.emplace(rows.base.at(offset(rows, row_, edge_->column)));
   return {*this,
           {rows.dtype, elements_},
           rows.base.at(offset(rows, row_, first_)),
-          int(step_ / std::uint64_t(elements_))};
+          int(step_ / std::uint64_t(elements_)),
+          std::move(edge)};
 }
 
 std::vector<Val<b32>> RowOp::begin(Kernel&, const Val<u64>&, const Val<pred>&) { return {}; }
@@ -116,14 +135,16 @@ class RowKernel {
     BulkRing ring(k_, t_.stages, stage_bytes());
     for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     auto end = k_.loop(
-        range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums()}, [&](Val<u64> row, RingTurn s) {
+        range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)},
+        [&](Val<u64> row, RingTurn s) {
           auto of_row = op_.begin(k_, row, row < rows_);
+          auto next_edges = edges(row, teams, 1, part);
           ring.wait(s.at.stage, s.at.parity);
-          const auto v = staged(row, part, ring, s.at.stage, columns, std::move(of_row));
+          const auto v = staged(row, part, ring, s.at.stage, columns, std::move(of_row), s.edges);
           const auto stat =
               statistics(v, s.turn, [&] { fill(ring, row + teams * std::uint64_t(t_.stages), s.at.stage); });
           auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-          return RingTurn{(s.turn + 1) & 3, next(s.at), std::move(sums)};
+          return RingTurn{(s.turn + 1) & 3, next(s.at), std::move(sums), std::move(next_edges)};
         });
     store_sums(values(first, part), end.sums);
   }
@@ -139,33 +160,42 @@ class RowKernel {
     for (std::uint32_t s = 0; s < others; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
     const auto send = [&](const Val<u64>& row, const Whole& of_row, const Place& at, const Val<u32>& turn,
-                          const std::function<void()>& all_here) {
+                          const std::vector<Access>& edge, const std::function<void()>& all_here) {
       k_.if_(row < rows_, [&] {
         ring.wait(at.stage, at.parity);
-        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns, of_row)), turn, all_here);
+        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns, of_row, edge)), turn,
+                       all_here);
       });
     };
     struct Turn {
       RingTurn ring;
       Whole of_row;
-      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row); }
+      std::vector<Access> next_edges;
+      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row, &Turn::next_edges); }
     };
     const auto whole = begin(first);
-    send(first, whole, {}, Val<u32>(0), [] {});
-    auto end = k_.loop(range(first, rows_, teams), Turn{{Val<u32>(0), {}, no_sums()}, whole},
+    const auto first_edges = edges(first, teams, 0, part);
+    auto next_edges = edges(first, teams, 1, part);
+    send(first, whole, {}, Val<u32>(0), first_edges, [] {});
+    auto end = k_.loop(range(first, rows_, teams),
+                       Turn{{Val<u32>(0), {}, no_sums(), first_edges}, whole, std::move(next_edges)},
                        [&](Val<u64> row, Turn t) {
                          auto& s = t.ring;
                          const auto after = next(s.at);
                          const auto turn = (s.turn + 1) & (exchange_.turns() - 1);
                          auto of_next = begin(row + teams);
-                         send(row + teams, of_next, after, turn, [&] {
+                         auto after_next = edges(row, teams, 2, part);
+                         send(row + teams, of_next, after, turn, t.next_edges, [&] {
                            const auto freed = select(s.at.stage == 0, Val<u32>(others), s.at.stage - 1);
                            fill(ring, row + teams * std::uint64_t(others), freed);
                          });
-                         const auto v = staged(row, part, ring, s.at.stage, columns, std::move(t.of_row));
+                         const auto v =
+                             staged(row, part, ring, s.at.stage, columns, std::move(t.of_row), s.edges);
                          const auto stat = exchange_.receive(s.turn);
                          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-                         return Turn{{turn, after, std::move(sums)}, std::move(of_next)};
+                         return Turn{{turn, after, std::move(sums), std::move(t.next_edges)},
+                                     std::move(of_next),
+                                     std::move(after_next)};
                        });
     store_sums(values(first, part), end.ring.sums);
   }
@@ -174,20 +204,24 @@ class RowKernel {
     const auto row = to<u64>(team());
     const auto part = row_part();
     const auto step = std::uint64_t(t_.lanes) * std::uint64_t(t_.cluster);
-    const auto turns = range(to<u64>(part), accesses_, Val<u64>(step));
+    const auto place = frame(row);
+    const auto turns = range(to<u64>(part), place ? place->accesses : accesses_, Val<u64>(step));
     const Val<pred> valid = row < rows_;
     const auto of_row = op_.begin(k_, row, valid);
+    std::optional<Values> edge;
+    if (place) edge.emplace(at_edges(row, valid, *place, part, of_row));
     Stat stat;
     if (op_.fold) {
       Stat none;
       for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
       const auto mine = k_.loop(turns, none, [&](Val<u64> i, Stat s) {
-        const auto v = single(row, valid, i, of_row);
+        const auto v = single(row, valid, i, of_row, place);
         return op_.fold->merge({s, op_.part(k_, v)});
       });
-      stat = exchange_(mine, {}, [] {});
+      stat = exchange_(edge ? op_.fold->merge({mine, op_.part(k_, *edge)}) : mine, {}, [] {});
     }
-    k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row), stat, {}); });
+    k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row, place), stat, {}); });
+    if (edge) (void)op_.finish(k_, *edge, stat, {});
   }
 
   void pass() {
@@ -204,13 +238,20 @@ class RowKernel {
     Stat none;
     for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
     const auto first = to<u64>(part);
-    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, of_row); };
-    const auto end = k_.loop(range(first, accesses_, Val<u64>(stride)), Turn{load_inputs(here(first)), none},
-                             [&](Val<u64> i, Turn s) {
+    const auto place = frame(row);
+    const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, of_row, place); };
+    const auto end = k_.loop(range(first, place ? place->accesses : accesses_, Val<u64>(stride)),
+                             Turn{load_inputs(here(first)), none}, [&](Val<u64> i, Turn s) {
                                auto next = load_inputs(here(i + stride));
                                const auto v = filled(here(i), std::move(s.words));
                                return Turn{std::move(next), op_.fold->merge({s.stat, op_.part(k_, v)})};
                              });
+    if (place) {
+      const auto edge = at_edges(row, valid, *place, part, of_row);
+      const auto stat = exchange_(op_.fold->merge({end.stat, op_.part(k_, edge)}), {}, [] {});
+      (void)op_.finish(k_, edge, stat, {});
+      return;
+    }
     const auto stat = exchange_(end.stat, {}, [] {});
     (void)op_.finish(k_, here(first), stat, {});
   }
@@ -237,21 +278,73 @@ class RowKernel {
         t_.rows == 1 ? at : at * std::uint64_t(t_.rows) + to<u64>(k_.tid() / std::uint32_t(t_.lanes));
     const Val<pred> valid = row < rows_;
     const auto e = std::uint32_t(t_.elements);
-    Values v(row, valid, to<u64>(part) * std::uint64_t(e), t_.elements,
+    const auto place = frame(row);
+    const auto first = to<u64>(part) * std::uint64_t(e);
+    Values v(row, valid, place ? first + place->left : first, t_.elements,
              std::uint64_t(step()) * std::uint64_t(e));
     v.columns_ = &op_.columns, v.zeros_ = &zeros_;
-    const auto accesses = to<u32>(accesses_);
+    const auto accesses = to<u32>(place ? place->accesses : accesses_);
     const auto left = select((part < accesses) & valid, accesses - part, Val<u32>(0));
     for (int j = 0; j < t_.loads; ++j) v.inside_.push_back(left > std::uint32_t(j * step()));
+    if (place) add_edge(v, *place, part);
     return v;
   }
-  // Part of a row whose first access is `i`.
-  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row) const {
-    const auto e = std::uint64_t(t_.elements);
-    Values v(row, valid, i * e, t_.elements, std::uint64_t(step()) * e);
+  // Where a row's aligned accesses begin and how many there are.
+  struct Frame {
+    Val<u64> left, accesses, right;  // elements, accesses, elements
+  };
+  std::optional<Frame> frame(const Val<u64>& row) const {
+    if (!t_.edges) return {};
+    const auto& in = op_.inputs[0];
+    const auto size = std::uint64_t(cgp::bytes(in.dtype)), e = std::uint64_t(t_.elements);
+    const auto from = in.base.at(offset(in, row, Val<u64>(0))).address();
+    const auto left = min(((Val<u64>(0) - from) & (2 * e * size - 1)) / size, cols_);
+    const auto rest = cols_ - left;
+    return Frame{left, rest / e, rest & (e - 1)};
+  }
+  // The first 2 * elements threads of a row have a single element each of what is left of its accesses, the
+  // next ones of what is right.
+  void add_edge(Values& v, const Frame& f, const Val<u32>& part) const {
+    const auto e = std::uint32_t(t_.elements);
+    const auto on_right = part >= 2 * e;
+    const auto mine = select(on_right, part - 2 * e, part);
+    const auto there = to<u64>(mine) < select(on_right, f.right, f.left);
+    const auto column = to<u64>(mine) + select(on_right, cols_ - f.right, Val<u64>(0));
+    v.crooked_ = true;
+    v.edge_.emplace(Values::Edge{column, f.accesses, there, (part == 0) & v.valid_});
+    v.inside_.push_back(there & v.valid_);
+  }
+  // For loop() and pass(): the edges alone, where there is nothing else to say about the row either.
+  Values at_edges(const Val<u64>& row, const Val<pred>& valid, const Frame& f, const Val<u32>& part,
+                  Whole of_row) const {
+    Values v(row, valid, f.left, t_.elements, 0);
     v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
+    add_edge(v, f, part);
+    return filled(v, load_inputs(v));
+  }
+  // The words of the edges of the row that is `ahead` teams from `row`, loaded before its turn comes.
+  std::vector<Access> edges(const Val<u64>& row, const Val<u64>& teams, int ahead,
+                            const Val<u32>& part) const {
+    if (!t_.edges) return {};
+    std::vector<Access> words;
+    const auto v = values(ahead ? row + teams * std::uint64_t(ahead) : row, part);
+    for (const auto& in : op_.inputs) words.push_back(load_edge(in, v));
+    return words;
+  }
+  Access load_edge(const InRows& in, const Values& v) const {
+    return load<nc>(Format{in.dtype, 1}, in.base.at(offset(in, v.row(), v.edge_->column)), 0,
+                    v.inside_.back(), in.outside);
+  }
+  // Part of a row whose first access is `i`.
+  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row,
+                 const std::optional<Frame>& place) const {
+    const auto e = std::uint64_t(t_.elements);
+    Values v(row, valid, place ? i * e + place->left : i * e, t_.elements, std::uint64_t(step()) * e);
+    v.crooked_ = place.has_value();
+    v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
+    const auto& accesses = place ? place->accesses : accesses_;
     for (int j = 0; j < t_.loads; ++j)
-      v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses_) & valid);
+      v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses) & valid);
     return v;
   }
   Format format(const InRows& in) const { return {in.dtype, t_.elements}; }
@@ -260,19 +353,23 @@ class RowKernel {
     for (const auto& in : op_.inputs) {
       const auto mine = in.base.at(offset(in, v.row(), v.first_));
       words.emplace_back();
-      for (int j = 0; j < t_.loads; ++j)
+      for (int j = 0; j < v.count() - int(v.edge_.has_value()); ++j)
         words.back().push_back(load<nc, no_allocate>(format(in), mine, j * step(), v.inside(j), in.outside));
+      if (v.edge_) words.back().push_back(load_edge(in, v));
     }
     return words;
   }
   Values filled(Values v, std::vector<std::vector<Access>> words) const {
     v.inputs_ = std::move(words);
-    for (const auto& in : op_.inputs) v.formats_.push_back(format(in));
+    for (const auto& in : op_.inputs) v.types_.push_back(in.dtype);
     return v;
   }
   // One access of a row, for loop().
-  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row) const {
-    Values v(row, valid, i * std::uint64_t(t_.elements), t_.elements, 0);
+  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row,
+                const std::optional<Frame>& place) const {
+    const auto first = i * std::uint64_t(t_.elements);
+    Values v(row, valid, place ? first + place->left : first, t_.elements, 0);
+    v.crooked_ = place.has_value();
     v.columns_ = &op_.columns;
     v.kept_ = false;
     v.of_row_ = std::move(of_row);
@@ -302,21 +399,27 @@ class RowKernel {
   std::optional<std::vector<std::vector<Access>>> hold(const Values& v) const {
     if (!t_.hold || op_.columns.empty()) return {};
     std::vector<std::vector<Access>> all;
-    const auto accesses = to<u32>(accesses_);
-    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
+    const auto accesses = to<u32>(v.edge_ ? v.edge_->accesses : accesses_);
+    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(t_.elements));
     for (const auto& c : op_.columns) {
-      const auto mine = c.base.at(v.first_ * std::uint64_t(cgp::bytes(c.dtype)));
+      const auto size = std::uint64_t(cgp::bytes(c.dtype));
+      const auto mine = c.base.at(v.first_ * size);
+      const Format f{c.dtype, t_.elements};
       all.emplace_back();
-      for (int j = 0; j < t_.loads; ++j)
-        all.back().push_back(
-            load({c.dtype, t_.elements}, mine, j * step(), part + std::uint32_t(j * step()) < accesses));
+      for (int j = 0; j < t_.loads; ++j) {
+        const Val<pred> inside = part + std::uint32_t(j * step()) < accesses;
+        all.back().push_back(v.edge_ ? gather(f, mine.at(j * step() * f.bytes()), inside)
+                                     : load(f, mine, j * step(), inside));
+      }
+      if (v.edge_)
+        all.back().push_back(load(Format{c.dtype, 1}, c.base.at(v.edge_->column * size), 0, v.edge_->there));
     }
     return all;
   }
 
   std::vector<Floats> no_sums() const {
     return std::vector<Floats>(std::size_t(op_.accumulators),
-                               Floats(std::size_t(t_.loads * t_.elements), Val<f32>(0.f)));
+                               Floats(std::size_t(t_.loads * t_.elements + t_.edges), Val<f32>(0.f)));
   }
   // partials[accumulator][team][column]
   void store_sums(const Values& v, const std::vector<Floats>& sums) const {
@@ -325,17 +428,24 @@ class RowKernel {
                                    : to<u64>(k_.ctaid_x()) * std::uint64_t(t_.rows) +
                                          to<u64>(k_.tid() / std::uint32_t(t_.lanes));
     const auto all = to<u64>(teams()) * std::uint64_t(t_.rows);
-    const auto accesses = to<u32>(accesses_);
-    const auto part = to<u32>(v.first_ / std::uint64_t(t_.elements));
+    const auto accesses = to<u32>(v.edge_ ? v.edge_->accesses : accesses_);
+    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(t_.elements));
     const Format f{DType::f32, t_.elements};
     for (std::size_t a = 0; a < sums.size(); ++a) {
-      const auto to_row =
-          op_.partials->as<b8>().at(((all * std::uint64_t(a) + mine) * cols_ + v.first_) * std::uint64_t(4));
+      const auto row = (all * std::uint64_t(a) + mine) * cols_;
+      const auto to_row = op_.partials->as<b8>().at((row + v.first_) * std::uint64_t(4));
       for (int j = 0; j < t_.loads; ++j) {
         const auto from = sums[a].begin() + j * t_.elements;
-        store(f, to_row, j * step(), part + std::uint32_t(j * step()) < accesses,
-              pack(f, Floats(from, from + t_.elements)));
+        const auto inside = [&]() -> Val<pred> { return part + std::uint32_t(j * step()) < accesses; };
+        if (!v.edge_) {
+          store(f, to_row, j * step(), inside(), pack(f, Floats(from, from + t_.elements)));
+          continue;
+        }
+        for (int i = 0; i < t_.elements; ++i)
+          op_.partials->st_if(inside(), row + v.first_ + std::uint64_t(j * step() * t_.elements + i),
+                              from[i]);
       }
+      if (v.edge_) op_.partials->st_if(v.edge_->there, row + v.edge_->column, sums[a].back());
     }
   }
 
@@ -348,7 +458,10 @@ class RowKernel {
     Val<u32> turn;
     Place at;
     std::vector<Floats> sums;
-    static auto carried() { return std::tuple(&RingTurn::turn, &RingTurn::at, &RingTurn::sums); }
+    std::vector<Access> edges;
+    static auto carried() {
+      return std::tuple(&RingTurn::turn, &RingTurn::at, &RingTurn::sums, &RingTurn::edges);
+    }
   };
   Place next(const Place& at) const {
     const auto wrap = at.stage + 1 == std::uint32_t(t_.stages);
@@ -356,11 +469,14 @@ class RowKernel {
   }
   // A row whose stage is full.
   Values staged(const Val<u64>& row, const Val<u32>& part, const BulkRing& ring, const Val<u32>& stage,
-                const std::optional<std::vector<std::vector<Access>>>& columns, Whole of_row) const {
+                const std::optional<std::vector<std::vector<Access>>>& columns, Whole of_row,
+                const std::vector<Access>& edges) const {
     const auto place = values(row, part);
     auto v = filled(place, t_.lag ? std::vector<std::vector<Access>>() : read_stage(place, ring, stage));
+    for (std::size_t i = 0; i < v.inputs_.size() && t_.edges; ++i) v.inputs_[i].push_back(edges[i]);
     if (t_.lag)  // nothing is kept, and all at once would take registers from the sums
-      v.fetch_ = [this, &ring, stage](const Values& of, int input, int j) {
+      v.fetch_ = [this, &ring, stage, edges](const Values& of, int input, int j) {
+        if (of.at_edge(j)) return edges[std::size_t(input)];
         return read_stage(of, ring, stage, std::size_t(input), j);
       };
     v.held_ = columns ? &*columns : nullptr;
@@ -380,15 +496,17 @@ class RowKernel {
     return n;
   }
   void fill_stage(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
-    const auto accesses = to<u32>(accesses_);
+    const auto place = frame(row);
+    const auto accesses = to<u32>(place ? place->accesses : accesses_);
     if (t_.cluster > 1) {
       const auto from = k_.cluster_ctarank() * std::uint32_t(part_accesses());
       const auto left = select(accesses > from, accesses - from, Val<u32>(0));
       const auto capped = min(left, Val<u32>(part_accesses()));
-      fill_part(t, ring, row, stage, capped, to<u64>(from) * std::uint64_t(t_.elements));
+      const auto first = to<u64>(from) * std::uint64_t(t_.elements);
+      fill_part(t, ring, row, stage, capped, place ? first + place->left : first);
       return;
     }
-    fill_part(t, ring, row, stage, accesses, Val<u64>(0));
+    fill_part(t, ring, row, stage, accesses, place ? place->left : Val<u64>(0));
   }
   void fill_part(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage,
                  const Val<u32>& accesses, const Val<u64>& first) {
@@ -436,6 +554,9 @@ void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64
   if (t.pass && !(op.once && op.fold && t.loads && t.rows == 1 && !t.persistent()))
     throw ArgumentError({"a pass needs statistics that are the result, and a block or a cluster a row",
                          "tuning", text::cat("it is ", describe(t)), "leave it out"});
+  if (t.edges && t.lanes < 3 * t.elements)
+    throw ArgumentError({"rows with edges need three threads for each element of an access", "tuning",
+                         text::cat("it is ", describe(t)), "more lanes"});
   k.block(t.lanes * t.rows);
   if (t.cluster > 1) k.cluster(t.cluster);
   if (t.resident) k.min_blocks(t.resident);

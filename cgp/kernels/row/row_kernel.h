@@ -19,18 +19,22 @@ namespace cgp::kernels::row {
 
 /// Build-time choices.
 struct RowTuning {
-  int elements = 1;   ///< per access
-  int lanes = 32;     ///< threads of a block that share a row: 8, 16, 32, or a multiple of 32
-  int rows = 4;       ///< rows a block has at a time; 1 when lanes > 32
-  int loads = 1;      ///< accesses of a thread that cover the row (pass: at a time); 0: loop
-  int cluster = 1;    ///< blocks that share a row (sm_90)
-  int stages = 0;     ///< > 0: ring of so many rows
-  int resident = 0;   ///< blocks an SM that registers must leave room for; 0: as it comes
-  bool stay = false;  ///< blocks visit several rows
-  bool hold = false;  ///< stay, ring: column vectors stay in registers
-  bool lag = false;   ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
-                      ///< row's are computed; elements are read from their stage twice
-  bool pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
+  int elements = 1;    ///< per access
+  int lanes = 32;      ///< threads of a block that share a row: 8, 16, 32, or a multiple of 32
+  int rows = 4;        ///< rows a block has at a time; 1 when lanes > 32
+  int loads = 1;       ///< accesses of a thread that cover the row (pass: at a time); 0: loop
+  int cluster = 1;     ///< blocks that share a row (sm_90)
+  int stages = 0;      ///< > 0: ring of so many rows
+  int resident = 0;    ///< blocks an SM that registers must leave room for; 0: as it comes
+  bool stay = false;   ///< blocks visit several rows
+  bool hold = false;   ///< stay, ring: column vectors stay in registers
+  bool lag = false;    ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
+                       ///< row's are computed; elements are read from their stage twice
+  bool pass = false;   ///< rows are any number of times `loads` accesses, for RowOp::once
+  bool edges = false;  ///< rows begin anywhere: accesses lie where memory is aligned (from 32 bytes on),
+                       ///< single elements before and after them. All tensors' rows begin equally far from
+                       ///< there, and lanes >= 3 * elements. With hold or sums over rows a team's rows are a
+                       ///< multiple of 2 * elements apart.
   bool persistent() const { return stay || stages > 0; }
 };
 /// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.
@@ -55,15 +59,20 @@ struct Column {
   DType dtype;
 };
 
-/// A thread's elements of one row: `count` accesses, access j at element first + j * step.
+/// A thread's elements of one row: `count` accesses, access j at element first + j * step. With edges the
+/// last one is a single element before or after the aligned part of the row.
 class Values {
  public:
   int count() const { return int(inside_.size()); }
-  int elements() const { return elements_; }  ///< per access
+  int elements() const { return elements_; }  ///< per access, but for
+  int elements(int j) const { return at_edge(j) ? 1 : elements_; }
   const Val<pred>& inside(int j) const { return inside_[std::size_t(j)]; }
   const Val<u64>& row() const { return row_; }
   /// The first element's index in the row.
-  Val<u64> index(int j) const { return j ? first_ + std::uint64_t(j) * step_ : first_; }
+  Val<u64> index(int j) const {
+    if (at_edge(j)) return edge_->column;
+    return j ? first_ + std::uint64_t(j) * step_ : first_;
+  }
   /// Of input rows. `use` counts the times: 0, 1, 2 (elements.h says why).
   Floats at(int input, int j, int use = 0) const;
   /// The same in registers as they came.
@@ -74,7 +83,7 @@ class Values {
   std::optional<Val<u32>> zero(int use) const;
   Floats column(int which, int j, int use = 0) const;  ///< of a column vector
   /// This thread holds the row's first element: it writes what there is once a row.
-  Val<pred> leader() const { return (first_ == 0) & valid_; }
+  Val<pred> leader() const { return edge_ ? edge_->leader : (first_ == 0) & valid_; }
   const Val<pred>& valid() const { return valid_; }  ///< there is such a row
   /// What begin() returned for the row.
   const std::vector<Val<b32>>& of_row() const { return of_row_; }
@@ -84,11 +93,17 @@ class Values {
   class Target {
    public:
     void store(int j, const Floats& v) const;
-    void store_packed(int j, const Access& a) const { row::store(format, at, j * step, values.inside(j), a); }
+    void store_packed(int j, const Access& a) const {
+      if (values.at_edge(j))
+        row::store(Format{format.dtype, 1}, *edge, 0, values.inside(j), a);
+      else
+        row::store(format, at, j * step, values.inside(j), a);
+    }
     const Values& values;
     Format format;
     Out<b8> at;
     int step;
+    std::optional<Out<b8>> edge;
   };
   Target target(const OutRows& rows) const;
 
@@ -96,17 +111,25 @@ class Values {
   friend class RowKernel;
   Values(Val<u64> row, Val<pred> valid, Val<u64> first, int elements, std::uint64_t step)
       : elements_(elements), step_(step), row_(row), valid_(valid), first_(first) {}
+  struct Edge {
+    Val<u64> column, accesses;  ///< of the single element; the row's wide accesses
+    Val<pred> there, leader;    ///< there is such an element, if there is such a row
+  };
+  bool at_edge(int j) const { return edge_ && j + 1 == count(); }
+  Format format(DType t, int j) const { return {t, elements(j)}; }
   int elements_;
   bool kept_ = true;
   std::uint64_t step_;  ///< elements from one access to the next
   Val<u64> row_;
   Val<pred> valid_;
   Val<u64> first_;
+  std::optional<Edge> edge_;
+  bool crooked_ = false;  ///< column vectors are not aligned with the accesses
   std::vector<Val<pred>> inside_;
   std::vector<Val<b32>> of_row_;
   std::vector<std::vector<Access>> inputs_;               // [input][access]
   std::function<Access(const Values&, int, int)> fetch_;  // instead: read where they are used
-  std::vector<Format> formats_;
+  std::vector<DType> types_;
   const std::vector<Val<u32>>* zeros_ = nullptr;
   const std::vector<Column>* columns_ = nullptr;
   const std::vector<std::vector<Access>>* held_ = nullptr;  // [column][access]

@@ -2,6 +2,7 @@
 #include "cgp/kernels/row/row_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -37,6 +38,7 @@ std::uint64_t registers(const RowNeeds& n, const RowTuning& t) {
   if (t.hold || (!n.accumulators && t.loads <= 2))
     for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
   count += std::uint64_t(n.registers);
+  if (t.edges) count += count >= 64 ? 24 : 8;  // addresses, which sm_120 else spills
   return round_up(std::max<std::uint64_t>(count + (t.stay ? 56 : n.accumulators ? 48 : 32), 40), 8);
 }
 
@@ -103,10 +105,13 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
     return r;
   };
   if (n.accumulators) {
-    const auto loads = most_loads(n.accumulators * t.elements > 16 ? 2 : 4, 16);
+    const auto loads = most_loads(n.accumulators * t.elements > (t.edges ? 8 : 16) ? 2 : 4, 16);
     const auto two = ring(loads, 2, {2, 4, 8});
     return lagging(two.stages ? two : ring(loads, 1, {8}));
   }
+  // Edges take some of the registers.
+  if (t.edges && n.fold_size == 1) return ring(most_loads(4, 32), 1, {1, 2, 4, 8});
+  if (t.edges) return lagging(ring(most_loads(4, 64), 1, {2, 4, 8}));
   // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
   if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
   if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
@@ -168,6 +173,44 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   return {t, "blocks stay; sums in registers"};
 }
 
+// Rows with edges that have column vectors or sums: each team's rows begin equally far from where memory is
+// aligned, so that its threads can keep both in registers. loads = 0 where they do not fit.
+RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint64_t rows,
+                   const runtime::DeviceInfo& device) {
+  const bool bulk = device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
+  if (bulk && accesses > 512 && rows >= 2 * std::uint64_t(device.sm_count)) {
+    const auto r = held_ring(n, t, accesses, device);
+    if (r.stages) return {r, held_reason(r)};
+  }
+  t.stay = true, t.hold = !n.columns.empty();
+  const auto e = std::uint64_t(t.elements);
+  const std::uint64_t each =
+      2 * words_per_access(n, t.elements) + column_words(n, t.elements) + e * std::uint64_t(n.accumulators);
+  std::uint64_t most = 4;
+  while (most > 1 && most * each > 72) most /= 2;
+  if (accesses <= 32 * most) {
+    t.lanes = std::max(accesses <= 16 ? 16 : 32, 4 * t.elements);
+    t.rows = int(kRowThreads) / t.lanes;
+  } else {
+    t.rows = 1;
+    t.lanes = int(std::min<std::uint64_t>(round_up(ceil_div(accesses, most), 32), 512));
+    while (t.cluster < std::min(device.max_cluster, 8) &&
+           accesses > std::uint64_t(t.lanes) * most * std::uint64_t(t.cluster))
+      t.cluster *= 2;
+  }
+  t.loads = int(ceil_div(accesses, std::uint64_t(t.lanes) * std::uint64_t(t.cluster)));
+  const auto threads = std::uint64_t(t.lanes * t.rows);
+  t.resident = std::clamp(int(device.registers_per_sm / (threads * registers(n, t))), 1, 4);
+  if (std::uint64_t(t.loads) > most) t.loads = 0;
+  return {t, "blocks stay; column vectors and sums in registers"};
+}
+
+// Teams of a launch that keep such registers are a multiple of this, unless each has rows but once.
+std::uint64_t team_step(const RowTuning& t, const RowNeeds& n) {
+  const int period = 2 * t.elements;
+  return t.edges && (t.hold || n.accumulators) ? std::uint64_t(period / std::gcd(period, t.rows)) : 1;
+}
+
 }  // namespace
 
 int widest_access(const RowNeeds& n) {
@@ -177,11 +220,18 @@ int widest_access(const RowNeeds& n) {
   return 16 / narrowest;
 }
 
-RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, bool wide,
+RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit,
                   const runtime::DeviceInfo& device) {
+  const bool wide = fit != Fit::single;
   RowTuning t;
-  t.elements = wide ? widest_access(n) : 1;
+  t.elements = wide ? widest_access(n) : 1, t.edges = fit == Fit::edges;
   const std::uint64_t accesses = cols / std::uint64_t(t.elements);
+  if (t.edges && (n.accumulators || !n.columns.empty())) {
+    auto plan = plan_edges(n, t, accesses, rows, device);
+    if (!plan.tuning.loads) return plan_rows(n, rows, cols, Fit::single, device);
+    plan.why = text::cat("aligned between the edges of each row, ", accesses, " wide accesses; ", plan.why);
+    return plan;
+  }
   if (n.accumulators) return plan_sums(n, t, accesses, device);
   const std::uint64_t inputs = n.inputs.size(), clusters = device.max_cluster >= 8 ? 8 : 1;
   std::uint64_t most = 16;
@@ -189,12 +239,14 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
          (most * std::uint64_t(t.elements) > 64 || most * words_per_access(n, t.elements) > 64))
     most /= 2;
   if (!wide) most = std::max<std::uint64_t>(4, 16 / inputs);
-  std::string why = wide ? text::cat("aligned rows, ", accesses, " wide accesses each")
-                         : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
+  std::string why = t.edges ? text::cat("aligned between the edges of each row, ", accesses, " wide accesses")
+                    : wide  ? text::cat("aligned rows, ", accesses, " wide accesses each")
+                            : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
   const auto done = [&](std::string more) { return RowPlan{t, text::cat(why, "; ", more)}; };
   const auto lanes_for = [&](std::uint64_t loads) { return int(round_up(ceil_div(accesses, loads), 32)); };
   // Beyond 512 threads there are 64 registers for each.
   const bool narrow = most * words_per_access(n, t.elements) > 32 || n.fold_size > 2;
+  const bool roomy = accesses <= 1024 * most && !narrow;
   t.rows = 1;
   if (n.once && accesses > 512 * most) {
     // Nothing keeps the row: a block walks along it, with as many blocks a row as the device has to spare.
@@ -214,6 +266,7 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
   }
   if (accesses <= 32) {
     t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
+    if (t.edges) t.lanes = std::max(t.lanes, 4 * t.elements);
     t.rows = int(kRowThreads) / t.lanes;
   } else if (accesses <= 64) {
     t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
@@ -227,12 +280,14 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
                                                 : accesses <= 256               ? 4
                                                                                 : 8));
     t.lanes = lanes_for(std::uint64_t(t.loads));
-  } else if (accesses <= 512 * most || (accesses <= 1024 * most && !narrow)) {
+  } else if (accesses <= 512 * most || (roomy && !(t.edges && many))) {
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
   } else {
     if (many && n.fold_size <= 2) {
-      auto r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
+      RowTuning r;
+      if (!roomy)  // of 1024 threads where it is instead of registers
+        r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
       if (!r.stages) r = ring(n, t, accesses, 1024, std::max<std::uint64_t>(3 * most / 4, 1), device);
       if (r.stages) {
         t = r;
@@ -264,8 +319,8 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, boo
 std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
   const auto per_block = std::uint64_t(t.rows);
   const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.resident) / t.cluster);
-  return std::min(std::max<std::uint64_t>(fit, 1), ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) *
-         per_block;
+  const auto least = std::uint64_t(t.edges ? 2 * t.elements : 1);
+  return std::min(std::max(fit, least), ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) * per_block;
 }
 
 runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
@@ -279,6 +334,8 @@ runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const Ro
     groups = std::min(groups, std::max<std::uint64_t>(fit, 1));
   }
   if (n.accumulators) groups = std::min(groups, most_teams(t, rows, info) / std::uint64_t(t.rows));
+  const auto step = team_step(t, n);
+  if (groups * std::uint64_t(t.rows) < rows) groups = std::max(groups / step * step, step);
   return {std::uint32_t(std::min(groups * std::uint64_t(t.cluster), kMostGrid))};
 }
 
@@ -315,15 +372,17 @@ std::vector<RowTuning> shipped_tunings(const RowNeeds& n, std::string_view arch)
   device.max_cluster = clusters ? 8 : 1;
   device.smem_per_sm = device.smem_per_block_optin = (small || !clusters ? 99 : 227) * 1024;
   std::vector<RowTuning> all;
-  for (std::uint64_t cols : {1024, 32, 16384, 256, 65536, 4096, 1 << 20})
-    for (bool wide : {true, false}) {
-      if (!wide && cols != 256 && cols != 4096) continue;
-      try {
-        all.push_back(plan_rows(n, 1 << 20, cols, wide, device).tuning);
-      } catch (const Unsupported&) {
-        continue;  // no sums over rows of this length: nothing ships for it
-      }
+  const auto add = [&](std::uint64_t cols, Fit fit) {
+    try {
+      all.push_back(plan_rows(n, 1 << 20, cols, fit, device).tuning);
+    } catch (const Unsupported&) {  // no sums over rows of this length: nothing ships for it
     }
+  };
+  for (std::uint64_t cols : {1024, 32, 16384, 256, 65536, 4096, 1 << 20}) {
+    add(cols, Fit::wide);
+    if (cols == 256 || cols == 4096) add(cols, Fit::single);
+  }
+  for (std::uint64_t cols : {4096, 65536}) add(cols, Fit::edges);
   return all;
 }
 

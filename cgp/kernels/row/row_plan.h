@@ -24,9 +24,9 @@ struct RowPlan {
 
 /// Elements of a 16-byte access of the narrowest type.
 int widest_access(const RowNeeds& n);
-/// `wide`: accesses of widest_access() fit everywhere. With accumulators and rows too long for registers
-/// (accumulators must stay there) throws Unsupported.
-RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, bool wide,
+/// `fit`: how accesses of widest_access() do. With accumulators and rows too long for registers (accumulators
+/// must stay there) throws Unsupported.
+RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit,
                   const runtime::DeviceInfo& device);
 /// Row teams (grid blocks / cluster * t.rows) that a launch with accumulators has at most, each of which
 /// needs a row of partial sums for each accumulator.

@@ -33,7 +33,7 @@ RowNeeds backward(DType t, bool layer) {
   return n;
 }
 RowPlan plan(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
-  return plan_rows(n, rows, cols, true, h200());
+  return plan_rows(n, rows, cols, Fit::wide, h200());
 }
 
 }  // namespace

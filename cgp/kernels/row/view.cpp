@@ -72,5 +72,28 @@ bool fits(const View& v, std::uint64_t cols, const Layout& l, int elements) {
   return cols % e == 0 && v.address % align == 0 && aligned(l.pitch) && (l.inner <= 1 || aligned(l.outer));
 }
 
+Fit fit(int elements, std::uint64_t cols, std::initializer_list<RowsAt> rows,
+        std::initializer_list<View> columns) {
+  const auto e = std::uint64_t(elements);
+  const auto& first = *rows.begin();
+  const std::uint64_t least = 16 * e;  // columns: edges of shorter rows are too much of them
+  bool wide = true, edges = cols >= least && e * std::uint64_t(cgp::bytes(first.view.dtype)) == 16;
+  for (const auto& [v, l] : rows) {
+    if (!v.given) continue;
+    wide = wide && fits(v, cols, l, elements);
+    const auto size = std::uint64_t(cgp::bytes(v.dtype)),
+               first_size = std::uint64_t(cgp::bytes(first.view.dtype));
+    // Counted in elements from where its accesses are aligned, each row begins where the first tensor's does.
+    const std::uint64_t period = 16 / size;
+    const auto apart = [&](std::uint64_t a, std::uint64_t b) { return (a - b) % period != 0; };
+    if (v.address % size || l.inner > 1 || apart(v.address / size, first.view.address / first_size) ||
+        apart(l.pitch, first.layout.pitch))
+      edges = false;
+  }
+  for (const auto& v : columns)
+    if (v.given) wide = wide && fits(v, cols, {}, elements);
+  return wide ? Fit::wide : edges ? Fit::edges : Fit::single;
+}
+
 }  // namespace row
 }  // namespace cgp::kernels

@@ -70,5 +70,17 @@ inline constexpr std::initializer_list<DType> kFloats = {DType::f32, DType::f16,
 /// Whether accesses of `elements` elements fit: address, pitches and columns are multiples.
 bool fits(const View& v, std::uint64_t cols, const Layout& l, int elements);
 
+/// How rows lie. edges: in every row accesses of `elements` elements fit from some column on, the same one in
+/// all tensors (RowTuning::edges).
+enum class Fit { single, edges, wide };
+struct RowsAt {
+  const View& view;
+  const Layout& layout;
+};
+/// Of the tensors and column vectors that are given. Edges are asked of the first tensor, which must have the
+/// narrowest type.
+Fit fit(int elements, std::uint64_t cols, std::initializer_list<RowsAt> rows,
+        std::initializer_list<View> columns = {});
+
 }  // namespace row
 }  // namespace cgp::kernels

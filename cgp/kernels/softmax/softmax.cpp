@@ -15,6 +15,7 @@
 #include "cgp/dsl/cluster.h"
 #include "cgp/kernels/softmax/softmax_parts.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
+#include "cgp/kernels/softmax/softmax_rows.h"
 
 namespace cgp::kernels {
 namespace {
@@ -299,6 +300,18 @@ void check(const char* what, const T& slice, std::uint64_t rows, std::uint64_t c
                          {}});
 }
 
+// The problem for softmax_rows() where that has wide accesses and softmax() has not.
+template <class T>
+std::optional<SoftmaxRows> crooked(const runtime::Slice<const T>& x, const runtime::Slice<T>& y,
+                                   const SoftmaxShape& shape) {
+  SoftmaxRows r;
+  r.in = x, r.out = y, r.rows = shape.rows, r.cols = shape.cols;
+  r.in_layout.pitch = shape.x_pitch ? shape.x_pitch : shape.cols;
+  r.out_layout.pitch = shape.y_pitch ? shape.y_pitch : shape.cols;
+  const auto fit = row::fit(16 / int(sizeof(T)), r.cols, {{r.in, r.in_layout}, {r.out, r.out_layout}});
+  return fit == row::Fit::edges ? std::optional(r) : std::nullopt;
+}
+
 }  // namespace
 
 template <class T>
@@ -309,6 +322,7 @@ void softmax(runtime::Stream& s, const runtime::Slice<const T>& x, const runtime
   check("x", x, shape.rows, shape.cols, xp);
   check("y", y, shape.rows, shape.cols, yp);
   if (shape.rows == 0 || shape.cols == 0) return;
+  if (const auto rows = crooked<T>(x, y, shape)) return softmax_rows(s, *rows);
   const auto choice =
       select_softmax(dtype_of<T>, shape, (x.address() | y.address()) % 16 == 0, s.device().info());
   // One launch takes at most 2^31 - 1 blocks.
@@ -340,6 +354,10 @@ class SoftmaxCase : public Case {
     const auto choice = select_softmax(dtype_of<T>, shape_, true, d.info());
     variant = choice.variant.name, why = choice.why;
     images = {image(choice.variant, d.info().arch)};
+    if (const auto rows = crooked<T>(x_, y_, shape_)) {
+      const auto v = softmax_rows_variant(SoftmaxOp::softmax, *rows, d.info(), &why);
+      variant = v.name, images = {image(v, d.info().arch)};
+    }
     flops = 5.0 * double(host_.size());  // subtract, exp, add, multiply, compare
     bytes = 2.0 * double(host_.bytes.size());
   }
@@ -389,6 +407,16 @@ KernelEntry softmax_entry() {
             all.push_back(select_softmax(t, {rows, cols, 0, 0}, true, device).variant);
           }
         }
+    for (DType t : {DType::f32, DType::bf16}) {
+      row::RowNeeds n;
+      n.inputs = n.outputs = {t}, n.fold_size = 2;
+      for (const auto& tuning : row::shipped_tunings(n, arch)) {
+        if (!tuning.edges) continue;
+        SoftmaxRows r;
+        r.in = r.out = View::stand_in(t), r.rows = r.cols = 1, r.tuning = tuning;
+        all.push_back(softmax_rows_variant(SoftmaxOp::softmax, r, {}, nullptr));
+      }
+    }
     return images(all, arch);
   };
   e.prepare = [](const runtime::Device& d, const Options& o, const std::vector<NamedArray>& given,

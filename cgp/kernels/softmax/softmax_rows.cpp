@@ -15,7 +15,10 @@ namespace {
 using namespace dsl;
 using row::Floats, row::OutRows, row::Stat, row::Values;
 
-constexpr std::string_view kNames[] = {"log_softmax", "softmax_backward", "log_softmax_backward"};
+constexpr std::string_view kNames[] = {"log_softmax", "softmax_backward", "log_softmax_backward",
+                                       "softmax_rows"};
+
+bool is_forward(SoftmaxOp op) { return op == SoftmaxOp::log_softmax || op == SoftmaxOp::softmax; }
 
 struct Build {
   row::RowTuning tuning;
@@ -26,11 +29,11 @@ struct Build {
 class Rows : public row::RowOp {
  public:
   Rows(SoftmaxOp op, OutRows out) : op_(op), out_(std::move(out)) {
-    fold = op == SoftmaxOp::log_softmax ? static_cast<const row::Fold*>(&max_sum_) : &sum_;
+    fold = is_forward(op) ? static_cast<const row::Fold*>(&max_sum_) : &sum_;
   }
   Stat part(Kernel&, const Values& v) override {
     Floats all;
-    if (op_ == SoftmaxOp::log_softmax) {
+    if (is_forward(op_)) {
       for (int j = 0; j < v.count(); ++j) row::append(all, v.at(0, j));
       const auto m = row::largest(all), base = row::reference(m);
       Floats terms;
@@ -51,14 +54,18 @@ class Rows : public row::RowOp {
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto to = v.target(out_);
-    const auto log = op_ == SoftmaxOp::log_softmax ? row::natural_log(s[1]) : s[0];
+    const auto whole = op_ == SoftmaxOp::log_softmax ? row::natural_log(s[1])
+                       : op_ == SoftmaxOp::softmax   ? rcp<rn>(s[1])
+                                                     : s[0];
     for (int j = 0; j < v.count(); ++j) {
-      const auto in = v.at(0, j, op_ == SoftmaxOp::log_softmax ? 2 : 1);
+      const auto in = v.at(0, j, is_forward(op_) ? 2 : 1);
       Floats dy, out;
-      if (op_ != SoftmaxOp::log_softmax) dy = v.at(1, j, 1);
+      if (!is_forward(op_)) dy = v.at(1, j, 1);
       for (std::size_t e = 0; e < in.size(); ++e) {
         if (op_ == SoftmaxOp::log_softmax)
-          out.push_back(in[e] - s[0] - log);
+          out.push_back(in[e] - s[0] - whole);
+        else if (op_ == SoftmaxOp::softmax)
+          out.push_back(row::exp_minus(in[e], s[0]) * whole);
         else if (op_ == SoftmaxOp::softmax_backward)
           out.push_back(in[e] * (dy[e] - s[0]));
         else
@@ -76,10 +83,10 @@ class Rows : public row::RowOp {
   OutRows out_;
 };
 
-void softmax_rows(Kernel& k, Build b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64> rows, Val<u64> cols,
-                  Val<u64> in_pitch, Val<u64> dy_pitch, Val<u64> out_pitch) {
+void rows_kernel(Kernel& k, Build b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64> rows, Val<u64> cols,
+                 Val<u64> in_pitch, Val<u64> dy_pitch, Val<u64> out_pitch) {
   Rows op(b.op, OutRows{out, out_pitch, b.out});
-  const bool forward = b.op == SoftmaxOp::log_softmax;
+  const bool forward = is_forward(b.op);
   op.inputs.push_back({in, in_pitch, b.in, forward ? -std::numeric_limits<float>::infinity() : 0.f});
   if (!forward) op.inputs.push_back({dy, dy_pitch, b.dy});
   row::run_rows(k, b.tuning, rows, cols, op);
@@ -87,7 +94,7 @@ void softmax_rows(Kernel& k, Build b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64
 
 row::RowNeeds needs(const Build& b) {
   row::RowNeeds n;
-  const bool forward = b.op == SoftmaxOp::log_softmax;
+  const bool forward = is_forward(b.op);
   n.inputs = {b.in}, n.outputs = {b.out}, n.fold_size = forward ? 2 : 1;
   if (!forward) n.inputs.push_back(b.dy);
   return n;
@@ -101,7 +108,7 @@ struct Problem {
 
 Problem checked(SoftmaxOp op, SoftmaxRows r, const runtime::DeviceInfo& device) {
   const row::Checker c{kNames[int(op)]};
-  const bool forward = op == SoftmaxOp::log_softmax;
+  const bool forward = is_forward(op);
   const char *in = forward ? "x" : "y", *out = forward ? "y" : "dx";
   c.present(in, r.in, row::kFloats, false), c.present(out, r.out, row::kFloats, true);
   r.in_layout = c.rows(in, r.in, r.rows, r.cols, r.in_layout);
@@ -116,10 +123,9 @@ Problem checked(SoftmaxOp op, SoftmaxRows r, const runtime::DeviceInfo& device) 
   Build b{{}, op, r.in.dtype, forward ? r.in.dtype : r.dy.dtype, r.out.dtype};
   const auto need = needs(b);
   const int e = row::widest_access(need);
-  const bool wide = row::fits(r.in, r.cols, r.in_layout, e) && row::fits(r.out, r.cols, r.out_layout, e) &&
-                    (forward || row::fits(r.dy, r.cols, r.dy_layout, e));
+  const auto fit = row::fit(e, r.cols, {{r.in, r.in_layout}, {r.out, r.out_layout}, {r.dy, r.dy_layout}});
   auto plan =
-      r.tuning ? row::RowPlan{*r.tuning, "as asked"} : row::plan_rows(need, r.rows, r.cols, wide, device);
+      r.tuning ? row::RowPlan{*r.tuning, "as asked"} : row::plan_rows(need, r.rows, r.cols, fit, device);
   b.tuning = plan.tuning;
   return {std::move(r), b, std::move(plan.why)};
 }
@@ -128,7 +134,7 @@ Variant make(const Build& b) {
   const auto n = needs(b);
   return variant(text::cat(kNames[int(b.op)], "_", cgp::name(b.in), "_", cgp::name(b.dy), "_",
                            cgp::name(b.out), "__", row::describe(b.tuning)),
-                 row::min_sm(n, b.tuning), softmax_rows, b);
+                 row::min_sm(n, b.tuning), rows_kernel, b);
 }
 
 void launch(SoftmaxOp op, runtime::Stream& s, const SoftmaxRows& given) {
@@ -147,6 +153,7 @@ void softmax_backward(runtime::Stream& s, const SoftmaxRows& r) { launch(Softmax
 void log_softmax_backward(runtime::Stream& s, const SoftmaxRows& r) {
   launch(SoftmaxOp::log_softmax_backward, s, r);
 }
+void softmax_rows(runtime::Stream& s, const SoftmaxRows& r) { launch(SoftmaxOp::softmax, s, r); }
 Variant softmax_rows_variant(SoftmaxOp op, const SoftmaxRows& r, const runtime::DeviceInfo& device,
                              std::string* why) {
   auto p = checked(op, r, device);

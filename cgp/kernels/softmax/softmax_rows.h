@@ -23,7 +23,10 @@ void log_softmax(runtime::Stream& s, const SoftmaxRows& r);
 void softmax_backward(runtime::Stream& s, const SoftmaxRows& r);
 void log_softmax_backward(runtime::Stream& s, const SoftmaxRows& r);
 
-enum class SoftmaxOp : std::uint8_t { log_softmax, softmax_backward, log_softmax_backward };
+/// The softmax of rows that begin anywhere, where softmax() has but single elements: it sends them here.
+void softmax_rows(runtime::Stream& s, const SoftmaxRows& r);
+
+enum class SoftmaxOp : std::uint8_t { log_softmax, softmax_backward, log_softmax_backward, softmax };
 /// What would run.
 Variant softmax_rows_variant(SoftmaxOp op, const SoftmaxRows& r, const runtime::DeviceInfo& device,
                              std::string* why);

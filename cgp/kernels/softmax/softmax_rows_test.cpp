@@ -22,6 +22,11 @@ TEST(softmax_rows, every_row_length_matches_the_oracle) {
     for (const char* t : {"f32", "f16"}) expect_right(kernel, {{"dtype", t}, {"rows", "7"}, {"cols", "264"}});
   }
   expect_right(kAll[0], {{"dtype", "f32"}, {"rows", "1"}, {"cols", "66000"}});
+  for (const auto& kernel : kAll) {  // rows that begin anywhere
+    for (const char* t : {"f32", "bf16"})
+      expect_right(kernel, {{"dtype", t}, {"rows", "21"}, {"cols", "517"}});
+    expect_right(kernel, {{"rows", "3"}, {"cols", "35001"}});
+  }
 }
 
 TEST(softmax_rows, gradients_are_finite_differences) {

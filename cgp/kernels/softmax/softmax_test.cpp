@@ -27,6 +27,9 @@ TEST(softmax, every_row_length_matches_the_oracle) {
                         {"1", "4097"}})
       expect_right(softmax_entry(), {{"dtype", t}, {"rows", r}, {"cols", c}});
   expect_right(softmax_entry(), {{"rows", "2"}, {"cols", "8192"}});
+  for (const char* t : {"f32", "f16", "bf16"})  // rows that begin anywhere
+    expect_right(softmax_entry(), {{"dtype", t}, {"rows", "9"}, {"cols", "1037"}});
+  expect_right(softmax_entry(), {{"rows", "3"}, {"cols", "35001"}});
   expect_right(softmax_entry(), {{"dtype", "f32"}, {"rows", "1"}, {"cols", "66000"}});  // read twice
 }
 
@@ -43,7 +46,7 @@ TEST(softmax, a_row_that_fits_is_read_once) {
 
 TEST(softmax, special_rows_are_defined) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  for (std::uint64_t cols : {8u, 40u, 2000u}) {
+  for (std::uint64_t cols : {8u, 40u, 203u, 2000u}) {
     HostArray x(DType::f32, {6, cols});
     for (std::uint64_t i = 0; i < cols; ++i) {
       x.set(i, 3);                                // all equal
