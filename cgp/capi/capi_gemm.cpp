@@ -62,6 +62,9 @@ Epilogue activation(std::int32_t which) {
 void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operand& ob, const Operand& oc,
                GemmProblem& p) {
   if (oa.batch != p.batch) a.fail(text::cat("its batch of ", oa.batch, " does not fit c's of ", p.batch));
+  if (ob.batch != 1 && ob.batch != p.batch)
+    b.fail(text::cat("its batch of ", ob.batch, " does not fit c's of ", p.batch));
+  if (p.batch <= 1) return;
   if (ob.batch == 1) {
     if (oa.transposed || oa.stride != p.m * oa.ld || oc.stride != p.m * oc.ld)
       b.fail("one matrix serves a batch only where the matrices of a and c follow each other without gaps",
@@ -69,7 +72,6 @@ void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operan
     p.m *= p.batch, p.batch = 1;
     return;
   }
-  if (ob.batch != p.batch) b.fail(text::cat("its batch of ", ob.batch, " does not fit c's of ", p.batch));
   p.stride_a = oa.stride, p.stride_b = ob.stride, p.stride_c = oc.stride;
 }
 
@@ -83,7 +85,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (c.size(-2) != p.m) c.fail(text::cat("it must have the ", p.m, " rows of a"));
   p.lda = oa.ld, p.ldb = ob.ld, p.ldc = oc.ld;
   p.batch = oc.batch;
-  if (p.batch > 1) fit_batch(a, oa, b, ob, oc, p);
+  fit_batch(a, oa, b, ob, oc, p);
   p.alpha = o.alpha, p.beta = o.beta;
   if (o.precision < 0 || o.precision > CGP_PRECISION_STRICT)
     throw ArgumentError(text::cat("gemm: there is no precision ", o.precision));

@@ -29,6 +29,7 @@ void same_type(const Tensor& t, const Tensor& x) {
 }
 
 void softmax(cgp_stream& s, const Tensor& x, const Tensor& y) {
+  x.expect_rank(1, CGP_MAX_RANK);
   same_type(y, x), y.expect_shape(x.shape(), "x");
   const auto rx = x.rows(), ry = y.rows();
   with_float(x, [&]<class T>(std::type_identity<T>) {

@@ -116,6 +116,7 @@ cgp_status cgp_argmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* inde
   return guarded([&] {
     require(s, "s");
     const Tensor in(x, "argmax", "x"), place(index, "argmax", "index");
+    in.expect({cgp::DType::f32, cgp::DType::f16, cgp::DType::bf16});
     in.expect_rank(1, CGP_MAX_RANK), cgp::capi::index_type(place), cgp::capi::of_rows(place, in);
     const auto rows = in.rows();
     cgp::kernels::ArgMax a;

@@ -102,6 +102,16 @@ static void test_gemm(void) {
   cgp_tensor wrong = b.t; /* [n, k] is not [k, n] */
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &wrong, NULL, &c.t), "gemm: b", "53 rows");
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &bt, NULL, NULL), "gemm: c is NULL", "");
+  /* One matrix c for the product of a batch: none of them may be taken for it in silence. */
+  cgp_tensor one = c.t, many = bt;
+  one.shape[0] = 1;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &bt, NULL, &one), "gemm: a",
+        "batch of 2 does not fit c's of 1");
+  many.rank = 3, many.shape[0] = 1, many.shape[1] = k, many.shape[2] = n;
+  many.stride[0] = 0, many.stride[1] = 1, many.stride[2] = k;
+  cgp_tensor alone = a.t;
+  alone.shape[0] = 1, many.shape[0] = 5;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &alone, &many, NULL, &one), "gemm: b", "batch of 5");
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(NULL, &a.t, &bt, NULL, &c.t), "s is NULL", "");
   cgp_tensor sparse = a.t;
   sparse.stride[2] = 2;

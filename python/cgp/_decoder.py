@@ -403,6 +403,8 @@ def generate(model, input_ids, attention_mask=None, *, max_new_tokens=20, eos_to
     """
     if input_ids.dim() != 2:
         raise ArgumentError(f"generate: input_ids must be [batch, n]; they are {list(input_ids.shape)}")
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        raise ArgumentError(f"generate: model must be a model of transformers, not {type(model).__name__}")
     batch, need = input_ids.shape[0], input_ids.shape[1] + max_new_tokens
     decoder = _decoders.get(model)
     if decoder is None or decoder.batch != batch or decoder.capacity < need or decoder._use_graph != graph:

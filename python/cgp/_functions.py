@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of the module: NumPy arrays here, PyTorch tensors by the operators of cgp.ops."""
 import builtins
+import operator
 
 from . import _core
 from ._runtime import ArgumentError, OnDevice
@@ -20,6 +21,44 @@ def choice(table, value, what):
     return table[value]
 
 
+def integer(value, what):
+    """The integer that value is."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{what} must be an integer, not {value!r}") from None
+
+
+def fit_batches(a, b):
+    """Says so where the leading dimensions of b are neither those of a nor all 1: what PyTorch would broadcast."""
+    if len(b) > len(a) or (b[:-2] != a[:-2] and builtins.any(n != 1 for n in b[:-2])):
+        raise ArgumentError(f"matmul: b: its leading dimensions must be those of a, {list(a[:-2])}, or 1, or none; "
+                            f"they are {list(b[:-2])}: expand the operands first")
+
+
+def check_rope(sequence, offset, base, scaling, factor):
+    """What the C interface takes for "not given", and what it cannot take."""
+    for name, value in (("sequence", sequence), ("offset", offset)):
+        if integer(value, f"rope: {name}") < 0:
+            raise ArgumentError(f"rope: {name} must not be negative; it is {value}")
+    if base == 0:
+        raise ArgumentError("rope: base must be above 1; it is 0")
+    if factor == 0 and scaling != "none":
+        raise ArgumentError(f"rope: factor must be positive for scaling {scaling!r}; it is 0")
+
+
+def _window(window):
+    """(left, right) as the C interface takes them: counts plus 1, 0 for no limit."""
+    try:
+        left, right = (None, None) if window is None else window
+    except TypeError:
+        raise ArgumentError(f"attention: window must be (left, right), not {window!r}") from None
+    for name, n in (("left", left), ("right", right)):
+        if n is not None and integer(n, f"attention: window's {name}") < 0:
+            raise ArgumentError(f"attention: window's {name} must not be negative (None: no limit); it is {n}")
+    return tuple(0 if n is None else n + 1 for n in (left, right))
+
+
 def _like(x, call):
     """The result, of x's shape and type, of call(on, stream, x on the device, result)."""
     import numpy as np
@@ -33,7 +72,7 @@ def _like(x, call):
 def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard"):
     """activation(alpha * a @ b + bias).
 
-    a: [..., m, k]; b: [k, n], or [..., k, n] with the leading dimensions of a; bias: [n]. float32, float16 or
+    a: [..., m, k]; b: [k, n], or [..., k, n] with the leading dimensions of a (or 1); bias: [n]. float32, float16 or
     bfloat16, sums in float32. activation: None, "relu", "silu", "gelu", "gelu_tanh".
 
     >>> cgp.matmul(np.eye(2, dtype=np.float32), np.array([[1, 2], [3, 4]], np.float32), activation="relu")
@@ -48,6 +87,7 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim < 2 or b.ndim < 2:
         raise ArgumentError(f"matmul: a and b must have at least 2 dimensions, not {a.ndim} and {b.ndim}")
+    fit_batches(a.shape, b.shape)
     with OnDevice() as on:
         c, result = on.empty(a.shape[:-1] + b.shape[-1:], a.dtype)
         _core.gemm(on.device.stream(), on.put(a), on.put(b), c, alpha, 0.0, prec, act, 0, 0, on.put(bias), None, None,
@@ -67,7 +107,9 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
     >>> cgp.attention(q, q, q, causal=True).shape
     (1, 1, 3, 8)
     """
-    left, right = (0 if w is None else w + 1 for w in (window or (None, None)))
+    left, right = _window(window)
+    if scale is not None and not scale > 0:
+        raise ArgumentError(f"attention: scale must be positive, or None for 1 / sqrt(d); it is {scale}")
     if is_torch(q):
         from . import ops
         return ops.attention(q, k, v, causal, float(scale or 0), left, right, float(soft_cap), slopes, mask)[0]
@@ -100,8 +142,9 @@ def _reduce(op, x, dim):
         return (ops.max if op else ops.sum)(x, dim)
     import numpy as np
     x = np.asarray(x)
-    if not -x.ndim <= dim < x.ndim:
-        raise ArgumentError(f"dim = {dim} is not a dimension of an array with {x.ndim}")
+    name = "max" if op else "sum"
+    if not -x.ndim <= integer(dim, f"{name}: dim") < x.ndim:
+        raise ArgumentError(f"{name}: dim = {dim} is not a dimension of x, which has {x.ndim}")
     shape = list(x.shape)
     del shape[dim]
     with OnDevice() as on:
@@ -260,6 +303,8 @@ def cross_entropy(logits, target, *, reduction="mean", ignore_index=-100, label_
     import numpy as np
     logits, target = np.asarray(logits), np.asarray(target)
     choice({"mean": 0, "sum": 1, "none": 2}, reduction, "cross_entropy: reduction")
+    if target.dtype.name not in ("int32", "int64"):
+        raise ArgumentError(f"cross_entropy: target is {target.dtype}; it must be int32 or int64")
     with OnDevice() as on:
         stream = on.device.stream()
         losses, loss_result = on.empty(target.shape, np.float32)
@@ -276,7 +321,8 @@ def cross_entropy(logits, target, *, reduction="mean", ignore_index=-100, label_
                                 f"ignore_index = {ignore_index}")
         loss = loss_result()
         if reduction == "mean":
-            loss = loss.sum(dtype=np.float32) * scale_result()[0]
+            with np.errstate(invalid="ignore"):  # nothing to take the mean of: NaN, as PyTorch has it
+                loss = loss.sum(dtype=np.float32) * scale_result()[0]
         elif reduction == "sum":
             loss = loss.sum(dtype=np.float32)
         return (loss, d_result()) if gradient else loss
@@ -295,6 +341,7 @@ def rope(x, cos=None, sin=None, *, positions=None, sequence=0, offset=0, rotary=
     array([[[1., 1.]]], dtype=float32)
     """
     kind = choice(ROPE_SCALINGS, scaling, "rope: scaling")
+    check_rope(sequence, offset, base, scaling, factor)
     if is_torch(x):
         from . import ops
         return ops.rope(x, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, base, scaling, factor,
@@ -409,6 +456,8 @@ def topk(x, k):
         return ops.topk(x, k)
     import numpy as np
     x = np.asarray(x)
+    if integer(k, "topk: k") < 0:
+        raise ArgumentError(f"topk: k must not be negative; it is {k}")
     with OnDevice() as on:
         values, result = on.empty(x.shape[:-1] + (k,), x.dtype)
         index, places = on.empty(x.shape[:-1] + (k,), np.int64)

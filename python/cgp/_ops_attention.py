@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import Unsupported
-from ._torch import define, empty, gradient, no_second_gradient, queue, way
+from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
 
 
 def _last_contiguous(x):
@@ -44,6 +44,15 @@ def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, 
 
 
 def _attention_fake(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        expect_float("attention", name, t)
+        expect(t.dim() == 4, "attention", name, f"it must be [batch, heads, n, d]; it is {list(t.shape)}")
+        expect(t.dtype == q.dtype, "attention", name, f"it must be {q.dtype} as q; it is {t.dtype}")
+    expect_like("attention", "k", k, (q.shape[0], *k.shape[1:3], q.shape[3]), "q")
+    expect_like("attention", "v", v, (*k.shape[:3], v.shape[3]), "k")
+    expect_like("attention", "slopes", slopes, q.shape[1:2], "q")
+    if mask is not None:
+        expect(mask.dim() == 4, "attention", "mask", f"it must have 4 dimensions; it is {list(mask.shape)}")
     return _output(_last_contiguous(q), v, lambda x, _, shape: x.new_empty(shape)), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 

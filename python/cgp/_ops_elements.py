@@ -3,7 +3,7 @@
 import torch
 
 from . import _core
-from ._functions import ACTIVATIONS, ROPE_SCALINGS, choice
+from ._functions import ACTIVATIONS, ROPE_SCALINGS, check_rope, choice
 from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 
@@ -27,6 +27,7 @@ def _heads(x):
 
 def _rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
           base=10000.0, scaling="none", factor=1.0, original_positions=0.0):
+    check_rope(sequence, offset, base, scaling, factor)
     x = _heads(x)
     y = empty(x)
     queue(_core.rope, x, x, y, cos, sin, positions, sequence, offset, rotary, interleaved, inverse,
@@ -37,6 +38,7 @@ def _rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0,
 def _rope_fake(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
                base=10000.0, scaling="none", factor=1.0, original_positions=0.0):
     expect_float("rope", "x", x)
+    check_rope(sequence, offset, base, scaling, factor)
     expect(x.dim() >= 2, "rope", "x", "it must have dimensions [..., heads, dim]")
     expect((cos is None) == (sin is None), "rope", "cos", "it and sin must be given together")
     if cos is not None:

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
+from ._torch import define, empty, expect, expect_float, expect_like, expect_row, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- softmax
@@ -29,13 +29,20 @@ def _softmax_backward(y, dy, log):
     return dx
 
 
-def _like(x, *_):
-    return x.new_empty(x.shape)
+def _softmax_fake(op):
+
+    def fake(x, dy=None, log=None):
+        expect_row(op, x)
+        expect_like(op, "dy", dy, x.shape, "x")
+        return x.new_empty(x.shape)
+
+    return fake
 
 
-_softmax_op = define("softmax(Tensor x) -> Tensor", _softmax, _like)
-_log_softmax_op = define("log_softmax(Tensor x) -> Tensor", _log_softmax, _like)
-_softmax_backward_op = define("softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor", _softmax_backward, _like)
+_softmax_op = define("softmax(Tensor x) -> Tensor", _softmax, _softmax_fake("softmax"))
+_log_softmax_op = define("log_softmax(Tensor x) -> Tensor", _log_softmax, _softmax_fake("log_softmax"))
+_softmax_backward_op = define("softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor", _softmax_backward,
+                              lambda y, dy, log: _softmax_fake("softmax_backward")(y, dy))
 no_second_gradient(_softmax_backward_op)
 
 

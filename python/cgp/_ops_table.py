@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, empty, expect, expect_float, gradient, no_second_gradient, queue, rows, way
+from ._torch import define, empty, expect, expect_float, expect_row, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- embedding
@@ -108,7 +108,13 @@ def _argmax(x):
     return index
 
 
-_argmax_op = define("argmax(Tensor x) -> Tensor", _argmax, lambda x: x.new_empty(x.shape[:-1], dtype=torch.int64))
+def _argmax_fake(x):
+    expect_row("argmax", x)
+    expect(x.shape[-1] > 0, "argmax", "x", "its last dimension is empty")
+    return x.new_empty(x.shape[:-1], dtype=torch.int64)
+
+
+_argmax_op = define("argmax(Tensor x) -> Tensor", _argmax, _argmax_fake)
 
 
 def argmax(x):
@@ -122,6 +128,7 @@ def argmax(x):
 
 
 def _check_topk(x, k):
+    expect_row("topk", x)
     expect(0 < k <= min(1024, x.shape[-1]), "topk", "k", f"it must be from 1 to {min(1024, x.shape[-1])}; it is {k}")
 
 
@@ -176,8 +183,12 @@ def _cumsum(x, exclusive=False):
     return y
 
 
-_cumsum_op = define("cumsum(Tensor x, bool exclusive=False) -> Tensor", _cumsum,
-                    lambda x, exclusive=False: x.new_empty(x.shape))
+def _cumsum_fake(x, exclusive=False):
+    expect_row("cumsum", x)
+    return x.new_empty(x.shape)
+
+
+_cumsum_op = define("cumsum(Tensor x, bool exclusive=False) -> Tensor", _cumsum, _cumsum_fake)
 
 
 def _cumsum_setup(ctx, inputs, output):

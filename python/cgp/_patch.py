@@ -3,10 +3,12 @@
 import inspect
 import sys
 import types
+import weakref
 
 import torch
 
 from . import _few, _layer, _masks, ops
+from ._runtime import ArgumentError, Unsupported
 from ._torch import FLOATS
 from .nn import functional
 
@@ -21,18 +23,41 @@ def _attention(module, query, key, value, attention_mask, scaling=None, dropout=
     trains = (query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 128 and
               not getattr(attention_mask, "requires_grad", False))  # others have kernels that are not fast
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    fits = (_usable(query, key, value) and (trains or not needs_grad) and dropout == 0 and query.shape[-1] <= 256)
+    if kwargs.get("s_aux") is not None:
+        raise Unsupported(f"{type(module).__name__}: attention sinks (s_aux) are not there: use attn_implementation=\"eager\"")
+    use_causal = attention_mask is None and bool(causal) and query.shape[2] > 1
+    fits = (_usable(query, key, value) and (trains or not needs_grad) and dropout == 0 and query.shape[-1] <= 256 and
+            kwargs.get("position_bias") is None and query.dtype == key.dtype == value.dtype and
+            not (use_causal and key.shape[2] < query.shape[2]))
+    if not fits and softcap:
+        return _capped(query, key, value, attention_mask, use_causal, scaling, softcap, dropout), None
     if not fits:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                       is_causal=is_causal, **kwargs)
-    mask, use_causal = attention_mask, False
-    if mask is None:
-        use_causal = bool(causal) and query.shape[2] > 1
-    else:
+    mask = attention_mask
+    if use_causal and key.shape[2] > query.shape[2]:
+        # Without a mask "causal" is PyTorch's: query i sees keys up to i; the rest is room of a static cache.
+        key, value = key[:, :, :query.shape[2]], value[:, :, :query.shape[2]]
+    if mask is not None:
         mask = mask[..., :key.shape[-2]]
     left = sliding_window if sliding_window and mask is None else 0
     out, _ = ops.attention(query, key, value, use_causal, float(scaling or 0), left, 0, float(softcap or 0), None, mask)
     return out.transpose(1, 2), None
+
+
+def _capped(query, key, value, mask, causal, scaling, softcap, dropout):
+    """Attention with a soft cap where the kernel cannot be used: PyTorch's own has none."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (t.repeat_interleave(groups, 1) for t in (key, value))
+    scores = query @ key.mT * (query.shape[-1]**-0.5 if scaling is None else scaling)
+    scores = softcap * torch.tanh(scores / softcap)
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    if mask is not None:
+        mask = mask[..., :key.shape[-2]]
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask
+    shares = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32).to(query.dtype), dropout)
+    return (shares @ value).transpose(1, 2).contiguous()
 
 
 def register():
@@ -46,8 +71,34 @@ def register():
         pass
 
 
+_held = weakref.WeakKeyDictionary()  # who -> {what: [what it was, what patches made it, ...]}
+
+
+def _hold(done, who, what, value, before, set_to):
+    """Makes something `value` while the patch lasts. Patches of one model may end in any order: the last one that lasts counts,
+    and behind all of them is what there was before. Values must not refer to `who`."""
+    stack = _held.setdefault(who, {}).setdefault(what, [])
+    if not stack:
+        stack.append((object(), before))
+    entry = (object(), value)
+    stack.append(entry)
+    set_to(who, value)
+
+    def undo():
+        last = stack[-1] is entry
+        stack[:] = [e for e in stack if e is not entry]
+        if last:
+            set_to(who, stack[-1][1])
+        if len(stack) == 1:
+            _held[who].pop(what)
+            if not _held[who]:
+                del _held[who]
+
+    done._undo.append(undo)
+
+
 class Patch:
-    """What was changed; `undo()` changes it back."""
+    """What was changed; `undo()` changes it back, or the end of `with cgp.patch(model):`."""
 
     def __init__(self):
         self.changes = []
@@ -62,6 +113,13 @@ class Patch:
             self._undo.pop()()
         self.changes = []
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.undo()
+        return False
+
     def __repr__(self):
         return "cgp.patch: " + ("; ".join(self.changes) or "nothing was changed")
 
@@ -71,7 +129,7 @@ def _linear_forward(self, x):
 
 
 def _conv1d_forward(self, x):  # GPT-2's linear layer: weight is [k, n]
-    if not (x.is_cuda and x.dtype == self.weight.dtype):
+    if not (x.is_cuda and x.dtype == self.weight.dtype) or torch.is_autocast_enabled():
         return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(x.size()[:-1] + (self.nf,))
     return ops.matmul(x, self.weight, self.bias)
 
@@ -290,16 +348,22 @@ def _patch_loss(model, done, linear):
         return
     if linear:
         _replace(model, done, "linear layer with its loss", lambda m: _linear_loss_forward if m is model else None)
-    had, before = "_loss_function" in model.__dict__, model.__dict__.get("_loss_function")
+    _hold(done, model, "loss", _causal_loss, model.__dict__.get("_loss_function"), _set_loss)
+    done.changes.append("cross-entropy")
 
-    def undo():
-        if had:
-            model._loss_function = before
-        else:
-            model.__dict__.pop("_loss_function", None)
 
-    model.loss_function = _causal_loss
-    done.add("cross-entropy", undo)
+def _set_loss(model, function):
+    if function is None:
+        model.__dict__.pop("_loss_function", None)
+    else:
+        model.loss_function = function
+
+
+def _set_forward(module, forward):
+    if forward is None:
+        module.__dict__.pop("forward", None)
+    else:
+        module.forward = types.MethodType(forward, module) if isinstance(forward, types.FunctionType) else forward
 
 
 def _replace(model, done, what, forward_of):
@@ -309,17 +373,10 @@ def _replace(model, done, what, forward_of):
         forward = forward_of(module)
         if forward is None:
             continue
-        had, before = "forward" in module.__dict__, module.__dict__.get("forward")
-        module.forward = types.MethodType(forward, module)
+        # Pickled, a method is the module's attribute of this name: a saved model is its own again when it is loaded.
+        forward.__name__ = "forward"
+        _hold(done, module, "forward", forward, module.__dict__.get("forward"), _set_forward)
         count += 1
-
-        def undo(module=module, had=had, before=before):
-            if had:
-                module.forward = before
-            else:
-                module.__dict__.pop("forward", None)
-
-        done._undo.append(undo)
     if count:
         done.changes.append(f"{count} {what}")
 
@@ -342,14 +399,21 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     >>> done = cgp.patch(model)
     >>> done
     cgp.patch: attention: sdpa -> cgp; 5 RMSNorm; 2 layers with a fused addition; 2 gated MLPs; RoPE of modeling_llama; cross-entropy
-    >>> done.undo()
+    >>> done.undo()                             # or: with cgp.patch(model): ...
+
+    A model may be patched again; each patch ends by itself. A copy of a patched model is patched as that was. What is saved
+    (torch.save, pickle) is the model without the patch, but for its choice of attention, loss and masks.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f"patch: model must be a torch.nn.Module, not {type(model).__name__}")
+    if attention and not hasattr(model, "set_attn_implementation"):
+        raise ArgumentError(f"patch: model must be a model of transformers for attention=True; {type(model).__name__} is none")
     done = Patch()
     if attention:
         register()
         before = model.config._attn_implementation
-        model.set_attn_implementation(_NAME)
-        done.add(f"attention: {before} -> {_NAME}", lambda: model.set_attn_implementation(before))
+        _hold(done, model, "attention", _NAME, before, lambda model, name: model.set_attn_implementation(name))
+        done.changes.append(f"attention: {before} -> {_NAME}")
         _masks.patch(model, done)
     whole_layer, whole_block = _layer_forward(few, layers), _block_forward(few, layers)
     if norms:
@@ -375,3 +439,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
         _replace(model, done, "linear layers", lambda m: kinds.get(type(m).__name__))
     return done
+
+
+if "transformers" in sys.modules:  # a model that was saved while it was patched asks for it when it is loaded
+    register()

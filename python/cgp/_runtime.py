@@ -130,6 +130,7 @@ class OnDevice:
             return None
         array = np.asarray(array)
         code = _code(array.dtype)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         array = np.ascontiguousarray(array).reshape(array.shape)
         address = self._new(array.nbytes)
         _core.upload(self.device._handle, address, array.ctypes.data, array.nbytes)
@@ -138,7 +139,7 @@ class OnDevice:
     def empty(self, shape, dtype):
         """(description, function that waits and gives the array)"""
         import numpy as np
-        out = np.empty(shape, dtype)
+        out = np.empty(shape, np.dtype(dtype).newbyteorder("="))
         code = _code(out.dtype)
         address = self._new(out.nbytes)
 
@@ -168,5 +169,5 @@ class OnDevice:
         strides, step = [], 1
         for n in reversed(shape):
             strides.append(step)
-            step *= n
+            step *= n or 1
         return address, code, tuple(shape), tuple(reversed(strides))

@@ -111,8 +111,20 @@ class Operator:
 
     def __init__(self, name, registered, implementation, results, plain):
         self.name, self.registered, self.implementation, self.results = name, registered, implementation, results
-        through = registered if results is None else (lambda *a: self.shown(registered(*a)))
+
+        def through(*a):
+            if _forward is not None and not _is_compiling() and _forward._current_level >= 0:
+                self.refuse_tangents(a)
+            return self.shown(registered(*a))
+
         self.ways = (through, plain or (implementation if results is None else lambda *a: self.shown(implementation(*a))), through)
+
+    def refuse_tangents(self, arguments):
+        """PyTorch would go on without them, and give zeros for the derivative."""
+        for t in arguments:
+            if isinstance(t, _tensor) and _forward.unpack_dual(t).tangent is not None:
+                raise Unsupported(f"cgp::{self.name} has no forward-mode derivative (torch.func.jvp, jacfwd, hessian): use "
+                                  "reverse mode, or PyTorch's own operation")
 
     def shown(self, outputs):
         return outputs if self.results is None else outputs[0] if self.results == 1 else outputs[:self.results]
@@ -195,6 +207,11 @@ def expect(ok, op, argument, text):
 def expect_like(op, argument, t, shape, like):
     if t is not None and tuple(t.shape) != tuple(shape):
         raise ArgumentError(f"{op}: {argument}: its shape must be {list(shape)}, as {like} asks; it is {list(t.shape)}")
+
+
+def expect_row(op, x):
+    expect_float(op, "x", x)
+    expect(x.dim() >= 1, op, "x", "it must have a dimension")
 
 
 def expect_float(op, argument, t):

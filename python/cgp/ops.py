@@ -4,14 +4,14 @@ torch.compile, CUDA graphs. Nothing is compiled against PyTorch."""
 import torch
 
 from . import _core
-from ._functions import ACTIVATIONS, PRECISIONS
+from ._functions import ACTIVATIONS, PRECISIONS, fit_batches
 from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
 from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
 from ._runtime import ArgumentError, Unsupported
-from ._torch import define, empty, gradient, queue, way
+from ._torch import define, empty, expect, expect_float, expect_like, gradient, queue, way
 
 __all__ = [
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
@@ -25,20 +25,23 @@ def _shapes(a, b):
         raise ArgumentError(f"matmul: a and b must have at least 2 dimensions, not {a.dim()} and {b.dim()}")
     if a.dtype != b.dtype:
         raise ArgumentError(f"matmul: b is {b.dtype}, a is {a.dtype}")
+    if b.dim() > 2:
+        fit_batches(a.shape, b.shape)
 
 
 def _usable(x):
     """x, or a copy, with one of its last two dimensions contiguous and leading ones that collapse."""
-    strides = x.stride()
-    plain = strides[-1] == 1 or strides[-2] == 1 or x.numel() == 0
+    strides, (rows, cols) = x.stride(), x.shape[-2:]
+    down, right = strides[-2:]
+    plain = ((right == 1 and (down >= cols or rows == 1)) or (down == 1 and (right >= rows or cols == 1)) or x.numel() == 0)
     if plain and len(strides) == 2:
         return x
-    if plain and x.dim() > 2:
+    if plain:
         step, fits = None, True
         for n, s in zip(reversed(x.shape[:-2]), reversed(x.stride()[:-2])):
             if n == 1:
                 continue
-            fits = fits and (step is None or s == step)
+            fits = fits and (s > 0 if step is None else s == step)
             step = s * n
         if fits:
             return x
@@ -50,6 +53,8 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     a, b = _usable(a), _usable(b)
     if b.dim() == 2 and a.dim() > 2 and not a.is_contiguous():
         a = a.contiguous()
+    if bias is not None and not bias.is_contiguous():
+        bias = bias.contiguous()
     c = empty(a, None, a.shape[:-1] + b.shape[-1:])
     if activation and activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
@@ -62,6 +67,9 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
 
 def _matmul_fake(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     _shapes(a, b)
+    expect(a.shape[-1] == b.shape[-2], "matmul", "b", f"it must have the {a.shape[-1]} rows that a has columns; it is "
+           f"{list(b.shape)}")
+    expect_like("matmul", "bias", bias, b.shape[-1:], "n")
     return a.new_empty(a.shape[:-1] + b.shape[-1:])
 
 
@@ -96,7 +104,8 @@ gradient(_matmul_op, _matmul_backward, _matmul_setup)
 
 
 def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
-    """activation(alpha * a @ b + bias). a: [..., m, k]; b: [k, n] or [..., k, n]; bias: [n] -> [..., m, n].
+    """activation(alpha * a @ b + bias). a: [..., m, k]; b: [k, n] or [..., k, n]; bias: [n] -> [..., m, n]. Leading dimensions of b are those
+    of a, or 1.
 
     activation: "", "relu", "silu", "gelu", "gelu_tanh"; precision: "standard", "fast", "strict".
 
@@ -108,25 +117,28 @@ def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
 
 
 # ---------------------------------------------------------------- reductions and elements
-def _without(x, dim):
+def _without(op, x, dim):
+    expect(-x.dim() <= dim < x.dim(), op, "dim", f"{dim} is not a dimension of x, which has {x.dim()}")
     shape = list(x.shape)
     del shape[dim]
     return tuple(shape)
 
 
-def _reduction(op):
+def _reduction(name, op):
 
     def run(x, dim=-1):
-        y = empty(x, None, _without(x, dim))
+        y = empty(x, None, _without(name, x, dim))
         queue(_core.reduce, x, op, dim, x.contiguous(), y)
         return y
 
-    return run
+    def fake(x, dim=-1):
+        expect_float(name, "x", x)
+        return x.new_empty(_without(name, x, dim))
+
+    return define(f"{name}(Tensor x, int dim=-1) -> Tensor", run, fake)
 
 
-_sum, _max = _reduction(0), _reduction(1)
-_sum_op = define("sum(Tensor x, int dim=-1) -> Tensor", _sum, lambda x, dim=-1: x.new_empty(_without(x, dim)))
-_max_op = define("max(Tensor x, int dim=-1) -> Tensor", _max, lambda x, dim=-1: x.new_empty(_without(x, dim)))
+_sum_op, _max_op = _reduction("sum", 0), _reduction("max", 1)
 
 
 def _sum_setup(ctx, inputs, output):
@@ -154,13 +166,23 @@ def max(x, dim=-1):
     return _max_op.ways[way(x)](x, dim)
 
 
+def _matrices(x):
+    expect(x.dim() >= 2, "transpose", "x", f"it must have at least 2 dimensions, not {x.dim()}")
+
+
 def _transpose(x):
+    _matrices(x)
     y = empty(x, None, x.mT.shape)
     queue(_core.transpose, x, x.contiguous(), y)
     return y
 
 
-_transpose_op = define("transpose(Tensor x) -> Tensor", _transpose, lambda x: x.new_empty(x.mT.shape))
+def _transpose_fake(x):
+    _matrices(x)
+    return x.new_empty(x.mT.shape)
+
+
+_transpose_op = define("transpose(Tensor x) -> Tensor", _transpose, _transpose_fake)
 gradient(_transpose_op, lambda ctx, grad: _transpose_op.ways[way(grad)](grad))
 
 
@@ -180,7 +202,14 @@ def _add(x, y):
     return z
 
 
-_add_op = define("add(Tensor x, Tensor y) -> Tensor", _add, lambda x, y: x.new_empty(x.shape))
+def _add_fake(x, y):
+    expect_float("add", "x", x)
+    expect_like("add", "y", y, x.shape, "x")
+    expect(y.dtype == x.dtype, "add", "y", f"it must be {x.dtype} as x; it is {y.dtype}")
+    return x.new_empty(x.shape)
+
+
+_add_op = define("add(Tensor x, Tensor y) -> Tensor", _add, _add_fake)
 gradient(_add_op, lambda ctx, grad: (grad, grad))
 
 

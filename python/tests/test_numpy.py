@@ -211,7 +211,7 @@ def test_mistakes_name_the_argument():
         cgp.layer_norm(x, residual=x[:2])
     with pytest.raises(cgp.ArgumentError, match="target has values"):
         cgp.cross_entropy(x, np.array([0, 1, 5, 2]))
-    with pytest.raises(cgp.ArgumentError, match="targets must be one of s32, s64"):
+    with pytest.raises(cgp.ArgumentError, match="cross_entropy: target is int16"):
         cgp.cross_entropy(x, np.zeros(4, np.int16))
     with pytest.raises(cgp.ArgumentError, match="reduction must be one of"):
         cgp.cross_entropy(x, np.zeros(4, int), reduction="median")
@@ -225,3 +225,41 @@ def test_mistakes_name_the_argument():
         cgp.dropout(x, 2.0, 1)
     with pytest.raises(cgp.ArgumentError, match="scaling must be one of"):
         cgp.rope(x.reshape(2, 1, 10), scaling="more")
+    batch = random(3, 4, 5)
+    for a, b in ((x, batch.swapaxes(1, 2)), (batch[:1], batch.swapaxes(1, 2)), (random(2, 3, 4, 5), random(3, 2, 5, 4))):
+        with pytest.raises(cgp.ArgumentError, match="matmul: b: its leading dimensions"):  # what NumPy would broadcast
+            cgp.matmul(a, b)
+    with pytest.raises(cgp.ArgumentError, match="sum: dim must be an integer"):
+        cgp.sum(x, None)
+    with pytest.raises(cgp.ArgumentError, match="argmax: x.*dtype"):
+        cgp.argmax(x.astype(int))
+    with pytest.raises(cgp.ArgumentError, match="topk: k must not be negative"):
+        cgp.topk(x, -1)
+    heads = x.reshape(2, 1, 10)
+    for wrong, says in ((dict(base=0), "base must be above 1"), (dict(scaling="linear", factor=0), "factor must be positive"),
+                        (dict(offset=-1), "offset must not be negative"), (dict(sequence=-1), "sequence must not be negative")):
+        with pytest.raises(cgp.ArgumentError, match=f"rope: {says}"):
+            cgp.rope(heads, **wrong)
+    q = random(1, 1, 3, 8)
+    for wrong, says in ((dict(scale=0.0), "scale must be positive"), (dict(scale=float("nan")), "scale must be positive"),
+                        (dict(window=3), "window must be"), (dict(window=(-1, 0)), "left must not be negative")):
+        with pytest.raises(cgp.ArgumentError, match=f"attention: .*{says}"):
+            cgp.attention(q, q, q, **wrong)
+    with pytest.raises(cgp.ArgumentError, match="head dimensions are 1 to 256"):
+        cgp.attention(*(q[..., :0],) * 3)
+
+
+def test_arrays_of_the_other_byte_order():
+    x = random(3, 5)
+    there = x.astype(x.dtype.newbyteorder("S"))
+    assert np.array_equal(cgp.softmax(there), cgp.softmax(x)) and cgp.softmax(there).dtype == np.float32
+    assert np.array_equal(cgp.matmul(there, x.T), cgp.matmul(x, x.T))
+    target = np.array([1, 4, 0])
+    assert cgp.cross_entropy(there, target.astype(target.dtype.newbyteorder("S"))) == cgp.cross_entropy(x, target)
+
+
+def test_attention_of_nothing():
+    q, none = random(2, 3, 4, 8), random(2, 3, 0, 8)
+    assert np.array_equal(cgp.attention(q, none, none), np.zeros_like(q))
+    assert cgp.attention(none, q, q).shape == (2, 3, 0, 8)
+    assert cgp.attention(q[:0], q[:0], q[:0]).shape == (0, 3, 4, 8)

@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -172,6 +173,160 @@ def decoding(cgp, transformers):
             assert "cgp.Decoder" in str(e)
 
 
+def raises(kind, text, f):
+    try:
+        f()
+    except kind as e:
+        assert text in str(e), str(e)
+    else:
+        raise AssertionError(f"nothing was said about {text}")
+
+
+def views_and_mistakes(cgp, ops, random, same):
+    """Operands that repeat elements, among them gradients as PyTorch gives them; what would be broadcast; forward mode; what
+    fake implementations say."""
+    from torch._subclasses import FakeTensorMode
+    a, b, c = random(3, 4, 5), random(5, 6), random(6)
+    same(lambda a, b, c: ops.matmul(a, b, c).sum(0), lambda a, b, c: (a @ b + c).sum(0), a, b, c)  # d: rows that repeat
+    same(lambda a, b: ops.matmul(a[0], b).sum(0), lambda a, b: (a[0] @ b).sum(0), a, b)
+    same(lambda a, b: ops.matmul(a[:1].expand(3, 4, 5), b), lambda a, b: a[:1].expand(3, 4, 5) @ b, a, b)
+    same(lambda a, b: ops.matmul(a, b.expand(3, 5, 6)), lambda a, b: a @ b, a, b)
+    same(lambda a, b: ops.matmul(a, b[None]), lambda a, b: a @ b, a, b)
+    same(lambda a, b: ops.matmul(a[0, :1].expand(4, 5), b), lambda a, b: a[0, :1].expand(4, 5) @ b, a, b)
+    same(lambda a, b: ops.matmul(a[0, :, :1].expand(4, 5), b), lambda a, b: a[0, :, :1].expand(4, 5) @ b, a, b)
+    same(lambda a, b, c: ops.matmul(a, b, c[:1].expand(6)), lambda a, b, c: a @ b + c[:1], a, b, c)
+    plain = [t.detach() for t in (a, b, c)]
+    wide = torch.randn(2, 3, 4, 5)
+    for left, right in ((plain[0][0], plain[1].expand(3, 5, 6)), (plain[0][:1], plain[1].expand(3, 5, 6)),
+                        (wide, wide.transpose(0, 1).mT)):
+        raises(cgp.ArgumentError, "matmul: b: its leading dimensions", lambda: ops.matmul(left, right))
+    raises(cgp.ArgumentError, "sum: dim", lambda: ops.sum(plain[0], 3))
+    raises(cgp.ArgumentError, "max: dim", lambda: ops.max(torch.tensor(1.0)))
+    raises(cgp.ArgumentError, "transpose: x", lambda: ops.transpose(plain[2]))
+    raises(cgp.ArgumentError, "softmax: x", lambda: ops.softmax(torch.tensor(1.0)))
+    raises(cgp.ArgumentError, "rope: base", lambda: ops.rope(wide, base=0.0))
+    dispatched.append(True)
+    for f in (ops.softmax, ops.sum, lambda x: ops.rms_norm(x), lambda x: ops.matmul(x, plain[1])):
+        raises(cgp.Unsupported, "forward-mode", lambda: torch.func.jvp(f, (plain[0][0],), (plain[0][1],)))
+    with FakeTensorMode():
+        q, k, odd = torch.empty(1, 2, 3, 8), torch.empty(1, 2, 4, 8), torch.empty(1, 2, 4, 9)
+        for says, f in (("matmul: b", lambda: ops.matmul(q, odd.mT)), ("matmul: bias", lambda: ops.matmul(q, k.mT, q[0, 0, 0])),
+                        ("add: y", lambda: ops.add(q, k)), ("add: y", lambda: ops.add(q, q.half())),
+                        ("attention: k", lambda: ops.attention(q, odd, k)), ("attention: v", lambda: ops.attention(q, k, q)),
+                        ("attention: q", lambda: ops.attention(q[0], k, k)), ("softmax: x", lambda: ops.softmax(q.int())),
+                        ("topk: x", lambda: ops.topk(torch.empty(()), 1)), ("argmax: x", lambda: ops.argmax(q[..., :0]))):
+            raises(cgp.ArgumentError, says, f)
+    dispatched.clear()
+
+
+def drop_ins(cgp):
+    """Functions of torch.nn.functional and ours, on CPU tensors taken for ours: the same results, or the same refusal."""
+    import torch.nn.functional as F
+    from cgp.nn import functional as ours
+    usable, ours._usable = ours._usable, lambda t: t.dtype in ours._FLOATS and t.dim() <= 8
+    random, bf16 = torch.randn, torch.bfloat16
+    q, x, w, v = random(2, 3, 4, 16), random(3, 40), random(40), random(6, 40)
+    small = (1e-2 * x).to(bf16)
+    causal = torch.ones(4, 4).tril().bool()
+    deep = random(1, 1, 1, 1, 1, 1, 1, 2, 40)
+    nowhere = torch.zeros(3, dtype=torch.long)
+
+    def attends(*a, **k):
+        return "scaled_dot_product_attention", a, k
+
+    cases = [attends(q, q, q), attends(q, q, q, scale=0.0), attends(q, q, q, scale=-1.0), attends(q, q, q, scale=0.3),
+             attends(q, q, q, causal), attends(q, q, q, causal[None]), attends(q, q, q, random(2, 3, 4, 1)),
+             attends(q, q, q, random(2, 2, 4, 4)), attends(q, q[:1], q[:1]), attends(q, q, q[:, :1]),
+             attends(q, q[:, :1], q[:, :1], enable_gqa=True), attends(q, q[:, :2], q[:, :2], enable_gqa=True),
+             attends(q[..., :0], q[..., :0], q), attends(q, q[:, :, :2], q[:, :, :2], is_causal=True)]
+    cases += [("rms_norm", a, {}) for a in ((x, (40,)), (small, (40,)), (small.half(), (40,)), (x, [40], w), (x, (40,), w[:39]),
+                                            (x[:, :0], (0,)), (deep, (40,), w, 1e-5))]
+    cases += [("layer_norm", a, {}) for a in ((x, (40,), w, w), (x[:, :0], (0,)), (x, (39,)), (deep, (40,)))]
+    cases += [("linear", a, {}) for a in ((x, v), (x[0], v), (x, w), (x, v[:, :7]), (x, v, w[0]), (x, v, w[:1]), (x, v, x[:, :6]),
+                                          (x, v, w[:6].half()), (x[:0], v, w[:6]), (deep, v), (x[:, :0], v[:, :0], w[:6]))]
+    cases += [(f, *rest) for f in ("softmax", "log_softmax") for rest in (
+        ((x, -1), {}), ((q[0],), {}), ((x,), {}), ((x, 1, 3, torch.float64), {}), ((x, 0), {}), ((x, 7), {}), ((deep, -1), {}),
+        ((x[0, 0], 0), {}), ((torch.full((2, 3), -float("inf")), -1), {}))]
+    cases += [("cross_entropy", (x, nowhere), k) for k in ({}, dict(label_smoothing=0.1), dict(label_smoothing=2.0),
+                                                           dict(reduction="average"), dict(ignore_index=0))]
+    cases += [("cross_entropy", a, {}) for a in ((x[:, :0], nowhere - 100), (x[0], nowhere[0]), (x[:0], nowhere[:0]))]
+
+    def outcome(module, name, a, k):
+        try:
+            return getattr(module, name)(*a, **k)
+        except Exception as e:  # whatever PyTorch says
+            return e
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases:
+            got, want = outcome(ours, *case), outcome(F, *case)
+            assert isinstance(got, Exception) == isinstance(want, Exception), (case[0], got, want)
+            if not isinstance(want, Exception):
+                torch.testing.assert_close(got, want, equal_nan=True, msg=lambda m: f"{case[0]}{case[2]}: {m}")
+            else:
+                assert type(got) is type(want), (case[0], got, want)
+    mask = random(1, 1, 4, 4).requires_grad_()  # a gradient that only the mask wants is PyTorch's
+    assert ours.scaled_dot_product_attention(q, q, q, mask).requires_grad
+    enabled = torch.is_autocast_enabled
+    torch.is_autocast_enabled = lambda *a: enabled(*(a or ("cpu",)))
+    with torch.autocast("cpu", bf16):  # which chooses types
+        assert ours.linear(x, v).dtype is bf16
+        assert ours.softmax(x.to(bf16), -1).dtype is F.softmax(x.to(bf16), -1).dtype
+    torch.is_autocast_enabled, ours._usable = enabled, usable
+
+
+def patches(cgp, transformers, configs):
+    """Patches end in any order; saved models; room of a static cache; soft caps where the kernel cannot be used."""
+    import io
+    from cgp import _patch
+    raises(cgp.ArgumentError, "patch: model", lambda: cgp.patch("gpt2"))
+    raises(cgp.ArgumentError, "patch: model", lambda: cgp.patch(torch.nn.Linear(2, 2)))
+    raises(cgp.ArgumentError, "generate: model", lambda: cgp.generate(torch.nn.Linear(2, 2), torch.zeros(1, 1)))
+    for config in configs:
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
+        for p in model.parameters():
+            p.data += 0.1 * torch.randn_like(p)
+        ids = torch.randint(1, 50, (2, 9))
+        tokens = dict(max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None, cache_implementation="static")
+        want = model(ids).logits.detach()
+        chosen = model.generate(ids, **tokens)
+        before = {name: set(vars(m)) for name, m in model.named_modules()}
+        first = cgp.patch(model)
+        second = cgp.patch(model, loss="linear")
+        assert torch.equal(model.generate(ids, **tokens), chosen)
+        kept = io.BytesIO()
+        torch.save(model, kept)
+        kept.seek(0)
+        again = torch.load(kept, weights_only=False)
+        torch.testing.assert_close(again(ids).logits, want, atol=2e-4, rtol=2e-3)
+        assert again(ids, labels=ids).logits is not None  # without what loss="linear" does
+        first.undo()
+        assert model.config._attn_implementation == "cgp" and model(ids, labels=ids).logits is None
+        second.undo()
+        assert model.config._attn_implementation == "sdpa" and not _patch._held
+        assert {name: set(vars(m)) for name, m in model.named_modules()} == before
+        with cgp.patch(model) as done:
+            assert "cgp" in repr(done)
+        assert model.config._attn_implementation == "sdpa" and torch.equal(model(ids).logits, want)
+
+    q, k, v = (torch.randn(1, h, 5, 300) for h in (4, 2, 2))  # wider than the kernel's heads
+    layer = torch.nn.Module()
+    layer.num_key_value_groups = 2
+    got, _ = _patch._attention(layer, q, k, v, None, softcap=2.0, is_causal=True)
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    scores = 2 * torch.tanh(q @ k.repeat_interleave(2, 1).mT * 300**-0.5 / 2)
+    want = scores.masked_fill(hidden, -float("inf")).softmax(-1) @ v.repeat_interleave(2, 1)
+    torch.testing.assert_close(got, want.transpose(1, 2), atol=1e-5, rtol=1e-5)
+    given, _ = _patch._attention(layer, q, k, v, ~hidden[None, None], softcap=2.0)
+    torch.testing.assert_close(given, got)
+    bias = torch.randn(1, 4, 5, 5)
+    biased, _ = _patch._attention(layer, q[..., :16], k[..., :16], v[..., :16], None, is_causal=False, position_bias=bias)
+    plain, _ = _patch._attention(layer, q[..., :16], k[..., :16], v[..., :16], bias, is_causal=False)
+    torch.testing.assert_close(biased, plain, atol=1e-5, rtol=1e-5)
+    raises(cgp.Unsupported, "s_aux", lambda: _patch._attention(layer, q, k, v, None, s_aux=torch.zeros(4)))
+
+
 def main():
     import torch.nn.functional as F
     cgp, ops = ops_for_the_cpu()
@@ -245,6 +400,8 @@ def main():
     same(ops.transpose, lambda x: x.mT.contiguous(), x)
 
     attention_and_tables(cgp, ops, random, same)
+    views_and_mistakes(cgp, ops, random, same)
+    drop_ins(cgp)
     check = torch.library.opcheck
     c = torch.ops.cgp
     check(c.rms_norm.default, (x, w)), check(c.add_rms_norm.default, (x, r, w))
@@ -296,6 +453,7 @@ def main():
                transformers.Qwen2Config(**{k: v for k, v in small.items() if k != "head_dim"}),
                transformers.GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=50, n_positions=64)]
     ids = torch.randint(0, 50, (2, 9))
+    patches(cgp, transformers, (configs[0], configs[-1]))
     for config in configs:
         model = transformers.AutoModelForCausalLM.from_config(config).eval()
         for p in model.parameters():  # weights of norms that are not 1
