@@ -29,6 +29,7 @@ struct Wanted {
 Wanted gradients(const AttentionProblem& p, const AttentionInputs& in, const HostArray& d_o) {
   Wanted want{std::vector<double>(in.q.size()), std::vector<double>(in.k.size()),
               std::vector<double>(in.v.size())};
+  const auto q = in.q.as_doubles(), k = in.k.as_doubles(), v = in.v.as_doubles(), up = d_o.as_doubles();
   for (std::uint64_t b = 0; b < p.batch; ++b)
     for (std::uint64_t h = 0; h < p.heads_q; ++h)
       for (std::uint64_t i = 0; i < (p.packed ? in.cu_q[b + 1] - in.cu_q[b] : p.n_q); ++i) {
@@ -40,7 +41,8 @@ Wanted gradients(const AttentionProblem& p, const AttentionInputs& in, const Hos
         std::vector<double> dp(prob.size());
         double mean = 0;
         for (std::uint64_t j = 0; j < prob.size(); ++j) {
-          for (std::uint64_t e = 0; e < p.d_v; ++e) dp[j] += d_o.at(o0 + e) * in.v.at(at_v(j) + e);
+          const auto v0 = at_v(j);
+          for (std::uint64_t e = 0; e < p.d_v; ++e) dp[j] += up[o0 + e] * v[v0 + e];
           mean += prob[j] * dp[j];
         }
         for (std::uint64_t j = 0; j < prob.size(); ++j) {
@@ -49,13 +51,13 @@ Wanted gradients(const AttentionProblem& p, const AttentionInputs& in, const Hos
           double ds = prob[j] * (dp[j] - mean) * double(p.scale);
           if (p.soft_cap != 0) {
             double dot = 0;
-            for (std::uint64_t e = 0; e < p.d_qk; ++e) dot += in.q.at(q0 + e) * in.k.at(k0 + e);
+            for (std::uint64_t e = 0; e < p.d_qk; ++e) dot += q[q0 + e] * k[k0 + e];
             const double t = std::tanh(dot * double(p.scale) / p.soft_cap);
             ds *= 1 - t * t;
           }
           for (std::uint64_t e = 0; e < p.d_qk; ++e)
-            want.q[q0 + e] += ds * in.k.at(k0 + e), want.k[k0 + e] += ds * in.q.at(q0 + e);
-          for (std::uint64_t e = 0; e < p.d_v; ++e) want.v[v0 + e] += prob[j] * d_o.at(o0 + e);
+            want.q[q0 + e] += ds * k[k0 + e], want.k[k0 + e] += ds * q[q0 + e];
+          for (std::uint64_t e = 0; e < p.d_v; ++e) want.v[v0 + e] += prob[j] * up[o0 + e];
         }
       }
   return want;
@@ -458,30 +460,29 @@ TEST(attention_backward, right_on_a_gpu) {
   }
 }
 
-TEST(attention_backward_sm90, sequences_right_on_a_gpu) {
+namespace {
+
+// Small and with `more` rows; then small with the tunings given.
+void right_on_a_gpu(void (*every_shape)(const runtime::Device&, std::uint64_t, const Way&),
+                    std::uint64_t more, std::initializer_list<int> tunings) {
   try {
     const auto device = runtime::Device::open("cuda:0");
     if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
-    for (std::uint64_t more : {0, 200}) every_sequence(device, more, AttentionKind::sm90);
-    for (int i : {2, 3}) every_sequence(device, 0, kSm90Tunings[i]);
-    for (std::uint64_t more : {0, 200}) every_wide_sequence(device, more, AttentionKind::sm90);
-    for (int i : {0, 2}) every_wide_sequence(device, 0, kSm90Tunings[i]);
+    for (std::uint64_t m : {std::uint64_t(0), more}) every_shape(device, m, AttentionKind::sm90);
+    for (int i : tunings) every_shape(device, 0, kSm90Tunings[i]);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
 }
 
-TEST(attention_backward_sm90, right_on_a_gpu) {
-  try {
-    const auto device = runtime::Device::open("cuda:0");
-    if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
-    for (std::uint64_t more : {0, 300})
-      every_sm90(device, more, AttentionKind::sm90), every_wide(device, more, AttentionKind::sm90);
-    for (const auto& t : kSm90Tunings) every_sm90(device, 0, t), every_wide(device, 0, t);
-  } catch (const Unsupported& e) {
-    GTEST_SKIP() << e.what();
-  }
+}  // namespace
+
+TEST(attention_backward_sm90, sequences_right_on_a_gpu) { right_on_a_gpu(every_sequence, 200, {2, 3}); }
+TEST(attention_backward_sm90, wide_sequences_right_on_a_gpu) {
+  right_on_a_gpu(every_wide_sequence, 200, {0, 2});
 }
+TEST(attention_backward_sm90, right_on_a_gpu) { right_on_a_gpu(every_sm90, 300, {0, 1, 2, 3}); }
+TEST(attention_backward_sm90, wide_right_on_a_gpu) { right_on_a_gpu(every_wide, 300, {0, 1, 2, 3}); }
 
 namespace {
 
@@ -522,15 +523,11 @@ std::vector<std::vector<Variant>> all_sm90() {
     set(p);
     all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, d != 64)).kernels);
   };
-  for (std::uint64_t d : {64, 128}) {
-    shaped(d, [](auto& p) { p.soft_cap = 2, p.causal = true, p.window_left = 3; });
-    shaped(d, [](auto& p) { p.alibi = p.causal = true; });
-    shaped(d, [](auto& p) { p.mask = AttentionMask::additive, p.key_lengths = true; });
-  }
-  shaped(128, [](auto& p) { p.mask = AttentionMask::boolean, p.causal = true; });
+  shaped(64, [](auto& p) { p.soft_cap = 2, p.causal = true, p.window_left = 3; });
+  shaped(128, [](auto& p) { p.soft_cap = 2, p.packed = p.causal = true; });
+  shaped(128, [](auto& p) { p.mask = AttentionMask::additive, p.causal = true; });
   shaped(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
   shaped(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
-  shaped(256, [](auto& p) { p.soft_cap = 2, p.alibi = p.key_lengths = p.causal = true; });
   return all;
 }
 

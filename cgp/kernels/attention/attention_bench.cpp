@@ -240,6 +240,36 @@ void duel_orders(Bench& b, const AttentionProblem& q) {
   b.duel(name, attention_backward_flops(p), all);
 }
 
+// Gradients of shaped scores (cap, alibi, add, bool), in any order, in that of the keys, and by mma; beside
+// those of plain ones.
+void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) {
+  const auto name = text::cat("duel/shaped/", shape, "/", shape_name(q));
+  if (!b.wanted(name)) return;
+  const auto plain = q.dense();
+  auto p = plain;
+  p.soft_cap = shape == "cap" ? 30.0f : 0.0f, p.alibi = shape == "alibi";
+  p.mask = shape == "add"    ? AttentionMask::additive
+           : shape == "bool" ? AttentionMask::boolean
+                             : AttentionMask::none;
+  const auto& d = b.device();
+  const auto slopes = d.upload<float>(std::vector<float>(p.heads_q, 0.01f));
+  const bool masked = p.mask != AttentionMask::none;
+  const auto mask = random_words(d, p.type, masked ? p.n_q * p.n_kv : 1, 5);
+  if (masked) p.mask_row = p.n_kv, p.mask_col = 1;
+  AttentionAddresses more;
+  more.slopes = slopes.address(), more.mask = mask.address();
+  const BackwardTensors t(d, p, attention_backward_workspace(p), more);
+  std::vector<prof::Contender> all;
+  const auto add = [&](const char* what, const AttentionProblem& of, AttentionBackwardChoice c) {
+    all.push_back({what, [&, c = std::move(c)](Stream& s) { run_attention_backward(s, c, of, t.at, t.g); }});
+  };
+  add("any", p, choose_attention_backward_sm90(p, tune_attention_backward(p, false)));
+  add("turns", p, choose_attention_backward_sm90(p, tune_attention_backward(p, true)));
+  add("mma", p, choose_attention_backward(AttentionKind::mma, p, d.info().cc()));
+  add("plain", plain, choose_attention_backward_sm90(plain, tune_attention_backward(plain, false)));
+  b.duel(name, attention_backward_flops(p), all);
+}
+
 // 16384 rows of sequences of many lengths, or of one, one after the other; or rows of 16 sequences with fewer
 // keys than queries. `packed` of the forward pass and of the gradients, chosen and by mma.
 struct Documents {
@@ -431,6 +461,10 @@ void run_all(Bench& b) {
   for (std::uint64_t d : {64, 128})
     for (bool causal : {false, true})
       for (std::uint64_t n : {512, 1024, 2048, 4096}) duel_orders(b, standard(DType::bf16, d, n, causal));
+  for (const char* shape : {"cap", "alibi", "add", "bool"})
+    for (std::uint64_t d : {64, 128, 256})
+      for (bool causal : {false, true})
+        for (std::uint64_t n : {1024, 4096}) duel_shapes(b, shape, standard(DType::bf16, d, n, causal));
   const Documents of[] = {
       {"mixed", {4096, 512, 1024, 256, 2048, 512, 1024, 256, 128, 2048, 1024, 512, 256, 1024, 512, 1152}},
       {"even", std::vector<std::uint32_t>(16, 1024)},
