@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp baseline: saved profiles by name, their history with changepoints, and the noise floor of this machine.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

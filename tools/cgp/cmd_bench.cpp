@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp bench gemm: our products against the best algorithm of the installed cuBLASLt.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp compete: programs that do the same work, interleaved, ranked, with the rate that the work defines.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

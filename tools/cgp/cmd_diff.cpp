@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp diff: two saved profiles (at once, no run), two commits (built in worktrees, run in pairs), two
 // commands.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp explain FILE.cubin: what machine code for a GPU needs. cgp explain --x86 FILE: which vector
 // instructions a program for the processor holds.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp falsify: the claims of the catalogue that can be refuted here, each with what decides it and its
 // verdict.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <map>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp import: what another profiler recorded, as a profile of ours.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

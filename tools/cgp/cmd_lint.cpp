@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp lint: SIMD accesses that fault on unaligned addresses, in sources.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

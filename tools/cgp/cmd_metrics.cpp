@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp metrics: the table of everything that can be collected, as text, Markdown or JSON Schema.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include "profile/document.h"

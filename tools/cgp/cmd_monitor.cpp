@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp monitor: a program runs, and every so often a line says what its GPU did meanwhile.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <unistd.h>
 

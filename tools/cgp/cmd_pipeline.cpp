@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp pipeline: a kernel from what its function recorded to machine code, stage by stage.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

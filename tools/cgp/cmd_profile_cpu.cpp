@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile simd, scalar, parallel, scaling, compare --function: small loops on this processor, by
 // instruction set and by threads.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <time.h>

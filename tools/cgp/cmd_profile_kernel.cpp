@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile kernel: one kernel of the catalogue, on a GPU with times and counters, on the emulator with
 // exact counters. cgp profile compare: the same problem on several back ends.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

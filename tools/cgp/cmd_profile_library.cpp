@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile library: a function of any shared library, called in a process of its own and watched from
 // outside. cgp profile cublas: a product of cuBLASLt's best algorithm, with ours beside it.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <unistd.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile binary | python: any program, from outside.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

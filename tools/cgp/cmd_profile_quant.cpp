@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp profile quant: products of quantised weights with vectors on this processor.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"

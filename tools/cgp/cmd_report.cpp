@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp report: profiles as one HTML file that needs no network: verdicts, rooflines, timelines, distributions,
 // waste, and where every number came from.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp roofline: ceilings of a GPU or of this processor, from a data sheet or measured, with profiles as
 // points.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"

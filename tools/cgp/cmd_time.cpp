@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp time: how long a program or a kernel takes, and whether that is known well enough; against another
 // program or a saved baseline.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp trace: the timeline of a program on the GPU, for viewers and as a flame graph.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp tune gemm: times the candidates on the user's device and keeps the winners; --report says what the cost
 // model costs, from measurements of this run or of files.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <algorithm>

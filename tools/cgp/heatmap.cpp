@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define FMT_HEADER_ONLY
 #include "heatmap.h"
 
 #include <fmt/core.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons of loops, vector instructions and threads of this processor.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <time.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims that only a GPU decides.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted defects, which must be named, and kernels of the catalogue: what their PTX says and what they
 // compute.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <cmath>

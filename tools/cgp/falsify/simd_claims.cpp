@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of this processor (cgp/simd) and cgp profile quant.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <time.h>
 

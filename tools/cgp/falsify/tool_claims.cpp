@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the commands promise: programs found or missed, comparisons, tables, sentences.
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 #include <sys/stat.h>
 

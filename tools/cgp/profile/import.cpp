@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile/import.h"
 
-#define FMT_HEADER_ONLY
 #include <fmt/core.h>
 
 #include <unistd.h>
