@@ -355,10 +355,7 @@ TEST(gemm_typed, variants_assemble_without_spills) {
       wanted.push_back({arch, image(c.variant, arch)});
     }
   }
-  // Loads of a residual run ahead of the last sums: a register or two go out and back, outside the products.
-  cgp::testing::expect_assemble(wanted, [](const auto&, const auto& a) {
-    return a.spill_bytes <= 16 && a.stack_bytes <= 16 && !a.serialised;
-  });
+  cgp::testing::expect_assemble(wanted);
 }
 
 TEST(gemm_typed, right_and_repeatable_on_a_gpu) {
