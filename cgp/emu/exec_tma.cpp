@@ -459,9 +459,10 @@ void decode_tensor(Decoder& d, const Inst& i, Op& op) {
     if (i.has(m)) p.rank = n;
   for (Mod m : {Mod::im2col_w, Mod::im2col_w_128})
     if (i.has(m))
-      d.unsupported(cat("the .", ptx::name(m),
-                        " mode of tensor copies (sm_100); .tile, gather4, scatter4 and "
-                        ".im2col are executed"));
+      d.unsupported(
+          cat("the .", ptx::name(m),
+              " mode of tensor copies (sm_100): which pixels its halo holds is in figures only, and no "
+              "public layout of its tensor maps exists; .tile, gather4, scatter4 and .im2col are executed"));
   if (i.has(Mod::tile_gather4) || i.has(Mod::tile_scatter4)) p.mode = BoxMode::rows;
   if (i.has(Mod::im2col) || i.has(Mod::im2col_no_offs)) p.mode = BoxMode::im2col;
   const bool offsets = i.has(Mod::im2col);
