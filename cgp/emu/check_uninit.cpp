@@ -2,6 +2,7 @@
 // Never-written data: followed through registers, reported where it becomes a result (address, branch, global
 // store). Compilers load padding and dead lanes, so the load itself is no error.
 #include "cgp/base/text.h"
+#include "cgp/emu/local_memory.h"
 #include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
@@ -15,11 +16,18 @@ Mask& cell(Frame& f, Loc l) {
   return f.taint[i];
 }
 std::uint32_t& origin_of(Warp& w, Loc l) { return w.taint_origin[{w.frame, l & ~3}]; }
+bool in_local(const TaintOrigin& o) { return !o.tensor && !o.shared && o.buffer == kLocalBuffer; }
 std::string_view class_of(const TaintOrigin& o) {
-  return o.tensor ? "uninit.tensor" : o.shared ? "uninit.shared" : "uninit.global";
+  return o.tensor      ? "uninit.tensor"
+         : o.shared    ? "uninit.shared"
+         : in_local(o) ? "uninit.local"
+                       : "uninit.global";
 }
 std::string_view memory_of(const TaintOrigin& o) {
-  return o.tensor ? "Tensor Memory" : o.shared ? "shared memory" : "global memory";
+  return o.tensor      ? "Tensor Memory"
+         : o.shared    ? "shared memory"
+         : in_local(o) ? kLocalBuffer
+                       : "global memory";
 }
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "cgp/emu/decode_impl.h"
 #include "cgp/emu/decode_modifiers.h"
 #include "cgp/emu/families.h"
+#include "cgp/emu/local_memory.h"
 
 namespace cgp::emu {
 
@@ -101,6 +102,12 @@ std::byte* local_bytes(Warp& w, const Frame& f, std::uint32_t offset, int lane) 
   return w.local.get() + std::size_t(lane) * w.local_stride + f.local_base + offset;
 }
 
+// The same, for `bytes` of an argument or a result that are written now.
+std::byte* passed_bytes(Warp& w, const Frame& f, std::uint32_t offset, std::uint32_t bytes, int lane) {
+  mark_local(w, lane, f.local_base + offset, bytes);
+  return local_bytes(w, f, offset, lane);
+}
+
 // The value of an argument for one lane, as bytes.
 std::uint64_t scalar_argument(Warp& w, const Frame& f, const Argument& a, std::uint32_t bytes, int lane) {
   std::uint64_t v = 0;
@@ -144,7 +151,7 @@ void enter(Warp& w, const Op& op, const Call& c, std::uint32_t function, Mask la
     const ParamSlot& s = callee.params[i];
     for_lanes(lanes, [&](int l) {
       if (s.reg != kNoLoc) return put_register(*f, s, scalar_argument(w, *caller, a, s.bytes, l), l);
-      std::byte* to = local_bytes(w, *f, s.offset, l);
+      std::byte* to = passed_bytes(w, *f, s.offset, s.bytes, l);
       if (a.in_local) {
         std::memcpy(to, local_bytes(w, *caller, a.offset, l), s.bytes);
       } else {
@@ -241,7 +248,7 @@ void external(Warp& w, const Op& op, const Call& c) {
     if (c.results.empty()) return;
     const Argument& r = c.results[0];
     if (r.in_local) {
-      std::memcpy(local_bytes(w, *w.frame, r.offset, l), &v, bytes);
+      std::memcpy(passed_bytes(w, *w.frame, r.offset, std::uint32_t(bytes), l), &v, bytes);
     } else if (r.wide) {
       w.row<std::uint64_t>(r.row)[l] = v;
     } else {
@@ -252,6 +259,7 @@ void external(Warp& w, const Op& op, const Call& c) {
     switch (c.external) {
       case External::vprintf: {
         const std::string s = format(w, op, arg(0, l), arg(1, l), l);
+        w.unwritten = 0;
         std::lock_guard lock(launch.mutex);
         launch.output += s;
         break;
@@ -417,13 +425,13 @@ void exec_return(Warp& w, const Op&) {
           std::memcpy(&v, row + l * (s.bytes > 4 ? 8 : 4), s.bytes > 4 ? 8 : 4);
         }
       } else if (r.in_local) {
-        std::memcpy(local_bytes(w, *caller, r.offset, l), local_bytes(w, *f, s.offset, l), s.bytes);
+        std::memcpy(passed_bytes(w, *caller, r.offset, s.bytes, l), local_bytes(w, *f, s.offset, l), s.bytes);
         return;
       } else {
         std::memcpy(&v, local_bytes(w, *f, s.offset, l), std::min<std::size_t>(s.bytes, 8));
       }
       if (r.in_local) {
-        std::memcpy(local_bytes(w, *caller, r.offset, l), &v, std::min<std::size_t>(s.bytes, 8));
+        std::memcpy(passed_bytes(w, *caller, r.offset, s.bytes, l), &v, std::min<std::size_t>(s.bytes, 8));
         return;
       }
       ParamSlot to;

@@ -7,6 +7,7 @@
 #include "cgp/emu/dsmem_lifetime.h"
 #include "cgp/emu/families.h"
 #include "cgp/emu/host_memory.h"
+#include "cgp/emu/local_memory.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/memory_elements.h"
 #include "cgp/emu/race.h"
@@ -112,7 +113,7 @@ void note_unwritten(Warp& w, const Op& op, const Elements& e, const std::uint64_
   for (int i = 0; i < e.count; ++i) {
     Mask m = 0;
     for_lanes(lanes, [&](int l) {
-      if (!is_written(w, op.where, addr[l] + std::uint64_t(i * e.bytes), std::uint64_t(e.bytes)))
+      if (!is_written_for(w, l, op.where, addr[l] + std::uint64_t(i * e.bytes), std::uint64_t(e.bytes)))
         m |= lane_bit(l);
     });
     taint_loaded(w, op, e.at[std::size_t(i)], m);
@@ -396,6 +397,7 @@ void exec_alloca(Warp& w, const Op& op) {
     bytes = std::min<std::uint64_t>(bytes, 1u << 30);  // grow_local refuses with its own message
     top = std::uint32_t(at + bytes);
     grow_local(w, top);
+    mark_local(w, l, at, bytes, false);
     if (op.bytes == 8)
       w.row<std::uint64_t>(op.d)[l] = at;
     else

@@ -4,6 +4,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/dsmem_lifetime.h"
+#include "cgp/emu/local_memory.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/mbarrier.h"
 
@@ -418,12 +419,20 @@ std::byte* local_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::ui
   if (bytes > top || addr > top - bytes) {
     Problem p;
     p.cls = "oob.local";
-    p.buffer = "local memory";
+    p.buffer = kLocalBuffer;
     p.offset = std::int64_t(addr);
     p.message = cat(verb(access), " ", bytes, " bytes of local memory at ", hex(addr),
                     ": the thread's stack has ", top, " bytes");
     raise(w, op, lane, addr, p);
     return nullptr;
+  }
+  if (w.checks & std::uint32_t(Check::uninit)) {
+    if (access == Access::write) {
+      mark_local(w, lane, addr, bytes);
+    } else if (access == Access::read && !marked_local(w, lane, addr, bytes)) {
+      note_origin(w, op, addr, false, std::string(kLocalBuffer), std::int64_t(addr));
+      w.unwritten |= lane_bit(lane);
+    }
   }
   return w.local.get() + std::size_t(lane) * w.local_stride + addr;
 }
@@ -589,6 +598,12 @@ bool is_written(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes) {
   if (where != Where::global && where != Where::constant) return true;
   Allocation* a = w.worker->launch->machine->heap.find(addr, bytes);
   return !a || a->marked(addr - a->base, bytes);
+}
+
+bool is_written_for(Warp& w, int lane, Where where, std::uint64_t addr, std::uint64_t bytes) {
+  std::uint64_t at = addr;
+  if (normalise(w, where, at) == Where::local) return partly_marked_local(w, lane, at, bytes);
+  return is_written(w, where, addr, bytes);
 }
 
 void mark_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes) {

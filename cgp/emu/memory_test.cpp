@@ -263,6 +263,36 @@ TEST(memory, never_written_data_is_reported_where_it_is_used) {
   EXPECT_EQ(f[0].cls, "uninit.shared");
 }
 
+TEST(memory, never_written_local_data_is_reported_where_it_is_used) {
+  const std::string array = ".local .align 8 .b8 l[64];\nmov.u64 %rd2, l; add.u64 %rd2, %rd2, %x4;\n";
+  const std::string use = "\nst.global.u32 [%rd0], %r0;";
+  // Lanes 0 to 3 write their word, 0 to 7 read it.
+  auto f = findings(array +
+                    "setp.gt.u32 %p0, %t, 7; @%p0 ret;\nsetp.lt.u32 %p0, %t, 4;\n"
+                    "@%p0 st.local.u32 [%rd2], %t;\nld.local.u32 %r0, [%rd2];" +
+                    use);
+  ASSERT_EQ(f.size(), 1u);
+  EXPECT_EQ(f[0].cls, "uninit.local");
+  EXPECT_EQ(f[0].buffer, "local memory");
+  EXPECT_EQ(f[0].thread.x, 4u);
+  EXPECT_NE(f[0].instruction.find("ld.local.u32"), std::string::npos);
+  // By generic addresses.
+  const std::string generic =
+      ".local .align 8 .b8 l[64];\nmov.u64 %rd2, l; cvta.local.u64 %rd2, %rd2;\nsetp.ne.u32 %p0, %t, 0; @%p0 "
+      "ret;\n";
+  EXPECT_TRUE(findings(generic + "st.u32 [%rd2+4], %t;\nld.u32 %r0, [%rd2+4];" + use).empty());
+  EXPECT_EQ(findings(generic + "ld.u32 %r0, [%rd2+4];" + use).size(), 1u);
+  // Padding that is copied along, and what is loaded but not used.
+  const std::string one = ".local .align 8 .b8 l[64];\nmov.u64 %rd2, l;\nsetp.ne.u32 %p0, %t, 0; @%p0 ret;\n";
+  EXPECT_TRUE(findings(one + "st.local.u8 [%rd2], %t;\nld.local.u32 %r0, [%rd2];" + use).empty());
+  EXPECT_TRUE(findings(one + "st.local.u32 [%rd2], %t;\nld.local.v2.u32 {%r0, %r1}, [%rd2];" + use).empty());
+  EXPECT_EQ(findings(one + "st.local.u32 [%rd2], %t;\nld.local.v2.u32 {%r1, %r0}, [%rd2];" + use).size(), 1u);
+  // A copy of it counts as written: what is reported is the load from where nothing was.
+  EXPECT_TRUE(findings(one + "ld.local.u32 %r0, [%rd2];\nst.local.u32 [%rd2+8], %r0;\nld.local.u32 %r1, "
+                             "[%rd2+8];\nst.global.u32 [%rd0], %r1;")
+                  .empty());
+}
+
 TEST(memory, without_checks_a_wild_access_is_a_fault_and_no_crash) {
   EXPECT_THROW(findings("mov.u64 %rd2, 0x123456789abc0;\nst.global.u32 [%rd2], %t;", "none"), EmuFault);
   EXPECT_THROW(findings("mov.u32 %r0, 0x7fffff0;\nld.shared.u32 %r1, [%r0];", "none"), EmuFault);

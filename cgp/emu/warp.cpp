@@ -4,6 +4,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/async_rows.h"
+#include "cgp/emu/local_memory.h"
 #include "cgp/emu/machine_impl.h"
 #include "cgp/emu/race.h"
 
@@ -351,8 +352,8 @@ void grow_local(Warp& w, std::uint32_t bytes) {
                              cat("function '", w.frame ? w.frame->function->name : std::string(), "'"),
                              cat(bytes, " bytes are needed"), "recursion without an end?"});
   const std::uint32_t stride = std::max((bytes + 15u) / 16u * 16u, std::min(w.local_stride * 2, kMaxStack));
-  std::unique_ptr<std::byte[]> bigger(new std::byte[std::size_t(stride) * kLanes]());
-  for (int l = 0; l < kLanes; ++l)
+  std::unique_ptr<std::byte[]> bigger(new std::byte[std::size_t(stride) * kLanes * 2]());
+  for (int l = 0; l < kLanes * 2; ++l)  // bytes, then marks
     if (w.local_stride)
       std::memcpy(bigger.get() + std::size_t(l) * stride, w.local.get() + std::size_t(l) * w.local_stride,
                   w.local_stride);
@@ -373,6 +374,12 @@ void add_lanes(Frame& f, Mask lanes) {
   for_lanes(lanes, [&](int l) { f.local_top[std::size_t(l)] = f.local_base + f.function->local_bytes; });
 }
 
+// Nothing of a call's locals is written when it begins.
+void forget_locals(Warp& w, const Frame& f) {
+  if (!(w.checks & std::uint32_t(Check::uninit))) return;
+  for_lanes(w.active, [&](int l) { mark_local(w, l, f.local_base, f.function->local_bytes, false); });
+}
+
 // Lanes that made the same call before and have not returned: their frame has cells for everybody, and lanes
 // of one frame can meet and merge again.
 Frame* frame_to_join(Warp& w, const Function& callee, const Op* return_to, const Op* call) {
@@ -383,6 +390,7 @@ Frame* frame_to_join(Warp& w, const Function& callee, const Op* return_to, const
     if (f->local_base < locals_start(w, callee)) continue;
     for (Mask& m : f->taint) m &= ~w.active;
     add_lanes(*f, w.active);
+    forget_locals(w, *f);
     return f.get();
   }
   return nullptr;
@@ -416,6 +424,7 @@ Frame* push_frame(Warp& w, const Function& callee, const Op* return_to, const Op
   frame->local_base = locals_start(w, callee);
   add_lanes(*frame, w.active);
   grow_local(w, frame->local_base + callee.local_bytes);
+  forget_locals(w, *frame);
   w.frames.push_back(std::move(frame));
   return w.frames.back().get();
 }
