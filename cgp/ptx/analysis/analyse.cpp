@@ -189,11 +189,18 @@ class Analyser {
     for (const RaceHint& r : race_hints(*x.values, x.memory)) report(f, Bug::B11, r.second, r.why);
   }
 
+  // Structures are passed in pieces, their padding and the unused bytes of unions included.
+  static bool passes_padding(const Inst& i) {
+    return i.op == Op::st && (i.has(Mod::param) || i.has(Mod::param_func)) &&
+           (i.has(Mod::v2) || i.has(Mod::v4) || i.type() == Mod::b8);
+  }
+
   void registers(const Function& f, const FunctionAnalysis& x) {
     for (const UninitialisedRead& u : uninitialised_reads(f, x.cfg, x.ssa))
-      report(f, u.on_every_path ? Bug::B07 : Bug::B08, u.inst,
-             cat(f.regs[u.reg].name,
-                 u.on_every_path ? " is never written before" : " is not written on some path"));
+      if (!passes_padding(f.body[u.inst]))
+        report(f, u.on_every_path ? Bug::B07 : Bug::B08, u.inst,
+               cat(f.regs[u.reg].name,
+                   u.on_every_path ? " is never written before" : " is not written on some path"));
     const auto dead = dead_instructions(f, x.cfg, x.ssa);
     if (!dead.empty())
       report(f, Bug::B09, dead[0],

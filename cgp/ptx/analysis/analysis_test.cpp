@@ -438,6 +438,15 @@ TEST(registers, uninitialised) {
                 "st.shared.u32 [s], %r2;\nret;"));
   EXPECT_EQ(path.codes(), "B08");
   EXPECT_EQ(path.analysis.bugs[0].why, "%r2 is not written on some path");
+  // A structure is passed with its padding; a number that is passed has to be one.
+  const auto passed = [](const std::string& store) {
+    return Sample(text::cat(".reg .b16 %rs<4>;\nmov.b16 %rs0, 1;\n{\n.param .align 4 .b8 p[8];\n", store,
+                            "\ncall f, (p);\n}\nret;"),
+                  {128, 1, 1}, ".func f(.param .align 4 .b8 i[8])\n{\nret;\n}\n")
+        .codes();
+  };
+  EXPECT_EQ(passed("st.param.v4.b8 [p+4], {%rs0, %rs1, %rs2, %rs3};"), "");
+  EXPECT_EQ(passed("st.param.b32 [p], %r1;"), "B07");
   // Both sides write it.
   EXPECT_EQ(Sample("ld.param.u32 %r3, [n];\nsetp.eq.u32 %p1, %r3, 0;\n@%p1 bra A;\nmov.u32 %r2, 1;\nbra "
                    "J;\nA: mov.u32 "
