@@ -27,6 +27,8 @@ class Forward : public row::RowOp {
           std::optional<OutRows> sum, Out<f32> mean, Out<f32> rstd)
       : b_(b), eps_(eps), offset_(offset), y_(y), sum_(std::move(sum)), mean_(mean), rstd_(rstd) {
     fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sums_;
+    // Rings that hold their columns: every row has the same parts.
+    if (b.layer && b.tuning.stages && b.tuning.hold && !b.tuning.edges) fold = counted = &counted_;
     if (!b.layer) inverse_.push_back(rcp<rn>(to<f32>(cols)));
   }
 
@@ -40,10 +42,12 @@ class Forward : public row::RowOp {
       return {row::sum(squares)};
     }
     Floats counts, squares;
-    for (int j = 0; j < v.count(); ++j)
+    for (int j = 0; j < v.count() && !counted; ++j)
       counts.push_back(select(v.inside(j), Val<f32>(float(v.elements(j))), Val<f32>(0.f)));
-    const auto count = row::sum(counts);
-    const auto mean = row::sum(all) / max(count, Val<f32>(1.f));
+    Stat s;
+    if (!counted) s.push_back(row::sum(counts));
+    const auto mean =
+        counted ? row::sum(all) * counted->of_thread() : row::sum(all) / max(s[0], Val<f32>(1.f));
     for (int j = 0; j < v.count(); ++j) {
       Floats of_access;
       for (const auto& x : h(v, j, 1)) {
@@ -52,13 +56,17 @@ class Forward : public row::RowOp {
       }
       squares.push_back(select(v.inside(j), row::sum(of_access), Val<f32>(0.f)));
     }
-    return {count, mean, row::sum(squares)};
+    s.push_back(mean), s.push_back(row::sum(squares));
+    return s;
   }
 
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
-    const auto mean = b_.layer ? s[1] : Val<f32>(0.f);
-    const auto variance = b_.layer ? s[2] / s[0] : s[0] * inverse_[0];
+    const auto mean = counted ? s[0] : b_.layer ? s[1] : Val<f32>(0.f);
+    const auto variance = counted ? s[1] * counted->of_row() : b_.layer ? s[2] / s[0] : s[0] * inverse_[0];
     const auto rstd = rsqrt<approx>(variance + eps_);
+    // (x - mean) rstd in one operation: it rounds mean rstd once more, less than what the mean is wrong by.
+    Floats shift;
+    if (counted) shift.push_back(-mean * rstd);
     const auto y = v.target(y_);
     std::vector<Values::Target> sum;
     if (sum_) sum.push_back(v.target(*sum_));
@@ -72,7 +80,9 @@ class Forward : public row::RowOp {
       if (b_.weight) weight = v.column(column++, j, 1);
       if (b_.bias) bias = v.column(column, j, 1);
       for (std::size_t e = 0; e < x.size(); ++e) {
-        Val<f32> n = b_.layer ? (x[e] - mean) * rstd : x[e] * rstd;
+        const Val<f32> n = counted    ? fma(x[e], rstd, shift[0])
+                           : b_.layer ? (x[e] - mean) * rstd
+                                      : x[e] * rstd;
         const Val<f32> w = b_.weight ? (b_.offset ? weight[e] + offset_ : weight[e]) : Val<f32>(1.f);
         if (b_.bias)
           out.push_back(b_.weight ? fma(n, w, bias[e]) : n + bias[e]);
@@ -103,6 +113,7 @@ class Forward : public row::RowOp {
   const Build& b_;
   row::Sums sums_{1};
   row::Moments moments_;
+  row::CountedMoments counted_;
   Val<f32> eps_, offset_;
   Floats inverse_;  // 1 / cols
   OutRows y_;

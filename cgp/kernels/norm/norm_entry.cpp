@@ -135,6 +135,7 @@ std::vector<Variant> ships(std::string_view arch, bool layer, bool backward) {
       row::RowNeeds n;
       n.inputs.assign(std::size_t(1 + backward + extra), t), n.outputs = {t}, n.columns = {t};
       n.accumulators = backward ? 1 + layer : 0;
+      if (layer && !backward) n.columns.push_back(t), n.fold_size = 3;  // as norm.cpp asks for them
       const auto tunings = row::shipped_tunings(n, arch);
       const std::size_t step = row::image_step(arch, t, extra);
       for (std::size_t i = 0; i < tunings.size(); i += step) add(t, extra, tunings[i]);

@@ -91,4 +91,43 @@ Stat Moments::lanes(Warp& w, const Stat& part, int width) const {
   return {count, mean, reduce(w, about(part, mean), add, width)};
 }
 
+void CountedMoments::know(PartCounts c) {
+  const auto reciprocal = [](const Val<f32>& n) { return select(n == 0.f, Val<f32>(0.f), rcp<rn>(n)); };
+  const auto thread = reciprocal(c.thread), warp = reciprocal(c.warp), block = reciprocal(c.block),
+             row = reciprocal(c.row);
+  constants_.emplace(Constants{std::move(c), thread, warp, block, row});
+}
+
+namespace {
+
+Stat counted(Warp& w, const Stat& part, const Val<f32>& count, const Val<f32>& of_all, int width) {
+  const auto mean = reduce(w, part[0] * count, add, width) * of_all;
+  const auto d = part[0] - mean;
+  return {mean, reduce(w, fma(d * d, count, part[1]), add, width)};
+}
+
+}  // namespace
+
+Stat CountedMoments::lanes(Warp& w, const Stat& part, int width) const {
+  return counted(w, part, constants_->count.thread, constants_->of_warp, width);
+}
+Stat CountedMoments::warps(Warp& w, const Stat& part, int width) const {
+  return counted(w, part, constants_->count.slot, constants_->of_block, width);
+}
+Stat CountedMoments::merge(const std::vector<Stat>& parts) const {
+  const auto& c = constants_->count;
+  Floats counts, totals, squares;
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    const auto left = r ? max(c.row - c.of_block * float(r), Val<f32>(0.f)) : c.row;
+    counts.push_back(min(left, Val<f32>(c.of_block)));
+    totals.push_back(parts[r][0] * counts.back());
+  }
+  const auto mean = sum(totals) * constants_->of_row;
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    const auto d = parts[r][0] - mean;
+    squares.push_back(fma(d * d, counts[r], parts[r][1]));
+  }
+  return {mean, sum(squares)};
+}
+
 }  // namespace cgp::kernels::row

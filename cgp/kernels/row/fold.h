@@ -2,6 +2,8 @@
 #pragma once
 // How the statistics of parts of a row combine: in one thread, between lanes, between warps and blocks. The
 // order is fixed by the shape, so results repeat bit by bit.
+#include <optional>
+
 #include "cgp/dsl/warp.h"
 #include "cgp/kernels/row/elements.h"
 
@@ -19,6 +21,8 @@ class Fold {
   virtual Stat merge(const std::vector<Stat>& parts) const = 0;
   /// Of the parts that `width` neighbouring lanes hold; every one of them gets it.
   virtual Stat lanes(dsl::Warp& w, const Stat& part, int width) const = 0;
+  /// Of the warps of a block, which as many lanes hold.
+  virtual Stat warps(dsl::Warp& w, const Stat& part, int width) const { return lanes(w, part, width); }
   int size() const { return int(nothing().size()); }
 };
 
@@ -54,6 +58,33 @@ class Moments : public Fold {
   std::vector<float> nothing() const override { return {0, 0, 0}; }
   Stat merge(const std::vector<Stat>& parts) const override;
   Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
+};
+
+/// How many elements the parts have that a thread combines, the same in every row.
+struct PartCounts {
+  Val<f32> thread, warp;  ///< of this thread and of its warp
+  Val<f32> slot, block;   ///< of the warp whose statistics this lane gets, and of this block
+  Val<f32> row;
+  float of_block;  ///< of the blocks of a row, but for the last ones
+};
+/// (mean, sum of squared differences from it) of parts whose counts are known: no count travels, and means
+/// need no division.
+class CountedMoments : public Fold {
+ public:
+  void know(PartCounts c);
+  const Val<f32>& of_thread() const { return constants_->of_thread; }  ///< 1 / elements; 0 without
+  const Val<f32>& of_row() const { return constants_->of_row; }        ///< 1 / elements
+  std::vector<float> nothing() const override { return {0, 0}; }
+  Stat merge(const std::vector<Stat>& parts) const override;  ///< of the blocks of a row
+  Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
+  Stat warps(dsl::Warp& w, const Stat& part, int width) const override;
+
+ private:
+  struct Constants {
+    PartCounts count;
+    Val<f32> of_thread, of_warp, of_block, of_row;  // reciprocals
+  };
+  std::optional<Constants> constants_;
 };
 
 /// exp(v - m). The difference first: v * log2(e) would overflow for values that softmax has no trouble with.

@@ -74,7 +74,7 @@ Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const std::optional<Val
   for (int i = 0; i < size_; ++i)
     part.push_back(slots.ld_if(slot < std::uint32_t(warps_), slot * std::uint32_t(size_) + std::uint32_t(i),
                                Val<f32>(nothing[std::size_t(i)]))[0]);
-  return fold_->lanes(w, part, width);
+  return fold_->warps(w, part, width);
 }
 
 // Every block sends its statistics to all, itself included; the barrier counts the bytes that arrive. A set

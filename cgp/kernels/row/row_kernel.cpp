@@ -133,6 +133,7 @@ class RowKernel {
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
     BulkRing ring(k_, t_.stages, stage_bytes());
+    if (op_.counted) op_.counted->know(counts());
     for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     auto end = k_.loop(
         range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)},
@@ -156,6 +157,7 @@ class RowKernel {
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
     BulkRing ring(k_, t_.stages, stage_bytes());
+    if (op_.counted) op_.counted->know(counts());
     const auto others = std::uint32_t(t_.stages - 1);
     for (std::uint32_t s = 0; s < others; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
@@ -450,6 +452,36 @@ class RowKernel {
   }
 
   // ---------------------------------------------------------------- ring
+  PartCounts counts() const {
+    const auto lanes = std::uint32_t(t_.lanes), part = std::uint32_t(part_accesses());
+    const auto all = to<u32>(accesses_);
+    const Val<u32> from = t_.cluster > 1 ? k_.cluster_ctarank() * part : Val<u32>(0);
+    const auto mine = min(select(all > from, all - from, Val<u32>(0)), Val<u32>(part));
+    // Of the `width` neighbouring threads from `first` on.
+    const auto of = [&](const Val<u32>& first, std::uint32_t width) {
+      std::vector<Val<u32>> n{Val<u32>(0)};
+      for (int j = 0; j < t_.loads; ++j) {
+        const auto at = first + std::uint32_t(j) * lanes;
+        n.push_back(n.back() + min(select(mine > at, mine - at, Val<u32>(0)), Val<u32>(width)));
+      }
+      return n.back();
+    };
+    const auto elements = [&](const Val<u32>& n) { return to<f32>(n * std::uint32_t(t_.elements)); };
+    const auto slot = k_.warp().lane() & std::uint32_t(slots() - 1);
+    const auto of_slot = select(slot < lanes / 32, of(slot * 32, 32), Val<u32>(0));
+    return {elements(of(k_.tid(), 1)),
+            elements(of(k_.warp_index() * 32, 32)),
+            elements(of_slot),
+            elements(mine),
+            elements(all),
+            float(part) * float(t_.elements)};
+  }
+  // Lanes that a block's warps leave their statistics to (row_exchange.cpp).
+  int slots() const {
+    int width = 2;
+    while (width < t_.lanes / 32) width *= 2;
+    return width;
+  }
   struct Place {
     Val<u32> stage{0u}, parity{0u};
     static auto carried() { return std::tuple(&Place::stage, &Place::parity); }

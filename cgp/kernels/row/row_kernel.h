@@ -145,6 +145,8 @@ class RowOp {
   std::vector<Column> columns;
   /// How statistics combine; null: there are none.
   const Fold* fold = nullptr;
+  /// The same, where it wants to know counts: of rings, without edges.
+  CountedMoments* counted = nullptr;
   /// finish() looks at no element of the row.
   bool once = false;
   /// Sums over rows: so many f32 per element of the row, handed to finish() and back. They end up in
