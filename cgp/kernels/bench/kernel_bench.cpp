@@ -13,7 +13,7 @@
 #include "cgp/kernels/gemm/gemm_table.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
-#include "cgp/kernels/transpose/transpose.h"
+#include "cgp/kernels/transpose/transpose_tile.h"
 #include "cgp/kernels/vecadd/vecadd.h"
 #include "cgp/prof/peer_cublas.h"
 #include "cgp/prof/peer_cublaslt.h"
@@ -113,6 +113,9 @@ void sweep_transpose(BenchTable& b, const TransposeShape& shape) {
       } else {
         for (int side : {64, 128})
           if (fits(resident, side * (side + 4) * size)) run(false, {side, side, strip, resident});
+        TransposeTuning t = transpose_parts::sectors_tuning(size);
+        t.strip = strip, t.resident = resident;
+        if (resident == 2 || resident == 3) run(false, t);
       }
     }
 }

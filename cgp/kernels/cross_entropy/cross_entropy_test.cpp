@@ -229,6 +229,7 @@ TEST(cross_entropy, right_and_repeatable_on_a_gpu) {
   expect_right_on_gpu(cross_entropy_entry(), {{{"rows", "64"}, {"cols", "1024"}},
                                               {{"rows", "300"}, {"cols", "32000"}, {"smoothing", "0.1"}},
                                               {{"rows", "30"}, {"cols", "151936"}, {"z", "1e-3"}},
+                                              {{"rows", "300"}, {"cols", "50257"}},
                                               {{"dtype", "f32"}, {"rows", "33"}, {"cols", "777"}},
                                               {{"dtype", "f16"}, {"rows", "3"}, {"cols", "500001"}}});
 }

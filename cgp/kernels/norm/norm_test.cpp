@@ -285,11 +285,14 @@ TEST(norm, right_and_repeatable_on_a_gpu) {
                                  {{"rows", "700"}, {"cols", "8192"}, {"residual", "1"}},
                                  {{"rows", "300"}, {"cols", "65536"}},
                                  {{"rows", "7"}, {"cols", "100000"}},
+                                 {{"rows", "700"}, {"cols", "8191"}},
+                                 {{"rows", "300"}, {"cols", "32767"}, {"residual", "1"}},
                                  {{"dtype", "f32"}, {"rows", "33"}, {"cols", "777"}},
                                  {{"dtype", "f16"}, {"rows", "3"}, {"cols", "65536"}}});
   for (const auto& kernel : kBackward)
     expect_right_on_gpu(kernel, {{{"rows", "640"}, {"cols", "1024"}},
                                  {{"rows", "700"}, {"cols", "4096"}, {"residual", "1"}},
+                                 {{"rows", "700"}, {"cols", "4095"}, {"residual", "1"}},
                                  {{"rows", "300"}, {"cols", "32768"}},
                                  {{"dtype", "f32"}, {"rows", "333"}, {"cols", "777"}},
                                  {{"dtype", "f16"}, {"rows", "30"}, {"cols", "65536"}}});

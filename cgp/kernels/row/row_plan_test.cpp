@@ -11,6 +11,7 @@
 
 using namespace cgp;
 using namespace cgp::kernels::row;
+using cgp::kernels::View;
 
 namespace {
 
@@ -32,9 +33,10 @@ RowNeeds backward(DType t, bool layer) {
   n.inputs = {t, t}, n.outputs = n.columns = {t}, n.accumulators = layer ? 2 : 1;
   return n;
 }
-RowPlan plan(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
-  return plan_rows(n, rows, cols, Fit::wide, h200());
+RowPlan plan(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit = Fit::wide) {
+  return plan_rows(n, rows, cols, fit, h200());
 }
+View at(std::uint64_t address, DType t) { return View(address, 1u << 30, t, true, nullptr); }
 
 }  // namespace
 
@@ -75,16 +77,36 @@ TEST(row_plan, says_why) {
       << held;
 }
 
+// Edges take rows of all tensors that begin equally far from where memory is aligned, row by row.
+TEST(row_plan, rows_in_step_have_edges) {
+  const Layout tight{1001}, wide{1016}, apart{1009};
+  const View x = at(4096, DType::bf16), y = at(8192, DType::bf16), off = at(8198, DType::bf16),
+             f = at(256, DType::f32);
+  EXPECT_EQ(fit(8, 1000, {{x, {1000}}, {y, {1000}}}), Fit::wide);
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, tight}}), Fit::edges);
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, apart}}), Fit::edges);  // 8 elements further a row
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, wide}}), Fit::single);  // 15 further
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {off, tight}}), Fit::single);
+  EXPECT_EQ(fit(8, 1000, {{off, {1000}}, {off, {1000}}}, {x}), Fit::edges);
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {f, tight}}), Fit::edges);   // f32: every 4 elements
+  EXPECT_EQ(fit(8, 1001, {{f, tight}, {x, tight}}), Fit::single);  // the narrowest comes first
+  EXPECT_EQ(fit(8, 127, {{x, {127}}}), Fit::single);               // short
+  EXPECT_EQ(fit(8, 1001, {{x, {1001, 3, 3003}}}), Fit::single);    // in groups
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {View(), tight}}), Fit::edges);
+}
+
 // Whatever the lengths and types: a row fits, and what is to be resident fits an SM.
 TEST(row_plan, plans_fit_the_device) {
   const auto d = h200();
   for (DType t : {DType::bf16, DType::f32})
     for (const auto& n : {forward(t, false, false), forward(t, false, true), forward(t, true, false),
                           forward(t, true, true), backward(t, false), backward(t, true)})
-      for (std::uint64_t cols = 8; cols <= 1 << 18; cols += cols / 8 / 8 * 8 + 8) {
+      for (std::uint64_t cols = 8; cols <= 1 << 18; cols += (cols % 8 ? cols / 8 / 8 * 8 + 5 : 3)) {
+        const bool edges = cols % 8 != 0;  // in turn with aligned rows
+        if (edges && cols < 128) continue;
         RowTuning tuning;
         try {
-          tuning = plan(n, 1 << 20, cols).tuning;
+          tuning = plan(n, 1 << 20, cols, edges ? Fit::edges : Fit::wide).tuning;
         } catch (const Unsupported&) {
           continue;  // sums over rows that long
         }
@@ -94,8 +116,8 @@ TEST(row_plan, plans_fit_the_device) {
         EXPECT_LE(threads * std::max(tuning.resident, 1), 2048) << what;
         EXPECT_LE(tuning.cluster, 8) << what;
         if (tuning.loads) {
-          EXPECT_GE(std::uint64_t(tuning.lanes * tuning.loads * tuning.cluster * tuning.elements), cols)
-              << what;
+          const int accesses = tuning.lanes * tuning.loads * tuning.cluster;
+          EXPECT_GE(std::uint64_t(accesses), cols / std::uint64_t(tuning.elements)) << what;
         }
         const std::size_t stage =
             std::size_t(tuning.lanes * tuning.loads * tuning.elements * bytes(t)) * n.inputs.size();
@@ -103,5 +125,9 @@ TEST(row_plan, plans_fit_the_device) {
         EXPECT_LE(block + 2048, d.smem_per_block_optin) << what;
         EXPECT_LE((block + 3072) * std::size_t(std::max(tuning.resident, 1)), d.smem_per_sm) << what;
         EXPECT_TRUE(!tuning.lag || (tuning.cluster > 1 && tuning.stages > 2)) << what;
+        if (tuning.edges) {
+          EXPECT_GE(tuning.lanes, 3 * tuning.elements) << what;
+          EXPECT_TRUE(tuning.hold || n.columns.empty()) << what;
+        }
       }
 }

@@ -108,6 +108,7 @@ TEST(softmax, rings_take_any_aligned_row) {
 TEST(softmax, right_and_repeatable_on_a_gpu) {
   expect_right_on_gpu(softmax_entry(), {{{"rows", "64"}, {"cols", "1024"}},
                                         {{"rows", "16"}, {"cols", "32768"}},
+                                        {{"rows", "300"}, {"cols", "50257"}},
                                         {{"rows", "7"}, {"cols", "100000"}},
                                         {{"dtype", "f32"}, {"rows", "33"}, {"cols", "777"}},
                                         {{"dtype", "f16"}, {"rows", "3"}, {"cols", "65536"}}});

@@ -95,10 +95,14 @@ TEST(transpose, overlapping_and_wrong_sizes_are_refused) {
 }
 
 TEST(transpose, right_and_repeatable_on_a_gpu) {
-  expect_right_on_gpu(transpose_entry(), {{{"rows", "1000"}, {"cols", "2001"}},
-                                          {{"dtype", "bf16"}, {"rows", "1024"}, {"cols", "768"}},
-                                          {{"dtype", "u8"}, {"rows", "256"}, {"cols", "512"}},
-                                          {{"dtype", "f64"}, {"batch", "3"}}});
+  expect_right_on_gpu(transpose_entry(),
+                      {{{"rows", "1000"}, {"cols", "2001"}},
+                       {{"dtype", "bf16"}, {"rows", "1003"}, {"cols", "777"}},
+                       {{"dtype", "u8"}, {"rows", "1003"}, {"cols", "777"}},
+                       {{"dtype", "f64"}, {"rows", "300"}, {"cols", "301"}, {"batch", "3"}},
+                       {{"dtype", "bf16"}, {"rows", "1024"}, {"cols", "768"}},
+                       {{"dtype", "u8"}, {"rows", "256"}, {"cols", "512"}},
+                       {{"dtype", "f64"}, {"batch", "3"}}});
 }
 
 TEST(transpose, every_variant_assembles_without_spills) { expect_assembles(transpose_entry()); }
