@@ -60,13 +60,15 @@ function(cgp_contract_test target contract)
   endif()
 endfunction()
 
-# cgp_baseline_test(<target> NAME <baseline> [ARGS ...] [THRESHOLD 5%] [RUNS n] [COUNT] [FOLDER dir] [TIMEOUT s])
+# cgp_baseline_test(<target> NAME <baseline> [ARGS ...] [THRESHOLD 5%] [RUNS n] [COUNT] [TIME_REGEX expression [UNIT ms]]
+#                   [FOLDER dir] [TIMEOUT s])
 # Fails when the program is slower than the baseline of that name; with COUNT its instructions are compared too,
-# which needs valgrind and no quiet machine. `cmake --build . --target <NAME>_baseline` measures and keeps one.
+# which needs valgrind and no quiet machine. With TIME_REGEX the program prints its time (the first group), as one on a
+# GPU does. `cmake --build . --target <NAME>_baseline` measures and keeps one.
 # FOLDER (.cgp beside the CMakeLists.txt) holds the baselines; a baseline of another machine decides nothing.
 function(cgp_baseline_test target)
   _cgp_need_program(cgp_baseline_test)
-  cmake_parse_arguments(A "COUNT" "NAME;THRESHOLD;RUNS;FOLDER;TIMEOUT" "ARGS" ${ARGN})
+  cmake_parse_arguments(A "COUNT" "NAME;THRESHOLD;RUNS;TIME_REGEX;UNIT;FOLDER;TIMEOUT" "ARGS" ${ARGN})
   if(A_UNPARSED_ARGUMENTS OR NOT A_NAME)
     message(FATAL_ERROR "cgp_baseline_test(<target> NAME <baseline> ...): ${A_UNPARSED_ARGUMENTS}")
   endif()
@@ -82,6 +84,12 @@ function(cgp_baseline_test target)
   endif()
   if(A_COUNT)
     list(APPEND options --count)
+  endif()
+  if(A_TIME_REGEX)
+    list(APPEND options --time-regex ${A_TIME_REGEX})
+  endif()
+  if(A_UNIT)
+    list(APPEND options --unit ${A_UNIT})
   endif()
   add_test(NAME baseline.${A_NAME}
            COMMAND ${CGP_PROGRAM} time ${options} --check-regression --threshold ${A_THRESHOLD} --baseline ${A_NAME}

@@ -89,8 +89,10 @@ function(cgp_test name)
   endif()
   if(NOT A_NIGHTLY OR CGP_NIGHTLY)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    # What ptxas said is kept for the build tree: see cgp/testing/assemble.h.
-    set(environment CGP_ASSEMBLIES=${PROJECT_BINARY_DIR}/assemblies)
+    # What ptxas said is kept for the build tree: see cgp/testing/assemble.h. Files of a test (testing::TempDir()) lie in a
+    # folder of its own: another build, or another user's files in /tmp, are not in its way.
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/test_files/${name})
+    set(environment CGP_ASSEMBLIES=${PROJECT_BINARY_DIR}/assemblies TEST_TMPDIR=${PROJECT_BINARY_DIR}/test_files/${name})
     if(CGP_SANITIZE MATCHES "address")  # the NVIDIA driver maps memory where AddressSanitizer guards its shadow
       list(APPEND environment ASAN_OPTIONS=protect_shadow_gap=0)
     endif()

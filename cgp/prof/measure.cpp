@@ -13,18 +13,20 @@
 namespace cgp::prof {
 namespace {
 
-double time_calls(const std::function<void()>& f, std::size_t calls) {
-  const double start = now();
+using SecondsClock = std::function<double()>;
+
+double time_calls(const SecondsClock& clock, const std::function<void()>& f, std::size_t calls) {
+  const double start = clock();
   for (std::size_t i = 0; i < calls; ++i) f();
-  return now() - start;
+  return clock() - start;
 }
 
 /// Calls of `f` that take `seconds`, from the fastest of a few tries: a disturbed try would give too few.
-std::size_t calls_for(const std::function<void()>& f, double seconds) {
+std::size_t calls_for(const SecondsClock& clock, const std::function<void()>& f, double seconds) {
   std::size_t calls = 1;
   for (;;) {
-    double fastest = time_calls(f, calls);
-    for (int i = 0; i < 2 && fastest < seconds; ++i) fastest = std::min(fastest, time_calls(f, calls));
+    double fastest = time_calls(clock, f, calls);
+    for (int i = 0; i < 2 && fastest < seconds; ++i) fastest = std::min(fastest, time_calls(clock, f, calls));
     if (fastest >= seconds * 0.9 || calls >= std::size_t(1) << 40) return calls;
     const double factor = fastest > 0 ? seconds / fastest : 1000;
     calls = std::size_t(std::ceil(double(calls) * std::clamp(factor, 1.1, 1000.0)));
@@ -79,10 +81,10 @@ std::string_view name(Stop s) {
 
 Measurement measure(const std::function<void()>& f, const MeasureOptions& options) {
   check(options);
-  const double start = now();
+  const double start = options.clock();
   Measurement m;
   f();
-  m.calls = options.cold ? 1 : calls_for(f, options.sample_seconds);
+  m.calls = options.cold ? 1 : calls_for(options.clock, f, options.sample_seconds);
   Flush flush(options.cold ? options.flush_bytes : 0);
   const std::int64_t before = preemptions();
   std::vector<double> all;
@@ -91,7 +93,7 @@ Measurement measure(const std::function<void()>& f, const MeasureOptions& option
   m.stop = Stop::samples;
   while (all.size() < options.max_samples) {
     if (options.cold) flush();
-    const double seconds = time_calls(f, m.calls);
+    const double seconds = time_calls(options.clock, f, m.calls);
     measured += seconds;
     all.push_back(seconds / double(m.calls));
     if (all.size() >= next_look && measured >= options.min_seconds) {
@@ -103,7 +105,7 @@ Measurement measure(const std::function<void()>& f, const MeasureOptions& option
         break;
       }
     }
-    if (now() - start > options.max_seconds && all.size() >= 3) {
+    if (options.clock() - start > options.max_seconds && all.size() >= 3) {
       m.stop = Stop::time;
       break;
     }
@@ -125,11 +127,11 @@ PairedResult compare_functions(const std::function<void()>& a, const std::functi
                                const LockstepOptions& options) {
   if (options.samples < 1)
     throw ArgumentError({"a pair has at least one sample", {}, text::cat(options.samples), {}});
-  const std::size_t calls =
-      std::max(calls_for(a, options.sample_seconds), calls_for(b, options.sample_seconds));
+  const std::size_t calls = std::max(calls_for(options.clock, a, options.sample_seconds),
+                                     calls_for(options.clock, b, options.sample_seconds));
   const auto sample = [&](const std::function<void()>& f) {
     f();  // what the other side left in the caches is paid for here
-    return time_calls(f, calls);
+    return time_calls(options.clock, f, calls);
   };
   return compare_paired(
       [&](bool b_first) {

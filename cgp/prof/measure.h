@@ -27,6 +27,7 @@ struct MeasureOptions {
   double sample_seconds = 50e-6;  ///< calls are batched until a sample takes so long
   bool cold = false;              ///< walk through `flush_bytes` before each sample; samples are one call
   std::size_t flush_bytes = 64u << 20;  ///< more than the private caches of any processor there is
+  std::function<double()> clock = now;  ///< seconds; tests bring their own
 };
 
 enum class Stop : std::uint8_t { precision, time, samples };
@@ -49,7 +50,8 @@ Measurement measure(const std::function<void()>& f, const MeasureOptions& option
 struct LockstepOptions {
   PairedOptions paired;
   int samples = 9;  ///< of each side in a pair, alternating; the pair is the median of the ratios
-  double sample_seconds = 100e-6;  ///< as in MeasureOptions; both sides run the same number of calls
+  double sample_seconds = 100e-6;       ///< as in MeasureOptions; both sides run the same number of calls
+  std::function<double()> clock = now;  ///< of the samples, as in MeasureOptions
 };
 /// A is the reference: a positive change means that B is slower.
 PairedResult compare_functions(const std::function<void()>& a, const std::function<void()>& b,

@@ -65,9 +65,10 @@ TEST(system, the_machine_is_described) {
   EXPECT_GE(f.cores, 1u);
   EXPECT_GT(f.memory_bytes, 1u << 28);
   EXPECT_EQ(f.key(), machine_facts().key()) << "nothing measured goes into the key";
-  const double hz = measured_frequency();
-  EXPECT_GT(hz, 2e8);
-  EXPECT_LT(hz, 8e9);
+  EXPECT_GT(measured_frequency(), 0);
+  double seconds = 0;
+  EXPECT_NEAR(measured_frequency([&] { return seconds += 1e-3; }), 400000 / 1e-3, 1)
+      << "400000 additions a millisecond";
 }
 
 TEST(system, changes_of_the_machine_come_from_two_readings) {

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cgp/prof/measure.h"
 #include "cgp/prof/metric.h"
 #include "cgp/prof/process.h"
 
@@ -50,6 +52,6 @@ struct MachineFacts {
 MachineFacts machine_facts();
 
 /// Frequency of this core in Hz from a chain of dependent additions, each of which takes one cycle.
-double measured_frequency();
+double measured_frequency(const std::function<double()>& clock = now);
 
 }  // namespace cgp::prof

@@ -2,8 +2,8 @@
 #include "cgp/runtime/page_pool.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
-#include <chrono>
 #include <random>
 #include <thread>
 
@@ -142,7 +142,14 @@ TEST(page_pool, time_stamps_and_latency_come_from_the_given_clock) {
   EXPECT_EQ(pool.stats().max_latency_ns, 7u);
 }
 
-TEST(page_pool, a_million_pages_take_microseconds) {
+/// Of this thread: what else runs on the machine does not count.
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+TEST(page_pool, a_million_pages_are_not_walked_through) {
   constexpr std::uint64_t kPages = 1 << 20;
   PagePool pool(kPages, pages_of(1));
   std::vector<std::uint64_t> ids;
@@ -150,17 +157,17 @@ TEST(page_pool, a_million_pages_take_microseconds) {
   for (std::uint64_t i = 0; i < kPages; ++i) ids.push_back(pool.allocate(1).id);
   for (std::uint64_t i = 0; i < kPages; i += 2) pool.free(ids[i]);
   pool.free(ids[kPages - 7]);
-  const auto start = std::chrono::steady_clock::now();
-  constexpr int kRounds = 2000;
+  const double start = processor_seconds();
+  // A microsecond each, some 500 where every page is looked at: minutes.
+  constexpr int kRounds = 200'000;
   for (int i = 0; i < kRounds; ++i) {
     const PageAllocation a = pool.allocate(3);
     ASSERT_EQ(a.page, kPages - 8);
     pool.free(a.id);
   }
-  const double us =
-      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / kRounds;
-  EXPECT_LT(us, 10 * CGP_TIMEOUT_FACTOR) << "allocate and free of 3 pages among 2^20";
-  RecordProperty("microseconds_per_pair", std::to_string(us));
+  const double seconds = processor_seconds() - start;
+  EXPECT_LT(seconds, 60) << "allocate and free of 3 pages among 2^20";
+  RecordProperty("microseconds_per_pair", std::to_string(seconds / kRounds * 1e6));
 }
 
 TEST(page_pool, several_threads_share_one_pool) {

@@ -2,6 +2,7 @@
 // Runs the built command as a user does: exit codes, streams, JSON, files.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -77,7 +78,8 @@ struct Outcome {
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "cgp_cli_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() + "cgp_cli_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + "_" + std::to_string(getpid());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     write("saxpy.ptx", kSaxpy);

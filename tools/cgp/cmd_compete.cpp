@@ -59,30 +59,10 @@ std::vector<Entrant> entrants(const CompeteOptions& o) {
   return out;
 }
 
-profile::TimingRule timing_rule(const CompeteOptions& o) {
-  profile::TimingRule rule;
-  rule.clock = profile::parse_clock(o.clock);
-  rule.timeout_seconds = o.timeout;
-  if (o.regex.empty()) return rule;
-  rule.clock = profile::Clock::output;
-  rule.regex = o.regex;
-  if (o.regex_unit == "s")
-    rule.unit_seconds = 1;
-  else if (o.regex_unit == "ms")
-    rule.unit_seconds = 1e-3;
-  else if (o.regex_unit == "us")
-    rule.unit_seconds = 1e-6;
-  else if (o.regex_unit == "ns")
-    rule.unit_seconds = 1e-9;
-  else
-    throw ArgumentError(ErrorText{"--unit is s, ms, us or ns", {}, cat("\"", o.regex_unit, "\""), {}});
-  return rule;
-}
-
 /// Rounds in which each runs once; the order rotates and turns round. One that fails is left out from then
 /// on.
-void run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, Progress& progress) {
-  const auto rule = timing_rule(o);
+void run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, const profile::TimingRule& rule,
+                Progress& progress) {
   for (int round = -1; round < o.rounds; ++round)
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::size_t shifted = (i + std::size_t(round + 1) / 2) % all.size();
@@ -116,10 +96,11 @@ std::string against_best(const Entrant& e, const Entrant& best, nlohmann::ordere
 int compete(const Context& context, const CompeteOptions& o) {
   if (o.rounds < 1) throw ArgumentError(ErrorText{"there is at least one round", {}, cat(o.rounds), {}});
   auto all = entrants(o);
+  const auto rule = profile::timing_rule(o.timing);
   const double flops = o.gemm.empty() ? o.flops : gemm_flops(o.gemm);
   {
     Progress progress;
-    run_rounds(all, o, progress);
+    run_rounds(all, o, rule, progress);
   }
   std::vector<Entrant*> ranked;
   for (auto& e : all) {
@@ -178,8 +159,8 @@ int compete(const Context& context, const CompeteOptions& o) {
   if (context.json)
     write_out(j.dump(2) + "\n");
   else
-    write_out(format("{}{} rounds, interleaved, {} time\n", o.workload.empty() ? "" : o.workload + ": ",
-                     o.rounds, o.regex.empty() ? o.clock : "reported") +
+    write_out(format("{}{} rounds, interleaved, {}\n", o.workload.empty() ? "" : o.workload + ": ", o.rounds,
+                     profile::describe(rule)) +
               table.text());
   if (ranked.empty()) return kProgramFailed;
   return wrong ? kCheckFailed : failed ? kProgramFailed : kClean;

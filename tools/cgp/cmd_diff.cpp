@@ -128,6 +128,7 @@ int diff_commits(const Context& context, const DiffOptions& o) {
                   {},
                   {},
                   {}});
+  const auto rule = profile::timing_rule(o.timing);
   Progress progress;
   progress.step("checking out");
   const Worktree before(o.before, "before"), after(o.after, "after");
@@ -144,8 +145,6 @@ int diff_commits(const Context& context, const DiffOptions& o) {
                             {}});
   }
   progress.step("interleaved pairs");
-  profile::TimingRule rule;
-  rule.clock = profile::parse_clock(o.clock);
   const profile::TimedProgram a{o.before, {"sh", "-c", o.run}, before.folder()},
       b{o.after, {"sh", "-c", o.run}, after.folder()};
   const auto c = profile::compare_programs(a, b, rule, paired_options(o));
@@ -171,8 +170,7 @@ int diff(const Context& context, const DiffOptions& given) {
   if (!o.left.empty() || !o.right.empty()) {
     if (o.left.empty() || o.right.empty())
       throw ArgumentError(ErrorText{"--left and --right come together", {}, {}, {}});
-    profile::TimingRule rule;
-    rule.clock = profile::parse_clock(o.clock);
+    const auto rule = profile::timing_rule(o.timing);
     profile::ProgramComparison c;
     {
       Progress progress;
@@ -187,6 +185,12 @@ int diff(const Context& context, const DiffOptions& given) {
                                   {},
                                   cat(o.files.size(), " files given"),
                                   "cgp diff A.json B.json, --before COMMIT, or --left CMD --right CMD"});
+  if (!o.timing.regex.empty())
+    throw ArgumentError(
+        ErrorText{"saved profiles have their times: --time-regex is for programs that are run",
+                  {},
+                  {},
+                  "--left CMD --right CMD, or --before COMMIT --run CMD"});
   return diff_files(context, o);
 }
 

@@ -34,8 +34,7 @@ using text::cat;
 Document bench_program(const TimeOptions& o, Progress& progress) {
   Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
   const profile::TimedProgram program{d.name, o.command, {}};
-  profile::TimingRule rule;
-  rule.clock = profile::parse_clock(o.clock);
+  const auto rule = profile::timing_rule(o.timing);
   std::vector<double> us;
   const double start = prof::now();
   std::string stopped = "the runs that were asked for";
@@ -61,7 +60,7 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
       break;
     }
   }
-  const std::string from = o.clock == "cpu" ? "processor time of each run" : "wall time of each run";
+  const std::string from = profile::describe(rule) + " of each run";
   const auto interval = prof::median_interval(us);
   prof::add_process_result(last, d.metrics);
   d.metrics.set(Metric::wall_clock_time_us, prof::median(us), Source::measured, from);
@@ -130,8 +129,7 @@ std::string text_of(const Document& d) {
 
 int bench_against(const Context& context, const TimeOptions& o) {
   const profile::TimedProgram a{"against", prof::split_command(o.against), {}}, b{"this", o.command, {}};
-  profile::TimingRule rule;
-  rule.clock = profile::parse_clock(o.clock);
+  const auto rule = profile::timing_rule(o.timing);
   prof::PairedOptions paired;
   paired.max_seconds = o.budget * 12;
   profile::ProgramComparison c;
@@ -176,6 +174,12 @@ int time_command(const Context& context, const TimeOptions& o) {
     std::vector<std::string> kernels;
     for (const auto& k : kernels::catalog()) kernels.push_back(k.name);
     if (std::find(kernels.begin(), kernels.end(), o.command[0]) != kernels.end()) {
+      if (!o.timing.regex.empty())
+        throw ArgumentError(
+            ErrorText{"--time-regex is for programs: a kernel of the catalogue prints no time",
+                      {},
+                      cat(o.command[0], " is one"),
+                      cat("a program of that name: ./", o.command[0])});
       KernelProfileOptions k;
       k.kernel = o.command[0];
       k.settings.assign(o.command.begin() + 1, o.command.end());

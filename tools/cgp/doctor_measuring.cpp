@@ -54,7 +54,7 @@ DoctorLine valgrind() {
     return {"valgrind", false, "not found", "no instruction counts of whole programs",
             "apt install valgrind"};
   prof::ProcessOptions o;
-  o.timeout_seconds = 1;
+  o.timeout_seconds = 30;
   const auto r = prof::run_process({path, "--version"}, o);
   return {"valgrind", r.ok(), cat(path, ", ", text::trim(r.out)),
           "--count callgrind works, for code without AVX-512", "it does not start"};

@@ -2,6 +2,7 @@
 // cgp falsify: every row of the catalogue is decided or has a reason, and what does not depend on time holds.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,8 @@ struct Outcome {
 
 Outcome falsify(const std::string& arguments) {
   const std::string file = testing::TempDir() + "cgp_falsify_" +
-                           testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+                           testing::UnitTest::GetInstance()->current_test_info()->name() + "_" +
+                           std::to_string(getpid()) + ".json";
   const int status = std::system(("env CGP_LIBCUDA=/nonexistent '" + std::string(CGP_BINARY) +
                                   "' falsify --json " + arguments + " >'" + file + "' 2>/dev/null </dev/null")
                                      .c_str());

@@ -2,9 +2,9 @@
 // The profiler's commands as a user runs them: exit codes, files, errors. No GPU is needed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -27,8 +27,8 @@ struct Outcome {
 class Profiler : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        testing::TempDir() + "cgp_prof_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() + "cgp_prof_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + "_" + std::to_string(getpid());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -42,8 +42,29 @@ class Profiler : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout.txt")),
             read_file(path("stderr.txt"))};
   }
+  /// A command line that prints a time: in each run the next of these milliseconds. The first is the run that
+  /// does not count.
+  std::string printing(const std::string& name, const std::vector<double>& milliseconds) const {
+    std::string lines;
+    for (double ms : milliseconds) lines += std::to_string(ms) + "\n";
+    write_file(path(name), lines);
+    fs::remove(path(name + ".at"));
+    write_file(path("next.sh"),
+               "at=$(cat \"$1.at\" 2>/dev/null || echo 0); at=$((at + 1)); echo $at >\"$1.at\"\n"
+               "echo took $(sed -n \"${at}p\" \"$1\") ms\n");
+    return "sh next.sh " + name;
+  }
   std::string folder_;
 };
+
+constexpr const char* kTook = " --time-regex 'took ([0-9.]+) ms' ";
+
+/// One run that does not count, and `n` within 2 % around `ms`, the same every time.
+std::vector<double> around(double ms, int n, int seed) {
+  std::vector<double> v{100 * ms};
+  for (int i = 0; i < n; ++i) v.push_back(ms * (1 + 0.004 * ((i * 7 + seed) % 11 - 5)));
+  return v;
+}
 
 TEST_F(Profiler, a_program_is_profiled_without_a_gpu) {
   const Outcome o = cgp("profile binary --save p.json -- sh -c 'sleep 0.05; exit 0'");
@@ -64,10 +85,12 @@ TEST_F(Profiler, a_program_that_crashes_leaves_a_profile_and_code_5) {
 }
 
 TEST_F(Profiler, a_part_of_a_program_is_enough) {
-  const Outcome o = cgp("profile binary --duration 0.2 --json -- sleep 5");
+  const Outcome o = cgp("profile binary --duration 0.2 --json -- sleep 1000");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_LT(o.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 3e6);
-  EXPECT_EQ(cgp("profile binary --timeout 0.2 -- sleep 5").code, 5) << "that was too long";
+  const double us = o.parsed()["metrics"]["wall_clock_time_us"]["value"];
+  EXPECT_GE(us, 0.2e6);
+  EXPECT_LT(us, 900e6) << "it was not ended";
+  EXPECT_EQ(cgp("profile binary --timeout 0.2 -- sleep 1000").code, 5) << "that was too long";
 }
 
 TEST_F(Profiler, bad_input_is_usage) {
@@ -91,6 +114,19 @@ TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("trace -- true").code, 3);
   EXPECT_EQ(cgp("baseline show nothing").code, 2);
   EXPECT_EQ(cgp("bench --treshold 5 -- true").code, 2);
+  for (const char* command :
+       {"bench --runs 1", "diff --left true --right true", "compete --ours true --theirs true"})
+    for (const char* timing :
+         {"--clock sun", "--time-regex '([0-9.]+'", "--time-regex '[0-9.]+'",
+          "--time-regex '([0-9]+)' --unit min", "--unit us", "--time-regex '([0-9]+)' --clock cpu"}) {
+      const std::string program = command[0] == 'b' ? " -- true" : "";
+      const Outcome o = cgp(command + std::string(" ") + timing + program);
+      EXPECT_EQ(o.code, 2) << command << " " << timing << ": " << o.out;
+      EXPECT_NE(o.err.find("--"), std::string::npos) << o.err;
+    }
+  EXPECT_EQ(cgp("diff a.json b.json --time-regex '([0-9]+)'").code, 2) << "files have their times";
+  EXPECT_EQ(cgp("bench softmax --device emu --time-regex '([0-9]+)'").code, 2) << "a kernel prints none";
+  EXPECT_EQ(cgp("bench --runs 1 --time-regex 'took ([0-9]+)' -- echo done").code, 2) << "it printed none";
 }
 
 TEST_F(Profiler, other_platforms_answer_with_their_sentence) {
@@ -111,73 +147,181 @@ TEST_F(Profiler, a_kernel_is_counted_on_the_emulator) {
 }
 
 TEST_F(Profiler, bench_times_a_program_and_compares_with_a_baseline) {
-  EXPECT_EQ(cgp("bench --runs 12 --save fast.json -- sleep 0.02").code, 0);
+  const std::string bench = std::string("bench --runs 12") + kTook;
+  const Outcome first = cgp(bench + "--save fast.json --json -- " + printing("fast", around(20, 12, 0)));
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_DOUBLE_EQ(first.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 19960)
+      << "the median of twelve, without the first: 20 ms (1 - 0.004 / 2)";
   EXPECT_EQ(cgp("baseline save base fast.json").code, 0);
   EXPECT_EQ(cgp("baseline save base fast.json").code, 2) << "not replaced by accident";
   EXPECT_EQ(cgp("baseline save base fast.json --force").code, 0);
   EXPECT_NE(cgp("baseline list").out.find("base"), std::string::npos);
-  const Outcome slow = cgp("bench --runs 12 --check-regression --threshold 50% --baseline base -- sleep 0.2");
+  const std::string check = bench + "--check-regression --threshold 50% --baseline base -- ";
+  const Outcome slow = cgp(check + printing("slow", around(200, 12, 3)));
   EXPECT_EQ(slow.code, 1) << slow.out;
   EXPECT_NE(slow.out.find("REGRESSION"), std::string::npos);
-  EXPECT_EQ(cgp("bench --runs 3 --check-regression --baseline base -- sleep 0.02").code, 4)
+  const Outcome faster = cgp(check + printing("faster", around(2, 12, 3)));
+  EXPECT_EQ(faster.code, 0) << faster.out;
+  EXPECT_NE(faster.out.find("IMPROVED"), std::string::npos) << faster.out;
+  const Outcome same = cgp(check + printing("same", around(20.2, 12, 5)));
+  EXPECT_NE(same.code, 1) << same.out;
+  EXPECT_EQ(same.out.find("REGRESSION"), std::string::npos) << same.out;
+  EXPECT_EQ(cgp(std::string("bench --runs 3") + kTook + "--check-regression --baseline base -- " +
+                printing("three", around(20, 3, 0)))
+                .code,
+            4)
       << "three runs decide nothing";
 }
 
-TEST_F(Profiler, diff_of_files_is_quick_and_tells_regression_from_improvement) {
-  ASSERT_EQ(cgp("bench --runs 12 --save a.json -- sleep 0.01").code, 0);
-  ASSERT_EQ(cgp("bench --runs 12 --save b.json -- sleep 0.1").code, 0);
-  double fastest = 1;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(cgp("diff a.json b.json").code, 1);
-    fastest =
-        std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+TEST_F(Profiler, runs_end_when_the_median_is_known) {
+  const Outcome o = cgp(std::string("bench --precision 0.03 --json") + kTook + "-- " +
+                        printing("steady", around(20, 40, 0)));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.parsed()["metrics"]["samples"]["value"], 10) << "within 2 % of 20 ms from the first ten on";
+  EXPECT_NE(o.out.find("the median is known to 3.0 %"), std::string::npos) << o.out;
+}
+
+TEST_F(Profiler, a_printed_time_has_a_unit_and_the_wall_clock_measures_what_prints_none) {
+  const Outcome us = cgp("bench --runs 3 --json --time-regex 'took ([0-9.]+)' --unit us -- " +
+                         printing("a", around(7, 3, 0)));
+  ASSERT_EQ(us.code, 0) << us.err;
+  EXPECT_NEAR(us.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 7, 0.15);
+  EXPECT_EQ(us.parsed()["metrics"]["wall_clock_time_us"]["from"], "reported time of each run");
+  const Outcome wall = cgp("bench --runs 3 --json -- sleep 0.02");
+  ASSERT_EQ(wall.code, 0) << wall.err;
+  EXPECT_GE(wall.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 20000);
+}
+
+TEST_F(Profiler, the_history_of_a_baseline_names_the_step) {
+  for (int i = 0; i < 14; ++i) {
+    const double ms = i < 7 ? 20 : 26;
+    ASSERT_EQ(
+        cgp(std::string("bench --runs 3 --save h.json") + kTook + "-- " + printing("h", around(ms, 3, i)))
+            .code,
+        0);
+    ASSERT_EQ(cgp("baseline save kernel h.json --force").code, 0);
   }
-  EXPECT_LT(fastest, 0.1);
+  const Outcome o = cgp("baseline history kernel --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json points = o.parsed()["points"];
+  ASSERT_EQ(points.size(), 14u);
+  for (std::size_t i = 0; i < points.size(); ++i) EXPECT_EQ(points[i]["step"].get<bool>(), i == 7) << i;
+  EXPECT_TRUE(points[7]["agreed"].get<bool>());
+}
+
+TEST_F(Profiler, diff_of_files_is_quick_and_tells_regression_from_improvement) {
+  const std::string bench = std::string("bench --runs 12") + kTook + "--save ";
+  ASSERT_EQ(cgp(bench + "a.json -- " + printing("a", around(10, 12, 0))).code, 0);
+  ASSERT_EQ(cgp(bench + "b.json -- " + printing("b", around(100, 12, 2))).code, 0);
+  EXPECT_EQ(cgp("diff a.json b.json").code, 1);
   const Outcome back = cgp("diff b.json a.json --json");
   EXPECT_EQ(back.code, 0);
   EXPECT_EQ(back.parsed()["rows"][0]["verdict"], "IMPROVED");
-  EXPECT_GT(back.parsed()["rows"][0]["speedup"].get<double>(), 3);
+  EXPECT_NEAR(back.parsed()["rows"][0]["speedup"].get<double>(), 10, 0.1);
+#if !CGP_SANITIZED  // which valgrind cannot run
+  if (std::system("valgrind -q true >/dev/null 2>&1") != 0) GTEST_SKIP() << "counting takes valgrind";
+  const Outcome counted =
+      cgp("bench --runs 1 --count --json -- '" + std::string(CGP_BINARY) + "' diff b.json a.json");
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  // A tenth of a second has some 3e8; cgp falsify 062 measures the time.
+  EXPECT_LT(counted.parsed()["metrics"]["instructions"]["value"].get<double>(), 1e8);
+#endif
 }
 
 TEST_F(Profiler, diff_of_commands_measures_pairs) {
-  const Outcome o = cgp("diff --left 'sleep 0.005' --right 'sleep 0.03' --json");
+  const auto series = [&](const std::vector<double>& left, const std::vector<double>& right,
+                          const std::string& more = "") {
+    const std::string a = printing("a", left), b = printing("b", right);
+    return cgp("diff --left '" + a + "' --right '" + b + "' --json" + kTook + more);
+  };
+  const auto compared = [&](double left, double right) {
+    return series(around(left, 40, 0), around(right, 40, 1));
+  };
+  const Outcome o = compared(5, 30);
   EXPECT_EQ(o.code, 1) << o.err;
-  EXPECT_EQ(o.parsed()["comparison"]["verdict"], "REGRESSION");
-  EXPECT_LT(o.parsed()["comparison"]["p"].get<double>(), 0.01);
-  EXPECT_EQ(o.parsed()["comparison"]["pairs"].size(), 12u);
+  const json c = o.parsed()["comparison"];
+  EXPECT_EQ(c["verdict"], "REGRESSION");
+  EXPECT_DOUBLE_EQ(c["p"].get<double>(), 2.0 / 4096) << "all of twelve pairs have one sign";
+  ASSERT_EQ(c["pairs"].size(), 12u);
+  EXPECT_NEAR(c["change"].get<double>(), 5, 0.1);
+  for (std::size_t i = 0; i < 12; ++i) {  // each side has the runs in its own order
+    EXPECT_DOUBLE_EQ(c["pairs"][i][0].get<double>(), around(5, 12, 0)[i + 1] * 1e-3);
+    EXPECT_DOUBLE_EQ(c["pairs"][i][1].get<double>(), around(30, 12, 1)[i + 1] * 1e-3);
+  }
+  EXPECT_EQ(compared(30, 5).parsed()["comparison"]["verdict"], "IMPROVED");
+  const Outcome same = compared(20, 20);
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.parsed()["comparison"]["verdict"], "NO_CHANGE");
+  std::vector<double> wild{1};
+  for (int i = 0; i < 40; ++i) wild.push_back(20 + 2 * ((i * 7) % 11 - 5));
+  const Outcome unclear = series(around(20, 40, 0), wild, "--strict");
+  EXPECT_EQ(unclear.code, 4) << unclear.out;
+  EXPECT_EQ(unclear.parsed()["comparison"]["verdict"], "INCONCLUSIVE");
+  EXPECT_EQ(unclear.parsed()["comparison"]["pairs"].size(), 32u) << "the last of the planned looks";
+  EXPECT_EQ(series(around(20, 40, 0), wild).code, 0) << "not strict";
+  // what a program that prints none takes is measured
+  const json wall =
+      cgp("diff --left 'sleep 0.01' --right 'sleep 0.02' --json").parsed()["comparison"]["pairs"];
+  ASSERT_GE(wall.size(), 12u);
+  for (const auto& pair : wall) {
+    EXPECT_GE(pair[0].get<double>(), 0.01);
+    EXPECT_GE(pair[1].get<double>(), 0.02);
+  }
+}
+
+TEST_F(Profiler, time_against_another_program_measures_pairs) {
+  const std::string a = printing("a", around(5, 40, 0)), b = printing("b", around(30, 40, 1));
+  const Outcome o = cgp("time --against '" + a + "' --json --save p.json" + kTook + "-- " + b);
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_EQ(o.parsed()["metrics"]["verdict"]["value"], "REGRESSION");
+  EXPECT_NEAR(o.parsed()["metrics"]["wall_clock_time_us"]["value"].get<double>(), 30000, 600);
+  EXPECT_TRUE(fs::exists(path("p.json")));
 }
 
 TEST_F(Profiler, diff_of_commits_builds_and_runs_both) {
   ASSERT_EQ(std::system(("cd '" + folder_ +
-                         "' && git init -q . && git config user.email a@b && git config user.name n && echo "
-                         "'sleep 0.005' >w.sh && git add w.sh && "
-                         "git commit -qm one && echo 'sleep 0.04' >w.sh && git commit -qam two")
+                         "' && git init -q . && git config user.email a@b && git config user.name n && "
+                         "git config commit.gpgsign false && echo 'echo took 5 ms' >w.sh && git add w.sh && "
+                         "git commit -qm one && echo 'echo took 40 ms' >w.sh && git commit -qam two")
                             .c_str()),
             0);
-  const Outcome o = cgp("diff --before HEAD~1 --after HEAD --build true --run 'sh w.sh' --json");
+  const Outcome o =
+      cgp(std::string("diff --before HEAD~1 --after HEAD --build true --run 'sh w.sh' --json") + kTook);
   EXPECT_EQ(o.code, 1) << o.err;
   EXPECT_EQ(o.parsed()["comparison"]["verdict"], "REGRESSION");
+  EXPECT_NEAR(o.parsed()["comparison"]["change"].get<double>(), 7, 1e-9);
   EXPECT_EQ(cgp("diff --before nothing --run true").code, 2);
   EXPECT_EQ(cgp("diff --before HEAD~1 --build false --run true").code, 2);
   EXPECT_EQ(cgp("diff --before HEAD~1").code, 2);
 }
 
 TEST_F(Profiler, compete_ranks_and_marks_what_failed) {
-  const Outcome o =
-      cgp("compete work --ours 'sleep 0.01' --theirs 'sleep 0.03' --theirs false --label a,b,c --gemm 512 "
-          "--rounds 9 --json");
+  const std::string slow = printing("slow", around(30, 9, 1)), fast = printing("fast", around(10, 9, 0));
+  const Outcome o = cgp("compete work --ours '" + slow + "' --theirs '" + fast +
+                        "' --theirs false --label b,a,c --gemm 512 --rounds 9 --json" + kTook);
   EXPECT_EQ(o.code, 5) << o.err;
   const json rows = o.parsed()["rows"];
-  EXPECT_EQ(rows[0]["label"], "a");
+  EXPECT_EQ(rows[0]["label"], "a") << "the fastest is first, whatever the order on the command line";
+  EXPECT_EQ(rows[1]["label"], "b");
   EXPECT_EQ(rows[1]["against_best"]["verdict"], "REGRESSION");
+  EXPECT_DOUBLE_EQ(rows[1]["against_best"]["p"].get<double>(), 2.0 / 512)
+      << "all of nine rounds have one sign";
+  EXPECT_NEAR(rows[1]["against_best"]["change"].get<double>(), 2, 0.05);
   EXPECT_NE(rows[2]["failed"].get<std::string>().find("exit code 1"), std::string::npos);
-  const double seconds = rows[0]["median_s"];
+  std::vector<double> nine = around(10, 9, 0);
+  std::sort(nine.begin(), nine.end());
+  const double seconds = nine[4] * 1e-3;  // the tenth does not count, and is the largest
+  EXPECT_DOUBLE_EQ(rows[0]["median_s"].get<double>(), seconds);
   EXPECT_NEAR(rows[0]["gflops"].get<double>(), 2.0 * 512 * 512 * 512 / seconds * 1e-9, 1e-6);
   EXPECT_EQ(cgp("compete --ours true --theirs true --label a").code, 2);
   EXPECT_EQ(cgp("compete --ours true").code, 2);
   EXPECT_EQ(cgp("compete --ours true --theirs true --gemm 5x5").code, 2);
   EXPECT_EQ(cgp("compete --ours 'echo 1' --theirs 'echo 2' --rounds 1 --check-output").code, 1);
+  const Outcome wall = cgp("compete --ours 'sleep 0.02' --theirs 'sleep 0.01' --rounds 2 --json");
+  EXPECT_EQ(wall.code, 0) << wall.err;
+  for (const auto& row : wall.parsed()["rows"])
+    for (const auto& s : row["seconds"])
+      EXPECT_GE(s.get<double>(), row["label"] == "sleep 0.02" ? 0.02 : 0.01);
 }
 
 TEST_F(Profiler, a_contract_is_made_kept_and_broken) {
@@ -221,13 +365,14 @@ TEST_F(Profiler, the_processor_is_measured) {
     (l["bandwidth"].get<bool>() ? bandwidth : compute) =
         std::max(l["bandwidth"].get<bool>() ? bandwidth : compute, l["value"].get<double>());
   }
-  EXPECT_GT(bandwidth, 2);
-  EXPECT_GT(compute, 2);
+  EXPECT_GT(bandwidth, 0);
+  EXPECT_GT(compute, 0);
+  EXPECT_GT(parsed["ridge_flop_per_byte"].get<double>(), 0);
 }
 
 TEST_F(Profiler, a_report_is_one_file_without_network) {
   ASSERT_EQ(cgp("profile kernel softmax rows=64 cols=256 --device emu --save k.json").code, 0);
-  ASSERT_EQ(cgp("time --runs 6 --save t.json -- sleep 0.01").code, 0);
+  ASSERT_EQ(cgp("time --runs 6 --save t.json -- true").code, 0);
   const Outcome o = cgp("report k.json t.json -o r.html --title 'a <b>'");
   EXPECT_EQ(o.code, 0) << o.err;
   const std::string html = read_file(path("r.html"));
@@ -277,9 +422,13 @@ TEST_F(Profiler, threads_scale_from_one) {
   const json rows = o.parsed()["scaling"];
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["threads"], 1);
-  // One thread against itself: 1, but for what else the machine does.
-  EXPECT_GT(rows[0]["scaling"].get<double>(), 0.2);
-  EXPECT_LT(rows[0]["scaling"].get<double>(), 5);
+  for (const json& row : rows) {
+    EXPECT_GT(row["scaling"].get<double>(), 0) << "1 for one thread, but for what else the machine does";
+    EXPECT_NEAR(row["gflops"].get<double>() * row["time_us"].get<double>(), 2.0 * 8192 * 64 * 40 * 1e-3,
+                1e-3);
+    EXPECT_GE(row["imbalance"].get<double>(), 0);
+    EXPECT_LE(row["imbalance"].get<double>(), 1);
+  }
   EXPECT_GT(o.parsed()["metrics"]["thread_spawn_overhead_us"]["value"].get<double>(), 1);
 }
 
@@ -326,11 +475,15 @@ TEST_F(Profiler, monitor_watches_a_program_to_its_end) {
   EXPECT_EQ(cgp("monitor").code, 2);
 }
 
-TEST_F(Profiler, doctor_says_what_measuring_has_within_two_seconds) {
-  const auto start = std::chrono::steady_clock::now();
+TEST_F(Profiler, doctor_says_what_measuring_has_and_runs_each_program_once) {
   const Outcome o = cgp("doctor --json");
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
   EXPECT_EQ(o.code, 0);
+  // Its time is that of the programs it starts (cgp falsify 061 measures it).
+  write_file(path("valgrind"), "#!/bin/sh\necho \"$0 $*\" >>started.txt\necho valgrind-3.99.0\n");
+  fs::permissions(path("valgrind"), fs::perms::owner_all);
+  EXPECT_NE(cgp("doctor --json", "PATH='" + folder_ + "':/usr/bin:/bin").out.find("3.99.0"),
+            std::string::npos);
+  EXPECT_EQ(read_file(path("started.txt")), path("valgrind") + " --version\n");
   std::set<std::string> names;
   const json parsed = o.parsed(), bare = cgp("doctor --json", "PATH=/nowhere").parsed();
   for (const auto& item : parsed["items"]) names.insert(item["name"]);
@@ -447,7 +600,10 @@ TEST_F(Profiler, commands_of_contracts_are_filled_in) {
              "name: c\ncommand: [sleep, \"${SECONDS_}\"]\nmetrics: {wall_clock_time_us: {min: 20000}}\n");
   EXPECT_EQ(cgp("contract verify c.yaml").code, 2) << "it must be defined";
   EXPECT_EQ(cgp("contract verify c.yaml --define SECONDS_=0.03").code, 0);
-  EXPECT_EQ(cgp("contract verify --contract c.yaml --define SECONDS_=0.001").code, 1);
+  write_file(path("d.yaml"),
+             "name: d\ncommand: [sleep, \"${SECONDS_}\"]\nmetrics: {wall_clock_time_us: {max: 20000}}\n");
+  EXPECT_EQ(cgp("contract verify --contract d.yaml --define SECONDS_=0.03").code, 1);
+  EXPECT_EQ(cgp("contract verify --contract d.yaml --define SECONDS_=nothing").code, 1) << "sleep refuses it";
 }
 
 TEST_F(Profiler, the_doctor_is_asked_about_one_thing) {
@@ -462,7 +618,7 @@ TEST_F(Profiler, the_heap_is_profiled_with_valgrind) {
   const Outcome none = cgp("profile binary --heap -- /bin/echo hello", "PATH=/nowhere");
   EXPECT_EQ(none.code, 3);
   EXPECT_NE(none.err.find("valgrind"), std::string::npos);
-  if (std::system("valgrind --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs valgrind";
+  if (std::system("valgrind -q true >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs valgrind";
   const Outcome o = cgp("profile binary --heap --json -- /bin/echo hello");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_GT(o.parsed()["metrics"]["malloc_count"]["value"].get<double>(), 0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "profile/timing_options.h"
 
 namespace CLI {
 class App;
@@ -48,7 +49,8 @@ struct TimeOptions {
   std::vector<std::string> command;  ///< after --
   std::string kernel;
   std::vector<std::string> settings;
-  std::string device = "auto", save, baseline, against, clock = "wall";
+  std::string device = "auto", save, baseline, against;
+  profile::TimingOptions timing;
   double threshold = 0.05, budget = 10, precision = 0.01;
   int runs = 0;
   bool cold = true, check_regression = false, count = false;
@@ -58,8 +60,9 @@ int time_command(const Context& context, const TimeOptions& o);
 struct CompeteOptions {
   std::string workload, ours;
   std::vector<std::string> theirs, labels;
-  std::string gemm, regex, regex_unit = "ms", save, clock = "wall";
-  double flops = 0, bytes = 0, timeout = 0;
+  std::string gemm, save;
+  profile::TimingOptions timing;
+  double flops = 0, bytes = 0;
   int rounds = 12;
   bool check_output = false;
 };
@@ -68,7 +71,8 @@ int compete(const Context& context, const CompeteOptions& o);
 struct DiffOptions {
   std::vector<std::string> files;
   std::string baseline, current;  ///< the two files by name
-  std::string before, after, build, run, left, right, baselines, clock = "wall";
+  std::string before, after, build, run, left, right, baselines;
+  profile::TimingOptions timing;
   double margin = 0.01, equivalence = 0.03, budget = 120;
   bool strict = false;
 };

@@ -35,6 +35,17 @@ std::string seconds_of(std::string s) {
   return s;
 }
 
+/// Which time of a program counts.
+void declare_timing(CLI::App& app, profile::TimingOptions& t) {
+  CLI::Option* clock =
+      app.add_option("--clock", t.clock, "wall, or cpu: user and system time")->capture_default_str();
+  CLI::Option* regex =
+      app.add_option("--time-regex", t.regex,
+                     "Programs print their time, as those on a GPU do: the first group of this expression");
+  regex->excludes(clock);
+  app.add_option("--unit", t.unit, "Of that time: s, ms, us, ns")->needs(regex)->capture_default_str();
+}
+
 void declare_program(CLI::App& app, ProfileOptions& p) {
   add_command(app, p.command, "The program and its arguments, after --");
   app.add_option(
@@ -174,7 +185,7 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--runs", b.runs, "So many runs; otherwise until the median is known");
   app.add_option("--precision", b.precision, "Half the 95 % interval over the median")->capture_default_str();
   app.add_option("--budget", b.budget, "Seconds")->capture_default_str();
-  app.add_option("--clock", b.clock, "wall, or cpu: user and system time")->capture_default_str();
+  declare_timing(app, b.timing);
   app.add_option("--device", b.device, "Kernels: auto, emu, cuda")->capture_default_str();
   app.add_option("--baseline", b.baseline, "Name of a saved baseline");
   app.add_flag("--check-regression", b.check_regression, "Exit with 1 when it is slower than the baseline");
@@ -186,6 +197,7 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
   app.footer(
       "Examples:\n  cgp time -- ./solver input.txt\n  cgp time --against './solver.old input.txt' -- "
       "./solver input.txt\n"
+      "  cgp time --time-regex 'kernel: ([0-9.]+) us' --unit us -- ./gpu_solver\n"
       "  cgp time gemm m=4096 n=4096 k=4096 --device cuda --save gemm.json");
 }
 
@@ -198,11 +210,9 @@ void declare_compete(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--gemm", c.gemm, "N or MxNxK: the work is 2 M N K operations");
   app.add_option("--flops", c.flops, "Operations of one run");
   app.add_option("--bytes", c.bytes, "Bytes that one run must move");
-  app.add_option("--time-regex", c.regex, "The program prints its time: the first group of this expression");
-  app.add_option("--unit", c.regex_unit, "Of that time: s, ms, us, ns")->capture_default_str();
-  app.add_option("--clock", c.clock, "wall or cpu")->capture_default_str();
+  declare_timing(app, c.timing);
   app.add_option("--rounds", c.rounds, "In each round every program runs once")->capture_default_str();
-  app.add_option("--timeout", c.timeout, "Seconds for one run");
+  app.add_option("--timeout", c.timing.timeout_seconds, "Seconds for one run");
   app.add_flag("--check-output", c.check_output, "All must print what the first one prints");
   app.add_option("--save", c.save, "Write the samples to this file");
   app.footer(
@@ -222,7 +232,7 @@ void declare_diff(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--run", d.run, "Shell command that is timed in it");
   app.add_option("--left", d.left, "A command line");
   app.add_option("--right", d.right, "Another one");
-  app.add_option("--clock", d.clock, "wall or cpu")->capture_default_str();
+  declare_timing(app, d.timing);
   app.add_option("--margin", d.margin, "A change must be larger than this share")->capture_default_str();
   app.add_option("--equivalence", d.equivalence, "No change: within this share")->capture_default_str();
   app.add_option("--budget", d.budget, "Seconds for the pairs")->capture_default_str();
@@ -231,7 +241,8 @@ void declare_diff(CLI::App& app, ProfilerOptions& o) {
   app.footer(
       "Examples:\n  cgp diff before.json after.json\n  cgp diff --before v1.0 --build 'make' --run "
       "'./bench'\n"
-      "  cgp diff --left './a' --right './b'");
+      "  cgp diff --left './a' --right './b'\n"
+      "  cgp diff --left './a' --right './b' --time-regex 'kernel: ([0-9.]+) ms'");
 }
 
 void declare_baseline(CLI::App& app, ProfilerOptions& o) {

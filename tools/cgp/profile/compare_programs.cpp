@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <regex>
@@ -18,10 +19,39 @@ using prof::Metric;
 using prof::Source;
 using text::cat;
 
-Clock parse_clock(const std::string& text) {
-  if (text == "wall") return Clock::wall;
-  if (text == "cpu") return Clock::cpu;
-  throw ArgumentError(ErrorText{"--clock is wall or cpu", {}, cat("\"", text, "\""), {}});
+TimingRule timing_rule(const TimingOptions& o) {
+  TimingRule rule;
+  rule.timeout_seconds = o.timeout_seconds;
+  if (o.clock == "cpu")
+    rule.clock = Clock::cpu;
+  else if (o.clock != "wall")
+    throw ArgumentError(ErrorText{"--clock is wall or cpu", {}, cat("\"", o.clock, "\""), {}});
+  if (o.regex.empty()) return rule;
+  rule.clock = Clock::output;
+  rule.regex = o.regex;
+  try {
+    if (std::regex(o.regex).mark_count() == 0)
+      throw ArgumentError(ErrorText{"the first group of --time-regex is the time",
+                                    {},
+                                    cat("\"", o.regex, "\" has no group"),
+                                    "'time: ([0-9.]+) ms'"});
+  } catch (const std::regex_error& e) {
+    throw ArgumentError(
+        ErrorText{"--time-regex is a regular expression", {}, cat("\"", o.regex, "\": ", e.what()), {}});
+  }
+  static const std::pair<const char*, double> units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+  const auto* unit =
+      std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return o.unit == u.first; });
+  if (unit == std::end(units))
+    throw ArgumentError(ErrorText{"--unit is s, ms, us or ns", {}, cat("\"", o.unit, "\""), {}});
+  rule.unit_seconds = unit->second;
+  return rule;
+}
+
+std::string describe(const TimingRule& rule) {
+  return rule.clock == Clock::output ? "reported time"
+         : rule.clock == Clock::cpu  ? "processor time"
+                                     : "wall time";
 }
 
 OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint64_t padding) {
@@ -51,7 +81,8 @@ OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint6
       const std::regex pattern(rule.regex);
       if (std::regex_search(run.process.out, found, pattern) && found.size() > 1)
         run.seconds = std::strtod(found[1].str().c_str(), nullptr) * rule.unit_seconds;
-      if (!(run.seconds > 0)) run.failure = cat("no time in its output matches ", rule.regex);
+      if (!(run.seconds > 0) || !std::isfinite(run.seconds))
+        run.failure = cat("no time in its output matches ", rule.regex);
     }
   }
   if (run.failure.empty() && !(run.seconds > 0)) run.failure = "it was too short for the clock";

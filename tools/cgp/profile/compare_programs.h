@@ -8,6 +8,7 @@
 #include "cgp/prof/paired.h"
 #include "cgp/prof/process.h"
 #include "profile/document.h"
+#include "profile/timing_options.h"
 
 namespace cgp::profile {
 
@@ -25,8 +26,10 @@ struct TimingRule {
   double unit_seconds = 1;  ///< of what the regex finds
   double timeout_seconds = 0;
 };
-/// "wall", "cpu". Throws ArgumentError.
-Clock parse_clock(const std::string& text);
+/// Throws ArgumentError for other clocks and units, and for what is no expression with a group.
+TimingRule timing_rule(const TimingOptions& o);
+/// "wall time", "processor time" or "reported time".
+std::string describe(const TimingRule& rule);
 
 struct OneRun {
   double seconds = 0;  ///< by the rule; 0 when it failed

@@ -78,18 +78,6 @@ __attribute__((target("avx2"))) std::uint64_t read_avx2(const char* data, std::s
 }
 #endif
 
-/// The best rate of several blocks: a ceiling is a maximum.
-double best_rate(double seconds, const std::function<double()>& work) {
-  double best = 0;
-  work();
-  const double end = prof::now() + seconds;
-  for (int i = 0; i < 5 || prof::now() < end; ++i) {
-    const double start = prof::now(), amount = work();
-    best = std::max(best, amount / (prof::now() - start));
-  }
-  return best;
-}
-
 double scalar_chains() {
   double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   for (int r = 0; r < 20000; ++r)
@@ -129,6 +117,17 @@ std::string loads_of(simd::Isa isa) {
 
 }  // namespace
 
+double best_rate(double seconds, const std::function<double()>& work, const std::function<double()>& clock) {
+  double best = 0;
+  work();
+  const double end = clock() + seconds;
+  for (int i = 0; i < 5 || clock() < end; ++i) {
+    const double start = clock(), amount = work();
+    best = std::max(best, amount / (clock() - start));
+  }
+  return best;
+}
+
 bool has_isa(const std::string& isa) { return simd::has(simd::isa_of(isa)); }
 
 std::vector<std::string> cpu_functions() { return {"axpy", "dot", "reciprocal", "square_root"}; }
@@ -167,29 +166,38 @@ std::uint64_t read_all([[maybe_unused]] simd::Isa isa, const void* data, std::si
   return std::accumulate(words, words + bytes / 8, std::uint64_t(0), std::bit_xor<>());
 }
 
-double fma_peak_gflops([[maybe_unused]] simd::Isa isa, double seconds) {
+double fma_peak_gflops([[maybe_unused]] simd::Isa isa, double seconds, const std::function<double()>& clock) {
 #if defined(__x86_64__)
-  if (isa >= simd::Isa::avx512) return best_rate(seconds, [] { return fma_avx512(20000); }) * 1e-9;
-  if (isa >= simd::Isa::avx2) return best_rate(seconds, [] { return fma_avx2(20000); }) * 1e-9;
+  if (isa >= simd::Isa::avx512)
+    return best_rate(
+               seconds, [] { return fma_avx512(20000); }, clock) *
+           1e-9;
+  if (isa >= simd::Isa::avx2)
+    return best_rate(
+               seconds, [] { return fma_avx2(20000); }, clock) *
+           1e-9;
 #endif
-  return best_rate(seconds, scalar_chains) * 1e-9;
+  return best_rate(seconds, scalar_chains, clock) * 1e-9;
 }
 
-double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds) {
+double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds,
+                           const std::function<double()>& clock) {
   const std::size_t n = std::max<std::size_t>(bytes / sizeof(float), 16);
   std::vector<float> data(n, 1.0f);
   const auto dot = simd::loops().dot;
   const std::size_t calls = std::max<std::size_t>(1, (1u << 20) / (n * sizeof(float)));
-  return best_rate(seconds,
-                   [&] {
-                     simd::run_on_threads(threads, [&](int t, int count) {
-                       const std::size_t from = n * std::size_t(t) / std::size_t(count),
-                                         to = n * std::size_t(t + 1) / std::size_t(count);
-                       for (std::size_t c = 0; c < calls; ++c)
-                         prof::keep(dot(data.data() + from, data.data() + from, to - from));
-                     });
-                     return double(n * sizeof(float) * calls);
-                   }) *
+  return best_rate(
+             seconds,
+             [&] {
+               simd::run_on_threads(threads, [&](int t, int count) {
+                 const std::size_t from = n * std::size_t(t) / std::size_t(count),
+                                   to = n * std::size_t(t + 1) / std::size_t(count);
+                 for (std::size_t c = 0; c < calls; ++c)
+                   prof::keep(dot(data.data() + from, data.data() + from, to - from));
+               });
+               return double(n * sizeof(float) * calls);
+             },
+             clock) *
          1e-9;
 }
 

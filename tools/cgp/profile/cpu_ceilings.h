@@ -4,9 +4,11 @@
 // from each level of memory. And the small loops of profile simd, scalar, parallel and scaling.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "cgp/prof/measure.h"
 #include "cgp/simd/dispatch.h"
 
 namespace cgp::profile {
@@ -24,10 +26,14 @@ std::vector<CpuCeiling> cpu_ceilings(double seconds);
 /// start in a cycle. The exclusive or of all 64-bit words, so that nothing can be left out.
 std::uint64_t read_all(simd::Isa isa, const void* data, std::size_t bytes);
 
+/// The best rate of several blocks within about `seconds`: a ceiling is a maximum. `work` returns its amount.
+double best_rate(double seconds, const std::function<double()>& work,
+                 const std::function<double()>& clock = prof::now);
 /// Multiply-adds of one core, with the widest vectors of `isa`; GFLOP/s.
-double fma_peak_gflops(simd::Isa isa, double seconds);
+double fma_peak_gflops(simd::Isa isa, double seconds, const std::function<double()>& clock = prof::now);
 /// An array of so many bytes read again and again: from the level of memory that it fits into.
-double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds);
+double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds,
+                           const std::function<double()>& clock = prof::now);
 
 /// Names of simd::Isa; throws ArgumentError for others.
 bool has_isa(const std::string& isa);

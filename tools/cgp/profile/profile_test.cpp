@@ -10,6 +10,7 @@
 #include "cgp/base/random.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
+#include "profile/cpu_ceilings.h"
 #include "profile/document.h"
 #include "profile/table.h"
 #include "profile/timeline.h"
@@ -272,6 +273,48 @@ TEST(compare_programs, a_printed_time_is_read) {
   rule.unit_seconds = 1e-3;
   EXPECT_DOUBLE_EQ(time_once({"p", {"echo", "took 12.5 ms"}, {}}, rule, 0).seconds, 0.0125);
   EXPECT_NE(time_once({"p", {"echo", "nothing"}, {}}, rule, 0).failure, "");
+}
+
+TEST(compare_programs, what_is_no_time_is_a_failure) {
+  const TimingRule rule = timing_rule({"wall", "took (\\S+)", "us", 0});
+  EXPECT_DOUBLE_EQ(time_once({"p", {"echo", "took 1.5e3"}, {}}, rule, 0).seconds, 0.0015);
+  for (const char* word : {"0", "-1", "inf", "nan", "long"})
+    EXPECT_NE(time_once({"p", {"echo", "took", word}, {}}, rule, 0).failure, "") << word;
+  EXPECT_EQ(describe(rule), "reported time");
+  EXPECT_EQ(describe(timing_rule({"cpu", "", "ms", 0})), "processor time");
+  EXPECT_EQ(timing_rule({}).clock, Clock::wall);
+  EXPECT_THROW(timing_rule({"sun", "", "ms", 0}), ArgumentError);
+  EXPECT_THROW(timing_rule({"wall", "(", "ms", 0}), ArgumentError);
+  EXPECT_THROW(timing_rule({"wall", "no group", "ms", 0}), ArgumentError);
+  EXPECT_THROW(timing_rule({"wall", "(.)", "h", 0}), ArgumentError);
+}
+
+TEST(cpu_ceilings, rates_are_work_over_the_best_time) {
+  double seconds = 0;
+  int blocks = 0;
+  // blocks of 3, 2, 3, 2, ... milliseconds
+  const auto clock = [&] { return seconds; };
+  const auto work = [&] {
+    seconds += ++blocks % 2 ? 2e-3 : 3e-3;
+    return 6e6;
+  };
+  EXPECT_NEAR(best_rate(1, work, clock), 3e9, 1);
+  EXPECT_NEAR(seconds, 1, 0.01);
+  blocks = 0;
+  EXPECT_NEAR(best_rate(0, work, clock), 3e9, 1);
+  EXPECT_EQ(blocks, 6) << "one to warm up and five";
+  const auto steps = [&] { return seconds += 1e-3; };
+  // 20000 rounds of 12 multiply-adds on 16 or 8 floats; of 8 on doubles without vectors
+  if (has_isa("avx512")) {
+    EXPECT_NEAR(fma_peak_gflops(simd::Isa::avx512, 0.01, steps), 2 * 16 * 12 * 20000 * 1e-6, 1e-6);
+  }
+  if (has_isa("avx2")) {
+    EXPECT_NEAR(fma_peak_gflops(simd::Isa::avx2, 0.01, steps), 2 * 8 * 12 * 20000 * 1e-6, 1e-6);
+  }
+  EXPECT_NEAR(fma_peak_gflops(simd::Isa::scalar, 0.01, steps), 2 * 8 * 20000 * 1e-6, 1e-6);
+  // 64 KiB as often as makes a MiB
+  EXPECT_NEAR(read_bandwidth_gbps(64 << 10, 1, 0.01, steps), (1 << 20) * 1e-6, 1e-6);
+  EXPECT_NEAR(read_bandwidth_gbps(64 << 10, 2, 0.01, steps), (1 << 20) * 1e-6, 1e-6);
 }
 
 TEST(table, columns_align_by_what_is_seen) {
