@@ -125,7 +125,7 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
 
 
 def softmax(x):
-    """Softmax over the last dimension; float32, float16 or bfloat16, float32 inside.
+    """Softmax over the last dimension; float32, float16 or bfloat16, float32 inside. x: [..., n] -> [..., n].
 
     >>> cgp.softmax(np.zeros((1, 2), np.float32))
     array([[0.5, 0.5]], dtype=float32)
@@ -154,7 +154,7 @@ def _reduce(op, x, dim):
 
 
 def sum(x, dim=-1):
-    """Sum over one dimension, in float32, rounded once.
+    """Sum over one dimension, in float32, rounded once. x: [..., n, ...] -> [..., ...].
 
     >>> cgp.sum(np.ones((2, 3), np.float32))
     array([3., 3.], dtype=float32)
@@ -163,12 +163,20 @@ def sum(x, dim=-1):
 
 
 def max(x, dim=-1):
-    """Maximum over one dimension; NaN wins."""
+    """Maximum over one dimension; NaN wins. x: [..., n, ...] -> [..., ...].
+
+    >>> cgp.max(np.array([[1, 3], [2, 0]], np.float32))
+    array([3., 2.], dtype=float32)
+    """
     return _reduce(1, x, dim)
 
 
 def transpose(x):
-    """The last two dimensions exchanged, as a new contiguous array."""
+    """The last two dimensions exchanged, as a new contiguous array. x: [..., m, n] -> [..., n, m].
+
+    >>> cgp.transpose(np.ones((2, 3), np.float32)).shape
+    (3, 2)
+    """
     if is_torch(x):
         from . import ops
         return ops.transpose(x)
@@ -183,7 +191,7 @@ def transpose(x):
 
 
 def add(x, y):
-    """x + y, of one shape and type.
+    """x + y, of one shape and type. x, y: [...] -> [...].
 
     >>> cgp.add(np.ones(2, np.float32), np.ones(2, np.float32))
     array([2., 2.], dtype=float32)
@@ -281,6 +289,7 @@ def rms_norm_backward(dy, h, weight=None, *, dsum=None, eps=1e-6, weight_offset=
 
 def layer_norm_backward(dy, h, weight=None, *, bias=True, dsum=None, eps=1e-5):
     """(gradient of h, gradient of weight or None, gradient of bias or None) of layer_norm; see rms_norm_backward.
+    dy, h, dsum: [..., n]; weight: [n].
 
     >>> cgp.layer_norm_backward(np.ones((2, 4), np.float32), np.eye(2, 4, dtype=np.float32))[2]
     array([2., 2., 2., 2.], dtype=float32)
@@ -418,6 +427,7 @@ def embedding(indices, weight):
 
 def dropout(x, p, seed, offset=0):
     """x / (1 - p) where an element is kept, else 0: a function of (seed, offset, number of the element), by Philox4x32-10.
+    x: [...] -> [...].
 
     >>> cgp.dropout(np.ones(1, np.float32), 0.0, 1)
     array([1.], dtype=float32)
@@ -467,6 +477,7 @@ def topk(x, k):
 
 def cumsum(x, exclusive=False):
     """Running sums along the last dimension, in float32, rounded once; exclusive: without the element itself.
+    x: [..., n] -> [..., n].
 
     >>> cgp.cumsum(np.ones(3, np.float32))
     array([1., 2., 3.], dtype=float32)

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import Unsupported
-from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
+from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
 
 
 def _last_contiguous(x):
@@ -39,7 +39,8 @@ def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, 
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     o = _output(q, v)
     lse = empty(q, torch.float32, q.shape[:-1])
-    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, slopes, mask, None)
+    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes), mask,
+          None)
     return o, lse
 
 
@@ -67,7 +68,7 @@ def _backward(q, k, v, o, lse, d_o, causal, scale, window_left, window_right, so
     d_o = _strided_as(d_o, o)
     gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
     queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
-          slopes, mask, None, not torch.are_deterministic_algorithms_enabled())
+          dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled())
     return gradients
 
 

@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS, ROPE_SCALINGS, check_rope, choice
-from ._torch import define, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
+from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- rotary position embedding
@@ -30,7 +30,7 @@ def _rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0,
     check_rope(sequence, offset, base, scaling, factor)
     x = _heads(x)
     y = empty(x)
-    queue(_core.rope, x, x, y, cos, sin, positions, sequence, offset, rotary, interleaved, inverse,
+    queue(_core.rope, x, x, y, dense(cos), dense(sin), dense(positions), sequence, offset, rotary, interleaved, inverse,
           choice(ROPE_SCALINGS, scaling, "rope: scaling"), base, factor, original_positions)
     return y
 
@@ -90,14 +90,14 @@ _KINDS = {name: code for name, code in ACTIVATIONS.items() if name}
 def _activate(x, activation, bias=None):
     x = rows(x)
     y = empty(x)
-    queue(_core.activate, x, choice(_KINDS, activation, "activation"), x, bias, y)
+    queue(_core.activate, x, choice(_KINDS, activation, "activation"), x, dense(bias), y)
     return y
 
 
 def _activate_backward(x, activation, bias, dy):
     x, dy = rows(x), rows(dy)
     dx = empty(x)
-    queue(_core.activate_backward, x, choice(_KINDS, activation, "activation"), x, bias, dy, dx)
+    queue(_core.activate_backward, x, choice(_KINDS, activation, "activation"), x, dense(bias), dy, dx)
     return dx
 
 

@@ -32,6 +32,7 @@ def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoo
     shape, hidden = hidden.shape, hidden.reshape(-1, hidden.shape[-1])
     hidden, weight, target = rows(hidden), rows(weight), target.reshape(-1).contiguous()
     tokens, classes = hidden.shape[0], weight.shape[0]
+    expect(chunk >= 0, "linear_cross_entropy", "chunk", f"it must not be negative; it is {chunk}")
     if not chunk:
         chunk = max(128, _LOGITS // (2 * max(classes, 1)) // 128 * 128)
         if with_gradient and tokens <= chunk + 2 * hidden.shape[1]:

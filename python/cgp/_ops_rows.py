@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, empty, expect, expect_float, expect_like, expect_row, gradient, no_second_gradient, queue, rows, way
+from ._torch import define, dense, empty, expect, expect_float, expect_like, expect_row, gradient, no_second_gradient, queue, rows, way
 
 
 # ---------------------------------------------------------------- softmax
@@ -93,7 +93,7 @@ def _check_norm(op, x, residual, weight, bias):
 
 def _norm(layer, x, residual, weight, bias, eps, weight_offset, statistics):
     """(y, h or None, mean or None, rstd or None)"""
-    x = rows(x)
+    x, weight, bias = rows(x), dense(weight), dense(bias)
     y = empty(x)
     h = mean = rstd = None
     if residual is not None:
@@ -155,6 +155,7 @@ _add_layer_norm_op = define(
 def _norm_gradients(dy, x, dsum, weight, mean, rstd, bias, weight_offset):
     """(dx, dweight, dbias) of x that is h of the forward pass; None where there is no weight or bias."""
     dy, x, dsum = rows(dy), rows(x), None if dsum is None else rows(dsum)
+    weight = dense(weight)
     dx = empty(x)
     like = x if weight is None else weight
     dweight = None if weight is None else empty(like, None, x.shape[-1:])

@@ -90,7 +90,10 @@ def device(spec="auto"):
 
 
 def set_numpy_device(spec):
-    """Where functions run that were given NumPy arrays; "emu:sm_90a" to begin with."""
+    """Where functions run that were given NumPy arrays; "emu:sm_90a" to begin with.
+
+    >>> cgp.set_numpy_device("emu:sm_90a")
+    """
     global _numpy_device
     device(spec)
     _numpy_device = spec

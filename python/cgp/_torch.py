@@ -199,6 +199,11 @@ def rows(x):
     return x
 
 
+def dense(t):
+    """A vector or table (or None), without gaps."""
+    return t if t is None or t.is_contiguous() else t.contiguous()
+
+
 def expect(ok, op, argument, text):
     if not ok:
         raise ArgumentError(f"{op}: {argument}: {text}")

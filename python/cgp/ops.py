@@ -11,7 +11,7 @@ from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
 from ._runtime import ArgumentError, Unsupported
-from ._torch import define, empty, expect, expect_float, expect_like, gradient, queue, way
+from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, queue, way
 
 __all__ = [
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
@@ -53,8 +53,7 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard"):
     a, b = _usable(a), _usable(b)
     if b.dim() == 2 and a.dim() > 2 and not a.is_contiguous():
         a = a.contiguous()
-    if bias is not None and not bias.is_contiguous():
-        bias = bias.contiguous()
+    bias = dense(bias)
     c = empty(a, None, a.shape[:-1] + b.shape[-1:])
     if activation and activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
@@ -214,7 +213,7 @@ gradient(_add_op, lambda ctx, grad: (grad, grad))
 
 
 def add(x, y):
-    """x + y, of one shape and type.
+    """x + y, of one shape and type. x, y: [...] -> [...].
 
     >>> ops.add(torch.ones(2, device="cuda"), torch.ones(2, device="cuda"))
     tensor([2., 2.], device='cuda:0')

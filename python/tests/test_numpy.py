@@ -146,7 +146,8 @@ def test_examples_of_docstrings():
     for name in cgp.__all__:
         value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "TrainingStep", "generate") else None
         if callable(value) and not isinstance(value, type):
-            assert value.__doc__, name
+            assert ">>>" in value.__doc__, name
+            assert "[" in value.__doc__.partition(">>>")[0] or name in ("device", "set_numpy_device"), name  # shapes
             for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
                 result = doctest.DocTestRunner(verbose=False).run(example)
                 assert not result.failed, name

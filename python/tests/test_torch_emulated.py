@@ -185,6 +185,7 @@ def raises(kind, text, f):
 def views_and_mistakes(cgp, ops, random, same):
     """Operands that repeat elements, among them gradients as PyTorch gives them; what would be broadcast; forward mode; what
     fake implementations say."""
+    import torch.nn.functional as F
     from torch._subclasses import FakeTensorMode
     a, b, c = random(3, 4, 5), random(5, 6), random(6)
     same(lambda a, b, c: ops.matmul(a, b, c).sum(0), lambda a, b, c: (a @ b + c).sum(0), a, b, c)  # d: rows that repeat
@@ -195,12 +196,21 @@ def views_and_mistakes(cgp, ops, random, same):
     same(lambda a, b: ops.matmul(a[0, :1].expand(4, 5), b), lambda a, b: a[0, :1].expand(4, 5) @ b, a, b)
     same(lambda a, b: ops.matmul(a[0, :, :1].expand(4, 5), b), lambda a, b: a[0, :, :1].expand(4, 5) @ b, a, b)
     same(lambda a, b, c: ops.matmul(a, b, c[:1].expand(6)), lambda a, b, c: a @ b + c[:1], a, b, c)
+    x, w, table = random(2, 5, 3, 6), random(12), torch.ones(5, 6)[:, ::2]  # vectors and tables with gaps
+    same(lambda x, w: ops.layer_norm(x, w[::2], w[1::2]), lambda x, w: F.layer_norm(x, (6,), w[::2], w[1::2]), x, w)
+    same(lambda x, w: ops.rms_norm(x, w[:1].expand(6)), lambda x, w: F.rms_norm(x, (6,), w[:1].expand(6), 1e-6), x, w)
+    same(lambda x, w: ops.activate(x, "silu", w[::2]), lambda x, w: F.silu(x + w[::2]), x, w)
+    same(lambda x: ops.rope(x, table, table * 0, torch.zeros(10, 2).long()[:, 0]), lambda x: x, x)
+    same(lambda x: ops.attention(x, x, x, slopes=torch.zeros(10)[::2])[0],
+         lambda x: F.scaled_dot_product_attention(x, x, x), x)
     plain = [t.detach() for t in (a, b, c)]
     wide = torch.randn(2, 3, 4, 5)
     for left, right in ((plain[0][0], plain[1].expand(3, 5, 6)), (plain[0][:1], plain[1].expand(3, 5, 6)),
                         (wide, wide.transpose(0, 1).mT)):
         raises(cgp.ArgumentError, "matmul: b: its leading dimensions", lambda: ops.matmul(left, right))
     raises(cgp.ArgumentError, "sum: dim", lambda: ops.sum(plain[0], 3))
+    raises(cgp.ArgumentError, "linear_cross_entropy: chunk",
+           lambda: ops.linear_cross_entropy(plain[0], plain[1].mT, torch.zeros(3, 4).long(), chunk=-1))
     raises(cgp.ArgumentError, "max: dim", lambda: ops.max(torch.tensor(1.0)))
     raises(cgp.ArgumentError, "transpose: x", lambda: ops.transpose(plain[2]))
     raises(cgp.ArgumentError, "softmax: x", lambda: ops.softmax(torch.tensor(1.0)))

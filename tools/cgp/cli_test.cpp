@@ -431,6 +431,31 @@ TEST_F(Cli, measuring_gemm_needs_a_gpu_and_planning_it_does_not) {
   EXPECT_EQ(cgp("plan gemm --arch sm_91").code, 2);
 }
 
+TEST_F(Cli, plans_of_kernels_are_their_selectors_words) {
+  const Outcome o = cgp("plan attention n=256 heads=1 batch=1 d=96 --arch sm_80 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto plan = o.parsed();
+  EXPECT_EQ(plan["schema"], "cgp.plan/1");
+  EXPECT_NE(plan["chosen"]["variant"].get<std::string>().find("_mma_"), std::string::npos);
+  EXPECT_FALSE(plan["chosen"]["why"].get<std::string>().empty());
+  // q, k, v and o once each, in bf16.
+  EXPECT_EQ(plan["floor"]["bytes"].get<double>(), 4 * 256 * 96 * 2);
+  ASSERT_EQ(plan["others"].size(), 1u);
+  EXPECT_EQ(plan["others"][0]["kind"], "simt");
+  ASSERT_EQ(plan["rejected"].size(), 1u);
+  EXPECT_EQ(plan["rejected"][0]["kind"], "sm90");
+  EXPECT_NE(plan["rejected"][0]["why"].get<std::string>().find("sm_90a"), std::string::npos);
+  const Outcome row = cgp("plan rms_norm rows=64 cols=4096 dtype=f16");
+  EXPECT_EQ(row.code, 0) << row.err;
+  for (const char* part : {"variant    rms_norm_f16", "why        ", "floor      ", "sm_90a"})
+    EXPECT_NE(row.out.find(part), std::string::npos) << part << " in\n" << row.out;
+  EXPECT_EQ(cgp("plan rms_norn").code, 2);
+  EXPECT_NE(cgp("plan rms_norn").err.find("rms_norm"), std::string::npos);
+  EXPECT_NE(cgp("plan softmax --m 5").err.find("--m is an option of cgp plan gemm"), std::string::npos);
+  EXPECT_NE(cgp("plan gemm cols=5").err.find("cgp plan gemm takes no cols=5"), std::string::npos);
+  EXPECT_NE(cgp("plan softmax columns=5").err.find("columns"), std::string::npos);
+}
+
 TEST_F(Cli, the_regret_of_the_cost_model_comes_from_files_too) {
   const std::string chosen = cgp("plan gemm --shape 512x512x512 --json").parsed()["chosen"]["variant"];
   write("m.json", R"({"rows": [{"name": "gemm/bf16/nt/512x512x512", "variant": ")" + chosen +

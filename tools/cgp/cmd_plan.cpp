@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cgp plan gemm: what would run, why, and how far that is from the device's limits. Needs no GPU.
+// cgp plan: what would run, why, and how far that is from the device's limits. Needs no GPU.
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
@@ -7,13 +7,36 @@
 #include "cgp/runtime/device.h"
 #include "commands.h"
 #include "gemm_plan.h"
+#include "kernel_plan.h"
 #include "terminal.h"
 
 namespace cgp::cli {
 
+namespace {
+
+int plan_of_kernel(const Context& context, const PlanOptions& o) {
+  const auto& kernel = kernels::find_kernel(o.what);
+  if (!o.of_gemm.empty())
+    throw ArgumentError({text::cat(o.of_gemm.front(), " is an option of cgp plan gemm"),
+                         {},
+                         text::cat("asked for a plan of ", o.what),
+                         text::cat("NAME=VALUE as for cgp run; cgp list ", o.what, " names them")});
+  device_for_arch(o.arch);  // says which there are
+  const auto device = runtime::Device::open(o.device.empty() ? "emu:" + o.arch : o.device);
+  const auto made = plan_kernel(kernel, device, o.settings);
+  write_out(context.json ? plan_json(made).dump(2) + "\n" : plan_text(made));
+  return kClean;
+}
+
+}  // namespace
+
 int plan(const Context& context, const PlanOptions& o) {
-  if (o.what != "gemm")
-    throw ArgumentError({"there is a plan of gemm", {}, text::cat("asked for ", o.what), "cgp plan gemm"});
+  if (o.what != "gemm") return plan_of_kernel(context, o);
+  if (!o.settings.empty())
+    throw ArgumentError({text::cat("cgp plan gemm takes no ", o.settings.front()),
+                         {},
+                         {},
+                         "sizes and types are its options: see cgp plan --help"});
   auto p = kernels::parse_gemm_key(
       text::cat(o.dtype, "/", o.layout, "/",
                 o.shape.empty() ? text::cat(o.batch, "x", o.m, "x", o.n, "x", o.k) : o.shape));

@@ -108,7 +108,9 @@ struct BenchOptions {
 int bench(const Context& context, const BenchOptions& options);
 
 struct PlanOptions {
-  std::string what;  ///< gemm
+  std::string what;                   ///< gemm, or a kernel of the catalogue
+  std::vector<std::string> settings;  ///< NAME=VALUE, of a kernel
+  std::vector<std::string> of_gemm;   ///< options that were given and are gemm's alone
   std::string dtype = "bf16", layout = "nt", shape, arch = "sm_90a", device, table = "user";
   std::uint64_t m = 4096, n = 4096, k = 4096, batch = 1, lda = 0, ldb = 0, ldc = 0;
   float beta = 0;

@@ -78,23 +78,44 @@ runtime::DeviceInfo device_for_arch(const std::string& arch) {
 }
 
 GemmFloor gemm_floor(const kernels::GemmProblem& p, const runtime::DeviceInfo& d) {
+  return least_time(p.flops(), operand_bytes(p), p.type, p.precision == kernels::GemmPrecision::fast, d);
+}
+
+GemmFloor least_time(double flops, double moved, DType type, bool tf32, const runtime::DeviceInfo& d) {
   GemmFloor f;
-  f.flops = p.flops(), f.bytes = operand_bytes(p);
+  f.flops = flops, f.bytes = moved;
   const Card* c = card(d.arch);
   if (!c) c = &kCards[0];
   const double ghz = d.clock_khz ? double(*d.clock_khz) * 1e-6 : c->ghz;
   double per_clock = c->flop_per_clock;
-  if (p.type == DType::f32 && p.precision == kernels::GemmPrecision::fast)
-    per_clock /= 2;  // tf32
-  else if (p.type == DType::f32)
+  if (type == DType::f32 && tf32)
+    per_clock /= 2;
+  else if (type == DType::f32)
     per_clock = d.cc() < 86 ? kFp32PerClock / 2 : kFp32PerClock;
-  if (bytes(p.type) == 1) per_clock *= 2;
+  if (bytes(type) == 1) per_clock *= 2;
   f.flop_per_s = per_clock * ghz * 1e9 * (d.sm_count ? d.sm_count : c->sms);
   f.bytes_per_s = d.memory_bandwidth_gbps.value_or(c->gbytes_per_s) * 1e9;
   f.assumed = fmt::format("{} SMs at {:.2f} GHz, {:.0f} GB/s", d.sm_count ? d.sm_count : c->sms, ghz,
                           f.bytes_per_s * 1e-9);
   f.compute_us = f.flops / f.flop_per_s * 1e6, f.memory_us = f.bytes / f.bytes_per_s * 1e6;
   return f;
+}
+
+std::string floor_text(const GemmFloor& f) {
+  return fmt::format("floor      {:.1f} us by {}: {:.3g} GFLOP {:.1f} us, {:.3g} MB {:.1f} us ({})\n", f.us(),
+                     f.compute_us > f.memory_us ? "arithmetic" : "memory", f.flops * 1e-9, f.compute_us,
+                     f.bytes * 1e-6, f.memory_us, f.assumed);
+}
+
+ordered_json floor_json(const GemmFloor& f) {
+  return {{"us", f.us()},
+          {"flops", f.flops},
+          {"bytes", f.bytes},
+          {"compute_us", f.compute_us},
+          {"memory_us", f.memory_us},
+          {"flop_per_s", f.flop_per_s},
+          {"bytes_per_s", f.bytes_per_s},
+          {"device", f.assumed}};
 }
 
 GemmPlan plan_gemm(const kernels::GemmProblem& q, const kernels::GemmAddresses& at,
@@ -133,9 +154,7 @@ std::string plan_text(const GemmPlan& plan) {
   if (plan.chosen.microseconds > 0)
     out += fmt::format("predicted  {:.1f} us, {:.2f}x the floor\n", plan.chosen.microseconds,
                        f.us() > 0 ? plan.chosen.microseconds / f.us() : 0);
-  out += fmt::format("floor      {:.1f} us by {}: {:.3g} GFLOP {:.1f} us, {:.3g} MB {:.1f} us ({})\n", f.us(),
-                     f.compute_us > f.memory_us ? "arithmetic" : "memory", f.flops * 1e-9, f.compute_us,
-                     f.bytes * 1e-6, f.memory_us, f.assumed);
+  out += floor_text(f);
   if (!plan.others.empty()) out += "\nothers\n";
   for (const auto& c : plan.others)
     out += fmt::format("  {:<58} {:>14}{}\n", c.variant.name, prediction(c),
@@ -162,14 +181,7 @@ ordered_json plan_json(const GemmPlan& plan) {
                     {"chosen", choice_json(plan.chosen, f.us())}};
   j["chosen"]["why"] = plan.chosen.why;
   j["chosen"]["measured_us"] = plan.measured_us > 0 ? ordered_json(plan.measured_us) : ordered_json();
-  j["floor"] = {{"us", f.us()},
-                {"flops", f.flops},
-                {"bytes", f.bytes},
-                {"compute_us", f.compute_us},
-                {"memory_us", f.memory_us},
-                {"flop_per_s", f.flop_per_s},
-                {"bytes_per_s", f.bytes_per_s},
-                {"device", f.assumed}};
+  j["floor"] = floor_json(f);
   j["others"] = ordered_json::array();
   for (const auto& c : plan.others) j["others"].push_back(choice_json(c, f.us()));
   j["rejected"] = ordered_json::array();

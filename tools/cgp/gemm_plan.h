@@ -19,6 +19,11 @@ struct GemmFloor {
   double us() const { return compute_us > memory_us ? compute_us : memory_us; }
 };
 GemmFloor gemm_floor(const kernels::GemmProblem& p, const runtime::DeviceInfo& d);
+/// The same of any work: `flops` at the tensor cores' rate for the type (`tf32`: f32 at theirs), `bytes`
+/// once.
+GemmFloor least_time(double flops, double bytes, DType type, bool tf32, const runtime::DeviceInfo& d);
+std::string floor_text(const GemmFloor& f);  ///< a line
+nlohmann::ordered_json floor_json(const GemmFloor& f);
 
 struct GemmPlan {
   kernels::GemmProblem problem;

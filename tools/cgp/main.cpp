@@ -244,27 +244,35 @@ void declare_bench(CLI::App& app, CommandLine& c) {
 
 void declare_plan(CLI::App& app, CommandLine& c) {
   PlanOptions& o = c.plan;
-  app.add_option("WHAT", o.what, "gemm")->required()->check(CLI::IsMember({"gemm"}));
-  app.add_option("-m,--m", o.m, "Rows of C")->capture_default_str();
-  app.add_option("-n,--n", o.n, "Columns of C")->capture_default_str();
-  app.add_option("-k,--k", o.k, "Length of the sums")->capture_default_str();
-  app.add_option("--batch", o.batch, "Independent products")->capture_default_str();
-  app.add_option("--shape", o.shape, "MxNxK or BATCHxMxNxK, instead of these");
-  app.add_option("--dtype", o.dtype, "Types: bf16, f32:fast, e4m3_e5m2_bf16@channel")->capture_default_str();
-  app.add_option("--layout", o.layout, "nn, nt, tn or tt")->capture_default_str();
-  app.add_option("--lda", o.lda, "Elements between rows of A; 0: dense")->capture_default_str();
-  app.add_option("--ldb", o.ldb, "Elements between rows of B; 0: dense")->capture_default_str();
-  app.add_option("--ldc", o.ldc, "Elements between rows of C; 0: dense")->capture_default_str();
-  app.add_option("--beta", o.beta, "Scale of the old C")->capture_default_str();
+  app.add_option("WHAT", o.what, "gemm, attention, rms_norm, ...: cgp list")->required();
+  app.add_option("SETTINGS", o.settings, "Of kernels other than gemm: NAME=VALUE as for cgp run");
+  CLI::Option* of_gemm[] = {
+      app.add_option("-m,--m", o.m, "Rows of C")->capture_default_str(),
+      app.add_option("-n,--n", o.n, "Columns of C")->capture_default_str(),
+      app.add_option("-k,--k", o.k, "Length of the sums")->capture_default_str(),
+      app.add_option("--batch", o.batch, "Independent products")->capture_default_str(),
+      app.add_option("--shape", o.shape, "MxNxK or BATCHxMxNxK, instead of these"),
+      app.add_option("--dtype", o.dtype, "Types: bf16, f32:fast, e4m3_e5m2_bf16@channel")
+          ->capture_default_str(),
+      app.add_option("--layout", o.layout, "nn, nt, tn or tt")->capture_default_str(),
+      app.add_option("--lda", o.lda, "Elements between rows of A; 0: dense")->capture_default_str(),
+      app.add_option("--ldb", o.ldb, "Elements between rows of B; 0: dense")->capture_default_str(),
+      app.add_option("--ldc", o.ldc, "Elements between rows of C; 0: dense")->capture_default_str(),
+      app.add_option("--beta", o.beta, "Scale of the old C")->capture_default_str(),
+      app.add_option("--sms", o.sms, "Streaming multiprocessors; 0: the device's")->capture_default_str(),
+      app.add_option("--table", o.table, "Measured winners that count: user, shipped, none")
+          ->check(CLI::IsMember({"user", "shipped", "none"}))
+          ->capture_default_str()};
+  for (CLI::Option* option : of_gemm) {
+    option->group("Of gemm");
+    option->each([&o, name = option->get_name()](const std::string&) { o.of_gemm.push_back(name); });
+  }
   app.add_option("--arch", o.arch, "Target, when no device is given")->capture_default_str();
   app.add_option("--device", o.device, "Plan for this device (cuda, cuda:1) instead of an architecture");
-  app.add_option("--sms", o.sms, "Streaming multiprocessors; 0: the device's")->capture_default_str();
-  app.add_option("--table", o.table, "Measured winners that count: user, shipped, none")
-      ->check(CLI::IsMember({"user", "shipped", "none"}))
-      ->capture_default_str();
   app.footer(
       "Examples:\n  cgp plan gemm --m 4096 --n 14336 --k 4096\n"
-      "  cgp plan gemm --shape 1000x3001x5003 --dtype f16 --layout nn --arch sm_80 --json");
+      "  cgp plan gemm --shape 1000x3001x5003 --dtype f16 --layout nn --arch sm_80 --json\n"
+      "  cgp plan attention n=4096 d=128 causal=1\n  cgp plan rms_norm rows=8192 cols=4096 --arch sm_80");
 }
 
 void declare_tune(CLI::App& app, CommandLine& c) {
