@@ -106,12 +106,17 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
   };
   if (n.accumulators) {
     const auto loads = most_loads(n.accumulators * t.elements > (t.edges ? 8 : 16) ? 2 : 4, 16);
+    // With edges teams come in sixteens, and an SM count leaves fewer clusters of eight than that.
+    if (t.edges) {
+      const auto few = ring(loads, 2, {2, 4});
+      return lagging(few.stages ? few : ring(loads, 1, {4}));
+    }
     const auto two = ring(loads, 2, {2, 4, 8});
     return lagging(two.stages ? two : ring(loads, 1, {8}));
   }
   // Edges take some of the registers.
-  if (t.edges && n.fold_size == 1) return ring(most_loads(4, 32), 1, {1, 2, 4, 8});
-  if (t.edges) return lagging(ring(most_loads(4, 64), 1, {2, 4, 8}));
+  if (t.edges && n.fold_size == 1) return ring(most_loads(4, 32), 1, {1, 2, 4});
+  if (t.edges) return lagging(ring(most_loads(4, 64), 1, {2, 4}));
   // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
   if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
   if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
@@ -194,7 +199,7 @@ RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::
   } else {
     t.rows = 1;
     t.lanes = int(std::min<std::uint64_t>(round_up(ceil_div(accesses, most), 32), 512));
-    while (t.cluster < std::min(device.max_cluster, 8) &&
+    while (t.cluster < std::min(device.max_cluster, 4) &&
            accesses > std::uint64_t(t.lanes) * most * std::uint64_t(t.cluster))
       t.cluster *= 2;
   }
