@@ -16,7 +16,7 @@ using namespace cgp::prof;
 namespace {
 
 /// A machine on which work takes as long as it says, and reading the clock takes 20 ns.
-class Machine {
+class VirtualMachine {
  public:
   std::function<double()> clock() {
     return [this] { return seconds_ += 20e-9; };
@@ -28,7 +28,7 @@ class Machine {
 };
 
 PairedResult compared(double a, double b) {
-  Machine machine;
+  VirtualMachine machine;
   LockstepOptions o;
   o.clock = machine.clock();
   return compare_functions([&] { machine.work(a); }, [&] { machine.work(b); }, o);
@@ -37,7 +37,7 @@ PairedResult compared(double a, double b) {
 }  // namespace
 
 TEST(measure, samples_are_batches_long_enough_for_the_clock) {
-  Machine machine;
+  VirtualMachine machine;
   MeasureOptions o;
   o.clock = machine.clock();
   const Measurement m = measure([&] { machine.work(100e-9); }, o);
@@ -59,7 +59,7 @@ TEST(measure, time_is_that_of_the_work) {
 }
 
 TEST(measure, it_ends_by_precision_time_or_samples) {
-  Machine machine;
+  VirtualMachine machine;
   SplitMix64 random(1);
   const auto noisy = [&] { machine.work(random.uniform(1e-3, 2e-3)); };
   MeasureOptions o;
@@ -93,13 +93,13 @@ TEST(measure, cold_samples_are_single_calls_that_pay_for_memory) {
   EXPECT_GT(c.summary.min, 0);
   // The flush itself is not timed: on a machine where only calls take time, a cold call takes what a hot one
   // does.
-  Machine machine;
+  VirtualMachine machine;
   cold.clock = machine.clock();
   EXPECT_NEAR(measure([&] { machine.work(1e-3); }, cold).summary.max, 1e-3, 1e-7);
 }
 
 TEST(measure, the_first_slow_calls_are_warm_up) {
-  Machine machine;
+  VirtualMachine machine;
   int call = 0;
   const Measurement m = measure(
       [&] { machine.work(++call < 15 ? 400e-6 : 60e-6 + 1e-7 * (call % 5)); },
