@@ -86,21 +86,22 @@ class Op : public row::RowOp {
     fold = &largest_, once = true;
   }
   // Which access holds the largest is decided by maxima, packed as the elements came; only that access is
-  // searched. A thread's accesses come in the order of their indices: an equal one does not beat.
+  // searched. A thread's accesses come in the order of their indices: an equal one does not beat. The element
+  // before or after them comes last, wherever it is.
   Stat part(Kernel& k, const Values& v) override {
-    const row::Format f{b_.type, v.elements()};
     const bool packed = k.sm() >= 80;  // maxima that pass NaNs on
-    struct Best {
-      row::Access words;
-      Val<f32> top;
-      Val<u32> first;
-    };
+    std::vector<Stat> parts;
     std::vector<Best> best;
     for (int j = 0; j < v.count(); ++j) {
+      const row::Format f{b_.type, v.elements(j)};
       const auto& words = v.words(0, j);
       const auto top = packed ? largest(f, words) : largest_in_order(row::floats(f, words));
       const auto first = to<u32>(v.index(j));
-      if (!j) {
+      if (f.elements < v.elements()) {
+        parts.push_back({top, bits<f32>(first)});
+        continue;
+      }
+      if (best.empty()) {
         best.push_back({words, top, first});
         continue;
       }
@@ -110,16 +111,8 @@ class Op : public row::RowOp {
       for (std::size_t w = 0; w < words.size(); ++w) chosen.push_back(select(take, words[w], was.words[w]));
       best.push_back({std::move(chosen), select(take, top, was.top), select(take, first, was.first)});
     }
-    const auto& [words, top, first] = best.back();
-    const auto x = row::floats(f, words);
-    std::vector<std::pair<Val<f32>, Val<u32>>> at{{x.back(), Val<u32>(std::uint32_t(x.size() - 1))}};
-    for (std::size_t e = x.size() - 1; e-- > 0;) {
-      const Val<pred> is = (x[e] == top) | (x[e] != x[e]);
-      at.push_back(
-          {select(is, x[e], at.back().first), select(is, Val<u32>(std::uint32_t(e)), at.back().second)});
-    }
-    // What lies outside is -inf at an index beyond the row: it loses against a row of -inf.
-    return {at.back().first, bits<f32>(first + at.back().second)};
+    if (!best.empty()) parts.push_back(found(best.back(), {b_.type, v.elements()}));
+    return largest_.merge(parts);
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto at = bits<u32>(s[1]);
@@ -132,6 +125,22 @@ class Op : public row::RowOp {
   }
 
  private:
+  struct Best {
+    row::Access words;
+    Val<f32> top;
+    Val<u32> first;
+  };
+  // What lies outside is -inf at an index beyond the row: it loses against a row of -inf.
+  static Stat found(const Best& b, const row::Format& f) {
+    const auto x = row::floats(f, b.words);
+    std::vector<std::pair<Val<f32>, Val<u32>>> at{{x.back(), Val<u32>(std::uint32_t(x.size() - 1))}};
+    for (std::size_t e = x.size() - 1; e-- > 0;) {
+      const Val<pred> is = (x[e] == b.top) | (x[e] != x[e]);
+      at.push_back(
+          {select(is, x[e], at.back().first), select(is, Val<u32>(std::uint32_t(e)), at.back().second)});
+    }
+    return {at.back().first, bits<f32>(b.first + at.back().second)};
+  }
   const Build& b_;
   Largest largest_;
   Out<b8> index_, values_;
@@ -177,8 +186,7 @@ Problem checked(ArgMax a, const runtime::DeviceInfo& device) {
   if (a.values.given)
     check.present("values", a.values, {a.in.dtype}, true), check.vector("values", a.values, a.rows);
   const auto n = needs(a.in.dtype);
-  const auto fit =
-      row::fits(a.in, a.cols, a.layout, row::widest_access(n)) ? row::Fit::wide : row::Fit::single;
+  const auto fit = row::fit(row::widest_access(n), a.cols, {{a.in, a.layout}});
   auto plan = a.tuning ? row::RowPlan{*a.tuning, "as asked"} : row::plan_rows(n, a.rows, a.cols, fit, device);
   const Build b{plan.tuning, a.in.dtype, a.index.dtype == DType::s64, a.values.given, a.layout.inner > 1};
   return {std::move(a), b, std::move(plan.why)};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
 #include <limits>
 
 #include "cgp/base/error.h"
@@ -90,6 +92,49 @@ TEST(argmax, rows_with_a_pitch_and_in_groups) {
   expect({0, 40, 80, 120, 160, 200});
   a.rows = 4, a.layout.inner = 2, a.layout.outer = 120;
   expect({0, 40, 120, 160});
+}
+
+// Equal maxima in every part of a row: before, among and behind its wide accesses. What lies between rows is
+// larger.
+TEST(argmax, rows_that_begin_anywhere) {
+  auto device = runtime::Device::open("emu");
+  const auto none = [](std::uint64_t, std::uint64_t cols) { return std::vector<std::uint64_t>{cols}; };
+  const auto ends = [](std::uint64_t r, std::uint64_t cols) {
+    return std::vector<std::uint64_t>{r % 17, cols - 1 - r % 7, cols / 2 + r};
+  };
+  const auto late = [](std::uint64_t r, std::uint64_t cols) {
+    return std::vector<std::uint64_t>{cols - 1, cols - 1 - r % 9};
+  };
+  for (DType type : {DType::f16, DType::f32})
+    for (auto [rows, cols, before, gap] : {std::array<std::uint64_t, 4>{37, 130, 3, 0},
+                                           {19, 517, 0, 6},
+                                           {18, 1001, 1, 0},
+                                           {9, 4099, 5, 2},
+                                           {3, 40003, 7, 0}})
+      for (const auto& where :
+           {std::function<std::vector<std::uint64_t>(std::uint64_t, std::uint64_t)>(none), {ends}, {late}}) {
+        const std::uint64_t pitch = cols + gap;
+        HostArray x(type, {before + rows * pitch});
+        std::vector<std::int32_t> want;
+        for (std::uint64_t i = 0; i < x.size(); ++i) x.set(i, 9);
+        for (std::uint64_t r = 0; r < rows; ++r) {
+          std::uint64_t best = cols;
+          for (std::uint64_t c = 0; c < cols; ++c) x.set(before + r * pitch + c, -kInf);
+          for (const auto c : where(r, cols))
+            if (c < cols) x.set(before + r * pitch + c, 5), best = std::min(best, c);
+          want.push_back(best < cols ? std::int32_t(best) : 0);
+        }
+        auto memory = device.alloc<std::byte>(x.bytes.size());
+        memory.upload(x.bytes);
+        auto index = device.zeros<std::int32_t>(rows);
+        ArgMax a;
+        a.in = View(memory.address(), x.size(), type, false, memory.all().backend()).from(before);
+        a.index = index, a.rows = rows, a.cols = cols, a.layout.pitch = pitch;
+        EXPECT_TRUE(argmax_variant(a, device.info(), nullptr).name.find("edges") != std::string::npos);
+        argmax(device.stream(), a);
+        device.sync();
+        EXPECT_EQ(index.to_vector(), want) << cols;
+      }
 }
 
 TEST(argmax, bad_arguments_are_named) {
