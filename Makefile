@@ -3,8 +3,9 @@
 .PHONY: demo test setup build format
 JOBS ?= $(shell nproc)
 BUILD := build/dev
-# a ptxas that setup fetched, where no CUDA toolkit is installed
-export CGP_PTXAS ?= $(firstword $(shell command -v ptxas) $(wildcard /usr/local/cuda/bin/ptxas) $(wildcard $(CURDIR)/build/ptxas/ptxas))
+# the ptxas of a CUDA toolkit, else the one that setup fetched
+export CGP_PTXAS ?= $(shell command -v ptxas || for p in "$${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" "$(CURDIR)/build/ptxas/ptxas"; do \
+  if [ -x "$$p" ]; then echo "$$p"; break; fi; done)
 
 demo: build
 	@$(BUILD)/tools/cgp/cgp doctor || true

@@ -5,25 +5,24 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
+#include "cgp/base/program.h"
 #include "cgp/dsl/build.h"
 
 namespace cgp::dsl {
 
 inline std::string ptxas(const BuiltKernel& b) {
-  const std::string program =
-      std::system("command -v ptxas > /dev/null 2>&1") == 0 ? "ptxas" : "/usr/local/cuda/bin/ptxas";
-  if (std::system((program + " --version > /dev/null 2>&1").c_str()) != 0) return "no ptxas";
+  const std::string program = find_ptxas();
+  if (program.empty()) return "no ptxas";
   char path[] = "cgp_ptxas_XXXXXX";
   const int fd = mkstemp(path);
   if (fd < 0) return "cannot make a temporary file";
   close(fd);
   std::ofstream(path) << b.ptx();
   const std::string command =
-      program + " -arch=" + b.target + " -v -warn-spills " + path + " -o /dev/null 2>&1";
+      "'" + program + "' -arch=" + b.target + " -v -warn-spills " + path + " -o /dev/null 2>&1";
   std::string said;
   if (FILE* p = popen(command.c_str(), "r")) {
     char line[512];

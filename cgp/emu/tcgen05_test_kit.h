@@ -12,7 +12,7 @@ namespace cgp::emu::test {
 
 /// Every program of these tests is real syntax: ptxas accepts it (where there is a ptxas).
 inline void expect_assembles(const std::string& ptx, std::string_view arch = "sm_100a") {
-  if (!cgp::testing::find_ptxas()) return;
+  if (cgp::find_ptxas().empty()) return;
   const auto a = cgp::testing::assemble(ptx, arch);
   EXPECT_TRUE(a.ok) << a.log;
 }

@@ -133,21 +133,6 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   return r;
 }
 
-std::string find_program(const std::string& name, const std::vector<std::string>& more_folders) {
-  const auto runs = [](const std::string& path) {
-    struct stat s {};
-    return stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && access(path.c_str(), X_OK) == 0;
-  };
-  if (name.find('/') != std::string::npos) return runs(name) ? name : "";
-  std::vector<std::string> folders;
-  if (const char* path = std::getenv("PATH"))
-    for (auto part : text::split(path, ':')) folders.emplace_back(part.empty() ? "." : part);
-  folders.insert(folders.end(), more_folders.begin(), more_folders.end());
-  for (const auto& folder : folders)
-    if (const auto path = text::cat(folder, "/", name); runs(path)) return path;
-  return {};
-}
-
 std::vector<std::string> split_command(const std::string& text) {
   std::vector<std::string> out;
   std::string word;

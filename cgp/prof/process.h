@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "cgp/base/program.h"
+
 namespace cgp::prof {
 
 struct ProcessOptions {
@@ -41,9 +43,6 @@ struct ProcessResult {
 /// Throws ArgumentError when `command` is empty, Error when the program cannot be started (with the system's
 /// reason).
 ProcessResult run_process(const std::vector<std::string>& command, const ProcessOptions& options = {});
-
-/// Full path of a program: as given if it contains a slash, else along PATH. Empty: there is none.
-std::string find_program(const std::string& name, const std::vector<std::string>& more_folders = {});
 
 /// Words of a command line as a POSIX shell splits them (quotes and backslashes, no expansion). Throws
 /// ArgumentError for an open quote.

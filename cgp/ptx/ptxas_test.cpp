@@ -9,6 +9,7 @@
 #include <map>
 
 #include "cgp/base/file.h"
+#include "cgp/base/program.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/instances.h"
 #include "cgp/ptx/parse.h"
@@ -20,19 +21,15 @@ using namespace cgp::ptx;
 
 namespace {
 
-std::string ptxas() {
-  for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
-    if (std::filesystem::exists(path)) return path;
-  return {};
-}
-
 // Complaints of ptxas by line of the text; [0] holds what has no line.
 std::map<int, std::string> assemble(const std::string& text, const std::string& target) {
   const std::string file =
       (std::filesystem::temp_directory_path() / text::cat("cgp_ptxas_test_", getpid(), ".ptx")).string();
   write_file(file, text);
   std::map<int, std::string> out;
-  FILE* p = popen(text::cat(ptxas(), " -O0 -c -arch=", target, " ", file, " -o /dev/null 2>&1").c_str(), "r");
+  FILE* p = popen(
+      text::cat("'", find_ptxas(), "' -O0 -c -arch=", target, " '", file, "' -o /dev/null 2>&1").c_str(),
+      "r");
   char line[4096];
   while (p && std::fgets(line, sizeof line, p)) {
     const std::string s = line;
@@ -108,7 +105,7 @@ void compare(const std::string& target, Version version, int random_each) {
 class Ptxas : public testing::Test {
  protected:
   void SetUp() override {
-    if (ptxas().empty()) GTEST_SKIP() << "ptxas is not installed";
+    if (find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed";
   }
 };
 

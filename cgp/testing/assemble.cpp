@@ -21,18 +21,6 @@
 namespace cgp::testing {
 namespace fs = std::filesystem;
 
-std::optional<std::string> find_ptxas() {
-  std::vector<std::string> candidates;
-  if (const char* p = std::getenv("CGP_PTXAS"); p && *p) candidates.push_back(p);
-  if (const char* path = std::getenv("PATH"))
-    for (auto dir : text::split(path, ':')) candidates.push_back(text::cat(dir, "/ptxas"));
-  if (const char* home = std::getenv("CUDA_HOME")) candidates.push_back(text::cat(home, "/bin/ptxas"));
-  candidates.push_back("/usr/local/cuda/bin/ptxas");
-  for (const auto& c : candidates)
-    if (::access(c.c_str(), X_OK) == 0) return c;
-  return std::nullopt;
-}
-
 namespace {
 
 // The number before `word` in every place it occurs, summed: "12 bytes spill stores".
@@ -65,7 +53,7 @@ Assembly read_log(bool ok, std::string log) {
 }
 
 std::string need_ptxas() {
-  if (auto p = find_ptxas()) return *p;
+  if (auto p = find_ptxas(); !p.empty()) return p;
   throw Unsupported(
       {"ptxas is not installed", {}, "looked on PATH and in /usr/local/cuda/bin", "set CGP_PTXAS"});
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// ptxas for tests: assembles kernels and reports what it said. Looked for in $CGP_PTXAS, on PATH and in
-// /usr/local/cuda/bin. What ptxas said of a text is kept in the folder $CGP_ASSEMBLIES (CTest: one for the
-// build tree) and not asked again of the same ptxas; empty or unset: nothing is kept.
-#include <optional>
+// ptxas for tests: assembles kernels and reports what it said. What ptxas said of a text is kept in the
+// folder $CGP_ASSEMBLIES (CTest: one for the build tree) and not asked again of the same ptxas; empty or
+// unset: nothing is kept.
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cgp/base/program.h"
 
 namespace cgp::testing {
 
@@ -20,8 +21,6 @@ struct Assembly {
   std::string log;
 };
 
-/// Path of ptxas, or nothing.
-std::optional<std::string> find_ptxas();
 /// Assembles for `arch` ("sm_90a"); throws Unsupported without ptxas.
 Assembly assemble(std::string_view ptx, std::string_view arch);
 

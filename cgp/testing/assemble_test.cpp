@@ -69,7 +69,7 @@ TEST(merge, refuses_what_it_would_change) {
 }
 
 TEST(assemble, many_at_once_say_what_each_says_alone) {
-  if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
+  if (find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed";
   const Environment ask("CGP_ASSEMBLIES", "");
   std::vector<std::string> texts;
   for (int live : {4, 40, 12, 100, 4}) texts.push_back(kernel(text::cat("k", texts.size()), live));

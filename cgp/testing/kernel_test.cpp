@@ -104,7 +104,7 @@ bool assembled_clean(const runtime::KernelImage&, const Assembly& a) {
 }
 
 void expect_assemble(std::span<const ArchImage> images, const Accept& accept) {
-  if (!find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
+  if (find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
   std::vector<AssemblyJob> jobs;
   for (const auto& i : images) jobs.push_back({*i.image.ptx, i.arch});
   const auto results = assemble_all(jobs);

@@ -72,7 +72,7 @@ constexpr double kCorpusBound = 10, kAllBound = 8;
 TEST(Registers, Corpus) { EXPECT_LE(median_error("corpus", corpus()), kCorpusBound); }
 
 TEST(Registers, Kernels) {
-  if (!testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
+  if (find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed";
   const char* setting = std::getenv("CGP_REGISTERS");
   const bool every = setting && std::string(setting) == "all";
   std::vector<runtime::KernelImage> images;

@@ -221,7 +221,7 @@ TEST(RandomPrograms, AreLegalAndReproducible) {
 
 // ptxas agrees that what comes out is PTX.
 TEST(RandomPrograms, AssembleAfterAllPasses) {
-  if (!testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed";
+  if (find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed";
   for (std::uint64_t seed = 1; seed < 9; ++seed) {
     ptx::Module m = ptx::parse(random_program(seed, {40, 3, seed % 2 == 0}));
     for (const bool optimised : {false, true}) {

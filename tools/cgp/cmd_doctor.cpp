@@ -80,21 +80,6 @@ void append_devices(std::vector<Line>& lines) {
                    "--device emu:ARCH; plain emu takes the PTX file's target", ""});
 }
 
-std::string find_program(const std::string& name) {
-  std::vector<std::string> folders;
-  if (const char* path = std::getenv("PATH"))
-    for (auto part : text::split(path, ':')) folders.emplace_back(part);
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) folders.push_back(cat(home, "/bin"));
-  folders.emplace_back("/usr/local/cuda/bin");
-  for (const auto& folder : folders) {
-    const std::string path = cat(folder.empty() ? "." : folder, "/", name);
-    std::error_code ec;
-    if (fs::is_regular_file(path, ec) && access(path.c_str(), X_OK) == 0) return path;
-  }
-  return {};
-}
-
 /// The word after "release " (NVIDIA's CUDA tools) or "Version ".
 std::string program_version(const std::string& path) {
   if (path.find('\'') != std::string::npos) return {};
@@ -115,8 +100,7 @@ std::string program_version(const std::string& path) {
 
 Line program(const std::string& name, const std::string& variable, const std::string& meaning,
              const std::string& without, const std::string& hint) {
-  const char* given = variable.empty() ? nullptr : std::getenv(variable.c_str());
-  const std::string path = given && *given ? given : find_program(name);
+  const std::string path = find_cuda_program(name, variable.empty() ? nullptr : variable.c_str());
   if (path.empty() || access(path.c_str(), X_OK) != 0)
     return {name, false, path.empty() ? "not found" : cat(path, " (from ", variable, ") cannot be run"),
             without, hint};

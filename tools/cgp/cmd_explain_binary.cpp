@@ -155,7 +155,7 @@ int explain_cubin(const Context& context, const ExplainOptions& o) {
 }
 
 int explain_x86(const Context& context, const ExplainOptions& o) {
-  const std::string objdump = prof::find_program("objdump");
+  const std::string objdump = find_program("objdump");
   if (objdump.empty())
     throw Unsupported(ErrorText{"reading x86 instructions needs objdump",
                                 {},

@@ -49,7 +49,7 @@ DoctorLine stepper() {
 }
 
 DoctorLine valgrind() {
-  const std::string path = prof::find_program("valgrind");
+  const std::string path = find_program("valgrind");
   if (path.empty())
     return {"valgrind", false, "not found", "no instruction counts of whole programs",
             "apt install valgrind"};

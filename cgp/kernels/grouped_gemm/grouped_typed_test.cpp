@@ -283,7 +283,7 @@ TEST(grouped_typed, right_on_a_gpu) {
 }
 
 TEST(grouped_typed, variants_assemble_without_spills) {
-  if (!cgp::testing::find_ptxas()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
+  if (cgp::find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
   auto blocks = rows(DType::e4m3, 4, 4096, 4096, 4096), beta = rows(DType::bf16, 4, 4096, 4096, 4096),
        pairs = blocks;
   blocks.scaling = GemmScaling::block, beta.beta = 1;

@@ -123,7 +123,7 @@ void add_gpu_claims(std::vector<Claim>& out) {
   out.push_back({"FALS-044", "a Python script's torch.mm is profiled: its kernel and its time",
                  "profile python", true, true,
                  [] {
-                   const std::string python = prof::find_program("python3");
+                   const std::string python = find_program("python3");
                    if (python.empty() || !prof::run_process({python, "-c", "import torch"}).ok())
                      throw NotHere("needs Python with PyTorch");
                    write_file(

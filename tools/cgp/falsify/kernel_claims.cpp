@@ -109,11 +109,6 @@ int bytes_of(const std::string& text, const char* pattern) {
   return std::regex_search(text, m, std::regex(pattern)) ? std::stoi(m[1]) : -1;
 }
 
-std::string ptxas() {
-  if (const char* given = std::getenv("CGP_PTXAS"); given && *given) return given;
-  return prof::find_program("ptxas", {"/usr/local/cuda/bin"});
-}
-
 void spill_claim(std::vector<Claim>& out) {
   out.push_back(
       {"FALS-050", "64 live floats under .maxnreg 32 spill, and that is transport",
@@ -123,7 +118,7 @@ void spill_claim(std::vector<Claim>& out) {
          const json e = run_self({"explain", scratch() + "/spill.ptx", "--json"}).at("json");
          json seen{{"bytes", e.at("modules").at(0).at("entries").at(0).at("spill_bytes")},
                    {"ptxas", nullptr}};
-         if (const auto path = ptxas(); !path.empty())
+         if (const auto path = find_ptxas(); !path.empty())
            seen["ptxas"] = bytes_of(prof::run_process({path, "-arch=sm_80", "-v", scratch() + "/spill.ptx",
                                                        "-o", scratch() + "/spill.cubin"})
                                         .err,
@@ -185,7 +180,7 @@ json operand_types(const std::string& ptx) {
 }
 
 std::string assemble(const std::string& ptx, const char* arch) {
-  const std::string path = ptxas();
+  const std::string path = find_ptxas();
   if (path.empty()) throw NotHere("needs ptxas: a CUDA toolkit, or CGP_PTXAS");
   write_file(scratch() + "/a.ptx", ptx);
   const auto r = prof::run_process(

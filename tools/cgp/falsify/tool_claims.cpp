@@ -127,7 +127,7 @@ void doctor_claims(std::vector<Claim>& out) {
       {"FALS-101", "doctor tells valgrind's version, or that it is missing",
        "what `valgrind --version` prints here", false, false,
        [] {
-         const std::string path = prof::find_program("valgrind");
+         const std::string path = find_program("valgrind");
          std::string version;
          if (!path.empty()) version = prof::run_process({path, "--version"}).out;
          while (!version.empty() && version.back() == '\n') version.pop_back();

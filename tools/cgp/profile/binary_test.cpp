@@ -65,8 +65,7 @@ struct Assembled {
 
 /// Empty without ptxas.
 Assembled assemble(const char* arch) {
-  const char* given = std::getenv("CGP_PTXAS");
-  const std::string ptxas = given && *given ? given : prof::find_program("ptxas", {"/usr/local/cuda/bin"});
+  const std::string ptxas = find_ptxas();
   if (ptxas.empty()) return {};
   const std::string stem = testing::TempDir() + "cgp_cubin_" + arch;
   write_file(stem + ".ptx", kPtx);

@@ -49,7 +49,7 @@ std::size_t size_of(const std::string& type) {
 
 /// Names in the dynamic table that look like it.
 std::string similar(const std::string& library, const std::string& symbol) {
-  const std::string nm = prof::find_program("nm");
+  const std::string nm = find_program("nm");
   if (nm.empty()) return {};
   const auto r = prof::run_process({nm, "-D", "--defined-only", library});
   std::vector<std::string> names;

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "cgp/base/file.h"
@@ -34,7 +33,7 @@ struct Scratch {
 
 Listing disassemble(const std::string& file) {
   for (const auto& [name, option] : {std::pair{"nvdisasm", "-c"}, std::pair{"cuobjdump", "-sass"}}) {
-    const std::string path = prof::find_program(name, {"/usr/local/cuda/bin"});
+    const std::string path = find_cuda_program(name);
     if (path.empty()) continue;
     prof::ProcessOptions o;
     o.timeout_seconds = 60, o.keep_bytes = 256u << 20;
@@ -55,8 +54,7 @@ Listing disassemble_bytes(std::string_view cubin) {
 }
 
 Assembled assemble(std::string_view ptx, const std::string& arch) {
-  const char* given = std::getenv("CGP_PTXAS");
-  const std::string tool = given && *given ? given : prof::find_program("ptxas", {"/usr/local/cuda/bin"});
+  const std::string tool = find_ptxas();
   if (tool.empty()) return {"", "", "ptxas is not on PATH (part of the CUDA toolkit; or set CGP_PTXAS)"};
   const Scratch source(".ptx"), out(".out");
   write_file(source.path, ptx);

@@ -79,7 +79,7 @@ HeapProfile read_dhat(std::string_view text, const std::string& origin) {
 }
 
 HeapProfile profile_heap(const std::vector<std::string>& command) {
-  const std::string valgrind = prof::find_program("valgrind");
+  const std::string valgrind = find_program("valgrind");
   if (valgrind.empty())
     throw Unsupported(
         ErrorText{"the heap is profiled by valgrind", {}, "it is not here", "apt install valgrind"});

@@ -39,7 +39,7 @@ TEST(heap, a_file_of_dhat_is_read) {
 }
 
 TEST(heap, a_program_is_watched) {
-  if (prof::find_program("valgrind").empty()) GTEST_SKIP() << "needs valgrind";
+  if (find_program("valgrind").empty()) GTEST_SKIP() << "needs valgrind";
   const auto p = profile_heap({"/bin/echo", "hello"});
   EXPECT_GT(p.blocks, 0);
   EXPECT_GE(p.bytes, p.peak_bytes);

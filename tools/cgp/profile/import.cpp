@@ -184,7 +184,7 @@ class Temporary {
 /// .nsys-rep has a format of its own; nsys makes a database of it.
 NsysRecording through_nsys(const std::string& path) {
   const std::string wanted = cat("nsys export --type sqlite ", path);
-  const std::string nsys = prof::find_program("nsys");
+  const std::string nsys = find_program("nsys");
   if (nsys.empty())
     throw Unsupported(ErrorText{"nsys's own report files are read by nsys only", path, "nsys is not here",
                                 wanted + " where nsys is; the .sqlite file is read here"});
@@ -202,7 +202,7 @@ NcuReport read_ncu(const std::string& path, const std::string& content) {
     return read_ncu_report(content, path);
   } catch (const ParseError&) {
     // a version that changed the format: ncu itself can read it
-    const std::string ncu = prof::find_program("ncu", {"/usr/local/cuda/bin"});
+    const std::string ncu = find_cuda_program("ncu");
     if (ncu.empty()) throw;
     prof::ProcessOptions all;
     all.keep_bytes = std::size_t(256) << 20;

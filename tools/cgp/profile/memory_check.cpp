@@ -91,7 +91,7 @@ std::string kind_of_valgrind(const std::string& kind) {
 /// The tool under which the program runs, with its options.
 std::vector<std::string> wrapper(const std::string& tool, const std::string& file) {
   if (tool.empty()) {
-    const std::string valgrind = prof::find_program("valgrind");
+    const std::string valgrind = find_program("valgrind");
     if (valgrind.empty())
       throw Unsupported(ErrorText{"programs are checked by valgrind",
                                   {},
@@ -104,7 +104,7 @@ std::vector<std::string> wrapper(const std::string& tool, const std::string& fil
             "--leak-check=full",
             "--show-leak-kinds=definite,possible"};
   }
-  const std::string sanitizer = prof::find_program("compute-sanitizer", {"/usr/local/cuda/bin"});
+  const std::string sanitizer = find_cuda_program("compute-sanitizer");
   if (sanitizer.empty())
     throw Unsupported(ErrorText{"what a program does on a GPU is checked by compute-sanitizer",
                                 {},

@@ -90,7 +90,7 @@ no error
 
 #ifdef CGP_PLANTED_BUG
 TEST(memory_check, a_program_with_mistakes_is_caught_and_a_good_one_is_not) {
-  if (prof::find_program("valgrind").empty()) GTEST_SKIP() << "needs valgrind";
+  if (find_program("valgrind").empty()) GTEST_SKIP() << "needs valgrind";
   const auto bad = check_memory({CGP_PLANTED_BUG}, "", 60);
   ASSERT_EQ(bad.errors.size(), 2u) << memory_text(bad);
   EXPECT_EQ(bad.errors[0].kind, "invalid write");
