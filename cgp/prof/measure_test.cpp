@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <thread>
 
@@ -173,6 +174,24 @@ TEST(process, a_time_out_ends_it) {
   EXPECT_TRUE(r.signal == SIGTERM || r.signal == SIGKILL) << r.signal << ": SIGKILL comes a second later";
   EXPECT_GE(r.wall_seconds, 0.2);
   EXPECT_LT(r.wall_seconds, 900) << "it was not ended";
+}
+
+// Looking every few milliseconds would round times up, and wake some hundred times here.
+TEST(process, its_end_is_waited_for_not_looked_for) {
+  rusage before{}, after{};
+  getrusage(RUSAGE_THREAD, &before);
+  run_process({"sleep", "0.5"});
+  getrusage(RUSAGE_THREAD, &after);
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 20);
+}
+
+TEST(process, an_interruption_is_passed_on_and_what_was_there_is_kept) {
+  const ProcessResult r = run_process({"sh", "-c", "echo before; kill -INT $PPID; sleep 1000"});
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.describe(), "interrupted");
+  EXPECT_EQ(r.out, "before\n");
+  EXPECT_FALSE(run_process({"true"}).interrupted) << "the next one is on its own";
 }
 
 TEST(process, a_grandchild_that_keeps_the_pipe_is_not_waited_for) {

@@ -56,10 +56,11 @@ const MetricInfo& metric_named(std::string_view name) {
   if (const MetricInfo* m = find_metric(name)) return *m;
   std::vector<std::string> all;
   for (const MetricInfo& m : kMetrics) all.emplace_back(m.name);
+  const auto close = text::closest(name, all);
   throw ArgumentError({text::cat("there is no metric \"", name, "\""),
                        {},
-                       text::cat("close: ", text::join(text::closest(name, all), ", ")),
-                       "cgp list metrics names all of them"});
+                       close.empty() ? "" : text::cat("close: ", text::join(close, ", ")),
+                       "cgp metrics names all of them"});
 }
 
 std::string_view name(Source s) { return kSources[std::size_t(s)]; }

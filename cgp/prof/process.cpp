@@ -5,14 +5,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 
 #include "cgp/base/error.h"
@@ -47,9 +51,57 @@ class Kept {
 
 double seconds_of(const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); }
 
+/// While a program runs, Ctrl-C and the like are for it: it has a group of its own, so that the terminal does
+/// not tell it, and what it did until then is still wanted. The second time it is ended for good.
+class Interruptions {
+ public:
+  Interruptions() : before_(group_.exchange(0)), told_before_(told_.exchange(0)) {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], nullptr, &old_[i]);
+      if (old_[i].sa_handler != SIG_DFL) continue;  // ignored under nohup; or somebody else's
+      struct sigaction pass {};
+      pass.sa_handler = forward;
+      sigaction(kSignals[i], &pass, nullptr);
+    }
+  }
+  ~Interruptions() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
+    group_ = before_, told_ = told_before_;
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+  static bool happened() { return told_ > 0; }
+  void are_for(pid_t group) {
+    group_ = group;
+    if (happened()) kill(-group, SIGTERM);
+  }
+
+ private:
+  static void forward(int signal) {
+    const bool again = told_.fetch_add(1) > 0;
+    if (const pid_t group = group_) kill(-group, again ? SIGKILL : signal);
+  }
+  static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGHUP};
+  static inline std::atomic<pid_t> group_{0};
+  static inline std::atomic<int> told_{0};
+  pid_t before_;
+  int told_before_;
+  std::array<struct sigaction, 3> old_{};
+};
+
+/// Readable when the process has ended; -1 before Linux 5.3.
+int end_of(pid_t child) {
+#ifdef SYS_pidfd_open
+  return int(syscall(SYS_pidfd_open, child, 0));
+#else
+  return -1;
+#endif
+}
+
 [[noreturn]] void become(const std::vector<std::string>& command, const ProcessOptions& options, int out,
                          int err, int failure) {
-  setpgid(0, 0);  // a time-out ends what it started, too
+  setpgid(0, 0);                     // a time-out ends what it started, too
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left to wait for it
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
   if (options.discard || options.capture) {
@@ -70,6 +122,7 @@ double seconds_of(const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.
 }  // namespace
 
 std::string ProcessResult::describe() const {
+  if (interrupted) return "interrupted";
   if (timed_out) return text::cat("timed out after ", double(int(wall_seconds * 10)) / 10, " s");
   if (signal) {
     const char* abbreviation = sigabbrev_np(signal);
@@ -81,10 +134,13 @@ std::string ProcessResult::describe() const {
 ProcessResult run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
   if (command.empty()) throw ArgumentError("a program to run is needed");
   Pipe out, err, failure;
+  Interruptions interruptions;
   const double start = now();
   const pid_t child = fork();
   if (child < 0) throw Error(text::cat("no process could be started: ", strerror(errno)));
   if (child == 0) become(command, options, out.write, err.write, failure.write);
+  setpgid(child, child);  // whoever comes first
+  interruptions.are_for(child);
   out.close_write(), err.close_write(), failure.close_write();
   int reason = 0;
   if (read(failure.read, &reason, sizeof reason) == sizeof reason) {
@@ -96,11 +152,20 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   std::array<char, 65536> chunk;
   double killed_at = 0, last_watch = start, ended = 0;
   rusage usage{};
-  int status = 0;
+  int status = 0, end = end_of(child);
+  // The end is an event. To look for it every few milliseconds would round times up to them.
+  const double tick = end >= 0 ? 3600 : 0.001;
   for (bool running = true; running || out.read >= 0 || err.read >= 0;) {
-    std::array<pollfd, 2> fds{{{out.read, POLLIN, 0}, {err.read, POLLIN, 0}}};
-    const int wait_ms = !running ? 50 : std::max(1, int(std::min(options.watch_seconds, 0.005) * 1000));
-    const int ready = poll(fds.data(), fds.size(), wait_ms);
+    std::array<pollfd, 3> fds{
+        {{out.read, POLLIN, 0}, {err.read, POLLIN, 0}, {running ? end : -1, POLLIN, 0}}};
+    double wait = running ? tick : 0.05;
+    if (running && options.watch) wait = std::min(wait, last_watch + options.watch_seconds - now());
+    if (running && options.timeout_seconds > 0)
+      wait = std::min(wait, (killed_at ? killed_at + 1 : start + options.timeout_seconds) - now());
+    const int ready = poll(fds.data(), fds.size(), std::max(0, int(std::ceil(wait * 1000))));
+    const double time = now();
+    if (running && (end < 0 || fds[2].revents) && wait4(child, &status, WNOHANG, &usage) == child)
+      running = false, ended = time;
     for (int i = 0; i < 2; ++i) {
       Pipe& pipe = i ? err : out;
       if (pipe.read < 0 || !(fds[std::size_t(i)].revents & (POLLIN | POLLHUP))) continue;
@@ -110,8 +175,6 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
       else if (n == 0 || errno != EINTR)
         pipe.close_read();
     }
-    const double time = now();
-    if (running && wait4(child, &status, WNOHANG, &usage) == child) running = false, ended = time;
     // A grandchild may hold the pipes open for ever; what it writes later is not waited for.
     if (!running && (ready == 0 || time - ended > 1)) break;
     if (!running) continue;
@@ -120,6 +183,8 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
       kill(-child, SIGTERM), killed_at = time, r.timed_out = true;
     if (killed_at && time - killed_at > 1) kill(-child, SIGKILL);
   }
+  if (end >= 0) close(end);
+  r.interrupted = Interruptions::happened();
   r.wall_seconds = ended - start;
   r.user_seconds = seconds_of(usage.ru_utime);
   r.system_seconds = seconds_of(usage.ru_stime);

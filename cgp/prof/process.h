@@ -31,12 +31,13 @@ struct ProcessResult {
   int exit_code = -1;  ///< -1 when a signal ended it
   int signal = 0;
   bool timed_out = false;
+  bool interrupted = false;  ///< this process was told to end meanwhile, and passed it on
   double wall_seconds = 0, user_seconds = 0, system_seconds = 0;
   std::uint64_t peak_rss_bytes = 0;
   std::uint64_t minor_faults = 0, major_faults = 0, voluntary_switches = 0, involuntary_switches = 0;
   std::string out, err;
-  bool ok() const { return exit_code == 0 && !timed_out; }
-  /// "exit code 3", "SIGSEGV", "timed out after 10 s".
+  bool ok() const { return exit_code == 0 && !timed_out && !interrupted; }
+  /// "exit code 3", "SIGSEGV", "timed out after 10 s", "interrupted".
   std::string describe() const;
 };
 

@@ -9,6 +9,7 @@
 #include "cgp/prof/measure.h"
 #include "cgp/prof/series.h"
 #include "cgp/prof/system.h"
+#include "json_text.h"
 #include "profile/baseline_store.h"
 #include "profile/import.h"
 #include "profile/table.h"
@@ -67,7 +68,8 @@ int show_history(const Context& context, const BaselineOptions& o, const profile
       {"schema", "cgp.history/1"}, {"name", o.name}, {"points", nlohmann::ordered_json::array()}};
   std::vector<const profile::Document*> timed;
   for (const auto& d : all) {
-    if (!d.metrics.has(Metric::wall_clock_time_us)) continue;
+    if (!d.metrics.has(Metric::wall_clock_time_us) || !(d.metrics[Metric::wall_clock_time_us].number() > 0))
+      continue;
     timed.push_back(&d);
     logs.push_back(std::log(d.metrics[Metric::wall_clock_time_us].number()));
   }
@@ -81,8 +83,12 @@ int show_history(const Context& context, const BaselineOptions& o, const profile
                step ? (agreed ? "<- step (PELT and E-divisive)" : "<- step (PELT alone)") : ""});
     j["points"].push_back({{"time", timed[i]->time}, {"us", us}, {"step", step}, {"agreed", step && agreed}});
   }
-  write_out(context.json ? j.dump(2) + "\n"
-                         : table.text() + (timed.size() < 10 ? "a step needs 5 points on each side\n" : ""));
+  write_out(context.json ? spec::dumped(j, 2) + "\n"
+                         : table.text() +
+                               (timed.size() < all.size()
+                                    ? format("{} saved without a time\n", all.size() - timed.size())
+                                    : "") +
+                               (timed.size() < 10 ? "a step needs 5 points on each side\n" : ""));
   return kClean;
 }
 
@@ -99,10 +105,10 @@ int baseline(const Context& context, const BaselineOptions& o) {
     const std::string key = prof::machine_facts().key();
     store.set_noise_floor(key, floor);
     if (context.json)
-      write_out(
-          nlohmann::ordered_json({{"schema", "cgp.noise/1"}, {"machine_key", key}, {"noise_floor", floor}})
-              .dump(2) +
-          "\n");
+      write_out(spec::dumped(nlohmann::ordered_json(
+                                 {{"schema", "cgp.noise/1"}, {"machine_key", key}, {"noise_floor", floor}}),
+                             2) +
+                "\n");
     else
       write_out(format(
           "identical runs differ by up to {:.1f} % here ({})\n{}\n", 100 * floor, key,
@@ -122,7 +128,9 @@ int baseline(const Context& context, const BaselineOptions& o) {
                         : "-",
                     d.name);
     }
-    write_out(context.json ? j.dump(2) + "\n" : out.empty() ? format("none in {}\n", store.folder()) : out);
+    write_out(context.json  ? spec::dumped(j, 2) + "\n"
+              : out.empty() ? format("none in {}\n", store.folder())
+                            : out);
     return kClean;
   }
   if (o.name.empty())
@@ -137,7 +145,7 @@ int baseline(const Context& context, const BaselineOptions& o) {
     return kClean;
   }
   if (o.action == "history") return show_history(context, o, store);
-  write_out(profile::to_json(store.load(o.name)).dump(2) + "\n");
+  write_out(spec::dumped(profile::to_json(store.load(o.name)), 2) + "\n");
   return kClean;
 }
 

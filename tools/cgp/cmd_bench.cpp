@@ -10,6 +10,7 @@
 #include "cgp/runtime/device.h"
 #include "commands.h"
 #include "gemm_measure.h"
+#include "json_text.h"
 #include "terminal.h"
 
 namespace cgp::cli {
@@ -52,7 +53,7 @@ int bench(const Context& context, const BenchOptions& o) {
   const auto from = kernels::provenance(
       info, o.command_line,
       "interleaved rounds, cold L2, random data, events; the peer is the best of cuBLASLt");
-  const auto json = bench_json(rows, from).dump(2) + "\n";
+  const auto json = spec::dumped(bench_json(rows, from), 2) + "\n";
   if (context.json)
     write_out(json);
   else

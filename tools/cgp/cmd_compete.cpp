@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
+#include "json_text.h"
 #include "profile/compare_programs.h"
 #include "profile/quant_profile.h"
 #include "profile/table.h"
@@ -61,7 +62,8 @@ std::vector<Entrant> entrants(const CompeteOptions& o) {
 
 /// Rounds in which each runs once; the order rotates and turns round. One that fails is left out from then
 /// on.
-void run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, const profile::TimingRule& rule,
+/// False: it was interrupted.
+bool run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, const profile::TimingRule& rule,
                 Progress& progress) {
   for (int round = -1; round < o.rounds; ++round)
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -70,12 +72,14 @@ void run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, const profil
       if (!e.failure.empty()) continue;
       progress.step(cat("round ", round + 1, " of ", o.rounds, ": ", e.program.label));
       const auto run = profile::time_once(e.program, rule, std::uint64_t(round + 2) * 40503u);
+      if (run.process.interrupted) return false;
       e.failure = run.failure;
       if (round < 0)
         e.output = run.process.out;
       else if (run.failure.empty())
         e.seconds.push_back(run.seconds);
     }
+  return true;
 }
 
 /// The entrant against the best one, in the rounds that both have.
@@ -98,10 +102,14 @@ int compete(const Context& context, const CompeteOptions& o) {
   auto all = entrants(o);
   const auto rule = profile::timing_rule(o.timing);
   const double flops = o.gemm.empty() ? o.flops : gemm_flops(o.gemm);
+  bool whole = true;
   {
     Progress progress;
-    run_rounds(all, o, rule, progress);
+    whole = run_rounds(all, o, rule, progress);
   }
+  if (!whole && std::any_of(all.begin(), all.end(),
+                            [](const Entrant& e) { return e.failure.empty() && e.seconds.empty(); }))
+    throw Error(ErrorText{"each program must have run", {}, "interrupted in the first round", {}});
   std::vector<Entrant*> ranked;
   for (auto& e : all) {
     e.same_output = e.output == all[0].output;
@@ -111,11 +119,9 @@ int compete(const Context& context, const CompeteOptions& o) {
             [](const Entrant* a, const Entrant* b) { return a->median() < b->median(); });
   profile::Table table(
       {"#", "<program", "time", "<95 % interval", "GFLOP/s", "GB/s", "<against the best", "<"});
-  nlohmann::ordered_json j = {{"schema", "cgp.compete/1"},
-                              {"workload", o.workload},
-                              {"rounds", o.rounds},
-                              {"flops", flops},
-                              {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json j = {
+      {"schema", "cgp.compete/1"}, {"workload", o.workload}, {"rounds", o.rounds},
+      {"interrupted", !whole},     {"flops", flops},         {"rows", nlohmann::ordered_json::array()}};
   int place = 0;
   bool wrong = false;
   for (const Entrant* e : ranked) {
@@ -138,7 +144,7 @@ int compete(const Context& context, const CompeteOptions& o) {
                          {"against_best", paired},
                          {"same_output", e->same_output}});
   }
-  bool failed = false;
+  bool failed = !whole;
   for (const auto& e : all) {
     if (e.failure.empty()) continue;
     failed = true;
@@ -157,10 +163,10 @@ int compete(const Context& context, const CompeteOptions& o) {
     profile::save(d, o.save);
   }
   if (context.json)
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   else
-    write_out(format("{}{} rounds, interleaved, {}\n", o.workload.empty() ? "" : o.workload + ": ", o.rounds,
-                     profile::describe(rule)) +
+    write_out(format("{}{} rounds, interleaved, {}{}\n", o.workload.empty() ? "" : o.workload + ": ",
+                     o.rounds, profile::describe(rule), whole ? "" : "; INTERRUPTED before the last") +
               table.text());
   if (ranked.empty()) return kProgramFailed;
   return wrong ? kCheckFailed : failed ? kProgramFailed : kClean;

@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "kernel_profile.h"
 #include "profile/contract.h"
 #include "profile/import.h"
@@ -95,11 +96,33 @@ profile::ContractResult verify_one(const std::string& file, const ContractOption
   return r;
 }
 
+/// A contract that cannot be read or measured is a failure of this one, not the end of the others.
+profile::ContractResult verify_or_fail(const std::string& file, const ContractOptions& o,
+                                       Progress& progress) {
+  try {
+    return verify_one(file, o, progress);
+  } catch (const Error& e) {
+    profile::ContractResult r;
+    r.contract.name = fs::path(file).stem().string(), r.contract.file = file;
+    std::string why = e.where();
+    for (const std::string& part : {e.rule(), e.why()})
+      if (!part.empty()) why += (why.empty() ? "" : ": ") + part;
+    r.contract.promises = {{"it can be verified", "", 1}};
+    r.checks = {{r.contract.promises[0], Outcome::fail, why}};
+    r.broken = true;
+    return r;
+  }
+}
+
 int verify(const Context& context, const ContractOptions& o) {
   std::vector<profile::ContractResult> all;
   {
     Progress progress;
-    for (const auto& file : contract_files(o)) all.push_back(verify_one(file, o, progress));
+    const auto files = contract_files(o);
+    if (!o.profile.empty()) profile::load_any(o.profile);  // a profile that cannot be read is none's fault
+    for (const auto& file : files)
+      all.push_back(files.size() == 1 && o.junit.empty() ? verify_one(file, o, progress)
+                                                         : verify_or_fail(file, o, progress));
   }
   int count[3] = {};
   bool warned = false, decided = false;
@@ -133,7 +156,8 @@ int verify(const Context& context, const ContractOptions& o) {
   j["passed"] = count[0], j["failed"] = count[1], j["skipped"] = count[2];
   if (!o.junit.empty()) write_file(o.junit, profile::junit_xml(all));
   if (o.github) out += profile::github_lines(all);
-  write_out(context.json ? j.dump(2) + "\n" : out);
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : out);
+  if (std::any_of(all.begin(), all.end(), [](const auto& r) { return r.broken; })) return kUsage;
   if (count[1] || (o.strict && warned)) return kCheckFailed;
   // Nothing was checked: that is not a success.
   return count[2] && (o.strict || !decided) ? kInconclusive : kClean;

@@ -12,6 +12,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
 #include "profile/import.h"
@@ -36,6 +37,8 @@ profile::Document load_side(const std::string& name, const std::string& folder) 
     }
   }
   if (fs::exists(name)) return profile::load_any(name);
+  if (name.find('/') != std::string::npos || fs::path(name).has_extension())
+    throw ArgumentError(ErrorText{"there must be such a file", name, "and it is no baseline's name", {}});
   return profile::BaselineStore(folder).load(name);
 }
 
@@ -74,7 +77,7 @@ int diff_files(const Context& context, const DiffOptions& o) {
   for (const char* v : {"REGRESSION", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE", "INCOMPARABLE"})
     if (count.count(v)) head += format("{}{} {}", head.empty() ? "" : " · ", v, count[v]);
   if (context.json)
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   else
     write_out(head + "\n" + table.text() +
               (known ? "" : "noise floor not calibrated here, 12 % taken: cgp baseline calibrate\n"));
@@ -89,7 +92,7 @@ int report_pairs(const Context& context, const DiffOptions& o, const profile::Pr
   if (context.json) {
     nlohmann::ordered_json j = {{"schema", "cgp.diff/1"}, {"before", left}, {"after", right}};
     j["comparison"] = profile::to_json(c.result);
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     write_out(format("{}\n  {} -> {}\n  {}\n", profile::describe(c.result), left, right, c.result.why));
   }

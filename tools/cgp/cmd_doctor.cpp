@@ -17,6 +17,7 @@
 #include "cgp/runtime/jit_cache.h"
 #include "commands.h"
 #include "doctor_lines.h"
+#include "json_text.h"
 #include "terminal.h"
 #include "version.h"
 
@@ -158,7 +159,8 @@ int doctor(const Context& context, const DoctorOptions& o) {
   if (!o.check.empty()) {
     std::vector<std::string> names;
     for (const auto& l : lines) names.push_back(l.name);
-    std::erase_if(lines, [&](const Line& l) { return l.name != o.check; });
+    const std::string wanted = o.check == "perf" ? "counters" : o.check == "driver" ? "libcuda" : o.check;
+    std::erase_if(lines, [&](const Line& l) { return l.name != wanted; });
     if (lines.empty())
       throw ArgumentError(ErrorText{
           cat("there is no item \"", o.check, "\""), {}, {}, cat("items: ", text::join(names, " "))});
@@ -175,7 +177,7 @@ int doctor(const Context& context, const DoctorOptions& o) {
                             {"found", l.found},
                             {"meaning", l.meaning},
                             {"hint", l.ok ? "" : l.hint}});
-    out = j.dump(2) + "\n";
+    out = spec::dumped(j, 2) + "\n";
   } else {
     for (const auto& l : lines) {
       const std::string mark = l.ok ? "OK    " : "absent";

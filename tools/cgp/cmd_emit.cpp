@@ -8,6 +8,7 @@
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
 #include "commands.h"
+#include "json_text.h"
 #include "kernel_args.h"
 #include "terminal.h"
 
@@ -48,7 +49,7 @@ int emit(const Context& context, const EmitOptions& o) {
     for (std::size_t i = 0; i < images.size(); ++i)
       j["modules"].push_back({{"variant", images[i].name}, {"entry", images[i].entry}, {"ptx", texts[i]}});
     if (passes.any()) j["passes"] = pass_report(passes, statistics);
-    out = j.dump(2) + "\n";
+    out = spec::dumped(j, 2) + "\n";
   } else {
     for (std::size_t i = 0; i < images.size(); ++i) {
       if (images.size() > 1) text::append(out, text::cat("// ---------------- ", images[i].name, "\n"));

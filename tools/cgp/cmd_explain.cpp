@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "explain.h"
 #include "explain_analysis.h"
+#include "json_text.h"
 #include "kernel_args.h"
 #include "profile/import.h"
 #include "profile/prediction.h"
@@ -242,7 +243,7 @@ int explain(const Context& context, const ExplainOptions& o) {
   if (context.json) {
     ordered_json j = {{"schema", "cgp.explain/1"}, {"modules", ordered_json::array()}};
     for (const auto& m : modules) j["modules"].push_back(module_json(m, view));
-    out = j.dump(2) + "\n";
+    out = spec::dumped(j, 2) + "\n";
   } else {
     for (std::size_t i = 0; i < modules.size(); ++i) out += (i ? "\n" : "") + module_text(modules[i], view);
   }

@@ -13,6 +13,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/process.h"
 #include "commands.h"
+#include "json_text.h"
 #include "profile/cubin.h"
 #include "profile/disassemble.h"
 #include "profile/table.h"
@@ -150,7 +151,7 @@ int explain_cubin(const Context& context, const ExplainOptions& o) {
     out += kernel_text(k, mix);
     j["kernels"].push_back(kernel_json(k, mix));
   }
-  write_out(context.json ? j.dump(2) + "\n" : out);
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : out);
   return kClean;
 }
 
@@ -208,7 +209,7 @@ int explain_x86(const Context& context, const ExplainOptions& o) {
                     table.text();
   if (functions.size() > most)
     out += format("  and {} more functions (--all, --json)\n", functions.size() - most);
-  write_out(context.json ? j.dump(2) + "\n" : out);
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : out);
   return kClean;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cgp/base/error.h"
+#include "json_text.h"
 #include "profile/import.h"
 #include "profile/kernel_table.h"
 #include "profile/table.h"
@@ -65,7 +66,7 @@ int import_command(const Context& context, const ImportOptions& o) {
   if (!o.kernel.empty()) profile::keep_kernels(d, o.kernel);
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json) {
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
     return kClean;
   }
   std::string out = format("{} ({}), {}\n", d.name, d.kind, d.machine_key);

@@ -9,6 +9,8 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/simd_lint.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -17,19 +19,28 @@ namespace cgp::cli {
 
 int lint(const Context& context, const LintOptions& o) {
   namespace fs = std::filesystem;
-  static const std::set<std::string> kinds{".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inl"};
+  static const std::set<std::string> kinds{".c",   ".cc",  ".cpp", ".cxx", ".h",  ".hh", ".hpp",
+                                           ".hxx", ".inl", ".ipp", ".tcc", ".cu", ".cuh"};
   if (o.paths.empty())
     throw ArgumentError(
         ErrorText{"files or folders to look at are needed", {}, {}, "cgp lint --simd-safety src"});
   std::vector<std::string> files;
   for (const auto& p : o.paths) {
     if (fs::is_directory(p)) {
-      for (const auto& e : fs::recursive_directory_iterator(p))
-        if (e.is_regular_file() && kinds.count(e.path().extension())) files.push_back(e.path().string());
+      std::error_code ec;  // what may not be looked at is left out
+      fs::recursive_directory_iterator at(p, fs::directory_options::skip_permission_denied, ec), end;
+      for (; !ec && at != end; at.increment(ec)) {
+        std::error_code gone;
+        if (at->is_regular_file(gone) && kinds.count(at->path().extension()))
+          files.push_back(at->path().string());
+      }
     } else {
       files.push_back(p);
     }
   }
+  if (files.empty())
+    throw ArgumentError(ErrorText{
+        "there is a source to look at", text::join(o.paths, ", "), "no file of C or C++ is there", {}});
   std::sort(files.begin(), files.end());
   std::string out;
   nlohmann::ordered_json j = {
@@ -50,7 +61,7 @@ int lint(const Context& context, const LintOptions& o) {
     }
   out += fmt::format("{} files, {} accesses without a visible guarantee{}\n", files.size(), count,
                      count ? "; use the unaligned form (loadu, storeu), or check the address first" : "");
-  write_out(context.json ? j.dump(2) + "\n" : out);
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : out);
   return count ? kCheckFailed : kClean;
 }
 

@@ -9,6 +9,7 @@
 #include "cgp/kernels/build_only.h"
 #include "cgp/kernels/catalog.h"
 #include "commands.h"
+#include "json_text.h"
 #include "terminal.h"
 #include "version.h"
 
@@ -84,7 +85,7 @@ int list(const Context& context, const ListOptions& o) {
   if (context.json) {
     ordered_json j = {{"schema", "cgp.list/1"}, {"kernels", ordered_json::array()}};
     for (const auto* k : chosen) j["kernels"].push_back(kernel_json(*k));
-    out = j.dump(2) + "\n";
+    out = spec::dumped(j, 2) + "\n";
   } else if (!o.kernel.empty()) {
     out = kernel_text(*chosen[0]);
   } else {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
+#include "json_text.h"
 #include "profile/memory_check.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -22,7 +23,7 @@ int memcheck(const Context& context, const MemcheckOptions& o) {
   if (context.json) {
     auto j = profile::to_json(report);
     j["schema"] = "cgp.memcheck/1";
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     const std::string failed =
         report.process.ok() ? "" : "the program failed: " + report.process.describe() + "\n";

@@ -2,6 +2,7 @@
 // cgp metrics: the table of everything that can be collected, as text, Markdown or JSON Schema.
 #include <fmt/core.h>
 
+#include "json_text.h"
 #include "profile/document.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -11,7 +12,7 @@ namespace cgp::cli {
 int metrics(const Context& context, const MetricsOptions& o) {
   using fmt::format;
   if (o.schema) {
-    write_out(profile::json_schema().dump(1) + "\n");
+    write_out(spec::dumped(profile::json_schema(), 1) + "\n");
     return kClean;
   }
   constexpr const char* types[] = {"real", "count", "flag", "text", "triple", "map"};
@@ -25,7 +26,7 @@ int metrics(const Context& context, const MetricsOptions& o) {
                               {"unit", m.unit},
                               {"better", better[int(m.better)]},
                               {"text", m.text}});
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
     return kClean;
   }
   std::string out;

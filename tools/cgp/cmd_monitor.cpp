@@ -11,6 +11,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/program.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
@@ -82,7 +83,7 @@ int monitor(const Context& context, const MonitorOptions& o) {
     if (context.json) {
       auto j = profile::to_json(s);
       j["schema"] = "cgp.monitor/1";
-      write_out(j.dump() + "\n");
+      write_out(spec::dumped(j) + "\n");
     } else {
       write_out(format("{:>7} launches  busy {:>3.0f} %  call {:>8}  gap {:>8}  {}{}\n", s.launches,
                        100 - s.idle_percent(), time_text(s.launch_us), time_text(s.gap_us),

@@ -16,6 +16,7 @@
 #include "cgp/ptx/pressure.h"
 #include "cgp/ptx/print.h"
 #include "commands.h"
+#include "json_text.h"
 #include "kernel_args.h"
 #include "profile/cubin.h"
 #include "profile/disassemble.h"
@@ -184,7 +185,7 @@ int pipeline(const Context& context, const PipelineOptions& o) {
       out += o.show.empty() ? way_text(way) : shown(way, o.show);
   }
   if (o.show.empty()) out += "\nthe text of a stage: --show recorded, ptx or sass\n";
-  write_out(context.json ? j.dump(2) + "\n" : out);
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : out);
   return kClean;
 }
 

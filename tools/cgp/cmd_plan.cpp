@@ -7,6 +7,7 @@
 #include "cgp/runtime/device.h"
 #include "commands.h"
 #include "gemm_plan.h"
+#include "json_text.h"
 #include "kernel_plan.h"
 #include "terminal.h"
 
@@ -24,7 +25,7 @@ int plan_of_kernel(const Context& context, const PlanOptions& o) {
   device_for_arch(o.arch);  // says which there are
   const auto device = runtime::Device::open(o.device.empty() ? "emu:" + o.arch : o.device);
   const auto made = plan_kernel(kernel, device, o.settings);
-  write_out(context.json ? plan_json(made).dump(2) + "\n" : plan_text(made));
+  write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
   return kClean;
 }
 
@@ -50,7 +51,7 @@ int plan(const Context& context, const PlanOptions& o) {
   if (o.table != "none") table = kernels::GemmTable::shipped(info);
   if (o.table == "user" && !o.device.empty()) table.merge(kernels::load_gemm_table(info));
   const auto made = plan_gemm(p, {}, info, table);
-  write_out(context.json ? plan_json(made).dump(2) + "\n" : plan_text(made));
+  write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
   return kClean;
 }
 

@@ -13,6 +13,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/count.h"
 #include "cgp/prof/measure.h"
+#include "json_text.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
 #include "profile/table.h"
@@ -195,7 +196,7 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
   d.waste = profile::metric_waste(d.metrics, "");
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json) {
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
     return kClean;
   }
   std::string out =
@@ -240,7 +241,8 @@ int compare_loops(const Context& context, const ProfileOptions& o) {
                     {"profile", why.empty() ? profile::to_json(d) : nlohmann::ordered_json()}});
   }
   const nlohmann::ordered_json j = {{"schema", "cgp.compare/1"}, {"kernel", function}, {"rows", rows}};
-  write_out(context.json ? j.dump(2) + "\n" : format("{} n={}\n", function, size_of(o)) + table.text());
+  write_out(context.json ? spec::dumped(j, 2) + "\n"
+                         : format("{} n={}\n", function, size_of(o)) + table.text());
   return first > 0 ? kClean : kUnavailable;
 }
 
@@ -257,7 +259,7 @@ int profile_cpu(const Context& context, const ProfileOptions& o) {
   if (isa.empty()) isa = widest_isa();
   const Document d = profile_loop(o, isa);
   if (!o.save.empty()) profile::save(d, o.save);
-  write_out(context.json ? profile::to_json(d).dump(2) + "\n" : loop_text(d));
+  write_out(context.json ? spec::dumped(profile::to_json(d), 2) + "\n" : loop_text(d));
   return kClean;
 }
 

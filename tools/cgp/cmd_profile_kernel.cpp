@@ -7,9 +7,12 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/catalog.h"
 #include "cgp/prof/cupti_plan.h"
+#include "json_text.h"
 #include "kernel_profile.h"
 #include "profile/prediction.h"
+#include "profile/quant_profile.h"
 #include "profile/table.h"
 #include "profile/waste.h"
 #include "profiler_commands.h"
@@ -91,6 +94,26 @@ std::string text_of(const Document& d, int width, const std::vector<std::string>
   return out;
 }
 
+/// --size as settings: of products m, n and k, of rows rows and cols, else n.
+void add_size(const std::string& kernel, const std::string& size, std::vector<std::string>& settings) {
+  if (size.empty()) return;
+  const auto n = profile::extents(size, "--size");
+  std::vector<std::string> names;
+  for (const auto& option : kernels::find_kernel(kernel).options) names.push_back(option.name);
+  for (const auto& wanted : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
+    const auto known = [&](const std::string& w) {
+      return std::find(names.begin(), names.end(), w) != names.end();
+    };
+    if (!std::all_of(wanted.begin(), wanted.end(), known)) continue;
+    for (std::size_t i = 0; i < wanted.size(); ++i) settings.push_back(cat(wanted[i], "=", n[i]));
+    return;
+  }
+  throw ArgumentError(ErrorText{cat("--size does not say what ", kernel, " needs"),
+                                {},
+                                {},
+                                cat("its sizes as NAME=VALUE; cgp list ", kernel, " names them")});
+}
+
 struct Row {
   std::string name, why;
   Document document;
@@ -98,13 +121,16 @@ struct Row {
 
 }  // namespace
 
-int profile_kernel(const Context& context, const ProfileOptions& o) {
+int profile_kernel(const Context& context, const ProfileOptions& given) {
+  ProfileOptions o = given;
+  if (!o.kernel.empty()) o.command.insert(o.command.begin(), o.kernel);
   if (o.command.empty())
     throw ArgumentError(ErrorText{"a kernel to profile is needed", {}, {}, "cgp list names them"});
   for (const auto& m : o.metrics) prof::metric_named(m);  // an unknown name ends here, with the nearest ones
   KernelProfileOptions k;
   k.kernel = o.command[0];
   k.settings.assign(o.command.begin() + 1, o.command.end());
+  add_size(k.kernel, o.kernel_size, k.settings);
   k.device = o.device, k.repeat = o.repeat;
   k.counters = counters_of(o.counters);
   Document d;
@@ -115,7 +141,7 @@ int profile_kernel(const Context& context, const ProfileOptions& o) {
   }
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json)
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
   else
     write_out(text_of(d, context.width, o.metrics) + (o.save.empty() ? "" : format("saved {}\n", o.save)));
   return d.more["check"]["pass"].get<bool>() ? kClean : kCheckFailed;
@@ -126,6 +152,7 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
   const std::string kernel = o.command.empty() ? "gemm" : o.command[0];
   std::vector<std::string> settings;
   if (o.command.size() > 1) settings.assign(o.command.begin() + 1, o.command.end());
+  if (o.size) add_size(kernel, std::to_string(o.size), settings);
   if (backends.empty()) backends = {"emu", "cuda"};
   std::vector<Row> rows;
   for (const auto& b : backends) {
@@ -162,7 +189,7 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
          {"kind", timed ? "measured" : "counted"},
          {"profile", r.why.empty() ? profile::to_json(r.document) : nlohmann::ordered_json()}});
   }
-  write_out(context.json ? j.dump(2) + "\n" : format("{}\n", kernel) + table.text());
+  write_out(context.json ? spec::dumped(j, 2) + "\n" : format("{}\n", kernel) + table.text());
   for (const auto& r : rows)
     if (r.why.empty()) return kClean;
   return kUnavailable;

@@ -12,6 +12,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/measure.h"
 #include "gemm_measure.h"
+#include "json_text.h"
 #include "profile/call_library.h"
 #include "profile/kernel_table.h"
 #include "profile/peaks.h"
@@ -41,7 +42,7 @@ int call_here(const ProfileOptions& o, const std::string& result) {
   m.max_seconds = o.budget;
   const auto t = prof::measure([&] { call(); }, m);
   nlohmann::ordered_json j = {{"seconds", t.seconds}, {"calls", t.calls}, {"stop", prof::name(t.stop)}};
-  write_file(result, j.dump());
+  write_file(result, spec::dumped(j));
   return kClean;
 }
 
@@ -71,7 +72,7 @@ std::string rates_text(const Document& d) {
 int finish(const Context& context, const ProfileOptions& o, const Document& d, const std::string& more) {
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json) {
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
   } else {
     std::string out = rates_text(d) + more + profile::waste_text(d.waste, context.width);
     for (const auto& n : d.notes) out += format("note: {}\n", n);
@@ -121,7 +122,7 @@ int profile_library(const Context& context, const ProfileOptions& o) {
   d.more["library"] = {{"so", o.library}, {"symbol", o.symbol}, {"args", o.signature}};
   if (!called) {
     if (!o.save.empty()) profile::save(d, o.save);
-    if (context.json) write_out(profile::to_json(d).dump(2) + "\n");
+    if (context.json) write_out(spec::dumped(profile::to_json(d), 2) + "\n");
     std::fputs(
         format("cgp: {} did not return: {}\n  = hint: are the arguments those of the function? a buffer is "
                "TYPE*:COUNT\n",

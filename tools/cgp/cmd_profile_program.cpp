@@ -10,6 +10,7 @@
 #include "cgp/prof/count.h"
 #include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/stats.h"
+#include "json_text.h"
 #include "profile/energy.h"
 #include "profile/heap.h"
 #include "profile/kernel_table.h"
@@ -56,6 +57,12 @@ void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline
   if (names.empty()) return;
   try {
     const auto plan = prof::plan_counters("GH100", names);
+    if (plan.metrics.empty())
+      throw ArgumentError(ErrorText{"--counters is none, basic, roofline, memory, stalls or names of CUPTI",
+                                    {},
+                                    cat("there is no counter ", text::join(plan.missing, ", ")),
+                                    "ncu --query-metrics names all of them"});
+    for (const auto& m : plan.missing) d.notes.push_back(cat("no counter ", m, " on a GH100"));
     std::fputs(
         format("cgp: {} counters need {} passes on a GH100: each of up to {} launches runs {} times more\n",
                plan.metrics.size(), plan.passes, o.launches, plan.passes)
@@ -110,6 +117,13 @@ std::string process_text(const profile::ProgramRun& run) {
   else
     out += format("           instructions -: {}", m[Metric::instructions].why_absent);
   return out + '\n';
+}
+
+/// At most 4000 bytes, and whole characters.
+std::string beginning(const std::string& s) {
+  std::size_t n = std::min<std::size_t>(s.size(), 4000);
+  while (n > 0 && n < s.size() && (static_cast<unsigned char>(s[n]) & 0xc0) == 0x80) --n;
+  return s.substr(0, n);
 }
 
 /// The last lines of what the program itself printed.
@@ -224,15 +238,14 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   filter_kernels(o.filter, d);
   d.waste = profile::timeline_waste(summary, d.kernels);
   if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(summary);
-  d.more["process"] = {
-      {"exit_code", run.process.exit_code},       {"signal", run.process.signal},
-      {"ended", run.process.describe()},          {"user_s", run.process.user_seconds},
-      {"system_s", run.process.system_seconds},   {"output", run.process.out.substr(0, 4000)},
-      {"errors", run.process.err.substr(0, 4000)}};
+  d.more["process"] = {{"exit_code", run.process.exit_code},     {"signal", run.process.signal},
+                       {"ended", run.process.describe()},        {"user_s", run.process.user_seconds},
+                       {"system_s", run.process.system_seconds}, {"output", beginning(run.process.out)},
+                       {"errors", beginning(run.process.err)}};
   d.samples.push_back({"wall", "us", {run.process.wall_seconds * 1e6}});
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json) {
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
   } else {
     std::string out = text_of(d, run, summary, context.width) + heap_text;
     if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + run.process.err;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"
+#include "json_text.h"
 #include "profile/quant_profile.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
@@ -76,12 +77,12 @@ int profile_quant(const Context& context, const ProfileOptions& o) {
   const auto summary = summary_of(all);
   if (!o.save.empty()) profile::save(all[0], o.save);
   if (!o.all_quant) {
-    write_out(context.json ? profile::to_json(all[0]).dump(2) + "\n" : profile::quant_text(all[0]));
+    write_out(context.json ? spec::dumped(profile::to_json(all[0]), 2) + "\n" : profile::quant_text(all[0]));
   } else if (context.json) {
     nlohmann::ordered_json j = {
         {"schema", "cgp.quant/1"}, {"rows", nlohmann::ordered_json::array()}, {"summary", summary}};
     for (const auto& d : all) j["rows"].push_back(profile::to_json(d));
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     write_out(fmt::format("{}x{}x{} on {}\n", q.m, q.n, q.k, simd::name(q.isa)) + sweep_text(all) +
               fmt::format("{} kernels, {}; fastest: {}; fewest bits: {}\n", all.size(),

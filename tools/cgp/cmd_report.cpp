@@ -10,6 +10,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
+#include "json_text.h"
 #include "profile/document.h"
 #include "profile/import.h"
 #include "profile/peaks.h"
@@ -151,7 +152,7 @@ std::string metrics_html(const Document& d) {
     else if (const auto* s = std::get_if<std::string>(&*r.held))
       value = *s;
     else
-      value = profile::to_json(d.metrics)[std::string(info.name)]["value"].dump();
+      value = spec::dumped(profile::to_json(d.metrics)[std::string(info.name)]["value"]);
     present += format(
         "<tr><td><code>{}</code></td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l "
         "s'>{}</td></tr>",
@@ -272,11 +273,11 @@ int report(const Context& context, const ReportOptions& o) {
   html += format("<script>{}</script></body></html>\n", kScript);
   write_file(o.output, html);
   if (context.json)
-    write_out(nlohmann::ordered_json({{"schema", "cgp.report/1"},
-                                      {"file", o.output},
-                                      {"profiles", all.size()},
-                                      {"bytes", html.size()}})
-                  .dump(2) +
+    write_out(spec::dumped(nlohmann::ordered_json({{"schema", "cgp.report/1"},
+                                                   {"file", o.output},
+                                                   {"profiles", all.size()},
+                                                   {"bytes", html.size()}}),
+                           2) +
               "\n");
   else
     write_out(format("wrote {} ({} profiles, {} KB)\n", o.output, all.size(), html.size() / 1024));

@@ -3,10 +3,13 @@
 // points.
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "gpu_ceilings.h"
+#include "json_text.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
 #include "profile/import.h"
@@ -71,6 +74,9 @@ profile::RoofPoint point_of(const std::string& file) {
 }  // namespace
 
 int roofline(const Context& context, const RooflineOptions& o) {
+  const std::string kind = std::filesystem::path(o.svg).extension().string();
+  if (!o.svg.empty() && kind != ".svg" && kind != ".json" && kind != ".txt")
+    throw ArgumentError(ErrorText{"--export writes .svg, .json or .txt, by the file's name", o.svg, {}, {}});
   profile::Roofline r;
   std::vector<CeilingRow> rows;
   Progress progress;
@@ -91,6 +97,8 @@ int roofline(const Context& context, const RooflineOptions& o) {
     progress.step("measuring the ceilings of one core");
     r.title = "Roofline of one core";
     rows = measured_cpu(o.seconds);
+    if (o.target == "avx2")
+      std::erase_if(rows, [](const CeilingRow& row) { return row.line.name.rfind("AVX-512", 0) == 0; });
   } else if (o.target == "neon") {
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
@@ -130,7 +138,10 @@ int roofline(const Context& context, const RooflineOptions& o) {
                            {"intensity", p.intensity},
                            {"gflops", p.gflops},
                            {"ceiling_gflops", r.ceiling(p.intensity)}});
-  if (!o.svg.empty()) write_file(o.svg, profile::roofline_svg(r));
+  if (!o.svg.empty())
+    write_file(o.svg, kind == ".svg"    ? profile::roofline_svg(r)
+                      : kind == ".json" ? spec::dumped(j, 2) + "\n"
+                                        : table.text() + profile::roofline_text(r, 100));
   if (!o.save.empty()) {
     auto d = profile::new_document("roofline", r.title);
     d.more["roofline"] = j;
@@ -138,7 +149,7 @@ int roofline(const Context& context, const RooflineOptions& o) {
     profile::save(d, o.save);
   }
   if (context.json)
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   else
     write_out(format("{}: ridge at {} FLOP/B\n", r.title, profile::number_text(r.ridge())) + table.text() +
               profile::roofline_text(r, context.width) + (o.svg.empty() ? "" : format("wrote {}\n", o.svg)));

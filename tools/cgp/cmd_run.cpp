@@ -13,6 +13,7 @@
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
 #include "commands.h"
+#include "json_text.h"
 #include "report.h"
 #include "run_shared.h"
 #include "spec_run.h"
@@ -180,7 +181,7 @@ int run(const Context& context, const RunOptions& o) {
   if (context.json) {
     auto j = spec::to_json(result);
     views_json(o, ran, sources, j);
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     const spec::Style style{context.color_out, context.width};
     const std::string views = views_text(o, ran, sources, style);

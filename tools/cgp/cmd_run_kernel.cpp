@@ -13,6 +13,7 @@
 #include "cgp/emu/emu.h"
 #include "cgp/prof/compare.h"
 #include "commands.h"
+#include "json_text.h"
 #include "kernel_args.h"
 #include "npy.h"
 #include "report.h"
@@ -333,7 +334,7 @@ int run_kernel(const Context& context, const RunOptions& o) {
   if (context.json) {
     auto j = to_json(kernel, o, outcome);
     views_json(o, ran, sources, j);
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     const spec::Style style{context.color_out, context.width};
     const std::string views = views_text(o, ran, sources, style);

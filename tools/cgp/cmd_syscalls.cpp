@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/call_record.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -41,7 +42,7 @@ int syscalls(const Context& context, const SyscallsOptions& o) {
   // What the program writes must not stand between the lines of a JSON document.
   const auto trace = prof::trace_system_calls(o.command, {context.json, o.timeout});
   const auto record = profile::make_record(trace, o.command, rules);
-  if (!o.save.empty()) write_file(o.save, profile::to_json(record).dump(1) + "\n");
+  if (!o.save.empty()) write_file(o.save, spec::dumped(profile::to_json(record), 1) + "\n");
   std::vector<profile::CallDifference> differences;
   if (!o.golden.empty())
     differences = profile::compare_records(golden, record,
@@ -57,7 +58,7 @@ int syscalls(const Context& context, const SyscallsOptions& o) {
       j["differences"] = nlohmann::ordered_json::array();
       for (const auto& d : differences) j["differences"].push_back({{"where", d.where}, {"lines", d.lines}});
     }
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     write_out((o.golden.empty() ? profile::call_table(trace) : differences_text(differences, o.golden)) +
               (trace.process.ok() ? "" : "the program failed: " + trace.process.describe() + "\n"));

@@ -13,6 +13,7 @@
 #include "cgp/prof/measure.h"
 #include "cgp/prof/stats.h"
 #include "cgp/prof/system.h"
+#include "json_text.h"
 #include "kernel_profile.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
@@ -128,6 +129,8 @@ std::string text_of(const Document& d) {
 }
 
 int bench_against(const Context& context, const TimeOptions& o) {
+  if (prof::split_command(o.against).empty())
+    throw ArgumentError(ErrorText{"--against names a program", {}, "it is empty", {}});
   const profile::TimedProgram a{"against", prof::split_command(o.against), {}}, b{"this", o.command, {}};
   const auto rule = profile::timing_rule(o.timing);
   prof::PairedOptions paired;
@@ -149,7 +152,7 @@ int bench_against(const Context& context, const TimeOptions& o) {
   d.samples = {sb, sa};
   if (!o.save.empty()) profile::save(d, o.save);
   if (context.json)
-    write_out(profile::to_json(d).dump(2) + "\n");
+    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
   else
     write_out(format("{}\n  {} against {}: {}\n", profile::describe(c.result),
                      time_text(prof::median(sb.values)), time_text(prof::median(sa.values)), c.result.why));
@@ -167,7 +170,7 @@ int time_command(const Context& context, const TimeOptions& o) {
   if (o.check_regression && o.baseline.empty())
     throw ArgumentError(
         ErrorText{"--check-regression needs --baseline NAME", {}, "no baseline is not a pass", {}});
-  if (!o.against.empty()) return bench_against(context, o);
+  if (o.against_given) return bench_against(context, o);
   Document d;
   {
     Progress progress;
@@ -199,7 +202,7 @@ int time_command(const Context& context, const TimeOptions& o) {
     for (const auto& r : check.rows)
       j["regression"].push_back(
           {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     std::string out = text_of(d);
     for (const auto& r : check.rows)

@@ -5,6 +5,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/import.h"
 #include "profile/program.h"
 #include "profile/table.h"
@@ -62,12 +63,12 @@ int trace(const Context& context, const TraceOptions& o) {
     d.machine = {{"imported", "trace"}, {"file", o.from}};
     d.machine_key = "a machine that the recording does not name";
   }
-  if (!o.save.empty()) put(o.save, profile::to_json(d).dump(1) + "\n");
+  if (!o.save.empty()) put(o.save, spec::dumped(profile::to_json(d), 1) + "\n");
   if (context.json) {
     auto j = profile::to_json(s);
     j["schema"] = "cgp.trace/1", j["files"] = written, j["ended"] = process.describe(),
     j["errors"] = t.errors;
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     std::string out =
         process.ok() ? "" : format("FAILED: {}; what was recorded until then follows\n", process.describe());

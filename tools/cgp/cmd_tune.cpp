@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "gemm_measure.h"
 #include "gemm_plan.h"
+#include "json_text.h"
 #include "terminal.h"
 
 namespace cgp::cli {
@@ -73,7 +74,8 @@ std::string report_text(std::vector<kernels::GemmRegret> all) {
 int report(const Context& context, const TuneOptions& o) {
   const auto all = kernels::gemm_regret(read_times(o.files), device_for_arch(o.arch));
   if (context.json)
-    write_out(ordered_json{{"schema", "cgp.regret/1"}, {"problems", report_json(all)}}.dump(2) + "\n");
+    write_out(spec::dumped(ordered_json{{"schema", "cgp.regret/1"}, {"problems", report_json(all)}}, 2) +
+              "\n");
   else
     write_out(report_text(all));
   return kClean;
@@ -135,9 +137,9 @@ int tune(const Context& context, const TuneOptions& o) {
       {"schema", "cgp.tune/1"}, {"gpu", from.gpu}, {"driver", from.driver}, {"date", from.date},
       {"commit", from.commit},  {"how", from.how}, {"rows", rows},          {"regret", report_json(regrets)}};
   j["table"] = o.dry_run ? ordered_json() : ordered_json(kernels::gemm_table_path(info));
-  if (!o.output.empty()) write_file(o.output, j.dump(2) + "\n");
+  if (!o.output.empty()) write_file(o.output, spec::dumped(j, 2) + "\n");
   if (context.json) {
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   } else {
     if (o.report) write_out("\n" + report_text(regrets));
     if (!o.dry_run)

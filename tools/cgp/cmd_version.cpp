@@ -6,6 +6,7 @@
 
 #include "cgp/base/text.h"
 #include "commands.h"
+#include "json_text.h"
 #include "terminal.h"
 #include "version.h"
 
@@ -50,7 +51,7 @@ int version(const Context& context) {
     const nlohmann::ordered_json j = {{"schema", "cgp.version/1"}, {"version", kVersion},
                                       {"ptx_isa", kPtxIsa},        {"targets", kTargets},
                                       {"build_id", build_id()},    {"compiler", __VERSION__}};
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
     return kClean;
   }
   std::vector<std::string> targets(std::begin(kTargets), std::end(kTargets));

@@ -8,6 +8,7 @@
 #include "cgp/emu/finding_class.h"
 #include "cgp/ptx/analysis/bugs.h"
 #include "commands.h"
+#include "json_text.h"
 #include "style.h"
 #include "terminal.h"
 
@@ -25,7 +26,7 @@ bool explain_bug(const Context& context, const std::string& name) {
     const nlohmann::ordered_json j = {{"schema", "cgp.explain/1"}, {"class", bug->code},
                                       {"name", bug->name},         {"severity", ptx::name(bug->severity)},
                                       {"title", bug->title},       {"hint", bug->hint}};
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
     return true;
   }
   const spec::Paint paint(context.color_out);
@@ -64,7 +65,7 @@ bool explain_class(const Context& context, const std::string& name) {
                                       {"title", c->title},
                                       {"explanation", c->explanation},
                                       {"hint", c->hint}};
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
     return true;
   }
   write_out(

@@ -13,6 +13,13 @@
 
 namespace cgp::spec {
 
+/// `j` as text. What programs print and files are called need not be UTF-8, which JSON is: other bytes become
+/// U+FFFD.
+template <class Json>
+std::string dumped(const Json& j, int indent = -1) {
+  return j.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 class Node;
 
 class Document {

@@ -6,12 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "commands.h"
+#include "json_text.h"
 #include "profiler_commands.h"
 #include "report.h"
 #include "terminal.h"
@@ -340,7 +342,7 @@ int report(const Error& e, std::string_view kind, int code, bool json, bool colo
   if (json) {
     const nlohmann::ordered_json j = {
         {"schema", "cgp.error/1"}, {"exit_code", code}, {"error", spec::to_json(e, kind)}};
-    write_out(j.dump(2) + "\n");
+    write_out(spec::dumped(j, 2) + "\n");
   }
   const char* label = color ? "\x1b[1;31mcgp:\x1b[0m " : "cgp: ";
   std::fputs(cat(label, e.what(), "\n").c_str(), stderr);
@@ -370,6 +372,10 @@ int guarded(const std::function<int()>& body, bool json, bool color) {
     return show(e, "DriverError", kCheckFailed);
   } catch (const Error& e) {
     return show(e, "Error", kUsage);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return show(
+        Error(ErrorText{"the file or folder must be usable", e.path1().string(), e.code().message(), {}}),
+        "Error", kUsage);
   } catch (const std::bad_alloc&) {
     return show(Error("the machine's memory must suffice for the buffers"), "OutOfMemory", kUnavailable);
   } catch (const std::exception& e) {
@@ -394,6 +400,17 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 [[noreturn]] void throw_usage(const CLI::ParseError& e, const CLI::App& command,
                               const std::vector<std::string>& args) {
+  const auto inner = command.get_subcommands([](const CLI::App*) { return true; });
+  if (dynamic_cast<const CLI::RequiredError*>(&e) && !inner.empty() && command.get_subcommands().empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* s : inner) names.push_back(s->get_name());
+    const bool word = args.size() > 1 && args[1].rfind('-', 0) != 0;
+    throw ArgumentError(ErrorText{word ? cat("cgp ", args[0], " has no \"", args[1], "\"")
+                                       : cat("cgp ", args[0], " needs to be told what"),
+                                  {},
+                                  word ? near_miss(args[1], names) : "",
+                                  cat("one of: ", text::join(names, " "))});
+  }
   std::string hint = cat("see cgp ", command.get_name(), command.get_name().empty() ? "--help" : " --help");
   if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
     const auto known = option_names(command);
@@ -435,6 +452,15 @@ void route_bench(std::vector<std::string>& args) {
   args[0] = "time";
 }
 
+/// `cgp baseline --save NAME FILE` and the like: what is an option to some is a word here.
+void route_baseline(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "baseline") return;
+  if (args[1] == "--load")
+    args[1] = "show";
+  else if (args[1] == "--save" || args[1] == "--list")
+    args[1].erase(0, 2);
+}
+
 /// `cgp explain ptx FILE` and the like: the file says itself what it is.
 void route_explain(std::vector<std::string>& args) {
   if (args.size() < 3 || args[0] != "explain" || args[2].rfind('-', 0) == 0) return;
@@ -447,6 +473,7 @@ void route_explain(std::vector<std::string>& args) {
 int dispatch(std::vector<std::string> args) {
   route_bench(args);
   route_explain(args);
+  route_baseline(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());

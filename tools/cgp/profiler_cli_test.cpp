@@ -84,6 +84,19 @@ TEST_F(Profiler, a_program_that_crashes_leaves_a_profile_and_code_5) {
   EXPECT_GT(o.parsed()["metrics"]["rss_peak_mb"]["value"].get<double>(), 0);
 }
 
+TEST_F(Profiler, what_a_program_prints_need_not_be_utf8) {
+  write_file(path("raw"), "\xff\xfe and text\n");
+  const Outcome o = cgp("profile binary --json --save p.json -- cat raw");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.parsed()["process"]["output"].get<std::string>().find("and text"), std::string::npos);
+  EXPECT_NO_THROW(json::parse(read_file(path("p.json"))));
+  std::string umlauts;  // the 4000th byte is within one
+  for (int i = 0; i < 3000; ++i) umlauts += "ä";
+  write_file(path("raw"), "a" + umlauts);
+  EXPECT_EQ(cgp("profile binary --json -- cat raw").parsed()["process"]["output"].get<std::string>().size(),
+            3999u);
+}
+
 TEST_F(Profiler, a_part_of_a_program_is_enough) {
   const Outcome o = cgp("profile binary --duration 0.2 --json -- sleep 1000");
   EXPECT_EQ(o.code, 0) << o.err;
@@ -127,6 +140,52 @@ TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("diff a.json b.json --time-regex '([0-9]+)'").code, 2) << "files have their times";
   EXPECT_EQ(cgp("bench softmax --device emu --time-regex '([0-9]+)'").code, 2) << "a kernel prints none";
   EXPECT_EQ(cgp("bench --runs 1 --time-regex 'took ([0-9]+)' -- echo done").code, 2) << "it printed none";
+}
+
+TEST_F(Profiler, nothing_is_silently_ignored) {
+  write_file(path("file"), "no profile\n");
+  fs::create_directories(path("empty"));
+  const char* const refused[] = {"time --threshold -5 -- true",
+                                 "time --precision nan -- true",
+                                 "time --runs -3 -- true",
+                                 "time --against '' -- true",
+                                 "profile binary --timeout abcms -- true",
+                                 "baseline list2",
+                                 "trace --from file",
+                                 "lint empty",
+                                 "memcheck -- ./nothing",
+                                 "roofline --target cuda --device H200 --export roof.xyz",
+                                 "profile kernel --name vecadd --size 0",
+                                 "profile kernel --name reduce --size 64",
+                                 "diff file.json other.json"};
+  for (const char* arguments : refused) {
+    const Outcome o = cgp(arguments);
+    EXPECT_EQ(o.code, 2) << arguments << ": " << o.out << o.err;
+    EXPECT_EQ(o.err.find("bug in cgp"), std::string::npos) << o.err;
+  }
+  EXPECT_NE(cgp("profile pyton").err.find("did you mean python?"), std::string::npos);
+  const Outcome sized = cgp("profile kernel --name vecadd --size 100 --device emu --save p.json");
+  EXPECT_EQ(sized.code, 0) << sized.err;
+  EXPECT_EQ(json::parse(read_file(path("p.json")))["command"], json::array({"n=100"}));
+  const Outcome unusable = cgp("baseline save one p.json --folder file");
+  EXPECT_EQ(unusable.code, 2) << unusable.err;
+  EXPECT_NE(unusable.err.find("Not a directory"), std::string::npos);
+  EXPECT_EQ(cgp("baseline --save one p.json").code, 0);
+  EXPECT_NE(cgp("baseline --list").out.find("one"), std::string::npos);
+  EXPECT_EQ(cgp("roofline --target cuda --device H200 --export roof.json").code, 0);
+  EXPECT_GT(json::parse(read_file(path("roof.json")))["ridge_flop_per_byte"].get<double>(), 100);
+}
+
+TEST_F(Profiler, a_contract_that_cannot_be_read_fails_alone) {
+  fs::create_directories(path("all"));
+  write_file(path("all/a.yaml"), "name: [\n");
+  write_file(path("all/b.yaml"), "name: b\nkernel: vecad\nmetrics: {tflops: {min: 1}}\n");
+  write_file(path("all/c.yaml"), "name: c\ncommand: 'true'\nmetrics: {samples: {min: 1}}\n");
+  const Outcome o = cgp("contract verify --dir all --junit j.xml --json");
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_EQ(o.parsed()["failed"], 2);
+  EXPECT_EQ(o.parsed()["passed"], 2) << "the third one is verified";
+  EXPECT_NE(read_file(path("j.xml")).find("all/a.yaml"), std::string::npos);
 }
 
 TEST_F(Profiler, other_platforms_answer_with_their_sentence) {

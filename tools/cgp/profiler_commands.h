@@ -28,7 +28,9 @@ struct ProfileOptions {
   double timeout = 0, duration = 0;  ///< ended after so many seconds: a failure; as asked for
   std::size_t size = 0;
   std::string arch;
-  std::string kernel, quant_size, activations;  ///< profile quant
+  std::string kernel;  ///< by an option: profile kernel, quant
+  std::string kernel_size;
+  std::string quant_size, activations;  ///< profile quant
   bool all_quant = false;
   int threads = 0;
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
@@ -46,6 +48,7 @@ int profile_quant(const Context& context, const ProfileOptions& o);
 int profile_compare(const Context& context, const ProfileOptions& o);
 
 struct TimeOptions {
+  bool against_given = false;
   std::vector<std::string> command;  ///< after --
   std::string kernel;
   std::vector<std::string> settings;

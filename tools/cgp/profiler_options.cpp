@@ -27,12 +27,26 @@ std::string share_of(std::string s) {
 
 /// "10s" and "500ms" as seconds; other texts stay, and are refused as numbers where they are none.
 std::string seconds_of(std::string s) {
+  char* rest = nullptr;
+  if (std::strtod(s.c_str(), &rest); rest == s.c_str()) return "no number";  // which the conversion refuses
   const auto ends = [&](const std::string& unit) {
     return s.size() > unit.size() && s.compare(s.size() - unit.size(), unit.size(), unit) == 0;
   };
   if (ends("ms")) return std::to_string(std::strtod(s.c_str(), nullptr) / 1000);
   if (ends("s")) s.pop_back();
   return s;
+}
+
+/// A number from `low` on; CLI::Range lets NaN pass.
+CLI::Validator at_least(double low, bool more = false) {
+  return {[low, more](const std::string& s) {
+            char* end = nullptr;
+            const double v = std::strtod(s.c_str(), &end);
+            if (end != s.c_str() && (more ? v > low : v >= low) && v < 1e300) return std::string();
+            return s + " is not " + (more ? "more than " : "at least ") +
+                   (low == 0 ? "0" : std::to_string(int(low)));
+          },
+          ""};
 }
 
 /// Which time of a program counts.
@@ -53,7 +67,9 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "Hardware counters of each kernel, by running it again: none, basic, roofline, memory, stalls, or "
          "CUPTI names joined by commas")
       ->capture_default_str();
-  app.add_option("--launches", p.launches, "With --counters: only so many launches")->capture_default_str();
+  app.add_option("--launches", p.launches, "With --counters: only so many launches")
+      ->check(at_least(1))
+      ->capture_default_str();
   app.add_option("--count", p.count,
                  "Count instructions in another run: none, callgrind, step (slow, AVX-512 too)")
       ->check(CLI::IsMember({"none", "callgrind", "step"}))
@@ -76,14 +92,15 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   CLI::App* kernel =
       sub(app, "kernel", "One kernel of the catalogue: times and counters, or exact counters without a GPU",
           p.what);
-  kernel->add_option("KERNEL", p.command, "A kernel that `cgp list` names, and its options as NAME=VALUE")
-      ->required();
+  kernel->add_option("KERNEL", p.command, "A kernel that `cgp list` names, and its options as NAME=VALUE");
+  kernel->add_option("--name", p.kernel, "The kernel, by an option");
+  kernel->add_option("--size", p.kernel_size, "N or MxNxK: m, n, k of products, rows and cols, or n");
   kernel->add_option("--device", p.device, "auto, emu, emu:ARCH, cuda, cuda:N")->capture_default_str();
   kernel->add_option("--counters", p.counters, "On a GPU: none, basic, roofline, memory, stalls")
       ->capture_default_str();
   kernel->add_option("--metrics", p.metrics, "Print only these of `cgp metrics`, joined by commas")
       ->delimiter(',');
-  kernel->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
+  kernel->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
   kernel->add_option("--save", p.save, "Write the profile to this file");
   kernel->footer("Example:\n  cgp profile kernel gemm m=512 n=512 k=512 --device emu --save gemm.json");
   CLI::App* binary =
@@ -98,11 +115,12 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   compare->add_option("KERNEL,--kernel", p.command, "A kernel and its options");
   compare->add_option("--function", p.function,
                       "A loop of the processor instead: axpy, dot, reciprocal, square_root");
-  compare->add_option("--size", p.size, "Elements of the loop")->check(CLI::Range(1.0, 1e11));
+  compare->add_option("--size", p.size, "Elements of the loop; of a kernel its m, n, k, rows and cols, or n")
+      ->check(CLI::Range(1.0, 1e11));
   compare
       ->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N; loops: scalar, sse2, avx2, avx512")
       ->delimiter(',');
-  compare->add_option("--repeat", p.repeat, "Timed launches")->capture_default_str();
+  compare->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
   for (const auto& [name, text] :
        {std::pair{"simd", "A loop (dot, axpy, ...) with vector instructions: time and instruction mix"},
         std::pair{"scalar", "The same without vectors"}}) {
@@ -135,7 +153,9 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
       "--args", p.signature,
       "Its arguments: TYPE:VALUE, TYPE*:COUNT for a buffer, str:TEXT, joined by commas; types: i32, "
       "u32, i64, u64, f32, f64");
-  library->add_option("--seconds", p.budget, "For the calls")->capture_default_str();
+  library->add_option("--seconds", p.budget, "For the calls")
+      ->check(at_least(0, true))
+      ->capture_default_str();
   library->add_option("--flops", p.flops, "Operations of one call");
   library->add_option("--bytes", p.bytes, "Bytes that one call must move");
   library->add_option("--timeout", p.timeout, "Seconds after which the process is ended");
@@ -151,7 +171,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   cublas->add_option("--size", p.shape, "N, or MxNxK")->capture_default_str();
   cublas->add_option("--layout", p.layout, "nt, nn, tn, tt")->capture_default_str();
   cublas->add_option("--device", p.device, "cuda, cuda:N")->capture_default_str();
-  cublas->add_option("--repeat", p.repeat, "Rounds")->capture_default_str();
+  cublas->add_option("--repeat", p.repeat, "Rounds")->check(at_least(1))->capture_default_str();
   cublas->add_option("--save", p.save, "Write the profile to this file");
   cublas->footer("Example:\n  cgp profile cublas --op gemm_bf16 --size 4096");
   CLI::App* quant =
@@ -181,16 +201,20 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
 void declare_time(CLI::App& app, ProfilerOptions& o) {
   TimeOptions& b = o.time;
   add_command(app, b.command, "A kernel that `cgp list` names with NAME=VALUE, or a program after --");
-  app.add_option("--against", b.against, "Another program: interleaved pairs and a verdict");
-  app.add_option("--runs", b.runs, "So many runs; otherwise until the median is known");
-  app.add_option("--precision", b.precision, "Half the 95 % interval over the median")->capture_default_str();
-  app.add_option("--budget", b.budget, "Seconds")->capture_default_str();
+  app.add_option("--against", b.against, "Another program: interleaved pairs and a verdict")
+      ->each([&b](const std::string&) { b.against_given = true; });
+  app.add_option("--runs", b.runs, "So many runs; otherwise until the median is known")->check(at_least(1));
+  app.add_option("--precision", b.precision, "Half the 95 % interval over the median")
+      ->check(at_least(0, true))
+      ->capture_default_str();
+  app.add_option("--budget", b.budget, "Seconds")->check(at_least(0, true))->capture_default_str();
   declare_timing(app, b.timing);
   app.add_option("--device", b.device, "Kernels: auto, emu, cuda")->capture_default_str();
   app.add_option("--baseline", b.baseline, "Name of a saved baseline");
   app.add_flag("--check-regression", b.check_regression, "Exit with 1 when it is slower than the baseline");
   app.add_option("--threshold", b.threshold, "Share (or with %) that counts as slower")
       ->transform(share_of)
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_flag("--count", b.count, "Count instructions with callgrind too: the same every time");
   app.add_option("--save", b.save, "Write the profile to this file");
@@ -208,8 +232,8 @@ void declare_compete(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--theirs", c.theirs, "A command line; repeat it")->allow_extra_args(false);
   app.add_option("--label", c.labels, "Names in the order of the programs, joined by commas")->delimiter(',');
   app.add_option("--gemm", c.gemm, "N or MxNxK: the work is 2 M N K operations");
-  app.add_option("--flops", c.flops, "Operations of one run");
-  app.add_option("--bytes", c.bytes, "Bytes that one run must move");
+  app.add_option("--flops", c.flops, "Operations of one run")->check(at_least(0));
+  app.add_option("--bytes", c.bytes, "Bytes that one run must move")->check(at_least(0));
   declare_timing(app, c.timing);
   app.add_option("--rounds", c.rounds, "In each round every program runs once")->capture_default_str();
   app.add_option("--timeout", c.timing.timeout_seconds, "Seconds for one run");
@@ -233,9 +257,15 @@ void declare_diff(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--left", d.left, "A command line");
   app.add_option("--right", d.right, "Another one");
   declare_timing(app, d.timing);
-  app.add_option("--margin", d.margin, "A change must be larger than this share")->capture_default_str();
-  app.add_option("--equivalence", d.equivalence, "No change: within this share")->capture_default_str();
-  app.add_option("--budget", d.budget, "Seconds for the pairs")->capture_default_str();
+  app.add_option("--margin", d.margin, "A change must be larger than this share")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--equivalence", d.equivalence, "No change: within this share")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--budget", d.budget, "Seconds for the pairs")
+      ->check(at_least(0, true))
+      ->capture_default_str();
   app.add_option("--baselines", d.baselines, "Folder of baselines");
   app.add_flag("--strict", d.strict, "Exit with 4 when it cannot be decided");
   app.footer(
@@ -297,6 +327,7 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
       ->add_option("--tolerance", c.tolerance,
                    "Room on measured numbers, as a share (or with %); exact counts get none")
       ->transform(share_of)
+      ->check(at_least(0))
       ->capture_default_str();
   generate->add_option("-o,--output", c.output, "Write to this file");
 }
@@ -306,10 +337,13 @@ void declare_roofline(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--target", r.target, "cpu, avx2, avx512 or cuda")->capture_default_str();
   app.add_option("--device", r.device, "cuda: the data sheet of this device, without having it");
   app.add_flag("--empirical", r.empirical, "Measure (the CPU is always measured)");
-  app.add_option("--seconds", r.seconds, "For the CPU's ceilings")->capture_default_str();
+  app.add_option("--seconds", r.seconds, "For the CPU's ceilings")
+      ->check(at_least(0, true))
+      ->capture_default_str();
   app.add_option("--point", r.points, "A saved profile of a kernel as a point; repeat it")
       ->allow_extra_args(false);
-  app.add_option("--export,--svg", r.svg, "Write the picture as SVG");
+  app.add_option("--export,--svg", r.svg,
+                 "Write the picture as SVG; to .json the numbers, to .txt both as text");
   app.add_option("--save", r.save, "Write a profile for the report");
   app.footer(
       "Examples:\n  cgp roofline --target cuda --device H200 --svg roof.svg\n  cgp roofline --target cpu");

@@ -8,6 +8,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "heatmap.h"
+#include "json_text.h"
 #include "sarif.h"
 #include "version.h"
 
@@ -28,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> write_files(const RunOptions& o
   }
   if (!o.sarif.empty()) {
     const spec::SarifRun run{kVersion, o.command_line, ran.exit_code, ran.failures};
-    write_file(o.sarif, spec::sarif(*ran.findings, sources, run).dump(2) + "\n");
+    write_file(o.sarif, spec::dumped(spec::sarif(*ran.findings, sources, run), 2) + "\n");
     out.emplace_back("sarif", o.sarif);
   }
   return out;

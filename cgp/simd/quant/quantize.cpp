@@ -200,8 +200,10 @@ std::int64_t quantized_bytes(QuantType type, std::int64_t elements) {
     throw ArgumentError(ErrorText{cat("a row of ", f.name, " holds whole blocks of ", f.elements),
                                   {},
                                   cat(elements, " elements"),
-                                  cat("the next are ", elements / f.elements * f.elements, " and ",
-                                      (elements / f.elements + 1) * f.elements)});
+                                  elements < f.elements
+                                      ? cat("the least are ", f.elements)
+                                      : cat("the next are ", elements / f.elements * f.elements, " and ",
+                                            (elements / f.elements + 1) * f.elements)});
   return elements / f.elements * f.bytes;
 }
 

@@ -12,6 +12,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
+#include "json_text.h"
 
 namespace cgp::profile {
 namespace {
@@ -23,24 +24,54 @@ using text::cat;
 ordered_json noise_file(const std::string& path) {
   if (!fs::exists(path)) return ordered_json::object();
   try {
-    return ordered_json::parse(read_file(path));
+    auto j = ordered_json::parse(read_file(path));
+    return j.is_object() ? j : ordered_json::object();
   } catch (const nlohmann::json::exception& e) {
     throw ParseError(ErrorText{"the file must be JSON", path, e.what(), "remove it and calibrate again"});
   }
 }
 
-FileDiff diff_samples(const Samples& a, const Samples& b, double floor, double equivalence) {
+/// Seconds of a unit of time; 0 for another unit.
+double seconds_of(const std::string& unit) {
+  return unit == "s"                    ? 1
+         : unit == "ms"                 ? 1e-3
+         : unit == "us" || unit == "µs" ? 1e-6
+         : unit == "ns"                 ? 1e-9
+                                        : 0;
+}
+
+/// Why the two cannot be compared; empty: `b` is now in the unit of `a`.
+std::string made_alike(const Samples& a, Samples& b) {
+  if (a.unit != b.unit) {
+    const double from = seconds_of(b.unit), to = seconds_of(a.unit);
+    if (from == 0 || to == 0) return fmt::format("one is in \"{}\", the other in \"{}\"", a.unit, b.unit);
+    for (double& v : b.values) v *= from / to;
+    b.unit = a.unit;
+  }
+  for (const Samples* s : {&a, static_cast<const Samples*>(&b)})
+    for (double v : s->values)
+      if (!(v > 0) || !std::isfinite(v)) return fmt::format("{} {} is no measurement", v, s->unit);
+  return {};
+}
+
+FileDiff diff_samples(const Samples& a, Samples b, double floor, double equivalence) {
   FileDiff d;
   d.name = a.name, d.unit = a.unit;
+  if (d.why = made_alike(a, b); !d.why.empty()) {
+    d.before = prof::median(a.values), d.after = prof::median(b.values);
+    d.verdict = "INCOMPARABLE";
+    return d;
+  }
+  const bool rate = a.unit.size() > 2 && a.unit.compare(a.unit.size() - 2, 2, "/s") == 0;  // more is better
   d.before = prof::median(a.values), d.after = prof::median(b.values);
-  d.change = d.before > 0 ? d.after / d.before - 1 : 0;
+  d.change = d.after / d.before - 1;
   d.floor = floor;
   d.effect = prof::cliffs_delta(a.values, b.values);
   if (a.values.size() < 5 || b.values.size() < 5) {
     d.verdict = "INCONCLUSIVE";
     d.why = fmt::format("{} and {} samples are too few", a.values.size(), b.values.size());
   } else if (std::fabs(d.change) > floor && std::fabs(d.effect) >= 0.6) {
-    d.verdict = d.change > 0 ? "REGRESSION" : "IMPROVED";
+    d.verdict = (d.change > 0) != rate ? "REGRESSION" : "IMPROVED";
     d.why = fmt::format("beyond what identical runs differ by here ({:.0f} %)", 100 * floor);
   } else if (std::fabs(d.change) <= floor && floor <= equivalence) {
     d.verdict = "NO_CHANGE";
@@ -97,9 +128,10 @@ void BaselineStore::save(const std::string& name, const Document& d, bool force)
   const std::string kept = cat(folder_, "/history/", name);
   fs::create_directories(folder_ + "/baselines");
   fs::create_directories(kept);
-  int n = 1;
+  int n = 1;  // after the last, whatever was removed before it
   std::error_code ec;
-  for (const auto& e : fs::directory_iterator(kept, ec)) n += e.path().extension() == ".json";
+  for (const auto& e : fs::directory_iterator(kept, ec))
+    if (e.path().extension() == ".json") n = std::max(n, std::atoi(e.path().stem().c_str()) + 1);
   profile::save(d, fmt::format("{}/{:06}.json", kept, n));
   profile::save(d, file);
 }
@@ -119,14 +151,15 @@ std::vector<Document> BaselineStore::history(const std::string& name) const {
 std::optional<double> BaselineStore::noise_floor(const std::string& machine_key) const {
   const auto j = noise_file(folder_ + "/noise.json");
   if (!j.contains(machine_key) || !j[machine_key].is_number()) return std::nullopt;
-  return j[machine_key].get<double>();
+  const double share = j[machine_key].get<double>();
+  return share >= 0 && share < 1 ? std::optional(share) : std::nullopt;
 }
 
 void BaselineStore::set_noise_floor(const std::string& machine_key, double share) const {
   auto j = noise_file(folder_ + "/noise.json");
   j[machine_key] = share;
   fs::create_directories(folder_);
-  write_file(folder_ + "/noise.json", j.dump(1) + "\n");
+  write_file(folder_ + "/noise.json", spec::dumped(j, 1) + "\n");
 }
 
 namespace {

@@ -54,6 +54,25 @@ std::string describe(const TimingRule& rule) {
                                      : "wall time";
 }
 
+std::optional<std::string> first_group(const std::string& text, const std::string& expression) {
+  constexpr std::size_t kWindow = 8192;
+  const std::regex pattern(expression);
+  std::smatch found;
+  for (std::size_t at = 0;; at += kWindow / 2) {
+    const bool last = at + kWindow >= text.size();
+    const auto begin = text.begin() + std::ptrdiff_t(at),
+               end = last ? text.end() : begin + std::ptrdiff_t(kWindow);
+    auto flags = std::regex_constants::match_default;
+    if (at > 0) flags |= std::regex_constants::match_not_bol | std::regex_constants::match_prev_avail;
+    if (!last) flags |= std::regex_constants::match_not_eol;
+    // What ends with the window may go on behind it: the next one has it whole.
+    if (std::regex_search(begin, end, found, pattern, flags) && found.size() > 1 &&
+        (last || found[0].second != end))
+      return found[1].str();
+    if (last) return std::nullopt;
+  }
+}
+
 OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint64_t padding) {
   OneRun run;
   prof::ProcessOptions o;
@@ -63,6 +82,7 @@ OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint6
   run.process = prof::run_process(program.command, o);
   if (!run.process.ok()) {
     run.failure = run.process.describe();
+    if (run.process.interrupted) return run;
     const auto last = text::trim(run.process.err);
     if (!last.empty())
       run.failure +=
@@ -77,10 +97,8 @@ OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint6
       run.seconds = run.process.user_seconds + run.process.system_seconds;
       break;
     case Clock::output: {
-      std::smatch found;
-      const std::regex pattern(rule.regex);
-      if (std::regex_search(run.process.out, found, pattern) && found.size() > 1)
-        run.seconds = std::strtod(found[1].str().c_str(), nullptr) * rule.unit_seconds;
+      if (const auto printed = first_group(run.process.out, rule.regex))
+        run.seconds = std::strtod(printed->c_str(), nullptr) * rule.unit_seconds;
       if (!(run.seconds > 0) || !std::isfinite(run.seconds))
         run.failure = cat("no time in its output matches ", rule.regex);
     }

@@ -37,6 +37,11 @@ struct OneRun {
   std::string failure;  ///< empty: it ran
 };
 /// Random padding of the environment, so that the layout of the stack is not the same in every run.
+/// What the first group of `expression` holds where it is first found. Searched in windows of 8 KiB that
+/// overlap by half, since the standard library's search needs stack for each character: a match is at most 4
+/// KiB long.
+std::optional<std::string> first_group(const std::string& text, const std::string& expression);
+
 OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint64_t padding);
 
 struct ProgramComparison {

@@ -9,6 +9,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "json_text.h"
 #include "profile/expression.h"
 #include "profile/table.h"
 #include "profile/timeline_export.h"
@@ -40,7 +41,8 @@ std::vector<std::string> texts_of(const YAML::Node& n, const std::string& file, 
 
 double number_of(const YAML::Node& n, const std::string& file, const std::string& what) {
   try {
-    return n.as<double>();
+    if (const auto v = n.as<double>(); std::isfinite(v)) return v;
+    fail(file, n.Mark(), cat(what, " is a finite number"), cat("\"", n.Scalar(), "\""));
   } catch (const YAML::Exception&) {
     fail(file, n.Mark(), cat(what, " is a number"), n.IsScalar() ? cat("\"", n.Scalar(), "\"") : "");
   }
@@ -172,7 +174,9 @@ Contract parse_contract(const std::string& yaml, const std::string& file) {
   } catch (const YAML::ParserException& e) {
     fail(file, e.mark, "the file must be YAML", e.msg);
   }
-  if (!root.IsMap()) fail(file, root.Mark(), "a contract is a map of name, kernel, metrics, checks, ...");
+  if (!root.IsMap())
+    fail(file, root.IsDefined() && !root.IsNull() ? root.Mark() : YAML::Mark{},
+         "a contract is a map of name, kernel, metrics, checks, ...");
   for (const auto& item : root) {
     const std::string key = item.first.Scalar();
     const YAML::Node& v = item.second;
@@ -230,8 +234,19 @@ std::vector<Checked> skip_all(const Contract& c, const std::string& why) {
   return out;
 }
 
+std::string other_subject(const Contract& c, const Document& d) {
+  if (c.kernel.empty() || d.machine.contains("imported")) return {};  // that one is called as its file is
+  auto promised = c.settings, measured = d.command;
+  if (d.name != c.kernel) return format("it is about the kernel {}, this is {}", c.kernel, d.name);
+  std::sort(promised.begin(), promised.end()), std::sort(measured.begin(), measured.end());
+  if (promised.empty() || promised == measured) return {};
+  return format("it is about {} {}, this is {} {}", c.kernel, text::join(promised, " "), d.name,
+                text::join(measured, " "));
+}
+
 std::vector<Checked> check(const Contract& c, const Document& d) {
-  if (const auto why = other_hardware(c, d); !why.empty()) return skip_all(c, why);
+  for (const auto& why : {other_hardware(c, d), other_subject(c, d)})
+    if (!why.empty()) return skip_all(c, why);
   std::vector<Checked> out;
   for (const auto& p : c.promises) {
     Checked one{p, Outcome::skip, ""};
@@ -281,13 +296,14 @@ std::string generate_contract(const Document& d, const std::string& wanted, doub
                            d.machine_key, wanted);
   const auto quoted = [](const std::vector<std::string>& all) {
     std::vector<std::string> out;
-    for (const auto& s : all) out.push_back(nlohmann::json(s).dump());
+    for (const auto& s : all) out.push_back(spec::dumped(nlohmann::json(s)));
     return "[" + text::join(out, ", ") + "]";
   };
   if (d.machine.contains("imported")) {
     out += "# verify it with --profile: what was recorded elsewhere is not measured again here\n";
     if (d.machine.contains("device"))
-      out += format("hardware: {{gpu: {}}}\n", nlohmann::json(d.machine["device"].value("name", "")).dump());
+      out += format("hardware: {{gpu: {}}}\n",
+                    spec::dumped(nlohmann::json(d.machine["device"].value("name", ""))));
   } else if (d.kind == "kernel" || d.machine.contains("device")) {
     out += format("kernel: {}\n", d.name);
     if (!d.command.empty()) out += format("settings: {}\n", quoted(d.command));
@@ -295,7 +311,8 @@ std::string generate_contract(const Document& d, const std::string& wanted, doub
     const bool emulated = spec.rfind("emu", 0) == 0;
     out += format("device: {}\n", emulated ? spec : "cuda");
     if (!emulated)
-      out += format("hardware: {{gpu: {}}}\n", nlohmann::json(d.machine["device"].value("name", "")).dump());
+      out += format("hardware: {{gpu: {}}}\n",
+                    spec::dumped(nlohmann::json(d.machine["device"].value("name", ""))));
   } else if (!d.command.empty()) {
     out += format("command: {}\n", quoted(d.command));
   }
@@ -326,12 +343,18 @@ std::string junit_xml(const std::vector<ContractResult>& all) {
 
 std::string github_lines(const std::vector<ContractResult>& all) {
   std::string out;
+  // a line is one annotation
+  const auto escaped = [](const std::string& s) {
+    std::string one;
+    for (char c : s) c == '%' ? one += "%25" : c == '\n' ? one += "%0A" : c == '\r' ? one += "%0D" : one += c;
+    return one;
+  };
   for (const auto& r : all)
     for (const auto& c : r.checks) {
       if (c.outcome == Outcome::pass) continue;
-      out +=
-          format("::{} file={},line={},title={}::{}: {}\n", c.outcome == Outcome::fail ? "error" : "warning",
-                 r.contract.file, c.promise.line, r.contract.name, c.promise.name, c.why);
+      out += format("::{} file={},line={},title={}::{}: {}\n",
+                    c.outcome == Outcome::fail ? "error" : "warning", r.contract.file, c.promise.line,
+                    escaped(r.contract.name), escaped(c.promise.name), escaped(c.why));
     }
   return out;
 }

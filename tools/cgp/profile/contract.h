@@ -55,6 +55,8 @@ std::vector<Checked> check(const Contract& c, const Document& d);
 std::vector<Checked> skip_all(const Contract& c, const std::string& why);
 /// Why the hardware clause does not fit the profile's machine; empty: it does.
 std::string other_hardware(const Contract& c, const Document& d);
+/// Why a profile is not of what a contract is about; empty: it is, or nobody can tell.
+std::string other_subject(const Contract& c, const Document& d);
 
 /// A contract that this profile keeps, with so much room on each number. Throws Unsupported for a profile
 /// without any number that a contract could hold.
@@ -63,6 +65,7 @@ std::string generate_contract(const Document& d, const std::string& name, double
 struct ContractResult {
   Contract contract;
   std::vector<Checked> checks;
+  bool broken = false;  ///< it could not be read or measured
 };
 std::string junit_xml(const std::vector<ContractResult>& all);
 /// "::error file=...,line=...::..." lines for GitHub.

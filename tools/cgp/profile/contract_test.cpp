@@ -123,6 +123,13 @@ TEST(contract, other_hardware_skips) {
             "FAIL ");
 }
 
+TEST(contract, a_profile_of_something_else_skips) {
+  const std::string promise = "metrics: {global_load_efficiency_pct: {min: 95}}\n";
+  EXPECT_EQ(outcomes("name: n\nkernel: gemm\n" + promise, measured()), "SKIP ");
+  EXPECT_EQ(outcomes(kHead + ("settings: [rows=9]\n" + promise), measured()), "SKIP ");
+  EXPECT_EQ(outcomes(kHead + ("settings: [rows=8]\n" + promise), measured()), "PASS ");
+}
+
 TEST(contract, mistakes_say_where) {
   const auto message = [](const std::string& yaml) -> std::string {
     try {
@@ -141,6 +148,9 @@ TEST(contract, mistakes_say_where) {
             std::string::npos);
   EXPECT_NE(message(kHead).find("promises something"), std::string::npos);
   EXPECT_NE(message("- a\n- b\n").find("map"), std::string::npos);
+  for (const char* no_number : {".nan", ".inf"})
+    EXPECT_NE(message(kHead + ("metrics: {tflops: {min: " + std::string(no_number) + "}}")).find("finite"),
+              std::string::npos);
   EXPECT_NE(message("name: n\nkernel: a\ncommand: b\nmetrics: {tflops: {min: 1}}").find("both"),
             std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/system.h"
+#include "json_text.h"
 
 namespace cgp::profile {
 namespace {
@@ -196,7 +197,7 @@ Document from_json(const ordered_json& j, const std::string& origin) {
   };
   if (!j.is_object() || j.value("schema", "") != kSchema)
     refuse(j.is_object() && j.contains("schema")
-               ? cat("its schema is ", j["schema"].dump(), ", not \"", kSchema, "\"")
+               ? cat("its schema is ", spec::dumped(j["schema"]), ", not \"", kSchema, "\"")
                : "it has no schema");
   Document d;
   try {
@@ -221,7 +222,9 @@ Document from_json(const ordered_json& j, const std::string& origin) {
   return d;
 }
 
-void save(const Document& d, const std::string& path) { write_file(path, to_json(d).dump(1) + "\n"); }
+void save(const Document& d, const std::string& path) {
+  write_file(path, spec::dumped(to_json(d), 1) + "\n");
+}
 
 Document load(const std::string& path) {
   const std::string content = read_file(path);

@@ -287,6 +287,11 @@ Timeline load_timeline(const std::string& path) {
                                "cgp report shows it"});
   if (kind == FileKind::nsys_sqlite || kind == FileKind::nsys_csv || kind == FileKind::nsys_report)
     return read_nsys(kind, path, content).timeline;
+  if (kind != FileKind::events)
+    throw ParseError(
+        ErrorText{"the file must have a timeline", path,
+                  content.empty() ? "it is empty" : "it begins as no recording of events does",
+                  "nsys export --type sqlite writes one; so does a program under libcgp_inject.so"});
   Timeline t;
   read_events(content, t);
   return t;

@@ -224,6 +224,23 @@ TEST(diff, files_say_what_they_can_and_not_more) {
   EXPECT_EQ(diff_documents(sample(100, 30, 0.01, 1), other, 0.12, 0.03).at(0).verdict, "INCOMPARABLE");
 }
 
+TEST(diff, samples_are_compared_in_one_unit_and_only_if_they_are_measurements) {
+  const auto row = [](const std::string& unit, double value) {
+    Document a = sample(1000, 30, 0.001, 1), b = sample(1, 30, 0.001, 1);
+    b.samples[0].unit = unit;
+    for (double& v : b.samples[0].values) v *= value;
+    return diff_documents(a, b, 0.02, 0.03).at(0);
+  };
+  EXPECT_EQ(row("ms", 1).verdict, "NO_CHANGE") << "1 ms are 1000 us";
+  EXPECT_EQ(row("ms", 2).verdict, "REGRESSION");
+  EXPECT_EQ(row("us", 1).verdict, "IMPROVED");
+  for (const auto& [unit, value] : {std::pair{"GB/s", 1000.0}, {"", 1000.0}, {"us", 0.0}, {"us", -1000.0}})
+    EXPECT_EQ(row(unit, value).verdict, "INCOMPARABLE") << unit << " " << value;
+  Document a = sample(100, 30, 0.001, 1), b = sample(150, 30, 0.001, 1);
+  a.samples[0].unit = b.samples[0].unit = "GB/s";
+  EXPECT_EQ(diff_documents(a, b, 0.02, 0.03).at(0).verdict, "IMPROVED") << "of rates more is better";
+}
+
 TEST(diff, exact_counts_need_no_statistics) {
   Document a = sample(100, 30, 0.1, 1), b = sample(100, 30, 0.1, 2);
   a.metrics.set(Metric::instructions, 1000000.0, Source::counted, "callgrind");
@@ -244,6 +261,9 @@ TEST(baseline, names_are_kept_and_not_replaced_by_accident) {
   EXPECT_THROW(store.save("one", sample(2, 5, 0.01, 1), false), ArgumentError);
   store.save("one", sample(2, 5, 0.01, 1), true);
   EXPECT_EQ(store.history("one").size(), 2u) << "the history keeps all";
+  std::filesystem::remove(store.folder() + "/history/one/000001.json");
+  store.save("one", sample(2, 5, 0.01, 1), true);
+  EXPECT_EQ(store.history("one").size(), 2u) << "what was removed makes no room for what comes";
   EXPECT_EQ(store.load("one").metrics[Metric::wall_clock_time_us].number(), 2);
   EXPECT_THROW(store.save("../x", sample(1, 5, 0.01, 1), false), ArgumentError);
   try {
@@ -253,6 +273,8 @@ TEST(baseline, names_are_kept_and_not_replaced_by_accident) {
     EXPECT_NE(std::string(e.what()).find("one"), std::string::npos);
   }
   EXPECT_FALSE(store.noise_floor("m"));
+  write_file(store.folder() + "/noise.json", "{\"m\": -5}");
+  EXPECT_FALSE(store.noise_floor("m")) << "no share";
   store.set_noise_floor("m", 0.07);
   EXPECT_EQ(*store.noise_floor("m"), 0.07);
 }
@@ -273,6 +295,16 @@ TEST(compare_programs, a_printed_time_is_read) {
   rule.unit_seconds = 1e-3;
   EXPECT_DOUBLE_EQ(time_once({"p", {"echo", "took 12.5 ms"}, {}}, rule, 0).seconds, 0.0125);
   EXPECT_NE(time_once({"p", {"echo", "nothing"}, {}}, rule, 0).failure, "");
+}
+
+TEST(compare_programs, a_time_is_found_in_any_output) {
+  const std::string long_line(1 << 20, 'a');
+  EXPECT_EQ(first_group("took:\n 4.5 ms", "took:\\s+([0-9.]+) ms"), "4.5");
+  for (std::size_t before : {0, 4090, 4096, 8185, 8190, 8192, 500000})
+    EXPECT_EQ(first_group(std::string(before, 'x') + "took 12.75" + long_line, "took ([0-9.]+)"), "12.75")
+        << before;
+  EXPECT_EQ(first_group(long_line, "(b.*)"), std::nullopt);
+  EXPECT_EQ(first_group(long_line + "1", "^([0-9])"), std::nullopt) << "a window does not begin the text";
 }
 
 TEST(compare_programs, what_is_no_time_is_a_failure) {

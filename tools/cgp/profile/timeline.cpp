@@ -173,15 +173,17 @@ void read_events(const std::string& text, Timeline& into) {
   TraceReader reader{into, {}, {}, 0};
   into.complete = false;
   const auto lines = text::split(text, '\n');
+  std::size_t bad = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (text::trim(lines[i]).empty()) continue;
     try {
       reader.event(json::parse(lines[i]));
     } catch (const json::exception& e) {
       const bool cut_off = i + 1 == lines.size();
-      if (!cut_off) into.errors.push_back(cat("line ", i + 1, " is no event: ", e.what()));
+      if (!cut_off && bad++ < 3) into.errors.push_back(cat("line ", i + 1, " is no event: ", e.what()));
     }
   }
+  if (bad > 3) into.errors.push_back(cat(bad - 3, " more lines are no events"));
   std::stable_sort(into.activities.begin(), into.activities.end(),
                    [](const Activity& a, const Activity& b) { return a.start < b.start; });
 }

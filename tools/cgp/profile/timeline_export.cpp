@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "json_text.h"
 #include "profile/table.h"
 
 namespace cgp::profile {
@@ -52,8 +53,9 @@ std::string xml_escaped(const std::string& s) {
 
 std::string perfetto_json(const Timeline& t, const std::string& title) {
   const std::uint64_t zero = origin(t);
-  std::string out = "{\"displayTimeUnit\":\"ns\",\"otherData\":" + ordered_json({{"title", title}}).dump() +
-                    ",\"traceEvents\":[\n";
+  std::string out =
+      "{\"displayTimeUnit\":\"ns\",\"otherData\":" + spec::dumped(ordered_json({{"title", title}})) +
+      ",\"traceEvents\":[\n";
   std::map<std::pair<int, std::uint64_t>, std::string> tracks;
   std::map<std::uint32_t, const Activity*> calls;
   for (const auto& a : t.activities)
@@ -62,7 +64,7 @@ std::string perfetto_json(const Timeline& t, const std::string& title) {
   const auto us = [&](std::uint64_t ns) { return double(ns - zero) * 1e-3; };
   bool first = true;
   const auto event = [&](const ordered_json& j) {
-    out += (first ? "" : ",\n") + j.dump();
+    out += (first ? "" : ",\n") + spec::dumped(j);
     first = false;
   };
   for (const auto& a : t.activities) {
@@ -152,7 +154,7 @@ std::string speedscope_json(const Timeline& t, const std::string& title) {
     j["profiles"].push_back(std::move(p));
   }
   j["exporter"] = "cgp";
-  return j.dump() + "\n";
+  return spec::dumped(j) + "\n";
 }
 
 std::string flamegraph_svg(const Timeline& t, const std::string& title) {
