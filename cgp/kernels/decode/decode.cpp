@@ -5,6 +5,9 @@
 //   memory   both products may take their sums in any order, so lanes read the 16 bytes that suit them: of k,
 //            four lanes read 64 bytes of a key; of v, eight lanes read 128 bytes of a key. The next tile's
 //            keys are under way while this one's are multiplied. Nothing passes through shared memory
+//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of
+//   the
+//            sums and of the products
 //   sync     warps meet once at the end; blocks count up, and the last combines (counters are left at 0)
 //   needs    sm_80, 8-bit pages sm_90; d a multiple of 64
 #include "cgp/kernels/decode/decode.h"
@@ -69,7 +72,7 @@ class Decode {
         lane_(w_.lane()),
         quad_(lane_ & 3u),
         group_(lane_ >> 2u),
-        out_(k.shared<f32>(t_.warps * kRows * (d_ + 4))),
+        out_(k.shared<f32>(t_.warps * kRows * pitch())),
         stats_(k.shared<f32>(t_.warps * kRows * 2)),
         last_(k.shared<u32>(1)) {}
 
@@ -84,27 +87,30 @@ class Decode {
     const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
 
     const Where where{batch, head, rows0, length};
-    const auto q = load_queries(where);
+    const auto q = queries(where);
     const auto start = from + k_.warp_index();
     auto state = State{Floats(std::size_t(halves()), Val<f32>(kNever)),
                        Floats(std::size_t(halves()), Val<f32>(0)), accumulator()};
     const auto step = Val<u32>(std::uint32_t(t_.warps));
     if (d_ <= 128) {
-      auto done = k_.loop(range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
-                          [&](Val<u32> tile, std::tuple<State, Words> now) {
-                            const auto v = load_values(where, tile);
-                            const auto next = load_keys(where, tile + step, to);
-                            return std::tuple(multiply(
-                                                  where, tile, q, std::get<1>(now), [&] { return v; },
-                                                  std::move(std::get<0>(now))),
-                                              next);
-                          });
+      auto done =
+          k_.loop(range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
+                  [&](Val<u32> tile, std::tuple<State, std::vector<Words>> now) {
+                    const auto v = load_values(where, tile);
+                    const auto next = load_keys(where, tile + step, to);
+                    return std::tuple(
+                        multiply(
+                            where, tile, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
+                            [&](int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
+                        next);
+                  });
       finish(where, split, item, std::get<0>(done));
     } else {
       auto done = k_.loop(range(start, to, step), std::move(state), [&](Val<u32> tile, State now) {
-        const auto keys = load_keys(where, tile, to);
+        const auto there = place(where, tile, tile < to);
         return multiply(
-            where, tile, q, keys, [&] { return load_values(where, tile); }, std::move(now));
+            where, tile, q, [&](int block) { return load_keys(where, tile, there, block); },
+            [&](int part) { return load_values(where, tile, there, part); }, std::move(now));
       });
       finish(where, split, item, done);
     }
@@ -114,34 +120,52 @@ class Decode {
   struct Where {
     Val<u32> batch, head, rows0, length;
   };
-  using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o
+  using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
   int halves() const { return t_.wide ? 2 : 1; }
+  int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
   int page_bytes() const { return Page::bits / 8; }
 
   std::vector<Floats> accumulator() {
     std::vector<Floats> o;
-    for (int j = 0; j < d_ / 8; ++j) o.push_back(Floats(4, Val<f32>(0)));
+    for (int j = 0; j < d_ / (t_.wide ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
     return o;
   }
   Val<u32> row(const Where& at, int half) const { return at.rows0 + group_ + std::uint32_t(8 * half); }
   Val<u32> rows() const { return p_.group * p_.n_q; }
 
-  // Words of this lane's row(s): chunk of 32 columns by chunk, columns 8 t to 8 t + 7 of each.
-  std::vector<Words> load_queries(const Where& at) {
-    std::vector<Words> out;
-    for (int half = 0; half < halves(); ++half) {
-      const auto r = row(at, half), safe = dsl::min(r, rows() - 1);
-      const auto head = at.head * p_.group + safe % p_.group;
-      const auto base = to<u64>(at.batch) * p_.q_batch + to<u64>(head) * p_.q_head +
-                        to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
-      Words w;
-      for (int c = 0; c < d_ / 32; ++c) {
-        const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows(), !t_.early);
-        for (int i = 0; i < 4; ++i) w.push_back(as_multiplied(eight[i]));
-      }
-      out.push_back(std::move(w));
+  /// Four words of a half's row: columns 8 t to 8 t + 7 of a chunk of 32.
+  using Four = std::function<std::array<Val<b32>, 4>(int half, int chunk)>;
+  // Where there are registers they stay there. Wide rows of both halves are in shared memory, as lanes read
+  // them.
+  Four queries(const Where& at) {
+    if (!t_.wide || d_ <= 128) {
+      std::vector<std::array<Val<b32>, 4>> words;
+      for (int half = 0; half < halves(); ++half)
+        for (int c = 0; c < d_ / 32; ++c) words.push_back(load_queries(at, half, c));
+      return [this, words](int half, int c) { return words[std::size_t(half * d_ / 32 + c)]; };
     }
-    return out;
+    const auto shared = k_.shared<b32>(2 * d_ / 32 * 128, 16).at(lane_ * 4u);
+    k_.if_(assume_uniform(k_.warp_index() == 0u, Uniform::warp), [&] {
+      for (int half = 0; half < 2; ++half)
+        for (int c = 0; c < d_ / 32; ++c) {
+          const auto w = load_queries(at, half, c);
+          shared.template st<4>((half * d_ / 32 + c) * 128, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
+        }
+    });
+    k_.sync();
+    return [this, shared](int half, int c) -> std::array<Val<b32>, 4> {
+      const auto w = shared.template ld<4>((half * d_ / 32 + c) * 128);
+      return {w[0], w[1], w[2], w[3]};
+    };
+  }
+  std::array<Val<b32>, 4> load_queries(const Where& at, int half, int c) {
+    const auto r = row(at, half), safe = dsl::min(r, rows() - 1);
+    const auto head = at.head * p_.group + safe % p_.group;
+    const auto base = to<u64>(at.batch) * p_.q_batch + to<u64>(head) * p_.q_head +
+                      to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
+    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows(), !t_.early);
+    return {as_multiplied(eight[0]), as_multiplied(eight[1]), as_multiplied(eight[2]),
+            as_multiplied(eight[3])};
   }
   Val<b32> as_multiplied(const Val<b32>& word) {
     if constexpr (std::is_same_v<C, T>) {
@@ -171,57 +195,69 @@ class Decode {
                          to<u64>(key % p_.page_size) * std::uint64_t(d_);
     return {p_.pool + element * std::uint64_t(page_bytes()), there};
   }
-  Words load_keys(const Where& at, const Val<u32>& tile, const Val<u32>& end) {
+  std::vector<Words> load_keys(const Where& at, const Val<u32>& tile, const Val<u32>& end) {
     const auto p = place(at, tile, tile < end);
+    std::vector<Words> w;
+    for (int block = 0; block < 2; ++block) w.push_back(load_keys(at, tile, p, block));
+    return w;
+  }
+  /// Of a block of 8 keys.
+  Words load_keys(const Where& at, const Val<u32>& tile, const TilePlace& p, int block) {
+    const auto key = group_ + std::uint32_t(8 * block);
+    const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+    const auto base =
+        p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
     Words w;
-    for (int block = 0; block < 2; ++block) {
-      const auto key = group_ + std::uint32_t(8 * block);
-      const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
-      const auto base =
-          p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
-      for (int c = 0; c < d_ / 32; ++c) {
-        const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
-        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
-      }
+    for (int c = 0; c < d_ / 32; ++c) {
+      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
+      for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
     }
     return w;
   }
-  Words load_values(const Where& at, const Val<u32>& tile) {
+  std::vector<Words> load_values(const Where& at, const Val<u32>& tile) {
     const auto p = place(at, tile, tile == tile);
+    std::vector<Words> w;
+    for (int part = 0; part < d_ / 64; ++part) w.push_back(load_values(at, tile, p, part));
+    return w;
+  }
+  /// 64 columns of 16 keys.
+  Words load_values(const Where& at, const Val<u32>& tile, const TilePlace& p, int part) {
     const auto values = p.address + to<u64>(p_.heads_kv * p_.page_size) * std::uint64_t(d_ * page_bytes());
     Words w;
-    for (int h = 0; h < d_ / 64; ++h)
-      for (int n = 0; n < 4; ++n) {
-        const auto key = quad_ * 2u + std::uint32_t(n % 2 + n / 2 * 8);
-        const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
-        const auto offset =
-            (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * h)) * std::uint32_t(page_bytes());
-        const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
-        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
-      }
+    for (int n = 0; n < 4; ++n) {
+      const auto key = quad_ * 2u + std::uint32_t(n % 2 + n / 2 * 8);
+      const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+      const auto offset =
+          (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * part)) * std::uint32_t(page_bytes());
+      const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
+      for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+    }
     return w;
   }
 
   void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
     record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
   }
-  // `value_words` are asked for after the scores: wide heads have no registers for both.
-  template <class F>
-  State multiply(const Where& at, const Val<u32>& tile, const std::vector<Words>& q, const Words& keys,
-                 F&& value_words, State now) {
+  // keys(block) of 8, values(part) of 64 columns, are asked for where they are multiplied: wide heads have no
+  // registers for all of them.
+  template <class K, class V>
+  State multiply(const Where& at, const Val<u32>& tile, const Four& q, K&& keys, V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
     std::vector<std::vector<Value>> s;
     for (int block = 0; block < 2; ++block) {
       s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
-      for (int c = 0; c < d_ / 32; ++c)
+      const Words words = keys(block);
+      for (int c = 0; c < d_ / 32; ++c) {
+        std::vector<std::array<Val<b32>, 4>> rows;
+        for (int half = 0; half < halves(); ++half) rows.push_back(q(half, c));
         for (int step = 0; step < 2; ++step) {
           const auto word = [&](int half, int i) -> Value {
-            return half < halves() ? Value(q[std::size_t(half)][std::size_t(4 * c + 2 * step + i)])
-                                   : Value(none);
+            return half < halves() ? Value(rows[std::size_t(half)][std::size_t(2 * step + i)]) : Value(none);
           };
-          const std::size_t b = std::size_t(block * d_ / 8 + 4 * c + 2 * step);
-          product({word(0, 0), word(1, 0), word(0, 1), word(1, 1)}, {keys[b], keys[b + 1]}, s.back());
+          const std::size_t b = std::size_t(4 * c + 2 * step);
+          product({word(0, 0), word(1, 0), word(0, 1), word(1, 1)}, {words[b], words[b + 1]}, s.back());
         }
+      }
     }
     Floats max, sum, scale;
     std::vector<Floats> e;  // of a half: 2 blocks of 2 keys
@@ -247,28 +283,47 @@ class Decode {
       e.push_back(std::move(probabilities));
     }
     const auto packed = [&](int half, int block) -> Value {
-      if (half >= halves()) return none;
       const auto& x = e[std::size_t(half)];
       return dsl::pack<C>(x[std::size_t(2 * block)], x[std::size_t(2 * block + 1)]);
     };
-    const std::array<Value, 4> a{packed(0, 0), packed(1, 0), packed(0, 1), packed(1, 1)};
-    const Words values = value_words();
-    std::vector<Floats> o;
-    for (int j = 0; j < d_ / 8; ++j) {
+    // Columns 64 part + 8 n + j of lane group n: two keys in one register.
+    const auto pair = [&](const Words& words, int j, int first) -> Value {
+      const std::size_t w = std::size_t(first * 4 + j / 2);
+      return prmt(words[w], words[w + 4], j % 2 ? 0x7632 : 0x5410);
+    };
+    const auto scaled = [&](std::size_t block, const std::array<Val<f32>, 4>& by) {
       std::vector<Value> acc;
-      for (int i = 0; i < 4; ++i) {
-        const auto& x = std::get<2>(now)[std::size_t(j)][std::size_t(i)];
-        acc.push_back(k_.copy(i / 2 < halves() ? Value(x * scale[std::size_t(i / 2)]) : Value(x)));
-      }
-      // Columns 64 h + 8 n + (j % 8) of lane group n: two keys in one register.
-      const auto pair = [&](int first) -> Value {
-        const std::size_t w = std::size_t((j / 8 * 4 + first) * 4 + j % 8 / 2);
-        return prmt(values[w], values[w + 4], j % 2 ? 0x7632 : 0x5410);
-      };
-      product(a, {pair(0), pair(2)}, acc);
+      for (std::size_t i = 0; i < 4; ++i) acc.push_back(k_.copy(std::get<2>(now)[block][i] * by[i]));
+      return acc;
+    };
+    std::vector<Floats> o;
+    const auto keep = [&](const std::vector<Value>& acc) {
       Floats next;
       for (const auto& x : acc) next.push_back(Val<f32>(x));
       o.push_back(std::move(next));
+    };
+    if (t_.wide) {
+      const std::array<Value, 4> a{packed(0, 0), packed(1, 0), packed(0, 1), packed(1, 1)};
+      for (int part = 0; part < d_ / 64; ++part) {
+        const Words v = values(part);
+        for (int j = 0; j < 8; ++j) {
+          auto acc = scaled(std::size_t(8 * part + j), {scale[0], scale[0], scale[1], scale[1]});
+          product(a, {pair(v, j, 0), pair(v, j, 2)}, acc);
+          keep(acc);
+        }
+      }
+    } else {  // 8 rows: they are the columns of o'
+      const std::array<Value, 2> b{packed(0, 0), packed(0, 1)};
+      const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
+      const Val<f32> even = of_row(0), odd = of_row(1);
+      for (int part = 0; part < d_ / 64; ++part) {
+        const Words v = values(part);
+        for (int j = 0; j < 8; j += 2) {
+          auto acc = scaled(std::size_t(4 * part + j / 2), {even, odd, even, odd});
+          product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, b, acc);
+          keep(acc);
+        }
+      }
     }
     return State{max, sum, std::move(o)};
   }
@@ -276,7 +331,7 @@ class Decode {
   // ------------------------------------------------------------ results
   void finish(const Where& at, const Val<u32>& split, const Val<u32>& item, const State& done) {
     const auto warp = k_.warp_index();
-    const auto mine = out_.at(warp * std::uint32_t(kRows * (d_ + 4)));
+    const auto mine = out_.at(warp * std::uint32_t(kRows * pitch()));
     for (int half = 0; half < halves(); ++half) {
       const auto r = group_ + std::uint32_t(8 * half);
       const auto sum = reduce(
@@ -287,10 +342,15 @@ class Decode {
         stats_.st((warp * std::uint32_t(kRows) + r) * 2u + 1u, sum);
       });
       for (int j = 0; j < d_ / 8; ++j)
-        for (int i = 0; i < 2; ++i)
-          mine.st(r * std::uint32_t(d_ + 4) + (quad_ * 2u + std::uint32_t(i)) * 8u +
-                      std::uint32_t(j / 8 * 64 + j % 8),
-                  std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
+        for (int i = 0; i < 2; ++i) {
+          const auto column = std::uint32_t(j / 8 * 64 + j % 8), one = std::uint32_t(i);
+          if (t_.wide)
+            mine.st(r * std::uint32_t(pitch()) + (quad_ * 2u + one) * 8u + column,
+                    std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
+          else
+            mine.st((quad_ * 2u + one) * std::uint32_t(pitch()) + group_ * 8u + column,
+                    std::get<2>(done)[std::size_t(j / 2)][std::size_t(j % 2 * 2 + i)]);
+        }
     }
     k_.sync();
     const auto smem_max = [&](const Val<u32>& r, int w) {
@@ -304,7 +364,7 @@ class Decode {
       for (int w = 0; w < t_.warps; ++w) {
         const auto scale = weight(m[std::size_t(w)], max);
         const auto l = stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u) * scale;
-        const auto v = out_.ld((r + std::uint32_t(w * kRows)) * std::uint32_t(d_ + 4) + x) * scale;
+        const auto v = out_.ld((r + std::uint32_t(w * kRows)) * std::uint32_t(pitch()) + x) * scale;
         sum.push_back(w ? sum.back() + l : l);
         o.push_back(w ? o.back() + v : v);
       }

@@ -182,11 +182,5 @@ TEST(decode, right_on_a_gpu) {
 }
 
 TEST(decode, every_variant_assembles) {
-  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, decode_variants()),
-                                [](const auto& image, const auto& a) {
-                                  // Heads of 256 fill all registers: some ten words outside the products'
-                                  // loop are spilled.
-                                  return a.spill_bytes <=
-                                         (image.name.find("_256_") != std::string::npos ? 96 : 0);
-                                });
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, decode_variants()));
 }
