@@ -84,6 +84,51 @@ def document_rows(prefixes, ours, rounds, flush):
                     print(line, flush=True)
 
 
+def shaped_rows(prefixes, rounds, flush):
+    """Gradients of shaped scores: flex_attention compiled (soft cap, slopes), PyTorch's attention with a mask."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    for shape in ("cap", "alibi", "add", "bool"):
+        for d in (64, 128, 256):
+            for causal in (False, True):
+                for n in (1024, 4096):
+                    name = f"duel/shaped/{shape}/bf16/d{d}/{'causal' if causal else 'full'}/n{n}"
+                    if not any(name.startswith(x) for x in prefixes):
+                        continue
+                    b, h = 16384 // n, 2048 // d
+                    make = {"device": "cuda", "dtype": torch.bfloat16}
+                    q, k, v = (torch.randn(b, h, n, d, requires_grad=True, **make) for _ in range(3))
+                    flops = 4 * b * h * n * n * d * (0.5 if causal else 1) * 2.5
+                    if shape in ("cap", "alibi"):
+                        slopes = torch.full((h,), 0.01, device="cuda")
+
+                        def cap(score, _b, _h, _q, _k):
+                            return 30 * torch.tanh(score / 30)
+
+                        def alibi(score, _b, h_, q_, k_):
+                            return score - slopes[h_] * (q_ - k_).abs()
+
+                        torch.compiler.reset()
+                        below = create_block_mask(lambda _b, _h, q_, k_: q_ >= k_, None, None, n, n) if causal else None
+                        flex = torch.compile(flex_attention, dynamic=False)
+                        work = lambda: flex(q, k, v, score_mod=cap if shape == "cap" else alibi, block_mask=below)
+                    else:
+                        bias = torch.randn(n, n, **make) if shape == "add" else torch.rand(n, n, device="cuda") > 0.1
+                        if causal:
+                            low = torch.ones(n, n, device="cuda", dtype=torch.bool).tril()
+                            bias = bias.masked_fill(~low, -math.inf) if shape == "add" else bias & low
+                        work = lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+                    try:
+                        o = work()
+                        g = torch.randn_like(o)
+                        ms = median_ms(lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True), rounds, flush)
+                    except Exception as e:  # the compiler's errors are of many types
+                        print(f"{name:44s}  {type(e).__name__}: {str(e)[:90]!r}", flush=True)
+                        continue
+                    peer = "flex_attention" if shape in ("cap", "alibi") else "sdpa"
+                    print(f"{name:44s}  {peer} {ms:9.4f} ms {flops / ms / 1e9:7.1f} TFLOP/s", flush=True)
+
+
 def decode_rows(rounds, flush):
     """PyTorch's attention of one query over a contiguous cache, the best of its backends."""
     for b, hq, hk, n in ((1, 32, 8, 8192), (8, 32, 8, 8192), (32, 32, 8, 4096), (64, 32, 32, 2048), (128, 32, 8, 4096)):
@@ -112,6 +157,7 @@ def main():
         decode_rows(a.rounds, flush)
     if a.prefixes:
         document_rows(a.prefixes, ours, a.rounds, flush)
+        shaped_rows(a.prefixes, a.rounds, flush)
     passes = ["forward", "backward"]
     for kind in passes:
         for dtype, d, causal, n in shapes():

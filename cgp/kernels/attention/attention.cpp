@@ -241,7 +241,7 @@ std::vector<Variant> attention_variants() {
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
     tune.warpgroups = tile.warpgroups, tune.promoted = promoted;
-    if (t == DType::e4m3 && tile.d_qk == 128) tune.turns = 2;
+    if (t == DType::e4m3) tune.queries = 2, tune.turns = tile.d_qk == 128 ? 2 : 0;
     all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns,
                                  tune, f, t == DType::e4m3 ? DType::f16 : t));
   };
@@ -251,6 +251,11 @@ std::vector<Variant> attention_variants() {
   add(DType::f16, kSm90Tiles[0], every);
   add(DType::bf16, kSm90Tiles[3], every);
   for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
+  AttentionSm90Tuning narrow;  // e4m3 of 64 columns: short sequences with bounds, and all without
+  narrow.queries = narrow.turns = 2;
+  all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, causal));
+  narrow.warpgroups = narrow.stages = 3, narrow.turns = 0;
+  all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, plain));
   add(DType::e4m3, kFp8Tiles[0], every);
   AttentionFeatures packed = causal, lengths = causal;
   packed.packed = lengths.lengths = true;
@@ -273,9 +278,12 @@ static AttentionSm90Tuning tune_alike(const AttentionProblem& p, bool lse, int* 
   t.warpgroups = tile.warpgroups;
   if (p.type == DType::e4m3) {
     t.promoted = p.promoted;
-    t.turns = tile.d_qk == 128 ? 2 : 0;
+    const bool narrow = tile.d_qk == 64 && !p.promoted, flat = narrow && bounded && n <= 1024;  // 128 rows
+    if (flat) t.warpgroups = 2;
+    t.turns = tile.d_qk == 128 || flat ? 2 : 0;
     t.persistent = !bounded || n <= 4096;
-    t.section = bounded && n <= (tile.d_qk == 64 ? 1024 : 4096);
+    t.section = bounded && n <= 4096;
+    if (t.persistent) t.queries = 2, t.stages = narrow && !bounded ? 3 : 2;
     return t;
   }
   if (tile.d_qk == 64) {

@@ -41,7 +41,8 @@ struct AttentionScore {
 struct ScoreModification {
   std::string name;
   std::function<dsl::Val<dsl::f32>(const AttentionScore&)> apply;
-  /// d(apply)/d(score), times `upstream`; empty: it is 1 (the modification adds something).
+  /// d(apply)/d(score), times `upstream`; empty: recorded from `apply` (cgp/dsl/derivative.h). Numbers behind
+  /// `data` have no gradient.
   std::function<dsl::Val<dsl::f32>(const AttentionScore&, const dsl::Val<dsl::f32>& upstream)> gradient;
 };
 

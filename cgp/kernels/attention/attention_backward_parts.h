@@ -197,6 +197,20 @@ inline void keep_columns(Kernel& k, const std::vector<Value>& x, int h, const Va
   }
 }
 
+/// The same of packed pairs of 16 bits; 0 outside.
+inline void keep_packed_columns(Kernel& k, const std::vector<Value>& x, int h, const Val<s32>& from,
+                                const Val<s32>* to) {
+  const auto half = [&](std::int32_t column, std::uint32_t bits) {
+    const auto inside = to ? (from <= column) & (*to >= column) : from <= column;
+    return select(inside, Val<b32>(bits), Val<b32>(0));
+  };
+  for (std::size_t w = std::size_t(h); w < x.size(); w += 2) {
+    const auto column = std::int32_t(8 * (w >> 1));
+    k.mov_op(x[w], ptx::Op::and_, {ptx::Mod::b32},
+             {x[w], half(column, 0xffffu) | half(column + 1, 0xffff0000u)});
+  }
+}
+
 /// A warpgroup's sums, scaled and rounded: rows `row` and row + 8 (of this thread) of the `rows` that begin
 /// at `head`.
 template <class T, int N>

@@ -215,7 +215,9 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (auto why = reject(AttentionKind::sm90, p, at, d); !why.empty()) return why;
   const std::string lead = "attention_backward sm90: ";
   const auto f = AttentionFeatures::of(p, false);
-  if (f.modify.apply) return lead + "a score modification may need any number of registers";
+  if (f.modify.apply && (f.mask != AttentionMask::none || f.soft_cap || f.alibi))
+    return lead +
+           "a score modification beside a mask, a soft cap or slopes needs more registers than there are";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
   if (width(p) > 128 && f.mask != AttentionMask::none && f.lengths)
@@ -224,10 +226,10 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (f.soft_cap && f.alibi && (width(p) <= 128 || p.packed))
     return text::cat(lead, "a soft cap beside slopes needs more registers than there are ",
                      p.packed ? "for packed sequences" : "up to head dimensions of 128");
-  if (width(p) == 64 && f.soft_cap && p.packed && (f.left || f.right))
-    return lead +
-           "bounds of packed sequences beside a soft cap need more registers than there are up to head "
-           "dimensions of 64";
+  if (width(p) == 64 && (f.soft_cap || f.modify.apply) && p.packed && (f.left || f.right))
+    return text::cat(lead, "bounds of packed sequences beside a ",
+                     f.soft_cap ? "soft cap" : "score modification",
+                     " need more registers than there are up to head dimensions of 64");
   if (p.packed && !at.total_q) return lead + "total_q = 0";
   if (p.n_q == 0) return lead + "n_q = 0";
   for (auto [what, address] : {std::pair{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}})
@@ -261,9 +263,11 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   // With more bounds the producer's registers do not suffice; who looks for sequences has some of the
   // warpgroups', and 64 columns then have none to keep probabilities as they were.
   const bool bounded = f.left || f.right, masked = f.mask != AttentionMask::none;
+  const bool wide_modified = f.modify.apply && width(q.dense()) == 128;
   t.persistent =
-      f.packed || !bounded || (!f.lengths && !masked && width(q.dense()) == 128 && !(f.left && f.right));
-  t.rounded = masked || (width(q.dense()) == 64 && (f.packed || f.lengths || f.shaped()));
+      f.packed || (!bounded && !wide_modified) ||
+      (!f.lengths && !masked && !f.modify.apply && width(q.dense()) == 128 && !(f.left && f.right));
+  t.rounded = masked || f.modify.apply || (width(q.dense()) == 64 && (f.packed || f.lengths || f.shaped()));
   return t;
 }
 

@@ -12,7 +12,8 @@
 //   order    s' of the next queries is issued before this turn's sums are waited for; dp' runs under the
 //            exponentials, d_v under the arithmetic on dp', d_k under the barrier
 //   shapes   a soft cap keeps tanh where scores were, from which both the probability and its derivative
-//            follow; with 128 queries ds comes from rounded probabilities, or there are too few registers
+//            follow; a modification gives both from one recording; with 128 queries ds comes from rounded
+//            probabilities, or there are too few registers
 //   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
 // The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
 #include <optional>
@@ -394,9 +395,10 @@ class BackwardSm90 {
   Weights weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
                   const Shape* shape) {
     if (f_.soft_cap) return capped_weights(own, s, stats, tile);
+    if (f_.modify.apply) return modified_weights(own, s, stats, tile, *shape);
     const auto p = probabilities(own, s, stats, tile, shape);
     auto all = packed(p);
-    return {all, t_.rounded ? all : p};
+    return {all, rounded() ? all : p};
   }
   Registers probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
                           const Val<u32>& tile, const Shape* shape) {
@@ -431,7 +433,7 @@ class BackwardSm90 {
           slopes.push_back(pair.back() * fma(-known, known, Val<f32>(1.0f)));
         }
         p.push_back(pack<T>(pair[0], pair[1]));
-        if (t_.rounded)
+        if (rounded())
           of_ds.push_back(pack<T>(slopes[0], slopes[1]));
         else
           for (const auto& w : slopes) of_ds.push_back(w);
@@ -439,13 +441,46 @@ class BackwardSm90 {
     }
     return {p, of_ds};
   }
+  // Both are packed at once, since a score is not kept beside what became of it: bounds cut the packed words.
+  Weights modified_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
+                           const Val<u32>& tile, const Shape& shape) {
+    Registers p, of_ds;
+    for (int j = 0; j < M / 8; ++j) {
+      const auto base = stats.ld<2>(4 * j);
+      for (int e = 4 * j; e < 4 * j + 4; e += 2) {
+        std::vector<Val<f32>> pair, slopes;
+        for (int i : {e, e + 1}) {
+          const auto [weight, slope] =
+              shape.weight(s[i], query_of(own, tile, i), key_of(own, i),
+                           [&](const Val<f32>& kept) { return ex2<approx, ftz>(kept + base[i & 1]); });
+          pair.push_back(weight), slopes.push_back(slope);
+        }
+        p.push_back(pack<T>(pair[0], pair[1]));
+        of_ds.push_back(slopes[0].reg() == pair[0].reg() ? p.back() : pack<T>(slopes[0], slopes[1]));
+      }
+    }
+    const bool apart = p[0].reg() != of_ds[0].reg();
+    if_outside(own, tile, [&](int h, const Val<s32>& from, const Val<s32>* to) {
+      keep_packed_columns(k_, p, h, from, to);
+      if (apart) keep_packed_columns(k_, of_ds, h, from, to);
+    });
+    return {p, of_ds};
+  }
+  bool rounded() const { return t_.rounded || f_.modify.apply; }
   /// Of an element of this thread's.
   static Val<u32> query_of(const Own& own, const Val<u32>& tile, int e) {
     return tile * std::uint32_t(M) + own.origin.col + std::uint32_t(8 * (e >> 2) + (e & 1));
   }
   static Val<u32> key_of(const Own& own, int e) { return own.key + std::uint32_t(8 * (e >> 1 & 1)); }
-  // `outside` the bounds; most tiles lie inside them, and are only asked once.
+  // `outside` the bounds.
   void cut(const Own& own, const Val<u32>& tile, const Registers& p, float outside) {
+    if_outside(own, tile, [&](int h, const Val<s32>& from, const Val<s32>* to) {
+      keep_columns(k_, p, h, &from, to, outside);
+    });
+  }
+  /// keep(h, from, to) for both rows of a thread; most tiles lie inside the bounds, and are only asked once.
+  template <class Keep>
+  void if_outside(const Own& own, const Val<u32>& tile, Keep&& keep) {
     const Sequence& s = own.at.s;
     const auto off = bits<s32>(s.n_kv - s.n_q), first = bits<s32>(own.key - own.origin.row) - off,
                query = bits<s32>(tile * std::uint32_t(M));
@@ -459,7 +494,7 @@ class BackwardSm90 {
         const Val<s32> never(1 << 29);
         const auto from = select(behind(h), never, f_.right ? apart + 8 * h - p_.right : Val<s32>(0));
         const auto to = apart + 8 * h + p_.left;
-        keep_columns(k_, p, h, &from, f_.left ? &to : nullptr, outside);
+        keep(h, from, f_.left ? &to : nullptr);
       }
     });
   }
@@ -470,7 +505,7 @@ class BackwardSm90 {
       const auto delta = stats.ld<2>(M / 2 + 4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto weight = [&]() -> Val<f32> {
-          if (!t_.rounded) return Val<f32>(weights[std::size_t(e)]);
+          if (!rounded()) return Val<f32>(weights[std::size_t(e)]);
           const auto both = unpack<T>(Val<b32>(weights[std::size_t(e / 2)]));
           return to<f32>(both[e & 1]);
         }();

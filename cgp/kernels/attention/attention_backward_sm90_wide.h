@@ -401,6 +401,11 @@ class WideSm90 {
                column = tile * std::uint32_t(M) + own.origin.col +
                         std::uint32_t(8 * (element >> 2) + (element & 1));
     const auto &query = queries_ ? row : column, &key = queries_ ? column : row;
+    if (f_.modify.apply) {
+      const auto both =
+          shape->weight(raw, query, key, [&](const Val<f32>& kept) { return ex2<approx, ftz>(kept + base); });
+      return Values ? both.first : both.second;
+    }
     const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), factor(f_, p_), base));
     return Values ? p : shape->gradient(raw, query, key, p);
   }

@@ -10,6 +10,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/bench/table_bench.h"
@@ -240,8 +241,27 @@ void duel_orders(Bench& b, const AttentionProblem& q) {
   b.duel(name, attention_backward_flops(p), all);
 }
 
-// Gradients of shaped scores (cap, alibi, add, bool), in any order, in that of the keys, and by mma; beside
-// those of plain ones.
+// The same shapes as lambdas, whose derivatives are recorded.
+ScoreModification capped_by_hand() {
+  return {"capped_by_hand",
+          [](const AttentionScore& s) {
+            const auto e = dsl::ex2<dsl::approx, dsl::ftz>(s.score * (2 * 1.4426950408889634f / 30));
+            return dsl::fma(dsl::rcp<dsl::approx, dsl::ftz>(e + 1.0f), -2.0f, dsl::Val<dsl::f32>(1.0f)) *
+                   30.0f;
+          },
+          {}};
+}
+ScoreModification biased_by_hand() {
+  return {"biased_by_hand",
+          [](const AttentionScore& s) {
+            const auto apart = dsl::max(s.query, s.key) - dsl::min(s.query, s.key);
+            return s.score - dsl::to<dsl::f32>(apart) * 0.01f;
+          },
+          {}};
+}
+
+// Gradients of shaped scores (cap, alibi, add, bool), in any order, in that of the keys, by mma and as score
+// modifications; beside those of plain ones.
 void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) {
   const auto name = text::cat("duel/shaped/", shape, "/", shape_name(q));
   if (!b.wanted(name)) return;
@@ -266,6 +286,12 @@ void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) 
   add("any", p, choose_attention_backward_sm90(p, tune_attention_backward(p, false)));
   add("turns", p, choose_attention_backward_sm90(p, tune_attention_backward(p, true)));
   add("mma", p, choose_attention_backward(AttentionKind::mma, p, d.info().cc()));
+  auto modified = plain;
+  if (shape == "cap" || shape == "alibi") {
+    modified.modify = shape == "cap" ? capped_by_hand() : biased_by_hand();
+    add("modified", modified,
+        choose_attention_backward_sm90(modified, tune_attention_backward(modified, false)));
+  }
   add("plain", plain, choose_attention_backward_sm90(plain, tune_attention_backward(plain, false)));
   b.duel(name, attention_backward_flops(p), all);
 }
@@ -392,6 +418,37 @@ void sweep_fp8(Bench& b) {
     }
 }
 
+// e4m3 over sequences of a few tiles, where what hides the ends of a tile matters more than products.
+void sweep_fp8_short(Bench& b) {
+  struct Ring {
+    int warpgroups, stages, queries;
+  };
+  struct Shape {
+    std::uint64_t d;
+    int columns;
+    std::vector<Ring> rings;
+  };
+  const Shape shapes[] = {{64, 128, {{3, 2, 1}, {3, 2, 2}, {3, 3, 2}, {2, 2, 2}, {2, 3, 2}}},
+                          {64, 192, {{2, 2, 2}, {2, 3, 2}}},
+                          {128, 192, {{2, 2, 1}, {2, 2, 2}}},
+                          {128, 96, {{2, 3, 2}}},
+                          {256, 96, {{2, 2, 1}, {2, 2, 2}}}};
+  for (const Shape& shape : shapes)
+    for (bool causal : {false, true})
+      for (std::uint64_t n : {512, 1024, 2048, 4096}) {
+        std::vector<AttentionSm90Tuning> tunings;
+        for (const Ring& ring : shape.rings)
+          for (int turns : {0, 2}) {
+            if (turns && (shape.d == 256 || ring.warpgroups == 3)) continue;
+            AttentionSm90Tuning t;
+            t.warpgroups = ring.warpgroups, t.stages = ring.stages, t.queries = ring.queries;
+            t.turns = turns, t.section = causal;
+            tunings.push_back(t);
+          }
+        sweep(b, standard(DType::e4m3, shape.d, n, causal), {shape.columns}, tunings, "short/");
+      }
+}
+
 void sweep_turns(Bench& b) {
   for (std::uint64_t d : {64, 128, 256})
     for (bool causal : {false, true})
@@ -475,6 +532,7 @@ void run_all(Bench& b) {
         for (bool causal : {false, true}) documents(b, t, d, causal, o);
   sweep_short(b);
   sweep_fp8(b);
+  sweep_fp8_short(b);
   sweep_turns(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
   for (int buffers : {1, 2})

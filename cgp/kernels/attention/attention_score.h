@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cgp/dsl/derivative.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_params.h"
@@ -87,31 +88,57 @@ class Shape {
   }
   /// The score in natural units, before masks of the boolean kind.
   Val<f32> natural(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key) const {
-    const auto scaled = raw * p_.scale;
-    const auto capped = f_.soft_cap ? tanh_exact(scaled * p_.inverse_cap) * p_.soft_cap : scaled;
-    const auto biased = f_.alibi ? fma(-slope_[0], distance(row, key), capped) : capped;
-    const auto added = f_.mask == AttentionMask::additive ? biased + mask_value(row, key) : biased;
+    const auto added = before_modification(raw, row, key);
     return f_.modify.apply ? f_.modify.apply(score(added, row, key)) : added;
   }
   /// d(natural score)/d(scaled q . k) * upstream.
   Val<f32> gradient(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key,
                     const Val<f32>& upstream) const {
-    const auto before = [&](const Val<f32>& up) -> Val<f32> {  // of the modification: masks and biases add
-      if (!f_.modify.apply || !f_.modify.gradient) return up;
-      AttentionFeatures plain = f_;
-      plain.modify = {};
-      return f_.modify.gradient(score(Shape(plain, p_, q_, type_).natural(raw, row, key), row, key), up);
-    };
-    const auto added = before(upstream);
+    const auto added =
+        f_.modify.apply ? modified(before_modification(raw, row, key), row, key, upstream) : upstream;
     if (!f_.soft_cap) return added;
     const auto t = tanh_exact(raw * p_.scale * p_.inverse_cap);
     return added * fma(-t, t, Val<f32>(1.0f));
+  }
+  /// A modification's kept score, from one recording of it, and what gradient() makes of the probability that
+  /// `probability` makes of that score. Nothing else shapes the score.
+  template <class P>
+  std::pair<Val<f32>, Val<f32>> weight(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key,
+                                       P&& probability) const {
+    const auto scaled = raw * p_.scale;
+    if (f_.modify.gradient) {
+      const auto p = probability(f_.modify.apply(score(scaled, row, key)) * kLog2e);
+      return {p, modified(scaled, row, key, p)};
+    }
+    const auto [value, slope] = with_slope_of(scaled, row, key);
+    const auto p = probability(value * kLog2e);
+    return {p, sloped(p, slope)};
   }
   AttentionScore score(const Val<f32>& s, const Val<u32>& row, const Val<u32>& key) const {
     return {s, q_.batch, q_.head, row, key, p_.data};
   }
 
  private:
+  Val<f32> before_modification(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key) const {
+    const auto scaled = raw * p_.scale;
+    const auto capped = f_.soft_cap ? tanh_exact(scaled * p_.inverse_cap) * p_.soft_cap : scaled;
+    const auto biased = f_.alibi ? fma(-slope_[0], distance(row, key), capped) : capped;
+    return f_.mask == AttentionMask::additive ? biased + mask_value(row, key) : biased;
+  }
+  /// d(modification)/d(score) * upstream, where the slope is asked for.
+  Val<f32> modified(const Val<f32>& before, const Val<u32>& row, const Val<u32>& key,
+                    const Val<f32>& upstream) const {
+    if (f_.modify.gradient) return f_.modify.gradient(score(before, row, key), upstream);
+    return sloped(upstream, with_slope_of(before, row, key).slope);
+  }
+  ValueAndSlope with_slope_of(const Val<f32>& before, const Val<u32>& row, const Val<u32>& key) const {
+    return with_slope(before, [&](const Val<f32>& s) { return f_.modify.apply(score(s, row, key)); });
+  }
+  // Where nothing is left of a probability, the slope may be anything: rows and keys of a tile lie outside.
+  static Val<f32> sloped(const Val<f32>& upstream, const Val<f32>& slope) {
+    if (slope.is_literal() && slope.bits() == Val<f32>(1.0f).bits()) return upstream;
+    return select(upstream == 0.0f, Val<f32>(0), upstream * slope);
+  }
   Val<f32> distance(const Val<u32>& row, const Val<u32>& key) const {
     return to<f32>(dsl::abs(bits<s32>(row + q_.n_kv - q_.n_q - key)));
   }
