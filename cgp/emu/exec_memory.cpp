@@ -341,7 +341,21 @@ void exec_touch(Warp& w, const Op& op) {
   alignas(64) std::uint64_t addr[kLanes];
   std::byte* at[kLanes];
   w.addresses(op, addr);
-  resolve(w, op, op.where, addr, op.bytes ? op.bytes : 1, Access::address_only, w.active, at, 1);
+  resolve(w, op, op.where, addr, op.bytes, Access::address_only, w.active, at);
+}
+// A weak write of a value that is not even the same at every read: memory never written, and no longer what
+// it was.
+void exec_discard(Warp& w, const Op& op) {
+  alignas(64) std::uint64_t addr[kLanes];
+  std::byte* at[kLanes];
+  w.addresses(op, addr);
+  const Mask ok = resolve(w, op, op.where, addr, op.bytes, Access::write, w.active, at);
+  race::access(w, op, op.where, addr, op.bytes, race::Use::write, ok);
+  for_lanes(ok, [&](int l) {
+    std::memset(at[l], 0xd5, op.bytes);
+    if (Allocation* a = w.worker->launch->machine->heap.find(addr[l], op.bytes))
+      a->unmark(addr[l] - a->base, op.bytes);
+  });
 }
 void exec_nothing(Warp&, const Op&) {}
 
@@ -352,11 +366,11 @@ void decode_prefetch(Decoder& d, const ptx::Inst& i, Op& op) {
   if (!i.operands.empty()) d.set_address(d.operand(i, 0), op);
   op.fn = exec_nothing;
 }
-void decode_discard(Decoder& d, const ptx::Inst& i, Op& op) {
+void decode_line(Decoder& d, const ptx::Inst& i, Op& op) {
   op.where = d.where(i);
   d.set_address(d.operand(i, 0), op);
   op.bytes = 128;
-  op.fn = exec_touch;
+  op.fn = i.op == POp::discard ? exec_discard : exec_touch;
 }
 
 // A cache policy is opaque; any constant will do.
@@ -445,8 +459,8 @@ void add_memory(Table& t) {
   t.set(POp::st_bulk, decode_st_bulk);
   t.set(POp::prefetch, decode_prefetch);
   t.set(POp::prefetchu, decode_prefetch);
-  t.set(POp::applypriority, decode_discard);
-  t.set(POp::discard, decode_discard);
+  t.set(POp::applypriority, decode_line);
+  t.set(POp::discard, decode_line);
   for (POp o : {POp::createpolicy_fractional, POp::createpolicy_range, POp::createpolicy_cvt})
     t.set(o, decode_policy);
   t.set(POp::alloca, decode_alloca);

@@ -263,6 +263,29 @@ TEST(memory, never_written_data_is_reported_where_it_is_used) {
   EXPECT_EQ(f[0].cls, "uninit.shared");
 }
 
+TEST(memory, discarded_lines_hold_nothing_until_they_are_written) {
+  const std::string discard =
+      "setp.ne.u32 %p0, %t, 0; @%p0 ret; mov.u32 %r4, %ctaid.x; setp.ne.u32 %p0, %r4, 0; @%p0 ret;\n"
+      "discard.global.L2 [%rd0+128], 128;\n";
+  auto f = findings(discard + "ld.global.u32 %r0, [%rd0+132];\nst.global.u32 [%rd0], %r0;");
+  ASSERT_EQ(f.size(), 1u);
+  EXPECT_EQ(f[0].cls, "uninit.global");
+  EXPECT_EQ(f[0].byte_offset, 132);
+  EXPECT_TRUE(findings(discard + "ld.global.u32 %r0, [%rd0+124];\nst.global.u32 [%rd0], %r0;").empty());
+  EXPECT_TRUE(findings(discard + "st.global.u32 [%rd0+132], 3;\nld.global.u32 %r0, [%rd0+132];\n"
+                                 "st.global.u32 [%rd0], %r0;")
+                  .empty());
+  for (const char* line :
+       {"discard.global.L2 [%rd0+64], 128;", "applypriority.global.L2::evict_normal [%rd0+64], 128;"}) {
+    f = findings(line);
+    ASSERT_EQ(f.size(), 1u) << line;
+    EXPECT_EQ(f[0].cls, "misaligned") << line;
+  }
+  f = findings("setp.ne.u32 %p0, %t, 0; @%p0 ret;\ndiscard.global.L2 [%rd0], 128;", "all");
+  ASSERT_EQ(f.size(), 1u) << "a discard is a write: two blocks' at one place";
+  EXPECT_EQ(f[0].cls, "race.global");
+}
+
 TEST(memory, never_written_local_data_is_reported_where_it_is_used) {
   const std::string array = ".local .align 8 .b8 l[64];\nmov.u64 %rd2, l; add.u64 %rd2, %rd2, %x4;\n";
   const std::string use = "\nst.global.u32 [%rd0], %r0;";

@@ -28,6 +28,7 @@ Trait trait_of(const ptx::Inst& i) {
   t.rmw = i.op == POp::atom || i.op == POp::red;
   const bool memory = t.rmw || i.op == POp::ld || i.op == POp::st;
   const bool ordered = i.has(Mod::acquire) || i.has(Mod::release) || i.has(Mod::acq_rel);
+  t.read_only = i.op == POp::ldu || (i.op == POp::ld && i.has(Mod::nc));
   if (memory) {
     t.strong = t.rmw || ordered || i.has(Mod::relaxed) || i.has(Mod::volatile_) || i.has(Mod::mmio);
     // Cache operators order nothing, but code that polls or publishes past the L1 means a strong access.
@@ -171,6 +172,7 @@ Accessor::Accessor(WarpState& state, const Op& o, Use u, Mask l)
   inst = std::min(op.inst, (1u << kInstBits) - 1);
   clock = s.cluster->now;
   rank = s.wid / kWarpsPerCta;
+  if (trait.read_only) proxy = Proxy::read_only;
   if (s.view.uniform()) {
     base = uniform_base(s);
   } else {
@@ -213,6 +215,7 @@ bool map_fenced(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
 }  // namespace
 
 bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x) {
+  if (a.proxy == Proxy::read_only) return false;
   if (a.proxy == Proxy::tensor_map) return kind_of(id_of(x)) != kThread || map_fenced(a, lane, cluster, x);
   const std::uint32_t who = id_of(x), at = clock_of(x);
   if (kind_of(who) != kThread && kind_of(who) != kCopy) return true;

@@ -23,8 +23,9 @@
 namespace cgp::emu::race {
 
 enum class Use : std::uint8_t { read, write, atomic };
-/// tensor_map: a tensor copy reads its map.
-enum class Proxy : std::uint8_t { generic, async, tensor_map };
+/// tensor_map: a tensor copy reads its map. read_only: ld.global.nc, which sees no write of its own launch
+/// for sure.
+enum class Proxy : std::uint8_t { generic, async, tensor_map, read_only };
 
 /// Whether what lane `lane` stores equals what is at `at` (other < 0), or what lane `other` stores.
 using SameFn = bool (*)(Warp& w, const Op& op, int lane, int other, const std::byte* at);

@@ -187,7 +187,7 @@ void walk(const Accessor& a, GlobalShadow& shadow, const Allocation& where, std:
 
 // A lane's words inside a page, as long as nothing needs a closer look. False: nothing was done.
 bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
-  if (((at | a.bytes) & 3) || page.shift != 2 || a.proxy != Proxy::generic) return false;
+  if (((at | a.bytes) & 3) || page.shift != 2 || (a.proxy != Proxy::generic && page.written)) return false;
   page.settle(lines_of(at, a.bytes));
   const std::uint32_t begin = at >> 2, end = begin + (a.bytes >> 2), me = a.s.cluster->index + 1;
   const Stamp mine = a.stamp(l);
@@ -413,7 +413,7 @@ bool access_row(WarpState& s, GlobalShadow& shadow, const RowParty& party, std::
   GlobalPage& page = shadow.page(offset / GlobalPage::kBytes);
   const LaunchState& launch = *s.cluster->launch;
   const PageLock lock(page, launch.parallel);
-  if (page.shift != 2) return false;
+  if (page.shift != 2 || (page.written && launch.traits[party.inst].read_only)) return false;
   return (inside % kLineBytes == 0 &&
           access_rows(page, inside / kLineBytes, size / kLineBytes, party, map, use)) ||
          row_of_words(page, launch, inside, size, party, map, use);

@@ -307,6 +307,12 @@ void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Sta
                  "fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that issues the copy, "
                  "behind what orders the change before it"},
                 " through the generic proxy: tensor copies need not see it");
+  if (a.proxy == Proxy::read_only)
+    return emit(a, lane, cluster, other, Use::write, spot, "race.proxy",
+                {"no fence or barrier makes a write visible to the non-coherent cache inside one launch",
+                 "ld.global without .nc (no __ldg, no const __restrict__ on what the kernel writes), or the "
+                 "reads in a launch of their own"},
+                " in the same launch: ld.global.nc needs memory that nothing writes while the kernel runs");
   emit(a, lane, cluster, other, Use::write, spot, "race.proxy",
        {"no fence.proxy.async after the store and before the barrier that orders the two",
         "fence.proxy.async in the storing threads, then the barrier, then the asynchronous operation"},

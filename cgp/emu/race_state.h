@@ -24,7 +24,8 @@ enum class Level : std::uint8_t { cta, cluster, gpu };
 /// What an instruction says about order.
 struct Trait {
   bool strong = false, acquire = false, release = false, rmw = false;
-  bool async = false;  ///< an asynchronous operation
+  bool async = false;      ///< an asynchronous operation
+  bool read_only = false;  ///< loads through the non-coherent cache
   Level scope = Level::gpu;
 };
 

@@ -193,6 +193,18 @@ const Case kCases[] = {
      "ld.shared.u32 %w, "
      "[%n]; st.global.u32 [%oa], %w;",
      "W: mbarrier.try_wait.parity.shared.b64 %g0, [%m], 0; @!%g0 bra W;\n", "", "race.async"},
+    // ------------------------------------------------ the read-only path
+    {"read_only_path_to_the_own_store", 1, 32, 1,
+     "st.global.u32 [%oa], %v; ld.global@@.u32 %w, [%oa]; st.global.u32 [%oa], %w;", "", ".nc", "race.proxy"},
+    {"read_only_path_behind_a_barrier", 1, 64, 1,
+     "st.global.u32 [%oa], %v; bar.sync 0; xor.b32 %r2, %t, 40; mul.wide.u32 %x0, %r2, 4; add.u64 %x0, %x0, "
+     "%o;"
+     "\nld.global@@.u32 %w, [%x0]; bar.sync 0; st.global.u32 [%oa], %w;",
+     "", ".nc", "race.proxy"},
+    {"read_only_path_to_a_narrow_store", 1, 32, 1,
+     "cvt.u64.u32 %x0, %t; add.u64 %x0, %x0, %o; st.global.u8 [%x0], %v; bar.sync 0;\n@%p ld.global@@.u32 "
+     "%w, [%o];",
+     "", ".nc", "race.proxy"},
     // ------------------------------------------------ bulk copies
     {"bulk_load_read_early", 1, 64, 1,
      "@%p mbarrier.init.shared.b64 [%m], 1; bar.sync 0;\n@%p mbarrier.arrive.expect_tx.shared.b64 %st, [%m], "

@@ -92,3 +92,11 @@ def cluster_meets(c, entry, right):
     if right:
         o.expect([int(x.data.sum())])
     c.launch(entry, 2, 32, [x, o], cluster=(2, 1, 1))
+
+
+@slip("own_table_good", {"own_table_by_ldg": dict(cls="race.proxy", ops=["ld.global.nc", "st.global"], buffer="table")})
+def own_table(c, entry, right):
+    x, t, o = c.inp("in", "s32", 192, randint(-50, 50, 1340)), c.scratch("table", "s32", 192), c.out("out", "s32", 192)
+    if right:
+        o.expect(3 * x.data.reshape(3, 64)[:, ::-1])
+    c.launch(entry, 3, 64, [x, t, o])

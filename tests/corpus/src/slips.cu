@@ -147,3 +147,15 @@ __device__ void cluster_meets(const int* in, int* out) {
 KERNEL __cluster_dims__(2) cluster_meets_good(const int* in, int* out) { cluster_meets<true>(in, out); }
 KERNEL __cluster_dims__(2) one_block_waits_elsewhere(const int* in, int* out) { cluster_meets<false>(in, out); }
 #endif
+
+// A table that the block has just written, read through the non-coherent cache.
+template <bool Right>
+__device__ void own_table(const int* in, int* table, int* out) {
+  const int base = blockIdx.x * blockDim.x, t = threadIdx.x;
+  table[base + t] = in[base + t] * 3;
+  __syncthreads();
+  const int* at = table + base + (blockDim.x - 1 - t);
+  out[base + t] = Right ? *at : __ldg(at);
+}
+KERNEL own_table_good(const int* in, int* table, int* out) { own_table<true>(in, table, out); }
+KERNEL own_table_by_ldg(const int* in, int* table, int* out) { own_table<false>(in, table, out); }
