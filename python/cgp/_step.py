@@ -40,6 +40,36 @@ def _beside():
     torch.cuda.current_stream().wait_stream(stream)
 
 
+@contextlib.contextmanager
+def _stand_ins(model):
+    """In the model's modules, another parameter over the same memory in place of each: {parameter: stand-in}. Autograd runs what
+    ends at a parameter on the stream where that end was first made, and keeps it while any earlier loss is alive: on the legacy
+    stream, which a recording must not wait for. Stand-ins have ends of their own."""
+    stand_ins, places = {}, []
+    for module in model.modules():
+        for name, p in module._parameters.items():
+            if p is not None and type(p) is torch.nn.Parameter:
+                if p not in stand_ins:
+                    stand_ins[p] = torch.nn.Parameter(p.detach(), p.requires_grad)
+                places.append((module, name, p))
+    try:
+        for module, name, p in places:
+            module._parameters[name] = stand_ins[p]
+        yield stand_ins
+    finally:
+        for module, name, p in places:
+            module._parameters[name] = p
+
+
+def _gradients(loss, seed, parameters, stand_ins):
+    """Of each parameter, through its stand-in and where a module holds on to the parameter itself; None: it has no part."""
+    of = [p for p in parameters if p in stand_ins]
+    found = torch.autograd.grad(loss, [*parameters, *(stand_ins[p] for p in of)], seed, allow_unused=True)
+    through = dict(zip(of, found[len(parameters):]))
+    both = zip(found, map(through.get, parameters))
+    return [other if own is None else own if other is None else own + other for own, other in both]
+
+
 def _there(t):
     return t.is_cuda
 
@@ -186,11 +216,10 @@ class TrainingStep:
         self._seeded(device)
 
         def run():
-            # Not backward(): what adds to .grad runs on the stream of the step that made it, which may still be there.
-            loss = self._loss(entry.inputs)
-            seed = self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed
-            found = torch.autograd.grad(loss, entry.parameters, seed, allow_unused=True)
-            return loss.detach(), _apart(entry.parameters, found)
+            with _stand_ins(self.model) as stand_ins:
+                loss = self._loss(entry.inputs)
+                seed = self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed
+                return loss.detach(), _apart(entry.parameters, _gradients(loss, seed, entry.parameters, stand_ins))
 
         try:
             torch.set_autocast_cache_enabled(False)  # a cast of a weight belongs into the graph

@@ -654,6 +654,19 @@ class RunAgain:
                 to.copy_(g)
 
 
+class Holds(torch.nn.Module):
+    """A model that uses a parameter under two names and past its modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.second.bias, self.held = self.first.bias, [self.first.weight, self.second.bias]
+
+    def forward(self, x):
+        y = self.second(self.first(x)).tanh() @ self.held[0] + self.held[1]
+        return type("Out", (), {"loss": y.square().sum()})
+
+
 def training_step(cgp, model, ids):
     """cgp.TrainingStep against model and backward(): sets of shapes, gradients that are added, parameters that were replaced, and
     what goes the usual way."""
@@ -699,6 +712,16 @@ def training_step(cgp, model, ids):
     check(others[:1], 3)
     assert any("has hooks" in why for why in step.report.values())
     hook.remove()
+    holds, x = Holds(), torch.randn(3, 4)
+    RunAgain.parameters = list(holds.parameters())
+    names = set(holds._parameters), [id(p) for p in holds.parameters()]
+    loss, around = holds(x).loss, cgp.TrainingStep(holds)
+    loss.backward()
+    wanted = [p.grad for p in holds.parameters()]
+    holds.zero_grad()
+    torch.testing.assert_close(around(x=x), loss.detach())
+    torch.testing.assert_close([p.grad for p in holds.parameters()], wanted)
+    assert around.report == {"x [3, 4]": "one graph"} and names == (set(holds._parameters), [id(p) for p in holds.parameters()])
     _step._there = lambda t: False
     refused = cgp.TrainingStep(model)
     refused(input_ids=ids, labels=ids)
