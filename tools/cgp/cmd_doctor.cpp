@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cgp/base/error.h"
+#include "cgp/base/program.h"
 #include "cgp/base/text.h"
 #include "cgp/cuda/api.h"
 #include "cgp/runtime/info.h"

@@ -12,6 +12,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/program.h"
 #include "cgp/base/text.h"
 
 namespace cgp::profile {
@@ -222,7 +223,7 @@ MemoryReport check_memory(const std::vector<std::string>& command, const std::st
   words.insert(words.end(), command.begin(), command.end());
   prof::ProcessOptions o;
   o.timeout_seconds = timeout_seconds;
-  if (prof::find_program(command[0]).empty())
+  if (find_program(command[0]).empty())
     throw ArgumentError(ErrorText{"the program must be one that can be run", command[0], "not found", {}});
   report.process = prof::run_process(words, o);
   std::error_code ec;
