@@ -428,21 +428,21 @@ void sweep_fp8_short(Bench& b) {
     int columns;
     std::vector<Ring> rings;
   };
-  const Shape shapes[] = {{64, 128, {{3, 2, 1}, {3, 2, 2}, {3, 3, 2}, {2, 2, 2}, {2, 3, 2}}},
-                          {64, 192, {{2, 2, 2}, {2, 3, 2}}},
-                          {128, 192, {{2, 2, 1}, {2, 2, 2}}},
-                          {128, 96, {{2, 3, 2}}},
-                          {256, 96, {{2, 2, 1}, {2, 2, 2}}}};
+  const Shape shapes[] = {{64, 128, {{3, 3, 2}, {2, 2, 2}}},
+                          {128, 192, {{2, 2, 2}}},
+                          {128, 96, {{3, 2, 2}, {3, 3, 1}}},
+                          {256, 96, {{2, 2, 2}}}};
   for (const Shape& shape : shapes)
     for (bool causal : {false, true})
-      for (std::uint64_t n : {512, 1024, 2048, 4096}) {
+      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192}) {
         std::vector<AttentionSm90Tuning> tunings;
         for (const Ring& ring : shape.rings)
           for (int turns : {0, 2}) {
-            if (turns && (shape.d == 256 || ring.warpgroups == 3)) continue;
+            if (turns && shape.d == 256) continue;
             AttentionSm90Tuning t;
-            t.warpgroups = ring.warpgroups, t.stages = ring.stages, t.queries = ring.queries;
-            t.turns = turns, t.section = causal;
+            t.warpgroups = ring.warpgroups, t.stages = ring.stages, t.turns = turns;
+            t.persistent = !causal || n <= 4096, t.section = t.persistent && causal;
+            t.queries = t.persistent ? ring.queries : 1;
             tunings.push_back(t);
           }
         sweep(b, standard(DType::e4m3, shape.d, n, causal), {shape.columns}, tunings, "short/");
@@ -472,17 +472,18 @@ void sweep_turns(Bench& b) {
 
 // One query per sequence over pages in random order.
 void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads_q, std::uint64_t heads_kv,
-                 std::uint64_t n, std::uint64_t page, int splits = 0) {
-  const auto name = text::cat(splits ? "sweep/" : "", "decode/", cgp::name(pages), "/b", batch, "/hq",
-                              heads_q, "/hk", heads_kv, "/n", n, "/page", page);
+                 std::uint64_t n, std::uint64_t page, int splits = 0, std::uint64_t width = 128) {
+  const auto name =
+      text::cat(splits ? "sweep/" : "", "decode/", cgp::name(pages), "/b", batch, "/hq", heads_q, "/hk",
+                heads_kv, "/n", n, "/page", page, width == 128 ? "" : text::cat("/d", width));
   if (!b.wanted(name)) return;
   DecodeProblem p;
-  p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, 128};
+  p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, width};
   p.batch = batch, p.heads_q = heads_q, p.columns = n / page, p.splits = splits;
   const auto& d = b.device();
   const auto pool = random_words(d, DType::bf16, p.cache.bytes() / 2, 1),
-             q = random_words(d, DType::bf16, batch * heads_q * 128, 2);
-  Buffer<bfloat16> o(d, batch * heads_q * 128);
+             q = random_words(d, DType::bf16, batch * heads_q * width, 2);
+  Buffer<bfloat16> o(d, batch * heads_q * width);
   std::vector<std::int32_t> pages_of(p.cache.page_count);
   for (std::size_t i = 0; i < pages_of.size(); ++i)  // an odd step through a power of two of pages
     pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
@@ -512,6 +513,10 @@ void run_all(Bench& b) {
     decode_rows(b, t, 32, 32, 8, 4096, 16);
     decode_rows(b, t, 64, 32, 32, 2048, 64);
     decode_rows(b, t, 128, 32, 8, 4096, 256);
+    decode_rows(b, t, 1, 16, 4, 8192, 64, 0, 256);
+    decode_rows(b, t, 32, 16, 4, 4096, 64, 0, 256);
+    decode_rows(b, t, 32, 32, 2, 4096, 64, 0, 256);
+    decode_rows(b, t, 32, 32, 2, 4096, 64);
   }
   for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);

@@ -357,6 +357,7 @@ TEST(attention, right_and_repeatable_on_a_gpu) {
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"scale", "1"}},
        {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"promoted", "1"}},
+       {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads", "40"}},
        {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"promoted", "1"}, {"causal", "1"}, {"heads", "20"}},
        {{"n", "700"}, {"d", "256"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads_kv", "2"}},
        {{"n", "257"}, {"d", "64"}, {"dtype", "e4m3"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
