@@ -149,12 +149,12 @@ class Decode {
       for (int half = 0; half < 2; ++half)
         for (int c = 0; c < d_ / 32; ++c) {
           const auto w = load_queries(at, half, c);
-          shared.template st<4>((half * d_ / 32 + c) * 128, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
+          shared.template st<4>((half * d_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
         }
     });
     k_.sync();
     return [this, shared](int half, int c) -> std::array<Val<b32>, 4> {
-      const auto w = shared.template ld<4>((half * d_ / 32 + c) * 128);
+      const auto w = shared.template ld<4>((half * d_ / 32 + c) * 32);
       return {w[0], w[1], w[2], w[3]};
     };
   }

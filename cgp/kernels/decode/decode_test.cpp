@@ -117,6 +117,7 @@ const std::vector<Shape>& shapes() {
                                       {DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 3},
                                       {DType::f16, DType::f16, 6, 2, 128, 32, 1, {70, 5}, 2},
                                       {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50}, 2},
+                                      {DType::bf16, DType::bf16, 16, 1, 256, 64, 1, {200, 77}, 2},
                                       {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {100}, 2},
                                       {DType::bf16, DType::bf16, 20, 1, 64, 64, 1, {33, 90}, 1},
                                       {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {2, 40, 65}, 2},
