@@ -397,32 +397,44 @@ class Decode {
     k_.sync();
     k_.if_(assume_uniform(last_.ld(0)) == 1u, [&] {
       fence<acq_rel, gpu>(k_);
-      each_element([&](const auto& r, const auto& x) {
-        using S = std::tuple<Val<f32>, Val<f32>, Val<f32>>;
-        // Eight at a time: their loads are under way together.
-        auto done = k_.loop(
-            range(Val<u32>(0), p_.splits, Val<u32>(8)), S{kNever, 0.0f, 0.0f}, [&](Val<u32> s0, S now) {
-              std::vector<Val<f32>> m, l, v;
-              for (std::uint32_t i = 0; i < 8; ++i) {
-                const auto there = s0 + i < p_.splits;
-                const auto place = slot(s0 + i), row = place * std::uint64_t(2 * kRows) + to<u64>(r * 2u);
-                m.push_back(stats.ld_if(there, row, kNever)[0]);
-                l.push_back(stats.ld_if(there, row + 1u, 0.0f)[0]);
-                v.push_back(partial.ld_if(
-                    there, place * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x), 0.0f)[0]);
-              }
-              const auto max = dsl::max(std::get<0>(now), most_of(m));
-              const auto old = weight(std::get<0>(now), max);
-              std::vector<Val<f32>> sum{std::get<1>(now) * old}, o{std::get<2>(now) * old};
-              for (std::size_t i = 0; i < 8; ++i) {
-                const auto add = weight(m[i], max);
-                sum.push_back(fma(l[i], add, sum.back())), o.push_back(fma(v[i], add, o.back()));
-              }
-              return S{max, sum.back(), o.back()};
-            });
-        store(at, r, x, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)});
-      });
+      each_four([&](const auto& r, const auto& x) { combine(at, stats, partial, slot(Val<u32>(0)), r, x); });
     });
+  }
+  // Columns x to x + 3 of all blocks' partial results. Those of a dozen are on their way together, since what
+  // passes here is latency.
+  void combine(const Where& at, const Out<f32>& stats, const Out<f32>& partial, const Val<u64>& slot0,
+               const Val<u32>& r, const Val<u32>& x) {
+    constexpr std::uint32_t kTogether = 12;
+    using S = std::tuple<Val<f32>, Val<f32>, Floats>;
+    const auto done = k_.loop(
+        range(Val<u32>(0), p_.splits, Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
+        [&](Val<u32> s0, S now) {
+          std::vector<RegGroup<f32, 2>> of_row;
+          std::vector<RegGroup<f32, 4>> values;
+          for (std::uint32_t i = 0; i < kTogether; ++i) {
+            const auto there = s0 + i < p_.splits;
+            const auto slot = slot0 + to<u64>(s0 + i);
+            of_row.push_back(stats.at(slot * std::uint64_t(2 * kRows) + to<u64>(r * 2u))
+                                 .template ld_if<2>(there, 0, Val<f32>(kNever)));
+            values.push_back(partial.at(slot * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x))
+                                 .template ld_if<4>(there, 0, Val<f32>(0)));
+          }
+          std::vector<Val<f32>> max{std::get<0>(now)};
+          for (const auto& m : of_row) max.push_back(dsl::max(max.back(), m[0]));
+          const auto old = weight(std::get<0>(now), max.back());
+          std::vector<Val<f32>> sum{std::get<1>(now) * old};
+          std::vector<std::vector<Val<f32>>> o;
+          for (std::size_t e = 0; e < 4; ++e) o.push_back({std::get<2>(now)[e] * old});
+          for (std::uint32_t i = 0; i < kTogether; ++i) {
+            const auto add = weight(of_row[i][0], max.back());
+            sum.push_back(fma(select(add == 0.0f, Val<f32>(0), of_row[i][1]), add, sum.back()));
+            for (int e = 0; e < 4; ++e)
+              o[std::size_t(e)].push_back(fma(values[i][e], add, o[std::size_t(e)].back()));
+          }
+          return S{max.back(), sum.back(), Floats{o[0].back(), o[1].back(), o[2].back(), o[3].back()}};
+        });
+    for (std::uint32_t e = 0; e < 4; ++e)
+      store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
   }
   struct Result {
     Val<f32> max, sum, o;
@@ -440,9 +452,17 @@ class Decode {
 
   template <class F>
   void each_element(F&& f) {
-    const auto n = dsl::min(rows(), Val<u32>(std::uint32_t(kRows))) * std::uint32_t(d_);
+    each(d_, f);
+  }
+  template <class F>
+  void each_four(F&& f) {
+    each(d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) { f(r, x * 4u); });
+  }
+  template <class F>
+  void each(int columns, F&& f) {
+    const auto n = dsl::min(rows(), Val<u32>(std::uint32_t(kRows))) * std::uint32_t(columns);
     k_.loop(range(k_.tid(), n, Val<u32>(std::uint32_t(32 * t_.warps))),
-            [&](Val<u32> e) { f(e / std::uint32_t(d_), e % std::uint32_t(d_)); });
+            [&](Val<u32> e) { f(e / std::uint32_t(columns), e % std::uint32_t(columns)); });
   }
   void store(const Where& at, const Val<u32>& r, const Val<u32>& x, const Result& b) {
     const auto all = at.rows0 + r;
