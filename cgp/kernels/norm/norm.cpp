@@ -36,11 +36,7 @@ class Forward : public row::RowOp {
     kept_.clear();
     Floats all;
     for (int j = 0; j < v.count(); ++j) row::append(all, h(v, j));
-    if (!b_.layer) {
-      Floats squares;
-      for (const auto& x : all) squares.push_back(x * x);
-      return {row::sum(squares)};
-    }
+    if (!b_.layer) return {row::dot(all, all)};
     Floats counts, squares;
     for (int j = 0; j < v.count() && !counted; ++j)
       counts.push_back(select(v.inside(j), Val<f32>(float(v.elements(j))), Val<f32>(0.f)));
@@ -49,12 +45,9 @@ class Forward : public row::RowOp {
     const auto mean =
         counted ? row::sum(all) * counted->of_thread() : row::sum(all) / max(s[0], Val<f32>(1.f));
     for (int j = 0; j < v.count(); ++j) {
-      Floats of_access;
-      for (const auto& x : h(v, j, 1)) {
-        const auto d = x - mean;
-        of_access.push_back(d * d);
-      }
-      squares.push_back(select(v.inside(j), row::sum(of_access), Val<f32>(0.f)));
+      Floats away;
+      for (const auto& x : h(v, j, 1)) away.push_back(x - mean);
+      squares.push_back(select(v.inside(j), row::dot(away, away), Val<f32>(0.f)));
     }
     s.push_back(mean), s.push_back(row::sum(squares));
     return s;

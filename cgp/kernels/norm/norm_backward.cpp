@@ -43,53 +43,57 @@ class Backward : public row::RowOp {
   }
 
   Stat part(Kernel&, const Values& v) override {
-    Floats gn, gs;
+    Floats all_g, all_c;
     for (int j = 0; j < v.count(); ++j) {
-      const auto g = gradient(v, v.at(1, j), j), c = centred(v, j);
-      for (std::size_t e = 0; e < g.size(); ++e) gn.push_back(g[e] * c[e]);
-      row::append(gs, g);
+      const auto g = gradient(v, j);
+      row::append(all_g, g), row::append(all_c, centred(v, j));
     }
-    Stat s{row::sum(gn) * rstd(v)};
-    if (b_.layer) s.push_back(row::sum(gs));
+    Stat s{row::dot(all_g, all_c) * rstd(v)};
+    if (b_.layer) s.push_back(row::sum(all_g));
     return s;
   }
 
+  // dx = dy rstd w - c rstd^2 mean(g n) - rstd mean(g), where c = x - mean = n / rstd: dy rstd is a factor of
+  // dweight too.
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> sums) override {
     const auto dx = v.target(dx_);
-    const auto along = s[0] * inverse_ * rstd(v);
+    const auto along = -(s[0] * inverse_ * rstd(v)) * rstd(v);
     std::optional<Val<f32>> level;
-    if (b_.layer) level.emplace(s[1] * inverse_);
+    if (b_.layer) level.emplace(-(s[1] * inverse_) * rstd(v));
     std::vector<Floats> next(sums.size());
-    std::size_t done = 0;  // elements of the accesses before
+    std::size_t at = 0;  // of all elements
     for (int j = 0; j < v.count(); ++j) {
-      const auto came = v.at(1, j, 1), g = gradient(v, came, j, 1), c = centred(v, j, 1);
-      Floats out, more;
+      const auto dy = v.at(1, j, 1), c = centred(v, j, 1);
+      Floats out, w, more;
+      if (b_.weight) w = weight(v, j, 1);
       if (b_.dsum) more = v.at(2, j);
-      for (std::size_t e = 0; e < g.size(); ++e) {
-        const auto t = fma(c[e], -along, level ? g[e] - *level : g[e]);
-        out.push_back(b_.dsum ? fma(t, rstd(v), more[e]) : t * rstd(v));
+      for (std::size_t e = 0; e < dy.size(); ++e, ++at) {
+        const auto scaled = dy[e] * rstd(v);
+        std::size_t a = 0;
+        if (b_.dweight) next[a].push_back(fma(scaled, c[e], sums[a][at])), ++a;
+        if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
+        const auto rest = b_.dsum ? fma(c[e], along, level ? more[e] + *level : more[e])
+                          : level ? fma(c[e], along, *level)
+                                  : c[e] * along;
+        out.push_back(b_.weight ? fma(scaled, w[e], rest) : scaled + rest);
       }
       dx.store(j, out);
-      if (sums.empty()) continue;
-      // Two sums leave no registers for it: out of the stage again, where there is one.
-      const auto dy = sums.size() > 1 ? v.at(1, j, 1) : came;
-      for (std::size_t e = 0; e < g.size(); ++e) {
-        const std::size_t at = done + e;
-        std::size_t a = 0;
-        if (b_.dweight) next[a].push_back(fma(dy[e], c[e] * rstd(v), sums[a][at])), ++a;
-        if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
-      }
-      done += g.size();
     }
     return next;
   }
 
  private:
-  Floats gradient(const Values& v, const Floats& dy, int j, int use = 0) const {
-    if (!b_.weight) return dy;
-    const auto w = v.column(0, j, use);
+  Floats weight(const Values& v, int j, int use = 0) const {
     Floats out;
-    for (std::size_t e = 0; e < dy.size(); ++e) out.push_back(dy[e] * (b_.offset ? w[e] + offset_ : w[e]));
+    for (const auto& w : v.column(0, j, use)) out.push_back(b_.offset ? w + offset_ : w);
+    return out;
+  }
+  Floats gradient(const Values& v, int j) const {
+    const auto dy = v.at(1, j);
+    if (!b_.weight) return dy;
+    const auto w = weight(v, j);
+    Floats out;
+    for (std::size_t e = 0; e < dy.size(); ++e) out.push_back(dy[e] * w[e]);
     return out;
   }
   // n / rstd.

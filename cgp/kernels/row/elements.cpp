@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/row/elements.h"
 
+#include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "cgp/base/float16.h"
 
@@ -52,22 +54,36 @@ Access pack(const Format& f, const Floats& v) {
   return out;
 }
 
-Val<f32> sum(const Floats& v) {
-  std::vector<Floats> chain(4);
-  for (std::size_t i = 0; i < v.size(); ++i) {
-    auto& c = chain[i % 4];
-    c.push_back(c.empty() ? v[i] : c.back() + v[i]);
-  }
+namespace {
+
+Val<f32> in_chains(std::size_t n, const std::function<Val<f32>(std::size_t)>& first,
+                   const std::function<Val<f32>(const Val<f32>&, std::size_t)>& next) {
   Floats level;
-  for (const auto& c : chain)
-    if (!c.empty()) level.push_back(c.back());
+  for (std::size_t c = 0; c < std::min<std::size_t>(n, 4); ++c) {
+    Floats chain{first(c)};
+    for (std::size_t i = c + 4; i < n; i += 4) chain.push_back(next(chain.back(), i));
+    level.push_back(chain.back());
+  }
   while (level.size() > 1) {
-    Floats next;
-    for (std::size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(level[i] + level[i + 1]);
-    if (level.size() % 2) next.push_back(level.back());
-    level.swap(next);
+    Floats up;
+    for (std::size_t i = 0; i + 1 < level.size(); i += 2) up.push_back(level[i] + level[i + 1]);
+    if (level.size() % 2) up.push_back(level.back());
+    level.swap(up);
   }
   return level[0];
+}
+
+}  // namespace
+
+Val<f32> sum(const Floats& v) {
+  return in_chains(
+      v.size(), [&](std::size_t i) { return v[i]; },
+      [&](const Val<f32>& so_far, std::size_t i) { return so_far + v[i]; });
+}
+Val<f32> dot(const Floats& a, const Floats& b) {
+  return in_chains(
+      a.size(), [&](std::size_t i) { return a[i] * b[i]; },
+      [&](const Val<f32>& so_far, std::size_t i) { return fma(a[i], b[i], so_far); });
 }
 
 Val<f32> largest(const Floats& v) {

@@ -99,5 +99,7 @@ inline void append(Floats& to, const Floats& more) {
 /// Added in four chains and a tree: one chain would wait four cycles an addition.
 Val<f32> sum(const Floats& v);
 Val<f32> largest(const Floats& v);
+/// The sum of a[i] * b[i], in such chains of fused operations.
+Val<f32> dot(const Floats& a, const Floats& b);
 
 }  // namespace cgp::kernels::row

@@ -82,51 +82,98 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
       loads /= 2;
     return loads;
   };
-  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
-    RowTuning r = t;
-    r.rows = 1, r.lanes = 512 / resident, r.resident = resident;
+  const auto ring_of = [&](RowTuning r, std::uint64_t loads, std::initializer_list<int> clusters) {
+    r.rows = 1;
     for (int c : clusters) {
       r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.lanes)));
       if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
-      const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
-                                                          device.smem_per_block_optin);
+      const std::uint64_t share = std::min<std::uint64_t>(
+          device.smem_per_sm / std::uint64_t(r.resident) - 1024, device.smem_per_block_optin);
       const std::uint64_t stage = std::uint64_t(r.lanes * r.loads) * bytes_per_access(n, t.elements);
       // A lag of short rows is worth more stages.
-      const std::uint64_t most = resident > 1 ? 6 : 3;
+      const std::uint64_t most = r.resident == 1 ? 3 : c > 1 ? 6 : r.resident > 2 ? 3 : 4;
       r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
       if (r.stages < 3) continue;
       r.stay = false, r.hold = !n.columns.empty();
       return r;
     }
-    return t;
+    return RowTuning();
+  };
+  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
+    RowTuning r = t;
+    r.lanes = 512 / resident, r.resident = resident;
+    return ring_of(r, loads, clusters);
   };
   const auto lagging = [](RowTuning r) {
     r.lag = r.stages > 0;
     return r;
   };
+  // The first that fits.
+  const auto first = [&](std::initializer_list<RowTuning> rings) {
+    for (const auto& r : rings)
+      if (r.stages) return r;
+    return RowTuning();
+  };
   if (n.accumulators) {
-    const auto loads = most_loads(n.accumulators * t.elements > (t.edges ? 8 : 16) ? 2 : 4, 16);
+    const auto loads = most_loads(4, 16);
+    const bool two = n.accumulators * t.elements > 8;  // sums of 16-bit elements
     // With edges teams come in sixteens, and an SM count leaves fewer clusters of eight than that.
-    if (t.edges) {
-      const auto few = ring(loads, 2, {2, 4});
-      return lagging(few.stages ? few : ring(loads, 1, {4}));
+    if (t.edges && accesses <= 1024) return two ? ring(2, 1, {1}) : ring(4, 2, {1});
+    if (t.edges && two) {  // registers for three accesses
+      t.lanes = 448, t.resident = 1;
+      return lagging(ring_of(t, 3, {2, 4}));
     }
-    const auto two = ring(loads, 2, {2, 4, 8});
-    return lagging(two.stages ? two : ring(loads, 1, {8}));
+    if (t.edges) return lagging(first({ring(loads, 2, {2, 4}), ring(loads, 1, {4})}));
+    const auto few = n.accumulators == 1 && t.elements == 8 ? ring(2, 2, {2, 4, 8}) : t;
+    return lagging(first({few, ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
   }
-  // Edges take some of the registers.
-  if (t.edges && n.fold_size == 1) return ring(most_loads(4, 32), 1, {1, 2, 4});
-  if (t.edges) return lagging(ring(most_loads(4, 64), 1, {2, 4}));
+  if (t.edges) {
+    if (accesses <= 512) return ring(most_loads(4, 32), 4, {1});
+    if (accesses <= 1024)
+      return n.fold_size == 1 ? ring(most_loads(8, 32), 4, {1}) : ring(most_loads(4, 32), 2, {1});
+    if (accesses <= 2048) return ring(most_loads(4, 32), 1, {1});
+    const auto half = lagging(ring(most_loads(8, n.fold_size == 1 ? 32 : 64), 2, {2, 4}));
+    const auto whole = lagging(ring(most_loads(8, 64), 1, {2, 4}));
+    return n.fold_size == 1 || accesses <= 4096 ? first({half, whole}) : first({whole, half});
+  }
+  // Two blocks an SM for rows of four blocks and more, of 16-bit elements.
+  const auto half = t.elements == 8 ? ring(most_loads(8, 64), 2, {4, 8}) : t;
   // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
+  if (n.fold_size == 1 && n.inputs.size() == 1 && accesses > 4096 && accesses <= 8192 && half.stages)
+    return lagging(half);
   if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
   if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
-  return lagging(ring(most_loads(8, 64), 1, {2, 4, 8}));
+  return lagging(first({half, ring(most_loads(8, 64), 1, {2, 4, 8})}));
 }
 // From how many accesses on.
 bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
   if (n.columns.empty()) return false;
   if (n.fold_size == 1) return accesses > 512 * (n.inputs.size() == 1 ? most / 2 : most);
-  return n.inputs.size() == 1 && accesses > 1024;
+  return n.inputs.size() == 1 && accesses > 2048;
+}
+// A block a row, for rows with sums of up to 512 accesses: about 512 threads an SM, most with two accesses.
+RowTuning short_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
+                     const runtime::DeviceInfo& device) {
+  t.rows = 1, t.cluster = 1, t.stay = false, t.hold = !n.columns.empty();
+  const auto shape = [&](int lanes, int loads, int stages, int resident) {
+    t.lanes = lanes, t.loads = loads, t.stages = stages, t.resident = resident;
+  };
+  const bool one = n.accumulators == 1;
+  if (accesses <= 128)
+    one&& t.elements == 8 && !t.edges ? shape(128, 1, 6, 6) : shape(64, 2, 4, 8);
+  else if (accesses <= 256)
+    one || t.elements < 8 || t.edges ? shape(128, 2, 3, 4) : shape(128, 2, 4, 5);
+  else
+    t.edges ? shape(128, 4, 3, 3) : shape(256, 2, 3, 2);
+  if (n.inputs.size() > 2 || bytes_per_access(n, t.elements) > 32 || column_words(n, t.elements) > 4)
+    t.resident =
+        std::clamp(int(device.registers_per_sm / (std::uint64_t(t.lanes) * registers(n, t))), 1, t.resident);
+  const auto stage = std::uint64_t(t.lanes * t.loads) * bytes_per_access(n, t.elements);
+  const auto room = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(t.resident) - 1024,
+                                            device.smem_per_block_optin);
+  t.stages = int(std::min<std::uint64_t>(std::uint64_t(t.stages), (room - 2048) / stage));
+  if (t.stages < 2) t.stages = 0;
+  return t;
 }
 std::string held_reason(const RowTuning& t) {
   return text::cat("a ring of ", t.stages, " rows", t.cluster > 1 ? " in a cluster" : "",
@@ -141,6 +188,11 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   while (most > 1 &&
          most * (std::uint64_t(t.elements * n.accumulators) + 2 * words_per_access(n, t.elements)) > 128)
     most /= 2;
+  const bool bulk = t.elements > 1 && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
+  if (bulk && accesses > 64) {
+    const auto r = accesses > 512 ? held_ring(n, t, accesses, device) : short_ring(n, t, accesses, device);
+    if (r.stages) return {r, text::cat(held_reason(r), "; sums in registers")};
+  }
   t.stay = true;
   if (accesses <= 32 * most) {
     t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
@@ -153,11 +205,6 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   const std::uint64_t full = n.accumulators > 1 ? most / 2 : most;
   std::uint64_t lanes = std::max<std::uint64_t>(128, round_up(ceil_div(accesses, most), 32)), loads = most;
   if (lanes > 256) lanes = 512, loads = std::max<std::uint64_t>(full, 1);
-  const bool bulk = t.elements > 1 && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
-  if (bulk && accesses > 512) {
-    const auto r = held_ring(n, t, accesses, device);
-    if (r.stages) return {r, text::cat(held_reason(r), "; sums in registers")};
-  }
   if (bulk) {
     if (accesses > lanes * loads && accesses <= 256 * loads * 8) lanes = 256;  // in a cluster
     RowTuning r = t;
@@ -183,8 +230,9 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
 RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint64_t rows,
                    const runtime::DeviceInfo& device) {
   const bool bulk = device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
-  if (bulk && accesses > 512 && rows >= 2 * std::uint64_t(device.sm_count)) {
-    const auto r = held_ring(n, t, accesses, device);
+  if (bulk && accesses > (n.accumulators ? 64 : 256) && rows >= 2 * std::uint64_t(device.sm_count)) {
+    const auto r = n.accumulators && accesses <= 512 ? short_ring(n, t, accesses, device)
+                                                     : held_ring(n, t, accesses, device);
     if (r.stages) return {r, held_reason(r)};
   }
   t.stay = true, t.hold = !n.columns.empty();
@@ -205,7 +253,8 @@ RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::
   }
   t.loads = int(ceil_div(accesses, std::uint64_t(t.lanes) * std::uint64_t(t.cluster)));
   const auto threads = std::uint64_t(t.lanes * t.rows);
-  t.resident = std::clamp(int(device.registers_per_sm / (threads * registers(n, t))), 1, 4);
+  t.resident = std::clamp(int(device.registers_per_sm / (threads * registers(n, t))), 1,
+                          n.accumulators == 1 && t.rows > 1 ? 6 : 4);
   if (std::uint64_t(t.loads) > most) t.loads = 0;
   return {t, "blocks stay; column vectors and sums in registers"};
 }
@@ -244,6 +293,7 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
          (most * std::uint64_t(t.elements) > 64 || most * words_per_access(n, t.elements) > 64))
     most /= 2;
   if (!wide) most = std::max<std::uint64_t>(4, 16 / inputs);
+  const bool moments = n.fold_size > 2 && !n.columns.empty();  // LayerNorm
   std::string why = t.edges ? text::cat("aligned between the edges of each row, ", accesses, " wide accesses")
                     : wide  ? text::cat("aligned rows, ", accesses, " wide accesses each")
                             : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
@@ -277,13 +327,15 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
   } else if (wide && accesses <= 128 && (n.fold_size > 2 || n.once)) {
     t.loads = int(std::min<std::uint64_t>(most, 4)), t.lanes = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
-    t.rows = t.lanes == 32 ? int(kRowThreads) / 32 : 1;
+    t.rows = t.lanes == 32 && (!moments || device.cc_major < 9) ? int(kRowThreads) / 32 : 1;
   } else if (wide && accesses <= 512) {
     // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
-    t.loads = int(std::min<std::uint64_t>(most, inputs == 1 && n.fold_size <= 1 ? 2
-                                                : accesses <= 128               ? 2
-                                                : accesses <= 256               ? 4
-                                                                                : 8));
+    t.loads = int(std::min<std::uint64_t>(most, accesses <= 128   ? 2
+                                                : accesses <= 256 ? (inputs == 1 && n.fold_size <= 1 ? 2 : 4)
+                                                                  : 8));
+    t.lanes = lanes_for(std::uint64_t(t.loads));
+  } else if (wide && inputs == 1 && (n.fold_size <= 1 || moments) && accesses <= 2048) {
+    t.loads = accesses <= 1024 && n.fold_size <= 1 ? 2 : 4;
     t.lanes = lanes_for(std::uint64_t(t.loads));
   } else if (accesses <= 512 * most || (roomy && !(t.edges && many))) {
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
@@ -291,7 +343,11 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   } else {
     if (many && n.fold_size <= 2) {
       RowTuning r;
-      if (!roomy)  // of 1024 threads where it is instead of registers
+      if (inputs == 1 && n.fold_size == 2) {  // many accesses a thread, few blocks that wait for each other
+        r = accesses <= 448 * 15 ? ring(n, t, accesses, 448, 15, device) : r;
+        if (!r.stages) r = ring(n, t, accesses, 512, 10, device);
+      }
+      if (!r.stages && !roomy)  // of 1024 threads where it is instead of registers
         r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);
       if (!r.stages) r = ring(n, t, accesses, 1024, std::max<std::uint64_t>(3 * most / 4, 1), device);
       if (r.stages) {
@@ -317,6 +373,8 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   if (device.cc_major >= 9)
     t.resident = std::clamp(int(device.registers_per_sm / (std::uint64_t(threads) * registers(n, t))), 1,
                             1024 / threads);
+  if (wide && threads == 64 && accesses > 256 && (n.fold_size <= 1 || (moments && t.elements == 8)))
+    t.resident = std::min(t.resident, 12);  // more registers for each were better
   if (ceil_div(rows, std::uint64_t(t.rows)) * std::uint64_t(t.cluster) > kMostGrid) t.stay = true;
   return done("kept in registers");
 }

@@ -47,26 +47,41 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   };
   EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "512x1_l8_c8_e4_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "512x1_l8_c2_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 4096, 32768), "512x1_l8_c1_e8_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 8192, 16384), "512x1_l4_c1_e8_r2");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 2048, 65536), "512x1_l2_c8_e8_s3_r1_hold");
   EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold_lag");
   EXPECT_EQ(tuning(backward(DType::bf16, false), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l4_c4_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l2_c8_e8_s6_r2_hold_lag");
   EXPECT_EQ(tuning(backward(DType::bf16, false), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "512x1_l8_c4_e8_s3_r1_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "512x1_l8_c2_e8_s3_r1_hold_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "256x1_l8_c8_e8_s3_r2_hold_lag");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l4_c2_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "512x1_l4_c1_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "128x1_l8_c1_e8_r8");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "512x1_l4_c1_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "256x1_l4_c1_e8_r4");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l4_c2_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
   RowNeeds loss;  // cross-entropy
   loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2;
-  EXPECT_EQ(tuning(loss, 4096, 151936), "1024x1_l5_c4_e8_s2_r1");
+  EXPECT_EQ(tuning(loss, 4096, 151936), "512x1_l10_c4_e8_s2_r1");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 16384, 8192), "512x1_l2_c1_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 32768, 4096), "64x1_l8_c1_e8_r12");
+  EXPECT_EQ(tuning(forward(DType::f32, true, false), 16384, 8192), "512x1_l4_c1_e4_r2");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 131072, 1024), "128x1_l1_c1_e8_s6_r6_hold");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 131072, 1024), "64x1_l2_c1_e8_s4_r8_hold");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 65536, 2048), "128x1_l2_c1_e8_s4_r5_hold");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 32768, 4096), "256x1_l2_c1_e8_s3_r2_hold");
+  const auto edges = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
+    return describe(plan(n, rows, cols, Fit::edges).tuning);
+  };
+  EXPECT_EQ(edges(loss, 8192, 50257), "448x1_l15_c1_e8_s2_r1_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191), "256x1_l4_c1_e8_s4_r2_hold_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535), "512x1_l8_c2_e8_s3_r1_hold_lag_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023), "64x1_l2_c1_e8_s4_r8_hold_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767), "448x1_l3_c4_e8_s3_r1_hold_lag_edges");
 }
 
 TEST(row_plan, says_why) {
