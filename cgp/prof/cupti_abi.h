@@ -114,7 +114,8 @@ struct LaunchConfig {  ///< cuLaunchKernelEx: its first parameter is the address
 // Callback ids of the driver (cupti_driver_cbid.h) and runtime (cupti_runtime_cbid.h) calls that a timeline
 // needs.
 inline constexpr std::uint32_t kLaunchKernel[] = {307, 442}, kLaunchCooperative[] = {477, 478},
-                               kLaunchKernelEx[] = {652, 653}, kGraphLaunch[] = {514, 515};
+                               kLaunchKernelEx[] = {652, 653}, kGraphLaunch[] = {514, 515},
+                               kWaits[] = {17, 126, 440};  ///< for a context, for a stream
 inline constexpr std::uint32_t kTracedDriverCalls[] = {17,  121, 126, 276, 277, 278, 279, 306, 307, 418,
                                                        421, 422, 440, 442, 477, 478, 514, 515, 652, 653};
 inline constexpr std::uint32_t kTracedRuntimeCalls[] = {31,  41,  51,  131, 137, 165, 211, 214,
@@ -285,6 +286,7 @@ using Callback = void (*)(void*, std::uint32_t, std::uint32_t, const void*);
   X(cuptiGetResultString, (int, const char**))                                 \
   X(cuptiSubscribe, (void**, Callback, void*))                                 \
   X(cuptiEnableCallback, (std::uint32_t, void*, std::uint32_t, std::uint32_t)) \
+  X(cuptiFinalize, ())                                                         \
   X(cuptiGetTimestamp, (std::uint64_t*))                                       \
   X(cuptiGetDeviceId, (void*, std::uint32_t*))                                 \
   X(cuptiActivityRegisterCallbacks, (BufferRequested, BufferCompleted))        \

@@ -7,16 +7,23 @@
 //   CGP_INJECT_METRICS  range: names of CUPTI metrics, joined by commas
 //   CGP_INJECT_LAUNCHES range: so many launches, then the program runs on as if alone (500)
 //   CGP_INJECT_API      all: every call of the driver and runtime, not only those that a timeline needs
+//   CGP_INJECT_WINDOW   ON,EVERY: so many milliseconds are recorded of each EVERY. Between them CUPTI is not
+//   there at
+//                       all: what it costs stays as long as it is, whether anything is recorded or not
 //   CGP_INJECT_CUBINS   folder for the machine code of each module
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cgp/prof/cupti_load.h"
@@ -65,6 +72,12 @@ struct State {
   void* host = nullptr;
   std::size_t passes = 0, most = 500;
   bool done = false;
+  // recording in windows
+  int window_on = 0, window_every = 0;  ///< ms; 0: one window without end
+  enum Phase { attached, leaving, detached, ended };
+  std::atomic<int> phase{attached};
+  std::mutex phase_mutex;  ///< held while CUPTI comes and goes
+  std::condition_variable left;
 };
 State& state() {
   static State* s = new State;
@@ -94,6 +107,7 @@ int name_id(State& s, const char* name) {
 }
 
 void write_kernel(State& s, const Kernel& k) {
+  if (!k.end) return;  // still running where a window ends
   const int id = name_id(s, k.name);
   std::fprintf(s.out,
                "{\"ev\":\"kernel\",\"n\":%d,\"t0\":%llu,\"t1\":%llu,\"dev\":%u,\"stream\":%u,\"corr\":%u,"
@@ -355,9 +369,32 @@ void save_module(const ModuleData& m) {
   }
 }
 
+void write_window(State& s, bool begins) {
+  std::uint64_t stamp = 0;
+  s.cupti.cuptiGetTimestamp(&stamp);
+  std::lock_guard lock(s.mutex);
+  std::fprintf(s.out, "{\"ev\":\"window\",\"begins\":%s,\"t\":%llu}\n", begins ? "true" : "false",
+               ull(stamp));
+  std::fflush(s.out);
+}
+
+/// CUPTI may leave where a call of the driver ends.
+void leave(const CallbackData& call) {
+  State& s = state();
+  int expected = State::leaving;
+  if (call.site != 1 || s.phase != expected) return;
+  std::lock_guard lock(s.phase_mutex);
+  if (!s.phase.compare_exchange_strong(expected, State::detached)) return;
+  write_window(s, false);
+  s.cupti.cuptiActivityFlushAll(1);
+  s.cupti.cuptiFinalize();
+  s.left.notify_all();
+}
+
 void callback(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
   State& s = state();
   if (getpid() != s.owner) return;  // a forked child without a driver of its own
+  if (domain == kDriverDomain && s.window_on) return leave(*static_cast<const CallbackData*>(data));
   if (domain == kDriverDomain) return launch_callback(id, *static_cast<const CallbackData*>(data));
   if (domain != kResourceDomain) return;
   const auto& resource = *static_cast<const ResourceData*>(data);
@@ -369,8 +406,12 @@ void callback(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
 void at_exit() {
   State& s = state();
   if (getpid() != s.owner) return;
-  if (s.range) end_range();
-  if (!s.range && s.cupti.cuptiActivityFlushAll) s.cupti.cuptiActivityFlushAll(1);
+  {
+    std::lock_guard lock(s.phase_mutex);
+    const bool there = s.phase.exchange(State::ended) != State::detached;
+    if (s.range) end_range();
+    if (!s.range && there && s.cupti.cuptiActivityFlushAll) s.cupti.cuptiActivityFlushAll(1);
+  }
   std::lock_guard lock(s.mutex);
   std::fprintf(s.out, "{\"ev\":\"end\"}\n");
   std::fflush(s.out);
@@ -392,6 +433,42 @@ void say_hello() {
   std::fflush(s.out);
 }
 
+bool attach() {
+  State& s = state();
+  void* subscriber = nullptr;
+  CGP_TRY(cuptiSubscribe, &subscriber, callback, nullptr);
+  for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
+    s.cupti.cuptiEnableCallback(1, subscriber, kResourceDomain, id);
+  if (s.range || s.window_on)
+    for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
+      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, ids[i]);
+  if (s.window_on)
+    for (std::uint32_t id : kWaits) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, id);
+  if (s.window_on) write_window(s, true);
+  return s.range || start_trace();
+}
+
+/// A thread that lets CUPTI go and come back.
+void record_in_windows() {
+  using namespace std::chrono;
+  State& s = state();
+  for (auto begin = steady_clock::now();; begin = steady_clock::now()) {
+    std::this_thread::sleep_for(milliseconds(s.window_on));
+    std::unique_lock lock(s.phase_mutex);
+    int expected = State::attached;
+    if (!s.phase.compare_exchange_strong(expected, State::leaving)) return;
+    // A program that calls nothing meanwhile pays nothing, and its window goes on.
+    s.left.wait_until(lock, begin + milliseconds(s.window_every), [&] { return s.phase != State::leaving; });
+    expected = State::leaving;
+    if (s.phase.compare_exchange_strong(expected, State::attached)) continue;
+    lock.unlock();
+    std::this_thread::sleep_until(begin + milliseconds(s.window_every));
+    lock.lock();
+    if (s.phase != State::detached || !attach()) return;
+    s.phase = State::attached;
+  }
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
@@ -406,6 +483,10 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   if (const char* folder = std::getenv("CGP_INJECT_CUBINS")) s.cubins = folder;
   if (const char* most = std::getenv("CGP_INJECT_LAUNCHES")) s.most = std::strtoul(most, nullptr, 10);
   if (s.most == 0) s.most = 1;
+  if (const char* window = std::getenv("CGP_INJECT_WINDOW");
+      window && std::sscanf(window, "%d,%d", &s.window_on, &s.window_every) == 2 &&
+      (s.window_on <= 0 || s.window_every <= s.window_on))
+    s.window_on = 0;
   if (const char* list = std::getenv("CGP_INJECT_METRICS")) {
     std::string word;
     for (const char* c = list;; ++c) {
@@ -426,19 +507,12 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     return 1;
   }
   say_hello();
-  void* subscriber = nullptr;
-  if (int code = s.cupti.cuptiSubscribe(&subscriber, callback, nullptr)) {
-    failed("cuptiSubscribe", code);
-    return 1;
-  }
-  for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
-    s.cupti.cuptiEnableCallback(1, subscriber, kResourceDomain, id);
-  if (s.range) {
-    for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
-      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, ids[i]);
-  } else {
-    start_trace();
-  }
+  if (!s.cupti.cuptiFinalize || s.range) s.window_on = 0;
+  if (!attach()) return 1;
+  if (s.window_on) try {
+      std::thread(record_in_windows).detach();
+    } catch (const std::exception&) {  // no thread to be had: one window without end
+    }
   std::atexit(at_exit);
   return 1;
 }

@@ -33,13 +33,6 @@ struct Events {
   }
 };
 
-profile::Timeline since(const profile::Timeline& all, std::uint64_t from) {
-  profile::Timeline t;
-  for (const auto& a : all.activities)
-    if (a.end > from) t.activities.push_back(a);
-  return t;
-}
-
 }  // namespace
 
 int monitor(const Context& context, const MonitorOptions& o) {
@@ -57,7 +50,8 @@ int monitor(const Context& context, const MonitorOptions& o) {
   profile::ProgramOptions p;
   p.keep_events = prefix;
   p.timeout_seconds = o.duration;
-  p.show_output = false;
+  p.show_output = !context.json;
+  p.window_ms = o.window, p.window_every_ms = int(o.interval * 1000);
   profile::ProgramRun run;
   std::exception_ptr problem;
   std::atomic<bool> done{false};
@@ -71,14 +65,9 @@ int monitor(const Context& context, const MonitorOptions& o) {
   });
   std::uint64_t seen = 0;
   int alerts = 0;
-  const auto say = [&](bool last) {
-    const auto all = profile::read_timeline(prefix);
-    const auto part = since(all, seen);
-    std::uint64_t end = seen;
-    for (const auto& a : part.activities) end = std::max(end, a.end);
-    seen = end;
+  const auto show = [&](const profile::Timeline& part) {
     const auto s = profile::summarise(part);
-    if (s.launches == 0 && (last || all.activities.empty())) return;
+    if (s.launches == 0) return;
     alerts += s.launch_bound;
     if (context.json) {
       auto j = profile::to_json(s);
@@ -89,6 +78,20 @@ int monitor(const Context& context, const MonitorOptions& o) {
                        100 - s.idle_percent(), time_text(s.launch_us), time_text(s.gap_us),
                        profile::fitted(profile::short_name(s.dominant), 40),
                        s.launch_bound ? "  LAUNCH-BOUND" : ""));
+    }
+  };
+  const auto say = [&](bool last) {
+    const auto all = profile::read_timeline(prefix);
+    if (all.windows.empty()) {
+      std::uint64_t end = seen;
+      for (const auto& a : all.activities) end = std::max(end, a.end);
+      show(profile::part_of(all, seen, 0));
+      seen = end;
+    }
+    for (const auto& w : all.windows) {  // each by itself: nothing is known of the time between them
+      if (w.begin <= seen || (w.end == 0 && !last)) continue;
+      show(profile::part_of(all, w.begin, w.end));
+      seen = w.begin;
     }
   };
   auto next = std::chrono::steady_clock::now() + std::chrono::duration<double>(o.interval);
@@ -103,6 +106,7 @@ int monitor(const Context& context, const MonitorOptions& o) {
   if (problem) std::rethrow_exception(problem);
   say(true);
   const bool stopped = run.process.timed_out && o.duration > 0;
+  if (context.json && !run.process.ok()) std::fputs(run.process.err.c_str(), stderr);
   if (!context.json)
     write_out(run.no_gpu.empty()
                   ? format("{} interval{} launch-bound\n", alerts, alerts == 1 ? " was" : "s were")

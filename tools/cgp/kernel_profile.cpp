@@ -20,6 +20,7 @@
 namespace cgp::cli {
 namespace {
 
+using fmt::format;
 using prof::Metric;
 using prof::Source;
 using profile::Document;
@@ -152,7 +153,33 @@ void count_by_replay(const KernelProfileOptions& o, Document& d) {
   d.metrics.merge(d.kernels[0].metrics);
   d.more["counting"] = {{"chip", run.timeline.chip}, {"passes", run.timeline.passes}};
   for (const auto& k : d.kernels)
-    for (auto& w : profile::metric_waste(k.metrics, k.name)) d.waste.push_back(std::move(w));
+    for (auto all : {profile::metric_waste(k.metrics, k.name), profile::counter_waste(k)})
+      for (auto& w : all) d.waste.push_back(std::move(w));
+}
+
+/// What is no number in the results; the inputs were.
+void count_defects(kernels::Case& problem, bool right, Document& d) {
+  double nan = 0, infinite = 0, seen = 0;
+  std::string where;
+  for (const auto& a : problem.outputs()) {
+    if (!is_float(a.array.dtype) || seen + double(a.array.size()) > 1 << 24) continue;
+    seen += double(a.array.size());
+    for (std::uint64_t i = 0; i < a.array.size(); ++i) {
+      const double v = a.array.at(i);
+      if (std::isfinite(v)) continue;
+      if (where.empty()) where = format("{}[{}]", a.name, i);
+      (std::isnan(v) ? nan : infinite) += 1;
+    }
+  }
+  if (seen == 0) return;
+  d.metrics.set(Metric::nan_count, nan, Source::counted, "the results");
+  d.metrics.set(Metric::inf_count, infinite, Source::counted, "the results");
+  // A right result may hold infinities: the logarithm of the sum of an empty row.
+  if (nan > 0 || (infinite > 0 && !right))
+    d.waste.push_back({"defects", nan > 0 ? "NaN" : "infinity", d.name,
+                       format("{:.0f} NaN and {:.0f} infinities in {:.0f} results; first in {}", nan,
+                              infinite, seen, where),
+                       "cgp run KERNEL --check all shows where they come from", 100, Source::counted});
 }
 
 }  // namespace
@@ -197,6 +224,7 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
       d.metrics.set(Metric::arithmetic_intensity, problem->flops / problem->bytes, Source::derived,
                     "operations over compulsory bytes");
   }
+  count_defects(*problem, check.pass, d);
   d.metrics.derive(problem->flops, problem->bytes);
   return d;
 }

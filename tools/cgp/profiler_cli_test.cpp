@@ -527,8 +527,9 @@ TEST_F(Profiler, system_calls_are_counted_and_compared_with_a_golden_record) {
 }
 
 TEST_F(Profiler, monitor_watches_a_program_to_its_end) {
-  const Outcome o = cgp("monitor --interval 0.1 -- sleep 0.3");
+  const Outcome o = cgp("monitor --interval 0.1 -- sh -c 'echo its own words; sleep 0.3'");
   EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("its own words"), std::string::npos) << "what it prints is not lost";
   EXPECT_NE(o.out.find("nothing on the GPU"), std::string::npos);
   EXPECT_EQ(cgp("monitor -- false").code, 5);
   EXPECT_EQ(cgp("monitor").code, 2);

@@ -401,6 +401,11 @@ void declare_syscalls(CLI::App& app, ProfilerOptions& o) {
 void declare_monitor(CLI::App& app, ProfilerOptions& o) {
   add_command(app, o.monitor.command, "The program and its arguments, after --");
   app.add_option("--interval", o.monitor.interval, "Seconds between lines")->capture_default_str();
+  app.add_option(
+         "--window", o.monitor.window,
+         "Milliseconds of each interval that are recorded; between them the recorder is not there. 0: all")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended")
       ->transform(seconds_of);
 }

@@ -148,6 +148,8 @@ Document document_of(const NcuReport& report, const std::string& path) {
         d.notes.push_back(
             format("ncu on {}: {} (its estimate: {:.0f} %)", short_name(l.name), a.rule, a.percent));
     }
+  std::stable_sort(d.waste.begin(), d.waste.end(),
+                   [](const Waste& a, const Waste& b) { return a.percent > b.percent; });
   if (!advice.empty()) d.more["advice"] = advice;
   for (const auto& n : report.notes) d.notes.push_back(n);
   add_samples(d);

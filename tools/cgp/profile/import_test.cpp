@@ -199,7 +199,12 @@ TEST(import, the_raw_page_of_ncu_gives_counters_and_waste) {
   for (const auto& w : d.waste) found += w.title + " in " + short_name(w.kernel) + "; ";
   EXPECT_THAT(found, HasSubstr("uncoalesced access in k_strided"));
   EXPECT_THAT(found, HasSubstr("bank conflicts in k_bank"));
+  EXPECT_THAT(found, HasSubstr("divergence in k_diverge"));
+  EXPECT_THAT(found, HasSubstr("spills or local arrays in k_spill"));
   EXPECT_THAT(found, testing::Not(HasSubstr("k_clean")));
+  EXPECT_THAT(found, testing::Not(HasSubstr("k_fma")));
+  EXPECT_TRUE(std::is_sorted(d.waste.begin(), d.waste.end(),
+                             [](const Waste& a, const Waste& b) { return a.percent > b.percent; }));
 }
 
 TEST(import, the_details_page_of_ncu_is_read_behind_the_programs_output) {

@@ -179,6 +179,37 @@ TEST(timeline, short_kernels_with_long_gaps_are_launch_bound) {
   EXPECT_TRUE(timeline_waste(summarise(busy), kernels_of(busy)).empty());
 }
 
+TEST(timeline, a_gpu_that_waits_for_the_host_is_named_with_the_longest_gap) {
+  Timeline t;
+  read_events(testdata("torch_trace.jsonl"), t);
+  const auto s = summarise(t);
+  EXPECT_FALSE(s.launch_bound);
+  const auto waste = timeline_waste(s, kernels_of(t));
+  ASSERT_FALSE(waste.empty());
+  EXPECT_EQ(waste[0].title, "idle GPU");
+  EXPECT_GT(s.longest_gap_ms, 10);
+  EXPECT_FALSE(s.after_longest_gap.empty());
+}
+
+TEST(timeline, what_is_recorded_in_windows_is_read_by_window) {
+  const auto kernel = [](int start) {
+    return "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) +
+           ",\"t1\":" + std::to_string(start + 5) + ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
+  };
+  const auto window = [](const char* begins, int at) {
+    return std::string("{\"ev\":\"window\",\"begins\":") + begins + ",\"t\":" + std::to_string(at) + "}\n";
+  };
+  Timeline t;
+  read_events("{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n" + window("true", 1) + kernel(10) + kernel(20) +
+                  window("false", 30) + window("true", 1000) + kernel(1010),
+              t);
+  ASSERT_EQ(t.windows.size(), 2u);
+  EXPECT_EQ(t.windows[0].end, 30u);
+  EXPECT_EQ(t.windows[1].end, 0u) << "open";
+  EXPECT_EQ(part_of(t, t.windows[0].begin, t.windows[0].end).activities.size(), 2u);
+  EXPECT_EQ(part_of(t, t.windows[1].begin, t.windows[1].end).activities.size(), 1u);
+}
+
 TEST(timeline, exports_are_what_their_viewers_read) {
   Timeline t;
   read_events(testdata("torch_trace.jsonl"), t);

@@ -68,6 +68,9 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
       p.environment.emplace_back("CGP_INJECT_METRICS", text::join(options.counters, ","));
       p.environment.emplace_back("CGP_INJECT_LAUNCHES", std::to_string(options.most_launches));
     }
+    if (options.window_ms > 0 && options.window_ms < options.window_every_ms)
+      p.environment.emplace_back("CGP_INJECT_WINDOW",
+                                 text::cat(options.window_ms, ",", options.window_every_ms));
     if (options.all_api) p.environment.emplace_back("CGP_INJECT_API", "all");
   }
   prof::MetricSet last;  // what /proc said before the process was gone

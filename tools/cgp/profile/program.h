@@ -13,8 +13,9 @@ namespace cgp::profile {
 
 struct ProgramOptions {
   bool trace_gpu = true;
-  std::vector<std::string> counters;  ///< CUPTI metrics: the program is run with kernel replay
-  int most_launches = 500;            ///< with counters: then it runs on unmeasured
+  int window_ms = 0, window_every_ms = 0;  ///< of each so many milliseconds so many are recorded; 0: all
+  std::vector<std::string> counters;       ///< CUPTI metrics: the program is run with kernel replay
+  int most_launches = 500;                 ///< with counters: then it runs on unmeasured
   bool all_api = false;
   double timeout_seconds = 0;
   double duration_seconds = 0;  ///< the program is ended then, which is no failure

@@ -133,6 +133,13 @@ struct TraceReader {
     if (ev == "range") return range(j);
     if (ev == "plan") return void(t.chip = j.value("chip", ""));
     if (ev == "end") return void(t.complete = true);
+    if (ev == "window") {
+      if (j.value("begins", true))
+        t.windows.push_back({j.at("t"), 0});
+      else if (!t.windows.empty())
+        t.windows.back().end = j.at("t");
+      return;
+    }
     if (ev == "dropped") return void(t.dropped += j.value("n", std::uint64_t(0)));
     if (ev == "overhead")
       return void(t.overhead_ms +=
@@ -188,6 +195,13 @@ void read_events(const std::string& text, Timeline& into) {
                    [](const Activity& a, const Activity& b) { return a.start < b.start; });
 }
 
+Timeline part_of(const Timeline& t, std::uint64_t begin, std::uint64_t end) {
+  Timeline part;
+  for (const auto& a : t.activities)
+    if (a.start >= begin && (end == 0 || a.end <= end)) part.activities.push_back(a);
+  return part;
+}
+
 Timeline read_timeline(const std::string& prefix) {
   Timeline t;
   const fs::path path(prefix);
@@ -227,6 +241,8 @@ TimelineSummary summarise(const Timeline& t) {
     s.copies += a.kind == Activity::Kind::copy;
     first = std::min(first, a.start), last = std::max(last, a.end);
     const std::uint64_t idle_since = busy_until;
+    if (busy_until && a.start > busy_until && double(a.start - busy_until) * 1e-6 > s.longest_gap_ms)
+      s.longest_gap_ms = double(a.start - busy_until) * 1e-6, s.after_longest_gap = a.name;
     if (a.end > busy_until) {
       s.busy_ms += double(a.end - std::max(a.start, busy_until)) * 1e-6;
       busy_until = a.end;
@@ -336,8 +352,9 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
   put(Metric::achieved_occupancy_pct, value("sm__warps_active.avg.pct_of_peak_sustained_active"));
   put(Metric::tensor_core_utilization_pct,
       value("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"));
-  put(Metric::warp_execution_efficiency_pct,
-      value("smsp__average_thread_inst_executed_per_inst_executed.ratio") / 32 * 100);
+  for (const char* lanes : {"smsp__thread_inst_executed_per_inst_executed.ratio",  // ncu's name, and CUPTI's
+                            "smsp__average_thread_inst_executed_per_inst_executed.ratio"})
+    put(Metric::warp_execution_efficiency_pct, value(lanes) / 32 * 100);
   put(Metric::sm_utilization_pct, value("sm__throughput.avg.pct_of_peak_sustained_elapsed"));
   put(Metric::ipc, value("sm__inst_executed.avg.per_cycle_active"));
   put(Metric::dram_throughput_pct, value("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"));
@@ -391,6 +408,8 @@ ordered_json to_json(const TimelineSummary& s) {
           {"kernel_ms", s.kernel_ms},
           {"launch_api_ms", s.launch_api_ms},
           {"launch_call_us", s.launch_us},
+          {"longest_gap_ms", s.longest_gap_ms},
+          {"after_longest_gap", s.after_longest_gap},
           {"launch_latency_us", s.latency_us},
           {"gap_us", s.gap_us},
           {"launch_bound", s.launch_bound},

@@ -44,7 +44,14 @@ struct Timeline {
   std::uint64_t dropped = 0;
   bool complete = true;  ///< every process wrote its end
   std::vector<std::string> errors;
+  struct Window {
+    std::uint64_t begin = 0, end = 0;  ///< end 0: open
+  };
+  std::vector<Window> windows;  ///< recorded parts (CGP_INJECT_WINDOW); empty: all of it
 };
+
+/// What began and ended within; end 0: after `begin`.
+Timeline part_of(const Timeline& t, std::uint64_t begin, std::uint64_t end);
 
 /// Reads all files `prefix`.PID. A last line that was cut off (a crash) is left out, anything else that is no
 /// event is an error in the list.
@@ -53,13 +60,15 @@ void read_events(const std::string& text, Timeline& into);
 
 struct TimelineSummary {
   std::uint64_t launches = 0, graph_launches = 0, copies = 0;
-  double span_ms = 0;        ///< first start to last end on the GPU
-  double busy_ms = 0;        ///< some kernel or copy ran
-  double kernel_ms = 0;      ///< sum over kernels
-  double launch_api_ms = 0;  ///< host time in launch calls
-  double launch_us = 0;      ///< median host time of one launch call
-  double latency_us = 0;     ///< median from the call to the start on an idle GPU
-  double gap_us = 0;         ///< median gap between neighbours on a stream
+  double span_ms = 0;             ///< first start to last end on the GPU
+  double busy_ms = 0;             ///< some kernel or copy ran
+  double kernel_ms = 0;           ///< sum over kernels
+  double longest_gap_ms = 0;      ///< with nothing on the GPU
+  std::string after_longest_gap;  ///< the kernel or copy that ended it
+  double launch_api_ms = 0;       ///< host time in launch calls
+  double launch_us = 0;           ///< median host time of one launch call
+  double latency_us = 0;          ///< median from the call to the start on an idle GPU
+  double gap_us = 0;              ///< median gap between neighbours on a stream
   double idle_percent() const { return span_ms > 0 ? 100 * (1 - busy_ms / span_ms) : 0; }
   /// The GPU waited for the host more than half of the time, and kernels are short.
   bool launch_bound = false;

@@ -44,6 +44,15 @@ std::vector<Waste> timeline_waste(const TimelineSummary& s, const std::vector<Ke
                 time_text(s.span_ms * 1e3), s.launches, time_text(s.gap_us), time_text(s.launch_us)),
          "record the work as a CUDA graph, fuse small kernels, or give each launch more work",
          s.idle_percent(), Source::measured});
+  else if (s.launches > 0 && s.idle_percent() > 50)
+    out.push_back(
+        {"waiting", "idle GPU", "",
+         format("the GPU is idle for {:.0f} % of {}; the longest gap, {}, is before {}", s.idle_percent(),
+                time_text(s.span_ms * 1e3), time_text(s.longest_gap_ms * 1e3),
+                fitted(short_name(s.after_longest_gap), 48)),
+         "see what the host does there (cgp trace --perfetto): what is loaded, allocated or copied once "
+         "belongs before the loop",
+         s.idle_percent(), Source::measured});
   for (const auto& k : kernels) {
     double slowest = 0;
     for (double t : k.us) slowest = std::max(slowest, t);
@@ -54,12 +63,100 @@ std::vector<Waste> timeline_waste(const TimelineSummary& s, const std::vector<Ke
                      "look at the sizes that this kernel is launched with",
                      share(k.total_us() - double(k.us.size()) * prof::median(k.us), s.kernel_ms * 1e3),
                      Source::measured});
-    for (auto w : metric_waste(k.metrics, k.name)) {
+    auto all = metric_waste(k.metrics, k.name);
+    for (auto& w : counter_waste(k)) all.push_back(std::move(w));
+    for (auto& w : all) {
       w.percent *= s.kernel_ms > 0 ? std::min(1.0, k.total_us() / (s.kernel_ms * 1e3)) : 1;
       if (w.percent >= 0.5) out.push_back(std::move(w));
     }
   }
   return out;
+}
+
+std::vector<Waste> counter_waste(const KernelUse& k) {
+  std::vector<Waste> out;
+  const auto value = [&](const std::string& name) {
+    const auto at = k.counters.find(name);
+    return at == k.counters.end() ? 0.0 : at->second;
+  };
+  const double local = value("smsp__sass_inst_executed_op_local_ld.sum") +
+                       value("smsp__sass_inst_executed_op_local_st.sum"),
+               issued = std::max(value("sm__inst_executed.sum"), value("smsp__inst_executed.sum"));
+  if (local > 0)
+    out.push_back(
+        {"transport", "spills or local arrays", k.name,
+         issued > 0 ? format("{} of {} warp instructions access local memory", number_text(local),
+                             number_text(issued))
+                    : format("{} warp instructions access local memory", number_text(local)),
+         "fewer live values per thread, a higher register limit, or indices that the compiler knows",
+         issued > 0 ? share(2 * local, issued + local) : 10.0, Source::counted});
+  // What warps waited for, of all that they waited for; in the share of cycles in which nothing was issued.
+  double all = 0, barrier = 0, memory = 0;
+  const std::string stalled = "smsp__warps_issue_stalled_";
+  for (const auto& [name, v] : k.counters) {
+    if (name.rfind(stalled, 0) != 0 || !(v >= 0)) continue;
+    const std::string reason = name.substr(stalled.size(), name.find(".sum") - stalled.size());
+    if (reason == "selected" || reason == "not_selected") continue;
+    all += v;
+    barrier += reason == "barrier" ? v : 0;
+    for (const char* m :
+         {"long_scoreboard", "lg_throttle", "mio_throttle", "short_scoreboard", "tex_throttle"})
+      memory += reason == m ? v : 0;
+  }
+  const bool known = k.counters.count("smsp__issue_active.avg.pct_of_peak_sustained_active");
+  const double idle =
+      known ? std::clamp(100 - value("smsp__issue_active.avg.pct_of_peak_sustained_active"), 0.0, 100.0)
+            : 50.0;
+  if (share(barrier, all) >= 20)
+    out.push_back(
+        {"waiting", "barriers", k.name,
+         format("{:.0f} % of what warps wait for are barriers; nothing is issued in {:.0f} % of the cycles",
+                share(barrier, all), idle),
+         "more work between barriers: larger tiles, or warps that synchronise among themselves",
+         idle * barrier / all, Source::counted});
+  if (share(memory, all) >= 50 && idle >= 50)
+    out.push_back(
+        {"waiting", "memory latency", k.name,
+         format("{:.0f} % of what warps wait for is memory; nothing is issued in {:.0f} % of the cycles",
+                share(memory, all), idle),
+         "more loads under way: wider loads, prefetching, asynchronous copies, more warps; at the "
+         "bandwidth's ceiling fewer bytes",
+         idle * memory / all, Source::counted});
+  return out;
+}
+
+/// Values that come as f32 and leave as f32, computed as f64 between: a constant without its suffix is
+/// enough.
+void add_double_detour(const emu::Counters& c, const emu::Program& program, const std::string& kernel,
+                       std::vector<Waste>& out) {
+  const auto starts = [](const std::string& s, const char* begin) { return s.rfind(begin, 0) == 0; };
+  double widened = 0, narrowed = 0, doubles = 0;
+  for (const auto& [opcode, n] : c.by_opcode) {
+    const bool cvt = starts(opcode, "cvt.");
+    if (cvt && opcode.find(".f64.f32") != std::string::npos) widened += double(n);
+    if (cvt && opcode.find(".f32.f64") != std::string::npos) narrowed += double(n);
+    for (const char* op : {"add.", "sub.", "mul.", "fma.", "div.", "sqrt.", "rcp."})
+      if (starts(opcode, op) && opcode.find(".f64") != std::string::npos) doubles += double(n);
+  }
+  const double issued = double(c.warp_instructions), detour = widened + narrowed + doubles;
+  if (!(widened > 0 && narrowed > 0 && doubles > 0) || share(detour, issued) < 3) return;
+  std::size_t worst = 0;
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < c.per_pc.size() && i < program.instruction_count(); ++i)
+    if (c.per_pc[i].issues > most && program.instruction(i).text.find(".f64.f32") != std::string::npos)
+      most = c.per_pc[i].issues, worst = i;
+  const auto at = program.instruction(worst);
+  out.push_back(
+      {"overprocessing", "f32 computed as f64", kernel,
+       format("{} instructions compute in double precision between {} conversions from f32 and {} back; "
+              "first at {}",
+              text::grouped(std::uint64_t(doubles)), text::grouped(std::uint64_t(widened)),
+              text::grouped(std::uint64_t(narrowed)),
+              at.file.empty() ? format("PTX line {}: {}", at.ptx_line, at.text)
+                              : format("{}:{}: {}", at.file, at.line, at.text)),
+       "constants with an f suffix, and functions of float; f64 runs at 1/2 of f32's rate on data-centre "
+       "GPUs and 1/64 on others",
+       share(detour, issued), Source::counted});
 }
 
 void emulator_metrics(const emu::Counters& c, prof::MetricSet& m) {
@@ -144,6 +241,7 @@ std::vector<Waste> emulator_waste(const emu::Counters& c, const emu::Program& pr
                    format("{:.0f} % of the lanes of issued instructions are switched off",
                           share(idle_lanes, 32 * issued)),
                    "block and tile sizes that divide the problem", share(idle_lanes, 32 * issued)});
+  add_double_detour(c, program, kernel, out);
   if (double(c.barriers) > 0.05 * issued)
     out.push_back({"waiting", "barriers", kernel,
                    format("{} of {} warp instructions are barriers", text::grouped(c.barriers),
@@ -169,13 +267,22 @@ std::vector<Waste> metric_waste(const prof::MetricSet& m, const std::string& ker
                    format("{:.0f} bytes of registers are spilled per thread", value(Metric::register_spills)),
                    "fewer live values per thread, or a higher register limit", 10,
                    m[Metric::register_spills].source});
-  if (below(Metric::branch_efficiency_pct, 90))
+  const bool parted = m.has(Metric::divergent_branches) && value(Metric::divergent_branches) > 0;
+  if (parted && below(Metric::warp_execution_efficiency_pct, 90))
+    out.push_back(
+        {"motion", "divergence", kernel,
+         format("{} branches split their warp; {:.0f} % of the lanes work",
+                number_text(value(Metric::divergent_branches)), value(Metric::warp_execution_efficiency_pct)),
+         "branch on what is equal within a warp, or compute both sides and select",
+         100 - value(Metric::warp_execution_efficiency_pct),
+         m[Metric::warp_execution_efficiency_pct].source});
+  else if (below(Metric::branch_efficiency_pct, 90))
     out.push_back(
         {"motion", "divergence", kernel,
          format("{:.0f} % of the branches keep their warp together", value(Metric::branch_efficiency_pct)),
          "branch on what is equal within a warp", std::min(50.0, 100 - value(Metric::branch_efficiency_pct)),
          m[Metric::branch_efficiency_pct].source});
-  if (below(Metric::warp_execution_efficiency_pct, 75))
+  if (!parted && below(Metric::warp_execution_efficiency_pct, 75))
     out.push_back({"overproduction", "idle lanes", kernel,
                    format("{:.0f} % of the lanes work", value(Metric::warp_execution_efficiency_pct)),
                    "block and tile sizes that divide the problem",

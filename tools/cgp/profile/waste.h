@@ -20,6 +20,8 @@ std::vector<Waste> timeline_waste(const TimelineSummary& s, const std::vector<Ke
 /// From the exact counters of one launch on the emulator; `program` names the instruction at fault.
 std::vector<Waste> emulator_waste(const emu::Counters& c, const emu::Program& program,
                                   const std::string& kernel);
+/// From hardware counters of a kernel beside its metrics: local memory, what warps wait for.
+std::vector<Waste> counter_waste(const KernelUse& k);
 /// From metrics of one kernel, wherever they came from.
 std::vector<Waste> metric_waste(const prof::MetricSet& m, const std::string& kernel);
 /// Exact counters of the emulator as metrics.

@@ -55,6 +55,11 @@ const char* kSpill =
     "mov.u64 %rd6, stack;\nmov.f32 %f1, 0f3F800000;\nst.local.f32 [%rd6], %f1;\nst.local.f32 [%rd6+4], %f1;\n"
     "ld.local.f32 %f2, [%rd6];\nld.local.f32 %f3, [%rd6+4];\nadd.f32 %f2, %f2, %f3;\n"
     "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nst.global.f32 [%rd5], %f2;\n";
+// f32 in, f32 out, and a double between.
+const char* kDetour =
+    ".reg .f64 %d<4>;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, %rd4;\nld.global.f32 %f1, [%rd5];\n"
+    "cvt.f64.f32 %d1, %f1;\nmul.f64 %d2, %d1, 0d3FB999999999999A;\ncvt.rn.f32.f64 %f2, %d2;\n"
+    "st.global.f32 [%rd5], %f2;\n";
 // Only the first 4 lanes of each warp have work.
 const char* kIdle =
     "and.b32 %r5, %r2, 31;\nsetp.lt.u32 %p1, %r5, 4;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd5, %rd1, "
@@ -121,6 +126,32 @@ TEST(waste, local_memory_is_named) {
   const Waste* w = find(all, "spills or local arrays");
   ASSERT_TRUE(w);
   EXPECT_NE(w->evidence.find("64 accesses"), std::string::npos) << w->evidence;
+}
+
+TEST(waste, floats_computed_as_doubles_are_overprocessing) {
+  const auto all = waste_of(run("", kDetour));
+  const Waste* w = find(all, "f32 computed as f64");
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->kind, "overprocessing");
+  EXPECT_NE(w->evidence.find("cvt.f64.f32"), std::string::npos) << w->evidence;
+}
+
+TEST(waste, what_warps_wait_for_is_named_by_counters) {
+  KernelUse k;
+  k.name = "k";
+  const auto stalled = [&](const char* reason, double v) {
+    k.counters[std::string("smsp__warps_issue_stalled_") + reason + ".sum"] = v;
+  };
+  stalled("barrier", 30), stalled("long_scoreboard", 60), stalled("wait", 10), stalled("selected", 1000);
+  k.counters["smsp__issue_active.avg.pct_of_peak_sustained_active"] = 20;
+  const auto all = counter_waste(k);
+  ASSERT_TRUE(find(all, "barriers"));
+  EXPECT_NEAR(find(all, "barriers")->percent, 24, 1e-9) << "30 of 100, in 80 % of the cycles";
+  ASSERT_TRUE(find(all, "memory latency"));
+  EXPECT_NEAR(find(all, "memory latency")->percent, 48, 1e-9);
+  k.counters["smsp__issue_active.avg.pct_of_peak_sustained_active"] = 90;
+  EXPECT_FALSE(find(counter_waste(k), "memory latency")) << "who issues all the time waits for nothing";
+  EXPECT_TRUE(counter_waste({}).empty());
 }
 
 TEST(waste, switched_off_lanes_are_overproduction) {
