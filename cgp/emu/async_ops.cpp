@@ -117,9 +117,11 @@ void count_bulk(Warp& w, const Op& op, bool store, std::uint64_t address, std::u
   Counters& t = w.worker->totals;
   if (store) {
     t.global_store_sectors += sectors;
+    t.global_bulk_store_sectors += sectors;
     t.global_store_bytes += bytes;
   } else {
     t.global_load_sectors += sectors;
+    t.global_bulk_load_sectors += sectors;
     t.global_load_bytes += bytes;
   }
 }

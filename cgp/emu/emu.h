@@ -215,6 +215,8 @@ struct Counters {
   std::uint64_t global_load_requests = 0, global_load_sectors = 0, global_load_bytes = 0;
   std::uint64_t global_store_requests = 0, global_store_sectors = 0, global_store_bytes = 0;
   std::uint64_t global_atomic_requests = 0, global_atomic_sectors = 0;
+  /// Of the sectors above: moved by bulk copies (and TMA), which are no requests of a warp.
+  std::uint64_t global_bulk_load_sectors = 0, global_bulk_store_sectors = 0;
   std::uint64_t shared_load_requests = 0, shared_load_wavefronts = 0, shared_load_conflicts = 0;
   std::uint64_t shared_store_requests = 0, shared_store_wavefronts = 0, shared_store_conflicts = 0;
   std::uint64_t shared_atomic_requests = 0, shared_atomic_conflicts = 0;

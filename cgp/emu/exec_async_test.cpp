@@ -278,6 +278,8 @@ END: ret;
   for (std::uint32_t i = 0; i < 256; ++i) EXPECT_EQ(sums[i], 2 * i + 3);
   EXPECT_EQ(r.counters.global_load_bytes, 2048u);
   EXPECT_EQ(r.counters.global_load_sectors, 64u);
+  EXPECT_EQ(r.counters.global_bulk_load_sectors, 64u) << "these are no requests of a warp";
+  EXPECT_EQ(r.counters.global_bulk_store_sectors, 96u);
   EXPECT_EQ(r.counters.global_store_bytes, 3072u);
 }
 

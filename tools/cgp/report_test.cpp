@@ -13,6 +13,7 @@
 #include "findings.h"
 #include "heatmap.h"
 #include "policies.h"
+#include "report.h"
 #include "sarif.h"
 
 namespace cgp::spec {
@@ -187,6 +188,13 @@ TEST(FindingText, many_findings_are_folded_and_colour_is_only_added) {
   const std::string coloured = findings_text(all, s, {true, 100}, 2);
   EXPECT_NE(coloured, plain);
   EXPECT_EQ(std::regex_replace(coloured, std::regex("\x1b\\[[0-9;]*m"), ""), plain);
+}
+
+TEST(CountersText, sectors_of_bulk_copies_belong_to_no_request) {
+  emu::Counters c;
+  c.global_load_requests = 10, c.global_load_sectors = 1040, c.global_bulk_load_sectors = 1000;
+  const std::string text = counters_text(c);
+  EXPECT_TRUE(std::regex_search(text, std::regex("sectors per global load +4\\.00\n"))) << text;
 }
 
 TEST(Wrapped, breaks_at_spaces_and_keeps_long_words) {

@@ -86,8 +86,10 @@ std::string counters_text(const emu::Counters& c) {
   const auto ratio = [&](std::string_view label, std::uint64_t sectors, std::uint64_t requests) {
     if (requests) out += format("  {:<28} {:>16.2f}\n", label, double(sectors) / double(requests));
   };
-  ratio("sectors per global load", c.global_load_sectors, c.global_load_requests);
-  ratio("sectors per global store", c.global_store_sectors, c.global_store_requests);
+  ratio("sectors per global load", c.global_load_sectors - c.global_bulk_load_sectors,
+        c.global_load_requests);
+  ratio("sectors per global store", c.global_store_sectors - c.global_bulk_store_sectors,
+        c.global_store_requests);
   std::vector<std::pair<std::string, std::uint64_t>> families(c.by_family.begin(), c.by_family.end());
   std::sort(families.begin(), families.end(),
             [](auto& a, auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
