@@ -143,7 +143,7 @@ int syscalls(const Context& context, const SyscallsOptions& o);
 struct MonitorOptions {
   std::vector<std::string> command;
   double interval = 1, duration = 0;
-  int window = 50;
+  int window = 20;
 };
 int monitor(const Context& context, const MonitorOptions& o);
 
