@@ -129,6 +129,30 @@ def shaped_rows(prefixes, rounds, flush):
                     print(f"{name:44s}  {peer} {ms:9.4f} ms {flops / ms / 1e9:7.1f} TFLOP/s", flush=True)
 
 
+def padded_rows(prefixes, rounds, flush):
+    """Head dimensions that are no power of two, by the better of cuDNN and flash."""
+    for kind in ("forward", "backward"):
+        for d in (32, 80, 96, 112):
+            for causal in (False, True):
+                name = f"duel/padded/{kind}/bf16/d{d}/{'causal' if causal else 'full'}/n4096"
+                if not any(name.startswith(x) for x in prefixes):
+                    continue
+                grad = kind == "backward"
+                q, k, v = (torch.randn(4, 16, 4096, d, device="cuda", dtype=torch.bfloat16, requires_grad=grad) for _ in range(3))
+                line = f"{name:44s}"
+                for backend, which in BACKENDS.items():
+                    try:
+                        with sdpa_kernel(which):
+                            attend = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                            o = attend()
+                            g = torch.randn_like(o)
+                            work = (lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True)) if grad else attend
+                            line += f"  {backend} {median_ms(work, rounds, flush):9.4f} ms"
+                    except RuntimeError as e:
+                        line += f"  {backend}: {str(e)[:60]}"
+                print(line, flush=True)
+
+
 def decode_rows(rounds, flush):
     """PyTorch's attention of one query over a contiguous cache, the best of its backends."""
     for b, hq, hk, n in ((1, 32, 8, 8192), (8, 32, 8, 8192), (32, 32, 8, 4096), (64, 32, 32, 2048), (128, 32, 8, 4096)):
@@ -158,6 +182,7 @@ def main():
     if a.prefixes:
         document_rows(a.prefixes, ours, a.rounds, flush)
         shaped_rows(a.prefixes, a.rounds, flush)
+        padded_rows(a.prefixes, a.rounds, flush)
     passes = ["forward", "backward"]
     for kind in passes:
         for dtype, d, causal, n in shapes():

@@ -84,8 +84,15 @@ std::size_t wgmma_group(Kernel& k, const WgmmaGroup& g, const WgmmaOperand& a, c
   k.collective("wgmma.mma_async", Uniform::warpgroup, at);
   if (k.sm() != 90 || !k.arch_specific())
     throw BuildError("wgmma exists on sm_90a only", at, text::cat("the kernel is built for ", k.target()));
-  const int n = wgmma_n(g.n), parts = g.n / n, steps = g.k / g.k_inst, blocks = g.m / 64;
-  const int regs = int(acc.size()) / (blocks * parts);
+  const int whole = wgmma_n(g.n), parts = g.n / whole, blocks = g.m / 64, all_steps = g.k / g.k_inst;
+  const int n = g.part.columns ? g.part.columns : whole;
+  const int steps = g.part.depth ? g.part.depth / g.k_inst : all_steps;
+  if (g.part.depth % g.k_inst || steps > all_steps || (g.part.columns && parts > 1) || n > whole ||
+      !wgmma_legal(g.a, g.b, g.d, n, a.major, b.major))
+    throw BuildError(
+        "a part of a product is whole instructions of it", at,
+        text::cat(g.part.depth, " of ", g.k, " deep, ", g.part.columns, " of ", g.n, " columns"));
+  const int regs = int(acc.size()) / (blocks * parts), used = regs / (whole / 8) * (n / 8);
   const bool b16 = g.k_inst == 16, integer = g.d == Mod::s32;
   Descriptors da(k, a, 64), db(k, b, n);
   const ptx::Mods mods{Mod::sync, Mod::aligned, shape_mod(n, g.k_inst), g.d, g.a, g.b};
@@ -93,8 +100,9 @@ std::size_t wgmma_group(Kernel& k, const WgmmaGroup& g, const WgmmaOperand& a, c
   for (int step = 0; step < steps; ++step)
     for (int i = 0; i < blocks; ++i)
       for (int j = 0; j < parts; ++j) {
-        std::vector<Operand> o{registers(k, acc, (i * parts + j) * regs, regs)};
-        o.push_back(a.address ? k.operand(da.at(i, step)) : registers(k, a.regs, (i * steps + step) * 4, 4));
+        std::vector<Operand> o{registers(k, acc, (i * parts + j) * regs, used)};
+        o.push_back(a.address ? k.operand(da.at(i, step))
+                              : registers(k, a.regs, (i * all_steps + step) * 4, 4));
         o.push_back(k.operand(db.at(j, step)));
         if (step == 0 && first.accumulate)
           o.push_back(k.in_register(*first.accumulate));

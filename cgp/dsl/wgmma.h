@@ -16,6 +16,12 @@
 
 namespace cgp::dsl {
 
+/// What of a product is computed, where tiles are larger than what they hold (the rest is 0); 0: all.
+struct WgmmaPart {
+  int depth = 0;    ///< of the summed dimension, whole instructions
+  int columns = 0;  ///< of the accumulator, a multiple of 8; the others stay what they were
+};
+
 namespace record {
 /// Why PTX has no such wgmma; empty = it has. `n` is the instruction's N.
 constexpr const char* wgmma_reject(ptx::Mod a, ptx::Mod b, ptx::Mod d, int n, Major ma, Major mb) {
@@ -51,6 +57,7 @@ struct WgmmaOperand {
 struct WgmmaGroup {
   ptx::Mod a, b, d;
   int m, n, k, k_inst;  ///< elements
+  WgmmaPart part = {};
 };
 /// What the first product does with the accumulator.
 struct ScaleD {
@@ -249,7 +256,8 @@ struct WgmmaArg<RegOperand<T, M, K>> {
 
 /// Checks and records one group; the accumulator it now owns, and its number.
 template <Major MA, Major MB, class AccT, class A, class B>
-auto issue(Warpgroup& wg, AccT acc, const A& a, const B& b, std::optional<Value> accumulate, Here at) {
+auto issue(Warpgroup& wg, AccT acc, const A& a, const B& b, std::optional<Value> accumulate, Here at,
+           const WgmmaPart& part = {}) {
   using Traits = AccTraits<AccT>;
   using Result = typename Traits::type;
   using ArgA = WgmmaArg<A>;
@@ -271,8 +279,8 @@ auto issue(Warpgroup& wg, AccT acc, const A& a, const B& b, std::optional<Value>
   const WgmmaOperand ob = ArgB::template operand<MB, Result::cols>(wg, b);
   Result out(Traits::regs(std::move(acc)));
   const auto group =
-      wgmma_group(wg.k, {TA::mod, TB::mod, Result::elem::mod, Result::rows, Result::cols, k, k_inst}, oa, ob,
-                  out.values(), {Traits::is_fresh, std::move(accumulate)}, at);
+      wgmma_group(wg.k, {TA::mod, TB::mod, Result::elem::mod, Result::rows, Result::cols, k, k_inst, part},
+                  oa, ob, out.values(), {Traits::is_fresh, std::move(accumulate)}, at);
   return std::pair<Result, std::size_t>(std::move(out), group);
 }
 
@@ -294,14 +302,19 @@ auto wgmma(Warpgroup& wg, AccT acc, Filled<R, TileA, TileB> stage, Here at = Her
 }
 /// acc + A * B; each operand is a SmemTile, a stage that holds it, or (A) a RegOperand.
 template <Major MA = Major::k, Major MB = Major::k, class AccT, class A, class B>
-requires(!std::is_same_v<B, Here>) auto wgmma(Warpgroup& wg, AccT acc, A a, B b, Here at = Here::now()) {
-  auto r = record::issue<MA, MB>(wg, std::move(acc), a, b, std::nullopt, at);
+requires(!std::is_same_v<B, Here>) auto wgmma(Warpgroup& wg, AccT acc, A a, B b, const WgmmaPart& part,
+                                              Here at = Here::now()) {
+  auto r = record::issue<MA, MB>(wg, std::move(acc), a, b, std::nullopt, at, part);
   std::vector<record::StageToken> slots;
   record::WgmmaArg<A>::take(a, slots);
   record::WgmmaArg<B>::take(b, slots);
   return InFlight<typename record::AccTraits<AccT>::type,
                   record::WgmmaArg<A>::slots + record::WgmmaArg<B>::slots>(std::move(r.first),
                                                                            std::move(slots), r.second, at);
+}
+template <Major MA = Major::k, Major MB = Major::k, class AccT, class A, class B>
+requires(!std::is_same_v<B, Here>) auto wgmma(Warpgroup& wg, AccT acc, A a, B b, Here at = Here::now()) {
+  return wgmma<MA, MB>(wg, std::move(acc), std::move(a), std::move(b), WgmmaPart{}, at);
 }
 /// The same as the first where `accumulate` holds; elsewhere the product overwrites the accumulator.
 template <Major MA = Major::k, Major MB = Major::k, class T, int M, int N, class R, class TileA, class TileB>

@@ -195,10 +195,18 @@ std::string reject(AttentionKind kind, const AttentionProblem& q, const Attentio
   return {};
 }
 
-AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning& tune, int columns,
+AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning& tuning, int columns,
                             bool lse) {
   const auto p = q.dense();
   const auto& t = sm90_tile(p);
+  // What TMA fills with zeros is not multiplied, in whole instructions.
+  auto tune = tuning;
+  const auto used = [](std::uint64_t d, int tile, std::uint64_t each) {
+    const int columns = int((d + each - 1) / each * each);
+    return columns < tile ? columns : 0;
+  };
+  tune.depth = used(p.d_qk, t.d_qk, p.type == DType::e4m3 ? 32 : 16);
+  tune.width = tune.promoted ? 0 : used(p.d_v, t.d_v, 16);
   AttentionChoice c;
   c.kind = AttentionKind::sm90;
   const auto f = AttentionFeatures::of(p, lse);
@@ -251,11 +259,16 @@ std::vector<Variant> attention_variants() {
   add(DType::f16, kSm90Tiles[0], every);
   add(DType::bf16, kSm90Tiles[3], every);
   for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
+  AttentionSm90Tuning part;  // heads of 96 columns in tiles of 128
+  part.depth = part.width = 96;
+  all.push_back(attention_sm90(DType::bf16, 128, 128, 128, part, causal));
   AttentionSm90Tuning narrow;  // e4m3 of 64 columns: short sequences with bounds, and all without
   narrow.queries = narrow.turns = 2;
   all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, causal));
   narrow.warpgroups = narrow.stages = 3, narrow.turns = 0;
   all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, plain));
+  narrow.stages = 2;
+  all.push_back(attention_sm90(DType::e4m3, 128, 128, 96, narrow, causal));
   add(DType::e4m3, kFp8Tiles[0], every);
   AttentionFeatures packed = causal, lengths = causal;
   packed.packed = lengths.lengths = true;
@@ -278,9 +291,13 @@ static AttentionSm90Tuning tune_alike(const AttentionProblem& p, bool lse, int* 
   t.warpgroups = tile.warpgroups;
   if (p.type == DType::e4m3) {
     t.promoted = p.promoted;
-    const bool narrow = tile.d_qk == 64 && !p.promoted, flat = narrow && bounded && n <= 1024;  // 128 rows
+    const bool plain = !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).shaped();
+    const bool narrow = tile.d_qk == 64 && plain, flat = narrow && bounded && n <= 1024;  // 128 rows
     if (flat) t.warpgroups = 2;
-    t.turns = tile.d_qk == 128 || flat ? 2 : 0;
+    // Three warpgroups of 128 columns, with fewer keys a step, do without turns.
+    const bool three = tile.d_qk == 128 && plain && n > (bounded ? 1024 : 512);
+    if (three) t.warpgroups = 3, *columns = 96;
+    t.turns = (tile.d_qk == 128 && !three) || flat ? 2 : 0;
     t.persistent = !bounded || n <= 4096;
     t.section = bounded && n <= 4096;
     if (t.persistent) t.queries = 2, t.stages = narrow && !bounded ? 3 : 2;

@@ -138,11 +138,12 @@ struct AttentionSm90Tuning {
   int stages = 2;      ///< tiles of K and of V in flight
   int queries = 1;     ///< tiles of Q in flight
   int turns = 0;       ///< warpgroups issue their products in turns, which end 1: at once, 2: with the scores
-  bool persistent = true;  ///< one block per SM walks over the tiles
-  int section = 0;         ///< heads that are visited together; 0: what L2 holds
-  int polynomial = 0;      ///< of 16 exponentials, how many are computed without the special function unit
-  bool promoted = false;   ///< AttentionProblem::promoted
-  bool lazy = true;        ///< the sums are rescaled only when the maximum grew by more than 2^8
+  bool persistent = true;    ///< one block per SM walks over the tiles
+  int section = 0;           ///< heads that are visited together; 0: what L2 holds
+  int polynomial = 0;        ///< of 16 exponentials, how many are computed without the special function unit
+  int depth = 0, width = 0;  ///< columns of q and k, and of v, that are multiplied; 0: the tile's
+  bool promoted = false;     ///< AttentionProblem::promoted
+  bool lazy = true;          ///< the sums are rescaled only when the maximum grew by more than 2^8
 };
 /// d_qk, d_v: 64, 128, 256 (equal) or 192/128 (not e4m3); columns: see attention_sm90.cpp. `out`: of o where
 /// t is e4m3.

@@ -23,15 +23,16 @@ struct AttentionBackwardTuning {
   int key_rows = 16, key_columns = 48, query_rows = 32, query_columns = 32;
 };
 struct AttentionBackwardSm90Tuning {
-  int stages = 2;          ///< tiles of q and of d_o in flight
-  int buffers = 2;         ///< parts of d_q of a warpgroup on their way
-  bool turns = true;       ///< blocks of keys add to d_q in order
-  bool first = false;      ///< in any order, but after the first, which replaces: nobody writes zeros
-  bool spread = false;     ///< blocks of a head begin at different queries
-  bool persistent = true;  ///< blocks stay and take tiles of keys one by one
-  bool rounded = false;    ///< ds from probabilities as rounded for d_v: registers
-  int section = 0;         ///< heads of keys that are visited together; 0: what L2 holds
-  int blocks = 0;          ///< that stay; 0: one for each SM
+  int stages = 2;            ///< tiles of q and of d_o in flight
+  int buffers = 2;           ///< parts of d_q of a warpgroup on their way
+  bool turns = true;         ///< blocks of keys add to d_q in order
+  bool first = false;        ///< in any order, but after the first, which replaces: nobody writes zeros
+  bool spread = false;       ///< blocks of a head begin at different queries
+  bool persistent = true;    ///< blocks stay and take tiles of keys one by one
+  bool rounded = false;      ///< ds from probabilities as rounded for d_v: registers
+  int depth = 0, width = 0;  ///< columns of q and k, and of v, that are multiplied; 0: the tile's
+  int section = 0;           ///< heads of keys that are visited together; 0: what L2 holds
+  int blocks = 0;            ///< that stay; 0: one for each SM
 };
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;

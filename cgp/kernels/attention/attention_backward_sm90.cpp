@@ -171,6 +171,10 @@ Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool pa
   return v;
 }
 
+std::string backward_used(const AttentionBackwardSm90Tuning& t) {
+  return text::cat(t.depth ? text::cat("_k", t.depth) : "", t.width ? text::cat("_v", t.width) : "");
+}
+
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
   const std::uint64_t stay = t.blocks ? std::uint64_t(t.blocks) : sms;
   return runtime::grid_for(t.persistent ? std::min(tiles, stay) : tiles, 1);
@@ -189,12 +193,12 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
                                              const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full =
-      text::cat(stem, f.text(), "__", d, "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
-                tune.turns   ? "_turns"
-                : tune.first ? "_first"
-                             : "",
-                tune.spread ? "_spread" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
+  const auto full = text::cat(
+      stem, f.text(), "__", d, backward_used(tune), "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
+      tune.turns   ? "_turns"
+      : tune.first ? "_first"
+                   : "",
+      tune.spread ? "_spread" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
   const BackwardSm90Tune t{f, tune};
   return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
 }
@@ -248,7 +252,16 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
   AttentionBackwardChoice c;
   c.kind = AttentionKind::sm90, c.why = "asked for", c.width = width(p), c.sm90 = tune;
   const auto f = AttentionFeatures::of(p, false);
-  c.kernels = c.width > 128 ? backward_wide(p, tune, f) : attention_backward_sm90(p.type, c.width, tune, f);
+  // As in the forward pass: what TMA fills with zeros is not multiplied.
+  const bool narrow_values = c.width > 128 && p.d_qk <= 192 && p.d_v <= 128;
+  const auto used = [](std::uint64_t d, int tile) {
+    const int columns = int((d + 15) / 16 * 16);
+    return columns < tile ? columns : 0;
+  };
+  c.sm90.depth = used(p.d_qk, narrow_values ? 192 : c.width);
+  c.sm90.width = used(p.d_v, narrow_values ? 128 : c.width);
+  c.kernels =
+      c.width > 128 ? backward_wide(p, c.sm90, f) : attention_backward_sm90(p.type, c.width, c.sm90, f);
   return c;
 }
 

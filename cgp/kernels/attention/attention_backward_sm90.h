@@ -31,6 +31,8 @@ namespace cgp::kernels::attention_parts {
 enum class BackwardZeros : std::uint8_t { none, turns, turns_and_sums };
 /// Statistics of tiles of `rows` queries whose rows have up to `d` columns.
 Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool packed = false);
+/// Part of a variant's name: the columns that are multiplied.
+std::string backward_used(const AttentionBackwardSm90Tuning& tune);
 /// A block per tile, or those that stay.
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms);
 /// Both statistics of `rows` queries.
@@ -123,12 +125,12 @@ class BackwardSm90 {
     if (t_.persistent) return walk();
     const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
-      wg.one_thread([&](Thread& t) { produce(t, at); });
+      wg.one_thread([&](Thread& t) { produce_if_keys(t, at); });
       add_parts(wg);
     });
     math_.run([&](Warpgroup& wg) {
       if (t_.buffers > 1) free_ds(wg);
-      consume(wg, at);
+      consume_if_keys(wg, at);
       end(wg);
     });
   }
@@ -174,11 +176,12 @@ class BackwardSm90 {
             [&](const Val<u32>& index) {
               const auto tile = [&](const Place* at) {
                 mail.send(w, {index});
-                w.one_thread([&](Thread& t) { produce(t, at ? *at : place(index, Uniform::thread)); });
+                w.one_thread(
+                    [&](Thread& t) { produce_if_keys(t, at ? *at : place(index, Uniform::thread)); });
               };
               if (f_.packed) {
                 const Place at = place(index, Uniform::warp);
-                k_.if_((at.tile == 0u) | (at.key0 < at.s.n_kv), [&] { tile(&at); });
+                k_.if_(has_keys(at), [&] { tile(&at); });
               } else {
                 tile(nullptr);
               }
@@ -193,7 +196,7 @@ class BackwardSm90 {
       (void)k_.while_(
           mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
           [&](const Val<u32>& index) {
-            consume(wg, place(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
+            consume_if_keys(wg, place(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
             return mail.receive(wg)[0];
           });
       end(wg);
@@ -257,8 +260,7 @@ class BackwardSm90 {
     const auto seen =
         f_.right ? select(tile == 0u, Val<u32>(0), dsl::min(tiles_up_to(key - p_.right), tiles_q - 1u))
                  : Val<u32>(0);
-    // Keys behind the length get zeros, and their turn at the last tile of queries.
-    const auto begin = f_.lengths ? select(tile < tiles_m, seen, tiles_q - 1u) : seen;
+    const auto& begin = seen;
     if (!f_.left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q};
     const auto end = tiles_up_to(dsl::min(bits<s32>(s.n_q), key + kKeys + p_.left) + (M - 1));
     const auto last = f_.lengths ? tile + 1u >= tiles_m : tile + 1u == tiles_m;
@@ -292,7 +294,16 @@ class BackwardSm90 {
     return (f_.packed ? first + at.first_q : first) + tile;
   }
 
+  /// The first tile owes queries zeros.
+  static Val<pred> has_keys(const Place& at) { return (at.tile == 0u) | (at.key0 < at.s.n_kv); }
+
   // ------------------------------------------------------------ the producer
+  void produce_if_keys(Thread& t, const Place& at) {
+    if (f_.lengths)
+      k_.if_(has_keys(at), [&] { produce(t, at); });
+    else
+      produce(t, at);
+  }
   void produce(Thread& t, const Place& at) {
     const auto rows = [&](MapOf which, const Val<u32>& head) {
       return rows_of_map(f_, p_, at.s, which, head);
@@ -310,11 +321,21 @@ class BackwardSm90 {
   }
 
   // ------------------------------------------------------------ a warpgroup
+  // Keys behind a length get zeros from a block that adds to no query: nobody waits for the last of a turn.
+  void consume_if_keys(Warpgroup& wg, const Place& at) {
+    if (!f_.lengths) return consume(wg, at);
+    const auto there = assume_uniform(has_keys(at), Uniform::warpgroup);
+    k_.if_(there, [&] { consume(wg, at); });
+    k_.if_(!there, [&] {
+      const auto key = at.key0 + wg.index * 64u + dsl::record::warpgroup_origin(k_).row;
+      store_both(wg, at, key, zeros<f32, 64, D>(wg), zeros<f32, 64, D>(wg));
+    });
+  }
   void consume(Warpgroup& wg, const Place& at) {
     auto keys_values = kv_ring_.take(wg);
     const auto keys = keys_values.template get<0>();
     auto query = take_query(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, SmemTile<QTile>(query.base));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, SmemTile<QTile>(query.base), deep(t_.depth));
     const auto origin = dsl::record::warpgroup_origin(k_);
     const Own own{at, keys, keys_values.template get<1>(), origin, at.key0 + wg.index * 64u + origin.row};
     const auto turns = turns_of(at);
@@ -325,8 +346,7 @@ class BackwardSm90 {
     auto done = step<false>(wg, own, turns - 1u, std::move(last));
     std::move(keys_values).release(wg);
     if (t_.persistent && t_.buffers == 1) both_.sync();  // nobody still reads what the next tile overwrites
-    store(wg, g_.d_k, at, own.key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, done.first);
-    store(wg, g_.d_v, at, own.key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), done.second);
+    store_both(wg, at, own.key, done.first, done.second);
   }
   HeldStage take_query(Warpgroup& wg) {
     auto stage = q_ring_.take(wg);
@@ -347,10 +367,11 @@ class BackwardSm90 {
     if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
     auto s = std::move(std::get<0>(now)).wait(wg);
-    auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), own.values, d_o.template get<0>());
+    auto dp_busy =
+        wgmma(wg, fresh<f32, 64, M>(wg), own.values, SmemTile<QTile>(d_o.template get<0>()), deep(t_.width));
     const auto w = weights(own, s, stats, tile, shape ? &*shape : nullptr);
     auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), RegOperand<T, 64, M>(w.p),
-                                              std::move(d_o));
+                                              std::move(d_o), wide(t_.width));
     auto dp = std::move(dp_busy).wait(wg);
     const auto ds = packed(gradients(w.of_ds, dp, stats));
     const bool one_ds = t_.buffers > 1;
@@ -361,7 +382,8 @@ class BackwardSm90 {
     dsl::record::store_accumulator(k_, {64, 64, M, 0, T::mod, ptx::Mod::b32}, ds, mine.layout, mine.base(),
                                    mine.offset(), Here::now());
     fence_async_shared(k_);
-    auto dk_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds), q);
+    auto dk_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds), q,
+                                              wide(t_.depth));
     both_.sync();
     auto dv = std::move(dv_busy).wait(wg);
     auto dq_busy = wgmma<Major::mn, Major::mn>(wg, fresh<f32, 64, 64>(wg), ds_tile, own.keys);
@@ -376,7 +398,8 @@ class BackwardSm90 {
     };
     if constexpr (More) {
       auto next = take_query(wg);
-      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, SmemTile<QTile>(next.base));
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, SmemTile<QTile>(next.base),
+                          deep(t_.depth));
       finish();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
       return Carried{std::move(scores), std::move(next), std::move(dk), std::move(dv), next_at, next_member};
@@ -385,6 +408,9 @@ class BackwardSm90 {
       return std::pair(std::move(dk), std::move(dv));
     }
   }
+
+  static WgmmaPart deep(int used) { return {.depth = used, .columns = 0}; }
+  static WgmmaPart wide(int used) { return {.depth = 0, .columns = used}; }
 
   // ------------------------------------------------------------ scores
   using Registers = std::vector<Value>;
@@ -527,6 +553,10 @@ class BackwardSm90 {
   }
 
   // ------------------------------------------------------------ results
+  void store_both(Warpgroup& wg, const Place& at, const Val<u32>& key, const Sums& d_k, const Sums& d_v) {
+    store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);
+    store(wg, g_.d_v, at, key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), d_v);
+  }
   void store(Warpgroup& wg, const Val<u64>& address, const Place& at, const Val<u32>& key,
              const Val<u64>& batch, const Val<u64>& head, const Val<u64>& pitch, const Val<u32>& cols,
              const Val<f32>& scale, const Sums& sum) {

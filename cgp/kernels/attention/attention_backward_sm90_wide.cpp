@@ -21,12 +21,14 @@ std::uint64_t stats_rows(const AttentionProblem& p, std::uint64_t total_q) {
 }
 
 template <int DQK, int DV>
-std::vector<Variant> wide_variants(const AttentionProblem& p, bool persistent, const AttentionFeatures& f) {
+std::vector<Variant> wide_variants(const AttentionProblem& p, const AttentionBackwardSm90Tuning& tune,
+                                   const AttentionFeatures& f) {
   const auto stem = text::cat("attention_backward_", cgp::name(p.type), "_sm90");
   std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, BackwardZeros::none, f.packed)};
   const auto add = [&](const char* what, WideSum sum, auto of_f16, auto of_bf16) {
-    const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, persistent ? "_p" : "");
-    const WideTune t{f, persistent, sum};
+    const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, backward_used(tune),
+                                tune.persistent ? "_p" : "");
+    const WideTune t{f, tune.persistent, sum, tune.depth, tune.width};
     v.push_back(p.type == DType::f16 ? variant(name, 90, of_f16, t) : variant(name, 90, of_bf16, t));
     v.back().only = "sm_90a";
   };
@@ -54,8 +56,8 @@ std::uint32_t wide_section(const AttentionProblem& p, bool persistent, std::uint
 
 std::vector<Variant> backward_wide(const AttentionProblem& p, const AttentionBackwardSm90Tuning& tune,
                                    const AttentionFeatures& f) {
-  return p.d_qk <= 192 && p.d_v <= 128 ? wide_variants<192, 128>(p, tune.persistent, f)
-                                       : wide_variants<256, 256>(p, tune.persistent, f);
+  return p.d_qk <= 192 && p.d_v <= 128 ? wide_variants<192, 128>(p, tune, f)
+                                       : wide_variants<256, 256>(p, tune, f);
 }
 
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& p) {

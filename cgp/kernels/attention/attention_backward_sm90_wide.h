@@ -27,6 +27,7 @@ struct WideTune {
   AttentionFeatures f;
   bool persistent;
   WideSum sum;
+  int depth, width;  ///< as in AttentionBackwardSm90Tuning
 };
 
 /// Rows of [batch, head, row, d] by tiles.
@@ -266,7 +267,7 @@ class WideSm90 {
   void consume(Warpgroup& wg, const Place& at) {
     auto stage = take_scores(wg);
     const auto own_scores = own_.template take<0>(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, tile_of(stage));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, tile_of(stage), deep(t_.depth));
     std::optional<SmemTile<OwnUp>> up;
     if constexpr (!Values) up.emplace(own_.template take<1>(wg));
     const auto origin = record::warpgroup_origin(k_);
@@ -317,18 +318,18 @@ class WideSm90 {
       std::move(stage.token).release(Here::now());
       const auto p = packed(probabilities(own, s, statistics, tile, shape ? &*shape : nullptr));
       std::move(*stats).release(wg);
-      auto busy =
-          wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p), up_.take(wg));
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p),
+                                             up_.take(wg), wide(t_.width));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member, [] {});
     } else {
-      auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg));
+      auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg), deep(t_.width));
       const auto p = probabilities(own, s, statistics, tile, shape ? &*shape : nullptr);
       auto dp = std::move(dp_busy).wait(wg);
       if constexpr (!More) own_.template release<1>(wg);
       const auto ds = packed(gradients(p, dp, statistics));
       if (stats) std::move(*stats).release(wg);
       auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds),
-                                             tile_of(stage));
+                                             tile_of(stage), wide(t_.depth));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member,
                            [&] { std::move(stage.token).release(Here::now()); });
     }
@@ -339,7 +340,8 @@ class WideSm90 {
                const Val<u32>& member, Free&& free) {
     if constexpr (More) {
       auto next = take_scores(wg);
-      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, tile_of(next));
+      auto scores =
+          wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, tile_of(next), deep(t_.depth));
       auto sum = std::move(busy).wait(wg);
       free();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
@@ -350,6 +352,9 @@ class WideSm90 {
       return sum;
     }
   }
+
+  static WgmmaPart deep(int used) { return {.depth = used, .columns = 0}; }
+  static WgmmaPart wide(int used) { return {.depth = 0, .columns = used}; }
 
   // ------------------------------------------------------------ scores
   Sequence of_head(const Sequence& s, const Val<u32>& member) const {

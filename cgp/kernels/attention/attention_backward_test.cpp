@@ -287,6 +287,7 @@ void every_sm90(const runtime::Device& device, std::uint64_t more, const Way& wa
   };
   check(device, small(DType::bf16, more + 150, more + 140, 64, 64), way);
   check(device, small(DType::f16, more + 70, 83, 128, 104), way);
+  check(device, small(DType::bf16, more + 70, more + 83, 96, 80), way);
   auto p = small(DType::bf16, more + 200, more + 136, 40, 64);
   p.causal = true, p.scale = 0.3f;
   check(device, p, way);  // the first queries see nothing
@@ -318,7 +319,7 @@ void every_sequence(const runtime::Device& device, std::uint64_t more, const Way
   p = problem(DType::bf16, more + 70, more + 300, 128, 128), p.key_lengths = true;
   check(device, p, way);
   p = problem(DType::bf16, more + 140, more + 150, 64, 64), p.key_lengths = p.causal = true, p.batch = 3;
-  check(device, p, way);
+  check(device, p, way);  // whole tiles of keys lie behind a length
   p = problem(DType::bf16, more + 70, more + 83, 64, 64), p.packed = p.alibi = true;
   check(device, p, way);
   p = problem(DType::bf16, more + 70, more + 83, 128, 128), p.key_lengths = true, p.soft_cap = 1.5f;
@@ -719,6 +720,7 @@ std::vector<std::vector<Variant>> all_sm90() {
   shaped(128, [](auto& p) { p.mask = AttentionMask::additive, p.causal = true; });
   shaped(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
   shaped(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
+  shaped(96, [](auto& p) { p.causal = true; });
   shaped(64, [](auto& p) { p.modify = near_and_even().of, p.causal = true; });
   for (std::uint64_t d : {128, 256})
     shaped(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });

@@ -296,6 +296,40 @@ void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) 
   b.duel(name, attention_backward_flops(p), all);
 }
 
+// Head dimensions below a tile's, forward and gradients: what is used of it multiplied, and all of it.
+void duel_padded(Bench& b, std::uint64_t d, bool causal) {
+  auto p = standard(DType::bf16, 128, 4096, causal);
+  p.d_qk = d;
+  for (const char* pass : {"forward", "backward"}) {
+    const auto name = text::cat("duel/padded/", pass, "/", shape_name(p));
+    if (!b.wanted(name)) continue;
+    const auto q = p.dense();
+    const BackwardTensors t(b.device(), q, attention_backward_workspace(q));
+    std::vector<prof::Contender> all;
+    if (pass == std::string_view("forward")) {
+      auto used = select_attention(q, t.t.at(), b.device().info()), whole = used;
+      const int tile = d <= 64 ? 64 : 128;
+      AttentionSm90Tuning tune;
+      tune.warpgroups = used.rows / 64, tune.persistent = used.persistent;
+      tune.queries = used.persistent && (causal || tile == 64) ? 2 : 1;
+      tune.turns = tile == 64, tune.stages = tile == 64 && causal ? 3 : 2;
+      whole.variant = attention_sm90(q.type, tile, tile, used.columns, tune, AttentionFeatures::of(q, false));
+      for (const auto& [what, c] : {std::pair{"used", used}, {"whole", whole}})
+        all.push_back({what, [&, c = c](Stream& s) { run_attention(s, c, q, t.t.at()); }});
+      b.duel(name, q.flops(), all);
+    } else {
+      const auto tune = tune_attention_backward(q, true);
+      const auto used = choose_attention_backward_sm90(q, tune);
+      auto whole = used;
+      whole.kernels =
+          attention_backward_sm90(q.type, d <= 64 ? 64 : 128, tune, AttentionFeatures::of(q, false));
+      for (const auto& [what, c] : {std::pair{"used", used}, {"whole", whole}})
+        all.push_back({what, [&, c = c](Stream& s) { run_attention_backward(s, c, q, t.at, t.g); }});
+      b.duel(name, attention_backward_flops(q), all);
+    }
+  }
+}
+
 // 16384 rows of sequences of many lengths, or of one, one after the other; or rows of 16 sequences with fewer
 // keys than queries. `packed` of the forward pass and of the gradients, chosen and by mma.
 struct Documents {
@@ -527,6 +561,8 @@ void run_all(Bench& b) {
     for (std::uint64_t d : {64, 128, 256})
       for (bool causal : {false, true})
         for (std::uint64_t n : {1024, 4096}) duel_shapes(b, shape, standard(DType::bf16, d, n, causal));
+  for (std::uint64_t d : {32, 80, 96, 112})
+    for (bool causal : {false, true}) duel_padded(b, d, causal);
   const Documents of[] = {
       {"mixed", {4096, 512, 1024, 256, 2048, 512, 1024, 256, 128, 2048, 1024, 512, 256, 1024, 512, 1152}},
       {"even", std::vector<std::uint32_t>(16, 1024)},

@@ -9,8 +9,9 @@ Variant attention_sm90(DType type, int d_qk, int d_v, int columns, const Attenti
   using namespace attention_parts;
   auto name = text::cat(
       "attention_", cgp::name(type), type == DType::e4m3 ? text::cat("_", cgp::name(out)) : "", "_sm90_",
-      d_qk, "_", d_v, "__", 64 * tune.warpgroups, "x", columns, "_s", tune.stages,
-      tune.queries > 1 ? text::cat("_q", tune.queries) : "",
+      d_qk, "_", d_v, tune.depth ? text::cat("_k", tune.depth) : "",
+      tune.width ? text::cat("_v", tune.width) : "", "__", 64 * tune.warpgroups, "x", columns, "_s",
+      tune.stages, tune.queries > 1 ? text::cat("_q", tune.queries) : "",
       tune.turns == 2 ? "_tt"
       : tune.turns    ? "_t"
                       : "",

@@ -48,8 +48,8 @@ class LoadedValues {
     ring_.fill(t, at);
   }
   template <class AccT, class P>
-  auto multiply(Warpgroup& wg, AccT acc, P p) {
-    return wgmma<Major::k, Major::mn>(wg, std::move(acc), std::move(p), ring_.take(wg));
+  auto multiply(Warpgroup& wg, AccT acc, P p, const WgmmaPart& part) {
+    return wgmma<Major::k, Major::mn>(wg, std::move(acc), std::move(p), ring_.take(wg), part);
   }
 
  private:
@@ -211,7 +211,7 @@ class ForwardSm90 {
     q_ring_.skip(wg, std::uint32_t(t_.warpgroups - 1) - wg.index);
 
     const auto last = b.end - 1;
-    auto raw = wgmma(wg, fresh<f32, 64, BN>(wg), q.template get<0>(), k_ring_.take(wg)).wait(wg);
+    auto raw = scores(wg, q.template get<0>()).wait(wg);
     auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
     auto first = exponentials(std::move(kept), max, head.factor, true);
@@ -220,10 +220,10 @@ class ForwardSm90 {
       return k_.loop(from - to, std::move(in), [&](Val<u32> i, Carried now) {
         const auto n = from - 1 - i;
         if (turns_) turns_->wait(wg);
-        auto scores = wgmma(wg, fresh<f32, 64, BN>(wg), q.template get<0>(), k_ring_.take(wg));
+        auto busy = scores(wg, q.template get<0>());
         auto out = multiply(wg, std::move(std::get<3>(now)), std::get<2>(now));
         if (t_.turns == 1) turns_->pass(wg);
-        auto raw = std::move(scores).wait(wg);
+        auto raw = std::move(busy).wait(wg);
         if (t_.turns == 2) turns_->pass(wg);
         auto seen = shaped(std::move(raw), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
@@ -246,11 +246,17 @@ class ForwardSm90 {
     finish(w, s, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
   }
 
+  template <class Q>
+  auto scores(Warpgroup& wg, Q&& q) {
+    return wgmma(wg, fresh<f32, 64, BN>(wg), SmemTile<QTile>(q), k_ring_.take(wg),
+                 WgmmaPart{.depth = t_.depth});
+  }
   auto multiply(Warpgroup& wg, Out64 o, const std::vector<Val<b32>>& p) {
+    const WgmmaPart part{.columns = t_.width};
     if constexpr (fp8)
-      return v_.multiply(wg, std::move(o), operand(p), t_.promoted);
+      return v_.multiply(wg, std::move(o), operand(p), t_.promoted, part);
     else
-      return v_.multiply(wg, std::move(o), operand(p));
+      return v_.multiply(wg, std::move(o), operand(p), part);
   }
 
   /// What quantised operands are multiplied with: scores by `scores`, kept scores by `factor`.
@@ -373,9 +379,9 @@ class ForwardSm90 {
   }
   void rescale(const Out64& o, const Grown& g) {
     const auto all = [&] {
-      int i = 0;
-      for (const Value& v : o.values())
-        k_.mov_op(v, ptx::Op::mul, {ptx::Mod::f32}, {v, g.scale[std::size_t((i++ >> 1) & 1)]});
+      for (int i = 0; i < (t_.width ? t_.width / 2 : Out64::count); ++i)
+        k_.mov_op(o.values()[std::size_t(i)], ptx::Op::mul, {ptx::Mod::f32},
+                  {o.values()[std::size_t(i)], g.scale[std::size_t((i >> 1) & 1)]});
     };
     if (t_.lazy)
       k_.if_(g.any, all);

@@ -91,13 +91,14 @@ class TurnedValues {
 
   /// acc + p * v of the next tile; wait(wg) gives the accumulator back and frees the tile.
   template <class P>
-  auto multiply(Warpgroup& wg, Acc<f32, 64, DV> acc, P p, bool promoted, Here at = Here::now()) {
+  auto multiply(Warpgroup& wg, Acc<f32, 64, DV> acc, P p, bool promoted, const WgmmaPart& part,
+                Here at = Here::now()) {
     wg.converged("taking turned values", at);
     record::mbarrier_wait(k_, {barrier(taken_), 0}, taken_.parity(), false, at);
     const SmemTile<Turned> tile(data(taken_));
     record::StageToken stage(barrier(taken_) + 8u, releases_, false, at);
     taken_.advance(at);
-    return Multiplied<P>(wg, std::move(acc), std::move(p), tile, std::move(stage), promoted, at);
+    return Multiplied<P>(wg, std::move(acc), std::move(p), tile, std::move(stage), promoted, part, at);
   }
 
  private:
@@ -116,13 +117,13 @@ class TurnedValues {
 
    public:
     Multiplied(Warpgroup& wg, All acc, P p, const SmemTile<Turned>& tile, record::StageToken stage,
-               bool promoted, Here at)
+               bool promoted, const WgmmaPart& part, Here at)
         : p_(std::move(p)), tile_(tile), stage_(std::move(stage)), at_(at) {
       if (promoted) {
         sums_.emplace(std::move(acc));
         begin(wg);
       } else {
-        whole_.emplace(wgmma(wg, std::move(acc), p_, tile_));
+        whole_.emplace(wgmma(wg, std::move(acc), p_, tile_, part));
       }
     }
     /// After the first part's product has had time.
