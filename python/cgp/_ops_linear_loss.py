@@ -4,7 +4,7 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, expect, expect_float, expect_like, gradient, queue, rows, way
+from ._torch import aligned_rows, define, expect, expect_float, expect_like, gradient, queue, rows, way
 
 _LOGITS = 512 << 20  # bytes of a chunk's logits where the caller leaves the choice
 
@@ -48,7 +48,7 @@ def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoo
     # Sums over chunks are kept in float32: one rounding, as if there were one chunk.
     total = torch.empty(weight.shape, dtype=torch.float32 if several else weight.dtype,
                         device=weight.device) if with_gradient else weight.new_empty(0)
-    space = torch.empty((chunk, classes), dtype=hidden.dtype, device=hidden.device)
+    space = aligned_rows(hidden, (chunk, classes))
     for first in range(0, tokens, chunk):
         part = hidden[first:first + chunk]
         logits = space[:part.shape[0]]

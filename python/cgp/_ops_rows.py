@@ -4,7 +4,8 @@ import torch
 
 from . import _core
 from ._runtime import ArgumentError
-from ._torch import define, dense, empty, expect, expect_float, expect_like, expect_row, gradient, no_second_gradient, queue, rows, way
+from ._torch import (aligned_rows, define, dense, empty, expect, expect_float, expect_like, expect_row, gradient,
+                     no_second_gradient, queue, rows, way)
 
 
 # ---------------------------------------------------------------- softmax
@@ -281,7 +282,7 @@ def _cross_entropy_fake(logits, target, reduction="mean", ignore_index=-100, lab
 
 def _cross_entropy_backward(logits, target, scale, ignore_index, label_smoothing, z_loss):
     logits, target = rows(logits), target.contiguous()
-    dlogits = empty(logits)
+    dlogits = aligned_rows(logits, logits.shape)
     queue(_core.cross_entropy, logits, logits, target, None, None, dlogits, scale, None, ignore_index, label_smoothing, z_loss)
     return dlogits
 
@@ -291,7 +292,7 @@ _cross_entropy_op = define(
     "float z_loss=0.0) -> (Tensor, Tensor)", _cross_entropy, _cross_entropy_fake, 1)
 _cross_entropy_backward_op = define(
     "cross_entropy_backward(Tensor logits, Tensor target, Tensor? scale, int ignore_index, float label_smoothing, "
-    "float z_loss) -> Tensor", _cross_entropy_backward, lambda logits, *_: logits.new_empty(logits.shape))
+    "float z_loss) -> Tensor", _cross_entropy_backward, lambda logits, *_: aligned_rows(logits, logits.shape))
 no_second_gradient(_cross_entropy_backward_op)
 
 

@@ -124,8 +124,22 @@ class Patch:
         return "cgp.patch: " + ("; ".join(self.changes) or "nothing was changed")
 
 
+def _crooked_head(model):
+    """The linear layer that makes logits of 16 bits, if their rows do not all begin at multiples of 16 bytes; else None."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return head if type(head) is torch.nn.Linear and head.weight.element_size() == 2 and head.out_features % 8 else None
+
+
 def _linear_forward(self, x):
     return functional.linear(x, self.weight, self.bias)
+
+
+def _head_forward(self, x):
+    """_crooked_head()'s, of rows that begin at such multiples: the products are several times as fast."""
+    if x.dim() < 2 or x[..., 0].numel() < 16 or not _usable(x, self.weight) or x.dtype != self.weight.dtype or (
+            torch.is_autocast_enabled()):
+        return type(self).forward(self, x)
+    return ops.matmul(x, self.weight.mT, self.bias, aligned=True)
 
 
 def _conv1d_forward(self, x):  # GPT-2's linear layer: weight is [k, n]
@@ -388,8 +402,9 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
 
     attention: the model's attention becomes "cgp". norms: RMSNorm and LayerNorm, in Llama's kind of layer with the addition
     before the second one. mlp: activations, gated ones with their product. rope: apply_rotary_pos_emb of the model's module in
-    transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits;
-    "linear": in training straight from the hidden states, without any logits (the result has none).
+    transformers, for all models of that kind while the patch lasts. loss: cross-entropy without a float32 copy of the logits,
+    whose rows are put to multiples of 16 bytes where they have 16 bits and would not begin there (GPT-2's 50257; logits are then not
+    contiguous); "linear": in training straight from the hidden states, without any logits (the result has none).
     linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul. few: in inference, layers of up to 8 tokens (decoding) are
     a few calls, linear layers among them; hooks inside a layer, other modules in it and norms of q and k make it go
     the usual way, and GPT-2 keeps transposed copies of its linear layers. layers: in training, layers of half precision are one
@@ -430,14 +445,17 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and _activation_of(m) else None)
     if rope:
         _patch_rope(model, done)
+    head = None
     if loss:
         _patch_loss(model, done, loss == "linear")
+        head = _crooked_head(model)
+        _replace(model, done, "last linear layer", lambda m: _head_forward if m is head else None)
     if (few or layers) and attention:
         _replace(model, done, "whole blocks", lambda m: whole_block if _is_plain_block(m) else None)
         done._undo.append(lambda: (_few.forget(model), _layer.forget(model)))
     if linear:
         kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
-        _replace(model, done, "linear layers", lambda m: kinds.get(type(m).__name__))
+        _replace(model, done, "linear layers", lambda m: None if m is head else kinds.get(type(m).__name__))
     return done
 
 

@@ -199,6 +199,18 @@ def rows(x):
     return x
 
 
+def aligned_rows(x, shape):
+    """An uninitialised tensor like x of this shape whose rows begin at multiples of 16 bytes: where they do not by themselves, and are
+    a kilobyte or more, it is a part of a wider one. Products with such a matrix are several times as fast."""
+    n, size = shape[-1], x.element_size()
+    if n * size < 1024 or n * size % 16 == 0:
+        return x.new_empty(shape)
+    step, strides = -(-n * size // 16) * 16 // size, [1]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * (extent if len(strides) > 1 else step))
+    return x.new_empty_strided(shape, strides)
+
+
 def dense(t):
     """A vector or table (or None), without gaps."""
     return t if t is None or t.is_contiguous() else t.contiguous()

@@ -310,7 +310,7 @@ def test_decoder(batch):
     small = dict(num_hidden_layers=4, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
                  vocab_size=1000, head_dim=64)
     for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small),
-                   transformers.GPT2Config(n_layer=4, n_head=4, n_embd=256, vocab_size=1000, n_positions=256)):
+                   transformers.GPT2Config(n_layer=4, n_head=4, n_embd=256, vocab_size=1003, n_positions=256)):
         model = transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().eval()
         ids, mask = torch.randint(0, 1000, (batch, 40), device="cuda"), torch.ones(batch, 40, dtype=torch.long, device="cuda")
         mask[0, :7] = 0
@@ -336,7 +336,7 @@ def training_models():
     transformers = pytest.importorskip("transformers")
     small = dict(num_hidden_layers=2, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
                  vocab_size=1000, head_dim=64)
-    gpt2 = dict(n_layer=2, n_head=4, n_embd=256, vocab_size=1000, n_positions=256, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    gpt2 = dict(n_layer=2, n_head=4, n_embd=256, vocab_size=1003, n_positions=256, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
     for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small), transformers.GPT2Config(**gpt2)):
         yield transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().train()
 

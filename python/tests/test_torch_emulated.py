@@ -113,7 +113,23 @@ def attention_and_tables(cgp, ops, random, same):
     torch.testing.assert_close(torch.autograd.grad(frozen, hidden)[0],
                                torch.autograd.grad(ops.linear_cross_entropy(hidden, weight, target), hidden)[0])
 
+    wide, shapes = random(263, 24), []  # rows of 1052 bytes, which are put 1056 apart
+
+    def losses(h, w):
+        logits = ops.matmul(h, w.mT, aligned=True)
+        logits.register_hook(lambda d: shapes.append(d.stride()))
+        assert logits.stride() == (5 * 264, 264, 1) and logits.shape == (2, 5, 263)
+        return ops.cross_entropy(logits, target)
+
+    def wanted(h, w):
+        return F.cross_entropy((h @ w.mT).view(-1, 263), target.view(-1))
+
+    same(losses, wanted, hidden, wide)
+    same(lambda h, w: ops.linear_cross_entropy(h, w, target), wanted, hidden, wide)
+    assert (1320, 264, 1) in shapes, shapes
     check, c = torch.library.opcheck, torch.ops.cgp
+    check(c.matmul.default, (hidden, wide.mT, None, "", 1.0, "standard", True))
+    check(c.cross_entropy.default, (hidden @ wide.mT, target)), check(c.matmul.default, (hidden, wide.mT, wide[:, 0]))
     check(c.attention.default, (q, k, v, True)), check(c.attention.default, tuple(x.transpose(1, 2) for x in there))
     check(c.embedding.default, (indices, table)), check(c.dropout.default, (x, 0.4, 7)), check(c.argmax.default, (x,))
     check(c.topk.default, (x, 3)), check(c.cumsum.default, (x,))
@@ -464,6 +480,7 @@ def main():
                transformers.GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=50, n_positions=64)]
     ids = torch.randint(0, 50, (2, 9))
     patches(cgp, transformers, (configs[0], configs[-1]))
+    crooked_head(cgp, transformers)
     for config in configs:
         model = transformers.AutoModelForCausalLM.from_config(config).eval()
         for p in model.parameters():  # weights of norms that are not 1
@@ -501,6 +518,28 @@ def main():
         if config is configs[0] or config is configs[-1]:
             training_step(cgp, model, ids)
         patched_steps(cgp, transformers, model.bfloat16())
+
+
+def crooked_head(cgp, transformers):
+    """Logits of 16 bits whose rows do not begin at multiples of 16 bytes, with the patch and as they are."""
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=32, vocab_size=523, n_positions=64)
+    model = transformers.AutoModelForCausalLM.from_config(config).bfloat16().eval()
+    ids = torch.randint(0, 523, (2, 9))
+
+    def step():
+        model.zero_grad()
+        out = model(ids, labels=ids)
+        out.loss.backward()
+        return [out.logits.detach().float(), out.loss.detach()] + [p.grad.float() for p in model.parameters()]
+
+    want, few = step(), model(ids[:1, :3]).logits
+    done = cgp.patch(model, attention=False)
+    assert "1 last linear layer" in repr(done) and model(ids).logits.stride() == (9 * 528, 528, 1)
+    for g, w in zip(step(), want):
+        torch.testing.assert_close(g, w, atol=2e-2 * w.abs().max().item(), rtol=2e-2)
+    torch.testing.assert_close(model(ids[:1, :3]).logits, few, atol=2e-2, rtol=2e-2)
+    done.undo()
+    assert model(ids).logits.is_contiguous()
 
 
 def whole_layers(cgp, model, step, want, ids):
