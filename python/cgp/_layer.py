@@ -12,7 +12,7 @@ from ._ops_attention import _attention, _backward as _attention_backward
 from ._ops_elements import _activate, _activate_backward, _gated, _gated_backward
 from ._ops_rows import _norm, _norm_gradients
 from ._runtime import Unsupported
-from ._torch import queue, way
+from ._torch import empty, queue, way
 
 NAME = "cgp"  # of our attention, for transformers
 RMS_NORMS = ("LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm", "MistralRMSNorm")
@@ -131,7 +131,8 @@ class _Gradients:
         if self.needed[place]:
             self.of[place] = torch.mm(x.t(), dy) if self.transposed else torch.mm(dy.t(), x)
         if self.needed[bias]:
-            self.of[bias] = dy.sum(0)
+            self.of[bias] = empty(dy, None, dy.shape[1:])
+            queue(_core.reduce, dy, 0, 0, dy, self.of[bias])
 
     def norm(self, place, bias, gradients):
         dx, dweight, dbias = gradients

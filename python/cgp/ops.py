@@ -95,7 +95,10 @@ def _matmul_backward(ctx, grad):
         da = run(grad, b.mT, None, "", ctx.alpha, ctx.precision)
     if ctx.needs_input_grad[1]:
         left, right = (a.flatten(0, -2), grad.flatten(0, -2)) if b.dim() == 2 else (a, grad)
-        db = run(left.mT, right, None, "", ctx.alpha, ctx.precision)
+        if b.stride(-2) == 1 and b.stride(-1) != 1:  # a transposed weight: its gradient is laid out as it
+            db = run(right.mT, left, None, "", ctx.alpha, ctx.precision).mT
+        else:
+            db = run(left.mT, right, None, "", ctx.alpha, ctx.precision)
     if ctx.bias and ctx.needs_input_grad[2]:
         dbias = grad.flatten(0, -2).sum(0)
     return da, db, dbias, None, None, None, None
