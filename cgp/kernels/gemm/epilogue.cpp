@@ -38,6 +38,18 @@ void Epilogue::before(runtime::Stream& s, const GemmProblem& p) const {
     if (stage->before) stage->before(s, p);
 }
 
+Epilogue Epilogue::in_words(const GemmProblem& p) const {
+  Epilogue out = *this;
+  for (auto& s : out.stages_)
+    if (s->has_words && s->has_words(p)) {
+      EpilogueStage words = *s;
+      text::append(words.name, "x2");
+      words.declare = s->declare_words;
+      s = std::make_shared<const EpilogueStage>(std::move(words));
+    }
+  return out;
+}
+
 Epilogue Epilogue::operator|(const Epilogue& next) const {
   if (pairing_ != Pairing::none && next.pairing_ != Pairing::none)
     throw ArgumentError("epilogue: at most one stage makes one element of two");
@@ -98,27 +110,25 @@ namespace {
 
 constexpr float kLog2e = 1.44269504088896341f;
 
-Val<f32> sigmoid(const Val<f32>& x) { return rcp<approx>(ex2<approx>(x * -kLog2e) + 1.f); }
+// ftz: with subnormal numbers kept, rcp and ex2 take seven instructions more. Sums of 1 and a power need
+// none.
+Val<f32> logistic(const Val<f32>& power) { return rcp<approx, ftz>(ex2<approx, ftz>(power) + 1.f); }
+Val<f32> sigmoid(const Val<f32>& x) { return logistic(x * -kLog2e); }
 
-// 1 - exp(-x^2) * P(t), t = 1 / (1 + p |x|): Abramowitz and Stegun 7.1.26, absolute error 1.5e-7.
-Val<f32> erf(const Val<f32>& x) {
-  const auto a = dsl::abs(x);
-  const auto t = rcp<approx>(fma(a, 0.3275911f, 1.f));
-  auto poly = [&] {
-    const auto c1 = fma(t, 1.061405429f, -1.453152027f);
-    const auto c2 = fma(c1, t, 1.421413741f);
-    const auto c3 = fma(c2, t, -0.284496736f);
-    return fma(c3, t, 0.254829592f) * t;
-  }();
-  const auto e = ex2<approx>(x * x * -kLog2e);
-  return copysign(x, fma(-poly, e, 1.f));
-}
+// x * Phi(x) as max(x, 0) - a * Phi(-a), a = |x|, with 2 Phi(-a) = exp(-x^2 / 2) * P(t), t = 1 / (1 + p a /
+// sqrt(2)): Abramowitz and Stegun 7.1.26, absolute error of P 1.5e-7.
 Val<f32> gelu_of(const Val<f32>& x) {
-  const auto half = x * 0.5f;
-  return fma(half, erf(x * 0.70710678118654752f), half);
+  const auto a = dsl::min(dsl::abs(x), 1e18f);  // infinity times exp's 0
+  const auto t = rcp<approx, ftz>(fma(a, 0.3275911f * 0.70710678118654752f, 1.f));
+  const auto p4 = fma(t, 1.061405429f / 2, -1.453152027f / 2), p3 = fma(p4, t, 1.421413741f / 2),
+             p2 = fma(p3, t, -0.284496736f / 2), p1 = fma(p2, t, 0.254829592f / 2);
+  const auto tail = ex2<approx, ftz>(x * (x * (-kLog2e / 2))) * a;
+  return fma(-tail, p1 * t, dsl::max(x, 0.f));
 }
 constexpr float kTanh0 = 0.79788456080286536f, kTanh1 = 0.79788456080286536f * 0.044715f;
-Val<f32> gelu_tanh_of(const Val<f32>& x) { return x * sigmoid(x * fma(x * x, 2 * kTanh1, 2 * kTanh0)); }
+Val<f32> gelu_tanh_of(const Val<f32>& x) {
+  return x * logistic(x * fma(x * x, -2 * kLog2e * kTanh1, -2 * kLog2e * kTanh0));
+}
 Val<f32> gelu_tanh_fast_of(const Val<f32>& x) {
   const auto t = tanh<approx>(x * fma(x * x, kTanh1, kTanh0));
   const auto half = x * 0.5f;
@@ -195,23 +205,44 @@ Epilogue vector(std::string_view what, const DeviceArray& a, bool rows, bool tim
       {}});
 }
 
-class Residual : public EpilogueCode {
+// A matrix times a factor is added; its elements come one by one, or as words of two.
+class Added : public EpilogueCode {
  public:
-  Residual(Kernel& k, DType t)
-      : p_(k, t),
+  Added(Kernel& k, DType t, bool written, bool words)
+      : p_(k, t, written),
         factor_(Param<Val<f32>>::make(k)),
         ld_(Param<Val<u64>>::make(k)),
-        stride_(Param<Val<u64>>::make(k)) {}
-  Val<f32> apply(const EpiloguePoint& at, const Val<f32>& x) override {
-    const auto from = at.place(p_.address(), bytes(p_.type()), ld_, stride_);
-    return fma(AnyIn(p_.type(), from, false).load(Val<u64>(0), at.col.offset(), at.inside), factor_, x);
-  }
+        stride_(Param<Val<u64>>::make(k)),
+        written_(written),
+        words_(words) {}
+  Val<f32> apply(const EpiloguePoint& at, const Val<f32>& x) override { return fma(load(at), factor_, x); }
 
  private:
+  Val<f32> load(const EpiloguePoint& at) const {
+    const auto from = at.place(p_.address(), bytes(p_.type()), ld_, stride_);
+    const int offset = at.col.offset();
+    if (!words_) return AnyIn(p_.type(), from, written_).load(Val<u64>(0), offset, at.inside);
+    const auto key = std::uint64_t(1) << 62 | std::uint64_t(from.reg()) << 24 | std::uint32_t(offset / 2);
+    const Val<u32> both(at.row.once(key, [&] {
+      return Ptr<global, const u32>(from, 0, !written_).ld_if(at.inside, offset / 2, Val<u32>(0))[0];
+    }));
+    const bool second = offset % 2 != 0;
+    if (p_.type() == DType::bf16) return bits<f32>(second ? both & 0xffff0000u : both << 16);
+    return to<f32>(bits<f16>(to<u16>(second ? both >> 16 : both)));
+  }
   AnyIn p_;
   Val<f32> factor_;
   Val<u64> ld_, stride_;
+  bool written_, words_;
 };
+std::function<std::shared_ptr<EpilogueCode>(Kernel&)> added(DType t, bool written, bool words) {
+  return [=](Kernel& k) { return std::make_shared<Added>(k, t, written, words); };
+}
+// Whether columns 2 j and 2 j + 1 of it are one aligned word.
+bool in_words(const GemmProblem& p, DType t, std::uint64_t address, std::uint64_t ld, std::uint64_t stride) {
+  return bytes(t) == 2 && address % 4 == 0 && ld % 2 == 0 && (p.batch == 1 || stride % 2 == 0) &&
+         p.columns() % 2 == 0;
+}
 
 class Amax : public EpilogueCode {
  public:
@@ -253,23 +284,25 @@ Epilogue scale_rows(const DeviceArray& rows) { return vector("scale_rows", rows,
 Epilogue residual(const DeviceArray& r, float factor, std::uint64_t ld, std::uint64_t stride) {
   const auto row = [ld](const GemmProblem& p) { return ld ? ld : p.columns(); };
   const auto batch = [row, stride](const GemmProblem& p) { return stride ? stride : row(p) * p.m; };
-  return Epilogue(EpilogueStage{text::cat("residual_", cgp::name(r.type)),
-                                false,
-                                [t = r.type](Kernel& k) { return std::make_shared<Residual>(k, t); },
-                                [=](const GemmProblem& p) {
-                                  return std::vector{runtime::Arg::address(r.address), runtime::arg(factor),
-                                                     runtime::arg(row(p)), runtime::arg(batch(p))};
-                                },
-                                [=](const GemmProblem& p) {
-                                  if (auto why = bad_type("residual", r); !why.empty()) return why;
-                                  if (row(p) < p.columns())
-                                    return text::cat("epilogue: residual's ld = ", ld, " is less than a row");
-                                  const bool any = p.m && p.columns() && p.batch;
-                                  return too_short(
-                                      "residual", r,
-                                      any ? (p.batch - 1) * batch(p) + (p.m - 1) * row(p) + p.columns() : 0);
-                                },
-                                {}});
+  return Epilogue(
+      EpilogueStage{text::cat("residual_", cgp::name(r.type)),
+                    false,
+                    added(r.type, false, false),
+                    [=](const GemmProblem& p) {
+                      return std::vector{runtime::Arg::address(r.address), runtime::arg(factor),
+                                         runtime::arg(row(p)), runtime::arg(batch(p))};
+                    },
+                    [=](const GemmProblem& p) {
+                      if (auto why = bad_type("residual", r); !why.empty()) return why;
+                      if (row(p) < p.columns())
+                        return text::cat("epilogue: residual's ld = ", ld, " is less than a row");
+                      const bool any = p.m && p.columns() && p.batch;
+                      return too_short("residual", r,
+                                       any ? (p.batch - 1) * batch(p) + (p.m - 1) * row(p) + p.columns() : 0);
+                    },
+                    {},
+                    added(r.type, false, true),
+                    [=](const GemmProblem& p) { return in_words(p, r.type, r.address, row(p), batch(p)); }});
 }
 
 Epilogue amax(const DeviceArray& blocks) {
@@ -331,24 +364,6 @@ class Scales : public EpilogueCode {
   bool channels_;
 };
 
-class OldResult : public EpilogueCode {
- public:
-  OldResult(Kernel& k, DType t)
-      : c_(k, t, /*written=*/true),
-        beta_(Param<Val<f32>>::make(k)),
-        ld_(Param<Val<u64>>::make(k)),
-        stride_(Param<Val<u64>>::make(k)) {}
-  Val<f32> apply(const EpiloguePoint& at, const Val<f32>& x) override {
-    const auto from = at.place(c_.address(), bytes(c_.type()), ld_, stride_);
-    return fma(AnyIn(c_.type(), from, true).load(Val<u64>(0), at.col.offset(), at.inside), beta_, x);
-  }
-
- private:
-  AnyIn c_;
-  Val<f32> beta_;
-  Val<u64> ld_, stride_;
-};
-
 Epilogue stage_of(std::string name, std::function<std::shared_ptr<EpilogueCode>(Kernel&)> declare,
                   std::vector<runtime::Arg> arguments) {
   return Epilogue(EpilogueStage{std::move(name),
@@ -373,10 +388,17 @@ Epilogue of_problem(const GemmProblem& p, const GemmAddresses& at) {
   if (p.alpha != 1)
     e = e | stage_of("alpha", [](Kernel& k) { return std::make_shared<Alpha>(k); }, {runtime::arg(p.alpha)});
   const auto old = [&] {
-    return stage_of(
+    const std::vector<Arg> arguments{Arg::address(at.c), runtime::arg(p.beta), runtime::arg(p.ldc),
+                                     runtime::arg(p.stride_c)};
+    return Epilogue(EpilogueStage{
         text::cat("beta_", cgp::name(*p.type_c)),
-        [t = *p.type_c](Kernel& k) { return std::make_shared<OldResult>(k, t); },
-        {Arg::address(at.c), runtime::arg(p.beta), runtime::arg(p.ldc), runtime::arg(p.stride_c)});
+        false,
+        added(*p.type_c, true, false),
+        [arguments](const GemmProblem&) { return arguments; },
+        {},
+        {},
+        added(*p.type_c, true, true),
+        [c = at.c](const GemmProblem& q) { return in_words(q, *q.type_c, c, q.ldc, q.stride_c); }});
   };
   if (p.beta == 0) return e | p.epilogue;
   if (p.epilogue.pairing() == Pairing::none) return e | old() | p.epilogue;

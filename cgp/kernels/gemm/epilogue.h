@@ -139,6 +139,10 @@ struct EpilogueStage {
   /// Why it does not fit a problem; empty: it does. Absent: it always does.
   std::function<std::string(const GemmProblem&)> reject{};
   std::function<void(runtime::Stream&, const GemmProblem&)> before{};  ///< queued before the product
+  /// For kernels that hand over columns 2 j and 2 j + 1 of C one after the other: the code that loads both at
+  /// once, and whether two such elements are one aligned word. Absent: there is nothing to load.
+  std::function<std::shared_ptr<EpilogueCode>(dsl::Kernel&)> declare_words{};
+  std::function<bool(const GemmProblem&)> has_words{};
 };
 
 /// Which columns of the product a pair function combines for column j of C.
@@ -162,6 +166,8 @@ class Epilogue {
   std::string reject(const GemmProblem& p) const;  ///< what does not fit; empty: all does
   void before(runtime::Stream& s, const GemmProblem& p) const;
   const auto& stages() const { return stages_; }
+  /// The same for kernels that hand over columns 2 j and 2 j + 1 one after the other.
+  Epilogue in_words(const GemmProblem& dense) const;
   /// First this, then `next`. At most one of both has a pair function (ArgumentError).
   Epilogue operator|(const Epilogue& next) const;
 
@@ -256,7 +262,7 @@ Epilogue residual(const DeviceArray& r, float factor = 1, std::uint64_t ld = 0, 
 /// 0 first); NaN wins. x passes on.
 Epilogue amax(const DeviceArray& blocks);
 Epilogue relu();       ///< NaN stays NaN
-Epilogue silu();       ///< x / (1 + exp(-x)); relative error 2^-21 where the result is normal
+Epilogue silu();       ///< x / (1 + exp(-x)); relative error 2^-21, absolute 2^-119 (below x = -87)
 Epilogue gelu();       ///< x * Phi(x), through erf; absolute error |x| * 2^-21
 Epilogue gelu_tanh();  ///< the tanh form; absolute error |x| * 2^-20
 /// Coarser and cheaper, for results of 8 or 16 bits: absolute error |x| * 2^-11 (tanh.approx).
