@@ -334,6 +334,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   }
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
+  if (choice.kind == GemmKind::sm90_parts) return run_gemm_parts(s, choice, p, at);
   const auto fn = load(s.device(), choice.variant);
   const auto element = std::uint64_t(cgp::bytes(p.type));
   // The z dimension of a grid holds 65535 batches.
@@ -486,6 +487,12 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
     c.tile_m = 64;
     return c;
   }
+  if (kind == name(GemmKind::sm90_parts)) {
+    if (auto why = reject(GemmKind::sm90_parts, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto c = choose_parts_sm90(p, p.m > 64 ? 128 : 64, 64, p.k % 24 == 0 ? 3 : 2);
+    c.why = "asked for";
+    return c;
+  }
   if (kind == "sm90_stream") {
     GemmStreamTuning t;
     t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
@@ -621,15 +628,20 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
 }  // namespace
 
 namespace {
-// A variant's name without the order of tiles and what leaves L2 first: two that differ there alone have the
-// same registers.
+// A variant's name without the order of tiles, the number of stages and what leaves L2 first: two that differ
+// there alone have the same registers.
 std::string form_of(std::string name) {
   for (const auto& [part, plain] : {std::pair<std::string_view, std::string_view>{"_grid", ""},
                                     {"_first", ""},
-                                    {"_g16", "_g8"},
                                     {"_nfn", "_nnn"},
                                     {"_nnf", "_nnn"}})
     if (const auto at = name.find(part); at != name.npos) name.replace(at, part.size(), plain);
+  for (const std::string_view part : {"_g", "_s", "_parts"})
+    for (auto at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
+      auto end = at + part.size();
+      while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end]))) ++end;
+      if (end > at + part.size()) name.erase(at, end - at), --at;
+    }
   return name;
 }
 }  // namespace
@@ -651,7 +663,7 @@ KernelEntry gemm_entry() {
                 "0: chosen"},
                {"variant", "auto",
                 "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, sm90_tail_split, "
-                "sm90_stream, or a "
+                "sm90_stream, sm90_parts, or a "
                 "step of sm100: sm100_tiled, "
                 "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
   e.inputs = {"a", "b", "c"};
@@ -708,6 +720,7 @@ KernelEntry gemm_entry() {
                   select_gemm({.type = t, .trans_b = true, .m = m, .n = 4096, .k = 4096}, {}, h).variant);
         }
       all.push_back(gemm_pack());
+      if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
     }
     return images(all, arch);
   };

@@ -85,6 +85,7 @@ enum class GemmKind : std::uint8_t {
   sm90_persistent,
   sm90_tail_split,
   sm90_stream,
+  sm90_parts,     ///< K in parts, each a product of its own: gemm_parts_sm90.cpp
   sm90_pingpong,  ///< any types, factors, epilogues: gemm_typed_sm90.h
   sm90_promoted,  ///< sums added up in fp32 registers: gemm_typed_shaped_sm90.cpp
   typed_mma,      ///< mma.sync with any type of C and epilogue
@@ -115,6 +116,7 @@ struct GemmChoice {
   std::uint32_t tile_k = 64;  ///< of K a stage (sm90_stream)
   int resident = 1;           ///< blocks per SM (sm90_stream)
   bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles (sm90_split)
+  int parts = 1;              ///< of K (sm90_parts)
   bool staged = false;        ///< c leaves through shared memory and TMA (sm100)
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.

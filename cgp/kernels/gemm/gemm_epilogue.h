@@ -2,6 +2,9 @@
 #pragma once
 // The end of every gemm variant, c = alpha * sum + beta * c where the element is inside, and the order in
 // which blocks visit the tiles of C.
+#include <algorithm>
+#include <vector>
+
 #include "cgp/dsl/convert.h"
 
 namespace cgp::kernels {
@@ -48,6 +51,38 @@ struct GemmOutput {
         [&] {
           put(k, row, col, lo);
           put(k, row, col + 1, hi);
+        });
+  }
+
+  /// Many pairs: where the old C counts, its words are asked for eight at a time.
+  struct Pair {
+    dsl::Val<dsl::u64> row, col;
+    dsl::Val<dsl::f32> lo, hi;
+  };
+  void put_pairs(dsl::Kernel& k, const dsl::Val<dsl::pred>& paired, const std::vector<Pair>& all) const {
+    using namespace dsl;
+    k.if_(
+        paired,
+        [&] {
+          const auto reads = beta != 0.f;
+          for (std::size_t from = 0; from < all.size(); from += 8) {
+            const std::size_t end = std::min(all.size(), from + 8);
+            std::vector<Val<b32>> old;
+            for (std::size_t i = from; i < end; ++i)
+              old.push_back(c.at(all[i].row * ldc + all[i].col)
+                                .template as<b32>()
+                                .ld_if((all[i].row < m) & (all[i].col < n) & reads, 0, Val<b32>(0))[0]);
+            for (std::size_t i = from; i < end; ++i) {
+              const auto& p = all[i];
+              const auto h = unpack<T>(old[i - from]);
+              const auto word = pack<b32>(to<T>(fma(p.lo, alpha, to<f32>(h[0]) * beta)),
+                                          to<T>(fma(p.hi, alpha, to<f32>(h[1]) * beta)));
+              c.at(p.row * ldc + p.col).template as<b32>().st_if((p.row < m) & (p.col < n), 0, word);
+            }
+          }
+        },
+        [&] {
+          for (const auto& p : all) put(k, p.row, p.col, p.lo), put(k, p.row, p.col + 1, p.hi);
         });
   }
 };

@@ -13,7 +13,7 @@ Variant layouts(const GemmProblem& p, std::string name, const TypedTuning& t) {
   if (p.trans_a)
     return p.trans_b ? pingpong_variant<T, T, f32, MN, K>(std::move(name), t)
                      : pingpong_variant<T, T, f32, MN, MN>(std::move(name), t);
-  return p.trans_b ? pingpong_variant<T, T, f32, K, K>(std::move(name), t)
+  return p.trans_b ? pingpong_variant<T, T, f32, K, K, true>(std::move(name), t)
                    : pingpong_variant<T, T, f32, K, MN>(std::move(name), t);
 }
 

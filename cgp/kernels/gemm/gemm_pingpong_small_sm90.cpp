@@ -9,9 +9,9 @@ using namespace dsl;
 Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const TypedTuning& t) {
   constexpr Major K = Major::k;
   if (p.type == DType::f32) return pingpong_variant<tf32, tf32, f32, K, K>(std::move(name), t);
-  if (p.type == DType::s8) return pingpong_variant<s8, s8, s32, K, K>(std::move(name), t);
+  if (p.type == DType::s8) return pingpong_variant<s8, s8, s32, K, K, true>(std::move(name), t);
   if (p.type == DType::e4m3)
-    return p.type_b == DType::e4m3 ? pingpong_variant<e4m3, e4m3, f32, K, K>(std::move(name), t)
+    return p.type_b == DType::e4m3 ? pingpong_variant<e4m3, e4m3, f32, K, K, true>(std::move(name), t)
                                    : pingpong_variant<e4m3, e5m2, f32, K, K>(std::move(name), t);
   return p.type_b == DType::e4m3 ? pingpong_variant<e5m2, e4m3, f32, K, K>(std::move(name), t)
                                  : pingpong_variant<e5m2, e5m2, f32, K, K>(std::move(name), t);

@@ -36,6 +36,7 @@ std::string_view name(GemmKind k) {
                                                   "sm90_persistent",
                                                   "sm90_tail_split",
                                                   "sm90_stream",
+                                                  "sm90_parts",
                                                   "sm90_pingpong",
                                                   "sm90_promoted",
                                                   "typed_mma",
@@ -79,6 +80,8 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
     return text::cat("k = ", p.k, " is not a multiple of 16 bytes");
   if (sm100 && kind <= GemmKind::sm100_pipelined && (p.trans_a || !p.trans_b))
     return text::cat(name(kind), " multiplies layout nt alone");
+  if (kind == GemmKind::sm90_parts && p.batch > 1)
+    return text::cat("batch = ", p.batch, ": parts of K are its batches");
   if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm90_tail_split && kind != GemmKind::sm100_pair)
     return {};
   if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");

@@ -58,6 +58,8 @@ int shaped_piece(const ShapedTile& t) {
   }
   for (int c = 56; c >= 24; c -= 8)
     if (cols % c == 0) return c;
+  for (int c : {104, 88})
+    if (cols % c == 0) return c;
   return cols <= 152 ? cols : 8;
 }
 bool shaped_single_fits(const ShapedTile& t) {
@@ -80,8 +82,8 @@ int shaped_stage_bytes(const ShapedTile& t) {
   };
   return t.planes * (bytes(t.major_a, t.height()) + bytes(t.major_b, t.width()));
 }
-int shaped_stages(const ShapedTile& t, int buffers) {
-  return std::min(8, (227 * 1024 - 2048 - shaped_staging_bytes(t, buffers)) / shaped_stage_bytes(t));
+int shaped_stages(const ShapedTile& t, int buffers, int most) {
+  return std::min(most, (227 * 1024 - 2048 - shaped_staging_bytes(t, buffers)) / shaped_stage_bytes(t));
 }
 
 // ---------------------------------------------------------------- operands

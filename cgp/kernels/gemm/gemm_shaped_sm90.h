@@ -153,8 +153,8 @@ bool shaped_single_fits(const ShapedTile& t);
 int shaped_staging_bytes(const ShapedTile& t, int buffers);
 /// Buffers that divide a warpgroup's pieces: 2, else 3, else 1; of pieces above 12 KB 1.
 int shaped_buffers(const ShapedTile& t);
-/// Stages that fit beside them.
-int shaped_stages(const ShapedTile& t, int buffers);
+/// Stages that fit beside them, `most` at most.
+int shaped_stages(const ShapedTile& t, int buffers, int most = 8);
 /// Bytes of one stage.
 int shaped_stage_bytes(const ShapedTile& t);
 

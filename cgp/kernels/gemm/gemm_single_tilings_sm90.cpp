@@ -14,24 +14,33 @@ std::uint64_t wave_tiles(std::uint64_t n, int tile) {
   return (n + std::uint64_t(tile) - 1) / std::uint64_t(tile);
 }
 
+// Operands whose rows are contiguous come in panels of 64 of them: those of which part begin inside a line of
+// 128 bytes.
+double crossing_panels(int extent) { return extent % 64 == 0 ? 0 : extent % 32 == 0 ? 0.5 : 0.75; }
+
 // Microseconds on an H200, fitted to 852 tilings of 47 problems. A stage of K takes what its products take,
 // what its rows take (those that a block asks for, and those that it is sent), or its share of the way from
 // memory.
 double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const GemmProblem& p) {
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const bool a = element * p.lda % 128 != 0, b = element * p.ldb % 128 != 0;
-  const auto rows = [](int extent, int sharing, bool crooked) {
-    return extent * (crooked ? 1.66e-3 / sharing + 0.49e-3 : 0.58e-3 / sharing + 0.54e-3);
+  const auto rows = [](int extent, int sharing, double crooked) {
+    return extent * (crooked * (1.66e-3 / sharing + 0.49e-3) + (1 - crooked) * (0.58e-3 / sharing + 0.54e-3));
+  };
+  const auto of = [&](int extent, bool panels, int sharing, bool crooked) {
+    return rows(panels ? (extent + 63) / 64 * 64 : extent, sharing,
+                std::max(double(crooked), panels ? crossing_panels(extent) : 0));
   };
   const double area = double(t.rows) * t.cols / 32768, multiply = 0.578 * area,
-               fetch = rows(t.height(), s.beside(), a) + rows(t.width(), s.below(), b),
-               way = 1.42 / (t.stages - 1);
+               fetch = of(t.height(), p.trans_a, s.beside(), a) + of(t.width(), !p.trans_b, s.below(), b),
+               way = 1.2 / (t.stages - 1);
   const double step = std::max({multiply, fetch, way}) + 0.061 * std::min(multiply, fetch);
   const double time = double(wave_tiles(p.k, 64)) * step + 4.15 * area + (s.cluster > 1 ? 5.3 : 3.93);
   const double bytes = double(element) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
-  return std::max(time, bytes / 3.86e6 + 6.03) + 1e-3 * time;
+  const double whole_lines = s.cluster > 1 && !a && !b ? 1.1 : 1;
+  return (std::max(time, bytes / 3.86e6 + 6.03) + 1e-3 * time) * (t.turned ? 0.98 : 1) * whole_lines;
 }
 
 }  // namespace
@@ -46,27 +55,32 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
     double microseconds;
   };
   std::vector<Form> all;
-  const auto weigh = [&](const GemmPersistentShape& s) {
-    const auto t = gemm_persistent_tile(p.type, p.trans_a, p.trans_b, s);
-    // What is shared is cut into equal slices: of its rows, or (they are contiguous) of 64 of K.
-    const bool whole =
-        (p.trans_b ? t.width() % s.below() : 0) == 0 && (p.trans_a ? 0 : t.height() % s.beside()) == 0;
-    const auto down = wave_tiles(p.m, t.height() * s.below()),
-               across = wave_tiles(p.n, t.width() * s.beside());
-    const auto blocks = down * across * p.batch * std::uint64_t(s.cluster);
-    const bool wasteful = (s.below() > 1 && wave_tiles(p.m, t.height()) < std::uint64_t(s.below())) ||
-                          (s.beside() > 1 && wave_tiles(p.n, t.width()) < std::uint64_t(s.beside()));
-    if (!whole || wasteful || t.stages < 3 || blocks > std::uint64_t(usable_sms(sms, s.cluster)) ||
-        across * std::uint64_t(s.beside()) > 65535 || !shaped_single_fits(t))
-      return;
-    all.push_back({s, predict_single(s, t, p)});
-  };
-  // Where rows are whole lines, the cluster's barrier before the first load costs more than L2 gives.
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const bool lines = element * p.lda % 128 == 0 && element * p.ldb % 128 == 0;
+  // Where rows are whole lines, the cluster's barrier before the first load costs more than L2 gives, but for
+  // small tiles of long K.
+  const bool long_lines = lines && !p.trans_a && p.trans_b && p.m > 512 && wave_tiles(p.k, 64) >= 64;
+  const auto weigh = [&](GemmPersistentShape s) {
+    const int height = s.turned ? s.cols : s.rows, width = s.turned ? s.rows : s.cols;
+    const auto down = wave_tiles(p.m, height * s.below()), across = wave_tiles(p.n, width * s.beside());
+    if (down * across * p.batch * std::uint64_t(s.cluster) > std::uint64_t(usable_sms(sms, s.cluster)))
+      return;
+    // What is shared is cut into equal slices: of its rows, or (they are contiguous) of 64 of K.
+    const bool whole = (p.trans_b ? width % s.below() : 0) == 0 && (p.trans_a ? 0 : height % s.beside()) == 0;
+    const bool wasteful = (s.below() > 1 && wave_tiles(p.m, height) < std::uint64_t(s.below())) ||
+                          (s.beside() > 1 && wave_tiles(p.n, width) < std::uint64_t(s.beside()));
+    if (!whole || wasteful || across * std::uint64_t(s.beside()) > 65535) return;
+    auto t = gemm_persistent_tile(p.type, p.trans_a, p.trans_b, s);
+    if (t.stages < 3 || !shaped_single_fits(t)) return;
+    all.push_back({s, predict_single(s, t, p)});
+    const int usual = t.stages;
+    if (s.cluster == 1 || !long_lines || (s.stages = shaped_stages(t, 0, 14)) <= usual) return;
+    t.stages = s.stages;
+    all.push_back({s, predict_single(s, t, p)});
+  };
   const auto clusters = [&](GemmPersistentShape s) {
     weigh(s);
-    if (lines) return;
+    if (lines && (!long_lines || s.rows * s.cols > 64 * 128 || s.rows * s.cols < 64 * 72)) return;
     for (int cluster : {2, 4})
       for (auto shared : {GemmShared::a, GemmShared::b}) s.cluster = cluster, s.shared = shared, weigh(s);
     s.shared = GemmShared::both, weigh(s);

@@ -133,9 +133,11 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     const bool rows = BN / split < 8;
     const auto row0 = m0 + wg.index * 64 + (rows ? rank % 2u * 8u : rank * 0u);
     const auto col0 = n0 + (rows ? rank / 2u * 8u : rank * std::uint32_t(BN / split)) + origin.col;
+    std::vector<typename GemmOutput<T>::Pair> all;
     for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
-      out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
-                   to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]);
+      all.push_back({to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
+                     to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]});
+    out.put_pairs(k, pairs, all);
   };
   math.run([&](Warpgroup& wg) {
     auto first = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
@@ -166,9 +168,11 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
           },
           [&] {
             const auto origin = Acc<f32, 64, BN>::origin(wg);
+            std::vector<typename GemmOutput<T>::Pair> all;
             for (int i = 0; i < BN / 2; i += 2)
-              out.put_pair(k, pairs, to<u64>(row0 + origin.row + std::uint32_t(4 * (i & 2))),
-                           to<u64>(n0 + origin.col + std::uint32_t(8 * (i >> 2))), acc[i], acc[i + 1]);
+              all.push_back({to<u64>(row0 + origin.row + std::uint32_t(4 * (i & 2))),
+                             to<u64>(n0 + origin.col + std::uint32_t(8 * (i >> 2))), acc[i], acc[i + 1]});
+            out.put_pairs(k, pairs, all);
           });
       return;
     }

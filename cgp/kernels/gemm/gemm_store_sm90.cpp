@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/gemm/gemm_store_sm90.h"
 
+#include <algorithm>
+
+#include "cgp/base/text.h"
 #include "cgp/kernels/gemm/any_element.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 
@@ -119,7 +122,12 @@ void HopperStore::store(Warpgroup& wg, const std::vector<Value>& sums, int cols,
   if (!program_.empty()) shared.emplace(lines(at, left));
   std::optional<ClippedRows> clip;
   if (ragged_) clip.emplace(clipped(at.m0, *left, 64));
-  for (int col = 0; col < (pairs() ? cols / 2 : cols); col += tile_.cols) {
+  const int all = pairs() ? cols / 2 : cols;
+  if (all < tile_.cols || (all % tile_.cols != 0 && !program_.empty()))
+    throw BuildError("an epilogue sees each element once: tiles are whole pieces of 128 bytes of C", here,
+                     text::cat(all, " columns in pieces of ", tile_.cols));
+  for (int from = 0; from < all; from += tile_.cols) {
+    const int col = std::min(from, all - tile_.cols);
     wg.converged("storing results", here);
     const auto base = staging_->begin(wg, turn_++ % staging_->buffers(), here);
     const auto regs = piece(sums, cols, col, at, shared);

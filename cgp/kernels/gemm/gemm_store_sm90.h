@@ -30,7 +30,8 @@ class HopperStore {
   void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
   /// `sums`: the registers of 64 x cols sums as wgmma leaves them, f32 or (C is s32 and there is no epilogue)
   /// s32. Stores one piece of 128 bytes of columns after the other: a loop's body stores a multiple of
-  /// `buffers` of them. `left`: rows up to the end of the group (ragged).
+  /// `buffers` of them. Without an epilogue the last piece may repeat a part of the one before. `left`: rows
+  /// up to the end of the group (ragged).
   void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, int cols, const HopperPlace& at,
              const std::optional<dsl::Val<dsl::u32>>& left = {}, Here here = Here::now());
   /// All stores of the warpgroup are done.

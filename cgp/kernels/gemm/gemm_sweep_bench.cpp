@@ -4,7 +4,8 @@
 //   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
 //   [--both]
 //   [--singles N] [--seconds N] [--device emu:sm_90a] PROBLEM...
-// PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or [f16:][nn|nt|tn|tt:]MxNxK[xBATCH].
+// PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or
+// [f16:][beta:][nn|nt|tn|tt:]MxNxK[xBATCH]; beta: C is added to.
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
 // times as long as it has worked, so that large problems are measured below its power limit. --both: back to
 // back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
@@ -235,9 +236,9 @@ class Sweep {
 
   void run(const GemmProblem& q) {
     const GemmProblem p = q.dense();
-    const auto name =
-        text::cat(cgp::name(p.type), ":", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", ":", p.m, "x", p.n,
-                  "x", p.k, p.batch > 1 ? text::cat("x", p.batch) : std::string());
+    const auto name = text::cat(cgp::name(p.type), p.beta != 0 ? ":beta:" : ":", p.trans_a ? "t" : "n",
+                                p.trans_b ? "t" : "n", ":", p.m, "x", p.n, "x", p.k,
+                                p.batch > 1 ? text::cat("x", p.batch) : std::string());
     const auto x = random_(p.type, p.a_elements(), 1), y = random_(p.type, p.b_elements(), 2);
     runtime::Buffer<std::uint8_t> c(device_, p.c_elements() * 2), theirs(device_, p.c_elements() * 2);
     const GemmAddresses at{x.address(), y.address(), c.address()};
@@ -250,11 +251,12 @@ class Sweep {
     if (lt_) {
       best = lt_->search(lt_problem(p), there, settings_.algorithms);
       contenders.push_back({text::cat("cublaslt ", best.text()), [&](Stream& s) { best.run(s, there); }});
+      theirs.fill_bytes(0x3e);
       best.run(device_.stream(), there);
       device_.stream().wait();
     }
     for (const auto& choice : choices) try {
-        c.fill_bytes(0xff);  // NaN
+        c.fill_bytes(p.beta != 0 ? 0x3e : 0xff);  // 0.19 in both, or NaN
         run_gemm(device_.stream(), choice, p, at);
         device_.stream().wait();
         if (lt_) {
@@ -407,7 +409,7 @@ class Sweep {
     const auto n = [](std::uint64_t v) { return std::int64_t(v); };
     prof::CublasLtGemm g{.a = p.type, .b = p.type, .c = p.type};
     g.trans_a = p.trans_a, g.trans_b = p.trans_b, g.m = n(p.m), g.n = n(p.n), g.k = n(p.k);
-    g.batch = n(p.batch);
+    g.batch = n(p.batch), g.beta = p.beta;
     return g;
   }
   void line(const std::string& name, const prof::Timing& x, const char* state) {
@@ -509,6 +511,7 @@ GemmProblem parse(std::string text) {
   GemmProblem p{.type = DType::bf16, .trans_b = true};
   if (text.rfind("f16:", 0) == 0) p.type = DType::f16, text.erase(0, 4);
   if (text.rfind("bf16:", 0) == 0) text.erase(0, 5);
+  if (text.rfind("beta:", 0) == 0) p.beta = 1, text.erase(0, 5);
   if (text.size() > 3 && text[2] == ':')
     p.trans_a = text[0] == 't', p.trans_b = text[1] == 't', text.erase(0, 3);
   unsigned long long m = 0, n = 0, k = 0, batch = 1;

@@ -168,7 +168,8 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   const GemmChoice first = out[0];
   const bool packed = first.pack_a || first.pack_b || first.pack_c;
   const auto add = [&](GemmChoice c) {
-    if (packed && c.kind == GemmKind::sm90_pingpong) return;  // it would arrange operands its own way
+    if (packed && (c.kind == GemmKind::sm90_pingpong || c.kind == GemmKind::sm90_parts))
+      return;  // it would arrange operands its own way
     for (const auto& have : out)
       if (have.variant.name == c.variant.name) {
         return;
@@ -240,6 +241,11 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   std::map<std::string, Variant> found;
   const auto take = [&](const GemmChoice& c) {
     if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
+    if (c.kind != GemmKind::sm90_parts) return;
+    for (DType t : {DType::f16, DType::bf16}) {
+      auto sums = gemm_add_parts(t, c.parts);
+      found.try_emplace(sums.name, std::move(sums));
+    }
   };
   constexpr std::pair<std::uint64_t, std::uint64_t> shapes[] = {
       {256, 256},    {512, 512},     {1024, 1024},  {2048, 2048},  {4096, 4096},

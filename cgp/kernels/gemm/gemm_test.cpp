@@ -107,6 +107,11 @@ TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
   run("sm90_split", "bf16", "nt", "70", "134", "64", "sm_90a");
 }
 
+TEST(gemm_parts_sm90, ragged_shapes) {
+  run("sm90_parts", "bf16", "nt", "72", "136", "336", "sm_90a");
+  run("sm90_parts", "f16", "tn", "136", "72", "144", "sm_90a", "0.5", "2");
+}
+
 TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
   const auto wide = [](const char* layout, const char* columns, const char* m, const char* n, const char* k,
                        const char* batch = "1") {

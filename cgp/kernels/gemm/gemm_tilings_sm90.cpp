@@ -40,13 +40,14 @@ struct Model {
   // Elements of C, and rows of A and B, that an SM multiplies and fetches in a microsecond, by 64 of K; the
   // part of the shorter of both that the other does not hide.
   double products = 177034, lines = 4743, overlap = 0.367;
-  double prologue = 1.44, prologue_split = 1.533, prologue_pair = 1.837,
-         prologue_cluster = 2.2;             // us a block
-  double exchange = 1.088, results = 0.161;  // of 128 x 128 sums among blocks, of 128 x 256 results
-  double turn = 0.0093;                      // from one warpgroup to the other
-  double pair = 1.051, four = 1.094;         // factors: of steps in clusters of 2 and 4
-  double crooked = 2.791;                    // of rows across lines of 128 bytes
-  double tall = 0.976, turned = 0.984;       // of products of 256 rows, of turned ones
+  double way = 0.377;  // of a stage from memory
+  double prologue = 1.75, prologue_split = 1.533, prologue_pair = 1.837,
+         prologue_cluster = 2.2;            // us a block
+  double exchange = 1.088, results = 0.45;  // of 128 x 128 sums among blocks, of 128 x 256 results
+  double turn = 0.0093;                     // from one warpgroup to the other
+  double pair = 1.051, four = 1.094;        // factors: of steps in clusters of 2 and 4
+  double crooked = 2.791;                   // of rows across lines of 128 bytes
+  double tall = 0.976, turned = 0.984;      // of products of 256 rows, of turned ones
   double bytes_per_us = 6.393e6, latency = 2.8, slow = 2.18;
 };
 constexpr Model kModel;
@@ -73,6 +74,9 @@ double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, doub
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
                           const Model& m) {
   const double area = t.bm * t.bn, store = m.results * area / 32768;
+  // Old results are waited for.
+  if (t.kind == GemmKind::sm90_pingpong && t.bn == 256)
+    return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + 3 * store) + m.prologue;
   if (t.kind == GemmKind::sm90_pingpong)
     return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + m.turn) + store + m.prologue;
   const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
@@ -80,6 +84,18 @@ double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, do
   const auto whole = shared ? all - left : all;
   const double time = double(tiles(whole, std::uint64_t(sms))) * (k_tiles * step + store) + m.prologue;
   return shared ? time + std::ceil(k_tiles / t.split) * step + 2 * m.exchange * area / 16384 : time;
+}
+
+int split_stages(const Tiling& t, std::uint64_t k) {
+  const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
+  return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
+                    int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
+}
+
+// About as many as each kind has.
+int stages_of(const Tiling& t, std::uint64_t k) {
+  if (t.kind == GemmKind::sm90_split) return split_stages(t, k);
+  return std::clamp(200 * 1024 / ((t.bm + t.bn) * 128), 2, 8);
 }
 
 double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model& m = kModel) {
@@ -91,15 +107,20 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
                    std::uint64_t(t.cluster) * p.batch;
   const double multiply =
       t.bm * t.bn / m.products * (t.turned ? m.turned : 1) * ((t.turned ? t.bn : t.bm) == 256 ? m.tall : 1);
-  const auto rows = [&](int extent, int sharing, bool crosses) {
-    return double(extent) / sharing * (crosses ? m.crooked : 1);
+  // Operands whose rows are contiguous come in panels of 64 of them, which may begin inside a line.
+  const auto rows = [&](int extent, int sharing, bool crosses, bool panels) {
+    const int fetched = panels ? (extent + 63) / 64 * 64 : extent;
+    const double crossing = crosses ? 1 : !panels || extent % 64 == 0 ? 0 : extent % 32 == 0 ? 0.5 : 0.75;
+    return double(fetched) / sharing * (1 + crossing * (m.crooked - 1));
   };
   const double fetch =
-      (rows(t.bm, beside, crooked(p, p.lda)) + rows(t.bn, below, crooked(p, p.ldb))) / m.lines;
+      (rows(t.bm, beside, crooked(p, p.lda), p.trans_a) + rows(t.bn, below, crooked(p, p.ldb), !p.trans_b)) /
+      m.lines;
+  const double way = m.way / (stages_of(t, p.k) - 1);
   const double step =
-      (std::max(multiply, fetch) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 2   ? m.four
-                                                                             : t.cluster > 1 ? m.pair
-                                                                                             : 1);
+      (std::max({multiply, fetch, way}) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 2   ? m.four
+                                                                                    : t.cluster > 1 ? m.pair
+                                                                                                    : 1);
   const double time =
       (t.kind == GemmKind::sm90_split        ? predict_split
        : t.kind == GemmKind::sm90_persistent ? predict_clusters
@@ -108,12 +129,6 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
   return std::max(time, bytes / m.bytes_per_us + m.latency) + m.slow * time;
-}
-
-int split_stages(const Tiling& t, std::uint64_t k) {
-  const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
-  return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
-                    int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
 }
 
 GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
@@ -127,9 +142,9 @@ GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
 GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
                 const runtime::DeviceInfo& d) {
   if (t.kind == GemmKind::sm90_pingpong) {
-    auto c = choose_typed_sm90(
-        p, at, d,
-        {.bm = t.bm, .bn = t.bn, .stages = t.bn == 128 ? 6 : 4, .cluster = t.cluster, .group = t.group});
+    GemmTypedTuning tune{.bm = t.bm, .bn = t.bn, .cluster = t.cluster, .group = t.group};
+    tune.stages = t.bn == 128 ? 6 : t.bn == 176 ? 5 : 4, tune.buffers = t.bn == 176 ? 1 : 2;
+    auto c = choose_typed_sm90(p, at, d, tune);
     c.microseconds = t.microseconds;
     return c;
   }
@@ -161,6 +176,17 @@ GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
   return c;
 }
 
+// Rows of clusters in a group so that the tiles of a wave cover about as many rows as columns, and all groups
+// have about as many.
+int square_group(const Tiling& t, const GemmProblem& p, int sm_count) {
+  const int below = t.shared == GemmShared::b ? t.cluster : 1;
+  const double height = double(t.bm) * below, width = double(t.bn) * t.cluster / below;
+  const auto rows = tiles(p.m, std::uint64_t(height));
+  const double ideal = std::sqrt((sm_count ? sm_count : 132) / double(t.cluster) * width / height);
+  const auto groups = std::max<std::uint64_t>(1, std::uint64_t(std::lround(double(rows) / ideal)));
+  return int(std::min<std::uint64_t>(tiles(rows, groups), 64));
+}
+
 // Warpgroups that take turns, pairs of blocks that share an operand, and K over many blocks.
 std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                            bool packed) {
@@ -168,9 +194,10 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
   using S = GemmShared;
   const std::uint64_t k_tiles = tiles(p.k, 64), sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
   if (p.m > 64 && reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
-    for (int bn : {128, 192})
+    for (int bn : {128, 176, 192})
       for (int cluster : {1, 2})
-        if (!packed && (p.m > 128 || cluster == 1))
+        if (!packed && (p.m > 128 || cluster == 1) &&
+            (bn != 176 || (cluster == 1 && p.alpha == 1 && !p.trans_a && p.trans_b)))
           out.push_back({GemmKind::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
   }
   const auto blocks = [&](int bm, int bn) {
@@ -222,7 +249,7 @@ void each_persistent(const GemmProblem& p, F&& add) {
   for (bool turned : {false, true})
     for (int rows : {64, 128, 192, 256}) {
       for (int cols = 48; cols <= (rows < 192              ? 256
-                                   : rows == 256 && turned ? 208
+                                   : rows == 256 && turned ? 200
                                                            : 192);
            cols += turned ? 8 : 16)
         one(rows, cols, turned);
@@ -257,7 +284,8 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     fresh.beta = 0;
     const bool turns = p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty();
     add({turns ? GemmKind::sm90_pingpong : GemmKind::sm90, 128, turns ? 128 : 256});
-    if (turns) add({GemmKind::sm90_pingpong, 128, 192});
+    if (turns)
+      for (int bn : {192, 256}) add({GemmKind::sm90_pingpong, 128, bn});  // 256: both warpgroups share a tile
   }
   for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
     for (int split : {1, 2, 4})
@@ -313,17 +341,20 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
   if (all.end() - shaped > kPersistentKept) all.erase(shaped + kPersistentKept, all.end());
   for (const auto& t : all) {
     out.push_back(made(t, p, at, d));
-    if (t.kind == GemmKind::sm90_pingpong && p.m > 2048 && p.beta == 0) {
-      Tiling high = t;
-      high.group = 16;
-      out.push_back(made(high, p, at, d));
-    }
+    const bool walks = t.kind == GemmKind::sm90_pingpong || t.kind == GemmKind::sm90_persistent;
+    for (int group : {square_group(t, p, d.sm_count), 16})
+      if (walks && p.m > 2048 && p.beta == 0 && group != t.group) {
+        Tiling high = t;
+        high.group = group;
+        out.push_back(made(high, p, at, d));
+        if (t.kind == GemmKind::sm90_persistent) break;
+      }
     if (t.kind != GemmKind::sm90_tail_split || t.split > 1 || p.m <= 512) continue;
     Tiling other = t;
     other.c = GemmLines::first;
     out.push_back(made(other, p, at, d));
     other.c = GemmLines::normal, other.group = 16;
-    if (p.m > 1024 && (t.bn == 176 || t.bn == 256)) out.push_back(made(other, p, at, d));
+    if (p.m > 1024 && t.bn >= 176) out.push_back(made(other, p, at, d));
   }
   // Large tiles with K over clusters of 4, for tall or long products: by measurement alone.
   for (auto [bm, bn] : {std::pair{128, 128}, {192, 64}}) {
@@ -333,6 +364,7 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
       out.push_back(made({GemmKind::sm90_split, bm, bn, 1, 4}, p, at, d));
   }
   for (auto& c : gemm_singles_sm90(p, at, d, kSinglesKept)) out.push_back(std::move(c));
+  for (auto& c : gemm_parts_sm90(p, at, d)) out.push_back(std::move(c));
   if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
     out.push_back(stream(p, 128, 64, 2));
     if (p.trans_b)
@@ -351,22 +383,38 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
 GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        bool packed) {
   const GemmProblem p = q.dense();
-  if (p.m <= 32 && tiles(p.n, 64) * p.batch >= 32 && reject(GemmKind::sm90_stream, p, at, d).empty())
-    return stream(p);
-  if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty())
+  // With few tiles of long K it is faster to split K.
+  const bool many = tiles(p.n, p.trans_b ? 64 : 128) * p.batch >= (p.k < 2048 ? 32 : 64);
+  if (p.m <= 32 && many && reject(GemmKind::sm90_stream, p, at, d).empty()) return stream(p);
+  const bool tiny = p.m * p.n <= 65536 && p.k <= 512 && p.batch == 1 && p.m > 32;
+  if (tiny && reject(GemmKind::skinny, p, at, d).empty()) return skinny(p, 16, 16, 4, 2);
+  if (p.m <= 16 && p.k <= 8192 && tiles(p.n, 64) * p.batch < 32 && reject(GemmKind::skinny, p, at, d).empty())
     return p.m <= 8 ? skinny(p, 16, 8, 8, 4) : skinny(p, 16, 16, 8, 4);
   const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
       all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+  const auto parts = packed ? std::vector<GemmChoice>() : gemm_parts_sm90(p, at, d);
+  const auto part = std::min_element(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
+    return x.microseconds < y.microseconds;
+  });
+  const bool in_parts = part != parts.end() && 1.1 * part->microseconds < best.microseconds;
+  const double least = in_parts ? part->microseconds : best.microseconds;
+  const auto predicted = [](std::string_view what, double us, double otherwise) {
+    return text::cat("TMA and wgmma; ", what, ", predicted ", std::lround(us), " us (else ",
+                     std::lround(otherwise), ")");
+  };
   // Of one wave a block for each tile, where that is predicted faster. Where rows cross lines the others take
   // longer than they are predicted to.
   const double doubt = crooked(p, p.lda) || crooked(p, p.ldb) ? 1.1 : 1;
   if (auto singles = gemm_singles_sm90(p, at, d, 1);
-      !singles.empty() && singles[0].microseconds < doubt * best.microseconds) {
-    singles[0].why =
-        text::cat("TMA and wgmma; a block for each tile of one wave, predicted ",
-                  std::lround(singles[0].microseconds), " us (else ", std::lround(best.microseconds), ")");
+      !singles.empty() && singles[0].microseconds < doubt * least) {
+    singles[0].why = predicted("a block for each tile of one wave", singles[0].microseconds, least);
     return singles[0];
+  }
+  if (in_parts) {
+    GemmChoice c = *part;
+    c.why = predicted("K in parts that are added up", least, best.microseconds);
+    return c;
   }
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",

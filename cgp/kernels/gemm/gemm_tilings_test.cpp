@@ -134,6 +134,8 @@ TEST(GemmTilings, SingleTilesOfEveryForm) {
   expect_right("nn", 136, 264, 136,
                S{.rows = 64, .cols = 48, .turned = true, .cluster = 4, .shared = both, .single = true});
   expect_right("tt", 328, 200, 72, S{.rows = 256, .cols = 88, .cluster = 2, .shared = b, .single = true});
+  // A ring of fourteen stages, and K that goes round it.
+  expect_right("nt", 136, 72, 1032, S{.rows = 64, .cols = 48, .turned = true, .stages = 14, .single = true});
 }
 
 TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
@@ -159,6 +161,34 @@ TEST(GemmTilings, KOverUpTo16Blocks) {
   expect_right(nt(72, 72, 264), "64x32x64_s5_k2_", 1);
   expect_right(nt(200, 72, 2056), "192x64x64_s5_k4_", 1);
   expect_right(nt(200, 72, 2056), "128x128x64_s5_k4_", 1);
+}
+
+// Every tile and layout, parts that end inside a stage, results at any alignment.
+TEST(GemmTilings, KInPartsThatAreAddedUp) {
+  const auto in_parts = [](const char* layout, std::uint64_t m, std::uint64_t n, std::uint64_t k, int bm,
+                           int bn, int parts, float beta = 0, DType t = DType::bf16, std::uint64_t ldc = 0) {
+    GemmProblem p{.type = t, .m = m, .n = n, .k = k, .ldc = ldc, .alpha = 0.5f, .beta = beta};
+    p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
+    run_all(p, [&](const auto& q, const auto&, const auto&) {
+      return std::vector{choose_parts_sm90(q, bm, bn, parts)};
+    });
+  };
+  in_parts("nt", 72, 70, 240, 64, 64, 3);
+  in_parts("nt", 136, 200, 160, 128, 128, 2, 2);
+  in_parts("nn", 70, 136, 272, 64, 128, 2);
+  in_parts("tn", 136, 72, 200, 128, 64, 5, 0, DType::f16);
+  in_parts("tt", 72, 263, 256, 64, 256, 4, -1);
+  in_parts("nt", 129, 265, 2048, 128, 256, 16);
+  EXPECT_FALSE(reject_parts_sm90(nt(64, 64, 200).dense(), 2).empty());
+  EXPECT_FALSE(reject_parts_sm90(GemmProblem{.m = 8, .n = 8, .k = 64, .batch = 2}.dense(), 2).empty());
+  runtime::DeviceInfo d;
+  d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
+  const auto all = gemm_parts_sm90(nt(2048, 128, 8192), {}, d);
+  ASSERT_GE(all.size(), 4u);
+  for (const auto& c : all) {
+    const auto blocks = (2048 + c.tile_m - 1) / c.tile_m * ((128 + c.tile_n - 1) / c.tile_n);
+    EXPECT_LE(blocks * unsigned(c.parts), 132u) << c.variant.name;
+  }
 }
 
 TEST(GemmTilings, WarpgroupsTakeTurns) {

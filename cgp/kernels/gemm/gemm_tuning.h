@@ -68,6 +68,18 @@ constexpr int usable_sms(int sms, int cluster) {
   return cluster >= 8 ? sms * 8 / 11 : cluster >= 4 ? sms * 10 / 11 : sms;
 }
 
+/// Why K cannot be cut into these parts; empty: it can.
+std::string reject_parts_sm90(const GemmProblem& dense, int parts);
+/// K in `parts`, tiles of bm x bn: 64 or 128 by 64, 128 or 256. Unsupported as reject_parts_sm90 says.
+GemmChoice choose_parts_sm90(const GemmProblem& p, int bm, int bn, int parts);
+/// Those that fill one wave, with predicted times.
+std::vector<GemmChoice> gemm_parts_sm90(const GemmProblem& p, const GemmAddresses& at,
+                                        const runtime::DeviceInfo& d);
+/// What adds up the parts.
+Variant gemm_add_parts(DType t, int parts);
+void run_gemm_parts(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& dense,
+                    const GemmAddresses& at);
+
 /// Build-time choices of the kernel for few rows of A and a B that is streamed once.
 struct GemmStreamTuning {
   int tokens = 8;  ///< rows of A a tile: 8, 16, 32 or 64

@@ -142,20 +142,31 @@ bool promoted(const GemmProblem& p) {
 
 // Tiles that one warpgroup has for itself: gemm_typed_sm90.h; others are shared.
 bool alone(const GemmProblem& p, const GemmTypedTuning& t) {
-  return !promoted(p) && t.bm == 128 && (t.bn == 128 || t.bn == 192);
+  return !promoted(p) && t.bm == 128 && (t.bn == 128 || t.bn == 176 || t.bn == 192);
 }
 // Columns of C that are stored at once.
 int piece(const GemmProblem& p) { return 128 / bytes(*p.type_c); }
 // What a warpgroup stores of a tile, in such pieces of 64 rows.
 int pieces(const GemmProblem& p, const GemmTypedTuning& t) {
-  const int rows = alone(p, t) || t.bm == 256 ? 2 : 1;
-  return rows * (pairs(p) ? t.bn / 2 : t.bn) / piece(p);
+  const int rows = alone(p, t) || t.bm == 256 ? 2 : 1, columns = pairs(p) ? t.bn / 2 : t.bn;
+  return rows * ((columns + piece(p) - 1) / piece(p));
+}
+// Why there is no tile of 176 columns, which are no whole pieces.
+std::string reject_176(const GemmProblem& p) {
+  if (!p.epilogue.empty() || p.alpha != 1 || p.beta != 0 || p.scaling != GemmScaling::none)
+    return "tiles of 176 columns are stored as they are, without an epilogue";
+  const bool one = *p.type_b == p.type, wide = bytes(p.type) == 2;
+  if (!one || !(wide || p.type == DType::e4m3 || p.type == DType::s8))
+    return text::cat("tiles of 176 columns are for two operands of f16, bf16, e4m3 or s8, not ", name(p.type),
+                     " and ", name(*p.type_b));
+  if (wide && (p.trans_a || !p.trans_b)) return "tiles of 176 columns are for layout nt";
+  return {};
 }
 
 GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const GemmTypedTuning& t) {
   const bool with_sums = promoted(p), blocks = p.scaling == GemmScaling::block;
   const auto forms = forms_of(p, at);
-  const auto whole = epilogue::of_problem(p, at);
+  const auto whole = epilogue::of_problem(p, at).in_words(p);
   const auto layout = [](const Operand& o) { return o.at.turned; };
   auto name = text::cat("gemm_", cgp::name(p.type));
   if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
@@ -299,7 +310,7 @@ void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
   if (f.scratch_c) f.c.address += scratch;
 
   const auto fn = load(s.device(), choice.variant);
-  const auto whole = epilogue::of_problem(p, at);
+  const auto whole = epilogue::of_problem(p, at).in_words(p);
   const auto pairing = p.epilogue.pairing();
   const auto cluster = std::uint64_t(choice.cluster);
   const std::uint64_t rows = ceil_div(p.m, choice.tile_m * cluster), cols = ceil_div(p.n, choice.tile_n),
@@ -355,6 +366,9 @@ GemmTypedTuning tuning_for(const GemmProblem& p, int bm, int bn) {
   t.buffers = n % 2 == 0 && (bytes(*p.type_c) > 1 || !alone(p, t)) ? 2 : n % 3 == 0 ? 3 : 1;
   t.stages = std::min(8, (225 * 1024 - bm / 64 * t.buffers * 8192) / stage_bytes(p, bm, bn));
   if (alone(p, t)) t.stages = bn == 128 ? 6 : 4;
+  // Measured: a stage more for one buffer, and groups about as wide as high.
+  if (alone(p, t) && bn >= 176 && (bn == 176 || (bytes(p.type) == 1 && epilogue::of_problem(p, {}).empty())))
+    t.stages = 5, t.buffers = 1, t.group = 16;
   // Sums and those of 128 columns that are added to them: what 240 registers hold.
   t.parts = std::max(1, bn / 128);
   if (halved(p) && p.scaling == GemmScaling::block) t.parts = std::max(2, t.parts);
@@ -403,6 +417,7 @@ GemmTypedTuning default_tuning(const GemmProblem& p) {
   const bool wide = !matrix && !narrow_c;
   std::vector<GemmTypedTuning> all;
   for (const auto& [bm, bn] : {std::pair{128, 192},
+                               {128, 176},
                                {128, 128},
                                {128, 256},
                                {192, 128},
@@ -411,8 +426,8 @@ GemmTypedTuning default_tuning(const GemmProblem& p) {
                                {64, 64},
                                {128, 96},
                                {128, 224}})
-    if (bn % piece(p) == 0 && (wide || (bn <= 128 && bm <= 128)) && (promoted(p) || bm <= 128) &&
-        (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
+    if ((bn % piece(p) == 0 || (bn == 176 && reject_176(p).empty())) && (wide || (bn <= 128 && bm <= 128)) &&
+        (promoted(p) || bm <= 128) && (!promoted(p) || bn == 64 || bn == 128 || bn == 256))
       all.push_back(tuning_for(p, bm, bn));
   // A residual alone has room beside 192 columns where results have one buffer.
   if (p.epilogue.stages().size() == 1 && matrix && p.beta == 0 && p.scaling == GemmScaling::none &&
@@ -433,6 +448,8 @@ GemmChoice choose_typed_sm90(const GemmProblem& q, const GemmAddresses& at, cons
   if (p.scaling == GemmScaling::block && (t.bn % t.parts || 128 % (t.bn / t.parts)))
     throw Unsupported(text::cat("tiles of ", t.bn, " columns in ", t.parts,
                                 " parts: each part must lie inside a block of 128 columns"));
+  if (alone(p, t) && t.bn == 176)
+    if (auto why = reject_176(p); !why.empty()) throw Unsupported(std::move(why));
   if (t.parts < 1 || t.bn % (8 * t.parts) || (t.overlapped && t.parts > 1 && t.parts % 2))
     throw Unsupported(text::cat("tiles of ", t.bn, " columns in ", t.parts, " parts"));
   return hopper_choice(p, at, t);

@@ -124,12 +124,19 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
              const HopperPlace& at, const Val<u32>& k0) { return B::at(b, at.batch, at.n0, k0); });
 }
 
-/// Tiles of the kernel: 128 x 128, 128 x 192.
-template <class TA, class TB, class Sum, dsl::Major MA, dsl::Major MB>
+/// Tiles of the kernel: 128 x 128, 128 x 192 and, where asked for, 128 x 176.
+template <class TA, class TB, class Sum, dsl::Major MA, dsl::Major MB, bool With176 = false>
 Variant pingpong_variant(std::string name, const TypedTuning& t) {
-  Variant v = t.tile.bn == 128
-                  ? variant(std::move(name), 90, gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 128>, t)
-                  : variant(std::move(name), 90, gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 192>, t);
+  const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
+  const auto between = [&] {
+    if constexpr (With176)
+      return pick(gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 176>);
+    else
+      return pick(gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 192>);
+  };
+  Variant v = t.tile.bn == 128   ? pick(gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 128>)
+              : t.tile.bn == 176 ? between()
+                                 : pick(gemm_pingpong_kernel<TA, TB, Sum, MA, MB, 128, 192>);
   v.only = "sm_90a";
   return v;
 }

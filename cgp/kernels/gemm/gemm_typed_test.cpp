@@ -205,6 +205,10 @@ TEST(gemm_typed, tiles_of_every_form) {
   check(DType::e4m3, DType::bf16, "nt", {.bm = 128, .bn = 256, .stages = 3});
   check(DType::e5m2, DType::e4m3, "nt", {.bm = 64, .bn = 128, .stages = 3, .buffers = 1});
   check(DType::s8, DType::s32, "nt", {.bm = 128, .bn = 160, .stages = 3, .buffers = 1});
+  // The last columns of each tile are stored twice.
+  check(DType::s8, DType::s32, "nt", {.bm = 128, .bn = 176, .stages = 4});
+  check(DType::e4m3, DType::bf16, "nt", {.bm = 128, .bn = 176, .stages = 5, .buffers = 1});
+  check(DType::bf16, DType::f32, "nt", {.bm = 128, .bn = 176, .stages = 4});
   check(DType::s8, DType::bf16, "nt", {.bm = 128, .bn = 64, .stages = 3, .buffers = 1});
   // Sums of 128 of K, added up in registers.
   constexpr auto standard = GemmPrecision::standard;
@@ -355,6 +359,18 @@ TEST(gemm_typed, variants_assemble_without_spills) {
       wanted.push_back({arch, image(c.variant, arch)});
     }
   }
+  runtime::DeviceInfo h;
+  h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
+  for (DType t : {DType::bf16, DType::e4m3, DType::s8}) {
+    auto wide = problem(t, "nt", 4096, 4096, 4096);
+    wide.precision = GemmPrecision::fast, wide.type_c = t == DType::bf16 ? DType::f32 : DType::bf16;
+    const auto c = choose_typed_sm90(wide, {}, h, {.bm = 128, .bn = 176, .stages = 5, .buffers = 1});
+    wanted.push_back({"sm_90a", image(c.variant, "sm_90a")});
+  }
+  auto added = problem(DType::bf16, "nt", 4096, 4096, 4096);
+  added.beta = 1;
+  const auto shared = choose_typed_sm90(added, {}, h, {.bm = 128, .bn = 256});
+  wanted.push_back({"sm_90a", image(shared.variant, "sm_90a")});
   cgp::testing::expect_assemble(wanted);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures products of every type, and what epilogues cost, against the best that a search of cuBLASLt finds.
-//   cgp_gemm_types_bench [--json FILE] [--rounds N] [--sweep] [PREFIX...]    e.g. fp8 epilogue/bf16
-// --sweep runs every tile that the kernels have instead of the selected one.
+//   cgp_gemm_types_bench [--json FILE] [--rounds N] [--sweep] [--only PART] [PREFIX...]  e.g. fp8
+//   epilogue/bf16
+// --sweep runs every tile that the kernels have instead of the selected one, --only those whose names contain
+// PART, or one of several between commas.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -26,12 +29,13 @@ using runtime::Stream;
 
 class Bench {
  public:
-  Bench(runtime::Device d, std::vector<std::string> prefixes, int rounds, bool sweep)
+  Bench(runtime::Device d, std::vector<std::string> prefixes, int rounds, bool sweep, std::string only)
       : device_(std::move(d)),
         operands_(device_),
         prefixes_(std::move(prefixes)),
         rounds_(rounds),
-        sweep_(sweep) {
+        sweep_(sweep),
+        only_(std::move(only)) {
     try {
       lt_ = std::make_unique<prof::CublasLt>(device_);
     } catch (const Error& e) {
@@ -111,9 +115,11 @@ class Bench {
     std::vector<GemmChoice> all;
     if (p.plain() || p.precision == GemmPrecision::strict) all.push_back(select_gemm(p, at, device_.info()));
     std::vector<GemmTypedTuning> tunings{
-        {128, 128, 5, 1, 2, 8}, {128, 128, 6, 1, 2, 8}, {128, 128, 6, 2, 2, 8}, {128, 128, 2, 1, 2, 8},
-        {128, 128, 2, 2, 2, 8}, {128, 192, 4, 1, 2, 8}, {128, 192, 5, 1, 1, 8}, {128, 192, 4, 2, 2, 8},
-        {128, 192, 5, 2, 1, 8}, {128, 192, 4, 1, 2, 16}};
+        {128, 128, 5, 1, 2, 8},  {128, 128, 6, 1, 2, 8},  {128, 128, 6, 2, 2, 8},  {128, 128, 2, 1, 2, 8},
+        {128, 128, 2, 2, 2, 8},  {128, 192, 4, 1, 2, 8},  {128, 192, 5, 1, 1, 8},  {128, 192, 4, 2, 2, 8},
+        {128, 192, 5, 2, 1, 8},  {128, 192, 4, 1, 2, 16}, {128, 176, 5, 1, 1, 8},  {128, 176, 5, 1, 1, 16},
+        {128, 176, 4, 1, 2, 16}, {128, 192, 5, 1, 1, 16}, {128, 192, 5, 1, 1, 12}, {128, 192, 4, 1, 2, 12},
+        {128, 128, 6, 1, 2, 16}};
     for (const auto& [bm, bn] : {std::pair{128, 256},
                                  {128, 224},
                                  {128, 160},
@@ -145,6 +151,11 @@ class Bench {
       }
     }
     if (is_promoted(p)) promoted_choices(p, at, all);
+    const auto parts = text::split(only_, ',');
+    std::erase_if(all, [&](const GemmChoice& c) {
+      return std::none_of(parts.begin(), parts.end(),
+                          [&](auto part) { return c.variant.name.find(part) != std::string::npos; });
+    });
     return all;
   }
   static bool is_promoted(const GemmProblem& p) {
@@ -221,6 +232,7 @@ class Bench {
   std::vector<std::string> prefixes_;
   int rounds_;
   bool sweep_;
+  std::string only_;
   std::uint64_t bias_ = 0;
   std::unique_ptr<prof::CublasLt> lt_;
   std::vector<BenchRow> rows_;
@@ -293,7 +305,7 @@ void epilogues(Bench& b) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> prefixes, words(argv, argv + argc);
-  std::string json;
+  std::string json, only;
   int rounds = 20;
   bool sweep = false;
   for (int i = 1; i < argc; ++i) {
@@ -301,13 +313,15 @@ int main(int argc, char** argv) {
       json = argv[++i];
     else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = std::atoi(argv[++i]);
+    else if (!std::strcmp(argv[i], "--only") && i + 1 < argc)
+      only = argv[++i];
     else if (!std::strcmp(argv[i], "--sweep"))
       sweep = true;
     else
       prefixes.emplace_back(argv[i]);
   }
   return guarded([&] {
-    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep);
+    Bench b(runtime::Device::open("cuda:0"), prefixes, rounds, sweep, only);
     epilogues(b);
     types(b);
     if (!json.empty()) write_results(json, b.device().info(), words, b.rows());
