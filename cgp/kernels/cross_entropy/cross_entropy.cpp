@@ -212,7 +212,7 @@ void mean_loss_kernel(Kernel& k, MeanBuild b, In<b8> targets, In<f32> losses, Ou
 
 row::RowNeeds needs(const Build& b) {
   row::RowNeeds n;
-  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0;
+  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0, n.dear = true;
   if (b.gradient)
     n.outputs = {*b.gradient};
   else

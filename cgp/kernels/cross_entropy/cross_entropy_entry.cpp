@@ -52,7 +52,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   for (DType t : {DType::bf16, DType::f16, DType::f32})
     for (bool smooth : {false, true}) {
       row::RowNeeds n;
-      n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0;
+      n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0, n.dear = true;
       const auto tunings = row::shipped_tunings(n, arch);
       const auto step = row::image_step(arch, t, smooth);
       for (std::size_t i = 0; i < tunings.size(); i += step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//   who      a thread has a few accesses, a block's width apart, or of the same columns in neighbouring rows
+//   who      a thread has a few accesses, a block's width apart
 //   memory   every input read once and every output written once, 16 bytes an access where that is aligned
 #include "cgp/kernels/row/element_kernel.h"
 
@@ -47,28 +47,22 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
   k.block(kThreads);
   const In<b8> in[] = {x0, x1, x2};
   const Out<b8> out[] = {y0, y1, y2};
-  const auto e = std::uint64_t(b.elements), unroll = std::uint64_t(b.unroll);
+  const auto e = std::uint64_t(b.elements);
   const auto per_row = cols / e;
+  const Val<u64> total = b.flat ? per_row : rows * per_row;
+  const auto start = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads * b.unroll) + to<u64>(k.tid());
   struct Place {
     Val<pred> inside;
     Val<u64> row, col, access;
   };
   std::vector<Place> at;
-  if (b.flat) {
-    const auto start = to<u64>(k.ctaid_x()) * (kThreads * unroll) + to<u64>(k.tid());
-    for (std::uint64_t u = 0; u < unroll; ++u) {
-      const auto a = u ? start + kThreads * u : start;
-      at.push_back({a < per_row, Val<u64>(0), a * e, a});
-    }
-  } else {  // the same columns of neighbouring rows
-    const auto a = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-    const auto group = b.small ? to<u64>(to<u32>(a) / to<u32>(per_row))
-                               : a / per_row;  // a 64-bit division takes ten times longer
-    const auto col = a - group * per_row;
-    for (std::uint64_t u = 0; u < unroll; ++u) {
-      const auto row = group * unroll + u;
-      at.push_back({row < rows, row, col * e, row * per_row + col});
-    }
+  for (int u = 0; u < b.unroll; ++u) {
+    const auto a = u ? start + std::uint64_t(u * kThreads) : start;
+    const auto row = b.flat ? Val<u64>(0)
+                     : b.small
+                         ? to<u64>(to<u32>(a) / to<u32>(per_row))  // a 64-bit division takes ten times longer
+                         : a / per_row;
+    at.push_back({a < total, row, (b.flat ? a : a - row * per_row) * e, a});
   }
   const auto offset = [&](const Place& p, const Pitches& pitch, std::size_t i, DType t) {
     return (b.flat ? p.col : p.row * pitch[i] + p.col) * std::uint64_t(cgp::bytes(t));
@@ -80,17 +74,17 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
       words.back().push_back(load<nc, no_allocate>(
           Format{b.inputs[i], b.elements}, in[i].at(offset(p, x_pitch, i, b.inputs[i])), 0, p.inside));
   }
-  Floats of_column;
-  if (b.column) {
-    const Format f{*b.column, b.elements};
-    const auto from = column.at(at[0].col * std::uint64_t(cgp::bytes(*b.column)));
-    of_column = floats(f, load<nc>(f, from, 0, at[0].inside));
-  }
   for (int u = 0; u < b.unroll; ++u) {
     const auto& p = at[std::size_t(u)];
     std::vector<Floats> values;
     for (std::size_t i = 0; i < b.inputs.size(); ++i)
       values.push_back(floats({b.inputs[i], b.elements}, words[i][std::size_t(u)]));
+    Floats of_column;
+    if (b.column) {
+      const Format f{*b.column, b.elements};
+      of_column =
+          floats(f, load<nc>(f, column.at(p.col * std::uint64_t(cgp::bytes(*b.column))), 0, p.inside));
+    }
     const auto results = b.op->apply(k, values, of_column, first + p.access * e,
                                      {parameters.a, parameters.b, parameters.c, parameters.d});
     for (std::size_t i = 0; i < b.outputs.size(); ++i) {
@@ -150,11 +144,10 @@ Plan plan(const ElementProblem& p) {
   check(p.inputs, plan.in), check(p.outputs, plan.out);
   if (wide) plan.tail = plan.cols - body, plan.cols = body;
   b.elements = wide ? e : 1;
-  // Of one long row one access a thread: the sooner a block ends the better. Of rows with a column so many
-  // that its elements are used again.
-  b.unroll = !wide    ? 4
-             : b.flat ? 1
-                      : int(std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())));
+  // One access a thread of one long row: the sooner a block ends the better.
+  b.unroll = wide && b.flat && b.inputs.size() == 1
+                 ? 1
+                 : int(wide ? std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())) : 4);
   // Threads beyond the last access count too.
   b.small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
             plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
@@ -175,9 +168,7 @@ Variant make(const ElementProblem& p, const Build& b) {
 
 void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::uint64_t first) {
   const Build& b = plan.build;
-  // Of threads; of accesses where there is but one row.
-  const auto unroll = std::uint64_t(b.unroll), groups = b.flat ? 1 : (plan.rows + unroll - 1) / unroll;
-  const std::uint64_t total = groups * (plan.cols / std::uint64_t(b.elements));
+  const std::uint64_t total = plan.rows * (plan.cols / std::uint64_t(b.elements));
   if (total == 0) return;
   const std::uint64_t size[2] = {p.inputs.size(), p.outputs.size()};
   const auto arg = [&](const auto& list, std::size_t i) {
@@ -188,7 +179,7 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
   for (std::size_t i = 0; i < size[1]; ++i) y.p[i] = plan.out[i].pitch;
   HostParameters parameters;
   std::copy(p.parameters.begin(), p.parameters.end(), parameters.p);
-  load(s.device(), make(p, b))(s, runtime::grid_for(total, kThreads * (b.flat ? unroll : 1)),
+  load(s.device(), make(p, b))(s, runtime::grid_for(total, std::uint64_t(kThreads * b.unroll)),
                                arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2), p.column.arg(),
                                arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2), plan.rows, plan.cols,
                                x, y, first, parameters);

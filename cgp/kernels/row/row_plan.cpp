@@ -82,27 +82,23 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
       loads /= 2;
     return loads;
   };
-  const auto ring_of = [&](RowTuning r, std::uint64_t loads, std::initializer_list<int> clusters) {
-    r.rows = 1;
+  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
+    RowTuning r = t;
+    r.rows = 1, r.lanes = 512 / resident, r.resident = resident;
     for (int c : clusters) {
       r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.lanes)));
       if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
-      const std::uint64_t share = std::min<std::uint64_t>(
-          device.smem_per_sm / std::uint64_t(r.resident) - 1024, device.smem_per_block_optin);
+      const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
+                                                          device.smem_per_block_optin);
       const std::uint64_t stage = std::uint64_t(r.lanes * r.loads) * bytes_per_access(n, t.elements);
       // A lag of short rows is worth more stages.
-      const std::uint64_t most = r.resident == 1 ? 3 : c > 1 ? 6 : r.resident > 2 ? 3 : 4;
+      const std::uint64_t most = resident == 1 ? 3 : c > 1 ? 6 : resident > 2 ? 3 : 4;
       r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
       if (r.stages < 3) continue;
       r.stay = false, r.hold = !n.columns.empty();
       return r;
     }
     return RowTuning();
-  };
-  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
-    RowTuning r = t;
-    r.lanes = 512 / resident, r.resident = resident;
-    return ring_of(r, loads, clusters);
   };
   const auto lagging = [](RowTuning r) {
     r.lag = r.stages > 0;
@@ -119,11 +115,8 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
     const bool two = n.accumulators * t.elements > 8;  // sums of 16-bit elements
     // With edges teams come in sixteens, and an SM count leaves fewer clusters of eight than that.
     if (t.edges && accesses <= 1024) return two ? ring(2, 1, {1}) : ring(4, 2, {1});
-    if (t.edges && two) {  // registers for three accesses
-      t.lanes = 448, t.resident = 1;
-      return lagging(ring_of(t, 3, {2, 4}));
-    }
-    if (t.edges) return lagging(first({ring(loads, 2, {2, 4}), ring(loads, 1, {4})}));
+    const auto crooked = std::min<std::uint64_t>(loads, two ? 2 : 4);  // more spill
+    if (t.edges) return lagging(first({ring(crooked, 2, {2, 4}), ring(crooked, 1, {4})}));
     const auto few = n.accumulators == 1 && t.elements == 8 ? ring(2, 2, {2, 4, 8}) : t;
     return lagging(first({few, ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
   }
@@ -343,7 +336,8 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   } else {
     if (many && n.fold_size <= 2) {
       RowTuning r;
-      if (inputs == 1 && n.fold_size == 2) {  // many accesses a thread, few blocks that wait for each other
+      if (inputs == 1 && n.fold_size == 2 &&
+          n.dear) {  // many accesses a thread, few blocks that wait for each other
         r = accesses <= 448 * 15 ? ring(n, t, accesses, 448, 15, device) : r;
         if (!r.stages) r = ring(n, t, accesses, 512, 10, device);
       }

@@ -15,6 +15,7 @@ struct RowNeeds {
   int fold_size = 1;                   ///< f32 of a row's statistics
   int accumulators = 0;                ///< sums over rows
   bool once = false;                   ///< results are statistics alone
+  bool dear = false;                   ///< finish() takes as much as the statistics: exponentials again
   int registers = 0;                   ///< a thread needs beyond its elements, columns and sums
 };
 struct RowPlan {

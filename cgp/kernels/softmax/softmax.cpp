@@ -409,7 +409,7 @@ KernelEntry softmax_entry() {
         }
     for (DType t : {DType::f32, DType::bf16}) {
       row::RowNeeds n;
-      n.inputs = n.outputs = {t}, n.fold_size = 2;
+      n.inputs = n.outputs = {t}, n.fold_size = 2, n.dear = true;
       for (const auto& tuning : row::shipped_tunings(n, arch)) {
         if (!tuning.edges) continue;
         SoftmaxRows r;

@@ -96,6 +96,7 @@ row::RowNeeds needs(const Build& b) {
   row::RowNeeds n;
   const bool forward = is_forward(b.op);
   n.inputs = {b.in}, n.outputs = {b.out}, n.fold_size = forward ? 2 : 1;
+  n.dear = b.op == SoftmaxOp::softmax;
   if (!forward) n.inputs.push_back(b.dy);
   return n;
 }
