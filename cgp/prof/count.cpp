@@ -103,11 +103,27 @@ InstructionMix minus(InstructionMix a, const InstructionMix& b) {
 }
 
 #if defined(__x86_64__)
-/// Steps the stopped child until it ends, stops by itself, or the limit is reached.
+/// Waits for the child's next stop: its signal, or 0 when it ended.
+int next_stop(pid_t child) {
+  int status = 0;
+  pid_t got;
+  while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
+  }
+  return got == child && WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+}
+/// Whether the child stopped with raise(SIGSTOP), which is how our own code says where it begins and ends.
+/// Others may send that signal, too: a shell, a debugger.
+bool raised_stop(pid_t child) {
+  siginfo_t info{};
+  return !ptrace(PTRACE_GETSIGINFO, child, nullptr, &info) && info.si_code == SI_TKILL &&
+         info.si_pid == child;
+}
+
+/// Steps the stopped child until it ends, the limit is reached, or (own_code) it raises SIGSTOP.
 InstructionMix step(pid_t child, std::uint64_t limit, bool own_code) {
   InstructionMix mix;
-  int status = 0;
-  while (mix.instructions < limit) {
+  bool done = false;
+  while (!done && mix.instructions < limit) {
     user_regs_struct registers{};
     if (ptrace(PTRACE_GETREGS, child, nullptr, &registers)) break;
     if (own_code) {
@@ -121,18 +137,22 @@ InstructionMix step(pid_t child, std::uint64_t limit, bool own_code) {
       }
       classify(code, mix);
     }
-    if (ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr)) break;
-    if (waitpid(child, &status, 0) < 0 || WIFEXITED(status) || WIFSIGNALED(status)) return mix;
-    if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) break;
-    // Other signals are the program's own business; a single step counts the handler too.
-    if (WIFSTOPPED(status) && WSTOPSIG(status) != SIGTRAP) {
-      ptrace(PTRACE_SINGLESTEP, child, nullptr, long(WSTOPSIG(status)));
-      if (waitpid(child, &status, 0) < 0 || WIFEXITED(status) || WIFSIGNALED(status)) return mix;
+    // A signal comes before the instruction, which the step that delivers it then executes. Signals are the
+    // program's own business (single steps count the handler, too), but a stop would be ours to end.
+    for (int signal = 0; !done;) {
+      if (ptrace(PTRACE_SINGLESTEP, child, nullptr, long(signal))) done = true;
+      signal = done ? SIGTRAP : next_stop(child);
+      if (signal == 0) return mix;
+      if (signal == SIGTRAP) break;
+      if (signal != SIGSTOP) continue;
+      done = own_code && raised_stop(child);
+      signal = 0;
     }
   }
   mix.truncated = mix.instructions >= limit;
   kill(child, SIGKILL);
-  waitpid(child, &status, 0);
+  while (next_stop(child)) {
+  }
   return mix;
 }
 
@@ -146,9 +166,12 @@ InstructionMix step_fork(const std::function<void()>& f, std::uint64_t limit) {
     raise(SIGSTOP);
     _exit(0);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (!WIFSTOPPED(status)) not_permitted("the child could not be traced");
+  for (;;) {
+    const int signal = next_stop(child);
+    if (signal == SIGSTOP && raised_stop(child)) break;
+    if (!signal || ptrace(PTRACE_CONT, child, nullptr, long(signal == SIGSTOP ? 0 : signal)))
+      not_permitted("the child could not be traced");
+  }
   return step(child, limit, true);
 }
 #endif
@@ -230,10 +253,11 @@ InstructionMix step_program(const std::vector<std::string>& command, std::uint64
     execv(path.c_str(), words.data());
     _exit(126);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (!WIFSTOPPED(status)) not_permitted("the program could not be traced");
-  return step(child, limit, false);
+  while (const int signal = next_stop(child)) {
+    if (signal == SIGTRAP) return step(child, limit, false);  // exec
+    if (ptrace(PTRACE_CONT, child, nullptr, long(signal == SIGSTOP ? 0 : signal))) break;
+  }
+  not_permitted("the program could not be traced");
 #else
   throw Unsupported("single steps are decoded for x86-64 only");
 #endif

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each collector gives a plausible value on this machine, or an absent metric with a reason.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "cgp/base/error.h"
 #include "cgp/prof/count.h"
@@ -135,6 +137,18 @@ TEST(count, single_steps_count_a_loop_exactly) {
   EXPECT_LE(full.instructions - half.instructions, 4000u);
   EXPECT_FALSE(full.truncated);
   EXPECT_EQ(step_function([&] { sink = dot(a.data(), b.data(), 500); }).instructions, half.instructions);
+  // A stop from outside neither ends the count nor adds to it (0 sends nothing).
+  const auto with = [&](int signal) {
+    return step_function([&, signal] {
+             ::kill(::getpid(), signal);
+             sink = dot(a.data(), b.data(), 500);
+           })
+        .instructions;
+  };
+  const std::uint64_t undisturbed = with(0);
+  EXPECT_GT(undisturbed, half.instructions);
+  EXPECT_EQ(with(SIGSTOP), undisturbed);
+  EXPECT_EQ(with(SIGCONT), undisturbed);
 }
 
 TEST(count, the_limit_ends_a_long_program) {
