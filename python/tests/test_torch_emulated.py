@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from emulated_steps import training_step  # noqa: E402
+
 
 def test_in_a_process_of_its_own():
     done = subprocess.run([sys.executable, os.path.abspath(__file__)], capture_output=True, text=True)
@@ -672,109 +674,6 @@ def masks(cgp, model):
     done.undo()
     assert made(True) == own[1]
     hook.remove()
-
-
-class RunAgain:
-    """A graph for machines without a GPU: what was recorded runs again, and its results lie where the first ones did."""
-    made, parameters = 0, []
-
-    def __init__(self, function, pool):
-        RunAgain.made += 1
-        self.function, self.result = function, function()
-
-    def replay(self):
-        before = [p.grad for p in self.parameters]  # which a graph does not touch
-        loss, gradients = self.function()
-        for p, g in zip(self.parameters, before):
-            p.grad = g
-        self.result[0].copy_(loss)
-        for to, g in zip(self.result[1], gradients):
-            if to is not None:
-                to.copy_(g)
-
-
-class Holds(torch.nn.Module):
-    """A model that uses a parameter under two names and past its modules."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-        self.second.bias, self.held = self.first.bias, [self.first.weight, self.second.bias]
-
-    def forward(self, x):
-        y = self.second(self.first(x)).tanh() @ self.held[0] + self.held[1]
-        return type("Out", (), {"loss": y.square().sum()})
-
-
-def training_step(cgp, model, ids):
-    """cgp.TrainingStep against model and backward(): sets of shapes, gradients that are added, parameters that were replaced, and
-    what goes the usual way."""
-    import contextlib
-    from cgp import _step
-    before = _step._Recorded, _step._beside, _step._there, _step._pool
-    _step._Recorded, _step._beside, _step._there, _step._pool = RunAgain, contextlib.nullcontext, lambda t: True, lambda: 0
-    RunAgain.made = 0
-    parameters = RunAgain.parameters = list(model.parameters())
-    parameters[0].requires_grad_(False)
-    step, others = cgp.TrainingStep(model, most=2), [ids, ids.flip(0), ids.flip(1), ids[:, :5]]
-
-    def usual(batches, scale=1.0):
-        model.zero_grad()
-        losses = [model(input_ids=i, labels=i).loss for i in batches]
-        sum(losses).backward(torch.tensor(scale))
-        return [l.detach() for l in losses] + [p.grad for p in parameters[1:]]
-
-    def ours(batches, to_none=True):
-        model.zero_grad(set_to_none=to_none)
-        losses = [step(input_ids=i, labels=i) for i in batches]
-        return losses + [p.grad.clone() for p in parameters[1:]]
-
-    def check(batches, graphs, scale=1.0, **options):
-        for g, w in zip(ours(batches, **options), usual(batches, scale)):
-            torch.testing.assert_close(g, w, atol=1e-5, rtol=1e-4)
-        assert RunAgain.made == graphs, RunAgain.made
-        assert parameters[0].grad is None
-
-    check(others[:1], 1)
-    check(others[1:2], 1)  # other values, the same graph
-    check(others[:3], 1)  # gradients are added
-    check(others[:2], 1, to_none=False)
-    check(others, 2)  # two sets of shapes, added
-    check([ids[:1], ids], 2)  # a third set of shapes: as usual
-    assert sorted(step.report.values()) == ["one graph"] * 2 + ["there are 2 graphs already (most)"], step.report
-    step.scale = 0.25
-    check(others, 2, 0.25)
-    step.scale = 1.0
-    parameters[1].data = parameters[1].data * 1.5
-    check(others[:1], 3)
-    hook = parameters[2].register_hook(lambda g: 2 * g)
-    check(others[:1], 3)
-    assert any("has hooks" in why for why in step.report.values())
-    hook.remove()
-    holds, x = Holds(), torch.randn(3, 4)
-    RunAgain.parameters = list(holds.parameters())
-    names = set(holds._parameters), [id(p) for p in holds.parameters()]
-    loss, around = holds(x).loss, cgp.TrainingStep(holds)
-    loss.backward()
-    wanted = [p.grad for p in holds.parameters()]
-    holds.zero_grad()
-    torch.testing.assert_close(around(x=x), loss.detach())
-    torch.testing.assert_close([p.grad for p in holds.parameters()], wanted)
-    assert around.report == {"x [3, 4]": "one graph"} and names == (set(holds._parameters), [id(p) for p in holds.parameters()])
-    _step._there = lambda t: False
-    refused = cgp.TrainingStep(model)
-    refused(input_ids=ids, labels=ids)
-    assert list(refused.report.values()) == ["the model is not on a GPU"]
-    for call, text in ((lambda: step(ids), "by name"), (lambda: step(input_ids=ids), "labels"),
-                       (lambda: torch.no_grad()(step)(input_ids=ids, labels=ids), "switched off"),
-                       (lambda: cgp.TrainingStep(model, most=0), "at least 1")):
-        try:
-            call()
-            raise AssertionError(text)
-        except cgp.ArgumentError as e:
-            assert text in str(e), e
-    parameters[0].requires_grad_(True)
-    _step._Recorded, _step._beside, _step._there, _step._pool = before
 
 
 @torch.no_grad()
