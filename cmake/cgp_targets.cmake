@@ -13,10 +13,12 @@ if(CGP_SANITIZE)
   set(CGP_TEST_LEVEL -O0)
   set(CGP_HOT_LEVEL -O1)
   set(CGP_TIMEOUT_FACTOR 10)
+  set(CGP_SANITIZED 1)
 else()
   set(CGP_TEST_LEVEL -Og)
   set(CGP_HOT_LEVEL -O3)  # loops to be vectorised
   set(CGP_TIMEOUT_FACTOR 1)
+  set(CGP_SANITIZED 0)
 endif()
 
 include(cgp_precompiled)
