@@ -29,8 +29,10 @@ std::uint64_t timer_of(Warp& w) {
 }
 
 // What a driver leaves in %envreg1 (high half) and %envreg2: where cooperative groups keep the state of the
-// grid's barrier, {u32 size, u32 state}.
+// grid's barrier, {u32 size, u32 state}. Without a cooperative launch there is none: this_grid().sync() then
+// traps.
 std::uint64_t workspace_of(LaunchState& launch) {
+  if (!launch.launch.cooperative) return 0;
   std::call_once(launch.workspace_once, [&] {
     Heap& heap = launch.machine->heap;
     launch.workspace = heap.alloc(16, "grid workspace", 16);

@@ -410,12 +410,13 @@ const EntryInfo& Program::entry(std::string_view name) const {
     if (e.name == name) return e;
     names.push_back(e.name);
   }
+  const auto near = text::closest(name, names);
   throw ArgumentError(ErrorText{cat("the program has no entry '", name, "'"),
                                 {},
                                 {},
                                 names.empty()
                                     ? std::string("it has no .entry at all")
-                                    : cat("it has: ", text::join(text::closest(name, names), ", "))});
+                                    : cat("it has: ", text::join(near.empty() ? names : near, ", "))});
 }
 
 InstructionInfo Program::instruction(std::size_t index) const {

@@ -129,6 +129,48 @@ TEST_F(Cli, a_ptx_file_runs_and_saves_its_result) {
     ASSERT_EQ(load_as_double(DType::f32, z.bytes.data(), i), 2.5 * double(i) + 1);
 }
 
+// out[i] = 2 * blocks in a cluster + whether the grid has the workspace of a cooperative launch.
+constexpr const char* kShaped = R"(
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry shaped(.param .u64 out) .explicitcluster .reqnctapercluster 2, 1, 1 .reqntid 8, 1, 1
+{
+  .reg .pred %p;
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %envreg1;
+  mov.u32 %r2, %envreg2;
+  mov.b64 %rd2, {%r2, %r1};
+  setp.ne.u64 %p, %rd2, 0;
+  selp.u32 %r3, 1, 0, %p;
+  mov.u32 %r4, %cluster_nctaid.x;
+  mad.lo.u32 %r3, %r4, 2, %r3;
+  mov.u32 %r4, %ctaid.x;
+  mov.u32 %r5, %tid.x;
+  mad.lo.u32 %r5, %r4, 8, %r5;
+  mul.wide.u32 %rd3, %r5, 4;
+  add.u64 %rd1, %rd1, %rd3;
+  st.global.u32 [%rd1], %r3;
+  ret;
+}
+)";
+
+TEST_F(Cli, shapes_that_the_kernel_says_need_not_be_given) {
+  write("shaped.ptx", kShaped);
+  for (const auto& [option, value] : {std::pair{"", 4.0}, std::pair{" --cooperative", 5.0}}) {
+    const Outcome o = cgp(std::string("run shaped.ptx --grid 4 --arg out:u32:32=o.npy") + option);
+    EXPECT_EQ(o.code, 0) << o.out << o.err;
+    EXPECT_NE(o.out.find("grid (4,1,1) block (8,1,1) cluster (2,1,1)"), std::string::npos) << o.out;
+    const HostArray got = read_array(path("o.npy"), DType::u32, 32);
+    for (std::uint64_t i = 0; i < 32; ++i) ASSERT_EQ(load_as_double(DType::u32, got.bytes.data(), i), value);
+  }
+  EXPECT_EQ(cgp("run shaped.ptx --grid 3 --arg out:u32:32").code, 2);
+  EXPECT_EQ(cgp("run shaped.ptx --grid 4 --block 16 --arg out:u32:64").code, 2);
+  EXPECT_EQ(cgp("run shaped.ptx --grid 4 --cluster 4 --arg out:u32:32").code, 2);
+}
+
 TEST_F(Cli, out_of_bounds_is_exit_1_and_names_the_buffer) {
   const Outcome o = cgp(saxpy(1010) + "--json");
   EXPECT_EQ(o.code, 1);

@@ -12,6 +12,7 @@
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
+#include "cgp/runtime/kernel_image.h"
 #include "commands.h"
 #include "json_text.h"
 #include "report.h"
@@ -60,13 +61,18 @@ spec::Spec spec_from_arguments(const RunOptions& o) {
         "a PTX file takes its arguments with --arg", {}, cat("\"", o.settings[0], "\" is none"), {}});
   spec::LaunchSpec launch;
   launch.entry = o.entry.empty() ? only_entry(o.target) : o.entry;
-  for (const auto& [text, option] : {std::pair{&o.grid, "--grid"}, std::pair{&o.block, "--block"}})
-    if (text->empty())
+  const auto shape = [](const std::string& text, std::string_view option, runtime::Dim3 built_for) {
+    if (!text.empty()) return spec::parse_extents(text, option);
+    if (built_for.count() == 0)
       throw ArgumentError(ErrorText{
           cat("a PTX file needs ", option), {}, "it was not given", cat("for example ", option, " 128,1,1")});
-  launch.grid = spec::parse_extents(o.grid, "--grid");
-  launch.block = spec::parse_extents(o.block, "--block");
-  if (!o.cluster.empty()) launch.cluster = spec::parse_extents(o.cluster, "--cluster");
+    return built_for;
+  };
+  launch.grid = shape(o.grid, "--grid", runtime::kFromKernel);
+  const runtime::KernelImage image = runtime::image_from_ptx(read_file(o.target), launch.entry);
+  launch.block = shape(o.block, "--block", image.block);
+  launch.cluster = shape(o.cluster, "--cluster", image.cluster);
+  launch.cooperative = o.cooperative;
   launch.dynamic_smem = parse_bytes(o.dynamic_smem, "--smem");
   spec.launches.push_back(std::move(launch));
   for (std::size_t i = 0; i < o.args.size(); ++i) spec::add_argument(spec, o.args[i], i);
@@ -75,12 +81,13 @@ spec::Spec spec_from_arguments(const RunOptions& o) {
 
 void require_no_launch_options(const RunOptions& o, std::string_view what) {
   const bool any = !o.entry.empty() || !o.grid.empty() || !o.block.empty() || !o.cluster.empty() ||
-                   !o.args.empty() || o.dynamic_smem != "0";
+                   !o.args.empty() || o.dynamic_smem != "0" || o.cooperative;
   if (any)
-    throw ArgumentError(ErrorText{cat(what, " decides its own launches"),
-                                  {},
-                                  "--entry, --grid, --block, --cluster, --smem and --arg belong to FILE.ptx",
-                                  {}});
+    throw ArgumentError(
+        ErrorText{cat(what, " decides its own launches"),
+                  {},
+                  "--entry, --grid, --block, --cluster, --cooperative, --smem and --arg belong to FILE.ptx",
+                  {}});
 }
 
 /// The case under each policy; the first run is the one whose results, counters and files are shown.

@@ -65,6 +65,7 @@ struct RunOptions {
   // a PTX file
   std::string entry, grid, block, cluster;
   std::string dynamic_smem = "0";
+  bool cooperative = false;
   std::vector<std::string> args;
   // a kernel of the catalogue
   std::vector<std::string> inputs, outputs;  ///< NAME=FILE.npy

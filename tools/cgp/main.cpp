@@ -137,8 +137,13 @@ void declare_run(CLI::App& app, CommandLine& c) {
   const auto file = "PTX files";
   app.add_option("--entry", r.entry, "The kernel in the file; not needed if there is only one")->group(file);
   app.add_option("--grid", r.grid, "Blocks: X, X,Y or X,Y,Z")->group(file);
-  app.add_option("--block", r.block, "Threads: X, X,Y or X,Y,Z")->group(file);
-  app.add_option("--cluster", r.cluster, "Blocks per cluster: X, X,Y or X,Y,Z")->group(file);
+  app.add_option("--block", r.block, "Threads: X, X,Y or X,Y,Z; not needed if the kernel says it (.reqntid)")
+      ->group(file);
+  app.add_option("--cluster", r.cluster,
+                 "Blocks per cluster: X, X,Y or X,Y,Z; by default what the kernel says")
+      ->group(file);
+  app.add_flag("--cooperative", r.cooperative, "All blocks are resident at once and may wait for each other")
+      ->group(file);
   app.add_option("--smem", r.dynamic_smem, "Dynamic shared memory in bytes")
       ->capture_default_str()
       ->group(file);
