@@ -231,6 +231,27 @@ FUNCTION(attention, 14)
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths;
   return done(cgp_attention(handle(a[0]), q, k, v, &o, out, lse));
 END
+/* The same, then score, score_data. */
+FUNCTION(attention_scored, 16)
+  TENSOR(q, 1)
+  TENSOR(k, 2)
+  TENSOR(v, 3)
+  TENSOR(out, 4)
+  TENSOR(lse, 5)
+  TENSOR(slopes, 11)
+  TENSOR(mask, 12)
+  TENSOR(key_lengths, 13)
+  TENSOR(score_data, 15)
+  cgp_attention_options o;
+  if (attention_numbers(a + 6, &o)) return NULL;
+  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths;
+  PyObject* score = PyUnicode_AsUTF8String(a[14]);
+  if (!score) return NULL;
+  o.score = PyBytes_AsString(score), o.score_data = score_data;
+  const cgp_status status = cgp_attention(handle(a[0]), q, k, v, &o, out, lse);
+  Py_DECREF(score);
+  return done(status);
+END
 FUNCTION(softmax, 3)
   TENSOR(x, 1)
   TENSOR(y, 2)
@@ -406,6 +427,31 @@ FUNCTION(attention_backward, 19)
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.any_order = PyObject_IsTrue(a[18]);
   return done(cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v));
 END
+/* The same, then score, score_data. */
+FUNCTION(attention_scored_backward, 21)
+  TENSOR(q, 1)
+  TENSOR(k, 2)
+  TENSOR(v, 3)
+  TENSOR(out, 4)
+  TENSOR(lse, 5)
+  TENSOR(d_o, 6)
+  TENSOR(d_q, 7)
+  TENSOR(d_k, 8)
+  TENSOR(d_v, 9)
+  TENSOR(slopes, 15)
+  TENSOR(mask, 16)
+  TENSOR(key_lengths, 17)
+  TENSOR(score_data, 20)
+  cgp_attention_options o;
+  if (attention_numbers(a + 10, &o)) return NULL;
+  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.any_order = PyObject_IsTrue(a[18]);
+  PyObject* score = PyUnicode_AsUTF8String(a[19]);
+  if (!score) return NULL;
+  o.score = PyBytes_AsString(score), o.score_data = score_data;
+  const cgp_status status = cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v);
+  Py_DECREF(score);
+  return done(status);
+END
 /* stream, indices, weight, errors, out */
 FUNCTION(embedding, 5)
   TENSOR(indices, 1)
@@ -565,12 +611,12 @@ END
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
                                 METHOD(download),       METHOD(stream_new),  METHOD(stream_borrow), METHOD(stream_wait),
-                                METHOD(stream_free),    METHOD(stream_set_scratch), METHOD(gemm), METHOD(attention),
+                                METHOD(stream_free),    METHOD(stream_set_scratch), METHOD(gemm), METHOD(attention), METHOD(attention_scored),
                                 METHOD(softmax),        METHOD(reduce),      METHOD(transpose),   METHOD(add),
                                 METHOD(norm),           METHOD(norm_backward), METHOD(cross_entropy), METHOD(count_targets),
                                 METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
                                 METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
-                                METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
+                                METHOD(attention_backward), METHOD(attention_scored_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/attention/attention_backward.h"
+#include "cgp/kernels/attention/attention_formula.h"
 
 namespace cgp::capi {
 namespace {
@@ -75,6 +77,18 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
     const std::uint64_t batch[] = {p.batch};
     lengths.expect({DType::u32, DType::s32}), lengths.expect_shape(batch, "q"), lengths.expect_contiguous();
     p.key_lengths = true, at.lengths = lengths.address();
+  }
+  if (o.score_data && !o.score)
+    throw ArgumentError(text::cat(op, ": score_data is there, and no score that reads it"));
+  if (o.score) {
+    std::vector<std::uint64_t> shape;
+    std::optional<Tensor> data;
+    if (o.score_data) {
+      data.emplace(o.score_data, op, "score_data");
+      data->expect({DType::f32}), data->expect_contiguous();
+      shape = data->shape(), at.data = data->address();
+    }
+    p.modify = kernels::score_formula(o.score, shape);
   }
   if (lse) {
     const Tensor l(lse, op, "lse");

@@ -365,16 +365,23 @@ static void test_attention(void) {
   cgp_attention_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options, options.causal = 1;
-  OK(cgp_attention(stream, &qt, &k.t, &v.t, &options, &o.t, &lse.t));
-  fetch(&o), fetch(&lse);
-  for (int64_t i = 0; i < b * h * nq; ++i) {
+  array data = make(2, (int64_t[]){h, nk}, 1);
+  const int64_t rows = b * h * nq;
+  for (int64_t n = 0; n < 2 * rows; ++n) { /* without and with a formula */
+    const int64_t i = n % rows;
+    if (i == 0) {
+      if (n) options.score = "score / 2 + data[h, k - b]", options.score_data = &data.t;
+      OK(cgp_attention(stream, &qt, &k.t, &v.t, &options, &o.t, &lse.t));
+      fetch(&o), fetch(&lse);
+    }
     const int64_t ib = i / (h * nq), ih = i / nq % h, iq = i % nq, kv = ib * hk + ih / (h / hk);
     double p[7], sum = 0;
     for (int64_t j = 0; j < nk; ++j) {
       double dot = 0;
       for (int64_t e = 0; e < d; ++e)
         dot += (double)q.host[((ib * nq + iq) * h + ih) * d + e] * k.host[(kv * nk + j) * d + e];
-      p[j] = j <= iq + nk - nq ? exp(dot / 4) : 0;
+      const double score = n < rows ? dot / 4 : dot / 8 + data.host[ih * nk + (j > ib ? j - ib : 0)];
+      p[j] = j <= iq + nk - nq ? exp(score) : 0;
       sum += p[j];
     }
     CHECK(fabs(lse.host[i] - log(sum)) < 1e-5);
@@ -388,7 +395,13 @@ static void test_attention(void) {
   three.shape[1] = 3;
   FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &three, &v.t, &options, &o.t, NULL), "attention: v",
         "[2, 3, 7");
-  drop(&q), drop(&k), drop(&v), drop(&o), drop(&lse);
+  options.score = "score / 2 + data[h]";
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &k.t, &v.t, &options, &o.t, NULL), "score formula",
+        "at 20: data has 2 dimensions, these are 1");
+  options.score = NULL;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &k.t, &v.t, &options, &o.t, NULL),
+        "attention: score_data", "no score");
+  drop(&q), drop(&k), drop(&v), drop(&o), drop(&lse), drop(&data);
 }
 
 static uint64_t lend(void* user, uint64_t bytes) {

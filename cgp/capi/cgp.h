@@ -268,6 +268,13 @@ typedef struct {
   const cgp_tensor* mask;        /* [b or 1, h or 1, n_q or 1, n_kv]: added (of q's type), or u8: 0 hides */
   const cgp_tensor* key_lengths; /* u32 [b]: keys of each sequence */
   int32_t any_order;             /* of gradients: 1: sums of d_q may be added in any order, which is faster */
+  /* What becomes of a score after all of the above but a u8 mask, or NULL. A formula of score, b, h, q, k (of
+   * this query and key), numbers and inf; + - * / // % < <= > >= == != and or not; abs, floor, exp, log,
+   * sqrt, sin, cos, tanh, sigmoid, min, max, where(condition, this, that); data[i, ...]: an element of
+   * score_data, its indices clamped. Gradients follow from it; score_data has none. A kernel is built for
+   * each formula and shape of score_data. */
+  const char* score;
+  const cgp_tensor* score_data; /* f32, contiguous */
 } cgp_attention_options;
 CGP_API cgp_status cgp_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k, const cgp_tensor* v,
                                  const cgp_attention_options* options, const cgp_tensor* o,

@@ -5,6 +5,7 @@ import operator
 
 from . import _core
 from ._runtime import ArgumentError, OnDevice
+from ._score import score_formula
 
 ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "ntk": 2, "yarn": 3, "llama3": 4}
@@ -95,32 +96,39 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
         return result()
 
 
-def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, slopes=None, mask=None):
+def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, slopes=None, mask=None, score=None,
+              score_data=None):
     """softmax(q k^T * scale + ...) v, without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] with heads a multiple of heads_kv. causal: the last
     query is aligned with the last key. window: (left, right) keys beside its own that a query sees, None for no
     limit. soft_cap: scores become c * tanh(score / c). slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1,
-    n_q or 1, n_kv], added to the scores, or bool: False hides. Rows that see nothing are 0.
+    n_q or 1, n_kv], added to the scores, or bool: False hides. score: what becomes of a score then, a function (score,
+    batch, head, query, key), which may read score_data (float32) through an argument more, or what score_formula made of it.
+    Rows that see nothing are 0.
 
     >>> q = np.ones((1, 1, 3, 8), np.float32)
     >>> cgp.attention(q, q, q, causal=True).shape
     (1, 1, 3, 8)
     """
     left, right = _window(window)
+    if score is None and score_data is not None:
+        raise ArgumentError("attention: score_data is there, and no score that reads it")
     if scale is not None and not scale > 0:
         raise ArgumentError(f"attention: scale must be positive, or None for 1 / sqrt(d); it is {scale}")
     if is_torch(q):
         from . import ops
-        return ops.attention(q, k, v, causal, float(scale or 0), left, right, float(soft_cap), slopes, mask)[0]
+        return ops.attention(q, k, v, causal, float(scale or 0), left, right, float(soft_cap), slopes, mask, score,
+                             score_data)[0]
     import numpy as np
     q, k, v = (np.asarray(x) for x in (q, k, v))
     if builtins.any(x.ndim != 4 for x in (q, k, v)):
         raise ArgumentError("attention: q, k and v must have 4 dimensions: [batch, heads, n, d]")
     with OnDevice() as on:
         o, result = on.empty(q.shape[:3] + v.shape[3:], q.dtype)
-        _core.attention(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left,
-                        right, float(soft_cap), on.put(slopes), on.put(mask), None)
+        call, how = (_core.attention, ()) if score is None else (_core.attention_scored, (score_formula(score), on.put(score_data)))
+        call(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left, right,
+             float(soft_cap), on.put(slopes), on.put(mask), None, *how)
         return result()
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from . import _core
-from ._runtime import Unsupported
+from ._runtime import ArgumentError, Unsupported
+from ._score import score_formula
 from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
 
 
@@ -105,18 +106,86 @@ def _gradient(ctx, d_o, _):
 gradient(_attention_op, _gradient, _setup)
 
 
-def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+# ---------------------------------------------------------------- scores by a formula
+def _scored(q, k, v, score, data=None, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None,
+            mask=None):
+    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
+    o = _output(q, v)
+    lse = empty(q, torch.float32, q.shape[:-1])
+    queue(_core.attention_scored, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes),
+          mask, None, score, dense(data))
+    return o, lse
+
+
+def _scored_fake(q, k, v, score, data=None, *others):
+    return _attention_fake(q, k, v, *others)
+
+
+_scored_op = define(
+    "attention_scored(Tensor q, Tensor k, Tensor v, str score, Tensor? data=None, bool causal=False, float scale=0.0, "
+    "int window_left=0, int window_right=0, float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)",
+    _scored, _scored_fake)
+
+
+def _scored_backward(q, k, v, o, lse, d_o, score, data, causal, scale, window_left, window_right, soft_cap, slopes, mask):
+    q, k, v = _without_gaps(q), _without_gaps(k), _without_gaps(v)
+    o = _without_gaps(o)
+    d_o = _strided_as(d_o, o)
+    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
+    queue(_core.attention_scored_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right,
+          soft_cap, dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled(), score, dense(data))
+    return gradients
+
+
+_scored_backward_op = define(
+    "attention_scored_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, str score, Tensor? data, "
+    "bool causal, float scale, int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask) "
+    "-> (Tensor, Tensor, Tensor)", _scored_backward, _backward_fake)
+no_second_gradient(_scored_backward_op)
+
+
+def _scored_setup(ctx, inputs, output):
+    q, k, v, score, data, *options, slopes, mask = inputs
+    for name, t in (("score_data", data), ("slopes", slopes), ("mask", mask)):
+        if t is not None and t.requires_grad:
+            raise Unsupported(f"cgp::attention has no gradient for {name}: detach it, or use PyTorch's flex_attention")
+    ctx.options = options
+    ctx.score = score
+    ctx.save_for_backward(q, k, v, *output, data, slopes, mask)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _scored_gradient(ctx, d_o, _):
+    if d_o is None:
+        return (None,) * 12
+    q, k, v, o, lse, data, slopes, mask = ctx.saved_tensors
+    return (*_scored_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, ctx.score, data, *ctx.options, slopes, mask),
+            *(None,) * 9)
+
+
+gradient(_scored_op, _scored_gradient, _scored_setup)
+
+
+def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None, score=None,
+              score_data=None):
     """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
     causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys beside its own
     that a query sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
-    or bool: False hides. The gradient is that of q, k and v; lse has none. With
-    torch.use_deterministic_algorithms(True) it is the same at every run.
+    or bool: False hides. score: what becomes of a score then, a function like flex_attention's (score, batch, head, query,
+    key), which may read score_data (float32) through an argument more, or what cgp.score_formula made of it. The gradient is
+    that of q, k and v; lse has none. With torch.use_deterministic_algorithms(True) it is the same at every run.
 
     >>> q = torch.ones(1, 1, 3, 8, device="cuda")
     >>> ops.attention(q, q, q, causal=True)[0].shape
     torch.Size([1, 1, 3, 8])
     """
+    if score is not None:
+        return _scored_op.ways[way(q, k, v, score_data, slopes, mask)](
+            q, k, v, score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
+    if score_data is not None:
+        raise ArgumentError("attention: score_data is there, and no score that reads it")
     return _attention_op.ways[way(q, k, v, slopes, mask)](q, k, v, causal, scale, window_left, window_right, soft_cap, slopes,
                                                           mask)

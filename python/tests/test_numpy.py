@@ -259,6 +259,34 @@ def test_arrays_of_the_other_byte_order():
     assert cgp.cross_entropy(there, target.astype(target.dtype.newbyteorder("S"))) == cgp.cross_entropy(x, target)
 
 
+def test_attention_with_a_score_of_ones_own():
+    q, k, v, bias = random(2, 3, 5, 8), random(2, 3, 7, 8), random(2, 3, 7, 8), random(3, 7)
+
+    def score(s, b, h, i, j, data):
+        shown = (j < 3) | ~(i // 2 == j % 4)
+        return np.where(shown, 2 * np.tanh(s / 2) + data[h, j] - abs(i - j) * 0.125 - s**2 / 8, -np.inf)
+
+    s = np.einsum("bhid,bhjd->bhij", q, k) / np.sqrt(8)
+    i, j = np.arange(5)[:, None], np.arange(7)
+    s = 2 * np.tanh(s / 2) + bias[:, None] - abs(i - j) * 0.125 - s**2 / 8
+    s = np.where((j < 3) | (i // 2 != j % 4), s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    want = p / p.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(cgp.attention(q, k, v, score=score, score_data=bias), want, atol=1e-5)
+    formula = cgp.score_formula(score)
+    assert cgp.score_formula(formula) == formula and formula.startswith("where(((k < 3.0) or (not")
+    np.testing.assert_allclose(cgp.attention(q, k, v, score=formula, score_data=bias), want, atol=1e-5)
+    for wrong, says in ((dict(score=lambda s, b, h, i, j: s if s > 0 else 0), "a condition has no value yet"),
+                        (dict(score=lambda s, b, h, i, j: s + bias), "score: .* neither a number"),
+                        (dict(score=lambda s, b, h, i, j: np.arctan(s)), "score: arctan of 1 arguments"),
+                        (dict(score=lambda s, b, h, i, j: s**0.3), "exponents 1 to 16"),
+                        (dict(score=lambda s, b, h, i, j: s * np.nan), "nan is no number"),
+                        (dict(score="scores"), "'scores' is neither score"), (dict(score_data=bias), "no score that reads it"),
+                        (dict(score="data[0, 0]", score_data=bias.astype(np.float16)), "score_data")):
+        with pytest.raises(cgp.ArgumentError, match=says):
+            cgp.attention(q, k, v, **wrong)
+
+
 def test_attention_of_nothing():
     q, none = random(2, 3, 4, 8), random(2, 3, 0, 8)
     assert np.array_equal(cgp.attention(q, none, none), np.zeros_like(q))

@@ -84,6 +84,18 @@ def attention_and_tables(cgp, ops, random, same):
     same(lambda x: ops.attention(*x.transpose(1, 2).split((4, 2, 2), 1), True)[0],
          lambda x: theirs(causal=True)(*x.transpose(1, 2).split((4, 2, 2), 1)), packed)
     assert not ops.attention(q, k, v)[1].requires_grad
+    near = torch.arange(7) - torch.arange(7)[:, None]
+    bias = torch.randn(4, 13)
+
+    def scored(q, k, v):
+        s = q @ k.repeat_interleave(2, 1).transpose(-1, -2) / 4
+        s = torch.where(near < 3, 2 * torch.tanh(s / 2) + bias[:, near + 6], -torch.inf)
+        return s.softmax(-1) @ v.repeat_interleave(2, 1)
+
+    def score(s, b, h, i, j, data):
+        return torch.where(j - i < 3, 2 * torch.tanh(s / 2) + data[h, j - i + 6], -torch.inf)
+
+    same(lambda q, k, v: ops.attention(q, k, v, score=score, score_data=bias)[0], scored, q, k, v)
     try:
         ops.attention(q, k, v, mask=random(1, 1, 7, 7))[0].sum().backward()
         raise AssertionError("a gradient that is not there")
