@@ -299,7 +299,9 @@ def test_tables_and_linear_loss():
     for chunk in (0, 256):
         gradients(lambda h, w: ops.linear_cross_entropy(h, w, target, chunk=chunk),
                   lambda h, w: F.cross_entropy(h @ w.mT, target), (hidden, weight), 1e-2)
-    for op, given in ((torch.ops.cgp.attention, tuple(random(1, 2, 40, 64, grad=True) for _ in range(3)) + (True,)),
+    heads = tuple(random(1, 2, 40, 64, grad=True) for _ in range(3))
+    for op, given in ((torch.ops.cgp.attention, heads + (True,)),
+                      (torch.ops.cgp.attention_scored, heads + ("score + data[h, k]", torch.ones(2, 40, device="cuda"))),
                       (torch.ops.cgp.embedding, (index, table)), (torch.ops.cgp.linear_cross_entropy, (hidden, weight, target))):
         torch.library.opcheck(op.default, given)
 

@@ -47,7 +47,7 @@ class Bench {
     std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
   }
   /// Contenders in rounds, since clocks change from minute to minute.
-  void duel(const std::string& name, double flops, const std::vector<prof::Contender>& all) {
+  void duel(const std::string& name, double flops, const std::vector<prof::Contender>& all) try {
     prof::CompareOptions o;
     o.rounds = rounds_, o.warmup = 2;
     rows_.push_back({name, "", flops, 0, prof::compare(device_, all, o)});
@@ -55,6 +55,8 @@ class Bench {
     for (const auto& t : rows_.back().timings) std::printf("  %s %.4f", t.name.c_str(), t.summary.median);
     std::printf(" ms\n");
     std::fflush(stdout);
+  } catch (const Error& e) {
+    std::printf("%-36s %s\n", name.c_str(), e.what());
   }
   bool takes(const std::string& variant) const { return variant.find(only_) != std::string::npos; }
   /// Whether prefixes ask for sweeps.
@@ -505,30 +507,58 @@ void sweep_turns(Bench& b) {
 }
 
 // One query per sequence over pages in random order.
+struct DecodeCase {
+  DecodeProblem p;
+  Buffer<bfloat16> pool, q, o;
+  Buffer<std::int32_t> table;
+  Buffer<std::uint32_t> lengths, work, wrong;
+
+  DecodeCase(const runtime::Device& d, const DecodeProblem& q_, std::uint64_t n)
+      : p(q_),
+        pool(random_words(d, DType::bf16, p.cache.bytes() / 2, 1)),
+        q(random_words(d, DType::bf16, p.batch * p.heads_q * p.cache.d, 2)),
+        o(d, p.batch * p.heads_q * p.cache.d),
+        lengths(d.upload<std::uint32_t>(std::vector<std::uint32_t>(p.batch, std::uint32_t(n)))),
+        work(d.zeros<std::uint32_t>(decode_workspace(p, d.info()) / 4 + 1)),
+        wrong(d.zeros<std::uint32_t>(1)) {
+    std::vector<std::int32_t> pages_of(p.cache.page_count);
+    for (std::size_t i = 0; i < pages_of.size(); ++i)  // an odd step through a power of two of pages
+      pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
+    table = d.upload<std::int32_t>(pages_of);
+  }
+  void run(Stream& s, int cluster, int room = 0) const {
+    auto with = p;
+    with.cluster = cluster, with.room = room;
+    decode(s, with,
+           {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
+            wrong.address()});
+  }
+};
 void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads_q, std::uint64_t heads_kv,
                  std::uint64_t n, std::uint64_t page, int splits = 0, std::uint64_t width = 128) {
-  const auto name =
-      text::cat(splits ? "sweep/" : "", "decode/", cgp::name(pages), "/b", batch, "/hq", heads_q, "/hk",
-                heads_kv, "/n", n, "/page", page, width == 128 ? "" : text::cat("/d", width));
-  if (!b.wanted(name)) return;
+  const auto name = text::cat("decode/", cgp::name(pages), "/b", batch, "/hq", heads_q, "/hk", heads_kv, "/n",
+                              n, "/page", page, width == 128 ? "" : text::cat("/d", width));
+  const bool row = b.wanted(splits ? text::cat("sweep/", name) : name);
+  const bool duel = !splits && b.wanted(text::cat("duel/", name));
+  if (!row && !duel) return;
   DecodeProblem p;
   p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, width};
   p.batch = batch, p.heads_q = heads_q, p.columns = n / page, p.splits = splits;
-  const auto& d = b.device();
-  const auto pool = random_words(d, DType::bf16, p.cache.bytes() / 2, 1),
-             q = random_words(d, DType::bf16, batch * heads_q * width, 2);
-  Buffer<bfloat16> o(d, batch * heads_q * width);
-  std::vector<std::int32_t> pages_of(p.cache.page_count);
-  for (std::size_t i = 0; i < pages_of.size(); ++i)  // an odd step through a power of two of pages
-    pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
-  const auto table = d.upload<std::int32_t>(pages_of);
-  const auto lengths = d.upload<std::uint32_t>(std::vector<std::uint32_t>(batch, std::uint32_t(n)));
-  auto work = d.zeros<std::uint32_t>(decode_workspace(p, d.info()) / 4), wrong = d.zeros<std::uint32_t>(1);
-  b.run(name, text::cat("splits ", splits), 0, double(p.cache.bytes()), [&](Stream& s) {
-    decode(s, p,
-           {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
-            wrong.address()});
-  });
+  if (duel) p.cluster = 0;  // the workspace of the other
+  const DecodeCase on(b.device(), p, n);
+  if (row)
+    b.run(splits ? text::cat("sweep/", name) : name, text::cat("splits ", splits), 0, double(p.cache.bytes()),
+          [&](Stream& s) { on.run(s, -1); });
+  if (!duel) return;
+  std::vector<prof::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }}};
+  for (int room : {96, 192})
+    for (int c : {1, 2, 4, 8, 16}) {
+      const auto blocks = std::uint64_t(c) * batch * heads_kv;
+      const auto slots = std::uint64_t(b.device().info().sm_count) * (room < 192 ? 2 : 1);
+      if (c > 1 ? blocks > slots || blocks < 32 : blocks < 128) continue;
+      all.push_back({text::cat("c", c, "_", room), [&on, c, room](Stream& s) { on.run(s, c, room); }});
+    }
+  b.duel(text::cat("duel/", name), 0, all);
 }
 void copy_rows(Bench& b) {
   if (!b.wanted("copy/2GiB")) return;
@@ -542,7 +572,14 @@ void run_all(Bench& b) {
   for (DType t : {DType::bf16, DType::e4m3}) {
     decode_rows(b, t, 1, 32, 8, 8192, 64);
     decode_rows(b, t, 1, 32, 8, 8192, 16);
-    decode_rows(b, t, 8, 32, 8, 8192, 64);
+    for (std::uint64_t batch : {2, 4, 8, 16}) decode_rows(b, t, batch, 32, 8, 8192, 64);
+    for (std::uint64_t n : {512, 2048, 32768, 131072}) decode_rows(b, t, 1, 32, 8, n, 64);
+    decode_rows(b, t, 1, 12, 2, 8192, 64);
+    decode_rows(b, t, 1, 28, 4, 8192, 64);
+    decode_rows(b, t, 1, 12, 12, 8192, 64, 0, 64);
+    decode_rows(b, t, 1, 14, 2, 8192, 64, 0, 64);
+    decode_rows(b, t, 8, 12, 12, 1024, 64, 0, 64);
+    decode_rows(b, t, 1, 32, 32, 8192, 64);
     decode_rows(b, t, 32, 32, 8, 4096, 64);
     decode_rows(b, t, 32, 32, 8, 4096, 16);
     decode_rows(b, t, 64, 32, 32, 2048, 64);

@@ -333,41 +333,49 @@ TEST(attention_fp8, says_what_it_needs) {
   EXPECT_NE(reject(p).find("only the forward pass"), std::string::npos);
 }
 
-TEST(attention, right_and_repeatable_on_a_gpu) {
-  expect_right_on_gpu(
-      attention_entry(),
-      {{{"n", "512"}, {"d", "64"}},
-       {{"n", "1000"}, {"d", "128"}, {"causal", "1"}},
-       {{"n", "700"}, {"d", "256"}, {"causal", "1"}, {"dtype", "f16"}},
-       {{"n", "300"}, {"n_kv", "1111"}, {"d", "192"}, {"d_v", "128"}, {"causal", "1"}},
-       {{"n", "700"}, {"d", "96"}, {"causal", "1"}},
-       {{"n", "1500"}, {"d", "80"}, {"d_v", "112"}, {"dtype", "f16"}},
-       {{"n", "700"}, {"d", "160"}, {"causal", "1"}},
-       {{"n", "300"}, {"d", "32"}, {"causal", "1"}},
-       {{"n", "600"}, {"d", "96"}, {"d_v", "80"}, {"dtype", "e4m3"}, {"causal", "1"}},
-       {{"n", "777"}, {"d", "128"}, {"left", "100"}, {"right", "30"}, {"heads_kv", "2"}},
-       {{"n", "257"}, {"d", "64"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
-       {{"n", "257"}, {"d", "64"}, {"mask", "additive"}},
-       {{"n", "257"}, {"d", "128"}, {"mask", "boolean"}, {"causal", "1"}},
-       {{"n", "200"}, {"d", "50"}, {"dtype", "f32"}},
-       {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"causal", "1"}, {"batch", "5"}},
-       {{"n", "600"}, {"d", "64"}, {"lengths", "1"}, {"batch", "5"}},
-       {{"n", "300"}, {"d", "64"}, {"packed", "1"}, {"batch", "40"}, {"heads", "8"}},
-       {{"n", "900"}, {"d", "256"}, {"packed", "1"}, {"causal", "1"}, {"batch", "9"}, {"heads_kv", "1"}},
-       {{"n", "900"}, {"d", "128"}, {"packed", "1"}, {"dtype", "e4m3"}, {"causal", "1"}, {"batch", "9"}},
-       {{"n", "600"}, {"d", "128"}, {"lengths", "1"}, {"causal", "1"}, {"layout", "bshd"}},
-       {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"variant", "mma"}, {"causal", "1"}, {"batch", "5"}},
-       {{"n", "512"}, {"d", "64"}, {"dtype", "e4m3"}, {"scales", "head"}, {"heads", "40"}},
-       {{"n", "512"}, {"d", "128"}, {"causal", "1"}, {"heads", "40"}},
-       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
-       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"scale", "1"}},
-       {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"promoted", "1"}},
-       {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads", "40"}},
-       {{"n", "1100"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads", "20"}},
-       {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"promoted", "1"}, {"causal", "1"}, {"heads", "20"}},
-       {{"n", "700"}, {"d", "256"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads_kv", "2"}},
-       {{"n", "257"}, {"d", "64"}, {"dtype", "e4m3"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
-       {{"n", "2048"}, {"d", "64"}, {"polynomial", "4"}, {"warpgroups", "3"}, {"causal", "1"}}});
+namespace {
+
+// Each a test, so that they run side by side.
+const OptionList kOnGpu[] = {
+    {{"n", "512"}, {"d", "64"}},
+    {{"n", "1000"}, {"d", "128"}, {"causal", "1"}},
+    {{"n", "700"}, {"d", "256"}, {"causal", "1"}, {"dtype", "f16"}},
+    {{"n", "300"}, {"n_kv", "1111"}, {"d", "192"}, {"d_v", "128"}, {"causal", "1"}},
+    {{"n", "700"}, {"d", "96"}, {"causal", "1"}},
+    {{"n", "1500"}, {"d", "80"}, {"d_v", "112"}, {"dtype", "f16"}},
+    {{"n", "700"}, {"d", "160"}, {"causal", "1"}},
+    {{"n", "300"}, {"d", "32"}, {"causal", "1"}},
+    {{"n", "600"}, {"d", "96"}, {"d_v", "80"}, {"dtype", "e4m3"}, {"causal", "1"}},
+    {{"n", "777"}, {"d", "128"}, {"left", "100"}, {"right", "30"}, {"heads_kv", "2"}},
+    {{"n", "257"}, {"d", "64"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
+    {{"n", "257"}, {"d", "64"}, {"mask", "additive"}},
+    {{"n", "257"}, {"d", "128"}, {"mask", "boolean"}, {"causal", "1"}},
+    {{"n", "200"}, {"d", "50"}, {"dtype", "f32"}},
+    {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"causal", "1"}, {"batch", "5"}},
+    {{"n", "600"}, {"d", "64"}, {"lengths", "1"}, {"batch", "5"}},
+    {{"n", "300"}, {"d", "64"}, {"packed", "1"}, {"batch", "40"}, {"heads", "8"}},
+    {{"n", "900"}, {"d", "256"}, {"packed", "1"}, {"causal", "1"}, {"batch", "9"}, {"heads_kv", "1"}},
+    {{"n", "900"}, {"d", "128"}, {"packed", "1"}, {"dtype", "e4m3"}, {"causal", "1"}, {"batch", "9"}},
+    {{"n", "600"}, {"d", "128"}, {"lengths", "1"}, {"causal", "1"}, {"layout", "bshd"}},
+    {{"n", "600"}, {"d", "128"}, {"packed", "1"}, {"variant", "mma"}, {"causal", "1"}, {"batch", "5"}},
+    {{"n", "512"}, {"d", "64"}, {"dtype", "e4m3"}, {"scales", "head"}, {"heads", "40"}},
+    {{"n", "512"}, {"d", "128"}, {"causal", "1"}, {"heads", "40"}},
+    {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"out", "f16"}},
+    {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"scale", "1"}},
+    {{"n", "1000"}, {"d", "128"}, {"dtype", "e4m3"}, {"promoted", "1"}},
+    {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads", "40"}},
+    {{"n", "1100"}, {"d", "128"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads", "20"}},
+    {{"n", "1000"}, {"d", "64"}, {"dtype", "e4m3"}, {"promoted", "1"}, {"causal", "1"}, {"heads", "20"}},
+    {{"n", "700"}, {"d", "256"}, {"dtype", "e4m3"}, {"causal", "1"}, {"heads_kv", "2"}},
+    {{"n", "257"}, {"d", "64"}, {"dtype", "e4m3"}, {"cap", "3"}, {"alibi", "1"}, {"layout", "bshd"}},
+    {{"n", "2048"}, {"d", "64"}, {"polynomial", "4"}, {"warpgroups", "3"}, {"causal", "1"}}};
+class AttentionOnGpu : public ::testing::TestWithParam<int> {};
+
+}  // namespace
+
+TEST_P(AttentionOnGpu, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(attention_entry(), {kOnGpu[GetParam()]});
 }
+INSTANTIATE_TEST_SUITE_P(problems, AttentionOnGpu, ::testing::Range(0, int(std::size(kOnGpu))));
 
 TEST(attention, every_variant_assembles_without_spills) { expect_assembles(attention_entry()); }

@@ -13,10 +13,14 @@
 #include "cgp/kernels/decode/decode.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
 
 #include "cgp/base/text.h"
+#include "cgp/dsl/async.h"
 #include "cgp/dsl/atomic.h"
+#include "cgp/dsl/cluster.h"
 #include "cgp/dsl/mma.h"
 #include "cgp/dsl/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
@@ -72,11 +76,12 @@ class Decode {
         lane_(w_.lane()),
         quad_(lane_ & 3u),
         group_(lane_ >> 2u),
-        out_(k.shared<f32>(t_.warps * kRows * pitch())),
-        stats_(k.shared<f32>(t_.warps * kRows * 2)),
-        last_(k.shared<u32>(1)) {}
+        ring_(t_.cluster ? k.smem(t_.warps * ring_bytes(), 128) : 0),
+        out_(t_.cluster ? Ptr<shared, f32>(k.smem_addr(ring_)) : k.shared<f32>(t_.warps * out_pitch())),
+        stats_(k.shared<f32>(t_.warps * kRows * 2)) {}
 
   void run() {
+    if (t_.cluster) return run_cluster();
     const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
@@ -123,6 +128,8 @@ class Decode {
   using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
   int halves() const { return t_.wide ? 2 : 1; }
   int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
+  /// Of a warp's o there, in elements. In a cluster it takes the place of the warp's keys.
+  int out_pitch() const { return t_.cluster ? ring_bytes() / 4 : kRows * pitch(); }
   int page_bytes() const { return Page::bits / 8; }
 
   std::vector<Floats> accumulator() {
@@ -235,6 +242,161 @@ class Decode {
     return w;
   }
 
+  // ------------------------------------------------------------ clusters
+  // A warp's tiles of keys and values go into shared memory by cp.async, so many ahead that an SM has all it
+  // needs under way from the beginning: which tiles are a warp's does not depend on the length. Rows lie at
+  // 16 bytes exchanged by their number, so that lanes find keys and values in different banks.
+  int row_bytes() const { return d_ * page_bytes(); }
+  int row_chunks() const { return row_bytes() / 16; }
+  int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
+  int stages() const {
+    const int room = (k_.sm() >= 120 ? 64 : t_.room) * 1024;
+    return std::clamp(room / (t_.warps * 2 * half_bytes()), 1, 6);
+  }
+  int tiles_bytes() const { return stages() * 2 * half_bytes(); }
+  int ring_bytes() const {  ///< of a warp: tiles, then o
+    return (std::max(tiles_bytes(), 8 * halves() * pitch() * 4) + 127) / 128 * 128;
+  }
+  /// What is added (without carry) to the number of 16 bytes of a row; itself sums without carry.
+  template <class Row>
+  Row exchange(const Row& row) const {
+    if (row_chunks() < 8) return row & Row(2);
+    return (row & Row(7)) ^ ((row & Row(1)) << 2u);
+  }
+
+  void run_cluster() {
+    std::optional<ClusterArrived> started;
+    if (t_.cluster > 1) started.emplace(cluster_arrive(cta_));
+    const auto blocks = std::uint32_t(t_.cluster), step = blocks * std::uint32_t(t_.warps);
+    const auto batch = k_.ctaid_z(), item = k_.ctaid_y();
+    const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
+    const auto start = k_.ctaid_x() + k_.warp_index() * blocks;
+    std::vector<Val<u32>> pages;
+    for (int s = 0; s <= stages(); ++s) pages.push_back(page_of(batch, start + std::uint32_t(s) * step));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
+    const Where where{batch, head, rows0, length};
+    const auto q = queries(where);
+    const auto ring = k_.smem_addr(ring_) + k_.warp_index() * std::uint32_t(ring_bytes());
+    for (int s = 0; s < stages(); ++s)
+      fill(where, start + std::uint32_t(s) * step, tiles, pages[std::size_t(s)],
+           ring + std::uint32_t(s * 2 * half_bytes()));
+    const auto tile_bytes = std::uint32_t(2 * half_bytes());
+    const auto done =
+        k_.loop(range(start, tiles, Val<u32>(step)),
+                std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
+                                 Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
+                           ring, pages.back()),
+                [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
+                  const auto at = std::get<1>(now), later = tile + std::uint32_t(stages()) * step;
+                  const auto page = page_of(batch, later + step);
+                  cp_async_wait(k_, stages() - 1);
+                  w_.sync();
+                  const auto keys = shared_keys(at), values = shared_values(at);
+                  auto next = multiply(where, tile, q, keys, values, std::move(std::get<0>(now)));
+                  w_.sync();
+                  fill(where, later, tiles, std::get<2>(now), at);
+                  const auto after = at + tile_bytes;
+                  return std::tuple(std::move(next),
+                                    select(after == ring + std::uint32_t(tiles_bytes()), ring, after), page);
+                });
+    cp_async_wait_all(k_);
+    w_.sync();
+    if (started) std::move(*started).wait(cta_);
+    finish(where, Val<u32>(0), item, std::get<0>(done));
+  }
+  Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
+    const auto column = tile * std::uint32_t(kKeys) / p_.page_size;
+    return bits<u32>(In<s32>(p_.table, 0, true)
+                         .ld_if(column < p_.columns, to<u64>(batch) * to<u64>(p_.columns) + to<u64>(column),
+                                Val<s32>(-1))[0]);
+  }
+  /// Asks for the keys and values of a tile: what is not there becomes 0.
+  void fill(const Where& at, const Val<u32>& tile, const Val<u32>& tiles, const Val<u32>& page,
+            const Val<u32>& to_bytes) {
+    const auto wanted = tile < tiles, there = wanted & (page < p_.page_count);
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    const auto rows = select(there, at.length - tile * std::uint32_t(kKeys), Val<u32>(0));
+    const auto per_page = to<u64>(p_.page_size) * std::uint64_t(row_bytes());
+    const auto from =
+        p_.pool +
+        (to<u64>(select(there, page, Val<u32>(0))) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) *
+            per_page +
+        to<u64>(tile * std::uint32_t(kKeys) % p_.page_size * std::uint32_t(row_bytes()) + lane_ * 16u);
+    const std::uint32_t chunks = std::uint32_t(row_chunks()),
+                        together = 32 / chunks;  // rows of a copy of the warp
+    const auto row = lane_ / chunks;
+    const auto chunk = ((lane_ % chunks) ^ exchange(row)) * 16u;
+    const auto first = to_bytes + row * std::uint32_t(row_bytes());
+    for (int part = 0; part < 2; ++part)
+      for (std::uint32_t i = 0; i < chunks / 2; ++i) {
+        const auto source = part ? from + to<u64>(p_.heads_kv) * per_page : from;
+        cp_async_zfill<16>(Ptr<shared, b8>(first + (chunk ^ (exchange(i * together) * 16u)),
+                                           part * half_bytes() + int(i * together) * row_bytes()),
+                           In<b8>(source, std::int64_t(i) * 512),
+                           select(row + i * together < rows, Val<u32>(16), Val<u32>(0)));
+      }
+    cp_async_commit(k_);
+  }
+  /// As load_keys and load_values give them.
+  std::function<Words(int)> shared_keys(const Val<u32>& tile) {
+    const auto inside = quad_ * std::uint32_t(8 * page_bytes());
+    const auto chunk = inside ^ (exchange(group_) * 16u);
+    const auto first = tile + group_ * std::uint32_t(row_bytes());
+    return [=, this](int block) {
+      Words w;
+      for (int c = 0; c < d_ / 32; ++c) {
+        const auto eight = load8<Page>(Ptr<shared, b32>(
+            first + (chunk ^ std::uint32_t(32 * c * page_bytes())), 8 * block * row_bytes()));
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+      return w;
+    };
+  }
+  std::function<Words(int)> shared_values(const Val<u32>& tile) {
+    const auto chunk = (group_ * std::uint32_t(8 * page_bytes())) ^ (exchange(quad_ * 2u) * 16u);
+    const auto first = tile + quad_ * std::uint32_t(2 * row_bytes());
+    return [=, this](int part) {
+      Words w;
+      for (std::uint32_t n = 0; n < 4; ++n) {
+        const auto other = exchange(n % 2) * 16u ^ std::uint32_t(64 * part * page_bytes());
+        const auto eight = load8<Page>(
+            Ptr<shared, b32>(first + (chunk ^ other), half_bytes() + int(n % 2 + n / 2 * 8) * row_bytes()));
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+      return w;
+    };
+  }
+  /// Every block sends each of the others the columns that it adds up.
+  template <class Block>
+  void combine_cluster(const Where& at, Block&& block) {
+    const auto blocks = std::uint32_t(t_.cluster), columns = std::uint32_t(d_) / blocks;
+    const auto rank = k_.cluster_ctarank();
+    const auto most = std::uint32_t(8 * halves());
+    const auto parts = k_.shared<f32>(int(blocks * most * columns)),
+               stats = k_.shared<f32>(int(blocks * most * 2));
+    each(d_, [&](const Val<u32>& r, const Val<u32>& x) {
+      const auto b = block(r, x);
+      mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
+      k_.if_(x % columns == 0u, [&] {
+        mapa(stats.at((rank * most + r) * 2u), x / columns).template st<2>(0, RegGroup<f32, 2>(b.max, b.sum));
+      });
+    });
+    cluster_sync(cta_);
+    each(int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
+      std::vector<Val<f32>> max, sum, o;
+      for (std::uint32_t b = 0; b < blocks; ++b) max.push_back(stats.ld((r + b * most) * 2u));
+      const auto all = most_of(max);
+      for (std::uint32_t b = 0; b < blocks; ++b) {
+        const auto scale = weight(max[b], all);
+        const auto l = stats.ld((r + b * most) * 2u + 1u) * scale,
+                   v = parts.ld((r + b * most) * columns + x) * scale;
+        sum.push_back(b ? sum.back() + l : l), o.push_back(b ? o.back() + v : v);
+      }
+      store(at, r, rank * columns + x, Result{all, sum.back(), o.back()});
+    });
+  }
+
   void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
     record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
   }
@@ -331,7 +493,7 @@ class Decode {
   // ------------------------------------------------------------ results
   void finish(const Where& at, const Val<u32>& split, const Val<u32>& item, const State& done) {
     const auto warp = k_.warp_index();
-    const auto mine = out_.at(warp * std::uint32_t(kRows * pitch()));
+    const auto mine = out_.at(warp * std::uint32_t(out_pitch()));
     for (int half = 0; half < halves(); ++half) {
       const auto r = group_ + std::uint32_t(8 * half);
       const auto sum = reduce(
@@ -364,12 +526,13 @@ class Decode {
       for (int w = 0; w < t_.warps; ++w) {
         const auto scale = weight(m[std::size_t(w)], max);
         const auto l = stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u) * scale;
-        const auto v = out_.ld((r + std::uint32_t(w * kRows)) * std::uint32_t(pitch()) + x) * scale;
+        const auto v = out_.at(w * out_pitch()).ld(r * std::uint32_t(pitch()) + x) * scale;
         sum.push_back(w ? sum.back() + l : l);
         o.push_back(w ? o.back() + v : v);
       }
       return Result{max, sum.back(), o.back()};
     };
+    if (t_.cluster > 1) return combine_cluster(at, block);
     if (t_.single) return each_element([&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
 
     const auto index = at.batch * p_.items + item;  // of what blocks share
@@ -386,16 +549,17 @@ class Decode {
         stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u), b.sum);
       });
     });
+    const auto last = k_.shared<u32>(1);
     fence<acq_rel, gpu>(k_);
     k_.sync();
     cta_.one_thread([&](Thread&) {
       const auto before = atom<acq_rel, gpu, op::add>(counter, to<u64>(index), 1);
       const auto is_last = before == p_.splits - 1;
-      last_.st(0, select(is_last, Val<u32>(1), Val<u32>(0)));
+      last.st(0, select(is_last, Val<u32>(1), Val<u32>(0)));
       k_.if_(is_last, [&] { counter.st(to<u64>(index), 0); });
     });
     k_.sync();
-    k_.if_(assume_uniform(last_.ld(0)) == 1u, [&] {
+    k_.if_(assume_uniform(last.ld(0)) == 1u, [&] {
       fence<acq_rel, gpu>(k_);
       each_four([&](const auto& r, const auto& x) { combine(at, stats, partial, slot(Val<u32>(0)), r, x); });
     });
@@ -485,13 +649,14 @@ class Decode {
   Cta cta_;
   Warp w_;
   Val<u32> lane_, quad_, group_;
+  int ring_;
   Ptr<shared, f32> out_, stats_;
-  Ptr<shared, u32> last_;
 };
 
 template <class T, class Page>
 void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
   k.block(32 * t.t.warps);
+  if (t.t.cluster > 1) k.cluster(t.t.cluster);
   if (t.t.early && k.sm() >= 90) {
     griddepcontrol_launch_dependents(k);
     griddepcontrol_wait(k);
@@ -501,6 +666,7 @@ void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
 
 struct Plan {
   std::uint64_t row_blocks, items, splits;
+  int cluster;
 };
 Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
@@ -508,7 +674,9 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   // Two blocks of 4 warps per SM, at least one tile for each warp.
   const std::uint64_t want = std::max<std::uint64_t>(1, 2 * std::uint64_t(std::max(1, d.sm_count)) / work);
   const std::uint64_t most = std::max<std::uint64_t>(1, (p.max_length + 63) / 64);
-  return {row_blocks, items, p.splits ? std::uint64_t(p.splits) : std::min(want, most)};
+  const int cluster = std::max(0, p.cluster);
+  if (cluster) return {row_blocks, items, std::uint64_t(cluster), cluster};
+  return {row_blocks, items, p.splits ? std::uint64_t(p.splits) : std::min(want, most), 0};
 }
 
 }  // namespace
@@ -531,6 +699,9 @@ std::string reject(const DecodeProblem& q) {
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
   if (p.batch > 65535) return text::cat("batch = ", p.batch, " is above 65535");
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
+  if (p.cluster < -1 || p.cluster > 16 || (p.cluster > 0 && !std::has_single_bit(unsigned(p.cluster))))
+    return text::cat("cluster = ", p.cluster, " is not 1, 2, 4, 8 or 16, 0 or -1");
+  if (p.room && p.room != 96 && p.room != 192) return text::cat("room = ", p.room, " is not 96, 192 or 0");
   if (p.splits < 0 || p.splits > 65535) return text::cat("splits = ", p.splits, " is not 0 to 65535");
   for (const auto* s : {&p.q, &p.o})
     if (s->batch % 8 || s->head % 8 || s->row % 8) return "rows of q and o must lie at multiples of 16 bytes";
@@ -540,13 +711,14 @@ std::string reject(const DecodeProblem& q) {
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t) {
   auto name = text::cat("decode_", cgp::name(type), "_", cgp::name(pages), "_", d, "__w", t.warps,
                         t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "",
-                        t.early ? "_early" : "");
+                        t.early ? "_early" : "", t.cluster ? text::cat("_c", t.cluster, "_", t.room) : "");
   const Tune tune{t, d};
+  const int oldest = t.cluster ? 90 : 80;
   if (pages == DType::e4m3)
     return type == DType::f16 ? variant(std::move(name), 90, decode_kernel<f16, e4m3>, tune)
                               : variant(std::move(name), 90, decode_kernel<bf16, e4m3>, tune);
-  return type == DType::f16 ? variant(std::move(name), 80, decode_kernel<f16, f16>, tune)
-                            : variant(std::move(name), 80, decode_kernel<bf16, bf16>, tune);
+  return type == DType::f16 ? variant(std::move(name), oldest, decode_kernel<f16, f16>, tune)
+                            : variant(std::move(name), oldest, decode_kernel<bf16, bf16>, tune);
 }
 std::vector<Variant> decode_variants() {
   std::vector<Variant> all;
@@ -556,12 +728,23 @@ std::vector<Variant> decode_variants() {
   all.push_back(decode_variant(DType::f16, DType::f16, 128, {}));
   for (DType t : {DType::f16, DType::bf16})
     all.push_back(decode_variant(t, DType::e4m3, 128, {4, true, false, false}));
+  for (DType pages : {DType::bf16, DType::e4m3})
+    for (int d : {64, 128, 256}) {
+      const bool wide = (pages == DType::e4m3) == (d == 128);
+      all.push_back(decode_variant(DType::bf16, pages, d,
+                                   {d == 64 ? 8 : 4, wide, d == 64, wide, d == 64,
+                                    d == 64    ? 1
+                                    : d == 128 ? 16
+                                               : 8,
+                                    d == 128 ? 96 : 192}));
+    }
   return all;
 }
 
 std::uint64_t decode_workspace(const DecodeProblem& q, const runtime::DeviceInfo& d) {
   const auto p = q.dense();
   const auto use = plan(p, d);
+  if (use.cluster) return 256;  // not used, but there
   const std::uint64_t all = use.items * p.batch;
   return (all + 63) / 64 * 256 + all * use.splits * kRows * (2 + p.cache.d) * 4;
 }
@@ -575,12 +758,19 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   const auto use = plan(p, s.device().info());
   for (auto [what, a] : {std::pair{"table", at.table}, {"lengths", at.lengths}, {"wrong", at.wrong}})
     if (!a) throw ArgumentError(text::cat("decode: ", what, " is 0"));
-  if (use.splits > 1 && !at.workspace) throw ArgumentError("decode: workspace is 0");
+  if (use.cluster && s.device().info().max_cluster < use.cluster)
+    throw Unsupported(text::cat("decode: clusters of ", use.cluster, " blocks need sm_90, this is ",
+                                s.device().info().arch));
+  if (use.splits > 1 && !use.cluster && !at.workspace) throw ArgumentError("decode: workspace is 0");
   if (use.items > 65535)
     throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
   DecodeTuning t;
   t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.single = use.splits == 1, t.lse = at.lse != 0;
   t.early = p.early && s.device().info().cc() >= 90;
+  if (use.cluster) {
+    t.cluster = use.cluster, t.room = p.room ? p.room : 96;
+    t.warps = p.cache.d > 128 || t.room < 192 ? 4 : 8;
+  }
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   constexpr float log2e = 1.4426950408889634f;
   const DecodeNumbers n{at.q,

@@ -18,6 +18,10 @@ struct DecodeProblem {
   AttentionStrides q, o;         ///< of [batch, heads, n_q, d]
   float scale = -1;              ///< negative: 1 / sqrt(d)
   int splits = 0;                ///< blocks that share a sequence's keys; 0: chosen
+  /// sm_90: 1, 2, 4, 8 or 16 blocks share them as a cluster, without a workspace, from keys that cp.async
+  /// brings into shared memory; 0: not so; -1: chosen.
+  int cluster = -1;
+  int room = 0;  ///< KB of shared memory for keys of such a block, 96 or 192; 0: chosen
   /// Programmatic launch (sm_90): begins while the work queued before ends, and waits for it.
   bool early = false;
 
@@ -43,6 +47,9 @@ struct DecodeTuning {
   bool single = false;  ///< one block for all keys
   bool lse = false;
   bool early = false;  ///< waits for the work queued before by griddepcontrol
+  /// Blocks that share keys and combine in shared memory, where cp.async brings keys; 0: without all that.
+  int cluster = 0;
+  int room = 96;  ///< KB of shared memory for keys, in a cluster
 };
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t);
 std::vector<Variant> decode_variants();

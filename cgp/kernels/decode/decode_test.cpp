@@ -19,6 +19,7 @@ struct Shape {
   std::uint64_t heads_q, heads_kv, d, page_size, n_q;
   std::vector<std::uint32_t> lengths;
   int splits;
+  int cluster = -1, room = 0;
 };
 
 // Random pages in random order; what lies behind a sequence's last token is NaN.
@@ -27,7 +28,8 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   DecodeProblem p;
   p.cache = {x.type, x.pages, 0, x.page_size, x.heads_kv, x.d, 0.5f, 2.0f};
   if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
-  p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits;
+  p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits, p.cluster = x.cluster,
+  p.room = x.room;
   std::uint64_t longest = 1;
   for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
   p.columns = (longest + x.page_size - 1) / x.page_size;
@@ -61,7 +63,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   HostArray o(x.type, {batch * x.heads_q * x.n_q * x.d}), lse(DType::f32, {batch * x.heads_q * x.n_q});
   auto out = device.alloc<std::byte>(o.bytes.size()), dlse = device.alloc<std::byte>(lse.bytes.size());
   out.fill_bytes(0xff), dlse.fill_bytes(0xff);
-  auto work = device.zeros<std::uint32_t>(decode_workspace(p, device.info()) / 4);
+  auto work = device.zeros<std::uint32_t>(decode_workspace(p, device.info()) / 4 + 1);
   auto wrong = device.zeros<std::uint32_t>(1);
   runtime::Stream s(device);
   for (int i = 0; i < launches; ++i)
@@ -108,7 +110,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
         }
       }
   EXPECT_LE(worst, 1) << name(x.pages) << " d " << x.d << " heads " << x.heads_q << "/" << x.heads_kv
-                      << " page " << x.page_size << " splits " << x.splits;
+                      << " page " << x.page_size << " splits " << x.splits << " cluster " << x.cluster;
   EXPECT_LE(worst_lse, 1e-4);
 }
 
@@ -122,7 +124,13 @@ const std::vector<Shape>& shapes() {
                                       {DType::bf16, DType::bf16, 20, 1, 64, 64, 1, {33, 90}, 1},
                                       {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {2, 40, 65}, 2},
                                       {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 2},
-                                      {DType::bf16, DType::e4m3, 16, 2, 64, 16, 1, {90}, 1}};
+                                      {DType::bf16, DType::e4m3, 16, 2, 64, 16, 1, {90}, 1},
+                                      {DType::bf16, DType::bf16, 4, 2, 128, 16, 1, {1, 333, 0}, 0, 2},
+                                      {DType::f16, DType::f16, 12, 1, 64, 32, 1, {777}, 0, 4, 192},
+                                      {DType::bf16, DType::bf16, 3, 1, 256, 64, 2, {190}, 0, 2, 192},
+                                      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 0, 8},
+                                      {DType::bf16, DType::e4m3, 16, 1, 64, 16, 1, {1200}, 0, 1},
+                                      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 100}, 0, 1}};
   return all;
 }
 
