@@ -7,5 +7,5 @@ target_sources(cgp_kernels
           attention/attention_score.h attention/attention_sm90.h attention/attention_sm90_fp8.h attention/attention_tiles.h)
 target_sources(cgp_kernels
   PRIVATE kv_cache/kv_cache.cpp kv_cache/kv_pages.cpp kv_cache/qkv_append.cpp decode/decode.cpp few_rows/few_rows.cpp
-  PUBLIC FILE_SET HEADERS FILES kv_cache/kv_cache.h kv_cache/kv_pages.h kv_cache/kv_words.h kv_cache/qkv_append.h decode/decode.h few_rows/few_rows.h)
+  PUBLIC FILE_SET HEADERS FILES kv_cache/kv_cache.h kv_cache/kv_pages.h kv_cache/kv_words.h kv_cache/qkv_append.h decode/decode.h decode/decode_kernel.h few_rows/few_rows.h)
 cgp_bench(cgp_attention_bench SOURCES attention/attention_bench.cpp LINKS cgp::kernels cgp::bench_table)

@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// decode: attention over pages with mma.sync, from global memory straight into the registers of the products.
+//   who      a warp multiplies up to 16 rows (queries of one key head) with tiles of 16 keys; the warps of a
+//            block take tiles in turn, `splits` blocks share a sequence
+//   memory   both products may take their sums in any order, so lanes read the 16 bytes that suit them: of k,
+//            four lanes read 64 bytes of a key; of v, eight lanes read 128 bytes of a key. The next tile's
+//            keys are under way while this one's are multiplied. Nothing passes through shared memory
+//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of
+//            the sums and of the products
+//   sync     warps meet once at the end; blocks count up, and the last combines (counters are left at 0)
+//   clusters the same products from rings of tiles in shared memory, a ring for each warp: cp.async has 96 or
+//            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what
+//            they add up, and nothing passes through global memory
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 64
+#include <algorithm>
+#include <optional>
+
+#include "cgp/dsl/async.h"
+#include "cgp/dsl/atomic.h"
+#include "cgp/dsl/cluster.h"
+#include "cgp/dsl/mma.h"
+#include "cgp/dsl/sync.h"
+#include "cgp/kernels/attention/attention_score.h"
+#include "cgp/kernels/decode/decode.h"
+#include "cgp/kernels/kv_cache/kv_words.h"
+
+namespace cgp::kernels::decode_parts {
+
+using namespace attention_parts;
+using kv_parts::load8;
+
+inline constexpr int kRows = 16, kKeys = 16;
+
+struct Tune {
+  DecodeTuning t;
+  int d;
+};
+
+struct DecodeParams {
+  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong;
+  Val<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;
+  Val<u32> heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  Val<f32> scale_log2, value_scale;
+  static auto carried() {
+    using P = DecodeParams;
+    return std::tuple(&P::q, &P::pool, &P::table, &P::lengths, &P::o, &P::lse, &P::workspace, &P::wrong,
+                      &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row, &P::heads_kv,
+                      &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns, &P::splits, &P::items,
+                      &P::scale_log2, &P::value_scale);
+  }
+};
+struct DecodeNumbers {
+  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong;
+  std::uint64_t q_batch, q_head, q_row, o_batch, o_head, o_row;
+  std::uint32_t heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  float scale_log2, value_scale;
+};
+
+template <class T, class Page>
+class Decode {
+ public:
+  using C = std::conditional_t<Page::bits == 8, f16, T>;  // what is multiplied
+  using Words = std::vector<Val<b32>>;
+  using Floats = std::vector<Val<f32>>;
+
+  Decode(Kernel& k, const Tune& t, const DecodeParams& p)
+      : k_(k),
+        t_(t.t),
+        d_(t.d),
+        p_(p),
+        cta_(k.cta()),
+        w_(k.warp()),
+        lane_(w_.lane()),
+        quad_(lane_ & 3u),
+        group_(lane_ >> 2u),
+        ring_(t_.cluster ? k.smem(t_.warps * ring_bytes(), 128) : 0),
+        out_(t_.cluster ? Ptr<shared, f32>(k.smem_addr(ring_)) : k.shared<f32>(t_.warps * out_pitch())),
+        stats_(k.shared<f32>(t_.warps * kRows * 2)) {}
+
+  void run() {
+    if (t_.cluster) return run_cluster();
+    const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
+    const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
+    const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
+    const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
+    const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
+    const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
+
+    const Where where{batch, head, rows0, length};
+    const auto q = queries(where);
+    const auto start = from + k_.warp_index();
+    auto state = State{Floats(std::size_t(halves()), Val<f32>(kNever)),
+                       Floats(std::size_t(halves()), Val<f32>(0)), accumulator()};
+    const auto step = Val<u32>(std::uint32_t(t_.warps));
+    if (d_ <= 128) {
+      auto done =
+          k_.loop(range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
+                  [&](Val<u32> tile, std::tuple<State, std::vector<Words>> now) {
+                    const auto v = load_values(where, tile);
+                    const auto next = load_keys(where, tile + step, to);
+                    return std::tuple(
+                        multiply(
+                            where, tile, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
+                            [&](int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
+                        next);
+                  });
+      finish(where, split, item, std::get<0>(done));
+    } else {
+      auto done = k_.loop(range(start, to, step), std::move(state), [&](Val<u32> tile, State now) {
+        const auto there = place(where, tile, tile < to);
+        return multiply(
+            where, tile, q, [&](int block) { return load_keys(where, tile, there, block); },
+            [&](int part) { return load_values(where, tile, there, part); }, std::move(now));
+      });
+      finish(where, split, item, done);
+    }
+  }
+
+ private:
+  struct Where {
+    Val<u32> batch, head, rows0, length;
+  };
+  using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
+  int halves() const { return t_.wide ? 2 : 1; }
+  int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
+  /// Of a warp's o there, in elements. In a cluster it takes the place of the warp's keys.
+  int out_pitch() const { return t_.cluster ? ring_bytes() / 4 : kRows * pitch(); }
+  int page_bytes() const { return Page::bits / 8; }
+
+  std::vector<Floats> accumulator() {
+    std::vector<Floats> o;
+    for (int j = 0; j < d_ / (t_.wide ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
+    return o;
+  }
+  Val<u32> row(const Where& at, int half) const { return at.rows0 + group_ + std::uint32_t(8 * half); }
+  Val<u32> rows() const { return p_.group * p_.n_q; }
+
+  /// Four words of a half's row: columns 8 t to 8 t + 7 of a chunk of 32.
+  using Four = std::function<std::array<Val<b32>, 4>(int half, int chunk)>;
+  // Where there are registers they stay there. Wide rows of both halves are in shared memory, as lanes read
+  // them.
+  Four queries(const Where& at) {
+    if (!t_.wide || d_ <= 128) {
+      std::vector<std::array<Val<b32>, 4>> words;
+      for (int half = 0; half < halves(); ++half)
+        for (int c = 0; c < d_ / 32; ++c) words.push_back(load_queries(at, half, c));
+      return [this, words](int half, int c) { return words[std::size_t(half * d_ / 32 + c)]; };
+    }
+    const auto shared = k_.shared<b32>(2 * d_ / 32 * 128, 16).at(lane_ * 4u);
+    k_.if_(assume_uniform(k_.warp_index() == 0u, Uniform::warp), [&] {
+      for (int half = 0; half < 2; ++half)
+        for (int c = 0; c < d_ / 32; ++c) {
+          const auto w = load_queries(at, half, c);
+          shared.template st<4>((half * d_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
+        }
+    });
+    k_.sync();
+    return [this, shared](int half, int c) -> std::array<Val<b32>, 4> {
+      const auto w = shared.template ld<4>((half * d_ / 32 + c) * 32);
+      return {w[0], w[1], w[2], w[3]};
+    };
+  }
+  std::array<Val<b32>, 4> load_queries(const Where& at, int half, int c) {
+    const auto r = row(at, half), safe = dsl::min(r, rows() - 1);
+    const auto head = at.head * p_.group + safe % p_.group;
+    const auto base = to<u64>(at.batch) * p_.q_batch + to<u64>(head) * p_.q_head +
+                      to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
+    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows(), !t_.early);
+    return {as_multiplied(eight[0]), as_multiplied(eight[1]), as_multiplied(eight[2]),
+            as_multiplied(eight[3])};
+  }
+  Val<b32> as_multiplied(const Val<b32>& word) {
+    if constexpr (std::is_same_v<C, T>) {
+      return word;
+    } else {
+      const auto two = unpack<T>(word);
+      return dsl::pack<C>(dsl::to<f32>(two[0]), dsl::to<f32>(two[1]));
+    }
+  }
+
+  // Address of the first element of a tile's keys (values: the other half of the page), and whether it is
+  // there.
+  struct TilePlace {
+    Val<u64> address;
+    Val<pred> there;
+  };
+  TilePlace place(const Where& at, const Val<u32>& tile, const Val<pred>& wanted) {
+    const auto key = tile * std::uint32_t(kKeys), column = key / p_.page_size;
+    const auto inside = wanted & (column < p_.columns);
+    const auto page = bits<u32>(
+        In<s32>(p_.table, 0, true)
+            .ld_if(inside, to<u64>(at.batch) * to<u64>(p_.columns) + to<u64>(column), Val<s32>(-1))[0]);
+    const auto there = inside & (page < p_.page_count);
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    const auto per_page = to<u64>(p_.page_size) * std::uint64_t(d_);
+    const auto element = (to<u64>(page) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) * per_page +
+                         to<u64>(key % p_.page_size) * std::uint64_t(d_);
+    return {p_.pool + element * std::uint64_t(page_bytes()), there};
+  }
+  std::vector<Words> load_keys(const Where& at, const Val<u32>& tile, const Val<u32>& end) {
+    const auto p = place(at, tile, tile < end);
+    std::vector<Words> w;
+    for (int block = 0; block < 2; ++block) w.push_back(load_keys(at, tile, p, block));
+    return w;
+  }
+  /// Of a block of 8 keys.
+  Words load_keys(const Where& at, const Val<u32>& tile, const TilePlace& p, int block) {
+    const auto key = group_ + std::uint32_t(8 * block);
+    const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+    const auto base =
+        p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
+    Words w;
+    for (int c = 0; c < d_ / 32; ++c) {
+      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
+      for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+    }
+    return w;
+  }
+  std::vector<Words> load_values(const Where& at, const Val<u32>& tile) {
+    const auto p = place(at, tile, tile == tile);
+    std::vector<Words> w;
+    for (int part = 0; part < d_ / 64; ++part) w.push_back(load_values(at, tile, p, part));
+    return w;
+  }
+  /// 64 columns of 16 keys.
+  Words load_values(const Where& at, const Val<u32>& tile, const TilePlace& p, int part) {
+    const auto values = p.address + to<u64>(p_.heads_kv * p_.page_size) * std::uint64_t(d_ * page_bytes());
+    Words w;
+    for (int n = 0; n < 4; ++n) {
+      const auto key = quad_ * 2u + std::uint32_t(n % 2 + n / 2 * 8);
+      const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
+      const auto offset =
+          (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * part)) * std::uint32_t(page_bytes());
+      const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
+      for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+    }
+    return w;
+  }
+
+  // ------------------------------------------------------------ clusters
+  // A warp's tiles of keys and values go into shared memory by cp.async, so many ahead that an SM has all it
+  // needs under way from the beginning: which tiles are a warp's does not depend on the length. Rows lie at
+  // 16 bytes exchanged by their number, so that lanes find keys and values in different banks.
+  int row_bytes() const { return d_ * page_bytes(); }
+  int row_chunks() const { return row_bytes() / 16; }
+  int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
+  int stages() const {
+    const int room = (k_.sm() >= 120 ? 64 : t_.room) * 1024;
+    return std::clamp(room / (t_.warps * 2 * half_bytes()), 1, 6);
+  }
+  int tiles_bytes() const { return stages() * 2 * half_bytes(); }
+  int ring_bytes() const {  ///< of a warp: tiles, then o
+    return (std::max(tiles_bytes(), 8 * halves() * pitch() * 4) + 127) / 128 * 128;
+  }
+  /// What is added (without carry) to the number of 16 bytes of a row; itself sums without carry.
+  template <class Row>
+  Row exchange(const Row& row) const {
+    if (row_chunks() < 8) return row & Row(2);
+    return (row & Row(7)) ^ ((row & Row(1)) << 2u);
+  }
+
+  void run_cluster() {
+    std::optional<ClusterArrived> started;
+    if (t_.cluster > 1) started.emplace(cluster_arrive(cta_));
+    const auto blocks = std::uint32_t(t_.cluster), step = blocks * std::uint32_t(t_.warps);
+    const auto batch = k_.ctaid_z(), item = k_.ctaid_y();
+    const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
+    const auto start = k_.ctaid_x() + k_.warp_index() * blocks;
+    std::vector<Val<u32>> pages;
+    for (int s = 0; s <= stages(); ++s) pages.push_back(page_of(batch, start + std::uint32_t(s) * step));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
+    const Where where{batch, head, rows0, length};
+    const auto q = queries(where);
+    const auto ring = k_.smem_addr(ring_) + k_.warp_index() * std::uint32_t(ring_bytes());
+    for (int s = 0; s < stages(); ++s)
+      fill(where, start + std::uint32_t(s) * step, tiles, pages[std::size_t(s)],
+           ring + std::uint32_t(s * 2 * half_bytes()));
+    const auto tile_bytes = std::uint32_t(2 * half_bytes());
+    const auto done =
+        k_.loop(range(start, tiles, Val<u32>(step)),
+                std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
+                                 Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
+                           ring, pages.back()),
+                [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
+                  const auto at = std::get<1>(now), later = tile + std::uint32_t(stages()) * step;
+                  const auto page = page_of(batch, later + step);
+                  cp_async_wait(k_, stages() - 1);
+                  w_.sync();
+                  const auto keys = shared_keys(at), values = shared_values(at);
+                  auto next = multiply(where, tile, q, keys, values, std::move(std::get<0>(now)));
+                  w_.sync();
+                  fill(where, later, tiles, std::get<2>(now), at);
+                  const auto after = at + tile_bytes;
+                  return std::tuple(std::move(next),
+                                    select(after == ring + std::uint32_t(tiles_bytes()), ring, after), page);
+                });
+    cp_async_wait_all(k_);
+    w_.sync();
+    if (started) std::move(*started).wait(cta_);
+    finish(where, Val<u32>(0), item, std::get<0>(done));
+  }
+  Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
+    const auto column = tile * std::uint32_t(kKeys) / p_.page_size;
+    return bits<u32>(In<s32>(p_.table, 0, true)
+                         .ld_if(column < p_.columns, to<u64>(batch) * to<u64>(p_.columns) + to<u64>(column),
+                                Val<s32>(-1))[0]);
+  }
+  /// Asks for the keys and values of a tile: what is not there becomes 0.
+  void fill(const Where& at, const Val<u32>& tile, const Val<u32>& tiles, const Val<u32>& page,
+            const Val<u32>& to_bytes) {
+    const auto wanted = tile < tiles, there = wanted & (page < p_.page_count);
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    const auto rows = select(there, at.length - tile * std::uint32_t(kKeys), Val<u32>(0));
+    const auto per_page = to<u64>(p_.page_size) * std::uint64_t(row_bytes());
+    const auto from =
+        p_.pool +
+        (to<u64>(select(there, page, Val<u32>(0))) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) *
+            per_page +
+        to<u64>(tile * std::uint32_t(kKeys) % p_.page_size * std::uint32_t(row_bytes()) + lane_ * 16u);
+    const std::uint32_t chunks = std::uint32_t(row_chunks()),
+                        together = 32 / chunks;  // rows of a copy of the warp
+    const auto row = lane_ / chunks;
+    const auto chunk = ((lane_ % chunks) ^ exchange(row)) * 16u;
+    const auto first = to_bytes + row * std::uint32_t(row_bytes());
+    for (int part = 0; part < 2; ++part)
+      for (std::uint32_t i = 0; i < chunks / 2; ++i) {
+        const auto source = part ? from + to<u64>(p_.heads_kv) * per_page : from;
+        cp_async_zfill<16>(Ptr<shared, b8>(first + (chunk ^ (exchange(i * together) * 16u)),
+                                           part * half_bytes() + int(i * together) * row_bytes()),
+                           In<b8>(source, std::int64_t(i) * 512),
+                           select(row + i * together < rows, Val<u32>(16), Val<u32>(0)));
+      }
+    cp_async_commit(k_);
+  }
+  /// As load_keys and load_values give them.
+  std::function<Words(int)> shared_keys(const Val<u32>& tile) {
+    const auto inside = quad_ * std::uint32_t(8 * page_bytes());
+    const auto chunk = inside ^ (exchange(group_) * 16u);
+    const auto first = tile + group_ * std::uint32_t(row_bytes());
+    return [=, this](int block) {
+      Words w;
+      for (int c = 0; c < d_ / 32; ++c) {
+        const auto eight = load8<Page>(Ptr<shared, b32>(
+            first + (chunk ^ std::uint32_t(32 * c * page_bytes())), 8 * block * row_bytes()));
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+      return w;
+    };
+  }
+  std::function<Words(int)> shared_values(const Val<u32>& tile) {
+    const auto chunk = (group_ * std::uint32_t(8 * page_bytes())) ^ (exchange(quad_ * 2u) * 16u);
+    const auto first = tile + quad_ * std::uint32_t(2 * row_bytes());
+    return [=, this](int part) {
+      Words w;
+      for (std::uint32_t n = 0; n < 4; ++n) {
+        const auto other = exchange(n % 2) * 16u ^ std::uint32_t(64 * part * page_bytes());
+        const auto eight = load8<Page>(
+            Ptr<shared, b32>(first + (chunk ^ other), half_bytes() + int(n % 2 + n / 2 * 8) * row_bytes()));
+        for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
+      }
+      return w;
+    };
+  }
+  /// Every block sends each of the others the columns that it adds up.
+  template <class Block>
+  void combine_cluster(const Where& at, Block&& block) {
+    const auto blocks = std::uint32_t(t_.cluster), columns = std::uint32_t(d_) / blocks;
+    const auto rank = k_.cluster_ctarank();
+    const auto most = std::uint32_t(8 * halves());
+    const auto parts = k_.shared<f32>(int(blocks * most * columns)),
+               stats = k_.shared<f32>(int(blocks * most * 2));
+    each(d_, [&](const Val<u32>& r, const Val<u32>& x) {
+      const auto b = block(r, x);
+      mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
+      k_.if_(x % columns == 0u, [&] {
+        mapa(stats.at((rank * most + r) * 2u), x / columns).template st<2>(0, RegGroup<f32, 2>(b.max, b.sum));
+      });
+    });
+    cluster_sync(cta_);
+    each(int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
+      std::vector<Val<f32>> max, sum, o;
+      for (std::uint32_t b = 0; b < blocks; ++b) max.push_back(stats.ld((r + b * most) * 2u));
+      const auto all = most_of(max);
+      for (std::uint32_t b = 0; b < blocks; ++b) {
+        const auto scale = weight(max[b], all);
+        const auto l = stats.ld((r + b * most) * 2u + 1u) * scale,
+                   v = parts.ld((r + b * most) * columns + x) * scale;
+        sum.push_back(b ? sum.back() + l : l), o.push_back(b ? o.back() + v : v);
+      }
+      store(at, r, rank * columns + x, Result{all, sum.back(), o.back()});
+    });
+  }
+
+  void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
+    record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
+  }
+  // keys(block) of 8, values(part) of 64 columns, are asked for where they are multiplied: wide heads have no
+  // registers for all of them.
+  template <class K, class V>
+  State multiply(const Where& at, const Val<u32>& tile, const Four& q, K&& keys, V&& values, State now) {
+    const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
+    std::vector<std::vector<Value>> s;
+    for (int block = 0; block < 2; ++block) {
+      s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
+      const Words words = keys(block);
+      for (int c = 0; c < d_ / 32; ++c) {
+        std::vector<std::array<Val<b32>, 4>> rows;
+        for (int half = 0; half < halves(); ++half) rows.push_back(q(half, c));
+        for (int step = 0; step < 2; ++step) {
+          const auto word = [&](int half, int i) -> Value {
+            return half < halves() ? Value(rows[std::size_t(half)][std::size_t(2 * step + i)]) : Value(none);
+          };
+          const std::size_t b = std::size_t(4 * c + 2 * step);
+          product({word(0, 0), word(1, 0), word(0, 1), word(1, 1)}, {words[b], words[b + 1]}, s.back());
+        }
+      }
+    }
+    Floats max, sum, scale;
+    std::vector<Floats> e;  // of a half: 2 blocks of 2 keys
+    for (int half = 0; half < halves(); ++half) {
+      const std::size_t h = std::size_t(half);
+      // Row r sees the keys up to its own query's.
+      const auto limit = at.length - p_.n_q + row(at, half) / p_.group + 1;
+      Floats seen;
+      for (int i = 0; i < 4; ++i) {
+        const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
+        const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
+        seen.push_back(select((key < limit) & (key < at.length), x, Val<f32>(kNever)));
+      }
+      const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
+      max.push_back(most(std::get<0>(now)[h],
+                         reduce(w_, most(most(seen[0], seen[1]), most(seen[2], seen[3])), most, 4)));
+      const auto base = select(max[h] == kNever, Val<f32>(0), max[h]) * p_.scale_log2;
+      scale.push_back(ex2<approx, ftz>(fma(std::get<0>(now)[h], p_.scale_log2, -base)));
+      Floats probabilities;
+      for (const auto& x : seen) probabilities.push_back(ex2<approx, ftz>(fma(x, p_.scale_log2, -base)));
+      sum.push_back(fma(std::get<1>(now)[h], scale[h],
+                        (probabilities[0] + probabilities[1]) + (probabilities[2] + probabilities[3])));
+      e.push_back(std::move(probabilities));
+    }
+    const auto packed = [&](int half, int block) -> Value {
+      const auto& x = e[std::size_t(half)];
+      return dsl::pack<C>(x[std::size_t(2 * block)], x[std::size_t(2 * block + 1)]);
+    };
+    // Columns 64 part + 8 n + j of lane group n: two keys in one register.
+    const auto pair = [&](const Words& words, int j, int first) -> Value {
+      const std::size_t w = std::size_t(first * 4 + j / 2);
+      return prmt(words[w], words[w + 4], j % 2 ? 0x7632 : 0x5410);
+    };
+    const auto scaled = [&](std::size_t block, const std::array<Val<f32>, 4>& by) {
+      std::vector<Value> acc;
+      for (std::size_t i = 0; i < 4; ++i) acc.push_back(k_.copy(std::get<2>(now)[block][i] * by[i]));
+      return acc;
+    };
+    std::vector<Floats> o;
+    const auto keep = [&](const std::vector<Value>& acc) {
+      Floats next;
+      for (const auto& x : acc) next.push_back(Val<f32>(x));
+      o.push_back(std::move(next));
+    };
+    if (t_.wide) {
+      const std::array<Value, 4> a{packed(0, 0), packed(1, 0), packed(0, 1), packed(1, 1)};
+      for (int part = 0; part < d_ / 64; ++part) {
+        const Words v = values(part);
+        for (int j = 0; j < 8; ++j) {
+          auto acc = scaled(std::size_t(8 * part + j), {scale[0], scale[0], scale[1], scale[1]});
+          product(a, {pair(v, j, 0), pair(v, j, 2)}, acc);
+          keep(acc);
+        }
+      }
+    } else {  // 8 rows: they are the columns of o'
+      const std::array<Value, 2> b{packed(0, 0), packed(0, 1)};
+      const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
+      const Val<f32> even = of_row(0), odd = of_row(1);
+      for (int part = 0; part < d_ / 64; ++part) {
+        const Words v = values(part);
+        for (int j = 0; j < 8; j += 2) {
+          auto acc = scaled(std::size_t(4 * part + j / 2), {even, odd, even, odd});
+          product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, b, acc);
+          keep(acc);
+        }
+      }
+    }
+    return State{max, sum, std::move(o)};
+  }
+
+  // ------------------------------------------------------------ results
+  void finish(const Where& at, const Val<u32>& split, const Val<u32>& item, const State& done) {
+    const auto warp = k_.warp_index();
+    const auto mine = out_.at(warp * std::uint32_t(out_pitch()));
+    for (int half = 0; half < halves(); ++half) {
+      const auto r = group_ + std::uint32_t(8 * half);
+      const auto sum = reduce(
+          w_, std::get<1>(done)[std::size_t(half)],
+          [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4);
+      k_.if_(quad_ == 0u, [&] {
+        stats_.st((warp * std::uint32_t(kRows) + r) * 2u, std::get<0>(done)[std::size_t(half)]);
+        stats_.st((warp * std::uint32_t(kRows) + r) * 2u + 1u, sum);
+      });
+      for (int j = 0; j < d_ / 8; ++j)
+        for (int i = 0; i < 2; ++i) {
+          const auto column = std::uint32_t(j / 8 * 64 + j % 8), one = std::uint32_t(i);
+          if (t_.wide)
+            mine.st(r * std::uint32_t(pitch()) + (quad_ * 2u + one) * 8u + column,
+                    std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
+          else
+            mine.st((quad_ * 2u + one) * std::uint32_t(pitch()) + group_ * 8u + column,
+                    std::get<2>(done)[std::size_t(j / 2)][std::size_t(j % 2 * 2 + i)]);
+        }
+    }
+    k_.sync();
+    const auto smem_max = [&](const Val<u32>& r, int w) {
+      return stats_.ld((r + std::uint32_t(w * kRows)) * 2u);
+    };
+    const auto block = [&](const Val<u32>& r, const Val<u32>& x) {
+      std::vector<Val<f32>> m;
+      for (int w = 0; w < t_.warps; ++w) m.push_back(smem_max(r, w));
+      const auto max = most_of(m);
+      std::vector<Val<f32>> sum, o;
+      for (int w = 0; w < t_.warps; ++w) {
+        const auto scale = weight(m[std::size_t(w)], max);
+        const auto l = stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u) * scale;
+        const auto v = out_.at(w * out_pitch()).ld(r * std::uint32_t(pitch()) + x) * scale;
+        sum.push_back(w ? sum.back() + l : l);
+        o.push_back(w ? o.back() + v : v);
+      }
+      return Result{max, sum.back(), o.back()};
+    };
+    if (t_.cluster > 1) return combine_cluster(at, block);
+    if (t_.single) return each_element([&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+
+    const auto index = at.batch * p_.items + item;  // of what blocks share
+    const auto all = k_.nctaid_z() * p_.items;
+    const Out<u32> counter(p_.workspace);
+    const Out<f32> stats(p_.workspace + counters_bytes(all));
+    const auto partial = stats.at(to<u64>(all * p_.splits) * std::uint64_t(2 * kRows));
+    const auto slot = [&](const Val<u32>& s) { return to<u64>(index * p_.splits + s); };
+    each_element([&](const auto& r, const auto& x) {
+      const Result b = block(r, x);
+      partial.st(slot(split) * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x), b.o);
+      k_.if_(x == 0u, [&] {
+        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u), b.max);
+        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u), b.sum);
+      });
+    });
+    const auto last = k_.shared<u32>(1);
+    fence<acq_rel, gpu>(k_);
+    k_.sync();
+    cta_.one_thread([&](Thread&) {
+      const auto before = atom<acq_rel, gpu, op::add>(counter, to<u64>(index), 1);
+      const auto is_last = before == p_.splits - 1;
+      last.st(0, select(is_last, Val<u32>(1), Val<u32>(0)));
+      k_.if_(is_last, [&] { counter.st(to<u64>(index), 0); });
+    });
+    k_.sync();
+    k_.if_(assume_uniform(last.ld(0)) == 1u, [&] {
+      fence<acq_rel, gpu>(k_);
+      each_four([&](const auto& r, const auto& x) { combine(at, stats, partial, slot(Val<u32>(0)), r, x); });
+    });
+  }
+  // Columns x to x + 3 of all blocks' partial results. Those of a dozen are on their way together, since what
+  // passes here is latency.
+  void combine(const Where& at, const Out<f32>& stats, const Out<f32>& partial, const Val<u64>& slot0,
+               const Val<u32>& r, const Val<u32>& x) {
+    constexpr std::uint32_t kTogether = 12;
+    using S = std::tuple<Val<f32>, Val<f32>, Floats>;
+    const auto done = k_.loop(
+        range(Val<u32>(0), p_.splits, Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
+        [&](Val<u32> s0, S now) {
+          std::vector<RegGroup<f32, 2>> of_row;
+          std::vector<RegGroup<f32, 4>> values;
+          for (std::uint32_t i = 0; i < kTogether; ++i) {
+            const auto there = s0 + i < p_.splits;
+            const auto slot = slot0 + to<u64>(s0 + i);
+            of_row.push_back(stats.at(slot * std::uint64_t(2 * kRows) + to<u64>(r * 2u))
+                                 .template ld_if<2>(there, 0, Val<f32>(kNever)));
+            values.push_back(partial.at(slot * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x))
+                                 .template ld_if<4>(there, 0, Val<f32>(0)));
+          }
+          std::vector<Val<f32>> max{std::get<0>(now)};
+          for (const auto& m : of_row) max.push_back(dsl::max(max.back(), m[0]));
+          const auto old = weight(std::get<0>(now), max.back());
+          std::vector<Val<f32>> sum{std::get<1>(now) * old};
+          std::vector<std::vector<Val<f32>>> o;
+          for (std::size_t e = 0; e < 4; ++e) o.push_back({std::get<2>(now)[e] * old});
+          for (std::uint32_t i = 0; i < kTogether; ++i) {
+            const auto add = weight(of_row[i][0], max.back());
+            sum.push_back(fma(select(add == 0.0f, Val<f32>(0), of_row[i][1]), add, sum.back()));
+            for (int e = 0; e < 4; ++e)
+              o[std::size_t(e)].push_back(fma(values[i][e], add, o[std::size_t(e)].back()));
+          }
+          return S{max.back(), sum.back(), Floats{o[0].back(), o[1].back(), o[2].back(), o[3].back()}};
+        });
+    for (std::uint32_t e = 0; e < 4; ++e)
+      store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
+  }
+  struct Result {
+    Val<f32> max, sum, o;
+  };
+  static Val<f32> most_of(const std::vector<Val<f32>>& m) {
+    std::vector<Val<f32>> chain{m[0]};
+    for (std::size_t i = 1; i < m.size(); ++i) chain.push_back(dsl::max(chain.back(), m[i]));
+    return chain.back();
+  }
+  // 2^((m - max) scale), 0 where nothing was seen.
+  Val<f32> weight(const Val<f32>& m, const Val<f32>& max) {
+    return select(m == kNever, Val<f32>(0), ex2<approx, ftz>((m - max) * p_.scale_log2));
+  }
+  static Val<u64> counters_bytes(const Val<u32>& n) { return to<u64>((n + 63u) / 64u) * 256u; }
+
+  template <class F>
+  void each_element(F&& f) {
+    each(d_, f);
+  }
+  template <class F>
+  void each_four(F&& f) {
+    each(d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) { f(r, x * 4u); });
+  }
+  template <class F>
+  void each(int columns, F&& f) {
+    const auto n = dsl::min(rows(), Val<u32>(std::uint32_t(kRows))) * std::uint32_t(columns);
+    k_.loop(range(k_.tid(), n, Val<u32>(std::uint32_t(32 * t_.warps))),
+            [&](Val<u32> e) { f(e / std::uint32_t(columns), e % std::uint32_t(columns)); });
+  }
+  void store(const Where& at, const Val<u32>& r, const Val<u32>& x, const Result& b) {
+    const auto all = at.rows0 + r;
+    const auto head = at.head * p_.group + all % p_.group, query = all / p_.group;
+    const auto there = all < rows();
+    const auto place = to<u64>(at.batch) * p_.o_batch + to<u64>(head) * p_.o_head + to<u64>(query) * p_.o_row;
+    Out<T>(p_.o).st_if(there, place + to<u64>(x), dsl::to<T>(b.o * inverse_or_zero(b.sum) * p_.value_scale));
+    if (t_.lse)
+      Out<f32>(p_.lse).st_if(
+          there & (x == 0u),
+          (to<u64>(at.batch) * to<u64>(p_.heads_kv * p_.group) + to<u64>(head)) * to<u64>(p_.n_q) +
+              to<u64>(query),
+          log_sum(b.max, p_.scale_log2, b.sum));
+  }
+
+  Kernel& k_;
+  DecodeTuning t_;
+  int d_;
+  const DecodeParams& p_;
+  Cta cta_;
+  Warp w_;
+  Val<u32> lane_, quad_, group_;
+  int ring_;
+  Ptr<shared, f32> out_, stats_;
+};
+
+}  // namespace cgp::kernels::decode_parts
