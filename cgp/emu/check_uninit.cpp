@@ -29,6 +29,45 @@ std::string_view memory_of(const TaintOrigin& o) {
          : in_local(o) ? kLocalBuffer
                        : "global memory";
 }
+// Lanes in which `row` holds `value`, of the type's width.
+Mask holding(const Warp& w, Loc row, ptx::Mod type, std::uint64_t value) {
+  const int bits = ptx::type_bits(type);
+  if (bits == 1) return value ? w.pred(row) : ~w.pred(row);
+  const std::uint64_t used = bits == 64 ? ~0ull : (1ull << bits) - 1;
+  Mask m = 0;
+  for_lanes(w.active, [&](int l) {
+    const std::uint64_t v = bits == 64 ? w.row<std::uint64_t>(row)[l] : w.row<std::uint32_t>(row)[l];
+    if (((v ^ value) & used) == 0) m |= lane_bit(l);
+  });
+  return m;
+}
+
+// Lanes whose result is known although a source is not: an AND with a zero, an OR with ones, a selection that
+// takes the other value. Code that reads ahead of its bounds and decides with all conditions together relies
+// on it.
+Mask known_anyway(const Warp& w, const Op& op) {
+  const ptx::Inst& i = w.worker->launch->program->inst(op.inst);
+  const auto absorbs = [&](Loc by, ptx::Mod type, bool ones) {
+    return holding(w, by, type, ones ? ~0ull : 0) & ~taint_of(w, by);
+  };
+  switch (i.op) {
+    case ptx::Op::and_:
+    case ptx::Op::or_: {
+      const bool ones = i.op == ptx::Op::or_;
+      return absorbs(op.a, i.type(), ones) | absorbs(op.b, i.type(), ones);
+    }
+    case ptx::Op::setp:
+      if (i.has(ptx::Mod::and_) || i.has(ptx::Mod::or_))
+        return absorbs(op.c, ptx::Mod::pred, i.has(ptx::Mod::or_));
+      return 0;
+    case ptx::Op::selp: {
+      const Mask first = w.pred(op.c);
+      return ~taint_of(w, op.c) & ((first & ~taint_of(w, op.a)) | (~first & ~taint_of(w, op.b)));
+    }
+    default:
+      return 0;
+  }
+}
 }  // namespace
 
 Mask taint_of(const Warp& w, Loc l) {
@@ -83,6 +122,7 @@ void propagate_taint(Warp& w, const Op& op) {
       from = s;
     }
   }
+  if (t) t &= ~known_anyway(w, op);
   for (Loc d : flow.dests) {
     if (d & kConstant) continue;
     if (!t && w.frame->taint.empty()) continue;

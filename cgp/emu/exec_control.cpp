@@ -179,11 +179,14 @@ std::string read_string(Warp& w, const Op& op, std::uint64_t address, int lane) 
   }
 }
 
-// printf of one lane: the arguments lie one after the other, each aligned to its own size.
-std::string format(Warp& w, const Op& op, std::uint64_t text_at, std::uint64_t values, int lane) {
+// printf of one lane: the arguments lie one after the other, each aligned to its own size. `taken` becomes
+// their number.
+std::string format(Warp& w, const Op& op, std::uint64_t text_at, std::uint64_t values, int lane, int& taken) {
   const std::string f = read_string(w, op, text_at, lane);
   std::string out;
+  taken = 0;
   auto next = [&](std::uint64_t size) {
+    ++taken;
     values = (values + size - 1) / size * size;
     std::uint64_t v = 0;
     if (const std::byte* p = resolve_one(w, op, Where::generic, values, size, Access::read, lane))
@@ -258,11 +261,13 @@ void external(Warp& w, const Op& op, const Call& c) {
   for_lanes(w.active, [&](int l) {
     switch (c.external) {
       case External::vprintf: {
-        const std::string s = format(w, op, arg(0, l), arg(1, l), l);
+        int taken = 0;
+        const std::string s = format(w, op, arg(0, l), arg(1, l), l, taken);
         w.unwritten = 0;
+        result(l, std::uint32_t(taken), 4);
         std::lock_guard lock(launch.mutex);
         launch.output += s;
-        break;
+        return;
       }
       case External::malloc:
         result(l,
@@ -284,7 +289,6 @@ void external(Warp& w, const Op& op, const Call& c) {
       case External::none:
         return;
     }
-    result(l, 0, 4);
   });
 }
 

@@ -90,6 +90,9 @@ void exec_copy(Warp& w, const Op& op) {
     if (!why.empty())
       w.fail(Check::bounds, "tcgen05.descriptor", op, lane_bit(lane),
              cat("the descriptor of tcgen05.cp ", text::hex(bits), ": ", why));
+    if (why = MatrixDescriptor::wrong_constant(bits); !why.empty())
+      w.report(Check::bounds, "tcgen05.descriptor", op, lane_bit(lane),
+               cat("the descriptor of tcgen05.cp ", text::hex(bits), ": ", why));
     for (Cta* cta : pair.cta)
       if (cta && !check_tensor_range(s->by, *cta, s->to.lane, p.lanes(), s->to.column, p.bytes / 4,
                                      "tcgen05.cp writes"))

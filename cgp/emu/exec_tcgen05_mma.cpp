@@ -35,7 +35,11 @@ bool decode_descriptors(MmaStep& s) {
       why = "the 128-byte swizzle in pieces of 32 bytes is for MN-major tf32";
     if (why.empty() && mn_major && ptx::type_bits(type) == 32 && !d.atom32 && d.span() != 16)
       why = "MN-major tf32 needs layout 1 (128-byte swizzle in pieces of 32 bytes) or 0 (none)";
-    return why.empty() || fail_descriptor(s, which, u, why);
+    if (!why.empty()) return fail_descriptor(s, which, u, why);
+    if (why = MatrixDescriptor::wrong_constant(u); !why.empty())
+      w.report(Check::bounds, "tcgen05.descriptor", *s.by.op, lane_bit(s.by.lane),
+               cat("the ", which, " ", text::hex(u), ": ", why));
+    return true;
   };
   if (p.zero_columns != kNoLoc) {
     const std::uint64_t u = w.row<std::uint64_t>(p.zero_columns)[s.by.lane];

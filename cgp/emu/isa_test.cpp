@@ -257,7 +257,7 @@ TEST(tensor_map, an_edit_of_something_else_is_reported) {
       header() +
       ".visible .entry k(.param .u64 p){ .reg .b64 %a; .reg .b32 %r;\nld.param.u64 %a,[p];\nmov.u32 %r,1;\n"
       "tensormap.replace.tile.rank.global.b1024.b32 [%a],%r;\nret; }\n");
-  const auto p = bench.upload(std::vector<u32>(32, 0), "p");
+  const auto p = bench.upload(std::vector<u32>(32, 7), "p");
   const Result r = bench.run("k", {}, {1, 1, 1}, Params().add(p));
   ASSERT_EQ(r.findings.size(), 1u);
   EXPECT_EQ(r.findings[0].cls, "tensormap");

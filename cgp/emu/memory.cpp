@@ -305,6 +305,10 @@ void misaligned(Warp& w, const Op& op, int lane, Where where, std::uint64_t addr
   p.check = Check::alignment;
   p.cls = "misaligned";
   p.message = cat("the ", name(where), " address ", hex(addr), " is not a multiple of ", align);
+  if (where == Where::param_entry)
+    p.hint = cat("declare the parameter with this alignment (alignas(", align,
+                 ") in C++, .align in PTX): the driver puts "
+                 "parameters behind variables of its own");
   if (where == Where::global) {
     if (Allocation* a = w.worker->launch->machine->heap.nearest(addr)) {
       p.buffer = a->name;
@@ -451,11 +455,28 @@ std::byte* param_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::ui
   return params.data() + addr;
 }
 
+// Where the driver puts the byte at `offset` of Launch::params in the constant bank, whose own variables lie
+// before the parameters: only what is declared with an alignment above 16 has one.
+std::uint64_t in_constant_bank(const LaunchState& launch, std::uint64_t offset) {
+  const bool hopper = launch.machine->properties.arch.starts_with("sm_90");
+  std::uint64_t at = hopper ? 0x210 : 0x380;
+  const Function& f = *launch.entry;
+  for (std::size_t i = 0; i < f.params.size(); ++i) {
+    const std::uint64_t align = std::max(1u, f.ptx->params[i].alignment());
+    at = (at + align - 1) / align * align;
+    if (offset < f.params[i].offset + f.params[i].bytes) return at + offset - f.params[i].offset;
+    at += f.params[i].bytes;
+  }
+  return at;
+}
+
 std::byte* access_at(Warp& w, const Op& op, int lane, Where where, std::uint64_t addr, std::uint64_t bytes,
                      Access access, std::uint32_t align) {
   where = normalise(w, where, addr);
-  if (align > 1 && addr % align != 0) {
-    misaligned(w, op, lane, where, addr, align);
+  const std::uint64_t placed =
+      where == Where::param_entry && align > 16 ? in_constant_bank(*w.worker->launch, addr) : addr;
+  if (align > 1 && placed % align != 0) {
+    misaligned(w, op, lane, where, placed, align);
     return nullptr;
   }
   switch (where) {

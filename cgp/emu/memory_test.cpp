@@ -245,6 +245,18 @@ TEST(memory, never_written_data_is_reported_where_it_is_used) {
           .empty());
   EXPECT_TRUE(findings("ld.global.u32 %r0, [%rd1];\nmov.u32 %r0, 5;\nst.global.u32 [%rd0], %r0;").empty());
 
+  // What another condition decides, or a selection leaves out, is not used.
+  const std::string read = "ld.global.u32 %r0, [%rd1];\nsetp.eq.u32 %p0, %r0, 0;\nsetp.eq.u32 %p1, 1, 2;\n";
+  EXPECT_TRUE(findings(read + "and.pred %p0, %p0, %p1;\n@%p0 bra E;\nE:").empty());
+  EXPECT_TRUE(findings(read + "not.pred %p1, %p1; or.pred %p0, %p0, %p1;\n@%p0 bra E;\nE:").empty());
+  EXPECT_TRUE(findings(read + "selp.u32 %r0, %r0, 7, %p1; st.global.u32 [%rd0], %r0;").empty());
+  EXPECT_TRUE(findings(read + "setp.eq.and.u32 %p0, %r0, 0, %p1;\n@%p0 bra E;\nE:").empty());
+  EXPECT_TRUE(findings(read + "and.b32 %r0, %r0, 0; st.global.u32 [%rd0], %r0;").empty());
+  EXPECT_EQ(findings(read + "or.pred %p0, %p0, %p1;\n@%p0 bra E;\nE:").size(), 1u);
+  EXPECT_EQ(findings(read + "selp.u32 %r0, 7, %r0, %p1; st.global.u32 [%rd0], %r0;").size(), 1u);
+  EXPECT_EQ(findings(read + "setp.eq.or.u32 %p0, %r0, 0, %p1;\n@%p0 bra E;\nE:").size(), 1u);
+  EXPECT_EQ(findings(read + "and.b32 %r0, %r0, 255; st.global.u32 [%rd0], %r0;").size(), 1u);
+
   // A branch, an address, and the way through shared memory are uses.
   f = findings("ld.global.u32 %r0, [%rd1];\nsetp.eq.u32 %p0, %r0, 0;\n@%p0 bra E;\nadd.u32 %r1, %r1, 1;\nE:");
   ASSERT_EQ(f.size(), 1u);

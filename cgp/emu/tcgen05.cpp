@@ -196,7 +196,11 @@ void exec_commit(Warp& w, const Op& op) {
   TensorPipeline& pipeline = tensor_pipeline(*w.cta, p.group);
   for_lanes(w.active, [&](int lane) {
     const Mask ranks = multicast_ranks(w, op, p.ranks, lane);
-    if (!find_mbarrier(w, op, p.where, address[lane], lane, false)) return;
+    // The unit takes 32 bits of shared address: one that was not made generic arrives all the same (Triton's
+    // kernels).
+    const Where where =
+        p.where == Where::generic && address[lane] >> 32 == 0 ? Where::shared_cluster : p.where;
+    if (!find_mbarrier(w, op, where, address[lane], lane, false)) return;
     CommitOrder& order = state_of<CommitOrder>(*w.cta->cluster, kPipelineSlot + 128);
     auto x = std::make_unique<CommitOp>();
     x->thread = &order.of[thread_key(w, lane)];
@@ -207,7 +211,7 @@ void exec_commit(Warp& w, const Op& op) {
     c.pipeline = &pipeline;
     const TensorPipeline::Issued mine = pipeline.issued_by(w, lane);
     c.needed = mine.number;
-    c.barriers = destinations(w, op, p.where, address[lane], ranks, lane);
+    c.barriers = destinations(w, op, where, address[lane], ranks, lane);
     c.released = race::agent_so_far(w, lane, mine.agent);
     w.cta->cluster->async.submit(std::move(x));
   });

@@ -206,13 +206,17 @@ bool ColumnMask::zero(int n) const {
   return zeros_first ? at < zeros : at >= used;
 }
 
+std::string MatrixDescriptor::wrong_constant(std::uint64_t bits) {
+  const auto version = bits >> 46 & 7;
+  if (version == 1) return {};
+  return cat("bits 46-48 are ", version, "; sm_100 needs the constant 1 there (wgmma's descriptor has 0)");
+}
+
 std::string MatrixDescriptor::decode(std::uint64_t bits, MatrixDescriptor& d) {
   d = {};
   d.start = std::uint32_t(bits & 0x3fff) << 4;
   d.leading = std::uint32_t(bits >> 16 & 0x3fff) << 4;
   d.stride = std::uint32_t(bits >> 32 & 0x3fff) << 4;
-  if (const auto version = bits >> 46 & 7; version != 1)
-    return cat("bits 46-48 are ", version, "; sm_100 needs the constant 1 there (wgmma's descriptor has 0)");
   if (const auto base = bits >> 49 & 7; base != 0)
     return cat(
         "the base offset (bits 49-51) is ", base,

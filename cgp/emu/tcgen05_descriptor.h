@@ -59,6 +59,9 @@ struct MatrixDescriptor {
 
   /// Returns an empty string, or what is wrong.
   static std::string decode(std::uint64_t bits, MatrixDescriptor& d);
+  /// What is wrong with the bits that are the same in all descriptors: of no consequence for where elements
+  /// are, and left 0 by compilers (Triton up to 3.5) whose kernels run.
+  static std::string wrong_constant(std::uint64_t bits);
 
   std::uint32_t span() const { return atom32 ? 128u : 16u << swizzle_bits; }
   std::uint32_t permute(std::uint32_t address) const {

@@ -245,9 +245,18 @@ TEST(TensorMisuse, Descriptors) {
               HasSubstr("tcgen05.descriptor: the descriptor of A"));
   EXPECT_THAT(with(" and.b64 %rd0, %rd0, 0xffff3fffffffffff;"),
               HasSubstr("bits 46-48 are 0; sm_100 needs the constant 1"));
+  // It says nothing about where the elements are: the multiplication goes on, and the commit arrives.
+  EXPECT_THAT(with(" and.b64 %rd0, %rd0, 0xffff3fffffffffff;"), Not(HasSubstr("deadlock")));
   EXPECT_THAT(with(" or.b64 %rd1, %rd1, 0x6000000000000000;"), HasSubstr("the layout (bits 61-63) is 3"));
   EXPECT_THAT(with(" add.u64 %rd1, %rd1, 1024;"),
               HasSubstr("oob.shared: operand B of tcgen05.mma reads shared memory at"));
+}
+
+TEST(TensorMisuse, CommitTakesASharedAddressWithoutItsSpace) {
+  const std::string commit =
+      " cvt.u64.u32 %x, %b; tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%x];\n";
+  EXPECT_EQ(said(program(kMultiply + commit + kWait + kLoad)),
+            said(program(kMultiply + kCommit + kWait + kLoad)));
 }
 
 TEST(TensorMisuse, Uninitialised) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/emu/tensor_map.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cgp/base/error.h"
@@ -158,8 +159,11 @@ bool TensorMap::decode(std::span<const std::byte, kBytes> bytes, TensorMap& map,
 std::string TensorMap::replace(std::span<std::byte, kBytes> bytes, TensorMapField field, int ordinal,
                                std::uint64_t value) {
   std::byte* p = bytes.data();
+  // 128 zeros are a map to be made from nothing, field by field, as Triton's kernels do.
+  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte(0); }))
+    std::memcpy(p, kMagic, 8);
   if (std::memcmp(p, kMagic, 8) != 0)
-    return "there is no tensor map of the emulator (bytes 0-7 are not \"cgpTMAP1\")";
+    return "there is no tensor map of the emulator (bytes 0-7 are not \"cgpTMAP1\"), nor 128 zeros";
   const auto d = std::size_t(ordinal);
   if (ordinal < 0 || ordinal > 4) return cat("dimension ", ordinal, " does not exist");
   // The element types of PTX in the order of its table.

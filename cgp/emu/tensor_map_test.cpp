@@ -53,6 +53,32 @@ TEST(TensorMap, RoundTrip) {
   EXPECT_EQ(back.box_bytes(), 4u * 4 * 32 * 1 * 2 * 3);  // 256 elements at stride 8 are 32
 }
 
+TEST(TensorMap, MadeFieldByFieldFromZeros) {
+  std::array<std::byte, 128> bytes{};
+  const TensorMap want = matrix();
+  const auto put = [&](TensorMapField f, int d, std::uint64_t v) {
+    EXPECT_EQ(TensorMap::replace(bytes, f, d, v), "");
+  };
+  put(TensorMapField::global_address, 0, want.address);
+  put(TensorMapField::rank, 0, 1);
+  put(TensorMapField::box, 0, 64);
+  put(TensorMapField::box, 1, 128);
+  put(TensorMapField::global_dim, 0, 4096);
+  put(TensorMapField::global_dim, 1, 512);
+  put(TensorMapField::global_stride, 0, 8192);
+  put(TensorMapField::element_stride, 0, 1);
+  put(TensorMapField::element_stride, 1, 1);
+  put(TensorMapField::type, 0, 10);
+  put(TensorMapField::interleave, 0, 0);
+  put(TensorMapField::swizzle, 0, 3);
+  put(TensorMapField::fill, 0, 0);
+  EXPECT_EQ(bytes, want.encode());
+  // Anything else is not a map to begin with.
+  bytes = {};
+  bytes[100] = std::byte(1);
+  EXPECT_THAT(TensorMap::replace(bytes, TensorMapField::rank, 0, 1), HasSubstr("nor 128 zeros"));
+}
+
 TEST(TensorMap, GarbageIsNamed) {
   std::array<std::byte, 128> junk{};
   TensorMap m;

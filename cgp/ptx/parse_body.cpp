@@ -366,9 +366,52 @@ void Parser::unknown_instruction(const Token& t) const {
           close.empty() ? std::string() : text::cat("did you mean ", close[0], "?"));
 }
 
+namespace {
+std::vector<std::string_view> dotted_parts(std::string_view word) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = 0; at <= word.size();) {
+    const std::size_t end = std::min(word.find('.', at), word.size());
+    parts.push_back(word.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// ptxas takes all parts of an instruction's name but the first in any order: vote.ballot.sync is
+// vote.sync.ballot. The word with the parts of its opcode in front, if one of the table takes more of them
+// than the first `known`; or nothing.
+std::string opcode_in_front(std::string_view word, std::size_t known) {
+  const auto parts = dotted_parts(word);
+  std::string_view best;
+  for (int k = 0; k < int(Op::kCount); ++k) {
+    const std::string_view whole = name(Op(k));
+    if (whole.size() <= parts[0].size() || whole[parts[0].size()] != '.' ||
+        whole.substr(0, parts[0].size()) != parts[0])
+      continue;
+    const auto wanted = dotted_parts(whole);
+    if (wanted.size() <= known) continue;
+    if (!std::all_of(wanted.begin(), wanted.end(), [&](std::string_view part) {
+          return std::find(parts.begin(), parts.end(), part) != parts.end();
+        }))
+      continue;
+    best = whole;
+    known = wanted.size();
+  }
+  if (best.empty()) return {};
+  std::string turned(best);
+  auto left = dotted_parts(best);
+  for (std::string_view part : parts)
+    if (const auto at = std::find(left.begin(), left.end(), part); at != left.end())
+      left.erase(at);
+    else
+      turned += text::cat(".", part);
+  return turned;
+}
+}  // namespace
+
 // The opcode is the longest prefix that the table knows, the rest are modifiers.
 Parser::Word Parser::split_word(const Token& t) const {
-  const std::string_view word = t.text;
+  std::string_view word = t.text;
   Word w;
   // bar.cta.sync is bar.sync, said in full.
   std::string shorter;
@@ -380,10 +423,16 @@ Parser::Word Parser::split_word(const Token& t) const {
   std::optional<Op> op;
   while (!(op = parse_op(searched.substr(0, at)))) {
     const std::size_t cut = searched.find_last_of(".:", at - 1);
-    if (cut == std::string_view::npos || cut == 0) unknown_instruction(t);
-    at = searched[cut] == ':' ? cut - 1 : cut;
-    if (at == 0) unknown_instruction(t);
+    at = cut == std::string_view::npos ? 0 : searched[cut] == ':' ? cut - 1 : cut;
+    if (at == 0) break;
   }
+  std::string turned;
+  if (shorter.empty()) turned = opcode_in_front(word, op ? dotted_parts(name(*op)).size() : 0);
+  if (!turned.empty()) {
+    word = turned;
+    for (at = word.size(); !(op = parse_op(word.substr(0, at)));) at = word.rfind('.', at - 1);
+  }
+  if (!op) unknown_instruction(t);
   w.op = *op;
   if (!shorter.empty()) {
     w.mods.push_back(Mod::cta);

@@ -133,6 +133,18 @@ TEST(parse, modifiers_in_any_order_become_canonical) {
   EXPECT_EQ(printed("cvt.ftz.rzi.s32.f32 %r1,%f1;"), "cvt.rzi.ftz.s32.f32 %r1, %f1;");
 }
 
+TEST(parse, parts_of_an_opcode_in_any_order) {
+  // ptxas takes all of these.
+  EXPECT_EQ(printed("vote.ballot.sync.b32 %r1,%p1,-1;"), printed("vote.sync.ballot.b32 %r1,%p1,-1;"));
+  EXPECT_EQ(printed("shfl.bfly.sync.b32 %r1,%r2,1,31,-1;"), printed("shfl.sync.bfly.b32 %r1,%r2,1,31,-1;"));
+  EXPECT_EQ(printed("redux.add.sync.s32 %r1,%r2,-1;"), printed("redux.sync.add.s32 %r1,%r2,-1;"));
+  EXPECT_EQ(printed("match.sync.any.b32 %r1,%r2,-1;"), printed("match.any.sync.b32 %r1,%r2,-1;"));
+  EXPECT_EQ(printed("match.all.b64.sync %r1|%p1,%rd2,-1;"), printed("match.all.sync.b64 %r1|%p1,%rd2,-1;"));
+  // What is there without more parts stays what it is.
+  EXPECT_EQ(printed("bar.warp.sync -1;"), "bar.warp.sync -1;");
+  EXPECT_EQ(printed("vote.ballot.b32 %r1,%p1;"), "vote.ballot.b32 %r1, %p1;");
+}
+
 TEST(parse, scopes_are_flattened) {
   const Function f = body_of(
       "mov.u32 %r1, 1;\n"

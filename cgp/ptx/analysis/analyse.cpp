@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/analysis/races.h"
@@ -145,6 +146,7 @@ class Analyser {
             entry[g] = entry.count(g) ? min_of(entry[g], s) : s;
           }
     }
+    count_places();
     std::stable_sort(out_.bugs.begin(), out_.bugs.end(), [](const BugReport& x, const BugReport& y) {
       return bug_class(x.bug).severity < bug_class(y.bug).severity;
     });
@@ -152,7 +154,26 @@ class Analyser {
   }
 
  private:
+  /// What is not proven is said once for a basic block and class, with the number of places: they have one
+  /// reason.
+  bool said_before(const Function& f, Bug bug, std::uint32_t inst) {
+    if (bug_class(bug).severity != Severity::P1 || inst == kNone || out_.functions.empty()) return false;
+    const BlockId block = out_.functions.back()->cfg.block_of[inst];
+    const auto [it, first] = unproven_.try_emplace({&f, bug, block}, Places{out_.bugs.size(), 0});
+    if (first) return false;
+    ++it->second.more;
+    return true;
+  }
+  void count_places() {
+    for (const auto& [where, places] : unproven_)
+      if (places.more)
+        out_.bugs[places.report].why +=
+            cat("; the same in ", places.more, places.more == 1 ? " more place" : " more places",
+                " of the block");
+  }
+
   void report(const Function& f, Bug bug, std::uint32_t inst, std::string why) {
+    if (said_before(f, bug, inst)) return;
     BugReport r;
     r.bug = bug;
     r.why = std::move(why);
@@ -278,10 +299,15 @@ class Analyser {
       wrong(cat(*l_.shared_bytes, " bytes of shared memory, a block may have ", chip->shared_per_block));
   }
 
+  struct Places {
+    std::size_t report = 0, more = 0;
+  };
+
   const Module& m_;
   LaunchAssumptions a_;
   AnalysisLimits l_;
   Analysis out_;
+  std::map<std::tuple<const Function*, Bug, BlockId>, Places> unproven_;
 };
 
 }  // namespace

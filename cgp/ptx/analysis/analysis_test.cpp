@@ -447,6 +447,17 @@ TEST(registers, uninitialised) {
   };
   EXPECT_EQ(passed("st.param.v4.b8 [p+4], {%rs0, %rs1, %rs2, %rs3};"), "");
   EXPECT_EQ(passed("st.param.b32 [p], %r1;"), "B07");
+  // A selection passes on what it takes, like a move: parts of structures and unions come by it.
+  const std::string choose = "ld.param.u32 %r3, [n];\nsetp.eq.u32 %p1, %r3, 0;\nselp.b32 %r4, %r1, ";
+  EXPECT_EQ(Sample(choose + "%r3, %p1;\nst.shared.u32 [s], %r4;\nret;").codes(), "B08");
+  EXPECT_EQ(Sample(choose + "%r2, %p1;\nst.shared.u32 [s], %r4;\nret;").codes(), "B07");
+  // Places of one block with one reason are one report.
+  const Sample both(
+      "ld.param.u32 %r3, [n];\nsetp.eq.u32 %p1, %r3, 0;\n@%p1 bra J;\nmov.u32 %r2, 1;\nmov.u32 %r4, 1;\n"
+      "J: st.shared.u32 [s], %r2;\nst.shared.u32 [s+4], %r4;\nret;");
+  EXPECT_EQ(both.codes(), "B08");
+  EXPECT_EQ(both.analysis.bugs[0].why,
+            "%r2 is not written on some path; the same in 1 more place of the block");
   // Both sides write it.
   EXPECT_EQ(Sample("ld.param.u32 %r3, [n];\nsetp.eq.u32 %p1, %r3, 0;\n@%p1 bra A;\nmov.u32 %r2, 1;\nbra "
                    "J;\nA: mov.u32 "

@@ -94,11 +94,16 @@ void ThreadValues::find_parted() {
     return family(i.op) == Family::atomic || i.has(Mod::volatile_) || i.has(Mod::acquire) ||
            i.has(Mod::relaxed);
   };
+  // Lanes that wait for one phase together leave together; some of them may stay behind.
+  const auto waits_for_phase = [&](const Inst& i) {
+    return i.op == Op::mbarrier_try_wait || i.op == Op::mbarrier_test_wait;
+  };
   for (BlockId b : divergent_loops_) {
     if (branch_scope_[b] != Scope::thread) continue;
+    const bool some = control_[b].scope < Scope::warp;
     bool spins = false;
     for (std::uint32_t i = 0; i < f_.body.size() && !spins; ++i)
-      spins = reach(b).cycle[c_.block_of[i]] && waits(f_.body[i]);
+      spins = reach(b).cycle[c_.block_of[i]] && (waits(f_.body[i]) || (some && waits_for_phase(f_.body[i])));
     if (!spins) continue;
     std::vector<BlockId> open{b};
     control_[b].may_part = true;

@@ -14,6 +14,13 @@ Missing meet(Missing a, Missing b) {
   return Missing::sometimes;
 }
 
+/// The instruction passes the register on as it is: what becomes of it is the reader's matter.
+bool copied(const Inst& i, RegId reg) {
+  if (i.op == Op::mov) return true;
+  return i.op == Op::selp && ((i.operands[1].kind == OperandKind::reg && i.operands[1].reg == reg) ||
+                              (i.operands[2].kind == OperandKind::reg && i.operands[2].reg == reg));
+}
+
 class Tracker {
  public:
   Tracker(const Function& f, const Cfg& c, const Ssa& s) : f_(f), s_(s), is_(s.values.size()) {
@@ -58,9 +65,17 @@ class Tracker {
   }
   Missing of_write(std::uint32_t i, ValueId v) const {
     Missing m = Missing::never;
-    if (f_.body[i].op == Op::mov)
+    const Inst& inst = f_.body[i];
+    if (inst.op == Op::mov)
       for (const Ssa::Read& r : s_.reads[i])
-        if (r.reg != f_.body[i].guard) m = at_read(i, r);
+        if (r.reg != inst.guard) m = at_read(i, r);
+    if (inst.op == Op::selp) {
+      m = Missing::unvisited;
+      for (const Ssa::Read& r : s_.reads[i])
+        if (copied(inst, r.reg)) m = meet(m, at_read(i, r));
+      for (std::size_t o : {1u, 2u})
+        if (inst.operands[o].kind != OperandKind::reg) m = meet(m, Missing::never);
+    }
     const Value& value = s_.values[v];
     return value.inputs.empty() ? m : meet(m, is_[value.inputs[0]]);
   }
@@ -101,8 +116,8 @@ std::vector<UninitialisedRead> uninitialised_reads(const Function& f, const Cfg&
   std::vector<std::uint8_t> told(f.regs.size());
   for (BlockId b = 0; b < c.blocks.size(); ++b)
     for (std::uint32_t i = c.blocks[b].first; i < c.blocks[b].last; ++i) {
-      if (f.body[i].op == Op::mov) continue;
       for (const Ssa::Read& r : s.reads[i]) {
+        if (copied(f.body[i], r.reg)) continue;
         const Missing m = tracker.at_read(i, r);
         if ((m != Missing::sometimes && m != Missing::always) || told[r.reg]) continue;
         told[r.reg] = 1;

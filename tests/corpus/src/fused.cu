@@ -123,7 +123,7 @@ __device__ __forceinline__ void wgmma64(float (&d)[32], u64 a, u64 b) {
         "+f"(d[31])
       : "l"(a), "l"(b));
 }
-struct Map { char bytes[128]; };
+struct alignas(64) Map { char bytes[128]; };
 template <Flaw F>
 __device__ __forceinline__ void pingpong(const void* ma, const void* mb, const void* mc, int tiles_m, int tiles, int steps) {
   extern __shared__ __align__(1024) unsigned char room[];
