@@ -77,8 +77,7 @@ std::vector<BuiltKernel> ModuleBuilder::finish() {
     const std::lock_guard lock(optimisation().mutex);
     optimisation().statistics.add(statistics);
   }
-  module_->version = ptx::required_version(*module_);
-  const auto problems = ptx::check(*module_);
+  const auto problems = ptx::settle_version(*module_);
   if (!problems.empty()) {
     const ptx::Problem& p = problems[0];
     std::string where = module_->target;

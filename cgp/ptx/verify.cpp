@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <unordered_set>
 
 #include "cgp/base/text.h"
@@ -72,6 +73,8 @@ class Verifier {
  public:
   Verifier(const Module& m, const CheckOptions& options) : m_(m), options_(options), inst_(m_, options_) {}
   std::vector<Problem> run();
+  /// The highest .version that the instructions ask for, after run().
+  Version newest() const { return inst_.newest(); }
 
  private:
   bool full() const { return out_.size() >= options_.limit; }
@@ -424,6 +427,33 @@ void verify(const Module& m, const CheckOptions& options) {
   throw VerifyError({p.rule, std::move(where), std::move(why), p.hint});
 }
 
+namespace {
+
+// What the module asks for besides its instructions.
+void other_needs(const Module& m, const std::function<void(std::string, const Requirement&)>& add) {
+  if (const auto t = parse_target(m.target))
+    if (const auto v = lowest_version(*t)) add(text::cat(".target ", m.target), {*v, {}});
+  for (const Feature& f : features(m)) add(f.what, f.need);
+}
+
+}  // namespace
+
+std::vector<Problem> settle_version(Module& m) {
+  if (auto p = dangling(m)) return {*p};
+  m.version = kNewestVersion;
+  const CheckOptions options;
+  Verifier verifier(m, options);
+  const bool legal = verifier.run().empty();
+  if (!legal) {  // said in the words of the version that it would have
+    m.version = required_version(m);
+    return check(m);
+  }
+  m.version = verifier.newest();
+  other_needs(m,
+              [&](const std::string&, const Requirement& r) { m.version = std::max(m.version, r.version); });
+  return {};
+}
+
 std::vector<Need> needs(const Module& m) {
   std::vector<Need> out;
   std::unordered_set<std::string> seen;
@@ -431,9 +461,7 @@ std::vector<Need> needs(const Module& m) {
     if (r.version <= Version{6, 0} && r.targets.empty()) return;
     if (seen.insert(what + version_text(r.version)).second) out.push_back({std::move(what), r});
   };
-  if (const auto t = parse_target(m.target))
-    if (const auto v = lowest_version(*t)) add(text::cat(".target ", m.target), {*v, {}});
-  for (const Feature& f : features(m)) add(f.what, f.need);
+  other_needs(m, add);
   const CheckOptions foreign{true, 1};
   // Judged as if everything were allowed, so that the need of a too low module is known as well.
   InstVerifier inst(m, foreign);

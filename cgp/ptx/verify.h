@@ -42,5 +42,7 @@ struct Need {
 std::vector<Need> needs(const Module& m);
 /// Lowest .version that every feature used (and the target) needs.
 Version required_version(const Module& m);
+/// Gives the module that .version and checks it, at the price of one check.
+std::vector<Problem> settle_version(Module& m);
 
 }  // namespace cgp::ptx

@@ -29,18 +29,35 @@ class InstVerifier {
   void enter(const Function& f);
   /// The problem with the instruction, or nothing. `need` becomes what it asks for when it is legal.
   std::optional<Problem> check(const Inst& i, Requirement* need = nullptr);
+  /// The highest .version that an instruction checked so far asks for.
+  Version newest() const { return newest_; }
   /// "add.rn.f32": how an instruction is spelled without operands.
   static std::string spelling(const Inst& i);
 
  private:
+  struct Fitting {  // a form whose modifiers fit
+    const Form* form;
+    Requirement need;
+    bool on_target;
+  };
   struct Spelling {
-    std::vector<const Form*> forms;  // whose modifiers fit
+    Op op;
+    Mods mods;
+    friend bool operator==(const Spelling&, const Spelling&) = default;
+  };
+  struct SpellingHash {
+    std::size_t operator()(const Spelling& s) const {
+      std::size_t h = std::size_t(s.op);
+      for (Mod m : s.mods) h = h * 1000003 + std::size_t(m);
+      return h;
+    }
   };
   struct Attempt {  // how far a form's operands fitted
     std::size_t at = 0;
     std::string why, hint;
   };
-  const Spelling& spelling_of(const Inst& i);
+  const std::vector<Fitting>& fitting_forms(const Inst& i);
+  bool on_target(const Requirement& r) const;
   Problem modifier_problem(const Inst& i) const;
   std::optional<Problem> constant_problem(const Inst& i) const;
   std::optional<Problem> conversion_problem(const Inst& i) const;
@@ -65,7 +82,8 @@ class InstVerifier {
   const CheckOptions& options_;
   const Function* f_ = nullptr;
   std::optional<Target> target_;
-  std::unordered_map<std::string, Spelling> spellings_;
+  Version newest_{1, 0};
+  std::unordered_map<Spelling, std::vector<Fitting>, SpellingHash> spellings_;
   std::unordered_map<SymbolId, const Var*> variables_, locals_;
   std::unordered_map<SymbolId, const Function*> functions_;
 };

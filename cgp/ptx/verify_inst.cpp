@@ -87,13 +87,20 @@ std::string InstVerifier::spelling(const Inst& i) {
 }
 
 // ---------------------------------------------------------------- the whole instruction
-const InstVerifier::Spelling& InstVerifier::spelling_of(const Inst& i) {
-  std::string key(reinterpret_cast<const char*>(&i.op), sizeof i.op);
-  for (Mod m : i.mods) key.append(reinterpret_cast<const char*>(&m), sizeof m);
-  auto [it, added] = spellings_.try_emplace(std::move(key));
+bool InstVerifier::on_target(const Requirement& r) const {
+  return target_ && (r.targets.empty() || std::any_of(r.targets.begin(), r.targets.end(),
+                                                      [&](const auto& c) { return satisfies(*target_, c); }));
+}
+
+const std::vector<InstVerifier::Fitting>& InstVerifier::fitting_forms(const Inst& i) {
+  auto [it, added] = spellings_.try_emplace(Spelling{i.op, i.mods});
   if (added)
     for (const Form& f : forms(i.op))
-      if (match_modifiers(f, i.mods)) it->second.forms.push_back(&f);
+      if (match_modifiers(f, i.mods)) {
+        Requirement need = requirement_of(f, i.mods);
+        const bool here = on_target(need);
+        it->second.push_back({&f, std::move(need), here});
+      }
   return it->second;
 }
 
@@ -283,30 +290,30 @@ std::optional<Problem> InstVerifier::check(const Inst& i, Requirement* need) {
   };
   if (i.guard != kNone && (i.guard >= f_->regs.size() || f_->regs[i.guard].type != Mod::pred))
     return located({"a guard @%p is a .pred register", {}, {}, "compare with setp first", 0, kNone});
-  const Spelling& s = spelling_of(i);
-  if (s.forms.empty()) return located(modifier_problem(i));
+  const auto& fitting = fitting_forms(i);
+  if (fitting.empty()) return located(modifier_problem(i));
   Attempt best;
   std::optional<Requirement> lowest;
   int rank = -1;  // 1: the target has it, 2: at this version already
-  for (const Form* f : s.forms) {
+  for (const Fitting& x : fitting) {
     Attempt a;
-    if (!operands_fit(*f, i, 0, 0, a)) {
+    if (!operands_fit(*x.form, i, 0, 0, a)) {
       if (a.at > best.at || best.why.empty()) best = std::move(a);
       continue;
     }
-    Requirement r = requirement_of(*f, i.mods);
+    Requirement r = x.need;
+    bool special = false;
     for (const Operand& o : i.operands)
       if (o.kind == OperandKind::sreg)
-        if (auto more = requirement_of(o.sreg)) raise(r, *more);
-    const bool on_target =
-        target_ && (r.targets.empty() || std::any_of(r.targets.begin(), r.targets.end(),
-                                                     [&](const auto& c) { return satisfies(*target_, c); }));
-    const int here = on_target ? 1 + int(m_.version >= r.version) : 0;
-    if (here > rank || (here == rank && r.version < lowest->version)) lowest = r;
+        if (auto more = requirement_of(o.sreg)) raise(r, *more), special = true;
+    const bool there = special ? on_target(r) : x.on_target;
+    const int here = there ? 1 + int(m_.version >= r.version) : 0;
+    if (here > rank || (here == rank && r.version < lowest->version)) lowest = std::move(r);
     rank = std::max(rank, here);
   }
   if (!lowest) return located(operand_problem(i, best));
   if (need) *need = *lowest;
+  newest_ = std::max(newest_, lowest->version);
   if (!target_ || rank == 2) {
     if (auto p = constant_problem(i)) return located(std::move(*p));
     if (auto p = conversion_problem(i)) return located(std::move(*p));

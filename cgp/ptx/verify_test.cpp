@@ -187,6 +187,27 @@ TEST(verify, required_version_names_its_reason) {
   EXPECT_EQ(required_version(parse(module(convert, "9.0", "sm_90"))), (Version{7, 8}));
 }
 
+// In one pass what required_version and check say one after the other.
+TEST(verify, settles_the_version) {
+  for (const auto& [body, target] : {std::pair{"wgmma.fence.sync.aligned;", "sm_90a"},
+                                     {"ret;", "sm_75"},
+                                     {"ret;", "sm_100a"},
+                                     {"cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f1;", "sm_89"},
+                                     {"cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f1;", "sm_90"},
+                                     {"mov.u32 %r1, %cluster_ctarank;", "sm_90"},
+                                     {"mov.u32 %r1, %cluster_ctarank;", "sm_80"},
+                                     {"add.f32 %r1, %f2, %f3;", "sm_80"},
+                                     {"shfl.sync.idx.b32 %r1, %r2, 40, 31, -1;", "sm_80"}}) {
+    Module m = parse(module(body, "1.0", target));
+    Module by_parts = m;
+    by_parts.version = required_version(m);
+    const auto expected = check(by_parts), found = settle_version(m);
+    EXPECT_EQ(m.version, by_parts.version) << body << " " << target;
+    ASSERT_EQ(found.size(), expected.size()) << body << " " << target;
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(words(found[i]), words(expected[i]));
+  }
+}
+
 TEST(verify, module_rules) {
   auto with = [](const char* before, const char* directives = "") {
     return first(module("", "8.0", "sm_90a", before, directives));

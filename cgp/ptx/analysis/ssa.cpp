@@ -33,6 +33,7 @@ class Builder {
   Ssa run() {
     // Parameters in .reg space (old ABI) stand first in regs, after the results.
     std::size_t parameters = 0;
+    s_.values.reserve(f_.regs.size() + f_.body.size());
     for (const auto* list : {&f_.returns, &f_.params})
       for (const Var& v : *list) parameters += v.space == Space::reg;
     for (std::size_t r = 0; r < f_.regs.size(); ++r)
@@ -56,7 +57,7 @@ class Builder {
     std::vector<std::vector<BlockId>> defined(f_.regs.size());
     std::vector<RegisterUse> uses;
     for (BlockId b : c_.order)
-      for (std::uint32_t i = c_.blocks[b].first; i < c_.blocks[b].last; ++i) {
+      for (std::uint32_t i = c_.blocks[b].first; i < c_.blocks[b].last && !frontier[b].empty(); ++i) {
         registers_of(f_.body[i], uses);
         for (const RegisterUse& u : uses)
           if (u.written && (defined[u.reg].empty() || defined[u.reg].back() != b))
