@@ -146,6 +146,7 @@ kernels::DecodeProblem paged(const Tensor& q, const Tensor& pool, const Tensor& 
     q.fail(text::cat("its heads must have the ", p.cache.d, " elements of the pool's"));
   table_of(table, p.batch);
   p.columns = table.size(1), p.max_length = o.max_length, p.early = o.early != 0;
+  p.share = o.share;
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
     throw ArgumentError(
@@ -169,6 +170,14 @@ void paged_attention(cgp_stream& s, const Tensor& q, const Tensor& pool, const T
   at.q = q.address(), at.pool = pool.address(), at.table = table.address(), at.o = out.address();
   at.lengths = lengths_of(lengths, "paged_attention", p.batch);
   at.workspace = workspace.address(), at.wrong = one_word(wrong, "paged_attention", "wrong");
+  if ((o.share > 1) != (o.shared != nullptr))
+    throw ArgumentError("paged_attention: shared and a share above 1 belong together");
+  if (o.shared) {
+    const Tensor shared(o.shared, "paged_attention", "shared");
+    const std::uint64_t groups[] = {(p.batch + p.share - 1) / p.share};
+    shared.expect({DType::u32, DType::s32}), shared.expect_shape(groups, "q"), shared.expect_contiguous();
+    at.shared = shared.address();
+  }
   kernels::decode(s.stream, p, at);
 }
 

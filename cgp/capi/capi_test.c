@@ -602,6 +602,23 @@ static void test_decoding(void) {
     CHECK(o.host[e] == y.host[128 + e]); /* the only value */
     CHECK(pool.host[2 * 16 * 64 + e] == y.host[64 + e] && pool.host[3 * 16 * 64 + e] == y.host[128 + e]);
   }
+  cgp_paged_attention_options paged; /* a sequence that shares with nobody */
+  memset(&paged, 0, sizeof paged);
+  array in_common = make_words(1, (int64_t[]){1}, (int32_t[]){1});
+  const cgp_tensor common = words(&in_common);
+  paged.size = sizeof paged, paged.share = 4;
+  FAILS(CGP_INVALID_ARGUMENT,
+        cgp_paged_attention(stream, &q, &pool.t, &t, &l, &paged, &workspace.t, &bad, &o.t),
+        "paged_attention: ", "");
+  paged.shared = &common;
+  OK(cgp_paged_attention_workspace(stream, &q, &pool.t, &t, &paged, &bytes));
+  array larger = make_words(1, (int64_t[]){(int64_t)(bytes + 3) / 4}, NULL);
+  memset(larger.host, 0, larger.count * sizeof(float));
+  OK(cgp_upload(device, larger.t.address, larger.host, larger.count * sizeof(float)));
+  OK(cgp_paged_attention(stream, &q, &pool.t, &t, &l, &paged, &larger.t, &bad, &o.t));
+  fetch_half(&o);
+  for (int e = 0; e < 64; ++e) CHECK(o.host[e] == y.host[128 + e]);
+  drop(&in_common), drop(&larger);
   workspace.t.shape[0] = 1;
   if (bytes > 4)
     FAILS(CGP_INVALID_ARGUMENT,

@@ -361,6 +361,11 @@ typedef struct {
   float scale; /* 0: 1 / sqrt(d) */
   int32_t early;
   uint64_t max_length; /* no sequence gets longer; 0: columns * page_size */
+  /* `share` neighbouring sequences (the last of them fewer) begin with the same pages: shared[i] tokens of
+   * group i, no more than its sequences have, are read once for several of them. u32 or s32; both or neither.
+   */
+  uint64_t share;
+  const cgp_tensor* shared;
 } cgp_paged_attention_options;
 CGP_API cgp_status cgp_paged_attention_workspace(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
                                                  const cgp_tensor* table,

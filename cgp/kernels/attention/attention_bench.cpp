@@ -511,7 +511,7 @@ struct DecodeCase {
   DecodeProblem p;
   Buffer<bfloat16> pool, q, o;
   Buffer<std::int32_t> table;
-  Buffer<std::uint32_t> lengths, work, wrong;
+  Buffer<std::uint32_t> lengths, work, wrong, shared;
 
   DecodeCase(const runtime::Device& d, const DecodeProblem& q_, std::uint64_t n)
       : p(q_),
@@ -526,12 +526,13 @@ struct DecodeCase {
       pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
     table = d.upload<std::int32_t>(pages_of);
   }
-  void run(Stream& s, int cluster, int room = 0) const {
+  void run(Stream& s, int cluster, int room = 0, bool share = true) const {
     auto with = p;
     with.cluster = cluster, with.room = room;
+    if (!share) with.share = 0;
     decode(s, with,
            {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
-            wrong.address()});
+            wrong.address(), shared.empty() ? 0 : shared.address()});
   }
 };
 void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads_q, std::uint64_t heads_kv,
@@ -559,6 +560,28 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
       all.push_back({text::cat("c", c, "_", room), [&on, c, room](Stream& s) { on.run(s, c, room); }});
     }
   b.duel(text::cat("duel/", name), 0, all);
+}
+// `share` neighbours begin with the same `common` tokens, and each has `own` more: with and without a
+// cascade.
+void cascade_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t share, std::uint64_t common,
+                  std::uint64_t own, std::uint64_t heads_kv = 8) {
+  const auto name = text::cat("duel/cascade/", cgp::name(pages), "/b", batch, "/share", share, "/hk",
+                              heads_kv, "/common", common, "/own", own);
+  if (!b.wanted(name)) return;
+  constexpr std::uint64_t page = 64;
+  DecodeProblem p;
+  p.cache = {DType::bf16, pages, batch * (common + own) / page, page, heads_kv, 128};
+  p.batch = batch, p.heads_q = 32, p.columns = (common + own) / page, p.share = share;
+  DecodeCase on(b.device(), p, common + own);
+  auto table = on.table.to_vector();
+  for (std::uint64_t i = 0; i < batch; ++i)
+    for (std::uint64_t c = 0; c < common / page; ++c)
+      table[i * p.columns + c] = table[i / share * share * p.columns + c];
+  on.table = b.device().upload<std::int32_t>(table);
+  on.shared = b.device().upload<std::uint32_t>(std::vector<std::uint32_t>(batch, std::uint32_t(common)));
+  b.duel(
+      name, 0,
+      {{"alone", [&](Stream& s) { on.run(s, 0, 0, false); }}, {"cascade", [&](Stream& s) { on.run(s, 0); }}});
 }
 void copy_rows(Bench& b) {
   if (!b.wanted("copy/2GiB")) return;
@@ -588,6 +611,13 @@ void run_all(Bench& b) {
     decode_rows(b, t, 32, 16, 4, 4096, 64, 0, 256);
     decode_rows(b, t, 32, 32, 2, 4096, 64, 0, 256);
     decode_rows(b, t, 32, 32, 2, 4096, 64);
+  }
+  for (DType t : {DType::bf16, DType::e4m3}) {
+    cascade_rows(b, t, 32, 32, 4096, 256);
+    cascade_rows(b, t, 64, 64, 8192, 256);
+    cascade_rows(b, t, 64, 8, 2048, 256);
+    cascade_rows(b, t, 16, 16, 1024, 1024);
+    cascade_rows(b, t, 64, 64, 4096, 256, 32);
   }
   for (int splits : {8, 16, 32, 48, 64}) decode_rows(b, DType::bf16, 1, 32, 8, 8192, 64, splits);
   for (int splits : {1, 2, 3, 4, 8}) decode_rows(b, DType::bf16, 32, 32, 8, 4096, 64, splits);

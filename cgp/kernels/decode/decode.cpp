@@ -25,8 +25,10 @@ void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
 }
 
 struct Plan {
-  std::uint64_t row_blocks, items, splits;
-  int cluster;
+  std::uint64_t items, splits;
+  int cluster = 0;
+  // Of a cascade: sequences whose rows are multiplied together, the blocks that share a group's keys.
+  std::uint64_t members = 0, shared_splits = 0, shared_blocks = 0;
 };
 Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
@@ -34,9 +36,17 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   // Two blocks of 4 warps per SM, at least one tile for each warp.
   const std::uint64_t want = std::max<std::uint64_t>(1, 2 * std::uint64_t(std::max(1, d.sm_count)) / work);
   const std::uint64_t most = std::max<std::uint64_t>(1, (p.max_length + 63) / 64);
+  const std::uint64_t splits = p.splits ? std::uint64_t(p.splits) : std::min(want, most);
+  if (p.share > 1 && rows && rows <= kRows / 2) {  // else the rows of one sequence fill a product
+    const std::uint64_t members = std::min(kRows / rows, p.share), groups = (p.batch + p.share - 1) / p.share;
+    const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
+    const std::uint64_t ways =
+        std::clamp<std::uint64_t>(2 * std::uint64_t(std::max(1, d.sm_count)) / units, 1, most);
+    return {items, splits, 0, members, ways, units * ways};
+  }
   const int cluster = std::max(0, p.cluster);
-  if (cluster) return {row_blocks, items, std::uint64_t(cluster), cluster};
-  return {row_blocks, items, p.splits ? std::uint64_t(p.splits) : std::min(want, most), 0};
+  if (cluster) return {items, std::uint64_t(cluster), cluster};
+  return {items, splits};
 }
 
 }  // namespace
@@ -58,6 +68,7 @@ std::string reject(const DecodeProblem& q) {
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of the cache's heads = ", p.cache.heads);
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
   if (p.batch > 65535) return text::cat("batch = ", p.batch, " is above 65535");
+  if (p.share > 0x7fffffff) return text::cat("share = ", p.share, " is above 2^31 - 1");
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
   if (p.cluster < -1 || p.cluster > 16 || (p.cluster > 0 && !std::has_single_bit(unsigned(p.cluster))))
     return text::cat("cluster = ", p.cluster, " is not 1, 2, 4, 8 or 16, 0 or -1");
@@ -71,7 +82,8 @@ std::string reject(const DecodeProblem& q) {
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t) {
   auto name = text::cat("decode_", cgp::name(type), "_", cgp::name(pages), "_", d, "__w", t.warps,
                         t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "",
-                        t.early ? "_early" : "", t.cluster ? text::cat("_c", t.cluster, "_", t.room) : "");
+                        t.early ? "_early" : "", t.cascade ? "_cascade" : "",
+                        t.cluster ? text::cat("_c", t.cluster, "_", t.room) : "");
   const Tune tune{t, d};
   const int oldest = t.cluster ? 90 : 80;
   if (pages == DType::e4m3)
@@ -88,6 +100,12 @@ std::vector<Variant> decode_variants() {
   all.push_back(decode_variant(DType::f16, DType::f16, 128, {}));
   for (DType t : {DType::f16, DType::bf16})
     all.push_back(decode_variant(t, DType::e4m3, 128, {4, true, false, false}));
+  DecodeTuning cascade{.wide = true, .lse = true};
+  cascade.cascade = true;
+  for (int d : {64, 128, 256}) {
+    all.push_back(decode_variant(DType::bf16, d == 128 ? DType::e4m3 : DType::bf16, d, cascade));
+    cascade.lse = !cascade.lse;
+  }
   for (DType pages : {DType::bf16, DType::e4m3})
     for (int d : {64, 128, 256}) {
       const bool wide = (pages == DType::e4m3) == (d == 128);
@@ -106,7 +124,7 @@ std::uint64_t decode_workspace(const DecodeProblem& q, const runtime::DeviceInfo
   const auto use = plan(p, d);
   if (use.cluster) return 256;  // not used, but there
   const std::uint64_t all = use.items * p.batch;
-  return (all + 63) / 64 * 256 + all * use.splits * kRows * (2 + p.cache.d) * 4;
+  return (all + 63) / 64 * 256 + all * (use.splits + use.shared_splits) * kRows * (2 + p.cache.d) * 4;
 }
 
 void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& at) {
@@ -121,11 +139,14 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   if (use.cluster && s.device().info().max_cluster < use.cluster)
     throw Unsupported(text::cat("decode: clusters of ", use.cluster, " blocks need sm_90, this is ",
                                 s.device().info().arch));
-  if (use.splits > 1 && !use.cluster && !at.workspace) throw ArgumentError("decode: workspace is 0");
+  if (use.members && !at.shared) throw ArgumentError("decode: shared is 0");
+  if ((use.splits > 1 || use.members) && !use.cluster && !at.workspace)
+    throw ArgumentError("decode: workspace is 0");
   if (use.items > 65535)
     throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
   DecodeTuning t;
-  t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.single = use.splits == 1, t.lse = at.lse != 0;
+  t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.lse = at.lse != 0;
+  t.single = use.splits == 1 && !use.members, t.cascade = use.members != 0, t.wide = t.wide || t.cascade;
   t.early = p.early && s.device().info().cc() >= 90;
   if (use.cluster) {
     t.cluster = use.cluster, t.room = p.room ? p.room : 96;
@@ -141,6 +162,7 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
                         at.lse,
                         at.workspace,
                         at.wrong,
+                        at.shared,
                         p.q.batch,
                         p.q.head,
                         p.q.row,
@@ -155,11 +177,17 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
                         u32(p.columns),
                         u32(use.splits),
                         u32(use.items),
+                        u32(p.batch),
+                        u32(p.share),
+                        u32(use.members),
+                        u32(use.shared_splits),
+                        u32(use.shared_blocks),
                         p.scale * log2e * p.cache.key_scale,
                         p.cache.value_scale};
+  runtime::Dim3 grid{u32(use.splits), u32(use.items), u32(p.batch)};
+  if (t.cascade) grid = {u32(use.shared_blocks + p.batch * use.items * use.splits), 1, 1};
   load(s.device(), decode_variant(p.cache.type, p.cache.pages, int(p.cache.d), t))(
-      s, runtime::Launch{.grid = {u32(use.splits), u32(use.items), u32(p.batch)}, .programmatic = t.early},
-      n);
+      s, runtime::Launch{.grid = grid, .programmatic = t.early}, n);
 }
 
 }  // namespace cgp::kernels

@@ -15,9 +15,12 @@ struct DecodeProblem {
   std::uint64_t batch = 1, heads_q = 0, n_q = 1;
   std::uint64_t columns = 0;     ///< of the table of pages: [batch][columns], s32
   std::uint64_t max_length = 0;  ///< no sequence gets longer; 0: columns * page_size
-  AttentionStrides q, o;         ///< of [batch, heads, n_q, d]
-  float scale = -1;              ///< negative: 1 / sqrt(d)
-  int splits = 0;                ///< blocks that share a sequence's keys; 0: chosen
+  /// Cascade: so many neighbouring sequences begin with the same pages (the last group may have fewer), and
+  /// those are read once for several of them; 0 or 1: none.
+  std::uint64_t share = 0;
+  AttentionStrides q, o;  ///< of [batch, heads, n_q, d]
+  float scale = -1;       ///< negative: 1 / sqrt(d)
+  int splits = 0;         ///< blocks that share a sequence's keys; 0: chosen
   /// sm_90: 1, 2, 4, 8 or 16 blocks share them as a cluster, without a workspace, from keys that cp.async
   /// brings into shared memory; 0: not so; -1: chosen.
   int cluster = -1;
@@ -34,8 +37,11 @@ struct DecodeAddresses {
   std::uint64_t q = 0, pool = 0, table = 0, lengths = 0, o = 0;
   std::uint64_t lse = 0;        ///< f32 [batch, heads_q, n_q], or 0
   std::uint64_t workspace = 0;  ///< decode_workspace() bytes, zeroed once; every launch leaves it ready
-  std::uint64_t wrong =
-      0;  ///< u32: batch number + 1 of a sequence whose table names a page that is not there
+  /// u32: batch number + 1 of a sequence whose table names a page that is not there.
+  std::uint64_t wrong = 0;
+  /// Where problems share: u32, the tokens that each group's sequences have in common; no more than they
+  /// have.
+  std::uint64_t shared = 0;
 };
 std::uint64_t decode_workspace(const DecodeProblem& p, const runtime::DeviceInfo& d);
 /// Queues the problem. ArgumentError with reject()'s sentence; Unsupported before sm_80 (8-bit pages: sm_90).
@@ -50,6 +56,7 @@ struct DecodeTuning {
   /// Blocks that share keys and combine in shared memory, where cp.async brings keys; 0: without all that.
   int cluster = 0;
   int room = 96;  ///< KB of shared memory for keys, in a cluster
+  bool cascade = false;
 };
 Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t);
 std::vector<Variant> decode_variants();

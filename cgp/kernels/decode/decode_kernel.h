@@ -27,7 +27,8 @@
 
 namespace cgp::kernels::decode_parts {
 
-using namespace attention_parts;
+using namespace dsl;
+using attention_parts::inverse_or_zero, attention_parts::kNever, attention_parts::log_sum;
 using kv_parts::load8;
 
 inline constexpr int kRows = 16, kKeys = 16;
@@ -38,22 +39,25 @@ struct Tune {
 };
 
 struct DecodeParams {
-  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong;
+  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong, shared;
   Val<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;
   Val<u32> heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  Val<u32> batch, share, members, shared_splits, shared_blocks;
   Val<f32> scale_log2, value_scale;
   static auto carried() {
     using P = DecodeParams;
     return std::tuple(&P::q, &P::pool, &P::table, &P::lengths, &P::o, &P::lse, &P::workspace, &P::wrong,
-                      &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row, &P::heads_kv,
-                      &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns, &P::splits, &P::items,
-                      &P::scale_log2, &P::value_scale);
+                      &P::shared, &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row,
+                      &P::heads_kv, &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns,
+                      &P::splits, &P::items, &P::batch, &P::share, &P::members, &P::shared_splits,
+                      &P::shared_blocks, &P::scale_log2, &P::value_scale);
   }
 };
 struct DecodeNumbers {
-  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong;
+  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong, shared;
   std::uint64_t q_batch, q_head, q_row, o_batch, o_head, o_row;
   std::uint32_t heads_kv, group, n_q, page_size, page_count, columns, splits, items;
+  std::uint32_t batch, share, members, shared_splits, shared_blocks;
   float scale_log2, value_scale;
 };
 
@@ -80,6 +84,7 @@ class Decode {
 
   void run() {
     if (t_.cluster) return run_cluster();
+    if (t_.cascade) return run_cascade();
     const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
@@ -88,41 +93,96 @@ class Decode {
     const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
     const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
     const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
+    run_tiles({batch, head, rows0, length, rows()}, from, to, split, item);
+  }
 
-    const Where where{batch, head, rows0, length};
+ private:
+  /// `rows` from rows0: of one sequence, or of several neighbours that share these keys, `length` many.
+  struct Where {
+    Val<u32> batch, head, rows0, length, rows;
+  };
+  void run_tiles(const Where& where, const Val<u32>& from, const Val<u32>& to, const Val<u32>& split,
+                 const Val<u32>& item) {
     const auto q = queries(where);
+    const auto seen = limits(where);
     const auto start = from + k_.warp_index();
     auto state = State{Floats(std::size_t(halves()), Val<f32>(kNever)),
                        Floats(std::size_t(halves()), Val<f32>(0)), accumulator()};
     const auto step = Val<u32>(std::uint32_t(t_.warps));
     if (d_ <= 128) {
-      auto done =
-          k_.loop(range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
-                  [&](Val<u32> tile, std::tuple<State, std::vector<Words>> now) {
-                    const auto v = load_values(where, tile);
-                    const auto next = load_keys(where, tile + step, to);
-                    return std::tuple(
-                        multiply(
-                            where, tile, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
-                            [&](int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
-                        next);
-                  });
+      auto done = k_.loop(
+          range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
+          [&](Val<u32> tile, std::tuple<State, std::vector<Words>> now) {
+            const auto v = load_values(where, tile);
+            const auto next = load_keys(where, tile + step, to);
+            return std::tuple(
+                multiply(
+                    where, seen, tile, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
+                    [&](int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
+                next);
+          });
       finish(where, split, item, std::get<0>(done));
     } else {
       auto done = k_.loop(range(start, to, step), std::move(state), [&](Val<u32> tile, State now) {
         const auto there = place(where, tile, tile < to);
         return multiply(
-            where, tile, q, [&](int block) { return load_keys(where, tile, there, block); },
+            where, seen, tile, q, [&](int block) { return load_keys(where, tile, there, block); },
             [&](int part) { return load_values(where, tile, there, part); }, std::move(now));
       });
       finish(where, split, item, done);
     }
   }
-
- private:
-  struct Where {
-    Val<u32> batch, head, rows0, length;
+  // ------------------------------------------------------------ cascades
+  // `share` neighbouring sequences begin with the same shared[] tokens. The first blocks multiply those with
+  // the rows of as many of the neighbours as fit, the others a sequence's own tokens with its rows. What they
+  // have is combined as if they had split the keys of each sequence.
+  void run_cascade() {
+    const auto id = k_.ctaid_x();
+    const auto common = assume_uniform(id < p_.shared_blocks);
+    const auto mine = select(common, id, id - p_.shared_blocks);
+    const auto splits = select(common, p_.shared_splits, p_.splits);
+    const auto split = mine % splits, unit = mine / splits, head = unit % p_.heads_kv,
+               part = unit / p_.heads_kv;
+    const auto parts = (p_.share + p_.members - 1) / p_.members;  // of a group's rows
+    const auto group = select(common, part / parts, part / p_.share), inside = part % parts * p_.members;
+    const auto first = select(common, group * p_.share + inside, part);
+    const auto members =
+        select(common, dsl::min(dsl::min(p_.members, p_.share - inside), p_.batch - first), Val<u32>(1));
+    k_.if_(assume_uniform(first < p_.batch), [&] {
+      const auto tokens = [&](const Val<u64>& list, const Val<u32>& i) {
+        return assume_uniform(In<u32>(list, 0, !t_.early).ld(i));
+      };
+      const auto together = tokens(p_.shared, group) / std::uint32_t(kKeys);  // tiles
+      const auto length = select(common, together * std::uint32_t(kKeys), tokens(p_.lengths, first));
+      const auto begin = select(common, Val<u32>(0), together);
+      const auto end = dsl::max((length + (kKeys - 1)) / std::uint32_t(kKeys), begin);
+      const auto each = (end - begin + splits - 1) / splits;
+      const auto from = dsl::min(begin + split * each, end), to = dsl::min(from + each, end);
+      run_tiles({first, head, Val<u32>(0), length, members * rows()}, from, to,
+                select(common, p_.splits + split, split), Val<u32>(0));
+    });
+  }
+  /// Blocks that have a part of a sequence's result.
+  Val<u32> slots() const { return t_.cascade ? p_.splits + p_.shared_splits : p_.splits; }
+  /// The number of what blocks share, of row r.
+  Val<u32> shared_index(const Where& at, const Val<u32>& item, const Val<u32>& member) const {
+    return t_.cascade ? (at.batch + member) * p_.heads_kv + at.head : at.batch * p_.items + item;
+  }
+  struct Row {
+    Val<u32> batch, head, query;
   };
+  /// `r` is below at.rows.
+  Row locate(const Where& at, const Val<u32>& r) const {
+    const auto of_one = t_.cascade ? r % rows() : r;
+    return {t_.cascade ? at.batch + r / rows() : at.batch, at.head * p_.group + of_one % p_.group,
+            of_one / p_.group};
+  }
+  /// Row r of a half sees the keys below this.
+  Val<s32> limit(const Where& at, int half) const {
+    const auto row_of = locate(at, dsl::min(row(at, half), at.rows - 1));
+    const auto length = t_.cascade ? In<u32>(p_.lengths, 0, !t_.early).ld(row_of.batch) : at.length;
+    return bits<s32>(length) - bits<s32>(p_.n_q) + bits<s32>(row_of.query) + 1;
+  }
   using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
   int halves() const { return t_.wide ? 2 : 1; }
   int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
@@ -134,6 +194,12 @@ class Decode {
     std::vector<Floats> o;
     for (int j = 0; j < d_ / (t_.wide ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
     return o;
+  }
+  using Limits = std::vector<Val<s32>>;
+  Limits limits(const Where& at) const {
+    Limits all;
+    for (int half = 0; half < halves(); ++half) all.push_back(limit(at, half));
+    return all;
   }
   Val<u32> row(const Where& at, int half) const { return at.rows0 + group_ + std::uint32_t(8 * half); }
   Val<u32> rows() const { return p_.group * p_.n_q; }
@@ -164,11 +230,11 @@ class Decode {
     };
   }
   std::array<Val<b32>, 4> load_queries(const Where& at, int half, int c) {
-    const auto r = row(at, half), safe = dsl::min(r, rows() - 1);
-    const auto head = at.head * p_.group + safe % p_.group;
-    const auto base = to<u64>(at.batch) * p_.q_batch + to<u64>(head) * p_.q_head +
-                      to<u64>(safe / p_.group) * p_.q_row + to<u64>(quad_ * 8u);
-    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < rows(), !t_.early);
+    const auto r = row(at, half);
+    const auto there = locate(at, dsl::min(r, at.rows - 1));
+    const auto base = to<u64>(there.batch) * p_.q_batch + to<u64>(there.head) * p_.q_head +
+                      to<u64>(there.query) * p_.q_row + to<u64>(quad_ * 8u);
+    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < at.rows, !t_.early);
     return {as_multiplied(eight[0]), as_multiplied(eight[1]), as_multiplied(eight[2]),
             as_multiplied(eight[3])};
   }
@@ -273,8 +339,9 @@ class Decode {
     for (int s = 0; s <= stages(); ++s) pages.push_back(page_of(batch, start + std::uint32_t(s) * step));
     const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
-    const Where where{batch, head, rows0, length};
+    const Where where{batch, head, rows0, length, rows()};
     const auto q = queries(where);
+    const auto seen = limits(where);
     const auto ring = k_.smem_addr(ring_) + k_.warp_index() * std::uint32_t(ring_bytes());
     for (int s = 0; s < stages(); ++s)
       fill(where, start + std::uint32_t(s) * step, tiles, pages[std::size_t(s)],
@@ -291,7 +358,7 @@ class Decode {
                   cp_async_wait(k_, stages() - 1);
                   w_.sync();
                   const auto keys = shared_keys(at), values = shared_values(at);
-                  auto next = multiply(where, tile, q, keys, values, std::move(std::get<0>(now)));
+                  auto next = multiply(where, seen, tile, q, keys, values, std::move(std::get<0>(now)));
                   w_.sync();
                   fill(where, later, tiles, std::get<2>(now), at);
                   const auto after = at + tile_bytes;
@@ -373,7 +440,7 @@ class Decode {
     const auto most = std::uint32_t(8 * halves());
     const auto parts = k_.shared<f32>(int(blocks * most * columns)),
                stats = k_.shared<f32>(int(blocks * most * 2));
-    each(d_, [&](const Val<u32>& r, const Val<u32>& x) {
+    each(at, d_, [&](const Val<u32>& r, const Val<u32>& x) {
       const auto b = block(r, x);
       mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
       k_.if_(x % columns == 0u, [&] {
@@ -381,7 +448,7 @@ class Decode {
       });
     });
     cluster_sync(cta_);
-    each(int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
+    each(at, int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
       std::vector<Val<f32>> max, sum, o;
       for (std::uint32_t b = 0; b < blocks; ++b) max.push_back(stats.ld((r + b * most) * 2u));
       const auto all = most_of(max);
@@ -401,7 +468,8 @@ class Decode {
   // keys(block) of 8, values(part) of 64 columns, are asked for where they are multiplied: wide heads have no
   // registers for all of them.
   template <class K, class V>
-  State multiply(const Where& at, const Val<u32>& tile, const Four& q, K&& keys, V&& values, State now) {
+  State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, const Four& q, K&& keys,
+                 V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
     std::vector<std::vector<Value>> s;
     for (int block = 0; block < 2; ++block) {
@@ -423,13 +491,11 @@ class Decode {
     std::vector<Floats> e;  // of a half: 2 blocks of 2 keys
     for (int half = 0; half < halves(); ++half) {
       const std::size_t h = std::size_t(half);
-      // Row r sees the keys up to its own query's.
-      const auto limit = at.length - p_.n_q + row(at, half) / p_.group + 1;
       Floats seen;
       for (int i = 0; i < 4; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
         const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
-        seen.push_back(select((key < limit) & (key < at.length), x, Val<f32>(kNever)));
+        seen.push_back(select((bits<s32>(key) < limits[h]) & (key < at.length), x, Val<f32>(kNever)));
       }
       const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
       max.push_back(most(std::get<0>(now)[h],
@@ -531,35 +597,47 @@ class Decode {
       return Result{max, sum.back(), o.back()};
     };
     if (t_.cluster > 1) return combine_cluster(at, block);
-    if (t_.single) return each_element([&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+    if (t_.single) return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
 
-    const auto index = at.batch * p_.items + item;  // of what blocks share
-    const auto all = k_.nctaid_z() * p_.items;
+    const auto all = t_.cascade ? p_.batch * p_.heads_kv : k_.nctaid_z() * p_.items;
     const Out<u32> counter(p_.workspace);
     const Out<f32> stats(p_.workspace + counters_bytes(all));
-    const auto partial = stats.at(to<u64>(all * p_.splits) * std::uint64_t(2 * kRows));
-    const auto slot = [&](const Val<u32>& s) { return to<u64>(index * p_.splits + s); };
-    each_element([&](const auto& r, const auto& x) {
+    const auto partial = stats.at(to<u64>(all * slots()) * std::uint64_t(2 * kRows));
+    const auto slot = [&](const Val<u32>& member, const Val<u32>& s) {
+      return to<u64>(shared_index(at, item, member) * slots() + s);
+    };
+    each(at, d_, [&](const auto& r, const auto& x) {
       const Result b = block(r, x);
-      partial.st(slot(split) * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x), b.o);
+      const auto there = slot(t_.cascade ? r / rows() : r, split);
+      const auto row = t_.cascade ? r % rows() : r;
+      partial.st(there * std::uint64_t(kRows * d_) + to<u64>(row * std::uint32_t(d_) + x), b.o);
       k_.if_(x == 0u, [&] {
-        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u), b.max);
-        stats.st(slot(split) * std::uint64_t(2 * kRows) + to<u64>(r * 2u + 1u), b.sum);
+        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u), b.max);
+        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u + 1u), b.sum);
       });
     });
-    const auto last = k_.shared<u32>(1);
+    const auto members = t_.cascade ? at.rows / rows() : Val<u32>(1);
+    const auto last = k_.shared<u32>(kRows);
     fence<acq_rel, gpu>(k_);
     k_.sync();
-    cta_.one_thread([&](Thread&) {
-      const auto before = atom<acq_rel, gpu, op::add>(counter, to<u64>(index), 1);
-      const auto is_last = before == p_.splits - 1;
-      last.st(0, select(is_last, Val<u32>(1), Val<u32>(0)));
-      k_.if_(is_last, [&] { counter.st(to<u64>(index), 0); });
+    k_.if_(k_.tid() < members, [&] {
+      const auto index = to<u64>(shared_index(at, item, k_.tid()));
+      const auto is_last = atom<acq_rel, gpu, op::add>(counter, index, 1) == slots() - 1;
+      last.st(k_.tid(), select(is_last, Val<u32>(1), Val<u32>(0)));
+      k_.if_(is_last, [&] { counter.st(index, 0); });
     });
     k_.sync();
-    k_.if_(assume_uniform(last.ld(0)) == 1u, [&] {
-      fence<acq_rel, gpu>(k_);
-      each_four([&](const auto& r, const auto& x) { combine(at, stats, partial, slot(Val<u32>(0)), r, x); });
+    const auto combined = [&](const Val<u32>& member, const Where& one) {
+      k_.if_(assume_uniform(last.ld(member)) == 1u, [&] {
+        fence<acq_rel, gpu>(k_);
+        each(one, d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) {
+          combine(one, stats, partial, slot(member, Val<u32>(0)), r, x * 4u);
+        });
+      });
+    };
+    if (!t_.cascade) return combined(Val<u32>(0), at);
+    k_.loop(members, [&](Val<u32> m) {
+      combined(m, Where{at.batch + m, at.head, Val<u32>(0), at.length, rows()});
     });
   }
   // Columns x to x + 3 of all blocks' partial results. Those of a dozen are on their way together, since what
@@ -569,12 +647,12 @@ class Decode {
     constexpr std::uint32_t kTogether = 12;
     using S = std::tuple<Val<f32>, Val<f32>, Floats>;
     const auto done = k_.loop(
-        range(Val<u32>(0), p_.splits, Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
+        range(Val<u32>(0), slots(), Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
         [&](Val<u32> s0, S now) {
           std::vector<RegGroup<f32, 2>> of_row;
           std::vector<RegGroup<f32, 4>> values;
           for (std::uint32_t i = 0; i < kTogether; ++i) {
-            const auto there = s0 + i < p_.splits;
+            const auto there = s0 + i < slots();
             const auto slot = slot0 + to<u64>(s0 + i);
             of_row.push_back(stats.at(slot * std::uint64_t(2 * kRows) + to<u64>(r * 2u))
                                  .template ld_if<2>(there, 0, Val<f32>(kNever)));
@@ -613,30 +691,22 @@ class Decode {
   static Val<u64> counters_bytes(const Val<u32>& n) { return to<u64>((n + 63u) / 64u) * 256u; }
 
   template <class F>
-  void each_element(F&& f) {
-    each(d_, f);
-  }
-  template <class F>
-  void each_four(F&& f) {
-    each(d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) { f(r, x * 4u); });
-  }
-  template <class F>
-  void each(int columns, F&& f) {
-    const auto n = dsl::min(rows(), Val<u32>(std::uint32_t(kRows))) * std::uint32_t(columns);
+  void each(const Where& at, int columns, F&& f) {
+    const auto n = dsl::min(at.rows, Val<u32>(std::uint32_t(kRows))) * std::uint32_t(columns);
     k_.loop(range(k_.tid(), n, Val<u32>(std::uint32_t(32 * t_.warps))),
             [&](Val<u32> e) { f(e / std::uint32_t(columns), e % std::uint32_t(columns)); });
   }
   void store(const Where& at, const Val<u32>& r, const Val<u32>& x, const Result& b) {
-    const auto all = at.rows0 + r;
-    const auto head = at.head * p_.group + all % p_.group, query = all / p_.group;
-    const auto there = all < rows();
-    const auto place = to<u64>(at.batch) * p_.o_batch + to<u64>(head) * p_.o_head + to<u64>(query) * p_.o_row;
+    const auto there = at.rows0 + r < at.rows;
+    const auto row = locate(at, at.rows0 + r);
+    const auto place =
+        to<u64>(row.batch) * p_.o_batch + to<u64>(row.head) * p_.o_head + to<u64>(row.query) * p_.o_row;
     Out<T>(p_.o).st_if(there, place + to<u64>(x), dsl::to<T>(b.o * inverse_or_zero(b.sum) * p_.value_scale));
     if (t_.lse)
       Out<f32>(p_.lse).st_if(
           there & (x == 0u),
-          (to<u64>(at.batch) * to<u64>(p_.heads_kv * p_.group) + to<u64>(head)) * to<u64>(p_.n_q) +
-              to<u64>(query),
+          (to<u64>(row.batch) * to<u64>(p_.heads_kv * p_.group) + to<u64>(row.head)) * to<u64>(p_.n_q) +
+              to<u64>(row.query),
           log_sum(b.max, p_.scale_log2, b.sum));
   }
 

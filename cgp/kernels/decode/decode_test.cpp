@@ -20,6 +20,8 @@ struct Shape {
   std::vector<std::uint32_t> lengths;
   int splits;
   int cluster = -1, room = 0;
+  std::uint64_t share = 0;  // neighbours that begin with `common` tokens, of whole pages, in the same pages
+  std::uint32_t common = 0;
 };
 
 // Random pages in random order; what lies behind a sequence's last token is NaN.
@@ -29,7 +31,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   p.cache = {x.type, x.pages, 0, x.page_size, x.heads_kv, x.d, 0.5f, 2.0f};
   if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
   p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits, p.cluster = x.cluster,
-  p.room = x.room;
+  p.room = x.room, p.share = x.share;
   std::uint64_t longest = 1;
   for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
   p.columns = (longest + x.page_size - 1) / x.page_size;
@@ -41,6 +43,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   std::vector<std::int32_t> table(batch * p.columns, -1);
   const std::uint64_t half = x.heads_kv * x.page_size * x.d;
   const auto page_of = [&](std::uint64_t b, std::uint64_t c) {
+    if (x.share && (c + 1) * x.page_size <= x.common) b -= b % x.share;
     return (b * p.columns + c) * 7 % p.cache.page_count;
   };
   ASSERT_NE(p.cache.page_count % 7, 0u);
@@ -65,11 +68,14 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   out.fill_bytes(0xff), dlse.fill_bytes(0xff);
   auto work = device.zeros<std::uint32_t>(decode_workspace(p, device.info()) / 4 + 1);
   auto wrong = device.zeros<std::uint32_t>(1);
+  std::vector<std::uint32_t> in_common(x.share ? (batch + x.share - 1) / x.share : 1, x.common);
+  if (in_common.size() > 1) in_common.back() = x.common / 2;  // fewer than there are
+  auto shared = device.upload<std::uint32_t>(in_common);
   runtime::Stream s(device);
   for (int i = 0; i < launches; ++i)
     decode(s, p,
            {dq.address(), dpool.address(), dtable.address(), dlengths.address(), out.address(),
-            dlse.address(), work.address(), wrong.address()});
+            dlse.address(), work.address(), wrong.address(), shared.address()});
   s.wait();
   out.download(o.bytes), dlse.download(lse.bytes);
   EXPECT_EQ(wrong.to_vector()[0], 0u);
@@ -110,27 +116,33 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
         }
       }
   EXPECT_LE(worst, 1) << name(x.pages) << " d " << x.d << " heads " << x.heads_q << "/" << x.heads_kv
-                      << " page " << x.page_size << " splits " << x.splits << " cluster " << x.cluster;
+                      << " page " << x.page_size << " splits " << x.splits << " cluster " << x.cluster
+                      << " share " << x.share;
   EXPECT_LE(worst_lse, 1e-4);
 }
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{{DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 1},
-                                      {DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 3},
-                                      {DType::f16, DType::f16, 6, 2, 128, 32, 1, {70, 5}, 2},
-                                      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50}, 2},
-                                      {DType::bf16, DType::bf16, 16, 1, 256, 64, 1, {200, 77}, 2},
-                                      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {100}, 2},
-                                      {DType::bf16, DType::bf16, 20, 1, 64, 64, 1, {33, 90}, 1},
-                                      {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {2, 40, 65}, 2},
-                                      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 2},
-                                      {DType::bf16, DType::e4m3, 16, 2, 64, 16, 1, {90}, 1},
-                                      {DType::bf16, DType::bf16, 4, 2, 128, 16, 1, {1, 333, 0}, 0, 2},
-                                      {DType::f16, DType::f16, 12, 1, 64, 32, 1, {777}, 0, 4, 192},
-                                      {DType::bf16, DType::bf16, 3, 1, 256, 64, 2, {190}, 0, 2, 192},
-                                      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 0, 8},
-                                      {DType::bf16, DType::e4m3, 16, 1, 64, 16, 1, {1200}, 0, 1},
-                                      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 100}, 0, 1}};
+  static const std::vector<Shape> all{
+      {DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 1},
+      {DType::bf16, DType::bf16, 4, 2, 64, 16, 1, {1, 40, 0, 129}, 3},
+      {DType::f16, DType::f16, 6, 2, 128, 32, 1, {70, 5}, 2},
+      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50}, 2},
+      {DType::bf16, DType::bf16, 16, 1, 256, 64, 1, {200, 77}, 2},
+      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {100}, 2},
+      {DType::bf16, DType::bf16, 20, 1, 64, 64, 1, {33, 90}, 1},
+      {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {2, 40, 65}, 2},
+      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 2},
+      {DType::bf16, DType::e4m3, 16, 2, 64, 16, 1, {90}, 1},
+      {DType::bf16, DType::bf16, 4, 2, 128, 16, 1, {1, 333, 0}, 0, 2},
+      {DType::f16, DType::f16, 12, 1, 64, 32, 1, {777}, 0, 4, 192},
+      {DType::bf16, DType::bf16, 3, 1, 256, 64, 2, {190}, 0, 2, 192},
+      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 0, 8},
+      {DType::bf16, DType::e4m3, 16, 1, 64, 16, 1, {1200}, 0, 1},
+      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 100}, 0, 1},
+      {DType::bf16, DType::bf16, 8, 2, 64, 16, 1, {70, 65, 100, 64, 130, 129, 77}, 2, -1, 0, 5, 64},
+      {DType::f16, DType::f16, 3, 1, 128, 32, 2, {40, 34, 90}, 1, -1, 0, 3, 32},
+      {DType::bf16, DType::e4m3, 8, 1, 256, 16, 1, {40, 33, 32}, 0, -1, 0, 2, 32},
+      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {40, 33}, 2, -1, 0, 2, 32}};
   return all;
 }
 
