@@ -103,7 +103,7 @@ class Verifier {
 };
 
 void Verifier::header() {
-  if (!version_exists(m_.version))
+  if (!version_exists(m_.version) && !(options_.foreign && m_.version > kNewestVersion))
     add("a module names a PTX version that exists", text::cat(".version ", version_text(m_.version)),
         text::cat("there is no PTX ", version_text(m_.version), "; the newest known is ",
                   version_text(kNewestVersion)));

@@ -461,6 +461,10 @@ bool InstVerifier::operand_fits(const Form& f, const OperandPattern& p, const In
     case Kind::mov: {
       const int count = operand_count(p, i.mods);
       if (count > 0) return vector_fits(p, i, o, count, a);
+      // Triton writes ld.global.b32 {%r1}, [%rd1]; ptxas takes it here and in mov.
+      if (options_.foreign && (i.op == Op::ld || i.op == Op::st || i.op == Op::mov) &&
+          o.kind == OperandKind::vector && o.elems.size() == 1)
+        return operand_fits(f, p, i, o.elems[0], a);
       Mod type = operand_type(p, i.mods);
       if (p.type_from == OperandPattern::Type::size)
         type = o.kind == OperandKind::reg && o.reg < f_->regs.size() && type_bits(f_->regs[o.reg].type) == 32

@@ -129,6 +129,31 @@ TEST_F(Cli, a_ptx_file_runs_and_saves_its_result) {
     ASSERT_EQ(load_as_double(DType::f32, z.bytes.data(), i), 2.5 * double(i) + 1);
 }
 
+// What ptxas refuses is not run as if a GPU took it.
+TEST_F(Cli, ptx_that_breaks_rules_is_refused_and_explained) {
+  const auto text = [](const char* target, const char* body) {
+    return std::string(".version 8.0\n.target ") + target + "\n.address_size 64\n" + body;
+  };
+  const char* divides =
+      ".visible .entry k() { .reg .f32 %f<3>; mov.f32 %f1, 0f3f800000; div.f32 %f2, %f1, %f1; ret; }";
+  for (const auto& [ptx, why] :
+       {std::pair{text("sm_80", divides), "missing one of .approx .full .rn"},
+        {text("sm_80", ".const .b8 big[70000];\n.visible .entry k() { ret; }"), "64 KiB of .const"},
+        {text("sm_80", ".visible .entry k() { .shared .b8 s[60000]; ret; }"), "shared"},
+        {text("sm_90", ".visible .entry k() { wgmma.fence.sync.aligned; ret; }"),
+         "needs PTX 8.0 and sm_90a"}}) {
+    write("broken.ptx", ptx);
+    const Outcome run = cgp("run broken.ptx --grid 1 --block 128");
+    EXPECT_EQ(run.code, 2) << ptx << run.out << run.err;
+    EXPECT_NE(run.err.find(why), std::string::npos) << run.err;
+    const Outcome explained = cgp("explain broken.ptx");
+    EXPECT_EQ(explained.code, 1) << ptx;
+    EXPECT_NE(explained.out.find(why), std::string::npos) << explained.out;
+  }
+  write("broken.ptx", text("sm_80", divides));
+  EXPECT_EQ(cgp("run broken.ptx --grid 1 --block 128 --check all,-program").code, 0);
+}
+
 // out[i] = 2 * blocks in a cluster + whether the grid has the workspace of a cooperative launch.
 constexpr const char* kShaped = R"(
 .version 7.8

@@ -190,8 +190,10 @@ std::vector<profile::AccessCheck> counted_accesses(const std::vector<ModuleFacts
   return out;
 }
 
-/// Whether a bug of severity `fail_on` or worse is reported.
+/// Whether rules of the ISA are broken, or a bug of severity `fail_on` or worse is reported.
 bool fails(const std::vector<ModuleFacts>& modules, const AnalysisView& view, const std::string& fail_on) {
+  for (const auto& m : modules)
+    if (!m.problems.empty()) return true;
   if (fail_on == "none") return false;
   for (const auto& m : modules)
     for (const auto& e : m.entries) {

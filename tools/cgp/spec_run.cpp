@@ -13,6 +13,7 @@
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
+#include "cgp/ptx/verify.h"
 #include "cgp/runtime/buffer.h"
 #include "cgp/runtime/device.h"
 #include "cgp/runtime/launcher.h"
@@ -79,7 +80,12 @@ class Runner {
       check_opcodes(module);
     device_ = open_device(options_.device, spec_, module);
     result_.device = device_.info();
-    if (device_.is_emulator()) prepare_emulator();
+    if (device_.is_emulator()) {
+      prepare_emulator();
+      // What ptxas would refuse is no program, whatever the emulator makes of it. A GPU's driver says so
+      // itself.
+      if (device_.emulator_options().checks.has(emu::Check::program)) ptx::verify(module, {.foreign = true});
+    }
     loaded_ = device_.load_module(result_.ptx);
     step("filling buffers");
     make_buffers();
