@@ -333,6 +333,15 @@ bool note_words(Warp& w, const Op& op, const Lanes& a, bool store) {
   return race::shared_words(w, op, offset, use_of(store));
 }
 
+// Reads of words that lanes share.
+bool note_groups(Warp& w, const Op& op, const Lanes& a, std::uint32_t bytes) {
+  if (a.active != ~Mask(0)) return false;
+  alignas(64) std::uint32_t offset[kLanes];
+  _mm512_store_si512(offset, a.low);
+  _mm512_store_si512(offset + 16, a.high);
+  return race::shared_groups(w, op, offset, bytes);
+}
+
 Lanes lanes_of_row(std::uint64_t first, std::uint32_t bytes) {
   const __m512i low = _mm512_add_epi32(_mm512_set1_epi32(int(first)),
                                        _mm512_mullo_epi32(lane_numbers(), _mm512_set1_epi32(int(bytes))));
@@ -417,9 +426,10 @@ bool load_line(Warp& w, const Op& op, const Range& r, const Lanes& a) {
   count_row<F>(w, op, is_shared(F) ? 0 : line_sectors(a, r, line));
   const race::Section section(w, op);
   if (w.race) {
-    const bool words = line.swizzled && is_shared(F);
-    if (!words || !race::shared_line(w, op, line.at, line.turn, use_of(false)))
-      note_lanes(w, op, a, r, 4, false);
+    const bool done =
+        is_shared(F) && (line.swizzled ? race::shared_line(w, op, line.at, line.turn, use_of(false))
+                                       : note_groups(w, op, a, 4));
+    if (!done) note_lanes(w, op, a, r, 4, false);
   }
   const __m512i low = _mm512_loadu_si512(r.host + line.at), high = _mm512_loadu_si512(r.host + line.at + 64);
   auto* const to = w.row<std::uint32_t>(op.d);
@@ -488,8 +498,10 @@ void load_lanes(Warp& w, const Op& op, const Range& r) {
   if (!all_written(a, r, bytes)) return exec_load(w, op);
   count_lanes<F>(w, op, false, a, r, bytes);
   const race::Section section(w, op);
-  if (w.race && !(Count == 1 && is_shared(F) && note_words(w, op, a, false)))
-    note_lanes(w, op, a, r, bytes, false);
+  const bool noted =
+      !w.race ||
+      (is_shared(F) && ((Count == 1 && note_words(w, op, a, false)) || note_groups(w, op, a, bytes)));
+  if (!noted) note_lanes(w, op, a, r, bytes, false);
   const auto low = __mmask16(a.active), high = __mmask16(a.active >> 16);
   // The address row may be one of the destinations: its offsets are in registers by now.
   for (int i = 0; i < Count; ++i) {

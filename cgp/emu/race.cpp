@@ -86,9 +86,11 @@ std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool par
   l->parallel = parallel;
   const ProgramImpl& p = *launch.program;
   l->traits.resize(p.insts.size() + 1);
+  l->together = p.avx512;
   if (p.avx512)
     l->lanes = {isa_avx512::shared_read,     isa_avx512::shared_write, isa_avx512::shared_read_at,
-                isa_avx512::shared_write_at, isa_avx512::global_read,  isa_avx512::global_write};
+                isa_avx512::shared_write_at, isa_avx512::group_lanes,  isa_avx512::apart_by,
+                isa_avx512::shared_read_by,  isa_avx512::global_read,  isa_avx512::global_write};
   for (std::size_t n = 0; n < p.insts.size(); ++n) {
     const ptx::Inst& i = p.inst(std::uint32_t(n));
     l->traits[n] = trait_of(i);

@@ -3,6 +3,7 @@
 // that saw narrow accesses), and what further readers there are beside them (race_readers.cpp). A reader is
 // forgotten when the next one is ordered behind it: who knows of that one knows of both.
 #include <algorithm>
+#include <thread>
 
 #include "cgp/emu/race_rows.h"
 #include "cgp/emu/race_state.h"
@@ -31,9 +32,9 @@ GlobalShadow& shadow_of(LaunchState& l, const Allocation& a) {
 class PageLock {
  public:
   PageLock(GlobalPage& page, bool needed) : page_(needed ? &page : nullptr) {
-    if (page_)
-      while (page_->busy.test_and_set(std::memory_order_acquire)) {
-      }
+    // Who has it may not be running.
+    for (int tries = 0; page_ && page_->busy.test_and_set(std::memory_order_acquire);)
+      if (++tries % 64 == 0) std::this_thread::yield();
   }
   ~PageLock() {
     if (page_) page_->busy.clear(std::memory_order_release);
@@ -219,6 +220,48 @@ bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
   return true;
 }
 
+// The words of lanes `from` to `to`, one behind the other, as one_lane().
+bool several_lanes(const Accessor& a, GlobalPage& page, std::uint32_t at, int from, int to) {
+  if (page.shift != 2 || (a.proxy != Proxy::generic && page.written)) return false;
+  const std::uint32_t bytes = std::uint32_t(to - from + 1) * a.bytes, first = at >> 2, n = bytes >> 2;
+  page.settle(lines_of(at, bytes));
+  const LaneRun p = a.lane_run(from, std::countr_zero(a.bytes) - 2);
+  const auto& lanes = a.s.cluster->launch->lanes;
+  Stamp* const older = page.older.empty() ? nullptr : &page.older[first];
+  std::uint32_t* const older_reader = older ? &page.older_reader[first] : nullptr;
+  if (a.use == Use::read) {
+    if (lanes.global_read(p, page.written ? &page.write[first] : nullptr, &page.writer[first],
+                          &page.read[first], &page.reader[first], older, older_reader, n))
+      return true;
+    const std::uint32_t me = a.s.cluster->index + 1, words = a.bytes >> 2;
+    for (std::uint32_t k = 0; page.written && k < n; ++k)
+      if (const Stamp x = page.write[first + k];
+          x && !(page.writer[first + k] == me && a.quick(x, from + int(k / words))))
+        return false;
+    if (!older) return false;
+    for (int l = to; l >= from; --l)  // in the order of one_lane()
+      for (std::uint32_t k = std::uint32_t(l - from) * words, end = k + words; k < end; ++k) {
+        set_aside(a, page, first + k, l);
+        page.read[first + k] = a.stamp(l);
+        page.reader[first + k] = me;
+      }
+    return true;
+  }
+  if (page.has_more(first, n) ||
+      !lanes.global_write(p, &page.write[first], &page.writer[first], &page.read[first], &page.reader[first],
+                          older, older_reader, n))
+    return false;
+  page.written = true;
+  return true;
+}
+
+// The first of the lanes up to `l` that access words one behind the other.
+int run_before(const Accessor& a, const std::uint64_t* addr, Mask lanes, std::uint64_t start, int l) {
+  if (!a.s.cluster->launch->together || a.bytes < 4 || (a.bytes & (a.bytes - 1)) || (addr[l] & 3)) return l;
+  while (l > 0 && (lanes >> (l - 1) & 1) && addr[l - 1] >= start && addr[l - 1] + a.bytes == addr[l]) --l;
+  return l;
+}
+
 // The shadow of the allocation that holds [address, address + bytes); nullptr for constant memory.
 GlobalShadow* find_shadow(const Accessor& a, std::uint64_t address, std::uint64_t bytes,
                           const Allocation*& in) {
@@ -325,12 +368,23 @@ void global_access(const Accessor& a, const std::uint64_t* addr) {
     const PageLock lock(page, a.s.cluster->launch->parallel);
     // Of lanes that read one address the last is noted: the first tends to be the one that tells others.
     std::uint64_t last = 0;
-    for (Mask m = left; m; m &= ~lane_bit(kLanes - 1 - std::countl_zero(m))) {
+    Mask done = 0, alone = 0;
+    for (Mask m = left; m; m &= ~(done | lane_bit(kLanes - 1 - std::countl_zero(m)))) {
       const int l = kLanes - 1 - std::countl_zero(m);
       if (addr[l] < start || addr[l] - start + a.bytes > size) continue;
       left &= ~lane_bit(l);
       if (a.use == Use::read && addr[l] == last && a.s.view.uniform()) continue;
       last = addr[l];
+      if (const int from = alone & lane_bit(l) ? l : run_before(a, addr, m, start, l); l - from >= 3) {
+        const Mask run = (lane_bit(l) - lane_bit(from)) | lane_bit(l);
+        if (several_lanes(a, page, std::uint32_t(addr[from] - start), from, l)) {
+          done = run;
+          left &= ~done;
+          last = addr[from];
+          continue;
+        }
+        alone |= run;
+      }
       if (one_lane(a, page, std::uint32_t(addr[l] - start), l)) continue;
       in_page(a, page, start, addr[l], a.bytes, l, 0);
     }

@@ -3,6 +3,10 @@
 // loops into vectors.
 #include "cgp/emu/race_lanes.h"
 
+#if defined(CGP_EMU_AVX512)
+#include <immintrin.h>
+#endif
+
 #include "cgp/emu/isa_begin.h"
 namespace {
 using u64 = std::uint64_t;
@@ -116,6 +120,96 @@ bool shared_write_at(const LaneRun& p, u64* __restrict write, u64* __restrict re
   }
   if (bad) return false;
   for (u32 k = 0; k < 32; ++k) write[at[k]] = stamp(p, k), reads[at[k]] = 0;
+  return true;
+}
+
+namespace {
+// Bit k of the answers: whether lane k's word is in range, or is one word.
+#if defined(CGP_EMU_AVX512)
+struct Words {
+  __m512i low, high;
+  explicit Words(const u32* from) : low(_mm512_loadu_si512(from)), high(_mm512_loadu_si512(from + 16)) {}
+  u32 in_range(u32 base, u32 size, u32 bytes) {
+    const __m512i b = _mm512_set1_epi32(int(base)), n = _mm512_set1_epi32(int(size)),
+                  odd = _mm512_set1_epi32(int(bytes - 1));
+    low = _mm512_sub_epi32(low, b), high = _mm512_sub_epi32(high, b);
+    const auto fine = [&](__m512i v) {
+      return u32(_mm512_mask_testn_epi32_mask(_mm512_cmplt_epu32_mask(v, n), v, odd));
+    };
+    return fine(low) | fine(high) << 16;
+  }
+  u32 equal(u32 x) const {
+    const __m512i v = _mm512_set1_epi32(int(x));
+    return u32(_mm512_cmpeq_epi32_mask(low, v)) | u32(_mm512_cmpeq_epi32_mask(high, v)) << 16;
+  }
+};
+#else
+struct Words {
+  u32 at[32];
+  explicit Words(const u32* from) {
+    for (u32 k = 0; k < 32; ++k) at[k] = from[k];
+  }
+  u32 in_range(u32 base, u32 size, u32 bytes) {
+    u32 m = 0;
+    for (u32 k = 0; k < 32; ++k) {
+      at[k] -= base;
+      m |= u32((at[k] < size) & ((at[k] & (bytes - 1)) == 0)) << k;
+    }
+    return m;
+  }
+  u32 equal(u32 x) const {
+    u32 m = 0;
+    for (u32 k = 0; k < 32; ++k) m |= u32(at[k] == x) << k;
+    return m;
+  }
+};
+#endif
+}  // namespace
+
+u32 group_lanes(const u32* offset, u32 base, u32 size, u32 bytes, u32& mask, u32* distinct, u32* lanes) {
+  Words words(offset);
+  mask &= words.in_range(base, size, bytes);
+  u32 n = 0;
+  for (u32 left = mask; left; ++n) {
+    distinct[n] = offset[__builtin_ctz(left)] - base;
+    const u32 same = words.equal(distinct[n]) & left;
+    lanes[n] = same;
+    left &= ~same;
+  }
+  return n;
+}
+
+bool apart_by(const u32* __restrict offset, const u32* __restrict apart) {
+  u32 wrong = 0;
+  for (u32 k = 0; k < 32; ++k) wrong |= (offset[k] - offset[0]) ^ apart[k];
+  return wrong == 0;
+}
+
+bool shared_read_by(const LaneRun& p, const u64* __restrict write, u64* __restrict reads,
+                    u64* __restrict seen, u32* __restrict inst, const u32* __restrict at,
+                    const u32* __restrict lanes, u32 n) {
+  constexpr u64 kSeveral = u64(1) << 20;  // no lane's number: of several none wrote it alone
+  u64 r[128], e[128], bad = 0;
+  for (u32 k = 0; k < n; ++k) r[k] = reads[at[k]], e[k] = seen[at[k]];
+  for (u32 k = 0; k < n; ++k) {
+    // Lane by lane, the first would have to be alone in an older read.
+    const u64 bits = lanes[k], first = bits & (0 - bits),
+              lane = bits & (bits - 1) ? kSeveral : u64(__builtin_ctz(lanes[k]));
+    const u64 clean = u64(r[k] == 0) | (u64(r[k] < p.read_limit) & u64((r[k] & kForeignBit) == 0));
+    const u64 mine = u64((r[k] & p.group_bit) != 0) & (clean ^ 1), when = e[k] >> 32;
+    const u64 older =
+        mine & u64(when != p.clock) & u64(when > p.synced) & u64((e[k] & 0xffffffff & ~first) != 0);
+    bad |= (ordered(p, write[at[k]], lane) ^ 1) | older;
+  }
+  if (bad) return false;
+  const u64 now = p.clock << 32, last = p.clock << 34 | p.group_bit;
+  for (u32 k = 0; k < n; ++k) {
+    const u64 clean = u64(r[k] == 0) | (u64(r[k] < p.read_limit) & u64((r[k] & kForeignBit) == 0));
+    const u64 merge = u64((r[k] & p.group_bit) != 0) & (clean ^ 1) & u64(e[k] >> 32 == p.clock);
+    e[k] = now | lanes[k] | (e[k] & 0xffffffff & (0 - merge));
+    r[k] = last | (r[k] & kGroupMask & (clean - 1));
+  }
+  for (u32 k = 0; k < n; ++k) seen[at[k]] = e[k], reads[at[k]] = r[k], inst[at[k]] = u32(p.inst);
   return true;
 }
 

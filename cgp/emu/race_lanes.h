@@ -28,6 +28,17 @@ struct LaneRun {
                       std::uint64_t* seen, std::uint32_t* inst, const std::uint32_t* at);                   \
   bool shared_write_at(const LaneRun& p, std::uint64_t* write, std::uint64_t* reads,                        \
                        const std::uint32_t* at);                                                            \
+  /* Distinct offsets from `base` below `size`, multiples of `bytes`, of the lanes of `mask`, and the lanes \
+     of each; returns how many, and in `mask` whose they are. */                                            \
+  std::uint32_t group_lanes(const std::uint32_t* offset, std::uint32_t base, std::uint32_t size,            \
+                            std::uint32_t bytes, std::uint32_t& mask, std::uint32_t* distinct,              \
+                            std::uint32_t* lanes);                                                          \
+  /* Whether offset[k] - offset[0] are apart[k]. */                                                         \
+  bool apart_by(const std::uint32_t* offset, const std::uint32_t* apart);                                   \
+  /* unit at[k], one of its own, is read by lanes[k] */                                                     \
+  bool shared_read_by(const LaneRun& p, const std::uint64_t* write, std::uint64_t* reads,                   \
+                      std::uint64_t* seen, std::uint32_t* inst, const std::uint32_t* at,                    \
+                      const std::uint32_t* lanes, std::uint32_t n);                                         \
   /* write may be nullptr: nothing was written; older may be nullptr while nothing needs it */              \
   bool global_read(const LaneRun& p, const std::uint64_t* write, const std::uint32_t* writer,               \
                    std::uint64_t* read, std::uint32_t* reader, std::uint64_t* older,                        \

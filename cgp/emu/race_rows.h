@@ -14,6 +14,8 @@ bool shared_row(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t bytes
 bool shared_line(Warp& w, const Op& op, std::uint32_t offset, std::uint32_t turn, Use use);
 /// Lane l accesses the word at offset[l]; no two lanes the same one.
 bool shared_words(Warp& w, const Op& op, const std::uint32_t* offset, Use use);
+/// Lane l reads `bytes` (1, 2 or 4 words) at offset[l]; lanes may read the same.
+bool shared_groups(Warp& w, const Op& op, const std::uint32_t* offset, std::uint32_t bytes);
 /// Lanes fill lines of 32 words: the first 128 / `bytes` of them that at line[0], and so on.
 bool shared_lines(Warp& w, const Op& op, const std::uint32_t* line, std::uint32_t bytes, Use use);
 bool global_lines(Warp& w, const Op& op, const Allocation& in, const std::uint32_t* line, std::uint32_t bytes,

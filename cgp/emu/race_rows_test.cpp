@@ -41,7 +41,7 @@ class Writer {
   // Byte offset of the thread in %a: inside `bytes`, aligned to `size`.
   void address(std::uint32_t bytes, std::uint32_t size) {
     const std::uint32_t line = pick(bytes / 128) * 128, half = bytes / 2;
-    switch (pick(11)) {
+    switch (pick(13)) {
       case 0:
       case 1:
         say(cat("mul.lo.u32 %a, %t, ", size, "; add.u32 %a, %a, ", line % half, ";"));
@@ -66,6 +66,14 @@ class Writer {
       case 7:
         say(cat("shr.u32 %a, %l, ", 1 + pick(3), "; mul.lo.u32 %a, %a, ", size, "; add.u32 %a, %a, ",
                 line % half, ";"));
+        break;
+      case 10:  // blocks of few columns: lanes read the same row or column of a tile
+        say(cat("shr.u32 %a, %l, ", 2 + pick(4), "; mad.lo.u32 %a, %a, ", size * (4 + pick(30)), ", ",
+                line % half, ";"));
+        break;
+      case 11:
+        say(cat("and.b32 %a, %l, ", (1 << (1 + pick(4))) - 1, "; mad.lo.u32 %a, %a, ", size, ", ",
+                (line % half) + size * pick(32), ";"));
         break;
       case 8:  // rows of a tile
       case 9:

@@ -102,6 +102,7 @@ struct Run {
   bool passed(Stamp x) const { return x == last_ok && lane_shift == kOneLane; }
   bool fast() const;
   Mask each(const std::uint32_t* offset, Mask lanes);
+  Mask each_word(const std::uint32_t* offset, Mask lanes);
   void check_write(std::uint32_t k) const;
   void read() const;
   void write() const;
@@ -164,6 +165,29 @@ Mask Run::each(const std::uint32_t* offset, Mask lanes) {
     }
   }
   return left;
+}
+
+// As each(), for reads: lanes that read the same words are one. Unless all is well, nothing is done.
+Mask Run::each_word(const std::uint32_t* offset, Mask lanes) {
+  const bool words = a.bytes >= 4 && a.bytes <= 16 && !(a.bytes & (a.bytes - 1));
+  if (!a.s.cluster->launch->together || !words || a.use != Use::read || !a.id_step || group >= 32 ||
+      must_fence())
+    return lanes;
+  turn_to(offset[std::countr_zero(lanes)]);
+  if (page->shift != 2) return lanes;
+  Mask here = lanes;
+  std::uint32_t first_byte[kLanes], who[kLanes], at[4 * kLanes], by[4 * kLanes], n = 0;
+  const auto& all = a.s.cluster->launch->lanes;
+  const std::uint32_t distinct =
+      all.group_lanes(offset, page_at, SharedPage::kBytes, a.bytes, here, first_byte, who);
+  for (std::uint32_t i = 0; i < distinct; ++i)
+    for (std::uint32_t u = 0; u < a.bytes >> 2; ++u) at[n] = (first_byte[i] >> 2) + u, by[n++] = who[i];
+  LaneRun p = a.lane_run(0, 0);
+  p.read_limit = a.rank == rank() ? a.limit : 0;
+  p.group_bit = group_bit;
+  const bool done = n > 0 && all.shared_read_by(p, page->write.data(), page->reads.data(), plane->seen.data(),
+                                                plane->inst.data(), at, by, n);
+  return done ? lanes & ~here : lanes;
 }
 
 bool Run::fast() const {
@@ -346,11 +370,15 @@ void shared_access(const Accessor& a, CtaState& owner, const std::uint32_t* offs
     for_lanes(left, [&](int l) { alike = alike && offset[l] == offset[first]; });
     if (alike) return walk(run, offset[first], a.bytes, first, left, 0);
   }
-  left = run.each(offset, left);
+  const auto quickly = [&] {
+    const Mask rest = run.each_word(offset, left);
+    return rest != left ? rest : run.each(offset, left);
+  };
+  left = quickly();
   while (left) {
     const int l = std::countr_zero(left);
     if (offset[l] / SharedPage::kBytes * SharedPage::kBytes != run.page_at) {
-      const Mask rest = run.each(offset, left);
+      const Mask rest = quickly();
       if (rest != left) {
         left = rest;
         continue;
@@ -501,6 +529,53 @@ bool shared_words(Warp& w, const Op& op, const std::uint32_t* offset, Use use) {
   page.settle(~0u);
   if (!access_words(w, page, party, at, use)) return false;
   touch(*w.race);
+  return true;
+}
+
+namespace {
+void make_pattern(const LaunchState& launch, const std::uint32_t* offset, std::uint32_t bytes,
+                  ReadPattern& p) {
+  const std::uint32_t least = *std::min_element(offset, offset + kLanes);
+  for (std::size_t l = 0; l < kLanes; ++l) p.apart[l] = offset[l] - offset[0];
+  p.bytes = bytes, p.least = least - offset[0], p.span = 0, p.units = 0;
+  std::uint32_t place[kLanes], who[kLanes];
+  Mask all = ~Mask(0);
+  const std::uint32_t n = launch.lanes.group_lanes(offset, least, ~0u, bytes, all, place, who);
+  if (all != ~Mask(0)) return;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    p.span = std::max(p.span, place[i] + bytes);
+    for (std::uint32_t u = 0; u < bytes >> 2; ++u)
+      p.at[p.units] = (place[i] >> 2) + u, p.by[p.units++] = who[i];
+  }
+}
+}  // namespace
+
+bool shared_groups(Warp& w, const Op& op, const std::uint32_t* offset, std::uint32_t bytes) {
+  RowParty party;
+  if (!whole_warp(w, op, party)) return false;
+  WarpState& s = *w.race;
+  const LaunchState& launch = *s.cluster->launch;
+  if (!s.patterns) s.patterns = std::make_unique<std::array<ReadPattern, 4>>();
+  auto* p = std::find_if(s.patterns->begin(), s.patterns->end(), [&](const ReadPattern& x) {
+    return x.bytes == bytes && launch.lanes.apart_by(offset, x.apart.data());
+  });
+  if (p == s.patterns->end()) {
+    p = &(*s.patterns)[s.patterns_made++ % s.patterns->size()];
+    make_pattern(launch, offset, bytes, *p);
+  }
+  const std::uint32_t least = offset[0] + p->least, inside = least % SharedPage::kBytes;
+  if (p->units == 0 || least % bytes || inside + p->span > SharedPage::kBytes) return false;
+  SharedPage& page = page_of(s.cta->shadow, least);
+  if (page.shift != 2) return false;
+  page.settle(~0u);
+  LaneRun run = lane_run(party);
+  run.group_bit = std::uint64_t(1) << w.index;
+  Plane& plane = words_of(page, w.index);
+  const std::uint32_t first = inside / 4;
+  if (!launch.lanes.shared_read_by(run, &page.write[first], &page.reads[first], &plane.seen[first],
+                                   &plane.inst[first], p->at.data(), p->by.data(), p->units))
+    return false;
+  touch(s);
   return true;
 }
 

@@ -194,13 +194,17 @@ struct GlobalShadow {
 struct LaunchState {
   cgp::emu::LaunchState* launch = nullptr;
   std::vector<Trait> traits;  ///< by instruction
-  bool orders = false;   ///< some instruction releases, acquires or fences: strong accesses may synchronise
-  bool parallel = true;  ///< several host threads
-  struct Lanes {         ///< of the handler set that the program was loaded with
+  bool orders = false;    ///< some instruction releases, acquires or fences: strong accesses may synchronise
+  bool parallel = true;   ///< several host threads
+  bool together = false;  ///< lanes that do alike are looked at as one; portable handlers look at each
+  struct Lanes {          ///< of the handler set that the program was loaded with
     decltype(&isa_portable::shared_read) shared_read = isa_portable::shared_read;
     decltype(&isa_portable::shared_write) shared_write = isa_portable::shared_write;
     decltype(&isa_portable::shared_read_at) shared_read_at = isa_portable::shared_read_at;
     decltype(&isa_portable::shared_write_at) shared_write_at = isa_portable::shared_write_at;
+    decltype(&isa_portable::group_lanes) group_lanes = isa_portable::group_lanes;
+    decltype(&isa_portable::apart_by) apart_by = isa_portable::apart_by;
+    decltype(&isa_portable::shared_read_by) shared_read_by = isa_portable::shared_read_by;
     decltype(&isa_portable::global_read) global_read = isa_portable::global_read;
     decltype(&isa_portable::global_write) global_write = isa_portable::global_write;
   } lanes;
@@ -245,6 +249,15 @@ struct CtaState {
   Locations locations;
 };
 
+/// How a warp's lanes read words that some of them share: places relative to the least, and who reads each.
+struct ReadPattern {
+  std::array<std::uint32_t, kLanes> apart;  ///< from lane 0's, in bytes
+  std::uint32_t bytes = 0;                  ///< of a lane; 0: not used yet
+  std::uint32_t least = 0, span = 0;        ///< from lane 0's to the least; bytes of all
+  std::uint32_t units = 0;                  ///< 0: not words of their own or the same
+  std::array<std::uint32_t, 4 * kLanes> at, by;
+};
+
 struct WarpState {
   ClusterState* cluster = nullptr;
   CtaState* cta = nullptr;
@@ -271,6 +284,8 @@ struct WarpState {
     return k == kCopy ? copied[i] : k == kBulkRead ? bulk_read[i] : k == kBulkWrite ? bulk_written[i] : 0;
   }
   std::vector<std::pair<const Allocation*, GlobalShadow*>> shadows;  ///< last used, by use
+  std::unique_ptr<std::array<ReadPattern, 4>> patterns;              ///< last used, in turn
+  std::uint32_t patterns_made = 0;
 };
 
 /// What lanes of a warp knew at a fence.proxy.tensormap::generic.acquire.
