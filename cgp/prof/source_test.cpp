@@ -134,7 +134,9 @@ TEST(count, single_steps_count_a_loop_exactly) {
   const auto lanes = [](const InstructionMix& m) { return m.scalar.single + 4 * m.v128.single; };
   EXPECT_EQ(lanes(full) - lanes(half), 1000u);
   EXPECT_GE(full.instructions - half.instructions, 800u);
-  EXPECT_LE(full.instructions - half.instructions, 4000u);
+  if (!CGP_SANITIZED) {  // instrumented: twenty for one
+    EXPECT_LE(full.instructions - half.instructions, 4000u);
+  }
   EXPECT_FALSE(full.truncated);
   EXPECT_EQ(step_function([&] { sink = dot(a.data(), b.data(), 500); }).instructions, half.instructions);
   // A stop from outside neither ends the count nor adds to it (0 sends nothing).
