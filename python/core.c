@@ -470,6 +470,15 @@ FUNCTION(embedding_backward, 6)
   if (PyErr_Occurred()) return NULL;
   return done(cgp_embedding_backward(handle(a[0]), indices, dout, padding, errors, dweight));
 END
+FUNCTION(embedding_backward_onto, 6)
+  TENSOR(indices, 1)
+  TENSOR(dout, 2)
+  TENSOR(errors, 4)
+  TENSOR(dweight, 5)
+  const int64_t padding = PyLong_AsLongLong(a[3]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_embedding_backward_onto(handle(a[0]), indices, dout, padding, errors, dweight));
+END
 /* stream, x, p, seed, offset, y */
 FUNCTION(dropout, 6)
   TENSOR(x, 1)
@@ -616,7 +625,8 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(norm),           METHOD(norm_backward), METHOD(cross_entropy), METHOD(count_targets),
                                 METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
                                 METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
-                                METHOD(attention_backward), METHOD(attention_scored_backward), METHOD(embedding), METHOD(embedding_backward), METHOD(dropout),
+                                METHOD(attention_backward), METHOD(attention_scored_backward), METHOD(embedding), METHOD(embedding_backward),
+                                METHOD(dropout),        METHOD(embedding_backward_onto),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),

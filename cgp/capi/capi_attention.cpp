@@ -45,6 +45,7 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
                       v_shape[] = {p.batch, p.heads_kv, p.n_kv, p.d_v},
                       o_shape[] = {p.batch, p.heads_q, p.n_q, p.d_v};
   k.expect_shape(k_shape, "q"), v.expect_shape(v_shape, "q and k"), out.expect_shape(o_shape, "q and v");
+  for (const Tensor* t : {&q, &k, &v}) out.expect_apart(*t);
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
     throw ArgumentError(text::cat(op, ": scale = ", o.scale, " must be positive, or 0 for 1 / sqrt(d)"));
@@ -94,6 +95,7 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
     const Tensor l(lse, op, "lse");
     const std::uint64_t rows[] = {p.batch, p.heads_q, p.n_q};
     l.expect({DType::f32}), l.expect_shape(rows, "q"), l.expect_contiguous();
+    for (const Tensor* t : {&q, &k, &v, &out}) l.expect_apart(*t);
     at.lse = l.address();
   }
   at.q = q.address(), at.k = k.address(), at.v = v.address(), at.o = out.address();
@@ -111,8 +113,9 @@ void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, co
     for (int d = 0; d < 4; ++d)
       if (t.size(d) > 1 && t.stride(d) != like.stride(d))
         t.fail(text::cat("its strides must be those of ", like.argument()), text::cat("it is ", like.text()));
-    for (int j = 0; j < i; ++j)
-      if (i) t.expect_apart(*gradients[j]);
+    for (int j = 0; j < i; ++j) t.expect_apart(*gradients[j]);
+    for (const Tensor* input : of)
+      if (i) t.expect_apart(*input);
   }
   kernels::AttentionGradients g;
   g.d_o = d_o.address(), g.d_q = d_q.address(), g.d_k = d_k.address(), g.d_v = d_v.address();

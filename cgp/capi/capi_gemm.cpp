@@ -83,6 +83,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   p.m = a.size(-2), p.k = a.size(-1), p.n = b.size(-1);
   if (b.size(-2) != p.k) b.fail(text::cat("it must have the ", p.k, " rows that a has columns"));
   if (c.size(-2) != p.m) c.fail(text::cat("it must have the ", p.m, " rows of a"));
+  c.expect_apart(a), c.expect_apart(b);
   p.lda = oa.ld, p.ldb = ob.ld, p.ldc = oc.ld;
   p.batch = oc.batch;
   fit_batch(a, oa, b, ob, oc, p);
@@ -96,7 +97,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (o.scaling) {
     const Tensor fa(o.scale_a, "gemm", "scale_a"), fb(o.scale_b, "gemm", "scale_b");
     fa.expect({DType::f32}), fb.expect({DType::f32});
-    fa.expect_contiguous(), fb.expect_contiguous();
+    fa.expect_contiguous(), fb.expect_contiguous(), c.expect_apart(fa), c.expect_apart(fb);
     factors = {fa.array(), fb.array()};
   } else if (o.scale_a || o.scale_b) {
     throw ArgumentError("gemm: scale_a and scale_b need a scaling other than none");
@@ -104,7 +105,8 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (o.bias) {
     const Tensor bias(o.bias, "gemm", "bias");
     const std::uint64_t n[] = {p.n};
-    bias.expect({DType::f32, DType::f16, DType::bf16}), bias.expect_shape(n, "n"), bias.expect_contiguous();
+    bias.expect({DType::f32, DType::f16, DType::bf16}), bias.expect_shape(n, "n"), bias.expect_contiguous(),
+        c.expect_apart(bias);
     p.epilogue = p.epilogue | kernels::epilogue::bias(bias.array());
   }
   if (o.activation) p.epilogue = p.epilogue | activation(o.activation);
@@ -114,7 +116,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
                                                                       : kernels::Pairing::halves);
   if (o.residual) {
     const Tensor r(o.residual, "gemm", "residual");
-    r.expect_shape(c.shape(), "c");
+    r.expect_shape(c.shape(), "c"), c.expect_apart(r, true);
     const Operand at = operand(r);
     if (at.transposed) r.fail("its rows must be contiguous");
     if (oc.batch > p.batch && at.stride != c.size(-2) * at.ld)

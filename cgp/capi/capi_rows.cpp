@@ -30,7 +30,7 @@ void same_type(const Tensor& t, const Tensor& x) {
 
 void softmax(cgp_stream& s, const Tensor& x, const Tensor& y) {
   x.expect_rank(1, CGP_MAX_RANK);
-  same_type(y, x), y.expect_shape(x.shape(), "x");
+  same_type(y, x), y.expect_shape(x.shape(), "x"), y.expect_apart(x, true);
   const auto rx = x.rows(), ry = y.rows();
   with_float(x, [&]<class T>(std::type_identity<T>) {
     kernels::softmax<T>(s.stream, slice<const T>(s, x), slice<T>(s, y),
@@ -40,7 +40,7 @@ void softmax(cgp_stream& s, const Tensor& x, const Tensor& y) {
 
 void reduce(cgp_stream& s, std::int32_t op, std::int32_t dim, const Tensor& x, const Tensor& y) {
   if (op != 0 && op != 1) throw ArgumentError(text::cat("reduce: there is no operation ", op));
-  x.expect_contiguous(), y.expect_contiguous(), same_type(y, x);
+  x.expect_contiguous(), y.expect_contiguous(), same_type(y, x), y.expect_apart(x);
   const auto shape = kernels::reduce_dim(x.shape(), dim);
   if (y.elements() != shape.outer * shape.inner)
     y.fail(text::cat("it must have ", shape.outer * shape.inner, " elements: x without dimension ", dim));
@@ -56,7 +56,7 @@ void reduce(cgp_stream& s, std::int32_t op, std::int32_t dim, const Tensor& x, c
 
 void transpose(cgp_stream& s, const Tensor& x, const Tensor& y) {
   x.expect_rank(2, CGP_MAX_RANK);
-  x.expect_contiguous(), y.expect_contiguous(), same_type(y, x);
+  x.expect_contiguous(), y.expect_contiguous(), same_type(y, x), y.expect_apart(x);
   auto shape = x.shape();
   std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
   y.expect_shape(shape, "x");
@@ -80,6 +80,7 @@ void add(cgp_stream& s, const Tensor& x, const Tensor& y, const Tensor& z) {
   same_type(y, x), same_type(z, x);
   y.expect_shape(x.shape(), "x"), z.expect_shape(x.shape(), "x");
   x.expect_contiguous(), y.expect_contiguous(), z.expect_contiguous();
+  z.expect_apart(x, true), z.expect_apart(y, true);
   with_float(x, [&]<class T>(std::type_identity<T>) {
     kernels::vecadd<T>(s.stream, slice<const T>(s, x), slice<const T>(s, y), slice<T>(s, z));
   });

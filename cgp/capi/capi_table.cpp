@@ -51,14 +51,14 @@ void embedding(cgp_stream& s, const Tensor& indices, const Tensor& weight, const
 }
 
 void embedding_backward(cgp_stream& s, const Tensor& indices, const Tensor& dout, std::int64_t padding_idx,
-                        const cgp_tensor* wrong, const Tensor& dweight) {
+                        const cgp_tensor* wrong, const Tensor& dweight, bool onto) {
   index_type(indices), matches(dout, indices), table(dweight, dout.size(-1), "dout");
   dweight.expect({dout.dtype()}), dweight.expect_apart(dout), dweight.expect_apart(indices);
   const auto from = dout.rows(), to = dweight.rows();
   kernels::EmbeddingBackward e;
   e.indices = indices.view(s), e.dout = dout.view(s), e.dweight = dweight.view(s, true);
   e.errors = errors(s, wrong, "embedding_backward");
-  e.rows = from.rows, e.vocab = to.rows, e.cols = from.cols, e.padding_idx = padding_idx;
+  e.rows = from.rows, e.vocab = to.rows, e.cols = from.cols, e.padding_idx = padding_idx, e.onto = onto;
   e.dout_layout.pitch = from.pitch, e.dweight_layout.pitch = to.pitch;
   const std::uint64_t words = kernels::embedding_workspace(e.rows, e.vocab);
   const std::uint64_t scratch = words ? s.stream.scratch(words * 4) : 0;
@@ -95,7 +95,17 @@ cgp_status cgp_embedding_backward(cgp_stream* s, const cgp_tensor* indices, cons
     require(s, "s");
     const char* op = "embedding_backward";
     cgp::capi::embedding_backward(*s, Tensor(indices, op, "indices"), Tensor(dout, op, "dout"), padding_idx,
-                                  errors, Tensor(dweight, op, "dweight"));
+                                  errors, Tensor(dweight, op, "dweight"), false);
+  });
+}
+cgp_status cgp_embedding_backward_onto(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
+                                       int64_t padding_idx, const cgp_tensor* errors,
+                                       const cgp_tensor* dweight) {
+  return guarded([&] {
+    require(s, "s");
+    const char* op = "embedding_backward_onto";
+    cgp::capi::embedding_backward(*s, Tensor(indices, op, "indices"), Tensor(dout, op, "dout"), padding_idx,
+                                  errors, Tensor(dweight, op, "dweight"), true);
   });
 }
 cgp_status cgp_dropout(cgp_stream* s, const cgp_tensor* x, double p, uint64_t seed, uint64_t offset,

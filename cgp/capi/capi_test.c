@@ -113,6 +113,9 @@ static void test_gemm(void) {
   alone.shape[0] = 1, many.shape[0] = 5;
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &alone, &many, NULL, &one), "gemm: b", "batch of 5");
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(NULL, &a.t, &bt, NULL, &c.t), "s is NULL", "");
+  cgp_tensor over = c.t;
+  over.address = a.t.address;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &bt, NULL, &over), "gemm: c", "shares memory with a");
   cgp_tensor sparse = a.t;
   sparse.stride[2] = 2;
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &sparse, &bt, NULL, &c.t), "gemm: a", "contiguous");
@@ -167,6 +170,17 @@ static void test_rows(void) {
   FAILS(CGP_INVALID_ARGUMENT, cgp_softmax(stream, &x.t, &other), "softmax: y", "f32");
   other.dtype = 99;
   FAILS(CGP_INVALID_ARGUMENT, cgp_softmax(stream, &x.t, &other), "unknown dtype 99", "");
+  other = z.t; /* memory that a tensor of the call has already */
+  other.address = x.t.address;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_transpose(stream, &x.t, &other), "transpose: y", "shares memory with x");
+  other = s.t, other.address = x.t.address + 8;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_reduce(stream, 1, -2, &x.t, &other), "reduce: y", "shares memory with x");
+  other = x.t, other.shape[0] = 1, other.address += 4;
+  cgp_tensor part = x.t;
+  part.shape[0] = 1;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_softmax(stream, &part, &other), "softmax: y", "without being the same");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_add(stream, &part, &part, &other), "add: z", "without being the same");
+  OK(cgp_softmax(stream, &part, &part));
   array none = make(2, (int64_t[]){0, 33}, 0);
   OK(cgp_softmax(stream, &none.t, &none.t));
   drop(&x), drop(&y), drop(&z), drop(&s), drop(&none);
@@ -227,6 +241,25 @@ static void test_norms(void) {
   FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &x.t, &o, &y.t), "rms_norm: weight", "[37]");
   o.weight = NULL;
   FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &x.t, &o, &x.t), "rms_norm: y", "shares memory with x");
+  /* rows between rows of one memory: refused exactly where an element is shared */
+  for (int i = 0; i < 80; ++i) {
+    cgp_tensor t[2] = {x.t, x.t};
+    int taken[64] = {0}, shared = 0;
+    for (int side = 0; side < 2; ++side) {
+      const int pitch = 3 + (int)(4 * (random_float() + 1)) * (side || i % 2);
+      const int first = (int)(6 * (random_float() + 1));
+      t[side].rank = 2, t[side].shape[0] = 1 + i % 4, t[side].shape[1] = 3, t[side].stride[0] = pitch;
+      t[side].stride[1] = 1, t[side].address += (uint64_t)first * sizeof(float);
+      for (int row = 0; row < t[side].shape[0]; ++row)
+        for (int col = 0; col < 3; ++col)
+          shared += side ? taken[first + row * pitch + col] : 0, taken[first + row * pitch + col] |= !side;
+    }
+    if (shared)
+      FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &t[0], &o, &t[1]), "rms_norm: y",
+            "shares memory with x");
+    else
+      OK(cgp_rms_norm(stream, &t[0], &o, &t[1]));
+  }
   cgp_tensor repeats = x.t;
   repeats.stride[0] = repeats.stride[1] = 0;
   FAILS(CGP_INVALID_ARGUMENT, cgp_rms_norm(stream, &repeats, NULL, &y.t), "rms_norm: x", "overlap");
@@ -393,6 +426,8 @@ static void test_attention(void) {
   }
   cgp_tensor three = k.t;
   three.shape[1] = 3;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &k.t, &v.t, &options, &qt, NULL), "attention: o",
+        "shares memory with q");
   FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &qt, &three, &v.t, &options, &o.t, NULL), "attention: v",
         "[2, 3, 7");
   options.score = "score / 2 + data[h]";
@@ -462,6 +497,9 @@ static void test_attention_backward(void) {
   FAILS(CGP_INVALID_ARGUMENT,
         cgp_attention_backward(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL, &d_o.t, &dq.t, &dk.t, &dv.t),
         "lse", "NULL");
+  FAILS(CGP_INVALID_ARGUMENT,
+        cgp_attention_backward(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t, &d_o.t, &dq.t, &dk.t, &k.t),
+        "d_v", "shares memory with k");
   array* all[] = {&q, &k, &v, &o, &lse, &d_o, &dq, &dk, &dv};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) drop(all[i]);
 }

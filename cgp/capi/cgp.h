@@ -297,6 +297,10 @@ CGP_API cgp_status cgp_embedding(cgp_stream* s, const cgp_tensor* indices, const
 CGP_API cgp_status cgp_embedding_backward(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
                                           int64_t padding_idx, const cgp_tensor* errors,
                                           const cgp_tensor* dweight);
+/* The same sums added to what is in dweight, rounded once; rows that nobody named are not touched. */
+CGP_API cgp_status cgp_embedding_backward_onto(cgp_stream* s, const cgp_tensor* indices,
+                                               const cgp_tensor* dout, int64_t padding_idx,
+                                               const cgp_tensor* errors, const cgp_tensor* dweight);
 /* y = x / (1 - p) or 0, by Philox4x32-10 with key seed and counter (number of the element / 4, offset); the
  * gradient is the same function of dy. y may be x. */
 CGP_API cgp_status cgp_dropout(cgp_stream* s, const cgp_tensor* x, double p, uint64_t seed, uint64_t offset,

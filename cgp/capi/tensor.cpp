@@ -18,6 +18,61 @@ std::string list(const I* values, int count) {
 }
 constexpr std::int64_t kMost = std::int64_t(1) << 60;
 
+/// Bytes from an element of one tensor to one of another: a sum of terms, `step` times anything from `least`
+/// to `most`.
+struct Distance {
+  struct Term {
+    std::int64_t step, least, most;
+  };
+  std::vector<Term> terms;  ///< of falling steps
+  std::int64_t below = 0,
+               above = 0;  ///< at which an element of the one reaches into one of the other: between these
+  int visits = 4096;       ///< what an answer may cost; then it is yes
+
+  /// The elements of t, seen from the other tensor (sign 1) or towards it (-1). False where no address is
+  /// that large.
+  bool add(const Tensor& t, int sign) {
+    for (int d = 0; d < t.rank(); ++d) {
+      const auto last = std::int64_t(t.size(d)) - 1, stride = std::int64_t(t.stride(d));
+      if (last <= 0 || !stride) continue;
+      if (stride > kMost / 16 / last) return false;
+      const auto step = stride * std::int64_t(bytes(t.dtype()));
+      auto term = std::find_if(terms.begin(), terms.end(), [&](const Term& x) { return x.step == step; });
+      if (term == terms.end()) term = terms.insert(term, Term{step, 0, 0});
+      (sign > 0 ? term->most : term->least) += sign * last;
+    }
+    return true;
+  }
+  bool reaches(std::int64_t at, std::size_t from = 0) {
+    if (from == terms.size()) return below < at && at < above;
+    if (--visits < 0) return true;
+    std::int64_t least = 0, most = 0;  // what the terms behind this one can add
+    for (std::size_t i = from + 1; i < terms.size(); ++i)
+      least += terms[i].step * terms[i].least, most += terms[i].step * terms[i].most;
+    const Term& t = terms[from];
+    const std::int64_t low = below + 1 - at - most, high = above - 1 - at - least;
+    const auto down = [&](std::int64_t x) { return x / t.step - (x % t.step < 0); };
+    const std::int64_t end = std::min(t.most, down(high));
+    for (std::int64_t i = std::max(t.least, -down(-low)); i <= end; ++i)
+      if (reaches(at + i * t.step, from + 1)) return true;
+    return false;
+  }
+};
+
+/// Whether an element of one is in the memory of an element of the other. Tensors may lie between each
+/// other's elements.
+bool shares(const Tensor& a, const Tensor& b) {
+  const auto size_a = std::uint64_t(bytes(a.dtype())), size_b = std::uint64_t(bytes(b.dtype()));
+  if (!a.elements() || !b.elements() || a.address() >= b.address() + b.extent() * size_b ||
+      b.address() >= a.address() + a.extent() * size_a)
+    return false;
+  Distance d;
+  d.below = -std::int64_t(size_a), d.above = std::int64_t(size_b);
+  if (!d.add(a, 1) || !d.add(b, -1)) return true;
+  std::sort(d.terms.begin(), d.terms.end(), [](const auto& x, const auto& y) { return x.step > y.step; });
+  return d.reaches(std::int64_t(a.address() - b.address()));
+}
+
 }  // namespace
 
 Tensor::Tensor(const cgp_tensor* t, const char* op, const char* name) : op_(op), name_(name) {
@@ -126,9 +181,7 @@ kernels::View Tensor::view(const cgp_stream& s, bool out) const {
   return {t_.address, extent(), dtype(), out, s.device.backend().get()};
 }
 void Tensor::expect_apart(const Tensor& other, bool same) const {
-  const std::uint64_t end = address() + extent() * std::uint64_t(bytes(dtype()));
-  const std::uint64_t other_end = other.address() + other.extent() * std::uint64_t(bytes(other.dtype()));
-  if (!extent() || !other.extent() || address() >= other_end || other.address() >= end) return;
+  if (!shares(*this, other)) return;
   bool equal = same && address() == other.address() && dtype() == other.dtype() && rank() == other.rank();
   for (int i = 0; equal && i < rank(); ++i)
     equal = size(i) == other.size(i) && (size(i) == 1 || stride(i) == other.stride(i));

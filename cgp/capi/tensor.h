@@ -48,7 +48,8 @@ class Tensor {
   std::uint64_t extent() const;
   /// For kernels on rows; `out`: it is written.
   kernels::View view(const cgp_stream& s, bool out = false) const;
-  /// Shares no memory with `other`; with `same` it may be exactly `other`.
+  /// Shares no element's memory with `other` (it may lie between its elements); with `same` it may be exactly
+  /// `other`.
   void expect_apart(const Tensor& other, bool same = false) const;
   kernels::DeviceArray array() const { return {t_.address, extent(), dtype()}; }
   [[noreturn]] void fail(std::string rule, std::string hint = {}) const;

@@ -8,7 +8,7 @@ filled meanwhile is given keys and values that bring their gradients back."""
 import torch
 
 from . import _core
-from ._ops_attention import _attention, _backward as _attention_backward
+from ._ops_attention import _attention, _backward as _attention_backward, _gradients_into
 from ._ops_elements import _activate, _activate_backward, _gated, _gated_backward
 from ._ops_rows import _norm, _norm_gradients
 from ._runtime import Unsupported
@@ -77,13 +77,17 @@ def _turn(x, tables, sequence, inverse):
     queue(_core.rope, x, x, x, *tables, None, sequence, 0, 0, False, inverse, 0, 10000.0, 1.0, 0.0)
 
 
+def _heads_of(packed, b, n, plan):
+    """GPT-2's q, k and v in the result of the one product that makes them."""
+    return packed.view(b, n, 3, plan.heads, plan.d).transpose(1, 3).unbind(2)
+
+
 def _heads_apart(plan, y, p, b, n, tables, sequence):
     """q, k and v as attention takes them, and what their norms need for the gradient."""
     tokens, d = b * n, plan.d
     if plan.transposed:
         packed = _times(y, p[_Q], p[_Q_BIAS], True)
-        q, k, v = packed.view(b, n, 3, plan.heads, d).transpose(1, 3).unbind(2)
-        return q, k, v, (None,) * 4, packed
+        return *_heads_of(packed, b, n, plan), (None,) * 4, packed
     q, k, v = (_times(y, p[_Q + i], p[_Q_BIAS + i], False).view(tokens, -1, d) for i in range(3))
     norms = (None,) * 4
     if p[_Q_NORM] is not None:
@@ -146,10 +150,6 @@ class _Gradients:
 def _backward_of_heads(plan, g, p, y, dq, dk, dv, qk_norms, tables, sequence):
     """The gradient of what q, k and v were made from; dq, dk, dv: [batch, heads, n, d]."""
     tokens = y.shape[0]
-    if plan.transposed:
-        packed = torch.cat([t.transpose(1, 2).reshape(tokens, -1) for t in (dq, dk, dv)], 1)
-        g.product(_Q, _Q_BIAS, y, packed)
-        return _back(packed, p[_Q], True)
     dq, dk, dv = (t.transpose(1, 2).reshape(tokens, -1, plan.d) for t in (dq, dk, dv))
     for t in (dq, dk):
         _turn(t, tables, sequence, True)
@@ -189,11 +189,20 @@ def _backward(ctx, d, d_key=None, d_value=None):
     dh = g.norm(_NORM2, _NORM2_BIAS, _norm_gradients(dz, h, d, p[_NORM2], mean2, rstd2, p[_NORM2_BIAS] is not None, 0.0))
     g.product(_OUT, _OUT_BIAS, o.transpose(1, 2).reshape(tokens, -1), dh)
     d_o = _back(dh, p[_OUT], transposed).view(b, n, plan.heads, plan.d).transpose(1, 2)
+    of_cache = (None, d_key, d_value)  # of what a cache was given
     if transposed:
-        q, k, v = q.view(b, n, 3, plan.heads, plan.d).permute(2, 0, 1, 3, 4).contiguous().transpose(2, 3).unbind(0)
-    of_heads = _attention_backward(q, k, v, o, lse, d_o, *ctx.options, None, mask)
-    of_heads = [a if b is None else a + b for a, b in zip(of_heads, (None, d_key, d_value))]  # of what a cache was given
-    dy = _backward_of_heads(plan, g, p, y, *of_heads, qk_norms, (cos, sin), ctx.sequence)
+        packed = torch.empty_like(q)
+        of_heads = _heads_of(packed, b, n, plan)
+        _gradients_into(of_heads, *_heads_of(q, b, n, plan), o, lse, d_o, *ctx.options, None, mask)
+        for a, more in zip(of_heads, of_cache):
+            if more is not None:
+                a.add_(more)
+        g.product(_Q, _Q_BIAS, y, packed)
+        dy = _back(packed, p[_Q], True)
+    else:
+        of_heads = _attention_backward(q, k, v, o, lse, d_o, *ctx.options, None, mask)
+        of_heads = [a if more is None else a + more for a, more in zip(of_heads, of_cache)]
+        dy = _backward_of_heads(plan, g, p, y, *of_heads, qk_norms, (cos, sin), ctx.sequence)
     dx = g.norm(_NORM1, _NORM1_BIAS, _norm_gradients(dy, x, dh, p[_NORM1], mean1, rstd1, p[_NORM1_BIAS] is not None, 0.0))
     return (None,) * (_ARGUMENTS - 1) + (dx.view(b, n, width), *g.of)
 

@@ -65,9 +65,14 @@ _attention_op = define(
 
 def _backward(q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
     q, k, v = _without_gaps(q), _without_gaps(k), _without_gaps(v)
+    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
+    return _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask)
+
+
+def _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
+    """The gradients of q, k and v into tensors that are strided as these."""
     o = _without_gaps(o)
     d_o = _strided_as(d_o, o)
-    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
     queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
           dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled())
     return gradients

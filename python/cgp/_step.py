@@ -1,13 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step as one CUDA graph: loss and gradients of a model, without the host between the kernels."""
 import contextlib
+import itertools
 
 import torch
 
 from . import _patch
+from ._ops_table import _embedding_backward, _embedding_gradient_onto
 from ._runtime import ArgumentError
+from ._torch import FLOATS
 
-_hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+def _hooks(m):
+    return m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
+
+
+def _watched(p):
+    return p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None)
+
+
+class _Seen:
+    """A model's modules and parameters, walked once: what each call asks of them must not cost the host more than the launch."""
+
+    def __init__(self, model):
+        self.modules, self.parameters = tuple(model.modules()), tuple(model.parameters())
+        self.places = [d for m in self.modules for d in (m._modules, m._parameters)]
+        self.there = self.now()
+
+    def now(self):
+        return tuple(map(id, itertools.chain.from_iterable(map(dict.values, self.places))))
+
+    def memory(self):
+        return [(p.data_ptr(), p.requires_grad) for p in self.parameters]
+
+    def hooked(self):
+        return any(map(_hooks, self.modules)) or any(map(_watched, self.parameters))
 
 
 class _Recorded:
@@ -40,6 +67,49 @@ def _beside():
     torch.cuda.current_stream().wait_stream(stream)
 
 
+class _Looked(torch.autograd.Function):
+    """Rows of a table, whose gradient is noted: that of a table which is the last layer's weight, too, need not be as large as the
+    table to be added."""
+
+    @staticmethod
+    def forward(ctx, weight, indices, padding, notes):
+        ctx.save_for_backward(indices)
+        ctx.padding, ctx.notes = -1 if padding is None else padding, notes
+        ctx.set_materialize_grads(False)
+        return torch.nn.functional.embedding(indices, weight, padding)
+
+    @staticmethod
+    def backward(ctx, d):
+        if d is not None:
+            ctx.notes.append((d, *ctx.saved_tensors, ctx.padding))
+        return None, None, None, None
+
+
+def _is_table(module):
+    """Whether it is an embedding as PyTorch makes it, of a kind that our gradient is for."""
+    weight = module._parameters.get("weight")
+    return (type(module) is torch.nn.Embedding and "forward" not in module.__dict__ and module.max_norm is None and
+            not module.scale_grad_by_freq and not module.sparse and type(weight) is torch.nn.Parameter and weight.requires_grad and
+            weight.dtype in FLOATS and weight.is_contiguous() and _there(weight))
+
+
+@contextlib.contextmanager
+def _noted_tables(model, notes):
+    """Embeddings put what their gradients are made of into notes: {table: [(of the result, indices, padding), ...]}."""
+    tables = [m for m in model.modules() if _is_table(m)]
+
+    def noting(m):
+        return lambda indices: _Looked.apply(m.weight, indices, m.padding_idx, notes.setdefault(m._parameters["weight"], []))
+
+    try:
+        for m in tables:
+            m.forward = noting(m)
+        yield
+    finally:
+        for m in tables:
+            del m.forward
+
+
 @contextlib.contextmanager
 def _stand_ins(model):
     """In the model's modules, another parameter over the same memory in place of each: {parameter: stand-in}. Autograd runs what
@@ -61,13 +131,21 @@ def _stand_ins(model):
             module._parameters[name] = p
 
 
-def _gradients(loss, seed, parameters, stand_ins):
-    """Of each parameter, through its stand-in and where a module holds on to the parameter itself; None: it has no part."""
+def _gradients(loss, seed, parameters, stand_ins, notes):
+    """Of each parameter, through its stand-in and where a module holds on to the parameter itself, in memory of its own; None: it
+    has no part."""
     of = [p for p in parameters if p in stand_ins]
     found = torch.autograd.grad(loss, [*parameters, *(stand_ins[p] for p in of)], seed, allow_unused=True)
     through = dict(zip(of, found[len(parameters):]))
     both = zip(found, map(through.get, parameters))
-    return [other if own is None else own if other is None else own + other for own, other in both]
+    gradients = _apart(parameters, [other if own is None else own if other is None else own + other for own, other in both])
+    for i, p in enumerate(parameters):
+        for d, indices, padding in notes.get(stand_ins.get(p), ()):
+            if gradients[i] is None:
+                gradients[i] = _embedding_backward(d, indices, p.shape[0], padding)
+            else:
+                _embedding_gradient_onto(gradients[i], d, indices, padding)
+    return gradients
 
 
 def _there(t):
@@ -125,20 +203,21 @@ class TrainingStep:
             raise ArgumentError(f"cgp.TrainingStep: warmup and most must be at least 1; they are {warmup} and {most}")
         self.model, self.report, self.scale = model, {}, 1.0
         self._loss_of, self._warmup, self._most = loss_of, warmup, most
-        self._entries, self._why, self._pool, self._seed = {}, {}, None, None
+        self._entries, self._why, self._pool, self._seed, self._seen = {}, {}, None, None, None
 
     def __call__(self, *arguments, **inputs):
         if arguments:
             raise ArgumentError("cgp.TrainingStep: inputs are given by name: step(input_ids=ids, labels=ids)")
         if not torch.is_grad_enabled():
             raise ArgumentError("cgp.TrainingStep: gradients are switched off here (torch.no_grad)")
-        key, why = self._key(inputs), self._hooked() or self._asked(inputs)
+        seen = self._look()
+        key, why = self._key(inputs), self._hooked(seen) or self._asked(inputs)
         entry = None if why else self._entries.get(key)
-        if entry is not None and not self._current(entry):
+        if entry is not None and entry.memory != seen.memory():
             entry = self._entries.pop(key)  # and its memory may go
             entry = None
         if entry is None and not why:
-            entry, why = self._record(key, inputs)
+            entry, why = self._record(key, inputs, seen)
         self.report[self._named(inputs)] = why or "one graph"
         return self._usual(inputs) if entry is None else self._replay(entry, inputs)
 
@@ -159,16 +238,24 @@ class TrainingStep:
     def _named(inputs):
         return ", ".join(f"{name} {list(v.shape) if torch.is_tensor(v) else v}" for name, v in sorted(inputs.items()))
 
-    def _hooked(self):
+    def _look(self):
+        """The model's modules and parameters as they are now."""
+        if self._seen is None or self._seen.there != self._seen.now():
+            self._seen = _Seen(self.model)
+        return self._seen
+
+    def _hooked(self, seen):
         if torch.nn.modules.module._has_any_global_hook():
             return "there are hooks for all modules"
-        for name, module in self.model.named_modules():
-            if any(getattr(module, h) for h in _hooks):
+        if not seen.hooked():
+            return ""
+        for name, m in self.model.named_modules():
+            if _hooks(m):
                 return f"module {name or 'model'} has hooks"
         for name, p in self.model.named_parameters():
-            if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+            if _watched(p):
                 return f"parameter {name} has hooks"
-        return ""
+        return "there are hooks"
 
     @staticmethod
     def _asked(inputs):
@@ -176,15 +263,6 @@ class TrainingStep:
             if torch.is_tensor(value) and value.requires_grad:
                 return f"input {name} asks for a gradient"
         return ""
-
-    def _trained(self):
-        return [p for p in self.model.parameters() if p.requires_grad]
-
-    def _memory(self):
-        return tuple((p.data_ptr(), p.requires_grad) for p in self.model.parameters())
-
-    def _current(self, entry):
-        return entry.memory == self._memory()
 
     # ------------------------------------------------------------ the usual way
     def _usual(self, inputs):
@@ -199,27 +277,28 @@ class TrainingStep:
         return loss
 
     # ------------------------------------------------------------ graphs
-    def _record(self, key, inputs):
+    def _record(self, key, inputs, seen):
         """(entry, "") or (None, why not)"""
         if key in self._why:
             return None, self._why[key]
         if len(self._entries) >= self._most:
             return None, f"there are {self._most} graphs already (most)"
-        if not all(_there(t) for t in self.model.parameters()):
+        if not (seen.parameters and all(map(_there, seen.parameters))):
             return None, "the model is not on a GPU"
-        device = next(self.model.parameters()).device
+        device = seen.parameters[0].device
         entry = _Entry()
         entry.inputs = {n: torch.empty_like(v, device=device).copy_(v) if torch.is_tensor(v) else v for n, v in inputs.items()}
-        entry.parameters, entry.memory = self._trained(), self._memory()
+        entry.parameters, entry.memory = [p for p in seen.parameters if p.requires_grad], seen.memory()
         buffers = [(b, b.clone()) for b in self.model.buffers()]
         cache = torch.is_autocast_cache_enabled()
         self._seeded(device)
 
         def run():
-            with _stand_ins(self.model) as stand_ins:
+            notes = {}
+            with _stand_ins(self.model) as stand_ins, _noted_tables(self.model, notes):
                 loss = self._loss(entry.inputs)
                 seed = self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed
-                return loss.detach(), _apart(entry.parameters, _gradients(loss, seed, entry.parameters, stand_ins))
+                return loss.detach(), _gradients(loss, seed, entry.parameters, stand_ins, notes)
 
         try:
             torch.set_autocast_cache_enabled(False)  # a cast of a weight belongs into the graph

@@ -37,6 +37,40 @@ class Holds(torch.nn.Module):
         return type("Out", (), {"loss": y.square().sum()})
 
 
+class Tables(torch.nn.Module):
+    """Embeddings of every kind: the last layer's weight too, one alone with padding, one that is looked into twice, two that go
+    PyTorch's way; what is looked up is changed in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.tied, self.alone, self.twice = torch.nn.Embedding(7, 8), torch.nn.Embedding(5, 8, padding_idx=2), torch.nn.Embedding(6, 8)
+        self.short = torch.nn.Embedding(5, 8, max_norm=1.0)
+        self.scaled = torch.nn.Embedding(5, 8, scale_grad_by_freq=True)
+
+    def forward(self, ids):
+        x = self.tied(ids)
+        x *= 2
+        x = x + self.alone(ids % 5) + self.twice(ids % 6) * self.twice(ids % 3) + self.short(ids % 5) + self.scaled(ids % 5)
+        return type("Out", (), {"loss": (x.tanh() @ self.tied.weight.T).square().mean()})
+
+
+def as_backward(cgp, module, report, **inputs):
+    """cgp.TrainingStep of a module against backward()."""
+    RunAgain.parameters = list(module.parameters())
+    module.zero_grad()
+    loss = module(**inputs).loss
+    loss.backward()
+    wanted = [p.grad for p in module.parameters()]
+    module.zero_grad()
+    step = cgp.TrainingStep(module)
+    for _ in range(2):
+        module.zero_grad()
+        torch.testing.assert_close(step(**inputs), loss.detach())
+        torch.testing.assert_close([p.grad for p in module.parameters()], wanted)
+    assert step.report == report, step.report
+    assert not any("forward" in vars(m) for m in module.modules())
+
+
 def training_step(cgp, model, ids):
     """cgp.TrainingStep against model and backward(): sets of shapes, gradients that are added, parameters that were replaced, and
     what goes the usual way."""
@@ -81,16 +115,11 @@ def training_step(cgp, model, ids):
     check(others[:1], 3)
     assert any("has hooks" in why for why in step.report.values())
     hook.remove()
-    holds, x = Holds(), torch.randn(3, 4)
-    RunAgain.parameters = list(holds.parameters())
+    holds = Holds()
     names = set(holds._parameters), [id(p) for p in holds.parameters()]
-    loss, around = holds(x).loss, cgp.TrainingStep(holds)
-    loss.backward()
-    wanted = [p.grad for p in holds.parameters()]
-    holds.zero_grad()
-    torch.testing.assert_close(around(x=x), loss.detach())
-    torch.testing.assert_close([p.grad for p in holds.parameters()], wanted)
-    assert around.report == {"x [3, 4]": "one graph"} and names == (set(holds._parameters), [id(p) for p in holds.parameters()])
+    as_backward(cgp, holds, {"x [3, 4]": "one graph"}, x=torch.randn(3, 4))
+    assert names == (set(holds._parameters), [id(p) for p in holds.parameters()])
+    as_backward(cgp, Tables(), {"ids [2, 9]": "one graph"}, ids=torch.randint(0, 7, (2, 9)))
     _step._there = lambda t: False
     refused = cgp.TrainingStep(model)
     refused(input_ids=ids, labels=ids)

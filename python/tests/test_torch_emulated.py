@@ -28,27 +28,21 @@ def ops_for_the_cpu():
     from cgp import _core, _torch
     device = cgp.device("emu:sm_90a")
 
-    def copy(t, address, direction):
-        extent = sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1 if t.numel() else 0
-        if direction is _core.upload:
-            _core.upload(device._handle, address, t.data_ptr(), extent * t.element_size())
-        else:
-            _core.download(device._handle, address, t.data_ptr(), extent * t.element_size())
-
     def queue(function, anchor, *arguments):
-        given, tensors = [], {}  # one that is given twice is one there, too
+        given, memories = [], {}  # what lies in one memory does so there, too
         for a in arguments:
             if isinstance(a, torch.Tensor):
-                key = (a.data_ptr(), a.shape, a.stride())
-                if key not in tensors:
-                    tensors[key] = a, _core.alloc(device._handle, (a.untyped_storage().nbytes() or 1))
-                    copy(a, tensors[key][1], _core.upload)
-                a = (tensors[key][1], _torch.CODES[a.dtype], a.shape, a.stride())
+                memory = a.untyped_storage()
+                if memory.data_ptr() not in memories:
+                    memories[memory.data_ptr()] = memory, _core.alloc(device._handle, memory.nbytes() or 1)
+                    _core.upload(device._handle, memories[memory.data_ptr()][1], memory.data_ptr(), memory.nbytes())
+                offset = a.data_ptr() - memory.data_ptr() if a.numel() else 0
+                a = (memories[memory.data_ptr()][1] + offset, _torch.CODES[a.dtype], a.shape, a.stride())
             given.append(a)
         result = function(device.stream(), *given)
         _core.stream_wait(device.stream())
-        for t, address in tensors.values():
-            copy(t, address, _core.download)
+        for memory, address in memories.values():
+            _core.download(device._handle, address, memory.data_ptr(), memory.nbytes())
             _core.free(device._handle, address)
         return result
 

@@ -3,7 +3,8 @@
 // Rows of a table by index, and the gradient of the table.
 //   forward    out[r] = weight[indices[r]]
 //   backward   dweight[v] = sum of dout[r] over the r with indices[r] == v, in ascending order of r, in f32;
-//              rows that nobody named, and the row padding_idx, are 0
+//              rows that nobody named, and the row padding_idx, are 0; with `onto` the sums are added to what
+//              is there, rounded once, and such rows are not touched
 // An index that is no row of the table gives a row of NaN (all bits set) in the forward pass, adds nothing in
 // the backward pass and raises `errors` in both; nothing outside the table is read or written. Both give the
 // same bits at every run: no sum depends on the order in which threads arrive.
@@ -24,15 +25,16 @@ struct Embedding {
 void embedding(runtime::Stream& s, const Embedding& e);
 
 struct EmbeddingBackward {
-  View indices;                                 ///< [rows]: s32 or s64
-  View dout;                                    ///< [rows, cols]: f32, f16 or bf16
-  View dweight;                                 ///< [vocab, cols], of dout's type; every element is written
-  View workspace;                               ///< u32 [embedding_workspace(rows, vocab)]
-  View errors;                                  ///< u32 [1], optional, as in the forward pass
+  View indices;    ///< [rows]: s32 or s64
+  View dout;       ///< [rows, cols]: f32, f16 or bf16
+  View dweight;    ///< [vocab, cols], of dout's type; every element is written, but with `onto`
+  View workspace;  ///< u32 [embedding_workspace(rows, vocab)]
+  View errors;     ///< u32 [1], optional, as in the forward pass
   std::uint64_t rows = 0, vocab = 0, cols = 0;  ///< rows and vocab below 2^32 - 1
   /// The index whose row gets no gradient; -1: none. (The forward pass treats it like any other, as
   /// torch.nn.functional.embedding does.)
   std::int64_t padding_idx = -1;
+  bool onto = false;                            ///< adds to dweight
   row::Layout dout_layout{}, dweight_layout{};  ///< pitch alone
 };
 /// u32 elements: where each table row's list starts, and the lists.

@@ -4,7 +4,8 @@
 //            rows before them (so that no warp waits for another), then writes down who named its rows, in
 //            ascending order. Cost: vocab / 64 * rows indices, from the caches.
 //   sums     2^shift threads a row of the table walk its list, four rows of dout in flight, and write the
-//            row, zeros or not: dweight is written once and dout read once.
+//            row, zeros or not: dweight is written once and dout read once. Onto what is there: rows with a
+//            list.
 //   sync     none between blocks; counters are integers in shared memory
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -28,6 +29,7 @@ struct ListBuild {
 struct SumBuild {
   DType type;
   int elements;  // of an access
+  bool onto;
 };
 
 struct Named {
@@ -107,9 +109,8 @@ void list_rows(Kernel& k, ListBuild b, In<b8> indices, Out<u32> starts, Out<u32>
 }
 
 // Pitches in elements; `accesses` of a row.
-void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-              Val<u32> shift) {
+void sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight, Val<u64> vocab,
+          Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses, Val<u32> shift) {
   k.block(int(kThreads));
   const row::Format f{b.type, b.elements};
   const auto size = std::uint64_t(cgp::bytes(b.type));
@@ -120,11 +121,13 @@ void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order,
   const auto from = starts.ld_if<1>(inside, row, Val<u32>(0))[0];
   const auto to_end = starts.ld_if<1>(inside, row + 1, Val<u32>(0))[0];
   const auto target = dweight.at(row * (dweight_pitch * size));
-  k.loop(range(part, select(inside, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
+  const Val<pred> written = b.onto ? inside & (from < to_end) : inside;
+  k.loop(range(part, select(written, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
     const auto column = dout.at(c * std::uint64_t(f.bytes()));
-    const Floats zero(std::size_t(b.elements), Val<f32>(0.f));
+    const Floats first = b.onto ? row::floats(f, row::load(f, target, c, written))
+                                : Floats(std::size_t(b.elements), Val<f32>(0.f));
     const auto sums =
-        k.loop(range(from, to_end, Val<u32>(kUnroll)), zero, [&](const Val<u32>& i, Floats sum) {
+        k.loop(range(from, to_end, Val<u32>(kUnroll)), first, [&](const Val<u32>& i, Floats sum) {
           std::vector<Val<u32>> who;
           std::vector<row::Access> got;
           for (std::uint32_t j = 0; j < kUnroll; ++j)
@@ -141,8 +144,18 @@ void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order,
           }
           return chain.back();
         });
-    row::store(f, target, c, inside, row::pack(f, sums));
+    row::store(f, target, c, written, row::pack(f, sums));
   });
+}
+void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+              Val<u32> shift) {
+  sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
+}
+void add_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
+              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+              Val<u32> shift) {
+  sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 
 Variant make(const ListBuild& b) {
@@ -150,8 +163,10 @@ Variant make(const ListBuild& b) {
                  b);
 }
 Variant make(const SumBuild& b) {
-  return variant(text::cat("embedding_backward_", cgp::name(b.type), b.elements > 1 ? "_v" : ""),
-                 b.type == DType::bf16 ? 80 : 75, sum_rows, b);
+  const auto name =
+      text::cat("embedding_backward_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.onto ? "_onto" : "");
+  const int least = b.type == DType::bf16 ? 80 : 75;
+  return b.onto ? variant(name, least, add_rows, b) : variant(name, least, sum_rows, b);
 }
 
 struct Problem {
@@ -179,7 +194,7 @@ Problem checked(EmbeddingBackward e) {
   const int n = 16 / cgp::bytes(e.dout.dtype);
   const bool wide =
       row::fits(e.dout, e.cols, e.dout_layout, n) && row::fits(e.dweight, e.cols, e.dweight_layout, n);
-  return {e, {e.indices.dtype == DType::s64, e.errors.given}, {e.dout.dtype, wide ? n : 1}};
+  return {e, {e.indices.dtype == DType::s64, e.errors.given}, {e.dout.dtype, wide ? n : 1, e.onto}};
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ std::vector<runtime::KernelImage> backward_ships(std::string_view arch) {
         e.workspace = View::stand_in(DType::u32);
         e.rows = e.vocab = 4, e.cols = cols;
         if (i == DType::s64) e.errors = View::stand_in(DType::u32);
+        e.onto = i == DType::s64;
         for (auto& v : embedding_backward_variants(e)) all.push_back(std::move(v));
       }
   return images(all, arch);

@@ -97,6 +97,37 @@ TEST(embedding, indices_out_of_range_are_flagged_and_never_read) {
   }
 }
 
+// Small integers: sums are exact in all types.
+TEST(embedding, the_gradient_is_added_to_what_is_there) {
+  auto device = runtime::Device::open("emu");
+  const auto check = [&]<class T>(std::type_identity<T>, std::uint64_t rows, std::uint64_t cols) {
+    const std::uint64_t vocab = 70;
+    std::vector<T> dout(rows * cols), before(vocab * cols);
+    std::vector<std::int32_t> who(rows);
+    for (std::size_t i = 0; i < dout.size(); ++i) dout[i] = T(float(i * 7 % 5) - 2);
+    for (std::size_t i = 0; i < before.size(); ++i) before[i] = T(float(i * 11 % 17) - 8);
+    for (std::size_t r = 0; r < rows; ++r) who[r] = std::int32_t(r * r % 67);
+    auto there = device.upload<T>(before), d = device.upload<T>(dout);
+    auto indices = device.upload<std::int32_t>(who);
+    auto workspace = device.zeros<std::uint32_t>(embedding_workspace(rows, vocab));
+    EmbeddingBackward b;
+    b.indices = std::as_const(indices), b.dout = std::as_const(d), b.dweight = there, b.workspace = workspace;
+    b.rows = rows, b.vocab = vocab, b.cols = cols, b.padding_idx = 4, b.onto = true;
+    embedding_backward(device.stream(), b);
+    device.sync();
+    const auto got = there.to_vector();
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < cols && who[r] != 4; ++c) {
+        T& sum = before[std::size_t(who[r]) * cols + c];
+        sum = T(float(sum) + float(dout[r * cols + c]));
+      }
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(float(got[i]), float(before[i])) << i;
+  };
+  check(std::type_identity<float>(), 90, 7);
+  check(std::type_identity<half>(), 90, 24);
+  check(std::type_identity<bfloat16>(), 300, 264);
+}
+
 TEST(embedding, bad_arguments_are_named) {
   auto device = runtime::Device::open("emu");
   auto x = device.zeros<float>(8), y = device.zeros<float>(8);
