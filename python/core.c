@@ -190,8 +190,8 @@ FUNCTION(stream_set_scratch, 2)
   return done(cgp_stream_set_scratch(handle(a[0]), lend, NULL));
 END
 
-/* stream, a, b, c, alpha, beta, precision, activation, swiglu, scaling, bias, residual, scale_a, scale_b */
-FUNCTION(gemm, 14)
+/* stream, a, b, c, alpha, beta, precision, activation, swiglu, scaling, bias, residual, scale_a, scale_b, c_spare */
+FUNCTION(gemm, 15)
   TENSOR(a_tensor, 1)
   TENSOR(b, 2)
   TENSOR(c, 3)
@@ -203,6 +203,7 @@ FUNCTION(gemm, 14)
   o.alpha = (float)PyFloat_AsDouble(a[4]), o.beta = (float)PyFloat_AsDouble(a[5]);
   o.precision = (int32_t)PyLong_AsLong(a[6]), o.activation = (int32_t)PyLong_AsLong(a[7]);
   o.swiglu = (int32_t)PyLong_AsLong(a[8]), o.scaling = (int32_t)PyLong_AsLong(a[9]);
+  o.c_spare = PyObject_IsTrue(a[14]);
   if (PyErr_Occurred()) return NULL;
   o.bias = bias, o.residual = residual, o.scale_a = scale_a, o.scale_b = scale_b;
   return done(cgp_gemm(handle(a[0]), a_tensor, b, &o, c));
@@ -552,26 +553,27 @@ FUNCTION(qkv_append, 13)
   o.cos = cos, o.sin = sin, o.q_weight = q_weight, o.k_weight = k_weight, o.lengths = lengths;
   return done(cgp_qkv_append(handle(a[0]), qkv, &o, table, wrong, pool));
 END
-static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, cgp_paged_attention_options* o) {
+static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, PyObject* scales, cgp_paged_attention_options* o) {
   memset(o, 0, sizeof *o);
   o->size = sizeof *o;
   o->scale = real(scale), o->early = PyObject_IsTrue(early), o->max_length = PyLong_AsUnsignedLongLong(max_length);
+  if (scales != Py_None && !PyArg_ParseTuple(scales, "ff", &o->key_scale, &o->value_scale)) return 1;
   return PyErr_Occurred() != NULL;
 }
-/* stream, q, pool, table, scale, early, max_length -> bytes */
-FUNCTION(paged_attention_workspace, 7)
+/* stream, q, pool, table, scale, early, max_length, (key scale, value scale) or None -> bytes */
+FUNCTION(paged_attention_workspace, 8)
   TENSOR(q, 1)
   TENSOR(pool, 2)
   TENSOR(table, 3)
   cgp_paged_attention_options o;
-  if (paged_options(a[4], a[5], a[6], &o)) return NULL;
+  if (paged_options(a[4], a[5], a[6], a[7], &o)) return NULL;
   uint64_t bytes = 0;
   const cgp_status status = cgp_paged_attention_workspace(handle(a[0]), q, pool, table, &o, &bytes);
   torch_end();
   return status ? fail(status) : PyLong_FromUnsignedLongLong(bytes);
 END
-/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o */
-FUNCTION(paged_attention, 11)
+/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o, (key scale, value scale) or None */
+FUNCTION(paged_attention, 12)
   TENSOR(q, 1)
   TENSOR(pool, 2)
   TENSOR(table, 3)
@@ -580,8 +582,111 @@ FUNCTION(paged_attention, 11)
   TENSOR(wrong, 9)
   TENSOR(out, 10)
   cgp_paged_attention_options o;
-  if (paged_options(a[5], a[6], a[7], &o)) return NULL;
+  if (paged_options(a[5], a[6], a[7], a[11], &o)) return NULL;
   return done(cgp_paged_attention(handle(a[0]), q, pool, table, lengths, &o, workspace, wrong, out));
+END
+
+/* ---- pages of a cache */
+static uint64_t number(PyObject* o) { return PyLong_AsUnsignedLongLong(o); }
+FUNCTION(kv_pages_new, 2)
+  const uint64_t pages = number(a[0]), size = number(a[1]);
+  if (PyErr_Occurred()) return NULL;
+  if (pages > UINT32_MAX || size > UINT32_MAX) {
+    PyErr_SetString(PyExc_OverflowError, "pages and page_size must be below 2^32");
+    return NULL;
+  }
+  cgp_kv_pages* made = NULL;
+  const cgp_status status = cgp_kv_pages_new((uint32_t)pages, (uint32_t)size, &made);
+  return status ? fail(status) : as_handle(made);
+END
+FUNCTION(kv_pages_free, 1)
+  cgp_kv_pages_free(handle(a[0]));
+  return done(CGP_OK);
+END
+FUNCTION(kv_pages_left, 1)
+  uint32_t left = 0;
+  const cgp_status status = cgp_kv_pages_left(handle(a[0]), &left);
+  return status ? fail(status) : PyLong_FromUnsignedLong(left);
+END
+FUNCTION(kv_add, 1)
+  uint64_t sequence = 0;
+  const cgp_status status = cgp_kv_add(handle(a[0]), &sequence);
+  return status ? fail(status) : PyLong_FromUnsignedLongLong(sequence);
+END
+/* pages, parent, tokens */
+FUNCTION(kv_fork, 3)
+  uint64_t sequence = 0;
+  const uint64_t parent = number(a[1]), tokens = number(a[2]);
+  if (PyErr_Occurred()) return NULL;
+  const cgp_status status = cgp_kv_fork(handle(a[0]), parent, tokens, &sequence);
+  return status ? fail(status) : PyLong_FromUnsignedLongLong(sequence);
+END
+/* pages, sequence, tokens, host address of the slots -> (from, to, tokens) */
+FUNCTION(kv_extend, 4)
+  const uint64_t sequence = number(a[1]), tokens = number(a[2]);
+  uint64_t* slots = (uint64_t*)(uintptr_t)number(a[3]);
+  if (PyErr_Occurred()) return NULL;
+  cgp_kv_page_copy copy;
+  const cgp_status status = cgp_kv_extend(handle(a[0]), sequence, tokens, slots, &copy);
+  return status ? fail(status) : Py_BuildValue("(III)", copy.from, copy.to, copy.tokens);
+END
+/* pages, sequence, length */
+FUNCTION(kv_truncate, 3)
+  const uint64_t sequence = number(a[1]), length = number(a[2]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_kv_truncate(handle(a[0]), sequence, length));
+END
+/* pages, sequence */
+FUNCTION(kv_free, 2)
+  const uint64_t sequence = number(a[1]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_kv_free(handle(a[0]), sequence));
+END
+FUNCTION(kv_length, 2)
+  uint64_t length = 0;
+  const uint64_t sequence = number(a[1]);
+  if (PyErr_Occurred()) return NULL;
+  const cgp_status status = cgp_kv_length(handle(a[0]), sequence, &length);
+  return status ? fail(status) : PyLong_FromUnsignedLongLong(length);
+END
+/* pages, host address of the sequences, their number, columns, host address of the tables */
+FUNCTION(kv_tables, 5)
+  const uint64_t* sequences = (const uint64_t*)(uintptr_t)number(a[1]);
+  const uint64_t count_of = number(a[2]), columns = number(a[3]);
+  int32_t* tables = (int32_t*)(uintptr_t)number(a[4]);
+  if (PyErr_Occurred()) return NULL;
+  return done(cgp_kv_tables(handle(a[0]), sequences, count_of, columns, tables));
+END
+#define SCALES(index)       \
+  OPTIONS(cgp_kv_options)   \
+  if (!PyArg_ParseTuple(a[index], "ff", &o.key_scale, &o.value_scale)) return NULL;
+/* stream, k, v, slots, (key scale, value scale), wrong, pool */
+FUNCTION(kv_append, 7)
+  TENSOR(k, 1)
+  TENSOR(v, 2)
+  TENSOR(slots, 3)
+  TENSOR(wrong, 5)
+  TENSOR(pool, 6)
+  SCALES(4)
+  return done(cgp_kv_append(handle(a[0]), k, v, slots, &o, wrong, pool));
+END
+/* stream, pool, (from, to, tokens) */
+FUNCTION(kv_copy, 3)
+  TENSOR(pool, 1)
+  cgp_kv_page_copy copy;
+  if (!PyArg_ParseTuple(a[2], "III", &copy.from, &copy.to, &copy.tokens)) return NULL;
+  return done(cgp_kv_copy(handle(a[0]), pool, &copy));
+END
+/* stream, pool, table, lengths, (key scale, value scale), wrong, k, v */
+FUNCTION(kv_gather, 8)
+  TENSOR(pool, 1)
+  TENSOR(table, 2)
+  TENSOR(lengths, 3)
+  TENSOR(wrong, 5)
+  TENSOR(k, 6)
+  TENSOR(v, 7)
+  SCALES(4)
+  return done(cgp_kv_gather(handle(a[0]), pool, table, lengths, &o, wrong, k, v));
 END
 /* stream, ((function, arguments without the stream), ...): one after another. What a step of decoding queues, without
  * Python between the calls. */
@@ -629,6 +734,10 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(dropout),        METHOD(embedding_backward_onto),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
+                                METHOD(kv_pages_new),   METHOD(kv_pages_free), METHOD(kv_pages_left), METHOD(kv_add),
+                                METHOD(kv_fork),        METHOD(kv_extend),   METHOD(kv_truncate), METHOD(kv_free),
+                                METHOD(kv_length),      METHOD(kv_tables),   METHOD(kv_append),   METHOD(kv_copy),
+                                METHOD(kv_gather),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),
                                 METHOD(torch_empty),
                                 {NULL, NULL, 0, NULL}};

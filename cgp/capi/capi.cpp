@@ -7,6 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
+#include "cgp/kernels/kv_cache/kv_pages.h"
 
 namespace cgp::capi {
 namespace {
@@ -29,6 +30,8 @@ cgp_status code_of(const std::exception& e) {
   if (dynamic_cast<const DriverError*>(&e)) return CGP_DRIVER;
   if (dynamic_cast<const EmuFault*>(&e)) return CGP_FAULT;
   if (dynamic_cast<const std::bad_alloc*>(&e)) return CGP_OUT_OF_MEMORY;
+  if (const auto* kv = dynamic_cast<const kernels::KvError*>(&e))
+    return kv->kind() == kernels::KvFailure::exhausted ? CGP_OUT_OF_MEMORY : CGP_INVALID_ARGUMENT;
   return CGP_INTERNAL;
 }
 

@@ -84,9 +84,9 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
 }
 
 kernels::KvCacheShape cache(const Tensor& pool, DType type) {
-  pool.expect_rank(5, 5), pool.expect({type}), pool.expect_contiguous();
+  pool.expect_rank(5, 5), pool.expect({type, DType::e4m3}), pool.expect_contiguous();
   if (pool.size(1) != 2) pool.fail("it must be [pages, 2, heads_kv, page_size, d]");
-  return {type, type, pool.size(0), pool.size(3), pool.size(2), pool.size(4)};
+  return {type, pool.dtype(), pool.size(0), pool.size(3), pool.size(2), pool.size(4)};
 }
 void table_of(const Tensor& t, std::uint64_t batch) {
   t.expect_rank(2, 2), t.expect({DType::s32, DType::u32}), t.expect_contiguous();
@@ -145,6 +145,8 @@ kernels::DecodeProblem paged(const Tensor& q, const Tensor& pool, const Tensor& 
   if (q.size(3) != p.cache.d)
     q.fail(text::cat("its heads must have the ", p.cache.d, " elements of the pool's"));
   table_of(table, p.batch);
+  if (o.key_scale) p.cache.key_scale = o.key_scale;
+  if (o.value_scale) p.cache.value_scale = o.value_scale;
   p.columns = table.size(1), p.max_length = o.max_length, p.early = o.early != 0;
   p.share = o.share;
   if (o.scale) p.scale = o.scale;

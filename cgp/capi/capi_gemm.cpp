@@ -125,7 +125,10 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   }
   if (oc.transposed) c.fail("its rows must be contiguous");
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
-  kernels::gemm(s.stream, p, a.array(), b.array(), c.array(), factors);
+  auto to = c.array();
+  const auto group = 16 / std::uint64_t(bytes(c.dtype()));
+  if (o.c_spare && to.size) to.size += (group - c.size(-1) % group) % group;
+  kernels::gemm(s.stream, p, a.array(), b.array(), to, factors, o.c_spare != 0);
 }
 
 }  // namespace

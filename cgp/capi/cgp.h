@@ -36,7 +36,7 @@ typedef enum {
   CGP_UNSUPPORTED = 2,      /* this device or build cannot do it */
   CGP_DRIVER = 3,           /* a call of the GPU driver failed */
   CGP_FAULT = 4,            /* the emulator found that a kernel misbehaved */
-  CGP_OUT_OF_MEMORY = 5,    /* of the host */
+  CGP_OUT_OF_MEMORY = 5,    /* of the host, or no page of a cache is free */
   CGP_INTERNAL = 6
 } cgp_status;
 
@@ -59,6 +59,7 @@ typedef enum {
 
 typedef struct cgp_device cgp_device;
 typedef struct cgp_stream cgp_stream;
+typedef struct cgp_kv_pages cgp_kv_pages;
 
 /* An array in the memory of a device; strides in elements. */
 typedef struct {
@@ -133,6 +134,7 @@ typedef struct {
   const cgp_tensor* bias; /* [n] */
   const cgp_tensor* residual; /* as c, added last */
   const cgp_tensor *scale_a, *scale_b;
+  int32_t c_spare; /* what lies behind each row of c, up to a multiple of 16 bytes, is there and nobody's */
 } cgp_gemm_options;
 CGP_API cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
                             const cgp_gemm_options* options, const cgp_tensor* c);
@@ -358,6 +360,42 @@ typedef struct {
 } cgp_qkv_append_options;
 CGP_API cgp_status cgp_qkv_append(cgp_stream* s, const cgp_tensor* qkv, const cgp_qkv_append_options* options,
                                   const cgp_tensor* table, const cgp_tensor* wrong, const cgp_tensor* pool);
+/* Which page holds which tokens of which sequence, on the host alone. A call that fails leaves all as it was;
+ * a sequence that was freed, or never was, is refused. A sequence that was forked shares its pages, and the
+ * last one is copied when either writes to it. */
+typedef struct {
+  uint32_t from, to, tokens; /* tokens 0: nothing is to be copied */
+} cgp_kv_page_copy;
+CGP_API cgp_status cgp_kv_pages_new(uint32_t pages, uint32_t page_size, cgp_kv_pages** out);
+CGP_API void cgp_kv_pages_free(cgp_kv_pages* pages);
+CGP_API cgp_status cgp_kv_pages_left(cgp_kv_pages* pages, uint32_t* out);
+CGP_API cgp_status cgp_kv_add(cgp_kv_pages* pages, uint64_t* sequence);
+/* A sequence that begins with the first `tokens` of the parent. */
+CGP_API cgp_status cgp_kv_fork(cgp_kv_pages* pages, uint64_t parent, uint64_t tokens, uint64_t* sequence);
+/* Room for more tokens: where each goes (page * page_size + place), and what must be copied first. */
+CGP_API cgp_status cgp_kv_extend(cgp_kv_pages* pages, uint64_t sequence, uint64_t tokens, uint64_t* slots,
+                                 cgp_kv_page_copy* first);
+CGP_API cgp_status cgp_kv_truncate(cgp_kv_pages* pages, uint64_t sequence, uint64_t length);
+CGP_API cgp_status cgp_kv_free(cgp_kv_pages* pages, uint64_t sequence);
+CGP_API cgp_status cgp_kv_length(cgp_kv_pages* pages, uint64_t sequence, uint64_t* length);
+/* tables [count, columns]: the pages of each sequence in order, -1 behind them. */
+CGP_API cgp_status cgp_kv_tables(cgp_kv_pages* pages, const uint64_t* sequences, uint64_t count,
+                                 uint64_t columns, int32_t* tables);
+/* Moving tokens: the pool's elements have the type of the tokens, or are e4m3 and hold x / scale. */
+typedef struct {
+  size_t size;
+  float key_scale, value_scale; /* of 8-bit pages; 0: 1 */
+} cgp_kv_options;
+/* k, v [tokens, heads_kv, d] to slots u64 or s64 [tokens]; v is strided as k. A slot outside the pool leaves
+ * its token's number + 1 in `wrong` and writes nothing. */
+CGP_API cgp_status cgp_kv_append(cgp_stream* s, const cgp_tensor* k, const cgp_tensor* v,
+                                 const cgp_tensor* slots, const cgp_kv_options* options,
+                                 const cgp_tensor* wrong, const cgp_tensor* pool);
+CGP_API cgp_status cgp_kv_copy(cgp_stream* s, const cgp_tensor* pool, const cgp_kv_page_copy* what);
+/* k, v [batch, heads_kv, rows, d]: the first lengths[b] tokens of each sequence, zeros behind them. */
+CGP_API cgp_status cgp_kv_gather(cgp_stream* s, const cgp_tensor* pool, const cgp_tensor* table,
+                                 const cgp_tensor* lengths, const cgp_kv_options* options,
+                                 const cgp_tensor* wrong, const cgp_tensor* k, const cgp_tensor* v);
 /* Attention of q [batch, heads, n_q, d] over the first lengths[b] tokens of each sequence; query i sees keys
  * up to lengths[b] - n_q + i. `workspace` is zeroed once and left ready by every call. */
 typedef struct {
@@ -370,6 +408,7 @@ typedef struct {
    */
   uint64_t share;
   const cgp_tensor* shared;
+  float key_scale, value_scale; /* of a pool of e4m3; 0: 1 */
 } cgp_paged_attention_options;
 CGP_API cgp_status cgp_paged_attention_workspace(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
                                                  const cgp_tensor* table,

@@ -18,11 +18,12 @@ from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error,
 from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum, dropout, embedding, gated, layer_norm,
                          layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
                          topk, transpose)
+from ._cache import PagedKVCache
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "TrainingStep", "Unsupported", "activate", "add",
-    "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
+    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "PagedKVCache", "TrainingStep", "Unsupported",
+    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
     "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "rms_norm", "rms_norm_backward", "rope",
     "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
 ]

@@ -92,7 +92,7 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
     with OnDevice() as on:
         c, result = on.empty(a.shape[:-1] + b.shape[-1:], a.dtype)
         _core.gemm(on.device.stream(), on.put(a), on.put(b), c, alpha, 0.0, prec, act, 0, 0, on.put(bias), None, None,
-                   None)
+                   None, False)
         return result()
 
 

@@ -29,7 +29,7 @@ _ARGUMENTS = 6  # of the function of autograd before the parameters
 
 class _Plan:
     """What does not change from call to call."""
-    __slots__ = ("modules", "kinds", "parameters", "config", "transposed", "layer_norm", "eps", "heads", "heads_kv", "d", "scale", "window",
+    __slots__ = ("modules", "kinds", "parameters", "config", "transposed", "packed", "layer_norm", "eps", "heads", "heads_kv", "d", "scale", "window",
                  "activation", "gated")
 
     def current(self, modules):
@@ -55,6 +55,8 @@ def _collect(plan, places):
     plan.parameters = [None] * 20
     for module, name, place in places:
         plan.parameters[place] = module._parameters.get(name)
+    biases = [b is None for b in plan.parameters[_Q_BIAS:_V_BIAS + 1]]
+    plan.packed = plan.transposed or (plan.parameters[_Q_NORM] is None and len(set(biases)) == 1)
     return plan
 
 
@@ -72,32 +74,49 @@ def _back_onto(sum, dy, weight, transposed):
     return sum.addmm_(dy, weight.t() if transposed else weight)
 
 
+def _times_onto(h, x, weight, bias, transposed):
+    """h + x weight + bias, rounded once, in one launch."""
+    w, out = weight if transposed else weight.t(), empty(h, None, h.shape)
+    queue(_core.gemm, x, x, w if weight.is_contiguous() else w.contiguous(), out, 1.0, 0.0, 0, 0, 0, 0, bias, h, None, None, False)
+    return out
+
+
+def _of_heads(plan, p):
+    """Weight and bias of the one product that makes q, k and v: a copy costs less than three products do more than one."""
+    if plan.transposed:
+        return p[_Q], p[_Q_BIAS]
+    return torch.cat(p[_Q:_V + 1]), None if p[_Q_BIAS] is None else torch.cat(p[_Q_BIAS:_V_BIAS + 1])
+
+
 def _turn(x, tables, sequence, inverse):
     """RoPE in place; x: [tokens, heads, d]."""
     queue(_core.rope, x, x, x, *tables, None, sequence, 0, 0, False, inverse, 0, 10000.0, 1.0, 0.0)
 
 
 def _heads_of(packed, b, n, plan):
-    """GPT-2's q, k and v in the result of the one product that makes them."""
-    return packed.view(b, n, 3, plan.heads, plan.d).transpose(1, 3).unbind(2)
+    """q, k and v in the result of the one product that makes them."""
+    return packed.view(b, n, -1, plan.d).transpose(1, 2).split((plan.heads, plan.heads_kv, plan.heads_kv), 1)
+
+
+def _turned(packed, plan):
+    """The heads of q and k."""
+    return packed.view(packed.shape[0], -1, plan.d)[:, :plan.heads + plan.heads_kv]
 
 
 def _heads_apart(plan, y, p, b, n, tables, sequence):
     """q, k and v as attention takes them, and what their norms need for the gradient."""
     tokens, d = b * n, plan.d
-    if plan.transposed:
-        packed = _times(y, p[_Q], p[_Q_BIAS], True)
+    if plan.packed:
+        packed = _times(y, *_of_heads(plan, p), plan.transposed)
+        if tables[0] is not None:
+            _turn(_turned(packed, plan), tables, sequence, False)
         return *_heads_of(packed, b, n, plan), (None,) * 4, packed
-    q, k, v = (_times(y, p[_Q + i], p[_Q_BIAS + i], False).view(tokens, -1, d) for i in range(3))
-    norms = (None,) * 4
-    if p[_Q_NORM] is not None:
-        raw_q, raw_k = q, k
-        q, _, _, q_rstd = _norm(False, raw_q, None, p[_Q_NORM], None, plan.eps[2], 0.0, True)
-        k, _, _, k_rstd = _norm(False, raw_k, None, p[_K_NORM], None, plan.eps[3], 0.0, True)
-        norms = (raw_q, q_rstd, raw_k, k_rstd)
+    raw_q, raw_k, v = (_times(y, p[_Q + i], p[_Q_BIAS + i], False).view(tokens, -1, d) for i in range(3))
+    q, _, _, q_rstd = _norm(False, raw_q, None, p[_Q_NORM], None, plan.eps[2], 0.0, True)
+    k, _, _, k_rstd = _norm(False, raw_k, None, p[_K_NORM], None, plan.eps[3], 0.0, True)
     for t in (q, k):
         _turn(t, tables, sequence, False)
-    return *(t.view(b, n, -1, d).transpose(1, 2) for t in (q, k, v)), norms, None
+    return *(t.view(b, n, -1, d).transpose(1, 2) for t in (q, k, v)), (raw_q, q_rstd, raw_k, k_rstd), None
 
 
 def _forward(ctx, plan, mask, tables, sequence, cached, x, *p):
@@ -113,10 +132,7 @@ def _forward(ctx, plan, mask, tables, sequence, cached, x, *p):
     gate = _times(z, p[_GATE], p[_GATE_BIAS], plan.transposed)
     up = _times(z, p[_UP], p[_UP_BIAS], plan.transposed) if plan.gated else None
     wide = _gated(gate, up, plan.activation) if plan.gated else _activate(gate, plan.activation)
-    if p[_DOWN_BIAS] is None:
-        out = torch.addmm(h, wide, p[_DOWN] if plan.transposed else p[_DOWN].t())
-    else:
-        out = _times(wide, p[_DOWN], p[_DOWN_BIAS], plan.transposed).add_(h)
+    out = _times_onto(h, wide, p[_DOWN], p[_DOWN_BIAS], plan.transposed)
     ctx.plan, ctx.options, ctx.sequence, ctx.shape = plan, options[:-2], sequence, (b, n, width)
     qkv = (packed, None, None) if packed is not None else (q, k, v)
     ctx.save_for_backward(x, y, mean1, rstd1, *qkv, *qk_norms, o, lse, z, h, mean2, rstd2, gate, up, wide, mask, *tables, *p)
@@ -135,8 +151,24 @@ class _Gradients:
         if self.needed[place]:
             self.of[place] = torch.mm(x.t(), dy) if self.transposed else torch.mm(dy.t(), x)
         if self.needed[bias]:
-            self.of[bias] = empty(dy, None, dy.shape[1:])
-            queue(_core.reduce, dy, 0, 0, dy, self.of[bias])
+            self.of[bias] = self.sums(dy)
+
+    def heads(self, plan, y, d):
+        """Of the one product that made q, k and v."""
+        if self.transposed:
+            return self.product(_Q, _Q_BIAS, y, d)
+        rows = [h * plan.d for h in (plan.heads, plan.heads_kv, plan.heads_kv)]
+        for first, make in ((_Q, lambda: torch.mm(d.t(), y)), (_Q_BIAS, lambda: self.sums(d))):
+            places = [i for i in range(first, first + 3) if self.needed[i]]
+            parts = make().split(rows) if places else ()
+            for i in places:
+                self.of[i] = parts[i - first]
+
+    @staticmethod
+    def sums(dy):
+        out = empty(dy, None, dy.shape[1:])
+        queue(_core.reduce, dy, 0, 0, dy, out)
+        return out
 
     def norm(self, place, bias, gradients):
         dx, dweight, dbias = gradients
@@ -148,15 +180,14 @@ class _Gradients:
 
 
 def _backward_of_heads(plan, g, p, y, dq, dk, dv, qk_norms, tables, sequence):
-    """The gradient of what q, k and v were made from; dq, dk, dv: [batch, heads, n, d]."""
+    """The gradient of what q, k and v were made from one by one; dq, dk, dv: [batch, heads, n, d]."""
     tokens = y.shape[0]
     dq, dk, dv = (t.transpose(1, 2).reshape(tokens, -1, plan.d) for t in (dq, dk, dv))
     for t in (dq, dk):
         _turn(t, tables, sequence, True)
-    if p[_Q_NORM] is not None:
-        raw_q, q_rstd, raw_k, k_rstd = qk_norms
-        dq = g.norm(_Q_NORM, None, _norm_gradients(dq, raw_q, None, p[_Q_NORM], None, q_rstd, False, 0.0))
-        dk = g.norm(_K_NORM, None, _norm_gradients(dk, raw_k, None, p[_K_NORM], None, k_rstd, False, 0.0))
+    raw_q, q_rstd, raw_k, k_rstd = qk_norms
+    dq = g.norm(_Q_NORM, None, _norm_gradients(dq, raw_q, None, p[_Q_NORM], None, q_rstd, False, 0.0))
+    dk = g.norm(_K_NORM, None, _norm_gradients(dk, raw_k, None, p[_K_NORM], None, k_rstd, False, 0.0))
     dy = None
     for i, t in enumerate((dq, dk, dv)):
         t = t.view(tokens, -1)
@@ -190,15 +221,17 @@ def _backward(ctx, d, d_key=None, d_value=None):
     g.product(_OUT, _OUT_BIAS, o.transpose(1, 2).reshape(tokens, -1), dh)
     d_o = _back(dh, p[_OUT], transposed).view(b, n, plan.heads, plan.d).transpose(1, 2)
     of_cache = (None, d_key, d_value)  # of what a cache was given
-    if transposed:
+    if plan.packed:
         packed = torch.empty_like(q)
         of_heads = _heads_of(packed, b, n, plan)
         _gradients_into(of_heads, *_heads_of(q, b, n, plan), o, lse, d_o, *ctx.options, None, mask)
         for a, more in zip(of_heads, of_cache):
             if more is not None:
                 a.add_(more)
-        g.product(_Q, _Q_BIAS, y, packed)
-        dy = _back(packed, p[_Q], True)
+        if cos is not None:
+            _turn(_turned(packed, plan), (cos, sin), ctx.sequence, True)
+        g.heads(plan, y, packed)
+        dy = _back(packed, p[_Q] if transposed else torch.cat(p[_Q:_V + 1]), transposed)
     else:
         of_heads = _attention_backward(q, k, v, o, lse, d_o, *ctx.options, None, mask)
         of_heads = [a if more is None else a + more for a, more in zip(of_heads, of_cache)]

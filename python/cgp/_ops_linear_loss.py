@@ -21,8 +21,8 @@ def _check(hidden, weight, target, reduction):
         raise ArgumentError(f"{op}: reduction must be 'mean' or 'sum', not {reduction!r}")
 
 
-def _gemm(a, b, c, beta=0.0):
-    queue(_core.gemm, a, a, b, c, 1.0, beta, 0, 0, 0, 0, None, None, None, None)
+def _gemm(a, b, c, beta=0.0, spare=False):
+    queue(_core.gemm, a, a, b, c, 1.0, beta, 0, 0, 0, 0, None, None, None, None, spare)
 
 
 def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0, chunk=0,
@@ -52,7 +52,7 @@ def _run(hidden, weight, target, reduction="mean", ignore_index=-100, label_smoo
     for first in range(0, tokens, chunk):
         part = hidden[first:first + chunk]
         logits = space[:part.shape[0]]
-        _gemm(part, weight.mT, logits)
+        _gemm(part, weight.mT, logits, spare=not space.is_contiguous())
         queue(_core.cross_entropy, logits, logits, target[first:first + chunk], losses[first:first + chunk], None,
               logits if with_gradient else None, scale if with_gradient else None, None, ignore_index, label_smoothing, z_loss)
         if with_gradient:

@@ -104,7 +104,7 @@ class Patch:
         self.changes = []
         self._undo = []
 
-    def add(self, what, undo):
+    def _add(self, what, undo):
         self.changes.append(what)
         self._undo.append(undo)
 
@@ -315,7 +315,7 @@ def _patch_rope(model, done):
             global _tables
             _tables = (None, None, -1, None, None)
 
-        done.add(f"RoPE of {name.rpartition('.')[2]}", undo)
+        done._add(f"RoPE of {name.rpartition('.')[2]}", undo)
 
 
 # ---------------------------------------------------------------- cross-entropy

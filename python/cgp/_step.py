@@ -156,16 +156,23 @@ def _pool():
     return torch.cuda.graph_pool_handle()
 
 
+def _dense(t):
+    return t.is_contiguous() or (t.dim() == 2 and t.t().is_contiguous())
+
+
 def _apart(parameters, gradients):
     """Each gradient in memory of its own, laid out as its parameter, as backward() leaves them."""
-    seen, out = set(), []
+    seen, out = {}, []
     for p, g in zip(parameters, gradients):
         if g is not None:
             if g.layout is not torch.strided:
                 raise RuntimeError("gradients are sparse")
-            if g.stride() != p.stride() or g.untyped_storage().data_ptr() in seen:
+            first, last = (g.storage_offset(), g.storage_offset() + g.numel()) if _dense(g) else (0, g.untyped_storage().nbytes())
+            others = seen.setdefault(g.untyped_storage().data_ptr(), [])
+            if g.stride() != p.stride() or any(first < b and a < last for a, b in others):
                 g = torch.empty_like(p).copy_(g)
-            seen.add(g.untyped_storage().data_ptr())
+            else:
+                others.append((first, last))
         out.append(g)
     return out
 

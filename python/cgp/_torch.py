@@ -208,7 +208,10 @@ def aligned_rows(x, shape):
     step, strides = -(-n * size // 16) * 16 // size, [1]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * (extent if len(strides) > 1 else step))
-    return x.new_empty_strided(shape, strides)
+    if type(x) is not _tensor:  # a fake one: what counts is the strides
+        return x.new_empty_strided(shape, strides)
+    # What lies behind the last row is there, too: products write it.
+    return x.new_empty(0).set_(x.new_empty(strides[0] * shape[0]).untyped_storage(), 0, shape, strides)
 
 
 def dense(t):

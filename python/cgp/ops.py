@@ -61,7 +61,7 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard", ali
     if precision not in PRECISIONS:
         raise ArgumentError(f"matmul: there is no precision {precision!r}")
     queue(_core.gemm, a, a, b, c, alpha, 0.0, PRECISIONS[precision], ACTIVATIONS[activation or None], 0, 0, bias, None, None,
-          None)
+          None, aligned and not c.is_contiguous())
     return c if c.dim() == len(shape) else c.unflatten(0, shape[:-1])
 
 

@@ -151,6 +151,11 @@ def test_examples_of_docstrings():
             for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
                 result = doctest.DocTestRunner(verbose=False).run(example)
                 assert not result.failed, name
+    for method in ("__doc__", *(m for m in vars(cgp.PagedKVCache) if not m.startswith("_"))):
+        of = cgp.PagedKVCache if method == "__doc__" else vars(cgp.PagedKVCache)[method]
+        assert ">>>" in of.__doc__ or isinstance(of, property), method
+        for example in doctest.DocTestFinder(recurse=False).find(of, method, globs={"np": np, "cgp": cgp}):
+            assert not doctest.DocTestRunner(verbose=False).run(example).failed, method
 
 
 def test_stubs_name_what_there_is():
@@ -162,7 +167,25 @@ def test_stubs_name_what_there_is():
         tree = ast.parse(open(os.path.join(folder, path)).read())
         return {n.name: n.args for n in tree.body if isinstance(n, ast.FunctionDef)}, tree
 
-    stubs = functions("__init__.pyi")[0]
+    def classes(path):
+        tree = ast.parse(open(os.path.join(folder, path)).read())
+        return {c.name: {n.name: n.args for n in c.body if isinstance(n, ast.FunctionDef)} for c in tree.body
+                if isinstance(c, ast.ClassDef)}
+
+    def names(a):
+        return [x.arg for x in a.posonlyargs + a.args + a.kwonlyargs]
+
+    stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
+    for source, what in (("_cache.py", ["PagedKVCache"]), ("_step.py", ["TrainingStep"]),
+                         ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch"])):
+        there, made = functions(source)[0], classes(source)
+        for name in what:
+            if name in there:
+                assert names(stubs[name]) == names(there[name]), name
+                continue
+            assert {m for m in made[name] if not m.startswith("_")} == {m for m in typed[name] if not m.startswith("_")}
+            for method, arguments in typed[name].items():
+                assert names(arguments) == names(made[name][method]), (name, method)
     for name in cgp.__all__:
         value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "TrainingStep", "generate") else None
         if inspect.isfunction(value):
@@ -292,3 +315,76 @@ def test_attention_of_nothing():
     assert np.array_equal(cgp.attention(q, none, none), np.zeros_like(q))
     assert cgp.attention(none, q, q).shape == (2, 3, 0, 8)
     assert cgp.attention(q[:0], q[:0], q[:0]).shape == (0, 3, 4, 8)
+
+
+def attended(q, k, v):
+    """Attention of the last queries of a sequence: q [heads, n, d]; k, v [tokens, heads of keys, d]."""
+    k, v = (np.repeat(t.swapaxes(0, 1).astype(np.float64), len(q) // t.shape[1], 0) for t in (k, v))
+    scores = q.astype(np.float64) @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+    hidden = np.tril(np.ones(scores.shape[1:]), k.shape[1] - q.shape[1]) == 0
+    p = np.exp(np.where(hidden, -np.inf, scores - scores.max(-1, keepdims=True)))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("pages, tolerance", [("float16", 2e-3), ("float8_e4m3fn", 4e-2)])
+def test_paged_cache(pages, tolerance):
+    cache = cgp.PagedKVCache(8, heads=2, d=64, dtype="float16", pages_dtype=pages, key_scale=0.5)
+    tokens = {}
+
+    def grow(*sequences, n):
+        k, v = (random(len(sequences), n, 2, 64, dtype=np.float16) / 4 for _ in range(2))
+        one = len(sequences) == 1
+        cache.append(sequences[0] if one else sequences, *((k[0], v[0]) if one else (k, v)))
+        for i, s in enumerate(sequences):
+            tokens[s] = [np.concatenate((a, b[i])) for a, b in zip(tokens[s], (k, v))]
+
+    first = cache.add_sequence()
+    tokens[first] = [np.zeros((0, 2, 64), np.float16)] * 2
+    grow(first, n=21)
+    second = cache.fork(first)  # shares a page that is full and one that it will copy
+    tokens[second] = list(tokens[first])
+    assert cache.num_free_pages == 6
+    grow(second, n=3)
+    assert cache.num_free_pages == 5
+    grow(first, second, n=1)
+    third = cache.fork(first, 16)
+    tokens[third] = [t[:16] for t in tokens[first]]
+    cache.truncate(second, 20)
+    tokens[second] = [t[:20] for t in tokens[second]]
+    grow(second, n=2)
+    for s in (first, second, third):
+        for got, want in zip(cache.read(s), tokens[s]):
+            np.testing.assert_allclose(got, want, atol=tolerance, rtol=7e-2 if pages != "float16" else 0)
+    k, _ = cache.read([third, second])
+    assert k.shape == (2, 2, 22, 64) and not k[0, :, 16:].any()
+    assert cache.memory_used_mb == cache.memory_total_mb * (8 - cache.num_free_pages) / 8 > 0
+    for n in (1, 2):
+        q = random(2, 4, n, 64, dtype=np.float16)
+        for got, s in zip(cache.attend(q, [second, first]), (second, first)):
+            np.testing.assert_allclose(got, attended(q[0 if s == second else 1], *tokens[s]), atol=2 * tolerance)
+
+
+def test_paged_cache_names_mistakes():
+    cache, x = cgp.PagedKVCache(4, heads=1, d=64, dtype="float16"), random(1, 1, 64, dtype=np.float16)
+    gone, there = cache.add_sequence(), cache.add_sequence()
+    cache.free_sequence(gone)
+    cache.append(there, x, x)
+    before = repr(cache)
+    long = random(2, 80, 1, 64, dtype=np.float16)
+    for kind, text, call in (
+            (cgp.ArgumentError, "was freed", lambda: cache.free_sequence(gone)), (cgp.ArgumentError, "was freed", lambda: cache.append(gone, x, x)),
+            (cgp.ArgumentError, "no sequence 99", lambda: cache.read(99)), (MemoryError, "free pages", lambda: cache.append(there, long[0], long[0])),
+            (MemoryError, "free pages", lambda: cache.append([there, cache.add_sequence()], long[:, :33], long[:, :33])),
+            (cgp.ArgumentError, "k must be [n, 1, 64]", lambda: cache.append(there, x[0], x)),
+            (cgp.ArgumentError, "v must be [1, 1, 64]", lambda: cache.append(there, x, long[0])),
+            (cgp.ArgumentError, "k is float32", lambda: cache.append(there, x.astype(np.float32), x)),
+            (cgp.ArgumentError, "named twice", lambda: cache.append([there, there], long[:, :1], long[:, :1])),
+            (cgp.ArgumentError, "truncate", lambda: cache.truncate(there, 2)), (cgp.ArgumentError, "fork", lambda: cache.fork(there, 2)),
+            (cgp.ArgumentError, "2 queries", lambda: cache.attend(long[None, 0, :2].swapaxes(1, 2), [there])),
+            (cgp.ArgumentError, "no power of two", lambda: cgp.PagedKVCache(4, 1, 64, page_size=17)),
+            (cgp.ArgumentError, "d = 7", lambda: cgp.PagedKVCache(4, 1, 7)), (cgp.ArgumentError, "pages = 0", lambda: cgp.PagedKVCache(0, 1, 8)),
+            (cgp.ArgumentError, "float32", lambda: cgp.PagedKVCache(4, 1, 8, dtype="float32")),
+            (cgp.ArgumentError, "key_scale", lambda: cgp.PagedKVCache(4, 1, 8, key_scale=0))):
+        with pytest.raises(kind, match=text.replace("[", r"\[")):
+            call()
+        assert repr(cache) == before and cache.get_seq_len(there) == 1

@@ -453,3 +453,44 @@ def test_gradients_past_the_dispatcher():
     assert all(torch.equal(a, b) for a, b in zip(direct, beside))
     compiled = torch.compile(lambda x, w: ops.rms_norm(x, w).square(), fullgraph=True)
     close(torch.autograd.grad(compiled(x, w), x, d)[0], torch.autograd.grad(ops.rms_norm(x, w).square(), x, d)[0])
+
+
+@pytest.mark.parametrize("pages, tolerance", [("bfloat16", 2e-2), ("float8_e4m3fn", 8e-2)])
+def test_paged_cache(pages, tolerance):
+    """Pages that are shared, copied and rolled back; attention over them against PyTorch's over what was appended."""
+    cache = cgp.PagedKVCache(64, heads=2, d=128, page_size=32, pages_dtype=pages, device="cuda")
+    k, v = random(2, 300, 2, 128), random(2, 300, 2, 128)
+    first = cache.add_sequence()
+    cache.append(first, k[0, :250], v[0, :250])
+    second = cache.fork(first, 200)
+    cache.append([first, second], k[:, 250:], v[:, 250:])
+    cache.truncate(second, 240)
+    want = {first: (k[0], v[0]), second: tuple(torch.cat((t[0, :200], t[1, 250:290])) for t in (k, v))}
+    for s in (first, second):
+        for got, w in zip(cache.read(s), want[s]):
+            close(got, w, tolerance if pages != "bfloat16" else 0)
+    for n in (1, 4):
+        q = random(2, 8, n, 128)
+        for got, queries, s in zip(cache.attend(q, [first, second]), q, (first, second)):
+            keys, values = (t.transpose(0, 1).float() for t in want[s])
+            hidden = torch.ones(n, keys.shape[1], device="cuda", dtype=torch.bool).tril(keys.shape[1] - n)
+            close(got, F.scaled_dot_product_attention(queries.float(), keys, values, hidden, enable_gqa=True), tolerance)
+    before = repr(cache)
+    for kind, call in ((cgp.ArgumentError, lambda: cache.append(first, k[0].cpu(), v[0])), (cgp.ArgumentError, lambda: cache.append(first, k[0].half(), v[0])),
+                       (MemoryError, lambda: cache.append(first, k.repeat(1, 20, 1, 1)[0], v.repeat(1, 20, 1, 1)[0]))):
+        with pytest.raises(kind):
+            call()
+    cache.free_sequence(second)
+    with pytest.raises(cgp.ArgumentError, match="freed"):
+        cache.free_sequence(second)
+    assert repr(cache) != before and cache.num_free_pages == 64 - 10
+
+
+def test_rows_of_logits_end_where_they_end():
+    """aligned=True: what lies behind a row is written by the product, and nothing else is."""
+    a, w = random(300, 256), random(1003, 256)
+    c = ops.matmul(a, w.mT, aligned=True)
+    assert c.stride() == (1008, 1) and not c._is_view()
+    close(c, a.float() @ w.float().mT, 1e-1)
+    assert c.untyped_storage().nbytes() == 300 * 1008 * 2
+    close(c, ops.matmul(a, w.mT), 1e-1)

@@ -397,7 +397,7 @@ std::pair<std::uint64_t, std::uint64_t> factors(const GemmProblem& p) {
 }  // namespace
 
 void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const DeviceArray& b,
-          const DeviceArray& c, const GemmFactors& f) {
+          const DeviceArray& c, const GemmFactors& f, bool c_spare) {
   if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
   const GemmProblem p = q.dense();
   const auto check = [](const char* what, const DeviceArray& have, DType type, std::uint64_t need) {
@@ -414,13 +414,15 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const 
   };
   check("a", a, p.type, p.a_elements());
   check("b", b, *p.type_b, p.b_elements());
-  check("c", c, *p.type_c, p.c_elements());
+  const auto group = 16 / std::uint64_t(cgp::bytes(*p.type_c)),
+             behind = (group - p.columns() % group) % group;
+  check("c", c, *p.type_c, p.c_elements() + (c_spare && p.c_elements() ? behind : 0));
   const auto [for_a, for_b] = factors(p);
   if (for_a || for_b) {
     check("factors.a", f.a, DType::f32, for_a);
     check("factors.b", f.b, DType::f32, for_b);
   }
-  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address};
+  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address, c_spare};
   run_gemm(s, *GemmPlanner::of(s.device()).choose(p, at), p, at);
 }
 

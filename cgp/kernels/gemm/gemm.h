@@ -71,8 +71,9 @@ struct GemmFactors {
   DeviceArray a, b;
 };
 /// The same for every combination of types: they must be the problem's.
+/// c_spare: what lies behind each row of c, up to a multiple of 16 bytes, is there and nobody's.
 void gemm(runtime::Stream& s, const GemmProblem& p, const DeviceArray& a, const DeviceArray& b,
-          const DeviceArray& c, const GemmFactors& factors = {});
+          const DeviceArray& c, const GemmFactors& factors = {}, bool c_spare = false);
 
 // ---------------------------------------------------------------- variants and their selection
 enum class GemmKind : std::uint8_t {
@@ -123,7 +124,8 @@ struct GemmChoice {
 struct GemmAddresses {
   std::uint64_t a = 0, b = 0, c = 0;
   std::uint64_t scale_a = 0, scale_b = 0;
-  bool c_spare = false;  ///< c is scratch memory: nobody needs what lies between its rows
+  bool c_spare =
+      false;  ///< nobody needs what lies between the rows of c: scratch memory, or so the caller says
 };
 std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);

@@ -63,6 +63,14 @@ TEST(GemmPlanner, TellsApartWhatSelectGemmTellsApart) {
     (i == 0 ? at.a : i == 1 ? at.b : at.c) = 2;
     all.emplace_back(base, at);
   }
+  for (bool spare : {false, true}) {
+    GemmAddresses at;
+    at.c_spare = spare;
+    GemmProblem p = parse_gemm_key("bf16/nt/1000x3001x5000");
+    p.ldc = 3008;
+    all.emplace_back(p, at);
+    EXPECT_EQ(select_gemm(p, at, hopper()).pack_c, !spare);
+  }
   GemmProblem old = base;
   old.beta = 0.5f;
   all.emplace_back(old, GemmAddresses{});

@@ -113,7 +113,7 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
   }
   // The old c would have to be copied too.
-  if (p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || p.n * element % 16)) {
+  if (p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
     r.c = r.at.c_spare = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
     r.problem.stride_c = r.problem.ldc * p.m;
   }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: the time of a step (loss and gradients, no optimizer), call by call and as a graph, and 200 steps of a small GPT-2 on the text of Python's own
-library, byte by byte, against PyTorch's."""
+"""Training: the time of a step (loss and gradients, no optimizer), call by call and as a graph, the latter in turns with PyTorch's
+ways; and 200 steps of a small GPT-2 on the text of Python's own library, byte by byte, against PyTorch's."""
 import copy
 import glob
 import os
@@ -46,30 +46,6 @@ def _recorded(model, ids):
     if why != {"one graph"}:
         raise RuntimeError(f"no graph: {', '.join(why)}")
     return run
-
-
-def _measure(what, make, options):
-    """{what: times} of a contender that is made here and is gone after."""
-    try:
-        run = make()
-    except Exception as e:
-        return {what: {"error": f"{type(e).__name__}: {e}"[:200]}}
-    return by_clock({what: run}, options.rounds, options.seconds)
-
-
-def _as_graphs(model, ids, options):
-    """Both sides as graphs: PyTorch's, torch.compile with reduce-overhead, and ours."""
-    import cgp
-    times = {}
-    done = cgp.patch(model)
-    times.update(_measure("cgp.TrainingStep", lambda: _recorded(model, ids), options))
-    done.undo()
-    times.update(_measure("cgp.TrainingStep, not patched", lambda: _recorded(model, ids), options))
-    if options.compile:
-        torch.compiler.reset()
-        times.update(_measure("torch.compile, reduce-overhead", lambda: _step(torch.compile(model, mode="reduce-overhead"), ids),
-                              options))
-    return times
 
 
 def text(most=4 << 20):
@@ -138,27 +114,35 @@ def curves(steps=STEPS):
 
 
 def run(options):
+    import cgp
     rows = []
     for name in options.models:
         layers = options.layers or (8 if name == "llama1b" else 0)
         model = _models.make(name, layers).train()
         ids = torch.randint(0, 1000, (4, 1024), device="cuda")
-        times = {}
+        calls, contenders, patched = {}, {}, cgp.patch(model)
+        what = f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024"
+        contenders["cgp.TrainingStep"] = _recorded(model, ids)
+        patched.undo()  # the graph is that of the recording
         # One after another, not in turns: a patched model is the same object.
-        for what, parts in (("cgp.patch", {}), ("cgp.patch, loss=\"linear\"", {"loss": "linear"})):
+        for how, parts in (("cgp.patch", {}), ("cgp.patch, loss=\"linear\"", {"loss": "linear"})):
             step = _patched(model, ids, **parts)
-            times.update(by_clock({what: step}, options.rounds, options.seconds))
+            calls.update(by_clock({how: step}, options.rounds, options.seconds))
             step.undo()
-        contenders = {"eager": _step(model, ids)}
+        try:
+            contenders["cgp.TrainingStep, not patched"] = _recorded(model, ids)
+        except RuntimeError as e:
+            print(f"{name}, not patched: {e}")
+        contenders["eager"] = _step(model, ids)
         if options.compile:
             contenders["torch.compile"] = _step(torch.compile(model), ids)
-        times.update(by_clock(contenders, options.rounds, options.seconds))
-        rows.append(dict(part="train", name=f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024",
-                         own=["cgp.patch", "cgp.patch, loss=\"linear\""], times=times))
+            contenders["torch.compile, reduce-overhead"] = _step(torch.compile(model, mode="reduce-overhead"), ids)
+        times = by_clock(contenders, options.rounds, options.seconds)
+        rows.append(dict(part="train", name=what, own=list(calls), times={
+            **calls, **{k: v for k, v in times.items() if k in ("eager", "torch.compile")}}))
+        rows.append(dict(part="train", name=f"{what}, graphs", own=["cgp.TrainingStep"], times=times))
         model.zero_grad(set_to_none=True)
-        del contenders
-        rows.append(dict(part="train", name=f"{name}, {model.config.num_hidden_layers} layers, 4 x 1024, graphs",
-                         own=["cgp.TrainingStep"], times=_as_graphs(model, ids, options)))
+        del contenders, step
         del model
         torch.compiler.reset()
         torch.cuda.empty_cache()

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A paged cache of keys and values, for tensors of PyTorch on a GPU and for NumPy arrays on the emulator."""
+import ctypes
+import weakref
+
+from . import _core
+from ._functions import integer
+from ._runtime import CODES, ArgumentError, OnDevice, numpy_device
+
+_BYTES = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
+
+
+class _Arrays(OnDevice):
+    """One call on NumPy arrays."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+
+    def numbers(self, host, dtype, shape):
+        import numpy as np
+        return self.put(np.frombuffer(host, dtype).reshape(shape) if len(host) else np.empty(shape, dtype))
+
+    def call(self, function, *arguments):
+        return function(self.device.stream(), *arguments)
+
+
+class _Numpy:
+    """Where the memory of a cache for NumPy arrays is."""
+
+    def __init__(self):
+        self.device = numpy_device()
+
+    def memory(self, shape, dtype):
+        size = _BYTES.get(dtype, 4)
+        for n in shape:
+            size *= n
+        address = _core.alloc(self.device._handle, max(size, 1))
+        zeros = ctypes.create_string_buffer(max(size, 1))
+        _core.upload(self.device._handle, address, ctypes.addressof(zeros), size)
+        weakref.finalize(self, _core.free, self.device._handle, address)
+        return OnDevice._describe(address, CODES[dtype], shape)
+
+    def session(self):
+        return _Arrays(self.device)
+
+    def check(self, name, x, shape, dtype):
+        import numpy as np
+        x = np.asarray(x)
+        _expect(name, x.dtype.name, x.shape, shape, dtype)
+        return x
+
+
+class _Tensors:
+    """One call on tensors of PyTorch."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def put(self, t):
+        return t
+
+    def empty(self, shape, dtype):
+        import torch
+        t = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
+        return t, lambda: t
+
+    def numbers(self, host, dtype, shape):
+        import torch
+        kind = {"uint64": torch.int64, "int32": torch.int32}[dtype]
+        if not len(host):
+            return torch.empty(shape, dtype=kind, device=self.device)
+        return torch.frombuffer(host, dtype=kind).view(shape).to(self.device)
+
+    def call(self, function, *arguments):
+        from . import _torch
+        return _torch.queue(function, arguments[0], *arguments)
+
+
+class _Torch:
+    """Where the memory of a cache for tensors is."""
+
+    def __init__(self, device):
+        import torch
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
+
+    def memory(self, shape, dtype):
+        import torch
+        return torch.zeros(shape, dtype=getattr(torch, dtype), device=self.device)
+
+    def session(self):
+        return _Tensors(self.device)
+
+    def check(self, name, x, shape, dtype):
+        import torch
+        if not torch.is_tensor(x):
+            raise ArgumentError(f"PagedKVCache: {name} must be a tensor; it is {type(x).__name__}")
+        if x.device != self.device:
+            raise ArgumentError(f"PagedKVCache: {name} is on {x.device}; the cache is on {self.device}")
+        _expect(name, str(x.dtype).rpartition(".")[2], tuple(x.shape), shape, dtype)
+        return x.contiguous()
+
+
+def _expect(name, dtype, shape, want, want_dtype):
+    if dtype != want_dtype:
+        raise ArgumentError(f"PagedKVCache: {name} is {dtype}; it must be {want_dtype}")
+    if len(shape) != len(want) or any(w is not None and s != w for s, w in zip(shape, want)):
+        text = ", ".join("n" if w is None else str(w) for w in want)
+        raise ArgumentError(f"PagedKVCache: {name} must be [{text}]; it is {list(shape)}")
+
+
+def _name_of(dtype):
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    if name not in _BYTES:
+        raise ArgumentError(f"PagedKVCache: dtype is {name}; there are {', '.join(_BYTES)}")
+    return name
+
+
+class PagedKVCache:
+    """Keys and values of many sequences, in `pages` pages of page_size tokens (a power of two, 16 to 256) that sequences take as
+    they grow and give back. Forked sequences share pages until one of them writes.
+
+    heads, d: of keys and values; d a multiple of 8, for attend() of 64. dtype: of the tokens, float16 or bfloat16; pages_dtype:
+    of the pages, the same or float8_e4m3fn, which hold x / key_scale and x / value_scale. device: a device of PyTorch ("cuda"),
+    whose tensors are taken and given; None: NumPy arrays, on the emulator (or cgp.set_numpy_device's). Memory: memory_total_mb.
+
+    Misuse is named and changes nothing: a sequence that was freed (also twice) or never was is an ArgumentError, no free page
+    is a MemoryError.
+
+    >>> cache = cgp.PagedKVCache(8, heads=1, d=8, dtype="float16")
+    >>> s = cache.add_sequence()
+    >>> cache.append(s, np.ones((3, 1, 8), np.float16), np.zeros((3, 1, 8), np.float16))
+    >>> cache.get_seq_len(s), cache.num_free_pages
+    (3, 7)
+    """
+
+    def __init__(self, pages, heads, d, *, page_size=16, dtype="bfloat16", pages_dtype=None, key_scale=1.0, value_scale=1.0,
+                 device=None):
+        for name, value in (("pages", pages), ("heads", heads), ("d", d), ("page_size", page_size)):
+            if integer(value, f"PagedKVCache: {name}") < 1:
+                raise ArgumentError(f"PagedKVCache: {name} = {value} must be at least 1")
+        if d % 8:
+            raise ArgumentError(f"PagedKVCache: d = {d} must be a multiple of 8")
+        if key_scale <= 0 or value_scale <= 0:
+            raise ArgumentError(f"PagedKVCache: key_scale = {key_scale} and value_scale = {value_scale} must be positive")
+        self.dtype, self.pages_dtype = _name_of(dtype), _name_of(pages_dtype or dtype)
+        if self.dtype == "float8_e4m3fn" or self.pages_dtype not in (self.dtype, "float8_e4m3fn"):
+            raise ArgumentError(f"PagedKVCache: tokens of {self.dtype} in pages of {self.pages_dtype}: tokens are float16 or bfloat16, "
+                                "pages of the same type or float8_e4m3fn")
+        self.pages, self.heads, self.d, self.page_size = pages, heads, d, page_size
+        self._scales = float(key_scale), float(value_scale)
+        self._handle = _core.kv_pages_new(pages, page_size)
+        weakref.finalize(self, _core.kv_pages_free, self._handle)
+        self._where = _Numpy() if device is None else _Torch(device)
+        self._pool = self._where.memory((pages, 2, heads, page_size, d), self.pages_dtype)
+        self._wrong, self._workspace = self._where.memory((1,), "int32"), (0, None)
+
+    def __repr__(self):
+        return (f"cgp.PagedKVCache({self.pages} pages of {self.page_size} tokens, {self.heads} heads of {self.d}, {self.pages_dtype}; "
+                f"{self.num_free_pages} free)")
+
+    # ------------------------------------------------------------ sequences
+    def add_sequence(self):
+        """A new sequence without tokens -> its number.
+
+        >>> cgp.PagedKVCache(4, 1, 8).add_sequence()
+        1
+        """
+        return _core.kv_add(self._handle)
+
+    def fork(self, sequence, tokens=None):
+        """A sequence that begins with the first `tokens` (None: all) of another, whose pages it shares -> its number.
+
+        >>> cache = cgp.PagedKVCache(4, 1, 8)
+        >>> cache.fork(cache.add_sequence())
+        2
+        """
+        return _core.kv_fork(self._handle, sequence, self.get_seq_len(sequence) if tokens is None else integer(tokens, "fork: tokens"))
+
+    def truncate(self, sequence, length):
+        """Takes back the last tokens: `length` remain.
+
+        >>> cache = cgp.PagedKVCache(4, 1, 8)
+        >>> cache.truncate(cache.add_sequence(), 0)
+        """
+        _core.kv_truncate(self._handle, sequence, integer(length, "truncate: length"))
+
+    def free_sequence(self, sequence):
+        """Gives its pages back; its number is never used again.
+
+        >>> cache = cgp.PagedKVCache(4, 1, 8)
+        >>> cache.free_sequence(cache.add_sequence())
+        """
+        _core.kv_free(self._handle, sequence)
+
+    def get_seq_len(self, sequence):
+        """Its tokens.
+
+        >>> cache = cgp.PagedKVCache(4, 1, 8)
+        >>> cache.get_seq_len(cache.add_sequence())
+        0
+        """
+        return _core.kv_length(self._handle, sequence)
+
+    @property
+    def num_free_pages(self):
+        """Pages that no sequence has."""
+        return _core.kv_pages_left(self._handle)
+
+    @property
+    def memory_total_mb(self):
+        """Megabytes (2^20 bytes) of all pages."""
+        return self.pages * 2 * self.heads * self.page_size * self.d * _BYTES[self.pages_dtype] / 2**20
+
+    @property
+    def memory_used_mb(self):
+        """Of the pages that sequences have."""
+        return self.memory_total_mb * (self.pages - self.num_free_pages) / self.pages
+
+    # ------------------------------------------------------------ tokens
+    def append(self, sequences, k, v):
+        """Adds tokens. One sequence: k, v [tokens, heads, d]; a list of them: [sequences, tokens, heads, d].
+
+        >>> cache = cgp.PagedKVCache(4, heads=2, d=8, dtype="float16")
+        >>> cache.append(cache.add_sequence(), np.ones((5, 2, 8), np.float16), np.ones((5, 2, 8), np.float16))
+        """
+        several = not isinstance(sequences, int)
+        of = list(sequences) if several else [sequences]
+        lead = (len(of),) if several else ()
+        k = self._where.check("k", k, (*lead, None, self.heads, self.d), self.dtype)
+        v = self._where.check("v", v, tuple(k.shape), self.dtype)
+        if len(set(of)) != len(of):
+            raise ArgumentError("PagedKVCache: a sequence is named twice")
+        tokens = k.shape[len(lead)]
+        lengths, copies, slots = [self.get_seq_len(s) for s in of], [], (ctypes.c_uint64 * (len(of) * tokens))()
+        try:
+            for i, s in enumerate(of):
+                copies.append(_core.kv_extend(self._handle, s, tokens, ctypes.addressof(slots) + 8 * tokens * i))
+        except BaseException:  # all or none
+            self._copy(copies)
+            for s, n in zip(of[:len(copies)], lengths):
+                _core.kv_truncate(self._handle, s, n)
+            raise
+        self._copy(copies)
+        with self._where.session() as on:
+            flat = (len(of) * tokens, self.heads, self.d)
+            on.call(_core.kv_append, on.put(k.reshape(flat)), on.put(v.reshape(flat)), on.numbers(slots, "uint64", (flat[0],)),
+                    self._scales, self._wrong, self._pool)
+
+    def _copy(self, copies):
+        with self._where.session() as on:
+            for c in copies:
+                if c[2]:
+                    on.call(_core.kv_copy, self._pool, c)
+
+    def _tables(self, sequences, on):
+        """(tables, lengths, the longest), on the device."""
+        of = list(sequences)
+        lengths = (ctypes.c_int32 * len(of))(*(self.get_seq_len(s) for s in of))
+        longest = max(lengths, default=0)
+        columns = max(-(-longest // self.page_size), 1)
+        named, tables = (ctypes.c_uint64 * len(of))(*of), (ctypes.c_int32 * (len(of) * columns))()
+        _core.kv_tables(self._handle, ctypes.addressof(named), len(of), columns, ctypes.addressof(tables))
+        return on.numbers(tables, "int32", (len(of), columns)), on.numbers(lengths, "int32", (len(of),)), longest
+
+    def read(self, sequences):
+        """(k, v) of one sequence [tokens, heads, d]; of a list of them [sequences, heads, longest, d], with zeros behind the shorter.
+
+        >>> cache = cgp.PagedKVCache(4, heads=1, d=8, dtype="float16")
+        >>> cache.read(cache.add_sequence())[0].shape
+        (0, 1, 8)
+        """
+        several = not isinstance(sequences, int)
+        of = list(sequences) if several else [sequences]
+        with self._where.session() as on:
+            table, lengths, longest = self._tables(of, on)
+            shape = (len(of), self.heads, longest, self.d)
+            (k, k_result), (v, v_result) = on.empty(shape, self.dtype), on.empty(shape, self.dtype)
+            on.call(_core.kv_gather, self._pool, table, lengths, self._scales, self._wrong, k, v)
+            k, v = k_result(), v_result()
+        return (k, v) if several else (k[0].swapaxes(0, 1), v[0].swapaxes(0, 1))
+
+    def attend(self, q, sequences, scale=0.0):
+        """Attention of the last tokens of each sequence over all of its tokens, straight from the pages: query i of n sees keys up to
+        length - n + i. q: [sequences, heads of queries, n, d] -> the same shape. scale 0: 1 / sqrt(d).
+
+        >>> cache = cgp.PagedKVCache(4, heads=1, d=64, dtype="float16")
+        >>> s, x = cache.add_sequence(), np.ones((1, 1, 64), np.float16)
+        >>> cache.append(s, x, x)
+        >>> float(cache.attend(x[None], [s])[0, 0, 0, 0])
+        1.0
+        """
+        of = list(sequences)
+        q = self._where.check("q", q, (len(of), None, None, self.d), self.dtype)
+        if q.shape[1] % self.heads:
+            raise ArgumentError(f"PagedKVCache: q has {q.shape[1]} heads, which are no multiple of the cache's {self.heads}")
+        for s in of:
+            if self.get_seq_len(s) < q.shape[2]:
+                raise ArgumentError(f"PagedKVCache: q has {q.shape[2]} queries, sequence {s} has {self.get_seq_len(s)} tokens")
+        scales = self._scales if self.pages_dtype != self.dtype else None
+        with self._where.session() as on:
+            table, lengths, longest = self._tables(of, on)
+            put, (o, result) = on.put(q), on.empty(tuple(q.shape), self.dtype)
+            if q.shape[0] and q.shape[1] and q.shape[2]:
+                size = on.call(_core.paged_attention_workspace, put, self._pool, table, scale, False, longest, scales)
+                if self._workspace[1] is None or self._workspace[0] < size:
+                    self._workspace = size, self._where.memory((-(-size // 4) or 1,), "int32")
+                on.call(_core.paged_attention, put, self._pool, table, lengths, scale, False, longest, self._workspace[1], self._wrong, o,
+                        scales)
+            return result()
