@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of the module: NumPy arrays here, PyTorch tensors by the operators of cgp.ops."""
 import builtins
+import functools
 import operator
 
 from . import _core
-from ._runtime import ArgumentError, OnDevice
+from ._runtime import ArgumentError, OnDevice, Unsupported
 from ._score import score_formula
 
 ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
@@ -494,3 +495,43 @@ def cumsum(x, exclusive=False):
         from . import ops
         return ops.cumsum(x, exclusive)
     return _like(x, lambda _, s, x, y: _core.cumsum(s, x, exclusive, y))
+
+
+# ---------------------------------------------------------------- arrays of other libraries
+_PLAIN = ("builtins", "numpy", "torch")
+_CPU, _CUDA, _CUDA_HOST = 1, 2, 3  # DLDeviceType
+
+
+def _imported(x):
+    """x; an array of another library, by DLPack and without a copy, as NumPy's or, on a GPU, as PyTorch's."""
+    kind = type(x)
+    if kind.__module__.partition(".")[0] in _PLAIN or not hasattr(kind, "__dlpack__") or not hasattr(kind, "__dlpack_device__"):
+        return x
+    where = int(x.__dlpack_device__()[0])
+    if where in (_CPU, _CUDA_HOST):
+        import numpy as np
+        return np.from_dlpack(x)
+    if where != _CUDA:
+        raise ArgumentError(f"an array of {kind.__module__}.{kind.__name__} is on a device of DLPack's type {where}; it must be on the CPU "
+                            "or a CUDA device")
+    try:
+        import torch
+    except ImportError:
+        raise Unsupported(f"an array of {kind.__module__}.{kind.__name__} on a GPU is taken by way of PyTorch, which is not "
+                          "installed") from None
+    return torch.from_dlpack(x)
+
+
+def _taking_others(f):
+
+    @functools.wraps(f)
+    def taking_others(*arguments, **options):
+        return f(*map(_imported, arguments), **{k: _imported(v) for k, v in options.items()})
+
+    return taking_others
+
+
+for _name in ("activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
+              "layer_norm_backward", "log_softmax", "matmul", "max", "rms_norm", "rms_norm_backward", "rope", "softmax", "sum", "swiglu",
+              "topk", "transpose"):
+    globals()[_name] = _taking_others(globals()[_name])

@@ -107,7 +107,7 @@ class _Data:
 
 def score_formula(score):
     """The formula of a score modification: score(score, batch, head, query, key), or with one argument more, through which
-    it reads score_data. A string is a formula already.
+    it reads score_data (float32 [n]). A string is a formula already.
 
     >>> cgp.score_formula(lambda score, b, h, q, k: 30 * np.tanh(score / 30))
     '(30.0 * tanh((score / 30.0)))'

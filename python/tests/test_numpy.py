@@ -388,3 +388,27 @@ def test_paged_cache_names_mistakes():
         with pytest.raises(kind, match=text.replace("[", r"\[")):
             call()
         assert repr(cache) == before and cache.get_seq_len(there) == 1
+
+
+class Foreign:
+    """An array of a library that is neither NumPy nor PyTorch."""
+
+    def __init__(self, array, where=(1, 0)):
+        self.array, self.where = array, where
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.where
+
+
+def test_arrays_of_other_libraries():
+    a, b = random(3, 5), random(5, 4)
+    np.testing.assert_array_equal(cgp.matmul(Foreign(a), Foreign(b)), cgp.matmul(a, b))
+    np.testing.assert_array_equal(cgp.rms_norm(Foreign(a), weight=Foreign(b[:, 0].copy())), cgp.rms_norm(a, b[:, 0]))
+    with pytest.raises(cgp.ArgumentError, match="Foreign is on a device of DLPack's type 8"):
+        cgp.softmax(Foreign(a, (8, 0)))
+    code = ("import sys; sys.modules['torch'] = None\nimport cgp, test_numpy as t\ntry: cgp.softmax(t.Foreign(t.random(1, 2), (2, 0)))\n"
+            "except cgp.Unsupported as e: assert 'PyTorch' in str(e)\nelse: sys.exit(1)")
+    assert subprocess.run([sys.executable, "-c", code], cwd=os.path.dirname(os.path.abspath(__file__))).returncode == 0

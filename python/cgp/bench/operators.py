@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator at a few sizes, bf16: ours, PyTorch eager, torch.compile, other backends of attention, and Liger and quack where
-they are installed. "+ gradient": forward and backward."""
+"""Every operator at a few sizes, bf16: ours, PyTorch eager, torch.compile, other backends of attention (flex_attention is Triton's),
+and Liger and quack where they are installed. "+ gradient": forward and backward."""
 import torch
 import torch.nn.functional as F
 
@@ -26,7 +26,7 @@ def _both(f, inputs):
     return run
 
 
-def _cases():
+def _cases(compile):
     """(name, inputs, {contender: function of the inputs}, whether there is a gradient)"""
     from cgp import ops
     bf16 = dict(device="cuda", dtype=torch.bfloat16)
@@ -37,6 +37,18 @@ def _cases():
     for m, n, k in ((4096, 4096, 4096), (16, 14336, 4096), (1, 4096, 4096)):
         yield f"matmul {m} x {n} x {k}", (random(m, k), random(n, k)), {
             "cgp": lambda a, w: ops.matmul(a, w.mT), "eager": lambda a, w: F.linear(a, w)}, m > 16
+    a, w, b = random(4096, 1024), random(4096, 1024), random(4096)
+    yield "matmul + bias + gelu 4096 x 4096 x 1024", (a, w, b), {
+        "cgp": lambda a, w, b: ops.matmul(a, w.mT, b, "gelu"), "eager": lambda a, w, b: F.gelu(F.linear(a, w, b))}, False
+    x = random(4, 2048, 32, 128)
+    angle = torch.arange(2048, device="cuda")[:, None] * 10000.0**(-torch.arange(0, 128, 2, device="cuda") / 128)
+    cos, sin = angle.cos(), angle.sin()
+
+    def turned(x):
+        c, s, (p, q) = cos[:, None].to(x.dtype), sin[:, None].to(x.dtype), x.chunk(2, -1)
+        return torch.cat((p * c - q * s, p * s + q * c), -1)
+
+    yield "rope 4 x 2048 x 32 x 128", (x,), {"cgp": lambda x: ops.rope(x, cos, sin, sequence=2048), "eager": turned}, True
     for rows, n in ((8192, 4096), (1024, 32768)):
         x, r, w, b = random(rows, n), random(rows, n), random(n), random(n)
         size = f"{rows} x {n}"
@@ -53,6 +65,9 @@ def _cases():
         yield f"layer_norm {size}", (x, w, b), {
             "cgp": ops.layer_norm, "eager": lambda x, w, b: F.layer_norm(x, (n,), w, b),
             **({"liger": lambda x, w, b: liger_layer.apply(x, w, b, 1e-5)} if liger_layer else {})}, True
+        yield f"layer_norm + residual {size}", (x, r, w, b), {
+            "cgp": lambda x, r, w, b: ops.layer_norm(x, w, b, residual=r)[0],
+            "eager": lambda x, r, w, b: F.layer_norm(x + r, (n,), w, b)}, False
         quack_softmax = _peer("quack", "softmax")
         yield f"softmax {size}", (x,), {
             "cgp": ops.softmax, "eager": lambda x: x.softmax(-1),
@@ -61,7 +76,19 @@ def _cases():
         yield f"swiglu {size}", (x, r), {
             "cgp": ops.swiglu, "eager": lambda g, u: F.silu(g) * u,
             **({"liger": lambda g, u: liger_silu.apply(g, u)} if liger_silu else {})}, True
-        yield f"gelu {size}", (x,), {"cgp": lambda x: ops.activate(x, "gelu"), "eager": F.gelu}, True
+        yield f"log_softmax {size}", (x,), {"cgp": ops.log_softmax, "eager": lambda x: x.log_softmax(-1)}, True
+        yield f"geglu {size}", (x, r), {
+            "cgp": lambda g, u: ops.gated(g, u, "gelu_tanh"), "eager": lambda g, u: F.gelu(g, approximate="tanh") * u}, True
+        for kind, theirs in (("gelu", F.gelu), ("silu", F.silu), ("relu", F.relu)):
+            yield f"{kind} {size}", (x,), {"cgp": lambda x, kind=kind: ops.activate(x, kind), "eager": theirs}, True
+        yield f"bias + gelu {size}", (x, b), {
+            "cgp": lambda x, b: ops.activate(x, "gelu_tanh", b), "eager": lambda x, b: F.gelu(x + b, approximate="tanh")}, True
+        yield f"add {size}", (x, r), {"cgp": ops.add, "eager": torch.add}, False
+        yield f"dropout {size}", (x,), {"cgp": lambda x: ops.dropout(x, 0.1, 7), "eager": lambda x: F.dropout(x, 0.1)}, True
+        yield f"sum {size}", (x,), {"cgp": ops.sum, "eager": lambda x: x.sum(-1)}, True
+        yield f"sum of columns {size}", (x,), {"cgp": lambda x: ops.sum(x, 0), "eager": lambda x: x.sum(0)}, False
+        yield f"max {size}", (x,), {"cgp": ops.max, "eager": lambda x: x.amax(-1)}, False
+        yield f"transpose {size}", (x,), {"cgp": ops.transpose, "eager": lambda x: x.mT.contiguous()}, True
         yield f"argmax {size}", (x,), {"cgp": ops.argmax, "eager": lambda x: x.argmax(-1)}, False
         yield f"cumsum {size}", (x,), {"cgp": ops.cumsum, "eager": lambda x: x.cumsum(-1)}, False
         yield f"topk 50 {size}", (x,), {"cgp": lambda x: ops.topk(x, 50)[0], "eager": lambda x: x.topk(50).values}, False
@@ -79,10 +106,18 @@ def _cases():
     table, index = random(128256, 2048), torch.randint(0, 128256, (8192,), device="cuda")
     yield "embedding 8192 of 128256 x 2048", (table,), {
         "cgp": lambda w: ops.embedding(index, w), "eager": lambda w: F.embedding(index, w)}, True
-    yield from _attention_cases(ops, random)
+    yield from _attention_cases(ops, random, compile)
 
 
-def _attention_cases(ops, random):
+def _flex(n, causal):
+    """Triton's attention."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    run = torch.compile(flex_attention, dynamic=False)
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, n, n, device="cuda") if causal else None
+    return lambda q, k, v: run(q, k, v, block_mask=mask)
+
+
+def _attention_cases(ops, random, compile):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def backend(which, causal):
@@ -98,12 +133,12 @@ def _attention_cases(ops, random):
                 "cgp": lambda q, k, v, causal=causal: ops.attention(q, k, v, causal)[0],
                 "eager": lambda q, k, v, causal=causal: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
                 "flash": backend(SDPBackend.FLASH_ATTENTION, causal),
-                "cudnn": backend(SDPBackend.CUDNN_ATTENTION, causal)}, True
+                "cudnn": backend(SDPBackend.CUDNN_ATTENTION, causal), **({"flex": _flex(n, causal)} if compile else {})}, True
 
 
 def run(options):
     rows = []
-    for name, inputs, contenders, differentiable in _cases():
+    for name, inputs, contenders, differentiable in _cases(options.compile):
         if options.only and not any(o in name for o in options.only):
             continue
         if options.compile:
