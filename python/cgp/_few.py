@@ -6,7 +6,7 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS
-from ._torch import queue
+from ._torch import empty, queue
 
 NONE, RMS, LAYER = 0, 1, 2
 MOST = 8  # rows of few_rows
@@ -30,11 +30,25 @@ def few_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=
     return calls
 
 
-def _run(x, weights, biases, columns, **options):
-    y = x.new_empty((x.shape[0], columns))
-    for function, arguments in few_calls(x, weights, biases, y, **options):
-        queue(function, x, *arguments)
-    return y
+class _Product:
+    """One of few_rows' calls, of which all but the rows is known."""
+    __slots__ = ("before", "norm", "after", "columns", "given", "options")
+
+    def __init__(self, weights, biases, columns, *, norm=(None, None), kind=NONE, eps=0.0, activation=0, gated=False):
+        self.columns, self.given = columns, (weights, biases)
+        self.options = dict(norm=norm, kind=kind, eps=eps, activation=activation, gated=gated)
+        pad = (None,) * (3 - len(weights))
+        self.before = (*weights, *pad, *biases, *pad)
+        self.after = (*norm, eps, 0.0, kind, activation, gated, False, None, None, 0)
+
+    def __call__(self, x, residual=None):
+        y = empty(x, None, (x.shape[0], self.columns))
+        if self.options["kind"] and x.shape[1] > MOST_NORMED:
+            for function, arguments in few_calls(x, *self.given, y, residual=residual, **self.options):
+                queue(function, x, *arguments)
+        else:
+            queue(_core.few_rows, x, x, *self.before, residual, *self.after, y)
+        return y
 
 
 def _there(t):
@@ -49,10 +63,9 @@ def _suits(layer, x):
 class _Parts:
     """Weights of a layer, and whether they are still those."""
 
-    def __init__(self, modules, weights, **values):
+    def __init__(self, modules, weights):
         self.modules, self.weights = modules, weights
         self.state = tuple((w.data_ptr(), w.dtype) for w in weights)
-        self.__dict__.update(values)
 
     def stale(self, modules):
         return (any(a is not b for a, b in zip(self.modules, modules)) or
@@ -73,9 +86,10 @@ def _attend(attention, module, q, k, v, mask, cache, scale, window=None):
 
 # ---------------------------------------------------------------- Llama and its kind
 def _llama_modules(layer):
-    a, m = layer.self_attn, layer.mlp
-    return (a.q_proj, a.k_proj, a.v_proj, a.o_proj, m.gate_proj, m.up_proj, m.down_proj, layer.input_layernorm,
-            layer.post_attention_layernorm)
+    own = layer._modules
+    a, m = own["self_attn"]._modules, own["mlp"]._modules
+    return (a["q_proj"], a["k_proj"], a["v_proj"], a["o_proj"], m["gate_proj"], m["up_proj"], m["down_proj"], own["input_layernorm"],
+            own["post_attention_layernorm"])
 
 
 def _llama_parts(layer, activation):
@@ -90,9 +104,18 @@ def _llama_parts(layer, activation):
     if any((m.bias is None) != (modules[0].bias is None) for m in modules[:3]) or any(
             (m.bias is None) != (modules[4].bias is None) for m in modules[4:6]):
         return None
-    return _Parts(modules, weights + norms, biases=[m.bias for m in modules[:7]], activation=ACTIVATIONS[activation],
-                  eps=layer.input_layernorm.variance_epsilon, eps2=layer.post_attention_layernorm.variance_epsilon,
-                  window=getattr(a.config if type(a).__name__ == "MistralAttention" else a, "sliding_window", None))
+    parts, b = _Parts(modules, weights + norms), [m.bias for m in modules[:7]]
+    parts.window = getattr(a.config if type(a).__name__ == "MistralAttention" else a, "sliding_window", None)
+    d = parts.d = a.head_dim
+    heads, parts.heads_kv = weights[0].shape[0] // d, weights[1].shape[0] // d
+    parts.heads, parts.scaling = heads, a.scaling
+    parts.qkv = _Product(weights[:3], b[:3], sum(w.shape[0] for w in weights[:3]), norm=(norms[0], None), kind=RMS,
+                         eps=layer.input_layernorm.variance_epsilon)
+    parts.out = _Product(weights[3:4], b[3:4], weights[3].shape[0])
+    parts.wide = _Product(weights[4:6], b[4:6], weights[4].shape[0], norm=(norms[1], None), kind=RMS,
+                          eps=layer.post_attention_layernorm.variance_epsilon, activation=ACTIVATIONS[activation], gated=True)
+    parts.down = _Product(weights[6:7], b[6:7], weights[6].shape[0])
+    return parts
 
 
 def llama(layer, x, mask, cache, tables, attention, activation):
@@ -105,27 +128,24 @@ def llama(layer, x, mask, cache, tables, attention, activation):
     if parts is None or parts.state[0][1] != x.dtype:
         return None
     cos, sin, sequence = tables
-    a, w, biases = layer.self_attn, parts.weights, parts.biases
     b, n, width = x.shape
-    d, tokens = a.head_dim, b * n
+    d, tokens = parts.d, b * n
     if cos.shape[1] * 2 != d:
         return None
     x = x.reshape(tokens, width)
-    qkv = _run(x, w[:3], biases[:3], sum(t.shape[0] for t in w[:3]), norm=(w[7], None), kind=RMS, eps=parts.eps)
-    heads, heads_kv = w[0].shape[0] // d, w[1].shape[0] // d
-    turned = qkv.view(tokens, -1, d)[:, :heads + heads_kv]
+    qkv = parts.qkv(x)
+    turned = qkv.view(tokens, -1, d)[:, :parts.heads + parts.heads_kv]
     queue(_core.rope, x, turned, turned, cos, sin, None, sequence, 0, 0, False, False, 0, 10000.0, 1.0, 0.0)
-    q, k, v = qkv.view(b, n, -1, d).transpose(1, 2).split((heads, heads_kv, heads_kv), 1)
-    x = _run(_attend(attention, a, q, k, v, mask, cache, a.scaling, parts.window), w[3:4], biases[3:4], width, residual=x)
-    wide = _run(x, w[4:6], biases[4:6], w[4].shape[0], norm=(w[8], None), kind=RMS, eps=parts.eps2, activation=parts.activation,
-                gated=True)
-    return _run(wide, w[6:7], biases[6:7], width, residual=x).view(b, n, width)
+    q, k, v = qkv.view(b, n, -1, d).transpose(1, 2).split((parts.heads, parts.heads_kv, parts.heads_kv), 1)
+    x = parts.out(_attend(attention, layer._modules["self_attn"], q, k, v, mask, cache, parts.scaling, parts.window), x)
+    return parts.down(parts.wide(x), x).view(b, n, width)
 
 
 # ---------------------------------------------------------------- GPT-2
 def _gpt2_modules(block):
-    a, m = block.attn, block.mlp
-    return a.c_attn, a.c_proj, m.c_fc, m.c_proj, block.ln_1, block.ln_2
+    own = block._modules
+    a, m = own["attn"]._modules, own["mlp"]._modules
+    return a["c_attn"], a["c_proj"], m["c_fc"], m["c_proj"], own["ln_1"], own["ln_2"]
 
 
 def _gpt2_parts(block, activation):
@@ -138,10 +158,15 @@ def _gpt2_parts(block, activation):
     small = [t for m in modules for t in (m.bias,)] + [m.weight for m in modules[4:]]
     if any(t is None or t.dtype not in _HALVES or not _there(t) for t in sources + small):
         return None
-    parts = _Parts(modules, sources, biases=[m.bias for m in modules[:4]], activation=ACTIVATIONS[activation],
-                   norms=[(m.weight, m.bias) for m in modules[4:]], eps=[m.eps for m in modules[4:]])
+    parts, (norm1, norm2) = _Parts(modules, sources), modules[4:]
     parts.versions = [w._version for w in sources]
-    parts.turned = [w.detach().t().contiguous() for w in sources]  # [n, k], as few_rows reads them
+    turned, b = [w.detach().t().contiguous() for w in sources], [m.bias for m in modules[:4]]  # [n, k], as few_rows reads them
+    parts.heads, columns = block.attn.num_heads, [w.shape[0] for w in turned]
+    parts.qkv = _Product(turned[:1], b[:1], columns[0], norm=(norm1.weight, norm1.bias), kind=LAYER, eps=norm1.eps)
+    parts.out = _Product(turned[1:2], b[1:2], columns[1])
+    parts.wide = _Product(turned[2:3], b[2:3], columns[2], norm=(norm2.weight, norm2.bias), kind=LAYER, eps=norm2.eps,
+                          activation=ACTIVATIONS[activation])
+    parts.down = _Product(turned[3:], b[3:], columns[3])
     return parts
 
 
@@ -155,15 +180,11 @@ def gpt2(block, x, mask, cache, attention, activation):
         parts = block.__dict__["_cgp_few"] = _gpt2_parts(block, activation)
     if parts is None or parts.state[0][1] != x.dtype:
         return None
-    w, biases, (b, n, width) = parts.turned, parts.biases, x.shape
-    heads, tokens = block.attn.num_heads, b * n
-    x = x.reshape(tokens, width)
-    qkv = _run(x, w[:1], biases[:1], 3 * width, norm=parts.norms[0], kind=LAYER, eps=parts.eps[0])
-    q, k, v = qkv.view(b, n, 3 * heads, -1).transpose(1, 2).split(heads, 1)
-    x = _run(_attend(attention, block.attn, q, k, v, mask, cache, q.shape[-1]**-0.5), w[1:2], biases[1:2], width, residual=x)
-    wide = _run(x, w[2:3], biases[2:3], w[2].shape[0], norm=parts.norms[1], kind=LAYER, eps=parts.eps[1],
-                activation=parts.activation)
-    return _run(wide, w[3:4], biases[3:4], width, residual=x).view(b, n, width)
+    (b, n, width), heads = x.shape, parts.heads
+    x = x.reshape(b * n, width)
+    q, k, v = parts.qkv(x).view(b, n, 3 * heads, -1).transpose(1, 2).split(heads, 1)
+    x = parts.out(_attend(attention, block._modules["attn"], q, k, v, mask, cache, q.shape[-1]**-0.5), x)
+    return parts.down(parts.wide(x), x).view(b, n, width)
 
 
 def forget(model):
