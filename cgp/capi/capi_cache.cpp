@@ -15,8 +15,8 @@ struct cgp_kv_pages {
 namespace cgp::capi {
 namespace {
 
-kernels::KvCacheShape cache_of(const Tensor& pool, const Tensor& tokens, const cgp_kv_options* given,
-                               const char* op) {
+kernels::KvCacheShape kv_cache_of(const Tensor& pool, const Tensor& tokens, const cgp_kv_options* given,
+                                  const char* op) {
   cgp_kv_options defaults{};
   defaults.size = sizeof defaults;
   const auto o = known(given, defaults, op);
@@ -29,15 +29,15 @@ kernels::KvCacheShape cache_of(const Tensor& pool, const Tensor& tokens, const c
   if (o.value_scale) c.value_scale = o.value_scale;
   return c;
 }
-std::uint64_t word(const Tensor& t) {
+std::uint64_t kv_word(const Tensor& t) {
   t.expect({DType::u32, DType::s32});
   if (t.elements() != 1) t.fail("it must have one element");
   return t.address();
 }
 
-void append(cgp_stream& s, const Tensor& k, const Tensor& v, const Tensor& slots, const cgp_kv_options* o,
-            const Tensor& wrong, const Tensor& pool) {
-  const auto c = cache_of(pool, k, o, "kv_append");
+void append_tokens(cgp_stream& s, const Tensor& k, const Tensor& v, const Tensor& slots,
+                   const cgp_kv_options* o, const Tensor& wrong, const Tensor& pool) {
+  const auto c = kv_cache_of(pool, k, o, "kv_append");
   const std::uint64_t shape[] = {k.rank() == 3 ? k.size(0) : 0, c.heads, c.d};
   k.expect_rank(3, 3), k.expect_shape(shape, "pool"), v.expect({k.dtype()}),
       v.expect_shape(shape, "k and pool");
@@ -55,12 +55,12 @@ void append(cgp_stream& s, const Tensor& k, const Tensor& v, const Tensor& slots
     v.fail("its strides must be those of k");
   if ((k.size(0) > 1 && !t.row) || (k.size(1) > 1 && !t.head))
     k.fail("it repeats elements", "pass x.contiguous()");
-  kernels::kv_append(s.stream, c, pool.address(), t, slots.address(), word(wrong));
+  kernels::kv_append(s.stream, c, pool.address(), t, slots.address(), kv_word(wrong));
 }
 
-void gather(cgp_stream& s, const Tensor& pool, const Tensor& table, const Tensor& lengths,
-            const cgp_kv_options* o, const Tensor& wrong, const Tensor& k, const Tensor& v) {
-  const auto c = cache_of(pool, k, o, "kv_gather");
+void gather_tokens(cgp_stream& s, const Tensor& pool, const Tensor& table, const Tensor& lengths,
+                   const cgp_kv_options* o, const Tensor& wrong, const Tensor& k, const Tensor& v) {
+  const auto c = kv_cache_of(pool, k, o, "kv_gather");
   k.expect_rank(4, 4);
   const std::uint64_t batch = k.size(0), shape[] = {batch, c.heads, k.size(2), c.d};
   k.expect_shape(shape, "pool"), k.expect_contiguous();
@@ -71,10 +71,11 @@ void gather(cgp_stream& s, const Tensor& pool, const Tensor& table, const Tensor
   table.expect_shape(rows, "k");
   lengths.expect({DType::u32, DType::s32}), lengths.expect_shape(one, "k"), lengths.expect_contiguous();
   kernels::kv_gather(s.stream, c, pool.address(), table.address(), table.size(1), lengths.address(), batch,
-                     k.size(2), k.address(), v.address(), word(wrong));
+                     k.size(2), k.address(), v.address(), kv_word(wrong));
 }
 
-void copy(cgp_stream& s, const Tensor& pool, std::uint32_t from, std::uint32_t to, std::uint32_t tokens) {
+void copy_page(cgp_stream& s, const Tensor& pool, std::uint32_t from, std::uint32_t to,
+               std::uint32_t tokens) {
   pool.expect_rank(5, 5), pool.expect({DType::f16, DType::bf16, DType::e4m3}), pool.expect_contiguous();
   if (pool.size(1) != 2) pool.fail("it must be [pages, 2, heads_kv, page_size, d]");
   if (from >= pool.size(0) || to >= pool.size(0) || tokens > pool.size(3))
@@ -160,14 +161,14 @@ cgp_status cgp_kv_append(cgp_stream* s, const cgp_tensor* k, const cgp_tensor* v
   return guarded([&] {
     require(s, "s");
     const char* op = "kv_append";
-    cgp::capi::append(*s, Tensor(k, op, "k"), Tensor(v, op, "v"), Tensor(slots, op, "slots"), options,
-                      Tensor(wrong, op, "wrong"), Tensor(pool, op, "pool"));
+    cgp::capi::append_tokens(*s, Tensor(k, op, "k"), Tensor(v, op, "v"), Tensor(slots, op, "slots"), options,
+                             Tensor(wrong, op, "wrong"), Tensor(pool, op, "pool"));
   });
 }
 cgp_status cgp_kv_copy(cgp_stream* s, const cgp_tensor* pool, const cgp_kv_page_copy* what) {
   return guarded([&] {
     require(s, "s"), require(what, "what");
-    cgp::capi::copy(*s, Tensor(pool, "kv_copy", "pool"), what->from, what->to, what->tokens);
+    cgp::capi::copy_page(*s, Tensor(pool, "kv_copy", "pool"), what->from, what->to, what->tokens);
   });
 }
 cgp_status cgp_kv_gather(cgp_stream* s, const cgp_tensor* pool, const cgp_tensor* table,
@@ -176,8 +177,8 @@ cgp_status cgp_kv_gather(cgp_stream* s, const cgp_tensor* pool, const cgp_tensor
   return guarded([&] {
     require(s, "s");
     const char* op = "kv_gather";
-    cgp::capi::gather(*s, Tensor(pool, op, "pool"), Tensor(table, op, "table"),
-                      Tensor(lengths, op, "lengths"), options, Tensor(wrong, op, "wrong"), Tensor(k, op, "k"),
-                      Tensor(v, op, "v"));
+    cgp::capi::gather_tokens(*s, Tensor(pool, op, "pool"), Tensor(table, op, "table"),
+                             Tensor(lengths, op, "lengths"), options, Tensor(wrong, op, "wrong"),
+                             Tensor(k, op, "k"), Tensor(v, op, "v"));
   });
 }

@@ -20,7 +20,7 @@ constexpr std::int64_t kMost = std::int64_t(1) << 60;
 
 /// Bytes from an element of one tensor to one of another: a sum of terms, `step` times anything from `least`
 /// to `most`.
-struct Distance {
+struct ElementDistance {
   struct Term {
     std::int64_t step, least, most;
   };
@@ -61,12 +61,12 @@ struct Distance {
 
 /// Whether an element of one is in the memory of an element of the other. Tensors may lie between each
 /// other's elements.
-bool shares(const Tensor& a, const Tensor& b) {
+bool tensors_share(const Tensor& a, const Tensor& b) {
   const auto size_a = std::uint64_t(bytes(a.dtype())), size_b = std::uint64_t(bytes(b.dtype()));
   if (!a.elements() || !b.elements() || a.address() >= b.address() + b.extent() * size_b ||
       b.address() >= a.address() + a.extent() * size_a)
     return false;
-  Distance d;
+  ElementDistance d;
   d.below = -std::int64_t(size_a), d.above = std::int64_t(size_b);
   if (!d.add(a, 1) || !d.add(b, -1)) return true;
   std::sort(d.terms.begin(), d.terms.end(), [](const auto& x, const auto& y) { return x.step > y.step; });
@@ -181,7 +181,7 @@ kernels::View Tensor::view(const cgp_stream& s, bool out) const {
   return {t_.address, extent(), dtype(), out, s.device.backend().get()};
 }
 void Tensor::expect_apart(const Tensor& other, bool same) const {
-  if (!shares(*this, other)) return;
+  if (!tensors_share(*this, other)) return;
   bool equal = same && address() == other.address() && dtype() == other.dtype() && rank() == other.rank();
   for (int i = 0; equal && i < rank(); ++i)
     equal = size(i) == other.size(i) && (size(i) == 1 || stride(i) == other.stride(i));

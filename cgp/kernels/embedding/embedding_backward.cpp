@@ -109,8 +109,9 @@ void list_rows(Kernel& k, ListBuild b, In<b8> indices, Out<u32> starts, Out<u32>
 }
 
 // Pitches in elements; `accesses` of a row.
-void sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight, Val<u64> vocab,
-          Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses, Val<u32> shift) {
+void embedding_sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+                    Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+                    Val<u32> shift) {
   k.block(int(kThreads));
   const row::Format f{b.type, b.elements};
   const auto size = std::uint64_t(cgp::bytes(b.type));
@@ -150,12 +151,12 @@ void sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out
 void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
               Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
               Val<u32> shift) {
-  sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
+  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
-void add_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
-              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-              Val<u32> shift) {
-  sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
+void embedding_add_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
+                        Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+                        Val<u32> shift) {
+  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 
 Variant make(const ListBuild& b) {
@@ -166,7 +167,7 @@ Variant make(const SumBuild& b) {
   const auto name =
       text::cat("embedding_backward_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.onto ? "_onto" : "");
   const int least = b.type == DType::bf16 ? 80 : 75;
-  return b.onto ? variant(name, least, add_rows, b) : variant(name, least, sum_rows, b);
+  return b.onto ? variant(name, least, embedding_add_rows, b) : variant(name, least, sum_rows, b);
 }
 
 struct Problem {
