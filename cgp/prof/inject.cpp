@@ -7,9 +7,11 @@
 //   CGP_INJECT_METRICS  range: names of CUPTI metrics, joined by commas
 //   CGP_INJECT_LAUNCHES range: so many launches, then the program runs on as if alone (500)
 //   CGP_INJECT_API      all: every call of the driver and runtime, not only those that a timeline needs
-//   CGP_INJECT_WINDOW   ON,EVERY: so many milliseconds are recorded of each EVERY. Between them CUPTI is not
-//   there at
-//                       all: what it costs stays as long as it is, whether anything is recorded or not
+//   CGP_INJECT_WINDOW   ON,EVERY: so many milliseconds are recorded of each EVERY; or auto: everything, until
+//   that has
+//                       cost more than a program should pay (trace_budget.h), then parts of it. Between them
+//                       CUPTI is not there at all: what it costs stays as long as it is, whether anything is
+//                       recorded or not
 //   CGP_INJECT_CUBINS   folder for the machine code of each module
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "cgp/prof/cupti_load.h"
+#include "cgp/prof/trace_budget.h"
 
 namespace {
 
@@ -74,6 +77,11 @@ struct State {
   bool done = false;
   // recording in windows
   int window_on = 0, window_every = 0;  ///< ms; 0: one window without end
+  bool adaptive = false;                ///< windows as TraceBudget says
+  std::atomic<std::uint64_t> launches{0}, graph_kernels{0};
+  void* subscriber = nullptr;
+  std::mutex spare_mutex;
+  std::vector<std::uint8_t*> spare;  ///< buffers of records, used again
   enum Phase { attached, leaving, detached, ended };
   std::atomic<int> phase{attached};
   std::mutex phase_mutex;  ///< held while CUPTI comes and goes
@@ -107,6 +115,7 @@ int name_id(State& s, const char* name) {
 }
 
 void write_kernel(State& s, const Kernel& k) {
+  ++(k.graph ? s.graph_kernels : s.launches);
   if (!k.end) return;  // still running where a window ends
   const int id = name_id(s, k.name);
   std::fprintf(s.out,
@@ -182,10 +191,17 @@ void write_record(State& s, const void* record) {
   }
 }
 
+/// Some 2000 launches: a buffer comes back when it is full, and what it cost is known then.
+constexpr std::size_t kBufferBytes = 512 << 10;
+
 void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {
-  *size = 4 << 20;
-  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(64, *size));
-  *records = 0;
+  State& s = state();
+  *size = kBufferBytes, *records = 0, *buffer = nullptr;
+  {
+    std::lock_guard lock(s.spare_mutex);
+    if (!s.spare.empty()) *buffer = s.spare.back(), s.spare.pop_back();
+  }
+  if (!*buffer) *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(64, *size));
 }
 
 void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
@@ -197,11 +213,14 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
     while (s.cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == kSuccess) write_record(s, record);
     std::size_t dropped = 0;
     if (s.cupti.cuptiActivityGetNumDroppedRecords &&
-        s.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == kSuccess && dropped)
-      std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", dropped);
+        s.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) != kSuccess)
+      dropped = 0;
+    if (dropped && s.phase == State::leaving) --dropped;  // the call in which CUPTI leaves has no end
+    if (dropped) std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", dropped);
     std::fflush(s.out);  // what was written stays when the program crashes
   }
-  std::free(buffer);
+  std::lock_guard lock(s.spare_mutex);
+  s.spare.push_back(buffer);
 }
 
 bool start_trace() {
@@ -387,6 +406,11 @@ void leave(const CallbackData& call) {
   std::lock_guard lock(s.phase_mutex);
   if (!s.phase.compare_exchange_strong(expected, State::detached)) return;
   write_window(s, false);
+  // What is on when CUPTI leaves would not be on when it comes back, though it is switched on again.
+  if (s.cupti.cuptiActivityEnableDriverApi && s.cupti.cuptiActivityEnableRuntimeApi) {
+    for (std::uint32_t id : kTracedDriverCalls) s.cupti.cuptiActivityEnableDriverApi(id, 0);
+    for (std::uint32_t id : kTracedRuntimeCalls) s.cupti.cuptiActivityEnableRuntimeApi(id, 0);
+  }
   s.cupti.cuptiActivityFlushAll(1);
   s.cupti.cuptiFinalize();
   s.left.notify_all();
@@ -407,14 +431,17 @@ void callback(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
 void at_exit() {
   State& s = state();
   if (getpid() != s.owner) return;
+  std::uint64_t stamp = 0;
   {
     std::lock_guard lock(s.phase_mutex);
+    if (s.cupti.cuptiGetTimestamp) s.cupti.cuptiGetTimestamp(&stamp);
     const bool there = s.phase.exchange(State::ended) != State::detached;
+    s.left.notify_all();
     if (s.range) end_range();
     if (!s.range && there && s.cupti.cuptiActivityFlushAll) s.cupti.cuptiActivityFlushAll(1);
   }
   std::lock_guard lock(s.mutex);
-  std::fprintf(s.out, "{\"ev\":\"end\"}\n");
+  std::fprintf(s.out, "{\"ev\":\"end\",\"t\":%llu}\n", ull(stamp));
   std::fflush(s.out);
 }
 
@@ -436,34 +463,62 @@ void say_hello() {
 
 bool attach() {
   State& s = state();
-  void* subscriber = nullptr;
-  CGP_TRY(cuptiSubscribe, &subscriber, callback, nullptr);
+  s.subscriber = nullptr;
+  CGP_TRY(cuptiSubscribe, &s.subscriber, callback, nullptr);
   for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
-    s.cupti.cuptiEnableCallback(1, subscriber, kResourceDomain, id);
-  if (s.range || s.window_on)
+    s.cupti.cuptiEnableCallback(1, s.subscriber, kResourceDomain, id);
+  if (s.range) {
     for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
-      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, ids[i]);
-  if (s.window_on)
-    for (std::uint32_t id : kWaits) s.cupti.cuptiEnableCallback(1, subscriber, kDriverDomain, id);
+      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, ids[i]);
+    return true;
+  }
   if (s.window_on) write_window(s, true);
-  return s.range || start_trace();
+  return start_trace();
+}
+
+/// What was recorded is written, so that little is left where the program waits for it, and the next launch
+/// or wait lets CUPTI go. The lock is held: callbacks that come already while phase is attached do nothing
+/// and do not wait.
+bool ask_to_leave(State& s) {
+  s.cupti.cuptiActivityFlushAll(0);
+  for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
+    for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, ids[i]);
+  for (std::uint32_t id : kWaits) s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, id);
+  int expected = State::attached;
+  return s.phase.compare_exchange_strong(expected, State::leaving);
 }
 
 /// A thread that lets CUPTI go and come back.
 void record_in_windows() {
   using namespace std::chrono;
   State& s = state();
-  for (auto begin = steady_clock::now();; begin = steady_clock::now()) {
-    std::this_thread::sleep_for(milliseconds(s.window_on));
-    std::unique_lock lock(s.phase_mutex);
-    int expected = State::attached;
-    if (!s.phase.compare_exchange_strong(expected, State::leaving)) return;
+  const auto start = steady_clock::now();
+  const auto elapsed = [&] { return std::uint64_t(nanoseconds(steady_clock::now() - start).count()); };
+  cgp::prof::TraceBudget budget;
+  for (auto begin = start;; begin = steady_clock::now()) {
+    std::unique_lock lock(s.phase_mutex, std::defer_lock);
+    for (bool enough = false; !enough;) {
+      std::this_thread::sleep_for(milliseconds(s.window_on));
+      lock.lock();
+      if (s.phase != State::attached) return;
+      if (s.adaptive) {
+        s.cupti.cuptiActivityFlushAll(0);
+        budget.launches = s.launches, budget.graph_kernels = s.graph_kernels;
+      }
+      enough = !s.adaptive || !budget.left_at(elapsed());
+      if (!enough) lock.unlock();
+    }
+    if (!ask_to_leave(s)) return;
     // A program that calls nothing meanwhile pays nothing, and its window goes on.
-    s.left.wait_until(lock, begin + milliseconds(s.window_every), [&] { return s.phase != State::leaving; });
-    expected = State::leaving;
-    if (s.phase.compare_exchange_strong(expected, State::attached)) continue;
+    s.left.wait(lock, [&] { return s.phase != State::leaving; });
     lock.unlock();
-    std::this_thread::sleep_until(begin + milliseconds(s.window_every));
+    if (s.adaptive) {
+      budget.launches = s.launches, budget.graph_kernels = s.graph_kernels;
+      while (!budget.enough_to_return(elapsed())) std::this_thread::sleep_for(milliseconds(10));
+      ++budget.attached_again;
+    } else {
+      std::this_thread::sleep_until(begin + milliseconds(s.window_every));
+    }
     lock.lock();
     if (s.phase != State::detached || !attach()) return;
     s.phase = State::attached;
@@ -484,9 +539,10 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   if (const char* folder = std::getenv("CGP_INJECT_CUBINS")) s.cubins = folder;
   if (const char* most = std::getenv("CGP_INJECT_LAUNCHES")) s.most = std::strtoul(most, nullptr, 10);
   if (s.most == 0) s.most = 1;
-  if (const char* window = std::getenv("CGP_INJECT_WINDOW");
-      window && std::sscanf(window, "%d,%d", &s.window_on, &s.window_every) == 2 &&
-      (s.window_on <= 0 || s.window_every <= s.window_on))
+  if (const char* window = std::getenv("CGP_INJECT_WINDOW"); window && !std::strcmp(window, "auto"))
+    s.window_on = 20, s.adaptive = true;
+  else if (window && std::sscanf(window, "%d,%d", &s.window_on, &s.window_every) == 2 &&
+           (s.window_on <= 0 || s.window_every <= s.window_on))
     s.window_on = 0;
   if (const char* list = std::getenv("CGP_INJECT_METRICS")) {
     std::string word;

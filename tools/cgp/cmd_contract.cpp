@@ -8,13 +8,19 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/emu/emu.h"
+#include "cgp/kernels/catalog.h"
 #include "json_text.h"
+#include "kernel_args.h"
 #include "kernel_profile.h"
+#include "profile/baseline_store.h"
 #include "profile/contract.h"
 #include "profile/import.h"
+#include "profile/memory_check.h"
 #include "profile/program.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
+#include "shipped_contracts.h"
 #include "terminal.h"
 
 namespace cgp::cli {
@@ -25,7 +31,11 @@ using fmt::format;
 using profile::Outcome;
 using text::cat;
 
-std::vector<std::string> contract_files(const ContractOptions& o) {
+struct File {
+  std::string name, text;  ///< text empty: to be read
+};
+
+std::vector<File> contract_files(const ContractOptions& o) {
   std::vector<std::string> out = o.files;
   if (!o.folder.empty()) {
     std::error_code ec;
@@ -34,10 +44,69 @@ std::vector<std::string> contract_files(const ContractOptions& o) {
     if (ec) throw ArgumentError(ErrorText{"--dir is a folder of contracts", o.folder, ec.message(), {}});
   }
   std::sort(out.begin(), out.end());
-  if (out.empty())
+  std::vector<File> files;
+  for (auto& name : out) files.push_back({std::move(name), {}});
+  if (o.self || (files.empty() && o.safety && o.folder.empty()))
+    for (const auto& [name, text] : kShippedContracts) files.push_back({cat("(of cgp) ", name), text});
+  if (files.empty())
     throw ArgumentError(ErrorText{"there is a contract to verify", o.folder, "none was found",
-                                  "cgp contract verify FILE.yaml, or --dir FOLDER"});
-  return out;
+                                  "cgp contract verify FILE.yaml, --dir FOLDER, or --self"});
+  return files;
+}
+
+/// Under all checks of the emulator: on the architecture that the contract names, or its default.
+profile::Checked kernel_is_safe(const profile::Contract& c) {
+  const profile::Promise promise{"the emulator finds nothing wrong", "", 1};
+  const auto& kernel = kernels::find_kernel(c.kernel);
+  const auto device = runtime::Device::open(c.device.rfind("emu", 0) == 0 ? c.device : "emu");
+  device.set_findings(runtime::Device::Findings::collect);
+  device.keep_results(0);
+  const auto problem = kernel.prepare(device, parse_settings(kernel, c.settings), {}, 1);
+  problem->launch(device.stream());
+  device.stream().wait();
+  std::size_t launches = 0;
+  for (const auto& launch : device.results()) {
+    ++launches;
+    for (const auto& f : launch.result->findings)
+      if (f.severity == emu::Severity::error)
+        return {promise, Outcome::fail, cat(launch.kernel, ": ", f.message)};
+  }
+  return {promise, Outcome::pass, format("{} launch{} under all checks", launches, launches == 1 ? "" : "es")};
+}
+
+profile::Checked program_is_safe(const profile::Contract& c) {
+  const profile::Promise promise{"valgrind finds no error of memory", "", 1};
+  try {
+    const auto report = profile::check_memory(c.command, {}, 0);
+    if (!report.errors.empty())
+      return {promise, Outcome::fail,
+              format("{} in {} places; first: {}", report.errors.size(), report.errors.size(),
+                     report.errors[0].what)};
+    return {promise, report.process.ok() ? Outcome::pass : Outcome::fail, report.process.describe()};
+  } catch (const Unsupported& e) {
+    return {promise, Outcome::skip, e.rule() + (e.why().empty() ? "" : ": " + e.why())};
+  }
+}
+
+/// Beside the baseline that has the contract's name; without one nothing is known.
+profile::Checked no_regression(const ContractOptions& o, const profile::Contract& c,
+                               const profile::Document& now) {
+  const profile::Promise promise{"nothing is worse than in the baseline", "", 1};
+  const profile::BaselineStore store(o.baselines);
+  const auto names = store.names();
+  if (std::find(names.begin(), names.end(), c.name) == names.end())
+    return {promise, Outcome::skip,
+            cat("there is no baseline named ", c.name, ": cgp baseline save ", c.name, " FILE")};
+  const auto before = store.load(c.name);
+  const double floor = store.noise_floor(now.machine_key).value_or(0.12);
+  std::size_t same = 0;
+  for (const auto& r : profile::diff_documents(before, now, floor, 0.03)) {
+    if (r.verdict == "REGRESSION")
+      return {promise, Outcome::fail, format("{} {}: {}", r.name, profile::percent_text(r.change), r.why)};
+    same += r.verdict == "NO_CHANGE" || r.verdict == "IMPROVED";
+  }
+  if (same == 0) return {promise, Outcome::skip, "nothing in it can be compared with what was measured now"};
+  return {promise, Outcome::pass, format("{} numbers", same)};
 }
 
 /// ${NAME} in a command becomes what --define says.
@@ -60,9 +129,10 @@ void substitute(std::vector<std::string>& command, const ContractOptions& o, con
 }
 
 /// A profile of what the contract is about: given, or measured now.
-profile::ContractResult verify_one(const std::string& file, const ContractOptions& o, Progress& progress) {
+profile::ContractResult verify_one(const File& source, const ContractOptions& o, Progress& progress) {
+  const std::string& file = source.name;
   profile::ContractResult r;
-  r.contract = profile::parse_contract(read_file(file), file);
+  r.contract = profile::parse_contract(source.text.empty() ? read_file(file) : source.text, file);
   substitute(r.contract.command, o, file);
   if (!o.profile.empty()) {
     r.checks = profile::check(r.contract, profile::load_any(o.profile));
@@ -78,6 +148,8 @@ profile::ContractResult verify_one(const std::string& file, const ContractOption
       const bool right = d.more["check"]["pass"];
       r.checks.push_back(
           {{"the result is right", "", 1}, right ? Outcome::pass : Outcome::fail, d.more["check"]["text"]});
+      if (o.safety) r.checks.push_back(kernel_is_safe(r.contract));
+      if (o.fail_on_regression) r.checks.push_back(no_regression(o, r.contract, d));
     } else if (!r.contract.command.empty()) {
       const auto run = profile::run_program(r.contract.command, {});
       auto d = profile::new_document("binary", prof::join_command(r.contract.command), r.contract.command);
@@ -86,6 +158,8 @@ profile::ContractResult verify_one(const std::string& file, const ContractOption
       r.checks.push_back({{"the program ends well", "", 1},
                           run.process.ok() ? Outcome::pass : Outcome::fail,
                           run.process.describe()});
+      if (o.safety) r.checks.push_back(program_is_safe(r.contract));
+      if (o.fail_on_regression) r.checks.push_back(no_regression(o, r.contract, d));
     } else {
       r.checks =
           profile::skip_all(r.contract, "it names no kernel and no command, and no --profile was given");
@@ -97,11 +171,11 @@ profile::ContractResult verify_one(const std::string& file, const ContractOption
 }
 
 /// A contract that cannot be read or measured is a failure of this one, not the end of the others.
-profile::ContractResult verify_or_fail(const std::string& file, const ContractOptions& o,
-                                       Progress& progress) {
+profile::ContractResult verify_or_fail(const File& source, const ContractOptions& o, Progress& progress) {
   try {
-    return verify_one(file, o, progress);
+    return verify_one(source, o, progress);
   } catch (const Error& e) {
+    const std::string& file = source.name;
     profile::ContractResult r;
     r.contract.name = fs::path(file).stem().string(), r.contract.file = file;
     std::string why = e.where();
@@ -167,13 +241,26 @@ int verify(const Context& context, const ContractOptions& o) {
 
 int contract(const Context& context, const ContractOptions& o) {
   if (o.action == "verify") return verify(context, o);
-  if (o.profile.empty())
+  if (!o.kernel.empty() && !o.profile.empty())
     throw ArgumentError(
-        ErrorText{"a contract is generated from a profile",
-                  {},
-                  "no numbers are made up",
-                  "cgp profile kernel softmax --save softmax.json, then cgp contract generate softmax.json"});
-  const auto d = profile::load_any(o.profile);
+        ErrorText{"a contract is of a saved profile or of --kernel", {}, "both are given", {}});
+  if (o.profile.empty() && o.kernel.empty())
+    throw ArgumentError(ErrorText{
+        "a contract is generated from a profile",
+        {},
+        "no numbers are made up",
+        "cgp contract generate --kernel softmax, or of a file that cgp profile kernel softmax --save wrote"});
+  profile::Document d;
+  if (o.kernel.empty()) {
+    d = profile::load_any(o.profile);
+  } else {
+    KernelProfileOptions k;
+    k.kernel = o.kernel[0], k.settings.assign(o.kernel.begin() + 1, o.kernel.end()), k.device = o.device;
+    for (auto& s : size_settings(k.kernel, o.size)) k.settings.push_back(std::move(s));
+    Progress progress;
+    progress.step(cat("measuring ", k.kernel));
+    d = profile_catalogue_kernel(k);
+  }
   const std::string yaml = profile::generate_contract(d, o.name.empty() ? d.name : o.name, o.tolerance);
   if (o.output.empty())
     write_out(yaml);

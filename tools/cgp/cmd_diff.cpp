@@ -6,15 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/catalog.h"
+#include "cgp/prof/measure.h"
 #include "json_text.h"
+#include "kernel_profile.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
+#include "profile/cpu_ceilings.h"
 #include "profile/import.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
@@ -42,8 +47,8 @@ profile::Document load_side(const std::string& name, const std::string& folder) 
   return profile::BaselineStore(folder).load(name);
 }
 
-int diff_files(const Context& context, const DiffOptions& o) {
-  const auto before = load_side(o.files[0], o.baselines), after = load_side(o.files[1], o.baselines);
+int report_documents(const Context& context, const DiffOptions& o, const profile::Document& before,
+                     const profile::Document& after) {
   const auto known = profile::BaselineStore(o.baselines).noise_floor(after.machine_key);
   const double floor = known.value_or(0.12);
   const auto rows = profile::diff_documents(before, after, floor, o.equivalence);
@@ -88,7 +93,7 @@ int diff_files(const Context& context, const DiffOptions& o) {
 
 int report_pairs(const Context& context, const DiffOptions& o, const profile::ProgramComparison& c,
                  const std::string& left, const std::string& right) {
-  if (!c.failure.empty()) throw Error(ErrorText{"both sides must run", {}, c.failure, {}});
+  profile::require_runs(c, "both sides must run");
   if (context.json) {
     nlohmann::ordered_json j = {{"schema", "cgp.diff/1"}, {"before", left}, {"after", right}};
     j["comparison"] = profile::to_json(c.result);
@@ -98,6 +103,10 @@ int report_pairs(const Context& context, const DiffOptions& o, const profile::Pr
   }
   if (c.result.verdict == prof::Verdict::regression) return kCheckFailed;
   return o.strict && c.result.verdict == prof::Verdict::inconclusive ? kInconclusive : kClean;
+}
+
+int diff_files(const Context& context, const DiffOptions& o) {
+  return report_documents(context, o, load_side(o.files[0], o.baselines), load_side(o.files[1], o.baselines));
 }
 
 prof::PairedOptions paired_options(const DiffOptions& o) {
@@ -154,6 +163,65 @@ int diff_commits(const Context& context, const DiffOptions& o) {
   return report_pairs(context, o, c, o.before, o.after);
 }
 
+/// "emu:sm_80:softmax rows=64" or "avx2:dot n=4096"; kernel empty where it is a command line.
+struct Side {
+  std::string backend, kernel;
+  std::vector<std::string> settings;
+  bool loop = false;
+};
+Side side_of(const std::string& text) {
+  Side s;
+  const auto words = prof::split_command(text);
+  if (words.empty()) return s;
+  const auto colon = words[0].rfind(':');
+  if (colon == std::string::npos || colon == 0) return s;
+  const std::string backend = words[0].substr(0, colon), kernel = words[0].substr(colon + 1);
+  const auto loops = profile::cpu_functions();
+  const auto isas = simd::all_isas();
+  s.loop = std::find(loops.begin(), loops.end(), kernel) != loops.end() &&
+           std::any_of(isas.begin(), isas.end(), [&](simd::Isa i) { return simd::name(i) == backend; });
+  const bool device = backend == "emu" || backend == "cuda" || backend.rfind("emu:", 0) == 0 ||
+                      backend.rfind("cuda:", 0) == 0;
+  if (!s.loop && !device) return s;
+  if (!s.loop) kernels::find_kernel(kernel);  // an unknown one ends here
+  s.backend = backend, s.kernel = kernel, s.settings.assign(words.begin() + 1, words.end());
+  return s;
+}
+
+/// Loops in pairs, in this process; kernels by what was counted, or by times of the same device.
+int diff_backends(const Context& context, const DiffOptions& o, const Side& left, const Side& right) {
+  if (left.loop != right.loop)
+    throw ArgumentError(ErrorText{
+        "two loops of the processor, or two kernels, are compared", {}, cat(o.left, " and ", o.right), {}});
+  Progress progress;
+  if (left.loop) {
+    std::size_t n = 4096;
+    for (const auto& s : left.settings)
+      if (s.rfind("n=", 0) == 0)
+        n = std::size_t(std::clamp(std::strtoll(s.c_str() + 2, nullptr, 10), 1ll, 1ll << 28));
+    std::vector<float> a(n, 1.5f), b(n, 0.25f);
+    progress.step("interleaved pairs");
+    prof::LockstepOptions how;
+    how.paired = paired_options(o);
+    profile::ProgramComparison c;
+    c.result = prof::compare_functions(
+        [&] { prof::keep(profile::run_cpu_function(left.kernel, left.backend, a.data(), b.data(), n)); },
+        [&] { prof::keep(profile::run_cpu_function(right.kernel, right.backend, a.data(), b.data(), n)); },
+        how);
+    return report_pairs(context, o, c, o.left, o.right);
+  }
+  profile::Document both[2];
+  for (int i = 0; i < 2; ++i) {
+    const Side& s = i ? right : left;
+    progress.step(cat("measuring ", s.backend, ":", s.kernel));
+    KernelProfileOptions k;
+    k.kernel = s.kernel, k.settings = s.settings, k.device = s.backend;
+    both[i] = profile_catalogue_kernel(k);
+  }
+  both[1].machine_key = both[0].machine_key;  // that they are two is what was asked for
+  return report_documents(context, o, both[0], both[1]);
+}
+
 }  // namespace
 
 int diff(const Context& context, const DiffOptions& given) {
@@ -173,6 +241,11 @@ int diff(const Context& context, const DiffOptions& given) {
   if (!o.left.empty() || !o.right.empty()) {
     if (o.left.empty() || o.right.empty())
       throw ArgumentError(ErrorText{"--left and --right come together", {}, {}, {}});
+    const Side left = side_of(o.left), right = side_of(o.right);
+    if (left.kernel.empty() != right.kernel.empty())
+      throw ArgumentError(ErrorText{
+          "both sides are BACKEND:KERNEL, or both are command lines", {}, cat(o.left, " and ", o.right), {}});
+    if (!left.kernel.empty()) return diff_backends(context, o, left, right);
     const auto rule = profile::timing_rule(o.timing);
     profile::ProgramComparison c;
     {

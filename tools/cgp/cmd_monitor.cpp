@@ -51,7 +51,8 @@ int monitor(const Context& context, const MonitorOptions& o) {
   p.keep_events = prefix;
   p.timeout_seconds = o.duration;
   p.show_output = !context.json;
-  p.window_ms = o.window, p.window_every_ms = int(o.interval * 1000);
+  if (const int every = int(o.interval * 1000); o.window > 0 && o.window < every)
+    p.record = text::cat(o.window, ",", every);
   profile::ProgramRun run;
   std::exception_ptr problem;
   std::atomic<bool> done{false};

@@ -257,6 +257,11 @@ int profile_cpu(const Context& context, const ProfileOptions& o) {
     throw Unsupported(
         ErrorText{"profiling NEON takes QEMU and a program for ARM", {}, "this version drives neither", {}});
   if (o.arch == "neon") throw Unsupported(ErrorText{kNoNeon, {}, {}, {}});
+  if (o.arch == "amx")
+    throw Unsupported(ErrorText{"these loops have no version with AMX",
+                                {},
+                                "its instructions multiply tiles of matrices",
+                                "--arch avx512"});
   std::string isa = o.what == "scalar" ? "scalar" : o.arch;
   if (isa.empty()) isa = widest_isa();
   const Document d = profile_loop(o, isa);

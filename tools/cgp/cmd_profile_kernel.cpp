@@ -4,15 +4,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog.h"
-#include "cgp/prof/cupti_plan.h"
+#include "cgp/prof/measure.h"
+#include "cgp/prof/stats.h"
+#include "cgp/simd/gemm/gemm.h"
+#include "gemm_measure.h"
 #include "json_text.h"
 #include "kernel_profile.h"
 #include "profile/prediction.h"
-#include "profile/quant_profile.h"
+#include "profile/program.h"
 #include "profile/table.h"
 #include "profile/waste.h"
 #include "profiler_commands.h"
@@ -29,11 +35,8 @@ using profile::time_text;
 using text::cat;
 
 std::vector<std::string> counters_of(const std::string& set) {
-  if (set == "none") return {};
-  if (set == "basic") return prof::counters_of(prof::CounterSet::basic);
-  if (set == "roofline") return prof::counters_of(prof::CounterSet::roofline);
-  if (set == "memory") return prof::counters_of(prof::CounterSet::memory);
-  if (set == "stalls") return prof::counters_of(prof::CounterSet::stalls);
+  for (const char* known : {"none", "basic", "roofline", "memory", "stalls"})
+    if (set == known) return profile::counter_names({set});
   throw ArgumentError(
       ErrorText{cat("--counters is none, basic, roofline, memory or stalls"), {}, cat("\"", set, "\""), {}});
 }
@@ -94,30 +97,120 @@ std::string text_of(const Document& d, int width, const std::vector<std::string>
   return out;
 }
 
-/// --size as settings: of products m, n and k, of rows rows and cols, else n.
-void add_size(const std::string& kernel, const std::string& size, std::vector<std::string>& settings) {
-  if (size.empty()) return;
-  const auto n = profile::extents(size, "--size");
-  std::vector<std::string> names;
-  for (const auto& option : kernels::find_kernel(kernel).options) names.push_back(option.name);
-  for (const auto& wanted : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
-    const auto known = [&](const std::string& w) {
-      return std::find(names.begin(), names.end(), w) != names.end();
-    };
-    if (!std::all_of(wanted.begin(), wanted.end(), known)) continue;
-    for (std::size_t i = 0; i < wanted.size(); ++i) settings.push_back(cat(wanted[i], "=", n[i]));
-    return;
-  }
-  throw ArgumentError(ErrorText{cat("--size does not say what ", kernel, " needs"),
-                                {},
-                                {},
-                                cat("its sizes as NAME=VALUE; cgp list ", kernel, " names them")});
-}
-
 struct Row {
   std::string name, why;
   Document document;
 };
+
+constexpr const char* kBackends =
+    "unknown back end; there are emu, emu:ARCH, cuda, cuda:N, and for gemm cublas, scalar, sse2, avx2, "
+    "avx512";
+
+/// 32-bit floats on one core, with the instructions of `isa`; m, n and k from the settings.
+Document gemm_of_processor(const std::string& isa, const std::vector<std::string>& settings, int repeat) {
+  std::int64_t extent[3] = {512, 512, 512};
+  for (const auto& s : settings)
+    for (int i = 0; i < 3; ++i)
+      if (s.size() > 2 && s[0] == "mnk"[i] && s[1] == '=')
+        extent[i] = std::strtoll(s.c_str() + 2, nullptr, 10);
+  const auto [m, n, k] = std::tuple(extent[0], extent[1], extent[2]);
+  if (m < 1 || n < 1 || k < 1 || double(m) * double(n) * double(k) > 1e11)
+    throw ArgumentError(
+        ErrorText{"a product of the processor has extents from 1, and at most 1e11 multiplications",
+                  {},
+                  format("{} x {} x {}", m, n, k),
+                  {}});
+  simd::GemmOptions how;
+  how.isa = simd::isa_of(isa);
+  simd::require(how.isa);
+  std::vector<float> a(std::size_t(m * k), 0.5f), b(std::size_t(k * n), 0.25f), c(std::size_t(m * n));
+  std::vector<double> us;
+  const auto once = [&] {
+    simd::gemm(simd::Transpose::no, simd::Transpose::no, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n,
+               how);
+  };
+  once();
+  const double start = prof::now();
+  do {
+    const double t = prof::now();
+    once();
+    us.push_back((prof::now() - t) * 1e6);
+  } while (int(us.size()) < repeat && (us.size() < 3 || prof::now() - start < 5));
+  Document d = profile::new_document("kernel", "gemm", settings);
+  d.metrics.set(Metric::wall_clock_time_us, prof::median(us), prof::Source::measured,
+                "steady clock, one core");
+  d.samples.push_back({"time", "us", us});
+  const double elements = double(m) * double(k) + double(k) * double(n) + double(m) * double(n);
+  d.metrics.derive(2.0 * double(m) * double(n) * double(k), 4 * elements);
+  return d;
+}
+
+/// The fastest algorithm of cuBLASLt, in rounds with ours.
+Document gemm_of_cublas(const std::vector<std::string>& settings, int repeat) {
+  std::map<std::string, std::string> of{
+      {"m", "512"}, {"n", "512"}, {"k", "512"}, {"dtype", "bf16"}, {"layout", "nt"}};
+  for (const auto& s : settings) {
+    const auto at = s.find('=');
+    const std::string name = s.substr(0, at);
+    if (!of.count(name))
+      throw Unsupported(ErrorText{"cuBLASLt beside ours takes m, n, k, dtype and layout", {}, name, {}});
+    of[name] = s.substr(at + 1);
+  }
+  GemmSelection selection;
+  selection.shapes = cat(of["m"], "x", of["n"], "x", of["k"]);
+  selection.dtype = of["dtype"], selection.layout = of["layout"];
+  const auto tasks = gemm_tasks(selection);
+  const auto device = runtime::Device::open("cuda");
+  GemmMeasure measure(device, true);
+  if (!measure.no_peer().empty())
+    throw Unsupported(ErrorText{"cuBLASLt must be here", {}, measure.no_peer(), {}});
+  const GemmRow row = measure.row(tasks[0], kernels::GemmTable::shipped(device.info()), repeat);
+  if (row.timings.size() < 2) throw Unsupported(ErrorText{"cuBLASLt has no such product", {}, row.peer, {}});
+  Document d = profile::new_document("cublas", cat("cuBLASLt ", tasks[0].name()));
+  profile::Samples s{"cold", "us", {}};
+  for (const double ms : row.timings[1].milliseconds) s.values.push_back(ms * 1e3);
+  d.metrics.set(Metric::wall_clock_time_us, prof::median(s.values), prof::Source::measured,
+                "events around each launch, L2 flushed before it");
+  d.samples.push_back(std::move(s));
+  d.metrics.derive(row.flops, row.bytes);
+  return d;
+}
+
+/// Measured or counted, or why not.
+Row row_of(const std::string& backend, const std::string& kernel, const std::vector<std::string>& settings,
+           int repeat) {
+  Row row{backend, "", {}};
+  const auto isas = simd::all_isas();
+  const bool processor =
+      backend == "avx512_vnni"
+          ? false
+          : std::any_of(isas.begin(), isas.end(), [&](simd::Isa i) { return simd::name(i) == backend; });
+  try {
+    if (backend == "neon")
+      throw Unsupported(
+          ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
+    if (backend == "wgpu") throw Unsupported(ErrorText{"there is no WebGPU back end", {}, {}, {}});
+    if (processor && kernel == "gemm") {
+      row.document = gemm_of_processor(backend, settings, repeat);
+    } else if (processor) {
+      row.why = cat("on the processor there are gemm, and loops by --function, but no ", kernel);
+    } else if (backend == "cublas") {
+      if (kernel != "gemm") row.why = cat("cuBLASLt has no ", kernel);
+      if (row.why.empty()) row.document = gemm_of_cublas(settings, repeat);
+    } else {
+      KernelProfileOptions k;
+      k.kernel = kernel, k.settings = settings, k.device = backend, k.repeat = repeat;
+      row.document = profile_catalogue_kernel(k);
+    }
+  } catch (const Unsupported& e) {
+    row.why = e.rule() + (e.why().empty() ? "" : ": " + e.why());
+  } catch (const ArgumentError&) {
+    if (processor || backend == "cublas" || backend.rfind("emu", 0) == 0 || backend.rfind("cuda", 0) == 0)
+      throw;
+    row.why = kBackends;
+  }
+  return row;
+}
 
 }  // namespace
 
@@ -130,9 +223,10 @@ int profile_kernel(const Context& context, const ProfileOptions& given) {
   KernelProfileOptions k;
   k.kernel = o.command[0];
   k.settings.assign(o.command.begin() + 1, o.command.end());
-  add_size(k.kernel, o.kernel_size, k.settings);
+  for (auto& s : size_settings(k.kernel, o.kernel_size)) k.settings.push_back(std::move(s));
   k.device = o.device, k.repeat = o.repeat;
-  k.counters = counters_of(o.counters);
+  k.roofline = o.roofline;
+  k.counters = counters_of(o.roofline && o.counters == "none" ? "roofline" : o.counters);
   Document d;
   {
     Progress progress;
@@ -152,23 +246,11 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
   const std::string kernel = o.command.empty() ? "gemm" : o.command[0];
   std::vector<std::string> settings;
   if (o.command.size() > 1) settings.assign(o.command.begin() + 1, o.command.end());
-  if (o.size) add_size(kernel, std::to_string(o.size), settings);
+  if (o.size)
+    for (auto& s : size_settings(kernel, std::to_string(o.size))) settings.push_back(std::move(s));
   if (backends.empty()) backends = {"emu", "cuda"};
   std::vector<Row> rows;
-  for (const auto& b : backends) {
-    Row row{b, "", {}};
-    try {
-      KernelProfileOptions k;
-      k.kernel = kernel, k.settings = settings, k.device = b, k.repeat = o.repeat;
-      row.document = profile_catalogue_kernel(k);
-    } catch (const Unsupported& e) {
-      row.why = e.rule() + (e.why().empty() ? "" : ": " + e.why());
-    } catch (const ArgumentError& e) {
-      if (b.rfind("emu", 0) == 0 || b.rfind("cuda", 0) == 0) throw;
-      row.why = "unknown back end; there are emu, emu:ARCH, cuda, cuda:N";
-    }
-    rows.push_back(std::move(row));
-  }
+  for (const auto& b : backends) rows.push_back(row_of(b, kernel, settings, o.repeat));
   profile::Table table({"<back end", "<kind", "time", "TFLOP/s", "GB/s", "lanes %", "load eff %", "<note"});
   nlohmann::ordered_json j = {
       {"schema", "cgp.compare/1"}, {"kernel", kernel}, {"rows", nlohmann::ordered_json::array()}};

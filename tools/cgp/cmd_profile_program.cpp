@@ -30,17 +30,6 @@ using profile::number_text;
 using profile::time_text;
 using text::cat;
 
-std::vector<std::string> counter_names(const std::string& set) {
-  if (set == "none") return {};
-  if (set == "basic") return prof::counters_of(prof::CounterSet::basic);
-  if (set == "roofline") return prof::counters_of(prof::CounterSet::roofline);
-  if (set == "memory") return prof::counters_of(prof::CounterSet::memory);
-  if (set == "stalls") return prof::counters_of(prof::CounterSet::stalls);
-  std::vector<std::string> out;
-  for (auto word : text::split(set, ',')) out.emplace_back(word);
-  return out;
-}
-
 void count_instructions(const ProfileOptions& o, Document& d) {
   if (o.count == "callgrind") prof::add_callgrind(prof::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
@@ -53,7 +42,9 @@ void count_instructions(const ProfileOptions& o, Document& d) {
 /// A second run with kernel replay; the plan is printed before it, since each pass runs every kernel once
 /// more.
 void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline& traced) {
-  const auto names = counter_names(o.counters);
+  std::vector<std::string> words;
+  for (auto word : text::split(o.counters, ',')) words.emplace_back(word);
+  const auto names = profile::counter_names(words);
   if (names.empty()) return;
   try {
     const auto plan = prof::plan_counters("GH100", names);
@@ -193,7 +184,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     progress.step("running the program");
     profile::ProgramOptions p;
     p.timeout_seconds = o.timeout, p.duration_seconds = o.duration;
-    p.all_api = o.all_api;
+    p.all_api = o.all_api, p.record = o.record;
     p.trace_gpu = !o.no_trace;
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
@@ -203,6 +194,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     summary = profile::summarise(run.timeline);
     d.kernels = profile::kernels_of(run.timeline);
     for (const auto& e : run.timeline.errors) d.notes.push_back(e);
+    if (const auto part = profile::recorded_text(run.timeline); !part.empty()) d.notes.push_back(part);
     if (run.timeline.dropped) d.notes.push_back(cat(run.timeline.dropped, " records were dropped"));
     if (run.steal > 0.05)
       d.notes.push_back(format("the hypervisor took {:.0f} % of the processors meanwhile: times are too long",

@@ -3,6 +3,7 @@
 // points.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cgp/base/error.h"
@@ -10,6 +11,7 @@
 #include "cgp/base/text.h"
 #include "gpu_ceilings.h"
 #include "json_text.h"
+#include "kernel_profile.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
 #include "profile/import.h"
@@ -69,6 +71,24 @@ profile::RoofPoint point_of(const std::string& file) {
         m.has(Metric::gflops) ? m[Metric::arithmetic_intensity].why_absent : m[Metric::gflops].why_absent,
         "profile the kernel on a GPU: cgp profile kernel NAME --device cuda --save FILE"});
   return {d.name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()};
+}
+
+/// Measured now: a kernel of the catalogue on the GPU, or a loop on one core of the processor.
+profile::RoofPoint measured_point(const std::string& name, bool gpu) {
+  if (gpu) {
+    KernelProfileOptions k;
+    k.kernel = name, k.device = "cuda", k.hot = false;
+    const auto d = profile_catalogue_kernel(k);
+    const auto& m = d.metrics;
+    return {name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()};
+  }
+  const std::size_t n = 1 << 22;
+  std::vector<float> a(n, 1.5f), b(n, 0.25f);
+  const std::string isa(simd::name(std::min(simd::widest_isa(), simd::Isa::avx512)));
+  const auto loop = [&] { prof::keep(profile::run_cpu_function(name, isa, a.data(), b.data(), n)); };
+  loop();  // a name that is none ends here
+  const double seconds = prof::measure(loop).summary.median, flops = profile::cpu_flops(name, n);
+  return {name, flops / profile::cpu_bytes(name, n), flops / seconds * 1e-9};
 }
 
 }  // namespace
@@ -132,6 +152,10 @@ int roofline(const Context& context, const RooflineOptions& o) {
          {"absent", row.absent}});
   }
   for (const auto& file : o.points) r.points.push_back(point_of(file));
+  for (const auto& name : o.kernels) {
+    progress.step(cat("measuring ", name));
+    r.points.push_back(measured_point(name, o.target == "cuda"));
+  }
   j["ridge_flop_per_byte"] = r.ridge();
   for (const auto& p : r.points)
     j["points"].push_back({{"name", p.name},

@@ -17,6 +17,9 @@
 #include "kernel_profile.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
+#include "profile/cpu_ceilings.h"
+#include "profile/kernel_table.h"
+#include "profile/program.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -43,7 +46,11 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
   for (int run = -1;; ++run) {  // the first run brings files into memory and does not count
     progress.step(cat("run ", run + 1));
     const auto one = profile::time_once(program, rule, std::uint64_t(run + 2) * 2654435761u);
-    if (!one.failure.empty()) throw Error(ErrorText{"the program must run", d.name, one.failure, {}});
+    if (!one.failure.empty()) {
+      const ErrorText text{"the program must run", d.name, one.failure, {}};
+      if (one.crashed()) throw profile::ProgramFailure(text);
+      throw Error(text);
+    }
     last = one.process;
     if (run < 0) continue;
     us.push_back(one.seconds * 1e6);
@@ -77,6 +84,50 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
         format("the runs are not of one level ({}, from run {})", prof::name(state.kind), state.start));
   if (o.count) prof::add_callgrind(prof::callgrind(o.command), d.metrics);
   return d;
+}
+
+/// A run of its own for what timing does not see: counts of the processor, counters of the GPU, and the
+/// ceilings of this processor beside the rates.
+void look_closer(const TimeOptions& o, Document& d, Progress& progress) {
+  const auto wants = [&](Metric m) {
+    return std::find(o.counters.begin(), o.counters.end(), prof::info(m).name) != o.counters.end();
+  };
+  if (!o.counters.empty()) {
+    progress.step("counting");
+    profile::ProgramOptions p;
+    p.trace_gpu = false;
+    auto seen = profile::run_program(o.command, p).metrics;
+    if (wants(Metric::instructions)) prof::add_callgrind(prof::callgrind(o.command), seen);
+    for (const auto& name : o.counters) {
+      const Metric m = prof::metric_named(name).id;
+      if (d.metrics.has(m)) continue;
+      if (seen.has(m))
+        d.metrics.set(m, seen[m].number(), seen[m].source, seen[m].from);
+      else
+        d.metrics.absent(m, seen[m].why_absent.empty() ? "nothing here counts it" : seen[m].why_absent);
+    }
+  }
+  if (!o.cuda_metrics.empty()) {
+    progress.step("counting on the GPU");
+    profile::ProgramOptions p;
+    p.counters = profile::counter_names(o.cuda_metrics);
+    const auto run = profile::run_program(o.command, p);
+    d.kernels = profile::kernels_of(run.timeline);
+    if (!run.no_gpu.empty()) d.notes.push_back("no counters of the GPU: " + run.no_gpu);
+  }
+  d.metrics.derive(o.flops, o.bytes);
+  if (!o.roofline) return;
+  if (!(o.flops > 0) || !(o.bytes > 0))
+    throw ArgumentError(
+        ErrorText{"--roofline needs --flops and --bytes", {}, "a program does not say what it works", {}});
+  progress.step("measuring the ceilings of one core");
+  const auto isa = simd::widest_isa();
+  const double peak = profile::fma_peak_gflops(isa, 0.5);
+  const double memory = profile::read_bandwidth_gbps(std::size_t(256) << 20, 1, 0.5);
+  d.metrics.set(Metric::peak_compute_tflops, peak * 1e-3, Source::measured,
+                cat("multiply-adds of one core, ", std::string(simd::name(isa))));
+  d.metrics.set(Metric::peak_bandwidth_gbps, memory, Source::measured, "256 MiB read by one core");
+  d.metrics.derive(o.flops, o.bytes);
 }
 
 struct Check {
@@ -124,8 +175,25 @@ std::string text_of(const Document& d) {
   if (m.has(Metric::instructions))
     out += format("  {:.0f} instructions ({})\n", m[Metric::instructions].number(),
                   m[Metric::instructions].from);
+  if (m.has(Metric::bound) && m.has(Metric::efficiency_pct))
+    out += format("  {}-bound at {:.0f} % of the ceiling: {} GFLOP/s and {} GB/s of one core\n",
+                  std::get<std::string>(*m[Metric::bound].held), m[Metric::efficiency_pct].number(),
+                  profile::number_text(m[Metric::peak_compute_tflops].number() * 1e3),
+                  profile::number_text(m[Metric::peak_bandwidth_gbps].number()));
   for (const auto& n : d.notes) out += format("  {}\n", n);
   return out;
+}
+
+/// What --counters asked for, and why what is not there is not.
+std::string counters_text(const Document& d, const std::vector<std::string>& names, int width) {
+  std::string out;
+  for (const auto& name : names) {
+    const auto& r = d.metrics[prof::metric_named(name).id];
+    out += r.present() && !std::holds_alternative<std::string>(*r.held)
+               ? format("  {:<26} {} ({})\n", name, profile::number_text(r.number()), r.from)
+               : format("  {:<26} - {}\n", name, r.why_absent);
+  }
+  return out + (d.kernels.empty() ? "" : profile::kernel_table(d.kernels, width));
 }
 
 int bench_against(const Context& context, const TimeOptions& o) {
@@ -141,7 +209,7 @@ int bench_against(const Context& context, const TimeOptions& o) {
     progress.step("interleaved pairs");
     c = profile::compare_programs(a, b, rule, paired);
   }
-  if (!c.failure.empty()) throw Error(ErrorText{"both programs must run", {}, c.failure, {}});
+  profile::require_runs(c, "both programs must run");
   Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
   profile::add_metrics(c.result, d.metrics);
   d.more["comparison"] = profile::to_json(c.result);
@@ -161,7 +229,15 @@ int bench_against(const Context& context, const TimeOptions& o) {
 
 }  // namespace
 
-int time_command(const Context& context, const TimeOptions& o) {
+int time_command(const Context& context, const TimeOptions& given) {
+  TimeOptions o = given;
+  if (!o.bench.empty()) {
+    if (!o.command.empty())
+      throw ArgumentError(
+          ErrorText{"--bench names the program, or what follows --", {}, "both are given", {}});
+    o.command = prof::split_command(o.bench);
+  }
+  for (const auto& name : o.counters) prof::metric_named(name);  // an unknown one ends here
   if (o.command.empty())
     throw ArgumentError(ErrorText{"a program or a kernel is needed",
                                   {},
@@ -192,6 +268,7 @@ int time_command(const Context& context, const TimeOptions& o) {
       d.kind = "bench";
     } else {
       d = bench_program(o, progress);
+      look_closer(o, d, progress);
     }
   }
   if (!o.save.empty()) profile::save(d, o.save);
@@ -204,7 +281,7 @@ int time_command(const Context& context, const TimeOptions& o) {
           {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
     write_out(spec::dumped(j, 2) + "\n");
   } else {
-    std::string out = text_of(d);
+    std::string out = text_of(d) + counters_text(d, o.counters, context.width);
     for (const auto& r : check.rows)
       out += format("  {}: {} {} against {}: {}\n", r.name, r.verdict, profile::percent_text(r.change),
                     o.baseline, r.why);

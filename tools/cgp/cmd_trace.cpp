@@ -31,7 +31,7 @@ profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) 
   progress.step("running the program");
   profile::ProgramOptions p;
   p.timeout_seconds = o.timeout, p.duration_seconds = o.duration;
-  p.all_api = o.all_api;
+  p.all_api = o.all_api, p.record = o.record;
   auto run = profile::run_program(o.command, p);
   process = run.process;
   if (run.timeline.activities.empty() && run.process.ok())
@@ -79,7 +79,7 @@ int trace(const Context& context, const TraceOptions& o) {
                   time_text(s.gap_us));
     if (s.launch_bound) out += "LAUNCH-BOUND\n";
     out += profile::waste_text(d.waste, context.width);
-    for (const auto& e : t.errors) out += format("note: {}\n", e);
+    for (const auto& n : d.notes) out += format("note: {}\n", n);
     for (const auto& f : written) out += format("wrote {}\n", f);
     if (written.empty())
       out += "next: --perfetto FILE (ui.perfetto.dev), --speedscope FILE, --flamegraph FILE.svg\n";

@@ -3,11 +3,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/emu.h"
+#include "cgp/kernels/catalog.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/nvml.h"
 #include "cgp/prof/stats.h"
@@ -15,6 +18,7 @@
 #include "profile/peaks.h"
 #include "profile/prediction.h"
 #include "profile/program.h"
+#include "profile/quant_profile.h"
 #include "profile/waste.h"
 
 namespace cgp::cli {
@@ -39,6 +43,35 @@ void add_samples(Document& d, const std::string& name, const prof::Timing& t, bo
     d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
   }
   d.samples.push_back(std::move(s));
+}
+
+/// Of the data sheet, for the kernel's type.
+void declare_ceilings(const std::string& name, const KernelProfileOptions& o, Document& d) {
+  if (const auto* peaks = profile::device_peaks(name)) {
+    std::string type = "f32";
+    for (const auto& s : o.settings)
+      if (s.rfind("dtype=", 0) == 0) type = s.substr(6);
+    if (type == "f32" && o.kernel.find("gemm") != std::string::npos &&
+        o.settings.end() == std::find_if(o.settings.begin(), o.settings.end(),
+                                         [](const auto& s) { return s.rfind("dtype=", 0) == 0; }))
+      type = "bf16";  // the kernel's default
+    if (const double peak = peaks->peak(type); peak > 0)
+      d.metrics.set(Metric::peak_compute_tflops, peak, Source::declared,
+                    "data sheet of the " + peaks->name + ", " + type);
+    d.metrics.set(Metric::peak_bandwidth_gbps, peaks->memory_gbps, Source::declared,
+                  "data sheet of the " + peaks->name);
+  } else {
+    for (Metric m : {Metric::peak_compute_tflops, Metric::peak_bandwidth_gbps})
+      d.metrics.absent(m, cat(name, " is not in the table of devices: cgp roofline measures it"));
+  }
+}
+
+/// The device that a data sheet is known of, of those with this architecture.
+std::string device_of(const std::string& arch) {
+  const std::map<std::string, std::string> known{
+      {"sm_75", "T4"}, {"sm_80", "A100"}, {"sm_89", "L40S"}, {"sm_90a", "H200"}, {"sm_100a", "B200"}};
+  const auto at = known.find(arch);
+  return at == known.end() ? cat("a device of ", arch) : at->second;
 }
 
 void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const KernelProfileOptions& o,
@@ -78,24 +111,7 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
                 "the driver");
   d.metrics.set(Metric::vram_free_mb, double(memory.free_bytes) * 1e-6, Source::counted, "the driver");
   d.metrics.set(Metric::vram_total_mb, double(memory.total_bytes) * 1e-6, Source::counted, "the driver");
-  if (const auto* peaks = profile::device_peaks(device.info().name)) {
-    std::string type = "f32";
-    for (const auto& s : o.settings)
-      if (s.rfind("dtype=", 0) == 0) type = s.substr(6);
-    if (type == "f32" && o.kernel.find("gemm") != std::string::npos &&
-        o.settings.end() == std::find_if(o.settings.begin(), o.settings.end(),
-                                         [](const auto& s) { return s.rfind("dtype=", 0) == 0; }))
-      type = "bf16";  // the kernel's default
-    if (const double peak = peaks->peak(type); peak > 0)
-      d.metrics.set(Metric::peak_compute_tflops, peak, Source::declared,
-                    "data sheet of the " + peaks->name + ", " + type);
-    d.metrics.set(Metric::peak_bandwidth_gbps, peaks->memory_gbps, Source::declared,
-                  "data sheet of the " + peaks->name);
-  } else {
-    for (Metric m : {Metric::peak_compute_tflops, Metric::peak_bandwidth_gbps})
-      d.metrics.absent(m,
-                       cat(device.info().name, " is not in the table of devices: cgp roofline measures it"));
-  }
+  declare_ceilings(device.info().name, o, d);
 }
 
 void emulate(const runtime::Device& device, Document& d) {
@@ -223,10 +239,31 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
     if (problem->bytes > 0)
       d.metrics.set(Metric::arithmetic_intensity, problem->flops / problem->bytes, Source::derived,
                     "operations over compulsory bytes");
+    if (o.roofline) declare_ceilings(device_of(device.info().arch), o, d);
   }
   count_defects(*problem, check.pass, d);
   d.metrics.derive(problem->flops, problem->bytes);
   return d;
+}
+
+std::vector<std::string> size_settings(const std::string& kernel, const std::string& size) {
+  if (size.empty()) return {};
+  std::vector<std::string> settings;
+  const auto n = profile::extents(size, "--size");
+  std::vector<std::string> names;
+  for (const auto& option : kernels::find_kernel(kernel).options) names.push_back(option.name);
+  for (const auto& wanted : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
+    const auto known = [&](const std::string& w) {
+      return std::find(names.begin(), names.end(), w) != names.end();
+    };
+    if (!std::all_of(wanted.begin(), wanted.end(), known)) continue;
+    for (std::size_t i = 0; i < wanted.size(); ++i) settings.push_back(cat(wanted[i], "=", n[i]));
+    return settings;
+  }
+  throw ArgumentError(ErrorText{cat("--size does not say what ", kernel, " needs"),
+                                {},
+                                {},
+                                cat("its sizes as NAME=VALUE; cgp list ", kernel, " names them")});
 }
 
 }  // namespace cgp::cli

@@ -14,11 +14,15 @@ struct KernelProfileOptions {
   std::vector<std::string> settings;
   std::string device = "auto";
   int repeat = 20;
-  bool hot = true;                    ///< time with warm caches too
+  bool hot = true;        ///< time with warm caches too
+  bool roofline = false;  ///< on the emulator: the ceilings of the device that its architecture is known by
   std::vector<std::string> counters;  ///< on a GPU: CUPTI metrics, by running this program again
 };
 /// On a GPU times, on the emulator exact counters and waste. The result is checked against the kernel's
 /// oracle; a wrong one is a note and the metric-less defect "wrong result".
 profile::Document profile_catalogue_kernel(const KernelProfileOptions& o);
+
+/// --size as settings: of products m, n and k, of rows rows and cols, else n. Empty: none.
+std::vector<std::string> size_settings(const std::string& kernel, const std::string& size);
 
 }  // namespace cgp::cli

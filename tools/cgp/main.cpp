@@ -14,6 +14,7 @@
 #include "cgp/base/text.h"
 #include "commands.h"
 #include "json_text.h"
+#include "profile/compare_programs.h"
 #include "profiler_commands.h"
 #include "report.h"
 #include "terminal.h"
@@ -375,6 +376,8 @@ int guarded(const std::function<int()>& body, bool json, bool color) {
     return show(e, "EmuFault", kCheckFailed);
   } catch (const DriverError& e) {
     return show(e, "DriverError", kCheckFailed);
+  } catch (const profile::ProgramFailure& e) {
+    return show(e, "ProgramFailure", kProgramFailed);
   } catch (const Error& e) {
     return show(e, "Error", kUsage);
   } catch (const std::filesystem::filesystem_error& e) {
@@ -418,7 +421,9 @@ std::vector<std::string> option_names(const CLI::App& app) {
   }
   std::string hint = cat("see cgp ", command.get_name(), command.get_name().empty() ? "--help" : " --help");
   if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
-    const auto known = option_names(command);
+    auto known = option_names(command);
+    for (const CLI::App* s : inner)
+      for (auto& name : option_names(*s)) known.push_back(std::move(name));
     for (const auto& word : args) {
       const std::string option = word.substr(0, word.find('='));
       if (option.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), option) != known.end())
@@ -457,6 +462,20 @@ void route_bench(std::vector<std::string>& args) {
   args[0] = "time";
 }
 
+/// `cgp profile --heap -- PROGRAM` is about a program.
+void route_profile(std::vector<std::string>& args) {
+  if (args.size() > 1 && args[0] == "profile" && (args[1] == "--heap" || args[1] == "--energy"))
+    args.insert(args.begin() + 1, "binary");
+}
+
+/// `cgp trace --flamegraph -- PROGRAM`: the file has a name without one.
+void route_trace(std::vector<std::string>& args) {
+  if (args.empty() || args[0] != "trace") return;
+  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
+    if (args[i] == "--flamegraph" && (i + 1 == args.size() || args[i + 1].rfind('-', 0) == 0))
+      args[i] = "--flamegraph=flamegraph.svg";
+}
+
 /// `cgp baseline --save NAME FILE` and the like: what is an option to some is a word here.
 void route_baseline(std::vector<std::string>& args) {
   if (args.size() < 2 || args[0] != "baseline") return;
@@ -468,7 +487,12 @@ void route_baseline(std::vector<std::string>& args) {
 
 /// `cgp explain ptx FILE` and the like: the file says itself what it is.
 void route_explain(std::vector<std::string>& args) {
-  if (args.size() < 3 || args[0] != "explain" || args[2].rfind('-', 0) == 0) return;
+  if (args.size() < 3 || args[0] != "explain") return;
+  if (args[1] == "wgsl")
+    throw Unsupported(
+        ErrorText{"explaining WGSL needs a reader of it", args[2], "this version has none", {}});
+  if (args.size() > 3 && args[1] == "ptx" && args[2] == "--kernel") args.erase(args.begin() + 2);
+  if (args[2].rfind('-', 0) == 0) return;
   if (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass")
     args.erase(args.begin() + 1);
   else if (args[1] == "simd" || args[1] == "x86")
@@ -479,6 +503,8 @@ int dispatch(std::vector<std::string> args) {
   route_bench(args);
   route_explain(args);
   route_baseline(args);
+  route_profile(args);
+  route_trace(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());

@@ -116,7 +116,9 @@ TEST_F(Profiler, bad_input_is_usage) {
   EXPECT_EQ(cgp("profile kernel softmax --device emu --counters some").code, 2);
   EXPECT_EQ(cgp("bench").code, 2);
   EXPECT_EQ(cgp("bench --check-regression -- true").code, 2) << "no baseline is not a pass";
-  EXPECT_EQ(cgp("bench -- false").code, 2);
+  EXPECT_EQ(cgp("bench -- false").code, 5) << "used rightly: the program failed";
+  EXPECT_EQ(cgp("diff --left false --right true").code, 5);
+  EXPECT_EQ(cgp("bench --against true -- false").code, 5);
   EXPECT_EQ(cgp("diff one.json").code, 2);
   EXPECT_EQ(cgp("diff one.json two.json").code, 2);
   EXPECT_EQ(cgp("diff --left true").code, 2);
@@ -174,6 +176,62 @@ TEST_F(Profiler, nothing_is_silently_ignored) {
   EXPECT_NE(cgp("baseline --list").out.find("one"), std::string::npos);
   EXPECT_EQ(cgp("roofline --target cuda --device H200 --export roof.json").code, 0);
   EXPECT_GT(json::parse(read_file(path("roof.json")))["ridge_flop_per_byte"].get<double>(), 100);
+}
+
+TEST_F(Profiler, what_the_catalogue_writes_otherwise_is_understood) {
+  EXPECT_EQ(cgp("profile binary --trace -- true").code, 0);
+  EXPECT_EQ(cgp("profile --energy -- true").code, 0);
+  EXPECT_EQ(cgp("profile simd --arch amx").code, 3);
+  EXPECT_EQ(cgp("profile binary --record 20,10 -- true").code, 2);
+  EXPECT_EQ(cgp("explain wgsl shader.wgsl").code, 3);
+  const Outcome bench = cgp("bench --bench 'sh -c true' --counters rss_peak_mb,cycles --runs 1 --json");
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  EXPECT_GT(bench.parsed()["metrics"]["rss_peak_mb"]["value"].get<double>(), 0);
+  EXPECT_EQ(cgp("bench --bench true --counters rss --runs 1").code, 2);
+  EXPECT_EQ(cgp("bench --bench true --roofline --runs 1").code, 2) << "how much work it is, nobody knows";
+  const Outcome kernel = cgp("profile kernel --name vecadd --size 100 --device emu --roofline --json");
+  EXPECT_EQ(kernel.parsed()["metrics"]["bound"]["value"], "memory");
+  EXPECT_EQ(kernel.parsed()["metrics"]["peak_bandwidth_gbps"]["source"], "declared");
+  const Outcome rows =
+      cgp("profile compare --kernel gemm --size 64 --backends scalar,neon,cuda,emu,abacus --json");
+  EXPECT_EQ(rows.code, 0) << rows.err;
+  for (const auto& r : rows.parsed()["rows"]) {
+    const bool here = r["backend"] == "scalar" || r["backend"] == "emu";
+    EXPECT_EQ(r["skipped"].get<std::string>().empty(), here) << r["backend"];
+    if (here) {
+      EXPECT_EQ(r["kind"], r["backend"] == "scalar" ? "measured" : "counted");
+    }
+  }
+  const Outcome two = cgp("diff --left 'emu:vecadd n=100' --right 'emu:sm_80:vecadd n=100' --json");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_FALSE(two.parsed()["rows"].empty());
+  EXPECT_EQ(cgp("diff --left emu:vecad --right emu:vecadd").code, 2);
+  EXPECT_EQ(cgp("diff --left emu:vecadd --right avx2:dot").code, 2);
+  EXPECT_EQ(cgp("diff --left emu:vecadd --right true").code, 2);
+}
+
+TEST_F(Profiler, contracts_of_cgp_itself_hold_and_safety_and_baselines_are_promises_too) {
+  const Outcome self = cgp("contract verify --self --safety --json");
+  EXPECT_EQ(self.code, 0) << self.out;
+  int safe = 0;
+  const json verified = self.parsed();
+  for (const auto& c : verified["contracts"])
+    for (const auto& check : c["checks"]) safe += check["name"] == "the emulator finds nothing wrong";
+  EXPECT_GE(safe, 5);
+  const Outcome made = cgp("contract generate --kernel vecadd n=1000 --device emu -o t.yaml");
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(cgp("contract verify t.yaml --fail-on-regression --strict").code, 4)
+      << "no baseline is not a pass";
+  EXPECT_EQ(cgp("profile kernel vecadd n=1000 --device emu --save t.json").code, 0);
+  EXPECT_EQ(cgp("baseline save vecadd t.json").code, 0);
+  EXPECT_EQ(cgp("contract verify t.yaml --fail-on-regression --strict").code, 0);
+  json worse = json::parse(read_file(path("t.json")));
+  worse["metrics"]["divergent_branches"]["value"] = 0;
+  write_file(path("t.json"), worse.dump());
+  EXPECT_EQ(cgp("baseline save vecadd t.json --force").code, 0);
+  const Outcome regressed = cgp("contract verify t.yaml --fail-on-regression --json");
+  EXPECT_EQ(regressed.code, 1) << regressed.out;
+  EXPECT_EQ(cgp("contract generate t.json --kernel softmax").code, 2);
 }
 
 TEST_F(Profiler, a_contract_that_cannot_be_read_fails_alone) {

@@ -33,6 +33,8 @@ struct ProfileOptions {
   std::string quant_size, activations;  ///< profile quant
   bool all_quant = false;
   int threads = 0;
+  std::string record = "auto";
+  bool roofline = false;
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   std::vector<std::string> metrics;  ///< only these in the text
@@ -56,7 +58,10 @@ struct TimeOptions {
   profile::TimingOptions timing;
   double threshold = 0.05, budget = 10, precision = 0.01;
   int runs = 0;
-  bool cold = true, check_regression = false, count = false;
+  std::string bench;
+  std::vector<std::string> counters, cuda_metrics;
+  double flops = 0, bytes = 0;
+  bool cold = true, check_regression = false, count = false, roofline = false;
 };
 int time_command(const Context& context, const TimeOptions& o);
 
@@ -90,6 +95,7 @@ int baseline(const Context& context, const BaselineOptions& o);
 struct TraceOptions {
   std::vector<std::string> command;
   std::string from, perfetto, speedscope, flamegraph, save;
+  std::string record = "auto";
   double timeout = 0, duration = 0;
   bool all_api = false;
 };
@@ -101,13 +107,15 @@ struct ContractOptions {
   std::string folder, profile, junit, output, name;
   std::vector<std::string> definitions;  ///< NAME=VALUE for ${NAME} in commands
   double tolerance = 0.10;
-  bool strict = false, github = false;
+  bool strict = false, github = false, self = false, safety = false, fail_on_regression = false;
+  std::string baselines, size, device = "auto";
+  std::vector<std::string> kernel;  ///< name and settings
 };
 int contract(const Context& context, const ContractOptions& o);
 
 struct RooflineOptions {
   std::string target = "cpu", device, svg, save;
-  std::vector<std::string> points;
+  std::vector<std::string> points, kernels;
   bool empirical = false;
   double seconds = 10;
 };

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
+#include "profile/program.h"
 #include "profiler_commands.h"
 
 namespace cgp::cli {
@@ -80,10 +81,16 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
   app.add_option("--duration", p.duration, "Only so many seconds of it")->transform(seconds_of);
   app.add_option("--save", p.save, "Write the profile to this file");
   app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
+  app.add_option(
+         "--record", p.record,
+         "auto: all launches, until that cost more than 5 %, then parts; all; or ON,EVERY in milliseconds")
+      ->check(CLI::Validator([](const std::string& s) { return profile::record_problem(s); }, "WHAT"))
+      ->capture_default_str();
   app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
   app.add_flag("--energy", p.energy, "Joules of the processor's package and of the GPUs meanwhile");
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
-  app.add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
+  app.add_flag("--no-trace,!--trace", p.no_trace,
+               "Record what it does on the GPU (the default), or leave the GPU alone");
 }
 
 void declare_profile(CLI::App& app, ProfilerOptions& o) {
@@ -98,6 +105,10 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   kernel->add_option("--device", p.device, "auto, emu, emu:ARCH, cuda, cuda:N")->capture_default_str();
   kernel->add_option("--counters", p.counters, "On a GPU: none, basic, roofline, memory, stalls")
       ->capture_default_str();
+  kernel->add_flag(
+      "--roofline", p.roofline,
+      "Where it lies under the data sheet's ceilings; on a GPU by counted bytes, on the emulator by the "
+      "device that its architecture is known by");
   kernel->add_option("--metrics", p.metrics, "Print only these of `cgp metrics`, joined by commas")
       ->delimiter(',');
   kernel->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
@@ -118,7 +129,10 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   compare->add_option("--size", p.size, "Elements of the loop; of a kernel its m, n, k, rows and cols, or n")
       ->check(CLI::Range(1.0, 1e11));
   compare
-      ->add_option("--backends", p.backends, "emu, emu:ARCH, cuda, cuda:N; loops: scalar, sse2, avx2, avx512")
+      ->add_option(
+          "--backends", p.backends,
+          "emu, emu:ARCH, cuda, cuda:N; gemm also cublas and, one thread, scalar, sse2, avx2, avx512; loops: "
+          "scalar, sse2, avx2, avx512")
       ->delimiter(',');
   compare->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
   for (const auto& [name, text] :
@@ -208,6 +222,15 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
       ->check(at_least(0, true))
       ->capture_default_str();
   app.add_option("--budget", b.budget, "Seconds")->check(at_least(0, true))->capture_default_str();
+  app.add_option("--bench", b.bench, "The program and its arguments, as one text");
+  app.add_option("--counters", b.counters,
+                 "Of a program: these of `cgp metrics`, joined by commas, from a run of its own")
+      ->delimiter(',');
+  app.add_option("--cuda-metrics", b.cuda_metrics,
+                 "Of a program's kernels: basic, roofline, memory, stalls, or CUPTI names joined by commas");
+  app.add_option("--flops", b.flops, "Operations of one run")->check(at_least(0));
+  app.add_option("--bytes", b.bytes, "Bytes that one run must move")->check(at_least(0));
+  app.add_flag("--roofline", b.roofline, "Set a program's rates beside this processor's, measured now");
   declare_timing(app, b.timing);
   app.add_option("--device", b.device, "Kernels: auto, emu, cuda")->capture_default_str();
   app.add_option("--baseline", b.baseline, "Name of a saved baseline");
@@ -254,7 +277,10 @@ void declare_diff(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--after", d.after, "Another one (HEAD)");
   app.add_option("--build", d.build, "Shell command that builds a checkout");
   app.add_option("--run", d.run, "Shell command that is timed in it");
-  app.add_option("--left", d.left, "A command line");
+  app.add_option(
+      "--left", d.left,
+      "A command line; or BACKEND:KERNEL with NAME=VALUE, as emu:softmax, emu:sm_80:softmax, cuda:gemm, "
+      "avx2:dot");
   app.add_option("--right", d.right, "Another one");
   declare_timing(app, d.timing);
   app.add_option("--margin", d.margin, "A change must be larger than this share")
@@ -305,6 +331,11 @@ void declare_trace(CLI::App& app, ProfilerOptions& o) {
       ->transform(seconds_of);
   app.add_option("--duration", t.duration, "Only so many seconds of it")->transform(seconds_of);
   app.add_flag("--api", t.all_api, "Record every CUDA call");
+  app.add_option(
+         "--record", t.record,
+         "auto: all launches, until that cost more than 5 %, then parts; all; or ON,EVERY in milliseconds")
+      ->check(CLI::Validator([](const std::string& s) { return profile::record_problem(s); }, "WHAT"))
+      ->capture_default_str();
   app.footer("Example:\n  cgp trace --perfetto trace.json --flamegraph flame.svg -- python3 script.py");
 }
 
@@ -314,6 +345,12 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   CLI::App* verify = sub(app, "verify", "Check contracts: PASS, FAIL, or SKIP with the reason", c.action);
   verify->add_option("FILES,--contract", c.files, "Contracts (YAML)");
   verify->add_option("--dir,--contracts-dir", c.folder, "All contracts below a folder");
+  verify->add_flag("--self", c.self, "The contracts that cgp itself keeps");
+  verify->add_flag("--safety", c.safety,
+                   "Kernels also under all checks of the emulator, programs under valgrind; alone: --self");
+  verify->add_flag("--fail-on-regression", c.fail_on_regression,
+                   "Also nothing is worse than in the saved baseline of the contract's name");
+  verify->add_option("--baselines", c.baselines, "Folder of baselines");
   verify->add_option("--profile", c.profile, "Check a saved profile instead of measuring");
   verify->add_option("--define", c.definitions, "NAME=VALUE: what ${NAME} is in the commands; repeat it")
       ->allow_extra_args(false);
@@ -322,6 +359,9 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   verify->add_flag("--strict", c.strict, "SKIP is exit code 4, unknown keys are failures");
   CLI::App* generate = sub(app, "generate", "A contract that a measured profile keeps", c.action);
   generate->add_option("PROFILE", c.profile, "A saved profile");
+  generate->add_option("--kernel", c.kernel, "A kernel of `cgp list` and its options, measured now");
+  generate->add_option("--size", c.size, "N or MxNxK")->needs("--kernel");
+  generate->add_option("--device", c.device, "auto, emu, emu:ARCH, cuda, cuda:N")->capture_default_str();
   generate->add_option("--name", c.name, "Its name");
   generate
       ->add_option("--tolerance", c.tolerance,
@@ -340,6 +380,9 @@ void declare_roofline(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--seconds", r.seconds, "For the CPU's ceilings")
       ->check(at_least(0, true))
       ->capture_default_str();
+  app.add_option("--kernels", r.kernels,
+                 "Points measured now: of a GPU kernels of `cgp list`, of the processor axpy, dot, ...")
+      ->delimiter(',');
   app.add_option("--point", r.points, "A saved profile of a kernel as a point; repeat it")
       ->allow_extra_args(false);
   app.add_option("--export,--svg", r.svg,
@@ -367,6 +410,10 @@ void declare_memcheck(CLI::App& app, ProfilerOptions& o) {
                  "What it does on the GPU instead, by this tool of compute-sanitizer: memcheck, racecheck, "
                  "initcheck, synccheck")
       ->check(CLI::IsMember({"memcheck", "racecheck", "initcheck", "synccheck"}));
+  app.add_flag_callback(
+      "--alignment", [&o] { o.memcheck.gpu = "alignment"; },
+      "Only accesses that are not aligned as their instruction asks, at full speed; AVX-512 too, and without "
+      "valgrind");
   app.add_option("--timeout", o.memcheck.timeout, "Seconds after which the program is ended")
       ->transform(seconds_of);
   app.footer("Examples:\n  cgp memcheck -- ./program\n  cgp memcheck --gpu racecheck -- ./cuda_program");

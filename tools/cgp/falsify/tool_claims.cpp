@@ -31,28 +31,38 @@ std::string folder_with(const std::string& name, const std::string& text) {
   return folder;
 }
 
-/// 124 bytes: an x86-64 program that writes to address 0.
-std::string faulting_program() {
-  const unsigned char image[] = {
-      0x7f, 'E',  'L',  'F', 2,  1, 1,  0, 0,    0,    0,    0,
-      0,    0,    0,    0,  // ELF64, little endian
-      2,    0,    62,   0,   1,  0, 0,  0, 0x78, 0,    0x40, 0,
-      0,    0,    0,    0,  // executable, x86-64, entry 0x400078
-      64,   0,    0,    0,   0,  0, 0,  0, 0,    0,    0,    0,
-      0,    0,    0,    0,  // program headers at 64
-      0,    0,    0,    0,   64, 0, 56, 0, 1,    0,    0,    0,
-      0,    0,    0,    0,  // one of them
-      1,    0,    0,    0,   5,  0, 0,  0, 0,    0,    0,    0,
-      0,    0,    0,    0,  // load, read and execute
-      0,    0,    0x40, 0,   0,  0, 0,  0, 0,    0,    0x40, 0,
-      0,    0,    0,    0,  // at 0x400000
-      124,  0,    0,    0,   0,  0, 0,  0, 124,  0,    0,    0,
-      0,    0,    0,    0,                                           // 124 bytes
-      0,    0x10, 0,    0,   0,  0, 0,  0, 0x31, 0xc0, 0x89, 0x00};  // xor eax, eax; mov [rax], eax
-  const std::string path = scratch() + "/faults";
-  write_file(path, std::string(reinterpret_cast<const char*>(image), sizeof image));
+/// An x86-64 program of these instructions, at 0x400078; 0x78 bytes before them.
+std::string elf_program(const std::string& name, const std::vector<unsigned char>& code) {
+  unsigned char image[] = {0x7f, 'E',  'L',  'F', 2,  1, 1,  0,
+                           0,    0,    0,    0,   0,  0, 0,  0,  // ELF64, little endian
+                           2,    0,    62,   0,   1,  0, 0,  0,
+                           0x78, 0,    0x40, 0,   0,  0, 0,  0,  // executable, x86-64, entry 0x400078
+                           64,   0,    0,    0,   0,  0, 0,  0,
+                           0,    0,    0,    0,   0,  0, 0,  0,  // program headers at 64
+                           0,    0,    0,    0,   64, 0, 56, 0,
+                           1,    0,    0,    0,   0,  0, 0,  0,  // one of them
+                           1,    0,    0,    0,   5,  0, 0,  0,
+                           0,    0,    0,    0,   0,  0, 0,  0,  // load, read and execute
+                           0,    0,    0x40, 0,   0,  0, 0,  0,
+                           0,    0,    0x40, 0,   0,  0, 0,  0,  // at 0x400000
+                           0,    0,    0,    0,   0,  0, 0,  0,
+                           0,    0,    0,    0,   0,  0, 0,  0,  // its bytes, twice
+                           0,    0x10, 0,    0,   0,  0, 0,  0};
+  image[96] = image[104] = static_cast<unsigned char>(sizeof image + code.size());
+  const std::string path = scratch() + "/" + name;
+  write_file(path, std::string(reinterpret_cast<const char*>(image), sizeof image) +
+                       std::string(reinterpret_cast<const char*>(code.data()), code.size()));
   chmod(path.c_str(), 0755);
   return path;
+}
+
+/// xor eax, eax; mov [rax], eax
+std::string faulting_program() { return elf_program("faults", {0x31, 0xc0, 0x89, 0x00}); }
+
+/// mov eax, 0x4000e0; movntps [rax + 4], xmm0; xor edi, edi; mov eax, 60; syscall
+std::string misaligned_program() {
+  return elf_program("misaligned", {0xb8, 0xe0, 0x00, 0x40, 0x00, 0x0f, 0x2b, 0x40, 0x04, 0x31, 0xff, 0xb8,
+                                    0x3c, 0x00, 0x00, 0x00, 0x0f, 0x05});
 }
 
 std::string timed_profile(const std::string& file, double us) {
@@ -214,6 +224,41 @@ void comparison_claims(std::vector<Claim>& out) {
                               : "there is no time";
                  },
                  [](json& j) { j.at("json").at("process").at("ended") = "exit code 0"; }});
+  out.push_back(
+      {"FALS-100", "a streaming store to an address that is no multiple of 16 is found, with that address",
+       "an ELF file of 138 bytes that stores 16 bytes to 0x4000e4; memcheck --alignment", false, false,
+       [] {
+         const json r = run_self({"memcheck", "--alignment", "--json", "--", misaligned_program()});
+         if (r.at("code") == 3) throw NotHere("needs ptrace");
+         return r;
+       },
+       [](const json& j) -> std::string {
+         if (j.at("code") != 1) return "the exit code is " + j.at("code").dump();
+         const json& errors = j.at("json").at("errors");
+         if (errors.size() != 1) return "errors: " + errors.dump();
+         const std::string what = errors.at(0).at("what");
+         return what.find("movntps writes 16 bytes at 0x4000e4, 4 beyond") == 0 ? "" : what;
+       },
+       [](json& j) {
+         j.at("json").at("errors").at(0).at("what") = "movntps writes 16 bytes at 0x4000e0, 4 beyond";
+       }});
+  out.push_back({"FALS-TG-003", "a kernel's run leaks nothing and reads nothing that was not written",
+                 "this program under valgrind: vecadd on the emulator, without AVX-512", false, true,
+                 [] {
+                   if (find_program("valgrind").empty()) throw NotHere("needs valgrind");
+                   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+                   const json r = run_self(
+                       {"memcheck", "--json", "--", self, "run", "vecadd", "n=100", "--device", "emu"});
+                   if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
+                   return r.at("json");
+                 },
+                 [](const json& j) -> std::string {
+                   if (j.at("ended") != "exit code 0") return "ended by " + j.at("ended").dump();
+                   return j.at("errors").empty() ? "" : j.at("errors").dump();
+                 },
+                 [](json& j) {
+                   j.at("errors").push_back({{"kind", "leak"}});
+                 }});
   out.push_back({"FALS-COMPARE-050", "compare calls measured what has a clock, and counted what has none",
                  "softmax on the emulator and on CUDA", false, false,
                  [] {

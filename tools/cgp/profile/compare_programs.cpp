@@ -113,8 +113,9 @@ ProgramComparison compare_programs(const TimedProgram& a, const TimedProgram& b,
   SplitMix64 random(options.seed + 99);
   const auto timed = [&](const TimedProgram& p, std::uint64_t padding) {
     OneRun r = time_once(p, rule, padding);
-    if (!r.failure.empty()) throw Error(ErrorText{"both programs must run", p.label, r.failure, {}});
-    return r.seconds;
+    if (r.failure.empty()) return r.seconds;
+    out.crashed = r.crashed();
+    throw Error(ErrorText{"both programs must run", p.label, r.failure, {}});
   };
   try {
     timed(a, 1), timed(b, 1);  // files into the page cache
@@ -135,6 +136,13 @@ ProgramComparison compare_programs(const TimedProgram& a, const TimedProgram& b,
     out.failure = cat(e.where(), ": ", e.why());
   }
   return out;
+}
+
+void require_runs(const ProgramComparison& c, const std::string& rule) {
+  if (c.failure.empty()) return;
+  const ErrorText text{rule, {}, c.failure, {}};
+  if (c.crashed) throw ProgramFailure(text);
+  throw Error(text);
 }
 
 nlohmann::ordered_json to_json(const prof::PairedResult& r) {

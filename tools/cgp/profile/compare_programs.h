@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cgp/base/error.h"
 #include "cgp/prof/paired.h"
 #include "cgp/prof/process.h"
 #include "profile/document.h"
@@ -35,6 +36,11 @@ struct OneRun {
   double seconds = 0;  ///< by the rule; 0 when it failed
   prof::ProcessResult process;
   std::string failure;  ///< empty: it ran
+  bool crashed() const { return !process.ok(); }
+};
+/// A program that was started and failed: exit code 5. One that prints no time is used wrongly.
+struct ProgramFailure : Error {
+  using Error::Error;
 };
 /// Random padding of the environment, so that the layout of the stack is not the same in every run.
 /// What the first group of `expression` holds where it is first found. Searched in windows of 8 KiB that
@@ -46,8 +52,11 @@ OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint6
 
 struct ProgramComparison {
   prof::PairedResult result;
-  std::string failure;  ///< a program failed: what it said
+  std::string failure;   ///< a program failed: what it said
+  bool crashed = false;  ///< and that it failed, not that it printed no time
 };
+/// Throws ProgramFailure, or Error, where there is a failure.
+void require_runs(const ProgramComparison& c, const std::string& rule);
 ProgramComparison compare_programs(const TimedProgram& a, const TimedProgram& b, const TimingRule& rule,
                                    const prof::PairedOptions& options);
 

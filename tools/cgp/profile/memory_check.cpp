@@ -9,11 +9,13 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/program.h"
 #include "cgp/base/text.h"
+#include "profile/misaligned.h"
 
 namespace cgp::profile {
 namespace {
@@ -214,9 +216,34 @@ std::vector<MemoryError> read_compute_sanitizer(std::string_view text) {
   return out;
 }
 
+namespace {
+
+/// The program again, without a tool.
+std::optional<MemoryError> misaligned_access(const std::vector<std::string>& command, double timeout_seconds,
+                                             prof::ProcessResult& ended) {
+  const auto found = find_misaligned(command, timeout_seconds, ended);
+  if (!found) return std::nullopt;
+  const auto& a = found->access;
+  return MemoryError{
+      "misaligned access",
+      format("{} {} {} bytes at {:#x}, {} beyond a multiple of {}", a.name, a.writes ? "writes" : "reads",
+             a.bytes, a.address, a.address % std::uint64_t(a.bytes), a.bytes),
+      found->where,
+      {"use the unaligned form (movups, loadu, storeu), or align the data"},
+      1};
+}
+
+}  // namespace
+
 MemoryReport check_memory(const std::vector<std::string>& command, const std::string& tool,
                           double timeout_seconds) {
   MemoryReport report;
+  if (tool == "alignment") {
+    report.tool = "the processor";
+    if (auto e = misaligned_access(command, timeout_seconds, report.process))
+      report.errors.push_back(std::move(*e));
+    return report;
+  }
   report.tool = tool.empty() ? "valgrind" : "compute-sanitizer " + tool;
   const std::string file = (fs::temp_directory_path() / format("cgp-memory-{}.txt", getpid())).string();
   auto words = wrapper(tool, file);
@@ -237,7 +264,24 @@ MemoryReport check_memory(const std::vector<std::string>& command, const std::st
                                   "cgp memcheck -- PROGRAM, without --gpu, checks it on the processor"});
     return report;
   }
-  if (content.find("<signame>SIGILL") != std::string::npos)
+  // An address that does not suit its instruction is no finding of valgrind's, and AVX-512 is nothing that it
+  // runs.
+  const bool unknown = content.find("<signame>SIGILL") != std::string::npos;
+  if (unknown || content.find("General Protection Fault") != std::string::npos) {
+    prof::ProcessResult ended;
+    if (auto e = misaligned_access(command, timeout_seconds, ended)) {
+      if (!unknown) {
+        report.errors = read_valgrind_xml(content, "valgrind's output");
+        const auto stack = frames(element(element(content, "fatal_signal"), "stack"), 8);
+        if (!stack.empty()) e->where = stack;
+      } else {
+        report.tool = "the processor; valgrind cannot execute the program", report.process = ended;
+      }
+      report.errors.push_back(std::move(*e));
+      return report;
+    }
+  }
+  if (unknown)
     throw Unsupported(
         ErrorText{"valgrind must know every instruction of the program", prof::join_command(command),
                   "it met one that it cannot execute: AVX-512, most likely",
@@ -255,7 +299,11 @@ std::string memory_text(const MemoryReport& report) {
     for (std::size_t i = 0; i < e.where.size(); ++i) out += format("  {} {}\n", i ? "by" : "at", e.where[i]);
     for (const auto& n : e.notes) out += format("  {}\n", n);
   }
-  return out + (all ? format("{} errors at {} places, found by {}\n", all, report.errors.size(), report.tool)
+  const auto number = [](std::uint64_t n, const char* what) {
+    return format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  return out + (all ? format("{} at {}, found by {}\n", number(all, "error"),
+                             number(report.errors.size(), "place"), report.tool)
                     : format("no errors found by {}\n", report.tool));
 }
 

@@ -26,8 +26,9 @@ struct MemoryReport {
   prof::ProcessResult process{};
 };
 
-/// `tool`: memcheck, racecheck, initcheck or synccheck of compute-sanitizer; empty: valgrind. Throws
-/// Unsupported without the program, or when valgrind meets an instruction that it cannot execute.
+/// `tool`: memcheck, racecheck, initcheck or synccheck of compute-sanitizer; alignment: at full speed until
+/// an access is not aligned as its instruction asks; empty: valgrind, and alignment where it cannot tell.
+/// Throws Unsupported without the program, or when valgrind meets an instruction that it cannot execute.
 MemoryReport check_memory(const std::vector<std::string>& command, const std::string& tool,
                           double timeout_seconds);
 

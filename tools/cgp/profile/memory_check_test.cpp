@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
+#include "profile/misaligned.h"
 
 using namespace cgp;
 using namespace cgp::profile;
@@ -86,6 +88,35 @@ no error
   EXPECT_TRUE(read_compute_sanitizer("========= COMPUTE-SANITIZER\n========= Error: Target application "
                                      "terminated before first instrumented API call\n")
                   .empty());
+}
+
+TEST(memory_check, the_address_of_a_vector_access_comes_from_its_instruction) {
+  MachineState at;
+  for (std::size_t i = 0; i < 16; ++i) at.registers[i] = 0x1000 * (i + 1);
+  at.instruction = 0x400000, at.fs = 0x70000000;
+  const auto seen = [&](std::vector<std::uint8_t> code) {
+    code.resize(24);
+    const auto a = aligned_access(code, at);
+    if (!a) return std::string("-");
+    char text[80];
+    std::snprintf(text, sizeof text, "%s %s %d %llx", a->name.c_str(), a->writes ? "writes" : "reads",
+                  a->bytes, static_cast<unsigned long long>(a->address));
+    return std::string(text);
+  };
+  EXPECT_EQ(seen({0x0f, 0x2b, 0x40, 0x04}), "movntps writes 16 1004");  // [rax+4]
+  EXPECT_EQ(seen({0x0f, 0x28, 0x00}), "movaps reads 16 1000");          // [rax]
+  EXPECT_EQ(seen({0x66, 0x41, 0x0f, 0x6f, 0x44, 0x8b, 0xf0}),
+            "movdqa reads 16 13ff0");  // [r11 + rcx * 4 - 16]
+  EXPECT_EQ(seen({0xc5, 0xfc, 0x29, 0x05, 0x10, 0, 0, 0}), "vmovaps writes 32 400018");    // ymm, [rip+16]
+  EXPECT_EQ(seen({0xc5, 0xfd, 0xe7, 0x84, 0x24, 0, 1, 0, 0}), "vmovntdq writes 32 5100");  // [rsp+256]
+  EXPECT_EQ(seen({0xc4, 0xc1, 0x79, 0x6f, 0x00}), "vmovdqa reads 16 9000");                // [r8]
+  EXPECT_EQ(seen({0x62, 0xf1, 0x7c, 0x48, 0x2b, 0x40, 0x01}), "vmovntps writes 64 1040");  // zmm, [rax+64]
+  EXPECT_EQ(seen({0x64, 0x0f, 0x28, 0x04, 0x25, 0x20, 0, 0, 0}), "movaps reads 16 70000020");  // fs:[0x20]
+  EXPECT_EQ(seen({0x0f, 0x58, 0x03}), "an SSE instruction reads 16 4000");                     // addps [rbx]
+  EXPECT_EQ(seen({0xc5, 0xfc, 0x10, 0x00}), "-") << "vmovups takes any address";
+  EXPECT_EQ(seen({0xf3, 0x0f, 0x10, 0x00}), "-") << "a scalar";
+  EXPECT_EQ(seen({0x0f, 0x28, 0xc1}), "-") << "registers";
+  EXPECT_EQ(seen({0x90}), "-");
 }
 
 #ifdef CGP_PLANTED_BUG

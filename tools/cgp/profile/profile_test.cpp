@@ -8,10 +8,12 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
+#include "cgp/prof/trace_budget.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
+#include "profile/program.h"
 #include "profile/table.h"
 #include "profile/timeline.h"
 #include "profile/timeline_export.h"
@@ -208,6 +210,69 @@ TEST(timeline, what_is_recorded_in_windows_is_read_by_window) {
   EXPECT_EQ(t.windows[1].end, 0u) << "open";
   EXPECT_EQ(part_of(t, t.windows[0].begin, t.windows[0].end).activities.size(), 2u);
   EXPECT_EQ(part_of(t, t.windows[1].begin, t.windows[1].end).activities.size(), 1u);
+  EXPECT_NEAR(t.recorded_percent(), 100 * (29 + 15) / 1014.0, 1e-9)
+      << "what is known of it ends with the last kernel";
+}
+
+TEST(timeline, what_lies_between_two_parts_is_neither_idle_nor_a_gap) {
+  const auto kernel = [](int start) {
+    return "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) +
+           ",\"t1\":" + std::to_string(start + 500) + ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
+  };
+  const auto window = [](const char* begins, int at) {
+    return std::string("{\"ev\":\"window\",\"begins\":") + begins + ",\"t\":" + std::to_string(at) + "}\n";
+  };
+  const std::string name = "{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n";
+  Timeline t;
+  read_events(name + window("true", 1000) + kernel(1000) + kernel(1600) + window("false", 3000) +
+                  window("true", 91000) + kernel(91100) + kernel(91700) + window("false", 93000) +
+                  "{\"ev\":\"end\",\"t\":101000}\n",
+              t);
+  EXPECT_TRUE(t.complete);
+  EXPECT_NEAR(t.recorded_percent(), 4, 1e-9);
+  const auto s = summarise(t);
+  EXPECT_EQ(s.launches, 4u);
+  EXPECT_NEAR(s.span_ms, 2 * 1.1e-3, 1e-9);
+  EXPECT_NEAR(s.busy_ms, 2 * 1e-3, 1e-9);
+  EXPECT_NEAR(s.longest_gap_ms, 0.1e-3, 1e-9);
+  EXPECT_NEAR(s.gap_us, 0.1, 1e-9);
+  EXPECT_EQ(recorded_text(t).rfind("4", 0), 0u) << recorded_text(t);
+  prof::MetricSet m;
+  add_metrics(t, m);
+  EXPECT_FALSE(m.has(prof::Metric::vram_peak_mb)) << "an allocation may have gone unseen";
+
+  Timeline all;  // one part that was never closed is all of it
+  read_events(name + window("true", 1000) + kernel(1000) + "{\"ev\":\"end\",\"t\":101000}\n", all);
+  EXPECT_EQ(all.recorded_percent(), 100);
+  EXPECT_TRUE(recorded_text(all).empty());
+  add_metrics(all, m);
+  EXPECT_TRUE(m.has(prof::Metric::vram_peak_mb));
+}
+
+TEST(timeline, programs_are_recorded_whole_until_that_costs_too_much) {
+  prof::TraceBudget b;
+  b.launches = 30000;
+  EXPECT_TRUE(b.left_at(0)) << "45 ms";
+  b.launches = 40000;
+  EXPECT_FALSE(b.left_at(0)) << "60 ms";
+  EXPECT_TRUE(b.left_at(400'000'000)) << "with 3 % of what it ran";
+  b.launches = 0, b.graph_kernels = 100000;
+  EXPECT_TRUE(b.left_at(0)) << "kernels of graphs cost a third";
+  // However fast a program launches, by 3 % and what was free: it comes back when it can pay for it.
+  b = {};
+  std::uint64_t now = 0, recorded = 0;
+  for (; now < 60'000'000'000; now += 20'000'000) {
+    b.launches += 3000, recorded += 20'000'000;
+    if (b.left_at(now)) continue;
+    while (!b.enough_to_return(now)) now += 10'000'000;
+    ++b.attached_again;
+  }
+  EXPECT_LT(double(b.spent()), 0.035 * double(now));
+  EXPECT_GT(double(recorded), 0.05 * double(now)) << "what an observer gets to see of it";
+  EXPECT_TRUE(record_problem("auto").empty() && record_problem("all").empty() &&
+              record_problem("20,1000").empty());
+  for (const char* bad : {"", "20", "20,", "20,10", "-1,5", "20,x", "1,2,3", "20,1000 "})
+    EXPECT_FALSE(record_problem(bad).empty()) << bad;
 }
 
 TEST(timeline, exports_are_what_their_viewers_read) {

@@ -3,10 +3,12 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 
 #include "cgp/base/text.h"
+#include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/perf_events.h"
 #include "cgp/prof/system.h"
 
@@ -35,6 +37,33 @@ std::string reason_without_timeline(const Timeline& t, const std::string& librar
 }
 
 }  // namespace
+
+std::vector<std::string> counter_names(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  for (const auto& word : words) {
+    const auto set = word == "none"       ? std::vector<std::string>{}
+                     : word == "basic"    ? prof::counters_of(prof::CounterSet::basic)
+                     : word == "roofline" ? prof::counters_of(prof::CounterSet::roofline)
+                     : word == "memory"   ? prof::counters_of(prof::CounterSet::memory)
+                     : word == "stalls"   ? prof::counters_of(prof::CounterSet::stalls)
+                                          : std::vector<std::string>{word};
+    out.insert(out.end(), set.begin(), set.end());
+  }
+  return out;
+}
+
+std::string record_problem(const std::string& record) {
+  if (record == "auto" || record == "all") return {};
+  const auto parts = text::split(record, ',');
+  const auto number = [](std::string_view s) {
+    int v = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
+    return error == std::errc{} && end == s.data() + s.size() ? v : 0;
+  };
+  return parts.size() == 2 && number(parts[0]) > 0 && number(parts[1]) > number(parts[0])
+             ? ""
+             : "auto, all, or milliseconds and of how many, as 20,1000";
+}
 
 std::string inject_library() {
   if (const char* given = std::getenv("CGP_INJECT_LIBRARY"); given && *given)
@@ -68,9 +97,7 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
       p.environment.emplace_back("CGP_INJECT_METRICS", text::join(options.counters, ","));
       p.environment.emplace_back("CGP_INJECT_LAUNCHES", std::to_string(options.most_launches));
     }
-    if (options.window_ms > 0 && options.window_ms < options.window_every_ms)
-      p.environment.emplace_back("CGP_INJECT_WINDOW",
-                                 text::cat(options.window_ms, ",", options.window_every_ms));
+    if (options.record != "all") p.environment.emplace_back("CGP_INJECT_WINDOW", options.record);
     if (options.all_api) p.environment.emplace_back("CGP_INJECT_API", "all");
   }
   prof::MetricSet last;  // what /proc said before the process was gone

@@ -13,9 +13,9 @@ namespace cgp::profile {
 
 struct ProgramOptions {
   bool trace_gpu = true;
-  int window_ms = 0, window_every_ms = 0;  ///< of each so many milliseconds so many are recorded; 0: all
-  std::vector<std::string> counters;       ///< CUPTI metrics: the program is run with kernel replay
-  int most_launches = 500;                 ///< with counters: then it runs on unmeasured
+  std::string record = "all";         ///< auto: as much as costs little; ON,EVERY: so many ms of each so many
+  std::vector<std::string> counters;  ///< CUPTI metrics: the program is run with kernel replay
+  int most_launches = 500;            ///< with counters: then it runs on unmeasured
   bool all_api = false;
   double timeout_seconds = 0;
   double duration_seconds = 0;  ///< the program is ended then, which is no failure
@@ -31,6 +31,12 @@ struct ProgramRun {
   double steal = 0;    ///< share of the processors that the hypervisor took meanwhile
 };
 ProgramRun run_program(const std::vector<std::string>& command, const ProgramOptions& options);
+
+/// "none", "basic", "roofline", "memory", "stalls" stand for sets (cgp/prof/cupti_plan.h); other words for
+/// themselves.
+std::vector<std::string> counter_names(const std::vector<std::string>& words);
+/// Why `record` is none of those words; empty: it is one.
+std::string record_problem(const std::string& record);
 
 /// $CGP_INJECT_LIBRARY, beside this program, or ../lib. Empty: not found.
 std::string inject_library();

@@ -9,6 +9,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
+#include "profile/table.h"
 
 namespace cgp::profile {
 namespace {
@@ -73,6 +74,8 @@ struct TraceReader {
   std::map<int, std::string> names;
   std::map<std::uint64_t, std::uint64_t> live;
   std::uint64_t live_bytes = 0;
+  std::size_t first_window = 0;
+  std::uint64_t last = 0;  ///< what is known of the process
 
   Activity timed(const json& j, Activity::Kind kind) {
     Activity a;
@@ -132,12 +135,17 @@ struct TraceReader {
     if (ev == "jit") return jit(j);
     if (ev == "range") return range(j);
     if (ev == "plan") return void(t.chip = j.value("chip", ""));
-    if (ev == "end") return void(t.complete = true);
+    if (ev == "end") {
+      t.complete = true;
+      last = std::max(last, j.value("t", std::uint64_t(0)));
+      return;
+    }
     if (ev == "window") {
       if (j.value("begins", true))
         t.windows.push_back({j.at("t"), 0});
       else if (!t.windows.empty())
         t.windows.back().end = j.at("t");
+      last = std::max(last, j.at("t").get<std::uint64_t>());
       return;
     }
     if (ev == "dropped") return void(t.dropped += j.value("n", std::uint64_t(0)));
@@ -168,6 +176,21 @@ struct TraceReader {
   }
 };
 
+/// The parts that were recorded, of all processes: what two have in common is one part.
+std::vector<Timeline::Window> parts_of(const Timeline& t) {
+  std::vector<Timeline::Window> parts;
+  auto windows = t.windows;
+  std::sort(windows.begin(), windows.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  for (auto w : windows) {
+    if (w.end == 0) w.end = ~0ull;
+    if (!parts.empty() && w.begin <= parts.back().end)
+      parts.back().end = std::max(parts.back().end, w.end);
+    else
+      parts.push_back(w);
+  }
+  return parts;
+}
+
 double median_or_zero(const std::vector<double>& v) { return v.empty() ? 0 : prof::median(v); }
 
 }  // namespace
@@ -177,7 +200,7 @@ const char* copy_name(std::uint32_t kind) {
 }
 
 void read_events(const std::string& text, Timeline& into) {
-  TraceReader reader{into, {}, {}, 0};
+  TraceReader reader{into, {}, {}, 0, into.windows.size(), 0};
   into.complete = false;
   const auto lines = text::split(text, '\n');
   std::size_t bad = 0;
@@ -191,8 +214,25 @@ void read_events(const std::string& text, Timeline& into) {
     }
   }
   if (bad > 3) into.errors.push_back(cat(bad - 3, " more lines are no events"));
+  if (reader.first_window < into.windows.size()) {
+    for (const auto& a : into.activities) reader.last = std::max(reader.last, a.end);
+    for (std::size_t i = reader.first_window; i < into.windows.size(); ++i) {
+      const auto& w = into.windows[i];
+      into.recorded_ns += (w.end ? w.end : std::max(reader.last, w.begin)) - w.begin;
+    }
+    into.lasted_ns += reader.last - std::min(reader.last, into.windows[reader.first_window].begin);
+  }
   std::stable_sort(into.activities.begin(), into.activities.end(),
                    [](const Activity& a, const Activity& b) { return a.start < b.start; });
+}
+
+std::string recorded_text(const Timeline& t) {
+  if (t.recorded_percent() >= 100) return {};
+  return cat(profile::number_text(t.recorded_percent()), " % of the time was recorded (",
+             profile::time_text(double(t.recorded_ns) * 1e-3), " in ", parts_of(t).size(),
+             " parts): to record every launch would slow the program by more than 5 %; launches, sums and "
+             "shares are of "
+             "these parts (--record all records everything)");
 }
 
 Timeline part_of(const Timeline& t, std::uint64_t begin, std::uint64_t end) {
@@ -227,9 +267,18 @@ TimelineSummary summarise(const Timeline& t) {
   std::map<std::string, double> by_name;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> stream_end;
   std::vector<double> launch_us, latency_us, gaps_us, kernel_us;
+  const auto parts = parts_of(t);
+  auto part = parts.begin();
+  s.recorded_percent = t.recorded_percent(), s.parts = parts.size();
+  const auto close = [&] {
+    if (last > first && first != ~0ull) s.span_ms += double(last - first) * 1e-6;
+    first = ~0ull, last = 0, busy_until = 0, stream_end.clear();
+  };
   for (const auto& a : t.activities)
     if (is_launch(a)) calls[a.correlation] = &a;
   for (const auto& a : t.activities) {
+    for (; part != parts.end() && a.start > part->end; ++part)
+      close();  // nothing is known of the time between them
     if (is_launch(a)) {
       // A runtime call contains the driver's: the outer one alone is counted.
       if (a.name.rfind("cuda", 0) != 0 && calls[a.correlation] != &a) continue;
@@ -259,7 +308,7 @@ TimelineSummary summarise(const Timeline& t) {
     if (call != calls.end() && call->second->start >= idle_since && a.start >= call->second->start)
       latency_us.push_back(double(a.start - call->second->start) * 1e-3);
   }
-  if (last > first && first != ~0ull) s.span_ms = double(last - first) * 1e-6;
+  close();
   s.launch_us = median_or_zero(launch_us), s.latency_us = median_or_zero(latency_us);
   s.gap_us = median_or_zero(gaps_us);
   for (const auto& [name, ms] : by_name)
@@ -321,8 +370,13 @@ void add_metrics(const Timeline& t, prof::MetricSet& into) {
   };
   rate(Metric::h2d_bandwidth_gbps, 1, "nothing was copied to the GPU");
   rate(Metric::d2h_bandwidth_gbps, 2, "nothing was copied from the GPU");
-  into.set(Metric::vram_peak_mb, double(t.live_bytes_peak) * 1e-6, Source::counted, kInjected);
-  into.set(Metric::vram_allocation_count, double(t.allocations), Source::counted, kInjected);
+  if (t.recorded_percent() < 100) {
+    for (Metric m : {Metric::vram_peak_mb, Metric::vram_allocation_count})
+      into.absent(m, "the program was recorded in parts (--record all)");
+  } else {
+    into.set(Metric::vram_peak_mb, double(t.live_bytes_peak) * 1e-6, Source::counted, kInjected);
+    into.set(Metric::vram_allocation_count, double(t.allocations), Source::counted, kInjected);
+  }
   if (t.jit_compiled)
     into.set(Metric::ptx_jit_time_ms, t.jit_ms, Source::measured, kInjected);
   else
@@ -402,6 +456,7 @@ ordered_json to_json(const TimelineSummary& s) {
   return {{"launches", s.launches},
           {"graph_launches", s.graph_launches},
           {"copies", s.copies},
+          {"recorded_pct", s.recorded_percent},
           {"span_ms", s.span_ms},
           {"gpu_busy_ms", s.busy_ms},
           {"gpu_idle_pct", s.idle_percent()},

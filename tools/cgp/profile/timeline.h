@@ -47,9 +47,16 @@ struct Timeline {
   struct Window {
     std::uint64_t begin = 0, end = 0;  ///< end 0: open
   };
-  std::vector<Window> windows;  ///< recorded parts (CGP_INJECT_WINDOW); empty: all of it
+  std::vector<Window> windows;                   ///< recorded parts (CGP_INJECT_WINDOW); empty: all of it
+  std::uint64_t recorded_ns = 0, lasted_ns = 0;  ///< of windows, and of the processes that had them
+  /// Of the time; 100 without windows, and with one that was never closed.
+  double recorded_percent() const {
+    return recorded_ns < lasted_ns ? 100 * double(recorded_ns) / double(lasted_ns) : 100;
+  }
 };
 
+/// "4.2 % of the time was recorded, in 3 parts ..."; empty where all of it was.
+std::string recorded_text(const Timeline& t);
 /// What began and ended within; end 0: after `begin`.
 Timeline part_of(const Timeline& t, std::uint64_t begin, std::uint64_t end);
 
@@ -60,7 +67,9 @@ void read_events(const std::string& text, Timeline& into);
 
 struct TimelineSummary {
   std::uint64_t launches = 0, graph_launches = 0, copies = 0;
-  double span_ms = 0;             ///< first start to last end on the GPU
+  double recorded_percent = 100;  ///< of the time; everything below is of that
+  std::size_t parts = 0;          ///< windows, where recorded_percent is less
+  double span_ms = 0;             ///< first start to last end on the GPU, of each part
   double busy_ms = 0;             ///< some kernel or copy ran
   double kernel_ms = 0;           ///< sum over kernels
   double longest_gap_ms = 0;      ///< with nothing on the GPU
