@@ -264,6 +264,8 @@ Counters collect(const LaunchState& launch, const std::vector<std::unique_ptr<Wo
 void Counters::add(const Counters& o) {
   warp_instructions += o.warp_instructions;
   thread_instructions += o.thread_instructions;
+  blocks += o.blocks, block_steps += o.block_steps;
+  busiest_block_steps = std::max(busiest_block_steps, o.busiest_block_steps);
   for (const auto& [k, v] : o.by_family) by_family[k] += v;
   for (const auto& [k, v] : o.by_opcode) by_opcode[k] += v;
 #define CGP_EMU_COUNTER(field) field += o.field;

@@ -222,6 +222,9 @@ struct Counters {
   std::uint64_t shared_atomic_requests = 0, shared_atomic_conflicts = 0;
   std::uint64_t local_load_requests = 0, local_store_requests = 0;
   std::uint64_t branches = 0, divergent_branches = 0, barriers = 0;
+  /// Blocks that ended; what their warps executed in all, and those of the busiest one (waiting in loops
+  /// included).
+  std::uint64_t blocks = 0, block_steps = 0, busiest_block_steps = 0;
   double simt_efficiency = 0;       ///< thread / (32 * warp instructions)
   std::vector<PcCounters> per_pc;   ///< index: Program::instruction
   void add(const Counters& other);  ///< for sums over launches

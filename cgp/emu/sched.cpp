@@ -104,9 +104,13 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::
   return c;
 }
 
-void retire_finished(Cta& cta) {
+void retire_finished(Cta& cta, Counters& totals) {
   if (cta.done || cta.exited < cta.threads) return;
   cta.done = true;
+  std::uint64_t steps = 0;
+  for (const auto& w : cta.warps) steps += w->steps;
+  ++totals.blocks, totals.block_steps += steps;
+  totals.busiest_block_steps = std::max(totals.busiest_block_steps, steps);
   check_remote_accesses(cta);
   check_bulk_sources_at_exit(cta);
   check_tensor_memory_at_exit(cta);
@@ -198,7 +202,7 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
       progress += run_warp(*w, quantum(c, schedule, polling));
       limit_steps(c, launch, *w);
     }
-    for (auto& cta : c.ctas) retire_finished(*cta);
+    for (auto& cta : c.ctas) retire_finished(*cta, worker.totals);
     c.async.tick();
     if (finished(c)) {
       while (c.async.advance()) {

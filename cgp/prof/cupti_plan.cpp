@@ -131,6 +131,8 @@ std::string describe_cupti(bool& there) {
 std::vector<std::string> counters_of(CounterSet set) {
   std::vector<std::string> basic{"gpu__time_duration.sum",
                                  "sm__cycles_elapsed.max",
+                                 "sm__cycles_active.avg",
+                                 "sm__cycles_active.max",
                                  "sm__inst_executed.sum",
                                  "sm__warps_active.avg.pct_of_peak_sustained_active",
                                  "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",

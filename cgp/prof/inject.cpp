@@ -79,6 +79,7 @@ struct State {
   int window_on = 0, window_every = 0;  ///< ms; 0: one window without end
   bool adaptive = false;                ///< windows as TraceBudget says
   std::atomic<std::uint64_t> launches{0}, graph_kernels{0};
+  bool came_back = false;
   void* subscriber = nullptr;
   std::mutex spare_mutex;
   std::vector<std::uint8_t*> spare;  ///< buffers of records, used again
@@ -215,7 +216,7 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
     if (s.cupti.cuptiActivityGetNumDroppedRecords &&
         s.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) != kSuccess)
       dropped = 0;
-    if (dropped && s.phase == State::leaving) --dropped;  // the call in which CUPTI leaves has no end
+    if (dropped && s.phase == State::detached) --dropped;  // the call in which CUPTI leaves has no end
     if (dropped) std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", dropped);
     std::fflush(s.out);  // what was written stays when the program crashes
   }
@@ -231,8 +232,9 @@ bool start_trace() {
   for (std::uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kMemory2, kJit, kOverhead})
     if (int code = s.cupti.cuptiActivityEnable(kind)) failed("cuptiActivityEnable", code);
   const char* api = std::getenv("CGP_INJECT_API");
-  const bool all = (api && !std::strcmp(api, "all")) || !s.cupti.cuptiActivityEnableDriverApi ||
-                   !s.cupti.cuptiActivityEnableRuntimeApi;
+  // Single calls that were on when CUPTI left are not recorded after it came back, whole kinds are.
+  const bool all = (api && !std::strcmp(api, "all")) || s.came_back ||
+                   !s.cupti.cuptiActivityEnableDriverApi || !s.cupti.cuptiActivityEnableRuntimeApi;
   if (all) {
     for (std::uint32_t kind : {kRuntime, kDriver}) s.cupti.cuptiActivityEnable(kind);
   } else {
@@ -406,11 +408,6 @@ void leave(const CallbackData& call) {
   std::lock_guard lock(s.phase_mutex);
   if (!s.phase.compare_exchange_strong(expected, State::detached)) return;
   write_window(s, false);
-  // What is on when CUPTI leaves would not be on when it comes back, though it is switched on again.
-  if (s.cupti.cuptiActivityEnableDriverApi && s.cupti.cuptiActivityEnableRuntimeApi) {
-    for (std::uint32_t id : kTracedDriverCalls) s.cupti.cuptiActivityEnableDriverApi(id, 0);
-    for (std::uint32_t id : kTracedRuntimeCalls) s.cupti.cuptiActivityEnableRuntimeApi(id, 0);
-  }
   s.cupti.cuptiActivityFlushAll(1);
   s.cupti.cuptiFinalize();
   s.left.notify_all();
@@ -520,6 +517,7 @@ void record_in_windows() {
       std::this_thread::sleep_until(begin + milliseconds(s.window_every));
     }
     lock.lock();
+    s.came_back = true;
     if (s.phase != State::detached || !attach()) return;
     s.phase = State::attached;
   }

@@ -71,7 +71,8 @@ profile::Checked kernel_is_safe(const profile::Contract& c) {
       if (f.severity == emu::Severity::error)
         return {promise, Outcome::fail, cat(launch.kernel, ": ", f.message)};
   }
-  return {promise, Outcome::pass, format("{} launch{} under all checks", launches, launches == 1 ? "" : "es")};
+  return {promise, Outcome::pass,
+          format("{} launch{} under all checks", launches, launches == 1 ? "" : "es")};
 }
 
 profile::Checked program_is_safe(const profile::Contract& c) {

@@ -134,7 +134,8 @@ void add_gpu_claims(std::vector<Claim>& out) {
                          (l.at("name").get<std::string>().find("emory") != std::string::npos ||
                           l.at("name").get<std::string>().find("HBM") != std::string::npos)) {
                        auto& slot = seen[l.at("source").get<std::string>()];
-                       if (slot.is_null()) slot = l.at("value");
+                       if (slot.is_null() || slot < l.at("value"))
+                         slot = l.at("value");  // a ceiling is the most that was reached
                      }
                    if (seen["declared"].is_null())
                      throw NotHere("this device is not in the table of data sheets");
@@ -298,12 +299,13 @@ void add_gpu_claims(std::vector<Claim>& out) {
        "cgp bench gemm: five sizes, their errors over what sums in fp32 allow, their rates", true, true,
        [] {
          json rows = json::array();
-         for (const auto& row :
-              bench("512x512x512,1024x1024x1024,2048x2048x2048,3072x3072x3072,4096x4096x4096", false)
-                  .at("rows"))
-           rows.push_back({{"error", row.at("error_over_bound")},
-                           {"tflops", row.at("flops").get<double>() /
-                                          median_of(row.at("timings").at(0).at("ms")) * 1e-9}});
+         for (const char* size :
+              {"512x512x512", "1024x1024x1024", "2048x2048x2048", "3072x3072x3072", "4096x4096x4096"}) {
+           const json b = bench(size, false);
+           const double ms = median_of(timings(b).at(0).at("ms"));
+           rows.push_back({{"error", first(b, "error_over_bound")},
+                           {"tflops", first(b, "flops").get<double>() / ms * 1e-9}});
+         }
          return json{{"rows", rows}};
        },
        [](const json& j) -> std::string {
@@ -375,10 +377,10 @@ void add_gpu_claims(std::vector<Claim>& out) {
                    [least = least](json& j) { j.at("tflops") = 0.99 * least; }});
   out.push_back(
       {"FALS-TG-007", "a measured kernel lies under the measured roof",
-       "profile kernel layer_norm, and roofline --empirical", true, true,
+       "profile kernel softmax, 268 MB, and roofline --empirical", true, true,
        [] {
          const json r = run_self(
-             {"profile", "kernel", "layer_norm", "rows=32768", "cols=4096", "--device", "cuda", "--json"});
+             {"profile", "kernel", "softmax", "rows=32768", "cols=2048", "--device", "cuda", "--json"});
          if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
          json seen{{"gbps", r.at("json").at("metrics").at("bandwidth_gbps").at("value")}, {"roof", nullptr}};
          for (const auto& l : ceilings().at("lines"))

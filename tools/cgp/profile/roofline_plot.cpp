@@ -77,7 +77,23 @@ double Roofline::ridge() const {
 
 std::string roofline_svg(const Roofline& r, int width, int height) {
   const Axes a = axes_of(r);
-  const double left = 70, right = width - 150.0, top = 40, bottom = height - 50.0;
+  // Labels of the lines stand in a column at the right.
+  std::vector<const RoofLine*> sorted;
+  for (const auto& l : r.lines) sorted.push_back(&l);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const RoofLine* p, const RoofLine* q) {
+    return p->bandwidth != q->bandwidth ? !p->bandwidth : p->value > q->value;
+  });
+  const auto label = [](const RoofLine& l) {
+    const bool tera = !l.bandwidth && l.value >= 1000;
+    return format("{} {} {}", l.name, number_text(tera ? l.value / 1000 : l.value),
+                  l.bandwidth ? "GB/s"
+                  : tera      ? "TF"
+                              : "GF");
+  };
+  constexpr double kCharacter = 6.3;  // of the font, at most
+  double column = 110;
+  for (const RoofLine* l : sorted) column = std::max(column, 14 + kCharacter * double(label(*l).size()));
+  const double left = 70, right = width - std::min(column, width / 2.0), top = 40, bottom = height - 50.0;
   const auto x = [&](double intensity) {
     return left + (std::log2(intensity) - a.x0) / (a.x1 - a.x0) * (right - left);
   };
@@ -124,33 +140,32 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
   s += "</g>";
   if (std::any_of(r.lines.begin(), r.lines.end(), [](const RoofLine& l) { return !l.measured; }))
     s += format("<text x='{}' y='20' text-anchor='end' fill='#666'>dashed: data sheet</text>", width - 4);
-  // Labels of the lines in a column at the right, pushed apart.
   double last = 0;
-  std::vector<const RoofLine*> sorted;
-  for (const auto& l : r.lines) sorted.push_back(&l);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const RoofLine* p, const RoofLine* q) {
-    return p->bandwidth != q->bandwidth ? !p->bandwidth : p->value > q->value;
-  });
   for (const RoofLine* l : sorted) {
     const double wanted = l->bandwidth ? last + 15 : y(std::max(l->value, 1e-9)) + 4;
     last = std::max(wanted, last + 13);
-    s += format("<text x='{}' y='{:.1f}' fill='{}'>{} {} {}</text>", right + 6, last,
-                l->bandwidth ? "#1a6fb5" : "#b5411a", xml_escaped(l->name),
-                number_text(l->bandwidth       ? l->value
-                            : l->value >= 1000 ? l->value / 1000
-                                               : l->value),
-                l->bandwidth       ? "GB/s"
-                : l->value >= 1000 ? "TF"
-                                   : "GF");
+    s += format("<text x='{}' y='{:.1f}' fill='{}'>{}</text>", right + 6, last,
+                l->bandwidth ? "#1a6fb5" : "#b5411a", xml_escaped(label(*l)));
   }
+  struct Box {
+    double x0, x1, y;
+  };
+  std::vector<Box> names;
   for (const auto& p : r.points) {
     if (!(p.gflops > 0 && p.intensity > 0)) continue;
+    Box box{x(p.intensity) + 8, x(p.intensity) + 8 + kCharacter * double(p.name.size()), y(p.gflops) + 4};
+    for (bool moved = true; moved;) {  // below what is there already
+      moved = false;
+      for (const Box& o : names)
+        if (box.x0 < o.x1 && o.x0 < box.x1 && std::fabs(box.y - o.y) < 12) box.y = o.y + 12, moved = true;
+    }
+    names.push_back(box);
     s += format(
         "<circle cx='{:.1f}' cy='{:.1f}' r='5' fill='#2c8a3d' fill-opacity='.8'><title>{}: {} GFLOP/s at {} "
         "FLOP/B, {:.0f} % of the ceiling</title></circle>"
         "<text x='{:.1f}' y='{:.1f}'>{}</text>",
         x(p.intensity), y(p.gflops), xml_escaped(p.name), number_text(p.gflops), number_text(p.intensity),
-        100 * p.gflops / r.ceiling(p.intensity), x(p.intensity) + 8, y(p.gflops) + 4, xml_escaped(p.name));
+        100 * p.gflops / r.ceiling(p.intensity), box.x0, box.y, xml_escaped(p.name));
   }
   return s + "</svg>\n";
 }
@@ -181,7 +196,7 @@ std::string roofline_text(const Roofline& r, int width, int height) {
   std::string out;
   for (int row = 0; row < height; ++row) {
     const double e = a.y1 - (a.y1 - a.y0) * row / (height - 1);
-    const bool tick = std::fabs(e - std::round(e)) < (a.y1 - a.y0) / (height - 1) / 2;
+    const bool tick = row_of(std::pow(10, std::round(e))) == row;
     out += format("{:>8}|{}\n", tick ? rate_text(std::round(e)) : "", rows[std::size_t(row)]);
   }
   out += format("{:>9}{}\n{:>9}{} FLOP/B{:>{}} FLOP/B\n", "+", std::string(std::size_t(columns), '-'), "",
@@ -189,8 +204,9 @@ std::string roofline_text(const Roofline& r, int width, int height) {
   std::string ceilings;
   for (const auto& l : r.lines) {
     if (!(l.value > 0)) continue;
-    const std::string one = l.bandwidth ? format("{} {} GB/s", l.name, number_text(l.value))
-                                        : format("{} {} TFLOP/s", l.name, number_text(l.value / 1000));
+    const std::string one = l.bandwidth       ? format("{} {} GB/s", l.name, number_text(l.value))
+                            : l.value >= 1000 ? format("{} {} TFLOP/s", l.name, number_text(l.value / 1000))
+                                              : format("{} {} GFLOP/s", l.name, number_text(l.value));
     if (!ceilings.empty() && columns_of_last_line(ceilings) + one.size() + 2 > std::size_t(width))
       ceilings += '\n';
     else if (!ceilings.empty())

@@ -42,6 +42,10 @@ std::string cropped(const std::string& s, int most) {
 std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int height) {
   Roofline r;
   for (const auto& d : m.documents) {
+    if (d.more.contains("roofline") && d.more["roofline"].contains("points"))
+      for (const auto& p : d.more["roofline"]["points"])
+        if (p["intensity"].is_number() && p["gflops"].is_number())
+          r.points.push_back({p["name"], p["intensity"], p["gflops"]});
     if (d.more.contains("roofline") && r.lines.empty())
       for (const auto& l : d.more["roofline"]["lines"])
         if (l["value"].is_number())
@@ -71,6 +75,9 @@ std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
                            t.value("launches", 0), time_text(t.value("launch_call_us", 0.0)),
                            time_text(t.value("gap_us", 0.0)),
                            t.value("launch_bound", false) ? "  LAUNCH-BOUND" : ""));
+      if (const double seen = t.value("recorded_pct", 100.0); seen < 100)
+        out.push_back(format("  {} % of the time was recorded: launches and times are of that part",
+                             number_text(seen)));
     }
     double most = 0;
     for (const auto& k : d.kernels) most = std::max(most, k.total_us());

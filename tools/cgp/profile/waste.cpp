@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
 #include "profile/table.h"
@@ -19,6 +20,15 @@ using prof::Metric;
 using prof::Source;
 
 double share(double part, double all) { return all > 0 ? std::clamp(100 * part / all, 0.0, 100.0) : 0; }
+
+/// Of the device that a module is for; of an H200 where the emulator models none.
+double multiprocessors(const std::string& target) {
+  try {
+    return emu::device_properties(target).sm_count;
+  } catch (const Unsupported&) {
+    return 132;
+  }
+}
 
 /// The instruction at which `cost` is largest, as "line 12: ld.global.f32 ...".
 template <class Cost>
@@ -90,6 +100,19 @@ std::vector<Waste> counter_waste(const KernelUse& k) {
                     : format("{} warp instructions access local memory", number_text(local)),
          "fewer live values per thread, a higher register limit, or indices that the compiler knows",
          issued > 0 ? share(2 * local, issued + local) : 10.0, Source::counted});
+  // Of the time of the busiest SM the others work a part.
+  const double active = value("sm__cycles_active.avg"), busiest = value("sm__cycles_active.max");
+  if (busiest > 0 && share(busiest - active, busiest) >= 20) {
+    const std::uint64_t blocks = std::uint64_t(k.grid[0]) * k.grid[1] * k.grid[2];
+    const bool few = blocks > 0 && blocks <= 128;  // fewer than there are SMs, on most
+    out.push_back(
+        {few ? "inventory" : "overproduction", few ? "idle SMs" : "imbalance", k.name,
+         format("an SM works for {:.0f} % of the time of the busiest one, {} blocks in all",
+                100 * active / busiest, blocks),
+         few ? "more and smaller blocks, or the work of one split along the sum"
+             : "blocks of equal work, the long ones first, or blocks that take work as they become free",
+         share(busiest - active, busiest), Source::counted});
+  }
   // What warps waited for, of all that they waited for; in the share of cycles in which nothing was issued.
   double all = 0, barrier = 0, memory = 0;
   const std::string stalled = "smsp__warps_issue_stalled_";
@@ -241,6 +264,18 @@ std::vector<Waste> emulator_waste(const emu::Counters& c, const emu::Program& pr
                    format("{:.0f} % of the lanes of issued instructions are switched off",
                           share(idle_lanes, 32 * issued)),
                    "block and tile sizes that divide the problem", share(idle_lanes, 32 * issued)});
+  // The time is at least that of the busiest block, and of all work on all SMs.
+  if (c.blocks >= 8) {
+    const double sms = multiprocessors(program.target()), each = double(c.block_steps) / sms,
+                 mean = double(c.block_steps) / double(c.blocks), longest = double(c.busiest_block_steps);
+    const double lost = share(std::max(longest, each) - std::max(mean, each), std::max(longest, each));
+    if (lost >= 20)
+      out.push_back(
+          {"overproduction", "imbalance", kernel,
+           format("the busiest of {} blocks executes {:.1f} times what they do in the mean", c.blocks,
+                  longest / mean),
+           "blocks of equal work, the long ones first, or blocks that take work as they become free", lost});
+  }
   add_double_detour(c, program, kernel, out);
   if (double(c.barriers) > 0.05 * issued)
     out.push_back({"waiting", "barriers", kernel,

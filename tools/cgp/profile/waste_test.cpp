@@ -128,6 +128,44 @@ TEST(waste, local_memory_is_named) {
   EXPECT_NE(w->evidence.find("64 accesses"), std::string::npos) << w->evidence;
 }
 
+TEST(waste, one_block_with_most_of_the_work_is_imbalance) {
+  const auto blocks = [](const char* condition) {
+    return run_probe(std::string(kProbeThreads) +
+                         "mov.u32 %r5, %ctaid.x;\nsetp.eq.u32 %p1, %r5, 0;\nmov.f32 %f1, 0f3F800000;\n"
+                         "mov.u32 %r6, 40;\n" +
+                         condition +
+                         "LOOP:\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, %f1;\nadd.f32 %f1, %f1, "
+                         "%f1;\nsub.u32 %r6, %r6, 1;\n"
+                         "setp.ne.u32 %p2, %r6, 0;\n@%p2 bra LOOP;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 "
+                         "%rd5, %rd1, %rd4;\n"
+                         "st.global.f32 [%rd5], %f1;\n",
+                     {16, 1, 1}, {128, 1, 1});
+  };
+  const Ran uneven = blocks("@%p1 mov.u32 %r6, 2000;\n"), even = blocks("");
+  EXPECT_EQ(uneven.counters.blocks, 16u);
+  const auto all = waste_of(uneven);
+  const auto* w = find(all, "imbalance");
+  ASSERT_NE(w, nullptr);
+  EXPECT_EQ(w->kind, "overproduction");
+  EXPECT_GT(w->percent, 70);
+  EXPECT_EQ(find(waste_of(even), "imbalance"), nullptr);
+}
+
+TEST(waste, counters_of_a_gpu_tell_imbalance_from_too_few_blocks) {
+  KernelUse k;
+  k.name = "k", k.grid = {1056, 1, 1};
+  k.counters = {{"sm__cycles_active.avg", 3000}, {"sm__cycles_active.max", 10000}};
+  auto all = counter_waste(k);
+  ASSERT_NE(find(all, "imbalance"), nullptr);
+  EXPECT_NEAR(find(all, "imbalance")->percent, 70, 1e-9);
+  k.grid = {8, 1, 1};
+  all = counter_waste(k);
+  EXPECT_EQ(find(all, "imbalance"), nullptr);
+  EXPECT_NE(find(all, "idle SMs"), nullptr);
+  k.counters["sm__cycles_active.avg"] = 9000;
+  EXPECT_TRUE(counter_waste(k).empty());
+}
+
 TEST(waste, floats_computed_as_doubles_are_overprocessing) {
   const auto all = waste_of(run("", kDetour));
   const Waste* w = find(all, "f32 computed as f64");
