@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "cgp/base/text.h"
@@ -95,6 +96,7 @@ class Verifier {
   void body(const Function& f);
   void cta_groups(const Function& f);
   std::uint64_t shared_limit() const;
+  std::uint64_t static_shared(const Function& kernel) const;
 
   const Module& m_;
   const CheckOptions options_;
@@ -205,10 +207,43 @@ void Verifier::variables() {
   for (const Function& f : m_.functions)
     for (const Var& v : f.vars)
       if (v.space == Space::shared) shared += v.bytes();
+  if (shared <= shared_limit()) return;
+  if (options_.foreign) shared = 0;  // compilers put the variables of many kernels into a module
+  for (const Function& f : m_.functions)
+    if (options_.foreign && f.entry) shared = std::max(shared, static_shared(f));
   if (shared > shared_limit())
     add(text::cat("static .shared variables have at most ", shared_limit(), " bytes on ", m_.target),
         "module", text::cat("there are ", shared, " bytes"),
         "use dynamic shared memory: .extern .shared .align 16 .b8 x[];");
+}
+
+// What a launch of the kernel needs: its variables and those that it, or what it calls, names. Those of other
+// kernels of the module are not its.
+std::uint64_t Verifier::static_shared(const Function& kernel) const {
+  std::unordered_map<SymbolId, const Var*> variables;
+  std::unordered_map<SymbolId, const Function*> functions;
+  for (const Var& v : m_.vars)
+    if (v.space == Space::shared) variables.emplace(v.name, &v);
+  for (const Function& f : m_.functions) functions.emplace(f.name, &f);
+  std::unordered_set<SymbolId> named;
+  std::vector<const Function*> open{&kernel};
+  std::uint64_t bytes = 0;
+  std::function<void(const Operand&)> look = [&](const Operand& o) {
+    for (const Operand& e : o.elems) look(e);
+    if (o.symbol == kNone || !named.insert(o.symbol).second) return;
+    if (const auto v = variables.find(o.symbol); v != variables.end()) bytes += v->second->bytes();
+    if (const auto f = functions.find(o.symbol); f != functions.end() && f->second != &kernel)
+      open.push_back(f->second);
+  };
+  while (!open.empty()) {
+    const Function& f = *open.back();
+    open.pop_back();
+    for (const Var& v : f.vars)
+      if (v.space == Space::shared) bytes += v.bytes();
+    for (const Inst& i : f.body)
+      for (const Operand& o : i.operands) look(o);
+  }
+  return bytes;
 }
 
 void Verifier::signature(const Function& f) {

@@ -243,6 +243,19 @@ TEST(verify, module_rules) {
             "dynamic shared memory: "
             ".extern .shared .align 16 .b8 x[];");
   EXPECT_EQ(first(module("", "8.0", "sm_90a", ".shared .b8 big[49153];")), "legal");
+  // Each kernel of a module has its own, and pays for what its functions name.
+  const auto kernels = [](const char* second) {
+    Module m = parse(text::cat(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.shared .b8 a[40000];\n.shared .b8 b[40000];\n"
+        ".func f() { .reg .b32 %r; mov.u32 %r, b; st.shared.b32 [%r], %r; ret; }\n"
+        ".visible .entry k() { .reg .b32 %r; mov.u32 %r, a; st.shared.b32 [%r], %r; ret; }\n"
+        ".visible .entry l() { .reg .b32 %r; ",
+        second, " ret; }\n"));
+    const auto problems = check(m, {.foreign = true});
+    return problems.empty() ? std::string("legal") : problems[0].why;
+  };
+  EXPECT_EQ(kernels("call f;"), "legal");
+  EXPECT_EQ(kernels("mov.u32 %r, a; call f;"), "there are 80000 bytes");
 }
 
 TEST(verify, recorded_modules) {
