@@ -2,9 +2,9 @@
 """Decoder layers in training: a whole layer of a model of transformers as one function of autograd.
 
 What such a layer costs in PyTorch besides its kernels is Python and some thirty nodes of the graph of gradients. Here it is one
-node: products by PyTorch's own, the rest by our kernels, and no dispatcher between them. What is kept for the gradient is what
-the separate operations would keep, without the queries and keys before their rotation. A cache that is
-filled meanwhile is given keys and values that bring their gradients back."""
+node: products by PyTorch's own but for the last, the rest by our kernels, and no dispatcher between them. What is kept for the
+gradient is what the separate operations would keep, without the queries and keys before their rotation. A cache that is filled
+meanwhile is given keys and values that bring their gradients back."""
 import torch
 
 from . import _core
