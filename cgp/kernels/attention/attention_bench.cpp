@@ -540,7 +540,7 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
   const auto name = text::cat("decode/", cgp::name(pages), "/b", batch, "/hq", heads_q, "/hk", heads_kv, "/n",
                               n, "/page", page, width == 128 ? "" : text::cat("/d", width));
   const bool row = b.wanted(splits ? text::cat("sweep/", name) : name);
-  const bool duel = !splits && b.wanted(text::cat("duel/", name));
+  const bool duel = !splits && (b.wanted(text::cat("duel/", name)) || b.wanted(text::cat("sweep/", name)));
   if (!row && !duel) return;
   DecodeProblem p;
   p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, width};
@@ -551,12 +551,15 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
     b.run(splits ? text::cat("sweep/", name) : name, text::cat("splits ", splits), 0, double(p.cache.bytes()),
           [&](Stream& s) { on.run(s, -1); });
   if (!duel) return;
-  std::vector<prof::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }}};
+  std::vector<prof::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }},
+                                   {"chosen", [&](Stream& s) { on.run(s, -1); }}};
+  // sweep/decode/...: every cluster and both sizes of rings.
   for (int room : {96, 192})
     for (int c : {1, 2, 4, 8, 16}) {
       const auto blocks = std::uint64_t(c) * batch * heads_kv;
       const auto slots = std::uint64_t(b.device().info().sm_count) * (room < 192 ? 2 : 1);
-      if (c > 1 ? blocks > slots || blocks < 32 : blocks < 128) continue;
+      if (!b.wanted(text::cat("sweep/", name)) || (c > 1 ? blocks > slots || blocks < 32 : blocks < 128))
+        continue;
       all.push_back({text::cat("c", c, "_", room), [&on, c, room](Stream& s) { on.run(s, c, room); }});
     }
   b.duel(text::cat("duel/", name), 0, all);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/attention/attention_formula.h"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -202,7 +203,10 @@ class FormulaParser {
       } else if (take("/")) {
         a = of_two(
             std::move(a), second(), [](float x, float y) { return x / y; },
-            [](const Val<f32>& x, const Val<f32>& y) { return div<rn>(x, y); });
+            [](const Val<f32>& x, const Val<f32>& y) {
+              if (!y.is_literal()) return div<full>(x, y);
+              return x * (1 / std::bit_cast<float>(std::uint32_t(y.bits())));
+            });
       } else if (take("*")) {
         a = of_two(std::move(a), second(), times, times);
       } else {

@@ -3,7 +3,8 @@
 // A score modification from text, for callers that have no C++ compiler: the formula is recorded like a
 // lambda, and its derivative from what it records.
 //   numbers    score, b, h, q, k (batch, head, query, key: exact up to 2^24), inf, literals
-//   operators  + - * / // % (the last two round down) and unary -; < <= > >= == !=; and, or, not
+//   operators  + - * / (to 2 units in the last place) // % (which round down) and unary -; < <= > >= == !=;
+//              and, or, not
 //   functions  abs floor exp log sqrt sin cos tanh sigmoid (one argument), min max (two), where(condition,
 //              this, that)
 //   data[i, j] an element of the caller's f32 array, an index for each of its dimensions; clamped to it

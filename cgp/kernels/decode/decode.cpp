@@ -26,10 +26,45 @@ void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
 
 struct Plan {
   std::uint64_t items, splits;
-  int cluster = 0;
+  int cluster = 0, room = 0;
   // Of a cascade: sequences whose rows are multiplied together, the blocks that share a group's keys.
   std::uint64_t members = 0, shared_splits = 0, shared_blocks = 0;
 };
+// Measured on an H200 with 1 to 2048 key heads of sequences, heads of 64 to 256, 16- and 8-bit pages:
+// clusters of 16 and 8 do not fill all its processor groups, so that half of the SMs with 192 KB each do
+// better than all of them in two rounds; where 8-bit heads of 256 leave warps little to wait for, two blocks
+// of an SM do.
+struct Rings {
+  int cluster, room;
+};
+Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
+  const bool bytes = p.cache.pages == DType::e4m3;
+  const auto with = [&](int cluster, int room) {
+    return Rings{cluster, p.room ? p.room : bytes && p.cache.d > 128 ? 96 : room};
+  };
+  if (p.cluster >= 0) return with(p.cluster, 96);
+  if (p.splits || !units || d.cc() / 10 != 9 || d.max_cluster < 16) return {0, 0};
+  const auto sms = std::uint64_t(d.sm_count);
+  int cluster = 1, room = p.cache.d > 128 ? 192 : 96;
+  if (units * 16 <= sms / 2)
+    cluster = 16, room = 192;
+  else if (units * 8 <= sms * 3 / 4)
+    cluster = 8, room = 192;
+  else if (units * 4 <= sms)
+    cluster = 4, room = units * 4 <= sms / 2 ? 192 : 96;
+  else if (units * 2 <= sms)
+    cluster = 2, room = 192;
+  else if (units * 10 < sms * 9)
+    cluster = 2, room = 96;
+  // A block has at least a tile for each of 4 warps. Few blocks with many keys each: what splits bring in
+  // with all SMs is worth their way through memory.
+  const auto most = std::bit_floor(std::max<std::uint64_t>(1, p.max_length / 64));
+  if (std::uint64_t(cluster) > most) cluster = int(most);
+  const std::uint64_t keys = p.max_length * p.cache.d * (bytes ? 2 : 4) / std::uint64_t(cluster);
+  if (units * std::uint64_t(cluster) * 10 < sms * 9 && (cluster == 1 || keys > std::uint64_t(5) << 19))
+    return {0, 0};
+  return with(cluster, room);
+}
 Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
   const std::uint64_t items = p.cache.heads * row_blocks, work = std::max<std::uint64_t>(1, items * p.batch);
@@ -42,10 +77,10 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
     const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
     const std::uint64_t ways =
         std::clamp<std::uint64_t>(2 * std::uint64_t(std::max(1, d.sm_count)) / units, 1, most);
-    return {items, splits, 0, members, ways, units * ways};
+    return {items, splits, 0, 0, members, ways, units * ways};
   }
-  const int cluster = std::max(0, p.cluster);
-  if (cluster) return {items, std::uint64_t(cluster), cluster};
+  const auto ring = rings(p, d, items * p.batch);
+  if (ring.cluster) return {items, std::uint64_t(ring.cluster), ring.cluster, ring.room};
   return {items, splits};
 }
 
@@ -149,7 +184,7 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   t.single = use.splits == 1 && !use.members, t.cascade = use.members != 0, t.wide = t.wide || t.cascade;
   t.early = p.early && s.device().info().cc() >= 90;
   if (use.cluster) {
-    t.cluster = use.cluster, t.room = p.room ? p.room : 96;
+    t.cluster = use.cluster, t.room = use.room;
     t.warps = p.cache.d > 128 || t.room < 192 ? 4 : 8;
   }
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
