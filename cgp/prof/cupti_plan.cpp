@@ -162,6 +162,7 @@ std::vector<std::string> counters_of(CounterSet set) {
                    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "l1tex__t_sector_hit_rate.pct",
                    "lts__t_sector_hit_rate.pct", "smsp__sass_inst_executed_op_local_ld.sum",
                    "smsp__sass_average_branch_targets_threads_uniform.pct",
+                   "smsp__sass_branch_targets_threads_divergent.sum",
                    "smsp__average_thread_inst_executed_per_inst_executed.ratio",
                    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
                    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",

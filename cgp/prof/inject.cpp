@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -80,6 +81,7 @@ struct State {
   bool adaptive = false;                ///< windows as TraceBudget says
   std::atomic<std::uint64_t> launches{0}, graph_kernels{0};
   bool came_back = false;
+  std::atomic<std::size_t> open_calls{0};
   void* subscriber = nullptr;
   std::mutex spare_mutex;
   std::vector<std::uint8_t*> spare;  ///< buffers of records, used again
@@ -216,7 +218,9 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
     if (s.cupti.cuptiActivityGetNumDroppedRecords &&
         s.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) != kSuccess)
       dropped = 0;
-    if (dropped && s.phase == State::detached) --dropped;  // the call in which CUPTI leaves has no end
+    // A call in which CUPTI leaves has no end: it is counted when CUPTI is back.
+    const std::size_t left_open = std::min<std::size_t>(dropped, s.open_calls);
+    dropped -= left_open, s.open_calls -= left_open;
     if (dropped) std::fprintf(s.out, "{\"ev\":\"dropped\",\"n\":%zu}\n", dropped);
     std::fflush(s.out);  // what was written stays when the program crashes
   }
@@ -408,6 +412,7 @@ void leave(const CallbackData& call) {
   std::lock_guard lock(s.phase_mutex);
   if (!s.phase.compare_exchange_strong(expected, State::detached)) return;
   write_window(s, false);
+  ++s.open_calls;
   s.cupti.cuptiActivityFlushAll(1);
   s.cupti.cuptiFinalize();
   s.left.notify_all();

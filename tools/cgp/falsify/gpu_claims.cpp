@@ -71,6 +71,9 @@ const json& ceilings() {
   return seen;
 }
 
+/// "HBM" of a data sheet, "HBM copy" and "HBM read" measured.
+bool of_main_memory(const json& line) { return line.at("name").get<std::string>().rfind("HBM", 0) == 0; }
+
 json bench(const char* shape, bool peer) {
   std::vector<std::string> a{"bench", "gemm",     "--shapes", shape,   "--dtype",
                              "bf16",  "--rounds", "8",        "--json"};
@@ -130,9 +133,7 @@ void add_gpu_claims(std::vector<Claim>& out) {
                    const json& r = ceilings();
                    json seen{{"declared", nullptr}, {"measured", nullptr}};
                    for (const auto& l : r.at("lines"))
-                     if (l.at("bandwidth").get<bool>() && l.at("value").is_number() &&
-                         (l.at("name").get<std::string>().find("emory") != std::string::npos ||
-                          l.at("name").get<std::string>().find("HBM") != std::string::npos)) {
+                     if (l.at("value").is_number() && of_main_memory(l)) {
                        auto& slot = seen[l.at("source").get<std::string>()];
                        if (slot.is_null() || slot < l.at("value"))
                          slot = l.at("value");  // a ceiling is the most that was reached
@@ -255,9 +256,7 @@ void add_gpu_claims(std::vector<Claim>& out) {
                    for (const auto& l : ceilings().at("lines"))
                      if (l.at("value").is_number()) {
                        const std::string name = l.at("name");
-                       const char* what = l.at("bandwidth").get<bool>() &&
-                                                  (name == "HBM" || name.find("emory") != std::string::npos)
-                                              ? "memory"
+                       const char* what = of_main_memory(l)                        ? "memory"
                                           : name.find("bf16") != std::string::npos ? "bf16"
                                                                                    : nullptr;
                        if (what) seen[what][l.at("source").get<std::string>()] = l.at("value");
