@@ -145,6 +145,31 @@ def attention_and_tables(cgp, ops, random, same):
         check(c.linear_cross_entropy.default, (hidden, weight, target, "mean", -100, 0.0, 0.0, chunk))
 
 
+def paged_cache(cgp):
+    """Tensors in shared pages, of 16 and of 8 bits, and attention over them."""
+    import torch.nn.functional as F
+    for pages, tolerance in (("bfloat16", 2e-2), ("float8_e4m3fn", 8e-2)):
+        cache = cgp.PagedKVCache(8, heads=2, d=64, pages_dtype=pages, device="cpu")
+        k, v = (torch.randn(2, 40, 2, 64).bfloat16() for _ in range(2))
+        first = cache.add_sequence()
+        cache.append(first, k[0, :25], v[0, :25])
+        second = cache.fork(first, 20)
+        cache.append([first, second], k[:, 25:], v[:, 25:])
+        want = {first: (k[0], v[0]), second: tuple(torch.cat((x[0, :20], x[1, 25:])) for x in (k, v))}
+        moved = 0 if pages == "bfloat16" else tolerance
+        for s, both in want.items():
+            torch.testing.assert_close(cache.read(s), both, atol=moved, rtol=moved)
+        q = torch.randn(2, 4, 2, 64).bfloat16()
+        for got, x, s in zip(cache.attend(q, [first, second]), q, want):
+            keys, values = (t.transpose(0, 1).float() for t in want[s])
+            seen = torch.ones(2, keys.shape[1]).bool().tril(keys.shape[1] - 2)
+            torch.testing.assert_close(got.float(), F.scaled_dot_product_attention(x.float(), keys, values, seen, enable_gqa=True),
+                                       atol=tolerance, rtol=tolerance)
+        raises(cgp.ArgumentError, "k is float16", lambda: cache.append(first, k[0].half(), v[0]))
+        raises(cgp.ArgumentError, "k must be a tensor", lambda: cache.append(first, [1], v[0]))
+        raises(cgp.ArgumentError, "q is on meta", lambda: cache.attend(q.to("meta"), [first, second]))
+
+
 def decoding(cgp, transformers):
     """Prompts with padding on the left, then steps, against the model on whole sequences; generated tokens."""
     small = dict(num_hidden_layers=2, hidden_size=128, intermediate_size=96, num_attention_heads=2, num_key_value_heads=1,
@@ -433,6 +458,7 @@ def main():
     same(ops.sum, lambda x: x.sum(-1), x)
     same(ops.transpose, lambda x: x.mT.contiguous(), x)
 
+    paged_cache(cgp)
     attention_and_tables(cgp, ops, random, same)
     views_and_mistakes(cgp, ops, random, same)
     drop_ins(cgp)
