@@ -21,15 +21,17 @@ Val<f32> tanh_argument(const Val<f32>& x) {
 }
 
 // The normal distribution's Phi(x), by a Chebyshev fit of erfc (relative error below 1.2e-7 everywhere;
-// Press et al., Numerical Recipes, "Error function").
+// Press et al., Numerical Recipes, "Error function"), its exponent in powers of two.
 Val<f32> phi(const Val<f32>& x) {
-  constexpr float c[] = {-1.26551223f, 1.00002368f,  0.37409196f, 0.09678418f,  -0.18628806f,
-                         0.27886807f,  -1.13520398f, 1.48851587f, -0.82215223f, 0.17087277f};
-  const auto z = abs(x) * 0.70710678118654752f;
-  const auto t = rcp<approx, ftz>(fma(z, Val<f32>(0.5f), Val<f32>(1.f)));
-  std::vector<Val<f32>> p{Val<f32>(c[9]) * t + c[8]};
-  for (int i = 7; i >= 0; --i) p.push_back(fma(p.back(), t, Val<f32>(c[i])));
-  const auto tail = t * 0.5f * ex2<approx, ftz>(fma(-z, z, p.back()) * kLog2e);
+  constexpr double c[] = {-1.26551223, 1.00002368,  0.37409196, 0.09678418,  -0.18628806,
+                          0.27886807,  -1.13520398, 1.48851587, -0.82215223, 0.17087277};
+  constexpr double log2e = 1.4426950408889634;
+  const auto z = abs(x) * 0.84932180028801905f;  // |x| sqrt(log2(e) / 2)
+  const auto t = rcp<approx, ftz>(fma(abs(x), Val<f32>(0.35355339059327376f), Val<f32>(1.f)));
+  const auto power = [&](int i) { return Val<f32>(float(c[i] * log2e - (i == 0))); };  // half of it all
+  std::vector<Val<f32>> p{fma(power(9), t, power(8))};
+  for (int i = 7; i >= 0; --i) p.push_back(fma(p.back(), t, power(i)));
+  const auto tail = t * ex2<approx, ftz>(fma(-z, z, p.back()));
   return select(x > 0.f, Val<f32>(1.f) - tail, tail);
 }
 
@@ -106,7 +108,7 @@ row::ElementProblem problem(std::string_view name, Activation a, bool gated, boo
                             std::uint64_t rows, std::uint64_t cols) {
   row::ElementProblem p;
   p.name = name, p.op = std::make_shared<Op>(a, gated, backward), p.form = std::string(cgp::kernels::name(a));
-  p.rows = rows, p.cols = cols;
+  p.rows = rows, p.cols = cols, p.dear = a == Activation::gelu;
   return p;
 }
 row::ElementProblem problem(const Activate& a) {

@@ -50,22 +50,21 @@ template <class W, class Src>
 RegGroup<f32, W::elements> accumulate(Kernel& k, ReduceOp op, const Src& src, const Val<u64>& from,
                                       const Val<u64>& end, const Val<u64>& step, const Val<u64>& stride) {
   using Acc = RegGroup<f32, W::elements>;
-  return k.loop(
-      range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))), [&](Val<u64> i, Acc acc) {
-        std::vector<typename W::Access> got;
-        for (int j = 0; j < kUnroll; ++j) {
-          const auto at = i + step * j;
-          got.push_back(
-              src.template ld_if<W::per_access, nc, no_allocate>(at < end, at * stride, fill<W>(op)));
-        }
-        std::vector<Acc> sums{acc};
-        for (const auto& g : got) {
-          const auto f = W::floats(g);
-          sums.push_back(
-              Acc::generate([&](int e) { return combine(op, sums.back()[e], f[std::size_t(e)]); }));
-        }
-        return sums.back();
-      });
+  return k.loop(range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))),
+                [&](Val<u64> i, Acc acc) {
+                  std::vector<typename W::Access> got;
+                  for (int j = 0; j < kUnroll; ++j) {
+                    const auto at = i + step * j;
+                    got.push_back(src.template ld_if<W::per_access, nc>(at < end, at * stride, fill<W>(op)));
+                  }
+                  std::vector<Acc> sums{acc};
+                  for (const auto& g : got) {
+                    const auto f = W::floats(g);
+                    sums.push_back(
+                        Acc::generate([&](int e) { return combine(op, sums.back()[e], f[std::size_t(e)]); }));
+                  }
+                  return sums.back();
+                });
 }
 
 // Rows: out[row * splits + split] = op over a piece of the row.
@@ -118,8 +117,7 @@ void reduce_short_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64>
   for (int r = 0; r < kShortRows; ++r) {
     const auto row = group * kShortRows + r;
     const auto src = in.at(row * n).template as<typename W::Word>();
-    got.push_back(
-        src.template ld_if<W::per_access, nc, no_allocate>(inside & (row < rows), part, fill<W>(t.op)));
+    got.push_back(src.template ld_if<W::per_access, nc>(inside & (row < rows), part, fill<W>(t.op)));
   }
   const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
   for (int r = 0; r < kShortRows; ++r) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//   who      a thread has a few accesses, a block's width apart
+//   who      a thread has an access of one long row (several, a warp's width apart, where an operation takes
+//            many instructions), or some of the same columns in neighbouring rows
 //   memory   every input read once and every output written once, 16 bytes an access where that is aligned
 #include "cgp/kernels/row/element_kernel.h"
 
@@ -13,10 +14,8 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kThreads = 256;
-
 struct Build {
-  int elements = 1, unroll = 1;
+  int elements = 1, unroll = 1, threads = 256;
   bool flat = false;   ///< one row
   bool small = false;  ///< fewer than 2^32 accesses
   std::vector<DType> inputs, outputs;
@@ -44,25 +43,33 @@ struct HostParameters {
 void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0, Out<b8> y1,
               Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches x_pitch, Pitches y_pitch, Val<u64> first,
               Parameters parameters) {
-  k.block(kThreads);
+  k.block(b.threads);
   const In<b8> in[] = {x0, x1, x2};
   const Out<b8> out[] = {y0, y1, y2};
-  const auto e = std::uint64_t(b.elements);
+  const auto e = std::uint64_t(b.elements), unroll = std::uint64_t(b.unroll);
   const auto per_row = cols / e;
-  const Val<u64> total = b.flat ? per_row : rows * per_row;
-  const auto start = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads * b.unroll) + to<u64>(k.tid());
   struct Place {
     Val<pred> inside;
     Val<u64> row, col, access;
   };
   std::vector<Place> at;
-  for (int u = 0; u < b.unroll; ++u) {
-    const auto a = u ? start + std::uint64_t(u * kThreads) : start;
-    const auto row = b.flat ? Val<u64>(0)
-                     : b.small
-                         ? to<u64>(to<u32>(a) / to<u32>(per_row))  // a 64-bit division takes ten times longer
-                         : a / per_row;
-    at.push_back({a < total, row, (b.flat ? a : a - row * per_row) * e, a});
+  if (b.flat) {
+    const auto mine =
+        b.unroll == 1 ? k.tid() : k.warp_index() * std::uint32_t(32 * b.unroll) + k.warp().lane();
+    const auto start = to<u64>(k.ctaid_x()) * (std::uint64_t(b.threads) * unroll) + to<u64>(mine);
+    for (std::uint64_t u = 0; u < unroll; ++u) {
+      const auto a = u ? start + 32 * u : start;
+      at.push_back({a < per_row, Val<u64>(0), a * e, a});
+    }
+  } else {
+    const auto a = to<u64>(k.ctaid_x()) * std::uint64_t(b.threads) + to<u64>(k.tid());
+    const auto group = b.small ? to<u64>(to<u32>(a) / to<u32>(per_row))
+                               : a / per_row;  // a 64-bit division takes ten times longer
+    const auto col = a - group * per_row;
+    for (std::uint64_t u = 0; u < unroll; ++u) {
+      const auto row = group * unroll + u;
+      at.push_back({row < rows, row, col * e, row * per_row + col});
+    }
   }
   const auto offset = [&](const Place& p, const Pitches& pitch, std::size_t i, DType t) {
     return (b.flat ? p.col : p.row * pitch[i] + p.col) * std::uint64_t(cgp::bytes(t));
@@ -71,20 +78,20 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
   for (std::size_t i = 0; i < b.inputs.size(); ++i) {
     words.emplace_back();
     for (const auto& p : at)
-      words.back().push_back(load<nc, no_allocate>(
-          Format{b.inputs[i], b.elements}, in[i].at(offset(p, x_pitch, i, b.inputs[i])), 0, p.inside));
+      words.back().push_back(load<nc>(Format{b.inputs[i], b.elements},
+                                      in[i].at(offset(p, x_pitch, i, b.inputs[i])), 0, p.inside));
+  }
+  Floats of_column;  // where there is one, all places are in the same columns
+  if (b.column) {
+    const Format f{*b.column, b.elements};
+    const auto from = column.at(at[0].col * std::uint64_t(cgp::bytes(*b.column)));
+    of_column = floats(f, load<nc>(f, from, 0, at[0].inside));
   }
   for (int u = 0; u < b.unroll; ++u) {
     const auto& p = at[std::size_t(u)];
     std::vector<Floats> values;
     for (std::size_t i = 0; i < b.inputs.size(); ++i)
       values.push_back(floats({b.inputs[i], b.elements}, words[i][std::size_t(u)]));
-    Floats of_column;
-    if (b.column) {
-      const Format f{*b.column, b.elements};
-      of_column =
-          floats(f, load<nc>(f, column.at(p.col * std::uint64_t(cgp::bytes(*b.column))), 0, p.inside));
-    }
     const auto results = b.op->apply(k, values, of_column, first + p.access * e,
                                      {parameters.a, parameters.b, parameters.c, parameters.d});
     for (std::size_t i = 0; i < b.outputs.size(); ++i) {
@@ -144,10 +151,13 @@ Plan plan(const ElementProblem& p) {
   check(p.inputs, plan.in), check(p.outputs, plan.out);
   if (wide) plan.tail = plan.cols - body, plan.cols = body;
   b.elements = wide ? e : 1;
-  // One access a thread of one long row: the sooner a block ends the better.
-  b.unroll = wide && b.flat && b.inputs.size() == 1
-                 ? 1
-                 : int(wide ? std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())) : 4);
+  // One access a thread of one long row: the sooner a block ends the better, unless instructions are what it
+  // takes. Of rows with a column so many that its elements are used again.
+  const bool dear = p.dear && e == 8 && b.inputs.size() == 1;
+  b.unroll = !wide    ? 4
+             : b.flat ? (dear ? 4 : 1)
+                      : int(std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())));
+  b.threads = wide && dear ? 128 : 256;
   // Threads beyond the last access count too.
   b.small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
             plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
@@ -162,13 +172,18 @@ Variant make(const ElementProblem& p, const Build& b) {
     for (DType t : *list) text::append(name, text::cat("_", cgp::name(t))), sm = t == DType::bf16 ? 80 : sm;
   if (b.column)
     text::append(name, text::cat("_c", cgp::name(*b.column))), sm = *b.column == DType::bf16 ? 80 : sm;
-  text::append(name, text::cat("__e", b.elements, "_u", b.unroll, b.flat ? "_flat" : b.small ? "" : "_huge"));
+  text::append(name, text::cat("__e", b.elements, "_u", b.unroll, b.threads == 256 ? "" : "_t128",
+                               b.flat    ? "_flat"
+                               : b.small ? ""
+                                         : "_huge"));
   return variant(std::move(name), sm, elements, b);
 }
 
 void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::uint64_t first) {
   const Build& b = plan.build;
-  const std::uint64_t total = plan.rows * (plan.cols / std::uint64_t(b.elements));
+  // Of threads; of accesses where there is but one row.
+  const auto unroll = std::uint64_t(b.unroll), groups = b.flat ? 1 : (plan.rows + unroll - 1) / unroll;
+  const std::uint64_t total = groups * (plan.cols / std::uint64_t(b.elements));
   if (total == 0) return;
   const std::uint64_t size[2] = {p.inputs.size(), p.outputs.size()};
   const auto arg = [&](const auto& list, std::size_t i) {
@@ -179,7 +194,7 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
   for (std::size_t i = 0; i < size[1]; ++i) y.p[i] = plan.out[i].pitch;
   HostParameters parameters;
   std::copy(p.parameters.begin(), p.parameters.end(), parameters.p);
-  load(s.device(), make(p, b))(s, runtime::grid_for(total, std::uint64_t(kThreads * b.unroll)),
+  load(s.device(), make(p, b))(s, runtime::grid_for(total, std::uint64_t(b.threads) * (b.flat ? unroll : 1)),
                                arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2), p.column.arg(),
                                arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2), plan.rows, plan.cols,
                                x, y, first, parameters);
@@ -187,7 +202,8 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
 
 Plan tail_of(const Plan& plan) {
   Plan rest = plan;
-  rest.cols = plan.tail, rest.tail = 0, rest.build.elements = 1, rest.build.unroll = 1;
+  rest.cols = plan.tail, rest.tail = 0, rest.build.elements = 1, rest.build.unroll = 1,
+  rest.build.threads = 256;
   return rest;
 }
 

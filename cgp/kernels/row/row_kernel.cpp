@@ -356,7 +356,7 @@ class RowKernel {
       const auto mine = in.base.at(offset(in, v.row(), v.first_));
       words.emplace_back();
       for (int j = 0; j < v.count() - int(v.edge_.has_value()); ++j)
-        words.back().push_back(load<nc, no_allocate>(format(in), mine, j * step(), v.inside(j), in.outside));
+        words.back().push_back(load<nc>(format(in), mine, j * step(), v.inside(j), in.outside));
       if (v.edge_) words.back().push_back(load_edge(in, v));
     }
     return words;

@@ -141,7 +141,7 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
 // From how many accesses on.
 bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
   if (n.columns.empty()) return false;
-  if (n.fold_size == 1) return accesses > 512 * (n.inputs.size() == 1 ? most / 2 : most);
+  if (n.fold_size == 1) return accesses > 512 * (n.inputs.size() == 1 && most > 8 ? most / 2 : most);
   return n.inputs.size() == 1 && accesses > 2048;
 }
 // A block a row, for rows with sums of up to 512 accesses: about 512 threads an SM, most with two accesses.
@@ -325,12 +325,16 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
     t.loads = int(std::min<std::uint64_t>(most, accesses <= 128   ? 2
                                                 : accesses <= 256 ? (inputs == 1 && n.fold_size <= 1 ? 2 : 4)
-                                                                  : 8));
+                                                : moments && t.elements == 8 ? 4
+                                                                             : 8));
     t.lanes = lanes_for(std::uint64_t(t.loads));
   } else if (wide && inputs == 1 && (n.fold_size <= 1 || moments) && accesses <= 2048) {
-    t.loads = accesses <= 1024 && n.fold_size <= 1 ? 2 : 4;
+    t.loads = t.elements < 8               ? (accesses <= 1024 && n.fold_size <= 1 ? 2 : 4)
+              : moments && accesses > 1024 ? 8
+                                           : 4;
     t.lanes = lanes_for(std::uint64_t(t.loads));
-  } else if (accesses <= 512 * most || (roomy && !(t.edges && many))) {
+  } else if (accesses <= 512 * most ||
+             (roomy && !(many && (t.edges || (n.dear && wide && accesses <= 448 * 15))))) {
     t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
   } else {
@@ -369,6 +373,7 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
                             1024 / threads);
   if (wide && threads == 64 && accesses > 256 && (n.fold_size <= 1 || (moments && t.elements == 8)))
     t.resident = std::min(t.resident, 12);  // more registers for each were better
+  if (moments && t.elements == 8 && t.loads == 8 && threads == 256) t.resident = std::min(t.resident, 3);
   if (ceil_div(rows, std::uint64_t(t.rows)) * std::uint64_t(t.cluster) > kMostGrid) t.stay = true;
   return done("kept in registers");
 }

@@ -48,7 +48,7 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "512x1_l8_c8_e4_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 4096, 32768), "512x1_l8_c1_e8_s3_r1_hold");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 4096, 32768), "512x1_l8_c1_e8_r2");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 8192, 16384), "512x1_l4_c1_e8_r2");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 2048, 65536), "512x1_l2_c8_e8_s3_r1_hold");
@@ -59,7 +59,8 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "256x1_l8_c8_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l4_c2_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "512x1_l4_c1_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "256x1_l8_c1_e8_r3");
+  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 32768, 4096), "128x1_l4_c1_e8_r8");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "256x1_l4_c1_e8_r4");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l4_c2_e8_s3_r2_hold_lag");
@@ -67,7 +68,10 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   RowNeeds loss;  // cross-entropy
   loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.dear = true;
   EXPECT_EQ(tuning(loss, 4096, 151936), "512x1_l10_c4_e8_s2_r1");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 16384, 8192), "512x1_l2_c1_e8_r2");
+  EXPECT_EQ(tuning(loss, 8192, 50304), "448x1_l15_c1_e8_s2_r1");
+  EXPECT_EQ(tuning(loss, 8192, 65536), "1024x1_l8_c1_e8_r1");
+  EXPECT_EQ(tuning(loss, 8192, 32000), "512x1_l8_c1_e8_r2");
+  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 16384, 8192), "256x1_l4_c1_e8_r4");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 32768, 4096), "64x1_l8_c1_e8_r12");
   EXPECT_EQ(tuning(forward(DType::f32, true, false), 16384, 8192), "512x1_l4_c1_e4_r2");
   EXPECT_EQ(tuning(backward(DType::bf16, false), 131072, 1024), "128x1_l1_c1_e8_s6_r6_hold");

@@ -99,7 +99,7 @@ void softmax_registers(Kernel& k, SoftmaxTuning t, In<T> x, Out<T> y, Val<u64> r
   const auto inside = [&](int j) { return left > std::uint32_t(j * stride); };
   std::vector<Val<typename W::Word>> words;
   for (int j = 0; j < t.loads; ++j) {
-    const auto got = x_at.template ld_if<n, nc, no_allocate>(inside(j), j * stride, W::minus_infinity());
+    const auto got = x_at.template ld_if<n, nc>(inside(j), j * stride, W::minus_infinity());
     for (int i = 0; i < n; ++i) words.push_back(got[i]);
   }
 

@@ -122,7 +122,7 @@ void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
                              cols / std::uint64_t(V) * std::uint64_t(M::words), V);
       std::vector<typename M::Access> m;
       for (int j = 0; j < V; ++j)
-        m.push_back(from[std::size_t(j)].template ld_if<M::words, nc, no_allocate>(inside, 0, Val<Word>(0)));
+        m.push_back(from[std::size_t(j)].template ld_if<M::words, nc>(inside, 0, Val<Word>(0)));
       pieces.push_back(std::move(m));
     }
   // The chunk index is XORed with the row so that neither side of the exchange has bank conflicts.
@@ -167,8 +167,8 @@ void transpose_scalar(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
   const auto from = walk(in.at(base + row0 * cols + col), cols * std::uint64_t(lines), side / lines);
   std::vector<Val<T>> held;
   for (int j = 0; j < side; j += lines)
-    held.push_back(from[std::size_t(j / lines)].template ld_if<1, nc, no_allocate>(many > std::uint32_t(j), 0,
-                                                                                   Val<T>(0))[0]);
+    held.push_back(
+        from[std::size_t(j / lines)].template ld_if<1, nc>(many > std::uint32_t(j), 0, Val<T>(0))[0]);
   for (int j = 0; j < side; j += lines) smem.st((ty + j) * pitch + tx, held[std::size_t(j / lines)]);
   k.sync();
   const auto out_row0 = at.col + to<u64>(ty), out_col = at.row + to<u64>(tx);
