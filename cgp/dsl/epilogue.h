@@ -81,10 +81,10 @@ class StagingCore {
   void end(Warpgroup& wg, const TmaSource& to, const Val<u32>& tile, const TileLayout& layout, StoreOp op,
            Here at);
   void drain(Warpgroup& wg, Here at);
+  void barrier(Warpgroup& wg, Here at);  ///< of the warpgroup
   int buffers() const { return buffers_; }
 
  private:
-  void barrier(Warpgroup& wg, Here at);
   Val<pred> storing_thread();
   Kernel& k_;
   int warpgroups_, buffers_, tile_bytes_, data_, first_barrier_;

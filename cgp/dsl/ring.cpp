@@ -243,14 +243,14 @@ Val<u32> RingCore::barrier(const PhaseCursor& c) const {
   return k_.smem_addr(bars_) + times(c.stage(), kBarrierPair);
 }
 
-RingCore::Stage RingCore::begin_fill(Here at) {
+RingCore::Stage RingCore::begin_fill(Here at, int bytes) {
   k_.at(at);
   const PhaseCursor& c = *fill_cursor_;
   const Val<u32> bar = barrier(c);
   mbarrier_wait(k_, {bar, 8}, c.parity(), /*cluster=*/false, at);  // see mbarrier_free_peer
   const auto data = [&] { return k_.smem_addr(data_) + times(c.stage(), stage_bytes_); };
   if (!rules_.pair) {
-    mbarrier_arrive_expect_tx(k_, {bar, 0}, Val<u32>(tile_bytes_), at);
+    mbarrier_arrive_expect_tx(k_, {bar, 0}, Val<u32>(bytes ? bytes : tile_bytes_), at);
     return {data(), {bar, 0}};
   }
   // The bytes of both halves are counted on the leader's barrier.

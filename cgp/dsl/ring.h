@@ -129,8 +129,8 @@ class RingCore {
     Val<u32> data;
     SharedAddress full;
   };
-  /// Waits for an empty stage and announces its bytes.
-  Stage begin_fill(Here at);
+  /// Waits for an empty stage and announces its bytes: a whole stage, or (not of a pair) as many as given.
+  Stage begin_fill(Here at, int bytes = 0);
   void end_fill(Here at) { fill_cursor_->advance(at); }
   Val<u32> begin_take(Here at);  ///< waits for a full stage; its data address
   StageToken end_take(Here at);

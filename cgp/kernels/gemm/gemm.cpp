@@ -2,6 +2,7 @@
 // gemm on the host: checks, launches of each kind, and the case that tools and tests drive.
 #include "cgp/kernels/gemm/gemm.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -152,7 +153,7 @@ runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& 
                                std::uint64_t element) {
   auto spec = tensor_map_spec(fn.image(), param);
   spec.dims = {cols, rows, batch};
-  spec.strides = {ld * element, stride * element};
+  spec.strides = {ld * element, (batch > 1 ? stride : ld) * element};  // of one batch nothing depends on it
   spec.l2 = runtime::L2Promotion::b128;  // none and 64: the same; 256: 0.8 where rows cross lines
   return s.device().tensor_map(spec, address);
 }
@@ -218,11 +219,20 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
       throw Unsupported(text::cat("gemm: ", cols, " columns of tiles are more than a grid has along y"));
     const runtime::Dim3 blocks{std::uint32_t(rows * size.x), std::uint32_t(cols * size.y),
                                std::uint32_t(p.batch)};
+    if (p.beta != 0) {
+      const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+      return fn(s, blocks, maps.a, maps.b, c, old, std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta);
+    }
     return fn(s, blocks, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha);
   }
   const auto resident =
       std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
+  if (p.beta != 0) {
+    const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+    return fn(s, grid, maps.a, maps.b, c, old, std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta,
+              std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(tiles));
+  }
   fn(s, grid, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha, std::uint32_t(rows),
      std::uint32_t(cols), std::uint32_t(tiles));
 }
@@ -320,6 +330,12 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   GemmProblem p = q.dense();
   GemmAddresses at = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  if (choice.reordered) {
+    const auto other = reordered_gemm(p);
+    GemmChoice inner = choice;
+    inner.reordered = false;
+    return run_gemm(s, inner, other.problem, other.at(given));
+  }
   if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
     return run_typed_gemm(s, choice, p, at);
   if (choice.pack_a || choice.pack_b || choice.pack_c) {
@@ -349,6 +365,9 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
         break;
       case GemmKind::simt:
         launch_simt(s, fn, part, o);
+        break;
+      case GemmKind::crooked:
+        run_gemm_crooked(s, choice, part, o);
         break;
       case GemmKind::sm80:
         launch_sm80(s, fn, part, o, choice);
@@ -471,6 +490,19 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
       throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
   if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
   if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
+  if (kind == "packed") {
+    auto c = select_packed_gemm(p, at, d);
+    if (!c) throw Unsupported("packed: no rows that are copied into scratch memory, or too small a product");
+    c->why = "asked for";
+    return *c;
+  }
+  if (kind == name(GemmKind::crooked)) {
+    if (auto why = reject(GemmKind::crooked, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto all = gemm_crooked_candidates(p, at, d);
+    auto best = std::min_element(
+        all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+    return *best;
+  }
   if (kind == "sm80") {
     if (auto why = reject(GemmKind::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     return choose_sm80(p, d);
@@ -517,7 +549,7 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
   }
   if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
   if (auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty()) throw Unsupported(std::move(why));
-  auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2});
+  auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2, .old = p.beta != 0});
   c.why = "asked for";
   return c;
 }
@@ -603,7 +635,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
   const DType legal[] = {DType::f32, DType::f16, DType::bf16};
   const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
-  std::vector<std::string_view> kinds{"auto"};
+  std::vector<std::string_view> kinds{"auto", "packed"};
   for (int i = 0; i < kGemmKinds; ++i) kinds.push_back(name(GemmKind(i)));
   GemmProblem p;
   const auto layout = o.choice("layout", layouts);
@@ -664,7 +696,8 @@ KernelEntry gemm_entry() {
                 "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split, 112 to 256; "
                 "0: chosen"},
                {"variant", "auto",
-                "auto, naive, simt, sm80, skinny, sm90, sm90_split, sm90_persistent, sm90_tail_split, "
+                "auto, packed, naive, simt, crooked, sm80, skinny, sm90, sm90_split, sm90_persistent, "
+                "sm90_tail_split, "
                 "sm90_stream, sm90_parts, or a "
                 "step of sm100: sm100_tiled, "
                 "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
@@ -679,6 +712,9 @@ KernelEntry gemm_entry() {
         for (bool tb : {false, true}) {
           all.push_back(gemm_simt(t, ta, tb));
           if (t == DType::f32) continue;
+          if (t == DType::bf16 && ta != tb)
+            for (int tile = 0; tile < 4; ++tile)
+              all.push_back(gemm_crooked(t, ta, tb, tile, 1, tile % 2 ? 8 : 1, 1 + tile % 2));
           for (auto [bm, bn] : {std::pair{128, 128}, {64, 128}, {64, 64}})
             if (bm == 128 || (t == DType::bf16 && ta != tb)) all.push_back(gemm_sm80(t, ta, tb, bm, bn));
           for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
@@ -712,7 +748,10 @@ KernelEntry gemm_entry() {
                   {.rows = 128, .cols = 384},
                   {.rows = 256, .cols = 192, .cluster = 4, .shared = GemmShared::both, .single = true},
                   {.rows = 192, .cols = 192, .turned = true, .cluster = 2, .single = true},
-                  {.rows = 128, .cols = 320, .turned = true, .single = true}})
+                  {.rows = 128, .cols = 320, .turned = true, .single = true},
+                  {.rows = 256, .cols = 192, .old = true},
+                  {.rows = 256, .cols = 192, .turned = true, .old = true, .single = true},
+                  {.rows = 192, .cols = 192, .turned = true, .old = true}})
               all.push_back(gemm_persistent_sm90(t, ta, tb, s));
           else if (t == DType::bf16 && !ta)
             all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .turned = true}));

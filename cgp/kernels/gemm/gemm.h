@@ -79,6 +79,7 @@ void gemm(runtime::Stream& s, const GemmProblem& p, const DeviceArray& a, const 
 enum class GemmKind : std::uint8_t {
   naive,
   simt,
+  crooked,  ///< mma.sync on rows of any alignment: gemm_crooked_sm80.cpp
   sm80,
   skinny,
   sm90,
@@ -118,7 +119,9 @@ struct GemmChoice {
   int resident = 1;           ///< blocks per SM (sm90_stream)
   bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles (sm90_split)
   int parts = 1;              ///< of K (sm90_parts)
-  bool staged = false;        ///< c leaves through shared memory and TMA (sm100)
+  /// Rows and columns of one were told as what they are alike: reordered_gemm() of the problem is what runs.
+  bool reordered = false;
+  bool staged = false;  ///< c leaves through shared memory and TMA (sm100)
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
@@ -131,6 +134,11 @@ std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);
 /// A pure function of its arguments: the fastest kind that can run it.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+
+/// The choice for rows that are copied into scratch memory first; none where nothing must be, or it would be
+/// too small.
+std::optional<GemmChoice> select_packed_gemm(const GemmProblem& p, const GemmAddresses& at,
+                                             const runtime::DeviceInfo& d);
 
 /// Build-time choices of the typed Hopper kernels.
 struct GemmTypedTuning {
@@ -157,6 +165,15 @@ void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProb
 Variant gemm_naive(DType t);
 Variant gemm_simt(DType t, bool trans_a, bool trans_b);
 Variant gemm_sm80(DType t, bool trans_a, bool trans_b);
+/// A problem told in another way: a matrix of one contiguous column as a row, a result of one column as a row
+/// of the product of the transposed operands (a and b change places), and a leading dimension that nothing
+/// depends on as one that every kernel takes.
+struct GemmReordered {
+  GemmProblem problem;
+  bool swapped = false, changed = false;
+  GemmAddresses at(const GemmAddresses& given) const;
+};
+GemmReordered reordered_gemm(const GemmProblem& p);
 Variant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
 /// Build-time choices of the persistent kernel.
 struct GemmPersistentTuning {

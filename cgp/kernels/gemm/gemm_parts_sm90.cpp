@@ -139,19 +139,18 @@ void run_gemm_parts(runtime::Stream& s, const GemmChoice& choice, const GemmProb
   GemmChoice product = choice;
   product.kind = GemmKind::sm90_pingpong;
   run_typed_gemm(s, product, each, there);
-  const auto quads = each.ldc / 4;
-  const auto fn = load(s.device(), gemm_add_parts(p.type, choice.parts));
+  run_gemm_add_parts(s, p, at.c, there.c, choice.parts);
+}
+
+void run_gemm_add_parts(runtime::Stream& s, const GemmProblem& p, std::uint64_t c, std::uint64_t sums,
+                        int parts) {
+  const auto quads = up(p.n, 4);
+  const auto fn = load(s.device(), gemm_add_parts(p.type, parts));
   const auto word = [](std::uint64_t v) { return runtime::arg(std::uint32_t(v)); };
-  const bool paired = p.n % 2 == 0 && p.ldc % 2 == 0 && at.c % 4 == 0;
-  const std::vector<runtime::Arg> args{runtime::Arg::address(there.c),
-                                       runtime::Arg::address(at.c),
-                                       word(p.m),
-                                       word(p.n),
-                                       runtime::arg(p.ldc),
-                                       runtime::arg(p.alpha),
-                                       runtime::arg(p.beta),
-                                       word(quads),
-                                       word(paired)};
+  const bool paired = p.n % 2 == 0 && p.ldc % 2 == 0 && c % 4 == 0;
+  const std::vector<runtime::Arg> args{
+      runtime::Arg::address(sums), runtime::Arg::address(c), word(p.m),   word(p.n),   runtime::arg(p.ldc),
+      runtime::arg(p.alpha),       runtime::arg(p.beta),     word(quads), word(paired)};
   fn.launch(s, runtime::Launch{.grid = runtime::grid_for(p.m * quads, kThreads), .programmatic = true}, args);
 }
 

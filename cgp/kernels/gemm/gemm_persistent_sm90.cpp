@@ -9,8 +9,10 @@
 //            other and share those of A; results go through shared memory in the type of C and are stored by
 //            TMA, clipped at the edges
 //   sync     ring barriers run on across tiles, so the next tile's operands arrive while this one is stored
-//   needs    what gemm_sm90.cpp needs, beta = 0, and rows and batches of C at multiples of 16 bytes
+//   beta     the producer fetches the old C behind the last stage of a tile, through the ring
+//   needs    what gemm_sm90.cpp needs, and rows and batches of C at multiples of 16 bytes
 #include <cstdio>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -35,9 +37,11 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
   const auto& shape = tune.shape;
   ShapedOperand a_all(k, t.a, t.element_bytes, t.major_a, t.height()),
       b_all(k, t.b, t.element_bytes, t.major_b, t.width());
-  ShapedResults c(k, t, tune.type);
+  ShapedResults c(k, t, tune.type, shape.old);
   const auto k_tiles = Param<Val<u32>>::make(k);
   const auto alpha = Param<Val<f32>>::make(k);
+  std::optional<Val<f32>> beta;
+  if (shape.old) beta.emplace(Param<Val<f32>>::make(k));
   // In tiles of a whole cluster.
   const auto rows = Param<Val<u32>>::make(k), cols = Param<Val<u32>>::make(k),
              tiles = Param<Val<u32>>::make(k);
@@ -74,6 +78,7 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
     k.loop(walk, [&](Val<u32> tile) {
       const auto at = place(tile);
       k.loop(k_tiles, [&](Val<u32> kt) { product.fill(thread, at, kt); });
+      if (shape.old) product.fill_old(thread, c.old(), at);
     });
   });
   math.run([&](Warpgroup& wg) {
@@ -81,6 +86,7 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild tune) {
       const auto where = product.mine(wg, place(tile));
       std::vector<Value> scaled;
       for (const auto& x : product.sums(wg, k_tiles)) scaled.push_back(Val<f32>(x) * alpha);
+      if (shape.old) return c.store(wg, scaled, where, product.take_old(wg), *beta);
       c.store(wg, scaled, where);
     });
     c.drain(wg);
@@ -95,9 +101,11 @@ void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
   const int below = shape.below(), beside = shape.beside();
   ShapedOperand a_all(k, t.a, t.element_bytes, t.major_a, t.height()),
       b_all(k, t.b, t.element_bytes, t.major_b, t.width());
-  ShapedResults c(k, t, tune.type);
+  ShapedResults c(k, t, tune.type, shape.old);
   const auto k_tiles = Param<Val<u32>>::make(k);
   const auto alpha = Param<Val<f32>>::make(k);
+  std::optional<Val<f32>> beta;
+  if (shape.old) beta.emplace(Param<Val<f32>>::make(k));
   if (below * beside > 1) k.cluster(below, beside);
   auto math = k.role<Warpgroup>(t.groups, /*registers=*/t.groups == 3 ? 160 : 240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
@@ -110,14 +118,25 @@ void gemm_single_kernel(Kernel& k, PersistentBuild tune) {
   });
   ShapedProduct product(k, t, load, math, a, shape.b_first ? b.hint(L2Hint::evict_first) : b);
   c.open(math, 1);
-  load.one_thread(
-      [&](Thread& thread) { k.loop(k_tiles, [&](Val<u32> kt) { product.fill(thread, at, kt); }); });
+  load.one_thread([&](Thread& thread) {
+    k.loop(k_tiles, [&](Val<u32> kt) { product.fill(thread, at, kt); });
+    if (shape.old) product.fill_old(thread, c.old(), at);
+  });
   math.run([&](Warpgroup& wg) {
     std::vector<Value> scaled;
     for (const auto& x : product.sums(wg, k_tiles)) scaled.push_back(Val<f32>(x) * alpha);
-    c.store(wg, scaled, product.mine(wg, at), &product);
+    if (shape.old)
+      c.store(wg, scaled, product.mine(wg, at), product.take_old(wg), *beta);
+    else
+      c.store(wg, scaled, product.mine(wg, at), &product);
     c.drain(wg);
   });
+}
+
+void require_old_fits(const GemmPersistentShape& s, const ShapedTile& tile) {
+  if (s.old && !shaped_old_slots(tile))
+    throw Unsupported(text::cat("gemm: the old results of a tile of ", tile.height(), " x ", tile.width(),
+                                " do not fit into ", tile.stages, " stages"));
 }
 
 Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
@@ -131,7 +150,8 @@ Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersist
                                                     : text::cat("_c", s.cluster);
   auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_single_sm90_", trans_a ? "t" : "n",
                         trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
-                        cluster, s.b_first ? "_first" : "", s.turned ? "_turned" : "");
+                        cluster, s.b_first ? "_first" : "", s.turned ? "_turned" : "", s.old ? "_old" : "");
+  require_old_fits(s, tile);
   Variant v =
       variant(std::move(name), 90, gemm_single_kernel, {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, tile, s, 1});
   v.only = "sm_90a";
@@ -152,6 +172,8 @@ Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmP
   if (buffers != shaped_buffers(tile)) text::append(name, text::cat("_b", buffers));
   if (s.b_first) text::append(name, "_first");
   if (s.turned) text::append(name, "_turned");
+  if (s.old) text::append(name, "_old");
+  require_old_fits(s, tile);
   Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {word, tile, s, buffers});
   v.only = "sm_90a";
   return v;
@@ -186,14 +208,15 @@ std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, 
   } else if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d_g%d_b%d" : "%dx%dx64_s%d_c%d_g%d_b%d",
                          &height, &width, &s.stages, &s.cluster, &s.group, &s.buffers) < 5)
     return {};
-  s.turned = has("_turned"), s.b_first = has("_first");
+  s.turned = has("_turned"), s.b_first = has("_first"), s.old = has("_old");
   if (beside) s.shared = GemmShared::a;
   if (both) s.shared = GemmShared::both;
   s.rows = s.turned ? width : height, s.cols = s.turned ? height : width;
   if (s.rows % 64 || s.rows < 64 || s.rows > 256 || s.cols % 8 || s.cols < 8 || s.cols > 384 ||
       s.stages < 1 || s.cluster < 1 || s.group < 1)
     return {};
-  if (s.single && !shaped_single_fits(gemm_persistent_tile(t, trans_a, trans_b, s))) return {};
+  const auto tile = gemm_persistent_tile(t, trans_a, trans_b, s);
+  if ((s.single && !shaped_single_fits(tile)) || (s.old && !shaped_old_slots(tile))) return {};
   auto c = choose_persistent_sm90(t, trans_a, trans_b, s);
   if (c.variant.name != name) return {};
   return c;

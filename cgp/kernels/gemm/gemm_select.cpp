@@ -29,6 +29,7 @@ std::string reject_rows(const char* what, std::uint64_t address, std::uint64_t l
 std::string_view name(GemmKind k) {
   constexpr std::string_view names[kGemmKinds] = {"naive",
                                                   "simt",
+                                                  "crooked",
                                                   "sm80",
                                                   "skinny",
                                                   "sm90",
@@ -73,6 +74,7 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   if (p.k == 0) return "k = 0: there is no product to compute";
   if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
     return "a size or leading dimension is 2^31 or more";
+  if (kind == GemmKind::crooked) return {};
   const auto element = std::uint64_t(cgp::bytes(p.type));
   if (auto why = reject_rows("a", at.a, p.lda, p.stride_a, p.batch, element); !why.empty()) return why;
   if (auto why = reject_rows("b", at.b, p.ldb, p.stride_b, p.batch, element); !why.empty()) return why;
@@ -84,7 +86,8 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
     return text::cat("batch = ", p.batch, ": parts of K are its batches");
   if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm90_tail_split && kind != GemmKind::sm100_pair)
     return {};
-  if (p.beta != 0) return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
+  if (p.beta != 0 && kind != GemmKind::sm90_persistent)
+    return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
   if (!at.c_spare && p.n * element % 16)
     return text::cat("n = ", p.n, ": rows of c end inside 16 bytes, which TMA writes whole");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
@@ -98,7 +101,7 @@ struct Packed {
   GemmAddresses at;
   bool a = false, b = false, c = false;
 };
-Packed packed(const GemmProblem& p, const GemmAddresses& at) {
+Packed packed(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   Packed r{p, at};
   const std::uint64_t element = std::uint64_t(cgp::bytes(p.type));
   const auto crooked = [&](std::uint64_t address, std::uint64_t ld, std::uint64_t stride) {
@@ -113,7 +116,8 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at) {
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
   }
   // The old c would have to be copied too.
-  if (p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
+  const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64 && d.arch == "sm_90a";
+  if (large && p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
     r.c = r.at.c_spare = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
     r.problem.stride_c = r.problem.ldc * p.m;
   }
@@ -138,33 +142,88 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
   return c;
 }
 
+// Microseconds that copies of rows take on an H200.
+double predict_copies(const GemmProblem& p, const Packed& r) {
+  const double a = double(p.m) * double(p.k), b = double(p.n) * double(p.k), c = double(p.m) * double(p.n);
+  const double elements = (r.a ? a : 0) + (r.b ? b : 0) + (r.c ? c : 0);
+  return 2.9 * (r.a + r.b + r.c) + 4.0 * double(p.batch) * elements / 3.5e6;
+}
+
 }  // namespace
+
+std::optional<GemmChoice> select_packed_gemm(const GemmProblem& q, const GemmAddresses& at,
+                                             const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  const Packed r = packed(p, at, d);
+  if ((!r.a && !r.b && !r.c) || p.m < 16 || p.n < 16 || p.flops() < 1e7 ||
+      !reject(GemmKind::sm80, r.problem, r.at, d).empty())
+    return {};
+  GemmChoice c = select_aligned(r.problem, r.at, d, true);
+  c.pack_a = r.a, c.pack_b = r.b, c.pack_c = r.c;
+  const double bytes = 2.0 * double(p.batch) *
+                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
+  // What has no model of its own is fed by memory, or multiplies at a third of the peak.
+  if (c.microseconds == 0) c.microseconds = std::max(4 + bytes / 3e6, 4 + p.flops() / 3e8);
+  c.microseconds += predict_copies(p, r);
+  std::string what;
+  for (const auto& [packed, name] : {std::pair{r.a, "a"}, {r.b, "b"}, {r.c, "c"}})
+    if (packed) text::append(what, text::cat(what.empty() ? "" : ", ", name));
+  c.why = text::cat("rows of ", what, " are not aligned to 16 bytes and go through scratch memory; ", c.why);
+  return c;
+}
+
+GemmAddresses GemmReordered::at(const GemmAddresses& given) const {
+  GemmAddresses r = given;
+  if (swapped) std::swap(r.a, r.b);
+  return r;
+}
+
+GemmReordered reordered_gemm(const GemmProblem& q) {
+  GemmReordered r{q.dense()};
+  GemmProblem& p = r.problem;
+  const auto single = [&](bool& trans, std::uint64_t rows, std::uint64_t cols, bool flip, std::uint64_t& ld) {
+    // A column of neighbours is a row.
+    if (cols == 1 && ld == 1 && rows > 1) trans = flip, std::swap(rows, cols), ld = cols, r.changed = true;
+    if (rows == 1 && ld % 16) ld = (ld + 15) / 16 * 16, r.changed = true;
+  };
+  single(p.trans_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, !p.trans_a, p.lda);
+  single(p.trans_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, !p.trans_b, p.ldb);
+  if (p.plain() && p.n == 1 && p.ldc == 1 && p.m > 1) {
+    std::swap(p.m, p.n), std::swap(p.lda, p.ldb), std::swap(p.stride_a, p.stride_b);
+    const bool a = p.trans_a;
+    p.trans_a = !p.trans_b, p.trans_b = !a, p.ldc = p.n;
+    r.swapped = r.changed = true;
+  }
+  if (p.m == 1 && p.ldc % 16) p.ldc = (p.ldc + 15) / 16 * 16, r.changed = true;
+  if (r.changed && p.batch == 1) {  // nothing depends on the distance of batches, but it has to be one
+    p.stride_a = p.stride_b = p.stride_c = 0;
+    p = p.dense();
+  }
+  return r;
+}
 
 std::uint64_t packed_ld(std::uint64_t cols) { return (cols + 63) / 64 * 64; }
 
 GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  const GemmProblem p = q.dense();
-  if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
-  const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
-  if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
-  // Copying costs about (m + n) * k + m * n, multiplying m * n * k.
-  Packed r = packed(p, at);
-  const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64;
-  if (!large || d.arch != "sm_90a")
-    r.c = false, r.at.c_spare = at.c_spare, r.at.c = at.c, r.problem.ldc = p.ldc,
-    r.problem.stride_c = p.stride_c;
-  if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
-  if ((r.a || r.b || r.c) && p.m >= 16 && p.n >= 16 && p.flops() >= 1e7 &&
-      reject(GemmKind::sm80, r.problem, r.at, d).empty()) {
-    GemmChoice c = select_aligned(r.problem, r.at, d, true);
-    c.pack_a = r.a, c.pack_b = r.b, c.pack_c = r.c;
-    std::string what;
-    for (const auto& [packed, name] : {std::pair{r.a, "a"}, {r.b, "b"}, {r.c, "c"}})
-      if (packed) text::append(what, text::cat(what.empty() ? "" : ", ", name));
-    c.why =
-        text::cat("rows of ", what, " are not aligned to 16 bytes and go through scratch memory; ", c.why);
+  if (const auto other = reordered_gemm(q); other.changed) {
+    GemmChoice c = select_gemm(other.problem, other.at(at), d);
+    c.reordered = true;
     return c;
   }
+  const GemmProblem p = q.dense();
+  if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
+  if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
+  const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
+  const Packed r = packed(p, at, d);
+  if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
+  auto copied = select_packed_gemm(p, at, d);
+  auto direct = gemm_crooked_candidates(p, at, d);
+  const auto best = std::min_element(direct.begin(), direct.end(), [](const auto& x, const auto& y) {
+    return x.microseconds < y.microseconds;
+  });
+  if (best != direct.end() && (!copied || best->microseconds < copied->microseconds)) return std::move(*best);
+  if (copied) return std::move(*copied);
+  if (not_sm80.empty()) return select_aligned(p, at, d);
   return {GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), text::cat("no tensor cores: ", not_sm80)};
 }
 

@@ -30,16 +30,20 @@ TileLayout piece_tile(const ShapedTile& t) {
   return {64, piece, 2, piece == 64 ? Swizzle::b128 : Swizzle::none, 64};
 }
 
-record::TmaMap declare_results(Kernel& k, const ShapedTile& t, ptx::Mod type) {
+record::TmaMap declare_results(Kernel& k, const ShapedTile& t, ptx::Mod type, bool reads = false) {
   const auto tile = piece_tile(t);
   const int box[] = {1, tile.rows, tile.cols};
-  return record::declare_tma(k, type, tile, box, true);
+  return record::declare_tma(k, type, tile, box, !reads);
 }
 
 int pieces(const ShapedTile& t) {
   const int piece = shaped_piece(t);
   return (t.group_cols() + piece - 1) / piece * (t.group_rows() / 64);
 }
+
+// Old results in a stage of the ring: bytes from one piece to the next, and pieces of each warpgroup.
+int old_stride(const ShapedTile& t) { return (piece_tile(t).bytes() + 1023) / 1024 * 1024; }
+int old_each(const ShapedTile& t) { return shaped_stage_bytes(t) / old_stride(t) / t.groups; }
 
 // Rows of an operand, 128 bytes each in a stage, that one warpgroup alone reads.
 int own_rows(const ShapedTile& t) { return t.by_columns() ? t.group_cols() : t.group_rows(); }
@@ -54,16 +58,20 @@ int shaped_piece(const ShapedTile& t) {
   if (!t.turned) {
     for (int c : {104, 88, 72, 56, 40, 24})
       if (cols % c == 0) return c;
-    return 8;
+    return 64;  // the last repeats a part of the one before
   }
   for (int c = 56; c >= 24; c -= 8)
     if (cols % c == 0) return c;
   for (int c : {104, 88})
     if (cols % c == 0) return c;
-  return cols <= 152 ? cols : 8;
+  return cols <= 152 ? cols : 64;
 }
 bool shaped_single_fits(const ShapedTile& t) {
   return (t.turned || t.group_cols() >= 64) && pieces(t) <= own_rows(t) / 64 * t.stages;
+}
+int shaped_old_slots(const ShapedTile& t) {
+  const int each = old_each(t), slots = each ? (pieces(t) + each - 1) / each : 0;
+  return slots <= t.stages ? slots : 0;
 }
 int shaped_staging_bytes(const ShapedTile& t, int buffers) {
   if (t.single) return 0;
@@ -73,8 +81,11 @@ int shaped_staging_bytes(const ShapedTile& t, int buffers) {
 }
 int shaped_buffers(const ShapedTile& t) {
   const int n = pieces(t);
-  if (piece_tile(t).bytes() > 12 * 1024) return 1;  // stages are worth more
-  return n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 1;
+  const int several = n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 1;
+  // A fourth stage is worth more.
+  return piece_tile(t).bytes() > 12 * 1024 || (shaped_stages(t, several) < 4 && shaped_stages(t, 1) >= 4)
+             ? 1
+             : several;
 }
 int shaped_stage_bytes(const ShapedTile& t) {
   const auto bytes = [&](Major major, int extent) {
@@ -301,9 +312,64 @@ HopperPlace ShapedProduct::mine(const Warpgroup& wg, const HopperPlace& at) cons
                                             : HopperPlace{at.batch, at.m0, at.n0 + own};
 }
 
+namespace {
+// f(block of 64 of wgmma's rows, first of its columns, the place in C) for each piece of a warpgroup.
+template <class F>
+void over_pieces(const ShapedTile& t, const HopperPlace& at, F&& f) {
+  const int cols = t.group_cols(), piece = shaped_piece(t);
+  for (int block = 0; block < t.group_rows() / 64; ++block)
+    for (int next = 0; next < cols; next += piece) {
+      const int col = std::min(next, cols - piece);
+      const auto rows = std::uint32_t(64 * block), from = std::uint32_t(col);
+      f(block, col,
+        t.turned ? HopperPlace{at.batch, at.m0 + from, at.n0 + rows}
+                 : HopperPlace{at.batch, at.m0 + rows, at.n0 + from});
+    }
+}
+}  // namespace
+
+void ShapedProduct::fill_old(Thread&, const record::TmaMap& old, const HopperPlace& at, Here here) {
+  const int each = old_each(tile_), stride = old_stride(tile_), bytes = piece_tile(tile_).bytes();
+  std::vector<std::vector<HopperPlace>> all;  // of each piece, warpgroup by warpgroup
+  for (int w = 0; w < tile_.groups; ++w) {
+    const auto own = std::uint32_t(w * (tile_.by_columns() ? tile_.group_cols() : tile_.group_rows()));
+    const bool below = tile_.by_columns() == tile_.turned;
+    std::size_t i = 0;
+    over_pieces(tile_, {at.batch, at.m0 + (below ? own : 0u), at.n0 + (below ? 0u : own)},
+                [&](int, int, const HopperPlace& place) {
+                  if (w == 0) all.emplace_back();
+                  all[i++].push_back(place);
+                });
+  }
+  for (int first = 0; first < int(all.size()); first += each) {
+    const int count = std::min(each, int(all.size()) - first);
+    const auto stage = ring_.begin_fill(here, count * tile_.groups * bytes);
+    for (int i = 0; i < count * tile_.groups; ++i) {
+      const auto& p = all[std::size_t(first + i / tile_.groups)][std::size_t(i % tile_.groups)];
+      record::tma_load(k_, {old, {p.batch, p.m0, p.n0}}, {stage.data, i * stride}, stage.full, here);
+    }
+    ring_.end_fill(here);
+  }
+}
+
+ShapedProduct::Old ShapedProduct::take_old(Warpgroup& wg, Here here) {
+  wg.converged("taking old results", here);
+  Old out;
+  for (int i = 0; i < shaped_old_slots(tile_); ++i) {
+    const auto base = ring_.begin_take(here);
+    out.stages.push_back(tile_.groups == 1 ? base : base + record::times(wg.index, old_stride(tile_)));
+    out.tokens.push_back(ring_.end_take(here));
+  }
+  return out;
+}
+
 // ---------------------------------------------------------------- results
 ShapedResults::ShapedResults(Kernel& k, const ShapedTile& t, ptx::Mod type)
-    : k_(k), tile_(t), type_(type), map_(declare_results(k, t, type)) {}
+    : ShapedResults(k, t, type, false) {}
+ShapedResults::ShapedResults(Kernel& k, const ShapedTile& t, ptx::Mod type, bool reads)
+    : k_(k), tile_(t), type_(type), map_(declare_results(k, t, type)) {
+  if (reads) old_.emplace(declare_results(k, t, type, true));
+}
 
 void ShapedResults::open(const Role<Warpgroup>& math, int buffers) {
   const auto t = piece_tile(tile_);
@@ -314,25 +380,86 @@ void ShapedResults::open(const Role<Warpgroup>& math, int buffers) {
 void ShapedResults::store(Warpgroup& wg, const std::vector<Value>& sums, const HopperPlace& at,
                           const ShapedProduct* spent, Here here) {
   const auto tile = piece_tile(tile_);
-  const int cols = tile_.group_cols(), piece = shaped_piece(tile_);
+  const auto each = std::ptrdiff_t(tile_.group_cols() / 2);
   int turn = 0;
-  for (int block = 0; block < tile_.group_rows() / 64; ++block) {
-    const std::vector<Value> regs(sums.begin() + block * (cols / 2), sums.begin() + (block + 1) * (cols / 2));
-    for (int next = 0; next < cols; next += piece) {
-      const int col = std::min(next, cols - piece);
-      const auto base =
-          spent ? spent->spent(wg, turn) : staging_->begin(wg, turn % staging_->buffers(), here);
-      ++turn;
-      const auto rows = std::uint32_t(64 * block), from = std::uint32_t(col);
-      if (tile_.turned) {
-        fill_turned(base, regs, col, here);
-        staging_->end(wg, {map_, {at.batch, at.m0 + from, at.n0 + rows}}, base, tile, StoreOp::store, here);
-      } else {
-        record::store_accumulator(k_, {64, 64, cols, col, type_, ptx::Mod::f32}, regs, tile, base, 0, here);
-        staging_->end(wg, {map_, {at.batch, at.m0 + rows, at.n0 + from}}, base, tile, StoreOp::store, here);
-      }
+  over_pieces(tile_, at, [&](int block, int col, const HopperPlace& place) {
+    const std::vector<Value> regs(sums.begin() + block * each, sums.begin() + (block + 1) * each);
+    const auto base = spent ? spent->spent(wg, turn) : staging_->begin(wg, turn % staging_->buffers(), here);
+    ++turn;
+    fill(base, regs, col, here);
+    staging_->end(wg, {map_, {place.batch, place.m0, place.n0}}, base, tile, StoreOp::store, here);
+  });
+}
+
+void ShapedResults::store(Warpgroup& wg, const std::vector<Value>& sums, const HopperPlace& at,
+                          ShapedProduct::Old old, const Val<f32>& beta, Here here) {
+  const auto tile = piece_tile(tile_);
+  const auto each = std::ptrdiff_t(tile_.group_cols() / 2);
+  const int in_stage = old_each(tile_), all = pieces(tile_);
+  int turn = 0;
+  over_pieces(tile_, at, [&](int block, int col, const HopperPlace& place) {
+    const std::vector<Value> regs(sums.begin() + block * each, sums.begin() + (block + 1) * each);
+    const auto from = old.stages[std::size_t(turn / in_stage)] +
+                      std::uint32_t(turn % in_stage * tile_.groups * old_stride(tile_));
+    const auto base = tile_.single ? from : staging_->begin(wg, turn % staging_->buffers(), here);
+    const auto added = add_old(from, regs, col, beta, here);
+    ++turn;
+    if (tile_.single)
+      staging_->barrier(wg, here);  // all have read
+    else if (turn % in_stage == 0 || turn == all)
+      std::move(old.tokens[std::size_t((turn - 1) / in_stage)]).release(here);
+    fill(base, added, col, here);
+    staging_->end(wg, {map_, {place.batch, place.m0, place.n0}}, base, tile, StoreOp::store, here);
+  });
+  if (tile_.single)
+    for (auto& t : old.tokens) t.disarm();  // nothing is fetched any more
+}
+
+void ShapedResults::fill(const Val<u32>& base, const std::vector<Value>& sums, int col, Here at) {
+  const int cols = tile_.group_cols();
+  if (tile_.turned) return fill_turned(base, sums, col, at);
+  const auto tile = piece_tile(tile_);
+  record::store_accumulator(k_, {64, 64, cols, col, type_, ptx::Mod::f32}, sums, tile, base, 0, at);
+}
+
+// The sums with beta times the piece at `base`, read as fill() writes it.
+std::vector<Value> ShapedResults::add_old(const Val<u32>& base, const std::vector<Value>& sums, int col,
+                                          const Val<f32>& beta, Here at) {
+  const auto tile = piece_tile(tile_);
+  std::vector<std::optional<Value>> made(sums.size());
+  const auto finished = [&] {
+    std::vector<Value> out;
+    for (std::size_t i = 0; i < sums.size(); ++i) out.push_back(made[i] ? *made[i] : sums[i]);
+    return out;
+  };
+  const auto add = [&](std::size_t i, const Val<b32>& word) {
+    const auto one = [&](std::size_t j, const Val<f32>& x) {
+      made[j].emplace(fma(x, beta, Val<f32>(sums[j])));
+    };
+    const auto both = [&]<class T>(T) {
+      const auto h = unpack<T>(word);
+      one(i, to<f32>(h[0])), one(i + 1, to<f32>(h[1]));
+    };
+    type_ == ptx::Mod::f16 ? both(f16()) : both(bf16());
+  };
+  if (tile_.turned) {
+    const auto address = turned_address(base);
+    for (int c = 0; c < tile.rows; c += 16) {
+      const int count = tile.rows - c >= 16 ? 4 : 2;
+      const auto words = record::ldmatrix(k_, count, true, address, c * tile.span(), at);
+      for (int j = 0; j < count; ++j)
+        add(std::size_t((col + c + j / 2 * 8) / 8 * 4 + 2 * (j % 2)), Val<b32>(words[std::size_t(j)]));
     }
+    return finished();
   }
+  const auto origin = record::warpgroup_origin(k_);
+  for (int half = 0; half < 2; ++half)
+    for (int c = 0; c < tile.cols; c += 8) {
+      const auto place = base + record::tile_offset(tile, origin.row + std::uint32_t(8 * half),
+                                                    origin.col + std::uint32_t(c));
+      add(std::size_t((col + c) / 8 * 4 + 2 * half), Ptr<shared, const b32>(place).ld());
+    }
+  return finished();
 }
 
 void ShapedResults::drain(Warpgroup& wg, Here here) {
@@ -343,12 +470,16 @@ void ShapedResults::drain(Warpgroup& wg, Here here) {
 
 // Column `from` of the sums and on become rows of the piece. An 8 x 8 block of sums is a matrix of stmatrix:
 // transposed, its columns are rows of 16 bytes. Lanes of a group of eight give the addresses of one matrix.
-void ShapedResults::fill_turned(const Val<u32>& base, const std::vector<Value>& sums, int from, Here at) {
-  const auto tile = piece_tile(tile_);
+Val<u32> ShapedResults::turned_address(const Val<u32>& base) const {
   const auto lane = k_.laneid(), warp = record::remainder(record::divided(k_.tid(), 32), 4);
   const auto row = record::remainder(lane, 8) + record::times(record::divided(lane, 16), 8);
   const auto col = record::times(warp, 16) + record::times(record::remainder(record::divided(lane, 8), 2), 8);
-  const auto address = base + record::tile_offset(tile, row, col);
+  return base + record::tile_offset(piece_tile(tile_), row, col);
+}
+
+void ShapedResults::fill_turned(const Val<u32>& base, const std::vector<Value>& sums, int from, Here at) {
+  const auto tile = piece_tile(tile_);
+  const auto address = turned_address(base);
   const auto packed = type_ == ptx::Mod::bf16 ? ptx::Mod::bf16x2 : ptx::Mod::f16x2;
   for (int c = 0; c < tile.rows; c += 16) {
     std::vector<Value> regs;

@@ -104,6 +104,16 @@ class ShapedProduct {
                                Here here = Here::now());
   std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
                                         const ShapedPromotion& how, Here here = Here::now());
+  /// Behind the last stage of a tile: the old C in pieces of `old` (ShapedResults::old), which shared memory
+  /// has room for in shaped_old_slots() stages.
+  void fill_old(dsl::Thread& t, const dsl::record::TmaMap& old, const HopperPlace& at,
+                Here here = Here::now());
+  /// They have come: where each stage begins, and the right to free it.
+  struct Old {
+    std::vector<dsl::Val<dsl::u32>> stages;
+    std::vector<dsl::record::StageToken> tokens;
+  };
+  Old take_old(dsl::Warpgroup& wg, Here here = Here::now());
   /// Behind the sums: the i-th 64 rows of 128 bytes of the ring that nobody but this warpgroup has read.
   dsl::Val<dsl::u32> spent(const dsl::Warpgroup& wg, int i) const;
   /// What of `at` this warpgroup's sums are: its first row and column of C.
@@ -126,21 +136,32 @@ class ShapedResults {
  public:
   /// Declares the tensor map of C.
   ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type);
+  /// The same and, behind it, the map that reads C: results are sums + beta times what was there.
+  ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type, bool reads);
+  const dsl::record::TmaMap& old() const { return *old_; }
   void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
   /// A warpgroup's sums; `at` is ShapedProduct::mine(). Of a single tile through `spent`.
   void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
              const ShapedProduct* spent = nullptr, Here here = Here::now());
+  /// With the old C: of a single tile in its place, else it is freed when it has been read.
+  void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
+             ShapedProduct::Old old, const dsl::Val<dsl::f32>& beta, Here here = Here::now());
   /// Nothing is read from shared memory any more; what was stored is visible when the kernel has ended.
   void drain(dsl::Warpgroup& wg, Here here = Here::now());
   const dsl::record::TmaMap& map() const { return map_; }
 
  private:
+  void fill(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums, int col, Here at);
+  std::vector<dsl::Value> add_old(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums,
+                                  int col, const dsl::Val<dsl::f32>& beta, Here at);
+  dsl::Val<dsl::u32> turned_address(const dsl::Val<dsl::u32>& base) const;
   void fill_turned(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums, int from, Here at);
 
   dsl::Kernel& k_;
   ShapedTile tile_;
   ptx::Mod type_;
   dsl::record::TmaMap map_;
+  std::optional<dsl::record::TmaMap> old_;
   std::optional<dsl::record::StagingCore> staging_;
 };
 
@@ -149,6 +170,8 @@ class ShapedResults {
 int shaped_piece(const ShapedTile& t);
 /// Whether the results of a single tile fit into the ring.
 bool shaped_single_fits(const ShapedTile& t);
+/// Stages of the ring that the old C of a tile takes; 0: the ring has not as many.
+int shaped_old_slots(const ShapedTile& t);
 /// Bytes of shared memory for `buffers` pieces a warpgroup.
 int shaped_staging_bytes(const ShapedTile& t, int buffers);
 /// Buffers that divide a warpgroup's pieces: 2, else 3, else 1; of pieces above 12 KB 1.

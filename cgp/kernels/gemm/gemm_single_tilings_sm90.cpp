@@ -35,7 +35,8 @@ double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const G
                fetch = of(t.height(), p.trans_a, s.beside(), a) + of(t.width(), !p.trans_b, s.below(), b),
                way = 1.2 / (t.stages - 1);
   const double step = std::max({multiply, fetch, way}) + 0.061 * std::min(multiply, fetch);
-  const double time = double(wave_tiles(p.k, 64)) * step + 4.15 * area + (s.cluster > 1 ? 5.3 : 3.93);
+  const double time =
+      double(wave_tiles(p.k, 64)) * step + (s.old ? 5.5 : 4.15) * area + (s.cluster > 1 ? 5.3 : 3.93);
   const double bytes = double(element) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
@@ -59,7 +60,7 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
   const bool lines = element * p.lda % 128 == 0 && element * p.ldb % 128 == 0;
   // Where rows are whole lines, the cluster's barrier before the first load costs more than L2 gives, but for
   // small tiles of long K.
-  const bool long_lines = lines && !p.trans_a && p.trans_b && p.m > 512 && wave_tiles(p.k, 64) >= 64;
+  const bool long_lines = lines && wave_tiles(p.k, 64) >= 48;
   const auto weigh = [&](GemmPersistentShape s) {
     const int height = s.turned ? s.cols : s.rows, width = s.turned ? s.rows : s.cols;
     const auto down = wave_tiles(p.m, height * s.below()), across = wave_tiles(p.n, width * s.beside());
@@ -71,7 +72,7 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
                           (s.beside() > 1 && wave_tiles(p.n, width) < std::uint64_t(s.beside()));
     if (!whole || wasteful || across * std::uint64_t(s.beside()) > 65535) return;
     auto t = gemm_persistent_tile(p.type, p.trans_a, p.trans_b, s);
-    if (t.stages < 3 || !shaped_single_fits(t)) return;
+    if (t.stages < 3 || !shaped_single_fits(t) || (s.old && !shaped_old_slots(t))) return;
     all.push_back({s, predict_single(s, t, p)});
     const int usual = t.stages;
     if (s.cluster == 1 || !long_lines || (s.stages = shaped_stages(t, 0, 14)) <= usual) return;
@@ -89,6 +90,7 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
     for (int rows : {64, 128, 192, 256}) {
       GemmPersistentShape s;
       s.single = true, s.turned = turned, s.rows = rows, s.b_first = p.m <= 512;
+      s.old = p.beta != 0;
       for (int cols = turned ? 48 : 64; cols <= (rows < 192              ? 256
                                                  : rows == 256 && turned ? 208
                                                                          : 192);

@@ -5,7 +5,8 @@
 //   [--both]
 //   [--singles N] [--seconds N] [--device emu:sm_90a] PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or
-// [f16:][beta:][nn|nt|tn|tt:]MxNxK[xBATCH]; beta: C is added to.
+// [f16:][beta:][padN:][nn|nt|tn|tt:]MxNxK[xBATCH]; beta: C is added to; pad: N more elements between all
+// rows.
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
 // times as long as it has worked, so that large problems are measured below its power limit. --both: back to
 // back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
@@ -208,7 +209,8 @@ double distance(const runtime::Buffer<std::uint8_t>& x, const runtime::Buffer<st
   double worst = 0, squares = 0;
   std::uint64_t count = 0;
   for (std::uint64_t r : {std::uint64_t(0), p.m / 3, p.m - 1, p.batch * p.m - 1}) {
-    const auto a = x.slice(r * p.n * 2, p.n * 2).to_vector(), b = y.slice(r * p.n * 2, p.n * 2).to_vector();
+    const auto at = (r / p.m * p.stride_c + r % p.m * p.ldc) * 2;
+    const auto a = x.slice(at, p.n * 2).to_vector(), b = y.slice(at, p.n * 2).to_vector();
     for (std::uint64_t i = 0; i < p.n; ++i) {
       T u, v;
       std::memcpy(&u, &a[2 * i], 2), std::memcpy(&v, &b[2 * i], 2);
@@ -236,7 +238,9 @@ class Sweep {
 
   void run(const GemmProblem& q) {
     const GemmProblem p = q.dense();
-    const auto name = text::cat(cgp::name(p.type), p.beta != 0 ? ":beta:" : ":", p.trans_a ? "t" : "n",
+    const auto more = p.ldc - p.n;
+    const auto name = text::cat(cgp::name(p.type), p.beta != 0 ? ":beta:" : ":",
+                                more ? text::cat("pad", more, ":") : std::string(), p.trans_a ? "t" : "n",
                                 p.trans_b ? "t" : "n", ":", p.m, "x", p.n, "x", p.k,
                                 p.batch > 1 ? text::cat("x", p.batch) : std::string());
     const auto x = random_(p.type, p.a_elements(), 1), y = random_(p.type, p.b_elements(), 2);
@@ -309,6 +313,8 @@ class Sweep {
       const bool old = p.flops() > 1e9 && c.kind <= GemmKind::sm80;
       if (!had && !slow && !old && settings_.takes(c.variant.name)) out.push_back(std::move(c));
     }
+    if (out[0].kind == GemmKind::crooked)
+      if (auto copied = select_packed_gemm(p, at, device_.info())) out.push_back(std::move(*copied));
     return out;
   }
 
@@ -410,6 +416,8 @@ class Sweep {
     prof::CublasLtGemm g{.a = p.type, .b = p.type, .c = p.type};
     g.trans_a = p.trans_a, g.trans_b = p.trans_b, g.m = n(p.m), g.n = n(p.n), g.k = n(p.k);
     g.batch = n(p.batch), g.beta = p.beta;
+    g.lda = n(p.lda), g.ldb = n(p.ldb), g.ldc = n(p.ldc);
+    g.stride_a = n(p.stride_a), g.stride_b = n(p.stride_b), g.stride_c = n(p.stride_c);
     return g;
   }
   void line(const std::string& name, const prof::Timing& x, const char* state) {
@@ -512,12 +520,18 @@ GemmProblem parse(std::string text) {
   if (text.rfind("f16:", 0) == 0) p.type = DType::f16, text.erase(0, 4);
   if (text.rfind("bf16:", 0) == 0) text.erase(0, 5);
   if (text.rfind("beta:", 0) == 0) p.beta = 1, text.erase(0, 5);
+  std::uint64_t more = 0;
+  if (text.rfind("pad", 0) == 0) {
+    more = std::stoull(text.substr(3));
+    text.erase(0, text.find(':') + 1);
+  }
   if (text.size() > 3 && text[2] == ':')
     p.trans_a = text[0] == 't', p.trans_b = text[1] == 't', text.erase(0, 3);
   unsigned long long m = 0, n = 0, k = 0, batch = 1;
   if (std::sscanf(text.c_str(), "%llux%llux%llux%llu", &m, &n, &k, &batch) < 3)
     throw ArgumentError(text::cat("no problem: ", text));
   p.m = m, p.n = n, p.k = k, p.batch = batch;
+  if (more) p.lda = (p.trans_a ? m : k) + more, p.ldb = (p.trans_b ? k : n) + more, p.ldc = n + more;
   return p;
 }
 

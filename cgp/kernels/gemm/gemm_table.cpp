@@ -4,6 +4,7 @@
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -163,21 +164,30 @@ void GemmTable::merge(const GemmTable& other) {
 // ---------------------------------------------------------------- choices
 std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresses& at,
                                         const runtime::DeviceInfo& d) {
+  if (const auto other = reordered_gemm(q); other.changed) {
+    auto out = gemm_candidates(other.problem, other.at(at), d);
+    for (auto& c : out) c.reordered = true;
+    return out;
+  }
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out{select_gemm(p, at, d)};
-  const GemmChoice first = out[0];
+  if (p.k == 0 || !p.plain()) return out;
+  // Rows that nothing else can address: as they are, or copied.
+  if (out[0].kind == GemmKind::crooked)
+    if (auto copied = select_packed_gemm(p, at, d)) out.push_back(std::move(*copied));
+  const GemmChoice first = out.back();
   const bool packed = first.pack_a || first.pack_b || first.pack_c;
   const auto add = [&](GemmChoice c) {
     if (packed && (c.kind == GemmKind::sm90_pingpong || c.kind == GemmKind::sm90_parts))
       return;  // it would arrange operands its own way
     for (const auto& have : out)
-      if (have.variant.name == c.variant.name) {
-        return;
-      }
+      if (have.variant.name == c.variant.name) return;
     c.pack_a = first.pack_a, c.pack_b = first.pack_b, c.pack_c = first.pack_c;
     out.push_back(std::move(c));
   };
-  if (p.k == 0 || !p.plain()) return out;
+  if (first.kind == GemmKind::crooked || p.flops() < (packed ? 2e9 : 5e8))
+    for (auto& c : gemm_crooked_candidates(p, at, d))
+      if (c.variant.name != out[0].variant.name) out.push_back(std::move(c));
   // The problem that the kernel sees when operands go through scratch memory.
   GemmProblem inner = p;
   GemmAddresses inner_at = at;
@@ -241,7 +251,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   std::map<std::string, Variant> found;
   const auto take = [&](const GemmChoice& c) {
     if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
-    if (c.kind != GemmKind::sm90_parts) return;
+    if (c.parts == 1) return;
     for (DType t : {DType::f16, DType::bf16}) {
       auto sums = gemm_add_parts(t, c.parts);
       found.try_emplace(sums.name, std::move(sums));
@@ -264,6 +274,9 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
             }
         take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = 64, .n = 64, .k = 0}, {}, d));
         take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = 5, .n = 7, .k = 9}, {}, d));
+        for (const auto& [m, n, k] :
+             {std::array<std::uint64_t, 3>{100, 300, 500}, {99, 301, 501}, {2, 4097, 4099}, {500, 500, 500}})
+          take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k}, {}, d));
         // Accumulating into C and crooked rows take other paths.
         for (std::uint64_t n : {512, 4096})
           take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = n, .n = n, .k = n, .beta = 1}, {},

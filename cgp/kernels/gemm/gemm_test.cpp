@@ -178,15 +178,15 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::naive);
   p.m = p.n = 100, p.k = 64, h.arch = "sm_89", h.cc_major = 8, h.cc_minor = 9;
   EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm80);
-  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::simt);  // too small to copy
+  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::crooked);  // too small to copy
 }
 
 TEST(gemm, operands_with_crooked_rows_are_copied) {
-  run("auto", "bf16", "nt", "255", "129", "257", "sm_90a");
-  run("auto", "f16", "tn", "129", "200", "301", "sm_90a", "0.5", "2");
-  run("auto", "bf16", "nn", "160", "255", "255", "sm_80", "1", "0", "2");
-  run("auto", "bf16", "tt", "131", "264", "264", "sm_90a");
-  run("auto", "bf16", "nt", "1000", "1001", "520", "sm_90a");  // large: c goes through scratch memory too
+  run("packed", "bf16", "nt", "255", "129", "257", "sm_90a");
+  run("packed", "f16", "tn", "129", "200", "301", "sm_90a", "0.5", "2");
+  run("packed", "bf16", "nn", "160", "255", "255", "sm_80", "1", "0", "2");
+  run("packed", "bf16", "tt", "131", "264", "264", "sm_90a");
+  run("packed", "bf16", "nt", "1000", "1001", "520", "sm_90a");  // large: c goes through scratch memory too
 }
 
 TEST(gemm, bad_arguments_name_the_argument) {

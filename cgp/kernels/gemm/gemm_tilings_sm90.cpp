@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cgp/base/text.h"
+#include "cgp/kernels/gemm/gemm_shaped_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
@@ -47,17 +48,31 @@ struct Model {
   double turn = 0.0093;                     // from one warpgroup to the other
   double pair = 1.051, four = 1.094;        // factors: of steps in clusters of 2 and 4
   double crooked = 2.791;                   // of rows across lines of 128 bytes
+  double panels = 1.1;                      // of rows in several panels
   double tall = 0.976, turned = 0.984;      // of products of 256 rows, of turned ones
   double bytes_per_us = 6.393e6, latency = 2.8, slow = 2.18;
 };
 constexpr Model kModel;
 
+int split_stages(const Tiling& t, std::uint64_t k) {
+  const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
+  return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
+                    int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
+}
+
+// Blocks of a split tile that shared memory and registers let an SM hold.
+int resident_blocks(const Tiling& t, std::uint64_t k) {
+  const int sums = t.split > 1 ? t.bm * t.bn * 4 : 0, threads = 2 * t.bm + 128;
+  return std::min(227 * 1024 / (split_stages(t, k) * (t.bm + t.bn) * 128 + sums + 2048),
+                  65536 / (threads * (t.bn / 2 + 64)));
+}
+
 // A grid of blocks that each make one tile, or with others a part of its sums.
-double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
-                     const Model& m) {
-  const int usable = usable_sms(sms, t.split);
-  const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t(usable * t.resident);
-  const double share = std::min(double(t.resident), double(tiles(blocks, std::uint64_t(sms))));
+double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms, const Model& m,
+                     std::uint64_t k) {
+  const int usable = usable_sms(sms, t.split), resident = std::max(t.resident, resident_blocks(t, k));
+  const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t(usable * resident);
+  const double share = std::min(double(resident), double(tiles(blocks, std::uint64_t(usable))));
   const double start = t.cluster > 1 ? m.prologue_pair : m.prologue_split;
   return double(tiles(blocks, slots)) * (std::ceil(k_tiles / t.split) * step * share + start +
                                          (t.split > 1 ? m.exchange * t.bm * t.bn / 16384 : 0));
@@ -86,12 +101,6 @@ double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, do
   return shared ? time + std::ceil(k_tiles / t.split) * step + 2 * m.exchange * area / 16384 : time;
 }
 
-int split_stages(const Tiling& t, std::uint64_t k) {
-  const int stage = (t.bm + t.bn) * 128, sums = t.split > 1 ? t.bm * t.bn * 4 : 0;
-  return std::clamp((227 * 1024 / t.resident - 2048 - sums) / stage, 2,
-                    int(std::clamp<std::uint64_t>(tiles(k, 64), 2, 8)));
-}
-
 // About as many as each kind has.
 int stages_of(const Tiling& t, std::uint64_t k) {
   if (t.kind == GemmKind::sm90_split) return split_stages(t, k);
@@ -111,20 +120,23 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
   const auto rows = [&](int extent, int sharing, bool crosses, bool panels) {
     const int fetched = panels ? (extent + 63) / 64 * 64 : extent;
     const double crossing = crosses ? 1 : !panels || extent % 64 == 0 ? 0 : extent % 32 == 0 ? 0.5 : 0.75;
-    return double(fetched) / sharing * (1 + crossing * (m.crooked - 1));
+    const double wide = panels && extent > 64 ? m.panels : 1;
+    return double(fetched) / sharing * (1 + crossing * (m.crooked - 1)) * wide;
   };
   const double fetch =
       (rows(t.bm, beside, crooked(p, p.lda), p.trans_a) + rows(t.bn, below, crooked(p, p.ldb), !p.trans_b)) /
       m.lines;
-  const double way = m.way / (stages_of(t, p.k) - 1);
+  // Stages that all fly at once wait for memory once, which is in the prologue.
+  const int stages = stages_of(t, p.k);
+  const double way = k_tiles > stages * t.split ? m.way / (stages - 1) : 0;
   const double step =
       (std::max({multiply, fetch, way}) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 2   ? m.four
                                                                                     : t.cluster > 1 ? m.pair
                                                                                                     : 1);
-  const double time =
-      (t.kind == GemmKind::sm90_split        ? predict_split
-       : t.kind == GemmKind::sm90_persistent ? predict_clusters
-                                             : predict_persistent)(t, all, k_tiles, step, sms, m);
+  const double time = t.kind == GemmKind::sm90_split ? predict_split(t, all, k_tiles, step, sms, m, p.k)
+                      : t.kind == GemmKind::sm90_persistent
+                          ? predict_clusters(t, all, k_tiles, step, sms, m)
+                          : predict_persistent(t, all, k_tiles, step, sms, m);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
@@ -135,7 +147,7 @@ GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
   GemmPersistentShape s;
   s.rows = t.turned ? t.bn : t.bm, s.cols = t.turned ? t.bm : t.bn;
   s.turned = t.turned, s.cluster = t.cluster, s.shared = t.cluster > 1 ? t.shared : GemmShared::b;
-  s.group = t.group, s.b_first = streams(p);
+  s.group = t.group, s.b_first = streams(p), s.old = p.beta != 0;
   return s;
 }
 
@@ -286,6 +298,10 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     add({turns ? GemmKind::sm90_pingpong : GemmKind::sm90, 128, turns ? 128 : 256});
     if (turns)
       for (int bn : {192, 256}) add({GemmKind::sm90_pingpong, 128, bn});  // 256: both warpgroups share a tile
+    if (p.flops() >= 3e8 && reject(GemmKind::sm90_persistent, p, at, d).empty())
+      each_persistent(p, [&](const Tiling& t) {
+        if (shaped_old_slots(gemm_persistent_tile(p.type, p.trans_a, p.trans_b, shape_of(t, p)))) add(t);
+      });
   }
   for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
     for (int split : {1, 2, 4})

@@ -104,6 +104,7 @@ struct Trial {
   OnDevice a, b, c, fa, fb;
   bool gate_interleaved = false;
   std::optional<GemmTypedTuning> tile;  ///< instead of the selected one
+  std::optional<GemmChoice> forced;     ///< likewise
 
   static std::uint64_t factor_count(const GemmProblem& p, bool of_a) {
     const std::uint64_t kb = (p.k + 127) / 128;
@@ -159,8 +160,10 @@ struct Trial {
     runtime::Stream s(d);
     c.upload();
     const GemmAddresses at{a.address(), b.address(), c.address(), fa.address(), fb.address()};
-    const auto choice = tile ? choose_typed_sm90(p, at, d.info(), *tile) : select_gemm(p, at, d.info());
-    if (tile)
+    const auto choice = forced ? *forced
+                        : tile ? choose_typed_sm90(p, at, d.info(), *tile)
+                               : select_gemm(p, at, d.info());
+    if (tile || forced)
       run_gemm(s, choice, p, at);
     else
       gemm(s, p, a.view(), b.view(), c.view(), {fa.view(), fb.view()});
@@ -239,7 +242,7 @@ struct Trial {
     check_choice(d);
     // Small problems are selected smaller tiles than those that large ones run.
     const bool fp8 = p.type == DType::e4m3 || p.type == DType::e5m2;
-    if (d.info().arch != "sm_90a" || tile || p.k == 0 || p.epilogue.pairing() != Pairing::none ||
+    if (d.info().arch != "sm_90a" || tile || forced || p.k == 0 || p.epilogue.pairing() != Pairing::none ||
         (p.precision != GemmPrecision::fast && (fp8 || p.type == DType::f32)) ||
         p.scaling == GemmScaling::block)
       return;

@@ -49,6 +49,7 @@ struct GemmPersistentShape {
   GemmShared shared = GemmShared::b;  ///< by blocks below each other; a: beside each other
   int group = 8;                      ///< rows of clusters that are visited together
   bool b_first = false;               ///< B is read once and is the first to leave L2
+  bool old = false;                   ///< beta times the old C is added
   /// A block for each tile, in the order of the grid; its results leave through the ring, whose memory then
   /// suffices for more stages. With clusters of 2 x 2 (both) too, and `cols` in steps of 8.
   bool single = false;
@@ -79,6 +80,21 @@ std::vector<GemmChoice> gemm_parts_sm90(const GemmProblem& p, const GemmAddresse
 Variant gemm_add_parts(DType t, int parts);
 void run_gemm_parts(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& dense,
                     const GemmAddresses& at);
+
+/// mma.sync on rows of any alignment. tile: 16 x 32, 32 x 16, 32 x 32 or 64 x 64 (0 to 3); accesses of A and
+/// B have `wide` elements (1, 2, 4 or 8), which divide all that their rows depend on; of several parts sums
+/// leave as f32.
+Variant gemm_crooked(DType t, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b, int parts);
+GemmChoice choose_crooked(const GemmProblem& dense, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                          int tile, int parts);
+/// Its tiles and parts of K, with predicted times.
+std::vector<GemmChoice> gemm_crooked_candidates(const GemmProblem& p, const GemmAddresses& at,
+                                                const runtime::DeviceInfo& d);
+void run_gemm_crooked(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& dense,
+                      const GemmAddresses& at);
+/// c = alpha * the sum of [parts][m][columns of c up to a multiple of 4] + beta * c.
+void run_gemm_add_parts(runtime::Stream& s, const GemmProblem& dense, std::uint64_t c, std::uint64_t sums,
+                        int parts);
 
 /// Build-time choices of the kernel for few rows of A and a B that is streamed once.
 struct GemmStreamTuning {

@@ -6,6 +6,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/gemm/gemm_trial.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -388,4 +389,71 @@ TEST(gemm_typed, right_and_repeatable_on_a_gpu) {
   pairs(d, DType::bf16, 3);
   largest(d, DType::bf16);
   all_oddities(d);
+}
+
+// ---------------------------------------------------------------- plain problems
+TEST(gemm_crooked, every_tile_layout_width_and_ragged_shape) {
+  const auto d = emulator("sm_90a");
+  struct Shape {
+    std::uint64_t m, n, k, pad, batch;
+    float beta;
+  };
+  int i = 0;
+  for (const Shape& s : {Shape{37, 45, 301, 0, 1, 0},
+                         {34, 70, 134, 0, 1, 0.5f},
+                         {36, 68, 132, 4, 2, 0},
+                         {7, 33, 1030, 1, 1, 0}})
+    for (const char* layout : {"nn", "nt", "tn", "tt"}) {
+      auto p = problem(i % 2 ? DType::f16 : DType::bf16, layout, s.m, s.n, s.k);
+      p.alpha = 0.5f, p.beta = s.beta, p.batch = s.batch;
+      p.lda = (p.trans_a ? p.m : p.k) + s.pad, p.ldb = (p.trans_b ? p.k : p.n) + s.pad, p.ldc = p.n + s.pad;
+      for (int tile = i % 2; tile < 4; tile += 2) {
+        Trial t(d, p, i % 3 == 0 ? 1 : 0);  // from the second element on
+        const GemmAddresses at{t.a.address(), t.b.address(), t.c.address()};
+        t.forced = choose_crooked(t.p, at, d.info(), tile, s.batch == 1 && i % 2 ? 2 : 1);
+        t.check(d);
+      }
+      ++i;
+    }
+}
+
+TEST(gemm_crooked, single_rows_and_columns_are_told_as_rows) {
+  const auto d = emulator("sm_90a");
+  for (auto [layout, m, n, k] : {std::tuple{"nn", 70, 1, 72},
+                                 {"tn", 1, 33, 71},
+                                 {"tt", 9, 1, 19},
+                                 {"nt", 1, 40, 65},
+                                 {"nn", 5, 7, 1}}) {
+    auto p = problem(DType::bf16, layout, std::uint64_t(m), std::uint64_t(n), std::uint64_t(k));
+    p.beta = 0.5f;
+    EXPECT_TRUE(reordered_gemm(p).changed || n > 1) << layout << " " << m << "x" << n << "x" << k;
+    Trial(d, p).check(d);
+  }
+  auto strided = problem(DType::bf16, "nn", 9, 1, 16);  // a column of C that is none of neighbours
+  strided.ldc = 3, strided.ldb = 2;
+  EXPECT_FALSE(reordered_gemm(strided).changed);
+  Trial(d, strided).check(d);
+}
+
+TEST(gemm_persistent_sm90, old_results_through_the_ring) {
+  const auto d = emulator("sm_90a");
+  using S = GemmPersistentShape;
+  int i = 0;
+  for (S s : {S{.rows = 128, .cols = 128},
+              {.rows = 128, .cols = 72, .turned = true, .single = true},
+              {.rows = 64, .cols = 112, .single = true},
+              {.rows = 192, .cols = 88, .turned = true},
+              {.rows = 128, .cols = 104, .turned = true, .cluster = 2, .single = true},
+              {.rows = 256, .cols = 64, .cluster = 2, .shared = GemmShared::a},
+              {.rows = 64, .cols = 184, .turned = true},
+              {.rows = 192, .cols = 64, .single = true}})
+    for (const char* layout : {i % 2 ? "nn" : "nt", i % 4 < 2 ? "tn" : "tt"}) {
+      auto p = problem(i % 3 ? DType::f16 : DType::bf16, layout, 200, 264, 136);
+      p.alpha = 0.5f, p.beta = -0.75f, p.batch = i % 4 == 0 ? 2 : 1, p.ldc = 272;
+      s.old = true;
+      Trial t(d, p);
+      t.forced = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, s);
+      t.check(d);
+      ++i;
+    }
 }
