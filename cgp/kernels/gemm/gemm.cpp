@@ -712,6 +712,15 @@ KernelEntry gemm_entry() {
         for (bool tb : {false, true}) {
           all.push_back(gemm_simt(t, ta, tb));
           if (t == DType::f32) continue;
+          if (t == DType::bf16) {
+            runtime::DeviceInfo any;
+            any.arch = "sm_80", any.cc_major = 8;
+            all.push_back(
+                gemm_crooked_candidates(
+                    {.type = t, .trans_a = ta, .trans_b = tb, .m = 1, .n = 33, .k = 77, .lda = 99, .ldb = 99},
+                    {}, any)[0]
+                    .variant);
+          }
           if (t == DType::bf16 && ta != tb)
             for (int tile = 0; tile < 4; ++tile)
               all.push_back(gemm_crooked(t, ta, tb, tile, 1, tile % 2 ? 8 : 1, 1 + tile % 2));

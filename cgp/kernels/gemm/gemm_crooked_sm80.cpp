@@ -6,7 +6,8 @@
 //            alignment of each operand allows (2 to 16 bytes), neighbouring threads along what is contiguous
 //   sync     the next stage is on its way while this one is multiplied; one block barrier a stage
 //   parts    K over several blocks, whose sums go to scratch memory as f32 (gemm_parts_sm90.cpp adds them up)
-//   needs    sm_80; 16-bit types; every layout, size and alignment
+//   row      one row of A against rows of B at odd elements: no tensor cores, B from memory into fused
+//   multiply-adds needs    sm_80; 16-bit types; every layout, size and alignment
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -136,27 +137,61 @@ class CrookedPanel {
   std::optional<Val<u32>> across_;
 };
 
+// Results from shared memory, where the sums of each slice of K lie `pitch` apart in rows: neighbouring
+// threads have neighbouring columns.
+struct CrookedPlace {
+  Val<u64> c, ldc;
+  Val<u32> m, n, m0, n0, paired;
+  Val<f32> alpha, beta;
+};
+int crooked_pitch(const CrookedTile& t) { return t.cols + 8; }
+
 template <class T>
-void crooked_store(Kernel& k, const CrookedBuild& b, const std::vector<Value>& sums, const Val<u64>& c,
-                   const Val<u32>& m, const Val<u32>& n, const Val<u64>& ldc, const Val<f32>& alpha,
-                   const Val<f32>& beta, const Val<u32>& row0, const Val<u32>& col0, const Val<u32>& paired) {
-  const GemmOutput<T> out{InOut<T>(Ptr<global, T>(c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
-  const auto origin = record::warp_origin(k);
-  std::vector<typename GemmOutput<T>::Pair> all;
-  const int across = b.tile.warp_cols() / 8;
-  for (int i = 0; i < b.tile.warp_rows() / 16; ++i)
-    for (int j = 0; j < across; ++j)
-      for (int h = 0; h < 2; ++h) {
-        const auto at = std::size_t((i * across + j) * 4 + 2 * h);
-        all.push_back({to<u64>(row0 + origin.row + std::uint32_t(16 * i + 8 * h)),
-                       to<u64>(col0 + origin.col + std::uint32_t(8 * j)), Val<f32>(sums[at]),
-                       Val<f32>(sums[at + 1])});
-      }
-  if (!b.parts) return out.put_pairs(k, paired != 0u, all);
-  const Ptr<global, f32> words(c);
-  for (const auto& p : all)
-    words.at(p.row * ldc + p.col)
-        .template st_if<2>((p.row < out.m) & (p.col < out.n), 0, RegGroup<f32, 2>::from({p.lo, p.hi}));
+void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met, const CrookedPlace& to_c) {
+  const auto& t = b.tile;
+  const int pitch = crooked_pitch(t), slice = t.rows * pitch;
+  const auto total = [&](const Val<u32>& at) {
+    std::vector<Val<f32>> sum{met.ld(at)};
+    for (int s = 1; s < t.warps_k; ++s) sum.push_back(sum.back() + met.at(s * slice).ld(at));
+    return sum.back();
+  };
+  // `wide` columns a thread.
+  const auto each = [&](int wide, auto&& put) {
+    const int per_row = t.cols / wide, step = kCrookedThreads / per_row;
+    const auto row = record::divided(k.tid(), per_row),
+               col = record::times(record::remainder(k.tid(), per_row), wide);
+    for (int r = 0; r < t.rows; r += step) {
+      const auto y = to_c.m0 + row + std::uint32_t(r), x = to_c.n0 + col;
+      const auto inside = (y < to_c.m) & (x < to_c.n);
+      put(inside, to<u64>(y) * to_c.ldc + to<u64>(x), record::times(row + std::uint32_t(r), pitch) + col);
+    }
+  };
+  if (b.parts)
+    return each(1, [&](const Val<pred>& inside, const Val<u64>& at, const Val<u32>& from) {
+      Ptr<global, f32>(to_c.c).at(at).st_if(inside, 0, total(from));
+    });
+  const auto reads = to_c.beta != 0.f;
+  const Ptr<global, T> c(to_c.c);
+  const auto result = [&](const Val<f32>& sum, const Val<f32>& old) {
+    return to<T>(fma(sum, to_c.alpha, old * to_c.beta));
+  };
+  k.if_(
+      to_c.paired != 0u,
+      [&] {
+        each(2, [&](const Val<pred>& inside, const Val<u64>& at, const Val<u32>& from) {
+          const auto word = c.at(at).template as<b32>();
+          const auto old = unpack<T>(word.ld_if(inside & reads, 0, Val<b32>(0))[0]);
+          word.st_if(
+              inside, 0,
+              pack<b32>(result(total(from), to<f32>(old[0])), result(total(from + 1u), to<f32>(old[1]))));
+        });
+      },
+      [&] {
+        each(1, [&](const Val<pred>& inside, const Val<u64>& at, const Val<u32>& from) {
+          const auto old = c.at(at).ld_if(inside & reads, 0, Val<T>(0.f))[0];
+          c.at(at).st_if(inside, 0, result(total(from), to<f32>(old)));
+        });
+      });
 }
 
 void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all, InOut<b16> c_all,
@@ -172,7 +207,7 @@ void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all
   pa.source(a_all.at(batch * stride_a).address(), lda, m0, m);
   pb.source(b_all.at(batch * stride_b).address(), ldb, n0, n);
   const int bytes_a = pa.tile().bytes(), stage = bytes_a + pb.tile().bytes();
-  const auto smem = k.smem_addr(k.smem(2 * stage, 1024));
+  const auto smem = k.smem_addr(k.smem(std::max(2 * stage, t.warps_k * t.rows * crooked_pitch(t) * 4), 1024));
   const auto first = k.ctaid_y() * part_k, end = dsl::min(kk, first + part_k);
 
   // This warp's part of a stage.
@@ -212,32 +247,113 @@ void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all
     return then;
   });
 
-  const auto finish = [&](const std::vector<Value>& total) {
-    const auto row0 = m0 + record::times(wm, t.warp_rows()), col0 = n0 + record::times(wn, t.warp_cols());
-    const auto c = c_all.at(b.parts ? to<u64>(k.ctaid_y()) * stride_c * 2u : batch * stride_c).address();
-    if (b.type == ptx::Mod::f16)
-      crooked_store<f16>(k, b, total, c, m, n, ldc, alpha, beta, row0, col0, paired);
-    else
-      crooked_store<bf16>(k, b, total, c, m, n, ldc, alpha, beta, row0, col0, paired);
-  };
-  if (t.warps_k == 1) return finish(sums);
-  // Sums of the slices of K meet in shared memory and are added in their order.
-  const auto count = std::uint32_t(sums.size());
-  const int group = t.warps_m * t.warps_n;
+  // Nobody reads the last stage any more: the sums meet there, and slices of K are added in their order.
   const auto met = Ptr<shared, f32>(smem);
-  const auto lane = k.laneid();
-  for (std::uint32_t i = 0; i < count; ++i) met.st((warp * count + i) * 32u + lane, Val<f32>(sums[i]));
+  const int pitch = crooked_pitch(t);
+  const auto origin = record::warp_origin(k);
+  const auto mine = record::times(wk, t.rows * pitch) +
+                    record::times(record::times(wm, t.warp_rows()) + origin.row, pitch) +
+                    record::times(wn, t.warp_cols()) + origin.col;
+  const int across = t.warp_cols() / 8;
+  for (int i = 0; i < t.warp_rows() / 16; ++i)
+    for (int j = 0; j < across; ++j)
+      for (int h = 0; h < 2; ++h) {
+        const auto at = std::size_t((i * across + j) * 4 + 2 * h);
+        const int offset = (16 * i + 8 * h) * pitch + 8 * j;
+        met.at(mine).at(offset).template st<2>(0, RegGroup<f32, 2>::from({sums[at], sums[at + 1]}));
+      }
   k.sync();
-  k.if_(wk == 0u, [&] {
-    std::vector<Value> total;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      std::vector<Val<f32>> sum{met.ld((in_k * count + i) * 32u + lane)};
-      for (int s = 1; s < t.warps_k; ++s)
-        sum.push_back(sum.back() + met.ld(((in_k + std::uint32_t(s * group)) * count + i) * 32u + lane));
-      total.push_back(sum.back());
-    }
-    finish(total);
+  const CrookedPlace place{
+      c_all.at(b.parts ? to<u64>(k.ctaid_y()) * stride_c * 2u : batch * stride_c).address(),
+      ldc,
+      m,
+      n,
+      m0,
+      n0,
+      paired,
+      alpha,
+      beta};
+  b.type == ptx::Mod::f16 ? crooked_store<f16>(k, b, met, place) : crooked_store<bf16>(k, b, met, place);
+}
+
+// ---------------------------------------------------------------- one row of A
+// K contiguous in B: a warp for each column of C. Else lanes are columns and 32 warps share K. B is read
+// once, an element an access, 16 of them in flight for each thread.
+constexpr int kRowFlight = 16;
+
+struct RowBuild {
+  bool f16, k_contiguous;
+  bool dense;  ///< the row of A
+  int warps() const { return k_contiguous ? 8 : 32; }
+};
+
+template <class T>
+void gemm_row(Kernel& k, const RowBuild& how, const In<T>& a, const In<T>& b, const InOut<T>& c,
+              const Val<u32>& n, const Val<u32>& kk, const Val<u64>& a_step, const Val<u64>& ldb,
+              const Val<f32>& alpha, const Val<f32>& beta) {
+  auto warp = k.warp();
+  const auto lane = warp.lane();
+  const auto col = how.k_contiguous ? k.ctaid_x() * 8u + warp.index : k.ctaid_x() * 32u + lane;
+  const auto inside = col < n;
+  // Of a step of K this thread's first element, and from each to the next.
+  const auto first = how.k_contiguous ? lane + 0u : warp.index * std::uint32_t(kRowFlight);
+  const std::uint32_t each = how.k_contiguous ? 32 : 1, step = 512;
+  const auto start = how.k_contiguous ? b.at(to<u64>(col) * ldb) : b.at(to<u64>(col));
+  const auto sum =
+      k.loop(range(Val<u32>(0), kk, Val<u32>(step)), Val<f32>(0.f), [&](Val<u32> from, Val<f32> sum) {
+        const auto begin = to<u64>(from + first);
+        // Neighbours along K are an offset, others the next pointer.
+        std::vector<In<T>> next_b{start.at(how.k_contiguous ? begin : begin * ldb)},
+            next_a{a.at(how.dense ? begin : begin * a_step)};
+        std::vector<Val<T>> of_b, of_a;
+        for (int i = 0; i < kRowFlight; ++i) {
+          const auto have = inside & (from + first + std::uint32_t(i) * each < kk);
+          const int along = i * int(each);
+          of_b.push_back(
+              next_b.back().template ld_if<1, nc>(have, how.k_contiguous ? along : 0, Val<T>(0.f))[0]);
+          of_a.push_back(next_a.back().template ld_if<1, nc>(have, how.dense ? along : 0, Val<T>(0.f))[0]);
+          if (!how.k_contiguous) next_b.push_back(next_b.back().at(ldb));
+          if (!how.dense) next_a.push_back(next_a.back().at(a_step * each));
+        }
+        std::vector<Val<f32>> sums{sum};
+        for (int i = 0; i < kRowFlight; ++i)
+          sums.push_back(fma(to<f32>(of_a[std::size_t(i)]), to<f32>(of_b[std::size_t(i)]), sums.back()));
+        return sums.back();
+      });
+  const auto put = [&](const Val<pred>& mine, const Val<f32>& total) {
+    k.if_(mine, [&] {
+      const auto old = k.if_(
+          beta == 0.f, [&] { return Val<f32>(0.f); }, [&] { return to<f32>(c.ld(col)) * beta; });
+      c.st(col, to<T>(fma(total, alpha, old)));
+    });
+  };
+  if (how.k_contiguous) {
+    const auto total = reduce(warp, sum, [](const Val<f32>& x, const Val<f32>& y) { return x + y; });
+    return put(inside & (lane == 0u), total);
+  }
+  const auto met = k.shared<f32>(32 * 32);
+  met.st(warp.index * 32u + lane, sum);
+  k.sync();
+  k.if_(warp.index == 0u, [&] {
+    std::vector<Val<f32>> total{met.ld(lane)};
+    for (std::uint32_t w = 1; w < 32; ++w) total.push_back(total.back() + met.ld(lane + 32u * w));
+    put(inside, total.back());
   });
+}
+
+void gemm_row_kernel(Kernel& k, RowBuild how, In<b16> a, In<b16> b, InOut<b16> c, Val<u32> n, Val<u32> kk,
+                     Val<u64> a_step, Val<u64> ldb, Val<u64> stride_a, Val<u64> stride_b, Val<u64> stride_c,
+                     Val<f32> alpha, Val<f32> beta) {
+  k.block(32 * how.warps());
+  k.min_blocks(how.k_contiguous ? 4 : 1);
+  const auto batch = to<u64>(k.ctaid_z());
+  const auto of_a = a.at(batch * stride_a), of_b = b.at(batch * stride_b);
+  const auto of_c = c.at(batch * stride_c);
+  const auto run = [&]<class T>(T) {
+    gemm_row<T>(k, how, of_a.template as<T>(), of_b.template as<T>(), InOut<T>(of_c.template as<T>()), n, kk,
+                a_step, ldb, alpha, beta);
+  };
+  how.f16 ? run(f16()) : run(bf16());
 }
 
 std::uint64_t crooked_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
@@ -301,12 +417,47 @@ GemmChoice choose_crooked(const GemmProblem& p, const GemmAddresses& at, const r
   return c;
 }
 
+namespace {
+
+Variant gemm_row(DType type, bool trans_a, bool trans_b) {
+  const bool f16 = type == DType::f16;
+  return variant(text::cat("gemm_", f16 ? "f16" : "bf16", "_row_", trans_a ? "t" : "n", trans_b ? "t" : "n"),
+                 80, gemm_row_kernel, {f16, trans_b, !trans_a});
+}
+
+// One row of A, and a B whose rows are at odd elements: the fewest accesses under way decide.
+GemmChoice choose_row(const GemmProblem& p, const runtime::DeviceInfo& d) {
+  GemmChoice c{GemmKind::crooked, gemm_row(p.type, p.trans_a, p.trans_b), {}, p.trans_b ? 8u : 32u};
+  const double sms = d.sm_count ? d.sm_count : 108, bytes = 2.0 * double(p.batch) * double(p.n) * double(p.k);
+  const double blocks = std::ceil(double(p.n) / c.tile_n) * double(p.batch), together = p.trans_b ? 6 : 1;
+  const double steps = std::ceil(double(p.k) / 512) * std::ceil(blocks / (together * sms));
+  c.tile_m = 1, c.microseconds = std::max(4 + 1.2 * steps, 4 + bytes / 2.4e6);
+  c.why =
+      text::cat("one row of A, rows of B of any alignment, predicted ", std::lround(c.microseconds), " us");
+  return c;
+}
+
+void run_gemm_row(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+                  const GemmAddresses& at) {
+  const auto fn = load(s.device(), choice.variant);
+  auto grid = runtime::grid_for(crooked_up(p.n, choice.tile_n), 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, runtime::Arg::address(at.a), runtime::Arg::address(at.b), runtime::Arg::address(at.c),
+     std::uint32_t(p.n), std::uint32_t(p.k), p.trans_a ? p.lda : std::uint64_t(1), p.ldb, p.stride_a,
+     p.stride_b, p.stride_c, p.alpha, p.beta);
+}
+
+}  // namespace
+
 std::vector<GemmChoice> gemm_crooked_candidates(const GemmProblem& q, const GemmAddresses& at,
                                                 const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
   if (!reject(GemmKind::crooked, p, at, d).empty()) return out;
   const double sms = d.sm_count ? d.sm_count : 108;
+  if (p.m == 1 && p.n <= 0x7fffffffull &&
+      crooked_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch) == 1)
+    out.push_back(choose_row(p, d));
   for (int i = 0; i < 4; ++i) {
     const auto& t = kCrookedTiles[i];
     const double tiles = double(crooked_up(p.m, std::uint64_t(t.rows))) *
@@ -330,6 +481,7 @@ std::vector<GemmChoice> gemm_crooked_candidates(const GemmProblem& q, const Gemm
 
 void run_gemm_crooked(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                       const GemmAddresses& at) {
+  if (choice.tile_m == 1) return run_gemm_row(s, choice, p, at);
   const std::uint64_t tm = crooked_up(p.m, choice.tile_m), tn = crooked_up(p.n, choice.tile_n);
   const auto fn = load(s.device(), choice.variant);
   const auto parts = std::uint64_t(choice.parts), depth = std::uint64_t(choice.tile_k);

@@ -142,11 +142,18 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
   return c;
 }
 
-// Microseconds that copies of rows take on an H200.
+// Microseconds that copies of rows take on an H200: bytes, and a block for each 2048 elements of a row.
+// Results that are not copied although their rows are at odd elements leave one by one.
 double predict_copies(const GemmProblem& p, const Packed& r) {
-  const double a = double(p.m) * double(p.k), b = double(p.n) * double(p.k), c = double(p.m) * double(p.n);
-  const double elements = (r.a ? a : 0) + (r.b ? b : 0) + (r.c ? c : 0);
-  return 2.9 * (r.a + r.b + r.c) + 4.0 * double(p.batch) * elements / 3.5e6;
+  const auto copy = [&](bool needed, std::uint64_t rows, std::uint64_t cols) {
+    const double blocks = double(rows) * double((cols + 2047) / 2048) * double(p.batch);
+    return needed ? 2.9 + std::max(4.0 * double(p.batch) * double(rows) * double(cols) / 3.5e6, blocks / 1000)
+                  : 0;
+  };
+  const double single =
+      !r.c && (p.n % 2 || p.ldc % 2) ? double(p.batch) * double(p.m) * double(p.n) / 1e5 : 0;
+  return copy(r.a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k) +
+         copy(r.b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n) + copy(r.c, p.m, p.n) + single;
 }
 
 }  // namespace

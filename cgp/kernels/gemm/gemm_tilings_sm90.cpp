@@ -49,7 +49,9 @@ struct Model {
   double pair = 1.051, four = 1.094;        // factors: of steps in clusters of 2 and 4
   double crooked = 2.791;                   // of rows across lines of 128 bytes
   double panels = 1.1;                      // of rows in several panels
-  double tall = 0.976, turned = 0.984;      // of products of 256 rows, of turned ones
+  double direct = 0.8;                  // of 128 x 128 results from registers, beyond what the prologue has
+  double old = 1.6;                     // of a tile of sm90_pingpong that reads the old C
+  double tall = 0.976, turned = 0.984;  // of products of 256 rows, of turned ones
   double bytes_per_us = 6.393e6, latency = 2.8, slow = 2.18;
 };
 constexpr Model kModel;
@@ -73,7 +75,9 @@ double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double 
   const int usable = usable_sms(sms, t.split), resident = std::max(t.resident, resident_blocks(t, k));
   const auto blocks = all * std::uint64_t(t.split), slots = std::uint64_t(usable * resident);
   const double share = std::min(double(resident), double(tiles(blocks, std::uint64_t(usable))));
-  const double start = t.cluster > 1 ? m.prologue_pair : m.prologue_split;
+  // Results that leave from registers.
+  const double start = (t.cluster > 1 ? m.prologue_pair : m.prologue_split) +
+                       (t.split == 1 ? m.direct * (t.bm * t.bn / 16384. - 0.2) : 0);
   return double(tiles(blocks, slots)) * (std::ceil(k_tiles / t.split) * step * share + start +
                                          (t.split > 1 ? m.exchange * t.bm * t.bn / 16384 : 0));
 }
@@ -87,13 +91,14 @@ double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, doub
 }
 // Blocks that walk over the tiles; what is left is shared, or goes to some alone.
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
-                          const Model& m) {
+                          const Model& m, bool reads) {
   const double area = t.bm * t.bn, store = m.results * area / 32768;
   // Old results are waited for.
   if (t.kind == GemmKind::sm90_pingpong && t.bn == 256)
     return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + 3 * store) + m.prologue;
   if (t.kind == GemmKind::sm90_pingpong)
-    return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + m.turn) + store + m.prologue;
+    return double(tiles(all, std::uint64_t(sms))) * std::max(k_tiles * step + m.turn, reads ? m.old : 0) +
+           store + (t.cluster > 1 ? m.prologue_cluster : m.prologue);
   const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
   const bool shared = t.split > 1 && left > 0 && left <= clusters;
   const auto whole = shared ? all - left : all;
@@ -136,7 +141,7 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
   const double time = t.kind == GemmKind::sm90_split ? predict_split(t, all, k_tiles, step, sms, m, p.k)
                       : t.kind == GemmKind::sm90_persistent
                           ? predict_clusters(t, all, k_tiles, step, sms, m)
-                          : predict_persistent(t, all, k_tiles, step, sms, m);
+                          : predict_persistent(t, all, k_tiles, step, sms, m, p.beta != 0);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
@@ -331,7 +336,7 @@ GemmChoice stream(const GemmProblem& p, int rows, int depth, int resident) {
 }
 GemmChoice stream(const GemmProblem& p) {
   if (!p.trans_b) return stream(p, 128, 64, 2);
-  return streams(p) ? stream(p, 64, 128, p.m <= 16 ? 2 : 1) : stream(p, 128, 128, 1);
+  return streams(p) ? stream(p, 64, p.m <= 16 ? 128 : 64, 2) : stream(p, 128, 128, 1);
 }
 GemmChoice skinny(const GemmProblem& p, int rows, int cols, int warps, int unroll) {
   GemmSkinnyTuning t;
@@ -419,9 +424,9 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
     return text::cat("TMA and wgmma; ", what, ", predicted ", std::lround(us), " us (else ",
                      std::lround(otherwise), ")");
   };
-  // Of one wave a block for each tile, where that is predicted faster. Where rows cross lines the others take
-  // longer than they are predicted to.
-  const double doubt = crooked(p, p.lda) || crooked(p, p.ldb) ? 1.1 : 1;
+  // Of one wave a block for each tile, where that is predicted faster. Where rows cross lines, and with an
+  // old C, the others take longer than they are predicted to.
+  const double doubt = crooked(p, p.lda) || crooked(p, p.ldb) || p.beta != 0 ? 1.1 : 1;
   if (auto singles = gemm_singles_sm90(p, at, d, 1);
       !singles.empty() && singles[0].microseconds < doubt * least) {
     singles[0].why = predicted("a block for each tile of one wave", singles[0].microseconds, least);
@@ -435,7 +440,7 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
                     std::lround(best.microseconds), " us");
-  if (const auto why = reject(GemmKind::sm90_tail_split, p, at, d); !why.empty())
+  if (const auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty())
     text::append(c.why, text::cat("; not persistent: ", why));
   return c;
 }

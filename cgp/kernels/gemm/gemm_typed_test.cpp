@@ -417,6 +417,19 @@ TEST(gemm_crooked, every_tile_layout_width_and_ragged_shape) {
     }
 }
 
+TEST(gemm_crooked, one_row_of_a) {
+  const auto d = emulator("sm_90a");
+  for (const char* layout : {"nt", "nn", "tn"}) {
+    auto p = problem(layout[1] == 't' ? DType::f16 : DType::bf16, layout, 1, 37, 601);
+    p.batch = 2, p.beta = 0.5f, p.lda = layout[0] == 't' ? 3 : 0;
+    Trial t(d, p);
+    const GemmAddresses at{t.a.address(), t.b.address(), t.c.address()};
+    t.forced = gemm_crooked_candidates(t.p, at, d.info())[0];
+    EXPECT_EQ(t.forced->tile_m, 1u);
+    t.check(d);
+  }
+}
+
 TEST(gemm_crooked, single_rows_and_columns_are_told_as_rows) {
   const auto d = emulator("sm_90a");
   for (auto [layout, m, n, k] : {std::tuple{"nn", 70, 1, 72},
