@@ -215,6 +215,9 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   if (const auto other = reordered_gemm(q); other.changed) {
     GemmChoice c = select_gemm(other.problem, other.at(at), d);
     c.reordered = true;
+    const auto& o = other.problem;
+    c.why = text::cat("told as ", o.trans_a ? "t" : "n", o.trans_b ? "t" : "n", " ", o.m, "x", o.n, "x", o.k,
+                      other.swapped ? " of the transposed operands" : "", "; ", c.why);
     return c;
   }
   const GemmProblem p = q.dense();
