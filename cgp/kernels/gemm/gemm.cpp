@@ -205,6 +205,9 @@ void launch_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
 
 void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                        const GemmAddresses& o, const GemmChoice& choice) {
+  if (choice.variant.name.ends_with("_old") != (p.beta != 0))
+    throw Unsupported(text::cat("gemm: beta = ", p.beta, ", and ", choice.variant.name,
+                                p.beta != 0 ? " does not read the old c" : " reads it"));
   const auto maps = operand_maps(s, fn, p, o);
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);

@@ -18,9 +18,6 @@ std::uint64_t wave_tiles(std::uint64_t n, int tile) {
 // 128 bytes.
 double crossing_panels(int extent) { return extent % 64 == 0 ? 0 : extent % 32 == 0 ? 0.5 : 0.75; }
 
-// What the cluster's barrier costs is little beside them.
-bool very_long(const GemmProblem& p) { return !p.trans_a && p.trans_b && wave_tiles(p.k, 64) >= 160; }
-
 // Microseconds on an H200, fitted to 852 tilings of 47 problems. A stage of K takes what its products take,
 // what its rows take (those that a block asks for, and those that it is sent), or its share of the way from
 // memory.
@@ -43,7 +40,7 @@ double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const G
   const double bytes = double(element) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // The last term decides between tilings that memory makes equally fast.
-  const double whole_lines = s.cluster > 1 && !a && !b ? (very_long(p) ? 1.0 : 1.1) : 1;
+  const double whole_lines = s.cluster > 1 && !a && !b ? 1.1 : 1;
   return (std::max(time, bytes / 3.86e6 + 6.03) + 1e-3 * time) * (t.turned ? 0.98 : 1) * whole_lines;
 }
 
@@ -63,8 +60,7 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
   const bool lines = element * p.lda % 128 == 0 && element * p.ldb % 128 == 0;
   // Where rows are whole lines, the cluster's barrier before the first load costs more than L2 gives, but for
   // small tiles of long K.
-  const bool long_lines =
-      lines && (very_long(p) || (!p.trans_a && p.trans_b && p.m > 512 && wave_tiles(p.k, 64) >= 64));
+  const bool long_lines = lines && !p.trans_a && p.trans_b && p.m > 512 && wave_tiles(p.k, 64) >= 64;
   const auto weigh = [&](GemmPersistentShape s) {
     const int height = s.turned ? s.cols : s.rows, width = s.turned ? s.rows : s.cols;
     const auto down = wave_tiles(p.m, height * s.below()), across = wave_tiles(p.n, width * s.beside());

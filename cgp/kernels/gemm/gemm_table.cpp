@@ -235,7 +235,9 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
   const auto like =
       std::find_if(all.begin(), all.end(), [](const auto& c) { return c.kind == GemmKind::sm90_persistent; });
   if (like != all.end())
-    if (auto c = persistent_sm90_named(row->variant, p.type, p.trans_a, p.trans_b)) {
+    // What was measured wrote a fresh C; the same tile adds to an old one.
+    if (auto c = persistent_sm90_named(p.beta == 0 ? row->variant : text::cat(row->variant, "_old"), p.type,
+                                       p.trans_a, p.trans_b)) {
       c->pack_a = like->pack_a, c->pack_b = like->pack_b, c->pack_c = like->pack_c;
       return measured(std::move(*c));
     }

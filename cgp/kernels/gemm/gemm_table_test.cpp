@@ -114,6 +114,15 @@ TEST(GemmTable, WhatShipsNamesVariantsThatExist) {
     const auto p = parse_gemm_key(key);
     EXPECT_EQ(select_gemm(p, {}, hopper(), table).variant.name, row.variant) << key;
   }
+  // With an old C: a kernel that reads it.
+  for (const auto& [key, row] : table.rows()) {
+    auto p = parse_gemm_key(key);
+    p.beta = 1;
+    const auto c = select_gemm(p, {}, hopper(), table);
+    if (c.kind == GemmKind::sm90_persistent) {
+      EXPECT_THAT(c.variant.name, HasSubstr("_old")) << key;
+    }
+  }
   auto other = hopper();
   other.name = "NVIDIA A100";
   EXPECT_TRUE(GemmTable::shipped(other).empty());

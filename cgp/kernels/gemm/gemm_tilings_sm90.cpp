@@ -77,7 +77,7 @@ double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double 
   const double share = std::min(double(resident), double(tiles(blocks, std::uint64_t(usable))));
   // Results that leave from registers.
   const double start = (t.cluster > 1 ? m.prologue_pair : m.prologue_split) +
-                       (t.split == 1 ? m.direct * (t.bm * t.bn / 16384. - 0.2) : 0);
+                       (t.split == 1 ? m.direct * (t.bm * t.bn / 16384. * share - 0.2) : 0);
   return double(tiles(blocks, slots)) * (std::ceil(k_tiles / t.split) * step * share + start +
                                          (t.split > 1 ? m.exchange * t.bm * t.bn / 16384 : 0));
 }
@@ -92,7 +92,8 @@ double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, doub
 // Blocks that walk over the tiles; what is left is shared, or goes to some alone.
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
                           const Model& m, bool reads) {
-  const double area = t.bm * t.bn, store = m.results * area / 32768;
+  const double area = t.bm * t.bn, direct = m.direct * area / 16384 * (reads ? 2 : 1),
+               store = t.kind == GemmKind::sm90 ? direct : m.results * area / 32768;
   // Old results are waited for.
   if (t.kind == GemmKind::sm90_pingpong && t.bn == 256)
     return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + 3 * store) + m.prologue;
