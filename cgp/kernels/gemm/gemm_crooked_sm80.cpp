@@ -52,8 +52,7 @@ class CrookedPanel {
  public:
   // k_contiguous: `extent` rows of depth elements, else depth rows of `extent` elements.
   CrookedPanel(Kernel& k, bool k_contiguous, int extent, int depth, int wide)
-      : k_(k),
-        k_contiguous_(k_contiguous),
+      : k_contiguous_(k_contiguous),
         wide_(wide),
         layout_(layout(k_contiguous, extent, depth)),
         per_row_(layout_.cols / wide),
@@ -127,7 +126,6 @@ class CrookedPanel {
     if (wide_ == 4) return words.template ld_if<2, nc>(have, 0, Val<b32>(0)).values();
     return words.template ld_if<4, nc>(have, 0, Val<b32>(0)).values();
   }
-  Kernel& k_;
   bool k_contiguous_;
   int wide_;
   TileLayout layout_;
