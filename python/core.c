@@ -217,23 +217,17 @@ static int attention_numbers(PyObject* const* a, cgp_attention_options* o) {
   o->soft_cap = (float)PyFloat_AsDouble(a[4]);
   return PyErr_Occurred() != NULL;
 }
-/* stream, q, k, v, o, lse, scale, causal, window_left, window_right, soft_cap, slopes, mask, key_lengths */
-FUNCTION(attention, 14)
-  TENSOR(q, 1)
-  TENSOR(k, 2)
-  TENSOR(v, 3)
-  TENSOR(out, 4)
-  TENSOR(lse, 5)
-  TENSOR(slopes, 11)
-  TENSOR(mask, 12)
-  TENSOR(key_lengths, 13)
-  cgp_attention_options o;
-  if (attention_numbers(a + 6, &o)) return NULL;
-  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths;
-  return done(cgp_attention(handle(a[0]), q, k, v, &o, out, lse));
-END
-/* The same, then score, score_data. */
-FUNCTION(attention_scored, 16)
+/* The text of a formula for scores, or None; `held` keeps it. */
+static int attention_score(PyObject* score, cgp_attention_options* o, PyObject** held) {
+  *held = NULL;
+  if (score == Py_None) return 0;
+  if (!(*held = PyUnicode_AsUTF8String(score))) return 1;
+  o->score = PyBytes_AsString(*held);
+  return 0;
+}
+/* stream, q, k, v, o, lse, scale, causal, window_left, window_right, soft_cap, slopes, mask, key_lengths, score,
+ * score_data */
+FUNCTION(attention, 16)
   TENSOR(q, 1)
   TENSOR(k, 2)
   TENSOR(v, 3)
@@ -245,12 +239,11 @@ FUNCTION(attention_scored, 16)
   TENSOR(score_data, 15)
   cgp_attention_options o;
   if (attention_numbers(a + 6, &o)) return NULL;
-  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths;
-  PyObject* score = PyUnicode_AsUTF8String(a[14]);
-  if (!score) return NULL;
-  o.score = PyBytes_AsString(score), o.score_data = score_data;
+  PyObject* text;
+  if (attention_score(a[14], &o, &text)) return NULL;
+  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.score_data = score_data;
   const cgp_status status = cgp_attention(handle(a[0]), q, k, v, &o, out, lse);
-  Py_DECREF(score);
+  Py_XDECREF(text);
   return done(status);
 END
 FUNCTION(softmax, 3)
@@ -409,27 +402,8 @@ FUNCTION(softmax_backward, 5)
 END
 
 /* stream, q, k, v, o, lse, d_o, d_q, d_k, d_v, scale, causal, window_left, window_right, soft_cap, slopes, mask,
- * key_lengths, any_order */
-FUNCTION(attention_backward, 19)
-  TENSOR(q, 1)
-  TENSOR(k, 2)
-  TENSOR(v, 3)
-  TENSOR(out, 4)
-  TENSOR(lse, 5)
-  TENSOR(d_o, 6)
-  TENSOR(d_q, 7)
-  TENSOR(d_k, 8)
-  TENSOR(d_v, 9)
-  TENSOR(slopes, 15)
-  TENSOR(mask, 16)
-  TENSOR(key_lengths, 17)
-  cgp_attention_options o;
-  if (attention_numbers(a + 10, &o)) return NULL;
-  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.any_order = PyObject_IsTrue(a[18]);
-  return done(cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v));
-END
-/* The same, then score, score_data. */
-FUNCTION(attention_scored_backward, 21)
+ * key_lengths, any_order, score, score_data */
+FUNCTION(attention_backward, 21)
   TENSOR(q, 1)
   TENSOR(k, 2)
   TENSOR(v, 3)
@@ -445,12 +419,12 @@ FUNCTION(attention_scored_backward, 21)
   TENSOR(score_data, 20)
   cgp_attention_options o;
   if (attention_numbers(a + 10, &o)) return NULL;
-  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.any_order = PyObject_IsTrue(a[18]);
-  PyObject* score = PyUnicode_AsUTF8String(a[19]);
-  if (!score) return NULL;
-  o.score = PyBytes_AsString(score), o.score_data = score_data;
+  PyObject* text;
+  if (attention_score(a[19], &o, &text)) return NULL;
+  o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.score_data = score_data;
+  o.any_order = PyObject_IsTrue(a[18]);
   const cgp_status status = cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v);
-  Py_DECREF(score);
+  Py_XDECREF(text);
   return done(status);
 END
 /* stream, indices, weight, errors, out */
@@ -725,12 +699,12 @@ END
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
                                 METHOD(download),       METHOD(stream_new),  METHOD(stream_borrow), METHOD(stream_wait),
-                                METHOD(stream_free),    METHOD(stream_set_scratch), METHOD(gemm), METHOD(attention), METHOD(attention_scored),
+                                METHOD(stream_free),    METHOD(stream_set_scratch), METHOD(gemm), METHOD(attention),
                                 METHOD(softmax),        METHOD(reduce),      METHOD(transpose),   METHOD(add),
                                 METHOD(norm),           METHOD(norm_backward), METHOD(cross_entropy), METHOD(count_targets),
                                 METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
                                 METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
-                                METHOD(attention_backward), METHOD(attention_scored_backward), METHOD(embedding), METHOD(embedding_backward),
+                                METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward),
                                 METHOD(dropout),        METHOD(embedding_backward_onto),
                                 METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),

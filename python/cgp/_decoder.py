@@ -310,7 +310,7 @@ class Decoder:
             q, k, v = qkv.transpose(1, 2).split((s.heads, s.heads_kv, s.heads_kv), 1)
             o = new(s.heads * s.d)
             queue(_core.attention, x, q, k, v, o.view(b, n, s.heads, s.d).transpose(1, 2), None, s.scale, 1, 0, 0, 0.0, None,
-                  None, None)
+                  None, None, None, None)
             y, x = norm(linear(o, layer.out), x, layer.norm2)
             pending = linear(linear(y, layer.wide), layer.back)
         return x, pending

@@ -127,9 +127,9 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
         raise ArgumentError("attention: q, k and v must have 4 dimensions: [batch, heads, n, d]")
     with OnDevice() as on:
         o, result = on.empty(q.shape[:3] + v.shape[3:], q.dtype)
-        call, how = (_core.attention, ()) if score is None else (_core.attention_scored, (score_formula(score), on.put(score_data)))
-        call(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left, right,
-             float(soft_cap), on.put(slopes), on.put(mask), None, *how)
+        _core.attention(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left, right,
+                        float(soft_cap), on.put(slopes), on.put(mask), None, None if score is None else score_formula(score),
+                        on.put(score_data))
         return result()
 
 

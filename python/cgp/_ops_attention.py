@@ -36,12 +36,13 @@ def _output(q, v, new=empty):
     return new(q, None, q.shape[:-1] + v.shape[-1:])
 
 
-def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
+def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None, score=None,
+               data=None):
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     o = _output(q, v)
     lse = empty(q, torch.float32, q.shape[:-1])
     queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes), mask,
-          None)
+          None, score, dense(data))
     return o, lse
 
 
@@ -63,18 +64,19 @@ _attention_op = define(
     "float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)", _attention, _attention_fake)
 
 
-def _backward(q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
+def _backward(q, k, v, o, lse, d_o, *options):
     q, k, v = _without_gaps(q), _without_gaps(k), _without_gaps(v)
     gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
-    return _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask)
+    return _gradients_into(gradients, q, k, v, o, lse, d_o, *options)
 
 
-def _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
+def _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask, score=None,
+                    data=None):
     """The gradients of q, k and v into tensors that are strided as these."""
     o = _without_gaps(o)
     d_o = _strided_as(d_o, o)
     queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
-          dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled())
+          dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled(), score, dense(data))
     return gradients
 
 
@@ -114,12 +116,7 @@ gradient(_attention_op, _gradient, _setup)
 # ---------------------------------------------------------------- scores by a formula
 def _scored(q, k, v, score, data=None, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None,
             mask=None):
-    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
-    o = _output(q, v)
-    lse = empty(q, torch.float32, q.shape[:-1])
-    queue(_core.attention_scored, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes),
-          mask, None, score, dense(data))
-    return o, lse
+    return _attention(q, k, v, causal, scale, window_left, window_right, soft_cap, slopes, mask, score, data)
 
 
 def _scored_fake(q, k, v, score, data=None, *others):
@@ -132,14 +129,8 @@ _scored_op = define(
     _scored, _scored_fake)
 
 
-def _scored_backward(q, k, v, o, lse, d_o, score, data, causal, scale, window_left, window_right, soft_cap, slopes, mask):
-    q, k, v = _without_gaps(q), _without_gaps(k), _without_gaps(v)
-    o = _without_gaps(o)
-    d_o = _strided_as(d_o, o)
-    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
-    queue(_core.attention_scored_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right,
-          soft_cap, dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled(), score, dense(data))
-    return gradients
+def _scored_backward(q, k, v, o, lse, d_o, score, data, *options):
+    return _backward(q, k, v, o, lse, d_o, *options, score, data)
 
 
 _scored_backward_op = define(

@@ -193,17 +193,24 @@ TEST(timeline, a_gpu_that_waits_for_the_host_is_named_with_the_longest_gap) {
   EXPECT_FALSE(s.after_longest_gap.empty());
 }
 
+namespace {
+
+std::string recorded_kernel(int start, int lasts) {
+  return "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) +
+         ",\"t1\":" + std::to_string(start + lasts) + ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
+}
+
+std::string recorded_window(const char* begins, int at) {
+  return std::string("{\"ev\":\"window\",\"begins\":") + begins + ",\"t\":" + std::to_string(at) + "}\n";
+}
+
+}  // namespace
+
 TEST(timeline, what_is_recorded_in_windows_is_read_by_window) {
-  const auto kernel = [](int start) {
-    return "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) +
-           ",\"t1\":" + std::to_string(start + 5) + ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
-  };
-  const auto window = [](const char* begins, int at) {
-    return std::string("{\"ev\":\"window\",\"begins\":") + begins + ",\"t\":" + std::to_string(at) + "}\n";
-  };
   Timeline t;
-  read_events("{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n" + window("true", 1) + kernel(10) + kernel(20) +
-                  window("false", 30) + window("true", 1000) + kernel(1010),
+  read_events("{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n" + recorded_window("true", 1) +
+                  recorded_kernel(10, 5) + recorded_kernel(20, 5) + recorded_window("false", 30) +
+                  recorded_window("true", 1000) + recorded_kernel(1010, 5),
               t);
   ASSERT_EQ(t.windows.size(), 2u);
   EXPECT_EQ(t.windows[0].end, 30u);
@@ -215,18 +222,12 @@ TEST(timeline, what_is_recorded_in_windows_is_read_by_window) {
 }
 
 TEST(timeline, what_lies_between_two_parts_is_neither_idle_nor_a_gap) {
-  const auto kernel = [](int start) {
-    return "{\"ev\":\"kernel\",\"n\":0,\"t0\":" + std::to_string(start) +
-           ",\"t1\":" + std::to_string(start + 500) + ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n";
-  };
-  const auto window = [](const char* begins, int at) {
-    return std::string("{\"ev\":\"window\",\"begins\":") + begins + ",\"t\":" + std::to_string(at) + "}\n";
-  };
   const std::string name = "{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n";
   Timeline t;
-  read_events(name + window("true", 1000) + kernel(1000) + kernel(1600) + window("false", 3000) +
-                  window("true", 91000) + kernel(91100) + kernel(91700) + window("false", 93000) +
-                  "{\"ev\":\"end\",\"t\":101000}\n",
+  read_events(name + recorded_window("true", 1000) + recorded_kernel(1000, 500) + recorded_kernel(1600, 500) +
+                  recorded_window("false", 3000) + recorded_window("true", 91000) +
+                  recorded_kernel(91100, 500) + recorded_kernel(91700, 500) +
+                  recorded_window("false", 93000) + "{\"ev\":\"end\",\"t\":101000}\n",
               t);
   EXPECT_TRUE(t.complete);
   EXPECT_NEAR(t.recorded_percent(), 4, 1e-9);
@@ -242,7 +243,9 @@ TEST(timeline, what_lies_between_two_parts_is_neither_idle_nor_a_gap) {
   EXPECT_FALSE(m.has(prof::Metric::vram_peak_mb)) << "an allocation may have gone unseen";
 
   Timeline all;  // one part that was never closed is all of it
-  read_events(name + window("true", 1000) + kernel(1000) + "{\"ev\":\"end\",\"t\":101000}\n", all);
+  read_events(
+      name + recorded_window("true", 1000) + recorded_kernel(1000, 500) + "{\"ev\":\"end\",\"t\":101000}\n",
+      all);
   EXPECT_EQ(all.recorded_percent(), 100);
   EXPECT_TRUE(recorded_text(all).empty());
   add_metrics(all, m);
