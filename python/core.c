@@ -527,27 +527,30 @@ FUNCTION(qkv_append, 13)
   o.cos = cos, o.sin = sin, o.q_weight = q_weight, o.k_weight = k_weight, o.lengths = lengths;
   return done(cgp_qkv_append(handle(a[0]), qkv, &o, table, wrong, pool));
 END
-static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, PyObject* scales, cgp_paged_attention_options* o) {
+static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, PyObject* scales, PyObject* share,
+                         cgp_paged_attention_options* o) {
   memset(o, 0, sizeof *o);
   o->size = sizeof *o;
   o->scale = real(scale), o->early = PyObject_IsTrue(early), o->max_length = PyLong_AsUnsignedLongLong(max_length);
+  o->share = PyLong_AsUnsignedLongLong(share);
   if (scales != Py_None && !PyArg_ParseTuple(scales, "ff", &o->key_scale, &o->value_scale)) return 1;
   return PyErr_Occurred() != NULL;
 }
-/* stream, q, pool, table, scale, early, max_length, (key scale, value scale) or None -> bytes */
-FUNCTION(paged_attention_workspace, 8)
+/* stream, q, pool, table, scale, early, max_length, (key scale, value scale) or None, share -> bytes */
+FUNCTION(paged_attention_workspace, 9)
   TENSOR(q, 1)
   TENSOR(pool, 2)
   TENSOR(table, 3)
   cgp_paged_attention_options o;
-  if (paged_options(a[4], a[5], a[6], a[7], &o)) return NULL;
+  if (paged_options(a[4], a[5], a[6], a[7], a[8], &o)) return NULL;
   uint64_t bytes = 0;
   const cgp_status status = cgp_paged_attention_workspace(handle(a[0]), q, pool, table, &o, &bytes);
   torch_end();
   return status ? fail(status) : PyLong_FromUnsignedLongLong(bytes);
 END
-/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o, (key scale, value scale) or None */
-FUNCTION(paged_attention, 12)
+/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o, (key scale, value scale) or None, share, shared or
+ * None */
+FUNCTION(paged_attention, 14)
   TENSOR(q, 1)
   TENSOR(pool, 2)
   TENSOR(table, 3)
@@ -555,8 +558,10 @@ FUNCTION(paged_attention, 12)
   TENSOR(workspace, 8)
   TENSOR(wrong, 9)
   TENSOR(out, 10)
+  TENSOR(shared, 13)
   cgp_paged_attention_options o;
-  if (paged_options(a[5], a[6], a[7], a[11], &o)) return NULL;
+  if (paged_options(a[5], a[6], a[7], a[11], a[12], &o)) return NULL;
+  o.shared = shared;
   return done(cgp_paged_attention(handle(a[0]), q, pool, table, lengths, &o, workspace, wrong, out));
 END
 

@@ -261,15 +261,24 @@ class PagedKVCache:
                 if c[2]:
                     on.call(_core.kv_copy, self._pool, c)
 
-    def _tables(self, sequences, on):
-        """(tables, lengths, the longest), on the device."""
+    def _tables(self, sequences, on, share=0):
+        """(tables, lengths, the longest, the tokens that each `share` neighbours have in common or None), on the device."""
         of = list(sequences)
         lengths = (ctypes.c_int32 * len(of))(*(self.get_seq_len(s) for s in of))
         longest = max(lengths, default=0)
         columns = max(-(-longest // self.page_size), 1)
         named, tables = (ctypes.c_uint64 * len(of))(*of), (ctypes.c_int32 * (len(of) * columns))()
         _core.kv_tables(self._handle, ctypes.addressof(named), len(of), columns, ctypes.addressof(tables))
-        return on.numbers(tables, "int32", (len(of), columns)), on.numbers(lengths, "int32", (len(of),)), longest
+        common = None
+        if share > 1:
+            rows = [tables[i * columns:(i + 1) * columns] for i in range(len(of))]
+            common = []
+            for first in range(0, len(of), share):
+                group = rows[first:first + share]
+                same = next((c for c, pages in enumerate(zip(*group)) if len(set(pages)) > 1), columns)
+                common.append(min(same * self.page_size, *lengths[first:first + share], longest))
+            common = on.numbers((ctypes.c_int32 * len(common))(*common), "int32", (len(common),))
+        return on.numbers(tables, "int32", (len(of), columns)), on.numbers(lengths, "int32", (len(of),)), longest, common
 
     def read(self, sequences):
         """(k, v) of one sequence [tokens, heads, d]; of a list of them [sequences, heads, longest, d], with zeros behind the shorter.
@@ -281,16 +290,18 @@ class PagedKVCache:
         several = not isinstance(sequences, int)
         of = list(sequences) if several else [sequences]
         with self._where.session() as on:
-            table, lengths, longest = self._tables(of, on)
+            table, lengths, longest, _ = self._tables(of, on)
             shape = (len(of), self.heads, longest, self.d)
             (k, k_result), (v, v_result) = on.empty(shape, self.dtype), on.empty(shape, self.dtype)
             on.call(_core.kv_gather, self._pool, table, lengths, self._scales, self._wrong, k, v)
             k, v = k_result(), v_result()
         return (k, v) if several else (k[0].swapaxes(0, 1), v[0].swapaxes(0, 1))
 
-    def attend(self, q, sequences, scale=0.0):
+    def attend(self, q, sequences, scale=0.0, share=0):
         """Attention of the last tokens of each sequence over all of its tokens, straight from the pages: query i of n sees keys up to
-        length - n + i. q: [sequences, heads of queries, n, d] -> the same shape. scale 0: 1 / sqrt(d).
+        length - n + i. q: [sequences, heads of queries, n, d] -> the same shape. scale 0: 1 / sqrt(d). share: so many neighbours in
+        `sequences` (of the last group fewer) were forked from one another: the pages that all of them begin with are read once for
+        several of them, in the same launch.
 
         >>> cache = cgp.PagedKVCache(4, heads=1, d=64, dtype="float16")
         >>> s, x = cache.add_sequence(), np.ones((1, 1, 64), np.float16)
@@ -306,13 +317,16 @@ class PagedKVCache:
             if self.get_seq_len(s) < q.shape[2]:
                 raise ArgumentError(f"PagedKVCache: q has {q.shape[2]} queries, sequence {s} has {self.get_seq_len(s)} tokens")
         scales = self._scales if self.pages_dtype != self.dtype else None
+        if integer(share, "attend: share") < 0:
+            raise ArgumentError(f"PagedKVCache: share = {share} must be at least 0")
+        share = share if 1 < share and len(of) > 1 else 0
         with self._where.session() as on:
-            table, lengths, longest = self._tables(of, on)
+            table, lengths, longest, common = self._tables(of, on, share)
             put, (o, result) = on.put(q), on.empty(tuple(q.shape), self.dtype)
             if q.shape[0] and q.shape[1] and q.shape[2]:
-                size = on.call(_core.paged_attention_workspace, put, self._pool, table, scale, False, longest, scales)
+                size = on.call(_core.paged_attention_workspace, put, self._pool, table, scale, False, longest, scales, share)
                 if self._workspace[1] is None or self._workspace[0] < size:
                     self._workspace = size, self._where.memory((-(-size // 4) or 1,), "int32")
                 on.call(_core.paged_attention, put, self._pool, table, lengths, scale, False, longest, self._workspace[1], self._wrong, o,
-                        scales)
+                        scales, share, common)
             return result()

@@ -175,7 +175,7 @@ class Decoder:
         self._q = heads[:, :, :s.heads].transpose(1, 2)
         self._o = self._attended.view(m, 1, s.heads, s.d).transpose(1, 2)
         size = _torch.queue(_core.paged_attention_workspace, like, self._q, self._pools[0], self._table, s.scale, True,
-                            self.capacity, None)
+                            self.capacity, None, 0)
         self._workspace = new((size + 3) // 4, dtype=torch.int32)
         self._step_calls = self._prepared(self._step_list(heads))
         self._head_calls = self._prepared(self._head_list())
@@ -194,7 +194,7 @@ class Decoder:
             calls.append((_core.qkv_append, (heads, self._cos, self._sin, layer.q_norm, layer.k_norm, lengths, 0, s.eps, True,
                                              self._table, self._wrong, pool)))
             calls.append((_core.paged_attention, (self._q, pool, self._table, lengths, s.scale, True, self.capacity,
-                                                  self._workspace, self._wrong, self._o, None)))
+                                                  self._workspace, self._wrong, self._o, None, 0, None)))
             calls += self._linear(self._attended, layer.out, self._x, residual=self._x)
             wide = self._wide[:, :layer.wide.columns]
             calls += self._linear(self._x, layer.wide, wide, norm=layer.norm2)

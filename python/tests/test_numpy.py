@@ -362,6 +362,10 @@ def test_paged_cache(pages, tolerance):
         q = random(2, 4, n, 64, dtype=np.float16)
         for got, s in zip(cache.attend(q, [second, first]), (second, first)):
             np.testing.assert_allclose(got, attended(q[0 if s == second else 1], *tokens[s]), atol=2 * tolerance)
+    q = random(3, 4, 1, 64, dtype=np.float16)
+    for share in (2, 3, 9):  # the first page is everybody's
+        for got, x, s in zip(cache.attend(q, [first, third, second], share=share), q, (first, third, second)):
+            np.testing.assert_allclose(got, attended(x, *tokens[s]), atol=2 * tolerance)
 
 
 def test_paged_cache_names_mistakes():
@@ -381,6 +385,7 @@ def test_paged_cache_names_mistakes():
             (cgp.ArgumentError, "named twice", lambda: cache.append([there, there], long[:, :1], long[:, :1])),
             (cgp.ArgumentError, "truncate", lambda: cache.truncate(there, 2)), (cgp.ArgumentError, "fork", lambda: cache.fork(there, 2)),
             (cgp.ArgumentError, "2 queries", lambda: cache.attend(long[None, 0, :2].swapaxes(1, 2), [there])),
+            (cgp.ArgumentError, "share = -1", lambda: cache.attend(x[None], [there], share=-1)),
             (cgp.ArgumentError, "no power of two", lambda: cgp.PagedKVCache(4, 1, 64, page_size=17)),
             (cgp.ArgumentError, "d = 7", lambda: cgp.PagedKVCache(4, 1, 7)), (cgp.ArgumentError, "pages = 0", lambda: cgp.PagedKVCache(0, 1, 8)),
             (cgp.ArgumentError, "float32", lambda: cgp.PagedKVCache(4, 1, 8, dtype="float32")),

@@ -475,6 +475,7 @@ def test_paged_cache(pages, tolerance):
             keys, values = (t.transpose(0, 1).float() for t in want[s])
             hidden = torch.ones(n, keys.shape[1], device="cuda", dtype=torch.bool).tril(keys.shape[1] - n)
             close(got, F.scaled_dot_product_attention(queries.float(), keys, values, hidden, enable_gqa=True), tolerance)
+        close(cache.attend(q, [first, second], share=2), cache.attend(q, [first, second]), tolerance)
     before = repr(cache)
     for kind, call in ((cgp.ArgumentError, lambda: cache.append(first, k[0].cpu(), v[0])), (cgp.ArgumentError, lambda: cache.append(first, k[0].half(), v[0])),
                        (MemoryError, lambda: cache.append(first, k.repeat(1, 20, 1, 1)[0], v.repeat(1, 20, 1, 1)[0]))):

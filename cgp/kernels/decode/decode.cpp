@@ -72,7 +72,8 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t want = std::max<std::uint64_t>(1, 2 * std::uint64_t(std::max(1, d.sm_count)) / work);
   const std::uint64_t most = std::max<std::uint64_t>(1, (p.max_length + 63) / 64);
   const std::uint64_t splits = p.splits ? std::uint64_t(p.splits) : std::min(want, most);
-  if (p.share > 1 && rows && rows <= kRows / 2) {  // else the rows of one sequence fill a product
+  // Where one sequence's rows fill a product there is nothing to share.
+  if (p.share > 1 && rows && rows <= kRows / 2 && work <= kCounters) {
     const std::uint64_t members = std::min(kRows / rows, p.share), groups = (p.batch + p.share - 1) / p.share;
     const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
     const std::uint64_t ways =
@@ -159,7 +160,7 @@ std::uint64_t decode_workspace(const DecodeProblem& q, const runtime::DeviceInfo
   const auto use = plan(p, d);
   if (use.cluster) return 256;  // not used, but there
   const std::uint64_t all = use.items * p.batch;
-  return (all + 63) / 64 * 256 + all * (use.splits + use.shared_splits) * kRows * (2 + p.cache.d) * 4;
+  return kCounters * 4 + all * (use.splits + use.shared_splits) * kRows * (2 + p.cache.d) * 4;
 }
 
 void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& at) {
@@ -177,6 +178,9 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   if (use.members && !at.shared) throw ArgumentError("decode: shared is 0");
   if ((use.splits > 1 || use.members) && !use.cluster && !at.workspace)
     throw ArgumentError("decode: workspace is 0");
+  if (!use.cluster && use.splits > 1 && use.items * p.batch > kCounters)
+    throw Unsupported(text::cat("decode: splits = ", use.splits, " of ", use.items * p.batch,
+                                " key heads and row blocks of sequences, which are above ", kCounters));
   if (use.items > 65535)
     throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
   DecodeTuning t;

@@ -32,6 +32,9 @@ using attention_parts::inverse_or_zero, attention_parts::kNever, attention_parts
 using kv_parts::load8;
 
 inline constexpr int kRows = 16, kKeys = 16;
+/// What a workspace begins with, whatever the problem: problems of all shapes leave each other's counters
+/// alone.
+inline constexpr int kCounters = 1 << 16;
 
 struct Tune {
   DecodeTuning t;
@@ -601,7 +604,7 @@ class Decode {
 
     const auto all = t_.cascade ? p_.batch * p_.heads_kv : k_.nctaid_z() * p_.items;
     const Out<u32> counter(p_.workspace);
-    const Out<f32> stats(p_.workspace + counters_bytes(all));
+    const Out<f32> stats(p_.workspace + std::uint64_t(4 * kCounters));
     const auto partial = stats.at(to<u64>(all * slots()) * std::uint64_t(2 * kRows));
     const auto slot = [&](const Val<u32>& member, const Val<u32>& s) {
       return to<u64>(shared_index(at, item, member) * slots() + s);
@@ -688,7 +691,6 @@ class Decode {
   Val<f32> weight(const Val<f32>& m, const Val<f32>& max) {
     return select(m == kNever, Val<f32>(0), ex2<approx, ftz>((m - max) * p_.scale_log2));
   }
-  static Val<u64> counters_bytes(const Val<u32>& n) { return to<u64>((n + 63u) / 64u) * 256u; }
 
   template <class F>
   void each(const Where& at, int columns, F&& f) {

@@ -159,6 +159,37 @@ TEST(decode, every_shape_under_every_order_of_execution) {
   check(runtime::Device::open("emu:sm_80"), shapes()[1], 3);  // counters are left ready
 }
 
+// One workspace, zeroed once, for a problem with long partial results and then for one with many counters.
+TEST(decode, problems_of_other_shapes_share_a_workspace) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  DecodeProblem small, large;
+  small.cache = {DType::bf16, DType::bf16, 12, 16, 1, 64};
+  small.heads_q = 16, small.columns = 12, small.splits = 3;
+  large = small;
+  large.batch = 130, large.columns = 2, large.splits = 2;
+  const auto bytes = std::max(decode_workspace(small, device.info()), decode_workspace(large, device.info()));
+  auto work = device.zeros<std::uint32_t>(bytes / 4), wrong = device.zeros<std::uint32_t>(1);
+  auto pool = device.upload<std::byte>(random_array(DType::bf16, {small.cache.elements()}, 1).bytes);
+  auto q = device.upload<std::byte>(random_array(DType::bf16, {130 * 16 * 64}, 2).bytes);
+  auto o = device.alloc<std::byte>(q.size());
+  o.fill_bytes(0xff);
+  std::vector<std::int32_t> pages;
+  for (int i = 0; i < 260; ++i) pages.push_back(i % 12);
+  auto table = device.upload<std::int32_t>(pages);
+  runtime::Stream s(device);
+  for (const auto& p : {small, large}) {
+    auto lengths = device.upload<std::uint32_t>(
+        std::vector<std::uint32_t>(p.batch, std::uint32_t(p.columns * p.cache.page_size)));
+    decode(s, p,
+           {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
+            wrong.address()});
+    s.wait();
+  }
+  std::vector<std::uint16_t> words(o.size() / 2);
+  o.download(std::as_writable_bytes(std::span(words)));
+  EXPECT_EQ(std::count(words.begin(), words.end(), 0xffff), 0);
+}
+
 TEST(decode, wrong_pages_are_reported) {
   const auto device = runtime::Device::open("emu:sm_90a");
   DecodeProblem p;
@@ -175,6 +206,91 @@ TEST(decode, wrong_pages_are_reported) {
       {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, 0, wrong.address()});
   s.wait();
   EXPECT_EQ(wrong.to_vector()[0], 2u);
+}
+
+namespace {
+
+// A captured step (a token appended, attention over what there is then) is issued again and again while
+// slots, table, lengths and queries change in device memory; the same step issued directly gives the same
+// bits.
+void replayed_steps(const runtime::Device& device, const DecodeProblem& problem, std::uint32_t first,
+                    std::uint32_t steps) {
+  auto p = problem;
+  const std::uint64_t row = p.cache.heads * p.cache.d, query = p.heads_q * p.cache.d;
+  p.columns = (first + steps + 2 + p.cache.page_size - 1) / p.cache.page_size;
+  p.cache.page_count = p.columns * p.batch;
+  auto table = device.alloc<std::int32_t>(p.batch * p.columns);
+  auto lengths = device.alloc<std::uint32_t>(p.batch), wrong = device.zeros<std::uint32_t>(1);
+  auto slots = device.alloc<std::uint64_t>(p.batch);
+  auto shared =
+      device.upload<std::uint32_t>(std::vector<std::uint32_t>(p.batch, std::uint32_t(first / 16 * 16)));
+  auto q = device.alloc<std::byte>(p.batch * query * 2), kv = device.alloc<std::byte>(p.batch * row * 2),
+       o = device.alloc<std::byte>(p.batch * query * 2);
+  auto work = device.zeros<std::uint32_t>(decode_workspace(p, device.info()) / 4 + 1);
+  const auto all = random_array(p.cache.type, {p.cache.elements()}, 3);
+  runtime::Stream s(device);
+  auto pool = device.alloc<std::byte>(p.cache.bytes());
+  const auto step = [&](runtime::Stream& on) {
+    kv_append(on, p.cache, pool.address(), {kv.address(), kv.address(), 0, 0, p.batch}, slots.address(),
+              wrong.address());
+    decode(on, p,
+           {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
+            wrong.address(), shared.address()});
+  };
+  const auto run = [&](const std::function<void()>& issue) {
+    pool.upload(std::span(all.bytes).first(p.cache.bytes()));
+    std::vector<std::byte> results;
+    for (std::uint32_t i = 0; i < steps; ++i) {
+      std::vector<std::int32_t> pages;  // others at every step, but for the common ones
+      std::vector<std::uint32_t> now;
+      std::vector<std::uint64_t> places;
+      for (std::uint64_t b = 0; b < p.batch; ++b) {
+        const auto length = first + i + (p.share ? 0u : std::uint32_t(b % 3));
+        now.push_back(length);
+        for (std::uint64_t c = 0; c < p.columns; ++c) {
+          const auto owner = p.share && (c + 1) * p.cache.page_size <= first ? b / p.share * p.share : b;
+          pages.push_back(std::int32_t((owner * p.columns + c + i) % p.cache.page_count));
+        }
+        const auto last = length - 1;
+        places.push_back(std::uint64_t(pages[b * p.columns + last / p.cache.page_size]) * p.cache.page_size +
+                         last % p.cache.page_size);
+      }
+      table.upload(pages), lengths.upload(now), slots.upload(places);
+      q.upload(random_array(p.cache.type, {p.batch * query}, 10 + i).bytes);
+      kv.upload(random_array(p.cache.type, {p.batch * row}, 90 + i).bytes);
+      o.fill_bytes(0xff);
+      issue();
+      s.wait();
+      std::vector<std::byte> bytes(o.size());
+      o.download(bytes);
+      results.insert(results.end(), bytes.begin(), bytes.end());
+    }
+    return results;
+  };
+  const auto direct = run([&] { step(s); });  // loads the kernels, too
+  const auto graph = s.capture(step);
+  EXPECT_EQ(graph.size(), 2u);
+  EXPECT_EQ(run([&] { s.replay(graph); }), direct) << "cluster " << p.cluster << " share " << p.share;
+  EXPECT_EQ(wrong.to_vector()[0], 0u);
+  std::size_t nans = 0;
+  for (std::size_t i = 1; i < direct.size(); i += 2) nans += direct[i] == std::byte{0xff};
+  EXPECT_EQ(nans, 0u);
+}
+void replayed_problems(const runtime::Device& device, std::uint32_t first, std::uint32_t steps) {
+  DecodeProblem p;
+  p.cache = {DType::bf16, DType::bf16, 0, 16, 2, 64};
+  p.batch = 4, p.heads_q = 4, p.splits = 2;
+  replayed_steps(device, p, first, steps);
+  p.splits = 0, p.cluster = 2;
+  replayed_steps(device, p, first, steps);
+  p.cluster = -1, p.share = 4;
+  replayed_steps(device, p, first, steps);
+}
+
+}  // namespace
+
+TEST(decode, a_captured_step_follows_what_the_device_says) {
+  replayed_problems(runtime::Device::open("emu:sm_90a"), 46, 3);
 }
 
 TEST(decode, bad_arguments_name_the_argument) {
@@ -197,6 +313,7 @@ TEST(decode, right_on_a_gpu) {
     const auto device = runtime::Device::open("cuda:0");
     for (const auto& x : shapes()) check(device, x, 2);
     check(device, {DType::bf16, DType::bf16, 32, 8, 128, 64, 1, {1000, 3000, 17, 2048}, 0}, 2);
+    replayed_problems(device, 1000, 20);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
