@@ -397,7 +397,8 @@ CGP_API cgp_status cgp_kv_gather(cgp_stream* s, const cgp_tensor* pool, const cg
                                  const cgp_tensor* lengths, const cgp_kv_options* options,
                                  const cgp_tensor* wrong, const cgp_tensor* k, const cgp_tensor* v);
 /* Attention of q [batch, heads, n_q, d] over the first lengths[b] tokens of each sequence; query i sees keys
- * up to lengths[b] - n_q + i. `workspace` is zeroed once and left ready by every call, for calls of any shape. */
+ * up to lengths[b] - n_q + i. `workspace` is zeroed once and left ready by every call, for calls of any
+ * shape. */
 typedef struct {
   size_t size;
   float scale; /* 0: 1 / sqrt(d) */

@@ -35,7 +35,7 @@ std::string reject(const DecodeProblem& p);
 
 struct DecodeAddresses {
   std::uint64_t q = 0, pool = 0, table = 0, lengths = 0, o = 0;
-  std::uint64_t lse = 0;        ///< f32 [batch, heads_q, n_q], or 0
+  std::uint64_t lse = 0;  ///< f32 [batch, heads_q, n_q], or 0
   /// decode_workspace() bytes, zeroed once; every launch leaves it ready for problems of any shape.
   std::uint64_t workspace = 0;
   /// u32: batch number + 1 of a sequence whose table names a page that is not there.
