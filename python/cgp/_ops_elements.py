@@ -3,7 +3,7 @@
 import torch
 
 from . import _core
-from ._functions import ACTIVATIONS, ROPE_SCALINGS, check_rope, choice
+from ._functions import ELEMENTWISE, ROPE_SCALINGS, check_rope, choice
 from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 
@@ -84,26 +84,23 @@ def rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, 
 
 
 # ---------------------------------------------------------------- activations
-_KINDS = {name: code for name, code in ACTIVATIONS.items() if name}
-
-
 def _activate(x, activation, bias=None):
     x = rows(x)
     y = empty(x)
-    queue(_core.activate, x, choice(_KINDS, activation, "activation"), x, dense(bias), y)
+    queue(_core.activate, x, choice(ELEMENTWISE, activation, "activation"), x, dense(bias), y)
     return y
 
 
 def _activate_backward(x, activation, bias, dy):
     x, dy = rows(x), rows(dy)
     dx = empty(x)
-    queue(_core.activate_backward, x, choice(_KINDS, activation, "activation"), x, dense(bias), dy, dx)
+    queue(_core.activate_backward, x, choice(ELEMENTWISE, activation, "activation"), x, dense(bias), dy, dx)
     return dx
 
 
 def _activate_fake(x, activation, bias=None, dy=None):
     expect_float("activate", "x", x)
-    choice(_KINDS, activation, "activation")
+    choice(ELEMENTWISE, activation, "activation")
     expect_like("activate", "bias", bias, x.shape[-1:], "the last dimension of x")
     expect_like("activate", "dy", dy, x.shape, "x")
     return x.new_empty(x.shape)
@@ -131,7 +128,7 @@ gradient(_activate_op, _activate_gradient, _activate_setup)
 
 
 def activate(x, activation, bias=None):
-    """f(x + bias) for activation "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
+    """f(x + bias) for activation "identity", "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
 
     >>> ops.activate(torch.tensor([[-1., 2.]], device="cuda"), "relu")
     tensor([[0., 2.]], device='cuda:0')
@@ -142,21 +139,21 @@ def activate(x, activation, bias=None):
 def _gated(gate, up, activation="silu"):
     gate, up = rows(gate), rows(up)
     out = empty(gate)
-    queue(_core.gated, gate, choice(_KINDS, activation, "activation"), gate, up, out)
+    queue(_core.gated, gate, choice(ELEMENTWISE, activation, "activation"), gate, up, out)
     return out
 
 
 def _gated_fake(gate, up, activation="silu"):
     expect_float("gated", "gate", gate), expect_float("gated", "up", up)
     expect_like("gated", "up", up, gate.shape, "gate")
-    choice(_KINDS, activation, "activation")
+    choice(ELEMENTWISE, activation, "activation")
     return gate.new_empty(gate.shape)
 
 
 def _gated_backward(gate, up, dout, activation):
     gate, up, dout = rows(gate), rows(up), rows(dout)
     dgate, dup = empty(gate), empty(up)
-    queue(_core.gated_backward, gate, choice(_KINDS, activation, "activation"), gate, up, dout, dgate, dup)
+    queue(_core.gated_backward, gate, choice(ELEMENTWISE, activation, "activation"), gate, up, dout, dgate, dup)
     return dgate, dup
 
 
@@ -180,8 +177,8 @@ gradient(_gated_op, _gated_gradient, _gated_setup)
 
 
 def gated(gate, up, activation="silu"):
-    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu". gate, up: [..., n] -> [..., n].
-    They may be the halves of one tensor (x.chunk(2, -1)).
+    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu", their product for "identity".
+    gate, up: [..., n] -> [..., n]. They may be the halves of one tensor (x.chunk(2, -1)).
 
     >>> ops.gated(torch.ones(1, 1, device="cuda"), torch.full((1, 1), 2., device="cuda"), "relu")
     tensor([[2.]], device='cuda:0')

@@ -131,7 +131,7 @@ def test_activations():
     wide = x.astype(np.float64)
     erf = np.vectorize(math.erf)
     functions = {
-        "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)),
+        "identity": lambda x: x, "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)),
         "gelu": lambda x: x / 2 * (1 + erf(x / np.sqrt(2))),
         "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     }
@@ -229,6 +229,8 @@ def test_mistakes_name_the_argument():
         cgp.softmax(x.astype(np.float64))
     with pytest.raises(ValueError):  # they are ValueErrors too
         cgp.sum(x, 7)
+    with pytest.raises(cgp.ArgumentError, match="nothing to reduce"):
+        cgp.max(x[:0], 0)
     with pytest.raises(cgp.ArgumentError, match="rms_norm: weight.*5"):
         cgp.rms_norm(x, np.ones(4, np.float32))
     with pytest.raises(cgp.ArgumentError, match="layer_norm: residual"):

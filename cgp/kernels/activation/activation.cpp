@@ -2,6 +2,10 @@
 // Activations on the element skeleton (row/element_kernel.h).
 #include "cgp/kernels/activation/activation.h"
 
+#include <bit>
+
+#include "cgp/base/text.h"
+
 #include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/activation/activation_ref.h"
 
@@ -81,9 +85,10 @@ Val<f32> slope(Activation a, const Val<f32>& x) {
 
 class Op : public row::ElementOp {
  public:
-  Op(Activation a, bool gated, bool backward) : a_(a), gated_(gated), backward_(backward) {}
+  Op(Activation a, bool gated, bool backward, bool scaled)
+      : a_(a), gated_(gated), backward_(backward), scaled_(scaled) {}
   std::vector<Floats> apply(Kernel&, const std::vector<Floats>& in, const Floats& column, const Val<u64>&,
-                            const std::vector<Val<u64>>&) const override {
+                            const std::vector<Val<u64>>& parameters) const override {
     std::vector<Floats> out(gated_ && backward_ ? 2 : 1);
     for (std::size_t e = 0; e < in[0].size(); ++e) {
       const auto x = column.empty() ? in[0][e] : in[0][e] + column[e];
@@ -93,7 +98,8 @@ class Op : public row::ElementOp {
       } else if (gated_) {
         out[0].push_back(activation_code(a_, x) * in[1][e]);
       } else {
-        out[0].push_back(backward_ ? in[1][e] * slope(a_, x) : activation_code(a_, x));
+        const auto y = backward_ ? in[1][e] * slope(a_, x) : activation_code(a_, x);
+        out[0].push_back(scaled_ ? y * bits<f32>(to<u32>(parameters[0])) : y);
       }
     }
     return out;
@@ -101,18 +107,20 @@ class Op : public row::ElementOp {
 
  private:
   Activation a_;
-  bool gated_, backward_;
+  bool gated_, backward_, scaled_;
 };
 
 row::ElementProblem problem(std::string_view name, Activation a, bool gated, bool backward,
-                            std::uint64_t rows, std::uint64_t cols) {
+                            std::uint64_t rows, std::uint64_t cols, float scale = 1) {
   row::ElementProblem p;
-  p.name = name, p.op = std::make_shared<Op>(a, gated, backward), p.form = std::string(cgp::kernels::name(a));
+  p.name = name, p.op = std::make_shared<Op>(a, gated, backward, scale != 1);
+  p.form = text::cat(cgp::kernels::name(a), scale != 1 ? "_scaled" : "");
+  p.parameters = {std::bit_cast<std::uint32_t>(scale)};
   p.rows = rows, p.cols = cols, p.dear = a == Activation::gelu;
   return p;
 }
 row::ElementProblem problem(const Activate& a) {
-  auto p = problem("activation", a.activation, false, false, a.rows, a.cols);
+  auto p = problem("activation", a.activation, false, false, a.rows, a.cols, a.scale);
   p.inputs = {{"x", a.x}}, p.outputs = {{"y", a.y}}, p.column = a.bias;
   p.input_layouts = {a.x_layout}, p.output_layouts = {a.y_layout};
   return p;
@@ -150,18 +158,18 @@ namespace {
 
 using row::Expected, row::TensorCase;
 
-constexpr std::string_view kNames[] = {"relu", "silu", "gelu", "gelu_tanh"};
+constexpr std::string_view kNames[] = {"identity", "relu", "silu", "gelu", "gelu_tanh"};
 Activation parse(const Options& o) {
   const auto s = o.choice("f", kNames);
-  for (int i = 0; i < 4; ++i)
-    if (kNames[i] == s) return Activation(i + 1);
+  for (int i = 0; i < 5; ++i)
+    if (kNames[i] == s) return Activation(i);
   return Activation::silu;
 }
 
 // Fills a problem of one of the four forms with views made by `in` and `out`.
 template <class MakeIn, class MakeOut>
-row::ElementProblem build(Activation a, bool is_gated, bool backward, bool bias, std::uint64_t rows,
-                          std::uint64_t cols, const MakeIn& in, const MakeOut& out) {
+row::ElementProblem build(Activation a, bool is_gated, bool backward, bool bias, float scale,
+                          std::uint64_t rows, std::uint64_t cols, const MakeIn& in, const MakeOut& out) {
   if (is_gated && backward) {
     GateBackward g;
     g.activation = a, g.rows = rows, g.cols = cols;
@@ -183,7 +191,7 @@ row::ElementProblem build(Activation a, bool is_gated, bool backward, bool bias,
     return problem(b);
   }
   Activate f;
-  f.activation = a, f.rows = rows, f.cols = cols, f.x = in("x", false), f.y = out("y");
+  f.activation = a, f.scale = scale, f.rows = rows, f.cols = cols, f.x = in("x", false), f.y = out("y");
   if (bias) f.bias = in("bias", true);
   return problem(f);
 }
@@ -191,11 +199,13 @@ row::ElementProblem build(Activation a, bool is_gated, bool backward, bool bias,
 KernelEntry entry(std::string name, std::string summary, bool is_gated, bool backward) {
   KernelEntry e;
   e.name = std::move(name), e.summary = std::move(summary);
-  e.options = {{"f", "silu", "relu, silu, gelu or gelu_tanh"},
+  e.options = {{"f", "silu", "identity, relu, silu, gelu or gelu_tanh"},
                {"dtype", "bf16", "f32, f16 or bf16"},
                {"rows", "1024", "rows"},
                {"cols", "4096", "columns"}};
   if (!is_gated) e.options.push_back({"bias", "0", "with a bias"});
+  const bool scaled = !is_gated && !backward;
+  if (scaled) e.options.push_back({"scale", "1", "of the result"});
   e.inputs = is_gated ? std::vector<std::string>{"gate", "up"} : std::vector<std::string>{"x"};
   if (backward) e.inputs.push_back(is_gated ? "dout" : "dy");
   if (!is_gated) e.inputs.push_back("bias");
@@ -206,7 +216,7 @@ KernelEntry entry(std::string name, std::string summary, bool is_gated, bool bac
         for (std::uint64_t cols : {64, 7}) {
           const auto view = [&](const char*, bool = false) { return View::stand_in(t); };
           for (auto& v : row::element_variants(
-                   build(Activation(f), is_gated, backward, !is_gated && cols == 64, 4, cols, view, view)))
+                   build(Activation(f), is_gated, backward, !is_gated && cols == 64, 1, 4, cols, view, view)))
             all.push_back(std::move(v));
         }
     return images(all, arch);
@@ -226,14 +236,16 @@ KernelEntry entry(std::string name, std::string summary, bool is_gated, bool bac
       return c->input(n, input_or_random(given, n, type, vector ? Shape{cols} : Shape{rows, cols}, next++));
     };
     const auto out = [&](const char* n) { return c->output(n, type, {rows, cols}); };
-    const auto p = build(a, is_gated, backward, bias, rows, cols, in, out);
+    const float scale = scaled ? float(o.real("scale")) : 1;
+    const auto p = build(a, is_gated, backward, bias, scale, rows, cols, in, out);
     c->runs(row::element_variants(p), "element by element");
     c->flops = double(rows * cols) * 8;
     c->run = [p](runtime::Stream& s) { row::run_elements(s, p); };
     c->oracle = [=](const TensorCase& t) {
       const auto array = [&](const char* n, bool have) { return have ? &t.host(n) : nullptr; };
       return activation_ref(a, is_gated, backward, t.host(first), array("up", is_gated),
-                            array(is_gated ? "dout" : "dy", backward), array("bias", bias), cols);
+                            array(is_gated ? "dout" : "dy", backward), array("bias", bias), cols,
+                            double(scale));
     };
     return c;
   };

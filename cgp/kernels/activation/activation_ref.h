@@ -44,7 +44,8 @@ inline double activation_slope(Activation a, double x) {
 /// The argument of an exponential is rounded (|x|, x^2 or x^3 times 24 bits); the rest are a few roundings.
 inline std::vector<row::Expected> activation_ref(Activation a, bool gated, bool backward, const HostArray& x,
                                                  const HostArray* up, const HostArray* dy,
-                                                 const HostArray* bias, std::uint64_t cols) {
+                                                 const HostArray* bias, std::uint64_t cols,
+                                                 double scale = 1) {
   const double u = unit_roundoff(DType::f32), store = unit_roundoff(x.dtype);
   const double tiny = x.dtype == DType::f16 ? 0x1p-24 : 0x1p-120;
   row::Expected first{gated ? (backward ? "dgate" : "out") : (backward ? "dx" : "y"), {}, {}},
@@ -71,7 +72,7 @@ inline std::vector<row::Expected> activation_ref(Activation a, bool gated, bool 
     } else if (backward) {
       add(first, d * s, std::fabs(d) * s_error + u * std::fabs(d * s));
     } else {
-      add(first, f, f_error);
+      add(first, f * scale, f_error * std::fabs(scale) + (scale == 1 ? 0 : u * std::fabs(f * scale)));
     }
   }
   if (gated && backward) return {first, second};

@@ -30,6 +30,34 @@ TEST(activation, every_shape_and_function_matches_the_oracle) {
   }
 }
 
+// A sum, a product and a multiple of elements.
+TEST(activation, identity_with_bias_gate_and_scale) {
+  for (const char* cols : {"64", "77"}) {
+    expect_right(kAll[0], {{"f", "identity"}, {"bias", "1"}, {"rows", "5"}, {"cols", cols}});
+    expect_right(kAll[0],
+                 {{"f", "identity"}, {"scale", "-1.7"}, {"rows", "5"}, {"cols", cols}, {"dtype", "f16"}});
+    expect_right(kAll[0], {{"f", "gelu"}, {"scale", "0.3"}, {"bias", "1"}, {"rows", "5"}, {"cols", cols}});
+    for (int k : {1, 2, 3}) expect_right(kAll[k], {{"f", "identity"}, {"rows", "5"}, {"cols", cols}});
+  }
+}
+
+TEST(activation, relu_selects_and_does_not_branch) {
+  const auto c = expect_right(kAll[0], {{"f", "relu"}, {"rows", "7"}, {"cols", "1000"}, {"dtype", "f32"}});
+  EXPECT_EQ(c.divergent_branches, 0u);
+}
+
+// What activation.h says about them.
+TEST(activation, approximations_of_gelu_differ_by_a_known_bound) {
+  double by_tanh = 0, by_sigmoid = 0;
+  for (double x = -8; x < 8; x += 1e-3) {
+    const double exact = activation_value(Activation::gelu, x);
+    by_tanh = std::max(by_tanh, std::fabs(activation_value(Activation::gelu_tanh, x) - exact));
+    by_sigmoid = std::max(by_sigmoid, std::fabs(x / (1 + std::exp(-1.702 * x)) - exact));
+  }
+  EXPECT_TRUE(by_tanh > 4.7e-4 && by_tanh <= 4.8e-4) << by_tanh;
+  EXPECT_TRUE(by_sigmoid > 2.0e-2 && by_sigmoid <= 2.1e-2) << by_sigmoid;
+}
+
 TEST(activation, slopes_are_finite_differences) {
   for (int f = 1; f < 5; ++f)
     for (double x : {-7.0, -2.0, -0.3, 0.2, 1.0, 3.0, 9.0}) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross-entropy in the catalogue.
+#include <algorithm>
+
 #include "cgp/kernels/cross_entropy/cross_entropy_ref.h"
 
 namespace cgp::kernels {
@@ -20,8 +22,9 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   } else {
     const auto random = random_array(DType::u32, {rows}, seed + 1);
     for (std::uint64_t r = 0; r < rows; ++r)
-      targets.set(
-          r, r % 5 == 3 ? -100 : double((std::uint64_t(random.at(r)) * 2654435761u + r * 40503u) % cols));
+      targets.set(r, r % 5 == 3 ? -100
+                                : double((std::uint64_t(random.at(r)) * 2654435761u + r * 40503u) %
+                                         std::max<std::uint64_t>(cols, 1)));
   }
   e.targets = c->input("targets", std::move(targets));
   HostArray scale(DType::f32, {1});

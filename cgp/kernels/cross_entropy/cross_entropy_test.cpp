@@ -223,6 +223,10 @@ TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
   EXPECT_EQ(losses[3], 0.f);
   c.targets = View();
   EXPECT_THROW(cross_entropy(device.stream(), c), ArgumentError);
+  const auto kernel = cross_entropy_entry();
+  const NamedArray nothing{"logits", HostArray(DType::f32, {5, 0})};
+  EXPECT_THROW((void)kernel.prepare(device, Options("cross_entropy", kernel.options), {nothing}, 1),
+               ArgumentError);
 }
 
 TEST(cross_entropy, right_and_repeatable_on_a_gpu) {

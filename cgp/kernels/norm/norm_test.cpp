@@ -190,6 +190,7 @@ TEST(norm, crooked_rows_match_the_oracle) {
   for (const auto& kernel : kBackward) {
     expect_right(kernel, {{"rows", "280"}, {"cols", "263"}, {"residual", "1"}});
     expect_right(kernel, {{"rows", "24"}, {"cols", "4099"}});
+    expect_right(kernel, {{"rows", "5"}, {"cols", "8191"}});  // more teams than rows
     expect_right(kernel, {{"dtype", "f32"}, {"rows", "33"}, {"cols", "641"}});
   }
 }

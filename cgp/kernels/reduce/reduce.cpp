@@ -200,8 +200,10 @@ ReduceShape reduce_dim(const std::vector<std::uint64_t>& shape, std::int64_t dim
   return s;
 }
 
-ReducePlan plan_reduce(DType t, const ReduceShape& shape, bool aligned, const runtime::DeviceInfo& device) {
+ReducePlan plan_reduce(DType t, const ReduceShape& given, bool aligned, const runtime::DeviceInfo& device) {
   ReducePlan p;
+  const ReduceShape shape{std::max<std::uint64_t>(given.outer, 1), std::max<std::uint64_t>(given.n, 1),
+                          std::max<std::uint64_t>(given.inner, 1)};
   const std::uint64_t per_access = 16 / std::uint64_t(cgp::bytes(t)),
                       sms = std::uint64_t(std::max(1, device.sm_count));
   p.columns = shape.inner > 1;

@@ -69,6 +69,11 @@ TEST(reduce, dimensions_are_checked) {
   auto device = runtime::Device::open("emu");
   auto in = device.zeros<float>(0), out = device.zeros<float>(1);
   EXPECT_THROW(reduce<float>(device.stream(), ReduceOp::sum, in, out, {1, 0, 1}, {}), ArgumentError);
+  auto five = device.zeros<float>(5);
+  EXPECT_THROW(reduce<float>(device.stream(), ReduceOp::sum, in, five, {1, 0, 5}, {}), ArgumentError);
+  for (const char* shape : {"0x5x3", "2x5x0", "0x5x1"})  // no outputs
+    expect_right(reduce_entry(), {{"shape", shape}, {"dim", "1"}});
+  EXPECT_EQ(reduce_workspace(plan_reduce(DType::f32, {1, 0, 5}, true, device.info()), {1, 0, 5}), 0u);
 }
 
 TEST(reduce, right_and_repeatable_on_a_gpu) {

@@ -381,8 +381,9 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
 std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
   const auto per_block = std::uint64_t(t.rows);
   const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.resident) / t.cluster);
+  // With edges a launch has this many where it has fewer than rows.
   const auto least = std::uint64_t(t.edges ? 2 * t.elements : 1);
-  return std::min(std::max(fit, least), ceil_div(std::max<std::uint64_t>(rows, 1), per_block)) * per_block;
+  return std::max(std::min(fit, ceil_div(rows, per_block)), least) * per_block;
 }
 
 runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
