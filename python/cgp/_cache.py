@@ -32,7 +32,7 @@ class _Numpy:
         self.device = numpy_device()
 
     def memory(self, shape, dtype):
-        size = _BYTES.get(dtype, 4)
+        size = _BYTES.get(dtype, 8 if dtype == "int64" else 4)
         for n in shape:
             size *= n
         address = _core.alloc(self.device._handle, max(size, 1))
@@ -40,6 +40,9 @@ class _Numpy:
         _core.upload(self.device._handle, address, ctypes.addressof(zeros), size)
         weakref.finalize(self, _core.free, self.device._handle, address)
         return OnDevice._describe(address, CODES[dtype], shape)
+
+    def write(self, memory, numbers):
+        _core.upload(self.device._handle, memory[0], ctypes.addressof(numbers), ctypes.sizeof(numbers))
 
     def session(self):
         return _Arrays(self.device)
@@ -95,6 +98,10 @@ class _Torch:
     def memory(self, shape, dtype):
         import torch
         return torch.zeros(shape, dtype=getattr(torch, dtype), device=self.device)
+
+    def write(self, memory, numbers):
+        import torch
+        memory.view(-1).copy_(torch.frombuffer(numbers, dtype=memory.dtype))
 
     def session(self):
         return _Tensors(self.device)
@@ -237,23 +244,29 @@ class PagedKVCache:
         lead = (len(of),) if several else ()
         k = self._where.check("k", k, (*lead, None, self.heads, self.d), self.dtype)
         v = self._where.check("v", v, tuple(k.shape), self.dtype)
+        slots = self._extend(of, k.shape[len(lead)])
+        with self._where.session() as on:
+            self._append(on, k, v, on.numbers(slots, "uint64", (len(slots),)))
+
+    def _extend(self, of, tokens):
+        """Room for so many more tokens in each of these, or in none -> where they go."""
         if len(set(of)) != len(of):
             raise ArgumentError("PagedKVCache: a sequence is named twice")
-        tokens = k.shape[len(lead)]
         lengths, copies, slots = [self.get_seq_len(s) for s in of], [], (ctypes.c_uint64 * (len(of) * tokens))()
         try:
             for i, s in enumerate(of):
                 copies.append(_core.kv_extend(self._handle, s, tokens, ctypes.addressof(slots) + 8 * tokens * i))
-        except BaseException:  # all or none
+        except BaseException:
             self._copy(copies)
             for s, n in zip(of[:len(copies)], lengths):
                 _core.kv_truncate(self._handle, s, n)
             raise
         self._copy(copies)
-        with self._where.session() as on:
-            flat = (len(of) * tokens, self.heads, self.d)
-            on.call(_core.kv_append, on.put(k.reshape(flat)), on.put(v.reshape(flat)), on.numbers(slots, "uint64", (flat[0],)),
-                    self._scales, self._wrong, self._pool)
+        return slots
+
+    def _append(self, on, k, v, slots):
+        flat = (-1, self.heads, self.d)
+        on.call(_core.kv_append, on.put(k.reshape(flat)), on.put(v.reshape(flat)), slots, self._scales, self._wrong, self._pool)
 
     def _copy(self, copies):
         with self._where.session() as on:
@@ -261,24 +274,22 @@ class PagedKVCache:
                 if c[2]:
                     on.call(_core.kv_copy, self._pool, c)
 
-    def _tables(self, sequences, on, share=0):
-        """(tables, lengths, the longest, the tokens that each `share` neighbours have in common or None), on the device."""
-        of = list(sequences)
+    def _tables(self, of, share=0, columns=0):
+        """(tables [sequences, columns], lengths, the tokens that each `share` neighbours have in common), on the host."""
         lengths = (ctypes.c_int32 * len(of))(*(self.get_seq_len(s) for s in of))
-        longest = max(lengths, default=0)
-        columns = max(-(-longest // self.page_size), 1)
+        columns = columns or max(-(-max(lengths, default=0) // self.page_size), 1)
         named, tables = (ctypes.c_uint64 * len(of))(*of), (ctypes.c_int32 * (len(of) * columns))()
         _core.kv_tables(self._handle, ctypes.addressof(named), len(of), columns, ctypes.addressof(tables))
-        common = None
-        if share > 1:
-            rows = [tables[i * columns:(i + 1) * columns] for i in range(len(of))]
-            common = []
-            for first in range(0, len(of), share):
-                group = rows[first:first + share]
-                same = next((c for c, pages in enumerate(zip(*group)) if len(set(pages)) > 1), columns)
-                common.append(min(same * self.page_size, *lengths[first:first + share], longest))
-            common = on.numbers((ctypes.c_int32 * len(common))(*common), "int32", (len(common),))
-        return on.numbers(tables, "int32", (len(of), columns)), on.numbers(lengths, "int32", (len(of),)), longest, common
+        common = []
+        for first in range(0, len(of), share) if share else ():
+            group = [tables[i * columns:(i + 1) * columns] for i in range(first, min(first + share, len(of)))]
+            same = next((c for c, pages in enumerate(zip(*group)) if len(set(pages)) > 1), columns)
+            common.append(min(same * self.page_size, *lengths[first:first + share], max(lengths)))
+        return tables, lengths, (ctypes.c_int32 * len(common))(*common)
+
+    def _on_device(self, on, tables, lengths, common):
+        return (on.numbers(tables, "int32", (len(lengths), len(tables) // max(len(lengths), 1))),
+                on.numbers(lengths, "int32", (len(lengths),)), on.numbers(common, "int32", (len(common),)) if len(common) else None)
 
     def read(self, sequences):
         """(k, v) of one sequence [tokens, heads, d]; of a list of them [sequences, heads, longest, d], with zeros behind the shorter.
@@ -290,8 +301,9 @@ class PagedKVCache:
         several = not isinstance(sequences, int)
         of = list(sequences) if several else [sequences]
         with self._where.session() as on:
-            table, lengths, longest, _ = self._tables(of, on)
-            shape = (len(of), self.heads, longest, self.d)
+            tables, lengths, _ = self._tables(of)
+            shape = (len(of), self.heads, max(lengths, default=0), self.d)
+            table, lengths, _ = self._on_device(on, tables, lengths, ())
             (k, k_result), (v, v_result) = on.empty(shape, self.dtype), on.empty(shape, self.dtype)
             on.call(_core.kv_gather, self._pool, table, lengths, self._scales, self._wrong, k, v)
             k, v = k_result(), v_result()
@@ -309,24 +321,93 @@ class PagedKVCache:
         >>> float(cache.attend(x[None], [s])[0, 0, 0, 0])
         1.0
         """
-        of = list(sequences)
+        of, share = list(sequences), self._share(share, len(sequences))
+        q = self._query(q, of)
+        tables, lengths, common = self._tables(of, share)
+        with self._where.session() as on:
+            return self._attend(on, q, *self._on_device(on, tables, lengths, common), scale, share, max(lengths, default=0))
+
+    @staticmethod
+    def _share(share, count):
+        if integer(share, "share") < 0:
+            raise ArgumentError(f"PagedKVCache: share = {share} must be at least 0")
+        return share if share > 1 and count > 1 else 0
+
+    def _query(self, q, of):
         q = self._where.check("q", q, (len(of), None, None, self.d), self.dtype)
         if q.shape[1] % self.heads:
             raise ArgumentError(f"PagedKVCache: q has {q.shape[1]} heads, which are no multiple of the cache's {self.heads}")
         for s in of:
             if self.get_seq_len(s) < q.shape[2]:
                 raise ArgumentError(f"PagedKVCache: q has {q.shape[2]} queries, sequence {s} has {self.get_seq_len(s)} tokens")
+        return q
+
+    def _attend(self, on, q, table, lengths, common, scale, share, longest):
         scales = self._scales if self.pages_dtype != self.dtype else None
-        if integer(share, "attend: share") < 0:
-            raise ArgumentError(f"PagedKVCache: share = {share} must be at least 0")
-        share = share if 1 < share and len(of) > 1 else 0
-        with self._where.session() as on:
-            table, lengths, longest, common = self._tables(of, on, share)
-            put, (o, result) = on.put(q), on.empty(tuple(q.shape), self.dtype)
-            if q.shape[0] and q.shape[1] and q.shape[2]:
-                size = on.call(_core.paged_attention_workspace, put, self._pool, table, scale, False, longest, scales, share)
-                if self._workspace[1] is None or self._workspace[0] < size:
-                    self._workspace = size, self._where.memory((-(-size // 4) or 1,), "int32")
-                on.call(_core.paged_attention, put, self._pool, table, lengths, scale, False, longest, self._workspace[1], self._wrong, o,
-                        scales, share, common)
-            return result()
+        put, (o, result) = on.put(q), on.empty(tuple(q.shape), self.dtype)
+        if q.shape[0] and q.shape[1] and q.shape[2]:
+            size = on.call(_core.paged_attention_workspace, put, self._pool, table, scale, False, longest, scales, share)
+            if self._workspace[1] is None or self._workspace[0] < size:
+                self._workspace = size, self._where.memory((-(-size // 4) or 1,), "int32")
+            on.call(_core.paged_attention, put, self._pool, table, lengths, scale, False, longest, self._workspace[1], self._wrong, o,
+                    scales, share, common)
+        return result()
+
+    def steps(self, sequences, longest, tokens=1, share=0):
+        """Steps that append `tokens` to each of these sequences, none of which gets longer than `longest`, and attend over them: what
+        append() and attend() of the result read stays where it is, so that they can be captured in a CUDA graph and replayed
+        after each advance(), which makes room and tells the device about it.
+
+        >>> cache = cgp.PagedKVCache(4, heads=1, d=64, dtype="float16")
+        >>> step, x = cache.steps([cache.add_sequence()], longest=32), np.ones((1, 1, 1, 64), np.float16)
+        >>> for _ in range(3):
+        ...     step.advance()
+        ...     step.append(x, x)
+        >>> float(step.attend(x)[0, 0, 0, 0])
+        1.0
+        """
+        return PagedSteps(self, sequences, longest, tokens, share)
+
+
+class PagedSteps:
+    """PagedKVCache.steps(). Call append() and attend() once before they are captured: kernels and memory are made then."""
+
+    def __init__(self, cache, sequences, longest, tokens, share):
+        self._cache, self._of = cache, list(sequences)
+        self.longest, self.tokens, self._shared = integer(longest, "steps: longest"), integer(tokens, "steps: tokens"), None
+        if self.longest < 1 or self.tokens < 1:
+            raise ArgumentError(f"PagedKVCache: longest = {longest} and tokens = {tokens} must be at least 1")
+        self.share, memory, n = cache._share(share, len(self._of)), cache._where.memory, len(self._of)
+        self._columns = -(-self.longest // cache.page_size)
+        self._table, self._lengths = memory((n, self._columns), "int32"), memory((n,), "int32")
+        self._slots = memory((n * self.tokens,), "int64")
+        if self.share:
+            self._shared = memory((-(-n // self.share),), "int32")
+
+    def advance(self):
+        """Room for the next tokens of every sequence; nothing happens where there is none."""
+        cache = self._cache
+        for s in self._of:
+            if cache.get_seq_len(s) + self.tokens > self.longest:
+                raise ArgumentError(f"PagedKVCache: sequence {s} would have {cache.get_seq_len(s) + self.tokens} tokens, longest is "
+                                    f"{self.longest}")
+        slots = cache._extend(self._of, self.tokens)
+        tables, lengths, common = cache._tables(self._of, self.share, self._columns)
+        for memory, numbers in ((self._slots, slots), (self._table, tables), (self._lengths, lengths), (self._shared, common)):
+            if len(numbers):
+                cache._where.write(memory, numbers)
+
+    def append(self, k, v):
+        """The tokens that advance() made room for: k, v [sequences, tokens, heads, d]."""
+        cache = self._cache
+        shape = (len(self._of), self.tokens, cache.heads, cache.d)
+        k, v = (cache._where.check(name, x, shape, cache.dtype) for name, x in (("k", k), ("v", v)))
+        with cache._where.session() as on:
+            cache._append(on, k, v, self._slots)
+
+    def attend(self, q, scale=0.0):
+        """PagedKVCache.attend() over these sequences: q [sequences, heads of queries, n, d]."""
+        cache = self._cache
+        q = cache._query(q, self._of)
+        with cache._where.session() as on:
+            return cache._attend(on, q, self._table, self._lengths, self._shared, scale, self.share, self.longest)

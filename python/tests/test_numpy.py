@@ -176,7 +176,7 @@ def test_stubs_name_what_there_is():
         return [x.arg for x in a.posonlyargs + a.args + a.kwonlyargs]
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
-    for source, what in (("_cache.py", ["PagedKVCache"]), ("_step.py", ["TrainingStep"]),
+    for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_step.py", ["TrainingStep"]),
                          ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch"])):
         there, made = functions(source)[0], classes(source)
         for name in what:
@@ -368,6 +368,28 @@ def test_paged_cache(pages, tolerance):
     for share in (2, 3, 9):  # the first page is everybody's
         for got, x, s in zip(cache.attend(q, [first, third, second], share=share), q, (first, third, second)):
             np.testing.assert_allclose(got, attended(x, *tokens[s]), atol=2 * tolerance)
+
+
+@pytest.mark.parametrize("share", [0, 2])
+def test_steps_over_a_paged_cache(share):
+    cache = cgp.PagedKVCache(16, heads=2, d=64, dtype="float16")
+    first, (k, v) = cache.add_sequence(), (random(32, 2, 64, dtype=np.float16) for _ in range(2))
+    cache.append(first, k, v)
+    of = [first, cache.fork(first)]
+    tokens, steps = {s: [k, v] for s in of}, cache.steps(of, longest=36, tokens=2, share=share)
+    for _ in range(2):
+        k, v, q = (random(2, *shape, 64, dtype=np.float16) for shape in ((2, 2), (2, 2), (4, 2)))
+        steps.advance()
+        steps.append(k, v)
+        for s, a, b, x, got in zip(of, k, v, q, steps.attend(q)):
+            tokens[s] = [np.concatenate(both) for both in zip(tokens[s], (a, b))]
+            np.testing.assert_allclose(got, attended(x, *tokens[s]), atol=2e-3)
+    for s in of:
+        for got, want in zip(cache.read(s), tokens[s]):
+            np.testing.assert_array_equal(got, want)
+    with pytest.raises(cgp.ArgumentError, match="would have 38 tokens, longest is 36"):
+        steps.advance()
+    assert [cache.get_seq_len(s) for s in of] == [36, 36]
 
 
 def test_paged_cache_names_mistakes():

@@ -487,6 +487,44 @@ def test_paged_cache(pages, tolerance):
     assert repr(cache) != before and cache.num_free_pages == 64 - 10
 
 
+@pytest.mark.parametrize("share", [0, 3])
+def test_steps_over_a_paged_cache_as_a_graph(share):
+    """A captured step, replayed while the sequences grow over pages, gives the bits of the same calls issued one by one."""
+    def start():
+        cache = cgp.PagedKVCache(64, heads=2, d=128, page_size=16, device="cuda")
+        first = cache.add_sequence()
+        cache.append(first, k0, k0 * 0.5)
+        of = [first, cache.fork(first), cache.fork(first, 70)]
+        return cache, of, cache.steps(of, longest=160, share=share)
+
+    k0 = random(90, 2, 128)
+    inputs = [(random(3, 1, 2, 128), random(3, 1, 2, 128), random(3, 8, 1, 128)) for _ in range(40)]
+    _, _, plain = start()
+    want = []
+    for k, v, q in inputs:
+        plain.advance()
+        plain.append(k, v)
+        want.append(plain.attend(q))
+    cache, of, steps = start()
+    k, v, q = (t.clone() for t in inputs[0])
+    steps.advance()
+    steps.append(k, v)
+    got = [steps.attend(q)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        steps.append(k, v)
+        o = steps.attend(q)
+    for new in inputs[1:]:
+        steps.advance()
+        for t, n in zip((k, v, q), new):
+            t.copy_(n)
+        graph.replay()
+        got.append(o.clone())
+    assert all(torch.equal(a, b) for a, b in zip(got, want))
+    close(got[-1], cache.attend(q, of), 1e-2)
+    assert torch.equal(cache.read(of[0])[0][-1], inputs[-1][0][0, 0])
+
+
 def test_rows_of_logits_end_where_they_end():
     """aligned=True: what lies behind a row is written by the product, and nothing else is."""
     a, w = random(300, 256), random(1003, 256)

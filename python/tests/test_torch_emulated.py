@@ -165,6 +165,11 @@ def paged_cache(cgp):
             seen = torch.ones(2, keys.shape[1]).bool().tril(keys.shape[1] - 2)
             torch.testing.assert_close(got.float(), F.scaled_dot_product_attention(x.float(), keys, values, seen, enable_gqa=True),
                                        atol=tolerance, rtol=tolerance)
+        step = cache.steps([first], longest=48)
+        for x in torch.randn(3, 1, 1, 2, 64).bfloat16():
+            step.advance()
+            step.append(x, x)
+        torch.testing.assert_close(step.attend(q[:1]), cache.attend(q[:1], [first]))
         raises(cgp.ArgumentError, "k is float16", lambda: cache.append(first, k[0].half(), v[0]))
         raises(cgp.ArgumentError, "k must be a tensor", lambda: cache.append(first, [1], v[0]))
         raises(cgp.ArgumentError, "q is on meta", lambda: cache.attend(q.to("meta"), [first, second]))
