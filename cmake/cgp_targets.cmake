@@ -117,9 +117,9 @@ function(cgp_bench name)
 endfunction()
 
 # cgp_embed_cubins(target): the program or shared library carries the machine code of the shipped kernels, where
-# CGP_EMBED_CUBINS names architectures; else nothing. The target must be declared after cgp/kernels.
+# CGP_EMBED_CUBINS names architectures and there is ptxas; else nothing. The target must be declared after cgp/kernels.
 function(cgp_embed_cubins target)
-  if(CGP_EMBED_CUBINS)
+  if(TARGET cgp_cubin_pack)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:cgp_cubin_pack>)
   endif()
 endfunction()

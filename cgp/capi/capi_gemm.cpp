@@ -6,6 +6,7 @@
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 
 namespace cgp::capi {
 namespace {
@@ -75,8 +76,81 @@ void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operan
   p.stride_a = oa.stride, p.stride_b = ob.stride, p.stride_c = oc.stride;
 }
 
+/// What the options ask for besides alpha and beta.
+struct Asked {
+  kernels::GemmPrecision precision;
+  kernels::GemmScaling scaling;
+  kernels::GemmFactors factors{};
+  Epilogue epilogue{};
+};
+
+/// Numbers of factors of a and b, of which there are so many sets.
+struct FactorCounts {
+  std::uint64_t a, b;
+};
+FactorCounts factor_counts(std::int32_t scaling, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                           std::uint64_t sets_a, std::uint64_t sets_b) {
+  const auto blocks = [](std::uint64_t x) { return (x + 127) / 128; };
+  if (scaling == int(kernels::GemmScaling::tensor)) return {sets_a, sets_b};
+  if (scaling == int(kernels::GemmScaling::channel)) return {sets_a * m, sets_b * n};
+  return {sets_a * m * blocks(k), sets_b * blocks(n) * blocks(k)};
+}
+
+/// `rows`: elements of a vector of rows. `batched`: the matrices of c are batches of the product.
+Asked asked(const char* op, const cgp_gemm_options& o, std::uint64_t rows, std::uint64_t n,
+            FactorCounts factors, const Tensor& c, bool batched) {
+  const auto none = [&](const char* what, std::int32_t value) {
+    throw ArgumentError(text::cat(op, ": there is no ", what, " ", value));
+  };
+  if (o.precision < 0 || o.precision > CGP_PRECISION_STRICT) none("precision", o.precision);
+  if (o.scaling < 0 || o.scaling > 3) none("scaling", o.scaling);
+  if (o.activation < 0 || o.activation > CGP_ACT_GELU_TANH) none("activation", o.activation);
+  if (o.swiglu < 0 || o.swiglu > 2) none("swiglu", o.swiglu);
+  Asked r{kernels::GemmPrecision(o.precision), kernels::GemmScaling(o.scaling)};
+  const auto counted = [&](const cgp_tensor* t, const char* name, std::uint64_t count,
+                           std::initializer_list<DType> types) {
+    const Tensor v(t, op, name);
+    v.expect(types), v.expect_contiguous(), c.expect_apart(v);
+    if (v.elements() != count) v.fail(text::cat("it must have ", count, " elements"));
+    return v.array();
+  };
+  if (o.scaling)
+    r.factors = {counted(o.scale_a, "scale_a", factors.a, {DType::f32}),
+                 counted(o.scale_b, "scale_b", factors.b, {DType::f32})};
+  else if (o.scale_a || o.scale_b)
+    throw ArgumentError(text::cat(op, ": scale_a and scale_b need a scaling other than none"));
+  namespace e = kernels::epilogue;
+  const auto vector = [&](const cgp_tensor* t, const char* name, std::uint64_t count,
+                          Epilogue (*apply)(const DeviceArray&)) {
+    if (t) r.epilogue = r.epilogue | apply(counted(t, name, count, {DType::f32, DType::f16, DType::bf16}));
+  };
+  vector(o.multiply_rows, "multiply_rows", rows, e::scale_rows);
+  vector(o.multiply_columns, "multiply_columns", n, e::scale_columns);
+  vector(o.bias, "bias", n, e::bias);
+  vector(o.bias_rows, "bias_rows", rows, e::bias_rows);
+  r.epilogue = r.epilogue | activation(o.activation);
+  if (o.swiglu)
+    r.epilogue =
+        r.epilogue | e::swiglu(o.swiglu == 1 ? kernels::Pairing::interleaved : kernels::Pairing::halves);
+  if (o.residual) {
+    const Tensor t(o.residual, op, "residual");
+    t.expect_shape(c.shape(), "c"), c.expect_apart(t, true);
+    const Operand at = operand(t);
+    if (at.transposed) t.fail("its rows must be contiguous");
+    if (!batched && at.batch > 1 && at.stride != c.size(-2) * at.ld)
+      t.fail("its matrices must follow each other without gaps");
+    r.epilogue = r.epilogue | e::residual(t.array(), 1, at.ld, batched ? at.stride : 0);
+  }
+  return r;
+}
+
 void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_options& o, const Tensor& c) {
-  const Operand oa = operand(a), ob = operand(b), oc = operand(c);
+  const Operand oa = operand(a), oc = operand(c);
+  Operand ob = operand(b);
+  if (ob.batch == oc.batch && ob.stride == 0) ob.batch = 1;  // one matrix, expanded
+  for (const auto& [t, of] : {std::pair{&a, &oa}, {&c, &oc}})
+    if (of->batch > 1 && of->stride == 0)
+      t->fail("its matrices are one and the same (stride 0)", "pass x.contiguous()");
   GemmProblem p;
   p.type = a.dtype(), p.type_b = b.dtype(), p.type_c = c.dtype();
   p.trans_a = oa.transposed, p.trans_b = ob.transposed;
@@ -88,60 +162,195 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   p.batch = oc.batch;
   fit_batch(a, oa, b, ob, oc, p);
   p.alpha = o.alpha, p.beta = o.beta;
-  if (o.precision < 0 || o.precision > CGP_PRECISION_STRICT)
-    throw ArgumentError(text::cat("gemm: there is no precision ", o.precision));
-  p.precision = kernels::GemmPrecision(o.precision);
-  if (o.scaling < 0 || o.scaling > 3) throw ArgumentError(text::cat("gemm: there is no scaling ", o.scaling));
-  p.scaling = kernels::GemmScaling(o.scaling);
-  kernels::GemmFactors factors;
-  if (o.scaling) {
-    const Tensor fa(o.scale_a, "gemm", "scale_a"), fb(o.scale_b, "gemm", "scale_b");
-    fa.expect({DType::f32}), fb.expect({DType::f32});
-    fa.expect_contiguous(), fb.expect_contiguous(), c.expect_apart(fa), c.expect_apart(fb);
-    factors = {fa.array(), fb.array()};
-  } else if (o.scale_a || o.scale_b) {
-    throw ArgumentError("gemm: scale_a and scale_b need a scaling other than none");
-  }
-  if (o.bias) {
-    const Tensor bias(o.bias, "gemm", "bias");
-    const std::uint64_t n[] = {p.n};
-    bias.expect({DType::f32, DType::f16, DType::bf16}), bias.expect_shape(n, "n"), bias.expect_contiguous(),
-        c.expect_apart(bias);
-    p.epilogue = p.epilogue | kernels::epilogue::bias(bias.array());
-  }
-  if (o.activation) p.epilogue = p.epilogue | activation(o.activation);
-  if (o.swiglu < 0 || o.swiglu > 2) throw ArgumentError(text::cat("gemm: there is no swiglu ", o.swiglu));
-  if (o.swiglu)
-    p.epilogue = p.epilogue | kernels::epilogue::swiglu(o.swiglu == 1 ? kernels::Pairing::interleaved
-                                                                      : kernels::Pairing::halves);
-  if (o.residual) {
-    const Tensor r(o.residual, "gemm", "residual");
-    r.expect_shape(c.shape(), "c"), c.expect_apart(r, true);
-    const Operand at = operand(r);
-    if (at.transposed) r.fail("its rows must be contiguous");
-    if (oc.batch > p.batch && at.stride != c.size(-2) * at.ld)
-      r.fail("its matrices must follow each other without gaps");
-    p.epilogue = p.epilogue | kernels::epilogue::residual(r.array(), 1, at.ld, p.batch > 1 ? at.stride : 0);
+  const auto sets = o.scaling == int(kernels::GemmScaling::block) ? p.batch : 1;
+  auto r = asked("gemm", o, p.m, p.n, factor_counts(o.scaling, p.m, p.n, p.k, sets, sets), c, p.batch > 1);
+  p.precision = r.precision, p.scaling = r.scaling, p.epilogue = r.epilogue;
+  if (o.amax) {
+    const Tensor t(o.amax, "gemm", "amax");
+    const std::uint64_t blocks = p.batch * ((p.m + 127) / 128) * ((p.columns() + 127) / 128);
+    t.expect({DType::f32}), t.expect_contiguous(), t.expect_apart(a), t.expect_apart(b), t.expect_apart(c);
+    if (t.elements() != blocks) t.fail(text::cat("it must have ", blocks, " elements"));
+    p.epilogue = p.epilogue | kernels::epilogue::amax(t.array());
   }
   if (oc.transposed) c.fail("its rows must be contiguous");
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   auto to = c.array();
   const auto group = 16 / std::uint64_t(bytes(c.dtype()));
   if (o.c_spare && to.size) to.size += (group - c.size(-1) % group) % group;
-  kernels::gemm(s.stream, p, a.array(), b.array(), to, factors, o.c_spare != 0);
+  kernels::gemm(s.stream, p, a.array(), b.array(), to, r.factors, o.c_spare != 0);
+}
+
+using kernels::GroupedForm;
+using kernels::GroupedProblem;
+
+/// The last of its dimensions is contiguous, and so is all of it; or, of b, the last two the other way round.
+bool grouped_transposed(const Tensor& b) {
+  const Operand o = operand(b);
+  const auto rows = b.size(-2), cols = b.size(-1);
+  if (o.ld != (o.transposed ? rows : cols) || (o.batch > 1 && o.stride != rows * cols))
+    b.fail("its matrices must follow each other without gaps", "pass x.contiguous()");
+  return o.transposed;
+}
+
+GroupedProblem grouped_problem(GroupedForm form, const Tensor& a, const Tensor& b, const cgp_gemm_options& o,
+                               const Tensor& c) {
+  GroupedProblem p;
+  p.form = form, p.alpha = o.alpha, p.beta = o.beta;
+  p.type = a.dtype(), p.type_b = b.dtype(), p.type_c = c.dtype();
+  return p;
+}
+
+void ask(GroupedProblem& p, kernels::GroupedAddresses& at, const char* op, const Asked& r) {
+  p.precision = r.precision, p.scaling = r.scaling, p.epilogue = r.epilogue;
+  at.scale_a = r.factors.a.address, at.scale_b = r.factors.b.address;
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat(op, ": ", why));
+}
+
+void no_amax(const char* op, const cgp_gemm_options& o) {
+  if (o.amax) throw ArgumentError(text::cat(op, ": amax: rows of a group are not blocks of 128 rows of c"));
+  if (o.c_spare) throw ArgumentError(text::cat(op, ": c_spare is cgp_gemm's"));
+}
+
+void grouped(cgp_stream& s, GroupedForm form, const Tensor& a, const Tensor& b, const Tensor& ends,
+             const cgp_tensor* index, const cgp_gemm_options& o, const Tensor& c) {
+  const bool depth = form == GroupedForm::depth;
+  const char* op = depth ? "grouped_gemm_depth" : "grouped_gemm";
+  no_amax(op, o);
+  a.expect_rank(2, 2), b.expect_rank(depth ? 2 : 3, depth ? 2 : 3),
+      c.expect_rank(depth ? 3 : 2, depth ? 3 : 2);
+  ends.expect({DType::s32, DType::u32, DType::s64, DType::u64}), ends.expect_rank(1, 1);
+  for (const Tensor* t : {&a, &ends, &c}) t->expect_contiguous();
+  auto p = grouped_problem(form, a, b, o, c);
+  kernels::GroupedAddresses at{a.address(), b.address(), c.address(), ends.address()};
+  p.groups = ends.size(0), p.wide_ends = bytes(ends.dtype()) == 8, p.n = b.size(-1);
+  p.rows = depth ? a.size(0) : c.size(0);
+  if (depth) {
+    p.m = a.size(1);
+    b.expect_contiguous();
+    if (b.size(0) != p.rows) b.fail(text::cat("it must have the ", p.rows, " rows of a"));
+  } else {
+    p.k = a.size(1), p.trans_b = grouped_transposed(b);
+    if (b.size(0) != p.groups)
+      b.fail(text::cat("it must have as many matrices as there are ends, ", p.groups));
+    if (b.size(1) != p.k) b.fail(text::cat("its matrices must have the ", p.k, " rows that a has columns"));
+    if (index) {
+      const Tensor i(index, op, "index");
+      const std::uint64_t rows[] = {p.rows};
+      i.expect({DType::s32, DType::u32}), i.expect_shape(rows, "c"), i.expect_contiguous(), c.expect_apart(i);
+      at.index = i.address(), p.a_rows = a.size(0);
+      if (!p.a_rows && p.rows) a.fail("it has no rows that index could name");
+    } else if (a.size(0) != p.rows) {
+      c.fail(text::cat("it must have the ", a.size(0), " rows of a"));
+    }
+  }
+  c.expect_apart(a), c.expect_apart(b), c.expect_apart(ends);
+  const auto counts =
+      depth ? FactorCounts{p.groups, p.groups} : factor_counts(o.scaling, p.rows, p.n, p.k, 1, p.groups);
+  ask(p, at, op, asked(op, o, depth ? p.m : p.rows, p.n, counts, c, depth));
+  if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
+  if (depth && (c.size(0) != p.groups || c.size(1) != p.m))
+    c.fail(text::cat("it must have ", p.groups, " matrices of ", p.m, " rows"));
+  kernels::grouped_gemm(s.stream, p, at);
+}
+
+/// A matrix that stands for others of its kind: its address does not matter.
+Tensor standing(const cgp_tensor* t, const char* name) {
+  if (!t) return {t, "gemm_pointers", name};
+  cgp_tensor one = *t;
+  one.address = 256;
+  return {&one, "gemm_pointers", name};
+}
+
+void pointers(cgp_stream& s, const Tensor& a, const Tensor& b, const Tensor& a_at, const Tensor& b_at,
+              const Tensor& c_at, const cgp_gemm_options& o, const Tensor& items, const Tensor& c) {
+  const char* op = "gemm_pointers";
+  no_amax(op, o);
+  for (const Tensor* t : {&a, &b, &c}) t->expect_rank(2, 2);
+  const Operand oa = operand(a), ob = operand(b), oc = operand(c);
+  if (oc.transposed) c.fail("its rows must be contiguous");
+  if (o.residual) throw ArgumentError(text::cat(op, ": a residual would have to lie in one place"));
+  auto p = grouped_problem(GroupedForm::problems, a, b, o, c);
+  p.trans_a = oa.transposed, p.trans_b = ob.transposed;
+  p.m = a.size(0), p.n = b.size(1), p.k = a.size(1), p.groups = c_at.elements();
+  if (b.size(0) != p.k) b.fail(text::cat("it must have the ", p.k, " rows that a has columns"));
+  if (c.size(0) != p.m) c.fail(text::cat("it must have the ", p.m, " rows of a"));
+  for (const Tensor* t : {&a_at, &b_at, &c_at}) {
+    const std::uint64_t count[] = {p.groups};
+    t->expect({DType::u64, DType::s64}), t->expect_shape(count, "c_at"), t->expect_contiguous();
+    items.expect_apart(*t);
+  }
+  items.expect_contiguous();
+  if (items.elements() * std::uint64_t(bytes(items.dtype())) < p.groups * sizeof(kernels::GroupedItem) ||
+      items.address() % 16)
+    items.fail(
+        text::cat("it must have ", p.groups * sizeof(kernels::GroupedItem), " bytes at a multiple of 16"));
+  kernels::GroupedAddresses at;
+  at.items = items.address();
+  const auto factors = FactorCounts{p.groups, p.groups};
+  ask(p, at, op, asked(op, o, p.m, p.n, factors, c, false));
+  if (c.size(1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
+  for (const auto ld : {oa.ld, ob.ld, oc.ld})
+    if (ld > 0x7fffffff)
+      throw ArgumentError(text::cat(op, ": rows ", ld, " elements apart; at most 2^31 - 1"));
+  const auto word = [](std::uint64_t v) { return std::uint32_t(v); };
+  kernels::run_grouped_items(
+      s.stream, at.items, p.groups, a_at.address(), b_at.address(), c_at.address(),
+      {0, 0, 0, word(p.m), word(p.n), word(p.k), word(oa.ld), word(ob.ld), word(oc.ld)});
+  kernels::grouped_gemm(s.stream, p, at);
+}
+
+cgp_gemm_options options_of(const cgp_gemm_options* given, const char* op) {
+  cgp_gemm_options defaults{};
+  defaults.size = sizeof defaults, defaults.alpha = 1;
+  return known(given, defaults, op);
 }
 
 }  // namespace
 }  // namespace cgp::capi
 
+using cgp::capi::guarded;
+using cgp::capi::options_of;
+using cgp::capi::Tensor;
+
 cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, const cgp_gemm_options* options,
                     const cgp_tensor* c) {
-  return cgp::capi::guarded([&] {
+  return guarded([&] {
     cgp::capi::require(s, "s");
-    cgp_gemm_options defaults{};
-    defaults.size = sizeof defaults, defaults.alpha = 1;
-    using cgp::capi::Tensor;
-    cgp::capi::gemm(*s, Tensor(a, "gemm", "a"), Tensor(b, "gemm", "b"),
-                    cgp::capi::known(options, defaults, "gemm"), Tensor(c, "gemm", "c"));
+    cgp::capi::gemm(*s, Tensor(a, "gemm", "a"), Tensor(b, "gemm", "b"), options_of(options, "gemm"),
+                    Tensor(c, "gemm", "c"));
+  });
+}
+
+cgp_status cgp_grouped_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, const cgp_tensor* ends,
+                            const cgp_tensor* index, const cgp_gemm_options* options, const cgp_tensor* c) {
+  return guarded([&] {
+    const char* op = "grouped_gemm";
+    cgp::capi::require(s, "s");
+    cgp::capi::grouped(*s, cgp::kernels::GroupedForm::rows, Tensor(a, op, "a"), Tensor(b, op, "b"),
+                       Tensor(ends, op, "ends"), index, options_of(options, op), Tensor(c, op, "c"));
+  });
+}
+
+cgp_status cgp_grouped_gemm_depth(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
+                                  const cgp_tensor* ends, const cgp_gemm_options* options,
+                                  const cgp_tensor* c) {
+  return guarded([&] {
+    const char* op = "grouped_gemm_depth";
+    cgp::capi::require(s, "s");
+    cgp::capi::grouped(*s, cgp::kernels::GroupedForm::depth, Tensor(a, op, "a"), Tensor(b, op, "b"),
+                       Tensor(ends, op, "ends"), nullptr, options_of(options, op), Tensor(c, op, "c"));
+  });
+}
+
+cgp_status cgp_gemm_pointers(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b, const cgp_tensor* a_at,
+                             const cgp_tensor* b_at, const cgp_tensor* c_at, const cgp_gemm_options* options,
+                             const cgp_tensor* items, const cgp_tensor* c) {
+  return guarded([&] {
+    const char* op = "gemm_pointers";
+    using cgp::capi::standing;
+    cgp::capi::require(s, "s");
+    cgp::capi::pointers(*s, standing(a, "a"), standing(b, "b"), Tensor(a_at, op, "a_at"),
+                        Tensor(b_at, op, "b_at"), Tensor(c_at, op, "c_at"), options_of(options, op),
+                        Tensor(items, op, "items"), standing(c, "c"));
   });
 }

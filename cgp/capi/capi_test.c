@@ -136,6 +136,132 @@ static void test_gemm(void) {
   drop(&a), drop(&b), drop(&c), drop(&bias);
 }
 
+/* Vectors of rows and columns, an expanded b, the largest of each block. */
+static void test_gemm_epilogue(void) {
+  const int64_t m = 5, n = 130, k = 9, batch = 2;
+  array a = make(3, (int64_t[]){batch, m, k}, 1), b = make(2, (int64_t[]){k, n}, 1),
+        c = make(3, (int64_t[]){batch, m, n}, 0);
+  array rows = make(1, (int64_t[]){batch * m}, 1), times = make(1, (int64_t[]){batch * m}, 1),
+        columns = make(1, (int64_t[]){n}, 1);
+  array most = make(2, (int64_t[]){1, 2}, 0), bias = make(1, (int64_t[]){n}, 1);
+  cgp_tensor expanded = b.t;
+  expanded.rank = 3, expanded.shape[0] = batch, expanded.shape[1] = k, expanded.shape[2] = n;
+  expanded.stride[0] = 0, expanded.stride[1] = n, expanded.stride[2] = 1;
+  cgp_gemm_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o, o.alpha = 1, o.bias = &bias.t, o.bias_rows = &rows.t, o.multiply_rows = &times.t;
+  o.multiply_columns = &columns.t, o.amax = &most.t;
+  OK(cgp_gemm(stream, &a.t, &expanded, &o, &c.t));
+  fetch(&c), fetch(&most);
+  double largest[2] = {0, 0};
+  for (int64_t i = 0; i < batch * m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double x = 0;
+      for (int64_t l = 0; l < k; ++l) x += (double)a.host[i * k + l] * b.host[l * n + j];
+      x = x * times.host[i] * columns.host[j] + bias.host[j] + rows.host[i];
+      CHECK(fabs(c.host[i * n + j] - x) < 1e-5);
+      largest[j / 128] = fmax(largest[j / 128], fabs(x));
+    }
+  for (int j = 0; j < 2; ++j) CHECK(fabs(most.host[j] - largest[j]) < 1e-5);
+  o.bias_rows = &bias.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &expanded, &o, &c.t), "gemm: bias_rows", "10 elements");
+  o.bias_rows = NULL, o.amax = &rows.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &expanded, &o, &c.t), "gemm: amax", "2 elements");
+  cgp_tensor one = a.t, far = a.t;
+  one.stride[0] = 0, far.stride[0] = (int64_t)1 << 60;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &one, &b.t, NULL, &c.t), "gemm: a", "one and the same");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &far, &b.t, NULL, &c.t), "gemm: a", "too much memory");
+  drop(&a), drop(&b), drop(&c), drop(&rows), drop(&times), drop(&columns), drop(&most), drop(&bias);
+}
+
+/* Groups of 3, 0 and 4 of 9 rows; matrices that lie anywhere. */
+static void test_grouped_gemm(void) {
+  enum { GROUPS = 3, M = 9, N = 7, K = 5 };
+  static const int64_t ends_host[GROUPS] = {3, 3, 7};
+  static const int32_t index_host[M] = {8, 0, 3, 3, 1, 7, 2, 0, 0};
+  array a = make(2, (int64_t[]){M, K}, 1), b = make(3, (int64_t[]){GROUPS, N, K}, 1),
+        c = make(2, (int64_t[]){M, N}, 1);
+  array bias = make(1, (int64_t[]){N}, 1), old = make(2, (int64_t[]){M, N}, 0);
+  memcpy(old.host, c.host, M * N * sizeof(float));
+  cgp_tensor ends = make(1, (int64_t[]){2 * GROUPS}, 1).t, index = make(1, (int64_t[]){M}, 1).t, bt = b.t;
+  OK(cgp_upload(device, ends.address, ends_host, sizeof ends_host));
+  OK(cgp_upload(device, index.address, index_host, sizeof index_host));
+  ends.dtype = CGP_S64, ends.shape[0] = GROUPS, index.dtype = CGP_S32;
+  bt.shape[1] = K, bt.shape[2] = N, bt.stride[1] = 1, bt.stride[2] = K;
+  cgp_gemm_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o, o.alpha = 0.5f, o.beta = 2, o.bias = &bias.t;
+  OK(cgp_grouped_gemm(stream, &a.t, &bt, &ends, &index, &o, &c.t));
+  fetch(&c);
+  for (int r = 0; r < M; ++r)
+    for (int j = 0; j < N; ++j) {
+      const int g = r < 3 ? 0 : 2;
+      double x = 0;
+      for (int l = 0; l < K; ++l) x += (double)a.host[index_host[r] * K + l] * b.host[(g * N + j) * K + l];
+      x = r < 7 ? 0.5 * x + 2.0 * old.host[r * N + j] + bias.host[j] : old.host[r * N + j];
+      CHECK(fabs(c.host[r * N + j] - x) < 1e-5);
+    }
+  array rows = make(2, (int64_t[]){M, N}, 1), made = make(3, (int64_t[]){GROUPS, K, N}, 0);
+  OK(cgp_grouped_gemm_depth(stream, &a.t, &rows.t, &ends, NULL, &made.t));
+  fetch(&made);
+  for (int g = 0; g < GROUPS; ++g)
+    for (int i = 0; i < K; ++i)
+      for (int j = 0; j < N; ++j) {
+        double x = 0;
+        for (int64_t r = g ? ends_host[g - 1] : 0; r < ends_host[g]; ++r)
+          x += (double)a.host[r * K + i] * rows.host[r * N + j];
+        CHECK(fabs(made.host[(g * K + i) * N + j] - x) < 1e-5);
+      }
+  /* c_i = a b_i' for the matrices of b in turn, the last first. */
+  array out = make(3, (int64_t[]){GROUPS, M, N}, 0), items = make(2, (int64_t[]){GROUPS, 12}, 0);
+  uint64_t at[3][GROUPS];
+  cgp_tensor where[3];
+  for (int g = 0; g < GROUPS; ++g) {
+    at[0][g] = a.t.address, at[1][g] = b.t.address + (uint64_t)(GROUPS - 1 - g) * N * K * 4;
+    at[2][g] = out.t.address + (uint64_t)g * M * N * 4;
+  }
+  for (int i = 0; i < 3; ++i) {
+    where[i] = make(1, (int64_t[]){2 * GROUPS}, 0).t;
+    OK(cgp_upload(device, where[i].address, at[i], sizeof at[i]));
+    where[i].dtype = CGP_U64, where[i].shape[0] = GROUPS;
+  }
+  cgp_tensor each = bt, to = c.t;
+  each.rank = 2, each.shape[0] = K, each.shape[1] = N, each.stride[0] = 1, each.stride[1] = K;
+  each.address = to.address = 0;
+  OK(cgp_gemm_pointers(stream, &a.t, &each, &where[0], &where[1], &where[2], NULL, &items.t, &to));
+  fetch(&out);
+  for (int g = 0; g < GROUPS; ++g)
+    for (int i = 0; i < M; ++i)
+      for (int j = 0; j < N; ++j) {
+        double x = 0;
+        for (int l = 0; l < K; ++l)
+          x += (double)a.host[i * K + l] * b.host[((GROUPS - 1 - g) * N + j) * K + l];
+        CHECK(fabs(out.host[(g * M + i) * N + j] - x) < 1e-5);
+      }
+
+  cgp_tensor wrong = ends;
+  wrong.shape[0] = 2;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm(stream, &a.t, &bt, &wrong, NULL, NULL, &c.t),
+        "grouped_gemm: b", "ends, 2");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm(stream, &a.t, &bt, &c.t, NULL, NULL, &c.t),
+        "grouped_gemm: ends", "s64");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm(stream, &a.t, &b.t, &ends, NULL, NULL, &c.t),
+        "grouped_gemm: b", "5 rows");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm(stream, &a.t, &bt, &ends, NULL, NULL, &a.t), "grouped_gemm: c",
+        "shares memory");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm_depth(stream, &a.t, &rows.t, &ends, NULL, &c.t),
+        "grouped_gemm_depth: c", "3 dimensions");
+  FAILS(CGP_INVALID_ARGUMENT,
+        cgp_gemm_pointers(stream, &a.t, &each, &where[0], &where[1], &ends, NULL, &bias.t, &to),
+        "gemm_pointers: items", "144 bytes");
+  o.amax = &bias.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_grouped_gemm(stream, &a.t, &bt, &ends, NULL, &o, &c.t),
+        "grouped_gemm: amax", "");
+  drop(&a), drop(&b), drop(&c), drop(&bias), drop(&old), drop(&rows), drop(&made), drop(&out), drop(&items);
+  cgp_free(device, ends.address), cgp_free(device, index.address);
+  for (int i = 0; i < 3; ++i) cgp_free(device, where[i].address);
+}
+
 static void test_rows(void) {
   array x = make(3, (int64_t[]){3, 5, 33}, 1), y = make(3, (int64_t[]){3, 5, 33}, 0);
   OK(cgp_softmax(stream, &x.t, &y.t));
@@ -705,6 +831,8 @@ int main(int argc, char** argv) {
   OK(cgp_stream_new(device, &stream));
   test_devices();
   test_gemm();
+  test_gemm_epilogue();
+  test_grouped_gemm();
   test_rows();
   test_norms();
   test_cross_entropy();

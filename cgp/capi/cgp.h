@@ -115,7 +115,8 @@ CGP_API cgp_status cgp_stream_set_scratch(cgp_stream* stream, cgp_scratch source
  * leading dimensions are any that collapse to rows at one distance, or to groups of such rows. */
 
 /* c[..., m, n] = alpha * a[..., m, k] b[..., k, n] + beta * c, then the epilogue. Either of the last two
- * strides of a and b is 1; leading dimensions collapse to one batch. */
+ * strides of a and b is 1; leading dimensions collapse to one batch; one b may serve all of it. Vectors of
+ * rows have m elements, or batch * m where one b serves a batch. */
 typedef enum { CGP_PRECISION_STANDARD = 0, CGP_PRECISION_FAST = 1, CGP_PRECISION_STRICT = 2 } cgp_precision;
 typedef enum {
   CGP_ACT_NONE = 0,
@@ -128,16 +129,46 @@ typedef struct {
   size_t size;
   float alpha, beta;      /* used as they are: give 1 and 0 */
   int32_t precision;      /* cgp_precision */
-  int32_t activation;     /* cgp_activation, applied after bias */
+  int32_t activation;     /* cgp_activation, applied after the biases */
   int32_t swiglu;         /* 1: columns 2 j and 2 j + 1 of the product make silu(x) * y; 2: j and j + n / 2 */
-  int32_t scaling;        /* 0 none, 1 tensor, 2 channel, 3 blocks of 128: scale_a and scale_b, f32 */
+  int32_t scaling;        /* scale_a and scale_b (f32): 0 none; 1 tensor: one factor each; 2 channel: of the
+                           * rows of a, and [n]; 3 block: [batch, m, ceil(k / 128)] and [batch, ceil(n / 128),
+                           * ceil(k / 128)] */
   const cgp_tensor* bias; /* [n] */
   const cgp_tensor* residual; /* as c, added last */
   const cgp_tensor *scale_a, *scale_b;
   int32_t c_spare; /* what lies behind each row of c, up to a multiple of 16 bytes, is there and nobody's */
+  const cgp_tensor* bias_rows; /* of rows, added after bias */
+  const cgp_tensor *multiply_rows,
+      *multiply_columns;  /* of rows, and [n]: the sums times these, before bias */
+  const cgp_tensor* amax; /* written: f32 [batch, ceil(m / 128), ceil(columns of c / 128)], the largest |c| of
+                           * each block before it is rounded */
 } cgp_gemm_options;
 CGP_API cgp_status cgp_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
                             const cgp_gemm_options* options, const cgp_tensor* c);
+
+/* Many products in one launch whose sizes only the device knows. Options are cgp_gemm's, without amax. Group
+ * g has the rows from ends[g - 1] to ends[g] of a (s32, u32, s64 or u64 [groups], rising); arrays are
+ * contiguous, but of b either of the last two strides is 1.
+ *   cgp_grouped_gemm        c[r, :] = alpha * a[r, :] b[g]       a [rows, k], b [groups, k, n], c [rows, n];
+ *                           rows behind the last end are left alone. index (s32 or u32 [rows], optional): row
+ *                           r of a is a[index[r], :]. Factors: of a as gemm's, of b one set for each group.
+ *   cgp_grouped_gemm_depth  c[g] = alpha * (rows of g of a)' (rows of g of b)    a [rows, m], b [rows, n],
+ *                           c [groups, m, n]. Factors of tensors, [groups] each. */
+CGP_API cgp_status cgp_grouped_gemm(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
+                                    const cgp_tensor* ends, const cgp_tensor* index,
+                                    const cgp_gemm_options* options, const cgp_tensor* c);
+CGP_API cgp_status cgp_grouped_gemm_depth(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
+                                          const cgp_tensor* ends, const cgp_gemm_options* options,
+                                          const cgp_tensor* c);
+/* A batch of equal products whose matrices lie anywhere: a, b and c (matrices; their addresses are not used)
+ * describe each, a_at, b_at and c_at (u64 [count]) have the addresses of all, on the device. `items` (u8
+ * [48 * count], at a multiple of 16 bytes) is written. Factors of tensors, [count] each. Nothing can be
+ * checked that only the device knows. */
+CGP_API cgp_status cgp_gemm_pointers(cgp_stream* s, const cgp_tensor* a, const cgp_tensor* b,
+                                     const cgp_tensor* a_at, const cgp_tensor* b_at, const cgp_tensor* c_at,
+                                     const cgp_gemm_options* options, const cgp_tensor* items,
+                                     const cgp_tensor* c);
 
 /* y = softmax of each row of x; in place when they are the same. */
 CGP_API cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);

@@ -90,6 +90,8 @@ Tensor::Tensor(const cgp_tensor* t, const char* op, const char* name) : op_(op),
     if (t_.shape[i] && elements > kMost / t_.shape[i]) fail("it is too large");
     elements *= t_.shape[i];
   }
+  for (int i = 0; elements && i < t_.rank; ++i)
+    if (t_.shape[i] > 1 && t_.stride[i] > kMost / 16 / (t_.shape[i] - 1)) fail("it spans too much memory");
   if (elements && !t_.address) fail("its address is 0");
   if (t_.address % std::uint64_t(bytes(dtype())))
     fail(text::cat("its address is not a multiple of ", bytes(dtype())));

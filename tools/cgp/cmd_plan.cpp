@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgp plan: what would run, why, and how far that is from the device's limits. Needs no GPU.
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
@@ -49,7 +50,9 @@ int plan(const Context& context, const PlanOptions& o) {
   if (o.sms) info.sm_count = o.sms;
   kernels::GemmTable table;
   if (o.table != "none") table = kernels::GemmTable::shipped(info);
-  if (o.table == "user" && !o.device.empty()) table.merge(kernels::load_gemm_table(info));
+  std::string unreadable;
+  if (o.table == "user" && !o.device.empty()) table.merge(kernels::load_gemm_table(info, &unreadable));
+  if (!unreadable.empty()) std::fputs((unreadable + "\n").c_str(), stderr);
   const auto made = plan_gemm(p, {}, info, table);
   write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
   return kClean;

@@ -45,15 +45,19 @@ double operand_bytes(const kernels::GemmProblem& q) {
                             c * cgp::bytes(*p.type_c) * (p.beta != 0 ? 2 : 1));
 }
 
+std::vector<std::string> packed_names(const GemmChoice& c) {
+  std::vector<std::string> names;
+  for (const auto& [on, name] : {std::pair{c.pack_a, "a"}, {c.pack_b, "b"}, {c.pack_c, "c"}})
+    if (on) names.emplace_back(name);
+  return names;
+}
+
 ordered_json choice_json(const GemmChoice& c, double floor_us) {
   ordered_json j = {{"kind", kernels::name(c.kind)}, {"variant", c.variant.name}};
   j["predicted_us"] = c.microseconds > 0 ? ordered_json(c.microseconds) : ordered_json();
   j["over_floor"] =
       c.microseconds > 0 && floor_us > 0 ? ordered_json(c.microseconds / floor_us) : ordered_json();
-  std::vector<std::string> packed;
-  for (const auto& [on, name] : {std::pair{c.pack_a, "a"}, {c.pack_b, "b"}, {c.pack_c, "c"}})
-    if (on) packed.emplace_back(name);
-  j["packed"] = packed;
+  j["packed"] = packed_names(c);
   return j;
 }
 
@@ -135,9 +139,13 @@ GemmPlan plan_gemm(const kernels::GemmProblem& q, const kernels::GemmAddresses& 
   std::stable_sort(plan.others.begin(), plan.others.end(), [](const GemmChoice& x, const GemmChoice& y) {
     return (x.microseconds > 0 ? x.microseconds : 1e30) < (y.microseconds > 0 ? y.microseconds : 1e30);
   });
-  for (int k = 0; k < kernels::kGemmKinds; ++k)
-    if (const auto why = kernels::reject(kernels::GemmKind(k), plan.problem, at, d); !why.empty())
-      plan.rejected.emplace_back(kernels::name(kernels::GemmKind(k)), why);
+  // Kernels of typed problems take whatever the device can; their choice says why not those that are faster.
+  for (int k = 0; k < kernels::kGemmKinds && plan.problem.plain(); ++k) {
+    const auto kind = kernels::GemmKind(k);
+    if (kind >= kernels::GemmKind::sm90_promoted && kind <= kernels::GemmKind::any) continue;
+    if (const auto why = kernels::reject(kind, plan.problem, at, d); !why.empty())
+      plan.rejected.emplace_back(kernels::name(kind), why);
+  }
   plan.floor = gemm_floor(plan.problem, d);
   if (const auto* row = table.find(plan.problem)) plan.measured_us = row->microseconds;
   return plan;
@@ -148,6 +156,9 @@ std::string plan_text(const GemmPlan& plan) {
   std::string out = fmt::format("gemm {} on {}\n\n", kernels::gemm_key(plan.problem), plan.device);
   out += fmt::format("variant    {}\n", plan.chosen.variant.name);
   out += fmt::format("why        {}\n", plan.chosen.why);
+  if (const auto names = packed_names(plan.chosen); !names.empty())
+    out += fmt::format("copied     {}: through scratch memory, with rows at multiples of 16 bytes\n",
+                       text::join(names, ", "));
   if (plan.measured_us > 0)
     out +=
         fmt::format("measured   {:.1f} us, {:.2f}x the floor\n", plan.measured_us, plan.measured_us / f.us());

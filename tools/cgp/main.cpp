@@ -239,7 +239,7 @@ void declare_bench(CLI::App& app, CommandLine& c) {
                  "none, relu, gelu, bias, bias_relu, bias_gelu, with commas")
       ->capture_default_str();
   app.add_option("--rounds", o.rounds, "Timed rounds; 0: 40, and 20 for products above 10^12 operations")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   app.add_option("--fail-below", o.fail_below, "Exit with 1 when a ratio is below");
   app.add_option("-o,--out", o.output, "FILE.json: the same object as --json prints");
@@ -289,7 +289,7 @@ void declare_tune(CLI::App& app, CommandLine& c) {
   app.add_option("FILES", o.files, "With --report: files of earlier measurements (--out); needs no GPU");
   declare_problems(app, o.problems);
   app.add_option("--device", o.device, "cuda, cuda:1")->capture_default_str();
-  app.add_option("--rounds", o.rounds, "Timed rounds of the leaders; 0: 20")->check(CLI::NonNegativeNumber);
+  app.add_option("--rounds", o.rounds, "Timed rounds of the leaders; 0: 20")->check(CLI::Range(0, 1000000));
   app.add_flag("--report", o.report, "Say how much slower than the fastest the cost model's choices are");
   app.add_option("--arch", o.arch, "With FILES: what they were measured on")->capture_default_str();
   app.add_flag("--dry-run", o.dry_run, "Keep nothing");

@@ -156,6 +156,8 @@ GemmChoice choose_typed_sm90(const GemmProblem& p, const GemmAddresses& at, cons
 /// A plain() problem that the typed kernels run faster: f32 on sm_90a.
 bool prefers_typed_gemm(const GemmProblem& p, const runtime::DeviceInfo& d);
 GemmChoice select_typed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+/// What runs behind f32 products of the tensor cores, for operands with infinities or NaN.
+Variant gemm_guarded_simt(const GemmProblem& p);
 /// Every type, layout, factor and epilogue (sums of s8 in s32, of others in f32, k after k).
 Variant gemm_any(const GemmProblem& dense, const Epilogue& whole);
 void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
@@ -217,3 +219,8 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p
 KernelEntry gemm_entry();
 
 }  // namespace cgp::kernels
+
+namespace cgp {
+using kernels::gemm;
+using kernels::GemmProblem;
+}  // namespace cgp

@@ -59,7 +59,7 @@ std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
   const GemmProblem p = q.dense();
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
   if (kind <= GemmKind::simt || kind == GemmKind::any) return {};
-  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
+  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types, not f32");
   if (kind == GemmKind::sm90_stream && p.trans_a) return "sm90_stream reads A along k: layouts nn and nt";
   if (kind == GemmKind::skinny && (p.trans_a || !p.trans_b)) return "skinny reads A and B along k: layout nt";
   if (kind == GemmKind::skinny && p.m > 65535 * 8)
@@ -222,6 +222,7 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   }
   const GemmProblem p = q.dense();
   if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
+  if (p.c_elements() == 0) return {GemmKind::naive, gemm_naive(p.type), "c has no elements: nothing runs"};
   if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
   const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
   const Packed r = packed(p, at, d);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/gemm/gemm_table.h"
 
+#include "cgp/kernels/gemm/gemm_arrange.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 #include <algorithm>
@@ -171,7 +172,7 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   }
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out{select_gemm(p, at, d)};
-  if (p.k == 0 || !p.plain()) return out;
+  if (p.k == 0 || p.c_elements() == 0 || !p.plain()) return out;
   // Rows that nothing else can address: as they are, or copied.
   if (out[0].kind == GemmKind::crooked)
     if (auto copied = select_packed_gemm(p, at, d)) out.push_back(std::move(*copied));
@@ -244,6 +245,44 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
   return all[0];
 }
 
+namespace {
+
+// Products that are not plain, of which programs carry the kernels: other types and factors in every layout,
+// and in that of a linear layer (nt) its epilogues.
+std::vector<GemmProblem> typed_problems(bool trans_a, bool trans_b, std::uint64_t m, std::uint64_t n,
+                                        const runtime::DeviceInfo& d) {
+  const GemmProblem base{.trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = 4096};
+  std::vector<GemmProblem> all;
+  const auto add = [&](DType t, DType c, GemmPrecision precision, GemmScaling scaling) {
+    auto& p = all.emplace_back(base);
+    p.type = t, p.type_c = c, p.precision = precision, p.scaling = scaling;
+  };
+  for (DType t : {DType::f16, DType::bf16})
+    if (t == DType::f16 || d.cc() >= 80) add(t, DType::f32, GemmPrecision::standard, GemmScaling::none);
+  add(DType::f32, DType::f32, GemmPrecision::fast, GemmScaling::none);
+  add(DType::s8, DType::s32, GemmPrecision::standard, GemmScaling::none);
+  if (d.cc() < 80) return all;
+  add(DType::s8, DType::bf16, GemmPrecision::standard, GemmScaling::channel);
+  for (auto scaling : {GemmScaling::none, GemmScaling::tensor, GemmScaling::channel, GemmScaling::block}) {
+    add(DType::e4m3, DType::bf16, GemmPrecision::standard, scaling);
+    if (scaling != GemmScaling::block) add(DType::e4m3, DType::bf16, GemmPrecision::fast, scaling);
+  }
+  if (trans_a || !trans_b) return all;
+  for (DType t : {DType::f16, DType::bf16}) {
+    const DeviceArray columns(16, n, t), matrix(16, m * n, t);
+    const auto bias = epilogue::bias(columns);
+    for (const auto& e : {bias, bias | epilogue::relu(), bias | epilogue::silu(), bias | epilogue::gelu(),
+                          bias | epilogue::gelu_tanh(), epilogue::residual(matrix),
+                          bias | epilogue::residual(matrix), epilogue::swiglu(Pairing::interleaved)}) {
+      auto& p = all.emplace_back(base);
+      p.type = t, p.epilogue = e;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   runtime::DeviceInfo d;
   d.arch = arch, d.sm_count = 132;
@@ -258,6 +297,9 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
       auto sums = gemm_add_parts(t, c.parts);
       found.try_emplace(sums.name, std::move(sums));
     }
+  };
+  const auto with = [&](Variant v) {
+    if (reject(v, arch).empty()) found.try_emplace(v.name, v);
   };
   constexpr std::pair<std::uint64_t, std::uint64_t> shapes[] = {
       {256, 256},    {512, 512},     {1024, 1024},  {2048, 2048},  {4096, 4096},
@@ -287,7 +329,15 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   if (arch == "sm_90a")
     for (const auto& [key, row] : h200_table().rows())
       take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
-  found.try_emplace(gemm_pack().name, gemm_pack());
+  with(gemm_pack());
+  for (auto& v : gemm_arrange_variants()) with(std::move(v));
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      with(gemm_guarded_simt({.type = DType::f32, .trans_a = ta, .trans_b = tb}));
+      for (const auto& [m, n] :
+           {std::pair<std::uint64_t, std::uint64_t>{64, 4096}, {1024, 1024}, {4096, 4096}, {8192, 8192}})
+        for (auto& p : typed_problems(ta, tb, m, n, d)) take(select_gemm(p, {}, d));
+    }
   std::vector<Variant> out;
   for (auto& [name, v] : found) out.push_back(std::move(v));
   return out;

@@ -461,6 +461,8 @@ bool prefers_typed_gemm(const GemmProblem& q, const runtime::DeviceInfo& d) {
          p.k >= 64 && p.flops() >= 3e7 && p.batch <= 65535 && not_hopper(p, d).empty();
 }
 
+Variant gemm_guarded_simt(const GemmProblem& p) { return direct_choice(p.dense(), {}, true, true).variant; }
+
 GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   auto why = not_hopper(p, d);
@@ -487,7 +489,9 @@ GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, cons
   if (few && p.type == DType::f32 && !halved(p) && p.k > 0 && (p.type_c != DType::bf16 || d.cc() >= 80) &&
       bytes(*p.type_c) > 1)
     return direct(true);
-  return {GemmKind::any, gemm_any(p, whole), text::cat("one thread an element: ", why)};
+  return {GemmKind::any, gemm_any(p, whole),
+          text::cat("one thread an element: ", why,
+                    "; not mma.sync: ", few ? not_mma(p, d) : "too many batches")};
 }
 
 void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,

@@ -29,10 +29,12 @@ TEST(gemm_ladder, swizzling_removes_the_bank_conflicts_of_ldmatrix) {
   EXPECT_EQ(conflicts("swizzled"), 0u);
 }
 
-TEST(gemm_ladder, right_and_repeatable_on_a_gpu) {
-  for (const auto& s : gemm_ladder())
-    expect_right_on_gpu(gemm_ladder_entry(),
-                        {{{"step", std::string(s.name)}, {"m", "300"}, {"n", "520"}, {"k", "264"}}});
+class gemm_ladder_step : public ::testing::TestWithParam<std::size_t> {};
+TEST_P(gemm_ladder_step, right_and_repeatable_on_a_gpu) {
+  expect_right_on_gpu(
+      gemm_ladder_entry(),
+      {{{"step", std::string(gemm_ladder()[GetParam()].name)}, {"m", "300"}, {"n", "520"}, {"k", "264"}}});
 }
+INSTANTIATE_TEST_SUITE_P(all, gemm_ladder_step, ::testing::Range(std::size_t(0), gemm_ladder().size()));
 
 TEST(gemm_ladder, every_step_assembles_without_spills) { expect_assembles(gemm_ladder_entry()); }

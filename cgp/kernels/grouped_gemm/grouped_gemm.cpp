@@ -96,7 +96,7 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
   if ((p.type == DType::bf16 || q.type_c == DType::bf16) && d.cc() < 80)
     return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
   if (kind == GroupedKind::simt) return {};
-  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types; f32 runs on simt");
+  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types, not f32");
   if (d.cc() < 80) return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
   if (kind == GroupedKind::sm80 && p.form == GroupedForm::problems)
     return "sm80 does not take items with addresses of their own";
