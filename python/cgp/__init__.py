@@ -22,7 +22,7 @@ from ._cache import PagedKVCache
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "PagedKVCache", "TrainingStep", "Unsupported",
+    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "PagedKVCache", "Patch", "TrainingStep", "Unsupported",
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
     "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "rms_norm", "rms_norm_backward", "rope",
     "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
@@ -33,8 +33,8 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     import importlib
     if name in ("ops", "nn"):
         return importlib.import_module("." + name, __name__)
-    if name == "patch":
-        return importlib.import_module("._patch", __name__).patch
+    if name in ("patch", "Patch"):
+        return getattr(importlib.import_module("._patch", __name__), name)
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):

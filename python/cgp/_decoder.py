@@ -18,6 +18,7 @@ from ._runtime import ArgumentError, Unsupported
 
 _PAGE = 64
 _LLAMAS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM")
+MODELS = ("GPT2LMHeadModel", *_LLAMAS)
 
 
 class _Linear:
@@ -43,13 +44,11 @@ class _Shape:
         elif kind == "GPT2LMHeadModel":
             self._gpt2(model)
         else:
-            raise Unsupported(f"cgp.Decoder knows GPT2LMHeadModel and {', '.join(_LLAMAS)}, not {kind}")
+            raise Unsupported(f"cgp.Decoder knows {', '.join(MODELS)}, not {kind}")
         self.vocab = self.head.weights[0].shape[0]
         dtypes = {p.dtype for p in model.parameters()}
         if dtypes not in ({torch.float16}, {torch.bfloat16}):
             raise Unsupported(f"cgp.Decoder: parameters must all be float16, or all bfloat16; there are {sorted(map(str, dtypes))}")
-        if self.d % 64 or self.d > 256:
-            raise Unsupported(f"cgp.Decoder: heads of {self.d} elements; multiples of 64 up to 256 are possible")
 
     def _llama(self, model):
         config, body = model.config, model.model
@@ -115,7 +114,7 @@ class _Shape:
 def _state_of(model):
     """What the calls of a step hold on to: addresses, and for copies what they were made of."""
     copied = type(model).__name__ == "GPT2LMHeadModel"
-    return tuple((p.data_ptr(), p._version if copied else 0) for p in model.parameters())
+    return tuple((p.data_ptr(), _torch.version(p) if copied else 0) for p in model.parameters())
 
 
 class Decoder:
@@ -144,6 +143,8 @@ class Decoder:
         if model is None:
             raise ArgumentError("cgp.Decoder: its model is gone")
         s = self._shape = _Shape(model)
+        if s.d % 64 or s.d > 256:
+            raise Unsupported(f"cgp.Decoder: heads of {s.d} elements; multiples of 64 up to 256 are possible")
         if s.most and self.capacity > -(-s.most // _PAGE) * _PAGE:
             raise Unsupported(f"cgp.Decoder: capacity = {self.capacity} is above the model's window or positions, {s.most}")
         self._made_for, self._graph = _state_of(model), None

@@ -6,7 +6,7 @@ import torch
 
 from . import _core
 from ._functions import ACTIVATIONS
-from ._torch import empty, queue
+from ._torch import empty, queue, version
 
 NONE, RMS, LAYER = 0, 1, 2
 MOST = 8  # rows of few_rows
@@ -159,7 +159,7 @@ def _gpt2_parts(block, activation):
     if any(t is None or t.dtype not in _HALVES or not _there(t) for t in sources + small):
         return None
     parts, (norm1, norm2) = _Parts(modules, sources), modules[4:]
-    parts.versions = [w._version for w in sources]
+    parts.versions = list(map(version, sources))
     turned, b = [w.detach().t().contiguous() for w in sources], [m.bias for m in modules[:4]]  # [n, k], as few_rows reads them
     parts.heads, columns = block.attn.num_heads, [w.shape[0] for w in turned]
     parts.qkv = _Product(turned[:1], b[:1], columns[0], norm=(norm1.weight, norm1.bias), kind=LAYER, eps=norm1.eps)
@@ -176,7 +176,7 @@ def gpt2(block, x, mask, cache, attention, activation):
         return None
     parts = block.__dict__.get("_cgp_few", False)
     if parts is False or (parts is not None and (parts.stale(_gpt2_modules(block)) or
-                                                 parts.versions != [w._version for w in parts.weights])):
+                                                 parts.versions != list(map(version, parts.weights)))):
         parts = block.__dict__["_cgp_few"] = _gpt2_parts(block, activation)
     if parts is None or parts.state[0][1] != x.dtype:
         return None

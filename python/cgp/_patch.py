@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cgp.patch(model): Hugging Face models with our kernels inside, and back."""
+import functools
 import inspect
 import sys
 import types
@@ -7,9 +8,9 @@ import weakref
 
 import torch
 
-from . import _few, _layer, _masks, ops
+from . import _few, _layer, _masks, _whole, ops
 from ._runtime import ArgumentError, Unsupported
-from ._torch import FLOATS
+from ._torch import FLOATS, version
 from .nn import functional
 
 _NAME = _layer.NAME
@@ -268,12 +269,12 @@ def _half_tables(cos, sin):
     global _tables
     keep = not torch.compiler.is_compiling() and (recording is not None or
                                                   not (cos.is_cuda and torch.cuda.is_current_stream_capturing()))
-    if keep and _tables[0] is cos and _tables[1] is sin and _tables[2] == (cos._version, sin._version, recording):
+    if keep and _tables[0] is cos and _tables[1] is sin and _tables[2] == (version(cos), version(sin), recording):
         return _tables[3:]
     half = cos.shape[-1] // 2
     tables = tuple(t[..., :half].float().reshape(-1, half).contiguous() for t in (cos, sin))
     if keep:
-        _tables = (cos, sin, (cos._version, sin._version, recording), *tables)
+        _tables = (cos, sin, (version(cos), version(sin), recording), *tables)
     return tables
 
 
@@ -335,15 +336,15 @@ def _causal_loss(logits, labels, vocab_size, num_items_in_batch=None, ignore_ind
     return loss / (num_items_in_batch.to(loss.device) if torch.is_tensor(num_items_in_batch) else num_items_in_batch)
 
 
-def _linear_loss_forward(self, *args, labels=None, **kwargs):
-    """Where there are labels and gradients: the loss straight from the hidden states; the result has no logits."""
+def _linear_loss(self, args, labels=None, **kwargs):
+    """Where there are labels and gradients: the loss straight from the hidden states; the result has no logits. Else None."""
     body = getattr(self, self.base_model_prefix)
     weight, bias = self.lm_head.weight, getattr(self.lm_head, "bias", None)
     fits = (labels is not None and torch.is_grad_enabled() and len(args) < 2 and bias is None and weight.dtype in FLOATS and
             kwargs.get("logits_to_keep", 0) in (0, None) and not torch.is_autocast_enabled() and kwargs.get("return_dict") is not
             False)
     if not fits or not _usable(weight):
-        return type(self).forward(self, *args, labels=labels, **kwargs)
+        return None
     kwargs.pop("logits_to_keep", None)
     count, shifted = kwargs.pop("num_items_in_batch", None), kwargs.pop("shift_labels", None)
     out = body(*args, **kwargs)
@@ -357,13 +358,17 @@ def _linear_loss_forward(self, *args, labels=None, **kwargs):
                                   attentions=out.attentions)
 
 
-def _patch_loss(model, done, linear):
-    if not hasattr(type(model), "loss_function") or not type(model).__name__.endswith(("ForCausalLM", "LMHeadModel")):
-        return
-    if linear:
-        _replace(model, done, "linear layer with its loss", lambda m: _linear_loss_forward if m is model else None)
-    _hold(done, model, "loss", _causal_loss, model.__dict__.get("_loss_function"), _set_loss)
-    done.changes.append("cross-entropy")
+def _model_forward(kind, few, linear):
+    """forward of a model with its last layer: steps of decoding and the loss without logits past the modules."""
+
+    @functools.wraps(kind.forward)  # transformers looks at its arguments
+    def forward(self, *args, **kwargs):
+        done = _whole.step(self, args, kwargs) if few and not torch.compiler.is_compiling() else None
+        if done is None and linear:
+            done = _linear_loss(self, args, **kwargs)
+        return type(self).forward(self, *args, **kwargs) if done is None else done
+
+    return forward
 
 
 def _set_loss(model, function):
@@ -406,14 +411,16 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     whose rows are put to multiples of 16 bytes where they have 16 bits and would not begin there (GPT-2's 50257; logits are then not
     contiguous); "linear": in training straight from the hidden states, without any logits (the result has none).
     linear: layers nn.Linear and GPT-2's Conv1D use cgp.ops.matmul. few: in inference, layers of up to 8 tokens (decoding) are
-    a few calls, linear layers among them; hooks inside a layer, other modules in it and norms of q and k make it go
-    the usual way, and GPT-2 keeps transposed copies of its linear layers. layers: in training, layers of half precision are one
+    a few calls, linear layers among them, and behind a DynamicCache the whole model is one list of calls, after which the cache's
+    tensors are the first part of memory with room behind it; hooks, other modules, hidden states that are asked for make a step go
+    layer by layer, hooks inside a layer and norms of q and k the usual way, and GPT-2 keeps transposed copies of its linear
+    layers. layers: in training, layers of half precision are one
     function of autograd each (no dropout, no cache, heads of up to 128; hooks and other modules as above); a layer of which a
     part asks for something else goes the usual way.
 
     >>> done = cgp.patch(model)
     >>> done
-    cgp.patch: attention: sdpa -> cgp; 5 RMSNorm; 2 layers with a fused addition; 2 gated MLPs; RoPE of modeling_llama; cross-entropy
+    cgp.patch: attention: sdpa -> cgp; 5 RMSNorm; 2 layers with a fused addition; 2 gated MLPs; RoPE of modeling_llama; cross-entropy; steps of decoding
     >>> done.undo()                             # or: with cgp.patch(model): ...
 
     A model may be patched again; each patch ends by itself. A copy of a patched model is patched as that was. What is saved
@@ -445,14 +452,21 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and _activation_of(m) else None)
     if rope:
         _patch_rope(model, done)
-    head = None
-    if loss:
-        _patch_loss(model, done, loss == "linear")
-        head = _crooked_head(model)
-        _replace(model, done, "last linear layer", lambda m: _head_forward if m is head else None)
+    causal = hasattr(type(model), "loss_function") and type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    head = _crooked_head(model) if loss else None
+    if loss and causal:
+        _hold(done, model, "loss", _causal_loss, model.__dict__.get("_loss_function"), _set_loss)
+        done.changes.append("cross-entropy")
+    _replace(model, done, "last linear layer", lambda m: _head_forward if m is head else None)
     if (few or layers) and attention:
         _replace(model, done, "whole blocks", lambda m: whole_block if _is_plain_block(m) else None)
-        done._undo.append(lambda: (_few.forget(model), _layer.forget(model)))
+        done._undo.append(lambda: (_few.forget(model), _layer.forget(model), _whole.forget(model)))
+    steps = few and attention and norms and mlp and type(model).__name__ in _whole.MODELS
+    linear_loss = loss == "linear" and causal
+    if steps or linear_loss:
+        whole = _model_forward(type(model), steps, linear_loss)
+        _hold(done, model, "forward", whole, model.__dict__.get("forward"), _set_forward)
+        done.changes += ["steps of decoding"] * steps + ["linear layer with its loss"] * linear_loss
     if linear:
         kinds = {"Linear": _linear_forward, "Conv1D": _conv1d_forward}
         _replace(model, done, "linear layers", lambda m: None if m is head else kinds.get(type(m).__name__))

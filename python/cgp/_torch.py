@@ -91,6 +91,11 @@ def queue(function, anchor, *arguments):
     return function(None, *arguments)
 
 
+def version(t):
+    """What changes when the tensor's values do; those of inference mode do not say."""
+    return -1 if t.is_inference() else t._version
+
+
 def describe(t):
     """A tensor as the C interface takes it. The tensor must outlive the description."""
     return t.data_ptr(), CODES[t.dtype], tuple(t.shape), tuple(t.stride())

@@ -334,6 +334,39 @@ def test_decoder(batch):
         assert torch.equal(again.generate(ids, mask, 40), calls.generate(ids, mask, 40))
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_steps_past_the_modules(batch, monkeypatch):
+    """Decoding by calls of a patched model: a prompt that may be padded on the left, then tokens that are given."""
+    transformers = pytest.importorskip("transformers")
+    small = dict(num_hidden_layers=3, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
+                 vocab_size=1000, head_dim=64)
+    from cgp import _whole
+    calls, run = [], _whole._run
+    monkeypatch.setattr(_whole, "_run", lambda *a: calls.append(True) or run(*a))
+    for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small), transformers.MistralConfig(**small),
+                   transformers.GPT2Config(n_layer=3, n_head=4, n_embd=256, vocab_size=1003, n_positions=512)):
+        model = transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().eval()
+        ids, mask = torch.randint(0, 1000, (batch, 40), device="cuda"), torch.ones(batch, 40, dtype=torch.long, device="cuda")
+        mask[0, :7] = 0
+        tokens = torch.randint(0, 1000, (300, batch, 1), device="cuda")  # more than there is room for at first
+
+        @torch.no_grad()
+        def steps(padded):
+            cache, seen = transformers.DynamicCache(config=model.config), mask
+            out = [model(ids, attention_mask=mask if padded else None, past_key_values=cache, use_cache=True).logits[:, -1]]
+            for t in tokens:
+                seen = torch.cat((seen, torch.ones_like(seen[:, :1])), 1)
+                out.append(model(t, attention_mask=seen if padded else None, past_key_values=cache, use_cache=True).logits[:, -1])
+            return torch.stack(out)
+
+        for padded in (False, True):
+            want = steps(padded)
+            with cgp.patch(model):
+                calls.clear()
+                close(steps(padded), want, 4e-2)
+                assert len(calls) == len(tokens), (type(model).__name__, len(calls))
+
+
 def training_models():
     transformers = pytest.importorskip("transformers")
     small = dict(num_hidden_layers=2, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2,
@@ -533,3 +566,33 @@ def test_rows_of_logits_end_where_they_end():
     close(c, a.float() @ w.float().mT, 1e-1)
     assert c.untyped_storage().nbytes() == 300 * 1008 * 2
     close(c, ops.matmul(a, w.mT), 1e-1)
+
+
+def test_peers_in_triton():
+    """cgp.bench's Triton kernels against PyTorch, on sizes that no block divides."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    from cgp.bench import _triton
+    x = random(5, 5000)
+    close(_triton.sum(x), x.float().sum(-1)), close(_triton.max(x), x.amax(-1)), close(_triton.softmax(x), x.float().softmax(-1))
+    a, w, b = random(70, 100), random(37, 100) / 10, random(37)
+    for tanh in (False, True):
+        for bias in (b, None):
+            linear = F.linear(a.float(), w.float(), None if bias is None else b.float())
+            close(_triton.gelu_linear(a, w, bias, tanh), F.gelu(linear, approximate="tanh" if tanh else "none"))
+    q, k, v = random(2, 3, 70, 32), random(2, 3, 90, 32), random(2, 3, 90, 32)
+    for causal in (False, True):
+        seen = torch.ones(70, 90, dtype=torch.bool, device="cuda").tril(20) if causal else None
+        o, lse = _triton.attention(q, k, v, causal)
+        close(o, F.scaled_dot_product_attention(q.float(), k.float(), v.float(), seen))
+        s = q.float() @ k.float().mT * 32**-0.5
+        close(lse, (s if seen is None else s.masked_fill(~seen, -torch.inf)).logsumexp(-1))
+    heads = random(2, 7, 3, 48)
+    angle = torch.randn(7, 24, device="cuda")
+    c, s = angle.cos()[:, None], angle.sin()[:, None]
+    p, r = heads.float().chunk(2, -1)
+    close(_triton.rope(heads, angle.cos(), angle.sin()), torch.cat((p * c - r * s, p * s + r * c), -1))
+    pool, slots = torch.zeros(4, 2, 3, 16, 48, device="cuda", dtype=torch.bfloat16), torch.tensor([63, 0, 17, 18, 40], device="cuda")
+    k, v = random(5, 3, 48), random(5, 3, 48)
+    _triton.append(pool, slots, k, v)
+    assert torch.equal(pool[slots // 16, 0, :, slots % 16], k) and torch.equal(pool[slots // 16, 1, :, slots % 16], v)
+    assert pool.count_nonzero() <= 2 * k.numel() and all(map(torch.equal, _triton.read(pool, slots), (k, v)))

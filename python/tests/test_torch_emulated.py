@@ -514,7 +514,7 @@ def main():
     _patch._usable = lambda *tensors: all(t is None or t.dtype in (torch.float32, torch.bfloat16) for t in tensors)
     small = dict(num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,
                  vocab_size=50, max_position_embeddings=64, head_dim=16, attn_implementation="sdpa")
-    configs = [transformers.LlamaConfig(**small), transformers.Qwen3Config(**small), transformers.MistralConfig(**small),
+    configs = [transformers.LlamaConfig(**small), transformers.Qwen3Config(**{**small, "head_dim": 64}), transformers.MistralConfig(**small),
                transformers.Qwen2Config(**{k: v for k, v in small.items() if k != "head_dim"}),
                transformers.GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=50, n_positions=64)]
     ids = torch.randint(0, 50, (2, 9))
@@ -733,19 +733,18 @@ def patched_steps(cgp, transformers, model):
         error, theirs = ((t.float() - exact).abs().max() for t in (got, want))
         assert error <= 2 * theirs, (type(model).__name__, error, theirs)
 
-    want, done, calls = run(), cgp.patch(model), []
-    from cgp import _core, _torch
-    queue = _torch.queue
+    from cgp import _whole
+    want, done, calls, queued = run(), cgp.patch(model), [], _whole._run
 
-    def counted(function, *arguments):
-        calls.append(function is _core.few_rows)
-        return queue(function, *arguments)
+    def counted(calls_of_step, anchor):
+        calls.append(True)
+        queued(calls_of_step, anchor)
 
-    from cgp import _few
-    _few.queue = counted
+    _whole._run = counted
     got = run()
-    expected = 0 if type(model).__name__ == "Qwen3ForCausalLM" else len(tokens) * 2 * 4
-    assert sum(calls) >= expected and (expected or not calls), (type(model).__name__, sum(calls), expected)
+    assert len(calls) == len(tokens), (type(model).__name__, calls)
+    other_steps(transformers, model, ids, calls)
+    _whole._run = queued
     done.undo()
     near(got, want)
     done = cgp.patch(model)
@@ -759,6 +758,64 @@ def patched_steps(cgp, transformers, model):
     done.undo()
     near(changed, run())
     assert not any("_cgp_few" in m.__dict__ for m in model.modules())
+
+
+@torch.no_grad()
+def other_steps(transformers, model, ids, calls):
+    """Caches that were copied, cropped and chosen from; several tokens at once; what makes a step go the usual way."""
+    import inspect
+
+    def after(cache, t, whole=True, **options):
+        calls.clear()
+        logits = model(t, past_key_values=cache, use_cache=True, **options).logits
+        assert bool(calls) == whole, (type(model).__name__, options)
+        return logits
+
+    def close(got, want):
+        torch.testing.assert_close(got, want, atol=4e-2, rtol=2e-2)
+
+    def filled(ids=ids):
+        cache = transformers.DynamicCache(config=model.config)
+        model(ids, past_key_values=cache, use_cache=True)
+        return cache
+
+    cache, new = filled(), torch.randint(0, 50, (2, 3))
+    want = model(torch.cat((ids, new), 1)).logits[:, 5:]
+    shallow = copy.copy(cache)
+    shallow.layers = [copy.copy(layer) for layer in cache.layers]
+    close(after(cache, new[:, :1]), want[:, :1])
+    keys, forked = cache.layers[1].keys, copy.deepcopy(cache)
+    close(after(cache, new[:, 1:], position_ids=torch.tensor([[6, 7]])), want[:, 1:])
+    assert keys.shape[2] == 6 and torch.equal(keys, cache.layers[1].keys[:, :, :6]) and cache.get_seq_length() == 8
+    close(after(shallow, new, logits_to_keep=2), want[:, 1:])  # which has the first five
+    twin = [copy.copy(layer) for layer in forked.layers]
+    after(forked, 49 - new[:, 1:])
+    forked.layers = twin  # what lies behind its tensors is another's
+    close(after(forked, new[:, 1:]), want[:, 1:])
+    if hasattr(cache, "crop") and not cache.layers[0].is_sliding:
+        cache.crop(-2)
+        close(after(cache, new[:, 1:2]), want[:, 1:2])
+    cache = filled(torch.cat((ids, new[:, :2]), 1))
+    close(after(cache, new[:, 2:], False, output_hidden_states=True), want[:, 2:])  # layer by layer
+    for hook in (model.base_model.register_forward_hook(lambda *_: None),
+                 list(model.modules())[-1].register_forward_pre_hook(lambda *_: None)):
+        close(after(filled(), new, False), want)
+        hook.remove()
+    one = transformers.DynamicCache()
+    model(ids, past_key_values=one, use_cache=True)
+    close(after(one, new), want)
+    with torch.inference_mode():
+        inner = filled()
+        close(after(inner, new[:, :1]), want[:, :1])
+    close(after(inner, new[:, 1:]), want[:, 1:])
+    after(filled(ids.repeat(5, 1)), new[:1, :1].repeat(10, 1), False)  # more than few
+    with torch.enable_grad():
+        after(filled(), new, False)
+    assert inspect.signature(model.forward).parameters.keys() == inspect.signature(type(model).forward).parameters.keys() - {"self"}
+    calls.clear()
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1] * 5])
+    tokens = model.generate(ids, attention_mask=mask, max_new_tokens=3, do_sample=False, pad_token_id=0, eos_token_id=None)
+    assert tokens.shape == (2, 8) and len(calls) == 2
 
 
 if __name__ == "__main__":
