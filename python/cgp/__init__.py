@@ -31,7 +31,7 @@ __all__ = [
 
 def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     import importlib
-    if name in ("ops", "nn"):
+    if name in ("ops", "nn", "testing"):
         return importlib.import_module("." + name, __name__)
     if name in ("patch", "Patch"):
         return getattr(importlib.import_module("._patch", __name__), name)

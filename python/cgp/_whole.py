@@ -19,6 +19,7 @@ from ._torch import way
 _KNOWN = {"input_ids", "attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep", "return_dict"}
 _LIBRARIES = ("torch.nn.modules.", "transformers.models.", "transformers.activations", "transformers.pytorch_utils", "cgp.")
 _MOST_SHAPES = 8  # of steps whose buffers are kept
+_MORE = 256  # tokens, at least, that there is room for behind a cache's
 
 
 def _there(t):
@@ -31,7 +32,7 @@ class _Room:
 
     def __init__(self, layer, n):
         (b, heads, self.used, d), self.keys, self.values = layer.keys.shape, layer.keys, layer.values
-        capacity = -(-(self.used + max(256, self.used // 4) + n) // 64) * 64
+        capacity = -(-(self.used + max(_MORE, self.used // 4) + n) // 64) * 64
         with torch.inference_mode(False), torch.no_grad():
             self.memory = torch.empty((2, b, heads, capacity, d), dtype=self.keys.dtype, device=self.keys.device)
             self.memory[0, :, :, :self.used], self.memory[1, :, :, :self.used] = self.keys, self.values
@@ -159,7 +160,7 @@ class _Plan:
         self.versions = list(map(_torch.version, self.copied))
         self.steps, self.places, self.tables = {}, None, None
 
-    def current(self):
+    def current(self, model):
         return (all(map(operator.is_, map(dict.get, self.where, self.names), self.objects)) and
                 list(map(torch.Tensor.data_ptr, self.parameters)) == self.pointers and
                 list(map(_torch.version, self.copied)) == self.versions)
@@ -204,17 +205,32 @@ class _Plan:
         step.angles.view(2, b, n, -1).copy_(angles)
 
 
-_plans = weakref.WeakKeyDictionary()  # model -> _Plan, or None: it goes the usual way
+class _Refused:
+    """A model that goes the usual way until its parameters lie elsewhere."""
+    shape = None
+
+    def __init__(self, model):
+        self.where = self._where(model)
+
+    @staticmethod
+    def _where(model):
+        return next(model.parameters()).data_ptr()
+
+    def current(self, model):
+        return self.where == self._where(model)
+
+
+_plans = weakref.WeakKeyDictionary()  # model -> _Plan or _Refused
 
 
 def _plan_of(model):
-    plan = _plans.get(model, False)
-    if plan is False or (plan is not None and not plan.current()):
+    plan = _plans.get(model)
+    if plan is None or not plan.current(model):
         try:
             with torch.inference_mode(False), torch.no_grad():
                 plan = _Plan(model)
         except (Unsupported, AttributeError):
-            plan = None
+            plan = _Refused(model)
         _plans[model] = plan
     return plan
 
@@ -242,7 +258,7 @@ def step(model, arguments, given):
             config.get(name) for name in ("_output_attentions", "output_hidden_states")) or config.get("return_dict") is False:
         return None
     plan = _plan_of(model)
-    if plan is None or plan.watched() or any(m.training for m in plan.blocks) or torch.is_autocast_enabled():
+    if plan.shape is None or plan.watched() or any(m.training for m in plan.blocks) or torch.is_autocast_enabled():
         return None
     (b, n), s, layers = ids.shape, plan.shape, cache.layers
     if len(layers) != len(s.layers) or getattr(cache, "offloading", False) or ids.device != s.tokens.device or (

@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 import pytest
 
 from cgp.bench import _report, _stats
-from cgp.bench.__main__ import arguments, why_not
+from cgp.bench.__main__ import arguments, missing, why_not
 
 ROWS = [
     dict(part="operators", name="softmax 8192 x 4096", own=["cgp"],
@@ -71,6 +71,11 @@ def test_wrong_arguments(given, says, capsys):
     with pytest.raises(SystemExit):
         arguments(given)
     assert says in capsys.readouterr().err
+
+
+def test_peers_that_are_not_there_are_named():
+    assert missing(("json", "no_such_peer", "nor_this")) == "not installed, so left out: no_such_peer, nor_this"
+    assert missing(("json",)) == ""
 
 
 def test_without_a_gpu_it_says_so():

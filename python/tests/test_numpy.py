@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cgp
+from cgp.testing import check_gradient
 
 rng = np.random.default_rng(1)
 
@@ -78,19 +79,29 @@ def test_norms(layer):
     np.testing.assert_array_equal(h, x + r)
     got = (cgp.layer_norm_backward if layer else cgp.rms_norm_backward)(dy, h, w, dsum=dsum, eps=1e-3)
     assert len(got) == (3 if layer else 2)
-    step = 1e-5
-    for which, g in enumerate(got):  # central differences of sum(dy * y) + sum(dsum * h), in float64
-        for i in np.ndindex(*g.shape) if which else [(0, 0, 0), (1, 4, 47), (0, 3, 21)]:
-            ends = []
-            for sign in (1, -1):
-                moved = [t.copy() for t in wide]
-                moved[which][i] += sign * step
-                ends.append((norm(*moved) * dy).sum() + (moved[0] * dsum).sum())
-            assert abs((ends[0] - ends[1]) / (2 * step) - g[i]) < 1e-4
+    def both(h, w, b=0):
+        return norm(h, w, b), h
+
+    check_gradient(both, wide[:len(got)], [dy, dsum], got)
     half = x.astype(np.float16)
     assert cgp.rms_norm(half, w).dtype == np.float16
     np.testing.assert_allclose(cgp.rms_norm(half), half / np.sqrt((half.astype(float)**2).mean(-1, keepdims=True) + 1e-6),
                                rtol=2e-3, atol=2e-3)
+
+
+def test_gradients_against_finite_differences():
+    x, dy = random(3, 40), random(3, 40)
+    y = cgp.softmax(x)
+    right = y * (dy - (dy * y).sum(-1, keepdims=True))
+    for f, step, tolerance in ((lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True), 1e-5, 1e-4),
+                               (lambda x: cgp.softmax(x.astype(np.float32)), 1e-2, 1e-3)):
+        assert check_gradient(f, [x], dy, [right], places=8, step=step, tolerance=tolerance) < tolerance
+        with pytest.raises(AssertionError, match=r"gradient 0 at \("):
+            check_gradient(f, [x], dy, [right + 0.1], places=8, step=step, tolerance=tolerance)
+    assert check_gradient(lambda x, y: x, [x, x], dy, [dy, None]) < 1e-4
+    for text, wrong in (("1 inputs and 2", (x, dy, [dy, dy])), ("d_outputs have", (x, dy[:2], [dy])), ("gradient 0 is", (x, dy, [dy[0]]))):
+        with pytest.raises(cgp.ArgumentError, match=text):
+            check_gradient(lambda x: x, [wrong[0]], *wrong[1:])
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -144,13 +155,15 @@ def test_activations():
 
 def test_examples_of_docstrings():
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "TrainingStep", "generate") else None
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Patch", "Decoder", "TrainingStep", "generate") else None
         if callable(value) and not isinstance(value, type):
             assert ">>>" in value.__doc__, name
             assert "[" in value.__doc__.partition(">>>")[0] or name in ("device", "set_numpy_device"), name  # shapes
             for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
                 result = doctest.DocTestRunner(verbose=False).run(example)
                 assert not result.failed, name
+    for example in doctest.DocTestFinder().find(check_gradient, globs={"np": np, "cgp": cgp}):
+        assert not doctest.DocTestRunner(verbose=False).run(example).failed
     for method in ("__doc__", *(m for m in vars(cgp.PagedKVCache) if not m.startswith("_"))):
         of = cgp.PagedKVCache if method == "__doc__" else vars(cgp.PagedKVCache)[method]
         assert ">>>" in of.__doc__ or isinstance(of, property), method
@@ -187,7 +200,7 @@ def test_stubs_name_what_there_is():
             for method, arguments in typed[name].items():
                 assert names(arguments) == names(made[name][method]), (name, method)
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Decoder", "TrainingStep", "generate") else None
+        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Patch", "Decoder", "TrainingStep", "generate") else None
         if inspect.isfunction(value):
             arguments = stubs[name].posonlyargs + stubs[name].args + stubs[name].kwonlyargs
             assert [a.arg for a in arguments] == list(inspect.signature(value).parameters), name

@@ -343,12 +343,13 @@ def test_steps_past_the_modules(batch, monkeypatch):
     from cgp import _whole
     calls, run = [], _whole._run
     monkeypatch.setattr(_whole, "_run", lambda *a: calls.append(True) or run(*a))
+    monkeypatch.setattr(_whole, "_MORE", 4)
     for config in (transformers.LlamaConfig(**small), transformers.Qwen3Config(**small), transformers.MistralConfig(**small),
                    transformers.GPT2Config(n_layer=3, n_head=4, n_embd=256, vocab_size=1003, n_positions=512)):
         model = transformers.AutoModelForCausalLM.from_config(config).cuda().bfloat16().eval()
         ids, mask = torch.randint(0, 1000, (batch, 40), device="cuda"), torch.ones(batch, 40, dtype=torch.long, device="cuda")
         mask[0, :7] = 0
-        tokens = torch.randint(0, 1000, (300, batch, 1), device="cuda")  # more than there is room for at first
+        tokens = torch.randint(0, 1000, (50, batch, 1), device="cuda")  # more than there is room for at first
 
         @torch.no_grad()
         def steps(padded):

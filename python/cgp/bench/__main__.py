@@ -61,6 +61,13 @@ def why_not(parts):
     return ""
 
 
+def missing(peers=("triton", "liger_kernel", "quack")):
+    """What is said of peers that are not installed; empty: all are."""
+    from importlib.util import find_spec
+    names = [p for p in peers if find_spec(p) is None]
+    return f"not installed, so left out: {', '.join(names)}" if names else ""
+
+
 def main(given=None):
     options = arguments(given)
     why = why_not(options.parts)
@@ -77,6 +84,8 @@ def main(given=None):
     about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cgp": cgp.__version__,
              "date": datetime.date.today().isoformat()}
     print(", ".join(f"{k} {v}" for k, v in about.items()), flush=True)
+    if "operators" in options.parts and missing():
+        print(missing(), flush=True)
     rows = []
     for part in options.parts:
         made = importlib.import_module("." + part, "cgp.bench").run(options)
