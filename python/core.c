@@ -225,9 +225,23 @@ static int attention_score(PyObject* score, cgp_attention_options* o, PyObject**
   o->score = PyBytes_AsString(*held);
   return 0;
 }
+/* What may follow: cu_q, cu_kv, q_scale, k_scale, v_scale, longest_q, longest_kv, promoted. `of`: the tensors. */
+enum { ATTENTION_MORE = 8, ATTENTION_TENSORS = 5 };
+static int attention_more(PyObject* const* a, cgp_attention_options* o, cgp_tensor* of, const char* function) {
+  static const char* const names[ATTENTION_TENSORS] = {"cu_q", "cu_kv", "q_scale", "k_scale", "v_scale"};
+  const cgp_tensor** const to[ATTENTION_TENSORS] = {&o->cu_q, &o->cu_kv, &o->q_scale, &o->k_scale, &o->v_scale};
+  for (int i = 0; i < ATTENTION_TENSORS; ++i) {
+    const int given = read_tensor(a[i], of + i, names[i], function);
+    if (given < 0) return 1;
+    if (given) *to[i] = of + i;
+  }
+  o->longest_q = PyLong_AsUnsignedLongLong(a[5]), o->longest_kv = PyLong_AsUnsignedLongLong(a[6]);
+  o->promoted = PyObject_IsTrue(a[7]);
+  return PyErr_Occurred() != NULL;
+}
 /* stream, q, k, v, o, lse, scale, causal, window_left, window_right, soft_cap, slopes, mask, key_lengths, score,
- * score_data */
-FUNCTION(attention, 16)
+ * score_data, and more or not */
+FUNCTION(attention, n > 16 ? 16 + ATTENTION_MORE : 16)
   TENSOR(q, 1)
   TENSOR(k, 2)
   TENSOR(v, 3)
@@ -238,7 +252,8 @@ FUNCTION(attention, 16)
   TENSOR(key_lengths, 13)
   TENSOR(score_data, 15)
   cgp_attention_options o;
-  if (attention_numbers(a + 6, &o)) return NULL;
+  cgp_tensor more[ATTENTION_TENSORS];
+  if (attention_numbers(a + 6, &o) || (n > 16 && attention_more(a + 16, &o, more, "attention"))) return NULL;
   PyObject* text;
   if (attention_score(a[14], &o, &text)) return NULL;
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.score_data = score_data;
@@ -402,8 +417,8 @@ FUNCTION(softmax_backward, 5)
 END
 
 /* stream, q, k, v, o, lse, d_o, d_q, d_k, d_v, scale, causal, window_left, window_right, soft_cap, slopes, mask,
- * key_lengths, any_order, score, score_data */
-FUNCTION(attention_backward, 21)
+ * key_lengths, any_order, score, score_data, and more or not */
+FUNCTION(attention_backward, n > 21 ? 21 + ATTENTION_MORE : 21)
   TENSOR(q, 1)
   TENSOR(k, 2)
   TENSOR(v, 3)
@@ -418,7 +433,8 @@ FUNCTION(attention_backward, 21)
   TENSOR(key_lengths, 17)
   TENSOR(score_data, 20)
   cgp_attention_options o;
-  if (attention_numbers(a + 10, &o)) return NULL;
+  cgp_tensor more[ATTENTION_TENSORS];
+  if (attention_numbers(a + 10, &o) || (n > 21 && attention_more(a + 21, &o, more, "attention_backward"))) return NULL;
   PyObject* text;
   if (attention_score(a[19], &o, &text)) return NULL;
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.score_data = score_data;

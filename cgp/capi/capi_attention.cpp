@@ -14,16 +14,36 @@ namespace {
 
 using kernels::AttentionStrides;
 
-AttentionStrides strides(const Tensor& t) {
-  t.expect_rank(4, 4);
-  if (t.size(3) > 1 && t.stride(3) != 1)
+// Of [batch, heads, rows, d], or of documents' [rows, heads, d].
+AttentionStrides strides(const Tensor& t, bool packed) {
+  t.expect_rank(packed ? 3 : 4, packed ? 3 : 4);
+  if (t.size(-1) > 1 && t.stride(-1) != 1)
     t.fail("its last dimension must be contiguous", "pass x.contiguous()");
+  // Strides of 0 mean dense to the kernels: only a dimension of one element may have them.
+  for (int i = 0; i + 1 < t.rank(); ++i)
+    if (t.size(i) > 1 && t.stride(i) == 0) t.fail("it repeats elements", "pass x.contiguous()");
+  if (packed) return {0, t.stride(1), t.stride(0)};
   return {t.stride(0), t.stride(1), t.stride(2)};
 }
-// Strides of 0 mean dense to the kernels: only a dimension of one element may have them.
-void no_broadcast(const Tensor& t) {
-  for (int i = 0; i < 3; ++i)
-    if (t.size(i) > 1 && t.stride(i) == 0) t.fail("it repeats elements", "pass x.contiguous()");
+// Where documents begin; their number.
+std::uint64_t offsets(const cgp_tensor* given, const char* op, const char* argument, std::uint64_t* address) {
+  const Tensor t(given, op, argument);
+  t.expect({DType::u32, DType::s32}), t.expect_rank(1, 1), t.expect_contiguous();
+  if (!t.size(0)) t.fail("it must have an element more than there are documents");
+  *address = t.address();
+  return t.size(0) - 1;
+}
+void factor(const cgp_tensor* given, const char* op, const char* argument, std::uint64_t batch,
+            std::uint64_t heads, kernels::AttentionScaleStrides* strides, std::uint64_t* address) {
+  if (!given) return;
+  const Tensor t(given, op, argument);
+  t.expect({DType::f32});
+  if (t.elements() != 1) {
+    const std::uint64_t shape[] = {batch, heads};
+    t.expect_shape(shape, "q and k");
+    *strides = {t.size(0) > 1 ? t.stride(0) : 0, t.size(1) > 1 ? t.stride(1) : 0};
+  }
+  *address = t.address();
 }
 
 struct Whole {
@@ -35,16 +55,40 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   Whole w;
   auto& [p, at] = w;
   p.type = q.dtype();
-  q.expect({DType::f32, DType::f16, DType::bf16});
-  for (const Tensor* t : {&k, &v, &out}) t->expect({q.dtype()});
-  p.q = strides(q), p.k = strides(k), p.v = strides(v), p.o = strides(out);
-  for (const Tensor* t : {&q, &k, &v, &out}) no_broadcast(*t);
-  p.batch = q.size(0), p.heads_q = q.size(1), p.n_q = q.size(2), p.d_qk = q.size(3);
-  p.heads_kv = k.size(1), p.n_kv = k.size(2), p.d_v = v.size(3);
-  const std::uint64_t k_shape[] = {p.batch, p.heads_kv, p.n_kv, p.d_qk},
-                      v_shape[] = {p.batch, p.heads_kv, p.n_kv, p.d_v},
-                      o_shape[] = {p.batch, p.heads_q, p.n_q, p.d_v};
+  q.expect({DType::f32, DType::f16, DType::bf16, DType::e4m3});
+  for (const Tensor* t : {&k, &v}) t->expect({q.dtype()});
+  if (p.type == DType::e4m3)
+    out.expect({DType::bf16, DType::f16});
+  else
+    out.expect({q.dtype()});
+  p.out = out.dtype(), p.promoted = o.promoted != 0;
+  p.packed = o.cu_q || o.cu_kv;
+  p.q = strides(q, p.packed), p.k = strides(k, p.packed), p.v = strides(v, p.packed);
+  p.o = strides(out, p.packed);
+  p.heads_q = q.size(1), p.heads_kv = k.size(1), p.d_qk = q.size(-1), p.d_v = v.size(-1);
+  std::vector<std::uint64_t> k_shape = k.shape(), o_shape = q.shape();
+  k_shape.back() = p.d_qk, o_shape.back() = p.d_v;
+  if (p.packed) {
+    p.batch = offsets(o.cu_q, op, "cu_q", &at.cu_q), at.total_q = q.size(0), at.total_kv = k.size(0);
+    if (const auto n = offsets(o.cu_kv, op, "cu_kv", &at.cu_kv); n != p.batch)
+      throw ArgumentError(text::cat(op, ": cu_q is of ", p.batch, " documents, cu_kv of ", n));
+    p.n_q = o.longest_q ? std::min(o.longest_q, at.total_q) : at.total_q;
+    p.n_kv = o.longest_kv ? std::min(o.longest_kv, at.total_kv) : at.total_kv;
+  } else {
+    if (o.longest_q || o.longest_kv)
+      throw ArgumentError(
+          text::cat(op, ": longest_q and longest_kv are of documents: cu_q and cu_kv are missing"));
+    k_shape[0] = p.batch = q.size(0), p.n_q = q.size(2), p.n_kv = k.size(2);
+  }
+  auto v_shape = k_shape;
+  v_shape.back() = p.d_v;
   k.expect_shape(k_shape, "q"), v.expect_shape(v_shape, "q and k"), out.expect_shape(o_shape, "q and v");
+  if (p.type != DType::e4m3 && (o.q_scale || o.k_scale || o.v_scale))
+    throw ArgumentError(
+        text::cat(op, ": q_scale, k_scale and v_scale are of e4m3 operands; these are ", name(p.type)));
+  factor(o.q_scale, op, "q_scale", p.batch, p.heads_q, &p.q_scale, &at.q_scale);
+  factor(o.k_scale, op, "k_scale", p.batch, p.heads_kv, &p.k_scale, &at.k_scale);
+  factor(o.v_scale, op, "v_scale", p.batch, p.heads_kv, &p.v_scale, &at.v_scale);
   for (const Tensor* t : {&q, &k, &v}) out.expect_apart(*t);
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
@@ -61,7 +105,7 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   }
   if (o.mask) {
     const Tensor mask(o.mask, op, "mask");
-    mask.expect({q.dtype(), DType::u8}), mask.expect_rank(4, 4);
+    mask.expect({out.dtype(), DType::u8}), mask.expect_rank(4, 4);
     const std::uint64_t full[] = {p.batch, p.heads_q, p.n_q, p.n_kv};
     std::uint64_t stride[4];
     for (int i = 0; i < 4; ++i) {
@@ -93,7 +137,7 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   }
   if (lse) {
     const Tensor l(lse, op, "lse");
-    const std::uint64_t rows[] = {p.batch, p.heads_q, p.n_q};
+    const auto rows = p.packed ? std::vector{p.heads_q, at.total_q} : std::vector{p.batch, p.heads_q, p.n_q};
     l.expect({DType::f32}), l.expect_shape(rows, "q"), l.expect_contiguous();
     for (const Tensor* t : {&q, &k, &v, &out}) l.expect_apart(*t);
     at.lse = l.address();
@@ -110,7 +154,7 @@ void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, co
   for (int i = 0; i < 4; ++i) {
     const Tensor &t = *gradients[i], &like = *of[i];
     t.expect({like.dtype()}), t.expect_shape(like.shape(), like.argument());
-    for (int d = 0; d < 4; ++d)
+    for (int d = 0; d < t.rank(); ++d)
       if (t.size(d) > 1 && t.stride(d) != like.stride(d))
         t.fail(text::cat("its strides must be those of ", like.argument()), text::cat("it is ", like.text()));
     for (int j = 0; j < i; ++j) t.expect_apart(*gradients[j]);
@@ -119,9 +163,9 @@ void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, co
   }
   kernels::AttentionGradients g;
   g.d_o = d_o.address(), g.d_q = d_q.address(), g.d_k = d_k.address(), g.d_v = d_v.address();
-  const std::uint64_t floats = w.p.batch * w.p.heads_q * w.p.n_q,
+  const std::uint64_t floats = w.p.heads_q * (w.p.packed ? w.at.total_q : w.p.batch * w.p.n_q),
                       delta = (floats * sizeof(float) + 255) / 256 * 256;
-  const std::uint64_t workspace = kernels::attention_backward_workspace(w.p);
+  const std::uint64_t workspace = kernels::attention_backward_workspace(w.p, w.at.total_q);
   const std::uint64_t scratch = floats ? s.stream.scratch(delta + workspace) : 0;
   g.delta = scratch, g.workspace = scratch && workspace ? scratch + delta : 0;
   g.deterministic = !any_order;

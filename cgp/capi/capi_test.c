@@ -564,6 +564,46 @@ static void test_attention(void) {
         "attention: score_data", "no score");
   drop(&q), drop(&k), drop(&v), drop(&o), drop(&lse), drop(&data);
 }
+/* documents one after the other, and the same one by one */
+static void test_attention_of_documents(void) {
+  const int64_t h = 4, hk = 2, d = 16, rows = 12, cu[] = {0, 5, 5, 12};
+  const int32_t begins[] = {0, 5, 5, 12};
+  array q = make(3, (int64_t[]){rows, h, d}, 1), k = make(3, (int64_t[]){rows, hk, d}, 1);
+  array v = make(3, (int64_t[]){rows, hk, d}, 1), o = make(3, (int64_t[]){rows, h, d}, 0);
+  array alone = make(3, (int64_t[]){rows, h, d}, 0), lse = make(2, (int64_t[]){h, rows}, 0);
+  array offsets = make(1, (int64_t[]){4}, 0);
+  cgp_tensor c = offsets.t;
+  c.dtype = CGP_S32;
+  OK(cgp_upload(device, c.address, begins, sizeof begins));
+  cgp_attention_options options, plain;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options, options.causal = 1, plain = options;
+  options.cu_q = options.cu_kv = &c, options.longest_q = options.longest_kv = 7;
+  OK(cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t));
+  for (int n = 0; n < 3; ++n) {
+    cgp_tensor one[4] = {q.t, k.t, v.t, alone.t};
+    for (int i = 0; i < 4; ++i) {
+      cgp_tensor* t = &one[i];
+      t->rank = 4, t->address += (uint64_t)(cu[n] * t->stride[0]) * 4;
+      t->shape[3] = d, t->shape[2] = cu[n + 1] - cu[n], t->shape[1] = i == 0 || i == 3 ? h : hk,
+      t->shape[0] = 1;
+      t->stride[3] = 1, t->stride[2] = t->shape[1] * d, t->stride[1] = d, t->stride[0] = rows * h * d;
+    }
+    OK(cgp_attention(stream, &one[0], &one[1], &one[2], &plain, &one[3], NULL));
+  }
+  fetch(&o), fetch(&alone);
+  for (int64_t i = 0; i < rows * h * d; ++i) CHECK(fabs(o.host[i] - alone.host[i]) < 1e-6);
+  options.cu_kv = NULL;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL),
+        "attention: cu_kv", "");
+  options.cu_q = NULL;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL), "attention: q",
+        "");
+  options.cu_q = options.cu_kv = &c, options.k_scale = &offsets.t;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL), "k_scale",
+        "e4m3");
+  drop(&q), drop(&k), drop(&v), drop(&o), drop(&alone), drop(&lse), drop(&offsets);
+}
 
 static uint64_t lend(void* user, uint64_t bytes) {
   *(uint64_t*)user += bytes;
@@ -838,6 +878,7 @@ int main(int argc, char** argv) {
   test_cross_entropy();
   test_elements();
   test_attention();
+  test_attention_of_documents();
   test_attention_backward();
   test_tables();
   test_decoding();

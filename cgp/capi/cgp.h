@@ -289,8 +289,8 @@ CGP_API cgp_status cgp_log_softmax_backward(cgp_stream* s, const cgp_tensor* y, 
                                             const cgp_tensor* dx);
 
 /* o[b, h, i, :] = sum_j softmax_j(q_i . k_j * scale ...) v[b, h', j, :]; q [b, h, n_q, d], k and v [b, h_kv,
- * n_kv, d] with any strides but that of d, h a multiple of h_kv; f32, f16 or bf16. The last query is aligned
- * with the last key. lse (optional): f32 [b, h, n_q], contiguous, the logarithm of each row's sum. */
+ * n_kv, d] with any strides but that of d, h a multiple of h_kv; f32, f16, bf16 or e4m3. The last query is
+ * aligned with the last key. lse (optional): f32 [b, h, n_q], contiguous, the logarithm of each row's sum. */
 typedef struct {
   size_t size;
   float scale;                       /* 0: 1 / sqrt(d) */
@@ -308,6 +308,15 @@ typedef struct {
    * each formula and shape of score_data. */
   const char* score;
   const cgp_tensor* score_data; /* f32, contiguous */
+  /* Documents that lie one after the other: q [total_q, h, d], k and v [total_kv, h_kv, d], o as q, lse [h,
+   * total_q]. u32 or s32 [documents + 1]: where each begins and the last ends, no further than the rows there
+   * are. longest_q, longest_kv: rows of the longest document, or more; 0: all. */
+  const cgp_tensor *cu_q, *cu_kv;
+  uint64_t longest_q, longest_kv;
+  /* q, k and v of e4m3 (no gradient; o of bf16 or f16): what they are multiplied with, f32, one element or
+   * [b, h] ([b, h_kv]; b documents); NULL: 1. promoted: sums over keys leave the tensor cores' 14 bits. */
+  const cgp_tensor *q_scale, *k_scale, *v_scale;
+  int32_t promoted;
 } cgp_attention_options;
 CGP_API cgp_status cgp_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* k, const cgp_tensor* v,
                                  const cgp_attention_options* options, const cgp_tensor* o,

@@ -99,7 +99,7 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
 
 
 def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, slopes=None, mask=None, score=None,
-              score_data=None):
+              score_data=None, key_lengths=None, cu_q=None, cu_kv=None, q_scale=None, k_scale=None, v_scale=None, promoted=False):
     """softmax(q k^T * scale + ...) v, without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] with heads a multiple of heads_kv. causal: the last
@@ -108,6 +108,11 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
     n_q or 1, n_kv], added to the scores, or bool: False hides. score: what becomes of a score then, a function (score,
     batch, head, query, key), which may read score_data (float32) through an argument more, or what score_formula made of it.
     Rows that see nothing are 0.
+
+    key_lengths: int32 [batch], the keys of each sequence that there are. cu_q, cu_kv: int32 [documents + 1], where documents
+    begin and the last ends, which lie one after the other: q [rows, heads, d], k and v [rows, heads_kv, d]. q, k and v of
+    float8_e4m3fn give bfloat16, times q_scale, k_scale, v_scale (float32, one element or [batch, heads]; None: 1); promoted:
+    sums over keys beyond the 14 bits of the tensor cores.
 
     >>> q = np.ones((1, 1, 3, 8), np.float32)
     >>> cgp.attention(q, q, q, causal=True).shape
@@ -121,16 +126,18 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
     if is_torch(q):
         from . import ops
         return ops.attention(q, k, v, causal, float(scale or 0), left, right, float(soft_cap), slopes, mask, score,
-                             score_data)[0]
+                             score_data, key_lengths, cu_q, cu_kv, 0, 0, q_scale, k_scale, v_scale, promoted)[0]
     import numpy as np
     q, k, v = (np.asarray(x) for x in (q, k, v))
-    if builtins.any(x.ndim != 4 for x in (q, k, v)):
-        raise ArgumentError("attention: q, k and v must have 4 dimensions: [batch, heads, n, d]")
+    dims = "[batch, heads, n, d]" if cu_q is None else "[rows, heads, d]"
+    if builtins.any(x.ndim != dims.count(",") + 1 for x in (q, k, v)):
+        raise ArgumentError(f"attention: q, k and v must have {dims.count(',') + 1} dimensions: {dims}")
     with OnDevice() as on:
-        o, result = on.empty(q.shape[:3] + v.shape[3:], q.dtype)
+        o, result = on.empty(q.shape[:-1] + v.shape[-1:], "bfloat16" if q.dtype.name == "float8_e4m3fn" else q.dtype)
         _core.attention(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left, right,
-                        float(soft_cap), on.put(slopes), on.put(mask), None, None if score is None else score_formula(score),
-                        on.put(score_data))
+                        float(soft_cap), on.put(slopes), on.put(mask), on.put(key_lengths),
+                        None if score is None else score_formula(score), on.put(score_data), *map(on.put, (cu_q, cu_kv, q_scale,
+                        k_scale, v_scale)), 0, 0, promoted)
         return result()
 
 

@@ -5,7 +5,7 @@ import torch
 from . import _core
 from ._runtime import ArgumentError, Unsupported
 from ._score import score_formula
-from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
+from ._torch import FLOATS, define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, way
 
 
 def _last_contiguous(x):
@@ -163,8 +163,81 @@ def _scored_gradient(ctx, d_o, _):
 gradient(_scored_op, _scored_gradient, _scored_setup)
 
 
+# ---------------------------------------------------------------- documents, lengths of keys, operands of 8 bits
+def _all(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, score, data, causal,
+         scale, window_left, window_right, soft_cap, slopes, mask):
+    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
+    o = empty(q, dtype, (*q.shape[:-1], v.shape[-1])) if q.dim() == 3 else _output(q, v, lambda x, _, shape: empty(x, dtype, shape))
+    lse = empty(q, torch.float32, (q.shape[1], q.shape[0]) if q.dim() == 3 else q.shape[:-1])
+    queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes), mask,
+          dense(key_lengths), score, dense(data), dense(cu_q), dense(cu_kv), q_scale, k_scale, v_scale, longest_q, longest_kv, promoted)
+    return o, lse
+
+
+def _all_fake(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, *_):
+    def new(x, _, shape):
+        return x.new_empty(shape, dtype=dtype or x.dtype)
+
+    if q.dim() == 3:
+        return new(q, None, (*q.shape[:-1], v.shape[-1])), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
+    return _output(_last_contiguous(q), v, new), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+_MORE = ("Tensor? cu_q, Tensor? cu_kv, int longest_q, int longest_kv, Tensor? key_lengths, Tensor? q_scale, Tensor? k_scale, "
+         "Tensor? v_scale, bool promoted, ScalarType? dtype, str? score, Tensor? data, bool causal, float scale, int window_left, "
+         "int window_right, float soft_cap, Tensor? slopes, Tensor? mask")
+_all_op = define(f"attention_all(Tensor q, Tensor k, Tensor v, {_MORE}) -> (Tensor, Tensor)", _all, _all_fake)
+
+
+def _all_backward(q, k, v, o, lse, d_o, cu_q, cu_kv, longest_q, longest_kv, key_lengths, score, data, causal, scale, window_left,
+                  window_right, soft_cap, slopes, mask):
+    q, k, v, o = (x.contiguous() if x.dim() == 3 else _without_gaps(x) for x in (q, k, v, o))
+    gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
+    queue(_core.attention_backward, q, q, k, v, o, lse, _strided_as(d_o, o), *gradients, scale, int(causal), window_left, window_right,
+          soft_cap, dense(slopes), mask, dense(key_lengths), not torch.are_deterministic_algorithms_enabled(), score, dense(data),
+          dense(cu_q), dense(cu_kv), None, None, None, longest_q, longest_kv, False)
+    return gradients
+
+
+def _all_backward_fake(q, k, v, *_):
+    return tuple(x.new_empty(x.shape) for x in (q, k, v)) if q.dim() == 3 else _backward_fake(q, k, v)
+
+
+_all_backward_op = define(
+    "attention_all_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, Tensor? cu_q, Tensor? cu_kv, "
+    "int longest_q, int longest_kv, Tensor? key_lengths, str? score, Tensor? data, bool causal, float scale, int window_left, "
+    "int window_right, float soft_cap, Tensor? slopes, Tensor? mask) -> (Tensor, Tensor, Tensor)", _all_backward, _all_backward_fake)
+no_second_gradient(_all_backward_op)
+
+
+def _all_setup(ctx, inputs, output):
+    q, k, v, cu_q, cu_kv, longest_q, longest_kv, lengths, *_, score, data, causal, scale, left, right, soft_cap, slopes, mask = inputs
+    if q.dtype not in FLOATS:
+        raise Unsupported(f"cgp::attention_all has no gradient for operands of {q.dtype}")
+    for name, t in (("score_data", data), ("slopes", slopes), ("mask", mask)):
+        if t is not None and t.requires_grad:
+            raise Unsupported(f"cgp::attention_all has no gradient for {name}: detach it")
+    ctx.options = longest_q, longest_kv, score, (causal, scale, left, right, soft_cap)
+    ctx.save_for_backward(q, k, v, *output, cu_q, cu_kv, lengths, data, slopes, mask)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _all_gradient(ctx, d_o, _):
+    if d_o is None:
+        return (None,) * 22
+    q, k, v, o, lse, cu_q, cu_kv, lengths, data, slopes, mask = ctx.saved_tensors
+    longest_q, longest_kv, score, numbers = ctx.options
+    return (*_all_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, cu_q, cu_kv, longest_q, longest_kv, lengths, score, data,
+                                                         *numbers, slopes, mask), *(None,) * 19)
+
+
+gradient(_all_op, _all_gradient, _all_setup)
+
+
 def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None, score=None,
-              score_data=None):
+              score_data=None, key_lengths=None, cu_q=None, cu_kv=None, longest_q=0, longest_kv=0, q_scale=None, k_scale=None,
+              v_scale=None, promoted=False, dtype=torch.bfloat16):
     """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
@@ -174,14 +247,31 @@ def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, s
     key), which may read score_data (float32) through an argument more, or what cgp.score_formula made of it. The gradient is
     that of q, k and v; lse has none. With torch.use_deterministic_algorithms(True) it is the same at every run.
 
+    key_lengths: int32 [batch], the keys of each sequence that there are; queries are aligned with the last of them.
+
+    cu_q, cu_kv: int32 [documents + 1]; documents lie one after the other, q: [rows, heads, d]; k, v: [rows, heads_kv, d] ->
+    [rows, heads, d], float32 [heads, rows]. They tell where each document begins and the last ends; longest_q, longest_kv: the
+    rows of the longest (0: of all together).
+
+    q, k, v of float8_e4m3fn, without a gradient: the result is of `dtype`, bfloat16 or float16; q_scale, k_scale, v_scale: what
+    they are multiplied with, float32 of one element or [batch, heads] ([batch, heads_kv]); None: 1. promoted: sums over keys
+    beyond the 14 bits of the tensor cores, up to d 128.
+
     >>> q = torch.ones(1, 1, 3, 8, device="cuda")
     >>> ops.attention(q, q, q, causal=True)[0].shape
     torch.Size([1, 1, 3, 8])
     """
+    if score_data is not None and score is None:
+        raise ArgumentError("attention: score_data is there, and no score that reads it")
+    small = q.dtype not in FLOATS
+    if small or key_lengths is not None or cu_q is not None or cu_kv is not None or longest_q or longest_kv:
+        return _all_op.ways[way(q, k, v, score_data, slopes, mask)](
+            q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype if small else None,
+            None if score is None else score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
+    if q_scale is not None or k_scale is not None or v_scale is not None or promoted:
+        raise ArgumentError(f"attention: q_scale, k_scale, v_scale and promoted are of operands of 8 bits; these are {q.dtype}")
     if score is not None:
         return _scored_op.ways[way(q, k, v, score_data, slopes, mask)](
             q, k, v, score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
-    if score_data is not None:
-        raise ArgumentError("attention: score_data is there, and no score that reads it")
     return _attention_op.ways[way(q, k, v, slopes, mask)](q, k, v, causal, scale, window_left, window_right, soft_cap, slopes,
                                                           mask)

@@ -63,6 +63,48 @@ def test_attention(d, causal):
           F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask, enable_gqa=True))
 
 
+@pytest.mark.parametrize("d", [64, 128])
+def test_attention_of_documents(d):
+    """Forward and gradients of documents that lie one after the other, and of lengths of keys, against PyTorch one by one."""
+    lengths = [100, 1, 0, 511, 300]
+    cu = torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+    q, k, v = random(912, 8, d, grad=True), random(912, 2, d, grad=True), random(912, 2, d, grad=True)
+    ends = cu.tolist()
+
+    def one_by_one(q, k, v):
+        return torch.cat([F.scaled_dot_product_attention(*(x[a:b].transpose(0, 1)[None] for x in (q, k, v)), is_causal=True,
+                                                         enable_gqa=True)[0].transpose(0, 1) for a, b in zip(ends, ends[1:]) if b > a])
+
+    for longest in (0, 511):
+        gradients(lambda q, k, v: ops.attention(q, k, v, True, cu_q=cu, cu_kv=cu, longest_q=longest, longest_kv=longest)[0], one_by_one,
+                  (q, k, v), 3e-2)
+    keys = torch.tensor([70, 512, 1], device="cuda", dtype=torch.int32)
+    q, k, v = random(3, 8, 60, d, grad=True), random(3, 2, 512, d, grad=True), random(3, 2, 512, d, grad=True)
+    shown = (torch.arange(512, device="cuda") < keys[:, None])[:, None, None]
+    gradients(lambda q, k, v: ops.attention(q, k, v, key_lengths=keys)[0],
+              lambda q, k, v: F.scaled_dot_product_attention(q, k, v, shown, enable_gqa=True), (q, k, v), 3e-2)
+
+
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_attention_of_8_bits(d):
+    scales = [torch.rand(2, h, device="cuda") + 0.5 for h in (8, 2, 2)]
+    q, k, v = (random(2, h, 700, d).to(torch.float8_e4m3fn) for h in (8, 2, 2))
+    wide = [x.float() * s[..., None, None] for x, s in zip((q, k, v), scales)]
+    want = F.scaled_dot_product_attention(*wide, is_causal=True, enable_gqa=True)
+    for dtype in (torch.bfloat16, torch.float16):
+        o, lse = ops.attention(q, k, v, True, q_scale=scales[0], k_scale=scales[1], v_scale=scales[2], dtype=dtype)
+        assert o.dtype == dtype
+        close(o, want, 8e-2)
+    cu = torch.tensor([0, 300, 700], device="cuda", dtype=torch.int32)
+    rows = [x[0].transpose(0, 1).contiguous() for x in (q, k, v)]
+    o = ops.attention(*rows, True, cu_q=cu, cu_kv=cu)[0]
+    close(o[:300].transpose(0, 1)[None], ops.attention(*(x[:1, :, :300] for x in (q, k, v)), True)[0], 1e-2)
+    with pytest.raises(cgp.Unsupported, match="float8_e4m3fn"):
+        ops.attention(q.clone().requires_grad_(), k, v)
+    with pytest.raises(cgp.ArgumentError, match="e5m2"):
+        ops.attention(*(x.float().to(torch.float8_e5m2) for x in (q, k, v)))
+
+
 def test_rows():
     x = random(7, 1000)
     close(ops.softmax(x), x.float().softmax(-1))

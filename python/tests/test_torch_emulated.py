@@ -78,6 +78,21 @@ def attention_and_tables(cgp, ops, random, same):
     same(lambda x: ops.attention(*x.transpose(1, 2).split((4, 2, 2), 1), True)[0],
          lambda x: theirs(causal=True)(*x.transpose(1, 2).split((4, 2, 2), 1)), packed)
     assert not ops.attention(q, k, v)[1].requires_grad
+    cu = torch.tensor([0, 3, 7], dtype=torch.int32)
+
+    def documents(q, k, v):
+        return torch.cat([theirs(causal=True)(*(x[a:b].transpose(0, 1)[None] for x in (q, k, v)))[0].transpose(0, 1)
+                          for a, b in ((0, 3), (3, 7))])
+
+    same(lambda q, k, v: ops.attention(q, k, v, True, cu_q=cu, cu_kv=cu, longest_q=4, longest_kv=4)[0], documents, there[0][0], there[1][0],
+         there[2][0])
+    shown = torch.arange(7) < torch.tensor([4, 6])[:, None, None, None]
+    same(lambda q, k, v: ops.attention(q, k, v, key_lengths=torch.tensor([4, 6], dtype=torch.int32))[0], theirs(shown), q, k, v)
+    small, scale = [x.detach().to(torch.float8_e4m3fn) for x in (q, k, v)], torch.tensor([0.5])
+    got = ops.attention(*small, True, v_scale=scale, dtype=torch.float16)
+    want = theirs(causal=True)(*(x.float() for x in small)) * 0.5
+    assert got[0].dtype == torch.float16
+    torch.testing.assert_close(got[0].float(), want, atol=5e-2, rtol=5e-2)
     near = torch.arange(7) - torch.arange(7)[:, None]
     bias = torch.randn(4, 13)
 
@@ -138,6 +153,8 @@ def attention_and_tables(cgp, ops, random, same):
     check, c = torch.library.opcheck, torch.ops.cgp
     check(c.matmul.default, (hidden, wide.mT, None, "", 1.0, "standard", True))
     check(c.cross_entropy.default, (hidden @ wide.mT, target)), check(c.matmul.default, (hidden, wide.mT, wide[:, 0]))
+    check(c.attention_all.default, (q, k, v, None, None, 0, 0, torch.tensor([2] * len(q), dtype=torch.int32), None, None, None, False, None,
+                                    None, None, True, 0.0, 0, 0, 0.0, None, None))
     check(c.attention.default, (q, k, v, True)), check(c.attention.default, tuple(x.transpose(1, 2) for x in there))
     check(c.embedding.default, (indices, table)), check(c.dropout.default, (x, 0.4, 7)), check(c.argmax.default, (x,))
     check(c.topk.default, (x, 3)), check(c.cumsum.default, (x,))
