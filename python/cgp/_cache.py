@@ -164,7 +164,7 @@ class PagedKVCache:
                                 "pages of the same type or float8_e4m3fn")
         self.pages, self.heads, self.d, self.page_size = pages, heads, d, page_size
         self._scales = float(key_scale), float(value_scale)
-        self._handle = _core.kv_pages_new(pages, page_size)
+        self._handle, self._sequences = _core.kv_pages_new(pages, page_size), set()
         weakref.finalize(self, _core.kv_pages_free, self._handle)
         self._where = _Numpy() if device is None else _Torch(device)
         self._pool = self._where.memory((pages, 2, heads, page_size, d), self.pages_dtype)
@@ -181,7 +181,11 @@ class PagedKVCache:
         >>> cgp.PagedKVCache(4, 1, 8).add_sequence()
         1
         """
-        return _core.kv_add(self._handle)
+        return self._begun(_core.kv_add(self._handle))
+
+    def _begun(self, sequence):
+        self._sequences.add(sequence)
+        return sequence
 
     def fork(self, sequence, tokens=None):
         """A sequence that begins with the first `tokens` (None: all) of another, whose pages it shares -> its number.
@@ -190,7 +194,8 @@ class PagedKVCache:
         >>> cache.fork(cache.add_sequence())
         2
         """
-        return _core.kv_fork(self._handle, sequence, self.get_seq_len(sequence) if tokens is None else integer(tokens, "fork: tokens"))
+        tokens = self.get_seq_len(sequence) if tokens is None else integer(tokens, "fork: tokens")
+        return self._begun(_core.kv_fork(self._handle, sequence, tokens))
 
     def truncate(self, sequence, length):
         """Takes back the last tokens: `length` remain.
@@ -207,6 +212,7 @@ class PagedKVCache:
         >>> cache.free_sequence(cache.add_sequence())
         """
         _core.kv_free(self._handle, sequence)
+        self._sequences.discard(sequence)
 
     def get_seq_len(self, sequence):
         """Its tokens.
@@ -231,6 +237,21 @@ class PagedKVCache:
     def memory_used_mb(self):
         """Of the pages that sequences have."""
         return self.memory_total_mb * (self.pages - self.num_free_pages) / self.pages
+
+    def memory_report(self, longest=(256, 512, 1024, 2048, 4096)):
+        """What the pages of all sequences take, with tables of 4 bytes a page, beside caches that have room for `longest` tokens of
+        each -> [{"longest", "paged_mb", "contiguous_mb", "saved"}], saved: the share that is not needed.
+
+        >>> cache = cgp.PagedKVCache(64, heads=2, d=64)
+        >>> s = cache.add_sequence()
+        >>> cache.memory_report([4096])[0]["saved"]
+        1.0
+        """
+        page = self.memory_total_mb / self.pages
+        tables = sum(-(-self.get_seq_len(s) // self.page_size) for s in self._sequences)
+        paged = self.memory_used_mb + tables * 4 / 2**20
+        room = [(n, len(self._sequences) * -(-n // self.page_size) * page) for n in longest]
+        return [{"longest": n, "paged_mb": paged, "contiguous_mb": mb, "saved": 1 - paged / mb if mb else 0.0} for n, mb in room]
 
     # ------------------------------------------------------------ tokens
     def append(self, sequences, k, v):

@@ -397,6 +397,12 @@ def test_paged_cache(pages, tolerance):
     k, _ = cache.read([third, second])
     assert k.shape == (2, 2, 22, 64) and not k[0, :, 16:].any()
     assert cache.memory_used_mb == cache.memory_total_mb * (8 - cache.num_free_pages) / 8 > 0
+    used, page = 8 - cache.num_free_pages, cache.memory_total_mb / 8
+    assert page * 2**20 == 2 * 2 * 16 * 64 * (2 if pages == "float16" else 1)
+    report = cache.memory_report((256, 4096))
+    assert [r["longest"] for r in report] == [256, 4096] and report[1]["contiguous_mb"] == 3 * 256 * page
+    assert report[0]["paged_mb"] == pytest.approx(used * page + (2 + 2 + 1) * 4 / 2**20)
+    assert report[0]["saved"] == pytest.approx(1 - report[0]["paged_mb"] / (48 * page))
     for n in (1, 2):
         q = random(2, 4, n, 64, dtype=np.float16)
         for got, s in zip(cache.attend(q, [second, first]), (second, first)):

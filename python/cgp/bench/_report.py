@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as a table, as JSON and as plots. A row is {"part", "name", "own": names of ours, "times": {contender: {"ms", "spread"} or
-{"error"}}} and may have "note"."""
+{"error"}}} and may have "note"; times may have more, which the JSON keeps."""
 import html
 import json
 

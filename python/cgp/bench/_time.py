@@ -20,14 +20,18 @@ def cold():
 
 
 def by_events(contenders, rounds, seconds):
-    """{name: callable} -> {name: {"ms", "spread", "rounds"} or {"error"}}, by CUDA events, one call each."""
-    times, alive = {}, {}
+    """{name: callable} -> {name: {"ms", "spread", "rounds", "peak_mb"} or {"error"}}, by CUDA events, one call each; peak_mb: what a
+    call allocates, with its results."""
+    times, alive, peaks = {}, {}, {}
     for name, f in contenders.items():
         try:
-            for _ in range(2):
-                f()
+            f()
             torch.cuda.synchronize()
-            alive[name], times[name] = f, []
+            torch.cuda.reset_peak_memory_stats()
+            held = torch.cuda.memory_allocated()
+            f()
+            torch.cuda.synchronize()
+            alive[name], times[name], peaks[name] = f, [], (torch.cuda.max_memory_allocated() - held) / 2**20
         except Exception as e:  # a peer that cannot do it is said so, and the others go on
             times[name] = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:200]
     end = time.monotonic() + seconds
@@ -43,7 +47,7 @@ def by_events(contenders, rounds, seconds):
             stop.record()
             stop.synchronize()
             times[name].append(start.elapsed_time(stop))
-    return {n: summary(t) if isinstance(t, list) else {"error": t} for n, t in times.items()}
+    return {n: summary(t) | {"peak_mb": peaks[n]} if isinstance(t, list) else {"error": t} for n, t in times.items()}
 
 
 def by_clock(contenders, rounds, seconds):

@@ -147,6 +147,29 @@ def _page_cases(random):
     yield "read from pages 4096 x 8 x 128", (pool,), {
         "cgp": read, "eager": lambda pool: (pool[pages, 0, :, places], pool[pages, 1, :, places]),
         **_in_triton(read=lambda f, pool: f(pool, slots))}, False
+    for batch in (1, 4, 8, 16):
+        yield from _contiguous_cases(random, batch)
+
+
+def _contiguous_cases(random, batch):
+    """A cache of 1024 tokens a sequence in pages, and as contiguous memory."""
+    import cgp
+    cache = cgp.PagedKVCache(batch * 17, heads=8, d=128, page_size=64, device="cuda")
+    of = [cache.add_sequence() for _ in range(batch)]
+    cache.append(of, random(batch, 1023, 8, 128), random(batch, 1023, 8, 128))
+    steps = cache.steps(of, longest=1024)
+    steps.advance()
+    keys, values = random(batch, 8, 1024, 128), random(batch, 8, 1024, 128)
+    k, v, q = random(batch, 1, 8, 128), random(batch, 1, 8, 128), random(batch, 32, 1, 128)
+
+    def put(k, v):
+        keys[:, :, 1023], values[:, :, 1023] = k[:, 0], v[:, 0]
+
+    size = f"{batch} x 1024"
+    yield f"cache of {size}: append", (k, v), {"cgp": steps.append, "contiguous": put}, False
+    yield f"cache of {size}: attention", (q,), {
+        "cgp": steps.attend, "contiguous": lambda q: F.scaled_dot_product_attention(q, keys, values, enable_gqa=True)}, False
+    yield f"cache of {size}: read", (), {"cgp": lambda: cache.read(of), "contiguous": lambda: (keys.clone(), values.clone())}, False
 
 
 def _flex(n, causal):
@@ -182,7 +205,7 @@ def run(options):
     for name, inputs, contenders, differentiable in _cases(options.compile):
         if options.only and not any(o in name for o in options.only):
             continue
-        if options.compile:
+        if options.compile and "eager" in contenders:
             contenders["torch.compile"] = torch.compile(contenders["eager"], dynamic=False)
         with torch.no_grad():
             forward = {n: (lambda f=f: f(*inputs)) for n, f in contenders.items()}
