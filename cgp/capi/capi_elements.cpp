@@ -70,7 +70,7 @@ void rope(cgp_stream& s, const Tensor& x, const cgp_rope_options& o, const Tenso
 }
 
 kernels::Activation activation(std::int32_t which, const char* op) {
-  if (which < CGP_ACT_NONE || which > CGP_ACT_GELU_TANH)
+  if (which < CGP_ACT_RELU || which > CGP_ACT_GELU_TANH)
     throw ArgumentError(text::cat(op, ": there is no activation ", which, " here"));
   return kernels::Activation(which);
 }

@@ -267,8 +267,8 @@ typedef struct {
 CGP_API cgp_status cgp_rope(cgp_stream* s, const cgp_tensor* x, const cgp_rope_options* options,
                             const cgp_tensor* y);
 
-/* ---- activations (cgp_activation; NONE: f(x) = x); all arrays of one shape, rows as above, f32, f16 or bf16
- * in any mixture. An output may be one of the inputs. bias [cols] is optional. activate  y = f(x + bias)
+/* ---- activations (cgp_activation, not NONE); all arrays of one shape, rows as above, f32, f16 or bf16 in
+ * any mixture. An output may be one of the inputs. bias [cols] is optional. activate  y = f(x + bias)
  * activate_backward  dx = dy f'(x + bias) gated     out = f(gate) * up       gated_backward     dgate = dout
  * up f'(gate), dup = dout f(gate) */
 CGP_API cgp_status cgp_activate(cgp_stream* s, int32_t activation, const cgp_tensor* x,

@@ -9,7 +9,7 @@ from ._runtime import ArgumentError, OnDevice, Unsupported
 from ._score import score_formula
 
 ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
-ELEMENTWISE = {"identity": 0, **{name: code for name, code in ACTIVATIONS.items() if name}}  # of activate and gated
+ELEMENTWISE = {name: code for name, code in ACTIVATIONS.items() if name}  # of activate and gated
 ROPE_SCALINGS = {"none": 0, "linear": 1, "ntk": 2, "yarn": 3, "llama3": 4}
 PRECISIONS = {"standard": 0, "fast": 1, "strict": 2}
 
@@ -382,7 +382,7 @@ def rope(x, cos=None, sin=None, *, positions=None, sequence=0, offset=0, rotary=
 
 
 def activate(x, activation, bias=None):
-    """f(x + bias) for activation "identity", "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
+    """f(x + bias) for activation "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
 
     >>> cgp.activate(np.array([[-1, 2]], np.float32), "relu")
     array([[0., 2.]], dtype=float32)
@@ -395,8 +395,7 @@ def activate(x, activation, bias=None):
 
 
 def gated(gate, up, activation="silu"):
-    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu", their product for "identity".
-    gate, up: [..., n] -> [..., n].
+    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu". gate, up: [..., n] -> [..., n].
 
     >>> cgp.gated(np.ones((1, 1), np.float32), np.full((1, 1), 2, np.float32), "relu")
     array([[2.]], dtype=float32)

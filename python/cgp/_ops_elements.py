@@ -128,7 +128,7 @@ gradient(_activate_op, _activate_gradient, _activate_setup)
 
 
 def activate(x, activation, bias=None):
-    """f(x + bias) for activation "identity", "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
+    """f(x + bias) for activation "relu", "silu", "gelu" or "gelu_tanh". x: [..., n]; bias: [n] -> [..., n].
 
     >>> ops.activate(torch.tensor([[-1., 2.]], device="cuda"), "relu")
     tensor([[0., 2.]], device='cuda:0')
@@ -177,8 +177,8 @@ gradient(_gated_op, _gated_gradient, _gated_setup)
 
 
 def gated(gate, up, activation="silu"):
-    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu", their product for "identity".
-    gate, up: [..., n] -> [..., n]. They may be the halves of one tensor (x.chunk(2, -1)).
+    """f(gate) * up: SwiGLU for "silu", GeGLU for "gelu" and "gelu_tanh", ReGLU for "relu". gate, up: [..., n] -> [..., n].
+    They may be the halves of one tensor (x.chunk(2, -1)).
 
     >>> ops.gated(torch.ones(1, 1, device="cuda"), torch.full((1, 1), 2., device="cuda"), "relu")
     tensor([[2.]], device='cuda:0')

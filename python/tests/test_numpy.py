@@ -142,7 +142,7 @@ def test_activations():
     wide = x.astype(np.float64)
     erf = np.vectorize(math.erf)
     functions = {
-        "identity": lambda x: x, "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)),
+        "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)),
         "gelu": lambda x: x / 2 * (1 + erf(x / np.sqrt(2))),
         "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     }
