@@ -30,16 +30,17 @@ class Bench {
       : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds), only_(std::move(only)) {}
   bool wanted(const std::string& name) const {
     if (prefixes_.empty())
-      return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0 && name.rfind("duel", 0) != 0;
+      return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0 && name.rfind("duel", 0) != 0 &&
+             name.rfind("clean", 0) != 0;
     for (const auto& p : prefixes_)
       if (name.rfind(p, 0) == 0) return true;
     return false;
   }
   void run(const std::string& name, const std::string& variant, double flops, double bytes,
-           const std::function<void(Stream&)>& work, int rounds = 0) try {
+           const std::function<void(Stream&)>& work, int rounds = 0, bool cold = true) try {
     if (!takes(variant)) return;
     prof::CompareOptions o;
-    o.rounds = rounds ? rounds : rounds_, o.warmup = 2;
+    o.rounds = rounds ? rounds : rounds_, o.warmup = 2, o.cold_l2 = cold;
     const std::vector<prof::Contender> one{{"cgp", work}};
     rows_.push_back({name, variant, flops, bytes, prof::compare(device_, one, o)});
     print_row(rows_.back());
@@ -519,12 +520,15 @@ struct DecodeCase {
         q(random_words(d, DType::bf16, p.batch * p.heads_q * p.cache.d, 2)),
         o(d, p.batch * p.heads_q * p.cache.d),
         lengths(d.upload<std::uint32_t>(std::vector<std::uint32_t>(p.batch, std::uint32_t(n)))),
-        work(d.zeros<std::uint32_t>(decode_workspace(p, d.info()) / 4 + 1)),
         wrong(d.zeros<std::uint32_t>(1)) {
     std::vector<std::int32_t> pages_of(p.cache.page_count);
     for (std::size_t i = 0; i < pages_of.size(); ++i)  // an odd step through a power of two of pages
       pages_of[i] = std::int32_t(i * 40503 % pages_of.size());
     table = d.upload<std::int32_t>(pages_of);
+    auto splits = p;
+    splits.cluster = 0;
+    work = d.zeros<std::uint32_t>(
+        std::max(decode_workspace(p, d.info()), decode_workspace(splits, d.info())) / 4 + 1);
   }
   void run(Stream& s, int cluster, int room = 0, bool share = true) const {
     auto with = p;
@@ -540,16 +544,21 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
   const auto name = text::cat("decode/", cgp::name(pages), "/b", batch, "/hq", heads_q, "/hk", heads_kv, "/n",
                               n, "/page", page, width == 128 ? "" : text::cat("/d", width));
   const bool row = b.wanted(splits ? text::cat("sweep/", name) : name);
+  // clean/decode/...: no memset before, whose dirty lines are written while a cache larger than L2 is read.
+  const bool clean = !splits && b.wanted(text::cat("clean/", name));
   const bool duel = !splits && (b.wanted(text::cat("duel/", name)) || b.wanted(text::cat("sweep/", name)));
-  if (!row && !duel) return;
+  if (!row && !duel && !clean) return;
   DecodeProblem p;
   p.cache = {DType::bf16, pages, batch * n / page, page, heads_kv, width};
   p.batch = batch, p.heads_q = heads_q, p.columns = n / page, p.splits = splits;
-  if (duel) p.cluster = 0;  // the workspace of the other
   const DecodeCase on(b.device(), p, n);
   if (row)
     b.run(splits ? text::cat("sweep/", name) : name, text::cat("splits ", splits), 0, double(p.cache.bytes()),
           [&](Stream& s) { on.run(s, -1); });
+  if (clean)
+    b.run(
+        text::cat("clean/", name), "", 0, double(p.cache.bytes()), [&](Stream& s) { on.run(s, -1); }, 0,
+        false);
   if (!duel) return;
   std::vector<prof::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }},
                                    {"chosen", [&](Stream& s) { on.run(s, -1); }}};
@@ -582,9 +591,10 @@ void cascade_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t shar
       table[i * p.columns + c] = table[i / share * share * p.columns + c];
   on.table = b.device().upload<std::int32_t>(table);
   on.shared = b.device().upload<std::uint32_t>(std::vector<std::uint32_t>(batch, std::uint32_t(common)));
-  b.duel(
-      name, 0,
-      {{"alone", [&](Stream& s) { on.run(s, 0, 0, false); }}, {"cascade", [&](Stream& s) { on.run(s, 0); }}});
+  b.duel(name, 0,
+         {{"alone", [&](Stream& s) { on.run(s, -1, 0, false); }},
+          {"without rings", [&](Stream& s) { on.run(s, 0); }},
+          {"cascade", [&](Stream& s) { on.run(s, -1); }}});
 }
 void copy_rows(Bench& b) {
   if (!b.wanted("copy/2GiB")) return;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "cgp/base/error.h"
@@ -101,6 +102,27 @@ TEST(attention_sm90, every_head_dimension) {
                                      {"n", "130"},
                                      {"n_kv", "300"},
                                      {"causal", "1"}});
+}
+
+// Which of the measured tiles and rings runs is decided by the head dimension, the rows, the bounds and the
+// type.
+TEST(attention_sm90, choices_are_of_the_problem_alone) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  for (DType type : {DType::bf16, DType::e4m3}) {
+    std::set<std::string> names;
+    for (std::uint64_t d : {64, 128, 256})
+      for (std::uint64_t n : {512, 1024, 2048, 4096, 8192, 16384})
+        for (bool causal : {false, true}) {
+          AttentionProblem p;
+          p.type = type, p.batch = 16384 / n, p.heads_q = 2048 / d, p.n_q = p.n_kv = n, p.d_qk = d,
+          p.causal = causal;
+          const AttentionAddresses at{.q = 16, .k = 16, .v = 16, .o = 16};
+          const auto name = select_attention(p, at, device.info()).variant.name;
+          EXPECT_EQ(select_attention(p, at, device.info()).variant.name, name);
+          names.insert(name);
+        }
+    EXPECT_GE(names.size(), 8u) << cgp::name(type);
+  }
 }
 
 TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }

@@ -74,11 +74,15 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t splits = p.splits ? std::uint64_t(p.splits) : std::min(want, most);
   // Where one sequence's rows fill a product there is nothing to share.
   if (p.share > 1 && rows && rows <= kRows / 2 && work <= kCounters) {
-    const std::uint64_t members = std::min(kRows / rows, p.share), groups = (p.batch + p.share - 1) / p.share;
+    // With rings, every warp of a block has rows of its own.
+    const int room = p.cluster == 0 || d.cc() / 10 != 9 ? 0 : p.cache.d > 128 ? 192 : 96;
+    const std::uint64_t members = std::min((room ? 4 * kRows : kRows) / rows, p.share),
+                        groups = (p.batch + p.share - 1) / p.share;
     const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
-    const std::uint64_t ways =
-        std::clamp<std::uint64_t>(2 * std::uint64_t(std::max(1, d.sm_count)) / units, 1, most);
-    return {items, splits, 0, 0, members, ways, units * ways};
+    const std::uint64_t slots = std::uint64_t(std::max(1, d.sm_count)) * (room > 96 ? 1 : 2);
+    // A block of common keys has four rounds of 64 and more: what it combines afterwards is worth as much.
+    const std::uint64_t ways = std::clamp<std::uint64_t>(slots / units, 1, room ? (most + 3) / 4 : most);
+    return {items, splits, 0, room, members, ways, units * ways};
   }
   const auto ring = rings(p, d, items * p.batch);
   if (ring.cluster) return {items, std::uint64_t(ring.cluster), ring.cluster, ring.room};
@@ -136,11 +140,11 @@ std::vector<Variant> decode_variants() {
   all.push_back(decode_variant(DType::f16, DType::f16, 128, {}));
   for (DType t : {DType::f16, DType::bf16})
     all.push_back(decode_variant(t, DType::e4m3, 128, {4, true, false, false}));
-  DecodeTuning cascade{.wide = true, .lse = true};
-  cascade.cascade = true;
-  for (int d : {64, 128, 256}) {
-    all.push_back(decode_variant(DType::bf16, d == 128 ? DType::e4m3 : DType::bf16, d, cascade));
-    cascade.lse = !cascade.lse;
+  for (auto [ring, d] : {std::pair{0, 128}, {0, 256}, {1, 64}, {1, 128}, {1, 256}}) {
+    const DType pages = (d == 128) != bool(ring) ? DType::e4m3 : DType::bf16;
+    DecodeTuning cascade{.wide = true, .lse = d != 128, .early = false, .cluster = ring};
+    cascade.room = d > 128 ? 192 : 96, cascade.cascade = true;
+    all.push_back(decode_variant(DType::bf16, pages, d, cascade));
   }
   for (DType pages : {DType::bf16, DType::e4m3})
     for (int d : {64, 128, 256}) {
@@ -187,9 +191,9 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.lse = at.lse != 0;
   t.single = use.splits == 1 && !use.members, t.cascade = use.members != 0, t.wide = t.wide || t.cascade;
   t.early = p.early && s.device().info().cc() >= 90;
-  if (use.cluster) {
-    t.cluster = use.cluster, t.room = use.room;
-    t.warps = p.cache.d > 128 || t.room < 192 ? 4 : 8;
+  if (use.cluster || use.room) {
+    t.cluster = std::max(1, use.cluster), t.room = use.room;
+    t.warps = t.cascade || p.cache.d > 128 || t.room < 192 ? 4 : 8;
   }
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   constexpr float log2e = 1.4426950408889634f;

@@ -12,6 +12,8 @@
 //   clusters the same products from rings of tiles in shared memory, a ring for each warp: cp.async has 96 or
 //            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what
 //            they add up, and nothing passes through global memory
+//   cascades of what sequences have in common each warp of a block multiplies 16 rows of its own with all the
+//            block's tiles, in such rings on sm_90; what sequences have alone is multiplied as without
 //   needs    sm_80, 8-bit pages sm_90; d a multiple of 64
 #include <algorithm>
 #include <optional>
@@ -22,7 +24,7 @@
 #include "cgp/dsl/mma.h"
 #include "cgp/dsl/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
-#include "cgp/kernels/decode/decode.h"
+#include "cgp/kernels/decode/decode_params.h"
 #include "cgp/kernels/kv_cache/kv_words.h"
 
 namespace cgp::kernels::decode_parts {
@@ -30,39 +32,6 @@ namespace cgp::kernels::decode_parts {
 using namespace dsl;
 using attention_parts::inverse_or_zero, attention_parts::kNever, attention_parts::log_sum;
 using kv_parts::load8;
-
-inline constexpr int kRows = 16, kKeys = 16;
-/// What a workspace begins with, whatever the problem: problems of all shapes leave each other's counters
-/// alone.
-inline constexpr int kCounters = 1 << 16;
-
-struct Tune {
-  DecodeTuning t;
-  int d;
-};
-
-struct DecodeParams {
-  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong, shared;
-  Val<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;
-  Val<u32> heads_kv, group, n_q, page_size, page_count, columns, splits, items;
-  Val<u32> batch, share, members, shared_splits, shared_blocks;
-  Val<f32> scale_log2, value_scale;
-  static auto carried() {
-    using P = DecodeParams;
-    return std::tuple(&P::q, &P::pool, &P::table, &P::lengths, &P::o, &P::lse, &P::workspace, &P::wrong,
-                      &P::shared, &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row,
-                      &P::heads_kv, &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns,
-                      &P::splits, &P::items, &P::batch, &P::share, &P::members, &P::shared_splits,
-                      &P::shared_blocks, &P::scale_log2, &P::value_scale);
-  }
-};
-struct DecodeNumbers {
-  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong, shared;
-  std::uint64_t q_batch, q_head, q_row, o_batch, o_head, o_row;
-  std::uint32_t heads_kv, group, n_q, page_size, page_count, columns, splits, items;
-  std::uint32_t batch, share, members, shared_splits, shared_blocks;
-  float scale_log2, value_scale;
-};
 
 template <class T, class Page>
 class Decode {
@@ -86,8 +55,8 @@ class Decode {
         stats_(k.shared<f32>(t_.warps * kRows * 2)) {}
 
   void run() {
-    if (t_.cluster) return run_cluster();
     if (t_.cascade) return run_cascade();
+    if (t_.cluster) return run_cluster();
     const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
@@ -120,8 +89,8 @@ class Decode {
             const auto next = load_keys(where, tile + step, to);
             return std::tuple(
                 multiply(
-                    where, seen, tile, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
-                    [&](int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
+                    where, seen, tile, 1, q, [&](int block) { return std::get<1>(now)[std::size_t(block)]; },
+                    [&](int, int part) { return v[std::size_t(part)]; }, std::move(std::get<0>(now))),
                 next);
           });
       finish(where, split, item, std::get<0>(done));
@@ -129,8 +98,8 @@ class Decode {
       auto done = k_.loop(range(start, to, step), std::move(state), [&](Val<u32> tile, State now) {
         const auto there = place(where, tile, tile < to);
         return multiply(
-            where, seen, tile, q, [&](int block) { return load_keys(where, tile, there, block); },
-            [&](int part) { return load_values(where, tile, there, part); }, std::move(now));
+            where, seen, tile, 1, q, [&](int block) { return load_keys(where, tile, there, block); },
+            [&](int, int part) { return load_values(where, tile, there, part); }, std::move(now));
       });
       finish(where, split, item, done);
     }
@@ -159,10 +128,31 @@ class Decode {
       const auto length = select(common, together * std::uint32_t(kKeys), tokens(p_.lengths, first));
       const auto begin = select(common, Val<u32>(0), together);
       const auto end = dsl::max((length + (kKeys - 1)) / std::uint32_t(kKeys), begin);
-      const auto each = (end - begin + splits - 1) / splits;
-      const auto from = dsl::min(begin + split * each, end), to = dsl::min(from + each, end);
-      run_tiles({first, head, Val<u32>(0), length, members * rows()}, from, to,
-                select(common, p_.splits + split, split), Val<u32>(0));
+      const auto slot = select(common, p_.splits + split, split);
+      if (!t_.cluster) {
+        const auto each = (end - begin + splits - 1) / splits;
+        const auto from = dsl::min(begin + split * each, end), to = dsl::min(from + each, end);
+        return run_tiles({first, head, Val<u32>(0), length, members * rows()}, from, to, slot, Val<u32>(0));
+      }
+      // Of what is common every warp has 16 rows of its own, which meet the tiles of all warps; of a
+      // sequence's own tokens each warp has its tiles, as without a cascade.
+      const Val<u32> item(0), warps(std::uint32_t(t_.warps)), warp = k_.warp_index();
+      const auto own = select(common, warp * std::uint32_t(kRows), Val<u32>(0));
+      const Where where{first, head, own, length, members * rows()};
+      const auto q = queries(where);
+      const auto seen = limits(where);
+      k_.if_(
+          common,
+          [&] {
+            leave(ring(where, seen, q, split * warps, end, splits * warps, std::nullopt, true));
+            publish(where, slot, item, [&](const auto& r, const auto& x) { return of_one_warp(r, x); });
+          },
+          [&] {
+            leave(ring(where, seen, q, begin + split + warp * splits, end, splits * warps, std::nullopt,
+                       false));
+            publish(where, slot, item, [&](const auto& r, const auto& x) { return of_all_warps(r, x); });
+          });
+      combine_slots(where, item, members);
     });
   }
   /// Blocks that have a part of a sequence's result.
@@ -188,6 +178,8 @@ class Decode {
   }
   using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
   int halves() const { return t_.wide ? 2 : 1; }
+  /// Of a block, at most.
+  int block_rows() const { return t_.cascade && t_.cluster ? kRows * t_.warps : kRows; }
   int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
   /// Of a warp's o there, in elements. In a cluster it takes the place of the warp's keys.
   int out_pitch() const { return t_.cluster ? ring_bytes() / 4 : kRows * pitch(); }
@@ -218,14 +210,18 @@ class Decode {
         for (int c = 0; c < d_ / 32; ++c) words.push_back(load_queries(at, half, c));
       return [this, words](int half, int c) { return words[std::size_t(half * d_ / 32 + c)]; };
     }
-    const auto shared = k_.shared<b32>(2 * d_ / 32 * 128, 16).at(lane_ * 4u);
-    k_.if_(assume_uniform(k_.warp_index() == 0u, Uniform::warp), [&] {
-      for (int half = 0; half < 2; ++half)
-        for (int c = 0; c < d_ / 32; ++c) {
-          const auto w = load_queries(at, half, c);
-          shared.template st<4>((half * d_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
-        }
-    });
+    const int words = 2 * d_ / 32 * 128, of = block_rows() / kRows;
+    const auto mine = of > 1 ? k_.warp_index() * std::uint32_t(words) : Val<u32>(0);
+    const auto shared = k_.shared<b32>(of * words, 16).at(lane_ * 4u + mine);
+    k_.if_(
+        assume_uniform(of > 1 ? k_.warp_index() < std::uint32_t(of) : k_.warp_index() == 0u, Uniform::warp),
+        [&] {
+          for (int half = 0; half < 2; ++half)
+            for (int c = 0; c < d_ / 32; ++c) {
+              const auto w = load_queries(at, half, c);
+              shared.template st<4>((half * d_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
+            }
+        });
     k_.sync();
     return [this, shared](int half, int c) -> std::array<Val<b32>, 4> {
       const auto w = shared.template ld<4>((half * d_ / 32 + c) * 32);
@@ -338,40 +334,73 @@ class Decode {
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
     const auto start = k_.ctaid_x() + k_.warp_index() * blocks;
-    std::vector<Val<u32>> pages;
-    for (int s = 0; s <= stages(); ++s) pages.push_back(page_of(batch, start + std::uint32_t(s) * step));
+    auto pages = first_pages(batch, start, Val<u32>(step));
     const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
     const Where where{batch, head, rows0, length, rows()};
     const auto q = queries(where);
     const auto seen = limits(where);
-    const auto ring = k_.smem_addr(ring_) + k_.warp_index() * std::uint32_t(ring_bytes());
+    const auto done = ring(where, seen, q, start, tiles, Val<u32>(step), std::move(pages), false);
+    if (started) std::move(*started).wait(cta_);
+    finish(where, Val<u32>(0), item, done);
+  }
+  using Pages = std::vector<Val<u32>>;  ///< of the tiles of all stages, and of the one behind them
+  Pages first_pages(const Val<u32>& batch, const Val<u32>& start, const Val<u32>& step) {
+    Pages pages;
+    for (int s = 0; s <= stages(); ++s) pages.push_back(page_of(batch, start + std::uint32_t(s) * step));
+    return pages;
+  }
+  /// Every `step`th tile from `start` to `end`, which a warp multiplies alone; `together`: `start` is the
+  /// block's, its warps bring a tile each, and each of them multiplies all.
+  State ring(const Where& where, const Limits& seen, const Four& q, const Val<u32>& start,
+             const Val<u32>& end, const Val<u32>& step, std::optional<Pages> known, bool together) {
+    const auto warp = k_.warp_index();
+    const auto mine = together ? warp : Val<u32>(0);  // tiles from the first of a round
+    const auto pages = known ? std::move(*known) : first_pages(where.batch, start + mine, step);
+    const auto base = k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes());
+    const auto meet = [&] { together ? k_.sync() : w_.sync(); };
     for (int s = 0; s < stages(); ++s)
-      fill(where, start + std::uint32_t(s) * step, tiles, pages[std::size_t(s)],
-           ring + std::uint32_t(s * 2 * half_bytes()));
-    const auto tile_bytes = std::uint32_t(2 * half_bytes());
+      fill(where, start + mine + std::uint32_t(s) * step, end, pages[std::size_t(s)],
+           base + std::uint32_t(s * 2 * half_bytes()));
     const auto done =
-        k_.loop(range(start, tiles, Val<u32>(step)),
+        k_.loop(range(start, end, step),
                 std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
                                  Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
-                           ring, pages.back()),
+                           Val<u32>(0), pages.back()),
                 [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
-                  const auto at = std::get<1>(now), later = tile + std::uint32_t(stages()) * step;
-                  const auto page = page_of(batch, later + step);
+                  const auto at = std::get<1>(now), later = tile + mine + std::uint32_t(stages()) * step;
+                  const auto page = page_of(where.batch, later + step);
                   cp_async_wait(k_, stages() - 1);
-                  w_.sync();
-                  const auto keys = shared_keys(at), values = shared_values(at);
-                  auto next = multiply(where, seen, tile, q, keys, values, std::move(std::get<0>(now)));
-                  w_.sync();
-                  fill(where, later, tiles, std::get<2>(now), at);
-                  const auto after = at + tile_bytes;
-                  return std::tuple(std::move(next),
-                                    select(after == ring + std::uint32_t(tiles_bytes()), ring, after), page);
+                  meet();
+                  // Tiles of several warps in one go where there are registers: one maximum, one scaling for
+                  // all.
+                  const int tiles = !together ? 1 : d_ <= 128 ? t_.warps : 1;
+                  const auto some = [&](const Val<u32>& first, State state) {
+                    const auto from =
+                        (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : base) + at;
+                    std::vector<std::function<Words(int)>> keys, values;
+                    for (int t = 0; t < tiles; ++t) {
+                      keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
+                      values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
+                    }
+                    return multiply(
+                        where, seen, tile + first, tiles, q,
+                        [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
+                        [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(state));
+                  };
+                  auto state = together && tiles < t_.warps
+                                   ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(std::get<0>(now)),
+                                             [&](Val<u32> w, State s) { return some(w, std::move(s)); })
+                                   : some(Val<u32>(0), std::move(std::get<0>(now)));
+                  meet();
+                  fill(where, later, end, std::get<2>(now), base + at);
+                  const auto after = at + std::uint32_t(2 * half_bytes());
+                  return std::tuple(std::move(state),
+                                    select(after == std::uint32_t(tiles_bytes()), Val<u32>(0), after), page);
                 });
     cp_async_wait_all(k_);
     w_.sync();
-    if (started) std::move(*started).wait(cta_);
-    finish(where, Val<u32>(0), item, std::get<0>(done));
+    return std::get<0>(done);
   }
   Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
     const auto column = tile * std::uint32_t(kKeys) / p_.page_size;
@@ -468,14 +497,19 @@ class Decode {
   void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
     record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
   }
-  // keys(block) of 8, values(part) of 64 columns, are asked for where they are multiplied: wide heads have no
-  // registers for all of them.
+  template <class Join>
+  static Val<f32> joined(const Floats& x, Join&& join, std::size_t from, std::size_t count) {
+    if (count == 1) return x[from];
+    return join(joined(x, join, from, count / 2), joined(x, join, from + count / 2, count / 2));
+  }
+  // `tiles` neighbours. keys(block) of 8, values(tile, part) of 64 columns, are asked for where they are
+  // multiplied: wide heads have no registers for all of them.
   template <class K, class V>
-  State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, const Four& q, K&& keys,
-                 V&& values, State now) {
+  State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, int tiles, const Four& q,
+                 K&& keys, V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
     std::vector<std::vector<Value>> s;
-    for (int block = 0; block < 2; ++block) {
+    for (int block = 0; block < 2 * tiles; ++block) {
       s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
       const Words words = keys(block);
       for (int c = 0; c < d_ / 32; ++c) {
@@ -491,74 +525,80 @@ class Decode {
       }
     }
     Floats max, sum, scale;
-    std::vector<Floats> e;  // of a half: 2 blocks of 2 keys
+    std::vector<Floats> e;  // of a half: blocks of 2 keys
     for (int half = 0; half < halves(); ++half) {
       const std::size_t h = std::size_t(half);
       Floats seen;
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 4 * tiles; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
         const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
         seen.push_back(select((bits<s32>(key) < limits[h]) & (key < at.length), x, Val<f32>(kNever)));
       }
       const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
-      max.push_back(most(std::get<0>(now)[h],
-                         reduce(w_, most(most(seen[0], seen[1]), most(seen[2], seen[3])), most, 4)));
+      max.push_back(most(std::get<0>(now)[h], reduce(w_, joined(seen, most, 0, seen.size()), most, 4)));
       const auto base = select(max[h] == kNever, Val<f32>(0), max[h]) * p_.scale_log2;
       scale.push_back(ex2<approx, ftz>(fma(std::get<0>(now)[h], p_.scale_log2, -base)));
       Floats probabilities;
       for (const auto& x : seen) probabilities.push_back(ex2<approx, ftz>(fma(x, p_.scale_log2, -base)));
-      sum.push_back(fma(std::get<1>(now)[h], scale[h],
-                        (probabilities[0] + probabilities[1]) + (probabilities[2] + probabilities[3])));
+      const auto plus = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
+      sum.push_back(fma(std::get<1>(now)[h], scale[h], joined(probabilities, plus, 0, probabilities.size())));
       e.push_back(std::move(probabilities));
     }
-    const auto packed = [&](int half, int block) -> Value {
-      const auto& x = e[std::size_t(half)];
-      return dsl::pack<C>(x[std::size_t(2 * block)], x[std::size_t(2 * block + 1)]);
-    };
+    std::vector<std::vector<Value>> packed;  // of a half, of a block
+    for (const auto& x : e) {
+      packed.emplace_back();
+      for (std::size_t i = 0; i < x.size(); i += 2) packed.back().push_back(dsl::pack<C>(x[i], x[i + 1]));
+    }
     // Columns 64 part + 8 n + j of lane group n: two keys in one register.
     const auto pair = [&](const Words& words, int j, int first) -> Value {
       const std::size_t w = std::size_t(first * 4 + j / 2);
       return prmt(words[w], words[w + 4], j % 2 ? 0x7632 : 0x5410);
     };
-    const auto scaled = [&](std::size_t block, const std::array<Val<f32>, 4>& by) {
-      std::vector<Value> acc;
-      for (std::size_t i = 0; i < 4; ++i) acc.push_back(k_.copy(std::get<2>(now)[block][i] * by[i]));
-      return acc;
-    };
+    // 8 rows: they are the columns of o'.
+    const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
+    const auto by = [&]() -> Floats {  // what an accumulator's registers are scaled by
+      if (t_.wide) return {scale[0], scale[0], scale[1], scale[1]};
+      const auto even = of_row(0), odd = of_row(1);
+      return {even, odd, even, odd};
+    }();
+    const int step = t_.wide ? 1 : 2;
     std::vector<Floats> o;
-    const auto keep = [&](const std::vector<Value>& acc) {
-      Floats next;
-      for (const auto& x : acc) next.push_back(Val<f32>(x));
-      o.push_back(std::move(next));
-    };
-    if (t_.wide) {
-      const std::array<Value, 4> a{packed(0, 0), packed(1, 0), packed(0, 1), packed(1, 1)};
-      for (int part = 0; part < d_ / 64; ++part) {
-        const Words v = values(part);
-        for (int j = 0; j < 8; ++j) {
-          auto acc = scaled(std::size_t(8 * part + j), {scale[0], scale[0], scale[1], scale[1]});
-          product(a, {pair(v, j, 0), pair(v, j, 2)}, acc);
-          keep(acc);
+    for (int part = 0; part < d_ / 64; ++part) {
+      std::vector<std::vector<Value>> sums;
+      for (int j = 0; j < 8; j += step) {
+        const auto& before = std::get<2>(now)[o.size() + sums.size()];
+        sums.emplace_back();
+        for (std::size_t i = 0; i < 4; ++i) sums.back().push_back(k_.copy(before[i] * by[i]));
+      }
+      for (int t = 0; t < tiles; ++t) {
+        const Words v = values(t, part);
+        const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
+        for (int j = 0; j < 8; j += step) {
+          const auto& c = sums[std::size_t(j / step)];
+          if (t_.wide)
+            product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
+          else
+            product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, {p(0, 0), p(0, 1)},
+                    c);
         }
       }
-    } else {  // 8 rows: they are the columns of o'
-      const std::array<Value, 2> b{packed(0, 0), packed(0, 1)};
-      const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
-      const Val<f32> even = of_row(0), odd = of_row(1);
-      for (int part = 0; part < d_ / 64; ++part) {
-        const Words v = values(part);
-        for (int j = 0; j < 8; j += 2) {
-          auto acc = scaled(std::size_t(4 * part + j / 2), {even, odd, even, odd});
-          product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, b, acc);
-          keep(acc);
-        }
-      }
+      for (const auto& c : sums)
+        o.push_back(Floats{Val<f32>(c[0]), Val<f32>(c[1]), Val<f32>(c[2]), Val<f32>(c[3])});
     }
     return State{max, sum, std::move(o)};
   }
 
   // ------------------------------------------------------------ results
   void finish(const Where& at, const Val<u32>& split, const Val<u32>& item, const State& done) {
+    leave(done);
+    const auto block = [&](const Val<u32>& r, const Val<u32>& x) { return of_all_warps(r, x); };
+    if (t_.cluster > 1) return combine_cluster(at, block);
+    if (t_.single) return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+    publish(at, split, item, block);
+    combine_slots(at, item, t_.cascade ? at.rows / rows() : Val<u32>(1));
+  }
+  /// What warps have goes into shared memory.
+  void leave(const State& done) {
     const auto warp = k_.warp_index();
     const auto mine = out_.at(warp * std::uint32_t(out_pitch()));
     for (int half = 0; half < halves(); ++half) {
@@ -582,45 +622,64 @@ class Decode {
         }
     }
     k_.sync();
-    const auto smem_max = [&](const Val<u32>& r, int w) {
-      return stats_.ld((r + std::uint32_t(w * kRows)) * 2u);
-    };
-    const auto block = [&](const Val<u32>& r, const Val<u32>& x) {
-      std::vector<Val<f32>> m;
-      for (int w = 0; w < t_.warps; ++w) m.push_back(smem_max(r, w));
-      const auto max = most_of(m);
-      std::vector<Val<f32>> sum, o;
-      for (int w = 0; w < t_.warps; ++w) {
-        const auto scale = weight(m[std::size_t(w)], max);
-        const auto l = stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u) * scale;
-        const auto v = out_.at(w * out_pitch()).ld(r * std::uint32_t(pitch()) + x) * scale;
-        sum.push_back(w ? sum.back() + l : l);
-        o.push_back(w ? o.back() + v : v);
-      }
-      return Result{max, sum.back(), o.back()};
-    };
-    if (t_.cluster > 1) return combine_cluster(at, block);
-    if (t_.single) return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+  }
+  struct Result {
+    Val<f32> max, sum, o;
+  };
+  Val<f32> left_max(const Val<u32>& r, int w) const { return stats_.ld((r + std::uint32_t(w * kRows)) * 2u); }
+  Val<f32> left_sum(const Val<u32>& r, int w) const {
+    return stats_.ld((r + std::uint32_t(w * kRows)) * 2u + 1u);
+  }
+  /// Of the rows that all warps have.
+  Result of_all_warps(const Val<u32>& r, const Val<u32>& x) {
+    std::vector<Val<f32>> m;
+    for (int w = 0; w < t_.warps; ++w) m.push_back(left_max(r, w));
+    const auto max = most_of(m);
+    std::vector<Val<f32>> sum, o;
+    for (int w = 0; w < t_.warps; ++w) {
+      const auto scale = weight(m[std::size_t(w)], max);
+      const auto l = left_sum(r, w) * scale;
+      const auto v = out_.at(w * out_pitch()).ld(r * std::uint32_t(pitch()) + x) * scale;
+      sum.push_back(w ? sum.back() + l : l);
+      o.push_back(w ? o.back() + v : v);
+    }
+    return {max, sum.back(), o.back()};
+  }
+  /// Where every warp has rows of its own.
+  Result of_one_warp(const Val<u32>& r, const Val<u32>& x) {
+    const auto warp = r / std::uint32_t(kRows), row = r % std::uint32_t(kRows);
+    return {left_max(r, 0), left_sum(r, 0),
+            out_.ld(warp * std::uint32_t(out_pitch()) + row * std::uint32_t(pitch()) + x)};
+  }
 
-    const auto all = t_.cascade ? p_.batch * p_.heads_kv : k_.nctaid_z() * p_.items;
-    const Out<u32> counter(p_.workspace);
-    const Out<f32> stats(p_.workspace + std::uint64_t(4 * kCounters));
-    const auto partial = stats.at(to<u64>(all * slots()) * std::uint64_t(2 * kRows));
-    const auto slot = [&](const Val<u32>& member, const Val<u32>& s) {
-      return to<u64>(shared_index(at, item, member) * slots() + s);
-    };
+  Val<u32> results() const { return t_.cascade ? p_.batch * p_.heads_kv : k_.nctaid_z() * p_.items; }
+  Out<f32> slot_stats() const { return Out<f32>(p_.workspace + std::uint64_t(4 * kCounters)); }
+  Out<f32> slot_values() const {
+    return slot_stats().at(to<u64>(results() * slots()) * std::uint64_t(2 * kRows));
+  }
+  Val<u64> slot(const Where& at, const Val<u32>& item, const Val<u32>& member, const Val<u32>& s) const {
+    return to<u64>(shared_index(at, item, member) * slots() + s);
+  }
+  /// A block's part goes into its slots of the workspace.
+  template <class Block>
+  void publish(const Where& at, const Val<u32>& split, const Val<u32>& item, Block&& block) {
+    const auto stats = slot_stats(), values = slot_values();
     each(at, d_, [&](const auto& r, const auto& x) {
       const Result b = block(r, x);
-      const auto there = slot(t_.cascade ? r / rows() : r, split);
+      const auto there = slot(at, item, t_.cascade ? r / rows() : r, split);
       const auto row = t_.cascade ? r % rows() : r;
-      partial.st(there * std::uint64_t(kRows * d_) + to<u64>(row * std::uint32_t(d_) + x), b.o);
+      values.st(there * std::uint64_t(kRows * d_) + to<u64>(row * std::uint32_t(d_) + x), b.o);
       k_.if_(x == 0u, [&] {
         stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u), b.max);
         stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u + 1u), b.sum);
       });
     });
-    const auto members = t_.cascade ? at.rows / rows() : Val<u32>(1);
-    const auto last = k_.shared<u32>(kRows);
+  }
+  /// The last block to come here combines all slots of a sequence.
+  void combine_slots(const Where& at, const Val<u32>& item, const Val<u32>& members) {
+    const Out<u32> counter(p_.workspace);
+    const auto stats = slot_stats(), values = slot_values();
+    const auto last = k_.shared<u32>(block_rows());
     fence<acq_rel, gpu>(k_);
     k_.sync();
     k_.if_(k_.tid() < members, [&] {
@@ -634,7 +693,7 @@ class Decode {
       k_.if_(assume_uniform(last.ld(member)) == 1u, [&] {
         fence<acq_rel, gpu>(k_);
         each(one, d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) {
-          combine(one, stats, partial, slot(member, Val<u32>(0)), r, x * 4u);
+          combine(one, stats, values, slot(at, item, member, Val<u32>(0)), r, x * 4u);
         });
       });
     };
@@ -679,9 +738,6 @@ class Decode {
     for (std::uint32_t e = 0; e < 4; ++e)
       store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
   }
-  struct Result {
-    Val<f32> max, sum, o;
-  };
   static Val<f32> most_of(const std::vector<Val<f32>>& m) {
     std::vector<Val<f32>> chain{m[0]};
     for (std::size_t i = 1; i < m.size(); ++i) chain.push_back(dsl::max(chain.back(), m[i]));
@@ -694,7 +750,7 @@ class Decode {
 
   template <class F>
   void each(const Where& at, int columns, F&& f) {
-    const auto n = dsl::min(at.rows, Val<u32>(std::uint32_t(kRows))) * std::uint32_t(columns);
+    const auto n = dsl::min(at.rows, Val<u32>(std::uint32_t(block_rows()))) * std::uint32_t(columns);
     k_.loop(range(k_.tid(), n, Val<u32>(std::uint32_t(32 * t_.warps))),
             [&](Val<u32> e) { f(e / std::uint32_t(columns), e % std::uint32_t(columns)); });
   }
