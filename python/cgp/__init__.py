@@ -24,7 +24,7 @@ from ._score import score_formula
 __all__ = [
     "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "PagedKVCache", "Patch", "TrainingStep", "Unsupported",
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
-    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "rms_norm", "rms_norm_backward", "rope",
+    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "register_attention", "rms_norm", "rms_norm_backward", "rope",
     "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
 ]
 
@@ -33,7 +33,7 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     import importlib
     if name in ("ops", "nn", "testing"):
         return importlib.import_module("." + name, __name__)
-    if name in ("patch", "Patch"):
+    if name in ("patch", "Patch", "register_attention"):
         return getattr(importlib.import_module("._patch", __name__), name)
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep

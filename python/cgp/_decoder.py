@@ -411,6 +411,6 @@ def generate(model, input_ids, attention_mask=None, *, max_new_tokens=20, eos_to
     decoder = _decoders.get(model)
     if decoder is None or decoder.batch != batch or decoder.capacity < need or decoder._use_graph != graph:
         _decoders.pop(model, None)
-        most = getattr(model.config, "max_position_embeddings", None) or need
+        most = min(getattr(model.config, name, None) or float("inf") for name in ("max_position_embeddings", "sliding_window"))
         decoder = _decoders[model] = Decoder(model, batch, max(need, min(-(-need // 256) * 256, most)), graph)
     return decoder.generate(input_ids, attention_mask, max_new_tokens, eos_token_id, pad_token_id)

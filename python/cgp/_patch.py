@@ -61,8 +61,13 @@ def _capped(query, key, value, mask, causal, scaling, softcap, dropout):
     return (shares @ value).transpose(1, 2).contiguous()
 
 
-def register():
-    """Makes `attn_implementation="cgp"` known to transformers (with the masks of its "sdpa")."""
+def register_attention():
+    """Makes attn_implementation="cgp" known to transformers: attention alone, [batch, heads, n, d], of any model that uses its common
+    interface, with the masks of its "sdpa". cgp.patch does that by itself.
+
+    >>> cgp.register_attention()
+    >>> model = transformers.AutoModelForCausalLM.from_pretrained(..., attn_implementation="cgp")
+    """
     from transformers import AttentionInterface
     AttentionInterface.register(_NAME, _attention)
     try:
@@ -432,7 +437,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
         raise ArgumentError(f"patch: model must be a model of transformers for attention=True; {type(model).__name__} is none")
     done = Patch()
     if attention:
-        register()
+        register_attention()
         before = model.config._attn_implementation
         _hold(done, model, "attention", _NAME, before, lambda model, name: model.set_attn_implementation(name))
         done.changes.append(f"attention: {before} -> {_NAME}")
@@ -474,4 +479,4 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
 
 
 if "transformers" in sys.modules:  # a model that was saved while it was patched asks for it when it is loaded
-    register()
+    register_attention()

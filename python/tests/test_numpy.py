@@ -13,6 +13,7 @@ import pytest
 import cgp
 from cgp.testing import check_gradient
 
+NEED_TORCH = ("ops", "nn", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate")
 rng = np.random.default_rng(1)
 
 
@@ -155,7 +156,7 @@ def test_activations():
 
 def test_examples_of_docstrings():
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Patch", "Decoder", "TrainingStep", "generate") else None
+        value = getattr(cgp, name) if name not in NEED_TORCH else None
         if callable(value) and not isinstance(value, type):
             assert ">>>" in value.__doc__, name
             assert "[" in value.__doc__.partition(">>>")[0] or name in ("device", "set_numpy_device"), name  # shapes
@@ -190,7 +191,7 @@ def test_stubs_name_what_there_is():
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
     for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_step.py", ["TrainingStep"]),
-                         ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch"])):
+                         ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch", "register_attention"])):
         there, made = functions(source)[0], classes(source)
         for name in what:
             if name in there:
@@ -200,7 +201,7 @@ def test_stubs_name_what_there_is():
             for method, arguments in typed[name].items():
                 assert names(arguments) == names(made[name][method]), (name, method)
     for name in cgp.__all__:
-        value = getattr(cgp, name) if name not in ("ops", "nn", "patch", "Patch", "Decoder", "TrainingStep", "generate") else None
+        value = getattr(cgp, name) if name not in NEED_TORCH else None
         if inspect.isfunction(value):
             arguments = stubs[name].posonlyargs + stubs[name].args + stubs[name].kwonlyargs
             assert [a.arg for a in arguments] == list(inspect.signature(value).parameters), name

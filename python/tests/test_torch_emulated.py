@@ -231,6 +231,10 @@ def decoding(cgp, transformers):
         assert ended[:, 7:].tolist() == [r + [49] * (max(map(len, rows)) - len(r)) for r in rows], (made, ended)
         model.get_input_embeddings().weight.data = model.get_input_embeddings().weight.data * 1.5  # other memory
         close(decoder.prefill(ids, mask), theirs(ids, mask))
+    windowed = transformers.MistralConfig(**{**small, "num_hidden_layers": 1}, sliding_window=64)
+    model = transformers.AutoModelForCausalLM.from_config(windowed).bfloat16().eval()
+    assert cgp.generate(model, ids[:1], max_new_tokens=1).shape == (1, 8)  # room is not made beyond the window
+    raises(cgp.Unsupported, "window or positions, 64", lambda: cgp.generate(model, ids[:1], max_new_tokens=99))
     try:
         cgp.Decoder(transformers.AutoModelForCausalLM.from_config(configs[0]), 1, 64)
         raise AssertionError("float32")
@@ -361,6 +365,12 @@ def patches(cgp, transformers, configs):
     """Patches end in any order; saved models; room of a static cache; soft caps where the kernel cannot be used."""
     import io
     from cgp import _patch
+    cgp.register_attention()
+    named = transformers.AutoModelForCausalLM.from_config(configs[0], attn_implementation="cgp").eval()
+    ids = torch.randint(1, 50, (2, 9))
+    got = named(ids).logits
+    named.set_attn_implementation("sdpa")
+    torch.testing.assert_close(got, named(ids).logits, atol=2e-4, rtol=2e-3)
     raises(cgp.ArgumentError, "patch: model", lambda: cgp.patch("gpt2"))
     raises(cgp.ArgumentError, "patch: model", lambda: cgp.patch(torch.nn.Linear(2, 2)))
     raises(cgp.ArgumentError, "generate: model", lambda: cgp.generate(torch.nn.Linear(2, 2), torch.zeros(1, 1)))

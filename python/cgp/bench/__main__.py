@@ -18,7 +18,7 @@ def arguments(given):
     parser.add_argument("--only", default="", help="operators whose names contain one of these, separated by commas")
     parser.add_argument("--rounds", type=int, default=15, help="measurements of each contender, at most")
     parser.add_argument("--seconds", type=float, default=5.0, help="time for a row; three rounds are made in any case")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what is compiled here: torch.compile, Triton")
     parser.add_argument("--no-curve", dest="curve", action="store_false", help="leave the 200 steps of training out")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--svg", metavar="FOLDER", help="write one plot for each part there")

@@ -16,10 +16,10 @@ def _peer(module, name):
         return None
 
 
-def _in_triton(**contenders):
+def _in_triton(compile, **contenders):
     """{"triton": ...} of name=(arguments) -> result with _triton's function of that name as its first argument, or nothing."""
     (name, f), = contenders.items()
-    theirs = _peer("cgp.bench._triton", name)
+    theirs = _peer("cgp.bench._triton", name) if compile else None
     return {"triton": lambda *a: f(theirs, *a)} if theirs else {}
 
 
@@ -47,7 +47,7 @@ def _cases(compile):
     for m, n, k in ((4096, 4096, 1024), (2048, 3072, 768), (512, 768, 3072), (128, 768, 768)):
         yield f"matmul + bias + gelu {m} x {n} x {k}", (random(m, k), random(n, k), random(n)), {
             "cgp": lambda a, w, b: ops.matmul(a, w.mT, b, "gelu"), "eager": lambda a, w, b: F.gelu(F.linear(a, w, b)),
-            **_in_triton(gelu_linear=lambda f, a, w, b: f(a, w, b))}, False
+            **_in_triton(compile, gelu_linear=lambda f, a, w, b: f(a, w, b))}, False
     x = random(4, 2048, 32, 128)
     angle = torch.arange(2048, device="cuda")[:, None] * 10000.0**(-torch.arange(0, 128, 2, device="cuda") / 128)
     cos, sin = angle.cos(), angle.sin()
@@ -57,7 +57,7 @@ def _cases(compile):
         return torch.cat((p * c - q * s, p * s + q * c), -1)
 
     yield "rope 4 x 2048 x 32 x 128", (x,), {"cgp": lambda x: ops.rope(x, cos, sin, sequence=2048), "eager": turned,
-        **_in_triton(rope=lambda f, x: f(x, cos.float(), sin.float()))}, True
+        **_in_triton(compile, rope=lambda f, x: f(x, cos.float(), sin.float()))}, True
     for rows, n in ((8192, 4096), (1024, 32768)):
         x, r, w, b = random(rows, n), random(rows, n), random(n), random(n)
         size = f"{rows} x {n}"
@@ -80,7 +80,7 @@ def _cases(compile):
         quack_softmax = _peer("quack", "softmax")
         yield f"softmax {size}", (x,), {
             "cgp": ops.softmax, "eager": lambda x: x.softmax(-1),
-            **({"quack": quack_softmax} if quack_softmax else {}), **_in_triton(softmax=lambda f, x: f(x))}, True
+            **({"quack": quack_softmax} if quack_softmax else {}), **_in_triton(compile, softmax=lambda f, x: f(x))}, True
         liger_silu = _peer("liger_kernel.ops.swiglu", "LigerSiLUMulFunction")
         yield f"swiglu {size}", (x, r), {
             "cgp": ops.swiglu, "eager": lambda g, u: F.silu(g) * u,
@@ -95,10 +95,10 @@ def _cases(compile):
         yield f"add {size}", (x, r), {"cgp": ops.add, "eager": torch.add}, False
         yield f"dropout {size}", (x,), {"cgp": lambda x: ops.dropout(x, 0.1, 7), "eager": lambda x: F.dropout(x, 0.1)}, True
         yield f"sum {size}", (x,), {"cgp": ops.sum, "eager": lambda x: x.sum(-1),
-                                   **_in_triton(sum=lambda f, x: f(x))}, True
+                                   **_in_triton(compile, sum=lambda f, x: f(x))}, True
         yield f"sum of columns {size}", (x,), {"cgp": lambda x: ops.sum(x, 0), "eager": lambda x: x.sum(0)}, False
         yield f"max {size}", (x,), {"cgp": ops.max, "eager": lambda x: x.amax(-1),
-                                   **_in_triton(max=lambda f, x: f(x))}, False
+                                   **_in_triton(compile, max=lambda f, x: f(x))}, False
         yield f"transpose {size}", (x,), {"cgp": ops.transpose, "eager": lambda x: x.mT.contiguous()}, True
         yield f"argmax {size}", (x,), {"cgp": ops.argmax, "eager": lambda x: x.argmax(-1)}, False
         yield f"cumsum {size}", (x,), {"cgp": ops.cumsum, "eager": lambda x: x.cumsum(-1)}, False
@@ -118,10 +118,10 @@ def _cases(compile):
     yield "embedding 8192 of 128256 x 2048", (table,), {
         "cgp": lambda w: ops.embedding(index, w), "eager": lambda w: F.embedding(index, w)}, True
     yield from _attention_cases(ops, random, compile)
-    yield from _page_cases(random)
+    yield from _page_cases(random, compile)
 
 
-def _page_cases(random):
+def _page_cases(random, compile):
     """4096 tokens of 8 heads to pages of 64 in any order, and back."""
     from cgp import _core, _torch
     pool, k, v = random(128, 2, 8, 64, 128), random(4096, 8, 128), random(4096, 8, 128)
@@ -143,10 +143,10 @@ def _page_cases(random):
         pool[pages, 0, :, places], pool[pages, 1, :, places] = k, v
 
     yield "append to pages 4096 x 8 x 128", (pool, k, v), {
-        "cgp": append, "eager": put, **_in_triton(append=lambda f, pool, k, v: f(pool, slots, k, v))}, False
+        "cgp": append, "eager": put, **_in_triton(compile, append=lambda f, pool, k, v: f(pool, slots, k, v))}, False
     yield "read from pages 4096 x 8 x 128", (pool,), {
         "cgp": read, "eager": lambda pool: (pool[pages, 0, :, places], pool[pages, 1, :, places]),
-        **_in_triton(read=lambda f, pool: f(pool, slots))}, False
+        **_in_triton(compile, read=lambda f, pool: f(pool, slots))}, False
     for batch in (1, 4, 8, 16):
         yield from _contiguous_cases(random, batch)
 
@@ -197,7 +197,7 @@ def _attention_cases(ops, random, compile):
                 "eager": lambda q, k, v, causal=causal: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
                 "flash": backend(SDPBackend.FLASH_ATTENTION, causal),
                 "cudnn": backend(SDPBackend.CUDNN_ATTENTION, causal), **({"flex": _flex(n, causal)} if compile else {}),
-                **_in_triton(attention=lambda f, q, k, v, causal=causal: f(q, k, v, causal)[0])}, True
+                **_in_triton(compile, attention=lambda f, q, k, v, causal=causal: f(q, k, v, causal)[0])}, True
 
 
 def run(options):
