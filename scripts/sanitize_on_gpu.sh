@@ -74,7 +74,7 @@ P
     echo "gemm variant=$v m=130 n=136 k=128 layout=nn dtype=f16"
   done
   echo "gemm variant=skinny m=16 n=264 k=328"; echo "gemm variant=sm90_stream m=16 n=264 k=320"
-  for v in {0..9}; do echo "test all/gemm_typed_part.right_and_repeatable_on_a_gpu/$v"; done
+  for v in {0..10}; do echo "test all/gemm_typed_part.right_and_repeatable_on_a_gpu/$v"; done
   for v in {0..15}; do echo "test all/gemm_served_part.right_and_repeatable_on_a_gpu/$v"; done
   for v in warp cta32 cta64 ahead copies mma64 swizzled mma64x128 three_stages mma128 mma128x256 grouped; do
     echo "gemm_ladder step=$v m=136 n=264 k=104"

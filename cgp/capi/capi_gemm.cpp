@@ -60,14 +60,17 @@ Epilogue activation(std::int32_t which) {
 }
 
 // Strides of a batch; one b for all of it makes the matrices of a and c one tall matrix.
-void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operand& ob, const Operand& oc,
-               GemmProblem& p) {
+void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operand& ob, const Tensor& c,
+               const Operand& oc, GemmProblem& p) {
   if (oa.batch != p.batch) a.fail(text::cat("its batch of ", oa.batch, " does not fit c's of ", p.batch));
   if (ob.batch != 1 && ob.batch != p.batch)
     b.fail(text::cat("its batch of ", ob.batch, " does not fit c's of ", p.batch));
   if (p.batch <= 1) return;
   if (ob.batch == 1) {
-    if (oa.transposed || oa.stride != p.m * oa.ld || oc.stride != p.m * oc.ld)
+    // Of matrices of one row the distance is that of rows.
+    if (p.m == 1 && !oa.transposed && oa.stride >= p.k && oc.stride >= c.size(-1))
+      p.lda = oa.stride, p.ldc = oc.stride;
+    else if (a.elements() && (oa.transposed || oa.stride != p.m * oa.ld || oc.stride != p.m * oc.ld))
       b.fail("one matrix serves a batch only where the matrices of a and c follow each other without gaps",
              "pass a.contiguous()");
     p.m *= p.batch, p.batch = 1;
@@ -149,7 +152,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   Operand ob = operand(b);
   if (ob.batch == oc.batch && ob.stride == 0) ob.batch = 1;  // one matrix, expanded
   for (const auto& [t, of] : {std::pair{&a, &oa}, {&c, &oc}})
-    if (of->batch > 1 && of->stride == 0)
+    if (of->batch > 1 && of->stride == 0 && t->elements())
       t->fail("its matrices are one and the same (stride 0)", "pass x.contiguous()");
   GemmProblem p;
   p.type = a.dtype(), p.type_b = b.dtype(), p.type_c = c.dtype();
@@ -160,7 +163,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   c.expect_apart(a), c.expect_apart(b);
   p.lda = oa.ld, p.ldb = ob.ld, p.ldc = oc.ld;
   p.batch = oc.batch;
-  fit_batch(a, oa, b, ob, oc, p);
+  fit_batch(a, oa, b, ob, c, oc, p);
   p.alpha = o.alpha, p.beta = o.beta;
   const auto sets = o.scaling == int(kernels::GemmScaling::block) ? p.batch : 1;
   auto r = asked("gemm", o, p.m, p.n, factor_counts(o.scaling, p.m, p.n, p.k, sets, sets), c, p.batch > 1);

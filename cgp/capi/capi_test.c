@@ -163,6 +163,15 @@ static void test_gemm_epilogue(void) {
       largest[j / 128] = fmax(largest[j / 128], fabs(x));
     }
   for (int j = 0; j < 2; ++j) CHECK(fabs(most.host[j] - largest[j]) < 1e-5);
+  /* rows of a and c at a distance, one b */
+  cgp_tensor row = a.t, to = c.t;
+  row.shape[0] = to.shape[0] = m, row.shape[1] = to.shape[1] = 1;
+  row.stride[0] = 2 * k, to.stride[0] = 2 * n;
+  OK(cgp_gemm(stream, &row, &b.t, NULL, &to));
+  fetch(&c);
+  double third = 0;
+  for (int64_t l = 0; l < k; ++l) third += (double)a.host[4 * k + l] * b.host[l * n + 1];
+  CHECK(fabs(c.host[4 * n + 1] - third) < 1e-5);
   o.bias_rows = &bias.t;
   FAILS(CGP_INVALID_ARGUMENT, cgp_gemm(stream, &a.t, &expanded, &o, &c.t), "gemm: bias_rows", "10 elements");
   o.bias_rows = NULL, o.amax = &rows.t;

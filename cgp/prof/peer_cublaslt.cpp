@@ -141,7 +141,9 @@ void CublasLt::Impl::load() {
   bind(config_get, "cublasLtMatmulAlgoConfigGetAttribute");
   bind(matmul, "cublasLtMatmul");
   (void)device.stream().native_handle();  // cuBLASLt takes the current context
-  check(create(&handle), "cublasLtCreate");
+  if (const int status = create(&handle))
+    throw Unsupported({"cuBLASLt does not start here, so it cannot be measured", "cublasLtCreate",
+                       text::cat("status ", status), "its version must fit the driver's"});
 }
 
 std::string CublasLt::Impl::text_of(const lt::Algo& a) const {

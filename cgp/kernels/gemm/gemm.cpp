@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm_check.h"
+#include "cgp/kernels/gemm/gemm_parts_f32.h"
 #include "cgp/kernels/gemm/gemm_planner.h"
 #include "cgp/kernels/gemm/gemm_sm80.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
@@ -349,6 +350,8 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
     inner.reordered = false;
     return run_gemm(s, inner, other.problem, other.at(given));
   }
+  if (choice.parts > 1 && choice.kind != GemmKind::sm90_parts && choice.kind != GemmKind::crooked)
+    return run_f32_parts(s, choice, p, at);
   if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
     return run_typed_gemm(s, choice, p, at);
   if (choice.pack_a || choice.pack_b || choice.pack_c) {
@@ -783,6 +786,7 @@ KernelEntry gemm_entry() {
                   select_gemm({.type = t, .trans_b = true, .m = m, .n = 4096, .k = 4096}, {}, h).variant);
         }
       all.push_back(gemm_pack());
+      all.push_back(gemm_add_f32(t));
       if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
     }
     return images(all, arch);

@@ -2,6 +2,7 @@
 #include "cgp/kernels/gemm/gemm_table.h"
 
 #include "cgp/kernels/gemm/gemm_arrange.h"
+#include "cgp/kernels/gemm/gemm_parts_f32.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
 #include <algorithm>
@@ -292,6 +293,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   std::map<std::string, Variant> found;
   const auto take = [&](const GemmChoice& c) {
     if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
+    if (c.kind != GemmKind::sm90_parts && c.kind != GemmKind::crooked) return;
     if (c.parts == 1) return;
     for (DType t : {DType::f16, DType::bf16}) {
       auto sums = gemm_add_parts(t, c.parts);
@@ -330,6 +332,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
     for (const auto& [key, row] : h200_table().rows())
       take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
   with(gemm_pack());
+  for (DType t : {DType::f32, DType::f16, DType::bf16}) with(gemm_add_f32(t));
   for (auto& v : gemm_arrange_variants()) with(std::move(v));
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {

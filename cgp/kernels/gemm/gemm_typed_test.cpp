@@ -375,6 +375,44 @@ TEST(gemm_typed, variants_assemble_without_spills) {
   cgp::testing::expect_assemble(wanted);
 }
 
+// K in parts (gemm_parts_f32.cpp): with a rest, rows that must be copied, every layout, an old C; and no
+// error of a long sum of positive numbers, which tensor cores cut off a little at every step.
+void f32_parts(const runtime::Device& d) {
+  int i = 0;
+  for (DType t : {DType::bf16, DType::f16, DType::f32, DType::e4m3})
+    for (auto precision : {GemmPrecision::standard, GemmPrecision::fast, GemmPrecision::strict}) {
+      if (t != DType::f32 && precision != (t == DType::e4m3 ? GemmPrecision::fast : GemmPrecision::standard))
+        continue;
+      for (const char* layout : {"nt", "nn", "tn", "tt"}) {
+        auto p = problem(t, layout, 7 + std::uint64_t(i % 3), 9, i % 2 ? 1027 : 1024);
+        p.type_c = t == DType::e4m3 ? DType::bf16 : DType::f32, p.precision = precision, p.alpha = 0.5f,
+        p.beta = i % 3 ? 0 : 2, p.ldc = 9 + i % 4;
+        Trial s(d, p, i % 5 == 0 ? 1 : 0);
+        const GemmAddresses at{s.a.address(), s.b.address(), s.c.address()};
+        EXPECT_GT(select_gemm(s.p, at, d.info()).parts, 1) << s.describe();
+        s.check_choice(d);
+        ++i;
+      }
+    }
+}
+TEST(gemm_typed, f32_results_in_parts_of_k) { f32_parts(emulator("sm_90a")); }
+TEST(gemm_typed, long_sums_of_positive_numbers) {
+  const auto d = emulator("sm_90a");
+  auto p = problem(DType::bf16, "nt", 8, 8, 8192);
+  p.type_c = DType::f32;
+  Trial s(d, p);
+  for (auto* x : {&s.a, &s.b}) {
+    for (std::uint64_t i = 0; i < x->host.size(); ++i) x->host.set(i, std::fabs(x->host.at(i)));
+    x->upload();
+  }
+  (void)s.run(d);
+  const auto c = s.c.back();
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    const double sum = s.product(0, i / 8, i % 8).first;
+    EXPECT_LT(std::fabs(c.at(i) - sum), 1e-6 * sum);  // as a whole: 2.7e-5
+  }
+}
+
 // In parts that compute-sanitizer's tools get through.
 class gemm_typed_part : public ::testing::TestWithParam<int> {};
 TEST_P(gemm_typed_part, right_and_repeatable_on_a_gpu) {
@@ -399,11 +437,13 @@ TEST_P(gemm_typed_part, right_and_repeatable_on_a_gpu) {
       return pairs(*d, DType::bf16, 3);
     case 8:
       return largest(*d, DType::bf16);
+    case 9:
+      return f32_parts(*d);
     default:
       return all_oddities(*d);
   }
 }
-INSTANTIATE_TEST_SUITE_P(all, gemm_typed_part, ::testing::Range(0, 10));
+INSTANTIATE_TEST_SUITE_P(all, gemm_typed_part, ::testing::Range(0, 11));
 
 // ---------------------------------------------------------------- plain problems
 TEST(gemm_crooked, every_tile_layout_width_and_ragged_shape) {

@@ -131,8 +131,8 @@ GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresse
     if (not_typed.empty()) return typed("TMA and wgmma, any types");
     return {GroupedKind::simt, grouped_simt(p), text::cat("no tensor cores: ", not_typed)};
   }
-  // Copying the rows that an index names costs reading and writing A once.
-  if (at.index && p.form == GroupedForm::rows) {
+  // Copying the rows that an index names, 16 bytes at a time, costs reading and writing A once.
+  if (at.index && p.form == GroupedForm::rows && p.k * element(p) % 16 == 0 && at.a % 16 == 0) {
     GroupedAddresses gathered = at;
     gathered.index = 0;
     auto c = select_grouped_gemm(p, gathered, d);

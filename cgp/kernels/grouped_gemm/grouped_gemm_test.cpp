@@ -93,6 +93,7 @@ TEST(grouped_rows_sm90, ragged_groups_of_every_kind) {
   rows("sm90", "bf16", "nt", "100", "90", "64", "64", "holes", "sm_90a");  // several windows of groups
   rows("sm90", "bf16", "nt", "3", "1", "8", "8", "one", "sm_90a");
   rows("auto", "bf16", "nt", "4", "150", "136", "64", "ragged", "sm_90a", "0", "1");  // by an index
+  rows("auto", "f16", "nt", "4", "50", "24", "65", "ragged", "sm_90a", "0", "1");     // and crooked rows
 }
 
 TEST(grouped_depth_sm90, ragged_groups_of_every_kind) {
