@@ -36,13 +36,12 @@ def _output(q, v, new=empty):
     return new(q, None, q.shape[:-1] + v.shape[-1:])
 
 
-def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None, score=None,
-               data=None):
+def _attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None):
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     o = _output(q, v)
     lse = empty(q, torch.float32, q.shape[:-1])
     queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes), mask,
-          None, score, dense(data))
+          None, None, None)
     return o, lse
 
 
@@ -70,13 +69,12 @@ def _backward(q, k, v, o, lse, d_o, *options):
     return _gradients_into(gradients, q, k, v, o, lse, d_o, *options)
 
 
-def _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask, score=None,
-                    data=None):
+def _gradients_into(gradients, q, k, v, o, lse, d_o, causal, scale, window_left, window_right, soft_cap, slopes, mask):
     """The gradients of q, k and v into tensors that are strided as these."""
     o = _without_gaps(o)
     d_o = _strided_as(d_o, o)
     queue(_core.attention_backward, q, q, k, v, o, lse, d_o, *gradients, scale, int(causal), window_left, window_right, soft_cap,
-          dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled(), score, dense(data))
+          dense(slopes), mask, None, not torch.are_deterministic_algorithms_enabled(), None, None)
     return gradients
 
 
@@ -113,57 +111,7 @@ def _gradient(ctx, d_o, _):
 gradient(_attention_op, _gradient, _setup)
 
 
-# ---------------------------------------------------------------- scores by a formula
-def _scored(q, k, v, score, data=None, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None,
-            mask=None):
-    return _attention(q, k, v, causal, scale, window_left, window_right, soft_cap, slopes, mask, score, data)
-
-
-def _scored_fake(q, k, v, score, data=None, *others):
-    return _attention_fake(q, k, v, *others)
-
-
-_scored_op = define(
-    "attention_scored(Tensor q, Tensor k, Tensor v, str score, Tensor? data=None, bool causal=False, float scale=0.0, "
-    "int window_left=0, int window_right=0, float soft_cap=0.0, Tensor? slopes=None, Tensor? mask=None) -> (Tensor, Tensor)",
-    _scored, _scored_fake)
-
-
-def _scored_backward(q, k, v, o, lse, d_o, score, data, *options):
-    return _backward(q, k, v, o, lse, d_o, *options, score, data)
-
-
-_scored_backward_op = define(
-    "attention_scored_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, str score, Tensor? data, "
-    "bool causal, float scale, int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask) "
-    "-> (Tensor, Tensor, Tensor)", _scored_backward, _backward_fake)
-no_second_gradient(_scored_backward_op)
-
-
-def _scored_setup(ctx, inputs, output):
-    q, k, v, score, data, *options, slopes, mask = inputs
-    for name, t in (("score_data", data), ("slopes", slopes), ("mask", mask)):
-        if t is not None and t.requires_grad:
-            raise Unsupported(f"cgp::attention has no gradient for {name}: detach it, or use PyTorch's flex_attention")
-    ctx.options = options
-    ctx.score = score
-    ctx.save_for_backward(q, k, v, *output, data, slopes, mask)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _scored_gradient(ctx, d_o, _):
-    if d_o is None:
-        return (None,) * 12
-    q, k, v, o, lse, data, slopes, mask = ctx.saved_tensors
-    return (*_scored_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, ctx.score, data, *ctx.options, slopes, mask),
-            *(None,) * 9)
-
-
-gradient(_scored_op, _scored_gradient, _scored_setup)
-
-
-# ---------------------------------------------------------------- documents, lengths of keys, operands of 8 bits
+# ---------------------------------------------------------------- formulas, documents, lengths of keys, operands of 8 bits
 def _all(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, score, data, causal,
          scale, window_left, window_right, soft_cap, slopes, mask):
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
@@ -174,7 +122,10 @@ def _all(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_sc
     return o, lse
 
 
-def _all_fake(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, *_):
+def _all_fake(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, score, data, *others):
+    if q.dim() == 4 and dtype is None:
+        return _attention_fake(q, k, v, *others)
+
     def new(x, _, shape):
         return x.new_empty(shape, dtype=dtype or x.dtype)
 
@@ -213,10 +164,10 @@ no_second_gradient(_all_backward_op)
 def _all_setup(ctx, inputs, output):
     q, k, v, cu_q, cu_kv, longest_q, longest_kv, lengths, *_, score, data, causal, scale, left, right, soft_cap, slopes, mask = inputs
     if q.dtype not in FLOATS:
-        raise Unsupported(f"cgp::attention_all has no gradient for operands of {q.dtype}")
+        raise Unsupported(f"cgp::attention has no gradient for operands of {q.dtype}")
     for name, t in (("score_data", data), ("slopes", slopes), ("mask", mask)):
         if t is not None and t.requires_grad:
-            raise Unsupported(f"cgp::attention_all has no gradient for {name}: detach it")
+            raise Unsupported(f"cgp::attention has no gradient for {name}: detach it, or use PyTorch's flex_attention")
     ctx.options = longest_q, longest_kv, score, (causal, scale, left, right, soft_cap)
     ctx.save_for_backward(q, k, v, *output, cu_q, cu_kv, lengths, data, slopes, mask)
     ctx.mark_non_differentiable(output[1])
@@ -250,8 +201,8 @@ def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, s
     key_lengths: int32 [batch], the keys of each sequence that there are; queries are aligned with the last of them.
 
     cu_q, cu_kv: int32 [documents + 1]; documents lie one after the other, q: [rows, heads, d]; k, v: [rows, heads_kv, d] ->
-    [rows, heads, d], float32 [heads, rows]. They tell where each document begins and the last ends; longest_q, longest_kv: the
-    rows of the longest (0: of all together).
+    [rows, heads, d], float32 [heads, rows]. They tell where each document begins and the last ends, with the rows; longest_q,
+    longest_kv: the rows of the longest document, or more (0: all).
 
     q, k, v of float8_e4m3fn, without a gradient: the result is of `dtype`, bfloat16 or float16; q_scale, k_scale, v_scale: what
     they are multiplied with, float32 of one element or [batch, heads] ([batch, heads_kv]); None: 1. promoted: sums over keys
@@ -264,14 +215,11 @@ def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, s
     if score_data is not None and score is None:
         raise ArgumentError("attention: score_data is there, and no score that reads it")
     small = q.dtype not in FLOATS
-    if small or key_lengths is not None or cu_q is not None or cu_kv is not None or longest_q or longest_kv:
+    if not small and (promoted or any(s is not None for s in (q_scale, k_scale, v_scale))):
+        raise ArgumentError(f"attention: q_scale, k_scale, v_scale and promoted are of operands of 8 bits; these are {q.dtype}")
+    if small or score is not None or key_lengths is not None or cu_q is not None or cu_kv is not None or longest_q or longest_kv:
         return _all_op.ways[way(q, k, v, score_data, slopes, mask)](
             q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype if small else None,
             None if score is None else score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
-    if q_scale is not None or k_scale is not None or v_scale is not None or promoted:
-        raise ArgumentError(f"attention: q_scale, k_scale, v_scale and promoted are of operands of 8 bits; these are {q.dtype}")
-    if score is not None:
-        return _scored_op.ways[way(q, k, v, score_data, slopes, mask)](
-            q, k, v, score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
     return _attention_op.ways[way(q, k, v, slopes, mask)](q, k, v, causal, scale, window_left, window_right, soft_cap, slopes,
                                                           mask)

@@ -343,7 +343,8 @@ def test_tables_and_linear_loss():
                   lambda h, w: F.cross_entropy(h @ w.mT, target), (hidden, weight), 1e-2)
     heads = tuple(random(1, 2, 40, 64, grad=True) for _ in range(3))
     for op, given in ((torch.ops.cgp.attention, heads + (True,)),
-                      (torch.ops.cgp.attention_scored, heads + ("score + data[h, k]", torch.ones(2, 40, device="cuda"))),
+                      (torch.ops.cgp.attention_all, heads + (None, None, 0, 0, None, None, None, None, False, None, "score + data[h, k]",
+                                                             torch.ones(2, 40, device="cuda"), False, 0.0, 0, 0, 0.0, None, None)),
                       (torch.ops.cgp.embedding, (index, table)), (torch.ops.cgp.linear_cross_entropy, (hidden, weight, target))):
         torch.library.opcheck(op.default, given)
 
