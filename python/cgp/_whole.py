@@ -141,6 +141,8 @@ class _Plan:
         shape = self.shape = _Shape(model)
         if any(l.q_norm is not None for l in shape.layers) and shape.d % 64:
             raise Unsupported(f"heads of {shape.d} elements that are normalised")
+        if shape.d > 256:
+            raise Unsupported(f"heads of {shape.d} elements")
         if shape.rotary is not None and 2 * len(shape.rotary.inv_freq) != shape.d:
             raise Unsupported("RoPE of a part of each head")
         parameters = [p for m in modules for p in m._parameters.values() if p is not None]
@@ -261,7 +263,7 @@ def step(model, arguments, given):
     if plan.shape is None or plan.watched() or any(m.training for m in plan.blocks) or torch.is_autocast_enabled():
         return None
     (b, n), s, layers = ids.shape, plan.shape, cache.layers
-    if len(layers) != len(s.layers) or getattr(cache, "offloading", False) or ids.device != s.tokens.device or (
+    if not len(layers) == len(s.layers) == config.get("num_hidden_layers", len(s.layers)) or getattr(cache, "offloading", False) or ids.device != s.tokens.device or (
             ids.dtype is not torch.int64) or (_there(ids) and torch.cuda.is_current_stream_capturing()):
         return None
     past = layers[0].get_seq_length()
