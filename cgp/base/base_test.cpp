@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -97,6 +101,33 @@ TEST(file, a_missing_file_is_named_with_the_reason) {
     EXPECT_NE(std::string(e.what()).find("no/such/file"), std::string::npos);
     EXPECT_EQ(e.why(), "No such file or directory");
   }
+}
+
+// As root, a rename over /dev/null would be the end of it.
+TEST(file, links_and_pipes_stay_what_they_are) {
+  namespace fs = std::filesystem;
+  const std::string folder = testing::TempDir() + "cgp_file_" + std::to_string(getpid());
+  fs::create_directories(folder);
+  write_file(folder + "/real", "old");
+  fs::create_symlink("real", folder + "/link");
+  write_file(folder + "/link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder + "/link"));
+  EXPECT_EQ(read_file(folder + "/real"), "new");
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  const int pipe = open((folder + "/pipe").c_str(), O_RDWR | O_NONBLOCK);
+  write_file(folder + "/pipe", "through");
+  char got[16] = {};
+  EXPECT_EQ(read(pipe, got, sizeof got), 7);
+  EXPECT_STREQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(folder + "/pipe"));
+  close(pipe);
+  EXPECT_EQ(write_problem(folder + "/not yet"), "");
+  EXPECT_EQ(write_problem(folder + "/real"), "");
+  EXPECT_EQ(write_problem("a name without a folder"), "");
+  EXPECT_EQ(write_problem(folder), "Is a directory");
+  EXPECT_EQ(write_problem(folder + "/no/file"), "No such file or directory");
+  EXPECT_EQ(write_problem(""), "No such file or directory");
+  fs::remove_all(folder);
 }
 
 TEST(dtype, integers_wrap_and_floats_round) {

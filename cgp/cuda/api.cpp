@@ -25,7 +25,7 @@ void* open_library(const std::string& path) {
   if (void* lib = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return lib;
   const char* why = dlerror();
   unusable(path, why ? why : "it cannot be opened",
-           "install the NVIDIA driver, or use the emulator: Device::open(\"emu\")");
+           "install the NVIDIA driver, or use the emulator (--device emu; Device::open(\"emu\"))");
 }
 
 const char* hint_for(CUresult r) {

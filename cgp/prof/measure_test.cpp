@@ -185,6 +185,21 @@ TEST(process, its_end_is_waited_for_not_looked_for) {
   EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 20);
 }
 
+// What looks at a program holds it up: reading /proc/PID/numa_maps every 20 ms took a third of a core.
+TEST(process, who_watches_takes_a_hundredth_of_the_time) {
+  ProcessOptions o;
+  int looks = 0;
+  double spent = 0;
+  o.watch = [&](pid_t) {
+    const double start = now();
+    while (now() - start < 0.01) continue;
+    ++looks, spent += now() - start;
+  };
+  const ProcessResult r = run_process({"sleep", "0.3"}, o);
+  EXPECT_GE(looks, 1);
+  EXPECT_LE(double(looks - 1), r.wall_seconds / (100 * 0.01)) << spent;
+}
+
 TEST(process, an_interruption_is_passed_on_and_what_was_there_is_kept) {
   // In short steps: a shell that is told while it starts a command (dash) ends after that command.
   const ProcessResult r =

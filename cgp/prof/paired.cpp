@@ -44,7 +44,7 @@ std::string reason(const PairedResult& r, const PairedOptions& o) {
     case Verdict::improved:
       return text::cat("all of the interval (", range, ") is beyond the margin of ", percent(o.margin), " %");
     case Verdict::no_change:
-      return text::cat("the 95 % interval lies within ±", percent(o.equivalence), " %");
+      return text::cat("the 95 % interval (", range, ") lies within ±", percent(o.equivalence), " %");
     case Verdict::inconclusive:
       break;
   }
@@ -90,8 +90,9 @@ PairedResult judge(std::span<const Pair> pairs, double alpha, const PairedOption
     r.verdict = Verdict::improved;
   } else {
     const Interval loose = signed_rank_shift(logs, 0.95).interval;
-    if (std::expm1(loose.low) > -options.equivalence && std::expm1(loose.high) < options.equivalence)
-      r.verdict = Verdict::no_change;
+    const Interval change{std::expm1(loose.low), std::expm1(loose.high)};
+    if (change.low > -options.equivalence && change.high < options.equivalence)
+      r.verdict = Verdict::no_change, r.interval = change;
   }
   r.why = reason(r, options);
   return r;

@@ -46,8 +46,9 @@ struct Pair {
 
 struct PairedResult {
   Verdict verdict = Verdict::inconclusive;
-  double change = 0;        ///< B / A - 1, estimated
-  Interval interval;        ///< of `change`, at the level of the look that decided; may be infinite
+  double change = 0;  ///< B / A - 1, estimated
+  /// Of `change`, the one that decided: at the level of the look, of 95 % for no change. May be infinite.
+  Interval interval;
   double p = 1;             ///< of the sign-flip test on signed ranks
   double p_mean = 1;        ///< of the sign-flip test on the mean, for information
   double detectable = 0;    ///< the change that would have been found four times in five

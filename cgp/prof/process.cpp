@@ -150,7 +150,7 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   ProcessResult r;
   Kept kept_out(options.keep_bytes), kept_err(options.keep_bytes);
   std::array<char, 65536> chunk;
-  double killed_at = 0, last_watch = start, ended = 0;
+  double killed_at = 0, next_watch = start + options.watch_seconds, ended = 0;
   rusage usage{};
   int status = 0, end = end_of(child);
   // The end is an event. To look for it every few milliseconds would round times up to them.
@@ -159,7 +159,7 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
     std::array<pollfd, 3> fds{
         {{out.read, POLLIN, 0}, {err.read, POLLIN, 0}, {running ? end : -1, POLLIN, 0}}};
     double wait = running ? tick : 0.05;
-    if (running && options.watch) wait = std::min(wait, last_watch + options.watch_seconds - now());
+    if (running && options.watch) wait = std::min(wait, next_watch - now());
     if (running && options.timeout_seconds > 0)
       wait = std::min(wait, (killed_at ? killed_at + 1 : start + options.timeout_seconds) - now());
     const int ready = poll(fds.data(), fds.size(), std::max(0, int(std::ceil(wait * 1000))));
@@ -178,7 +178,10 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
     // A grandchild may hold the pipes open for ever; what it writes later is not waited for.
     if (!running && (ready == 0 || time - ended > 1)) break;
     if (!running) continue;
-    if (options.watch && time - last_watch >= options.watch_seconds) options.watch(child), last_watch = time;
+    if (options.watch && time >= next_watch) {
+      options.watch(child);
+      next_watch = now() + std::max(options.watch_seconds, 100 * (now() - time));  // at most 1 % of the time
+    }
     if (options.timeout_seconds > 0 && !killed_at && time - start > options.timeout_seconds)
       kill(-child, SIGTERM), killed_at = time, r.timed_out = true;
     if (killed_at && time - killed_at > 1) kill(-child, SIGKILL);

@@ -22,7 +22,7 @@ struct ProcessOptions {
   bool capture = true;         ///< keep standard output and error; false: they go where this process's go
   bool discard = false;        ///< to nowhere; goes before `capture`
   std::size_t keep_bytes = 1 << 20;  ///< of each stream; the middle of more is left out
-  /// Called about every `watch_seconds` with the process id while it runs.
+  /// Called with the process id while it runs, about every `watch_seconds`, less often when it takes long.
   std::function<void(pid_t)> watch;
   double watch_seconds = 0.02;
 };

@@ -85,6 +85,7 @@ TEST(stats, the_interval_of_a_median_covers_it_as_often_as_it_says) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const auto v = levels({{60, 10}}, 0.1, seed);
     const Interval i = median_interval(v);
+    EXPECT_TRUE(known_median_interval(v).has_value());
     covered += i.low <= 10 && 10 <= i.high;
   }
   EXPECT_GE(covered, 940);

@@ -89,6 +89,10 @@ Interval median_interval(std::span<const double> samples, double confidence) {
   return {v[std::size_t(std::floor(rank(0.5 - half)))], v[std::size_t(std::ceil(rank(0.5 + half)))]};
 }
 
+std::optional<Interval> known_median_interval(std::span<const double> samples) {
+  return samples.size() < 6 ? std::nullopt : std::optional(median_interval(samples));
+}
+
 double cliffs_delta(std::span<const double> a, std::span<const double> b) {
   if (a.empty() || b.empty()) throw ArgumentError("an effect size needs samples on both sides");
   const auto sorted = sort(a);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/prof/system.h"
 
-#include <sched.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "cgp/base/text.h"
 #include "cgp/prof/measure.h"
@@ -78,28 +75,42 @@ void add_fields(const std::string& path, std::initializer_list<FieldOf> wanted, 
   }
 }
 
-void add_network(const std::string& folder, MetricSet& into) {
-  const auto content = slurp(folder + "/net/dev");
-  if (!content) {
-    for (Metric m : {Metric::net_rx_bytes, Metric::net_tx_bytes}) into.absent(m, "net/dev cannot be read");
-    return;
+int numa_nodes() {
+  int n = 0;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", ec)) {
+    const std::string name = entry.path().filename();
+    n += name.rfind("node", 0) == 0 && name.size() > 4 && std::isdigit(static_cast<unsigned char>(name[4]));
   }
-  double rx = 0, tx = 0;
-  for (const auto& [interface, rest] : fields(*content)) {
-    const auto w = words(rest);
-    if (w.size() < 9 || interface == "lo") continue;
-    rx += double(number(w[0]).value_or(0)), tx += double(number(w[8]).value_or(0));
-  }
-  into.set(Metric::net_rx_bytes, rx, Source::counted, folder + "/net/dev without lo");
-  into.set(Metric::net_tx_bytes, tx, Source::counted, folder + "/net/dev without lo");
+  return n;
+}
+
+/// The node of the processor that a process ran on last.
+std::optional<std::uint64_t> node_of(const std::string& folder) {
+  const auto stat = slurp(folder + "/stat");
+  const auto name_end = stat ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos) return std::nullopt;
+  const auto w = words(std::string_view(*stat).substr(name_end + 1));  // from the third field on
+  const auto cpu = w.size() > 36 ? number(w[36]) : std::nullopt;
+  std::error_code ec;
+  if (cpu)
+    for (const auto& entry : fs::directory_iterator(text::cat("/sys/devices/system/cpu/cpu", *cpu), ec))
+      if (const std::string name = entry.path().filename(); name.rfind("node", 0) == 0)
+        if (const auto node = number(std::string_view(name).substr(4))) return node;
+  return std::nullopt;
 }
 
 void add_numa(const std::string& folder, MetricSet& into) {
-  unsigned cpu = 0, node = 0;
-  if (getcpu(&cpu, &node) == 0)
-    into.set(Metric::numa_node, double(node), Source::measured, "getcpu");
+  if (numa_nodes() == 1) {  // a walk over every page holds the program's mappings: not for what is known
+    for (Metric m : {Metric::numa_node, Metric::numa_remote_access_pct})
+      into.set(m, 0.0, Source::derived, "the machine has one NUMA node");
+    return;
+  }
+  const auto node = node_of(folder);
+  if (node)
+    into.set(Metric::numa_node, double(*node), Source::measured, folder + "/stat, processor");
   else
-    into.absent(Metric::numa_node, strerror(errno));
+    into.absent(Metric::numa_node, folder + "/stat names no processor of a node");
   const auto maps = slurp(folder + "/numa_maps");
   if (!maps) {
     into.absent(Metric::numa_remote_access_pct, folder + "/numa_maps cannot be read");
@@ -113,7 +124,7 @@ void add_numa(const std::string& folder, MetricSet& into) {
     const auto of_node = number(word.substr(1, equal - 1)), pages = number(word.substr(equal + 1));
     if (!of_node || !pages) continue;
     all += double(*pages);
-    if (*of_node == node) here += double(*pages);
+    if (of_node == node) here += double(*pages);
   }
   if (all > 0)
     into.set(Metric::numa_remote_access_pct, 100 * (all - here) / all, Source::derived,
@@ -140,6 +151,19 @@ void read_disks(SystemCounters& c) {
     reads += number(w[3]).value_or(0), writes += number(w[7]).value_or(0);
   }
   c.disk_reads = reads, c.disk_writes = writes;
+}
+
+/// Of this network namespace, which a program shares unless it makes its own.
+void read_network(SystemCounters& c) {
+  const auto content = slurp("/proc/self/net/dev");
+  if (!content) return;
+  std::uint64_t rx = 0, tx = 0;
+  for (const auto& [interface, rest] : fields(*content)) {
+    const auto w = words(rest);
+    if (w.size() < 9 || interface == "lo") continue;
+    rx += number(w[0]).value_or(0), tx += number(w[8]).value_or(0);
+  }
+  c.net_rx = rx, c.net_tx = tx;
 }
 
 void read_ticks(SystemCounters& c) {
@@ -196,7 +220,6 @@ void read_process(pid_t pid, MetricSet& into) {
     into.absent(Metric::file_descriptors_open, folder + "/fd cannot be read");
   else
     into.set(Metric::file_descriptors_open, descriptors, Source::counted, folder + "/fd");
-  add_network(folder, into);
   add_numa(folder, into);
 }
 
@@ -212,6 +235,7 @@ SystemCounters read_system() {
     }
   }
   read_disks(c);
+  read_network(c);
   read_ticks(c);
   c.package_joules = rapl_joules();
   return c;
@@ -234,6 +258,10 @@ void add_system_change(const SystemCounters& before, const SystemCounters& after
          "/proc/diskstats, whole machine", "/proc/diskstats cannot be read");
   change(Metric::disk_write_iops, before.disk_writes, after.disk_writes, 1 / seconds, Source::counted,
          "/proc/diskstats, whole machine", "/proc/diskstats cannot be read");
+  for (const auto& [metric, a, b] : {std::tuple{Metric::net_rx_bytes, before.net_rx, after.net_rx},
+                                     std::tuple{Metric::net_tx_bytes, before.net_tx, after.net_tx}})
+    change(metric, a, b, 1, Source::counted, "/proc/net/dev without lo, whole network namespace",
+           "/proc/net/dev cannot be read");
   if (before.total && after.total && *after.total > *before.total)
     change(Metric::io_wait_pct, before.io_wait, after.io_wait, 100.0 / double(*after.total - *before.total),
            Source::counted, "/proc/stat, whole machine", "/proc/stat has no such field");
@@ -299,12 +327,7 @@ MachineFacts machine_facts() {
   if (const auto memory = slurp("/sys/fs/cgroup/memory.max"); memory && memory->rfind("max", 0) != 0)
     if (const auto bytes = number(*memory)) limits.push_back(text::cat("memory.max ", text::bytes(*bytes)));
   m.cgroup = text::join(limits, ", ");
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", ec)) {
-    const std::string name = entry.path().filename();
-    m.numa_nodes +=
-        name.rfind("node", 0) == 0 && name.size() > 4 && std::isdigit(static_cast<unsigned char>(name[4]));
-  }
+  m.numa_nodes = numa_nodes();
   return m;
 }
 

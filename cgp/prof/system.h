@@ -17,7 +17,7 @@
 
 namespace cgp::prof {
 
-/// Memory, swap, disk, descriptors, network, NUMA and switches of a process now; 0: this one.
+/// Memory, swap, disk, descriptors, NUMA and switches of a process now; 0: this one.
 void read_process(pid_t pid, MetricSet& into);
 
 /// Counters of the whole machine, to be read before and after.
@@ -25,6 +25,7 @@ struct SystemCounters {
   std::optional<std::uint64_t> swap_in, swap_out;            ///< pages
   std::optional<std::uint64_t> disk_reads, disk_writes;      ///< operations of all disks
   std::optional<std::uint64_t> total, idle, io_wait, steal;  ///< clock ticks of all processors
+  std::optional<std::uint64_t> net_rx, net_tx;               ///< bytes, without lo
   std::optional<double> package_joules;                      ///< RAPL
   double time = 0;                                           ///< of now()
 };

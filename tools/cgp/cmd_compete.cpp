@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/compare_programs.h"
 #include "profile/quant_profile.h"
@@ -125,7 +126,7 @@ int compete(const Context& context, const CompeteOptions& o) {
   int place = 0;
   bool wrong = false;
   for (const Entrant* e : ranked) {
-    const auto interval = prof::median_interval(e->seconds);
+    const auto interval = prof::known_median_interval(e->seconds);
     nlohmann::ordered_json paired;
     const std::string versus = against_best(*e, *ranked[0], paired);
     const double rate = flops > 0 ? flops / e->median() * 1e-9 : 0,
@@ -133,7 +134,8 @@ int compete(const Context& context, const CompeteOptions& o) {
     std::string remark;
     if (o.check_output && !e->same_output) remark = "other output than " + all[0].program.label, wrong = true;
     table.row({std::to_string(++place), e->program.label, time_text(e->median() * 1e6),
-               format("[{}, {}]", time_text(interval.low * 1e6), time_text(interval.high * 1e6)),
+               interval ? format("[{}, {}]", time_text(interval->low * 1e6), time_text(interval->high * 1e6))
+                        : "too few rounds",
                rate > 0 ? number_text(rate) : "-", bandwidth > 0 ? number_text(bandwidth) : "-", versus,
                remark});
     j["rows"].push_back({{"label", e->program.label},
@@ -152,22 +154,18 @@ int compete(const Context& context, const CompeteOptions& o) {
                e.seconds.empty() ? "" : format("{} before", time_text(e.median() * 1e6)), ""});
     j["rows"].push_back({{"label", e.program.label}, {"failed", e.failure}, {"seconds", e.seconds}});
   }
-  if (!o.save.empty()) {
-    auto d = profile::new_document("compete", o.workload.empty() ? "compete" : o.workload);
-    for (const auto& e : all) {
-      profile::Samples s{e.program.label, "us", {}};
-      for (double t : e.seconds) s.values.push_back(t * 1e6);
-      if (!s.values.empty()) d.samples.push_back(std::move(s));
-    }
-    d.more["compete"] = j;
-    profile::save(d, o.save);
+  auto d = profile::new_document("compete", o.workload.empty() ? "compete" : o.workload);
+  for (const auto& e : all) {
+    profile::Samples s{e.program.label, "us", {}};
+    for (double t : e.seconds) s.values.push_back(t * 1e6);
+    if (!s.values.empty()) d.samples.push_back(std::move(s));
   }
-  if (context.json)
-    write_out(spec::dumped(j, 2) + "\n");
-  else
-    write_out(format("{}{} rounds, interleaved, {}{}\n", o.workload.empty() ? "" : o.workload + ": ",
-                     o.rounds, profile::describe(rule), whole ? "" : "; INTERRUPTED before the last") +
-              table.text());
+  d.more["compete"] = j;
+  deliver(context, d, o.save,
+          format("{}{} rounds, interleaved, {}{}\n", o.workload.empty() ? "" : o.workload + ": ", o.rounds,
+                 profile::describe(rule), whole ? "" : "; INTERRUPTED before the last") +
+              table.text(),
+          j);
   if (ranked.empty()) return kProgramFailed;
   return wrong ? kCheckFailed : failed ? kProgramFailed : kClean;
 }

@@ -35,13 +35,9 @@ using text::cat;
 profile::Document load_side(const std::string& name, const std::string& folder) {
   if (name == "-") {
     const std::string content{std::istreambuf_iterator<char>(std::cin), {}};
-    try {
-      return profile::from_json(nlohmann::ordered_json::parse(content), "standard input");
-    } catch (const nlohmann::json::parse_error& e) {
-      throw ParseError(ErrorText{"standard input must be JSON", {}, e.what(), {}});
-    }
+    return profile::from_json(profile::parsed(content, "standard input"), "standard input");
   }
-  if (fs::exists(name)) return profile::load_any(name);
+  if (fs::exists(name) && !fs::is_directory(name)) return profile::load_any(name);
   if (name.find('/') != std::string::npos || fs::path(name).has_extension())
     throw ArgumentError(ErrorText{"there must be such a file", name, "and it is no baseline's name", {}});
   return profile::BaselineStore(folder).load(name);
@@ -133,6 +129,14 @@ class Worktree {
   std::string folder_;
 };
 
+/// The end of what a build printed, on lines of its own.
+std::string end_of(const std::string& printed) {
+  const auto all = text::trim(printed);
+  return all.empty()
+             ? ""
+             : "\n" + profile::visible(std::string(all.substr(all.size() > 2000 ? all.size() - 2000 : 0)));
+}
+
 int diff_commits(const Context& context, const DiffOptions& o) {
   if (o.run.empty())
     throw ArgumentError(
@@ -153,7 +157,7 @@ int diff_commits(const Context& context, const DiffOptions& o) {
     if (!r.ok())
       throw Error(ErrorText{"both commits must build",
                             w == &before ? o.before : o.after,
-                            r.describe() + "\n" + r.err.substr(r.err.size() > 2000 ? r.err.size() - 2000 : 0),
+                            r.describe() + end_of(r.out) + end_of(r.err),
                             {}});
   }
   progress.step("interleaved pairs");

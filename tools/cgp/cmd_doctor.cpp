@@ -112,6 +112,14 @@ Line program(const std::string& name, const std::string& variable, const std::st
   return {name, true, version.empty() ? path : cat(path, ", version ", version), meaning, ""};
 }
 
+Line browser() {
+  for (const char* name : {"chromium", "google-chrome", "chromium-browser", "firefox"})
+    if (const std::string path = find_program(name); !path.empty())
+      return {"browser", true, path, "reports of cgp report are looked at", ""};
+  return {"browser", false, "not found", "reports of cgp report are looked at on another machine",
+          "apt install chromium"};
+}
+
 Line cache() {
   const std::string folder = runtime::JitCache::from_environment().folder();
   if (folder.empty())
@@ -139,7 +147,11 @@ std::vector<Line> examine() {
   lines.push_back(program("ptxas", "CGP_PTXAS", "tests assemble every kernel for every target",
                           "kernels are verified and emulated, but not assembled here",
                           "pip install nvidia-cuda-nvcc, or a CUDA toolkit; or set CGP_PTXAS"));
-  lines.push_back(program("cuobjdump", "", "machine code can be shown", "machine code cannot be shown",
+  lines.push_back(program("nvdisasm", "", "machine code can be shown",
+                          "machine code is shown by cuobjdump, if that is here",
+                          "part of the CUDA toolkit (cuda-nvdisasm), or pip install nvidia-cuda-nvdisasm"));
+  lines.push_back(program("cuobjdump", "", "machine code can be shown",
+                          "machine code is shown by nvdisasm, if that is here",
                           "part of the CUDA toolkit (cuda-cuobjdump)"));
   lines.push_back(program("ncu", "", "hardware counters can be compared with ours", "no hardware counters",
                           "Nsight Compute, part of the CUDA toolkit"));
@@ -147,6 +159,9 @@ std::vector<Line> examine() {
                           "its .sqlite and CSV files are read, .nsys-rep files are not", "Nsight Systems"));
   lines.push_back(program("compute-sanitizer", "", "machine code can be checked on a GPU",
                           "the emulator checks PTX without it", "part of the CUDA toolkit"));
+  lines.push_back(program("wasmtime", "", "not used yet: this version profiles no WebAssembly",
+                          "nothing is lost: this version profiles no WebAssembly", "wasmtime.dev"));
+  lines.push_back(browser());
   lines.push_back(cache());
   for (auto& line : measuring_lines()) lines.push_back(std::move(line));
   return lines;

@@ -13,6 +13,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/emu.h"
+#include "cgp/kernels/catalog.h"
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/parse.h"
 #include "commands.h"
@@ -211,7 +212,17 @@ int explain(const Context& context, const ExplainOptions& o) {
     throw ArgumentError(ErrorText{"--function goes with --x86", {}, {}, "--entry names a kernel"});
   if (o.x86) return explain_x86(context, o);
   if (explain_class(context, o.target)) return kClean;
-  if (std::filesystem::path(o.target).extension() == ".cubin") return explain_cubin(context, o);
+  const std::filesystem::path path(o.target);
+  const auto& catalog = kernels::catalog();
+  const bool file =
+      path.extension() == ".ptx" || path.extension() == ".cubin" || path.has_parent_path() ||
+      (std::filesystem::exists(path) &&
+       std::none_of(catalog.begin(), catalog.end(), [&](const auto& k) { return k.name == o.target; }));
+  const std::string content = file ? read_file(o.target) : "";
+  if (path.extension() == ".cubin" || content.rfind("\x7f"
+                                                    "ELF",
+                                                    0) == 0)
+    return explain_cubin(context, o);
   ExamineOptions examine;
   examine.entry = o.entry;
   if (!o.block.empty()) examine.block = extents(o.block, "--block");
@@ -229,10 +240,12 @@ int explain(const Context& context, const ExplainOptions& o) {
   view.all_rows = o.all;
   for (const std::string& a : o.allow) view.allowed.push_back(ptx::parse_bug(a));
   std::vector<ModuleFacts> modules;
-  const bool file =
-      std::filesystem::path(o.target).extension() == ".ptx" || o.target.find('/') != std::string::npos;
   if (file) {
-    modules.push_back(examine_module(o.target, read_file(o.target), examine));
+    try {
+      modules.push_back(examine_module(o.target, content, examine));
+    } catch (const ParseError& e) {
+      throw ParseError(ErrorText{e.rule(), cat(o.target, ": ", e.where()), e.why(), e.hint()});
+    }
   } else {
     for (const auto& image : select_images(kernels::find_kernel(o.target), o.arch, o.variant, o.settings)) {
       ExamineOptions one = examine;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cgp/base/error.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/import.h"
 #include "profile/kernel_table.h"
@@ -64,20 +65,14 @@ int import_command(const Context& context, const ImportOptions& o) {
                                   "cgp import report.ncu-rep; ncu's CSV pages, nsys's .sqlite and CSV too"});
   Document d = profile::load_any(o.file);
   if (!o.kernel.empty()) profile::keep_kernels(d, o.kernel);
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json) {
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-    return kClean;
-  }
   std::string out = format("{} ({}), {}\n", d.name, d.kind, d.machine_key);
   out += profile::kernel_table(d.kernels, context.width);
   out += instruction_table(d);
   out += profile::waste_text(d.waste, context.width);
   for (const auto& n : d.notes) out += format("note: {}\n", n);
-  out += o.save.empty()
-             ? "next: --save FILE; cgp report, diff, contract and tui take the file as it is, too\n"
-             : format("saved {}\n", o.save);
-  write_out(out);
+  if (o.save.empty())
+    out += "next: --save FILE; cgp report, diff, contract and tui take the file as it is, too\n";
+  deliver(context, d, o.save, out);
   return kClean;
 }
 

@@ -46,8 +46,12 @@ int lint(const Context& context, const LintOptions& o) {
   nlohmann::ordered_json j = {
       {"schema", "cgp.lint/1"}, {"files", files.size()}, {"risks", nlohmann::ordered_json::array()}};
   int count = 0;
-  for (const auto& f : files)
-    for (const auto& r : profile::simd_risks(read_file(f), f)) {
+  for (const auto& f : files) {
+    const std::string source = read_file(f);
+    if (source.find('\0') != source.npos)
+      throw ArgumentError(
+          ErrorText{"what is looked at must be source text of C or C++", f, "it has zero bytes", {}});
+    for (const auto& r : profile::simd_risks(source, f)) {
       ++count;
       out += fmt::format(
           "{}:{}: {} faults unless the address is a multiple of {}, and nothing here shows that it is\n    "
@@ -59,6 +63,7 @@ int lint(const Context& context, const LintOptions& o) {
                             {"alignment", r.bytes},
                             {"text", r.text}});
     }
+  }
   out += fmt::format("{} files, {} accesses without a visible guarantee{}\n", files.size(), count,
                      count ? "; use the unaligned form (loadu, storeu), or check the address first" : "");
   write_out(context.json ? spec::dumped(j, 2) + "\n" : out);

@@ -13,6 +13,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/count.h"
 #include "cgp/prof/measure.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
@@ -39,14 +40,9 @@ std::string widest_isa() {
 constexpr const char* kNoNeon = "NEON not available — use --cross-profile for QEMU-based analysis";
 
 void add_time(Document& d, const prof::Measurement& m, const std::string& from) {
-  profile::Samples s{"time", "us", {}};
-  for (double t : m.seconds) s.values.push_back(t * 1e6);
-  d.metrics.set(Metric::wall_clock_time_us, m.summary.median * 1e6, Source::measured, from);
-  d.metrics.set(Metric::samples, double(m.seconds.size()), Source::counted, from);
-  d.metrics.set(Metric::stddev_us, prof::stddev(s.values), Source::measured, from);
-  d.metrics.set(Metric::ci_95_low_us, m.interval.low * 1e6, Source::measured, from);
-  d.metrics.set(Metric::ci_95_high_us, m.interval.high * 1e6, Source::measured, from);
-  d.samples.push_back(std::move(s));
+  std::vector<double> us;
+  for (double t : m.seconds) us.push_back(t * 1e6);
+  profile::add_times(d, "time", std::move(us), from);
 }
 
 Document profile_loop(const ProfileOptions& o, const std::string& isa) {
@@ -71,10 +67,10 @@ Document profile_loop(const ProfileOptions& o, const std::string& isa) {
 
 std::string loop_text(const Document& d) {
   const auto& m = d.metrics;
-  std::string out = format(
-      "{}: {} [{}, {}], {} GFLOP/s, {} GB/s\n", d.name, time_text(m[Metric::wall_clock_time_us].number()),
-      time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()),
-      number_text(m[Metric::gflops].number()), number_text(m[Metric::bandwidth_gbps].number()));
+  std::string out =
+      format("{}: {}{}, {} GFLOP/s, {} GB/s\n", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+             profile::interval_text(m), number_text(m[Metric::gflops].number()),
+             number_text(m[Metric::bandwidth_gbps].number()));
   if (m.has(Metric::instructions)) {
     out += format(
         "  {:.0f} instructions; floating-point: {:.0f} scalar, {:.0f} of 128, {:.0f} of 256, {:.0f} of 512 "
@@ -196,15 +192,10 @@ int profile_threads(const Context& context, const ProfileOptions& o) {
   if (spawn > 0.1 * all && all < 500)
     d.notes.push_back(format("starting threads takes {:.0f} % of the job", 100 * spawn / all));
   d.waste = profile::metric_waste(d.metrics, "");
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json) {
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-    return kClean;
-  }
   std::string out =
       format("{}; starting and joining {} threads takes {}\n", d.name, most, time_text(spawn)) + table.text();
   for (const auto& note : d.notes) out += "note: " + note + "\n";
-  write_out(out + profile::waste_text(d.waste, context.width));
+  deliver(context, d, o.save, out + profile::waste_text(d.waste, context.width));
   return kClean;
 }
 
@@ -265,8 +256,7 @@ int profile_cpu(const Context& context, const ProfileOptions& o) {
   std::string isa = o.what == "scalar" ? "scalar" : o.arch;
   if (isa.empty()) isa = widest_isa();
   const Document d = profile_loop(o, isa);
-  if (!o.save.empty()) profile::save(d, o.save);
-  write_out(context.json ? spec::dumped(profile::to_json(d), 2) + "\n" : loop_text(d));
+  deliver(context, d, o.save, loop_text(d));
   return kClean;
 }
 

@@ -14,6 +14,7 @@
 #include "cgp/prof/measure.h"
 #include "cgp/prof/stats.h"
 #include "cgp/simd/gemm/gemm.h"
+#include "deliver.h"
 #include "gemm_measure.h"
 #include "json_text.h"
 #include "kernel_profile.h"
@@ -59,9 +60,8 @@ std::string text_of(const Document& d, int width, const std::vector<std::string>
   std::string out;
   const std::string device = d.machine["device"]["name"];
   if (m.has(Metric::wall_clock_time_us)) {
-    out += format("{}: {} [{}, {}] on {}", d.name, time_text(m[Metric::wall_clock_time_us].number()),
-                  time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()),
-                  device);
+    out += format("{}: {}{} on {}", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+                  profile::interval_text(m), device);
     if (m.has(Metric::tflops) && m[Metric::tflops].number() > 0.5)
       out += format(", {} TFLOP/s", number_text(m[Metric::tflops].number()));
     if (m.has(Metric::bandwidth_gbps))
@@ -233,11 +233,7 @@ int profile_kernel(const Context& context, const ProfileOptions& given) {
     progress.step(cat("measuring ", k.kernel));
     d = profile_catalogue_kernel(k);
   }
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json)
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-  else
-    write_out(text_of(d, context.width, o.metrics) + (o.save.empty() ? "" : format("saved {}\n", o.save)));
+  deliver(context, d, o.save, text_of(d, context.width, o.metrics));
   return d.more["check"]["pass"].get<bool>() ? kClean : kCheckFailed;
 }
 
@@ -268,7 +264,9 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
     j["rows"].push_back(
         {{"backend", r.name},
          {"skipped", r.why},
-         {"kind", timed ? "measured" : "counted"},
+         {"kind", !r.why.empty() ? ""
+                  : timed        ? "measured"
+                                 : "counted"},
          {"profile", r.why.empty() ? profile::to_json(r.document) : nlohmann::ordered_json()}});
   }
   write_out(context.json ? spec::dumped(j, 2) + "\n" : format("{}\n", kernel) + table.text());

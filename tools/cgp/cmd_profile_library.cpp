@@ -11,6 +11,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/prof/measure.h"
+#include "deliver.h"
 #include "gemm_measure.h"
 #include "json_text.h"
 #include "profile/call_library.h"
@@ -38,6 +39,7 @@ constexpr const char* kCalled = "CGP_CALLED_RESULT";  // where the process that 
 /// In the process that calls: times as JSON.
 int call_here(const ProfileOptions& o, const std::string& result) {
   const profile::LibraryCall call(o.library, o.symbol, profile::CallArguments(o.signature));
+  write_file(result, "");  // from here on an exit code is the function's
   prof::MeasureOptions m;
   m.max_seconds = o.budget;
   const auto t = prof::measure([&] { call(); }, m);
@@ -46,20 +48,10 @@ int call_here(const ProfileOptions& o, const std::string& result) {
   return kClean;
 }
 
-void add_times(Document& d, const std::vector<double>& us, const std::string& from) {
-  const auto interval = prof::median_interval(us);
-  d.metrics.set(Metric::wall_clock_time_us, prof::median(us), Source::measured, from);
-  d.metrics.set(Metric::samples, double(us.size()), Source::counted, from);
-  d.metrics.set(Metric::stddev_us, prof::stddev(us), Source::measured, from);
-  d.metrics.set(Metric::ci_95_low_us, interval.low, Source::measured, from);
-  d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
-}
-
 std::string rates_text(const Document& d) {
   const auto& m = d.metrics;
-  std::string out =
-      format("{}: {} [{}, {}]", d.name, time_text(m[Metric::wall_clock_time_us].number()),
-             time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()));
+  std::string out = format("{}: {}{}", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+                           profile::interval_text(m));
   if (m.has(Metric::gflops)) out += format(", {} GFLOP/s", number_text(m[Metric::gflops].number()));
   if (m.has(Metric::bandwidth_gbps))
     out += format(", {} GB/s", number_text(m[Metric::bandwidth_gbps].number()));
@@ -70,14 +62,9 @@ std::string rates_text(const Document& d) {
 }
 
 int finish(const Context& context, const ProfileOptions& o, const Document& d, const std::string& more) {
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json) {
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-  } else {
-    std::string out = rates_text(d) + more + profile::waste_text(d.waste, context.width);
-    for (const auto& n : d.notes) out += format("note: {}\n", n);
-    write_out(out + (o.save.empty() ? "" : format("saved {}\n", o.save)));
-  }
+  std::string out = rates_text(d) + more + profile::waste_text(d.waste, context.width);
+  for (const auto& n : d.notes) out += format("note: {}\n", n);
+  deliver(context, d, o.save, out);
   return kClean;
 }
 
@@ -111,7 +98,7 @@ int profile_library(const Context& context, const ProfileOptions& o) {
   const bool called = std::filesystem::exists(result);
   const std::string times = called ? read_file(result) : "";
   std::filesystem::remove(result, ec);
-  if (run.process.exit_code == kUsage || run.process.exit_code == kUnavailable) {
+  if (!called && (run.process.exit_code == kUsage || run.process.exit_code == kUnavailable)) {
     if (context.json) write_out(run.process.out);
     std::fputs(run.process.err.c_str(), stderr);
     return run.process.exit_code;
@@ -120,9 +107,8 @@ int profile_library(const Context& context, const ProfileOptions& o) {
   d.metrics = run.metrics;
   d.more["process"] = {{"ended", run.process.describe()}};
   d.more["library"] = {{"so", o.library}, {"symbol", o.symbol}, {"args", o.signature}};
-  if (!called) {
-    if (!o.save.empty()) profile::save(d, o.save);
-    if (context.json) write_out(spec::dumped(profile::to_json(d), 2) + "\n");
+  if (times.empty()) {
+    deliver(context, d, o.save, "");
     std::fputs(
         format("cgp: {} did not return: {}\n  = hint: are the arguments those of the function? a buffer is "
                "TYPE*:COUNT\n",
@@ -132,10 +118,10 @@ int profile_library(const Context& context, const ProfileOptions& o) {
     return kProgramFailed;
   }
   const auto j = nlohmann::ordered_json::parse(times);
-  profile::Samples s{"call", "us", {}};
-  for (const double t : j["seconds"]) s.values.push_back(t * 1e6);
-  add_times(d, s.values, format("steady clock around batches of {} calls", j["calls"].get<std::size_t>()));
-  d.samples.push_back(std::move(s));
+  std::vector<double> us;
+  for (const double t : j["seconds"]) us.push_back(t * 1e6);
+  profile::add_times(d, "call", std::move(us),
+                     format("steady clock around batches of {} calls", j["calls"].get<std::size_t>()));
   d.kernels = profile::kernels_of(run.timeline);
   const auto summary = profile::summarise(run.timeline);
   d.waste = profile::timeline_waste(summary, d.kernels);
@@ -177,11 +163,14 @@ int profile_cublas(const Context& context, const ProfileOptions& o) {
                         {"candidates", row.peer_candidates},
                         {"error_over_allowed", row.peer_error.value_or(0)}};
   for (const std::size_t i : {std::size_t(1), std::size_t(0)}) {
-    profile::Samples s{row.timings[i].name, "us", {}};
-    for (const double ms : row.timings[i].milliseconds) s.values.push_back(ms * 1e3);
-    d.samples.push_back(std::move(s));
+    const std::string name = row.timings[i].name;
+    std::vector<double> us;
+    for (const double ms : row.timings[i].milliseconds) us.push_back(ms * 1e3);
+    if (i == 1)
+      profile::add_times(d, name, std::move(us), "events around each launch, L2 flushed before it");
+    else
+      d.samples.push_back({name, "us", std::move(us)});
   }
-  add_times(d, d.samples[0].values, "events around each launch, L2 flushed before it");
   if (const auto* peaks = profile::device_peaks(device.info().name)) {
     const std::string type = o.op == "gemm_tf32" ? "tf32" : o.op.substr(5);
     if (const double peak = peaks->peak(type); peak > 0)

@@ -10,6 +10,7 @@
 #include "cgp/prof/count.h"
 #include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/stats.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/energy.h"
 #include "profile/heap.h"
@@ -117,6 +118,15 @@ std::string beginning(const std::string& s) {
   return s.substr(0, n);
 }
 
+/// The end of what a program wrote before it failed.
+std::string last_lines(const std::string& all) {
+  constexpr std::size_t kMost = 4000;
+  if (all.size() <= kMost) return profile::visible(all);
+  const auto line = all.find('\n', all.size() - kMost);
+  const std::size_t from = line == all.npos ? all.size() - kMost : line + 1;
+  return format("... {} bytes before this\n", from) + profile::visible(all.substr(from));
+}
+
 /// The last lines of what the program itself printed.
 std::string printed_text(const std::string& all, int width) {
   const auto lines = text::split(text::trim(all), '\n');
@@ -126,8 +136,9 @@ std::string printed_text(const std::string& all, int width) {
   const std::size_t first = lines.size() > kMost ? lines.size() - kMost : 0;
   if (first) out += format("printed    ({} lines before)\n", first);
   for (std::size_t i = first; i < lines.size(); ++i)
-    out += format("{:<11}{}\n", i == first && !first ? "printed" : "",
-                  profile::fitted(std::string(lines[i]), std::size_t(std::max(40, width - 12))));
+    out += format(
+        "{:<11}{}\n", i == first && !first ? "printed" : "",
+        profile::fitted(profile::visible(std::string(lines[i])), std::size_t(std::max(40, width - 12))));
   return out;
 }
 
@@ -235,15 +246,9 @@ int profile_program(const Context& context, const ProfileOptions& o) {
                        {"system_s", run.process.system_seconds}, {"output", beginning(run.process.out)},
                        {"errors", beginning(run.process.err)}};
   d.samples.push_back({"wall", "us", {run.process.wall_seconds * 1e6}});
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json) {
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-  } else {
-    std::string out = text_of(d, run, summary, context.width) + heap_text;
-    if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + run.process.err;
-    if (!o.save.empty()) out += format("saved {}\n", o.save);
-    write_out(out);
-  }
+  std::string out = text_of(d, run, summary, context.width) + heap_text;
+  if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + last_lines(run.process.err);
+  deliver(context, d, o.save, out);
   return run.process.ok() ? kClean : kProgramFailed;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/quant_profile.h"
 #include "profile/table.h"
@@ -75,10 +76,12 @@ int profile_quant(const Context& context, const ProfileOptions& o) {
     all.push_back(profile::profile_quant(q));
   }
   const auto summary = summary_of(all);
-  if (!o.save.empty()) profile::save(all[0], o.save);
   if (!o.all_quant) {
-    write_out(context.json ? spec::dumped(profile::to_json(all[0]), 2) + "\n" : profile::quant_text(all[0]));
-  } else if (context.json) {
+    deliver(context, all[0], o.save, profile::quant_text(all[0]));
+    return kClean;
+  }
+  if (!o.save.empty()) profile::save(all[0], o.save);
+  if (context.json) {
     nlohmann::ordered_json j = {
         {"schema", "cgp.quant/1"}, {"rows", nlohmann::ordered_json::array()}, {"summary", summary}};
     for (const auto& d : all) j["rows"].push_back(profile::to_json(d));

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "deliver.h"
 #include "gpu_ceilings.h"
 #include "json_text.h"
 #include "kernel_profile.h"
@@ -166,17 +167,13 @@ int roofline(const Context& context, const RooflineOptions& o) {
     write_file(o.svg, kind == ".svg"    ? profile::roofline_svg(r)
                       : kind == ".json" ? spec::dumped(j, 2) + "\n"
                                         : table.text() + profile::roofline_text(r, 100));
-  if (!o.save.empty()) {
-    auto d = profile::new_document("roofline", r.title);
-    d.more["roofline"] = j;
-    d.more["roofline_svg"] = profile::roofline_svg(r);
-    profile::save(d, o.save);
-  }
-  if (context.json)
-    write_out(spec::dumped(j, 2) + "\n");
-  else
-    write_out(format("{}: ridge at {} FLOP/B\n", r.title, profile::number_text(r.ridge())) + table.text() +
-              profile::roofline_text(r, context.width) + (o.svg.empty() ? "" : format("wrote {}\n", o.svg)));
+  auto d = profile::new_document("roofline", r.title);
+  d.more["roofline"] = j;
+  d.more["roofline_svg"] = profile::roofline_svg(r);
+  deliver(context, d, o.save,
+          format("{}: ridge at {} FLOP/B\n", r.title, profile::number_text(r.ridge())) + table.text() +
+              profile::roofline_text(r, context.width) + (o.svg.empty() ? "" : format("wrote {}\n", o.svg)),
+          j);
   return kClean;
 }
 

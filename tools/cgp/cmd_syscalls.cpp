@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/call_record.h"
 #include "profiler_commands.h"
@@ -42,7 +43,8 @@ int syscalls(const Context& context, const SyscallsOptions& o) {
   // What the program writes must not stand between the lines of a JSON document.
   const auto trace = prof::trace_system_calls(o.command, {context.json, o.timeout});
   const auto record = profile::make_record(trace, o.command, rules);
-  if (!o.save.empty()) write_file(o.save, spec::dumped(profile::to_json(record), 1) + "\n");
+  LateFailure files;
+  if (!o.save.empty()) files.write(o.save, spec::dumped(profile::to_json(record), 1) + "\n");
   std::vector<profile::CallDifference> differences;
   if (!o.golden.empty())
     differences = profile::compare_records(golden, record,
@@ -63,6 +65,7 @@ int syscalls(const Context& context, const SyscallsOptions& o) {
     write_out((o.golden.empty() ? profile::call_table(trace) : differences_text(differences, o.golden)) +
               (trace.process.ok() ? "" : "the program failed: " + trace.process.describe() + "\n"));
   }
+  files.rethrow();
   if (!differences.empty()) return kCheckFailed;
   return trace.process.ok() ? kClean : kProgramFailed;
 }

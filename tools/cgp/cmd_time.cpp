@@ -13,6 +13,7 @@
 #include "cgp/prof/measure.h"
 #include "cgp/prof/stats.h"
 #include "cgp/prof/system.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "kernel_profile.h"
 #include "profile/baseline_store.h"
@@ -41,7 +42,7 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
   const auto rule = profile::timing_rule(o.timing);
   std::vector<double> us;
   const double start = prof::now();
-  std::string stopped = "the runs that were asked for";
+  std::string stopped = "the runs that were asked for are done";
   prof::ProcessResult last;
   for (int run = -1;; ++run) {  // the first run brings files into memory and does not count
     progress.step(cat("run ", run + 1));
@@ -64,19 +65,13 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
       break;
     }
     if (prof::now() - start > o.budget && us.size() >= 3) {
-      stopped = format("the time of {:.0f} s was used up", o.budget);
+      stopped = format("the time of {} was used up", time_text(o.budget * 1e6));
       break;
     }
   }
   const std::string from = profile::describe(rule) + " of each run";
-  const auto interval = prof::median_interval(us);
   prof::add_process_result(last, d.metrics);
-  d.metrics.set(Metric::wall_clock_time_us, prof::median(us), Source::measured, from);
-  d.metrics.set(Metric::samples, double(us.size()), Source::counted, from);
-  d.metrics.set(Metric::stddev_us, prof::stddev(us), Source::measured, from);
-  d.metrics.set(Metric::ci_95_low_us, interval.low, Source::measured, from);
-  d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
-  d.samples.push_back({"time", "us", us});
+  profile::add_times(d, "time", us, from);
   d.notes.push_back("stopped because " + stopped);
   const auto state = prof::steady_state(us);
   if (state.kind != prof::Steadiness::flat)
@@ -159,9 +154,9 @@ std::string text_of(const Document& d) {
   if (!m.has(Metric::wall_clock_time_us))
     return format("{}: exact counters only (the emulator has no clock); cgp profile kernel shows them\n",
                   d.name);
-  out += format("{}\n  {} median of {:.0f}  95 % [{}, {}]", d.name,
-                time_text(m[Metric::wall_clock_time_us].number()), m[Metric::samples].number(),
-                time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()));
+  out += format("{}\n  {} median of {:.0f} {}{}", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+                m[Metric::samples].number(), m.has(Metric::ci_95_low_us) ? " 95 %" : "",
+                profile::interval_text(m));
   for (const auto& s : d.samples)
     out += format("\n  {:<6} min {}  p25 {}  p75 {}  max {}", s.name,
                   time_text(*std::min_element(s.values.begin(), s.values.end())),
@@ -218,12 +213,9 @@ int bench_against(const Context& context, const TimeOptions& o) {
   for (const auto& p : c.result.pairs) sa.values.push_back(p.a * 1e6), sb.values.push_back(p.b * 1e6);
   d.metrics.set(Metric::wall_clock_time_us, prof::median(sb.values), Source::measured, "pairs");
   d.samples = {sb, sa};
-  if (!o.save.empty()) profile::save(d, o.save);
-  if (context.json)
-    write_out(spec::dumped(profile::to_json(d), 2) + "\n");
-  else
-    write_out(format("{}\n  {} against {}: {}\n", profile::describe(c.result),
-                     time_text(prof::median(sb.values)), time_text(prof::median(sa.values)), c.result.why));
+  deliver(context, d, o.save,
+          format("{}\n  {} against {}: {}\n", profile::describe(c.result), time_text(prof::median(sb.values)),
+                 time_text(prof::median(sa.values)), c.result.why));
   return c.result.verdict == prof::Verdict::regression ? kCheckFailed : kClean;
 }
 
@@ -271,23 +263,17 @@ int time_command(const Context& context, const TimeOptions& given) {
       look_closer(o, d, progress);
     }
   }
-  if (!o.save.empty()) profile::save(d, o.save);
   Check check;
   if (o.check_regression) check = check_regression(o, d);
-  if (context.json) {
-    auto j = profile::to_json(d);
-    for (const auto& r : check.rows)
-      j["regression"].push_back(
-          {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
-    write_out(spec::dumped(j, 2) + "\n");
-  } else {
-    std::string out = text_of(d) + counters_text(d, o.counters, context.width);
-    for (const auto& r : check.rows)
-      out += format("  {}: {} {} against {}: {}\n", r.name, r.verdict, profile::percent_text(r.change),
-                    o.baseline, r.why);
-    if (!o.save.empty()) out += format("saved {}\n", o.save);
-    write_out(out);
+  std::string out = text_of(d) + counters_text(d, o.counters, context.width);
+  auto j = profile::to_json(d);
+  for (const auto& r : check.rows) {
+    out += format("  {}: {} {} against {}: {}\n", r.name, r.verdict, profile::percent_text(r.change),
+                  o.baseline, r.why);
+    j["regression"].push_back(
+        {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
   }
+  deliver(context, d, o.save, out, j);
   return check.regressed ? kCheckFailed : check.undecided ? kInconclusive : kClean;
 }
 

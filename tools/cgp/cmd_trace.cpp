@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"
-#include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "deliver.h"
 #include "json_text.h"
 #include "profile/import.h"
 #include "profile/program.h"
@@ -50,10 +50,9 @@ int trace(const Context& context, const TraceOptions& o) {
   const std::string title = o.from.empty() ? prof::join_command(o.command) : o.from;
   const auto s = profile::summarise(t);
   std::vector<std::string> written;
+  LateFailure files;
   const auto put = [&](const std::string& path, const std::string& content) {
-    if (path.empty()) return;
-    write_file(path, content);
-    written.push_back(path);
+    if (!path.empty() && files.write(path, content)) written.push_back(path);
   };
   put(o.perfetto, profile::perfetto_json(t, title));
   put(o.speedscope, profile::speedscope_json(t, title));
@@ -85,6 +84,7 @@ int trace(const Context& context, const TraceOptions& o) {
       out += "next: --perfetto FILE (ui.perfetto.dev), --speedscope FILE, --flamegraph FILE.svg\n";
     write_out(out);
   }
+  files.rethrow();
   return process.ok() ? kClean : kProgramFailed;
 }
 

@@ -6,10 +6,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <utility>
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/text.h"
+#include "kernel_profile.h"
 #include "profile/import.h"
+#include "profile/program.h"
 #include "profile/screen.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -49,21 +54,75 @@ void window(int& width, int& height) {
   width = known ? w.ws_col : 80, height = known ? w.ws_row : 24;
 }
 
-/// One key, or "" after a while.
-std::string read_key() {
-  pollfd p{STDIN_FILENO, POLLIN, 0};
-  if (poll(&p, 1, 250) <= 0) return {};
-  char c[8] = {};
-  const ssize_t n = read(STDIN_FILENO, c, sizeof c - 1);
-  if (n <= 0) return "q";  // the terminal is gone
-  const std::string s(c, std::size_t(n));
-  if (s == "\x1b[A" || s == "k") return s == "k" ? "k" : "up";
-  if (s == "\x1b[B") return "down";
-  if (s == "\x1b") return "escape";
-  if (s == "\n" || s == "\r") return "enter";
-  if (s == "\t") return "tab";
-  if (s == "\x7f" || s == "\b") return "backspace";
-  return s;
+/// Keys one by one, also of several that arrive together.
+class Keys {
+ public:
+  /// The next one, or "" after a while.
+  std::string next() {
+    if (waiting_.empty()) {
+      pollfd p{STDIN_FILENO, POLLIN, 0};
+      if (poll(&p, 1, 250) <= 0) return {};
+      char c[64];
+      const ssize_t n = read(STDIN_FILENO, c, sizeof c);
+      if (n <= 0) return "q";  // the terminal is gone
+      waiting_.assign(c, std::size_t(n));
+    }
+    for (const auto& [code, name] : kSequences)
+      if (waiting_.rfind(code, 0) == 0) {
+        waiting_.erase(0, code.size());
+        return std::string(name);
+      }
+    const char c = waiting_[0];
+    if (c == '\x1b' && waiting_.size() > 1) {  // a key that means nothing here
+      waiting_.clear();
+      return {};
+    }
+    waiting_.erase(0, 1);
+    return c == '\x1b'                ? "escape"
+           : c == '\n' || c == '\r'   ? "enter"
+           : c == '\t'                ? "tab"
+           : c == '\x7f' || c == '\b' ? "backspace"
+                                      : std::string(1, c);
+  }
+
+ private:
+  static constexpr std::pair<std::string_view, std::string_view> kSequences[] = {
+      {"\x1b[A", "up"}, {"\x1b[B", "down"}, {"\x1bOA", "up"}, {"\x1bOB", "down"}};
+  std::string waiting_;
+};
+
+/// What the profile is of, measured now.
+profile::Document measured_again(const profile::Document& d) {
+  if (d.kind == "kernel") {
+    KernelProfileOptions k;
+    k.kernel = d.name, k.settings = d.command;
+    k.device = d.machine.at("device").at("spec").get<std::string>();
+    return profile_catalogue_kernel(k);
+  }
+  if ((d.kind != "binary" && d.kind != "python") || d.command.empty())
+    throw Unsupported(ErrorText{"only profiles of kernels and programs can be measured again", {}, "", {}});
+  const auto run = profile::run_program(d.command, {});
+  auto again = profile::document_of(run.timeline, d.kind, d.name, d.command);
+  again.metrics.merge(run.metrics);
+  again.samples = {{"wall", "us", {run.process.wall_seconds * 1e6}}};
+  return again;
+}
+
+/// e and r: what goes beyond the screen. What happened, for the last line.
+std::string done_for(const std::string& key, profile::ScreenModel& model) {
+  try {
+    if (key == "r") {
+      model.documents.push_back(measured_again(model.documents.back()));
+      return "measured again: 4 compares the first profile with the others";
+    }
+    profile::save(model.documents.back(), "cgp-export.json");
+    const std::string picture = profile::roofline_picture(model);
+    if (picture.empty()) return "wrote cgp-export.json";
+    write_file("cgp-export.svg", picture);
+    return "wrote cgp-export.json and cgp-export.svg";
+  } catch (const Error& e) {
+    return text::cat(e.rule(), e.why().empty() ? "" : ": ", e.why());
+  }
 }
 
 profile::Tab tab_named(const std::string& word) {
@@ -104,24 +163,32 @@ int tui(const Context& context, const TuiOptions& o) {
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
     throw Unsupported(
         ErrorText{"the tabs need a terminal", {}, "input or output is none", "--dump TAB prints one"});
+  if (const char* term = std::getenv("TERM"); term && std::string(term) == "dumb")
+    throw Unsupported(
+        ErrorText{"the tabs need a terminal with a cursor", {}, "TERM is dumb", "--dump TAB prints one"});
   std::signal(SIGTERM, end);
   std::signal(SIGINT, end);
   const RawTerminal terminal;
   std::string shown;
-  for (bool going = true; going && !g_ended;) {
+  Keys keys;
+  const auto show = [&] {
     window(width, height);
     std::string screen = "\x1b[H";
-    const auto lines = profile::render(model, state, width, height, true);
+    const auto lines = profile::render(model, state, width, height, context.color_out);
     for (std::size_t i = 0; i < lines.size(); ++i)
       screen += lines[i] + "\x1b[K" + (i + 1 < lines.size() ? "\r\n" : "");
     if (screen != shown) write_out(shown = screen);
-    const std::string key = read_key();
+  };
+  for (bool going = true; going && !g_ended;) {
+    show();
+    const std::string key = keys.next();
     if (key.empty()) continue;
+    const bool typing = state.typing;
     going = profile::press(state, model, key);
-    if (key == "e" && !state.typing) {
-      profile::save(model.documents.back(), "cgp-export.json");
-      state.message = "wrote cgp-export.json";
-    }
+    if (typing || (key != "e" && key != "r")) continue;
+    state.message = key == "r" ? "measuring ..." : "";
+    show();
+    state.message = done_for(key, model);
   }
   return kClean;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -21,6 +22,14 @@ namespace {
 using fmt::format;
 using text::cat;
 
+constexpr int kNoLevel = -100;
+/// From 3 on only root may count; kNoLevel: the system has no such setting.
+int perf_paranoid() {
+  std::ifstream file("/proc/sys/kernel/perf_event_paranoid");
+  int level = kNoLevel;
+  return file >> level ? level : kNoLevel;
+}
+
 DoctorLine counters() {
   int hardware = 0, software = 0;
   std::string why;
@@ -30,11 +39,15 @@ DoctorLine counters() {
     else if (e.hardware && why.empty())
       why = e.why_absent;
   }
+  const int paranoid = perf_paranoid();
   return {"counters", hardware > 0,
-          format("{} hardware, {} software events{}", hardware, software, why.empty() ? "" : "; " + why),
+          format("{} hardware, {} software events{}{}", hardware, software,
+                 paranoid == kNoLevel ? "" : format(", perf_event_paranoid {}", paranoid),
+                 why.empty() ? "" : "; " + why),
           hardware ? "cycles and cache misses are counted"
                    : "instructions are counted by callgrind (up to AVX2) or single steps (all)",
-          "a machine whose processor counters are visible"};
+          paranoid != kNoLevel && paranoid > 2 ? "sysctl kernel.perf_event_paranoid=2, as root"
+                                               : "a machine whose processor counters are visible"};
 }
 
 DoctorLine stepper() {

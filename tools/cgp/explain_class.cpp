@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
@@ -43,8 +45,9 @@ bool explain_class(const Context& context, const std::string& name) {
   const emu::FindingClass* c = emu::find_class(name);
   if (!c) {
     // race.sharde: a word and a dot is no kernel and no file
-    const auto dot = name.find('.');
-    if (dot == std::string::npos || name.find('/') != std::string::npos || name.substr(dot) == ".ptx")
+    const std::filesystem::path path(name);
+    if (name.find('.') == std::string::npos || path.has_parent_path() || path.extension() == ".ptx" ||
+        path.extension() == ".cubin" || std::filesystem::exists(path))
       return false;
     std::vector<std::string> names;
     for (const auto& x : emu::finding_classes()) names.emplace_back(x.name);

@@ -120,7 +120,31 @@ Place place_of(const std::string& text, std::size_t offset) {
 
 }  // namespace
 
+std::size_t too_deep(std::string_view text) {
+  constexpr int kDeepest = 200;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) return i;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return text.npos;
+}
+
 Document::Document(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {
+  if (const std::size_t at = too_deep(text_); at != text_.npos) {
+    const Place p = place_of(text_, at);
+    throw ParseError(cat(name_, " must be JSON of at most 200 levels"), p.line, p.column, p.source, {});
+  }
   try {
     json_ = std::make_unique<json>(json::parse(text_));
   } catch (const json::parse_error& e) {

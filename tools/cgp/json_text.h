@@ -20,6 +20,10 @@ std::string dumped(const Json& j, int indent = -1) {
   return j.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+/// Where brackets of JSON are nested deeper than any file of ours, and than recursion over it survives; npos:
+/// nowhere.
+std::size_t too_deep(std::string_view text);
+
 class Node;
 
 class Document {

@@ -31,18 +31,12 @@ using profile::Document;
 using text::cat;
 
 void add_samples(Document& d, const std::string& name, const prof::Timing& t, bool main) {
-  profile::Samples s{name, "us", {}};
-  for (double ms : t.milliseconds) s.values.push_back(ms * 1e3);
-  if (main) {
-    const auto interval = prof::median_interval(s.values);
-    const std::string from = "events around each launch, L2 flushed before it";
-    d.metrics.set(Metric::wall_clock_time_us, prof::median(s.values), Source::measured, from);
-    d.metrics.set(Metric::samples, double(s.values.size()), Source::counted, from);
-    d.metrics.set(Metric::stddev_us, prof::stddev(s.values), Source::measured, from);
-    d.metrics.set(Metric::ci_95_low_us, interval.low, Source::measured, from);
-    d.metrics.set(Metric::ci_95_high_us, interval.high, Source::measured, from);
-  }
-  d.samples.push_back(std::move(s));
+  std::vector<double> us;
+  for (double ms : t.milliseconds) us.push_back(ms * 1e3);
+  if (main)
+    profile::add_times(d, name, std::move(us), "events around each launch, L2 flushed before it");
+  else
+    d.samples.push_back({name, "us", std::move(us)});
 }
 
 /// Of the data sheet, for the kernel's type.
@@ -249,7 +243,6 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
 std::vector<std::string> size_settings(const std::string& kernel, const std::string& size) {
   if (size.empty()) return {};
   std::vector<std::string> settings;
-  const auto n = profile::extents(size, "--size");
   std::vector<std::string> names;
   for (const auto& option : kernels::find_kernel(kernel).options) names.push_back(option.name);
   for (const auto& wanted : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
@@ -257,6 +250,8 @@ std::vector<std::string> size_settings(const std::string& kernel, const std::str
       return std::find(names.begin(), names.end(), w) != names.end();
     };
     if (!std::all_of(wanted.begin(), wanted.end(), known)) continue;
+    const bool two = wanted.size() == 2 && std::count(size.begin(), size.end(), 'x') == 1;  // ROWSxCOLS
+    const auto n = profile::extents(two ? size + "x1" : size, "--size");
     for (std::size_t i = 0; i < wanted.size(); ++i) settings.push_back(cat(wanted[i], "=", n[i]));
     return settings;
   }

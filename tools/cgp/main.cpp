@@ -18,6 +18,7 @@
 #include "profiler_commands.h"
 #include "report.h"
 #include "terminal.h"
+#include "validators.h"
 
 namespace cgp::cli {
 namespace {
@@ -74,7 +75,8 @@ void declare_pipeline(CLI::App& app, CommandLine& c) {
 
 void declare_emit(CLI::App& app, CommandLine& c) {
   declare_selection(app, c.emit);
-  app.add_option("-o,--output", c.emit.output, "Write to this file instead of standard output");
+  app.add_option("-o,--output", c.emit.output, "Write to this file instead of standard output")
+      ->check(writable());
   app.add_option("--passes", c.emit.passes,
                  "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
   app.footer(
@@ -122,7 +124,7 @@ void declare_run(CLI::App& app, CommandLine& c) {
       ->group(views);
   app.add_option("--heatmap", r.heatmap, "FILE.svg: where memory was accessed; - for the summary alone")
       ->group(views);
-  app.add_option("--sarif", r.sarif, "FILE: findings as SARIF 2.1.0")->group(views);
+  app.add_option("--sarif", r.sarif, "FILE: findings as SARIF 2.1.0")->check(writable())->group(views);
   app.add_option("--source", r.source_folders, "A folder in which C++ sources of .loc lines are looked up")
       ->allow_extra_args(false)
       ->group(views);
@@ -242,8 +244,8 @@ void declare_bench(CLI::App& app, CommandLine& c) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   app.add_option("--fail-below", o.fail_below, "Exit with 1 when a ratio is below");
-  app.add_option("-o,--out", o.output, "FILE.json: the same object as --json prints");
-  app.add_option("--svg", o.svg, "FILE.svg: problems against TFLOP/s, ours and theirs");
+  app.add_option("-o,--out", o.output, "FILE.json: the same object as --json prints")->check(writable());
+  app.add_option("--svg", o.svg, "FILE.svg: problems against TFLOP/s, ours and theirs")->check(writable());
   app.footer(
       "The ratio is the peer's median time over ours: above 1, ours is faster.\n\nExamples:\n"
       "  cgp bench gemm\n  cgp bench gemm --set llm --dtype bf16,f16 --svg llm.svg\n"
@@ -293,8 +295,8 @@ void declare_tune(CLI::App& app, CommandLine& c) {
   app.add_flag("--report", o.report, "Say how much slower than the fastest the cost model's choices are");
   app.add_option("--arch", o.arch, "With FILES: what they were measured on")->capture_default_str();
   app.add_flag("--dry-run", o.dry_run, "Keep nothing");
-  app.add_option("-o,--out", o.output, "FILE.json: every candidate's times");
-  app.add_option("--table-file", o.table_file, "Write the winners to this file too");
+  app.add_option("-o,--out", o.output, "FILE.json: every candidate's times")->check(writable());
+  app.add_option("--table-file", o.table_file, "Write the winners to this file too")->check(writable());
   app.footer(
       "Winners are kept for this device, driver and version of cgp, and gemm takes them from there.\n\n"
       "Examples:\n  cgp tune gemm --shapes 4096x4096x4096\n  cgp tune gemm --set llm --out llm.json\n"
@@ -384,6 +386,9 @@ int guarded(const std::function<int()>& body, bool json, bool color) {
     return show(
         Error(ErrorText{"the file or folder must be usable", e.path1().string(), e.code().message(), {}}),
         "Error", kUsage);
+  } catch (const nlohmann::json::exception& e) {
+    return show(Error(ErrorText{"a JSON file has the fields that cgp writes into it", {}, e.what(), {}}),
+                "ParseError", kUsage);
   } catch (const std::bad_alloc&) {
     return show(Error("the machine's memory must suffice for the buffers"), "OutOfMemory", kUnavailable);
   } catch (const std::exception& e) {
@@ -487,6 +492,11 @@ void route_baseline(std::vector<std::string>& args) {
 
 /// `cgp explain ptx FILE` and the like: the file says itself what it is.
 void route_explain(std::vector<std::string>& args) {
+  if (args.size() == 2 && args[0] == "explain" &&
+      (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass" || args[1] == "simd" || args[1] == "x86" ||
+       args[1] == "wgsl"))
+    throw ArgumentError(
+        ErrorText{"a file to explain is needed", {}, {}, cat("cgp explain ", args[1], " FILE")});
   if (args.size() < 3 || args[0] != "explain") return;
   if (args[1] == "wgsl")
     throw Unsupported(

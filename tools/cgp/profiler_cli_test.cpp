@@ -178,6 +178,26 @@ TEST_F(Profiler, nothing_is_silently_ignored) {
   EXPECT_GT(json::parse(read_file(path("roof.json")))["ridge_flop_per_byte"].get<double>(), 100);
 }
 
+TEST_F(Profiler, what_was_measured_is_not_lost_and_nothing_runs_for_nothing) {
+  EXPECT_EQ(cgp("profile binary --save no/dir/p.json -- touch ran").code, 2);
+  EXPECT_FALSE(fs::exists(path("ran"))) << "it could be known before";
+  for (const char* limit : {"--timeout -1", "--timeout nan", "--duration 0"})
+    EXPECT_EQ(cgp(std::string("profile binary ") + limit + " -- true").code, 2) << limit;
+  const Outcome full = cgp("profile binary --save /dev/full -- true");
+  EXPECT_EQ(full.code, 2);
+  EXPECT_NE(full.out.find("CPU only"), std::string::npos) << "the report is there";
+  EXPECT_NE(full.err.find("No space left"), std::string::npos) << full.err;
+  EXPECT_EQ(cgp("profile library --so libc.so.6 --symbol exit --args i32:3").code, 5) << "its code, not ours";
+  EXPECT_EQ(cgp("profile binary -- sh -c 'printf \"a\\033[2Jb\"'").out.find('\033'), std::string::npos);
+  write_file(path("k.yaml"), "name: k\ncommand: 'true'\nfoo: 1\nmetrics: {samples: {min: 1}}\n");
+  EXPECT_EQ(cgp("contract verify k.yaml --strict --junit k.xml").code, 1);
+  EXPECT_NE(read_file(path("k.xml")).find("failures=\"1\""), std::string::npos);
+  write_file(path("k.cubin"), "no cubin");
+  EXPECT_NE(cgp("explain k.cubin").err.find("ELF"), std::string::npos);
+  write_file(path("k.json"), R"({"schema": "cgp.profile/1", "roofline": 5})");
+  EXPECT_EQ(cgp("tui k.json --dump roofline").code, 2);
+}
+
 TEST_F(Profiler, what_the_catalogue_writes_otherwise_is_understood) {
   EXPECT_EQ(cgp("profile binary --trace -- true").code, 0);
   EXPECT_EQ(cgp("profile --energy -- true").code, 0);

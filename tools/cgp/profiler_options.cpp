@@ -5,6 +5,7 @@
 
 #include "profile/program.h"
 #include "profiler_commands.h"
+#include "validators.h"
 
 namespace cgp::cli {
 namespace {
@@ -61,6 +62,15 @@ void declare_timing(CLI::App& app, profile::TimingOptions& t) {
   app.add_option("--unit", t.unit, "Of that time: s, ms, us, ns")->needs(regex)->capture_default_str();
 }
 
+void declare_limits(CLI::App& app, double& timeout, double& duration) {
+  app.add_option("--timeout", timeout, "Seconds after which the program has failed and is ended")
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
+  app.add_option("--duration", duration, "Only so many seconds of it")
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
+}
+
 void declare_program(CLI::App& app, ProfileOptions& p) {
   add_command(app, p.command, "The program and its arguments, after --");
   app.add_option(
@@ -76,10 +86,8 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
       ->check(CLI::IsMember({"none", "callgrind", "step"}))
       ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
-  app.add_option("--timeout", p.timeout, "Seconds after which the program has failed and is ended")
-      ->transform(seconds_of);
-  app.add_option("--duration", p.duration, "Only so many seconds of it")->transform(seconds_of);
-  app.add_option("--save", p.save, "Write the profile to this file");
+  declare_limits(app, p.timeout, p.duration);
+  app.add_option("--save", p.save, "Write the profile to this file")->check(writable());
   app.add_flag("--api", p.all_api, "Record every CUDA call, not only launches, copies and waits");
   app.add_option(
          "--record", p.record,
@@ -95,6 +103,10 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
 
 void declare_profile(CLI::App& app, ProfilerOptions& o) {
   ProfileOptions& p = o.profile;
+  app.footer(
+      "Examples:\n  cgp profile python -- script.py\n  cgp profile binary --save a.json -- ./program\n  cgp "
+      "profile kernel "
+      "softmax rows=64 cols=256 --device emu\n  cgp profile WHAT --help");
   app.require_subcommand(1);
   CLI::App* kernel =
       sub(app, "kernel", "One kernel of the catalogue: times and counters, or exact counters without a GPU",
@@ -112,7 +124,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   kernel->add_option("--metrics", p.metrics, "Print only these of `cgp metrics`, joined by commas")
       ->delimiter(',');
   kernel->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
-  kernel->add_option("--save", p.save, "Write the profile to this file");
+  kernel->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   kernel->footer("Example:\n  cgp profile kernel gemm m=512 n=512 k=512 --device emu --save gemm.json");
   CLI::App* binary =
       sub(app, "binary", "Any program: processor, memory, files, and its kernels on the GPU", p.what);
@@ -135,6 +147,9 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
           "scalar, sse2, avx2, avx512")
       ->delimiter(',');
   compare->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
+  compare->footer(
+      "Examples:\n  cgp profile compare --kernel gemm --size 256 --backends scalar,avx2,avx512,emu,cuda\n"
+      "  cgp profile compare --function dot --size 4096");
   for (const auto& [name, text] :
        {std::pair{"simd", "A loop (dot, axpy, ...) with vector instructions: time and instruction mix"},
         std::pair{"scalar", "The same without vectors"}}) {
@@ -144,7 +159,8 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
     s->add_flag_callback(
         "--cross-profile", [&p] { p.command.emplace_back("--cross-profile"); }, "With --arch neon: in QEMU");
     s->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, neon; the widest there is");
-    s->add_option("--save", p.save, "Write the profile to this file");
+    s->footer(std::string("Example:\n  cgp profile ") + name + " --function dot --size 4096");
+    s->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   }
   for (const auto& [name, text] :
        {std::pair{"parallel", "One thread against all: speed-up, balance, cost of starting threads"},
@@ -158,7 +174,8 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     s->add_option("--size", p.size, "Elements of each piece")->check(CLI::Range(1.0, 1e11));
-    s->add_option("--save", p.save, "Write the profile to this file");
+    s->footer(std::string("Example:\n  cgp profile ") + name + " --function dot --size 100000 --threads 4");
+    s->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   }
   CLI::App* library = sub(app, "library", "A function of a shared library, called again and again", p.what);
   library->add_option("--so", p.library, "The library")->required();
@@ -172,9 +189,11 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
       ->capture_default_str();
   library->add_option("--flops", p.flops, "Operations of one call");
   library->add_option("--bytes", p.bytes, "Bytes that one call must move");
-  library->add_option("--timeout", p.timeout, "Seconds after which the process is ended");
+  library->add_option("--timeout", p.timeout, "Seconds after which the process is ended")
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
   library->add_flag("--no-trace", p.no_trace, "Leave the GPU alone");
-  library->add_option("--save", p.save, "Write the profile to this file");
+  library->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   library->footer(
       "Example:\n  cgp profile library --so libblas.so.3 --symbol cblas_sasum --args "
       "'i32:4096,f32*:4096,i32:1' --flops 4096");
@@ -186,7 +205,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   cublas->add_option("--layout", p.layout, "nt, nn, tn, tt")->capture_default_str();
   cublas->add_option("--device", p.device, "cuda, cuda:N")->capture_default_str();
   cublas->add_option("--repeat", p.repeat, "Rounds")->check(at_least(1))->capture_default_str();
-  cublas->add_option("--save", p.save, "Write the profile to this file");
+  cublas->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   cublas->footer("Example:\n  cgp profile cublas --op gemm_bf16 --size 4096");
   CLI::App* quant =
       sub(app, "quant", "A product of quantised weights (GGUF's blocks, NF4) with vectors, on this processor",
@@ -203,11 +222,13 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   quant->add_option("--runs", p.runs, "Pairs with 32-bit weights")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  quant->add_option("--save", p.save, "Write the profile to this file (with --all: the first)");
+  quant->add_option("--save", p.save, "Write the profile to this file (with --all: the first)")
+      ->check(writable());
   quant->footer("Example:\n  cgp profile quant --kernel q4k_gemv --size 4096x1x4096");
   for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
+    s->footer(std::string("Example:\n  cgp profile ") + name);
     s->allow_extras();  // whatever is asked for, the answer is the sentence
   }
 }
@@ -240,7 +261,7 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
       ->check(at_least(0))
       ->capture_default_str();
   app.add_flag("--count", b.count, "Count instructions with callgrind too: the same every time");
-  app.add_option("--save", b.save, "Write the profile to this file");
+  app.add_option("--save", b.save, "Write the profile to this file")->check(writable());
   app.footer(
       "Examples:\n  cgp time -- ./solver input.txt\n  cgp time --against './solver.old input.txt' -- "
       "./solver input.txt\n"
@@ -261,7 +282,7 @@ void declare_compete(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--rounds", c.rounds, "In each round every program runs once")->capture_default_str();
   app.add_option("--timeout", c.timing.timeout_seconds, "Seconds for one run");
   app.add_flag("--check-output", c.check_output, "All must print what the first one prints");
-  app.add_option("--save", c.save, "Write the samples to this file");
+  app.add_option("--save", c.save, "Write the samples to this file")->check(writable());
   app.footer(
       "Example:\n  cgp compete gemm --ours './mine 1024' --theirs 'python3 numpy_gemm.py 1024' --label "
       "mine,numpy --gemm 1024 "
@@ -304,13 +325,20 @@ void declare_diff(CLI::App& app, ProfilerOptions& o) {
 void declare_baseline(CLI::App& app, ProfilerOptions& o) {
   BaselineOptions& b = o.baseline;
   app.require_subcommand(1);
-  for (const auto& [name, text] :
-       {std::pair{"save", "Keep a profile under a name"}, std::pair{"show", "Print it"},
-        std::pair{"list", "Name all"},
-        std::pair{"history", "All that were saved under a name, and where the level changed"},
-        std::pair{"calibrate", "Measure how much identical runs differ here"}}) {
+  app.footer(
+      "Examples:\n  cgp baseline save solver solver.json\n  cgp baseline history solver\n  cgp diff solver "
+      "now.json");
+  struct Action {
+    const char *name, *text, *example;
+  };
+  for (const auto& [name, text, example] :
+       {Action{"save", "Keep a profile under a name", "save solver solver.json"},
+        Action{"show", "Print it", "show solver"}, Action{"list", "Name all", "list"},
+        Action{"history", "All that were saved under a name, and where the level changed", "history solver"},
+        Action{"calibrate", "Measure how much identical runs differ here", "calibrate"}}) {
     CLI::App* s = sub(app, name, text, b.action);
     s->add_option("--folder", b.folder, "Where they are kept (.cgp, or $CGP_BASELINES)");
+    s->footer(std::string("Example:\n  cgp baseline ") + example);
     if (std::string(name) == "list" || std::string(name) == "calibrate") continue;
     s->add_option("NAME", b.name, "Its name")->required();
     if (std::string(name) != "save") continue;
@@ -323,13 +351,11 @@ void declare_trace(CLI::App& app, ProfilerOptions& o) {
   TraceOptions& t = o.trace;
   add_command(app, t.command, "The program and its arguments, after --");
   app.add_option("--from", t.from, "Recorded events instead of a program");
-  app.add_option("--perfetto", t.perfetto, "Write for ui.perfetto.dev");
-  app.add_option("--speedscope", t.speedscope, "Write for speedscope.app");
-  app.add_option("--flamegraph", t.flamegraph, "Write a flame graph as SVG");
-  app.add_option("--save", t.save, "Write a profile");
-  app.add_option("--timeout", t.timeout, "Seconds after which the program has failed and is ended")
-      ->transform(seconds_of);
-  app.add_option("--duration", t.duration, "Only so many seconds of it")->transform(seconds_of);
+  app.add_option("--perfetto", t.perfetto, "Write for ui.perfetto.dev")->check(writable());
+  app.add_option("--speedscope", t.speedscope, "Write for speedscope.app")->check(writable());
+  app.add_option("--flamegraph", t.flamegraph, "Write a flame graph as SVG")->check(writable());
+  app.add_option("--save", t.save, "Write a profile")->check(writable());
+  declare_limits(app, t.timeout, t.duration);
   app.add_flag("--api", t.all_api, "Record every CUDA call");
   app.add_option(
          "--record", t.record,
@@ -354,7 +380,7 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
   verify->add_option("--profile", c.profile, "Check a saved profile instead of measuring");
   verify->add_option("--define", c.definitions, "NAME=VALUE: what ${NAME} is in the commands; repeat it")
       ->allow_extra_args(false);
-  verify->add_option("--junit", c.junit, "Write JUnit XML");
+  verify->add_option("--junit", c.junit, "Write JUnit XML")->check(writable());
   verify->add_flag("--github", c.github, "Print annotations for GitHub");
   verify->add_flag("--strict", c.strict, "SKIP is exit code 4, unknown keys are failures");
   CLI::App* generate = sub(app, "generate", "A contract that a measured profile keeps", c.action);
@@ -369,7 +395,17 @@ void declare_contract(CLI::App& app, ProfilerOptions& o) {
       ->transform(share_of)
       ->check(at_least(0))
       ->capture_default_str();
-  generate->add_option("-o,--output", c.output, "Write to this file");
+  generate->add_option("-o,--output", c.output, "Write to this file")->check(writable());
+  app.footer(
+      "Examples:\n  cgp contract generate --kernel softmax --size 64 -o softmax.yaml\n  cgp contract verify "
+      "softmax.yaml");
+  verify->footer(
+      "Examples:\n  cgp contract verify softmax.yaml\n  cgp contract verify --dir contracts --junit "
+      "contracts.xml --github\n"
+      "  cgp contract verify solver.yaml --define PROGRAM=./solver");
+  generate->footer(
+      "Examples:\n  cgp contract generate softmax.json --name softmax -o softmax.yaml\n"
+      "  cgp contract generate --kernel softmax --size 64 --device emu");
 }
 
 void declare_roofline(CLI::App& app, ProfilerOptions& o) {
@@ -386,22 +422,25 @@ void declare_roofline(CLI::App& app, ProfilerOptions& o) {
   app.add_option("--point", r.points, "A saved profile of a kernel as a point; repeat it")
       ->allow_extra_args(false);
   app.add_option("--export,--svg", r.svg,
-                 "Write the picture as SVG; to .json the numbers, to .txt both as text");
-  app.add_option("--save", r.save, "Write a profile for the report");
+                 "Write the picture as SVG; to .json the numbers, to .txt both as text")
+      ->check(writable());
+  app.add_option("--save", r.save, "Write a profile for the report")->check(writable());
   app.footer(
       "Examples:\n  cgp roofline --target cuda --device H200 --svg roof.svg\n  cgp roofline --target cpu");
 }
 
 void declare_report(CLI::App& app, ProfilerOptions& o) {
   app.add_option("FILES", o.report.files, "Saved profiles");
-  app.add_option("-o,--output", o.report.output, "The HTML file")->capture_default_str();
+  app.add_option("-o,--output", o.report.output, "The HTML file")->check(writable())->capture_default_str();
   app.add_option("--title", o.report.title, "Its title");
+  app.footer("Example:\n  cgp report a.json b.json -o report.html --title 'Before and after'");
 }
 
 void declare_lint(CLI::App& app, ProfilerOptions& o) {
   app.add_option("PATHS", o.lint.paths, "Sources or folders");
   app.add_flag("--simd-safety", o.lint.simd_safety,
                "Aligned and streaming SIMD accesses without a visible guarantee (the only check so far)");
+  app.footer("Example:\n  cgp lint --simd-safety src");
 }
 
 void declare_memcheck(CLI::App& app, ProfilerOptions& o) {
@@ -415,13 +454,14 @@ void declare_memcheck(CLI::App& app, ProfilerOptions& o) {
       "Only accesses that are not aligned as their instruction asks, at full speed; AVX-512 too, and without "
       "valgrind");
   app.add_option("--timeout", o.memcheck.timeout, "Seconds after which the program is ended")
-      ->transform(seconds_of);
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
   app.footer("Examples:\n  cgp memcheck -- ./program\n  cgp memcheck --gpu racecheck -- ./cuda_program");
 }
 
 void declare_syscalls(CLI::App& app, ProfilerOptions& o) {
   add_command(app, o.syscalls.command, "The program and its arguments, after --");
-  app.add_option("--save", o.syscalls.save, "Write the record to this file");
+  app.add_option("--save", o.syscalls.save, "Write the record to this file")->check(writable());
   app.add_option("--golden", o.syscalls.golden,
                  "Compare with this record: exit code 1 and the first differences where it is not the same");
   app.add_option(
@@ -439,7 +479,8 @@ void declare_syscalls(CLI::App& app, ProfilerOptions& o) {
          "and the current folder is $PWD")
       ->allow_extra_args(false);
   app.add_option("--timeout", o.syscalls.timeout, "Seconds after which the program is ended")
-      ->transform(seconds_of);
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
   app.footer(
       "Examples:\n  cgp syscalls -- ./program\n  cgp syscalls --save golden.json -- ./program\n"
       "  cgp syscalls --golden golden.json --mask '/tmp/[^/\"]*' -- ./program");
@@ -454,7 +495,9 @@ void declare_monitor(CLI::App& app, ProfilerOptions& o) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   app.add_option("--duration", o.monitor.duration, "Seconds after which the program is ended")
-      ->transform(seconds_of);
+      ->transform(seconds_of)
+      ->check(at_least(0, true));
+  app.footer("Example:\n  cgp monitor --interval 5 -- python3 serve.py");
 }
 
 void declare_tui(CLI::App& app, ProfilerOptions& o) {
@@ -464,11 +507,13 @@ void declare_tui(CLI::App& app, ProfilerOptions& o) {
                  "Print one tab and end: roofline, timeline, kernel, compare, contract");
   app.add_option("--width", o.tui.width, "Columns of --dump");
   app.add_option("--height", o.tui.height, "Lines of --dump");
+  app.footer("Examples:\n  cgp tui a.json b.json rows.yaml\n  cgp tui a.json --dump kernel --width 100");
 }
 
 void declare_metrics(CLI::App& app, ProfilerOptions& o) {
   app.add_flag("--markdown", o.metrics.markdown, "As docs/metrics.md");
   app.add_flag("--schema", o.metrics.schema, "JSON Schema of a profile");
+  app.footer("Examples:\n  cgp metrics\n  cgp metrics --schema > profile.schema.json");
 }
 
 void declare_import(CLI::App& app, ProfilerOptions& o) {
@@ -476,7 +521,7 @@ void declare_import(CLI::App& app, ProfilerOptions& o) {
                  "ncu: .ncu-rep, or CSV of --page raw, details, source; nsys: .sqlite, .nsys-rep, or CSV of "
                  "cuda_gpu_trace; events of libcgp_inject.so");
   app.add_option("--kernel", o.import.kernel, "Only kernels whose name contains this");
-  app.add_option("--save", o.import.save, "Write it as a profile");
+  app.add_option("--save", o.import.save, "Write it as a profile")->check(writable());
   app.footer(
       "Examples:\n  cgp import report.ncu-rep --save report.json\n  cgp report report.ncu-rep "
       "trace.sqlite -o report.html");

@@ -23,12 +23,8 @@ using text::cat;
 
 ordered_json noise_file(const std::string& path) {
   if (!fs::exists(path)) return ordered_json::object();
-  try {
-    auto j = ordered_json::parse(read_file(path));
-    return j.is_object() ? j : ordered_json::object();
-  } catch (const nlohmann::json::exception& e) {
-    throw ParseError(ErrorText{"the file must be JSON", path, e.what(), "remove it and calibrate again"});
-  }
+  auto j = parsed(read_file(path), path);
+  return j.is_object() ? j : ordered_json::object();
 }
 
 /// Seconds of a unit of time; 0 for another unit.

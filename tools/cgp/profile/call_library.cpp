@@ -134,11 +134,11 @@ LibraryCall::LibraryCall(const std::string& library, const std::string& symbol, 
   throw Unsupported(ErrorText{"calls by name follow the convention of x86-64", {}, {}, {}});
 #endif
   void* so = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!so) throw Unsupported(ErrorText{"the library can be loaded", library, dlerror(), {}});
+  if (!so) throw Unsupported(ErrorText{"the library must be one that can be loaded", library, dlerror(), {}});
   function_ = dlsym(so, symbol.c_str());
   if (!function_)
     throw ArgumentError(
-        ErrorText{cat("the library has the symbol ", symbol), library, similar(library, symbol), {}});
+        ErrorText{cat("the library must have the symbol ", symbol), library, similar(library, symbol), {}});
   arguments_.integers_.resize(kIntegers), arguments_.reals_.resize(kReals);
 }
 

@@ -84,6 +84,7 @@ TEST(expression, what_is_absent_is_unknown_and_never_true) {
   EXPECT_EQ(result("a == 4 when b > 100"), "?") << "a condition that does not hold checks nothing";
   EXPECT_EQ(result("a == 4 when b < 100"), "false");
   EXPECT_EQ(result("a / 0"), "?");
+  EXPECT_EQ(result("log2(0 - 1) < 3"), "?");
 }
 
 TEST(expression, mistakes_are_errors) {
@@ -94,6 +95,8 @@ TEST(expression, mistakes_are_errors) {
   EXPECT_THROW(result("a and b"), ArgumentError);
   EXPECT_THROW(result("sqrt(a)"), ArgumentError);
   EXPECT_THROW(result("abs(a, b)"), ArgumentError);
+  EXPECT_THROW(Expression(std::string(100000, '(') + "1"), ParseError) << "the stack has an end";
+  EXPECT_EQ(Expression("a > a * b").names(), (std::vector<std::string>{"a", "b"}));
 }
 
 TEST(contract, promises_pass_fail_and_are_skipped) {

@@ -78,15 +78,16 @@ __attribute__((target("avx2"))) std::uint64_t read_avx2(const char* data, std::s
 }
 #endif
 
-double scalar_chains() {
-  double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  for (int r = 0; r < 20000; ++r)
-    for (double& v : x) {
-      v = v * 0.5 + 1;
-      asm volatile("" : "+x"(v));
-    }
-  for (double v : x) prof::keep(v);
-  return 2.0 * 8 * 20000;
+double fma_scalar(std::size_t rounds) {
+  double a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8;
+  const auto step = [](double& v) {
+    v = v * 0.5 + 1;
+    asm volatile("" : "+x"(v));  // or two of them become a vector
+  };
+  for (std::size_t r = 0; r < rounds; ++r)
+    step(a), step(b), step(c), step(d), step(e), step(f), step(g), step(h);
+  prof::keep(a + b + c + d + e + f + g + h);
+  return 2.0 * 8 * double(rounds);
 }
 
 /// `bytes`, rounded down to 512, aligned to a line of the cache.
@@ -166,18 +167,18 @@ std::uint64_t read_all([[maybe_unused]] simd::Isa isa, const void* data, std::si
   return std::accumulate(words, words + bytes / 8, std::uint64_t(0), std::bit_xor<>());
 }
 
-double fma_peak_gflops([[maybe_unused]] simd::Isa isa, double seconds, const std::function<double()>& clock) {
+double multiply_adds(simd::Isa isa, std::size_t rounds) {
 #if defined(__x86_64__)
-  if (isa >= simd::Isa::avx512)
-    return best_rate(
-               seconds, [] { return fma_avx512(20000); }, clock) *
-           1e-9;
-  if (isa >= simd::Isa::avx2)
-    return best_rate(
-               seconds, [] { return fma_avx2(20000); }, clock) *
-           1e-9;
+  if (isa >= simd::Isa::avx512) return fma_avx512(rounds);
+  if (isa >= simd::Isa::avx2) return fma_avx2(rounds);
 #endif
-  return best_rate(seconds, scalar_chains, clock) * 1e-9;
+  return fma_scalar(rounds);
+}
+
+double fma_peak_gflops(simd::Isa isa, double seconds, const std::function<double()>& clock) {
+  return best_rate(
+             seconds, [isa] { return multiply_adds(isa, 20000); }, clock) *
+         1e-9;
 }
 
 double read_bandwidth_gbps(std::size_t bytes, int threads, double seconds,
@@ -208,7 +209,7 @@ std::vector<CpuCeiling> cpu_ceilings(double seconds) {
        {std::pair{simd::Isa::avx512, "AVX-512 fp32 FMA"}, std::pair{simd::Isa::avx2, "AVX2 fp32 FMA"}})
     if (simd::has(isa))
       out.push_back({called, false, fma_peak_gflops(isa, each), "12 independent chains, one core"});
-  out.push_back({"scalar fp64", false, best_rate(each, scalar_chains) * 1e-9,
+  out.push_back({"scalar fp64", false, fma_peak_gflops(simd::Isa::scalar, each),
                  "8 chains of a multiplication and an addition"});
   const simd::Isa isa = simd::has(simd::Isa::avx512) ? simd::Isa::avx512
                         : simd::has(simd::Isa::avx2) ? simd::Isa::avx2

@@ -29,6 +29,8 @@ std::uint64_t read_all(simd::Isa isa, const void* data, std::size_t bytes);
 /// The best rate of several blocks within about `seconds`: a ceiling is a maximum. `work` returns its amount.
 double best_rate(double seconds, const std::function<double()>& work,
                  const std::function<double()>& clock = prof::now);
+/// `rounds` steps of independent chains of multiply-adds, a dozen with vectors of `isa`; how many operations.
+double multiply_adds(simd::Isa isa, std::size_t rounds);
 /// Multiply-adds of one core, with the widest vectors of `isa`; GFLOP/s.
 double fma_peak_gflops(simd::Isa isa, double seconds, const std::function<double()>& clock = prof::now);
 /// An array of so many bytes read again and again: from the level of memory that it fits into.

@@ -9,8 +9,10 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/prof/stats.h"
 #include "cgp/prof/system.h"
 #include "json_text.h"
+#include "profile/table.h"
 
 namespace cgp::profile {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 using nlohmann::ordered_json;
 using prof::Metric;
 using prof::MetricType;
+using prof::Source;
 using text::cat;
 
 constexpr const char* kSchema = "cgp.profile/1";
@@ -222,18 +225,45 @@ Document from_json(const ordered_json& j, const std::string& origin) {
   return d;
 }
 
+void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from) {
+  d.metrics.set(Metric::wall_clock_time_us, prof::median(us), Source::measured, from);
+  d.metrics.set(Metric::samples, double(us.size()), Source::counted, from);
+  if (us.size() > 1)
+    d.metrics.set(Metric::stddev_us, prof::stddev(us), Source::measured, from);
+  else
+    d.metrics.absent(Metric::stddev_us, "one sample has no spread");
+  if (const auto interval = prof::known_median_interval(us)) {
+    d.metrics.set(Metric::ci_95_low_us, interval->low, Source::measured, from);
+    d.metrics.set(Metric::ci_95_high_us, interval->high, Source::measured, from);
+  } else {
+    for (Metric m : {Metric::ci_95_low_us, Metric::ci_95_high_us})
+      d.metrics.absent(m, cat(us.size(), us.size() == 1 ? " sample is" : " samples are", " too few for it"));
+  }
+  d.samples.push_back({name, "us", std::move(us)});
+}
+
+std::string interval_text(const prof::MetricSet& m) {
+  if (m.has(Metric::ci_95_low_us))
+    return cat(" [", time_text(m[Metric::ci_95_low_us].number()), ", ",
+               time_text(m[Metric::ci_95_high_us].number()), "]");
+  return m.has(Metric::samples) ? cat(" (95 % interval: ", m[Metric::ci_95_low_us].why_absent, ")") : "";
+}
+
 void save(const Document& d, const std::string& path) {
   write_file(path, spec::dumped(to_json(d), 1) + "\n");
 }
 
-Document load(const std::string& path) {
-  const std::string content = read_file(path);
+ordered_json parsed(const std::string& content, const std::string& origin) {
+  if (spec::too_deep(content) != content.npos)
+    throw ParseError(ErrorText{"a profile is JSON of at most 200 levels", origin, "it is nested deeper", {}});
   try {
-    return from_json(ordered_json::parse(content), path);
+    return ordered_json::parse(content);
   } catch (const nlohmann::json::parse_error& e) {
-    throw ParseError(ErrorText{"the file must be JSON", path, e.what(), {}});
+    throw ParseError(ErrorText{"a profile is JSON", origin, e.what(), {}});
   }
 }
+
+Document load(const std::string& path) { return from_json(parsed(read_file(path), path), path); }
 
 ordered_json json_schema() {
   const auto type_of = [](MetricType t) -> ordered_json {

@@ -58,6 +58,12 @@ struct Document {
   const Samples* find_samples(std::string_view name) const;
 };
 
+/// The median of these microseconds with its interval, if they are enough for one, and all of them as
+/// samples.
+void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from);
+/// " [1.00 ms, 1.10 ms]", or why there is none.
+std::string interval_text(const prof::MetricSet& m);
+
 /// With time and machine of now.
 Document new_document(std::string kind, std::string name, std::vector<std::string> command = {});
 
@@ -65,6 +71,8 @@ nlohmann::ordered_json to_json(const Document& d);
 /// Throws ParseError when it is no profile (`origin` names it).
 Document from_json(const nlohmann::ordered_json& j, const std::string& origin);
 void save(const Document& d, const std::string& path);
+/// Throws ParseError for text that is no JSON, or nested without bounds.
+nlohmann::ordered_json parsed(const std::string& content, const std::string& origin);
 /// Throws Error when the file cannot be read, ParseError (with line and column) when it is no JSON.
 Document load(const std::string& path);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile/expression.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -38,8 +39,15 @@ NodePtr pair(std::string op, NodePtr a, NodePtr b) {
 }
 
 class Parser {
+  static constexpr std::size_t kLongest = 2000;
+
  public:
-  explicit Parser(const std::string& text) : text_(text) { next(); }
+  explicit Parser(const std::string& text) : text_(text) {
+    if (text.size() > kLongest)  // what is nested is read and evaluated by recursion
+      throw ParseError(ErrorText{
+          cat("a check has at most ", kLongest, " characters"), {}, cat("it has ", text.size()), {}});
+    next();
+  }
 
   NodePtr all() {
     NodePtr n = either();
@@ -238,7 +246,7 @@ Known call(const Node& n, const Lookup& lookup) {
     if (!a.known()) return a;
   const double x = number(arguments[0], n.word);
   if (n.word == "abs") return {std::fabs(x), {}};
-  if (n.word == "log2") return {std::log2(x), {}};
+  if (n.word == "log2") return x > 0 ? Known{std::log2(x), {}} : unknown(cat("log2 of ", x));
   if (n.word == "min") return {std::min(x, number(arguments[1], n.word)), {}};
   if (n.word == "max") return {std::max(x, number(arguments[1], n.word)), {}};
   // classify(intensity): the side of the ridge
@@ -292,7 +300,9 @@ Known evaluate(const Node& n, const Lookup& lookup) {
 }
 
 void collect(const Node& n, std::vector<std::string>& out) {
-  if (n.op == "name" && n.word != "true" && n.word != "false") out.push_back(n.word);
+  if (n.op == "name" && n.word != "true" && n.word != "false" &&
+      std::find(out.begin(), out.end(), n.word) == out.end())
+    out.push_back(n.word);
   for (const auto& c : n.children) collect(*c, out);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cgp/base/error.h"
+#include "cgp/prof/count.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/peaks.h"
 #include "profile/roofline_plot.h"
@@ -71,6 +72,27 @@ TEST(cpu_loops, every_width_computes_the_same) {
   float x = 0;
   EXPECT_THROW(run_cpu_function("dot", "mmx", &x, &x, 1), ArgumentError);
   EXPECT_THROW(run_cpu_function("gemm", "scalar", &x, &x, 1), ArgumentError);
+}
+
+// A ceiling is what straight code reaches: multiply-adds that stay in registers, and hardly anything between
+// them.
+TEST(cpu_ceilings, chains_are_multiply_adds_and_little_else) {
+#if CGP_SANITIZED
+  GTEST_SKIP() << "instrumented";
+#endif
+  for (const simd::Isa isa : {simd::Isa::scalar, simd::Isa::avx2, simd::Isa::avx512}) {
+    if (!simd::has(isa)) continue;
+    constexpr std::uint64_t kRounds = 100;
+    prof::InstructionMix mix;
+    try {
+      mix = prof::step_function([isa] { prof::keep(multiply_adds(isa, kRounds)); });
+    } catch (const Unsupported& e) {
+      GTEST_SKIP() << e.what();
+    }
+    EXPECT_GE(mix.instructions, (isa == simd::Isa::scalar ? 16 : 12) * kRounds) << simd::name(isa);
+    EXPECT_LE(mix.instructions, (isa == simd::Isa::scalar ? 20 : 16) * kRounds + 200) << simd::name(isa);
+    EXPECT_LE(mix.loads_or_stores, 4 * kRounds) << simd::name(isa);
+  }
 }
 
 TEST(cpu_ceilings, every_width_reads_every_word) {

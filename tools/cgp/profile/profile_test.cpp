@@ -83,6 +83,19 @@ TEST(document, files_that_are_no_profile_are_refused_with_the_reason) {
   EXPECT_THROW(load(path + ".none"), Error);
 }
 
+TEST(document, nesting_and_intervals_have_bounds) {
+  const std::string deep =
+      R"({"schema":"cgp.profile/1","x":)" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_THROW(parsed(deep, "f"), ParseError);
+  EXPECT_NO_THROW(parsed(R"({"text": "[[[[", "list": [[1]]})", "f"));
+  Document d = new_document("bench", "few");
+  add_times(d, "time", {1, 2, 3, 4, 5}, "clock");
+  EXPECT_FALSE(d.metrics.has(Metric::ci_95_low_us)) << "five hold the median 15 times of 16";
+  EXPECT_NE(interval_text(d.metrics).find("5 samples are too few"), std::string::npos);
+  add_times(d, "time", {1, 2, 3, 4, 5, 6}, "clock");
+  EXPECT_EQ(interval_text(d.metrics), " [1.00 µs, 6.00 µs]");
+}
+
 TEST(document, the_schema_has_every_metric) {
   const auto s = json_schema();
   EXPECT_EQ(s["properties"]["metrics"]["properties"].size(), 150u);

@@ -200,15 +200,11 @@ Document profile_quant(const QuantProfileOptions& o) {
   mo.max_seconds = 0.1 * o.runs;
   mo.min_seconds = std::min(mo.min_seconds, mo.max_seconds);
   const auto m = prof::measure([&] { p.run(); }, mo);
-  d.samples.push_back({"time", "us", {}});
-  for (double t : m.seconds) d.samples.back().values.push_back(t * 1e6);
+  std::vector<double> us;
+  for (double t : m.seconds) us.push_back(t * 1e6);
+  add_times(d, "time", std::move(us), "steady clock around batches of calls");
   const double seconds = m.summary.median, elements = double(o.m) * double(o.k);
   auto& metrics = d.metrics;
-  metrics.set(Metric::wall_clock_time_us, seconds * 1e6, Source::measured,
-              "steady clock around batches of calls");
-  metrics.set(Metric::samples, double(m.seconds.size()), Source::counted, "steady clock");
-  metrics.set(Metric::ci_95_low_us, m.interval.low * 1e6, Source::measured, "steady clock");
-  metrics.set(Metric::ci_95_high_us, m.interval.high * 1e6, Source::measured, "steady clock");
   metrics.set(Metric::num_threads, double(p.options.threads), Source::declared, "asked for, at most");
   metrics.set(Metric::superblocks_per_sec, elements / 256 / seconds, Source::derived,
               "elements over 256 over wall_clock_time_us");
@@ -230,11 +226,10 @@ std::string quant_text(const Document& d) {
   const auto number = [&](Metric id) { return number_text(m[id].number()); };
   const auto& roof = d.more.at("roofline");
   const auto value = [&](const char* name) { return number_text(roof.at(name).get<double>()); };
-  std::string out =
-      format("{} with {}, activations {}, {:.0f} threads at most: {} [{}, {}]\n", d.name,
-             d.more.at("isa").get<std::string>(), d.more.at("activations").get<std::string>(),
-             m[Metric::num_threads].number(), time_text(m[Metric::wall_clock_time_us].number()),
-             time_text(m[Metric::ci_95_low_us].number()), time_text(m[Metric::ci_95_high_us].number()));
+  std::string out = format("{} with {}, activations {}, {:.0f} threads at most: {}{}\n", d.name,
+                           d.more.at("isa").get<std::string>(), d.more.at("activations").get<std::string>(),
+                           m[Metric::num_threads].number(), time_text(m[Metric::wall_clock_time_us].number()),
+                           interval_text(m));
   out += format("  {:<22}{}\n", "check", d.more.at("check").at("text").get<std::string>());
   out += format("  {:<22}{} B = {:.2f} MB, {} bits per weight\n", "weights",
                 d.more.at("compressed_bytes").get<std::uint64_t>(),

@@ -39,7 +39,7 @@ std::string cropped(const std::string& s, int most) {
   return s.substr(0, i);
 }
 
-std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int height) {
+Roofline roofline_of(const ScreenModel& m) {
   Roofline r;
   for (const auto& d : m.documents) {
     if (d.more.contains("roofline") && d.more["roofline"].contains("points"))
@@ -52,11 +52,22 @@ std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int heigh
           r.lines.push_back({l["name"], l["bandwidth"], l["value"], l["source"] == "measured"});
     if (d.machine.contains("device") && r.lines.empty())
       if (const auto* p = device_peaks(d.machine["device"].value("name", "")))
-        r.lines = {{"memory", true, p->memory_gbps, false}, {"bf16 tensor", false, p->bf16 * 1000, false}};
+        r.lines = {{"memory", true, p->memory_gbps, false},
+                   {"fp32", false, p->fp32 * 1000, false},
+                   {"tf32 tensor", false, p->tf32 * 1000, false},
+                   {"bf16 tensor", false, p->bf16 * 1000, false}};
     const auto& x = d.metrics;
+    if (x.has(Metric::peak_bandwidth_gbps) && x.has(Metric::peak_compute_tflops) && r.lines.empty())
+      r.lines = {{"memory", true, x[Metric::peak_bandwidth_gbps].number(), false},
+                 {"compute", false, x[Metric::peak_compute_tflops].number() * 1000, false}};
     if (x.has(Metric::arithmetic_intensity) && x.has(Metric::gflops))
       r.points.push_back({d.name, x[Metric::arithmetic_intensity].number(), x[Metric::gflops].number()});
   }
+  return r;
+}
+
+std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int height) {
+  const Roofline r = roofline_of(m);
   if (r.lines.empty())
     return {"no ceilings: open a file of `cgp roofline --save FILE`, or a profile of a known GPU"};
   return lines_of(
@@ -172,47 +183,67 @@ std::string status(const ScreenModel& m) {
                 x.has(Metric::achieved_occupancy_pct) ? " %" : "", m.documents.back().waste.size());
 }
 
+bool is_list(const ScreenState& s) { return s.tab == Tab::kernel && !s.detail && !s.help; }
+
+std::vector<std::string> body_of(const ScreenModel& m, const ScreenState& s, int width, int room) {
+  if (s.help)
+    return {"1-5, Tab    the tabs; d shows Compare",
+            "up, down    choose a kernel, or scroll; Enter shows it in full, Escape goes back",
+            "/           only kernels whose name contains what follows; Enter ends it",
+            "r           measure what the last profile is of once more, and add that",
+            "e           write the last profile to cgp-export.json, the roofline to cgp-export.svg",
+            "q           quit"};
+  switch (s.tab) {
+    case Tab::roofline:
+      return roofline_tab(m, width, room);
+    case Tab::timeline:
+      return timeline_tab(m, width);
+    case Tab::kernel:
+      return kernel_tab(m, s);
+    case Tab::compare:
+      return compare_tab(m);
+    case Tab::contract:
+      break;
+  }
+  return contract_tab(m);
+}
+
 }  // namespace
+
+std::string roofline_picture(const ScreenModel& m) {
+  const Roofline r = roofline_of(m);
+  return r.lines.empty() ? "" : roofline_svg(r);
+}
 
 std::string_view name(Tab t) { return kNames[std::size_t(t)]; }
 
 std::vector<std::string> render(const ScreenModel& m, const ScreenState& s, int width, int height,
                                 bool color) {
   std::string bar;
+  const auto label = [&](int i, bool whole) {
+    const bool chosen = i == int(s.tab);
+    const std::string text = whole || chosen ? format("{} {}", i + 1, kNames[i]) : std::to_string(i + 1);
+    return chosen ? "[" + text + "]" : " " + text + " ";
+  };
+  std::size_t all = 0;
+  for (int i = 0; i < kTabs; ++i) all += label(i, true).size();
   int used = 0;
   for (int i = 0; i < kTabs; ++i) {
-    const bool chosen = i == int(s.tab);
-    const std::string label =
-        chosen ? format("[{} {}]", i + 1, kNames[i]) : format(" {} {} ", i + 1, kNames[i]);
-    if (used + int(label.size()) > width) break;
-    used += int(label.size());
-    bar += color && chosen ? "\x1b[7m" + label + "\x1b[0m" : label;
+    const std::string text = cropped(label(i, all <= std::size_t(width)), width - used);
+    used += int(text.size());
+    bar += color && i == int(s.tab) ? "\x1b[7m" + text + "\x1b[0m" : text;
   }
   const int room = std::max(1, height - 3);
-  std::vector<std::string> body;
-  if (s.help)
-    body = {"1-5, Tab    the tabs", "up, down    choose a kernel; Enter shows it in full, Escape goes back",
-            "/           only kernels whose name contains what follows; Enter ends it",
-            "e           write the last profile to cgp-export.json", "q           quit"};
-  else if (s.tab == Tab::roofline)
-    body = roofline_tab(m, width, room);
-  else if (s.tab == Tab::timeline)
-    body = timeline_tab(m, width);
-  else if (s.tab == Tab::kernel)
-    body = kernel_tab(m, s);
-  else if (s.tab == Tab::compare)
-    body = compare_tab(m);
-  else
-    body = contract_tab(m);
+  const auto body = body_of(m, s, width, room);
   // The selected row stays in view.
   const int first =
-      s.tab == Tab::kernel && !s.detail ? std::max(0, std::min(s.selected + 2, int(body.size())) - room) : 0;
+      std::max(0, std::min(is_list(s) ? s.selected + 2 - room : s.scrolled, int(body.size()) - room));
   std::vector<std::string> out{bar};
   for (int i = 0; i < room; ++i)
     out.push_back(first + i < int(body.size()) ? cropped(body[std::size_t(first + i)], width) : "");
   out.push_back(cropped(status(m), width));
   out.push_back(cropped(s.typing            ? "/" + s.filter + "_"
-                        : s.message.empty() ? "q quit  ? help  / filter  e export"
+                        : s.message.empty() ? "q quit  ? help  / filter  d compare  r run again  e export"
                                             : s.message,
                         width));
   out.resize(std::size_t(height));
@@ -233,22 +264,24 @@ bool press(ScreenState& s, const ScreenModel& m, const std::string& key) {
   }
   const int last = int(shown_kernels(m, s).size()) - 1;
   if (key == "q") return false;
-  if (key.size() == 1 && key[0] >= '1' && key[0] <= '5')
-    s.tab = Tab(key[0] - '1'), s.detail = s.help = false;
+  const auto show = [&](Tab tab) { s.tab = tab, s.scrolled = 0, s.detail = s.help = false; };
+  const int down = key == "down" || key == "j" ? 1 : key == "up" || key == "k" ? -1 : 0;
+  if (down && is_list(s))
+    s.selected = std::clamp(s.selected + down, 0, std::max(0, last));
+  else if (down)
+    s.scrolled = std::clamp(s.scrolled + down, 0, std::max(0, int(body_of(m, s, 100, 20).size()) - 1));
+  else if (key.size() == 1 && key[0] >= '1' && key[0] <= '5')
+    show(Tab(key[0] - '1'));
   else if (key == "tab")
-    s.tab = Tab((int(s.tab) + 1) % kTabs), s.detail = s.help = false;
-  else if (key == "down")
-    s.selected = std::min(s.selected + 1, std::max(0, last));
-  else if (key == "up")
-    s.selected = std::max(0, s.selected - 1);
+    show(Tab((int(s.tab) + 1) % kTabs));
   else if (key == "enter" && s.tab == Tab::kernel)
-    s.detail = true;
+    s.detail = true, s.scrolled = 0;
   else if (key == "escape")
     s.detail = s.help = false;
   else if (key == "d")
-    s.tab = Tab::compare;
+    show(Tab::compare);
   else if (key == "?")
-    s.help = !s.help;
+    s.help = !s.help, s.scrolled = 0;
   else if (key == "/")
     s.tab = Tab::kernel, s.typing = true, s.filter.clear();
   return true;

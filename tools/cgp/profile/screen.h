@@ -17,6 +17,7 @@ std::string_view name(Tab t);
 struct ScreenState {
   Tab tab = Tab::roofline;
   int selected = 0;     ///< row of lists
+  int scrolled = 0;     ///< lines above the first that is shown, elsewhere
   bool detail = false;  ///< Enter: the selected kernel in full
   bool help = false;
   std::string filter;   ///< of kernels' names
@@ -33,7 +34,11 @@ struct ScreenModel {
 std::vector<std::string> render(const ScreenModel& model, const ScreenState& state, int width, int height,
                                 bool color);
 
-/// What a key does. False: quit. Keys: 1-5, Tab, arrows ("up", "down"), enter, escape, characters.
+/// The picture of all that is open, as SVG; empty without ceilings.
+std::string roofline_picture(const ScreenModel& model);
+
+/// What a key does. False: quit. Keys: 1-5, Tab, arrows ("up", "down"), enter, escape, characters. What
+/// writes a file or runs something (e, r) is done by who shows the screen.
 bool press(ScreenState& state, const ScreenModel& model, const std::string& key);
 
 }  // namespace cgp::profile

@@ -69,6 +69,25 @@ TEST(screen, each_tab_shows_its_subject) {
   EXPECT_NE(shown(ScreenModel{}, ScreenState{}).find("no profile is open"), std::string::npos);
 }
 
+TEST(screen, long_tabs_scroll_and_narrow_bars_keep_the_chosen_name) {
+  const ScreenModel m = recorded();
+  ScreenState s;
+  press(s, m, "2");
+  const std::string top = shown(m, s, 100, 8);
+  press(s, m, "j");
+  EXPECT_EQ(s.scrolled, 1);
+  EXPECT_NE(shown(m, s, 100, 8), top);
+  for (int i = 0; i < 1000; ++i) press(s, m, "down");
+  EXPECT_LT(s.scrolled, 900) << "one back is seen";
+  for (int i = 0; i < 1000; ++i) press(s, m, "k");
+  EXPECT_EQ(shown(m, s, 100, 8), top);
+  EXPECT_EQ(render(m, s, 30, 8, false)[0], " 1 [2 Timeline] 3  4  5 ");
+  press(s, m, "d");
+  EXPECT_EQ(s.tab, Tab::compare);
+  EXPECT_NE(roofline_picture(m).find("<svg"), std::string::npos);
+  EXPECT_EQ(roofline_picture({}), "");
+}
+
 TEST(screen, keys_choose_show_and_filter_kernels) {
   const ScreenModel m = recorded();
   ScreenState s;

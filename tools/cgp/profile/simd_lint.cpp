@@ -67,7 +67,7 @@ bool shows_alignment(const std::string& text, int bytes) {
 std::vector<SimdRisk> simd_risks(const std::string& source, const std::string& file) {
   const std::string code = code_only(source);
   static const std::regex access(
-      R"(\b(_mm(?:256|512)?_(?:stream_(?:ps|pd|si128|si256|si512|load_si128|load_si256|load_si512)|(?:load|store)_(?:ps|pd|si128|si256|si512|epi32|epi64)))\s*\()");
+      R"(\b(_mm(?:256|512)?_(?:stream_(?:ps|pd|si128|si256|si512|load_si128|load_si256|load_si512)|(?:maskz?_)?(?:load|store)_(?:ps|pd|si128|si256|si512|epi32|epi64)))\s*\()");
   std::vector<SimdRisk> out;
   for (std::sregex_iterator i(code.begin(), code.end(), access), end; i != end; ++i) {
     const auto at = std::size_t(i->position());

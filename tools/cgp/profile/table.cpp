@@ -78,6 +78,18 @@ std::string percent_text(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
 }
 
+std::string visible(const std::string& s) {
+  std::string out;
+  for (const char c : s) {
+    const auto code = static_cast<unsigned char>(c);
+    if ((code < 0x20 && c != '\n' && c != '\t') || code == 0x7f)
+      out += fmt::format("\\x{:02x}", code);
+    else
+      out += c;
+  }
+  return out;
+}
+
 std::string fitted(const std::string& s, std::size_t most) {
   if (s.size() <= most || most < 8) return s;
   const std::size_t head = (most - 2) * 2 / 3, tail = most - 2 - head;

@@ -29,6 +29,9 @@ std::string time_text(double us);
 std::string number_text(double v);
 /// "+3.1 %", "-0.4 %".
 std::string percent_text(double share);
+/// What a program printed, without what would steer the terminal: control characters become their names in
+/// hex.
+std::string visible(const std::string& s);
 /// Cut in the middle to at most `most` columns.
 std::string fitted(const std::string& s, std::size_t most);
 
