@@ -16,7 +16,7 @@ namespace cgp::profile {
 namespace {
 
 using fmt::format;
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 constexpr const char* kRecordSchema = "cgp.syscalls/1";
 
 /// File names with the parts taken out that say nothing about the program.
@@ -226,14 +226,14 @@ std::vector<CallDifference> compare_records(const CallRecord& golden, const Call
   return out;
 }
 
-json to_json(const CallRecord& r) {
-  json j = {{"schema", kRecordSchema},
-            {"command", r.command},
-            {"ignored", r.rules.ignored},
-            {"masks", r.rules.masks},
-            {"tasks", json::array()}};
+ordered_json to_json(const CallRecord& r) {
+  ordered_json j = {{"schema", kRecordSchema},
+                    {"command", r.command},
+                    {"ignored", r.rules.ignored},
+                    {"masks", r.rules.masks},
+                    {"tasks", ordered_json::array()}};
   for (const auto& t : r.tasks) {
-    json lines = json::array();
+    ordered_json lines = ordered_json::array();
     for (const auto& l : t.lines) l.times == 1 ? lines.push_back(l.text) : lines.push_back({l.text, l.times});
     j["tasks"].push_back({{"id", t.id}, {"calls", lines}});
   }
@@ -242,7 +242,7 @@ json to_json(const CallRecord& r) {
 
 CallRecord read_record(const std::string& content, const std::string& origin) {
   try {
-    const json j = json::parse(content);
+    const ordered_json j = ordered_json::parse(content);
     if (j.value("schema", "") != kRecordSchema)
       throw ParseError({text::cat("a record of system calls has the schema ", kRecordSchema), origin,
                         text::cat("\"", j.value("schema", ""), "\""), "cgp syscalls --save FILE -- PROGRAM"});
@@ -257,7 +257,7 @@ CallRecord read_record(const std::string& content, const std::string& origin) {
       r.tasks.push_back(std::move(task));
     }
     return r;
-  } catch (const nlohmann::json::exception& e) {
+  } catch (const nlohmann::ordered_json::exception& e) {
     throw ParseError(
         {"a record of system calls must be read", origin, e.what(), "cgp syscalls --save FILE -- PROGRAM"});
   }
@@ -284,8 +284,8 @@ std::string call_table(const prof::SystemCallTrace& trace) {
          table.text();
 }
 
-json totals_json(const prof::SystemCallTrace& trace) {
-  json out = json::object();
+ordered_json totals_json(const prof::SystemCallTrace& trace) {
+  ordered_json out = ordered_json::object();
   for (const auto& [name, total] : totals_of(trace))
     out[name] = {{"calls", total.calls},
                  {"errors", total.errors},

@@ -160,12 +160,21 @@ std::vector<std::string> compare_tab(const ScreenModel& m) {
   return out;
 }
 
+bool skips_all(const std::vector<Checked>& checks) {
+  return std::all_of(checks.begin(), checks.end(),
+                     [](const Checked& c) { return c.outcome == Outcome::skip; });
+}
+
 std::vector<std::string> contract_tab(const ScreenModel& m) {
   if (m.contracts.empty()) return {"no contract: cgp tui PROFILE... FILE.yaml"};
   std::vector<std::string> out;
   for (const auto& c : m.contracts) {
     out.push_back(c.name);
-    for (const auto& one : check(c, m.documents.back()))
+    // Of the last profile that it is about; if it is about none, the last one says why.
+    std::vector<Checked> checks = check(c, m.documents.back());
+    for (std::size_t i = m.documents.size(); i-- > 0 && skips_all(checks);)
+      if (auto other = check(c, m.documents[i]); !skips_all(other)) checks = std::move(other);
+    for (const auto& one : checks)
       out.push_back(format("  {}  {}{}", name(one.outcome), one.promise.name,
                            one.why.empty() ? "" : "  (" + one.why + ")"));
   }

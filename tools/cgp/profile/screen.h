@@ -27,7 +27,7 @@ struct ScreenState {
 
 struct ScreenModel {
   std::vector<Document> documents;  ///< the first is the reference of Compare
-  std::vector<Contract> contracts;  ///< checked against the last
+  std::vector<Contract> contracts;  ///< each checked against the last profile that it is about
 };
 
 /// Exactly `height` lines of at most `width` columns; no escape codes but those of the tab bar when `color`.

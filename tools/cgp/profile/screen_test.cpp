@@ -69,6 +69,14 @@ TEST(screen, each_tab_shows_its_subject) {
   EXPECT_NE(shown(ScreenModel{}, ScreenState{}).find("no profile is open"), std::string::npos);
 }
 
+TEST(screen, a_contract_is_checked_against_the_profile_that_it_is_about) {
+  ScreenModel m = recorded();
+  m.documents.push_back(new_document("roofline", "ceilings"));
+  ScreenState s;
+  press(s, m, "5");
+  EXPECT_NE(shown(m, s).find("FAIL  gflops >= 2000"), std::string::npos) << shown(m, s);
+}
+
 TEST(screen, long_tabs_scroll_and_narrow_bars_keep_the_chosen_name) {
   const ScreenModel m = recorded();
   ScreenState s;
