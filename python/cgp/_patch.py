@@ -9,6 +9,7 @@ import weakref
 import torch
 
 from . import _few, _layer, _masks, _whole, ops
+from ._decoder import MODELS
 from ._runtime import ArgumentError, Unsupported
 from ._torch import FLOATS, version
 from .nn import functional
@@ -466,7 +467,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     if (few or layers) and attention:
         _replace(model, done, "whole blocks", lambda m: whole_block if _is_plain_block(m) else None)
         done._undo.append(lambda: (_few.forget(model), _layer.forget(model), _whole.forget(model)))
-    steps = few and attention and norms and mlp and type(model).__name__ in _whole.MODELS
+    steps = few and attention and norms and mlp and type(model).__name__ in MODELS
     linear_loss = loss == "linear" and causal
     if steps or linear_loss:
         whole = _model_forward(type(model), steps, linear_loss)

@@ -12,7 +12,7 @@ import weakref
 import torch
 
 from . import _core, _few, _torch
-from ._decoder import MODELS, _Shape  # noqa: F401
+from ._decoder import _Shape
 from ._runtime import Unsupported
 from ._torch import way
 
