@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy, log-softmax, and the gradients of both forms of softmax.
+// Cross-entropy, softmax, log-softmax and the gradients of both.
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
-#include "cgp/kernels/softmax/softmax_rows.h"
+#include "cgp/kernels/softmax/softmax.h"
 
 namespace cgp::capi {
 namespace {
@@ -55,11 +55,11 @@ void cross_entropy(cgp_stream& s, const Tensor& logits, const Tensor& targets,
   kernels::cross_entropy(s.stream, c);
 }
 
-void softmax_rows(cgp_stream& s, void (*kernel)(runtime::Stream&, const kernels::SoftmaxRows&),
-                  const Tensor& in, const Tensor* dy, const Tensor& out) {
-  in.expect_rank(1, CGP_MAX_RANK);
+void softmax(cgp_stream& s, void (*kernel)(runtime::Stream&, const kernels::Softmax&), const Tensor& in,
+             const Tensor* dy, const Tensor& out) {
+  in.expect_rank(1, CGP_MAX_RANK), in.expect({DType::f32, DType::f16, DType::bf16});
   const auto rows = in.rows();
-  kernels::SoftmaxRows r;
+  kernels::Softmax r;
   r.in = in.view(s), r.in_layout.pitch = rows.pitch, r.rows = rows.rows, r.cols = rows.cols;
   const auto shape = in.shape();
   if (dy) {
@@ -67,7 +67,7 @@ void softmax_rows(cgp_stream& s, void (*kernel)(runtime::Stream&, const kernels:
     r.dy = dy->view(s), r.dy_layout.pitch = dy->rows().pitch;
     out.expect_apart(*dy);
   }
-  out.expect_shape(shape, dy ? "y" : "x"), out.expect_apart(in);
+  out.expect_shape(shape, dy ? "y" : "x"), out.expect_apart(in, !dy);
   r.out = out.view(s, true), r.out_layout.pitch = out.rows().pitch;
   kernel(s.stream, r);
 }
@@ -118,11 +118,18 @@ cgp_status cgp_mean_loss(cgp_stream* s, const cgp_tensor* losses, const cgp_tens
     cgp::kernels::mean_loss(s->stream, in.view(*s), counted, ignore_index, factor, out.view(*s, true));
   });
 }
+cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y) {
+  return guarded([&] {
+    require(s, "s");
+    cgp::capi::softmax(*s, cgp::kernels::softmax, Tensor(x, "softmax", "x"), nullptr,
+                       Tensor(y, "softmax", "y"));
+  });
+}
 cgp_status cgp_log_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y) {
   return guarded([&] {
     require(s, "s");
-    cgp::capi::softmax_rows(*s, cgp::kernels::log_softmax, Tensor(x, "log_softmax", "x"), nullptr,
-                            Tensor(y, "log_softmax", "y"));
+    cgp::capi::softmax(*s, cgp::kernels::log_softmax, Tensor(x, "log_softmax", "x"), nullptr,
+                       Tensor(y, "log_softmax", "y"));
   });
 }
 cgp_status cgp_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cgp_tensor* dy,
@@ -130,8 +137,8 @@ cgp_status cgp_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cgp_te
   return guarded([&] {
     require(s, "s");
     const Tensor gradient(dy, "softmax_backward", "dy");
-    cgp::capi::softmax_rows(*s, cgp::kernels::softmax_backward, Tensor(y, "softmax_backward", "y"), &gradient,
-                            Tensor(dx, "softmax_backward", "dx"));
+    cgp::capi::softmax(*s, cgp::kernels::softmax_backward, Tensor(y, "softmax_backward", "y"), &gradient,
+                       Tensor(dx, "softmax_backward", "dx"));
   });
 }
 cgp_status cgp_log_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cgp_tensor* dy,
@@ -139,7 +146,7 @@ cgp_status cgp_log_softmax_backward(cgp_stream* s, const cgp_tensor* y, const cg
   return guarded([&] {
     require(s, "s");
     const Tensor gradient(dy, "log_softmax_backward", "dy");
-    cgp::capi::softmax_rows(*s, cgp::kernels::log_softmax_backward, Tensor(y, "log_softmax_backward", "y"),
-                            &gradient, Tensor(dx, "log_softmax_backward", "dx"));
+    cgp::capi::softmax(*s, cgp::kernels::log_softmax_backward, Tensor(y, "log_softmax_backward", "y"),
+                       &gradient, Tensor(dx, "log_softmax_backward", "dx"));
   });
 }

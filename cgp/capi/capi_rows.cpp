@@ -5,7 +5,6 @@
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/reduce/reduce.h"
-#include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"
 #include "cgp/kernels/vecadd/vecadd.h"
 
@@ -26,16 +25,6 @@ runtime::Slice<T> slice(cgp_stream& s, const Tensor& t) {
 }
 void same_type(const Tensor& t, const Tensor& x) {
   if (t.dtype() != x.dtype()) t.fail(text::cat("its dtype must be that of x, ", name(x.dtype())));
-}
-
-void softmax(cgp_stream& s, const Tensor& x, const Tensor& y) {
-  x.expect_rank(1, CGP_MAX_RANK);
-  same_type(y, x), y.expect_shape(x.shape(), "x"), y.expect_apart(x, true);
-  const auto rx = x.rows(), ry = y.rows();
-  with_float(x, [&]<class T>(std::type_identity<T>) {
-    kernels::softmax<T>(s.stream, slice<const T>(s, x), slice<T>(s, y),
-                        {rx.rows, rx.cols, rx.pitch, ry.pitch});
-  });
 }
 
 void reduce(cgp_stream& s, std::int32_t op, std::int32_t dim, const Tensor& x, const Tensor& y) {
@@ -93,12 +82,6 @@ using cgp::capi::guarded;
 using cgp::capi::require;
 using cgp::capi::Tensor;
 
-cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y) {
-  return guarded([&] {
-    require(s, "s");
-    cgp::capi::softmax(*s, Tensor(x, "softmax", "x"), Tensor(y, "softmax", "y"));
-  });
-}
 cgp_status cgp_reduce(cgp_stream* s, int32_t op, int32_t dim, const cgp_tensor* x, const cgp_tensor* y) {
   return guarded([&] {
     require(s, "s");

@@ -11,7 +11,6 @@
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/row/entries.h"
-#include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose.h"
 #include "cgp/kernels/vecadd/vecadd.h"
 
@@ -20,8 +19,8 @@ namespace cgp::kernels {
 std::span<const KernelEntry> catalog() {
   static const std::vector<KernelEntry> all = [] {
     std::vector<KernelEntry> list{attention_entry(),    gemm_entry(),   gemm_ladder_entry(),
-                                  grouped_gemm_entry(), reduce_entry(), softmax_entry(),
-                                  transpose_entry(),    vecadd_entry()};
+                                  grouped_gemm_entry(), reduce_entry(), transpose_entry(),
+                                  vecadd_entry()};
     for (auto& e : row_entries()) list.push_back(std::move(e));
     std::sort(list.begin(), list.end(),
               [](const KernelEntry& a, const KernelEntry& b) { return a.name < b.name; });

@@ -12,7 +12,7 @@ target_sources(cgp_kernels PRIVATE
   embedding/embedding.cpp embedding/embedding_backward.cpp embedding/embedding_entry.cpp
   norm/norm.cpp norm/norm_backward.cpp norm/norm_entry.cpp
   rope/rope.cpp
-  softmax/softmax_rows.cpp
+  softmax/softmax.cpp
   topk/topk.cpp)
 target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   row/column_sums.h row/elements.h row/entries.h row/fold.h row/row_kernel.h row/row_plan.h row/tensor_case.h
@@ -25,7 +25,7 @@ target_sources(cgp_kernels PUBLIC FILE_SET HEADERS FILES
   embedding/embedding.h embedding/embedding_parts.h embedding/embedding_ref.h
   norm/norm.h norm/norm_ref.h
   rope/rope.h
-  softmax/softmax_rows.h
+  softmax/softmax.h softmax/softmax_ref.h
   topk/topk.h)
 
 cgp_bench(cgp_rows_bench

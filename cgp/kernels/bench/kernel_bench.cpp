@@ -126,65 +126,12 @@ void bench_softmax(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
   if (!b.wanted(name)) return;
   const auto x = random_buffer<T>(b.device(), rows * cols, 1);
   Buffer<T> y(b.device(), x.size());
-  const SoftmaxShape shape{rows, cols};
+  Softmax r;
+  r.in = x, r.out = y, r.rows = rows, r.cols = cols;
   const double bytes = 2.0 * double(x.bytes());
   CopyPeer copy(b.device(), bytes);
-  const auto choice = select_softmax(dtype_of<T>, shape, true, b.device().info());
-  const bool crooked = cols % (16 / sizeof(T)) != 0;
-  b.run(name, crooked ? "softmax_rows" : choice.variant.name, 0, bytes,
-        {{"cgp", [&](Stream& s) { softmax<T>(s, x, y, shape); }}, copy.contender()});
-}
-
-// Candidate tunings of one problem beside the selected one, for choosing the selector's rules.
-template <class T>
-void sweep_softmax(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
-  const auto name = text::cat("sweep/softmax/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
-  if (!b.wanted(name)) return;
-  const auto x = random_buffer<T>(b.device(), rows * cols, 1);
-  Buffer<T> y(b.device(), x.size());
-  const SoftmaxShape shape{rows, cols, cols, cols};
-  CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
-  for (int loads : {2, 4, 8, 16})
-    for (int lanes : {32, 64, 128, 256, 512, 1024})
-      for (int cluster : {1, 2, 4, 8}) {
-        const std::uint64_t capacity = std::uint64_t(loads) * lanes * cluster * (16 / sizeof(T));
-        if (capacity < cols || capacity >= 2 * cols || lanes * loads > 4096 || (lanes == 32 && cluster > 1))
-          continue;
-        const SoftmaxTuning t{lanes, lanes == 32 ? 4 : 1, loads, cluster};
-        const SoftmaxChoice choice{softmax_variant(dtype_of<T>, true, t), t, {}};
-        b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
-              {{"cgp", [&](Stream& s) { run_softmax(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
-               copy.contender()},
-              9);
-      }
-}
-
-// Rings for rows of `cols`: blocks that stay, with as many rows in flight as shared memory holds.
-template <class T>
-void sweep_softmax_ring(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
-  const auto name = text::cat("sweep/ring/", cgp::name(dtype_of<T>), "/", rows, "x", cols);
-  if (!b.wanted(name)) return;
-  const auto x = random_buffer<T>(b.device(), rows * cols, 1);
-  Buffer<T> y(b.device(), x.size());
-  const SoftmaxShape shape{rows, cols, cols, cols};
-  CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
-  constexpr int elements = 16 / sizeof(T);
-  for (int loads : {1, 2, 4, 8})
-    for (int lanes : {64, 128, 256, 512, 1024})
-      for (int cluster : {1, 2, 4, 8})
-        for (int stages : {2, 3, 4}) {
-          const std::uint64_t capacity = std::uint64_t(loads) * lanes * cluster * elements;
-          const int bytes = stages * loads * lanes * 16 + 1024 + stages * lanes * cluster / 4;
-          const int registers = loads * elements <= 8 ? 32 : loads * elements <= 32 ? 64 : 128;
-          const int resident = std::min({(227 * 1024) / bytes, 65536 / registers / lanes, 32});
-          if (capacity < cols || capacity >= 2 * cols || resident < 1 || resident * lanes < 256) continue;
-          const SoftmaxTuning t{lanes, 1, loads, cluster, stages, resident};
-          const SoftmaxChoice choice{softmax_variant(dtype_of<T>, true, t), t, {}};
-          b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
-                {{"cgp", [&](Stream& s) { run_softmax(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
-                 copy.contender()},
-                7);
-        }
+  const auto variant = softmax_variant(SoftmaxOp::softmax, r, b.device().info(), nullptr);
+  b.run(name, variant.name, 0, bytes, {{"cgp", [&](Stream& s) { softmax(s, r); }}, copy.contender()});
 }
 
 prof::CublasGemm cublas_problem(const GemmProblem& p) {
@@ -322,13 +269,6 @@ void run_all(BenchTable& b) {
     sweep_transpose<float>(b, {1, 16383, 16381});
     sweep_transpose<double>(b, {1, 8191, 16381});
   }
-  if (sweeping)
-    for (std::uint64_t cols : {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072}) {
-      sweep_softmax<bfloat16>(b, (1ull << 28) / cols, cols);
-      sweep_softmax<float>(b, (1ull << 27) / cols, cols);
-      sweep_softmax_ring<bfloat16>(b, (1ull << 28) / cols, cols);
-      sweep_softmax_ring<float>(b, (1ull << 28) / cols, cols);
-    }
   std::unique_ptr<GemmPeers> peers;
   if (b.prefixes().empty() || b.asked("gemm")) peers = std::make_unique<GemmPeers>(b.device());
   for (const char* layout : {"nt", "nn", "tn", "tt"})

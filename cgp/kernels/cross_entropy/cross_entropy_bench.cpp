@@ -4,7 +4,7 @@
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/rows_list_bench.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
-#include "cgp/kernels/softmax/softmax_rows.h"
+#include "cgp/kernels/softmax/softmax.h"
 
 namespace cgp::kernels {
 namespace {
@@ -60,15 +60,14 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
   }
 }
 
-void bench_softmax_rows(BenchTable& b, SoftmaxOp op, const char* title, std::uint64_t rows,
-                        std::uint64_t cols) {
+void bench_softmax(BenchTable& b, SoftmaxOp op, const char* title, std::uint64_t rows, std::uint64_t cols) {
   const auto name = text::cat(title, "/bf16/", rows, "x", cols);
   if (!b.wanted(name)) return;
   const auto& d = b.device();
   RandomOperands random(d);
   auto x = random(DType::bf16, rows * cols, 1), dy = random(DType::bf16, rows * cols, 2);
   Bytes y(d, rows * cols * 2);
-  SoftmaxRows r;
+  Softmax r;
   r.in = view(x, DType::bf16), r.out = view(y, DType::bf16), r.rows = rows, r.cols = cols;
   if (op != SoftmaxOp::log_softmax) r.dy = view(dy, DType::bf16);
   const double moved = (op == SoftmaxOp::log_softmax ? 4.0 : 6.0) * double(rows * cols);
@@ -78,7 +77,7 @@ void bench_softmax_rows(BenchTable& b, SoftmaxOp op, const char* title, std::uin
     : op == SoftmaxOp::softmax_backward ? softmax_backward(s, r)
                                         : log_softmax_backward(s, r);
   };
-  b.run(name, softmax_rows_variant(op, r, d.info(), nullptr).name, moved, {{"cgp", run}, copy.contender()});
+  b.run(name, softmax_variant(op, r, d.info(), nullptr).name, moved, {{"cgp", run}, copy.contender()});
 }
 
 }  // namespace
@@ -90,9 +89,9 @@ void bench_losses(BenchTable& b) {
   bench_cross_entropy(b, 8192, 50304);
   for (std::uint64_t cols : {1024, 4096, 16384, 32768, 131072, 4097, 50257}) {
     const std::uint64_t rows = (1ull << 27) / cols;
-    bench_softmax_rows(b, SoftmaxOp::log_softmax, "log_softmax", rows, cols);
-    bench_softmax_rows(b, SoftmaxOp::softmax_backward, "softmax_backward", rows, cols);
-    bench_softmax_rows(b, SoftmaxOp::log_softmax_backward, "log_softmax_backward", rows, cols);
+    bench_softmax(b, SoftmaxOp::log_softmax, "log_softmax", rows, cols);
+    bench_softmax(b, SoftmaxOp::softmax_backward, "softmax_backward", rows, cols);
+    bench_softmax(b, SoftmaxOp::log_softmax_backward, "log_softmax_backward", rows, cols);
   }
 }
 

@@ -145,14 +145,20 @@ TEST(norm, the_oracles_gradients_are_finite_differences) {
 
 TEST(norm, every_skeleton_takes_ragged_rows) {
   auto device = runtime::Device::open("emu");
-  // Lanes, rows, loads, cluster, stages, resident, stay, hold, lag.
-  const row::RowTuning tunings[] = {
-      {8, 64, 1, 2, 1, 3, 2, false, true},        {8, 64, 1, 1, 2, 2, 1, false, false},
-      {8, 32, 1, 2, 1, 2, 1, false, false},       {8, 64, 1, 2, 1, 0, 2, true, true},
-      {8, 64, 1, 1, 2, 0, 1, true, false},        {8, 32, 4, 4, 1, 0, 1, true, true},
-      {8, 64, 1, 1, 2, 0, 0, false, false},       {8, 96, 1, 0, 2, 0, 0, false, false},
-      {8, 64, 1, 1, 2, 3, 1, false, false, true}, {8, 32, 1, 2, 2, 4, 1, false, true, true},
-      {8, 32, 1, 1, 2, 6, 1, false, true, true}};
+  // Elements, lanes, rows, loads, cluster, stages, resident, stay, hold, lag, pass, edges, ahead.
+  const row::RowTuning tunings[] = {{8, 64, 1, 2, 1, 3, 2, false, true},
+                                    {8, 64, 1, 1, 2, 2, 1, false, false},
+                                    {8, 32, 1, 2, 1, 2, 1, false, false},
+                                    {8, 64, 1, 2, 1, 0, 2, true, true},
+                                    {8, 64, 1, 1, 2, 0, 1, true, false},
+                                    {8, 32, 4, 4, 1, 0, 1, true, true},
+                                    {8, 64, 1, 1, 2, 0, 0, false, false},
+                                    {8, 96, 1, 0, 2, 0, 0, false, false},
+                                    {8, 64, 1, 1, 2, 3, 1, false, false, true},
+                                    {8, 32, 1, 2, 2, 4, 1, false, true, true},
+                                    {8, 32, 1, 1, 2, 6, 1, false, true, true},
+                                    {8, 64, 1, 2, 1, 3, 2, false, true, false, false, false, true},
+                                    {8, 32, 1, 2, 2, 4, 1, false, true, false, false, false, true}};
   for (const auto& t : tunings)
     for (std::uint64_t cols : {1024u, 1000u, 520u, 8u})
       if (t.lanes > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);
@@ -171,6 +177,7 @@ TEST(norm, lagging_ring_under_every_policy) {
                                         {"eager", "adversarial"}}) {
     auto device = cgp::testing::emulator_under(async, schedule);
     check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, true, true, false, true}, 301, 523);
+    check_skeleton(device, {8, 32, 1, 2, 2, 3, 1, false, true, false, false, true, true}, 140, 523);
     // More rows than teams, so that stages and slots come round.
     check_skeleton(device, {8, 32, 1, 1, 4, 3, 1, false, false, true}, 301, 520);
   }

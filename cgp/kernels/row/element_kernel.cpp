@@ -17,6 +17,7 @@ using namespace dsl;
 struct Build {
   int elements = 1, unroll = 1, threads = 256;
   bool flat = false;   ///< one row
+  bool tiled = false;  ///< blocks side by side along the columns, groups of rows along the grid's y
   bool small = false;  ///< fewer than 2^32 accesses
   std::vector<DType> inputs, outputs;
   std::optional<DType> column;
@@ -63,24 +64,33 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
     }
   } else {
     const auto a = to<u64>(k.ctaid_x()) * std::uint64_t(b.threads) + to<u64>(k.tid());
-    const auto group = b.small ? to<u64>(to<u32>(a) / to<u32>(per_row))
-                               : a / per_row;  // a 64-bit division takes ten times longer
-    const auto col = a - group * per_row;
+    const auto group = b.tiled   ? to<u64>(k.ctaid_y())
+                       : b.small ? to<u64>(to<u32>(a) / to<u32>(per_row))
+                                 : a / per_row;  // a 64-bit division takes ten times longer
+    const auto col = b.tiled ? a : a - group * per_row;
     for (std::uint64_t u = 0; u < unroll; ++u) {
       const auto row = group * unroll + u;
-      at.push_back({row < rows, row, col * e, row * per_row + col});
+      at.push_back(
+          {b.tiled ? (row < rows) & (col < per_row) : row < rows, row, col * e, row * per_row + col});
     }
   }
-  const auto offset = [&](const Place& p, const Pitches& pitch, std::size_t i, DType t) {
-    return (b.flat ? p.col : p.row * pitch[i] + p.col) * std::uint64_t(cgp::bytes(t));
+  // In bytes: one product for the first place, additions for the rows below it.
+  const auto offsets = [&](const Pitches& pitch, std::size_t i, DType t) {
+    const auto size = std::uint64_t(cgp::bytes(t));
+    std::vector<Val<u64>> from{(b.flat ? at[0].col : at[0].row * pitch[i] + at[0].col) * size};
+    for (std::size_t u = 1; u < at.size(); ++u)
+      from.push_back(b.flat ? at[u].col * size : from.back() + pitch[i] * size);
+    return from;
   };
   std::vector<std::vector<Access>> words;
   for (std::size_t i = 0; i < b.inputs.size(); ++i) {
     words.emplace_back();
-    for (const auto& p : at)
-      words.back().push_back(load<nc>(Format{b.inputs[i], b.elements},
-                                      in[i].at(offset(p, x_pitch, i, b.inputs[i])), 0, p.inside));
+    const auto from = offsets(x_pitch, i, b.inputs[i]);
+    for (std::size_t u = 0; u < at.size(); ++u)
+      words.back().push_back(load<nc>(Format{b.inputs[i], b.elements}, in[i].at(from[u]), 0, at[u].inside));
   }
+  std::vector<std::vector<Val<u64>>> to_bytes;
+  for (std::size_t i = 0; i < b.outputs.size(); ++i) to_bytes.push_back(offsets(y_pitch, i, b.outputs[i]));
   Floats of_column;  // where there is one, all places are in the same columns
   if (b.column) {
     const Format f{*b.column, b.elements};
@@ -96,10 +106,13 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
                                      {parameters.a, parameters.b, parameters.c, parameters.d});
     for (std::size_t i = 0; i < b.outputs.size(); ++i) {
       const Format f{b.outputs[i], b.elements};
-      store(f, out[i].at(offset(p, y_pitch, i, b.outputs[i])), 0, p.inside, pack(f, results[i]));
+      store(f, out[i].at(to_bytes[i][std::size_t(u)]), 0, p.inside, pack(f, results[i]));
     }
   }
 }
+
+// Of a grid, along y.
+constexpr std::uint64_t kMostTileRows = 65535;
 
 struct Plan {
   Build build;
@@ -158,6 +171,10 @@ Plan plan(const ElementProblem& p) {
              : b.flat ? (dear ? 4 : 1)
                       : int(std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())));
   b.threads = wide && dear ? 128 : 256;
+  // Neither a division nor a product for each row, where few threads lie beyond the row.
+  const std::uint64_t accesses = plan.cols / std::uint64_t(b.elements), threads = std::uint64_t(b.threads);
+  b.tiled = wide && dear && !b.flat && (plan.rows + 3) / 4 <= kMostTileRows &&
+            (accesses + threads - 1) / threads * threads * 8 <= accesses * 9;
   // Threads beyond the last access count too.
   b.small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
             plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
@@ -172,8 +189,10 @@ Variant make(const ElementProblem& p, const Build& b) {
     for (DType t : *list) text::append(name, text::cat("_", cgp::name(t))), sm = t == DType::bf16 ? 80 : sm;
   if (b.column)
     text::append(name, text::cat("_c", cgp::name(*b.column))), sm = *b.column == DType::bf16 ? 80 : sm;
-  text::append(name, text::cat("__e", b.elements, "_u", b.unroll, b.threads == 256 ? "" : "_t128",
+  text::append(name, text::cat("__e", b.elements, "_u", b.unroll,
+                               b.threads == 256 ? std::string() : text::cat("_t", b.threads),
                                b.flat    ? "_flat"
+                               : b.tiled ? "_tiled"
                                : b.small ? ""
                                          : "_huge"));
   return variant(std::move(name), sm, elements, b);
@@ -194,10 +213,14 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
   for (std::size_t i = 0; i < size[1]; ++i) y.p[i] = plan.out[i].pitch;
   HostParameters parameters;
   std::copy(p.parameters.begin(), p.parameters.end(), parameters.p);
-  load(s.device(), make(p, b))(s, runtime::grid_for(total, std::uint64_t(b.threads) * (b.flat ? unroll : 1)),
-                               arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2), p.column.arg(),
-                               arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2), plan.rows, plan.cols,
-                               x, y, first, parameters);
+  const auto threads = std::uint64_t(b.threads);
+  runtime::Dim3 blocks = runtime::grid_for(total, threads * (b.flat ? unroll : 1));
+  if (b.tiled)
+    blocks = {std::uint32_t((plan.cols / std::uint64_t(b.elements) + threads - 1) / threads),
+              std::uint32_t(groups)};
+  load(s.device(), make(p, b))(s, blocks, arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2),
+                               p.column.arg(), arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2),
+                               plan.rows, plan.cols, x, y, first, parameters);
 }
 
 Plan tail_of(const Plan& plan) {

@@ -19,6 +19,7 @@ std::string describe(const RowTuning& t) {
   if (t.hold) text::append(s, "_hold");
   if (t.pass) text::append(s, "_pass");
   if (t.lag) text::append(s, "_lag");
+  if (t.ahead) text::append(s, "_ahead");
   if (t.edges) text::append(s, "_edges");
   return s;
 }
@@ -135,19 +136,29 @@ class RowKernel {
     BulkRing ring(k_, t_.stages, stage_bytes());
     if (op_.counted) op_.counted->know(counts());
     for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
+    const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
+    struct Turn {
+      RingTurn ring;
+      Whole of_row;  // empty, or loaded ahead
+      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row); }
+    };
     auto end = k_.loop(
-        range(first, rows_, teams), RingTurn{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)},
-        [&](Val<u64> row, RingTurn s) {
-          auto of_row = op_.begin(k_, row, row < rows_);
+        range(first, rows_, teams),
+        Turn{{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)}, t_.ahead ? begin(first) : Whole()},
+        [&](Val<u64> row, Turn t) {
+          auto& s = t.ring;
+          auto of_row = t_.ahead ? std::move(t.of_row) : begin(row);
+          auto of_next = t_.ahead ? begin(row + teams) : Whole();
           auto next_edges = edges(row, teams, 1, part);
           ring.wait(s.at.stage, s.at.parity);
           const auto v = staged(row, part, ring, s.at.stage, columns, std::move(of_row), s.edges);
           const auto stat =
               statistics(v, s.turn, [&] { fill(ring, row + teams * std::uint64_t(t_.stages), s.at.stage); });
           auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-          return RingTurn{(s.turn + 1) & 3, next(s.at), std::move(sums), std::move(next_edges)};
+          return Turn{{(s.turn + 1) & 3, next(s.at), std::move(sums), std::move(next_edges)},
+                      std::move(of_next)};
         });
-    store_sums(values(first, part), end.sums);
+    store_sums(values(first, part), end.ring.sums);
   }
 
   // While the blocks of a cluster wait for each other's statistics of a row they work on the next one's. A

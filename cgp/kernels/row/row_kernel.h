@@ -35,6 +35,7 @@ struct RowTuning {
                        ///< single elements before and after them. All tensors' rows begin equally far from
                        ///< there, and lanes >= 3 * elements. With hold or sums over rows a team's rows are a
                        ///< multiple of 2 * elements apart.
+  bool ahead = false;  ///< ring: what belongs to a row as a whole is loaded a row ahead
   bool persistent() const { return stay || stages > 0; }
 };
 /// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.

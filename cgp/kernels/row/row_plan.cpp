@@ -82,17 +82,21 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
       loads /= 2;
     return loads;
   };
-  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters) {
+  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters,
+                        int lanes = 0) {
     RowTuning r = t;
-    r.rows = 1, r.lanes = 512 / resident, r.resident = resident;
+    r.rows = 1, r.lanes = lanes ? lanes : 512 / resident, r.resident = resident;
     for (int c : clusters) {
       r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.lanes)));
       if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
       const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
                                                           device.smem_per_block_optin);
       const std::uint64_t stage = std::uint64_t(r.lanes * r.loads) * bytes_per_access(n, t.elements);
-      // A lag of short rows is worth more stages.
-      const std::uint64_t most = resident == 1 ? 3 : c > 1 ? 6 : resident > 2 ? 3 : 4;
+      // A lag of short rows is worth more stages, and so are rows of eight blocks.
+      const std::uint64_t most = resident == 1  ? (n.accumulators && r.loads <= 2 && c > 2 ? 6 : 3)
+                                 : c > 1        ? 6
+                                 : resident > 2 ? 3
+                                                : 4;
       r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
       if (r.stages < 3) continue;
       r.stay = false, r.hold = !n.columns.empty();
@@ -102,6 +106,10 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
   };
   const auto lagging = [](RowTuning r) {
     r.lag = r.stages > 0;
+    return r;
+  };
+  const auto ahead = [](RowTuning r) {
+    r.ahead = r.stages > 0;
     return r;
   };
   // The first that fits.
@@ -114,17 +122,47 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
     const auto loads = most_loads(4, 16);
     const bool two = n.accumulators * t.elements > 8;  // sums of 16-bit elements
     // With edges teams come in sixteens, and an SM count leaves fewer clusters of eight than that.
-    if (t.edges && accesses <= 1024) return two ? ring(2, 1, {1}) : ring(4, 2, {1});
-    const auto crooked = std::min<std::uint64_t>(loads, two ? 2 : 4);  // more spill
-    if (t.edges) return lagging(first({ring(crooked, 2, {2, 4}), ring(crooked, 1, {4})}));
-    const auto few = n.accumulators == 1 && t.elements == 8 ? ring(2, 2, {2, 4, 8}) : t;
-    return lagging(first({few, ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
+    if (t.edges) {  // with two sums four accesses take more registers than 512 threads have
+      const auto crooked = std::min<std::uint64_t>(loads, two ? 2 : 4);
+      if (accesses <= 1024)
+        return first(
+            {t.elements == 8 ? ring(loads, 1, {1}, 256) : t, two ? ring(2, 1, {1}) : ring(4, 2, {1})});
+      if (two)
+        if (const auto r = ahead(ring(loads, 1, {2, 4}, 256)); r.stages) return r;
+      if (t.elements == 8 && accesses > 2048 && !two)
+        if (const auto r = lagging(ring(loads, 1, {2, 4})); r.stages) return r;
+      return lagging(first({ring(crooked, 2, {2, 4}), ring(crooked, 1, {4})}));
+    }
+    if (two && accesses <= 2048) return ahead(ring(2, 1, {1, 2}));
+    if (t.elements == 8 && !two) {
+      if (accesses <= 2048) return lagging(ring(2, 2, {2, 4}));
+      if (const auto r = ahead(ring(2, 1, {4, 8})); r.stages) return r;
+      return ahead(ring(loads, 1, {8}));
+    }
+    return lagging(first({ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
   }
   if (t.edges) {
+    const bool cheap = n.fold_size == 1 && n.inputs.size() == 1 && t.elements == 8;
+    if (cheap || (n.inputs.size() == 1 && t.elements == 8 && column_words(n, 8) <= 8 && accesses > 512 &&
+                  accesses <= 1024)) {
+      // Loads that may allocate in L1 are faster than bulk copies, where a thread has registers for the next
+      // row.
+      RowTuning r = t;
+      r.rows = 1, r.stay = r.hold = true;
+      r.lanes = accesses <= 512 ? 128 : accesses <= 1024 ? 256 : 512;
+      r.resident = accesses <= 512 ? 3 : accesses <= 1024 ? 2 : 1;
+      r.cluster = accesses <= 2048 ? 1 : 2;
+      r.loads = int(ceil_div(accesses, std::uint64_t(r.lanes * r.cluster)));
+      if (r.loads <= 4) return r;
+      if (cheap) return first({ring(most_loads(8, 64), 1, {2, 4})});
+    }
     if (accesses <= 512) return ring(most_loads(4, 32), 4, {1});
     if (accesses <= 1024)
-      return n.fold_size == 1 ? ring(most_loads(8, 32), 4, {1}) : ring(most_loads(4, 32), 2, {1});
-    if (accesses <= 2048) return ring(most_loads(4, 32), 1, {1});
+      return n.fold_size == 1 ? first({ring(most_loads(8, 32), 4, {1}), ring(most_loads(4, 32), 2, {1})})
+                              : ring(most_loads(4, 32), 2, {1});
+    if (accesses <= 2048)
+      return first(
+          {t.elements == 8 ? ring(most_loads(8, 64), 1, {1}, 256) : t, ring(most_loads(4, 32), 1, {1})});
     const auto half = lagging(ring(most_loads(8, n.fold_size == 1 ? 32 : 64), 2, {2, 4}));
     const auto whole = lagging(ring(most_loads(8, 64), 1, {2, 4}));
     return n.fold_size == 1 || accesses <= 4096 ? first({half, whole}) : first({whole, half});
@@ -152,10 +190,16 @@ RowTuning short_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
     t.lanes = lanes, t.loads = loads, t.stages = stages, t.resident = resident;
   };
   const bool one = n.accumulators == 1;
+  const bool halves = t.elements == 8;
   if (accesses <= 128)
-    one&& t.elements == 8 && !t.edges ? shape(128, 1, 6, 6) : shape(64, 2, 4, 8);
+    !halves   ? shape(64, 2, 4, 8)
+    : t.edges ? shape(32, 4, 3, 12)
+    : one     ? shape(128, 1, 6, 6)
+              : shape(64, 2, 3, 7);
   else if (accesses <= 256)
-    one || t.elements < 8 || t.edges ? shape(128, 2, 3, 4) : shape(128, 2, 4, 5);
+    one&& halves && !t.edges    ? shape(256, 1, 3, 3)
+    : one || !halves || t.edges ? shape(128, 2, 3, 4)
+                                : shape(128, 2, 4, 5);
   else
     t.edges ? shape(128, 4, 3, 3) : shape(256, 2, 3, 2);
   if (n.inputs.size() > 2 || bytes_per_access(n, t.elements) > 32 || column_words(n, t.elements) > 4)
@@ -166,11 +210,12 @@ RowTuning short_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
                                             device.smem_per_block_optin);
   t.stages = int(std::min<std::uint64_t>(std::uint64_t(t.stages), (room - 2048) / stage));
   if (t.stages < 2) t.stages = 0;
+  t.ahead = halves && !t.edges && (accesses <= 128 || (one && accesses <= 256));
   return t;
 }
 std::string held_reason(const RowTuning& t) {
-  return text::cat("a ring of ", t.stages, " rows", t.cluster > 1 ? " in a cluster" : "",
-                   t.hold ? ", column vectors in registers" : "",
+  return text::cat(t.stages ? text::cat("a ring of ", t.stages, " rows") : std::string("blocks stay"),
+                   t.cluster > 1 ? " in a cluster" : "", t.hold ? ", column vectors in registers" : "",
                    t.lag ? "; a row's statistics travel while the next's are computed" : "");
 }
 
@@ -226,7 +271,7 @@ RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::
   if (bulk && accesses > (n.accumulators ? 64 : 256) && rows >= 2 * std::uint64_t(device.sm_count)) {
     const auto r = n.accumulators && accesses <= 512 ? short_ring(n, t, accesses, device)
                                                      : held_ring(n, t, accesses, device);
-    if (r.stages) return {r, held_reason(r)};
+    if (r.persistent()) return {r, held_reason(r)};
   }
   t.stay = true, t.hold = !n.columns.empty();
   const auto e = std::uint64_t(t.elements);
@@ -333,17 +378,30 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
               : moments && accesses > 1024 ? 8
                                            : 4;
     t.lanes = lanes_for(std::uint64_t(t.loads));
-  } else if (accesses <= 512 * most ||
-             (roomy && !(many && (t.edges || (n.dear && wide && accesses <= 448 * 15))))) {
-    t.loads = int(most), t.lanes = std::max(64, lanes_for(most));
+  } else if (accesses <= 512 * most || (roomy && !(many && (t.edges || (n.dear && wide))))) {
+    t.loads = wide && t.elements < 8 && accesses <= 2048 ? std::min(int(most), 8) : int(most);
+    t.lanes = std::max(64, lanes_for(std::uint64_t(t.loads)));
     if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
   } else {
     if (many && n.fold_size <= 2) {
       RowTuning r;
-      if (inputs == 1 && n.fold_size == 2 &&
-          n.dear) {  // many accesses a thread, few blocks that wait for each other
-        r = accesses <= 448 * 15 ? ring(n, t, accesses, 448, 15, device) : r;
-        if (!r.stages) r = ring(n, t, accesses, 512, 10, device);
+      if (inputs == 1 && n.fold_size == 2) {  // many accesses a thread, few blocks that wait for each other
+        if (accesses <= 448 * 15 && (n.dear || t.edges)) r = ring(n, t, accesses, 448, 15, device);
+        if (!r.stages) {
+          // Loads that may allocate in L1 are faster than bulk copies, where a thread has registers for the
+          // next row.
+          const std::uint64_t most_loads = n.dear ? 10 : 8;
+          const bool half = !n.dear && !t.edges && accesses <= 256 * 8 * 8;
+          r = t, r.stay = true, r.lanes = half ? 256 : 512, r.resident = half ? 2 : 1,
+          r.cluster = half ? 8 : 2;
+          while (r.cluster < 8 && accesses > most_loads * std::uint64_t(r.lanes * r.cluster)) r.cluster *= 2;
+          r.loads = int(ceil_div(accesses, std::uint64_t(r.lanes * r.cluster)));
+          if (std::uint64_t(r.loads) <= most_loads) {
+            t = r;
+            return done(text::cat("blocks stay in clusters of ", t.cluster, ", the next row in registers"));
+          }
+          r.stages = 0;
+        }
       }
       if (!r.stages && !roomy)  // of 1024 threads where it is instead of registers
         r = ring(n, t, accesses, 512, std::max<std::uint64_t>(most / 2, 1), device);

@@ -52,9 +52,9 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 8192, 16384), "512x1_l4_c1_e8_r2");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
   EXPECT_EQ(tuning(forward(DType::bf16, false, true), 2048, 65536), "512x1_l2_c8_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "256x1_l2_c8_e8_s6_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold_ahead");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 2048, 65536), "512x1_l2_c8_e8_s6_r1_hold_ahead");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "512x1_l2_c4_e8_s6_r1_hold_ahead");
   EXPECT_EQ(tuning(backward(DType::bf16, false), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "256x1_l8_c8_e8_s3_r2_hold_lag");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
@@ -63,33 +63,33 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 32768, 4096), "128x1_l4_c1_e8_r8");
   EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "256x1_l4_c1_e8_r4");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "256x1_l4_c2_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "512x1_l2_c2_e8_s3_r1_hold_ahead");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 16384, 8192), "512x1_l2_c1_e8_s3_r1_hold_ahead");
   RowNeeds loss;  // cross-entropy
   loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.dear = true;
-  EXPECT_EQ(tuning(loss, 4096, 151936), "512x1_l10_c4_e8_s2_r1");
+  EXPECT_EQ(tuning(loss, 4096, 151936), "512x1_l10_c4_e8_r1_stay");
   EXPECT_EQ(tuning(loss, 8192, 50304), "448x1_l15_c1_e8_s2_r1");
-  EXPECT_EQ(tuning(loss, 8192, 65536), "1024x1_l8_c1_e8_r1");
+  EXPECT_EQ(tuning(loss, 8192, 65536), "512x1_l8_c2_e8_r1_stay");
   EXPECT_EQ(tuning(loss, 8192, 32000), "512x1_l8_c1_e8_r2");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 16384, 8192), "256x1_l4_c1_e8_r4");
   EXPECT_EQ(tuning(forward(DType::bf16, false, false), 32768, 4096), "64x1_l8_c1_e8_r12");
   EXPECT_EQ(tuning(forward(DType::f32, true, false), 16384, 8192), "512x1_l4_c1_e4_r2");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 131072, 1024), "128x1_l1_c1_e8_s6_r6_hold");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 131072, 1024), "64x1_l2_c1_e8_s4_r8_hold");
+  EXPECT_EQ(tuning(backward(DType::bf16, false), 131072, 1024), "128x1_l1_c1_e8_s6_r6_hold_ahead");
+  EXPECT_EQ(tuning(backward(DType::bf16, true), 131072, 1024), "64x1_l2_c1_e8_s3_r7_hold_ahead");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 65536, 2048), "128x1_l2_c1_e8_s4_r5_hold");
   EXPECT_EQ(tuning(backward(DType::bf16, true), 32768, 4096), "256x1_l2_c1_e8_s3_r2_hold");
   const auto edges = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
     return describe(plan(n, rows, cols, Fit::edges).tuning);
   };
   EXPECT_EQ(edges(loss, 8192, 50257), "448x1_l15_c1_e8_s2_r1_edges");
-  EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191), "256x1_l4_c1_e8_s4_r2_hold_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191), "256x1_l4_c1_e8_r2_stay_hold_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535), "512x1_l8_c2_e8_s3_r1_hold_lag_edges");
-  EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023), "64x1_l2_c1_e8_s4_r8_hold_edges");
-  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767), "512x1_l2_c4_e8_s3_r1_hold_lag_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023), "32x1_l4_c1_e8_s3_r12_hold_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767), "256x1_l4_c4_e8_s3_r1_hold_ahead_edges");
 }
 
 TEST(row_plan, says_why) {
-  const auto held = plan(backward(DType::bf16, true), 16384, 8192).why;
+  const auto held = plan(backward(DType::bf16, false), 16384, 8192).why;
   EXPECT_NE(
       held.find("a ring of 6 rows in a cluster, column vectors in registers; a row's statistics travel"),
       std::string::npos)

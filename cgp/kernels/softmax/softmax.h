@@ -1,49 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// y[r, c] = exp(x[r, c] - max_c x[r, :]) / sum_c exp(...), row by row, for f32, f16 and bf16; f32 inside. Any
-// number of rows and columns, 0 included; rows may be strided. A row with a NaN, a +inf or only -inf is NaN
-// throughout.
-#include <span>
-
+// Softmax, log-softmax and their gradients, row by row; f32, f16, bf16 in any mixture, f32 inside. Any number
+// of rows and columns, 0 included; rows may be strided. An output may be one of the inputs.
+//   softmax                y  = exp(x - max) / sum exp(x - max)
+//   log_softmax            y  = x - max - log sum exp(x - max)
+//   softmax_backward       dx = y (dy - sum dy y)        y: the softmax
+//   log_softmax_backward   dx = dy - exp(y) sum dy       y: the log-softmax
+// A row of x with a NaN, a +inf or only -inf is NaN throughout.
 #include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {
 
-struct SoftmaxShape {
+struct Softmax {
+  View in;   ///< [rows, cols]: x, or y for gradients
+  View dy;   ///< [rows, cols], gradients only
+  View out;  ///< [rows, cols]: y or dx
   std::uint64_t rows = 0, cols = 0;
-  std::uint64_t x_pitch = 0, y_pitch = 0;  ///< elements between rows; 0: cols
+  row::Layout in_layout{}, dy_layout{}, out_layout{};
+  std::optional<row::RowTuning> tuning{};
 };
+void softmax(runtime::Stream& s, const Softmax& r);
+void log_softmax(runtime::Stream& s, const Softmax& r);
+void softmax_backward(runtime::Stream& s, const Softmax& r);
+void log_softmax_backward(runtime::Stream& s, const Softmax& r);
 
-/// Queues the softmax. Slices must hold the rows (ArgumentError); y may be x with the same pitch.
-template <class T>  // float, half or bfloat16
-void softmax(runtime::Stream& s, const runtime::Slice<const T>& x, const runtime::Slice<T>& y,
-             const SoftmaxShape& shape);
-
-/// Build-time choices of one variant.
-struct SoftmaxTuning {
-  int lanes = 32;    ///< threads that share a row in one block: 8, 16, 32, or a multiple of 32
-  int rows = 4;      ///< rows per block
-  int loads = 1;     ///< accesses per thread that cover the row; 0: loop over the row, reading it twice
-  int cluster = 1;   ///< blocks that share a row (sm_90)
-  int stages = 0;    ///< > 0: blocks stay and this many rows are in flight in shared memory (sm_90, aligned)
-  int resident = 0;  ///< with stages: blocks per SM
-};
-struct SoftmaxChoice {
-  Variant variant;
-  SoftmaxTuning tuning;
-  std::string why;
-};
-/// A pure function of the problem and the device.
-SoftmaxChoice select_softmax(DType t, const SoftmaxShape& shape, bool aligned,
-                             const runtime::DeviceInfo& device);
-
-Variant softmax_variant(DType t, bool vector, const SoftmaxTuning& tuning);
-Variant softmax_ring_variant(DType t, std::string name, const SoftmaxTuning& tuning);
-/// Queues one launch of a chosen variant; pitches given, rows within one grid. For sweeps over tunings.
-void run_softmax(runtime::Stream& s, const SoftmaxChoice& choice, const SoftmaxShape& shape,
-                 const runtime::Arg& x, const runtime::Arg& y);
+enum class SoftmaxOp : std::uint8_t { softmax, log_softmax, softmax_backward, log_softmax_backward };
+/// What would run.
+Variant softmax_variant(SoftmaxOp op, const Softmax& r, const runtime::DeviceInfo& device, std::string* why);
 
 KernelEntry softmax_entry();
+KernelEntry log_softmax_entry();
+KernelEntry softmax_backward_entry();
+KernelEntry log_softmax_backward_entry();
 
 }  // namespace cgp::kernels
