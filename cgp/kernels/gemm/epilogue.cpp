@@ -50,6 +50,10 @@ Epilogue Epilogue::in_words(const GemmProblem& p) const {
   return out;
 }
 
+bool Epilogue::pointwise() const {
+  return std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s->pointwise; });
+}
+
 Epilogue Epilogue::operator|(const Epilogue& next) const {
   if (pairing_ != Pairing::none && next.pairing_ != Pairing::none)
     throw ArgumentError("epilogue: at most one stage makes one element of two");
@@ -146,8 +150,15 @@ class Function : public EpilogueCode {
   Val<f32> (*f_)(const Val<f32>&);
 };
 Epilogue function(std::string name, Val<f32> (*f)(const Val<f32>&)) {
-  return Epilogue(EpilogueStage{
-      std::move(name), false, [f](Kernel&) { return std::make_shared<Function>(f); }, {}, {}, {}});
+  return Epilogue(EpilogueStage{std::move(name),
+                                false,
+                                [f](Kernel&) { return std::make_shared<Function>(f); },
+                                {},
+                                {},
+                                {},
+                                {},
+                                {},
+                                true});
 }
 
 class SwiGlu : public EpilogueCode {
@@ -202,7 +213,10 @@ Epilogue vector(std::string_view what, const DeviceArray& a, bool rows, bool tim
         auto why = bad_type(what, a);
         return why.empty() ? too_short(what, a, rows ? p.m : p.n) : why;
       },
-      {}});
+      {},
+      {},
+      {},
+      true});
 }
 
 // A matrix times a factor is added; its elements come one by one, or as words of two.
@@ -302,7 +316,8 @@ Epilogue residual(const DeviceArray& r, float factor, std::uint64_t ld, std::uin
                     },
                     {},
                     added(r.type, false, true),
-                    [=](const GemmProblem& p) { return in_words(p, r.type, r.address, row(p), batch(p)); }});
+                    [=](const GemmProblem& p) { return in_words(p, r.type, r.address, row(p), batch(p)); },
+                    true});
 }
 
 Epilogue amax(const DeviceArray& blocks) {
@@ -371,7 +386,10 @@ Epilogue stage_of(std::string name, std::function<std::shared_ptr<EpilogueCode>(
                                 std::move(declare),
                                 [arguments = std::move(arguments)](const GemmProblem&) { return arguments; },
                                 {},
-                                {}});
+                                {},
+                                {},
+                                {},
+                                true});
 }
 
 }  // namespace
@@ -398,7 +416,8 @@ Epilogue of_problem(const GemmProblem& p, const GemmAddresses& at) {
         {},
         {},
         added(*p.type_c, true, true),
-        [c = at.c](const GemmProblem& q) { return in_words(q, *q.type_c, c, q.ldc, q.stride_c); }});
+        [c = at.c](const GemmProblem& q) { return in_words(q, *q.type_c, c, q.ldc, q.stride_c); },
+        true});
   };
   if (p.beta == 0) return e | p.epilogue;
   if (p.epilogue.pairing() == Pairing::none) return e | old() | p.epilogue;

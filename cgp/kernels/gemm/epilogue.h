@@ -143,6 +143,8 @@ struct EpilogueStage {
   /// once, and whether two such elements are one aligned word. Absent: there is nothing to load.
   std::function<std::shared_ptr<EpilogueCode>(dsl::Kernel&)> declare_words{};
   std::function<bool(const GemmProblem&)> has_words{};
+  /// Elements are told one by one: finish() does nothing, and groups may be of any form.
+  bool pointwise = false;
 };
 
 /// Which columns of the product a pair function combines for column j of C.
@@ -166,6 +168,7 @@ class Epilogue {
   std::string reject(const GemmProblem& p) const;  ///< what does not fit; empty: all does
   void before(runtime::Stream& s, const GemmProblem& p) const;
   const auto& stages() const { return stages_; }
+  bool pointwise() const;  ///< of all stages, none of which has pairs
   /// The same for kernels that hand over columns 2 j and 2 j + 1 one after the other.
   Epilogue in_words(const GemmProblem& dense) const;
   /// First this, then `next`. At most one of both has a pair function (ArgumentError).
@@ -230,7 +233,10 @@ EpilogueStage stage(std::string_view name, std::type_identity<std::tuple<Ps...>>
           [](dsl::Kernel& k) { return std::make_shared<Function<F, std::remove_cvref_t<Ps>...>>(k); },
           [list = std::vector<runtime::Arg>{runtime::arg(args)...}](const GemmProblem&) { return list; },
           {},
-          {}};
+          {},
+          {},
+          {},
+          /*pointwise=*/!Pair};
 }
 template <class R, class F, class P, class... Ps>
 std::type_identity<std::tuple<Ps...>> map_parameters(R (F::*)(P, dsl::Val<dsl::f32>, Ps...) const);

@@ -220,12 +220,13 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
     throw Unsupported(text::cat("gemm: beta = ", p.beta, ", and ", choice.variant.name,
                                 p.beta != 0 ? " does not read the old c" : " reads it"));
   const auto maps = operand_maps(s, fn, p, o);
-  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto element = std::uint64_t(cgp::bytes(*p.type_c));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
   const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
                       tiles = rows * cols * p.batch;
   if (tiles > 0x7fffffffull)
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto k_tiles = std::uint32_t(ceil_div(p.k * std::uint64_t(cgp::bytes(p.type)), 128));
   const auto cluster = std::uint64_t(choice.cluster);
   if (choice.by_grid) {  // a block for each tile
     const auto size = fn.image().cluster;
@@ -235,20 +236,20 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
                                std::uint32_t(p.batch)};
     if (p.beta != 0) {
       const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-      return fn(s, blocks, maps.a, maps.b, c, old, std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta);
+      return fn(s, blocks, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta);
     }
-    return fn(s, blocks, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha);
+    return fn(s, blocks, maps.a, maps.b, c, k_tiles, p.alpha);
   }
   const auto resident =
       std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
   if (p.beta != 0) {
     const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-    return fn(s, grid, maps.a, maps.b, c, old, std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta,
-              std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(tiles));
+    return fn(s, grid, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta, std::uint32_t(rows),
+              std::uint32_t(cols), std::uint32_t(tiles));
   }
-  fn(s, grid, maps.a, maps.b, c, std::uint32_t(ceil_div(p.k, 64)), p.alpha, std::uint32_t(rows),
-     std::uint32_t(cols), std::uint32_t(tiles));
+  fn(s, grid, maps.a, maps.b, c, k_tiles, p.alpha, std::uint32_t(rows), std::uint32_t(cols),
+     std::uint32_t(tiles));
 }
 
 // Whole tiles first, as many as blocks, again and again; what is left goes to clusters, a tile each, if that
@@ -310,31 +311,32 @@ void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
   }
 }
 
-// Scratch memory with aligned rows for the operands that the choice says; a and b are copied there.
+// Scratch memory with aligned rows for the operands that the choice says; a, b and what is added to are
+// copied there.
 void pack_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at) {
-  const std::uint64_t rows_a = p.trans_a ? p.k : p.m, cols_a = p.trans_a ? p.m : p.k;
-  const std::uint64_t rows_b = p.trans_b ? p.n : p.k, cols_b = p.trans_b ? p.k : p.n;
-  const auto size = [&](bool packed, std::uint64_t rows, std::uint64_t cols) {
-    return packed ? p.batch * rows * packed_ld(cols) * std::uint64_t(cgp::bytes(p.type)) : 0;
+  struct Operand {
+    bool packed, filled;
+    std::uint64_t &address, &ld, &stride;
+    std::uint64_t rows, cols;
+    std::uint64_t elements(std::uint64_t batch) const { return packed ? batch * rows * packed_ld(cols) : 0; }
   };
-  const std::uint64_t bytes_a = size(choice.pack_a, rows_a, cols_a),
-                      bytes_b = size(choice.pack_b, rows_b, cols_b), bytes_c = size(choice.pack_c, p.m, p.n);
-  const std::uint64_t scratch = s.scratch(bytes_a + bytes_b + bytes_c);
-  const auto place = [](std::uint64_t& address, std::uint64_t& ld, std::uint64_t& stride, std::uint64_t to,
-                        std::uint64_t rows,
-                        std::uint64_t cols) { address = to, ld = packed_ld(cols), stride = rows * ld; };
-  if (choice.pack_a) {
-    const GemmRows from{at.a, p.lda, p.stride_a};
-    place(at.a, p.lda, p.stride_a, scratch, rows_a, cols_a);
-    run_gemm_pack(s, from, {at.a, p.lda, p.stride_a}, rows_a, cols_a, p.batch);
+  const Operand all[] = {
+      {choice.pack_a, true, at.a, p.lda, p.stride_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k},
+      {choice.pack_b, true, at.b, p.ldb, p.stride_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n},
+      {choice.pack_c, p.beta != 0, at.c, p.ldc, p.stride_c, p.m, p.n}};
+  std::uint64_t elements = 0;
+  for (const auto& o : all) elements += o.elements(p.batch);
+  std::uint64_t to = s.scratch(elements * std::uint64_t(cgp::bytes(p.type)));
+  std::vector<GemmCopy> copies;
+  for (const auto& o : all) {
+    if (!o.packed) continue;
+    const GemmRows from{o.address, o.ld, o.stride};
+    o.address = to, o.ld = packed_ld(o.cols), o.stride = o.rows * o.ld;
+    to += o.elements(p.batch) * std::uint64_t(cgp::bytes(p.type));
+    if (o.filled) copies.push_back({from, {o.address, o.ld, o.stride}, o.rows, o.cols});
   }
-  if (choice.pack_b) {
-    const GemmRows from{at.b, p.ldb, p.stride_b};
-    place(at.b, p.ldb, p.stride_b, scratch + bytes_a, rows_b, cols_b);
-    run_gemm_pack(s, from, {at.b, p.ldb, p.stride_b}, rows_b, cols_b, p.batch);
-  }
+  if (!copies.empty()) run_gemm_pack(s, copies, p.batch);
   at.c_spare = choice.pack_c;
-  if (choice.pack_c) place(at.c, p.ldc, p.stride_c, scratch + bytes_a + bytes_b, p.m, p.n);
 }
 
 }  // namespace
@@ -360,8 +362,8 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
     pack_operands(s, choice, p, at);
     run_gemm(s, inner, p, at);
     const GemmProblem dense = q.dense();
-    if (choice.pack_c)
-      run_gemm_pack(s, {at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n, p.batch);
+    const GemmCopy back{{at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n};
+    if (choice.pack_c) run_gemm_pack(s, {&back, 1}, p.batch);
     return;
   }
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
@@ -785,7 +787,7 @@ KernelEntry gemm_entry() {
               all.push_back(
                   select_gemm({.type = t, .trans_b = true, .m = m, .n = 4096, .k = 4096}, {}, h).variant);
         }
-      all.push_back(gemm_pack());
+      for (int matrices : {1, 2, 3}) all.push_back(gemm_pack(matrices));
       all.push_back(gemm_add_f32(t));
       if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
     }

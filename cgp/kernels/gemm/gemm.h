@@ -190,10 +190,15 @@ std::uint64_t packed_ld(std::uint64_t cols);
 struct GemmRows {
   std::uint64_t address = 0, ld = 0, stride = 0;
 };
-/// Copies rows x cols elements from one place to the other, at any alignment.
-Variant gemm_pack();
-void run_gemm_pack(runtime::Stream& s, const GemmRows& from, const GemmRows& to, std::uint64_t rows,
-                   std::uint64_t cols, std::uint64_t batch);
+/// rows x cols elements from one place to the other, at any alignment.
+struct GemmCopy {
+  GemmRows from, to;
+  std::uint64_t rows, cols;
+};
+/// Copies up to three matrices in one launch.
+Variant gemm_pack(int matrices);
+std::uint64_t gemm_pack_blocks(const GemmCopy& c);
+void run_gemm_pack(runtime::Stream& s, std::span<const GemmCopy> copies, std::uint64_t batch);
 
 /// The tiles that select_gemm weighs against each other on sm_90a, with the times it predicts.
 std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& p, const GemmAddresses& at,

@@ -112,9 +112,19 @@ std::vector<GemmChoice> gemm_parts_sm90(const GemmProblem& q, const GemmAddresse
   std::vector<GemmChoice> out;
   if (!reject(GemmKind::sm90_parts, p, at, d).empty()) return out;
   const auto sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
-  for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {128, 64}, {128, 128}, {64, 256}, {128, 256}}) {
+  for (auto [bm, bn] : {std::pair{64, 64},
+                        {64, 128},
+                        {128, 64},
+                        {128, 128},
+                        {64, 256},
+                        {128, 192},
+                        {192, 128},
+                        {128, 256},
+                        {256, 128}}) {
     const auto tiles = up(p.m, std::uint64_t(bm)) * up(p.n, std::uint64_t(bn));
-    if (tiles > sms / 2 || (bm == 128 && p.m <= 64) || (bn > 64 && p.n <= std::uint64_t(bn) / 2)) continue;
+    if (tiles > sms / 2 || (bm > 64 && p.m <= std::uint64_t(bm) / 2) ||
+        (bn > 64 && p.n <= std::uint64_t(bn) / 2))
+      continue;
     // As many parts as fit one wave, each of at least 512 of K.
     for (int parts = 16, found = 0; parts >= 2 && found < 2; --parts)
       if (tiles * std::uint64_t(parts) <= sms && p.k >= 512 * std::uint64_t(parts) &&

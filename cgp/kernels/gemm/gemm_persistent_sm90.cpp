@@ -17,6 +17,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_block_factors.h"
 #include "cgp/kernels/gemm/gemm_shaped_sm90.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
@@ -139,21 +140,22 @@ void require_old_fits(const GemmPersistentShape& s, const ShapedTile& tile) {
                                 " do not fit into ", tile.stages, " stages"));
 }
 
+// Of results: 8-bit floats give bf16.
+ptx::Mod result_word(DType type) { return type == DType::f16 ? ptx::Mod::f16 : ptx::Mod::bf16; }
+
 Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
                        const ShapedTile& tile) {
   if (!shaped_single_fits(tile))
     throw Unsupported(text::cat("gemm: the results of a tile of ", tile.height(), " x ", tile.width(),
                                 " do not fit into ", tile.stages, " stages"));
-  const bool f16 = type == DType::f16;
   const auto cluster = s.shared == GemmShared::both ? text::cat("_c2x2")
                        : s.shared == GemmShared::a  ? text::cat("_c1x", s.cluster)
                                                     : text::cat("_c", s.cluster);
-  auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_single_sm90_", trans_a ? "t" : "n",
-                        trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
-                        cluster, s.b_first ? "_first" : "", s.turned ? "_turned" : "", s.old ? "_old" : "");
+  auto name = text::cat("gemm_", cgp::name(type), "_single_sm90_", trans_a ? "t" : "n", trans_b ? "t" : "n",
+                        "__", tile.height(), "x", tile.width(), "x64_s", tile.stages, cluster,
+                        s.b_first ? "_first" : "", s.turned ? "_turned" : "", s.old ? "_old" : "");
   require_old_fits(s, tile);
-  Variant v =
-      variant(std::move(name), 90, gemm_single_kernel, {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, tile, s, 1});
+  Variant v = variant(std::move(name), 90, gemm_single_kernel, {result_word(type), tile, s, 1});
   v.only = "sm_90a";
   return v;
 }
@@ -161,12 +163,10 @@ Variant single_variant(DType type, bool trans_a, bool trans_b, const GemmPersist
 }  // namespace
 
 Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
-  const bool f16 = type == DType::f16;
-  const auto word = f16 ? ptx::Mod::f16 : ptx::Mod::bf16;
   const ShapedTile tile = gemm_persistent_tile(type, trans_a, trans_b, s);
   if (s.single) return single_variant(type, trans_a, trans_b, s, tile);
   const int buffers = s.buffers ? s.buffers : shaped_buffers(tile);
-  auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_persistent_sm90_", trans_a ? "t" : "n",
+  auto name = text::cat("gemm_", cgp::name(type), "_persistent_sm90_", trans_a ? "t" : "n",
                         trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
                         s.shared == GemmShared::a ? "_c1x" : "_c", s.cluster, "_g", s.group);
   if (buffers != shaped_buffers(tile)) text::append(name, text::cat("_b", buffers));
@@ -174,7 +174,7 @@ Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmP
   if (s.turned) text::append(name, "_turned");
   if (s.old) text::append(name, "_old");
   require_old_fits(s, tile);
-  Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {word, tile, s, buffers});
+  Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {result_word(type), tile, s, buffers});
   v.only = "sm_90a";
   return v;
 }
@@ -223,11 +223,10 @@ std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, 
 }
 
 ShapedTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
-  const auto word = type == DType::f16 ? ptx::Mod::f16 : ptx::Mod::bf16;
-  ShapedTile t{word,
-               word,
+  ShapedTile t{wgmma_word(type),
+               wgmma_word(type),
                ptx::Mod::f32,
-               2,
+               bytes(type),
                trans_a ? Major::mn : Major::k,
                trans_b ? Major::k : Major::mn,
                s.rows,

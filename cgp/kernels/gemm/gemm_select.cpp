@@ -116,9 +116,8 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at, const runtime::Devi
     r.b = true, r.at.b = 0, r.problem.ldb = packed_ld(p.trans_b ? p.k : p.n);
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
   }
-  // The old c would have to be copied too.
   const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64 && d.arch == "sm_90a";
-  if (large && p.beta == 0 && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
+  if (large && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
     r.c = r.at.c_spare = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
     r.problem.stride_c = r.problem.ldc * p.m;
   }
@@ -143,18 +142,20 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
   return c;
 }
 
-// Microseconds that copies of rows take on an H200: bytes, and a block for each 2048 elements of a row.
-// Results that are not copied although their rows are at odd elements leave one by one.
+// Microseconds that copies of rows take on an H200: a launch before the product and one behind it, bytes, and
+// blocks. Results that are not copied although their rows are at odd elements leave one by one.
 double predict_copies(const GemmProblem& p, const Packed& r) {
-  const auto copy = [&](bool needed, std::uint64_t rows, std::uint64_t cols) {
-    const double blocks = double(rows) * double((cols + 2047) / 2048) * double(p.batch);
-    return needed ? 2.9 + std::max(4.0 * double(p.batch) * double(rows) * double(cols) / 3.5e6, blocks / 1000)
-                  : 0;
+  const double batch = double(p.batch);
+  const auto copy = [&](std::uint64_t rows, std::uint64_t cols) {
+    const double blocks = double(gemm_pack_blocks({{}, {}, rows, cols})) * batch;
+    return std::max(4.0 * batch * double(rows) * double(cols) / 3.5e6, blocks / 1000);
   };
-  const double single =
-      !r.c && (p.n % 2 || p.ldc % 2) ? double(p.batch) * double(p.m) * double(p.n) / 1e5 : 0;
-  return copy(r.a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k) +
-         copy(r.b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n) + copy(r.c, p.m, p.n) + single;
+  double time = r.a || r.b || (r.c && p.beta != 0) ? 2.9 : 0;
+  if (r.a) time += p.trans_a ? copy(p.k, p.m) : copy(p.m, p.k);
+  if (r.b) time += p.trans_b ? copy(p.n, p.k) : copy(p.k, p.n);
+  if (r.c) time += 2.9 + copy(p.m, p.n) * (p.beta != 0 ? 2 : 1);
+  if (!r.c && (p.n % 2 || p.ldc % 2)) time += batch * double(p.m) * double(p.n) / 1e5;
+  return time;
 }
 
 }  // namespace

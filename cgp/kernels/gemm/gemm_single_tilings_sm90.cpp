@@ -60,7 +60,7 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
   const bool lines = element * p.lda % 128 == 0 && element * p.ldb % 128 == 0;
   // Where rows are whole lines, the cluster's barrier before the first load costs more than L2 gives, but for
   // small tiles of long K.
-  const bool long_lines = lines && !p.trans_a && p.trans_b && p.m > 512 && wave_tiles(p.k, 64) >= 64;
+  const bool long_lines = lines && wave_tiles(p.k, 64) >= 32;
   const auto weigh = [&](GemmPersistentShape s) {
     const int height = s.turned ? s.cols : s.rows, width = s.turned ? s.rows : s.cols;
     const auto down = wave_tiles(p.m, height * s.below()), across = wave_tiles(p.n, width * s.beside());

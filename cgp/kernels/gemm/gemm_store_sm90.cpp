@@ -12,10 +12,15 @@ namespace {
 
 using namespace dsl;
 
-TileLayout staging_tile(DType c) { return {64, 128 / bytes(c), bytes(c), Swizzle::b128, 64}; }
+// Half of 176 columns goes without a swizzle, an odd number of 16-byte parts, which do not meet in banks.
+TileLayout staging_tile(DType c, const Epilogue& e, int cols) {
+  const int piece = 128 / bytes(c), half = cols / 2;
+  if (!e.empty() && e.pointwise() && cols % piece && half * bytes(c) % 32 == 16)
+    return {64, half, bytes(c), Swizzle::none, 64};
+  return {64, piece, bytes(c), Swizzle::b128, 64};
+}
 
-record::TmaMap declare_c(Kernel& k, DType c, bool ragged) {
-  const auto t = staging_tile(c);
+record::TmaMap declare_c(Kernel& k, DType c, const TileLayout& t, bool ragged) {
   const int plain[] = {1, t.rows, t.cols}, clipped[] = {1, 1, t.rows, t.cols};
   return record::declare_tma(k, *ptx::parse_mod(name(c)), t, ragged ? std::span<const int>(clipped) : plain,
                              true);
@@ -32,15 +37,15 @@ struct HopperStore::Lines {
 };
 
 HopperStore::HopperStore(Kernel& k, DType c, const Epilogue& e, const Val<u32>& m, const Val<u32>& n,
-                         bool ragged)
+                         int cols, bool ragged)
     : k_(k),
       type_(c),
       pairing_(e.pairing()),
       ragged_(ragged),
       m_(m),
       n_(n),
-      tile_(staging_tile(c)),
-      map_(declare_c(k, c, ragged)),
+      tile_(staging_tile(c, e, cols)),
+      map_(declare_c(k, c, tile_, ragged)),
       program_(k, e) {}
 
 void HopperStore::open(const Role<Warpgroup>& math, int buffers) {

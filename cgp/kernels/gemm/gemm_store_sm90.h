@@ -24,8 +24,10 @@ class HopperStore {
  public:
   /// Declares the tensor map of C (box of 64 rows x 128 bytes) and then the epilogue's parameters. ragged:
   /// rows end where a group ends, which the map of grouped_walk.h clips, and batches are not C's.
+  /// cols: of the tile; where they are no whole pieces of 128 bytes, pointwise epilogues see pieces of half
+  /// of them (16-bit types).
   HopperStore(dsl::Kernel& k, DType c, const Epilogue& e, const dsl::Val<dsl::u32>& m,
-              const dsl::Val<dsl::u32>& n, bool ragged = false);
+              const dsl::Val<dsl::u32>& n, int cols, bool ragged = false);
   /// Staging tiles for each member of the role.
   void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
   /// `sums`: the registers of 64 x cols sums as wgmma leaves them, f32 or (C is s32 and there is no epilogue)

@@ -3,17 +3,19 @@
 // the data behind gemm_select.cpp.
 //   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
 //   [--both]
-//   [--singles N] [--seconds N] [--device emu:sm_90a] PROBLEM...
+//   [--singles N] [--families N] [--seconds N] [--device emu:sm_90a] PROBLEM...
 // PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or
 // [f16:][beta:][padN:][nn|nt|tn|tt:]MxNxK[xBATCH]; beta: C is added to; pad: N more elements between all
 // rows.
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
 // times as long as it has worked, so that large problems are measured below its power limit. --both: back to
 // back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
-// of both. --wide: also tilings that gemm's own list leaves out; --singles: N of one wave. --seconds: stops
-// behind the problem during which they are over. FILE gets a line for each problem and candidate (and state:
-// name, microseconds, state), that of --table one for each problem and winner (gemm_table.h) that beats what
-// gemm would run by 1 % or more. Candidates more than 8 % behind after three rounds are timed no further.
+// of both. --wide: also tilings that gemm's own list leaves out; --singles: N of one wave. --families: of
+// those that differ in their tiles alone the one that is predicted fastest, of N such families. --seconds:
+// stops behind the problem during which they are over. FILE gets a line for each problem and candidate (and
+// state: name, microseconds, state), that of --table one for each problem and winner (gemm_table.h) that
+// beats what gemm would run by 1 % or more. Candidates more than 8 % behind after three rounds are timed no
+// further.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -43,7 +45,7 @@ using namespace cgp::kernels;
 using runtime::Stream;
 
 struct Settings {
-  int rounds = 9, top = 6, algorithms = 32, singles = 0;
+  int rounds = 9, top = 6, algorithms = 32, singles = 0, families = 0;
   std::string only, device = "cuda:0";
   std::ofstream all, table;
   bool wide = false, both = false;
@@ -302,6 +304,7 @@ class Sweep {
       for (auto& c : Candidates(p, at, device_.info()).take(settings_)) all.push_back(std::move(c));
     for (auto& c : gemm_singles_sm90(p, at, device_.info(), std::size_t(settings_.singles)))
       if (settings_.takes(c.variant.name)) all.push_back(std::move(c));
+    if (settings_.families) all = families_of(p, std::move(all), std::size_t(settings_.families));
     double least = 1e30;
     for (const auto& c : all)
       if (c.microseconds > 0) least = std::min(least, c.microseconds);
@@ -316,6 +319,30 @@ class Sweep {
     if (out[0].kind == GemmKind::crooked)
       if (auto copied = select_packed_gemm(p, at, device_.info())) out.push_back(std::move(*copied));
     return out;
+  }
+
+  // A family's name is a variant's without its tile, stages and group.
+  static std::vector<GemmChoice> families_of(const GemmProblem& p, std::vector<GemmChoice> all,
+                                             std::size_t most) {
+    std::erase_if(all, [&](const GemmChoice& c) {
+      return c.kind <= GemmKind::sm80 && c.kind != GemmKind::crooked && p.flops() > 1e7;
+    });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+    std::vector<std::string> have;
+    std::erase_if(all, [&](const GemmChoice& c) {
+      std::string family;
+      for (const auto word : text::split(c.variant.name, '_')) {
+        const bool tile = word.find('x') != word.npos && word[0] != 'c',
+                   number = word.size() > 1 && word[1] <= '9';
+        if (tile || (number && (word[0] == 's' || word[0] == 'g'))) continue;
+        text::append(family, text::cat("_", word));
+      }
+      if (have.size() >= most || std::find(have.begin(), have.end(), family) != have.end()) return true;
+      have.push_back(std::move(family));
+      return false;
+    });
+    return all;
   }
 
   // Rounds in an order of their own each, so that no contender always follows the same other: what one does
@@ -551,6 +578,8 @@ int main(int argc, char** argv) try {
       s.algorithms = std::atoi(value());
     else if (word == "--singles")
       s.singles = std::atoi(value());
+    else if (word == "--families")
+      s.families = std::atoi(value());
     else if (word == "--only")
       s.only = value();
     else if (word == "--rest")

@@ -331,7 +331,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   if (arch == "sm_90a")
     for (const auto& [key, row] : h200_table().rows())
       take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
-  with(gemm_pack());
+  for (int matrices : {1, 2, 3}) with(gemm_pack(matrices));
   for (DType t : {DType::f32, DType::f16, DType::bf16}) with(gemm_add_f32(t));
   for (auto& v : gemm_arrange_variants()) with(std::move(v));
   for (bool ta : {false, true})

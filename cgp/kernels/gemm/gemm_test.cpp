@@ -171,8 +171,9 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   EXPECT_NE(copied.why.find("rows of a, b"), std::string::npos) << copied.why;
   p.n = 4097, p.k = 4096;
   EXPECT_TRUE(select_gemm(p, {}, h).pack_c);
-  p.beta = 1;
-  EXPECT_FALSE(select_gemm(p, {}, h).pack_c);
+  p.beta = 1;  // the old c goes through scratch memory too
+  EXPECT_TRUE(select_gemm(p, {}, h).pack_c);
+  EXPECT_TRUE(select_gemm(p, {}, h).variant.name.ends_with("_old"));
   p.n = 4096, p.beta = 0;
   p.k = 0;
   EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::naive);
@@ -187,6 +188,7 @@ TEST(gemm, operands_with_crooked_rows_are_copied) {
   run("packed", "bf16", "nn", "160", "255", "255", "sm_80", "1", "0", "2");
   run("packed", "bf16", "tt", "131", "264", "264", "sm_90a");
   run("packed", "bf16", "nt", "1000", "1001", "520", "sm_90a");  // large: c goes through scratch memory too
+  run("packed", "bf16", "nn", "1001", "1001", "520", "sm_90a", "2", "0.5");
 }
 
 TEST(gemm, bad_arguments_name_the_argument) {

@@ -151,10 +151,11 @@ int pieces(const GemmProblem& p, const GemmTypedTuning& t) {
   const int rows = alone(p, t) || t.bm == 256 ? 2 : 1, columns = pairs(p) ? t.bn / 2 : t.bn;
   return rows * ((columns + piece(p) - 1) / piece(p));
 }
-// Why there is no tile of 176 columns, which are no whole pieces.
+// Why there is no tile of 176 columns, which are no whole pieces of 128 bytes.
 std::string reject_176(const GemmProblem& p) {
-  if (!p.epilogue.empty() || p.alpha != 1 || p.beta != 0 || p.scaling != GemmScaling::none)
-    return "tiles of 176 columns are stored as they are, without an epilogue";
+  const auto whole = epilogue::of_problem(p, {});
+  if (!whole.empty() && (!whole.pointwise() || bytes(*p.type_c) != 2))
+    return "an epilogue of tiles of 176 columns tells elements of 16 bits one by one";
   const bool one = *p.type_b == p.type, wide = bytes(p.type) == 2;
   if (!one || !(wide || p.type == DType::e4m3 || p.type == DType::s8))
     return text::cat("tiles of 176 columns are for two operands of f16, bf16, e4m3 or s8, not ", name(p.type),

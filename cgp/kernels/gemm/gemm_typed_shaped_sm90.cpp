@@ -58,7 +58,7 @@ void gemm_shaped_kernel(Kernel& k, TypedShape shape) {
   for (int i = 0; i < 2 && tune.blocks; ++i) factors.push_back(Param<In<f32>>::make(k));
   const auto tiles =
       t.planes == 1 ? all_tiles : select(Param<In<u32>>::make(k).ld(0) == 0u, all_tiles, Val<u32>(0));
-  HopperStore c(k, tune.c, tune.epilogue, m, n);
+  HopperStore c(k, tune.c, tune.epilogue, m, n, t.cols);
   auto math = k.role<Warpgroup>(t.groups, /*registers=*/t.groups == 3 ? 160 : 240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
   const ClusterWalk walk{rows, cols, tiles, 1, tune.tile.group};

@@ -70,7 +70,7 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
     paired_b.emplace(Param<Paired>::make(k));
   else
     plain_b.emplace(Param<typename B::map>::make(k));
-  HopperStore c(k, tune.c, tune.epilogue, m, n);
+  HopperStore c(k, tune.c, tune.epilogue, m, n, BN);
   auto math = k.role<Warpgroup>(2, /*registers=*/240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
   const ClusterWalk walk{rows, cols, tiles, cluster, tune.tile.group};

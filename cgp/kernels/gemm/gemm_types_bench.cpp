@@ -2,12 +2,14 @@
 // Measures products of every type, and what epilogues cost, against the best that a search of cuBLASLt finds.
 //   cgp_gemm_types_bench [--json FILE] [--rounds N] [--sweep] [--only PART] [PREFIX...]  e.g. fp8
 //   epilogue/bf16
+// Beside an epilogue the product without one runs too: over_bare is how many times as long it takes.
 // --sweep runs every tile that the kernels have instead of the selected one, --only those whose names contain
 // PART, or one of several between commas.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -15,6 +17,8 @@
 #include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_compile_bench.h"
+#include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/prof/compare.h"
 #include "cgp/prof/peer_cublaslt.h"
 
@@ -72,14 +76,29 @@ class Bench {
       }
     const auto all = choices(p, at);
     load_all(device_, all);
+    // What an epilogue costs: the same product without one runs beside it.
+    std::optional<GemmChoice> bare;
+    GemmProblem plain = p;
+    plain.epilogue = {}, plain.beta = 0;
+    if (!p.epilogue.empty() || p.beta != 0)
+      bare = select_gemm(plain, at, device_.info(), GemmTable::shipped(device_.info()));
+    const auto rest = operands_(*p.type_c, p.epilogue.pairing() == Pairing::none ? 1 : p.m * p.n, 3);
     for (const auto& choice : all) try {
         std::vector<Contender> contenders{{"cgp", [&](Stream& s) { run_gemm(s, choice, p, at); }}};
         if (have) contenders.push_back({"cublaslt", [&](Stream& s) { plan.run(s, lt_at); }});
+        GemmAddresses apart = at;
+        if (p.epilogue.pairing() != Pairing::none)
+          apart.c = rest.address(), plain.ldc = p.n, plain.stride_c = 0;
+        if (bare) contenders.push_back({"bare", [&](Stream& s) { run_gemm(s, *bare, plain, apart); }});
         prof::CompareOptions o;
         o.rounds = rounds_;
         BenchRow r{"gemm_types/" + name, choice.variant.name, p.flops(), 0,
                    prof::compare(device_, contenders, o)};
         r.more = {{"error", error(p, a, b, c)}, {"peer_error", have ? error(p, a, b, theirs) : 0}};
+        if (bare) {
+          r.more.emplace_back("over_bare", r.timings[0].summary.median / r.timings.back().summary.median);
+          r.timings.pop_back();
+        }
         print_row(r);
         rows_.push_back(std::move(r));
       } catch (const Error& e) {
@@ -151,6 +170,19 @@ class Bench {
       }
     }
     if (is_promoted(p)) promoted_choices(p, at, all);
+    if (p.type == DType::e4m3 && p.precision == GemmPrecision::fast && p.scaling == GemmScaling::none)
+      for (int group : {8, 16})
+        for (GemmPersistentShape s : {GemmPersistentShape{.rows = 256, .cols = 200, .turned = true},
+                                      {.rows = 256, .cols = 176, .turned = true},
+                                      {.rows = 256, .cols = 128, .turned = true},
+                                      {.rows = 128, .cols = 256, .turned = true},
+                                      {.rows = 256, .cols = 176},
+                                      {.rows = 256, .cols = 192},
+                                      {.rows = 128, .cols = 256, .cluster = 2},
+                                      {.rows = 128, .cols = 256}}) {
+          s.group = group;
+          all.push_back(choose_persistent_sm90(p.type, p.trans_a, p.trans_b, s));
+        }
     const auto parts = text::split(only_, ',');
     std::erase_if(all, [&](const GemmChoice& c) {
       return std::none_of(parts.begin(), parts.end(),

@@ -89,7 +89,7 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
     const auto indexed = word();
     factors.emplace(GroupedFactors{of_a, of_b, index, indexed, word()});
   }
-  HopperStore c(k, *g.p.type_c, g.whole, rows, n, /*ragged=*/true);
+  HopperStore c(k, *g.p.type_c, g.whole, rows, n, 0, /*ragged=*/true);
   auto math = k.role<Warpgroup>(t.groups, /*registers=*/232);
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   // Before the ring, whose barriers its producer makes known to those who take: compute-sanitizer's racecheck
