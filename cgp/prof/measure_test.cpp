@@ -209,6 +209,9 @@ TEST(process, an_interruption_is_passed_on_and_what_was_there_is_kept) {
   EXPECT_EQ(r.describe(), "interrupted");
   EXPECT_EQ(r.out, "before\n");
   EXPECT_FALSE(run_process({"true"}).interrupted) << "the next one is on its own";
+  EXPECT_TRUE(
+      run_process({"sh", "-c", "kill -TERM $PPID; kill -STOP $$; while :; do sleep 0.1; done"}).interrupted)
+      << "a program that stopped itself is woken to be told";
 }
 
 TEST(process, a_grandchild_that_keeps_the_pipe_is_not_waited_for) {

@@ -79,7 +79,10 @@ class Interruptions {
  private:
   static void forward(int signal) {
     const bool again = told_.fetch_add(1) > 0;
-    if (const pid_t group = group_) kill(-group, again ? SIGKILL : signal);
+    const pid_t group = group_;
+    if (!group) return;
+    kill(-group, again ? SIGKILL : signal);
+    kill(-group, SIGCONT);  // one that was stopped would never hear of it
   }
   static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGHUP};
   static inline std::atomic<pid_t> group_{0};

@@ -384,7 +384,10 @@ int guarded(const std::function<int()>& body, bool json, bool color) {
     return show(e, "Error", kUsage);
   } catch (const std::filesystem::filesystem_error& e) {
     return show(
-        Error(ErrorText{"the file or folder must be usable", e.path1().string(), e.code().message(), {}}),
+        Error(ErrorText{"the file or folder must be usable",
+                        e.path1().empty() ? "the folder for temporary files (TMPDIR)" : e.path1().string(),
+                        e.code().message(),
+                        {}}),
         "Error", kUsage);
   } catch (const nlohmann::json::exception& e) {
     return show(Error(ErrorText{"a JSON file has the fields that cgp writes into it", {}, e.what(), {}}),
