@@ -321,20 +321,22 @@ class PagedKVCache:
         """
         several = not isinstance(sequences, int)
         of = list(sequences) if several else [sequences]
+        tables, lengths, _ = self._tables(of)
         with self._where.session() as on:
-            tables, lengths, _ = self._tables(of)
-            shape = (len(of), self.heads, max(lengths, default=0), self.d)
-            table, lengths, _ = self._on_device(on, tables, lengths, ())
-            (k, k_result), (v, v_result) = on.empty(shape, self.dtype), on.empty(shape, self.dtype)
-            on.call(_core.kv_gather, self._pool, table, lengths, self._scales, self._wrong, k, v)
-            k, v = k_result(), v_result()
+            table, there, _ = self._on_device(on, tables, lengths, ())
+            k, v = self._gather(on, table, there, (len(of), self.heads, max(lengths, default=0), self.d))
         return (k, v) if several else (k[0].swapaxes(0, 1), v[0].swapaxes(0, 1))
+
+    def _gather(self, on, table, lengths, shape):
+        (k, k_result), (v, v_result) = on.empty(shape, self.dtype), on.empty(shape, self.dtype)
+        on.call(_core.kv_gather, self._pool, table, lengths, self._scales, self._wrong, k, v)
+        return k_result(), v_result()
 
     def attend(self, q, sequences, scale=0.0, share=0):
         """Attention of the last tokens of each sequence over all of its tokens, straight from the pages: query i of n sees keys up to
         length - n + i. q: [sequences, heads of queries, n, d] -> the same shape. scale 0: 1 / sqrt(d). share: so many neighbours in
         `sequences` (of the last group fewer) were forked from one another: the pages that all of them begin with are read once for
-        several of them, in the same launch.
+        several of them, in the same launch. That pays where they have most of their tokens in common.
 
         >>> cache = cgp.PagedKVCache(4, heads=1, d=64, dtype="float16")
         >>> s, x = cache.add_sequence(), np.ones((1, 1, 64), np.float16)
@@ -425,6 +427,12 @@ class PagedSteps:
         k, v = (cache._where.check(name, x, shape, cache.dtype) for name, x in (("k", k), ("v", v)))
         with cache._where.session() as on:
             cache._append(on, k, v, self._slots)
+
+    def read(self):
+        """(k, v) [sequences, heads, longest, d], with zeros behind the tokens that there are."""
+        cache = self._cache
+        with cache._where.session() as on:
+            return cache._gather(on, self._table, self._lengths, (len(self._of), cache.heads, self.longest, cache.d))
 
     def attend(self, q, scale=0.0):
         """PagedKVCache.attend() over these sequences: q [sequences, heads of queries, n, d]."""

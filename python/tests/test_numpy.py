@@ -431,6 +431,8 @@ def test_steps_over_a_paged_cache(share):
     for s in of:
         for got, want in zip(cache.read(s), tokens[s]):
             np.testing.assert_array_equal(got, want)
+    for got, want in zip(steps.read(), cache.read(of)):
+        np.testing.assert_array_equal(got, want)
     with pytest.raises(cgp.ArgumentError, match="would have 38 tokens, longest is 36"):
         steps.advance()
     assert [cache.get_seq_len(s) for s in of] == [36, 36]

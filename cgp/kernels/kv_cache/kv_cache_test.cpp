@@ -209,11 +209,41 @@ TEST(kv_cache, copy_on_write_copies_the_beginning_of_a_page) {
   }
 }
 
+// Tokens in the first and in the last page of a pool of more than 2^31 elements.
+static void a_large_pool(const runtime::Device& device) {
+  const KvCacheShape c{DType::bf16, DType::bf16, 4100, 256, 8, 128};
+  ASSERT_GT(c.elements(), 1ull << 31);
+  const auto pool = device.alloc<std::byte>(c.bytes());
+  const std::uint64_t row = c.heads * c.d, last = c.page_count * c.page_size - 1;
+  const auto k = random_array(DType::bf16, {2 * row}, 1), v = random_array(DType::bf16, {2 * row}, 2);
+  auto dk = device.upload<std::byte>(k.bytes), dv = device.upload<std::byte>(v.bytes);
+  auto slots = device.upload<std::uint64_t>(std::vector<std::uint64_t>{last, 255});
+  auto table = device.upload<std::int32_t>(std::vector<std::int32_t>{std::int32_t(c.page_count) - 1, 0});
+  auto lengths = device.upload<std::uint32_t>(std::vector<std::uint32_t>{512});
+  auto wrong = device.zeros<std::uint32_t>(1);
+  auto ok = device.alloc<std::byte>(512 * row * 2), ov = device.alloc<std::byte>(512 * row * 2);
+  runtime::Stream s(device);
+  kv_append(s, c, pool.address(), {dk.address(), dv.address(), 0, 0, 2}, slots.address(), wrong.address());
+  kv_gather(s, c, pool.address(), table.address(), 2, lengths.address(), 1, 512, ok.address(), ov.address(),
+            wrong.address());
+  s.wait();
+  EXPECT_EQ(wrong.to_vector()[0], 0u);
+  HostArray got_k(DType::bf16, {512 * row}), got_v(DType::bf16, {512 * row});
+  ok.download(got_k.bytes), ov.download(got_v.bytes);
+  for (std::uint64_t t = 0; t < 2; ++t)  // rows 255 and 511 of each head
+    for (std::uint64_t i = 0; i < row; ++i) {
+      const auto at = (i / c.d * 512 + 256 * t + 255) * c.d + i % c.d;
+      EXPECT_EQ(got_k.at(at), k.at(t * row + i));
+      EXPECT_EQ(got_v.at(at), v.at(t * row + i));
+    }
+}
+
 TEST(kv_cache, right_on_a_gpu) {
   try {
     const auto device = runtime::Device::open("cuda:0");
     append_and_gather(device, DType::bf16, DType::bf16, 256, 128);
     append_and_gather(device, DType::bf16, DType::e4m3, 64, 128);
+    a_large_pool(device);
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }

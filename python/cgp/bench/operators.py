@@ -169,7 +169,7 @@ def _contiguous_cases(random, batch):
     yield f"cache of {size}: append", (k, v), {"cgp": steps.append, "contiguous": put}, False
     yield f"cache of {size}: attention", (q,), {
         "cgp": steps.attend, "contiguous": lambda q: F.scaled_dot_product_attention(q, keys, values, enable_gqa=True)}, False
-    yield f"cache of {size}: read", (), {"cgp": lambda: cache.read(of), "contiguous": lambda: (keys.clone(), values.clone())}, False
+    yield f"cache of {size}: read", (), {"cgp": steps.read, "contiguous": lambda: (keys.clone(), values.clone())}, False
 
 
 def _flex(n, causal):
