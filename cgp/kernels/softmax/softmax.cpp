@@ -54,9 +54,8 @@ class Rows : public row::RowOp {
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto to = v.target(out_);
-    // The branch of a rounded reciprocal costs a spilled register where there are 64. In blocks that stay it
-    // keeps the next row's loads where they are; without it ptxas moves them down, and 0.95 of the copy
-    // become 0.83.
+    // The branch of a rounded reciprocal costs a spilled register where there are 64; blocks that stay have
+    // 128.
     const auto whole = op_ == SoftmaxOp::log_softmax ? row::natural_log(s[1])
                        : op_ != SoftmaxOp::softmax   ? s[0]
                        : stay_                       ? rcp<rn>(s[1])
