@@ -18,14 +18,15 @@ std::uint64_t wave_tiles(std::uint64_t n, int tile) {
 // 128 bytes.
 double crossing_panels(int extent) { return extent % 64 == 0 ? 0 : extent % 32 == 0 ? 0.5 : 0.75; }
 
-// Microseconds on an H200, fitted to 852 tilings of 47 problems. A stage of K takes what its products take,
+// Microseconds on an H200, fitted to 655 tilings of 262 problems. A stage of K takes what its products take,
 // what its rows take (those that a block asks for, and those that it is sent), or its share of the way from
 // memory.
 double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const GemmProblem& p) {
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const bool a = element * p.lda % 128 != 0, b = element * p.ldb % 128 != 0;
   const auto rows = [](int extent, int sharing, double crooked) {
-    return extent * (crooked * (1.66e-3 / sharing + 0.49e-3) + (1 - crooked) * (0.58e-3 / sharing + 0.54e-3));
+    return extent *
+           (crooked * (2.12e-3 / sharing + 0.35e-3) + (1 - crooked) * (0.573e-3 / sharing + 0.54e-3));
   };
   const auto of = [&](int extent, bool panels, int sharing, bool crooked) {
     return rows(panels ? (extent + 63) / 64 * 64 : extent, sharing,
@@ -33,15 +34,17 @@ double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const G
   };
   const double area = double(t.rows) * t.cols / 32768, multiply = 0.578 * area,
                fetch = of(t.height(), p.trans_a, s.beside(), a) + of(t.width(), !p.trans_b, s.below(), b),
-               way = 1.2 / (t.stages - 1);
-  const double step = std::max({multiply, fetch, way}) + 0.061 * std::min(multiply, fetch);
+               way = 1.21 / (t.stages - 1);
+  const double step = std::max({multiply, fetch, way}) + 0.094 * std::min(multiply, fetch);
   const double time =
-      double(wave_tiles(p.k, 64)) * step + (s.old ? 5.5 : 4.15) * area + (s.cluster > 1 ? 5.3 : 3.93);
-  const double bytes = double(element) * double(p.batch) *
-                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
+      double(wave_tiles(p.k, 64)) * step + (s.old ? 4.83 : 3.78) * area + (s.cluster > 1 ? 4.91 : 3.21);
+  const double bytes =
+      double(element) * double(p.batch) *
+      (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n) * (s.old ? 2 : 1));
   // The last term decides between tilings that memory makes equally fast.
   const double whole_lines = s.cluster > 1 && !a && !b ? 1.1 : 1;
-  return (std::max(time, bytes / 3.86e6 + 6.03) + 1e-3 * time) * (t.turned ? 0.98 : 1) * whole_lines;
+  return (gemm_both_times(time, bytes / 4.08e6 + 5.66, 5.46) + 1e-3 * time) * (t.turned ? 0.98 : 1) *
+         whole_lines;
 }
 
 }  // namespace

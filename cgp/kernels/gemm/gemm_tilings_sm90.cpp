@@ -40,19 +40,21 @@ bool streams(const GemmProblem& p) {
 struct Model {
   // Elements of C, and rows of A and B, that an SM multiplies and fetches in a microsecond, by 64 of K; the
   // part of the shorter of both that the other does not hide.
-  double products = 177034, lines = 4743, overlap = 0.367;
-  double way = 0.377;  // of a stage from memory
-  double prologue = 1.75, prologue_split = 1.533, prologue_pair = 1.837,
-         prologue_cluster = 2.2;            // us a block
-  double exchange = 1.088, results = 0.45;  // of 128 x 128 sums among blocks, of 128 x 256 results
-  double turn = 0.0093;                     // from one warpgroup to the other
-  double pair = 1.051, four = 1.094;        // factors: of steps in clusters of 2 and 4
-  double crooked = 2.791;                   // of rows across lines of 128 bytes
-  double panels = 1.1;                      // of rows in several panels
-  double direct = 0.8;                  // of 128 x 128 results from registers, beyond what the prologue has
-  double old = 1.6;                     // of a tile of sm90_pingpong that reads the old C
-  double tall = 0.976, turned = 0.984;  // of products of 256 rows, of turned ones
-  double bytes_per_us = 6.393e6, latency = 2.8, slow = 2.18;
+  double products = 138090, lines = 7960, overlap = 0.486;
+  double way = 0.361;     // of a stage from memory
+  double sent = 3.551e5;  // rows of a stage that L2 sends to all SMs in a us
+  double prologue = 1.461, prologue_split = 1.521, prologue_pair = 1.965,
+         prologue_cluster = 2.111;          // us a block
+  double exchange = 2.02, results = 0.356;  // of 128 x 128 sums among blocks, of 128 x 256 results
+  double turn = 0.0018;                     // from one warpgroup to the other
+  double pair = 1.083, four = 1.131;        // factors: of steps in clusters of 2 and 4
+  double crooked = 2.472;                   // of rows across lines of 128 bytes
+  double panels = 1.008;                    // of rows in several panels
+  double direct = 0.632;                // of 128 x 128 results from registers, beyond what the prologue has
+  double old = 2.749;                   // of a tile of sm90_pingpong that reads the old C
+  double tall = 1.017, turned = 1.007;  // of products of 256 rows, of turned ones
+  double bytes_per_us = 5.077e6, latency = 2.877, slow = 1.638;
+  double power = 5.76;  // of times that are alike
 };
 constexpr Model kModel;
 
@@ -132,21 +134,27 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
   const double fetch =
       (rows(t.bm, beside, crooked(p, p.lda), p.trans_a) + rows(t.bn, below, crooked(p, p.ldb), !p.trans_b)) /
       m.lines;
+  // What all SMs together are sent by L2.
+  const auto panels = [](int extent, bool mn) { return double(mn ? (extent + 63) / 64 * 64 : extent); };
+  const double working = std::min(double(all) * t.split, double(sms)),
+               sent =
+                   working * (panels(t.bm, p.trans_a) / beside + panels(t.bn, !p.trans_b) / below) / m.sent;
   // Stages that all fly at once wait for memory once, which is in the prologue.
   const int stages = stages_of(t, p.k);
   const double way = k_tiles > stages * t.split ? m.way / (stages - 1) : 0;
-  const double step =
-      (std::max({multiply, fetch, way}) + m.overlap * std::min(multiply, fetch)) * (t.cluster > 2   ? m.four
-                                                                                    : t.cluster > 1 ? m.pair
-                                                                                                    : 1);
+  const double step = (std::max({multiply, fetch, way, sent}) + m.overlap * std::min(multiply, fetch)) *
+                      (t.cluster > 2   ? m.four
+                       : t.cluster > 1 ? m.pair
+                                       : 1);
   const double time = t.kind == GemmKind::sm90_split ? predict_split(t, all, k_tiles, step, sms, m, p.k)
                       : t.kind == GemmKind::sm90_persistent
                           ? predict_clusters(t, all, k_tiles, step, sms, m)
                           : predict_persistent(t, all, k_tiles, step, sms, m, p.beta != 0);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
-                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
+                       (double(p.m) * double(p.k) + double(p.n) * double(p.k) +
+                        double(p.m) * double(p.n) * (p.beta != 0 ? 2 : 1));
   // The last term decides between tilings that memory makes equally fast.
-  return std::max(time, bytes / m.bytes_per_us + m.latency) + m.slow * time;
+  return gemm_both_times(time, bytes / m.bytes_per_us + m.latency, m.power) + m.slow * time;
 }
 
 GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
@@ -407,7 +415,9 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const GemmProblem p = q.dense();
   // With few tiles of long K it is faster to split K.
   const bool many = tiles(p.n, p.trans_b ? 64 : 128) * p.batch >= (p.k < 2048 ? 32 : 64);
-  if (p.m <= 32 && many && reject(GemmKind::sm90_stream, p, at, d).empty()) return stream(p);
+  // From 17 rows on, short K is faster in one wave of other tiles.
+  if (p.m <= (p.k < 2048 ? 16 : 32) && many && reject(GemmKind::sm90_stream, p, at, d).empty())
+    return stream(p);
   const bool tiny = p.m * p.n <= 65536 && p.k <= 512 && p.batch == 1 && p.m > 32;
   if (tiny && reject(GemmKind::skinny, p, at, d).empty()) return skinny(p, 16, 16, 4, 2);
   if (p.m <= 16 && p.k <= 8192 && tiles(p.n, 64) * p.batch < 32 && reject(GemmKind::skinny, p, at, d).empty())
@@ -419,7 +429,7 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const auto part = std::min_element(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
     return x.microseconds < y.microseconds;
   });
-  const bool in_parts = part != parts.end() && 1.1 * part->microseconds < best.microseconds;
+  const bool in_parts = part != parts.end() && part->microseconds < best.microseconds;
   const double least = in_parts ? part->microseconds : best.microseconds;
   const auto predicted = [](std::string_view what, double us, double otherwise) {
     return text::cat("TMA and wgmma; ", what, ", predicted ", std::lround(us), " us (else ",
@@ -437,6 +447,13 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
     GemmChoice c = *part;
     c.why = predicted("K in parts that are added up", least, best.microseconds);
     return c;
+  }
+  // Few rows of A that lie along M: no kernel of wgmma has tiles so low.
+  if (p.m <= 16 && p.trans_a && !packed) {
+    auto low = gemm_crooked_candidates(p, at, d);
+    const auto least_low = std::min_element(
+        low.begin(), low.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+    if (least_low != low.end() && least_low->microseconds < 1.6 * least) return std::move(*least_low);
   }
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",

@@ -9,6 +9,7 @@
 #include "cgp/kernels/gemm/gemm.h"
 #include "cgp/kernels/gemm/gemm_arrange.h"
 #include "cgp/kernels/gemm/gemm_direct_store.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 #include "cgp/kernels/gemm/gemm_typed_sm90.h"
 
 namespace cgp::kernels {
@@ -464,6 +465,25 @@ bool prefers_typed_gemm(const GemmProblem& q, const runtime::DeviceInfo& d) {
 
 Variant gemm_guarded_simt(const GemmProblem& p) { return direct_choice(p.dense(), {}, true, true).variant; }
 
+namespace {
+
+// Large products of 8-bit floats whose sums all stay in the tensor cores, where tiles of 200 x 256 fill their
+// waves: fewer bytes from L2 for each product than tiles that take turns.
+std::optional<GemmChoice> large_tiles(const GemmProblem& p, const GemmAddresses& at,
+                                      const runtime::DeviceInfo& d) {
+  const bool plain = p.type == DType::e4m3 && *p.type_b == DType::e4m3 && *p.type_c == DType::bf16 &&
+                     p.precision == GemmPrecision::fast && p.scaling == GemmScaling::none &&
+                     p.epilogue.empty() && p.beta == 0 && p.batch == 1 && !p.trans_a && p.trans_b;
+  if (!plain || p.flops() < 8e11 || !reject(GemmKind::sm90_persistent, p, at, d).empty()) return {};
+  const double waves = double(ceil_div(p.m, 200) * ceil_div(p.n, 256)) / 132;
+  if (double(p.m) * double(p.n) < 0.96 * std::ceil(waves) * 132 * 200 * 256) return {};
+  auto c = choose_persistent_sm90(p.type, false, true, {.rows = 256, .cols = 200, .turned = true});
+  c.why = "wgmma, tiles of 200 x 256 in whole waves";
+  return c;
+}
+
+}  // namespace
+
 GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   auto why = not_hopper(p, d);
@@ -475,6 +495,7 @@ GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, cons
   if (why.empty() && p.type == DType::f32 && promoted(p) && pairs(p) && bytes(*p.type_c) == 1)
     why = "pairs of f32 as three bf16 to 8-bit results";
   if (why.empty()) {
+    if (auto large = large_tiles(p, at, d)) return std::move(*large);
     auto c = hopper_choice(p, at, default_tuning(p));
     c.why = promoted(p) ? "wgmma, sums added up in fp32 registers" : "wgmma, two warpgroups take turns";
     return c;

@@ -526,6 +526,13 @@ TEST(gemm_persistent_sm90, eight_bit_floats) {
     t.forced = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, s);
     t.check(d);
   }
+  runtime::DeviceInfo h;
+  h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
+  for (std::uint64_t size : {4096, 8192}) {  // 2.5 and 9.9 waves of tiles of 200 x 256
+    auto p = problem(DType::e4m3, "nt", size, size, size);
+    p.precision = GemmPrecision::fast;
+    EXPECT_EQ(select_gemm(p, {}, h).kind, size == 8192 ? GemmKind::sm90_persistent : GemmKind::sm90_pingpong);
+  }
 }
 
 TEST(gemm_persistent_sm90, old_results_through_the_ring) {
