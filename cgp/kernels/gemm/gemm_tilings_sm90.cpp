@@ -314,7 +314,10 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
       for (int bn : {192, 256}) add({GemmKind::sm90_pingpong, 128, bn});  // 256: both warpgroups share a tile
     if (p.flops() >= 3e8 && reject(GemmKind::sm90_persistent, p, at, d).empty())
       each_persistent(p, [&](const Tiling& t) {
-        if (shaped_old_slots(gemm_persistent_tile(p.type, p.trans_a, p.trans_b, shape_of(t, p)))) add(t);
+        // Measured: warpgroups side by side wait for the old C.
+        if (t.bm <= 256 && t.bn <= 256 &&
+            shaped_old_slots(gemm_persistent_tile(p.type, p.trans_a, p.trans_b, shape_of(t, p))))
+          add(t);
       });
   }
   for (auto [bm, bn] : {std::pair{64, 32}, {64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}})
@@ -420,7 +423,8 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
     return stream(p);
   const bool tiny = p.m * p.n <= 65536 && p.k <= 512 && p.batch == 1 && p.m > 32;
   if (tiny && reject(GemmKind::skinny, p, at, d).empty()) return skinny(p, 16, 16, 4, 2);
-  if (p.m <= 16 && p.k <= 8192 && tiles(p.n, 64) * p.batch < 32 && reject(GemmKind::skinny, p, at, d).empty())
+  if (p.m <= 16 && p.k <= 8192 && (p.m <= 8 ? !many : tiles(p.n, 64) * p.batch < 32) &&
+      reject(GemmKind::skinny, p, at, d).empty())
     return p.m <= 8 ? skinny(p, 16, 8, 8, 4) : skinny(p, 16, 16, 8, 4);
   const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
@@ -453,7 +457,7 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
     auto low = gemm_crooked_candidates(p, at, d);
     const auto least_low = std::min_element(
         low.begin(), low.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
-    if (least_low != low.end() && least_low->microseconds < 1.6 * least) return std::move(*least_low);
+    if (least_low != low.end() && least_low->microseconds < 1.05 * least) return std::move(*least_low);
   }
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
