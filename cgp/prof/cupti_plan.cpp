@@ -154,6 +154,9 @@ std::vector<std::string> counters_of(CounterSet set) {
       std::vector<std::string> ops;
       for (const char* op : {"fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma"})
         ops.push_back(operation(op));
+      for (const char* type : {"bf16_dst_fp32", "fp16", "tf32_dst_fp32", "fp8", "int8", "fp64"})
+        ops.push_back(std::string("sm__ops_path_tensor_src_") + type + ".sum");
+      ops.emplace_back("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum");
       return with(ops);
     }
     case CounterSet::memory:

@@ -341,9 +341,12 @@ bool end_range() {
                  "\"block\":[%u,%u,%u],\"values\":{",
                  i, s.passes, escaped(l.name.c_str()).c_str(), l.grid[0], l.grid[1], l.grid[2], l.block[0],
                  l.block[1], l.block[2]);
-    for (std::size_t m = 0; m < values.size(); ++m)
-      std::fprintf(s.out, "%s\"%s\":%.17g", m ? "," : "", s.metrics[m],
-                   values[m] == values[m] ? values[m] : -1.0);
+    const char* comma = "";
+    for (std::size_t m = 0; m < values.size(); ++m) {
+      if (values[m] != values[m]) continue;  // CUPTI could not tell
+      std::fprintf(s.out, "%s\"%s\":%.17g", comma, s.metrics[m], values[m]);
+      comma = ",";
+    }
     std::fprintf(s.out, "}}\n");
   }
   std::lock_guard lock(s.mutex);

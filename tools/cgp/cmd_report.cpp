@@ -15,7 +15,7 @@
 #include "profile/import.h"
 #include "profile/peaks.h"
 #include "profile/prediction.h"
-#include "profile/roofline_plot.h"
+#include "profile/roofline_points.h"
 #include "profile/table.h"
 #include "profile/timeline_export.h"
 #include "profiler_commands.h"
@@ -237,9 +237,7 @@ std::string summary_html(const std::vector<Document>& all) {
 std::string roofline_html(const std::vector<Document>& all) {
   profile::Roofline r;
   for (const auto& d : all) {
-    const auto& m = d.metrics;
-    if (!m.has(Metric::arithmetic_intensity) || !m.has(Metric::gflops) || !d.machine.contains("device"))
-      continue;
+    if (!d.machine.contains("device")) continue;
     const std::string device = d.machine["device"].value("name", "");
     const auto* peaks = profile::device_peaks(device);
     if (!peaks) continue;
@@ -250,7 +248,7 @@ std::string roofline_html(const std::vector<Document>& all) {
                  {"fp32", false, peaks->fp32 * 1000, false}};
     }
     if (device == r.title)
-      r.points.push_back({d.name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()});
+      for (auto& p : profile::roof_points(d)) r.points.push_back(std::move(p));
   }
   return r.points.empty() ? "" : "<h2>Roofline</h2>" + profile::roofline_svg(r);
 }

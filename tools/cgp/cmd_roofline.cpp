@@ -13,11 +13,13 @@
 #include "gpu_ceilings.h"
 #include "json_text.h"
 #include "kernel_profile.h"
+#include "profile/amx.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/document.h"
 #include "profile/import.h"
 #include "profile/peaks.h"
-#include "profile/roofline_plot.h"
+#include "profile/program.h"
+#include "profile/roofline_points.h"
 #include "profile/table.h"
 #include "profiler_commands.h"
 #include "terminal.h"
@@ -43,8 +45,9 @@ std::vector<CeilingRow> data_sheet(const std::string& name) {
                                   "on a machine with it: cgp roofline --target cuda --empirical"});
   std::vector<CeilingRow> out{{{"HBM", true, p->memory_gbps, false}, "data sheet", {}}};
   for (const auto& [type, tflops] :
-       {std::pair{"fp64", p->fp64}, std::pair{"fp32", p->fp32}, std::pair{"tf32 tensor", p->tf32},
-        std::pair{"bf16 tensor", p->bf16}, std::pair{"fp8 tensor", p->fp8}})
+       {std::pair{"fp64", p->fp64}, std::pair{"fp64 tensor", p->fp64_tensor}, std::pair{"fp32", p->fp32},
+        std::pair{"tf32 tensor", p->tf32}, std::pair{"bf16 tensor", p->bf16}, std::pair{"fp8 tensor", p->fp8},
+        std::pair{"int8 tensor", p->int8}})
     if (tflops > 0) out.push_back({{type, false, tflops * 1000, false}, "data sheet, dense", {}});
   return out;
 }
@@ -63,15 +66,18 @@ std::vector<CeilingRow> measured_cpu(double seconds) {
   return out;
 }
 
-profile::RoofPoint point_of(const std::string& file) {
+std::vector<profile::RoofPoint> points_of(const std::string& file) {
   const auto d = profile::load_any(file);
   const auto& m = d.metrics;
-  if (!m.has(Metric::arithmetic_intensity) || !m.has(Metric::gflops))
+  auto points = profile::roof_points(d);
+  if (points.empty())
     throw ArgumentError(ErrorText{
         "a point needs arithmetic_intensity and gflops", file,
         m.has(Metric::gflops) ? m[Metric::arithmetic_intensity].why_absent : m[Metric::gflops].why_absent,
-        "profile the kernel on a GPU: cgp profile kernel NAME --device cuda --save FILE"});
-  return {d.name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()};
+        "profile the kernel on a GPU: cgp profile kernel NAME --device cuda --roofline --save FILE; a "
+        "program: "
+        "cgp profile binary --counters roofline --save FILE"});
+  return points;
 }
 
 /// Measured now: a kernel of the catalogue on the GPU, or a loop on one core of the processor.
@@ -79,9 +85,10 @@ profile::RoofPoint measured_point(const std::string& name, bool gpu) {
   if (gpu) {
     KernelProfileOptions k;
     k.kernel = name, k.device = "cuda", k.hot = false;
-    const auto d = profile_catalogue_kernel(k);
-    const auto& m = d.metrics;
-    return {name, m[Metric::arithmetic_intensity].number(), m[Metric::gflops].number()};
+    k.counters = profile::counter_names({"roofline"});
+    const auto points = profile::roof_points(profile_catalogue_kernel(k));
+    if (points.empty()) throw ArgumentError(cat(name, " works no floating-point operations"));
+    return points[0];
   }
   const std::size_t n = 1 << 22;
   std::vector<float> a(n, 1.5f), b(n, 0.25f);
@@ -112,24 +119,29 @@ int roofline(const Context& context, const RooflineOptions& o) {
       if (profile::device_peaks(device.info().name)) rows = data_sheet(device.info().name);
       for (auto& row : measured_gpu(device)) rows.push_back(std::move(row));
     }
-  } else if (o.target == "cpu" || o.target == "avx2" || o.target == "avx512") {
-    if (o.target != "cpu" && !profile::has_isa(o.target))
+  } else if (o.target == "cpu" || o.target == "avx2" || o.target == "avx512" || o.target == "amx") {
+    if (o.target == "amx" && !profile::amx_reject().empty())
+      throw Unsupported(
+          ErrorText{"ceilings with AMX", {}, profile::amx_reject(), "--target cpu, avx2, avx512"});
+    if (o.target.rfind("avx", 0) == 0 && !profile::has_isa(o.target))
       throw Unsupported(ErrorText{cat("this processor has no ", o.target), {}, {}, {}});
     progress.step("measuring the ceilings of one core");
     r.title = "Roofline of one core";
     rows = measured_cpu(o.seconds);
-    if (o.target == "avx2")
-      std::erase_if(rows, [](const CeilingRow& row) { return row.line.name.rfind("AVX-512", 0) == 0; });
+    std::erase_if(rows, [&](const CeilingRow& row) {
+      const auto begins = [&](const char* word) { return row.line.name.rfind(word, 0) == 0; };
+      return (o.target == "avx2" && begins("AVX-512")) || (o.target.rfind("avx", 0) == 0 && begins("AMX"));
+    });
   } else if (o.target == "neon") {
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
-  } else if (o.target == "wgpu" || o.target == "amx") {
+  } else if (o.target == "wgpu") {
     throw Unsupported(ErrorText{cat("ceilings of ", o.target, " are not measured"),
                                 {},
                                 "this version has no kernels for it",
-                                "--target cpu, avx2, avx512 or cuda"});
+                                "--target cpu, avx2, avx512, amx or cuda"});
   } else {
-    throw ArgumentError(ErrorText{"--target is cpu, avx2, avx512 or cuda", {}, o.target, {}});
+    throw ArgumentError(ErrorText{"--target is cpu, avx2, avx512, amx or cuda", {}, o.target, {}});
   }
   profile::Table table({"<ceiling", "value", "<unit", "<source", "<how"});
   nlohmann::ordered_json j = {
@@ -152,17 +164,29 @@ int roofline(const Context& context, const RooflineOptions& o) {
          {"how", row.how},
          {"absent", row.absent}});
   }
-  for (const auto& file : o.points) r.points.push_back(point_of(file));
+  for (const auto& file : o.points)
+    for (auto& p : points_of(file)) r.points.push_back(std::move(p));
   for (const auto& name : o.kernels) {
     progress.step(cat("measuring ", name));
     r.points.push_back(measured_point(name, o.target == "cuda"));
   }
   j["ridge_flop_per_byte"] = r.ridge();
-  for (const auto& p : r.points)
+  for (const auto& p : r.points) {
+    auto levels = nlohmann::ordered_json::array();
+    for (const auto& l : p.levels) {
+      const auto* roof = r.ceiling_of(l);
+      levels.push_back({{"level", l.name},
+                        {"bytes", l.bytes},
+                        {"intensity", l.intensity},
+                        {"gbps", p.gflops / l.intensity},
+                        {"ceiling_gbps", roof ? nlohmann::ordered_json(roof->value) : nullptr}});
+    }
     j["points"].push_back({{"name", p.name},
                            {"intensity", p.intensity},
                            {"gflops", p.gflops},
-                           {"ceiling_gflops", r.ceiling(p.intensity)}});
+                           {"ceiling_gflops", r.ceiling(p.intensity)},
+                           {"levels", std::move(levels)}});
+  }
   if (!o.svg.empty())
     write_file(o.svg, kind == ".svg"    ? profile::roofline_svg(r)
                       : kind == ".json" ? spec::dumped(j, 2) + "\n"

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/arith.h"
 #include "cgp/dsl/convert.h"
+#include "cgp/dsl/mma.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/catalog.h"
 #include "cgp/kernels/gemm/gemm_table.h"
@@ -38,9 +39,31 @@ void ladder_kernel(Kernel& k, Out<T> out, Val<u32> rounds) {
   const auto last = k.loop(rounds, start, [&](Val<u32>, RegGroup<T, kChains> x) {
     return x.map([&](Val<T> v) { return steps<T>(v, half, one, kUnrolled); });
   });
-  static_assert(kChains == 8);
+  static_assert(kChains == 8 && kUnrolled == 8);
   const auto sum = ((last[0] + last[1]) + (last[2] + last[3])) + ((last[4] + last[5]) + (last[6] + last[7]));
   out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), sum);
+}
+
+constexpr int kProducts = 4;  ///< of 16 x 8 x 16, each into a block of sums of its own
+
+/// Tensor cores in fp64: every row of A times columns of ones, so that the sum of all results needs no
+/// layout: 8 columns times the elements of A, once for each block of a row and each round.
+void tensor64_kernel(Kernel& k, Out<f64> out, Val<u32> rounds) {
+  k.block(kThreads);
+  Warp w = k.warp();
+  std::vector<FragA<f64, 16, 16>> a;
+  for (std::uint32_t block = 0; block < 2; ++block) {
+    std::vector<Value> regs;
+    for (std::uint32_t i = 0; i < 8; ++i) regs.push_back(to<f64>(k.tid_x() + (8 * block + i)));
+    a.emplace_back(std::move(regs));
+  }
+  const std::vector<FragB<f64, 16, 8>> b(2, FragB<f64, 16, 8>(std::vector<Value>(4, Val<f64>(1.0f))));
+  auto sums = k.loop(rounds, zeros<f64, 32, 16>(w),
+                     [&](Val<u32>, WarpAcc<f64, 32, 16> acc) { return multiply(w, std::move(acc), a, b); });
+  std::vector<Val<f64>> all{Val<f64>(0.0f)};
+  std::move(sums).each_pair(
+      w, [&](Val<u32>, Val<u32>, Val<f64> x, Val<f64> y) { all.push_back(all.back() + (x + y)); });
+  out.st(k.ctaid_x() * std::uint32_t(kThreads) + k.tid_x(), all.back());
 }
 
 using Vec = RegGroup<f32, 4>;
@@ -118,6 +141,10 @@ const Variant& ladder64() {
   static const Variant v = variant("ceiling_fma_f64", 75, ladder_kernel<f64>);
   return v;
 }
+const Variant& tensor64() {
+  static const Variant v = variant("ceiling_mma_f64", 90, tensor64_kernel);
+  return v;
+}
 const Variant& copying() {
   static const Variant v = variant("ceiling_copy", 75, copy_kernel);
   return v;
@@ -145,21 +172,29 @@ double best_seconds(const runtime::Device& device, int launches,
   return prof::compare(device, {&contender, 1}, o).at(0).summary.min * 1e-3;
 }
 
+/// `flops` are those of one thread in one round.
 template <class T>
-Ceiling ladder(const runtime::Device& device, const Variant& v, const char* name, std::uint32_t rounds,
-               int launches) {
+Ceiling in_registers(const runtime::Device& device, const Variant& v, const char* name, double flops,
+                     std::uint32_t rounds, const char* how, int launches) {
   const std::uint32_t blocks = std::uint32_t(device.info().sm_count) * 8;
+  if (const std::string why = kernels::reject(v, device.info().arch); !why.empty())
+    return {name, false, 0, {}, why};
   auto out = device.alloc<T>(std::size_t(blocks) * kThreads);
   const double s = best_seconds(device, launches, [&](runtime::Stream& stream) {
     kernels::load(device, v)(stream, runtime::Dim3{blocks, 1, 1}, out, rounds);
   });
-  const double operations = 2.0 * blocks * kThreads * kChains * kUnrolled * rounds;
   return {name,
           false,
-          operations / s * 1e-12,
-          text::cat(kChains, " chains of ", kUnrolled * rounds, " fused multiply-adds in ", blocks * kThreads,
-                    " threads"),
+          flops * rounds * blocks * kThreads / s * 1e-12,
+          text::cat(rounds, " rounds of ", how, " in ", blocks * kThreads, " threads"),
           {}};
+}
+
+template <class T>
+Ceiling ladder(const runtime::Device& device, const Variant& v, const char* name, std::uint32_t rounds,
+               int launches) {
+  return in_registers<T>(device, v, name, 2.0 * kChains * kUnrolled, rounds,
+                         "8 fused multiply-adds in each of 8 chains", launches);
 }
 
 /// Floats of an array for bandwidth: 4 GiB, or a quarter of what is free, in whole blocks of both kernels.
@@ -267,12 +302,21 @@ std::string check_ladder(const runtime::Device& device, const Variant& v) {
 }  // namespace
 
 std::vector<Variant> ceiling_variants() {
-  return {ladder32(), ladder64(), copying(), reading(), cached(), in_shared()};
+  return {ladder32(), ladder64(), tensor64(), copying(), reading(), cached(), in_shared()};
 }
 
 std::string check_ceiling_kernels(const runtime::Device& device) {
   if (auto wrong = check_ladder<float>(device, ladder32()); !wrong.empty()) return wrong;
   if (auto wrong = check_ladder<double>(device, ladder64()); !wrong.empty()) return wrong;
+  if (kernels::reject(tensor64(), device.info().arch).empty()) {
+    auto out = device.zeros<double>(kThreads);
+    kernels::load(device, tensor64())(device.stream(), runtime::Dim3{1, 1, 1}, out, std::uint32_t(10));
+    device.stream().wait();
+    double got = 0, want = 0;
+    for (double x : out.to_vector()) got += x;
+    for (int i = 0; i < 16 * kThreads; ++i) want += 10.0 * 16 * (i / 16 + i % 16);
+    if (got != want) return text::cat("ceiling_mma_f64: the sum is ", got, ", not ", want);
+  }
   std::vector<float> host(std::size_t(kThreads) * kRead * 4);
   double total = 0;
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = float(i % 17), total += host[i];
@@ -314,6 +358,8 @@ std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches) {
   out.push_back(shared_bandwidth(device, launches));
   out.push_back(ladder<float>(device, ladder32(), "fp32 FMA", 4096, launches));
   out.push_back(ladder<double>(device, ladder64(), "fp64 FMA", 1024, launches));
+  out.push_back(in_registers<double>(device, tensor64(), "fp64 tensor", 2.0 * kProducts * 16 * 8 * 16 / 32,
+                                     1024, "four mma.sync of 16 x 8 x 16", launches));
   for (const auto& [name, type] :
        {std::pair{"tf32 tensor", "f32:fast"}, std::pair{"bf16 tensor", "bf16"},
         std::pair{"f16 tensor", "f16"}, std::pair{"fp8 tensor", "e4m3:fast"}, std::pair{"int8 tensor", "s8"}})

@@ -24,7 +24,9 @@ TEST(ceilings, kernels_compute_on_a_gpu) {
 TEST(ceilings, every_target_has_them) {
   for (const auto arch : kernels::kTargets)
     for (const auto& v : cli::ceiling_variants())
-      EXPECT_FALSE(kernels::image(v, arch).ptx->empty()) << v.name;
+      if (kernels::reject(v, arch).empty()) {
+        EXPECT_FALSE(kernels::image(v, arch).ptx->empty()) << v.name;
+      }
 }
 
 TEST(ceilings, the_emulator_has_no_clock) {

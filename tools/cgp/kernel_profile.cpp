@@ -144,7 +144,7 @@ void add_waste(const runtime::Device& device, const kernels::Case& problem, Docu
     }
 }
 
-void count_by_replay(const KernelProfileOptions& o, Document& d) {
+void count_by_replay(const KernelProfileOptions& o, double flops, Document& d) {
   if (o.counters.empty()) return;
   std::vector<std::string> command{
       "/proc/self/exe", "run", o.kernel, "--device", o.device == "auto" ? "cuda" : o.device, "--repeat", "1"};
@@ -160,6 +160,13 @@ void count_by_replay(const KernelProfileOptions& o, Document& d) {
   }
   d.kernels = profile::kernels_of(run.timeline);
   if (d.kernels.empty()) return;
+  // What the algorithm needs is known, better than by the counters of each kind of instruction.
+  const auto& counters = d.kernels[0].counters;
+  const auto read = counters.find("dram__bytes_read.sum"), written = counters.find("dram__bytes_write.sum");
+  if (d.kernels.size() == 1 && flops > 0 && read != counters.end() && written != counters.end() &&
+      read->second + written->second > 0)
+    d.metrics.set(Metric::arithmetic_intensity, flops / (read->second + written->second), Source::derived,
+                  "operations of the algorithm over DRAM bytes, counted");
   d.metrics.merge(d.kernels[0].metrics);
   d.more["counting"] = {{"chip", run.timeline.chip}, {"passes", run.timeline.passes}};
   for (const auto& k : d.kernels)
@@ -226,7 +233,7 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
     d.metrics.set(Metric::ptx_jit_time_ms, counts.jit_milliseconds, Source::measured, "cgp's loader");
     d.metrics.set(Metric::ptx_cache_hit, counts.jit_compilations == 0, Source::counted, "cgp's loader");
     measure_on_gpu(device, *problem, o, d);
-    count_by_replay(o, d);
+    count_by_replay(o, problem->flops, d);
   } else {
     emulate(device, d);
     add_waste(device, *problem, d);

@@ -19,6 +19,7 @@
 #include "cgp/prof/system.h"
 #include "cgp/simd/loops/loops.h"
 #include "cgp/simd/threads.h"
+#include "profile/amx.h"
 
 namespace cgp::profile {
 namespace {
@@ -209,6 +210,10 @@ std::vector<CpuCeiling> cpu_ceilings(double seconds) {
        {std::pair{simd::Isa::avx512, "AVX-512 fp32 FMA"}, std::pair{simd::Isa::avx2, "AVX2 fp32 FMA"}})
     if (simd::has(isa))
       out.push_back({called, false, fma_peak_gflops(isa, each), "12 independent chains, one core"});
+  if (amx_reject().empty())
+    for (const auto& [type, called] :
+         {std::pair{AmxType::bf16, "AMX bf16"}, std::pair{AmxType::int8, "AMX int8"}})
+      out.push_back({called, false, amx_peak(type, each), "products into 6 tiles of 16 x 16, one core"});
   out.push_back({"scalar fp64", false, fma_peak_gflops(simd::Isa::scalar, each),
                  "8 chains of a multiplication and an addition"});
   const simd::Isa isa = simd::has(simd::Isa::avx512) ? simd::Isa::avx512

@@ -8,8 +8,9 @@
 #include "cgp/prof/count.h"
 #include "profile/cpu_ceilings.h"
 #include "profile/peaks.h"
-#include "profile/roofline_plot.h"
+#include "profile/roofline_points.h"
 #include "profile/simd_lint.h"
+#include "profile/timeline.h"
 
 using namespace cgp;
 using namespace cgp::profile;
@@ -46,6 +47,50 @@ TEST(roofline, pictures_have_lines_and_points) {
   const std::string text = roofline_text(r, 80, 16);
   EXPECT_NE(text.find("A  soft<max>: 1000 GFLOP/s"), std::string::npos) << text;
   EXPECT_NE(text.find("79 % of the ceiling"), std::string::npos) << text;
+}
+
+TEST(roofline, points_carry_the_bytes_of_each_level) {
+  Document d;
+  d.name = "softmax", d.more["flops"] = 2e9;
+  d.metrics.set(prof::Metric::arithmetic_intensity, 2.0, prof::Source::derived, "x");
+  d.metrics.set(prof::Metric::gflops, 4000.0, prof::Source::derived, "x");
+  KernelUse k;
+  k.name = "softmax_rows", k.launches = 1, k.us = {500};
+  k.counters = {{"dram__bytes_read.sum", 6e8},
+                {"dram__bytes_write.sum", 4e8},
+                {"lts__t_bytes.sum", 2e9},
+                {"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 1e7}};
+  d.kernels = {k};
+  Roofline r = rtx4090();
+  r.lines.push_back({"L2 read", true, 10000, true});
+  r.points = roof_points(d);
+  ASSERT_EQ(r.points.size(), 1u);
+  const auto& levels = r.points[0].levels;
+  ASSERT_EQ(levels.size(), 3u) << "L1 was not counted";
+  EXPECT_DOUBLE_EQ(levels[0].intensity, 2) << "2e9 operations over 1e9 bytes";
+  EXPECT_DOUBLE_EQ(levels[1].intensity, 1);
+  EXPECT_DOUBLE_EQ(levels[2].bytes, 1.28e9);
+  const std::string text = roofline_text(r, 80, 16), svg = roofline_svg(r);
+  EXPECT_NE(text.find("2000 MB: 1.00 FLOP/B, 4000 GB/s, 40 % of L2 read"), std::string::npos) << text;
+  EXPECT_NE(text.find("198 % of HBM"), std::string::npos) << text;
+  EXPECT_NE(svg.find(">shared</text>"), std::string::npos);
+
+  // A program's kernels, by what counters saw of them; tensor cores that nobody counted make it unknown.
+  Document program;
+  k.metrics.set(prof::Metric::wall_clock_time_us, 500.0, prof::Source::measured, "x");
+  for (const char* op : {"fadd", "fmul", "ffma", "dadd", "dmul", "dfma"})
+    k.counters[std::string("smsp__sass_thread_inst_executed_op_") + op + "_pred_on.sum"] = 1e6;
+  EXPECT_DOUBLE_EQ(counted_operations(k.counters), 8e6);
+  k.counters["sm__ops_path_tensor_src_bf16_dst_fp32.sum"] = 2e6;
+  EXPECT_DOUBLE_EQ(counted_operations(k.counters), 1e7);
+  k.counters.erase("sm__ops_path_tensor_src_bf16_dst_fp32.sum");
+  k.counters["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"] = 3;
+  EXPECT_TRUE(std::isnan(counted_operations(k.counters)));
+  k.counters.erase("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active");
+  k.counters.erase("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum");
+  EXPECT_TRUE(std::isnan(counted_operations(k.counters)));
+  program.kernels = {k};
+  EXPECT_TRUE(roof_points(program).empty());
 }
 
 TEST(peaks, devices_are_found_by_their_names) {

@@ -54,11 +54,24 @@ Axes axes_of(const Roofline& r) {
   for (const auto& p : r.points) {
     if (!(p.gflops > 0 && p.intensity > 0)) continue;
     a.y0 = std::min(a.y0, std::floor(std::log10(p.gflops)));
-    a.x0 = std::min(a.x0, std::floor(std::log2(p.intensity))),
-    a.x1 = std::max(a.x1, std::ceil(std::log2(p.intensity)));
+    const auto hold = [&](double intensity) {
+      a.x0 = std::min(a.x0, std::floor(std::log2(intensity)));
+      a.x1 = std::max(a.x1, std::ceil(std::log2(intensity)));
+    };
+    hold(p.intensity);
+    for (const auto& l : p.levels) hold(l.intensity);
   }
   if (a.y0 >= a.y1) a.y0 = 0, a.y1 = std::max(1.0, a.y1);
   return a;
+}
+
+/// "L2 30.5 MB: 8.8 FLOP/B, 4100 GB/s, 43 % of L2 read"
+std::string level_text(const Roofline& r, const RoofPoint& p, const RoofLevel& l) {
+  const double rate = p.gflops / l.intensity;
+  const RoofLine* roof = r.ceiling_of(l);
+  return format("{:<6} {:>7} MB: {} FLOP/B, {} GB/s{}", l.name, number_text(l.bytes * 1e-6),
+                number_text(l.intensity), number_text(rate),
+                roof ? format(", {:.0f} % of {}", 100 * rate / roof->value, roof->name) : "");
 }
 
 }  // namespace
@@ -73,6 +86,15 @@ double Roofline::ridge() const {
   const double width = best(*this, true);
   if (!(width > 0)) throw ArgumentError("a roofline needs a bandwidth");
   return best(*this, false) / width;
+}
+
+const RoofLine* Roofline::ceiling_of(const RoofLevel& level) const {
+  const RoofLine* found = nullptr;
+  for (const auto& l : lines)
+    if (l.bandwidth && l.value > 0 && l.name.rfind(level.name, 0) == 0 &&
+        (!found || std::pair(l.measured, l.value) > std::pair(found->measured, found->value)))
+      found = &l;
+  return found;
 }
 
 std::string roofline_svg(const Roofline& r, int width, int height) {
@@ -160,6 +182,14 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
         if (box.x0 < o.x1 && o.x0 < box.x1 && std::fabs(box.y - o.y) < 12) box.y = o.y + 12, moved = true;
     }
     names.push_back(box);
+    for (const auto& l : p.levels)
+      s += format(
+          "<line x1='{0:.1f}' x2='{1:.1f}' y1='{2:.1f}' y2='{2:.1f}' stroke='#2c8a3d' stroke-opacity='.4'/>"
+          "<circle cx='{1:.1f}' cy='{2:.1f}' r='4' fill='#fff' stroke='#2c8a3d'><title>{3}, {4}</title>"
+          "</circle><text x='{1:.1f}' y='{5:.1f}' text-anchor='middle' fill='#2c8a3d' "
+          "font-size='9'>{6}</text>",
+          x(p.intensity), x(l.intensity), y(p.gflops), xml_escaped(p.name), level_text(r, p, l),
+          y(p.gflops) - 7, l.name);
     s += format(
         "<circle cx='{:.1f}' cy='{:.1f}' r='5' fill='#2c8a3d' fill-opacity='.8'><title>{}: {} GFLOP/s at {} "
         "FLOP/B, {:.0f} % of the ceiling</title></circle>"
@@ -219,6 +249,7 @@ std::string roofline_text(const Roofline& r, int width, int height) {
     out += format("{}  {}: {} GFLOP/s at {} FLOP/B, {:.0f} % of the ceiling\n", char('A' + int(i % 26)),
                   r.points[i].name, number_text(r.points[i].gflops), number_text(r.points[i].intensity),
                   100 * r.points[i].gflops / r.ceiling(r.points[i].intensity));
+    for (const auto& l : r.points[i].levels) out += "     " + level_text(r, r.points[i], l) + "\n";
   }
   return out;
 }

@@ -12,9 +12,15 @@ struct RoofLine {
   double value = 0;  ///< GFLOP/s or GB/s
   bool measured = true;
 };
+/// What one level of memory moved for a point.
+struct RoofLevel {
+  std::string name;  ///< "HBM", "L2", "L1", "shared": how the names of its ceilings begin
+  double bytes = 0, intensity = 0;
+};
 struct RoofPoint {
   std::string name;
-  double intensity = 0, gflops = 0;  ///< FLOP/B, GFLOP/s
+  double intensity = 0, gflops = 0;    ///< FLOP/B, GFLOP/s
+  std::vector<RoofLevel> levels = {};  ///< from counters
 };
 struct Roofline {
   std::string title;
@@ -23,6 +29,8 @@ struct Roofline {
   /// min(best peak, intensity * best bandwidth); throws ArgumentError for an intensity that is not positive.
   double ceiling(double intensity) const;
   double ridge() const;
+  /// The widest ceiling of a level, a measured one before that of a data sheet; nullptr: it has none.
+  const RoofLine* ceiling_of(const RoofLevel& level) const;
 };
 std::string roofline_svg(const Roofline& r, int width = 900, int height = 520);
 std::string roofline_text(const Roofline& r, int width = 80, int height = 18);

@@ -10,7 +10,7 @@
 #include "cgp/prof/stats.h"
 #include "profile/baseline_store.h"
 #include "profile/peaks.h"
-#include "profile/roofline_plot.h"
+#include "profile/roofline_points.h"
 #include "profile/table.h"
 
 namespace cgp::profile {
@@ -44,15 +44,18 @@ Roofline roofline_of(const ScreenModel& m) {
   for (const auto& d : m.documents) {
     if (d.more.contains("roofline") && d.more["roofline"].contains("points"))
       for (const auto& p : d.more["roofline"]["points"])
-        if (p["intensity"].is_number() && p["gflops"].is_number())
+        if (p["intensity"].is_number() && p["gflops"].is_number()) {
           r.points.push_back({p["name"], p["intensity"], p["gflops"]});
+          for (const auto& l : p.value("levels", nlohmann::ordered_json::array()))
+            r.points.back().levels.push_back({l["level"], l["bytes"], l["intensity"]});
+        }
     if (d.more.contains("roofline") && r.lines.empty())
       for (const auto& l : d.more["roofline"]["lines"])
         if (l["value"].is_number())
           r.lines.push_back({l["name"], l["bandwidth"], l["value"], l["source"] == "measured"});
     if (d.machine.contains("device") && r.lines.empty())
       if (const auto* p = device_peaks(d.machine["device"].value("name", "")))
-        r.lines = {{"memory", true, p->memory_gbps, false},
+        r.lines = {{"HBM", true, p->memory_gbps, false},
                    {"fp32", false, p->fp32 * 1000, false},
                    {"tf32 tensor", false, p->tf32 * 1000, false},
                    {"bf16 tensor", false, p->bf16 * 1000, false}};
@@ -60,8 +63,7 @@ Roofline roofline_of(const ScreenModel& m) {
     if (x.has(Metric::peak_bandwidth_gbps) && x.has(Metric::peak_compute_tflops) && r.lines.empty())
       r.lines = {{"memory", true, x[Metric::peak_bandwidth_gbps].number(), false},
                  {"compute", false, x[Metric::peak_compute_tflops].number() * 1000, false}};
-    if (x.has(Metric::arithmetic_intensity) && x.has(Metric::gflops))
-      r.points.push_back({d.name, x[Metric::arithmetic_intensity].number(), x[Metric::gflops].number()});
+    for (auto& p : roof_points(d)) r.points.push_back(std::move(p));
   }
   return r;
 }

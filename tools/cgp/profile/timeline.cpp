@@ -331,12 +331,12 @@ std::vector<KernelUse> kernels_of(const Timeline& t, const std::string& counted_
     }
     k.us.push_back(a.us());
   }
-  std::map<std::string, int> counted;
+  std::map<std::pair<std::string, std::string>, int> counted;
   for (const auto& r : t.ranges) {
     KernelUse& k = all[r.name];
     if (k.name.empty()) k.name = r.name, k.grid = r.grid, k.block = r.block;
-    const double n = ++counted[r.name];
-    for (const auto& [metric, v] : r.values) k.counters[metric] += (v - k.counters[metric]) / n;
+    for (const auto& [metric, v] : r.values)
+      k.counters[metric] += (v - k.counters[metric]) / ++counted[{r.name, metric}];
     const auto time = r.values.find("gpu__time_duration.sum");
     if (time != r.values.end() && t.activities.empty()) ++k.launches, k.us.push_back(time->second * 1e-3);
   }
@@ -349,6 +349,9 @@ std::vector<KernelUse> kernels_of(const Timeline& t, const std::string& counted_
       const std::string timed_by = t.activities.empty() ? counted_by : kInjected;
       k.metrics.set(Metric::wall_clock_time_us, prof::median(k.us), Source::measured, timed_by);
       k.metrics.set(Metric::samples, double(k.us.size()), Source::counted, timed_by);
+      if (const double operations = counted_operations(k.counters); operations > 0)
+        k.metrics.set(Metric::gflops, operations / prof::median(k.us) * 1e-3, Source::derived,
+                      counted_by + ": operations over wall_clock_time_us");
     }
     out.push_back(std::move(k));
   }
@@ -446,10 +449,27 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
   put(Metric::pipeline_bubbles, value("smsp__issue_inst0.sum"));
   put(Metric::warp_scheduler_idle_pct, 100 - value("smsp__issue_active.avg.pct_of_peak_sustained_active"));
   const double dram = value("dram__bytes_read.sum") + value("dram__bytes_write.sum");
-  const double flops = op("fadd") + op("fmul") + 2 * op("ffma") + op("dadd") + op("dmul") + 2 * op("dfma");
-  if (std::isfinite(dram) && dram > 0 && std::isfinite(flops) && flops > 0)
-    into.set(Metric::arithmetic_intensity, flops / dram, Source::derived,
+  const double operations = counted_operations(c);
+  if (dram > 0 && operations > 0)
+    into.set(Metric::arithmetic_intensity, operations / dram, Source::derived,
              from + ": operations over DRAM bytes");
+}
+
+double counted_operations(const std::map<std::string, double>& c) {
+  const auto value = [&](const std::string& name, double otherwise) {
+    const auto at = c.find(name);
+    return at == c.end() ? otherwise : at->second;
+  };
+  double operations = 0;
+  for (const char type : {'f', 'd', 'h'})
+    for (const auto& [name, each] : {std::pair{"add", 1}, {"mul", 1}, {"fma", 2}})
+      operations += each * value(cat("smsp__sass_thread_inst_executed_op_", type, name, "_pred_on.sum"),
+                                 type == 'h' ? 0 : std::nan(""));
+  bool tensors = false;
+  for (const auto& [name, n] : c)
+    if (name.rfind("sm__ops_path_tensor_src_", 0) == 0) operations += n, tensors = true;
+  const double busy = value("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", 0);
+  return busy > 0 && !tensors ? std::nan("") : operations;
 }
 
 ordered_json to_json(const TimelineSummary& s) {

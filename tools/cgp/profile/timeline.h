@@ -95,6 +95,10 @@ void add_metrics(const Timeline& t, prof::MetricSet& into);
 void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet& into,
                          const std::string& from);
 
+/// Operations that counters (names of CUPTI) saw, those of tensor cores too; NaN where they were not counted,
+/// or tensor cores worked and theirs were not.
+double counted_operations(const std::map<std::string, double>& c);
+
 nlohmann::ordered_json to_json(const TimelineSummary& s);
 
 }  // namespace cgp::profile
