@@ -8,15 +8,29 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/cupti_load.h"
 
+#if !defined(__has_feature)
+#define __has_feature(x) 0
+#endif
+
 namespace cgp::prof {
 namespace {
 
 using namespace cupti;
 
+/// libcupti opens libnvperf_host with RTLD_DEEPBIND, for which AddressSanitizer ends the program.
+const char* refused() {
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+  return "this build has AddressSanitizer, which does not let libcupti load its parts (RTLD_DEEPBIND)";
+#else
+  return "";
+#endif
+}
+
 struct Library {
   Functions f;
   std::string why;
-  Library() : why(load(f)) {
+  Library() : why(refused()) {
+    if (why.empty()) why = load(f);
     if (why.empty() && (!f.cuptiProfilerHostInitialize || !f.cuptiProfilerHostGetSupportedChips))
       why = "it is older than 12.6 and has no profiler host interface";
   }

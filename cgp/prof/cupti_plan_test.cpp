@@ -16,8 +16,6 @@ using namespace cgp::prof;
 namespace {
 
 bool no_cupti() {
-  if (CGP_SANITIZED)
-    return true;  // it opens libnvperf_host with RTLD_DEEPBIND, which AddressSanitizer refuses
   bool there = false;
   describe_cupti(there);
   return !there;
@@ -67,6 +65,55 @@ TEST(cupti_plan, architectures_have_chips) {
 }
 
 #ifdef CGP_INJECT_LIBRARY
+namespace {
+
+/// The events of a process that does `then` after the recorder came, with a libcupti that refuses `fails`.
+std::string events_where(const std::string& fails, const std::string& then, const std::string& window = "") {
+  const std::string out = testing::TempDir() + "cgp_inject_refused_" + std::to_string(getpid());
+  ProcessOptions o;
+  o.environment = {{"CGP_INJECT_OUT", out},
+                   {"CGP_CUPTI", CGP_FAKE_CUPTI_LIBRARY},
+                   {"CGP_FAKE_CUPTI", fails},
+                   {"CGP_INJECT_WINDOW", window}};
+  const ProcessResult r = run_process(
+      {"python3", "-c",
+       std::string("import ctypes,os,time\nl=ctypes.CDLL('") + CGP_INJECT_LIBRARY +
+           "')\nf=ctypes.CDLL('" CGP_FAKE_CUPTI_LIBRARY "')\nl.InitializeInjection()\nprint(os.getpid())\n" +
+           "events='" + out + ".'+str(os.getpid())\n" + then},
+      o);
+  EXPECT_TRUE(r.ok()) << "the program goes on: " << r.err;
+  const std::string file = out + "." + r.out.substr(0, r.out.find('\n')), events = read_file(file);
+  std::filesystem::remove(file);
+  return events;
+}
+
+}  // namespace
+
+TEST(inject, what_cupti_refuses_is_written_once_and_the_recording_has_its_end) {
+  struct Case {
+    const char *fails, *said;
+  };
+  for (const Case& c : {Case{"cuptiSubscribe=39", "\"cuptiSubscribe\",\"code\":39"},
+                        Case{"cuptiActivityEnable=1", "\"records of kernels\",\"code\":1"},
+                        Case{"cuptiActivityEnableDriverApi=7,cuptiActivityFlushAll=3",
+                             "\"records of the driver's calls\",\"code\":7"}}) {
+    const std::string events = events_where(c.fails, "");
+    const auto at = events.find(c.said);
+    EXPECT_NE(at, std::string::npos) << c.fails << ": " << events;
+    EXPECT_EQ(events.find(c.said, at + 1), std::string::npos) << events;
+    EXPECT_NE(events.find("\"end\""), std::string::npos) << events;
+  }
+}
+
+TEST(inject, a_recorder_that_cannot_come_back_after_its_first_part_says_so) {
+  const std::string events = events_where("cuptiSubscribe:2=39",
+                                          "while '\"error\"' not in open(events).read():\n"
+                                          "  f.fake_cupti_launch(); time.sleep(.002)\n",
+                                          "2,4");
+  EXPECT_NE(events.find("\"begins\":false"), std::string::npos) << events;
+  EXPECT_NE(events.find("\"cuptiSubscribe\",\"code\":39"), std::string::npos) << events;
+}
+
 TEST(inject, without_a_driver_it_says_so_and_leaves_the_program_alone) {
   const std::string out = testing::TempDir() + "cgp_inject_test";
   ProcessOptions o;

@@ -25,6 +25,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,6 +67,7 @@ struct State {
   pid_t owner = 0;
   bool range = false;
   std::map<std::string, int> names;
+  std::set<std::pair<std::string, int>> noted;
   std::string cubins;
   // range profiling
   std::vector<std::string> metric_names;
@@ -101,6 +103,17 @@ void failed(const char* where, int code) {
   std::fprintf(s.out, "{\"ev\":\"error\",\"where\":\"%s\",\"code\":%d,\"text\":\"%s\"}\n", where, code,
                escaped(result_text(s.cupti, code).c_str()).c_str());
   std::fflush(s.out);
+}
+
+/// For calls without which something else is still recorded: each kind of failure is written once.
+void noted(const char* where, int code) {
+  if (!code) return;
+  State& s = state();
+  {
+    std::lock_guard lock(s.mutex);
+    if (!s.noted.emplace(where, code).second) return;
+  }
+  failed(where, code);
 }
 
 #define CGP_TRY(function, ...)                                                                 \
@@ -233,17 +246,25 @@ bool start_trace() {
   CGP_TRY(cuptiActivityRegisterCallbacks, buffer_requested, buffer_completed);
   // Not kSynchronization: it made launches cost 2 us more each (CUPTI 13.0, H200), and three of four launch
   // calls were no longer recorded. The calls that wait are there without it.
-  for (std::uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kMemory2, kJit, kOverhead})
-    if (int code = s.cupti.cuptiActivityEnable(kind)) failed("cuptiActivityEnable", code);
+  for (const auto& [kind, where] : {std::pair{kConcurrentKernel, "records of kernels"},
+                                    {kMemcpy, "records of copies"},
+                                    {kMemset, "records of memory sets"},
+                                    {kMemory2, "records of allocations"},
+                                    {kJit, "records of compilation"},
+                                    {kOverhead, "records of CUPTI's overhead"}})
+    noted(where, s.cupti.cuptiActivityEnable(kind));
   const char* api = std::getenv("CGP_INJECT_API");
   // Single calls that were on when CUPTI left are not recorded after it came back, whole kinds are.
   const bool all = (api && !std::strcmp(api, "all")) || s.came_back ||
                    !s.cupti.cuptiActivityEnableDriverApi || !s.cupti.cuptiActivityEnableRuntimeApi;
   if (all) {
-    for (std::uint32_t kind : {kRuntime, kDriver}) s.cupti.cuptiActivityEnable(kind);
+    for (std::uint32_t kind : {kRuntime, kDriver})
+      noted("records of calls", s.cupti.cuptiActivityEnable(kind));
   } else {
-    for (std::uint32_t id : kTracedDriverCalls) s.cupti.cuptiActivityEnableDriverApi(id, 1);
-    for (std::uint32_t id : kTracedRuntimeCalls) s.cupti.cuptiActivityEnableRuntimeApi(id, 1);
+    for (std::uint32_t id : kTracedDriverCalls)
+      noted("records of the driver's calls", s.cupti.cuptiActivityEnableDriverApi(id, 1));
+    for (std::uint32_t id : kTracedRuntimeCalls)
+      noted("records of the runtime's calls", s.cupti.cuptiActivityEnableRuntimeApi(id, 1));
   }
   if (s.cupti.cuptiActivityFlushPeriod) s.cupti.cuptiActivityFlushPeriod(200);
   return true;
@@ -367,6 +388,8 @@ void launch_callback(std::uint32_t id, const CallbackData& call) {
   if (call.site != 0 || !s.profiler || s.done) return;
   if (s.launched.size() >= s.most) {
     end_range();
+    std::lock_guard lock(s.mutex);
+    std::fprintf(s.out, "{\"ev\":\"limit\",\"launches\":%zu}\n", s.most);
     return;
   }
   Launched l;
@@ -416,8 +439,8 @@ void leave(const CallbackData& call) {
   if (!s.phase.compare_exchange_strong(expected, State::detached)) return;
   write_window(s, false);
   ++s.open_calls;
-  s.cupti.cuptiActivityFlushAll(1);
-  s.cupti.cuptiFinalize();
+  noted("the records of a part", s.cupti.cuptiActivityFlushAll(1));
+  noted("cuptiFinalize", s.cupti.cuptiFinalize());
   s.left.notify_all();
 }
 
@@ -443,7 +466,8 @@ void at_exit() {
     const bool there = s.phase.exchange(State::ended) != State::detached;
     s.left.notify_all();
     if (s.range) end_range();
-    if (!s.range && there && s.cupti.cuptiActivityFlushAll) s.cupti.cuptiActivityFlushAll(1);
+    if (!s.range && there && s.cupti.cuptiActivityFlushAll)
+      noted("the last records", s.cupti.cuptiActivityFlushAll(1));
   }
   std::lock_guard lock(s.mutex);
   std::fprintf(s.out, "{\"ev\":\"end\",\"t\":%llu}\n", ull(stamp));
@@ -471,10 +495,11 @@ bool attach() {
   s.subscriber = nullptr;
   CGP_TRY(cuptiSubscribe, &s.subscriber, callback, nullptr);
   for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
-    s.cupti.cuptiEnableCallback(1, s.subscriber, kResourceDomain, id);
+    noted("contexts and modules", s.cupti.cuptiEnableCallback(1, s.subscriber, kResourceDomain, id));
   if (s.range) {
     for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
-      for (int i = 0; i < 2; ++i) s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, ids[i]);
+      for (int i = 0; i < 2; ++i)
+        noted("launches", s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, ids[i]));
     return true;
   }
   if (s.window_on) write_window(s, true);
@@ -571,11 +596,11 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   }
   say_hello();
   if (!s.cupti.cuptiFinalize || s.range) s.window_on = 0;
+  std::atexit(at_exit);
   if (!attach()) return 1;
   if (s.window_on) try {
       std::thread(record_in_windows).detach();
     } catch (const std::exception&) {  // no thread to be had: one window without end
     }
-  std::atexit(at_exit);
   return 1;
 }

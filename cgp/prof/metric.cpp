@@ -11,17 +11,38 @@ namespace cgp::prof {
 namespace {
 
 constexpr MetricInfo kMetrics[] = {
-#define CGP_METRIC_CATEGORY(id, title)
+#define CGP_METRIC_CATEGORY(id, title, by)
 #define CGP_METRIC(category, name, type, unit, better, text) \
   {Metric::name, Category::category, #name, MetricType::type, unit, Better::better, text},
 #include "cgp/prof/metrics.def"
 };
 constexpr CategoryInfo kCategories[] = {
-#define CGP_METRIC_CATEGORY(id, title) {Category::id, #id, title},
+#define CGP_METRIC_CATEGORY(id, title, by) {Category::id, #id, title, by},
 #define CGP_METRIC(category, name, type, unit, better, text)
 #include "cgp/prof/metrics.def"
 };
 constexpr std::string_view kSources[] = {"measured", "counted", "simulated", "derived", "declared"};
+
+/// Why no collector of this version gives a metric; nullptr: one does.
+const char* nobody(Metric m) {
+  switch (m) {
+    case Metric::vram_fragmentation_pct:
+      return "the driver does not tell how free memory is divided";
+    case Metric::unnecessary_global_loads:
+      return "no counter tells a load of what the thread had; cgp explain shows values that are computed "
+             "twice";
+    case Metric::loop_overhead_cycles:
+      return "no counter tells a loop's own instructions from its work; cgp explain shows the loops";
+    case Metric::unused_shared_memory_bytes:
+      return "no counter tells which bytes of shared memory were touched";
+    case Metric::padding_waste_pct:
+      return "inactive_thread_pct has all lanes without work, whatever switched them off";
+    case Metric::io_overhead_pct:
+      return "following system calls makes each some ten times slower, so their times are not taken";
+    default:
+      return nullptr;
+  }
+}
 
 bool fits(MetricType type, const Value& v) {
   switch (type) {
@@ -92,9 +113,15 @@ void MetricSet::absent(Metric m, std::string why) {
 }
 
 const Reading& MetricSet::operator[](Metric m) const {
-  static const Reading none;
+  static const auto none = [] {
+    std::vector<Reading> all(std::size(kMetrics));
+    for (const MetricInfo& i : kMetrics)
+      all[std::size_t(i.id)].why_absent = text::cat(
+          "not collected: ", nobody(i.id) ? nobody(i.id) : kCategories[std::size_t(i.category)].collector);
+    return all;
+  }();
   const auto at = readings_.find(m);
-  return at == readings_.end() ? none : at->second;
+  return at == readings_.end() ? none[std::size_t(m)] : at->second;
 }
 
 std::size_t MetricSet::present_count() const {

@@ -20,12 +20,12 @@
 namespace cgp::prof {
 
 enum class Metric : std::uint8_t {
-#define CGP_METRIC_CATEGORY(id, title)
+#define CGP_METRIC_CATEGORY(id, title, by)
 #define CGP_METRIC(category, name, type, unit, better, text) name,
 #include "cgp/prof/metrics.def"
 };
 enum class Category : std::uint8_t {
-#define CGP_METRIC_CATEGORY(id, title) id,
+#define CGP_METRIC_CATEGORY(id, title, by) id,
 #define CGP_METRIC(category, name, type, unit, better, text)
 #include "cgp/prof/metrics.def"
 };
@@ -53,6 +53,7 @@ const MetricInfo& metric_named(std::string_view name);
 struct CategoryInfo {
   Category id{};
   std::string_view name, title;
+  std::string_view collector;  ///< who collects its metrics
 };
 std::span<const CategoryInfo> categories();
 
@@ -88,6 +89,7 @@ class MetricSet {
   void set(Metric m, Value value, Source source, std::string from);
   /// Keeps a value that is there already: a collector that fails does not erase another's result.
   void absent(Metric m, std::string why);
+  /// Of what nobody set: absent, with the collector that would have.
   const Reading& operator[](Metric m) const;
   bool has(Metric m) const { return (*this)[m].present(); }
   std::size_t present_count() const;

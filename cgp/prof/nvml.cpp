@@ -71,7 +71,13 @@ Nvml::Nvml(const runtime::DeviceInfo& d) : impl_(std::make_unique<Impl>()) {
 }
 Nvml::~Nvml() = default;
 
-GpuState Nvml::read() const {
+double pcie_gbps(double generation, double lanes) {
+  constexpr double each[] = {
+      0, 0.25, 0.5, 8.0 / 8 * 128 / 130, 16.0 / 8 * 128 / 130, 32.0 / 8 * 128 / 130, 64.0 / 8 * 242 / 256};
+  return generation >= 1 && generation < double(std::size(each)) ? each[int(generation)] * lanes : 0;
+}
+
+GpuState Nvml::read(bool traffic) const {
   GpuState s;
   const auto scaled = [](std::optional<double> v, double by) { return v ? std::optional(*v * by) : v; };
   s.sm_mhz = impl_->number("nvmlDeviceGetClockInfo", Impl::kSmClock);
@@ -82,6 +88,18 @@ GpuState Nvml::read() const {
   if (auto mj = impl_->word("nvmlDeviceGetTotalEnergyConsumption")) s.joules = double(*mj) * 1e-3;
   s.slowed = impl_->word("nvmlDeviceGetCurrentClocksEventReasons");
   if (!s.slowed) s.slowed = impl_->word("nvmlDeviceGetCurrentClocksThrottleReasons");
+  struct {
+    unsigned long long total, free, used;
+  } memory{};
+  if (auto f = impl_->find<int(Impl::Handle, decltype(memory)*)>("nvmlDeviceGetMemoryInfo");
+      f && f(impl_->device, &memory) == 0)
+    s.memory_used = double(memory.used), s.memory_total = double(memory.total);
+  s.pcie_gen = impl_->number("nvmlDeviceGetCurrPcieLinkGeneration");
+  s.pcie_width = impl_->number("nvmlDeviceGetCurrPcieLinkWidth");
+  if (traffic) {  // KB/s; NVML's "tx" leaves the device
+    s.pcie_out = scaled(impl_->number("nvmlDeviceGetPcieThroughput", 0), 1e3);
+    s.pcie_in = scaled(impl_->number("nvmlDeviceGetPcieThroughput", 1), 1e3);
+  }
   return s;
 }
 
@@ -122,7 +140,7 @@ GpuSampler::GpuSampler(const runtime::DeviceInfo& device, int milliseconds) {
     std::unique_lock lock(p->mutex);
     while (!p->done) {
       lock.unlock();
-      const auto state = p->nvml.read();
+      const auto state = p->nvml.read(true);
       lock.lock();
       p->samples.push_back(state);
       p->wake.wait_for(lock, std::chrono::milliseconds(milliseconds), [p] { return p->done; });
@@ -157,6 +175,7 @@ GpuState GpuSampler::take() {
   GpuState out = samples.back();
   out.sm_mhz = median_of(&GpuState::sm_mhz), out.memory_mhz = median_of(&GpuState::memory_mhz);
   out.watts = median_of(&GpuState::watts);
+  out.pcie_in = median_of(&GpuState::pcie_in), out.pcie_out = median_of(&GpuState::pcie_out);
   for (const auto& s : samples) {
     if (s.celsius) out.celsius = std::max(out.celsius.value_or(*s.celsius), *s.celsius);
     if (s.slowed) out.slowed = out.slowed.value_or(0) | *s.slowed;

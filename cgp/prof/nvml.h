@@ -14,9 +14,15 @@ namespace cgp::prof {
 /// What the GPU says of itself now; absent is what it does not tell.
 struct GpuState {
   std::optional<double> sm_mhz, memory_mhz, watts, limit_watts, celsius;
-  std::optional<double> joules;         ///< since the driver was loaded
-  std::optional<std::uint64_t> slowed;  ///< bits of NVML's clocks event reasons
+  std::optional<double> joules;                     ///< since the driver was loaded
+  std::optional<std::uint64_t> slowed;              ///< bits of NVML's clocks event reasons
+  std::optional<double> memory_used, memory_total;  ///< bytes, by all programs
+  std::optional<double> pcie_gen, pcie_width;       ///< of the link now
+  /// Bytes a second into and out of the device. NVML takes 20 ms for each: only GpuSampler asks.
+  std::optional<double> pcie_in, pcie_out;
 };
+/// GB/s of one direction of a PCIe link, after its coding; 0 for a generation that is not known.
+double pcie_gbps(double generation, double lanes);
 /// "power cap, thermal": why clocks are below their maximum; empty for no reason (idle is none).
 std::string slowed_text(std::uint64_t bits);
 
@@ -26,7 +32,7 @@ class Nvml {
   /// the bus. Throws Unsupported, saying what is missing.
   explicit Nvml(const runtime::DeviceInfo& device);
   ~Nvml();
-  GpuState read() const;
+  GpuState read(bool traffic = false) const;
 
  private:
   struct Impl;

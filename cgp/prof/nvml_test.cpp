@@ -23,6 +23,13 @@ TEST(Nvml, SaysWhyClocksAreLow) {
   EXPECT_EQ(slowed_text(0x24), "power cap, thermal");
 }
 
+TEST(Nvml, KnowsWhatALinkCarries) {
+  EXPECT_NEAR(pcie_gbps(5, 16), 63.0, 0.1);
+  EXPECT_NEAR(pcie_gbps(3, 8), 7.88, 0.01);
+  EXPECT_EQ(pcie_gbps(1, 4), 1.0);
+  EXPECT_EQ(pcie_gbps(99, 16), 0);
+}
+
 TEST(Nvml, ReadsTheGpuWhereThereIsOne) {
   runtime::DeviceInfo info;
   for (const auto& d : runtime::devices())

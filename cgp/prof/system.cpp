@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -288,6 +289,37 @@ void add_process_result(const ProcessResult& r, MetricSet& into) {
 
 std::string MachineFacts::key() const {
   return text::cat(cpu, " x", cores, ", Linux ", kernel, hypervisor.empty() ? "" : ", " + hypervisor);
+}
+
+void read_processor(MetricSet& into) {
+#if defined(__x86_64__)
+  double best = 0;
+  for (int run = 0; run < 8; ++run) {
+    constexpr int kAdditions = 1 << 20;
+    std::uint64_t sum = 0;
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kAdditions / 16; ++i)
+      asm volatile(".rept 16\n\tadd $1, %0\n\t.endr" : "+r"(sum));  // a cycle each, one after the other
+    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
+    best = std::max(best, kAdditions / us.count());
+  }
+  into.set(Metric::cpu_frequency_mhz, best, Source::measured,
+           "a million dependent additions, the fastest of 8");
+#else
+  into.absent(Metric::cpu_frequency_mhz, "it is measured on x86-64 only");
+#endif
+  for (int i = 0; i < 16; ++i) {
+    const std::string folder = text::cat("/sys/class/hwmon/hwmon", i, "/");
+    const auto name = slurp(folder + "name"), degrees = slurp(folder + "temp1_input");
+    if (!name || !degrees) continue;
+    const auto sensor = text::trim(*name);
+    if (sensor != "coretemp" && sensor != "k10temp" && sensor != "zenpower") continue;
+    if (const auto v = number(*degrees))
+      return into.set(Metric::cpu_temperature_celsius, double(*v) * 1e-3, Source::measured,
+                      folder + "temp1_input");
+  }
+  into.absent(Metric::cpu_temperature_celsius,
+              "no sensor of the processor in /sys/class/hwmon (a virtual machine shows none)");
 }
 
 MachineFacts machine_facts() {

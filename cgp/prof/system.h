@@ -51,6 +51,8 @@ struct MachineFacts {
   std::string key() const;
 };
 MachineFacts machine_facts();
+/// Clock of this core, from a chain of dependent additions (some 5 ms), and its temperature.
+void read_processor(MetricSet& into);
 
 /// Frequency of this core in Hz from a chain of dependent additions, each of which takes one cycle.
 double measured_frequency(const std::function<double()>& clock = now);

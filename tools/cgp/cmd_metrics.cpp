@@ -25,6 +25,7 @@ int metrics(const Context& context, const MetricsOptions& o) {
                               {"type", types[int(m.type)]},
                               {"unit", m.unit},
                               {"better", better[int(m.better)]},
+                              {"collector", prof::categories()[std::size_t(m.category)].collector},
                               {"text", m.text}});
     write_out(spec::dumped(j, 2) + "\n");
     return kClean;
@@ -39,10 +40,11 @@ int metrics(const Context& context, const MetricsOptions& o) {
         prof::metrics().size(), prof::categories().size());
   for (const auto& c : prof::categories()) {
     out += o.markdown ? format(
-                            "\n## {}\n\n| metric | unit | better | what it is, where it comes from "
+                            "\n## {}\n\nCollection: {}.\n\n| metric | unit | better | what it is, where it "
+                            "comes from "
                             "|\n|---|---|---|---|\n",
-                            c.title)
-                      : format("{}\n", c.title);
+                            c.title, c.collector)
+                      : format("{} ({})\n", c.title, c.collector);
     for (const auto& m : prof::metrics()) {
       if (m.category != c.id) continue;
       out += o.markdown ? format("| `{}` | {} | {} | {} |\n", m.name, m.unit, better[int(m.better)], m.text)

@@ -76,8 +76,8 @@ int monitor(const Context& context, const MonitorOptions& o) {
       write_out(spec::dumped(j) + "\n");
     } else {
       write_out(format("{:>7} launches  busy {:>3.0f} %  call {:>8}  gap {:>8}  {}{}\n", s.launches,
-                       100 - s.idle_percent(), s.launch_us > 0 ? time_text(s.launch_us) : "-",
-                       time_text(s.gap_us), profile::fitted(profile::short_name(s.dominant), 40),
+                       100 - s.idle_percent(), time_text(s.launch_us), time_text(s.gap_us),
+                       profile::fitted(profile::short_name(s.dominant), 40),
                        s.launch_bound ? "  LAUNCH-BOUND" : ""));
     }
   };

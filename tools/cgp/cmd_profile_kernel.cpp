@@ -18,6 +18,7 @@
 #include "gemm_measure.h"
 #include "json_text.h"
 #include "kernel_profile.h"
+#include "profile/kernel_table.h"
 #include "profile/prediction.h"
 #include "profile/program.h"
 #include "profile/table.h"
@@ -46,13 +47,8 @@ std::string metric_line(const Document& d, Metric m) {
   const auto& r = d.metrics[m];
   const auto& i = prof::info(m);
   if (!r.present()) return {};
-  std::string value;
-  if (const auto* s = std::get_if<std::string>(&*r.held))
-    value = *s;
-  else
-    value = number_text(r.number());
   const char mark[] = {"mcsdp"[int(r.source)], 0};
-  return format("  {:<32} {:>12} {:<12} {}\n", i.name, value, i.unit, mark);
+  return format("  {:<32} {:>12} {:<12} {}\n", i.name, profile::value_text(r), i.unit, mark);
 }
 
 std::string text_of(const Document& d, int width, const std::vector<std::string>& only) {

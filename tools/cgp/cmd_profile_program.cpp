@@ -10,6 +10,7 @@
 #include "cgp/prof/count.h"
 #include "cgp/prof/cupti_plan.h"
 #include "cgp/prof/stats.h"
+#include "cgp/prof/system_calls.h"
 #include "deliver.h"
 #include "json_text.h"
 #include "profile/energy.h"
@@ -31,7 +32,15 @@ using profile::number_text;
 using profile::time_text;
 using text::cat;
 
-void count_instructions(const ProfileOptions& o, Document& d) {
+void count_in_another_run(const ProfileOptions& o, Document& d) {
+  if (o.count == "syscalls") {
+    std::map<std::string, std::uint64_t> by_name;
+    std::uint64_t all = 0;
+    for (const auto& task : prof::trace_system_calls(o.command, {true, o.timeout}).tasks)
+      for (const auto& call : task.calls) ++by_name[prof::system_call_name(call.number)], ++all;
+    d.metrics.set(Metric::total_syscalls, double(all), prof::Source::counted, "ptrace");
+    d.metrics.set(Metric::syscall_breakdown, std::move(by_name), prof::Source::counted, "ptrace");
+  }
   if (o.count == "callgrind") prof::add_callgrind(prof::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
     const auto mix = prof::step_program(o.command);
@@ -68,7 +77,7 @@ void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline
   options.most_launches = o.launches;
   options.timeout_seconds = o.timeout, options.duration_seconds = o.duration;
   const auto run = profile::run_program(o.command, options);
-  for (const auto& e : run.timeline.errors) d.notes.push_back("counters: " + e);
+  for (const auto& e : profile::notes_of(run.timeline)) d.notes.push_back("counters: " + e);
   if (!run.no_gpu.empty()) {
     d.notes.push_back("no counters: " + run.no_gpu);
     return;
@@ -204,9 +213,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     if (energy) energy->stop(d);
     summary = profile::summarise(run.timeline);
     d.kernels = profile::kernels_of(run.timeline);
-    for (const auto& e : run.timeline.errors) d.notes.push_back(e);
-    if (const auto part = profile::recorded_text(run.timeline); !part.empty()) d.notes.push_back(part);
-    if (run.timeline.dropped) d.notes.push_back(cat(run.timeline.dropped, " records were dropped"));
+    d.notes = profile::notes_of(run.timeline);
     if (run.steal > 0.05)
       d.notes.push_back(format("the hypervisor took {:.0f} % of the processors meanwhile: times are too long",
                                100 * run.steal));
@@ -215,8 +222,8 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       count_kernels(options, d, run.timeline);
     }
     if (o.count != "none") {
-      progress.step("counting instructions");
-      count_instructions(options, d);
+      progress.step("counting in another run");
+      count_in_another_run(options, d);
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "cgp/base/error.h"
+#include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog.h"
 #include "cgp/prof/count.h"
@@ -15,10 +17,12 @@
 #include "cgp/prof/system.h"
 #include "deliver.h"
 #include "json_text.h"
+#include "kernel_args.h"
 #include "kernel_profile.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
 #include "profile/cpu_ceilings.h"
+#include "profile/csv.h"
 #include "profile/kernel_table.h"
 #include "profile/program.h"
 #include "profile/table.h"
@@ -191,6 +195,39 @@ std::string counters_text(const Document& d, const std::vector<std::string>& nam
   return out + (d.kernels.empty() ? "" : profile::kernel_table(d.kernels, width));
 }
 
+/// One row of a benchmark; what is absent stays empty.
+void write_csv(const Document& d, const std::string& path, bool append) {
+  const auto* s = d.find_samples("time");
+  if (!s && !d.samples.empty()) s = &d.samples[0];
+  std::vector<std::pair<const char*, std::string>> fields{
+      {"time", d.time}, {"machine", d.machine_key}, {"kind", d.kind}, {"name", d.name}};
+  const auto put = [&](const char* name, double v) {
+    fields.emplace_back(name, std::isfinite(v) ? format("{}", v) : "");
+  };
+  put("samples", s ? double(s->values.size()) : std::nan(""));
+  for (const auto& [name, q] :
+       {std::pair{"min_us", 0.0}, {"p50_us", 0.5}, {"p95_us", 0.95}, {"p99_us", 0.99}, {"max_us", 1.0}})
+    put(name, s && !s->values.empty() ? prof::quantile(s->values, q) : std::nan(""));
+  put("mean_us", s && !s->values.empty() ? prof::mean(s->values) : std::nan(""));
+  for (Metric m : {Metric::stddev_us, Metric::ci_95_low_us, Metric::ci_95_high_us, Metric::tflops,
+                   Metric::bandwidth_gbps, Metric::rss_peak_mb, Metric::vram_used_mb})
+    put(prof::info(m).name.data(), d.metrics.has(m) ? d.metrics[m].number() : std::nan(""));
+  fields.emplace_back("meta", d.more.contains("meta") ? d.more["meta"].dump() : "");
+  const auto line = [](const auto& all, auto&& text) {
+    std::string out;
+    for (const auto& f : all) out += (out.empty() ? "" : ",") + profile::csv_field(text(f));
+    return out + "\n";
+  };
+  const std::string header = line(fields, [](const auto&f) { return std::string(f.first); }),
+                    row = line(fields, [](const auto&f) { return f.second; });
+  std::error_code none;
+  const std::string before = append && std::filesystem::exists(path, none) ? read_file(path) : "";
+  if (!before.empty() && before.rfind(header, 0) != 0)
+    throw ArgumentError(
+        ErrorText{"--append needs a file with the same columns", path, {}, "name another file"});
+  write_file(path, (before.empty() ? header : before) + row);
+}
+
 int bench_against(const Context& context, const TimeOptions& o) {
   if (prof::split_command(o.against).empty())
     throw ArgumentError(ErrorText{"--against names a program", {}, "it is empty", {}});
@@ -263,6 +300,10 @@ int time_command(const Context& context, const TimeOptions& given) {
       look_closer(o, d, progress);
     }
   }
+  for (const auto& m : o.meta) {
+    const auto [name, value] = split_setting(m, "--meta");
+    d.more["meta"][name] = value;
+  }
   Check check;
   if (o.check_regression) check = check_regression(o, d);
   std::string out = text_of(d) + counters_text(d, o.counters, context.width);
@@ -274,6 +315,7 @@ int time_command(const Context& context, const TimeOptions& given) {
         {{"name", r.name}, {"verdict", r.verdict}, {"change", r.change}, {"why", r.why}});
   }
   deliver(context, d, o.save, out, j);
+  if (!o.csv.empty()) write_csv(d, o.csv, o.append);
   return check.regressed ? kCheckFailed : check.undecided ? kInconclusive : kClean;
 }
 

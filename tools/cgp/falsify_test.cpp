@@ -79,7 +79,7 @@ TEST(falsify, every_row_of_the_catalogue_is_decided_or_says_why_not) {
 TEST(falsify, rows_that_no_clock_decides_hold_and_their_oracles_can_fail) {
   const Outcome o = falsify(
       "002 010 011 012 021 032 045 047 05 07 100 ROOF COMPARE CONTRACT SIMD UNINIT FLASH-ATTN-001 "
-      "FLASH-ATTN-004 MMA-SYNC-001 DIK "
+      "FLASH-ATTN-003 FLASH-ATTN-004 MMA-SYNC-001 PIPELINE-004 DIK-001 DIK-004 "
       "TG-004 QUANT CODEGEN GEMV512 PARALLEL");
   EXPECT_EQ(o.code, 0);
   int held = 0;

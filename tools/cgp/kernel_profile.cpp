@@ -14,6 +14,10 @@
 #include "cgp/prof/compare.h"
 #include "cgp/prof/nvml.h"
 #include "cgp/prof/stats.h"
+#include "cgp/prof/system.h"
+#include "cgp/ptx/parse.h"
+#include "cgp/ptx/passes/passes.h"
+#include "explain.h"
 #include "kernel_args.h"
 #include "profile/peaks.h"
 #include "profile/prediction.h"
@@ -97,6 +101,22 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
     d.metrics.absent(Metric::gpu_power_watts,
                      "it was timed for less than 2 s, and NVML's power is a mean over longer");
   put(Metric::gpu_temperature_celsius, state.celsius);
+  const auto scaled = [](std::optional<double> v, double by) { return v ? std::optional(*v * by) : v; };
+  put(Metric::gpu_memory_used_mb, scaled(state.memory_used, 1e-6));
+  put(Metric::gpu_memory_total_mb, scaled(state.memory_total, 1e-6));
+  put(Metric::pcie_gen, state.pcie_gen);
+  put(Metric::pcie_width, state.pcie_width);
+  put(Metric::pcie_rx_throughput_gbps, scaled(state.pcie_in, 1e-9));
+  put(Metric::pcie_tx_throughput_gbps, scaled(state.pcie_out, 1e-9));
+  const double link = prof::pcie_gbps(state.pcie_gen.value_or(0), state.pcie_width.value_or(0));
+  if (link > 0) {
+    d.metrics.set(Metric::pcie_bandwidth_theoretical_gbps, link, Source::derived,
+                  "generation and width of the link");
+    if (state.pcie_in && state.pcie_out)
+      d.metrics.set(Metric::pcie_utilization_pct, 100e-9 * std::max(*state.pcie_in, *state.pcie_out) / link,
+                    Source::derived, "the busier direction over what the link carries");
+  }
+  prof::read_processor(d.metrics);
   if (state.slowed)
     if (const auto why = prof::slowed_text(*state.slowed); !why.empty())
       d.notes.push_back("clocks were lowered: " + why);
@@ -108,6 +128,43 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
   declare_ceilings(device.info().name, o, d);
 }
 
+/// Of the first kernel, from its text and its launch: what no clock is needed for.
+void examine_image(const runtime::KernelImage& image, const prof::Triple& block, Document& d) {
+  ExamineOptions options;
+  options.entry = image.entry;
+  if (block[0] > 0)
+    options.block = {std::uint32_t(block[0]), std::uint32_t(block[1]), std::uint32_t(block[2])};
+  options.dynamic_smem = image.dynamic_smem;
+  const auto facts = examine_module(image.name, *image.ptx, options);
+  const auto& entry = facts.entries.at(0);
+  const std::string text = "the PTX", launch = "the text's registers, shared memory and threads";
+  d.metrics.set(Metric::ptx_size_bytes, double(image.ptx->size()), Source::counted,
+                "the text that was loaded");
+  d.metrics.set(Metric::shared_memory_per_block, double(entry.static_shared + image.dynamic_smem),
+                Source::declared, text);
+  if (!d.metrics.has(Metric::register_usage_per_thread))
+    d.metrics.set(Metric::register_usage_per_thread, double(entry.registers.registers), Source::simulated,
+                  "a model of ptxas (docs/analyses.md)");
+  if (const auto& used = d.metrics[Metric::register_usage_per_thread]; used.source == Source::simulated)
+    d.metrics.absent(Metric::unused_registers_per_thread, "registers are estimated from what lives at once");
+  else
+    d.metrics.set(Metric::unused_registers_per_thread,
+                  std::max(0.0, used.number() - double(entry.pressure.at_peak.total())), Source::derived,
+                  "register_usage_per_thread less what lives at once in the text");
+  if (entry.occupancy.value.blocks > 0)
+    d.metrics.set(Metric::occupancy_loss_pct, 100 * (1 - entry.occupancy.value.fraction), Source::derived,
+                  launch);
+  else
+    d.metrics.absent(Metric::occupancy_loss_pct, entry.occupancy.value.reason);
+  ptx::Module module = ptx::parse(*image.ptx);
+  ptx::PassOptions removing;
+  for (const auto pass : {ptx::Pass::fold, ptx::Pass::copy, ptx::Pass::cse, ptx::Pass::dead})
+    removing.set(pass);
+  const auto done = ptx::optimise(module, removing);
+  d.metrics.set(Metric::redundant_instructions, double(done.before - std::min(done.before, done.after)),
+                Source::counted, "what cgp's passes fold, copy, cse and dead take out of the text");
+}
+
 void emulate(const runtime::Device& device, Document& d) {
   emu::Counters total;
   for (const auto& launch : device.results()) {
@@ -117,6 +174,8 @@ void emulate(const runtime::Device& device, Document& d) {
     k.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
     k.block = {launch.block.x, launch.block.y, launch.block.z};
     k.dynamic_shared = launch.dynamic_smem;
+    k.metrics.set(Metric::grid_dimensions, k.grid, Source::declared, "the launch");
+    k.metrics.set(Metric::block_dimensions, k.block, Source::declared, "the launch");
     profile::emulator_metrics(launch.result->counters, k.metrics);
     for (const auto& [name, v] : emu::flatten(launch.result->counters)) k.counters[name] = double(v);
     d.kernels.push_back(std::move(k));
@@ -153,7 +212,7 @@ void count_by_replay(const KernelProfileOptions& o, double flops, Document& d) {
   p.counters = o.counters;
   p.most_launches = 8;
   const auto run = profile::run_program(command, p);
-  for (const auto& e : run.timeline.errors) d.notes.push_back("counters: " + e);
+  for (const auto& e : profile::notes_of(run.timeline)) d.notes.push_back("counters: " + e);
   if (!run.no_gpu.empty()) {
     d.notes.push_back("no counters: " + run.no_gpu);
     return;
@@ -225,9 +284,6 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
   d.more["flops"] = problem->flops, d.more["bytes"] = problem->bytes;
   d.more["check"] = {{"pass", check.pass}, {"text", check.describe()}};
   if (!check.pass) d.notes.push_back("WRONG RESULT: " + check.describe());
-  double ptx_bytes = 0;
-  for (const auto& image : problem->images) ptx_bytes += double(image.ptx->size());
-  d.metrics.set(Metric::ptx_size_bytes, ptx_bytes, Source::counted, "the text that was loaded");
   const auto counts = device.load_counts();
   if (!device.is_emulator()) {
     d.metrics.set(Metric::ptx_jit_time_ms, counts.jit_milliseconds, Source::measured, "cgp's loader");
@@ -241,6 +297,15 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
       d.metrics.set(Metric::arithmetic_intensity, problem->flops / problem->bytes, Source::derived,
                     "operations over compulsory bytes");
     if (o.roofline) declare_ceilings(device_of(device.info().arch), o, d);
+  }
+  if (!d.kernels.empty()) d.metrics.merge(d.kernels[0].metrics);
+  for (const auto& image : problem->images) {
+    if (!d.kernels.empty() && image.entry != d.kernels[0].name) continue;
+    examine_image(
+        image,
+        d.kernels.empty() ? prof::Triple{image.block.x, image.block.y, image.block.z} : d.kernels[0].block,
+        d);
+    break;
   }
   count_defects(*problem, check.pass, d);
   d.metrics.derive(problem->flops, problem->bytes);

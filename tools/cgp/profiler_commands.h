@@ -62,6 +62,9 @@ struct TimeOptions {
   std::vector<std::string> counters, cuda_metrics;
   double flops = 0, bytes = 0;
   bool cold = true, check_regression = false, count = false, roofline = false;
+  std::string csv;
+  bool append = false;
+  std::vector<std::string> meta;
 };
 int time_command(const Context& context, const TimeOptions& o);
 

@@ -81,9 +81,10 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
   app.add_option("--launches", p.launches, "With --counters: only so many launches")
       ->check(at_least(1))
       ->capture_default_str();
-  app.add_option("--count", p.count,
-                 "Count instructions in another run: none, callgrind, step (slow, AVX-512 too)")
-      ->check(CLI::IsMember({"none", "callgrind", "step"}))
+  app.add_option(
+         "--count", p.count,
+         "Count in another run: none; instructions by callgrind or step (slow, AVX-512 too); syscalls")
+      ->check(CLI::IsMember({"none", "callgrind", "step", "syscalls"}))
       ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
@@ -262,6 +263,11 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
       ->capture_default_str();
   app.add_flag("--count", b.count, "Count instructions with callgrind too: the same every time");
   app.add_option("--save", b.save, "Write the profile to this file")->check(writable());
+  auto* csv = app.add_option("--csv", b.csv, "Write one row of statistics to this file")->check(writable());
+  app.add_flag("--append", b.append, "Below the rows that it has")->needs(csv);
+  app.add_option("--meta", b.meta,
+                 "NAME=VALUE to keep beside the numbers, in the profile and the row; repeat it")
+      ->allow_extra_args(false);
   app.footer(
       "Examples:\n  cgp time -- ./solver input.txt\n  cgp time --against './solver.old input.txt' -- "
       "./solver input.txt\n"

@@ -41,7 +41,8 @@ void add_tool_claims(std::vector<Claim>& out);    ///< commands: doctor, diff, c
 void add_cpu_claims(std::vector<Claim>& out);     ///< loops and threads of this processor
 void add_kernel_claims(std::vector<Claim>& out);  ///< kernels and planted defects on the emulator, PTX
 void add_gpu_claims(std::vector<Claim>& out);
-void add_simd_claims(std::vector<Claim>& out);  ///< kernels of this processor, profile quant
+void add_loading_claims(std::vector<Claim>& out);  ///< compiled, loaded and allocated when
+void add_simd_claims(std::vector<Claim>& out);     ///< kernels of this processor, profile quant
 /// What square roots, reciprocals and products on this processor leave in memory that was poisoned before:
 /// elements that differ between the poisons, and elements that are not small and finite.
 json poisoned_results();
@@ -66,6 +67,8 @@ std::string_view name(Outcome outcome);
 /// Environment as prof::ProcessOptions has it.
 json run_self(const std::vector<std::string>& arguments,
               const std::vector<std::pair<std::string, std::string>>& environment = {});
+/// What such a run printed as JSON; throws with how it ended where that is none.
+const json& answer(const json& run);
 /// A folder of this process that is removed at its end.
 const std::string& scratch();
 /// Whether a CUDA device can be opened here.

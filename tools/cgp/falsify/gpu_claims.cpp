@@ -51,9 +51,7 @@ json beside_ncu(const std::vector<std::string>& arguments, const std::string& me
   ours.push_back(self);
   ours.insert(ours.end(), std::begin(kVecadd), std::end(kVecadd));
   const json theirs = run_self({"import", report + ".ncu-rep", "--json"}), seen = run_self(ours);
-  if (theirs.at("json").is_null() || seen.at("json").is_null())
-    throw std::runtime_error(theirs.at("err").get<std::string>() + seen.at("err").get<std::string>());
-  return {{"ncu", kernels_in(theirs.at("json"))}, {"ours", kernels_in(seen.at("json"))}};
+  return {{"ncu", kernels_in(answer(theirs))}, {"ours", kernels_in(answer(seen))}};
 }
 
 bool close_to(const json& a, const json& b, double share) {
@@ -64,9 +62,7 @@ bool close_to(const json& a, const json& b, double share) {
 /// Ceilings of this GPU, declared and measured; once.
 const json& ceilings() {
   static const json seen = [] {
-    const json r = run_self({"roofline", "--target", "cuda", "--empirical", "--json"});
-    if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
-    return r.at("json");
+    return answer(run_self({"roofline", "--target", "cuda", "--empirical", "--json"}));
   }();
   return seen;
 }
@@ -78,9 +74,7 @@ json bench(const char* shape, bool peer) {
   std::vector<std::string> a{"bench", "gemm",     "--shapes", shape,   "--dtype",
                              "bf16",  "--rounds", "8",        "--json"};
   if (!peer) a.push_back("--no-peer");
-  const json r = run_self(a);
-  if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
-  return r.at("json");
+  return answer(run_self(a));
 }
 
 /// The first number under a key anywhere in `j`.
@@ -326,9 +320,7 @@ void add_gpu_claims(std::vector<Claim>& out) {
          const auto us = [](std::vector<std::string> a) {
            a.insert(a.begin(), {"profile", "kernel"});
            a.insert(a.end(), {"--device", "cuda", "--repeat", "10", "--json"});
-           const json r = run_self(a);
-           if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
-           return r.at("json").at("metrics").at("wall_clock_time_us").at("value").get<double>();
+           return answer(run_self(a)).at("metrics").at("wall_clock_time_us").at("value").get<double>();
          };
          const auto product = [](const char* shape) {
            return 1e3 * median_of(timings(bench(shape, false)).at(0).at("ms"));
@@ -380,8 +372,7 @@ void add_gpu_claims(std::vector<Claim>& out) {
        [] {
          const json r = run_self(
              {"profile", "kernel", "softmax", "rows=32768", "cols=2048", "--device", "cuda", "--json"});
-         if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
-         json seen{{"gbps", r.at("json").at("metrics").at("bandwidth_gbps").at("value")}, {"roof", nullptr}};
+         json seen{{"gbps", answer(r).at("metrics").at("bandwidth_gbps").at("value")}, {"roof", nullptr}};
          for (const auto& l : ceilings().at("lines"))
            if (l.at("bandwidth").get<bool>() && l.at("source") == "measured" && l.at("value").is_number() &&
                (seen["roof"].is_null() || l.at("value") < seen["roof"]))

@@ -238,14 +238,23 @@ json against(const std::vector<std::string>& libraries) {
           {"difference", off}};
 }
 
+using Library = std::vector<std::string> (*)();
+
+/// Against the fastest of these libraries.
 Claim compared(const std::string& id, const std::string& text, double share,
-               const std::function<std::vector<std::string>()>& libraries) {
+               const std::vector<Library>& libraries) {
   return {id,
           text,
           "1024 x 1024 x 1024, 40 rounds in turns, median of the ratios of processor time; the results agree",
           false,
           true,
-          [libraries] { return against(libraries()); },
+          [libraries] {
+            json least;
+            for (const Library l : libraries)
+              if (json seen = against(l()); least.is_null() || seen.at("ratio") < least.at("ratio"))
+                least = std::move(seen);
+            return least;
+          },
           [share](const json& j) -> std::string {
             // both sums have 1024 terms of at most 1, rounded at most 1024 times each
             if (!(j.at("difference") < 2.0 * kSide * kSide * 0x1p-24)) return "the results differ";
@@ -318,9 +327,12 @@ void rate_claims(std::vector<Claim>& out) {
                  [](json& j) { j.at("gflops") = 99; }});
   out.push_back(compared("FALS-090b",
                          "one thread's product reaches 0.95 of OpenBLAS's rate (NumPy's library)", 0.95,
-                         prof::Cblas::openblas));
+                         {prof::Cblas::openblas}));
   out.push_back(compared("FALS-091", "one thread's product reaches 0.9 of BLIS's rate (for ndarray's class)",
-                         0.9, prof::Cblas::blis));
+                         0.9, {prof::Cblas::blis}));
+  out.push_back(compared(
+      "FALS-094", "one thread's product reaches 0.9 of the faster of OpenBLAS and BLIS (for faer's class)",
+      0.9, {prof::Cblas::openblas, prof::Cblas::blis}));
   out.push_back({"FALS-092",
                  "Q4_K: the products of a 1.5-billion-weight model take less than 200 ms for a token",
                  "28 layers and the head, 868 MB of weights, the best of 4 tokens; no attention", false, true,

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include "cgp/base/file.h"
 #include "cgp/prof/process.h"
@@ -249,8 +251,7 @@ void comparison_claims(std::vector<Claim>& out) {
                    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
                    const json r = run_self(
                        {"memcheck", "--json", "--", self, "run", "vecadd", "n=100", "--device", "emu"});
-                   if (r.at("json").is_null()) throw std::runtime_error(r.at("err").get<std::string>());
-                   return r.at("json");
+                   return answer(r);
                  },
                  [](const json& j) -> std::string {
                    if (j.at("ended") != "exit code 0") return "ended by " + j.at("ended").dump();
@@ -259,6 +260,42 @@ void comparison_claims(std::vector<Claim>& out) {
                  [](json& j) {
                    j.at("errors").push_back({{"kind", "leak"}});
                  }});
+  out.push_back(
+      {"FALS-102",
+       "all tests are clean under AddressSanitizer and UBSan, and what the processor computes without "
+       "AVX-512 under valgrind",
+       "CTest of the build that CGP_SANITIZED_BUILD names; memcheck of this program's SIMD claims with AVX2",
+       false, true,
+       [] {
+         const char* folder = std::getenv("CGP_SANITIZED_BUILD");
+         if (!folder || !*folder)
+           throw NotHere(
+               "needs a build with sanitizers: cmake --preset asan-ubsan, cmake --build --preset "
+               "asan-ubsan, and CGP_SANITIZED_BUILD=build/asan-ubsan");
+         if (read_file(std::string(folder) + "/CMakeCache.txt")
+                 .find("CGP_SANITIZE:STRING=address,undefined") == std::string::npos)
+           throw NotHere(std::string(folder) + " was not built with address,undefined");
+         prof::ProcessOptions o;
+         o.environment = {{"ASAN_OPTIONS", "protect_shadow_gap=0:detect_leaks=1"}};
+         const auto tests = prof::run_process({"ctest", "--test-dir", folder}, o);
+         std::smatch m;
+         if (!std::regex_search(tests.out, m, std::regex("(\\d+) tests? failed out of (\\d+)")))
+           throw std::runtime_error("ctest: " + tests.describe() + tests.err);
+         const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+         const json memory =
+             run_self({"memcheck", "--json", "--", self, "falsify", "FALS-SIMD-001"}, {{"CGP_SIMD", "avx2"}});
+         return json{{"failed", std::stoi(m[1])},
+                     {"tests", std::stoi(m[2])},
+                     {"valgrind", answer(memory).at("errors")},
+                     {"ended", answer(memory).at("ended")}};
+       },
+       [](const json& j) -> std::string {
+         if (j.at("failed") != 0 || j.at("tests") < 1)
+           return j.at("failed").dump() + " of " + j.at("tests").dump() + " tests fail";
+         if (j.at("ended") != "exit code 0") return "under valgrind ended by " + j.at("ended").dump();
+         return j.at("valgrind").empty() ? "" : j.at("valgrind").dump();
+       },
+       [](json& j) { j.at("failed") = 1; }});
   out.push_back({"FALS-COMPARE-050", "compare calls measured what has a clock, and counted what has none",
                  "softmax on the emulator and on CUDA", false, false,
                  [] {

@@ -77,6 +77,19 @@ __attribute__((target("avx2"))) std::uint64_t read_avx2(const char* data, std::s
   _mm256_store_si256(reinterpret_cast<__m256i*>(words), x[0]);
   return std::accumulate(words, words + 4, std::uint64_t(0), std::bit_xor<>());
 }
+
+/// `bytes` is a multiple of 128, both ends lie at multiples of 32.
+template <bool kStreaming>
+__attribute__((target("avx2"))) void copy_avx2(const char* from, char* into, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 128)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 128; j += 32) {
+      const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(from + i + j));
+      auto* to = reinterpret_cast<__m256i*>(into + i + j);
+      kStreaming ? _mm256_stream_si256(to, v) : _mm256_store_si256(to, v);
+    }
+  if (kStreaming) _mm_sfence();
+}
 #endif
 
 double fma_scalar(std::size_t rounds) {
@@ -99,6 +112,8 @@ class Block {
     const auto at = reinterpret_cast<std::uintptr_t>(storage_.data());
     data_ = storage_.data() + (64 - at % 64) % 64 / 8;
   }
+  std::size_t size() const { return bytes_; }
+  char* data() const { return reinterpret_cast<char*>(data_); }
   /// Reads all of it so often; how many bytes that were.
   double read(simd::Isa isa, std::size_t repeats) const {
     for (std::size_t r = 0; r < repeats; ++r) prof::keep(read_all(isa, data_, bytes_));
@@ -108,7 +123,7 @@ class Block {
  private:
   std::size_t bytes_;
   std::vector<std::uint64_t> storage_;
-  const std::uint64_t* data_;
+  std::uint64_t* data_;
 };
 
 std::string loads_of(simd::Isa isa) {
@@ -232,6 +247,22 @@ std::vector<CpuCeiling> cpu_ceilings(double seconds) {
     out.push_back({"memory read", true, best_rate(each, [&] { return data.read(isa, 1); }) * 1e-9,
                    "512 MiB read by one core with " + loads_of(isa)});
   }
+#if defined(__x86_64__)
+  if (simd::has(simd::Isa::avx2)) {
+    const Block from(256u << 20), into(256u << 20);
+    for (const auto& [copy, stores] :
+         {std::pair{&copy_avx2<false>, "stores"}, std::pair{&copy_avx2<true>, "streaming stores"}})
+      out.push_back({text::cat("memory copy, ", stores), true,
+                     best_rate(each,
+                               [&, copy = copy] {
+                                 copy(from.data(), into.data(), from.size());
+                                 prof::keep(into.data()[0]);
+                                 return 2.0 * double(from.size());
+                               }) *
+                         1e-9,
+                     text::cat("256 MiB by one core, both directions, 32-byte ", stores)});
+  }
+#endif
   std::vector<double> large(64u << 20, 1.0), other(64u << 20, 2.0);
   out.push_back({"memory triad", true,
                  best_rate(each,

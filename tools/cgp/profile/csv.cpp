@@ -49,6 +49,13 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std
   return rows;
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
 std::optional<double> parse_number(std::string_view text) {
   std::string digits;
   for (char c : text::trim(text))

@@ -13,6 +13,9 @@ namespace cgp::profile {
 /// the file) for a quote that is never closed.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& origin);
 
+/// Quoted where it must be.
+std::string csv_field(const std::string& text);
+
 /// "1,234.5" -> 1234.5; "0x1f" -> 31. Absent for anything that is no number as a whole.
 std::optional<double> parse_number(std::string_view text);
 

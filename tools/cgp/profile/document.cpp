@@ -79,6 +79,16 @@ prof::MetricSet metrics_from(const ordered_json& all) {
   return m;
 }
 
+/// Derived anew each time a profile is written; nothing reads it back.
+ordered_json summary_json(const std::vector<double>& values) {
+  if (values.empty()) return nullptr;
+  ordered_json j = {{"mean", prof::mean(values)}, {"stddev", prof::stddev(values)}};
+  for (const auto& [name, q] :
+       {std::pair{"min", 0.0}, {"p50", 0.5}, {"p95", 0.95}, {"p99", 0.99}, {"max", 1.0}})
+    j[name] = prof::quantile(values, q);
+  return j;
+}
+
 ordered_json to_json(const KernelUse& k) {
   ordered_json j = {{"name", k.name},
                     {"short_name", short_name(k.name)},
@@ -176,7 +186,8 @@ ordered_json to_json(const Document& d) {
                     {"metrics", to_json(d.metrics)}};
   j["samples"] = ordered_json::array();
   for (const auto& s : d.samples)
-    j["samples"].push_back({{"name", s.name}, {"unit", s.unit}, {"values", s.values}});
+    j["samples"].push_back(
+        {{"name", s.name}, {"unit", s.unit}, {"values", s.values}, {"summary", summary_json(s.values)}});
   j["kernels"] = ordered_json::array();
   for (const auto& k : d.kernels) j["kernels"].push_back(to_json(k));
   j["waste"] = ordered_json::array();
@@ -204,11 +215,11 @@ Document from_json(const ordered_json& j, const std::string& origin) {
                : "it has no schema");
   Document d;
   try {
-    d.kind = j.value("kind", ""), d.name = j.value("name", "");
+    d.kind = j.at("kind"), d.name = j.at("name");
     d.command = j.value("command", std::vector<std::string>{});
     d.time = j.value("time", ""), d.machine_key = j.value("machine_key", "");
     if (j.contains("machine")) d.machine = j["machine"];
-    if (j.contains("metrics")) d.metrics = metrics_from(j["metrics"]);
+    d.metrics = metrics_from(j.at("metrics"));
     for (const auto& s : j.value("samples", ordered_json::array()))
       d.samples.push_back({s.at("name"), s.value("unit", ""), s.at("values").get<std::vector<double>>()});
     for (const auto& k : j.value("kernels", ordered_json::array())) d.kernels.push_back(kernel_from(k));

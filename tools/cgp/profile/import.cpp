@@ -308,9 +308,7 @@ Document document_of(const Timeline& t, std::string kind, std::string title,
   d.more["timeline"] = to_json(s);
   d.more["timeline_svg"] = timeline_svg(t);
   add_metrics(t, d.metrics);
-  if (const auto part = recorded_text(t); !part.empty()) d.notes.push_back(part);
-  if (t.dropped) d.notes.push_back(cat(t.dropped, " records were dropped"));
-  d.notes.insert(d.notes.end(), t.errors.begin(), t.errors.end());
+  d.notes = notes_of(t);
   return d;
 }
 

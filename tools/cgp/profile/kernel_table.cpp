@@ -10,6 +10,15 @@
 
 namespace cgp::profile {
 
+std::string value_text(const prof::Reading& r) {
+  if (const auto* s = std::get_if<std::string>(&*r.held)) return *s;
+  if (const auto* t = std::get_if<prof::Triple>(&*r.held))
+    return fmt::format("{},{},{}", (*t)[0], (*t)[1], (*t)[2]);
+  if (const auto* m = std::get_if<std::map<std::string, std::uint64_t>>(&*r.held))
+    return fmt::format("{} names", m->size());
+  return number_text(r.number());
+}
+
 std::string kernel_table(const std::vector<KernelUse>& kernels, int width, std::size_t most) {
   using fmt::format;
   double total = 0;

@@ -8,6 +8,8 @@
 
 namespace cgp::profile {
 
+/// Of a metric that is there: a number, a text, "16,1,1", how many entries a map has.
+std::string value_text(const prof::Reading& r);
 /// The first `most` of them, with their share of the sum.
 std::string kernel_table(const std::vector<KernelUse>& kernels, int width, std::size_t most = 15);
 

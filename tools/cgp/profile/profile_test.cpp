@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
+#include "cgp/base/text.h"
 #include "cgp/prof/trace_budget.h"
 #include "profile/baseline_store.h"
 #include "profile/compare_programs.h"
@@ -72,6 +73,8 @@ TEST(document, what_is_written_is_read_back) {
 TEST(document, files_that_are_no_profile_are_refused_with_the_reason) {
   EXPECT_THROW(from_json(nlohmann::ordered_json::parse("[]"), "f"), ParseError);
   EXPECT_THROW(from_json(nlohmann::ordered_json::parse(R"({"schema":"other/1"})"), "f"), ParseError);
+  EXPECT_THROW(from_json(nlohmann::ordered_json::parse(R"({"schema":"cgp.profile/1"})"), "f"), ParseError)
+      << "it has no name, no kind and no metrics";
   const std::string path = temporary("bad.json");
   write_file(path, "{\"schema\": ");
   try {
@@ -251,6 +254,10 @@ TEST(timeline, what_lies_between_two_parts_is_neither_idle_nor_a_gap) {
   EXPECT_NEAR(s.longest_gap_ms, 0.1e-3, 1e-9);
   EXPECT_NEAR(s.gap_us, 0.1, 1e-9);
   EXPECT_EQ(recorded_text(t).rfind("4", 0), 0u) << recorded_text(t);
+  EXPECT_TRUE(std::isnan(s.launch_us) && std::isnan(s.launch_api_ms)) << "no call was recorded: that is no 0";
+  EXPECT_TRUE(to_json(s)["launch_call_us"].is_null() ||
+              std::isnan(to_json(s)["launch_call_us"].get<double>()));
+  EXPECT_EQ(time_text(s.launch_us), "-");
   prof::MetricSet m;
   add_metrics(t, m);
   EXPECT_FALSE(m.has(prof::Metric::vram_peak_mb)) << "an allocation may have gone unseen";
@@ -263,6 +270,22 @@ TEST(timeline, what_lies_between_two_parts_is_neither_idle_nor_a_gap) {
   EXPECT_TRUE(recorded_text(all).empty());
   add_metrics(all, m);
   EXPECT_TRUE(m.has(prof::Metric::vram_peak_mb));
+}
+
+TEST(timeline, what_is_missing_is_said) {
+  Timeline t;
+  read_events(
+      "{\"ev\":\"error\",\"where\":\"records of kernels\",\"code\":35,\"text\":\"NO PERMISSION\"}\n"
+      "{\"ev\":\"limit\",\"launches\":500}\n{\"ev\":\"dropped\",\"n\":7}\n",
+      t);
+  const auto notes = text::join(notes_of(t), "; ");
+  EXPECT_EQ(notes.rfind("records of kernels: NO PERMISSION; ", 0), 0u) << notes;
+  EXPECT_NE(notes.find("7 records were dropped"), std::string::npos);
+  EXPECT_NE(notes.find("the first 500 launches, and more came"), std::string::npos);
+  EXPECT_NE(notes.find("a recording has no end"), std::string::npos);
+  Timeline whole;
+  read_events("{\"ev\":\"end\",\"t\":1}\n", whole);
+  EXPECT_TRUE(notes_of(whole).empty());
 }
 
 TEST(timeline, programs_are_recorded_whole_until_that_costs_too_much) {

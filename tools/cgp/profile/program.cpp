@@ -113,6 +113,7 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
   if (part && run.process.timed_out)
     run.process.timed_out = false, run.process.signal = run.process.exit_code = 0;
   perf.read(run.metrics);
+  prof::read_processor(run.metrics);
   prof::add_process_result(run.process, run.metrics);
   prof::add_system_change(before, after, run.metrics);
   run.steal = prof::steal_share(before, after).value_or(0);

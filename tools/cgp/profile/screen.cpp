@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/prof/stats.h"
 #include "profile/baseline_store.h"
+#include "profile/kernel_table.h"
 #include "profile/peaks.h"
 #include "profile/roofline_points.h"
 #include "profile/table.h"
@@ -83,10 +84,12 @@ std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
     out.push_back(d.name);
     if (d.more.contains("timeline")) {
       const auto& t = d.more["timeline"];
+      const auto time = [&](const char* key) {
+        return time_text(t.contains(key) && t[key].is_number() ? t[key].get<double>() : std::nan(""));
+      };
       out.push_back(format("  GPU idle {:.0f} % of {}; {} launches, call {}, gap {}{}",
                            t.value("gpu_idle_pct", 0.0), time_text(t.value("span_ms", 0.0) * 1e3),
-                           t.value("launches", 0), time_text(t.value("launch_call_us", 0.0)),
-                           time_text(t.value("gap_us", 0.0)),
+                           t.value("launches", 0), time("launch_call_us"), time("gap_us"),
                            t.value("launch_bound", false) ? "  LAUNCH-BOUND" : ""));
       if (const double seen = t.value("recorded_pct", 100.0); seen < 100)
         out.push_back(format("  {} % of the time was recorded: launches and times are of that part",
@@ -136,10 +139,8 @@ std::vector<std::string> kernel_tab(const ScreenModel& m, const ScreenState& s) 
       k.name, format("grid {},{},{}  block {},{},{}  shared {} + {} bytes", k.grid[0], k.grid[1], k.grid[2],
                      k.block[0], k.block[1], k.block[2], k.static_shared, k.dynamic_shared)};
   for (const auto& info : prof::metrics())
-    if (k.metrics.has(info.id) && info.type != prof::MetricType::text)
-      out.push_back(format(
-          "  {:<32} {:>12} {}", info.name,
-          info.type == prof::MetricType::triple ? "" : number_text(k.metrics[info.id].number()), info.unit));
+    if (k.metrics.has(info.id))
+      out.push_back(format("  {:<32} {:>12} {}", info.name, value_text(k.metrics[info.id]), info.unit));
   for (const auto& [counter, v] : k.counters)
     out.push_back(format("  {:<72} {:>12}", counter, number_text(v)));
   return out;

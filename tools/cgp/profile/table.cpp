@@ -67,6 +67,7 @@ std::string number_text(double v) {
 }
 
 std::string time_text(double us) {
+  if (std::isnan(us)) return "-";
   if (us >= 1e6) return number_text(us * 1e-6) + " s";
   if (us >= 1e3) return number_text(us * 1e-3) + " ms";
   if (us >= 1 || us == 0) return number_text(us) + " µs";

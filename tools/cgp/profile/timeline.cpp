@@ -148,6 +148,7 @@ struct TraceReader {
       last = std::max(last, j.at("t").get<std::uint64_t>());
       return;
     }
+    if (ev == "limit") return void(t.counted_only = j.value("launches", std::uint64_t(0)));
     if (ev == "dropped") return void(t.dropped += j.value("n", std::uint64_t(0)));
     if (ev == "overhead")
       return void(t.overhead_ms +=
@@ -191,7 +192,7 @@ std::vector<Timeline::Window> parts_of(const Timeline& t) {
   return parts;
 }
 
-double median_or_zero(const std::vector<double>& v) { return v.empty() ? 0 : prof::median(v); }
+double median_or_nan(const std::vector<double>& v) { return v.empty() ? std::nan("") : prof::median(v); }
 
 }  // namespace
 
@@ -228,11 +229,22 @@ void read_events(const std::string& text, Timeline& into) {
 
 std::string recorded_text(const Timeline& t) {
   if (t.recorded_percent() >= 100) return {};
-  return cat(profile::number_text(t.recorded_percent()), " % of the time was recorded (",
-             profile::time_text(double(t.recorded_ns) * 1e-3), " in ", parts_of(t).size(),
-             " parts): to record every launch would slow the program by more than 5 %; launches, sums and "
-             "shares are of "
-             "these parts (--record all records everything)");
+  return cat(
+      profile::number_text(t.recorded_percent()), " % of the time was recorded (",
+      profile::time_text(double(t.recorded_ns) * 1e-3), " in ", parts_of(t).size(),
+      " parts), so that the program is slowed by less than 5 %; launches, sums and shares are of these "
+      "parts (--record all records everything)");
+}
+
+std::vector<std::string> notes_of(const Timeline& t) {
+  std::vector<std::string> out = t.errors;
+  if (const auto part = recorded_text(t); !part.empty()) out.push_back(part);
+  if (t.dropped) out.push_back(cat(t.dropped, " records were dropped"));
+  if (t.counted_only)
+    out.push_back(cat("counters are those of the first ", t.counted_only,
+                      " launches, and more came (--launches counts more)"));
+  if (!t.complete) out.emplace_back("a recording has no end: what its process did last may be missing");
+  return out;
 }
 
 Timeline part_of(const Timeline& t, std::uint64_t begin, std::uint64_t end) {
@@ -309,13 +321,14 @@ TimelineSummary summarise(const Timeline& t) {
       latency_us.push_back(double(a.start - call->second->start) * 1e-3);
   }
   close();
-  s.launch_us = median_or_zero(launch_us), s.latency_us = median_or_zero(latency_us);
-  s.gap_us = median_or_zero(gaps_us);
+  s.launch_us = median_or_nan(launch_us), s.latency_us = median_or_nan(latency_us);
+  s.gap_us = median_or_nan(gaps_us);
+  if (launch_us.empty()) s.launch_api_ms = std::nan("");
   for (const auto& [name, ms] : by_name)
     if (s.kernel_ms > 0 && 100 * ms / s.kernel_ms > s.dominant_percent)
       s.dominant = name, s.dominant_percent = 100 * ms / s.kernel_ms;
-  s.launch_bound = s.launches >= 20 && s.idle_percent() > 50 && median_or_zero(kernel_us) < 50 &&
-                   s.gap_us > median_or_zero(kernel_us);
+  const double each_us = median_or_nan(kernel_us);
+  s.launch_bound = s.launches >= 20 && s.idle_percent() > 50 && each_us < 50 && s.gap_us > each_us;
   return s;
 }
 
@@ -343,6 +356,8 @@ std::vector<KernelUse> kernels_of(const Timeline& t, const std::string& counted_
   std::vector<KernelUse> out;
   for (auto& [name, k] : all) {
     if (!k.counters.empty()) counters_to_metrics(k.counters, k.metrics, counted_by);
+    k.metrics.set(Metric::grid_dimensions, k.grid, Source::declared, "the launch");
+    k.metrics.set(Metric::block_dimensions, k.block, Source::declared, "the launch");
     if (k.registers)
       k.metrics.set(Metric::register_usage_per_thread, double(k.registers), Source::declared, kInjected);
     if (!k.us.empty()) {

@@ -42,7 +42,8 @@ struct Timeline {
   bool jit_compiled = false, jit_loaded = false;
   double overhead_ms = 0;  ///< that CUPTI says it added
   std::uint64_t dropped = 0;
-  bool complete = true;  ///< every process wrote its end
+  std::uint64_t counted_only = 0;  ///< launches after which counting ended though more came; 0: it did not
+  bool complete = true;            ///< every process wrote its end
   std::vector<std::string> errors;
   struct Window {
     std::uint64_t begin = 0, end = 0;  ///< end 0: open
@@ -55,6 +56,8 @@ struct Timeline {
   }
 };
 
+/// What went wrong or was left out, as sentences.
+std::vector<std::string> notes_of(const Timeline& t);
 /// "4.2 % of the time was recorded, in 3 parts ..."; empty where all of it was.
 std::string recorded_text(const Timeline& t);
 /// What began and ended within; end 0: after `begin`.
@@ -74,10 +77,11 @@ struct TimelineSummary {
   double kernel_ms = 0;           ///< sum over kernels
   double longest_gap_ms = 0;      ///< with nothing on the GPU
   std::string after_longest_gap;  ///< the kernel or copy that ended it
-  double launch_api_ms = 0;       ///< host time in launch calls
-  double launch_us = 0;           ///< median host time of one launch call
-  double latency_us = 0;          ///< median from the call to the start on an idle GPU
-  double gap_us = 0;              ///< median gap between neighbours on a stream
+  // NaN (in JSON null) where nothing of the kind was seen:
+  double launch_api_ms = 0;  ///< host time in launch calls
+  double launch_us = 0;      ///< median host time of one launch call
+  double latency_us = 0;     ///< median from the call to the start on an idle GPU
+  double gap_us = 0;         ///< median gap between neighbours on a stream
   double idle_percent() const { return span_ms > 0 ? 100 * (1 - busy_ms / span_ms) : 0; }
   /// The GPU waited for the host more than half of the time, and kernels are short.
   bool launch_bound = false;

@@ -150,19 +150,27 @@ std::vector<Waste> counter_waste(const KernelUse& k) {
 
 /// Values that come as f32 and leave as f32, computed as f64 between: a constant without its suffix is
 /// enough.
-void add_double_detour(const emu::Counters& c, const emu::Program& program, const std::string& kernel,
-                       std::vector<Waste>& out) {
-  const auto starts = [](const std::string& s, const char* begin) { return s.rfind(begin, 0) == 0; };
+struct DoubleDetour {
   double widened = 0, narrowed = 0, doubles = 0;
+  double all() const { return widened > 0 && narrowed > 0 && doubles > 0 ? widened + narrowed + doubles : 0; }
+};
+DoubleDetour double_detour(const emu::Counters& c) {
+  DoubleDetour d;
+  const auto starts = [](const std::string& s, const char* begin) { return s.rfind(begin, 0) == 0; };
   for (const auto& [opcode, n] : c.by_opcode) {
     const bool cvt = starts(opcode, "cvt.");
-    if (cvt && opcode.find(".f64.f32") != std::string::npos) widened += double(n);
-    if (cvt && opcode.find(".f32.f64") != std::string::npos) narrowed += double(n);
+    if (cvt && opcode.find(".f64.f32") != std::string::npos) d.widened += double(n);
+    if (cvt && opcode.find(".f32.f64") != std::string::npos) d.narrowed += double(n);
     for (const char* op : {"add.", "sub.", "mul.", "fma.", "div.", "sqrt.", "rcp."})
-      if (starts(opcode, op) && opcode.find(".f64") != std::string::npos) doubles += double(n);
+      if (starts(opcode, op) && opcode.find(".f64") != std::string::npos) d.doubles += double(n);
   }
-  const double issued = double(c.warp_instructions), detour = widened + narrowed + doubles;
-  if (!(widened > 0 && narrowed > 0 && doubles > 0) || share(detour, issued) < 3) return;
+  return d;
+}
+void add_double_detour(const emu::Counters& c, const emu::Program& program, const std::string& kernel,
+                       std::vector<Waste>& out) {
+  const DoubleDetour detour = double_detour(c);
+  const double issued = double(c.warp_instructions);
+  if (!(detour.all() > 0) || share(detour.all(), issued) < 3) return;
   std::size_t worst = 0;
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < c.per_pc.size() && i < program.instruction_count(); ++i)
@@ -173,13 +181,13 @@ void add_double_detour(const emu::Counters& c, const emu::Program& program, cons
       {"overprocessing", "f32 computed as f64", kernel,
        format("{} instructions compute in double precision between {} conversions from f32 and {} back; "
               "first at {}",
-              text::grouped(std::uint64_t(doubles)), text::grouped(std::uint64_t(widened)),
-              text::grouped(std::uint64_t(narrowed)),
+              text::grouped(std::uint64_t(detour.doubles)), text::grouped(std::uint64_t(detour.widened)),
+              text::grouped(std::uint64_t(detour.narrowed)),
               at.file.empty() ? format("PTX line {}: {}", at.ptx_line, at.text)
                               : format("{}:{}: {}", at.file, at.line, at.text)),
        "constants with an f suffix, and functions of float; f64 runs at 1/2 of f32's rate on data-centre "
        "GPUs and 1/64 on others",
-       share(detour, issued), Source::counted});
+       share(detour.all(), issued), Source::counted});
 }
 
 void emulator_metrics(const emu::Counters& c, prof::MetricSet& m) {
@@ -206,6 +214,8 @@ void emulator_metrics(const emu::Counters& c, prof::MetricSet& m) {
   put(Metric::shared_bank_conflicts,
       double(c.shared_load_conflicts + c.shared_store_conflicts + c.shared_atomic_conflicts));
   put(Metric::divergent_branches, double(c.divergent_branches));
+  ratio(Metric::precision_waste_pct, double_detour(c).all(), double(c.warp_instructions),
+        "no instruction was executed");
   for (Metric id :
        {Metric::achieved_occupancy_pct, Metric::ipc, Metric::dram_throughput_pct, Metric::l1_hit_rate_pct,
         Metric::l2_hit_rate_pct, Metric::wall_clock_time_us, Metric::barrier_stall_cycles,
