@@ -81,6 +81,11 @@ TEST(roofline, points_carry_the_bytes_of_each_level) {
   for (const char* op : {"fadd", "fmul", "ffma", "dadd", "dmul", "dfma"})
     k.counters[std::string("smsp__sass_thread_inst_executed_op_") + op + "_pred_on.sum"] = 1e6;
   EXPECT_DOUBLE_EQ(counted_operations(k.counters), 8e6);
+  k.counters["smsp__sass_thread_inst_executed_op_hfma_pred_on.sum"] = 1e6;
+  EXPECT_DOUBLE_EQ(counted_operations(k.counters), 8e6) << "constants that are moved";
+  k.counters["smsp__sass_thread_inst_executed_op_hfma_pred_on.sum"] = 1e7;
+  EXPECT_DOUBLE_EQ(counted_operations(k.counters), 4.8e7);
+  k.counters.erase("smsp__sass_thread_inst_executed_op_hfma_pred_on.sum");
   k.counters["sm__ops_path_tensor_src_bf16_dst_fp32.sum"] = 2e6;
   EXPECT_DOUBLE_EQ(counted_operations(k.counters), 1e7);
   k.counters.erase("sm__ops_path_tensor_src_bf16_dst_fp32.sum");

@@ -456,7 +456,7 @@ void counters_to_metrics(const std::map<std::string, double>& c, prof::MetricSet
   }
   put(Metric::shared_bank_conflicts, value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"));
   put(Metric::flop32_ops, op("fadd") + op("fmul") + 2 * op("ffma"));
-  put(Metric::flop16_ops, op("hadd") + op("hmul") + 2 * op("hfma"));
+  put(Metric::flop16_ops, 2 * (op("hadd") + op("hmul") + 2 * op("hfma")));
   put(Metric::barrier_stall_cycles, stalled("barrier"));
   put(Metric::memory_stall_cycles, stalled("long_scoreboard") + stalled("short_scoreboard") +
                                        stalled("lg_throttle") + stalled("mio_throttle") +
@@ -475,11 +475,15 @@ double counted_operations(const std::map<std::string, double>& c) {
     const auto at = c.find(name);
     return at == c.end() ? otherwise : at->second;
   };
-  double operations = 0;
-  for (const char type : {'f', 'd', 'h'})
+  const auto of_type = [&](char type, double otherwise) {
+    double sum = 0;
     for (const auto& [name, each] : {std::pair{"add", 1}, {"mul", 1}, {"fma", 2}})
-      operations += each * value(cat("smsp__sass_thread_inst_executed_op_", type, name, "_pred_on.sum"),
-                                 type == 'h' ? 0 : std::nan(""));
+      sum += each * value(cat("smsp__sass_thread_inst_executed_op_", type, name, "_pred_on.sum"), otherwise);
+    return sum;
+  };
+  double operations = of_type('f', std::nan("")) + of_type('d', std::nan(""));
+  // Instructions on halves work on two; compilers move constants with them too, which are no operations.
+  if (const double halves = 2 * of_type('h', 0); halves > operations) operations += halves;
   bool tensors = false;
   for (const auto& [name, n] : c)
     if (name.rfind("sm__ops_path_tensor_src_", 0) == 0) operations += n, tensors = true;
