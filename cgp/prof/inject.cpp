@@ -81,7 +81,7 @@ struct State {
   // recording in windows
   int window_on = 0, window_every = 0;  ///< ms; 0: one window without end
   bool adaptive = false;                ///< windows as TraceBudget says
-  std::atomic<std::uint64_t> launches{0}, graph_kernels{0};
+  std::atomic<std::uint64_t> launches{0}, graph_kernels{0}, calls{0};
   bool came_back = false;
   std::atomic<std::size_t> open_calls{0};
   void* subscriber = nullptr;
@@ -194,6 +194,7 @@ void write_record(State& s, const void* record) {
     case kDriver:
     case kRuntime: {
       const auto& a = *static_cast<const ApiCall*>(record);
+      s.calls += s.came_back;
       std::fprintf(
           out,
           "{\"ev\":\"api\",\"domain\":\"%s\",\"cbid\":%u,\"t0\":%llu,\"t1\":%llu,\"tid\":%u,\"corr\":%u,"
@@ -533,7 +534,7 @@ void record_in_windows() {
       if (s.phase != State::attached) return;
       if (s.adaptive) {
         s.cupti.cuptiActivityFlushAll(0);
-        budget.launches = s.launches, budget.graph_kernels = s.graph_kernels;
+        budget.launches = s.launches, budget.graph_kernels = s.graph_kernels, budget.calls = s.calls;
       }
       enough = !s.adaptive || !budget.left_at(elapsed());
       if (!enough) lock.unlock();
@@ -543,7 +544,7 @@ void record_in_windows() {
     s.left.wait(lock, [&] { return s.phase != State::leaving; });
     lock.unlock();
     if (s.adaptive) {
-      budget.launches = s.launches, budget.graph_kernels = s.graph_kernels;
+      budget.launches = s.launches, budget.graph_kernels = s.graph_kernels, budget.calls = s.calls;
       while (!budget.enough_to_return(elapsed())) std::this_thread::sleep_for(milliseconds(10));
       ++budget.attached_again;
     } else {

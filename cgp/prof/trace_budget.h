@@ -15,10 +15,12 @@ struct TraceBudget {
   static constexpr double kShare = 0.025;               ///< and of its time
   static constexpr std::uint64_t kWorthwhile = 15'000'000;
 
-  std::uint64_t launches = 0, graph_kernels = 0, attached_again = 0;
+  static constexpr std::uint64_t kCall = 700;  ///< where every call is recorded, not only those of a timeline
+
+  std::uint64_t launches = 0, graph_kernels = 0, attached_again = 0, calls = 0;
 
   std::uint64_t spent() const {
-    return launches * kLaunch + graph_kernels * kGraphKernel + attached_again * kAttach;
+    return launches * kLaunch + graph_kernels * kGraphKernel + attached_again * kAttach + calls * kCall;
   }
   std::uint64_t allowed(std::uint64_t elapsed) const {
     return kCredit + std::uint64_t(kShare * double(elapsed));

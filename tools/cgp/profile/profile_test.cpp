@@ -294,6 +294,9 @@ TEST(timeline, programs_are_recorded_whole_until_that_costs_too_much) {
   EXPECT_TRUE(b.left_at(0)) << "37.5 ms";
   b.launches = 20000;
   EXPECT_FALSE(b.left_at(0)) << "50 ms";
+  b.launches = 8000, b.calls = 40000;
+  EXPECT_FALSE(b.left_at(0)) << "20 ms, and 28 ms of calls";
+  b.launches = 20000, b.calls = 0;
   EXPECT_TRUE(b.left_at(400'000'000)) << "with 2.5 % of what it ran";
   b.launches = 0, b.graph_kernels = 75000;
   EXPECT_TRUE(b.left_at(0)) << "kernels of graphs cost a fifth";
