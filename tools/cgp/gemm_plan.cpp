@@ -142,7 +142,9 @@ GemmPlan plan_gemm(const kernels::GemmProblem& q, const kernels::GemmAddresses& 
   // Kernels of typed problems take whatever the device can; their choice says why not those that are faster.
   for (int k = 0; k < kernels::kGemmKinds && plan.problem.plain(); ++k) {
     const auto kind = kernels::GemmKind(k);
-    if (kind >= kernels::GemmKind::sm90_promoted && kind <= kernels::GemmKind::any) continue;
+    if (kind == plan.chosen.kind ||
+        (kind >= kernels::GemmKind::sm90_promoted && kind <= kernels::GemmKind::any))
+      continue;
     if (const auto why = kernels::reject(kind, plan.problem, at, d); !why.empty())
       plan.rejected.emplace_back(kernels::name(kind), why);
   }

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/gemm_check.h"
+#include "cgp/kernels/gemm/gemm_f32_rows.h"
 #include "cgp/kernels/gemm/gemm_parts_f32.h"
 #include "cgp/kernels/gemm/gemm_planner.h"
 #include "cgp/kernels/gemm/gemm_sm80.h"
@@ -352,6 +353,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
     inner.reordered = false;
     return run_gemm(s, inner, other.problem, other.at(given));
   }
+  if (choice.kind == GemmKind::skinny && p.type == DType::f32) return run_f32_rows(s, choice, p, at);
   if (choice.parts > 1 && choice.kind != GemmKind::sm90_parts && choice.kind != GemmKind::crooked)
     return run_f32_parts(s, choice, p, at);
   if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
@@ -789,6 +791,8 @@ KernelEntry gemm_entry() {
         }
       for (int matrices : {1, 2, 3}) all.push_back(gemm_pack(matrices));
       all.push_back(gemm_add_f32(t));
+      if (t == DType::f32)
+        for (auto& v : gemm_f32_rows_variants()) all.push_back(std::move(v));
       if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
     }
     return images(all, arch);

@@ -2,6 +2,7 @@
 #include "cgp/kernels/gemm/gemm_table.h"
 
 #include "cgp/kernels/gemm/gemm_arrange.h"
+#include "cgp/kernels/gemm/gemm_f32_rows.h"
 #include "cgp/kernels/gemm/gemm_parts_f32.h"
 #include "cgp/kernels/gemm/gemm_tuning.h"
 
@@ -333,6 +334,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
       take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
   for (int matrices : {1, 2, 3}) with(gemm_pack(matrices));
   for (DType t : {DType::f32, DType::f16, DType::bf16}) with(gemm_add_f32(t));
+  for (auto& v : gemm_f32_rows_variants()) with(std::move(v));
   for (auto& v : gemm_arrange_variants()) with(std::move(v));
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {

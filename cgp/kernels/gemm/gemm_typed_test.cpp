@@ -401,12 +401,25 @@ void f32_parts(const runtime::Device& d) {
         p.beta = i % 3 ? 0 : 2, p.ldc = 9 + i % 4;
         Trial s(d, p, i % 5 == 0 ? 1 : 0);
         const GemmAddresses at{s.a.address(), s.b.address(), s.c.address()};
-        EXPECT_GT(select_gemm(s.p, at, d.info()).parts, 1) << s.describe();
+        const auto c = select_gemm(s.p, at, d.info());
+        EXPECT_TRUE(c.parts > 1 || c.kind == GemmKind::skinny) << s.describe();
         s.check_choice(d);
         ++i;
       }
     }
 }
+// Few rows in f32 (gemm_f32_rows.cpp): every tile, rows and columns behind the last, batches, an old C.
+void f32_rows(const runtime::Device& d) {
+  for (std::uint64_t m : {1, 2, 3, 7, 20}) {
+    auto p = problem(DType::f32, "nt", m, 37, m == 3 ? 4 : 260);
+    p.alpha = 0.5f, p.beta = m == 2 ? 0 : 2, p.ldc = 41, p.batch = m == 7 ? 2 : 1, p.lda = p.k + 4;
+    Trial s(d, p);
+    const GemmAddresses at{s.a.address(), s.b.address(), s.c.address()};
+    EXPECT_EQ(select_gemm(s.p, at, d.info()).kind, GemmKind::skinny) << s.describe();
+    s.check_choice(d);
+  }
+}
+TEST(gemm_typed, few_rows_in_f32) { f32_rows(emulator("sm_75")); }
 TEST(gemm_typed, f32_results_in_parts_of_k) { f32_parts(emulator("sm_90a")); }
 TEST(gemm_typed, long_sums_of_positive_numbers) {
   const auto d = emulator("sm_90a");
@@ -450,6 +463,7 @@ TEST_P(gemm_typed_part, right_and_repeatable_on_a_gpu) {
     case 8:
       return largest(*d, DType::bf16);
     case 9:
+      f32_rows(*d);
       return f32_parts(*d);
     default:
       return all_oddities(*d);
