@@ -167,12 +167,8 @@ Variant gemm_simt(DType t, bool trans_a, bool trans_b) {
   // H200, nowhere else (docs/passes.md).
   v.build = [build = std::move(v.build)](const std::string& name, const std::string& target) {
     auto kernel = build(name, target);
-    // Of all passes those that find something here, as often as they do.
-    static const auto passes = [] {
-      auto p = ptx::parse_passes("fold,copy,cse,strength,mad,hoist,dead");
-      p.rounds = 2;
-      return p;
-    }();
+    // Of all passes those that find something here.
+    static const auto passes = ptx::parse_passes("fold,copy,cse,strength,mad,hoist,dead");
     return target == "sm_90a" ? dsl::optimised(std::move(kernel), passes) : kernel;
   };
   return v;
