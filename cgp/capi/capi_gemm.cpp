@@ -138,10 +138,14 @@ Asked asked(const char* op, const cgp_gemm_options& o, std::uint64_t rows, std::
   if (o.residual) {
     const Tensor t(o.residual, op, "residual");
     t.expect_shape(c.shape(), "c"), c.expect_apart(t, true);
-    const Operand at = operand(t);
+    Operand at = operand(t);
     if (at.transposed) t.fail("its rows must be contiguous");
-    if (!batched && at.batch > 1 && at.stride != c.size(-2) * at.ld)
-      t.fail("its matrices must follow each other without gaps");
+    if (!batched && at.batch > 1) {
+      if (c.size(-2) == 1)
+        at.ld = at.stride;
+      else if (at.stride != c.size(-2) * at.ld)
+        t.fail("its matrices must follow each other without gaps");
+    }
     r.epilogue = r.epilogue | e::residual(t.array(), 1, at.ld, batched ? at.stride : 0);
   }
   return r;

@@ -102,16 +102,11 @@ std::string reject(const GemmProblem& q) {
   if (auto why = ld("ldb", p.ldb, p.trans_b ? p.k : p.n, p.trans_b ? "k, since trans_b" : "n"); !why.empty())
     return why;
   if (auto why = ld("ldc", p.ldc, p.columns(), "columns of c"); !why.empty()) return why;
-  const auto spans = [&](const char* what, double rows, double ld, double stride) {
-    return rows * ld + double(p.batch) * stride > 0x1p60
-               ? text::cat(what, " spans more than 2^60 elements: its sizes, leading dimension or stride")
-               : std::string();
-  };
-  if (auto why = spans("a", double(p.trans_a ? p.k : p.m), double(p.lda), double(p.stride_a)); !why.empty())
-    return why;
-  if (auto why = spans("b", double(p.trans_b ? p.n : p.k), double(p.ldb), double(p.stride_b)); !why.empty())
-    return why;
-  if (auto why = spans("c", double(p.m), double(p.ldc), double(p.stride_c)); !why.empty()) return why;
+  for (const auto& [what, rows, ld, stride] : {std::tuple{"a", p.trans_a ? p.k : p.m, p.lda, p.stride_a},
+                                               {"b", p.trans_b ? p.n : p.k, p.ldb, p.stride_b},
+                                               {"c", p.m, p.ldc, p.stride_c}})
+    if (double(rows) * double(ld) + double(p.batch) * double(stride) > 0x1p60)
+      return text::cat(what, " spans more than 2^60 elements: its sizes, leading dimension or stride");
   if (p.batch > 1 && p.stride_c < extent(1, 0, p.m, p.columns(), p.ldc))
     return text::cat("stride_c = ", p.stride_c, " lets the batches of c overlap");
   return {};

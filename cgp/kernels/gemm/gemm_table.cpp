@@ -252,8 +252,8 @@ namespace {
 // Products that are not plain, of which programs carry the kernels: other types and factors in every layout,
 // and in that of a linear layer (nt) its epilogues.
 std::vector<GemmProblem> typed_problems(bool trans_a, bool trans_b, std::uint64_t m, std::uint64_t n,
-                                        const runtime::DeviceInfo& d) {
-  const GemmProblem base{.trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = 4096};
+                                        std::uint64_t k, const runtime::DeviceInfo& d) {
+  const GemmProblem base{.trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = k};
   std::vector<GemmProblem> all;
   const auto add = [&](DType t, DType c, GemmPrecision precision, GemmScaling scaling) {
     auto& p = all.emplace_back(base);
@@ -339,9 +339,15 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
       with(gemm_guarded_simt({.type = DType::f32, .trans_a = ta, .trans_b = tb}));
-      for (const auto& [m, n] :
-           {std::pair<std::uint64_t, std::uint64_t>{64, 4096}, {1024, 1024}, {4096, 4096}, {8192, 8192}})
-        for (auto& p : typed_problems(ta, tb, m, n, d)) take(select_gemm(p, {}, d));
+      for (const auto& [m, n, k] : {std::array<std::uint64_t, 3>{64, 4096, 4096},
+                                    {128, 256, 256},
+                                    {256, 256, 256},
+                                    {512, 512, 512},
+                                    {1024, 1024, 1024},
+                                    {2048, 2048, 2048},
+                                    {4096, 4096, 4096},
+                                    {8192, 8192, 8192}})
+        for (auto& p : typed_problems(ta, tb, m, n, k, d)) take(select_gemm(p, {}, d));
     }
   std::vector<Variant> out;
   for (auto& [name, v] : found) out.push_back(std::move(v));
