@@ -307,34 +307,6 @@ void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
   }
 }
 
-// Scratch memory with aligned rows for the operands that the choice says; a, b and what is added to are
-// copied there.
-void pack_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at) {
-  struct Operand {
-    bool packed, filled;
-    std::uint64_t &address, &ld, &stride;
-    std::uint64_t rows, cols;
-    std::uint64_t elements(std::uint64_t batch) const { return packed ? batch * rows * packed_ld(cols) : 0; }
-  };
-  const Operand all[] = {
-      {choice.pack_a, true, at.a, p.lda, p.stride_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k},
-      {choice.pack_b, true, at.b, p.ldb, p.stride_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n},
-      {choice.pack_c, p.beta != 0, at.c, p.ldc, p.stride_c, p.m, p.n}};
-  std::uint64_t elements = 0;
-  for (const auto& o : all) elements += o.elements(p.batch);
-  std::uint64_t to = s.scratch(elements * std::uint64_t(cgp::bytes(p.type)));
-  std::vector<GemmCopy> copies;
-  for (const auto& o : all) {
-    if (!o.packed) continue;
-    const GemmRows from{o.address, o.ld, o.stride};
-    o.address = to, o.ld = packed_ld(o.cols), o.stride = o.rows * o.ld;
-    to += o.elements(p.batch) * std::uint64_t(cgp::bytes(p.type));
-    if (o.filled) copies.push_back({from, {o.address, o.ld, o.stride}, o.rows, o.cols});
-  }
-  if (!copies.empty()) run_gemm_pack(s, copies, p.batch);
-  at.c_spare = choice.pack_c;
-}
-
 }  // namespace
 
 void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,
@@ -356,7 +328,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   if (choice.pack_a || choice.pack_b || choice.pack_c) {
     GemmChoice inner = choice;
     inner.pack_a = inner.pack_b = inner.pack_c = false;
-    pack_operands(s, choice, p, at);
+    pack_gemm_operands(s, choice, p, at);
     run_gemm(s, inner, p, at);
     const GemmProblem dense = q.dense();
     const GemmCopy back{{at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n};

@@ -7,6 +7,7 @@
 #include "cgp/dsl/arith.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/gemm_tuning.h"
 
 namespace cgp::kernels {
 namespace {
@@ -134,6 +135,32 @@ void run_gemm_pack(runtime::Stream& s, std::span<const GemmCopy> copies, std::ui
     const runtime::Dim3 grid{std::uint32_t(end), std::uint32_t(std::min<std::uint64_t>(65535, batch - b)), 1};
     fn.launch(s, runtime::Launch{.grid = grid}, args);
   }
+}
+
+void pack_gemm_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at) {
+  struct Operand {
+    bool packed, filled;
+    std::uint64_t &address, &ld, &stride;
+    std::uint64_t rows, cols;
+    std::uint64_t elements(std::uint64_t batch) const { return packed ? batch * rows * packed_ld(cols) : 0; }
+  };
+  const Operand all[] = {
+      {choice.pack_a, true, at.a, p.lda, p.stride_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k},
+      {choice.pack_b, true, at.b, p.ldb, p.stride_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n},
+      {choice.pack_c, p.beta != 0, at.c, p.ldc, p.stride_c, p.m, p.n}};
+  std::uint64_t elements = 0;
+  for (const auto& o : all) elements += o.elements(p.batch);
+  std::uint64_t to = s.scratch(elements * std::uint64_t(cgp::bytes(p.type)));
+  std::vector<GemmCopy> copies;
+  for (const auto& o : all) {
+    if (!o.packed) continue;
+    const GemmRows from{o.address, o.ld, o.stride};
+    o.address = to, o.ld = packed_ld(o.cols), o.stride = o.rows * o.ld;
+    to += o.elements(p.batch) * std::uint64_t(cgp::bytes(p.type));
+    if (o.filled) copies.push_back({from, {o.address, o.ld, o.stride}, o.rows, o.cols});
+  }
+  if (!copies.empty()) run_gemm_pack(s, copies, p.batch);
+  at.c_spare = choice.pack_c;
 }
 
 }  // namespace cgp::kernels

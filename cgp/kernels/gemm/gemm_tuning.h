@@ -96,6 +96,10 @@ void run_gemm_crooked(runtime::Stream& s, const GemmChoice& choice, const GemmPr
 void run_gemm_add_parts(runtime::Stream& s, const GemmProblem& dense, std::uint64_t c, std::uint64_t sums,
                         int parts);
 
+/// Scratch memory with aligned rows for the operands that the choice says; a, b and what is added to are
+/// copied there.
+void pack_gemm_operands(runtime::Stream& s, const GemmChoice& choice, GemmProblem& p, GemmAddresses& at);
+
 /// Build-time choices of the kernel for few rows of A and a B that is streamed once.
 struct GemmStreamTuning {
   int tokens = 8;  ///< rows of A a tile: 8, 16, 32 or 64
