@@ -17,6 +17,7 @@
 #include "deliver.h"
 #include "gemm_measure.h"
 #include "json_text.h"
+#include "kernel_plan.h"
 #include "kernel_profile.h"
 #include "profile/kernel_table.h"
 #include "profile/prediction.h"
@@ -208,6 +209,14 @@ Row row_of(const std::string& backend, const std::string& kernel, const std::vec
   return row;
 }
 
+/// What no program on such a GPU can undercut; 0 where nothing is known.
+double least_us(const std::string& backend, const std::string& kernel,
+                const std::vector<std::string>& settings) {
+  if (backend != "cublas" && backend.rfind("cuda", 0) != 0) return 0;
+  const auto plan = plan_kernel(kernels::find_kernel(kernel), runtime::Device::open("emu:sm_90a"), settings);
+  return plan.floor.us();
+}
+
 }  // namespace
 
 int profile_kernel(const Context& context, const ProfileOptions& given) {
@@ -250,19 +259,21 @@ int profile_compare(const Context& context, const ProfileOptions& o) {
     const auto& m = r.document.metrics;
     const auto cell = [&](Metric id) { return m.has(id) ? number_text(m[id].number()) : std::string("-"); };
     const bool timed = m.has(Metric::wall_clock_time_us);
-    table.row({r.name,
-               !r.why.empty() ? "-"
-               : timed        ? "measured"
-                              : "counted",
-               timed ? time_text(m[Metric::wall_clock_time_us].number()) : "-", cell(Metric::tflops),
-               cell(Metric::bandwidth_gbps), cell(Metric::warp_execution_efficiency_pct),
-               cell(Metric::global_load_efficiency_pct), r.why});
+    const double least = o.allow_estimates && !r.why.empty() ? least_us(r.name, kernel, settings) : 0;
+    const std::string kind = least > 0 ? "estimated" : !r.why.empty() ? "" : timed ? "measured" : "counted";
+    const std::string note =
+        least > 0 ? cat("not run: the least that an H200's data sheet allows (", r.why, ")") : r.why;
+    table.row({r.name, kind.empty() ? "-" : kind,
+               least > 0 ? ">= " + time_text(least)
+               : timed   ? time_text(m[Metric::wall_clock_time_us].number())
+                         : "-",
+               cell(Metric::tflops), cell(Metric::bandwidth_gbps),
+               cell(Metric::warp_execution_efficiency_pct), cell(Metric::global_load_efficiency_pct), note});
     j["rows"].push_back(
         {{"backend", r.name},
          {"skipped", r.why},
-         {"kind", !r.why.empty() ? ""
-                  : timed        ? "measured"
-                                 : "counted"},
+         {"kind", kind},
+         {"estimate_us", least > 0 ? nlohmann::ordered_json(least) : nlohmann::ordered_json()},
          {"profile", r.why.empty() ? profile::to_json(r.document) : nlohmann::ordered_json()}});
   }
   write_out(context.json ? spec::dumped(j, 2) + "\n" : format("{}\n", kernel) + table.text());

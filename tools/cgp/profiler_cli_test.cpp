@@ -222,6 +222,12 @@ TEST_F(Profiler, what_the_catalogue_writes_otherwise_is_understood) {
       EXPECT_EQ(r["kind"], r["backend"] == "scalar" ? "measured" : "counted");
     }
   }
+  const Outcome estimate =
+      cgp("profile compare --kernel gemm --size 64 --backends cuda,wgpu --allow-estimates --json");
+  EXPECT_EQ(estimate.code, 3) << "an estimate is no measurement";
+  EXPECT_EQ(estimate.parsed()["rows"][0]["kind"], "estimated");
+  EXPECT_GT(estimate.parsed()["rows"][0]["estimate_us"].get<double>(), 0);
+  EXPECT_EQ(estimate.parsed()["rows"][1]["kind"], "");
   const Outcome two = cgp("diff --left 'emu:vecadd n=100' --right 'emu:sm_80:vecadd n=100' --json");
   EXPECT_EQ(two.code, 0) << two.err;
   EXPECT_FALSE(two.parsed()["rows"].empty());

@@ -37,6 +37,7 @@ struct ProfileOptions {
   bool roofline = false;
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
+  bool allow_estimates = false;
   std::vector<std::string> metrics;  ///< only these in the text
 };
 int profile(const Context& context, const ProfileOptions& o);

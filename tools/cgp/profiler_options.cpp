@@ -147,6 +147,9 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
           "emu, emu:ARCH, cuda, cuda:N; gemm also cublas and, one thread, scalar, sse2, avx2, avx512; loops: "
           "scalar, sse2, avx2, avx512")
       ->delimiter(',');
+  compare->add_flag(
+      "--allow-estimates", p.allow_estimates,
+      "A GPU that is not here gets the least time that its data sheet allows, marked as an estimate");
   compare->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
   compare->footer(
       "Examples:\n  cgp profile compare --kernel gemm --size 256 --backends scalar,avx2,avx512,emu,cuda\n"
