@@ -47,7 +47,7 @@ def check_gradient(f, inputs, d_outputs, gradients, *, places=64, step=1e-5, tol
                 x[i] = kept + sign * step
                 ends.append(value())
             x[i] = kept
-            got, want = float(np.asarray(gradient)[i]), (ends[0] - ends[1]) / (2 * step)
+            got, want = float(np.asarray(gradient)[i]), float(ends[0] - ends[1]) / (2 * step)
             worst = max(worst, abs(got - want))
             if not abs(got - want) <= tolerance * max(1.0, abs(want)):
                 raise AssertionError(f"gradient {which} at {tuple(map(int, i))} is {got:g}, finite differences say {want:g}")

@@ -91,8 +91,7 @@ std::optional<GemmChoice> select_f32_rows(const GemmProblem& p, const GemmAddres
                      p.scaling == GemmScaling::none && p.epilogue.empty() && (!p.trans_a || p.m == 1) &&
                      p.trans_b;
   if (!whole || !p.m || !p.n || !p.k || p.batch > 65535 || p.n > 65535 * 16 || p.k > 0x7fffffff) return {};
-  // Measured on an H200: 256^3 8.9 us (f32 as three bf16 29), 512^3 30 (there some 25). Few warps take long
-  // for long K.
+  // Measured on an H200: 256^3 8.9 us (f32 as three bf16 29), 512^3 30. Few warps take long for long K.
   const double results = double(p.m) * double(p.n) * double(p.batch);
   if (p.m > 64 && results > 40000 && results * double(p.k) > 7e7) return {};
   if (p.k > 4096 && (p.m + 7) / 8 * ((p.n + 7) / 8) * p.batch < 256) return {};
