@@ -263,8 +263,10 @@ def step(model, arguments, given):
     if plan.shape is None or plan.watched() or any(m.training for m in plan.blocks) or torch.is_autocast_enabled():
         return None
     (b, n), s, layers = ids.shape, plan.shape, cache.layers
-    if not len(layers) == len(s.layers) == config.get("num_hidden_layers", len(s.layers)) or getattr(cache, "offloading", False) or ids.device != s.tokens.device or (
-            ids.dtype is not torch.int64) or (_there(ids) and torch.cuda.is_current_stream_capturing()):
+    if not len(layers) == len(s.layers) == config.get("num_hidden_layers", len(s.layers)) or getattr(cache, "offloading", False):
+        return None
+    if ids.device != s.tokens.device or ids.dtype is not torch.int64 or (
+            _there(ids) and torch.cuda.is_current_stream_capturing()):
         return None
     past = layers[0].get_seq_length()
     if not past or (s.most and past + n > s.most):

@@ -169,15 +169,15 @@ std::string metrics_html(const Document& d) {
 
 /// The ceilings of a roofline, and where they come from.
 std::string ceilings_html(const Document& d) {
-  if (!d.more.contains("roofline") || !d.more["roofline"].contains("lines")) return {};
+  const auto lines = profile::rows_in(d.more.value("roofline", nlohmann::ordered_json()), "lines");
+  if (lines.empty()) return {};
   std::string rows;
-  for (const auto& l : d.more["roofline"]["lines"]) {
-    const bool there = l.contains("value") && l["value"].is_number();
-    const bool tera = there && !l.value("bandwidth", false) && l["value"].get<double>() >= 1000;
+  for (const auto& l : lines) {
+    const double value = profile::number_in(l, "value");
+    const bool there = !std::isnan(value), tera = !l.value("bandwidth", false) && value >= 1000;
     rows += format(
         "<tr><td>{}</td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l s'>{}</td></tr>",
-        xml_escaped(l.value("name", "")),
-        there ? number_text(l["value"].get<double>() / (tera ? 1000 : 1)) : "–",
+        xml_escaped(l.value("name", "")), there ? number_text(value / (tera ? 1000 : 1)) : "–",
         tera ? "TFLOP/s" : l.value("unit", ""), l.value("source", ""),
         xml_escaped(there ? l.value("how", "") : l.value("absent", "")));
   }

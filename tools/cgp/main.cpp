@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -580,6 +581,9 @@ int dispatch(std::vector<std::string> args) {
 
 int main(int argc, char** argv) {
   using namespace cgp::cli;
+  // Beyond the limit of a file's size a write fails, and says so. A handler and not SIG_IGN, which the
+  // programs that are measured would inherit.
+  std::signal(SIGXFSZ, [](int) {});
   const std::vector<std::string> args(argv + 1, argv + argc);
   const bool color = use_color(ColorWish::automatic, STDERR_FILENO);
   const bool json = asks_for_json(args);

@@ -187,6 +187,10 @@ TEST_F(Profiler, what_was_measured_is_not_lost_and_nothing_runs_for_nothing) {
   EXPECT_EQ(full.code, 2);
   EXPECT_NE(full.out.find("CPU only"), std::string::npos) << "the report is there";
   EXPECT_NE(full.err.find("No space left"), std::string::npos) << full.err;
+  const Outcome limited =
+      cgp("profile binary --save p.json -- true", "sh -c 'ulimit -f 8; exec \"$0\" \"$@\"'");
+  EXPECT_EQ(limited.code, 2) << limited.out;
+  EXPECT_NE(limited.err.find("File too large"), std::string::npos) << limited.err;
   EXPECT_EQ(cgp("profile library --so libc.so.6 --symbol exit --args i32:3").code, 5) << "its code, not ours";
   EXPECT_EQ(cgp("profile binary -- sh -c 'printf \"a\\033[2Jb\"'").out.find('\033'), std::string::npos);
   write_file(path("k.yaml"), "name: k\ncommand: 'true'\nfoo: 1\nmetrics: {samples: {min: 1}}\n");

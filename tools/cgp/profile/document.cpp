@@ -4,7 +4,10 @@
 #include <cxxabi.h>
 #include <time.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <iterator>
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
@@ -272,6 +275,18 @@ ordered_json parsed(const std::string& content, const std::string& origin) {
   } catch (const nlohmann::json::parse_error& e) {
     throw ParseError(ErrorText{"a profile is JSON", origin, e.what(), {}});
   }
+}
+
+std::vector<ordered_json> rows_in(const ordered_json& j, const char* list) {
+  std::vector<ordered_json> rows;
+  if (j.is_object() && j.contains(list) && j[list].is_array())
+    std::copy_if(j[list].begin(), j[list].end(), std::back_inserter(rows),
+                 [](const auto& r) { return r.is_object(); });
+  return rows;
+}
+
+double number_in(const ordered_json& j, const char* key) {
+  return j.is_object() && j.contains(key) && j[key].is_number() ? j[key].get<double>() : std::nan("");
 }
 
 Document load(const std::string& path) { return from_json(parsed(read_file(path), path), path); }

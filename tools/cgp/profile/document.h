@@ -76,6 +76,12 @@ nlohmann::ordered_json parsed(const std::string& content, const std::string& ori
 /// Throws Error when the file cannot be read, ParseError (with line and column) when it is no JSON.
 Document load(const std::string& path);
 
+/// The objects in a list of `j`; none where it or the list is something else: sections are read as they were
+/// found.
+std::vector<nlohmann::ordered_json> rows_in(const nlohmann::ordered_json& j, const char* list);
+/// A number of `j`; NaN where there is none.
+double number_in(const nlohmann::ordered_json& j, const char* key);
+
 nlohmann::ordered_json to_json(const prof::MetricSet& m);
 /// JSON Schema (2020-12) of a profile, from the metric table.
 nlohmann::ordered_json json_schema();

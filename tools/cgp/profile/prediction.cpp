@@ -135,11 +135,11 @@ std::vector<AccessCheck> check_predictions(const emu::Program& program, const st
 
 std::vector<AccessCheck> check_machine_code(const emu::Program& program, const std::string& kernel,
                                             const Document& report) {
-  nlohmann::ordered_json rows;
-  if (report.more.contains("instructions"))
-    for (const auto& k : report.more["instructions"])
-      if (k["kernel"] == kernel || short_name(k["kernel"]) == kernel) rows = k["rows"];
-  if (rows.is_null())
+  std::vector<nlohmann::ordered_json> rows;
+  for (const auto& k : rows_in(report.more, "instructions"))
+    if (const std::string of = k.value("kernel", ""); of == kernel || short_name(of) == kernel)
+      rows = rows_in(k, "rows");
+  if (rows.empty())
     throw ArgumentError(ErrorText{cat("the report has machine instructions of ", kernel),
                                   report.name,
                                   {},
@@ -153,7 +153,7 @@ std::vector<AccessCheck> check_machine_code(const emu::Program& program, const s
       launch.block = small(k.block), launch.grid = small(k.grid);
   std::map<std::string, std::vector<const nlohmann::ordered_json*>> machine;
   for (const auto& row : rows) {
-    std::string opcode = row["text"].get<std::string>();
+    std::string opcode = row.value("text", "");
     if (!opcode.empty() && opcode[0] == '@') opcode.erase(0, opcode.find(' ') + 1);  // its guard
     machine[opcode.substr(0, 3)].push_back(&row);
   }
@@ -176,7 +176,7 @@ std::vector<AccessCheck> check_machine_code(const emu::Program& program, const s
       out.push_back(std::move(c));
       continue;
     }
-    const auto& values = (*machine[kind][next[kind]++])["values"];
+    const auto values = machine[kind][next[kind]++]->value("values", nlohmann::ordered_json::object());
     const auto value = [&](const char* counter) { return values.value(counter, 0.0); };
     const double times = value("inst_executed");
     c.requests = std::uint64_t(times);
@@ -222,9 +222,8 @@ nlohmann::ordered_json to_json(const std::vector<AccessCheck>& all) {
 
 std::vector<AccessCheck> accesses_of(const Document& d) {
   std::vector<AccessCheck> out;
-  if (!d.more.contains("accesses") || !d.more["accesses"].is_array()) return out;
-  for (const auto& kernel : d.more["accesses"])
-    for (const auto& j : kernel.value("accesses", nlohmann::ordered_json::array())) {
+  for (const auto& kernel : rows_in(d.more, "accesses"))
+    for (const auto& j : rows_in(kernel, "accesses")) {
       AccessCheck c;
       c.function = j.value("function", ""), c.opcode = j.value("opcode", ""),
       c.text = j.value("instruction", "");

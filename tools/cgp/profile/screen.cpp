@@ -43,17 +43,20 @@ std::string cropped(const std::string& s, int most) {
 Roofline roofline_of(const ScreenModel& m) {
   Roofline r;
   for (const auto& d : m.documents) {
-    if (d.more.contains("roofline") && d.more["roofline"].contains("points"))
-      for (const auto& p : d.more["roofline"]["points"])
-        if (p["intensity"].is_number() && p["gflops"].is_number()) {
-          r.points.push_back({p["name"], p["intensity"], p["gflops"]});
-          for (const auto& l : p.value("levels", nlohmann::ordered_json::array()))
-            r.points.back().levels.push_back({l["level"], l["bytes"], l["intensity"]});
-        }
-    if (d.more.contains("roofline") && r.lines.empty())
-      for (const auto& l : d.more["roofline"]["lines"])
-        if (l["value"].is_number())
-          r.lines.push_back({l["name"], l["bandwidth"], l["value"], l["source"] == "measured"});
+    const auto section = d.more.value("roofline", nlohmann::ordered_json());
+    for (const auto& p : rows_in(section, "points")) {
+      const double intensity = number_in(p, "intensity"), gflops = number_in(p, "gflops");
+      if (std::isnan(intensity + gflops)) continue;
+      r.points.push_back({p.value("name", ""), intensity, gflops});
+      for (const auto& l : rows_in(p, "levels"))
+        r.points.back().levels.push_back(
+            {l.value("level", ""), number_in(l, "bytes"), number_in(l, "intensity")});
+    }
+    if (r.lines.empty())
+      for (const auto& l : rows_in(section, "lines"))
+        if (const double value = number_in(l, "value"); !std::isnan(value))
+          r.lines.push_back(
+              {l.value("name", ""), l.value("bandwidth", false), value, l.value("source", "") == "measured"});
     if (d.machine.contains("device") && r.lines.empty())
       if (const auto* p = device_peaks(d.machine["device"].value("name", "")))
         r.lines = {{"HBM", true, p->memory_gbps, false},
@@ -84,9 +87,7 @@ std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
     out.push_back(d.name);
     if (d.more.contains("timeline")) {
       const auto& t = d.more["timeline"];
-      const auto time = [&](const char* key) {
-        return time_text(t.contains(key) && t[key].is_number() ? t[key].get<double>() : std::nan(""));
-      };
+      const auto time = [&](const char* key) { return time_text(number_in(t, key)); };
       out.push_back(format("  GPU idle {:.0f} % of {}; {} launches, call {}, gap {}{}",
                            t.value("gpu_idle_pct", 0.0), time_text(t.value("span_ms", 0.0) * 1e3),
                            t.value("launches", 0), time("launch_call_us"), time("gap_us"),

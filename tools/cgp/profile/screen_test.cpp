@@ -77,6 +77,19 @@ TEST(screen, a_contract_is_checked_against_the_profile_that_it_is_about) {
   EXPECT_NE(shown(m, s).find("FAIL  gflops >= 2000"), std::string::npos) << shown(m, s);
 }
 
+TEST(screen, sections_of_another_form_are_no_ceilings) {
+  using nlohmann::ordered_json;
+  // The first is what `cgp profile quant` writes.
+  for (const ordered_json& section :
+       {ordered_json{{"peak_gflops", 1}}, ordered_json(5), ordered_json{{"lines", 5}},
+        ordered_json{{"lines", {1, ordered_json::object()}}, {"points", {2, {{"intensity", 1}}}}}}) {
+    ScreenModel m;
+    m.documents.push_back(new_document("quant", "q4k"));
+    m.documents[0].more["roofline"] = section;
+    EXPECT_NE(shown(m, ScreenState{}).find("no ceilings"), std::string::npos) << section;
+  }
+}
+
 TEST(screen, long_tabs_scroll_and_narrow_bars_keep_the_chosen_name) {
   const ScreenModel m = recorded();
   ScreenState s;
