@@ -89,7 +89,7 @@ TEST_F(Profiler, what_a_program_prints_need_not_be_utf8) {
   const Outcome o = cgp("profile binary --json --save p.json -- cat raw");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.parsed()["process"]["output"].get<std::string>().find("and text"), std::string::npos);
-  EXPECT_NO_THROW(json::parse(read_file(path("p.json"))));
+  EXPECT_TRUE(json::accept(read_file(path("p.json"))));
   std::string umlauts;  // the 4000th byte is within one
   for (int i = 0; i < 3000; ++i) umlauts += "ä";
   write_file(path("raw"), "a" + umlauts);
@@ -219,7 +219,7 @@ TEST_F(Profiler, what_the_catalogue_writes_otherwise_is_understood) {
   const Outcome rows =
       cgp("profile compare --kernel gemm --size 64 --backends scalar,neon,cuda,emu,abacus --json");
   EXPECT_EQ(rows.code, 0) << rows.err;
-  for (const auto& r : rows.parsed()["rows"]) {
+  for (const json all = rows.parsed(); const auto& r : all["rows"]) {
     const bool here = r["backend"] == "scalar" || r["backend"] == "emu";
     EXPECT_EQ(r["skipped"].get<std::string>().empty(), here) << r["backend"];
     if (here) {
@@ -466,7 +466,7 @@ TEST_F(Profiler, compete_ranks_and_marks_what_failed) {
   EXPECT_EQ(cgp("compete --ours 'echo 1' --theirs 'echo 2' --rounds 1 --check-output").code, 1);
   const Outcome wall = cgp("compete --ours 'sleep 0.02' --theirs 'sleep 0.01' --rounds 2 --json");
   EXPECT_EQ(wall.code, 0) << wall.err;
-  for (const auto& row : wall.parsed()["rows"])
+  for (const json all = wall.parsed(); const auto& row : all["rows"])
     for (const auto& s : row["seconds"])
       EXPECT_GE(s.get<double>(), row["label"] == "sleep 0.02" ? 0.02 : 0.01);
 }
@@ -688,7 +688,7 @@ TEST_F(Profiler, reports_of_others_are_taken_as_they_are) {
   EXPECT_NE(read_file(path("r.html")).find("k_strided"), std::string::npos);
   const Outcome same = cgp("diff '" + raw + "' p.json --json");
   EXPECT_EQ(same.code, 0) << same.err;
-  for (const auto& row : same.parsed()["rows"]) EXPECT_NE(row["verdict"], "REGRESSION");
+  for (const json all = same.parsed(); const auto& row : all["rows"]) EXPECT_NE(row["verdict"], "REGRESSION");
   write_file(path("c.yaml"),
              "name: c\nhardware: {gpu: H200}\nmetrics:\n  register_usage_per_thread: {max: 255}\nchecks:\n  "
              "- {name: n, "

@@ -14,7 +14,7 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kCopyThreads = 256, kCopyEach = 8, kMostCopies = 3;
+constexpr int kCopyThreads = 256, kCopyEach = 8;
 
 // One of the matrices: blocks up to `end` of the launch are its or those before's; 2^lanes threads a row.
 struct CopyJob {
