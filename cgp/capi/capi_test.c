@@ -68,6 +68,12 @@ static void fetch(array* a) {
   OK(cgp_stream_wait(stream));
   OK(cgp_download(device, a->host, a->t.address, a->count * sizeof(float)));
 }
+/* A vector of the device alone. */
+static cgp_tensor bare(int64_t count) {
+  const array a = make(1, &count, 0);
+  free(a.host);
+  return a.t;
+}
 static void drop(array* a) {
   cgp_free(device, a->t.address);
   free(a->host);
@@ -192,7 +198,7 @@ static void test_grouped_gemm(void) {
         c = make(2, (int64_t[]){M, N}, 1);
   array bias = make(1, (int64_t[]){N}, 1), old = make(2, (int64_t[]){M, N}, 0);
   memcpy(old.host, c.host, M * N * sizeof(float));
-  cgp_tensor ends = make(1, (int64_t[]){2 * GROUPS}, 1).t, index = make(1, (int64_t[]){M}, 1).t, bt = b.t;
+  cgp_tensor ends = bare(2 * GROUPS), index = bare(M), bt = b.t;
   OK(cgp_upload(device, ends.address, ends_host, sizeof ends_host));
   OK(cgp_upload(device, index.address, index_host, sizeof index_host));
   ends.dtype = CGP_S64, ends.shape[0] = GROUPS, index.dtype = CGP_S32;
@@ -230,7 +236,7 @@ static void test_grouped_gemm(void) {
     at[2][g] = out.t.address + (uint64_t)g * M * N * 4;
   }
   for (int i = 0; i < 3; ++i) {
-    where[i] = make(1, (int64_t[]){2 * GROUPS}, 0).t;
+    where[i] = bare(2 * GROUPS);
     OK(cgp_upload(device, where[i].address, at[i], sizeof at[i]));
     where[i].dtype = CGP_U64, where[i].shape[0] = GROUPS;
   }

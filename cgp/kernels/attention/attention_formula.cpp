@@ -185,6 +185,7 @@ class FormulaParser {
   }
   Expression product() {
     auto a = negated();
+    // Asked for before `a` is moved: the order in which arguments are evaluated is a compiler's own.
     const auto second = [&] {
       need_number(a);
       auto b = negated();
@@ -194,21 +195,24 @@ class FormulaParser {
     const auto times = [](const auto& x, const auto& y) { return x * y; };
     for (;;) {
       if (take("//")) {
-        a = quotient_down(std::move(a), second());
+        auto b = second();
+        a = quotient_down(std::move(a), std::move(b));
       } else if (take("%")) {
         auto b = second();
         auto whole = of_two(quotient_down(a, b), b, times, times);
         const auto less = [](const auto& x, const auto& y) { return x - y; };
         a = of_two(std::move(a), std::move(whole), less, less);
       } else if (take("/")) {
+        auto b = second();
         a = of_two(
-            std::move(a), second(), [](float x, float y) { return x / y; },
+            std::move(a), std::move(b), [](float x, float y) { return x / y; },
             [](const Val<f32>& x, const Val<f32>& y) {
               if (!y.is_literal()) return div<full>(x, y);
               return x * (1 / std::bit_cast<float>(std::uint32_t(y.bits())));
             });
       } else if (take("*")) {
-        a = of_two(std::move(a), second(), times, times);
+        auto b = second();
+        a = of_two(std::move(a), std::move(b), times, times);
       } else {
         return a;
       }
