@@ -85,8 +85,7 @@ std::vector<Variant> gemm_f32_rows_variants() {
   return all;
 }
 
-std::optional<GemmChoice> select_f32_rows(const GemmProblem& p, const GemmAddresses& at,
-                                          const runtime::DeviceInfo&) {
+std::optional<GemmChoice> select_f32_rows(const GemmProblem& p, const GemmAddresses& at) {
   const bool whole = p.type == DType::f32 && p.type_c == DType::f32 && p.precision != GemmPrecision::fast &&
                      p.scaling == GemmScaling::none && p.epilogue.empty() && (!p.trans_a || p.m == 1) &&
                      p.trans_b;
@@ -109,7 +108,7 @@ std::optional<GemmChoice> select_f32_rows(const GemmProblem& p, const GemmAddres
 
 void run_f32_rows(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                   const GemmAddresses& at) {
-  if (!select_f32_rows(p, at, s.device().info()))
+  if (!select_f32_rows(p, at))
     throw Unsupported("gemm: f32 rows needs layout nt, few rows, and K and rows in groups of 16 bytes");
   const auto up = [](std::uint64_t a, std::uint64_t b) { return std::uint32_t((a + b - 1) / b); };
   const auto word = [](std::uint64_t v) { return std::uint32_t(v); };

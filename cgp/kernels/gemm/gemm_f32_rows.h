@@ -8,8 +8,7 @@
 namespace cgp::kernels {
 
 /// None where the kernel does not fit or others are faster.
-std::optional<GemmChoice> select_f32_rows(const GemmProblem& dense, const GemmAddresses& at,
-                                          const runtime::DeviceInfo& d);
+std::optional<GemmChoice> select_f32_rows(const GemmProblem& dense, const GemmAddresses& at);
 void run_f32_rows(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& dense,
                   const GemmAddresses& at);
 std::vector<Variant> gemm_f32_rows_variants();

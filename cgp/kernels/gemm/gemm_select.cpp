@@ -224,7 +224,7 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
     return c;
   }
   const GemmProblem p = q.dense();
-  if (auto rows = select_f32_rows(p, at, d)) return std::move(*rows);
+  if (auto rows = select_f32_rows(p, at)) return std::move(*rows);
   if (const int parts = gemm_f32_parts(p, d); parts > 1) return choose_f32_parts(p, at, d, parts);
   if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
   if (p.c_elements() == 0) return {GemmKind::naive, gemm_naive(p.type), "c has no elements: nothing runs"};
