@@ -55,10 +55,41 @@ function(cgp_compile_options target)
   endif()
 endfunction()
 
-# cgp_library(name SOURCES ... HEADERS ... LINKS ...) declares cgp_<name>, alias cgp::<name>.
-# HEADERS are the public ones: each is also compiled alone by the all_verify_interface_header_sets target.
+# cgp_folder_files(out_sources out_headers FOLDERS folder... [EXCLUDE file...]): the production files of these folders,
+# relative to the current one. Tests (*_test.cpp, *_test.h, *_test_kit.h), benchmarks (*_bench.*) and programs (*_main.cpp)
+# stand in the same folders and are left out, as is what EXCLUDE names. A new file is found at the next build.
+function(cgp_folder_files out_sources out_headers)
+  cmake_parse_arguments(A "" "" "FOLDERS;EXCLUDE" ${ARGN})
+  set(sources)
+  set(headers)
+  foreach(folder IN LISTS A_FOLDERS)
+    file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*.cpp ${folder}/*.h)
+    list(TRANSFORM found REPLACE "^\\./" "")
+    list(FILTER found EXCLUDE REGEX "(_test|_test_kit|_bench|_main|_fuzz)\\.(cpp|h)$")
+    if(A_EXCLUDE)
+      list(REMOVE_ITEM found ${A_EXCLUDE})
+    endif()
+    set(some ${found})
+    list(FILTER some INCLUDE REGEX "\\.cpp$")
+    list(APPEND sources ${some})
+    list(FILTER found INCLUDE REGEX "\\.h$")
+    list(APPEND headers ${found})
+  endforeach()
+  set(${out_sources} ${sources} PARENT_SCOPE)
+  set(${out_headers} ${headers} PARENT_SCOPE)
+endfunction()
+
+# cgp_library(name FOLDERS folder... [EXCLUDE file...] LINKS ...) declares cgp_<name>, alias cgp::<name>, of all production
+# files of the folders. Headers that stand alone (not *_impl.h) are public: each is also compiled alone by the
+# all_verify_interface_header_sets target.
 function(cgp_library name)
-  cmake_parse_arguments(A "" "" "SOURCES;HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(A "" "" "SOURCES;HEADERS;FOLDERS;EXCLUDE;LINKS" ${ARGN})
+  if(A_FOLDERS)
+    cgp_folder_files(sources headers FOLDERS ${A_FOLDERS} EXCLUDE ${A_EXCLUDE})
+    list(FILTER headers EXCLUDE REGEX "_impl\\.h$")
+    list(APPEND A_SOURCES ${sources})
+    list(APPEND A_HEADERS ${headers})
+  endif()
   add_library(cgp_${name} STATIC ${A_SOURCES})
   add_library(cgp::${name} ALIAS cgp_${name})
   target_sources(cgp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})

@@ -4,8 +4,8 @@
 //   AsyncRing keeps copies (cp.async) of later tiles under way while this one is multiplied: a stage can only
 //   be read inside the body the ring calls after its wait, so the wait cannot be forgotten.
 //   multiply() is ldmatrix and mma.sync over a warp's part of the stage.
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
 #include "examples/example.h"
 
 namespace {

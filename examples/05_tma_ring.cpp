@@ -4,7 +4,7 @@
 //   full, and the copying thread when it is empty again. What lies outside the matrix arrives as zeros.
 //   The kernel makes weighted sums of rows: every lane walks along one row. With plain rows all lanes hit the
 //   same banks; a 128-byte swizzle, a word in the Tile's type, spreads them. The counters show both.
-#include "cgp/dsl/ring.h"
+#include "cgp/dsl/pipeline/ring.h"
 #include "examples/example.h"
 
 namespace {

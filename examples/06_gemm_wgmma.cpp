@@ -4,7 +4,7 @@
 //   under way has a type of its own (InFlight): its sums cannot be read and its stage cannot be refilled
 //   before a wait gives them back. Here the threads that multiply also keep the ring filled; rung 7 splits
 //   the jobs.
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 #include "examples/example.h"
 
 namespace {

@@ -4,7 +4,7 @@
 //   never makes a tensor core wait for an address computation. The loader needs few registers and gives them
 //   up (setmaxnreg), the multipliers take them for accumulators. Block size, barrier counts and register
 //   hand-over all follow from the two role declarations.
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 #include "examples/example.h"
 
 namespace {

@@ -5,8 +5,8 @@
 //   is in the types: acquire() gives columns to multiply into, commit() promises them, take() waits for that
 //   promise, and only what it returns can be read. Blocks find their tiles by work stealing (cluster launch
 //   control). The block that allocates tensor memory frees it: with_tmem emits both ends.
-#include "cgp/dsl/cluster_launch_control.h"
-#include "cgp/dsl/umma.h"
+#include "cgp/dsl/mma/umma.h"
+#include "cgp/dsl/pipeline/cluster_launch_control.h"
 #include "examples/example.h"
 
 namespace {

@@ -5,7 +5,7 @@
 //   of the DSL, recorded into the kernel; its parameters become the kernel's.
 #include <algorithm>
 
-#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 #include "examples/example.h"
 
 namespace {

@@ -16,7 +16,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/decode/decode.h"
-#include "cgp/kernels/few_rows/few_rows.h"
+#include "cgp/kernels/decode_linear/decode_linear.h"
 #include "cgp/kernels/kv_cache/qkv_append.h"
 #include "examples/example.h"
 

@@ -12,7 +12,7 @@
 #include "cgp/base/random.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/emu/emu.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/common/variant.h"
 #include "cgp/runtime/device.h"
 #include "cgp/runtime/launcher.h"
 

@@ -32,7 +32,7 @@ class Bad(Exception):
 
 
 class Timing:
-    """Median and quartiles of the milliseconds of one contender, interpolated as cgp/prof/stats.cpp does."""
+    """Median and quartiles of the milliseconds of one contender, interpolated as cgp/profile/measure/stats.cpp does."""
 
     def __init__(self, name, milliseconds):
         if not milliseconds or min(milliseconds) <= 0:

@@ -7,6 +7,7 @@ Run by CTest as `repo_rules`. Prints each violation as file:line: rule, and fail
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,17 +17,26 @@ MAY_USE = {
     "base": set(),
     "ptx": {"base"},
     "cuda": {"base"},
-    "simd": {"base"},
+    "cpu": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
     "kernels": {"dsl", "runtime", "ptx", "base"},
-    "prof": {"runtime", "ptx", "emu", "cuda", "base"},
+    # What benchmarks of the core measure with.
+    "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
+    "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
+    "profile/cupti": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
+    "profile/peers": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
+    "spec": {"runtime", "ptx", "emu", "cuda", "base"},
+    "profile": {"spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
+    "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
+    "selfcheck": {"kernels", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
     "capi": {"kernels", "runtime", "base"},
     "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
-TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "prof", "emu"}, "runtime": {"testing"},
-                      "simd": {"prof"}}
+TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},
+                     "cpu": {"profile"}}
+MAX_FILES = 45  # of a folder's own under cgp/ and tools/
 MAX_LINES = 800
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|farm|root|tmp/bash_jobs)/")
@@ -39,13 +49,51 @@ def tracked():
     return [ROOT / f for f in out.stdout.split("\n") if f and (ROOT / f).exists()]
 
 
+def layer_of(path):
+    """The entry of MAY_USE that a file belongs to: its longest one; None outside cgp/."""
+    parts = path.split("/")
+    if parts[0] != "cgp" or len(parts) < 3:
+        return "tools" if parts[0] == "tools" else None
+    return "/".join(parts[1:3]) if "/".join(parts[1:3]) in MAY_USE else parts[1]
+
+
+def include_circles(files):
+    """Files that include one another in a circle."""
+    known = {str(f.relative_to(ROOT)) for f in files}
+    uses = {}
+    for f in files:
+        if f.suffix in {".h", ".cpp", ".def"}:
+            found = re.findall(r'^\s*#\s*include\s+"([^"]+)"', f.read_text(encoding="utf-8"), re.M)
+            uses[str(f.relative_to(ROOT))] = [u for u in found if u in known]
+    done, circles = set(), []
+
+    def visit(f, trail):
+        if f in trail:
+            circles.append(trail[trail.index(f):] + [f])
+        elif f not in done:
+            for u in uses.get(f, []):
+                visit(u, trail + [f])
+            done.add(f)
+
+    for f in uses:
+        visit(f, [])
+    return circles
+
+
 def main():
     problems = []
 
     def say(path, line, rule):
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}")
 
-    for path in tracked():
+    files = tracked()
+    for circle in include_circles(files):
+        say(ROOT / circle[0], 1, "a circle of includes: " + " -> ".join(circle))
+    folders = Counter(f.parent for f in files if f.relative_to(ROOT).parts[0] in {"cgp", "tools"})
+    for folder, count in folders.items():
+        if count > MAX_FILES:
+            say(folder, 0, f"{count} files of its own; the limit is {MAX_FILES}: give its parts folders of their own")
+    for path in files:
         rel = path.relative_to(ROOT)
         if path.suffix not in {".h", ".cpp", ".def", ".py", ".sh", ".cmake", ".cu"} and rel.name not in {
                 "CMakeLists.txt", "Makefile"} or "testdata" in rel.parts:
@@ -57,21 +105,23 @@ def main():
         if path.suffix in {".h", ".cpp"} and len(lines) > MAX_LINES:
             say(path, len(lines), f"{len(lines)} lines; the limit is {MAX_LINES}: split it by idea")
         is_test = rel.stem.endswith(("_test", "_test_kit", "_bench"))
-        lib = rel.parts[1] if rel.parts[0] == "cgp" and len(rel.parts) > 2 else None
+        lib = layer_of(str(rel))
         for n, line in enumerate(lines, 1):
             if rel.name != "repo_rules.py" and UNFINISHED.search(line):
                 say(path, n, "unfinished work: do it, or write it down where work is tracked")
             if rel.name != "repo_rules.py" and MACHINE_PATH.search(line):
                 say(path, n, "a path of one machine")
-            m = re.match(r'\s*#\s*include\s+"cgp/(\w+)/([\w/.]+)"', line)
-            if m and lib:
-                used = m.group(1)
+            m = re.match(r'\s*#\s*include\s+"((cgp|tools)/[\w/.]+)"', line)
+            if m and lib and lib != "tools":  # the command may use everything, and nothing may use it
+                used = layer_of(m.group(1))
                 allowed = MAY_USE.get(lib, set()) | {lib}
+                if lib.startswith("profile"):  # its folders see one another as far as this table lets them
+                    allowed |= {"profile"} if lib == "profile" else set()
                 if is_test:
-                    allowed |= TEST_MAY_ALSO_USE.get(lib, set())
-                if used not in allowed:
+                    allowed |= TEST_MAY_ALSO_USE.get(lib.split("/")[0], set())
+                if used not in allowed and used.split("/")[0] not in allowed:
                     say(path, n, f"layer: {lib} may not include {used} (it may use {', '.join(sorted(allowed))})")
-                if m.group(2).endswith("_impl.h") and used != lib:
+                if m.group(1).endswith("_impl.h") and used.split("/")[0] != lib.split("/")[0]:
                     say(path, n, "a private header of another library")
             # Parts of kernels may speak the DSL in a namespace of their own, as kernels do.
             own = line == "using namespace dsl;" and re.search(r"^namespace (cgp::kernels::)?(?!cgp)\w+ \{$",

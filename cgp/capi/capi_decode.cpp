@@ -7,7 +7,7 @@
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/decode/decode.h"
-#include "cgp/kernels/few_rows/few_rows.h"
+#include "cgp/kernels/decode_linear/decode_linear.h"
 #include "cgp/kernels/kv_cache/qkv_append.h"
 
 namespace cgp::capi {

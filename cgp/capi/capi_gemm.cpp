@@ -5,7 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
-#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 
 namespace cgp::capi {

@@ -8,8 +8,8 @@
 
 #include "cgp/base/dtype.h"
 #include "cgp/capi/cgp.h"
-#include "cgp/kernels/gemm/epilogue.h"
-#include "cgp/kernels/row/view.h"
+#include "cgp/kernels/common/view.h"
+#include "cgp/kernels/gemm/epilogue/epilogue.h"
 
 namespace cgp::capi {
 

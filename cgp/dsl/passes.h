@@ -2,7 +2,7 @@
 #pragma once
 // Which optimisation passes run over the modules that build() makes. None unless somebody asks: ptxas does
 // most of their work, and what pays for one kernel costs another (docs/passes.md has the numbers of an H200).
-#include "cgp/dsl/build.h"
+#include "cgp/dsl/core/build.h"
 #include "cgp/ptx/passes/passes.h"
 
 namespace cgp::dsl {

@@ -2,7 +2,7 @@
 // Whole kernels: memory, launches, shared memory, barriers, calls, divergence.
 #include <numeric>
 
-#include "cgp/emu/run_ptx_impl.h"
+#include "cgp/emu/core/run_ptx_impl.h"
 
 namespace cgp::emu {
 using namespace testing;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/emu/core/machine_impl.h"
 #include "cgp/emu/finding_class.h"
-#include "cgp/emu/machine_impl.h"
 
 namespace cgp::emu {
 

@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-#include "cgp/emu/run_ptx_impl.h"
+#include "cgp/emu/core/run_ptx_impl.h"
 
 namespace cgp::emu {
 namespace {

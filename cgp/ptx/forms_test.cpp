@@ -9,7 +9,7 @@
 #include "cgp/ptx/forms.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 
 using namespace cgp;
 using namespace cgp::ptx;

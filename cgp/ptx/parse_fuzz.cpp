@@ -7,7 +7,7 @@
 
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cgp::ptx;

@@ -12,7 +12,7 @@
 #include "cgp/ptx/liveness.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CGP_COUNT_ALLOCATIONS 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/emu/tensor_map.h"
+#include "cgp/emu/async/tensor_map.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cgp/base/error.h"
-#include "cgp/emu/tensor_map.h"
+#include "cgp/emu/async/tensor_map.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::runtime {

@@ -8,7 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/policy.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cgp/emu/emu.h"
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/runtime/device.h"
 #include "cgp/testing/assemble.h"
 

@@ -1,6 +1,6 @@
 // expect: has no member named .*each_pair|no member named 'each_pair'
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 64, 64>;
 using B = Tile<bf16, 128, 64>;

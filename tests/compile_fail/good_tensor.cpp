@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the refusals of the tensor side are the wrong twins of.
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/cluster.h"
-#include "cgp/dsl/epilogue.h"
-#include "cgp/dsl/mma.h"
-#include "cgp/dsl/wgmma.h"
-#include "cgp/dsl/wmma.h"
+#include "cgp/dsl/mma/epilogue.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/mma/wmma.h"
+#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/cluster.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 64, 64>;
 using B = Tile<bf16, 128, 64>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the refusals about tensor memory are the wrong twins of.
-#include "cgp/dsl/cluster_launch_control.h"
-#include "cgp/dsl/umma.h"
+#include "cgp/dsl/mma/umma.h"
+#include "cgp/dsl/pipeline/cluster_launch_control.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 128, 64>;
 using B = Tile<bf16, 128, 64>;

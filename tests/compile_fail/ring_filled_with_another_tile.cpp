@@ -1,6 +1,6 @@
 // expect: a source's tile type differs from the ring's
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 64, 64>;
 using B = Tile<bf16, 128, 64>;

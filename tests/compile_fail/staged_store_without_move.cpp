@@ -1,6 +1,6 @@
 // expect: deleted
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/epilogue.h"
+#include "cgp/dsl/mma/epilogue.h"
 using namespace cgp::dsl;
 using C = Tile<bf16, 64, 64>;
 void f(Warpgroup& wg, Staging<C>& s, TmaOut<C> c, PendingStore& p) {

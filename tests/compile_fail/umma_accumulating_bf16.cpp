@@ -1,6 +1,6 @@
 // expect: tensor cores accumulate f32, f16 or s32
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/umma.h"
+#include "cgp/dsl/mma/umma.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 128, 64>;
 using B = Tile<bf16, 128, 64>;

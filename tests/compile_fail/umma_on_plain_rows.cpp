@@ -1,6 +1,6 @@
 // expect: umma reads swizzled tiles
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/umma.h"
+#include "cgp/dsl/mma/umma.h"
 using namespace cgp::dsl;
 using A = Tile<bf16, 128, 64>;
 using B = Tile<bf16, 128, 64>;

@@ -1,6 +1,6 @@
 // expect: wgmma has no such combination
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 using namespace cgp::dsl;
 using A = Tile<e4m3, 64, 128>;
 void f(Warpgroup& wg, SmemTile<A> a, SmemTile<Tile<e4m3, 128, 64>> b) {

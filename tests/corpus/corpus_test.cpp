@@ -17,8 +17,8 @@
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
-#include "spec.h"
-#include "spec_run.h"
+#include "cgp/spec/spec.h"
+#include "cgp/spec/spec_run.h"
 
 namespace cgp::spec {
 namespace {

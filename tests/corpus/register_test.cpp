@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cgp/base/file.h"
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 #include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/target.h"

@@ -15,11 +15,11 @@
 
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/ptx/analysis/analyse.h"
 #include "cgp/ptx/parse.h"
-#include "spec.h"
-#include "spec_run.h"
+#include "cgp/spec/spec.h"
+#include "cgp/spec/spec_run.h"
 
 namespace cgp::spec {
 namespace {

@@ -7,7 +7,7 @@
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 #include "random_program.h"
 
 namespace cgp::passes_test {

@@ -9,15 +9,15 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
+#include "cgp/spec/spec.h"
+#include "cgp/spec/spec_run.h"
 #include "cgp/testing/assemble.h"
 #include "cgp/testing/kernel_test.h"
-#include "spec.h"
-#include "spec_run.h"
 
 namespace cgp::passes_test {
 namespace {

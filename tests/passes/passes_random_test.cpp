@@ -11,7 +11,7 @@
 #include "cgp/base/text.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 #include "cgp/testing/assemble.h"
 #include "differential.h"
 #include "random_program.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The accepted twin: every state is used once.
 #include "cgp/dsl/kernel.h"
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 using namespace cgp::dsl;
 using AbRing = Ring<ByThreads, Tile<bf16, 64, 64>, Tile<bf16, 128, 64>>;
 

@@ -1,7 +1,7 @@
 // expect: 'acc' used after it was moved
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/dsl/kernel.h"
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
 using namespace cgp::dsl;
 using AbRing = Ring<ByThreads, Tile<bf16, 64, 64>, Tile<bf16, 128, 64>>;
 

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "cgp/base/file.h"
-#include "npy.h"
+#include "cgp/spec/npy.h"
 
 namespace cgp::spec {
 namespace {

@@ -6,29 +6,29 @@
 #include <cmath>
 
 #include "cgp/base/error.h"
-#include "cgp/prof/measure.h"
-#include "cgp/prof/series.h"
-#include "cgp/prof/system.h"
-#include "json_text.h"
-#include "profile/baseline_store.h"
-#include "profile/import.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/contract/baseline_store.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/measure/series.h"
+#include "cgp/profile/measure/system.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
+using measure::Metric;
 using profile::time_text;
 
 std::vector<double> block(const std::function<void()>& f) {
   std::vector<double> v;
   for (int i = 0; i < 15; ++i) {
-    const double start = prof::now();
+    const double start = measure::now();
     f();
-    v.push_back(prof::now() - start);
+    v.push_back(measure::now() - start);
   }
   return v;
 }
@@ -39,23 +39,23 @@ double calibrate(Progress& progress) {
   const auto compute = [] {
     double x = 1;
     for (int i = 0; i < 300000; ++i) x = x * 1.0000001 + 1e-9;
-    prof::keep(x);
+    measure::keep(x);
   };
   const auto stream = [&] {
     for (double& x : memory) x += 1;
-    prof::keep(memory[0]);
+    measure::keep(memory[0]);
   };
   double floor = 0;
   for (const std::function<void()>& f : {std::function<void()>(compute), std::function<void()>(stream)}) {
     std::vector<double> medians, changes;
     for (int i = 0; i < 24; ++i) {
       progress.step(format("block {} of 24", i + 1));
-      medians.push_back(prof::median(block(f)));
+      medians.push_back(measure::median(block(f)));
     }
     for (std::size_t i = 0; i < medians.size(); ++i)
       for (std::size_t j = i + 1; j < medians.size(); ++j)
         changes.push_back(std::fabs(medians[j] / medians[i] - 1));
-    floor = std::max(floor, prof::quantile(changes, 0.99));
+    floor = std::max(floor, measure::quantile(changes, 0.99));
   }
   return floor;
 }
@@ -73,7 +73,7 @@ int show_history(const Context& context, const BaselineOptions& o, const profile
     timed.push_back(&d);
     logs.push_back(std::log(d.metrics[Metric::wall_clock_time_us].number()));
   }
-  const auto steps = prof::changepoints(logs), cross = prof::energy_changepoints(logs);
+  const auto steps = measure::changepoints(logs), cross = measure::energy_changepoints(logs);
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const bool step = std::find(steps.begin(), steps.end(), i) != steps.end();
     const bool agreed =
@@ -102,7 +102,7 @@ int baseline(const Context& context, const BaselineOptions& o) {
       Progress progress;
       floor = calibrate(progress);
     }
-    const std::string key = prof::machine_facts().key();
+    const std::string key = measure::machine_facts().key();
     store.set_noise_floor(key, floor);
     if (context.json)
       write_out(spec::dumped(nlohmann::ordered_json(

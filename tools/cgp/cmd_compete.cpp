@@ -7,20 +7,20 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/stats.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/compare_programs.h"
-#include "profile/quant_profile.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/contract/compare_programs.h"
+#include "cgp/profile/lint/quant_profile.h"
+#include "cgp/profile/measure/stats.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
+using measure::Metric;
 using profile::number_text;
 using profile::time_text;
 using text::cat;
@@ -30,7 +30,7 @@ struct Entrant {
   std::vector<double> seconds;  ///< of each round
   std::string failure, output;
   bool same_output = true;
-  double median() const { return prof::median(seconds); }
+  double median() const { return measure::median(seconds); }
 };
 
 /// "4096", "512x1024x256" -> 2 M N K.
@@ -54,7 +54,7 @@ std::vector<Entrant> entrants(const CompeteOptions& o) {
   std::vector<Entrant> out;
   for (std::size_t i = 0; i < commands.size(); ++i) {
     Entrant e;
-    e.program.command = prof::split_command(commands[i]);
+    e.program.command = measure::split_command(commands[i]);
     e.program.label = o.labels.empty() ? profile::fitted(commands[i], 40) : o.labels[i];
     out.push_back(std::move(e));
   }
@@ -86,14 +86,14 @@ bool run_rounds(std::vector<Entrant>& all, const CompeteOptions& o, const profil
 /// The entrant against the best one, in the rounds that both have.
 std::string against_best(const Entrant& e, const Entrant& best, nlohmann::ordered_json& j) {
   if (&e == &best) return "1.00";
-  std::vector<prof::Pair> pairs;
+  std::vector<measure::Pair> pairs;
   for (std::size_t i = 0; i < std::min(e.seconds.size(), best.seconds.size()); ++i)
     pairs.push_back({best.seconds[i], e.seconds[i]});
-  const auto r = prof::judge(pairs, 0.01);
+  const auto r = measure::judge(pairs, 0.01);
   j = profile::to_json(r);
   const std::string factor = format("{:.2f}", 1 + r.change);
-  if (r.verdict == prof::Verdict::regression) return factor + " slower";
-  return factor + (r.verdict == prof::Verdict::no_change ? " equal" : " unclear");
+  if (r.verdict == measure::Verdict::regression) return factor + " slower";
+  return factor + (r.verdict == measure::Verdict::no_change ? " equal" : " unclear");
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ int compete(const Context& context, const CompeteOptions& o) {
   int place = 0;
   bool wrong = false;
   for (const Entrant* e : ranked) {
-    const auto interval = prof::known_median_interval(e->seconds);
+    const auto interval = measure::known_median_interval(e->seconds);
     nlohmann::ordered_json paired;
     const std::string versus = against_best(*e, *ranked[0], paired);
     const double rate = flops > 0 ? flops / e->median() * 1e-9 : 0,

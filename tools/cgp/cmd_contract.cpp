@@ -9,20 +9,20 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/emu.h"
-#include "cgp/kernels/catalog.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "kernel_args.h"
-#include "kernel_profile.h"
-#include "profile/baseline_store.h"
-#include "profile/contract.h"
-#include "profile/import.h"
-#include "profile/memory_check.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/profile/collect/memory_check.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/contract/baseline_store.h"
+#include "cgp/profile/contract/contract.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
 #include "shipped_contracts.h"
-#include "terminal.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/kernels/kernel_args.h"
+#include "tools/cgp/kernels/kernel_profile.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
@@ -160,7 +160,7 @@ profile::ContractResult verify_one(const File& source, const ContractOptions& o,
       if (o.fail_on_regression) r.checks.push_back(no_regression(o, r.contract, d));
     } else if (!r.contract.command.empty()) {
       const auto run = profile::run_program(r.contract.command, {});
-      auto d = profile::new_document("binary", prof::join_command(r.contract.command), r.contract.command);
+      auto d = profile::new_document("binary", measure::join_command(r.contract.command), r.contract.command);
       d.metrics = run.metrics, d.kernels = profile::kernels_of(run.timeline);
       r.checks = profile::check(r.contract, d);
       r.checks.push_back({{"the program ends well", "", 1},

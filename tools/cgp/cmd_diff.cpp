@@ -13,17 +13,17 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/catalog.h"
-#include "cgp/prof/measure.h"
-#include "json_text.h"
-#include "kernel_profile.h"
-#include "profile/baseline_store.h"
-#include "profile/compare_programs.h"
-#include "profile/cpu_ceilings.h"
-#include "profile/import.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/profile/contract/baseline_store.h"
+#include "cgp/profile/contract/compare_programs.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/kernels/kernel_profile.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
@@ -97,16 +97,16 @@ int report_pairs(const Context& context, const DiffOptions& o, const profile::Pr
   } else {
     write_out(format("{}\n  {} -> {}\n  {}\n", profile::describe(c.result), left, right, c.result.why));
   }
-  if (c.result.verdict == prof::Verdict::regression) return kCheckFailed;
-  return o.strict && c.result.verdict == prof::Verdict::inconclusive ? kInconclusive : kClean;
+  if (c.result.verdict == measure::Verdict::regression) return kCheckFailed;
+  return o.strict && c.result.verdict == measure::Verdict::inconclusive ? kInconclusive : kClean;
 }
 
 int diff_files(const Context& context, const DiffOptions& o) {
   return report_documents(context, o, load_side(o.files[0], o.baselines), load_side(o.files[1], o.baselines));
 }
 
-prof::PairedOptions paired_options(const DiffOptions& o) {
-  prof::PairedOptions p;
+measure::PairedOptions paired_options(const DiffOptions& o) {
+  measure::PairedOptions p;
   p.margin = o.margin, p.equivalence = o.equivalence, p.max_seconds = o.budget;
   return p;
 }
@@ -116,11 +116,11 @@ class Worktree {
  public:
   Worktree(const std::string& commit, const std::string& side)
       : folder_((fs::temp_directory_path() / cat("cgp-diff-", getpid(), "-", side)).string()) {
-    const auto r = prof::run_process({"git", "worktree", "add", "--detach", folder_, commit});
+    const auto r = measure::run_process({"git", "worktree", "add", "--detach", folder_, commit});
     if (!r.ok())
       throw ArgumentError(ErrorText{"git must have the commit", commit, std::string(text::trim(r.err)), {}});
   }
-  ~Worktree() { prof::run_process({"git", "worktree", "remove", "--force", folder_}); }
+  ~Worktree() { measure::run_process({"git", "worktree", "remove", "--force", folder_}); }
   Worktree(const Worktree&) = delete;
   Worktree& operator=(const Worktree&) = delete;
   const std::string& folder() const { return folder_; }
@@ -151,9 +151,9 @@ int diff_commits(const Context& context, const DiffOptions& o) {
   for (const Worktree* w : {&before, &after}) {
     if (o.build.empty()) continue;
     progress.step(cat("building ", w == &before ? o.before : o.after));
-    prof::ProcessOptions p;
+    measure::ProcessOptions p;
     p.folder = w->folder();
-    const auto r = prof::run_process({"sh", "-c", o.build}, p);
+    const auto r = measure::run_process({"sh", "-c", o.build}, p);
     if (!r.ok())
       throw Error(ErrorText{"both commits must build",
                             w == &before ? o.before : o.after,
@@ -175,15 +175,15 @@ struct Side {
 };
 Side side_of(const std::string& text) {
   Side s;
-  const auto words = prof::split_command(text);
+  const auto words = measure::split_command(text);
   if (words.empty()) return s;
   const auto colon = words[0].rfind(':');
   if (colon == std::string::npos || colon == 0) return s;
   const std::string backend = words[0].substr(0, colon), kernel = words[0].substr(colon + 1);
   const auto loops = profile::cpu_functions();
-  const auto isas = simd::all_isas();
+  const auto isas = cpu::all_isas();
   s.loop = std::find(loops.begin(), loops.end(), kernel) != loops.end() &&
-           std::any_of(isas.begin(), isas.end(), [&](simd::Isa i) { return simd::name(i) == backend; });
+           std::any_of(isas.begin(), isas.end(), [&](cpu::Isa i) { return cpu::name(i) == backend; });
   const bool device = backend == "emu" || backend == "cuda" || backend.rfind("emu:", 0) == 0 ||
                       backend.rfind("cuda:", 0) == 0;
   if (!s.loop && !device) return s;
@@ -205,12 +205,12 @@ int diff_backends(const Context& context, const DiffOptions& o, const Side& left
         n = std::size_t(std::clamp(std::strtoll(s.c_str() + 2, nullptr, 10), 1ll, 1ll << 28));
     std::vector<float> a(n, 1.5f), b(n, 0.25f);
     progress.step("interleaved pairs");
-    prof::LockstepOptions how;
+    measure::LockstepOptions how;
     how.paired = paired_options(o);
     profile::ProgramComparison c;
-    c.result = prof::compare_functions(
-        [&] { prof::keep(profile::run_cpu_function(left.kernel, left.backend, a.data(), b.data(), n)); },
-        [&] { prof::keep(profile::run_cpu_function(right.kernel, right.backend, a.data(), b.data(), n)); },
+    c.result = measure::compare_functions(
+        [&] { measure::keep(profile::run_cpu_function(left.kernel, left.backend, a.data(), b.data(), n)); },
+        [&] { measure::keep(profile::run_cpu_function(right.kernel, right.backend, a.data(), b.data(), n)); },
         how);
     return report_pairs(context, o, c, o.left, o.right);
   }
@@ -255,8 +255,8 @@ int diff(const Context& context, const DiffOptions& given) {
     {
       Progress progress;
       progress.step("interleaved pairs");
-      c = profile::compare_programs({"left", prof::split_command(o.left), {}},
-                                    {"right", prof::split_command(o.right), {}}, rule, paired_options(o));
+      c = profile::compare_programs({"left", measure::split_command(o.left), {}},
+                                    {"right", measure::split_command(o.right), {}}, rule, paired_options(o));
     }
     return report_pairs(context, o, c, o.left, o.right);
   }

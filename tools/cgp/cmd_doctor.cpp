@@ -16,11 +16,11 @@
 #include "cgp/cuda/api.h"
 #include "cgp/runtime/info.h"
 #include "cgp/runtime/jit_cache.h"
-#include "commands.h"
-#include "doctor_lines.h"
-#include "json_text.h"
-#include "terminal.h"
-#include "version.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/commands.h"
+#include "tools/cgp/doctor_lines.h"
+#include "tools/cgp/terminal.h"
+#include "tools/cgp/version.h"
 
 namespace cgp::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "falsify/claim.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/selfcheck/claim.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

@@ -5,14 +5,14 @@
 #include <algorithm>
 
 #include "cgp/base/error.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/import.h"
-#include "profile/kernel_table.h"
-#include "profile/table.h"
-#include "profile/waste.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/timeline/waste.h"
+#include "cgp/profile/view/kernel_table.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

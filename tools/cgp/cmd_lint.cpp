@@ -10,10 +10,10 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "json_text.h"
-#include "profile/simd_lint.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/lint/simd_lint.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
-#include "json_text.h"
-#include "profile/memory_check.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/memory_check.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 

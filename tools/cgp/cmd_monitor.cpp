@@ -11,11 +11,11 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "json_text.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

@@ -8,19 +8,19 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/cubin_pack.h"
+#include "cgp/kernels/pack/cubin_pack.h"
+#include "cgp/profile/collect/cubin.h"
+#include "cgp/profile/collect/disassemble.h"
 #include "cgp/ptx/cfg.h"
 #include "cgp/ptx/loops.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/pressure.h"
 #include "cgp/ptx/print.h"
-#include "commands.h"
-#include "json_text.h"
-#include "kernel_args.h"
-#include "profile/cubin.h"
-#include "profile/disassemble.h"
-#include "terminal.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/commands.h"
+#include "tools/cgp/kernels/kernel_args.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

@@ -11,23 +11,23 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/count.h"
-#include "cgp/prof/measure.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/cpu_ceilings.h"
-#include "profile/document.h"
-#include "profile/table.h"
-#include "profile/waste.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/measure/count.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/timeline/waste.h"
+#include "cgp/profile/view/document.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
-using prof::Source;
+using measure::Metric;
+using measure::Source;
 using profile::Document;
 using profile::number_text;
 using profile::time_text;
@@ -39,7 +39,7 @@ std::string widest_isa() {
 }
 constexpr const char* kNoNeon = "NEON not available — use --cross-profile for QEMU-based analysis";
 
-void add_time(Document& d, const prof::Measurement& m, const std::string& from) {
+void add_time(Document& d, const measure::Measurement& m, const std::string& from) {
   std::vector<double> us;
   for (double t : m.seconds) us.push_back(t * 1e6);
   profile::add_times(d, "time", std::move(us), from);
@@ -49,13 +49,13 @@ Document profile_loop(const ProfileOptions& o, const std::string& isa) {
   const std::size_t n = size_of(o);
   std::vector<float> a(n, 1.5f), b(n, 0.25f);
   const std::string function = function_of(o);
-  prof::keep(
+  measure::keep(
       profile::run_cpu_function(function, isa, a.data(), b.data(), n));  // unknown names and ISAs end here
   Document d = profile::new_document(o.what, format("{} {} n={}", function, isa, n));
-  const auto loop = [&] { prof::keep(profile::run_cpu_function(function, isa, a.data(), b.data(), n)); };
-  add_time(d, prof::measure(loop), "steady clock around batches of calls");
+  const auto loop = [&] { measure::keep(profile::run_cpu_function(function, isa, a.data(), b.data(), n)); };
+  add_time(d, measure::measure(loop), "steady clock around batches of calls");
   try {
-    prof::step_function(loop, 400'000).add_to(d.metrics, "single steps of one call");
+    measure::step_function(loop, 400'000).add_to(d.metrics, "single steps of one call");
   } catch (const Unsupported& e) {
     d.metrics.absent(Metric::instructions, e.rule());
   }
@@ -100,33 +100,33 @@ Parallel run_parallel(const std::string& function, int threads, std::size_t n) {
   std::atomic<int> next{0};
   std::vector<std::vector<float>> a(std::size_t(threads), std::vector<float>(n, 1.5f));
   std::vector<std::vector<float>> b(std::size_t(threads), std::vector<float>(n, 0.25f));
-  const double start = prof::now();
+  const double start = measure::now();
   std::vector<std::thread> all;
   for (int t = 0; t < threads; ++t)
     all.emplace_back([&, t] {
       while (next.fetch_add(1) < 64)
         for (int r = 0; r < 40; ++r)
-          prof::keep(profile::run_cpu_function(function, isa, a[std::size_t(t)].data(),
-                                               b[std::size_t(t)].data(), n));
+          measure::keep(profile::run_cpu_function(function, isa, a[std::size_t(t)].data(),
+                                                  b[std::size_t(t)].data(), n));
       timespec used{};
       clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
       p.busy[std::size_t(t)] = double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
     });
   for (auto& t : all) t.join();
-  p.seconds = prof::now() - start;
+  p.seconds = measure::now() - start;
   return p;
 }
 
 double spawn_us(int threads) {
   std::vector<double> v;
   for (int i = 0; i < 30; ++i) {
-    const double start = prof::now();
+    const double start = measure::now();
     std::vector<std::thread> all;
     for (int t = 0; t < threads; ++t) all.emplace_back([] {});
     for (auto& t : all) t.join();
-    v.push_back((prof::now() - start) * 1e6);
+    v.push_back((measure::now() - start) * 1e6);
   }
-  return prof::median(v);
+  return measure::median(v);
 }
 
 int profile_threads(const Context& context, const ProfileOptions& o) {

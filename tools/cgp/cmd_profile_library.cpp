@@ -10,25 +10,25 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/measure.h"
-#include "deliver.h"
-#include "gemm_measure.h"
-#include "json_text.h"
-#include "profile/call_library.h"
-#include "profile/kernel_table.h"
-#include "profile/peaks.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profile/waste.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/call_library.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/roofline/peaks.h"
+#include "cgp/profile/timeline/waste.h"
+#include "cgp/profile/view/kernel_table.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "cgp/tune/gemm_measure.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
-using prof::Source;
+using measure::Metric;
+using measure::Source;
 using profile::Document;
 using profile::number_text;
 using profile::time_text;
@@ -40,10 +40,10 @@ constexpr const char* kCalled = "CGP_CALLED_RESULT";  // where the process that 
 int call_here(const ProfileOptions& o, const std::string& result) {
   const profile::LibraryCall call(o.library, o.symbol, profile::CallArguments(o.signature));
   write_file(result, "");  // from here on an exit code is the function's
-  prof::MeasureOptions m;
+  measure::MeasureOptions m;
   m.max_seconds = o.budget;
-  const auto t = prof::measure([&] { call(); }, m);
-  nlohmann::ordered_json j = {{"seconds", t.seconds}, {"calls", t.calls}, {"stop", prof::name(t.stop)}};
+  const auto t = measure::measure([&] { call(); }, m);
+  nlohmann::ordered_json j = {{"seconds", t.seconds}, {"calls", t.calls}, {"stop", measure::name(t.stop)}};
   write_file(result, spec::dumped(j));
   return kClean;
 }
@@ -180,7 +180,7 @@ int profile_cublas(const Context& context, const ProfileOptions& o) {
                   cat("data sheet of the ", peaks->name));
   }
   d.metrics.derive(row.flops, row.bytes);
-  const double ours = prof::median(d.samples[1].values), theirs = prof::median(d.samples[0].values);
+  const double ours = measure::median(d.samples[1].values), theirs = measure::median(d.samples[0].values);
   std::string more = format(
       "  cuBLASLt {}, the fastest of {} algorithms: {}\n  our kernel {} in the same rounds: {}, {:.3f} "
       "of its speed\n",

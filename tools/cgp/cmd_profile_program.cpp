@@ -7,26 +7,26 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/count.h"
-#include "cgp/prof/cupti_plan.h"
-#include "cgp/prof/stats.h"
-#include "cgp/prof/system_calls.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/energy.h"
-#include "profile/heap.h"
-#include "profile/kernel_table.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profile/waste.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/energy.h"
+#include "cgp/profile/collect/heap.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/counters/system_calls.h"
+#include "cgp/profile/cupti/cupti_plan.h"
+#include "cgp/profile/measure/count.h"
+#include "cgp/profile/measure/stats.h"
+#include "cgp/profile/timeline/waste.h"
+#include "cgp/profile/view/kernel_table.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
+using measure::Metric;
 using profile::Document;
 using profile::number_text;
 using profile::time_text;
@@ -36,14 +36,14 @@ void count_in_another_run(const ProfileOptions& o, Document& d) {
   if (o.count == "syscalls") {
     std::map<std::string, std::uint64_t> by_name;
     std::uint64_t all = 0;
-    for (const auto& task : prof::trace_system_calls(o.command, {true, o.timeout}).tasks)
-      for (const auto& call : task.calls) ++by_name[prof::system_call_name(call.number)], ++all;
-    d.metrics.set(Metric::total_syscalls, double(all), prof::Source::counted, "ptrace");
-    d.metrics.set(Metric::syscall_breakdown, std::move(by_name), prof::Source::counted, "ptrace");
+    for (const auto& task : measure::trace_system_calls(o.command, {true, o.timeout}).tasks)
+      for (const auto& call : task.calls) ++by_name[measure::system_call_name(call.number)], ++all;
+    d.metrics.set(Metric::total_syscalls, double(all), measure::Source::counted, "ptrace");
+    d.metrics.set(Metric::syscall_breakdown, std::move(by_name), measure::Source::counted, "ptrace");
   }
-  if (o.count == "callgrind") prof::add_callgrind(prof::callgrind(o.command, true), d.metrics);
+  if (o.count == "callgrind") measure::add_callgrind(measure::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
-    const auto mix = prof::step_program(o.command);
+    const auto mix = measure::step_program(o.command);
     mix.add_to(d.metrics,
                mix.truncated ? "single steps of the first 20 million instructions" : "single steps");
   }
@@ -57,7 +57,7 @@ void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline
   const auto names = profile::counter_names(words);
   if (names.empty()) return;
   try {
-    const auto plan = prof::plan_counters("GH100", names);
+    const auto plan = measure::plan_counters("GH100", names);
     if (plan.metrics.empty())
       throw ArgumentError(ErrorText{"--counters is none, basic, roofline, memory, stalls or names of CUPTI",
                                     {},
@@ -101,7 +101,7 @@ std::string process_text(const profile::ProgramRun& run) {
   const auto& m = run.metrics;
   const auto value = [&](Metric id, double scale = 1) {
     if (!m.has(id)) return std::string("-");
-    const bool count = prof::info(id).type == prof::MetricType::count;
+    const bool count = measure::info(id).type == measure::MetricType::count;
     return count ? format("{:.0f}", m[id].number()) : number_text(m[id].number() * scale);
   };
   std::string out =
@@ -195,7 +195,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     command.insert(command.begin(), "python3");
   ProfileOptions options = o;
   options.command = command;
-  Document d = profile::new_document(o.what, prof::join_command(command), command);
+  Document d = profile::new_document(o.what, measure::join_command(command), command);
   profile::ProgramRun run;
   profile::TimelineSummary summary;
   std::string heap_text;

@@ -3,17 +3,17 @@
 #include <fmt/core.h>
 
 #include "cgp/base/error.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/quant_profile.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/lint/quant_profile.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
-using prof::Metric;
+using measure::Metric;
 using profile::Document;
 using profile::number_text;
 
@@ -25,7 +25,7 @@ profile::QuantProfileOptions quant_options(const ProfileOptions& o) {
     const bool square = o.quant_size.find('x') == std::string::npos;
     q.m = size[0], q.n = square ? 1 : size[1], q.k = size[2];
   }
-  if (!o.arch.empty()) q.isa = simd::isa_of(o.arch);
+  if (!o.arch.empty()) q.isa = cpu::isa_of(o.arch);
   q.activations = o.activations, q.threads = o.threads, q.runs = o.runs;
   return q;
 }
@@ -87,7 +87,7 @@ int profile_quant(const Context& context, const ProfileOptions& o) {
     for (const auto& d : all) j["rows"].push_back(profile::to_json(d));
     write_out(spec::dumped(j, 2) + "\n");
   } else {
-    write_out(fmt::format("{}x{}x{} on {}\n", q.m, q.n, q.k, simd::name(q.isa)) + sweep_text(all) +
+    write_out(fmt::format("{}x{}x{} on {}\n", q.m, q.n, q.k, cpu::name(q.isa)) + sweep_text(all) +
               fmt::format("{} kernels, {}; fastest: {}; fewest bits: {}\n", all.size(),
                           summary["all_right"].get<bool>() ? "all within their bounds"
                                                            : "NOT all within their bounds",

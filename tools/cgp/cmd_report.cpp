@@ -9,23 +9,23 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/stats.h"
-#include "json_text.h"
-#include "profile/document.h"
-#include "profile/import.h"
-#include "profile/peaks.h"
-#include "profile/prediction.h"
-#include "profile/roofline_points.h"
-#include "profile/table.h"
-#include "profile/timeline_export.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/measure/stats.h"
+#include "cgp/profile/roofline/peaks.h"
+#include "cgp/profile/roofline/prediction.h"
+#include "cgp/profile/roofline/roofline_points.h"
+#include "cgp/profile/timeline/timeline_export.h"
+#include "cgp/profile/view/document.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
+using measure::Metric;
 using profile::Document;
 using profile::number_text;
 using profile::time_text;
@@ -72,7 +72,7 @@ std::string distribution_svg(const profile::Samples& s) {
           format("<line x1='{0:.1f}' x2='{0:.1f}' y1='86' y2='100' stroke='#1a6fb5' stroke-opacity='.35'/>",
                  x(v[i]));
   }
-  const double middle = prof::median(v);
+  const double middle = measure::median(v);
   out += format("<path d='{}' fill='none' stroke='#1a6fb5' stroke-width='1.5'/>", line);
   out += format(
       "<line x1='{0:.1f}' x2='{0:.1f}' y1='6' y2='100' stroke='#b5411a'/><text x='{0:.1f}' y='126' "
@@ -104,7 +104,7 @@ std::string kernels_html(const Document& d) {
         "td><td>{}</td><td>{}</td></tr>",
         xml_escaped(k.name), xml_escaped(profile::fitted(profile::short_name(k.name), 60)),
         total > 0 ? format("{:.1f} %", 100 * k.total_us() / total) : "–", k.launches,
-        k.us.empty() ? "–" : time_text(prof::median(k.us)), k.us.empty() ? "–" : time_text(k.total_us()),
+        k.us.empty() ? "–" : time_text(measure::median(k.us)), k.us.empty() ? "–" : time_text(k.total_us()),
         k.registers ? std::to_string(k.registers) : "–", cell(Metric::global_load_efficiency_pct),
         cell(Metric::achieved_occupancy_pct), cell(Metric::tensor_core_utilization_pct));
   }
@@ -135,7 +135,7 @@ std::string accesses_html(const Document& d) {
 std::string metrics_html(const Document& d) {
   std::string present, absent;
   std::size_t have = 0;
-  for (const auto& info : prof::metrics()) {
+  for (const auto& info : measure::metrics()) {
     const auto& r = d.metrics[info.id];
     if (!r.present()) {
       absent += format("<tr><td><code>{}</code></td><td class='l'>{}</td></tr>", info.name,
@@ -145,8 +145,8 @@ std::string metrics_html(const Document& d) {
     ++have;
     std::string value;
     if (const auto* v = std::get_if<double>(&*r.held))
-      value = info.type == prof::MetricType::count ? text::grouped(std::uint64_t(std::max(0.0, *v + 0.5)))
-                                                   : number_text(*v);
+      value = info.type == measure::MetricType::count ? text::grouped(std::uint64_t(std::max(0.0, *v + 0.5)))
+                                                      : number_text(*v);
     else if (const auto* b = std::get_if<bool>(&*r.held))
       value = *b ? "yes" : "no";
     else if (const auto* s = std::get_if<std::string>(&*r.held))
@@ -156,7 +156,7 @@ std::string metrics_html(const Document& d) {
     present += format(
         "<tr><td><code>{}</code></td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l "
         "s'>{}</td></tr>",
-        info.name, xml_escaped(value), info.unit, prof::name(r.source), xml_escaped(r.from));
+        info.name, xml_escaped(value), info.unit, measure::name(r.source), xml_escaped(r.from));
   }
   if (have == 0) return {};
   return format(
@@ -164,7 +164,7 @@ std::string metrics_html(const Document& d) {
       "placeholder='filter'><table><thead><tr><th>metric</th><th>value</th><th class='l'>unit</th><th "
       "class='l'>source</th><th class='l'>from</th></tr></thead><tbody>{}</tbody></table></details>"
       "<details><summary>{} metrics are absent, and why</summary><table><tbody>{}</tbody></table></details>",
-      have, present, prof::metrics().size() - have, absent);
+      have, present, measure::metrics().size() - have, absent);
 }
 
 /// The ceilings of a roofline, and where they come from.

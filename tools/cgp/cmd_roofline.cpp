@@ -9,26 +9,26 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "deliver.h"
-#include "gpu_ceilings.h"
-#include "json_text.h"
-#include "kernel_profile.h"
-#include "profile/amx.h"
-#include "profile/cpu_ceilings.h"
-#include "profile/document.h"
-#include "profile/import.h"
-#include "profile/peaks.h"
-#include "profile/program.h"
-#include "profile/roofline_points.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/roofline/amx.h"
+#include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/roofline/peaks.h"
+#include "cgp/profile/roofline/roofline_points.h"
+#include "cgp/profile/view/document.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/kernels/gpu_ceilings.h"
+#include "tools/cgp/kernels/kernel_profile.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
+using measure::Metric;
 using text::cat;
 
 struct CeilingRow {
@@ -92,10 +92,10 @@ profile::RoofPoint measured_point(const std::string& name, bool gpu) {
   }
   const std::size_t n = 1 << 22;
   std::vector<float> a(n, 1.5f), b(n, 0.25f);
-  const std::string isa(simd::name(std::min(simd::widest_isa(), simd::Isa::avx512)));
-  const auto loop = [&] { prof::keep(profile::run_cpu_function(name, isa, a.data(), b.data(), n)); };
+  const std::string isa(cpu::name(std::min(cpu::widest_isa(), cpu::Isa::avx512)));
+  const auto loop = [&] { measure::keep(profile::run_cpu_function(name, isa, a.data(), b.data(), n)); };
   loop();  // a name that is none ends here
-  const double seconds = prof::measure(loop).summary.median, flops = profile::cpu_flops(name, n);
+  const double seconds = measure::measure(loop).summary.median, flops = profile::cpu_flops(name, n);
   return {name, flops / profile::cpu_bytes(name, n), flops / seconds * 1e-9};
 }
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "args.h"
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
@@ -13,12 +12,13 @@
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
 #include "cgp/runtime/kernel_image.h"
-#include "commands.h"
-#include "json_text.h"
-#include "report.h"
-#include "run_shared.h"
-#include "spec_run.h"
-#include "terminal.h"
+#include "cgp/spec/args.h"
+#include "cgp/spec/report/json_text.h"
+#include "cgp/spec/report/report.h"
+#include "cgp/spec/spec_run.h"
+#include "tools/cgp/commands.h"
+#include "tools/cgp/run_shared.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

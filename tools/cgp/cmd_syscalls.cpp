@@ -6,11 +6,11 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/call_record.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/call_record.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
@@ -41,7 +41,7 @@ int syscalls(const Context& context, const SyscallsOptions& o) {
   if (!o.golden.empty()) golden = profile::read_record(read_file(o.golden), o.golden);
 
   // What the program writes must not stand between the lines of a JSON document.
-  const auto trace = prof::trace_system_calls(o.command, {context.json, o.timeout});
+  const auto trace = measure::trace_system_calls(o.command, {context.json, o.timeout});
   const auto record = profile::make_record(trace, o.command, rules);
   LateFailure files;
   if (!o.save.empty()) files.write(o.save, spec::dumped(profile::to_json(record), 1) + "\n");

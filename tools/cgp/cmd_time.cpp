@@ -10,44 +10,44 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/catalog.h"
-#include "cgp/prof/count.h"
-#include "cgp/prof/measure.h"
-#include "cgp/prof/stats.h"
-#include "cgp/prof/system.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "kernel_args.h"
-#include "kernel_profile.h"
-#include "profile/baseline_store.h"
-#include "profile/compare_programs.h"
-#include "profile/cpu_ceilings.h"
-#include "profile/csv.h"
-#include "profile/kernel_table.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/contract/baseline_store.h"
+#include "cgp/profile/contract/compare_programs.h"
+#include "cgp/profile/import/csv.h"
+#include "cgp/profile/measure/count.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/measure/stats.h"
+#include "cgp/profile/measure/system.h"
+#include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/view/kernel_table.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/kernels/kernel_args.h"
+#include "tools/cgp/kernels/kernel_profile.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
 
 using fmt::format;
-using prof::Metric;
-using prof::Source;
+using measure::Metric;
+using measure::Source;
 using profile::Document;
 using profile::time_text;
 using text::cat;
 
 /// Runs until the median is known to the wished precision, the runs or the time are used up.
 Document bench_program(const TimeOptions& o, Progress& progress) {
-  Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
+  Document d = profile::new_document("bench", measure::join_command(o.command), o.command);
   const profile::TimedProgram program{d.name, o.command, {}};
   const auto rule = profile::timing_rule(o.timing);
   std::vector<double> us;
-  const double start = prof::now();
+  const double start = measure::now();
   std::string stopped = "the runs that were asked for are done";
-  prof::ProcessResult last;
+  measure::ProcessResult last;
   for (int run = -1;; ++run) {  // the first run brings files into memory and does not count
     progress.step(cat("run ", run + 1));
     const auto one = profile::time_once(program, rule, std::uint64_t(run + 2) * 2654435761u);
@@ -63,25 +63,25 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
       if (int(us.size()) >= o.runs) break;
       continue;
     }
-    const auto interval = prof::median_interval(us);
-    if (us.size() >= 10 && (interval.high - interval.low) / 2 <= o.precision * prof::median(us)) {
+    const auto interval = measure::median_interval(us);
+    if (us.size() >= 10 && (interval.high - interval.low) / 2 <= o.precision * measure::median(us)) {
       stopped = format("the median is known to {:.1f} %", 100 * o.precision);
       break;
     }
-    if (prof::now() - start > o.budget && us.size() >= 3) {
+    if (measure::now() - start > o.budget && us.size() >= 3) {
       stopped = format("the time of {} was used up", time_text(o.budget * 1e6));
       break;
     }
   }
   const std::string from = profile::describe(rule) + " of each run";
-  prof::add_process_result(last, d.metrics);
+  measure::add_process_result(last, d.metrics);
   profile::add_times(d, "time", us, from);
   d.notes.push_back("stopped because " + stopped);
-  const auto state = prof::steady_state(us);
-  if (state.kind != prof::Steadiness::flat)
+  const auto state = measure::steady_state(us);
+  if (state.kind != measure::Steadiness::flat)
     d.notes.push_back(
-        format("the runs are not of one level ({}, from run {})", prof::name(state.kind), state.start));
-  if (o.count) prof::add_callgrind(prof::callgrind(o.command), d.metrics);
+        format("the runs are not of one level ({}, from run {})", measure::name(state.kind), state.start));
+  if (o.count) measure::add_callgrind(measure::callgrind(o.command), d.metrics);
   return d;
 }
 
@@ -89,16 +89,16 @@ Document bench_program(const TimeOptions& o, Progress& progress) {
 /// ceilings of this processor beside the rates.
 void look_closer(const TimeOptions& o, Document& d, Progress& progress) {
   const auto wants = [&](Metric m) {
-    return std::find(o.counters.begin(), o.counters.end(), prof::info(m).name) != o.counters.end();
+    return std::find(o.counters.begin(), o.counters.end(), measure::info(m).name) != o.counters.end();
   };
   if (!o.counters.empty()) {
     progress.step("counting");
     profile::ProgramOptions p;
     p.trace_gpu = false;
     auto seen = profile::run_program(o.command, p).metrics;
-    if (wants(Metric::instructions)) prof::add_callgrind(prof::callgrind(o.command), seen);
+    if (wants(Metric::instructions)) measure::add_callgrind(measure::callgrind(o.command), seen);
     for (const auto& name : o.counters) {
-      const Metric m = prof::metric_named(name).id;
+      const Metric m = measure::metric_named(name).id;
       if (d.metrics.has(m)) continue;
       if (seen.has(m))
         d.metrics.set(m, seen[m].number(), seen[m].source, seen[m].from);
@@ -120,11 +120,11 @@ void look_closer(const TimeOptions& o, Document& d, Progress& progress) {
     throw ArgumentError(
         ErrorText{"--roofline needs --flops and --bytes", {}, "a program does not say what it works", {}});
   progress.step("measuring the ceilings of one core");
-  const auto isa = simd::widest_isa();
+  const auto isa = cpu::widest_isa();
   const double peak = profile::fma_peak_gflops(isa, 0.5);
   const double memory = profile::read_bandwidth_gbps(std::size_t(256) << 20, 1, 0.5);
   d.metrics.set(Metric::peak_compute_tflops, peak * 1e-3, Source::measured,
-                cat("multiply-adds of one core, ", std::string(simd::name(isa))));
+                cat("multiply-adds of one core, ", std::string(cpu::name(isa))));
   d.metrics.set(Metric::peak_bandwidth_gbps, memory, Source::measured, "256 MiB read by one core");
   d.metrics.derive(o.flops, o.bytes);
 }
@@ -146,7 +146,7 @@ Check check_regression(const TimeOptions& o, const Document& now) {
   for (const auto& r : c.rows) {
     c.regressed |= r.verdict == "REGRESSION";
     c.undecided |= r.verdict == "INCONCLUSIVE" || r.verdict == "INCOMPARABLE";
-    counted |= r.name == prof::info(Metric::instructions).name && r.verdict != "INCOMPARABLE";
+    counted |= r.name == measure::info(Metric::instructions).name && r.verdict != "INCOMPARABLE";
   }
   if (c.rows.empty() || counted) c.undecided = c.rows.empty();
   return c;
@@ -164,7 +164,7 @@ std::string text_of(const Document& d) {
   for (const auto& s : d.samples)
     out += format("\n  {:<6} min {}  p25 {}  p75 {}  max {}", s.name,
                   time_text(*std::min_element(s.values.begin(), s.values.end())),
-                  time_text(prof::quantile(s.values, 0.25)), time_text(prof::quantile(s.values, 0.75)),
+                  time_text(measure::quantile(s.values, 0.25)), time_text(measure::quantile(s.values, 0.75)),
                   time_text(*std::max_element(s.values.begin(), s.values.end())));
   out += '\n';
   if (m.has(Metric::tflops))
@@ -187,7 +187,7 @@ std::string text_of(const Document& d) {
 std::string counters_text(const Document& d, const std::vector<std::string>& names, int width) {
   std::string out;
   for (const auto& name : names) {
-    const auto& r = d.metrics[prof::metric_named(name).id];
+    const auto& r = d.metrics[measure::metric_named(name).id];
     out += r.present() && !std::holds_alternative<std::string>(*r.held)
                ? format("  {:<26} {} ({})\n", name, profile::number_text(r.number()), r.from)
                : format("  {:<26} - {}\n", name, r.why_absent);
@@ -207,11 +207,11 @@ void write_csv(const Document& d, const std::string& path, bool append) {
   put("samples", s ? double(s->values.size()) : std::nan(""));
   for (const auto& [name, q] :
        {std::pair{"min_us", 0.0}, {"p50_us", 0.5}, {"p95_us", 0.95}, {"p99_us", 0.99}, {"max_us", 1.0}})
-    put(name, s && !s->values.empty() ? prof::quantile(s->values, q) : std::nan(""));
-  put("mean_us", s && !s->values.empty() ? prof::mean(s->values) : std::nan(""));
+    put(name, s && !s->values.empty() ? measure::quantile(s->values, q) : std::nan(""));
+  put("mean_us", s && !s->values.empty() ? measure::mean(s->values) : std::nan(""));
   for (Metric m : {Metric::stddev_us, Metric::ci_95_low_us, Metric::ci_95_high_us, Metric::tflops,
                    Metric::bandwidth_gbps, Metric::rss_peak_mb, Metric::vram_used_mb})
-    put(prof::info(m).name.data(), d.metrics.has(m) ? d.metrics[m].number() : std::nan(""));
+    put(measure::info(m).name.data(), d.metrics.has(m) ? d.metrics[m].number() : std::nan(""));
   fields.emplace_back("meta", d.more.contains("meta") ? d.more["meta"].dump() : "");
   const auto line = [](const auto& all, auto&& text) {
     std::string out;
@@ -229,11 +229,11 @@ void write_csv(const Document& d, const std::string& path, bool append) {
 }
 
 int bench_against(const Context& context, const TimeOptions& o) {
-  if (prof::split_command(o.against).empty())
+  if (measure::split_command(o.against).empty())
     throw ArgumentError(ErrorText{"--against names a program", {}, "it is empty", {}});
-  const profile::TimedProgram a{"against", prof::split_command(o.against), {}}, b{"this", o.command, {}};
+  const profile::TimedProgram a{"against", measure::split_command(o.against), {}}, b{"this", o.command, {}};
   const auto rule = profile::timing_rule(o.timing);
-  prof::PairedOptions paired;
+  measure::PairedOptions paired;
   paired.max_seconds = o.budget * 12;
   profile::ProgramComparison c;
   {
@@ -242,18 +242,18 @@ int bench_against(const Context& context, const TimeOptions& o) {
     c = profile::compare_programs(a, b, rule, paired);
   }
   profile::require_runs(c, "both programs must run");
-  Document d = profile::new_document("bench", prof::join_command(o.command), o.command);
+  Document d = profile::new_document("bench", measure::join_command(o.command), o.command);
   profile::add_metrics(c.result, d.metrics);
   d.more["comparison"] = profile::to_json(c.result);
   d.more["comparison"]["against"] = o.against;
   profile::Samples sa{"against", "us", {}}, sb{"time", "us", {}};
   for (const auto& p : c.result.pairs) sa.values.push_back(p.a * 1e6), sb.values.push_back(p.b * 1e6);
-  d.metrics.set(Metric::wall_clock_time_us, prof::median(sb.values), Source::measured, "pairs");
+  d.metrics.set(Metric::wall_clock_time_us, measure::median(sb.values), Source::measured, "pairs");
   d.samples = {sb, sa};
   deliver(context, d, o.save,
-          format("{}\n  {} against {}: {}\n", profile::describe(c.result), time_text(prof::median(sb.values)),
-                 time_text(prof::median(sa.values)), c.result.why));
-  return c.result.verdict == prof::Verdict::regression ? kCheckFailed : kClean;
+          format("{}\n  {} against {}: {}\n", profile::describe(c.result),
+                 time_text(measure::median(sb.values)), time_text(measure::median(sa.values)), c.result.why));
+  return c.result.verdict == measure::Verdict::regression ? kCheckFailed : kClean;
 }
 
 }  // namespace
@@ -264,9 +264,9 @@ int time_command(const Context& context, const TimeOptions& given) {
     if (!o.command.empty())
       throw ArgumentError(
           ErrorText{"--bench names the program, or what follows --", {}, "both are given", {}});
-    o.command = prof::split_command(o.bench);
+    o.command = measure::split_command(o.bench);
   }
-  for (const auto& name : o.counters) prof::metric_named(name);  // an unknown one ends here
+  for (const auto& name : o.counters) measure::metric_named(name);  // an unknown one ends here
   if (o.command.empty())
     throw ArgumentError(ErrorText{"a program or a kernel is needed",
                                   {},

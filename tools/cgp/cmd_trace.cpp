@@ -4,15 +4,15 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "deliver.h"
-#include "json_text.h"
-#include "profile/import.h"
-#include "profile/program.h"
-#include "profile/table.h"
-#include "profile/timeline_export.h"
-#include "profile/waste.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/timeline/timeline_export.h"
+#include "cgp/profile/timeline/waste.h"
+#include "cgp/profile/view/table.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/deliver.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using fmt::format;
 using profile::time_text;
 
-profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) {
+profile::Timeline recorded(const TraceOptions& o, measure::ProcessResult& process) {
   if (!o.from.empty()) {
     process.exit_code = 0;
     return profile::load_timeline(o.from);
@@ -45,9 +45,9 @@ profile::Timeline recorded(const TraceOptions& o, prof::ProcessResult& process) 
 }  // namespace
 
 int trace(const Context& context, const TraceOptions& o) {
-  prof::ProcessResult process;
+  measure::ProcessResult process;
   const profile::Timeline t = recorded(o, process);
-  const std::string title = o.from.empty() ? prof::join_command(o.command) : o.from;
+  const std::string title = o.from.empty() ? measure::join_command(o.command) : o.from;
   const auto s = profile::summarise(t);
   std::vector<std::string> written;
   LateFailure files;

@@ -12,12 +12,12 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "kernel_profile.h"
-#include "profile/import.h"
-#include "profile/program.h"
-#include "profile/screen.h"
-#include "profiler_commands.h"
-#include "terminal.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/import/import.h"
+#include "cgp/profile/view/screen.h"
+#include "tools/cgp/kernels/kernel_profile.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

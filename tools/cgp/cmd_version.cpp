@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/text.h"
-#include "commands.h"
-#include "json_text.h"
-#include "terminal.h"
-#include "version.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/commands.h"
+#include "tools/cgp/terminal.h"
+#include "tools/cgp/version.h"
 
 namespace cgp::cli {
 

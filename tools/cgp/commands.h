@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "emulation.h"
-#include "gemm_problems.h"
+#include "cgp/spec/emulation.h"
+#include "cgp/tune/gemm_problems.h"
 
 namespace cgp::cli {
 

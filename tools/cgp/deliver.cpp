@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deliver.h"
+#include "tools/cgp/deliver.h"
 
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
-#include "json_text.h"
-#include "terminal.h"
+#include "cgp/spec/report/json_text.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 

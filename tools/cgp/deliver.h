@@ -5,8 +5,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "commands.h"
-#include "profile/document.h"
+#include "cgp/profile/view/document.h"
+#include "tools/cgp/commands.h"
 
 namespace cgp::cli {
 

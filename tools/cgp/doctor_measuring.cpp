@@ -7,14 +7,14 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/prof/count.h"
-#include "cgp/prof/cupti_plan.h"
-#include "cgp/prof/measure.h"
-#include "cgp/prof/perf_events.h"
-#include "cgp/prof/process.h"
-#include "cgp/prof/system.h"
-#include "doctor_lines.h"
-#include "profile/program.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/profile/counters/perf_events.h"
+#include "cgp/profile/cupti/cupti_plan.h"
+#include "cgp/profile/measure/count.h"
+#include "cgp/profile/measure/measure.h"
+#include "cgp/profile/measure/process.h"
+#include "cgp/profile/measure/system.h"
+#include "tools/cgp/doctor_lines.h"
 
 namespace cgp::cli {
 namespace {
@@ -33,7 +33,7 @@ int perf_paranoid() {
 DoctorLine counters() {
   int hardware = 0, software = 0;
   std::string why;
-  for (const auto& e : prof::probe_perf_events()) {
+  for (const auto& e : measure::probe_perf_events()) {
     if (e.why_absent.empty())
       ++(e.hardware ? hardware : software);
     else if (e.hardware && why.empty())
@@ -53,7 +53,7 @@ DoctorLine counters() {
 DoctorLine stepper() {
   try {
     volatile double x = 1;
-    const auto mix = prof::step_function([&] { x = x * 2; }, 10000);
+    const auto mix = measure::step_function([&] { x = x * 2; }, 10000);
     return {"stepper", mix.instructions > 0, "single steps work",
             "exact instruction and vector mix of any code, AVX-512 too", "allow ptrace"};
   } catch (const Error& e) {
@@ -66,16 +66,16 @@ DoctorLine valgrind() {
   if (path.empty())
     return {"valgrind", false, "not found", "no instruction counts of whole programs",
             "apt install valgrind"};
-  prof::ProcessOptions o;
+  measure::ProcessOptions o;
   o.timeout_seconds = 30;
-  const auto r = prof::run_process({path, "--version"}, o);
+  const auto r = measure::run_process({path, "--version"}, o);
   return {"valgrind", r.ok(), cat(path, ", ", text::trim(r.out)),
           "--count callgrind works, for code without AVX-512", "it does not start"};
 }
 
 DoctorLine cupti() {
   bool there = false;
-  const std::string found = prof::describe_cupti(there);
+  const std::string found = measure::describe_cupti(there);
   return {"cupti", there, found,
           there ? "GPU counters can be planned here and collected where there is a GPU" : "no GPU counters",
           "a CUDA toolkit, pip install nvidia-cuda-cupti, or CGP_CUPTI"};
@@ -91,17 +91,17 @@ DoctorLine recorder() {
 
 /// The spread of identical short work just now: a hint, no calibration.
 DoctorLine noise() {
-  const auto before = prof::read_system();
+  const auto before = measure::read_system();
   std::vector<double> v;
   for (int i = 0; i < 40; ++i) {
-    const double start = prof::now();
+    const double start = measure::now();
     double x = 1;
     for (int n = 0; n < 60000; ++n) x = x * 1.0000001 + 1e-9;
-    prof::keep(x);
-    v.push_back(prof::now() - start);
+    measure::keep(x);
+    v.push_back(measure::now() - start);
   }
-  const double spread = (prof::quantile(v, 0.9) - prof::quantile(v, 0.1)) / prof::median(v);
-  const auto steal = prof::steal_share(before, prof::read_system());
+  const double spread = (measure::quantile(v, 0.9) - measure::quantile(v, 0.1)) / measure::median(v);
+  const auto steal = measure::steal_share(before, measure::read_system());
   return {"noise", spread < 0.05,
           format("identical work differs by {:.0f} % now{}", 100 * spread,
                  steal ? format(", {:.0f} % stolen by the hypervisor", 100 * *steal) : ""),
@@ -111,7 +111,7 @@ DoctorLine noise() {
 }
 
 DoctorLine energy() {
-  const auto c = prof::read_system();
+  const auto c = measure::read_system();
   return {"rapl", c.package_joules.has_value(),
           c.package_joules ? "energy of the processor" : "no counter in /sys/class/powercap",
           c.package_joules ? "energy of programs is measured" : "no energy of the processor",

@@ -13,13 +13,13 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "commands.h"
-#include "json_text.h"
-#include "profile/compare_programs.h"
-#include "profiler_commands.h"
-#include "report.h"
-#include "terminal.h"
-#include "validators.h"
+#include "cgp/profile/contract/compare_programs.h"
+#include "cgp/spec/report/json_text.h"
+#include "cgp/spec/report/report.h"
+#include "cgp/spec/validators.h"
+#include "tools/cgp/commands.h"
+#include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "commands.h"
-#include "profile/timing_options.h"
+#include "cgp/profile/collect/timing_options.h"
+#include "tools/cgp/commands.h"
 
 namespace CLI {
 class App;

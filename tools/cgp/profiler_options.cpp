@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
-#include "profile/program.h"
-#include "profiler_commands.h"
-#include "validators.h"
+#include "cgp/profile/collect/program.h"
+#include "cgp/spec/validators.h"
+#include "tools/cgp/profiler_commands.h"
 
 namespace cgp::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run_shared.h"
+#include "tools/cgp/run_shared.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -7,10 +7,10 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "heatmap.h"
-#include "json_text.h"
-#include "sarif.h"
-#include "version.h"
+#include "cgp/spec/report/heatmap.h"
+#include "cgp/spec/report/json_text.h"
+#include "cgp/spec/report/sarif.h"
+#include "tools/cgp/version.h"
 
 namespace cgp::cli {
 namespace fs = std::filesystem;

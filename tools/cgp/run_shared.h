@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "annotate.h"
-#include "commands.h"
-#include "findings.h"
+#include "cgp/spec/report/annotate.h"
+#include "cgp/spec/report/findings.h"
+#include "tools/cgp/commands.h"
 
 namespace cgp::cli {
 

@@ -8,7 +8,7 @@
 //              exp(-1.702 x)) from gelu by up to 2.1e-2, so it is not offered as one
 //   identity   x: with a bias a sum, with a scale a multiple, gated a product of elements
 // silu and both gelu of -inf are NaN (-inf * 0), of +inf +inf.
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/element_kernel.h"
 
 namespace cgp::kernels {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Activations inside kernels.
-#include "cgp/dsl/val.h"
+#include "cgp/dsl/core/val.h"
 #include "cgp/kernels/activation/activation.h"
 
 namespace cgp::kernels {

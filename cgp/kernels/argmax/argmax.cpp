@@ -9,7 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/row/tensor_case.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 
 namespace cgp::kernels {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 // The index of each row's largest element, and the element if wanted. The lowest index among equals (-0
 // equals 0); a NaN is larger than everything, so that the first NaN wins, as in torch.argmax and torch.max.
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {

@@ -12,9 +12,9 @@
 #include <functional>
 #include <string>
 
-#include "cgp/dsl/arith.h"
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/dsl/core/arith.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 
@@ -41,7 +41,7 @@ struct AttentionScore {
 struct ScoreModification {
   std::string name;
   std::function<dsl::Val<dsl::f32>(const AttentionScore&)> apply;
-  /// d(apply)/d(score), times `upstream`; empty: recorded from `apply` (cgp/dsl/derivative.h). Numbers behind
+  /// d(apply)/d(score), times `upstream`; empty: recorded from `apply` (cgp/dsl/core/derivative.h). Numbers behind
   /// `data` have no gradient.
   std::function<dsl::Val<dsl::f32>(const AttentionScore&, const dsl::Val<dsl::f32>& upstream)> gradient;
 };

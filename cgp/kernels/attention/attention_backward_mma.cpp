@@ -11,8 +11,8 @@
 //            that an accumulator, packed, is operand A of the next product: p and ds stay in registers
 //   sync     one block barrier per tile of the other side
 //   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_delta.h"
 #include "cgp/kernels/attention/attention_quad.h"

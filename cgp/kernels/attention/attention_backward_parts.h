@@ -7,10 +7,10 @@
 //   mail.end(wg)                         nothing comes after it
 //   mail.add(t, member, sums, turns, order)   one thread adds until the end; turns[place]: how many have
 // HeldStage is what goes round a loop of a stage in shared memory.
-#include "cgp/dsl/atomic.h"
-#include "cgp/dsl/ring.h"
-#include "cgp/dsl/sync.h"
-#include "cgp/dsl/tma.h"
+#include "cgp/dsl/memory/atomic.h"
+#include "cgp/dsl/pipeline/ring.h"
+#include "cgp/dsl/pipeline/tma.h"
+#include "cgp/dsl/sync/sync.h"
 #include "cgp/kernels/attention/attention_quad.h"
 
 namespace cgp::kernels::attention_parts {

@@ -5,7 +5,7 @@
 //   keys     a warp per key: lanes score 32 queries of each head of its group, then own columns of d_k and
 //   d_v memory   the warp's own rows in shared memory as f32; the others straight from global memory
 #include "cgp/base/error.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_score.h"
 

@@ -18,9 +18,9 @@
 // The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
 #include <optional>
 
-#include "cgp/dsl/epilogue.h"
-#include "cgp/dsl/mailbox.h"
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/epilogue.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_backward_parts.h"
 #include "cgp/kernels/attention/attention_tiles.h"

@@ -15,7 +15,7 @@
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/decode/decode.h"
-#include "cgp/prof/compare.h"
+#include "cgp/profile/measure/compare.h"
 
 namespace {
 
@@ -39,19 +39,19 @@ class Bench {
   void run(const std::string& name, const std::string& variant, double flops, double bytes,
            const std::function<void(Stream&)>& work, int rounds = 0, bool cold = true) try {
     if (!takes(variant)) return;
-    prof::CompareOptions o;
+    measure::CompareOptions o;
     o.rounds = rounds ? rounds : rounds_, o.warmup = 2, o.cold_l2 = cold;
-    const std::vector<prof::Contender> one{{"cgp", work}};
-    rows_.push_back({name, variant, flops, bytes, prof::compare(device_, one, o)});
+    const std::vector<measure::Contender> one{{"cgp", work}};
+    rows_.push_back({name, variant, flops, bytes, measure::compare(device_, one, o)});
     print_row(rows_.back());
   } catch (const Error& e) {
     std::printf("%-44s %s: %s\n", name.c_str(), variant.c_str(), e.what());
   }
   /// Contenders in rounds, since clocks change from minute to minute.
-  void duel(const std::string& name, double flops, const std::vector<prof::Contender>& all) try {
-    prof::CompareOptions o;
+  void duel(const std::string& name, double flops, const std::vector<measure::Contender>& all) try {
+    measure::CompareOptions o;
     o.rounds = rounds_, o.warmup = 2;
-    rows_.push_back({name, "", flops, 0, prof::compare(device_, all, o)});
+    rows_.push_back({name, "", flops, 0, measure::compare(device_, all, o)});
     std::printf("%-36s", name.c_str());
     for (const auto& t : rows_.back().timings) std::printf("  %s %.4f", t.name.c_str(), t.summary.median);
     std::printf(" ms\n");
@@ -232,7 +232,7 @@ void duel_orders(Bench& b, const AttentionProblem& q) {
   if (!b.wanted(name)) return;
   const auto p = q.dense();
   const BackwardTensors t(b.device(), p, attention_backward_workspace(p));
-  std::vector<prof::Contender> all;
+  std::vector<measure::Contender> all;
   for (auto [order, turns, first] :
        {std::tuple{"any", false, false}, {"first", false, true}, {"turns", true, false}}) {
     auto tune = tune_attention_backward(p, turns);
@@ -282,7 +282,7 @@ void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) 
   AttentionAddresses more;
   more.slopes = slopes.address(), more.mask = mask.address();
   const BackwardTensors t(d, p, attention_backward_workspace(p), more);
-  std::vector<prof::Contender> all;
+  std::vector<measure::Contender> all;
   const auto add = [&](const char* what, const AttentionProblem& of, AttentionBackwardChoice c) {
     all.push_back({what, [&, c = std::move(c)](Stream& s) { run_attention_backward(s, c, of, t.at, t.g); }});
   };
@@ -308,7 +308,7 @@ void duel_padded(Bench& b, std::uint64_t d, bool causal) {
     if (!b.wanted(name)) continue;
     const auto q = p.dense();
     const BackwardTensors t(b.device(), q, attention_backward_workspace(q));
-    std::vector<prof::Contender> all;
+    std::vector<measure::Contender> all;
     if (pass == std::string_view("forward")) {
       auto used = select_attention(q, t.t.at(), b.device().info()), whole = used;
       const int tile = d <= 64 ? 64 : 128;
@@ -560,8 +560,8 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
         text::cat("clean/", name), "", 0, double(p.cache.bytes()), [&](Stream& s) { on.run(s, -1); }, 0,
         false);
   if (!duel) return;
-  std::vector<prof::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }},
-                                   {"chosen", [&](Stream& s) { on.run(s, -1); }}};
+  std::vector<measure::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }},
+                                      {"chosen", [&](Stream& s) { on.run(s, -1); }}};
   // sweep/decode/...: every cluster and both sizes of rings.
   for (int room : {96, 192})
     for (int c : {1, 2, 4, 8, 16}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The sum of o * d_o over a row, which gradients subtract from d_o v': threads of a row take 8 columns each.
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/attention/attention_score.h"
 
 namespace cgp::kernels::attention_parts {

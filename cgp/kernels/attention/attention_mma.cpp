@@ -5,8 +5,8 @@
 //            zeros, so that nothing behind it matters; scores and sums stay in registers
 //   sync     one block barrier per tile of keys
 //   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 

@@ -2,9 +2,9 @@
 #pragma once
 // Rows of an accumulator on their way out: a quad of threads holds 8 columns of a row as four words of two;
 // four such blocks are exchanged so that each thread stores 16 bytes.
-#include "cgp/dsl/fragment.h"
-#include "cgp/dsl/ptr.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/memory/ptr.h"
+#include "cgp/dsl/mma/fragment.h"
+#include "cgp/dsl/sync/warp.h"
 
 namespace cgp::kernels::attention_parts {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cgp/dsl/derivative.h"
+#include "cgp/dsl/core/derivative.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_params.h"

@@ -3,7 +3,7 @@
 //   who      a warp computes one row of o: a lane scores one of 32 keys, then owns every 32nd column of o
 //   memory   q in shared memory as f32; k and v straight from global memory
 //   sync     within the warp
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/attention/attention_score.h"
 
 namespace cgp::kernels {

@@ -10,8 +10,8 @@
 //   e4m3     attention_sm90_fp8.h turns v into what the tensor core reads; p is scaled to use the type's
 //   range needs    sm_90a; f16, bf16 or e4m3; rows at multiples of 16 bytes
 #include "cgp/base/error.h"
-#include "cgp/dsl/cluster.h"
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 #include "cgp/kernels/attention/attention_sm90_fp8.h"

@@ -8,9 +8,9 @@
 //   d of 16     rows 0 to 7 are the even columns of v, 8 to 15 the odd ones: a transposed ldmatrix of pairs
 //   of
 //               bytes gives both, and rows that are neighbours lie in different banks
-#include "cgp/dsl/cluster.h"
-#include "cgp/dsl/ldmatrix.h"
-#include "cgp/dsl/wgmma.h"
+#include "cgp/dsl/memory/ldmatrix.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/kernels/attention/attention.h"
 
 namespace cgp::kernels::attention_parts {

@@ -2,7 +2,7 @@
 #pragma once
 // Which tile a block works on: heads in sections that are visited together, blocks that stay and walk over
 // tiles, and sequences that have lengths of their own.
-#include "cgp/dsl/tma.h"
+#include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/attention/attention_score.h"
 
 namespace cgp::kernels::attention_parts {

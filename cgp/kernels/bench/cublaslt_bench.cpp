@@ -13,17 +13,17 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
-#include "cgp/prof/compare.h"
-#include "cgp/prof/peer_cublas.h"
-#include "cgp/prof/peer_cublaslt.h"
+#include "cgp/profile/measure/compare.h"
+#include "cgp/profile/peers/peer_cublas.h"
+#include "cgp/profile/peers/peer_cublaslt.h"
 
 namespace {
 
 using namespace cgp;
 using namespace cgp::kernels;
-using prof::CublasLtGemm;
-using prof::LtEpilogue;
-using prof::LtScale;
+using measure::CublasLtGemm;
+using measure::LtEpilogue;
+using measure::LtScale;
 using runtime::Buffer;
 
 std::string_view name(LtEpilogue e) {
@@ -51,7 +51,7 @@ double activate(LtEpilogue e, double v) {
 
 struct Operands {
   Buffer<std::uint8_t> a, b, c, bias, scale_a, scale_b;
-  prof::CublasLtOperands at() const {
+  measure::CublasLtOperands at() const {
     return {a.address(), b.address(), c.address(), bias.address(), scale_a.address(), scale_b.address()};
   }
 };
@@ -97,7 +97,7 @@ class Table {
   explicit Table(const runtime::Device& d) : device_(d), random_(d), lt_(d) {
     std::printf("%s, cuBLASLt %zu\n", d.info().name.c_str(), lt_.version());
     try {
-      cublas_ = std::make_unique<prof::Cublas>();
+      cublas_ = std::make_unique<measure::Cublas>();
     } catch (const Unsupported& e) {
       std::printf("%s\n", e.what());
     }
@@ -124,18 +124,18 @@ class Table {
     best.run(device_.stream(), at);
     device_.stream().wait();
     const double error = g.m * g.k < (1 << 26) ? error_at_places(g, o) : 0;
-    std::vector<prof::Contender> contenders{{"best", [&](runtime::Stream& s) { best.run(s, at); }},
-                                            {"first", [&](runtime::Stream& s) { first.run(s, at); }}};
+    std::vector<measure::Contender> contenders{{"best", [&](runtime::Stream& s) { best.run(s, at); }},
+                                               {"first", [&](runtime::Stream& s) { first.run(s, at); }}};
     const bool gemm_ex = cublas_ && g.a == g.b && g.a == g.c && bytes(g.a) > 1 && !g.tf32 && g.batch == 1 &&
                          g.epilogue == LtEpilogue::none;
-    const prof::CublasGemm old{
+    const measure::CublasGemm old{
         g.a, g.trans_a, g.trans_b, g.m, g.n, g.k, g.trans_a ? g.m : g.k, g.trans_b ? g.k : g.n, g.n, 1, 0};
     if (gemm_ex)
       contenders.push_back(
           {"cublas", [&](runtime::Stream& s) { cublas_->gemm(s.native_handle(), old, at.a, at.b, at.c); }});
-    prof::CompareOptions options;
+    measure::CompareOptions options;
     options.rounds = g.flops() > 1e12 ? 9 : 21;
-    const auto timings = prof::compare(device_, contenders, options);
+    const auto timings = measure::compare(device_, contenders, options);
     std::printf("%-44s", title(g).c_str());
     for (const auto& t : timings)
       std::printf(" %s %8.4f ms %7.1f TF", t.name.c_str(), t.summary.median,
@@ -150,8 +150,8 @@ class Table {
  private:
   runtime::Device device_;
   RandomOperands random_;
-  prof::CublasLt lt_;
-  std::unique_ptr<prof::Cublas> cublas_;
+  measure::CublasLt lt_;
+  std::unique_ptr<measure::Cublas> cublas_;
 };
 
 std::vector<CublasLtGemm> problems() {

@@ -14,7 +14,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/emu/emu.h"
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 
 using namespace cgp;
 using namespace cgp::kernels;

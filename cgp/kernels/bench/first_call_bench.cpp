@@ -8,8 +8,8 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/bench/table_bench.h"
-#include "cgp/kernels/cubin_pack.h"
-#include "cgp/kernels/gemm/gemm_planner.h"
+#include "cgp/kernels/gemm/select/gemm_planner.h"
+#include "cgp/kernels/pack/cubin_pack.h"
 
 int main(int argc, char** argv) {
   using namespace cgp;

@@ -9,20 +9,20 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/table_bench.h"
-#include "cgp/kernels/gemm/gemm.h"
-#include "cgp/kernels/gemm/gemm_table.h"
+#include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/gemm/select/gemm_table.h"
 #include "cgp/kernels/reduce/reduce.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/transpose/transpose_tile.h"
 #include "cgp/kernels/vecadd/vecadd.h"
-#include "cgp/prof/peer_cublas.h"
-#include "cgp/prof/peer_cublaslt.h"
+#include "cgp/profile/peers/peer_cublas.h"
+#include "cgp/profile/peers/peer_cublaslt.h"
 
 namespace {
 
 using namespace cgp;
 using namespace cgp::kernels;
-using prof::Contender;
+using measure::Contender;
 using runtime::Buffer;
 using runtime::Stream;
 
@@ -134,7 +134,7 @@ void bench_softmax(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
   b.run(name, variant.name, 0, bytes, {{"cgp", [&](Stream& s) { softmax(s, r); }}, copy.contender()});
 }
 
-prof::CublasGemm cublas_problem(const GemmProblem& p) {
+measure::CublasGemm cublas_problem(const GemmProblem& p) {
   const auto n = [](std::uint64_t v) { return std::int64_t(v); };
   return {p.type, p.trans_a, p.trans_b, n(p.m), n(p.n), n(p.k), n(p.lda), n(p.ldb), n(p.ldc), 1, 0};
 }
@@ -163,19 +163,19 @@ double error_at_places(const Buffer<T>& a, const Buffer<T>& b, const Buffer<T>& 
 
 // The libraries that gemm is measured against, where they are installed.
 struct GemmPeers {
-  std::unique_ptr<prof::Cublas> cublas;
-  std::unique_ptr<prof::CublasLt> cublaslt;
+  std::unique_ptr<measure::Cublas> cublas;
+  std::unique_ptr<measure::CublasLt> cublaslt;
 
   explicit GemmPeers(const runtime::Device& d) {
     (void)d.stream().native_handle();  // cuBLAS takes the current context
     try {
-      cublas = std::make_unique<prof::Cublas>();
+      cublas = std::make_unique<measure::Cublas>();
       std::printf("cuBLAS %d\n", cublas->version());
     } catch (const Unsupported& e) {
       std::printf("%s\n", e.what());
     }
     try {
-      cublaslt = std::make_unique<prof::CublasLt>(d);
+      cublaslt = std::make_unique<measure::CublasLt>(d);
       std::printf("cuBLASLt %zu: the best of what its heuristics propose\n", cublaslt->version());
     } catch (const Unsupported& e) {
       std::printf("%s\n", e.what());
@@ -183,7 +183,7 @@ struct GemmPeers {
   }
 };
 
-prof::CublasLtGemm cublaslt_problem(const GemmProblem& p) {
+measure::CublasLtGemm cublaslt_problem(const GemmProblem& p) {
   const auto n = [](std::uint64_t v) { return std::int64_t(v); };
   return {.a = p.type,
           .b = p.type,
@@ -212,8 +212,8 @@ void bench_gemm(BenchTable& b, const GemmPeers* peers, const char* layout, std::
                                   GemmTable::shipped(b.device().info()));
   std::vector<Contender> contenders{{"cgp", [&](Stream& s) { gemm<T>(s, p, x, y, ours); }}};
   const auto peer = cublas_problem(p);
-  const prof::CublasLtOperands at{x.address(), y.address(), theirs.address()};
-  prof::CublasLtPlan best;
+  const measure::CublasLtOperands at{x.address(), y.address(), theirs.address()};
+  measure::CublasLtPlan best;
   const bool compared = peers && (peers->cublaslt || peers->cublas);
   if (peers && peers->cublaslt) {
     best = peers->cublaslt->search(cublaslt_problem(p), at);

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "cgp/kernels/array.h"
+#include "cgp/kernels/common/array.h"
 #include "cgp/runtime/stream.h"
 
 namespace cgp::kernels {

@@ -12,8 +12,8 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/passes.h"
 #include "cgp/kernels/bench/table_bench.h"
-#include "cgp/kernels/catalog.h"
-#include "cgp/prof/compare.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/profile/measure/compare.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
 
@@ -86,7 +86,7 @@ void bench(const runtime::Device& device, const Problem& p, int rounds, bool ver
   const auto problem = kernel.prepare(device, options, {}, 1);
   std::printf("%s: %s\n", p.label, problem->variant.c_str());
   // One problem, one set of buffers; which passes are on when it is launched decides which kernel runs.
-  std::vector<prof::Contender> contenders;
+  std::vector<measure::Contender> contenders;
   for (const auto& passes : configurations()) {
     if (passes.any()) {
       const WithPasses with(passes);
@@ -115,9 +115,9 @@ void bench(const runtime::Device& device, const Problem& p, int rounds, bool ver
                           }});
   }
   contenders.push_back({"none again", contenders[0].run});  // how far apart two runs of the same are
-  prof::CompareOptions o;
+  measure::CompareOptions o;
   o.rounds = rounds;
-  const auto timings = prof::compare(device, contenders, o);
+  const auto timings = measure::compare(device, contenders, o);
   const double off = timings[0].summary.median;
   for (const auto& t : timings)
     std::printf("  %-60s %9.4f ms  %.4f  ±%.1f%%\n", t.name.c_str(), t.summary.median, t.summary.median / off,

@@ -61,10 +61,10 @@ bool BenchTable::asked(const std::string& family) const {
 }
 
 double BenchTable::run(const std::string& name, const std::string& variant, double flops, double bytes,
-                       const std::vector<prof::Contender>& contenders, int rounds) {
-  prof::CompareOptions o;
+                       const std::vector<measure::Contender>& contenders, int rounds) {
+  measure::CompareOptions o;
   o.rounds = rounds ? rounds : rounds_;
-  rows_.push_back({name, variant, flops, bytes, prof::compare(device_, contenders, o)});
+  rows_.push_back({name, variant, flops, bytes, measure::compare(device_, contenders, o)});
   print_row(rows_.back());
   return rows_.back().timings[0].summary.median;
 }

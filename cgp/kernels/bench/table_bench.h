@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "cgp/prof/compare.h"
+#include "cgp/profile/measure/compare.h"
 
 namespace cgp::kernels {
 
 struct BenchRow {
   std::string name, variant;
   double flops = 0, bytes = 0;
-  std::vector<prof::Timing> timings;                   ///< ours first
+  std::vector<measure::Timing> timings;                ///< ours first
   std::vector<std::pair<std::string, double>> more{};  ///< further fields
 };
 
@@ -38,9 +38,9 @@ class BenchTable {
   /// The first contender is ours, the second the peer of the printed ratio. Returns our median in
   /// milliseconds.
   double run(const std::string& name, const std::string& variant, double flops, double bytes,
-             const std::vector<prof::Contender>& contenders, int rounds = 0);
+             const std::vector<measure::Contender>& contenders, int rounds = 0);
   double run(const std::string& name, const std::string& variant, double bytes,
-             const std::vector<prof::Contender>& contenders, int rounds = 0) {
+             const std::vector<measure::Contender>& contenders, int rounds = 0) {
     return run(name, variant, 0, bytes, contenders, rounds);
   }
   const runtime::Device& device() const { return device_; }
@@ -68,7 +68,7 @@ class CopyPeer {
       : from_(d, std::size_t(bytes / 2)), to_(d, std::size_t(bytes / 2)) {
     from_.fill_bytes(7);
   }
-  prof::Contender contender() {
+  measure::Contender contender() {
     return {"copy", [this](runtime::Stream& s) { s.copy(to_, from_); }};
   }
 

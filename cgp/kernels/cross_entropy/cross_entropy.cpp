@@ -8,7 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/dsl/atomic.h"
+#include "cgp/dsl/memory/atomic.h"
 
 namespace cgp::kernels {
 namespace {

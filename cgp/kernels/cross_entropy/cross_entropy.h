@@ -5,7 +5,7 @@
 //   dlogits = scale * (softmax(x) (1 + 2 z_loss lse) - (1 - e) [column is target] - e / cols)
 // A row whose target is ignore_index has loss 0 and gradient 0. A target that is no column and not
 // ignore_index gives NaN in its row and raises `errors`; nothing outside the logits is read.
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {

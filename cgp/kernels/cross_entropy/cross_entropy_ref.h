@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
-#include "cgp/kernels/row/tensor_case.h"
 
 namespace cgp::kernels {
 

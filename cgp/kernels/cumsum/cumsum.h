@@ -4,9 +4,9 @@
 // 0). f32 inside, rounded once at the end; the order of addition depends on the shape alone, so that the
 // same input gives the same bits. Neighbouring sums are added in different orders: sums of positive elements
 // may fall by a rounding.
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels {
 

@@ -18,11 +18,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/atomic.h"
-#include "cgp/dsl/cluster.h"
-#include "cgp/dsl/mma.h"
-#include "cgp/dsl/sync.h"
+#include "cgp/dsl/memory/atomic.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/sync/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
 #include "cgp/kernels/decode/decode_params.h"
 #include "cgp/kernels/kv_cache/kv_words.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "cgp/base/text.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/dropout/dropout_ref.h"
-#include "cgp/kernels/row/tensor_case.h"
 
 namespace cgp::kernels {
 namespace {

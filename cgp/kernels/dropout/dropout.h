@@ -7,7 +7,7 @@
 // al., "Parallel random numbers: as easy as 1, 2, 3".
 #include <array>
 
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/element_kernel.h"
 
 namespace cgp::kernels {

@@ -8,9 +8,9 @@
 // An index that is no row of the table gives a row of NaN (all bits set) in the forward pass, adds nothing in
 // the backward pass and raises `errors` in both; nothing outside the table is read or written. Both give the
 // same bits at every run: no sum depends on the order in which threads arrive.
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both directions in the catalogue.
 #include "cgp/base/error.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/embedding/embedding_ref.h"
-#include "cgp/kernels/row/tensor_case.h"
 
 namespace cgp::kernels {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 // What both directions share: reading an index, checks of arguments, threads of a row.
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/row/view.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels::embedding_parts {
 

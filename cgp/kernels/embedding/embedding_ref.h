@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "cgp/kernels/array.h"
+#include "cgp/kernels/common/array.h"
 
 namespace cgp::kernels {
 

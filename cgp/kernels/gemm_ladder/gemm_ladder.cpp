@@ -4,7 +4,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/gemm/gemm_check.h"
+#include "cgp/kernels/gemm/api/gemm_check.h"
 
 namespace cgp::kernels {
 namespace {

@@ -5,8 +5,8 @@
 // dense row-major operands. Programs that want a product include gemm/gemm.h.
 #include <span>
 
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 

@@ -8,10 +8,10 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/table_bench.h"
-#include "cgp/kernels/gemm/gemm.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm_ladder/gemm_ladder.h"
-#include "cgp/prof/compare.h"
-#include "cgp/prof/peer_cublas.h"
+#include "cgp/profile/measure/compare.h"
+#include "cgp/profile/peers/peer_cublas.h"
 
 namespace {
 
@@ -43,12 +43,12 @@ constexpr Hopper kHopper[] = {
     {"sm90/clusters_of_2", GemmKind::sm90_persistent, 256, {4, 2, 2, 8}},
 };
 
-BenchRow measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n, int rounds) {
+BenchRow measure(const runtime::Device& d, measure::Cublas* cublas, std::uint64_t n, int rounds) {
   const auto a = random_matrix(d, n * n, 1), b = random_matrix(d, n * n, 2);
   Buffer<half> ours(d, n * n), theirs(d, n * n);
   const GemmProblem p = GemmProblem{.type = DType::f16, .trans_b = true, .m = n, .n = n, .k = n}.dense();
   const GemmAddresses at{a.address(), b.address(), ours.address()};
-  std::vector<prof::Contender> all;
+  std::vector<measure::Contender> all;
   for (const auto& s : gemm_ladder())
     all.push_back({std::string(s.name), [&, &s = s](Stream& q) {
                      run_gemm_ladder(q, s, {n, n, n}, at.a, at.b, at.c);
@@ -67,13 +67,13 @@ BenchRow measure(const runtime::Device& d, prof::Cublas* cublas, std::uint64_t n
   const auto chosen = select_gemm(p, at, d.info());
   all.push_back({"gemm", [&, chosen](Stream& q) { run_gemm(q, chosen, p, at); }});
   const auto size = std::int64_t(n);
-  const prof::CublasGemm peer{p.type, false, true, size, size, size, size, size, size, 1, 0};
+  const measure::CublasGemm peer{p.type, false, true, size, size, size, size, size, size, 1, 0};
   if (cublas)
     all.push_back(
         {"cublas", [&](Stream& q) { cublas->gemm(q.native_handle(), peer, at.a, at.b, theirs.address()); }});
-  prof::CompareOptions o;
+  measure::CompareOptions o;
   o.rounds = rounds;
-  return {text::cat("gemm_ladder/f16/nt/", n), "", p.flops(), 0, prof::compare(d, all, o)};
+  return {text::cat("gemm_ladder/f16/nt/", n), "", p.flops(), 0, measure::compare(d, all, o)};
 }
 
 void print(const BenchRow& r) {
@@ -108,9 +108,9 @@ int main(int argc, char** argv) {
   return guarded([&] {
     const auto d = runtime::Device::open("cuda:0");
     (void)d.stream().native_handle();  // cuBLAS takes the current context
-    std::unique_ptr<prof::Cublas> cublas;
+    std::unique_ptr<measure::Cublas> cublas;
     try {
-      cublas = std::make_unique<prof::Cublas>();
+      cublas = std::make_unique<measure::Cublas>();
     } catch (const Unsupported& e) {
       std::printf("%s\n", e.what());
     }

@@ -8,9 +8,9 @@
 //   mma128x256    eight warps of 64 x 64: 85 operations for each byte that is loaded
 //   grouped       the same, tiles visited in groups of 8 rows, so that blocks share operands in L2
 #include "cgp/base/text.h"
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
-#include "cgp/kernels/gemm/gemm_epilogue.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
+#include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 #include "cgp/kernels/gemm_ladder/gemm_ladder.h"
 
 namespace cgp::kernels {

@@ -6,9 +6,9 @@
 //   ahead     the next tiles are loaded into registers before this one is multiplied; two buffers, one
 //   barrier copies    cp.async: the tiles go from global to shared memory without passing registers
 #include "cgp/base/text.h"
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/convert.h"
-#include "cgp/dsl/wmma.h"
+#include "cgp/dsl/core/convert.h"
+#include "cgp/dsl/mma/wmma.h"
+#include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/gemm_ladder/gemm_ladder.h"
 
 namespace cgp::kernels {

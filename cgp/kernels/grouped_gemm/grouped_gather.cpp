@@ -3,9 +3,9 @@
 // kernels whose copies cannot follow an index.
 //   who      a block copies a row, 16 bytes an access
 //   needs    A and its rows at multiples of 16 bytes
-#include "cgp/dsl/arith.h"
-#include "cgp/dsl/flow.h"
-#include "cgp/dsl/ptr.h"
+#include "cgp/dsl/core/arith.h"
+#include "cgp/dsl/core/flow.h"
+#include "cgp/dsl/memory/ptr.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 
 namespace cgp::kernels {

@@ -4,7 +4,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/gemm/gemm_arrange.h"
+#include "cgp/kernels/gemm/workspace/gemm_canonicalize.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 
 namespace cgp::kernels {

@@ -16,9 +16,9 @@
 
 #include <optional>
 
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/gemm/gemm.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 
 namespace cgp::kernels {
 

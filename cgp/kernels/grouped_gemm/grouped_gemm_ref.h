@@ -3,7 +3,7 @@
 // Oracle of grouped_gemm, in double.
 #include <cmath>
 
-#include "cgp/kernels/gemm/gemm_ref.h"
+#include "cgp/kernels/gemm/api/gemm_ref.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 
 namespace cgp::kernels {

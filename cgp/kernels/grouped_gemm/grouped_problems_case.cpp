@@ -4,7 +4,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/gemm/gemm_ref.h"
+#include "cgp/kernels/gemm/api/gemm_ref.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm_case.h"
 
 namespace cgp::kernels {

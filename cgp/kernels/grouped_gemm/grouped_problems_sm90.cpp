@@ -8,10 +8,10 @@
 //   are
 //            left to the simt kernel, which runs behind this one
 #include "cgp/base/text.h"
-#include "cgp/dsl/epilogue.h"
-#include "cgp/dsl/mailbox.h"
-#include "cgp/dsl/tensor_map_edit.h"
-#include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/dsl/mma/epilogue.h"
+#include "cgp/dsl/pipeline/tensor_map_edit.h"
+#include "cgp/dsl/pipeline/work_broadcast.h"
+#include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 

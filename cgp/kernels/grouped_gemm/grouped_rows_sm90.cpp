@@ -11,9 +11,9 @@
 //   sync     ring barriers run on across tiles, so the next tile's operands arrive while this one is stored
 //   needs    sm_90a; 16-bit types; A, B, C and their rows at multiples of 16 bytes
 #include "cgp/base/text.h"
-#include "cgp/dsl/epilogue.h"
-#include "cgp/dsl/mailbox.h"
-#include "cgp/kernels/gemm/gemm_operand.h"
+#include "cgp/dsl/mma/epilogue.h"
+#include "cgp/dsl/pipeline/work_broadcast.h"
+#include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 

@@ -8,8 +8,8 @@
 //   math     fp32 fused multiply-adds; s8: 16 products at a time (exact), added up in s32
 //   needs    any device (bf16: sm_80; results of 8-bit floats: sm_89)
 #include "cgp/base/text.h"
-#include "cgp/dsl/convert.h"
-#include "cgp/kernels/gemm/any_element.h"
+#include "cgp/dsl/core/convert.h"
+#include "cgp/kernels/gemm/api/any_element.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 

@@ -6,9 +6,9 @@
 //   memory   four stages of 32 of K by cp.async; chunks behind the group's end are filled with zeros
 //   needs    sm_80; 16-bit types; A, B and their rows at multiples of 16 bytes
 #include "cgp/base/text.h"
-#include "cgp/dsl/async.h"
-#include "cgp/dsl/mma.h"
-#include "cgp/kernels/gemm/gemm_epilogue.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
+#include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 

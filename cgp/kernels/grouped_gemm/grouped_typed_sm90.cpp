@@ -7,8 +7,8 @@
 //            gemm_store_sm90.h and a map that ends where the group ends
 //   needs    sm_90a; K contiguous in A and B; A, B, C and their rows at multiples of 16 bytes; k >= 1
 #include "cgp/base/text.h"
-#include "cgp/dsl/mailbox.h"
-#include "cgp/kernels/gemm/gemm_block_factors.h"
+#include "cgp/dsl/pipeline/work_broadcast.h"
+#include "cgp/kernels/gemm/sm90/gemm_block_scales.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_walk.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grouped products of every type, with factors, beta and epilogues, against loops in double.
 #include "cgp/base/error.h"
-#include "cgp/kernels/gemm/gemm_trial.h"
+#include "cgp/kernels/gemm/bench/gemm_trial.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/testing/assemble.h"
 

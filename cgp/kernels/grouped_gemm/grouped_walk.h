@@ -4,8 +4,8 @@
 // a lane; tiles are asked for in rising order, so the window only moves on.
 //   GroupWalk walk(k, source, Uniform::warp);     source: RaggedRows or GroupedItems
 //   walk.each(w, supply, [&](const GroupTile& t) { ... });   the tiles of this block
-#include "cgp/dsl/atomic.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/memory/atomic.h"
+#include "cgp/dsl/sync/warp.h"
 
 namespace cgp::kernels {
 

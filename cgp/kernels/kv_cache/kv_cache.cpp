@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
-#include "cgp/dsl/atomic.h"
+#include "cgp/dsl/memory/atomic.h"
 #include "cgp/kernels/kv_cache/kv_words.h"
 
 namespace cgp::kernels {

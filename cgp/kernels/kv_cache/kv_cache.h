@@ -3,8 +3,8 @@
 // A paged key-value cache in device memory: pool[pages][2][heads][page_size][d], keys then values. Tokens are
 // written through slots (page * page_size + place) and read through tables of pages; KvPages hands both out.
 // 8-bit pages hold x / scale, one scale for all keys and one for all values.
+#include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/kv_cache/kv_pages.h"
-#include "cgp/kernels/variant.h"
 
 namespace cgp::kernels {
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "cgp/base/random.h"
-#include "cgp/kernels/array.h"
+#include "cgp/kernels/common/array.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Eight neighbouring elements of a cache page, as four words of two 16-bit elements.
-#include "cgp/dsl/fragment.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/dsl/mma/fragment.h"
 
 namespace cgp::kernels::kv_parts {
 

@@ -7,7 +7,7 @@
 //   LayerNorm  y = (h - mean) * rstd * (weight + weight_offset) + bias   rstd = 1 / sqrt(var(h) + eps)
 // A row with a NaN or an infinity is what f32 arithmetic makes of it: NaN for LayerNorm and for NaN; an
 // infinity under RMSNorm gives NaN there and 0 elsewhere. Other rows are not touched.
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "cgp/kernels/row/tensor_case.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 
 namespace cgp::kernels {
 

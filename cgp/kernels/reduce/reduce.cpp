@@ -13,10 +13,10 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/dsl/arith.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/core/arith.h"
+#include "cgp/dsl/sync/warp.h"
+#include "cgp/kernels/common/words.h"
 #include "cgp/kernels/reduce/reduce_ref.h"
-#include "cgp/kernels/words.h"
 
 namespace cgp::kernels {
 namespace {

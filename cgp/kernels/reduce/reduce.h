@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 

@@ -10,8 +10,8 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
-#include "cgp/kernels/row/tensor_case.h"
 
 namespace cgp::kernels {
 namespace {

@@ -6,8 +6,8 @@
 // The gradient is the inverse rotation (`inverse`). Angles come from tables or are computed in the kernel: a
 // frequency is a 64-bit fraction of a turn per position, so position * frequency mod 1 is integer arithmetic,
 // wrong by at most position * 2^-65 turns; sine and cosine of what is left are within 1e-6.
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/row/view.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels {
 

@@ -6,7 +6,7 @@
 #include "cgp/kernels/row/column_sums.h"
 
 #include "cgp/base/text.h"
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/row/elements.h"
 
 namespace cgp::kernels::row {

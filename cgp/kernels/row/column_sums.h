@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Second stage of sums over rows: out[c] = sum of partials[t][c] over the row teams t, in a fixed order.
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels::row {
 

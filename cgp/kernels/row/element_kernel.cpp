@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
-#include "cgp/dsl/build.h"
+#include "cgp/dsl/core/build.h"
 
 namespace cgp::kernels::row {
 namespace {

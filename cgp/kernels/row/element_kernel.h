@@ -3,9 +3,9 @@
 // Kernels that work element by element: any number of inputs and outputs of one shape, f32 inside. A launch
 // takes rows with any pitches; rows without gaps are one long row. 16-byte accesses where everything is
 // aligned for them (a ragged end goes by a second launch), else single elements.
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 #include "cgp/kernels/row/elements.h"
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
 
 namespace cgp::kernels::row {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cgp/base/dtype.h"
-#include "cgp/dsl/convert.h"
-#include "cgp/dsl/ptr.h"
+#include "cgp/dsl/core/convert.h"
+#include "cgp/dsl/memory/ptr.h"
 
 namespace cgp::kernels::row {
 

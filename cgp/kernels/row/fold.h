@@ -4,7 +4,7 @@
 // order is fixed by the shape, so results repeat bit by bit.
 #include <optional>
 
-#include "cgp/dsl/warp.h"
+#include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/row/elements.h"
 
 namespace cgp::kernels::row {

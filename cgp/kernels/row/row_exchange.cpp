@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/row/row_exchange.h"
 
-#include "cgp/dsl/cluster.h"
+#include "cgp/dsl/pipeline/cluster.h"
 
 namespace cgp::kernels::row {
 

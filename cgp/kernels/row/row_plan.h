@@ -2,9 +2,9 @@
 #pragma once
 // Which skeleton and which tuning for a problem on a device: a pure function. And the launch of a planned
 // kernel.
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 #include "cgp/kernels/row/row_kernel.h"
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
 
 namespace cgp::kernels::row {
 

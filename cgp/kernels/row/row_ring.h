@@ -3,7 +3,7 @@
 // Stages in shared memory that bulk copies fill, addressed at run time: the body of a loop over rows is
 // recorded once, whatever the number of stages. Each stage has a barrier that counts bytes; that a stage may
 // be filled again is known from the exchange between the row's warps.
-#include "cgp/dsl/tma.h"
+#include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/row/row_kernel.h"
 
 namespace cgp::kernels::row {

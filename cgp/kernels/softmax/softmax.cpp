@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/row/tensor_case.h"
+#include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
 
 namespace cgp::kernels {

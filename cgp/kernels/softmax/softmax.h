@@ -7,7 +7,7 @@
 //   softmax_backward       dx = y (dy - sum dy y)        y: the softmax
 //   log_softmax_backward   dx = dy - exp(y) sum dy       y: the log-softmax
 // A row of x with a NaN, a +inf or only -inf is NaN throughout.
-#include "cgp/kernels/catalog.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {

@@ -3,7 +3,7 @@
 // Oracle of softmax, in double.
 #include <limits>
 
-#include "cgp/kernels/array.h"
+#include "cgp/kernels/common/array.h"
 
 namespace cgp::kernels {
 

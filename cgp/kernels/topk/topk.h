@@ -3,9 +3,9 @@
 // The k largest elements of each row with their indices, sorted: descending, equals (-0 equals 0) by
 // ascending index; NaNs are larger than everything, as in torch.topk. Among equals at the end of the list
 // those of the lowest index are taken. The result does not depend on the order in which threads arrive.
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/row/view.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels {
 

@@ -4,8 +4,8 @@
 // rows, cols and batch, 0 included; any alignment of the slices that the element type allows.
 #include <span>
 
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 

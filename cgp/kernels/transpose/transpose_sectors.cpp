@@ -8,8 +8,8 @@
 //   sync     one barrier that counts the bytes of the copies
 //   banks    rows of an odd number of 16-byte chunks, and a chunk more where the rows' shifts within 16 bytes
 //            come round: lanes that read down a column hit 32 banks (columns odd; else 16 or 8)
-#include "cgp/dsl/mbarrier.h"
-#include "cgp/dsl/tma.h"
+#include "cgp/dsl/pipeline/mbarrier.h"
+#include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/transpose/transpose_tile.h"
 
 namespace cgp::kernels::transpose_parts {

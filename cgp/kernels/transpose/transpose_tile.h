@@ -3,9 +3,9 @@
 // What the transpose kernels share: the order of tiles, and pointers down a column.
 #include <vector>
 
-#include "cgp/dsl/arith.h"
-#include "cgp/dsl/convert.h"
-#include "cgp/dsl/ptr.h"
+#include "cgp/dsl/core/arith.h"
+#include "cgp/dsl/core/convert.h"
+#include "cgp/dsl/memory/ptr.h"
 #include "cgp/kernels/transpose/transpose.h"
 
 namespace cgp::kernels::transpose_parts {

@@ -7,7 +7,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/dsl/convert.h"
+#include "cgp/dsl/core/convert.h"
 #include "cgp/kernels/vecadd/vecadd_ref.h"
 
 namespace cgp::kernels {

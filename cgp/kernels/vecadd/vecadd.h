@@ -4,8 +4,8 @@
 // slices.
 #include <span>
 
-#include "cgp/kernels/catalog.h"
-#include "cgp/kernels/variant.h"
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Oracle of vecadd, in double.
-#include "cgp/kernels/array.h"
+#include "cgp/kernels/common/array.h"
 
 namespace cgp::kernels {
 

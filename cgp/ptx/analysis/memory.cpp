@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "cgp/base/text.h"
-#include "cgp/ptx/verify_impl.h"
+#include "cgp/ptx/verify/verify_impl.h"
 
 namespace cgp::ptx {
 namespace {

@@ -2,7 +2,7 @@
 #include "cgp/ptx/analysis/spaces.h"
 
 #include "cgp/base/text.h"
-#include "cgp/ptx/verify_impl.h"
+#include "cgp/ptx/verify/verify_impl.h"
 
 namespace cgp::ptx {
 namespace {

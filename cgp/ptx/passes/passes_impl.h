@@ -14,7 +14,7 @@
 #include "cgp/ptx/liveness.h"
 #include "cgp/ptx/module.h"
 #include "cgp/ptx/passes/passes.h"
-#include "cgp/ptx/verify_impl.h"
+#include "cgp/ptx/verify/verify_impl.h"
 
 namespace cgp::ptx::passes {
 

@@ -14,7 +14,7 @@
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/allocate.h"
 #include "cgp/ptx/print.h"
-#include "cgp/ptx/verify.h"
+#include "cgp/ptx/verify/verify.h"
 
 namespace cgp::ptx {
 namespace {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/cpu/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cgp::cpu {
+namespace {
+
+/// Until `value` is no longer `old`: spins for some microseconds, then sleeps, so that a thread that is
+/// waited for gets this processor, and this one wakes as soon as it is done.
+template <class T>
+void wait_while(const std::atomic<T>& value, T old) noexcept {
+  for (int turn = 0; turn < 256; ++turn) {
+    if (value.load(std::memory_order_acquire) != old) return;
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+thread_local bool inside = false;  ///< a body runs on this thread
+
+class Workers {
+ public:
+  ~Workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    start_.notify_all();
+    for (auto& t : threads_) t.join();
+  }
+
+  void run(int count, const std::function<void(int, int)>& body) {
+    const std::unique_lock busy(one_at_a_time_, std::try_to_lock);
+    if (count <= 1 || inside || !busy || !grow(count - 1)) return body(0, 1);
+    {
+      const std::lock_guard lock(mutex_);
+      body_ = &body;
+      count_ = count;
+      running_.store(count - 1, std::memory_order_relaxed);
+      ++round_;
+    }
+    start_.notify_all();
+    inside = true;
+    body(0, count);
+    inside = false;
+    for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) wait_while(running_, left);
+  }
+
+ private:
+  bool grow(int wanted) {
+    while (int(threads_.size()) < wanted) {
+      try {
+        threads_.emplace_back([this, i = int(threads_.size()) + 1] { work(i); });
+      } catch (const std::system_error&) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void work(int index) {
+    inside = true;
+    std::uint64_t seen = 0;
+    for (;;) {
+      const std::function<void(int, int)>* body = nullptr;
+      int count = 0;
+      {
+        std::unique_lock lock(mutex_);
+        start_.wait(lock, [&] { return ending_ || (round_ != seen && index < count_); });
+        if (ending_) return;
+        seen = round_, body = body_, count = count_;
+      }
+      (*body)(index, count);
+      running_.fetch_sub(1, std::memory_order_release);
+      running_.notify_one();
+    }
+  }
+
+  std::mutex one_at_a_time_, mutex_;
+  std::condition_variable start_;
+  std::vector<std::thread> threads_;
+  const std::function<void(int, int)>* body_ = nullptr;
+  int count_ = 0;
+  std::uint64_t round_ = 0;
+  std::atomic<int> running_{0};
+  bool ending_ = false;
+};
+
+}  // namespace
+
+int processors() {
+  static const int count = [] {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    return int(std::max(1u, std::thread::hardware_concurrency()));
+  }();
+  return count;
+}
+
+void Barrier::wait() noexcept {
+  if (threads_ == 1) return;
+  const unsigned round = round_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.store(round + 1, std::memory_order_release);
+    return round_.notify_all();
+  }
+  wait_while(round_, round);
+}
+
+void run_on_threads(int threads, const std::function<void(int, int)>& body) {
+  if (threads < 0)
+    throw ArgumentError(
+        ErrorText{"a number of threads is positive, or 0 for all", {}, text::cat(threads), {}});
+  static Workers workers;
+  workers.run(threads == 0 ? processors() : threads, body);
+}
+
+int threads_for(std::int64_t work, std::int64_t least, int threads) {
+  if (threads < 0)
+    throw ArgumentError(
+        ErrorText{"a number of threads is positive, or 0 for all", {}, text::cat(threads), {}});
+  if (threads == 0) threads = processors();
+  return int(std::clamp<std::int64_t>(work / least, 1, threads));
+}
+
+}  // namespace cgp::cpu

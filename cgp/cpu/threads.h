@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Threads that wait for work: started once, so that a kernel of some tens of microseconds can use them.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+namespace cgp::cpu {
+
+/// Processors that this process may use.
+int processors();
+
+/// Where all threads of one run wait for each other. Spins a little, then sleeps: on a machine that is shared
+/// the thread that is waited for may need this one's processor.
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+  void wait() noexcept;
+
+ private:
+  int threads_;
+  std::atomic<int> arrived_{0};
+  std::atomic<unsigned> round_{0};
+};
+
+/// Runs body(i, count) on `count` threads at once, i from 0, and returns when all have ended. count is
+/// `threads`, or 1: when the threads are at work for another caller, inside a body, or when the system starts
+/// no more. 0 threads: processors(). `body` must not throw. Throws ArgumentError for a negative number.
+void run_on_threads(int threads, const std::function<void(int thread, int count)>& body);
+
+/// Threads worth starting for so much work: one for each `least` of it, at most `threads` (0: processors()).
+int threads_for(std::int64_t work, std::int64_t least, int threads);
+
+}  // namespace cgp::cpu

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warps that run without getting anywhere: blocks that poll memory which nobody is left to change.
+//
+// From time to time all resident blocks of a worker are watched. A warp is certain to spin when it comes
+// back, at a jump, to the registers, program counters and lane sets it had before while its stores changed
+// nothing: what it does next depends on memory alone. The launch is stuck when every warp spins or is
+// blocked, for every worker, and still is when each of them looks again after all of them saw it. A worker
+// that saw it lets its blocks run only while it looks, until somebody changes memory: what they did unwatched
+// could be what another one waits for.
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/emu/core/host_memory.h"
+#include "cgp/emu/core/machine_impl.h"
+
+namespace cgp::emu {
+
+using text::cat;
+
+namespace {
+constexpr std::uint64_t kSuspectSlices = 4;  // of a cluster, before it is looked at
+constexpr std::uint64_t kBudget = 100'000;   // instructions of one watched warp
+constexpr std::uint64_t kMaxSeen = 1 << 14;  // jumps of one watched warp
+constexpr int kRepeats = 64;                 // of one state
+constexpr int kPasses = 24, kSoftRounds = 8;
+// Time skipped before blocks that poll and read the clock count as hung: 1 ms, then 16 times as much each
+// time, to 5 hours.
+constexpr int kSkips = 7;
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
+  h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+  return h ^ h >> 29;
+}
+
+std::uint64_t state_hash(const Warp& w) {
+  std::uint64_t sets = 0;  // the order of the fragments does not matter
+  const auto add = [&](const Op* pc, Mask lanes, State state, const Frame* frame) {
+    std::uint64_t h = mix(mix(1, std::uint64_t(reinterpret_cast<std::uintptr_t>(pc))), lanes);
+    h = mix(mix(h, std::uint64_t(state)), std::uint64_t(reinterpret_cast<std::uintptr_t>(frame)));
+    sets += h;
+  };
+  add(w.pc, w.lanes, State::runnable, w.frame);
+  for (const Fragment& f : w.others) add(f.pc, f.lanes, f.state, f.frame);
+  std::uint64_t h = mix(mix(sets, w.live), w.carry);
+  for (const auto& frame : w.frames)
+    for (std::uint32_t at = 0; at + 8 <= frame->function->register_bytes; at += 8) {
+      std::uint64_t v;
+      std::memcpy(&v, frame->registers + at, 8);
+      h = mix(h, v);
+    }
+  return h;
+}
+
+enum class Probe { progress, moved, still };
+
+// Runs one warp until it is certain to repeat itself, parks, changes something or has used its budget.
+Probe probe_warp(Warp& w) {
+  if (!w.live) return Probe::still;
+  const Mask live = w.live;
+  std::uint64_t executed = 0;
+  const std::uint64_t now = std::max(clock_of(w), w.worker->launch->timer.load(std::memory_order_relaxed));
+  w.spin = SpinWatch{};
+  w.spin.time = now;
+  w.changed = false;
+  w.suspect = true;
+  while (executed < kBudget && !w.changed && !w.spin.cyclic) {
+    const std::uint64_t n = run_warp(w, kBudget - executed);
+    if (!n) break;
+    executed += n;
+    if (w.spin.seen > kMaxSeen) break;
+  }
+  w.suspect = false;
+  if (w.changed || w.live != live) return Probe::progress;
+  if (!executed || w.spin.cyclic) return Probe::still;
+  return runnable(w) ? Probe::progress : Probe::moved;
+}
+
+// Blocks that read the clock may wait for time to pass: skips some. False: enough was skipped.
+bool skip_time(LaunchState& launch) {
+  SpinBoard& board = launch.spin;
+  std::lock_guard lock(board.mutex);
+  if (!board.clock_read || board.skips == kSkips) return false;
+  launch.skipped += 1ull << (20 + 4 * board.skips++);
+  board.clock_read = false;
+  for (auto& l : board.level)
+    if (l != SpinBoard::without_blocks) l = SpinBoard::moving;
+  return true;
+}
+
+// Whether nothing in the cluster can happen any more unless somebody else changes memory.
+bool stuck(Cluster& c) {
+  int soft = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    bool moved = false;
+    for (auto& cta : c.ctas)
+      for (auto& w : cta->warps) {
+        const Probe p = cta->done ? Probe::still : probe_warp(*w);
+        if (p == Probe::progress) return false;
+        moved = moved || p == Probe::moved;
+      }
+    if (moved) continue;
+    if (c.async.advance()) return false;
+    if (++soft > kSoftRounds || !give_up_soft_waits(c)) return true;
+  }
+  return false;
+}
+}  // namespace
+
+bool note_jump(Warp& w) {
+  SpinWatch& s = w.spin;
+  s.ran |= w.lanes;
+  if (w.changed) return true;
+  const std::uint64_t h = state_hash(w);
+  if (s.seen && h == s.reference) {
+    Mask must_run = w.lanes;
+    for (const Fragment& f : w.others)
+      if (f.state == State::runnable) must_run |= f.lanes;
+    if (++s.repeats >= kRepeats && (must_run & ~s.ran) == 0) s.cyclic = true;
+    return s.cyclic;
+  }
+  if (++s.seen == s.renew_at) {
+    s.reference = h;
+    s.renew_at *= 2;
+    s.repeats = 0;
+    s.ran = 0;
+  }
+  return s.seen > kMaxSeen;
+}
+
+void note_blocks(Worker& worker, SpinBoard::Level level) {
+  SpinBoard& board = worker.launch->spin;
+  std::lock_guard lock(board.mutex);
+  if (level == SpinBoard::moving)
+    for (auto& l : board.level)
+      if (l != SpinBoard::without_blocks) l = level;
+  board.level[std::size_t(worker.index)] = level;
+}
+
+bool seen_stuck(const Worker& worker) {
+  SpinBoard& board = worker.launch->spin;
+  std::lock_guard lock(board.mutex);
+  const SpinBoard::Level mine = board.level[std::size_t(worker.index)];
+  // Whoever reads the clock may wait for time to pass, which stands still for those who are watched.
+  return (mine == SpinBoard::stuck || mine == SpinBoard::stuck_twice) && !board.clock_read;
+}
+
+void check_spinning(Worker& worker) {
+  ++worker.turns;
+  const auto fresh = [](const auto& c) { return c->slices < kSuspectSlices; };
+  if (worker.turns < worker.next_probe || worker.resident.empty() ||
+      std::any_of(worker.resident.begin(), worker.resident.end(), fresh))
+    return;
+  SpinBoard& board = worker.launch->spin;
+  bool others_stuck = true;
+  {
+    std::lock_guard lock(board.mutex);
+    for (const auto l : board.level) others_stuck = others_stuck && l != SpinBoard::moving;
+  }
+  const auto probe = [](const auto& c) { return stuck(*c); };
+  if (!std::all_of(worker.resident.begin(), worker.resident.end(), probe)) {
+    worker.next_probe = worker.turns * 2;
+    {
+      std::lock_guard lock(board.mutex);
+      board.skips = 0;
+    }
+    return note_blocks(worker, SpinBoard::moving);
+  }
+  worker.next_probe = worker.turns + worker.resident.size();
+  bool all_twice = true;
+  {
+    std::lock_guard lock(board.mutex);
+    auto& mine = board.level[std::size_t(worker.index)];
+    mine = others_stuck && mine != SpinBoard::moving ? SpinBoard::stuck_twice : SpinBoard::stuck;
+    for (const auto l : board.level) all_twice = all_twice && l >= SpinBoard::stuck_twice;
+  }
+  if (!all_twice || skip_time(*worker.launch)) return;
+  const std::size_t more = worker.resident.size() - 1;
+  report_deadlock(*worker.resident.front(),
+                  cat("every warp polls memory that nobody is left to change, or is blocked",
+                      more ? cat(" (so do ", more, " other resident clusters)") : std::string()));
+}
+
+void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to,
+                  Mask lanes) {
+  for (int i = 0; i < count && !w.changed; ++i)
+    for_lanes(lanes, [&](int l) {
+      std::uint64_t v = cell == 32 ? w.row<std::uint32_t>(rows[i])[l] : w.row<std::uint64_t>(rows[i])[l];
+      std::uint64_t there = 0;  // perhaps while another host thread writes it
+      if (cell != 128) copy_from_device(&there, to[l] + i * bytes, std::size_t(bytes));
+      if (cell == 128 || std::memcmp(&there, &v, std::size_t(bytes)) != 0) w.changed = true;
+    });
+}
+
+}  // namespace cgp::emu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Synchronisation through memory: release and acquire operations, fences with relaxed (and volatile)
+// accesses, release sequences. PTX ISA, "Memory Consistency Model": release and acquire patterns, morally
+// strong.
+#include "cgp/emu/race/race_state.h"
+
+namespace cgp::emu::race {
+
+namespace {
+std::uint64_t own_cta(const WarpState& s) {
+  return std::uint64_t(s.cluster->index) * 16 + s.wid / kWarpsPerCta;
+}
+
+const Clock* find(const std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key) {
+  for (const auto& [k, c] : v)
+    if (k == key) return &c;
+  return nullptr;
+}
+
+void learn(WarpState& s, const Trait& t, int lane, const Location& l) {
+  const ViewPtr& v = s.view[std::size_t(lane)];
+  // What this thread may see, by the scope that a fence needs to acquire it.
+  const Clock* seen[3] = {find(l.cta, own_cta(s)),
+                          t.scope >= Level::cluster ? find(l.cluster, s.cluster->index) : nullptr,
+                          t.scope >= Level::gpu ? &l.gpu : nullptr};
+  Clock now = v->now, wide = v->wide, pending[3], pending_wide = v->pending_wide;
+  for (int i = 0; i < 3; ++i) {
+    pending[i] = v->pending[i];
+    if (seen[i]) (t.acquire ? now : pending[i]) = join(t.acquire ? now : pending[i], *seen[i]);
+  }
+  (t.acquire ? wide : pending_wide) = join(t.acquire ? wide : pending_wide, l.wide);
+  bool same = now == v->now && wide == v->wide && pending_wide == v->pending_wide;
+  for (int i = 0; i < 3; ++i) same = same && pending[i] == v->pending[i];
+  if (same) return;
+  auto fresh = std::make_shared<View>(*v);
+  fresh->now = now;
+  fresh->wide = now.known == wide.known ? now : wide;
+  for (int i = 0; i < 3; ++i) fresh->pending[i] = pending[i];
+  fresh->pending_wide = pending_wide;
+  fresh->any_pending = fresh->any_pending || !t.acquire;
+  set_view(s, lane_bit(lane), fresh);
+}
+
+Clock mark_clock(const WarpState& s, int lane, const View& v, const Mark& m) {
+  Collector c;
+  c.include(m.base);
+  if (m.synced) c.add(s.wid, ~Mask(0), m.synced);
+  if (m.at) c.add(s.wid, m.covered(lane, s.synced), m.at);
+  if (s.grouped) add_groups(c, s, lane_bit(lane), v.proxied.at, m.at);
+  if (v.proxied.set) {
+    c.include_fenced(v.proxied.base.known);
+    c.add_fenced(s.wid, ~Mask(0), v.proxied.synced);
+    c.add_fenced(s.wid, v.proxied.covered(lane, s.synced), v.proxied.at);
+  }
+  return c.finish(s.cluster->index, s.cluster->ranks);
+}
+
+// What the lane's last fences cover: by scope, and (3) by any.
+const std::array<Clock, 4>& fenced(WarpState& s, int lane) {
+  if (!s.fenced) s.fenced = std::make_unique<std::array<WarpState::Fenced, kLanes>>();
+  WarpState::Fenced& f = (*s.fenced)[std::size_t(lane)];
+  const ViewPtr& v = s.view[std::size_t(lane)];
+  if (f.view == v && f.synced == s.synced) return f.clock;
+  f.view = v;
+  f.synced = s.synced;
+  f.clock = {};
+  for (int i = 3; i-- > 0;) {
+    if (!v->released[i].set) continue;
+    const bool as_wider = i < 2 && v->released[i + 1].set && v->released[i].at == v->released[i + 1].at &&
+                          v->released[i].base == v->released[i + 1].base;
+    f.clock[std::size_t(i)] =
+        as_wider ? f.clock[std::size_t(i) + 1] : mark_clock(s, lane, *v, v->released[i]);
+  }
+  if (v->released_wide.set)
+    f.clock[3] = v->released_wide.base == v->released[0].base && v->released_wide.at == v->released[0].at
+                     ? f.clock[0]
+                     : mark_clock(s, lane, *v, v->released_wide);
+  return f.clock;
+}
+
+void put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, const Clock& c, bool keep) {
+  if (!keep) v.clear();
+  for (auto& [k, old] : v)
+    if (k == key) {
+      old = join(old, c);
+      return;
+    }
+  v.push_back({key, c});
+}
+
+void publish(WarpState& s, const Trait& t, int lane, Locations& at, std::uint64_t key) {
+  std::array<Clock, 4> out;
+  const ViewPtr& v = s.view[std::size_t(lane)];
+  if (t.release) {
+    const Mark now{v->now, s.synced, s.cluster->now, 0, true},
+        wide{v->wide, s.synced, s.cluster->now, 0, true};
+    out[0] = mark_clock(s, lane, *v, now);
+    out[3] = v->now == v->wide ? out[0] : mark_clock(s, lane, *v, wide);
+    if (t.scope >= Level::cluster) out[1] = out[0];
+    if (t.scope >= Level::gpu) out[2] = out[0];
+    s.cluster->tick();
+  } else if (v->released_wide.set) {
+    out = fenced(s, lane);
+    if (t.scope < Level::gpu) out[2] = {};
+    if (t.scope < Level::cluster) out[1] = {};
+  }
+  if (!out[3].known) {
+    // A plain relaxed store ends what earlier writes published; an atomic continues it.
+    if (!t.rmw) at.erase(key);
+    return;
+  }
+  Location& l = at[key];
+  if (!t.rmw) l.gpu = l.wide = {};
+  if (out[2].known) l.gpu = join(l.gpu, out[2]);
+  l.wide = join(l.wide, out[3]);
+  // The narrower scopes matter only where they say more.
+  if (out[1].known && !(out[1] == out[2]))
+    put(l.cluster, s.cluster->index, out[1], t.rmw);
+  else if (!t.rmw)
+    l.cluster.clear();
+  if (out[0].known) put(l.cta, own_cta(s), out[0], t.rmw);
+}
+}  // namespace
+
+void synchronise(WarpState& s, const Trait& t, Use use, int lane, Locations& at, std::uint64_t key) {
+  if (use != Use::write)
+    if (const auto it = at.find(key); it != at.end()) learn(s, t, lane, it->second);
+  if (use != Use::read) publish(s, t, lane, at, key);
+}
+
+void Section::enter(Warp& w, const Op& op) {
+  LaunchState& l = *w.race->cluster->launch;
+  if (!l.orders || !l.traits[op.inst].strong) return;
+  if (op.where != Where::global && op.where != Where::generic) return;
+  mutex_ = &l.strong;
+  mutex_->lock();
+}
+void Section::leave() { mutex_->unlock(); }
+
+}  // namespace cgp::emu::race

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// few_rows: every byte of the weights once, straight from global memory into the fragments of mma.sync.
+//   who      a block owns 16 rows of one weight (32 of a long one; gated: 16 of each of both); its 8 warps
+//   share K memory   lane 4 g + q has rows g and g + 8 and reads 16 bytes of each: 8 neighbours of K, which
+//   are the
+//            pairs of two steps of mma; both operands use the same order of K, so it does not matter. Weights
+//            are kept out of L1. x comes from L1, or, normalised, from shared memory (rows 64 bytes apart
+//            from multiples of 128: no bank conflicts)
+//   sync     the first weights are asked for before anything else; then the norm (a warp a row), one barrier;
+//            one more at the end, where the sums of the warps meet and are added in the order of the warps
+//   launch   early: the first weights are asked for before the work queued before this has ended. x is then
+//            no constant: a kernel that ran beside the one before may have left old lines of it in L1, which
+//            ld.nc would find
+//   needs    sm_80; k a multiple of 8, everything at multiples of 16 bytes
+#include "cgp/kernels/decode_linear/decode_linear.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/kernels/activation/activation_code.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+constexpr int kWarps = 8, kColumns = 8;
+constexpr std::uint64_t kLong = 16384;  // from so many rows of a weight on, a block owns 32 of them
+
+struct Build {
+  int k = 0, rows = 1;  // rows of x, a power of two; matters where they are normalised
+  FewRowsNorm norm = FewRowsNorm::none;
+  Activation activation = Activation::identity;
+  bool several = false, bias = false, residual = false, gated = false, early = false, ahead = false;
+};
+
+struct Numbers {
+  std::uint64_t x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
+  std::uint64_t w0, w1, w2, b0, b1, b2, ahead0, ahead1;
+  std::uint32_t m, n0, n1, n2, end0, end1, lines0,
+      lines1;  // ends: blocks of the first weight, of the first two
+  float eps, weight_offset;
+};
+struct Params {
+  Val<u64> x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
+  Val<u64> w0, w1, w2, b0, b1, b2, ahead0, ahead1;
+  Val<u32> m, n0, n1, n2, end0, end1, lines0, lines1;
+  Val<f32> eps, weight_offset;
+  static auto carried() {
+    using P = Params;
+    return std::tuple(&P::x, &P::x_pitch, &P::y, &P::y_pitch, &P::residual, &P::residual_pitch,
+                      &P::norm_weight, &P::norm_bias, &P::w0, &P::w1, &P::w2, &P::b0, &P::b1, &P::b2,
+                      &P::ahead0, &P::ahead1, &P::m, &P::n0, &P::n1, &P::n2, &P::end0, &P::end1, &P::lines0,
+                      &P::lines1, &P::eps, &P::weight_offset);
+  }
+};
+
+template <class T, int Rows>
+class Product {
+ public:
+  using Words = RegGroup<b32, 4>;
+  using Sum = WarpAcc<f32, Rows, kColumns>;
+
+  Product(Kernel& k, const Build& b, const Params& p)
+      : k_(k),
+        b_(b),
+        p_(p),
+        warp_(k.warp()),
+        group_(warp_.lane() / 4u),
+        quad_(warp_.lane() % 4u),
+        mine_(choose()),
+        partial_(k.shared<f32>(kWarps * Rows * kColumns, 128)) {
+    for (int i = 0; i < Rows / 8; ++i) {
+      const bool second = b_.gated && i >= Rows / 16;
+      const auto row = mine_.first + group_ + std::uint32_t(8 * (second ? i - Rows / 16 : i));
+      inside_.push_back(row < mine_.n);
+      at_.push_back(
+          In<b32>((second ? p.w1 : mine_.weight) + to<u64>(row) * std::uint64_t(2 * b_.k), 0, true));
+    }
+    if (b_.norm != FewRowsNorm::none) normed_.push_back(k.shared<b32>(b_.rows * pitch() * 4, 128));
+  }
+
+  void run() {
+    const auto first = weights(start());
+    if (b_.early && k_.sm() >= 90) {
+      if (b_.ahead) fetch_ahead(p_.ahead0, p_.lines0), fetch_ahead(p_.ahead1, p_.lines1);
+      griddepcontrol_launch_dependents(k_);
+      griddepcontrol_wait(k_);
+    }
+    if (b_.norm != FewRowsNorm::none) {
+      normalise();
+      k_.sync();
+    }
+    auto sum = multiply_batch(zeros<f32, Rows, kColumns>(warp_), start(), first);
+    const std::uint32_t turn = std::uint32_t(batch() * kWarps);
+    if (accesses() <= int(turn)) return finish(sum);
+    const auto rest = range(start() + turn, Val<u32>(std::uint32_t(accesses())), Val<u32>(turn));
+    finish(k_.loop(rest, std::move(sum), [&](Val<u32> base, Sum now) {
+      return multiply_batch(std::move(now), base, weights(base));
+    }));
+  }
+
+ private:
+  struct Mine {
+    Val<u64> weight, bias;
+    Val<u32> n, first, column;  // rows of this weight; the block's first; the weight's first column of y
+  };
+  Mine choose() {
+    const auto block = k_.ctaid_x();
+    if (!b_.several)
+      return {p_.w0, p_.b0, p_.n0, block * std::uint32_t(b_.gated ? Rows / 2 : Rows), Val<u32>(0)};
+    const Val<pred> second = block >= p_.end0, third = block >= p_.end1;
+    const auto of = [&](const auto& a, const auto& b, const auto& c) {
+      return select(third, c, select(second, b, a));
+    };
+    return {of(p_.w0, p_.w1, p_.w2), of(p_.b0, p_.b1, p_.b2), of(p_.n0, p_.n1, p_.n2),
+            (block - of(Val<u32>(0), p_.end0, p_.end1)) * std::uint32_t(Rows),
+            of(Val<u32>(0), p_.n0, p_.n0 + p_.n1)};
+  }
+  void fetch_ahead(const Val<u64>& from, const Val<u32>& lines) {
+    const std::uint32_t threads = 32 * kWarps;
+    k_.loop(range(k_.ctaid_x() * threads + k_.tid(), lines, k_.nctaid_x() * threads),
+            [&](Val<u32> line) { prefetch<L2>(Out<b8>(from), to<u64>(line) * std::uint64_t(128)); });
+  }
+  // K counted in accesses of 8 elements; a warp takes a batch of them, then the next warp.
+  int accesses() const { return b_.k / 8; }
+  int unroll() const {
+    return std::min(Rows == 16 ? 8 : 4, std::max(1, (accesses() + 4 * kWarps - 1) / (4 * kWarps)));
+  }
+  int batch() const { return 4 * unroll(); }
+  int pitch() const { return b_.k / 8 + 4; }  // of normalised rows, in accesses
+  Val<u32> start() { return warp_.index * std::uint32_t(batch()); }
+  Val<u32> access(const Val<u32>& base, int u) { return base + quad_ + std::uint32_t(4 * u); }
+
+  std::vector<std::vector<Words>> weights(const Val<u32>& base) {
+    std::vector<std::vector<Words>> out;
+    for (int u = 0; u < unroll(); ++u) {
+      const auto a = access(base, u);
+      const Val<pred> there = a < std::uint32_t(accesses());
+      out.emplace_back();
+      for (std::size_t i = 0; i < at_.size(); ++i)
+        out.back().push_back(at_[i].template ld_if<4, nc, no_allocate>(inside_[i] & there, a, Val<b32>(0)));
+    }
+    return out;
+  }
+  Words inputs(const Val<u32>& a) {
+    const Val<pred> there = (group_ < p_.m) & (a < std::uint32_t(accesses()));
+    if (!normed_.empty())
+      return normed_[0].template ld_if<4>(there, group_ * std::uint32_t(pitch()) + a, Val<b32>(0));
+    return In<b32>(p_.x + to<u64>(group_) * p_.x_pitch * 2u, 0, !b_.early)
+        .template ld_if<4>(there, a, Val<b32>(0));
+  }
+  Sum multiply_batch(Sum acc, const Val<u32>& base, const std::vector<std::vector<Words>>& w) {
+    std::vector<Words> x;
+    for (int u = 0; u < unroll(); ++u) x.push_back(inputs(access(base, u)));
+    std::vector<Sum> sums;
+    sums.push_back(std::move(acc));
+    for (std::size_t u = 0; u < w.size(); ++u)
+      for (int half = 0; half < 4; half += 2) {
+        std::vector<FragA<T, 16, 16>> rows;
+        for (std::size_t r = 0; r < w[u].size(); r += 2)
+          rows.push_back(
+              FragA<T, 16, 16>({w[u][r][half], w[u][r + 1][half], w[u][r][half + 1], w[u][r + 1][half + 1]}));
+        const std::vector<FragB<T, 16, 8>> columns{FragB<T, 16, 8>({x[u][half], x[u][half + 1]})};
+        sums.push_back(multiply<T>(warp_, std::move(sums.back()), rows, columns));
+      }
+    return std::move(sums.back());
+  }
+
+  // ------------------------------------------------------------ norm: kWarps / rows warps a row
+  // Rows are read again in every pass: from L1, instead of registers that the first weights need.
+  std::vector<Val<f32>> floats(const Words& w) {
+    std::vector<Val<f32>> out;
+    for (int i = 0; i < 4; ++i) {
+      const auto two = unpack<T>(w[i]);
+      out.push_back(to<f32>(two[0])), out.push_back(to<f32>(two[1]));
+    }
+    return out;
+  }
+  int share() const { return kWarps / b_.rows; }
+  /// The mean of f(element) over the row, by all warps of it; `slot` counts the calls.
+  template <class F>
+  Val<f32> mean(const Val<u32>& row, const In<b32>& x, int slot, F&& f) {
+    const auto sum = k_.loop(pieces(row), Val<f32>(0), [&](Val<u32> at, Val<f32> now) {
+      std::vector<Val<f32>> sums{now};
+      for (const auto& v : floats(x.template ld<4>(at))) sums.push_back(sums.back() + f(v));
+      return sums.back();
+    });
+    const auto add = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
+    const auto mine = reduce(warp_, sum, add);
+    std::vector<Val<f32>> all{mine};
+    if (share() > 1) {
+      const auto part = partial_.at(kWarps * slot);
+      part.st(warp_.index, mine);
+      k_.sync();
+      const auto first = warp_.index / std::uint32_t(share()) * std::uint32_t(share());
+      for (int i = 0; i < share(); ++i)
+        all.push_back(i ? all.back() + part.ld(first + std::uint32_t(i)) : part.ld(first));
+    }
+    return all.back() * (1.0f / float(b_.k));
+  }
+  /// Of a row beyond m: none.
+  Range<u32> pieces(const Val<u32>& row) {
+    const auto first = warp_.index % std::uint32_t(share()) * 32u + warp_.lane();
+    return range(first, select(row < p_.m, Val<u32>(std::uint32_t(accesses())), Val<u32>(0)),
+                 Val<u32>(std::uint32_t(32 * share())));
+  }
+  void normalise() {
+    const auto row = warp_.index / std::uint32_t(share());
+    const In<b32> x(p_.x + to<u64>(row) * p_.x_pitch * 2u, 0, !b_.early), weight(p_.norm_weight, 0, true),
+        bias(p_.norm_bias, 0, true);
+    const bool layer = b_.norm == FewRowsNorm::layer;
+    const auto centre = layer ? mean(row, x, 0, [](const Val<f32>& v) { return v; }) : Val<f32>(0);
+    const auto squares = mean(row, x, 1, [&](const Val<f32>& v) {
+      const auto d = layer ? v - centre : v;
+      return d * d;
+    });
+    const auto rstd = rsqrt<approx>(squares + p_.eps);
+    k_.loop(pieces(row), [&](Val<u32> at) {
+      const auto v = floats(x.template ld<4>(at)), w = floats(weight.template ld<4>(at));
+      const auto c = layer ? floats(bias.template ld<4>(at)) : w;
+      const auto value = [&](int i) {
+        const auto n = std::size_t(i);
+        const auto scaled = (layer ? v[n] - centre : v[n]) * rstd, factor = w[n] + p_.weight_offset;
+        return layer ? fma(scaled, factor, c[n]) : scaled * factor;
+      };
+      const auto word = [&](int i) { return dsl::pack<T>(value(2 * i), value(2 * i + 1)); };
+      normed_[0].template st<4>(row * std::uint32_t(pitch()) + at,
+                                RegGroup<b32, 4>(word(0), word(1), word(2), word(3)));
+    });
+  }
+
+  // ------------------------------------------------------------ results
+  void finish(const Sum& sum) {
+    for (int i = 0; i < Sum::count; ++i)
+      partial_.st((warp_.index * std::uint32_t(Sum::count) + std::uint32_t(i)) * 32u + warp_.lane(), sum[i]);
+    k_.sync();
+    constexpr int outputs = Rows * kColumns;
+    const std::uint32_t rows = std::uint32_t(b_.gated ? Rows / 2 : Rows);
+    const auto store = [&] {
+      const auto row = k_.tid() % rows, column = k_.tid() / rows, at = mine_.first + row;
+      const Val<pred> there = (column < p_.m) & (at < mine_.n);
+      const auto a = b_.activation == Activation::identity
+                         ? total(row, column, at, there, 0)
+                         : activation_code(b_.activation, total(row, column, at, there, 0));
+      const auto v = b_.gated ? a * total(row, column, at, there, 1) : a;
+      const auto place = to<u64>(mine_.column + at);
+      if (!b_.residual) return Out<T>(p_.y).st_if(there, to<u64>(column) * p_.y_pitch + place, to<T>(v));
+      const auto r =
+          Out<T>(p_.residual).ld_if(there, to<u64>(column) * p_.residual_pitch + place, Val<T>(0))[0];
+      Out<T>(p_.y).st_if(there, to<u64>(column) * p_.y_pitch + place, to<T>(v + to<f32>(r)));
+    };
+    if (int(rows) * kColumns < 32 * kWarps)
+      k_.if_(k_.tid() < rows * std::uint32_t(kColumns), store);
+    else
+      store();
+    static_assert(outputs <= 32 * kWarps);
+  }
+  /// Element (row, column) of this block's product with the first or the second weight, with its bias.
+  Val<f32> total(const Val<u32>& row, const Val<u32>& column, const Val<u32>& at, const Val<pred>& there,
+                 int which) {
+    const auto r = row + std::uint32_t(which * Rows / 2);
+    const auto lane = r % 8u * 4u + column / 2u;
+    const auto reg = r / 16u * 4u + r / 8u % 2u * 2u + column % 2u;
+    std::vector<Val<f32>> sum;
+    for (int w = 0; w < kWarps; ++w) {
+      const auto part = partial_.ld((reg + std::uint32_t(w * Sum::count)) * 32u + lane);
+      sum.push_back(w ? sum.back() + part : part);
+    }
+    if (!b_.bias) return sum.back();
+    const In<T> bias(which ? p_.b1 : mine_.bias, 0, true);
+    return sum.back() + to<f32>(bias.ld_if(there, at, Val<T>(0))[0]);
+  }
+
+  Kernel& k_;
+  const Build& b_;
+  const Params& p_;
+  Warp warp_;
+  Val<u32> group_, quad_;
+  Mine mine_;
+  Ptr<shared, f32> partial_;
+  std::vector<Ptr<shared, b32>> normed_;  // one, or none
+  std::vector<In<b32>> at_;
+  std::vector<Val<pred>> inside_;
+};
+
+template <class T, int Rows>
+void few_rows_kernel(Kernel& k, Build b, Params p) {
+  k.block(32 * kWarps);
+  Product<T, Rows>(k, b, p).run();
+}
+
+bool is_long(const FewRows& p) {
+  return p.gated ||
+         std::any_of(p.weights.begin(), p.weights.end(), [](const auto& w) { return w.n >= kLong; });
+}
+
+}  // namespace
+
+std::uint64_t FewRows::columns() const {
+  std::uint64_t n = 0;
+  for (const auto& w : weights) n += w.n;
+  return gated ? n / 2 : n;
+}
+
+std::string reject(const FewRows& p) {
+  if (p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat("type = ", name(p.type), ": it must be f16 or bf16");
+  if (p.m > kMostFewRows) return text::cat("m = ", p.m, ": at most ", kMostFewRows, " rows are few");
+  if (!p.k || p.k % 8 || p.k > 0xfffff) return text::cat("k = ", p.k, " is no multiple of 8 from 8 to 2^20");
+  if (p.weights.empty() || p.weights.size() > 3)
+    return text::cat(p.weights.size(), " weights; 1 to 3 are possible");
+  if (p.gated && (p.weights.size() != 2 || p.weights[0].n != p.weights[1].n))
+    return "gated needs two weights of one shape";
+  for (const auto& w : p.weights) {
+    if (!w.address || w.address % 16 || w.n > 0x7fffffff)
+      return "weights must lie at multiples of 16 bytes and have less than 2^31 rows";
+    if (!w.bias != !p.weights[0].bias) return "all weights must have a bias, or none";
+  }
+  if (!p.x || p.x % 16 || p.x_pitch % 8) return "x and its rows must lie at multiples of 16 bytes";
+  if (!p.y) return "y is not given";
+  for (const auto& a : p.ahead)
+    if (a.address % 128 || a.bytes / 128 > 0x7fffffff)
+      return "what is fetched ahead must lie at multiples of 128 bytes";
+  if (p.norm == FewRowsNorm::none) return {};
+  if (p.k > kMostNormedColumns)
+    return text::cat("k = ", p.k, ": rows of at most ", kMostNormedColumns, " are normalised");
+  if (!p.norm_weight || p.norm_weight % 16)
+    return "norm_weight must be given and lie at a multiple of 16 bytes";
+  if (p.norm == FewRowsNorm::layer && (!p.norm_bias || p.norm_bias % 16))
+    return "norm_bias must be given and lie at a multiple of 16 bytes";
+  return {};
+}
+
+Variant few_rows_variant(const FewRows& p) {
+  Build b;
+  b.k = int(p.k), b.norm = p.norm, b.activation = p.activation, b.several = p.weights.size() > 1 && !p.gated;
+  b.bias = p.weights[0].bias != 0, b.residual = p.residual != 0, b.gated = p.gated, b.early = p.early;
+  b.ahead = p.early && (p.ahead[0].bytes || p.ahead[1].bytes);
+  if (p.norm != FewRowsNorm::none) b.rows = int(std::bit_ceil(std::max<std::uint64_t>(p.m, 1)));
+  constexpr const char* norms[] = {"", "_rms", "_layer"};
+  const bool tall = is_long(p);
+  auto name =
+      text::cat("few_rows_", cgp::name(p.type), norms[int(b.norm)], b.several ? "_several" : "",
+                b.gated ? "_gated" : "", b.bias ? "_bias" : "",
+                b.activation == Activation::identity ? "" : text::cat("_", kernels::name(b.activation)),
+                b.residual ? "_residual" : "", b.early ? "_early" : "", b.ahead ? "_ahead" : "", "__k", b.k,
+                "_m", b.rows, tall ? "_tall" : "");
+  const auto make = [&](auto fn) { return variant(std::move(name), 80, fn, b); };
+  if (p.type == DType::f16) return tall ? make(few_rows_kernel<f16, 32>) : make(few_rows_kernel<f16, 16>);
+  return tall ? make(few_rows_kernel<bf16, 32>) : make(few_rows_kernel<bf16, 16>);
+}
+
+std::vector<Variant> few_rows_variants() {
+  std::vector<Variant> all;
+  const auto add = [&](auto&& change) {
+    FewRows p;
+    p.k = 2048, p.weights = {{16, 0, 64}};
+    change(p);
+    all.push_back(few_rows_variant(p));
+  };
+  add([](FewRows& p) { p.residual = 16, p.early = true, p.ahead[0] = {128, 256}; });
+  add([](FewRows& p) { p.k = 8192, p.residual = 16, p.type = DType::f16; });
+  add([](FewRows& p) { p.norm = FewRowsNorm::rms, p.weights.resize(3), p.early = true; });
+  add([](FewRows& p) {
+    p.norm = FewRowsNorm::rms, p.weights.resize(2), p.gated = true, p.activation = Activation::silu,
+    p.early = true;
+  });
+  add([](FewRows& p) {
+    p.norm = FewRowsNorm::layer, p.k = 768, p.weights[0].bias = 16, p.activation = Activation::gelu_tanh;
+  });
+  add([](FewRows& p) { p.norm = FewRowsNorm::rms, p.k = 4096, p.m = 8, p.weights[0].n = kLong; });
+  return all;
+}
+
+void few_rows(runtime::Stream& s, const FewRows& p) {
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("few_rows: ", why));
+  const std::uint64_t columns = p.columns();
+  if (!p.m || !columns) return;
+  const std::uint64_t rows = p.gated || !is_long(p) ? 16 : 32;
+  std::uint32_t blocks[3] = {};
+  FewRows::Weight w[3];
+  for (std::size_t i = 0; i < p.weights.size(); ++i) {
+    w[i] = p.weights[i];
+    blocks[i] = std::uint32_t((w[i].n + rows - 1) / rows);
+  }
+  const auto end0 = blocks[0], end1 = blocks[0] + blocks[1];
+  const auto pitch = [](std::uint64_t given, std::uint64_t dense) { return given ? given : dense; };
+  const Numbers n{p.x,
+                  pitch(p.x_pitch, p.k),
+                  p.y,
+                  pitch(p.y_pitch, columns),
+                  p.residual,
+                  pitch(p.residual_pitch, columns),
+                  p.norm_weight,
+                  p.norm_bias,
+                  w[0].address,
+                  w[1].address,
+                  w[2].address,
+                  w[0].bias,
+                  w[1].bias,
+                  w[2].bias,
+                  p.ahead[0].address,
+                  p.ahead[1].address,
+                  std::uint32_t(p.m),
+                  std::uint32_t(w[0].n),
+                  std::uint32_t(w[1].n),
+                  std::uint32_t(w[2].n),
+                  end0,
+                  end1,
+                  std::uint32_t(p.ahead[0].bytes / 128),
+                  std::uint32_t(p.ahead[1].bytes / 128),
+                  p.eps,
+                  p.weight_offset};
+  const std::uint32_t grid = p.gated ? end0 : end1 + blocks[2];
+  load(s.device(), few_rows_variant(p))(
+      s, runtime::Launch{.grid = {grid}, .programmatic = p.early && s.device().info().cc() >= 90}, n);
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Linear layers of one to eight rows, as when a language model makes one token a sequence: the bytes of the
+// weights are the cost, and every launch that is saved. One launch does
+//   h = x, or RMSNorm or LayerNorm of its rows, rounded to the type
+//   p = h w' + bias, for up to three weights [n, k] whose columns of p lie one after another
+//   y = f(p) + residual;  gated: f(p of the first weight) * p of the second + residual
+// Sums are f32, added in an order that depends on shapes alone; y is rounded once.
+#include <string>
+#include <vector>
+
+#include "cgp/kernels/activation/activation.h"
+#include "cgp/kernels/common/variant.h"
+
+namespace cgp::kernels {
+
+inline constexpr std::uint64_t kMostFewRows = 8;
+/// Rows that are normalised are at most this long.
+inline constexpr std::uint64_t kMostNormedColumns = 4096;
+
+enum class FewRowsNorm : std::uint8_t { none, rms, layer };
+
+struct FewRows {
+  struct Weight {
+    std::uint64_t address = 0;  ///< [n, k], dense
+    std::uint64_t bias = 0;     ///< [n], or 0; all of them have one or none has
+    std::uint64_t n = 0;
+  };
+  DType type = DType::bf16;  ///< of everything: f16 or bf16
+  std::uint64_t m = 1, k = 0;
+  std::vector<Weight> weights;                     ///< 1 to 3; gated: 2 of one n
+  std::uint64_t x = 0, x_pitch = 0;                ///< [m, k]; elements between rows, 0: dense
+  std::uint64_t y = 0, y_pitch = 0;                ///< [m, columns()]
+  std::uint64_t residual = 0, residual_pitch = 0;  ///< as y, or 0; may be y
+  FewRowsNorm norm = FewRowsNorm::none;
+  std::uint64_t norm_weight = 0, norm_bias = 0;  ///< [k]; the bias is LayerNorm's
+  float eps = 1e-6f, weight_offset = 0;          ///< h * (norm_weight + weight_offset)
+  Activation activation = Activation::identity;
+  bool gated = false;
+  /// Programmatic launch (sm_90): the first weights are loaded before the work queued right before has ended.
+  /// That work must not write the weights or the norm's.
+  bool early = false;
+
+  /// With `early`: memory of up to two weights of what runs next, fetched into L2 while this waits for the
+  /// work before it; bytes, from multiples of 128.
+  struct Ahead {
+    std::uint64_t address = 0, bytes = 0;
+  };
+  Ahead ahead[2];
+
+  std::uint64_t columns() const;  ///< of y
+};
+/// Why it cannot run, naming the argument; empty: it can.
+std::string reject(const FewRows& p);
+/// ArgumentError with reject()'s sentence.
+void few_rows(runtime::Stream& s, const FewRows& p);
+
+/// What would run, and what ships for tests that assemble.
+Variant few_rows_variant(const FewRows& p);
+std::vector<Variant> few_rows_variants();
+
+}  // namespace cgp::kernels

@@ -1,0 +1,771 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm on the host: checks, launches of each kind, and the case that tools and tests drive.
+#include "cgp/kernels/gemm/api/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/api/gemm_check.h"
+#include "cgp/kernels/gemm/api/gemm_tuning.h"
+#include "cgp/kernels/gemm/select/gemm_planner.h"
+#include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
+#include "cgp/kernels/gemm/sm80/gemm_sm80.h"
+#include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+// Elements from the first of batch 0 to the last of the last batch.
+std::uint64_t extent(std::uint64_t batch, std::uint64_t stride, std::uint64_t rows, std::uint64_t cols,
+                     std::uint64_t ld) {
+  return batch && rows && cols ? (batch - 1) * stride + (rows - 1) * ld + cols : 0;
+}
+
+}  // namespace
+
+GemmProblem GemmProblem::dense() const {
+  GemmProblem p = *this;
+  const auto or_else = [](std::uint64_t& v, std::uint64_t other) { v = v ? v : other; };
+  or_else(p.lda, trans_a ? m : k);
+  or_else(p.ldb, trans_b ? k : n);
+  or_else(p.ldc, columns());
+  or_else(p.stride_a, p.lda * (trans_a ? k : m));
+  or_else(p.stride_b, p.ldb * (trans_b ? n : k));
+  or_else(p.stride_c, p.ldc * m);
+  if (!p.type_b) p.type_b = type;
+  const bool small = type == DType::e4m3 || type == DType::e5m2;
+  if (!p.type_c) p.type_c = small ? DType::bf16 : type == DType::s8 ? DType::s32 : type;
+  return p;
+}
+bool GemmProblem::plain() const {
+  const bool one = type_b.value_or(type) == type && type_c.value_or(type) == type;
+  return one && (type == DType::f32 || type == DType::f16 || type == DType::bf16) &&
+         !(type == DType::f32 && precision == GemmPrecision::fast) && scaling == GemmScaling::none &&
+         epilogue.empty();
+}
+std::string_view name(GemmPrecision p) {
+  constexpr std::string_view names[] = {"standard", "fast", "strict"};
+  return names[int(p)];
+}
+std::string_view name(GemmScaling s) {
+  constexpr std::string_view names[] = {"none", "tensor", "channel", "block"};
+  return names[int(s)];
+}
+std::uint64_t GemmProblem::a_elements() const {
+  return extent(batch, stride_a, trans_a ? k : m, trans_a ? m : k, lda);
+}
+std::uint64_t GemmProblem::b_elements() const {
+  return extent(batch, stride_b, trans_b ? n : k, trans_b ? k : n, ldb);
+}
+std::uint64_t GemmProblem::c_elements() const { return extent(batch, stride_c, m, columns(), ldc); }
+
+namespace {
+
+bool is_fp8(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
+
+std::string reject_types(const GemmProblem& p) {
+  const bool wide = p.type == DType::f32 || p.type == DType::f16 || p.type == DType::bf16;
+  if (!wide && !is_fp8(p.type) && p.type != DType::s8)
+    return text::cat("type must be f32, f16, bf16, e4m3, e5m2 or s8, not ", name(p.type));
+  const DType b = *p.type_b, c = *p.type_c;
+  if (b != p.type && !(is_fp8(p.type) && is_fp8(b)))
+    return text::cat("type_b must be a's, ", name(p.type), is_fp8(p.type) ? " or the other 8-bit float" : "",
+                     ", not ", name(b));
+  if (c != DType::f32 && c != DType::f16 && c != DType::bf16 && !(p.type == DType::s8 && c == DType::s32) &&
+      !(p.type == DType::s8 ? c == DType::s8 : is_fp8(c)))
+    return text::cat("type_c must be f32, f16, bf16 or ", p.type == DType::s8 ? "s32, s8" : "e4m3, e5m2",
+                     ", not ", name(c));
+  if (p.scaling == GemmScaling::block && !is_fp8(p.type)) return "scaling = block is for 8-bit floats";
+  return {};
+}
+
+}  // namespace
+
+std::string reject(const GemmProblem& q) {
+  const GemmProblem p = q.dense();
+  if (auto why = reject_types(p); !why.empty()) return why;
+  if (p.epilogue.pairing() != Pairing::none && p.n % 2)
+    return text::cat("n = ", p.n, " is odd: the epilogue makes one column of c from two");
+  if (auto why = p.epilogue.reject(p); !why.empty()) return why;
+  const auto ld = [](const char* what, std::uint64_t have, std::uint64_t need, const char* of) {
+    return have < need ? text::cat(what, " = ", have, " is less than the ", need,
+                                   " elements of a stored row (", of, ")")
+                       : std::string();
+  };
+  if (auto why = ld("lda", p.lda, p.trans_a ? p.m : p.k, p.trans_a ? "m, since trans_a" : "k"); !why.empty())
+    return why;
+  if (auto why = ld("ldb", p.ldb, p.trans_b ? p.k : p.n, p.trans_b ? "k, since trans_b" : "n"); !why.empty())
+    return why;
+  if (auto why = ld("ldc", p.ldc, p.columns(), "columns of c"); !why.empty()) return why;
+  for (const auto& [what, rows, ld, stride] : {std::tuple{"a", p.trans_a ? p.k : p.m, p.lda, p.stride_a},
+                                               {"b", p.trans_b ? p.n : p.k, p.ldb, p.stride_b},
+                                               {"c", p.m, p.ldc, p.stride_c}})
+    if (double(rows) * double(ld) + double(p.batch) * double(stride) > 0x1p60)
+      return text::cat(what, " spans more than 2^60 elements: its sizes, leading dimension or stride");
+  if (p.batch > 1 && p.stride_c < extent(1, 0, p.m, p.columns(), p.ldc))
+    return text::cat("stride_c = ", p.stride_c, " lets the batches of c overlap");
+  return {};
+}
+
+// ---------------------------------------------------------------- launches
+namespace {
+
+runtime::Arg address(std::uint64_t a) { return runtime::Arg::address(a); }
+
+// op(X)[row, k] lies at row * row_stride + k * k_stride.
+void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                  const GemmAddresses& o) {
+  const auto tn = ceil_div(p.n, 16);
+  auto grid = runtime::grid_for(ceil_div(p.m, 16) * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  const std::uint64_t a_row = p.trans_a ? 1 : p.lda, a_col = p.trans_a ? p.lda : 1;
+  const std::uint64_t b_row = p.trans_b ? 1 : p.ldb, b_col = p.trans_b ? p.ldb : 1;
+  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, a_row, a_col, b_row, b_col, p.ldc,
+     p.stride_a, p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+}
+
+void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const GemmAddresses& o) {
+  const auto tn = ceil_div(p.n, 128);
+  auto grid = runtime::grid_for(ceil_div(p.m, 128) * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.stride_a,
+     p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+}
+
+// Whether two neighbours of a row of c are always one aligned word.
+std::uint32_t paired(const GemmProblem& p, const GemmAddresses& o) {
+  return p.n % 2 == 0 && p.ldc % 2 == 0 && (p.batch == 1 || p.stride_c % 2 == 0) && o.c % 4 == 0;
+}
+
+void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const GemmAddresses& o, const GemmChoice& choice) {
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
+  auto grid = runtime::grid_for(tm * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
+     std::uint32_t(p.k), std::uint32_t(p.lda), std::uint32_t(p.ldb), p.ldc, p.stride_a, p.stride_b,
+     p.stride_c, p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+// The tensor [batch, rows, cols] behind an operand.
+runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
+                               std::uint64_t address, std::uint64_t rows, std::uint64_t cols,
+                               std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
+                               std::uint64_t element) {
+  auto spec = tensor_map_spec(fn.image(), param);
+  spec.dims = {cols, rows, batch};
+  spec.strides = {ld * element, (batch > 1 ? stride : ld) * element};  // of one batch nothing depends on it
+  spec.l2 = runtime::L2Promotion::b128;  // none and 64: the same; 256: 0.8 where rows cross lines
+  return s.device().tensor_map(spec, address);
+}
+
+struct OperandMaps {
+  runtime::TensorMap a, b;
+};
+OperandMaps operand_maps(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                         const GemmAddresses& o) {
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto map = [&](std::size_t param, std::uint64_t address, bool k_first, std::uint64_t rows,
+                       std::uint64_t ld, std::uint64_t stride) {
+    return operand_map(s, fn, param, address, k_first ? p.k : rows, k_first ? rows : p.k, ld, p.batch, stride,
+                       element);
+  };
+  return {map(0, o.a, p.trans_a, p.m, p.lda, p.stride_a), map(1, o.b, !p.trans_b, p.n, p.ldb, p.stride_b)};
+}
+
+void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                 const GemmAddresses& o, std::uint64_t tile_n) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, tile_n);
+  auto grid = runtime::grid_for(tm * tn, 1);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                   const GemmAddresses& o, const GemmChoice& choice) {
+  auto grid = runtime::grid_for(ceil_div(p.n, choice.tile_n), 1);
+  grid.y = std::uint32_t(ceil_div(p.m, choice.tile_m));
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
+     std::uint32_t(p.k * std::uint64_t(cgp::bytes(p.type)) / 16), p.lda, p.ldb, p.ldc, p.stride_a, p.stride_b,
+     p.stride_c, p.alpha, p.beta);
+}
+
+void launch_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                  const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
+  auto grid = runtime::grid_for(tm * tn * std::uint64_t(choice.cluster), 1);
+  if (choice.by_grid) grid.x = std::uint32_t(tm * std::uint64_t(choice.cluster)), grid.y = std::uint32_t(tn);
+  grid.z = std::uint32_t(p.batch);
+  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+}
+
+void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                       const GemmAddresses& o, const GemmChoice& choice) {
+  if (choice.variant.name.ends_with("_old") != (p.beta != 0))
+    throw Unsupported(text::cat("gemm: beta = ", p.beta, ", and ", choice.variant.name,
+                                p.beta != 0 ? " does not read the old c" : " reads it"));
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto element = std::uint64_t(cgp::bytes(*p.type_c));
+  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch;
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto k_tiles = std::uint32_t(ceil_div(p.k * std::uint64_t(cgp::bytes(p.type)), 128));
+  const auto cluster = std::uint64_t(choice.cluster);
+  if (choice.by_grid) {  // a block for each tile
+    const auto size = fn.image().cluster;
+    if (cols * size.y > 65535)
+      throw Unsupported(text::cat("gemm: ", cols, " columns of tiles are more than a grid has along y"));
+    const runtime::Dim3 blocks{std::uint32_t(rows * size.x), std::uint32_t(cols * size.y),
+                               std::uint32_t(p.batch)};
+    if (p.beta != 0) {
+      const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+      return fn(s, blocks, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta);
+    }
+    return fn(s, blocks, maps.a, maps.b, c, k_tiles, p.alpha);
+  }
+  const auto resident =
+      std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
+  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
+  if (p.beta != 0) {
+    const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+    return fn(s, grid, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta, std::uint32_t(rows),
+              std::uint32_t(cols), std::uint32_t(tiles));
+  }
+  fn(s, grid, maps.a, maps.b, c, k_tiles, p.alpha, std::uint32_t(rows), std::uint32_t(cols),
+     std::uint32_t(tiles));
+}
+
+// Whole tiles first, as many as blocks, again and again; what is left goes to clusters, a tile each, if that
+// is fewer.
+void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                       const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch, split = std::uint64_t(choice.cluster),
+                      k_tiles = ceil_div(p.k, 64);
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto clusters = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
+  const std::uint64_t blocks = clusters * split, left = tiles % blocks;
+  const bool shared = split > 1 && left > 0 && left <= clusters && k_tiles >= split;
+  const std::uint64_t whole = shared ? tiles - left : tiles,
+                      grid = whole == 0 ? left * split : ceil_div(std::min(whole, blocks), split) * split;
+  fn(s, runtime::Dim3{std::uint32_t(grid), 1, 1}, maps.a, maps.b, c, std::uint32_t(k_tiles), p.alpha,
+     std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(whole), std::uint32_t(tiles));
+}
+
+void launch_stream(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                   const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n),
+                      tiles = tm * tn * p.batch;
+  if (tiles > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count * choice.resident));
+  fn(s, runtime::Dim3{std::uint32_t(std::min(tiles, resident)), 1, 1}, maps.a, maps.b, address(o.c),
+     std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c, std::uint32_t(ceil_div(p.k, choice.tile_k)),
+     p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), std::uint32_t(tiles));
+}
+
+void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
+                  const GemmAddresses& o, const GemmChoice& choice) {
+  const auto maps = operand_maps(s, fn, p, o);
+  const auto cluster = std::uint64_t(choice.cluster);
+  const std::uint64_t rows = ceil_div(p.m, 128 * cluster), cols = ceil_div(p.n, choice.tile_n),
+                      tiles = rows * cols * p.batch;
+  if (tiles * cluster > 0x7fffffffull)
+    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
+  // With work stealing the grid has every tile; blocks that run take over the ones that wait.
+  std::uint64_t launched = tiles;
+  if (choice.kind == GemmKind::sm100_persistent)
+    launched = std::min(tiles, std::uint64_t(std::max(1, s.device().info().sm_count)));
+  const runtime::Dim3 grid{std::uint32_t(launched * cluster), 1, 1};
+  const auto k_tiles = std::uint32_t(ceil_div(p.k, 64)), r = std::uint32_t(rows), c = std::uint32_t(cols),
+             t = std::uint32_t(tiles);
+  if (choice.staged) {
+    const auto out =
+        operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, std::uint64_t(cgp::bytes(p.type)));
+    fn(s, grid, maps.a, maps.b, out, k_tiles, p.alpha, r, c, t);
+  } else {
+    fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
+       k_tiles, p.alpha, p.beta, paired(p, o), r, c, t);
+  }
+}
+
+}  // namespace
+
+void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,
+              const GemmAddresses& given) {
+  GemmProblem p = q.dense();
+  GemmAddresses at = given;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  if (choice.reordered) {
+    const auto other = reordered_gemm(p);
+    GemmChoice inner = choice;
+    inner.reordered = false;
+    return run_gemm(s, inner, other.problem, other.at(given));
+  }
+  if (choice.kind == GemmKind::skinny && p.type == DType::f32) return run_f32_rows(s, choice, p, at);
+  if (choice.parts > 1 && choice.kind != GemmKind::sm90_parts && choice.kind != GemmKind::crooked)
+    return run_f32_parts(s, choice, p, at);
+  if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
+    return run_typed_gemm(s, choice, p, at);
+  if (choice.pack_a || choice.pack_b || choice.pack_c) {
+    GemmChoice inner = choice;
+    inner.pack_a = inner.pack_b = inner.pack_c = false;
+    pack_gemm_operands(s, choice, p, at);
+    run_gemm(s, inner, p, at);
+    const GemmProblem dense = q.dense();
+    const GemmCopy back{{at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n};
+    if (choice.pack_c) run_gemm_pack(s, {&back, 1}, p.batch);
+    return;
+  }
+  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
+    throw Unsupported(std::move(why));
+  if (choice.kind == GemmKind::sm90_parts) return run_gemm_parts(s, choice, p, at);
+  const auto fn = load(s.device(), choice.variant);
+  const auto element = std::uint64_t(cgp::bytes(p.type));
+  // The z dimension of a grid holds 65535 batches.
+  for (std::uint64_t from = 0; from < p.batch; from += 65535) {
+    GemmProblem part = p;
+    part.batch = std::min<std::uint64_t>(65535, p.batch - from);
+    const GemmAddresses o{at.a + from * p.stride_a * element, at.b + from * p.stride_b * element,
+                          at.c + from * p.stride_c * element};
+    switch (choice.kind) {
+      case GemmKind::naive:
+        launch_naive(s, fn, part, o);
+        break;
+      case GemmKind::simt:
+        launch_simt(s, fn, part, o);
+        break;
+      case GemmKind::crooked:
+        run_gemm_crooked(s, choice, part, o);
+        break;
+      case GemmKind::sm80:
+        launch_sm80(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90:
+        launch_sm90(s, fn, part, o, choice.tile_n);
+        break;
+      case GemmKind::skinny:
+        launch_skinny(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90_split:
+        launch_split(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90_persistent:
+        launch_persistent(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90_stream:
+        launch_stream(s, fn, part, o, choice);
+        break;
+      case GemmKind::sm90_tail_split:
+        launch_tail_split(s, fn, part, o, choice);
+        break;
+      default:
+        launch_sm100(s, fn, part, o, choice);
+        break;
+    }
+  }
+}
+
+namespace {
+
+// Factors of op(A) and op(B) that a scaled problem reads.
+std::pair<std::uint64_t, std::uint64_t> factors(const GemmProblem& p) {
+  switch (p.scaling) {
+    case GemmScaling::none:
+      return {0, 0};
+    case GemmScaling::tensor:
+      return {1, 1};
+    case GemmScaling::channel:
+      return {p.m, p.n};
+    default:
+      return {p.batch * p.m * ceil_div(p.k, 128), p.batch * ceil_div(p.n, 128) * ceil_div(p.k, 128)};
+  }
+}
+
+}  // namespace
+
+void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const DeviceArray& b,
+          const DeviceArray& c, const GemmFactors& f, bool c_spare) {
+  if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
+  const GemmProblem p = q.dense();
+  const auto check = [](const char* what, const DeviceArray& have, DType type, std::uint64_t need) {
+    if (have.type != type)
+      throw ArgumentError({text::cat("gemm: ", what, " must have the problem's type"),
+                           {},
+                           text::cat("it holds ", name(have.type), ", the problem says ", name(type)),
+                           {}});
+    if (have.size < need)
+      throw ArgumentError({text::cat("gemm: ", what, " is too short for the problem"),
+                           {},
+                           text::cat("it has ", have.size, " elements, sizes and strides need ", need),
+                           {}});
+  };
+  check("a", a, p.type, p.a_elements());
+  check("b", b, *p.type_b, p.b_elements());
+  const auto group = 16 / std::uint64_t(cgp::bytes(*p.type_c)),
+             behind = (group - p.columns() % group) % group;
+  check("c", c, *p.type_c, p.c_elements() + (c_spare && p.c_elements() ? behind : 0));
+  const auto [for_a, for_b] = factors(p);
+  if (for_a || for_b) {
+    check("factors.a", f.a, DType::f32, for_a);
+    check("factors.b", f.b, DType::f32, for_b);
+  }
+  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address, c_spare};
+  run_gemm(s, *GemmPlanner::of(s.device()).choose(p, at), p, at);
+}
+
+template <class T>
+void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T>& a,
+          const runtime::Slice<const T>& b, const runtime::Slice<T>& c) {
+  gemm(s, p, DeviceArray(a), DeviceArray(b), DeviceArray(c));
+}
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const float>&,
+                   const runtime::Slice<const float>&, const runtime::Slice<float>&);
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const half>&,
+                   const runtime::Slice<const half>&, const runtime::Slice<half>&);
+template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<const bfloat16>&,
+                   const runtime::Slice<const bfloat16>&, const runtime::Slice<bfloat16>&);
+
+// ---------------------------------------------------------------- the case
+namespace {
+
+GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddresses& at,
+                  const runtime::DeviceInfo& d, std::uint32_t columns) {
+  auto selected = select_gemm(p, at, d);
+  if (kind == "auto" || (kind == name(selected.kind) && columns == 0)) return selected;
+  const auto forced = [&](GemmKind k, Variant v, std::uint32_t tile_n = 128, int cluster = 1) {
+    if (auto why = reject(k, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    return GemmChoice{k, std::move(v), "asked for", tile_n, cluster};
+  };
+  for (int i = int(GemmKind::sm100_tiled); i < kGemmKinds; ++i) {
+    const auto step = GemmKind(i);
+    if (kind != name(step)) continue;
+    if (auto why = reject(step, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto c = choose_sm100(step, p, at, d, columns);
+    c.why = "asked for";
+    return c;
+  }
+  for (GemmKind k : {GemmKind::sm90_pingpong, GemmKind::sm90_promoted})
+    if (kind == name(k)) {
+      auto c =
+          choose_typed_sm90(p, at, d, {.bm = 128, .bn = 128, .stages = k == GemmKind::sm90_promoted ? 2 : 6});
+      if (c.kind != k) throw Unsupported(text::cat(kind, " is not for this problem, ", name(c.kind), " is"));
+      c.why = "asked for";
+      return c;
+    }
+  if (kind == name(GemmKind::any)) return forced(GemmKind::any, gemm_any(p, epilogue::of_problem(p, at)));
+  for (GemmKind k : {GemmKind::typed_mma, GemmKind::typed_simt})
+    if (kind == name(k))
+      throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
+  if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
+  if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
+  if (kind == "packed") {
+    auto c = select_packed_gemm(p, at, d);
+    if (!c) throw Unsupported("packed: no rows that are copied into scratch memory, or too small a product");
+    c->why = "asked for";
+    return *c;
+  }
+  if (kind == name(GemmKind::crooked)) {
+    if (auto why = reject(GemmKind::crooked, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto all = gemm_crooked_candidates(p, at, d);
+    auto best = std::min_element(
+        all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
+    return *best;
+  }
+  if (kind == "sm80") {
+    if (auto why = reject(GemmKind::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    return choose_sm80(p, d);
+  }
+  if (kind == "skinny") {
+    const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : p.m <= 16 ? 16 : 32, 4, 2, 0, p.batch == 1};
+    auto c = forced(GemmKind::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
+    c.tile_m = std::uint32_t(t.cols);
+    return c;
+  }
+  if (kind == "sm90_split") {
+    GemmSplitTuning t;
+    t.split = p.k > 192 ? 4 : p.k > 64 ? 2 : 1;
+    auto c =
+        forced(GemmKind::sm90_split, gemm_split_sm90(p.type, p.trans_a, p.trans_b, 64, 64, t), 64, t.split);
+    c.tile_m = 64;
+    return c;
+  }
+  if (kind == name(GemmKind::sm90_parts)) {
+    if (auto why = reject(GemmKind::sm90_parts, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    auto c = choose_parts_sm90(p, p.m > 64 ? 128 : 64, 64, p.k % 24 == 0 ? 3 : 2);
+    c.why = "asked for";
+    return c;
+  }
+  if (kind == "sm90_stream") {
+    GemmStreamTuning t;
+    t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
+    if (p.trans_b) t.rows = p.n > 128 ? 192 : p.n > 64 ? 128 : 64, t.depth = p.k > 64 ? 128 : 64;
+    t.stages = 3;
+    auto c = forced(GemmKind::sm90_stream, gemm_stream_sm90(p.type, p.trans_b, t), std::uint32_t(t.rows));
+    c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(t.depth), c.resident = t.resident;
+    return c;
+  }
+  if (kind == "sm90_tail_split") {
+    GemmTailTuning t;
+    const int bm = p.m > 64 ? 128 : 64, bn = columns ? int(columns) : 256;
+    const std::uint64_t tiles = p.batch * ceil_div(p.m, std::uint64_t(bm)) * ceil_div(p.n, std::uint64_t(bn));
+    if (bm == 128 && bn % 128 == 0 && p.k > 64) t.split = bn == 128 || tiles % 2 ? 2 : 4;
+    t.buffers = gemm_tail_buffers(bn), t.stages = gemm_tail_stages(bm, bn, t.buffers);
+    auto c = forced(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bm, bn, t),
+                    std::uint32_t(bn), t.split);
+    c.tile_m = std::uint32_t(bm);
+    return c;
+  }
+  if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
+  if (auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2, .old = p.beta != 0});
+  c.why = "asked for";
+  return c;
+}
+
+class GemmCase : public Case {
+ public:
+  GemmCase(const runtime::Device& d, const GemmProblem& q, const std::string& kind, std::uint32_t columns,
+           HostArray a, HostArray b, HostArray c)
+      : p_(q.dense()),
+        host_a_(std::move(a)),
+        host_b_(std::move(b)),
+        host_c_(std::move(c)),
+        a_(d.alloc<std::byte>(host_a_.bytes.size(), "a")),
+        b_(d.alloc<std::byte>(host_b_.bytes.size(), "b")),
+        c_(d.alloc<std::byte>(host_c_.bytes.size(), "c")) {
+    if (auto wrong = reject(q); !wrong.empty()) throw ArgumentError(text::cat("gemm: ", wrong));
+    a_.upload(host_a_.bytes);
+    b_.upload(host_b_.bytes);
+    c_.upload(host_c_.bytes);
+    choice_ = choose(kind, p_, addresses(), d.info(), columns);
+    variant = choice_.variant.name, why = choice_.why;
+    images = {image(choice_.variant, d.info().arch)};
+    flops = p_.flops();
+    bytes = double(host_a_.bytes.size() + host_b_.bytes.size() + host_c_.bytes.size()) * 1.0 +
+            (p_.beta != 0 ? double(host_c_.bytes.size()) : 0);
+  }
+  void launch(runtime::Stream& s) override {
+    if (p_.beta != 0) s.upload(c_, host_c_.bytes);  // so that every launch starts from the same c
+    run_gemm(s, choice_, p_, addresses());
+  }
+  std::vector<NamedArray> outputs() override {
+    HostArray c(host_c_.dtype, host_c_.shape);
+    c_.download(c.bytes);
+    return {{"c", std::move(c)}};
+  }
+  Check verify() override { return check_gemm(p_, host_a_, host_b_, host_c_, outputs()[0].array); }
+
+ private:
+  GemmAddresses addresses() const { return {a_.address(), b_.address(), c_.address()}; }
+  GemmProblem p_;
+  HostArray host_a_, host_b_, host_c_;
+  runtime::Buffer<std::byte> a_, b_, c_;
+  GemmChoice choice_;
+};
+
+std::vector<std::uint64_t> stored(std::uint64_t batch, bool trans, std::uint64_t rows, std::uint64_t cols) {
+  return {batch, trans ? cols : rows, trans ? rows : cols};
+}
+
+// Sizes that given matrices imply; the last two dimensions count, one before them is the batch.
+void take_sizes(GemmProblem& p, const HostArray* a, const HostArray* b) {
+  const auto dims = [](const HostArray& h, const char* what) {
+    if (h.shape.size() != 2 && h.shape.size() != 3)
+      throw ArgumentError(
+          {text::cat("gemm: ", what, " must have 2 or 3 dimensions"), {}, describe_shape(h.shape), {}});
+    return std::pair(h.shape[h.shape.size() - 2], h.shape.back());
+  };
+  if (a) {
+    const auto [r, c] = dims(*a, "a");
+    p.type = a->dtype, p.m = p.trans_a ? c : r, p.k = p.trans_a ? r : c;
+    p.batch = a->shape.size() == 3 ? a->shape[0] : 1;
+  }
+  if (b) {
+    const auto [r, c] = dims(*b, "b");
+    const std::uint64_t k = p.trans_b ? c : r;
+    if (a && k != p.k)
+      throw ArgumentError(
+          {"gemm: a and b must agree on k", {}, text::cat("a has k = ", p.k, ", b has k = ", k), {}});
+    p.type = b->dtype, p.n = p.trans_b ? r : c, p.k = k;
+    if (!a) p.batch = b->shape.size() == 3 ? b->shape[0] : 1;
+  }
+}
+
+// A given matrix may leave out a batch of one.
+HostArray operand(const std::vector<NamedArray>& given, std::string_view name, DType t,
+                  std::vector<std::uint64_t> shape, std::uint64_t seed) {
+  if (const HostArray* h = find_input(given, name); h && h->shape.size() == 2 && shape[0] == 1)
+    shape.erase(shape.begin());
+  return input_or_random(given, name, t, shape, seed);
+}
+
+std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
+                              const std::vector<NamedArray>& given, std::uint64_t seed) {
+  const DType legal[] = {DType::f32, DType::f16, DType::bf16};
+  const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
+  std::vector<std::string_view> kinds{"auto", "packed"};
+  for (int i = 0; i < kGemmKinds; ++i) kinds.push_back(name(GemmKind(i)));
+  GemmProblem p;
+  const auto layout = o.choice("layout", layouts);
+  p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
+  p.type = o.dtype("dtype", legal);
+  p.m = o.size("m"), p.n = o.size("n"), p.k = o.size("k"), p.batch = o.size("batch");
+  p.alpha = float(o.real("alpha")), p.beta = float(o.real("beta"));
+  take_sizes(p, find_input(given, "a"), find_input(given, "b"));
+  if (const HostArray* a = find_input(given, "a"))
+    o.agree("a", *a, {{"m", p.m}, {"k", p.k}, {"batch", p.batch}});
+  if (const HostArray* b = find_input(given, "b"))
+    o.agree("b", *b, {{"k", p.k}, {"n", p.n}, {"batch", p.batch}});
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
+  auto a = operand(given, "a", p.type, stored(p.batch, p.trans_a, p.m, p.k), seed);
+  auto b = operand(given, "b", p.type, stored(p.batch, p.trans_b, p.k, p.n), seed + 1);
+  auto c = operand(given, "c", p.type, {p.batch, p.m, p.n}, seed + 2);
+  const auto columns = o.size("columns");
+  if (columns != 0 && (columns < 96 || columns > 256 || columns % 16))
+    throw ArgumentError(text::cat("gemm: columns = ", columns, "; tiles have 96 to 256 in steps of 16"));
+  return std::make_unique<GemmCase>(d, p, o.choice("variant", kinds), std::uint32_t(columns), std::move(a),
+                                    std::move(b), std::move(c));
+}
+
+}  // namespace
+
+namespace {
+// A variant's name without the order of tiles, the number of stages and what leaves L2 first: two that differ
+// there alone have the same registers.
+std::string form_of(std::string name) {
+  for (const auto& [part, plain] : {std::pair<std::string_view, std::string_view>{"_grid", ""},
+                                    {"_first", ""},
+                                    {"_nfn", "_nnn"},
+                                    {"_nnf", "_nnn"}})
+    if (const auto at = name.find(part); at != name.npos) name.replace(at, part.size(), plain);
+  for (const std::string_view part : {"_g", "_s", "_parts"})
+    for (auto at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
+      auto end = at + part.size();
+      while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end]))) ++end;
+      if (end > at + part.size()) name.erase(at, end - at), --at;
+    }
+  return name;
+}
+}  // namespace
+
+KernelEntry gemm_entry() {
+  KernelEntry e;
+  e.name = "gemm";
+  e.summary = "c = alpha * op(a) * op(b) + beta * c, fp32 sums";
+  e.options = {{"dtype", "bf16", "f32, f16 or bf16"},
+               {"layout", "nt", "of a and b: n as multiplied, t transposed"},
+               {"m", "1024", "rows of c"},
+               {"n", "1024", "columns of c"},
+               {"k", "1024", "length of the sums"},
+               {"batch", "1", "independent products"},
+               {"alpha", "1", "scale of the product"},
+               {"beta", "0", "scale of the old c"},
+               {"columns", "0",
+                "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split, 112 to 256; "
+                "0: chosen"},
+               {"variant", "auto",
+                "auto, packed, naive, simt, crooked, sm80, skinny, sm90, sm90_split, sm90_persistent, "
+                "sm90_tail_split, "
+                "sm90_stream, sm90_parts, or a "
+                "step of sm100: sm100_tiled, "
+                "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
+  e.inputs = {"a", "b", "c"};
+  e.images = [](std::string_view arch) {
+    std::vector<Variant> all;
+    std::set<std::string> forms;
+    for (DType t : {DType::f32, DType::f16, DType::bf16}) {
+      all.push_back(gemm_naive(t));
+      for (auto& v : gemm_sm100_variants(t)) all.push_back(std::move(v));
+      for (bool ta : {false, true})
+        for (bool tb : {false, true}) {
+          all.push_back(gemm_simt(t, ta, tb));
+          if (t == DType::f32) continue;
+          if (t == DType::bf16) {
+            runtime::DeviceInfo any;
+            any.arch = "sm_80", any.cc_major = 8;
+            all.push_back(
+                gemm_crooked_candidates(
+                    {.type = t, .trans_a = ta, .trans_b = tb, .m = 1, .n = 33, .k = 77, .lda = 99, .ldb = 99},
+                    {}, any)[0]
+                    .variant);
+          }
+          if (t == DType::bf16 && ta != tb)
+            for (int tile = 0; tile < 4; ++tile)
+              all.push_back(gemm_crooked(t, ta, tb, tile, 1, tile % 2 ? 8 : 1, 1 + tile % 2));
+          for (auto [bm, bn] : {std::pair{128, 128}, {64, 128}, {64, 64}})
+            if (bm == 128 || (t == DType::bf16 && ta != tb)) all.push_back(gemm_sm80(t, ta, tb, bm, bn));
+          for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
+          // What the selector takes differs only in numbers: all tilings of one type and layout, few of the
+          // others.
+          runtime::DeviceInfo h;
+          h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
+          const bool every = t == DType::bf16 && !ta && tb;
+          std::size_t i = 0, j = 0;
+          for (const auto& [m, n, k] :
+               {std::array<std::uint64_t, 3>{4096, 4096, 4096}, {768, 768, 768}, {96, 96, 16384}}) {
+            const GemmProblem p{.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k};
+            if (every || m == 4096)
+              for (auto& c : gemm_candidates_sm90(p, {}, h)) {
+                // Those of sm90_persistent are one function: a few, and its largest below.
+                const bool persistent = c.kind == GemmKind::sm90_persistent;
+                if (forms.insert(form_of(c.variant.name)).second &&
+                    (persistent ? j++ % 12 == 0 : every || i++ % 5 == 0))
+                  all.push_back(std::move(c.variant));
+              }
+          }
+          // The most registers that tiles of sm90_persistent take.
+          using S = GemmPersistentShape;
+          if (every)
+            for (const S& s :
+                 {S{.rows = 256, .cols = 192, .cluster = 2},
+                  {.rows = 256, .cols = 208, .turned = true},
+                  {.rows = 192, .cols = 192},
+                  {.rows = 192, .cols = 192, .turned = true},
+                  {.rows = 128, .cols = 384, .turned = true},
+                  {.rows = 128, .cols = 384},
+                  {.rows = 256, .cols = 192, .cluster = 4, .shared = GemmShared::both, .single = true},
+                  {.rows = 192, .cols = 192, .turned = true, .cluster = 2, .single = true},
+                  {.rows = 128, .cols = 320, .turned = true, .single = true},
+                  {.rows = 256, .cols = 192, .old = true},
+                  {.rows = 256, .cols = 192, .turned = true, .old = true, .single = true},
+                  {.rows = 192, .cols = 192, .turned = true, .old = true}})
+              all.push_back(gemm_persistent_sm90(t, ta, tb, s));
+          else if (t == DType::bf16 && !ta)
+            all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .turned = true}));
+          if (!ta && tb)
+            for (std::uint64_t m : {1, 16})
+              all.push_back(
+                  select_gemm({.type = t, .trans_b = true, .m = m, .n = 4096, .k = 4096}, {}, h).variant);
+        }
+      for (int matrices : {1, 2, 3}) all.push_back(gemm_pack(matrices));
+      all.push_back(gemm_add_f32(t));
+      if (t == DType::f32)
+        for (auto& v : gemm_f32_rows_variants()) all.push_back(std::move(v));
+      if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
+    }
+    return images(all, arch);
+  };
+  e.prepare = prepare;
+  return e;
+}
+
+}  // namespace cgp::kernels

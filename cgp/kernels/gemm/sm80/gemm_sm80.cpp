@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm sm80 (gemm_sm80.h): the bf16 variants, and which tile a problem gets.
+#include "cgp/kernels/gemm/sm80/gemm_sm80.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cgp::kernels {
+
+Variant gemm_sm80_bf16(bool trans_a, bool trans_b, int bm, int bn) {
+  return sm80::make<dsl::bf16>("bf16", trans_a, trans_b, bm, bn);
+}
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn) {
+  return t == DType::f16 ? gemm_sm80_f16(trans_a, trans_b, bm, bn) : gemm_sm80_bf16(trans_a, trans_b, bm, bn);
+}
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b) { return gemm_sm80(t, trans_a, trans_b, 128, 128); }
+
+GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
+  const GemmProblem p = q.dense();
+  // The rate of the tensor cores that blocks of a tile reach together, and the part of it that one block
+  // alone on its SM does: gemm_ladder on an H200.
+  struct Tile {
+    int bm, bn;
+    double rate, alone;
+  };
+  constexpr Tile tiles[] = {{128, 128, 1.0, 0.75}, {64, 128, 0.85, 0.65}, {64, 64, 0.65, 0.5}};
+  const double sms = d.sm_count ? d.sm_count : 108;
+  const auto time = [&](const Tile& t) {
+    const double all = std::ceil(double(p.m) / t.bm) * std::ceil(double(p.n) / t.bn) * double(p.batch);
+    const double turns = std::ceil(all / sms);  // tiles of an SM, which hide each other's latency
+    return turns * t.bm * t.bn / (t.rate * (turns > 1 ? 1 : t.alone));
+  };
+  const Tile* best = &tiles[0];
+  for (const auto& t : tiles)
+    if (time(t) < time(*best)) best = &t;
+  GemmChoice c{GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b, best->bm, best->bn),
+               text::cat("tiles of ", best->bm, " x ", best->bn, " fill ", int(sms), " SMs best"),
+               std::uint32_t(best->bn)};
+  c.tile_m = std::uint32_t(best->bm);
+  return c;
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// gemm sm80: tensor cores through mma.sync, fed by a multistage cp.async pipeline (the last step of
+// gemm_ladder, for every layout, leading dimension, factor and batch).
+//   who      warps compute 64 x 64 (32 x 32 of the smallest tile) of a tile of C: 128 x 256, 128 x 128 or 64
+//   x 64 memory   stages of 32 of K of A and B, swizzled against bank conflicts; ldmatrix (transposing for
+//            operands whose K is not contiguous); chunks outside the matrices are filled with zeros
+//   sync     AsyncRing: one block barrier per 32 steps of K
+//   needs    sm_80; 16-bit types; rows of A and B that start at multiples of 16 bytes; sizes below 2^32
+#include "cgp/base/text.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/dsl/pipeline/async.h"
+#include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+
+namespace cgp::kernels {
+
+/// The tile that is predicted fastest on the device's SMs.
+GemmChoice choose_sm80(const GemmProblem& p, const runtime::DeviceInfo& d);
+/// Tiles of bm x bn: 128 x 128, 64 x 128 or 64 x 64.
+Variant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn);
+Variant gemm_sm80_bf16(bool trans_a, bool trans_b, int bm, int bn);
+Variant gemm_sm80_f16(bool trans_a, bool trans_b, int bm, int bn);
+
+namespace sm80 {
+
+inline constexpr int kDepth = 32, kStages = 4, kGroup = 8;
+
+template <class T, int Rows, dsl::Major M>
+using OperandTile =
+    std::conditional_t<M == dsl::Major::k, dsl::Tile<T, Rows, kDepth>, dsl::Tile<T, kDepth, Rows>>;
+
+template <class T, dsl::Major MA, dsl::Major MB, int BM, int BN>
+void kernel(dsl::Kernel& k, dsl::In<T> a, dsl::In<T> b, dsl::InOut<T> c, dsl::Val<dsl::u32> m,
+            dsl::Val<dsl::u32> n, dsl::Val<dsl::u32> kk, dsl::Val<dsl::u32> lda, dsl::Val<dsl::u32> ldb,
+            dsl::Val<dsl::u64> ldc, dsl::Val<dsl::u64> stride_a, dsl::Val<dsl::u64> stride_b,
+            dsl::Val<dsl::u64> stride_c, dsl::Val<dsl::f32> alpha, dsl::Val<dsl::f32> beta,
+            dsl::Val<dsl::u32> tiles_m, dsl::Val<dsl::u32> tiles_n, dsl::Val<dsl::u32> paired) {
+  using namespace dsl;
+  constexpr int kRows = BM / 2, kCols = BN / 2;  // of a warp
+  k.block(128);
+  using TileA = OperandTile<T, BM, MA>;
+  using TileB = OperandTile<T, BN, MB>;
+  Cta cta = k.cta();
+  Warp w = k.warp();
+  AsyncRing<TileA, TileB> ring(k, kStages);
+  const auto tile = grouped_tile(k, tiles_m, tiles_n, kGroup);
+  const auto m0 = tile.m * BM, n0 = tile.n * BN, batch = k.ctaid_z();
+  const auto wm = (w.index >> 1) * std::uint32_t(kRows), wn = (w.index & 1) * std::uint32_t(kCols);
+  const auto batch64 = to<u64>(batch);
+  constexpr bool ka = MA == Major::k, kb = MB == Major::k;
+  TileSource<TileA> a_src(cta, a.at(batch64 * stride_a), lda, ka ? m : kk, ka ? kk : m);
+  TileSource<TileB> b_src(cta, b.at(batch64 * stride_b), ldb, kb ? n : kk, kb ? kk : n);
+  WarpA<TileA, kRows, MA> a_part(w, wm);
+  WarpB<TileB, kCols, MB> b_part(w, wn);
+  auto acc = ring.loop(
+      cta, (kk + (kDepth - 1)) / kDepth, zeros<f32, kRows, kCols>(w),
+      [&](auto& stage, const Val<u32>& kt) {
+        const auto k0 = kt * kDepth;
+        stage.template copy<0>(a_src, ka ? m0 : k0, ka ? k0 : m0);
+        stage.template copy<1>(b_src, kb ? n0 : k0, kb ? k0 : n0);
+      },
+      [&](const auto& stage, const Val<u32>&, auto acc) {
+        return multiply(w, std::move(acc), a_part, stage.template get<0>(), b_part, stage.template get<1>());
+      });
+  const GemmOutput<T> out{InOut<T>(c.at(batch64 * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+  const auto pairs = paired != 0u;
+  std::move(acc).each_pair(w, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
+    out.put_pair(k, pairs, to<u64>(m0 + wm + r), to<u64>(n0 + wn + col), lo, hi);
+  });
+}
+
+template <class T, dsl::Major MA, dsl::Major MB>
+Variant make(std::string name, int bm, int bn) {
+  return bm == 128   ? variant(std::move(name), 80, kernel<T, MA, MB, 128, 128>)
+         : bn == 128 ? variant(std::move(name), 80, kernel<T, MA, MB, 64, 128>)
+                     : variant(std::move(name), 80, kernel<T, MA, MB, 64, 64>);
+}
+template <class T>
+Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn) {
+  constexpr dsl::Major K = dsl::Major::k, MN = dsl::Major::mn;
+  auto name = text::cat("gemm_", stem, "_sm80_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x32_s4");
+  if (ta) return tb ? make<T, MN, K>(std::move(name), bm, bn) : make<T, MN, MN>(std::move(name), bm, bn);
+  return tb ? make<T, K, K>(std::move(name), bm, bn) : make<T, K, MN>(std::move(name), bm, bn);
+}
+
+}  // namespace sm80
+}  // namespace cgp::kernels

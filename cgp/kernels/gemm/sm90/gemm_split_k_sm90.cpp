@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemm sm90_split: for products with few tiles. The blocks of a cluster share one tile of C and split its K.
+//   who      in a block, one producer thread feeds the ring, BM / 64 math warpgroups own 64 rows each
+//   memory   TMA tiles; each block sends the columns of its partial sums that others own to them through
+//            distributed shared memory, and adds up and stores its own columns
+//   sync     the cluster's barrier between sending and adding up
+//   order    partial sums are added in the order of K, whoever comes first: the same bits every time
+//   needs    what gemm_sm90.cpp needs, and K of at least 64 a block
+#include "cgp/base/text.h"
+#include "cgp/dsl/kernel.h"
+#include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/kernels/gemm/api/gemm_operand.h"
+#include "cgp/kernels/gemm/api/gemm_tuning.h"
+#include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+
+// Exchanges partial sums, in registers as wgmma leaves them: what a thread sends is what the same thread of
+// the other block would hold.
+template <int BM, int BN>
+class Partials {
+ public:
+  Partials(Kernel& k, int split)
+      : k_(k), split_(split), count_(BN / 2 / split), data_(k.shared<f32>(BM * BN, 128)) {}
+
+  /// To each block of the cluster the columns that it owns.
+  void send(const Acc<f32, 64, BN>& acc) {
+    const auto thread = k_.tid();  // the math warpgroups come first in the block
+    const auto rank = k_.cluster_ctarank();
+    const auto words = [&](auto width) {
+      constexpr int W = decltype(width)::value;
+      for (int to = 0; to < split_; ++to) {
+        const auto peer = mapa(data_, Val<u32>(std::uint32_t(to)));
+        for (int i = 0; i < count_ / W; ++i)
+          peer.at(slot(rank * std::uint32_t(count_ / W) + std::uint32_t(i), thread, W))
+              .template st<W>(
+                  0, RegGroup<f32, W>::generate([&](int j) { return acc[to * count_ + W * i + j]; }));
+      }
+    };
+    count_ % 4 == 0 ? words(std::integral_constant<int, 4>{}) : words(std::integral_constant<int, 2>{});
+  }
+  /// The sums of the columns that this block owns; first of them: rank * BN / split.
+  std::vector<Val<f32>> sum() { return count_ % 4 == 0 ? added<4>() : added<2>(); }
+
+ private:
+  static Val<u32> slot(const Val<u32>& word, const Val<u32>& thread, int width) {
+    return (word * std::uint32_t(2 * BM) + thread) * std::uint32_t(width);
+  }
+  template <int W>
+  std::vector<Val<f32>> added() {
+    const auto thread = k_.tid();
+    std::vector<Val<f32>> out;
+    for (int i = 0; i < count_ / W; ++i) {
+      std::vector<RegGroup<f32, W>> parts;
+      for (int from = 0; from < split_; ++from)
+        parts.push_back(
+            data_.at(slot(Val<u32>(std::uint32_t(from * (count_ / W) + i)), thread, W)).template ld<W>());
+      for (int j = 0; j < W; ++j) {
+        std::vector<Val<f32>> total{parts[0][j]};
+        for (int from = 1; from < split_; ++from) total.push_back(total.back() + parts[std::size_t(from)][j]);
+        out.push_back(total.back());
+      }
+    }
+    return out;
+  }
+
+  Kernel& k_;
+  int split_, count_;
+  Ptr<shared, f32> data_;
+};
+
+template <class T, Major MA, Major MB, int BM, int BN>
+void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a_map,
+                       typename HopperOperand<T, MB, BN>::map b_map, InOut<T> c, Val<u32> m, Val<u32> n,
+                       Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
+                       Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
+  using A = HopperOperand<T, MA, BM>;
+  using B = HopperOperand<T, MB, BN>;
+  const bool below = tune.shared == GemmShared::b, beside = tune.shared == GemmShared::a;
+  const auto b_once = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
+  const auto a = beside ? a_map.multicast(Axis::x) : a_map;
+  const auto b = below ? b_once.multicast(Axis::x) : b_once;
+  const int split = tune.split;
+  const bool clusters = split > 1 || below || beside;
+  if (clusters) k.cluster(split > 1 ? split : 2);
+  auto math = k.role<Warpgroup>(BM / 64);
+  auto load = k.role<Warpgroup>(1);
+  if (tune.resident) k.min_blocks(tune.resident);
+  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
+    for (const auto* map : {&a.map(), &b.map()}) record::prefetch_tensormap(k, map->address, k.here());
+  });
+  Ring<ByThreads, typename A::tile, typename B::tile> ring(
+      k, clusters ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math, a, b);
+  std::vector<Partials<BM, BN>> partials;
+  if (split > 1) partials.emplace_back(k, split);
+
+  // Tiles in groups of rows, as in the other variants, or (group 0) as the grid has them; the blocks of a
+  // cluster have the same one.
+  const auto index = clusters ? k.clusterid_x() : k.ctaid_x();
+  const auto rank = clusters ? k.cluster_ctarank() : Val<u32>(0);
+  const auto batch = k.ctaid_z();
+  const auto tile = [&]() -> std::pair<Val<u32>, Val<u32>> {
+    if (tune.group == 0) return {index, k.ctaid_y() + 0u};
+    const auto per_group = tiles_n * std::uint32_t(tune.group);
+    const auto top = index / per_group * std::uint32_t(tune.group), rest = index % per_group;
+    const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
+    return {top + rest % height, rest / height};
+  }();
+  const auto m0 = below ? (tile.first * 2u + rank) * BM : tile.first * BM,
+             n0 = beside ? (tile.second * 2u + rank) * BN : tile.second * BN;
+  const auto from = split > 1 ? k_tiles * rank / std::uint32_t(split) : k_tiles * 0u,
+             to_tile = split > 1 ? k_tiles * (rank + 1) / std::uint32_t(split) : k_tiles + 0u;
+
+  load.one_thread([&](Thread& t) {
+    k.loop(range(from, to_tile), [&](Val<u32> kt) {
+      ring.fill(t, A::at(a, batch, m0, kt * kHopperBk), B::at(b, batch, n0, kt * kHopperBk));
+    });
+  });
+
+  const auto output = [&] {
+    return GemmOutput<T>{InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+  };
+  const auto store_sums = [&](Warpgroup& wg) {
+    const auto out = output();
+    const auto pairs = paired != 0u;
+    const auto sums = partials.back().sum();
+    const auto origin = Acc<f32, 64, BN>::origin(wg);
+    // Two registers of a thread are two columns of a row, four the same of two rows: of 16 blocks that share
+    // 64 columns every other owns the lower rows.
+    const bool rows = BN / split < 8;
+    const auto row0 = m0 + wg.index * 64 + (rows ? rank % 2u * 8u : rank * 0u);
+    const auto col0 = n0 + (rows ? rank / 2u * 8u : rank * std::uint32_t(BN / split)) + origin.col;
+    std::vector<typename GemmOutput<T>::Pair> all;
+    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
+      all.push_back({to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
+                     to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]});
+    out.put_pairs(k, pairs, all);
+  };
+  math.run([&](Warpgroup& wg) {
+    auto first = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
+    auto last = k.loop(to_tile - from - 1, std::move(first), [&](Val<u32>, auto busy) {
+      return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
+    });
+    auto acc = std::move(last).wait(wg);
+    if (split == 1) {
+      const auto out = output();
+      const auto pairs = paired != 0u;
+      const auto row0 = m0 + wg.index * 64;
+      k.if_(
+          pairs & (beta == 0.f),
+          [&] {
+            const auto origin = Acc<f32, 64, BN>::origin(wg);
+            const auto row = row0 + origin.row, col = n0 + origin.col;
+            const auto first = out.c.at(to<u64>(row) * ldc + to<u64>(col)).template as<b32>();
+            const auto second = out.c.at(to<u64>(row + 8) * ldc + to<u64>(col)).template as<b32>();
+            const auto upper = row < m, lower = row + 8 < m;
+            for (int i = 0; i < BN / 2; i += 4) {
+              const auto inside = col + std::uint32_t(2 * i) < n;
+              const auto word = [&](int j) {
+                return pack<b32>(to<T>(acc[i + j] * alpha), to<T>(acc[i + j + 1] * alpha));
+              };
+              first.st_if(upper & inside, i, word(0));
+              second.st_if(lower & inside, i, word(2));
+            }
+          },
+          [&] {
+            const auto origin = Acc<f32, 64, BN>::origin(wg);
+            std::vector<typename GemmOutput<T>::Pair> all;
+            for (int i = 0; i < BN / 2; i += 2)
+              all.push_back({to<u64>(row0 + origin.row + std::uint32_t(4 * (i & 2))),
+                             to<u64>(n0 + origin.col + std::uint32_t(8 * (i >> 2))), acc[i], acc[i + 1]});
+            out.put_pairs(k, pairs, all);
+          });
+      return;
+    }
+    partials.back().send(acc);
+  });
+  if (split == 1) return;
+  auto cta = k.cta();
+  cluster_sync(cta);
+  math.run(store_sums);
+}
+
+template <class T, Major MA, Major MB>
+Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
+  const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
+  if constexpr (MB == Major::k)  // with N contiguous, tiles are whole swizzle patterns of 64 columns
+    if (bn == 32) {
+      Variant narrow = pick(gemm_split_kernel<T, MA, MB, 64, 32>);
+      narrow.only = "sm_90a";
+      return narrow;
+    }
+  if constexpr (MA == Major::k && MB == Major::k)
+    if (bm == 192) {  // three warpgroups, where tiles of 128 rows leave many processors idle
+      Variant high = pick(gemm_split_kernel<T, MA, MB, 192, 64>);
+      high.only = "sm_90a";
+      return high;
+    }
+  Variant v = bm == 128   ? bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 128, 128>)
+                                      : pick(gemm_split_kernel<T, MA, MB, 128, 64>)
+                : bn == 256 ? pick(gemm_split_kernel<T, MA, MB, 64, 256>)
+              : bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 64, 128>)
+                          : pick(gemm_split_kernel<T, MA, MB, 64, 64>);
+  v.only = "sm_90a";
+  return v;
+}
+template <class T>
+Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
+  constexpr Major K = Major::k, MN = Major::mn;
+  auto name =
+      text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
+                t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(),
+                t.group == 0 ? "_grid" : "", t.evict_first ? "_first" : "",
+                t.shared == GemmShared::a   ? "_beside"
+                : t.shared == GemmShared::b ? "_below"
+                                            : "");
+  if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
+  return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
+}
+
+}  // namespace
+
+Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune) {
+  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bm, bn, tune)
+                         : make<bf16>("bf16", trans_a, trans_b, bm, bn, tune);
+}
+
+}  // namespace cgp::kernels
