@@ -84,7 +84,8 @@ void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) 
   k.block(kThreads);
   auto w = k.warp();
   const auto part = k.tid() >> 7u;  // 64 of 128 rows, or of 128 columns where tiles have 64 rows
-  const auto origin = dsl::record::warpgroup_origin(k);
+  Warpgroup wg = k.warpgroup();
+  const auto origin = accumulator_origin(wg);
   const auto from = In<f32>(g.sums, 0, true)
                         .at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) +
                             to<u64>(part) * std::uint64_t(kPartOfTile) + to<u64>(k.tid() & 127u) * 4u);

@@ -53,8 +53,8 @@ struct BackwardSm90Numbers {
   std::uint32_t tiles_q;
 };
 
-inline constexpr int kBackwardKeys = 128;              ///< of a block
-inline constexpr int kPartOfTile = PartMail::kFloats;  ///< sums of d_q that a warpgroup owns
+inline constexpr int kBackwardKeys = 128;                     ///< of a block
+inline constexpr int kPartOfTile = PartialSumQueue::kFloats;  ///< sums of d_q that a warpgroup owns
 inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile
 
 struct BackwardSm90Tune {
@@ -110,12 +110,12 @@ class BackwardSm90 {
         q_ring_(k, t_.stages, load_, math_),
         o_ring_(k, t_.stages, load_, math_),
         ds_(k.smem((t_.buffers == 1 ? 2 : 1) * DsTile::bytes, DsTile::align)),
-        mail_(k, 2, t_.buffers),
+        queue_(k, 2, t_.buffers),
         both_(k.named_barrier(256)),
         ds_free_(k.named_barrier(256).id()) {
     (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(order() == PartOrder::any || !t_.spread, "who waits for others visits tiles as they do");
+    k.require(order() == AddOrder::any || !t_.spread, "who waits for others visits tiles as they do");
     k.require(!f_.packed || t_.persistent, "tiles without keys are left out by blocks that stay");
     k.require(!f_.soft_cap || (!f_.alibi && f_.mask == AttentionMask::none),
               "a soft cap alone shapes scores");
@@ -123,7 +123,7 @@ class BackwardSm90 {
 
   void run() {
     if (t_.persistent) return walk();
-    const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
+    const auto at = place(order() != AddOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce_if_keys(t, at); });
       add_parts(wg);
@@ -144,18 +144,19 @@ class BackwardSm90 {
     Val<u32> first_q;      ///< number of the sequence's first tile of queries among those of a head
   };
   /// From turn to turn: scores of these queries, where they lie, both sums, their tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Sums, Val<u32>, Val<u32>>;
+  using Stage = HeldStage<QTile, STile>;
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Sums, Val<u32>, Val<u32>>;
   struct Own {  ///< what a warpgroup knows
     const Place& at;
     SmemTile<KTile> keys, values;
-    dsl::record::AccOrigin origin;
+    AccOrigin origin;
     Val<u32> key;  ///< this thread's first
   };
 
   /// Whether the producer looks for sequences, and for where they end.
   bool looks() const { return f_.packed || f_.lengths; }
-  PartOrder order() const {
-    return t_.turns ? PartOrder::turns : t_.first ? PartOrder::first : PartOrder::any;
+  AddOrder order() const {
+    return t_.turns ? AddOrder::ordered : t_.first ? AddOrder::first_stores : AddOrder::any;
   }
 
   // ------------------------------------------------------------ which keys
@@ -204,7 +205,7 @@ class BackwardSm90 {
   }
   void end(Warpgroup& wg) {
     if (t_.buffers > 1) wait_for_ds(wg);
-    mail_.end(wg);
+    queue_.end(wg);
   }
   // With one tile of ds, a warpgroup writes its half when the other has read both.
   void free_ds(Warpgroup& wg) { ds_barrier(wg, ptx::Op::bar_arrive, 1u - wg.index); }
@@ -219,7 +220,7 @@ class BackwardSm90 {
     k_.if_(assume_uniform(member < 2u, Uniform::warp), [&] {
       const Out<f32> sums(g_.sums);
       const Out<u32> turns(g_.turns);
-      wg.warp().one_thread([&](Thread& t) { mail_.add(t, member, sums, turns, order()); });
+      wg.warp().one_thread([&](Thread& t) { queue_.add(t, member, sums, turns, order()); });
     });
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
@@ -327,16 +328,16 @@ class BackwardSm90 {
     const auto there = assume_uniform(has_keys(at), Uniform::warpgroup);
     k_.if_(there, [&] { consume(wg, at); });
     k_.if_(!there, [&] {
-      const auto key = at.key0 + wg.index * 64u + dsl::record::warpgroup_origin(k_).row;
+      const auto key = at.key0 + wg.index * 64u + accumulator_origin(wg).row;
       store_both(wg, at, key, zeros<f32, 64, D>(wg), zeros<f32, 64, D>(wg));
     });
   }
   void consume(Warpgroup& wg, const Place& at) {
     auto keys_values = kv_ring_.take(wg);
     const auto keys = keys_values.template get<0>();
-    auto query = take_query(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, SmemTile<QTile>(query.base), deep(t_.depth));
-    const auto origin = dsl::record::warpgroup_origin(k_);
+    Stage query(q_ring_.take(wg));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, query.template get<0>(), deep(t_.depth));
+    const auto origin = accumulator_origin(wg);
     const Own own{at, keys, keys_values.template get<1>(), origin, at.key0 + wg.index * 64u + origin.row};
     const auto turns = turns_of(at);
     Carried last = k_.loop(turns - 1u,
@@ -348,19 +349,15 @@ class BackwardSm90 {
     if (t_.persistent && t_.buffers == 1) both_.sync();  // nobody still reads what the next tile overwrites
     store_both(wg, at, own.key, done.first, done.second);
   }
-  HeldStage take_query(Warpgroup& wg) {
-    auto stage = q_ring_.take(wg);
-    const auto base = stage.template get<0>().base();
-    return {base, std::move(stage).token()};
-  }
 
   /// One tile of queries. With More, the scores of the next are under way at the end.
   template <bool More>
   auto step(Warpgroup& wg, const Own& own, const Val<u32>& i, Carried now) {
     auto query = std::move(std::get<1>(now));
     const auto tile = std::get<4>(now), member = std::get<5>(now);
-    const SmemTile<QTile> q(query.base);
-    const Ptr<shared, f32> stats(query.base + own.origin.col * 4u, QTile::bytes);
+    const auto q = query.template get<0>();
+    const auto both = query.template get<1>();
+    const Ptr<shared, f32> stats(both.base() + own.origin.col * 4u, both.offset());
     auto d_o = o_ring_.take(wg);
     const Sequence one = shapes(f_) ? of_member(own.at.s, member) : own.at.s;
     std::optional<Shape> shape;
@@ -370,35 +367,34 @@ class BackwardSm90 {
     auto dp_busy =
         wgmma(wg, fresh<f32, 64, M>(wg), own.values, SmemTile<QTile>(d_o.template get<0>()), deep(t_.width));
     const auto w = weights(own, s, stats, tile, shape ? &*shape : nullptr);
-    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), RegOperand<T, 64, M>(w.p),
-                                              std::move(d_o), wide(t_.width));
+    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), operand(w.p), std::move(d_o),
+                                              wide(t_.width));
     auto dp = std::move(dp_busy).wait(wg);
-    const auto ds = packed(gradients(w.of_ds, dp, stats));
+    const auto ds = packed(gradients(w, dp, stats));
     const bool one_ds = t_.buffers > 1;
     const SmemTile<DsTile> ds_tile(one_ds ? k_.smem_addr(ds_)
                                           : k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
     if (one_ds) wait_for_ds(wg);
     const auto mine = ds_tile.template rows<64>(wg.index * 64u);
-    dsl::record::store_accumulator(k_, {64, 64, M, 0, T::mod, ptx::Mod::b32}, ds, mine.layout, mine.base(),
-                                   mine.offset(), Here::now());
+    store_packed(wg, ds, mine);
     fence_async_shared(k_);
-    auto dk_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds), q,
-                                              wide(t_.depth));
+    auto dk_busy =
+        wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(ds), q, wide(t_.depth));
     both_.sync();
     auto dv = std::move(dv_busy).wait(wg);
     auto dq_busy = wgmma<Major::mn, Major::mn>(wg, fresh<f32, 64, 64>(wg), ds_tile, own.keys);
     auto dk = std::move(dk_busy).wait(wg);
-    std::move(query.token).release(Here::now());
+    std::move(query).free(wg);
     const auto finish = [&] {
       const auto dq = std::move(dq_busy).wait(wg);
       if (one_ds) free_ds(wg);
-      mail_.send(wg, note(wg, own, member, tile), [&](int j) {
+      queue_.send(wg, note(wg, own, member, tile), [&](int j) {
         return RegGroup<f32, 4>(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       });
     };
     if constexpr (More) {
-      auto next = take_query(wg);
-      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, SmemTile<QTile>(next.base),
+      Stage next(q_ring_.take(wg));
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, next.template get<0>(),
                           deep(t_.depth));
       finish();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
@@ -413,10 +409,13 @@ class BackwardSm90 {
   static WgmmaPart wide(int used) { return {.depth = 0, .columns = used}; }
 
   // ------------------------------------------------------------ scores
-  using Registers = std::vector<Value>;
-  /// Probabilities, packed, and what dp - delta is multiplied with: f32, or packed where `rounded`.
+  using Floats = std::vector<Val<f32>>;
+  using Words = std::vector<Val<b32>>;
+  /// Probabilities, packed, and what dp - delta is multiplied with: f32, or packed where rounded().
   struct Weights {
-    Registers p, of_ds;
+    Words p;
+    Floats of_ds;
+    Words of_ds_rounded;
   };
   Weights weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
                   const Shape* shape) {
@@ -424,11 +423,11 @@ class BackwardSm90 {
     if (f_.modify.apply) return modified_weights(own, s, stats, tile, *shape);
     const auto p = probabilities(own, s, stats, tile, shape);
     auto all = packed(p);
-    return {all, rounded() ? all : p};
+    return rounded() ? Weights{all, {}, all} : Weights{all, p, {}};
   }
-  Registers probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
-                          const Val<u32>& tile, const Shape* shape) {
-    Registers p;
+  Floats probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
+                       const Shape* shape) {
+    Floats p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = stats.ld<2>(4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
@@ -445,7 +444,8 @@ class BackwardSm90 {
   Weights capped_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
                          const Val<u32>& tile) {
     const auto inner = p_.scale * p_.inverse_cap * kTanhUnit, outer = p_.soft_cap * kLog2e;
-    Registers t, p, of_ds;
+    Floats t, of_ds;
+    Words p, of_ds_rounded;
     for (int e = 0; e < Scores::count; ++e) t.push_back(tanh_of(s[e] * inner));
     cut(own, tile, t, kNever);
     for (int j = 0; j < M / 8; ++j) {
@@ -453,24 +453,24 @@ class BackwardSm90 {
       for (int e = 4 * j; e < 4 * j + 4; e += 2) {
         std::vector<Val<f32>> pair, slopes;
         for (int i : {e, e + 1}) {
-          const Val<f32> bent(t[std::size_t(i)]);
+          const auto& bent = t[std::size_t(i)];
           pair.push_back(ex2<approx, ftz>(fma(bent, outer, base[i & 1])));
           const auto known = dsl::max(bent, Val<f32>(-1.0f));  // not minus infinity
           slopes.push_back(pair.back() * fma(-known, known, Val<f32>(1.0f)));
         }
         p.push_back(pack<T>(pair[0], pair[1]));
         if (rounded())
-          of_ds.push_back(pack<T>(slopes[0], slopes[1]));
+          of_ds_rounded.push_back(pack<T>(slopes[0], slopes[1]));
         else
           for (const auto& w : slopes) of_ds.push_back(w);
       }
     }
-    return {p, of_ds};
+    return {p, of_ds, of_ds_rounded};
   }
   // Both are packed at once, since a score is not kept beside what became of it: bounds cut the packed words.
   Weights modified_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
                            const Val<u32>& tile, const Shape& shape) {
-    Registers p, of_ds;
+    Words p, of_ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = stats.ld<2>(4 * j);
       for (int e = 4 * j; e < 4 * j + 4; e += 2) {
@@ -490,7 +490,7 @@ class BackwardSm90 {
       keep_packed_columns(k_, p, h, from, to);
       if (apart) keep_packed_columns(k_, of_ds, h, from, to);
     });
-    return {p, of_ds};
+    return {p, {}, of_ds};
   }
   bool rounded() const { return t_.rounded || f_.modify.apply; }
   /// Of an element of this thread's.
@@ -499,7 +499,7 @@ class BackwardSm90 {
   }
   static Val<u32> key_of(const Own& own, int e) { return own.key + std::uint32_t(8 * (e >> 1 & 1)); }
   // `outside` the bounds.
-  void cut(const Own& own, const Val<u32>& tile, const Registers& p, float outside) {
+  void cut(const Own& own, const Val<u32>& tile, const Floats& p, float outside) {
     if_outside(own, tile, [&](int h, const Val<s32>& from, const Val<s32>* to) {
       keep_columns(k_, p, h, &from, to, outside);
     });
@@ -525,31 +525,34 @@ class BackwardSm90 {
     });
   }
   /// Of q . k, without the scale, which is applied to the sums.
-  Registers gradients(const Registers& weights, const Scores& dp, const Ptr<shared, f32>& stats) {
-    Registers ds;
+  Floats gradients(const Weights& weights, const Scores& dp, const Ptr<shared, f32>& stats) {
+    Floats ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto delta = stats.ld<2>(M / 2 + 4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto weight = [&]() -> Val<f32> {
-          if (!rounded()) return Val<f32>(weights[std::size_t(e)]);
-          const auto both = unpack<T>(Val<b32>(weights[std::size_t(e / 2)]));
+          if (!rounded()) return weights.of_ds[std::size_t(e)];
+          const auto both = unpack<T>(weights.of_ds_rounded[std::size_t(e / 2)]);
           return to<f32>(both[e & 1]);
         }();
-        ds.push_back(Val<f32>(weight * (dp[e] - delta[e & 1])));
+        ds.push_back(weight * (dp[e] - delta[e & 1]));
       }
     }
     return ds;
   }
-  Registers packed(const Registers& x) {
-    Registers out;
-    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(Val<f32>(x[i]), Val<f32>(x[i + 1])));
+  static Words packed(const Floats& x) {
+    Words out;
+    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(x[i], x[i + 1]));
     return out;
+  }
+  static RegOperand<T, 64, M> operand(const Words& x) {
+    return RegOperand<T, 64, M>(std::vector<Value>(x.begin(), x.end()));
   }
 
   /// Where these sums belong, and when.
-  PartMail::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
+  PartialSumQueue::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
     const auto place = query_tile(own.at, member, tile) * 2u + wg.index;
-    return {place, order() != PartOrder::any ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
+    return {place, order() != AddOrder::any ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
   }
 
   // ------------------------------------------------------------ results
@@ -577,7 +580,7 @@ class BackwardSm90 {
   Ring<ByThreads, QTile, STile> q_ring_;
   Ring<ByThreads, QTile> o_ring_;
   int ds_;
-  PartMail mail_;
+  PartialSumQueue queue_;
   NamedBarrier both_;
   int ds_free_;
 };

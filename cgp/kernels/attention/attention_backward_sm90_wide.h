@@ -16,6 +16,7 @@
 //   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
 #include <optional>
 
+#include "cgp/dsl/pipeline/tile_slots.h"
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
 namespace cgp::kernels::attention_parts {
@@ -33,71 +34,6 @@ struct WideTune {
 /// Rows of [batch, head, row, d] by tiles.
 template <class TileT>
 using RowMap = TmaIn<TileT, 1, 1, TileT::rows, TileT::cols>;
-
-// The tiles that a block owns, one after the other in memory, each with a barrier for "there" and one for
-// "free", which lie behind all that is laid out before start(). A Ring each would leave holes between its
-// barriers and the next tile, and 256 columns have no room for them.
-template <class... Tiles>
-class OwnTiles {
-  template <int I>
-  using TileOf = std::tuple_element_t<std::size_t(I), std::tuple<Tiles...>>;
-
- public:
-  explicit OwnTiles(Kernel& k)
-      : k_(k),
-        data_(k.smem((Tiles::bytes + ...), std::max({Tiles::align...}))),
-        fill_(k, 1, 1),
-        take_(k, 1, 0) {}
-  OwnTiles(const OwnTiles&) = delete;
-  /// Every warp of `math` takes and frees.
-  void start(const Role<Warpgroup>& math) {
-    bars_ = k_.smem(kPair * kTiles, 16);
-    k_.if_(k_.tid() == 0u, [&] {
-      for (int i = 0; i < kTiles; ++i) {
-        record::mbarrier_init(k_, bar(i, 0), Val<u32>(1), Here::now());
-        record::mbarrier_init(k_, bar(i, 8), Val<u32>(math.threads() / 32), Here::now());
-      }
-      record::fence_mbarrier_init(k_, Here::now());
-    });
-    record::sync_cluster_or_block(k_, Here::now());
-  }
-
-  /// Tile I, when it is free. The last one ends the round.
-  template <int I, class Map>
-  void fill(Thread&, const TmaAt<Map>& from) {
-    static_assert(std::is_same_v<typename Map::tile, TileOf<I>>, "the source has another tile");
-    record::mbarrier_wait(k_, bar(I, 8), fill_.parity(), false, Here::now());
-    record::mbarrier_arrive_expect_tx(k_, bar(I, 0), Val<u32>(TileOf<I>::bytes), Here::now());
-    record::tma_load(k_, from.place, {k_.smem_addr(0), data_ + place<I>()}, bar(I, 0), Here::now());
-    if (I + 1 == kTiles) fill_.advance(Here::now());
-  }
-  /// Waits for tile I, which is read until release<I>. The last one ends the round.
-  template <int I>
-  SmemTile<TileOf<I>> take(Warpgroup& wg) {
-    wg.converged("waiting for a tile of its own", Here::now());
-    record::mbarrier_wait(k_, bar(I, 0), take_.parity(), false, Here::now());
-    if (I + 1 == kTiles) take_.advance(Here::now());
-    return SmemTile<TileOf<I>>(k_.smem_addr(0), data_ + place<I>());
-  }
-  template <int I>
-  void release(Warpgroup& wg) {
-    wg.converged("freeing a tile of its own", Here::now());
-    k_.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
-    k_.guarded(k_.laneid() == 0u, [&] { record::mbarrier_arrive(k_, bar(I, 8), Here::now()); });
-  }
-
- private:
-  static constexpr int kPair = 16, kTiles = int(sizeof...(Tiles));
-  template <int I>
-  static constexpr int place() {
-    return I == 0 ? 0 : TileOf<0>::bytes;
-  }
-  record::SharedAddress bar(int i, int which) const { return {k_.smem_addr(0), bars_ + kPair * i + which}; }
-
-  Kernel& k_;
-  int data_, bars_ = 0;
-  record::PhaseCursor fill_, take_;
-};
 
 // With Values the sum is d_v, else d_k or d_q.
 template <class T, int DQK, int DV, bool Values>
@@ -150,9 +86,11 @@ class WideSm90 {
   }
 
  private:
-  using Registers = std::vector<Value>;
+  using Floats = std::vector<Val<f32>>;
+  using Words = std::vector<Val<b32>>;
+  using Stage = HeldStage<ForScores>;
   /// From turn to turn: scores, where the other side's rows lie, sums, tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Val<u32>, Val<u32>>;
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Val<u32>, Val<u32>>;
   struct Place {
     Sequence s;  ///< of keys: of the group's first head
     Val<u32> own0;
@@ -162,7 +100,7 @@ class WideSm90 {
     const Place& at;
     SmemTile<OwnScores> scores;
     std::optional<SmemTile<OwnUp>> up;
-    record::AccOrigin origin;
+    AccOrigin origin;
     Val<u32> row;                     ///< this thread's first
     std::array<Val<f32>, 4> queries;  ///< where rows are queries: -lse of both, delta of both
   };
@@ -265,12 +203,12 @@ class WideSm90 {
 
   // ------------------------------------------------------------ a warpgroup
   void consume(Warpgroup& wg, const Place& at) {
-    auto stage = take_scores(wg);
+    Stage stage(scores_.take(wg));
     const auto own_scores = own_.template take<0>(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, tile_of(stage), deep(t_.depth));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, stage.template get<0>(), deep(t_.depth));
     std::optional<SmemTile<OwnUp>> up;
     if constexpr (!Values) up.emplace(own_.template take<1>(wg));
-    const auto origin = record::warpgroup_origin(k_);
+    const auto origin = accumulator_origin(wg);
     const auto row = at.own0 + wg.index * 64u + origin.row;
     const Own own{at, own_scores, up, origin, row, statistics_of_rows(at, row)};
     const auto turns = turns_of(at);
@@ -293,12 +231,6 @@ class WideSm90 {
     else
       store(g_.d_k, at.s.head_kv, p_.k_batch, p_.k_head, p_.k_row, keys);
   }
-  HeldStage take_scores(Warpgroup& wg) {
-    auto stage = scores_.take(wg);
-    const auto base = stage.template get<0>().base();
-    return {base, std::move(stage).token()};
-  }
-  static SmemTile<ForScores> tile_of(const HeldStage& s) { return SmemTile<ForScores>(s.base); }
 
   /// One tile of the other side. With More, the scores of the next are under way at the end.
   template <bool More>
@@ -315,11 +247,11 @@ class WideSm90 {
     auto s = std::move(std::get<0>(now)).wait(wg);
     if constexpr (!More) own_.template release<0>(wg);
     if constexpr (Values) {
-      std::move(stage.token).release(Here::now());
+      std::move(stage).free(wg);
       const auto p = packed(probabilities(own, s, statistics, tile, shape ? &*shape : nullptr));
       std::move(*stats).release(wg);
-      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p),
-                                             up_.take(wg), wide(t_.width));
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(p), up_.take(wg),
+                                             wide(t_.width));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member, [] {});
     } else {
       auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg), deep(t_.width));
@@ -328,10 +260,10 @@ class WideSm90 {
       if constexpr (!More) own_.template release<1>(wg);
       const auto ds = packed(gradients(p, dp, statistics));
       if (stats) std::move(*stats).release(wg);
-      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds),
-                                             tile_of(stage), wide(t_.depth));
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(ds),
+                                             stage.template get<0>(), wide(t_.depth));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member,
-                           [&] { std::move(stage.token).release(Here::now()); });
+                           [&] { std::move(stage).free(wg); });
     }
   }
   /// Issues the next scores, if any, then waits for this turn's sums.
@@ -339,9 +271,9 @@ class WideSm90 {
   auto proceed(Warpgroup& wg, const Own& own, Scores s, Busy busy, const Val<u32>& tile,
                const Val<u32>& member, Free&& free) {
     if constexpr (More) {
-      auto next = take_scores(wg);
-      auto scores =
-          wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, tile_of(next), deep(t_.depth));
+      Stage next(scores_.take(wg));
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, next.template get<0>(),
+                          deep(t_.depth));
       auto sum = std::move(busy).wait(wg);
       free();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
@@ -388,9 +320,9 @@ class WideSm90 {
   }
   /// Of d_k and d_q: times the derivative of the shape.
   template <class Statistics>
-  Registers probabilities(const Own& own, const Scores& s, const Statistics& statistics, const Val<u32>& tile,
-                          const Shape* shape) {
-    Registers p;
+  Floats probabilities(const Own& own, const Scores& s, const Statistics& statistics, const Val<u32>& tile,
+                       const Shape* shape) {
+    Floats p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = statistics(0, j);
       for (int e = 0; e < 4; ++e)
@@ -416,7 +348,7 @@ class WideSm90 {
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
   // no probabilities; keys behind the last as rows are not stored, unless there are lengths: then as zeros.
-  void cut(const Own& own, const Val<u32>& tile, const Registers& p) {
+  void cut(const Own& own, const Val<u32>& tile, const Floats& p) {
     const Sequence& s = own.at.s;
     const auto column = bits<s32>(tile * std::uint32_t(M)),
                first = bits<s32>(own.row - own.origin.row) + shift(s);
@@ -445,19 +377,22 @@ class WideSm90 {
   }
   /// Of q . k, without the scale, which is applied to the sums.
   template <class Statistics>
-  Registers gradients(const Registers& p, const Scores& dp, const Statistics& statistics) {
-    Registers ds;
+  Floats gradients(const Floats& p, const Scores& dp, const Statistics& statistics) {
+    Floats ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto delta = statistics(1, j);
       for (int e = 0; e < 4; ++e)
-        ds.push_back(Val<f32>(Val<f32>(p[std::size_t(4 * j + e)]) * (dp[4 * j + e] - delta[std::size_t(e)])));
+        ds.push_back(p[std::size_t(4 * j + e)] * (dp[4 * j + e] - delta[std::size_t(e)]));
     }
     return ds;
   }
-  Registers packed(const Registers& x) {
-    Registers out;
-    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(Val<f32>(x[i]), Val<f32>(x[i + 1])));
+  static Words packed(const Floats& x) {
+    Words out;
+    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(x[i], x[i + 1]));
     return out;
+  }
+  static RegOperand<T, 64, M> operand(const Words& x) {
+    return RegOperand<T, 64, M>(std::vector<Value>(x.begin(), x.end()));
   }
 
   Kernel& k_;
@@ -468,7 +403,7 @@ class WideSm90 {
   const AttentionParams& p_;
   const BackwardSm90Params& g_;
   Role<Warpgroup> math_, load_;
-  std::conditional_t<Values, OwnTiles<OwnScores>, OwnTiles<OwnScores, OwnUp>> own_;
+  std::conditional_t<Values, TileSlots<OwnScores>, TileSlots<OwnScores, OwnUp>> own_;
   Ring<ByThreads, ForScores> scores_;
   Ring<ByThreads, ForUp> up_;
   std::optional<Ring<ByThreads, STile>> stats_;

@@ -57,7 +57,7 @@ class ForwardMma {
     q_src.copy(q, m0, Val<u32>(0));
     cp_async_commit(k_);
 
-    const auto origin = record::warp_origin(k_);
+    const auto origin = accumulator_origin(w_);
     const auto row = m0 + w_.index * 16u + origin.row;
     const Shape shape(f_, p_, s, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     const std::array<Bounds, 2> limit{bounds(f_, p_, s, row), bounds(f_, p_, s, row + 8)};
@@ -143,15 +143,16 @@ class ForwardMma {
   // o += p v: the accumulator of the scores is, packed, operand A.
   void add_values(const Scores& e, const SmemTile<KTile>& v,
                   const std::vector<WarpB<KTile, kChunk, Major::mn>>& part, Output& o) {
-    const Here at = Here::now();
-    const record::WarpProduct product{{T::mod, T::mod, ptx::Mod::f32, 16, 8, 16}, 1, kChunk / 8, 4, 2, 4};
     std::vector<TileLanes> lanes;
     for (const auto& p : part) lanes.push_back(p.lanes(v));
     for (int step = 0; step < kKeys / 16; ++step) {
-      std::vector<Value> a;
-      for (int j = 0; j < 8; j += 2) a.push_back(dsl::pack<T>(e[8 * step + j], e[8 * step + j + 1]));
+      std::vector<Value> words;
+      for (int j = 0; j < 8; j += 2) words.push_back(dsl::pack<T>(e[8 * step + j], e[8 * step + j + 1]));
+      const std::vector<FragA<T, 16, 16>> rows{FragA<T, 16, 16>(std::move(words))};
+      Output next;
       for (std::size_t c = 0; c < o.size(); ++c)
-        record::mma_blocks(k_, product, a, part[c].load(w_, lanes[c], step), o[c].values(), at);
+        next.push_back(dsl::multiply(w_, std::move(o[c]), rows, part[c], lanes[c], step));
+      o.swap(next);
     }
   }
 

@@ -72,7 +72,7 @@ template <class T, int DQK, int DV, int BN>
 class ForwardSm90 {
  public:
   static constexpr bool fp8 = T::bits == 8;
-  using Values = std::conditional_t<fp8, TurnedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
+  using Values = std::conditional_t<fp8, TransposedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
   using Result = std::conditional_t<fp8, bf16, T>;  ///< or f16, as large
   using QTile = dsl::Tile<T, 64, DQK>;
   using KTile = dsl::Tile<T, BN, DQK>;
@@ -108,10 +108,10 @@ class ForwardSm90 {
       wg.one_thread(
           [&](Thread& t) { walk(turns, Uniform::thread, [&](const Place& at) { produce(t, at); }); });
       if constexpr (fp8)
-        v_.turners(wg, [&](Warp& w) {
+        v_.transposers(wg, [&](Warp& w) {
           walk(turns, Uniform::warp, [&](const Place& at) {
             const Blocks b = blocks(at.s, at.m0);
-            k_.loop(b.end - b.begin, [&](Val<u32>) { v_.turn(w); });
+            k_.loop(b.end - b.begin, [&](Val<u32>) { v_.transpose(w); });
           });
         });
     });
@@ -199,7 +199,7 @@ class ForwardSm90 {
   void consume(Warpgroup& wg, const Place& at) {
     const Sequence& s = at.s;
     const Blocks b = blocks(s, at.m0);
-    const auto origin = record::warpgroup_origin(k_);
+    const auto origin = accumulator_origin(wg);
     const auto row = at.m0 + wg.index * 64u + origin.row;
     const Shape shape(f_, p_, s, result_type());
     const Head head = head_of(s);
@@ -388,7 +388,7 @@ class ForwardSm90 {
     else
       all();
   }
-  // Bytes of e4m3 have the order of keys that TurnedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
+  // Bytes of e4m3 have the order of keys that TransposedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
   // two rows), 16 in words 2 and 3.
   static std::vector<Val<b32>> pack_all(const Scores& s) {
     std::vector<Val<b32>> out;
@@ -430,9 +430,9 @@ class ForwardSm90 {
               .at(rows_of(s, s.head, s.first_q, p_.o_batch, p_.o_head, p_.o_row) + to<u64>(r) * p_.o_row)
               .template as<b32>();
       if constexpr (fp8)
-        store_turned(base, o, h, quad,
-                     inverse * scale_of(p_.v_scale, p_.v_scale_batch, p_.v_scale_head, s.batch, s.head_kv),
-                     there);
+        store_transposed(
+            base, o, h, quad,
+            inverse * scale_of(p_.v_scale, p_.v_scale_batch, p_.v_scale_head, s.batch, s.head_kv), there);
       else
         store(w, base.at(quad * 4u), o, h, quad, inverse, there);
     }
@@ -449,10 +449,10 @@ class ForwardSm90 {
       base.template st_if<4>(there & (quad * 8u + std::uint32_t(8 * j) < p_.d_v), j, words);
     }
   }
-  // Columns are in the order of TurnedValues: of 16, a thread has four neighbours.
+  // Columns are in the order of TransposedValues: of 16, a thread has four neighbours.
   template <class Base>
-  void store_turned(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
-                    const Val<pred>& there) {
+  void store_transposed(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
+                        const Val<pred>& there) {
     const auto mine = base.at(quad * 2u);
     for (int j = 0; j < DV / 16; ++j) {
       const auto word = [&](int e) {

@@ -494,8 +494,11 @@ class Decode {
     });
   }
 
-  void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
-    record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
+  using Rows = FragA<C, 16, 16>;
+  using Columns = FragB<C, 16, 8>;
+  using Block = FragC<f32, 16, 8>;
+  void product(std::vector<Value> a, std::vector<Value> b, Block& c) {
+    c = mma(w_, Rows(std::move(a)), Columns(std::move(b)), std::move(c));
   }
   template <class Join>
   static Val<f32> joined(const Floats& x, Join&& join, std::size_t from, std::size_t count) {
@@ -508,9 +511,9 @@ class Decode {
   State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, int tiles, const Four& q,
                  K&& keys, V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
-    std::vector<std::vector<Value>> s;
+    std::vector<Block> s;
     for (int block = 0; block < 2 * tiles; ++block) {
-      s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
+      s.emplace_back(zeros<f32, 16, 8>(w_).values());
       const Words words = keys(block);
       for (int c = 0; c < d_ / 32; ++c) {
         std::vector<std::array<Val<b32>, 4>> rows;
@@ -531,7 +534,7 @@ class Decode {
       Floats seen;
       for (int i = 0; i < 4 * tiles; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
-        const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
+        const Val<f32> x = s[std::size_t(i / 2)][2 * half + i % 2];
         seen.push_back(select((bits<s32>(key) < limits[h]) & (key < at.length), x, Val<f32>(kNever)));
       }
       const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
@@ -564,17 +567,18 @@ class Decode {
     const int step = t_.wide ? 1 : 2;
     std::vector<Floats> o;
     for (int part = 0; part < d_ / 64; ++part) {
-      std::vector<std::vector<Value>> sums;
+      std::vector<Block> sums;
       for (int j = 0; j < 8; j += step) {
         const auto& before = std::get<2>(now)[o.size() + sums.size()];
-        sums.emplace_back();
-        for (std::size_t i = 0; i < 4; ++i) sums.back().push_back(k_.copy(before[i] * by[i]));
+        std::vector<Value> scaled;
+        for (std::size_t i = 0; i < 4; ++i) scaled.push_back(k_.copy(before[i] * by[i]));
+        sums.emplace_back(std::move(scaled));
       }
       for (int t = 0; t < tiles; ++t) {
         const Words v = values(t, part);
         const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
         for (int j = 0; j < 8; j += step) {
-          const auto& c = sums[std::size_t(j / step)];
+          Block& c = sums[std::size_t(j / step)];
           if (t_.wide)
             product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
           else
@@ -582,8 +586,7 @@ class Decode {
                     c);
         }
       }
-      for (const auto& c : sums)
-        o.push_back(Floats{Val<f32>(c[0]), Val<f32>(c[1]), Val<f32>(c[2]), Val<f32>(c[3])});
+      for (const auto& c : sums) o.push_back(Floats{c[0], c[1], c[2], c[3]});
     }
     return State{max, sum, std::move(o)};
   }
