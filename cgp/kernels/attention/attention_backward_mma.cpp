@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention backward mma: tensor cores through mma.sync, for sm_80 and everything later. No atomics: every
-// sum belongs to one warp, so that the result is the same in every run.
+// attention backward mma: tensor cores through mma.sync, for sm_80 and later. No atomics: every sum belongs to
+// one warp, so the result is the same in every run.
 //   delta    threads of a row take 8 columns each: sum of o * d_o
 //   keys     a block owns keys and walks over the queries of its heads:  s' = k q', dp' = v d_o',
 //            d_v += p' d_o, d_k += ds' q; above 128 columns a kernel each for d_k and d_v, whose sums do not
 //            fit into registers together
 //   queries  a block owns queries and walks over keys:  s = q k', dp = d_o v', d_q += ds k
 //   memory   both tiles of the owner once, both of the other side in two stages of cp.async; scores are
-//   turned so
-//            that an accumulator, packed, is operand A of the next product: p and ds stay in registers
+//            transposed, so that an accumulator, packed, is operand A of the next product: p and ds stay in
+//            registers
 //   sync     one block barrier per tile of the other side
 //   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
 #include "cgp/dsl/mma/warp_tiles.h"
@@ -25,26 +25,14 @@ using namespace attention_parts;
 constexpr int kWarps = 4;
 enum class Wanted : std::uint8_t { d_q, d_k, d_v, d_k_and_d_v };  ///< which sums a kernel makes
 
-struct Tune {
-  AttentionFeatures f;
-  DType type;
-  int d;              ///< width of all tiles
-  int rows, columns;  ///< of a warp's part of a tile of scores
-};
-struct GradientParams {
-  Val<u64> d_o, d_q, d_k, d_v, delta;
-  static auto carried() {
-    using G = GradientParams;
-    return std::tuple(&G::d_o, &G::d_q, &G::d_k, &G::d_v, &G::delta);
-  }
-};
 template <class T>
 class BackwardMma {
  public:
-  BackwardMma(Kernel& k, const Tune& t, const AttentionParams& p, const GradientParams& g, Wanted wanted)
+  BackwardMma(Kernel& k, const AttentionBackwardConfig& t, const AttentionParams& p, const GradientParams& g,
+              Wanted wanted)
       : k_(k),
         t_(t),
-        f_(t.f),
+        f_(t.features),
         p_(p),
         g_(g),
         wanted_(wanted),
@@ -88,7 +76,7 @@ class BackwardMma {
   bool makes_d_k() const { return wanted_ != Wanted::d_v; }
   bool makes_d_v() const { return wanted_ != Wanted::d_k; }
   bool needs_dp() const { return wanted_ != Wanted::d_v; }  // and the owner's second tile
-  TileLayout layout(int rows) const { return {rows, t_.d, 2, widest_swizzle(t_.d * 2), rows}; }
+  TileLayout layout(int rows) const { return {rows, t_.d_qk, 2, widest_swizzle(t_.d_qk * 2), rows}; }
   int stage_bytes() const { return 2 * other_.bytes(); }
   int stats_bytes() const { return 8 * t_.columns; }  // lse and delta of the queries of a stage
   int blocks_m() const { return t_.rows / 16; }
@@ -97,7 +85,7 @@ class BackwardMma {
   int row_of(int i) const { return 16 * (i / 4 / blocks_n()) + 8 * (i >> 1 & 1); }
   int column_of(int i) const { return 8 * (i / 4 % blocks_n()) + (i & 1); }
   // Rows of keys that exist in memory: those behind a sequence's length get gradients of 0.
-  Val<u32> memory_keys(const Sequence& s) const { return f_.lengths ? p_.n_kv : s.n_kv; }
+  Val<u32> memory_keys(const Sequence& s) const { return f_.key_lengths ? p_.n_kv : s.n_kv; }
 
   Matrix queries_of(const Val<u64>& base, const Sequence& s, const Val<u64>& batch, const Val<u64>& head,
                     const Val<u64>& row, const Val<u32>& cols) const {
@@ -169,7 +157,7 @@ class BackwardMma {
     auto a = own_part_.lanes(own_at_, which * own_.bytes());
     auto b = other_part_.lanes(stage, which * other_.bytes());
     Accumulators acc = zero_blocks(w_, count() / 4);
-    for (int step = 0; step < t_.d / 16; ++step) {
+    for (int step = 0; step < t_.d_qk / 16; ++step) {
       const auto rows = own_part_.rows(w_, a, step, t_.rows);
       for (int n = 0; n < t_.columns; n += 16) {
         const auto columns = other_part_.two_columns(w_, b, n, step);
@@ -186,13 +174,13 @@ class BackwardMma {
   void add(const Words& weights, int which, const Val<u32>& stage, Accumulators& acc) {
     auto b = other_transposed_.lanes(stage, which * other_.bytes());
     for (int step = 0; step < t_.columns / 16; ++step)
-      for (int n = 0; n < t_.d; n += 16) {
+      for (int n = 0; n < t_.d_qk; n += 16) {
         const auto columns = other_transposed_.two_columns(w_, b, n, step);
         for (int m = 0; m < blocks_m(); ++m) {
           const auto w = weights.begin() + 2 * (m * blocks_n() + 2 * step);
           const FragA<T, 16, 16> rows(std::vector<Value>(w, w + 4));
           for (int j = 0; j < 2; ++j) {
-            auto& block = acc[std::size_t(m * (t_.d / 8) + n / 8 + j)];
+            auto& block = acc[std::size_t(m * (t_.d_qk / 8) + n / 8 + j)];
             block = mma(w_, rows, columns[std::size_t(j)], std::move(block));
           }
         }
@@ -201,16 +189,16 @@ class BackwardMma {
   static Val<f32> element(const Accumulators& acc, int i) { return acc[std::size_t(i / 4)][i % 4]; }
 
   // ---------------------------------------------------------------- scores
-  struct Place {  // of a tile of scores
+  struct TileCoordinate {  // of a tile of scores
     const Sequence& s;
     const Shape& shape;
     Val<u32> warp_own, other;           ///< first of the warp on both sides
     Val<u32> thread_own, thread_other;  ///< of this thread
   };
-  Val<u32> query(const Place& at, int i) const {
+  Val<u32> query(const TileCoordinate& at, int i) const {
     return keys_ ? at.thread_other + std::uint32_t(column_of(i)) : at.thread_own + std::uint32_t(row_of(i));
   }
-  Val<u32> key(const Place& at, int i) const {
+  Val<u32> key(const TileCoordinate& at, int i) const {
     return keys_ ? at.thread_own + std::uint32_t(row_of(i)) : at.thread_other + std::uint32_t(column_of(i));
   }
   // What probabilities subtract from a score: +lse of a row without keys is -infinity and must give 0.
@@ -220,7 +208,7 @@ class BackwardMma {
     return select(lse == kNever, Val<f32>(kNever), x);
   }
   template <class Base>
-  Floats probabilities(const Place& at, const Accumulators& raw, Base&& base) {
+  Floats probabilities(const TileCoordinate& at, const Accumulators& raw, Base&& base) {
     Floats p;
     for (int i = 0; i < count(); ++i) {
       const auto x = at.shape(element(raw, i), query(at, i), key(at, i));
@@ -230,7 +218,7 @@ class BackwardMma {
     return p;
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once.
-  void cut(const Place& at, const Floats& p) {
+  void cut(const TileCoordinate& at, const Floats& p) {
     const auto off = bits<s32>(at.s.n_kv - at.s.n_q);
     const auto own = bits<s32>(at.warp_own), other = bits<s32>(at.other);
     const int rows = t_.rows - 1, columns = t_.columns - 1;
@@ -240,16 +228,16 @@ class BackwardMma {
                             : other + columns - own - off,  // key - i', see attention.h
         least = keys_ ? own - other - columns - off : other - own - rows - off;
     std::vector<Val<pred>> need{needed};
-    if (f_.right) need.push_back(need.back() | (most > p_.right));
-    if (f_.left) need.push_back(need.back() | (least < -p_.left));
+    if (f_.window_right) need.push_back(need.back() | (most > p_.window_right));
+    if (f_.window_left) need.push_back(need.back() | (least < -p_.window_left));
     k_.if_(need.back(), [&] {
       const auto apart = bits<s32>(key(at, 0)) - bits<s32>(query(at, 0)) - off;
       for (int i = 0; i < count(); ++i) {
         const int d = keys_ ? row_of(i) - column_of(i) : column_of(i) - row_of(i);
         const auto here = apart + d;
         std::vector<Val<pred>> inside{at.thread_other + std::uint32_t(column_of(i)) < limit};
-        if (f_.right) inside.push_back(inside.back() & (here <= p_.right));
-        if (f_.left) inside.push_back(inside.back() & (here >= -p_.left));
+        if (f_.window_right) inside.push_back(inside.back() & (here <= p_.window_right));
+        if (f_.window_left) inside.push_back(inside.back() & (here >= -p_.window_left));
         const Value& x = p[std::size_t(i)];
         k_.mov_op(x, ptx::Op::selp, {ptx::Mod::f32}, {x, Val<f32>(0), inside.back()});
       }
@@ -257,7 +245,7 @@ class BackwardMma {
   }
   // Packed gradients of q . k without the scale, which is applied to the sums.
   template <class Delta>
-  Words gradients(const Place& at, const Accumulators& raw, const Floats& p, const Accumulators& dp,
+  Words gradients(const TileCoordinate& at, const Accumulators& raw, const Floats& p, const Accumulators& dp,
                   Delta&& delta) {
     Floats ds;
     for (int i = 0; i < count(); ++i) {
@@ -290,9 +278,9 @@ class BackwardMma {
     const auto first = bounds(f_, p_, s, own0).first,
                last = bounds(f_, p_, s, dsl::min(own0 + std::uint32_t(own_rows_ - 1), s.n_q - 1)).end;
     const auto n = std::uint32_t(t_.columns);
-    const auto begin = f_.left ? assume_uniform(bits<u32>(first) / n) : Val<u32>(0);
+    const auto begin = f_.window_left ? assume_uniform(bits<u32>(first) / n) : Val<u32>(0);
     const auto end = (bits<u32>(dsl::max(last, Val<s32>(0))) + (n - 1)) / n;
-    Accumulators sum = zero_blocks(w_, t_.rows * t_.d / 128);
+    Accumulators sum = zero_blocks(w_, t_.rows * t_.d_qk / 128);
     ring(
         begin, assume_uniform(select(end > begin, end - begin, Val<u32>(0))),
         [&](const Val<u32>& stage, const Val<u32>&, const Val<u32>& key0) {
@@ -300,7 +288,7 @@ class BackwardMma {
           copier_.copy(mv, key0, other_, stage, other_.bytes());
         },
         [&](const Val<u32>& stage, const Val<u32>&, const Val<u32>& key0) {
-          const Place at{s, shape, warp_own, key0, row, key0 + origin_.col};
+          const TileCoordinate at{s, shape, warp_own, key0, row, key0 + origin_.col};
           const auto of_row = [&](int i) { return std::size_t(row_of(i) / 8); };
           const auto raw = scores(0, stage);
           const auto lse = of_rows(0);
@@ -319,15 +307,17 @@ class BackwardMma {
     keep_own(k(kv), v(kv), own0);
     const auto warp_own = own0 + w_.index * std::uint32_t(t_.rows);
     const auto row = warp_own + origin_.row;
-    const int blocks = t_.rows * t_.d / 128;
+    const int blocks = t_.rows * t_.d_qk / 128;
     Accumulators d_k = zero_blocks(w_, makes_d_k() ? blocks : 0),
                  d_v = zero_blocks(w_, makes_d_v() ? blocks : 0);
     const auto n = std::uint32_t(t_.columns);
     const auto off = bits<s32>(kv.n_kv - kv.n_q), own = bits<s32>(own0), n_q = bits<s32>(kv.n_q);
     // Queries that see some key of this tile.
-    const auto end = f_.left ? dsl::min(n_q, dsl::max(own + own_rows_ + p_.left - off, Val<s32>(0))) : n_q;
-    const auto begin =
-        f_.right ? assume_uniform(bits<u32>(dsl::max(own - p_.right - off, Val<s32>(0))) / n) : Val<u32>(0);
+    const auto end =
+        f_.window_left ? dsl::min(n_q, dsl::max(own + own_rows_ + p_.window_left - off, Val<s32>(0))) : n_q;
+    const auto begin = f_.window_right
+                           ? assume_uniform(bits<u32>(dsl::max(own - p_.window_right - off, Val<s32>(0))) / n)
+                           : Val<u32>(0);
     const auto stop = (bits<u32>(end) + (n - 1)) / n;
     const auto count = select((stop > begin) & (own0 < kv.n_kv), stop - begin, Val<u32>(0));
     k_.loop(p_.group, [&](Val<u32> member) {
@@ -342,7 +332,7 @@ class BackwardMma {
             copy_stats(s, query0, stats, t_.columns);
           },
           [&](const Val<u32>& stage, const Val<u32>& stats, const Val<u32>& query0) {
-            const Place at{s, shape, warp_own, query0, row, query0 + origin_.col};
+            const TileCoordinate at{s, shape, warp_own, query0, row, query0 + origin_.col};
             const Ptr<shared, f32> lse(stats + origin_.col * 4u);
             // A pair of columns serves all rows: loaded once, where it is used.
             const auto pairs = [&](int first_column) {
@@ -380,10 +370,10 @@ class BackwardMma {
              const Accumulators& sum) {
     for (int r = 0; r < t_.rows; r += 8) {
       const auto at = row + std::uint32_t(r);
-      const auto factor = f_.lengths ? select(at < zero_from, scale, Val<f32>(0)) : scale;
+      const auto factor = f_.key_lengths ? select(at < zero_from, scale, Val<f32>(0)) : scale;
       store_row(w_, Out<T>(address).at(offset + to<u64>(at) * pitch).template as<b32>(), at < rows, cols,
-                t_.d / 8, [&](int block) {
-                  const auto& of_block = sum[std::size_t(r / 16 * (t_.d / 8) + block)];
+                t_.d_qk / 8, [&](int block) {
+                  const auto& of_block = sum[std::size_t(r / 16 * (t_.d_qk / 8) + block)];
                   const int i = r / 8 % 2 * 2;
                   const Floats pair{of_block[i] * factor, of_block[i + 1] * factor};
                   return dsl::pack<T>(pair[0], pair[1]);
@@ -392,7 +382,7 @@ class BackwardMma {
   }
 
   Kernel& k_;
-  const Tune& t_;
+  const AttentionBackwardConfig& t_;
   const AttentionFeatures& f_;
   const AttentionParams& p_;
   const GradientParams& g_;
@@ -411,15 +401,15 @@ class BackwardMma {
 
 // Threads of a row hold 8 columns each.
 template <class T>
-void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+void delta_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
   auto w = k.warp();
-  const int each = delta_threads(t.d);
+  const int each = delta_threads(c.d_qk);
   const auto id = k.ctaid_x() * std::uint32_t(kWarps * 32 / each) + k.tid() / std::uint32_t(each);
   const auto column = k.tid() % std::uint32_t(each) * 8u;
   const auto known = dsl::min(id, p.tiles - 1);
   const auto row = known % p.n_q, bh = known / p.n_q;
-  const Sequence s = sequence(t.f, p, bh / p.heads_q, bh % p.heads_q);
+  const Sequence s = sequence(c.features, p, bh / p.heads_q, bh % p.heads_q);
   const auto there = (id < p.tiles) & (row < s.n_q);
   const auto all = row_product<T>(w, columns_of(p, g.d_o, s, row, column, there), each);
   Out<f32>(g.delta)
@@ -427,38 +417,59 @@ void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
       .st_if(there & (column == 0u), row, all);
 }
 template <Wanted W, class T>
-void sums_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+void sums_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
-  BackwardMma<T>(k, t, p, g, W).run();
+  BackwardMma<T>(k, c, p, g, W).run();
 }
 template <Wanted W>
-Variant sums_variant(std::string name, const Tune& t) {
-  return t.type == DType::f16 ? variant(std::move(name), 80, sums_kernel<W, f16>, t)
-                              : variant(std::move(name), 80, sums_kernel<W, bf16>, t);
+Variant sums_variant(const AttentionBackwardConfig& c) {
+  return c.type == DType::f16 ? variant(c.name(), 80, sums_kernel<W, f16>, c)
+                              : variant(c.name(), 80, sums_kernel<W, bf16>, c);
 }
 
 }  // namespace
 
-std::vector<Variant> attention_backward_mma(DType type, int d, const AttentionBackwardTuning& tune,
-                                            const AttentionFeatures& f) {
-  const auto stem = text::cat("attention_backward_", name(type), "_mma");
-  const auto named = [&](const char* what, int rows, int columns) {
-    return text::cat(stem, "_", what, f.text(), "__", d, "_", rows, "x", columns);
-  };
-  const Tune of_queries{f, type, d, tune.query_rows, tune.query_columns},
-      of_keys{f, type, d, tune.key_rows, tune.key_columns};
-  std::vector<Variant> v{
-      variant(text::cat(stem, "_delta", f.text(), "__", d), 80,
-              type == DType::f16 ? delta_kernel<f16> : delta_kernel<bf16>, of_queries),
-      sums_variant<Wanted::d_q>(named("queries", tune.query_rows, tune.query_columns), of_queries)};
-  const auto of_key_tiles = [&](const char* what) { return named(what, tune.key_rows, tune.key_columns); };
-  if (d <= 128) {
-    v.push_back(sums_variant<Wanted::d_k_and_d_v>(of_key_tiles("keys"), of_keys));
-  } else {
-    v.push_back(sums_variant<Wanted::d_k>(of_key_tiles("d_k"), of_keys));
-    v.push_back(sums_variant<Wanted::d_v>(of_key_tiles("d_v"), of_keys));
+Variant attention_backward_mma_variant(const AttentionBackwardConfig& c) {
+  switch (c.step) {
+    case BackwardStep::delta:
+      return c.type == DType::f16 ? variant(c.name(), 80, delta_kernel<f16>, c)
+                                  : variant(c.name(), 80, delta_kernel<bf16>, c);
+    case BackwardStep::queries:
+      return sums_variant<Wanted::d_q>(c);
+    case BackwardStep::keys:
+      return sums_variant<Wanted::d_k_and_d_v>(c);
+    case BackwardStep::d_k:
+      return sums_variant<Wanted::d_k>(c);
+    case BackwardStep::d_v:
+      return sums_variant<Wanted::d_v>(c);
+    default:
+      throw Unsupported(text::cat(c.name(), ": mma has no such step"));
   }
-  return v;
+}
+
+std::vector<AttentionBackwardConfig> attention_backward_mma(DType type, int d,
+                                                            const AttentionBackwardTuning& tune,
+                                                            const AttentionFeatures& f) {
+  std::vector<AttentionBackwardConfig> all;
+  const auto add = [&](BackwardStep step, int rows, int columns) {
+    all.push_back({.type = type,
+                   .kind = AttentionKind::mma,
+                   .step = step,
+                   .d_qk = d,
+                   .d_v = d,
+                   .rows = rows,
+                   .columns = columns,
+                   .features = f});
+  };
+  add(BackwardStep::delta, 0, 0);
+  add(BackwardStep::queries, tune.query_rows, tune.query_columns);
+  if (d <= 128) {
+    add(BackwardStep::keys, tune.key_rows, tune.key_columns);
+  } else {
+    add(BackwardStep::d_k, tune.key_rows, tune.key_columns);
+    add(BackwardStep::d_v, tune.key_rows, tune.key_columns);
+  }
+  return all;
 }
 
 }  // namespace cgp::kernels

@@ -12,18 +12,12 @@
 #include "cgp/dsl/pipeline/held_stage.h"
 #include "cgp/dsl/pipeline/tma.h"
 #include "cgp/dsl/sync/sync.h"
+#include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_quad.h"
 
 namespace cgp::kernels::attention_parts {
 
 using namespace dsl;
-
-/// When a block of keys adds its part of a sum.
-enum class AddOrder : std::uint8_t {
-  any,           ///< at once: the sum begins as zeros
-  first_stores,  ///< the first block of keys stores, the others wait for it and add in any order
-  ordered        ///< in the order of keys: the result is the same in every run
-};
 
 class PartialSumQueue {
  public:

@@ -69,7 +69,7 @@ class ForwardMma {
     // Tiles of keys that some row may see.
     const auto first = bounds(f_, p_, s, m0).first,
                last = bounds(f_, p_, s, dsl::min(m0 + (kRows - 1), s.n_q - 1)).end;
-    const auto begin = f_.left ? assume_uniform(bits<u32>(first) / std::uint32_t(kKeys)) : Val<u32>(0);
+    const auto begin = f_.window_left ? assume_uniform(bits<u32>(first) / std::uint32_t(kKeys)) : Val<u32>(0);
     const auto end =
         assume_uniform((bits<u32>(dsl::max(last, Val<s32>(0))) + (kKeys - 1)) / std::uint32_t(kKeys));
     const auto count = select(end > begin, end - begin, Val<u32>(0));
@@ -116,7 +116,7 @@ class ForwardMma {
       ++i;
       const auto at = bits<s32>(key);
       const Bounds& l = limit[std::size_t(half)];
-      const auto below = at < l.end, inside = f_.left ? below & (at >= l.first) : below;
+      const auto below = at < l.end, inside = f_.window_left ? below & (at >= l.first) : below;
       return select(inside, shape(x, row + std::uint32_t(8 * half), key), Val<f32>(kNever));
     });
   }
@@ -191,32 +191,33 @@ class ForwardMma {
 };
 
 template <class T, int D>
-void attention_mma_kernel(Kernel& k, AttentionFeatures f, AttentionParams p) {
+void attention_mma_kernel(Kernel& k, AttentionConfig c, AttentionParams p) {
   k.block(128);
-  ForwardMma<T, D>(k, f, p).run();
+  ForwardMma<T, D>(k, c.features, p).run();
 }
 
 template <class T>
-Variant make(std::string name, int d, const AttentionFeatures& f) {
-  switch (d) {
+Variant make(const AttentionConfig& c) {
+  switch (c.d_qk) {
     case 32:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 32>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 32>, c);
     case 64:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 64>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 64>, c);
     case 128:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 128>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 128>, c);
     case 192:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 192>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 192>, c);
+    case 256:
+      return variant(c.name(), 80, attention_mma_kernel<T, 256>, c);
     default:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 256>, f);
+      throw Unsupported(text::cat("attention mma: no tile for head dimensions of ", c.d_qk));
   }
 }
 
 }  // namespace
 
-Variant attention_mma(DType t, int d, const AttentionFeatures& f) {
-  auto name = text::cat("attention_", cgp::name(t), "_mma__", d, f.text());
-  return t == DType::f16 ? make<f16>(std::move(name), d, f) : make<bf16>(std::move(name), d, f);
+Variant attention_mma(const AttentionConfig& c) {
+  return c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
 }
 
 }  // namespace cgp::kernels

@@ -159,8 +159,4 @@ class TransposedValues {
   std::vector<Val<u32>> from_, to_;
 };
 
-/// e4m3 operands; no variant where there is no such tile.
-struct Sm90Tune;
-Variant sm90_fp8(std::string name, int d_qk, int d_v, int columns, const Sm90Tune& t);
-
 }  // namespace cgp::kernels::attention_parts

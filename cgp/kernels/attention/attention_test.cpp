@@ -128,11 +128,11 @@ TEST(attention_sm90, choices_are_of_the_problem_alone) {
 TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
 
 TEST(attention_sm90, tunings) {
-  for (auto [option, value] : {std::pair{"turns", "1"},
-                               {"turns", "2"},
-                               {"queries", "2"},
+  for (auto [option, value] : {std::pair{"pingpong", "issue"},
+                               {"pingpong", "scores"},
+                               {"q_tiles", "2"},
                                {"persistent", "0"},
-                               {"lazy", "0"},
+                               {"lazy_rescale", "0"},
                                {"polynomial", "5"}})
     for (const char* wgs : {"2", "3"})
       expect_right(attention_entry(), {{"variant", "sm90"},
@@ -147,7 +147,7 @@ TEST(attention_sm90, tunings) {
 }
 
 // More tiles than the device has SMs: blocks go on to a second one.
-TEST(attention_sm90, blocks_that_stay) {
+TEST(attention_sm90, persistent_blocks) {
   for (const char* type : {"bf16", "e4m3"})
     expect_right(attention_entry(), {{"dtype", type},
                                      {"d", "64"},
@@ -156,7 +156,7 @@ TEST(attention_sm90, blocks_that_stay) {
                                      {"n", "12"},
                                      {"n_kv", "60"},
                                      {"warpgroups", "2"},
-                                     {"queries", "2"},
+                                     {"q_tiles", "2"},
                                      {"causal", "1"}});
 }
 
@@ -214,7 +214,7 @@ TEST(attention_sm90, nothing_behind_a_sequence_is_read) {
       AttentionAddresses at{
           .q = in[0].address(), .k = in[1].address(), .v = in[2].address(), .o = out.address()};
       at.cu_q = at.cu_kv = dcu.address(), at.lengths = dlengths.address();
-      EXPECT_EQ(select_attention(p, at, device.info()).kind, AttentionKind::sm90);
+      EXPECT_EQ(select_attention(p, at, device.info()).config.kind, AttentionKind::sm90);
       attention(device.stream(), p, at);
       device.sync();
       out.download(o.bytes);
@@ -292,11 +292,11 @@ TEST(attention_fp8, promoted_sums) {
 }
 
 TEST(attention_fp8, tunings) {
-  for (auto [wgs, option, value] : {std::tuple{"2", "turns", "1"},
-                                    {"3", "turns", "2"},
-                                    {"3", "queries", "2"},
+  for (auto [wgs, option, value] : {std::tuple{"2", "pingpong", "issue"},
+                                    {"3", "pingpong", "scores"},
+                                    {"3", "q_tiles", "2"},
                                     {"2", "persistent", "0"},
-                                    {"3", "lazy", "0"}})
+                                    {"3", "lazy_rescale", "0"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},
                                      {"d", "64"},
                                      {"batch", "1"},
@@ -316,8 +316,9 @@ TEST(attention_fp8, tunings_are_those_of_a_variant) {
     for (auto [name, value] : given) o.set(name, value);
     return entry.prepare(device, o, {}, 1)->variant;
   };
-  EXPECT_NE(prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_64_64__192x128_"),
-            std::string::npos);
+  EXPECT_NE(
+      prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_d64x64_tile192x128_"),
+      std::string::npos);
   EXPECT_THROW(prepare({{"variant", "mma"}, {"warpgroups", "2"}}), ArgumentError);
   EXPECT_THROW(prepare({{"polynomial", "2"}}), ArgumentError);
 }

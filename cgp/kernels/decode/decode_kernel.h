@@ -40,10 +40,10 @@ class Decode {
   using Words = std::vector<Val<b32>>;
   using Floats = std::vector<Val<f32>>;
 
-  Decode(Kernel& k, const Tune& t, const DecodeParams& p)
+  Decode(Kernel& k, const DecodeConfig& c, const DecodeParams& p)
       : k_(k),
-        t_(t.t),
-        d_(t.d),
+        t_(c),
+        d_(c.d),
         p_(p),
         cta_(k.cta()),
         w_(k.warp()),
@@ -57,14 +57,14 @@ class Decode {
   void run() {
     if (t_.cascade) return run_cascade();
     if (t_.cluster) return run_cluster();
-    const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
+    const auto split = t_.one_split ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
-    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
-    const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
-    const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
-    const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
+    const auto share = t_.one_split ? tiles : (tiles + p_.splits - 1) / p_.splits;
+    const auto from = t_.one_split ? Val<u32>(0) : dsl::min(split * share, tiles);
+    const auto to = t_.one_split ? tiles : dsl::min(from + share, tiles);
     run_tiles({batch, head, rows0, length, rows()}, from, to, split, item);
   }
 
@@ -122,7 +122,7 @@ class Decode {
         select(common, dsl::min(dsl::min(p_.members, p_.share - inside), p_.batch - first), Val<u32>(1));
     k_.if_(assume_uniform(first < p_.batch), [&] {
       const auto tokens = [&](const Val<u64>& list, const Val<u32>& i) {
-        return assume_uniform(In<u32>(list, 0, !t_.early).ld(i));
+        return assume_uniform(In<u32>(list, 0, !t_.pdl).ld(i));
       };
       const auto together = tokens(p_.shared, group) / std::uint32_t(kKeys);  // tiles
       const auto length = select(common, together * std::uint32_t(kKeys), tokens(p_.lengths, first));
@@ -173,11 +173,11 @@ class Decode {
   /// Row r of a half sees the keys below this.
   Val<s32> limit(const Where& at, int half) const {
     const auto row_of = locate(at, dsl::min(row(at, half), at.rows - 1));
-    const auto length = t_.cascade ? In<u32>(p_.lengths, 0, !t_.early).ld(row_of.batch) : at.length;
+    const auto length = t_.cascade ? In<u32>(p_.lengths, 0, !t_.pdl).ld(row_of.batch) : at.length;
     return bits<s32>(length) - bits<s32>(p_.n_q) + bits<s32>(row_of.query) + 1;
   }
   using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
-  int halves() const { return t_.wide ? 2 : 1; }
+  int halves() const { return t_.rows16 ? 2 : 1; }
   /// Of a block, at most.
   int block_rows() const { return t_.cascade && t_.cluster ? kRows * t_.warps : kRows; }
   int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
@@ -187,7 +187,7 @@ class Decode {
 
   std::vector<Floats> accumulator() {
     std::vector<Floats> o;
-    for (int j = 0; j < d_ / (t_.wide ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
+    for (int j = 0; j < d_ / (t_.rows16 ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
     return o;
   }
   using Limits = std::vector<Val<s32>>;
@@ -204,7 +204,7 @@ class Decode {
   // Where there are registers they stay there. Wide rows of both halves are in shared memory, as lanes read
   // them.
   Four queries(const Where& at) {
-    if (!t_.wide || d_ <= 128) {
+    if (!t_.rows16 || d_ <= 128) {
       std::vector<std::array<Val<b32>, 4>> words;
       for (int half = 0; half < halves(); ++half)
         for (int c = 0; c < d_ / 32; ++c) words.push_back(load_queries(at, half, c));
@@ -233,7 +233,7 @@ class Decode {
     const auto there = locate(at, dsl::min(r, at.rows - 1));
     const auto base = to<u64>(there.batch) * p_.q_batch + to<u64>(there.head) * p_.q_head +
                       to<u64>(there.query) * p_.q_row + to<u64>(quad_ * 8u);
-    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < at.rows, !t_.early);
+    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < at.rows, !t_.pdl);
     return {as_multiplied(eight[0]), as_multiplied(eight[1]), as_multiplied(eight[2]),
             as_multiplied(eight[3])};
   }
@@ -259,7 +259,7 @@ class Decode {
         In<s32>(p_.table, 0, true)
             .ld_if(inside, to<u64>(at.batch) * to<u64>(p_.columns) + to<u64>(column), Val<s32>(-1))[0]);
     const auto there = inside & (page < p_.page_count);
-    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, at.batch + 1); });
     const auto per_page = to<u64>(p_.page_size) * std::uint64_t(d_);
     const auto element = (to<u64>(page) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) * per_page +
                          to<u64>(key % p_.page_size) * std::uint64_t(d_);
@@ -279,7 +279,7 @@ class Decode {
         p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
     Words w;
     for (int c = 0; c < d_ / 32; ++c) {
-      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
+      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.pdl);
       for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
     }
     return w;
@@ -299,7 +299,7 @@ class Decode {
       const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
       const auto offset =
           (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * part)) * std::uint32_t(page_bytes());
-      const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
+      const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.pdl);
       for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
     }
     return w;
@@ -313,7 +313,7 @@ class Decode {
   int row_chunks() const { return row_bytes() / 16; }
   int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
   int stages() const {
-    const int room = (k_.sm() >= 120 ? 64 : t_.room) * 1024;
+    const int room = (k_.sm() >= 120 ? 64 : t_.smem_kb) * 1024;
     return std::clamp(room / (t_.warps * 2 * half_bytes()), 1, 6);
   }
   int tiles_bytes() const { return stages() * 2 * half_bytes(); }
@@ -335,7 +335,7 @@ class Decode {
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
     const auto start = k_.ctaid_x() + k_.warp_index() * blocks;
     auto pages = first_pages(batch, start, Val<u32>(step));
-    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
     const Where where{batch, head, rows0, length, rows()};
     const auto q = queries(where);
@@ -412,7 +412,7 @@ class Decode {
   void fill(const Where& at, const Val<u32>& tile, const Val<u32>& tiles, const Val<u32>& page,
             const Val<u32>& to_bytes) {
     const auto wanted = tile < tiles, there = wanted & (page < p_.page_count);
-    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, at.batch + 1); });
     const auto rows = select(there, at.length - tile * std::uint32_t(kKeys), Val<u32>(0));
     const auto per_page = to<u64>(p_.page_size) * std::uint64_t(row_bytes());
     const auto from =
@@ -560,11 +560,11 @@ class Decode {
     // 8 rows: they are the columns of o'.
     const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
     const auto by = [&]() -> Floats {  // what an accumulator's registers are scaled by
-      if (t_.wide) return {scale[0], scale[0], scale[1], scale[1]};
+      if (t_.rows16) return {scale[0], scale[0], scale[1], scale[1]};
       const auto even = of_row(0), odd = of_row(1);
       return {even, odd, even, odd};
     }();
-    const int step = t_.wide ? 1 : 2;
+    const int step = t_.rows16 ? 1 : 2;
     std::vector<Floats> o;
     for (int part = 0; part < d_ / 64; ++part) {
       std::vector<Block> sums;
@@ -579,7 +579,7 @@ class Decode {
         const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
         for (int j = 0; j < 8; j += step) {
           Block& c = sums[std::size_t(j / step)];
-          if (t_.wide)
+          if (t_.rows16)
             product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
           else
             product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, {p(0, 0), p(0, 1)},
@@ -596,7 +596,8 @@ class Decode {
     leave(done);
     const auto block = [&](const Val<u32>& r, const Val<u32>& x) { return of_all_warps(r, x); };
     if (t_.cluster > 1) return combine_cluster(at, block);
-    if (t_.single) return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+    if (t_.one_split)
+      return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
     publish(at, split, item, block);
     combine_slots(at, item, t_.cascade ? at.rows / rows() : Val<u32>(1));
   }
@@ -616,7 +617,7 @@ class Decode {
       for (int j = 0; j < d_ / 8; ++j)
         for (int i = 0; i < 2; ++i) {
           const auto column = std::uint32_t(j / 8 * 64 + j % 8), one = std::uint32_t(i);
-          if (t_.wide)
+          if (t_.rows16)
             mine.st(r * std::uint32_t(pitch()) + (quad_ * 2u + one) * 8u + column,
                     std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
           else
@@ -772,7 +773,7 @@ class Decode {
   }
 
   Kernel& k_;
-  DecodeTuning t_;
+  DecodeConfig t_;
   int d_;
   const DecodeParams& p_;
   Cta cta_;

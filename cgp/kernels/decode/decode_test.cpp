@@ -19,7 +19,7 @@ struct Shape {
   std::uint64_t heads_q, heads_kv, d, page_size, n_q;
   std::vector<std::uint32_t> lengths;
   int splits;
-  int cluster = -1, room = 0;
+  int cluster = -1, smem_kb = 0;
   std::uint64_t share = 0;  // neighbours that begin with `common` tokens, of whole pages, in the same pages
   std::uint32_t common = 0;
 };
@@ -31,7 +31,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   p.cache = {x.type, x.pages, 0, x.page_size, x.heads_kv, x.d, 0.5f, 2.0f};
   if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
   p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits, p.cluster = x.cluster,
-  p.room = x.room, p.share = x.share, p.early = x.cluster > 0;
+  p.smem_kb = x.smem_kb, p.share = x.share, p.pdl = x.cluster > 0;
   std::uint64_t longest = 1;
   for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
   p.columns = (longest + x.page_size - 1) / x.page_size;
