@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_params.h"
+#include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
 namespace {
@@ -69,6 +70,9 @@ std::string reject(const AttentionProblem& q) {
     if (d < 1 || d > 256) return text::cat(what, " = ", d, ": head dimensions are 1 to 256");
   if (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of heads_kv = ", p.heads_kv);
+  for (auto [what, window] : {std::pair{"window_left", p.window_left}, {"window_right", p.window_right}})
+    if (window < -1)
+      return text::cat(what, " = ", window, " is neither a number of keys nor -1 for no limit");
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
   if (std::isnan(p.soft_cap) || p.soft_cap < 0 || std::isinf(p.soft_cap))
     return text::cat("soft_cap = ", p.soft_cap, " must be positive, or 0 for none");
@@ -500,7 +504,10 @@ void attention(runtime::Stream& s, const AttentionProblem& q, const AttentionAdd
   missing(any, at.o, "o"), missing(q.alibi, at.slopes, "slopes");
   missing(q.mask != AttentionMask::none, at.mask, "a mask"), missing(q.packed, at.cu_q, "cu_q");
   missing(q.packed, at.cu_kv, "cu_kv"), missing(q.key_lengths, at.lengths, "key_lengths");
-  run_attention(s, select_attention(q, at, s.device().info()), q, at);
+  const auto& info = s.device().info();
+  if (const auto p = q.dense(); any && suits_split_kv(p) && reject_split_kv(p, at, info).empty())
+    return attention_split_kv(s, p, at);
+  run_attention(s, select_attention(q, at, info), q, at);
 }
 
 }  // namespace cgp::kernels

@@ -56,7 +56,7 @@ struct AttentionProblem {
   AttentionStrides q, k, v, o;
   float scale = -1;  ///< negative: 1 / sqrt(d_qk)
   bool causal = false;
-  std::int64_t window_left = -1, window_right = -1;  ///< negative: no limit
+  std::int64_t window_left = -1, window_right = -1;  ///< keys beside a query's own; -1: no limit
   float soft_cap = 0;                                ///< 0: none
   bool alibi = false;                                ///< f32 slopes [heads_q]
   AttentionMask mask = AttentionMask::none;          ///< additive: of the type of o; boolean: u8
@@ -201,7 +201,8 @@ std::string reject(AttentionKind kind, const AttentionProblem& p, const Attentio
 /// aligned rows.
 AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d);
-/// Queues the problem. ArgumentError with reject()'s sentence.
+/// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. ArgumentError with
+/// reject()'s sentence.
 void attention(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at);
 /// The same with one choice; Unsupported with reject()'s sentence.
 void run_attention(runtime::Stream& s, const AttentionChoice& choice, const AttentionProblem& p,

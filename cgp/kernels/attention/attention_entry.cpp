@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_ref.h"
+#include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
 namespace {
@@ -54,13 +55,22 @@ class AttentionCase : public Case {
       at_.v_scale = scales_[2].address();
     at_.cu_q = cu_q_.address(), at_.cu_kv = cu_kv_.address(), at_.lengths = lengths_.address();
     if (p_.packed) at_.total_q = in_.cu_q.back(), at_.total_kv = in_.cu_kv.back();
-    choice_ = choose(kind, d.info(), lse, tune);
+    const bool possible = reject_split_kv(p_, at_, d.info()).empty();
+    split_kv_ = kind == "split_kv" || (kind == "auto" && !tune && possible && suits_split_kv(p_));
+    if (split_kv_ && !possible) throw Unsupported(reject_split_kv(p_, at_, d.info()));
+    if (split_kv_)
+      choice_.variant = decode_variant(split_kv_config(p_, at_, d.info())),
+      choice_.why = "few queries, many keys";
+    else
+      choice_ = choose(kind, d.info(), lse, tune);
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
     bytes = double(in_.q.bytes.size() + in_.k.bytes.size() + in_.v.bytes.size() + o_.bytes());
   }
-  void launch(runtime::Stream& s) override { run_attention(s, choice_, p_, at_); }
+  void launch(runtime::Stream& s) override {
+    split_kv_ ? attention_split_kv(s, p_, at_) : run_attention(s, choice_, p_, at_);
+  }
   std::vector<NamedArray> outputs() override {
     std::vector<NamedArray> out;
     HostArray o(p_.o_type(), o_shape_);
@@ -107,6 +117,7 @@ class AttentionCase : public Case {
   std::vector<std::uint64_t> o_shape_;
   AttentionAddresses at_;
   AttentionChoice choice_;
+  bool split_kv_ = false;
 };
 
 // Lengths of sequences between 0 and `most`, the first one of them as long as can be, every second one about
@@ -175,7 +186,7 @@ Pingpong pingpong(const Options& o) {
 
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  const std::string_view layouts[] = {"bhsd", "bshd"}, kinds[] = {"auto", "simt", "mma", "sm90"};
+  const std::string_view layouts[] = {"bhsd", "bshd"}, kinds[] = {"auto", "simt", "mma", "sm90", "split_kv"};
   AttentionProblem p = problem(o);
   if (auto why = reject_forward(p); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
   p = p.dense();
@@ -271,7 +282,7 @@ KernelEntry attention_entry() {
       {"persistent", "1", "one block per SM walks over the tiles (sm90)"},
       {"lazy_rescale", "1", "o is rescaled only when a maximum grew by more than 2^8 (sm90)"},
       {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
-      {"variant", "auto", "auto, simt, mma or sm90"}};
+      {"variant", "auto", "auto, simt, mma, sm90 or split_kv"}};
   e.inputs = {"q", "k", "v", "mask"};
   e.images = [](std::string_view arch) { return images(attention_variants(), arch); };
   e.prepare = prepare;

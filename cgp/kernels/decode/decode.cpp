@@ -24,6 +24,13 @@ void decode_kernel(Kernel& k, DecodeConfig c, DecodeParams p) {
   Decode<T, Page>(k, c, p).run();
 }
 
+template <class T>
+void split_kv_kernel(Kernel& k, DecodeConfig c, DecodeParams p, ContiguousKv kv) {
+  k.block(32 * c.warps);
+  if (c.cluster > 1) k.cluster(c.cluster);
+  Decode<T, T>(k, c, p, &kv).run();
+}
+
 struct Plan {
   std::uint64_t items, splits;
   int cluster = 0, smem_kb = 0;
@@ -37,13 +44,9 @@ struct Plan {
 struct Rings {
   int cluster, smem_kb;
 };
-Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
+/// For `units` key heads of sequences, where clusters are possible.
+Rings chosen_rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
   const bool bytes = p.cache.pages == DType::e4m3;
-  const auto with = [&](int cluster, int smem_kb) {
-    return Rings{cluster, p.smem_kb ? p.smem_kb : bytes && p.cache.d > 128 ? 96 : smem_kb};
-  };
-  if (p.cluster >= 0) return with(p.cluster, 96);
-  if (p.splits || !units || d.cc() / 10 != 9 || d.max_cluster < 16) return {0, 0};
   const auto sms = std::uint64_t(d.sm_count);
   int cluster = 1, smem_kb = p.cache.d > 128 ? 192 : 96;
   if (units * 16 <= sms / 2)
@@ -56,14 +59,22 @@ Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t 
     cluster = 2, smem_kb = 192;
   else if (units * 10 < sms * 9)
     cluster = 2, smem_kb = 96;
-  // A block has at least a tile for each of 4 warps. Few blocks with many keys each: what splits bring in
-  // with all SMs is worth their way through memory.
+  // A block has at least a tile for each of 4 warps.
   const auto most = std::bit_floor(std::max<std::uint64_t>(1, p.max_length / 64));
   if (std::uint64_t(cluster) > most) cluster = int(most);
-  const std::uint64_t keys = p.max_length * p.cache.d * (bytes ? 2 : 4) / std::uint64_t(cluster);
-  if (units * std::uint64_t(cluster) * 10 < sms * 9 && (cluster == 1 || keys > std::uint64_t(5) << 19))
+  return {cluster, p.smem_kb ? p.smem_kb : bytes && p.cache.d > 128 ? 96 : smem_kb};
+}
+Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
+  const bool bytes = p.cache.pages == DType::e4m3;
+  if (p.cluster >= 0) return {p.cluster, p.smem_kb ? p.smem_kb : 96};
+  if (p.splits || !units || p.cache.d % 64 || d.cc() / 10 != 9 || d.max_cluster < 16) return {0, 0};
+  const auto chosen = chosen_rings(p, d, units);
+  // Few blocks with many keys each: what splits bring in with all SMs is worth their way through memory.
+  const auto blocks = units * std::uint64_t(chosen.cluster);
+  const std::uint64_t keys = p.max_length * p.cache.d * (bytes ? 2 : 4) / std::uint64_t(chosen.cluster);
+  if (blocks * 10 < std::uint64_t(d.sm_count) * 9 && (chosen.cluster == 1 || keys > std::uint64_t(5) << 19))
     return {0, 0};
-  return with(cluster, smem_kb);
+  return chosen;
 }
 Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
@@ -75,7 +86,8 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   // Where one sequence's rows fill a product there is nothing to share.
   if (p.share > 1 && rows && rows <= kRows / 2 && work <= kCounters) {
     // With rings, every warp of a block has rows of its own.
-    const int smem_kb = p.cluster == 0 || d.cc() / 10 != 9 ? 0 : p.cache.d > 128 ? 192 : 96;
+    const bool ring = p.cluster != 0 && d.cc() / 10 == 9 && p.cache.d % 64 == 0;
+    const int smem_kb = !ring ? 0 : p.cache.d > 128 ? 192 : 96;
     const std::uint64_t members = std::min((smem_kb ? 4 * kRows : kRows) / rows, p.share),
                         groups = (p.batch + p.share - 1) / p.share;
     const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
@@ -103,7 +115,8 @@ DecodeProblem DecodeProblem::dense() const {
 std::string reject(const DecodeProblem& q) {
   const auto p = q.dense();
   if (auto why = reject(p.cache); !why.empty()) return why;
-  if (p.cache.d % 64) return text::cat("d = ", p.cache.d, " is no multiple of 64");
+  if (p.cache.d % 64 && p.cluster > 0)
+    return text::cat("d = ", p.cache.d, " is no multiple of 64, which clusters need");
   if (p.heads_q % p.cache.heads)
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of the cache's heads = ", p.cache.heads);
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
@@ -122,6 +135,9 @@ std::string reject(const DecodeProblem& q) {
 
 Variant decode_variant(const DecodeConfig& c) {
   const bool f16_type = c.type == DType::f16;
+  if (c.contiguous)
+    return f16_type ? variant(c.name(), 90, split_kv_kernel<f16>, c)
+                    : variant(c.name(), 90, split_kv_kernel<bf16>, c);
   if (c.pages == DType::e4m3)
     return f16_type ? variant(c.name(), 90, decode_kernel<f16, e4m3>, c)
                     : variant(c.name(), 90, decode_kernel<bf16, e4m3>, c);
@@ -161,6 +177,22 @@ std::vector<DecodeConfig> decode_configs() {
                                            : 8,
                      .smem_kb = d == 128 ? 96 : 192});
     }
+  for (int d : {64, 128, 256})
+    all.push_back({.type = d == 128 ? DType::f16 : DType::bf16,
+                   .pages = d == 128 ? DType::f16 : DType::bf16,
+                   .d = d,
+                   .warps = d == 64 ? 8 : 4,
+                   .rows16 = d != 64,
+                   .one_split = d == 256,
+                   .lse = true,
+                   .contiguous = true,
+                   .causal = d != 256,
+                   .window_left = d == 64,
+                   .key_lengths = d == 128,
+                   .cluster = d == 256   ? 1
+                              : d == 128 ? 4
+                                         : 16,
+                   .smem_kb = d == 64 ? 192 : 96});
   return all;
 }
 std::vector<Variant> decode_variants() {
@@ -241,6 +273,99 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   runtime::Dim3 grid{u32(use.splits), u32(use.items), u32(p.batch)};
   if (c.cascade) grid = {u32(use.shared_blocks + p.batch * use.items * use.splits), 1, 1};
   load(s.device(), decode_variant(c))(s, runtime::Launch{.grid = grid, .programmatic = c.pdl}, n);
+}
+
+// ---------------------------------------------------------------- attention without pages
+std::string reject_split_kv(const AttentionProblem& p, const AttentionAddresses& at,
+                            const runtime::DeviceInfo& d) {
+  const std::string lead = "attention split_kv: ";
+  if (d.cc() / 10 != 9 || d.max_cluster < 16)
+    return text::cat(lead, "needs clusters of sm_90, this is ", d.arch);
+  if (p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat(lead, "takes f16 and bf16, not ", name(p.type));
+  if (p.d_qk != p.d_v || p.d_qk % 64)
+    return text::cat(lead, "head dimensions ", p.d_qk, " and ", p.d_v, " are not one multiple of 64");
+  if (p.packed) return lead + "packed sequences have other offsets";
+  if (p.soft_cap != 0 || p.alibi || p.mask != AttentionMask::none || p.modify.apply)
+    return lead + "scores are bounded by windows and lengths alone";
+  if (p.window_right > 0) return lead + "a right window above 0";
+  if (!(p.scale > 0)) return text::cat(lead, "scale = ", p.scale, " is not positive");
+  if (p.n_kv == 0) return lead + "n_kv = 0";
+  const std::uint64_t rows = p.heads_q / p.heads_kv * p.n_q;
+  if (p.batch > 65535 || p.heads_kv * ((rows + kRows - 1) / kRows) > 65535)
+    return lead + "more blocks than a grid has";
+  for (auto [what, a] : {std::pair{"q", at.q}, {"k", at.k}, {"v", at.v}, {"o", at.o}})
+    if (a % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
+  for (auto [what, s] : {std::pair{"q", &p.q}, {"k", &p.k}, {"v", &p.v}})
+    if (s->row % 8 || s->head % 8 || (p.batch > 1 && s->batch % 8))
+      return text::cat(lead, "rows of ", what, " do not lie at multiples of 16 bytes");
+  return {};
+}
+bool suits_split_kv(const AttentionProblem& p) {
+  return p.heads_q / p.heads_kv * p.n_q <= std::uint64_t(kRows) && p.n_kv >= 1024;
+}
+DecodeConfig split_kv_config(const AttentionProblem& p, const AttentionAddresses& at,
+                             const runtime::DeviceInfo& d) {
+  const std::uint64_t rows = p.heads_q / p.heads_kv * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
+  DecodeProblem like;
+  like.cache.type = like.cache.pages = p.type, like.cache.d = p.d_qk, like.max_length = p.n_kv;
+  const auto ring = chosen_rings(like, d, p.batch * p.heads_kv * row_blocks);
+  DecodeConfig c{.type = p.type, .pages = p.type, .d = int(p.d_qk)};
+  c.rows16 = rows > 8, c.lse = at.lse != 0, c.one_split = ring.cluster == 1;
+  c.contiguous = true, c.key_lengths = p.key_lengths, c.window_left = p.window_left >= 0;
+  c.causal = p.causal || p.window_right == 0;
+  c.cluster = ring.cluster, c.smem_kb = ring.smem_kb, c.warps = p.d_qk > 128 || ring.smem_kb < 192 ? 4 : 8;
+  return c;
+}
+void attention_split_kv(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at) {
+  if (auto why = reject_split_kv(p, at, s.device().info()); !why.empty()) throw Unsupported(std::move(why));
+  const auto c = split_kv_config(p, at, s.device().info());
+  const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
+  const std::uint64_t group = p.heads_q / p.heads_kv, rows = group * p.n_q;
+  const auto items = u32(p.heads_kv * ((rows + kRows - 1) / kRows));
+  constexpr float log2e = 1.4426950408889634f;
+  const DecodeArguments n{.q = at.q,
+                          .pool = at.k,
+                          .table = 0,
+                          .lengths = at.lengths,
+                          .o = at.o,
+                          .lse = at.lse,
+                          .workspace = 0,
+                          .error_flag = 0,
+                          .shared = 0,
+                          .q_batch = p.q.batch,
+                          .q_head = p.q.head,
+                          .q_row = p.q.row,
+                          .o_batch = p.o.batch,
+                          .o_head = p.o.head,
+                          .o_row = p.o.row,
+                          .heads_kv = u32(p.heads_kv),
+                          .group = u32(group),
+                          .n_q = u32(p.n_q),
+                          .page_size = 0,
+                          .page_count = 0,
+                          .columns = 0,
+                          .splits = u32(std::uint64_t(c.cluster)),
+                          .items = items,
+                          .batch = u32(p.batch),
+                          .share = 0,
+                          .members = 0,
+                          .shared_splits = 0,
+                          .shared_blocks = 0,
+                          .scale_log2 = p.scale * log2e,
+                          .value_scale = 1};
+  const ContiguousKvArguments kv{
+      .v = at.v,
+      .k_batch = p.k.batch,
+      .k_head = p.k.head,
+      .k_row = p.k.row,
+      .v_batch = p.v.batch,
+      .v_head = p.v.head,
+      .v_row = p.v.row,
+      .n_kv = u32(p.n_kv),
+      .window_left = std::int32_t(std::min<std::int64_t>(p.window_left, 0x3fffffff))};
+  load(s.device(), decode_variant(c))(s, runtime::Dim3{u32(std::uint64_t(c.cluster)), items, u32(p.batch)}, n,
+                                      kv);
 }
 
 }  // namespace cgp::kernels

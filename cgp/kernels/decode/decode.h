@@ -12,7 +12,7 @@
 namespace cgp::kernels {
 
 struct DecodeProblem {
-  KvCacheShape cache;  ///< d: a multiple of 64
+  KvCacheShape cache;  ///< d: a multiple of 8; multiples of 64 have faster kernels
   std::uint64_t batch = 1, heads_q = 0, n_q = 1;
   std::uint64_t columns = 0;     ///< of the table of pages: [batch][columns], s32
   std::uint64_t max_length = 0;  ///< no sequence gets longer; 0: columns * page_size
@@ -57,6 +57,8 @@ struct DecodeConfig {
   bool rows16 = false;     ///< up to 16 rows of queries in a product, not 8
   bool one_split = false;  ///< one block has all keys of a sequence
   bool lse = false, pdl = false, cascade = false;
+  /// Keys and values lie in rows, not pages, and queries see them as in attention.h; always with a cluster.
+  bool contiguous = false, causal = false, window_left = false, key_lengths = false;
   /// Blocks that share keys as a cluster and combine in shared memory, where cp.async brings keys; 0: keys come
   /// straight from global memory.
   int cluster = 0;
@@ -69,6 +71,8 @@ struct DecodeConfig {
     v.type("type", "", c.type), v.type("pages", "pages_", c.pages), v.number("d", "d", c.d);
     v.number("warps", "warps", c.warps), v.flag("rows16", c.rows16), v.flag("one_split", c.one_split);
     v.flag("lse", c.lse), v.flag("pdl", c.pdl), v.flag("cascade", c.cascade);
+    v.flag("contiguous", c.contiguous), v.flag("causal", c.causal);
+    v.flag("window_left", c.window_left), v.flag("key_lengths", c.key_lengths);
     v.number("cluster", "cluster", c.cluster, 0);
     if (c.cluster) v.number("smem_kb", "smem", c.smem_kb);
   }
@@ -76,5 +80,19 @@ struct DecodeConfig {
 Variant decode_variant(const DecodeConfig& c);
 std::vector<DecodeConfig> decode_configs();
 std::vector<Variant> decode_variants();
+
+// ---------------------------------------------------------------- attention without pages
+/// Split-KV: attention of few queries over keys and values in rows, which several blocks (a cluster) share. The
+/// queries of all heads of a key head are multiplied together. Why it does not take a problem of attention.h;
+/// empty: it does.
+std::string reject_split_kv(const AttentionProblem& dense, const AttentionAddresses& at,
+                            const runtime::DeviceInfo& d);
+/// Whether it is the faster way: up to 16 rows of queries a key head, 1024 keys and more. Not yet measured.
+bool suits_split_kv(const AttentionProblem& dense);
+/// Whether or not it takes the problem.
+DecodeConfig split_kv_config(const AttentionProblem& dense, const AttentionAddresses& at,
+                             const runtime::DeviceInfo& d);
+/// Queues the problem; Unsupported with reject_split_kv()'s sentence.
+void attention_split_kv(runtime::Stream& s, const AttentionProblem& dense, const AttentionAddresses& at);
 
 }  // namespace cgp::kernels

@@ -23,6 +23,15 @@ struct DecodeParamsOf {
   V<u32> batch, share, members, shared_splits, shared_blocks;  ///< of cascades
   V<f32> scale_log2, value_scale;
 };
+/// Keys and values that lie in rows instead of pages: keys begin at DecodeParams::pool.
+template <template <class> class V>
+struct ContiguousKvOf {
+  V<u64> v, k_batch, k_head, k_row, v_batch, v_head, v_row;
+  V<u32> n_kv;
+  V<s32> window_left;  ///< keys before a query's own that it sees
+};
+using ContiguousKv = ContiguousKvOf<Val>;
+using ContiguousKvArguments = ContiguousKvOf<HostValue>;
 using DecodeParams = DecodeParamsOf<Val>;
 using DecodeArguments = DecodeParamsOf<HostValue>;
 

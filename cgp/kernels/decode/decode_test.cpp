@@ -139,6 +139,11 @@ const std::vector<Shape>& shapes() {
       {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 0, 8},
       {DType::bf16, DType::e4m3, 16, 1, 64, 16, 1, {1200}, 0, 1},
       {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 100}, 0, 1},
+      {DType::bf16, DType::bf16, 4, 2, 80, 16, 1, {1, 40, 0, 129}, 0},  // rows that end inside a chunk
+      {DType::f16, DType::f16, 12, 1, 8, 32, 1, {70}, 3},
+      {DType::bf16, DType::e4m3, 4, 2, 72, 16, 1, {40, 7}, 0},
+      {DType::bf16, DType::bf16, 16, 1, 136, 16, 1, {50}, 2},
+      {DType::bf16, DType::bf16, 4, 1, 96, 16, 1, {70, 65, 100}, 2, -1, 0, 3, 64},
       {DType::bf16, DType::bf16, 8, 2, 64, 16, 1, {70, 65, 100, 64, 130, 129, 77}, 2, 0, 0, 5, 64},
       {DType::bf16, DType::bf16, 8, 2, 64, 16, 1, {70, 65, 100, 64, 130, 129, 77}, 2, -1, 0, 5, 64},
       {DType::bf16, DType::bf16, 7, 1, 128, 16, 1, std::vector<std::uint32_t>(11, 163), 0, -1, 0, 10, 160},
@@ -319,6 +324,17 @@ TEST(decode, right_on_a_gpu) {
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
+}
+
+TEST(decode_config, names_are_read_back) {
+  for (const auto& c : decode_configs()) {
+    const auto back = parse_config<DecodeConfig>("decode", c.name());
+    EXPECT_EQ(back.name(), c.name());
+    EXPECT_EQ(back.cluster, c.cluster);
+    EXPECT_EQ(back.pages, c.pages);
+  }
+  EXPECT_EQ((DecodeConfig{.pages = DType::e4m3, .rows16 = true, .cluster = 8}.name()),
+            "decode_bf16_pages_e4m3_d128_warps4_rows16_cluster8_smem96");
 }
 
 TEST(decode, every_variant_assembles) {

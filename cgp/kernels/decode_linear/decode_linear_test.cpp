@@ -21,7 +21,7 @@ struct Shape {
   std::vector<std::uint64_t> n;
   DecodeLinearNorm norm;
   Activation activation;
-  bool gated, bias, residual, early;
+  bool gated, bias, residual, pdl;
 };
 
 double activated(Activation a, double x) {
@@ -216,6 +216,11 @@ TEST(decode_linear, right_on_a_gpu) {
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
+}
+
+TEST(decode_linear_config, names_are_read_back) {
+  for (const auto& v : decode_linear_variants())
+    EXPECT_EQ(parse_config<DecodeLinearConfig>("decode_linear", v.name).name(), v.name);
 }
 
 TEST(decode_linear, every_variant_assembles_without_spills) {

@@ -159,6 +159,11 @@ TEST(qkv_append, right_on_a_gpu) {
   }
 }
 
+TEST(qkv_append_config, names_are_read_back) {
+  for (const auto& v : qkv_append_variants())
+    EXPECT_EQ(parse_config<QkvAppendConfig>("qkv_append", v.name).name(), v.name);
+}
+
 TEST(qkv_append, every_variant_assembles_without_spills) {
   cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a"}, qkv_append_variants()));
 }
