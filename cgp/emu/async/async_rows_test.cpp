@@ -113,6 +113,17 @@ TEST(AsyncRegister, MissingFence) {
   EXPECT_THAT(second.findings[0].message, HasSubstr("reads %d0"));
 }
 
+// The ISA asks for the fence whatever scale-d is: before the first wgmma and after accesses to accumulators.
+TEST(AsyncRegister, MissingFenceOfOverwrittenAccumulators) {
+  EXPECT_EQ(first_class(run(kMmaZero + kCommit + kWait)), "async.register");
+  const std::string first = kFence + kMma + kCommit + kWait, second = kMmaZero + kCommit + kWait;
+  EXPECT_CLEAN(run(first + second));
+  EXPECT_CLEAN(run(first + " add.f32 %e, %d1, %d1;\n" + kFence + second));
+  const Result r = run(first + " add.f32 %e, %d1, %d1;\n" + second);
+  ASSERT_EQ(first_class(r), "async.register");
+  EXPECT_THAT(r.findings[0].message, HasSubstr("overwrites %d1"));
+}
+
 TEST(AsyncRegister, TheCheckCanBeTakenAway) {
   Kit kit;
   kit.options.checks = parse_checks("all,-async");
