@@ -10,8 +10,7 @@ int main() {
   const std::vector<float> ones(1000, 1);
   const auto a = device.upload<float>(ones);
   auto c = device.alloc<float>(ones.size());
-  auto stream = device.stream();
-  cgp::kernels::vecadd<float>(stream, a.all(), a.all(), c.all());
+  cgp::kernels::vecadd<float>(device.stream(), a.all(), a.all(), c.all());
   device.sync();
   for (float v : c.to_vector())
     if (v != 2) return std::printf("c is %g, should be 2\n", double(v)), 1;
