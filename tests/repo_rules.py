@@ -94,12 +94,23 @@ def include_circles(files):
     return circles
 
 
+def documented_layers():
+    """MAY_USE as docs/architecture.md has it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page[page.index("## Layers"):page.index("## Folders")]
+    return {name: set(used.replace("–", "").split()) for name, used in re.findall(r"^\| `([\w/]+)` \| ([^|;]*) \|", table, re.M)}
+
+
 def main():
     problems = []
 
     def say(path, line, rule):
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}")
 
+    documented = documented_layers()
+    for name in sorted(MAY_USE.keys() | documented.keys()):
+        if MAY_USE.get(name) != documented.get(name):
+            say(ROOT / "docs" / "architecture.md", 1, f"layers: {name} may use {sorted(MAY_USE.get(name, []))}; the table says otherwise")
     files = tracked()
     for circle in include_circles(files):
         say(ROOT / circle[0], 1, "a circle of includes: " + " -> ".join(circle))
