@@ -299,8 +299,14 @@ void decode(Format f, std::span<const std::byte> blocks, std::span<float> values
     if (!finite_scales(f, bytes + b * i.bytes))
       throw ArgumentError(
           {text::cat("the scales of ", i.name, " blocks must be finite"), {}, text::cat("block ", b), {}});
+  decode_blocks(f, blocks.data(), count, values.data());
+}
+
+void decode_blocks(Format f, const std::byte* blocks, std::size_t count, float* values) {
+  const auto& i = info(f);
+  const auto* bytes = reinterpret_cast<Bytes>(blocks);
   for (std::size_t b = 0; b < count; ++b)
-    kDecoders[std::size_t(f)](bytes + b * i.bytes, values.data() + b * i.elements);
+    kDecoders[std::size_t(f)](bytes + b * i.bytes, values + b * i.elements);
 }
 
 }  // namespace cgp::quant

@@ -47,7 +47,9 @@ std::uint64_t bytes_of(Format f, std::uint64_t elements) {
   throw ArgumentError({text::cat("a row of ", i.name, " holds whole blocks of ", i.elements, " elements"),
                        {},
                        text::cat("it has ", elements, " elements"),
-                       {}});
+                       elements < i.elements ? text::cat("the least are ", i.elements)
+                                             : text::cat("the next are ", elements / i.elements * i.elements,
+                                                         " and ", (elements / i.elements + 1) * i.elements)});
 }
 
 }  // namespace cgp::quant
