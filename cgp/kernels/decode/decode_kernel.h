@@ -22,7 +22,7 @@
 
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/dsl/mma/mma.h"
-#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/async_stages.h"
 #include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/dsl/sync/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
@@ -408,50 +408,45 @@ class Decode {
     const auto warp = k_.warp_index();
     const auto of_warp = together ? warp : Val<u32>(0);  // tiles from the first of a round
     const auto pages = known ? std::move(*known) : first_pages(where.batch, start + of_warp, step);
-    const auto base = k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes());
-    const auto meet = [&] { together ? k_.sync() : w_.sync(); };
+    AsyncStages staged(k_, k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes()), stages(),
+                       2 * half_bytes());
     for (int s = 0; s < stages(); ++s)
-      fill(where, start + of_warp + std::uint32_t(s) * step, end, pages[std::size_t(s)],
-           base + std::uint32_t(s * 2 * half_bytes()));
-    const auto done =
-        k_.loop(range(start, end, step),
-                std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
-                                 Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
-                           Val<u32>(0), pages.back()),
-                [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
-                  const auto at = std::get<1>(now), later = tile + of_warp + std::uint32_t(stages()) * step;
-                  const auto page = page_of(where.batch, later + step);
-                  cp_async_wait(k_, stages() - 1);
-                  meet();
-                  // Tiles of several warps in one go where there are registers: one maximum, one scaling for
-                  // all.
-                  const int tiles = !together ? 1 : width_ <= 128 ? t_.warps : 1;
-                  const auto some = [&](const Val<u32>& first, State state) {
-                    const auto from =
-                        (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : base) + at;
-                    std::vector<std::function<Words(int)>> keys, values;
-                    for (int t = 0; t < tiles; ++t) {
-                      keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
-                      values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
-                    }
-                    return multiply(
-                        where, seen, tile + first, tiles, q,
-                        [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
-                        [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(state));
-                  };
-                  auto state = together && tiles < t_.warps
-                                   ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(std::get<0>(now)),
-                                             [&](Val<u32> w, State s) { return some(w, std::move(s)); })
-                                   : some(Val<u32>(0), std::move(std::get<0>(now)));
-                  meet();
-                  fill(where, later, end, std::get<2>(now), base + at);
-                  const auto after = at + std::uint32_t(2 * half_bytes());
-                  return std::tuple(std::move(state),
-                                    select(after == std::uint32_t(tiles_bytes()), Val<u32>(0), after), page);
-                });
-    cp_async_wait_all(k_);
+      fill(where, start + of_warp + std::uint32_t(s) * step, end, pages[std::size_t(s)], staged.stage(s));
+    const auto next = [&](const Val<u32>& tile) {
+      const auto later = tile + of_warp + std::uint32_t(stages()) * step;
+      return std::pair(later, page_of(where.batch, later + step));
+    };
+    // Tiles of several warps in one go where there are registers: one maximum, one scaling for all.
+    const int tiles = !together ? 1 : width_ <= 128 ? t_.warps : 1;
+    const auto body = [&](const Val<u32>& offset, const Val<u32>& tile, State state) {
+      const auto some = [&](const Val<u32>& first, State now) {
+        const auto from =
+            (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : staged.base()) + offset;
+        std::vector<std::function<Words(int)>> keys, values;
+        for (int t = 0; t < tiles; ++t) {
+          keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
+          values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
+        }
+        return multiply(
+            where, seen, tile + first, tiles, q,
+            [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
+            [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(now));
+      };
+      return together && tiles < t_.warps
+                 ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(state),
+                           [&](Val<u32> w, State s) { return some(w, std::move(s)); })
+                 : some(Val<u32>(0), std::move(state));
+    };
+    auto done = staged.loop(
+        range(start, end, step),
+        State{Floats(std::size_t(halves()), Val<f32>(kNever)), Floats(std::size_t(halves()), Val<f32>(0)),
+              accumulator()},
+        pages.back(), next, [&] { together ? k_.sync() : w_.sync(); }, body,
+        [&](const Val<u32>& tile, const Val<u32>& page, const Val<u32>& to_bytes) {
+          fill(where, tile, end, page, to_bytes);
+        });
     w_.sync();
-    return std::get<0>(done);
+    return done;
   }
   Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
     if (kv_) return Val<u32>(0);
