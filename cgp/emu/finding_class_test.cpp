@@ -31,7 +31,7 @@ TEST(FindingClasses, cover_what_the_sources_report) {
   const std::regex literal(R"re((?:report|fail)\(\s*Check::\w+,\s*([^;]*?),\s*\*?[a-z_.>-]*op\b)re");
   const std::regex quoted("\"([a-z_.]+)\"");
   int seen = 0;
-  for (const auto& file : std::filesystem::directory_iterator(CGP_EMU_SOURCES)) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(CGP_EMU_SOURCES)) {
     const std::string name = file.path().filename();
     if (file.path().extension() != ".cpp" || name.find("_test") != std::string::npos) continue;
     std::stringstream text;

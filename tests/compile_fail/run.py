@@ -26,8 +26,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         if gnu:  # one precompiled header for all of them
             header = pathlib.Path(scratch, "all.h")
-            every = [h.name for h in sorted((root / "cgp/dsl").glob("*.h")) if h.stem[-5:] not in ("_test", "check")]
-            header.write_text("".join(f'#include "cgp/dsl/{h}"\n' for h in every))
+            every = [h for h in sorted((root / "cgp/dsl").rglob("*.h")) if not h.stem.endswith(("_test", "_impl"))]
+            header.write_text("".join(f'#include "{h.relative_to(root)}"\n' for h in every))
             subprocess.run([compiler, "-std=c++20", f"-I{root}", "-x", "c++-header", str(header)], check=True)
             base += ["-include", str(header)]
 
@@ -45,7 +45,8 @@ def main():
             return None
 
         def check_block(block):  # the code of the language's pages compiles
-            parts = ("kernel", "async", "epilogue", "mma", "wgmma", "umma", "cluster_launch_control")
+            parts = ("kernel", "pipeline/async", "mma/epilogue", "mma/mma", "mma/wgmma", "mma/umma",
+                     "pipeline/cluster_launch_control")
             source = "".join(f'#include "cgp/dsl/{h}.h"\n' for h in parts) + "using namespace cgp::dsl;\n" + block
             run = subprocess.run(base + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
             return None if run.returncode == 0 else f"docs: {block.splitlines()[0]}:\n{run.stderr[:3000]}"

@@ -41,7 +41,7 @@ TEST(measure, samples_are_batches_long_enough_for_the_clock) {
   VirtualMachine machine;
   MeasureOptions o;
   o.clock = machine.clock();
-  const Measurement m = measure([&] { machine.work(100e-9); }, o);
+  const Measurement m = cgp::measure::measure([&] { machine.work(100e-9); }, o);
   EXPECT_GE(m.calls, 440u) << "a sample takes 50 us, or a tenth less";
   EXPECT_LE(m.calls, 560u);
   EXPECT_NEAR(m.summary.median, 100e-9, 20e-9 / 440 * 1.01) << "reading the clock is shared by all calls";
@@ -53,8 +53,9 @@ TEST(measure, samples_are_batches_long_enough_for_the_clock) {
 }
 
 TEST(measure, time_is_that_of_the_work) {
-  const Measurement m = measure([] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); },
-                                {.max_seconds = 0.3, .min_samples = 5});
+  const Measurement m =
+      cgp::measure::measure([] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); },
+                            {.max_seconds = 0.3, .min_samples = 5});
   EXPECT_GE(m.summary.min, 0.003) << "of the clock of this machine: never less than it slept";
   EXPECT_EQ(m.calls, 1u);
 }
@@ -66,16 +67,16 @@ TEST(measure, it_ends_by_precision_time_or_samples) {
   MeasureOptions o;
   o.clock = machine.clock();
   o.precision = 1e-9;
-  EXPECT_EQ(measure(noisy, o).stop, Stop::time);
+  EXPECT_EQ(cgp::measure::measure(noisy, o).stop, Stop::time);
   const double start = o.clock();
-  (void)measure(noisy, o);
+  (void)cgp::measure::measure(noisy, o);
   EXPECT_NEAR(o.clock() - start, o.max_seconds, 0.01);
   o.max_samples = 100;
-  EXPECT_EQ(measure(noisy, o).stop, Stop::samples);
-  EXPECT_EQ(measure(noisy, o).seconds.size(), 100u);
+  EXPECT_EQ(cgp::measure::measure(noisy, o).stop, Stop::samples);
+  EXPECT_EQ(cgp::measure::measure(noisy, o).seconds.size(), 100u);
   o.precision = 0.5;
-  EXPECT_EQ(measure(noisy, o).stop, Stop::precision);
-  EXPECT_NEAR(measure([&] { machine.work(2e-3); }, o).summary.median, 2e-3, 1e-6);
+  EXPECT_EQ(cgp::measure::measure(noisy, o).stop, Stop::precision);
+  EXPECT_NEAR(cgp::measure::measure([&] { machine.work(2e-3); }, o).summary.median, 2e-3, 1e-6);
 }
 
 TEST(measure, cold_samples_are_single_calls_that_pay_for_memory) {
@@ -88,7 +89,7 @@ TEST(measure, cold_samples_are_single_calls_that_pay_for_memory) {
   MeasureOptions cold;
   cold.max_seconds = 0.4;
   cold.cold = true;
-  const Measurement c = measure(walk, cold);
+  const Measurement c = cgp::measure::measure(walk, cold);
   EXPECT_EQ(c.calls, 1u);
   EXPECT_GE(c.seconds.size() + c.warmup.size(), 3u);
   EXPECT_GT(c.summary.min, 0);
@@ -96,13 +97,13 @@ TEST(measure, cold_samples_are_single_calls_that_pay_for_memory) {
   // does.
   VirtualMachine machine;
   cold.clock = machine.clock();
-  EXPECT_NEAR(measure([&] { machine.work(1e-3); }, cold).summary.max, 1e-3, 1e-7);
+  EXPECT_NEAR(cgp::measure::measure([&] { machine.work(1e-3); }, cold).summary.max, 1e-3, 1e-7);
 }
 
 TEST(measure, the_first_slow_calls_are_warm_up) {
   VirtualMachine machine;
   int call = 0;
-  const Measurement m = measure(
+  const Measurement m = cgp::measure::measure(
       [&] { machine.work(++call < 15 ? 400e-6 : 60e-6 + 1e-7 * (call % 5)); },
       {.precision = 1e-9, .max_seconds = 3, .min_samples = 80, .max_samples = 80, .clock = machine.clock()});
   EXPECT_EQ(m.stop, Stop::samples);
@@ -114,8 +115,8 @@ TEST(measure, the_first_slow_calls_are_warm_up) {
 }
 
 TEST(measure, impossible_options_are_refused) {
-  EXPECT_THROW(measure([] {}, {.precision = 0}), ArgumentError);
-  EXPECT_THROW(measure([] {}, {.min_samples = 50, .max_samples = 10}), ArgumentError);
+  EXPECT_THROW(cgp::measure::measure([] {}, {.precision = 0}), ArgumentError);
+  EXPECT_THROW(cgp::measure::measure([] {}, {.min_samples = 50, .max_samples = 10}), ArgumentError);
   LockstepOptions o;
   o.samples = 0;
   EXPECT_THROW(compare_functions([] {}, [] {}, o), ArgumentError);
