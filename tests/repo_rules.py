@@ -21,7 +21,8 @@ MAY_USE = {
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
-    "kernels": {"dsl", "runtime", "ptx", "base"},
+    "launch": {"dsl", "runtime", "ptx", "base"},
+    "kernels": {"launch", "dsl", "runtime", "ptx", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
@@ -33,9 +34,9 @@ MAY_USE = {
     # The only part of the profiler that knows kernels.
     "profile/kernel": {"explain", "profile", "tune", "kernels", "dsl", "spec", "cpu", "runtime", "ptx", "emu", "base"},
     "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
-    "selfcheck": {"kernels", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
+    "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
     "capi": {"kernels", "runtime", "base"},
-    "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
+    "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
 TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},
                      "cpu": {"profile"}}
