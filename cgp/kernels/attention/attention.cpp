@@ -127,7 +127,7 @@ bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::strin
 
 struct Sm90Tile {
   int d_qk, d_v, columns, warpgroups;
-  int shaped_columns;  ///< where scores are more than a product: fewer registers are left
+  int modified_columns;  ///< where scores are more than a product: fewer registers are left
 };
 constexpr Sm90Tile kSm90Tiles[] = {
     {64, 64, 128, 3, 96}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
@@ -205,7 +205,7 @@ AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning
   tune.used_d_qk = used(p.d_qk, t.d_qk, p.type == DType::e4m3 ? 32 : 16);
   tune.used_d_v = tune.promoted ? 0 : used(p.d_v, t.d_v, 16);
   of.features = AttentionFeatures::of(p, lse);
-  of.columns = columns ? columns : of.features.shaped() ? t.shaped_columns : t.columns;
+  of.columns = columns ? columns : of.features.modifies_scores() ? t.modified_columns : t.columns;
   c.variant = attention_variant(of);
   return c;
 }
@@ -254,7 +254,8 @@ std::vector<AttentionConfig> attention_configs() {
     tune.warpgroups = tile.warpgroups, tune.promoted = promoted;
     const bool fp8 = t == DType::e4m3;
     if (fp8) tune.q_tiles = 2, tune.pingpong = tile.d_qk == 128 ? Pingpong::at_scores : Pingpong::none;
-    add_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f, fp8);
+    add_sm90(t, tile.d_qk, tile.d_v, f.modifies_scores() ? tile.modified_columns : tile.columns, tune, f,
+             fp8);
   };
   for (const auto& tile : kSm90Tiles)
     for (const auto& f : {plain, causal}) add(DType::bf16, tile, f);
@@ -300,7 +301,8 @@ static AttentionSm90Tuning tune_equal_lengths(const AttentionProblem& p, bool ls
   t.warpgroups = tile.warpgroups;
   if (p.type == DType::e4m3) {
     t.promoted = p.promoted;
-    const bool plain = !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).shaped();
+    const bool plain =
+        !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).modifies_scores();
     const bool narrow = tile.d_qk == 64 && plain, flat = narrow && bounded && n <= 1024;  // 128 rows
     if (flat) t.warpgroups = 2;
     // Three warpgroups of 128 columns, with fewer keys a step, do without pingpong.
@@ -332,7 +334,7 @@ static AttentionSm90Tuning tune_equal_lengths(const AttentionProblem& p, bool ls
     t.persistent = !bounded || n <= 4096;
     t.head_swizzle = bounded && n <= 4096;
   }
-  if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
+  if (AttentionFeatures::of(p, lse).modifies_scores()) *columns = 0;
   return t;
 }
 

@@ -106,7 +106,9 @@ struct AttentionFeatures {
 
   static AttentionFeatures of(const AttentionProblem& p, bool lse);
   /// Whether scores are more than q . k times a number.
-  bool shaped() const { return soft_cap || alibi || mask == AttentionMask::additive || bool(modify.apply); }
+  bool modifies_scores() const {
+    return soft_cap || alibi || mask == AttentionMask::additive || bool(modify.apply);
+  }
   template <class Self, class V>
   static void visit(Self& f, V& v) {
     static constexpr std::string_view masks[] = {"", "additive_mask", "boolean_mask"};

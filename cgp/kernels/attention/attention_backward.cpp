@@ -54,7 +54,7 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
   for (int d : {192, 128, 64, 32})
     if (widest <= std::uint64_t(d)) c.width = d;
   // What shapes the scores needs them a second time, and registers for that.
-  const bool shaped = f.shaped() || f.mask != AttentionMask::none;
+  const bool modified = f.modifies_scores() || f.mask != AttentionMask::none;
   if (tune) {
     c.tune = *tune;
   } else if (c.width > 128) {  // what lies in shared memory fits into the 99 KB of sm_86, sm_89 and sm_120
@@ -62,11 +62,11 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
     c.tune = {16, columns, 16, columns};
   } else if (c.width == 128) {
     // For sm_80 ptxas needs more registers for 32 rows of sums than there are.
-    c.tune = shaped    ? AttentionBackwardTuning{16, 32, 16, 32}
+    c.tune = modified  ? AttentionBackwardTuning{16, 32, 16, 32}
              : cc < 90 ? AttentionBackwardTuning{16, 32, 16, 64}
                        : AttentionBackwardTuning{16, 32, 32, 32};
   } else {
-    c.tune = shaped ? AttentionBackwardTuning{16, 32, 16, 32} : AttentionBackwardTuning{32, 32, 32, 64};
+    c.tune = modified ? AttentionBackwardTuning{16, 32, 16, 32} : AttentionBackwardTuning{32, 32, 32, 64};
   }
   c.configs = attention_backward_mma(p.type, c.width, c.tune, f);
   return built(std::move(c));

@@ -44,7 +44,7 @@ struct AttentionBackwardSm90Tuning {
 enum class BackwardStep : std::uint8_t { delta, queries, keys, d_k, d_v, gradients, d_q };
 /// What delta of sm90 sets to zero beside the statistics: counters of added parts, and the sums of d_q where
 /// nobody is the first to store.
-enum class BackwardClears : std::uint8_t { nothing, counters, counters_and_sums };
+enum class BackwardClears : std::uint8_t { nothing, counters, counters_and_d_q };
 struct AttentionBackwardConfig {
   DType type = DType::bf16;
   AttentionKind kind = AttentionKind::simt;
@@ -64,7 +64,7 @@ struct AttentionBackwardConfig {
     static constexpr std::string_view kinds[] = {"simt", "mma", "sm90"};
     static constexpr std::string_view steps[] = {"delta", "queries",   "keys", "d_k",
                                                  "d_v",   "gradients", "d_q"};
-    static constexpr std::string_view clears[] = {"", "clears_counters", "clears_counters_and_sums"};
+    static constexpr std::string_view clears[] = {"", "clears_counters", "clears_counters_and_d_q"};
     static constexpr std::string_view orders[] = {"any_order", "first_stores", "ordered"};
     v.type("type", "", c.type), v.choice("kind", kinds, c.kind), v.choice("step", steps, c.step);
     v.extent("head_dim", "d", c.d_qk, c.d_v);

@@ -20,7 +20,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace attention_parts;
+using namespace attention_impl;
 
 constexpr int kWarps = 4;
 enum class Wanted : std::uint8_t { d_q, d_k, d_v, d_k_and_d_v };  ///< which sums a kernel makes
@@ -417,14 +417,14 @@ void delta_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, Gradi
       .st_if(there & (column == 0u), row, all);
 }
 template <Wanted W, class T>
-void sums_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
+void products_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
   BackwardMma<T>(k, c, p, g, W).run();
 }
 template <Wanted W>
-Variant sums_variant(const AttentionBackwardConfig& c) {
-  return c.type == DType::f16 ? variant(c.name(), 80, sums_kernel<W, f16>, c)
-                              : variant(c.name(), 80, sums_kernel<W, bf16>, c);
+Variant products_variant(const AttentionBackwardConfig& c) {
+  return c.type == DType::f16 ? variant(c.name(), 80, products_kernel<W, f16>, c)
+                              : variant(c.name(), 80, products_kernel<W, bf16>, c);
 }
 
 }  // namespace
@@ -435,13 +435,13 @@ Variant attention_backward_mma_variant(const AttentionBackwardConfig& c) {
       return c.type == DType::f16 ? variant(c.name(), 80, delta_kernel<f16>, c)
                                   : variant(c.name(), 80, delta_kernel<bf16>, c);
     case BackwardStep::queries:
-      return sums_variant<Wanted::d_q>(c);
+      return products_variant<Wanted::d_q>(c);
     case BackwardStep::keys:
-      return sums_variant<Wanted::d_k_and_d_v>(c);
+      return products_variant<Wanted::d_k_and_d_v>(c);
     case BackwardStep::d_k:
-      return sums_variant<Wanted::d_k>(c);
+      return products_variant<Wanted::d_k>(c);
     case BackwardStep::d_v:
-      return sums_variant<Wanted::d_v>(c);
+      return products_variant<Wanted::d_v>(c);
     default:
       throw Unsupported(text::cat(c.name(), ": mma has no such step"));
   }

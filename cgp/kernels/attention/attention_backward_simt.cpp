@@ -12,7 +12,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace attention_parts;
+using namespace attention_impl;
 
 constexpr int kWarps = 4, kMaxDim = 256, kColumns = kMaxDim / 32;
 
@@ -153,7 +153,8 @@ class Backward {
                 const Val<f32>& delta) {
     const auto raw = dot(own, other_qk, p_.d_qk);
     const auto dp = dot(own.at(kMaxDim), other_v, p_.d_v);
-    const auto score = f_.shaped() ? shape(raw, row, key) : shape(raw, row, key) * p_.scale_log2;  // in log2
+    const auto score =
+        f_.modifies_scores() ? shape(raw, row, key) : shape(raw, row, key) * p_.scale_log2;  // in log2
     const auto p = select(lse == kNever, Val<f32>(0), ex2<approx, ftz>(fma(lse, -kLog2e, score)));
     const auto upstream = p * (dp - delta);
     return {p, shape.gradient(raw, row, key, upstream) * p_.scale};

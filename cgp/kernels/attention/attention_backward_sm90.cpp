@@ -14,7 +14,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace attention_parts;
+using namespace attention_impl;
 
 constexpr int kThreads = 256;
 
@@ -35,11 +35,11 @@ TileOfBlock tile_of_block(Kernel& k, const AttentionBackwardConfig& c, const Att
 }
 
 // Zeros for the sums of this block's tile.
-void clear_sums(Kernel& k, const BackwardSm90Params& g) {
-  const auto sums =
+void clear_d_q_accum(Kernel& k, const BackwardSm90Params& g) {
+  const auto d_q_accum =
       Out<f32>(g.d_q_accum).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
   for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
-    sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
+    d_q_accum.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
 }
 // Nobody has added to this block's tile; nobody has begun.
 void clear_counters(Kernel& k, const BackwardSm90Params& g) {
@@ -62,7 +62,7 @@ void delta_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, Backw
     const auto row = row0 + first + std::uint32_t(r);
     columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
   }
-  if (c.clears == BackwardClears::counters_and_sums) clear_sums(k, g);
+  if (c.clears == BackwardClears::counters_and_d_q) clear_d_q_accum(k, g);
   if (c.clears != BackwardClears::nothing) clear_counters(k, g);
   const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(tile_rows) + to<u64>(first));
   const auto deltas = base.at(g.stats_rows);
@@ -151,7 +151,7 @@ struct Workspace {
 
 }  // namespace
 
-namespace attention_parts {
+namespace attention_impl {
 
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
   const std::uint64_t most = t.blocks ? std::uint64_t(t.blocks) : sms;
@@ -166,7 +166,7 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
   return device.tensor_map(spec, address);
 }
 
-}  // namespace attention_parts
+}  // namespace attention_impl
 
 Variant attention_backward_sm90_variant(const AttentionBackwardConfig& c) {
   const bool of_wide = c.wide() && c.step != BackwardStep::delta;
@@ -181,7 +181,7 @@ std::vector<AttentionBackwardConfig> attention_backward_sm90(DType type, int d,
       .type = type, .kind = AttentionKind::sm90, .d_qk = d, .d_v = d, .tune = tune, .features = f};
   auto delta = all, gradients = all, d_q = all;
   delta.step = BackwardStep::delta, gradients.step = BackwardStep::gradients, d_q.step = BackwardStep::d_q;
-  delta.clears = tune.order == AddOrder::any ? BackwardClears::counters_and_sums : BackwardClears::counters;
+  delta.clears = tune.order == AddOrder::any ? BackwardClears::counters_and_d_q : BackwardClears::counters;
   for (auto* plain : {&delta, &d_q}) {  // bounds and modifications matter to the products only
     plain->features = {};
     plain->features.packed = f.packed;
@@ -266,8 +266,8 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   t.persistent = f.packed || (!bounded && !wide_modified) ||
                  (!f.key_lengths && !masked && !f.modify.apply && width(q.dense()) == 128 &&
                   !(f.window_left && f.window_right));
-  t.rounded =
-      masked || f.modify.apply || (width(q.dense()) == 64 && (f.packed || f.key_lengths || f.shaped()));
+  t.rounded = masked || f.modify.apply ||
+              (width(q.dense()) == 64 && (f.packed || f.key_lengths || f.modifies_scores()));
   return t;
 }
 

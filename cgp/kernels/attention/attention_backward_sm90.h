@@ -21,10 +21,10 @@
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/attention/attention_backward.h"
-#include "cgp/kernels/attention/attention_backward_parts.h"
+#include "cgp/kernels/attention/attention_d_q_queue.h"
 #include "cgp/kernels/attention/attention_tiles.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 /// Persistent blocks, or a block per tile.
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms);
@@ -71,7 +71,7 @@ class BackwardSm90 {
   using QMap = TmaIn<QTile, 1, 1, M, D>;
   using SMap = TmaIn<STile>;
   using Scores = Acc<f32, 64, M>;
-  using Sums = Acc<f32, 64, D>;
+  using Accumulators = Acc<f32, 64, D>;
   using Part = Acc<f32, 64, 64>;
   static_assert(M * D == 2 * kPartOfTile, "a warpgroup owns 64 x 64 sums of d_q");
 
@@ -110,7 +110,7 @@ class BackwardSm90 {
     const auto at = coordinate(order() != AddOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce_if_keys(t, at); });
-      add_parts(wg);
+      drain_queue(wg);
     });
     math_.run([&](Warpgroup& wg) {
       if (t_.partial > 1) free_ds(wg);
@@ -129,7 +129,7 @@ class BackwardSm90 {
   };
   /// From iteration to iteration: scores of these queries, where they lie, both sums, their tile and head in the group.
   using Stage = HeldStage<QTile, STile>;
-  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Sums, Val<u32>, Val<u32>>;
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Accumulators, Accumulators, Val<u32>, Val<u32>>;
   struct Own {  ///< what a warpgroup knows
     const TileCoordinate& at;
     SmemTile<KTile> keys, values;
@@ -172,7 +172,7 @@ class BackwardSm90 {
             });
         mail.send(w, {end});
       });
-      add_parts(wg);
+      drain_queue(wg);
     });
     math_.run([&](Warpgroup& wg) {
       if (t_.partial > 1) free_ds(wg);
@@ -197,12 +197,12 @@ class BackwardSm90 {
     k_.inst(op, {}, {k_.in_register(whose + std::uint32_t(ds_free_)), ptx::Operand::integer(256)});
   }
   // The second and third warp behind the producer, one for each warpgroup.
-  void add_parts(Warpgroup& wg) {
+  void drain_queue(Warpgroup& wg) {
     const auto member = (k_.warp_index() & 3u) - 1u;
     k_.if_(assume_uniform(member < 2u, Uniform::warp), [&] {
-      const Out<f32> sums(g_.d_q_accum);
+      const Out<f32> d_q_accum(g_.d_q_accum);
       const Out<u32> arrived(g_.arrived);
-      wg.warp().one_thread([&](Thread& t) { queue_.add(t, member, sums, arrived, order()); });
+      wg.warp().one_thread([&](Thread& t) { queue_.add(t, member, d_q_accum, arrived, order()); });
     });
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
@@ -541,16 +541,16 @@ class BackwardSm90 {
   }
 
   // ------------------------------------------------------------ results
-  void store_both(Warpgroup& wg, const TileCoordinate& at, const Val<u32>& key, const Sums& d_k,
-                  const Sums& d_v) {
+  void store_both(Warpgroup& wg, const TileCoordinate& at, const Val<u32>& key, const Accumulators& d_k,
+                  const Accumulators& d_v) {
     store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);
     store(wg, g_.d_v, at, key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), d_v);
   }
   void store(Warpgroup& wg, const Val<u64>& address, const TileCoordinate& at, const Val<u32>& key,
              const Val<u64>& batch, const Val<u64>& head, const Val<u64>& pitch, const Val<u32>& cols,
-             const Val<f32>& scale, const Sums& sum) {
-    store_sums(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)), key,
-               f_.key_lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
+             const Val<f32>& scale, const Accumulators& sum) {
+    store_accumulator(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)),
+                      key, f_.key_lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
   }
 
   Kernel& k_;
@@ -571,4 +571,4 @@ class BackwardSm90 {
   int ds_free_;
 };
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -6,7 +6,7 @@
 
 #include "cgp/base/text.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 namespace {
 
 constexpr std::uint64_t kStatsRows = kWideOwn;  ///< rows of a head's statistics are a multiple of this
@@ -109,4 +109,4 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
   run(1, false), run(2, false), run(3, true);
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

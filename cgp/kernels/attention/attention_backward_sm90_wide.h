@@ -18,7 +18,7 @@
 #include "cgp/dsl/pipeline/tile_slots.h"
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 inline constexpr int kWideOwn = 128, kWideOther = 64;  ///< rows of a tile
 static_assert(backward_queries(256) == kWideOther);
@@ -40,7 +40,7 @@ class WideSm90 {
   using SMap = TmaIn<STile>;
   using Scores = Acc<f32, 64, M>;
   static constexpr int kColumns = Values ? DV : DQK;
-  using Sums = Acc<f32, 64, kColumns>;
+  using Accumulators = Acc<f32, 64, kColumns>;
   struct Maps {
     const RowMap<OwnScores>& own_scores;
     const RowMap<OwnUp>& own_up;
@@ -84,7 +84,7 @@ class WideSm90 {
   using Words = std::vector<Val<b32>>;
   using Stage = HeldStage<ForScores>;
   /// From iteration to iteration: scores, where the other side's rows lie, sums, tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Val<u32>, Val<u32>>;
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Accumulators, Val<u32>, Val<u32>>;
   struct TileCoordinate {
     Sequence s;  ///< of keys: of the group's first head
     Val<u32> own0;
@@ -215,8 +215,8 @@ class WideSm90 {
     const auto store = [&](const Val<u64>& address, const Val<u32>& head, const Val<u64>& batch,
                            const Val<u64>& heads, const Val<u64>& pitch, const Val<u32>& rows) {
       const auto& before = queries_ ? at.s.first_q : at.s.first_kv;
-      store_sums(wg, Out<T>(address).at(rows_of(at.s, head, before, batch, heads, pitch)), row, rows, pitch,
-                 Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
+      store_accumulator(wg, Out<T>(address).at(rows_of(at.s, head, before, batch, heads, pitch)), row, rows,
+                        pitch, Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
     };
     const auto& keys = f_.key_lengths ? p_.n_kv : at.s.n_kv;
     if (queries_)
@@ -415,4 +415,4 @@ void wide_kernel(Kernel& k, AttentionBackwardConfig c,
   WideSm90<T, DQK, DV, Values>(k, c, {own_scores, own_up, scores, up, stats}, p, g).run();
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -499,7 +499,7 @@ TEST(attention_backward_sm90, modified_scores_have_their_gradients) {
 
 namespace {
 
-void same_sums_under_every_policy(const AttentionProblem& p) {
+void same_bits_under_every_policy(const AttentionProblem& p) {
   std::vector<std::byte> first;
   for (auto [async, schedule] : {std::pair{"late", "adversarial"},
                                  {"random:1", "random:1"},
@@ -514,22 +514,22 @@ void same_sums_under_every_policy(const AttentionProblem& p) {
 
 }  // namespace
 
-TEST(attention_backward_sm90, under_every_policy_with_the_same_sums) {
+TEST(attention_backward_sm90, under_every_policy_with_the_same_bits) {
   auto p = problem(DType::bf16, 150, 270, 64, 64);
   p.causal = true, p.batch = 1;
-  same_sums_under_every_policy(p);
+  same_bits_under_every_policy(p);
   p.packed = true, p.batch = 3, p.n_q = 130, p.n_kv = 140;
-  same_sums_under_every_policy(p);
+  same_bits_under_every_policy(p);
   p = problem(DType::bf16, 40, 70, 64, 64), p.batch = 1, p.soft_cap = 1.5f;
-  same_sums_under_every_policy(p);
+  same_bits_under_every_policy(p);
 }
 
-TEST(attention_backward_sm90, wide_under_every_policy_with_the_same_sums) {
+TEST(attention_backward_sm90, wide_under_every_policy_with_the_same_bits) {
   auto p = problem(DType::bf16, 150, 140, 192, 128);
   p.causal = true, p.batch = 1;
-  same_sums_under_every_policy(p);
+  same_bits_under_every_policy(p);
   p = problem(DType::bf16, 40, 70, 192, 128), p.batch = 2, p.packed = true;
-  same_sums_under_every_policy(p);
+  same_bits_under_every_policy(p);
 }
 
 TEST(attention_backward_sm90, tunings) {
@@ -623,13 +623,13 @@ namespace {
 
 // Scores, bounds and sequences in every combination that sm90 takes, larger than what the oracle has time
 // for: beside simt, which was compared with it, and twice with the same bits.
-struct Shaped {
+struct Modified {
   const char* what;
   float cap;
   bool alibi;
   AttentionMask mask;
 };
-constexpr Shaped kShaped[] = {
+constexpr Modified kModified[] = {
     {"plain", 0, false, AttentionMask::none},   {"cap", 1.5f, false, AttentionMask::none},
     {"alibi", 0, true, AttentionMask::none},    {"cap_alibi", 1.5f, true, AttentionMask::none},
     {"add", 0, false, AttentionMask::additive}, {"bool", 0, false, AttentionMask::boolean}};
@@ -660,15 +660,15 @@ void agree(const runtime::Device& device, const AttentionProblem& problem, bool 
   if (any_order) as_near(on.run(on.selected(any), any).q, simt.q, p, what + " d_q in any order");
 }
 
-class AttentionBackwardShaped : public ::testing::TestWithParam<int> {};
+class AttentionBackwardModified : public ::testing::TestWithParam<int> {};
 
 }  // namespace
 
-TEST_P(AttentionBackwardShaped, agrees_with_simt_on_a_gpu) try {
+TEST_P(AttentionBackwardModified, agrees_with_simt_on_a_gpu) try {
   const auto device = runtime::Device::open("cuda:0");
   if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
   const int shape = GetParam() / 4, width = GetParam() % 4;
-  const Shaped& shaped = kShaped[shape];
+  const Modified& modified = kModified[shape];
   const std::uint64_t d = kWidths[width];
   for (int layout = 0; layout < 3; ++layout)
     for (bool causal : {true, false}) {
@@ -679,9 +679,9 @@ TEST_P(AttentionBackwardShaped, agrees_with_simt_on_a_gpu) try {
       p.heads_q = 4, p.heads_kv = 2, p.batch = layout ? 3 : 2;
       p.packed = layout == 1, p.key_lengths = layout == 2, p.causal = causal;
       if (!causal && count % 4 < 2) p.window_left = 200, p.window_right = 30;
-      p.soft_cap = shaped.cap, p.alibi = shaped.alibi, p.mask = shaped.mask;
+      p.soft_cap = modified.cap, p.alibi = modified.alibi, p.mask = modified.mask;
       agree(device, p, d <= 128 && causal,
-            text::cat(shaped.what, " d ", d, " layout ", layout,
+            text::cat(modified.what, " d ", d, " layout ", layout,
                       causal               ? " causal"
                       : p.window_left >= 0 ? " window"
                                            : ""));
@@ -689,7 +689,7 @@ TEST_P(AttentionBackwardShaped, agrees_with_simt_on_a_gpu) try {
 } catch (const Unsupported& e) {
   GTEST_SKIP() << e.what();
 }
-INSTANTIATE_TEST_SUITE_P(scores_and_widths, AttentionBackwardShaped, ::testing::Range(0, 24));
+INSTANTIATE_TEST_SUITE_P(scores_and_widths, AttentionBackwardModified, ::testing::Range(0, 24));
 
 TEST(attention_backward_sm90, sequences_right_on_a_gpu) { right_on_a_gpu(every_sequence, 200, {2, 3}); }
 TEST(attention_backward_sm90, wide_sequences_right_on_a_gpu) {
@@ -733,20 +733,20 @@ std::vector<std::vector<Variant>> all_sm90() {
       all.push_back(
           choose_attention_backward_sm90(p, tune_attention_backward(p, packed == (d == 64))).kernels);
     }
-  const auto shaped = [&](std::uint64_t d, const std::function<void(AttentionProblem&)>& set) {
+  const auto modified = [&](std::uint64_t d, const std::function<void(AttentionProblem&)>& set) {
     auto p = problem(DType::bf16, 9, 9, d, d);
     set(p);
     all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, d != 64)).kernels);
   };
-  shaped(64, [](auto& p) { p.soft_cap = 2, p.causal = true, p.window_left = 3; });
-  shaped(128, [](auto& p) { p.soft_cap = 2, p.packed = p.causal = true; });
-  shaped(128, [](auto& p) { p.mask = AttentionMask::additive, p.causal = true; });
-  shaped(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
-  shaped(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
-  shaped(96, [](auto& p) { p.causal = true; });
-  shaped(64, [](auto& p) { p.modify = near_and_even().of, p.causal = true; });
+  modified(64, [](auto& p) { p.soft_cap = 2, p.causal = true, p.window_left = 3; });
+  modified(128, [](auto& p) { p.soft_cap = 2, p.packed = p.causal = true; });
+  modified(128, [](auto& p) { p.mask = AttentionMask::additive, p.causal = true; });
+  modified(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
+  modified(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
+  modified(96, [](auto& p) { p.causal = true; });
+  modified(64, [](auto& p) { p.modify = near_and_even().of, p.causal = true; });
   for (std::uint64_t d : {128, 256})
-    shaped(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });
+    modified(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });
   return all;
 }
 

@@ -4,7 +4,7 @@
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/attention/attention_score.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 /// Eight columns of a row.
 struct OutputColumns {
@@ -35,4 +35,4 @@ Val<f32> row_product(Warp& w, const OutputColumns& x, int threads) {
       w, sum.back(), [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, threads);
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -133,7 +133,7 @@ std::vector<std::uint32_t> random_lengths(std::uint64_t batch, std::uint64_t mos
   n.resize(batch);
   return n;
 }
-std::vector<std::uint32_t> prefix_sums(const std::vector<std::uint32_t>& n) {
+std::vector<std::uint32_t> offsets_of(const std::vector<std::uint32_t>& n) {
   std::vector<std::uint32_t> s{0};
   for (auto x : n) s.push_back(s.back() + x);
   return s;
@@ -194,8 +194,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   AttentionInputs in;
   std::uint64_t rows_q = p.batch * p.n_q, rows_kv = p.batch * p.n_kv;
   if (p.packed) {
-    in.cu_q = prefix_sums(random_lengths(p.batch, p.n_q, seed + 10));
-    in.cu_kv = prefix_sums(random_lengths(p.batch, p.n_kv, seed + 11));
+    in.cu_q = offsets_of(random_lengths(p.batch, p.n_q, seed + 10));
+    in.cu_kv = offsets_of(random_lengths(p.batch, p.n_kv, seed + 11));
     rows_q = in.cu_q.back(), rows_kv = in.cu_kv.back();
   }
   if (p.key_lengths) in.lengths = random_lengths(p.batch, p.n_kv, seed + 12);

@@ -89,13 +89,13 @@ class FormulaParser {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
       ++at_;
   }
-  static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static bool alphabetic(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
   static bool digit(char c) { return c >= '0' && c <= '9'; }
   /// The word here, without taking it.
   std::string_view word() {
     space();
     std::size_t end = at_;
-    while (end < text_.size() && (letter(text_[end]) || (end > at_ && digit(text_[end])))) ++end;
+    while (end < text_.size() && (alphabetic(text_[end]) || (end > at_ && digit(text_[end])))) ++end;
     return text_.substr(at_, end - at_);
   }
   bool take_word(std::string_view w) {
@@ -294,7 +294,7 @@ class FormulaParser {
   std::optional<Expression> function(std::string_view name) {
     const auto one = [&](auto host, auto device) { return of_one(arguments(1)[0], host, device); };
     using V = const Val<f32>&;
-    using attention_parts::kLn2, attention_parts::kLog2e;
+    using attention_impl::kLn2, attention_impl::kLog2e;
     if (name == "abs") return one([](float x) { return std::fabs(x); }, [](V x) { return dsl::abs(x); });
     if (name == "floor") return one([](float x) { return std::floor(x); }, rounded_down);
     if (name == "exp")
@@ -307,7 +307,7 @@ class FormulaParser {
       return one([](float x) { return std::sin(x); }, [](V x) { return dsl::sin<approx>(x); });
     if (name == "cos")
       return one([](float x) { return std::cos(x); }, [](V x) { return dsl::cos<approx>(x); });
-    if (name == "tanh") return one([](float x) { return std::tanh(x); }, attention_parts::tanh_exact);
+    if (name == "tanh") return one([](float x) { return std::tanh(x); }, attention_impl::tanh_exact);
     if (name == "sigmoid")
       return one([](float x) { return 1 / (1 + std::exp(-x)); },
                  [](V x) { return rcp<approx, ftz>(ex2<approx, ftz>(x * -kLog2e) + 1.0f); });

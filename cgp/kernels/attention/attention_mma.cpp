@@ -13,7 +13,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace attention_parts;
+using namespace attention_impl;
 
 constexpr int kRows = 64;
 
@@ -86,7 +86,7 @@ class ForwardMma {
         [&](const auto& stage, const Val<u32>& i, State now) {
           auto raw = multiply(w_, zeros<f32, 16, kKeys>(w_), q_part, q, k_part, stage.template get<0>());
           const auto key0 = (begin + i) * std::uint32_t(kKeys) + origin.col;
-          auto scores = shaped(std::move(raw), shape, row, key0, limit);
+          auto scores = modified(std::move(raw), shape, row, key0, limit);
           const auto c = exponent_scale(f_, p_);
           const Pair max = row_max(scores, std::get<0>(now));
           std::vector<Val<f32>> base, scale;
@@ -108,15 +108,15 @@ class ForwardMma {
     finish(s, row, origin.col, done);
   }
 
-  Scores shaped(Scores raw, const Shape& shape, const Val<u32>& row, const Val<u32>& key0,
-                const std::array<Bounds, 2>& limit) {
+  Scores modified(Scores raw, const Shape& shape, const Val<u32>& row, const Val<u32>& key0,
+                  const std::array<Bounds, 2>& limit) {
     int i = 0;
     return std::move(raw).map_rows([&](const Val<f32>& x, int half) {
       const auto key = key0 + std::uint32_t(8 * (i >> 2) + (i & 1));
       ++i;
       const auto at = bits<s32>(key);
       const Bounds& l = limit[std::size_t(half)];
-      const auto below = at < l.end, inside = f_.window_left ? below & (at >= l.first) : below;
+      const auto before_end = at < l.end, inside = f_.window_left ? before_end & (at >= l.first) : before_end;
       return select(inside, shape(x, row + std::uint32_t(8 * half), key), Val<f32>(kNever));
     });
   }

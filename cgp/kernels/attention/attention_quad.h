@@ -6,7 +6,7 @@
 #include "cgp/dsl/mma/fragment.h"
 #include "cgp/dsl/sync/warp.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 /// Words of blocks 0 to 3 (columns 8b + 2t, + 1 in thread t) become the four words of block t.
 inline dsl::RegGroup<dsl::b32, 4> exchange_in_quad(dsl::Warp& w,
@@ -41,4 +41,4 @@ void store_row(dsl::Warp& w, const dsl::Out<dsl::b32>& row, const dsl::Val<dsl::
   }
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -120,7 +120,7 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
   if (step > 1) c.note = text::cat("every ", step, "th row");
   const bool fp8 = p.type == DType::e4m3;
   const double f32 = unit_roundoff(DType::f32), type = unit_roundoff(p.type);
-  const double out = unit_roundoff(p.o_type()), sums = fp8 ? std::exp2(-13) : 0;
+  const double out = unit_roundoff(p.o_type()), summation = fp8 ? std::exp2(-13) : 0;
   const auto compare_one = [&](double got, double want, double allowed, std::uint64_t index) {
     ++c.compared;
     const bool equal = got == want || (std::isnan(got) && std::isnan(want));
@@ -139,8 +139,8 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
     const auto want = attention_ref(p, in, b, h, i);
     if (!want.exists) continue;
     const double score = f32 * (double(p.d_qk) + 16) * (want.score_size + 1) +
-                         sums * (double(p.d_qk) / 32 + 1) * want.score_size;
-    const double rounded = type + 2 * score + 8 * f32 + sums * (double(p.n_kv) / 32 + 2);
+                         summation * (double(p.d_qk) / 32 + 1) * want.score_size;
+    const double rounded = type + 2 * score + 8 * f32 + summation * (double(p.n_kv) / 32 + 2);
     const std::uint64_t o0 = (p.packed ? 0 : b) * p.o.batch + h * p.o.head + want.row * p.o.row;
     for (std::uint64_t d = 0; d < p.d_v; ++d)
       compare_one(o.at(o0 + d), want.o[d],

@@ -11,7 +11,7 @@
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_params.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 using namespace dsl;
 
@@ -44,7 +44,9 @@ inline Sequence of_member(const Sequence& s, const Val<u32>& member) {
   return {s.batch, s.head + member, s.head_kv, s.n_q, s.n_kv, s.first_q, s.first_kv};
 }
 /// Whether scores depend on more than q . k and bounds.
-inline bool shapes(const AttentionFeatures& f) { return f.shaped() || f.mask != AttentionMask::none; }
+inline bool shapes(const AttentionFeatures& f) {
+  return f.modifies_scores() || f.mask != AttentionMask::none;
+}
 
 /// Keys first <= j < end of one query, as far as bounds say.
 struct Bounds {
@@ -61,7 +63,7 @@ inline Bounds bounds(const AttentionFeatures& f, const AttentionParams& p, const
 
 /// Kept scores times this are exponents of 2.
 inline Val<f32> exponent_scale(const AttentionFeatures& f, const AttentionParams& p) {
-  return f.shaped() ? Val<f32>(1.0f) : p.scale_log2;
+  return f.modifies_scores() ? Val<f32>(1.0f) : p.scale_log2;
 }
 /// What tanh_of() takes for each unit of tanh's argument.
 inline constexpr float kTanhUnit = 2 * kLog2e;
@@ -83,7 +85,7 @@ class Shape {
   }
   /// Kept score. Callers apply bounds() themselves; a boolean mask is applied here.
   Val<f32> operator()(const Val<f32>& raw, const Val<u32>& row, const Val<u32>& key) const {
-    if (!f_.shaped()) return masked(raw, row, key);
+    if (!f_.modifies_scores()) return masked(raw, row, key);
     return masked(natural(raw, row, key) * kLog2e, row, key);
   }
   /// The score in natural units, before masks of the boolean kind.
@@ -189,4 +191,4 @@ inline Val<u64> rows_of(const Sequence& q, const Val<u32>& head, const Val<u32>&
   return to<u64>(q.batch) * batch + to<u64>(head) * heads + wide_index(first) * row;
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -9,7 +9,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace attention_parts;
+using namespace attention_impl;
 
 constexpr int kWarps = 4, kMaxDim = 256;
 

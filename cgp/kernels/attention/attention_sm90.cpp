@@ -5,7 +5,7 @@
 namespace cgp::kernels {
 
 Variant attention_sm90(const AttentionConfig& c) {
-  using namespace attention_parts;
+  using namespace attention_impl;
   const auto made = [&]() -> Variant {
     if (c.type == DType::e4m3) return sm90_fp8(c);
     const auto is = [&](int d, int n) { return c.d_qk == d && c.d_v == d && c.columns == n; };

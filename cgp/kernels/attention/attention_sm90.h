@@ -18,7 +18,7 @@
 #include "cgp/kernels/attention/attention_sm90_fp8.h"
 #include "cgp/kernels/attention/attention_tiles.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 // Probabilities are 2^(score - reference + shift), where the reference is within `limit` exponents of 2 of
 // the row's maximum. 16-bit types have exponents enough; e4m3 counts from 2^-9 to 448.
@@ -210,7 +210,7 @@ class ForwardSm90 {
 
     const auto last = b.end - 1;
     auto raw = scores(wg, q.template get<0>()).wait(wg);
-    auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
+    auto kept = modified(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
     auto first = exponentials(std::move(kept), max, head.exponent_scale, true);
     Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV>(wg)};
@@ -223,7 +223,7 @@ class ForwardSm90 {
         if (t_.pingpong == Pingpong::at_issue) pingpong_->pass(wg);
         auto raw = std::move(busy).wait(wg);
         if (t_.pingpong == Pingpong::at_scores) pingpong_->pass(wg);
-        auto seen = shaped(std::move(raw), shape, head, row, n, origin.col, limit, masked);
+        auto seen = modified(std::move(raw), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
         if constexpr (fp8) out.step(wg);
         const Grown g = grow(w, before, most, head.exponent_scale, masked);
@@ -270,12 +270,12 @@ class ForwardSm90 {
     if constexpr (!fp8) return {Val<f32>(1.0f), exponent_scale(f_, p_)};
     const auto both = scale_of(p_.q_scale, p_.q_scale_batch, p_.q_scale_head, s.batch, s.head) *
                       scale_of(p_.k_scale, p_.k_scale_batch, p_.k_scale_head, s.batch, s.head_kv);
-    return {both, f_.shaped() ? Val<f32>(1.0f) : both * p_.scale_log2};
+    return {both, f_.modifies_scores() ? Val<f32>(1.0f) : both * p_.scale_log2};
   }
 
-  Scores shaped(Scores acc, const Shape& shape, const Head& head, const Val<u32>& row, const Val<u32>& n,
-                const Val<u32>& col, const std::array<Bounds, 2>& limit, bool masked) {
-    const bool alone = !f_.shaped() && f_.mask != AttentionMask::boolean;
+  Scores modified(Scores acc, const Shape& shape, const Head& head, const Val<u32>& row, const Val<u32>& n,
+                  const Val<u32>& col, const std::array<Bounds, 2>& limit, bool masked) {
+    const bool alone = !f_.modifies_scores() && f_.mask != AttentionMask::boolean;
     if (alone && !masked) return acc;
     const auto key0 = n * std::uint32_t(BN) + col;
     std::vector<Val<s32>> left, first;
@@ -287,11 +287,11 @@ class ForwardSm90 {
     return std::move(acc).map_rows([&](const Val<f32>& x, int half) {
       const int c = 8 * (i >> 2) + (i & 1);
       ++i;
-      const auto score = fp8 && f_.shaped() ? x * head.scores : x;
+      const auto score = fp8 && f_.modifies_scores() ? x * head.scores : x;
       const auto kept = alone ? x : shape(score, row + std::uint32_t(8 * half), key0 + std::uint32_t(c));
       if (!masked) return kept;
-      const auto below = left[std::size_t(half)] > c;
-      const auto inside = f_.window_left ? below & (first[std::size_t(half)] <= c) : below;
+      const auto before_end = left[std::size_t(half)] > c;
+      const auto inside = f_.window_left ? before_end & (first[std::size_t(half)] <= c) : before_end;
       return select(inside, kept, Val<f32>(kNever));
     });
   }
@@ -348,7 +348,7 @@ class ForwardSm90 {
     const auto max = [&](std::size_t h) { return select(any, most[h], before[h]); };
     return {{max(0), max(1)}, {scale(0), scale(1)}, any};
   }
-  bool guarded() const { return f_.shaped() || f_.mask == AttentionMask::boolean; }
+  bool guarded() const { return f_.modifies_scores() || f_.mask == AttentionMask::boolean; }
 
   Scores exponentials(Scores s, const Pair& max, const Val<f32>& c, bool masked) {
     std::vector<Val<f32>> base;
@@ -368,9 +368,9 @@ class ForwardSm90 {
   // The assembler moves a wait for products up across arithmetic that does not depend on them, and then
   // nothing runs under those products. It does not move it across a loop: this one has no iterations, since sums
   // of exponentials are not negative. (It knows that too, hence a number that only the launch knows.)
-  Pair hold(const Pair& sums) {
+  Pair hold(const Pair& totals) {
     return k_.while_(
-        sums, [&](const Pair& s) { return dsl::min(s[0], s[1]) < p_.negative; },
+        totals, [&](const Pair& s) { return dsl::min(s[0], s[1]) < p_.negative; },
         [](const Pair& s) {
           return Pair{s[0] + 1.0f, s[1] + 1.0f};
         });
@@ -495,4 +495,4 @@ Variant sm90_wide(const AttentionConfig& c);
 /// e4m3 operands; no variant where there is no such tile.
 Variant sm90_fp8(const AttentionConfig& c);
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -2,7 +2,7 @@
 // attention sm90 with e4m3 operands: which tiles there are.
 #include "cgp/kernels/attention/attention_sm90.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 Variant sm90_fp8(const AttentionConfig& c) {
   const auto is = [&](int d, int n) { return c.d_qk == d && c.d_v == d && c.columns == n; };
@@ -14,4 +14,4 @@ Variant sm90_fp8(const AttentionConfig& c) {
   return {};
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -15,7 +15,7 @@
 #include "cgp/dsl/pipeline/warp_ring.h"
 #include "cgp/kernels/attention/attention.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 using namespace dsl;
 
@@ -83,14 +83,14 @@ class TransposedValues {
   static constexpr int kBlocks = DV / 16 / kWarps;  // of 16 columns, of each warp
   static_assert(DV % (16 * kWarps) == 0 && BN % 32 == 0);
 
-  static constexpr int kParts = 2;  // of the columns, where accumulation is promoted
+  static constexpr int kHalves = 2;  // of the columns, where accumulation is promoted
   // The tensor core keeps some 14 bits of a sum. A promoted product sums one tile's keys; fp32 registers add up
   // the tiles. It is made in two parts, one half of the columns after the other, which needs fewer registers:
   // step() ends one part and begins the next.
   template <class P>
   class Product {
     using All = Acc<f32, 64, DV>;
-    using Part = Acc<f32, 64, DV / kParts>;
+    using Part = Acc<f32, 64, DV / kHalves>;
 
    public:
     Product(Warpgroup& wg, All acc, P p, Stage stage, bool promoted, const WgmmaPart& part, Here at)
@@ -104,12 +104,12 @@ class TransposedValues {
     }
     /// After the first part's product has had time.
     void step(Warpgroup& wg) {
-      if (!part_ || begun_ == kParts) return;
+      if (!part_ || begun_ == kHalves) return;
       end(wg);
       begin(wg);
     }
     All wait(Warpgroup& wg) && {
-      while (part_ && begun_ < kParts) step(wg);
+      while (part_ && begun_ < kHalves) step(wg);
       if (part_) end(wg);
       if (whole_) acc_.emplace(std::move(*whole_).wait(wg, at_));
       std::move(stage_).free(wg, at_);
@@ -119,8 +119,8 @@ class TransposedValues {
    private:
     SmemTile<Transposed> tile() const { return stage_.template get<0>(); }
     void begin(Warpgroup& wg) {
-      part_.emplace(wgmma(wg, fresh<f32, 64, DV / kParts>(wg), p_,
-                          tile().template rows<DV / kParts>(DV / kParts * begun_)));
+      part_.emplace(wgmma(wg, fresh<f32, 64, DV / kHalves>(wg), p_,
+                          tile().template rows<DV / kHalves>(DV / kHalves * begun_)));
       ++begun_;
     }
     void end(Warpgroup& wg) {
@@ -159,4 +159,4 @@ class TransposedValues {
   std::vector<Val<u32>> from_, to_;
 };
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

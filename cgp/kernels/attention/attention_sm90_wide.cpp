@@ -3,7 +3,7 @@
 // compile.
 #include "cgp/kernels/attention/attention_sm90.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 Variant sm90_wide(const AttentionConfig& c) {
   const auto is = [&](int a, int b, int n) { return c.d_qk == a && c.d_v == b && c.columns == n; };
@@ -13,4 +13,4 @@ Variant sm90_wide(const AttentionConfig& c) {
   return {};
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

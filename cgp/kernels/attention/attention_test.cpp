@@ -221,10 +221,10 @@ TEST(attention_sm90, nothing_behind_a_sequence_is_read) {
       out.download(o.bytes);
       return o;
     };
-    const auto plain = result(false), beside = result(true);
+    const auto plain = result(false), unread = result(true);
     for (std::uint64_t e = 0; e < plain.size(); ++e)
       if (!packed || counts(e)) {
-        EXPECT_EQ(plain.at(e), beside.at(e)) << packed << " " << e;
+        EXPECT_EQ(plain.at(e), unread.at(e)) << packed << " " << e;
       }
   }
 }
@@ -278,7 +278,7 @@ TEST(attention_fp8, every_feature) {
   run({{"mask", "boolean"}, {"causal", "1"}});
 }
 
-TEST(attention_fp8, promoted_sums) {
+TEST(attention_fp8, promoted_accumulation) {
   for (auto [d, feature, value] :
        {std::tuple{"64", "cap", "2"}, {"64", "heads", "2"}, {"112", "left", "100"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},

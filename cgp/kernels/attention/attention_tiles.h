@@ -5,7 +5,7 @@
 #include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/attention/attention_score.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 /// A head of `pairs` and a tile of its `tiles_m`: all first tiles of the heads that are visited together, then
 /// all second ones.
@@ -86,4 +86,4 @@ inline Val<u32> rounds_of_block(Kernel& k, const Val<u32>& tiles) {
   return full + select(last < tiles % grid, Val<u32>(1), Val<u32>(0));
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl

@@ -11,7 +11,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace decode_parts;
+using namespace decode_impl;
 
 template <class T, class Page>
 void decode_kernel(Kernel& k, DecodeConfig c, DecodeParams p) {
@@ -123,7 +123,7 @@ std::string reject(const DecodeProblem& q) {
   if (p.batch > 65535) return text::cat("batch = ", p.batch, " is above 65535");
   if (p.share > 0x7fffffff) return text::cat("share = ", p.share, " is above 2^31 - 1");
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
-  if (p.cluster < -1 || p.cluster > 16 || (p.cluster > 0 && !std::has_single_bit(unsigned(p.cluster))))
+  if (p.cluster < -1 || p.cluster > 16 || (p.cluster > 0 && (p.cluster & (p.cluster - 1))))
     return text::cat("cluster = ", p.cluster, " is not 1, 2, 4, 8 or 16, 0 or -1");
   if (p.smem_kb && p.smem_kb != 96 && p.smem_kb != 192)
     return text::cat("smem_kb = ", p.smem_kb, " is not 96, 192 or 0");

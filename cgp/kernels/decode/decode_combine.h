@@ -4,7 +4,7 @@
 // of other blocks in the workspace. Members of Decode (decode_kernel.h).
 #include "cgp/kernels/decode/decode_kernel.h"
 
-namespace cgp::kernels::decode_parts {
+namespace cgp::kernels::decode_impl {
 
 template <class T, class Page>
 template <class Block>
@@ -12,11 +12,11 @@ void Decode<T, Page>::combine_cluster(const Where& at, Block&& block) {
   const auto blocks = std::uint32_t(t_.cluster), columns = std::uint32_t(d_) / blocks;
   const auto rank = k_.cluster_ctarank();
   const auto most = std::uint32_t(8 * halves());
-  const auto parts = k_.shared<f32>(int(blocks * most * columns)),
+  const auto partial = k_.shared<f32>(int(blocks * most * columns)),
              stats = k_.shared<f32>(int(blocks * most * 2));
   each(at, d_, [&](const Val<u32>& r, const Val<u32>& x) {
     const auto b = block(r, x);
-    mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
+    mapa(partial.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
     k_.if_(x % columns == 0u, [&] {
       mapa(stats.at((rank * most + r) * 2u), x / columns).template st<2>(0, RegGroup<f32, 2>(b.max, b.sum));
     });
@@ -29,7 +29,7 @@ void Decode<T, Page>::combine_cluster(const Where& at, Block&& block) {
     for (std::uint32_t b = 0; b < blocks; ++b) {
       const auto scale = weight(max[b], all);
       const auto l = stats.ld((r + b * most) * 2u + 1u) * scale,
-                 v = parts.ld((r + b * most) * columns + x) * scale;
+                 v = partial.ld((r + b * most) * columns + x) * scale;
       sum.push_back(b ? sum.back() + l : l), o.push_back(b ? o.back() + v : v);
     }
     store(at, r, rank * columns + x, Result{all, sum.back(), o.back()});
@@ -143,4 +143,4 @@ void Decode<T, Page>::combine(const Where& at, const Out<f32>& stats, const Out<
     store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
 }
 
-}  // namespace cgp::kernels::decode_parts
+}  // namespace cgp::kernels::decode_impl

@@ -29,11 +29,11 @@
 #include "cgp/kernels/decode/decode_params.h"
 #include "cgp/kernels/kv_cache/kv_words.h"
 
-namespace cgp::kernels::decode_parts {
+namespace cgp::kernels::decode_impl {
 
 using namespace dsl;
-using attention_parts::inverse_or_zero, attention_parts::kNever, attention_parts::log_sum;
-using kv_parts::load8;
+using attention_impl::inverse_or_zero, attention_impl::kNever, attention_impl::log_sum;
+using kv_impl::load8;
 
 template <class T, class Page>
 class Decode {
@@ -120,8 +120,9 @@ class Decode {
     const auto splits = select(common, p_.shared_splits, p_.splits);
     const auto split = index % splits, unit = index / splits, head = unit % p_.heads_kv,
                part = unit / p_.heads_kv;
-    const auto parts = (p_.share + p_.members - 1) / p_.members;  // of a group's rows
-    const auto group = select(common, part / parts, part / p_.share), inside = part % parts * p_.members;
+    const auto units_of_group = (p_.share + p_.members - 1) / p_.members;  // of a group's rows
+    const auto group = select(common, part / units_of_group, part / p_.share),
+               inside = part % units_of_group * p_.members;
     const auto first = select(common, group * p_.share + inside, part);
     const auto members =
         select(common, dsl::min(dsl::min(p_.members, p_.share - inside), p_.batch - first), Val<u32>(1));
@@ -579,8 +580,8 @@ class Decode {
       for (int i = 0; i < 4 * tiles; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
         const Val<f32> x = s[std::size_t(i / 2)][2 * half + i % 2];
-        const auto below = (bits<s32>(key) < limits.end[h]) & (key < at.length);
-        const auto inside = t_.window_left ? below & (bits<s32>(key) >= limits.first[h]) : below;
+        const auto before_end = (bits<s32>(key) < limits.end[h]) & (key < at.length);
+        const auto inside = t_.window_left ? before_end & (bits<s32>(key) >= limits.first[h]) : before_end;
         seen.push_back(select(inside, x, Val<f32>(kNever)));
       }
       const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
@@ -613,18 +614,18 @@ class Decode {
     const int step = t_.rows16 ? 1 : 2;
     std::vector<Floats> o;
     for (int part = 0; part < width_ / 64; ++part) {
-      std::vector<AccBlock> sums;
+      std::vector<AccBlock> totals;
       for (int j = 0; j < 8; j += step) {
-        const auto& before = std::get<2>(now)[o.size() + sums.size()];
+        const auto& before = std::get<2>(now)[o.size() + totals.size()];
         std::vector<Value> scaled;
         for (std::size_t i = 0; i < 4; ++i) scaled.push_back(k_.copy(before[i] * by[i]));
-        sums.emplace_back(std::move(scaled));
+        totals.emplace_back(std::move(scaled));
       }
       for (int t = 0; t < tiles; ++t) {
         const Words v = values(t, part);
         const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
         for (int j = 0; j < 8; j += step) {
-          AccBlock& c = sums[std::size_t(j / step)];
+          AccBlock& c = totals[std::size_t(j / step)];
           if (t_.rows16)
             product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
           else
@@ -632,7 +633,7 @@ class Decode {
                     c);
         }
       }
-      for (const auto& c : sums) o.push_back(Floats{c[0], c[1], c[2], c[3]});
+      for (const auto& c : totals) o.push_back(Floats{c[0], c[1], c[2], c[3]});
     }
     return State{max, sum, std::move(o)};
   }
@@ -738,4 +739,4 @@ class Decode {
   Ptr<shared, f32> out_, stats_;
 };
 
-}  // namespace cgp::kernels::decode_parts
+}  // namespace cgp::kernels::decode_impl

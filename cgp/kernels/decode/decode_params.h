@@ -5,7 +5,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/decode/decode.h"
 
-namespace cgp::kernels::decode_parts {
+namespace cgp::kernels::decode_impl {
 
 using namespace dsl;
 
@@ -35,4 +35,4 @@ using ContiguousKvArguments = ContiguousKvOf<HostValue>;
 using DecodeParams = DecodeParamsOf<Val>;
 using DecodeArguments = DecodeParamsOf<HostValue>;
 
-}  // namespace cgp::kernels::decode_parts
+}  // namespace cgp::kernels::decode_impl

@@ -138,8 +138,8 @@ class Product {
   Sum multiply_batch(Sum acc, const Val<u32>& base, const std::vector<std::vector<Words>>& w) {
     std::vector<Words> x;
     for (int u = 0; u < unroll(); ++u) x.push_back(inputs(access(base, u)));
-    std::vector<Sum> sums;
-    sums.push_back(std::move(acc));
+    std::vector<Sum> totals;
+    totals.push_back(std::move(acc));
     for (std::size_t u = 0; u < w.size(); ++u)
       for (int half = 0; half < 4; half += 2) {
         std::vector<FragA<T, 16, 16>> rows;
@@ -147,9 +147,9 @@ class Product {
           rows.push_back(
               FragA<T, 16, 16>({w[u][r][half], w[u][r + 1][half], w[u][r][half + 1], w[u][r + 1][half + 1]}));
         const std::vector<FragB<T, 16, 8>> columns{FragB<T, 16, 8>({x[u][half], x[u][half + 1]})};
-        sums.push_back(multiply<T>(warp_, std::move(sums.back()), rows, columns));
+        totals.push_back(multiply<T>(warp_, std::move(totals.back()), rows, columns));
       }
-    return std::move(sums.back());
+    return std::move(totals.back());
   }
 
   // ------------------------------------------------------------ norm: kWarps / rows warps a row
@@ -167,9 +167,9 @@ class Product {
   template <class F>
   Val<f32> mean(const Val<u32>& row, const In<b32>& x, int slot, F&& f) {
     const auto sum = k_.loop(columns_of_lane(row), Val<f32>(0), [&](Val<u32> at, Val<f32> now) {
-      std::vector<Val<f32>> sums{now};
-      for (const auto& v : floats(x.template ld<4>(at))) sums.push_back(sums.back() + f(v));
-      return sums.back();
+      std::vector<Val<f32>> totals{now};
+      for (const auto& v : floats(x.template ld<4>(at))) totals.push_back(totals.back() + f(v));
+      return totals.back();
     });
     const auto add = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
     const auto of_warp = reduce(warp_, sum, add);

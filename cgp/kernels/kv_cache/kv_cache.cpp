@@ -11,7 +11,7 @@
 namespace cgp::kernels {
 namespace {
 
-using namespace kv_parts;
+using namespace kv_impl;
 
 constexpr std::uint32_t kThreads = 256;
 

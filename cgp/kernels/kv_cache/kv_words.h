@@ -4,7 +4,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/fragment.h"
 
-namespace cgp::kernels::kv_parts {
+namespace cgp::kernels::kv_impl {
 
 using namespace dsl;
 
@@ -31,4 +31,4 @@ RegGroup<b32, 4> load8(const Ptr<mod::shared, b32>& from) {
   return words8<Page>(from.template ld<kWords8<Page>>(0));
 }
 
-}  // namespace cgp::kernels::kv_parts
+}  // namespace cgp::kernels::kv_impl

@@ -105,7 +105,7 @@ const std::vector<Shape>& shapes() {
 
 }  // namespace
 
-TEST(qkv_append, heads_turn_and_reach_their_pages) {
+TEST(qkv_append, heads_are_rotated_and_reach_their_pages) {
   for (const char* target : {"emu:sm_90a", "emu:sm_80"})
     for (const auto& x : shapes()) check(runtime::Device::open(target), x);
 }

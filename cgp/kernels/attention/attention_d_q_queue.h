@@ -15,7 +15,7 @@
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/attention/attention_quad.h"
 
-namespace cgp::kernels::attention_parts {
+namespace cgp::kernels::attention_impl {
 
 using namespace dsl;
 
@@ -42,7 +42,8 @@ class PartialSumQueue {
   void end(Warpgroup& wg) { finish(wg, slots_.open(wg), k_.tid() & 127u, {Val<u32>(kEnd), Val<u32>(0)}); }
 
   /// `arrived[block]` counts the parts that have been added, unless the order is any.
-  void add(Thread& t, const Val<u32>& member, const Out<f32>& sums, const Out<u32>& arrived, AddOrder order) {
+  void add(Thread& t, const Val<u32>& member, const Out<f32>& d_q_accum, const Out<u32>& arrived,
+           AddOrder order) {
     using State = std::tuple<Val<u32>, Val<u32>, Val<u32>, Val<u32>>;  // note, block and slot before
     BulkStores stores(t);
     const auto receive = [&](const Val<u32>& before, const Val<u32>& slot_before) {
@@ -56,10 +57,10 @@ class PartialSumQueue {
           const auto [block, number, before, slot_before] = s;
           const auto slot = slots_.current(t, member);
           if (order != AddOrder::any) {
-            add_after_others(stores, sums, arrived, order, {block, number}, slot);
+            add_after_others(stores, d_q_accum, arrived, order, {block, number}, slot);
             slots_.free(t, slot);
           } else {
-            add(stores, sums, block, slot);
+            add(stores, d_q_accum, block, slot);
             // With two slots the next part is on its way before this one has been read.
             stores.wait_read(depth_ - 1);
             if (depth_ == 1)
@@ -80,16 +81,16 @@ class PartialSumQueue {
     k_.if_(thread == 0u, [&] { slots_.note(slot).st<2>(0, RegGroup<u32, 2>(n.block, n.number)); });
     slots_.send(wg, slot);
   }
-  static Out<f32> of_block(const Out<f32>& sums, const Val<u32>& block) {
-    return sums.at(to<u64>(block) * std::uint64_t(kFloats));
+  static Out<f32> of_block(const Out<f32>& d_q_accum, const Val<u32>& block) {
+    return d_q_accum.at(to<u64>(block) * std::uint64_t(kFloats));
   }
-  void add(BulkStores& stores, const Out<f32>& sums, const Val<u32>& block, const Handoff::Slot& slot) {
-    const auto to = of_block(sums, block);
+  void add(BulkStores& stores, const Out<f32>& d_q_accum, const Val<u32>& block, const Handoff::Slot& slot) {
+    const auto to = of_block(d_q_accum, block);
     stores.add(to, slots_.data(slot), Val<u32>(4 * kFloats));
   }
   // The first stores; each of the others waits for the one before it, or only for the first.
-  void add_after_others(BulkStores& stores, const Out<f32>& sums, const Out<u32>& arrived, AddOrder order,
-                        const Note& note, const Handoff::Slot& slot) {
+  void add_after_others(BulkStores& stores, const Out<f32>& d_q_accum, const Out<u32>& arrived,
+                        AddOrder order, const Note& note, const Handoff::Slot& slot) {
     const bool ordered = order == AddOrder::ordered;
     const auto count = arrived.at(note.block);
     const auto hand_on = [&] {
@@ -100,7 +101,7 @@ class PartialSumQueue {
     };
     const auto first = note.number == 0u;
     k_.if_(first, [&] {
-      const auto to = of_block(sums, note.block);
+      const auto to = of_block(d_q_accum, note.block);
       stores.store(to, slots_.data(slot), Val<u32>(4 * kFloats));
       hand_on();
     });
@@ -113,7 +114,7 @@ class PartialSumQueue {
           },
           [](const Val<u32>& x) { return x; });
       fence_async_global(k_);
-      add(stores, sums, note.block, slot);
+      add(stores, d_q_accum, note.block, slot);
       if (ordered)
         hand_on();
       else
@@ -155,9 +156,9 @@ inline void keep_packed_columns(Kernel& k, const std::vector<Val<b32>>& x, int h
 /// A warpgroup's sums, scaled and rounded: rows `row` and row + 8 (of this thread) of the `rows` that begin
 /// at `head`.
 template <class T, int N>
-void store_sums(Warpgroup& wg, const Out<T>& head, const Val<u32>& row, const Val<u32>& rows,
-                const Val<u64>& pitch, const Val<u32>& cols, const Val<f32>& scale,
-                const Acc<f32, 64, N>& sum) {
+void store_accumulator(Warpgroup& wg, const Out<T>& head, const Val<u32>& row, const Val<u32>& rows,
+                       const Val<u64>& pitch, const Val<u32>& cols, const Val<f32>& scale,
+                       const Acc<f32, 64, N>& sum) {
   Warp w = wg.warp();
   for (int h = 0; h < 2; ++h) {
     const auto at = row + std::uint32_t(8 * h);
@@ -166,4 +167,4 @@ void store_sums(Warpgroup& wg, const Out<T>& head, const Val<u32>& row, const Va
   }
 }
 
-}  // namespace cgp::kernels::attention_parts
+}  // namespace cgp::kernels::attention_impl
