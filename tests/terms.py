@@ -71,7 +71,6 @@ CLEAN = [
     "cgp/tune",
     "python/cgp/nn",
     "tests",
-    "tools/cgp/explain",
     "tools/cgp/kernels",
     "tools/numerics",
 ]
