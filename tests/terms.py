@@ -65,7 +65,10 @@ CLEAN = [
     "cgp/kernels/kv_cache",
     "cgp/kernels/pack",
     "cgp/kernels/vecadd",
+    "cgp/explain",
     "cgp/launch",
+    "cgp/quant",
+    "cgp/selfcheck",
     "cgp/profile",
     "cgp/ptx/passes",
     "cgp/runtime",
@@ -74,7 +77,6 @@ CLEAN = [
     "cgp/tune",
     "python/cgp/nn",
     "tests",
-    "tools/cgp/explain",
     "tools/cgp/kernels",
     "tools/numerics",
 ]
