@@ -108,6 +108,10 @@ void cluster_leave(Warp& w, Mask lanes, bool relaxed);
 /// mbarrier: an arrival of `lane` in the running phase (call it before the phase may complete), the phase
 /// completes, a wait that returned true.
 void mbarrier_init(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
+/// A copy into shared memory that completes on the barrier is issued.
+void copy_issued(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
+/// The block has ended: reports copies into its shared memory whose phase nobody has waited for.
+void check_copies_at_exit(Cta& cta);
 /// Any other use at issue: reports one that is not ordered behind the initialisation.
 void mbarrier_use(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
 void mbarrier_arrive(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
