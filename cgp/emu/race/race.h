@@ -5,8 +5,7 @@
 //
 // HOW TO HOOK. All functions return at once when Check::race is off (w.race is nullptr).
 //   * A handler that reads or writes memory for its lanes calls access() before it stores (or after it
-//   loads),
-//     with the addresses it gave to resolve() and the lanes that resolve() returned.
+//     loads), with the addresses it gave to resolve() and the lanes that resolve() returned.
 //   * An asynchronous operation is an agent. At issue, after resolving: `Agent a = ..._agent(...)`, then
 //     agent_access(...) for each contiguous piece that it reads or writes, then issued(w). Nothing is called
 //     when the bytes move: findings do not depend on the policy. What completes the operation tells who may
