@@ -175,8 +175,8 @@ struct MemsetNodeParams {
   std::size_t width, height;
 };
 static_assert(sizeof(MemsetNodeParams) == 40);
-inline constexpr int kCaptureRelaxed =
-    2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED: loading and allocating stay legal
+/// CU_STREAM_CAPTURE_MODE_RELAXED: loading and allocating stay legal.
+inline constexpr int kCaptureRelaxed = 2;
 
 // ---- compilation
 enum class JitOption : int {

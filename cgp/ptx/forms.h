@@ -10,20 +10,24 @@
 //
 // Operands: a letter for the role, `:type` (the first type modifier when left out; t1 is the second, wide is
 // twice the first), then details.
-//   d        destination register          p    destination predicate     d|p  with a second predicate
-//   (optional) a b c e s  register or constant        r    register only m        as a, or a special register
-//   or the address of a variable (mov, cvta) q        predicate       P   predicate, may be !p       Q
-//   predicate, or 0 or 1 #        integer constant; #(0..15) #(4/8/16) #(24..256*8) restrict it. Also
-//   a:u32(0..15) when a constant.
+//   d          destination register
+//   p          destination predicate
+//   d|p        destination register with a second, optional predicate
+//   a b c e s  register or constant
+//   r          register only
+//   m          as a, or a special register or the address of a variable (mov, cvta)
+//   q          predicate
+//   P          predicate, may be !p
+//   Q          predicate, or 0 or 1
+//   #          integer constant; #(0..15) #(4/8/16) #(24..256*8) restrict it, as a:u32(0..15) does a register
+//              or constant
 //   []       address in the space that the modifiers name; [shared] [global] [generic] [tmem] name it here;
 //            [tensor] is [map, {coordinates}], [gather] has five
 //   x{4}     vector of 4; {v} by .v2/.v4/.v8 (scalar without); {x} {2x} by .x4; {n/2} by the n of
-//   .m64n128k16;
-//            {dim-2} by .4d
+//            .m64n128k16; {dim-2} by .4d
 //   x+       the register may be wider than the type     x_  may be the sink _      ?x  may be left out
 //   <.mod>x  stands there exactly when the modifier does
-//   pack, unpack  {..} of a mov; mask  disable-output-lane of tcgen05.mma; label, table, call, any  as they
-//   say
+//   pack, unpack  {..} of a mov; mask  disable-output-lane of tcgen05.mma; label, table, call, any  as named
 // `- ` is a form without modifiers and operands. A line `! ...` holds for all forms of the opcode.
 //
 // Versions and targets are facts checked against ptxas 13.0; a target is "90" (and newer), "90a" or "100f"

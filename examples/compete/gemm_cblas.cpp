@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// N by N by N in single precision by whatever library has the C interface of BLAS; prints the median time of
-// a product.
+// The median time of an N x N x N product in single precision, by any library with the C interface of BLAS.
 //   g++ -O2 gemm_cblas.cpp -o gemm_openblas -lopenblas       g++ -O2 gemm_cblas.cpp -o gemm_blis -lblis
 #include <algorithm>
 #include <chrono>

@@ -19,10 +19,10 @@ void multiply(Thread& t, Accs& accs, Ring<ByUmma, A, B>& ring, SmemTile<A> a, Sm
 }
 void read(Warpgroup& wg, Accs& accs) {
   Warp w = wg.warp();
-  auto sums = accs.take(wg);
-  sums.load<32>(wg, 0).wait(wg).each_pair(w, [](auto...) {});
-  (void)sums.load_row<32>(wg, 32).wait(wg);
-  std::move(sums).release(wg);
+  auto acc = accs.take(wg);
+  acc.load<32>(wg, 0).wait(wg).each_pair(w, [](auto...) {});
+  (void)acc.load_row<32>(wg, 32).wait(wg);
+  std::move(acc).release(wg);
 }
 void pair(PairLeader& t, Accumulators<TmemAcc<f32, 256, 256, CtaPair>, 2>& accs,
           Ring<ByUmmaPair, A, B>& ring) {

@@ -7,6 +7,6 @@ using B = Tile<bf16, 128, 64>;
 using Sums = TmemAcc<f32, 128, 128>;
 using Accs = Accumulators<Sums, 2>;
 void f(Warpgroup& wg, Accs& accs) {
-  auto sums = accs.take(wg);
-  sums.release(wg);
+  auto acc = accs.take(wg);
+  acc.release(wg);
 }

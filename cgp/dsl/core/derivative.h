@@ -3,8 +3,7 @@
 // The derivative of a function of one f32, from the instructions that the function records (forward mode). A
 // function of values stays a plain lambda; who needs its slope asks for both at once.
 //   known    f32 arithmetic, min, max and abs (at their corners one side's slope), select, division, roots,
-//            ex2, lg2, sin, cos, tanh
-//            (where one side is an infinite literal, which has no slope, the other's)
+//            ex2, lg2, sin, cos, tanh (where one side is an infinite literal, the other's slope)
 //   flat     comparisons, conversions to integers, roundings to whole numbers: their slope is 0
 //   unknown  run-time if_ and loops, memory addressed by the argument, bits of the argument: BuildError
 #include "cgp/dsl/core/flow.h"

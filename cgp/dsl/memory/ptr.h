@@ -3,9 +3,10 @@
 // Pointers whose address space is a type, and the loads and stores through them. ld/st are spelled, never an
 // operator: memory traffic can be counted by reading. Indices count vectors of N elements and are widened to
 // 64 bits before they are scaled; a C++ integer index costs nothing (it becomes the address offset).
-//   In<T>         read-only for the whole launch: ld.global.nc        Disjoint<T>  written only at a
-//   ThreadIndex Out<T>, InOut<T>  plain global memory                             Ptr<shared, T>, Ptr<local,
-//   T>, Ptr<const_, const T>
+//   In<T>                                            read-only for the whole launch: ld.global.nc
+//   Out<T>, InOut<T>                                 plain global memory
+//   Disjoint<T>                                      written only at a ThreadIndex
+//   Ptr<shared, T>, Ptr<local, T>, Ptr<const_, const T>   the other spaces
 #include "cgp/dsl/core/flow.h"
 #include "cgp/dsl/core/reg_group.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// mma.sync: tensor cores of sm_75 and newer, one warp at a time. A is row-major, B column-major, that is,
-// both have K contiguous.
+// mma.sync: tensor cores of sm_75 and newer, one warp at a time. A is row-major, B column-major: both have K
+// contiguous.
 //   auto d = mma(w, a, b, std::move(c));               one instruction, typed fragments
 //   multiply(w, acc, a_rows, a_tile, b_rows, b_tile)   a warp's part of two tiles in shared memory
 // The accumulator's registers are updated in place.

@@ -44,6 +44,21 @@ auto with_ring(Body body) {
   };
 }
 
+TEST(tensor_build_error, a_stage_released_twice_names_both_lines) {
+  int line = 0;
+  const auto e = error_of(with_ring([&](Kernel& k, Warpgroup& wg, PairRing& ring, Val<u32> n) {
+    k.loop(n, [&](Val<u32>) {
+      auto stage = ring.take(wg);
+      line = __LINE__ + 1;
+      std::move(stage).release(wg);
+      std::move(stage).release(wg);
+    });
+  }));
+  EXPECT_THAT(e.rule(), HasSubstr("freed once"));
+  EXPECT_EQ(e.where(), line_of(line + 1));
+  EXPECT_THAT(e.what(), HasSubstr(text::cat(":", line)));
+}
+
 TEST(tensor_build_error, a_leaked_stage_names_the_line_of_its_take) {
   int take = 0;
   const auto e = error_of(with_ring([&](Kernel& k, Warpgroup& wg, PairRing& ring, Val<u32> n) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tensor memory (sm_100a): 128 lanes x 512 columns of 32 bits a multiprocessor, allocated for a body and
-// freed behind it.
+// Tensor memory (sm_100a): 128 lanes x 512 columns of 32 bits per SM, allocated before a body and freed after
+// it.
 //   with_tmem<TmemSlots<TmemAcc<f32, 128, 256>, 2>>(k, [&](auto& tmem) { ... tmem.template get<0>() ... });
-// Both ends are emitted here, so memory cannot leak or be used after it is gone. What is in it moves by
-// typestates:
+// with_tmem emits the allocation and the release, so memory cannot leak or be used after it is freed. Its
+// contents move by typestates:
 //   TmemLoad     registers that tcgen05.ld is still writing: wait(wg) gives them
 //   TmemStore    tcgen05.st under way: publish(cta) ends it and makes an operand of what was written
 // Accumulators travel between the multiplying thread and the reading warps through umma.h.

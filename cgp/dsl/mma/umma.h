@@ -8,9 +8,9 @@
 //     std::move(d).commit(t);                                       the slot's barrier hears when it is done
 //   });
 //   drain.run([&](Warpgroup& wg) {
-//     auto sums = accs.take(wg);                                    waits for that barrier, and fences
-//     auto part = sums.template load<32>(wg, 0).wait(wg);           WarpAcc: 32 rows a warp, 32 columns
-//     std::move(sums).release(wg);                                  the slot may be overwritten
+//     auto acc = accs.take(wg);                                     waits for that barrier, and fences
+//     auto part = acc.template load<32>(wg, 0).wait(wg);            WarpAcc: 32 rows a warp, 32 columns
+//     std::move(acc).release(wg);                                   the slot may be overwritten
 //   });
 // The first product after acquire overwrites, the others add. The descriptors follow from the types. For a
 // pair of blocks the group is CtaPair and PairLeader (one_leader) stands for Thread.
@@ -144,7 +144,7 @@ class [[nodiscard]] TmemReadable {
   ~TmemReadable() {
     if (core_)
       k_->problem("an accumulator in tensor memory was taken and never released", at_,
-                  "call std::move(sums).release(wg)");
+                  "call std::move(acc).release(wg)");
   }
 
   /// Rows (of this block) that this warp reads begin here; there are AccT::warp_rows.

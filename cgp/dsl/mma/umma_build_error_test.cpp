@@ -66,7 +66,7 @@ TEST(umma_build_error, products_that_are_never_committed_name_the_line) {
 
 TEST(umma_build_error, sums_that_are_never_released) {
   EXPECT_THAT(
-      error_of(with_roles(commit_one, [](Kernel&, Warpgroup& wg, Accs& accs) { auto sums = accs.take(wg); }))
+      error_of(with_roles(commit_one, [](Kernel&, Warpgroup& wg, Accs& accs) { auto acc = accs.take(wg); }))
           .rule(),
       HasSubstr("taken and never released"));
 }
@@ -85,9 +85,9 @@ TEST(umma_build_error, a_stage_that_is_never_multiplied) {
 TEST(umma_build_error, a_load_that_is_never_waited_for) {
   EXPECT_THAT(error_of(with_roles(commit_one,
                                   [](Kernel&, Warpgroup& wg, Accs& accs) {
-                                    auto sums = accs.take(wg);
-                                    auto late = sums.load<32>(wg, 0);
-                                    std::move(sums).release(wg);
+                                    auto acc = accs.take(wg);
+                                    auto late = acc.load<32>(wg, 0);
+                                    std::move(acc).release(wg);
                                   }))
                   .rule(),
               HasSubstr("loaded and never waited for"));
@@ -96,17 +96,17 @@ TEST(umma_build_error, a_load_that_is_never_waited_for) {
 TEST(umma_build_error, columns_outside_and_divergent_reads) {
   EXPECT_THAT(error_of(with_roles(commit_one,
                                   [](Kernel&, Warpgroup& wg, Accs& accs) {
-                                    auto sums = accs.take(wg);
-                                    (void)sums.load<32>(wg, 112).wait(wg);
-                                    std::move(sums).release(wg);
+                                    auto acc = accs.take(wg);
+                                    (void)acc.load<32>(wg, 112).wait(wg);
+                                    std::move(acc).release(wg);
                                   }))
                   .why(),
               HasSubstr("columns 112 to 143 of 128"));
   EXPECT_THAT(error_of(with_roles(commit_one,
                                   [](Kernel& k, Warpgroup& wg, Accs& accs) {
-                                    auto sums = accs.take(wg);
-                                    k.if_(k.tid() < 3, [&] { (void)sums.load<32>(wg, 0).wait(wg); });
-                                    std::move(sums).release(wg);
+                                    auto acc = accs.take(wg);
+                                    k.if_(k.tid() < 3, [&] { (void)acc.load<32>(wg, 0).wait(wg); });
+                                    std::move(acc).release(wg);
                                   }))
                   .rule(),
               HasSubstr("tcgen05.ld needs every thread of its warpgroup"));

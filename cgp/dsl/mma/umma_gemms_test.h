@@ -42,23 +42,23 @@ void gemm_sm100(Kernel& k, int stages, TmaIn<Tile<T, S.bm, S.bk, Sw>> a, TmaIn<T
       Warp w = wg.warp();
       k.loop(walk, [&](Val<u32> tile) {
         const auto m0 = tile / tiles_n * S.bm, n0 = tile % tiles_n * S.bn;
-        auto sums = accs.take(wg);
+        auto acc = accs.take(wg);
         constexpr int cols = S.bn % 32 == 0 ? 32 : S.bn % 16 == 0 ? 16 : 8;
-        const auto row = m0 + sums.row(wg);
+        const auto row = m0 + acc.row(wg);
         for (int col = 0; col < S.bn; col += cols) {
           if constexpr (Sums::warp_rows == 32) {
             const auto line = c.at((row + w.lane()) * n + n0);
-            const auto part = sums.template load_row<cols>(wg, col).wait(wg);
+            const auto part = acc.template load_row<cols>(wg, col).wait(wg);
             for (int j = 0; j < cols; j += 4)
               line.template st<4>((col + j) / 4, Vec<TC, 4>(part[j], part[j + 1], part[j + 2], part[j + 3]));
           } else {
-            sums.template load<cols>(wg, col).wait(wg).each_pair(
+            acc.template load<cols>(wg, col).wait(wg).each_pair(
                 w, [&](Val<u32> r, Val<u32> j, Val<TC> lo, Val<TC> hi) {
                   c.template st<2>(((row + r) * n + n0 + col + j) / 2, Vec<TC, 2>(lo, hi));
                 });
           }
         }
-        std::move(sums).release(wg);
+        std::move(acc).release(wg);
       });
     });
   });
@@ -112,15 +112,15 @@ void gemm_sm100_pair(Kernel& k, PairTuning tune, TmaIn<Tile<T, S.bm, S.bk>> a,
       Warp w = wg.warp();
       const auto store = [&](Val<u32> tile, PendingStore pending) {
         const auto m0 = (tile / tiles_n * 2 + rank) * S.bm, n0 = tile % tiles_n * S.bn;
-        auto sums = accs.take(wg);
+        auto acc = accs.take(wg);
         std::vector<PendingStore> turn;
         turn.push_back(std::move(pending));
         for (int col = 0; col < S.bn; col += 64)
           turn.push_back(staging.store(wg, std::move(turn.back()), at(c, m0, n0 + col), [&](auto& out) {
-            auto part = sums.template load<64>(wg, col).wait(wg);
-            store_tile(w, part, out.template rows<32>(sums.row(wg)));
+            auto part = acc.template load<64>(wg, col).wait(wg);
+            store_tile(w, part, out.template rows<32>(acc.row(wg)));
           }));
-        std::move(sums).release(wg);
+        std::move(acc).release(wg);
         return std::move(turn.back());
       };
       auto last = queue ? queue->follow(wg, staging.idle(), store) : k.loop(walk, staging.idle(), store);
@@ -161,11 +161,11 @@ struct ScaledGemm {
          }).commit(t);
       });
       drain.run([&](Warpgroup& wg) {
-        auto sums = accs.take(wg);
-        const auto line = c.at((sums.row(wg) + wg.warp().lane()) * Shape.bn);
+        auto acc = accs.take(wg);
+        const auto line = c.at((acc.row(wg) + wg.warp().lane()) * Shape.bn);
         for (int col = 0; col < Shape.bn; col += 16)
-          line.template st<16>(col / 16, sums.template load_row<16>(wg, col).wait(wg));
-        std::move(sums).release(wg);
+          line.template st<16>(col / 16, acc.template load_row<16>(wg, col).wait(wg));
+        std::move(acc).release(wg);
       });
     });
   }
@@ -187,10 +187,10 @@ inline void a_in_tensor_memory(Kernel& k, In<b32> a, TmaIn<Tile<bf16, 64, 64>> b
       ring.fill(t, at(b, 0, 0));
       umma(t, accs.acquire(t), filled, ring.take(t)).commit(t);
     });
-    auto sums = accs.take(wg);
+    auto acc = accs.take(wg);
     for (int col = 0; col < 64; col += 16)
-      c.st<16>(k.tid() * 4 + col / 16, sums.template load_row<16>(wg, col).wait(wg));
-    std::move(sums).release(wg);
+      c.st<16>(k.tid() * 4 + col / 16, acc.template load_row<16>(wg, col).wait(wg));
+    std::move(acc).release(wg);
   });
 }
 
@@ -211,21 +211,21 @@ void one_tile(Kernel& k, TmaIn<std::conditional_t<MA == Major::k, Tile<T, M, K>,
       ring.fill(t, at(a, 0, 0), at(b, 0, 0));
       umma<MA, MB>(t, accs.acquire(t), ring.take(t)).commit(t);
     });
-    auto sums = accs.take(wg);
+    auto acc = accs.take(wg);
     Warp w = wg.warp();
-    const auto row = sums.row(wg);
+    const auto row = acc.row(wg);
     if constexpr (TC::bits == 16) {
       const auto line = c.at((row + w.lane()) * N).template as<b32>();
       for (int col = 0; col < N; col += 8)
-        line.template st<4>(col / 8, sums.template load_row<8>(wg, col).wait(wg));
+        line.template st<4>(col / 8, acc.template load_row<8>(wg, col).wait(wg));
     } else {
       for (int col = 0; col < N; col += 8)
-        sums.template load<8>(wg, col).wait(wg).each_pair(
+        acc.template load<8>(wg, col).wait(wg).each_pair(
             w, [&](Val<u32> r, Val<u32> j, Val<TC> lo, Val<TC> hi) {
               c.template st<2>(((row + r) * N + col + j) / 2, Vec<TC, 2>(lo, hi));
             });
     }
-    std::move(sums).release(wg);
+    std::move(acc).release(wg);
   });
 }
 

@@ -126,12 +126,12 @@ TEST(umma_text, every_shape_of_load) {
     with_tmem<TmemSlots<TmemAcc<f32, 128, 64>, 1>>(k, [&](auto& tmem) {
       Accumulators accs(k, tmem.template get<0>(), cta);
       cta.one_thread([&](Thread& t) { accs.acquire(t).commit(t); });
-      auto sums = accs.take(wg);
-      c.st<4>(0, sums.template load_as<TmemShape::matrix16x64, 4>(wg, 0, 16).wait(wg));
-      c.st<4>(1, sums.template load_as<TmemShape::matrix16x128, 2>(wg, 8).wait(wg));
-      c.st<4>(2, sums.template load_as<TmemShape::matrix16x256, 1>(wg, 8).wait(wg));
-      c.st<4>(3, sums.template load_as<TmemShape::lanes32x32, 4>(wg, 60).wait(wg));
-      std::move(sums).release(wg);
+      auto acc = accs.take(wg);
+      c.st<4>(0, acc.template load_as<TmemShape::matrix16x64, 4>(wg, 0, 16).wait(wg));
+      c.st<4>(1, acc.template load_as<TmemShape::matrix16x128, 2>(wg, 8).wait(wg));
+      c.st<4>(2, acc.template load_as<TmemShape::matrix16x256, 1>(wg, 8).wait(wg));
+      c.st<4>(3, acc.template load_as<TmemShape::lanes32x32, 4>(wg, 60).wait(wg));
+      std::move(acc).release(wg);
     });
   });
   for (const char* shape : {"16x64b.x4", "16x128b.x2", "16x256b.x1", "32x32b.x4"})

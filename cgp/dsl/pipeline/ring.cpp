@@ -3,11 +3,25 @@
 
 #include <algorithm>
 
+#include "cgp/base/text.h"
+
 namespace cgp::dsl::record {
 using ptx::Mod;
 using ptx::Op;
 
 // ---------------------------------------------------------------- StageToken
+namespace {
+// The kernel of a token that is used now, for the only time.
+Kernel& spend(Kernel*& k, Here& last, Here at) {
+  if (!k)
+    throw BuildError("a stage of a ring is freed once", at,
+                     text::cat("it was freed or handed on before, at ", last.file, ":", last.line),
+                     "take another stage, or drop the second use");
+  last = at;
+  return *std::exchange(k, nullptr);
+}
+}  // namespace
+
 StageToken::~StageToken() {
   if (k_)
     k_->problem("a stage of a ring was taken but never released", at_,
@@ -15,7 +29,7 @@ StageToken::~StageToken() {
 }
 
 void StageToken::release(Here at) && {
-  Kernel& k = *std::exchange(k_, nullptr);
+  Kernel& k = spend(k_, at_, at);
   k.at(at);
   k.guarded(releasing_, [&] {
     if (cluster_)
@@ -46,9 +60,7 @@ CommitToken::~CommitToken() {
   if (k_) k_->problem("a stage of a ring was taken but never released", at_, "hand it to umma");
 }
 
-void CommitToken::commit(Here at) && {
-  umma_commit(*std::exchange(k_, nullptr), {empty_, 0}, mask_, pair_, at);
-}
+void CommitToken::commit(Here at) && { umma_commit(spend(k_, at_, at), {empty_, 0}, mask_, pair_, at); }
 
 void umma_commit(Kernel& k, const SharedAddress& bar, const std::optional<Value>& mask, bool pair, Here at) {
   k.at(at);

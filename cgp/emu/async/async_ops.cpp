@@ -54,8 +54,10 @@ void BulkOp::complete() {
 BulkRace::BulkRace(BulkOp& op) : op_(op) {
   Warp& w = *op.by.warp;
   if (!w.race) return;
-  for (const SharedPlace& p : op.completion.barriers)
+  for (const SharedPlace& p : op.completion.barriers) {
     op.completion.agents.push_back(race::mbarrier_agent(w, *p.cta, p.offset));
+    race::copy_issued(w, *op.by.op, op.by.lane, *p.cta, p.offset);
+  }
   if (op.completion.agents.empty()) {
     reader_ = race::bulk_read_agent(w, op.by.lane);
     writer_ = race::bulk_write_agent(w, op.by.lane);

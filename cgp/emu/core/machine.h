@@ -3,9 +3,8 @@
 // The machine inside: decoded operations, warps and their fragments, register rows, memory access, parking.
 //
 // HOW TO ADD AN INSTRUCTION FAMILY (one pair of functions per opcode, in exec_<family>.cpp):
-//   1. decode:  void decode_x(Decoder& d, const ptx::Inst& i, Op& op)   runs once per PTX instruction. It
-//   turns
-//      operands into Locs (rows of the register file) and stores them in op, picks op.fn, and calls
+//   1. decode:  void decode_x(Decoder& d, const ptx::Inst& i, Op& op)   runs once per PTX instruction.
+//      It turns operands into Locs (rows of the register file) and stores them in op, picks op.fn, and calls
 //      d.unsupported("...") for every modifier or type it does not execute. Larger descriptions go into a
 //      struct made by d.keep(...), reached by op.data_as<T>().
 //   2. execute: void exec_x(Warp& w, const Op& op)   runs once per warp instruction for the lanes in w.active
@@ -238,8 +237,8 @@ struct Fragment {
   Frame* frame = nullptr;
   Mask lanes = 0;
   State state = State::runnable;
-  bool soft =
-      false;  ///< the wait may be given up (try_wait): resumed with Warp::timed_out when nothing else runs
+  /// The wait may be given up (try_wait): resumed with Warp::timed_out when nothing else runs.
+  bool soft = false;
   std::uint32_t penalty = 0;  ///< grows with backward branches taken while others wait
   Mask meet_mask = 0;
   std::uint32_t meet_kind = 0;

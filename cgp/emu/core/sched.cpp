@@ -113,6 +113,7 @@ void retire_finished(Cta& cta, Counters& totals) {
   totals.busiest_block_steps = std::max(totals.busiest_block_steps, steps);
   check_remote_accesses(cta);
   check_bulk_sources_at_exit(cta);
+  race::check_copies_at_exit(cta);
   check_tensor_memory_at_exit(cta);
   for (auto& w : cta.warps) {
     w->frames.clear();

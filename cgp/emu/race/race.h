@@ -5,8 +5,7 @@
 //
 // HOW TO HOOK. All functions return at once when Check::race is off (w.race is nullptr).
 //   * A handler that reads or writes memory for its lanes calls access() before it stores (or after it
-//   loads),
-//     with the addresses it gave to resolve() and the lanes that resolve() returned.
+//     loads), with the addresses it gave to resolve() and the lanes that resolve() returned.
 //   * An asynchronous operation is an agent. At issue, after resolving: `Agent a = ..._agent(...)`, then
 //     agent_access(...) for each contiguous piece that it reads or writes, then issued(w). Nothing is called
 //     when the bytes move: findings do not depend on the policy. What completes the operation tells who may
@@ -108,6 +107,10 @@ void cluster_leave(Warp& w, Mask lanes, bool relaxed);
 /// mbarrier: an arrival of `lane` in the running phase (call it before the phase may complete), the phase
 /// completes, a wait that returned true.
 void mbarrier_init(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
+/// A copy into shared memory that completes on the barrier is issued.
+void copy_issued(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
+/// The block has ended: reports copies into its shared memory whose phase nobody has waited for.
+void check_copies_at_exit(Cta& cta);
 /// Any other use at issue: reports one that is not ordered behind the initialisation.
 void mbarrier_use(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
 void mbarrier_arrive(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);

@@ -261,7 +261,14 @@ struct MbarrierState {
   std::array<std::uint32_t, 16>
       behind{};  ///< warps (bits) of each rank that are known to be ordered behind it
   Gather gather;
-  ReleasedPtr last;  ///< of the completed phase
+  ReleasedPtr last;             ///< of the completed phase
+  std::uint32_t completed = 0;  ///< phases
+  struct Copy {
+    Warp* warp = nullptr;
+    const Op* op = nullptr;
+    int lane = 0;
+    std::uint32_t phase = 0;
+  } unseen;  ///< the last copy that completes on this barrier, until a wait covers it
 };
 
 struct CtaState {

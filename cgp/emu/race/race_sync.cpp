@@ -369,10 +369,29 @@ void mbarrier_complete(Warp& w, Cta& cta, std::uint32_t offset) {
   if (!m) return;
   m->last = released(m->gather, *w.race->cluster);
   m->gather = Gather();
+  ++m->completed;
+}
+
+void copy_issued(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset) {
+  if (MbarrierState* m = state(w, cta, offset)) m->unseen = {&w, &op, lane, m->completed};
+}
+
+void check_copies_at_exit(Cta& cta) {
+  if (!cta.race) return;
+  for (const auto& [offset, m] : cta.race->mbarriers)
+    if (const MbarrierState::Copy& c = m.unseen; c.op)
+      c.warp->report(
+          Check::lifetime, "lifetime.shared", *c.op, lane_bit(c.lane),
+          "the block ends while this copy into its shared memory may be in flight: nobody has waited "
+          "for the phase that it completes, and the next block may own the memory",
+          "wait for the last phase of every mbarrier before the block ends, or issue no more copies than "
+          "there are waits",
+          offset);
 }
 
 void mbarrier_acquire(Warp& w, const Op& op, Mask lanes, Cta& cta, std::uint32_t offset) {
   MbarrierState* m = state(w, cta, offset);
+  if (m && m->completed > m->unseen.phase) m->unseen = {};
   if (!m || !m->last) return;
   WarpState& s = *w.race;
   if (s.cluster->launch->traits[op.inst].acquire) return acquire(s, lanes, m->last);

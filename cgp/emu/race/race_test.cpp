@@ -74,6 +74,9 @@ const Case kCases[] = {
      "st.shared.u32 [%a], %v; fence.proxy.async; bar.sync 0; @@ cp.async.bulk.global.shared::cta.bulk_group "
      "[%x0], [%s], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
      "mov.u64 %x0, %o;", "mul.wide.u32 %x0, %t, 16; add.u64 %x0, %x0, %o;", "race.async"},
+    // ------------------------------------------------ generic accesses to shared memory by name
+    {"generic_access_by_name", 1, 64, 1, "@%p st.u32 [buf], 7; @@ ld.u32 %w, [buf]; st.global.u32 [%oa], %w;",
+     "bar.sync 0;", "", "race.shared"},
     // ------------------------------------------------ initialisation of mbarriers
     {"mbarrier_init_in_the_block", 1, 64, 1,
      "@%p mbarrier.init.shared.b64 [%m], 64; @@ mbarrier.arrive.shared.b64 %st, [%m];", "bar.sync 0;", "",
@@ -446,6 +449,29 @@ TEST(RaceMessages, AFlagDoesNotOrderOtherAtomicsBehindItsFence) {
   for (const Policy& p : kPolicies) {
     EXPECT_CLEAN(run(c, true, p));
     EXPECT_EQ(first_class(run(c, false, p)), "race.global") << p.name;
+  }
+}
+
+// A copy into shared memory that nobody waits for may land in the next block's memory.
+TEST(RaceExit, CopiesIntoSharedMemoryAreWaitedFor) {
+  const Case c{
+      "copy_in_flight",
+      1,
+      32,
+      1,
+      "@%p mbarrier.init.shared.b64 [%m], 1; bar.sync 0;\n@%p mbarrier.arrive.expect_tx.shared.b64 %st, "
+      "[%m], 128; @%p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%i], 128, "
+      "[%m];\n@@",
+      "W: mbarrier.try_wait.parity.shared.b64 %g0, [%m], 0; @!%g0 bra W;",
+      "",
+      "lifetime.shared"};
+  for (const Policy& p : kPolicies) {
+    EXPECT_CLEAN(run(c, true, p));
+    const Result r = run(c, false, p);
+    EXPECT_TRUE(
+        std::any_of(r.findings.begin(), r.findings.end(), [&](const Finding& f) { return f.cls == c.cls; }))
+        << p.name << "\n"
+        << findings(r);
   }
 }
 

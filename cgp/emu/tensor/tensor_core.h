@@ -24,9 +24,9 @@ struct FusedRule {
   int fraction_bits = 25;  ///< F: bits kept below the exponent of the largest term
   int mantissa_bits = 23;  ///< of an f32 result (cut towards zero)
   int step = 16;           ///< products per fused sum; a longer K is a chain of sums
-  bool widened_fp8 =
-      false;                ///< sm_90's mma.sync on 8-bit floats: two f16 sums from zero, then C added in f32
-  int widened_run = 2;      ///< neighbours along K that stay in one of the two sums; 4 when A is sparse
+  /// sm_90's mma.sync on 8-bit floats: two f16 accumulators from zero, then C added in f32.
+  bool widened_fp8 = false;
+  int widened_run = 2;  ///< neighbours along K that stay in one of the two accumulators; 4 when A is sparse
   bool f16_result = false;  ///< every sum is rounded to nearest even to f16
   friend bool operator==(const FusedRule&, const FusedRule&) = default;
 };

@@ -6,8 +6,8 @@
 
 namespace cgp::ptx {
 
-/// One more than the highest register that the operations take in this order. The lowest number that is free,
-/// but
+/// One more than the highest register that the operations take in this order. Each takes the lowest free
+/// number, except that
 ///   * register 1 is the stack pointer;
 ///   * pairs begin at even numbers, what a vector of four loads at multiples of four;
 ///   * what is stored beside a 64-bit address, and the number that is scaled and added to one, lies in an odd
