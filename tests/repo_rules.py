@@ -4,6 +4,7 @@
 
 Run by CTest as `repo_rules`. Prints each violation as file:line: rule, and fails if there is one.
 """
+import ast
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ MAY_USE = {
     "base": set(),
     "ptx": {"base"},
     "cuda": {"base"},
-    "cpu": {"base"},
+    "quant": {"base"},
+    "cpu": {"quant", "base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
@@ -62,10 +64,22 @@ def layer_of(path):
     return "/".join(parts[1:3]) if "/".join(parts[1:3]) in MAY_USE else parts[1]
 
 
+def python_imports(path):
+    """Modules of the package beside it that a module imports, at its top or in a function."""
+    out = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = path.parents[node.level - 1] / (node.module or "").replace(".", "/")
+            names = [folder.with_suffix(".py")] if node.module else [folder / f"{a.name}.py" for a in node.names]
+            names += [folder / f"{a.name}.py" for a in node.names]
+            out += [str(n.relative_to(ROOT)) for n in names if n.exists()]
+    return out
+
+
 def include_circles(files):
-    """Files that include one another in a circle."""
+    """Files that include, and Python modules that import, one another in a circle."""
     known = {str(f.relative_to(ROOT)) for f in files}
-    uses = {}
+    uses = {str(f.relative_to(ROOT)): python_imports(f) for f in files if f.is_relative_to(ROOT / "python/cgp") and f.suffix == ".py"}
     for f in files:
         if f.suffix in {".h", ".cpp", ".def"}:
             found = re.findall(r'^\s*#\s*include\s+"([^"]+)"', f.read_text(encoding="utf-8"), re.M)
@@ -85,12 +99,23 @@ def include_circles(files):
     return circles
 
 
+def documented_layers():
+    """MAY_USE as docs/architecture.md has it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page[page.index("## Layers"):page.index("## Folders")]
+    return {name: set(used.replace("–", "").split()) for name, used in re.findall(r"^\| `([\w/]+)` \| ([^|;]*) \|", table, re.M)}
+
+
 def main():
     problems = []
 
     def say(path, line, rule):
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}")
 
+    documented = documented_layers()
+    for name in sorted(MAY_USE.keys() | documented.keys()):
+        if MAY_USE.get(name) != documented.get(name):
+            say(ROOT / "docs" / "architecture.md", 1, f"layers: {name} may use {sorted(MAY_USE.get(name, []))}; the table says otherwise")
     files = tracked()
     for circle in include_circles(files):
         say(ROOT / circle[0], 1, "a circle of includes: " + " -> ".join(circle))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of decoding: linear layers of few rows, heads into pages, attention over pages.
+// Steps of decoding: linear layers of one to eight rows, heads into pages, attention over pages.
 #include <algorithm>
 
 #include "cgp/base/error.h"

@@ -212,7 +212,7 @@ class BackwardMma {
     Floats p;
     for (int i = 0; i < count(); ++i) {
       const auto x = at.shape(element(raw, i), query(at, i), key(at, i));
-      p.push_back(ex2<approx, ftz>(fma(x, factor(f_, p_), base(i))));
+      p.push_back(ex2<approx, ftz>(fma(x, exponent_scale(f_, p_), base(i))));
     }
     cut(at, p);
     return p;

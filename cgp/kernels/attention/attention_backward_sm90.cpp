@@ -301,15 +301,15 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                  const AttentionGradients& g) {
   if (c.width > 128) return run_backward_wide(s, c, p, at, g);
   const Workspace space(p, packed_rows(p, at));
-  const BackwardSm90Arguments mine{.d_o = g.d_o,
-                                   .d_q = g.d_q,
-                                   .d_k = g.d_k,
-                                   .d_v = g.d_v,
-                                   .d_q_accum = g.workspace,
-                                   .stats = g.workspace + space.stats,
-                                   .arrived = g.workspace + space.arrived,
-                                   .stats_rows = space.rows,
-                                   .tiles_q = std::uint32_t(space.tiles_q)};
+  const BackwardSm90Arguments own{.d_o = g.d_o,
+                                  .d_q = g.d_q,
+                                  .d_k = g.d_k,
+                                  .d_v = g.d_v,
+                                  .d_q_accum = g.workspace,
+                                  .stats = g.workspace + space.stats,
+                                  .arrived = g.workspace + space.arrived,
+                                  .stats_rows = space.rows,
+                                  .tiles_q = std::uint32_t(space.tiles_q)};
   auto n = attention_arguments(p, at);
   const auto total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
   n.tiles_m = std::uint32_t(p.packed ? packed_tiles(total_kv, p.batch, kBackwardKeys)
@@ -322,14 +322,14 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   };
   const auto q = rows(0, at.q, p.q, p.d_qk, true), d_o = rows(1, g.d_o, p.o, p.d_v, true),
              k = rows(2, at.k, p.k, p.d_qk, false), v = rows(3, at.v, p.v, p.d_v, false);
-  const auto stats = backward_stats_map(s.device(), fn, 4, mine.stats, space.rows);
+  const auto stats = backward_stats_map(s.device(), fn, 4, own.stats, space.rows);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
-  load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
+  load(s.device(), c.kernels[0])(s, per_query_tile, n, own);
   n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
   n.head_swizzle = head_swizzle(p, c, sms, n.tiles_m);
-  fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, mine);
-  load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
+  fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, own);
+  load(s.device(), c.kernels[2])(s, per_query_tile, n, own);
 }
 
 }  // namespace cgp::kernels

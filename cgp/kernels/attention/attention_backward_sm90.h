@@ -107,7 +107,7 @@ class BackwardSm90 {
 
   void run() {
     if (t_.persistent) return walk();
-    const auto at = place(order() != AddOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
+    const auto at = coordinate(order() != AddOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce_if_keys(t, at); });
       add_parts(wg);
@@ -127,7 +127,7 @@ class BackwardSm90 {
     Val<u32> tiles_m;      ///< of keys that visit queries
     Val<u32> first_q;      ///< number of the sequence's first tile of queries among those of a head
   };
-  /// From turn to turn: scores of these queries, where they lie, both sums, their tile and head in the group.
+  /// From iteration to iteration: scores of these queries, where they lie, both sums, their tile and head in the group.
   using Stage = HeldStage<QTile, STile>;
   using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Sums, Val<u32>, Val<u32>>;
   struct Own {  ///< what a warpgroup knows
@@ -150,9 +150,9 @@ class BackwardSm90 {
     load_.run([&](Warpgroup& wg) {
       wg.one_warp([&](Warp& w) {
         const auto take = [&] {
-          const auto mine = k_.if_(
+          const auto taken = k_.if_(
               w.lane() == 0u, [&] { return take_ticket(); }, [] { return Val<u32>(0); });
-          return shfl<idx>(w, mine, 0);
+          return shfl<idx>(w, taken, 0);
         };
         const auto end = k_.while_(
             take(), [&](const Val<u32>& index) { return go_on(index, Uniform::warp); },
@@ -160,10 +160,10 @@ class BackwardSm90 {
               const auto tile = [&](const TileCoordinate* at) {
                 mail.send(w, {index});
                 w.one_thread(
-                    [&](Thread& t) { produce_if_keys(t, at ? *at : place(index, Uniform::thread)); });
+                    [&](Thread& t) { produce_if_keys(t, at ? *at : coordinate(index, Uniform::thread)); });
               };
               if (f_.packed) {
-                const TileCoordinate at = place(index, Uniform::warp);
+                const TileCoordinate at = coordinate(index, Uniform::warp);
                 k_.if_(has_keys(at), [&] { tile(&at); });
               } else {
                 tile(nullptr);
@@ -179,7 +179,7 @@ class BackwardSm90 {
       (void)k_.while_(
           mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
           [&](const Val<u32>& index) {
-            consume_if_keys(wg, place(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
+            consume_if_keys(wg, coordinate(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
             return mail.receive(wg)[0];
           });
       end(wg);
@@ -218,7 +218,7 @@ class BackwardSm90 {
     cta.sync();
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
-  TileCoordinate place(const Val<u32>& index, Uniform over) {
+  TileCoordinate coordinate(const Val<u32>& index, Uniform over) {
     const auto [bh, of_head] = tile_of_head(p_, index);
     const auto heads_kv = p_.heads_q / p_.group;
     if (!f_.packed) {
@@ -306,7 +306,7 @@ class BackwardSm90 {
   }
 
   // ------------------------------------------------------------ a warpgroup
-  // Keys behind a length get zeros from a block that adds to no query: nobody waits for the last of a turn.
+  // Keys behind a length get zeros from a block that adds to no query: no block waits for it.
   void consume_if_keys(Warpgroup& wg, const TileCoordinate& at) {
     if (!f_.key_lengths) return consume(wg, at);
     const auto there = assume_uniform(has_keys(at), Uniform::warpgroup);
@@ -346,7 +346,7 @@ class BackwardSm90 {
     const Sequence one = shapes(f_) ? of_member(own.at.s, member) : own.at.s;
     std::optional<Shape> shape;
     if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
-    // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
+    // Whole waits for what comes round the loop: the assembler counts groups only inside an iteration.
     auto s = std::move(std::get<0>(now)).wait(wg);
     auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), own.values, SmemTile<QTile>(d_o.template get<0>()),
                          deep(t_.used_d_v));
@@ -359,8 +359,8 @@ class BackwardSm90 {
     const SmemTile<DsTile> ds_tile(one_ds ? k_.smem_addr(ds_)
                                           : k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
     if (one_ds) wait_for_ds(wg);
-    const auto mine = ds_tile.template rows<64>(wg.index * 64u);
-    store_packed(wg, ds, mine);
+    const auto own_half = ds_tile.template rows<64>(wg.index * 64u);
+    store_packed(wg, ds, own_half);
     fence_async_shared(k_);
     auto dk_busy =
         wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(ds), q, wide(t_.used_d_qk));
@@ -416,8 +416,8 @@ class BackwardSm90 {
       const auto base = stats.ld<2>(4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto kept = shape ? (*shape)(s[e], query_of(own, tile, e), key_of(own, e)) : s[e];
-        p.push_back(
-            Val<f32>(ex2<approx, ftz>(fma(kept, shape ? factor(f_, p_) : p_.scale_log2, base[e & 1]))));
+        p.push_back(Val<f32>(
+            ex2<approx, ftz>(fma(kept, shape ? exponent_scale(f_, p_) : p_.scale_log2, base[e & 1]))));
       }
     }
     cut(own, tile, p, 0);

@@ -31,7 +31,7 @@ Variant wide_variant(const AttentionBackwardConfig& c) {
 }
 
 // As in the forward pass: one head after the other without bounds, since all tiles are equally long, and
-// where blocks stay; else as many as L2 holds the other side of.
+// where blocks are persistent; else as many as L2 holds the other side of.
 std::uint32_t wide_head_swizzle(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
                                 std::uint64_t head_bytes) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
@@ -74,13 +74,13 @@ std::uint64_t backward_wide_workspace(const AttentionProblem& p, std::uint64_t t
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, const AttentionProblem& p,
                        const AttentionAddresses& at, const AttentionGradients& g) {
   const auto& device = s.device();
-  BackwardSm90Arguments mine{};
-  mine.d_o = g.d_o, mine.d_q = g.d_q, mine.d_k = g.d_k, mine.d_v = g.d_v, mine.stats = g.workspace;
+  BackwardSm90Arguments own{};
+  own.d_o = g.d_o, own.d_q = g.d_q, own.d_k = g.d_k, own.d_v = g.d_v, own.stats = g.workspace;
   const auto total_q = packed_rows(p, at), total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
-  mine.stats_rows = stats_rows(p, total_q);
-  mine.tiles_q = std::uint32_t(stats_tiles(p, total_q));
+  own.stats_rows = stats_rows(p, total_q);
+  own.tiles_q = std::uint32_t(stats_tiles(p, total_q));
   auto n = attention_arguments(p, at);
-  load(device, c.kernels[0])(s, runtime::grid_for(mine.stats_rows / kWideOther, 1), n, mine);
+  load(device, c.kernels[0])(s, runtime::grid_for(own.stats_rows / kWideOther, 1), n, own);
   const auto sms = std::uint64_t(std::max(1, device.info().sm_count));
   const std::uint64_t group = p.heads_q / p.heads_kv;
   const auto run = [&](std::size_t kernel, bool queries) {
@@ -104,7 +104,7 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
       n.head_swizzle = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.head_swizzle)));
     fn(s, backward_grid(c.sm90, tiles, sms), map(0, queries, true), map(1, queries, false),
        map(2, !queries, true), map(3, !queries, false),
-       backward_stats_map(device, fn, 4, mine.stats, mine.stats_rows), n, mine);
+       backward_stats_map(device, fn, 4, own.stats, own.stats_rows), n, own);
   };
   run(1, false), run(2, false), run(3, true);
 }

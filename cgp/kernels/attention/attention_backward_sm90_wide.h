@@ -83,7 +83,7 @@ class WideSm90 {
   using Floats = std::vector<Val<f32>>;
   using Words = std::vector<Val<b32>>;
   using Stage = HeldStage<ForScores>;
-  /// From turn to turn: scores, where the other side's rows lie, sums, tile and head in the group.
+  /// From iteration to iteration: scores, where the other side's rows lie, sums, tile and head in the group.
   using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Val<u32>, Val<u32>>;
   struct TileCoordinate {
     Sequence s;  ///< of keys: of the group's first head
@@ -111,14 +111,14 @@ class WideSm90 {
   template <class Body>
   void walk(const Val<u32>& rounds, Uniform over, Body&& body) {
     k_.loop(rounds, [&](Val<u32> r) {
-      const TileCoordinate at = place(r, over);
+      const TileCoordinate at = coordinate(r, over);
       if (f_.packed)  // a tile without rows has nothing to do
         k_.if_(at.own0 < (queries_ ? at.s.n_q : at.s.n_kv), [&] { body(at); });
       else
         body(at);
     });
   }
-  TileCoordinate place(const Val<u32>& r, Uniform over) {
+  TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     // Under a causal bound the longest come first: first keys, last queries.
     if (f_.packed) {
@@ -238,7 +238,7 @@ class WideSm90 {
     const Sequence one = of_head(own.at.s, member);
     std::optional<Shape> shape;
     if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
-    // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
+    // Whole waits for what comes round the loop: the assembler counts groups only inside an iteration.
     auto s = std::move(std::get<0>(now)).wait(wg);
     if constexpr (!More) own_.template release<0>(wg);
     if constexpr (Values) {
@@ -261,7 +261,7 @@ class WideSm90 {
                            [&] { std::move(stage).free(wg); });
     }
   }
-  /// Issues the next scores, if any, then waits for this turn's sums.
+  /// Issues the next scores, if any, then waits for this iteration's sums.
   template <bool More, class Busy, class Free>
   auto proceed(Warpgroup& wg, const Own& own, Scores s, Busy busy, const Val<u32>& tile,
                const Val<u32>& member, Free&& free) {
@@ -338,7 +338,7 @@ class WideSm90 {
           shape->weight(raw, query, key, [&](const Val<f32>& kept) { return ex2<approx, ftz>(kept + base); });
       return Values ? both.first : both.second;
     }
-    const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), factor(f_, p_), base));
+    const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), exponent_scale(f_, p_), base));
     return Values ? p : shape->gradient(raw, query, key, p);
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
@@ -356,9 +356,10 @@ class WideSm90 {
     if (zeros) ask(own.row - own.origin.row + 64u > s.n_kv);
     if (need.empty()) return;
     k_.if_(need.back(), [&] {
-      const auto mine = column + bits<s32>(own.origin.col), behind = bits<s32>(s.n_kv) - 1 - mine;
+      const auto first_column = column + bits<s32>(own.origin.col),
+                 behind = bits<s32>(s.n_kv) - 1 - first_column;
       for (int h = 0; h < 2; ++h) {
-        const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - mine;
+        const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - first_column;
         const auto low_end = apart - low(),
                    from = zeros ? select(own.row + std::uint32_t(8 * h) < s.n_kv,
                                          is_low() ? low_end : Val<s32>(0), Val<s32>(1 << 29))

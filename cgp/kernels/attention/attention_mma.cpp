@@ -2,7 +2,7 @@
 // attention mma: tensor cores through mma.sync, for sm_80 and everything later.
 //   who      4 warps own 16 queries each of a tile of 64; tiles of 64 keys (32 where heads are wide)
 //   memory   q once, k and v in two stages of cp.async; rows and columns outside a sequence are filled with
-//            zeros, so that nothing behind it matters; scores and sums stay in registers
+//            zeros, so that nothing behind it matters; scores and accumulators stay in registers
 //   sync     one block barrier per tile of keys
 //   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
 #include "cgp/dsl/mma/mma.h"
@@ -87,7 +87,7 @@ class ForwardMma {
           auto raw = multiply(w_, zeros<f32, 16, kKeys>(w_), q_part, q, k_part, stage.template get<0>());
           const auto key0 = (begin + i) * std::uint32_t(kKeys) + origin.col;
           auto scores = shaped(std::move(raw), shape, row, key0, limit);
-          const auto c = factor(f_, p_);
+          const auto c = exponent_scale(f_, p_);
           const Pair max = row_max(scores, std::get<0>(now));
           std::vector<Val<f32>> base, scale;
           for (std::size_t h = 0; h < 2; ++h) {
@@ -132,13 +132,13 @@ class ForwardMma {
   }
   Pair row_max(const Scores& s, const Pair& before) {
     const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
-    const Pair mine = fold(s, most);
-    return {dsl::max(before[0], reduce(w_, mine[0], most, 4)),
-            dsl::max(before[1], reduce(w_, mine[1], most, 4))};
+    const Pair of_thread = fold(s, most);
+    return {dsl::max(before[0], reduce(w_, of_thread[0], most, 4)),
+            dsl::max(before[1], reduce(w_, of_thread[1], most, 4))};
   }
   Pair row_sum(const Scores& e, const Pair& before, const std::vector<Val<f32>>& scale) {
-    const Pair mine = fold(e, [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
-    return {fma(before[0], scale[0], mine[0]), fma(before[1], scale[1], mine[1])};
+    const Pair of_thread = fold(e, [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
+    return {fma(before[0], scale[0], of_thread[0]), fma(before[1], scale[1], of_thread[1])};
   }
   // o += p v: the accumulator of the scores is, packed, operand A.
   void add_values(const Scores& e, const SmemTile<KTile>& v,
@@ -164,7 +164,8 @@ class ForwardMma {
       const auto r = row + std::uint32_t(8 * h);
       const auto there = r < s.n_q;
       if (f_.lse)
-        lse_row(p_, s).st_if(there & (col == 0u), r, log_sum(std::get<0>(done)[h], factor(f_, p_), sum));
+        lse_row(p_, s).st_if(there & (col == 0u), r,
+                             log_sum(std::get<0>(done)[h], exponent_scale(f_, p_), sum));
       const auto inverse = inverse_or_zero(sum);
       const auto base =
           Out<T>(p_.o)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What every attention kernel does with a score: where a sequence lies, which keys a query may see, and the
-// way from q . k to the exponent. Scores are kept in units of log2, so that a probability is ex2(s * factor -
-// max * factor) with one fma.
+// way from q . k to the exponent. Scores are kept in units of log2, so that a probability is ex2((s -
+// max) * exponent_scale), one fma.
 #include <cmath>
 #include <limits>
 
@@ -59,8 +59,8 @@ inline Bounds bounds(const AttentionFeatures& f, const AttentionParams& p, const
   return {first, end};
 }
 
-/// The factor between kept scores and exponents of 2.
-inline Val<f32> factor(const AttentionFeatures& f, const AttentionParams& p) {
+/// Kept scores times this are exponents of 2.
+inline Val<f32> exponent_scale(const AttentionFeatures& f, const AttentionParams& p) {
   return f.shaped() ? Val<f32>(1.0f) : p.scale_log2;
 }
 /// What tanh_of() takes for each unit of tanh's argument.
@@ -172,8 +172,8 @@ class Shape {
 inline Val<u64> wide_index(const Val<u32>& v) { return v.is_literal() ? Val<u64>(v.bits()) : to<u64>(v); }
 
 /// lse of a row from its kept maximum and its sum; -infinity where the sum is 0.
-inline Val<f32> log_sum(const Val<f32>& max, const Val<f32>& factor, const Val<f32>& sum) {
-  const auto natural = fma(max, factor, lg2<approx, ftz>(sum)) * kLn2;
+inline Val<f32> log_sum(const Val<f32>& max, const Val<f32>& exponent_scale, const Val<f32>& sum) {
+  const auto natural = fma(max, exponent_scale, lg2<approx, ftz>(sum)) * kLn2;
   return select(sum == 0.0f, Val<f32>(kNever), natural);
 }
 inline Val<f32> inverse_or_zero(const Val<f32>& sum) {

@@ -38,7 +38,7 @@ void attention_simt_kernel(Kernel& k, AttentionConfig c, AttentionParams p) {
       k.loop(range(lane, p.d_qk, Val<u32>(32)), [&](Val<u32> d) { q_smem.st(d, to<f32>(q.ld(d))); });
       w.sync();
       const auto limits = bounds(f, p, s, row);
-      const auto scale_log2 = factor(f, p);
+      const auto scale_log2 = exponent_scale(f, p);
       const Shape shape(f, p, s, c.type);
       const auto first = bits<u32>(limits.first), end = bits<u32>(dsl::max(limits.end, Val<s32>(0)));
       using S = std::tuple<Val<f32>, Val<f32>, std::vector<Val<f32>>>;

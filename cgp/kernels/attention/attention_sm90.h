@@ -138,7 +138,7 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ which tile
   Val<u32> tiles_of_block() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
-  TileCoordinate place(const Val<u32>& r, Uniform over) {
+  TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     const auto m = p_.tiles_m - 1 - tile;
     if (!f_.packed)
@@ -149,7 +149,7 @@ class ForwardSm90 {
   template <class Body>
   void walk(const Val<u32>& tiles, Uniform over, Body&& body) {
     k_.loop(tiles, [&](Val<u32> r) {
-      const TileCoordinate at = place(r, over);
+      const TileCoordinate at = coordinate(r, over);
       if (f_.packed)
         k_.if_(at.m0 < at.s.n_q, [&] { body(at); });
       else
@@ -212,7 +212,7 @@ class ForwardSm90 {
     auto raw = scores(wg, q.template get<0>()).wait(wg);
     auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
-    auto first = exponentials(std::move(kept), max, head.factor, true);
+    auto first = exponentials(std::move(kept), max, head.exponent_scale, true);
     Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV>(wg)};
     const auto run = [&](const Val<u32>& from, const Val<u32>& to, bool masked, Carried in) {
       return k_.loop(from - to, std::move(in), [&](Val<u32> i, Carried now) {
@@ -226,8 +226,8 @@ class ForwardSm90 {
         auto seen = shaped(std::move(raw), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
         if constexpr (fp8) out.step(wg);
-        const Grown g = grow(w, before, most, head.factor, masked);
-        auto next = exponentials(std::move(seen), g.max, head.factor, masked);
+        const Grown g = grow(w, before, most, head.exponent_scale, masked);
+        auto next = exponentials(std::move(seen), g.max, head.exponent_scale, masked);
         const Pair added = hold(row_sum(next));
         const Pair sum{fma(std::get<1>(now)[0], g.scale[0], added[0]),
                        fma(std::get<1>(now)[1], g.scale[1], added[1])};
@@ -257,9 +257,9 @@ class ForwardSm90 {
       return v_.multiply(wg, std::move(o), operand(p), part);
   }
 
-  /// What quantised operands are multiplied with: scores by `scores`, kept scores by `factor`.
+  /// What quantised operands are multiplied with: scores by `scores`, kept scores by `exponent_scale`.
   struct Head {
-    Val<f32> scores, factor;
+    Val<f32> scores, exponent_scale;
   };
   Val<f32> scale_of(const Val<u64>& scales, const Val<u64>& batch, const Val<u64>& head, const Val<u32>& b,
                     const Val<u32>& h) {
@@ -267,7 +267,7 @@ class ForwardSm90 {
     return In<f32>(scales, 0, true).ld_if(there, to<u64>(b) * batch + to<u64>(h) * head, Val<f32>(1.0f))[0];
   }
   Head head_of(const Sequence& s) {
-    if constexpr (!fp8) return {Val<f32>(1.0f), factor(f_, p_)};
+    if constexpr (!fp8) return {Val<f32>(1.0f), exponent_scale(f_, p_)};
     const auto both = scale_of(p_.q_scale, p_.q_scale_batch, p_.q_scale_head, s.batch, s.head) *
                       scale_of(p_.k_scale, p_.k_scale_batch, p_.k_scale_head, s.batch, s.head_kv);
     return {both, f_.shaped() ? Val<f32>(1.0f) : both * p_.scale_log2};
@@ -366,7 +366,7 @@ class ForwardSm90 {
     });
   }
   // The assembler moves a wait for products up across arithmetic that does not depend on them, and then
-  // nothing runs under those products. It does not move it across a loop: this one has no turns, since sums
+  // nothing runs under those products. It does not move it across a loop: this one has no iterations, since sums
   // of exponentials are not negative. (It knows that too, hence a number that only the launch knows.)
   Pair hold(const Pair& sums) {
     return k_.while_(
@@ -419,9 +419,9 @@ class ForwardSm90 {
       const auto there = r < s.n_q;
       const auto& of_row = sum[std::size_t(h)];
       if (f_.lse)
-        lse_row(p_, s).st_if(
-            there & (col == 0u), r,
-            log_sum(max[std::size_t(h)], head.factor, fp8 ? of_row * std::exp2(-Range<T>::shift) : of_row));
+        lse_row(p_, s).st_if(there & (col == 0u), r,
+                             log_sum(max[std::size_t(h)], head.exponent_scale,
+                                     fp8 ? of_row * std::exp2(-Range<T>::shift) : of_row));
       const auto inverse = inverse_or_zero(of_row);
       const auto base =
           Out<Result>(p_.o)
@@ -451,14 +451,14 @@ class ForwardSm90 {
   template <class Base>
   void store_transposed(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
                         const Val<pred>& there) {
-    const auto mine = base.at(quad * 2u);
+    const auto own = base.at(quad * 2u);
     for (int j = 0; j < DV / 16; ++j) {
       const auto word = [&](int e) {
         const int i = 8 * j + 2 * h + e;
         return packed(o[i] * scale, o[i + 4] * scale);
       };
-      mine.template st_if<2>(there & (p_.d_v > std::uint32_t(16 * j)), 4 * j,
-                             RegGroup<b32, 2>(word(0), word(1)));
+      own.template st_if<2>(there & (p_.d_v > std::uint32_t(16 * j)), 4 * j,
+                            RegGroup<b32, 2>(word(0), word(1)));
     }
   }
 

@@ -403,46 +403,6 @@ TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   EXPECT_NE(reject(q).find("window_left = -7"), std::string::npos) << reject(q);
 }
 
-TEST(attention_config, names_are_read_back) {
-  const auto check = [](const AttentionConfig& c) {
-    const auto back = parse_config<AttentionConfig>("attention", c.name());
-    EXPECT_EQ(back.name(), c.name());
-    EXPECT_EQ(back.tune.warpgroups, c.kind == AttentionKind::sm90 ? c.tune.warpgroups : 2);
-    EXPECT_EQ(back.features.window_right, c.features.window_right);
-  };
-  for (const auto& c : attention_configs()) check(c);
-  runtime::DeviceInfo h200, a100;
-  h200.arch = "sm_90a", h200.cc_major = 9, a100.arch = "sm_80", a100.cc_major = 8;
-  for (const auto& device : {h200, a100})
-    for (DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
-      for (std::uint64_t d : {32, 80, 128, 256})
-        for (std::uint64_t n : {512, 2048, 16384})
-          for (int f = 0; f < 64; ++f) {
-            AttentionProblem p;
-            p.type = type, p.n_q = p.n_kv = n, p.d_qk = d, p.causal = f & 1;
-            if (f & 2) p.window_left = 7;
-            if (f & 4) p.soft_cap = 3;
-            p.alibi = f & 8, p.packed = f & 16;
-            if (f & 32) p.modify = score_formula("score * 2");
-            const AttentionAddresses at{
-                .q = 16, .k = 16, .v = 16, .o = 16, .lse = std::uint64_t(f & 1 ? 16 : 0)};
-            if (type == DType::e4m3 && device.arch != "sm_90a") continue;
-            check(select_attention(p, at, device).config);
-          }
-}
-TEST(attention_config, json_and_errors) {
-  AttentionConfig c;
-  c.kind = AttentionKind::sm90, c.d_qk = c.d_v = 128, c.columns = 176, c.features.window_right = true;
-  EXPECT_EQ(c.name(), "attention_bf16_sm90_d128x128_tile128x176_s2_persistent_lazy_rescale_window_right");
-  EXPECT_NE(config_json(c).find("\"tile\": [128, 176]"), std::string::npos) << config_json(c);
-  try {
-    (void)parse_config<AttentionConfig>("attention", "attention_bf16_sm91_d128x128");
-    FAIL();
-  } catch (const ArgumentError& e) {
-    EXPECT_NE(std::string(e.what()).find("simt or mma or sm90"), std::string::npos) << e.what();
-  }
-}
-
 TEST(attention_formula, says_what_it_does_not_understand) {
   const auto why = [](std::string_view formula, std::vector<std::uint64_t> shape = {}) -> std::string {
     try {

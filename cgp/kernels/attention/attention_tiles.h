@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which tile a block works on: heads in sections that are visited together, blocks that stay and walk over
-// tiles, and sequences that have lengths of their own.
+// Which tile a block works on: the head swizzle (heads that are visited together), the walk of persistent blocks,
+// and sequences that have lengths of their own.
 #include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/attention/attention_score.h"
 
 namespace cgp::kernels::attention_parts {
 
-/// A head of `pairs` and a tile of its `tiles_m`: all first tiles of a section's heads, then all second ones.
+/// A head of `pairs` and a tile of its `tiles_m`: all first tiles of the heads that are visited together, then
+/// all second ones.
 struct TileOfHead {
   Val<u32> head, tile;
 };
@@ -78,7 +79,7 @@ auto row_of(const Map& map, const RowsOfMap& r, const Val<u32>& row) {
   return dsl::at(map, r.outer, r.inner, r.row0.is_literal() ? row : r.row0 + row, 0);
 }
 
-/// How many this block has of `tiles`.
+/// How many of `tiles` a persistent block has.
 inline Val<u32> rounds_of_block(Kernel& k, const Val<u32>& tiles) {
   const auto grid = k.nctaid_x(), full = tiles / grid;
   const auto last = select((full & 1u) != 0u, grid - 1 - k.ctaid_x(), k.ctaid_x());

@@ -19,6 +19,7 @@
 // the name, unless it has no default.
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,7 +39,20 @@ namespace config_parts {
 class Namer {
  public:
   explicit Namer(std::string_view family) : name_(family) {}
-  void type(std::string_view, std::string_view prefix, const DType& t) { add(prefix, cgp::name(t)); }
+  /// One that is `same_as` leaves no trace.
+  void type(std::string_view, std::string_view prefix, const DType& t, std::optional<DType> same_as = {}) {
+    if (t != same_as) add(prefix, cgp::name(t));
+  }
+  /// The type of an operand that there may be: the word, and the type where it is not `usual`.
+  void operand(std::string_view word, const std::optional<DType>& t, DType usual) {
+    if (t) add(word);
+    if (t && t != usual) add(cgp::name(*t));
+  }
+  /// As many types as there are.
+  void types(std::string_view, std::string_view word, const std::vector<DType>& all) {
+    add(word);
+    for (const DType t : all) add(cgp::name(t));
+  }
   void number(std::string_view, std::string_view prefix, const int& n, int absent = kAlways) {
     if (n != absent) add(prefix), add_number(n);
   }
@@ -74,10 +88,30 @@ class Namer {
 class Parser {
  public:
   Parser(std::string_view name, std::size_t at) : name_(name), at_(at) {}
-  void type(std::string_view key, std::string_view prefix, DType& t) {
+  void type(std::string_view key, std::string_view prefix, DType& t, std::optional<DType> same_as = {}) {
     if (const auto word = begins(prefix); !word.empty())
       if (const auto found = parse_dtype(word)) return t = *found, accept(prefix.size() + word.size());
-    missed(text::cat(prefix, "<", key, ": an element type>"), true);
+    if (same_as) t = *same_as;
+    missed(text::cat(prefix, "<", key, ": an element type>"), !same_as);
+  }
+  void operand(std::string_view word, std::optional<DType>& t, DType usual) {
+    t.reset();
+    if (!is(word)) return missed(std::string(word), false);
+    accept(word.size());
+    t = usual;
+    if (const auto named = begins(""); const auto found = parse_dtype(named))
+      t = *found, accept(named.size());
+  }
+  void types(std::string_view key, std::string_view word, std::vector<DType>& all) {
+    all.clear();
+    if (!is(word)) return missed(text::cat(word, " <", key, ": element types>"), true);
+    accept(word.size());
+    for (;;) {
+      const auto named = begins("");
+      const auto found = parse_dtype(named);
+      if (!found) return;
+      all.push_back(*found), accept(named.size());
+    }
   }
   void number(std::string_view key, std::string_view prefix, int& n, int absent = kAlways) {
     if (const auto word = begins(prefix); digits(word, &n)) return accept(prefix.size() + word.size());
@@ -168,7 +202,20 @@ class Parser {
 
 class JsonWriter {
  public:
-  void type(std::string_view key, std::string_view, const DType& t) { quoted(key, cgp::name(t)); }
+  void type(std::string_view key, std::string_view, const DType& t, std::optional<DType> = {}) {
+    quoted(key, cgp::name(t));
+  }
+  void operand(std::string_view word, const std::optional<DType>& t, DType) {
+    if (t)
+      quoted(word, cgp::name(*t));
+    else
+      add(word, "null");
+  }
+  void types(std::string_view key, std::string_view, const std::vector<DType>& all) {
+    std::string list;
+    for (const DType t : all) list += text::cat(list.empty() ? "" : ", ", "\"", cgp::name(t), "\"");
+    add(key, text::cat("[", list, "]"));
+  }
   void number(std::string_view key, std::string_view, const int& n, int = kAlways) { add(key, text::cat(n)); }
   void extent(std::string_view key, std::string_view, const int& a, const int& b) {
     add(key, text::cat("[", a, ", ", b, "]"));

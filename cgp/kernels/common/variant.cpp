@@ -49,9 +49,11 @@ std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std:
     return std::any_of(out.begin(), out.end(), [&](const auto& i) { return i.name == v.name; });
   };
   const BuildOnly* only = BuildOnly::current();
-  for (const auto& v : variants)
+  for (const auto& v : variants) {
+    if (only) only->meet(v);
     if (reject(v, arch).empty() && !have(v))
       out.push_back(only && only->variant() != v.name ? name_alone(v) : image(v, arch));
+  }
   return out;
 }
 

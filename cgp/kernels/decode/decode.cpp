@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/decode/decode_kernel.h"
+#include "cgp/kernels/decode/decode_combine.h"
 
 namespace cgp::kernels {
 namespace {

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// decode: attention over pages with mma.sync, from global memory straight into the registers of the products.
+// decode: attention of few queries over pages with mma.sync, from global memory straight into the registers of the
+// products. decode_combine.h has how results of warps and blocks are combined.
 //   who      a warp multiplies up to 16 rows (queries of one key head) with tiles of 16 keys; the warps of a
-//            block take tiles in turn, `splits` blocks share a sequence
-//   memory   both products may take their sums in any order, so lanes read the 16 bytes that suit them: of k,
-//            four lanes read 64 bytes of a key; of v, eight lanes read 128 bytes of a key. The next tile's
-//            keys are under way while this one's are multiplied. Nothing passes through shared memory
-//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of
-//            the sums and of the products
+//            block take tiles one after the other, `splits` blocks share a sequence (split-KV)
+//   memory   a sum has no order, so lanes read the 16 bytes that suit them: of k, four lanes read 64 bytes of a
+//            key; of v, eight lanes read 128 bytes of a key. The next tile's keys are under way while this one's
+//            are multiplied. Nothing passes through shared memory
+//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of the
+//            sums and of the products
 //   sync     warps meet once at the end; blocks count up, and the last combines (counters are left at 0)
 //   clusters the same products from rings of tiles in shared memory, a ring for each warp: cp.async has 96 or
-//            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what
-//            they add up, and nothing passes through global memory
+//            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what they
+//            add up, and nothing passes through global memory
+//   rows     with ContiguousKv, keys and values lie in rows instead of pages; always with a cluster
 //   cascades of what sequences have in common each warp of a block multiplies 16 rows of its own with all the
 //            block's tiles, in such rings on sm_90; what sequences have alone is multiplied as without
-//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8, of 64 for keys in shared memory
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8, of 64 for rings
 #include <algorithm>
 #include <optional>
 
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/dsl/mma/mma.h"
-#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/async_stages.h"
 #include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/dsl/sync/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
@@ -114,9 +116,9 @@ class Decode {
   void run_cascade() {
     const auto id = k_.ctaid_x();
     const auto common = assume_uniform(id < p_.shared_blocks);
-    const auto mine = select(common, id, id - p_.shared_blocks);
+    const auto index = select(common, id, id - p_.shared_blocks);
     const auto splits = select(common, p_.shared_splits, p_.splits);
-    const auto split = mine % splits, unit = mine / splits, head = unit % p_.heads_kv,
+    const auto split = index % splits, unit = index / splits, head = unit % p_.heads_kv,
                part = unit / p_.heads_kv;
     const auto parts = (p_.share + p_.members - 1) / p_.members;  // of a group's rows
     const auto group = select(common, part / parts, part / p_.share), inside = part % parts * p_.members;
@@ -229,8 +231,8 @@ class Decode {
       return [this, words](int half, int c) { return words[std::size_t(half * width_ / 32 + c)]; };
     }
     const int words = 2 * width_ / 32 * 128, of = block_rows() / kRows;
-    const auto mine = of > 1 ? k_.warp_index() * std::uint32_t(words) : Val<u32>(0);
-    const auto shared = k_.shared<b32>(of * words, 16).at(lane_ * 4u + mine);
+    const auto of_warp = of > 1 ? k_.warp_index() * std::uint32_t(words) : Val<u32>(0);
+    const auto shared = k_.shared<b32>(of * words, 16).at(lane_ * 4u + of_warp);
     k_.if_(
         assume_uniform(of > 1 ? k_.warp_index() < std::uint32_t(of) : k_.warp_index() == 0u, Uniform::warp),
         [&] {
@@ -404,52 +406,47 @@ class Decode {
   State ring(const Where& where, const Limits& seen, const Four& q, const Val<u32>& start,
              const Val<u32>& end, const Val<u32>& step, std::optional<Pages> known, bool together) {
     const auto warp = k_.warp_index();
-    const auto mine = together ? warp : Val<u32>(0);  // tiles from the first of a round
-    const auto pages = known ? std::move(*known) : first_pages(where.batch, start + mine, step);
-    const auto base = k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes());
-    const auto meet = [&] { together ? k_.sync() : w_.sync(); };
+    const auto of_warp = together ? warp : Val<u32>(0);  // tiles from the first of a round
+    const auto pages = known ? std::move(*known) : first_pages(where.batch, start + of_warp, step);
+    AsyncStages staged(k_, k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes()), stages(),
+                       2 * half_bytes());
     for (int s = 0; s < stages(); ++s)
-      fill(where, start + mine + std::uint32_t(s) * step, end, pages[std::size_t(s)],
-           base + std::uint32_t(s * 2 * half_bytes()));
-    const auto done =
-        k_.loop(range(start, end, step),
-                std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
-                                 Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
-                           Val<u32>(0), pages.back()),
-                [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
-                  const auto at = std::get<1>(now), later = tile + mine + std::uint32_t(stages()) * step;
-                  const auto page = page_of(where.batch, later + step);
-                  cp_async_wait(k_, stages() - 1);
-                  meet();
-                  // Tiles of several warps in one go where there are registers: one maximum, one scaling for
-                  // all.
-                  const int tiles = !together ? 1 : width_ <= 128 ? t_.warps : 1;
-                  const auto some = [&](const Val<u32>& first, State state) {
-                    const auto from =
-                        (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : base) + at;
-                    std::vector<std::function<Words(int)>> keys, values;
-                    for (int t = 0; t < tiles; ++t) {
-                      keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
-                      values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
-                    }
-                    return multiply(
-                        where, seen, tile + first, tiles, q,
-                        [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
-                        [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(state));
-                  };
-                  auto state = together && tiles < t_.warps
-                                   ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(std::get<0>(now)),
-                                             [&](Val<u32> w, State s) { return some(w, std::move(s)); })
-                                   : some(Val<u32>(0), std::move(std::get<0>(now)));
-                  meet();
-                  fill(where, later, end, std::get<2>(now), base + at);
-                  const auto after = at + std::uint32_t(2 * half_bytes());
-                  return std::tuple(std::move(state),
-                                    select(after == std::uint32_t(tiles_bytes()), Val<u32>(0), after), page);
-                });
-    cp_async_wait_all(k_);
+      fill(where, start + of_warp + std::uint32_t(s) * step, end, pages[std::size_t(s)], staged.stage(s));
+    const auto next = [&](const Val<u32>& tile) {
+      const auto later = tile + of_warp + std::uint32_t(stages()) * step;
+      return std::pair(later, page_of(where.batch, later + step));
+    };
+    // Tiles of several warps in one go where there are registers: one maximum, one scaling for all.
+    const int tiles = !together ? 1 : width_ <= 128 ? t_.warps : 1;
+    const auto body = [&](const Val<u32>& offset, const Val<u32>& tile, State state) {
+      const auto some = [&](const Val<u32>& first, State now) {
+        const auto from =
+            (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : staged.base()) + offset;
+        std::vector<std::function<Words(int)>> keys, values;
+        for (int t = 0; t < tiles; ++t) {
+          keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
+          values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
+        }
+        return multiply(
+            where, seen, tile + first, tiles, q,
+            [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
+            [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(now));
+      };
+      return together && tiles < t_.warps
+                 ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(state),
+                           [&](Val<u32> w, State s) { return some(w, std::move(s)); })
+                 : some(Val<u32>(0), std::move(state));
+    };
+    auto done = staged.loop(
+        range(start, end, step),
+        State{Floats(std::size_t(halves()), Val<f32>(kNever)), Floats(std::size_t(halves()), Val<f32>(0)),
+              accumulator()},
+        pages.back(), next, [&] { together ? k_.sync() : w_.sync(); }, body,
+        [&](const Val<u32>& tile, const Val<u32>& page, const Val<u32>& to_bytes) {
+          fill(where, tile, end, page, to_bytes);
+        });
     w_.sync();
-    return std::get<0>(done);
+    return done;
   }
   Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
     if (kv_) return Val<u32>(0);
@@ -539,38 +536,12 @@ class Decode {
   }
   /// Every block sends each of the others the columns that it adds up.
   template <class Block>
-  void combine_cluster(const Where& at, Block&& block) {
-    const auto blocks = std::uint32_t(t_.cluster), columns = std::uint32_t(d_) / blocks;
-    const auto rank = k_.cluster_ctarank();
-    const auto most = std::uint32_t(8 * halves());
-    const auto parts = k_.shared<f32>(int(blocks * most * columns)),
-               stats = k_.shared<f32>(int(blocks * most * 2));
-    each(at, d_, [&](const Val<u32>& r, const Val<u32>& x) {
-      const auto b = block(r, x);
-      mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
-      k_.if_(x % columns == 0u, [&] {
-        mapa(stats.at((rank * most + r) * 2u), x / columns).template st<2>(0, RegGroup<f32, 2>(b.max, b.sum));
-      });
-    });
-    cluster_sync(cta_);
-    each(at, int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
-      std::vector<Val<f32>> max, sum, o;
-      for (std::uint32_t b = 0; b < blocks; ++b) max.push_back(stats.ld((r + b * most) * 2u));
-      const auto all = most_of(max);
-      for (std::uint32_t b = 0; b < blocks; ++b) {
-        const auto scale = weight(max[b], all);
-        const auto l = stats.ld((r + b * most) * 2u + 1u) * scale,
-                   v = parts.ld((r + b * most) * columns + x) * scale;
-        sum.push_back(b ? sum.back() + l : l), o.push_back(b ? o.back() + v : v);
-      }
-      store(at, r, rank * columns + x, Result{all, sum.back(), o.back()});
-    });
-  }
+  void combine_cluster(const Where& at, Block&& block);
 
   using Rows = FragA<C, 16, 16>;
   using Columns = FragB<C, 16, 8>;
-  using Block = FragC<f32, 16, 8>;
-  void product(std::vector<Value> a, std::vector<Value> b, Block& c) {
+  using AccBlock = FragC<f32, 16, 8>;
+  void product(std::vector<Value> a, std::vector<Value> b, AccBlock& c) {
     c = mma(w_, Rows(std::move(a)), Columns(std::move(b)), std::move(c));
   }
   template <class Join>
@@ -584,7 +555,7 @@ class Decode {
   State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, int tiles, const Four& q,
                  K&& keys, V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
-    std::vector<Block> s;
+    std::vector<AccBlock> s;
     for (int block = 0; block < 2 * tiles; ++block) {
       s.emplace_back(zeros<f32, 16, 8>(w_).values());
       const Words words = keys(block);
@@ -642,7 +613,7 @@ class Decode {
     const int step = t_.rows16 ? 1 : 2;
     std::vector<Floats> o;
     for (int part = 0; part < width_ / 64; ++part) {
-      std::vector<Block> sums;
+      std::vector<AccBlock> sums;
       for (int j = 0; j < 8; j += step) {
         const auto& before = std::get<2>(now)[o.size() + sums.size()];
         std::vector<Value> scaled;
@@ -653,7 +624,7 @@ class Decode {
         const Words v = values(t, part);
         const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
         for (int j = 0; j < 8; j += step) {
-          Block& c = sums[std::size_t(j / step)];
+          AccBlock& c = sums[std::size_t(j / step)];
           if (t_.rows16)
             product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
           else
@@ -677,31 +648,7 @@ class Decode {
     combine_slots(at, item, t_.cascade ? at.rows / rows() : Val<u32>(1));
   }
   /// What warps have goes into shared memory.
-  void leave(const State& done) {
-    const auto warp = k_.warp_index();
-    const auto mine = out_.at(warp * std::uint32_t(out_pitch()));
-    for (int half = 0; half < halves(); ++half) {
-      const auto r = group_ + std::uint32_t(8 * half);
-      const auto sum = reduce(
-          w_, std::get<1>(done)[std::size_t(half)],
-          [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4);
-      k_.if_(quad_ == 0u, [&] {
-        stats_.st((warp * std::uint32_t(kRows) + r) * 2u, std::get<0>(done)[std::size_t(half)]);
-        stats_.st((warp * std::uint32_t(kRows) + r) * 2u + 1u, sum);
-      });
-      for (int j = 0; j < width_ / 8; ++j)
-        for (int i = 0; i < 2; ++i) {
-          const auto column = std::uint32_t(j / 8 * 64 + j % 8), one = std::uint32_t(i);
-          if (t_.rows16)
-            mine.st(r * std::uint32_t(pitch()) + (quad_ * 2u + one) * 8u + column,
-                    std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
-          else
-            mine.st((quad_ * 2u + one) * std::uint32_t(pitch()) + group_ * 8u + column,
-                    std::get<2>(done)[std::size_t(j / 2)][std::size_t(j % 2 * 2 + i)]);
-        }
-    }
-    k_.sync();
-  }
+  void leave(const State& done);
   struct Result {
     Val<f32> max, sum, o;
   };
@@ -741,82 +688,13 @@ class Decode {
   }
   /// A block's part goes into its slots of the workspace.
   template <class Block>
-  void publish(const Where& at, const Val<u32>& split, const Val<u32>& item, Block&& block) {
-    const auto stats = slot_stats(), values = slot_values();
-    each(at, d_, [&](const auto& r, const auto& x) {
-      const Result b = block(r, x);
-      const auto there = slot(at, item, t_.cascade ? r / rows() : r, split);
-      const auto row = t_.cascade ? r % rows() : r;
-      values.st(there * std::uint64_t(kRows * d_) + to<u64>(row * std::uint32_t(d_) + x), b.o);
-      k_.if_(x == 0u, [&] {
-        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u), b.max);
-        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u + 1u), b.sum);
-      });
-    });
-  }
+  void publish(const Where& at, const Val<u32>& split, const Val<u32>& item, Block&& block);
   /// The last block to come here combines all slots of a sequence.
-  void combine_slots(const Where& at, const Val<u32>& item, const Val<u32>& members) {
-    const Out<u32> counter(p_.workspace);
-    const auto stats = slot_stats(), values = slot_values();
-    const auto last = k_.shared<u32>(block_rows());
-    fence<acq_rel, gpu>(k_);
-    k_.sync();
-    k_.if_(k_.tid() < members, [&] {
-      const auto index = to<u64>(shared_index(at, item, k_.tid()));
-      const auto is_last = atom<acq_rel, gpu, op::add>(counter, index, 1) == slots() - 1;
-      last.st(k_.tid(), select(is_last, Val<u32>(1), Val<u32>(0)));
-      k_.if_(is_last, [&] { counter.st(index, 0); });
-    });
-    k_.sync();
-    const auto combined = [&](const Val<u32>& member, const Where& one) {
-      k_.if_(assume_uniform(last.ld(member)) == 1u, [&] {
-        fence<acq_rel, gpu>(k_);
-        each(one, d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) {
-          combine(one, stats, values, slot(at, item, member, Val<u32>(0)), r, x * 4u);
-        });
-      });
-    };
-    if (!t_.cascade) return combined(Val<u32>(0), at);
-    k_.loop(members, [&](Val<u32> m) {
-      combined(m, Where{at.batch + m, at.head, Val<u32>(0), at.length, rows()});
-    });
-  }
+  void combine_slots(const Where& at, const Val<u32>& item, const Val<u32>& members);
   // Columns x to x + 3 of all blocks' partial results. Those of a dozen are on their way together, since what
   // passes here is latency.
   void combine(const Where& at, const Out<f32>& stats, const Out<f32>& partial, const Val<u64>& slot0,
-               const Val<u32>& r, const Val<u32>& x) {
-    constexpr std::uint32_t kTogether = 12;
-    using S = std::tuple<Val<f32>, Val<f32>, Floats>;
-    const auto done = k_.loop(
-        range(Val<u32>(0), slots(), Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
-        [&](Val<u32> s0, S now) {
-          std::vector<RegGroup<f32, 2>> of_row;
-          std::vector<RegGroup<f32, 4>> values;
-          for (std::uint32_t i = 0; i < kTogether; ++i) {
-            const auto there = s0 + i < slots();
-            const auto slot = slot0 + to<u64>(s0 + i);
-            of_row.push_back(stats.at(slot * std::uint64_t(2 * kRows) + to<u64>(r * 2u))
-                                 .template ld_if<2>(there, 0, Val<f32>(kNever)));
-            values.push_back(partial.at(slot * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x))
-                                 .template ld_if<4>(there, 0, Val<f32>(0)));
-          }
-          std::vector<Val<f32>> max{std::get<0>(now)};
-          for (const auto& m : of_row) max.push_back(dsl::max(max.back(), m[0]));
-          const auto old = weight(std::get<0>(now), max.back());
-          std::vector<Val<f32>> sum{std::get<1>(now) * old};
-          std::vector<std::vector<Val<f32>>> o;
-          for (std::size_t e = 0; e < 4; ++e) o.push_back({std::get<2>(now)[e] * old});
-          for (std::uint32_t i = 0; i < kTogether; ++i) {
-            const auto add = weight(of_row[i][0], max.back());
-            sum.push_back(fma(select(add == 0.0f, Val<f32>(0), of_row[i][1]), add, sum.back()));
-            for (int e = 0; e < 4; ++e)
-              o[std::size_t(e)].push_back(fma(values[i][e], add, o[std::size_t(e)].back()));
-          }
-          return S{max.back(), sum.back(), Floats{o[0].back(), o[1].back(), o[2].back(), o[3].back()}};
-        });
-    for (std::uint32_t e = 0; e < 4; ++e)
-      store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
-  }
+               const Val<u32>& r, const Val<u32>& x);
   static Val<f32> most_of(const std::vector<Val<f32>>& m) {
     std::vector<Val<f32>> chain{m[0]};
     for (std::size_t i = 1; i < m.size(); ++i) chain.push_back(dsl::max(chain.back(), m[i]));

@@ -305,8 +305,13 @@ TEST(decode, bad_arguments_name_the_argument) {
   p.cache = {DType::bf16, DType::bf16, 2, 16, 2, 64};
   p.heads_q = 3;
   EXPECT_NE(reject(p).find("heads_q = 3"), std::string::npos);
-  p.heads_q = 4, p.cache.d = 72;
+  p.heads_q = 4, p.cache.d = 76;
+  EXPECT_NE(reject(p).find("d = 76"), std::string::npos);
+  p.cache.d = 72;
+  EXPECT_EQ(reject(p), "");
+  p.cluster = 2;  // rings of rows that are no multiple of 64
   EXPECT_NE(reject(p).find("d = 72"), std::string::npos);
+  p.cluster = -1;
   p.cache.d = 64, p.cache.page_size = 20;
   EXPECT_NE(reject(p).find("page_size = 20"), std::string::npos);
   p.cache.page_size = 16, p.scale = NAN;

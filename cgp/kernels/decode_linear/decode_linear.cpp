@@ -172,11 +172,11 @@ class Product {
       return sums.back();
     });
     const auto add = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
-    const auto mine = reduce(warp_, sum, add);
-    std::vector<Val<f32>> all{mine};
+    const auto of_warp = reduce(warp_, sum, add);
+    std::vector<Val<f32>> all{of_warp};
     if (share() > 1) {
       const auto part = partial_.at(kWarps * slot);
-      part.st(warp_.index, mine);
+      part.st(warp_.index, of_warp);
       k_.sync();
       const auto first = warp_.index / std::uint32_t(share()) * std::uint32_t(share());
       for (int i = 0; i < share(); ++i)
