@@ -46,6 +46,12 @@ TEST_F(Profiler, a_program_that_never_used_the_gpu_was_not_busy) {
   EXPECT_NE(o.out.find("nothing ran on the GPU"), std::string::npos) << o.out;
 }
 
+TEST_F(Profiler, rows_of_another_type_say_so) {
+  const Outcome o = cgp("profile compare --kernel gemm --size 64 --backends scalar,emu --repeat 3");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("32-bit floats"), std::string::npos) << o.out;
+}
+
 TEST_F(Profiler, loops_too_long_for_single_steps_are_not_counted) {
   const auto d = cgp("profile scalar --function dot --size 1000000 --json").parsed();
   EXPECT_TRUE(d["metrics"]["instructions"]["value"].is_null()) << d["metrics"]["instructions"];

@@ -159,20 +159,27 @@ Known lookup(const Document& d, const std::string& name) {
   return {std::monostate{}, cat(name, " is no single number")};
 }
 
-/// "4096x1024" of a profile: m, n and k, rows and cols, or n; empty: it does not say.
-std::string size_of(const Document& d) {
-  std::map<std::string, std::string> settings;
-  if (d.more.contains("settings"))
-    for (const auto& [name, value] : d.more["settings"].items()) settings[name] = value.get<std::string>();
-  for (const auto& s : d.command)
-    if (const auto at = s.find('='); at != s.npos) settings[s.substr(0, at)] = s.substr(at + 1);
+/// m, n and k, rows and cols, or n: "4096x1024"; empty: there are none.
+std::string extents_of(const std::map<std::string, std::string>& settings) {
   for (const auto& names : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
     std::vector<std::string> extents;
     for (const auto& n : names)
-      if (settings.count(n)) extents.push_back(settings[n]);
+      if (settings.count(n)) extents.push_back(settings.at(n));
     if (extents.size() == names.size()) return text::join(extents, "x");
   }
   return {};
+}
+
+/// The problem's size of a profile; empty: it does not say.
+std::string size_of(const Document& d) {
+  std::map<std::string, std::string> settings;
+  if (d.more.contains("settings")) {  // with the defaults
+    for (const auto& [name, value] : d.more["settings"].items()) settings[name] = value.get<std::string>();
+    return extents_of(settings);
+  }
+  for (const auto& s : d.command)
+    if (const auto at = s.find('='); at != s.npos) settings[s.substr(0, at)] = s.substr(at + 1);
+  return extents_of(settings);
 }
 
 /// Why a promise is about another problem; empty: it is about this one.

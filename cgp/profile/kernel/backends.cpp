@@ -131,8 +131,9 @@ Remark remark_of(const BackendComparison& c, const BackendRow& r) {
                 : !r.why.empty()                                     ? ""
                 : r.document.metrics.has(Metric::wall_clock_time_us) ? "measured"
                                                                      : "counted";
-  remark.note =
-      remark.least_us > 0 ? cat("not run: the least that an H200's data sheet allows (", r.why, ")") : r.why;
+  remark.note = remark.least_us > 0 ? cat("not run: the least that an H200's data sheet allows (", r.why, ")")
+                : r.why.empty()     ? r.remark
+                                    : r.why;
   return remark;
 }
 
@@ -180,7 +181,7 @@ std::string kernel_text(const Document& d, int width, const std::vector<std::str
 
 BackendRow run_on_backend(const std::string& backend, const std::string& kernel,
                           const std::vector<std::string>& settings, int repeat) {
-  BackendRow row{backend, "", {}};
+  BackendRow row{backend, "", "", {}};
   const auto isas = cpu::all_isas();
   const bool processor =
       backend == "avx512_vnni"
@@ -193,6 +194,8 @@ BackendRow run_on_backend(const std::string& backend, const std::string& kernel,
     if (backend == "wgpu") throw Unsupported(ErrorText{"there is no WebGPU back end", {}, {}, {}});
     if (processor && kernel == "gemm") {
       row.document = gemm_of_processor(backend, settings, repeat);
+      const bool same = std::find(settings.begin(), settings.end(), "dtype=f32") != settings.end();
+      if (!same) row.remark = "32-bit floats, which the rows of devices are not";
     } else if (processor) {
       row.why = cat("on the processor there are gemm, and loops by --function, but no ", kernel);
     } else if (backend == "cublas") {

@@ -10,9 +10,10 @@
 namespace cgp::profile {
 
 struct BackendRow {
-  std::string name;   ///< emu, emu:ARCH, cuda, cuda:N; for gemm also cublas, scalar, sse2, avx2, avx512
-  std::string why;    ///< why there is no profile; empty: there is one
-  Document document;  ///< times of a GPU or processor, exact counters of the emulator
+  std::string name;    ///< emu, emu:ARCH, cuda, cuda:N; for gemm also cublas, scalar, sse2, avx2, avx512
+  std::string why;     ///< why there is no profile; empty: there is one
+  std::string remark;  ///< how it differs from the other rows: its type
+  Document document;   ///< times of a GPU or processor, exact counters of the emulator
 };
 /// Back ends that are not here are rows with the reason; wrong settings throw ArgumentError.
 BackendRow run_on_backend(const std::string& backend, const std::string& kernel,
