@@ -23,7 +23,7 @@
 namespace {
 
 using namespace cgp;
-using cgp::kernels::FewRows;
+using cgp::kernels::DecodeLinear;
 
 struct Tensor {
   std::vector<std::uint64_t> shape;
@@ -197,16 +197,16 @@ class Generator {
   void linear(const std::string& name, const runtime::Buffer<bfloat16>& x, const runtime::Buffer<bfloat16>& y,
               std::uint64_t n, std::uint64_t k, const std::string& norm = {}, std::uint64_t residual = 0,
               kernels::Activation f = kernels::Activation::identity) {
-    FewRows p;
+    DecodeLinear p;
     p.k = k, p.x = x.address(), p.y = y.address(), p.residual = residual, p.eps = 1e-5f, p.activation = f;
-    p.early = attention_.early;
+    p.pdl = attention_.early;
     p.weights = {{.address = weight(name + ".weight"),
                   .bias = at_.contains(name + ".bias") ? weight(name + ".bias") : 0,
                   .n = n}};
     if (!norm.empty())
-      p.norm = kernels::FewRowsNorm::layer, p.norm_weight = weight(norm + ".weight"),
+      p.norm = kernels::DecodeLinearNorm::layer, p.norm_weight = weight(norm + ".weight"),
       p.norm_bias = weight(norm + ".bias");
-    kernels::few_rows(device_.stream(), p);
+    kernels::decode_linear(device_.stream(), p);
   }
 
   runtime::Device device_;

@@ -22,7 +22,8 @@ MAY_USE = {
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
-    "kernels": {"dsl", "runtime", "ptx", "base"},
+    "launch": {"dsl", "runtime", "ptx", "base"},
+    "kernels": {"launch", "dsl", "runtime", "ptx", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
@@ -31,9 +32,9 @@ MAY_USE = {
     "spec": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile": {"spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
     "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
-    "selfcheck": {"kernels", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
+    "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
     "capi": {"kernels", "runtime", "base"},
-    "testing": {"kernels", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
+    "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
 TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},
                      "cpu": {"profile"}}

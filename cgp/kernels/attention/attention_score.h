@@ -35,7 +35,7 @@ inline Sequence sequence(const AttentionFeatures& f, const AttentionParams& p, c
     const auto q0 = word(p.cu_q, 0), q1 = word(p.cu_q, 1), k0 = word(p.cu_kv, 0), k1 = word(p.cu_kv, 1);
     return {batch, head, head_kv, q1 - q0, k1 - k0, q0, k0};
   }
-  if (f.lengths) return {batch, head, head_kv, p.n_q, dsl::min(word(p.lengths, 0), p.n_kv), zero, zero};
+  if (f.key_lengths) return {batch, head, head_kv, p.n_q, dsl::min(word(p.lengths, 0), p.n_kv), zero, zero};
   return {batch, head, head_kv, p.n_q, p.n_kv, zero, zero};
 }
 
@@ -54,8 +54,8 @@ inline Bounds bounds(const AttentionFeatures& f, const AttentionParams& p, const
                      const Val<u32>& row) {
   const auto n_kv = bits<s32>(q.n_kv);
   const auto aligned = bits<s32>(row + q.n_kv - q.n_q);
-  const auto first = f.left ? dsl::max(aligned - p.left, Val<s32>(0)) : Val<s32>(0);
-  const auto end = f.right ? dsl::min(aligned + p.right + 1, n_kv) : n_kv;
+  const auto first = f.window_left ? dsl::max(aligned - p.window_left, Val<s32>(0)) : Val<s32>(0);
+  const auto end = f.window_right ? dsl::min(aligned + p.window_right + 1, n_kv) : n_kv;
   return {first, end};
 }
 

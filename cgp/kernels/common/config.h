@@ -41,41 +41,46 @@ class Namer {
   explicit Namer(std::string_view family) : name_(family) {}
   /// One that is `same_as` leaves no trace.
   void type(std::string_view, std::string_view prefix, const DType& t, std::optional<DType> same_as = {}) {
-    if (t != same_as) name_ += text::cat("_", prefix, cgp::name(t));
+    if (t != same_as) add(prefix, cgp::name(t));
   }
   /// The type of an operand that there may be: the word, and the type where it is not `usual`.
   void operand(std::string_view word, const std::optional<DType>& t, DType usual) {
-    if (t) name_ += text::cat("_", word);
-    if (t && t != usual) name_ += text::cat("_", cgp::name(*t));
+    if (t) add(word);
+    if (t && t != usual) add(cgp::name(*t));
   }
   /// As many types as there are.
   void types(std::string_view, std::string_view word, const std::vector<DType>& all) {
-    name_ += text::cat("_", word);
-    for (const DType t : all) name_ += text::cat("_", cgp::name(t));
+    add(word);
+    for (const DType t : all) add(cgp::name(t));
   }
   void number(std::string_view, std::string_view prefix, const int& n, int absent = kAlways) {
-    if (n != absent) name_ += text::cat("_", prefix, n);
+    if (n != absent) add(prefix), add_number(n);
   }
   /// A x B; (0, 0) leaves no trace.
   void extent(std::string_view, std::string_view prefix, const int& a, const int& b) {
-    if (a || b) name_ += text::cat("_", prefix, a, "x", b);
+    if (a || b) add(prefix), add_number(a), name_ += 'x', add_number(b);
   }
   void flag(std::string_view word, const bool& on) {
-    if (on) name_ += text::cat("_", word);
+    if (on) add(word);
   }
   /// `words[i]` names enumerator i; "" leaves no trace.
   template <class E>
   void choice(std::string_view, std::span<const std::string_view> words, const E& e) {
     const auto word = words[std::size_t(e)];
-    if (!word.empty()) name_ += text::cat("_", word);
+    if (!word.empty()) add(word);
   }
   /// The rest of the name; last.
   void rest(std::string_view, std::string_view prefix, const std::string& s) {
-    if (!s.empty()) name_ += text::cat("_", prefix, s);
+    if (!s.empty()) add(prefix, s);
   }
   std::string take() && { return std::move(name_); }
 
  private:
+  void add(std::string_view a, std::string_view b = {}) { name_ += '_', name_ += a, name_ += b; }
+  void add_number(int n) {
+    char digits[12];
+    name_.append(digits, std::to_chars(digits, digits + sizeof digits, n).ptr);
+  }
   std::string name_;
 };
 

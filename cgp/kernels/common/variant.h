@@ -10,9 +10,12 @@
 
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/common/config.h"
+#include "cgp/launch/image.h"
 #include "cgp/runtime/launcher.h"
 
 namespace cgp::kernels {
+
+using launch::tensor_map_spec;
 
 /// The architectures that variants are claimed, assembled and emulated for.
 inline constexpr std::string_view kTargets[] = {"sm_75",  "sm_80",   "sm_86",  "sm_89",
@@ -71,11 +74,6 @@ std::string reject(const Variant& v, std::string_view arch);
 runtime::KernelImage image(const Variant& v, std::string_view arch);
 /// All of them that run on `arch`, each name once.
 std::vector<runtime::KernelImage> images(std::span<const Variant> variants, std::string_view arch);
-runtime::KernelImage image(const dsl::BuiltKernel& k);
-
-/// What the tensor map of parameter `param` must have (type, box, swizzle); the caller adds sizes and
-/// strides.
-runtime::TensorMapSpec tensor_map_spec(const runtime::KernelImage& image, std::size_t param);
 
 /// Built and compiled at the first call on each device, then looked up by name.
 runtime::LoadedKernel load(const runtime::Device& device, const Variant& v);

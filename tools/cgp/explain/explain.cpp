@@ -113,7 +113,7 @@ std::array<std::uint32_t, 3> block_of(EntryFacts& e, const ExamineOptions& o) {
 }
 
 EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu::EntryInfo& info,
-                         const ExamineOptions& o) {
+                         const ExamineOptions& o, bool legal) {
   EntryFacts e;
   e.name = info.name;
   std::set<std::string> features;
@@ -153,7 +153,7 @@ EntryFacts examine_entry(const ptx::Module& m, const ptx::Function& f, const emu
   a.parameters = o.parameters;
   e.occupancy = occupancy_of(m.target, std::uint32_t(a.threads()), e.registers.registers,
                              e.static_shared + o.dynamic_smem);
-  if (a.threads() >= 1 && a.threads() <= 1024) {
+  if (legal && a.threads() >= 1 && a.threads() <= 1024) {  // the analyses need what check() promises
     ptx::AnalysisLimits limits;
     limits.shared_bytes = e.static_shared + o.dynamic_smem;
     limits.registers = e.registers.registers + e.registers.spilled;
@@ -184,7 +184,7 @@ ModuleFacts examine_module(const std::string& name, std::string_view ptx, const 
   if (!o.entry.empty()) (void)program->entry(o.entry);  // throws with the names there are
   for (const auto& info : program->entries())
     if (o.entry.empty() || info.name == o.entry)
-      facts.entries.push_back(examine_entry(m, *m.find(info.name), info, o));
+      facts.entries.push_back(examine_entry(m, *m.find(info.name), info, o, facts.problems.empty()));
   return facts;
 }
 
