@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/kernels/common/config.h"
-
 #include <gtest/gtest.h>
 
 #include "cgp/kernels/catalog/catalog.h"
@@ -26,7 +24,7 @@ std::string message(std::string_view name) {
 
 }  // namespace
 
-TEST(config, a_name_holds_every_field) {
+TEST(row_config, a_name_holds_every_field) {
   row::RowConfig c{8, 512, 1, 4, 2, 3, 1};
   c.hold_columns = c.edges = true;
   const auto name = config_name("", c);
@@ -36,7 +34,7 @@ TEST(config, a_name_holds_every_field) {
   EXPECT_NE(config_json(c).find("\"hold_columns\": true"), std::string::npos) << config_json(c);
 }
 
-TEST(config, names_that_do_not_fit_are_refused_where_they_differ) {
+TEST(row_config, names_that_do_not_fit_are_refused_where_they_differ) {
   EXPECT_NE(message("_512x1_vec8_hold").find("at _hold"), std::string::npos) << message("_512x1_vec8_hold");
   EXPECT_NE(message("_512x1_edges_hold_columns"), "parsed");  // the order is fixed
   EXPECT_NE(message("_512x1_vec"), "parsed");
@@ -44,7 +42,7 @@ TEST(config, names_that_do_not_fit_are_refused_where_they_differ) {
 }
 
 // Names of variants are printed configs: parsed and printed again they are the same, on every target.
-TEST(config, variants_of_rows_and_elements_round_trip) {
+TEST(row_config, variants_of_rows_and_elements_round_trip) {
   auto entries = row_entries();
   entries.push_back(reduce_entry()), entries.push_back(transpose_entry());
   int seen = 0;
