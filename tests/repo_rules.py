@@ -18,6 +18,7 @@ MAY_USE = {
     "ptx": {"base"},
     "cuda": {"base"},
     "cpu": {"base"},
+    "model": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
