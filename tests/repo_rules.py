@@ -20,6 +20,7 @@ MAY_USE = {
     "cuda": {"base"},
     "quant": {"base"},
     "cpu": {"quant", "base"},
+    "model": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
     "runtime": {"ptx", "emu", "cuda", "base"},
