@@ -15,6 +15,9 @@ StageToken::~StageToken() {
 }
 
 void StageToken::release(Here at) && {
+  if (!k_)
+    throw BuildError("a stage is released once", at, {},
+                     "the stage was released or handed to a product before");
   Kernel& k = *std::exchange(k_, nullptr);
   k.at(at);
   k.guarded(releasing_, [&] {
