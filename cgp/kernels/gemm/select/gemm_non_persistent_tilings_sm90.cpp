@@ -43,7 +43,7 @@ double predict_single(const GemmPersistentShape& s, const DynamicTile& t, const 
       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n) * (s.old ? 2 : 1));
   // The last term decides between tilings that memory makes equally fast.
   const double whole_lines = s.cluster > 1 && !a && !b ? 1.1 : 1;
-  return (gemm_both_times(time, bytes / 4.08e6 + 5.66, 5.46) + 1e-3 * time) * (t.turned ? 0.98 : 1) *
+  return (gemm_both_times(time, bytes / 4.08e6 + 5.66, 5.46) + 1e-3 * time) * (t.swap_ab ? 0.98 : 1) *
          whole_lines;
 }
 
