@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two commands of the README. Each does all its set-up; CMakePresets.json has the finer-grained ways.
-.PHONY: demo test setup build format
+# The two commands of the README, and format and docs of CONTRIBUTING.md. Each does all its set-up; CMakePresets.json has the finer-grained ways.
+.PHONY: demo test setup build format docs
 JOBS ?= $(shell nproc)
 BUILD := build/dev
 # the ptxas of a CUDA toolkit, else the one that setup fetched
@@ -23,3 +23,10 @@ setup:
 
 format:
 	git ls-files '*.h' '*.cpp' | grep -v testdata | xargs clang-format-14 -i
+
+# The interfaces from the headers, into build/docs/html. Doxygen is installed on demand.
+docs:
+	@command -v doxygen >/dev/null || PACKAGES=doxygen scripts/setup.sh
+	@mkdir -p build/docs
+	CGP_VERSION=$$(sed -n 's/^project(cgp VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt) doxygen docs/Doxyfile
+	@echo "build/docs/html/index.html"

@@ -94,6 +94,7 @@ function(cgp_library name)
   add_library(cgp::${name} ALIAS cgp_${name})
   target_sources(cgp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
   cgp_compile_options(cgp_${name})
+  target_compile_features(cgp_${name} PUBLIC cxx_std_20)
   target_link_libraries(cgp_${name} PUBLIC ${A_LINKS})
 endfunction()
 

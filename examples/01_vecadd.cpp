@@ -20,7 +20,7 @@ bool run(const cgp::runtime::Device& device) {
   std::printf("%s\n", built.ptx().c_str());
 
   // 2. Load it.
-  const auto fn = device.load(cgp::kernels::image(built));
+  const auto fn = device.load(cgp::launch::image(built));
 
   // 3. Data to the device, launch, results back. Arguments are checked against the signature.
   const std::uint32_t n = 1000;

@@ -37,7 +37,7 @@ void sum(Kernel& k, In<f32> x, Out<f32> part, Val<u32> n) {
 }
 
 bool run(const cgp::runtime::Device& device) {
-  const auto fn = device.load(cgp::kernels::image(build("sum", device.info().arch, sum)));
+  const auto fn = device.load(cgp::launch::image(build("sum", device.info().arch, sum)));
   const std::uint32_t n = 100'003, blocks = 16;
   const auto host = example::small_integers<float>(n, 1);
   const auto x = device.upload<float>(host);

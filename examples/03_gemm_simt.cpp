@@ -44,7 +44,7 @@ bool run(const cgp::runtime::Device& device) {
   example::Gemm g(device);
   const auto& arch = device.info().arch;
   const auto run_one = [&](const char* name, const BuiltKernel& built) {
-    const auto fn = device.load(cgp::kernels::image(built));
+    const auto fn = device.load(cgp::launch::image(built));
     fn(device.stream(), cgp::runtime::Dim3{g.n / kTile, g.m / kTile}, g.a, g.b, g.c, g.n, g.k);
     example::show(device, name);
     return g.check();

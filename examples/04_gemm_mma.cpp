@@ -42,7 +42,7 @@ void gemm(Kernel& k, In<bf16> a, In<bf16> b, Out<f32> c, Val<u32> m, Val<u32> n,
 bool run(const cgp::runtime::Device& device) {
   example::needs(device, 80);
   example::Gemm g(device);
-  const auto fn = device.load(cgp::kernels::image(build("gemm_mma", device.info().arch, gemm)));
+  const auto fn = device.load(cgp::launch::image(build("gemm_mma", device.info().arch, gemm)));
   fn(device.stream(), cgp::runtime::Dim3{g.n / kBlock, g.m / kBlock}, g.a, g.b, g.c, g.m, g.n, g.k);
   example::show(device, "cp.async, mma.sync");
   return g.check();

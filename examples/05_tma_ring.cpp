@@ -49,7 +49,7 @@ bool run(const cgp::runtime::Device& device) {
   const auto host = example::small_integers<float>(rows * cols, 1);
   const auto x = device.upload<float>(host);
   const auto run_one = [&](const char* name, const BuiltKernel& built) {
-    const auto fn = device.load(cgp::kernels::image(built));
+    const auto fn = device.load(cgp::launch::image(built));
     auto sums = device.zeros<float>(rows);
     fn(device.stream(), cgp::runtime::grid_for(rows, kRows),
        example::matrix_map(device, fn, 0, x, rows, cols), sums, rows, (cols + kCols - 1) / kCols);

@@ -42,7 +42,7 @@ void gemm(Kernel& k, TmaIn<TileA> a, TmaIn<TileB> b, Out<f32> c, Val<u32> n, Val
 bool run(const cgp::runtime::Device& device) {
   example::needs(device, 90, "sm_90a");
   example::Gemm g(device);
-  const auto fn = device.load(cgp::kernels::image(build("gemm_wgmma", device.info().arch, gemm)));
+  const auto fn = device.load(cgp::launch::image(build("gemm_wgmma", device.info().arch, gemm)));
   fn(device.stream(), cgp::runtime::Dim3{g.n / kBn, g.m / kBm},
      example::matrix_map(device, fn, 0, g.a, g.m, g.k), example::matrix_map(device, fn, 1, g.b, g.n, g.k),
      g.c, g.n, g.k / kBk);

@@ -42,7 +42,7 @@ bool run(const cgp::runtime::Device& device) {
   example::Gemm g(device);
   const auto built = build("gemm_specialised", device.info().arch, gemm, 4);
   std::printf("%d threads a block, %d bytes of shared memory\n", built.block[0], built.dynamic_smem);
-  const auto fn = device.load(cgp::kernels::image(built));
+  const auto fn = device.load(cgp::launch::image(built));
   fn(device.stream(), cgp::runtime::Dim3{g.n / kBn, g.m / kBm},
      example::matrix_map(device, fn, 0, g.a, g.m, g.k), example::matrix_map(device, fn, 1, g.b, g.n, g.k),
      g.c, g.n, g.k / kBk);

@@ -58,7 +58,7 @@ bool run(const cgp::runtime::Device& device) {
   example::needs(device, 100, "sm_100a");
   example::Gemm g(device);
   const auto built = build("gemm_tcgen05", device.info().arch, gemm, 4);
-  const auto fn = device.load(cgp::kernels::image(built));
+  const auto fn = device.load(cgp::launch::image(built));
   fn(device.stream(), cgp::runtime::Dim3{g.n / kBn * (g.m / kBm)},
      example::matrix_map(device, fn, 0, g.a, g.m, g.k), example::matrix_map(device, fn, 1, g.b, g.n, g.k),
      g.c, g.n, g.k / kBk);

@@ -31,7 +31,7 @@ bool run(const cgp::runtime::Device& device) {
   const std::uint32_t n = 2 * kThreads;
   const auto x = device.upload<float>(example::small_integers<float>(n, 1));
   auto y = device.zeros<float>(n);
-  const auto fn = device.load(cgp::kernels::image(build("reverse", device.info().arch, reverse)));
+  const auto fn = device.load(cgp::launch::image(build("reverse", device.info().arch, reverse)));
   fn(device.stream(), cgp::runtime::grid_for(n + 1, kThreads), x, y, n);
   device.sync();
 

@@ -23,7 +23,7 @@
 namespace {
 
 using namespace cgp;
-using cgp::kernels::FewRows;
+using cgp::kernels::DecodeLinear;
 
 struct Tensor {
   std::vector<std::uint64_t> shape;
@@ -137,11 +137,11 @@ class Generator {
     std::vector<std::int32_t> table(columns_);
     for (std::size_t i = 0; i < columns_; ++i) table[i] = std::int32_t(i);
     table_ = device.upload<std::int32_t>(table), length_ = device.zeros<std::uint32_t>(1),
-    wrong_ = device.zeros<std::uint32_t>(1);
+    error_flag_ = device.zeros<std::uint32_t>(1);
     cache_ = {.page_count = columns_, .page_size = page, .heads = heads_, .d = head};
     pool_ = device.zeros<bfloat16>(layers_ * cache_.elements());
     attention_.cache = cache_, attention_.heads_q = heads_, attention_.columns = columns_;
-    attention_.early = device.info().cc() >= 90;
+    attention_.pdl = device.info().cc() >= 90;
     workspace_ = device.zeros<std::uint8_t>(kernels::decode_workspace(attention_, device.info()));
   }
 
@@ -169,8 +169,8 @@ class Generator {
                               .table = table_.address(),
                               .columns = columns_,
                               .lengths = length_.address(),
-                              .wrong = wrong_.address(),
-                              .early = attention_.early});
+                              .error_flag = error_flag_.address(),
+                              .pdl = attention_.pdl});
       kernels::decode(s, attention_,
                       {.q = qkv_.address(),
                        .pool = pool,
@@ -178,7 +178,7 @@ class Generator {
                        .lengths = length_.address(),
                        .o = attended_.address(),
                        .workspace = workspace_.address(),
-                       .wrong = wrong_.address()});
+                       .error_flag = error_flag_.address()});
       linear(h + "attn.c_proj", attended_, x_, width_, width_, {}, x_.address());
       linear(h + "mlp.c_fc", x_, wide_, 4 * width_, width_, h + "ln_2", 0, kernels::Activation::gelu_tanh);
       linear(h + "mlp.c_proj", wide_, x_, width_, 4 * width_, {}, x_.address());
@@ -197,16 +197,16 @@ class Generator {
   void linear(const std::string& name, const runtime::Buffer<bfloat16>& x, const runtime::Buffer<bfloat16>& y,
               std::uint64_t n, std::uint64_t k, const std::string& norm = {}, std::uint64_t residual = 0,
               kernels::Activation f = kernels::Activation::identity) {
-    FewRows p;
+    DecodeLinear p;
     p.k = k, p.x = x.address(), p.y = y.address(), p.residual = residual, p.eps = 1e-5f, p.activation = f;
-    p.early = attention_.early;
+    p.pdl = attention_.pdl;
     p.weights = {{.address = weight(name + ".weight"),
                   .bias = at_.contains(name + ".bias") ? weight(name + ".bias") : 0,
                   .n = n}};
     if (!norm.empty())
-      p.norm = kernels::FewRowsNorm::layer, p.norm_weight = weight(norm + ".weight"),
+      p.norm = kernels::DecodeLinearNorm::layer, p.norm_weight = weight(norm + ".weight"),
       p.norm_bias = weight(norm + ".bias");
-    kernels::few_rows(device_.stream(), p);
+    kernels::decode_linear(device_.stream(), p);
   }
 
   runtime::Device device_;
@@ -216,7 +216,7 @@ class Generator {
                 length_now_ = 0;
   runtime::Buffer<bfloat16> weights_, x_, qkv_, attended_, wide_, logits_, pool_;
   runtime::Buffer<std::int32_t> table_;
-  runtime::Buffer<std::uint32_t> length_, wrong_;
+  runtime::Buffer<std::uint32_t> length_, error_flag_;
   runtime::Buffer<std::uint8_t> workspace_;
   kernels::KvCacheShape cache_;
   kernels::DecodeProblem attention_;

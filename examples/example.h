@@ -12,7 +12,7 @@
 #include "cgp/base/random.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/emu/emu.h"
-#include "cgp/kernels/common/variant.h"
+#include "cgp/launch/image.h"
 #include "cgp/runtime/device.h"
 #include "cgp/runtime/launcher.h"
 
@@ -90,7 +90,7 @@ struct Gemm {
 template <class T>
 runtime::TensorMap matrix_map(const runtime::Device& d, const runtime::LoadedKernel& fn, std::size_t param,
                               const runtime::Buffer<T>& data, std::uint64_t rows, std::uint64_t cols) {
-  auto spec = kernels::tensor_map_spec(fn.image(), param);
+  auto spec = launch::tensor_map_spec(fn.image(), param);
   spec.dims = {cols, rows};
   return d.tensor_map(spec, data);
 }

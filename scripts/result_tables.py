@@ -199,7 +199,7 @@ def main():
     check = bool(sys.argv[1:])
     try:
         rows = read_rows()
-        pages = [p for p in [ROOT / "README.md", *sorted(ROOT.glob("cgp/kernels/*/README.md"))] if p.exists()]
+        pages = [p for p in [ROOT / "README.md", ROOT / "docs" / "results.md", *sorted(ROOT.glob("cgp/kernels/*/README.md"))] if p.exists()]
         want = {p: filled(p, rows) for p in pages}
         want[PLOT] = plot(rows)
     except Bad as e:

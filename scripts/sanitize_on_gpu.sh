@@ -15,7 +15,7 @@ export cgp tests out limit check sanitizer CGP_CACHE_DIR=${CGP_CACHE_DIR:-$(real
 problems() {
   local r k v
   cat <<'P'
-test few_rows.right_on_a_gpu
+test decode_linear.right_on_a_gpu
 test qkv_append.right_on_a_gpu
 test kv_cache.right_on_a_gpu
 test decode.right_on_a_gpu

@@ -33,7 +33,7 @@ std::uint64_t offsets(const cgp_tensor* given, const char* op, const char* argum
   *address = t.address();
   return t.size(0) - 1;
 }
-void factor(const cgp_tensor* given, const char* op, const char* argument, std::uint64_t batch,
+void scales(const cgp_tensor* given, const char* op, const char* argument, std::uint64_t batch,
             std::uint64_t heads, kernels::AttentionScaleStrides* strides, std::uint64_t* address) {
   if (!given) return;
   const Tensor t(given, op, argument);
@@ -86,9 +86,9 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   if (p.type != DType::e4m3 && (o.q_scale || o.k_scale || o.v_scale))
     throw ArgumentError(
         text::cat(op, ": q_scale, k_scale and v_scale are of e4m3 operands; these are ", name(p.type)));
-  factor(o.q_scale, op, "q_scale", p.batch, p.heads_q, &p.q_scale, &at.q_scale);
-  factor(o.k_scale, op, "k_scale", p.batch, p.heads_kv, &p.k_scale, &at.k_scale);
-  factor(o.v_scale, op, "v_scale", p.batch, p.heads_kv, &p.v_scale, &at.v_scale);
+  scales(o.q_scale, op, "q_scale", p.batch, p.heads_q, &p.q_scale, &at.q_scale);
+  scales(o.k_scale, op, "k_scale", p.batch, p.heads_kv, &p.k_scale, &at.k_scale);
+  scales(o.v_scale, op, "v_scale", p.batch, p.heads_kv, &p.v_scale, &at.v_scale);
   for (const Tensor* t : {&q, &k, &v}) out.expect_apart(*t);
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)

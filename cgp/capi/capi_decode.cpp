@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of decoding: linear layers of few rows, heads into pages, attention over pages.
+// Steps of decoding: linear layers of one to eight rows, heads into pages, attention over pages.
 #include <algorithm>
 
 #include "cgp/base/error.h"
@@ -13,7 +13,7 @@
 namespace cgp::capi {
 namespace {
 
-static_assert(int(CGP_NORM_LAYER) == int(kernels::FewRowsNorm::layer));
+static_assert(int(CGP_NORM_LAYER) == int(kernels::DecodeLinearNorm::layer));
 static_assert(int(CGP_ACT_GELU_TANH) == int(kernels::Activation::gelu_tanh));
 
 /// The address of a vector of the type, 0 when it is not given.
@@ -35,7 +35,7 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
   const char* op = "few_rows";
   x.expect_rank(1, CGP_MAX_RANK), x.expect({DType::f16, DType::bf16}), y.expect({x.dtype()});
   const auto in = x.rows(), out = y.rows();
-  kernels::FewRows p;
+  kernels::DecodeLinear p;
   p.type = x.dtype(), p.m = in.rows, p.k = in.cols;
   p.x = x.address(), p.x_pitch = in.pitch, p.y = y.address(), p.y_pitch = out.pitch;
   const cgp_tensor* weights[] = {o.weight0, o.weight1, o.weight2};
@@ -59,10 +59,10 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
     throw ArgumentError(text::cat(op, ": there is no norm ", o.norm));
   if (o.activation < CGP_ACT_NONE || o.activation > CGP_ACT_GELU_TANH)
     throw ArgumentError(text::cat(op, ": there is no activation ", o.activation));
-  p.norm = kernels::FewRowsNorm(o.norm), p.activation = kernels::Activation(o.activation);
+  p.norm = kernels::DecodeLinearNorm(o.norm), p.activation = kernels::Activation(o.activation);
   p.norm_weight = vector(o.norm_weight, op, "norm_weight", p.type, p.k);
   p.norm_bias = vector(o.norm_bias, op, "norm_bias", p.type, p.k);
-  p.eps = o.eps, p.weight_offset = o.weight_offset, p.gated = o.gated != 0, p.early = o.early != 0;
+  p.eps = o.eps, p.weight_offset = o.weight_offset, p.gated = o.gated != 0, p.pdl = o.early != 0;
   const cgp_tensor* ahead[] = {o.ahead0, o.ahead1};
   for (int i = 0; i < 2; ++i) {
     if (!ahead[i]) continue;
@@ -70,7 +70,7 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
     t.expect_contiguous();
     const std::uint64_t from = (t.address() + 127) / 128 * 128, skipped = from - t.address(),
                         all = std::min(t.elements() * std::uint64_t(bytes(t.dtype())), o.ahead_bytes);
-    p.ahead[i] = {from, all > skipped ? all - skipped : 0};
+    p.prefetch[i] = {from, all > skipped ? all - skipped : 0};
   }
   auto shape = x.shape();
   shape.back() = p.columns();
@@ -80,7 +80,7 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
     r.expect({p.type}), r.expect_shape(shape, "y"), y.expect_apart(r, true);
     p.residual = r.address(), p.residual_pitch = r.rows().pitch;
   }
-  kernels::few_rows(s.stream, p);
+  kernels::decode_linear(s.stream, p);
 }
 
 kernels::KvCacheShape cache(const Tensor& pool, DType type) {
@@ -118,7 +118,7 @@ void qkv_append(cgp_stream& s, const Tensor& qkv, const cgp_qkv_append_options& 
   qkv.expect_apart(pool), table_of(table, p.batch);
   p.qkv = qkv.address(), p.pitch = tokens.count > 1 ? tokens.stride : 0;
   p.pool = pool.address(), p.table = table.address(), p.columns = table.size(1);
-  p.wrong = one_word(wrong, op, "wrong");
+  p.error_flag = one_word(wrong, op, "wrong");
   if (!o.cos != !o.sin) throw ArgumentError(text::cat(op, ": cos and sin must be given together"));
   if (o.cos) {
     const Tensor cos(o.cos, op, "cos"), sin(o.sin, op, "sin");
@@ -130,7 +130,7 @@ void qkv_append(cgp_stream& s, const Tensor& qkv, const cgp_qkv_append_options& 
   p.q_weight = vector(o.q_weight, op, "q_weight", qkv.dtype(), p.cache.d);
   p.k_weight = vector(o.k_weight, op, "k_weight", qkv.dtype(), p.cache.d);
   if (o.lengths) p.lengths = lengths_of(o.lengths, op, p.batch);
-  p.offset = o.offset, p.eps = o.eps, p.early = o.early != 0;
+  p.offset = o.offset, p.eps = o.eps, p.pdl = o.early != 0;
   kernels::qkv_append(s.stream, p);
 }
 
@@ -147,7 +147,7 @@ kernels::DecodeProblem paged(const Tensor& q, const Tensor& pool, const Tensor& 
   table_of(table, p.batch);
   if (o.key_scale) p.cache.key_scale = o.key_scale;
   if (o.value_scale) p.cache.value_scale = o.value_scale;
-  p.columns = table.size(1), p.max_length = o.max_length, p.early = o.early != 0;
+  p.columns = table.size(1), p.max_length = o.max_length, p.pdl = o.early != 0;
   p.share = o.share;
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
@@ -171,7 +171,7 @@ void paged_attention(cgp_stream& s, const Tensor& q, const Tensor& pool, const T
   kernels::DecodeAddresses at;
   at.q = q.address(), at.pool = pool.address(), at.table = table.address(), at.o = out.address();
   at.lengths = lengths_of(lengths, "paged_attention", p.batch);
-  at.workspace = workspace.address(), at.wrong = one_word(wrong, "paged_attention", "wrong");
+  at.workspace = workspace.address(), at.error_flag = one_word(wrong, "paged_attention", "wrong");
   if ((o.share > 1) != (o.shared != nullptr))
     throw ArgumentError("paged_attention: shared and a share above 1 belong together");
   if (o.shared) {

@@ -187,9 +187,26 @@ void Parser::declare_register(std::string_view name, Mod type) {
   function_->regs.push_back({unique(name), type});
 }
 
+// `.reg .v4 .f32 v` is four registers v_x to v_w: v stands for {v_x, v_y, v_z, v_w}, v.x (or v.r) for the first.
+void Parser::declare_vector(std::string_view name, Mod type, int width) {
+  const auto first = std::uint32_t(function_->regs.size());
+  for (int k = 0; k < width; ++k) {
+    arena_.push_back(text::cat(name, '_', "xyzw"[k]));
+    if (function_->regs.size() >= kMaxRegisters) fail("a function declares more than 1048576 registers");
+    function_->regs.push_back({unique(arena_.back()), type});
+    for (const char selector : {"xyzw"[k], "rgba"[k]}) {
+      arena_.push_back(text::cat(name, '.', selector));
+      names_.bind(arena_.back(), {Binding::reg, first + std::uint32_t(k)});
+    }
+  }
+  names_.bind(name, {Binding::vector, first, std::uint8_t(width)});
+}
+
 void Parser::registers() {
-  if (token_.kind == TokenKind::directive && (token_.text == ".v2" || token_.text == ".v4"))
-    fail("vector registers (.reg .v4) are not supported", "declare the elements as single registers");
+  const int width = accept_directive(".v4") ? 4 : accept_directive(".v2") ? 2 : 1;
+  const auto declare = [&](std::string_view name, Mod t) {
+    width == 1 ? declare_register(name, t) : declare_vector(name, t, width);
+  };
   if (token_.kind != TokenKind::directive)
     fail(text::cat("expected the type of a register, found ", describe()));
   const Mod t = type(token_.text, "a register");
@@ -200,18 +217,18 @@ void Parser::registers() {
     if (const Binding b = names_.find(name); b.kind == Binding::sreg)
       fail_at(at, text::cat("'", name, "' is a special register and cannot be declared"));
     if (!accept('<')) {
-      declare_register(name, t);
+      declare(name, t);
       continue;
     }
     const Token count = token_;
     const std::uint64_t n = natural("the number of registers", kMaxRegisters);
-    if (n > kMaxRegisters - function_->regs.size())
+    if (n > (kMaxRegisters - function_->regs.size()) / std::size_t(width))
       fail_at(count, text::cat("a function declares more than ", kMaxRegisters, " registers"));
     expect('>', "a register range");
-    function_->regs.reserve(function_->regs.size() + n);
+    function_->regs.reserve(function_->regs.size() + n * std::size_t(width));
     for (std::uint64_t i = 0; i < n; ++i) {
       arena_.push_back(text::cat(name, i));
-      declare_register(arena_.back(), t);
+      declare(arena_.back(), t);
     }
   } while (accept(','));
   expect(';', "a register declaration");
@@ -562,6 +579,10 @@ Operand Parser::word_operand(const Inst& i) {
   if (b.kind == Binding::reg && !jumps) {
     o.kind = OperandKind::reg;
     o.reg = b.id;
+  } else if (b.kind == Binding::vector && !jumps) {
+    o.kind = OperandKind::vector;
+    for (std::uint32_t k = 0; k < b.width; ++k) o.elems.push_back(Operand::of(b.id + k));
+    return o;
   } else if (t.text == "_") {
     if (!token_.is('|')) return o;
     o.kind = OperandKind::reg;

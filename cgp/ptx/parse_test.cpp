@@ -145,6 +145,23 @@ TEST(parse, parts_of_an_opcode_in_any_order) {
   EXPECT_EQ(printed("vote.ballot.b32 %r1,%p1;"), "vote.ballot.b32 %r1, %p1;");
 }
 
+TEST(parse, vector_registers_are_their_elements) {
+  const Function f = body_of(
+      ".reg .v4 .f32 v; .reg .v2 .b32 w<2>; .reg .f32 v_y;\n"
+      "ld.global.v4.f32 v, [%rd1]; add.f32 v_y, v.x, v.a; mov.b32 w1.y, %r1; st.global.v4.f32 [%rd1], v;");
+  auto name = [&](const Operand& o) { return f.regs[o.reg].name; };
+  const Inst &load = f.body[0], &add = f.body[1];
+  ASSERT_EQ(load.operands[0].kind, OperandKind::vector);
+  ASSERT_EQ(load.operands[0].elems.size(), 4u);
+  EXPECT_EQ(name(load.operands[0].elems[0]), "v_x");
+  EXPECT_EQ(name(load.operands[0].elems[3]), "v_w");
+  EXPECT_EQ(name(add.operands[0]), "v_y$1");
+  EXPECT_EQ(name(add.operands[1]), "v_x");
+  EXPECT_EQ(name(add.operands[2]), "v_w");
+  EXPECT_EQ(name(f.body[2].operands[0]), "w1_y");
+  EXPECT_EQ(f.body[3].operands[1].elems.size(), 4u);
+}
+
 TEST(parse, scopes_are_flattened) {
   const Function f = body_of(
       "mov.u32 %r1, 1;\n"
@@ -320,9 +337,6 @@ TEST(parse_errors, exact_messages) {
       {".reg .b33 %x;",
        "line 11, column 6: expected the type of a register, found '.b33'\n  11 | .reg .b33 %x;\n     |      "
        "^\n  hint: types are .pred .b8 .u32 .s64 .f32 ..."},
-      {".reg .v4 .f32 %v;",
-       "line 11, column 6: vector registers (.reg .v4) are not supported\n  11 | .reg .v4 .f32 %v;\n     |   "
-       "   ^\n  hint: declare the elements as single registers"},
       {"vadd.s32.s32.s32 %r1, %r1.b0, %r2;",
        "line 11, column 23: the selector '.b0' on register %r1 is not supported\n  11 | vadd.s32.s32.s32 "
        "%r1, %r1.b0, %r2;\n     |                       ^\n  hint: extract the part with bfe, prmt or mov "

@@ -22,8 +22,9 @@ struct Constant {
 
 /// What a name means at this point of the text.
 struct Binding {
-  enum Kind : std::uint8_t { none, reg, sreg, symbol, constant } kind = none;
-  std::uint32_t id = kNone;
+  enum Kind : std::uint8_t { none, reg, vector, sreg, symbol, constant } kind = none;
+  std::uint32_t id = kNone;  ///< vector: of its first element; the others follow
+  std::uint8_t width = 1;    ///< vector: elements
 };
 
 /// Hash table from names to bindings with scopes: leave() restores what enter() saw.
@@ -123,6 +124,7 @@ class Parser {
   void body_directive();
   void registers();
   void declare_register(std::string_view name, Mod type);
+  void declare_vector(std::string_view name, Mod type, int width);
   void local_variables(Space space);
   void loc_directive();
   void label_or_table(const Token& name);

@@ -3,7 +3,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/module.h"
-#include "cgp/ptx/parse.h"
+#include "cgp/ptx/shared_module.h"
 #include "cgp/runtime/kernel_image.h"
 
 namespace cgp::runtime {
@@ -56,7 +56,8 @@ const ptx::Function& find_entry(const ptx::Module& m, std::string_view entry) {
 }  // namespace
 
 KernelImage image_from_ptx(std::string text, std::string_view entry) {
-  const ptx::Module m = ptx::parse(text);
+  const auto shared = ptx::share_module(text);
+  const ptx::Module& m = *shared;
   const ptx::Function& f = find_entry(m, entry);
   KernelImage image;
   image.name = image.entry = m.text(f.name);
@@ -70,7 +71,7 @@ KernelImage image_from_ptx(std::string text, std::string_view entry) {
 }
 
 std::vector<std::string> entries_of_ptx(std::string_view ptx) {
-  const ptx::Module m = ptx::parse(ptx);
+  const ptx::Module m = ptx::module_of(ptx);
   std::vector<std::string> names;
   for (const ptx::Function& f : m.functions)
     if (f.entry && f.has_body) names.push_back(m.text(f.name));

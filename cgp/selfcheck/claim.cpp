@@ -11,13 +11,14 @@
 #include "cgp/profile/measure/process.h"
 #include "cgp/runtime/info.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 
 namespace {
 
 struct Scratch {
   std::string path;
-  Scratch() : path((std::filesystem::temp_directory_path() / text::cat("cgp-falsify-", getpid())).string()) {
+  Scratch()
+      : path((std::filesystem::temp_directory_path() / text::cat("cgp-self-check-", getpid())).string()) {
     std::filesystem::create_directories(path);
   }
   ~Scratch() {
@@ -145,4 +146,4 @@ const std::vector<Undecided>& undecided() {
   return all;
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 
 using nlohmann::json;
 
@@ -74,4 +74,4 @@ const std::string& scratch();
 /// Whether a CUDA device can be opened here.
 bool has_gpu();
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

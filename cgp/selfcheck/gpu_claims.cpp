@@ -13,7 +13,7 @@
 #include "cgp/profile/measure/stats.h"
 #include "cgp/selfcheck/claim.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 namespace {
 
 using fmt::format;
@@ -398,4 +398,4 @@ void add_gpu_claims(std::vector<Claim>& out) {
                  [](json& j) { j.at("seconds") = 31; }});
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

@@ -16,7 +16,7 @@
 #include "cgp/selfcheck/claim.h"
 #include "cgp/spec/npy.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 namespace {
 
 using fmt::format;
@@ -410,4 +410,4 @@ void add_kernel_claims(std::vector<Claim>& out) {
   kernel_claims(out);
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

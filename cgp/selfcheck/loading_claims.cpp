@@ -10,7 +10,7 @@
 #include "cgp/runtime/buffer.h"
 #include "cgp/selfcheck/claim.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 namespace {
 
 using fmt::format;
@@ -173,4 +173,4 @@ void add_loading_claims(std::vector<Claim>& out) {
        [](json& j) { j.at("prepared") = j.at("compulsory").get<double>() + j.at("scores").get<double>(); }});
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

@@ -21,7 +21,7 @@
 #include "cgp/profile/roofline/cpu_ceilings.h"
 #include "cgp/selfcheck/claim.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 namespace {
 
 using cpu::Isa;
@@ -540,4 +540,4 @@ void add_simd_claims(std::vector<Claim>& out) {
   result_claims(out);
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

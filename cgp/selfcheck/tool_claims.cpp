@@ -13,7 +13,7 @@
 #include "cgp/profile/view/document.h"
 #include "cgp/selfcheck/claim.h"
 
-namespace cgp::falsify {
+namespace cgp::selfcheck {
 namespace {
 
 using fmt::format;
@@ -282,8 +282,8 @@ void comparison_claims(std::vector<Claim>& out) {
          if (!std::regex_search(tests.out, m, std::regex("(\\d+) tests? failed out of (\\d+)")))
            throw std::runtime_error("ctest: " + tests.describe() + tests.err);
          const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-         const json memory =
-             run_self({"memcheck", "--json", "--", self, "falsify", "FALS-SIMD-001"}, {{"CGP_SIMD", "avx2"}});
+         const json memory = run_self({"memcheck", "--json", "--", self, "self-check", "FALS-SIMD-001"},
+                                      {{"CGP_SIMD", "avx2"}});
          return json{{"failed", std::stoi(m[1])},
                      {"tests", std::stoi(m[2])},
                      {"valgrind", answer(memory).at("errors")},
@@ -457,4 +457,4 @@ void add_tool_claims(std::vector<Claim>& out) {
                          "No browser found — falling back to wgpu native (Vulkan/Metal)"));
 }
 
-}  // namespace cgp::falsify
+}  // namespace cgp::selfcheck

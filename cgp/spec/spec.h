@@ -94,6 +94,7 @@ struct Spec {
   std::string path;      ///< of the JSON, or what stands for it in messages
   std::string folder;    ///< relative files are looked up here
   std::string ptx_path;  ///< the PTX to load
+  std::string ptx;       ///< its text where it has been read already; else run_spec() reads it
   std::string target;    ///< "compute_90a"; empty: as the PTX says
   std::vector<SymbolSpec> symbols;
   std::vector<BufferSpec> buffers;

@@ -10,8 +10,8 @@
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/module.h"
-#include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
+#include "cgp/ptx/shared_module.h"
 #include "cgp/ptx/verify/verify.h"
 #include "cgp/runtime/buffer.h"
 #include "cgp/runtime/device.h"
@@ -71,9 +71,10 @@ class Runner {
     result_.ptx_path = spec_.ptx_path;
     result_.expect = spec_.expect;
     result_.warnings = spec_.warnings;
-    result_.ptx = read_file(spec_.ptx_path);
+    result_.ptx = spec_.ptx.empty() ? read_file(spec_.ptx_path) : spec_.ptx;
     step("reading the PTX");
-    const ptx::Module module = ptx::parse(result_.ptx);
+    const auto shared = ptx::share_module(result_.ptx);  // the device loads the same text
+    const ptx::Module& module = *shared;
     if (options_.transform)
       result_.ptx = options_.transform(result_.ptx);
     else

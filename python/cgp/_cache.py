@@ -4,8 +4,8 @@ import ctypes
 import weakref
 
 from . import _core
-from ._functions import integer
-from ._runtime import CODES, ArgumentError, OnDevice, numpy_device
+from ._options import integer
+from ._runtime import CODES, ArgumentError, OnDevice, Unsupported, numpy_device
 
 _BYTES = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
 
@@ -90,8 +90,14 @@ class _Torch:
     """Where the memory of a cache for tensors is."""
 
     def __init__(self, device):
-        import torch
-        self.device = torch.device(device)
+        where = 'None gives NumPy arrays, on the emulator'
+        try:
+            import torch
+            self.device = torch.device(device)
+        except ImportError:
+            raise Unsupported(f"PagedKVCache: device={device!r} needs PyTorch, which is not installed; {where}") from None
+        except (RuntimeError, TypeError):
+            raise ArgumentError(f'PagedKVCache: device must be one of PyTorch\'s, "cuda" or "cuda:1", not {device!r}; {where}') from None
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
 

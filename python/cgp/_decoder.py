@@ -13,7 +13,7 @@ from ._few import LAYER as _LAYER
 from ._few import MOST as _FEW
 from ._few import RMS as _RMS
 from ._few import few_calls
-from ._functions import ACTIVATIONS
+from ._options import ACTIVATIONS, activation_of
 from ._runtime import ArgumentError, Unsupported
 
 _PAGE = 64
@@ -66,8 +66,7 @@ class _Shape:
         self.layers = []
         for layer in body.layers:
             a, m, s = layer.self_attn, layer.mlp, _Layer()
-            from ._patch import _activation_of
-            activation = _activation_of(m.act_fn)
+            activation = activation_of(m.act_fn)
             if activation is None:
                 raise Unsupported(f"cgp.Decoder: the activation {type(m.act_fn).__name__}")
             s.norm1, s.norm2 = (layer.input_layernorm.weight, None), (layer.post_attention_layernorm.weight, None)
@@ -90,14 +89,13 @@ class _Shape:
         self.rotary, self.most = None, body.wpe.weight.shape[0]
         self.norm, self.eps = _LAYER, config.layer_norm_epsilon
         self.tokens, self.positions = body.wte.weight, body.wpe.weight
-        from ._patch import _activation_of
 
         def linear(module, activation=0):  # weights are [k, n] there: a copy
             return _Linear([module.weight.detach().t().contiguous()], [module.bias], activation=activation)
 
         self.layers = []
         for block in body.h:
-            s, activation = _Layer(), _activation_of(block.mlp.act)
+            s, activation = _Layer(), activation_of(block.mlp.act)
             if activation is None:
                 raise Unsupported(f"cgp.Decoder: the activation {type(block.mlp.act).__name__}")
             s.norm1, s.norm2 = (block.ln_1.weight, block.ln_1.bias), (block.ln_2.weight, block.ln_2.bias)

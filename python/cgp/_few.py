@@ -5,7 +5,7 @@ What such a layer costs in PyTorch is Python: some forty calls. Here a Llama's l
 import torch
 
 from . import _core
-from ._functions import ACTIVATIONS
+from ._options import ACTIVATIONS
 from ._torch import empty, queue, version
 
 NONE, RMS, LAYER = 0, 1, 2

@@ -2,52 +2,15 @@
 """The functions of the module: NumPy arrays here, PyTorch tensors by the operators of cgp.ops."""
 import builtins
 import functools
-import operator
 
 from . import _core
+from ._options import ACTIVATIONS, ELEMENTWISE, PRECISIONS, ROPE_SCALINGS, check_rope, choice, fit_batches, integer
 from ._runtime import ArgumentError, OnDevice, Unsupported
 from ._score import score_formula
-
-ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
-ELEMENTWISE = {name: code for name, code in ACTIVATIONS.items() if name}  # of activate and gated
-ROPE_SCALINGS = {"none": 0, "linear": 1, "ntk": 2, "yarn": 3, "llama3": 4}
-PRECISIONS = {"standard": 0, "fast": 1, "strict": 2}
 
 
 def is_torch(x):
     return type(x).__module__.partition(".")[0] == "torch"
-
-
-def choice(table, value, what):
-    if value not in table:
-        raise ArgumentError(f"{what} must be one of {', '.join(repr(v) for v in table)}, not {value!r}")
-    return table[value]
-
-
-def integer(value, what):
-    """The integer that value is."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentError(f"{what} must be an integer, not {value!r}") from None
-
-
-def fit_batches(a, b):
-    """Says so where the leading dimensions of b are neither those of a nor all 1: what PyTorch would broadcast."""
-    if len(b) > len(a) or (b[:-2] != a[:-2] and builtins.any(n != 1 for n in b[:-2])):
-        raise ArgumentError(f"matmul: b: its leading dimensions must be those of a, {list(a[:-2])}, or 1, or none; "
-                            f"they are {list(b[:-2])}: expand the operands first")
-
-
-def check_rope(sequence, offset, base, scaling, factor):
-    """What the C interface takes for "not given", and what it cannot take."""
-    for name, value in (("sequence", sequence), ("offset", offset)):
-        if integer(value, f"rope: {name}") < 0:
-            raise ArgumentError(f"rope: {name} must not be negative; it is {value}")
-    if base == 0:
-        raise ArgumentError("rope: base must be above 1; it is 0")
-    if factor == 0 and scaling != "none":
-        raise ArgumentError(f"rope: factor must be positive for scaling {scaling!r}; it is 0")
 
 
 def _window(window):
@@ -76,7 +39,7 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
     """activation(alpha * a @ b + bias).
 
     a: [..., m, k]; b: [k, n], or [..., k, n] with the leading dimensions of a (or 1); bias: [n]. float32, float16 or
-    bfloat16, sums in float32. activation: None, "relu", "silu", "gelu", "gelu_tanh".
+    bfloat16, accumulated in float32; int8 gives int32. activation: None, "relu", "silu", "gelu", "gelu_tanh".
 
     >>> cgp.matmul(np.eye(2, dtype=np.float32), np.array([[1, 2], [3, 4]], np.float32), activation="relu")
     array([[1., 2.],
@@ -92,7 +55,8 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
         raise ArgumentError(f"matmul: a and b must have at least 2 dimensions, not {a.ndim} and {b.ndim}")
     fit_batches(a.shape, b.shape)
     with OnDevice() as on:
-        c, result = on.empty(a.shape[:-1] + b.shape[-1:], a.dtype)
+        # Products of 8-bit integers do not fit into 8 bits.
+        c, result = on.empty(a.shape[:-1] + b.shape[-1:], "int32" if a.dtype == np.int8 else a.dtype)
         _core.gemm(on.device.stream(), on.put(a), on.put(b), c, alpha, 0.0, prec, act, 0, 0, on.put(bias), None, None,
                    None, False)
         return result()

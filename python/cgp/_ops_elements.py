@@ -3,7 +3,7 @@
 import torch
 
 from . import _core
-from ._functions import ELEMENTWISE, ROPE_SCALINGS, check_rope, choice
+from ._options import ELEMENTWISE, ROPE_SCALINGS, check_rope, choice
 from ._torch import define, dense, empty, expect, expect_float, expect_like, gradient, no_second_gradient, queue, rows, way
 
 

@@ -10,6 +10,7 @@ import torch
 
 from . import _few, _layer, _masks, _whole, ops
 from ._decoder import MODELS
+from ._options import activation_of
 from ._runtime import ArgumentError, Unsupported
 from ._torch import FLOATS, version
 from .nn import functional
@@ -194,13 +195,13 @@ def _layer_forward(few, whole):
         embeddings, done = kwargs.get("position_embeddings"), None
         if torch.is_grad_enabled():
             if whole:
-                done = _layer.llama(self, hidden_states, attention_mask, kwargs, _half_tables, _activation_of(self.mlp.act_fn),
+                done = _layer.llama(self, hidden_states, attention_mask, kwargs, _half_tables, activation_of(self.mlp.act_fn),
                                     _OURS)
         elif few and embeddings is not None and hidden_states.shape[1] <= _few.MOST and _usable(hidden_states):
             cos, sin = embeddings
             tables = (*_half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0)
             done = _few.llama(self, hidden_states, attention_mask, kwargs.get("past_key_values"), tables, _attention,
-                              _activation_of(self.mlp.act_fn))
+                              activation_of(self.mlp.act_fn))
         return _fused_layer_forward(self, hidden_states, attention_mask, **kwargs) if done is None else done
 
     return forward
@@ -214,10 +215,10 @@ def _block_forward(few, whole):
         if encoder_hidden_states is None and not args:
             if torch.is_grad_enabled():
                 if whole:
-                    done = _layer.gpt2(self, hidden_states, attention_mask, past_key_values, kwargs, _activation_of(self.mlp.act),
+                    done = _layer.gpt2(self, hidden_states, attention_mask, past_key_values, kwargs, activation_of(self.mlp.act),
                                        _OURS)
             elif few:
-                done = _few.gpt2(self, hidden_states, attention_mask, past_key_values, _attention, _activation_of(self.mlp.act))
+                done = _few.gpt2(self, hidden_states, attention_mask, past_key_values, _attention, activation_of(self.mlp.act))
         if done is not None:
             return done
         return type(self).forward(self, hidden_states, past_key_values, attention_mask, encoder_hidden_states, *args, **kwargs)
@@ -239,27 +240,17 @@ def _is_plain_layer(module):
 
 
 # ---------------------------------------------------------------- MLP
-_ACTIVATIONS = {"NewGELUActivation": "gelu_tanh", "FastGELUActivation": "gelu_tanh", "PytorchGELUTanh": "gelu_tanh",
-                "GELUTanh": "gelu_tanh", "GELUActivation": "gelu", "GELU": "gelu", "SiLUActivation": "silu", "SiLU": "silu",
-                "ReLU": "relu"}
-
-
-def _activation_of(module):
-    kind = _ACTIVATIONS.get(type(module).__name__)
-    return "gelu_tanh" if kind == "gelu" and getattr(module, "approximate", "none") == "tanh" else kind
-
-
 def _gated_mlp_forward(self, x):
     gate, up = self.gate_proj(x), self.up_proj(x)
     if not _usable(gate, up):
         return self.down_proj(self.act_fn(gate) * up)
-    return self.down_proj(ops.gated(gate, up, _activation_of(self.act_fn)))
+    return self.down_proj(ops.gated(gate, up, activation_of(self.act_fn)))
 
 
 def _activation_forward(self, input):
     if not _usable(input):
         return type(self).forward(self, input)
-    return ops.activate(input, _activation_of(self))
+    return ops.activate(input, activation_of(self))
 
 
 _OURS = frozenset((_rms_norm_forward, _layer_norm_forward, _gated_mlp_forward, _activation_forward))
@@ -452,10 +443,10 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     if mlp:
         parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
         _replace(model, done, "gated MLPs", lambda m: _gated_mlp_forward if type(m).__name__ in
-                 _layer.MLPS and all(hasattr(m, p) for p in parts) and _activation_of(
+                 _layer.MLPS and all(hasattr(m, p) for p in parts) and activation_of(
                      m.act_fn) else None)
         mlps = {id(m.act) for m in model.modules() if type(m).__name__ == "GPT2MLP"}
-        _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and _activation_of(m) else None)
+        _replace(model, done, "activations", lambda m: _activation_forward if id(m) in mlps and activation_of(m) else None)
     if rope:
         _patch_rope(model, done)
     causal = hasattr(type(model), "loss_function") and type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))

@@ -4,7 +4,7 @@ torch.compile, CUDA graphs. Nothing is compiled against PyTorch."""
 import torch
 
 from . import _core
-from ._functions import ACTIVATIONS, PRECISIONS, fit_batches
+from ._options import ACTIVATIONS, PRECISIONS, fit_batches
 from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
 from ._ops_linear_loss import linear_cross_entropy
@@ -48,6 +48,11 @@ def _usable(x):
     return x.contiguous()
 
 
+def _result_type(a):
+    """None: that of a. Products of 8-bit integers do not fit into 8 bits."""
+    return torch.int32 if a.dtype == torch.int8 else None
+
+
 def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard", aligned=False):
     _shapes(a, b)
     a, b = _usable(a), _usable(b)
@@ -55,7 +60,7 @@ def _matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard", ali
     if b.dim() == 2 and a.dim() > 2 and (aligned or not a.is_contiguous()):
         a = _usable(a.flatten(0, -2))
     bias = dense(bias)
-    c = aligned_rows(a, a.shape[:-1] + b.shape[-1:]) if aligned else empty(a, None, a.shape[:-1] + b.shape[-1:])
+    c = aligned_rows(a, a.shape[:-1] + b.shape[-1:]) if aligned else empty(a, _result_type(a), a.shape[:-1] + b.shape[-1:])
     if activation and activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: there is no activation {activation!r}")
     if precision not in PRECISIONS:
@@ -71,7 +76,7 @@ def _matmul_fake(a, b, bias=None, activation="", alpha=1.0, precision="standard"
            f"{list(b.shape)}")
     expect_like("matmul", "bias", bias, b.shape[-1:], "n")
     shape = a.shape[:-1] + b.shape[-1:]
-    return aligned_rows(a, shape) if aligned else a.new_empty(shape)
+    return aligned_rows(a, shape) if aligned else a.new_empty(shape, dtype=_result_type(a))
 
 
 _matmul_op = define(
@@ -109,7 +114,7 @@ gradient(_matmul_op, _matmul_backward, _matmul_setup)
 
 def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard", aligned=False):
     """activation(alpha * a @ b + bias). a: [..., m, k]; b: [k, n] or [..., k, n]; bias: [n] -> [..., m, n]. Leading dimensions of b are those
-    of a, or 1.
+    of a, or 1. The result has the type of a; int8 gives int32.
 
     activation: "", "relu", "silu", "gelu", "gelu_tanh"; precision: "standard", "fast", "strict". aligned: rows of the result begin at
     multiples of 16 bytes, which products with it and its gradient are faster for; it is then not contiguous where n is odd.

@@ -44,6 +44,12 @@ def test_matmul(dtype, tolerance):
     np.testing.assert_allclose(got, want, atol=tolerance, rtol=tolerance)
 
 
+def test_products_of_8_bit_integers_are_32_bit_integers():
+    a = np.full((2, 64), 100, np.int8)
+    c = cgp.matmul(a, np.ascontiguousarray(a.T))
+    assert c.dtype == np.int32 and (c == 640000).all()
+
+
 def test_attention():
     q, k, v = random(1, 4, 6, 16), random(1, 2, 9, 16), random(1, 2, 9, 16)
     scores = np.einsum("bhid,bhjd->bhij", q, k.repeat(2, 1)).astype(np.float64) / 4
@@ -436,6 +442,11 @@ def test_steps_over_a_paged_cache(share):
     with pytest.raises(cgp.ArgumentError, match="would have 38 tokens, longest is 36"):
         steps.advance()
     assert [cache.get_seq_len(s) for s in of] == [36, 36]
+
+
+def test_paged_cache_names_a_device_that_is_none():
+    with pytest.raises(cgp.Error, match="PagedKVCache: device.*'tpu'.*None gives NumPy arrays"):
+        cgp.PagedKVCache(4, heads=1, d=64, device="tpu")
 
 
 def test_paged_cache_names_mistakes():

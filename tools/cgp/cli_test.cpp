@@ -119,6 +119,13 @@ class Cli : public testing::Test {
 constexpr const char* kIota =
     "\"dtype\": \"u32\", \"count\": 8, \"init\": {\"kind\": \"iota\", \"start\": 0, \"step\": 1}";
 
+TEST_F(Cli, a_ptx_file_is_read_once) {
+  ASSERT_EQ(std::system(("cd '" + folder_ + "' && mkfifo pipe.ptx && (cat saxpy.ptx >pipe.ptx &)").c_str()),
+            0);
+  const Outcome o = cgp("run pipe.ptx --entry add_step --grid 1 --block 8 --arg inout:u32:8:zero", "timeout 20");
+  EXPECT_EQ(o.code, 0) << "a pipe can be read once: " << o.out << o.err;
+}
+
 TEST_F(Cli, a_ptx_file_runs_and_saves_its_result) {
   const Outcome o = cgp(saxpy(1000));
   EXPECT_EQ(o.code, 0) << o.out << o.err;

@@ -17,11 +17,11 @@
 #include "cgp/profile/contract/baseline_store.h"
 #include "cgp/profile/contract/compare_programs.h"
 #include "cgp/profile/import/import.h"
+#include "cgp/profile/kernel/kernel_profile.h"
 #include "cgp/profile/measure/measure.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
-#include "tools/cgp/kernels/kernel_profile.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
@@ -70,12 +70,12 @@ int report_documents(const Context& context, const DiffOptions& o, const profile
          {"cliffs_delta", r.effect}});
   }
   if (rows.empty())
-    throw ArgumentError(ErrorText{"the two profiles have samples or counts in common",
+    throw ArgumentError(ErrorText{"these two profiles share no samples and no exact counts",
                                   {},
-                                  cat(before.name, " and ", after.name, " have none"),
-                                  {}});
+                                  cat(before.name, " and ", after.name),
+                                  "measure both with the same command"});
   std::string head;
-  for (const char* v : {"REGRESSION", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE", "INCOMPARABLE"})
+  for (const char* v : {"REGRESSION", "SUSPECT", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE", "INCOMPARABLE"})
     if (count.count(v)) head += format("{}{} {}", head.empty() ? "" : " · ", v, count[v]);
   if (context.json)
     write_out(spec::dumped(j, 2) + "\n");
@@ -83,6 +83,7 @@ int report_documents(const Context& context, const DiffOptions& o, const profile
     write_out(head + "\n" + table.text() +
               (known ? "" : "noise floor not calibrated here, 12 % taken: cgp baseline calibrate\n"));
   if (count["REGRESSION"]) return kCheckFailed;
+  if (count["SUSPECT"]) return kInconclusive;
   if (count["INCOMPARABLE"] == int(rows.size())) return kUnavailable;
   return o.strict && (count["INCONCLUSIVE"] || count["INCOMPARABLE"]) ? kInconclusive : kClean;
 }
@@ -218,9 +219,9 @@ int diff_backends(const Context& context, const DiffOptions& o, const Side& left
   for (int i = 0; i < 2; ++i) {
     const Side& s = i ? right : left;
     progress.step(cat("measuring ", s.backend, ":", s.kernel));
-    KernelProfileOptions k;
+    profile::KernelProfileOptions k;
     k.kernel = s.kernel, k.settings = s.settings, k.device = s.backend;
-    both[i] = profile_catalogue_kernel(k);
+    both[i] = profile::profile_catalogue_kernel(k);
   }
   both[1].machine_key = both[0].machine_key;  // that they are two is what was asked for
   return report_documents(context, o, both[0], both[1]);

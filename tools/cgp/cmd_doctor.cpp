@@ -14,11 +14,11 @@
 #include "cgp/base/program.h"
 #include "cgp/base/text.h"
 #include "cgp/cuda/api.h"
+#include "cgp/profile/collect/doctor.h"
 #include "cgp/runtime/info.h"
 #include "cgp/runtime/jit_cache.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/commands.h"
-#include "tools/cgp/doctor_lines.h"
 #include "tools/cgp/terminal.h"
 #include "tools/cgp/version.h"
 
@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using text::cat;
 
-using Line = DoctorLine;
+using Line = profile::DoctorLine;
 
 Line processor() {
   std::vector<std::string> isa;
@@ -163,7 +163,7 @@ std::vector<Line> examine() {
                           "nothing is lost: this version profiles no WebAssembly", "wasmtime.dev"));
   lines.push_back(browser());
   lines.push_back(cache());
-  for (auto& line : measuring_lines()) lines.push_back(std::move(line));
+  for (auto& line : profile::measuring_lines()) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -66,14 +66,13 @@ int monitor(const Context& context, const MonitorOptions& o) {
   });
   std::uint64_t seen = 0;
   int alerts = 0;
+  nlohmann::ordered_json all = {{"schema", "cgp.monitor/1"}, {"intervals", nlohmann::ordered_json::array()}};
   const auto show = [&](const profile::Timeline& part) {
     const auto s = profile::summarise(part);
     if (s.launches == 0) return;
     alerts += s.launch_bound;
     if (context.json) {
-      auto j = profile::to_json(s);
-      j["schema"] = "cgp.monitor/1";
-      write_out(spec::dumped(j) + "\n");
+      all["intervals"].push_back(profile::to_json(s));
     } else {
       write_out(format("{:>7} launches  busy {:>3.0f} %  call {:>8}  gap {:>8}  {}{}\n", s.launches,
                        100 - s.idle_percent(), time_text(s.launch_us), time_text(s.gap_us),
@@ -82,16 +81,16 @@ int monitor(const Context& context, const MonitorOptions& o) {
     }
   };
   const auto say = [&](bool last) {
-    const auto all = profile::read_timeline(prefix);
-    if (all.windows.empty()) {
+    const auto seen_now = profile::read_timeline(prefix);
+    if (seen_now.windows.empty()) {
       std::uint64_t end = seen;
-      for (const auto& a : all.activities) end = std::max(end, a.end);
-      show(profile::part_of(all, seen, 0));
+      for (const auto& a : seen_now.activities) end = std::max(end, a.end);
+      show(profile::part_of(seen_now, seen, 0));
       seen = end;
     }
-    for (const auto& w : all.windows) {  // each by itself: nothing is known of the time between them
+    for (const auto& w : seen_now.windows) {  // each by itself: nothing is known of the time between them
       if (w.begin <= seen || (w.end == 0 && !last)) continue;
-      show(profile::part_of(all, w.begin, w.end));
+      show(profile::part_of(seen_now, w.begin, w.end));
       seen = w.begin;
     }
   };
@@ -108,10 +107,14 @@ int monitor(const Context& context, const MonitorOptions& o) {
   say(true);
   const bool stopped = run.process.timed_out && o.duration > 0;
   if (context.json && !run.process.ok()) std::fputs(run.process.err.c_str(), stderr);
-  if (!context.json)
+  if (context.json) {
+    all["launch_bound_intervals"] = alerts, all["no_gpu"] = run.no_gpu, all["ended"] = run.process.describe();
+    write_out(spec::dumped(all, 2) + "\n");
+  } else {
     write_out(run.no_gpu.empty()
                   ? format("{} interval{} launch-bound\n", alerts, alerts == 1 ? " was" : "s were")
                   : format("nothing on the GPU: {}\n", run.no_gpu));
+  }
   return run.process.ok() || stopped ? kClean : kProgramFailed;
 }
 

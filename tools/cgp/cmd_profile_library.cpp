@@ -55,9 +55,7 @@ std::string rates_text(const Document& d) {
   if (m.has(Metric::gflops)) out += format(", {} GFLOP/s", number_text(m[Metric::gflops].number()));
   if (m.has(Metric::bandwidth_gbps))
     out += format(", {} GB/s", number_text(m[Metric::bandwidth_gbps].number()));
-  if (m.has(Metric::bound))
-    out += format(", {}-bound at {:.0f} % of the ceiling", std::get<std::string>(*m[Metric::bound].held),
-                  m[Metric::efficiency_pct].number());
+  if (m.has(Metric::bound)) out += ", " + profile::bound_text(m);
   return out + "\n";
 }
 

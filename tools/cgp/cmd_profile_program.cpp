@@ -17,6 +17,7 @@
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
+#include "cgp/runtime/device.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/deliver.h"
 #include "tools/cgp/profiler_commands.h"
@@ -44,9 +45,22 @@ void count_in_another_run(const ProfileOptions& o, Document& d) {
   if (o.count == "callgrind") measure::add_callgrind(measure::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
     const auto mix = measure::step_program(o.command);
-    mix.add_to(d.metrics,
-               mix.truncated ? "single steps of the first 20 million instructions" : "single steps");
+    const std::string first = format("the first {} instructions", mix.instructions);
+    mix.add_to(d.metrics, mix.truncated ? "single steps of " + first : "single steps");
+    if (mix.truncated)
+      d.notes.push_back(cat("single steps ended after 20 million instructions or a minute: the mix is of ",
+                            first, "; --count callgrind counts all"));
   }
+}
+
+/// The chip of the first GPU here; where there is none, what an H200 has: the plan is then an example.
+std::string chip_here() {
+  try {
+    if (std::string chip = measure::chip_of(runtime::Device::open("cuda").info().arch); !chip.empty())
+      return chip;
+  } catch (const Error&) {  // no GPU or no driver: said by the run itself
+  }
+  return "GH100";
 }
 
 /// A second run with kernel replay; the plan is printed before it, since each pass runs every kernel once
@@ -57,16 +71,17 @@ void count_kernels(const ProfileOptions& o, Document& d, const profile::Timeline
   const auto names = profile::counter_names(words);
   if (names.empty()) return;
   try {
-    const auto plan = measure::plan_counters("GH100", names);
+    const std::string chip = chip_here();
+    const auto plan = measure::plan_counters(chip, names);
     if (plan.metrics.empty())
       throw ArgumentError(ErrorText{"--counters is none, basic, roofline, memory, stalls or names of CUPTI",
                                     {},
                                     cat("there is no counter ", text::join(plan.missing, ", ")),
                                     "ncu --query-metrics names all of them"});
-    for (const auto& m : plan.missing) d.notes.push_back(cat("no counter ", m, " on a GH100"));
+    for (const auto& m : plan.missing) d.notes.push_back(cat("no counter ", m, " on a ", chip));
     std::fputs(
-        format("cgp: {} counters need {} passes on a GH100: each of up to {} launches runs {} times more\n",
-               plan.metrics.size(), plan.passes, o.launches, plan.passes)
+        format("cgp: {} counters need {} passes on a {}: each of up to {} launches runs {} times more\n",
+               plan.metrics.size(), plan.passes, chip, o.launches, plan.passes)
             .c_str(),
         stderr);
   } catch (const Unsupported&) {
@@ -260,6 +275,8 @@ int profile_program(const Context& context, const ProfileOptions& o) {
 }
 
 int profile(const Context& context, const ProfileOptions& o) {
+  if (o.cross_profile && o.arch != "neon")
+    throw ArgumentError(ErrorText{"--cross-profile goes with --arch neon", {}, {}, {}});
   if (o.what == "binary" || o.what == "python") return profile_program(context, o);
   if (o.what == "kernel") return profile_kernel(context, o);
   if (o.what == "compare" && o.function.empty()) return profile_compare(context, o);

@@ -39,7 +39,8 @@ std::string sweep_text(const std::vector<Document>& all) {
                number_text(d.metrics[Metric::superblocks_per_sec].number() * 1e-6),
                number_text(d.metrics[Metric::effective_bandwidth_gbps].number()),
                number_text(d.metrics[Metric::compression_speedup].number()),
-               number_text(d.metrics[Metric::efficiency_pct].number()),
+               d.metrics.has(Metric::efficiency_pct) ? number_text(d.metrics[Metric::efficiency_pct].number())
+                                                     : "-",
                number_text(d.more.at("estimate").at("tokens_per_sec")),
                fmt::format("{:.1g}", d.more.at("check").at("relative_error").get<double>())});
   return table.text();

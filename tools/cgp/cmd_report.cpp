@@ -3,272 +3,23 @@
 // waste, and where every number came from.
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
-#include "cgp/base/text.h"
 #include "cgp/profile/import/import.h"
-#include "cgp/profile/measure/stats.h"
-#include "cgp/profile/roofline/peaks.h"
-#include "cgp/profile/roofline/prediction.h"
-#include "cgp/profile/roofline/roofline_points.h"
-#include "cgp/profile/timeline/timeline_export.h"
-#include "cgp/profile/view/document.h"
-#include "cgp/profile/view/table.h"
+#include "cgp/profile/view/report_html.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
-namespace {
-
-using fmt::format;
-using measure::Metric;
-using profile::Document;
-using profile::number_text;
-using profile::time_text;
-using profile::xml_escaped;
-
-constexpr const char* kStyle =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem "
-    "auto;padding:0 "
-    "1rem;color:#1b1b1b;background:#fff;overflow-wrap:anywhere}"
-    "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid "
-    "#ddd;margin-top:2.2rem}h3{font-size:1rem;margin-bottom:.3rem}"
-    "table{border-collapse:collapse;margin:.5rem 0;display:block;max-width:100%;overflow-x:auto}td,th{"
-    "padding:.15rem .7rem;border-bottom:1px solid "
-    "#eee;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td.s{white-space:normal;min-"
-    "width:"
-    "14rem}"
-    "td:first-child,th:first-child{text-align:left}.l{text-align:left}svg{max-width:100%;height:auto}code{"
-    "font:13px ui-monospace,monospace}"
-    ".s{color:#666;font-size:.85rem}.w{border-left:4px solid #d9822b;padding:.1rem .8rem;margin:.5rem "
-    "0}details{margin:.6rem 0}"
-    "summary{cursor:pointer}input{font:inherit;padding:.2rem .5rem;width:18rem}"
-    "@media(prefers-color-scheme:dark){body{background:#161616;color:#e6e6e6}svg{background:#f7f7f7}td,th{"
-    "border-color:#333}h2{border-color:#444}.s{color:#aaa}}";
-constexpr const char* kScript =
-    "document.querySelectorAll('input.f').forEach(i=>i.oninput=()=>{const q=i.value.toLowerCase();"
-    "i.parentNode.querySelectorAll('tbody "
-    "tr').forEach(r=>r.hidden=!r.textContent.toLowerCase().includes(q))});";
-
-/// Every sample as a stroke over its empirical distribution.
-std::string distribution_svg(const profile::Samples& s) {
-  auto v = s.values;
-  if (v.empty()) return {};
-  std::sort(v.begin(), v.end());
-  const double low = v.front(), high = std::max(v.back(), low * 1.000001), width = 640, left = 40;
-  const auto x = [&](double t) { return left + (t - low) / (high - low) * width; };
-  std::string out =
-      "<svg viewBox='0 0 720 130' width='720' font-size='11' font-family='system-ui,sans-serif' role='img'>";
-  std::string line;
-  for (std::size_t i = 0; i < v.size(); ++i) {
-    line += format("{}{:.1f},{:.1f}", line.empty() ? "M" : "L", x(v[i]),
-                   80 - 70.0 * double(i + 1) / double(v.size()));
-    if (v.size() <= 2000)
-      out +=
-          format("<line x1='{0:.1f}' x2='{0:.1f}' y1='86' y2='100' stroke='#1a6fb5' stroke-opacity='.35'/>",
-                 x(v[i]));
-  }
-  const double middle = measure::median(v);
-  out += format("<path d='{}' fill='none' stroke='#1a6fb5' stroke-width='1.5'/>", line);
-  out += format(
-      "<line x1='{0:.1f}' x2='{0:.1f}' y1='6' y2='100' stroke='#b5411a'/><text x='{0:.1f}' y='126' "
-      "text-anchor='middle' fill='#b5411a'>median {1}</text>",
-      x(middle), time_text(middle));
-  out += format(
-      "<text x='{}' y='114'>{}</text><text x='{}' y='114' text-anchor='end'>{}</text><text x='4' y='14'>100 "
-      "%</text><text x='4' y='84'>0</text></svg>",
-      left, time_text(low), left + width, time_text(high));
-  return out;
-}
-
-std::string kernels_html(const Document& d) {
-  if (d.kernels.empty()) return {};
-  double total = 0;
-  for (const auto& k : d.kernels) total += k.total_us();
-  std::string out =
-      "<h3>Kernels</h3><input class='f' "
-      "placeholder='filter'><table><thead><tr><th>kernel</th><th>share</th><th>launches</th><th>median</"
-      "th><th>total</th><th>registers</th><th>load "
-      "eff.</th><th>occupancy</th><th>tensor</th></tr></thead><tbody>";
-  for (const auto& k : d.kernels) {
-    const auto cell = [&](Metric m) {
-      return k.metrics.has(m) ? number_text(k.metrics[m].number()) + " %" : std::string("–");
-    };
-    out += format(
-        "<tr><td "
-        "title='{}'><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</"
-        "td><td>{}</td><td>{}</td></tr>",
-        xml_escaped(k.name), xml_escaped(profile::fitted(profile::short_name(k.name), 60)),
-        total > 0 ? format("{:.1f} %", 100 * k.total_us() / total) : "–", k.launches,
-        k.us.empty() ? "–" : time_text(measure::median(k.us)), k.us.empty() ? "–" : time_text(k.total_us()),
-        k.registers ? std::to_string(k.registers) : "–", cell(Metric::global_load_efficiency_pct),
-        cell(Metric::achieved_occupancy_pct), cell(Metric::tensor_core_utilization_pct));
-  }
-  return out + "</tbody></table>";
-}
-
-/// Predicted beside counted, where a kernel ran on the emulator.
-std::string accesses_html(const Document& d) {
-  std::string rows;
-  for (const auto& c : profile::accesses_of(d)) {
-    if (c.agreement == profile::Agreement::never_ran) continue;
-    rows += format(
-        "<tr><td><code title='{}'>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td class='l'>{}</td><td "
-        "class='l'>{}</td><td>{}</td><td class='l s'>{}</td></tr>",
-        xml_escaped(c.text), xml_escaped(c.opcode), profile::predicted_text(c), number_text(c.counted),
-        number_text(c.needed), c.shared ? "passes" : "sectors", profile::name(c.agreement), c.requests,
-        xml_escaped(profile::fitted(c.why, 90)));
-  }
-  if (rows.empty()) return {};
-  return "<h3>Memory accesses: predicted from the addresses, and counted</h3><input class='f' "
-         "placeholder='filter'><table><thead><tr><th>access</th><th>predicted</th><th>counted</"
-         "th><th>needed</"
-         "th><th class='l'>unit</th><th class='l'></th><th>times</th><th "
-         "class='l'>why</th></tr></thead><tbody>" +
-         rows + "</tbody></table>";
-}
-
-std::string metrics_html(const Document& d) {
-  std::string present, absent;
-  std::size_t have = 0;
-  for (const auto& info : measure::metrics()) {
-    const auto& r = d.metrics[info.id];
-    if (!r.present()) {
-      absent += format("<tr><td><code>{}</code></td><td class='l'>{}</td></tr>", info.name,
-                       xml_escaped(r.why_absent));
-      continue;
-    }
-    ++have;
-    std::string value;
-    if (const auto* v = std::get_if<double>(&*r.held))
-      value = info.type == measure::MetricType::count ? text::grouped(std::uint64_t(std::max(0.0, *v + 0.5)))
-                                                      : number_text(*v);
-    else if (const auto* b = std::get_if<bool>(&*r.held))
-      value = *b ? "yes" : "no";
-    else if (const auto* s = std::get_if<std::string>(&*r.held))
-      value = *s;
-    else
-      value = spec::dumped(profile::to_json(d.metrics)[std::string(info.name)]["value"]);
-    present += format(
-        "<tr><td><code>{}</code></td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l "
-        "s'>{}</td></tr>",
-        info.name, xml_escaped(value), info.unit, measure::name(r.source), xml_escaped(r.from));
-  }
-  if (have == 0) return {};
-  return format(
-      "<details open><summary>{} metrics with their sources</summary><input class='f' "
-      "placeholder='filter'><table><thead><tr><th>metric</th><th>value</th><th class='l'>unit</th><th "
-      "class='l'>source</th><th class='l'>from</th></tr></thead><tbody>{}</tbody></table></details>"
-      "<details><summary>{} metrics are absent, and why</summary><table><tbody>{}</tbody></table></details>",
-      have, present, measure::metrics().size() - have, absent);
-}
-
-/// The ceilings of a roofline, and where they come from.
-std::string ceilings_html(const Document& d) {
-  const auto lines = profile::rows_in(d.more.value("roofline", nlohmann::ordered_json()), "lines");
-  if (lines.empty()) return {};
-  std::string rows;
-  for (const auto& l : lines) {
-    const double value = profile::number_in(l, "value");
-    const bool there = !std::isnan(value), tera = !l.value("bandwidth", false) && value >= 1000;
-    rows += format(
-        "<tr><td>{}</td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l s'>{}</td></tr>",
-        xml_escaped(l.value("name", "")), there ? number_text(value / (tera ? 1000 : 1)) : "–",
-        tera ? "TFLOP/s" : l.value("unit", ""), l.value("source", ""),
-        xml_escaped(there ? l.value("how", "") : l.value("absent", "")));
-  }
-  return "<table><thead><tr><th>ceiling</th><th>value</th><th class='l'>unit</th><th "
-         "class='l'>source</th><th "
-         "class='l'>how</th></tr></thead><tbody>" +
-         rows + "</tbody></table>";
-}
-
-std::string document_html(const Document& d) {
-  std::string out =
-      format("<h2>{} <span class='s'>{}</span></h2><p class='s'>{} · {}</p>",
-             xml_escaped(profile::fitted(d.name, 120)), d.kind, d.time, xml_escaped(d.machine_key));
-  const auto& m = d.metrics;
-  if (m.has(Metric::wall_clock_time_us)) {
-    out += format("<p><b>{}</b>", time_text(m[Metric::wall_clock_time_us].number()));
-    if (m.has(Metric::ci_95_low_us))
-      out += format(" [{}, {}]", time_text(m[Metric::ci_95_low_us].number()),
-                    time_text(m[Metric::ci_95_high_us].number()));
-    if (m.has(Metric::tflops)) out += format(" · {} TFLOP/s", number_text(m[Metric::tflops].number()));
-    if (m.has(Metric::bandwidth_gbps))
-      out += format(" · {} GB/s", number_text(m[Metric::bandwidth_gbps].number()));
-    if (m.has(Metric::verdict)) out += format(" · {}", std::get<std::string>(*m[Metric::verdict].held));
-    out += "</p>";
-  }
-  for (const auto& n : d.notes) out += format("<p class='s'>note: {}</p>", xml_escaped(n));
-  for (const auto& w : d.waste)
-    out += format("<div class='w'><b>{:.0f} % {}: {}</b> {}<br>{}<br>try: {}</div>", w.percent, w.kind,
-                  xml_escaped(w.title), xml_escaped(profile::short_name(w.kernel)), xml_escaped(w.evidence),
-                  xml_escaped(w.advice));
-  for (const char* picture : {"roofline_svg", "timeline_svg"})
-    if (d.more.contains(picture) && d.more[picture].is_string()) out += d.more[picture].get<std::string>();
-  for (const auto& s : d.samples)
-    if (s.unit == "us" && s.values.size() > 1)
-      out += format("<h3>{}: {} samples</h3>", xml_escaped(s.name), s.values.size()) + distribution_svg(s);
-  return out + ceilings_html(d) + kernels_html(d) + accesses_html(d) + metrics_html(d);
-}
-
-std::string summary_html(const std::vector<Document>& all) {
-  std::string rows;
-  for (const auto& d : all) {
-    const auto& m = d.metrics;
-    rows +=
-        format("<tr><td>{}</td><td class='l'>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-               xml_escaped(profile::fitted(d.name, 70)), d.kind,
-               m.has(Metric::wall_clock_time_us) ? time_text(m[Metric::wall_clock_time_us].number()) : "–",
-               m.has(Metric::tflops) ? number_text(m[Metric::tflops].number()) : "–",
-               m.has(Metric::bandwidth_gbps) ? number_text(m[Metric::bandwidth_gbps].number()) : "–",
-               d.waste.size());
-  }
-  return "<table><thead><tr><th>profile</th><th "
-         "class='l'>kind</th><th>time</th><th>TFLOP/s</th><th>GB/s</th><th>waste</th></tr></thead><tbody>" +
-         rows + "</tbody></table>";
-}
-
-/// Profiles with an intensity, over the data sheet of their device.
-std::string roofline_html(const std::vector<Document>& all) {
-  profile::Roofline r;
-  for (const auto& d : all) {
-    if (!d.machine.contains("device")) continue;
-    const std::string device = d.machine["device"].value("name", "");
-    const auto* peaks = profile::device_peaks(device);
-    if (!peaks) continue;
-    if (r.lines.empty()) {
-      r.title = device;
-      r.lines = {{"HBM", true, peaks->memory_gbps, false},
-                 {"bf16 tensor", false, peaks->bf16 * 1000, false},
-                 {"fp32", false, peaks->fp32 * 1000, false}};
-    }
-    if (device == r.title)
-      for (auto& p : profile::roof_points(d)) r.points.push_back(std::move(p));
-  }
-  return r.points.empty() ? "" : "<h2>Roofline</h2>" + profile::roofline_svg(r);
-}
-
-}  // namespace
 
 int report(const Context& context, const ReportOptions& o) {
   if (o.files.empty())
     throw ArgumentError(ErrorText{
         "a report is made of profiles", {}, "no file was given", "cgp report a.json b.json -o report.html"});
-  std::vector<Document> all;
+  std::vector<profile::Document> all;
   for (const auto& f : o.files) all.push_back(profile::load_any(f));
-  const std::string title = o.title.empty() ? "cgp report" : o.title;
-  std::string html = format(
-      "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-      "content='width=device-width'><title>{0}</title><style>{1}</style></head><body><h1>{0}</h1>",
-      xml_escaped(title), kStyle);
-  html += summary_html(all) + roofline_html(all);
-  for (const auto& d : all) html += document_html(d);
-  html += format("<script>{}</script></body></html>\n", kScript);
+  const std::string html = profile::report_html(all, o.title.empty() ? "cgp report" : o.title);
   write_file(o.output, html);
   if (context.json)
     write_out(spec::dumped(nlohmann::ordered_json({{"schema", "cgp.report/1"},
@@ -278,7 +29,7 @@ int report(const Context& context, const ReportOptions& o) {
                            2) +
               "\n");
   else
-    write_out(format("wrote {} ({} profiles, {} KB)\n", o.output, all.size(), html.size() / 1024));
+    write_out(fmt::format("wrote {} ({} profiles, {} KB)\n", o.output, all.size(), html.size() / 1024));
   return kClean;
 }
 

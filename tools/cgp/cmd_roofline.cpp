@@ -11,6 +11,8 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/collect/program.h"
 #include "cgp/profile/import/import.h"
+#include "cgp/profile/kernel/gpu_ceilings.h"
+#include "cgp/profile/kernel/kernel_profile.h"
 #include "cgp/profile/roofline/amx.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
 #include "cgp/profile/roofline/peaks.h"
@@ -19,8 +21,6 @@
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/deliver.h"
-#include "tools/cgp/kernels/gpu_ceilings.h"
-#include "tools/cgp/kernels/kernel_profile.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
@@ -54,7 +54,7 @@ std::vector<CeilingRow> data_sheet(const std::string& name) {
 
 std::vector<CeilingRow> measured_gpu(const runtime::Device& device) {
   std::vector<CeilingRow> out;
-  for (const auto& c : gpu_ceilings(device))
+  for (const auto& c : profile::gpu_ceilings(device))
     out.push_back({{c.name, c.bandwidth, c.bandwidth ? c.value : c.value * 1000, true}, c.how, c.absent});
   return out;
 }
@@ -83,10 +83,10 @@ std::vector<profile::RoofPoint> points_of(const std::string& file) {
 /// Measured now: a kernel of the catalogue on the GPU, or a loop on one core of the processor.
 profile::RoofPoint measured_point(const std::string& name, bool gpu) {
   if (gpu) {
-    KernelProfileOptions k;
+    profile::KernelProfileOptions k;
     k.kernel = name, k.device = "cuda", k.hot = false;
     k.counters = profile::counter_names({"roofline"});
-    const auto points = profile::roof_points(profile_catalogue_kernel(k));
+    const auto points = profile::roof_points(profile::profile_catalogue_kernel(k));
     if (points.empty()) throw ArgumentError(cat(name, " works no floating-point operations"));
     return points[0];
   }
@@ -185,6 +185,7 @@ int roofline(const Context& context, const RooflineOptions& o) {
                            {"intensity", p.intensity},
                            {"gflops", p.gflops},
                            {"ceiling_gflops", r.ceiling(p.intensity)},
+                           {"above_roof", r.above(p)},
                            {"levels", std::move(levels)}});
   }
   if (!o.svg.empty())
@@ -192,11 +193,16 @@ int roofline(const Context& context, const RooflineOptions& o) {
                       : kind == ".json" ? spec::dumped(j, 2) + "\n"
                                         : table.text() + profile::roofline_text(r, 100));
   auto d = profile::new_document("roofline", r.title);
+  std::string above;
+  for (const auto& p : r.points)
+    if (const std::string why = r.above(p); !why.empty())
+      d.notes.push_back(why), above += "note: " + why + "\n";
   d.more["roofline"] = j;
   d.more["roofline_svg"] = profile::roofline_svg(r);
   deliver(context, d, o.save,
           format("{}: ridge at {} FLOP/B\n", r.title, profile::number_text(r.ridge())) + table.text() +
-              profile::roofline_text(r, context.width) + (o.svg.empty() ? "" : format("wrote {}\n", o.svg)),
+              profile::roofline_text(r, context.width) + above +
+              (o.svg.empty() ? "" : format("wrote {}\n", o.svg)),
           j);
   return kClean;
 }

@@ -8,9 +8,9 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/ptx/module.h"
-#include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
+#include "cgp/ptx/shared_module.h"
 #include "cgp/runtime/kernel_image.h"
 #include "cgp/spec/args.h"
 #include "cgp/spec/report/json_text.h"
@@ -39,8 +39,7 @@ std::uint32_t parse_bytes(const std::string& text, std::string_view option) {
 }
 
 /// The only entry, when the user names none.
-std::string only_entry(const std::string& path) {
-  const ptx::Module module = ptx::parse(read_file(path));
+std::string only_entry(const ptx::Module& module, const std::string& path) {
   std::vector<std::string> entries;
   for (const auto& f : module.functions)
     if (f.entry && f.has_body) entries.push_back(module.text(f.name));
@@ -52,15 +51,17 @@ std::string only_entry(const std::string& path) {
                 {}});
 }
 
-spec::Spec spec_from_arguments(const RunOptions& o) {
+spec::Spec spec_from_arguments(const RunOptions& o, std::shared_ptr<const ptx::Module>& module) {
   spec::Spec spec;
   spec.path = o.target;
   spec.ptx_path = o.target;
+  spec.ptx = read_file(o.target);
+  module = ptx::share_module(spec.ptx);
   if (!o.settings.empty())
     throw ArgumentError(ErrorText{
         "a PTX file takes its arguments with --arg", {}, cat("\"", o.settings[0], "\" is none"), {}});
   spec::LaunchSpec launch;
-  launch.entry = o.entry.empty() ? only_entry(o.target) : o.entry;
+  launch.entry = o.entry.empty() ? only_entry(*module, o.target) : o.entry;
   const auto shape = [](const std::string& text, std::string_view option, runtime::Dim3 built_for) {
     if (!text.empty()) return spec::parse_extents(text, option);
     if (built_for.count() == 0)
@@ -69,7 +70,7 @@ spec::Spec spec_from_arguments(const RunOptions& o) {
     return built_for;
   };
   launch.grid = shape(o.grid, "--grid", runtime::kFromKernel);
-  const runtime::KernelImage image = runtime::image_from_ptx(read_file(o.target), launch.entry);
+  const runtime::KernelImage image = runtime::image_from_ptx(spec.ptx, launch.entry);
   launch.block = shape(o.block, "--block", image.block);
   launch.cluster = shape(o.cluster, "--cluster", image.cluster);
   launch.cooperative = o.cooperative;
@@ -103,7 +104,7 @@ spec::SpecResult run_policies(const spec::Spec& spec, const RunOptions& o) {
     options.checks = o.checks;
     if (const auto passes = ptx::parse_passes(o.passes); passes.any())
       options.transform = [passes](const std::string& text) {
-        ptx::Module module = ptx::parse(text);
+        ptx::Module module = ptx::module_of(text);
         ptx::optimise(module, passes);
         return ptx::print(module);
       };
@@ -174,11 +175,14 @@ int run(const Context& context, const RunOptions& o) {
     throw ArgumentError(
         ErrorText{"--in and --out belong to kernels", {}, "PTX files take --arg in:..., out:...", {}});
   spec::Spec spec;
+  std::shared_ptr<const ptx::Module> module;  // held, so that what follows does not parse again
   if (!o.spec.empty()) {
     require_no_launch_options(o, "a launch spec");
     spec = spec::load_spec(o.spec, o.ptx);
+    spec.ptx = read_file(spec.ptx_path);
+    module = ptx::share_module(spec.ptx);
   } else {
-    spec = spec_from_arguments(o);
+    spec = spec_from_arguments(o, module);
   }
   spec::SpecResult result = run_policies(spec, o);
   if (result.checks.empty()) warn_without_emulator(o, result.warnings);

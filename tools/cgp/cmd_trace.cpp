@@ -42,6 +42,14 @@ profile::Timeline recorded(const TraceOptions& o, measure::ProcessResult& proces
   return run.timeline;
 }
 
+std::string summary_text(const profile::TimelineSummary& s) {
+  return format("{} kernels, {} copies in {}; the GPU was busy for {:.0f} %\n", s.launches, s.copies,
+                time_text(s.span_ms * 1e3), 100 - s.idle_percent()) +
+         format("launch calls took {} of the host ({} each), {} from call to start, {} between kernels\n",
+                time_text(s.launch_api_ms * 1e3), time_text(s.launch_us), time_text(s.latency_us),
+                time_text(s.gap_us));
+}
+
 }  // namespace
 
 int trace(const Context& context, const TraceOptions& o) {
@@ -61,6 +69,7 @@ int trace(const Context& context, const TraceOptions& o) {
   if (!o.from.empty()) {  // it was recorded somewhere
     d.machine = {{"imported", "trace"}, {"file", o.from}};
     d.machine_key = "a machine that the recording does not name";
+    d.time = "";
   }
   if (!o.save.empty()) put(o.save, spec::dumped(profile::to_json(d), 1) + "\n");
   if (context.json) {
@@ -71,11 +80,7 @@ int trace(const Context& context, const TraceOptions& o) {
   } else {
     std::string out =
         process.ok() ? "" : format("FAILED: {}; what was recorded until then follows\n", process.describe());
-    out += format("{} kernels, {} copies in {}; the GPU was busy for {:.0f} %\n", s.launches, s.copies,
-                  time_text(s.span_ms * 1e3), 100 - s.idle_percent());
-    out += format("launch calls took {} of the host ({} each), {} from call to start, {} between kernels\n",
-                  time_text(s.launch_api_ms * 1e3), time_text(s.launch_us), time_text(s.latency_us),
-                  time_text(s.gap_us));
+    out += s.span_ms > 0 ? summary_text(s) : "nothing ran on the GPU\n";
     if (s.launch_bound) out += "LAUNCH-BOUND\n";
     out += profile::waste_text(d.waste, context.width);
     for (const auto& n : d.notes) out += format("note: {}\n", n);

@@ -14,8 +14,8 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/collect/program.h"
 #include "cgp/profile/import/import.h"
+#include "cgp/profile/kernel/kernel_profile.h"
 #include "cgp/profile/view/screen.h"
-#include "tools/cgp/kernels/kernel_profile.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
@@ -94,10 +94,10 @@ class Keys {
 /// What the profile is of, measured now.
 profile::Document measured_again(const profile::Document& d) {
   if (d.kind == "kernel") {
-    KernelProfileOptions k;
+    profile::KernelProfileOptions k;
     k.kernel = d.name, k.settings = d.command;
     k.device = d.machine.at("device").at("spec").get<std::string>();
-    return profile_catalogue_kernel(k);
+    return profile::profile_catalogue_kernel(k);
   }
   if ((d.kind != "binary" && d.kind != "python") || d.command.empty())
     throw Unsupported(ErrorText{"only profiles of kernels and programs can be measured again", {}, "", {}});

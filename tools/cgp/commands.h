@@ -85,11 +85,7 @@ struct ExplainOptions {
   std::string function;  ///< with x86: only this one
   std::string profile;   ///< of the kernel on the emulator: predictions beside what was counted
 };
-int explain_cubin(const Context& context, const ExplainOptions& options);  ///< cmd_explain_binary.cpp
-int explain_x86(const Context& context, const ExplainOptions& options);
 int explain(const Context& context, const ExplainOptions& options);
-/// If `name` is a class of findings: says what it means. False: it is something else.
-bool explain_class(const Context& context, const std::string& name);
 
 struct DoctorOptions {
   std::string check;  ///< only this item

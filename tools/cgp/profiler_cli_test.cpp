@@ -1,70 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler's commands as a user runs them: exit codes, files, errors. No GPU is needed.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// The profiler's commands as a user runs them: exit codes, files, errors.
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "cgp/base/file.h"
+#include "tools/cgp/profiler_cli_test_kit.h"
 
 namespace cgp {
 namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-  json parsed() const { return json::parse(out); }
-};
-
-class Profiler : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "cgp_prof_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + "_" + std::to_string(getpid());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  Outcome cgp(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = "cd '" + folder_ + "' && env CGP_LIBCUDA=/nonexistent " + environment + " '" +
-                                std::string(CGP_BINARY) + "' " + arguments +
-                                " >stdout.txt 2>stderr.txt </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout.txt")),
-            read_file(path("stderr.txt"))};
-  }
-  /// A command line that prints a time: in each run the next of these milliseconds. The first is the run that
-  /// does not count.
-  std::string printing(const std::string& name, const std::vector<double>& milliseconds) const {
-    std::string lines;
-    for (double ms : milliseconds) lines += std::to_string(ms) + "\n";
-    write_file(path(name), lines);
-    fs::remove(path(name + ".at"));
-    write_file(path("next.sh"),
-               "at=$(cat \"$1.at\" 2>/dev/null || echo 0); at=$((at + 1)); echo $at >\"$1.at\"\n"
-               "echo took $(sed -n \"${at}p\" \"$1\") ms\n");
-    return "sh next.sh " + name;
-  }
-  std::string folder_;
-};
-
-constexpr const char* kTook = " --time-regex 'took ([0-9.]+) ms' ";
-
-/// One run that does not count, and `n` within 2 % around `ms`, the same every time.
-std::vector<double> around(double ms, int n, int seed) {
-  std::vector<double> v{100 * ms};
-  for (int i = 0; i < n; ++i) v.push_back(ms * (1 + 0.004 * ((i * 7 + seed) % 11 - 5)));
-  return v;
-}
+using Outcome = CommandOutcome;
 
 TEST_F(Profiler, a_program_is_profiled_without_a_gpu) {
   const Outcome o = cgp("profile binary --save p.json -- sh -c 'sleep 0.05; exit 0'");
@@ -305,8 +251,8 @@ TEST_F(Profiler, bench_times_a_program_and_compares_with_a_baseline) {
   EXPECT_NE(cgp("baseline list").out.find("base"), std::string::npos);
   const std::string check = bench + "--check-regression --threshold 50% --baseline base -- ";
   const Outcome slow = cgp(check + printing("slow", around(200, 12, 3)));
-  EXPECT_EQ(slow.code, 1) << slow.out;
-  EXPECT_NE(slow.out.find("REGRESSION"), std::string::npos);
+  EXPECT_EQ(slow.code, 4) << slow.out;
+  EXPECT_NE(slow.out.find("SUSPECT"), std::string::npos);
   const Outcome faster = cgp(check + printing("faster", around(2, 12, 3)));
   EXPECT_EQ(faster.code, 0) << faster.out;
   EXPECT_NE(faster.out.find("IMPROVED"), std::string::npos) << faster.out;
@@ -360,7 +306,7 @@ TEST_F(Profiler, diff_of_files_is_quick_and_tells_regression_from_improvement) {
   const std::string bench = std::string("bench --runs 12") + kTook + "--save ";
   ASSERT_EQ(cgp(bench + "a.json -- " + printing("a", around(10, 12, 0))).code, 0);
   ASSERT_EQ(cgp(bench + "b.json -- " + printing("b", around(100, 12, 2))).code, 0);
-  EXPECT_EQ(cgp("diff a.json b.json").code, 1);
+  EXPECT_EQ(cgp("diff a.json b.json").code, 4) << "SUSPECT: not measured side by side";
   const Outcome back = cgp("diff b.json a.json --json");
   EXPECT_EQ(back.code, 0);
   EXPECT_EQ(back.parsed()["rows"][0]["verdict"], "IMPROVED");
@@ -370,7 +316,7 @@ TEST_F(Profiler, diff_of_files_is_quick_and_tells_regression_from_improvement) {
   const Outcome counted =
       cgp("bench --runs 1 --count --json -- '" + std::string(CGP_BINARY) + "' diff b.json a.json");
   ASSERT_EQ(counted.code, 0) << counted.err;
-  // A tenth of a second has some 3e8; cgp falsify 062 measures the time.
+  // A tenth of a second has some 3e8; cgp self-check 062 measures the time.
   EXPECT_LT(counted.parsed()["metrics"]["instructions"]["value"].get<double>(), 1e8);
 #endif
 }
@@ -626,7 +572,7 @@ TEST_F(Profiler, monitor_watches_a_program_to_its_end) {
 TEST_F(Profiler, doctor_says_what_measuring_has_and_runs_each_program_once) {
   const Outcome o = cgp("doctor --json");
   EXPECT_EQ(o.code, 0);
-  // Its time is that of the programs it starts (cgp falsify 061 measures it).
+  // Its time is that of the programs it starts (cgp self-check 061 measures it).
   write_file(path("valgrind"), "#!/bin/sh\necho \"$0 $*\" >>started.txt\necho valgrind-3.99.0\n");
   fs::permissions(path("valgrind"), fs::perms::owner_all);
   EXPECT_NE(cgp("doctor --json", "PATH='" + folder_ + "':/usr/bin:/bin").out.find("3.99.0"),

@@ -37,7 +37,7 @@ struct ProfileOptions {
   bool roofline = false;
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
-  bool allow_estimates = false;
+  bool allow_estimates = false, cross_profile = false;
   std::vector<std::string> metrics;  ///< only these in the text
 };
 int profile(const Context& context, const ProfileOptions& o);
@@ -171,11 +171,11 @@ struct TuiOptions {
 };
 int tui(const Context& context, const TuiOptions& o);
 
-struct FalsifyOptions {
+struct SelfCheckOptions {
   std::vector<std::string> rows;     ///< ids or their beginnings; empty: all
   bool list = false, quick = false;  ///< only name them; leave out those that take long
 };
-int falsify_command(const Context& context, const FalsifyOptions& o);
+int self_check(const Context& context, const SelfCheckOptions& o);
 
 struct ImportOptions {
   std::string file, kernel, save;
@@ -198,7 +198,7 @@ struct ProfilerOptions {
   MonitorOptions monitor;
   MetricsOptions metrics;
   TuiOptions tui;
-  FalsifyOptions falsify;
+  SelfCheckOptions self_check;
   ImportOptions import;
 };
 

@@ -160,8 +160,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
     CLI::App* s = sub(app, name, text, p.what);
     s->add_option("--function", p.function, "axpy, dot, reciprocal, square_root");
     s->add_option("--size", p.size, "Elements")->check(CLI::Range(1.0, 1e11));
-    s->add_flag_callback(
-        "--cross-profile", [&p] { p.command.emplace_back("--cross-profile"); }, "With --arch neon: in QEMU");
+    s->add_flag("--cross-profile", p.cross_profile, "With --arch neon: in QEMU");
     s->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, neon; the widest there is");
     s->footer(std::string("Example:\n  cgp profile ") + name + " --function dot --size 4096");
     s->add_option("--save", p.save, "Write the profile to this file")->check(writable());
@@ -536,14 +535,14 @@ void declare_import(CLI::App& app, ProfilerOptions& o) {
       "trace.sqlite -o report.html");
 }
 
-void declare_falsify(CLI::App& app, ProfilerOptions& o) {
-  app.add_option("ROWS", o.falsify.rows, "Ids of the catalogue, or how they begin: FALS-05, MMA");
-  app.add_flag("--list", o.falsify.list, "Name the rows and what decides them, without running anything");
-  app.add_flag("--quick", o.falsify.quick, "Without those that take more than a few seconds");
+void declare_self_check(CLI::App& app, ProfilerOptions& o) {
+  app.add_option("ROWS", o.self_check.rows, "Ids of the catalogue, or how they begin: FALS-05, MMA");
+  app.add_flag("--list", o.self_check.list, "Name the rows and what decides them, without running anything");
+  app.add_flag("--quick", o.self_check.quick, "Without those that take more than a few seconds");
   app.footer(
-      "Every oracle is then shown a spoiled observation, which it must refuse; HOLLOW: it did not.\nExit "
-      "code 1: "
-      "a row is refuted or hollow.\n\nExamples:\n  cgp falsify\n  cgp falsify 05 MMA --json");
+      "Each check then gets a spoiled observation, which it must refuse; HOLLOW: it accepted it.\nExit code "
+      "1: a claim is refuted or its check is hollow.\n\nExamples:\n  cgp self-check\n  cgp self-check 05 MMA "
+      "--json");
 }
 
 }  // namespace
@@ -578,8 +577,10 @@ const std::vector<ProfilerCommand>& profiler_commands() {
        [](const Context& x, const ProfilerOptions& o) { return monitor(x, o.monitor); }},
       {"tui", "Profiles in a terminal: five tabs", declare_tui,
        [](const Context& x, const ProfilerOptions& o) { return tui(x, o.tui); }},
-      {"falsify", "Claims of the catalogue, and whether they hold here", declare_falsify,
-       [](const Context& x, const ProfilerOptions& o) { return falsify_command(x, o.falsify); }},
+      {"self-check", "Claims of the catalogue, and whether they hold here", declare_self_check,
+       [](const Context& x, const ProfilerOptions& o) { return self_check(x, o.self_check); }},
+      {"falsify", "The same as self-check", declare_self_check,
+       [](const Context& x, const ProfilerOptions& o) { return self_check(x, o.self_check); }},
       {"import", "Reports of ncu and nsys as profiles", declare_import,
        [](const Context& x, const ProfilerOptions& o) { return import_command(x, o.import); }},
       {"metrics", "Everything that can be collected", declare_metrics,

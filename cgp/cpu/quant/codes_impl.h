@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The codes in a block, one by one.
-#include "cgp/cpu/quant/blocks.h"
+#include "cgp/cpu/quant/gemv_impl.h"
 
 namespace cgp::cpu {
 namespace {

@@ -4,7 +4,12 @@
 // <cstdint>.
 #include <cstdint>
 
-#include "cgp/cpu/quant/blocks.h"
+#include "cgp/quant/blocks.h"
+
+namespace cgp::cpu {
+using quant::BlockNf4, quant::BlockQ4K, quant::BlockQ5K, quant::BlockQ6K, quant::BlockQ80, quant::BlockQ8K,
+    quant::kNf4, quant::PackedScales, quant::scales_of;
+}
 
 namespace cgp::cpu::quant_versions {
 

@@ -5,17 +5,19 @@
 #include "cgp/cpu/quant/codes_impl.h"
 #include "cgp/cpu/quant/gemv_impl.h"
 #include "cgp/cpu/quant/quantize.h"
+#include "cgp/quant/decode.h"
 
 namespace cgp::cpu {
 namespace {
 
 template <QuantType kType>
 float dot_f32(const void* row, std::int64_t blocks, const float* x, const float*) {
+  const auto format = format_of(kType);
   const QuantFacts& f = facts(kType);
   const auto* at = static_cast<const std::byte*>(row);
   float w[256], sum = 0;
   for (std::int64_t b = 0; b < blocks; ++b, at += f.bytes, x += f.elements) {
-    dequantize(kType, {at, std::size_t(f.bytes)}, {w, std::size_t(f.elements)});
+    quant::decode_blocks(format, at, 1, w);
     for (std::int64_t i = 0; i < f.elements; ++i) sum += w[i] * x[i];
   }
   return sum;

@@ -7,7 +7,6 @@
 #include <immintrin.h>
 
 #include "cgp/cpu/quant/gemv_impl.h"
-#include "cgp/cpu/quant/quantize.h"
 
 namespace cgp::cpu {
 namespace {

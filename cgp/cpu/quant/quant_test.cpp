@@ -13,6 +13,7 @@
 namespace cgp::cpu {
 namespace {
 
+using quant::kNf4;
 using std::int64_t;
 using Bytes = std::vector<std::byte>;
 

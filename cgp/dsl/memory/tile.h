@@ -91,6 +91,11 @@ class SmemTile {
     return address() + record::tile_offset(layout, row, col);
   }
 
+  /// Bytes from address() to one element.
+  static Val<u32> offset_of(const Val<u32>& row, const Val<u32>& col) {
+    return record::tile_offset(layout, row, col);
+  }
+
   /// N rows from row `from` (a multiple of 8, so that the swizzle pattern starts afresh).
   template <int N>
   SmemTile<Tile<elem, N, TileT::cols, TileT::swizzle>, PanelRows> rows(const Val<u32>& from) const {

@@ -71,6 +71,21 @@ void store_tile(Warp& w, const WarpAcc<T, M, N>& acc, const SmemTile<TileT, P>& 
   record::store_tile(w.k, 16, acc, tile, first_col, at);
 }
 
+/// A 64 x N accumulator whose elements are already rounded and packed, two T a register and in the
+/// accumulator's order, into the tile.
+template <class T, int N, int P>
+void store_packed(Warpgroup& wg, const std::vector<Val<b32>>& packed,
+                  const SmemTile<Tile<T, 64, N, widest_swizzle(N* T::bits / 8)>, P>& tile,
+                  Here at = Here::now()) {
+  static_assert(T::bits == 16, "two elements a register");
+  wg.converged("store_packed", at);
+  if (int(packed.size()) != 64 * N / 256)
+    throw BuildError("the registers are those of the tile", at,
+                     text::cat(packed.size(), " given, ", 64 * N / 256, " needed"));
+  record::store_accumulator(wg.k, {64, 64, N, 0, T::mod, ptx::Mod::b32}, {packed.begin(), packed.end()},
+                            tile.layout, tile.base(), tile.offset(), at);
+}
+
 namespace record {
 /// The untyped part of Staging: buffers, barriers and the storing thread of each warpgroup.
 class StagingCore {

@@ -92,6 +92,12 @@ AccOrigin warpgroup_origin(Kernel& k);
 Value pack_pair(Kernel& k, ptx::Mod packed, const Value& low, const Value& high, Here at);
 }  // namespace record
 
+/// Row and column of this thread's first element in an accumulator of a warp or warpgroup. Its other elements:
+/// Accumulator::operator[].
+using AccOrigin = record::AccOrigin;
+inline AccOrigin accumulator_origin(Warp& w) { return record::warp_origin(w.k); }
+inline AccOrigin accumulator_origin(Warpgroup& wg) { return record::warpgroup_origin(wg.k); }
+
 /// Two f32 -> one register of two T, `low` in the low half.
 template <class T>
 Val<b32> pack(const Val<f32>& low, const Val<f32>& high, Here at = Here::now()) {

@@ -127,4 +127,18 @@ template <class T, class TC, int M, int N, int K>
   return acc;
 }
 
+/// The same with B from a tile in shared memory: its K slice `k_step`.
+template <class T, class TC, int M, int N, class TileB, Major MB>
+[[nodiscard]] WarpAcc<TC, M, N> multiply(Warp& w, WarpAcc<TC, M, N> acc,
+                                         const std::vector<FragA<T, 16, 16>>& a,
+                                         const WarpOperand<Operand::b, TileB, N, MB>& b, TileLanes& b_lanes,
+                                         int k_step, Here at = Here::now()) {
+  static_assert(std::is_same_v<T, typename TileB::elem> && T::bits == 16, "A and B have one 16-bit type");
+  const auto regs = b.load(w, b_lanes, k_step, at);
+  std::vector<FragB<T, 16, 8>> columns;
+  for (std::size_t i = 0; i < regs.size(); i += 2)
+    columns.push_back(FragB<T, 16, 8>({regs[i], regs[i + 1]}, at));
+  return multiply<T>(w, std::move(acc), a, columns, at);
+}
+
 }  // namespace cgp::dsl

@@ -7,7 +7,11 @@
 #include "cgp/dsl/mma/epilogue.h"
 #include "cgp/dsl/mma/gemms_test.h"
 #include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/pipeline/handoff.h"
+#include "cgp/dsl/pipeline/held_stage.h"
 #include "cgp/dsl/pipeline/tensor_map_edit.h"
+#include "cgp/dsl/pipeline/tile_slots.h"
+#include "cgp/dsl/pipeline/warp_ring.h"
 
 namespace cgp::dsl {
 namespace {
@@ -126,6 +130,57 @@ TEST(tensor_build_error, a_dynamic_accumulator_that_was_given_away) {
     (void)acc.values();
   }));
   EXPECT_THAT(e.rule(), HasSubstr("given away"));
+}
+
+TEST(tensor_build_error, a_held_stage_that_is_never_freed) {
+  EXPECT_THAT(error_of(with_ring([](Kernel&, Warpgroup& wg, PairRing& ring, Val<u32>) {
+                const HeldStage<T, T> stage(ring.take(wg));
+              })).rule(),
+              HasSubstr("taken but never released"));
+}
+
+TEST(tensor_build_error, a_stage_of_a_warp_ring_is_published) {
+  const auto e = error_of([](Kernel& k, Val<u32>) {
+    auto math = k.role<Warpgroup>(1);
+    auto fill = k.role<Warp>(1);
+    WarpRing<T> ring(k, 2, 1, math);
+    fill.run([&](Warp& w) { auto stage = ring.open(w); });
+    math.run([&](Warpgroup& wg) { ring.take(wg).release(wg); });
+  });
+  EXPECT_THAT(e.rule(), HasSubstr("opened but never published"));
+}
+
+TEST(tensor_build_error, tile_slots_are_taken_and_released_in_turn) {
+  const auto with = [](auto body) {
+    return error_of([body](Kernel& k, TmaIn<T> a) {
+             auto math = k.role<Warpgroup>(1);
+             auto load = k.role<Warp>(1);
+             TileSlots<T> own(k);
+             own.start(math);
+             load.one_thread([&](Thread& t) { own.fill<0>(t, at(a, 0, 0)); });
+             math.run([&](Warpgroup& wg) { body(own, wg); });
+           })
+        .rule();
+  };
+  EXPECT_THAT(with([](auto& own, Warpgroup& wg) { own.template release<0>(wg); }),
+              HasSubstr("taken before it is released"));
+  EXPECT_THAT(with([](auto& own, Warpgroup& wg) {
+                (void)own.template take<0>(wg);
+                (void)own.template take<0>(wg);
+              }),
+              HasSubstr("released before it is taken again"));
+}
+
+TEST(tensor_build_error, bulk_stores_are_waited_for) {
+  const auto e = error_of([](Kernel& k, Out<f32> out) {
+    const auto from = k.block(32).shared<f32>(64, 128);
+    k.cta().one_thread([&](Thread& t) {
+      BulkStores stores(t);
+      stores.add(out, from, Val<u32>(256));
+      stores.wait_read();  // the memory may be written again, but nothing says that the sums are there
+    });
+  });
+  EXPECT_THAT(e.rule(), HasSubstr("never waited for"));
 }
 
 TEST(tensor_build_error, take_in_a_divergent_branch) {

@@ -177,6 +177,8 @@ void shared_axis(const M& map, std::vector<Axis>& axes) {
 
 template <class Release, class... Tiles>
 class Ring;
+template <class TileT>
+class WarpRing;  // warp_ring.h
 
 /// A stage the consumer may read, and must release or hand to something that will.
 template <class Release, class... Tiles>
@@ -200,6 +202,8 @@ class [[nodiscard]] Filled {
 
  private:
   friend class Ring<Release, Tiles...>;
+  template <class TileT>
+  friend class WarpRing;
   static void record_warp_sync(Kernel& k, Here at) {
     k.at(at);
     k.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});

@@ -67,6 +67,19 @@ void check_bulk_sources_at_exit(Cta& cta);
 /// Gives the operation its group (when grouped) and hands it to the policy.
 void submit_bulk(std::unique_ptr<BulkOp> op);
 
+/// The lanes of `active` but for those that issue what an earlier one does: same(earlier, lane). Stores that a
+/// whole warp issues with equal operands are one store (ptxas emits one for the warp); reductions are not.
+template <class Same>
+Mask distinct_stores(Mask active, Same&& same) {
+  Mask distinct = 0;
+  for_lanes(active, [&](int lane) {
+    bool repeats = false;
+    for_lanes(distinct, [&](int earlier) { repeats = repeats || same(earlier, lane); });
+    if (!repeats) distinct |= lane_bit(lane);
+  });
+  return distinct;
+}
+
 /// Shared or global bytes of a bulk operation, resolved for later use.
 struct BulkRange {
   std::byte* host = nullptr;

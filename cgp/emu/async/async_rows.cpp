@@ -13,12 +13,14 @@ struct Row {
   std::uint64_t write_until = 0, read_until = 0;  // number of the operation that does it
   AsyncUnit write_unit = AsyncUnit::wgmma, read_unit = AsyncUnit::wgmma;
   const Op *writer = nullptr, *reader = nullptr;
-  const Op* touched = nullptr;  // last ordinary write since it was issued
+  const Op* touched = nullptr;  // last ordinary write since it was issued, or read where there was none
+  bool read_only = false;       // `touched` reads
 };
 
 struct WarpBooks {
   std::array<std::uint64_t, kAsyncUnits> settled{};
-  bool fenced = false;  // since the last wait
+  bool fenced = false;   // since the last wait
+  bool started = false;  // there was a fence, or its absence was reported
 };
 WarpBooks& books(Warp& w) { return state_of<WarpBooks>(w, std::uint32_t(ptx::Family::wgmma) + 192); }
 
@@ -94,23 +96,31 @@ void settle_rows(Warp& w, AsyncUnit unit, std::uint64_t number) {
   if (unit == AsyncUnit::wgmma) books(w).fenced = false;
 }
 
-void fence_rows(Warp& w) { books(w).fenced = true; }
+void fence_rows(Warp& w) { books(w).fenced = books(w).started = true; }
 
-void check_fenced(Warp& w, const Op& op, std::span<const Loc> reads) {
-  if (!w.frame->async_rows || !(w.checks & std::uint32_t(Check::async))) return;
+void check_fenced(Warp& w, const Op& op, std::span<const Loc> uses, bool overwrites) {
+  if (!(w.checks & std::uint32_t(Check::async))) return;
+  if (!books(w).started) {
+    books(w).started = true;
+    Finding f = make_finding(w, "async.register", op, w.active,
+                             "the first wgmma.mma_async of this warp has no wgmma.fence before it");
+    f.hint = "wgmma.fence.sync.aligned before the first wgmma.mma_async, whatever scale-d is";
+    return add_finding(*w.worker->launch, op, std::move(f));
+  }
+  if (!w.frame->async_rows) return;
   AsyncRows& rows = *w.frame->async_rows;
   // Compilers move writes of accumulators behind the fence, so only a batch without any fence is certain.
   if (books(w).fenced) return;
-  for (Loc l : reads) {
+  for (Loc l : uses) {
     if (l & kConstant) continue;
     const Row& r = rows.row(l);
-    if (!r.touched) continue;
+    if (!r.touched || (r.read_only && !overwrites)) continue;
     const ProgramImpl& p = *w.worker->launch->program;
-    Finding f =
-        make_finding(w, "async.register", op, w.active,
-                     cat("reads ", register_name(*w.frame->function, l), ", which PTX line ",
-                         p.inst(r.touched->inst).ptx_line, " wrote with no wgmma.fence between the two"));
-    f.hint = "wgmma.fence.sync.aligned after the last ordinary write of accumulators and A registers";
+    Finding f = make_finding(w, "async.register", op, w.active,
+                             cat(overwrites ? "overwrites " : "reads ", register_name(*w.frame->function, l),
+                                 ", which PTX line ", p.inst(r.touched->inst).ptx_line,
+                                 r.read_only ? " read" : " wrote", " with no wgmma.fence between the two"));
+    f.hint = "wgmma.fence.sync.aligned after the last ordinary access to accumulators and A registers";
     f.other = other_party(w, *r.touched, w.active);
     return add_finding(*w.worker->launch, op, std::move(f));
   }
@@ -129,9 +139,10 @@ void note_rows(Warp& w, const Op& op) {
   for (const auto* list : {&flow.sources, &flow.addresses})
     for (Loc l : *list) {
       if (!used(l)) continue;
-      const Row& r = rows.row(l);
+      Row& r = rows.row(l);
       if (r.write_until > b.settled[std::size_t(r.write_unit)])
         return report_row(w, op, l, *r.writer, r.write_unit, "reads", "write");
+      if (!r.touched && r.writer && r.write_unit == AsyncUnit::wgmma) r.touched = &op, r.read_only = true;
     }
   for (Loc l : flow.dests) {
     if (!used(l)) continue;
@@ -141,6 +152,7 @@ void note_rows(Warp& w, const Op& op) {
     if (r.read_until > b.settled[std::size_t(r.read_unit)])
       return report_row(w, op, l, *r.reader, r.read_unit, "overwrites", "read");
     r.touched = &op;
+    r.read_only = false;
   }
 }
 

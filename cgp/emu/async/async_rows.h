@@ -28,7 +28,7 @@ void settle_rows(Warp& w, AsyncUnit unit, std::uint64_t number);
 void fence_rows(Warp& w);
 /// Reports a row that ordinary instructions wrote and `op` is about to read, when there was no fence_rows
 /// since the last wait.
-void check_fenced(Warp& w, const Op& op, std::span<const Loc> reads);
+void check_fenced(Warp& w, const Op& op, std::span<const Loc> uses, bool overwrites);
 
 /// Called by the machine for an instruction with kAsyncRow.
 void note_rows(Warp& w, const Op& op);

@@ -60,9 +60,6 @@ TEST(AsyncRegister, CorrectOrders) {
     // nvcc moves the initial values of accumulators behind the fence
     EXPECT_CLEAN(
         run(kFence + " mov.f32 %d0, 0f40000000; mov.f32 %d1, %d0;\n" + kMma + kCommit + kWait, async));
-    // with scale-d 0 the accumulators are not read: no fence is needed for them, but one for A
-    EXPECT_CLEAN(run(
-        kFence + kMmaZero + kCommit + kWait + " mov.f32 %d1, %d0;\n" + kMmaZero + kCommit + kWait, async));
   }
 }
 
@@ -111,6 +108,17 @@ TEST(AsyncRegister, MissingFence) {
       run(kFence + kMma + kCommit + kWait + " mul.f32 %d0, %d0, %d1;\n" + kMma + kCommit + kWait);
   ASSERT_EQ(first_class(second), "async.register");
   EXPECT_THAT(second.findings[0].message, HasSubstr("reads %d0"));
+}
+
+// The ISA asks for the fence whatever scale-d is: before the first wgmma and after accesses to accumulators.
+TEST(AsyncRegister, MissingFenceOfOverwrittenAccumulators) {
+  EXPECT_EQ(first_class(run(kMmaZero + kCommit + kWait)), "async.register");
+  const std::string first = kFence + kMma + kCommit + kWait, second = kMmaZero + kCommit + kWait;
+  EXPECT_CLEAN(run(first + second));
+  EXPECT_CLEAN(run(first + " add.f32 %e, %d1, %d1;\n" + kFence + second));
+  const Result r = run(first + " add.f32 %e, %d1, %d1;\n" + second);
+  ASSERT_EQ(first_class(r), "async.register");
+  EXPECT_THAT(r.findings[0].message, HasSubstr("overwrites %d1"));
 }
 
 TEST(AsyncRegister, TheCheckCanBeTakenAway) {

@@ -163,7 +163,15 @@ void exec_bulk(Warp& w, const Op& op) {
   w.addresses(p.to, to);
   w.addresses(p.from, from);
   if (p.has_barrier) w.addresses(p.barrier, barrier);
-  for_lanes(w.active, [&](int lane) { issue(w, op, lane, to[lane], from[lane], barrier[lane]); });
+  Mask lanes = w.active;
+  if (p.space.destination == Where::global && !p.reduce) {
+    const std::uint32_t* size = w.row<std::uint32_t>(p.size);
+    const std::uint32_t* mask = p.byte_mask == kNoLoc ? nullptr : w.row<std::uint32_t>(p.byte_mask);
+    lanes = distinct_stores(lanes, [&](int x, int y) {
+      return to[x] == to[y] && from[x] == from[y] && size[x] == size[y] && (!mask || mask[x] == mask[y]);
+    });
+  }
+  for_lanes(lanes, [&](int lane) { issue(w, op, lane, to[lane], from[lane], barrier[lane]); });
 }
 
 void decode_bulk(Decoder& d, const Inst& i, Op& op) {

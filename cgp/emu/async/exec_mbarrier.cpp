@@ -57,7 +57,7 @@ void exec_init(Warp& w, const Op& op) {
       return;
     }
     r.state->init(count[lane]);
-    race::mbarrier_init(w, *r.cta, r.offset);
+    race::mbarrier_init(w, op, lane, *r.cta, r.offset);
     mark_unwritten(w, op.where, address[lane], 8);  // its bytes are opaque: reading them is an error
   });
 }

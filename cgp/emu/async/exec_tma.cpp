@@ -438,7 +438,14 @@ void exec_tensor(Warp& w, const Op& op) {
   w.addresses(p.map, map);
   if (p.direction != Direction::prefetch) w.addresses(p.shared, shared);
   if (p.direction == Direction::load) w.addresses(p.barrier, barrier);
-  for_lanes(w.active, [&](int lane) { issue(w, op, lane, map[lane], shared[lane], barrier[lane]); });
+  Mask lanes = w.active;
+  if (p.direction == Direction::store)
+    lanes = distinct_stores(lanes, [&](int x, int y) {
+      bool same = map[x] == map[y] && shared[x] == shared[y];
+      for (const Loc c : p.coordinates) same = same && w.row<std::int32_t>(c)[x] == w.row<std::int32_t>(c)[y];
+      return same;
+    });
+  for_lanes(lanes, [&](int lane) { issue(w, op, lane, map[lane], shared[lane], barrier[lane]); });
 }
 
 // ---------------------------------------------------------------- decode

@@ -168,7 +168,9 @@ MbarrierRef find_mbarrier(Warp& w, const Op& op, Where where, std::uint64_t addr
              cat("address ", text::hex(address), " is not in shared memory, where mbarriers live"));
     return {};
   }
-  return find_mbarrier(w, op, *p.cta, p.offset, lane, fresh);
+  const MbarrierRef r = find_mbarrier(w, op, *p.cta, p.offset, lane, fresh);
+  if (r && !fresh) race::mbarrier_use(w, op, lane, *r.cta, r.offset);
+  return r;
 }
 
 void complete_tx(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset, std::uint64_t bytes) {

@@ -319,6 +319,11 @@ Where Decoder::where(const ptx::Inst& i) const {
       default:
         break;
     }
+  // A generic access that names a shared variable goes to its window: ptxas makes LDS and STS of it.
+  for (const ptx::Operand& o : i.operands)
+    if (o.kind == OperandKind::address && o.symbol != ptx::kNone)
+      if (bool module_scope; const ptx::Var* v = builder_->find_var(o.symbol, &module_scope))
+        if (v->space == ptx::Space::shared) return Where::shared;
   return Where::generic;
 }
 

@@ -5,8 +5,8 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/decode/decode_impl.h"
-#include "cgp/ptx/parse.h"
 #include "cgp/ptx/print.h"
+#include "cgp/ptx/shared_module.h"
 
 namespace cgp::emu {
 
@@ -396,7 +396,7 @@ Program::Program(std::unique_ptr<ProgramImpl> impl) : impl_(std::move(impl)) {}
 Program::~Program() = default;
 
 std::shared_ptr<const Program> Program::load(std::string_view ptx_text, bool portable) {
-  return std::make_shared<Program>(build_program(ptx::parse(ptx_text), !portable && host_has_avx512()));
+  return std::make_shared<Program>(build_program(ptx::module_of(ptx_text), !portable && host_has_avx512()));
 }
 
 const std::vector<EntryInfo>& Program::entries() const { return impl_->entries; }

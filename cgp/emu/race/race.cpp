@@ -254,9 +254,9 @@ Space space_of(Where where, std::uint64_t address) {
 void order_strong(WarpState& s, const Accessor& a, Space space, const std::uint64_t* addr, Mask lanes) {
   LaunchState& l = *s.cluster->launch;
   for_lanes(lanes, [&](int lane) {
-    if (space == Space::global) return synchronise(s, a.trait, a.use, lane, l.locations, addr[lane]);
+    if (space == Space::global) return synchronise(s, a.trait, a.use, lane, a.clock, l.locations, addr[lane]);
     const auto low = std::uint32_t(addr[lane]);
-    synchronise(s, a.trait, a.use, lane, s.cluster->ctas[low >> kRankShift]->locations,
+    synchronise(s, a.trait, a.use, lane, a.clock, s.cluster->ctas[low >> kRankShift]->locations,
                 low & ((1u << kRankShift) - 1));
   });
 }

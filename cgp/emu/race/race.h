@@ -107,7 +107,9 @@ void cluster_leave(Warp& w, Mask lanes, bool relaxed);
 
 /// mbarrier: an arrival of `lane` in the running phase (call it before the phase may complete), the phase
 /// completes, a wait that returned true.
-void mbarrier_init(Warp& w, Cta& cta, std::uint32_t offset);
+void mbarrier_init(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
+/// Any other use at issue: reports one that is not ordered behind the initialisation.
+void mbarrier_use(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
 void mbarrier_arrive(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset);
 void mbarrier_complete(Warp& w, Cta& cta, std::uint32_t offset);
 void mbarrier_acquire(Warp& w, const Op& op, Mask lanes, Cta& cta, std::uint32_t offset);

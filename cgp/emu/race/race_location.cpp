@@ -88,7 +88,33 @@ void put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, con
   v.push_back({key, c});
 }
 
-void publish(WarpState& s, const Trait& t, int lane, Locations& at, std::uint64_t key) {
+// A strong write to global memory; `behind_fence`: it published what a fence of `scope` covered.
+void note_write(WarpState& s, const Trait& t, int lane, std::uint32_t clock, std::uint64_t key,
+                bool behind_fence, Level scope) {
+  LaunchState& l = *s.cluster->launch;
+  const std::lock_guard lock(l.observed_mutex);
+  if (!t.rmw) l.observed.erase(key);
+  if (!behind_fence) return;
+  Observed& o = l.observed[key];
+  const std::uint64_t thread =
+      std::uint64_t(s.cluster->index) << kIdBits | (s.wid << 5 | std::uint32_t(lane));
+  o.writes[thread] = {clock, ++o.count, scope};
+}
+
+void note_read(WarpState& s, const Trait& t, int lane, std::uint32_t clock, std::uint64_t key) {
+  LaunchState& l = *s.cluster->launch;
+  const std::lock_guard lock(l.observed_mutex);
+  const auto it = l.observed.find(key);
+  if (it == l.observed.end()) return;
+  Observed& o = it->second;
+  const std::uint32_t id = s.wid << 5 | std::uint32_t(lane);
+  for (const Observed::Read& r : o.reads)
+    if (r.cluster == s.cluster->index && r.id == id && r.number == o.count && r.acquire == t.acquire) return;
+  if (o.reads.size() == Observed::kMostReads) o.reads.pop_front();
+  o.reads.push_back({s.cluster->index, id, clock, o.count, t.scope, t.acquire});
+}
+
+void publish(WarpState& s, const Trait& t, int lane, std::uint32_t clock, Locations& at, std::uint64_t key) {
   std::array<Clock, 4> out;
   const ViewPtr& v = s.view[std::size_t(lane)];
   if (t.release) {
@@ -104,6 +130,11 @@ void publish(WarpState& s, const Trait& t, int lane, Locations& at, std::uint64_
     if (t.scope < Level::gpu) out[2] = {};
     if (t.scope < Level::cluster) out[1] = {};
   }
+  if (&at == &s.cluster->launch->locations)
+    note_write(s, t, lane, clock, key, !t.release && out[3].known,
+               out[2].known   ? Level::gpu
+               : out[1].known ? Level::cluster
+                              : Level::cta);
   if (!out[3].known) {
     // A plain relaxed store ends what earlier writes published; an atomic continues it.
     if (!t.rmw) at.erase(key);
@@ -122,10 +153,40 @@ void publish(WarpState& s, const Trait& t, int lane, Locations& at, std::uint64_
 }
 }  // namespace
 
-void synchronise(WarpState& s, const Trait& t, Use use, int lane, Locations& at, std::uint64_t key) {
+void synchronise(WarpState& s, const Trait& t, Use use, int lane, std::uint32_t clock, Locations& at,
+                 std::uint64_t key) {
   if (use != Use::write)
-    if (const auto it = at.find(key); it != at.end()) learn(s, t, lane, it->second);
-  if (use != Use::read) publish(s, t, lane, at, key);
+    if (const auto it = at.find(key); it != at.end()) {
+      learn(s, t, lane, it->second);
+      if (&at == &s.cluster->launch->locations) note_read(s, t, lane, clock, key);
+    }
+  if (use != Use::read) publish(s, t, lane, clock, at, key);
+}
+
+bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::uint64_t address) {
+  LaunchState& l = *a.s.cluster->launch;
+  const std::lock_guard lock(l.observed_mutex);
+  const View& v = *a.s.view[std::size_t(lane)];
+  const std::uint32_t me = a.s.wid << 5 | std::uint32_t(lane);
+  for (const std::uint64_t key : {address, address & ~std::uint64_t(3), address & ~std::uint64_t(7)}) {
+    const auto o = l.observed.find(key);
+    if (o == l.observed.end()) continue;
+    const auto w = o->second.writes.find(std::uint64_t(cluster) << kIdBits | id_of(x));
+    if (w == o->second.writes.end() || w->second.clock != clock_of(x)) continue;
+    for (const Observed::Read& r : o->second.reads) {
+      const Level scope = std::min(r.scope, w->second.scope);
+      if (r.number < w->second.number) continue;
+      if (scope < Level::gpu && r.cluster != cluster) continue;
+      if (scope < Level::cluster && r.id >> 10 != id_of(x) >> 10) continue;
+      const bool own = r.cluster == a.s.cluster->index && r.id == me;
+      if (own && (r.acquire || (v.released_wide.set && v.released_wide.at >= r.clock))) return true;
+      // A barrier makes up for the fence of a relaxed read, see Gather::release.
+      if (own ? known(v.now.known, r.cluster, r.id) >= r.clock
+              : before(a, lane, r.cluster, make_stamp(r.clock, r.id, 0)))
+        return true;
+    }
+  }
+  return false;
 }
 
 void Section::enter(Warp& w, const Op& op) {

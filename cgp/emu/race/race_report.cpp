@@ -277,6 +277,8 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
         {"both are atomic, but the scope of one does not include the other's thread",
          w.same_cluster ? "use .cluster scope or wider" : "use .gpu scope (no _block suffix) on both sides"},
         " at a scope that does not include both");
+  if (t.strong && !a.agent && !spot.shared && !spot.tensor && observed(a, lane, cluster, other, spot.address))
+    return;
   if (known(a.s.view[std::size_t(lane)]->wide.known, cluster, id_of(other)) >= clock_of(other))
     return emit(a, lane, cluster, other, other_use, spot, "race.scope",
                 {"they are synchronised, at a scope that does not include both threads",

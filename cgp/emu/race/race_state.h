@@ -104,6 +104,24 @@ struct Location {
 };
 using Locations = std::unordered_map<std::uint64_t, Location>;
 
+/// The strong writes to one location of global memory that published what a fence covered, and who observed
+/// them. Such a write stands behind its fence, so what it publishes does not include the write itself.
+struct Observed {
+  struct Write {
+    std::uint32_t clock = 0, number = 0;
+    Level scope = Level::gpu;
+  };
+  struct Read {
+    std::uint32_t cluster = 0, id = 0, clock = 0, number = 0;
+    Level scope = Level::gpu;
+    bool acquire = false;
+  };
+  static constexpr std::size_t kMostReads = 32;
+  std::unordered_map<std::uint64_t, Write> writes;  ///< by cluster << kIdBits | id; the last of each thread
+  std::deque<Read> reads;                           ///< the last ones
+  std::uint32_t count = 0;                          ///< of writes
+};
+
 // ---------------------------------------------------------------- shadows
 /// Reads of one word by the lanes of one warp (or of agents): clock << 32 | lane mask, and the instruction.
 struct Plane {
@@ -210,6 +228,8 @@ struct LaunchState {
   } lanes;
   std::mutex strong;  ///< strong accesses to global memory, and `locations`
   Locations locations;
+  std::mutex observed_mutex;  ///< taken last: `strong` or a page may be locked
+  std::unordered_map<std::uint64_t, Observed> observed;
   std::shared_mutex shadows_mutex;
   std::unordered_map<const Allocation*, std::unique_ptr<GlobalShadow>> shadows;
 };
@@ -237,6 +257,9 @@ struct BarrierState {
 };
 
 struct MbarrierState {
+  Stamp init = 0;  ///< mbarrier.init
+  std::array<std::uint32_t, 16>
+      behind{};  ///< warps (bits) of each rank that are known to be ordered behind it
   Gather gather;
   ReleasedPtr last;  ///< of the completed phase
 };
@@ -343,8 +366,9 @@ void set_view(WarpState& s, Mask lanes, const ViewPtr& v);
 /// Joins what was released into the lanes' views.
 void acquire(WarpState& s, Mask lanes, const ReleasedPtr& r);
 ReleasedPtr released(const Gather& g, const ClusterState& c);
-/// Strong accesses: what they publish and learn (race_location.cpp). `key` is the address.
-void synchronise(WarpState& s, const Trait& t, Use use, int lane, Locations& at, std::uint64_t key);
+/// A strong access made at `clock`: what it publishes and learns (race_location.cpp). `key` is the address.
+void synchronise(WarpState& s, const Trait& t, Use use, int lane, std::uint32_t clock, Locations& at,
+                 std::uint64_t key);
 
 // ---------------------------------------------------------------- checks
 /// Who accesses, for one call of access() or agent_access().
@@ -390,6 +414,10 @@ struct Accessor {
 bool before(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
 /// Before, and through the proxy fence that an asynchronous read (or the use of a tensor map) needs.
 bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
+
+/// Whether `lane`, or somebody ordered before it, observed the strong write stamped `x` to a word of global
+/// memory: release and acquire patterns order the write as well.
+bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::uint64_t address);
 
 /// Where a conflict is.
 struct Spot {

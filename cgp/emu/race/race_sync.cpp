@@ -332,8 +332,27 @@ MbarrierState* state(const Warp& w, const Cta& cta, std::uint32_t offset) {
 }
 }  // namespace
 
-void mbarrier_init(Warp& w, Cta& cta, std::uint32_t offset) {
-  if (MbarrierState* m = state(w, cta, offset)) *m = MbarrierState();
+void mbarrier_init(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset) {
+  MbarrierState* m = state(w, cta, offset);
+  if (!m) return;
+  *m = MbarrierState();
+  m->init = Accessor(*w.race, op, Use::write, lane_bit(lane)).stamp(lane);
+}
+
+void mbarrier_use(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset) {
+  MbarrierState* m = state(w, cta, offset);
+  if (!m || !m->init) return;
+  WarpState& s = *w.race;
+  std::uint32_t& behind = m->behind[s.wid / kWarpsPerCta];
+  const std::uint32_t mine = 1u << s.wid % kWarpsPerCta;
+  if (behind & mine) return;
+  const Accessor a(s, op, Use::read, lane_bit(lane));
+  const std::uint32_t cluster = s.cluster->index;
+  const bool ordered = before(a, lane, cluster, m->init);
+  if (!ordered) conflict(a, lane, cluster, m->init, Use::write, {true, cta.rank, offset, 8, false});
+  // Own lanes are ordered one by one until they have met.
+  const bool own_warp = id_of(m->init) >> 5 == s.wid && clock_of(m->init) > s.synced;
+  if (!ordered || (s.view.uniform() && !own_warp)) behind |= mine;
 }
 
 void mbarrier_arrive(Warp& w, const Op& op, int lane, Cta& cta, std::uint32_t offset) {

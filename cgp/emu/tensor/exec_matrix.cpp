@@ -36,6 +36,8 @@ const MatrixAccess* decode_access(Decoder& d, const Inst& i, Op& op, const ptx::
   return d.keep(std::move(a));
 }
 
+bool same_row(Warp& w, const Op& op, int lane, int other, const std::byte* at);
+
 // Row addresses: lane 8j + r holds row r of matrix j. Returns the lanes whose row can be accessed.
 Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::byte** host) {
   const Mask lanes = w.active & (count == 4 ? ~Mask(0) : (Mask(1) << (8 * count)) - 1);
@@ -46,8 +48,10 @@ Mask matrix_rows(Warp& w, const Op& op, std::size_t count, Access access, std::b
   for (int l = 0; l < kLanes; ++l) offset[l] = std::uint32_t(address[l]) & ((1u << kRankShift) - 1);
   count_shared(w, op, access == Access::write ? SharedKind::matrix_store : SharedKind::matrix, 16, offset,
                good);
-  race::access(w, op, op.where, address, 16, access == Access::write ? race::Use::write : race::Use::read,
-               good);
+  if (access == Access::write)
+    race::access(w, op, op.where, address, 16, race::Use::write, good, host, same_row);
+  else
+    race::access(w, op, op.where, address, 16, race::Use::read, good);
   return good;
 }
 
@@ -58,6 +62,25 @@ Place byte_place(const MatrixAccess& a, int lane, int k) {
   if (a.bytes) return {2 * (lane % 4) + k % 2, lane / 4 + 8 * (k / 2)};
   const Place p = matrix_place(lane, k / 2, a.transposed);
   return {p.row, 2 * p.column + k % 2};
+}
+
+// The 16 bytes that stmatrix stores to the address of `lane`.
+std::array<std::uint8_t, 16> stored_row(Warp& w, const MatrixAccess& a, int lane) {
+  std::array<std::uint8_t, 16> bytes{};
+  const std::uint32_t* from = w.row<std::uint32_t>(a.regs[std::size_t(lane / 8)]);
+  for (int l = 0; l < kLanes; ++l)
+    for (int k = 0; k < 4; ++k)
+      if (const Place p = byte_place(a, l, k); int(p.row) == lane % 8)
+        bytes[std::size_t(p.column)] = std::uint8_t(from[l] >> (8 * k));
+  return bytes;
+}
+
+// For the race detector: whether two rows that are stored to one address have the same bits.
+bool same_row(Warp& w, const Op& op, int lane, int other, const std::byte* at) {
+  const auto& a = op.data_as<MatrixAccess>();
+  const auto mine = stored_row(w, a, lane);
+  if (other >= 0) return mine == stored_row(w, a, other);
+  return std::memcmp(mine.data(), at, mine.size()) == 0;
 }
 
 // Lanes that hold part of one of the rows in `rows` of a matrix.

@@ -370,8 +370,8 @@ void exec_wgmma(Warp& w, const Op& op) {
   o.warp[me] = &w;
   o.registers[me] = w.base[0];
   o.scale_d[me] = (w.pred(p.scale_d) & w.active) != 0;
-  if (o.scale_d[me]) check_fenced(w, op, p.d);
-  check_fenced(w, op, p.a);
+  check_fenced(w, op, p.d, !o.scale_d[me]);
+  check_fenced(w, op, p.a, false);
   issue_rows(w, AsyncUnit::wgmma, op, p.a, p.d, number + 1);
   if (++o.issued < kWarps) return;
   note_race(g, o);

@@ -118,7 +118,7 @@ row::ElementProblem problem(std::string_view name, Activation a, bool gated, boo
   p.name = name, p.op = std::make_shared<Op>(a, gated, backward, scale != 1);
   p.form = text::cat(cgp::kernels::name(a), scale != 1 ? "_scaled" : "");
   p.parameters = {std::bit_cast<std::uint32_t>(scale)};
-  p.rows = rows, p.cols = cols, p.dear = a == Activation::gelu;
+  p.rows = rows, p.cols = cols, p.expensive = a == Activation::gelu;
   return p;
 }
 row::ElementProblem problem(const Activate& a) {

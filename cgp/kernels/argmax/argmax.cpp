@@ -74,15 +74,26 @@ Val<f32> largest_in_order(const Floats& v) {
   return best.back();
 }
 
-struct Build {
-  row::RowTuning tuning;
-  DType type;
-  bool wide, values, grouped;
+struct ArgMaxConfig {
+  row::RowConfig row{};
+  DType type{};
+  bool wide = false;     ///< indices are s64
+  bool values = false;   ///< are stored too
+  bool grouped = false;  ///< rows lie in groups (Layout::inner)
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type);
+    row::RowConfig::visit(c.row, v);
+    v.flag("index_s64", c.wide);
+    v.flag("values", c.values);
+    v.flag("grouped", c.grouped);
+  }
 };
 
 class Op : public row::RowOp {
  public:
-  Op(const Build& b, const Out<b8>& index, const Out<b8>& values) : b_(b), index_(index), values_(values) {
+  Op(const ArgMaxConfig& b, const Out<b8>& index, const Out<b8>& values)
+      : b_(b), index_(index), values_(values) {
     fold = &largest_, once = true;
   }
   // Which access holds the largest is decided by maxima, packed as the elements came; only that access is
@@ -141,17 +152,17 @@ class Op : public row::RowOp {
     }
     return {at.back().first, bits<f32>(b.first + at.back().second)};
   }
-  const Build& b_;
+  const ArgMaxConfig& b_;
   Largest largest_;
   Out<b8> index_, values_;
 };
 
-void argmax_rows(Kernel& k, Build b, In<b8> in, Out<b8> index, Out<b8> values, Val<u64> rows, Val<u64> cols,
-                 Val<u64> pitch, Val<u32> inner, Val<u64> outer) {
+void argmax_rows(Kernel& k, ArgMaxConfig b, In<b8> in, Out<b8> index, Out<b8> values, Val<u64> rows,
+                 Val<u64> cols, Val<u64> pitch, Val<u32> inner, Val<u64> outer) {
   Op op(b, index, values);
   op.inputs.push_back({in, pitch, b.type, -kInf});
   if (b.grouped) op.inputs[0].outer.emplace(outer), op.inputs[0].inner.emplace(inner);
-  row::run_rows(k, b.tuning, rows, cols, op);
+  row::run_rows(k, b.row, rows, cols, op);
 }
 
 row::RowNeeds needs(DType t) {
@@ -160,16 +171,13 @@ row::RowNeeds needs(DType t) {
   return n;
 }
 
-Variant make(const Build& b) {
-  const auto n = needs(b.type);
-  return variant(text::cat("argmax_", row::type_names(n), "__", row::describe(b.tuning), b.wide ? "_w" : "",
-                           b.values ? "_v" : "", b.grouped ? "_i" : ""),
-                 row::min_sm(n, b.tuning), argmax_rows, b);
+Variant make(const ArgMaxConfig& c) {
+  return config_variant("argmax", c, row::min_sm(needs(c.type), c.row), argmax_rows);
 }
 
 struct Problem {
   ArgMax a;
-  Build build;
+  ArgMaxConfig build;
   std::string why;
 };
 
@@ -187,8 +195,9 @@ Problem checked(ArgMax a, const runtime::DeviceInfo& device) {
     check.present("values", a.values, {a.in.dtype}, true), check.vector("values", a.values, a.rows);
   const auto n = needs(a.in.dtype);
   const auto fit = row::fit(row::widest_access(n), a.cols, {{a.in, a.layout}});
-  auto plan = a.tuning ? row::RowPlan{*a.tuning, "as asked"} : row::plan_rows(n, a.rows, a.cols, fit, device);
-  const Build b{plan.tuning, a.in.dtype, a.index.dtype == DType::s64, a.values.given, a.layout.inner > 1};
+  auto plan = a.config ? row::RowPlan{*a.config, "as asked"} : row::plan_rows(n, a.rows, a.cols, fit, device);
+  const ArgMaxConfig b{plan.config, a.in.dtype, a.index.dtype == DType::s64, a.values.given,
+                       a.layout.inner > 1};
   return {std::move(a), b, std::move(plan.why)};
 }
 
@@ -197,12 +206,12 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
   runtime::DeviceInfo device;
   for (DType t : {DType::bf16, DType::f16, DType::f32}) {
-    const auto tunings = row::shipped_tunings(needs(t), arch);
+    const auto configs = row::shipped_configs(needs(t), arch);
     const auto step = row::image_step(arch, t, false);
-    for (std::size_t i = 0; i < tunings.size(); i += step) {
+    for (std::size_t i = 0; i < configs.size(); i += step) {
       ArgMax a;
       a.in = View::stand_in(t), a.index = View::stand_in(DType::s64), a.rows = a.cols = 1,
-      a.tuning = tunings[i];
+      a.config = configs[i];
       if (i % 2) a.values = View::stand_in(t);
       all.push_back(argmax_variant(a, device, nullptr));
     }
@@ -254,7 +263,7 @@ void argmax(runtime::Stream& s, const ArgMax& given) {
   const auto& a = p.a;
   if (a.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.tuning, needs(a.in.dtype), a.rows), a.in.arg(), a.index.arg(), a.values.arg(),
+  fn(s, row::grid(fn, p.build.row, needs(a.in.dtype), a.rows), a.in.arg(), a.index.arg(), a.values.arg(),
      a.rows, a.cols, a.layout.pitch, std::uint32_t(a.layout.inner), a.layout.outer);
 }
 

@@ -13,7 +13,7 @@ struct ArgMax {
   View values;                       ///< [rows] of in's type, optional
   std::uint64_t rows = 0, cols = 0;  ///< cols from 1 to 2^30
   row::Layout layout{};              ///< of in
-  std::optional<row::RowTuning> tuning{};
+  std::optional<row::RowConfig> config{};
 };
 void argmax(runtime::Stream& s, const ArgMax& a);
 

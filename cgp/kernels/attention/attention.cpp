@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_params.h"
+#include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
 namespace {
@@ -69,6 +70,9 @@ std::string reject(const AttentionProblem& q) {
     if (d < 1 || d > 256) return text::cat(what, " = ", d, ": head dimensions are 1 to 256");
   if (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of heads_kv = ", p.heads_kv);
+  for (auto [what, window] : {std::pair{"window_left", p.window_left}, {"window_right", p.window_right}})
+    if (window < -1)
+      return text::cat(what, " = ", window, " is neither a number of keys nor -1 for no limit");
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
   if (std::isnan(p.soft_cap) || p.soft_cap < 0 || std::isinf(p.soft_cap))
     return text::cat("soft_cap = ", p.soft_cap, " must be positive, or 0 for none");
@@ -94,24 +98,13 @@ std::string reject_forward(const AttentionProblem& p) {
 
 AttentionFeatures AttentionFeatures::of(const AttentionProblem& p, bool lse) {
   AttentionFeatures f;
-  f.left = p.window_left >= 0;
-  f.right = p.causal || p.window_right >= 0;
-  f.soft_cap = p.soft_cap != 0, f.alibi = p.alibi, f.packed = p.packed, f.lengths = p.key_lengths;
-  f.lse = lse, f.mask = p.mask, f.modify = p.modify;
+  f.window_left = p.window_left >= 0;
+  f.window_right = p.causal || p.window_right >= 0;
+  f.soft_cap = p.soft_cap != 0, f.alibi = p.alibi, f.packed = p.packed, f.key_lengths = p.key_lengths;
+  f.lse = lse, f.mask = p.mask;
+  if (p.modify.apply) f.modify = p.modify;
   return f;
 }
-std::string AttentionFeatures::text() const {
-  std::string s;
-  const auto add = [&](bool on, std::string_view word) {
-    if (on) text::append(s, text::cat("_", word));
-  };
-  add(right, "right"), add(left, "left"), add(soft_cap, "cap"), add(alibi, "alibi"), add(packed, "packed");
-  add(lengths, "lengths"), add(lse, "lse");
-  add(mask == AttentionMask::additive, "add"), add(mask == AttentionMask::boolean, "bool");
-  add(bool(modify.apply), text::cat("mod_", modify.name));
-  return s;
-}
-
 // ---------------------------------------------------------------- selection
 namespace {
 
@@ -200,19 +193,20 @@ AttentionChoice choose_sm90(const AttentionProblem& q, const AttentionSm90Tuning
   const auto p = q.dense();
   const auto& t = sm90_tile(p);
   // What TMA fills with zeros is not multiplied, in whole instructions.
-  auto tune = tuning;
+  AttentionChoice c;
+  auto& of = c.config;
+  of.kind = AttentionKind::sm90, of.type = p.type, of.d_qk = t.d_qk, of.d_v = t.d_v, of.tune = tuning;
+  of.f16_output = p.type == DType::e4m3 && p.out == DType::f16;
+  auto& tune = of.tune;
   const auto used = [](std::uint64_t d, int tile, std::uint64_t each) {
     const int columns = int((d + each - 1) / each * each);
     return columns < tile ? columns : 0;
   };
-  tune.depth = used(p.d_qk, t.d_qk, p.type == DType::e4m3 ? 32 : 16);
-  tune.width = tune.promoted ? 0 : used(p.d_v, t.d_v, 16);
-  AttentionChoice c;
-  c.kind = AttentionKind::sm90;
-  const auto f = AttentionFeatures::of(p, lse);
-  c.rows = 64 * tune.warpgroups, c.persistent = tune.persistent, c.section = tune.section;
-  c.columns = columns ? columns : f.shaped() ? t.shaped_columns : t.columns;
-  c.variant = attention_sm90(p.type, t.d_qk, t.d_v, c.columns, tune, f, p.o_type());
+  tune.used_d_qk = used(p.d_qk, t.d_qk, p.type == DType::e4m3 ? 32 : 16);
+  tune.used_d_v = tune.promoted ? 0 : used(p.d_v, t.d_v, 16);
+  of.features = AttentionFeatures::of(p, lse);
+  of.columns = columns ? columns : of.features.shaped() ? t.shaped_columns : t.columns;
+  c.variant = attention_variant(of);
   return c;
 }
 
@@ -224,34 +218,43 @@ static int mma_width(const AttentionProblem& p) {
 AttentionChoice choose_attention(AttentionKind kind, const AttentionProblem& q, bool lse) {
   const auto p = q.dense();
   AttentionChoice c;
-  c.kind = kind, c.why = "asked for";
-  const auto f = AttentionFeatures::of(p, lse);
-  if (kind == AttentionKind::mma) {
-    c.rows = 64;
-    c.variant = attention_mma(p.type, mma_width(p), f);
-  } else {
-    c.variant = attention_simt(p.type, f);
-  }
+  c.why = "asked for";
+  c.config.kind = kind, c.config.type = p.type, c.config.features = AttentionFeatures::of(p, lse);
+  if (kind == AttentionKind::mma) c.config.d_qk = c.config.d_v = mma_width(p);
+  c.variant = attention_variant(c.config);
   return c;
 }
 
-std::vector<Variant> attention_variants() {
-  std::vector<Variant> all;
+Variant attention_variant(const AttentionConfig& c) {
+  if (c.kind == AttentionKind::sm90) return attention_sm90(c);
+  return c.kind == AttentionKind::mma ? attention_mma(c) : attention_simt(c);
+}
+
+std::vector<AttentionConfig> attention_configs() {
+  std::vector<AttentionConfig> all;
   AttentionFeatures plain, causal, every;
-  causal.right = causal.lse = true;
-  every.left = every.right = every.soft_cap = every.alibi = every.lse = true;
+  causal.window_right = causal.lse = true;
+  every.window_left = every.window_right = every.soft_cap = every.alibi = every.lse = true;
   every.mask = AttentionMask::additive;
+  const auto add_mma = [&](DType t, int d, const AttentionFeatures& f) {
+    all.push_back({.kind = AttentionKind::mma, .type = t, .d_qk = d, .d_v = d, .features = f});
+  };
+  const auto add_sm90 = [&](DType t, int d_qk, int d_v, int columns, const AttentionSm90Tuning& tune,
+                            const AttentionFeatures& f, bool f16_output = false) {
+    all.push_back({AttentionKind::sm90, t, f16_output, d_qk, d_v, columns, tune, f});
+  };
   for (DType t : {DType::f32, DType::f16, DType::bf16})
-    for (const auto& f : {plain, every}) all.push_back(attention_simt(t, f));
-  for (int d : {32, 64, 128, 192, 256}) all.push_back(attention_mma(DType::bf16, d, causal));
-  all.push_back(attention_mma(DType::f16, 64, every));
+    for (const auto& f : {plain, every})
+      all.push_back({.kind = AttentionKind::simt, .type = t, .features = f});
+  for (int d : {32, 64, 128, 192, 256}) add_mma(DType::bf16, d, causal);
+  add_mma(DType::f16, 64, every);
   bool promoted = false;
   const auto add = [&](DType t, const Sm90Tile& tile, const AttentionFeatures& f) {
     AttentionSm90Tuning tune;
     tune.warpgroups = tile.warpgroups, tune.promoted = promoted;
-    if (t == DType::e4m3) tune.queries = 2, tune.turns = tile.d_qk == 128 ? 2 : 0;
-    all.push_back(attention_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns,
-                                 tune, f, t == DType::e4m3 ? DType::f16 : t));
+    const bool fp8 = t == DType::e4m3;
+    if (fp8) tune.q_tiles = 2, tune.pingpong = tile.d_qk == 128 ? Pingpong::at_scores : Pingpong::none;
+    add_sm90(t, tile.d_qk, tile.d_v, f.shaped() ? tile.shaped_columns : tile.columns, tune, f, fp8);
   };
   for (const auto& tile : kSm90Tiles)
     for (const auto& f : {plain, causal}) add(DType::bf16, tile, f);
@@ -260,33 +263,39 @@ std::vector<Variant> attention_variants() {
   add(DType::bf16, kSm90Tiles[3], every);
   for (const auto& tile : kFp8Tiles) add(DType::e4m3, tile, causal);
   AttentionSm90Tuning part;  // heads of 96 columns in tiles of 128
-  part.depth = part.width = 96;
-  all.push_back(attention_sm90(DType::bf16, 128, 128, 128, part, causal));
+  part.used_d_qk = part.used_d_v = 96;
+  add_sm90(DType::bf16, 128, 128, 128, part, causal);
   AttentionSm90Tuning narrow;  // e4m3 of 64 columns: short sequences with bounds, and all without
-  narrow.queries = narrow.turns = 2;
-  all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, causal));
-  narrow.warpgroups = narrow.stages = 3, narrow.turns = 0;
-  all.push_back(attention_sm90(DType::e4m3, 64, 64, 128, narrow, plain));
+  narrow.q_tiles = 2, narrow.pingpong = Pingpong::at_scores;
+  add_sm90(DType::e4m3, 64, 64, 128, narrow, causal);
+  narrow.warpgroups = narrow.stages = 3, narrow.pingpong = Pingpong::none;
+  add_sm90(DType::e4m3, 64, 64, 128, narrow, plain);
   narrow.stages = 2;
-  all.push_back(attention_sm90(DType::e4m3, 128, 128, 96, narrow, causal));
+  add_sm90(DType::e4m3, 128, 128, 96, narrow, causal);
   add(DType::e4m3, kFp8Tiles[0], every);
   AttentionFeatures packed = causal, lengths = causal;
-  packed.packed = lengths.lengths = true;
+  packed.packed = lengths.key_lengths = true;
   add(DType::bf16, kSm90Tiles[1], packed), add(DType::bf16, kSm90Tiles[3], lengths);
   add(DType::e4m3, kFp8Tiles[0], packed);
   promoted = true;
   add(DType::e4m3, kPromotedTiles[0], every), add(DType::e4m3, kPromotedTiles[1], causal);
   return all;
 }
+std::vector<Variant> attention_variants() {
+  std::vector<Variant> all;
+  for (const auto& c : attention_configs()) all.push_back(attention_variant(c));
+  return all;
+}
 
-// Measured on an H200 for 512 to 16 K rows. Blocks that stay and have a second tile of queries on its way
-// hide the ends of short tiles, with bounds one head after the other: then every second tile of a block is as
-// long as the one before was short. Where tiles are long and of many lengths, the hardware's own order is
-// better. Turns help where tiles are short.
-static AttentionSm90Tuning tune_alike(const AttentionProblem& p, bool lse, int* columns) {
+// Measured on an H200 for 512 to 16 K rows. Persistent blocks with a second tile of queries on its way hide the
+// ends of short tiles; with bounds they visit one head after the other, so that every second tile of a block is
+// as long as the one before was short. Where tiles are long and of many lengths, the hardware's own order is
+// better. Pingpong helps where tiles are short.
+static AttentionSm90Tuning tune_equal_lengths(const AttentionProblem& p, bool lse, int* columns) {
   const auto& tile = sm90_tile(p);
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   const std::uint64_t n = p.n_kv;
+  const auto at_issue_if = [](bool on) { return on ? Pingpong::at_issue : Pingpong::none; };
   AttentionSm90Tuning t;
   t.warpgroups = tile.warpgroups;
   if (p.type == DType::e4m3) {
@@ -294,31 +303,34 @@ static AttentionSm90Tuning tune_alike(const AttentionProblem& p, bool lse, int* 
     const bool plain = !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).shaped();
     const bool narrow = tile.d_qk == 64 && plain, flat = narrow && bounded && n <= 1024;  // 128 rows
     if (flat) t.warpgroups = 2;
-    // Three warpgroups of 128 columns, with fewer keys a step, do without turns.
+    // Three warpgroups of 128 columns, with fewer keys a step, do without pingpong.
     const bool three = tile.d_qk == 128 && plain && n > (bounded ? 1024 : 512);
     if (three) t.warpgroups = 3, *columns = 96;
-    t.turns = (tile.d_qk == 128 && !three) || flat ? 2 : 0;
+    if ((tile.d_qk == 128 && !three) || flat) t.pingpong = Pingpong::at_scores;
     t.persistent = !bounded || n <= 4096;
-    t.section = bounded && n <= 4096;
-    if (t.persistent) t.queries = 2, t.stages = narrow && !bounded ? 3 : 2;
+    t.head_swizzle = bounded && n <= 4096;
+    if (t.persistent) t.q_tiles = 2, t.stages = narrow && !bounded ? 3 : 2;
     return t;
   }
   if (tile.d_qk == 64) {
     const bool wide = n > (bounded ? 1024 : 0);  // 192 rows
     t.warpgroups = wide ? 3 : 2;
-    t.turns = wide ? n <= (bounded ? 8192 : 4096) : n > 512 ? 2 : 0;
+    t.pingpong = wide      ? at_issue_if(n <= (bounded ? 8192 : 4096))
+                 : n > 512 ? Pingpong::at_scores
+                           : Pingpong::none;
     t.persistent = !bounded || n <= 8192;
-    if (t.persistent) t.queries = 2, t.stages = (bounded || n <= 1024) && t.turns != 2 ? 3 : 2;
-    t.section = bounded && n <= 1024;
+    if (t.persistent)
+      t.q_tiles = 2, t.stages = (bounded || n <= 1024) && t.pingpong != Pingpong::at_scores ? 3 : 2;
+    t.head_swizzle = bounded && n <= 1024;
   } else if (tile.d_qk == 128) {
     if (n <= (bounded ? 8192 : 4096)) *columns = 128;
-    t.turns = n <= 1024;
+    t.pingpong = at_issue_if(n <= 1024);
     t.persistent = !bounded || n <= 4096;
-    t.queries = n <= (bounded ? 4096 : 1024) ? 2 : 1;
-    t.section = bounded && n <= 4096;
+    t.q_tiles = n <= (bounded ? 4096 : 1024) ? 2 : 1;
+    t.head_swizzle = bounded && n <= 4096;
   } else {
     t.persistent = !bounded || n <= 4096;
-    t.section = bounded && n <= 4096;
+    t.head_swizzle = bounded && n <= 4096;
   }
   if (AttentionFeatures::of(p, lse).shaped()) *columns = 0;
   return t;
@@ -327,13 +339,13 @@ static AttentionSm90Tuning tune_alike(const AttentionProblem& p, bool lse, int* 
 // Where sequences differ in length, the hardware's order of tiles balances what a fixed one cannot: measured
 // on packed ones of 128 to 4096 rows.
 static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* columns) {
-  auto t = tune_alike(p, lse, columns);
+  auto t = tune_equal_lengths(p, lse, columns);
   if (!p.packed && !p.key_lengths) return t;
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   const int width = sm90_tile(p).d_qk;
-  t.section = 0;
+  t.head_swizzle = 0;
   t.persistent = width == 64 || (width == 128 && !bounded);
-  if (!t.persistent) t.queries = 1;
+  if (!t.persistent) t.q_tiles = 1;
   return t;
 }
 
@@ -357,8 +369,8 @@ AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddre
 }
 
 // ---------------------------------------------------------------- launches
-AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAddresses& at) {
-  AttentionNumbers n;
+AttentionArguments attention_arguments(const AttentionProblem& p, const AttentionAddresses& at) {
+  AttentionArguments n{};
   n.q = at.q, n.k = at.k, n.v = at.v, n.o = at.o, n.lse = at.lse, n.slopes = at.slopes, n.mask = at.mask;
   n.cu_q = at.cu_q, n.cu_kv = at.cu_kv, n.lengths = at.lengths, n.data = at.data;
   const auto batch = [&](std::uint64_t s) { return p.packed ? 0 : s; };
@@ -377,8 +389,8 @@ AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAdd
   // No bound reaches further than all rows and keys; sums of two stay below 2^31.
   const std::int64_t far = std::min<std::int64_t>(std::int64_t(p.n_q + p.n_kv), 0x3fffffff);
   const auto bound = [&](std::int64_t v) { return std::int32_t(v < 0 ? far : std::min(v, far)); };
-  n.left = bound(p.window_left);
-  n.right = p.causal ? 0 : bound(p.window_right);
+  n.window_left = bound(p.window_left);
+  n.window_right = p.causal ? 0 : bound(p.window_right);
   constexpr float log2e = 1.4426950408889634f;
   n.scale = p.scale, n.scale_log2 = p.scale * log2e;
   n.soft_cap = p.soft_cap, n.inverse_cap = p.soft_cap != 0 ? 1 / p.soft_cap : 0;
@@ -426,11 +438,12 @@ runtime::TensorMap attention_map(const runtime::Device& device, const runtime::L
 namespace {
 
 // Heads visited together keep their keys and values in L2: as many as 34 MB hold, a power of two that divides
-// the heads, since a smaller last section would leave SMs idle. Without bounds all tiles are equally long,
+// the heads, since a smaller last group would leave SMs idle. Without bounds all tiles are equally long,
 // and one head after the other does.
-std::uint32_t section(const AttentionProblem& p, const AttentionChoice& c) {
+std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionChoice& c) {
   const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_q, group = p.heads_q / p.heads_kv;
-  if (c.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.section)));
+  if (c.config.tune.head_swizzle)
+    return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.config.tune.head_swizzle)));
   if (!p.packed && !p.causal && p.window_left < 0 && p.window_right < 0) return 1;
   const std::uint64_t head_bytes =
       std::max<std::uint64_t>(1, p.n_kv * (p.d_qk + p.d_v) * std::uint64_t(bytes(p.type)));
@@ -441,14 +454,14 @@ std::uint32_t section(const AttentionProblem& p, const AttentionChoice& c) {
 
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
                  const AttentionProblem& p, const AttentionAddresses& at) {
-  auto n = attention_numbers(p, at);
-  const auto rows = std::uint64_t(c.rows);
+  auto n = attention_arguments(p, at);
+  const auto rows = std::uint64_t(c.config.rows());
   const std::uint64_t tiles_m =
       p.packed ? packed_tiles(packed_rows(p, at), p.batch, rows) : ceil_div(p.n_q, rows);
   if (p.packed) n.pairs = std::uint32_t(p.heads_q);
   const std::uint64_t tiles = tiles_m * n.pairs;
   n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
-  n.section = section(p, c);
+  n.head_swizzle = head_swizzle(p, c);
   const auto map = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
                        std::uint64_t d, bool queries) {
     return attention_map(s.device(), fn, param, rows_for_map(p, address, strides, d, queries), p.type);
@@ -456,7 +469,7 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   const auto q = map(0, at.q, p.q, p.d_qk, true), k = map(1, at.k, p.k, p.d_qk, false),
              v = map(2, at.v, p.v, p.d_v, false);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  const runtime::Dim3 grid{std::uint32_t(c.persistent ? std::min(tiles, sms) : tiles), 1, 1};
+  const runtime::Dim3 grid{std::uint32_t(c.config.tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};
   fn(s, grid, q, k, v, n);
 }
 
@@ -466,13 +479,13 @@ void run_attention(runtime::Stream& s, const AttentionChoice& choice, const Atte
                    const AttentionAddresses& at) {
   const auto p = q.dense();
   if (p.batch == 0 || p.heads_q == 0 || p.n_q == 0) return;
-  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
+  if (auto why = reject(choice.config.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
   const auto fn = load(s.device(), choice.variant);
-  if (choice.kind == AttentionKind::sm90) return launch_sm90(s, fn, choice, p, at);
-  auto n = attention_numbers(p, at);
-  if (choice.kind == AttentionKind::mma) {
-    n.tiles_m = std::uint32_t(ceil_div(p.n_q, std::uint64_t(choice.rows)));
+  if (choice.config.kind == AttentionKind::sm90) return launch_sm90(s, fn, choice, p, at);
+  auto n = attention_arguments(p, at);
+  if (choice.config.kind == AttentionKind::mma) {
+    n.tiles_m = std::uint32_t(ceil_div(p.n_q, std::uint64_t(choice.config.rows())));
     return fn(s, runtime::grid_for(std::uint64_t(n.tiles_m) * n.pairs, 1), n);
   }
   const std::uint64_t rows = p.batch * p.heads_q * p.n_q;
@@ -491,7 +504,10 @@ void attention(runtime::Stream& s, const AttentionProblem& q, const AttentionAdd
   missing(any, at.o, "o"), missing(q.alibi, at.slopes, "slopes");
   missing(q.mask != AttentionMask::none, at.mask, "a mask"), missing(q.packed, at.cu_q, "cu_q");
   missing(q.packed, at.cu_kv, "cu_kv"), missing(q.key_lengths, at.lengths, "key_lengths");
-  run_attention(s, select_attention(q, at, s.device().info()), q, at);
+  const auto& info = s.device().info();
+  if (const auto p = q.dense(); any && suits_split_kv(p) && reject_split_kv(p, at, info).empty())
+    return attention_split_kv(s, p, at);
+  run_attention(s, select_attention(q, at, info), q, at);
 }
 
 }  // namespace cgp::kernels

@@ -14,6 +14,7 @@
 
 #include "cgp/dsl/core/arith.h"
 #include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/config.h"
 #include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
@@ -22,7 +23,7 @@ namespace cgp::kernels {
 struct AttentionStrides {
   std::uint64_t batch = 0, head = 0, row = 0;
 };
-/// Elements between the factors of neighbouring sequences and heads; 0: they share one.
+/// Elements between the scales of neighbouring sequences and heads; 0: they share one.
 struct AttentionScaleStrides {
   std::uint64_t batch = 0, head = 0;
 };
@@ -55,7 +56,7 @@ struct AttentionProblem {
   AttentionStrides q, k, v, o;
   float scale = -1;  ///< negative: 1 / sqrt(d_qk)
   bool causal = false;
-  std::int64_t window_left = -1, window_right = -1;  ///< negative: no limit
+  std::int64_t window_left = -1, window_right = -1;  ///< keys beside a query's own; -1: no limit
   float soft_cap = 0;                                ///< 0: none
   bool alibi = false;                                ///< f32 slopes [heads_q]
   AttentionMask mask = AttentionMask::none;          ///< additive: of the type of o; boolean: u8
@@ -66,10 +67,10 @@ struct AttentionProblem {
   bool key_lengths =
       false;  ///< u32 [batch]: keys of each sequence, at most n_kv; queries align with its last
   ScoreModification modify;  ///< `apply` empty: none
-  /// Of the factors of e4m3 operands, f32: for q by batch and query head, for k and v by batch and key head.
+  /// Of the scales of e4m3 operands, f32: for q by batch and query head, for k and v by batch and key head.
   AttentionScaleStrides q_scale, k_scale, v_scale;
-  /// Of e4m3, head dimensions up to 128: sums over keys leave the tensor cores, which keep some 14 bits,
-  /// after every tile. Values whose mean is not 0 want it where there are thousands of keys.
+  /// Promoted accumulation, of e4m3 with head dimensions up to 128: tensor cores keep some 14 bits of a sum, so
+  /// fp32 registers add up the tiles of keys. For values whose mean is not 0 and thousands of keys.
   bool promoted = false;
 
   /// The same with every 0 or negative default replaced by what it means.
@@ -95,14 +96,104 @@ enum class AttentionKind : std::uint8_t { simt, mma, sm90 };
 inline constexpr int kAttentionKinds = 3;
 std::string_view name(AttentionKind k);
 
-struct AttentionChoice {
+// ---------------------------------------------------------------- variants
+/// What a kernel is built for: everything about the scores that is not a number.
+struct AttentionFeatures {
+  bool window_right = false, window_left = false;  ///< causal is a right window of 0
+  bool soft_cap = false, alibi = false, packed = false, key_lengths = false, lse = false;
+  AttentionMask mask = AttentionMask::none;
+  ScoreModification modify;  ///< parsed from a name: the name alone
+
+  static AttentionFeatures of(const AttentionProblem& p, bool lse);
+  /// Whether scores are more than q . k times a number.
+  bool shaped() const { return soft_cap || alibi || mask == AttentionMask::additive || bool(modify.apply); }
+  template <class Self, class V>
+  static void visit(Self& f, V& v) {
+    static constexpr std::string_view masks[] = {"", "additive_mask", "boolean_mask"};
+    v.flag("window_right", f.window_right), v.flag("window_left", f.window_left);
+    v.flag("soft_cap", f.soft_cap), v.flag("alibi", f.alibi), v.flag("packed", f.packed);
+    v.flag("key_lengths", f.key_lengths), v.flag("lse", f.lse);
+    v.choice("mask", masks, f.mask), v.rest("modification", "mod_", f.modify.name);
+  }
+};
+
+/// How warpgroups of sm90 issue their products: whenever they can, or in turn, so that the softmax of one runs
+/// under the products of another. A turn ends when the products are issued, or when the scores are there.
+enum class Pingpong : std::uint8_t { none, at_issue, at_scores };
+
+struct AttentionSm90Tuning {
+  int warpgroups = 2;  ///< 64 rows each
+  int stages = 2;      ///< tiles of K and of V in flight
+  int q_tiles = 1;     ///< tiles of Q in flight
+  Pingpong pingpong = Pingpong::none;
+  bool persistent = true;           ///< one block per SM walks over the tiles
+  int head_swizzle = 0;             ///< heads that are visited together; 0: as many as L2 holds
+  int polynomial = 0;               ///< of 16 exponentials, how many are computed on the fp32 units
+  int used_d_qk = 0, used_d_v = 0;  ///< columns of a tile that are multiplied; 0: all
+  bool promoted = false;            ///< AttentionProblem::promoted
+  bool lazy_rescale = true;         ///< o is rescaled only when a maximum grew by more than 2^8
+};
+
+/// A forward kernel.
+struct AttentionConfig {
   AttentionKind kind = AttentionKind::simt;
+  DType type = DType::bf16;       ///< of the operands
+  bool f16_output = false;        ///< of e4m3 operands: o is f16, not bf16
+  int d_qk = 0, d_v = 0;          ///< width of the tiles; 0 for simt, equal for mma
+  int columns = 0;                ///< sm90: keys of a tile
+  AttentionSm90Tuning tune = {};  ///< sm90
+  AttentionFeatures features = {};
+
+  DType o_type() const { return type != DType::e4m3 ? type : f16_output ? DType::f16 : DType::bf16; }
+  /// Queries of a block.
+  int rows() const {
+    return kind == AttentionKind::sm90 ? 64 * tune.warpgroups : kind == AttentionKind::mma ? 64 : 1;
+  }
+  /// "attention_bf16_sm90_d128x128_tile128x176_s2_persistent_lazy_rescale_window_right"
+  std::string name() const { return config_name("attention", *this); }
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    static constexpr std::string_view kinds[] = {"simt", "mma", "sm90"};
+    static constexpr std::string_view orders[] = {"", "pingpong", "pingpong_scores"};
+    v.type("type", "", c.type), v.choice("kind", kinds, c.kind);
+    v.extent("head_dim", "d", c.d_qk, c.d_v);
+    if (c.kind == AttentionKind::sm90) {
+      auto& t = c.tune;
+      int rows = 64 * t.warpgroups;
+      v.extent("tile", "tile", rows, c.columns);
+      if constexpr (!std::is_const_v<Self>) t.warpgroups = rows / 64;
+      v.number("used_d_qk", "qk", t.used_d_qk, 0), v.number("used_d_v", "v", t.used_d_v, 0);
+      v.number("stages", "s", t.stages), v.number("q_tiles", "q_tiles", t.q_tiles, 1);
+      v.choice("pingpong", orders, t.pingpong), v.flag("persistent", t.persistent);
+      v.flag("lazy_rescale", t.lazy_rescale), v.flag("promoted", t.promoted);
+      v.number("polynomial", "polynomial", t.polynomial, 0), v.flag("f16_output", c.f16_output);
+    }
+    AttentionFeatures::visit(c.features, v);
+  }
+};
+/// Unsupported where there is no such tile. Tiles: d_qk and d_v of mma 32, 64, 128, 192 or 256; of sm90 64, 128,
+/// 256 (equal) or 192 x 128 (not e4m3), with the columns in attention_sm90*.cpp.
+Variant attention_variant(const AttentionConfig& c);
+Variant attention_simt(const AttentionConfig& c);
+Variant attention_mma(const AttentionConfig& c);
+Variant attention_sm90(const AttentionConfig& c);
+
+/// What runs a problem.
+struct AttentionChoice {
+  AttentionConfig config;
   Variant variant;
   std::string why;
-  int rows = 1, columns = 1;  ///< of a tile of scores
-  bool persistent = false;
-  int section = 0;  ///< heads that are visited together (sm90); 0: what L2 holds
 };
+/// sm90; columns 0: what suits the features.
+AttentionChoice choose_sm90(const AttentionProblem& p, const AttentionSm90Tuning& tune, int columns,
+                            bool lse);
+/// simt or mma, whether or not it can run.
+AttentionChoice choose_attention(AttentionKind kind, const AttentionProblem& p, bool lse);
+/// What ships, for tests that assemble: every tile, and every feature with one of them.
+std::vector<AttentionConfig> attention_configs();
+std::vector<Variant> attention_variants();
+
+// ---------------------------------------------------------------- selection and launch
 /// Why `kind` cannot run the problem; empty: it can.
 std::string reject(AttentionKind kind, const AttentionProblem& p, const AttentionAddresses& at,
                    const runtime::DeviceInfo& d);
@@ -110,51 +201,12 @@ std::string reject(AttentionKind kind, const AttentionProblem& p, const Attentio
 /// aligned rows.
 AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d);
-/// Queues the problem. ArgumentError with reject()'s sentence.
+/// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. ArgumentError with
+/// reject()'s sentence.
 void attention(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at);
 /// The same with one choice; Unsupported with reject()'s sentence.
 void run_attention(runtime::Stream& s, const AttentionChoice& choice, const AttentionProblem& p,
                    const AttentionAddresses& at);
-
-// ---------------------------------------------------------------- variants
-/// What a kernel is built for: everything about the scores that is not a number.
-struct AttentionFeatures {
-  bool left = false, right = false, soft_cap = false, alibi = false, packed = false, lengths = false,
-       lse = false;
-  AttentionMask mask = AttentionMask::none;
-  ScoreModification modify;
-
-  static AttentionFeatures of(const AttentionProblem& p, bool lse);
-  std::string text() const;  ///< part of the variant's name
-  /// Whether scores are more than q . k times a number.
-  bool shaped() const { return soft_cap || alibi || mask == AttentionMask::additive || bool(modify.apply); }
-};
-Variant attention_simt(DType t, const AttentionFeatures& f);
-/// Head dimensions up to `d`: 32, 64, 128, 192 or 256.
-Variant attention_mma(DType t, int d, const AttentionFeatures& f);
-
-struct AttentionSm90Tuning {
-  int warpgroups = 2;  ///< 64 rows each
-  int stages = 2;      ///< tiles of K and of V in flight
-  int queries = 1;     ///< tiles of Q in flight
-  int turns = 0;       ///< warpgroups issue their products in turns, which end 1: at once, 2: with the scores
-  bool persistent = true;    ///< one block per SM walks over the tiles
-  int section = 0;           ///< heads that are visited together; 0: what L2 holds
-  int polynomial = 0;        ///< of 16 exponentials, how many are computed without the special function unit
-  int depth = 0, width = 0;  ///< columns of q and k, and of v, that are multiplied; 0: the tile's
-  bool promoted = false;     ///< AttentionProblem::promoted
-  bool lazy = true;          ///< the sums are rescaled only when the maximum grew by more than 2^8
-};
-/// d_qk, d_v: 64, 128, 256 (equal) or 192/128 (not e4m3); columns: see attention_sm90.cpp. `out`: of o where
-/// t is e4m3.
-Variant attention_sm90(DType t, int d_qk, int d_v, int columns, const AttentionSm90Tuning& tune,
-                       const AttentionFeatures& f, DType out = DType::bf16);
-AttentionChoice choose_sm90(const AttentionProblem& p, const AttentionSm90Tuning& tune, int columns,
-                            bool lse);
-/// simt or mma, whether or not it can run.
-AttentionChoice choose_attention(AttentionKind kind, const AttentionProblem& p, bool lse);
-/// What ships, for tests that assemble: every tile, and every feature with one of them.
-std::vector<Variant> attention_variants();
 
 KernelEntry attention_entry();
 

@@ -29,6 +29,16 @@ std::string reject_backward(AttentionKind kind, const AttentionProblem& q, const
   return {};
 }
 
+Variant attention_backward_variant(const AttentionBackwardConfig& c) {
+  if (c.kind == AttentionKind::sm90) return attention_backward_sm90_variant(c);
+  return c.kind == AttentionKind::mma ? attention_backward_mma_variant(c)
+                                      : attention_backward_simt_variant(c);
+}
+AttentionBackwardChoice built(AttentionBackwardChoice c) {
+  for (const auto& one : c.configs) c.kernels.push_back(attention_backward_variant(one));
+  return c;
+}
+
 AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const AttentionProblem& q, int cc,
                                                   const AttentionBackwardTuning* tune) {
   const auto p = q.dense();
@@ -36,8 +46,8 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
   AttentionBackwardChoice c;
   c.kind = kind, c.why = "asked for";
   if (kind != AttentionKind::mma) {
-    c.kernels = attention_backward_simt(p.type, f);
-    return c;
+    c.configs = attention_backward_simt(p.type, f);
+    return built(std::move(c));
   }
   const auto widest = std::max(p.d_qk, p.d_v);
   c.width = 256;
@@ -58,8 +68,8 @@ AttentionBackwardChoice choose_attention_backward(AttentionKind kind, const Atte
   } else {
     c.tune = shaped ? AttentionBackwardTuning{16, 32, 16, 32} : AttentionBackwardTuning{32, 32, 32, 64};
   }
-  c.kernels = attention_backward_mma(p.type, c.width, c.tune, f);
-  return c;
+  c.configs = attention_backward_mma(p.type, c.width, c.tune, f);
+  return built(std::move(c));
 }
 
 AttentionBackwardChoice select_attention_backward(const AttentionProblem& p, const AttentionAddresses& at,
@@ -84,10 +94,8 @@ void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& c
   if (auto why = reject_backward(choice.kind, p, at, g, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
   if (choice.kind == AttentionKind::sm90) return run_attention_backward_sm90(s, choice, p, at, g);
-  struct Addresses {
-    std::uint64_t d_o, d_q, d_k, d_v, delta;
-  } out{g.d_o, g.d_q, g.d_k, g.d_v, g.delta};
-  auto n = attention_numbers(p, at);
+  const GradientArguments out{.d_o = g.d_o, .d_q = g.d_q, .d_k = g.d_k, .d_v = g.d_v, .delta = g.delta};
+  auto n = attention_arguments(p, at);
   const bool mma = choice.kind == AttentionKind::mma;
   const std::uint64_t rows = p.batch * p.heads_q * p.n_q, keys = p.batch * p.heads_kv * p.n_kv;
   if (keys > 0xffffffffull)

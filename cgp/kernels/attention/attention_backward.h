@@ -13,7 +13,7 @@ struct AttentionGradients {
   std::uint64_t delta = 0;                  ///< scratch, f32, laid out as lse
   /// Scratch of attention_backward_workspace() bytes at a multiple of 256, or 0: then sm90 is not chosen.
   std::uint64_t workspace = 0;
-  bool deterministic = true;  ///< of sm90: sums of d_q in the order of keys; mma and simt always are
+  bool deterministic = true;  ///< sm90: d_q is summed in the order of keys; mma and simt always are
 };
 /// What sm90 needs, a few bytes for each element of d_q; 0 where sm90 does not take such problems. `total_q`:
 /// rows of packed queries, as in AttentionAddresses; 0: as many as there may be.
@@ -22,27 +22,83 @@ std::uint64_t attention_backward_workspace(const AttentionProblem& p, std::uint6
 struct AttentionBackwardTuning {
   int key_rows = 16, key_columns = 48, query_rows = 32, query_columns = 32;
 };
-struct AttentionBackwardSm90Tuning {
-  int stages = 2;            ///< tiles of q and of d_o in flight
-  int buffers = 2;           ///< parts of d_q of a warpgroup on their way
-  bool turns = true;         ///< blocks of keys add to d_q in order
-  bool first = false;        ///< in any order, but after the first, which replaces: nobody writes zeros
-  bool spread = false;       ///< blocks of a head begin at different queries
-  bool persistent = true;    ///< blocks stay and take tiles of keys one by one
-  bool rounded = false;      ///< ds from probabilities as rounded for d_v: registers
-  int depth = 0, width = 0;  ///< columns of q and k, and of v, that are multiplied; 0: the tile's
-  int section = 0;           ///< heads of keys that are visited together; 0: what L2 holds
-  int blocks = 0;            ///< that stay; 0: one for each SM
+/// When a block of keys of sm90 adds its part to a sum of d_q in global memory.
+enum class AddOrder : std::uint8_t {
+  any,           ///< at once: the sum begins as zeros
+  first_stores,  ///< the first block of keys stores, the others wait for it and add in any order
+  ordered        ///< in the order of keys: the result is the same in every run
 };
+struct AttentionBackwardSm90Tuning {
+  int stages = 2;   ///< tiles of q and of d_o in flight
+  int partial = 2;  ///< partial sums of d_q of a warpgroup that wait to be added, 1 or 2
+  AddOrder order = AddOrder::ordered;
+  bool spread = false;              ///< blocks of a head begin at different queries
+  bool persistent = true;           ///< blocks take tiles of keys one by one
+  bool rounded = false;             ///< ds from probabilities as rounded for d_v: fewer registers
+  int used_d_qk = 0, used_d_v = 0;  ///< columns of a tile that are multiplied; 0: all
+  int head_swizzle = 0;             ///< heads of keys that are visited together; 0: as many as L2 holds
+  int blocks = 0;                   ///< persistent blocks; 0: one for each SM
+};
+
+/// One of the kernels of the gradients.
+enum class BackwardStep : std::uint8_t { delta, queries, keys, d_k, d_v, gradients, d_q };
+/// What delta of sm90 sets to zero beside the statistics: counters of added parts, and the sums of d_q where
+/// nobody is the first to store.
+enum class BackwardClears : std::uint8_t { nothing, counters, counters_and_sums };
+struct AttentionBackwardConfig {
+  DType type = DType::bf16;
+  AttentionKind kind = AttentionKind::simt;
+  BackwardStep step = BackwardStep::delta;
+  int d_qk = 0, d_v = 0;      ///< width of the tiles; 0 for simt, equal but for heads above 128 of sm90
+  int rows = 0, columns = 0;  ///< mma: of a warp's part of a tile of scores
+  AttentionBackwardSm90Tuning tune = {};            ///< sm90
+  BackwardClears clears = BackwardClears::nothing;  ///< delta of sm90
+  AttentionFeatures features = {};
+
+  /// Heads above 128 columns of sm90 have a kernel for each of d_k, d_v and d_q.
+  bool wide() const { return kind == AttentionKind::sm90 && d_qk > 128; }
+  /// "attention_backward_bf16_sm90_gradients_d128x128_s2_ordered_persistent_window_right"
+  std::string name() const { return config_name("attention_backward", *this); }
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    static constexpr std::string_view kinds[] = {"simt", "mma", "sm90"};
+    static constexpr std::string_view steps[] = {"delta", "queries",   "keys", "d_k",
+                                                 "d_v",   "gradients", "d_q"};
+    static constexpr std::string_view clears[] = {"", "clears_counters", "clears_counters_and_sums"};
+    static constexpr std::string_view orders[] = {"any_order", "first_stores", "ordered"};
+    v.type("type", "", c.type), v.choice("kind", kinds, c.kind), v.choice("step", steps, c.step);
+    v.extent("head_dim", "d", c.d_qk, c.d_v);
+    if (c.kind == AttentionKind::mma) v.extent("tile", "tile", c.rows, c.columns);
+    if (c.kind == AttentionKind::sm90 && c.step == BackwardStep::delta) v.choice("clears", clears, c.clears);
+    const bool products = c.step == BackwardStep::gradients || (c.wide() && c.step != BackwardStep::delta);
+    if (c.kind == AttentionKind::sm90 && products) {
+      auto& t = c.tune;
+      v.number("used_d_qk", "qk", t.used_d_qk, 0), v.number("used_d_v", "v", t.used_d_v, 0);
+      if (c.step == BackwardStep::gradients) {
+        v.number("stages", "s", t.stages), v.number("partial_sums", "partial", t.partial, 2);
+        v.choice("order", orders, t.order), v.flag("spread", t.spread);
+      }
+      v.flag("persistent", t.persistent);
+      if (c.step == BackwardStep::gradients) v.flag("rounded", t.rounded);
+    }
+    AttentionFeatures::visit(c.features, v);
+  }
+};
+Variant attention_backward_variant(const AttentionBackwardConfig& c);
+
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;
-  std::vector<Variant>
-      kernels;  ///< delta, queries, keys (mma above 128 columns: d_k, d_v); of sm90: delta, gradients, d_q
+  /// In the order they run: delta, queries, keys (mma above 128 columns: d_k, d_v); of sm90: delta, gradients,
+  /// d_q, or above 128 columns delta, d_k, d_v, d_q.
+  std::vector<AttentionBackwardConfig> configs;
+  std::vector<Variant> kernels;  ///< of the configs
   std::string why;
-  int width = 0;                 ///< of the tiles of mma and sm90
-  AttentionBackwardTuning tune;  ///< of mma
-  AttentionBackwardSm90Tuning sm90;
+  int width = 0;                     ///< of the tiles of mma and sm90
+  AttentionBackwardTuning tune;      ///< of mma
+  AttentionBackwardSm90Tuning sm90;  ///< of sm90
 };
+/// With the kernels of its configs.
+AttentionBackwardChoice built(AttentionBackwardChoice c);
 /// Why `kind` cannot run it; empty: it can.
 std::string reject_backward(AttentionKind kind, const AttentionProblem& p, const AttentionAddresses& at,
                             const AttentionGradients& g, const runtime::DeviceInfo& d);
@@ -67,14 +123,19 @@ void attention_backward(runtime::Stream& s, const AttentionProblem& p, const Att
 void run_attention_backward(runtime::Stream& s, const AttentionBackwardChoice& choice,
                             const AttentionProblem& p, const AttentionAddresses& at,
                             const AttentionGradients& g);
-/// The kernels, in the order they run: delta, queries, keys.
-std::vector<Variant> attention_backward_simt(DType t, const AttentionFeatures& f);
+// ---------------------------------------------------------------- by kind
+std::vector<AttentionBackwardConfig> attention_backward_simt(DType t, const AttentionFeatures& f);
 /// Head dimensions up to `d`: 32, 64, 128, 192 or 256.
-std::vector<Variant> attention_backward_mma(DType t, int d, const AttentionBackwardTuning& tune,
-                                            const AttentionFeatures& f);
-/// Head dimensions up to `d`: 64 or 128. In the order they run: delta, gradients, d_q.
-std::vector<Variant> attention_backward_sm90(DType t, int d, const AttentionBackwardSm90Tuning& tune,
-                                             const AttentionFeatures& f);
+std::vector<AttentionBackwardConfig> attention_backward_mma(DType t, int d,
+                                                            const AttentionBackwardTuning& tune,
+                                                            const AttentionFeatures& f);
+/// Head dimensions up to `d`: 64 or 128; up to d_qk x d_v: 192 x 128, 256 x 256.
+std::vector<AttentionBackwardConfig> attention_backward_sm90(DType t, int d,
+                                                             const AttentionBackwardSm90Tuning& tune,
+                                                             const AttentionFeatures& f);
+Variant attention_backward_simt_variant(const AttentionBackwardConfig& c);
+Variant attention_backward_mma_variant(const AttentionBackwardConfig& c);
+Variant attention_backward_sm90_variant(const AttentionBackwardConfig& c);
 /// Why sm90 cannot run it; empty: it can.
 std::string reject_backward_sm90(const AttentionProblem& dense, const AttentionAddresses& at,
                                  const AttentionGradients& g, const runtime::DeviceInfo& d);

@@ -16,24 +16,13 @@ using namespace attention_parts;
 
 constexpr int kWarps = 4, kMaxDim = 256, kColumns = kMaxDim / 32;
 
-struct Tune {
-  AttentionFeatures f;
-  DType type;
-};
-struct GradientParams {
-  Val<u64> d_o, d_q, d_k, d_v, delta;
-  static auto carried() {
-    using G = GradientParams;
-    return std::tuple(&G::d_o, &G::d_q, &G::d_k, &G::d_v, &G::delta);
-  }
-};
 using Columns = std::vector<Val<f32>>;
 
 template <class T>
 class Backward {
  public:
-  Backward(Kernel& k, const Tune& t, const AttentionParams& p, const GradientParams& g)
-      : k_(k), f_(t.f), type_(t.type), p_(p), g_(g), w_(k.warp()), lane_(w_.lane()) {}
+  Backward(Kernel& k, const AttentionBackwardConfig& c, const AttentionParams& p, const GradientParams& g)
+      : k_(k), f_(c.features), type_(c.type), p_(p), g_(g), w_(k.warp()), lane_(w_.lane()) {}
 
   void delta() {
     each_row(p_.n_q, p_.heads_q, [&](const Sequence& s, const Val<u32>& row) {
@@ -132,7 +121,7 @@ class Backward {
     });
   }
   // Rows of keys that exist in memory: those behind a sequence's length get gradients of 0.
-  Val<u32> memory_keys(const Sequence& s) const { return f_.lengths ? p_.n_kv : s.n_kv; }
+  Val<u32> memory_keys(const Sequence& s) const { return f_.key_lengths ? p_.n_kv : s.n_kv; }
   In<T> query_row(const Val<u64>& base, const Sequence& s, const Val<u64>& batch, const Val<u64>& head,
                   const Val<u64>& stride, const Val<u32>& row) const {
     return In<T>(base, 0, true)
@@ -199,36 +188,41 @@ class Backward {
 };
 
 template <class T>
-void delta_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+void delta_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
-  Backward<T>(k, t, p, g).delta();
+  Backward<T>(k, c, p, g).delta();
 }
 template <class T>
-void queries_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+void queries_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
-  Backward<T>(k, t, p, g).queries();
+  Backward<T>(k, c, p, g).queries();
 }
 template <class T>
-void keys_kernel(Kernel& k, Tune t, AttentionParams p, GradientParams g) {
+void keys_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, GradientParams g) {
   k.block(kWarps * 32);
-  Backward<T>(k, t, p, g).keys();
+  Backward<T>(k, c, p, g).keys();
 }
 template <class T>
-std::vector<Variant> make(const std::string& stem, const Tune& t) {
+Variant make(const AttentionBackwardConfig& c) {
   const int sm = std::is_same_v<T, bf16> ? 80 : 75;
-  return {variant(stem + "_delta" + t.f.text(), sm, delta_kernel<T>, t),
-          variant(stem + "_queries" + t.f.text(), sm, queries_kernel<T>, t),
-          variant(stem + "_keys" + t.f.text(), sm, keys_kernel<T>, t)};
+  return variant(c.name(), sm,
+                 c.step == BackwardStep::delta     ? delta_kernel<T>
+                 : c.step == BackwardStep::queries ? queries_kernel<T>
+                                                   : keys_kernel<T>,
+                 c);
 }
 
 }  // namespace
 
-std::vector<Variant> attention_backward_simt(DType type, const AttentionFeatures& f) {
-  const auto stem = text::cat("attention_backward_", name(type), "_simt");
-  const Tune t{f, type};
-  if (type == DType::f32) return make<f32>(stem, t);
-  if (type == DType::f16) return make<f16>(stem, t);
-  return make<bf16>(stem, t);
+Variant attention_backward_simt_variant(const AttentionBackwardConfig& c) {
+  if (c.type == DType::f32) return make<f32>(c);
+  return c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
+}
+std::vector<AttentionBackwardConfig> attention_backward_simt(DType type, const AttentionFeatures& f) {
+  std::vector<AttentionBackwardConfig> all;
+  for (BackwardStep step : {BackwardStep::delta, BackwardStep::queries, BackwardStep::keys})
+    all.push_back({.type = type, .step = step, .features = f});
+  return all;
 }
 
 }  // namespace cgp::kernels

@@ -18,56 +18,53 @@ using namespace attention_parts;
 
 constexpr int kThreads = 256;
 
-struct TileTune {
-  AttentionFeatures f;
-  int d, rows;  ///< of a tile of queries
-  BackwardZeros zeros = BackwardZeros::none;
-};
 /// The tile that this block owns.
 struct TileOfBlock {
   Sequence s;
   Val<u32> row0;
 };
-TileOfBlock tile_of_block(Kernel& k, const TileTune& t, const AttentionParams& p,
+TileOfBlock tile_of_block(Kernel& k, const AttentionBackwardConfig& c, const AttentionParams& p,
                           const BackwardSm90Params& g) {
+  const int rows = backward_queries(c.d_qk);
+  const auto& f = c.features;
   const auto bh = k.ctaid_x() / g.tiles_q, tile = k.ctaid_x() % g.tiles_q;
-  const auto row0 = [&](const Val<u32>& of) { return of * std::uint32_t(t.rows); };
-  if (!t.f.packed) return {sequence(t.f, p, bh / p.heads_q, bh % p.heads_q), row0(tile)};
-  const auto of = tile_of_sequence(k, p, p.cu_q, t.rows, tile);
-  return {sequence(t.f, p, of.batch, bh), row0(of.tile)};
+  const auto row0 = [&](const Val<u32>& of) { return of * std::uint32_t(rows); };
+  if (!f.packed) return {sequence(f, p, bh / p.heads_q, bh % p.heads_q), row0(tile)};
+  const auto of = tile_of_sequence(k, p, p.cu_q, rows, tile);
+  return {sequence(f, p, of.batch, bh), row0(of.tile)};
 }
 
 // Zeros for the sums of this block's tile.
 void clear_sums(Kernel& k, const BackwardSm90Params& g) {
   const auto sums =
-      Out<f32>(g.sums).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
+      Out<f32>(g.d_q_accum).at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) + to<u64>(k.tid()) * 4u);
   for (int i = 0; i < 2 * kPartOfTile / 4 / kThreads; ++i)
     sums.st<4>(i * kThreads, RegGroup<f32, 4>::splat(Val<f32>(0)));
 }
 // Nobody has added to this block's tile; nobody has begun.
-void clear_turns(Kernel& k, const BackwardSm90Params& g) {
-  Out<u32>(g.turns).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
-  Out<u32>(g.turns).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
-                          Val<u32>(0));
+void clear_counters(Kernel& k, const BackwardSm90Params& g) {
+  Out<u32>(g.arrived).st_if(k.tid() < 2u, to<u64>(k.ctaid_x()) * 2u + to<u64>(k.tid()), Val<u32>(0));
+  Out<u32>(g.arrived).st_if((k.tid() == 0u) & (k.ctaid_x() + 1u == k.nctaid_x()), to<u64>(k.nctaid_x()) * 2u,
+                            Val<u32>(0));
 }
 
 template <class T>
-void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
+void delta_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, BackwardSm90Params g) {
   k.block(kThreads);
   auto w = k.warp();
-  const int each = delta_threads(t.d), rows = kThreads / each;
-  const auto block = tile_of_block(k, t, p, g);
+  const int tile_rows = backward_queries(c.d_qk), each = delta_threads(c.d_qk), rows = kThreads / each;
+  const auto block = tile_of_block(k, c, p, g);
   const auto column = k.tid() % std::uint32_t(each) * 8u, first = k.tid() / std::uint32_t(each),
              row0 = block.row0;
   const Sequence& s = block.s;
   std::vector<OutputColumns> columns;
-  for (int r = 0; r < t.rows; r += rows) {
+  for (int r = 0; r < tile_rows; r += rows) {
     const auto row = row0 + first + std::uint32_t(r);
     columns.push_back(columns_of(p, g.d_o, s, row, column, row < s.n_q));
   }
-  if (t.zeros == BackwardZeros::turns_and_sums) clear_sums(k, g);
-  if (t.zeros != BackwardZeros::none) clear_turns(k, g);
-  const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(t.rows) + to<u64>(first));
+  if (c.clears == BackwardClears::counters_and_sums) clear_sums(k, g);
+  if (c.clears != BackwardClears::nothing) clear_counters(k, g);
+  const auto base = Out<f32>(g.stats).at(to<u64>(k.ctaid_x()) * std::uint64_t(tile_rows) + to<u64>(first));
   const auto deltas = base.at(g.stats_rows);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const auto sum = row_product<T>(w, columns[i], each);
@@ -80,19 +77,20 @@ void delta_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g
 }
 
 template <class T>
-void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) {
+void d_q_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, BackwardSm90Params g) {
   k.block(kThreads);
   auto w = k.warp();
   const auto part = k.tid() >> 7u;  // 64 of 128 rows, or of 128 columns where tiles have 64 rows
-  const auto origin = dsl::record::warpgroup_origin(k);
-  const auto from = In<f32>(g.sums, 0, true)
+  Warpgroup wg = k.warpgroup();
+  const auto origin = accumulator_origin(wg);
+  const auto from = In<f32>(g.d_q_accum, 0, true)
                         .at(to<u64>(k.ctaid_x()) * std::uint64_t(2 * kPartOfTile) +
                             to<u64>(part) * std::uint64_t(kPartOfTile) + to<u64>(k.tid() & 127u) * 4u);
   std::vector<RegGroup<f32, 4>> sum;
   for (int j = 0; j < 8; ++j) sum.push_back(from.ld<4>(128 * j));
-  const auto block = tile_of_block(k, t, p, g);
+  const auto block = tile_of_block(k, c, p, g);
   const Sequence& s = block.s;
-  const bool by_rows = t.rows == 128;
+  const bool by_rows = backward_queries(c.d_qk) == 128;
   const auto column0 = by_rows ? Val<u32>(0) : part * 64u;
   const auto row0 = block.row0 + origin.row, first = by_rows ? row0 + part * 64u : row0;
   for (int h = 0; h < 2; ++h) {
@@ -108,29 +106,26 @@ void d_q_kernel(Kernel& k, TileTune t, AttentionParams p, BackwardSm90Params g) 
 }
 
 template <class T, int D, int M>
-void gradients_kernel(Kernel& k, BackwardSm90Tune t, typename BackwardSm90<T, D, M>::QMap q,
+void gradients_kernel(Kernel& k, AttentionBackwardConfig c, typename BackwardSm90<T, D, M>::QMap q,
                       typename BackwardSm90<T, D, M>::QMap d_o, typename BackwardSm90<T, D, M>::KMap keys,
                       typename BackwardSm90<T, D, M>::KMap values, typename BackwardSm90<T, D, M>::SMap stats,
                       AttentionParams p, BackwardSm90Params g) {
-  BackwardSm90<T, D, M>(k, t, q, d_o, keys, values, stats, p, g).run();
+  BackwardSm90<T, D, M>(k, c, q, d_o, keys, values, stats, p, g).run();
 }
 
 template <class T>
-std::vector<Variant> make(const std::string& stem, const std::string& name, int d,
-                          const BackwardSm90Tune& t) {
-  // Bounds matter to the products only.
-  TileTune plain{{}, d, backward_queries(d)};
-  plain.f.packed = t.f.packed;
-  const auto type = std::is_same_v<T, f16> ? DType::f16 : DType::bf16;
-  std::vector<Variant> v{
-      backward_delta(type, d, backward_queries(d),
-                     t.tune.turns || t.tune.first ? BackwardZeros::turns : BackwardZeros::turns_and_sums,
-                     t.f.packed),
-      d == 64 ? variant(name, 90, gradients_kernel<T, 64, backward_queries(64)>, t)
-              : variant(name, 90, gradients_kernel<T, 128, backward_queries(128)>, t),
-      variant(text::cat(stem, "_d_q", plain.f.text(), "__", d), 90, d_q_kernel<T>, plain)};
-  for (auto& x : v) x.only = "sm_90a";
-  return v;
+Variant make(const AttentionBackwardConfig& c) {
+  switch (c.step) {
+    case BackwardStep::delta:
+      return variant(c.name(), 90, delta_kernel<T>, c);
+    case BackwardStep::gradients:
+      return c.d_qk == 64 ? variant(c.name(), 90, gradients_kernel<T, 64, backward_queries(64)>, c)
+                          : variant(c.name(), 90, gradients_kernel<T, 128, backward_queries(128)>, c);
+    case BackwardStep::d_q:
+      return variant(c.name(), 90, d_q_kernel<T>, c);
+    default:
+      throw Unsupported(text::cat(c.name(), ": sm90 has no such step"));
+  }
 }
 
 int width(const AttentionProblem& p) {
@@ -141,16 +136,16 @@ std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / 
 
 // The workspace, in bytes.
 struct Workspace {
-  std::uint64_t tiles_q, tiles, rows;  ///< tiles of a head and of all, rows of all
-  std::uint64_t stats, turns, bytes;   ///< where they begin; sums begin at 0
+  std::uint64_t tiles_q, tiles, rows;   ///< tiles of a head and of all, rows of all
+  std::uint64_t stats, arrived, bytes;  ///< where they begin; the sums of d_q begin at 0
 
   Workspace(const AttentionProblem& p, std::uint64_t total_q) {
     const auto m = std::uint64_t(backward_queries(width(p)));
     tiles_q = p.packed ? packed_tiles(total_q, p.batch, m) : ceil_div(p.n_q, m);
     tiles = tiles_q * p.heads_q * (p.packed ? 1 : p.batch), rows = tiles * m;
     stats = tiles * 2 * kPartOfTile * 4;
-    turns = stats + rows * 8;
-    bytes = turns + ceil_div(tiles * 8 + 4, 256) * 256;
+    arrived = stats + rows * 8;
+    bytes = arrived + ceil_div(tiles * 8 + 4, 256) * 256;
   }
 };
 
@@ -158,26 +153,9 @@ struct Workspace {
 
 namespace attention_parts {
 
-Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool packed) {
-  TileTune t{{}, d, rows, zeros};
-  t.f.packed = packed;
-  const char* cleared = zeros == BackwardZeros::none    ? ""
-                        : zeros == BackwardZeros::turns ? "_turns"
-                                                        : "_turns_sums";
-  auto name = text::cat("attention_backward_", cgp::name(type), "_sm90_delta", t.f.text(), "__", d, cleared);
-  Variant v = type == DType::f16 ? variant(std::move(name), 90, delta_kernel<f16>, t)
-                                 : variant(std::move(name), 90, delta_kernel<bf16>, t);
-  v.only = "sm_90a";
-  return v;
-}
-
-std::string backward_used(const AttentionBackwardSm90Tuning& t) {
-  return text::cat(t.depth ? text::cat("_k", t.depth) : "", t.width ? text::cat("_v", t.width) : "");
-}
-
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
-  const std::uint64_t stay = t.blocks ? std::uint64_t(t.blocks) : sms;
-  return runtime::grid_for(t.persistent ? std::min(tiles, stay) : tiles, 1);
+  const std::uint64_t most = t.blocks ? std::uint64_t(t.blocks) : sms;
+  return runtime::grid_for(t.persistent ? std::min(tiles, most) : tiles, 1);
 }
 
 runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
@@ -190,17 +168,25 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 
 }  // namespace attention_parts
 
-std::vector<Variant> attention_backward_sm90(DType type, int d, const AttentionBackwardSm90Tuning& tune,
-                                             const AttentionFeatures& f) {
-  const auto stem = text::cat("attention_backward_", name(type), "_sm90");
-  const auto full = text::cat(
-      stem, f.text(), "__", d, backward_used(tune), "_s", tune.stages, tune.buffers == 1 ? "_b1" : "",
-      tune.turns   ? "_turns"
-      : tune.first ? "_first"
-                   : "",
-      tune.spread ? "_spread" : "", tune.persistent ? "_p" : "", tune.rounded ? "_rounded" : "");
-  const BackwardSm90Tune t{f, tune};
-  return type == DType::f16 ? make<f16>(stem, full, d, t) : make<bf16>(stem, full, d, t);
+Variant attention_backward_sm90_variant(const AttentionBackwardConfig& c) {
+  const bool of_wide = c.wide() && c.step != BackwardStep::delta;
+  Variant v = of_wide ? backward_wide_variant(c) : c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
+  v.only = "sm_90a";
+  return v;
+}
+std::vector<AttentionBackwardConfig> attention_backward_sm90(DType type, int d,
+                                                             const AttentionBackwardSm90Tuning& tune,
+                                                             const AttentionFeatures& f) {
+  AttentionBackwardConfig all{
+      .type = type, .kind = AttentionKind::sm90, .d_qk = d, .d_v = d, .tune = tune, .features = f};
+  auto delta = all, gradients = all, d_q = all;
+  delta.step = BackwardStep::delta, gradients.step = BackwardStep::gradients, d_q.step = BackwardStep::d_q;
+  delta.clears = tune.order == AddOrder::any ? BackwardClears::counters_and_sums : BackwardClears::counters;
+  for (auto* plain : {&delta, &d_q}) {  // bounds and modifications matter to the products only
+    plain->features = {};
+    plain->features.packed = f.packed;
+  }
+  return {delta, gradients, d_q};
 }
 
 std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint64_t total_q) {
@@ -224,13 +210,13 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
            "a score modification beside a mask, a soft cap or slopes needs more registers than there are";
   if (f.mask != AttentionMask::none && (f.soft_cap || f.alibi))
     return lead + "a mask beside a soft cap or slopes needs more registers than there are";
-  if (width(p) > 128 && f.mask != AttentionMask::none && f.lengths)
+  if (width(p) > 128 && f.mask != AttentionMask::none && f.key_lengths)
     return lead +
            "a mask beside key lengths needs more registers than there are above head dimensions of 128";
   if (f.soft_cap && f.alibi && (width(p) <= 128 || p.packed))
     return text::cat(lead, "a soft cap beside slopes needs more registers than there are ",
                      p.packed ? "for packed sequences" : "up to head dimensions of 128");
-  if (width(p) == 64 && (f.soft_cap || f.modify.apply) && p.packed && (f.left || f.right))
+  if (width(p) == 64 && (f.soft_cap || f.modify.apply) && p.packed && (f.window_left || f.window_right))
     return text::cat(lead, "bounds of packed sequences beside a ",
                      f.soft_cap ? "soft cap" : "score modification",
                      " need more registers than there are up to head dimensions of 64");
@@ -258,43 +244,46 @@ AttentionBackwardChoice choose_attention_backward_sm90(const AttentionProblem& q
     const int columns = int((d + 15) / 16 * 16);
     return columns < tile ? columns : 0;
   };
-  c.sm90.depth = used(p.d_qk, narrow_values ? 192 : c.width);
-  c.sm90.width = used(p.d_v, narrow_values ? 128 : c.width);
-  c.kernels =
+  c.sm90.used_d_qk = used(p.d_qk, narrow_values ? 192 : c.width);
+  c.sm90.used_d_v = used(p.d_v, narrow_values ? 128 : c.width);
+  c.configs =
       c.width > 128 ? backward_wide(p, c.sm90, f) : attention_backward_sm90(p.type, c.width, c.sm90, f);
-  return c;
+  return built(std::move(c));
 }
 
 AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, bool deterministic) {
   if (width(q.dense()) > 128) return tune_backward_wide(q.dense());
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
-  t.turns = deterministic, t.buffers = deterministic ? 2 : 1;
+  t.order = deterministic ? AddOrder::ordered : AddOrder::any, t.partial = deterministic ? 2 : 1;
   // Zeros that nobody writes are 2 to 7 % of short sequences; waiting for the first costs as much in long
   // ones.
-  t.first = !deterministic && !f.left && std::max(q.n_q, q.n_kv) <= 1024;
+  if (!deterministic && !f.window_left && std::max(q.n_q, q.n_kv) <= 1024) t.order = AddOrder::first_stores;
   // With more bounds the producer's registers do not suffice; who looks for sequences has some of the
   // warpgroups', and 64 columns then have none to keep probabilities as they were.
-  const bool bounded = f.left || f.right, masked = f.mask != AttentionMask::none;
+  const bool bounded = f.window_left || f.window_right, masked = f.mask != AttentionMask::none;
   const bool wide_modified = f.modify.apply && width(q.dense()) == 128;
-  t.persistent =
-      f.packed || (!bounded && !wide_modified) ||
-      (!f.lengths && !masked && !f.modify.apply && width(q.dense()) == 128 && !(f.left && f.right));
-  t.rounded = masked || f.modify.apply || (width(q.dense()) == 64 && (f.packed || f.lengths || f.shaped()));
+  t.persistent = f.packed || (!bounded && !wide_modified) ||
+                 (!f.key_lengths && !masked && !f.modify.apply && width(q.dense()) == 128 &&
+                  !(f.window_left && f.window_right));
+  t.rounded =
+      masked || f.modify.apply || (width(q.dense()) == 64 && (f.packed || f.key_lengths || f.shaped()));
   return t;
 }
 
 namespace {
 
 // Heads of keys that are visited together. Tiles of many lengths: as many as L2 holds queries and sums for.
-// Blocks that take turns wait least when all SMs begin with first tiles; measured on an H200.
-std::uint32_t section(const AttentionProblem& p, const AttentionBackwardChoice& c, std::uint64_t sms,
-                      std::uint64_t tiles) {
+// Blocks that add in order wait least when all SMs begin with first tiles; measured on an H200.
+std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionBackwardChoice& c, std::uint64_t sms,
+                           std::uint64_t tiles) {
   const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_kv;
-  if (p.packed && !c.sm90.section) return std::uint32_t(pairs);
-  if (c.sm90.section) return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.section)));
+  if (p.packed && !c.sm90.head_swizzle) return std::uint32_t(pairs);
+  if (c.sm90.head_swizzle)
+    return std::uint32_t(std::min<std::uint64_t>(pairs, std::uint64_t(c.sm90.head_swizzle)));
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  if (c.sm90.turns && (!bounded || tiles > 8)) {  // under bounds half of the tiles are short
+  if (c.sm90.order == AddOrder::ordered &&
+      (!bounded || tiles > 8)) {  // under bounds half of the tiles are short
     const std::uint64_t heads = std::bit_ceil(ceil_div(sms, tiles)) * (bounded ? 4 : 1);
     return std::uint32_t(std::min(pairs, heads));
   }
@@ -312,16 +301,16 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                  const AttentionGradients& g) {
   if (c.width > 128) return run_backward_wide(s, c, p, at, g);
   const Workspace space(p, packed_rows(p, at));
-  const BackwardSm90Numbers mine{g.d_o,
-                                 g.d_q,
-                                 g.d_k,
-                                 g.d_v,
-                                 g.workspace,
-                                 g.workspace + space.stats,
-                                 g.workspace + space.turns,
-                                 space.rows,
-                                 std::uint32_t(space.tiles_q)};
-  auto n = attention_numbers(p, at);
+  const BackwardSm90Arguments own{.d_o = g.d_o,
+                                  .d_q = g.d_q,
+                                  .d_k = g.d_k,
+                                  .d_v = g.d_v,
+                                  .d_q_accum = g.workspace,
+                                  .stats = g.workspace + space.stats,
+                                  .arrived = g.workspace + space.arrived,
+                                  .stats_rows = space.rows,
+                                  .tiles_q = std::uint32_t(space.tiles_q)};
+  auto n = attention_arguments(p, at);
   const auto total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
   n.tiles_m = std::uint32_t(p.packed ? packed_tiles(total_kv, p.batch, kBackwardKeys)
                                      : ceil_div(p.n_kv, kBackwardKeys));
@@ -333,14 +322,14 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   };
   const auto q = rows(0, at.q, p.q, p.d_qk, true), d_o = rows(1, g.d_o, p.o, p.d_v, true),
              k = rows(2, at.k, p.k, p.d_qk, false), v = rows(3, at.v, p.v, p.d_v, false);
-  const auto stats = backward_stats_map(s.device(), fn, 4, mine.stats, space.rows);
+  const auto stats = backward_stats_map(s.device(), fn, 4, own.stats, space.rows);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
-  load(s.device(), c.kernels[0])(s, per_query_tile, n, mine);
+  load(s.device(), c.kernels[0])(s, per_query_tile, n, own);
   n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  n.section = section(p, c, sms, n.tiles_m);
-  fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, mine);
-  load(s.device(), c.kernels[2])(s, per_query_tile, n, mine);
+  n.head_swizzle = head_swizzle(p, c, sms, n.tiles_m);
+  fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, own);
+  load(s.device(), c.kernels[2])(s, per_query_tile, n, own);
 }
 
 }  // namespace cgp::kernels

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// attention backward sm90: the five products of the gradients in one kernel.
-//   who      a block owns 128 keys of one head of keys and walks over the queries of its heads, from the last
-//            to the first; a producer thread feeds q, d_o and both statistics by TMA; two warpgroups own 64
-//            keys each
-//   turned   s' = k q', dp' = v d_o': an accumulator, packed, is operand A of d_v += p' d_o, d_k += ds' q
-//   d_q      ds' goes through shared memory, since each row of d_q sums over the keys of both warpgroups;
-//   each
-//            owns half of the tile, which a warp of the producer's adds to fp32 sums in global memory by bulk
-//            copies (`turns`: blocks in order of keys)
-//   order    s' of the next queries is issued before this turn's sums are waited for; dp' runs under the
-//            exponentials, d_v under the arithmetic on dp', d_k under the barrier
-//   shapes   a soft cap keeps tanh where scores were, from which both the probability and its derivative
-//            follow; a modification gives both from one recording; with 128 queries ds comes from rounded
-//            probabilities, or there are too few registers
-//   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
-// The sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
+// attention backward sm90: the five products of the gradients in one kernel, for heads of up to 128 columns.
+//   who        a block owns 128 keys of one head of keys and walks over the queries of its heads, from the last
+//              to the first; a producer thread loads q, d_o and both statistics by TMA; two warpgroups own 64
+//              keys each
+//   transposed s' = k q', dp' = v d_o': an accumulator, packed, is operand A of d_v += p' d_o, d_k += ds' q
+//   d_q        ds' goes through shared memory, because each row of d_q sums over the keys of both warpgroups;
+//              each owns half of the tile, which a warp of the producer's adds to fp32 sums in global memory by
+//              bulk copies (AddOrder)
+//   order      s' of the next queries is issued before this iteration's sums are waited for; dp' runs under the
+//              exponentials, d_v under the arithmetic on dp', d_k under the barrier
+//   scores     a soft cap keeps tanh where scores were, from which both the probability and its derivative
+//              follow; a modification gives both from one recording; with 128 queries ds comes from rounded
+//              probabilities, or there are too few registers
+//   needs      sm_90a; f16 or bf16; rows at multiples of 16 bytes
+// The fp32 sums lie as registers do: [head][tile of queries][warpgroup][8][thread][4].
 #include <optional>
 
 #include "cgp/dsl/mma/epilogue.h"
@@ -27,54 +26,38 @@
 
 namespace cgp::kernels::attention_parts {
 
-/// What begins as zeros beside the statistics: turns, and the sums of d_q where nobody is the first to add.
-enum class BackwardZeros : std::uint8_t { none, turns, turns_and_sums };
-/// Statistics of tiles of `rows` queries whose rows have up to `d` columns.
-Variant backward_delta(DType type, int d, int rows, BackwardZeros zeros, bool packed = false);
-/// Part of a variant's name: the columns that are multiplied.
-std::string backward_used(const AttentionBackwardSm90Tuning& tune);
-/// A block per tile, or those that stay.
+/// Persistent blocks, or a block per tile.
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms);
 /// Both statistics of `rows` queries.
 runtime::TensorMap backward_stats_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
                                       std::size_t param, std::uint64_t address, std::uint64_t rows);
 // Heads wider than 128: attention_backward_sm90_wide.h.
-std::vector<Variant> backward_wide(const AttentionProblem& dense, const AttentionBackwardSm90Tuning& tune,
-                                   const AttentionFeatures& f);
+std::vector<AttentionBackwardConfig> backward_wide(const AttentionProblem& dense,
+                                                   const AttentionBackwardSm90Tuning& tune,
+                                                   const AttentionFeatures& f);
+Variant backward_wide_variant(const AttentionBackwardConfig& c);
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& dense);
 /// 8 bytes a row of whole tiles.
 std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q);
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& choice,
                        const AttentionProblem& dense, const AttentionAddresses& at,
                        const AttentionGradients& g);
-/// BackwardSm90Params on the host.
-struct BackwardSm90Numbers {
-  std::uint64_t d_o, d_q, d_k, d_v, sums, stats, turns, stats_rows;
-  std::uint32_t tiles_q;
-};
 
-inline constexpr int kBackwardKeys = 128;              ///< of a block
-inline constexpr int kPartOfTile = PartMail::kFloats;  ///< sums of d_q that a warpgroup owns
-inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile
+template <template <class> class V>
+struct BackwardSm90ParamsOf {
+  V<u64> d_o, d_q, d_k, d_v;
+  V<u64> d_q_accum;  ///< f32 sums of d_q; zeros before, where blocks add in any order
+  V<u64> stats;      ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
+  V<u64> arrived;    ///< u32 [head][tile][warpgroup]: parts that have been added; then the next tile of keys
+  V<u64> stats_rows;
+  V<u32> tiles_q;
+};
+using BackwardSm90Params = BackwardSm90ParamsOf<Val>;
+using BackwardSm90Arguments = BackwardSm90ParamsOf<HostValue>;
 
-struct BackwardSm90Tune {
-  AttentionFeatures f;
-  AttentionBackwardSm90Tuning tune;
-};
-struct BackwardSm90Params {
-  Val<u64> d_o, d_q, d_k, d_v;
-  Val<u64> sums;   ///< f32, of d_q; zeros before, unless blocks add in turns
-  Val<u64> stats;  ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
-  Val<u64>
-      turns;  ///< u32 [head][tile][warpgroup]: blocks of keys that have added; then the next tile of keys
-  Val<u64> stats_rows;
-  Val<u32> tiles_q;
-  static auto carried() {
-    using B = BackwardSm90Params;
-    return std::tuple(&B::d_o, &B::d_q, &B::d_k, &B::d_v, &B::sums, &B::stats, &B::turns, &B::stats_rows,
-                      &B::tiles_q);
-  }
-};
+inline constexpr int kBackwardKeys = 128;                     ///< of a block
+inline constexpr int kPartOfTile = PartialSumQueue::kFloats;  ///< sums of d_q that a warpgroup owns
+inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile of q
 
 template <class T, int D, int M>
 class BackwardSm90 {
@@ -92,11 +75,11 @@ class BackwardSm90 {
   using Part = Acc<f32, 64, 64>;
   static_assert(M * D == 2 * kPartOfTile, "a warpgroup owns 64 x 64 sums of d_q");
 
-  BackwardSm90(Kernel& k, const BackwardSm90Tune& t, const QMap& q, const QMap& d_o, const KMap& keys,
+  BackwardSm90(Kernel& k, const AttentionBackwardConfig& c, const QMap& q, const QMap& d_o, const KMap& keys,
                const KMap& values, const SMap& stats, const AttentionParams& p, const BackwardSm90Params& g)
       : k_(k),
-        f_(t.f),
-        t_(t.tune),
+        f_(c.features),
+        t_(c.tune),
         q_(q),
         d_o_(d_o),
         keys_(keys),
@@ -109,57 +92,57 @@ class BackwardSm90 {
         kv_ring_(k, 1, load_, math_),
         q_ring_(k, t_.stages, load_, math_),
         o_ring_(k, t_.stages, load_, math_),
-        ds_(k.smem((t_.buffers == 1 ? 2 : 1) * DsTile::bytes, DsTile::align)),
-        mail_(k, 2, t_.buffers),
+        ds_(k.smem((t_.partial == 1 ? 2 : 1) * DsTile::bytes, DsTile::align)),
+        queue_(k, 2, t_.partial),
         both_(k.named_barrier(256)),
         ds_free_(k.named_barrier(256).id()) {
     (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(order() == PartOrder::any || !t_.spread, "who waits for others visits tiles as they do");
-    k.require(!f_.packed || t_.persistent, "tiles without keys are left out by blocks that stay");
+    k.require(order() == AddOrder::any || !t_.spread,
+              "blocks that wait for each other visit tiles in one order");
+    k.require(!f_.packed || t_.persistent, "persistent blocks leave out tiles without keys");
     k.require(!f_.soft_cap || (!f_.alibi && f_.mask == AttentionMask::none),
-              "a soft cap alone shapes scores");
+              "a soft cap has no other modification beside it");
   }
 
   void run() {
     if (t_.persistent) return walk();
-    const auto at = place(order() != PartOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
+    const auto at = coordinate(order() != AddOrder::any ? ticket() : k_.ctaid_x(), Uniform::cta);
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) { produce_if_keys(t, at); });
       add_parts(wg);
     });
     math_.run([&](Warpgroup& wg) {
-      if (t_.buffers > 1) free_ds(wg);
+      if (t_.partial > 1) free_ds(wg);
       consume_if_keys(wg, at);
       end(wg);
     });
   }
 
  private:
-  struct Place {
+  struct TileCoordinate {
     Sequence s;  ///< of the group's first head
     Val<u32> tile, key0;
     Val<u32> begin, stop;  ///< tiles of queries that see some key; at least one
     Val<u32> tiles_m;      ///< of keys that visit queries
     Val<u32> first_q;      ///< number of the sequence's first tile of queries among those of a head
   };
-  /// From turn to turn: scores of these queries, where they lie, both sums, their tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Sums, Val<u32>, Val<u32>>;
+  /// From iteration to iteration: scores of these queries, where they lie, both sums, their tile and head in the group.
+  using Stage = HeldStage<QTile, STile>;
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Sums, Val<u32>, Val<u32>>;
   struct Own {  ///< what a warpgroup knows
-    const Place& at;
+    const TileCoordinate& at;
     SmemTile<KTile> keys, values;
-    dsl::record::AccOrigin origin;
+    AccOrigin origin;
     Val<u32> key;  ///< this thread's first
   };
 
   /// Whether the producer looks for sequences, and for where they end.
-  bool looks() const { return f_.packed || f_.lengths; }
-  PartOrder order() const {
-    return t_.turns ? PartOrder::turns : t_.first ? PartOrder::first : PartOrder::any;
-  }
+  bool looks() const { return f_.packed || f_.key_lengths; }
+  AddOrder order() const { return t_.order; }
 
   // ------------------------------------------------------------ which keys
-  // Blocks that stay: the producer takes the next tile of keys and says which; it loads while the warpgroups
+  // Persistent blocks: the producer takes the next tile of keys and tells which; it loads while the warpgroups
   // still store.
   void walk() {
     Mailbox mail(k_, 1, 2, math_);
@@ -167,20 +150,20 @@ class BackwardSm90 {
     load_.run([&](Warpgroup& wg) {
       wg.one_warp([&](Warp& w) {
         const auto take = [&] {
-          const auto mine = k_.if_(
+          const auto taken = k_.if_(
               w.lane() == 0u, [&] { return take_ticket(); }, [] { return Val<u32>(0); });
-          return shfl<idx>(w, mine, 0);
+          return shfl<idx>(w, taken, 0);
         };
         const auto end = k_.while_(
             take(), [&](const Val<u32>& index) { return go_on(index, Uniform::warp); },
             [&](const Val<u32>& index) {
-              const auto tile = [&](const Place* at) {
+              const auto tile = [&](const TileCoordinate* at) {
                 mail.send(w, {index});
                 w.one_thread(
-                    [&](Thread& t) { produce_if_keys(t, at ? *at : place(index, Uniform::thread)); });
+                    [&](Thread& t) { produce_if_keys(t, at ? *at : coordinate(index, Uniform::thread)); });
               };
               if (f_.packed) {
-                const Place at = place(index, Uniform::warp);
+                const TileCoordinate at = coordinate(index, Uniform::warp);
                 k_.if_(has_keys(at), [&] { tile(&at); });
               } else {
                 tile(nullptr);
@@ -192,19 +175,19 @@ class BackwardSm90 {
       add_parts(wg);
     });
     math_.run([&](Warpgroup& wg) {
-      if (t_.buffers > 1) free_ds(wg);
+      if (t_.partial > 1) free_ds(wg);
       (void)k_.while_(
           mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
           [&](const Val<u32>& index) {
-            consume_if_keys(wg, place(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
+            consume_if_keys(wg, coordinate(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
             return mail.receive(wg)[0];
           });
       end(wg);
     });
   }
   void end(Warpgroup& wg) {
-    if (t_.buffers > 1) wait_for_ds(wg);
-    mail_.end(wg);
+    if (t_.partial > 1) wait_for_ds(wg);
+    queue_.end(wg);
   }
   // With one tile of ds, a warpgroup writes its half when the other has read both.
   void free_ds(Warpgroup& wg) { ds_barrier(wg, ptx::Op::bar_arrive, 1u - wg.index); }
@@ -217,16 +200,16 @@ class BackwardSm90 {
   void add_parts(Warpgroup& wg) {
     const auto member = (k_.warp_index() & 3u) - 1u;
     k_.if_(assume_uniform(member < 2u, Uniform::warp), [&] {
-      const Out<f32> sums(g_.sums);
-      const Out<u32> turns(g_.turns);
-      wg.warp().one_thread([&](Thread& t) { mail_.add(t, member, sums, turns, order()); });
+      const Out<f32> sums(g_.d_q_accum);
+      const Out<u32> arrived(g_.arrived);
+      wg.warp().one_thread([&](Thread& t) { queue_.add(t, member, sums, arrived, order()); });
     });
   }
   // Tiles of keys are taken in the order in which they add: who waits never waits for one that nobody has.
   Val<u32> take_ticket() {
     const auto rows = to<u64>(p_.heads_q) * to<u64>(g_.tiles_q),
                tiles = f_.packed ? rows : to<u64>(p_.batch) * rows;
-    return atom<relaxed, gpu, op::add>(Out<u32>(g_.turns).at(tiles * 2u), 0, 1u);
+    return atom<relaxed, gpu, op::add>(Out<u32>(g_.arrived).at(tiles * 2u), 0, 1u);
   }
   Val<u32> ticket() {
     const auto seen = k_.shared<u32>(1);
@@ -235,12 +218,13 @@ class BackwardSm90 {
     cta.sync();
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
-  Place place(const Val<u32>& index, Uniform over) {
+  TileCoordinate coordinate(const Val<u32>& index, Uniform over) {
     const auto [bh, of_head] = tile_of_head(p_, index);
     const auto heads_kv = p_.heads_q / p_.group;
     if (!f_.packed) {
       const Sequence s = sequence_of(f_, p_, bh / heads_kv, bh % heads_kv * p_.group, over);
-      return visits(s, of_head, f_.lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m, g_.tiles_q, Val<u32>(0));
+      return visits(s, of_head, f_.key_lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m, g_.tiles_q,
+                    Val<u32>(0));
     }
     const auto of = tile_of_sequence(k_, p_, p_.cu_kv, kKeys, of_head);
     const Sequence s = sequence_of(f_, p_, of.batch, bh * p_.group, over);
@@ -251,19 +235,19 @@ class BackwardSm90 {
   static Val<u32> tiles_of(const Val<u32>& rows, int each) {
     return dsl::max((rows + std::uint32_t(each - 1)) / std::uint32_t(each), Val<u32>(1));
   }
-  Place visits(const Sequence& s, const Val<u32>& tile, const Val<u32>& tiles_m, const Val<u32>& tiles_q,
-               const Val<u32>& first_q) {
+  TileCoordinate visits(const Sequence& s, const Val<u32>& tile, const Val<u32>& tiles_m,
+                        const Val<u32>& tiles_q, const Val<u32>& first_q) {
     const auto key0 = tile * std::uint32_t(kKeys);
     const auto key = bits<s32>(key0) - bits<s32>(s.n_kv - s.n_q);  // in terms of queries
     const Val<s32> zero(0);
     // Some block visits every tile of queries, also those that see no key: it owes them zeros.
-    const auto seen =
-        f_.right ? select(tile == 0u, Val<u32>(0), dsl::min(tiles_up_to(key - p_.right), tiles_q - 1u))
-                 : Val<u32>(0);
+    const auto seen = f_.window_right ? select(tile == 0u, Val<u32>(0),
+                                               dsl::min(tiles_up_to(key - p_.window_right), tiles_q - 1u))
+                                      : Val<u32>(0);
     const auto& begin = seen;
-    if (!f_.left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q};
-    const auto end = tiles_up_to(dsl::min(bits<s32>(s.n_q), key + kKeys + p_.left) + (M - 1));
-    const auto last = f_.lengths ? tile + 1u >= tiles_m : tile + 1u == tiles_m;
+    if (!f_.window_left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q};
+    const auto end = tiles_up_to(dsl::min(bits<s32>(s.n_q), key + kKeys + p_.window_left) + (M - 1));
+    const auto last = f_.key_lengths ? tile + 1u >= tiles_m : tile + 1u == tiles_m;
     return {s, tile, key0, begin, select(last, tiles_q, dsl::max(end, begin + 1u)), tiles_m, first_q};
   }
   /// Whole tiles of queries in `rows`, which may be negative.
@@ -271,46 +255,47 @@ class BackwardSm90 {
     return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
   }
   /// First tile of keys that visits a tile of queries.
-  Val<u32> first_visitor(const Place& at, const Val<u32>& tile) {
-    if (!f_.left) return Val<u32>(0);
+  Val<u32> first_visitor(const TileCoordinate& at, const Val<u32>& tile) {
+    if (!f_.window_left) return Val<u32>(0);
     const auto query = bits<s32>(tile * std::uint32_t(M)) + bits<s32>(at.s.n_kv - at.s.n_q);
-    const auto key = bits<u32>(dsl::max(query - p_.left, Val<s32>(0)));
+    const auto key = bits<u32>(dsl::max(query - p_.window_left, Val<s32>(0)));
     return select(tile == 0u, Val<u32>(0), dsl::min(key / std::uint32_t(kKeys), at.tiles_m - 1u));
   }
-  Val<u32> turns_of(const Place& at) { return (at.stop - at.begin) * p_.group; }
-  // Blocks of a head begin at different tiles, or all would add to one place. In turns they cannot.
-  Val<u32> first_tile(const Place& at) {
+  Val<u32> iterations_of(const TileCoordinate& at) { return (at.stop - at.begin) * p_.group; }
+  // Blocks of a head begin at different tiles, or all would add to one place. In order they cannot.
+  Val<u32> first_tile(const TileCoordinate& at) {
     return t_.spread ? at.stop - 1u - at.tile % (at.stop - at.begin) : at.stop - 1u;
   }
   /// Downwards, then from the end; the next head comes after all tiles of this one.
-  std::tuple<Val<u32>, Val<u32>> next_tile(const Place& at, const Val<u32>& tile, const Val<u32>& member) {
+  std::tuple<Val<u32>, Val<u32>> next_tile(const TileCoordinate& at, const Val<u32>& tile,
+                                           const Val<u32>& member) {
     const auto next = select(tile == at.begin, at.stop, tile) - 1u;
     return {next, select(next == first_tile(at), member + 1u, member)};
   }
   /// Number of the tile of queries among those of all heads.
-  Val<u32> query_tile(const Place& at, const Val<u32>& member, const Val<u32>& tile) {
+  Val<u32> query_tile(const TileCoordinate& at, const Val<u32>& member, const Val<u32>& tile) {
     const auto head = f_.packed ? at.s.head : at.s.batch * p_.heads_q + at.s.head;
     const auto first = (head + member) * g_.tiles_q;
     return (f_.packed ? first + at.first_q : first) + tile;
   }
 
   /// The first tile owes queries zeros.
-  static Val<pred> has_keys(const Place& at) { return (at.tile == 0u) | (at.key0 < at.s.n_kv); }
+  static Val<pred> has_keys(const TileCoordinate& at) { return (at.tile == 0u) | (at.key0 < at.s.n_kv); }
 
   // ------------------------------------------------------------ the producer
-  void produce_if_keys(Thread& t, const Place& at) {
-    if (f_.lengths)
+  void produce_if_keys(Thread& t, const TileCoordinate& at) {
+    if (f_.key_lengths)
       k_.if_(has_keys(at), [&] { produce(t, at); });
     else
       produce(t, at);
   }
-  void produce(Thread& t, const Place& at) {
+  void produce(Thread& t, const TileCoordinate& at) {
     const auto rows = [&](MapOf which, const Val<u32>& head) {
       return rows_of_map(f_, p_, at.s, which, head);
     };
     kv_ring_.fill(t, row_of(keys_, rows(MapOf::k, at.s.head_kv), at.key0),
                   row_of(values_, rows(MapOf::v, at.s.head_kv), at.key0));
-    k_.loop(turns_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
+    k_.loop(iterations_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
       const auto [tile, member] = now;
       const auto head = at.s.head + member, row = tile * std::uint32_t(M);
       q_ring_.fill(t, row_of(q_, rows(MapOf::q, head), row),
@@ -321,37 +306,32 @@ class BackwardSm90 {
   }
 
   // ------------------------------------------------------------ a warpgroup
-  // Keys behind a length get zeros from a block that adds to no query: nobody waits for the last of a turn.
-  void consume_if_keys(Warpgroup& wg, const Place& at) {
-    if (!f_.lengths) return consume(wg, at);
+  // Keys behind a length get zeros from a block that adds to no query: no block waits for it.
+  void consume_if_keys(Warpgroup& wg, const TileCoordinate& at) {
+    if (!f_.key_lengths) return consume(wg, at);
     const auto there = assume_uniform(has_keys(at), Uniform::warpgroup);
     k_.if_(there, [&] { consume(wg, at); });
     k_.if_(!there, [&] {
-      const auto key = at.key0 + wg.index * 64u + dsl::record::warpgroup_origin(k_).row;
+      const auto key = at.key0 + wg.index * 64u + accumulator_origin(wg).row;
       store_both(wg, at, key, zeros<f32, 64, D>(wg), zeros<f32, 64, D>(wg));
     });
   }
-  void consume(Warpgroup& wg, const Place& at) {
+  void consume(Warpgroup& wg, const TileCoordinate& at) {
     auto keys_values = kv_ring_.take(wg);
     const auto keys = keys_values.template get<0>();
-    auto query = take_query(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, SmemTile<QTile>(query.base), deep(t_.depth));
-    const auto origin = dsl::record::warpgroup_origin(k_);
+    Stage query(q_ring_.take(wg));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, query.template get<0>(), deep(t_.used_d_qk));
+    const auto origin = accumulator_origin(wg);
     const Own own{at, keys, keys_values.template get<1>(), origin, at.key0 + wg.index * 64u + origin.row};
-    const auto turns = turns_of(at);
-    Carried last = k_.loop(turns - 1u,
+    const auto iterations = iterations_of(at);
+    Carried last = k_.loop(iterations - 1u,
                            Carried{std::move(scores), std::move(query), zeros<f32, 64, D>(wg),
                                    zeros<f32, 64, D>(wg), first_tile(at), Val<u32>(0)},
                            [&](Val<u32> i, Carried now) { return step<true>(wg, own, i, std::move(now)); });
-    auto done = step<false>(wg, own, turns - 1u, std::move(last));
+    auto done = step<false>(wg, own, iterations - 1u, std::move(last));
     std::move(keys_values).release(wg);
-    if (t_.persistent && t_.buffers == 1) both_.sync();  // nobody still reads what the next tile overwrites
+    if (t_.persistent && t_.partial == 1) both_.sync();  // nobody still reads what the next tile overwrites
     store_both(wg, at, own.key, done.first, done.second);
-  }
-  HeldStage take_query(Warpgroup& wg) {
-    auto stage = q_ring_.take(wg);
-    const auto base = stage.template get<0>().base();
-    return {base, std::move(stage).token()};
   }
 
   /// One tile of queries. With More, the scores of the next are under way at the end.
@@ -359,47 +339,47 @@ class BackwardSm90 {
   auto step(Warpgroup& wg, const Own& own, const Val<u32>& i, Carried now) {
     auto query = std::move(std::get<1>(now));
     const auto tile = std::get<4>(now), member = std::get<5>(now);
-    const SmemTile<QTile> q(query.base);
-    const Ptr<shared, f32> stats(query.base + own.origin.col * 4u, QTile::bytes);
+    const auto q = query.template get<0>();
+    const auto both = query.template get<1>();
+    const Ptr<shared, f32> stats(both.base() + own.origin.col * 4u, both.offset());
     auto d_o = o_ring_.take(wg);
     const Sequence one = shapes(f_) ? of_member(own.at.s, member) : own.at.s;
     std::optional<Shape> shape;
     if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
-    // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
+    // Whole waits for what comes round the loop: the assembler counts groups only inside an iteration.
     auto s = std::move(std::get<0>(now)).wait(wg);
-    auto dp_busy =
-        wgmma(wg, fresh<f32, 64, M>(wg), own.values, SmemTile<QTile>(d_o.template get<0>()), deep(t_.width));
+    auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), own.values, SmemTile<QTile>(d_o.template get<0>()),
+                         deep(t_.used_d_v));
     const auto w = weights(own, s, stats, tile, shape ? &*shape : nullptr);
-    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), RegOperand<T, 64, M>(w.p),
-                                              std::move(d_o), wide(t_.width));
+    auto dv_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<3>(now)), operand(w.p), std::move(d_o),
+                                              wide(t_.used_d_v));
     auto dp = std::move(dp_busy).wait(wg);
-    const auto ds = packed(gradients(w.of_ds, dp, stats));
-    const bool one_ds = t_.buffers > 1;
+    const auto ds = packed(gradients(w, dp, stats));
+    const bool one_ds = t_.partial > 1;
     const SmemTile<DsTile> ds_tile(one_ds ? k_.smem_addr(ds_)
                                           : k_.smem_addr(ds_) + (i & 1u) * std::uint32_t(DsTile::bytes));
     if (one_ds) wait_for_ds(wg);
-    const auto mine = ds_tile.template rows<64>(wg.index * 64u);
-    dsl::record::store_accumulator(k_, {64, 64, M, 0, T::mod, ptx::Mod::b32}, ds, mine.layout, mine.base(),
-                                   mine.offset(), Here::now());
+    const auto own_half = ds_tile.template rows<64>(wg.index * 64u);
+    store_packed(wg, ds, own_half);
     fence_async_shared(k_);
-    auto dk_busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds), q,
-                                              wide(t_.depth));
+    auto dk_busy =
+        wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(ds), q, wide(t_.used_d_qk));
     both_.sync();
     auto dv = std::move(dv_busy).wait(wg);
     auto dq_busy = wgmma<Major::mn, Major::mn>(wg, fresh<f32, 64, 64>(wg), ds_tile, own.keys);
     auto dk = std::move(dk_busy).wait(wg);
-    std::move(query.token).release(Here::now());
+    std::move(query).free(wg);
     const auto finish = [&] {
       const auto dq = std::move(dq_busy).wait(wg);
       if (one_ds) free_ds(wg);
-      mail_.send(wg, note(wg, own, member, tile), [&](int j) {
+      queue_.send(wg, note(wg, own, member, tile), [&](int j) {
         return RegGroup<f32, 4>(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       });
     };
     if constexpr (More) {
-      auto next = take_query(wg);
-      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, SmemTile<QTile>(next.base),
-                          deep(t_.depth));
+      Stage next(q_ring_.take(wg));
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, next.template get<0>(),
+                          deep(t_.used_d_qk));
       finish();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
       return Carried{std::move(scores), std::move(next), std::move(dk), std::move(dv), next_at, next_member};
@@ -413,10 +393,13 @@ class BackwardSm90 {
   static WgmmaPart wide(int used) { return {.depth = 0, .columns = used}; }
 
   // ------------------------------------------------------------ scores
-  using Registers = std::vector<Value>;
-  /// Probabilities, packed, and what dp - delta is multiplied with: f32, or packed where `rounded`.
+  using Floats = std::vector<Val<f32>>;
+  using Words = std::vector<Val<b32>>;
+  /// Probabilities, packed, and what dp - delta is multiplied with: f32, or packed where rounded().
   struct Weights {
-    Registers p, of_ds;
+    Words p;
+    Floats of_ds;
+    Words of_ds_rounded;
   };
   Weights weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
                   const Shape* shape) {
@@ -424,17 +407,17 @@ class BackwardSm90 {
     if (f_.modify.apply) return modified_weights(own, s, stats, tile, *shape);
     const auto p = probabilities(own, s, stats, tile, shape);
     auto all = packed(p);
-    return {all, rounded() ? all : p};
+    return rounded() ? Weights{all, {}, all} : Weights{all, p, {}};
   }
-  Registers probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
-                          const Val<u32>& tile, const Shape* shape) {
-    Registers p;
+  Floats probabilities(const Own& own, const Scores& s, const Ptr<shared, f32>& stats, const Val<u32>& tile,
+                       const Shape* shape) {
+    Floats p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = stats.ld<2>(4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto kept = shape ? (*shape)(s[e], query_of(own, tile, e), key_of(own, e)) : s[e];
-        p.push_back(
-            Val<f32>(ex2<approx, ftz>(fma(kept, shape ? factor(f_, p_) : p_.scale_log2, base[e & 1]))));
+        p.push_back(Val<f32>(
+            ex2<approx, ftz>(fma(kept, shape ? exponent_scale(f_, p_) : p_.scale_log2, base[e & 1]))));
       }
     }
     cut(own, tile, p, 0);
@@ -445,7 +428,8 @@ class BackwardSm90 {
   Weights capped_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
                          const Val<u32>& tile) {
     const auto inner = p_.scale * p_.inverse_cap * kTanhUnit, outer = p_.soft_cap * kLog2e;
-    Registers t, p, of_ds;
+    Floats t, of_ds;
+    Words p, of_ds_rounded;
     for (int e = 0; e < Scores::count; ++e) t.push_back(tanh_of(s[e] * inner));
     cut(own, tile, t, kNever);
     for (int j = 0; j < M / 8; ++j) {
@@ -453,24 +437,24 @@ class BackwardSm90 {
       for (int e = 4 * j; e < 4 * j + 4; e += 2) {
         std::vector<Val<f32>> pair, slopes;
         for (int i : {e, e + 1}) {
-          const Val<f32> bent(t[std::size_t(i)]);
+          const auto& bent = t[std::size_t(i)];
           pair.push_back(ex2<approx, ftz>(fma(bent, outer, base[i & 1])));
           const auto known = dsl::max(bent, Val<f32>(-1.0f));  // not minus infinity
           slopes.push_back(pair.back() * fma(-known, known, Val<f32>(1.0f)));
         }
         p.push_back(pack<T>(pair[0], pair[1]));
         if (rounded())
-          of_ds.push_back(pack<T>(slopes[0], slopes[1]));
+          of_ds_rounded.push_back(pack<T>(slopes[0], slopes[1]));
         else
           for (const auto& w : slopes) of_ds.push_back(w);
       }
     }
-    return {p, of_ds};
+    return {p, of_ds, of_ds_rounded};
   }
   // Both are packed at once, since a score is not kept beside what became of it: bounds cut the packed words.
   Weights modified_weights(const Own& own, const Scores& s, const Ptr<shared, f32>& stats,
                            const Val<u32>& tile, const Shape& shape) {
-    Registers p, of_ds;
+    Words p, of_ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = stats.ld<2>(4 * j);
       for (int e = 4 * j; e < 4 * j + 4; e += 2) {
@@ -490,7 +474,7 @@ class BackwardSm90 {
       keep_packed_columns(k_, p, h, from, to);
       if (apart) keep_packed_columns(k_, of_ds, h, from, to);
     });
-    return {p, of_ds};
+    return {p, {}, of_ds};
   }
   bool rounded() const { return t_.rounded || f_.modify.apply; }
   /// Of an element of this thread's.
@@ -499,7 +483,7 @@ class BackwardSm90 {
   }
   static Val<u32> key_of(const Own& own, int e) { return own.key + std::uint32_t(8 * (e >> 1 & 1)); }
   // `outside` the bounds.
-  void cut(const Own& own, const Val<u32>& tile, const Registers& p, float outside) {
+  void cut(const Own& own, const Val<u32>& tile, const Floats& p, float outside) {
     if_outside(own, tile, [&](int h, const Val<s32>& from, const Val<s32>* to) {
       keep_columns(k_, p, h, &from, to, outside);
     });
@@ -512,56 +496,61 @@ class BackwardSm90 {
                query = bits<s32>(tile * std::uint32_t(M));
     const auto behind = [&](int h) { return own.key + std::uint32_t(8 * h) >= s.n_kv; };
     std::vector<Val<pred>> need{own.key - own.origin.row + 64u > s.n_kv};
-    if (f_.right) need.push_back(need.back() | (first + 63 > query + p_.right));
-    if (f_.left) need.push_back(need.back() | (first < query + (M - 1) - p_.left));
+    if (f_.window_right) need.push_back(need.back() | (first + 63 > query + p_.window_right));
+    if (f_.window_left) need.push_back(need.back() | (first < query + (M - 1) - p_.window_left));
     k_.if_(need.back(), [&] {
       const auto apart = bits<s32>(own.key) - off - query - bits<s32>(own.origin.col);
       for (int h = 0; h < 2; ++h) {  // query - this thread's first lies in [from, to]
         const Val<s32> never(1 << 29);
-        const auto from = select(behind(h), never, f_.right ? apart + 8 * h - p_.right : Val<s32>(0));
-        const auto to = apart + 8 * h + p_.left;
-        keep(h, from, f_.left ? &to : nullptr);
+        const auto from =
+            select(behind(h), never, f_.window_right ? apart + 8 * h - p_.window_right : Val<s32>(0));
+        const auto to = apart + 8 * h + p_.window_left;
+        keep(h, from, f_.window_left ? &to : nullptr);
       }
     });
   }
   /// Of q . k, without the scale, which is applied to the sums.
-  Registers gradients(const Registers& weights, const Scores& dp, const Ptr<shared, f32>& stats) {
-    Registers ds;
+  Floats gradients(const Weights& weights, const Scores& dp, const Ptr<shared, f32>& stats) {
+    Floats ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto delta = stats.ld<2>(M / 2 + 4 * j);
       for (int e = 4 * j; e < 4 * j + 4; ++e) {
         const auto weight = [&]() -> Val<f32> {
-          if (!rounded()) return Val<f32>(weights[std::size_t(e)]);
-          const auto both = unpack<T>(Val<b32>(weights[std::size_t(e / 2)]));
+          if (!rounded()) return weights.of_ds[std::size_t(e)];
+          const auto both = unpack<T>(weights.of_ds_rounded[std::size_t(e / 2)]);
           return to<f32>(both[e & 1]);
         }();
-        ds.push_back(Val<f32>(weight * (dp[e] - delta[e & 1])));
+        ds.push_back(weight * (dp[e] - delta[e & 1]));
       }
     }
     return ds;
   }
-  Registers packed(const Registers& x) {
-    Registers out;
-    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(Val<f32>(x[i]), Val<f32>(x[i + 1])));
+  static Words packed(const Floats& x) {
+    Words out;
+    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(x[i], x[i + 1]));
     return out;
+  }
+  static RegOperand<T, 64, M> operand(const Words& x) {
+    return RegOperand<T, 64, M>(std::vector<Value>(x.begin(), x.end()));
   }
 
   /// Where these sums belong, and when.
-  PartMail::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
+  PartialSumQueue::Note note(Warpgroup& wg, const Own& own, const Val<u32>& member, const Val<u32>& tile) {
     const auto place = query_tile(own.at, member, tile) * 2u + wg.index;
-    return {place, order() != PartOrder::any ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
+    return {place, order() != AddOrder::any ? own.at.tile - first_visitor(own.at, tile) : Val<u32>(0)};
   }
 
   // ------------------------------------------------------------ results
-  void store_both(Warpgroup& wg, const Place& at, const Val<u32>& key, const Sums& d_k, const Sums& d_v) {
+  void store_both(Warpgroup& wg, const TileCoordinate& at, const Val<u32>& key, const Sums& d_k,
+                  const Sums& d_v) {
     store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);
     store(wg, g_.d_v, at, key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), d_v);
   }
-  void store(Warpgroup& wg, const Val<u64>& address, const Place& at, const Val<u32>& key,
+  void store(Warpgroup& wg, const Val<u64>& address, const TileCoordinate& at, const Val<u32>& key,
              const Val<u64>& batch, const Val<u64>& head, const Val<u64>& pitch, const Val<u32>& cols,
              const Val<f32>& scale, const Sums& sum) {
     store_sums(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)), key,
-               f_.lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
+               f_.key_lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
   }
 
   Kernel& k_;
@@ -577,7 +566,7 @@ class BackwardSm90 {
   Ring<ByThreads, QTile, STile> q_ring_;
   Ring<ByThreads, QTile> o_ring_;
   int ds_;
-  PartMail mail_;
+  PartialSumQueue queue_;
   NamedBarrier both_;
   int ds_free_;
 };

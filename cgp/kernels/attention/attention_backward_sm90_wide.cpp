@@ -20,31 +20,20 @@ std::uint64_t stats_rows(const AttentionProblem& p, std::uint64_t total_q) {
   return stats_tiles(p, total_q) * kWideOther * p.heads_q * (p.packed ? 1 : p.batch);
 }
 
+template <int DQK, int DV, bool Values>
+Variant of_type(const AttentionBackwardConfig& c) {
+  return c.type == DType::f16 ? variant(c.name(), 90, wide_kernel<f16, DQK, DV, Values>, c)
+                              : variant(c.name(), 90, wide_kernel<bf16, DQK, DV, Values>, c);
+}
 template <int DQK, int DV>
-std::vector<Variant> wide_variants(const AttentionProblem& p, const AttentionBackwardSm90Tuning& tune,
-                                   const AttentionFeatures& f) {
-  const auto stem = text::cat("attention_backward_", cgp::name(p.type), "_sm90");
-  std::vector<Variant> v{backward_delta(p.type, 256, kWideOther, BackwardZeros::none, f.packed)};
-  const auto add = [&](const char* what, WideSum sum, auto of_f16, auto of_bf16) {
-    const auto name = text::cat(stem, "_", what, f.text(), "__", DQK, "_", DV, backward_used(tune),
-                                tune.persistent ? "_p" : "");
-    const WideTune t{f, tune.persistent, sum, tune.depth, tune.width};
-    v.push_back(p.type == DType::f16 ? variant(name, 90, of_f16, t) : variant(name, 90, of_bf16, t));
-    v.back().only = "sm_90a";
-  };
-  const auto other = [&](const char* what, WideSum sum) {
-    add(what, sum, wide_kernel<f16, DQK, DV, false>, wide_kernel<bf16, DQK, DV, false>);
-  };
-  other("d_k", WideSum::d_k);
-  add("d_v", WideSum::d_v, wide_kernel<f16, DQK, DV, true>, wide_kernel<bf16, DQK, DV, true>);
-  other("d_q", WideSum::d_q);
-  return v;
+Variant wide_variant(const AttentionBackwardConfig& c) {
+  return c.step == BackwardStep::d_v ? of_type<DQK, DV, true>(c) : of_type<DQK, DV, false>(c);
 }
 
 // As in the forward pass: one head after the other without bounds, since all tiles are equally long, and
-// where blocks stay; else as many as L2 holds the other side of.
-std::uint32_t wide_section(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
-                           std::uint64_t head_bytes) {
+// where blocks are persistent; else as many as L2 holds the other side of.
+std::uint32_t wide_head_swizzle(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
+                                std::uint64_t head_bytes) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   std::uint64_t heads = 1;
   while (bounded && !persistent && heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0)
@@ -54,16 +43,25 @@ std::uint32_t wide_section(const AttentionProblem& p, bool persistent, std::uint
 
 }  // namespace
 
-std::vector<Variant> backward_wide(const AttentionProblem& p, const AttentionBackwardSm90Tuning& tune,
-                                   const AttentionFeatures& f) {
-  return p.d_qk <= 192 && p.d_v <= 128 ? wide_variants<192, 128>(p, tune, f)
-                                       : wide_variants<256, 256>(p, tune, f);
+std::vector<AttentionBackwardConfig> backward_wide(const AttentionProblem& p,
+                                                   const AttentionBackwardSm90Tuning& tune,
+                                                   const AttentionFeatures& f) {
+  AttentionBackwardConfig all{.type = p.type, .kind = AttentionKind::sm90, .tune = tune, .features = f};
+  const bool narrow_values = p.d_qk <= 192 && p.d_v <= 128;
+  all.d_qk = narrow_values ? 192 : 256, all.d_v = narrow_values ? 128 : 256;
+  auto delta = all, d_k = all, d_v = all, d_q = all;
+  d_k.step = BackwardStep::d_k, d_v.step = BackwardStep::d_v, d_q.step = BackwardStep::d_q;
+  delta.d_qk = delta.d_v = 256, delta.features = {}, delta.features.packed = f.packed;
+  return {delta, d_k, d_v, d_q};
+}
+Variant backward_wide_variant(const AttentionBackwardConfig& c) {
+  return c.d_qk == 192 ? wide_variant<192, 128>(c) : wide_variant<256, 256>(c);
 }
 
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& p) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
   AttentionBackwardSm90Tuning t;
-  t.turns = false;
+  t.order = AddOrder::any;
   // As in the forward pass: a fixed order of tiles is out of balance where sequences differ.
   t.persistent = !p.packed && !p.key_lengths && (!bounded || std::max(p.n_q, p.n_kv) <= 4096);
   return t;
@@ -76,13 +74,13 @@ std::uint64_t backward_wide_workspace(const AttentionProblem& p, std::uint64_t t
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, const AttentionProblem& p,
                        const AttentionAddresses& at, const AttentionGradients& g) {
   const auto& device = s.device();
-  BackwardSm90Numbers mine{};
-  mine.d_o = g.d_o, mine.d_q = g.d_q, mine.d_k = g.d_k, mine.d_v = g.d_v, mine.stats = g.workspace;
+  BackwardSm90Arguments own{};
+  own.d_o = g.d_o, own.d_q = g.d_q, own.d_k = g.d_k, own.d_v = g.d_v, own.stats = g.workspace;
   const auto total_q = packed_rows(p, at), total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
-  mine.stats_rows = stats_rows(p, total_q);
-  mine.tiles_q = std::uint32_t(stats_tiles(p, total_q));
-  auto n = attention_numbers(p, at);
-  load(device, c.kernels[0])(s, runtime::grid_for(mine.stats_rows / kWideOther, 1), n, mine);
+  own.stats_rows = stats_rows(p, total_q);
+  own.tiles_q = std::uint32_t(stats_tiles(p, total_q));
+  auto n = attention_arguments(p, at);
+  load(device, c.kernels[0])(s, runtime::grid_for(own.stats_rows / kWideOther, 1), n, own);
   const auto sms = std::uint64_t(std::max(1, device.info().sm_count));
   const std::uint64_t group = p.heads_q / p.heads_kv;
   const auto run = [&](std::size_t kernel, bool queries) {
@@ -99,13 +97,14 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
     const std::uint64_t tiles = tiles_m * pairs;
     n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles), n.pairs = std::uint32_t(pairs);
     // Of all heads the tiles of a packed sequence come together.
-    n.section = p.packed ? std::uint32_t(pairs)
-                         : wide_section(p, c.sm90.persistent, pairs,
-                                        2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
-    if (c.sm90.section) n.section = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.section)));
+    n.head_swizzle = p.packed ? std::uint32_t(pairs)
+                              : wide_head_swizzle(p, c.sm90.persistent, pairs,
+                                                  2 * (p.d_qk + p.d_v) * (queries ? p.n_kv : p.n_q * group));
+    if (c.sm90.head_swizzle)
+      n.head_swizzle = std::uint32_t(std::min(pairs, std::uint64_t(c.sm90.head_swizzle)));
     fn(s, backward_grid(c.sm90, tiles, sms), map(0, queries, true), map(1, queries, false),
        map(2, !queries, true), map(3, !queries, false),
-       backward_stats_map(device, fn, 4, mine.stats, mine.stats_rows), n, mine);
+       backward_stats_map(device, fn, 4, own.stats, own.stats_rows), n, own);
   };
   run(1, false), run(2, false), run(3, true);
 }

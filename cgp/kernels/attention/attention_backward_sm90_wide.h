@@ -1,103 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// attention backward sm90 above 128 columns: a kernel for each of d_k, d_v and d_q, so that 128 rows of sums
-// fit into registers and every sum belongs to one thread: nothing is added in memory, in no order.
+// attention backward sm90 for heads above 128 columns: a kernel for each of d_k, d_v and d_q, so that 128 rows of
+// sums fit into registers and every sum belongs to one thread: nothing is added in memory.
 //   who      a block owns 128 rows of one head, keys or queries, and walks over tiles of 64 rows of the other
-//            side; a producer thread feeds it by TMA; two warpgroups own 64 rows each and never meet
+//            side; a producer thread loads them by TMA; two warpgroups own 64 rows each and never meet
 //   d_k, d_q s = (k, q) (q, k)', dp = (v, d_o) (d_o, v)'; ds, packed, is operand A of the sum of ds (q, k)
 //   d_v      s' = k q'; p', packed, is operand A of the sum of p' d_o
 //   order    the next scores are issued behind a sum and run with it; dp runs under the exponentials; one
 //            warpgroup's arithmetic lies under the other's products
-//   memory   own rows stay; what both products read comes in two stages (d_v: three), the other operand in
+//   memory   own rows are loaded once; what both products read has two stages (d_v: three), the other operand
 //            one (d_v: two); own rows are freed at the last product that reads them
-//   shapes   a kernel needs one number of a score: the probability, or its product with what a soft cap does
-//   to
-//            gradients, so that all that shapes scores fits into registers
+//   scores   a kernel needs one number of a score, the probability or its product with a modification's slope,
+//            so all modifications of scores fit into registers
 //   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
 #include <optional>
 
+#include "cgp/dsl/pipeline/tile_slots.h"
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
 namespace cgp::kernels::attention_parts {
 
-enum class WideSum : std::uint8_t { d_k, d_v, d_q };
 inline constexpr int kWideOwn = 128, kWideOther = 64;  ///< rows of a tile
-
-struct WideTune {
-  AttentionFeatures f;
-  bool persistent;
-  WideSum sum;
-  int depth, width;  ///< as in AttentionBackwardSm90Tuning
-};
+static_assert(backward_queries(256) == kWideOther);
 
 /// Rows of [batch, head, row, d] by tiles.
 template <class TileT>
 using RowMap = TmaIn<TileT, 1, 1, TileT::rows, TileT::cols>;
-
-// The tiles that a block owns, one after the other in memory, each with a barrier for "there" and one for
-// "free", which lie behind all that is laid out before start(). A Ring each would leave holes between its
-// barriers and the next tile, and 256 columns have no room for them.
-template <class... Tiles>
-class OwnTiles {
-  template <int I>
-  using TileOf = std::tuple_element_t<std::size_t(I), std::tuple<Tiles...>>;
-
- public:
-  explicit OwnTiles(Kernel& k)
-      : k_(k),
-        data_(k.smem((Tiles::bytes + ...), std::max({Tiles::align...}))),
-        fill_(k, 1, 1),
-        take_(k, 1, 0) {}
-  OwnTiles(const OwnTiles&) = delete;
-  /// Every warp of `math` takes and frees.
-  void start(const Role<Warpgroup>& math) {
-    bars_ = k_.smem(kPair * kTiles, 16);
-    k_.if_(k_.tid() == 0u, [&] {
-      for (int i = 0; i < kTiles; ++i) {
-        record::mbarrier_init(k_, bar(i, 0), Val<u32>(1), Here::now());
-        record::mbarrier_init(k_, bar(i, 8), Val<u32>(math.threads() / 32), Here::now());
-      }
-      record::fence_mbarrier_init(k_, Here::now());
-    });
-    record::sync_cluster_or_block(k_, Here::now());
-  }
-
-  /// Tile I, when it is free. The last one ends the round.
-  template <int I, class Map>
-  void fill(Thread&, const TmaAt<Map>& from) {
-    static_assert(std::is_same_v<typename Map::tile, TileOf<I>>, "the source has another tile");
-    record::mbarrier_wait(k_, bar(I, 8), fill_.parity(), false, Here::now());
-    record::mbarrier_arrive_expect_tx(k_, bar(I, 0), Val<u32>(TileOf<I>::bytes), Here::now());
-    record::tma_load(k_, from.place, {k_.smem_addr(0), data_ + place<I>()}, bar(I, 0), Here::now());
-    if (I + 1 == kTiles) fill_.advance(Here::now());
-  }
-  /// Waits for tile I, which is read until release<I>. The last one ends the round.
-  template <int I>
-  SmemTile<TileOf<I>> take(Warpgroup& wg) {
-    wg.converged("waiting for a tile of its own", Here::now());
-    record::mbarrier_wait(k_, bar(I, 0), take_.parity(), false, Here::now());
-    if (I + 1 == kTiles) take_.advance(Here::now());
-    return SmemTile<TileOf<I>>(k_.smem_addr(0), data_ + place<I>());
-  }
-  template <int I>
-  void release(Warpgroup& wg) {
-    wg.converged("freeing a tile of its own", Here::now());
-    k_.inst(ptx::Op::bar_warp_sync, {}, {ptx::Operand::integer(-1)});
-    k_.guarded(k_.laneid() == 0u, [&] { record::mbarrier_arrive(k_, bar(I, 8), Here::now()); });
-  }
-
- private:
-  static constexpr int kPair = 16, kTiles = int(sizeof...(Tiles));
-  template <int I>
-  static constexpr int place() {
-    return I == 0 ? 0 : TileOf<0>::bytes;
-  }
-  record::SharedAddress bar(int i, int which) const { return {k_.smem_addr(0), bars_ + kPair * i + which}; }
-
-  Kernel& k_;
-  int data_, bars_ = 0;
-  record::PhaseCursor fill_, take_;
-};
 
 // With Values the sum is d_v, else d_k or d_q.
 template <class T, int DQK, int DV, bool Values>
@@ -121,12 +49,12 @@ class WideSm90 {
     const SMap& stats;
   };
 
-  WideSm90(Kernel& k, const WideTune& t, const Maps& maps, const AttentionParams& p,
+  WideSm90(Kernel& k, const AttentionBackwardConfig& c, const Maps& maps, const AttentionParams& p,
            const BackwardSm90Params& g)
       : k_(k),
-        f_(t.f),
-        t_(t),
-        queries_(t.sum == WideSum::d_q),
+        f_(c.features),
+        t_(c.tune),
+        queries_(c.step == BackwardStep::d_q),
         maps_(maps),
         p_(p),
         g_(g),
@@ -142,27 +70,31 @@ class WideSm90 {
   void run() {
     const auto rounds = t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1);
     load_.run([&](Warpgroup& wg) {
-      wg.one_thread(
-          [&](Thread& t) { walk(rounds, Uniform::thread, [&](const Place& at) { produce(t, at); }); });
+      wg.one_thread([&](Thread& t) {
+        walk(rounds, Uniform::thread, [&](const TileCoordinate& at) { produce(t, at); });
+      });
     });
-    math_.run(
-        [&](Warpgroup& wg) { walk(rounds, Uniform::warpgroup, [&](const Place& at) { consume(wg, at); }); });
+    math_.run([&](Warpgroup& wg) {
+      walk(rounds, Uniform::warpgroup, [&](const TileCoordinate& at) { consume(wg, at); });
+    });
   }
 
  private:
-  using Registers = std::vector<Value>;
-  /// From turn to turn: scores, where the other side's rows lie, sums, tile and head in the group.
-  using Carried = std::tuple<InFlight<Scores, 0>, HeldStage, Sums, Val<u32>, Val<u32>>;
-  struct Place {
+  using Floats = std::vector<Val<f32>>;
+  using Words = std::vector<Val<b32>>;
+  using Stage = HeldStage<ForScores>;
+  /// From iteration to iteration: scores, where the other side's rows lie, sums, tile and head in the group.
+  using Carried = std::tuple<InFlight<Scores, 0>, Stage, Sums, Val<u32>, Val<u32>>;
+  struct TileCoordinate {
     Sequence s;  ///< of keys: of the group's first head
     Val<u32> own0;
     Val<u32> begin, stop;  ///< tiles of the other side that see some own row; at least one
   };
   struct Own {  ///< what a warpgroup knows
-    const Place& at;
+    const TileCoordinate& at;
     SmemTile<OwnScores> scores;
     std::optional<SmemTile<OwnUp>> up;
-    record::AccOrigin origin;
+    AccOrigin origin;
     Val<u32> row;                     ///< this thread's first
     std::array<Val<f32>, 4> queries;  ///< where rows are queries: -lse of both, delta of both
   };
@@ -170,23 +102,23 @@ class WideSm90 {
   // ------------------------------------------------------------ which rows
   /// A row sees those of the other side from row + shift - low to row + shift + high.
   Val<s32> shift(const Sequence& s) const { return bits<s32>(queries_ ? s.n_kv - s.n_q : s.n_q - s.n_kv); }
-  Val<s32> low() const { return queries_ ? p_.left : p_.right; }
-  Val<s32> high() const { return queries_ ? p_.right : p_.left; }
-  bool is_low() const { return queries_ ? f_.left : f_.right; }
-  bool is_high() const { return queries_ ? f_.right : f_.left; }
+  Val<s32> low() const { return queries_ ? p_.window_left : p_.window_right; }
+  Val<s32> high() const { return queries_ ? p_.window_right : p_.window_left; }
+  bool is_low() const { return queries_ ? f_.window_left : f_.window_right; }
+  bool is_high() const { return queries_ ? f_.window_right : f_.window_left; }
   Val<u32> others(const Sequence& s) const { return queries_ ? s.n_kv : s.n_q; }
 
   template <class Body>
   void walk(const Val<u32>& rounds, Uniform over, Body&& body) {
     k_.loop(rounds, [&](Val<u32> r) {
-      const Place at = place(r, over);
+      const TileCoordinate at = coordinate(r, over);
       if (f_.packed)  // a tile without rows has nothing to do
         k_.if_(at.own0 < (queries_ ? at.s.n_q : at.s.n_kv), [&] { body(at); });
       else
         body(at);
     });
   }
-  Place place(const Val<u32>& r, Uniform over) {
+  TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     // Under a causal bound the longest come first: first keys, last queries.
     if (f_.packed) {
@@ -200,7 +132,7 @@ class WideSm90 {
     const Sequence s = sequence_of(f_, p_, bh / heads, queries_ ? head : head * p_.group, over);
     return visits(s, (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn));
   }
-  Place visits(const Sequence& s, const Val<u32>& own0) {
+  TileCoordinate visits(const Sequence& s, const Val<u32>& own0) {
     const auto first = bits<s32>(own0) + shift(s);
     const auto tiles_in = [](const Val<s32>& rows) {
       return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
@@ -210,24 +142,25 @@ class WideSm90 {
     const auto stop =
         is_high() ? dsl::max(dsl::min(tiles_in(first + high() + (kWideOwn + M - 1)), all), begin + 1) : all;
     // Keys behind the length only owe zeros.
-    if (f_.lengths && !queries_) return {s, own0, begin, select(own0 < s.n_kv, stop, begin + 1)};
+    if (f_.key_lengths && !queries_) return {s, own0, begin, select(own0 < s.n_kv, stop, begin + 1)};
     return {s, own0, begin, stop};
   }
-  Val<u32> turns_of(const Place& at) {
+  Val<u32> iterations_of(const TileCoordinate& at) {
     const auto tiles = at.stop - at.begin;
     return queries_ ? tiles : tiles * p_.group;
   }
   // Blocks of a head that run together read the same tiles: queries from the last down, keys from the first
   // up.
-  Val<u32> first_tile(const Place& at) { return queries_ ? at.begin : at.stop - 1u; }
-  std::tuple<Val<u32>, Val<u32>> next_tile(const Place& at, const Val<u32>& tile, const Val<u32>& member) {
+  Val<u32> first_tile(const TileCoordinate& at) { return queries_ ? at.begin : at.stop - 1u; }
+  std::tuple<Val<u32>, Val<u32>> next_tile(const TileCoordinate& at, const Val<u32>& tile,
+                                           const Val<u32>& member) {
     if (queries_) return {tile + 1, member};
     const auto next = select(tile == at.begin, at.stop, tile) - 1u;
     return {next, select(tile == at.begin, member + 1u, member)};
   }
 
   // ------------------------------------------------------------ the producer
-  void produce(Thread& t, const Place& at) {
+  void produce(Thread& t, const TileCoordinate& at) {
     const auto own = [&](const auto& map, MapOf which) {
       return row_of(map, rows_of_map(f_, p_, at.s, which, queries_ ? at.s.head : at.s.head_kv), at.own0);
     };
@@ -248,14 +181,14 @@ class WideSm90 {
     own_.template fill<0>(t, own(maps_.own_scores, queries_ ? MapOf::q : MapOf::k));
     if constexpr (!Values) own_.template fill<1>(t, own(maps_.own_up, queries_ ? MapOf::o : MapOf::v));
     other(up_, maps_.up, for_up, first, zero);
-    k_.loop(turns_of(at) - 1u, std::tuple(first, zero), [&](Val<u32>, auto before) {
+    k_.loop(iterations_of(at) - 1u, std::tuple(first, zero), [&](Val<u32>, auto before) {
       const auto [tile, member] = next_tile(at, std::get<0>(before), std::get<1>(before));
       scores(tile, member);
       other(up_, maps_.up, for_up, tile, member);
       return std::tuple(tile, member);
     });
   }
-  Val<u32> stats_row(const Place& at, const Val<u32>& member, const Val<u32>& row) {
+  Val<u32> stats_row(const TileCoordinate& at, const Val<u32>& member, const Val<u32>& row) {
     if (f_.packed) {
       const auto first = at.s.first_q / std::uint32_t(M) + at.s.batch;
       return ((at.s.head + member) * g_.tiles_q + first) * std::uint32_t(M) + row;
@@ -264,17 +197,17 @@ class WideSm90 {
   }
 
   // ------------------------------------------------------------ a warpgroup
-  void consume(Warpgroup& wg, const Place& at) {
-    auto stage = take_scores(wg);
+  void consume(Warpgroup& wg, const TileCoordinate& at) {
+    Stage stage(scores_.take(wg));
     const auto own_scores = own_.template take<0>(wg);
-    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, tile_of(stage), deep(t_.depth));
+    auto scores = wgmma(wg, fresh<f32, 64, M>(wg), own_scores, stage.template get<0>(), deep(t_.used_d_qk));
     std::optional<SmemTile<OwnUp>> up;
     if constexpr (!Values) up.emplace(own_.template take<1>(wg));
-    const auto origin = record::warpgroup_origin(k_);
+    const auto origin = accumulator_origin(wg);
     const auto row = at.own0 + wg.index * 64u + origin.row;
     const Own own{at, own_scores, up, origin, row, statistics_of_rows(at, row)};
-    const auto turns = turns_of(at);
-    Carried last = k_.loop(turns - 1u,
+    const auto iterations = iterations_of(at);
+    Carried last = k_.loop(iterations - 1u,
                            Carried{std::move(scores), std::move(stage), zeros<f32, 64, kColumns>(wg),
                                    first_tile(at), Val<u32>(0)},
                            [&](Val<u32>, Carried now) { return step<true>(wg, own, std::move(now)); });
@@ -285,7 +218,7 @@ class WideSm90 {
       store_sums(wg, Out<T>(address).at(rows_of(at.s, head, before, batch, heads, pitch)), row, rows, pitch,
                  Values ? p_.d_v : p_.d_qk, Values ? Val<f32>(1.0f) : p_.scale, sum);
     };
-    const auto& keys = f_.lengths ? p_.n_kv : at.s.n_kv;
+    const auto& keys = f_.key_lengths ? p_.n_kv : at.s.n_kv;
     if (queries_)
       store(g_.d_q, at.s.head, p_.q_batch, p_.q_head, p_.q_row, at.s.n_q);
     else if (Values)
@@ -293,12 +226,6 @@ class WideSm90 {
     else
       store(g_.d_k, at.s.head_kv, p_.k_batch, p_.k_head, p_.k_row, keys);
   }
-  HeldStage take_scores(Warpgroup& wg) {
-    auto stage = scores_.take(wg);
-    const auto base = stage.template get<0>().base();
-    return {base, std::move(stage).token()};
-  }
-  static SmemTile<ForScores> tile_of(const HeldStage& s) { return SmemTile<ForScores>(s.base); }
 
   /// One tile of the other side. With More, the scores of the next are under way at the end.
   template <bool More>
@@ -311,37 +238,37 @@ class WideSm90 {
     const Sequence one = of_head(own.at.s, member);
     std::optional<Shape> shape;
     if (shapes(f_)) shape.emplace(f_, p_, one, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
-    // Whole waits for what comes round the loop: the assembler counts groups only inside a turn.
+    // Whole waits for what comes round the loop: the assembler counts groups only inside an iteration.
     auto s = std::move(std::get<0>(now)).wait(wg);
     if constexpr (!More) own_.template release<0>(wg);
     if constexpr (Values) {
-      std::move(stage.token).release(Here::now());
+      std::move(stage).free(wg);
       const auto p = packed(probabilities(own, s, statistics, tile, shape ? &*shape : nullptr));
       std::move(*stats).release(wg);
-      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(p),
-                                             up_.take(wg), wide(t_.width));
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(p), up_.take(wg),
+                                             wide(t_.used_d_v));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member, [] {});
     } else {
-      auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg), deep(t_.width));
+      auto dp_busy = wgmma(wg, fresh<f32, 64, M>(wg), *own.up, up_.take(wg), deep(t_.used_d_v));
       const auto p = probabilities(own, s, statistics, tile, shape ? &*shape : nullptr);
       auto dp = std::move(dp_busy).wait(wg);
       if constexpr (!More) own_.template release<1>(wg);
       const auto ds = packed(gradients(p, dp, statistics));
       if (stats) std::move(*stats).release(wg);
-      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), RegOperand<T, 64, M>(ds),
-                                             tile_of(stage), wide(t_.depth));
+      auto busy = wgmma<Major::k, Major::mn>(wg, std::move(std::get<2>(now)), operand(ds),
+                                             stage.template get<0>(), wide(t_.used_d_qk));
       return proceed<More>(wg, own, std::move(s), std::move(busy), tile, member,
-                           [&] { std::move(stage.token).release(Here::now()); });
+                           [&] { std::move(stage).free(wg); });
     }
   }
-  /// Issues the next scores, if any, then waits for this turn's sums.
+  /// Issues the next scores, if any, then waits for this iteration's sums.
   template <bool More, class Busy, class Free>
   auto proceed(Warpgroup& wg, const Own& own, Scores s, Busy busy, const Val<u32>& tile,
                const Val<u32>& member, Free&& free) {
     if constexpr (More) {
-      auto next = take_scores(wg);
-      auto scores =
-          wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, tile_of(next), deep(t_.depth));
+      Stage next(scores_.take(wg));
+      auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.scores, next.template get<0>(),
+                          deep(t_.used_d_qk));
       auto sum = std::move(busy).wait(wg);
       free();
       const auto [next_at, next_member] = next_tile(own.at, tile, member);
@@ -360,7 +287,7 @@ class WideSm90 {
   Sequence of_head(const Sequence& s, const Val<u32>& member) const {
     return queries_ || !shapes(f_) ? s : of_member(s, member);
   }
-  std::array<Val<f32>, 4> statistics_of_rows(const Place& at, const Val<u32>& row) {
+  std::array<Val<f32>, 4> statistics_of_rows(const TileCoordinate& at, const Val<u32>& row) {
     const Val<f32> zero(0);
     if (!queries_) return {zero, zero, zero, zero};
     const auto lse = In<f32>(g_.stats, 0, true).at(stats_row(at, Val<u32>(0), row)),
@@ -388,9 +315,9 @@ class WideSm90 {
   }
   /// Of d_k and d_q: times the derivative of the shape.
   template <class Statistics>
-  Registers probabilities(const Own& own, const Scores& s, const Statistics& statistics, const Val<u32>& tile,
-                          const Shape* shape) {
-    Registers p;
+  Floats probabilities(const Own& own, const Scores& s, const Statistics& statistics, const Val<u32>& tile,
+                       const Shape* shape) {
+    Floats p;
     for (int j = 0; j < M / 8; ++j) {
       const auto base = statistics(0, j);
       for (int e = 0; e < 4; ++e)
@@ -411,12 +338,12 @@ class WideSm90 {
           shape->weight(raw, query, key, [&](const Val<f32>& kept) { return ex2<approx, ftz>(kept + base); });
       return Values ? both.first : both.second;
     }
-    const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), factor(f_, p_), base));
+    const Val<f32> p = ex2<approx, ftz>(fma((*shape)(raw, query, key), exponent_scale(f_, p_), base));
     return Values ? p : shape->gradient(raw, query, key, p);
   }
   // 0 outside the bounds; most tiles lie inside them, and are only asked once. Queries behind the last have
   // no probabilities; keys behind the last as rows are not stored, unless there are lengths: then as zeros.
-  void cut(const Own& own, const Val<u32>& tile, const Registers& p) {
+  void cut(const Own& own, const Val<u32>& tile, const Floats& p) {
     const Sequence& s = own.at.s;
     const auto column = bits<s32>(tile * std::uint32_t(M)),
                first = bits<s32>(own.row - own.origin.row) + shift(s);
@@ -425,13 +352,14 @@ class WideSm90 {
     if (queries_) ask(column + M > bits<s32>(s.n_kv));
     if (is_low()) ask(column < first + 63 - low());
     if (is_high()) ask(column + (M - 1) > first + high());
-    const bool zeros = f_.lengths && !queries_;
+    const bool zeros = f_.key_lengths && !queries_;
     if (zeros) ask(own.row - own.origin.row + 64u > s.n_kv);
     if (need.empty()) return;
     k_.if_(need.back(), [&] {
-      const auto mine = column + bits<s32>(own.origin.col), behind = bits<s32>(s.n_kv) - 1 - mine;
+      const auto first_column = column + bits<s32>(own.origin.col),
+                 behind = bits<s32>(s.n_kv) - 1 - first_column;
       for (int h = 0; h < 2; ++h) {
-        const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - mine;
+        const auto apart = bits<s32>(own.row) + shift(s) + 8 * h - first_column;
         const auto low_end = apart - low(),
                    from = zeros ? select(own.row + std::uint32_t(8 * h) < s.n_kv,
                                          is_low() ? low_end : Val<s32>(0), Val<s32>(1 << 29))
@@ -445,42 +373,46 @@ class WideSm90 {
   }
   /// Of q . k, without the scale, which is applied to the sums.
   template <class Statistics>
-  Registers gradients(const Registers& p, const Scores& dp, const Statistics& statistics) {
-    Registers ds;
+  Floats gradients(const Floats& p, const Scores& dp, const Statistics& statistics) {
+    Floats ds;
     for (int j = 0; j < M / 8; ++j) {
       const auto delta = statistics(1, j);
       for (int e = 0; e < 4; ++e)
-        ds.push_back(Val<f32>(Val<f32>(p[std::size_t(4 * j + e)]) * (dp[4 * j + e] - delta[std::size_t(e)])));
+        ds.push_back(p[std::size_t(4 * j + e)] * (dp[4 * j + e] - delta[std::size_t(e)]));
     }
     return ds;
   }
-  Registers packed(const Registers& x) {
-    Registers out;
-    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(Val<f32>(x[i]), Val<f32>(x[i + 1])));
+  static Words packed(const Floats& x) {
+    Words out;
+    for (std::size_t i = 0; i < x.size(); i += 2) out.push_back(pack<T>(x[i], x[i + 1]));
     return out;
+  }
+  static RegOperand<T, 64, M> operand(const Words& x) {
+    return RegOperand<T, 64, M>(std::vector<Value>(x.begin(), x.end()));
   }
 
   Kernel& k_;
   AttentionFeatures f_;
-  WideTune t_;
+  AttentionBackwardSm90Tuning t_;
   bool queries_;
   Maps maps_;
   const AttentionParams& p_;
   const BackwardSm90Params& g_;
   Role<Warpgroup> math_, load_;
-  std::conditional_t<Values, OwnTiles<OwnScores>, OwnTiles<OwnScores, OwnUp>> own_;
+  std::conditional_t<Values, TileSlots<OwnScores>, TileSlots<OwnScores, OwnUp>> own_;
   Ring<ByThreads, ForScores> scores_;
   Ring<ByThreads, ForUp> up_;
   std::optional<Ring<ByThreads, STile>> stats_;
 };
 
 template <class T, int DQK, int DV, bool Values>
-void wide_kernel(Kernel& k, WideTune t, RowMap<typename WideSm90<T, DQK, DV, Values>::OwnScores> own_scores,
+void wide_kernel(Kernel& k, AttentionBackwardConfig c,
+                 RowMap<typename WideSm90<T, DQK, DV, Values>::OwnScores> own_scores,
                  RowMap<typename WideSm90<T, DQK, DV, Values>::OwnUp> own_up,
                  RowMap<typename WideSm90<T, DQK, DV, Values>::ForScores> scores,
                  RowMap<typename WideSm90<T, DQK, DV, Values>::ForUp> up,
                  typename WideSm90<T, DQK, DV, Values>::SMap stats, AttentionParams p, BackwardSm90Params g) {
-  WideSm90<T, DQK, DV, Values>(k, t, {own_scores, own_up, scores, up, stats}, p, g).run();
+  WideSm90<T, DQK, DV, Values>(k, c, {own_scores, own_up, scores, up, stats}, p, g).run();
 }
 
 }  // namespace cgp::kernels::attention_parts

@@ -409,10 +409,10 @@ void every_wide(const runtime::Device& device, std::uint64_t more, const Way& wa
 }
 // Measured against each other: all must be right.
 constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
-    {.turns = false, .persistent = false, .rounded = true},
-    {.buffers = 1, .turns = false, .spread = true, .section = 2},
-    {.buffers = 1, .turns = true, .blocks = 1},
-    {.buffers = 1, .turns = false, .first = true}};
+    {.order = AddOrder::any, .persistent = false, .rounded = true},
+    {.partial = 1, .order = AddOrder::any, .spread = true, .head_swizzle = 2},
+    {.partial = 1, .order = AddOrder::ordered, .blocks = 1},
+    {.partial = 1, .order = AddOrder::first_stores}};
 constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace
@@ -537,7 +537,7 @@ TEST(attention_backward_sm90, tunings) {
   p.batch = 1, p.causal = true;
   for (const auto& t : kSm90Tunings) check(runtime::Device::open("emu:sm_90a"), p, t);
   p = problem(DType::bf16, 140, 150, 192, 128), p.batch = 1, p.causal = true;
-  // Blocks that do not stay, and one that makes all.
+  // Blocks that are not persistent, and one that makes all.
   for (int i : {0, 2}) check(runtime::Device::open("emu:sm_90a"), p, kSm90Tunings[i]);
 }
 
@@ -716,10 +716,10 @@ std::vector<std::vector<Variant>> other_mma() {
 }
 std::vector<std::vector<Variant>> all_sm90() {
   std::vector<std::vector<Variant>> all;
-  const auto add = [&](DType t, std::uint64_t d, bool right, bool left, bool turns) {
+  const auto add = [&](DType t, std::uint64_t d, bool right, bool left, bool ordered) {
     auto p = problem(t, 9, 9, d, d == 192 ? 128 : d);
     p.causal = right, p.window_left = left ? 3 : -1;
-    all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, turns)).kernels);
+    all.push_back(choose_attention_backward_sm90(p, tune_attention_backward(p, ordered)).kernels);
   };
   add(DType::bf16, 64, false, false, true), add(DType::bf16, 64, true, false, false);
   add(DType::bf16, 64, false, false, false), add(DType::bf16, 128, true, false, false);
@@ -755,9 +755,11 @@ std::vector<std::vector<Variant>> all_sm90() {
 TEST(attention_backward, every_variant_assembles) {
   std::vector<cgp::testing::ArchImage> wanted;
   AttentionFeatures every;
-  every.right = every.left = every.soft_cap = every.alibi = true;
+  every.window_right = every.window_left = every.soft_cap = every.alibi = true;
   for (auto [arch, cc] : {std::pair{"sm_80", 80}, {"sm_90a", 90}, {"sm_120a", 120}}) {
-    std::vector<std::vector<Variant>> all{attention_backward_simt(DType::bf16, every)};
+    AttentionBackwardChoice simt;
+    simt.configs = attention_backward_simt(DType::bf16, every);
+    std::vector<std::vector<Variant>> all{built(simt).kernels};
     const bool here = arch == std::string_view("sm_90a");
     for (std::uint64_t d : {64, 128, 192, 256})
       for (bool bounded : {false, true}) {

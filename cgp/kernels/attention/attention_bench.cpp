@@ -30,7 +30,7 @@ class Bench {
       : device_(d), prefixes_(std::move(prefixes)), rounds_(rounds), only_(std::move(only)) {}
   bool wanted(const std::string& name) const {
     if (prefixes_.empty())
-      return name.rfind("sweep", 0) != 0 && name.rfind("turns", 0) != 0 && name.rfind("duel", 0) != 0 &&
+      return name.rfind("sweep", 0) != 0 && name.rfind("ordered", 0) != 0 && name.rfind("duel", 0) != 0 &&
              name.rfind("clean", 0) != 0;
     for (const auto& p : prefixes_)
       if (name.rfind(p, 0) == 0) return true;
@@ -198,12 +198,12 @@ struct BackwardTunings {
   std::vector<AttentionBackwardTuning> mma;
   std::vector<AttentionBackwardSm90Tuning> sm90;
 };
-// Gradients after one forward pass: as selected, with any order of sums; "turns/": in the order of keys. With
+// Gradients after one forward pass: as selected, with any order of sums; "ordered/": in the order of keys. With
 // tunings, each of them.
 void backward(Bench& b, const AttentionProblem& q, const BackwardTunings& tunings = {},
               bool deterministic = false) {
   const bool each = !tunings.mma.empty() || !tunings.sm90.empty();
-  const auto name = text::cat(each ? "sweep/" : deterministic ? "turns/" : "", "backward/", shape_name(q));
+  const auto name = text::cat(each ? "sweep/" : deterministic ? "ordered/" : "", "backward/", shape_name(q));
   if (!b.wanted(name)) return;
   const auto p = q.dense();
   const auto& d = b.device();
@@ -233,11 +233,12 @@ void duel_orders(Bench& b, const AttentionProblem& q) {
   const auto p = q.dense();
   const BackwardTensors t(b.device(), p, attention_backward_workspace(p));
   std::vector<measure::Contender> all;
-  for (auto [order, turns, first] :
-       {std::tuple{"any", false, false}, {"first", false, true}, {"turns", true, false}}) {
-    auto tune = tune_attention_backward(p, turns);
-    tune.first = first;
-    all.push_back({order, [&, c = choose_attention_backward_sm90(p, tune)](Stream& s) {
+  for (auto [what, order] : {std::pair{"any", AddOrder::any},
+                             {"first_stores", AddOrder::first_stores},
+                             {"ordered", AddOrder::ordered}}) {
+    auto tune = tune_attention_backward(p, order == AddOrder::ordered);
+    tune.order = order;
+    all.push_back({what, [&, c = choose_attention_backward_sm90(p, tune)](Stream& s) {
                      run_attention_backward(s, c, p, t.at, t.g);
                    }});
   }
@@ -287,7 +288,7 @@ void duel_shapes(Bench& b, const std::string& shape, const AttentionProblem& q) 
     all.push_back({what, [&, c = std::move(c)](Stream& s) { run_attention_backward(s, c, of, t.at, t.g); }});
   };
   add("any", p, choose_attention_backward_sm90(p, tune_attention_backward(p, false)));
-  add("turns", p, choose_attention_backward_sm90(p, tune_attention_backward(p, true)));
+  add("ordered", p, choose_attention_backward_sm90(p, tune_attention_backward(p, true)));
   add("mma", p, choose_attention_backward(AttentionKind::mma, p, d.info().cc()));
   auto modified = plain;
   if (shape == "cap" || shape == "alibi") {
@@ -313,10 +314,12 @@ void duel_padded(Bench& b, std::uint64_t d, bool causal) {
       auto used = select_attention(q, t.t.at(), b.device().info()), whole = used;
       const int tile = d <= 64 ? 64 : 128;
       AttentionSm90Tuning tune;
-      tune.warpgroups = used.rows / 64, tune.persistent = used.persistent;
-      tune.queries = used.persistent && (causal || tile == 64) ? 2 : 1;
-      tune.turns = tile == 64, tune.stages = tile == 64 && causal ? 3 : 2;
-      whole.variant = attention_sm90(q.type, tile, tile, used.columns, tune, AttentionFeatures::of(q, false));
+      tune.warpgroups = used.config.tune.warpgroups, tune.persistent = used.config.tune.persistent;
+      tune.q_tiles = used.config.tune.persistent && (causal || tile == 64) ? 2 : 1;
+      tune.pingpong = tile == 64 ? Pingpong::at_issue : Pingpong::none,
+      tune.stages = tile == 64 && causal ? 3 : 2;
+      whole.config.d_qk = whole.config.d_v = tile, whole.config.tune = tune;
+      whole.variant = attention_variant(whole.config);
       for (const auto& [what, c] : {std::pair{"used", used}, {"whole", whole}})
         all.push_back({what, [&, c = c](Stream& s) { run_attention(s, c, q, t.t.at()); }});
       b.duel(name, q.flops(), all);
@@ -324,8 +327,10 @@ void duel_padded(Bench& b, std::uint64_t d, bool causal) {
       const auto tune = tune_attention_backward(q, true);
       const auto used = choose_attention_backward_sm90(q, tune);
       auto whole = used;
-      whole.kernels =
+      whole.kernels.clear();
+      whole.configs =
           attention_backward_sm90(q.type, d <= 64 ? 64 : 128, tune, AttentionFeatures::of(q, false));
+      whole = built(std::move(whole));
       for (const auto& [what, c] : {std::pair{"used", used}, {"whole", whole}})
         all.push_back({what, [&, c = c](Stream& s) { run_attention_backward(s, c, q, t.at, t.g); }});
       b.duel(name, attention_backward_flops(q), all);
@@ -371,18 +376,18 @@ void documents(Bench& b, DType type, std::uint64_t d, bool causal, const Documen
   if (type != DType::e4m3) forward.push_back(choose_attention(AttentionKind::mma, p, true));
   if (b.sweeps())
     for (bool persistent : {true, false})
-      for (int section : {0, 1})
-        for (int queries : {1, 2}) {
+      for (int head_swizzle : {0, 1})
+        for (int q_tiles : {1, 2}) {
           AttentionSm90Tuning tune;
-          tune.warpgroups = d == 64 ? 3 : 2, tune.persistent = persistent, tune.section = section;
-          tune.queries = queries;
-          if (queries == 1 || (persistent && d < 256))
+          tune.warpgroups = d == 64 ? 3 : 2, tune.persistent = persistent, tune.head_swizzle = head_swizzle;
+          tune.q_tiles = q_tiles;
+          if (q_tiles == 1 || (persistent && d < 256))
             forward.push_back(choose_sm90(p, tune, d <= 128 ? 128 : 0, true));
         }
   for (const auto& c : forward)
     if (b.wanted(names("forward")))
-      b.run(names("forward"), text::cat(c.variant.name, " section ", c.section), flops, 0,
-            [&](Stream& s) { run_attention(s, c, p, t.at); });
+      b.run(names("forward"), text::cat(c.variant.name, " head swizzle ", c.config.tune.head_swizzle), flops,
+            0, [&](Stream& s) { run_attention(s, c, p, t.at); });
   if (!b.wanted(names("backward")) || type == DType::e4m3) return;
   const std::vector<AttentionBackwardChoice> backward{
       select_attention_backward(p, t.at, t.g, info),
@@ -406,25 +411,28 @@ void sweep(Bench& b, const AttentionProblem& q, const std::vector<int>& columns,
       const auto made = load(b.device(), choice.variant).attributes();
       if (made.local_bytes.value_or(0) > 0) std::printf("local memory %u: ", *made.local_bytes);
       b.run(
-          name, text::cat(choice.variant.name, tune.section ? text::cat(" section ", tune.section) : ""),
+          name,
+          text::cat(choice.variant.name,
+                    tune.head_swizzle ? text::cat(" head swizzle ", tune.head_swizzle) : ""),
           p.flops(), 0, [&](Stream& s) { run_attention(s, choice, p, t.at()); }, 7);
     }
 }
 
-// Sequences of a few tiles: how many heads together, queries ahead, blocks that stay or not.
+// Sequences of a few tiles: how many heads together, query tiles ahead, persistent blocks or not.
 void sweep_short(Bench& b) {
   for (std::uint64_t d : {64, 128, 256})
     for (std::uint64_t n : {512, 1024, 2048, 4096, 8192}) {
       std::vector<AttentionSm90Tuning> tunings;
       for (int warpgroups : {2, 3})
-        for (int blocks : {0, 1, 2})  // new ones, that stay, that stay and take turns
-          for (int section : {0, 1, 4}) {
+        for (int blocks : {0, 1, 2})  // not persistent, persistent, persistent with pingpong
+          for (int head_swizzle : {0, 1, 4}) {
             if ((warpgroups == 3) != (d == 64 && n > 1024) || (blocks == 2 && d == 256) ||
-                (blocks == 0 && section))
+                (blocks == 0 && head_swizzle))
               continue;
             AttentionSm90Tuning t;
-            t.warpgroups = warpgroups, t.turns = blocks == 2, t.persistent = blocks > 0, t.section = section;
-            t.queries = t.persistent && d < 256 ? 2 : 1, t.stages = t.persistent && d == 64 ? 3 : 2;
+            t.warpgroups = warpgroups, t.pingpong = blocks == 2 ? Pingpong::at_issue : Pingpong::none,
+            t.persistent = blocks > 0, t.head_swizzle = head_swizzle;
+            t.q_tiles = t.persistent && d < 256 ? 2 : 1, t.stages = t.persistent && d == 64 ? 3 : 2;
             tunings.push_back(t);
           }
       sweep(b, standard(DType::bf16, d, n, true), {d == 256 ? 80 : 128}, tunings);
@@ -439,14 +447,14 @@ void sweep_fp8(Bench& b) {
     for (bool causal : {false, true}) {
       std::vector<AttentionSm90Tuning> tunings;
       for (bool persistent : {true, false})
-        for (int turns : {0, 2})
+        for (Pingpong pingpong : {Pingpong::none, Pingpong::at_scores})
           for (bool promoted : {false, true}) {
             if (promoted && shape.columns != 96 && shape.columns != 192) continue;
             if ((promoted && (shape.d == 256 || shape.columns * shape.d > 64 * 192)) ||
                 (!causal && !persistent))
               continue;
             AttentionSm90Tuning t;
-            t.warpgroups = shape.warpgroups, t.turns = turns, t.persistent = persistent,
+            t.warpgroups = shape.warpgroups, t.pingpong = pingpong, t.persistent = persistent,
             t.promoted = promoted;
             tunings.push_back(t);
           }
@@ -458,7 +466,7 @@ void sweep_fp8(Bench& b) {
 // e4m3 over sequences of a few tiles, where what hides the ends of a tile matters more than products.
 void sweep_fp8_short(Bench& b) {
   struct Ring {
-    int warpgroups, stages, queries;
+    int warpgroups, stages, q_tiles;
   };
   struct Shape {
     std::uint64_t d;
@@ -474,28 +482,28 @@ void sweep_fp8_short(Bench& b) {
       for (std::uint64_t n : {512, 1024, 2048, 4096, 8192}) {
         std::vector<AttentionSm90Tuning> tunings;
         for (const Ring& ring : shape.rings)
-          for (int turns : {0, 2}) {
-            if (turns && shape.d == 256) continue;
+          for (Pingpong pingpong : {Pingpong::none, Pingpong::at_scores}) {
+            if (pingpong != Pingpong::none && shape.d == 256) continue;
             AttentionSm90Tuning t;
-            t.warpgroups = ring.warpgroups, t.stages = ring.stages, t.turns = turns;
-            t.persistent = !causal || n <= 4096, t.section = t.persistent && causal;
-            t.queries = t.persistent ? ring.queries : 1;
+            t.warpgroups = ring.warpgroups, t.stages = ring.stages, t.pingpong = pingpong;
+            t.persistent = !causal || n <= 4096, t.head_swizzle = t.persistent && causal;
+            t.q_tiles = t.persistent ? ring.q_tiles : 1;
             tunings.push_back(t);
           }
         sweep(b, standard(DType::e4m3, shape.d, n, causal), {shape.columns}, tunings, "short/");
       }
 }
 
-void sweep_turns(Bench& b) {
+void sweep_pingpong(Bench& b) {
   for (std::uint64_t d : {64, 128, 256})
     for (bool causal : {false, true})
       for (std::uint64_t n : {1024, 8192}) {
         std::vector<AttentionSm90Tuning> tunings;
-        for (int turns : {0, 1, 2}) {
+        for (Pingpong pingpong : {Pingpong::none, Pingpong::at_issue, Pingpong::at_scores}) {
           AttentionSm90Tuning t;
-          t.warpgroups = d == 64 && (n > 1024 || !causal) ? 3 : 2, t.turns = turns;
-          t.persistent = !causal || n == 1024, t.section = n == 1024;
-          t.queries = n == 1024 && d < 256 ? 2 : 1;
+          t.warpgroups = d == 64 && (n > 1024 || !causal) ? 3 : 2, t.pingpong = pingpong;
+          t.persistent = !causal || n == 1024, t.head_swizzle = n == 1024;
+          t.q_tiles = n == 1024 && d < 256 ? 2 : 1;
           tunings.push_back(t);
         }
         auto p = standard(DType::bf16, d, n, causal);
@@ -503,7 +511,7 @@ void sweep_turns(Bench& b) {
               d == 64    ? std::vector<int>{128}
               : d == 128 ? std::vector<int>{128, 176}
                          : std::vector<int>{80},
-              tunings, "turns/");
+              tunings, "pingpong/");
       }
 }
 
@@ -530,9 +538,9 @@ struct DecodeCase {
     work = d.zeros<std::uint32_t>(
         std::max(decode_workspace(p, d.info()), decode_workspace(splits, d.info())) / 4 + 1);
   }
-  void run(Stream& s, int cluster, int room = 0, bool share = true) const {
+  void run(Stream& s, int cluster, int smem_kb = 0, bool share = true) const {
     auto with = p;
-    with.cluster = cluster, with.room = room;
+    with.cluster = cluster, with.smem_kb = smem_kb;
     if (!share) with.share = 0;
     decode(s, with,
            {q.address(), pool.address(), table.address(), lengths.address(), o.address(), 0, work.address(),
@@ -563,13 +571,14 @@ void decode_rows(Bench& b, DType pages, std::uint64_t batch, std::uint64_t heads
   std::vector<measure::Contender> all{{"splits", [&](Stream& s) { on.run(s, 0); }},
                                       {"chosen", [&](Stream& s) { on.run(s, -1); }}};
   // sweep/decode/...: every cluster and both sizes of rings.
-  for (int room : {96, 192})
+  for (int smem_kb : {96, 192})
     for (int c : {1, 2, 4, 8, 16}) {
       const auto blocks = std::uint64_t(c) * batch * heads_kv;
-      const auto slots = std::uint64_t(b.device().info().sm_count) * (room < 192 ? 2 : 1);
+      const auto slots = std::uint64_t(b.device().info().sm_count) * (smem_kb < 192 ? 2 : 1);
       if (!b.wanted(text::cat("sweep/", name)) || (c > 1 ? blocks > slots || blocks < 32 : blocks < 128))
         continue;
-      all.push_back({text::cat("c", c, "_", room), [&on, c, room](Stream& s) { on.run(s, c, room); }});
+      all.push_back(
+          {text::cat("c", c, "_", smem_kb), [&on, c, smem_kb](Stream& s) { on.run(s, c, smem_kb); }});
     }
   b.duel(text::cat("duel/", name), 0, all);
 }
@@ -654,21 +663,23 @@ void run_all(Bench& b) {
   sweep_short(b);
   sweep_fp8(b);
   sweep_fp8_short(b);
-  sweep_turns(b);
+  sweep_pingpong(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
-  for (int buffers : {1, 2})
+  for (int partial : {1, 2})
     for (bool spread : {false, true})
-      of_sm90.push_back({.buffers = buffers, .turns = false, .spread = spread});
+      of_sm90.push_back({.partial = partial, .order = AddOrder::any, .spread = spread});
   for (bool persistent : {false, true})
-    of_sm90.push_back({.buffers = 1, .turns = false, .first = true, .persistent = persistent});
-  for (int section : {0, 1, 2, 4, 8, 16, 32}) of_sm90.push_back({.turns = true, .section = section});
+    of_sm90.push_back({.partial = 1, .order = AddOrder::first_stores, .persistent = persistent});
+  for (int head_swizzle : {0, 1, 2, 4, 8, 16, 32})
+    of_sm90.push_back({.order = AddOrder::ordered, .head_swizzle = head_swizzle});
   for (std::uint64_t n : {1024, 4096, 16384})
     for (bool causal : {false, true}) {
       backward(b, standard(DType::bf16, 64, n, causal), {{{32, 32, 32, 64}, {32, 32, 32, 32}}, of_sm90});
       backward(b, standard(DType::bf16, 128, n, causal), {{{16, 32, 32, 32}, {16, 64, 32, 32}}, of_sm90});
       std::vector<AttentionBackwardSm90Tuning> wide;
       for (bool persistent : {false, true})
-        for (int section : {1, 4, 16}) wide.push_back({.persistent = persistent, .section = section});
+        for (int head_swizzle : {1, 4, 16})
+          wide.push_back({.persistent = persistent, .head_swizzle = head_swizzle});
       backward(b, standard(DType::bf16, 256, n, causal), {{{16, 16, 16, 16}}, wide});
     }
   for (DType t : {DType::bf16, DType::f16})

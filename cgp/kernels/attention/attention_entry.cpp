@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_ref.h"
+#include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
 namespace {
@@ -54,13 +55,22 @@ class AttentionCase : public Case {
       at_.v_scale = scales_[2].address();
     at_.cu_q = cu_q_.address(), at_.cu_kv = cu_kv_.address(), at_.lengths = lengths_.address();
     if (p_.packed) at_.total_q = in_.cu_q.back(), at_.total_kv = in_.cu_kv.back();
-    choice_ = choose(kind, d.info(), lse, tune);
+    const bool possible = reject_split_kv(p_, at_, d.info()).empty();
+    split_kv_ = kind == "split_kv" || (kind == "auto" && !tune && possible && suits_split_kv(p_));
+    if (split_kv_ && !possible) throw Unsupported(reject_split_kv(p_, at_, d.info()));
+    if (split_kv_)
+      choice_.variant = decode_variant(split_kv_config(p_, at_, d.info())),
+      choice_.why = "few queries, many keys";
+    else
+      choice_ = choose(kind, d.info(), lse, tune);
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
     bytes = double(in_.q.bytes.size() + in_.k.bytes.size() + in_.v.bytes.size() + o_.bytes());
   }
-  void launch(runtime::Stream& s) override { run_attention(s, choice_, p_, at_); }
+  void launch(runtime::Stream& s) override {
+    split_kv_ ? attention_split_kv(s, p_, at_) : run_attention(s, choice_, p_, at_);
+  }
   std::vector<NamedArray> outputs() override {
     std::vector<NamedArray> out;
     HostArray o(p_.o_type(), o_shape_);
@@ -107,6 +117,7 @@ class AttentionCase : public Case {
   std::vector<std::uint64_t> o_shape_;
   AttentionAddresses at_;
   AttentionChoice choice_;
+  bool split_kv_ = false;
 };
 
 // Lengths of sequences between 0 and `most`, the first one of them as long as can be, every second one about
@@ -154,7 +165,7 @@ AttentionStrides strides(bool bshd, std::uint64_t heads, std::uint64_t rows, std
   return {heads * rows * d, rows * d, d};
 }
 
-// Factors of e4m3 operands between 1/2 and 2: of one head each, or one for all.
+// Scales of e4m3 operands between 1/2 and 2: of one head each, or one for all.
 void add_scales(AttentionProblem& p, AttentionInputs& in, bool by_head, std::uint64_t seed) {
   SplitMix64 random(seed);
   const auto make = [&](HostArray& scales, AttentionScaleStrides& s, std::uint64_t heads) {
@@ -167,9 +178,15 @@ void add_scales(AttentionProblem& p, AttentionInputs& in, bool by_head, std::uin
   make(in.v_scale, p.v_scale, p.heads_kv);
 }
 
+Pingpong pingpong(const Options& o) {
+  const std::string_view legal[] = {"none", "issue", "scores"};
+  const auto word = o.choice("pingpong", legal);
+  return word == "issue" ? Pingpong::at_issue : word == "scores" ? Pingpong::at_scores : Pingpong::none;
+}
+
 std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                               const std::vector<NamedArray>& given, std::uint64_t seed) {
-  const std::string_view layouts[] = {"bhsd", "bshd"}, kinds[] = {"auto", "simt", "mma", "sm90"};
+  const std::string_view layouts[] = {"bhsd", "bshd"}, kinds[] = {"auto", "simt", "mma", "sm90", "split_kv"};
   AttentionProblem p = problem(o);
   if (auto why = reject_forward(p); !why.empty()) throw ArgumentError(text::cat("attention: ", why));
   p = p.dense();
@@ -208,18 +225,19 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   const std::string_view scales[] = {"none", "tensor", "head"};
   if (const auto how = o.choice("scales", scales); how != "none") {
     if (p.type != DType::e4m3)
-      throw ArgumentError(text::cat("scales = ", how, ": only e4m3 operands have factors"));
+      throw ArgumentError(text::cat("scales = ", how, ": only e4m3 operands have scales"));
     add_scales(p, in, how == "head", seed + 4);
   }
   AttentionSm90Tuning tune;
-  tune.warpgroups = int(o.size("warpgroups")), tune.turns = int(o.size("turns"));
-  tune.queries = int(o.size("queries")), tune.promoted = p.promoted;
-  tune.persistent = o.flag("persistent"), tune.lazy = o.flag("lazy"),
+  tune.warpgroups = int(o.size("warpgroups"));
+  tune.pingpong = pingpong(o);
+  tune.q_tiles = int(o.size("q_tiles")), tune.promoted = p.promoted;
+  tune.persistent = o.flag("persistent"), tune.lazy_rescale = o.flag("lazy_rescale"),
   tune.polynomial = int(o.size("polynomial"));
   const AttentionSm90Tuning plain;
-  if (!tune.warpgroups &&
-      (tune.turns != plain.turns || tune.queries != plain.queries || tune.persistent != plain.persistent ||
-       tune.lazy != plain.lazy || tune.polynomial != plain.polynomial))
+  if (!tune.warpgroups && (tune.pingpong != plain.pingpong || tune.q_tiles != plain.q_tiles ||
+                           tune.persistent != plain.persistent || tune.lazy_rescale != plain.lazy_rescale ||
+                           tune.polynomial != plain.polynomial))
     throw ArgumentError({"attention: options of sm90 are given without warpgroups, and would have no effect",
                          {},
                          {},
@@ -234,36 +252,37 @@ KernelEntry attention_entry() {
   KernelEntry e;
   e.name = "attention";
   e.summary = "o = softmax(q k' * scale) v by heads, with masks, bounds and grouped queries";
-  e.options = {{"dtype", "bf16", "f32, f16, bf16 or e4m3"},
-               {"out", "bf16", "of e4m3 operands: bf16 or f16"},
-               {"promoted", "0", "sums of e4m3 over keys leave the tensor cores after every tile"},
-               {"scales", "none", "factors of e4m3 operands: none, tensor (one) or head"},
-               {"batch", "2", "sequences"},
-               {"heads", "4", "of queries"},
-               {"heads_kv", "0", "of keys and values; 0: as many"},
-               {"n", "512", "queries of a sequence"},
-               {"n_kv", "512", "keys of a sequence; not given: n"},
-               {"d", "128", "head dimension, 1 to 256"},
-               {"d_v", "0", "of the values; 0: d"},
-               {"layout", "bhsd", "bhsd or bshd: order of batch, heads, rows"},
-               {"scale", "-1", "of the scores; negative: 1 / sqrt(d)"},
-               {"causal", "0", "the last query is aligned with the last key"},
-               {"left", "-1", "keys before a query's own that it sees; -1: all"},
-               {"right", "-1", "keys after a query's own that it sees; -1: all"},
-               {"cap", "0", "soft cap of the scores; 0: none"},
-               {"alibi", "0", "slopes 2^(-8 h / heads)"},
-               {"mask", "none", "none, additive or boolean, random"},
-               {"packed", "0", "sequences of random lengths one after the other"},
-               {"lengths", "0", "random numbers of keys"},
-               {"lse", "1", "log of the sums too"},
-               {"warpgroups", "0", "of sm90: 2 or 3, with the next options; 0: chosen"},
-               {"queries", "1", "tiles of q in flight (sm90)"},
-               {"turns", "0",
-                "warpgroups issue their products in turns, which end 1: at once, 2: with the scores (sm90)"},
-               {"persistent", "1", "blocks stay (sm90)"},
-               {"lazy", "1", "sums are rescaled when they must be (sm90)"},
-               {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
-               {"variant", "auto", "auto, simt, mma or sm90"}};
+  e.options = {
+      {"dtype", "bf16", "f32, f16, bf16 or e4m3"},
+      {"out", "bf16", "of e4m3 operands: bf16 or f16"},
+      {"promoted", "0", "promoted accumulation of e4m3: fp32 registers add up the tiles of keys"},
+      {"scales", "none", "scales of e4m3 operands: none, tensor (one) or head"},
+      {"batch", "2", "sequences"},
+      {"heads", "4", "of queries"},
+      {"heads_kv", "0", "of keys and values; 0: as many"},
+      {"n", "512", "queries of a sequence"},
+      {"n_kv", "512", "keys of a sequence; not given: n"},
+      {"d", "128", "head dimension, 1 to 256"},
+      {"d_v", "0", "of the values; 0: d"},
+      {"layout", "bhsd", "bhsd or bshd: order of batch, heads, rows"},
+      {"scale", "-1", "of the scores; negative: 1 / sqrt(d)"},
+      {"causal", "0", "the last query is aligned with the last key"},
+      {"left", "-1", "keys before a query's own that it sees; -1: all"},
+      {"right", "-1", "keys after a query's own that it sees; -1: all"},
+      {"cap", "0", "soft cap of the scores; 0: none"},
+      {"alibi", "0", "slopes 2^(-8 h / heads)"},
+      {"mask", "none", "none, additive or boolean, random"},
+      {"packed", "0", "sequences of random lengths one after the other"},
+      {"lengths", "0", "random numbers of keys"},
+      {"lse", "1", "log of the sums too"},
+      {"warpgroups", "0", "of sm90: 2 or 3, with the next options; 0: chosen"},
+      {"q_tiles", "1", "tiles of q in flight (sm90)"},
+      {"pingpong", "none",
+       "warpgroups issue products in turn: none, issue (until issued) or scores (until there) (sm90)"},
+      {"persistent", "1", "one block per SM walks over the tiles (sm90)"},
+      {"lazy_rescale", "1", "o is rescaled only when a maximum grew by more than 2^8 (sm90)"},
+      {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
+      {"variant", "auto", "auto, simt, mma, sm90 or split_kv"}};
   e.inputs = {"q", "k", "v", "mask"};
   e.images = [](std::string_view arch) { return images(attention_variants(), arch); };
   e.prepare = prepare;

@@ -2,7 +2,7 @@
 // attention mma: tensor cores through mma.sync, for sm_80 and everything later.
 //   who      4 warps own 16 queries each of a tile of 64; tiles of 64 keys (32 where heads are wide)
 //   memory   q once, k and v in two stages of cp.async; rows and columns outside a sequence are filled with
-//            zeros, so that nothing behind it matters; scores and sums stay in registers
+//            zeros, so that nothing behind it matters; scores and accumulators stay in registers
 //   sync     one block barrier per tile of keys
 //   needs    sm_80; f16 or bf16; rows at multiples of 16 bytes
 #include "cgp/dsl/mma/mma.h"
@@ -57,7 +57,7 @@ class ForwardMma {
     q_src.copy(q, m0, Val<u32>(0));
     cp_async_commit(k_);
 
-    const auto origin = record::warp_origin(k_);
+    const auto origin = accumulator_origin(w_);
     const auto row = m0 + w_.index * 16u + origin.row;
     const Shape shape(f_, p_, s, std::is_same_v<T, bf16> ? DType::bf16 : DType::f16);
     const std::array<Bounds, 2> limit{bounds(f_, p_, s, row), bounds(f_, p_, s, row + 8)};
@@ -69,7 +69,7 @@ class ForwardMma {
     // Tiles of keys that some row may see.
     const auto first = bounds(f_, p_, s, m0).first,
                last = bounds(f_, p_, s, dsl::min(m0 + (kRows - 1), s.n_q - 1)).end;
-    const auto begin = f_.left ? assume_uniform(bits<u32>(first) / std::uint32_t(kKeys)) : Val<u32>(0);
+    const auto begin = f_.window_left ? assume_uniform(bits<u32>(first) / std::uint32_t(kKeys)) : Val<u32>(0);
     const auto end =
         assume_uniform((bits<u32>(dsl::max(last, Val<s32>(0))) + (kKeys - 1)) / std::uint32_t(kKeys));
     const auto count = select(end > begin, end - begin, Val<u32>(0));
@@ -87,7 +87,7 @@ class ForwardMma {
           auto raw = multiply(w_, zeros<f32, 16, kKeys>(w_), q_part, q, k_part, stage.template get<0>());
           const auto key0 = (begin + i) * std::uint32_t(kKeys) + origin.col;
           auto scores = shaped(std::move(raw), shape, row, key0, limit);
-          const auto c = factor(f_, p_);
+          const auto c = exponent_scale(f_, p_);
           const Pair max = row_max(scores, std::get<0>(now));
           std::vector<Val<f32>> base, scale;
           for (std::size_t h = 0; h < 2; ++h) {
@@ -116,7 +116,7 @@ class ForwardMma {
       ++i;
       const auto at = bits<s32>(key);
       const Bounds& l = limit[std::size_t(half)];
-      const auto below = at < l.end, inside = f_.left ? below & (at >= l.first) : below;
+      const auto below = at < l.end, inside = f_.window_left ? below & (at >= l.first) : below;
       return select(inside, shape(x, row + std::uint32_t(8 * half), key), Val<f32>(kNever));
     });
   }
@@ -132,26 +132,27 @@ class ForwardMma {
   }
   Pair row_max(const Scores& s, const Pair& before) {
     const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
-    const Pair mine = fold(s, most);
-    return {dsl::max(before[0], reduce(w_, mine[0], most, 4)),
-            dsl::max(before[1], reduce(w_, mine[1], most, 4))};
+    const Pair of_thread = fold(s, most);
+    return {dsl::max(before[0], reduce(w_, of_thread[0], most, 4)),
+            dsl::max(before[1], reduce(w_, of_thread[1], most, 4))};
   }
   Pair row_sum(const Scores& e, const Pair& before, const std::vector<Val<f32>>& scale) {
-    const Pair mine = fold(e, [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
-    return {fma(before[0], scale[0], mine[0]), fma(before[1], scale[1], mine[1])};
+    const Pair of_thread = fold(e, [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
+    return {fma(before[0], scale[0], of_thread[0]), fma(before[1], scale[1], of_thread[1])};
   }
   // o += p v: the accumulator of the scores is, packed, operand A.
   void add_values(const Scores& e, const SmemTile<KTile>& v,
                   const std::vector<WarpB<KTile, kChunk, Major::mn>>& part, Output& o) {
-    const Here at = Here::now();
-    const record::WarpProduct product{{T::mod, T::mod, ptx::Mod::f32, 16, 8, 16}, 1, kChunk / 8, 4, 2, 4};
     std::vector<TileLanes> lanes;
     for (const auto& p : part) lanes.push_back(p.lanes(v));
     for (int step = 0; step < kKeys / 16; ++step) {
-      std::vector<Value> a;
-      for (int j = 0; j < 8; j += 2) a.push_back(dsl::pack<T>(e[8 * step + j], e[8 * step + j + 1]));
+      std::vector<Value> words;
+      for (int j = 0; j < 8; j += 2) words.push_back(dsl::pack<T>(e[8 * step + j], e[8 * step + j + 1]));
+      const std::vector<FragA<T, 16, 16>> rows{FragA<T, 16, 16>(std::move(words))};
+      Output next;
       for (std::size_t c = 0; c < o.size(); ++c)
-        record::mma_blocks(k_, product, a, part[c].load(w_, lanes[c], step), o[c].values(), at);
+        next.push_back(dsl::multiply(w_, std::move(o[c]), rows, part[c], lanes[c], step));
+      o.swap(next);
     }
   }
 
@@ -163,7 +164,8 @@ class ForwardMma {
       const auto r = row + std::uint32_t(8 * h);
       const auto there = r < s.n_q;
       if (f_.lse)
-        lse_row(p_, s).st_if(there & (col == 0u), r, log_sum(std::get<0>(done)[h], factor(f_, p_), sum));
+        lse_row(p_, s).st_if(there & (col == 0u), r,
+                             log_sum(std::get<0>(done)[h], exponent_scale(f_, p_), sum));
       const auto inverse = inverse_or_zero(sum);
       const auto base =
           Out<T>(p_.o)
@@ -190,32 +192,33 @@ class ForwardMma {
 };
 
 template <class T, int D>
-void attention_mma_kernel(Kernel& k, AttentionFeatures f, AttentionParams p) {
+void attention_mma_kernel(Kernel& k, AttentionConfig c, AttentionParams p) {
   k.block(128);
-  ForwardMma<T, D>(k, f, p).run();
+  ForwardMma<T, D>(k, c.features, p).run();
 }
 
 template <class T>
-Variant make(std::string name, int d, const AttentionFeatures& f) {
-  switch (d) {
+Variant make(const AttentionConfig& c) {
+  switch (c.d_qk) {
     case 32:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 32>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 32>, c);
     case 64:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 64>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 64>, c);
     case 128:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 128>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 128>, c);
     case 192:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 192>, f);
+      return variant(c.name(), 80, attention_mma_kernel<T, 192>, c);
+    case 256:
+      return variant(c.name(), 80, attention_mma_kernel<T, 256>, c);
     default:
-      return variant(std::move(name), 80, attention_mma_kernel<T, 256>, f);
+      throw Unsupported(text::cat("attention mma: no tile for head dimensions of ", c.d_qk));
   }
 }
 
 }  // namespace
 
-Variant attention_mma(DType t, int d, const AttentionFeatures& f) {
-  auto name = text::cat("attention_", cgp::name(t), "_mma__", d, f.text());
-  return t == DType::f16 ? make<f16>(std::move(name), d, f) : make<bf16>(std::move(name), d, f);
+Variant attention_mma(const AttentionConfig& c) {
+  return c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
 }
 
 }  // namespace cgp::kernels

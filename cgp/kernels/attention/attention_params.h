@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The numbers of a problem as one kernel parameter: AttentionNumbers on the host, AttentionParams in kernels.
+// The parameters of attention kernels: AttentionParams in kernels, AttentionArguments in launches.
 #include <bit>
 
+#include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/attention/attention.h"
 
 namespace cgp::kernels {
 
-// clang-format 14 finds another shape for this list each time it formats it.
-// clang-format off
-#define CGP_ATTENTION_NUMBERS(X)                                                                         \
-  X(u64, q) X(u64, k) X(u64, v) X(u64, o) X(u64, lse) X(u64, slopes) X(u64, mask)                        \
-  X(u64, cu_q) X(u64, cu_kv) X(u64, lengths) X(u64, data)                                                \
-  X(u64, q_batch) X(u64, q_head) X(u64, q_row) X(u64, k_batch) X(u64, k_head) X(u64, k_row)              \
-  X(u64, v_batch) X(u64, v_head) X(u64, v_row) X(u64, o_batch) X(u64, o_head) X(u64, o_row)              \
-  X(u64, q_scale) X(u64, q_scale_batch) X(u64, q_scale_head) X(u64, k_scale) X(u64, k_scale_batch)         \
-  X(u64, k_scale_head) X(u64, v_scale) X(u64, v_scale_batch) X(u64, v_scale_head)                        \
-  X(u64, mask_batch) X(u64, mask_head) X(u64, mask_row) X(u64, mask_col) X(u64, lse_batch)               \
-  X(u64, lse_head) X(u32, batch) X(u32, heads_q) X(u32, group) X(u32, n_q) X(u32, n_kv)                  \
-  X(u32, d_qk) X(u32, d_v) X(s32, left) X(s32, right) X(f32, scale) X(f32, scale_log2)                   \
-  X(f32, soft_cap) X(f32, inverse_cap) X(f32, negative) X(u32, tiles_m) X(u32, tiles)                    \
-  X(u32, pairs) X(u32, section) X(u32, q_unit) X(u32, k_unit) X(u32, v_unit) X(u32, o_unit)
-// clang-format on
+using dsl::f32, dsl::s32, dsl::u32, dsl::u64;
 
-struct AttentionNumbers {
-  using u64 = std::uint64_t;
-  using u32 = std::uint32_t;
-  using s32 = std::int32_t;
-  using f32 = float;
-#define X(type, name) type name = {};
-  CGP_ATTENTION_NUMBERS(X)
-#undef X
+template <template <class> class V>
+struct AttentionParamsOf {
+  V<u64> q, k, v, o, lse, slopes, mask, cu_q, cu_kv, lengths, data;  ///< addresses; 0 where not used
+  V<u64> q_batch, q_head, q_row, k_batch, k_head, k_row;             ///< strides, in elements
+  V<u64> v_batch, v_head, v_row, o_batch, o_head, o_row;
+  V<u64> q_scale, q_scale_batch, q_scale_head;  ///< of e4m3 operands
+  V<u64> k_scale, k_scale_batch, k_scale_head;
+  V<u64> v_scale, v_scale_batch, v_scale_head;
+  V<u64> mask_batch, mask_head, mask_row, mask_col, lse_batch, lse_head;
+  V<u32> batch, heads_q, group, n_q, n_kv, d_qk, d_v;  ///< group: query heads of a key head
+  V<s32> window_left, window_right;                    ///< far outside where there is no limit
+  V<f32> scale, scale_log2, soft_cap, inverse_cap;
+  V<f32> negative;                        ///< -1, which only the launch knows
+  V<u32> tiles_m, tiles, pairs;           ///< tiles of a head; of all; heads of all sequences
+  V<u32> head_swizzle;                    ///< heads that are visited together
+  V<u32> q_unit, k_unit, v_unit, o_unit;  ///< powers of two, see AttentionRows
 };
+using AttentionParams = AttentionParamsOf<dsl::Val>;
+using AttentionArguments = AttentionParamsOf<dsl::HostValue>;
+
+/// What gradients of simt and mma read and write beside those.
+template <template <class> class V>
+struct GradientParamsOf {
+  V<u64> d_o, d_q, d_k, d_v, delta;
+};
+using GradientParams = GradientParamsOf<dsl::Val>;
+using GradientArguments = GradientParamsOf<dsl::HostValue>;
 
 /// Threads that share a row of o . d_o in tiles of `width` columns, 8 columns each.
 inline int delta_threads(int width) { return int(std::bit_ceil(unsigned(width))) / 8; }
@@ -72,19 +77,7 @@ AttentionRows rows_for_map(const AttentionProblem& p, std::uint64_t address, con
 runtime::TensorMap attention_map(const runtime::Device& device, const runtime::LoadedKernel& fn,
                                  std::size_t param, const AttentionRows& of, DType type);
 
-/// Of a dense() problem; tiles and sections are left to the launch.
-AttentionNumbers attention_numbers(const AttentionProblem& p, const AttentionAddresses& at);
-
-struct AttentionParams {
-#define X(type, name) dsl::Val<dsl::type> name;
-  CGP_ATTENTION_NUMBERS(X)
-#undef X
-  static auto carried() {
-#define X(type, name) std::tuple(&AttentionParams::name),
-    return std::tuple_cat(CGP_ATTENTION_NUMBERS(X) std::tuple<>{});
-#undef X
-  }
-};
-#undef CGP_ATTENTION_NUMBERS
+/// Of a dense() problem; tiles and the head swizzle are left to the launch.
+AttentionArguments attention_arguments(const AttentionProblem& p, const AttentionAddresses& at);
 
 }  // namespace cgp::kernels

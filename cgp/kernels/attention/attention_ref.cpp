@@ -16,7 +16,7 @@ struct Scores {
   double size = 0;
 };
 
-// The factor of one sequence and head of an e4m3 operand.
+// The scale of one sequence and head of an e4m3 operand.
 double scale_of(const HostArray& scales, const AttentionScaleStrides& s, std::uint64_t b, std::uint64_t h) {
   return scales.bytes.empty() ? 1 : scales.at(b * s.batch + h * s.head);
 }

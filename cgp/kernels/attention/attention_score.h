@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What every attention kernel does with a score: where a sequence lies, which keys a query may see, and the
-// way from q . k to the exponent. Scores are kept in units of log2, so that a probability is ex2(s * factor -
-// max * factor) with one fma.
+// way from q . k to the exponent. Scores are kept in units of log2, so that a probability is ex2((s -
+// max) * exponent_scale), one fma.
 #include <cmath>
 #include <limits>
 
@@ -35,7 +35,7 @@ inline Sequence sequence(const AttentionFeatures& f, const AttentionParams& p, c
     const auto q0 = word(p.cu_q, 0), q1 = word(p.cu_q, 1), k0 = word(p.cu_kv, 0), k1 = word(p.cu_kv, 1);
     return {batch, head, head_kv, q1 - q0, k1 - k0, q0, k0};
   }
-  if (f.lengths) return {batch, head, head_kv, p.n_q, dsl::min(word(p.lengths, 0), p.n_kv), zero, zero};
+  if (f.key_lengths) return {batch, head, head_kv, p.n_q, dsl::min(word(p.lengths, 0), p.n_kv), zero, zero};
   return {batch, head, head_kv, p.n_q, p.n_kv, zero, zero};
 }
 
@@ -54,13 +54,13 @@ inline Bounds bounds(const AttentionFeatures& f, const AttentionParams& p, const
                      const Val<u32>& row) {
   const auto n_kv = bits<s32>(q.n_kv);
   const auto aligned = bits<s32>(row + q.n_kv - q.n_q);
-  const auto first = f.left ? dsl::max(aligned - p.left, Val<s32>(0)) : Val<s32>(0);
-  const auto end = f.right ? dsl::min(aligned + p.right + 1, n_kv) : n_kv;
+  const auto first = f.window_left ? dsl::max(aligned - p.window_left, Val<s32>(0)) : Val<s32>(0);
+  const auto end = f.window_right ? dsl::min(aligned + p.window_right + 1, n_kv) : n_kv;
   return {first, end};
 }
 
-/// The factor between kept scores and exponents of 2.
-inline Val<f32> factor(const AttentionFeatures& f, const AttentionParams& p) {
+/// Kept scores times this are exponents of 2.
+inline Val<f32> exponent_scale(const AttentionFeatures& f, const AttentionParams& p) {
   return f.shaped() ? Val<f32>(1.0f) : p.scale_log2;
 }
 /// What tanh_of() takes for each unit of tanh's argument.
@@ -172,8 +172,8 @@ class Shape {
 inline Val<u64> wide_index(const Val<u32>& v) { return v.is_literal() ? Val<u64>(v.bits()) : to<u64>(v); }
 
 /// lse of a row from its kept maximum and its sum; -infinity where the sum is 0.
-inline Val<f32> log_sum(const Val<f32>& max, const Val<f32>& factor, const Val<f32>& sum) {
-  const auto natural = fma(max, factor, lg2<approx, ftz>(sum)) * kLn2;
+inline Val<f32> log_sum(const Val<f32>& max, const Val<f32>& exponent_scale, const Val<f32>& sum) {
+  const auto natural = fma(max, exponent_scale, lg2<approx, ftz>(sum)) * kLn2;
   return select(sum == 0.0f, Val<f32>(kNever), natural);
 }
 inline Val<f32> inverse_or_zero(const Val<f32>& sum) {

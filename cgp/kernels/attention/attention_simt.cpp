@@ -13,20 +13,10 @@ using namespace attention_parts;
 
 constexpr int kWarps = 4, kMaxDim = 256;
 
-struct Tune {
-  AttentionFeatures f;
-  DType type;
-};
-
-struct State {
-  Val<f32> max, sum;
-  std::vector<Val<f32>> o;
-};
-
 template <class T>
-void attention_simt_kernel(Kernel& k, Tune t, AttentionParams p) {
+void attention_simt_kernel(Kernel& k, AttentionConfig c, AttentionParams p) {
   k.block(kWarps * 32);
-  const auto& f = t.f;
+  const auto& f = c.features;
   Warp w = k.warp();
   const auto lane = w.lane();
   const auto all_q = k.shared<f32>(kWarps * kMaxDim);
@@ -48,8 +38,8 @@ void attention_simt_kernel(Kernel& k, Tune t, AttentionParams p) {
       k.loop(range(lane, p.d_qk, Val<u32>(32)), [&](Val<u32> d) { q_smem.st(d, to<f32>(q.ld(d))); });
       w.sync();
       const auto limits = bounds(f, p, s, row);
-      const auto c = factor(f, p);
-      const Shape shape(f, p, s, t.type);
+      const auto scale_log2 = exponent_scale(f, p);
+      const Shape shape(f, p, s, c.type);
       const auto first = bits<u32>(limits.first), end = bits<u32>(dsl::max(limits.end, Val<s32>(0)));
       using S = std::tuple<Val<f32>, Val<f32>, std::vector<Val<f32>>>;
       std::vector<Val<f32>> zero(kMaxDim / 32, Val<f32>(0));
@@ -63,9 +53,9 @@ void attention_simt_kernel(Kernel& k, Tune t, AttentionParams p) {
         const auto score = select(there, shape(dot, row, j), Val<f32>(kNever));
         const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
         const auto max = dsl::max(std::get<0>(now), reduce(w, score, most));
-        const auto base = select(max == kNever, Val<f32>(0), max) * c;
-        const auto probability = ex2<approx, ftz>(fma(score, c, -base));
-        const auto scale = ex2<approx, ftz>(fma(std::get<0>(now), c, -base));
+        const auto base = select(max == kNever, Val<f32>(0), max) * scale_log2;
+        const auto probability = ex2<approx, ftz>(fma(score, scale_log2, -base));
+        const auto scale = ex2<approx, ftz>(fma(std::get<0>(now), scale_log2, -base));
         std::vector<Val<f32>> scaled;
         for (const auto& x : std::get<2>(now)) scaled.push_back(x * scale);
         const auto out =
@@ -87,19 +77,17 @@ void attention_simt_kernel(Kernel& k, Tune t, AttentionParams p) {
       for (int e = 0; e < kMaxDim / 32; ++e)
         o.st_if(lane + std::uint32_t(32 * e) < p.d_v, lane + std::uint32_t(32 * e),
                 to<T>(std::get<2>(done)[std::size_t(e)] * inverse));
-      if (f.lse) lse_row(p, s).st_if(lane == 0, row, log_sum(std::get<0>(done), c, sum));
+      if (f.lse) lse_row(p, s).st_if(lane == 0, row, log_sum(std::get<0>(done), scale_log2, sum));
     });
   });
 }
 
 }  // namespace
 
-Variant attention_simt(DType t, const AttentionFeatures& f) {
-  auto name = text::cat("attention_", cgp::name(t), "_simt", f.text());
-  const Tune tune{f, t};
-  if (t == DType::f32) return variant(std::move(name), 75, attention_simt_kernel<f32>, tune);
-  if (t == DType::f16) return variant(std::move(name), 75, attention_simt_kernel<f16>, tune);
-  return variant(std::move(name), 80, attention_simt_kernel<bf16>, tune);
+Variant attention_simt(const AttentionConfig& c) {
+  if (c.type == DType::f32) return variant(c.name(), 75, attention_simt_kernel<f32>, c);
+  if (c.type == DType::f16) return variant(c.name(), 75, attention_simt_kernel<f16>, c);
+  return variant(c.name(), 80, attention_simt_kernel<bf16>, c);
 }
 
 }  // namespace cgp::kernels

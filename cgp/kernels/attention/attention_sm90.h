@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// attention sm90: warp-specialised forward kernel.
-//   who      blocks that stay walk over tiles of queries, the longest first; a producer thread feeds q, k and
-//            v by TMA; 2 or 3 warpgroups own 64 queries each
+// attention sm90: the warp-specialised forward kernel.
+//   who      blocks walk over tiles of queries, the longest first (persistent), or take one each; a producer
+//            thread loads q, k and v by TMA; 2 or 3 warpgroups own 64 queries each
 //   order    a warpgroup issues q k' of the next keys and p v of these, then works on the softmax of the next
-//            while both run; warpgroups issue in turns, so that one's softmax lies under the other's products
-//   memory   k and v in rings of tiles; scores, probabilities and sums stay in registers: p is operand A
-//   numbers  the sums are rescaled only when a row's maximum grew by more than 2^8
-//   e4m3     attention_sm90_fp8.h turns v into what the tensor core reads; p is scaled to use the type's
-//   range needs    sm_90a; f16, bf16 or e4m3; rows at multiples of 16 bytes
+//            while both run; with pingpong the warpgroups issue in turn, so that the softmax of one runs under
+//            the products of another
+//   memory   k and v in rings of tiles; scores, probabilities and accumulators stay in registers: p is operand A
+//   rescale  lazy: o is rescaled only when a row's maximum grew by more than 2^8
+//   e4m3     attention_sm90_fp8.h transposes v for the tensor core; p is scaled to use the type's range
+//   needs    sm_90a; f16, bf16 or e4m3; rows at multiples of 16 bytes
 #include "cgp/base/error.h"
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/cluster.h"
@@ -18,12 +19,6 @@
 #include "cgp/kernels/attention/attention_tiles.h"
 
 namespace cgp::kernels::attention_parts {
-
-struct Sm90Tune {
-  AttentionFeatures f;
-  AttentionSm90Tuning tune;
-  DType out = DType::bf16;  ///< where the operands are e4m3
-};
 
 // Probabilities are 2^(score - reference + shift), where the reference is within `limit` exponents of 2 of
 // the row's maximum. 16-bit types have exponents enough; e4m3 counts from 2^-9 to 448.
@@ -72,7 +67,7 @@ template <class T, int DQK, int DV, int BN>
 class ForwardSm90 {
  public:
   static constexpr bool fp8 = T::bits == 8;
-  using Values = std::conditional_t<fp8, TurnedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
+  using Values = std::conditional_t<fp8, TransposedValues<T, BN, DV>, LoadedValues<T, BN, DV>>;
   using Result = std::conditional_t<fp8, bf16, T>;  ///< or f16, as large
   using QTile = dsl::Tile<T, 64, DQK>;
   using KTile = dsl::Tile<T, BN, DQK>;
@@ -83,45 +78,47 @@ class ForwardSm90 {
   using Scores = Acc<f32, 64, BN>;
   using Out64 = Acc<f32, 64, DV>;
 
-  ForwardSm90(Kernel& k, const Sm90Tune& t, const QMap& q, const KMap& keys, const VMap& values,
+  ForwardSm90(Kernel& k, const AttentionConfig& c, const QMap& q, const KMap& keys, const VMap& values,
               const AttentionParams& p)
       : k_(k),
-        f_(t.f),
-        t_(t.tune),
-        out_(t.out),
+        f_(c.features),
+        t_(c.tune),
+        out_(c.o_type()),
         q_(q),
         keys_(keys),
         values_(values),
         p_(p),
         math_(k.role<Warpgroup>(t_.warpgroups, math_registers())),
         load_(k.role<Warpgroup>(1, load_registers())),
-        q_ring_(k, t_.warpgroups * t_.queries, load_, math_),
+        q_ring_(k, t_.warpgroups * t_.q_tiles, load_, math_),
         k_ring_(k, t_.stages, load_, math_),
         v_(k, t_.stages, load_, math_) {
-    if (t_.warpgroups == 1) t_.turns = 0;
-    if (t_.turns) turns_.emplace(k, math_);
+    if (t_.warpgroups == 1) t_.pingpong = Pingpong::none;
+    if (t_.pingpong != Pingpong::none) pingpong_.emplace(k, math_);
   }
 
   void run() {
-    const auto turns = rounds();
+    const auto tiles = tiles_of_block();
     load_.run([&](Warpgroup& wg) {
-      wg.one_thread(
-          [&](Thread& t) { walk(turns, Uniform::thread, [&](const Place& at) { produce(t, at); }); });
+      wg.one_thread([&](Thread& t) {
+        walk(tiles, Uniform::thread, [&](const TileCoordinate& at) { produce(t, at); });
+      });
       if constexpr (fp8)
-        v_.turners(wg, [&](Warp& w) {
-          walk(turns, Uniform::warp, [&](const Place& at) {
+        v_.transposers(wg, [&](Warp& w) {
+          walk(tiles, Uniform::warp, [&](const TileCoordinate& at) {
             const Blocks b = blocks(at.s, at.m0);
-            k_.loop(b.end - b.begin, [&](Val<u32>) { v_.turn(w); });
+            k_.loop(b.end - b.begin, [&](Val<u32>) { v_.transpose(w); });
           });
         });
     });
-    math_.run(
-        [&](Warpgroup& wg) { walk(turns, Uniform::warpgroup, [&](const Place& at) { consume(wg, at); }); });
+    math_.run([&](Warpgroup& wg) {
+      walk(tiles, Uniform::warpgroup, [&](const TileCoordinate& at) { consume(wg, at); });
+    });
   }
 
  private:
   using Pair = std::array<Val<f32>, 2>;  // of a thread's two rows
-  struct Place {
+  struct TileCoordinate {
     Sequence s;
     Val<u32> m0;
   };
@@ -133,15 +130,15 @@ class ForwardSm90 {
 
   int rows() const { return 64 * t_.warpgroups; }
   /// Whether the producer looks for sequences, and for where they end.
-  bool looks() const { return f_.packed || f_.lengths; }
+  bool looks() const { return f_.packed || f_.key_lengths; }
   /// Registers of a thread with two or with three warpgroups.
   int budget(int two, int three) const { return t_.warpgroups == 2 ? two : t_.warpgroups == 3 ? three : 0; }
   int math_registers() const { return fp8 ? budget(224, 152) : budget(looks() ? 232 : 240, 160); }
   int load_registers() const { return fp8 ? budget(56, 56) : budget(looks() ? 40 : 24, 32); }
 
   // ------------------------------------------------------------ which tile
-  Val<u32> rounds() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
-  Place place(const Val<u32>& r, Uniform over) {
+  Val<u32> tiles_of_block() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
+  TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     const auto m = p_.tiles_m - 1 - tile;
     if (!f_.packed)
@@ -150,9 +147,9 @@ class ForwardSm90 {
     return {sequence_of(f_, p_, of.batch, bh, over), assume_uniform(of.tile * std::uint32_t(rows()), over)};
   }
   template <class Body>
-  void walk(const Val<u32>& turns, Uniform over, Body&& body) {
-    k_.loop(turns, [&](Val<u32> r) {
-      const Place at = place(r, over);
+  void walk(const Val<u32>& tiles, Uniform over, Body&& body) {
+    k_.loop(tiles, [&](Val<u32> r) {
+      const TileCoordinate at = coordinate(r, over);
       if (f_.packed)
         k_.if_(at.m0 < at.s.n_q, [&] { body(at); });
       else
@@ -168,17 +165,18 @@ class ForwardSm90 {
       return bits<s32>(bits<u32>(dsl::max(x, zero)) / std::uint32_t(BN));
     };
     const auto up = [&](const Val<s32>& x) { return down(dsl::max(x, zero) + (BN - 1)); };
-    const auto begin = f_.left ? dsl::min(down(m - p_.left), all - 1) : zero;
-    const auto end = f_.right ? dsl::max(up(dsl::min(m + (rows() + 0) + p_.right, n)), begin + 1) : all;
-    const auto first_full_end = f_.right ? down(dsl::min(m + p_.right + 1, n)) : down(n);
+    const auto begin = f_.window_left ? dsl::min(down(m - p_.window_left), all - 1) : zero;
+    const auto end =
+        f_.window_right ? dsl::max(up(dsl::min(m + (rows() + 0) + p_.window_right, n)), begin + 1) : all;
+    const auto first_full_end = f_.window_right ? down(dsl::min(m + p_.window_right + 1, n)) : down(n);
     const auto full_end = dsl::max(dsl::min(first_full_end, end - 1), begin);
     const auto full_begin =
-        f_.left ? dsl::min(dsl::max(up(m + (rows() - 1) - p_.left), begin), full_end) : begin;
+        f_.window_left ? dsl::min(dsl::max(up(m + (rows() - 1) - p_.window_left), begin), full_end) : begin;
     return {bits<u32>(begin), bits<u32>(full_begin), bits<u32>(full_end), bits<u32>(end)};
   }
 
   // ------------------------------------------------------------ the producer
-  void produce(Thread& t, const Place& at) {
+  void produce(Thread& t, const TileCoordinate& at) {
     const Sequence& s = at.s;
     const Blocks b = blocks(s, at.m0);
     const auto rows = [&](MapOf which, const Val<u32>& head) { return rows_of_map(f_, p_, s, which, head); };
@@ -196,10 +194,10 @@ class ForwardSm90 {
   }
 
   // ------------------------------------------------------------ a warpgroup
-  void consume(Warpgroup& wg, const Place& at) {
+  void consume(Warpgroup& wg, const TileCoordinate& at) {
     const Sequence& s = at.s;
     const Blocks b = blocks(s, at.m0);
-    const auto origin = record::warpgroup_origin(k_);
+    const auto origin = accumulator_origin(wg);
     const auto row = at.m0 + wg.index * 64u + origin.row;
     const Shape shape(f_, p_, s, result_type());
     const Head head = head_of(s);
@@ -214,22 +212,22 @@ class ForwardSm90 {
     auto raw = scores(wg, q.template get<0>()).wait(wg);
     auto kept = shaped(std::move(raw), shape, head, row, last, origin.col, limit, true);
     const Pair max = row_max(w, kept, nullptr);
-    auto first = exponentials(std::move(kept), max, head.factor, true);
+    auto first = exponentials(std::move(kept), max, head.exponent_scale, true);
     Carried state{max, row_sum(first), pack_all(first), zeros<f32, 64, DV>(wg)};
     const auto run = [&](const Val<u32>& from, const Val<u32>& to, bool masked, Carried in) {
       return k_.loop(from - to, std::move(in), [&](Val<u32> i, Carried now) {
         const auto n = from - 1 - i;
-        if (turns_) turns_->wait(wg);
+        if (pingpong_) pingpong_->wait(wg);
         auto busy = scores(wg, q.template get<0>());
         auto out = multiply(wg, std::move(std::get<3>(now)), std::get<2>(now));
-        if (t_.turns == 1) turns_->pass(wg);
+        if (t_.pingpong == Pingpong::at_issue) pingpong_->pass(wg);
         auto raw = std::move(busy).wait(wg);
-        if (t_.turns == 2) turns_->pass(wg);
+        if (t_.pingpong == Pingpong::at_scores) pingpong_->pass(wg);
         auto seen = shaped(std::move(raw), shape, head, row, n, origin.col, limit, masked);
         const Pair before = std::get<0>(now), most = row_max(w, seen, &before);
         if constexpr (fp8) out.step(wg);
-        const Grown g = grow(w, before, most, head.factor, masked);
-        auto next = exponentials(std::move(seen), g.max, head.factor, masked);
+        const Grown g = grow(w, before, most, head.exponent_scale, masked);
+        auto next = exponentials(std::move(seen), g.max, head.exponent_scale, masked);
         const Pair added = hold(row_sum(next));
         const Pair sum{fma(std::get<1>(now)[0], g.scale[0], added[0]),
                        fma(std::get<1>(now)[1], g.scale[1], added[1])};
@@ -238,9 +236,9 @@ class ForwardSm90 {
         return Carried{g.max, sum, pack_all(next), std::move(o)};
       });
     };
-    Carried diagonal = f_.right ? run(last, b.full_end, true, std::move(state)) : std::move(state);
-    Carried inner = run(f_.right ? b.full_end : last, b.full_begin, false, std::move(diagonal));
-    Carried done = f_.left ? run(b.full_begin, b.begin, true, std::move(inner)) : std::move(inner);
+    Carried diagonal = f_.window_right ? run(last, b.full_end, true, std::move(state)) : std::move(state);
+    Carried inner = run(f_.window_right ? b.full_end : last, b.full_begin, false, std::move(diagonal));
+    Carried done = f_.window_left ? run(b.full_begin, b.begin, true, std::move(inner)) : std::move(inner);
     std::move(q).release(wg);
     auto o = multiply(wg, std::move(std::get<3>(done)), std::get<2>(done)).wait(wg);
     finish(w, s, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
@@ -249,19 +247,19 @@ class ForwardSm90 {
   template <class Q>
   auto scores(Warpgroup& wg, Q&& q) {
     return wgmma(wg, fresh<f32, 64, BN>(wg), SmemTile<QTile>(q), k_ring_.take(wg),
-                 WgmmaPart{.depth = t_.depth});
+                 WgmmaPart{.depth = t_.used_d_qk});
   }
   auto multiply(Warpgroup& wg, Out64 o, const std::vector<Val<b32>>& p) {
-    const WgmmaPart part{.columns = t_.width};
+    const WgmmaPart part{.columns = t_.used_d_v};
     if constexpr (fp8)
       return v_.multiply(wg, std::move(o), operand(p), t_.promoted, part);
     else
       return v_.multiply(wg, std::move(o), operand(p), part);
   }
 
-  /// What quantised operands are multiplied with: scores by `scores`, kept scores by `factor`.
+  /// What quantised operands are multiplied with: scores by `scores`, kept scores by `exponent_scale`.
   struct Head {
-    Val<f32> scores, factor;
+    Val<f32> scores, exponent_scale;
   };
   Val<f32> scale_of(const Val<u64>& scales, const Val<u64>& batch, const Val<u64>& head, const Val<u32>& b,
                     const Val<u32>& h) {
@@ -269,7 +267,7 @@ class ForwardSm90 {
     return In<f32>(scales, 0, true).ld_if(there, to<u64>(b) * batch + to<u64>(h) * head, Val<f32>(1.0f))[0];
   }
   Head head_of(const Sequence& s) {
-    if constexpr (!fp8) return {Val<f32>(1.0f), factor(f_, p_)};
+    if constexpr (!fp8) return {Val<f32>(1.0f), exponent_scale(f_, p_)};
     const auto both = scale_of(p_.q_scale, p_.q_scale_batch, p_.q_scale_head, s.batch, s.head) *
                       scale_of(p_.k_scale, p_.k_scale_batch, p_.k_scale_head, s.batch, s.head_kv);
     return {both, f_.shaped() ? Val<f32>(1.0f) : both * p_.scale_log2};
@@ -293,7 +291,7 @@ class ForwardSm90 {
       const auto kept = alone ? x : shape(score, row + std::uint32_t(8 * half), key0 + std::uint32_t(c));
       if (!masked) return kept;
       const auto below = left[std::size_t(half)] > c;
-      const auto inside = f_.left ? below & (first[std::size_t(half)] <= c) : below;
+      const auto inside = f_.window_left ? below & (first[std::size_t(half)] <= c) : below;
       return select(inside, kept, Val<f32>(kNever));
     });
   }
@@ -332,7 +330,7 @@ class ForwardSm90 {
     Val<pred> any;  ///< of the warp
   };
   Grown grow(Warp& w, const Pair& before, const Pair& most, const Val<f32>& c, bool masked) {
-    if (!t_.lazy) {
+    if (!t_.lazy_rescale) {
       const auto scale = [&](std::size_t h) {
         const auto base = masked || guarded() ? select(most[h] == kNever, Val<f32>(0), most[h]) : most[h];
         return ex2<approx, ftz>((before[h] - base) * c);
@@ -368,7 +366,7 @@ class ForwardSm90 {
     });
   }
   // The assembler moves a wait for products up across arithmetic that does not depend on them, and then
-  // nothing runs under those products. It does not move it across a loop: this one has no turns, since sums
+  // nothing runs under those products. It does not move it across a loop: this one has no iterations, since sums
   // of exponentials are not negative. (It knows that too, hence a number that only the launch knows.)
   Pair hold(const Pair& sums) {
     return k_.while_(
@@ -379,16 +377,16 @@ class ForwardSm90 {
   }
   void rescale(const Out64& o, const Grown& g) {
     const auto all = [&] {
-      for (int i = 0; i < (t_.width ? t_.width / 2 : Out64::count); ++i)
+      for (int i = 0; i < (t_.used_d_v ? t_.used_d_v / 2 : Out64::count); ++i)
         k_.mov_op(o.values()[std::size_t(i)], ptx::Op::mul, {ptx::Mod::f32},
                   {o.values()[std::size_t(i)], g.scale[std::size_t((i >> 1) & 1)]});
     };
-    if (t_.lazy)
+    if (t_.lazy_rescale)
       k_.if_(g.any, all);
     else
       all();
   }
-  // Bytes of e4m3 have the order of keys that TurnedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
+  // Bytes of e4m3 have the order of keys that TransposedValues gives v: of 32 keys, 16 in words 0 and 1 (of the
   // two rows), 16 in words 2 and 3.
   static std::vector<Val<b32>> pack_all(const Scores& s) {
     std::vector<Val<b32>> out;
@@ -421,18 +419,18 @@ class ForwardSm90 {
       const auto there = r < s.n_q;
       const auto& of_row = sum[std::size_t(h)];
       if (f_.lse)
-        lse_row(p_, s).st_if(
-            there & (col == 0u), r,
-            log_sum(max[std::size_t(h)], head.factor, fp8 ? of_row * std::exp2(-Range<T>::shift) : of_row));
+        lse_row(p_, s).st_if(there & (col == 0u), r,
+                             log_sum(max[std::size_t(h)], head.exponent_scale,
+                                     fp8 ? of_row * std::exp2(-Range<T>::shift) : of_row));
       const auto inverse = inverse_or_zero(of_row);
       const auto base =
           Out<Result>(p_.o)
               .at(rows_of(s, s.head, s.first_q, p_.o_batch, p_.o_head, p_.o_row) + to<u64>(r) * p_.o_row)
               .template as<b32>();
       if constexpr (fp8)
-        store_turned(base, o, h, quad,
-                     inverse * scale_of(p_.v_scale, p_.v_scale_batch, p_.v_scale_head, s.batch, s.head_kv),
-                     there);
+        store_transposed(
+            base, o, h, quad,
+            inverse * scale_of(p_.v_scale, p_.v_scale_batch, p_.v_scale_head, s.batch, s.head_kv), there);
       else
         store(w, base.at(quad * 4u), o, h, quad, inverse, there);
     }
@@ -449,18 +447,18 @@ class ForwardSm90 {
       base.template st_if<4>(there & (quad * 8u + std::uint32_t(8 * j) < p_.d_v), j, words);
     }
   }
-  // Columns are in the order of TurnedValues: of 16, a thread has four neighbours.
+  // Columns are in the order of TransposedValues: of 16, a thread has four neighbours.
   template <class Base>
-  void store_turned(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
-                    const Val<pred>& there) {
-    const auto mine = base.at(quad * 2u);
+  void store_transposed(const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& scale,
+                        const Val<pred>& there) {
+    const auto own = base.at(quad * 2u);
     for (int j = 0; j < DV / 16; ++j) {
       const auto word = [&](int e) {
         const int i = 8 * j + 2 * h + e;
         return packed(o[i] * scale, o[i + 4] * scale);
       };
-      mine.template st_if<2>(there & (p_.d_v > std::uint32_t(16 * j)), 4 * j,
-                             RegGroup<b32, 2>(word(0), word(1)));
+      own.template st_if<2>(there & (p_.d_v > std::uint32_t(16 * j)), 4 * j,
+                            RegGroup<b32, 2>(word(0), word(1)));
     }
   }
 
@@ -476,25 +474,25 @@ class ForwardSm90 {
   Ring<ByTurns, QTile> q_ring_;
   Ring<ByThreads, KTile> k_ring_;
   Values v_;
-  std::optional<Turns<Warpgroup>> turns_;
+  std::optional<Turns<Warpgroup>> pingpong_;
 };
 
 template <class T, int DQK, int DV, int BN>
-void attention_sm90_kernel(Kernel& k, Sm90Tune t, typename ForwardSm90<T, DQK, DV, BN>::QMap q,
+void attention_sm90_kernel(Kernel& k, AttentionConfig c, typename ForwardSm90<T, DQK, DV, BN>::QMap q,
                            typename ForwardSm90<T, DQK, DV, BN>::KMap keys,
                            typename ForwardSm90<T, DQK, DV, BN>::VMap values, AttentionParams p) {
-  ForwardSm90<T, DQK, DV, BN>(k, t, q, keys, values, p).run();
+  ForwardSm90<T, DQK, DV, BN>(k, c, q, keys, values, p).run();
 }
 
-/// For both element types.
+/// f16 or bf16.
 template <int DQK, int DV, int BN>
-Variant sm90_variant(DType type, std::string name, const Sm90Tune& t) {
-  Variant v = type == DType::f16 ? variant(std::move(name), 90, attention_sm90_kernel<f16, DQK, DV, BN>, t)
-                                 : variant(std::move(name), 90, attention_sm90_kernel<bf16, DQK, DV, BN>, t);
-  v.only = "sm_90a";
-  return v;
+Variant sm90_variant(const AttentionConfig& c) {
+  return c.type == DType::f16 ? variant(c.name(), 90, attention_sm90_kernel<f16, DQK, DV, BN>, c)
+                              : variant(c.name(), 90, attention_sm90_kernel<bf16, DQK, DV, BN>, c);
 }
 /// Head dimensions above 128; no variant where there is no such tile.
-Variant sm90_wide(DType type, std::string name, int d_qk, int d_v, int columns, const Sm90Tune& t);
+Variant sm90_wide(const AttentionConfig& c);
+/// e4m3 operands; no variant where there is no such tile.
+Variant sm90_fp8(const AttentionConfig& c);
 
 }  // namespace cgp::kernels::attention_parts

@@ -5,11 +5,11 @@
 
 namespace cgp::kernels::attention_parts {
 
-Variant sm90_wide(DType type, std::string name, int d_qk, int d_v, int columns, const Sm90Tune& t) {
-  const auto is = [&](int a, int b, int n) { return d_qk == a && d_v == b && columns == n; };
-  if (is(192, 128, 112)) return sm90_variant<192, 128, 112>(type, std::move(name), t);
-  if (is(256, 256, 64)) return sm90_variant<256, 256, 64>(type, std::move(name), t);
-  if (is(256, 256, 80)) return sm90_variant<256, 256, 80>(type, std::move(name), t);
+Variant sm90_wide(const AttentionConfig& c) {
+  const auto is = [&](int a, int b, int n) { return c.d_qk == a && c.d_v == b && c.columns == n; };
+  if (is(192, 128, 112)) return sm90_variant<192, 128, 112>(c);
+  if (is(256, 256, 64)) return sm90_variant<256, 256, 64>(c);
+  if (is(256, 256, 80)) return sm90_variant<256, 256, 80>(c);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_formula.h"
 #include "cgp/kernels/attention/attention_ref.h"
+#include "cgp/kernels/decode/decode.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -128,11 +129,11 @@ TEST(attention_sm90, choices_are_of_the_problem_alone) {
 TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
 
 TEST(attention_sm90, tunings) {
-  for (auto [option, value] : {std::pair{"turns", "1"},
-                               {"turns", "2"},
-                               {"queries", "2"},
+  for (auto [option, value] : {std::pair{"pingpong", "issue"},
+                               {"pingpong", "scores"},
+                               {"q_tiles", "2"},
                                {"persistent", "0"},
-                               {"lazy", "0"},
+                               {"lazy_rescale", "0"},
                                {"polynomial", "5"}})
     for (const char* wgs : {"2", "3"})
       expect_right(attention_entry(), {{"variant", "sm90"},
@@ -147,7 +148,7 @@ TEST(attention_sm90, tunings) {
 }
 
 // More tiles than the device has SMs: blocks go on to a second one.
-TEST(attention_sm90, blocks_that_stay) {
+TEST(attention_sm90, persistent_blocks) {
   for (const char* type : {"bf16", "e4m3"})
     expect_right(attention_entry(), {{"dtype", type},
                                      {"d", "64"},
@@ -156,7 +157,7 @@ TEST(attention_sm90, blocks_that_stay) {
                                      {"n", "12"},
                                      {"n_kv", "60"},
                                      {"warpgroups", "2"},
-                                     {"queries", "2"},
+                                     {"q_tiles", "2"},
                                      {"causal", "1"}});
 }
 
@@ -214,7 +215,7 @@ TEST(attention_sm90, nothing_behind_a_sequence_is_read) {
       AttentionAddresses at{
           .q = in[0].address(), .k = in[1].address(), .v = in[2].address(), .o = out.address()};
       at.cu_q = at.cu_kv = dcu.address(), at.lengths = dlengths.address();
-      EXPECT_EQ(select_attention(p, at, device.info()).kind, AttentionKind::sm90);
+      EXPECT_EQ(select_attention(p, at, device.info()).config.kind, AttentionKind::sm90);
       attention(device.stream(), p, at);
       device.sync();
       out.download(o.bytes);
@@ -292,11 +293,11 @@ TEST(attention_fp8, promoted_sums) {
 }
 
 TEST(attention_fp8, tunings) {
-  for (auto [wgs, option, value] : {std::tuple{"2", "turns", "1"},
-                                    {"3", "turns", "2"},
-                                    {"3", "queries", "2"},
+  for (auto [wgs, option, value] : {std::tuple{"2", "pingpong", "issue"},
+                                    {"3", "pingpong", "scores"},
+                                    {"3", "q_tiles", "2"},
                                     {"2", "persistent", "0"},
-                                    {"3", "lazy", "0"}})
+                                    {"3", "lazy_rescale", "0"}})
     expect_right(attention_entry(), {{"dtype", "e4m3"},
                                      {"d", "64"},
                                      {"batch", "1"},
@@ -316,8 +317,9 @@ TEST(attention_fp8, tunings_are_those_of_a_variant) {
     for (auto [name, value] : given) o.set(name, value);
     return entry.prepare(device, o, {}, 1)->variant;
   };
-  EXPECT_NE(prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_64_64__192x128_"),
-            std::string::npos);
+  EXPECT_NE(
+      prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_d64x64_tile192x128_"),
+      std::string::npos);
   EXPECT_THROW(prepare({{"variant", "mma"}, {"warpgroups", "2"}}), ArgumentError);
   EXPECT_THROW(prepare({{"polynomial", "2"}}), ArgumentError);
 }
@@ -354,6 +356,51 @@ TEST(attention_fp8, says_what_it_needs) {
   EXPECT_NE(reject_forward(p).find("promoted"), std::string::npos);
   p.type = DType::e4m3;
   EXPECT_NE(reject(p).find("only the forward pass"), std::string::npos);
+}
+
+// Few queries over many keys, which a cluster of blocks shares.
+TEST(attention_split_kv, windows_lengths_groups_and_layouts) {
+  const auto run = [](OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"variant", "split_kv"}, {"d", "64"}, {"batch", "2"}, {"heads", "4"}, {"n", "1"}, {"n_kv", "333"}};
+    for (const auto& e : extra) all.push_back(e);
+    ASSERT_LE(all.size(), 12u);
+    all.resize(12, {"lse", "1"});
+    expect_right(
+        attention_entry(),
+        {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10], all[11]},
+        "sm_90a");
+  };
+  run({});
+  run({{"heads_kv", "1"}, {"layout", "bshd"}});
+  run({{"heads_kv", "2"}, {"n", "3"}, {"causal", "1"}});
+  run({{"n", "5"}});                                                       // not causal
+  run({{"n", "20"}, {"causal", "1"}, {"heads", "2"}, {"heads_kv", "1"}});  // several blocks of rows
+  run({{"left", "40"}, {"right", "0"}, {"n", "3"}});
+  run({{"left", "7"}});
+  run({{"left", "100"}, {"n", "18"}, {"heads", "1"}, {"lengths", "1"}, {"batch", "5"}});
+  run({{"lengths", "1"}, {"batch", "5"}, {"n", "2"}, {"causal", "1"}, {"d", "128"}, {"dtype", "f16"}});
+  run({{"d", "256"}, {"n_kv", "90"}, {"heads", "10"}, {"heads_kv", "1"}, {"batch", "1"}});
+  run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});  // the first queries see no key
+}
+TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  AttentionProblem p;
+  p.heads_q = 32, p.heads_kv = 8, p.n_q = 1, p.n_kv = 8192, p.d_qk = 128;
+  const AttentionAddresses at{.q = 16, .k = 16, .v = 16, .o = 16};
+  const auto why = [&](AttentionProblem q) { return reject_split_kv(q.dense(), at, device.info()); };
+  EXPECT_EQ(why(p), "");
+  EXPECT_TRUE(suits_split_kv(p.dense()));
+  EXPECT_NE(reject_split_kv(p.dense(), at, runtime::Device::open("emu:sm_80").info()), "");
+  auto q = p;
+  q.n_q = 8;
+  EXPECT_FALSE(suits_split_kv(q.dense()));
+  q = p, q.soft_cap = 3;
+  EXPECT_NE(why(q).find("windows and lengths"), std::string::npos);
+  q = p, q.d_qk = 80;
+  EXPECT_NE(why(q).find("80"), std::string::npos);
+  q = p, q.window_left = -7;
+  EXPECT_NE(reject(q).find("window_left = -7"), std::string::npos) << reject(q);
 }
 
 TEST(attention_formula, says_what_it_does_not_understand) {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which tile a block works on: heads in sections that are visited together, blocks that stay and walk over
-// tiles, and sequences that have lengths of their own.
+// Which tile a block works on: the head swizzle (heads that are visited together), the walk of persistent blocks,
+// and sequences that have lengths of their own.
 #include "cgp/dsl/pipeline/tma.h"
 #include "cgp/kernels/attention/attention_score.h"
 
 namespace cgp::kernels::attention_parts {
 
-/// A head of `pairs` and a tile of its `tiles_m`: all first tiles of a section's heads, then all second ones.
+/// A head of `pairs` and a tile of its `tiles_m`: all first tiles of the heads that are visited together, then
+/// all second ones.
 struct TileOfHead {
   Val<u32> head, tile;
 };
 inline TileOfHead tile_of_head(const AttentionParams& p, const Val<u32>& index) {
-  const auto per_section = p.section * p.tiles_m, section = index / per_section, inside = index % per_section,
-             first = section * p.section;
-  const auto width = dsl::min(p.pairs - first, p.section);
+  const auto per_group = p.head_swizzle * p.tiles_m, group = index / per_group, inside = index % per_group,
+             first = group * p.head_swizzle;
+  const auto width = dsl::min(p.pairs - first, p.head_swizzle);
   return {first + inside % width, inside / width};
 }
 
@@ -49,7 +50,7 @@ inline TileOfSequence tile_of_sequence(Kernel& k, const AttentionParams& p, cons
 inline Sequence sequence_of(const AttentionFeatures& f, const AttentionParams& p, const Val<u32>& batch,
                             const Val<u32>& head, Uniform over) {
   const Sequence s = sequence(f, p, batch, head);
-  if (!f.packed && !f.lengths) return s;
+  if (!f.packed && !f.key_lengths) return s;
   const auto same = [&](const Val<u32>& v) { return v.is_literal() ? v : assume_uniform(v, over); };
   return {same(s.batch), same(s.head),    same(s.head_kv), same(s.n_q),
           same(s.n_kv),  same(s.first_q), same(s.first_kv)};
@@ -63,7 +64,7 @@ struct RowsOfMap {
 inline RowsOfMap rows_of_map(const AttentionFeatures& f, const AttentionParams& p, const Sequence& s,
                              MapOf which, const Val<u32>& head) {
   const bool queries = which == MapOf::q || which == MapOf::o;
-  if (!own_lengths(f.packed, f.lengths, queries)) return {s.batch, head, Val<u32>(0)};
+  if (!own_lengths(f.packed, f.key_lengths, queries)) return {s.batch, head, Val<u32>(0)};
   const auto& n = queries ? s.n_q : s.n_kv;
   const auto& first = queries ? s.first_q : s.first_kv;
   const auto place =
@@ -78,7 +79,7 @@ auto row_of(const Map& map, const RowsOfMap& r, const Val<u32>& row) {
   return dsl::at(map, r.outer, r.inner, r.row0.is_literal() ? row : r.row0 + row, 0);
 }
 
-/// How many this block has of `tiles`.
+/// How many of `tiles` a persistent block has.
 inline Val<u32> rounds_of_block(Kernel& k, const Val<u32>& tiles) {
   const auto grid = k.nctaid_x(), full = tiles / grid;
   const auto last = select((full & 1u) != 0u, grid - 1 - k.ctaid_x(), k.ctaid_x());

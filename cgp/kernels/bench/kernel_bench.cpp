@@ -92,8 +92,9 @@ void sweep_transpose(BenchTable& b, const TransposeShape& shape) {
   Buffer<T> y(b.device(), x.size());
   CopyPeer copy(b.device(), 2.0 * double(x.bytes()));
   constexpr int size = sizeof(T), v = 16 / size;
-  const auto run = [&](bool vector, const TransposeTuning& t) {
-    const TransposeChoice choice{transpose_variant(size, vector, t), t, {}};
+  const auto run = [&](TransposeAccess access, TransposeConfig t) {
+    t.access = access, t.bits = 8 * size;
+    const TransposeChoice choice{transpose_variant(t), t, {}};
     b.run(name, choice.variant.name, 0, 2.0 * double(x.bytes()),
           {{"cgp", [&](Stream& s) { run_transpose(s, choice, shape, runtime::arg(x), runtime::arg(y)); }},
            copy.contender()},
@@ -109,13 +110,14 @@ void sweep_transpose(BenchTable& b, const TransposeShape& shape) {
         for (int down : {1, 2})
           for (int across : {1, 2})
             if (down * across * v <= 16 && fits(resident, down * across * v * 16 * v * 16 * size))
-              run(true, {down * v * 16, across * v * 16, strip, resident});
+              run(TransposeAccess::vector, {down * v * 16, across * v * 16, strip, resident});
       } else {
         for (int side : {64, 128})
-          if (fits(resident, side * (side + 4) * size)) run(false, {side, side, strip, resident});
-        TransposeTuning t = transpose_parts::sectors_tuning(size);
-        t.strip = strip, t.resident = resident;
-        if (resident == 2 || resident == 3) run(false, t);
+          if (fits(resident, side * (side + 4) * size))
+            run(TransposeAccess::element, {side, side, strip, resident});
+        TransposeConfig t = transpose_parts::sectors_config(size);
+        t.strip = strip, t.min_blocks = resident;
+        if (resident == 2 || resident == 3) run(TransposeAccess::sector, t);
       }
     }
 }

@@ -90,4 +90,18 @@ RowShape row_shape(const Options& o, const std::vector<NamedArray>& given, std::
   return s;
 }
 
+void expect_indices(std::string_view kernel, std::string_view name, const HostArray& a, std::uint64_t count,
+                    std::optional<std::int64_t> ignored) {
+  for (std::uint64_t i = 0; i < a.size(); ++i) {
+    const double v = a.at(i);
+    if ((v >= 0 && v < double(count)) || (ignored && v == double(*ignored))) continue;
+    throw ArgumentError(
+        {text::cat(kernel, ": ", name, " must be from 0 to ", count, " - 1",
+                   ignored ? text::cat(", or ", *ignored, " for a row to ignore") : std::string()),
+         {},
+         text::cat(name, "[", i, "] is ", std::int64_t(v)),
+         {}});
+  }
+}
+
 }  // namespace cgp::kernels::row

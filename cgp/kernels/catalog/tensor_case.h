@@ -2,6 +2,7 @@
 #pragma once
 // A catalogue Case from parts: named inputs and outputs, a closure that launches, an oracle.
 #include <deque>
+#include <optional>
 
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/common/variant.h"
@@ -55,5 +56,9 @@ struct RowShape {
 /// else the options dtype, `rows` and cols. Throws where both are given and differ.
 RowShape row_shape(const Options& o, const std::vector<NamedArray>& given, std::string_view array,
                    std::string_view rows = "rows");
+/// ArgumentError naming the first element of the integer array `a` that is not in [0, count) and is not
+/// `ignored`.
+void expect_indices(std::string_view kernel, std::string_view name, const HostArray& a, std::uint64_t count,
+                    std::optional<std::int64_t> ignored = {});
 
 }  // namespace cgp::kernels::row

@@ -2,6 +2,9 @@
 #pragma once
 // The names of what ships, without building it: recording every kernel of the catalogue takes many seconds.
 #include <string>
+#include <vector>
+
+#include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
 
@@ -16,9 +19,13 @@ class BuildOnly {
 
   static const BuildOnly* current();
   const std::string& variant() const { return variant_; }
+  /// The variants that images() was asked for.
+  const std::vector<Variant>& met() const { return met_; }
+  void meet(const Variant& v) const { met_.push_back(v); }
 
  private:
   std::string variant_;
+  mutable std::vector<Variant> met_;
   const BuildOnly* outer_;
 };
 

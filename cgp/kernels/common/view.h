@@ -71,7 +71,7 @@ inline constexpr std::initializer_list<DType> kFloats = {DType::f32, DType::f16,
 bool fits(const View& v, std::uint64_t cols, const Layout& l, int elements);
 
 /// How rows lie. edges: in every row accesses of `elements` elements fit from some column on, the same one in
-/// all tensors (RowTuning::edges).
+/// all tensors (RowConfig::edges).
 enum class Fit { single, edges, wide };
 struct RowsAt {
   const View& view;

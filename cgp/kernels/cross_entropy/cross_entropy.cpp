@@ -16,11 +16,25 @@ namespace {
 using namespace dsl;
 using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
 
-struct Build {
-  row::RowTuning tuning;
-  DType type;
-  std::optional<DType> gradient;
-  bool wide_targets, smooth, scale, loss, lse, errors;
+struct CrossEntropyConfig {
+  row::RowConfig row{};
+  DType type{};  ///< of the logits
+  std::optional<DType> gradient{};
+  bool wide_targets = false;  ///< s64
+  bool smooth = false, scale = false;
+  bool loss = false, lse = false, errors = false;  ///< are stored
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("logits", "", c.type);
+    row::RowConfig::visit(c.row, v);
+    v.flag("targets_s64", c.wide_targets);
+    v.flag("label_smoothing", c.smooth);
+    v.flag("scaled", c.scale);
+    v.flag("loss", c.loss);
+    v.flag("lse", c.lse);
+    v.flag("checked", c.errors);
+    v.operand("gradient", c.gradient, c.type);
+  }
 };
 
 struct Params {
@@ -35,7 +49,7 @@ struct Params {
 
 class Loss : public row::RowOp {
  public:
-  Loss(const Build& b, const Params& p, std::optional<OutRows> out)
+  Loss(const CrossEntropyConfig& b, const Params& p, std::optional<OutRows> out)
       : b_(b), p_(p), sums_(b.smooth ? 1 : 0), out_(std::move(out)) {
     fold = &sums_, once = !out_;
   }
@@ -165,30 +179,38 @@ class Loss : public row::RowOp {
     if (!halves) return bits<f32>(w);
     return row::floats({b_.type, 1}, {select((i & 1) != 0, w >> 16, w & Val<b32>(0xffffu))})[0];
   }
-  const Build& b_;
+  const CrossEntropyConfig& b_;
   const Params& p_;
   row::MaxSum sums_;
   std::optional<OutRows> out_;
 };
 
-void cross_entropy_rows(Kernel& k, Build b, In<b8> logits, In<b8> targets, In<f32> scale, Out<f32> loss,
-                        Out<f32> lse, Out<b8> dlogits, Out<u32> errors, Val<u64> rows, Val<u64> cols,
-                        Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore, Val<f32> smoothing,
-                        Val<f32> z_loss) {
+void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, In<b8> logits, In<b8> targets, In<f32> scale,
+                        Out<f32> loss, Out<f32> lse, Out<b8> dlogits, Out<u32> errors, Val<u64> rows,
+                        Val<u64> cols, Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore,
+                        Val<f32> smoothing, Val<f32> z_loss) {
   const Params p{targets, scale, loss, lse, errors, cols, ignore, smoothing, z_loss};
   std::optional<OutRows> out;
   if (b.gradient) out.emplace(OutRows{dlogits, gradient_pitch, *b.gradient});
   Loss op(b, p, std::move(out));
   op.inputs.push_back({logits, pitch, b.type, -std::numeric_limits<float>::infinity()});
-  row::run_rows(k, b.tuning, rows, cols, op);
+  row::run_rows(k, b.row, rows, cols, op);
 }
 
 // One block: a few thousand targets and losses.
-struct MeanBuild {
-  bool wide = false, counts = true, sums = false;
+struct MeanLossConfig {
+  bool wide = false;   ///< targets are s64
+  bool counts = true;  ///< targets
+  bool sums = false;   ///< losses
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.flag("targets_s64", c.wide);
+    v.flag("count", c.counts);
+    v.flag("sum", c.sums);
+  }
 };
-void mean_loss_kernel(Kernel& k, MeanBuild b, In<b8> targets, In<f32> losses, Out<f32> scale, Out<f32> loss,
-                      Val<u64> n, Val<s64> ignore) {
+void mean_loss_kernel(Kernel& k, MeanLossConfig b, In<b8> targets, In<f32> losses, Out<f32> scale,
+                      Out<f32> loss, Val<u64> n, Val<s64> ignore) {
   k.block(1024);
   auto cta = k.cta();
   const auto [count, sum] =
@@ -210,9 +232,9 @@ void mean_loss_kernel(Kernel& k, MeanBuild b, In<b8> targets, In<f32> losses, Ou
   });
 }
 
-row::RowNeeds needs(const Build& b) {
+row::RowNeeds needs(const CrossEntropyConfig& b) {
   row::RowNeeds n;
-  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0, n.dear = true;
+  n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0, n.expensive = true;
   if (b.gradient)
     n.outputs = {*b.gradient};
   else
@@ -220,24 +242,13 @@ row::RowNeeds needs(const Build& b) {
   return n;
 }
 
-Variant make(const Build& b) {
-  std::string extra;
-  for (auto [have, letter] : {std::pair{b.wide_targets, 'w'},
-                              {b.smooth, 's'},
-                              {b.scale, 'f'},
-                              {b.loss, 'l'},
-                              {b.lse, 'e'},
-                              {b.errors, 'x'},
-                              {b.gradient.has_value(), 'g'}})
-    if (have) extra.push_back(letter);
-  const auto n = needs(b);
-  auto name = text::cat("cross_entropy_", row::type_names(n), "__", row::describe(b.tuning), "_", extra);
-  return variant(std::move(name), row::min_sm(n, b.tuning), cross_entropy_rows, b);
+Variant make(const CrossEntropyConfig& c) {
+  return config_variant("cross_entropy", c, row::min_sm(needs(c), c.row), cross_entropy_rows);
 }
 
 struct Problem {
   CrossEntropy c;
-  Build build;
+  CrossEntropyConfig build;
   std::string why;
 };
 
@@ -250,7 +261,7 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   c.logits_layout = check.rows("logits", c.logits, c.rows, c.cols, c.logits_layout);
   check.present("targets", c.targets, {DType::s32, DType::s64}, false);
   check.vector("targets", c.targets, c.rows);
-  Build b{};
+  CrossEntropyConfig b;
   b.type = c.logits.dtype, b.wide_targets = c.targets.dtype == DType::s64, b.smooth = c.label_smoothing > 0;
   const auto optional = [&](const char* name, const View& v, DType t, std::uint64_t n, bool out) {
     if (v.given) check.present(name, v, {t}, out), check.vector(name, v, n);
@@ -275,8 +286,8 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   const int e = row::widest_access(need);
   const auto fit = row::fit(e, c.cols, {{c.logits, c.logits_layout}, {c.dlogits, c.dlogits_layout}});
   auto plan =
-      c.tuning ? row::RowPlan{*c.tuning, "as asked"} : row::plan_rows(need, c.rows, c.cols, fit, device);
-  b.tuning = plan.tuning;
+      c.config ? row::RowPlan{*c.config, "as asked"} : row::plan_rows(need, c.rows, c.cols, fit, device);
+  b.row = plan.config;
   return {std::move(c), b, std::move(plan.why)};
 }
 
@@ -287,7 +298,7 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
   const auto& c = p.c;
   if (c.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.tuning, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
+  fn(s, row::grid(fn, p.build.row, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
      c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.errors.arg(), c.rows, c.cols, c.logits_layout.pitch,
      c.dlogits_layout.pitch, c.ignore_index, c.label_smoothing, c.z_loss);
 }
@@ -298,7 +309,7 @@ void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_
 
 void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
                const View& scale, const View& loss) {
-  MeanBuild b{targets.dtype == DType::s64, scale.given, losses.given};
+  MeanLossConfig b{targets.dtype == DType::s64, scale.given, losses.given};
   const row::Checker check{b.sums ? "mean_loss" : "count_targets"};
   if (b.counts || !b.sums) {
     check.present("targets", targets, {DType::s32, DType::s64}, false);
@@ -309,10 +320,8 @@ void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std:
     check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
     check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
   }
-  load(s.device(),
-       variant(text::cat("mean_loss", b.counts ? b.wide ? "_s64" : "_s32" : "", b.sums ? "_sum" : ""), 75,
-               mean_loss_kernel, b))(s, runtime::Dim3{1}, targets.arg(), losses.arg(), scale.arg(),
-                                     loss.arg(), n, ignore_index);
+  load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel))(
+      s, runtime::Dim3{1}, targets.arg(), losses.arg(), scale.arg(), loss.arg(), n, ignore_index);
 }
 
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {

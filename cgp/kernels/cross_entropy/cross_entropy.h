@@ -22,7 +22,7 @@ struct CrossEntropy {
   row::Layout logits_layout{}, dlogits_layout{};
   std::int64_t ignore_index = -100;
   float label_smoothing = 0, z_loss = 0;
-  std::optional<row::RowTuning> tuning{};
+  std::optional<row::RowConfig> config{};
 };
 void cross_entropy(runtime::Stream& s, const CrossEntropy& c);
 

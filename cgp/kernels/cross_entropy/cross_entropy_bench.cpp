@@ -45,17 +45,17 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
         for (int stages : {0, 2, 3})
           for (int resident : {1, 2, 3, 4}) {
             if (resident * lanes > 1024 || stages * resident * lanes * loads * 16 > 220 * 1024) continue;
-            c.tuning = row::RowTuning{8, lanes, 1, loads, cluster, stages, resident};
-            c.tuning->edges = cols % 8 != 0;
+            c.config = row::RowConfig{8, lanes, 1, loads, cluster, stages, resident};
+            c.config->edges = cols % 8 != 0;
             run(swept, 5);
             if (stages < 3 || cluster == 1) continue;
-            c.tuning->lag = true;
+            c.config->overlap_exchange = true;
             run(swept, 5);
           }
       }
   for (int cluster : {8, 1}) {
-    c.tuning = row::RowTuning{8, 1024, 1, 0, cluster};
-    c.tuning->edges = cols % 8 != 0;
+    c.config = row::RowConfig{8, 1024, 1, 0, cluster};
+    c.config->edges = cols % 8 != 0;
     run(swept, 5);
   }
 }

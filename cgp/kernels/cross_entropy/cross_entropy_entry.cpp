@@ -26,6 +26,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
                                 : double((std::uint64_t(random.at(r)) * 2654435761u + r * 40503u) %
                                          std::max<std::uint64_t>(cols, 1)));
   }
+  row::expect_indices("cross_entropy", "targets", targets, cols, e.ignore_index);
   e.targets = c->input("targets", std::move(targets));
   HostArray scale(DType::f32, {1});
   scale.set(0, 0.25);
@@ -55,14 +56,15 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   for (DType t : {DType::bf16, DType::f16, DType::f32})
     for (bool smooth : {false, true}) {
       row::RowNeeds n;
-      n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0, n.dear = true;
-      const auto tunings = row::shipped_tunings(n, arch);
+      n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0,
+      n.expensive = true;
+      const auto configs = row::shipped_configs(n, arch);
       const auto step = row::image_step(arch, t, smooth);
-      for (std::size_t i = 0; i < tunings.size(); i += step) {
+      for (std::size_t i = 0; i < configs.size(); i += step) {
         CrossEntropy e;
         e.logits = e.dlogits = View::stand_in(t), e.targets = View::stand_in(DType::s64),
         e.loss = View::stand_in(DType::f32);
-        e.rows = e.cols = 1, e.tuning = tunings[i], e.label_smoothing = smooth ? 0.1f : 0;
+        e.rows = e.cols = 1, e.config = configs[i], e.label_smoothing = smooth ? 0.1f : 0;
         all.push_back(cross_entropy_variant(e, device, nullptr));
       }
     }

@@ -29,7 +29,7 @@ TEST(cross_entropy, every_row_length_matches_the_oracle) {
 }
 
 // The gradient of a row is stored while slower blocks of the cluster still read the next.
-TEST(cross_entropy, lagging_ring_in_place) {
+TEST(cross_entropy, overlapping_ring_in_place) {
   auto device = runtime::Device::open("emu:sm_90a");
   const std::uint64_t rows = 300, cols = 1000;
   const auto x = random_array(DType::bf16, {rows, cols}, 5);
@@ -40,7 +40,7 @@ TEST(cross_entropy, lagging_ring_in_place) {
   auto loss = device.zeros<float>(rows);
   CrossEntropy c;
   c.logits = std::as_const(logits), c.dlogits = logits, c.targets = to, c.loss = loss;
-  c.rows = rows, c.cols = cols, c.tuning = row::RowTuning{8, 32, 1, 1, 4, 3, 1, false, false, true};
+  c.rows = rows, c.cols = cols, c.config = row::RowConfig{8, 32, 1, 1, 4, 3, 1, false, false, true};
   cross_entropy(device.stream(), c);
   device.sync();
   const auto want = cross_entropy_ref(x.as_doubles(), {targets.begin(), targets.end()}, rows, cols, -100, 0,
@@ -57,8 +57,8 @@ namespace {
 
 // In place in rows that begin anywhere: `before` elements into an allocation and `gap` elements apart, none
 // of which may change.
-void check_crooked_rows(runtime::Device& device, DType type, const row::RowTuning& t, std::uint64_t rows,
-                        std::uint64_t cols, std::uint64_t before, std::uint64_t gap, bool gradient) {
+void check_misaligned_rows(runtime::Device& device, DType type, const row::RowConfig& t, std::uint64_t rows,
+                           std::uint64_t cols, std::uint64_t before, std::uint64_t gap, bool gradient) {
   const std::uint64_t pitch = cols + gap, all = before + rows * pitch;
   auto x = random_array(type, {all}, 5 + cols);
   auto memory = device.alloc<std::byte>(x.bytes.size());
@@ -70,7 +70,7 @@ void check_crooked_rows(runtime::Device& device, DType type, const row::RowTunin
   auto loss = device.zeros<float>(rows);
   const View logits = View(memory.address(), all, type, true, memory.all().backend()).from(before);
   CrossEntropy c;
-  c.logits = logits, c.targets = to, c.loss = loss, c.rows = rows, c.cols = cols, c.tuning = t;
+  c.logits = logits, c.targets = to, c.loss = loss, c.rows = rows, c.cols = cols, c.config = t;
   c.logits_layout.pitch = c.dlogits_layout.pitch = pitch;
   if (gradient) c.dlogits = logits;
   cross_entropy(device.stream(), c);
@@ -97,38 +97,39 @@ void check_crooked_rows(runtime::Device& device, DType type, const row::RowTunin
     EXPECT_NEAR(losses[r], want.loss[r], want.loss_tolerance[r]) << row::describe(t) << " row " << r;
 }
 
-// Elements, lanes, rows, loads, cluster, stages, resident, stay, hold, lag, pass, edges.
-const row::RowTuning kCrooked[] = {{8, 64, 1, 2, 1, 0, 0, false, false, false, false, true},
-                                   {8, 32, 4, 4, 1, 0, 0, true, false, false, false, true},
-                                   {8, 32, 1, 2, 2, 0, 0, false, false, false, false, true},
-                                   {8, 64, 1, 2, 1, 3, 1, false, false, false, false, true},
-                                   {8, 32, 1, 2, 2, 2, 1, false, false, false, false, true},
-                                   {8, 32, 1, 1, 4, 3, 1, false, false, true, false, true},
-                                   {8, 64, 1, 0, 2, 0, 0, false, false, false, false, true}};
+// Elements, threads, rows, loads, cluster, stages, min_blocks, persistent, hold_columns, overlap_exchange,
+// single_pass, edges.
+const row::RowConfig kMisaligned[] = {{8, 64, 1, 2, 1, 0, 0, false, false, false, false, true},
+                                      {8, 32, 4, 4, 1, 0, 0, true, false, false, false, true},
+                                      {8, 32, 1, 2, 2, 0, 0, false, false, false, false, true},
+                                      {8, 64, 1, 2, 1, 3, 1, false, false, false, false, true},
+                                      {8, 32, 1, 2, 2, 2, 1, false, false, false, false, true},
+                                      {8, 32, 1, 1, 4, 3, 1, false, false, true, false, true},
+                                      {8, 64, 1, 0, 2, 0, 0, false, false, false, false, true}};
 
 }  // namespace
 
-TEST(cross_entropy, crooked_rows_in_place_in_every_skeleton) {
+TEST(cross_entropy, misaligned_rows_in_place_in_every_skeleton) {
   auto device = runtime::Device::open("emu:sm_90a");
-  for (const auto& t : kCrooked) {
-    const std::uint64_t rows = t.persistent() ? 300 : 9;
-    check_crooked_rows(device, DType::bf16, t, rows, 1001, 0, 0, true);
-    check_crooked_rows(device, DType::f16, t, 9, 930, 3, 5, true);
-    check_crooked_rows(device, DType::bf16, t, 6, 1000, 5, 8, true);
-    check_crooked_rows(device, DType::bf16, t, 5, 6, 1, 0, true);  // no whole access
+  for (const auto& t : kMisaligned) {
+    const std::uint64_t rows = t.visits_many() ? 300 : 9;
+    check_misaligned_rows(device, DType::bf16, t, rows, 1001, 0, 0, true);
+    check_misaligned_rows(device, DType::f16, t, 9, 930, 3, 5, true);
+    check_misaligned_rows(device, DType::bf16, t, 6, 1000, 5, 8, true);
+    check_misaligned_rows(device, DType::bf16, t, 5, 6, 1, 0, true);  // no whole access
   }
-  const row::RowTuning pass{4, 64, 1, 2, 2, 0, 0, false, false, false, true, true};
-  check_crooked_rows(device, DType::f32, pass, 7, 3001, 1, 0, false);
-  check_crooked_rows(device, DType::f32, {4, 32, 4, 3, 1, 0, 0, false, false, false, false, true}, 9, 383, 2,
-                     1, true);
+  const row::RowConfig pass{4, 64, 1, 2, 2, 0, 0, false, false, false, true, true};
+  check_misaligned_rows(device, DType::f32, pass, 7, 3001, 1, 0, false);
+  check_misaligned_rows(device, DType::f32, {4, 32, 4, 3, 1, 0, 0, false, false, false, false, true}, 9, 383,
+                        2, 1, true);
 }
 
-TEST(cross_entropy, crooked_rows_under_every_policy) {
+TEST(cross_entropy, misaligned_rows_under_every_policy) {
   for (const auto& [async, schedule] :
        {std::pair{"late", "adversarial"}, {"random:1", "random:1"}, {"late", "random:2"}}) {
     auto device = emulator_under(async, schedule);
-    for (const auto& t : kCrooked)
-      if (t.stages) check_crooked_rows(device, DType::bf16, t, 140, 1001, 3, 0, true);
+    for (const auto& t : kMisaligned)
+      if (t.stages) check_misaligned_rows(device, DType::bf16, t, 140, 1001, 3, 0, true);
   }
 }
 
@@ -227,6 +228,17 @@ TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
   const NamedArray nothing{"logits", HostArray(DType::f32, {5, 0})};
   EXPECT_THROW((void)kernel.prepare(device, Options("cross_entropy", kernel.options), {nothing}, 1),
                ArgumentError);
+  const NamedArray input{"logits", HostArray(DType::f32, {3, 8})};
+  NamedArray given{"targets", HostArray(DType::s64, {3})};
+  given.array.set(0, 7), given.array.set(1, -100);  // the last class, and a row that is ignored
+  const auto prepare = [&] {
+    (void)kernel.prepare(device, Options("cross_entropy", kernel.options), {input, given}, 1);
+  };
+  EXPECT_NO_THROW(prepare());
+  given.array.set(2, 8);
+  EXPECT_THROW(prepare(), ArgumentError);
+  given.array.set(2, -1);
+  EXPECT_THROW(prepare(), ArgumentError);
 }
 
 TEST(cross_entropy, right_and_repeatable_on_a_gpu) {

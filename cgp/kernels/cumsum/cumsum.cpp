@@ -25,11 +25,18 @@ constexpr int kLoads = 4, kWarps = 8, kRowsPerBlock = 4;
 constexpr std::uint64_t kShort = 256;  // accesses
 static_assert(kLoads * kWarps == 32, "the totals of a tile are one value a lane");
 
-struct Build {
-  DType type;
-  int elements;  // of an access
-  bool block;    // a block for a row, else a warp
-  bool exclusive;
+struct CumSumConfig {
+  DType type{};
+  int elements = 1;    ///< of an access
+  bool block = false;  ///< a block for a row, else a warp
+  bool exclusive = false;
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type);
+    v.number("elements", "vec", c.elements, 1);
+    v.flag("block_a_row", c.block);
+    v.flag("exclusive", c.exclusive);
+  }
 };
 
 Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
@@ -80,7 +87,7 @@ Floats before_warp(Warp& w, const Scanned& s) {
 }
 
 // Pitches in elements; `accesses` of a row.
-void cumsum_rows(Kernel& k, Build b, In<b8> x, Out<b8> out, Val<u64> rows, Val<u64> accesses,
+void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows, Val<u64> accesses,
                  Val<u64> x_pitch, Val<u64> out_pitch) {
   const int lanes = b.block ? kWarps * 32 : 32;
   k.block(b.block ? lanes : 32 * kRowsPerBlock);
@@ -121,15 +128,13 @@ void cumsum_rows(Kernel& k, Build b, In<b8> x, Out<b8> out, Val<u64> rows, Val<u
                });
 }
 
-Variant make(const Build& b) {
-  return variant(text::cat("cumsum_", cgp::name(b.type), b.elements > 1 ? "_v" : "",
-                           b.exclusive ? "_exclusive" : "", b.block ? "__256" : "__32x4"),
-                 b.type == DType::bf16 ? 80 : 75, cumsum_rows, b);
+Variant make(const CumSumConfig& c) {
+  return config_variant("cumsum", c, c.type == DType::bf16 ? 80 : 75, cumsum_rows);
 }
 
 struct Problem {
   CumSum c;
-  Build build;
+  CumSumConfig build;
   std::string why;
 };
 
@@ -149,7 +154,7 @@ Problem checked(CumSum c) {
   const bool wide = row::fits(c.x, c.cols, c.x_layout, n) && row::fits(c.out, c.cols, c.out_layout, n);
   const int elements = wide ? n : 1;
   const bool block = c.cols / std::uint64_t(elements) > kShort;
-  const Build b{c.x.dtype, elements, block, c.exclusive};
+  const CumSumConfig b{c.x.dtype, elements, block, c.exclusive};
   return {std::move(c), b,
           text::cat(block ? "a block" : "a warp", " for a row, ", wide ? "16-byte" : "single", " accesses")};
 }

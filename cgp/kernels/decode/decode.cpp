@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/decode/decode_kernel.h"
+#include "cgp/kernels/decode/decode_combine.h"
 
 namespace cgp::kernels {
 namespace {
@@ -14,19 +14,26 @@ namespace {
 using namespace decode_parts;
 
 template <class T, class Page>
-void decode_kernel(Kernel& k, Tune t, DecodeParams p) {
-  k.block(32 * t.t.warps);
-  if (t.t.cluster > 1) k.cluster(t.t.cluster);
-  if (t.t.early && k.sm() >= 90) {
+void decode_kernel(Kernel& k, DecodeConfig c, DecodeParams p) {
+  k.block(32 * c.warps);
+  if (c.cluster > 1) k.cluster(c.cluster);
+  if (c.pdl && k.sm() >= 90) {
     griddepcontrol_launch_dependents(k);
     griddepcontrol_wait(k);
   }
-  Decode<T, Page>(k, t, p).run();
+  Decode<T, Page>(k, c, p).run();
+}
+
+template <class T>
+void split_kv_kernel(Kernel& k, DecodeConfig c, DecodeParams p, ContiguousKv kv) {
+  k.block(32 * c.warps);
+  if (c.cluster > 1) k.cluster(c.cluster);
+  Decode<T, T>(k, c, p, &kv).run();
 }
 
 struct Plan {
   std::uint64_t items, splits;
-  int cluster = 0, room = 0;
+  int cluster = 0, smem_kb = 0;
   // Of a cascade: sequences whose rows are multiplied together, the blocks that share a group's keys.
   std::uint64_t members = 0, shared_splits = 0, shared_blocks = 0;
 };
@@ -35,35 +42,39 @@ struct Plan {
 // better than all of them in two rounds; where 8-bit heads of 256 leave warps little to wait for, two blocks
 // of an SM do.
 struct Rings {
-  int cluster, room;
+  int cluster, smem_kb;
 };
-Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
+/// For `units` key heads of sequences, where clusters are possible.
+Rings chosen_rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
   const bool bytes = p.cache.pages == DType::e4m3;
-  const auto with = [&](int cluster, int room) {
-    return Rings{cluster, p.room ? p.room : bytes && p.cache.d > 128 ? 96 : room};
-  };
-  if (p.cluster >= 0) return with(p.cluster, 96);
-  if (p.splits || !units || d.cc() / 10 != 9 || d.max_cluster < 16) return {0, 0};
   const auto sms = std::uint64_t(d.sm_count);
-  int cluster = 1, room = p.cache.d > 128 ? 192 : 96;
+  int cluster = 1, smem_kb = p.cache.d > 128 ? 192 : 96;
   if (units * 16 <= sms / 2)
-    cluster = 16, room = 192;
+    cluster = 16, smem_kb = 192;
   else if (units * 8 <= sms * 3 / 4)
-    cluster = 8, room = 192;
+    cluster = 8, smem_kb = 192;
   else if (units * 4 <= sms)
-    cluster = 4, room = units * 4 <= sms / 2 ? 192 : 96;
+    cluster = 4, smem_kb = units * 4 <= sms / 2 ? 192 : 96;
   else if (units * 2 <= sms)
-    cluster = 2, room = 192;
+    cluster = 2, smem_kb = 192;
   else if (units * 10 < sms * 9)
-    cluster = 2, room = 96;
-  // A block has at least a tile for each of 4 warps. Few blocks with many keys each: what splits bring in
-  // with all SMs is worth their way through memory.
+    cluster = 2, smem_kb = 96;
+  // A block has at least a tile for each of 4 warps.
   const auto most = std::bit_floor(std::max<std::uint64_t>(1, p.max_length / 64));
   if (std::uint64_t(cluster) > most) cluster = int(most);
-  const std::uint64_t keys = p.max_length * p.cache.d * (bytes ? 2 : 4) / std::uint64_t(cluster);
-  if (units * std::uint64_t(cluster) * 10 < sms * 9 && (cluster == 1 || keys > std::uint64_t(5) << 19))
+  return {cluster, p.smem_kb ? p.smem_kb : bytes && p.cache.d > 128 ? 96 : smem_kb};
+}
+Rings rings(const DecodeProblem& p, const runtime::DeviceInfo& d, std::uint64_t units) {
+  const bool bytes = p.cache.pages == DType::e4m3;
+  if (p.cluster >= 0) return {p.cluster, p.smem_kb ? p.smem_kb : 96};
+  if (p.splits || !units || p.cache.d % 64 || d.cc() / 10 != 9 || d.max_cluster < 16) return {0, 0};
+  const auto chosen = chosen_rings(p, d, units);
+  // Few blocks with many keys each: what splits bring in with all SMs is worth their way through memory.
+  const auto blocks = units * std::uint64_t(chosen.cluster);
+  const std::uint64_t keys = p.max_length * p.cache.d * (bytes ? 2 : 4) / std::uint64_t(chosen.cluster);
+  if (blocks * 10 < std::uint64_t(d.sm_count) * 9 && (chosen.cluster == 1 || keys > std::uint64_t(5) << 19))
     return {0, 0};
-  return with(cluster, room);
+  return chosen;
 }
 Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   const std::uint64_t rows = p.heads_q / p.cache.heads * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
@@ -75,17 +86,18 @@ Plan plan(const DecodeProblem& p, const runtime::DeviceInfo& d) {
   // Where one sequence's rows fill a product there is nothing to share.
   if (p.share > 1 && rows && rows <= kRows / 2 && work <= kCounters) {
     // With rings, every warp of a block has rows of its own.
-    const int room = p.cluster == 0 || d.cc() / 10 != 9 ? 0 : p.cache.d > 128 ? 192 : 96;
-    const std::uint64_t members = std::min((room ? 4 * kRows : kRows) / rows, p.share),
+    const bool ring = p.cluster != 0 && d.cc() / 10 == 9 && p.cache.d % 64 == 0;
+    const int smem_kb = !ring ? 0 : p.cache.d > 128 ? 192 : 96;
+    const std::uint64_t members = std::min((smem_kb ? 4 * kRows : kRows) / rows, p.share),
                         groups = (p.batch + p.share - 1) / p.share;
     const std::uint64_t units = p.cache.heads * groups * ((p.share + members - 1) / members);
-    const std::uint64_t slots = std::uint64_t(std::max(1, d.sm_count)) * (room > 96 ? 1 : 2);
+    const std::uint64_t slots = std::uint64_t(std::max(1, d.sm_count)) * (smem_kb > 96 ? 1 : 2);
     // A block of common keys has four rounds of 64 and more: what it combines afterwards is worth as much.
-    const std::uint64_t ways = std::clamp<std::uint64_t>(slots / units, 1, room ? (most + 3) / 4 : most);
-    return {items, splits, 0, room, members, ways, units * ways};
+    const std::uint64_t ways = std::clamp<std::uint64_t>(slots / units, 1, smem_kb ? (most + 3) / 4 : most);
+    return {items, splits, 0, smem_kb, members, ways, units * ways};
   }
   const auto ring = rings(p, d, items * p.batch);
-  if (ring.cluster) return {items, std::uint64_t(ring.cluster), ring.cluster, ring.room};
+  if (ring.cluster) return {items, std::uint64_t(ring.cluster), ring.cluster, ring.smem_kb};
   return {items, splits};
 }
 
@@ -103,7 +115,8 @@ DecodeProblem DecodeProblem::dense() const {
 std::string reject(const DecodeProblem& q) {
   const auto p = q.dense();
   if (auto why = reject(p.cache); !why.empty()) return why;
-  if (p.cache.d % 64) return text::cat("d = ", p.cache.d, " is no multiple of 64");
+  if (p.cache.d % 64 && p.cluster > 0)
+    return text::cat("d = ", p.cache.d, " is no multiple of 64, which clusters need");
   if (p.heads_q % p.cache.heads)
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of the cache's heads = ", p.cache.heads);
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
@@ -112,50 +125,79 @@ std::string reject(const DecodeProblem& q) {
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
   if (p.cluster < -1 || p.cluster > 16 || (p.cluster > 0 && !std::has_single_bit(unsigned(p.cluster))))
     return text::cat("cluster = ", p.cluster, " is not 1, 2, 4, 8 or 16, 0 or -1");
-  if (p.room && p.room != 96 && p.room != 192) return text::cat("room = ", p.room, " is not 96, 192 or 0");
+  if (p.smem_kb && p.smem_kb != 96 && p.smem_kb != 192)
+    return text::cat("smem_kb = ", p.smem_kb, " is not 96, 192 or 0");
   if (p.splits < 0 || p.splits > 65535) return text::cat("splits = ", p.splits, " is not 0 to 65535");
   for (const auto* s : {&p.q, &p.o})
     if (s->batch % 8 || s->head % 8 || s->row % 8) return "rows of q and o must lie at multiples of 16 bytes";
   return {};
 }
 
-Variant decode_variant(DType type, DType pages, int d, const DecodeTuning& t) {
-  auto name = text::cat("decode_", cgp::name(type), "_", cgp::name(pages), "_", d, "__w", t.warps,
-                        t.wide ? "_wide" : "", t.single ? "_single" : "", t.lse ? "_lse" : "",
-                        t.early ? "_early" : "", t.cascade ? "_cascade" : "",
-                        t.cluster ? text::cat("_c", t.cluster, "_", t.room) : "");
-  const Tune tune{t, d};
-  const int oldest = t.cluster ? 90 : 80;
-  if (pages == DType::e4m3)
-    return type == DType::f16 ? variant(std::move(name), 90, decode_kernel<f16, e4m3>, tune)
-                              : variant(std::move(name), 90, decode_kernel<bf16, e4m3>, tune);
-  return type == DType::f16 ? variant(std::move(name), oldest, decode_kernel<f16, f16>, tune)
-                            : variant(std::move(name), oldest, decode_kernel<bf16, bf16>, tune);
+Variant decode_variant(const DecodeConfig& c) {
+  const bool f16_type = c.type == DType::f16;
+  if (c.contiguous)
+    return f16_type ? variant(c.name(), 90, split_kv_kernel<f16>, c)
+                    : variant(c.name(), 90, split_kv_kernel<bf16>, c);
+  if (c.pages == DType::e4m3)
+    return f16_type ? variant(c.name(), 90, decode_kernel<f16, e4m3>, c)
+                    : variant(c.name(), 90, decode_kernel<bf16, e4m3>, c);
+  const int oldest = c.cluster ? 90 : 80;
+  return f16_type ? variant(c.name(), oldest, decode_kernel<f16, f16>, c)
+                  : variant(c.name(), oldest, decode_kernel<bf16, bf16>, c);
 }
-std::vector<Variant> decode_variants() {
-  std::vector<Variant> all;
+std::vector<DecodeConfig> decode_configs() {
+  std::vector<DecodeConfig> all;
   for (int d : {64, 128, 256})
-    for (bool wide : {false, true})
-      all.push_back(decode_variant(DType::bf16, DType::bf16, d, {4, wide, wide && d == 64, true}));
-  all.push_back(decode_variant(DType::f16, DType::f16, 128, {}));
-  for (DType t : {DType::f16, DType::bf16})
-    all.push_back(decode_variant(t, DType::e4m3, 128, {4, true, false, false}));
+    for (bool rows16 : {false, true})
+      all.push_back({.d = d, .rows16 = rows16, .one_split = rows16 && d == 64, .lse = true});
+  all.push_back({.type = DType::f16, .pages = DType::f16});
+  for (DType t : {DType::f16, DType::bf16}) all.push_back({.type = t, .pages = DType::e4m3, .rows16 = true});
   for (auto [ring, d] : {std::pair{0, 128}, {0, 256}, {1, 64}, {1, 128}, {1, 256}}) {
     const DType pages = (d == 128) != bool(ring) ? DType::e4m3 : DType::bf16;
-    DecodeTuning cascade{.wide = true, .lse = d != 128, .early = false, .cluster = ring};
-    cascade.room = d > 128 ? 192 : 96, cascade.cascade = true;
-    all.push_back(decode_variant(DType::bf16, pages, d, cascade));
+    all.push_back({.pages = pages,
+                   .d = d,
+                   .rows16 = true,
+                   .lse = d != 128,
+                   .cascade = true,
+                   .cluster = ring,
+                   .smem_kb = d > 128 ? 192 : 96});
   }
   for (DType pages : {DType::bf16, DType::e4m3})
     for (int d : {64, 128, 256}) {
-      const bool wide = (pages == DType::e4m3) == (d == 128);
-      all.push_back(decode_variant(DType::bf16, pages, d,
-                                   {d == 64 ? 8 : 4, wide, d == 64, wide, d == 64,
-                                    d == 64    ? 1
-                                    : d == 128 ? 16
-                                               : 8,
-                                    d == 128 ? 96 : 192}));
+      const bool rows16 = (pages == DType::e4m3) == (d == 128);
+      all.push_back({.pages = pages,
+                     .d = d,
+                     .warps = d == 64 ? 8 : 4,
+                     .rows16 = rows16,
+                     .one_split = d == 64,
+                     .lse = rows16,
+                     .pdl = d == 64,
+                     .cluster = d == 64    ? 1
+                                : d == 128 ? 16
+                                           : 8,
+                     .smem_kb = d == 128 ? 96 : 192});
     }
+  for (int d : {64, 128, 256})
+    all.push_back({.type = d == 128 ? DType::f16 : DType::bf16,
+                   .pages = d == 128 ? DType::f16 : DType::bf16,
+                   .d = d,
+                   .warps = d == 64 ? 8 : 4,
+                   .rows16 = d != 64,
+                   .one_split = d == 256,
+                   .lse = true,
+                   .contiguous = true,
+                   .causal = d != 256,
+                   .window_left = d == 64,
+                   .key_lengths = d == 128,
+                   .cluster = d == 256   ? 1
+                              : d == 128 ? 4
+                                         : 16,
+                   .smem_kb = d == 64 ? 192 : 96});
+  return all;
+}
+std::vector<Variant> decode_variants() {
+  std::vector<Variant> all;
+  for (const auto& c : decode_configs()) all.push_back(decode_variant(c));
   return all;
 }
 
@@ -174,7 +216,8 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   for (auto [what, a] : {std::pair{"q", at.q}, {"pool", at.pool}, {"o", at.o}})
     if (!a || a % 16) throw ArgumentError(text::cat("decode: ", what, " must be at a multiple of 16 bytes"));
   const auto use = plan(p, s.device().info());
-  for (auto [what, a] : {std::pair{"table", at.table}, {"lengths", at.lengths}, {"wrong", at.wrong}})
+  for (auto [what, a] :
+       {std::pair{"table", at.table}, {"lengths", at.lengths}, {"error_flag", at.error_flag}})
     if (!a) throw ArgumentError(text::cat("decode: ", what, " is 0"));
   if (use.cluster && s.device().info().max_cluster < use.cluster)
     throw Unsupported(text::cat("decode: clusters of ", use.cluster, " blocks need sm_90, this is ",
@@ -187,50 +230,142 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
                                 " key heads and row blocks of sequences, which are above ", kCounters));
   if (use.items > 65535)
     throw Unsupported(text::cat("decode: ", use.items, " key heads and row blocks are above 65535"));
-  DecodeTuning t;
-  t.wide = p.heads_q / p.cache.heads * p.n_q > 8, t.lse = at.lse != 0;
-  t.single = use.splits == 1 && !use.members, t.cascade = use.members != 0, t.wide = t.wide || t.cascade;
-  t.early = p.early && s.device().info().cc() >= 90;
-  if (use.cluster || use.room) {
-    t.cluster = std::max(1, use.cluster), t.room = use.room;
-    t.warps = t.cascade || p.cache.d > 128 || t.room < 192 ? 4 : 8;
+  DecodeConfig c{.type = p.cache.type, .pages = p.cache.pages, .d = int(p.cache.d)};
+  c.one_split = use.splits == 1 && !use.members, c.cascade = use.members != 0;
+  c.rows16 = p.heads_q / p.cache.heads * p.n_q > 8 || c.cascade, c.lse = at.lse != 0;
+  c.pdl = p.pdl && s.device().info().cc() >= 90;
+  if (use.cluster || use.smem_kb) {
+    c.cluster = std::max(1, use.cluster), c.smem_kb = use.smem_kb;
+    c.warps = c.cascade || p.cache.d > 128 || c.smem_kb < 192 ? 4 : 8;
   }
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   constexpr float log2e = 1.4426950408889634f;
-  const DecodeNumbers n{at.q,
-                        at.pool,
-                        at.table,
-                        at.lengths,
-                        at.o,
-                        at.lse,
-                        at.workspace,
-                        at.wrong,
-                        at.shared,
-                        p.q.batch,
-                        p.q.head,
-                        p.q.row,
-                        p.o.batch,
-                        p.o.head,
-                        p.o.row,
-                        u32(p.cache.heads),
-                        u32(p.heads_q / p.cache.heads),
-                        u32(p.n_q),
-                        u32(p.cache.page_size),
-                        u32(p.cache.page_count),
-                        u32(p.columns),
-                        u32(use.splits),
-                        u32(use.items),
-                        u32(p.batch),
-                        u32(p.share),
-                        u32(use.members),
-                        u32(use.shared_splits),
-                        u32(use.shared_blocks),
-                        p.scale * log2e * p.cache.key_scale,
-                        p.cache.value_scale};
+  const DecodeArguments n{.q = at.q,
+                          .pool = at.pool,
+                          .table = at.table,
+                          .lengths = at.lengths,
+                          .o = at.o,
+                          .lse = at.lse,
+                          .workspace = at.workspace,
+                          .error_flag = at.error_flag,
+                          .shared = at.shared,
+                          .q_batch = p.q.batch,
+                          .q_head = p.q.head,
+                          .q_row = p.q.row,
+                          .o_batch = p.o.batch,
+                          .o_head = p.o.head,
+                          .o_row = p.o.row,
+                          .heads_kv = u32(p.cache.heads),
+                          .group = u32(p.heads_q / p.cache.heads),
+                          .n_q = u32(p.n_q),
+                          .page_size = u32(p.cache.page_size),
+                          .page_count = u32(p.cache.page_count),
+                          .columns = u32(p.columns),
+                          .splits = u32(use.splits),
+                          .items = u32(use.items),
+                          .batch = u32(p.batch),
+                          .share = u32(p.share),
+                          .members = u32(use.members),
+                          .shared_splits = u32(use.shared_splits),
+                          .shared_blocks = u32(use.shared_blocks),
+                          .scale_log2 = p.scale * log2e * p.cache.key_scale,
+                          .value_scale = p.cache.value_scale};
   runtime::Dim3 grid{u32(use.splits), u32(use.items), u32(p.batch)};
-  if (t.cascade) grid = {u32(use.shared_blocks + p.batch * use.items * use.splits), 1, 1};
-  load(s.device(), decode_variant(p.cache.type, p.cache.pages, int(p.cache.d), t))(
-      s, runtime::Launch{.grid = grid, .programmatic = t.early}, n);
+  if (c.cascade) grid = {u32(use.shared_blocks + p.batch * use.items * use.splits), 1, 1};
+  load(s.device(), decode_variant(c))(s, runtime::Launch{.grid = grid, .programmatic = c.pdl}, n);
+}
+
+// ---------------------------------------------------------------- attention without pages
+std::string reject_split_kv(const AttentionProblem& p, const AttentionAddresses& at,
+                            const runtime::DeviceInfo& d) {
+  const std::string lead = "attention split_kv: ";
+  if (d.cc() / 10 != 9 || d.max_cluster < 16)
+    return text::cat(lead, "needs clusters of sm_90, this is ", d.arch);
+  if (p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat(lead, "takes f16 and bf16, not ", name(p.type));
+  if (p.d_qk != p.d_v || p.d_qk % 64)
+    return text::cat(lead, "head dimensions ", p.d_qk, " and ", p.d_v, " are not one multiple of 64");
+  if (p.packed) return lead + "packed sequences have other offsets";
+  if (p.soft_cap != 0 || p.alibi || p.mask != AttentionMask::none || p.modify.apply)
+    return lead + "scores are bounded by windows and lengths alone";
+  if (p.window_right > 0) return lead + "a right window above 0";
+  if (!(p.scale > 0)) return text::cat(lead, "scale = ", p.scale, " is not positive");
+  if (p.n_kv == 0) return lead + "n_kv = 0";
+  const std::uint64_t rows = p.heads_q / p.heads_kv * p.n_q;
+  if (p.batch > 65535 || p.heads_kv * ((rows + kRows - 1) / kRows) > 65535)
+    return lead + "more blocks than a grid has";
+  for (auto [what, a] : {std::pair{"q", at.q}, {"k", at.k}, {"v", at.v}, {"o", at.o}})
+    if (a % 16) return text::cat(lead, what, " does not begin at a multiple of 16 bytes");
+  for (auto [what, s] : {std::pair{"q", &p.q}, {"k", &p.k}, {"v", &p.v}})
+    if (s->row % 8 || s->head % 8 || (p.batch > 1 && s->batch % 8))
+      return text::cat(lead, "rows of ", what, " do not lie at multiples of 16 bytes");
+  return {};
+}
+bool suits_split_kv(const AttentionProblem& p) {
+  return p.heads_q / p.heads_kv * p.n_q <= std::uint64_t(kRows) && p.n_kv >= 1024;
+}
+DecodeConfig split_kv_config(const AttentionProblem& p, const AttentionAddresses& at,
+                             const runtime::DeviceInfo& d) {
+  const std::uint64_t rows = p.heads_q / p.heads_kv * p.n_q, row_blocks = (rows + kRows - 1) / kRows;
+  DecodeProblem like;
+  like.cache.type = like.cache.pages = p.type, like.cache.d = p.d_qk, like.max_length = p.n_kv;
+  const auto ring = chosen_rings(like, d, p.batch * p.heads_kv * row_blocks);
+  DecodeConfig c{.type = p.type, .pages = p.type, .d = int(p.d_qk)};
+  c.rows16 = rows > 8, c.lse = at.lse != 0, c.one_split = ring.cluster == 1;
+  c.contiguous = true, c.key_lengths = p.key_lengths, c.window_left = p.window_left >= 0;
+  c.causal = p.causal || p.window_right == 0;
+  c.cluster = ring.cluster, c.smem_kb = ring.smem_kb, c.warps = p.d_qk > 128 || ring.smem_kb < 192 ? 4 : 8;
+  return c;
+}
+void attention_split_kv(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at) {
+  if (auto why = reject_split_kv(p, at, s.device().info()); !why.empty()) throw Unsupported(std::move(why));
+  const auto c = split_kv_config(p, at, s.device().info());
+  const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
+  const std::uint64_t group = p.heads_q / p.heads_kv, rows = group * p.n_q;
+  const auto items = u32(p.heads_kv * ((rows + kRows - 1) / kRows));
+  constexpr float log2e = 1.4426950408889634f;
+  const DecodeArguments n{.q = at.q,
+                          .pool = at.k,
+                          .table = 0,
+                          .lengths = at.lengths,
+                          .o = at.o,
+                          .lse = at.lse,
+                          .workspace = 0,
+                          .error_flag = 0,
+                          .shared = 0,
+                          .q_batch = p.q.batch,
+                          .q_head = p.q.head,
+                          .q_row = p.q.row,
+                          .o_batch = p.o.batch,
+                          .o_head = p.o.head,
+                          .o_row = p.o.row,
+                          .heads_kv = u32(p.heads_kv),
+                          .group = u32(group),
+                          .n_q = u32(p.n_q),
+                          .page_size = 0,
+                          .page_count = 0,
+                          .columns = 0,
+                          .splits = u32(std::uint64_t(c.cluster)),
+                          .items = items,
+                          .batch = u32(p.batch),
+                          .share = 0,
+                          .members = 0,
+                          .shared_splits = 0,
+                          .shared_blocks = 0,
+                          .scale_log2 = p.scale * log2e,
+                          .value_scale = 1};
+  const ContiguousKvArguments kv{
+      .v = at.v,
+      .k_batch = p.k.batch,
+      .k_head = p.k.head,
+      .k_row = p.k.row,
+      .v_batch = p.v.batch,
+      .v_head = p.v.head,
+      .v_row = p.v.row,
+      .n_kv = u32(p.n_kv),
+      .window_left = std::int32_t(std::min<std::int64_t>(p.window_left, 0x3fffffff))};
+  load(s.device(), decode_variant(c))(s, runtime::Dim3{u32(std::uint64_t(c.cluster)), items, u32(p.batch)}, n,
+                                      kv);
 }
 
 }  // namespace cgp::kernels

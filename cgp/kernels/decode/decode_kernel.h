@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// decode: attention over pages with mma.sync, from global memory straight into the registers of the products.
+// decode: attention of few queries over pages with mma.sync, from global memory straight into the registers of the
+// products. decode_combine.h has how results of warps and blocks are combined.
 //   who      a warp multiplies up to 16 rows (queries of one key head) with tiles of 16 keys; the warps of a
-//            block take tiles in turn, `splits` blocks share a sequence
-//   memory   both products may take their sums in any order, so lanes read the 16 bytes that suit them: of k,
-//            four lanes read 64 bytes of a key; of v, eight lanes read 128 bytes of a key. The next tile's
-//            keys are under way while this one's are multiplied. Nothing passes through shared memory
-//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of
-//            the sums and of the products
+//            block take tiles one after the other, `splits` blocks share a sequence (split-KV)
+//   memory   a sum has no order, so lanes read the 16 bytes that suit them: of k, four lanes read 64 bytes of a
+//            key; of v, eight lanes read 128 bytes of a key. The next tile's keys are under way while this one's
+//            are multiplied. Nothing passes through shared memory
+//   8 rows   and fewer are the columns of o' = v' p', where p' is what a thread holds of the scores: half of the
+//            sums and of the products
 //   sync     warps meet once at the end; blocks count up, and the last combines (counters are left at 0)
 //   clusters the same products from rings of tiles in shared memory, a ring for each warp: cp.async has 96 or
-//            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what
-//            they add up, and nothing passes through global memory
+//            192 KB of an SM's keys under way from the beginning; blocks of a cluster send each other what they
+//            add up, and nothing passes through global memory
+//   rows     with ContiguousKv, keys and values lie in rows instead of pages; always with a cluster
 //   cascades of what sequences have in common each warp of a block multiplies 16 rows of its own with all the
 //            block's tiles, in such rings on sm_90; what sequences have alone is multiplied as without
-//   needs    sm_80, 8-bit pages sm_90; d a multiple of 64
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8, of 64 for rings
 #include <algorithm>
 #include <optional>
 
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/dsl/mma/mma.h"
-#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/async_stages.h"
 #include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/dsl/sync/sync.h"
 #include "cgp/kernels/attention/attention_score.h"
@@ -40,11 +42,14 @@ class Decode {
   using Words = std::vector<Val<b32>>;
   using Floats = std::vector<Val<f32>>;
 
-  Decode(Kernel& k, const Tune& t, const DecodeParams& p)
+  /// `kv`: of keys and values that lie in rows.
+  Decode(Kernel& k, const DecodeConfig& c, const DecodeParams& p, const ContiguousKv* kv = nullptr)
       : k_(k),
-        t_(t.t),
-        d_(t.d),
+        t_(c),
+        d_(c.d),
+        width_((c.d + 63) / 64 * 64),
         p_(p),
+        kv_(kv),
         cta_(k.cta()),
         w_(k.warp()),
         lane_(w_.lane()),
@@ -57,14 +62,14 @@ class Decode {
   void run() {
     if (t_.cascade) return run_cascade();
     if (t_.cluster) return run_cluster();
-    const auto split = t_.single ? Val<u32>(0) : k_.ctaid_x();
+    const auto split = t_.one_split ? Val<u32>(0) : k_.ctaid_x();
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();  // item: key head and block of rows
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
-    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
-    const auto share = t_.single ? tiles : (tiles + p_.splits - 1) / p_.splits;
-    const auto from = t_.single ? Val<u32>(0) : dsl::min(split * share, tiles);
-    const auto to = t_.single ? tiles : dsl::min(from + share, tiles);
+    const auto share = t_.one_split ? tiles : (tiles + p_.splits - 1) / p_.splits;
+    const auto from = t_.one_split ? Val<u32>(0) : dsl::min(split * share, tiles);
+    const auto to = t_.one_split ? tiles : dsl::min(from + share, tiles);
     run_tiles({batch, head, rows0, length, rows()}, from, to, split, item);
   }
 
@@ -81,7 +86,7 @@ class Decode {
     auto state = State{Floats(std::size_t(halves()), Val<f32>(kNever)),
                        Floats(std::size_t(halves()), Val<f32>(0)), accumulator()};
     const auto step = Val<u32>(std::uint32_t(t_.warps));
-    if (d_ <= 128) {
+    if (width_ <= 128) {
       auto done = k_.loop(
           range(start, to, step), std::tuple(std::move(state), load_keys(where, start, to)),
           [&](Val<u32> tile, std::tuple<State, std::vector<Words>> now) {
@@ -111,9 +116,9 @@ class Decode {
   void run_cascade() {
     const auto id = k_.ctaid_x();
     const auto common = assume_uniform(id < p_.shared_blocks);
-    const auto mine = select(common, id, id - p_.shared_blocks);
+    const auto index = select(common, id, id - p_.shared_blocks);
     const auto splits = select(common, p_.shared_splits, p_.splits);
-    const auto split = mine % splits, unit = mine / splits, head = unit % p_.heads_kv,
+    const auto split = index % splits, unit = index / splits, head = unit % p_.heads_kv,
                part = unit / p_.heads_kv;
     const auto parts = (p_.share + p_.members - 1) / p_.members;  // of a group's rows
     const auto group = select(common, part / parts, part / p_.share), inside = part % parts * p_.members;
@@ -122,7 +127,7 @@ class Decode {
         select(common, dsl::min(dsl::min(p_.members, p_.share - inside), p_.batch - first), Val<u32>(1));
     k_.if_(assume_uniform(first < p_.batch), [&] {
       const auto tokens = [&](const Val<u64>& list, const Val<u32>& i) {
-        return assume_uniform(In<u32>(list, 0, !t_.early).ld(i));
+        return assume_uniform(In<u32>(list, 0, !t_.pdl).ld(i));
       };
       const auto together = tokens(p_.shared, group) / std::uint32_t(kKeys);  // tiles
       const auto length = select(common, together * std::uint32_t(kKeys), tokens(p_.lengths, first));
@@ -161,6 +166,10 @@ class Decode {
   Val<u32> shared_index(const Where& at, const Val<u32>& item, const Val<u32>& member) const {
     return t_.cascade ? (at.batch + member) * p_.heads_kv + at.head : at.batch * p_.items + item;
   }
+  /// `there` and, where rows of memory end before that, column first + offset of the `count` from `first` on.
+  Val<pred> in_row(const Val<pred>& there, const Val<u32>& offset, int first, int count) const {
+    return first + count <= d_ ? there : there & (offset + std::uint32_t(first) < std::uint32_t(d_));
+  }
   struct Row {
     Val<u32> batch, head, query;
   };
@@ -172,28 +181,39 @@ class Decode {
   }
   /// Row r of a half sees the keys below this.
   Val<s32> limit(const Where& at, int half) const {
+    if (t_.contiguous && !t_.causal) return bits<s32>(at.length);
     const auto row_of = locate(at, dsl::min(row(at, half), at.rows - 1));
-    const auto length = t_.cascade ? In<u32>(p_.lengths, 0, !t_.early).ld(row_of.batch) : at.length;
+    const auto length = t_.cascade ? In<u32>(p_.lengths, 0, !t_.pdl).ld(row_of.batch) : at.length;
     return bits<s32>(length) - bits<s32>(p_.n_q) + bits<s32>(row_of.query) + 1;
   }
   using State = std::tuple<Floats, Floats, std::vector<Floats>>;  // max, sum, blocks of 16 x 8 of o, or of o'
-  int halves() const { return t_.wide ? 2 : 1; }
+  int halves() const { return t_.rows16 ? 2 : 1; }
   /// Of a block, at most.
   int block_rows() const { return t_.cascade && t_.cluster ? kRows * t_.warps : kRows; }
-  int pitch() const { return d_ + 1; }  ///< of o in shared memory: rows of a quad, columns of a lane group
+  int pitch() const {
+    return width_ + 1;
+  }  ///< of o in shared memory: rows of a quad, columns of a lane group
   /// Of a warp's o there, in elements. In a cluster it takes the place of the warp's keys.
   int out_pitch() const { return t_.cluster ? ring_bytes() / 4 : kRows * pitch(); }
   int page_bytes() const { return Page::bits / 8; }
 
   std::vector<Floats> accumulator() {
     std::vector<Floats> o;
-    for (int j = 0; j < d_ / (t_.wide ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
+    for (int j = 0; j < width_ / (t_.rows16 ? 8 : 16); ++j) o.push_back(Floats(4, Val<f32>(0)));
     return o;
   }
-  using Limits = std::vector<Val<s32>>;
+  /// Row r of a half sees keys from first (where there is a window) to end.
+  struct Limits {
+    std::vector<Val<s32>> end, first;
+  };
   Limits limits(const Where& at) const {
     Limits all;
-    for (int half = 0; half < halves(); ++half) all.push_back(limit(at, half));
+    for (int half = 0; half < halves(); ++half) {
+      all.end.push_back(limit(at, half));
+      if (!t_.window_left) continue;
+      const auto query = locate(at, dsl::min(row(at, half), at.rows - 1)).query;
+      all.first.push_back(aligned(at, query) - kv_->window_left);
+    }
     return all;
   }
   Val<u32> row(const Where& at, int half) const { return at.rows0 + group_ + std::uint32_t(8 * half); }
@@ -204,27 +224,27 @@ class Decode {
   // Where there are registers they stay there. Wide rows of both halves are in shared memory, as lanes read
   // them.
   Four queries(const Where& at) {
-    if (!t_.wide || d_ <= 128) {
+    if (!t_.rows16 || width_ <= 128) {
       std::vector<std::array<Val<b32>, 4>> words;
       for (int half = 0; half < halves(); ++half)
-        for (int c = 0; c < d_ / 32; ++c) words.push_back(load_queries(at, half, c));
-      return [this, words](int half, int c) { return words[std::size_t(half * d_ / 32 + c)]; };
+        for (int c = 0; c < width_ / 32; ++c) words.push_back(load_queries(at, half, c));
+      return [this, words](int half, int c) { return words[std::size_t(half * width_ / 32 + c)]; };
     }
-    const int words = 2 * d_ / 32 * 128, of = block_rows() / kRows;
-    const auto mine = of > 1 ? k_.warp_index() * std::uint32_t(words) : Val<u32>(0);
-    const auto shared = k_.shared<b32>(of * words, 16).at(lane_ * 4u + mine);
+    const int words = 2 * width_ / 32 * 128, of = block_rows() / kRows;
+    const auto of_warp = of > 1 ? k_.warp_index() * std::uint32_t(words) : Val<u32>(0);
+    const auto shared = k_.shared<b32>(of * words, 16).at(lane_ * 4u + of_warp);
     k_.if_(
         assume_uniform(of > 1 ? k_.warp_index() < std::uint32_t(of) : k_.warp_index() == 0u, Uniform::warp),
         [&] {
           for (int half = 0; half < 2; ++half)
-            for (int c = 0; c < d_ / 32; ++c) {
+            for (int c = 0; c < width_ / 32; ++c) {
               const auto w = load_queries(at, half, c);
-              shared.template st<4>((half * d_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
+              shared.template st<4>((half * width_ / 32 + c) * 32, RegGroup<b32, 4>(w[0], w[1], w[2], w[3]));
             }
         });
     k_.sync();
     return [this, shared](int half, int c) -> std::array<Val<b32>, 4> {
-      const auto w = shared.template ld<4>((half * d_ / 32 + c) * 32);
+      const auto w = shared.template ld<4>((half * width_ / 32 + c) * 32);
       return {w[0], w[1], w[2], w[3]};
     };
   }
@@ -233,7 +253,8 @@ class Decode {
     const auto there = locate(at, dsl::min(r, at.rows - 1));
     const auto base = to<u64>(there.batch) * p_.q_batch + to<u64>(there.head) * p_.q_head +
                       to<u64>(there.query) * p_.q_row + to<u64>(quad_ * 8u);
-    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(), r < at.rows, !t_.early);
+    const auto eight = load8<T>(In<T>(p_.q).at(base).at(32 * c).address(),
+                                in_row(r < at.rows, quad_ * 8u, 32 * c, 32), !t_.pdl);
     return {as_multiplied(eight[0]), as_multiplied(eight[1]), as_multiplied(eight[2]),
             as_multiplied(eight[3])};
   }
@@ -259,7 +280,7 @@ class Decode {
         In<s32>(p_.table, 0, true)
             .ld_if(inside, to<u64>(at.batch) * to<u64>(p_.columns) + to<u64>(column), Val<s32>(-1))[0]);
     const auto there = inside & (page < p_.page_count);
-    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, at.batch + 1); });
     const auto per_page = to<u64>(p_.page_size) * std::uint64_t(d_);
     const auto element = (to<u64>(page) * 2u * to<u64>(p_.heads_kv) + to<u64>(at.head)) * per_page +
                          to<u64>(key % p_.page_size) * std::uint64_t(d_);
@@ -278,8 +299,9 @@ class Decode {
     const auto base =
         p.address + to<u64>((key * std::uint32_t(d_) + quad_ * 8u) * std::uint32_t(page_bytes()));
     Words w;
-    for (int c = 0; c < d_ / 32; ++c) {
-      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()), there, !t_.early);
+    for (int c = 0; c < width_ / 32; ++c) {
+      const auto eight = load8<Page>(base + std::uint64_t(32 * c * page_bytes()),
+                                     in_row(there, quad_ * 8u, 32 * c, 32), !t_.pdl);
       for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
     }
     return w;
@@ -287,7 +309,7 @@ class Decode {
   std::vector<Words> load_values(const Where& at, const Val<u32>& tile) {
     const auto p = place(at, tile, tile == tile);
     std::vector<Words> w;
-    for (int part = 0; part < d_ / 64; ++part) w.push_back(load_values(at, tile, p, part));
+    for (int part = 0; part < width_ / 64; ++part) w.push_back(load_values(at, tile, p, part));
     return w;
   }
   /// 64 columns of 16 keys.
@@ -299,7 +321,8 @@ class Decode {
       const auto there = p.there & (tile * std::uint32_t(kKeys) + key < at.length);
       const auto offset =
           (key * std::uint32_t(d_) + group_ * 8u + std::uint32_t(64 * part)) * std::uint32_t(page_bytes());
-      const auto eight = load8<Page>(values + to<u64>(offset), there, !t_.early);
+      const auto eight =
+          load8<Page>(values + to<u64>(offset), in_row(there, group_ * 8u, 64 * part, 64), !t_.pdl);
       for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
     }
     return w;
@@ -313,7 +336,7 @@ class Decode {
   int row_chunks() const { return row_bytes() / 16; }
   int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
   int stages() const {
-    const int room = (k_.sm() >= 120 ? 64 : t_.room) * 1024;
+    const int room = (k_.sm() >= 120 ? 64 : t_.smem_kb) * 1024;
     return std::clamp(room / (t_.warps * 2 * half_bytes()), 1, 6);
   }
   int tiles_bytes() const { return stages() * 2 * half_bytes(); }
@@ -333,17 +356,45 @@ class Decode {
     const auto blocks = std::uint32_t(t_.cluster), step = blocks * std::uint32_t(t_.warps);
     const auto batch = k_.ctaid_z(), item = k_.ctaid_y();
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
-    const auto start = k_.ctaid_x() + k_.warp_index() * blocks;
-    auto pages = first_pages(batch, start, Val<u32>(step));
-    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.early).ld(batch));
+    const auto own = k_.ctaid_x() + k_.warp_index() * blocks;
+    if (kv_)
+      return run_rows({batch, head, rows0, length_of(batch), rows()}, own, step, item, std::move(started));
+    auto pages = first_pages(batch, own, Val<u32>(step));
+    const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
     const Where where{batch, head, rows0, length, rows()};
     const auto q = queries(where);
     const auto seen = limits(where);
-    const auto done = ring(where, seen, q, start, tiles, Val<u32>(step), std::move(pages), false);
+    const auto done = ring(where, seen, q, own, tiles, Val<u32>(step), std::move(pages), false);
     if (started) std::move(*started).wait(cta_);
     finish(where, Val<u32>(0), item, done);
   }
+  // ------------------------------------------------------------ keys and values in rows
+  Val<u32> length_of(const Val<u32>& batch) {
+    if (!t_.key_lengths) return kv_->n_kv;
+    return dsl::min(dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch)), kv_->n_kv);
+  }
+  /// The key that query `query` is aligned with.
+  Val<s32> aligned(const Where& at, const Val<u32>& query) const {
+    return bits<s32>(at.length) - bits<s32>(p_.n_q) + bits<s32>(query);
+  }
+  /// Tiles own, own + step, ... behind those that no query of the block's rows sees.
+  void run_rows(const Where& where, const Val<u32>& own, std::uint32_t step, const Val<u32>& item,
+                std::optional<ClusterArrived> started) {
+    const auto tiles = (where.length + (kKeys - 1)) / std::uint32_t(kKeys);
+    const auto first = [&] {
+      const auto key = aligned(where, where.rows0 / p_.group) - kv_->window_left;
+      return dsl::min(bits<u32>(dsl::max(key, Val<s32>(0))) / std::uint32_t(kKeys), tiles);
+    };
+    const auto start = t_.window_left ? first() + own : own;
+    const auto q = queries(where);
+    const auto seen = limits(where);
+    const auto done = ring(where, seen, q, start, tiles, Val<u32>(step),
+                           Pages(std::size_t(stages() + 1), Val<u32>(0)), false);
+    if (started) std::move(*started).wait(cta_);
+    finish(where, Val<u32>(0), item, done);
+  }
+
   using Pages = std::vector<Val<u32>>;  ///< of the tiles of all stages, and of the one behind them
   Pages first_pages(const Val<u32>& batch, const Val<u32>& start, const Val<u32>& step) {
     Pages pages;
@@ -355,54 +406,50 @@ class Decode {
   State ring(const Where& where, const Limits& seen, const Four& q, const Val<u32>& start,
              const Val<u32>& end, const Val<u32>& step, std::optional<Pages> known, bool together) {
     const auto warp = k_.warp_index();
-    const auto mine = together ? warp : Val<u32>(0);  // tiles from the first of a round
-    const auto pages = known ? std::move(*known) : first_pages(where.batch, start + mine, step);
-    const auto base = k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes());
-    const auto meet = [&] { together ? k_.sync() : w_.sync(); };
+    const auto of_warp = together ? warp : Val<u32>(0);  // tiles from the first of a round
+    const auto pages = known ? std::move(*known) : first_pages(where.batch, start + of_warp, step);
+    AsyncStages staged(k_, k_.smem_addr(ring_) + warp * std::uint32_t(ring_bytes()), stages(),
+                       2 * half_bytes());
     for (int s = 0; s < stages(); ++s)
-      fill(where, start + mine + std::uint32_t(s) * step, end, pages[std::size_t(s)],
-           base + std::uint32_t(s * 2 * half_bytes()));
-    const auto done =
-        k_.loop(range(start, end, step),
-                std::tuple(State{Floats(std::size_t(halves()), Val<f32>(kNever)),
-                                 Floats(std::size_t(halves()), Val<f32>(0)), accumulator()},
-                           Val<u32>(0), pages.back()),
-                [&](Val<u32> tile, std::tuple<State, Val<u32>, Val<u32>> now) {
-                  const auto at = std::get<1>(now), later = tile + mine + std::uint32_t(stages()) * step;
-                  const auto page = page_of(where.batch, later + step);
-                  cp_async_wait(k_, stages() - 1);
-                  meet();
-                  // Tiles of several warps in one go where there are registers: one maximum, one scaling for
-                  // all.
-                  const int tiles = !together ? 1 : d_ <= 128 ? t_.warps : 1;
-                  const auto some = [&](const Val<u32>& first, State state) {
-                    const auto from =
-                        (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : base) + at;
-                    std::vector<std::function<Words(int)>> keys, values;
-                    for (int t = 0; t < tiles; ++t) {
-                      keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
-                      values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
-                    }
-                    return multiply(
-                        where, seen, tile + first, tiles, q,
-                        [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
-                        [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(state));
-                  };
-                  auto state = together && tiles < t_.warps
-                                   ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(std::get<0>(now)),
-                                             [&](Val<u32> w, State s) { return some(w, std::move(s)); })
-                                   : some(Val<u32>(0), std::move(std::get<0>(now)));
-                  meet();
-                  fill(where, later, end, std::get<2>(now), base + at);
-                  const auto after = at + std::uint32_t(2 * half_bytes());
-                  return std::tuple(std::move(state),
-                                    select(after == std::uint32_t(tiles_bytes()), Val<u32>(0), after), page);
-                });
-    cp_async_wait_all(k_);
+      fill(where, start + of_warp + std::uint32_t(s) * step, end, pages[std::size_t(s)], staged.stage(s));
+    const auto next = [&](const Val<u32>& tile) {
+      const auto later = tile + of_warp + std::uint32_t(stages()) * step;
+      return std::pair(later, page_of(where.batch, later + step));
+    };
+    // Tiles of several warps in one go where there are registers: one maximum, one scaling for all.
+    const int tiles = !together ? 1 : width_ <= 128 ? t_.warps : 1;
+    const auto body = [&](const Val<u32>& offset, const Val<u32>& tile, State state) {
+      const auto some = [&](const Val<u32>& first, State now) {
+        const auto from =
+            (together ? k_.smem_addr(ring_) + first * std::uint32_t(ring_bytes()) : staged.base()) + offset;
+        std::vector<std::function<Words(int)>> keys, values;
+        for (int t = 0; t < tiles; ++t) {
+          keys.push_back(shared_keys(from + std::uint32_t(t * ring_bytes())));
+          values.push_back(shared_values(from + std::uint32_t(t * ring_bytes())));
+        }
+        return multiply(
+            where, seen, tile + first, tiles, q,
+            [&](int block) { return keys[std::size_t(block / 2)](block % 2); },
+            [&](int t, int part) { return values[std::size_t(t)](part); }, std::move(now));
+      };
+      return together && tiles < t_.warps
+                 ? k_.loop(Val<u32>(std::uint32_t(t_.warps)), std::move(state),
+                           [&](Val<u32> w, State s) { return some(w, std::move(s)); })
+                 : some(Val<u32>(0), std::move(state));
+    };
+    auto done = staged.loop(
+        range(start, end, step),
+        State{Floats(std::size_t(halves()), Val<f32>(kNever)), Floats(std::size_t(halves()), Val<f32>(0)),
+              accumulator()},
+        pages.back(), next, [&] { together ? k_.sync() : w_.sync(); }, body,
+        [&](const Val<u32>& tile, const Val<u32>& page, const Val<u32>& to_bytes) {
+          fill(where, tile, end, page, to_bytes);
+        });
     w_.sync();
-    return std::get<0>(done);
+    return done;
   }
   Val<u32> page_of(const Val<u32>& batch, const Val<u32>& tile) {
+    if (kv_) return Val<u32>(0);
     const auto column = tile * std::uint32_t(kKeys) / p_.page_size;
     return bits<u32>(In<s32>(p_.table, 0, true)
                          .ld_if(column < p_.columns, to<u64>(batch) * to<u64>(p_.columns) + to<u64>(column),
@@ -411,8 +458,9 @@ class Decode {
   /// Asks for the keys and values of a tile: what is not there becomes 0.
   void fill(const Where& at, const Val<u32>& tile, const Val<u32>& tiles, const Val<u32>& page,
             const Val<u32>& to_bytes) {
+    if (kv_) return fill_rows(at, tile, tiles, to_bytes);
     const auto wanted = tile < tiles, there = wanted & (page < p_.page_count);
-    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.wrong), 0, at.batch + 1); });
+    k_.if_(wanted & !there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, at.batch + 1); });
     const auto rows = select(there, at.length - tile * std::uint32_t(kKeys), Val<u32>(0));
     const auto per_page = to<u64>(p_.page_size) * std::uint64_t(row_bytes());
     const auto from =
@@ -435,6 +483,28 @@ class Decode {
       }
     cp_async_commit(k_);
   }
+  void fill_rows(const Where& at, const Val<u32>& tile, const Val<u32>& tiles, const Val<u32>& to_bytes) {
+    const auto rows = select(tile < tiles, at.length - tile * std::uint32_t(kKeys), Val<u32>(0));
+    const std::uint32_t chunks = std::uint32_t(row_chunks()), together = 32 / chunks;
+    const auto row = lane_ / chunks;
+    const auto chunk = ((lane_ % chunks) ^ exchange(row)) * 16u;
+    const auto first = to_bytes + row * std::uint32_t(row_bytes());
+    const auto key = to<u64>(tile * std::uint32_t(kKeys) + row), column = to<u64>(lane_ % chunks * 16u);
+    for (int part = 0; part < 2; ++part) {
+      const auto &base = part ? kv_->v : p_.pool, &batch = part ? kv_->v_batch : kv_->k_batch,
+                 &head = part ? kv_->v_head : kv_->k_head, &pitch = part ? kv_->v_row : kv_->k_row;
+      const auto element = to<u64>(at.batch) * batch + to<u64>(at.head) * head + key * pitch;
+      std::vector<Val<u64>> from{base + element * std::uint64_t(page_bytes()) + column};
+      const auto next = pitch * std::uint64_t(together * std::uint32_t(page_bytes()));
+      for (std::uint32_t i = 0; i < chunks / 2; ++i) {
+        if (i) from.push_back(from.back() + next);
+        cp_async_zfill<16>(Ptr<shared, b8>(first + (chunk ^ (exchange(i * together) * 16u)),
+                                           part * half_bytes() + int(i * together) * row_bytes()),
+                           In<b8>(from.back()), select(row + i * together < rows, Val<u32>(16), Val<u32>(0)));
+      }
+    }
+    cp_async_commit(k_);
+  }
   /// As load_keys and load_values give them.
   std::function<Words(int)> shared_keys(const Val<u32>& tile) {
     const auto inside = quad_ * std::uint32_t(8 * page_bytes());
@@ -442,7 +512,7 @@ class Decode {
     const auto first = tile + group_ * std::uint32_t(row_bytes());
     return [=, this](int block) {
       Words w;
-      for (int c = 0; c < d_ / 32; ++c) {
+      for (int c = 0; c < width_ / 32; ++c) {
         const auto eight = load8<Page>(Ptr<shared, b32>(
             first + (chunk ^ std::uint32_t(32 * c * page_bytes())), 8 * block * row_bytes()));
         for (int i = 0; i < 4; ++i) w.push_back(eight[i]);
@@ -466,36 +536,13 @@ class Decode {
   }
   /// Every block sends each of the others the columns that it adds up.
   template <class Block>
-  void combine_cluster(const Where& at, Block&& block) {
-    const auto blocks = std::uint32_t(t_.cluster), columns = std::uint32_t(d_) / blocks;
-    const auto rank = k_.cluster_ctarank();
-    const auto most = std::uint32_t(8 * halves());
-    const auto parts = k_.shared<f32>(int(blocks * most * columns)),
-               stats = k_.shared<f32>(int(blocks * most * 2));
-    each(at, d_, [&](const Val<u32>& r, const Val<u32>& x) {
-      const auto b = block(r, x);
-      mapa(parts.at((rank * most + r) * columns + x % columns), x / columns).st(0, b.o);
-      k_.if_(x % columns == 0u, [&] {
-        mapa(stats.at((rank * most + r) * 2u), x / columns).template st<2>(0, RegGroup<f32, 2>(b.max, b.sum));
-      });
-    });
-    cluster_sync(cta_);
-    each(at, int(columns), [&](const Val<u32>& r, const Val<u32>& x) {
-      std::vector<Val<f32>> max, sum, o;
-      for (std::uint32_t b = 0; b < blocks; ++b) max.push_back(stats.ld((r + b * most) * 2u));
-      const auto all = most_of(max);
-      for (std::uint32_t b = 0; b < blocks; ++b) {
-        const auto scale = weight(max[b], all);
-        const auto l = stats.ld((r + b * most) * 2u + 1u) * scale,
-                   v = parts.ld((r + b * most) * columns + x) * scale;
-        sum.push_back(b ? sum.back() + l : l), o.push_back(b ? o.back() + v : v);
-      }
-      store(at, r, rank * columns + x, Result{all, sum.back(), o.back()});
-    });
-  }
+  void combine_cluster(const Where& at, Block&& block);
 
-  void product(const std::array<Value, 4>& a, const std::array<Value, 2>& b, const std::vector<Value>& c) {
-    record::mma(k_, {C::mod, C::mod, ptx::Mod::f32, 16, 8, 16}, a, b, c, false, Here::now());
+  using Rows = FragA<C, 16, 16>;
+  using Columns = FragB<C, 16, 8>;
+  using AccBlock = FragC<f32, 16, 8>;
+  void product(std::vector<Value> a, std::vector<Value> b, AccBlock& c) {
+    c = mma(w_, Rows(std::move(a)), Columns(std::move(b)), std::move(c));
   }
   template <class Join>
   static Val<f32> joined(const Floats& x, Join&& join, std::size_t from, std::size_t count) {
@@ -508,11 +555,11 @@ class Decode {
   State multiply(const Where& at, const Limits& limits, const Val<u32>& tile, int tiles, const Four& q,
                  K&& keys, V&& values, State now) {
     const Val<b32> none(k_.copy(Value::literal(0, ptx::Mod::b32)));
-    std::vector<std::vector<Value>> s;
+    std::vector<AccBlock> s;
     for (int block = 0; block < 2 * tiles; ++block) {
-      s.push_back(record::zero_registers(k_, ptx::Mod::f32, 4, Here::now()));
+      s.emplace_back(zeros<f32, 16, 8>(w_).values());
       const Words words = keys(block);
-      for (int c = 0; c < d_ / 32; ++c) {
+      for (int c = 0; c < width_ / 32; ++c) {
         std::vector<std::array<Val<b32>, 4>> rows;
         for (int half = 0; half < halves(); ++half) rows.push_back(q(half, c));
         for (int step = 0; step < 2; ++step) {
@@ -531,8 +578,10 @@ class Decode {
       Floats seen;
       for (int i = 0; i < 4 * tiles; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
-        const Val<f32> x(s[std::size_t(i / 2)][std::size_t(2 * half + i % 2)]);
-        seen.push_back(select((bits<s32>(key) < limits[h]) & (key < at.length), x, Val<f32>(kNever)));
+        const Val<f32> x = s[std::size_t(i / 2)][2 * half + i % 2];
+        const auto below = (bits<s32>(key) < limits.end[h]) & (key < at.length);
+        const auto inside = t_.window_left ? below & (bits<s32>(key) >= limits.first[h]) : below;
+        seen.push_back(select(inside, x, Val<f32>(kNever)));
       }
       const auto most = [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); };
       max.push_back(most(std::get<0>(now)[h], reduce(w_, joined(seen, most, 0, seen.size()), most, 4)));
@@ -557,33 +606,33 @@ class Decode {
     // 8 rows: they are the columns of o'.
     const auto of_row = [&](std::uint32_t i) { return shfl<idx>(w_, scale[0], quad_ * 8u + i * 4u); };
     const auto by = [&]() -> Floats {  // what an accumulator's registers are scaled by
-      if (t_.wide) return {scale[0], scale[0], scale[1], scale[1]};
+      if (t_.rows16) return {scale[0], scale[0], scale[1], scale[1]};
       const auto even = of_row(0), odd = of_row(1);
       return {even, odd, even, odd};
     }();
-    const int step = t_.wide ? 1 : 2;
+    const int step = t_.rows16 ? 1 : 2;
     std::vector<Floats> o;
-    for (int part = 0; part < d_ / 64; ++part) {
-      std::vector<std::vector<Value>> sums;
+    for (int part = 0; part < width_ / 64; ++part) {
+      std::vector<AccBlock> sums;
       for (int j = 0; j < 8; j += step) {
         const auto& before = std::get<2>(now)[o.size() + sums.size()];
-        sums.emplace_back();
-        for (std::size_t i = 0; i < 4; ++i) sums.back().push_back(k_.copy(before[i] * by[i]));
+        std::vector<Value> scaled;
+        for (std::size_t i = 0; i < 4; ++i) scaled.push_back(k_.copy(before[i] * by[i]));
+        sums.emplace_back(std::move(scaled));
       }
       for (int t = 0; t < tiles; ++t) {
         const Words v = values(t, part);
         const auto p = [&](std::size_t half, int block) { return packed[half][std::size_t(2 * t + block)]; };
         for (int j = 0; j < 8; j += step) {
-          const auto& c = sums[std::size_t(j / step)];
-          if (t_.wide)
+          AccBlock& c = sums[std::size_t(j / step)];
+          if (t_.rows16)
             product({p(0, 0), p(1, 0), p(0, 1), p(1, 1)}, {pair(v, j, 0), pair(v, j, 2)}, c);
           else
             product({pair(v, j, 0), pair(v, j + 1, 0), pair(v, j, 2), pair(v, j + 1, 2)}, {p(0, 0), p(0, 1)},
                     c);
         }
       }
-      for (const auto& c : sums)
-        o.push_back(Floats{Val<f32>(c[0]), Val<f32>(c[1]), Val<f32>(c[2]), Val<f32>(c[3])});
+      for (const auto& c : sums) o.push_back(Floats{c[0], c[1], c[2], c[3]});
     }
     return State{max, sum, std::move(o)};
   }
@@ -593,36 +642,13 @@ class Decode {
     leave(done);
     const auto block = [&](const Val<u32>& r, const Val<u32>& x) { return of_all_warps(r, x); };
     if (t_.cluster > 1) return combine_cluster(at, block);
-    if (t_.single) return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
+    if (t_.one_split)
+      return each(at, d_, [&](const auto& r, const auto& x) { store(at, r, x, block(r, x)); });
     publish(at, split, item, block);
     combine_slots(at, item, t_.cascade ? at.rows / rows() : Val<u32>(1));
   }
   /// What warps have goes into shared memory.
-  void leave(const State& done) {
-    const auto warp = k_.warp_index();
-    const auto mine = out_.at(warp * std::uint32_t(out_pitch()));
-    for (int half = 0; half < halves(); ++half) {
-      const auto r = group_ + std::uint32_t(8 * half);
-      const auto sum = reduce(
-          w_, std::get<1>(done)[std::size_t(half)],
-          [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4);
-      k_.if_(quad_ == 0u, [&] {
-        stats_.st((warp * std::uint32_t(kRows) + r) * 2u, std::get<0>(done)[std::size_t(half)]);
-        stats_.st((warp * std::uint32_t(kRows) + r) * 2u + 1u, sum);
-      });
-      for (int j = 0; j < d_ / 8; ++j)
-        for (int i = 0; i < 2; ++i) {
-          const auto column = std::uint32_t(j / 8 * 64 + j % 8), one = std::uint32_t(i);
-          if (t_.wide)
-            mine.st(r * std::uint32_t(pitch()) + (quad_ * 2u + one) * 8u + column,
-                    std::get<2>(done)[std::size_t(j)][std::size_t(2 * half + i)]);
-          else
-            mine.st((quad_ * 2u + one) * std::uint32_t(pitch()) + group_ * 8u + column,
-                    std::get<2>(done)[std::size_t(j / 2)][std::size_t(j % 2 * 2 + i)]);
-        }
-    }
-    k_.sync();
-  }
+  void leave(const State& done);
   struct Result {
     Val<f32> max, sum, o;
   };
@@ -662,82 +688,13 @@ class Decode {
   }
   /// A block's part goes into its slots of the workspace.
   template <class Block>
-  void publish(const Where& at, const Val<u32>& split, const Val<u32>& item, Block&& block) {
-    const auto stats = slot_stats(), values = slot_values();
-    each(at, d_, [&](const auto& r, const auto& x) {
-      const Result b = block(r, x);
-      const auto there = slot(at, item, t_.cascade ? r / rows() : r, split);
-      const auto row = t_.cascade ? r % rows() : r;
-      values.st(there * std::uint64_t(kRows * d_) + to<u64>(row * std::uint32_t(d_) + x), b.o);
-      k_.if_(x == 0u, [&] {
-        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u), b.max);
-        stats.st(there * std::uint64_t(2 * kRows) + to<u64>(row * 2u + 1u), b.sum);
-      });
-    });
-  }
+  void publish(const Where& at, const Val<u32>& split, const Val<u32>& item, Block&& block);
   /// The last block to come here combines all slots of a sequence.
-  void combine_slots(const Where& at, const Val<u32>& item, const Val<u32>& members) {
-    const Out<u32> counter(p_.workspace);
-    const auto stats = slot_stats(), values = slot_values();
-    const auto last = k_.shared<u32>(block_rows());
-    fence<acq_rel, gpu>(k_);
-    k_.sync();
-    k_.if_(k_.tid() < members, [&] {
-      const auto index = to<u64>(shared_index(at, item, k_.tid()));
-      const auto is_last = atom<acq_rel, gpu, op::add>(counter, index, 1) == slots() - 1;
-      last.st(k_.tid(), select(is_last, Val<u32>(1), Val<u32>(0)));
-      k_.if_(is_last, [&] { counter.st(index, 0); });
-    });
-    k_.sync();
-    const auto combined = [&](const Val<u32>& member, const Where& one) {
-      k_.if_(assume_uniform(last.ld(member)) == 1u, [&] {
-        fence<acq_rel, gpu>(k_);
-        each(one, d_ / 4, [&](const Val<u32>& r, const Val<u32>& x) {
-          combine(one, stats, values, slot(at, item, member, Val<u32>(0)), r, x * 4u);
-        });
-      });
-    };
-    if (!t_.cascade) return combined(Val<u32>(0), at);
-    k_.loop(members, [&](Val<u32> m) {
-      combined(m, Where{at.batch + m, at.head, Val<u32>(0), at.length, rows()});
-    });
-  }
+  void combine_slots(const Where& at, const Val<u32>& item, const Val<u32>& members);
   // Columns x to x + 3 of all blocks' partial results. Those of a dozen are on their way together, since what
   // passes here is latency.
   void combine(const Where& at, const Out<f32>& stats, const Out<f32>& partial, const Val<u64>& slot0,
-               const Val<u32>& r, const Val<u32>& x) {
-    constexpr std::uint32_t kTogether = 12;
-    using S = std::tuple<Val<f32>, Val<f32>, Floats>;
-    const auto done = k_.loop(
-        range(Val<u32>(0), slots(), Val<u32>(kTogether)), S{kNever, 0.0f, Floats(4, Val<f32>(0))},
-        [&](Val<u32> s0, S now) {
-          std::vector<RegGroup<f32, 2>> of_row;
-          std::vector<RegGroup<f32, 4>> values;
-          for (std::uint32_t i = 0; i < kTogether; ++i) {
-            const auto there = s0 + i < slots();
-            const auto slot = slot0 + to<u64>(s0 + i);
-            of_row.push_back(stats.at(slot * std::uint64_t(2 * kRows) + to<u64>(r * 2u))
-                                 .template ld_if<2>(there, 0, Val<f32>(kNever)));
-            values.push_back(partial.at(slot * std::uint64_t(kRows * d_) + to<u64>(r * std::uint32_t(d_) + x))
-                                 .template ld_if<4>(there, 0, Val<f32>(0)));
-          }
-          std::vector<Val<f32>> max{std::get<0>(now)};
-          for (const auto& m : of_row) max.push_back(dsl::max(max.back(), m[0]));
-          const auto old = weight(std::get<0>(now), max.back());
-          std::vector<Val<f32>> sum{std::get<1>(now) * old};
-          std::vector<std::vector<Val<f32>>> o;
-          for (std::size_t e = 0; e < 4; ++e) o.push_back({std::get<2>(now)[e] * old});
-          for (std::uint32_t i = 0; i < kTogether; ++i) {
-            const auto add = weight(of_row[i][0], max.back());
-            sum.push_back(fma(select(add == 0.0f, Val<f32>(0), of_row[i][1]), add, sum.back()));
-            for (int e = 0; e < 4; ++e)
-              o[std::size_t(e)].push_back(fma(values[i][e], add, o[std::size_t(e)].back()));
-          }
-          return S{max.back(), sum.back(), Floats{o[0].back(), o[1].back(), o[2].back(), o[3].back()}};
-        });
-    for (std::uint32_t e = 0; e < 4; ++e)
-      store(at, r, x + e, Result{std::get<0>(done), std::get<1>(done), std::get<2>(done)[e]});
-  }
+               const Val<u32>& r, const Val<u32>& x);
   static Val<f32> most_of(const std::vector<Val<f32>>& m) {
     std::vector<Val<f32>> chain{m[0]};
     for (std::size_t i = 1; i < m.size(); ++i) chain.push_back(dsl::max(chain.back(), m[i]));
@@ -769,9 +726,11 @@ class Decode {
   }
 
   Kernel& k_;
-  DecodeTuning t_;
-  int d_;
+  DecodeConfig t_;
+  int d_;      ///< columns of a row in memory
+  int width_;  ///< of what is multiplied: a multiple of 64, zeros from column d_ on
   const DecodeParams& p_;
+  const ContiguousKv* kv_;
   Cta cta_;
   Warp w_;
   Val<u32> lane_, quad_, group_;

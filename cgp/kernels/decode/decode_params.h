@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a launch of decode tells the kernel, and how it is built.
+// The parameters of decode: DecodeParams in the kernel, DecodeArguments in the launch.
+#include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/decode/decode.h"
 
@@ -13,32 +14,25 @@ inline constexpr int kRows = 16, kKeys = 16;
 /// alone.
 inline constexpr int kCounters = 1 << 16;
 
-struct Tune {
-  DecodeTuning t;
-  int d;
+template <template <class> class V>
+struct DecodeParamsOf {
+  V<u64> q, pool, table, lengths, o, lse, workspace, error_flag, shared;  ///< addresses
+  V<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;                  ///< strides, in elements
+  V<u32> heads_kv, group, n_q, page_size, page_count, columns;
+  V<u32> splits, items;  ///< blocks that share a sequence's keys; key heads times blocks of rows
+  V<u32> batch, share, members, shared_splits, shared_blocks;  ///< of cascades
+  V<f32> scale_log2, value_scale;
 };
-
-struct DecodeParams {
-  Val<u64> q, pool, table, lengths, o, lse, workspace, wrong, shared;
-  Val<u64> q_batch, q_head, q_row, o_batch, o_head, o_row;
-  Val<u32> heads_kv, group, n_q, page_size, page_count, columns, splits, items;
-  Val<u32> batch, share, members, shared_splits, shared_blocks;
-  Val<f32> scale_log2, value_scale;
-  static auto carried() {
-    using P = DecodeParams;
-    return std::tuple(&P::q, &P::pool, &P::table, &P::lengths, &P::o, &P::lse, &P::workspace, &P::wrong,
-                      &P::shared, &P::q_batch, &P::q_head, &P::q_row, &P::o_batch, &P::o_head, &P::o_row,
-                      &P::heads_kv, &P::group, &P::n_q, &P::page_size, &P::page_count, &P::columns,
-                      &P::splits, &P::items, &P::batch, &P::share, &P::members, &P::shared_splits,
-                      &P::shared_blocks, &P::scale_log2, &P::value_scale);
-  }
+/// Keys and values that lie in rows instead of pages: keys begin at DecodeParams::pool.
+template <template <class> class V>
+struct ContiguousKvOf {
+  V<u64> v, k_batch, k_head, k_row, v_batch, v_head, v_row;
+  V<u32> n_kv;
+  V<s32> window_left;  ///< keys before a query's own that it sees
 };
-struct DecodeNumbers {
-  std::uint64_t q, pool, table, lengths, o, lse, workspace, wrong, shared;
-  std::uint64_t q_batch, q_head, q_row, o_batch, o_head, o_row;
-  std::uint32_t heads_kv, group, n_q, page_size, page_count, columns, splits, items;
-  std::uint32_t batch, share, members, shared_splits, shared_blocks;
-  float scale_log2, value_scale;
-};
+using ContiguousKv = ContiguousKvOf<Val>;
+using ContiguousKvArguments = ContiguousKvOf<HostValue>;
+using DecodeParams = DecodeParamsOf<Val>;
+using DecodeArguments = DecodeParamsOf<HostValue>;
 
 }  // namespace cgp::kernels::decode_parts

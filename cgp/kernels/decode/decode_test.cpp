@@ -19,7 +19,7 @@ struct Shape {
   std::uint64_t heads_q, heads_kv, d, page_size, n_q;
   std::vector<std::uint32_t> lengths;
   int splits;
-  int cluster = -1, room = 0;
+  int cluster = -1, smem_kb = 0;
   std::uint64_t share = 0;  // neighbours that begin with `common` tokens, of whole pages, in the same pages
   std::uint32_t common = 0;
 };
@@ -31,7 +31,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   p.cache = {x.type, x.pages, 0, x.page_size, x.heads_kv, x.d, 0.5f, 2.0f};
   if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
   p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits, p.cluster = x.cluster,
-  p.room = x.room, p.share = x.share, p.early = x.cluster > 0;
+  p.smem_kb = x.smem_kb, p.share = x.share, p.pdl = x.cluster > 0;
   std::uint64_t longest = 1;
   for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
   p.columns = (longest + x.page_size - 1) / x.page_size;
@@ -139,6 +139,11 @@ const std::vector<Shape>& shapes() {
       {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 0, 8},
       {DType::bf16, DType::e4m3, 16, 1, 64, 16, 1, {1200}, 0, 1},
       {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 100}, 0, 1},
+      {DType::bf16, DType::bf16, 4, 2, 80, 16, 1, {1, 40, 0, 129}, 0},  // rows that end inside a chunk
+      {DType::f16, DType::f16, 12, 1, 8, 32, 1, {70}, 3},
+      {DType::bf16, DType::e4m3, 4, 2, 72, 16, 1, {40, 7}, 0},
+      {DType::bf16, DType::bf16, 16, 1, 136, 16, 1, {50}, 2},
+      {DType::bf16, DType::bf16, 4, 1, 96, 16, 1, {70, 65, 100}, 2, -1, 0, 3, 64},
       {DType::bf16, DType::bf16, 8, 2, 64, 16, 1, {70, 65, 100, 64, 130, 129, 77}, 2, 0, 0, 5, 64},
       {DType::bf16, DType::bf16, 8, 2, 64, 16, 1, {70, 65, 100, 64, 130, 129, 77}, 2, -1, 0, 5, 64},
       {DType::bf16, DType::bf16, 7, 1, 128, 16, 1, std::vector<std::uint32_t>(11, 163), 0, -1, 0, 10, 160},
@@ -300,8 +305,13 @@ TEST(decode, bad_arguments_name_the_argument) {
   p.cache = {DType::bf16, DType::bf16, 2, 16, 2, 64};
   p.heads_q = 3;
   EXPECT_NE(reject(p).find("heads_q = 3"), std::string::npos);
-  p.heads_q = 4, p.cache.d = 72;
+  p.heads_q = 4, p.cache.d = 76;
+  EXPECT_NE(reject(p).find("d = 76"), std::string::npos);
+  p.cache.d = 72;
+  EXPECT_EQ(reject(p), "");
+  p.cluster = 2;  // rings of rows that are no multiple of 64
   EXPECT_NE(reject(p).find("d = 72"), std::string::npos);
+  p.cluster = -1;
   p.cache.d = 64, p.cache.page_size = 20;
   EXPECT_NE(reject(p).find("page_size = 20"), std::string::npos);
   p.cache.page_size = 16, p.scale = NAN;
@@ -319,6 +329,17 @@ TEST(decode, right_on_a_gpu) {
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
+}
+
+TEST(decode_config, names_are_read_back) {
+  for (const auto& c : decode_configs()) {
+    const auto back = parse_config<DecodeConfig>("decode", c.name());
+    EXPECT_EQ(back.name(), c.name());
+    EXPECT_EQ(back.cluster, c.cluster);
+    EXPECT_EQ(back.pages, c.pages);
+  }
+  EXPECT_EQ((DecodeConfig{.pages = DType::e4m3, .rows16 = true, .cluster = 8}.name()),
+            "decode_bf16_pages_e4m3_d128_warps4_rows16_cluster8_smem96");
 }
 
 TEST(decode, every_variant_assembles) {

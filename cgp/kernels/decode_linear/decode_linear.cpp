@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_rows: every byte of the weights once, straight from global memory into the fragments of mma.sync.
-//   who      a block owns 16 rows of one weight (32 of a long one; gated: 16 of each of both); its 8 warps
-//   share K memory   lane 4 g + q has rows g and g + 8 and reads 16 bytes of each: 8 neighbours of K, which
-//   are the
-//            pairs of two steps of mma; both operands use the same order of K, so it does not matter. Weights
-//            are kept out of L1. x comes from L1, or, normalised, from shared memory (rows 64 bytes apart
-//            from multiples of 128: no bank conflicts)
+// decode_linear: every byte of the weights once, straight from global memory into the fragments of mma.sync.
+//   who      a block owns 16 rows of one weight (32 of a long one; gated: 16 of each of both); its 8 warps share K
+//   memory   lane 4 g + q has rows g and g + 8 and reads 16 bytes of each: 8 neighbours of K, which are the pairs
+//            of two steps of mma. Both operands use the same order of K, so it does not matter. Weights bypass L1.
+//            x comes from L1, or, normalised, from shared memory (rows 64 bytes apart from multiples of 128: no
+//            bank conflicts)
 //   sync     the first weights are asked for before anything else; then the norm (a warp a row), one barrier;
-//            one more at the end, where the sums of the warps meet and are added in the order of the warps
-//   launch   early: the first weights are asked for before the work queued before this has ended. x is then
-//            no constant: a kernel that ran beside the one before may have left old lines of it in L1, which
+//            one more at the end, where the accumulators of the warps are added in the order of the warps
+//   launch   pdl: the first weights are asked for before the work queued before this has ended. x is then not
+//            constant: a kernel that ran beside the one before may have left old lines of it in L1, which
 //            ld.nc would find
 //   needs    sm_80; k a multiple of 8, everything at multiples of 16 bytes
 #include "cgp/kernels/decode_linear/decode_linear.h"
@@ -19,6 +18,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/activation/activation_code.h"
@@ -31,32 +31,14 @@ using namespace dsl;
 constexpr int kWarps = 8, kColumns = 8;
 constexpr std::uint64_t kLong = 16384;  // from so many rows of a weight on, a block owns 32 of them
 
-struct Build {
-  int k = 0, rows = 1;  // rows of x, a power of two; matters where they are normalised
-  FewRowsNorm norm = FewRowsNorm::none;
-  Activation activation = Activation::identity;
-  bool several = false, bias = false, residual = false, gated = false, early = false, ahead = false;
-};
-
-struct Numbers {
-  std::uint64_t x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
-  std::uint64_t w0, w1, w2, b0, b1, b2, ahead0, ahead1;
-  std::uint32_t m, n0, n1, n2, end0, end1, lines0,
-      lines1;  // ends: blocks of the first weight, of the first two
-  float eps, weight_offset;
-};
-struct Params {
-  Val<u64> x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
-  Val<u64> w0, w1, w2, b0, b1, b2, ahead0, ahead1;
-  Val<u32> m, n0, n1, n2, end0, end1, lines0, lines1;
-  Val<f32> eps, weight_offset;
-  static auto carried() {
-    using P = Params;
-    return std::tuple(&P::x, &P::x_pitch, &P::y, &P::y_pitch, &P::residual, &P::residual_pitch,
-                      &P::norm_weight, &P::norm_bias, &P::w0, &P::w1, &P::w2, &P::b0, &P::b1, &P::b2,
-                      &P::ahead0, &P::ahead1, &P::m, &P::n0, &P::n1, &P::n2, &P::end0, &P::end1, &P::lines0,
-                      &P::lines1, &P::eps, &P::weight_offset);
-  }
+template <template <class> class V>
+struct DecodeLinearParams {
+  V<u64> x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
+  V<u64> w0, w1, w2, b0, b1, b2, prefetch0, prefetch1;
+  V<u32> m, n0, n1, n2;
+  V<u32> end0, end1;      ///< blocks of the first weight, of the first two
+  V<u32> lines0, lines1;  ///< of 128 bytes to prefetch
+  V<f32> eps, weight_offset;
 };
 
 template <class T, int Rows>
@@ -65,51 +47,50 @@ class Product {
   using Words = RegGroup<b32, 4>;
   using Sum = WarpAcc<f32, Rows, kColumns>;
 
-  Product(Kernel& k, const Build& b, const Params& p)
+  Product(Kernel& k, const DecodeLinearConfig& b, const DecodeLinearParams<Val>& p)
       : k_(k),
         b_(b),
         p_(p),
         warp_(k.warp()),
         group_(warp_.lane() / 4u),
         quad_(warp_.lane() % 4u),
-        mine_(choose()),
+        own_(choose()),
         partial_(k.shared<f32>(kWarps * Rows * kColumns, 128)) {
     for (int i = 0; i < Rows / 8; ++i) {
       const bool second = b_.gated && i >= Rows / 16;
-      const auto row = mine_.first + group_ + std::uint32_t(8 * (second ? i - Rows / 16 : i));
-      inside_.push_back(row < mine_.n);
-      at_.push_back(
-          In<b32>((second ? p.w1 : mine_.weight) + to<u64>(row) * std::uint64_t(2 * b_.k), 0, true));
+      const auto row = own_.first + group_ + std::uint32_t(8 * (second ? i - Rows / 16 : i));
+      inside_.push_back(row < own_.n);
+      at_.push_back(In<b32>((second ? p.w1 : own_.weight) + to<u64>(row) * std::uint64_t(2 * b_.k), 0, true));
     }
-    if (b_.norm != FewRowsNorm::none) normed_.push_back(k.shared<b32>(b_.rows * pitch() * 4, 128));
+    if (b_.norm != DecodeLinearNorm::none) normed_.push_back(k.shared<b32>(b_.rows * pitch() * 4, 128));
   }
 
   void run() {
     const auto first = weights(start());
-    if (b_.early && k_.sm() >= 90) {
-      if (b_.ahead) fetch_ahead(p_.ahead0, p_.lines0), fetch_ahead(p_.ahead1, p_.lines1);
+    if (b_.pdl && k_.sm() >= 90) {
+      if (b_.prefetch) prefetch_weights(p_.prefetch0, p_.lines0), prefetch_weights(p_.prefetch1, p_.lines1);
       griddepcontrol_launch_dependents(k_);
       griddepcontrol_wait(k_);
     }
-    if (b_.norm != FewRowsNorm::none) {
+    if (b_.norm != DecodeLinearNorm::none) {
       normalise();
       k_.sync();
     }
     auto sum = multiply_batch(zeros<f32, Rows, kColumns>(warp_), start(), first);
-    const std::uint32_t turn = std::uint32_t(batch() * kWarps);
-    if (accesses() <= int(turn)) return finish(sum);
-    const auto rest = range(start() + turn, Val<u32>(std::uint32_t(accesses())), Val<u32>(turn));
+    const std::uint32_t step = std::uint32_t(batch() * kWarps);
+    if (accesses() <= int(step)) return finish(sum);
+    const auto rest = range(start() + step, Val<u32>(std::uint32_t(accesses())), Val<u32>(step));
     finish(k_.loop(rest, std::move(sum), [&](Val<u32> base, Sum now) {
       return multiply_batch(std::move(now), base, weights(base));
     }));
   }
 
  private:
-  struct Mine {
+  struct WeightRows {
     Val<u64> weight, bias;
     Val<u32> n, first, column;  // rows of this weight; the block's first; the weight's first column of y
   };
-  Mine choose() {
+  WeightRows choose() {
     const auto block = k_.ctaid_x();
     if (!b_.several)
       return {p_.w0, p_.b0, p_.n0, block * std::uint32_t(b_.gated ? Rows / 2 : Rows), Val<u32>(0)};
@@ -121,7 +102,7 @@ class Product {
             (block - of(Val<u32>(0), p_.end0, p_.end1)) * std::uint32_t(Rows),
             of(Val<u32>(0), p_.n0, p_.n0 + p_.n1)};
   }
-  void fetch_ahead(const Val<u64>& from, const Val<u32>& lines) {
+  void prefetch_weights(const Val<u64>& from, const Val<u32>& lines) {
     const std::uint32_t threads = 32 * kWarps;
     k_.loop(range(k_.ctaid_x() * threads + k_.tid(), lines, k_.nctaid_x() * threads),
             [&](Val<u32> line) { prefetch<L2>(Out<b8>(from), to<u64>(line) * std::uint64_t(128)); });
@@ -151,7 +132,7 @@ class Product {
     const Val<pred> there = (group_ < p_.m) & (a < std::uint32_t(accesses()));
     if (!normed_.empty())
       return normed_[0].template ld_if<4>(there, group_ * std::uint32_t(pitch()) + a, Val<b32>(0));
-    return In<b32>(p_.x + to<u64>(group_) * p_.x_pitch * 2u, 0, !b_.early)
+    return In<b32>(p_.x + to<u64>(group_) * p_.x_pitch * 2u, 0, !b_.pdl)
         .template ld_if<4>(there, a, Val<b32>(0));
   }
   Sum multiply_batch(Sum acc, const Val<u32>& base, const std::vector<std::vector<Words>>& w) {
@@ -185,17 +166,17 @@ class Product {
   /// The mean of f(element) over the row, by all warps of it; `slot` counts the calls.
   template <class F>
   Val<f32> mean(const Val<u32>& row, const In<b32>& x, int slot, F&& f) {
-    const auto sum = k_.loop(pieces(row), Val<f32>(0), [&](Val<u32> at, Val<f32> now) {
+    const auto sum = k_.loop(columns_of_lane(row), Val<f32>(0), [&](Val<u32> at, Val<f32> now) {
       std::vector<Val<f32>> sums{now};
       for (const auto& v : floats(x.template ld<4>(at))) sums.push_back(sums.back() + f(v));
       return sums.back();
     });
     const auto add = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
-    const auto mine = reduce(warp_, sum, add);
-    std::vector<Val<f32>> all{mine};
+    const auto of_warp = reduce(warp_, sum, add);
+    std::vector<Val<f32>> all{of_warp};
     if (share() > 1) {
       const auto part = partial_.at(kWarps * slot);
-      part.st(warp_.index, mine);
+      part.st(warp_.index, of_warp);
       k_.sync();
       const auto first = warp_.index / std::uint32_t(share()) * std::uint32_t(share());
       for (int i = 0; i < share(); ++i)
@@ -204,23 +185,23 @@ class Product {
     return all.back() * (1.0f / float(b_.k));
   }
   /// Of a row beyond m: none.
-  Range<u32> pieces(const Val<u32>& row) {
+  Range<u32> columns_of_lane(const Val<u32>& row) {
     const auto first = warp_.index % std::uint32_t(share()) * 32u + warp_.lane();
     return range(first, select(row < p_.m, Val<u32>(std::uint32_t(accesses())), Val<u32>(0)),
                  Val<u32>(std::uint32_t(32 * share())));
   }
   void normalise() {
     const auto row = warp_.index / std::uint32_t(share());
-    const In<b32> x(p_.x + to<u64>(row) * p_.x_pitch * 2u, 0, !b_.early), weight(p_.norm_weight, 0, true),
+    const In<b32> x(p_.x + to<u64>(row) * p_.x_pitch * 2u, 0, !b_.pdl), weight(p_.norm_weight, 0, true),
         bias(p_.norm_bias, 0, true);
-    const bool layer = b_.norm == FewRowsNorm::layer;
+    const bool layer = b_.norm == DecodeLinearNorm::layer;
     const auto centre = layer ? mean(row, x, 0, [](const Val<f32>& v) { return v; }) : Val<f32>(0);
     const auto squares = mean(row, x, 1, [&](const Val<f32>& v) {
       const auto d = layer ? v - centre : v;
       return d * d;
     });
     const auto rstd = rsqrt<approx>(squares + p_.eps);
-    k_.loop(pieces(row), [&](Val<u32> at) {
+    k_.loop(columns_of_lane(row), [&](Val<u32> at) {
       const auto v = floats(x.template ld<4>(at)), w = floats(weight.template ld<4>(at));
       const auto c = layer ? floats(bias.template ld<4>(at)) : w;
       const auto value = [&](int i) {
@@ -242,13 +223,13 @@ class Product {
     constexpr int outputs = Rows * kColumns;
     const std::uint32_t rows = std::uint32_t(b_.gated ? Rows / 2 : Rows);
     const auto store = [&] {
-      const auto row = k_.tid() % rows, column = k_.tid() / rows, at = mine_.first + row;
-      const Val<pred> there = (column < p_.m) & (at < mine_.n);
+      const auto row = k_.tid() % rows, column = k_.tid() / rows, at = own_.first + row;
+      const Val<pred> there = (column < p_.m) & (at < own_.n);
       const auto a = b_.activation == Activation::identity
                          ? total(row, column, at, there, 0)
                          : activation_code(b_.activation, total(row, column, at, there, 0));
       const auto v = b_.gated ? a * total(row, column, at, there, 1) : a;
-      const auto place = to<u64>(mine_.column + at);
+      const auto place = to<u64>(own_.column + at);
       if (!b_.residual) return Out<T>(p_.y).st_if(there, to<u64>(column) * p_.y_pitch + place, to<T>(v));
       const auto r =
           Out<T>(p_.residual).ld_if(there, to<u64>(column) * p_.residual_pitch + place, Val<T>(0))[0];
@@ -272,16 +253,16 @@ class Product {
       sum.push_back(w ? sum.back() + part : part);
     }
     if (!b_.bias) return sum.back();
-    const In<T> bias(which ? p_.b1 : mine_.bias, 0, true);
+    const In<T> bias(which ? p_.b1 : own_.bias, 0, true);
     return sum.back() + to<f32>(bias.ld_if(there, at, Val<T>(0))[0]);
   }
 
   Kernel& k_;
-  const Build& b_;
-  const Params& p_;
+  const DecodeLinearConfig& b_;
+  const DecodeLinearParams<Val>& p_;
   Warp warp_;
   Val<u32> group_, quad_;
-  Mine mine_;
+  WeightRows own_;
   Ptr<shared, f32> partial_;
   std::vector<Ptr<shared, b32>> normed_;  // one, or none
   std::vector<In<b32>> at_;
@@ -289,28 +270,29 @@ class Product {
 };
 
 template <class T, int Rows>
-void few_rows_kernel(Kernel& k, Build b, Params p) {
+void decode_linear_kernel(Kernel& k, DecodeLinearConfig c, DecodeLinearParams<Val> p) {
   k.block(32 * kWarps);
-  Product<T, Rows>(k, b, p).run();
+  Product<T, Rows>(k, c, p).run();
 }
 
-bool is_long(const FewRows& p) {
+bool is_long(const DecodeLinear& p) {
   return p.gated ||
          std::any_of(p.weights.begin(), p.weights.end(), [](const auto& w) { return w.n >= kLong; });
 }
 
 }  // namespace
 
-std::uint64_t FewRows::columns() const {
+std::uint64_t DecodeLinear::columns() const {
   std::uint64_t n = 0;
   for (const auto& w : weights) n += w.n;
   return gated ? n / 2 : n;
 }
 
-std::string reject(const FewRows& p) {
+std::string reject(const DecodeLinear& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": it must be f16 or bf16");
-  if (p.m > kMostFewRows) return text::cat("m = ", p.m, ": at most ", kMostFewRows, " rows are few");
+  if (p.m > kMostDecodeLinearRows)
+    return text::cat("m = ", p.m, ": 0 to ", kMostDecodeLinearRows, " rows are possible");
   if (!p.k || p.k % 8 || p.k > 0xfffff) return text::cat("k = ", p.k, " is no multiple of 8 from 8 to 2^20");
   if (p.weights.empty() || p.weights.size() > 3)
     return text::cat(p.weights.size(), " weights; 1 to 3 are possible");
@@ -323,102 +305,100 @@ std::string reject(const FewRows& p) {
   }
   if (!p.x || p.x % 16 || p.x_pitch % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (!p.y) return "y is not given";
-  for (const auto& a : p.ahead)
+  for (const auto& a : p.prefetch)
     if (a.address % 128 || a.bytes / 128 > 0x7fffffff)
-      return "what is fetched ahead must lie at multiples of 128 bytes";
-  if (p.norm == FewRowsNorm::none) return {};
+      return "memory to prefetch must begin at multiples of 128 bytes";
+  if (p.norm == DecodeLinearNorm::none) return {};
   if (p.k > kMostNormedColumns)
     return text::cat("k = ", p.k, ": rows of at most ", kMostNormedColumns, " are normalised");
   if (!p.norm_weight || p.norm_weight % 16)
     return "norm_weight must be given and lie at a multiple of 16 bytes";
-  if (p.norm == FewRowsNorm::layer && (!p.norm_bias || p.norm_bias % 16))
+  if (p.norm == DecodeLinearNorm::layer && (!p.norm_bias || p.norm_bias % 16))
     return "norm_bias must be given and lie at a multiple of 16 bytes";
   return {};
 }
 
-Variant few_rows_variant(const FewRows& p) {
-  Build b;
-  b.k = int(p.k), b.norm = p.norm, b.activation = p.activation, b.several = p.weights.size() > 1 && !p.gated;
-  b.bias = p.weights[0].bias != 0, b.residual = p.residual != 0, b.gated = p.gated, b.early = p.early;
-  b.ahead = p.early && (p.ahead[0].bytes || p.ahead[1].bytes);
-  if (p.norm != FewRowsNorm::none) b.rows = int(std::bit_ceil(std::max<std::uint64_t>(p.m, 1)));
-  constexpr const char* norms[] = {"", "_rms", "_layer"};
-  const bool tall = is_long(p);
-  auto name =
-      text::cat("few_rows_", cgp::name(p.type), norms[int(b.norm)], b.several ? "_several" : "",
-                b.gated ? "_gated" : "", b.bias ? "_bias" : "",
-                b.activation == Activation::identity ? "" : text::cat("_", kernels::name(b.activation)),
-                b.residual ? "_residual" : "", b.early ? "_early" : "", b.ahead ? "_ahead" : "", "__k", b.k,
-                "_m", b.rows, tall ? "_tall" : "");
-  const auto make = [&](auto fn) { return variant(std::move(name), 80, fn, b); };
-  if (p.type == DType::f16) return tall ? make(few_rows_kernel<f16, 32>) : make(few_rows_kernel<f16, 16>);
-  return tall ? make(few_rows_kernel<bf16, 32>) : make(few_rows_kernel<bf16, 16>);
+DecodeLinearConfig DecodeLinearConfig::of(const DecodeLinear& p) {
+  DecodeLinearConfig c;
+  c.type = p.type, c.k = int(p.k), c.norm = p.norm, c.activation = p.activation;
+  c.several = p.weights.size() > 1 && !p.gated, c.gated = p.gated, c.rows32 = is_long(p);
+  c.bias = p.weights[0].bias != 0, c.residual = p.residual != 0, c.pdl = p.pdl;
+  c.prefetch = p.pdl && (p.prefetch[0].bytes || p.prefetch[1].bytes);
+  if (p.norm != DecodeLinearNorm::none) c.rows = int(std::bit_ceil(std::max<std::uint64_t>(p.m, 1)));
+  return c;
+}
+Variant decode_linear_variant(const DecodeLinearConfig& c) {
+  const auto make = [&](auto fn) { return variant(c.name(), 80, fn, c); };
+  if (c.type == DType::f16)
+    return c.rows32 ? make(decode_linear_kernel<f16, 32>) : make(decode_linear_kernel<f16, 16>);
+  return c.rows32 ? make(decode_linear_kernel<bf16, 32>) : make(decode_linear_kernel<bf16, 16>);
 }
 
-std::vector<Variant> few_rows_variants() {
+std::vector<Variant> decode_linear_variants() {
   std::vector<Variant> all;
   const auto add = [&](auto&& change) {
-    FewRows p;
+    DecodeLinear p;
     p.k = 2048, p.weights = {{16, 0, 64}};
     change(p);
-    all.push_back(few_rows_variant(p));
+    all.push_back(decode_linear_variant(DecodeLinearConfig::of(p)));
   };
-  add([](FewRows& p) { p.residual = 16, p.early = true, p.ahead[0] = {128, 256}; });
-  add([](FewRows& p) { p.k = 8192, p.residual = 16, p.type = DType::f16; });
-  add([](FewRows& p) { p.norm = FewRowsNorm::rms, p.weights.resize(3), p.early = true; });
-  add([](FewRows& p) {
-    p.norm = FewRowsNorm::rms, p.weights.resize(2), p.gated = true, p.activation = Activation::silu,
-    p.early = true;
+  add([](DecodeLinear& p) { p.residual = 16, p.pdl = true, p.prefetch[0] = {128, 256}; });
+  add([](DecodeLinear& p) { p.k = 8192, p.residual = 16, p.type = DType::f16; });
+  add([](DecodeLinear& p) { p.norm = DecodeLinearNorm::rms, p.weights.resize(3), p.pdl = true; });
+  add([](DecodeLinear& p) {
+    p.norm = DecodeLinearNorm::rms, p.weights.resize(2), p.gated = true, p.activation = Activation::silu,
+    p.pdl = true;
   });
-  add([](FewRows& p) {
-    p.norm = FewRowsNorm::layer, p.k = 768, p.weights[0].bias = 16, p.activation = Activation::gelu_tanh;
+  add([](DecodeLinear& p) {
+    p.norm = DecodeLinearNorm::layer, p.k = 768, p.weights[0].bias = 16, p.activation = Activation::gelu_tanh;
   });
-  add([](FewRows& p) { p.norm = FewRowsNorm::rms, p.k = 4096, p.m = 8, p.weights[0].n = kLong; });
+  add([](DecodeLinear& p) { p.norm = DecodeLinearNorm::rms, p.k = 4096, p.m = 8, p.weights[0].n = kLong; });
   return all;
 }
 
-void few_rows(runtime::Stream& s, const FewRows& p) {
-  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("few_rows: ", why));
+void decode_linear(runtime::Stream& s, const DecodeLinear& p) {
+  if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("decode_linear: ", why));
   const std::uint64_t columns = p.columns();
   if (!p.m || !columns) return;
   const std::uint64_t rows = p.gated || !is_long(p) ? 16 : 32;
   std::uint32_t blocks[3] = {};
-  FewRows::Weight w[3];
+  DecodeLinear::Weight w[3];
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     w[i] = p.weights[i];
     blocks[i] = std::uint32_t((w[i].n + rows - 1) / rows);
   }
   const auto end0 = blocks[0], end1 = blocks[0] + blocks[1];
   const auto pitch = [](std::uint64_t given, std::uint64_t dense) { return given ? given : dense; };
-  const Numbers n{p.x,
-                  pitch(p.x_pitch, p.k),
-                  p.y,
-                  pitch(p.y_pitch, columns),
-                  p.residual,
-                  pitch(p.residual_pitch, columns),
-                  p.norm_weight,
-                  p.norm_bias,
-                  w[0].address,
-                  w[1].address,
-                  w[2].address,
-                  w[0].bias,
-                  w[1].bias,
-                  w[2].bias,
-                  p.ahead[0].address,
-                  p.ahead[1].address,
-                  std::uint32_t(p.m),
-                  std::uint32_t(w[0].n),
-                  std::uint32_t(w[1].n),
-                  std::uint32_t(w[2].n),
-                  end0,
-                  end1,
-                  std::uint32_t(p.ahead[0].bytes / 128),
-                  std::uint32_t(p.ahead[1].bytes / 128),
-                  p.eps,
-                  p.weight_offset};
+  const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
+  const DecodeLinearParams<HostValue> n{.x = p.x,
+                                        .x_pitch = pitch(p.x_pitch, p.k),
+                                        .y = p.y,
+                                        .y_pitch = pitch(p.y_pitch, columns),
+                                        .residual = p.residual,
+                                        .residual_pitch = pitch(p.residual_pitch, columns),
+                                        .norm_weight = p.norm_weight,
+                                        .norm_bias = p.norm_bias,
+                                        .w0 = w[0].address,
+                                        .w1 = w[1].address,
+                                        .w2 = w[2].address,
+                                        .b0 = w[0].bias,
+                                        .b1 = w[1].bias,
+                                        .b2 = w[2].bias,
+                                        .prefetch0 = p.prefetch[0].address,
+                                        .prefetch1 = p.prefetch[1].address,
+                                        .m = u32(p.m),
+                                        .n0 = u32(w[0].n),
+                                        .n1 = u32(w[1].n),
+                                        .n2 = u32(w[2].n),
+                                        .end0 = end0,
+                                        .end1 = end1,
+                                        .lines0 = u32(p.prefetch[0].bytes / 128),
+                                        .lines1 = u32(p.prefetch[1].bytes / 128),
+                                        .eps = p.eps,
+                                        .weight_offset = p.weight_offset};
   const std::uint32_t grid = p.gated ? end0 : end1 + blocks[2];
-  load(s.device(), few_rows_variant(p))(
-      s, runtime::Launch{.grid = {grid}, .programmatic = p.early && s.device().info().cc() >= 90}, n);
+  load(s.device(), decode_linear_variant(DecodeLinearConfig::of(p)))(
+      s, runtime::Launch{.grid = {grid}, .programmatic = p.pdl && s.device().info().cc() >= 90}, n);
 }
 
 }  // namespace cgp::kernels

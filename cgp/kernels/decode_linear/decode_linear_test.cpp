@@ -19,9 +19,9 @@ struct Shape {
   DType type;
   std::uint64_t m, k;
   std::vector<std::uint64_t> n;
-  FewRowsNorm norm;
+  DecodeLinearNorm norm;
   Activation activation;
-  bool gated, bias, residual, early;
+  bool gated, bias, residual, pdl;
 };
 
 double activated(Activation a, double x) {
@@ -57,26 +57,26 @@ class Arrays {
 
 // h of the header, as double: what f32 arithmetic and one rounding to the type leave.
 std::vector<double> normed(const Shape& s, const HostArray& x, std::uint64_t row, std::uint64_t pitch,
-                           const HostArray& w, const HostArray& b, const FewRows& p) {
+                           const HostArray& w, const HostArray& b, const DecodeLinear& p) {
   std::vector<double> h;
   for (std::uint64_t i = 0; i < s.k; ++i) h.push_back(x.at(row * pitch + i));
-  if (s.norm == FewRowsNorm::none) return h;
+  if (s.norm == DecodeLinearNorm::none) return h;
   double mean = 0, squares = 0;
-  if (s.norm == FewRowsNorm::layer)
+  if (s.norm == DecodeLinearNorm::layer)
     for (double v : h) mean += v / double(s.k);
   for (double v : h) squares += (v - mean) * (v - mean) / double(s.k);
   for (std::uint64_t i = 0; i < s.k; ++i) {
     h[i] = (h[i] - mean) / std::sqrt(squares + double(p.eps)) * (w.at(i) + double(p.weight_offset));
-    if (s.norm == FewRowsNorm::layer) h[i] += b.at(i);
+    if (s.norm == DecodeLinearNorm::layer) h[i] += b.at(i);
   }
   return h;
 }
 
 void check(const runtime::Device& device, const Shape& s) {
   Arrays on(device);
-  FewRows p;
+  DecodeLinear p;
   p.type = s.type, p.m = s.m, p.k = s.k, p.norm = s.norm, p.activation = s.activation, p.gated = s.gated;
-  p.early = s.early, p.eps = 1e-3f, p.weight_offset = s.norm == FewRowsNorm::rms ? 0.5f : 0.f;
+  p.pdl = s.pdl, p.eps = 1e-3f, p.weight_offset = s.norm == DecodeLinearNorm::rms ? 0.5f : 0.f;
   const std::uint64_t x_pitch = s.k + 8;
   const auto x = random_array(s.type, {s.m * x_pitch}, 1), nw = random_array(s.type, {s.k}, 2),
              nb = random_array(s.type, {s.k}, 3);
@@ -93,9 +93,9 @@ void check(const runtime::Device& device, const Shape& s) {
   p.y = on.put(y), p.y_pitch = pitch;
   const auto out = on.last();
   if (s.residual) p.residual = p.y, p.residual_pitch = pitch;  // in place
-  if (s.early) p.ahead[1] = {(p.x + 127) / 128 * 128, 128};
+  if (s.pdl) p.prefetch[1] = {(p.x + 127) / 128 * 128, 128};
   runtime::Stream stream(device);
-  few_rows(stream, p);
+  decode_linear(stream, p);
   stream.wait();
   on.fetch(out, y);
   const double u = unit_roundoff(s.type), u32 = unit_roundoff(DType::f32);
@@ -111,7 +111,7 @@ void check(const runtime::Device& device, const Shape& s) {
           sum += t, size += std::fabs(t);
         }
         product.push_back(
-            {sum, size * (double(s.k + 16) * u32 + (s.norm == FewRowsNorm::none ? 0 : 1.01 * u))});
+            {sum, size * (double(s.k + 16) * u32 + (s.norm == DecodeLinearNorm::none ? 0 : 1.01 * u))});
       }
     for (std::uint64_t j = 0; j < pitch; ++j) {
       const double got = y.at(i * pitch + j);
@@ -136,7 +136,7 @@ void check(const runtime::Device& device, const Shape& s) {
 }
 
 const std::vector<Shape>& shapes() {
-  using N = FewRowsNorm;
+  using N = DecodeLinearNorm;
   using A = Activation;
   static const std::vector<Shape> all{
       {DType::bf16, 1, 64, {16}, N::none, A::identity, false, false, false, false},
@@ -152,7 +152,7 @@ const std::vector<Shape>& shapes() {
 
 }  // namespace
 
-TEST(few_rows, every_form_under_every_order_of_execution) {
+TEST(decode_linear, every_form_under_every_order_of_execution) {
   for (const char* schedule : {"fair", "adversarial"}) {
     auto device = runtime::Device::open("emu:sm_90a");
     auto o = device.emulator_options();
@@ -163,8 +163,8 @@ TEST(few_rows, every_form_under_every_order_of_execution) {
   check(runtime::Device::open("emu:sm_80"), shapes()[2]);
 }
 
-TEST(few_rows, bad_arguments_name_the_argument) {
-  FewRows p;
+TEST(decode_linear, bad_arguments_name_the_argument) {
+  DecodeLinear p;
   p.k = 64, p.weights = {{16, 0, 8}}, p.x = p.y = 16;
   EXPECT_EQ(reject(p), "");
   const auto says = [&](const char* text, auto&& change) {
@@ -172,24 +172,24 @@ TEST(few_rows, bad_arguments_name_the_argument) {
     change(q);
     EXPECT_NE(reject(q).find(text), std::string::npos) << reject(q);
   };
-  says("m = 9", [](FewRows& q) { q.m = 9; });
-  says("k = 60", [](FewRows& q) { q.k = 60; });
-  says("type = f32", [](FewRows& q) { q.type = DType::f32; });
-  says("4 weights", [](FewRows& q) { q.weights.resize(4, q.weights[0]); });
-  says("gated", [](FewRows& q) { q.gated = true; });
-  says("weights", [](FewRows& q) { q.weights[0].address = 8; });
-  says("bias", [](FewRows& q) { q.weights.push_back({16, 16, 8}); });
-  says("x and its rows", [](FewRows& q) { q.x_pitch = 4; });
-  says("ahead", [](FewRows& q) { q.ahead[0].address = 64; });
-  says("norm_weight", [](FewRows& q) { q.norm = FewRowsNorm::rms; });
-  says("k = 8192", [](FewRows& q) { q.norm = FewRowsNorm::rms, q.k = 8192; });
+  says("m = 9", [](DecodeLinear& q) { q.m = 9; });
+  says("k = 60", [](DecodeLinear& q) { q.k = 60; });
+  says("type = f32", [](DecodeLinear& q) { q.type = DType::f32; });
+  says("4 weights", [](DecodeLinear& q) { q.weights.resize(4, q.weights[0]); });
+  says("gated", [](DecodeLinear& q) { q.gated = true; });
+  says("weights", [](DecodeLinear& q) { q.weights[0].address = 8; });
+  says("bias", [](DecodeLinear& q) { q.weights.push_back({16, 16, 8}); });
+  says("x and its rows", [](DecodeLinear& q) { q.x_pitch = 4; });
+  says("prefetch", [](DecodeLinear& q) { q.prefetch[0].address = 64; });
+  says("norm_weight", [](DecodeLinear& q) { q.norm = DecodeLinearNorm::rms; });
+  says("k = 8192", [](DecodeLinear& q) { q.norm = DecodeLinearNorm::rms, q.k = 8192; });
   auto device = runtime::Device::open("emu:sm_90a");
   runtime::Stream s(device);
   p.m = 9;
-  EXPECT_THROW(few_rows(s, p), ArgumentError);
+  EXPECT_THROW(decode_linear(s, p), ArgumentError);
 }
 
-TEST(few_rows, right_on_a_gpu) {
+TEST(decode_linear, right_on_a_gpu) {
   try {
     const auto device = runtime::Device::open("cuda:0");
     for (const auto& s : shapes()) check(device, s);
@@ -197,22 +197,36 @@ TEST(few_rows, right_on_a_gpu) {
                    1,
                    2048,
                    {2048, 512, 512},
-                   FewRowsNorm::rms,
+                   DecodeLinearNorm::rms,
                    Activation::identity,
                    false,
                    false,
                    false,
                    true});
-    check(device,
-          {DType::bf16, 1, 8192, {2048}, FewRowsNorm::none, Activation::identity, false, false, true, true});
+    check(device, {DType::bf16,
+                   1,
+                   8192,
+                   {2048},
+                   DecodeLinearNorm::none,
+                   Activation::identity,
+                   false,
+                   false,
+                   true,
+                   true});
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
 }
 
-TEST(few_rows, every_variant_assembles_without_spills) {
-  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, few_rows_variants()),
-                                [](const auto& image, const auto& a) {  // two blocks fit a multiprocessor
-                                  return cgp::testing::assembled_clean(image, a) && a.registers <= 128;
-                                });
+TEST(decode_linear_config, names_are_read_back) {
+  for (const auto& v : decode_linear_variants())
+    EXPECT_EQ(parse_config<DecodeLinearConfig>("decode_linear", v.name).name(), v.name);
+}
+
+TEST(decode_linear, every_variant_assembles_without_spills) {
+  cgp::testing::expect_assemble(
+      cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, decode_linear_variants()),
+      [](const auto& image, const auto& a) {  // two blocks fit a multiprocessor
+        return cgp::testing::assembled_clean(image, a) && a.registers <= 128;
+      });
 }

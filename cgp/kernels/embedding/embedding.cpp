@@ -18,9 +18,16 @@ using namespace dsl;
 constexpr int kUnroll = 4;
 constexpr std::uint32_t kThreads = embedding_parts::kThreads;
 
-struct Build {
-  int bytes;  // of an access
-  bool wide, errors;
+struct EmbeddingConfig {
+  int bytes = 2;        ///< of an access
+  bool wide = false;    ///< indices are s64
+  bool errors = false;  ///< indices out of range are counted
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.number("access_bytes", "bytes", c.bytes);
+    v.flag("index_s64", c.wide);
+    v.flag("checked", c.errors);
+  }
 };
 
 // Accesses of type T, N at a time; all ones where there is nothing to read.
@@ -42,7 +49,7 @@ void copy_row(Kernel& k, const Ptr<global, const b8>& from, const Out<b8>& to, c
 }
 
 // Pitches in bytes; `accesses` of a row.
-void gather_rows(Kernel& k, Build b, In<b8> indices, In<b8> weight, Out<b8> out, Out<u32> errors,
+void gather_rows(Kernel& k, EmbeddingConfig b, In<b8> indices, In<b8> weight, Out<b8> out, Out<u32> errors,
                  Val<u64> rows, Val<u64> vocab, Val<u64> weight_pitch, Val<u64> out_pitch, Val<u64> accesses,
                  Val<u32> shift) {
   k.block(int(kThreads));
@@ -65,14 +72,11 @@ void gather_rows(Kernel& k, Build b, In<b8> indices, In<b8> weight, Out<b8> out,
     copy_row<b16, 1>(k, from, target, known, part, end, lanes);
 }
 
-Variant make(const Build& b) {
-  return variant(text::cat("embedding_", b.bytes, "b_", b.wide ? "s64" : "s32", b.errors ? "_x" : ""), 75,
-                 gather_rows, b);
-}
+Variant make(const EmbeddingConfig& c) { return config_variant("embedding", c, 75, gather_rows); }
 
 struct Problem {
   Embedding e;
-  Build build;
+  EmbeddingConfig build;
 };
 
 Problem checked(Embedding e) {

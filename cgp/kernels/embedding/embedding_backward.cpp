@@ -23,13 +23,25 @@ using row::Floats;
 
 constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
 
-struct ListBuild {
-  bool wide, errors;
+struct ListConfig {
+  bool wide = false;    ///< indices are s64
+  bool errors = false;  ///< indices out of range are counted
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.flag("index_s64", c.wide);
+    v.flag("checked", c.errors);
+  }
 };
-struct SumBuild {
-  DType type;
-  int elements;  // of an access
-  bool onto;
+struct SumConfig {
+  DType type{};
+  int elements = 1;   ///< of an access
+  bool onto = false;  ///< added to what dweight holds
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type);
+    v.number("elements", "vec", c.elements, 1);
+    v.flag("accumulate", c.onto);
+  }
 };
 
 struct Named {
@@ -38,7 +50,7 @@ struct Named {
 };
 
 // starts[v] = indices of rows below v; order: positions, by (row, position).
-void list_rows(Kernel& k, ListBuild b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> errors,
+void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> errors,
                Val<u64> n, Val<u64> vocab, Val<s64> padding) {
   k.block(kWarps * 32);
   auto w = k.warp();
@@ -109,7 +121,7 @@ void list_rows(Kernel& k, ListBuild b, In<b8> indices, Out<u32> starts, Out<u32>
 }
 
 // Pitches in elements; `accesses` of a row.
-void embedding_sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
                     Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
                     Val<u32> shift) {
   k.block(int(kThreads));
@@ -148,32 +160,28 @@ void embedding_sums(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> 
     row::store(f, target, c, written, row::pack(f, sums));
   });
 }
-void sum_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+void sum_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
               Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
               Val<u32> shift) {
   embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
-void embedding_add_rows(Kernel& k, SumBuild b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
+void embedding_add_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
                         Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
                         Val<u32> shift) {
   embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 
-Variant make(const ListBuild& b) {
-  return variant(text::cat("embedding_lists_", b.wide ? "s64" : "s32", b.errors ? "_x" : ""), 75, list_rows,
-                 b);
-}
-Variant make(const SumBuild& b) {
-  const auto name =
-      text::cat("embedding_backward_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.onto ? "_onto" : "");
-  const int least = b.type == DType::bf16 ? 80 : 75;
-  return b.onto ? variant(name, least, embedding_add_rows, b) : variant(name, least, sum_rows, b);
+Variant make(const ListConfig& c) { return config_variant("embedding_lists", c, 75, list_rows); }
+Variant make(const SumConfig& c) {
+  const int min_sm = c.type == DType::bf16 ? 80 : 75;
+  return c.onto ? config_variant("embedding_backward", c, min_sm, embedding_add_rows)
+                : config_variant("embedding_backward", c, min_sm, sum_rows);
 }
 
 struct Problem {
   EmbeddingBackward e;
-  ListBuild lists;
-  SumBuild sums;
+  ListConfig lists;
+  SumConfig sums;
 };
 
 Problem checked(EmbeddingBackward e) {

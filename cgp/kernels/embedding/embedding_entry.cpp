@@ -59,8 +59,10 @@ Sizes sizes(const Options& o, const std::vector<NamedArray>& given, std::string_
   const auto shape = row::row_shape(o, given, array, forward ? "vocab" : "rows");
   Sizes s{shape.type, forward ? o.size("rows") : shape.rows, forward ? shape.rows : o.size("vocab"),
           shape.cols};
-  if (const HostArray* i = find_input(given, "indices"))
+  if (const HostArray* i = find_input(given, "indices")) {
     s.rows = i->size(), o.agree("indices", *i, {{"rows", s.rows}});
+    row::expect_indices("embedding", "indices", *i, s.vocab);
+  }
   if (s.rows && !s.vocab) row::Checker{"embedding"}.fail("vocab", "must be at least 1", "vocab = 0");
   return s;
 }

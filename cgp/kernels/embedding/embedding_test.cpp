@@ -144,6 +144,17 @@ TEST(embedding, bad_arguments_are_named) {
   EXPECT_THROW(embedding_backward(device.stream(), b), ArgumentError);
   b.padding_idx = -1, b.workspace = View(u).from(12);
   EXPECT_THROW(embedding_backward(device.stream(), b), ArgumentError);
+  for (const auto& [kernel, of] :
+       {std::pair{embedding_entry(), "weight"}, {embedding_backward_entry(), "dout"}})
+    for (int index : {-1, 4}) {
+      NamedArray given{"indices", HostArray(DType::s32, {2})};
+      given.array.set(1, index);
+      Options o(kernel.name, kernel.options);
+      if (kernel.name == "embedding_backward") o.set("vocab", "4");
+      const NamedArray table{of,
+                             HostArray(DType::f32, {std::uint64_t(kernel.name == "embedding" ? 4 : 2), 8})};
+      EXPECT_THROW((void)kernel.prepare(device, o, {table, given}, 1), ArgumentError) << kernel.name << index;
+    }
 }
 
 TEST(embedding, right_and_repeatable_on_a_gpu) {

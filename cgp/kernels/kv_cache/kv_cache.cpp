@@ -36,22 +36,22 @@ void store8(const Val<u64>& to, const RegGroup<b32, 4>& w, const Val<f32>& inver
 }
 
 template <class T, class Page>
-void append_kernel(Kernel& k, In<T> keys, In<T> values, Out<Page> pool, In<u64> slots, InOut<u32> wrong,
-                   Val<u64> pieces, Val<u32> per_head, Val<u32> heads, Val<u32> page_size,
+void append_kernel(Kernel& k, In<T> keys, In<T> values, Out<Page> pool, In<u64> slots, InOut<u32> error_flag,
+                   Val<u64> chunks, Val<u32> per_head, Val<u32> heads, Val<u32> page_size,
                    Val<u64> slot_count, Val<u64> row, Val<u64> head_stride, Val<f32> key_inverse,
                    Val<f32> value_inverse) {
   k.block(int(kThreads));
-  k.grid_stride(pieces, [&](ThreadIndex64 i) {
+  k.grid_stride(chunks, [&](ThreadIndex64 i) {
     const Val<u64> index = i, each = to<u64>(per_head), all = each * to<u64>(heads);
-    const auto token = index / all, inside = index % all, head = inside / each, piece = inside % each;
+    const auto token = index / all, inside = index % all, head = inside / each, chunk = inside % each;
     const auto slot = slots.ld(token);
     const auto bad = slot >= slot_count;
-    k.if_(bad, [&] { red<relaxed, gpu, op::max>(wrong, 0, to<u32>(token) + 1); });
+    k.if_(bad, [&] { red<relaxed, gpu, op::max>(error_flag, 0, to<u32>(token) + 1); });
     k.if_(!bad, [&] {
       const auto size = to<u64>(page_size), page = slot / size, place = slot % size;
-      const auto from = token * row + head * head_stride + piece * 8u;
+      const auto from = token * row + head * head_stride + chunk * 8u;
       const auto d = each * 8u;
-      const auto key = (((page * 2u) * to<u64>(heads) + head) * size + place) * d + piece * 8u;
+      const auto key = (((page * 2u) * to<u64>(heads) + head) * size + place) * d + chunk * 8u;
       const auto value = key + to<u64>(heads) * size * d;
       const auto yes = from >= 0u;
       store8<T, Page>(pool.at(key).address(), load8<T>(keys.at(from).address(), yes), key_inverse);
@@ -62,13 +62,13 @@ void append_kernel(Kernel& k, In<T> keys, In<T> values, Out<Page> pool, In<u64> 
 
 template <class T, class Page>
 void gather_kernel(Kernel& k, In<Page> pool, In<s32> table, In<u32> lengths, Out<T> keys, Out<T> values,
-                   InOut<u32> wrong, Val<u64> pieces, Val<u32> per_head, Val<u32> heads, Val<u32> rows,
+                   InOut<u32> error_flag, Val<u64> chunks, Val<u32> per_head, Val<u32> heads, Val<u32> rows,
                    Val<u32> page_size, Val<u32> page_count, Val<u32> columns, Val<f32> key_scale,
                    Val<f32> value_scale) {
   k.block(int(kThreads));
-  k.grid_stride(pieces, [&](ThreadIndex64 i) {
+  k.grid_stride(chunks, [&](ThreadIndex64 i) {
     const Val<u64> index = i, each = to<u64>(per_head);
-    const auto piece = index % each, row = index / each % to<u64>(rows), bh = index / each / to<u64>(rows);
+    const auto chunk = index % each, row = index / each % to<u64>(rows), bh = index / each / to<u64>(rows);
     const auto batch = bh / to<u64>(heads), head = bh % to<u64>(heads);
     const auto size = to<u64>(page_size);
     const auto inside = row < to<u64>(lengths.ld(batch));
@@ -76,10 +76,10 @@ void gather_kernel(Kernel& k, In<Page> pool, In<s32> table, In<u32> lengths, Out
     const auto listed = inside & (column < to<u64>(columns));
     const auto page = table.ld_if(listed, batch * to<u64>(columns) + column, Val<s32>(-1))[0];
     const auto good = listed & (bits<u32>(page) < page_count);
-    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(wrong, 0, to<u32>(batch) + 1); });
+    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(error_flag, 0, to<u32>(batch) + 1); });
     const auto d = each * 8u;
     const auto key =
-        (((to<u64>(bits<u32>(page)) * 2u) * to<u64>(heads) + head) * size + row % size) * d + piece * 8u;
+        (((to<u64>(bits<u32>(page)) * 2u) * to<u64>(heads) + head) * size + row % size) * d + chunk * 8u;
     const auto value = key + to<u64>(heads) * size * d;
     const auto move = [&](const Val<u64>& from, const Out<T>& out, const Val<f32>& scale) {
       const auto w = load8<Page>(pool.at(from).address(), good);
@@ -145,8 +145,8 @@ Variant copy_variant(DType pages) {
 void check(const KvCacheShape& c) {
   if (auto why = reject(c); !why.empty()) throw ArgumentError(text::cat("kv cache: ", why));
 }
-runtime::Dim3 grid(runtime::Stream& s, std::uint64_t pieces) {
-  return runtime::grid_for_at_most(pieces, kThreads,
+runtime::Dim3 grid(runtime::Stream& s, std::uint64_t chunks) {
+  return runtime::grid_for_at_most(chunks, kThreads,
                                    std::uint64_t(std::max(1, s.device().info().sm_count)) * 16);
 }
 
@@ -169,18 +169,18 @@ std::string reject(const KvCacheShape& c) {
 }
 
 void kv_append(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, const KvTokens& t,
-               std::uint64_t slots, std::uint64_t wrong) {
+               std::uint64_t slots, std::uint64_t error_flag) {
   check(c);
   if (!t.count) return;
   const std::uint64_t head = t.head ? t.head : c.d, row = t.row ? t.row : c.heads * c.d;
   if (t.k % 16 || t.v % 16 || head % 8 || row % 8)
     throw ArgumentError("kv cache: tokens and heads must lie at multiples of 16 bytes");
   const auto at = [](std::uint64_t a) { return runtime::Arg::address(a); };
-  const std::uint64_t pieces = t.count * c.heads * c.d / 8;
+  const std::uint64_t chunks = t.count * c.heads * c.d / 8;
   load(s.device(), append_variant(c.type, c.pages))(
-      s, grid(s, pieces), at(t.k), at(t.v), at(pool), at(slots), at(wrong), pieces, std::uint32_t(c.d / 8),
-      std::uint32_t(c.heads), std::uint32_t(c.page_size), c.page_count * c.page_size, row, head,
-      1 / c.key_scale, 1 / c.value_scale);
+      s, grid(s, chunks), at(t.k), at(t.v), at(pool), at(slots), at(error_flag), chunks,
+      std::uint32_t(c.d / 8), std::uint32_t(c.heads), std::uint32_t(c.page_size), c.page_count * c.page_size,
+      row, head, 1 / c.key_scale, 1 / c.value_scale);
 }
 
 void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
@@ -198,13 +198,13 @@ void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
 
 void kv_gather(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, std::uint64_t table,
                std::uint64_t columns, std::uint64_t lengths, std::uint64_t batch, std::uint64_t rows,
-               std::uint64_t k, std::uint64_t v, std::uint64_t wrong) {
+               std::uint64_t k, std::uint64_t v, std::uint64_t error_flag) {
   check(c);
-  const std::uint64_t pieces = batch * c.heads * rows * c.d / 8;
-  if (!pieces) return;
+  const std::uint64_t chunks = batch * c.heads * rows * c.d / 8;
+  if (!chunks) return;
   const auto at = [](std::uint64_t a) { return runtime::Arg::address(a); };
   load(s.device(), gather_variant(c.type, c.pages))(
-      s, grid(s, pieces), at(pool), at(table), at(lengths), at(k), at(v), at(wrong), pieces,
+      s, grid(s, chunks), at(pool), at(table), at(lengths), at(k), at(v), at(error_flag), chunks,
       std::uint32_t(c.d / 8), std::uint32_t(c.heads), std::uint32_t(rows), std::uint32_t(c.page_size),
       std::uint32_t(c.page_count), std::uint32_t(columns), c.key_scale, c.value_scale);
 }

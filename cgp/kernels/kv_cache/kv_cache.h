@@ -26,17 +26,17 @@ struct KvTokens {
   std::uint64_t count = 0;
 };
 /// Writes tokens to their slots (u64 on the device). A slot outside the pool writes nothing and leaves its
-/// token's number + 1 in u32 `wrong` (the largest of several), which the caller zeroes and reads.
+/// token's number + 1 in u32 `error_flag` (the largest of several), which the caller zeroes and reads.
 void kv_append(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, const KvTokens& tokens,
-               std::uint64_t slots, std::uint64_t wrong);
+               std::uint64_t slots, std::uint64_t error_flag);
 /// Copies the beginnings of pages (KvPages::Append::copies), for copy on write.
 void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
              const std::vector<KvPages::Copy>& copies);
 /// k, v [batch][heads][rows][d] <- the first lengths[b] tokens of each sequence, zeros behind them. `table`
-/// is s32 [batch][columns], lengths u32 [batch]; a page outside the pool leaves batch number + 1 in `wrong`.
+/// is s32 [batch][columns], lengths u32 [batch]; a page outside the pool leaves batch number + 1 in `error_flag`.
 void kv_gather(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, std::uint64_t table,
                std::uint64_t columns, std::uint64_t lengths, std::uint64_t batch, std::uint64_t rows,
-               std::uint64_t k, std::uint64_t v, std::uint64_t wrong);
+               std::uint64_t k, std::uint64_t v, std::uint64_t error_flag);
 
 std::vector<Variant> kv_cache_variants();
 

@@ -18,7 +18,7 @@ struct Shape {
   DType type;
   std::uint64_t heads_q, heads, d, tokens, page_size;
   std::vector<std::uint32_t> lengths;  // the new tokens counted
-  bool by_lengths, turns, norms;
+  bool by_lengths, rope, norms;
 };
 
 void check(const runtime::Device& device, const Shape& x) {
@@ -45,8 +45,9 @@ void check(const runtime::Device& device, const Shape& x) {
   auto dtable = device.upload<std::int32_t>(table);
   auto dlengths = device.upload<std::uint32_t>(x.lengths);
   auto wrong = device.zeros<std::uint32_t>(1);
-  p.qkv = dqkv.address(), p.pool = dpool.address(), p.table = dtable.address(), p.wrong = wrong.address();
-  if (x.turns) p.cos = dcos.address(), p.sin = dsin.address();
+  p.qkv = dqkv.address(), p.pool = dpool.address(), p.table = dtable.address(),
+  p.error_flag = wrong.address();
+  if (x.rope) p.cos = dcos.address(), p.sin = dsin.address();
   if (x.norms) p.q_weight = dqw.address(), p.k_weight = dkw.address();
   if (x.by_lengths) p.lengths = dlengths.address();
   runtime::Stream s(device);
@@ -73,9 +74,9 @@ void check(const runtime::Device& device, const Shape& x) {
       for (std::uint64_t e = 0; e < x.d && !value; ++e) {
         const auto pair = e % (x.d / 2), other = e < x.d / 2 ? e + x.d / 2 : pair;
         const double c = cos.at(place * x.d / 2 + pair), sn = sin.at(place * x.d / 2 + pair);
-        if (x.turns) want[e] = v[e] * c + (e < x.d / 2 ? -v[other] : v[other]) * sn;
+        if (x.rope) want[e] = v[e] * c + (e < x.d / 2 ? -v[other] : v[other]) * sn;
         // The norm rounds to the type, the rotation to f32, the result to the type.
-        const double size = x.turns ? std::fabs(v[e] * c) + std::fabs(v[other] * sn) : std::fabs(v[e]);
+        const double size = x.rope ? std::fabs(v[e] * c) + std::fabs(v[other] * sn) : std::fabs(v[e]);
         bound[e] = (x.norms ? 1.01 * u : 0) * size + 1e-6 * size +
                    u * (1.01 * std::fabs(want[e]) + u * size) + 1e-30;
         if (x.type == DType::f16) bound[e] += 0x1p-23;
@@ -119,12 +120,12 @@ TEST(qkv_append, a_page_that_is_not_there_is_reported_and_not_written) {
   auto lengths = device.upload<std::uint32_t>(std::vector<std::uint32_t>{16, 3});
   auto wrong = device.zeros<std::uint32_t>(1);
   p.qkv = qkv.address(), p.pool = pool.address(), p.table = table.address(), p.lengths = lengths.address();
-  p.wrong = wrong.address();
+  p.error_flag = wrong.address();
   runtime::Stream s(device);
   qkv_append(s, p);
   s.wait();
   EXPECT_EQ(wrong.to_vector()[0], 2u);
-  p.offset = 16, p.lengths = 0, p.batch = 1, p.early = true;  // beyond the columns of the table
+  p.offset = 16, p.lengths = 0, p.batch = 1, p.pdl = true;  // beyond the columns of the table
   qkv_append(s, p);
   s.wait();
   EXPECT_EQ(wrong.to_vector()[0], 2u);  // 1, of the first sequence, is less
@@ -133,7 +134,7 @@ TEST(qkv_append, a_page_that_is_not_there_is_reported_and_not_written) {
 TEST(qkv_append, bad_arguments_name_the_argument) {
   QkvAppend p;
   p.cache = {DType::bf16, DType::bf16, 2, 16, 2, 64};
-  p.heads_q = 2, p.qkv = p.pool = p.table = p.wrong = 16, p.columns = 1;
+  p.heads_q = 2, p.qkv = p.pool = p.table = p.error_flag = 16, p.columns = 1;
   EXPECT_EQ(reject(p), "");
   const auto says = [&](const char* text, auto&& change) {
     auto q = p;
@@ -156,6 +157,11 @@ TEST(qkv_append, right_on_a_gpu) {
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
+}
+
+TEST(qkv_append_config, names_are_read_back) {
+  for (const auto& v : qkv_append_variants())
+    EXPECT_EQ(parse_config<QkvAppendConfig>("qkv_append", v.name).name(), v.name);
 }
 
 TEST(qkv_append, every_variant_assembles_without_spills) {

@@ -4,6 +4,8 @@
 //            the caches, or stay in registers (row/row_plan.h)
 #include "cgp/kernels/norm/norm.h"
 
+#include <cmath>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 
@@ -13,22 +15,38 @@ namespace {
 using namespace dsl;
 using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
 
-struct Build {
-  row::RowTuning tuning;
-  bool layer, offset, grouped;
-  DType x, y;
-  std::optional<DType> residual, weight, bias, sum;
-  bool mean, rstd;
+struct NormConfig {
+  row::RowConfig row{};
+  bool layer = false;  ///< LayerNorm; the family of the name
+  DType x{}, y{};
+  std::optional<DType> residual{}, sum{}, weight{}, bias{};
+  bool mean = false, rstd = false;  ///< are stored
+  bool offset = false;              ///< is added to the weight
+  bool grouped = false;             ///< rows lie in groups (Layout::inner)
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("x", "", c.x);
+    v.type("y", "y_", c.y, c.x);
+    v.operand("residual", c.residual, c.x);
+    v.operand("sum", c.sum, c.x);
+    row::RowConfig::visit(c.row, v);
+    v.operand("weight", c.weight, c.x);
+    v.operand("bias", c.bias, c.x);
+    v.flag("mean", c.mean);
+    v.flag("rstd", c.rstd);
+    v.flag("offset", c.offset);
+    v.flag("grouped", c.grouped);
+  }
 };
 
 class Forward : public row::RowOp {
  public:
-  Forward(const Build& b, const Val<f32>& eps, const Val<f32>& offset, const Val<u64>& cols, OutRows y,
+  Forward(const NormConfig& b, const Val<f32>& eps, const Val<f32>& offset, const Val<u64>& cols, OutRows y,
           std::optional<OutRows> sum, Out<f32> mean, Out<f32> rstd)
       : b_(b), eps_(eps), offset_(offset), y_(y), sum_(std::move(sum)), mean_(mean), rstd_(rstd) {
     fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sums_;
     // Rings that hold their columns: every row has the same parts.
-    if (b.layer && b.tuning.stages && b.tuning.hold && !b.tuning.edges) fold = counted = &counted_;
+    if (b.layer && b.row.stages && b.row.hold_columns && !b.row.edges) fold = counted = &counted_;
     if (!b.layer) inverse_.push_back(rcp<rn>(to<f32>(cols)));
   }
 
@@ -103,7 +121,7 @@ class Forward : public row::RowOp {
     return row::floats(f, packed);
   }
 
-  const Build& b_;
+  const NormConfig& b_;
   row::Sums sums_{1};
   row::Moments moments_;
   row::CountedMoments counted_;
@@ -116,7 +134,7 @@ class Forward : public row::RowOp {
 };
 
 // inner, x_outer, y_outer: rows in groups; used by kernels that were built for that.
-void forward(Kernel& k, Build b, In<b8> x, In<b8> residual, In<b8> weight, In<b8> bias, Out<b8> y,
+void forward(Kernel& k, NormConfig b, In<b8> x, In<b8> residual, In<b8> weight, In<b8> bias, Out<b8> y,
              Out<b8> sum, Out<f32> mean, Out<f32> rstd, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
              Val<u64> residual_pitch, Val<u64> y_pitch, Val<u64> sum_pitch, Val<f32> eps, Val<f32> offset,
              Val<u32> inner, Val<u64> x_outer, Val<u64> y_outer) {
@@ -133,10 +151,10 @@ void forward(Kernel& k, Build b, In<b8> x, In<b8> residual, In<b8> weight, In<b8
   if (b.residual) op.inputs.push_back({residual, residual_pitch, *b.residual});
   if (b.weight) op.columns.push_back({weight, *b.weight});
   if (b.bias) op.columns.push_back({bias, *b.bias});
-  row::run_rows(k, b.tuning, rows, cols, op);
+  row::run_rows(k, b.row, rows, cols, op);
 }
 
-row::RowNeeds needs(const Build& b) {
+row::RowNeeds needs(const NormConfig& b) {
   row::RowNeeds n;
   n.inputs = {b.x}, n.outputs = {b.y}, n.fold_size = b.layer ? 3 : 1;
   if (b.residual) n.inputs.push_back(*b.residual);
@@ -146,44 +164,27 @@ row::RowNeeds needs(const Build& b) {
   return n;
 }
 
-Variant make(const Build& b) {
-  const auto n = needs(b);
-  auto name = text::cat(b.layer ? "layer_norm" : "rms_norm", b.residual ? "_residual" : "", "_",
-                        row::type_names(n), "__", row::describe(b.tuning));
-  // What is stored and added beside y: letters, so that every build has a name of its own.
-  std::string extra;
-  for (auto [have, letter] : {std::pair{b.weight.has_value(), 'w'},
-                              {b.bias.has_value(), 'b'},
-                              {b.mean, 'm'},
-                              {b.rstd, 'r'},
-                              {b.sum.has_value(), 's'},
-                              {b.offset, 'o'},
-                              {b.grouped, 'g'}})
-    if (have) extra.push_back(letter);
-  if (!extra.empty()) name += "_" + extra;
-  if (b.weight && *b.weight != b.x) text::append(name, text::cat("_w", cgp::name(*b.weight)));
-  if (b.y != b.x) text::append(name, text::cat("_y", cgp::name(b.y)));
-  if (b.residual && *b.residual != b.x) text::append(name, text::cat("_res", cgp::name(*b.residual)));
-  if (b.sum && *b.sum != b.x) text::append(name, text::cat("_sum", cgp::name(*b.sum)));
-  if (b.bias && b.bias != b.weight) text::append(name, text::cat("_b", cgp::name(*b.bias)));
-  return variant(std::move(name), row::min_sm(n, b.tuning), forward, b);
+Variant make(const NormConfig& c) {
+  return config_variant(c.layer ? "layer_norm" : "rms_norm", c, row::min_sm(needs(c), c.row), forward);
 }
 
 // The checked problem: layouts filled in, build and plan decided.
 struct Problem {
   Norm n;
-  Build build;
+  NormConfig build;
   std::string why;
 };
 
 Problem checked(Norm n, bool layer, const runtime::DeviceInfo& device) {
   const row::Checker c{layer ? "layer_norm" : "rms_norm"};
   if (n.rows && !n.cols) c.fail("cols", "must be at least 1", "cols = 0");
+  if (!(n.eps >= 0) || std::isinf(n.eps))
+    c.fail("eps", "must be a finite number, 0 or more", text::cat("eps = ", n.eps));
   c.present("x", n.x, row::kFloats, false);
   c.present("y", n.y, row::kFloats, true);
   n.x_layout = c.rows("x", n.x, n.rows, n.cols, n.x_layout);
   n.y_layout = c.rows("y", n.y, n.rows, n.cols, n.y_layout);
-  Build b{};
+  NormConfig b;
   b.layer = layer, b.x = n.x.dtype, b.y = n.y.dtype, b.offset = n.weight_offset != 0;
   if (n.residual.given) {
     c.present("residual", n.residual, row::kFloats, false);
@@ -225,7 +226,7 @@ Problem checked(Norm n, bool layer, const runtime::DeviceInfo& device) {
                {{n.x, n.x_layout}, {n.y, n.y_layout}, {n.residual, n.residual_layout}, {n.sum, n.sum_layout}},
                {n.weight, n.bias});
   auto plan = row::plan_rows(need, n.rows, n.cols, fit, device);
-  b.tuning = n.tuning.value_or(plan.tuning);
+  b.row = n.config.value_or(plan.config);
   return {std::move(n), b, std::move(plan.why)};
 }
 
@@ -235,7 +236,7 @@ void launch(runtime::Stream& s, const Norm& norm, bool layer) {
   const Norm& n = p.n;
   if (n.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.tuning, needs(p.build), n.rows), n.x.arg(), n.residual.arg(), n.weight.arg(),
+  fn(s, row::grid(fn, p.build.row, needs(p.build), n.rows), n.x.arg(), n.residual.arg(), n.weight.arg(),
      n.bias.arg(), n.y.arg(), n.sum.arg(), n.mean.arg(), n.rstd.arg(), n.rows, n.cols, n.x_layout.pitch,
      n.residual_layout.pitch, n.y_layout.pitch, n.sum_layout.pitch, n.eps, n.weight_offset,
      std::uint32_t(n.x_layout.inner), n.x_layout.outer, n.y_layout.outer);

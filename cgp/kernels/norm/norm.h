@@ -22,7 +22,7 @@ struct Norm {
   row::Layout x_layout{}, y_layout{}, residual_layout{}, sum_layout{};
   float eps = 1e-6f;
   float weight_offset = 0;
-  std::optional<row::RowTuning> tuning{};  ///< instead of the selected one
+  std::optional<row::RowConfig> config{};  ///< instead of the selected one
 };
 /// Throws ArgumentError that names the argument; Unsupported where the device lacks the type.
 void rms_norm(runtime::Stream& s, const Norm& n);
@@ -40,7 +40,7 @@ struct NormBackward {
   std::uint64_t rows = 0, cols = 0;
   row::Layout x_layout{}, dy_layout{}, dsum_layout{}, dx_layout{};
   float weight_offset = 0;
-  std::optional<row::RowTuning> tuning{};
+  std::optional<row::RowConfig> config{};
 };
 /// Deterministic: sums over rows are taken in two stages, in an order that depends on shape and device only.
 void rms_norm_backward(runtime::Stream& s, const NormBackward& n);

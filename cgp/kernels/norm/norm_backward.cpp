@@ -2,7 +2,7 @@
 // RMSNorm and LayerNorm, backward. With g = dy * (weight + offset), n = (x - mean) * rstd:
 //   LayerNorm  dx = rstd * (g - mean(g) - n * mean(g * n))      dweight = sum over rows of dy * n
 //   RMSNorm    the same without the mean(g) term                 dbias   = sum over rows of dy
-//   memory   x and dy read once, dx written once; sums over rows stay in the registers of blocks that stay,
+//   memory   x and dy read once, dx written once; sums over rows stay in the registers of persistent blocks,
 //            and are added up by a second launch (row/column_sums.h)
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -15,17 +15,31 @@ namespace {
 using namespace dsl;
 using row::Floats, row::InRows, row::OutRows, row::Stat, row::Values;
 
-struct Build {
-  row::RowTuning tuning;
-  bool layer, offset, dweight, dbias;
-  DType x, dy, dx;
-  std::optional<DType> dsum, weight;
+struct NormBackwardConfig {
+  row::RowConfig row{};
+  bool layer = false;  ///< LayerNorm; the family of the name
+  DType x{}, dy{}, dx{};
+  std::optional<DType> dsum{}, weight{};
+  bool dweight = false, dbias = false;  ///< are computed
+  bool offset = false;                  ///< is added to the weight
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("x", "", c.x);
+    v.type("dy", "dy_", c.dy, c.x);
+    v.type("dx", "dx_", c.dx, c.x);
+    v.operand("dsum", c.dsum, c.x);
+    row::RowConfig::visit(c.row, v);
+    v.operand("weight", c.weight, c.x);
+    v.flag("dweight", c.dweight);
+    v.flag("dbias", c.dbias);
+    v.flag("offset", c.offset);
+  }
 };
 
 class Backward : public row::RowOp {
  public:
-  Backward(const Build& b, In<f32> mean, In<f32> rstd, const Val<f32>& offset, const Val<u64>& cols,
-           OutRows dx)
+  Backward(const NormBackwardConfig& b, In<f32> mean, In<f32> rstd, const Val<f32>& offset,
+           const Val<u64>& cols, OutRows dx)
       : b_(b),
         mean_(mean),
         rstd_(rstd),
@@ -107,15 +121,15 @@ class Backward : public row::RowOp {
   static Val<f32> rstd(const Values& v) { return bits<f32>(v.of_row()[0]); }
   static Val<f32> mean(const Values& v) { return bits<f32>(v.of_row()[1]); }
 
-  const Build& b_;
+  const NormBackwardConfig& b_;
   row::Sums one_{1}, two_{2};
   In<f32> mean_, rstd_;
   Val<f32> offset_, inverse_;
   OutRows dx_;
 };
 
-void backward(Kernel& k, Build b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean, In<f32> rstd,
-              Out<b8> dx, Out<f32> partials, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
+void backward(Kernel& k, NormBackwardConfig b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean,
+              In<f32> rstd, Out<b8> dx, Out<f32> partials, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
               Val<u64> dy_pitch, Val<u64> dsum_pitch, Val<u64> dx_pitch, Val<f32> offset) {
   Backward op(b, mean, rstd, offset, cols, OutRows{dx, dx_pitch, b.dx});
   op.inputs.push_back({x, x_pitch, b.x});
@@ -123,10 +137,10 @@ void backward(Kernel& k, Build b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weigh
   if (b.dsum) op.inputs.push_back({dsum, dsum_pitch, *b.dsum});
   if (b.weight) op.columns.push_back({weight, *b.weight});
   if (op.accumulators) op.partials.emplace(partials);
-  row::run_rows(k, b.tuning, rows, cols, op);
+  row::run_rows(k, b.row, rows, cols, op);
 }
 
-row::RowNeeds needs(const Build& b) {
+row::RowNeeds needs(const NormBackwardConfig& b) {
   row::RowNeeds n;
   n.inputs = {b.x, b.dy}, n.outputs = {b.dx};
   if (b.dsum) n.inputs.push_back(*b.dsum);
@@ -135,28 +149,14 @@ row::RowNeeds needs(const Build& b) {
   return n;
 }
 
-Variant make(const Build& b) {
-  const auto n = needs(b);
-  auto name = text::cat(b.layer ? "layer_norm" : "rms_norm", "_backward_", row::type_names(n), "__",
-                        row::describe(b.tuning));
-  std::string extra;
-  for (auto [have, letter] : {std::pair{b.weight.has_value(), 'w'},
-                              {b.dweight, 'd'},
-                              {b.dbias, 'b'},
-                              {b.dsum.has_value(), 's'},
-                              {b.offset, 'o'}})
-    if (have) extra.push_back(letter);
-  if (!extra.empty()) name += "_" + extra;
-  if (b.dy != b.x) text::append(name, text::cat("_dy", cgp::name(b.dy)));
-  if (b.dx != b.x) text::append(name, text::cat("_dx", cgp::name(b.dx)));
-  if (b.weight && *b.weight != b.x) text::append(name, text::cat("_w", cgp::name(*b.weight)));
-  if (b.dsum && *b.dsum != b.x) text::append(name, text::cat("_ds", cgp::name(*b.dsum)));
-  return variant(std::move(name), row::min_sm(n, b.tuning), backward, b);
+Variant make(const NormBackwardConfig& c) {
+  return config_variant(c.layer ? "layer_norm_backward" : "rms_norm_backward", c,
+                        row::min_sm(needs(c), c.row), backward);
 }
 
 struct Problem {
   NormBackward n;
-  Build build;
+  NormBackwardConfig build;
   std::string why;
 };
 
@@ -170,7 +170,7 @@ Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
   n.x_layout = c.rows("x", n.x, n.rows, n.cols, n.x_layout);
   n.dy_layout = c.rows("dy", n.dy, n.rows, n.cols, n.dy_layout);
   n.dx_layout = c.rows("dx", n.dx, n.rows, n.cols, n.dx_layout);
-  Build b{};
+  NormBackwardConfig b;
   b.layer = layer, b.x = n.x.dtype, b.dy = n.dy.dtype, b.dx = n.dx.dtype, b.offset = n.weight_offset != 0;
   if (layer)
     c.present("mean", n.mean, {DType::f32}, false), c.vector("mean", n.mean, n.rows);
@@ -203,13 +203,13 @@ Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
       e, n.cols, {{n.x, n.x_layout}, {n.dy, n.dy_layout}, {n.dx, n.dx_layout}, {n.dsum, n.dsum_layout}},
       {n.weight});
   auto plan =
-      n.tuning ? row::RowPlan{*n.tuning, "as asked"} : row::plan_rows(need, n.rows, n.cols, fit, device);
-  b.tuning = plan.tuning;
+      n.config ? row::RowPlan{*n.config, "as asked"} : row::plan_rows(need, n.rows, n.cols, fit, device);
+  b.row = plan.config;
   return {std::move(n), b, std::move(plan.why)};
 }
 
 std::uint64_t workspace(const Problem& p, const runtime::DeviceInfo& device) {
-  return std::uint64_t(needs(p.build).accumulators) * row::most_teams(p.build.tuning, p.n.rows, device) *
+  return std::uint64_t(needs(p.build).accumulators) * row::most_teams(p.build.row, p.n.rows, device) *
          p.n.cols;
 }
 
@@ -232,12 +232,12 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   }
   if (n.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  const auto grid = row::grid(fn, p.build.tuning, need, std::max<std::uint64_t>(n.rows, 1));
+  const auto grid = row::grid(fn, p.build.row, need, std::max<std::uint64_t>(n.rows, 1));
   fn(s, grid, n.x.arg(), n.dy.arg(), n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(),
      n.workspace.arg(), n.rows, n.cols, n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch,
      n.dx_layout.pitch, n.weight_offset);
   const auto teams =
-      std::uint64_t(grid.x) / std::uint64_t(p.build.tuning.cluster) * std::uint64_t(p.build.tuning.rows);
+      std::uint64_t(grid.x) / std::uint64_t(p.build.row.cluster) * std::uint64_t(p.build.row.rows);
   View at = n.workspace;
   for (const View* out : {&n.dweight, &n.dbias})
     if (out->given) {

@@ -70,16 +70,16 @@ std::string title(const char* op, DType t, std::uint64_t rows, std::uint64_t col
 }
 
 // Tunings of the three skeletons that hold a row of `accesses`.
-std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int inputs, int sums, int smem) {
-  std::vector<row::RowTuning> all;
+std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int inputs, int sums, int smem) {
+  std::vector<row::RowConfig> all;
   for (int lanes : {32, 64, 128, 256, 512, 1024})
     for (int loads : {1, 2, 4, 8})
       for (int cluster : {1, 2, 4, 8}) {
         const std::uint64_t fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
         if (fits < accesses || fits >= 2 * accesses || (cluster > 1 && lanes < 256)) continue;
         const int words = loads * 4 * inputs + loads * elements * sums;
-        row::RowTuning t{elements, lanes, lanes == 32 ? 4 : 1, loads, cluster};
-        const int threads = t.lanes * t.rows;
+        row::RowConfig t{elements, lanes, lanes == 32 ? 4 : 1, loads, cluster};
+        const int threads = t.threads * t.rows;
         if (threads > (words > 64 ? 512 : 1024)) continue;
         std::vector<int> residents;
         for (int registers : {32, 40, 48, 56, 64, 80, 96, 128, 168}) {
@@ -90,10 +90,11 @@ std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int
           residents.push_back(resident);
         }
         for (int resident : residents) {
-          t.resident = resident, t.stages = 0, t.stay = false, t.hold = false, t.lag = false;
+          t.min_blocks = resident, t.stages = 0, t.persistent = false, t.hold_columns = false,
+          t.overlap_exchange = false;
           if (!sums) all.push_back(t);
           if (lanes == 32 && sums) {
-            t.stay = true;
+            t.persistent = true;
             all.push_back(t);
             continue;
           }
@@ -104,9 +105,9 @@ std::vector<row::RowTuning> candidates(int elements, std::uint64_t accesses, int
               const int bytes = stages * lanes * loads * 16 * inputs + 2048;
               if (resident * bytes > smem) continue;
               if (stages == 4 && (sums == 0 || bytes > 96 * 1024)) continue;
-              t.stages = stages, t.hold = hold, t.lag = false;
+              t.stages = stages, t.hold_columns = hold, t.overlap_exchange = false;
               all.push_back(t);
-              t.lag = true;
+              t.overlap_exchange = true;
               if (cluster > 1 && stages > 2) all.push_back(t);
             }
         }
@@ -118,8 +119,8 @@ int columns_of(const Norm& n) { return n.bias.given ? 2 : 1; }
 int columns_of(const NormBackward&) { return 1; }
 
 // Rings that hold `columns` column vectors in registers.
-std::vector<row::RowTuning> held(int elements, std::uint64_t accesses, int inputs, int columns, int sums) {
-  std::vector<row::RowTuning> all;
+std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int inputs, int columns, int sums) {
+  std::vector<row::RowConfig> all;
   for (int lanes : {256, 512, 1024})
     for (int loads : {2, 4, 8})
       for (int cluster : {1, 2, 4, 8})
@@ -133,8 +134,8 @@ std::vector<row::RowTuning> held(int elements, std::uint64_t accesses, int input
           for (int stages : most > 3 ? std::vector<int>{3, most} : std::vector<int>{most})
             for (bool lag : {false, true}) {
               if (stages < 2 || (lag && (cluster == 1 || stages < 3)) || (!lag && stages > 3)) continue;
-              row::RowTuning t{elements, lanes, 1, loads, cluster, stages, resident};
-              t.hold = true, t.lag = lag;
+              row::RowConfig t{elements, lanes, 1, loads, cluster, stages, resident};
+              t.hold_columns = true, t.overlap_exchange = lag;
               all.push_back(t);
             }
         }
@@ -147,7 +148,7 @@ void sweep(const std::string& name, N n, int inputs, int sums, BenchTable& b, Ru
   const auto accesses = n.cols / std::uint64_t(elements);
   for (const auto& t : b.asked("held") ? held(elements, accesses, inputs, columns_of(n), sums)
                                        : candidates(elements, accesses, inputs, sums, 225 * 1024)) {
-    n.tuning = t;
+    n.config = t;
     try {
       run(name, n);
     } catch (const Error& e) {

@@ -108,25 +108,25 @@ std::vector<OptionInfo> options() {
           {"offset", "0", "added to the weight"}};
 }
 
-// Every tuning of the plain form in bf16; the other types and forms with a few.
+// Every config of the plain form in bf16; the other types and forms with a few.
 std::vector<Variant> ships(std::string_view arch, bool layer, bool backward) {
   std::vector<Variant> all;
   runtime::DeviceInfo device;
-  const auto add = [&](DType t, bool extra, const row::RowTuning& tuning) {
+  const auto add = [&](DType t, bool extra, const row::RowConfig& config) {
     if (backward) {
       NormBackward n;
       n.x = n.dy = n.weight = View::stand_in(t), n.dx = n.dweight = View::stand_in(t),
       n.rstd = View::stand_in(DType::f32);
       if (layer) n.mean = View::stand_in(DType::f32), n.dbias = View::stand_in(t);
       if (extra) n.dsum = View::stand_in(t);
-      n.rows = n.cols = 1, n.tuning = tuning;
+      n.rows = n.cols = 1, n.config = config;
       for (auto& v : norm_backward_steps(n, layer, device).variants) all.push_back(std::move(v));
     } else {
       Norm n;
       n.x = n.weight = View::stand_in(t), n.y = View::stand_in(t), n.rstd = View::stand_in(DType::f32);
       if (layer) n.bias = View::stand_in(t);
       if (extra) n.residual = View::stand_in(t), n.sum = View::stand_in(t);
-      n.rows = n.cols = 1, n.tuning = tuning;
+      n.rows = n.cols = 1, n.config = config;
       for (auto& v : norm_steps(n, layer, device).variants) all.push_back(std::move(v));
     }
   };
@@ -136,9 +136,9 @@ std::vector<Variant> ships(std::string_view arch, bool layer, bool backward) {
       n.inputs.assign(std::size_t(1 + backward + extra), t), n.outputs = {t}, n.columns = {t};
       n.accumulators = backward ? 1 + layer : 0;
       if (layer && !backward) n.columns.push_back(t), n.fold_size = 3;  // as norm.cpp asks for them
-      const auto tunings = row::shipped_tunings(n, arch);
+      const auto configs = row::shipped_configs(n, arch);
       const std::size_t step = row::image_step(arch, t, extra);
-      for (std::size_t i = 0; i < tunings.size(); i += step) add(t, extra, tunings[i]);
+      for (std::size_t i = 0; i < configs.size(); i += step) add(t, extra, configs[i]);
     }
   return all;
 }

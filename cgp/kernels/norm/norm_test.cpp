@@ -73,8 +73,8 @@ double loss(const std::vector<double>& x, const std::vector<double>& w, const st
   return sum;
 }
 
-// LayerNorm forward and, where sums over rows are possible, backward with this tuning.
-void check_skeleton(runtime::Device& device, const row::RowTuning& t, std::uint64_t rows,
+// LayerNorm forward and, where sums over rows are possible, backward with this config.
+void check_skeleton(runtime::Device& device, const row::RowConfig& t, std::uint64_t rows,
                     std::uint64_t cols) {
   const auto x = random_array(DType::bf16, {rows, cols}, 7), dy = random_array(DType::bf16, {rows, cols}, 8),
              w = random_array(DType::bf16, {cols}, 9);
@@ -86,17 +86,17 @@ void check_skeleton(runtime::Device& device, const row::RowTuning& t, std::uint6
   auto mean = device.alloc<float>(rows), rstd = device.alloc<float>(rows);
   Norm n;
   n.x = dev_x, n.y = y, n.weight = dev_w, n.mean = mean, n.rstd = rstd, n.rows = rows, n.cols = cols;
-  n.tuning = t;
+  n.config = t;
   layer_norm(device.stream(), n);
   HostArray got(DType::bf16, x.shape);
   device.sync();
   y.download(typed<bfloat16>(got));
   auto check = compare(got, want.y, [&](std::uint64_t i) { return want.y_tolerance[i]; });
   EXPECT_TRUE(check.pass) << check.describe() << row::describe(t) << " " << cols;
-  if (!t.persistent()) return;
+  if (!t.visits_many()) return;
   NormBackward b;
   b.x = dev_x, b.dy = dev_dy, b.weight = dev_w, b.mean = mean, b.rstd = rstd, b.dx = dx, b.dweight = dw;
-  b.rows = rows, b.cols = cols, b.tuning = t;
+  b.rows = rows, b.cols = cols, b.config = t;
   auto workspace = device.alloc<float>(norm_backward_workspace(b, true, device.info()));
   b.workspace = workspace;
   layer_norm_backward(device.stream(), b);
@@ -145,8 +145,9 @@ TEST(norm, the_oracles_gradients_are_finite_differences) {
 
 TEST(norm, every_skeleton_takes_ragged_rows) {
   auto device = runtime::Device::open("emu");
-  // Elements, lanes, rows, loads, cluster, stages, resident, stay, hold, lag, pass, edges, ahead.
-  const row::RowTuning tunings[] = {{8, 64, 1, 2, 1, 3, 2, false, true},
+  // Elements, threads, rows, loads, cluster, stages, min_blocks, persistent, hold_columns, overlap_exchange,
+  // single_pass, edges, prefetch.
+  const row::RowConfig configs[] = {{8, 64, 1, 2, 1, 3, 2, false, true},
                                     {8, 64, 1, 1, 2, 2, 1, false, false},
                                     {8, 32, 1, 2, 1, 2, 1, false, false},
                                     {8, 64, 1, 2, 1, 0, 2, true, true},
@@ -159,18 +160,18 @@ TEST(norm, every_skeleton_takes_ragged_rows) {
                                     {8, 32, 1, 1, 2, 6, 1, false, true, true},
                                     {8, 64, 1, 2, 1, 3, 2, false, true, false, false, false, true},
                                     {8, 32, 1, 2, 2, 4, 1, false, true, false, false, false, true}};
-  for (const auto& t : tunings)
+  for (const auto& t : configs)
     for (std::uint64_t cols : {1024u, 1000u, 520u, 8u})
-      if (t.lanes > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);
+      if (t.threads > 32 || !t.stages || cols <= 512) check_skeleton(device, t, 300, cols);
   // Rows that begin anywhere; rows of a team always equally far from where memory is aligned.
-  for (auto t : tunings) {
+  for (auto t : configs) {
     t.edges = true;
-    const int most = t.loads ? 8 * t.lanes * t.loads * t.cluster : 1001;
-    check_skeleton(device, t, t.persistent() ? 300 : 11, std::uint64_t(std::min(most - 5, 523)));
+    const int most = t.loads ? 8 * t.threads * t.loads * t.cluster : 1001;
+    check_skeleton(device, t, t.visits_many() ? 300 : 11, std::uint64_t(std::min(most - 5, 523)));
   }
 }
 
-TEST(norm, lagging_ring_under_every_policy) {
+TEST(norm, overlapping_ring_under_every_policy) {
   for (const auto& [async, schedule] : {std::pair{"late", "adversarial"},
                                         {"random:1", "random:1"},
                                         {"late", "random:2"},
@@ -184,7 +185,7 @@ TEST(norm, lagging_ring_under_every_policy) {
 }
 
 // What is selected for rows that do not begin at multiples of 16 bytes: forms, types, lengths.
-TEST(norm, crooked_rows_match_the_oracle) {
+TEST(norm, misaligned_rows_match_the_oracle) {
   for (const auto& kernel : kForward) {
     const auto run = [&](const char* t, const char* rows, const char* cols, const char* weight,
                          const char* residual) {
@@ -275,6 +276,10 @@ TEST(norm, bad_arguments_are_named) {
   EXPECT_NE(message(bad).find("bias is not part of RMSNorm"), std::string::npos);
   bad = n, bad.y = View();
   EXPECT_NE(message(bad, true).find("layer_norm: y must be given"), std::string::npos);
+  for (float eps : {-1e-6f, std::nanf(""), HUGE_VALF}) {
+    bad = n, bad.eps = eps;
+    EXPECT_NE(message(bad).find("eps must be a finite number, 0 or more"), std::string::npos) << eps;
+  }
   bad = n, bad.y = std::as_const(y);
   EXPECT_NE(message(bad).find("it is const"), std::string::npos);
 }

@@ -26,9 +26,24 @@ using namespace dsl;
 constexpr int kUnroll = 4, kColumnDepth = 8, kThreads = 256;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-struct ReduceTuning {
+enum class Shape : std::uint8_t { rows, short_rows, columns };
+constexpr std::string_view kOps[] = {"sum", "max"}, kShapes[] = {"rows", "short_rows", "columns"};
+
+struct ReduceConfig {
   ReduceOp op = ReduceOp::sum;
-  int lanes = 256, rows = 1;
+  Shape shape = Shape::rows;
+  DType in{}, out{};
+  int threads = 256, rows = 1;  ///< that share a row, and rows of a block
+  bool vector = false;          ///< 16-byte accesses
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.choice("op", kOps, c.op);
+    v.choice("shape", kShapes, c.shape);
+    v.type("in", "", c.in);
+    v.type("out", "out_", c.out, c.in);
+    v.extent("threads_x_rows", "", c.threads, c.rows);
+    v.flag("vector", c.vector);
+  }
 };
 
 Val<f32> combine(ReduceOp op, const Val<f32>& a, const Val<f32>& b) {
@@ -69,28 +84,28 @@ RegGroup<f32, W::elements> accumulate(Kernel& k, ReduceOp op, const Src& src, co
 
 // Rows: out[row * splits + split] = op over a piece of the row.
 template <class T, class R, bool Vector>
-void reduce_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n, Val<u32> splits,
+void reduce_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n, Val<u32> splits,
                  Val<u64> piece) {  // piece: accesses per split
   using W = Words<T, Vector>;
-  k.block(t.lanes * t.rows);
+  k.block(t.threads * t.rows);
   auto warp = k.warp();
   const auto block_row = k.ctaid_x() / splits, split = k.ctaid_x() % splits;
-  const auto lanes = std::uint32_t(t.lanes);
+  const auto lanes = std::uint32_t(t.threads);
   const auto row = t.rows == 1 ? to<u64>(block_row) : to<u64>(block_row) * t.rows + to<u64>(k.tid() / lanes);
   const auto part = t.rows == 1 ? k.tid() : k.tid() % lanes;
   const auto first = to<u64>(split) * piece;
   // A row beyond the last has nothing to read.
   const auto end = select(row < rows, dsl::min(first + piece, n / W::elements), Val<u64>(0));
   const auto src = in.at(row * n).template as<typename W::Word>();
-  const auto acc = accumulate<W>(k, t.op, src, first + to<u64>(part), end, Val<u64>(t.lanes), Val<u64>(1));
+  const auto acc = accumulate<W>(k, t.op, src, first + to<u64>(part), end, Val<u64>(t.threads), Val<u64>(1));
   const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
-  const auto mine = reduce(warp, acc.fold(f), f, std::min(t.lanes, 32));
+  const auto mine = reduce(warp, acc.fold(f), f, std::min(t.threads, 32));
   const auto at = row * to<u64>(splits) + to<u64>(split);
-  if (t.lanes <= 32) {
+  if (t.threads <= 32) {
     k.if_((part == 0) & (row < rows), [&] { out.st(at, to<R>(mine)); });
     return;
   }
-  const int warps = t.lanes / 32;
+  const int warps = t.threads / 32;
   auto slots = k.shared<f32>(warps);
   k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), mine); });
   k.sync();
@@ -105,11 +120,11 @@ void reduce_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows,
 // since one load a thread would leave the memory idle.
 constexpr int kShortRows = 8;
 template <class T, class R, bool Vector>
-void reduce_short_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n) {
+void reduce_short_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n) {
   using W = Words<T, Vector>;
-  k.block(t.lanes * t.rows);
+  k.block(t.threads * t.rows);
   auto warp = k.warp();
-  const auto lanes = std::uint32_t(t.lanes);
+  const auto lanes = std::uint32_t(t.threads);
   const auto group = to<u64>(k.ctaid_x()) * t.rows + to<u64>(k.tid() / lanes),
              part = to<u64>(k.tid() % lanes);
   const auto inside = part < n / W::elements;
@@ -127,15 +142,16 @@ void reduce_short_rows(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64>
       for (std::size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(f(level[i], level[i + 1]));
       level.swap(next);
     }
-    const auto total = reduce(warp, level[0], f, t.lanes);
+    const auto total = reduce(warp, level[0], f, t.threads);
     const auto row = group * kShortRows + r;
-    k.if_((part == Val<u64>(std::uint64_t(r % t.lanes))) & (row < rows), [&] { out.st(row, to<R>(total)); });
+    k.if_((part == Val<u64>(std::uint64_t(r % t.threads))) & (row < rows),
+          [&] { out.st(row, to<R>(total)); });
   }
 }
 
 // Columns: out[(split * outer + o) * inner + c] = op over rows split * piece .. of column c.
 template <class T, class R, bool Vector>
-void reduce_columns(Kernel& k, ReduceTuning t, In<T> in, Out<R> out, Val<u64> outer, Val<u64> n,
+void reduce_columns(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> outer, Val<u64> n,
                     Val<u64> inner, Val<u32> tiles, Val<u32> splits, Val<u64> piece) {
   using W = Words<T, Vector>;
   k.block(kThreads);
@@ -251,70 +267,56 @@ std::uint64_t reduce_workspace(const ReducePlan& p, const ReduceShape& s) {
 // ---------------------------------------------------------------- host side
 namespace {
 
-template <class T, class R>
-Variant row_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
-  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_rows_", stem, vector ? "_v" : "", "__",
-                        t.lanes, "x", t.rows);
-  return vector ? variant(std::move(name), min_sm, reduce_rows<T, R, true>, t)
-                : variant(std::move(name), min_sm, reduce_rows<T, R, false>, t);
+template <class T, class R, bool Vector>
+Variant make(const ReduceConfig& c) {
+  const int min_sm = c.in == DType::bf16 || c.out == DType::bf16 ? 80 : 75;
+  switch (c.shape) {
+    case Shape::columns:
+      return config_variant("reduce", c, min_sm, reduce_columns<T, R, Vector>);
+    case Shape::short_rows:
+      if constexpr (std::is_same_v<T, R>)
+        return config_variant("reduce", c, min_sm, reduce_short_rows<T, R, Vector>);
+      [[fallthrough]];
+    default:
+      return config_variant("reduce", c, min_sm, reduce_rows<T, R, Vector>);
+  }
 }
 template <class T, class R>
-Variant short_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
-  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_short_rows_", stem, vector ? "_v" : "", "__",
-                        t.lanes, "x", t.rows);
-  return vector ? variant(std::move(name), min_sm, reduce_short_rows<T, R, true>, t)
-                : variant(std::move(name), min_sm, reduce_short_rows<T, R, false>, t);
+Variant make(const ReduceConfig& c) {
+  return c.vector ? make<T, R, true>(c) : make<T, R, false>(c);
 }
-template <class T, class R>
-Variant column_variant(std::string stem, int min_sm, bool vector, const ReduceTuning& t) {
-  auto name = text::cat("reduce_", cgp::kernels::name(t.op), "_columns_", stem, vector ? "_v" : "");
-  return vector ? variant(std::move(name), min_sm, reduce_columns<T, R, true>, t)
-                : variant(std::move(name), min_sm, reduce_columns<T, R, false>, t);
-}
-template <class T, class R>
-Variant make(std::string stem, int min_sm, bool columns, bool vector, const ReduceTuning& t) {
-  return columns ? column_variant<T, R>(std::move(stem), min_sm, vector, t)
-                 : row_variant<T, R>(std::move(stem), min_sm, vector, t);
+/// Types are equal, or one is f32.
+Variant make(const ReduceConfig& c) {
+  if (c.in == DType::f16) return c.out == c.in ? make<f16, f16>(c) : make<f16, f32>(c);
+  if (c.in == DType::bf16) return c.out == c.in ? make<bf16, bf16>(c) : make<bf16, f32>(c);
+  if (c.out == DType::f16) return make<f32, f16>(c);
+  return c.out == DType::bf16 ? make<f32, bf16>(c) : make<f32, f32>(c);
 }
 
 /// The launch that reads the input: to partial f32 results, or straight to the output type.
-Variant first_pass(DType t, ReduceOp op, const ReducePlan& p) {
-  const ReduceTuning tune{op, p.lanes, p.rows};
-  const bool partial = p.splits > 1;
-  if (p.short_rows) {
-    if (t == DType::f32) return short_variant<f32, f32>("f32", 75, p.vector, tune);
-    return t == DType::f16 ? short_variant<f16, f16>("f16", 75, p.vector, tune)
-                           : short_variant<bf16, bf16>("bf16", 80, p.vector, tune);
-  }
-  if (t == DType::f32) return make<f32, f32>("f32", 75, p.columns, p.vector, tune);
-  if (t == DType::f16)
-    return partial ? make<f16, f32>("f16_f32", 75, p.columns, p.vector, tune)
-                   : make<f16, f16>("f16", 75, p.columns, p.vector, tune);
-  return partial ? make<bf16, f32>("bf16_f32", 80, p.columns, p.vector, tune)
-                 : make<bf16, bf16>("bf16", 80, p.columns, p.vector, tune);
+ReduceConfig first_pass(DType t, ReduceOp op, const ReducePlan& p) {
+  const auto shape = p.short_rows ? Shape::short_rows : p.columns ? Shape::columns : Shape::rows;
+  return {op, shape, t, p.splits > 1 ? DType::f32 : t, p.lanes, p.rows, p.vector};
 }
 /// Combines f32 results: rows of `splits` for rows, columns of height `splits` for columns.
-Variant second_pass(DType t, ReduceOp op, bool columns, bool vector) {
-  const ReduceTuning tune{op, kThreads, 1};
-  if (t == DType::f32) return make<f32, f32>("f32", 75, columns, vector, tune);
-  if (t == DType::f16) return make<f32, f16>("f32_f16", 75, columns, vector, tune);
-  return make<f32, bf16>("f32_bf16", 80, columns, vector, tune);
+ReduceConfig second_pass(DType t, ReduceOp op, bool columns, bool vector) {
+  return {op, columns ? Shape::columns : Shape::rows, DType::f32, t, kThreads, 1, vector};
 }
 
 bool second_is_vector(const ReducePlan& p, const ReduceShape& shape, std::uint64_t workspace) {
   return workspace % 16 == 0 && (p.columns ? shape.outer * shape.inner : p.splits) % 4 == 0;
 }
 
-void launch_pass(runtime::Stream& s, const Variant& v, bool columns, std::uint64_t elements,
-                 const ReduceTuning& t, const runtime::Arg& in, const runtime::Arg& out,
+void launch_pass(runtime::Stream& s, const ReduceConfig& c, const runtime::Arg& in, const runtime::Arg& out,
                  const ReduceShape& shape, std::uint32_t splits) {
-  const auto fn = load(s.device(), v);
-  if (columns) {
+  const auto fn = load(s.device(), make(c));
+  const std::uint64_t elements = c.vector ? 16 / std::uint64_t(cgp::bytes(c.in)) : 1;
+  if (c.shape == Shape::columns) {
     const std::uint64_t tiles = ceil_div(shape.inner, 32 * elements);
     fn(s, runtime::grid_for(tiles * splits * shape.outer, 1), in, out, shape.outer, shape.n, shape.inner,
        std::uint32_t(tiles), splits, ceil_div(shape.n, splits));
   } else {
-    const std::uint64_t blocks = ceil_div(shape.outer, std::uint64_t(t.rows));
+    const std::uint64_t blocks = ceil_div(shape.outer, std::uint64_t(c.rows));
     fn(s, runtime::grid_for(blocks * splits, 1), in, out, shape.outer, shape.n, splits,
        ceil_div(shape.n / elements, splits));
   }
@@ -322,21 +324,18 @@ void launch_pass(runtime::Stream& s, const Variant& v, bool columns, std::uint64
 
 void launch_reduce(runtime::Stream& s, DType t, ReduceOp op, const ReducePlan& p, const ReduceShape& shape,
                    const runtime::Arg& in, const runtime::Arg& out, const runtime::Arg& workspace) {
-  const std::uint64_t e = p.vector ? 16 / std::uint64_t(cgp::bytes(t)) : 1;
-  const ReduceTuning first{op, p.lanes, p.rows};
+  const auto first = first_pass(t, op, p);
   if (p.short_rows) {
-    load(s.device(), first_pass(t, op, p))(
-        s, runtime::grid_for(shape.outer, std::uint64_t(p.rows) * kShortRows), in, out, shape.outer, shape.n);
+    load(s.device(), make(first))(s, runtime::grid_for(shape.outer, std::uint64_t(p.rows) * kShortRows), in,
+                                  out, shape.outer, shape.n);
     return;
   }
-  launch_pass(s, first_pass(t, op, p), p.columns, e, first, in, p.splits > 1 ? workspace : out, shape,
-              p.splits);
+  launch_pass(s, first, in, p.splits > 1 ? workspace : out, shape, p.splits);
   if (p.splits == 1) return;
   const ReduceShape rest =
       p.columns ? ReduceShape{1, p.splits, shape.outer * shape.inner} : ReduceShape{shape.outer, p.splits, 1};
   const bool vector = second_is_vector(p, shape, workspace.word);
-  launch_pass(s, second_pass(t, op, p.columns, vector), p.columns, vector ? 4 : 1, {op, kThreads, 1},
-              workspace, out, rest, 1);
+  launch_pass(s, second_pass(t, op, p.columns, vector), workspace, out, rest, 1);
 }
 
 }  // namespace
@@ -390,12 +389,13 @@ class ReduceCase : public Case {
         plan_(plan_reduce(dtype_of<T>, shape, true, d.info())),
         workspace_(d.alloc<float>(reduce_workspace(plan_, shape), "workspace")) {
     in_.upload(typed<T>(host_));
-    const auto first = first_pass(dtype_of<T>, op, plan_);
+    const auto first = make(first_pass(dtype_of<T>, op, plan_));
     variant = first.name, why = plan_.why;
     images = {image(first, d.info().arch)};
     if (plan_.splits > 1)
-      images.push_back(image(second_pass(dtype_of<T>, op, plan_.columns, second_is_vector(plan_, shape, 0)),
-                             d.info().arch));
+      images.push_back(
+          image(make(second_pass(dtype_of<T>, op, plan_.columns, second_is_vector(plan_, shape, 0))),
+                d.info().arch));
     flops = double(host_.size());
     bytes = double(in_.bytes() + out_.bytes());
   }
@@ -484,9 +484,9 @@ KernelEntry reduce_entry() {
                                   {4096, 4096, 1}, {1, 4096, 4096}, {1, 77, 33}};
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::max})
       for (DType t : {DType::f32, DType::f16, DType::bf16}) {
-        for (const auto& s : shapes) all.push_back(first_pass(t, op, plan_reduce(t, s, true, device)));
+        for (const auto& s : shapes) all.push_back(make(first_pass(t, op, plan_reduce(t, s, true, device))));
         for (bool columns : {false, true})
-          for (bool vector : {false, true}) all.push_back(second_pass(t, op, columns, vector));
+          for (bool vector : {false, true}) all.push_back(make(second_pass(t, op, columns, vector)));
       }
     return images(all, arch);
   };

@@ -6,6 +6,7 @@
 #include "cgp/kernels/rope/rope.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "cgp/base/error.h"
@@ -21,20 +22,35 @@ using row::Access, row::Floats, row::Format;
 
 constexpr int kThreads = 128;
 constexpr std::uint64_t kHeadsEach = 8;  // heads of a thread
+constexpr std::uint64_t kMostTableElements = 1ull << 28;
 
-struct Build {
-  DType x, y;
-  int elements = 1;  // pairs of an access (half form), elements of an access (interleaved: even)
-  bool interleaved = false, inverse = false, tables = false, copies_rest = false;
-  int positions = 0;  // 0: counted, 4 or 8: bytes of one given
+struct RopeConfig {
+  DType x{}, y{};
+  int elements = 1;  ///< pairs of an access (half form), elements of an access (interleaved: even)
+  bool interleaved = false, inverse = false, tables = false;
+  bool copies_rest = false;  ///< elements beyond the rotary part
+  int position_bytes = 0;    ///< 0: positions are counted, 4 or 8: given
   float magnitude = 1;
-  std::vector<std::uint64_t> turns;  // per position, in 2^-64
+  std::vector<std::uint64_t> frequencies{};  ///< revolutions per position, in 2^-64; none with tables
+  std::string frequency_hash{};              ///< of frequencies and magnitude
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("x", "", c.x);
+    v.type("y", "y_", c.y, c.x);
+    v.number("elements", "vec", c.elements, 1);
+    v.flag("interleaved", c.interleaved);
+    v.flag("inverse", c.inverse);
+    v.flag("tables", c.tables);
+    v.flag("copy_rest", c.copies_rest);
+    v.number("position_bytes", "positions", c.position_bytes, 0);
+    v.rest("frequency_hash", "freq", c.frequency_hash);
+  }
 };
 
-class Turn {
+class Rotation {
  public:
-  Turn(Kernel& k, const Build& b) : b_(b) {
-    if (!b.tables) turns_.push_back(k.constant<u64>(b.turns));
+  Rotation(Kernel& k, const RopeConfig& b) : b_(b) {
+    if (!b.tables) frequencies_.push_back(k.constant<u64>(b.frequencies));
   }
   /// cos and sin of pair `pair` and the next count - 1.
   void angles(const Val<u64>& position, const Val<u32>& pair, int count, const In<f32>& cos,
@@ -48,36 +64,36 @@ class Turn {
         s.push_back(sin.ld_if<1>(inside, index, nan)[0]);
         continue;
       }
-      const auto turn = turns_[0].ld(at) * position;  // mod 2^64: mod one turn
+      const auto revolution = frequencies_[0].ld(at) * position;  // mod 2^64: mod one revolution
       const auto part =
-          to<f32>(bits<s32>(to<u32>((turn + 0x80000000ull) >> 32)));  // of 2^32, within half a turn
-      const auto angle = part * 1.4629180792671596e-9f;               // 2 pi / 2^32
+          to<f32>(bits<s32>(to<u32>((revolution + 0x80000000ull) >> 32)));  // of 2^32, at most half of it
+      const auto angle = part * 1.4629180792671596e-9f;                     // 2 pi / 2^32
       c.push_back(dsl::cos<approx>(angle) * b_.magnitude);
       s.push_back(dsl::sin<approx>(angle) * b_.magnitude);
     }
   }
 
  private:
-  const Build& b_;
-  std::vector<Ptr<const_, const u64>> turns_;
+  const RopeConfig& b_;
+  std::vector<Ptr<const_, const u64>> frequencies_;
 };
 
-void rotate(const Build& b, const Val<f32>& x, const Val<f32>& y, const Val<f32>& c, const Val<f32>& s,
+void rotate(const RopeConfig& b, const Val<f32>& x, const Val<f32>& y, const Val<f32>& c, const Val<f32>& s,
             Floats& first, Floats& second) {
   const auto sine = b.inverse ? -s : s;
   first.push_back(fma(x, c, -(y * sine)));
   second.push_back(fma(x, sine, y * c));
 }
 
-void rope_tokens(Kernel& k, Build b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> sin, In<b8> positions,
+void rope_tokens(Kernel& k, RopeConfig b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> sin, In<b8> positions,
                  Val<u64> tokens, Val<u32> heads, Val<u32> dim, Val<u32> rotary, Val<u64> sequence,
                  Val<u64> offset, Val<u64> limit, Val<u64> x_token, Val<u64> x_head, Val<u64> y_token,
                  Val<u64> y_head) {
   k.block(kThreads);
   const auto e = std::uint32_t(b.elements);
-  // Accesses that turn, then those beyond the rotary part, which are copied.
-  const auto turning = b.interleaved ? rotary / e : rotary / (2 * e);
-  const auto per_token = b.copies_rest ? turning + (dim - rotary) / e : turning;
+  // Accesses that are rotated, then those beyond the rotary part, which are copied.
+  const auto rotating = b.interleaved ? rotary / e : rotary / (2 * e);
+  const auto per_token = b.copies_rest ? rotating + (dim - rotary) / e : rotating;
   const auto groups = (heads + std::uint32_t(kHeadsEach - 1)) / std::uint32_t(kHeadsEach);
   const auto index = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
   const auto work = to<u64>(per_token) * to<u64>(groups);
@@ -86,19 +102,20 @@ void rope_tokens(Kernel& k, Build b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> s
   const auto group = rest / per_token, access = rest - group * per_token;
   const Val<pred> here = token < tokens;
   const auto position = [&]() -> Val<u64> {
-    if (b.positions == 8) return bits<u64>(positions.as<s64>().ld_if<1>(here, token, Val<s64>(0))[0]);
-    if (b.positions == 4)
+    if (b.position_bytes == 8) return bits<u64>(positions.as<s64>().ld_if<1>(here, token, Val<s64>(0))[0]);
+    if (b.position_bytes == 4)
       return bits<u64>(to<s64>(positions.as<s32>().ld_if<1>(here, token, Val<s32>(0))[0]));
     return offset + token % sequence;
   }();
-  const Val<pred> turns = access < turning;
+  const Val<pred> rotates = access < rotating;
   const auto first_pair = b.interleaved ? access * (e / 2) : access * e;
   Floats c, s;
-  const Val<pred> known = here & turns & (position < limit);
-  Turn(k, b).angles(position, select(turns, first_pair, Val<u32>(0)),
-                    b.interleaved ? b.elements / 2 : b.elements, cos, sin, to<u64>(rotary / 2), known, c, s);
-  const auto copied = rotary + (access - turning) * e;
-  const auto low = select(turns, access * e, copied);
+  const Val<pred> known = here & rotates & (position < limit);
+  Rotation(k, b).angles(position, select(rotates, first_pair, Val<u32>(0)),
+                        b.interleaved ? b.elements / 2 : b.elements, cos, sin, to<u64>(rotary / 2), known, c,
+                        s);
+  const auto copied = rotary + (access - rotating) * e;
+  const auto low = select(rotates, access * e, copied);
   const Format fx{b.x, b.elements}, fy{b.y, b.elements};
   const auto half_bytes = [&](DType t) { return to<u64>(rotary / 2) * std::uint64_t(cgp::bytes(t)); };
   const auto head0 = group * std::uint32_t(kHeadsEach);
@@ -116,20 +133,20 @@ void rope_tokens(Kernel& k, Build b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> s
       for (std::size_t i = 0; i < fa.size(); i += 2) {
         Floats p, q;
         rotate(b, fa[i], fa[i + 1], c[i / 2], s[i / 2], p, q);
-        out.push_back(select(turns, p[0], fa[i])), out.push_back(select(turns, q[0], fa[i + 1]));
+        out.push_back(select(rotates, p[0], fa[i])), out.push_back(select(rotates, q[0], fa[i + 1]));
       }
       row::store(fy, to_y, 0, all, row::pack(fy, out));
       return;
     }
-    const auto second = row::load(fx, from.at(half_bytes(b.x)), 0, turns);
+    const auto second = row::load(fx, from.at(half_bytes(b.x)), 0, rotates);
     const auto fb = row::floats(fx, second);
     for (std::size_t i = 0; i < fa.size(); ++i) {
       Floats p, q;
       rotate(b, fa[i], fb[i], c[i], s[i], p, q);
-      out.push_back(select(turns, p[0], fa[i])), upper.push_back(q[0]);
+      out.push_back(select(rotates, p[0], fa[i])), upper.push_back(q[0]);
     }
     row::store(fy, to_y, 0, all, row::pack(fy, out));
-    row::store(fy, to_y.at(half_bytes(b.y)), 0, turns, row::pack(fy, upper));
+    row::store(fy, to_y.at(half_bytes(b.y)), 0, rotates, row::pack(fy, upper));
   });
 }
 
@@ -137,15 +154,17 @@ void rope_tokens(Kernel& k, Build b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> s
   throw ArgumentError(ErrorText{"rope: " + what, {}, std::move(why), {}});
 }
 
-std::uint64_t hash_of(const Build& b) {
+std::string hash_of(const RopeConfig& c) {
   std::uint64_t h = 1469598103934665603ull;
-  for (std::uint64_t v : b.turns) h = (h ^ v) * 1099511628211ull, h ^= h >> 29;
-  return h;
+  const auto add = [&](std::uint64_t v) { h = (h ^ v) * 1099511628211ull, h ^= h >> 29; };
+  for (std::uint64_t v : c.frequencies) add(v);
+  add(std::bit_cast<std::uint32_t>(c.magnitude));
+  return text::hex(h).substr(2);
 }
 
 struct Problem {
   Rope r;
-  Build build;
+  RopeConfig build;
   std::uint64_t limit;
 };
 
@@ -173,7 +192,7 @@ Problem checked(Rope r) {
              text::cat("that needs ", need, " elements, it has ", v.elements));
   };
   holds("x", r.x, r.x_token, r.x_head), holds("y", r.y, r.y_token, r.y_head);
-  Build b;
+  RopeConfig b;
   b.x = r.x.dtype, b.y = r.y.dtype, b.interleaved = r.interleaved, b.inverse = r.inverse;
   b.copies_rest =
       f.rotary < r.dim && (r.x.address != r.y.address || r.x_token != r.y_token || r.x_head != r.y_head);
@@ -189,14 +208,15 @@ Problem checked(Rope r) {
   } else if (f.rotary) {
     b.magnitude = float(rope_magnitude(f));
     for (long double w : rope_frequencies(f)) {
-      const long double turn = w / 6.283185307179586476925286766559005768L;  // below 1: at most 1 radian
-      b.turns.push_back(std::uint64_t(turn * 18446744073709551616.0L + 0.5L));
+      const long double part = w / 6.283185307179586476925286766559005768L;  // below 1: at most 1 radian
+      b.frequencies.push_back(std::uint64_t(part * 18446744073709551616.0L + 0.5L));
     }
+    b.frequency_hash = hash_of(b);
   }
   if (r.positions.given) {
     c.present("positions", r.positions, {DType::s32, DType::s64}, false),
         c.vector("positions", r.positions, r.tokens);
-    b.positions = cgp::bytes(r.positions.dtype);
+    b.position_bytes = cgp::bytes(r.positions.dtype);
   }
   // 16-byte accesses where every head starts at a multiple of them.
   const int e = 16 / std::min(cgp::bytes(b.x), cgp::bytes(b.y));
@@ -217,13 +237,8 @@ Problem checked(Rope r) {
   return {std::move(r), std::move(b), limit};
 }
 
-Variant make(const Build& b) {
-  const auto name = text::cat(
-      "rope_", cgp::name(b.x), "_", cgp::name(b.y), b.interleaved ? "_interleaved" : "_half",
-      b.inverse ? "_inverse" : "", b.tables ? std::string("_tables") : text::cat("_", text::hex(hash_of(b))),
-      b.copies_rest ? "_part" : "", b.positions ? text::cat("_p", b.positions) : std::string(),
-      b.magnitude != 1 ? "_scaled" : "", "__e", b.elements);
-  return variant(name, b.x == DType::bf16 || b.y == DType::bf16 ? 80 : 75, rope_tokens, b);
+Variant make(const RopeConfig& c) {
+  return config_variant("rope", c, c.x == DType::bf16 || c.y == DType::bf16 ? 80 : 75, rope_tokens);
 }
 
 }  // namespace
@@ -240,7 +255,7 @@ std::vector<long double> rope_frequencies(const RopeFrequencies& f) {
   long double base = f.base;
   if (f.scaling == RopeScaling::ntk && f.rotary > 2)
     base *= std::pow(static_cast<long double>(f.factor), d / (d - 2));
-  // yarn: the pair that turns `beta` times over the original context.
+  // yarn: the pair that makes `beta` revolutions over the original context.
   const auto pair = [&](double beta) {
     return d * std::log(f.original_positions / (static_cast<long double>(beta) * pi2)) / (2 * std::log(base));
   };
@@ -256,9 +271,9 @@ std::vector<long double> rope_frequencies(const RopeFrequencies& f) {
       const long double ramp = std::clamp((static_cast<long double>(i) - from) / width, 0.0L, 1.0L);
       w.push_back(slow * ramp + plain * (1 - ramp));
     } else if (f.scaling == RopeScaling::llama3) {
-      const long double turns = f.original_positions * plain / pi2;  // over the original context
+      const long double revolutions = f.original_positions * plain / pi2;  // over the original context
       const long double smooth =
-          std::clamp((turns - f.low_frequency) / (f.high_frequency - f.low_frequency), 0.0L, 1.0L);
+          std::clamp((revolutions - f.low_frequency) / (f.high_frequency - f.low_frequency), 0.0L, 1.0L);
       w.push_back((1 - smooth) * slow + smooth * plain);
     } else {
       w.push_back(plain);
@@ -273,6 +288,11 @@ double rope_magnitude(const RopeFrequencies& f) {
 
 RopeTables rope_tables(const RopeFrequencies& f, std::uint64_t positions) {
   const auto w = rope_frequencies(f);
+  if (positions > kMostTableElements / w.size())
+    throw ArgumentError({"rope: tables have at most 2^28 elements",
+                         {},
+                         text::cat(positions, " positions of ", w.size(), " pairs were asked for"),
+                         "leave the tables out: the kernel computes angles at any position"});
   const double m = rope_magnitude(f);
   RopeTables t;
   for (std::uint64_t p = 0; p < positions; ++p)
@@ -289,8 +309,8 @@ void rope(runtime::Stream& s, const Rope& given) {
   const auto& b = p.build;
   const auto e = std::uint64_t(b.elements);
   const std::uint64_t rotary = r.frequencies.rotary;
-  const std::uint64_t turning = b.interleaved ? rotary / e : rotary / (2 * e);
-  const std::uint64_t per_token = turning + (b.copies_rest ? (r.dim - rotary) / e : 0);
+  const std::uint64_t rotating = b.interleaved ? rotary / e : rotary / (2 * e);
+  const std::uint64_t per_token = rotating + (b.copies_rest ? (r.dim - rotary) / e : 0);
   const std::uint64_t work = r.tokens * per_token * ((r.heads + kHeadsEach - 1) / kHeadsEach);
   if (work == 0) return;
   load(s.device(), make(b))(s, runtime::grid_for(work, kThreads), r.x.arg(), r.y.arg(), r.cos.arg(),
@@ -311,7 +331,7 @@ KernelEntry entry() {
                {"tokens", "512", "tokens"},
                {"heads", "8", "heads"},
                {"dim", "128", "elements of a head"},
-               {"rotary", "0", "elements that turn; 0: all"},
+               {"rotary", "0", "elements that are rotated; 0: all"},
                {"interleaved", "0", "pairs (2i, 2i+1) instead of (i, i + rotary/2)"},
                {"inverse", "0", "the gradient"},
                {"tables", "0", "angles from tables"},
@@ -350,7 +370,7 @@ KernelEntry entry() {
     auto c = std::make_unique<row::TensorCase>(d);
     r.x = c->input("x", input_or_random(given, "x", t, {r.tokens, r.heads, r.dim}, seed));
     if (o.flag("tables")) {
-      const auto tables = rope_tables(f, r.offset + r.tokens);
+      const auto tables = rope_tables(f, std::max(r.offset + r.tokens, r.offset));  // overflow: too many
       const auto upload = [&](const char* name, const std::vector<float>& v) {
         HostArray a(DType::f32, {r.offset + r.tokens, f.rotary / 2});
         std::copy(v.begin(), v.end(), typed<float>(a).begin());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Rotary position embedding: pairs of elements of each head are turned by position * frequency. f32, f16 and
+// Rotary position embedding: pairs of elements of each head are rotated by position * frequency. f32, f16 and
 // bf16 in any mixture, f32 inside; any strides; in place or not.
 //   (a, b) -> (a cos - b sin, a sin + b cos); interleaved: pair i is (2 i, 2 i + 1), else (i, i + rotary / 2)
 // The gradient is the inverse rotation (`inverse`). Angles come from tables or are computed in the kernel: a
-// frequency is a 64-bit fraction of a turn per position, so position * frequency mod 1 is integer arithmetic,
-// wrong by at most position * 2^-65 turns; sine and cosine of what is left are within 1e-6.
+// frequency is a 64-bit fraction of a revolution per position, so position * frequency mod 1 is integer arithmetic,
+// wrong by at most position * 2^-65 revolutions; sine and cosine of what is left are within 1e-6.
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/common/view.h"
 
@@ -15,7 +15,7 @@ enum class RopeScaling : std::uint8_t { none, linear, ntk, yarn, llama3 };
 
 struct RopeFrequencies {
   double base = 10000;
-  std::uint64_t rotary = 0;  ///< elements of a head that turn: even
+  std::uint64_t rotary = 0;  ///< elements of a head that are rotated: even
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;                             ///< by which the context grew
   double original_positions = 0;                 ///< yarn, llama3: the context before
@@ -26,7 +26,7 @@ struct RopeFrequencies {
 std::vector<long double> rope_frequencies(const RopeFrequencies& f);
 /// What multiplies sine and cosine: 1, or 0.1 ln(factor) + 1 for yarn.
 double rope_magnitude(const RopeFrequencies& f);
-/// cos and sin [positions, rotary / 2] in f32, rounded from double.
+/// cos and sin [positions, rotary / 2] in f32, rounded from double. ArgumentError beyond 2^28 elements each.
 struct RopeTables {
   std::vector<float> cos, sin;
 };

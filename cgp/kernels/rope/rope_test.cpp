@@ -103,6 +103,12 @@ TEST(rope, bad_arguments_are_named) {
   EXPECT_NE(message(bad).find("base must be above 1"), std::string::npos);
   bad = r, bad.cos = table, bad.sin = table;
   EXPECT_NE(message(bad).find("must reach the last position"), std::string::npos);
+  const auto kernel = rope_entry();
+  for (const char* offset : {"4294967296", "18446744073709551615"}) {
+    Options o("rope", kernel.options);
+    o.set("tables", "1"), o.set("offset", offset);
+    EXPECT_THROW((void)kernel.prepare(device, o, {}, 1), ArgumentError) << offset;
+  }
   bad = r, bad.tokens = 3;
   EXPECT_NE(message(bad).find("x must hold all heads"), std::string::npos);
 }

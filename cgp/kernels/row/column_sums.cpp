@@ -16,7 +16,15 @@ using namespace dsl;
 
 constexpr int kWarps = 32, kUnroll = 4;
 
-void sums(Kernel& k, DType out_type, In<f32> partials, Out<b8> out, Val<u64> teams, Val<u64> cols) {
+struct ColumnSumsConfig {
+  DType out{};
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("out", "", c.out);
+  }
+};
+
+void sums(Kernel& k, ColumnSumsConfig c, In<f32> partials, Out<b8> out, Val<u64> teams, Val<u64> cols) {
   k.block(32 * kWarps);
   const auto slots = k.shared<f32>(32 * 33);
   const auto lane = k.laneid(), warp = k.warp_index();
@@ -39,14 +47,14 @@ void sums(Kernel& k, DType out_type, In<f32> partials, Out<b8> out, Val<u64> tea
   // Warp i now has column i: lane j the sum of warp j.
   const auto all = reduce(w, slots.ld(lane * 33 + warp), [](auto a, auto b) { return a + b; });
   const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
-  const Format f{out_type, 1};
+  const Format f{c.out, 1};
   store(f, out, its_column, (lane == 0) & (its_column < cols), pack(f, {all}));
 }
 
 }  // namespace
 
 Variant column_sums_variant(DType out) {
-  return variant(text::cat("column_sums_", name(out)), out == DType::bf16 ? 80 : 75, sums, out);
+  return config_variant("column_sums", ColumnSumsConfig{out}, out == DType::bf16 ? 80 : 75, sums);
 }
 
 void column_sums(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,

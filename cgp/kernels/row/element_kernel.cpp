@@ -14,14 +14,26 @@ namespace {
 
 using namespace dsl;
 
-struct Build {
+struct ElementConfig {
   int elements = 1, unroll = 1, threads = 256;
-  bool flat = false;   ///< one row
-  bool tiled = false;  ///< blocks side by side along the columns, groups of rows along the grid's y
-  bool small = false;  ///< fewer than 2^32 accesses
-  std::vector<DType> inputs, outputs;
-  std::optional<DType> column;
-  std::shared_ptr<const ElementOp> op;
+  bool flat = false;        ///< one row
+  bool tiled = false;       ///< blocks side by side along the columns, groups of rows along the grid's y
+  bool wide_index = false;  ///< else, with 2^32 accesses and more
+  std::vector<DType> inputs{}, outputs{};
+  std::optional<DType> column{};
+  std::shared_ptr<const ElementOp> op{};  ///< the family of the name
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.types("inputs", "in", c.inputs);
+    v.types("outputs", "out", c.outputs);
+    v.operand("column", c.column, c.inputs.empty() ? DType::f32 : c.inputs[0]);
+    v.number("elements", "vec", c.elements, 1);
+    v.number("unroll", "unroll", c.unroll, 1);
+    v.number("threads", "threads", c.threads, 256);
+    v.flag("flat", c.flat);
+    v.flag("tiled", c.tiled);
+    v.flag("wide_index", c.wide_index);
+  }
 };
 
 struct Pitches {
@@ -41,9 +53,9 @@ struct HostParameters {
 };
 
 // `first`: the number of the launch's first element.
-void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0, Out<b8> y1,
-              Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches x_pitch, Pitches y_pitch, Val<u64> first,
-              Parameters parameters) {
+void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0,
+              Out<b8> y1, Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches x_pitch, Pitches y_pitch,
+              Val<u64> first, Parameters parameters) {
   k.block(b.threads);
   const In<b8> in[] = {x0, x1, x2};
   const Out<b8> out[] = {y0, y1, y2};
@@ -64,9 +76,9 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
     }
   } else {
     const auto a = to<u64>(k.ctaid_x()) * std::uint64_t(b.threads) + to<u64>(k.tid());
-    const auto group = b.tiled   ? to<u64>(k.ctaid_y())
-                       : b.small ? to<u64>(to<u32>(a) / to<u32>(per_row))
-                                 : a / per_row;  // a 64-bit division takes ten times longer
+    const auto group = b.tiled        ? to<u64>(k.ctaid_y())
+                       : b.wide_index ? a / per_row  // a 64-bit division takes ten times longer
+                                      : to<u64>(to<u32>(a) / to<u32>(per_row));
     const auto col = b.tiled ? a : a - group * per_row;
     for (std::uint64_t u = 0; u < unroll; ++u) {
       const auto row = group * unroll + u;
@@ -115,7 +127,7 @@ void elements(Kernel& k, Build b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column
 constexpr std::uint64_t kMostTileRows = 65535;
 
 struct Plan {
-  Build build;
+  ElementConfig build;
   std::vector<Layout> in, out;
   std::uint64_t rows = 0, cols = 0;
   std::uint64_t tail = 0;  ///< columns at the end of a flat problem that wide accesses leave
@@ -166,40 +178,33 @@ Plan plan(const ElementProblem& p) {
   b.elements = wide ? e : 1;
   // One access a thread of one long row: the sooner a block ends the better, unless instructions are what it
   // takes. Of rows with a column so many that its elements are used again.
-  const bool dear = p.dear && e == 8 && b.inputs.size() == 1;
+  const bool expensive = p.expensive && e == 8 && b.inputs.size() == 1;
   b.unroll = !wide    ? 4
-             : b.flat ? (dear ? 4 : 1)
+             : b.flat ? (expensive ? 4 : 1)
                       : int(std::max<std::size_t>(1, 4 / std::max<std::size_t>(1, b.inputs.size())));
-  b.threads = wide && dear ? 128 : 256;
+  b.threads = wide && expensive ? 128 : 256;
   // Neither a division nor a product for each row, where few threads lie beyond the row.
   const std::uint64_t accesses = plan.cols / std::uint64_t(b.elements), threads = std::uint64_t(b.threads);
-  b.tiled = wide && dear && !b.flat && (plan.rows + 3) / 4 <= kMostTileRows &&
+  b.tiled = wide && expensive && !b.flat && (plan.rows + 3) / 4 <= kMostTileRows &&
             (accesses + threads - 1) / threads * threads * 8 <= accesses * 9;
   // Threads beyond the last access count too.
-  b.small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
-            plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
+  const bool small = plan.rows < 1ull << 31 && plan.cols < 1ull << 31 &&
+                     plan.rows * (plan.cols / std::uint64_t(b.elements)) < (1ull << 32) - 4096;
+  b.wide_index = !b.flat && !b.tiled && !small;
   b.op = p.op;
   return plan;
 }
 
-Variant make(const ElementProblem& p, const Build& b) {
-  auto name = text::cat(p.name, p.form.empty() ? "" : "_", p.form);
+Variant make(const ElementProblem& p, const ElementConfig& c) {
   int sm = 75;
-  for (const auto* list : {&b.inputs, &b.outputs})
-    for (DType t : *list) text::append(name, text::cat("_", cgp::name(t))), sm = t == DType::bf16 ? 80 : sm;
-  if (b.column)
-    text::append(name, text::cat("_c", cgp::name(*b.column))), sm = *b.column == DType::bf16 ? 80 : sm;
-  text::append(name, text::cat("__e", b.elements, "_u", b.unroll,
-                               b.threads == 256 ? std::string() : text::cat("_t", b.threads),
-                               b.flat    ? "_flat"
-                               : b.tiled ? "_tiled"
-                               : b.small ? ""
-                                         : "_huge"));
-  return variant(std::move(name), sm, elements, b);
+  for (const auto* list : {&c.inputs, &c.outputs})
+    for (DType t : *list) sm = t == DType::bf16 ? 80 : sm;
+  if (c.column == DType::bf16) sm = 80;
+  return config_variant(text::cat(p.name, p.form.empty() ? "" : "_", p.form), c, sm, elements);
 }
 
 void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::uint64_t first) {
-  const Build& b = plan.build;
+  const ElementConfig& b = plan.build;
   // Of threads; of accesses where there is but one row.
   const auto unroll = std::uint64_t(b.unroll), groups = b.flat ? 1 : (plan.rows + unroll - 1) / unroll;
   const std::uint64_t total = groups * (plan.cols / std::uint64_t(b.elements));

@@ -31,7 +31,7 @@ struct ElementProblem {
   const char* column_name = "bias";
   std::uint64_t rows = 0, cols = 0;
   std::vector<std::uint64_t> parameters;
-  bool dear = false;  ///< 20 instructions an element or more
+  bool expensive = false;  ///< 20 instructions an element or more
 };
 
 /// Checks the arguments and queues one or two launches.

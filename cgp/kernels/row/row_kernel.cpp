@@ -3,26 +3,14 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/row/row_exchange.h"
-#include "cgp/kernels/row/row_ring.h"
 
 namespace cgp::kernels::row {
 
 using namespace dsl;
 
-std::string describe(const RowTuning& t) {
-  auto s = text::cat(t.lanes, "x", t.rows, t.loads ? text::cat("_l", t.loads) : std::string("_loop"), "_c",
-                     t.cluster, "_e", t.elements);
-  if (t.stages) text::append(s, text::cat("_s", t.stages));
-  if (t.resident) text::append(s, text::cat("_r", t.resident));
-  if (t.stay) text::append(s, "_stay");
-  if (t.hold) text::append(s, "_hold");
-  if (t.pass) text::append(s, "_pass");
-  if (t.lag) text::append(s, "_lag");
-  if (t.ahead) text::append(s, "_ahead");
-  if (t.edges) text::append(s, "_edges");
-  return s;
-}
+std::string describe(const RowConfig& c) { return config_name("", c).substr(1); }
 
 namespace {
 
@@ -60,7 +48,7 @@ Floats Values::column(int which, int j, int use) const {
   const auto& c = (*columns_)[std::size_t(which)];
   const Format f = format(c.dtype, j);
   if (held_) return floats(f, (*held_)[std::size_t(which)][std::size_t(j)], zero(use));
-  if (crooked_) {
+  if (misaligned_columns_) {
     const auto at = index(j) * std::uint64_t(cgp::bytes(c.dtype));
     return floats(f, gather(f, c.base.at(at), inside(j)));
   }
@@ -87,14 +75,14 @@ std::vector<Val<b32>> RowOp::begin(Kernel&, const Val<u64>&, const Val<pred>&) {
 
 class RowKernel {
  public:
-  RowKernel(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op)
+  RowKernel(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64>& cols, RowOp& op)
       : k_(k),
-        t_(t),
+        c_(c),
         op_(op),
         rows_(rows),
         cols_(cols),
-        accesses_(cols / std::uint64_t(t.elements)),
-        exchange_(k, t, op.fold) {
+        accesses_(cols / std::uint64_t(c.elements)),
+        exchange_(k, c, op.fold) {
     // No matrix has 2^63 rows or columns, but the compiler does not know.
     zeros_.push_back(to<u32>(cols >> 63));
     zeros_.push_back(to<u32>(rows >> 63));
@@ -105,26 +93,26 @@ class RowKernel {
     (void)one(filled(v, load_inputs(v)), {}, {});
   }
 
-  // Blocks visit row after row; the next row's loads are in flight while this one is worked on.
-  void stay() {
+  // A block visits row after row; the next row's loads are in flight while this one is worked on.
+  void persistent() {
     const auto part = row_part();
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
-    struct Turn {
+    struct State {
       std::vector<std::vector<Access>> words;
-      Val<u32> turn;
+      Val<u32> visit;
       std::vector<Floats> sums;
-      static auto carried() { return std::tuple(&Turn::words, &Turn::turn, &Turn::sums); }
+      static auto carried() { return std::tuple(&State::words, &State::visit, &State::sums); }
     };
-    const auto count = (rows_ + std::uint64_t(t_.rows - 1)) / std::uint64_t(t_.rows);
+    const auto count = (rows_ + std::uint64_t(c_.rows - 1)) / std::uint64_t(c_.rows);
     auto end =
-        k_.loop(range(first, count, teams), Turn{load_inputs(values(first, part)), Val<u32>(0), no_sums()},
-                [&](Val<u64> at, Turn s) {
+        k_.loop(range(first, count, teams), State{load_inputs(values(first, part)), Val<u32>(0), no_sums()},
+                [&](Val<u64> at, State s) {
                   auto v = filled(values(at, part), std::move(s.words));
                   v.held_ = columns ? &*columns : nullptr;
                   auto next = load_inputs(values(at + teams, part));
-                  auto sums = one(v, s.turn, std::move(s.sums));
-                  return Turn{std::move(next), (s.turn + 1) & 3, std::move(sums)};
+                  auto sums = one(v, s.visit, std::move(s.sums));
+                  return State{std::move(next), exchange_.next(s.visit), std::move(sums)};
                 });
     store_sums(values(first, part), end.sums);
   }
@@ -133,92 +121,92 @@ class RowKernel {
     const auto part = row_part();
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
-    BulkRing ring(k_, t_.stages, stage_bytes());
+    const BulkRing ring(k_, c_.stages, stage_bytes());
     if (op_.counted) op_.counted->know(counts());
-    for (int s = 0; s < t_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
+    for (int s = 0; s < c_.stages; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
-    struct Turn {
-      RingTurn ring;
-      Whole of_row;  // empty, or loaded ahead
-      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row); }
+    struct State {
+      RingState ring;
+      RowWords row_words;  // empty, or loaded a row ahead
+      static auto carried() { return std::tuple(&State::ring, &State::row_words); }
     };
     auto end = k_.loop(
         range(first, rows_, teams),
-        Turn{{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)}, t_.ahead ? begin(first) : Whole()},
-        [&](Val<u64> row, Turn t) {
+        State{{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)},
+              c_.prefetch ? begin(first) : RowWords()},
+        [&](Val<u64> row, State t) {
           auto& s = t.ring;
-          auto of_row = t_.ahead ? std::move(t.of_row) : begin(row);
-          auto of_next = t_.ahead ? begin(row + teams) : Whole();
+          auto row_words = c_.prefetch ? std::move(t.row_words) : begin(row);
+          auto next_words = c_.prefetch ? begin(row + teams) : RowWords();
           auto next_edges = edges(row, teams, 1, part);
-          ring.wait(s.at.stage, s.at.parity);
-          const auto v = staged(row, part, ring, s.at.stage, columns, std::move(of_row), s.edges);
-          const auto stat =
-              statistics(v, s.turn, [&] { fill(ring, row + teams * std::uint64_t(t_.stages), s.at.stage); });
+          ring.wait(s.at);
+          const auto v = staged(row, part, ring, s.at.stage(), columns, std::move(row_words), s.edges);
+          const auto stat = statistics(
+              v, s.visit, [&] { fill(ring, row + teams * std::uint64_t(c_.stages), s.at.stage()); });
           auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-          return Turn{{(s.turn + 1) & 3, next(s.at), std::move(sums), std::move(next_edges)},
-                      std::move(of_next)};
+          return State{{exchange_.next(s.visit), ring.next(s.at), std::move(sums), std::move(next_edges)},
+                       std::move(next_words)};
         });
     store_sums(values(first, part), end.ring.sums);
   }
 
   // While the blocks of a cluster wait for each other's statistics of a row they work on the next one's. A
   // row's stage is free one row later than in ring(): where all threads have come to the row after the next.
-  void lagging_ring() {
+  void overlapping_ring() {
     const auto part = row_part();
     const auto first = to<u64>(team()), teams = to<u64>(this->teams());
     const auto columns = hold(values(first, part));
-    BulkRing ring(k_, t_.stages, stage_bytes());
+    const BulkRing ring(k_, c_.stages, stage_bytes());
     if (op_.counted) op_.counted->know(counts());
-    const auto others = std::uint32_t(t_.stages - 1);
+    const auto others = std::uint32_t(c_.stages - 1);
     for (std::uint32_t s = 0; s < others; ++s) fill(ring, first + teams * std::uint64_t(s), Val<u32>(s));
     const auto begin = [&](const Val<u64>& row) { return op_.begin(k_, row, row < rows_); };
-    const auto send = [&](const Val<u64>& row, const Whole& of_row, const Place& at, const Val<u32>& turn,
-                          const std::vector<Access>& edge, const std::function<void()>& all_here) {
+    const auto send = [&](const Val<u64>& row, const RowWords& row_words, const BulkRing::Cursor& at,
+                          const Val<u32>& visit, const std::vector<Access>& edge,
+                          const std::function<void()>& all_arrived) {
       k_.if_(row < rows_, [&] {
-        ring.wait(at.stage, at.parity);
-        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage, columns, of_row, edge)), turn,
-                       all_here);
+        ring.wait(at);
+        exchange_.send(op_.part(k_, staged(row, part, ring, at.stage(), columns, row_words, edge)), visit,
+                       all_arrived);
       });
     };
-    struct Turn {
-      RingTurn ring;
-      Whole of_row;
+    struct State {
+      RingState ring;
+      RowWords row_words;
       std::vector<Access> next_edges;
-      static auto carried() { return std::tuple(&Turn::ring, &Turn::of_row, &Turn::next_edges); }
+      static auto carried() { return std::tuple(&State::ring, &State::row_words, &State::next_edges); }
     };
-    const auto whole = begin(first);
+    const auto row_words = begin(first);
     const auto first_edges = edges(first, teams, 0, part);
     auto next_edges = edges(first, teams, 1, part);
-    send(first, whole, {}, Val<u32>(0), first_edges, [] {});
+    send(first, row_words, {}, Val<u32>(0), first_edges, [] {});
     auto end = k_.loop(range(first, rows_, teams),
-                       Turn{{Val<u32>(0), {}, no_sums(), first_edges}, whole, std::move(next_edges)},
-                       [&](Val<u64> row, Turn t) {
+                       State{{Val<u32>(0), {}, no_sums(), first_edges}, row_words, std::move(next_edges)},
+                       [&](Val<u64> row, State t) {
                          auto& s = t.ring;
-                         const auto after = next(s.at);
-                         const auto turn = (s.turn + 1) & (exchange_.turns() - 1);
-                         auto of_next = begin(row + teams);
+                         const auto after = ring.next(s.at);
+                         const auto visit = exchange_.next(s.visit);
+                         auto next_words = begin(row + teams);
                          auto after_next = edges(row, teams, 2, part);
-                         send(row + teams, of_next, after, turn, t.next_edges, [&] {
-                           const auto freed = select(s.at.stage == 0, Val<u32>(others), s.at.stage - 1);
-                           fill(ring, row + teams * std::uint64_t(others), freed);
-                         });
+                         send(row + teams, next_words, after, visit, t.next_edges,
+                              [&] { fill(ring, row + teams * std::uint64_t(others), ring.previous(s.at)); });
                          const auto v =
-                             staged(row, part, ring, s.at.stage, columns, std::move(t.of_row), s.edges);
-                         const auto stat = exchange_.receive(s.turn);
+                             staged(row, part, ring, s.at.stage(), columns, std::move(t.row_words), s.edges);
+                         const auto stat = exchange_.receive(s.visit);
                          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-                         return Turn{{turn, after, std::move(sums), std::move(t.next_edges)},
-                                     std::move(of_next),
-                                     std::move(after_next)};
+                         return State{{visit, after, std::move(sums), std::move(t.next_edges)},
+                                      std::move(next_words),
+                                      std::move(after_next)};
                        });
     store_sums(values(first, part), end.ring.sums);
   }
 
-  void loop() {
+  void two_passes() {
     const auto row = to<u64>(team());
     const auto part = row_part();
-    const auto step = std::uint64_t(t_.lanes) * std::uint64_t(t_.cluster);
+    const auto step = std::uint64_t(c_.threads) * std::uint64_t(c_.cluster);
     const auto place = frame(row);
-    const auto turns = range(to<u64>(part), place ? place->accesses : accesses_, Val<u64>(step));
+    const auto accesses = range(to<u64>(part), place ? place->accesses : accesses_, Val<u64>(step));
     const Val<pred> valid = row < rows_;
     const auto of_row = op_.begin(k_, row, valid);
     std::optional<Values> edge;
@@ -227,26 +215,27 @@ class RowKernel {
     if (op_.fold) {
       Stat none;
       for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
-      const auto mine = k_.loop(turns, none, [&](Val<u64> i, Stat s) {
+      const auto mine = k_.loop(accesses, none, [&](Val<u64> i, Stat s) {
         const auto v = single(row, valid, i, of_row, place);
         return op_.fold->merge({s, op_.part(k_, v)});
       });
       stat = exchange_(edge ? op_.fold->merge({mine, op_.part(k_, *edge)}) : mine, {}, [] {});
     }
-    k_.loop(turns, [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row, place), stat, {}); });
+    k_.loop(accesses,
+            [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row, place), stat, {}); });
     if (edge) (void)op_.finish(k_, *edge, stat, {});
   }
 
-  void pass() {
+  void single_pass() {
     const auto row = to<u64>(team());
     const auto part = row_part();
     const Val<pred> valid = row < rows_;
     const auto of_row = op_.begin(k_, row, valid);
-    const auto stride = std::uint64_t(step()) * std::uint64_t(t_.loads);
-    struct Turn {
+    const auto stride = std::uint64_t(step()) * std::uint64_t(c_.loads);
+    struct State {
       std::vector<std::vector<Access>> words;
       Stat stat;
-      static auto carried() { return std::tuple(&Turn::words, &Turn::stat); }
+      static auto carried() { return std::tuple(&State::words, &State::stat); }
     };
     Stat none;
     for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
@@ -254,10 +243,10 @@ class RowKernel {
     const auto place = frame(row);
     const auto here = [&](const Val<u64>& i) { return portion(row, valid, i, of_row, place); };
     const auto end = k_.loop(range(first, place ? place->accesses : accesses_, Val<u64>(stride)),
-                             Turn{load_inputs(here(first)), none}, [&](Val<u64> i, Turn s) {
+                             State{load_inputs(here(first)), none}, [&](Val<u64> i, State s) {
                                auto next = load_inputs(here(i + stride));
                                const auto v = filled(here(i), std::move(s.words));
-                               return Turn{std::move(next), op_.fold->merge({s.stat, op_.part(k_, v)})};
+                               return State{std::move(next), op_.fold->merge({s.stat, op_.part(k_, v)})};
                              });
     if (place) {
       const auto edge = at_edges(row, valid, *place, part, of_row);
@@ -270,35 +259,35 @@ class RowKernel {
   }
 
  private:
-  using Whole = std::vector<Val<b32>>;  // what begin() returns
+  using RowWords = std::vector<Val<b32>>;  // what begin() returns
   // The index of this thread's first access of the row.
   Val<u32> row_part() const {
-    const auto lanes = std::uint32_t(t_.lanes);
-    if (t_.cluster > 1) {
+    const auto threads = std::uint32_t(c_.threads);
+    if (c_.cluster > 1) {
       // A ring's block has a contiguous part, which one bulk copy brings; otherwise blocks interleave.
-      const std::uint32_t per_block = t_.stages ? lanes * std::uint32_t(t_.loads) : lanes;
+      const std::uint32_t per_block = c_.stages ? threads * std::uint32_t(c_.loads) : threads;
       return k_.cluster_ctarank() * per_block + k_.tid();
     }
-    return t_.rows == 1 ? k_.tid() : k_.tid() % lanes;
+    return c_.rows == 1 ? k_.tid() : k_.tid() % threads;
   }
-  int step() const { return t_.stages ? t_.lanes : t_.lanes * t_.cluster; }  // accesses
-  Val<u32> team() const { return t_.cluster > 1 ? k_.clusterid_x() : k_.ctaid_x(); }
-  Val<u32> teams() const { return t_.cluster > 1 ? k_.nclusterid_x() : k_.nctaid_x(); }
+  int step() const { return c_.stages ? c_.threads : c_.threads * c_.cluster; }  // accesses
+  Val<u32> team() const { return c_.cluster > 1 ? k_.clusterid_x() : k_.ctaid_x(); }
+  Val<u32> teams() const { return c_.cluster > 1 ? k_.nclusterid_x() : k_.nctaid_x(); }
 
   // Row `at` (of teams of rows: rows * at + mine) without its elements.
   Values values(const Val<u64>& at, const Val<u32>& part) const {
     const auto row =
-        t_.rows == 1 ? at : at * std::uint64_t(t_.rows) + to<u64>(k_.tid() / std::uint32_t(t_.lanes));
+        c_.rows == 1 ? at : at * std::uint64_t(c_.rows) + to<u64>(k_.tid() / std::uint32_t(c_.threads));
     const Val<pred> valid = row < rows_;
-    const auto e = std::uint32_t(t_.elements);
+    const auto e = std::uint32_t(c_.elements);
     const auto place = frame(row);
     const auto first = to<u64>(part) * std::uint64_t(e);
-    Values v(row, valid, place ? first + place->left : first, t_.elements,
+    Values v(row, valid, place ? first + place->left : first, c_.elements,
              std::uint64_t(step()) * std::uint64_t(e));
     v.columns_ = &op_.columns, v.zeros_ = &zeros_;
     const auto accesses = to<u32>(place ? place->accesses : accesses_);
     const auto left = select((part < accesses) & valid, accesses - part, Val<u32>(0));
-    for (int j = 0; j < t_.loads; ++j) v.inside_.push_back(left > std::uint32_t(j * step()));
+    for (int j = 0; j < c_.loads; ++j) v.inside_.push_back(left > std::uint32_t(j * step()));
     if (place) add_edge(v, *place, part);
     return v;
   }
@@ -307,9 +296,9 @@ class RowKernel {
     Val<u64> left, accesses, right;  // elements, accesses, elements
   };
   std::optional<Frame> frame(const Val<u64>& row) const {
-    if (!t_.edges) return {};
+    if (!c_.edges) return {};
     const auto& in = op_.inputs[0];
-    const auto size = std::uint64_t(cgp::bytes(in.dtype)), e = std::uint64_t(t_.elements);
+    const auto size = std::uint64_t(cgp::bytes(in.dtype)), e = std::uint64_t(c_.elements);
     const auto from = in.base.at(offset(in, row, Val<u64>(0))).address();
     const auto left = min(((Val<u64>(0) - from) & (2 * e * size - 1)) / size, cols_);
     const auto rest = cols_ - left;
@@ -318,27 +307,27 @@ class RowKernel {
   // The first 2 * elements threads of a row have a single element each of what is left of its accesses, the
   // next ones of what is right.
   void add_edge(Values& v, const Frame& f, const Val<u32>& part) const {
-    const auto e = std::uint32_t(t_.elements);
+    const auto e = std::uint32_t(c_.elements);
     const auto on_right = part >= 2 * e;
     const auto mine = select(on_right, part - 2 * e, part);
     const auto there = to<u64>(mine) < select(on_right, f.right, f.left);
     const auto column = to<u64>(mine) + select(on_right, cols_ - f.right, Val<u64>(0));
-    v.crooked_ = true;
+    v.misaligned_columns_ = true;
     v.edge_.emplace(Values::Edge{column, f.accesses, there, (part == 0) & v.valid_});
     v.inside_.push_back(there & v.valid_);
   }
-  // For loop() and pass(): the edges alone, where there is nothing else to say about the row either.
+  // For one or two passes: the edges alone, where there is nothing else to say about the row either.
   Values at_edges(const Val<u64>& row, const Val<pred>& valid, const Frame& f, const Val<u32>& part,
-                  Whole of_row) const {
-    Values v(row, valid, f.left, t_.elements, 0);
+                  RowWords of_row) const {
+    Values v(row, valid, f.left, c_.elements, 0);
     v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
     add_edge(v, f, part);
     return filled(v, load_inputs(v));
   }
-  // The words of the edges of the row that is `ahead` teams from `row`, loaded before its turn comes.
+  // The words of the edges of the row that is `ahead` teams from `row`, loaded before that row is visited.
   std::vector<Access> edges(const Val<u64>& row, const Val<u64>& teams, int ahead,
                             const Val<u32>& part) const {
-    if (!t_.edges) return {};
+    if (!c_.edges) return {};
     std::vector<Access> words;
     const auto v = values(ahead ? row + teams * std::uint64_t(ahead) : row, part);
     for (const auto& in : op_.inputs) words.push_back(load_edge(in, v));
@@ -349,18 +338,18 @@ class RowKernel {
                     v.inside_.back(), in.outside);
   }
   // Part of a row whose first access is `i`.
-  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row,
+  Values portion(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, RowWords of_row,
                  const std::optional<Frame>& place) const {
-    const auto e = std::uint64_t(t_.elements);
-    Values v(row, valid, place ? i * e + place->left : i * e, t_.elements, std::uint64_t(step()) * e);
-    v.crooked_ = place.has_value();
+    const auto e = std::uint64_t(c_.elements);
+    Values v(row, valid, place ? i * e + place->left : i * e, c_.elements, std::uint64_t(step()) * e);
+    v.misaligned_columns_ = place.has_value();
     v.columns_ = &op_.columns, v.kept_ = false, v.of_row_ = std::move(of_row);
     const auto& accesses = place ? place->accesses : accesses_;
-    for (int j = 0; j < t_.loads; ++j)
+    for (int j = 0; j < c_.loads; ++j)
       v.inside_.push_back((i + std::uint64_t(j) * std::uint64_t(step()) < accesses) & valid);
     return v;
   }
-  Format format(const InRows& in) const { return {in.dtype, t_.elements}; }
+  Format format(const InRows& in) const { return {in.dtype, c_.elements}; }
   std::vector<std::vector<Access>> load_inputs(const Values& v) const {
     std::vector<std::vector<Access>> words;
     for (const auto& in : op_.inputs) {
@@ -377,12 +366,12 @@ class RowKernel {
     for (const auto& in : op_.inputs) v.types_.push_back(in.dtype);
     return v;
   }
-  // One access of a row, for loop().
-  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, Whole of_row,
+  // One access of a row, for two passes.
+  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, RowWords of_row,
                 const std::optional<Frame>& place) const {
-    const auto first = i * std::uint64_t(t_.elements);
-    Values v(row, valid, place ? first + place->left : first, t_.elements, 0);
-    v.crooked_ = place.has_value();
+    const auto first = i * std::uint64_t(c_.elements);
+    Values v(row, valid, place ? first + place->left : first, c_.elements, 0);
+    v.misaligned_columns_ = place.has_value();
     v.columns_ = &op_.columns;
     v.kept_ = false;
     v.of_row_ = std::move(of_row);
@@ -393,15 +382,15 @@ class RowKernel {
     return filled(std::move(v), std::move(words));
   }
 
-  std::vector<Floats> one(Values v, const std::optional<Val<u32>>& turn, std::vector<Floats> sums) {
+  std::vector<Floats> one(Values v, const RowExchange::Visit& visit, std::vector<Floats> sums) {
     v.of_row_ = op_.begin(k_, v.row(), v.valid());
-    const auto stat = statistics(v, turn, [] {});
+    const auto stat = statistics(v, visit, [] {});
     return op_.finish(k_, v, stat, std::move(sums));
   }
-  Stat statistics(const Values& v, const std::optional<Val<u32>>& turn,
+  Stat statistics(const Values& v, const RowExchange::Visit& visit,
                   const std::function<void()>& elements_read) {
-    if (op_.fold) return exchange_(op_.part(k_, v), turn, elements_read);
-    if (t_.stages) {  // nothing else tells that all warps have read the stage
+    if (op_.fold) return exchange_(op_.part(k_, v), visit, elements_read);
+    if (c_.stages) {  // nothing else tells that all warps have read the stage
       k_.sync();
       elements_read();
     }
@@ -410,16 +399,16 @@ class RowKernel {
 
   // Column vectors in registers for the whole launch.
   std::optional<std::vector<std::vector<Access>>> hold(const Values& v) const {
-    if (!t_.hold || op_.columns.empty()) return {};
+    if (!c_.hold_columns || op_.columns.empty()) return {};
     std::vector<std::vector<Access>> all;
     const auto accesses = to<u32>(v.edge_ ? v.edge_->accesses : accesses_);
-    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(t_.elements));
+    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(c_.elements));
     for (const auto& c : op_.columns) {
       const auto size = std::uint64_t(cgp::bytes(c.dtype));
       const auto mine = c.base.at(v.first_ * size);
-      const Format f{c.dtype, t_.elements};
+      const Format f{c.dtype, c_.elements};
       all.emplace_back();
-      for (int j = 0; j < t_.loads; ++j) {
+      for (int j = 0; j < c_.loads; ++j) {
         const Val<pred> inside = part + std::uint32_t(j * step()) < accesses;
         all.back().push_back(v.edge_ ? gather(f, mine.at(j * step() * f.bytes()), inside)
                                      : load(f, mine, j * step(), inside));
@@ -432,30 +421,30 @@ class RowKernel {
 
   std::vector<Floats> no_sums() const {
     return std::vector<Floats>(std::size_t(op_.accumulators),
-                               Floats(std::size_t(t_.loads * t_.elements + t_.edges), Val<f32>(0.f)));
+                               Floats(std::size_t(c_.loads * c_.elements + c_.edges), Val<f32>(0.f)));
   }
   // partials[accumulator][team][column]
   void store_sums(const Values& v, const std::vector<Floats>& sums) const {
     if (!op_.accumulators) return;
-    const auto mine = t_.rows == 1 ? to<u64>(team())
-                                   : to<u64>(k_.ctaid_x()) * std::uint64_t(t_.rows) +
-                                         to<u64>(k_.tid() / std::uint32_t(t_.lanes));
-    const auto all = to<u64>(teams()) * std::uint64_t(t_.rows);
+    const auto mine = c_.rows == 1 ? to<u64>(team())
+                                   : to<u64>(k_.ctaid_x()) * std::uint64_t(c_.rows) +
+                                         to<u64>(k_.tid() / std::uint32_t(c_.threads));
+    const auto all = to<u64>(teams()) * std::uint64_t(c_.rows);
     const auto accesses = to<u32>(v.edge_ ? v.edge_->accesses : accesses_);
-    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(t_.elements));
-    const Format f{DType::f32, t_.elements};
+    const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(c_.elements));
+    const Format f{DType::f32, c_.elements};
     for (std::size_t a = 0; a < sums.size(); ++a) {
       const auto row = (all * std::uint64_t(a) + mine) * cols_;
       const auto to_row = op_.partials->as<b8>().at((row + v.first_) * std::uint64_t(4));
-      for (int j = 0; j < t_.loads; ++j) {
-        const auto from = sums[a].begin() + j * t_.elements;
+      for (int j = 0; j < c_.loads; ++j) {
+        const auto from = sums[a].begin() + j * c_.elements;
         const auto inside = [&]() -> Val<pred> { return part + std::uint32_t(j * step()) < accesses; };
         if (!v.edge_) {
-          store(f, to_row, j * step(), inside(), pack(f, Floats(from, from + t_.elements)));
+          store(f, to_row, j * step(), inside(), pack(f, Floats(from, from + c_.elements)));
           continue;
         }
-        for (int i = 0; i < t_.elements; ++i)
-          op_.partials->st_if(inside(), row + v.first_ + std::uint64_t(j * step() * t_.elements + i),
+        for (int i = 0; i < c_.elements; ++i)
+          op_.partials->st_if(inside(), row + v.first_ + std::uint64_t(j * step() * c_.elements + i),
                               from[i]);
       }
       if (v.edge_) op_.partials->st_if(v.edge_->there, row + v.edge_->column, sums[a].back());
@@ -464,103 +453,96 @@ class RowKernel {
 
   // ---------------------------------------------------------------- ring
   PartCounts counts() const {
-    const auto lanes = std::uint32_t(t_.lanes), part = std::uint32_t(part_accesses());
+    const auto threads = std::uint32_t(c_.threads), part = std::uint32_t(part_accesses());
     const auto all = to<u32>(accesses_);
-    const Val<u32> from = t_.cluster > 1 ? k_.cluster_ctarank() * part : Val<u32>(0);
+    const Val<u32> from = c_.cluster > 1 ? k_.cluster_ctarank() * part : Val<u32>(0);
     const auto mine = min(select(all > from, all - from, Val<u32>(0)), Val<u32>(part));
     // Of the `width` neighbouring threads from `first` on.
     const auto of = [&](const Val<u32>& first, std::uint32_t width) {
       std::vector<Val<u32>> n{Val<u32>(0)};
-      for (int j = 0; j < t_.loads; ++j) {
-        const auto at = first + std::uint32_t(j) * lanes;
+      for (int j = 0; j < c_.loads; ++j) {
+        const auto at = first + std::uint32_t(j) * threads;
         n.push_back(n.back() + min(select(mine > at, mine - at, Val<u32>(0)), Val<u32>(width)));
       }
       return n.back();
     };
-    const auto elements = [&](const Val<u32>& n) { return to<f32>(n * std::uint32_t(t_.elements)); };
+    const auto elements = [&](const Val<u32>& n) { return to<f32>(n * std::uint32_t(c_.elements)); };
     const auto slot = k_.warp().lane() & std::uint32_t(slots() - 1);
-    const auto of_slot = select(slot < lanes / 32, of(slot * 32, 32), Val<u32>(0));
+    const auto of_slot = select(slot < threads / 32, of(slot * 32, 32), Val<u32>(0));
     return {elements(of(k_.tid(), 1)),
             elements(of(k_.warp_index() * 32, 32)),
             elements(of_slot),
             elements(mine),
             elements(all),
-            float(part) * float(t_.elements)};
+            float(part) * float(c_.elements)};
   }
   // Lanes that a block's warps leave their statistics to (row_exchange.cpp).
   int slots() const {
     int width = 2;
-    while (width < t_.lanes / 32) width *= 2;
+    while (width < c_.threads / 32) width *= 2;
     return width;
   }
-  struct Place {
-    Val<u32> stage{0u}, parity{0u};
-    static auto carried() { return std::tuple(&Place::stage, &Place::parity); }
-  };
-  struct RingTurn {
-    Val<u32> turn;
-    Place at;
+  struct RingState {
+    Val<u32> visit;
+    BulkRing::Cursor at;
     std::vector<Floats> sums;
     std::vector<Access> edges;
     static auto carried() {
-      return std::tuple(&RingTurn::turn, &RingTurn::at, &RingTurn::sums, &RingTurn::edges);
+      return std::tuple(&RingState::visit, &RingState::at, &RingState::sums, &RingState::edges);
     }
   };
-  Place next(const Place& at) const {
-    const auto wrap = at.stage + 1 == std::uint32_t(t_.stages);
-    return {select(wrap, Val<u32>(0), at.stage + 1), select(wrap, at.parity ^ 1, at.parity)};
-  }
   // A row whose stage is full.
   Values staged(const Val<u64>& row, const Val<u32>& part, const BulkRing& ring, const Val<u32>& stage,
-                const std::optional<std::vector<std::vector<Access>>>& columns, Whole of_row,
+                const std::optional<std::vector<std::vector<Access>>>& columns, RowWords of_row,
                 const std::vector<Access>& edges) const {
     const auto place = values(row, part);
-    auto v = filled(place, t_.lag ? std::vector<std::vector<Access>>() : read_stage(place, ring, stage));
-    for (std::size_t i = 0; i < v.inputs_.size() && t_.edges; ++i) v.inputs_[i].push_back(edges[i]);
-    if (t_.lag)  // nothing is kept, and all at once would take registers from the sums
+    auto v = filled(
+        place, c_.overlap_exchange ? std::vector<std::vector<Access>>() : read_stage(place, ring, stage));
+    for (std::size_t i = 0; i < v.inputs_.size() && c_.edges; ++i) v.inputs_[i].push_back(edges[i]);
+    if (c_.overlap_exchange)  // nothing is kept, and all at once would take registers from the sums
       v.fetch_ = [this, &ring, stage, edges](const Values& of, int input, int j) {
         if (of.at_edge(j)) return edges[std::size_t(input)];
         return read_stage(of, ring, stage, std::size_t(input), j);
       };
     v.held_ = columns ? &*columns : nullptr;
-    v.kept_ = !t_.lag;
+    v.kept_ = !c_.overlap_exchange;
     v.of_row_ = std::move(of_row);
     return v;
   }
   void fill(const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
     auto cta = k_.cta();
-    cta.one_thread([&](Thread& t) { k_.if_(row < rows_, [&] { fill_stage(t, ring, row, stage); }); });
+    cta.one_thread([&](Thread&) { k_.if_(row < rows_, [&] { fill_stage(ring, row, stage); }); });
   }
-  int part_accesses() const { return t_.lanes * t_.loads; }
+  int part_accesses() const { return c_.threads * c_.loads; }
   int input_bytes(std::size_t i) const { return part_accesses() * format(op_.inputs[i]).bytes(); }
   int stage_bytes() const {
     int n = 0;
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) n += input_bytes(i);
     return n;
   }
-  void fill_stage(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
+  void fill_stage(const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage) {
     const auto place = frame(row);
     const auto accesses = to<u32>(place ? place->accesses : accesses_);
-    if (t_.cluster > 1) {
+    if (c_.cluster > 1) {
       const auto from = k_.cluster_ctarank() * std::uint32_t(part_accesses());
       const auto left = select(accesses > from, accesses - from, Val<u32>(0));
       const auto capped = min(left, Val<u32>(part_accesses()));
-      const auto first = to<u64>(from) * std::uint64_t(t_.elements);
-      fill_part(t, ring, row, stage, capped, place ? first + place->left : first);
+      const auto first = to<u64>(from) * std::uint64_t(c_.elements);
+      fill_part(ring, row, stage, capped, place ? first + place->left : first);
       return;
     }
-    fill_part(t, ring, row, stage, accesses, place ? place->left : Val<u64>(0));
+    fill_part(ring, row, stage, accesses, place ? place->left : Val<u64>(0));
   }
-  void fill_part(Thread& t, const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage,
-                 const Val<u32>& accesses, const Val<u64>& first) {
+  void fill_part(const BulkRing& ring, const Val<u64>& row, const Val<u32>& stage, const Val<u32>& accesses,
+                 const Val<u64>& first) {
     int per_access = 0;
     for (const auto& in : op_.inputs) per_access += format(in).bytes();
-    ring.expect(t, stage, accesses * std::uint32_t(per_access));
+    ring.expect(stage, accesses * std::uint32_t(per_access));
     k_.if_(accesses != 0, [&] {
       int at = 0;
       for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
         const auto& in = op_.inputs[i];
-        ring.copy(t, stage, at, in.base.at(offset(in, row, first)),
+        ring.copy(stage, ring.stage(stage, at), in.base.at(offset(in, row, first)),
                   accesses * std::uint32_t(format(in).bytes()));
         at += input_bytes(i);
       }
@@ -572,48 +554,48 @@ class RowKernel {
     for (std::size_t i = 0; i < input; ++i) at += input_bytes(i);
     const auto& in = op_.inputs[input];
     const auto mine = ring.stage(stage, at).at(k_.tid() * std::uint32_t(format(in).bytes()));
-    return load(format(in), mine, j * t_.lanes, v.inside(j), in.outside);
+    return load(format(in), mine, j * c_.threads, v.inside(j), in.outside);
   }
   std::vector<std::vector<Access>> read_stage(const Values& v, const BulkRing& ring,
                                               const Val<u32>& stage) const {
     std::vector<std::vector<Access>> words(op_.inputs.size());
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
-      for (int j = 0; j < t_.loads; ++j) words[i].push_back(read_stage(v, ring, stage, i, j));
+      for (int j = 0; j < c_.loads; ++j) words[i].push_back(read_stage(v, ring, stage, i, j));
     return words;
   }
 
   Kernel& k_;
-  const RowTuning& t_;
+  const RowConfig& c_;
   RowOp& op_;
   Val<u64> rows_, cols_, accesses_;
   RowExchange exchange_;
   std::vector<Val<u32>> zeros_;
 };
 
-void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op) {
-  if (t.lag && (t.cluster < 2 || t.stages < 3 || !op.fold))
-    throw ArgumentError({"a lag needs statistics, a cluster and a ring of at least 3 stages", "tuning",
-                         text::cat("it is ", describe(t)), "leave it out"});
-  if (t.pass && !(op.once && op.fold && t.loads && t.rows == 1 && !t.persistent()))
-    throw ArgumentError({"a pass needs statistics that are the result, and a block or a cluster a row",
-                         "tuning", text::cat("it is ", describe(t)), "leave it out"});
-  if (t.edges && t.lanes < 3 * t.elements)
-    throw ArgumentError({"rows with edges need three threads for each element of an access", "tuning",
-                         text::cat("it is ", describe(t)), "more lanes"});
-  k.block(t.lanes * t.rows);
-  if (t.cluster > 1) k.cluster(t.cluster);
-  if (t.resident) k.min_blocks(t.resident);
-  RowKernel kernel(k, t, rows, cols, op);
-  if (t.pass)
-    kernel.pass();
-  else if (t.lag)
-    kernel.lagging_ring();
-  else if (t.stages)
+void run_rows(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64>& cols, RowOp& op) {
+  if (c.overlap_exchange && (c.cluster < 2 || c.stages < 3 || !op.fold))
+    throw ArgumentError({"overlap_exchange needs statistics, a cluster and a ring of at least 3 stages",
+                         "config", text::cat("it is ", describe(c)), "leave it out"});
+  if (c.single_pass && !(op.once && op.fold && c.loads && c.rows == 1 && !c.visits_many()))
+    throw ArgumentError({"single_pass needs statistics that are the result, and a block or a cluster a row",
+                         "config", text::cat("it is ", describe(c)), "leave it out"});
+  if (c.edges && c.threads < 3 * c.elements)
+    throw ArgumentError({"rows with edges need three threads for each element of an access", "config",
+                         text::cat("it is ", describe(c)), "more threads"});
+  k.block(c.threads * c.rows);
+  if (c.cluster > 1) k.cluster(c.cluster);
+  if (c.min_blocks) k.min_blocks(c.min_blocks);
+  RowKernel kernel(k, c, rows, cols, op);
+  if (c.single_pass)
+    kernel.single_pass();
+  else if (c.overlap_exchange)
+    kernel.overlapping_ring();
+  else if (c.stages)
     kernel.ring();
-  else if (!t.loads)
-    kernel.loop();
-  else if (t.stay)
-    kernel.stay();
+  else if (!c.loads)
+    kernel.two_passes();
+  else if (c.persistent)
+    kernel.persistent();
   else
     kernel.registers();
 }

@@ -1,45 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The skeletons of kernels that work on rows: who has which elements, how they come in, how the threads of a
-// row agree on its statistics. An operation is a RowOp; run_rows() records the kernel around it.
-//   registers  the row's elements in registers, `lanes` threads a row, `loads` accesses a thread
-//   stay       the same, but blocks stay and visit row after row, loading the next while they work (for
-//              operations with accumulators: sums over rows, kept by the threads that own the columns)
-//   ring       blocks stay; bulk copies bring the next rows into shared memory (sm_90, 16-byte aligned);
-//              with a lag a cluster finishes a row one row later, and nobody waits for the exchange
-//   loop       rows of any length, read once for the statistics and again for the results
-//   pass       rows of any length, read once, for operations whose results are statistics; the next loads
-//              are in flight while a thread works
+// The skeletons of kernels that work on rows: which thread has which elements, how they are loaded, how the
+// threads of a row agree on its statistics. An operation is a RowOp; run_rows() records the kernel around it.
+//   registers    the row's elements stay in registers, `loads` accesses for each of the row's threads
+//   persistent   the same, but a block visits row after row and loads the next one while it works on this one
+//                (for operations with accumulators: sums over rows, kept by the threads that own the columns)
+//   ring         persistent blocks; bulk copies bring the next rows into shared memory (sm_90, 16-byte
+//                aligned); with overlap_exchange a cluster finishes a row one row later and no block waits
+//   two passes   rows of any length, read once for the statistics and again for the results
+//   single pass  rows of any length, read once, for operations whose results are statistics; the next loads
+//                are in flight while a thread works
 #include <functional>
 #include <optional>
 
+#include "cgp/kernels/common/config.h"
 #include "cgp/kernels/row/fold.h"
 
 namespace cgp::kernels::row {
 
-/// Build-time choices.
-struct RowTuning {
+/// Build-time choices of a kernel on rows.
+struct RowConfig {
   int elements = 1;    ///< per access
-  int lanes = 32;      ///< threads of a block that share a row: 8, 16, 32, or a multiple of 32
-  int rows = 4;        ///< rows a block has at a time; 1 when lanes > 32
-  int loads = 1;       ///< accesses of a thread that cover the row (pass: at a time); 0: loop
+  int threads = 32;    ///< of a block that share a row: 8, 16, 32, or a multiple of 32
+  int rows = 4;        ///< rows a block has at a time; 1 when threads > 32
+  int loads = 1;       ///< accesses of a thread that cover the row (single pass: at a time); 0: two passes
   int cluster = 1;     ///< blocks that share a row (sm_90)
-  int stages = 0;      ///< > 0: ring of so many rows
-  int resident = 0;    ///< blocks an SM that registers must leave room for; 0: as it comes
-  bool stay = false;   ///< blocks visit several rows
-  bool hold = false;   ///< stay, ring: column vectors stay in registers
-  bool lag = false;    ///< ring of 3 stages or more in a cluster: a row's statistics travel while the next
-                       ///< row's are computed; elements are read from their stage twice
-  bool pass = false;   ///< rows are any number of times `loads` accesses, for RowOp::once
-  bool edges = false;  ///< rows begin anywhere: accesses lie where memory is aligned (from 32 bytes on),
-                       ///< single elements before and after them. All tensors' rows begin equally far from
-                       ///< there, and lanes >= 3 * elements. With hold or sums over rows a team's rows are a
-                       ///< multiple of 2 * elements apart.
-  bool ahead = false;  ///< ring: what belongs to a row as a whole is loaded a row ahead
-  bool persistent() const { return stay || stages > 0; }
+  int stages = 0;      ///< > 0: a ring of so many rows
+  int min_blocks = 0;  ///< blocks an SM that registers must leave room for; 0: the assembler's choice
+  bool persistent = false;    ///< blocks visit several rows without a ring
+  bool hold_columns = false;  ///< persistent, ring: column vectors stay in registers
+  bool overlap_exchange =
+      false;                 ///< ring of 3 stages or more in a cluster: a row's statistics travel while the
+                             ///< next row's are computed; elements are read from their stage twice
+  bool single_pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
+  bool edges =
+      false;  ///< rows begin anywhere: accesses lie where memory is aligned (from 32 bytes on), single
+              ///< elements before and after them. All tensors' rows begin equally far from there,
+              ///< and threads >= 3 * elements. With hold_columns or sums over rows a team's rows
+              ///< are a multiple of 2 * elements apart.
+  bool prefetch = false;  ///< ring: what belongs to a row as a whole is loaded a row ahead
+
+  bool visits_many() const { return persistent || stages > 0; }
+  bool operator==(const RowConfig&) const = default;
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.extent("threads_x_rows", "", c.threads, c.rows);
+    v.number("elements", "vec", c.elements, 1);
+    v.number("loads", "loads", c.loads, 1);
+    v.number("cluster", "cluster", c.cluster, 1);
+    v.number("stages", "stages", c.stages, 0);
+    v.number("min_blocks", "min_blocks", c.min_blocks, 0);
+    v.flag("persistent", c.persistent);
+    v.flag("hold_columns", c.hold_columns);
+    v.flag("single_pass", c.single_pass);
+    v.flag("overlap_exchange", c.overlap_exchange);
+    v.flag("prefetch", c.prefetch);
+    v.flag("edges", c.edges);
+  }
 };
-/// "32x4_l4_c1", "512x1_l8_c2_s3_r1": what distinguishes variants.
-std::string describe(const RowTuning& t);
+/// "512x1_vec8_loads8_cluster2_stages3_min_blocks1": fields with their default are left out.
+std::string describe(const RowConfig& c);
 
 /// Rows in global memory. With `inner` rows lie in groups of `inner`, `pitch` apart inside and `outer` apart
 /// between groups (heads of a token, say).
@@ -125,7 +145,7 @@ class Values {
   Val<pred> valid_;
   Val<u64> first_;
   std::optional<Edge> edge_;
-  bool crooked_ = false;  ///< column vectors are not aligned with the accesses
+  bool misaligned_columns_ = false;  ///< column vectors are not aligned with the accesses
   std::vector<Val<pred>> inside_;
   std::vector<Val<b32>> of_row_;
   std::vector<std::vector<Access>> inputs_;               // [input][access]
@@ -136,8 +156,8 @@ class Values {
   const std::vector<std::vector<Access>>* held_ = nullptr;  // [column][access]
 };
 
-/// What happens to a row. Calls come in this order, once each in the recorded code of a row (loop, pass: part
-/// and finish once per access; ring with a lag: the next row's begin and part before finish): begin, part,
+/// What happens to a row. Calls come in this order, once each in the recorded code of a row (one or two passes: part and finish once per access; overlap_exchange: the next row's begin and part before
+/// finish): begin, part,
 /// finish.
 class RowOp {
  public:
@@ -164,6 +184,6 @@ class RowOp {
 };
 
 /// Records the kernel: block and cluster size, loops, loads, exchange.
-void run_rows(Kernel& k, const RowTuning& t, const Val<u64>& rows, const Val<u64>& cols, RowOp& op);
+void run_rows(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64>& cols, RowOp& op);
 
 }  // namespace cgp::kernels::row

@@ -31,21 +31,22 @@ std::uint64_t bytes_per_access(const RowNeeds& n, int elements) {
 
 // Registers of a thread, as far as they can be foreseen: sums, words of inputs and held columns, and the
 // rest.
-std::uint64_t registers(const RowNeeds& n, const RowTuning& t) {
+std::uint64_t registers(const RowNeeds& n, const RowConfig& t) {
   const auto loads = std::uint64_t(t.loads), e = std::uint64_t(t.elements);
-  const std::uint64_t held = (t.stay ? 2 : 1) * words_per_access(n, t.elements);  // stay: the next row's too
+  const std::uint64_t held =
+      (t.persistent ? 2 : 1) * words_per_access(n, t.elements);  // persistent: the next row's too
   std::uint64_t count = loads * (e * std::uint64_t(n.accumulators) + held);
-  if (t.hold || (!n.accumulators && t.loads <= 2))
+  if (t.hold_columns || (!n.accumulators && t.loads <= 2))
     for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
   count += std::uint64_t(n.registers);
   if (t.edges) count += count >= 64 ? 24 : 8;  // addresses, which sm_120 else spills
-  return round_up(std::max<std::uint64_t>(count + (t.stay ? 56 : n.accumulators ? 48 : 32), 40), 8);
+  return round_up(std::max<std::uint64_t>(count + (t.persistent ? 56 : n.accumulators ? 48 : 32), 40), 8);
 }
 
 // A ring for rows of `accesses`, or stages = 0 when it does not fit.
-RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint64_t lanes,
+RowConfig ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses, std::uint64_t lanes,
                std::uint64_t most_loads, const runtime::DeviceInfo& device) {
-  t.rows = 1, t.cluster = 1, t.lanes = int(lanes);
+  t.rows = 1, t.cluster = 1, t.threads = int(lanes);
   while (accesses > lanes * most_loads * std::uint64_t(t.cluster)) t.cluster *= 2;
   if (t.cluster > device.max_cluster || t.cluster > 8) return t;
   t.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(t.cluster)), lanes));
@@ -58,7 +59,7 @@ RowTuning ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint
     const std::uint64_t stages = share > other ? std::min<std::uint64_t>((share - other) / stage, 3) : 0;
     if (stages < (resident > 1 && t.cluster < 8 ? 3u : 2u)) continue;
     // Clusters of eight on the same SM hide each other's waits: two stages did better than three.
-    t.resident = resident, t.stages = resident > 1 && t.cluster == 8 ? 2 : int(stages);
+    t.min_blocks = resident, t.stages = resident > 1 && t.cluster == 8 ? 2 : int(stages);
     return t;
   }
   return t;
@@ -73,7 +74,7 @@ std::uint64_t column_words(const RowNeeds& n, int elements) {
 // Rings whose threads hold the column vectors, which would otherwise come from L2 with every row and cost as
 // much of its bandwidth as the rows. 512 threads an SM, so that there are 128 registers for each. All of this
 // is what was best in sweeps; stages = 0 where nothing fits.
-RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
+RowConfig held_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
                     const runtime::DeviceInfo& device) {
   const auto most_loads = [&](std::uint64_t loads, std::uint64_t words) {
     while (loads > 1 && loads * column_words(n, t.elements) > words) loads /= 2;
@@ -84,62 +85,62 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
   };
   const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters,
                         int lanes = 0) {
-    RowTuning r = t;
-    r.rows = 1, r.lanes = lanes ? lanes : 512 / resident, r.resident = resident;
+    RowConfig r = t;
+    r.rows = 1, r.threads = lanes ? lanes : 512 / resident, r.min_blocks = resident;
     for (int c : clusters) {
-      r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.lanes)));
+      r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.threads)));
       if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
       const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
                                                           device.smem_per_block_optin);
-      const std::uint64_t stage = std::uint64_t(r.lanes * r.loads) * bytes_per_access(n, t.elements);
-      // A lag of short rows is worth more stages, and so are rows of eight blocks.
+      const std::uint64_t stage = std::uint64_t(r.threads * r.loads) * bytes_per_access(n, t.elements);
+      // Overlapping the exchange of short rows is worth more stages, and so are rows of eight blocks.
       const std::uint64_t most = resident == 1  ? (n.accumulators && r.loads <= 2 && c > 2 ? 6 : 3)
                                  : c > 1        ? 6
                                  : resident > 2 ? 3
                                                 : 4;
       r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
       if (r.stages < 3) continue;
-      r.stay = false, r.hold = !n.columns.empty();
+      r.persistent = false, r.hold_columns = !n.columns.empty();
       return r;
     }
-    return RowTuning();
+    return RowConfig();
   };
-  const auto lagging = [](RowTuning r) {
-    r.lag = r.stages > 0;
+  const auto overlapped = [](RowConfig r) {
+    r.overlap_exchange = r.stages > 0;
     return r;
   };
-  const auto ahead = [](RowTuning r) {
-    r.ahead = r.stages > 0;
+  const auto prefetched = [](RowConfig r) {
+    r.prefetch = r.stages > 0;
     return r;
   };
   // The first that fits.
-  const auto first = [&](std::initializer_list<RowTuning> rings) {
+  const auto first = [&](std::initializer_list<RowConfig> rings) {
     for (const auto& r : rings)
       if (r.stages) return r;
-    return RowTuning();
+    return RowConfig();
   };
   if (n.accumulators) {
     const auto loads = most_loads(4, 16);
     const bool two = n.accumulators * t.elements > 8;  // sums of 16-bit elements
     // With edges teams come in sixteens, and an SM count leaves fewer clusters of eight than that.
     if (t.edges) {  // with two sums four accesses take more registers than 512 threads have
-      const auto crooked = std::min<std::uint64_t>(loads, two ? 2 : 4);
+      const auto with_edges = std::min<std::uint64_t>(loads, two ? 2 : 4);
       if (accesses <= 1024)
         return first(
             {t.elements == 8 ? ring(loads, 1, {1}, 256) : t, two ? ring(2, 1, {1}) : ring(4, 2, {1})});
       if (two)
-        if (const auto r = ahead(ring(loads, 1, {2, 4}, 256)); r.stages) return r;
+        if (const auto r = prefetched(ring(loads, 1, {2, 4}, 256)); r.stages) return r;
       if (t.elements == 8 && accesses > 2048 && !two)
-        if (const auto r = lagging(ring(loads, 1, {2, 4})); r.stages) return r;
-      return lagging(first({ring(crooked, 2, {2, 4}), ring(crooked, 1, {4})}));
+        if (const auto r = overlapped(ring(loads, 1, {2, 4})); r.stages) return r;
+      return overlapped(first({ring(with_edges, 2, {2, 4}), ring(with_edges, 1, {4})}));
     }
-    if (two && accesses <= 2048) return ahead(ring(2, 1, {1, 2}));
+    if (two && accesses <= 2048) return prefetched(ring(2, 1, {1, 2}));
     if (t.elements == 8 && !two) {
-      if (accesses <= 2048) return lagging(ring(2, 2, {2, 4}));
-      if (const auto r = ahead(ring(2, 1, {4, 8})); r.stages) return r;
-      return ahead(ring(loads, 1, {8}));
+      if (accesses <= 2048) return overlapped(ring(2, 2, {2, 4}));
+      if (const auto r = prefetched(ring(2, 1, {4, 8})); r.stages) return r;
+      return prefetched(ring(loads, 1, {8}));
     }
-    return lagging(first({ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
+    return overlapped(first({ring(loads, 2, {2, 4, 8}), ring(loads, 1, {8})}));
   }
   if (t.edges) {
     const bool cheap = n.fold_size == 1 && n.inputs.size() == 1 && t.elements == 8;
@@ -147,12 +148,12 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
                   accesses <= 1024)) {
       // Loads that may allocate in L1 are faster than bulk copies, where a thread has registers for the next
       // row.
-      RowTuning r = t;
-      r.rows = 1, r.stay = r.hold = true;
-      r.lanes = accesses <= 512 ? 128 : accesses <= 1024 ? 256 : 512;
-      r.resident = accesses <= 512 ? 3 : accesses <= 1024 ? 2 : 1;
+      RowConfig r = t;
+      r.rows = 1, r.persistent = r.hold_columns = true;
+      r.threads = accesses <= 512 ? 128 : accesses <= 1024 ? 256 : 512;
+      r.min_blocks = accesses <= 512 ? 3 : accesses <= 1024 ? 2 : 1;
       r.cluster = accesses <= 2048 ? 1 : 2;
-      r.loads = int(ceil_div(accesses, std::uint64_t(r.lanes * r.cluster)));
+      r.loads = int(ceil_div(accesses, std::uint64_t(r.threads * r.cluster)));
       if (r.loads <= 4) return r;
       if (cheap) return first({ring(most_loads(8, 64), 1, {2, 4})});
     }
@@ -163,18 +164,18 @@ RowTuning held_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
     if (accesses <= 2048)
       return first(
           {t.elements == 8 ? ring(most_loads(8, 64), 1, {1}, 256) : t, ring(most_loads(4, 32), 1, {1})});
-    const auto half = lagging(ring(most_loads(8, n.fold_size == 1 ? 32 : 64), 2, {2, 4}));
-    const auto whole = lagging(ring(most_loads(8, 64), 1, {2, 4}));
+    const auto half = overlapped(ring(most_loads(8, n.fold_size == 1 ? 32 : 64), 2, {2, 4}));
+    const auto whole = overlapped(ring(most_loads(8, 64), 1, {2, 4}));
     return n.fold_size == 1 || accesses <= 4096 ? first({half, whole}) : first({whole, half});
   }
   // Two blocks an SM for rows of four blocks and more, of 16-bit elements.
   const auto half = t.elements == 8 ? ring(most_loads(8, 64), 2, {4, 8}) : t;
   // Cheap statistics: two blocks a row at most, or eight; the exchange is short then.
   if (n.fold_size == 1 && n.inputs.size() == 1 && accesses > 4096 && accesses <= 8192 && half.stages)
-    return lagging(half);
+    return overlapped(half);
   if (n.fold_size == 1) return ring(most_loads(8, 32), 1, {1, 2, 8});
   if (accesses <= 4096) return ring(most_loads(4, 32), 1, {1, 2});
-  return lagging(first({half, ring(most_loads(8, 64), 1, {2, 4, 8})}));
+  return overlapped(first({half, ring(most_loads(8, 64), 1, {2, 4, 8})}));
 }
 // From how many accesses on.
 bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
@@ -183,11 +184,11 @@ bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t mos
   return n.inputs.size() == 1 && accesses > 2048;
 }
 // A block a row, for rows with sums of up to 512 accesses: about 512 threads an SM, most with two accesses.
-RowTuning short_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
+RowConfig short_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
                      const runtime::DeviceInfo& device) {
-  t.rows = 1, t.cluster = 1, t.stay = false, t.hold = !n.columns.empty();
+  t.rows = 1, t.cluster = 1, t.persistent = false, t.hold_columns = !n.columns.empty();
   const auto shape = [&](int lanes, int loads, int stages, int resident) {
-    t.lanes = lanes, t.loads = loads, t.stages = stages, t.resident = resident;
+    t.threads = lanes, t.loads = loads, t.stages = stages, t.min_blocks = resident;
   };
   const bool one = n.accumulators == 1;
   const bool halves = t.elements == 8;
@@ -203,23 +204,24 @@ RowTuning short_ring(const RowNeeds& n, RowTuning t, std::uint64_t accesses,
   else
     t.edges ? shape(128, 4, 3, 3) : shape(256, 2, 3, 2);
   if (n.inputs.size() > 2 || bytes_per_access(n, t.elements) > 32 || column_words(n, t.elements) > 4)
-    t.resident =
-        std::clamp(int(device.registers_per_sm / (std::uint64_t(t.lanes) * registers(n, t))), 1, t.resident);
-  const auto stage = std::uint64_t(t.lanes * t.loads) * bytes_per_access(n, t.elements);
-  const auto room = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(t.resident) - 1024,
+    t.min_blocks = std::clamp(int(device.registers_per_sm / (std::uint64_t(t.threads) * registers(n, t))), 1,
+                              t.min_blocks);
+  const auto stage = std::uint64_t(t.threads * t.loads) * bytes_per_access(n, t.elements);
+  const auto room = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(t.min_blocks) - 1024,
                                             device.smem_per_block_optin);
   t.stages = int(std::min<std::uint64_t>(std::uint64_t(t.stages), (room - 2048) / stage));
   if (t.stages < 2) t.stages = 0;
-  t.ahead = halves && !t.edges && (accesses <= 128 || (one && accesses <= 256));
+  t.prefetch = halves && !t.edges && (accesses <= 128 || (one && accesses <= 256));
   return t;
 }
-std::string held_reason(const RowTuning& t) {
-  return text::cat(t.stages ? text::cat("a ring of ", t.stages, " rows") : std::string("blocks stay"),
-                   t.cluster > 1 ? " in a cluster" : "", t.hold ? ", column vectors in registers" : "",
-                   t.lag ? "; a row's statistics travel while the next's are computed" : "");
+std::string held_reason(const RowConfig& t) {
+  return text::cat(t.stages ? text::cat("a ring of ", t.stages, " rows") : std::string("persistent blocks"),
+                   t.cluster > 1 ? " in a cluster" : "",
+                   t.hold_columns ? ", column vectors in registers" : "",
+                   t.overlap_exchange ? "; a row's statistics travel while the next's are computed" : "");
 }
 
-RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
+RowPlan plan_sums(const RowNeeds& n, RowConfig t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
   // Four accesses of 16-bit elements a thread: the sums, the elements and the column vectors of more would
   // not fit its registers.
   std::uint64_t most = t.elements == 1 ? 8 : std::uint64_t(std::max(1, 32 / t.elements));
@@ -231,12 +233,12 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
     const auto r = accesses > 512 ? held_ring(n, t, accesses, device) : short_ring(n, t, accesses, device);
     if (r.stages) return {r, text::cat(held_reason(r), "; sums in registers")};
   }
-  t.stay = true;
+  t.persistent = true;
   if (accesses <= 32 * most) {
-    t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
-    t.loads = int(ceil_div(accesses, std::uint64_t(t.lanes)));
-    t.rows = int(kRowThreads) / t.lanes;
-    t.resident = std::clamp(int(device.registers_per_sm / (kRowThreads * registers(n, t))), 1, 4);
+    t.threads = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+    t.loads = int(ceil_div(accesses, std::uint64_t(t.threads)));
+    t.rows = int(kRowThreads) / t.threads;
+    t.min_blocks = std::clamp(int(device.registers_per_sm / (kRowThreads * registers(n, t))), 1, 4);
     return {t, "a warp or less keeps a row and its sums"};
   }
   // Beyond 128 registers a thread a block cannot have 512 threads.
@@ -245,62 +247,62 @@ RowPlan plan_sums(const RowNeeds& n, RowTuning t, std::uint64_t accesses, const 
   if (lanes > 256) lanes = 512, loads = std::max<std::uint64_t>(full, 1);
   if (bulk) {
     if (accesses > lanes * loads && accesses <= 256 * loads * 8) lanes = 256;  // in a cluster
-    RowTuning r = t;
-    r.stay = false;
+    RowConfig r = t;
+    r.persistent = false;
     r = ring(n, r, accesses, lanes, loads, device);
     if (r.stages) return {r, text::cat("a ring of ", r.stages, " rows; sums in registers")};
   }
   t.rows = 1;
   const int most_cluster = device.max_cluster >= 8 ? 8 : 1;
-  t.lanes = int(lanes);
+  t.threads = int(lanes);
   while (t.cluster < most_cluster && accesses > lanes * loads * std::uint64_t(t.cluster)) t.cluster *= 2;
   t.loads = int(ceil_div(accesses, lanes * std::uint64_t(t.cluster)));
-  t.resident = std::clamp(int(device.registers_per_sm / (lanes * registers(n, t))), 1, 4);
+  t.min_blocks = std::clamp(int(device.registers_per_sm / (lanes * registers(n, t))), 1, 4);
   if (std::uint64_t(t.loads) > loads || (t.loads > 2 && t.elements > 1 && lanes > 256))
     throw Unsupported(text::cat("sums over rows of ", accesses * std::uint64_t(t.elements),
                                 " elements do not fit the registers of the ", t.cluster,
                                 " blocks that may share a row on this device with this alignment"));
-  return {t, "blocks stay; sums in registers"};
+  return {t, "persistent blocks; sums in registers"};
 }
 
 // Rows with edges that have column vectors or sums: each team's rows begin equally far from where memory is
 // aligned, so that its threads can keep both in registers. loads = 0 where they do not fit.
-RowPlan plan_edges(const RowNeeds& n, RowTuning t, std::uint64_t accesses, std::uint64_t rows,
+RowPlan plan_edges(const RowNeeds& n, RowConfig t, std::uint64_t accesses, std::uint64_t rows,
                    const runtime::DeviceInfo& device) {
   const bool bulk = device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
   if (bulk && accesses > (n.accumulators ? 64 : 256) && rows >= 2 * std::uint64_t(device.sm_count)) {
     const auto r = n.accumulators && accesses <= 512 ? short_ring(n, t, accesses, device)
                                                      : held_ring(n, t, accesses, device);
-    if (r.persistent()) return {r, held_reason(r)};
+    if (r.visits_many()) return {r, held_reason(r)};
   }
-  t.stay = true, t.hold = !n.columns.empty();
+  t.persistent = true, t.hold_columns = !n.columns.empty();
   const auto e = std::uint64_t(t.elements);
   const std::uint64_t each =
       2 * words_per_access(n, t.elements) + column_words(n, t.elements) + e * std::uint64_t(n.accumulators);
   std::uint64_t most = 4;
   while (most > 1 && most * each > 72) most /= 2;
   if (accesses <= 32 * most) {
-    t.lanes = std::max(accesses <= 16 ? 16 : 32, 4 * t.elements);
-    t.rows = int(kRowThreads) / t.lanes;
+    t.threads = std::max(accesses <= 16 ? 16 : 32, 4 * t.elements);
+    t.rows = int(kRowThreads) / t.threads;
   } else {
     t.rows = 1;
-    t.lanes = int(std::min<std::uint64_t>(round_up(ceil_div(accesses, most), 32), 512));
+    t.threads = int(std::min<std::uint64_t>(round_up(ceil_div(accesses, most), 32), 512));
     while (t.cluster < std::min(device.max_cluster, 4) &&
-           accesses > std::uint64_t(t.lanes) * most * std::uint64_t(t.cluster))
+           accesses > std::uint64_t(t.threads) * most * std::uint64_t(t.cluster))
       t.cluster *= 2;
   }
-  t.loads = int(ceil_div(accesses, std::uint64_t(t.lanes) * std::uint64_t(t.cluster)));
-  const auto threads = std::uint64_t(t.lanes * t.rows);
-  t.resident = std::clamp(int(device.registers_per_sm / (threads * registers(n, t))), 1,
-                          n.accumulators == 1 && t.rows > 1 ? 6 : 4);
+  t.loads = int(ceil_div(accesses, std::uint64_t(t.threads) * std::uint64_t(t.cluster)));
+  const auto threads = std::uint64_t(t.threads * t.rows);
+  t.min_blocks = std::clamp(int(device.registers_per_sm / (threads * registers(n, t))), 1,
+                            n.accumulators == 1 && t.rows > 1 ? 6 : 4);
   if (std::uint64_t(t.loads) > most) t.loads = 0;
-  return {t, "blocks stay; column vectors and sums in registers"};
+  return {t, "persistent blocks; column vectors and sums in registers"};
 }
 
 // Teams of a launch that keep such registers are a multiple of this, unless each has rows but once.
-std::uint64_t team_step(const RowTuning& t, const RowNeeds& n) {
+std::uint64_t team_step(const RowConfig& t, const RowNeeds& n) {
   const int period = 2 * t.elements;
-  return t.edges && (t.hold || n.accumulators) ? std::uint64_t(period / std::gcd(period, t.rows)) : 1;
+  return t.edges && (t.hold_columns || n.accumulators) ? std::uint64_t(period / std::gcd(period, t.rows)) : 1;
 }
 
 }  // namespace
@@ -315,12 +317,12 @@ int widest_access(const RowNeeds& n) {
 RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit,
                   const runtime::DeviceInfo& device) {
   const bool wide = fit != Fit::single;
-  RowTuning t;
+  RowConfig t;
   t.elements = wide ? widest_access(n) : 1, t.edges = fit == Fit::edges;
   const std::uint64_t accesses = cols / std::uint64_t(t.elements);
   if (t.edges && (n.accumulators || !n.columns.empty())) {
     auto plan = plan_edges(n, t, accesses, rows, device);
-    if (!plan.tuning.loads) return plan_rows(n, rows, cols, Fit::single, device);
+    if (!plan.config.loads) return plan_rows(n, rows, cols, Fit::single, device);
     plan.why = text::cat("aligned between the edges of each row, ", accesses, " wide accesses; ", plan.why);
     return plan;
   }
@@ -343,10 +345,10 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   t.rows = 1;
   if (n.once && accesses > 512 * most) {
     // Nothing keeps the row: a block walks along it, with as many blocks a row as the device has to spare.
-    t.pass = true, t.lanes = 512, t.loads = int(std::min<std::uint64_t>(most, 4));
+    t.single_pass = true, t.threads = 512, t.loads = int(std::min<std::uint64_t>(most, 4));
     const auto idle = std::uint64_t(std::max(1, device.sm_count)) / std::max<std::uint64_t>(rows, 1);
     while (t.cluster < int(clusters) && std::uint64_t(t.cluster) < idle) t.cluster *= 2;
-    if (device.cc_major >= 9) t.resident = std::clamp(int(device.registers_per_sm / (512 * 64)), 1, 2);
+    if (device.cc_major >= 9) t.min_blocks = std::clamp(int(device.registers_per_sm / (512 * 64)), 1, 2);
     return done("read once, statistics alone");
   }
   const bool many = wide && clusters == 8 && rows >= 2 * std::uint64_t(device.sm_count);
@@ -358,47 +360,50 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     }
   }
   if (accesses <= 32) {
-    t.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
-    if (t.edges) t.lanes = std::max(t.lanes, 4 * t.elements);
-    t.rows = int(kRowThreads) / t.lanes;
+    t.threads = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32, t.loads = 1;
+    if (t.edges) t.threads = std::max(t.threads, 4 * t.elements);
+    t.rows = int(kRowThreads) / t.threads;
   } else if (accesses <= 64) {
-    t.loads = 2, t.rows = int(kRowThreads) / t.lanes;
+    t.loads = 2, t.rows = int(kRowThreads) / t.threads;
   } else if (wide && accesses <= 128 && (n.fold_size > 2 || n.once)) {
-    t.loads = int(std::min<std::uint64_t>(most, 4)), t.lanes = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
-    t.rows = t.lanes == 32 && (!moments || device.cc_major < 9) ? int(kRowThreads) / 32 : 1;
+    t.loads = int(std::min<std::uint64_t>(most, 4)),
+    t.threads = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
+    t.rows = t.threads == 32 && (!moments || device.cc_major < 9) ? int(kRowThreads) / 32 : 1;
   } else if (wide && accesses <= 512) {
     // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
     t.loads = int(std::min<std::uint64_t>(most, accesses <= 128   ? 2
                                                 : accesses <= 256 ? (inputs == 1 && n.fold_size <= 1 ? 2 : 4)
                                                 : moments && t.elements == 8 ? 4
                                                                              : 8));
-    t.lanes = lanes_for(std::uint64_t(t.loads));
+    t.threads = lanes_for(std::uint64_t(t.loads));
   } else if (wide && inputs == 1 && (n.fold_size <= 1 || moments) && accesses <= 2048) {
     t.loads = t.elements < 8               ? (accesses <= 1024 && n.fold_size <= 1 ? 2 : 4)
               : moments && accesses > 1024 ? 8
                                            : 4;
-    t.lanes = lanes_for(std::uint64_t(t.loads));
-  } else if (accesses <= 512 * most || (roomy && !(many && (t.edges || (n.dear && wide))))) {
+    t.threads = lanes_for(std::uint64_t(t.loads));
+  } else if (accesses <= 512 * most || (roomy && !(many && (t.edges || (n.expensive && wide))))) {
     t.loads = wide && t.elements < 8 && accesses <= 2048 ? std::min(int(most), 8) : int(most);
-    t.lanes = std::max(64, lanes_for(std::uint64_t(t.loads)));
-    if (wide && t.lanes == 256 && n.fold_size <= 1) t.lanes *= 2, t.loads /= 2;
+    t.threads = std::max(64, lanes_for(std::uint64_t(t.loads)));
+    if (wide && t.threads == 256 && n.fold_size <= 1) t.threads *= 2, t.loads /= 2;
   } else {
     if (many && n.fold_size <= 2) {
-      RowTuning r;
+      RowConfig r;
       if (inputs == 1 && n.fold_size == 2) {  // many accesses a thread, few blocks that wait for each other
-        if (accesses <= 448 * 15 && (n.dear || t.edges)) r = ring(n, t, accesses, 448, 15, device);
+        if (accesses <= 448 * 15 && (n.expensive || t.edges)) r = ring(n, t, accesses, 448, 15, device);
         if (!r.stages) {
           // Loads that may allocate in L1 are faster than bulk copies, where a thread has registers for the
           // next row.
-          const std::uint64_t most_loads = n.dear ? 10 : 8;
-          const bool half = !n.dear && !t.edges && accesses <= 256 * 8 * 8;
-          r = t, r.stay = true, r.lanes = half ? 256 : 512, r.resident = half ? 2 : 1,
+          const std::uint64_t most_loads = n.expensive ? 10 : 8;
+          const bool half = !n.expensive && !t.edges && accesses <= 256 * 8 * 8;
+          r = t, r.persistent = true, r.threads = half ? 256 : 512, r.min_blocks = half ? 2 : 1,
           r.cluster = half ? 8 : 2;
-          while (r.cluster < 8 && accesses > most_loads * std::uint64_t(r.lanes * r.cluster)) r.cluster *= 2;
-          r.loads = int(ceil_div(accesses, std::uint64_t(r.lanes * r.cluster)));
+          while (r.cluster < 8 && accesses > most_loads * std::uint64_t(r.threads * r.cluster))
+            r.cluster *= 2;
+          r.loads = int(ceil_div(accesses, std::uint64_t(r.threads * r.cluster)));
           if (std::uint64_t(r.loads) <= most_loads) {
             t = r;
-            return done(text::cat("blocks stay in clusters of ", t.cluster, ", the next row in registers"));
+            return done(
+                text::cat("persistent clusters of ", t.cluster, " blocks, the next row in registers"));
           }
           r.stages = 0;
         }
@@ -413,42 +418,42 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     }
     // Dear statistics: few exchanges, and two blocks of 512 threads an SM, which leaves 64 registers for
     // each.
-    t.lanes = 512;
+    t.threads = 512;
     std::uint64_t few = most;
     while (wide && few > 1 && few * words_per_access(n, t.elements) > 32) few /= 2;
     while (t.cluster < int(clusters) && accesses > 512 * few * std::uint64_t(t.cluster)) t.cluster *= 2;
     t.loads = int(ceil_div(accesses, 512 * std::uint64_t(t.cluster)));
-    if (std::uint64_t(t.loads) > most) t.lanes = 1024, t.loads = 0;
+    if (std::uint64_t(t.loads) > most) t.threads = 1024, t.loads = 0;
   }
   if (!t.loads) {
     t.cluster = int(clusters);
     return done("too long for registers: rows are read twice");
   }
   // What else is resident hides a block's waits: as many blocks as registers allow.
-  const int threads = t.lanes * t.rows;
+  const int threads = t.threads * t.rows;
   if (device.cc_major >= 9)
-    t.resident = std::clamp(int(device.registers_per_sm / (std::uint64_t(threads) * registers(n, t))), 1,
-                            1024 / threads);
+    t.min_blocks = std::clamp(int(device.registers_per_sm / (std::uint64_t(threads) * registers(n, t))), 1,
+                              1024 / threads);
   if (wide && threads == 64 && accesses > 256 && (n.fold_size <= 1 || (moments && t.elements == 8)))
-    t.resident = std::min(t.resident, 12);  // more registers for each were better
-  if (moments && t.elements == 8 && t.loads == 8 && threads == 256) t.resident = std::min(t.resident, 3);
-  if (ceil_div(rows, std::uint64_t(t.rows)) * std::uint64_t(t.cluster) > kMostGrid) t.stay = true;
+    t.min_blocks = std::min(t.min_blocks, 12);  // more registers for each were better
+  if (moments && t.elements == 8 && t.loads == 8 && threads == 256) t.min_blocks = std::min(t.min_blocks, 3);
+  if (ceil_div(rows, std::uint64_t(t.rows)) * std::uint64_t(t.cluster) > kMostGrid) t.persistent = true;
   return done("kept in registers");
 }
 
-std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
+std::uint64_t most_teams(const RowConfig& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
   const auto per_block = std::uint64_t(t.rows);
-  const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.resident) / t.cluster);
+  const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.min_blocks) / t.cluster);
   // With edges a launch has this many where it has fewer than rows.
   const auto least = std::uint64_t(t.edges ? 2 * t.elements : 1);
   return std::max(std::min(fit, ceil_div(rows, per_block)), least) * per_block;
 }
 
-runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
+runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowConfig& t, const RowNeeds& n,
                    std::uint64_t rows) {
   const auto info = fn.device().info();
   std::uint64_t groups = ceil_div(rows, std::uint64_t(t.rows));
-  if (n.accumulators || t.persistent()) {
+  if (n.accumulators || t.visits_many()) {
     const std::uint64_t fit =
         t.cluster > 1 ? std::uint64_t(fn.max_active_clusters({.grid = {std::uint32_t(t.cluster)}}))
                       : std::uint64_t(fn.blocks_per_sm()) * std::uint64_t(info.sm_count);
@@ -460,7 +465,7 @@ runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const Ro
   return {std::uint32_t(std::min(groups * std::uint64_t(t.cluster), kMostGrid))};
 }
 
-int min_sm(const RowNeeds& n, const RowTuning& t) {
+int min_sm(const RowNeeds& n, const RowConfig& t) {
   int sm = t.cluster > 1 || t.stages ? 90 : 75;
   for (const auto* list : {&n.inputs, &n.outputs, &n.columns})
     for (DType d : *list)
@@ -486,16 +491,16 @@ std::size_t image_step(std::string_view arch, DType t, bool special_form) {
   return main_target ? (plain ? 1 : special_form ? 5 : 4) : (plain ? 4 : 9);
 }
 
-std::vector<RowTuning> shipped_tunings(const RowNeeds& n, std::string_view arch) {
+std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch) {
   runtime::DeviceInfo device;
   const bool small = arch.substr(0, 5) == "sm_12", clusters = arch >= "sm_90" || arch.substr(0, 4) == "sm_1";
   device.sm_count = 132, device.cc_major = clusters ? 9 : 8;
   device.max_cluster = clusters ? 8 : 1;
   device.smem_per_sm = device.smem_per_block_optin = (small || !clusters ? 99 : 227) * 1024;
-  std::vector<RowTuning> all;
+  std::vector<RowConfig> all;
   const auto add = [&](std::uint64_t cols, Fit fit) {
     try {
-      all.push_back(plan_rows(n, 1 << 20, cols, fit, device).tuning);
+      all.push_back(plan_rows(n, 1 << 20, cols, fit, device).config);
     } catch (const Unsupported&) {  // no sums over rows of this length: nothing ships for it
     }
   };

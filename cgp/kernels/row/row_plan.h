@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which skeleton and which tuning for a problem on a device: a pure function. And the launch of a planned
+// Which skeleton and which config for a problem on a device: a pure function. And the launch of a planned
 // kernel.
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/common/view.h"
@@ -15,11 +15,11 @@ struct RowNeeds {
   int fold_size = 1;                   ///< f32 of a row's statistics
   int accumulators = 0;                ///< sums over rows
   bool once = false;                   ///< results are statistics alone
-  bool dear = false;                   ///< finish() takes as much as the statistics: exponentials again
-  int registers = 0;                   ///< a thread needs beyond its elements, columns and sums
+  bool expensive = false;  ///< finish() takes as many instructions as the statistics: exponentials again
+  int registers = 0;       ///< a thread needs beyond its elements, columns and sums
 };
 struct RowPlan {
-  RowTuning tuning;
+  RowConfig config;
   std::string why;
 };
 
@@ -31,19 +31,19 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
                   const runtime::DeviceInfo& device);
 /// Row teams (grid blocks / cluster * t.rows) that a launch with accumulators has at most, each of which
 /// needs a row of partial sums for each accumulator.
-std::uint64_t most_teams(const RowTuning& t, std::uint64_t rows, const runtime::DeviceInfo& device);
+std::uint64_t most_teams(const RowConfig& t, std::uint64_t rows, const runtime::DeviceInfo& device);
 /// Blocks to launch.
-runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowTuning& t, const RowNeeds& n,
+runtime::Dim3 grid(const runtime::LoadedKernel& fn, const RowConfig& t, const RowNeeds& n,
                    std::uint64_t rows);
 
-/// The lowest architecture (times ten) that the types and the tuning allow.
-int min_sm(const RowNeeds& n, const RowTuning& t);
+/// The lowest architecture (times ten) that the types and the config allow.
+int min_sm(const RowNeeds& n, const RowConfig& t);
 /// "bf16", "bf16_f32": types in order, repeats left out.
 std::string type_names(const RowNeeds& n);
 
-/// For a catalogue's images: every tuning that `shapes` (rows, cols, wide) lead to on devices with and
+/// For a catalogue's images: every config that `shapes` (rows, cols, wide) lead to on devices with and
 /// without clusters.
-std::vector<RowTuning> shipped_tunings(const RowNeeds& n, std::string_view arch);
+std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch);
 /// Of those, every how many-th is listed for a type and form: all of the plain bf16 form on the architectures
 /// that differ most, samples of the rest.
 std::size_t image_step(std::string_view arch, DType t, bool special_form);

@@ -42,50 +42,73 @@ View at(std::uint64_t address, DType t) { return View(address, 1u << 30, t, true
 
 // The best of sweeps on an H200 that assembles without spills, or within 1 % of it.
 TEST(row_plan, long_rows_get_what_measured_best) {
-  const auto tuning = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
-    return describe(plan(n, rows, cols).tuning);
+  const auto config = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
+    return describe(plan(n, rows, cols).config);
   };
-  EXPECT_EQ(tuning(forward(DType::f32, false, false), 1024, 131072), "512x1_l8_c8_e4_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 4096, 32768), "512x1_l8_c1_e8_r2");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 8192, 16384), "512x1_l4_c1_e8_r2");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, true), 2048, 65536), "512x1_l2_c8_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 1024, 131072), "512x1_l4_c8_e8_s3_r1_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 2048, 65536), "512x1_l2_c8_e8_s6_r1_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 4096, 32768), "512x1_l2_c4_e8_s6_r1_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 16384, 8192), "256x1_l2_c2_e8_s6_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 1024, 131072), "256x1_l8_c8_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 2048, 65536), "256x1_l8_c4_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 4096, 32768), "512x1_l4_c2_e8_s3_r1_hold");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 8192, 16384), "256x1_l8_c1_e8_r3");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 32768, 4096), "128x1_l4_c1_e8_r8");
-  EXPECT_EQ(tuning(forward(DType::bf16, true, false), 16384, 8192), "256x1_l4_c1_e8_r4");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 2048, 65536), "256x1_l4_c8_e8_s3_r2_hold_lag");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 8192, 16384), "512x1_l2_c2_e8_s3_r1_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 16384, 8192), "512x1_l2_c1_e8_s3_r1_hold_ahead");
+  EXPECT_EQ(config(forward(DType::f32, false, false), 1024, 131072),
+            "512x1_vec4_loads8_cluster8_stages3_min_blocks1_hold_columns");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 1024, 131072),
+            "512x1_vec8_loads4_cluster8_stages3_min_blocks1_hold_columns");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 2048, 65536),
+            "256x1_vec8_loads8_cluster4_stages3_min_blocks2_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 4096, 32768), "512x1_vec8_loads8_min_blocks2");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 8192, 16384), "512x1_vec8_loads4_min_blocks2");
+  EXPECT_EQ(config(forward(DType::bf16, false, true), 1024, 131072),
+            "512x1_vec8_loads4_cluster8_stages3_min_blocks1_hold_columns");
+  EXPECT_EQ(config(forward(DType::bf16, false, true), 2048, 65536),
+            "512x1_vec8_loads2_cluster8_stages3_min_blocks1_hold_columns");
+  EXPECT_EQ(config(backward(DType::bf16, false), 1024, 131072),
+            "512x1_vec8_loads4_cluster8_stages3_min_blocks1_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, false), 2048, 65536),
+            "512x1_vec8_loads2_cluster8_stages6_min_blocks1_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, false), 4096, 32768),
+            "512x1_vec8_loads2_cluster4_stages6_min_blocks1_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, false), 16384, 8192),
+            "256x1_vec8_loads2_cluster2_stages6_min_blocks2_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 1024, 131072),
+            "256x1_vec8_loads8_cluster8_stages3_min_blocks2_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 2048, 65536),
+            "256x1_vec8_loads8_cluster4_stages3_min_blocks2_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 4096, 32768),
+            "512x1_vec8_loads4_cluster2_stages3_min_blocks1_hold_columns");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 8192, 16384), "256x1_vec8_loads8_min_blocks3");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 32768, 4096), "128x1_vec8_loads4_min_blocks8");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 16384, 8192), "256x1_vec8_loads4_min_blocks4");
+  EXPECT_EQ(config(backward(DType::bf16, true), 2048, 65536),
+            "256x1_vec8_loads4_cluster8_stages3_min_blocks2_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(backward(DType::bf16, true), 8192, 16384),
+            "512x1_vec8_loads2_cluster2_stages3_min_blocks1_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, true), 16384, 8192),
+            "512x1_vec8_loads2_stages3_min_blocks1_hold_columns_prefetch");
   RowNeeds loss;  // cross-entropy
-  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.dear = true;
-  EXPECT_EQ(tuning(loss, 4096, 151936), "512x1_l10_c4_e8_r1_stay");
-  EXPECT_EQ(tuning(loss, 8192, 50304), "448x1_l15_c1_e8_s2_r1");
-  EXPECT_EQ(tuning(loss, 8192, 65536), "512x1_l8_c2_e8_r1_stay");
-  EXPECT_EQ(tuning(loss, 8192, 32000), "512x1_l8_c1_e8_r2");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 16384, 8192), "256x1_l4_c1_e8_r4");
-  EXPECT_EQ(tuning(forward(DType::bf16, false, false), 32768, 4096), "64x1_l8_c1_e8_r12");
-  EXPECT_EQ(tuning(forward(DType::f32, true, false), 16384, 8192), "512x1_l4_c1_e4_r2");
-  EXPECT_EQ(tuning(backward(DType::bf16, false), 131072, 1024), "128x1_l1_c1_e8_s6_r6_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 131072, 1024), "64x1_l2_c1_e8_s3_r7_hold_ahead");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 65536, 2048), "128x1_l2_c1_e8_s4_r5_hold");
-  EXPECT_EQ(tuning(backward(DType::bf16, true), 32768, 4096), "256x1_l2_c1_e8_s3_r2_hold");
+  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = true;
+  EXPECT_EQ(config(loss, 4096, 151936), "512x1_vec8_loads10_cluster4_min_blocks1_persistent");
+  EXPECT_EQ(config(loss, 8192, 50304), "448x1_vec8_loads15_stages2_min_blocks1");
+  EXPECT_EQ(config(loss, 8192, 65536), "512x1_vec8_loads8_cluster2_min_blocks1_persistent");
+  EXPECT_EQ(config(loss, 8192, 32000), "512x1_vec8_loads8_min_blocks2");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 16384, 8192), "256x1_vec8_loads4_min_blocks4");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 32768, 4096), "64x1_vec8_loads8_min_blocks12");
+  EXPECT_EQ(config(forward(DType::f32, true, false), 16384, 8192), "512x1_vec4_loads4_min_blocks2");
+  EXPECT_EQ(config(backward(DType::bf16, false), 131072, 1024),
+            "128x1_vec8_stages6_min_blocks6_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, true), 131072, 1024),
+            "64x1_vec8_loads2_stages3_min_blocks7_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, true), 65536, 2048),
+            "128x1_vec8_loads2_stages4_min_blocks5_hold_columns");
+  EXPECT_EQ(config(backward(DType::bf16, true), 32768, 4096),
+            "256x1_vec8_loads2_stages3_min_blocks2_hold_columns");
   const auto edges = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
-    return describe(plan(n, rows, cols, Fit::edges).tuning);
+    return describe(plan(n, rows, cols, Fit::edges).config);
   };
-  EXPECT_EQ(edges(loss, 8192, 50257), "448x1_l15_c1_e8_s2_r1_edges");
-  EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191), "256x1_l4_c1_e8_r2_stay_hold_edges");
-  EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535), "512x1_l8_c2_e8_s3_r1_hold_lag_edges");
-  EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023), "32x1_l4_c1_e8_s3_r12_hold_edges");
-  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767), "256x1_l4_c4_e8_s3_r1_hold_ahead_edges");
+  EXPECT_EQ(edges(loss, 8192, 50257), "448x1_vec8_loads15_stages2_min_blocks1_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191),
+            "256x1_vec8_loads4_min_blocks2_persistent_hold_columns_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535),
+            "512x1_vec8_loads8_cluster2_stages3_min_blocks1_hold_columns_overlap_exchange_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023),
+            "32x1_vec8_loads4_stages3_min_blocks12_hold_columns_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767),
+            "256x1_vec8_loads4_cluster4_stages3_min_blocks1_hold_columns_prefetch_edges");
 }
 
 TEST(row_plan, says_why) {
@@ -123,30 +146,30 @@ TEST(row_plan, plans_fit_the_device) {
       for (std::uint64_t cols = 8; cols <= 1 << 18; cols += (cols % 8 ? cols / 8 / 8 * 8 + 5 : 3)) {
         const bool edges = cols % 8 != 0;  // in turn with aligned rows
         if (edges && cols < 128) continue;
-        RowTuning tuning;
+        RowConfig config;
         try {
-          tuning = plan(n, 1 << 20, cols, edges ? Fit::edges : Fit::wide).tuning;
+          config = plan(n, 1 << 20, cols, edges ? Fit::edges : Fit::wide).config;
         } catch (const Unsupported&) {
           continue;  // sums over rows that long
         }
-        const auto what = text::cat(describe(tuning), " for ", cols);
-        const int threads = tuning.lanes * tuning.rows;
+        const auto what = text::cat(describe(config), " for ", cols);
+        const int threads = config.threads * config.rows;
         EXPECT_LE(threads, 1024) << what;
-        EXPECT_LE(threads * std::max(tuning.resident, 1), 2048) << what;
-        EXPECT_LE(tuning.cluster, 8) << what;
-        if (tuning.loads) {
-          const int accesses = tuning.lanes * tuning.loads * tuning.cluster;
-          EXPECT_GE(std::uint64_t(accesses), cols / std::uint64_t(tuning.elements)) << what;
+        EXPECT_LE(threads * std::max(config.min_blocks, 1), 2048) << what;
+        EXPECT_LE(config.cluster, 8) << what;
+        if (config.loads) {
+          const int accesses = config.threads * config.loads * config.cluster;
+          EXPECT_GE(std::uint64_t(accesses), cols / std::uint64_t(config.elements)) << what;
         }
         const std::size_t stage =
-            std::size_t(tuning.lanes * tuning.loads * tuning.elements * bytes(t)) * n.inputs.size();
-        const std::size_t block = stage * std::size_t(tuning.stages);
+            std::size_t(config.threads * config.loads * config.elements * bytes(t)) * n.inputs.size();
+        const std::size_t block = stage * std::size_t(config.stages);
         EXPECT_LE(block + 2048, d.smem_per_block_optin) << what;
-        EXPECT_LE((block + 3072) * std::size_t(std::max(tuning.resident, 1)), d.smem_per_sm) << what;
-        EXPECT_TRUE(!tuning.lag || (tuning.cluster > 1 && tuning.stages > 2)) << what;
-        if (tuning.edges) {
-          EXPECT_GE(tuning.lanes, 3 * tuning.elements) << what;
-          EXPECT_TRUE(tuning.hold || n.columns.empty()) << what;
+        EXPECT_LE((block + 3072) * std::size_t(std::max(config.min_blocks, 1)), d.smem_per_sm) << what;
+        EXPECT_TRUE(!config.overlap_exchange || (config.cluster > 1 && config.stages > 2)) << what;
+        if (config.edges) {
+          EXPECT_GE(config.threads, 3 * config.elements) << what;
+          EXPECT_TRUE(config.hold_columns || n.columns.empty()) << what;
         }
       }
 }

@@ -20,15 +20,22 @@ constexpr std::string_view kNames[] = {"softmax", "log_softmax", "softmax_backwa
 
 bool is_forward(SoftmaxOp op) { return op == SoftmaxOp::log_softmax || op == SoftmaxOp::softmax; }
 
-struct Build {
-  row::RowTuning tuning;
-  SoftmaxOp op;
-  DType in, dy, out;
+struct SoftmaxConfig {
+  row::RowConfig row{};
+  SoftmaxOp op{};  ///< the family of the name
+  DType in{}, dy{}, out{};
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("in", "", c.in);
+    v.type("dy", "dy_", c.dy, c.in);
+    v.type("out", "out_", c.out, c.in);
+    row::RowConfig::visit(c.row, v);
+  }
 };
 
 class Rows : public row::RowOp {
  public:
-  Rows(SoftmaxOp op, bool stay, OutRows out) : op_(op), stay_(stay), out_(std::move(out)) {
+  Rows(SoftmaxOp op, bool persistent, OutRows out) : op_(op), persistent_(persistent), out_(std::move(out)) {
     fold = is_forward(op) ? static_cast<const row::Fold*>(&max_sum_) : &sum_;
   }
   Stat part(Kernel&, const Values& v) override {
@@ -54,11 +61,11 @@ class Rows : public row::RowOp {
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto to = v.target(out_);
-    // The branch of a rounded reciprocal costs a spilled register where there are 64; blocks that stay have
+    // The branch of a rounded reciprocal costs a spilled register where there are 64; persistent blocks have
     // 128.
     const auto whole = op_ == SoftmaxOp::log_softmax ? row::natural_log(s[1])
                        : op_ != SoftmaxOp::softmax   ? s[0]
-                       : stay_                       ? rcp<rn>(s[1])
+                       : persistent_                 ? rcp<rn>(s[1])
                                                      : rcp<approx, ftz>(s[1]);
     for (int j = 0; j < v.count(); ++j) {
       const auto in = v.at(0, j, is_forward(op_) ? 2 : 1);
@@ -81,33 +88,33 @@ class Rows : public row::RowOp {
 
  private:
   SoftmaxOp op_;
-  bool stay_;
+  bool persistent_;
   row::MaxSum max_sum_;
   row::Sums sum_{1};
   OutRows out_;
 };
 
-void rows_kernel(Kernel& k, Build b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64> rows, Val<u64> cols,
+void rows_kernel(Kernel& k, SoftmaxConfig b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64> rows, Val<u64> cols,
                  Val<u64> in_pitch, Val<u64> dy_pitch, Val<u64> out_pitch) {
-  Rows op(b.op, b.tuning.stay, OutRows{out, out_pitch, b.out});
+  Rows op(b.op, b.row.persistent, OutRows{out, out_pitch, b.out});
   const bool forward = is_forward(b.op);
   op.inputs.push_back({in, in_pitch, b.in, forward ? -std::numeric_limits<float>::infinity() : 0.f});
   if (!forward) op.inputs.push_back({dy, dy_pitch, b.dy});
-  row::run_rows(k, b.tuning, rows, cols, op);
+  row::run_rows(k, b.row, rows, cols, op);
 }
 
-row::RowNeeds needs(const Build& b) {
+row::RowNeeds needs(const SoftmaxConfig& b) {
   row::RowNeeds n;
   const bool forward = is_forward(b.op);
   n.inputs = {b.in}, n.outputs = {b.out}, n.fold_size = forward ? 2 : 1;
-  n.dear = b.op == SoftmaxOp::softmax;
+  n.expensive = b.op == SoftmaxOp::softmax;
   if (!forward) n.inputs.push_back(b.dy);
   return n;
 }
 
 struct Problem {
   Softmax r;
-  Build build;
+  SoftmaxConfig build;
   std::string why;
 };
 
@@ -125,21 +132,18 @@ Problem checked(SoftmaxOp op, Softmax r, const runtime::DeviceInfo& device) {
   }
   if (std::max({r.in_layout.inner, r.dy_layout.inner, r.out_layout.inner}) > 1)
     c.fail(in, "cannot have its rows in groups", "inner > 1");
-  Build b{{}, op, r.in.dtype, forward ? r.in.dtype : r.dy.dtype, r.out.dtype};
+  SoftmaxConfig b{{}, op, r.in.dtype, forward ? r.in.dtype : r.dy.dtype, r.out.dtype};
   const auto need = needs(b);
   const int e = row::widest_access(need);
   const auto fit = row::fit(e, r.cols, {{r.in, r.in_layout}, {r.out, r.out_layout}, {r.dy, r.dy_layout}});
   auto plan =
-      r.tuning ? row::RowPlan{*r.tuning, "as asked"} : row::plan_rows(need, r.rows, r.cols, fit, device);
-  b.tuning = plan.tuning;
+      r.config ? row::RowPlan{*r.config, "as asked"} : row::plan_rows(need, r.rows, r.cols, fit, device);
+  b.row = plan.config;
   return {std::move(r), b, std::move(plan.why)};
 }
 
-Variant make(const Build& b) {
-  const auto n = needs(b);
-  return variant(text::cat(kNames[int(b.op)], "_", cgp::name(b.in), "_", cgp::name(b.dy), "_",
-                           cgp::name(b.out), "__", row::describe(b.tuning)),
-                 row::min_sm(n, b.tuning), rows_kernel, b);
+Variant make(const SoftmaxConfig& c) {
+  return config_variant(kNames[int(c.op)], c, row::min_sm(needs(c), c.row), rows_kernel);
 }
 
 void launch(SoftmaxOp op, runtime::Stream& s, const Softmax& given) {
@@ -147,7 +151,7 @@ void launch(SoftmaxOp op, runtime::Stream& s, const Softmax& given) {
   const auto& r = p.r;
   if (r.rows == 0 || r.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.tuning, needs(p.build), r.rows), r.in.arg(), r.dy.arg(), r.out.arg(), r.rows,
+  fn(s, row::grid(fn, p.build.row, needs(p.build), r.rows), r.in.arg(), r.dy.arg(), r.out.arg(), r.rows,
      r.cols, r.in_layout.pitch, r.dy_layout.pitch, r.out_layout.pitch);
 }
 
@@ -227,14 +231,14 @@ KernelEntry entry(SoftmaxOp op, std::string summary) {
     for (DType t : {DType::bf16, DType::f16, DType::f32}) {
       row::RowNeeds n;
       n.inputs.assign(forward ? 1 : 2, t), n.outputs = {t}, n.fold_size = forward ? 2 : 1;
-      n.dear = op == SoftmaxOp::softmax;
-      const auto tunings = row::shipped_tunings(n, arch);
+      n.expensive = op == SoftmaxOp::softmax;
+      const auto configs = row::shipped_configs(n, arch);
       const auto step = row::image_step(arch, t, op == SoftmaxOp::log_softmax_backward);
-      for (std::size_t i = 0; i < tunings.size(); i += step) {
+      for (std::size_t i = 0; i < configs.size(); i += step) {
         Softmax r;
         r.in = r.out = View::stand_in(t);
         if (!forward) r.dy = r.in;
-        r.rows = r.cols = 1, r.tuning = tunings[i];
+        r.rows = r.cols = 1, r.config = configs[i];
         all.push_back(softmax_variant(op, r, device, nullptr));
       }
     }

@@ -18,7 +18,7 @@ struct Softmax {
   View out;  ///< [rows, cols]: y or dx
   std::uint64_t rows = 0, cols = 0;
   row::Layout in_layout{}, dy_layout{}, out_layout{};
-  std::optional<row::RowTuning> tuning{};
+  std::optional<row::RowConfig> config{};
 };
 void softmax(runtime::Stream& s, const Softmax& r);
 void log_softmax(runtime::Stream& s, const Softmax& r);

@@ -92,11 +92,11 @@ TEST(softmax, every_skeleton_takes_ragged_rows) {
   auto device = runtime::Device::open("emu");
   for (DType type : {DType::f32, DType::bf16}) {
     const int e = 16 / cgp::bytes(type);
-    row::RowTuning lag{e, 32, 1, 2, 2, 3, 1}, stay{e, 32, 1, 2, 4, 0, 1};
-    lag.lag = true, stay.stay = true;
-    for (const row::RowTuning& t :
-         {row::RowTuning{e, 64, 1, 2, 1, 2, 2}, row::RowTuning{e, 64, 1, 1, 2, 3, 1}, lag, stay}) {
-      const auto fits = std::uint64_t(t.lanes * t.loads * t.cluster * e);
+    row::RowConfig overlapping{e, 32, 1, 2, 2, 3, 1}, persistent{e, 32, 1, 2, 4, 0, 1};
+    overlapping.overlap_exchange = true, persistent.persistent = true;
+    for (const row::RowConfig& t : {row::RowConfig{e, 64, 1, 2, 1, 2, 2},
+                                    row::RowConfig{e, 64, 1, 1, 2, 3, 1}, overlapping, persistent}) {
+      const auto fits = std::uint64_t(t.threads * t.loads * t.cluster * e);
       for (std::uint64_t cols : {fits, fits - 24, fits / 2 + 8, std::uint64_t(8)}) {
         const std::uint64_t rows = 60;
         const auto x = random_array(type, {rows, cols}, 7);
@@ -107,7 +107,7 @@ TEST(softmax, every_skeleton_takes_ragged_rows) {
         const auto view = [&](const auto& b) {
           return View(b.address(), rows * cols, type, true, device.backend().get());
         };
-        s.in = view(in), s.out = view(out), s.rows = rows, s.cols = cols, s.tuning = t;
+        s.in = view(in), s.out = view(out), s.rows = rows, s.cols = cols, s.config = t;
         softmax(device.stream(), s);
         device.sync();
         out.download(y.bytes);

@@ -30,20 +30,29 @@ constexpr int kBins = 256;
 // Accesses in flight: two keep the code of the passes small that are seldom made.
 constexpr int kMaxima = 4, kLoads = 2;
 
-struct Build {
-  DType type;
-  int elements;  // of an access
-  int slots;     // of the list: a power of two, at least twice k
-  int groups;    // of a thread, whose maxima give the bound: 1 or kMaxima
-  int threads;
-  bool wide;  // indices are 64 bits
+struct TopKConfig {
+  DType type{};
+  int elements = 1;  ///< of an access
+  int slots = 0;     ///< of the list: a power of two, at least twice k
+  int groups = 1;    ///< of a thread, whose maxima give the bound: 1 or kMaxima
+  int threads = 0;
+  bool wide = false;  ///< indices are s64
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type);
+    v.number("elements", "vec", c.elements, 1);
+    v.number("threads", "threads", c.threads);
+    v.number("slots", "slots", c.slots);
+    v.number("groups", "groups", c.groups, 1);
+    v.flag("index_s64", c.wide);
+  }
 };
 
 using Keys = std::vector<Val<u32>>;
 
 class TopKernel {
  public:
-  TopKernel(Kernel& k, const Build& b, const In<b8>& row, const Val<u64>& accesses)
+  TopKernel(Kernel& k, const TopKConfig& b, const In<b8>& row, const Val<u64>& accesses)
       : k_(k),
         f_{b.type, b.elements},
         threads_(b.threads),
@@ -294,7 +303,7 @@ class TopKernel {
 };
 
 // Pitch in elements; `accesses` of a row.
-void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
+void topk_rows(Kernel& k, TopKConfig b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
                Val<u64> pitch, Val<u32> wanted) {
   k.block(b.threads);
   const auto row = to<u64>(k.ctaid_x());
@@ -328,15 +337,11 @@ void topk_rows(Kernel& k, Build b, In<b8> in, Out<b8> values, Out<b8> index, Val
   });
 }
 
-Variant make(const Build& b) {
-  return variant(text::cat("topk_", cgp::name(b.type), b.elements > 1 ? "_v" : "", b.wide ? "_s64" : "_s32",
-                           "__", b.threads, "_", b.slots),
-                 75, topk_rows, b);
-}
+Variant make(const TopKConfig& c) { return config_variant("topk", c, 75, topk_rows); }
 
 struct Problem {
   TopK t;
-  Build build;
+  TopKConfig build;
 };
 
 Problem checked(TopK t) {
@@ -356,9 +361,9 @@ Problem checked(TopK t) {
   const int slots = t.k <= 64 ? 128 : t.k <= 256 ? 512 : 2048;
   const int elements = row::fits(t.in, t.cols, t.layout, n) ? n : 1;
   const bool few = t.cols <= 1024ull * std::uint64_t(elements) && t.k <= 256;
-  const Build b{t.in.dtype,      elements,
-                slots,           few || t.k > 64 ? kMaxima : 1,
-                few ? 128 : 512, t.index.dtype == DType::s64};
+  const TopKConfig b{t.in.dtype,      elements,
+                     slots,           few || t.k > 64 ? kMaxima : 1,
+                     few ? 128 : 512, t.index.dtype == DType::s64};
   return {std::move(t), b};
 }
 

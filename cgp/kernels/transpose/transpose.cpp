@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // transpose: out[b, c, r] = in[b, r, c].
-//   who      a block moves one tile; a thread V x V pieces of it (V elements are 16 bytes), turned in
-//   registers memory   16-byte accesses on both sides (a half warp covers 256 contiguous bytes); the tile
-//   crosses
-//            shared memory in 16-byte chunks, the chunk index XORed with the row so that no two lanes of a
-//            pass share a bank
+//   who      a block moves one tile; a thread moves V x V pieces of it (V elements are 16 bytes), transposed in
+//            registers
+//   memory   16-byte accesses on both sides (a half warp covers 256 contiguous bytes); the tile crosses shared
+//            memory in 16-byte chunks, the chunk index XORed with the row so that no two lanes of a pass share a
+//            bank
 //   sync     one block barrier between writing and reading the tile
-//   needs    any device; rows and cols multiples of V and 16-byte aligned slices, else the scalar variant
+//   needs    any device; rows and cols multiples of V and 16-byte aligned slices, else one element an access
 #include "cgp/kernels/transpose/transpose.h"
 
 #include "cgp/base/error.h"
@@ -15,7 +15,7 @@
 
 namespace cgp::kernels {
 
-transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const TransposeTuning& t,
+transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const TransposeConfig& t,
                                                  const dsl::Val<dsl::u32>& tiles_r,
                                                  const dsl::Val<dsl::u32>& tiles_c) {
   using namespace dsl;
@@ -50,7 +50,7 @@ struct Micro {
     return out;
   }
 };
-// Halves stay packed, two to a register: 2 x 2 of them turn in two byte permutes.
+// Halves stay packed, two to a register: 2 x 2 of them are transposed by two byte permutes.
 template <>
 struct Micro<b16> {
   using Word = b32;
@@ -67,7 +67,7 @@ struct Micro<b16> {
     return out;
   }
 };
-// Bytes stay packed, four to a register: 4 x 4 of them turn in eight byte permutes.
+// Bytes stay packed, four to a register: 4 x 4 of them are transposed by eight byte permutes.
 template <>
 struct Micro<b8> {
   using Word = b32;
@@ -97,7 +97,7 @@ struct Micro<b8> {
 };
 
 template <class T>
-void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
                       Val<u32> tiles_r, Val<u32> tiles_c) {
   using M = Micro<T>;
   using Word = typename M::Word;
@@ -106,7 +106,7 @@ void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
   const int down = t.tile_rows / (kSide * V), across = t.tile_cols / (kSide * V);
   const int chunks = kSide * down;  // 16-byte chunks in a row of the transposed tile
   k.block(kThreads);
-  if (t.resident) k.min_blocks(t.resident);
+  if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto smem = k.shared<Word>(t.tile_rows * t.tile_cols / V * M::words, 128);
   const auto at = tile_at(k, t, tiles_r, tiles_c);
   const auto base = at.matrix * rows * cols;
@@ -128,10 +128,10 @@ void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
   // The chunk index is XORed with the row so that neither side of the exchange has bank conflicts.
   for (int q = 0; q < down; ++q)
     for (int p = 0; p < across; ++p) {
-      const auto turned = M::transposed(pieces[std::size_t(q * across + p)]);
+      const auto transposed = M::transposed(pieces[std::size_t(q * across + p)]);
       const auto chunk = (ty ^ (tx & (bank_groups - 1))) + std::uint32_t(q * kSide);
       auto column = smem.at(((tx + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
-      for (int j = 0; j < V; ++j) column.template st<M::words>(j * chunks, turned[std::size_t(j)]);
+      for (int j = 0; j < V; ++j) column.template st<M::words>(j * chunks, transposed[std::size_t(j)]);
     }
   k.sync();
   for (int p = 0; p < across; ++p)
@@ -151,12 +151,12 @@ void transpose_vector(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
 // One element an access: any shape, any alignment. Rows of the tile are padded against bank conflicts. All
 // loads of a thread are on their way before the first is stored.
 template <class T>
-void transpose_scalar(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+void transpose_scalar(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
                       Val<u32> tiles_r, Val<u32> tiles_c) {
   const int side = t.tile_rows, pitch = side + (Elem<T>::bytes < 4 ? 4 / Elem<T>::bytes : 1),
             lines = kThreads / side;
   k.block(kThreads);
-  if (t.resident) k.min_blocks(t.resident);
+  if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto smem = k.shared<T>(side * pitch);
   const auto at = tile_at(k, t, tiles_r, tiles_c);
   const auto base = at.matrix * rows * cols;
@@ -181,9 +181,9 @@ void transpose_scalar(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u6
 }
 
 template <class T>
-Variant make_variant(std::string name, bool vector, const TransposeTuning& t) {
-  return vector ? variant(std::move(name), 75, transpose_vector<T>, t)
-                : variant(std::move(name), 75, transpose_scalar<T>, t);
+Variant make(const TransposeConfig& t) {
+  return config_variant("transpose", t, 75,
+                        t.access == TransposeAccess::vector ? transpose_vector<T> : transpose_scalar<T>);
 }
 
 // Bytes of shared memory of a scalar variant.
@@ -194,56 +194,52 @@ std::uint64_t scalar_smem(int element_bytes, int side) {
 
 }  // namespace
 
-Variant transpose_variant(int element_bytes, bool vector, const TransposeTuning& t) {
-  auto name =
-      text::cat("transpose_b", 8 * element_bytes,
-                t.sectors ? "_sectors"
-                : vector  ? "_vector"
-                          : "",
-                "__", t.tile_rows, "x", t.tile_cols, t.strip == 1 ? std::string() : text::cat("_s", t.strip),
-                t.resident ? text::cat("_r", t.resident) : std::string());
-  if (t.sectors) return transpose_parts::sectors_variant(element_bytes, std::move(name), t);
-  switch (element_bytes) {
-    case 1:
-      return make_variant<b8>(std::move(name), vector, t);
-    case 2:
-      return make_variant<b16>(std::move(name), vector, t);
-    case 4:
-      return make_variant<b32>(std::move(name), vector, t);
+Variant transpose_variant(const TransposeConfig& t) {
+  if (t.access == TransposeAccess::sector) return transpose_parts::sectors_variant(t);
+  switch (t.bits) {
+    case 8:
+      return make<b8>(t);
+    case 16:
+      return make<b16>(t);
+    case 32:
+      return make<b32>(t);
     default:
-      return make_variant<b64>(std::move(name), vector, t);
+      return make<b64>(t);
   }
 }
 
 TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape, std::uint64_t in_address,
                                  std::uint64_t out_address, const runtime::DeviceInfo& device) {
-  const int v = 16 / element_bytes;  // elements of a 16-byte access
+  const int bits = 8 * element_bytes, v = 16 / element_bytes;  // elements of a 16-byte access
   std::string why;
   if (shape.rows % std::uint64_t(v) || shape.cols % std::uint64_t(v))
     why = text::cat("rows = ", shape.rows, " and cols = ", shape.cols, " are not both multiples of ", v);
   else if (in_address % 16 || out_address % 16)
     why = "a slice does not start at a multiple of 16 bytes";
   if (why.empty()) {  // measured on an H200: README
-    const TransposeTuning t{kSide * v, kSide * v, element_bytes < 8, element_bytes < 8 ? 0 : 8};
-    return {transpose_variant(element_bytes, true, t), t,
+    const TransposeConfig t{
+        kSide * v, kSide * v, element_bytes < 8, element_bytes < 8 ? 0 : 8, TransposeAccess::vector, bits};
+    return {transpose_variant(t), t,
             text::cat("aligned, and rows and cols are multiples of ", v, ": 16-byte accesses")};
   }
-  TransposeTuning t{32, 32, 1, 0};
+  TransposeConfig t{32, 32, 1, 0, TransposeAccess::element, bits};
   const bool large = std::min(shape.rows, shape.cols) >= 256;
   if (large && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024) {
-    t = transpose_parts::sectors_tuning(element_bytes);
+    t = transpose_parts::sectors_config(element_bytes);
     text::append(why, text::cat(": rows by bulk copies, whole sectors of the output, tiles of ", t.tile_rows,
                                 " x ", t.tile_cols));
-    return {transpose_variant(element_bytes, false, t), t, std::move(why)};
+    return {transpose_variant(t), t, std::move(why)};
   }
   if (large) {
-    t = element_bytes == 1 ? TransposeTuning{64, 64, 4, 6}
-                           : TransposeTuning{128, 128, 1, element_bytes < 8 ? 2 : 0};
+    const int side = element_bytes == 1 ? 64 : 128;
+    t.tile_rows = t.tile_cols = side, t.strip = element_bytes == 1 ? 4 : 1;
+    t.min_blocks = element_bytes == 1 ? 6 : element_bytes < 8 ? 2 : 0;
     const std::uint64_t most = device.smem_per_block_optin ? device.smem_per_block_optin : 48 * 1024;
-    if (scalar_smem(element_bytes, t.tile_rows) > most) t = {64, 64, 1, 0};
+    if (scalar_smem(element_bytes, t.tile_rows) > most)
+      t.tile_rows = t.tile_cols = 64, t.strip = 1, t.min_blocks = 0;
   }
   text::append(why, text::cat(": one element an access, tiles of ", t.tile_rows, " x ", t.tile_cols));
-  return {transpose_variant(element_bytes, false, t), t, std::move(why)};
+  return {transpose_variant(t), t, std::move(why)};
 }
 
 void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const TransposeShape& shape,
@@ -253,9 +249,10 @@ void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const Tran
   };
   if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
   // Where a tile begins with a sector it ends up to a sector earlier.
-  const std::uint64_t more = choice.tuning.sectors ? std::uint64_t(choice.tuning.sectors - 1) : 0;
-  const std::uint64_t tr = tiles(shape.rows + more, choice.tuning.tile_rows),
-                      tc = tiles(shape.cols, choice.tuning.tile_cols);
+  const int sector = transpose_parts::kSectorBytes * 8 / choice.config.bits;  // elements
+  const auto more = std::uint64_t(choice.config.access == TransposeAccess::sector ? sector - 1 : 0);
+  const std::uint64_t tr = tiles(shape.rows + more, choice.config.tile_rows),
+                      tc = tiles(shape.cols, choice.config.tile_cols);
   load(s.device(), choice.variant)(s, runtime::grid_for(shape.batch * tr * tc, 1), in, out, shape.rows,
                                    shape.cols, std::uint32_t(tr), std::uint32_t(tc));
 }

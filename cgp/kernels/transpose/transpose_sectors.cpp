@@ -8,8 +8,7 @@
 //   sync     one barrier that counts the bytes of the copies
 //   banks    rows of an odd number of 16-byte chunks, and a chunk more where the rows' shifts within 16 bytes
 //            come round: lanes that read down a column hit 32 banks (columns odd; else 16 or 8)
-#include "cgp/dsl/pipeline/mbarrier.h"
-#include "cgp/dsl/pipeline/tma.h"
+#include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/transpose/transpose_tile.h"
 
 namespace cgp::kernels::transpose_parts {
@@ -17,14 +16,15 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kSectorThreads = 256, kSectorWarps = 8, kSector = 32;
+constexpr int kSectorThreads = 256, kSectorWarps = 8;
 
 template <class T>
 class Sectors {
  public:
-  static constexpr int size = Elem<T>::bytes, per_lane = size < 4 ? 4 / size : 1, sector = kSector / size;
+  static constexpr int size = Elem<T>::bytes, per_lane = size < 4 ? 4 / size : 1,
+                       sector = kSectorBytes / size;
 
-  Sectors(Kernel& k, const TransposeTuning& t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+  Sectors(Kernel& k, const TransposeConfig& t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
           Val<u32> tiles_r, Val<u32> tiles_c)
       : k_(k),
         t_(t),
@@ -36,19 +36,13 @@ class Sectors {
         chunks_(t.tile_cols * size / 16 + 1),
         held_(t.tile_rows + sector - 1),
         at_(tile_at(k, t, tiles_r, tiles_c)),
-        turns_(turns(cols)),
-        smem_(k.shared<b8>((chunks_ * held_ + held_ / 2 + 1) * 16, 128)),
-        bar_(k.smem(8, 8)) {}
+        period_(period(cols)),
+        rows_in_(k, 1, (chunks_ * held_ + held_ / 2 + 1) * 16, kSectorThreads),
+        smem_(rows_in_.stage(Val<u32>(0))) {}
 
   void run() {
-    auto cta = k_.cta();
-    cta.one_thread([&](Thread&) {
-      record::mbarrier_init(k_, {k_.smem_addr(bar_), 0}, Val<u32>(kSectorThreads), Here::now());
-      record::fence_mbarrier_init(k_, Here::now());
-    });
-    k_.sync();
     load();
-    record::mbarrier_wait(k_, {k_.smem_addr(bar_), 0}, Val<u32>(0), false, Here::now());
+    rows_in_.wait({});
     const auto inside = (at_.row >= std::uint64_t(sector - 1)) &
                         (at_.row + std::uint64_t(t_.tile_rows) <= rows_) &
                         (at_.col + std::uint64_t(t_.tile_cols) <= cols_);
@@ -59,7 +53,7 @@ class Sectors {
  private:
   // Rows of the input after which their shifts within 16 bytes come round, seen by lanes of `per_lane` rows:
   // the logarithm; 31 where all are the same.
-  static Val<u32> turns(const Val<u64>& cols) {
+  static Val<u32> period(const Val<u64>& cols) {
     constexpr std::uint32_t lane = per_lane == 4 ? 2 : per_lane == 2 ? 1 : 0;
     const auto low = to<u32>(cols);
     const auto odd = (low & 1) != 0;
@@ -68,7 +62,7 @@ class Sectors {
                   select((low & 2) != 0, Val<u32>(1 + lane), Val<u32>(lane ? lane : 31)));
   }
   // Where row i of those held begins in shared memory, bytes.
-  Val<u32> row_at(const Val<u32>& i) const { return (i * std::uint32_t(chunks_) + (i >> turns_)) * 16; }
+  Val<u32> row_at(const Val<u32>& i) const { return (i * std::uint32_t(chunks_) + (i >> period_)) * 16; }
   // The row of the matrix that row i is; beyond the last for those before the first.
   Val<u64> row_of(const Val<u32>& i) const { return at_.row + to<u64>(i) - std::uint64_t(sector - 1); }
   Val<u64> index(const Val<u64>& row) const { return (at_.matrix * rows_ + row) * cols_ + at_.col; }
@@ -100,12 +94,9 @@ class Sectors {
       single(max(right, from), end);
     });
     const auto bytes = select(have, dsl::to<u32>(right - left), Val<u32>(0));
-    record::mbarrier_arrive_expect_tx(k_, {k_.smem_addr(bar_), 0}, bytes, Here::now());
-    k_.if_(bytes != 0, [&] {
-      const auto there = to_row.at(dsl::to<u32>(left - first));
-      record::bulk_load(k_, {there.base(), int(there.offset())}, {left, 0}, bytes, {k_.smem_addr(bar_), 0},
-                        L2Hint::none, Here::now());
-    });
+    rows_in_.expect(Val<u32>(0), bytes);
+    k_.if_(bytes != 0,
+           [&] { rows_in_.copy(Val<u32>(0), to_row.at(dsl::to<u32>(left - first)), In<b8>(left), bytes); });
   }
 
   // A warp takes columns of the input that are a sector's elements apart: their rows of the output all begin
@@ -117,7 +108,7 @@ class Sectors {
       const auto column = k_.warp_index() + std::uint32_t(p * kSectorWarps);
       const auto out_row = (at_.matrix * cols_ + at_.col + dsl::to<u64>(column)) * rows_;
       const auto corner = out_.at(out_row + at_.row);
-      const auto shift = dsl::to<u32>(corner.address()) & std::uint32_t(kSector - 1);  // bytes
+      const auto shift = dsl::to<u32>(corner.address()) & std::uint32_t(kSectorBytes - 1);  // bytes
       const auto lane = k_.warp().lane() * std::uint32_t(per_lane) + std::uint32_t(sector - 1) -
                         shift / std::uint32_t(size);
       const auto many = select(cols_left > column, cols_left - column, Val<u32>(0));
@@ -166,44 +157,45 @@ class Sectors {
   }
 
   Kernel& k_;
-  const TransposeTuning& t_;
+  const TransposeConfig& t_;
   In<T> in_;
   Out<T> out_;
   Val<u64> rows_, cols_;
   Val<u32> tiles_;
   int chunks_, held_;  // 16 bytes of a row, rows
   TileAt at_;
-  Val<u32> turns_;
+  Val<u32> period_;
+  BulkRing rows_in_;
   Ptr<shared, b8> smem_;
-  int bar_;
 };
 
 template <class T>
-void transpose_sectors(Kernel& k, TransposeTuning t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
+void transpose_sectors(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
                        Val<u32> tiles_r, Val<u32> tiles_c) {
   k.block(kSectorThreads);
-  if (t.resident) k.min_blocks(t.resident);
+  if (t.min_blocks) k.min_blocks(t.min_blocks);
   Sectors<T>(k, t, in, out, rows, cols, tiles_r, tiles_c).run();
 }
 
 }  // namespace
 
 // Three blocks on an SM with 227 KB, registers for two (measured: README); an odd number of chunks a row.
-TransposeTuning sectors_tuning(int element_bytes) {
+TransposeConfig sectors_config(int element_bytes) {
   const int chunks = element_bytes == 1 ? 26 : element_bytes == 2 ? 30 : 32;
-  return {128, chunks * 16 / element_bytes, 1, 2, kSector / element_bytes};
+  return {128, chunks * 16 / element_bytes, 1, 2, TransposeAccess::sector, 8 * element_bytes};
 }
 
-Variant sectors_variant(int element_bytes, std::string name, const TransposeTuning& t) {
-  switch (element_bytes) {
-    case 1:
-      return variant(std::move(name), 90, transpose_sectors<b8>, t);
-    case 2:
-      return variant(std::move(name), 90, transpose_sectors<b16>, t);
-    case 4:
-      return variant(std::move(name), 90, transpose_sectors<b32>, t);
+Variant sectors_variant(const TransposeConfig& t) {
+  const auto of = [&](auto kernel) { return config_variant("transpose", t, 90, kernel); };
+  switch (t.bits) {
+    case 8:
+      return of(transpose_sectors<b8>);
+    case 16:
+      return of(transpose_sectors<b16>);
+    case 32:
+      return of(transpose_sectors<b32>);
     default:
-      return variant(std::move(name), 90, transpose_sectors<b64>, t);
+      return of(transpose_sectors<b64>);
   }
 }
 

@@ -48,7 +48,7 @@ TEST(transpose, large_ragged_matrices) {
 
 // Wherever the rows of the output begin: compulsory sectors, and of each row the two that the matrix's edges
 // share with its neighbours. The kernel of single accesses needs a fifth more on both sides.
-TEST(transpose, crooked_rows_are_stored_in_whole_sectors) {
+TEST(transpose, misaligned_rows_are_stored_in_whole_sectors) {
   const std::uint64_t rows = 389, cols = 645, floor = rows * cols * 4 / 32;
   const auto run = [&](const char* arch) {
     return expect_right(transpose_entry(), {{"rows", "389"}, {"cols", "645"}}, arch);
@@ -81,10 +81,11 @@ TEST(transpose, slices_may_start_anywhere) {
 TEST(transpose, selection_says_why) {
   const auto ragged = select_transpose(4, {1, 5, 8}, 0, 0, {}),
              odd = select_transpose(2, {1, 8, 8}, 2, 0, {});
-  EXPECT_EQ(ragged.variant.name, "transpose_b32__32x32");
+  EXPECT_EQ(ragged.variant.name, "transpose_b32_32x32");
   EXPECT_NE(ragged.why.find("multiples of 4"), std::string::npos);
   EXPECT_NE(odd.why.find("does not start"), std::string::npos);
-  EXPECT_EQ(select_transpose(8, {1, 2, 2}, 256, 0, {}).variant.name, "transpose_b64_vector__32x32_s0_r8");
+  EXPECT_EQ(select_transpose(8, {1, 2, 2}, 256, 0, {}).variant.name,
+            "transpose_b64_vector_32x32_strip0_min_blocks8");
 }
 
 TEST(transpose, overlapping_and_wrong_sizes_are_refused) {

@@ -22,12 +22,13 @@ std::vector<P> walk(const P& from, const dsl::Val<dsl::u64>& step, int count) {
 struct TileAt {
   dsl::Val<dsl::u64> matrix, row, col;
 };
-TileAt tile_at(dsl::Kernel& k, const TransposeTuning& t, const dsl::Val<dsl::u32>& tiles_r,
+TileAt tile_at(dsl::Kernel& k, const TransposeConfig& t, const dsl::Val<dsl::u32>& tiles_r,
                const dsl::Val<dsl::u32>& tiles_c);
 
 /// transpose_sectors.cpp.
-Variant sectors_variant(int element_bytes, std::string name, const TransposeTuning& t);
-/// Tiles of that kernel, and elements of a sector: its tiles end so many elements less one before theirs.
-TransposeTuning sectors_tuning(int element_bytes);
+Variant sectors_variant(const TransposeConfig& t);
+/// Its tiles. They end up to a sector less one element before those of the other kernels.
+TransposeConfig sectors_config(int element_bytes);
+inline constexpr int kSectorBytes = 32;
 
 }  // namespace cgp::kernels::transpose_parts

@@ -63,12 +63,17 @@ FileDiff diff_samples(const Samples& a, Samples b, double floor, double equivale
   d.change = d.after / d.before - 1;
   d.floor = floor;
   d.effect = measure::cliffs_delta(a.values, b.values);
-  if (a.values.size() < 5 || b.values.size() < 5) {
+  if (a.values == b.values) {
+    d.verdict = "NO_CHANGE", d.why = "the same samples";
+  } else if (a.values.size() < 5 || b.values.size() < 5) {
     d.verdict = "INCONCLUSIVE";
     d.why = fmt::format("{} and {} samples are too few", a.values.size(), b.values.size());
   } else if (std::fabs(d.change) > floor && std::fabs(d.effect) >= 0.6) {
-    d.verdict = (d.change > 0) != rate ? "REGRESSION" : "IMPROVED";
-    d.why = fmt::format("beyond what identical runs differ by here ({:.0f} %)", 100 * floor);
+    const bool worse = (d.change > 0) != rate;
+    d.verdict = worse ? "SUSPECT" : "IMPROVED";
+    d.why = fmt::format(
+        "identical runs differ by up to {:.0f} % here{}", 100 * floor,
+        worse ? "; the two were not measured side by side: cgp diff --left ... --right ... decides" : "");
   } else if (std::fabs(d.change) <= floor && floor <= equivalence) {
     d.verdict = "NO_CHANGE";
   } else {
@@ -148,7 +153,7 @@ std::optional<double> BaselineStore::noise_floor(const std::string& machine_key)
   const auto j = noise_file(folder_ + "/noise.json");
   if (!j.contains(machine_key) || !j[machine_key].is_number()) return std::nullopt;
   const double share = j[machine_key].get<double>();
-  return share >= 0 && share < 1 ? std::optional(share) : std::nullopt;
+  return share >= 0 ? std::optional(share) : std::nullopt;  // above 1 on machines that are that noisy
 }
 
 void BaselineStore::set_noise_floor(const std::string& machine_key, double share) const {

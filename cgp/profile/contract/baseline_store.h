@@ -37,7 +37,8 @@ struct FileDiff {
   std::string name, unit, verdict, why;
   double before = 0, after = 0, change = 0, floor = 0, effect = 0;
 };
-/// By name of sample series, and of metrics that are exact counts. Verdicts: REGRESSION, IMPROVED, NO_CHANGE,
+/// By name of sample series, and of metrics that are exact counts. Verdicts: REGRESSION (exact counts alone),
+/// SUSPECT (times that got worse: only pairs measured side by side make that a regression), IMPROVED, NO_CHANGE,
 /// INCONCLUSIVE, INCOMPARABLE.
 std::vector<FileDiff> diff_documents(const Document& before, const Document& after, double floor,
                                      double equivalence);

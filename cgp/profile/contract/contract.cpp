@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -96,9 +97,13 @@ void read_bounds(const YAML::Node& n, Contract& c) {
                               {"min_tflops", "tflops", ">="},
                               {"min_bandwidth_gbps", "bandwidth_gbps", ">="},
                               {"max_regression_pct", "regression_pct", "<="}};
+  const YAML::Node given = n["size"];
+  const std::string size = !given               ? ""
+                           : given.IsSequence() ? text::join(texts_of(given, c.file, "size"), "x")
+                                                : text_of(given, c.file, "size");
   for (const auto& item : n) {
     const std::string key = item.first.Scalar();
-    if (key == "size") continue;  // what the bound was measured at, for readers
+    if (key == "size") continue;
     const auto at =
         std::find_if(std::begin(bounds), std::end(bounds), [&](const Bound& b) { return key == b.key; });
     if (at == std::end(bounds)) {
@@ -107,6 +112,7 @@ void read_bounds(const YAML::Node& n, Contract& c) {
     }
     const std::string check = format("{} {} {}", at->metric, at->op, number_of(item.second, c.file, key));
     c.promises.push_back(promise(check, check, item.first, c.file));
+    c.promises.back().size = size;
   }
 }
 
@@ -151,6 +157,32 @@ Known lookup(const Document& d, const std::string& name) {
   if (const auto* b = std::get_if<bool>(&*r.held)) return {*b, {}};
   if (const auto* v = std::get_if<double>(&*r.held)) return {*v, {}};
   return {std::monostate{}, cat(name, " is no single number")};
+}
+
+/// "4096x1024" of a profile: m, n and k, rows and cols, or n; empty: it does not say.
+std::string size_of(const Document& d) {
+  std::map<std::string, std::string> settings;
+  if (d.more.contains("settings"))
+    for (const auto& [name, value] : d.more["settings"].items()) settings[name] = value.get<std::string>();
+  for (const auto& s : d.command)
+    if (const auto at = s.find('='); at != s.npos) settings[s.substr(0, at)] = s.substr(at + 1);
+  for (const auto& names : {std::vector<std::string>{"m", "n", "k"}, {"rows", "cols"}, {"n"}}) {
+    std::vector<std::string> extents;
+    for (const auto& n : names)
+      if (settings.count(n)) extents.push_back(settings[n]);
+    if (extents.size() == names.size()) return text::join(extents, "x");
+  }
+  return {};
+}
+
+/// Why a promise is about another problem; empty: it is about this one.
+std::string other_size(const Promise& p, const Document& d) {
+  if (p.size.empty()) return {};
+  const std::string size = size_of(d);
+  if (size.empty()) return cat("it is about size ", p.size, ", and the profile does not say its size");
+  const auto extents = text::split(size, 'x');
+  const bool cube = std::all_of(extents.begin(), extents.end(), [&](auto e) { return e == p.size; });
+  return cube || size == p.size ? "" : cat("it is about size ", p.size, ", this is ", size);
 }
 
 std::string shown(const Known& k) {
@@ -249,7 +281,11 @@ std::vector<Checked> check(const Contract& c, const Document& d) {
     if (!why.empty()) return skip_all(c, why);
   std::vector<Checked> out;
   for (const auto& p : c.promises) {
-    Checked one{p, Outcome::skip, ""};
+    Checked one{p, Outcome::skip, other_size(p, d)};
+    if (!one.why.empty()) {
+      out.push_back(std::move(one));
+      continue;
+    }
     const Expression e(p.check);
     const Known k = e.evaluate([&](const std::string& n) -> std::optional<Known> { return lookup(d, n); });
     if (!k.known()) {

@@ -29,6 +29,8 @@ namespace cgp::profile {
 struct Promise {
   std::string name, check;  ///< `check` is an Expression
   int line = 0;
+  std::string size =
+      {};  ///< it holds for profiles of this problem alone, "4096" or "512x1024"; empty: for any
 };
 
 struct Contract {

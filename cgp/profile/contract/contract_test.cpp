@@ -108,6 +108,18 @@ TEST(contract, promises_pass_fail_and_are_skipped) {
   EXPECT_EQ(outcomes(yaml, measured()), "PASS FAIL SKIP PASS FAIL ");
 }
 
+TEST(contract, a_bound_holds_for_its_size_alone) {
+  const std::string yaml = std::string(kHead) +
+                           "bounds:\n  - {size: 4096, max_time_us: 1}\n  - {size: 512x1024, max_time_us: 1}\n"
+                           "  - {size: [8, 8], max_time_us: 1}\n  - {max_time_us: 1000}\n";
+  Document d = measured();
+  EXPECT_EQ(outcomes(yaml, d), "SKIP SKIP SKIP PASS ") << "the profile does not say its size";
+  d.more["settings"] = {{"rows", "512"}, {"cols", "1024"}};
+  EXPECT_EQ(outcomes(yaml, d), "SKIP FAIL SKIP PASS ");
+  d.more["settings"] = {{"m", "4096"}, {"n", "4096"}, {"k", "4096"}};
+  EXPECT_EQ(outcomes(yaml, d), "FAIL SKIP SKIP PASS ");
+}
+
 TEST(contract, a_metric_without_data_is_skipped_with_the_reason) {
   Document d = measured();
   d.metrics.absent(Metric::cycles, "no counters on this machine");

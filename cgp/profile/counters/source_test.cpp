@@ -66,10 +66,20 @@ TEST(system, the_machine_is_described) {
   EXPECT_GE(f.cores, 1u);
   EXPECT_GT(f.memory_bytes, 1u << 28);
   EXPECT_EQ(f.key(), machine_facts().key()) << "nothing measured goes into the key";
-  EXPECT_GT(measured_frequency(), 0);
-  double seconds = 0;
-  EXPECT_NEAR(measured_frequency([&] { return seconds += 1e-3; }), 400000 / 1e-3, 1)
-      << "400000 additions a millisecond";
+}
+
+TEST(system, a_clock_that_cannot_be_is_refused) {
+  EXPECT_EQ(implausible_clock(3200, 2100), "");
+  EXPECT_NE(implausible_clock(15459, 2100), "") << "additions that a core folded";
+  EXPECT_NE(implausible_clock(19133, 3900), "");
+  EXPECT_NE(implausible_clock(6900, 1000), "");
+  EXPECT_NE(implausible_clock(150, 2100), "");
+#if defined(__x86_64__)
+  MetricSet m;
+  read_processor(m);
+  ASSERT_TRUE(m.has(Metric::cpu_frequency_mhz)) << m[Metric::cpu_frequency_mhz].why_absent;
+  EXPECT_LT(m[Metric::cpu_frequency_mhz].number(), 7000);
+#endif
 }
 
 TEST(system, changes_of_the_machine_come_from_two_readings) {

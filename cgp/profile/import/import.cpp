@@ -34,7 +34,7 @@ Document imported(const std::string& tool, const std::string& path, const std::s
                   const std::string& arch) {
   Document d;
   d.kind = tool, d.name = fs::path(path).filename().string();
-  d.time = utc_now();
+  d.time = "";  // of the recording: these files do not say it
   d.machine_key = gpu.empty() ? "a GPU that the file does not name" : gpu;
   d.machine = {{"imported", tool}, {"file", path}};
   if (!gpu.empty() || !arch.empty()) d.machine["device"] = {{"spec", "cuda"}, {"name", gpu}, {"arch", arch}};
@@ -160,7 +160,7 @@ Document document_of(const NcuReport& report, const std::string& path) {
 Document document_of(const NsysRecording& r, const std::string& path) {
   Document d = document_of(r.timeline, "nsys", fs::path(path).filename().string());
   const Document empty = imported("nsys", path, r.gpu, "");
-  d.machine_key = empty.machine_key, d.machine = empty.machine;
+  d.machine_key = empty.machine_key, d.machine = empty.machine, d.time = empty.time;
   for (const auto& n : r.notes) d.notes.push_back(n);
   add_samples(d);
   return d;
@@ -270,7 +270,10 @@ Document load_any(const std::string& path) {
     case FileKind::events: {
       Timeline t;
       read_events(content, t);
-      return document_of(t, "trace", path);
+      Document d = document_of(t, "trace", path);
+      const Document elsewhere = imported("trace", path, "", "");
+      d.machine_key = elsewhere.machine_key, d.machine = elsewhere.machine, d.time = elsewhere.time;
+      return d;
     }
     case FileKind::nsys_sqlite:
     case FileKind::nsys_csv:

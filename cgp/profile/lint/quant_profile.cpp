@@ -14,6 +14,7 @@
 #include "cgp/cpu/threads.h"
 #include "cgp/profile/measure/measure.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
 
 namespace cgp::profile {
@@ -129,7 +130,10 @@ void add_roofline(Document& d, const Problem& p, double bytes) {
                         {"intensity_flop_per_byte", m[Metric::arithmetic_intensity].number()},
                         {"ceiling_gflops", std::min(peak, width * m[Metric::arithmetic_intensity].number())},
                         {"gflops", m[Metric::gflops].number()},
-                        {"efficiency_pct", m[Metric::efficiency_pct].number()},
+                        {"efficiency_pct", m.has(Metric::efficiency_pct)
+                                               ? nlohmann::ordered_json(m[Metric::efficiency_pct].number())
+                                               : nlohmann::ordered_json()},
+                        {"conclusion", bound_text(m)},
                         {"bound", std::get<std::string>(*m[Metric::bound].held)}};
   const double share = m[Metric::effective_bandwidth_gbps].number() / width;
   d.more["bottleneck"] =
@@ -244,11 +248,9 @@ std::string quant_text(const Document& d) {
   out += format("  {:<22}{}\n", "bottleneck", d.more.at("bottleneck").get<std::string>());
   out += format(
       "  {:<22}{} GFLOP/s at {} FLOP/B; ceilings {} GFLOP/s and {} GB/s (measured), ridge {} FLOP/B: "
-      "{}-bound, {} % of "
-      "the ceiling\n",
+      "{}\n",
       "roofline", value("gflops"), value("intensity_flop_per_byte"), value("peak_gflops"),
-      value("bandwidth_gbps"), value("ridge_flop_per_byte"), roof.at("bound").get<std::string>(),
-      value("efficiency_pct"));
+      value("bandwidth_gbps"), value("ridge_flop_per_byte"), roof.at("conclusion").get<std::string>());
   out += format("  {:<22}{} tokens/s: an estimate, no measurement ({})\n", "tokens",
                 number_text(d.more.at("estimate").at("tokens_per_sec").get<double>()),
                 d.more.at("estimate").at("assumes").get<std::string>());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/profile/measure/count.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/personality.h>
 #include <sys/ptrace.h>
@@ -18,6 +19,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/measure/measure.h"
 #include "cgp/profile/measure/process.h"
 
 namespace cgp::measure {
@@ -120,12 +122,17 @@ bool raised_stop(pid_t child) {
 }
 
 /// Steps the stopped child until it ends, the limit is reached, or (own_code) it raises SIGSTOP.
-InstructionMix step(pid_t child, std::uint64_t limit, bool own_code) {
+InstructionMix step(pid_t child, std::uint64_t limit, bool own_code, double seconds = 1e9) {
   InstructionMix mix;
+  const double start = now();
   bool done = false;
   while (!done && mix.instructions < limit) {
     user_regs_struct registers{};
     if (ptrace(PTRACE_GETREGS, child, nullptr, &registers)) break;
+    if (mix.instructions % 4096 == 4095 && now() - start > seconds) {
+      mix.truncated = true;
+      break;
+    }
     if (own_code) {
       classify(reinterpret_cast<const std::uint8_t*>(registers.rip), mix);
     } else {
@@ -149,7 +156,7 @@ InstructionMix step(pid_t child, std::uint64_t limit, bool own_code) {
       signal = 0;
     }
   }
-  mix.truncated = mix.instructions >= limit;
+  mix.truncated |= mix.instructions >= limit;
   kill(child, SIGKILL);
   while (next_stop(child)) {
   }
@@ -236,7 +243,7 @@ InstructionMix step_function(const std::function<void()>& f, std::uint64_t limit
 #endif
 }
 
-InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit) {
+InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit, double seconds) {
 #if defined(__x86_64__)
   const std::string path = command.empty() ? "" : find_program(command[0]);
   if (path.empty())
@@ -246,6 +253,8 @@ InstructionMix step_program(const std::vector<std::string>& command, std::uint64
   if (child < 0) not_permitted(std::strerror(errno));
   if (child == 0) {
     personality(ADDR_NO_RANDOMIZE);  // the same count every time
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO), dup2(nowhere, STDERR_FILENO);
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr)) _exit(125);
     std::vector<char*> words;
     for (const auto& w : command) words.push_back(const_cast<char*>(w.c_str()));
@@ -254,7 +263,7 @@ InstructionMix step_program(const std::vector<std::string>& command, std::uint64
     _exit(126);
   }
   while (const int signal = next_stop(child)) {
-    if (signal == SIGTRAP) return step(child, limit, false);  // exec
+    if (signal == SIGTRAP) return step(child, limit, false, seconds);  // exec
     if (ptrace(PTRACE_CONT, child, nullptr, long(signal == SIGSTOP ? 0 : signal))) break;
   }
   not_permitted("the program could not be traced");

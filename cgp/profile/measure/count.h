@@ -22,7 +22,7 @@ struct InstructionMix {
   };
   Width scalar, v128, v256, v512;
   std::uint64_t vector_other = 0;  ///< VEX, EVEX or SSE instructions that are no floating-point arithmetic
-  bool truncated = false;          ///< the limit was reached
+  bool truncated = false;          ///< the limit of instructions or of time was reached
 
   std::uint64_t floating() const;
   /// Share of floating() that works on vectors, in percent; 0 without floating-point work.
@@ -38,8 +38,10 @@ void classify(const std::uint8_t* code, InstructionMix& mix);
 /// measured with an empty function and taken away. Throws Unsupported where single steps are not permitted.
 InstructionMix step_function(const std::function<void()>& f, std::uint64_t limit = 20'000'000);
 
-/// A whole program, from its first instruction. Children are not followed.
-InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit = 20'000'000);
+/// A whole program, from its first instruction, until it ends, the limit or so many seconds are reached. Children
+/// are not followed, and what it prints is dropped.
+InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit = 20'000'000,
+                            double seconds = 60);
 
 struct CallgrindCounts {
   std::uint64_t instructions = 0;

@@ -160,7 +160,14 @@ void MetricSet::derive(double flops, double bytes) {
       set(Metric::bound, std::string(intensity < ridge ? "memory" : "compute"), Source::derived,
           "arithmetic_intensity against ridge_point");
     const double ceiling = std::min(peak, intensity * width / 1000);
-    put(Metric::efficiency_pct, 100 * number(Metric::tflops) / ceiling, "tflops over the ceiling");
+    const double efficiency = 100 * number(Metric::tflops) / ceiling;
+    if (efficiency > 105)
+      absent(Metric::efficiency_pct,
+             text::cat(int(efficiency + 0.5),
+                       " % of the ceiling cannot be: its bytes came from a nearer level of memory than the "
+                       "ceiling's, or the ceiling is another device's"));
+    else
+      put(Metric::efficiency_pct, efficiency, "tflops over the ceiling");
   }
   put(Metric::vram_utilization_pct, 100 * number(Metric::vram_used_mb) / number(Metric::vram_total_mb),
       "vram_used_mb over vram_total_mb");

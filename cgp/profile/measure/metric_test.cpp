@@ -77,6 +77,22 @@ TEST(metric, rates_follow_from_time_and_ridge_from_peaks) {
   EXPECT_EQ(std::get<std::string>(*low[Metric::bound].held), "memory");
 }
 
+TEST(metric, no_rate_is_above_its_ceiling) {
+  MetricSet m;
+  m.set(Metric::wall_clock_time_us, 1.0, Source::measured, "test");
+  m.set(Metric::peak_compute_tflops, 0.1, Source::measured, "test");
+  m.set(Metric::peak_bandwidth_gbps, 10.0, Source::measured, "test");
+  m.derive(25000, 1000);  // 25 GFLOP/s at 25 FLOP/B, where 100 are possible
+  EXPECT_TRUE(m.has(Metric::efficiency_pct));
+  MetricSet cached;
+  cached.set(Metric::wall_clock_time_us, 1.0, Source::measured, "test");
+  cached.set(Metric::peak_compute_tflops, 0.1, Source::measured, "test");
+  cached.set(Metric::peak_bandwidth_gbps, 10.0, Source::measured, "test");
+  cached.derive(24800, 24800);  // 24.8 GFLOP/s at 1 FLOP/B, where memory allows 10
+  EXPECT_FALSE(cached.has(Metric::efficiency_pct));
+  EXPECT_NE(cached[Metric::efficiency_pct].why_absent.find("248 %"), std::string::npos);
+}
+
 TEST(metric, numbers_that_contradict_each_other_are_named) {
   MetricSet m;
   m.set(Metric::tflops, 11.6, Source::derived, "x");

@@ -291,20 +291,34 @@ std::string MachineFacts::key() const {
   return text::cat(cpu, " x", cores, ", Linux ", kernel, hypervisor.empty() ? "" : ", " + hypervisor);
 }
 
+std::string implausible_clock(double mhz, double tsc_mhz) {
+  // No processor for x86-64 reaches 7 GHz, and none boosts to five times its time-stamp counter.
+  if (mhz >= 200 && mhz <= 7000 && mhz >= 0.1 * tsc_mhz && mhz <= 5 * tsc_mhz) return {};
+  return text::cat("the measured ", int(mhz), " MHz cannot be: the time-stamp counter runs at ", int(tsc_mhz),
+                   " MHz");
+}
+
 void read_processor(MetricSet& into) {
 #if defined(__x86_64__)
-  double best = 0;
+  double best = 0, tsc_mhz = 0;
   for (int run = 0; run < 8; ++run) {
-    constexpr int kAdditions = 1 << 20;
-    std::uint64_t sum = 0;
+    constexpr int kMultiplications = 1 << 20, kLatency = 3;
+    std::uint64_t product = 3;
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kAdditions / 16; ++i)
-      asm volatile(".rept 16\n\tadd $1, %0\n\t.endr" : "+r"(sum));  // a cycle each, one after the other
+    const std::uint64_t ticks = __builtin_ia32_rdtsc();
+    // 3 cycles each, one after the other, on all cores since 2008; no core folds a multiplication by itself.
+    for (int i = 0; i < kMultiplications / 16; ++i)
+      asm volatile(".rept 16\n\timul %0, %0\n\t.endr" : "+r"(product) : : "cc");
+    const double elapsed = double(__builtin_ia32_rdtsc() - ticks);
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
-    best = std::max(best, kAdditions / us.count());
+    const double mhz = double(kLatency) * kMultiplications / us.count();
+    if (mhz > best) best = mhz, tsc_mhz = elapsed / us.count();
   }
-  into.set(Metric::cpu_frequency_mhz, best, Source::measured,
-           "a million dependent additions, the fastest of 8");
+  if (const std::string why = implausible_clock(best, tsc_mhz); !why.empty())
+    into.absent(Metric::cpu_frequency_mhz, why);
+  else
+    into.set(Metric::cpu_frequency_mhz, best, Source::measured,
+             "a million dependent multiplications of 3 cycles, the fastest of 8");
 #else
   into.absent(Metric::cpu_frequency_mhz, "it is measured on x86-64 only");
 #endif
@@ -361,26 +375,6 @@ MachineFacts machine_facts() {
   m.cgroup = text::join(limits, ", ");
   m.numa_nodes = numa_nodes();
   return m;
-}
-
-double measured_frequency(const std::function<double()>& clock) {
-  constexpr std::uint64_t kAdds = 400000;
-  double best = 0;
-  for (int i = 0; i < 5; ++i) {
-    std::uint64_t x = std::uint64_t(i);
-    const double start = clock();
-    for (std::uint64_t n = 0; n < kAdds / 16; ++n) {
-      // sixteen additions that wait for each other; the compiler must not see through them
-      asm volatile(
-          "add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add "
-          "$1, %0\n"
-          "add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add $1, %0\n add "
-          "$1, %0\n"
-          : "+r"(x));
-    }
-    best = std::max(best, double(kAdds) / (clock() - start));
-  }
-  return best;
 }
 
 }  // namespace cgp::measure

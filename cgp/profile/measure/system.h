@@ -51,10 +51,10 @@ struct MachineFacts {
   std::string key() const;
 };
 MachineFacts machine_facts();
-/// Clock of this core, from a chain of dependent additions (some 5 ms), and its temperature.
+/// Clock of this core, from a chain of dependent multiplications (some 10 ms), and its temperature. A clock
+/// that cannot be is absent with the reason.
 void read_processor(MetricSet& into);
-
-/// Frequency of this core in Hz from a chain of dependent additions, each of which takes one cycle.
-double measured_frequency(const std::function<double()>& clock = now);
+/// Why a clock cannot be measured right, given how fast the time-stamp counter runs; empty: it can.
+std::string implausible_clock(double mhz, double tsc_mhz);
 
 }  // namespace cgp::measure

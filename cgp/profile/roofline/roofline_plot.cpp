@@ -82,6 +82,17 @@ double Roofline::ceiling(double intensity) const {
   return std::min(best(*this, false), intensity * best(*this, true));
 }
 
+std::string Roofline::above(const RoofPoint& point) const {
+  if (lines.empty() || !(point.intensity > 0)) return {};
+  const double share = point.gflops / ceiling(point.intensity);
+  if (share <= 1.05) return {};
+  return fmt::format(
+      "{} reaches {:.0f} % of the roof: its bytes came from a nearer level of memory than the roof's, its "
+      "work is "
+      "declared too high, or these ceilings are another machine's",
+      point.name, 100 * share);
+}
+
 double Roofline::ridge() const {
   const double width = best(*this, true);
   if (!(width > 0)) throw ArgumentError("a roofline needs a bandwidth");

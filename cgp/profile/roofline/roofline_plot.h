@@ -29,6 +29,8 @@ struct Roofline {
   /// min(best peak, intensity * best bandwidth); throws ArgumentError for an intensity that is not positive.
   double ceiling(double intensity) const;
   double ridge() const;
+  /// Why a point lies above the roof, which no program can reach; empty: it does not.
+  std::string above(const RoofPoint& point) const;
   /// The widest ceiling of a level, a measured one before that of a data sheet; nullptr: it has none.
   const RoofLine* ceiling_of(const RoofLevel& level) const;
 };

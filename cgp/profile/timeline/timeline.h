@@ -82,7 +82,7 @@ struct TimelineSummary {
   double launch_us = 0;      ///< median host time of one launch call
   double latency_us = 0;     ///< median from the call to the start on an idle GPU
   double gap_us = 0;         ///< median gap between neighbours on a stream
-  double idle_percent() const { return span_ms > 0 ? 100 * (1 - busy_ms / span_ms) : 0; }
+  double idle_percent() const { return span_ms > 0 ? 100 * (1 - busy_ms / span_ms) : 100; }
   /// The GPU waited for the host more than half of the time, and kernels are short.
   bool launch_bound = false;
   std::string dominant;  ///< kernel with the largest share

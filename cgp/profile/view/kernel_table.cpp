@@ -19,6 +19,15 @@ std::string value_text(const measure::Reading& r) {
   return number_text(r.number());
 }
 
+std::string bound_text(const measure::MetricSet& m) {
+  using measure::Metric;
+  if (!m.has(Metric::bound)) return {};
+  const std::string bound = std::get<std::string>(*m[Metric::bound].held) + "-bound";
+  const auto& efficiency = m[Metric::efficiency_pct];
+  return efficiency.present() ? fmt::format("{} at {:.0f} % of the ceiling", bound, efficiency.number())
+                              : fmt::format("{} ({})", bound, efficiency.why_absent);
+}
+
 std::string kernel_table(const std::vector<KernelUse>& kernels, int width, std::size_t most) {
   using fmt::format;
   double total = 0;

@@ -351,12 +351,15 @@ TEST(diff, files_say_what_they_can_and_not_more) {
         diff_documents(sample(100, 30, noise, 1), sample(100 * factor, 30, noise, 2), floor, 0.03);
     return rows.at(0).verdict;
   };
-  EXPECT_EQ(verdict(1.5, 0.01, 0.12), "REGRESSION");
+  EXPECT_EQ(verdict(1.5, 0.01, 0.12), "SUSPECT") << "not measured side by side";
   EXPECT_EQ(verdict(1 / 1.54, 0.01, 0.12), "IMPROVED");
   EXPECT_EQ(verdict(1.05, 0.01, 0.12), "INCONCLUSIVE") << "within what identical runs differ by";
   EXPECT_EQ(verdict(1.005, 0.005, 0.02), "NO_CHANGE");
   EXPECT_EQ(diff_documents(sample(100, 3, 0.01, 1), sample(200, 3, 0.01, 2), 0.1, 0.03).at(0).verdict,
             "INCONCLUSIVE");
+  EXPECT_EQ(diff_documents(sample(100, 3, 0.3, 1), sample(100, 3, 0.3, 1), 0.12, 0.03).at(0).verdict,
+            "NO_CHANGE")
+      << "a profile against itself";
   Document other = sample(150, 30, 0.01, 3);
   other.machine_key = "another";
   EXPECT_EQ(diff_documents(sample(100, 30, 0.01, 1), other, 0.12, 0.03).at(0).verdict, "INCOMPARABLE");
@@ -370,7 +373,7 @@ TEST(diff, samples_are_compared_in_one_unit_and_only_if_they_are_measurements) {
     return diff_documents(a, b, 0.02, 0.03).at(0);
   };
   EXPECT_EQ(row("ms", 1).verdict, "NO_CHANGE") << "1 ms are 1000 us";
-  EXPECT_EQ(row("ms", 2).verdict, "REGRESSION");
+  EXPECT_EQ(row("ms", 2).verdict, "SUSPECT");
   EXPECT_EQ(row("us", 1).verdict, "IMPROVED");
   for (const auto& [unit, value] : {std::pair{"GB/s", 1000.0}, {"", 1000.0}, {"us", 0.0}, {"us", -1000.0}})
     EXPECT_EQ(row(unit, value).verdict, "INCOMPARABLE") << unit << " " << value;
@@ -389,6 +392,15 @@ TEST(diff, exact_counts_need_no_statistics) {
   EXPECT_EQ(rows[1].verdict, "REGRESSION");
   b.metrics.set(Metric::instructions, 1020000.0, Source::counted, "single steps");
   EXPECT_EQ(diff_documents(a, b, 0.5, 0.03)[1].verdict, "INCOMPARABLE");
+}
+
+TEST(baseline, a_noise_floor_above_100_percent_is_kept) {
+  const BaselineStore store(temporary("noisy"));
+  store.set_noise_floor("machine", 1.7);
+  EXPECT_EQ(store.noise_floor("machine"), 1.7);
+  const auto rows =
+      diff_documents(sample(100, 30, 0.01, 1), sample(28, 30, 0.01, 2), *store.noise_floor("machine"), 0.03);
+  EXPECT_EQ(rows.at(0).verdict, "INCONCLUSIVE") << "-72 % is less than identical runs differ by";
 }
 
 TEST(baseline, names_are_kept_and_not_replaced_by_accident) {

@@ -45,7 +45,7 @@ struct AnalysisLimits {
   int register_limit = 255;
 };
 
-/// The module must outlive the result. Throws ArgumentError for a block shape that cannot be.
+/// The module must have passed check() and outlive the result. Throws ArgumentError for a block shape that cannot be.
 Analysis analyse(const Module& m, const Function& kernel, const LaunchAssumptions& a,
                  const AnalysisLimits& l = {});
 

@@ -232,7 +232,9 @@ bool InstVerifier::value_fits(const OperandPattern& p, const Operand& o, Mod typ
       }
       return true;
     case OperandKind::symbol:
-      if (p.kind != Kind::mov) {
+      // ptxas takes an address wherever an integer constant may stand.
+      if (p.kind != Kind::mov &&
+          !(options_.foreign && p.kind == Kind::source && type != kNoMod && class_of(type) != Class::real)) {
         a.why = "the address of a variable can only be taken by mov and cvta";
         return false;
       }

@@ -149,6 +149,24 @@ TEST(verify, house_rules_do_not_hold_for_foreign_text) {
   }
 }
 
+// ptxas takes them where an integer constant may stand.
+TEST(verify, addresses_are_constants_of_foreign_text) {
+  CheckOptions foreign;
+  foreign.foreign = true;
+  for (const char* s :
+       {".shared .b32 v[4]; add.u64 %rd1, %rd2, v + 4;", ".shared .b32 v[4]; st.global.u64 [%rd1], v;"})
+    EXPECT_TRUE(check(parse(module(s)), foreign).empty()) << s;
+  const char* real = ".shared .b32 v[4]; add.f32 %f1, %f2, v;";
+  EXPECT_FALSE(check(parse(module(real)), foreign).empty());
+}
+
+TEST(verify, targets_before_maxwell) {
+  EXPECT_EQ(first(module("", "6.0", "sm_30")), "legal");
+  EXPECT_EQ(first(module("", "4.0", "sm_32")), "legal");
+  EXPECT_EQ(first(module("", "3.0", "sm_35")),
+            "target sm_35 needs PTX 3.1 | the module is PTX 3.0 | raise .version to 3.1");
+}
+
 TEST(verify, versions_and_targets) {
   EXPECT_EQ(first(module("", "7.8", "sm_90a")),
             "target sm_90a needs PTX 8.0 | the module is PTX 7.8 | raise .version to 8.0");

@@ -4,12 +4,12 @@
 
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/kernel/kernel_args.h"
 #include "cgp/ptx/parse.h"
 #include "cgp/ptx/passes/passes.h"
 #include "cgp/ptx/print.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/commands.h"
-#include "tools/cgp/kernels/kernel_args.h"
 #include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
@@ -31,7 +31,7 @@ nlohmann::ordered_json pass_report(const ptx::PassOptions& passes, const ptx::Pa
 
 int emit(const Context& context, const EmitOptions& o) {
   const auto& kernel = kernels::find_kernel(o.kernel);
-  const auto images = select_images(kernel, o.arch, o.variant, o.settings);
+  const auto images = profile::select_images(kernel, o.arch, o.variant, o.settings);
   std::vector<std::string> texts;
   ptx::PassStatistics statistics;
   const auto passes = ptx::parse_passes(o.passes);

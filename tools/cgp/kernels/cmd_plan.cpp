@@ -5,11 +5,11 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/kernel/kernel_plan.h"
 #include "cgp/runtime/device.h"
 #include "cgp/spec/report/json_text.h"
 #include "cgp/tune/gemm_plan.h"
 #include "tools/cgp/commands.h"
-#include "tools/cgp/kernels/kernel_plan.h"
 #include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
@@ -25,7 +25,7 @@ int plan_of_kernel(const Context& context, const PlanOptions& o) {
                          text::cat("NAME=VALUE as for cgp run; cgp list ", o.what, " names them")});
   device_for_arch(o.arch);  // says which there are
   const auto device = runtime::Device::open(o.device.empty() ? "emu:" + o.arch : o.device);
-  const auto made = plan_kernel(kernel, device, o.settings);
+  const auto made = profile::plan_kernel(kernel, device, o.settings);
   write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
   return kClean;
 }

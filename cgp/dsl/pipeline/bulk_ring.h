@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Bulk copies whose stage or barrier is chosen at run time, for loops whose body is recorded once whatever the
+// number of stages. Phases are derived; a kernel never sees a parity.
+//   BulkRing           stages in shared memory that bulk copies fill. The kernel knows by its own barriers when a
+//                      stage may be filled again.
+//   ExchangeBarriers   barriers that count the bytes of st.async from the blocks of a cluster, one per exchange
+// Ring (ring.h) is the better choice where TMA tiles have build-time shapes and consumers free the stages.
+#include <optional>
+
+#include "cgp/dsl/pipeline/cluster.h"
+
+namespace cgp::dsl {
+
+class BulkRing {
+ public:
+  /// The stage to read next. A loop carries it.
+  class Cursor {
+   public:
+    Cursor() : Cursor(Val<u32>(0), Val<u32>(0)) {}
+    const Val<u32>& stage() const { return stage_; }
+    static auto carried() { return std::tuple(&Cursor::stage_, &Cursor::parity_); }
+
+   private:
+    friend class BulkRing;
+    template <class S>
+    friend struct Carry;
+    Cursor(const Val<u32>& stage, const Val<u32>& parity) : stage_(stage), parity_(parity) {}
+    Val<u32> stage_, parity_;
+  };
+
+  /// `arrivals` threads call expect() for each filling of a stage. All threads of the block construct the ring.
+  BulkRing(Kernel& k, int stages, int stage_bytes, int arrivals = 1, Here at = Here::now());
+
+  /// This thread announces the bytes of its copies into `stage`, 0 included.
+  void expect(const Val<u32>& stage, const Val<u32>& bytes, Here at = Here::now()) const;
+  /// Copies `bytes` (a multiple of 16) to `to`, which lies in `stage`; both addresses are multiples of 16.
+  template <class T, class U>
+  void copy(const Val<u32>& stage, const Ptr<shared, T>& to, const Ptr<global, U>& from,
+            const Val<u32>& bytes, Here at = Here::now()) const {
+    record::bulk_load(k_, {to.base(), int(to.offset())}, {from.base(), from.offset()}, bytes, barrier(stage),
+                      L2Hint::none, at);
+  }
+  /// Waits until the copies of the cursor's stage have landed.
+  void wait(const Cursor& c, Here at = Here::now()) const;
+  Cursor next(const Cursor& c) const;
+  /// The stage that was read before the cursor's.
+  Val<u32> previous(const Cursor& c) const;
+  Ptr<shared, b8> stage(const Val<u32>& stage, int offset = 0) const {
+    return Ptr<shared, b8>(k_.smem_addr(data_)).at(stage * std::uint32_t(stage_bytes_)).at(offset);
+  }
+
+ private:
+  record::SharedAddress barrier(const Val<u32>& stage) const;
+  Kernel& k_;
+  int stages_, stage_bytes_, data_, full_;
+};
+
+/// Exchange i of a block waits on barrier i mod `count`. Each phase has one arrival, which announces the bytes
+/// that the blocks of the cluster will send.
+class ExchangeBarriers {
+ public:
+  /// Threads count exchanges; no number: the kernel has one exchange.
+  using Exchange = std::optional<Val<u32>>;
+  /// `count`: a power of two. Synchronises the cluster.
+  ExchangeBarriers(Kernel& k, int count, Here at = Here::now());
+  /// The barrier of an exchange, to announce bytes and to be named to other blocks.
+  class Barrier {
+   public:
+    void expect(Thread&, const Val<u32>& bytes, Here at = Here::now()) const;
+    PeerBarrier of_block(const Val<u32>& rank, Here at = Here::now()) const;
+
+   private:
+    friend class ExchangeBarriers;
+    explicit Barrier(const Val<u32>& address) : address_(address) {}
+    Val<u32> address_;
+  };
+  Barrier at(const Exchange& i) const;
+  /// Waits until the bytes of exchange `i` are there; they are visible to the calling thread.
+  void wait(const Exchange& i, Here at = Here::now()) const;
+
+ private:
+  Kernel& k_;
+  int count_, first_;
+};
+
+}  // namespace cgp::dsl
