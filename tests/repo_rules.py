@@ -46,6 +46,8 @@ TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", 
 NAMED_ALONE = {"profile/kernel"}  # who may use "profile" may not yet use these
 MAX_FILES = 45  # of a folder's own under cgp/ and tools/
 MAX_LINES = 800
+# Kernels speak the typed language: record:: is the inside of the DSL. Folders for which that holds already.
+TYPED_KERNELS = ("cgp/kernels/gemm/", "cgp/kernels/grouped_gemm/", "cgp/kernels/schedule/", "cgp/kernels/common/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|farm|root|tmp/bash_jobs)/")
 
@@ -142,6 +144,8 @@ def main():
                 say(path, n, "unfinished work: do it, or write it down where work is tracked")
             if rel.name != "repo_rules.py" and MACHINE_PATH.search(line):
                 say(path, n, "a path of one machine")
+            if str(rel).startswith(TYPED_KERNELS) and "record::" in line:
+                say(path, n, "record:: is the inside of the DSL: use, or add, a typed function of cgp/dsl")
             m = re.match(r'\s*#\s*include\s+"((cgp|tools)/[\w/.]+)"', line)
             if m and lib and lib != "tools":  # the command may use everything, and nothing may use it
                 used = layer_of(m.group(1))

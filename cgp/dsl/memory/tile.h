@@ -64,6 +64,11 @@ Val<u32> remainder(const Val<u32>& a, int n);
 Val<u32> times(const Val<u32>& a, int n);
 [[noreturn]] void bad_view(const char* what, int from, int count, int of, int step, Here at);
 }  // namespace record
+/// divided(a, n), remainder(a, n), times(a, n): with a build-time n, shifts and masks where it is a power of
+/// two.
+using record::divided;
+using record::remainder;
+using record::times;
 
 /// A tile (or a view of one) in shared memory. `PanelRows` is the row count of the tile it is a view of.
 template <class TileT, int PanelRows = TileT::rows>

@@ -142,10 +142,10 @@ void StagingCore::end(Warpgroup& wg, const TmaSource& to, const Val<u32>& tile, 
   });
 }
 
-void StagingCore::drain(Warpgroup& wg, Here at) {
+void StagingCore::drain(Warpgroup& wg, Here at, bool read) {
   wg.converged("waiting for staged stores", at);
   k_.at(at);
-  k_.guarded(storing_thread(), [&] { bulk_wait(k_, 0, false, at); });
+  k_.guarded(storing_thread(), [&] { bulk_wait(k_, 0, read, at); });
 }
 
 }  // namespace record

@@ -95,8 +95,8 @@ class StagingCore {
   Val<u32> begin(Warpgroup& wg, int buffer, Here at);
   void end(Warpgroup& wg, const TmaSource& to, const Val<u32>& tile, const TileLayout& layout, StoreOp op,
            Here at);
-  void drain(Warpgroup& wg, Here at);
-  void barrier(Warpgroup& wg, Here at);  ///< of the warpgroup
+  void drain(Warpgroup& wg, Here at, bool read = false);  ///< read: until shared memory has been read only
+  void barrier(Warpgroup& wg, Here at);                   ///< of the warpgroup
   int buffers() const { return buffers_; }
 
  private:
@@ -108,6 +108,7 @@ class StagingCore {
 
 template <class TileT>
 class Staging;
+class DynStaging;  // dyn_epilogue.h
 
 /// Asynchronous stores of a warpgroup that may still be reading its staging tiles.
 class [[nodiscard]] PendingStore {
@@ -121,12 +122,17 @@ class [[nodiscard]] PendingStore {
   }
   /// All stores of the warpgroup are done and visible.
   void wait(Warpgroup& wg, Here at = Here::now()) && { std::exchange(core_, nullptr)->drain(wg, at); }
+  /// Shared memory has been read; what was stored is visible when the kernel has ended.
+  void wait_read(Warpgroup& wg, Here at = Here::now()) && {
+    std::exchange(core_, nullptr)->drain(wg, at, /*read=*/true);
+  }
   /// For conditions of while_, which are shown the state but do not take it over.
   void only_shown() && { core_ = nullptr; }
 
  private:
   template <class TileT>
   friend class Staging;
+  friend class DynStaging;
   friend struct Carry<PendingStore>;
   PendingStore(record::StagingCore& core, Kernel& k, int next, Here at)
       : core_(&core), k_(&k), next_(next), at_(at) {}

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cgp/dsl/mma/dyn_acc.h"
 #include "cgp/dsl/mma/epilogue.h"
 #include "cgp/dsl/mma/gemms_test.h"
 #include "cgp/dsl/pipeline/cluster.h"
@@ -76,6 +77,74 @@ TEST(tensor_build_error, a_product_that_is_never_waited_for_leaks_its_stage) {
                 auto busy = wgmma(wg, fresh<f32, 64, 64>(wg), ring.take(wg));
               })).rule(),
               HasSubstr("never released"));
+}
+
+/// The same with tiles of build-time shapes: 64 x 64 of A and 200 x 64 of B.
+template <class Body>
+auto with_dyn_ring(Body body) {
+  return [body](Kernel& k, Val<u32> n) {
+    const auto a = DynTmaIn::declare(k, DynTile::operand(ptx::Mod::bf16, 2, Major::k, 64), {1, 64, 64});
+    const auto b = DynTmaIn::declare(k, DynTile::operand(ptx::Mod::bf16, 2, Major::k, 200), {1, 200, 64});
+    auto math = k.role<Warpgroup>(1);
+    auto load = k.role<Warpgroup>(1);
+    DynRing ring(k, 2, load, math, {{a}, {b}});
+    load.one_thread([&](Thread& t) {
+      k.loop(n, [&](Val<u32> i) {
+        ring.fill(t, [&](int tile) { return tile == 0 ? at(a, 0, 0, i * 64u) : at(b, 0, 0, i * 64u); });
+      });
+    });
+    math.run([&](Warpgroup& wg) { body(wg, ring); });
+  };
+}
+
+TEST(tensor_build_error, dynamic_tiles_that_are_used_rightly_are_accepted) {
+  EXPECT_NO_THROW(build("k", "sm_90a", with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
+                          auto fresh = fresh_accumulator(wg, ptx::Mod::f32, 64, 200);
+                          (void)wgmma(wg, std::move(fresh), ring.take(wg), DynProducts{{0, 1}}).wait(wg);
+                        })));
+}
+
+TEST(tensor_build_error, dynamic_tiles_that_do_not_fit) {
+  const auto e = error_of(with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
+    auto fresh = fresh_accumulator(wg, ptx::Mod::f32, 64, 128);
+    (void)wgmma(wg, std::move(fresh), ring.take(wg), DynProducts{{0, 1}}).wait(wg);
+  }));
+  EXPECT_THAT(e.why(), HasSubstr("the tile of B has 200, the accumulator 128"));
+}
+
+TEST(tensor_build_error, a_product_is_waited_for_once) {
+  const auto e = error_of(with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
+    auto fresh = fresh_accumulator(wg, ptx::Mod::f32, 64, 200);
+    auto busy = wgmma(wg, std::move(fresh), ring.take(wg), DynProducts{{0, 1}});
+    (void)std::move(busy).wait(wg);
+    (void)std::move(busy).wait(wg);
+  }));
+  EXPECT_THAT(e.rule(), HasSubstr("a product is waited for once"));
+}
+
+TEST(tensor_build_error, a_stage_is_released_once) {
+  const auto e = error_of(with_ring([](Kernel&, Warpgroup& wg, PairRing& ring, Val<u32>) {
+    auto stage = ring.take(wg);
+    std::move(stage).release(wg);
+    std::move(stage).release(wg);
+  }));
+  EXPECT_THAT(e.rule(), HasSubstr("a stage is released once"));
+  EXPECT_THAT(error_of(with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
+                auto again = ring.take(wg);
+                std::move(again).release(wg);
+                std::move(again).release(wg);
+              })).rule(),
+              HasSubstr("a stage is released once"));
+}
+
+TEST(tensor_build_error, a_dynamic_accumulator_that_was_given_away) {
+  const auto e = error_of(with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
+    auto fresh = fresh_accumulator(wg, ptx::Mod::f32, 64, 200);
+    auto acc = wgmma(wg, std::move(fresh), ring.take(wg), DynProducts{{0, 1}}).wait(wg);
+    auto other = std::move(acc);
+    (void)acc.values();
+  }));
+  EXPECT_THAT(e.rule(), HasSubstr("given away"));
 }
 
 TEST(tensor_build_error, a_held_stage_that_is_never_freed) {

@@ -112,6 +112,19 @@ RegOperand<T, M, N> to_operand(const Acc<f32, M, N>& acc, Here at = Here::now())
       at);
 }
 
+namespace record {
+/// Whether a typestate was used up or moved from.
+class Spent {
+ public:
+  Spent() = default;
+  Spent(Spent&& o) noexcept : on_(std::exchange(o.on_, true)) {}
+  bool set() { return std::exchange(on_, true); }  ///< whether it was before
+
+ private:
+  bool on_ = false;
+};
+}  // namespace record
+
 /// A product under way: the tensor core owns the accumulator and `Slots` ring stages.
 template <class AccT, int Slots>
 class [[nodiscard]] InFlight {
@@ -137,6 +150,10 @@ class [[nodiscard]] InFlight {
  private:
   friend struct Carry<InFlight>;
   void finish(Warpgroup& wg, Here at) {
+    if (waited_.set())
+      throw BuildError("a product is waited for once", at,
+                       text::cat("it was issued at ", at_.file, ":", at_.line),
+                       "use the accumulator or the product that came back");
     record::wgmma_wait(wg.k, record::wgmma_younger(wg.k, group_), at);
     for (auto& s : slots_) std::move(s).release(at);
     slots_.clear();
@@ -145,6 +162,7 @@ class [[nodiscard]] InFlight {
   Tokens slots_;
   std::size_t group_;          ///< index into Kernel::wgmma_groups
   std::size_t entry_age_ = 0;  ///< of a loop's home state: groups that were younger at entry
+  record::Spent waited_;
   Here at_;
 };
 

@@ -12,6 +12,7 @@
 #include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 #include "cgp/kernels/gemm_ladder/gemm_ladder.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 namespace {
@@ -34,8 +35,8 @@ void ladder_mma(Kernel& k, Tuning tune, In<f16> a, In<f16> b, InOut<f16> c, Val<
   Cta cta = k.cta();
   Warp w = k.warp();
   AsyncRing<TileA, TileB> ring(k, tune.stages);
-  const auto tile = grouped_tile(k, tiles_m, tiles_n, tune.group);
-  const auto m0 = tile.m * std::uint32_t(BM), n0 = tile.n * std::uint32_t(BN);
+  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, tune.group);
+  const auto m0 = tile.row * std::uint32_t(BM), n0 = tile.col * std::uint32_t(BN);
   const auto wm = w.index / std::uint32_t(across) * std::uint32_t(WM),
              wn = w.index % std::uint32_t(across) * std::uint32_t(WN);
   TileSource<TileA> source_a(cta, a, kk, m, kk);

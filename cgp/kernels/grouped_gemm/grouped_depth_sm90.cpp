@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm sm90, form depth: the products of each group's rows, C[g] = A[rows of g]^T B[rows of g].
 //   who      persistent blocks walk over the tiles of all C[g]; roles as in grouped_rows_sm90.cpp
-//   memory   A and B have tensor maps that end where a group ends (grouped_walk.h): what lies behind are
+//   memory   A and B have tensor maps that end where a group ends (grouped_tiles.h): what lies behind are
 //   zeros,
 //            so a group's last 64 rows need no mask and a group without rows multiplies zeros
 //   needs    sm_90a; 16-bit types; A, B, C and their rows at multiples of 16 bytes
@@ -10,7 +10,7 @@
 #include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -44,7 +44,7 @@ void grouped_depth_kernel(
           [&](const Val<u32>& tile) {
             const auto asked = supply.ask(k);
             const auto per_group = tiles_m * tiles_n, group = tile / per_group;
-            const auto at = band_place(tile % per_group, tiles_m, tiles_n, tune.band);
+            const auto at = grouped_raster(tile % per_group, tiles_m, tiles_n, tune.band);
             const auto m0 = at.row * kHopperBm, n0 = at.col * BN;
             const auto span = groups_end.span(group);
             // No rows: one step of zeros.

@@ -5,7 +5,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/workspace/gemm_canonicalize.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -174,7 +174,7 @@ runtime::TensorMap map_of(runtime::Stream& s, const runtime::LoadedKernel& fn, s
   spec.l2 = runtime::L2Promotion::b128;
   return s.device().tensor_map(spec, at);
 }
-// Rows that end where a group ends: grouped_walk.h.
+// Rows that end where a group ends: grouped_tiles.h.
 runtime::TensorMap clipped_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
                                std::uint64_t at, std::uint64_t rows, std::uint64_t cols,
                                std::uint64_t row_bytes) {

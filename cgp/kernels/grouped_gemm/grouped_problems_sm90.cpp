@@ -13,7 +13,7 @@
 #include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -78,8 +78,8 @@ void grouped_problems_kernel(Kernel& k, GroupedTuning tune,
         const auto tiles_of = [](const Val<u32>& n, int of) {
           return (n + std::uint32_t(of - 1)) / std::uint32_t(of);
         };
-        const auto at =
-            band_place(tile.number, tiles_of(tile.held[0], kHopperBm), tiles_of(tile.held[1], BN), tune.band);
+        const auto at = grouped_raster(tile.number, tiles_of(tile.held[0], kHopperBm),
+                                       tiles_of(tile.held[1], BN), tune.band);
         const auto m0 = at.row * kHopperBm, n0 = at.col * BN, k_tiles = tiles_of(tile.held[2], kHopperBk);
         mail.send(w, {tile.group, m0, n0, k_tiles});
         w.one_thread([&](Thread& t) {

@@ -7,7 +7,7 @@
 //            nothing
 //   order    a block takes the next tile that nobody has: see TileSupply
 //   memory   TMA tiles of A may reach into the next group: those rows are not stored. C has a tensor map
-//            that ends where a group ends (grouped_walk.h): stores are clipped
+//            that ends where a group ends (grouped_tiles.h): stores are clipped
 //   sync     ring barriers run on across tiles, so the next tile's operands arrive while this one is stored
 //   needs    sm_90a; 16-bit types; A, B, C and their rows at multiples of 16 bytes
 #include "cgp/base/text.h"
@@ -15,7 +15,7 @@
 #include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -44,7 +44,7 @@ void grouped_rows_kernel(Kernel& k, GroupedTuning tune, typename HopperOperand<T
       const TileSupply supply{counter, tune.taken};
       walk.each(w, supply, [&](const GroupTile& tile) {
         const auto start = tile.held[0], size = tile.held[1];
-        const auto at = band_place(
+        const auto at = grouped_raster(
             tile.number, (size + std::uint32_t(kHopperBm - 1)) / std::uint32_t(kHopperBm), cols, tune.band);
         const auto row = at.row * kHopperBm, col = at.col * BN;
         mail.send(w, {start + row, size - row, col});

@@ -11,7 +11,7 @@
 #include "cgp/dsl/core/convert.h"
 #include "cgp/kernels/gemm/api/any_element.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -224,7 +224,8 @@ void grouped_rows_simt(Kernel& k, GroupedProblem p, In<u32> ends, In<u32> index,
   const auto ldc = p.epilogue.pairing() == Pairing::none ? n64 : to<u64>(n / 2u);
   walk_tiles(k, RaggedRows{{ends, wide, groups, rows}, cols, kTile}, [&](const GroupTile& t) {
     const auto start = t.held[0], size = t.held[1];
-    const auto at = band_place(t.number, (size + std::uint32_t(kTile - 1)) / std::uint32_t(kTile), cols, 8);
+    const auto at =
+        grouped_raster(t.number, (size + std::uint32_t(kTile - 1)) / std::uint32_t(kTile), cols, 8);
     const auto first = to<u64>(start);
     const Product x{operand(p.type, a, k64, true),
                     operand(*p.type_b, b + bytes_of(*p.type_b, to<u64>(t.group) * n64 * k64),

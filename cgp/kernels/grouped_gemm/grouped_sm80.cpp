@@ -10,7 +10,7 @@
 #include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -84,7 +84,7 @@ void grouped_rows_sm80(Kernel& k, In<T> a, In<T> b, InOut<T> c, In<u32> ends, Va
   walk.each(w, TileSupply{Out<u32>(Val<u64>(0)), false}, [&](const GroupTile& t) {
     const auto start = t.held[0], size = t.held[1];
     const auto at =
-        band_place(t.number, (size + std::uint32_t(kTile - 1)) / std::uint32_t(kTile), cols, kBand);
+        grouped_raster(t.number, (size + std::uint32_t(kTile - 1)) / std::uint32_t(kTile), cols, kBand);
     multiply_tile<T, Major::k, MB>(
         k, ring,
         Product<T>{a.at(to<u64>(start) * k64), b.at(to<u64>(t.group) * n64 * k64),
@@ -104,7 +104,7 @@ void grouped_depth_sm80(Kernel& k, In<T> a, In<T> b, InOut<T> c, In<u32> ends, V
   const auto m64 = to<u64>(m), n64 = to<u64>(n);
   k.loop(range(k.ctaid_x(), tiles, k.nctaid_x()), [&](Val<u32> tile) {
     const auto per_group = tiles_m * tiles_n, group = tile / per_group;
-    const auto at = band_place(tile % per_group, tiles_m, tiles_n, kBand);
+    const auto at = grouped_raster(tile % per_group, tiles_m, tiles_n, kBand);
     const auto span = groups_end.span(group);
     multiply_tile<T, MN, MN>(
         k, ring,

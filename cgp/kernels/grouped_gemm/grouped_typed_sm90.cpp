@@ -3,14 +3,15 @@
 //   who      as in grouped_rows_sm90.cpp: one producer warp finds the tiles and tells the math warpgroups,
 //   each
 //            of which owns 64 rows
-//   memory   stages of 128 bytes of K, sums and promotion of gemm_shaped_sm90.h; C leaves through
+//   memory   stages of 128 bytes of K, accumulators and promotion of gemm_dynamic_sm90.h; C is stored by
 //            gemm_store_sm90.h and a map that ends where the group ends
 //   needs    sm_90a; K contiguous in A and B; A, B, C and their rows at multiples of 16 bytes; k >= 1
 #include "cgp/base/text.h"
 #include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/gemm/sm90/gemm_block_scales.h"
+#include "cgp/kernels/gemm/sm90/gemm_mixed_sm90.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -25,12 +26,12 @@ bool sums_promoted(const GroupedProblem& p) {
 struct GroupedTypedBuild {
   GroupedProblem p;
   GroupedTypedTuning tune;
-  ShapedTile tile;
+  DynamicTile tile;
   Epilogue whole;  ///< alpha, beta and the problem's own
 };
 
 // What the kernel needs to scale a tile's sums.
-struct GroupedFactors {
+struct GroupedScales {
   In<f32> a, b;
   In<u32> index;
   Val<u32> indexed, a_rows;
@@ -41,13 +42,13 @@ struct GroupedFactors {
   }
 };
 
-// Sums of 64 rows times factors of a whole operand, or of rows and columns.
-std::vector<Value> scaled(Kernel& k, const GroupedTypedBuild& g, const GroupedFactors& f,
-                          const std::vector<Value>& sums, const Val<u32>& row0, const Val<u32>& left,
-                          const Val<u32>& group, const Val<u32>& n0, const Val<u32>& n) {
+// An accumulator of 64 rows times scales of a whole operand, or of rows and columns.
+DynAcc scaled(Warpgroup& wg, const GroupedTypedBuild& g, const GroupedScales& f, DynAcc acc,
+              const Val<u32>& row0, const Val<u32>& left, const Val<u32>& group, const Val<u32>& n0,
+              const Val<u32>& n) {
   const auto by_group = [&] { return f.b.ld(to<u64>(group)); };
   std::vector<Val<f32>> of_rows;
-  const auto origin = record::warpgroup_origin(k);
+  const auto origin = DynAcc::origin(wg);
   const bool channels = g.p.scaling == GemmScaling::channel;
   for (std::uint32_t h = 0; h < 2; ++h) {
     const auto in = origin.row + 8 * h < left;
@@ -55,7 +56,7 @@ std::vector<Value> scaled(Kernel& k, const GroupedTypedBuild& g, const GroupedFa
                                : f.a.ld(0) * by_group());
   }
   std::vector<Value> out;
-  const int cols = int(sums.size()) * 2;
+  const int cols = acc.cols();
   for (int c = 0; c < cols; c += 8) {
     std::vector<Val<f32>> of_cols;
     for (std::uint32_t e = 0; e < 2 && channels; ++e) {
@@ -65,38 +66,38 @@ std::vector<Value> scaled(Kernel& k, const GroupedTypedBuild& g, const GroupedFa
       of_cols.push_back(f.b.ld_if(col < n, to<u64>(group) * to<u64>(n) + to<u64>(col), Val<f32>(0.f))[0]);
     }
     for (int v = 0; v < 4; ++v) {
-      const auto row = of_rows[std::size_t(v / 2)];
-      const Val<f32> x(sums[std::size_t(c / 2 + v)]);
-      out.push_back(channels ? x * row * of_cols[std::size_t(v % 2)] : x * row);
+      const auto x = acc.get<f32>(c / 2 + v) * of_rows[std::size_t(v / 2)];
+      out.push_back(channels ? x * of_cols[std::size_t(v % 2)] : x);
     }
   }
-  return out;
+  return DynAcc(ptx::Mod::f32, 64, cols, AccRegs(std::move(out)));
 }
 
 void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
   const auto& t = g.tile;
   const auto pairing = g.p.epilogue.pairing();
-  const ShapedOperand a(k, t.a, t.element_bytes, Major::k, t.height()),
-      b(k, t.b, t.element_bytes, Major::k, t.width(), pairing != Pairing::none);
+  const auto a = DynamicOperand::declare(k, DynTile::operand(t.a, t.element_bytes, Major::k, t.height()));
+  const auto b = DynamicOperand::declare(k, DynTile::operand(t.b, t.element_bytes, Major::k, t.width()),
+                                         pairing != Pairing::none);
   const auto word = [&] { return Param<Val<u32>>::make(k); };
   const auto ends = Param<In<u32>>::make(k);
   const auto wide = word(), groups = word(), rows = word(), n = word(), cols = word(), k_tiles = word();
   const auto counter = Param<Out<u32>>::make(k);
-  std::optional<GroupedFactors> factors;
+  std::optional<GroupedScales> scales;
   if (g.p.scaling != GemmScaling::none) {
     const auto of_a = Param<In<f32>>::make(k), of_b = Param<In<f32>>::make(k);
     const auto index = Param<In<u32>>::make(k);
     const auto indexed = word();
-    factors.emplace(GroupedFactors{of_a, of_b, index, indexed, word()});
+    scales.emplace(GroupedScales{of_a, of_b, index, indexed, word()});
   }
   HopperStore c(k, *g.p.type_c, g.whole, rows, n, 0, /*ragged=*/true);
-  auto math = k.role<Warpgroup>(t.groups, /*registers=*/232);
+  auto math = k.role<Warpgroup>(t.warpgroups, /*registers=*/232);
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   // Before the ring, whose barriers its producer makes known to those who take: compute-sanitizer's racecheck
   // sees races that are none where a barrier of the whole block comes after one at which the producer only
   // arrives.
   Mailbox mail(k, 4, 2, math);
-  ShapedProduct product(k, t, load, math, a, b);
+  DynamicMainloop mainloop(k, t, load, math, a, b);
   c.open(math, g.tune.buffers);
 
   load.run([&](Warpgroup& wg) {
@@ -104,12 +105,12 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
       GroupWalk walk(k, RaggedRows{{ends, wide, groups, rows}, cols, t.height()}, Uniform::warp);
       walk.each(w, TileSupply{counter, true}, [&](const GroupTile& tile) {
         const auto start = tile.held[0], size = tile.held[1], high = Val<u32>(std::uint32_t(t.height()));
-        const auto at = band_place(tile.number, (size + (high - 1)) / high, cols, g.tune.band);
+        const auto at = grouped_raster(tile.number, (size + (high - 1)) / high, cols, g.tune.band);
         const auto row = at.row * high, col = at.col * std::uint32_t(t.width());
         mail.send(w, {start + row, size - row, col, tile.group});
         w.one_thread([&](Thread& thread) {
           k.loop(k_tiles, [&](Val<u32> kt) {
-            product.fill(thread, {Val<u32>(0), start + row, col}, {tile.group, start + row, col}, kt);
+            mainloop.fill(thread, {Val<u32>(0), start + row, col}, {tile.group, start + row, col}, kt);
           });
         });
       });
@@ -134,36 +135,31 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
               assume_uniform(mine < where.left, Uniform::warpgroup),
               [&] {
                 const auto row0 = where.row + mine, left = where.left - mine;
-                std::vector<Value> sums;
-                if (sums_promoted(g.p)) {
-                  ShapedPromotion how{g.tune.parts};
+                auto acc = [&] {
+                  if (!sums_promoted(g.p)) return mainloop.accumulate(wg, k_tiles);
+                  Promotion how{g.tune.parts};
                   if (g.p.scaling == GemmScaling::block) {
-                    BlockFactors f(factors->a, factors->b, k_tiles);
-                    const auto origin = record::warpgroup_origin(k);
+                    BlockScales f(scales->a, scales->b, k_tiles);
+                    const auto origin = DynAcc::origin(wg);
                     for (int r : t.thread_rows()) {
                       const auto in = origin.row + std::uint32_t(r) < left;
-                      f.row(factors->row(row0 + origin.row + std::uint32_t(r), in), in);
+                      f.row(scales->row(row0 + origin.row + std::uint32_t(r), in), in);
                     }
                     f.columns(t, g.tune.parts, pairing, to<u64>(where.group), where.col, n);
-                    how.factors = f;
+                    how.scales = f;
                   }
-                  for (const auto& x : product.promoted_sums(wg, k_tiles, how)) sums.push_back(x);
-                } else {
-                  for (const auto& x : product.sums(wg, k_tiles)) sums.push_back(x);
-                }
-                const bool whole = g.p.type_c == DType::s32 && g.whole.empty() && !factors;
-                if (t.sum == ptx::Mod::s32 && !whole) {
-                  std::vector<Value> floats;
-                  for (const auto& x : sums) floats.push_back(to<f32>(Val<s32>(x)));
-                  sums.swap(floats);
-                }
-                if (factors && g.p.scaling != GemmScaling::block) {
-                  auto more = scaled(k, g, *factors, sums, row0, left, where.group, where.col, n);
-                  sums.swap(more);
-                }
-                c.store(wg, sums, t.group_cols(), {Val<u32>(0), row0, where.col}, left);
+                  return mainloop.accumulate_promoted(wg, k_tiles, how);
+                }();
+                const bool whole = g.p.type_c == DType::s32 && g.whole.empty() && !scales;
+                auto floats = whole ? std::move(acc) : to_floats(std::move(acc));
+                if (scales && g.p.scaling != GemmScaling::block)
+                  c.store(wg,
+                          scaled(wg, g, *scales, std::move(floats), row0, left, where.group, where.col, n),
+                          {Val<u32>(0), row0, where.col}, left);
+                else
+                  c.store(wg, floats, {Val<u32>(0), row0, where.col}, left);
               },
-              [&] { product.skip(wg, k_tiles); });
+              [&] { mainloop.pass(wg, k_tiles); });
           return receive();
         });
     c.drain(wg);
@@ -188,8 +184,8 @@ GroupedTypedTuning grouped_typed_tuning(const GroupedProblem& q) {
 Variant grouped_typed_sm90(const GroupedProblem& q, const GroupedTypedTuning& t) {
   const auto p = q.whole();
   const auto sum = p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32;
-  GroupedTypedBuild g{p, t, {.a = wgmma_word(p.type), .b = wgmma_word(*p.type_b), .sum = sum}, {}};
-  g.tile.element_bytes = bytes(p.type), g.tile.rows = t.bm, g.tile.cols = t.bn, g.tile.groups = t.bm / 64;
+  GroupedTypedBuild g{p, t, {.a = wgmma_word(p.type), .b = wgmma_word(*p.type_b), .accumulator = sum}, {}};
+  g.tile.element_bytes = bytes(p.type), g.tile.rows = t.bm, g.tile.cols = t.bn, g.tile.warpgroups = t.bm / 64;
   g.tile.stages = t.stages;
   g.whole = grouped_epilogue(p, {});
   auto name = text::cat("grouped_gemm_", cgp::name(p.type));

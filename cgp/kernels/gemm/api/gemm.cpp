@@ -13,6 +13,7 @@
 #include "cgp/kernels/gemm/select/gemm_planner.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
 #include "cgp/kernels/gemm/sm80/gemm_sm80.h"
+#include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 #include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
 
 namespace cgp::kernels {
@@ -224,28 +225,26 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
   const auto k_tiles = std::uint32_t(ceil_div(p.k * std::uint64_t(cgp::bytes(p.type)), 128));
   const auto cluster = std::uint64_t(choice.cluster);
+  GemmPersistentParams<OnHost> args;
+  args.a = maps.a, args.b = maps.b, args.c = c, args.k_tiles = k_tiles, args.alpha = p.alpha;
+  if (p.beta != 0) {
+    args.source = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
+    args.beta = p.beta;
+  }
+  const GemmPersistentForm form{p.beta != 0, !choice.by_grid};
   if (choice.by_grid) {  // a block for each tile
     const auto size = fn.image().cluster;
     if (cols * size.y > 65535)
       throw Unsupported(text::cat("gemm: ", cols, " columns of tiles are more than a grid has along y"));
     const runtime::Dim3 blocks{std::uint32_t(rows * size.x), std::uint32_t(cols * size.y),
                                std::uint32_t(p.batch)};
-    if (p.beta != 0) {
-      const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-      return fn(s, blocks, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta);
-    }
-    return fn(s, blocks, maps.a, maps.b, c, k_tiles, p.alpha);
+    return launch(s, fn, blocks, args, form);
   }
   const auto resident =
       std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
   const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
-  if (p.beta != 0) {
-    const auto old = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-    return fn(s, grid, maps.a, maps.b, c, old, k_tiles, p.alpha, p.beta, std::uint32_t(rows),
-              std::uint32_t(cols), std::uint32_t(tiles));
-  }
-  fn(s, grid, maps.a, maps.b, c, k_tiles, p.alpha, std::uint32_t(rows), std::uint32_t(cols),
-     std::uint32_t(tiles));
+  args.rows = std::uint32_t(rows), args.cols = std::uint32_t(cols), args.tiles = std::uint32_t(tiles);
+  launch(s, fn, grid, args, form);
 }
 
 // Whole tiles first, as many as blocks, again and again; what is left goes to clusters, a tile each, if that
@@ -265,8 +264,11 @@ void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
   const bool shared = split > 1 && left > 0 && left <= clusters && k_tiles >= split;
   const std::uint64_t whole = shared ? tiles - left : tiles,
                       grid = whole == 0 ? left * split : ceil_div(std::min(whole, blocks), split) * split;
-  fn(s, runtime::Dim3{std::uint32_t(grid), 1, 1}, maps.a, maps.b, c, std::uint32_t(k_tiles), p.alpha,
-     std::uint32_t(rows), std::uint32_t(cols), std::uint32_t(whole), std::uint32_t(tiles));
+  GemmStreamKParams<OnHost> args;
+  args.a = maps.a, args.b = maps.b, args.c = c, args.k_tiles = std::uint32_t(k_tiles), args.alpha = p.alpha;
+  args.rows = std::uint32_t(rows), args.cols = std::uint32_t(cols);
+  args.whole = std::uint32_t(whole), args.tiles = std::uint32_t(tiles);
+  launch(s, fn, runtime::Dim3{std::uint32_t(grid), 1, 1}, args);
 }
 
 void launch_stream(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,

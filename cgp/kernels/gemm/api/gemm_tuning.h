@@ -61,8 +61,8 @@ Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPers
 GemmChoice choose_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
 /// The choice whose variant has this name, if one has.
 std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b);
-struct ShapedTile;
-ShapedTile gemm_persistent_tile(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
+struct DynamicTile;
+DynamicTile gemm_persistent_tile(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
 
 /// Processors that work where blocks come in clusters: GPCs have numbers of them that 4 and 8 do not divide.
 constexpr int usable_sms(int sms, int cluster) {

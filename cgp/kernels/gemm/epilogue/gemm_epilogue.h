@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The end of every gemm variant, c = alpha * sum + beta * c where the element is inside, and the order in
-// which blocks visit the tiles of C.
+// The end of every gemm variant that stores from registers: c = alpha * sum + beta * c where the element is
+// inside.
 #include <algorithm>
 #include <vector>
 
@@ -86,19 +86,5 @@ struct GemmOutput {
         });
   }
 };
-
-/// Tiles are visited in groups of `group` rows, down the columns of a group first: the blocks that run
-/// together then share few rows of A and few columns of B, which stay in L2.
-struct GemmTile {
-  dsl::Val<dsl::u32> m, n;
-};
-inline GemmTile grouped_tile(dsl::Kernel& k, const dsl::Val<dsl::u32>& tiles_m,
-                             const dsl::Val<dsl::u32>& tiles_n, int group) {
-  using namespace dsl;
-  const auto per_group = tiles_n * std::uint32_t(group);
-  const auto first = k.ctaid_x() / per_group * std::uint32_t(group), rest = k.ctaid_x() % per_group;
-  const auto height = dsl::min(tiles_m - first, std::uint32_t(group));
-  return {first + rest % height, rest / height};
-}
 
 }  // namespace cgp::kernels

@@ -21,7 +21,7 @@ double crossing_panels(int extent) { return extent % 64 == 0 ? 0 : extent % 32 =
 // Microseconds on an H200, fitted to 655 tilings of 262 problems. A stage of K takes what its products take,
 // what its rows take (those that a block asks for, and those that it is sent), or its share of the way from
 // memory.
-double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const GemmProblem& p) {
+double predict_single(const GemmPersistentShape& s, const DynamicTile& t, const GemmProblem& p) {
   const auto element = std::uint64_t(cgp::bytes(p.type));
   const bool a = element * p.lda % 128 != 0, b = element * p.ldb % 128 != 0;
   const auto rows = [](int extent, int sharing, double crooked) {
@@ -43,7 +43,7 @@ double predict_single(const GemmPersistentShape& s, const ShapedTile& t, const G
       (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n) * (s.old ? 2 : 1));
   // The last term decides between tilings that memory makes equally fast.
   const double whole_lines = s.cluster > 1 && !a && !b ? 1.1 : 1;
-  return (gemm_both_times(time, bytes / 4.08e6 + 5.66, 5.46) + 1e-3 * time) * (t.turned ? 0.98 : 1) *
+  return (gemm_both_times(time, bytes / 4.08e6 + 5.66, 5.46) + 1e-3 * time) * (t.swap_ab ? 0.98 : 1) *
          whole_lines;
 }
 
@@ -75,10 +75,10 @@ std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddres
                           (s.beside() > 1 && wave_tiles(p.n, width) < std::uint64_t(s.beside()));
     if (!whole || wasteful || across * std::uint64_t(s.beside()) > 65535) return;
     auto t = gemm_persistent_tile(p.type, p.trans_a, p.trans_b, s);
-    if (t.stages < 3 || !shaped_single_fits(t) || (s.old && !shaped_old_slots(t))) return;
+    if (t.stages < 3 || !t.results_fit_ring() || (s.old && !t.source_stages())) return;
     all.push_back({s, predict_single(s, t, p)});
     const int usual = t.stages;
-    if (s.cluster == 1 || !long_lines || (s.stages = shaped_stages(t, 0, 14)) <= usual) return;
+    if (s.cluster == 1 || !long_lines || (s.stages = t.fitting_stages(0, 14)) <= usual) return;
     t.stages = s.stages;
     all.push_back({s, predict_single(s, t, p)});
   };

@@ -316,7 +316,7 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
       each_persistent(p, [&](const Tiling& t) {
         // Measured: warpgroups side by side wait for the old C.
         if (t.bm <= 256 && t.bn <= 256 &&
-            shaped_old_slots(gemm_persistent_tile(p.type, p.trans_a, p.trans_b, shape_of(t, p))))
+            gemm_persistent_tile(p.type, p.trans_a, p.trans_b, shape_of(t, p)).source_stages())
           add(t);
       });
   }

@@ -17,6 +17,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/dsl/mma/dyn_warp.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
@@ -26,7 +27,7 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kCrookedThreads = 256, kSlice = 64;  // of K that a warp multiplies of a stage
+constexpr int kThreads = 256, kSlice = 64;  // of K that a warp multiplies of a stage
 
 // Warps of a tile along its rows, its columns and K; what each of them makes.
 struct CrookedTile {
@@ -48,18 +49,18 @@ struct CrookedBuild {
 
 // The tiles of one operand on their way into shared memory. Rows of the matrix as it is stored are `pitch`
 // apart; rows of a stage are rows of the matrix.
-class CrookedPanel {
+class MisalignedPanel {
  public:
   // k_contiguous: `extent` rows of depth elements, else depth rows of `extent` elements.
-  CrookedPanel(Kernel& k, bool k_contiguous, int extent, int depth, int wide)
+  MisalignedPanel(Kernel& k, bool k_contiguous, int extent, int depth, int wide)
       : k_contiguous_(k_contiguous),
         wide_(wide),
         layout_(layout(k_contiguous, extent, depth)),
         per_row_(layout_.cols / wide),
-        step_(std::max(1, kCrookedThreads / per_row_)),
+        step_(std::max(1, kThreads / per_row_)),
         passes_(layout_.rows / step_),
-        row_(record::divided(k.tid(), per_row_)),
-        col_(record::times(record::remainder(k.tid(), per_row_), wide)) {}
+        row_(divided(k.tid(), per_row_)),
+        col_(times(remainder(k.tid(), per_row_), wide)) {}
 
   static TileLayout layout(bool k_contiguous, int extent, int depth) {
     const int rows = k_contiguous ? extent : depth, cols = k_contiguous ? depth : extent;
@@ -101,8 +102,7 @@ class CrookedPanel {
     const int period = 8 / std::gcd(8, step_);
     std::vector<Val<u32>> at;
     for (int j = 0; j < passes_; ++j) {
-      if (j < period)
-        at.push_back(base + record::tile_offset(layout_, row_ + std::uint32_t(j * step_), col_));
+      if (j < period) at.push_back(base + tile_offset(layout_, row_ + std::uint32_t(j * step_), col_));
       const int further = j / period * period * step_ * layout_.span();
       const Ptr<shared, b16> to(at[std::size_t(j % period)], further);
       const auto& v = held[std::size_t(j)];
@@ -142,12 +142,12 @@ struct CrookedPlace {
   Val<u32> m, n, m0, n0, paired;
   Val<f32> alpha, beta;
 };
-int crooked_pitch(const CrookedTile& t) { return t.cols + 8; }
+int staging_pitch(const CrookedTile& t) { return t.cols + 8; }
 
 template <class T>
 void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met, const CrookedPlace& to_c) {
   const auto& t = b.tile;
-  const int pitch = crooked_pitch(t), slice = t.rows * pitch;
+  const int pitch = staging_pitch(t), slice = t.rows * pitch;
   const auto total = [&](const Val<u32>& at) {
     std::vector<Val<f32>> sum{met.ld(at)};
     for (int s = 1; s < t.warps_k; ++s) sum.push_back(sum.back() + met.at(s * slice).ld(at));
@@ -155,13 +155,12 @@ void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met
   };
   // `wide` columns a thread.
   const auto each = [&](int wide, auto&& put) {
-    const int per_row = t.cols / wide, step = kCrookedThreads / per_row;
-    const auto row = record::divided(k.tid(), per_row),
-               col = record::times(record::remainder(k.tid(), per_row), wide);
+    const int per_row = t.cols / wide, step = kThreads / per_row;
+    const auto row = divided(k.tid(), per_row), col = times(remainder(k.tid(), per_row), wide);
     for (int r = 0; r < t.rows; r += step) {
       const auto y = to_c.m0 + row + std::uint32_t(r), x = to_c.n0 + col;
       const auto inside = (y < to_c.m) & (x < to_c.n);
-      put(inside, to<u64>(y) * to_c.ldc + to<u64>(x), record::times(row + std::uint32_t(r), pitch) + col);
+      put(inside, to<u64>(y) * to_c.ldc + to<u64>(x), times(row + std::uint32_t(r), pitch) + col);
     }
   };
   if (b.parts)
@@ -197,40 +196,32 @@ void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all
                          Val<u64> stride_a, Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha,
                          Val<f32> beta, Val<u32> tiles_m, Val<u32> part_k, Val<u32> paired) {
   const auto& t = b.tile;
-  k.block(kCrookedThreads);
+  k.block(kThreads);
   const auto batch = to<u64>(k.ctaid_z());
   const auto m0 = k.ctaid_x() % tiles_m * std::uint32_t(t.rows),
              n0 = k.ctaid_x() / tiles_m * std::uint32_t(t.cols);
-  CrookedPanel pa(k, !b.trans_a, t.rows, t.depth(), b.wide_a), pb(k, b.trans_b, t.cols, t.depth(), b.wide_b);
+  MisalignedPanel pa(k, !b.trans_a, t.rows, t.depth(), b.wide_a),
+      pb(k, b.trans_b, t.cols, t.depth(), b.wide_b);
   pa.source(a_all.at(batch * stride_a).address(), lda, m0, m);
   pb.source(b_all.at(batch * stride_b).address(), ldb, n0, n);
   const int bytes_a = pa.tile().bytes(), stage = bytes_a + pb.tile().bytes();
-  const auto smem = k.smem_addr(k.smem(std::max(2 * stage, t.warps_k * t.rows * crooked_pitch(t) * 4), 1024));
+  const auto smem = k.smem_addr(k.smem(std::max(2 * stage, t.warps_k * t.rows * staging_pitch(t) * 4), 1024));
   const auto first = k.ctaid_y() * part_k, end = dsl::min(kk, first + part_k);
 
   // This warp's part of a stage.
-  const auto warp = record::divided(k.tid(), 32);
-  const auto wk = record::divided(warp, t.warps_m * t.warps_n),
-             in_k = record::remainder(warp, t.warps_m * t.warps_n);
-  const auto wm = record::remainder(in_k, t.warps_m), wn = record::divided(in_k, t.warps_m);
-  const auto lanes = [&](const CrookedPanel& p, Operand which, const Val<u32>& from) {
+  const auto warp = divided(k.tid(), 32);
+  const auto wk = divided(warp, t.warps_m * t.warps_n), in_k = remainder(warp, t.warps_m * t.warps_n);
+  const auto wm = remainder(in_k, t.warps_m), wn = divided(in_k, t.warps_m);
+  const auto lanes = [&](const MisalignedPanel& p, Operand which, const Val<u32>& from) {
     const int slice = p.major() == Major::k ? p.tile().panel_bytes() : kSlice * p.tile().span();
-    return record::operand_lane_offset(k, which, p.major(), p.tile(), from) + record::times(wk, slice);
+    return DynWarpProduct::lane_offset(k, which, p.major(), p.tile(), from) + times(wk, slice);
   };
-  const auto lane_a = lanes(pa, Operand::a, record::times(wm, t.warp_rows())),
-             lane_b = lanes(pb, Operand::b, record::times(wn, t.warp_cols()));
-  const record::WarpProduct product{
-      {b.type, b.type, ptx::Mod::f32, 16, 8, 16}, t.warp_rows() / 16, t.warp_cols() / 8, 4, 2, 4};
-  const auto sums = record::zero_registers(k, ptx::Mod::f32, t.warp_rows() * t.warp_cols() / 32, k.here());
-  const auto multiply_stage = [&](const Val<u32>& base) {
-    TileLanes of_a(pa.tile(), base + lane_a, 0), of_b(pb.tile(), base + lane_b, bytes_a);
-    for (int step = 0; step < kSlice / 16; ++step)
-      record::mma_blocks(
-          k, product, record::load_operand(k, Operand::a, pa.major(), 2, t.warp_rows(), step, of_a, k.here()),
-          record::load_operand(k, Operand::b, pb.major(), 2, t.warp_cols(), step, of_b, k.here()), sums,
-          k.here());
-  };
-  const auto fill = [&](const Val<u32>& base, const CrookedPanel::Held& x, const CrookedPanel::Held& y) {
+  const auto lane_a = lanes(pa, Operand::a, times(wm, t.warp_rows())),
+             lane_b = lanes(pb, Operand::b, times(wn, t.warp_cols()));
+  DynWarpProduct product(k, b.type, t.warp_rows(), t.warp_cols(), {pa.tile(), pa.major(), lane_a},
+                         {pb.tile(), pb.major(), lane_b});
+  const auto fill = [&](const Val<u32>& base, const MisalignedPanel::Held& x,
+                        const MisalignedPanel::Held& y) {
     pa.store(base, x), pb.store(base + std::uint32_t(bytes_a), y);
   };
   fill(smem, pa.load(first, end), pb.load(first, end));
@@ -239,19 +230,19 @@ void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all
   k.loop(range(first, end, Val<u32>(depth)), keep_uniform(smem * 0u), [&](Val<u32> from, Val<u32> now) {
     const auto then = Val<u32>(std::uint32_t(stage)) - now;
     const auto x = pa.load(from + depth, end), y = pb.load(from + depth, end);
-    multiply_stage(smem + now);
+    product.add(smem + now, 0, bytes_a, kSlice / 16);
     fill(smem + then, x, y);
     k.sync();
     return then;
   });
 
-  // Nobody reads the last stage any more: the sums meet there, and slices of K are added in their order.
+  // Nobody reads the last stage any more: the accumulators meet there, and slices of K are added in their order.
   const auto met = Ptr<shared, f32>(smem);
-  const int pitch = crooked_pitch(t);
-  const auto origin = record::warp_origin(k);
-  const auto mine = record::times(wk, t.rows * pitch) +
-                    record::times(record::times(wm, t.warp_rows()) + origin.row, pitch) +
-                    record::times(wn, t.warp_cols()) + origin.col;
+  const auto& sums = product.values();
+  const int pitch = staging_pitch(t);
+  const auto origin = DynWarpProduct::origin(k);
+  const auto mine = times(wk, t.rows * pitch) + times(times(wm, t.warp_rows()) + origin.row, pitch) +
+                    times(wn, t.warp_cols()) + origin.col;
   const int across = t.warp_cols() / 8;
   for (int i = 0; i < t.warp_rows() / 16; ++i)
     for (int j = 0; j < across; ++j)

@@ -7,6 +7,7 @@
 #include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/gemm/epilogue/gemm_direct_store.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 namespace {
@@ -32,8 +33,8 @@ void gemm_typed_mma_kernel(Kernel& k, DirectTuning tune, In<TA> a, In<TB> b, Val
   Cta cta = k.cta();
   Warp w = k.warp();
   AsyncRing<TileA, TileB> ring(k, kStages);
-  const auto tile = grouped_tile(k, tiles_m, tiles_n, kGroup);
-  const auto m0 = tile.m * kTile, n0 = tile.n * kTile;
+  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, kGroup);
+  const auto m0 = tile.row * kTile, n0 = tile.col * kTile;
   const auto wm = (w.index >> 1) * kWarpTile, wn = (w.index & 1) * kWarpTile;
   constexpr bool ka = MA == Major::k, kb = MB == Major::k;
   TileSource<TileA> a_src(cta, a.at(batch64 * stride_a), lda, ka ? m : kk, ka ? kk : m);
@@ -51,7 +52,7 @@ void gemm_typed_mma_kernel(Kernel& k, DirectTuning tune, In<TA> a, In<TB> b, Val
       [&](const auto& stage, const Val<u32>&, auto sums) {
         return multiply(w, std::move(sums), a_part, stage.template get<0>(), b_part, stage.template get<1>());
       });
-  const auto origin = record::warp_origin(k);
+  const auto origin = WarpAcc<Sum, kWarpTile, kWarpTile>::origin(w);
   const auto row0 = to<u64>(m0 + wm + origin.row), col0 = to<u64>(n0 + wn + origin.col);
   std::vector<EpilogueLine> rows;
   for (int i = 0; i < kWarpTile / 8; ++i) rows.push_back(out.row(row0, 8 * i));

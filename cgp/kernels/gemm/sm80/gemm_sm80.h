@@ -12,6 +12,7 @@
 #include "cgp/dsl/pipeline/async.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 
@@ -44,8 +45,8 @@ void kernel(dsl::Kernel& k, dsl::In<T> a, dsl::In<T> b, dsl::InOut<T> c, dsl::Va
   Cta cta = k.cta();
   Warp w = k.warp();
   AsyncRing<TileA, TileB> ring(k, kStages);
-  const auto tile = grouped_tile(k, tiles_m, tiles_n, kGroup);
-  const auto m0 = tile.m * BM, n0 = tile.n * BN, batch = k.ctaid_z();
+  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, kGroup);
+  const auto m0 = tile.row * BM, n0 = tile.col * BN, batch = k.ctaid_z();
   const auto wm = (w.index >> 1) * std::uint32_t(kRows), wn = (w.index & 1) * std::uint32_t(kCols);
   const auto batch64 = to<u64>(batch);
   constexpr bool ka = MA == Major::k, kb = MB == Major::k;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Factors of blocks for ShapedProduct::promoted_sums: 1 x 128 of op(A), 128 x 128 of op(B), as gemm.h has
+// Scales of blocks for DynamicMainloop::accumulate_promoted: 1 x 128 of op(A), 128 x 128 of op(B), as gemm.h has
 // them.
 #include "cgp/dsl/core/convert.h"
+#include "cgp/kernels/gemm/epilogue/epilogue.h"
 #include "cgp/kernels/gemm/sm90/gemm_dynamic_sm90.h"
 
 namespace cgp::kernels {
@@ -24,16 +25,16 @@ inline dsl::Val<dsl::u32> product_column(int cols, Pairing pairing, const dsl::V
   }
 }
 
-class BlockFactors {
+class BlockScales {
  public:
-  BlockFactors(const dsl::In<dsl::f32>& a, const dsl::In<dsl::f32>& b, const dsl::Val<dsl::u32>& k_tiles)
+  BlockScales(const dsl::In<dsl::f32>& a, const dsl::In<dsl::f32>& b, const dsl::Val<dsl::u32>& k_tiles)
       : a_(a), b_(b), depth_(dsl::to<dsl::u64>(k_tiles)) {}
   /// One of the thread's rows: which of A's.
   void row(const dsl::Val<dsl::u64>& number, const dsl::Val<dsl::pred>& inside) {
     rows_.emplace_back(number * depth_, inside);
   }
   /// Each part of a tile's columns, which lies inside a block of 128.
-  void columns(const ShapedTile& t, int parts, Pairing pairing, const dsl::Val<dsl::u64>& batch,
+  void columns(const DynamicTile& t, int parts, Pairing pairing, const dsl::Val<dsl::u64>& batch,
                const dsl::Val<dsl::u32>& n0, const dsl::Val<dsl::u32>& n) {
     const auto blocks = (n + 127u) / 128u;
     for (int p = 0; p < parts; ++p) {

@@ -1,184 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Parts of Hopper kernels whose tile is a build-time value instead of a type: any multiple of 64 by any
-// multiple of 8, any types of wgmma.
-//   rows, cols  M and N of wgmma. They are rows and columns of C or (turned) columns and rows: C's height
-//   then
-//               comes in steps of 8
-//   groups      math warpgroups; each has rows / groups rows and all columns, or (more than 256 columns) all
-//               rows and cols / groups columns
-//   memory      stages of 128 bytes of K by TMA with a 128-byte swizzle; an operand stored with its rows
-//               contiguous comes in panels of 64 of them, the last one partly unused
-//   promotion   sums that may not stay in the tensor cores: each stage is summed afresh and added up in fp32
-//               registers, times the factors of its blocks if there are any
-//   planes      an operand that is the sum of three (f32 as bf16) has a tile for each in a stage
-//   results     16-bit types: through shared memory (turned: by stmatrix.trans) and TMA, clipped at the
-//   edges;
-//               of a block that makes one tile through the ring, which has done its work by then
+// Parts of Hopper kernels whose tile is a build-time value: any multiple of 64 by any multiple of 8, any
+// types of wgmma.
+//   DynamicTile      the shape, and what follows from it: stages, epilogue subtiles, shared memory
+//   DynamicOperand   op(A) or op(B) behind a tensor map
+//   DynamicMainloop  the ring of stages, and a warpgroup's accumulator over them
+//   DynamicResults   accumulators on their way into C, 16-bit types, clipped at its edges
 #include <functional>
 #include <optional>
 #include <vector>
 
-#include "cgp/dsl/mma/epilogue.h"
-#include "cgp/dsl/mma/wgmma.h"
-#include "cgp/kernels/gemm/sm90/gemm_store_sm90.h"
+#include "cgp/dsl/mma/dyn_epilogue.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 
-struct ShapedTile {
-  ptx::Mod a, b, sum;  ///< words of wgmma
+/// Rows and columns are M and N of wgmma: rows and columns of C or, with swap_ab, columns and rows, so that
+/// C's height comes in steps of 8. A stage has 128 bytes of K of each operand, with a 128-byte swizzle; an
+/// MN-major operand comes in panels of 64 rows, the last one partly unused.
+struct DynamicTile {
+  ptx::Mod a, b, accumulator;  ///< words of wgmma
   int element_bytes = 2;
   dsl::Major major_a = dsl::Major::k, major_b = dsl::Major::k;
-  int rows = 128, cols = 128, groups = 2;
-  bool turned = false;
+  int rows = 128, cols = 128;
+  /// Math warpgroups: each has rows / warpgroups rows and all columns, or (more than 256 columns) all rows
+  /// and cols / warpgroups columns.
+  int warpgroups = 2;
+  bool swap_ab = false;
   int stages = 4;
-  int planes = 1;  ///< of each operand: 1 or 3
-  /// A block makes one tile: its results need no shared memory of their own.
-  bool single = false;
+  int terms = 1;  ///< tiles of each operand in a stage: 3 when f32 is the sum of three bf16
+  /// A block computes one tile: its results leave through the ring, which has done its work by then.
+  bool non_persistent = false;
 
-  int height() const { return turned ? cols : rows; }  ///< rows of C
-  int width() const { return turned ? rows : cols; }   ///< columns of C
+  int height() const { return swap_ab ? cols : rows; }  ///< rows of C
+  int width() const { return swap_ab ? rows : cols; }   ///< columns of C
   bool by_columns() const { return cols > 256; }
-  int group_rows() const { return by_columns() ? rows : rows / groups; }
-  int group_cols() const { return by_columns() ? cols / groups : cols; }
+  int warpgroup_rows() const { return by_columns() ? rows : rows / warpgroups; }
+  int warpgroup_cols() const { return by_columns() ? cols / warpgroups : cols; }
   /// Of a warpgroup's rows those of one thread, from its first on.
-  std::vector<int> thread_rows() const {
-    std::vector<int> out;
-    for (int r = 0; r < group_rows(); r += 64) out.insert(out.end(), {r, r + 8});
-    return out;
-  }
+  std::vector<int> thread_rows() const;
+  int stage_bytes() const;
+
+  /// What is stored at once: 64 rows by this many columns or, with swap_ab, this many rows by 64 columns of
+  /// C. Where they do not divide the tile (non_persistent) the last subtile repeats a part of the one before.
+  int subtile() const;
+  dsl::DynTile subtile_tile(ptx::Mod type) const;
+  int subtiles() const;  ///< of a warpgroup
+  /// Whether the subtiles of a non_persistent tile fit into the ring.
+  bool results_fit_ring() const;
+  int source_subtiles() const;  ///< of the source C, that a stage of the ring has room for, for a warpgroup
+  /// Stages of the ring that the source C of a tile takes; 0: the ring has not as many.
+  int source_stages() const;
+  /// Buffers that divide a warpgroup's subtiles: 2, else 3, else 1; of subtiles above 12 KB 1.
+  int store_buffers() const;
+  int staging_bytes(int buffers) const;  ///< of shared memory
+  /// Stages that fit beside `buffers` subtiles of each warpgroup, `most` at most.
+  int fitting_stages(int buffers, int most = 8) const;
 };
 
-/// op(A) or op(B): a tensor map (declared in this order among the parameters) and the tiles that it brings.
-/// paired (K contiguous): the map has [batch][2][extent / 2][k], and half of a tile comes from each of both.
-class ShapedOperand {
+/// op(A) or op(B).
+class DynamicOperand {
  public:
-  ShapedOperand(dsl::Kernel& k, ptx::Mod type, int element_bytes, dsl::Major major, int extent,
-                bool paired = false);
-  /// The blocks of the cluster share these tiles: each fetches its part.
-  ShapedOperand shared(dsl::Axis axis, Here at = Here::now()) const;
-  ShapedOperand hint(dsl::L2Hint h) const;
-  const dsl::record::TmaMap& map() const { return map_; }
-  int bytes() const { return map_.layout.bytes(); }
-  dsl::record::TmaSource at(const dsl::Val<dsl::u32>& batch, const dsl::Val<dsl::u32>& row,
-                            const dsl::Val<dsl::u32>& k0) const;
-  /// From row `from` (a multiple of 64, or of 8 with K contiguous) of a tile at base + offset on.
-  dsl::record::WgmmaOperand part(const dsl::Val<dsl::u32>& base, int offset,
-                                 const std::optional<dsl::Val<dsl::u32>>& from) const;
+  /// paired (K contiguous): the tensor is [batch][2][extent / 2][k], and half of a tile comes from each of
+  /// both; else [batch][extent][k], or [batch][k][extent].
+  explicit DynamicOperand(dsl::DynTmaIn map, bool paired = false) : map_(std::move(map)), paired_(paired) {}
+  static DynamicOperand declare(dsl::Kernel& k, const dsl::DynTile& tile, bool paired = false) {
+    return DynamicOperand(dsl::DynTmaIn::declare(k, tile, box(tile, paired)), paired);
+  }
+  static std::vector<int> box(const dsl::DynTile& tile, bool paired = false);
+
+  const dsl::DynTmaIn& map() const { return map_; }
+  dsl::DynTmaAt<dsl::DynTmaIn> at(const dsl::Val<dsl::u32>& batch, const dsl::Val<dsl::u32>& row,
+                                  const dsl::Val<dsl::u32>& k0) const;
 
  private:
-  ShapedOperand(dsl::record::TmaMap map, dsl::Major major, bool paired)
-      : map_(std::move(map)), major_(major), paired_(paired) {}
-  dsl::record::TmaMap map_;
-  dsl::Major major_;
+  dsl::DynTmaIn map_;
   bool paired_;
 };
 
-/// How sums leave the tensor cores.
-struct ShapedPromotion {
-  int parts = 1;  ///< of the columns, each summed by itself
+/// Accumulators that may not stay in the tensor cores: each stage is multiplied afresh and added up in fp32
+/// registers.
+struct Promotion {
+  int parts = 1;  ///< of the columns, each multiplied by itself
   /// One part is multiplied while the one before is added up; of one part, two stages. Else an even number.
   bool overlapped = false;
-  /// Of a stage: for each 64 rows the factors of this thread's row and the one 8 below, then of each part's
+  /// Of a stage: for each 64 rows the scales of this thread's row and the one 8 below, then of each part's
   /// columns. Without: 1.
-  std::function<std::vector<dsl::Val<dsl::f32>>(const dsl::Val<dsl::u32>& k_tile)> factors{};
+  std::function<std::vector<dsl::Val<dsl::f32>>(const dsl::Val<dsl::u32>& k_tile)> scales{};
 };
 
-/// The ring of stages, and the products of a warpgroup over them.
-class ShapedProduct {
+class DynamicMainloop {
  public:
-  ShapedProduct(dsl::Kernel& k, const ShapedTile& t, const dsl::Role<dsl::Warpgroup>& load,
-                const dsl::Role<dsl::Warpgroup>& math, const ShapedOperand& a, const ShapedOperand& b);
-  /// Stage `k_tile` of the tile whose first row and column of C are at.m0 and at.n0; planes of an operand lie
-  /// `batches` apart.
-  void fill(dsl::Thread& t, const HopperPlace& at, const dsl::Val<dsl::u32>& k_tile,
+  DynamicMainloop(dsl::Kernel& k, const DynamicTile& t, const dsl::Role<dsl::Warpgroup>& load,
+                  const dsl::Role<dsl::Warpgroup>& math, const DynamicOperand& a, const DynamicOperand& b);
+  /// Stage `k_tile` of the tile at `at`; terms of an operand lie `batches` apart.
+  void fill(dsl::Thread& t, const TileCoord& at, const dsl::Val<dsl::u32>& k_tile,
             const std::optional<dsl::Val<dsl::u32>>& batches = {}, Here here = Here::now());
-  /// Of products in groups: A's batch is not B's.
-  void fill(dsl::Thread& t, const HopperPlace& of_a, const HopperPlace& of_b,
-            const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
+  /// Of grouped products: A's batch is not B's.
+  void fill(dsl::Thread& t, const TileCoord& of_a, const TileCoord& of_b, const dsl::Val<dsl::u32>& k_tile,
+            Here here = Here::now());
   /// Stages that this warpgroup does not need.
-  void skip(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now());
-  /// This warpgroup's sums over `k_tiles` stages (at least one): blocks of 64 x group_cols(), as wgmma has
-  /// them.
-  std::vector<dsl::Value> sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
-                               Here here = Here::now());
-  std::vector<dsl::Value> promoted_sums(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles,
-                                        const ShapedPromotion& how, Here here = Here::now());
-  /// Behind the last stage of a tile: the old C in pieces of `old` (ShapedResults::old), which shared memory
-  /// has room for in shaped_old_slots() stages.
-  void fill_old(dsl::Thread& t, const dsl::record::TmaMap& old, const HopperPlace& at,
-                Here here = Here::now());
-  /// They have come: where each stage begins, and the right to free it.
-  struct Old {
-    std::vector<dsl::Val<dsl::u32>> stages;
-    std::vector<dsl::record::StageToken> tokens;
-  };
-  Old take_old(dsl::Warpgroup& wg, Here here = Here::now());
-  /// Behind the sums: the i-th 64 rows of 128 bytes of the ring that nobody but this warpgroup has read.
-  dsl::Val<dsl::u32> spent(const dsl::Warpgroup& wg, int i) const;
-  /// What of `at` this warpgroup's sums are: its first row and column of C.
-  HopperPlace mine(const dsl::Warpgroup& wg, const HopperPlace& at) const;
+  void pass(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now()) {
+    ring_.pass(wg, k_tiles, here);
+  }
+  /// This warpgroup's accumulator over `k_tiles` stages (at least one).
+  dsl::DynAcc accumulate(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now());
+  dsl::DynAcc accumulate_promoted(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, const Promotion& how,
+                                  Here here = Here::now());
+  /// What of `at` this warpgroup's accumulator is.
+  TileCoord warpgroup_tile(const dsl::Warpgroup& wg, const TileCoord& at) const;
+
+  /// Behind the last stage of a tile: its source C, through the ring (source_stages() of them).
+  void fill_source(dsl::Thread& t, const dsl::DynTmaIn& source, const TileCoord& at, Here here = Here::now());
+  std::vector<dsl::DynFilled> take_source(dsl::Warpgroup& wg, const dsl::DynTile& subtile,
+                                          Here here = Here::now());
+  /// Behind the accumulator: room for this warpgroup's i-th subtile, where only it has read.
+  dsl::DynSmemTile reuse(dsl::Warpgroup& wg, const dsl::DynTile& subtile, int i) const;
 
  private:
-  using Flight = dsl::InFlight<std::tuple<>, 1>;  // the sums stay in registers of their own
-  /// Columns `part` of `parts` of the next stage; the last part frees it.
-  Flight issue(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, bool first, Here here, int part = 0,
-               int parts = 1);
-
   dsl::Kernel& k_;
-  ShapedTile tile_;
-  ShapedOperand a_, b_;
-  dsl::record::RingCore ring_;
+  DynamicTile tile_;
+  DynamicOperand a_, b_;
+  dsl::DynRing ring_;
 };
 
-/// Results of a 16-bit type on their way into C.
-class ShapedResults {
+class DynamicResults {
  public:
-  /// Declares the tensor map of C.
-  ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type);
-  /// The same and, behind it, the map that reads C: results are sums + beta times what was there.
-  ShapedResults(dsl::Kernel& k, const ShapedTile& t, ptx::Mod type, bool reads);
-  const dsl::record::TmaMap& old() const { return *old_; }
-  void open(const dsl::Role<dsl::Warpgroup>& math, int buffers);
-  /// A warpgroup's sums; `at` is ShapedProduct::mine(). Of a single tile through `spent`.
-  void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
-             const ShapedProduct* spent = nullptr, Here here = Here::now());
-  /// With the old C: of a single tile in its place, else it is freed when it has been read.
-  void store(dsl::Warpgroup& wg, const std::vector<dsl::Value>& sums, const HopperPlace& at,
-             ShapedProduct::Old old, const dsl::Val<dsl::f32>& beta, Here here = Here::now());
-  /// Nothing is read from shared memory any more; what was stored is visible when the kernel has ended.
-  void drain(dsl::Warpgroup& wg, Here here = Here::now());
-  const dsl::record::TmaMap& map() const { return map_; }
+  /// `buffers` subtiles of shared memory for each warpgroup, none where results reuse the ring.
+  DynamicResults(dsl::Kernel& k, const DynamicTile& t, const dsl::DynTmaOut& c,
+                 const dsl::Role<dsl::Warpgroup>& math, int buffers);
+  dsl::PendingStore idle() { return staging_.idle(); }
+  /// A warpgroup's accumulator; `at` is DynamicMainloop::warpgroup_tile().
+  dsl::PendingStore store(dsl::Warpgroup& wg, dsl::PendingStore before, dsl::DynAcc acc, const TileCoord& at,
+                          const DynamicMainloop& loop, Here here = Here::now());
+  /// The same plus beta times the source C, in the place of the source or through staging.
+  dsl::PendingStore store(dsl::Warpgroup& wg, dsl::PendingStore before, dsl::DynAcc acc, const TileCoord& at,
+                          std::vector<dsl::DynFilled> source, const dsl::Val<dsl::f32>& beta,
+                          Here here = Here::now());
 
  private:
-  void fill(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums, int col, Here at);
-  std::vector<dsl::Value> add_old(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums,
-                                  int col, const dsl::Val<dsl::f32>& beta, Here at);
-  dsl::Val<dsl::u32> turned_address(const dsl::Val<dsl::u32>& base) const;
-  void fill_turned(const dsl::Val<dsl::u32>& base, const std::vector<dsl::Value>& sums, int from, Here at);
-
-  dsl::Kernel& k_;
-  ShapedTile tile_;
-  ptx::Mod type_;
-  dsl::record::TmaMap map_;
-  std::optional<dsl::record::TmaMap> old_;
-  std::optional<dsl::record::StagingCore> staging_;
+  void write(dsl::Warpgroup& wg, const dsl::DynAcc& acc, const dsl::DynSmemTile& to, int col, Here at) const;
+  DynamicTile tile_;
+  dsl::DynTmaOut map_;
+  dsl::DynStaging staging_;
 };
-
-/// Of the results stored at once: columns of C, or rows of a turned tile. Where they do not divide the tile
-/// (single) the last piece repeats a part of the one before.
-int shaped_piece(const ShapedTile& t);
-/// Whether the results of a single tile fit into the ring.
-bool shaped_single_fits(const ShapedTile& t);
-/// Stages of the ring that the old C of a tile takes; 0: the ring has not as many.
-int shaped_old_slots(const ShapedTile& t);
-/// Bytes of shared memory for `buffers` pieces a warpgroup.
-int shaped_staging_bytes(const ShapedTile& t, int buffers);
-/// Buffers that divide a warpgroup's pieces: 2, else 3, else 1; of pieces above 12 KB 1.
-int shaped_buffers(const ShapedTile& t);
-/// Stages that fit beside them, `most` at most.
-int shaped_stages(const ShapedTile& t, int buffers, int most = 8);
-/// Bytes of one stage.
-int shaped_stage_bytes(const ShapedTile& t);
 
 }  // namespace cgp::kernels

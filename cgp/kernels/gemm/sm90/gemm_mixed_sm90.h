@@ -14,27 +14,9 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/gemm/sm90/gemm_store_sm90.h"
+#include "cgp/kernels/schedule/tile_scheduler.h"
 
 namespace cgp::kernels {
-
-/// Tiles of a persistent grid, in groups of `group` rows of clusters, down the columns of a group first.
-struct ClusterWalk {
-  dsl::Val<dsl::u32> rows, cols, tiles;  ///< in tiles of a whole cluster
-  int cluster, group;
-
-  dsl::Val<dsl::u32> first(dsl::Kernel& k) const { return cluster > 1 ? k.clusterid_x() : k.ctaid_x(); }
-  dsl::Val<dsl::u32> step(dsl::Kernel& k) const { return cluster > 1 ? k.nclusterid_x() : k.nctaid_x(); }
-  HopperPlace place(dsl::Kernel& k, const dsl::Val<dsl::u32>& tile, int bm, int bn) const {
-    using namespace dsl;
-    const auto per_batch = rows * cols, in_batch = tile % per_batch;
-    const auto per_group = cols * std::uint32_t(group);
-    const auto top = in_batch / per_group * std::uint32_t(group), rest = in_batch % per_group;
-    const auto height = dsl::min(rows - top, std::uint32_t(group));
-    const auto rank = cluster > 1 ? k.cluster_ctarank() : Val<u32>(0);
-    const auto row = (top + rest % height) * std::uint32_t(cluster) + rank;
-    return {tile / per_batch, row * std::uint32_t(bm), rest / height * std::uint32_t(bn)};
-  }
-};
 
 /// Build-time values of the typed kernels.
 struct TypedTuning {
@@ -44,12 +26,10 @@ struct TypedTuning {
   bool blocks = false;  ///< factors of blocks (promoted sums)
 };
 
-/// Registers of sums as f32.
-inline std::vector<dsl::Value> as_floats(const std::vector<dsl::Value>& v, bool integers) {
-  if (!integers) return v;
-  std::vector<dsl::Value> out;
-  for (const auto& x : v) out.push_back(dsl::to<dsl::f32>(dsl::Val<dsl::s32>(x)));
-  return out;
+/// As f32.
+inline dsl::DynAcc to_floats(dsl::DynAcc acc) {
+  if (acc.type() == ptx::Mod::f32) return acc;
+  return std::move(acc).map<dsl::s32>([](int, const dsl::Val<dsl::s32>& x) { return dsl::to<dsl::f32>(x); });
 }
 
 template <class TA, class TB, class Sum, dsl::Major MA, dsl::Major MB, int BM, int BN>
@@ -73,7 +53,7 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
   HopperStore c(k, tune.c, tune.epilogue, m, n, BN);
   auto math = k.role<Warpgroup>(2, /*registers=*/240);
   auto load = k.role<Warpgroup>(1, /*registers=*/24);
-  const ClusterWalk walk{rows, cols, tiles, cluster, tune.tile.group};
+  const ClusterTiles walk{rows, cols, tiles, cluster, tune.tile.group};
 
   const auto body = [&](const auto& b, auto&& at_b) {
     Ring<ByTurns, typename A::tile, typename B::tile> ring(k, tune.tile.stages, load, math, a, b);
@@ -100,28 +80,26 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
         auto acc = std::move(last).wait(wg);
         multiplying.pass(wg);
         ring.skip(wg, k_tiles);
-        const auto sums = as_floats(
-            acc.values(), std::is_same_v<Sum, s32> && !(tune.c == DType::s32 && tune.epilogue.empty()));
-        const auto half = sums.size() / (BM / 64);
+        DynAcc own(std::move(acc));
+        const bool whole = std::is_same_v<Sum, s32> && tune.c == DType::s32 && tune.epilogue.empty();
+        const auto blocks = (whole ? std::move(own) : to_floats(std::move(own))).row_blocks();
         for (int i = 0; i < BM / 64; ++i)
-          c.store(wg,
-                  {sums.begin() + std::ptrdiff_t(half * std::size_t(i)),
-                   sums.begin() + std::ptrdiff_t(half * std::size_t(i + 1))},
-                  BN, {at.batch, at.m0 + std::uint32_t(64 * i), at.n0});
+          c.store(wg, blocks[std::size_t(i)], {at.batch, at.m0 + std::uint32_t(64 * i), at.n0});
       });
       c.drain(wg);
     });
   };
   if (paired_b)
     body(cluster > 1 ? paired_b->multicast(Axis::x) : *paired_b,
-         [b = cluster > 1 ? paired_b->multicast(Axis::x) : *paired_b](const HopperPlace& at,
+         [b = cluster > 1 ? paired_b->multicast(Axis::x) : *paired_b](const TileCoord& at,
                                                                       const Val<u32>& k0) {
            return dsl::at(b, at.batch, Val<u32>(0), at.n0 / 2u, k0);
          });
   else
     body(cluster > 1 ? plain_b->multicast(Axis::x) : *plain_b,
-         [b = cluster > 1 ? plain_b->multicast(Axis::x) : *plain_b](
-             const HopperPlace& at, const Val<u32>& k0) { return B::at(b, at.batch, at.n0, k0); });
+         [b = cluster > 1 ? plain_b->multicast(Axis::x) : *plain_b](const TileCoord& at, const Val<u32>& k0) {
+           return B::at(b, at.batch, at.n0, k0);
+         });
 }
 
 /// Tiles of the kernel: 128 x 128, 128 x 192 and, where asked for, 128 x 176.

@@ -11,6 +11,7 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 namespace {
@@ -31,8 +32,8 @@ void gemm_sm90_kernel(Kernel& k, GemmTuning tune, typename HopperOperand<T, MA, 
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/232);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
-  const auto tile = grouped_tile(k, tiles_m, tiles_n, tune.group);
-  const auto m0 = tile.m * kHopperBm, n0 = tile.n * BN, batch = k.ctaid_z();
+  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, tune.group);
+  const auto m0 = tile.row * kHopperBm, n0 = tile.col * BN, batch = k.ctaid_z();
 
   load.one_thread([&](Thread& t) {
     k.loop(k_tiles, [&](Val<u32> kt) {

@@ -11,6 +11,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/dyn_ring.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 
@@ -49,9 +50,7 @@ void gemm_stream_kernel(Kernel& k, GemmStreamTuning tune,
   auto math = k.role<Warpgroup>(Rows / 64);
   auto load = k.role<Warp>(1);
   if (tune.resident > 1) k.min_blocks(tune.resident);
-  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
-    for (const auto* map : {&a.map(), &b.map()}) record::prefetch_tensormap(k, map->address, k.here());
-  });
+  prefetch_descriptors(load, a, b);
   Ring<ByThreads, typename B::tile, typename A::tile> ring(k, Stages::started_by_producer(tune.stages), load,
                                                            math);
   const auto walk = range(k.ctaid_x(), tiles, k.nctaid_x());

@@ -9,9 +9,11 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/pipeline/dyn_ring.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 namespace {
@@ -89,9 +91,7 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   auto math = k.role<Warpgroup>(BM / 64);
   auto load = k.role<Warpgroup>(1);
   if (tune.resident) k.min_blocks(tune.resident);
-  k.if_(k.tid() == std::uint32_t(math.threads()), [&] {
-    for (const auto* map : {&a.map(), &b.map()}) record::prefetch_tensormap(k, map->address, k.here());
-  });
+  prefetch_descriptors(load, a, b);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(
       k, clusters ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math, a, b);
   std::vector<Partials<BM, BN>> partials;
@@ -104,10 +104,8 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   const auto batch = k.ctaid_z();
   const auto tile = [&]() -> std::pair<Val<u32>, Val<u32>> {
     if (tune.group == 0) return {index, k.ctaid_y() + 0u};
-    const auto per_group = tiles_n * std::uint32_t(tune.group);
-    const auto top = index / per_group * std::uint32_t(tune.group), rest = index % per_group;
-    const auto height = dsl::min(tiles_m - top, std::uint32_t(tune.group));
-    return {top + rest % height, rest / height};
+    const auto tile = grouped_raster(index, tiles_m, tiles_n, tune.group);
+    return {tile.row, tile.col};
   }();
   const auto m0 = below ? (tile.first * 2u + rank) * BM : tile.first * BM,
              n0 = beside ? (tile.second * 2u + rank) * BN : tile.second * BN;

@@ -5,7 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/any_element.h"
-#include "cgp/kernels/grouped_gemm/grouped_walk.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
 namespace {
@@ -13,22 +13,23 @@ namespace {
 using namespace dsl;
 
 // Half of 176 columns goes without a swizzle, an odd number of 16-byte parts, which do not meet in banks.
-TileLayout staging_tile(DType c, const Epilogue& e, int cols) {
-  const int piece = 128 / bytes(c), half = cols / 2;
-  if (!e.empty() && e.pointwise() && cols % piece && half * bytes(c) % 32 == 16)
-    return {64, half, bytes(c), Swizzle::none, 64};
-  return {64, piece, bytes(c), Swizzle::b128, 64};
+DynTile staging_tile(DType c, const Epilogue& e, int cols) {
+  const int subtile = 128 / bytes(c), half = cols / 2;
+  const auto type = *ptx::parse_mod(name(c));
+  if (!e.empty() && e.pointwise() && cols % subtile && half * bytes(c) % 32 == 16)
+    return DynTile::matrix(type, bytes(c), 64, half, Swizzle::none);
+  return DynTile::matrix(type, bytes(c), 64, subtile, Swizzle::b128);
 }
 
-record::TmaMap declare_c(Kernel& k, DType c, const TileLayout& t, bool ragged) {
-  const int plain[] = {1, t.rows, t.cols}, clipped[] = {1, 1, t.rows, t.cols};
-  return record::declare_tma(k, *ptx::parse_mod(name(c)), t, ragged ? std::span<const int>(clipped) : plain,
-                             true);
+DynTmaOut declare_c(Kernel& k, const DynTile& t, bool ragged) {
+  const int rows = t.layout.rows, cols = t.layout.cols;
+  return DynTmaOut::declare(k, t,
+                            ragged ? std::vector<int>{1, 1, rows, cols} : std::vector<int>{1, rows, cols});
 }
 
 }  // namespace
 
-// What all elements of a thread's 64 rows share: its two rows, and its first column of C.
+// What all elements of a thread in 64 rows share: its two rows, and its first column of C.
 struct HopperStore::Lines {
   std::vector<EpilogueLine> rows;
   Val<u64> batch;
@@ -44,16 +45,17 @@ HopperStore::HopperStore(Kernel& k, DType c, const Epilogue& e, const Val<u32>& 
       ragged_(ragged),
       m_(m),
       n_(n),
-      tile_(staging_tile(c, e, cols)),
-      map_(declare_c(k, c, tile_, ragged)),
+      map_(declare_c(k, staging_tile(c, e, cols), ragged)),
       program_(k, e) {}
 
 void HopperStore::open(const Role<Warpgroup>& math, int buffers) {
-  staging_.emplace(k_, math.count(), buffers, tile_.bytes(), pattern_bytes(tile_.swizzle), Here::now());
+  staging_.emplace(k_, math, map_.tile(), buffers);
+  pending_.push_back(staging_->idle());
 }
 
-HopperStore::Lines HopperStore::lines(const HopperPlace& at, const std::optional<Val<u32>>& left) const {
-  const auto origin = record::warpgroup_origin(k_);
+HopperStore::Lines HopperStore::lines(Warpgroup& wg, const TileCoord& at,
+                                      const std::optional<Val<u32>>& left) const {
+  const auto origin = DynAcc::origin(wg);
   const auto row = at.m0 + origin.row;
   const auto wide = to<u64>(row);
   const auto inside = [&](std::uint32_t more) {
@@ -67,15 +69,15 @@ HopperStore::Lines HopperStore::lines(const HopperPlace& at, const std::optional
           to<u64>(c0)};
 }
 
-std::vector<Value> HopperStore::apply(const std::vector<Value>& sums, int cols, int col,
-                                      const HopperPlace& at, const Lines& shared) const {
+std::vector<Value> HopperStore::apply(const DynAcc& acc, int col, const TileCoord& at,
+                                      const Lines& shared) const {
   std::vector<Value> out;
   const auto& [rows, batch, c0, columns, wide] = shared;
   // Of the product: two halves of the tile hold the two elements of a pair.
   const auto line = [&, c = c0, all = columns, w = wide](int offset) {
     return EpilogueLine(w, offset, c + std::uint32_t(offset) < all);
   };
-  for (int j = 0; j < tile_.cols; j += 8) {
+  for (int j = 0; j < map_.tile().layout.cols; j += 8) {
     const std::vector<EpilogueLine> to_c{line(col + j), line(col + j + 1)};
     std::vector<EpilogueLine> gate, up;
     for (int e = 0; e < 2 && pairs(); ++e) {
@@ -85,16 +87,16 @@ std::vector<Value> HopperStore::apply(const std::vector<Value>& sums, int cols, 
       gate.emplace_back(to<u64>(halves ? first : first * 2u), 0, inside);
       up.emplace_back(to<u64>(halves ? first + columns : first * 2u + 1u), 0, inside);
     }
-    const auto i = std::size_t((col + j) / 8 * 4), second = i + std::size_t(cols / 2 / 8 * 4);
+    const auto i = std::size_t((col + j) / 8 * 4), second = i + std::size_t(acc.cols() / 2 / 8 * 4);
     for (int v = 0; v < 4; ++v) {
       const auto& r = rows[std::size_t(v / 2)];
       const auto& c = to_c[std::size_t(v % 2)];
       const auto inside = r.inside() & c.inside();
       const EpiloguePoint point{r, c, batch, inside};
-      const Val<f32> x(sums[i + std::size_t(v)]);
+      const auto x = acc.get<f32>(int(i) + v);
       const auto y = pairs() ? program_.apply(point, {r, gate[std::size_t(v % 2)], batch, inside},
                                               {r, up[std::size_t(v % 2)], batch, inside}, x,
-                                              Val<f32>(sums[second + std::size_t(v)]))
+                                              acc.get<f32>(int(second) + v))
                              : program_.apply(point, x);
       out.push_back(k_.copy(y));
     }
@@ -104,49 +106,46 @@ std::vector<Value> HopperStore::apply(const std::vector<Value>& sums, int cols, 
   return out;
 }
 
-// Columns col .. of the result, as registers of 64 x tile_.cols elements.
-std::vector<Value> HopperStore::piece(const std::vector<Value>& sums, int cols, int col,
-                                      const HopperPlace& at, const std::optional<Lines>& shared) const {
+// Columns col .. of the result: 64 rows of a staging tile.
+DynAcc HopperStore::subtile(const DynAcc& acc, int col, const TileCoord& at,
+                            const std::optional<Lines>& shared) const {
+  const int cols = map_.tile().layout.cols;
   std::vector<Value> out;
-  const auto from = std::size_t(col / 8 * 4);
   if (program_.empty())
-    for (std::size_t i = 0; i < std::size_t(tile_.cols / 2); ++i) out.push_back(k_.copy(sums[from + i]));
+    for (int i = 0; i < cols / 2; ++i) out.push_back(k_.copy(acc.values()[std::size_t(col / 2 + i)]));
   else
-    out = apply(sums, cols, col, at, *shared);
-  if (type_ != DType::s8 && (type_ != DType::s32 || program_.empty())) return out;
-  std::vector<Value> rounded;
-  for (const auto& x : out) rounded.push_back(nearest_integer(type_, Val<f32>(x)));
-  return rounded;
+    out = apply(acc, col, at, *shared);
+  DynAcc result(acc.type(), 64, cols, AccRegs(std::move(out)));
+  if (type_ != DType::s8 && (type_ != DType::s32 || program_.empty())) return result;
+  return std::move(result).map<f32>([&](int, const Val<f32>& x) { return nearest_integer(type_, x); });
 }
 
-void HopperStore::store(Warpgroup& wg, const std::vector<Value>& sums, int cols, const HopperPlace& at,
+void HopperStore::store(Warpgroup& wg, const DynAcc& acc, const TileCoord& at,
                         const std::optional<Val<u32>>& left, Here here) {
-  const bool integers = type_ == DType::s32 || type_ == DType::s8;
   const auto c0 = pairs() ? at.n0 / 2u : at.n0 + 0u;
   std::optional<Lines> shared;
-  if (!program_.empty()) shared.emplace(lines(at, left));
+  if (!program_.empty()) shared.emplace(lines(wg, at, left));
   std::optional<ClippedRows> clip;
   if (ragged_) clip.emplace(clipped(at.m0, *left, 64));
-  const int all = pairs() ? cols / 2 : cols;
-  if (all < tile_.cols || (all % tile_.cols != 0 && !program_.empty()))
-    throw BuildError("an epilogue sees each element once: tiles are whole pieces of 128 bytes of C", here,
-                     text::cat(all, " columns in pieces of ", tile_.cols));
-  for (int from = 0; from < all; from += tile_.cols) {
-    const int col = std::min(from, all - tile_.cols);
+  const int all = pairs() ? acc.cols() / 2 : acc.cols(), cols = map_.tile().layout.cols;
+  if (all < cols || (all % cols != 0 && !program_.empty()))
+    throw BuildError("an epilogue sees each element once: tiles are whole subtiles of 128 bytes of C", here,
+                     text::cat(all, " columns in subtiles of ", cols));
+  for (int from = 0; from < all; from += cols) {
+    const int col = std::min(from, all - cols);
     wg.converged("storing results", here);
-    const auto base = staging_->begin(wg, turn_++ % staging_->buffers(), here);
-    const auto regs = piece(sums, cols, col, at, shared);
-    record::store_accumulator(
-        k_, {64, 64, tile_.cols, 0, *ptx::parse_mod(name(type_)), integers ? ptx::Mod::s32 : ptx::Mod::f32},
-        regs, tile_, base, 0, here);
-    const auto x = c0 + std::uint32_t(col);
-    const std::vector<Value> plain{at.batch, at.m0, x};
-    staging_->end(wg,
-                  {map_, clip ? std::vector<Value>{Val<u32>(kClipWrap), clip->outer, clip->inner, x} : plain},
-                  base, tile_, record::StoreOp::store, here);
+    const auto x = [&] { return c0 + std::uint32_t(col); };
+    pending_.push_back(staging_->store(
+        wg, std::move(pending_.back()),
+        [&] {
+          return clip ? dsl::at(map_, Val<u32>(kClipWrap), clip->outer, clip->inner, x())
+                      : dsl::at(map_, at.batch, at.m0, x());
+        },
+        [&](const DynSmemTile& tile) { store_tile(wg, subtile(acc, col, at, shared), tile, 0, here); },
+        StoreOp::store, here));
   }
 }
 
-void HopperStore::drain(Warpgroup& wg, Here here) { staging_->drain(wg, here); }
+void HopperStore::drain(Warpgroup& wg, Here here) { std::move(pending_.back()).wait(wg, here); }
 
 }  // namespace cgp::kernels

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/kernels/gemm/sm90/gemm_stream_k_sm90.h"
+#include "cgp/kernels/gemm/sm90/gemm_stream_k_variants.h"
 
 namespace cgp::kernels {
 
 int gemm_tail_buffers(int bn) { return bn == 192 ? 3 : 2; }
 
 int gemm_tail_stages(int bm, int bn, int buffers) {
-  const int results = buffers * bm * tail_store_cols(bn) * 2, stage = (bm + bn) * 128;
+  const int results = buffers * bm * stream_k_store_cols(bn) * 2, stage = (bm + bn) * 128;
   return std::min(8, (227 * 1024 - 1024 - results) / stage);
 }
 
@@ -19,10 +19,10 @@ Variant gemm_tail_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int
                         trans_b ? "t" : "n", "__", bm, "x", bn, "x64_s", t.stages, "_k", t.split, "_g",
                         t.group, "_b", t.buffers, "_", lines(t.a), lines(t.b), lines(t.c));
   if (type == DType::f16)
-    return trans_a ? gemm_tail_split_sm90_f16_tx(std::move(name), trans_b, bm, bn, t)
-                   : gemm_tail_split_sm90_f16_nx(std::move(name), trans_b, bm, bn, t);
-  return trans_a ? gemm_tail_split_sm90_bf16_tx(std::move(name), trans_b, bm, bn, t)
-                 : gemm_tail_split_sm90_bf16_nx(std::move(name), trans_b, bm, bn, t);
+    return trans_a ? gemm_stream_k_sm90_f16_tx(std::move(name), trans_b, bm, bn, t)
+                   : gemm_stream_k_sm90_f16_nx(std::move(name), trans_b, bm, bn, t);
+  return trans_a ? gemm_stream_k_sm90_bf16_tx(std::move(name), trans_b, bm, bn, t)
+                 : gemm_stream_k_sm90_bf16_nx(std::move(name), trans_b, bm, bn, t);
 }
 
 }  // namespace cgp::kernels

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/kernels/gemm/sm90/gemm_stream_k_sm90.h"
+#include "cgp/kernels/gemm/sm90/gemm_stream_k_variants.h"
 
 namespace cgp::kernels {
 
-Variant gemm_tail_split_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t) {
+Variant gemm_stream_k_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t) {
   using dsl::Major;
-  return trans_b ? tail_split::make<dsl::f16, Major::k, Major::k>(std::move(name), bm, bn, t)
-                 : tail_split::make<dsl::f16, Major::k, Major::mn>(std::move(name), bm, bn, t);
+  return trans_b ? stream_k::make<dsl::f16, Major::k, Major::k>(std::move(name), bm, bn, t)
+                 : stream_k::make<dsl::f16, Major::k, Major::mn>(std::move(name), bm, bn, t);
 }
 
 }  // namespace cgp::kernels

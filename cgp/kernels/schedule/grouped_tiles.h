@@ -6,6 +6,7 @@
 //   walk.each(w, supply, [&](const GroupTile& t) { ... });   the tiles of this block
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/dsl/sync/warp.h"
+#include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
 
@@ -181,19 +182,6 @@ class GroupWalk {
   Source source_;
   dsl::Uniform over_;
 };
-
-/// Tiles of one product, bands of `band` rows of tiles column by column: neighbours in time share what L2
-/// holds.
-struct BandPlace {
-  dsl::Val<dsl::u32> row, col;  ///< in tiles
-};
-inline BandPlace band_place(const dsl::Val<dsl::u32>& number, const dsl::Val<dsl::u32>& rows,
-                            const dsl::Val<dsl::u32>& cols, int band) {
-  const auto per_band = cols * std::uint32_t(band);
-  const auto top = number / per_band * std::uint32_t(band), rest = number % per_band;
-  const auto height = dsl::min(rows - top, std::uint32_t(band));
-  return {top + rest % height, rest / height};
-}
 
 /// A tensor map that ends where a group ends, whose rows the host does not know. It has the dimensions
 /// [2^30 + 1][rows + 1][2^30][columns] with strides of 2^34 - ld, ld and ld bytes: at coordinates (2^30, row

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Parameters of the Hopper GEMMs, for the kernels and for their launches (common/params.h).
+#include "cgp/kernels/common/params.h"
+
+namespace cgp::kernels {
+
+struct GemmPersistentForm {
+  bool source;      ///< beta times the source C is added
+  bool persistent;  ///< blocks walk over the tiles
+};
+template <class Side>
+struct GemmPersistentParams {
+  Field<Side, dsl::DynTmaIn> a, b;
+  Field<Side, dsl::DynTmaOut> c;
+  Field<Side, dsl::DynTmaIn> source;
+  Field<Side, dsl::Val<dsl::u32>> k_tiles;
+  Field<Side, dsl::Val<dsl::f32>> alpha, beta;
+  Field<Side, dsl::Val<dsl::u32>> rows, cols, tiles;  ///< of C, in tiles of a whole cluster; with batches
+
+  template <class F>
+  void visit(F&& f, const GemmPersistentForm& form) {
+    f(a, b, c);
+    if (form.source) f(source);
+    f(k_tiles, alpha);
+    if (form.source) f(beta);
+    if (form.persistent) f(rows, cols, tiles);
+  }
+};
+
+/// Maps: those of HopperOperand and of the store tile. On the host: any.
+template <class Side, class MapA = AnyTensorMap, class MapB = AnyTensorMap, class MapC = AnyTensorMap>
+struct GemmStreamKParams {
+  Field<Side, MapA> a;
+  Field<Side, MapB> b;
+  Field<Side, MapC> c;
+  Field<Side, dsl::Val<dsl::u32>> k_tiles;
+  Field<Side, dsl::Val<dsl::f32>> alpha;
+  Field<Side, dsl::Val<dsl::u32>> rows, cols;  ///< of C, in tiles
+  Field<Side, dsl::Val<dsl::u32>> whole;       ///< tiles that a block computes by itself
+  Field<Side, dsl::Val<dsl::u32>> tiles;       ///< all, with batches
+
+  template <class F>
+  void visit(F&& f) {
+    f(a, b, c, k_tiles, alpha, rows, cols, whole, tiles);
+  }
+};
+
+}  // namespace cgp::kernels
