@@ -623,13 +623,13 @@ namespace {
 
 // Scores, bounds and sequences in every combination that sm90 takes, larger than what the oracle has time
 // for: beside simt, which was compared with it, and twice with the same bits.
-struct Modified {
+struct ScoreTerms {
   const char* what;
   float cap;
   bool alibi;
   AttentionMask mask;
 };
-constexpr Modified kModified[] = {
+constexpr ScoreTerms kScoreTerms[] = {
     {"plain", 0, false, AttentionMask::none},   {"cap", 1.5f, false, AttentionMask::none},
     {"alibi", 0, true, AttentionMask::none},    {"cap_alibi", 1.5f, true, AttentionMask::none},
     {"add", 0, false, AttentionMask::additive}, {"bool", 0, false, AttentionMask::boolean}};
@@ -668,7 +668,7 @@ TEST_P(AttentionBackwardModified, agrees_with_simt_on_a_gpu) try {
   const auto device = runtime::Device::open("cuda:0");
   if (device.info().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a, this is " << device.info().arch;
   const int shape = GetParam() / 4, width = GetParam() % 4;
-  const Modified& modified = kModified[shape];
+  const ScoreTerms& terms = kScoreTerms[shape];
   const std::uint64_t d = kWidths[width];
   for (int layout = 0; layout < 3; ++layout)
     for (bool causal : {true, false}) {
@@ -679,9 +679,9 @@ TEST_P(AttentionBackwardModified, agrees_with_simt_on_a_gpu) try {
       p.heads_q = 4, p.heads_kv = 2, p.batch = layout ? 3 : 2;
       p.packed = layout == 1, p.key_lengths = layout == 2, p.causal = causal;
       if (!causal && count % 4 < 2) p.window_left = 200, p.window_right = 30;
-      p.soft_cap = modified.cap, p.alibi = modified.alibi, p.mask = modified.mask;
+      p.soft_cap = terms.cap, p.alibi = terms.alibi, p.mask = terms.mask;
       agree(device, p, d <= 128 && causal,
-            text::cat(modified.what, " d ", d, " layout ", layout,
+            text::cat(terms.what, " d ", d, " layout ", layout,
                       causal               ? " causal"
                       : p.window_left >= 0 ? " window"
                                            : ""));
