@@ -15,6 +15,8 @@ import re
 import sys
 from pathlib import Path
 
+import gemm_names
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "h200"
 PLOT = ROOT / "docs" / "gemm_h200.svg"
@@ -50,7 +52,8 @@ class Timing:
 
 class Row:
     def __init__(self, row, run):
-        self.name, self.variant, self.run = row["name"], row.get("variant", ""), run
+        self.name, self.run = row["name"], run
+        self.variant = gemm_names.current(row.get("variant", ""))
         self.timings = [Timing(t["name"], t["ms"]) for t in row["timings"]]
         if not self.timings:
             raise Bad(f"{self.name} has no timings")

@@ -69,11 +69,11 @@ P
   for k in activation activation_backward gated gated_backward; do
     echo "$k rows=64 cols=1024"; echo "$k rows=33 cols=777"
   done
-  for v in naive simt sm80 sm90 sm90_split sm90_persistent sm90_tail_split sm90_parts sm90_pingpong; do
+  for v in naive simt sm80 sm90 sm90_cluster_split_k sm90_persistent sm90_stream_k sm90_split_k sm90_pingpong; do
     echo "gemm variant=$v m=200 n=264 k=320"
     echo "gemm variant=$v m=130 n=136 k=128 layout=nn dtype=f16"
   done
-  echo "gemm variant=skinny m=16 n=264 k=328"; echo "gemm variant=sm90_stream m=16 n=264 k=320"
+  echo "gemm variant=skinny m=16 n=264 k=328"; echo "gemm variant=sm90_small_m m=16 n=264 k=320"
   for v in {0..10}; do echo "test all/gemm_typed_part.right_and_repeatable_on_a_gpu/$v"; done
   for v in {0..15}; do echo "test all/gemm_served_part.right_and_repeatable_on_a_gpu/$v"; done
   for v in warp cta32 cta64 ahead copies mma64 swizzled mma64x128 three_stages mma128 mma128x256 grouped; do

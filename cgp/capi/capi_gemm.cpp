@@ -6,6 +6,7 @@
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 
 namespace cgp::capi {
@@ -182,8 +183,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (oc.transposed) c.fail("its rows must be contiguous");
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   auto to = c.array();
-  const auto group = 16 / std::uint64_t(bytes(c.dtype()));
-  if (o.c_spare && to.size) to.size += (group - c.size(-1) % group) % group;
+  if (o.c_spare && to.size) to.size += kernels::c_padding(p.dense());
   kernels::gemm(s.stream, p, a.array(), b.array(), to, r.factors, o.c_spare != 0);
 }
 

@@ -8,6 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::cli {
@@ -59,6 +60,12 @@ ordered_json choice_json(const GemmChoice& c, double floor_us) {
       c.microseconds > 0 && floor_us > 0 ? ordered_json(c.microseconds / floor_us) : ordered_json();
   j["packed"] = packed_names(c);
   return j;
+}
+
+std::vector<std::string> step_names(const GemmChoice& c) {
+  std::vector<std::string> out;
+  for (const auto step : kernels::gemm_steps(c)) out.emplace_back(kernels::name(step));
+  return out;
 }
 
 std::string prediction(const GemmChoice& c) {
@@ -140,13 +147,10 @@ GemmPlan plan_gemm(const kernels::GemmProblem& q, const kernels::GemmAddresses& 
     return (x.microseconds > 0 ? x.microseconds : 1e30) < (y.microseconds > 0 ? y.microseconds : 1e30);
   });
   // Kernels of typed problems take whatever the device can; their choice says why not those that are faster.
-  for (int k = 0; k < kernels::kGemmKinds && plan.problem.plain(); ++k) {
-    const auto kind = kernels::GemmKind(k);
-    if (kind == plan.chosen.kind ||
-        (kind >= kernels::GemmKind::sm90_promoted && kind <= kernels::GemmKind::any))
-      continue;
-    if (const auto why = kernels::reject(kind, plan.problem, at, d); !why.empty())
-      plan.rejected.emplace_back(kernels::name(kind), why);
+  for (const auto& f : kernels::gemm_families()) {
+    if (!plan.problem.plain() || f.family == plan.chosen.kind || f.for_mixed) continue;
+    if (const auto why = kernels::reject(f.family, plan.problem, at, d); !why.empty())
+      plan.rejected.emplace_back(f.name, why);
   }
   plan.floor = gemm_floor(plan.problem, d);
   if (const auto* row = table.find(plan.problem)) plan.measured_us = row->microseconds;
@@ -158,6 +162,7 @@ std::string plan_text(const GemmPlan& plan) {
   std::string out = fmt::format("gemm {} on {}\n\n", kernels::gemm_key(plan.problem), plan.device);
   out += fmt::format("variant    {}\n", plan.chosen.variant.name);
   out += fmt::format("why        {}\n", plan.chosen.why);
+  out += fmt::format("steps      {}\n", text::join(step_names(plan.chosen), ", "));
   if (const auto names = packed_names(plan.chosen); !names.empty())
     out += fmt::format("copied     {}: through scratch memory, with rows at multiples of 16 bytes\n",
                        text::join(names, ", "));
@@ -193,6 +198,8 @@ ordered_json plan_json(const GemmPlan& plan) {
                     {"arch", plan.arch},
                     {"chosen", choice_json(plan.chosen, f.us())}};
   j["chosen"]["why"] = plan.chosen.why;
+  j["chosen"]["steps"] = step_names(plan.chosen);
+  j["chosen"]["config"] = ordered_json::parse(kernels::json(plan.chosen.variant.config));
   j["chosen"]["measured_us"] = plan.measured_us > 0 ? ordered_json(plan.measured_us) : ordered_json();
   j["floor"] = floor_json(f);
   j["others"] = ordered_json::array();

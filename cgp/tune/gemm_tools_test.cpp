@@ -89,7 +89,7 @@ TEST(GemmPlan, TakesTheMeasuredWinner) {
   const auto p = kernels::parse_gemm_key("bf16/nt/4096x4096x4096");
   const auto before = plan_gemm(p, {}, d, {});
   kernels::GemmTable table;
-  table.set(kernels::gemm_key(p), {before.others[0].variant.name, 180});
+  table.set(kernels::gemm_key(p), {before.others[0].variant.config, 180});
   const auto after = plan_gemm(p, {}, d, table);
   EXPECT_EQ(after.chosen.variant.name, before.others[0].variant.name);
   EXPECT_THAT(plan_text(after), HasSubstr("measured   180.0 us"));

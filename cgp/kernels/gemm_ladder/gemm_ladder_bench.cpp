@@ -29,18 +29,18 @@ Buffer<half> random_matrix(const runtime::Device& d, std::uint64_t n, std::uint6
 
 struct Hopper {
   const char* name;
-  GemmKind kind;
+  GemmFamily kind;
   int bn;
   GemmPersistentTuning tune;
 };
 constexpr Hopper kHopper[] = {
-    {"sm90/tile_a_block_128x128", GemmKind::sm90, 128, {}},
-    {"sm90/tile_a_block_128x256", GemmKind::sm90, 256, {}},
-    {"sm90/persistent_2_stages", GemmKind::sm90_persistent, 256, {2, 1, 1, 1}},
-    {"sm90/persistent_4_stages", GemmKind::sm90_persistent, 256, {4, 1, 1, 1}},
-    {"sm90/two_store_buffers", GemmKind::sm90_persistent, 256, {4, 1, 2, 1}},
-    {"sm90/groups_of_8_rows", GemmKind::sm90_persistent, 256, {4, 1, 2, 8}},
-    {"sm90/clusters_of_2", GemmKind::sm90_persistent, 256, {4, 2, 2, 8}},
+    {"sm90/tile_a_block_128x128", GemmFamily::sm90, 128, {}},
+    {"sm90/tile_a_block_128x256", GemmFamily::sm90, 256, {}},
+    {"sm90/persistent_2_stages", GemmFamily::sm90_persistent, 256, {2, 1, 1, 1}},
+    {"sm90/persistent_4_stages", GemmFamily::sm90_persistent, 256, {4, 1, 1, 1}},
+    {"sm90/two_store_buffers", GemmFamily::sm90_persistent, 256, {4, 1, 2, 1}},
+    {"sm90/groups_of_8_rows", GemmFamily::sm90_persistent, 256, {4, 1, 2, 8}},
+    {"sm90/clusters_of_2", GemmFamily::sm90_persistent, 256, {4, 2, 2, 8}},
 };
 
 BenchRow measure(const runtime::Device& d, measure::Cublas* cublas, std::uint64_t n, int rounds) {
@@ -56,12 +56,12 @@ BenchRow measure(const runtime::Device& d, measure::Cublas* cublas, std::uint64_
   if (d.info().arch == "sm_90a")
     for (const auto& h : kHopper) {
       GemmChoice c{h.kind,
-                   h.kind == GemmKind::sm90 ? gemm_sm90(p.type, false, true, h.bn)
-                                            : gemm_persistent_sm90(p.type, false, true, h.bn, h.tune),
+                   h.kind == GemmFamily::sm90 ? gemm_sm90(p.type, false, true, h.bn)
+                                              : gemm_persistent_sm90(p.type, false, true, h.bn, h.tune),
                    {},
                    std::uint32_t(h.bn),
-                   h.kind == GemmKind::sm90 ? 1 : h.tune.cluster,
-                   h.kind == GemmKind::sm90 ? 128u : std::uint32_t(128 * h.tune.cluster)};
+                   h.kind == GemmFamily::sm90 ? 1 : h.tune.cluster,
+                   h.kind == GemmFamily::sm90 ? 128u : std::uint32_t(128 * h.tune.cluster)};
       all.push_back({h.name, [&, c](Stream& q) { run_gemm(q, c, p, at); }});
     }
   const auto chosen = select_gemm(p, at, d.info());

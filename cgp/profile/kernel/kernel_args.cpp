@@ -4,6 +4,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/common/build_only.h"
+#include "cgp/kernels/gemm/api/gemm_tuning.h"
 
 namespace cgp::profile {
 
@@ -39,6 +40,11 @@ std::vector<runtime::KernelImage> select_images(const kernels::KernelEntry& kern
   for (auto& image : kernel.images(arch)) {
     if (image.name == variant || image.entry == variant) return {std::move(image)};
     names.push_back(image.name);
+  }
+  // Tiles of the persistent families are too many to list: every config that has a kernel is built.
+  if (kernel.name == "gemm" && variant.starts_with("gemm_")) {
+    const auto c = kernels::choose_persistent_sm90(kernels::parse_gemm_config(variant));
+    if (c && kernels::reject(c->variant, arch).empty()) return {kernels::image(c->variant, arch)};
   }
   const auto near = text::closest(variant, names, 3);
   throw ArgumentError(ErrorText{cat(kernel.name, " has no variant \"", variant, "\" for ", arch),

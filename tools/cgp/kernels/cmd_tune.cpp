@@ -119,7 +119,7 @@ int tune(const Context& context, const TuneOptions& o) {
     if (all.empty() || !all[0].failure.empty()) continue;
     const double best = all[0].timing.summary.median * 1e3,
                  own = times[key].count(selected) ? times[key][selected] : 0;
-    found.set(key, {all[0].choice.variant.name, std::round(best * 100) / 100});
+    found.set(key, {all[0].choice.variant.config, std::round(best * 100) / 100});
     if (!context.json)
       write_out(fmt::format("{:<30} {:>9.1f} us {:>8.1f} TFLOP/s  {}{}\n", key, best, p.flops() / best * 1e-6,
                             all[0].choice.variant.name,

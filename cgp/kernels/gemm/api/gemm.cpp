@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm on the host: checks, launches of each kind, and the case that tools and tests drive.
+// gemm on the host: checks, and the case that tools and tests drive.
 #include "cgp/kernels/gemm/api/gemm.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm_check.h"
+#include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/select/gemm_planner.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
@@ -113,279 +114,6 @@ std::string reject(const GemmProblem& q) {
   return {};
 }
 
-// ---------------------------------------------------------------- launches
-namespace {
-
-runtime::Arg address(std::uint64_t a) { return runtime::Arg::address(a); }
-
-// op(X)[row, k] lies at row * row_stride + k * k_stride.
-void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                  const GemmAddresses& o) {
-  const auto tn = ceil_div(p.n, 16);
-  auto grid = runtime::grid_for(ceil_div(p.m, 16) * tn, 1);
-  grid.z = std::uint32_t(p.batch);
-  const std::uint64_t a_row = p.trans_a ? 1 : p.lda, a_col = p.trans_a ? p.lda : 1;
-  const std::uint64_t b_row = p.trans_b ? 1 : p.ldb, b_col = p.trans_b ? p.ldb : 1;
-  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, a_row, a_col, b_row, b_col, p.ldc,
-     p.stride_a, p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
-}
-
-void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const GemmAddresses& o) {
-  const auto tn = ceil_div(p.n, 128);
-  auto grid = runtime::grid_for(ceil_div(p.m, 128) * tn, 1);
-  grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.stride_a,
-     p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
-}
-
-// Whether two neighbours of a row of c are always one aligned word.
-std::uint32_t paired(const GemmProblem& p, const GemmAddresses& o) {
-  return p.n % 2 == 0 && p.ldc % 2 == 0 && (p.batch == 1 || p.stride_c % 2 == 0) && o.c % 4 == 0;
-}
-
-void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const GemmAddresses& o, const GemmChoice& choice) {
-  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
-  auto grid = runtime::grid_for(tm * tn, 1);
-  grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
-     std::uint32_t(p.k), std::uint32_t(p.lda), std::uint32_t(p.ldb), p.ldc, p.stride_a, p.stride_b,
-     p.stride_c, p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
-}
-
-// The tensor [batch, rows, cols] behind an operand.
-runtime::TensorMap operand_map(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
-                               std::uint64_t address, std::uint64_t rows, std::uint64_t cols,
-                               std::uint64_t ld, std::uint64_t batch, std::uint64_t stride,
-                               std::uint64_t element) {
-  auto spec = tensor_map_spec(fn.image(), param);
-  spec.dims = {cols, rows, batch};
-  spec.strides = {ld * element, (batch > 1 ? stride : ld) * element};  // of one batch nothing depends on it
-  spec.l2 = runtime::L2Promotion::b128;  // none and 64: the same; 256: 0.8 where rows cross lines
-  return s.device().tensor_map(spec, address);
-}
-
-struct OperandMaps {
-  runtime::TensorMap a, b;
-};
-OperandMaps operand_maps(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                         const GemmAddresses& o) {
-  const auto element = std::uint64_t(cgp::bytes(p.type));
-  const auto map = [&](std::size_t param, std::uint64_t address, bool k_first, std::uint64_t rows,
-                       std::uint64_t ld, std::uint64_t stride) {
-    return operand_map(s, fn, param, address, k_first ? p.k : rows, k_first ? rows : p.k, ld, p.batch, stride,
-                       element);
-  };
-  return {map(0, o.a, p.trans_a, p.m, p.lda, p.stride_a), map(1, o.b, !p.trans_b, p.n, p.ldb, p.stride_b)};
-}
-
-void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                 const GemmAddresses& o, std::uint64_t tile_n) {
-  const auto maps = operand_maps(s, fn, p, o);
-  const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, tile_n);
-  auto grid = runtime::grid_for(tm * tn, 1);
-  grid.z = std::uint32_t(p.batch);
-  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
-     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
-}
-
-void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                   const GemmAddresses& o, const GemmChoice& choice) {
-  auto grid = runtime::grid_for(ceil_div(p.n, choice.tile_n), 1);
-  grid.y = std::uint32_t(ceil_div(p.m, choice.tile_m));
-  grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
-     std::uint32_t(p.k * std::uint64_t(cgp::bytes(p.type)) / 16), p.lda, p.ldb, p.ldc, p.stride_a, p.stride_b,
-     p.stride_c, p.alpha, p.beta);
-}
-
-void launch_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                  const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
-  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
-  auto grid = runtime::grid_for(tm * tn * std::uint64_t(choice.cluster), 1);
-  if (choice.by_grid) grid.x = std::uint32_t(tm * std::uint64_t(choice.cluster)), grid.y = std::uint32_t(tn);
-  grid.z = std::uint32_t(p.batch);
-  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
-     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
-}
-
-void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                       const GemmAddresses& o, const GemmChoice& choice) {
-  if (choice.variant.name.ends_with("_old") != (p.beta != 0))
-    throw Unsupported(text::cat("gemm: beta = ", p.beta, ", and ", choice.variant.name,
-                                p.beta != 0 ? " does not read the old c" : " reads it"));
-  const auto maps = operand_maps(s, fn, p, o);
-  const auto element = std::uint64_t(cgp::bytes(*p.type_c));
-  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
-                      tiles = rows * cols * p.batch;
-  if (tiles > 0x7fffffffull)
-    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  const auto k_tiles = std::uint32_t(ceil_div(p.k * std::uint64_t(cgp::bytes(p.type)), 128));
-  const auto cluster = std::uint64_t(choice.cluster);
-  GemmPersistentParams<OnHost> args;
-  args.a = maps.a, args.b = maps.b, args.c = c, args.k_tiles = k_tiles, args.alpha = p.alpha;
-  if (p.beta != 0) {
-    args.source = operand_map(s, fn, 3, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-    args.beta = p.beta;
-  }
-  const GemmPersistentForm form{p.beta != 0, !choice.by_grid};
-  if (choice.by_grid) {  // a block for each tile
-    const auto size = fn.image().cluster;
-    if (cols * size.y > 65535)
-      throw Unsupported(text::cat("gemm: ", cols, " columns of tiles are more than a grid has along y"));
-    const runtime::Dim3 blocks{std::uint32_t(rows * size.x), std::uint32_t(cols * size.y),
-                               std::uint32_t(p.batch)};
-    return launch(s, fn, blocks, args, form);
-  }
-  const auto resident =
-      std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
-  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
-  args.rows = std::uint32_t(rows), args.cols = std::uint32_t(cols), args.tiles = std::uint32_t(tiles);
-  launch(s, fn, grid, args, form);
-}
-
-// Whole tiles first, as many as blocks, again and again; what is left goes to clusters, a tile each, if that
-// is fewer.
-void launch_tail_split(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                       const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
-  const auto element = std::uint64_t(cgp::bytes(p.type));
-  const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
-  const std::uint64_t rows = ceil_div(p.m, choice.tile_m), cols = ceil_div(p.n, choice.tile_n),
-                      tiles = rows * cols * p.batch, split = std::uint64_t(choice.cluster),
-                      k_tiles = ceil_div(p.k, 64);
-  if (tiles > 0x7fffffffull)
-    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  const auto clusters = std::uint64_t(std::max(1, s.device().info().sm_count / choice.cluster));
-  const std::uint64_t blocks = clusters * split, left = tiles % blocks;
-  const bool shared = split > 1 && left > 0 && left <= clusters && k_tiles >= split;
-  const std::uint64_t whole = shared ? tiles - left : tiles,
-                      grid = whole == 0 ? left * split : ceil_div(std::min(whole, blocks), split) * split;
-  GemmStreamKParams<OnHost> args;
-  args.a = maps.a, args.b = maps.b, args.c = c, args.k_tiles = std::uint32_t(k_tiles), args.alpha = p.alpha;
-  args.rows = std::uint32_t(rows), args.cols = std::uint32_t(cols);
-  args.whole = std::uint32_t(whole), args.tiles = std::uint32_t(tiles);
-  launch(s, fn, runtime::Dim3{std::uint32_t(grid), 1, 1}, args);
-}
-
-void launch_stream(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                   const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
-  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n),
-                      tiles = tm * tn * p.batch;
-  if (tiles > 0x7fffffffull)
-    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count * choice.resident));
-  fn(s, runtime::Dim3{std::uint32_t(std::min(tiles, resident)), 1, 1}, maps.a, maps.b, address(o.c),
-     std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c, std::uint32_t(ceil_div(p.k, choice.tile_k)),
-     p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), std::uint32_t(tiles));
-}
-
-void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
-                  const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
-  const auto cluster = std::uint64_t(choice.cluster);
-  const std::uint64_t rows = ceil_div(p.m, 128 * cluster), cols = ceil_div(p.n, choice.tile_n),
-                      tiles = rows * cols * p.batch;
-  if (tiles * cluster > 0x7fffffffull)
-    throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  // With work stealing the grid has every tile; blocks that run take over the ones that wait.
-  std::uint64_t launched = tiles;
-  if (choice.kind == GemmKind::sm100_persistent)
-    launched = std::min(tiles, std::uint64_t(std::max(1, s.device().info().sm_count)));
-  const runtime::Dim3 grid{std::uint32_t(launched * cluster), 1, 1};
-  const auto k_tiles = std::uint32_t(ceil_div(p.k, 64)), r = std::uint32_t(rows), c = std::uint32_t(cols),
-             t = std::uint32_t(tiles);
-  if (choice.staged) {
-    const auto out =
-        operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, std::uint64_t(cgp::bytes(p.type)));
-    fn(s, grid, maps.a, maps.b, out, k_tiles, p.alpha, r, c, t);
-  } else {
-    fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
-       k_tiles, p.alpha, p.beta, paired(p, o), r, c, t);
-  }
-}
-
-}  // namespace
-
-void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,
-              const GemmAddresses& given) {
-  GemmProblem p = q.dense();
-  GemmAddresses at = given;
-  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  if (choice.reordered) {
-    const auto other = reordered_gemm(p);
-    GemmChoice inner = choice;
-    inner.reordered = false;
-    return run_gemm(s, inner, other.problem, other.at(given));
-  }
-  if (choice.kind == GemmKind::skinny && p.type == DType::f32) return run_f32_rows(s, choice, p, at);
-  if (choice.parts > 1 && choice.kind != GemmKind::sm90_parts && choice.kind != GemmKind::crooked)
-    return run_f32_parts(s, choice, p, at);
-  if (choice.kind >= GemmKind::sm90_pingpong && choice.kind <= GemmKind::any)
-    return run_typed_gemm(s, choice, p, at);
-  if (choice.pack_a || choice.pack_b || choice.pack_c) {
-    GemmChoice inner = choice;
-    inner.pack_a = inner.pack_b = inner.pack_c = false;
-    pack_gemm_operands(s, choice, p, at);
-    run_gemm(s, inner, p, at);
-    const GemmProblem dense = q.dense();
-    const GemmCopy back{{at.c, p.ldc, p.stride_c}, {given.c, dense.ldc, dense.stride_c}, p.m, p.n};
-    if (choice.pack_c) run_gemm_pack(s, {&back, 1}, p.batch);
-    return;
-  }
-  if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
-    throw Unsupported(std::move(why));
-  if (choice.kind == GemmKind::sm90_parts) return run_gemm_parts(s, choice, p, at);
-  const auto fn = load(s.device(), choice.variant);
-  const auto element = std::uint64_t(cgp::bytes(p.type));
-  // The z dimension of a grid holds 65535 batches.
-  for (std::uint64_t from = 0; from < p.batch; from += 65535) {
-    GemmProblem part = p;
-    part.batch = std::min<std::uint64_t>(65535, p.batch - from);
-    const GemmAddresses o{at.a + from * p.stride_a * element, at.b + from * p.stride_b * element,
-                          at.c + from * p.stride_c * element};
-    switch (choice.kind) {
-      case GemmKind::naive:
-        launch_naive(s, fn, part, o);
-        break;
-      case GemmKind::simt:
-        launch_simt(s, fn, part, o);
-        break;
-      case GemmKind::crooked:
-        run_gemm_crooked(s, choice, part, o);
-        break;
-      case GemmKind::sm80:
-        launch_sm80(s, fn, part, o, choice);
-        break;
-      case GemmKind::sm90:
-        launch_sm90(s, fn, part, o, choice.tile_n);
-        break;
-      case GemmKind::skinny:
-        launch_skinny(s, fn, part, o, choice);
-        break;
-      case GemmKind::sm90_split:
-        launch_split(s, fn, part, o, choice);
-        break;
-      case GemmKind::sm90_persistent:
-        launch_persistent(s, fn, part, o, choice);
-        break;
-      case GemmKind::sm90_stream:
-        launch_stream(s, fn, part, o, choice);
-        break;
-      case GemmKind::sm90_tail_split:
-        launch_tail_split(s, fn, part, o, choice);
-        break;
-      default:
-        launch_sm100(s, fn, part, o, choice);
-        break;
-    }
-  }
-}
-
 namespace {
 
 // Factors of op(A) and op(B) that a scaled problem reads.
@@ -422,9 +150,7 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const 
   };
   check("a", a, p.type, p.a_elements());
   check("b", b, *p.type_b, p.b_elements());
-  const auto group = 16 / std::uint64_t(cgp::bytes(*p.type_c)),
-             behind = (group - p.columns() % group) % group;
-  check("c", c, *p.type_c, p.c_elements() + (c_spare && p.c_elements() ? behind : 0));
+  check("c", c, *p.type_c, p.c_elements() + (c_spare && p.c_elements() ? c_padding(p) : 0));
   const auto [for_a, for_b] = factors(p);
   if (for_a || for_b) {
     check("factors.a", f.a, DType::f32, for_a);
@@ -453,91 +179,94 @@ GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddre
                   const runtime::DeviceInfo& d, std::uint32_t columns) {
   auto selected = select_gemm(p, at, d);
   if (kind == "auto" || (kind == name(selected.kind) && columns == 0)) return selected;
-  const auto forced = [&](GemmKind k, Variant v, std::uint32_t tile_n = 128, int cluster = 1) {
+  const auto forced = [&](GemmFamily k, GemmVariant v, std::uint32_t tile_n = 128, int cluster = 1) {
     if (auto why = reject(k, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     return GemmChoice{k, std::move(v), "asked for", tile_n, cluster};
   };
-  for (int i = int(GemmKind::sm100_tiled); i < kGemmKinds; ++i) {
-    const auto step = GemmKind(i);
-    if (kind != name(step)) continue;
+  for (const auto& f : gemm_families()) {
+    const auto step = f.family;
+    if (kind != f.name || f.only != "sm_100a") continue;
     if (auto why = reject(step, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     auto c = choose_sm100(step, p, at, d, columns);
     c.why = "asked for";
     return c;
   }
-  for (GemmKind k : {GemmKind::sm90_pingpong, GemmKind::sm90_promoted})
+  for (GemmFamily k : {GemmFamily::sm90_pingpong, GemmFamily::sm90_promoted})
     if (kind == name(k)) {
-      auto c =
-          choose_typed_sm90(p, at, d, {.bm = 128, .bn = 128, .stages = k == GemmKind::sm90_promoted ? 2 : 6});
+      auto c = choose_typed_sm90(p, at, d,
+                                 {.bm = 128, .bn = 128, .stages = k == GemmFamily::sm90_promoted ? 2 : 6});
       if (c.kind != k) throw Unsupported(text::cat(kind, " is not for this problem, ", name(c.kind), " is"));
       c.why = "asked for";
       return c;
     }
-  if (kind == name(GemmKind::any)) return forced(GemmKind::any, gemm_any(p, epilogue::of_problem(p, at)));
-  for (GemmKind k : {GemmKind::typed_mma, GemmKind::typed_simt})
-    if (kind == name(k))
+  if (kind == name(GemmFamily::generic))
+    return forced(GemmFamily::generic, gemm_any(p, epilogue::of_problem(p, at)));
+  for (const auto& f : gemm_families())
+    if (kind == f.name && f.for_mixed)
       throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
-  if (kind == "naive") return forced(GemmKind::naive, gemm_naive(p.type));
-  if (kind == "simt") return forced(GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
+  if (kind == "naive") return forced(GemmFamily::naive, gemm_naive(p.type));
+  if (kind == "simt") return forced(GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
   if (kind == "packed") {
     auto c = select_packed_gemm(p, at, d);
     if (!c) throw Unsupported("packed: no rows that are copied into scratch memory, or too small a product");
     c->why = "asked for";
     return *c;
   }
-  if (kind == name(GemmKind::crooked)) {
-    if (auto why = reject(GemmKind::crooked, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  if (kind == name(GemmFamily::misaligned)) {
+    if (auto why = reject(GemmFamily::misaligned, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     auto all = gemm_crooked_candidates(p, at, d);
     auto best = std::min_element(
         all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
     return *best;
   }
   if (kind == "sm80") {
-    if (auto why = reject(GemmKind::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+    if (auto why = reject(GemmFamily::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
     return choose_sm80(p, d);
   }
   if (kind == "skinny") {
     const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : p.m <= 16 ? 16 : 32, 4, 2, 0, p.batch == 1};
-    auto c = forced(GemmKind::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
+    auto c = forced(GemmFamily::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
     c.tile_m = std::uint32_t(t.cols);
     return c;
   }
-  if (kind == "sm90_split") {
+  if (kind == name(GemmFamily::sm90_cluster_split_k)) {
     GemmSplitTuning t;
     t.split = p.k > 192 ? 4 : p.k > 64 ? 2 : 1;
-    auto c =
-        forced(GemmKind::sm90_split, gemm_split_sm90(p.type, p.trans_a, p.trans_b, 64, 64, t), 64, t.split);
+    auto c = forced(GemmFamily::sm90_cluster_split_k,
+                    gemm_split_sm90(p.type, p.trans_a, p.trans_b, 64, 64, t), 64, t.split);
     c.tile_m = 64;
     return c;
   }
-  if (kind == name(GemmKind::sm90_parts)) {
-    if (auto why = reject(GemmKind::sm90_parts, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  if (kind == name(GemmFamily::sm90_split_k)) {
+    if (auto why = reject(GemmFamily::sm90_split_k, p, at, d); !why.empty())
+      throw Unsupported(std::move(why));
     auto c = choose_parts_sm90(p, p.m > 64 ? 128 : 64, 64, p.k % 24 == 0 ? 3 : 2);
     c.why = "asked for";
     return c;
   }
-  if (kind == "sm90_stream") {
+  if (kind == name(GemmFamily::sm90_small_m)) {
     GemmStreamTuning t;
     t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
     if (p.trans_b) t.rows = p.n > 128 ? 192 : p.n > 64 ? 128 : 64, t.depth = p.k > 64 ? 128 : 64;
     t.stages = 3;
-    auto c = forced(GemmKind::sm90_stream, gemm_stream_sm90(p.type, p.trans_b, t), std::uint32_t(t.rows));
+    auto c = forced(GemmFamily::sm90_small_m, gemm_stream_sm90(p.type, p.trans_b, t), std::uint32_t(t.rows));
     c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(t.depth), c.resident = t.resident;
     return c;
   }
-  if (kind == "sm90_tail_split") {
+  if (kind == name(GemmFamily::sm90_stream_k)) {
     GemmTailTuning t;
     const int bm = p.m > 64 ? 128 : 64, bn = columns ? int(columns) : 256;
     const std::uint64_t tiles = p.batch * ceil_div(p.m, std::uint64_t(bm)) * ceil_div(p.n, std::uint64_t(bn));
     if (bm == 128 && bn % 128 == 0 && p.k > 64) t.split = bn == 128 || tiles % 2 ? 2 : 4;
     t.buffers = gemm_tail_buffers(bn), t.stages = gemm_tail_stages(bm, bn, t.buffers);
-    auto c = forced(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bm, bn, t),
+    auto c = forced(GemmFamily::sm90_stream_k, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bm, bn, t),
                     std::uint32_t(bn), t.split);
     c.tile_m = std::uint32_t(bm);
     return c;
   }
-  if (kind == "sm90") return forced(GemmKind::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
-  if (auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty()) throw Unsupported(std::move(why));
+  if (kind == "sm90") return forced(GemmFamily::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
+  if (auto why = reject(GemmFamily::sm90_persistent, p, at, d); !why.empty())
+    throw Unsupported(std::move(why));
   auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2, .old = p.beta != 0});
   c.why = "asked for";
   return c;
@@ -625,7 +354,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   const DType legal[] = {DType::f32, DType::f16, DType::bf16};
   const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
   std::vector<std::string_view> kinds{"auto", "packed"};
-  for (int i = 0; i < kGemmKinds; ++i) kinds.push_back(name(GemmKind(i)));
+  for (const auto& f : gemm_families()) kinds.push_back(f.name);
   GemmProblem p;
   const auto layout = o.choice("layout", layouts);
   p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
@@ -651,21 +380,11 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
 }  // namespace
 
 namespace {
-// A variant's name without the order of tiles, the number of stages and what leaves L2 first: two that differ
-// there alone have the same registers.
-std::string form_of(std::string name) {
-  for (const auto& [part, plain] : {std::pair<std::string_view, std::string_view>{"_grid", ""},
-                                    {"_first", ""},
-                                    {"_nfn", "_nnn"},
-                                    {"_nnf", "_nnn"}})
-    if (const auto at = name.find(part); at != name.npos) name.replace(at, part.size(), plain);
-  for (const std::string_view part : {"_g", "_s", "_parts"})
-    for (auto at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
-      auto end = at + part.size();
-      while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end]))) ++end;
-      if (end > at + part.size()) name.erase(at, end - at), --at;
-    }
-  return name;
+// Without the order of tiles, the number of stages and the eviction policies: two configs that differ there
+// alone have the same registers.
+GemmConfig form_of(GemmConfig c) {
+  c.stages = c.group = c.raster_grid = c.evict_a = c.evict_b = c.evict_c = 0;
+  return c;
 }
 }  // namespace
 
@@ -682,12 +401,11 @@ KernelEntry gemm_entry() {
                {"alpha", "1", "scale of the product"},
                {"beta", "0", "scale of the old c"},
                {"columns", "0",
-                "of a tile of the sm100 kinds, 128 or 256, or of sm90_tail_split, 112 to 256; "
+                "of a tile of the sm100 kinds, 128 or 256, or of sm90_stream_k, 112 to 256; "
                 "0: chosen"},
                {"variant", "auto",
-                "auto, packed, naive, simt, crooked, sm80, skinny, sm90, sm90_split, sm90_persistent, "
-                "sm90_tail_split, "
-                "sm90_stream, sm90_parts, or a "
+                "auto, packed, naive, simt, misaligned, sm80, skinny, sm90, sm90_cluster_split_k, "
+                "sm90_persistent, sm90_stream_k, sm90_small_m, sm90_split_k, sm90_pingpong, or a "
                 "step of sm100: sm100_tiled, "
                 "_swizzled, _pipelined, _specialised, _persistent, _stealing, _multicast or _pair"}};
   e.inputs = {"a", "b", "c"};
@@ -728,8 +446,8 @@ KernelEntry gemm_entry() {
             if (every || m == 4096)
               for (auto& c : gemm_candidates_sm90(p, {}, h)) {
                 // Those of sm90_persistent are one function: a few, and its largest below.
-                const bool persistent = c.kind == GemmKind::sm90_persistent;
-                if (forms.insert(form_of(c.variant.name)).second &&
+                const bool persistent = c.kind == GemmFamily::sm90_persistent;
+                if (forms.insert(print(form_of(c.variant.config))).second &&
                     (persistent ? j++ % 12 == 0 : every || i++ % 5 == 0))
                   all.push_back(std::move(c.variant));
               }

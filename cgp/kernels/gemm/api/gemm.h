@@ -16,6 +16,7 @@
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/gemm/epilogue/epilogue.h"
+#include "cgp/kernels/gemm/select/gemm_config.h"
 
 namespace cgp::kernels {
 
@@ -76,38 +77,14 @@ void gemm(runtime::Stream& s, const GemmProblem& p, const DeviceArray& a, const 
           const DeviceArray& c, const GemmFactors& factors = {}, bool c_spare = false);
 
 // ---------------------------------------------------------------- variants and their selection
-enum class GemmKind : std::uint8_t {
-  naive,
-  simt,
-  crooked,  ///< mma.sync on rows of any alignment: gemm_crooked_sm80.cpp
-  sm80,
-  skinny,
-  sm90,
-  sm90_split,
-  sm90_persistent,
-  sm90_tail_split,
-  sm90_stream,
-  sm90_parts,     ///< K in parts, each a product of its own: gemm_parts_sm90.cpp
-  sm90_pingpong,  ///< any types, factors, epilogues: gemm_typed_sm90.h
-  sm90_promoted,  ///< sums added up in fp32 registers: gemm_typed_shaped_sm90.cpp
-  typed_mma,      ///< mma.sync with any type of C and epilogue
-  typed_simt,     ///< the same of simt
-  any,            ///< one thread an element: every type, layout, factor and epilogue on every device
-  sm100_tiled,    ///< from here the ladder of gemm_sm100.h
-  sm100_swizzled,
-  sm100_pipelined,
-  sm100_specialised,
-  sm100_persistent,
-  sm100_stealing,
-  sm100_multicast,
-  sm100_pair
+/// A variant and the config that made it; name == print(config).
+struct GemmVariant : Variant {
+  GemmConfig config;
 };
-inline constexpr int kGemmKinds = int(GemmKind::sm100_pair) + 1;
-std::string_view name(GemmKind k);
 
 struct GemmChoice {
-  GemmKind kind = GemmKind::naive;
-  Variant variant;
+  GemmFamily kind = GemmFamily::naive;
+  GemmVariant variant;
   std::string why;
   std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
   int cluster = 1;  ///< blocks of a cluster: below each other (sm90_persistent), along K (sm90_split)
@@ -130,7 +107,7 @@ struct GemmAddresses {
   bool c_spare =
       false;  ///< nobody needs what lies between the rows of c: scratch memory, or so the caller says
 };
-std::string reject(GemmKind kind, const GemmProblem& p, const GemmAddresses& at,
+std::string reject(GemmFamily kind, const GemmProblem& p, const GemmAddresses& at,
                    const runtime::DeviceInfo& d);
 /// A pure function of its arguments: the fastest kind that can run it.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
@@ -157,16 +134,16 @@ GemmChoice choose_typed_sm90(const GemmProblem& p, const GemmAddresses& at, cons
 bool prefers_typed_gemm(const GemmProblem& p, const runtime::DeviceInfo& d);
 GemmChoice select_typed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
 /// What runs behind f32 products of the tensor cores, for operands with infinities or NaN.
-Variant gemm_guarded_simt(const GemmProblem& p);
+GemmVariant gemm_guarded_simt(const GemmProblem& p);
 /// Every type, layout, factor and epilogue (sums of s8 in s32, of others in f32, k after k).
-Variant gemm_any(const GemmProblem& dense, const Epilogue& whole);
+GemmVariant gemm_any(const GemmProblem& dense, const Epilogue& whole);
 void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                     const GemmAddresses& at);
 
 /// Variants of one kind; types and layouts it was built for.
-Variant gemm_naive(DType t);
-Variant gemm_simt(DType t, bool trans_a, bool trans_b);
-Variant gemm_sm80(DType t, bool trans_a, bool trans_b);
+GemmVariant gemm_naive(DType t);
+GemmVariant gemm_simt(DType t, bool trans_a, bool trans_b);
+GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b);
 /// A problem told in another way: a matrix of one contiguous column as a row, a result of one column as a row
 /// of the product of the transposed operands (a and b change places), and a leading dimension that nothing
 /// depends on as one that every kernel takes.
@@ -176,13 +153,14 @@ struct GemmReordered {
   GemmAddresses at(const GemmAddresses& given) const;
 };
 GemmReordered reordered_gemm(const GemmProblem& p);
-Variant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
+GemmVariant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
 /// Build-time choices of the persistent kernel.
 struct GemmPersistentTuning {
   int stages = 4, cluster = 2, buffers = 2;
   int group = 8;  ///< rows of clusters that are visited together
 };
-Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune);
+GemmVariant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn,
+                                 const GemmPersistentTuning& tune);
 
 /// Elements between the rows of a packed operand: rows begin at lines of 128 bytes.
 std::uint64_t packed_ld(std::uint64_t cols);
@@ -206,12 +184,12 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& p, const GemmAdd
 
 /// The steps of gemm_sm100.h: tiled, swizzled and pipelined (layout nt); specialised to multicast, with
 /// results staged or (tiles of 128 columns) direct; pair.
-Variant gemm_sm100_ladder(DType t, GemmKind step);
-Variant gemm_sm100(DType t, bool trans_a, bool trans_b, GemmKind step, int bn);
-Variant gemm_sm100_direct(DType t, bool trans_a, bool trans_b, GemmKind step);
-Variant gemm_sm100_pair(DType t, bool trans_a, bool trans_b, int bn);
+GemmVariant gemm_sm100_ladder(DType t, GemmFamily step);
+GemmVariant gemm_sm100(DType t, bool trans_a, bool trans_b, GemmFamily step, int bn);
+GemmVariant gemm_sm100_direct(DType t, bool trans_a, bool trans_b, GemmFamily step);
+GemmVariant gemm_sm100_pair(DType t, bool trans_a, bool trans_b, int bn);
 /// The choice for one of them; tiles of 128 or 256 columns, 0: as wide as the problem asks for.
-GemmChoice choose_sm100(GemmKind step, const GemmProblem& p, const GemmAddresses& at,
+GemmChoice choose_sm100(GemmFamily step, const GemmProblem& p, const GemmAddresses& at,
                         const runtime::DeviceInfo& d, std::uint32_t columns = 0);
 /// The step that runs a problem on sm_100a, and why.
 GemmChoice select_sm100(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);

@@ -83,19 +83,23 @@ void gemm_any_kernel(Kernel& k, AnyTuning t, Val<u64> m, Val<u64> n, Val<u64> kk
 
 }  // namespace
 
-Variant gemm_any(const GemmProblem& p, const Epilogue& whole) {
+GemmVariant gemm_any(const GemmProblem& p, const Epilogue& whole) {
   const bool integers = p.type == DType::s8 && *p.type_c == DType::s32 && whole.empty();
   const bool blocks = p.scaling == GemmScaling::block;
-  auto name = text::cat("gemm_any_", cgp::name(p.type), "_", cgp::name(*p.type_b), "_", cgp::name(*p.type_c),
-                        blocks ? "_blocks" : "");
-  if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
+  const GemmConfig config{.family = GemmFamily::generic,
+                          .a = p.type,
+                          .b = *p.type_b,
+                          .c = *p.type_c,
+                          .block_scales = blocks,
+                          .epilogue = whole.name()};
   const bool bf = p.type == DType::bf16 || p.type_c == DType::bf16;
   const bool small = *p.type_c == DType::e4m3 || *p.type_c == DType::e5m2;
-  return variant(std::move(name),
-                 small ? 89
-                 : bf  ? 80
-                       : 75,
-                 gemm_any_kernel, AnyTuning{p.type, *p.type_b, *p.type_c, blocks, integers, whole});
+  return {variant(print(config),
+                  small ? 89
+                  : bf  ? 80
+                        : 75,
+                  gemm_any_kernel, AnyTuning{p.type, *p.type_b, *p.type_c, blocks, integers, whole}),
+          config};
 }
 
 }  // namespace cgp::kernels

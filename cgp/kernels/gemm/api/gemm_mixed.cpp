@@ -169,29 +169,36 @@ GemmChoice hopper_choice(const GemmProblem& p, const GemmAddresses& at, const Ge
   const bool with_sums = promoted(p), blocks = p.scaling == GemmScaling::block;
   const auto forms = forms_of(p, at);
   const auto whole = epilogue::of_problem(p, at).in_words(p);
-  const auto layout = [](const Operand& o) { return o.at.turned; };
-  auto name = text::cat("gemm_", cgp::name(p.type));
-  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
-  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
-  text::append(name, text::cat(with_sums     ? "_promoted"
-                               : alone(p, t) ? "_pingpong"
-                                             : "_shared",
-                               blocks ? "_blocks" : "", "_sm90_", layout(forms.a) ? "t" : "n",
-                               layout(forms.b) ? "n" : "t"));
-  text::append(name, text::cat("__", t.bm, "x", t.bn, "_s", t.stages, "_c", t.cluster, "_b", t.buffers, "_g",
-                               t.group));
-  if (with_sums && (t.parts > 1 || t.overlapped))
-    text::append(name, text::cat("_p", t.parts, t.overlapped ? "o" : ""));
-  if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
+  const GemmConfig config{.family = with_sums     ? GemmFamily::sm90_promoted
+                                    : alone(p, t) ? GemmFamily::sm90_pingpong
+                                                  : GemmFamily::sm90_cooperative,
+                          .a = p.type,
+                          .b = *p.type_b,
+                          .c = *p.type_c,
+                          .layout = gemm_layout(forms.a.at.turned, !forms.b.at.turned),
+                          .tile_m = t.bm,
+                          .tile_n = t.bn,
+                          .tile_k = 128 / bytes(p.type),
+                          .stages = t.stages,
+                          .cluster_m = t.cluster,
+                          .cluster_n = 1,
+                          .group = t.group,
+                          .store_buffers = t.buffers,
+                          .promote = with_sums ? t.parts : 0,
+                          .overlap = with_sums && t.overlapped,
+                          .block_scales = blocks,
+                          .epilogue = whole.name()};
+  auto name = print(config);
   GemmProblem as = p;
   as.trans_a = forms.a.at.turned, as.trans_b = !forms.b.at.turned;
   const TypedTuning tuning{t, *p.type_c, whole, blocks};
   GemmChoice c;
-  c.kind = with_sums ? GemmKind::sm90_promoted : GemmKind::sm90_pingpong;
-  c.variant = with_sums            ? gemm_promoted_shaped(as, std::move(name), tuning)
-              : !alone(p, t)       ? gemm_typed_shaped(as, std::move(name), tuning)
-              : bytes(p.type) == 2 ? gemm_pingpong_16(as, std::move(name), tuning)
-                                   : gemm_pingpong_k(as, std::move(name), tuning);
+  c.kind = with_sums ? GemmFamily::sm90_promoted : GemmFamily::sm90_pingpong;
+  c.variant = {with_sums            ? gemm_promoted_shaped(as, std::move(name), tuning)
+               : !alone(p, t)       ? gemm_typed_shaped(as, std::move(name), tuning)
+               : bytes(p.type) == 2 ? gemm_pingpong_16(as, std::move(name), tuning)
+                                    : gemm_pingpong_k(as, std::move(name), tuning),
+               config};
   c.tile_m = std::uint32_t(t.bm), c.tile_n = std::uint32_t(t.bn), c.cluster = t.cluster;
   c.pack_a = forms.a.rearranged, c.pack_b = forms.b.rearranged, c.pack_c = forms.scratch_c;
   return c;
@@ -237,23 +244,18 @@ bool is_integer(const GemmProblem& p, const Epilogue& whole) {
 GemmChoice direct_choice(const GemmProblem& p, const GemmAddresses& at, bool simt, bool guarded) {
   const auto whole = epilogue::of_problem(p, at);
   const DirectTuning t{*p.type_c, whole, is_integer(p, whole), guarded};
-  auto name = text::cat("gemm_", cgp::name(p.type));
-  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
-  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
+  GemmConfig config{.a = p.type, .b = *p.type_b, .c = *p.type_c, .epilogue = whole.name()};
   GemmChoice c;
-  const auto finish = [&](const char* kind, bool turned_a, bool turned_b) {
-    text::append(name, text::cat(kind, turned_a ? "t" : "n", turned_b ? "n" : "t"));
-    if (!whole.empty()) text::append(name, text::cat("__", whole.name()));
-  };
   if (simt) {
-    finish(guarded ? "_guarded_simt_" : "_typed_simt_", p.trans_a, !p.trans_b);
-    c.kind = GemmKind::typed_simt;
-    c.variant = gemm_typed_simt(p.trans_a, p.trans_b, std::move(name), t);
+    config.family = guarded ? GemmFamily::guarded_simt : GemmFamily::mixed_simt;
+    config.layout = gemm_layout(p.trans_a, p.trans_b);
+    c.kind = GemmFamily::mixed_simt;
+    c.variant = {gemm_typed_simt(p.trans_a, p.trans_b, print(config), t), config};
   } else {
     const auto f = forms_of(p, at, false);
-    finish("_typed_mma_", f.a.at.turned, f.b.at.turned);
-    c.kind = GemmKind::typed_mma;
-    c.variant = gemm_typed_mma(p.type, *p.type_b, f.a.at.turned, !f.b.at.turned, std::move(name), t);
+    config.family = c.kind = GemmFamily::mixed_mma;
+    config.layout = gemm_layout(f.a.at.turned, !f.b.at.turned);
+    c.variant = {gemm_typed_mma(p.type, *p.type_b, f.a.at.turned, !f.b.at.turned, print(config), t), config};
     c.pack_a = f.a.rearranged, c.pack_b = f.b.rearranged;
   }
   return c;
@@ -261,7 +263,7 @@ GemmChoice direct_choice(const GemmProblem& p, const GemmAddresses& at, bool sim
 
 void launch_direct(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                    const GemmAddresses& at, const Epilogue& whole, std::uint64_t guard) {
-  const bool simt = choice.kind == GemmKind::typed_simt;
+  const bool simt = choice.kind == GemmFamily::mixed_simt;
   GemmMatrix a{at.a, p.m, p.k, p.lda, p.stride_a, p.trans_a},
       b{at.b, p.n, p.k, p.ldb, p.stride_b, !p.trans_b};
   if (!simt) {
@@ -296,7 +298,7 @@ void launch_direct(runtime::Stream& s, const GemmChoice& choice, const GemmProbl
 
 void launch_hopper(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                    const GemmAddresses& at) {
-  const bool with_sums = choice.kind == GemmKind::sm90_promoted;
+  const bool with_sums = choice.kind == GemmFamily::sm90_promoted;
   Forms f = forms_of(p, at);
   const std::uint64_t scratch = f.bytes ? s.scratch(f.bytes + 256) : 0, unfit = scratch + f.bytes;
   const int stored = bytes(p.type);
@@ -463,7 +465,9 @@ bool prefers_typed_gemm(const GemmProblem& q, const runtime::DeviceInfo& d) {
          p.k >= 64 && p.flops() >= 3e7 && p.batch <= 65535 && not_hopper(p, d).empty();
 }
 
-Variant gemm_guarded_simt(const GemmProblem& p) { return direct_choice(p.dense(), {}, true, true).variant; }
+GemmVariant gemm_guarded_simt(const GemmProblem& p) {
+  return direct_choice(p.dense(), {}, true, true).variant;
+}
 
 namespace {
 
@@ -474,7 +478,7 @@ std::optional<GemmChoice> large_tiles(const GemmProblem& p, const GemmAddresses&
   const bool plain = p.type == DType::e4m3 && *p.type_b == DType::e4m3 && *p.type_c == DType::bf16 &&
                      p.precision == GemmPrecision::fast && p.scaling == GemmScaling::none &&
                      p.epilogue.empty() && p.beta == 0 && p.batch == 1 && !p.trans_a && p.trans_b;
-  if (!plain || p.flops() < 8e11 || !reject(GemmKind::sm90_persistent, p, at, d).empty()) return {};
+  if (!plain || p.flops() < 8e11 || !reject(GemmFamily::sm90_persistent, p, at, d).empty()) return {};
   const double waves = double(ceil_div(p.m, 200) * ceil_div(p.n, 256)) / 132;
   if (double(p.m) * double(p.n) < 0.96 * std::ceil(waves) * 132 * 200 * 256) return {};
   auto c = choose_persistent_sm90(p.type, false, true, {.rows = 256, .cols = 200, .turned = true});
@@ -511,7 +515,7 @@ GemmChoice select_typed_gemm(const GemmProblem& q, const GemmAddresses& at, cons
   if (few && p.type == DType::f32 && !halved(p) && p.k > 0 && (p.type_c != DType::bf16 || d.cc() >= 80) &&
       bytes(*p.type_c) > 1)
     return direct(true);
-  return {GemmKind::any, gemm_any(p, whole),
+  return {GemmFamily::generic, gemm_any(p, whole),
           text::cat("one thread an element: ", why,
                     "; not mma.sync: ", few ? not_mma(p, d) : "too many batches")};
 }
@@ -520,9 +524,9 @@ void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProb
                     const GemmAddresses& at) {
   const GemmProblem p = q.dense();
   p.epilogue.before(s, p);
-  if (choice.kind == GemmKind::any)
+  if (choice.kind == GemmFamily::generic)
     launch_any(s, choice.variant, p, at, epilogue::of_problem(p, at));
-  else if (choice.kind == GemmKind::typed_mma || choice.kind == GemmKind::typed_simt)
+  else if (choice.kind == GemmFamily::mixed_mma || choice.kind == GemmFamily::mixed_simt)
     launch_direct(s, choice, p, at, epilogue::of_problem(p, at), 0);
   else
     launch_hopper(s, choice, p, at);

@@ -402,7 +402,7 @@ void f32_parts(const runtime::Device& d) {
         Trial s(d, p, i % 5 == 0 ? 1 : 0);
         const GemmAddresses at{s.a.address(), s.b.address(), s.c.address()};
         const auto c = select_gemm(s.p, at, d.info());
-        EXPECT_TRUE(c.parts > 1 || c.kind == GemmKind::skinny) << s.describe();
+        EXPECT_TRUE(c.parts > 1 || c.kind == GemmFamily::simt_small_m) << s.describe();
         s.check_choice(d);
         ++i;
       }
@@ -415,7 +415,7 @@ void f32_rows(const runtime::Device& d) {
     p.alpha = 0.5f, p.beta = m == 2 ? 0 : 2, p.ldc = 41, p.batch = m == 7 ? 2 : 1, p.lda = p.k + 4;
     Trial s(d, p);
     const GemmAddresses at{s.a.address(), s.b.address(), s.c.address()};
-    EXPECT_EQ(select_gemm(s.p, at, d.info()).kind, GemmKind::skinny) << s.describe();
+    EXPECT_EQ(select_gemm(s.p, at, d.info()).kind, GemmFamily::simt_small_m) << s.describe();
     s.check_choice(d);
   }
 }
@@ -545,7 +545,8 @@ TEST(gemm_persistent_sm90, eight_bit_floats) {
   for (std::uint64_t size : {4096, 8192}) {  // 2.5 and 9.9 waves of tiles of 200 x 256
     auto p = problem(DType::e4m3, "nt", size, size, size);
     p.precision = GemmPrecision::fast;
-    EXPECT_EQ(select_gemm(p, {}, h).kind, size == 8192 ? GemmKind::sm90_persistent : GemmKind::sm90_pingpong);
+    EXPECT_EQ(select_gemm(p, {}, h).kind,
+              size == 8192 ? GemmFamily::sm90_persistent : GemmFamily::sm90_pingpong);
   }
 }
 

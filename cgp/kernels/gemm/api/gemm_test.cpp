@@ -99,23 +99,23 @@ TEST(gemm_skinny, every_tile_and_ragged_shape) {
 
 TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
   for (const char* l : kLayouts) {
-    run("sm90_split", "bf16", l, "72", "136", "328", "sm_90a");
-    run("sm90_split", "f16", l, "24", "72", "136", "sm_90a", "0.5", "2");
+    run("sm90_cluster_split_k", "bf16", l, "72", "136", "328", "sm_90a");
+    run("sm90_cluster_split_k", "f16", l, "24", "72", "136", "sm_90a", "0.5", "2");
   }
-  run("sm90_split", "bf16", "nt", "1", "9", "8", "sm_90a");
-  run("sm90_split", "bf16", "nt", "1", "255", "1024", "sm_90a", "1", "0", "2");
-  run("sm90_split", "bf16", "nt", "70", "134", "64", "sm_90a");
+  run("sm90_cluster_split_k", "bf16", "nt", "1", "9", "8", "sm_90a");
+  run("sm90_cluster_split_k", "bf16", "nt", "1", "255", "1024", "sm_90a", "1", "0", "2");
+  run("sm90_cluster_split_k", "bf16", "nt", "70", "134", "64", "sm_90a");
 }
 
 TEST(gemm_parts_sm90, ragged_shapes) {
-  run("sm90_parts", "bf16", "nt", "72", "136", "336", "sm_90a");
-  run("sm90_parts", "f16", "tn", "136", "72", "144", "sm_90a", "0.5", "2");
+  run("sm90_split_k", "bf16", "nt", "72", "136", "336", "sm_90a");
+  run("sm90_split_k", "f16", "tn", "136", "72", "144", "sm_90a", "0.5", "2");
 }
 
 TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
   const auto wide = [](const char* layout, const char* columns, const char* m, const char* n, const char* k,
                        const char* batch = "1") {
-    expect_right(gemm_entry(), {{"variant", "sm90_tail_split"},
+    expect_right(gemm_entry(), {{"variant", "sm90_stream_k"},
                                 {"layout", layout},
                                 {"columns", columns},
                                 {"m", m},
@@ -124,7 +124,7 @@ TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
                                 {"alpha", "0.5"},
                                 {"batch", batch}});
   };
-  for (const char* l : kLayouts) run("sm90_tail_split", "bf16", l, "136", "264", "328", "sm_90a");
+  for (const char* l : kLayouts) run("sm90_stream_k", "bf16", l, "136", "264", "328", "sm_90a");
   wide("nt", "176", "130", "360", "72");
   wide("nt", "112", "64", "232", "136");
   wide("nt", "208", "72", "216", "72");
@@ -132,14 +132,14 @@ TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
   wide("nn", "192", "72", "200", "72");
   wide("tn", "128", "136", "136", "200");
   wide("nt", "128", "120", "520", "328", "3");
-  run("sm90_tail_split", "f16", "nt", "1", "8", "64", "sm_90a");
+  run("sm90_stream_k", "f16", "nt", "1", "8", "64", "sm_90a");
 }
 
 TEST(gemm_stream_sm90, every_layout_tile_and_ragged_shape) {
-  run("sm90_stream", "bf16", "nt", "1", "200", "200", "sm_90a");
-  run("sm90_stream", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
-  run("sm90_stream", "bf16", "nn", "30", "136", "136", "sm_90a", "1", "0", "2");
-  run("sm90_stream", "bf16", "nt", "65", "33", "40", "sm_90a");
+  run("sm90_small_m", "bf16", "nt", "1", "200", "200", "sm_90a");
+  run("sm90_small_m", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
+  run("sm90_small_m", "bf16", "nn", "30", "136", "136", "sm_90a", "1", "0", "2");
+  run("sm90_small_m", "bf16", "nt", "65", "33", "40", "sm_90a");
 }
 
 TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
@@ -147,8 +147,8 @@ TEST(gemm, nan_and_infinity_propagate_and_beta_zero_ignores_c) {
   for (std::uint64_t i = 0; i < 256; ++i) a.set(i, 1), b.set(i, 1), c.set(i, NAN);
   a.set(5 * 16 + 3, INFINITY);
   a.set(7 * 16 + 2, NAN);
-  for (const char* v :
-       {"naive", "simt", "sm80", "sm90", "sm90_split", "sm90_persistent", "sm90_tail_split", "sm90_stream"})
+  for (const char* v : {"naive", "simt", "sm80", "sm90", "sm90_cluster_split_k", "sm90_persistent",
+                        "sm90_stream_k", "sm90_small_m"})
     expect_right(gemm_entry(), {{"variant", v}}, "sm_90a", {{"a", a}, {"b", b}, {"c", c}});
 }
 
@@ -157,13 +157,13 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   h.arch = "sm_90a", h.cc_major = 9, h.sm_count = 132;
   GemmProblem p{.type = DType::bf16, .trans_b = true, .m = 4096, .n = 4096, .k = 4096};
   EXPECT_EQ(select_gemm(p, {}, h).tile_n, 256u);
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm90_tail_split);  // which is measured fastest too
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::sm90_stream_k);  // which is measured fastest too
   p.m = p.n = 512;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm90_split);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::sm90_cluster_split_k);
   p.m = 1, p.n = 4096;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm90_stream);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::sm90_small_m);
   p.n = 512;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::skinny);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::skinny);
   p.n = 4096;
   p.m = 512, p.k = 4097;
   const auto copied = select_gemm(p, {}, h);
@@ -173,13 +173,13 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   EXPECT_TRUE(select_gemm(p, {}, h).pack_c);
   p.beta = 1;  // the old c goes through scratch memory too
   EXPECT_TRUE(select_gemm(p, {}, h).pack_c);
-  EXPECT_TRUE(select_gemm(p, {}, h).variant.name.ends_with("_old"));
+  EXPECT_TRUE(select_gemm(p, {}, h).variant.config.source_c);
   p.n = 4096, p.beta = 0;
   p.k = 0;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::naive);
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::naive);
   p.m = p.n = 100, p.k = 64, h.arch = "sm_89", h.cc_major = 8, h.cc_minor = 9;
-  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmKind::sm80);
-  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmKind::crooked);  // too small to copy
+  EXPECT_EQ(select_gemm(p, {}, h).kind, GemmFamily::sm80);
+  EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmFamily::misaligned);  // too small to copy
 }
 
 TEST(gemm, operands_with_crooked_rows_are_copied) {

@@ -18,7 +18,7 @@ struct GemmSplitTuning {
   GemmShared shared = GemmShared::none;  ///< with split 1; tiles are counted in those of a pair
 };
 /// bm x bn: 64 x 32 (trans_b), 64 x 64, 64 x 128, 64 x 256, 128 x 64, 128 x 128 or (layout nt) 192 x 64.
-Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
+GemmVariant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune);
 
 /// Whether what is read or written leaves L2 first, in its turn, or last.
 enum class GemmLines : std::uint8_t { normal, first, last };
@@ -32,7 +32,8 @@ struct GemmTailTuning {
 };
 /// bm: 64 or 128; bn: 128, 192, 256 and, in layout nt, 112 to 256 in steps of 16 (bm 64: 112, 144). split 2:
 /// 128 x 128 or 128 x 256, 4: 128 x 256.
-Variant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmTailTuning& tune);
+GemmVariant gemm_tail_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn,
+                                 const GemmTailTuning& tune);
 /// Stages that fit beside the results on their way out.
 int gemm_tail_stages(int bm, int bn, int buffers);
 /// Buffers that suit the columns stored at once: 2, for 192 columns 3.
@@ -56,11 +57,11 @@ struct GemmPersistentShape {
   int below() const { return shared == GemmShared::a ? 1 : shared == GemmShared::both ? 2 : cluster; }
   int beside() const { return shared == GemmShared::a ? cluster : shared == GemmShared::both ? 2 : 1; }
 };
-Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
+GemmVariant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
 /// The same as run_gemm takes it: tile_m and tile_n are those of a cluster.
 GemmChoice choose_persistent_sm90(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
-/// The choice whose variant has this name, if one has.
-std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b);
+/// The choice of a config of sm90_persistent or sm90_non_persistent; empty where no kernel has it.
+std::optional<GemmChoice> choose_persistent_sm90(const GemmConfig& config);
 struct DynamicTile;
 DynamicTile gemm_persistent_tile(DType t, bool trans_a, bool trans_b, const GemmPersistentShape& s);
 
@@ -84,7 +85,7 @@ void run_gemm_parts(runtime::Stream& s, const GemmChoice& choice, const GemmProb
 /// mma.sync on rows of any alignment. tile: 16 x 32, 32 x 16, 32 x 32 or 64 x 64 (0 to 3); accesses of A and
 /// B have `wide` elements (1, 2, 4 or 8), which divide all that their rows depend on; of several parts sums
 /// leave as f32.
-Variant gemm_crooked(DType t, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b, int parts);
+GemmVariant gemm_crooked(DType t, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b, int parts);
 GemmChoice choose_crooked(const GemmProblem& dense, const GemmAddresses& at, const runtime::DeviceInfo& d,
                           int tile, int parts);
 /// Its tiles and parts of K, with predicted times.
@@ -109,7 +110,7 @@ struct GemmStreamTuning {
   int resident = 1;         ///< blocks per SM
   bool evict_first = true;  ///< B is the first to leave L2
 };
-Variant gemm_stream_sm90(DType t, bool trans_b, const GemmStreamTuning& tune);
+GemmVariant gemm_stream_sm90(DType t, bool trans_b, const GemmStreamTuning& tune);
 
 struct GemmSkinnyTuning {
   int rows = 16, cols = 8;   ///< of B and of A that a block multiplies: 16, 32 or (cols 32) 64; 8, 16 or 32
@@ -118,6 +119,6 @@ struct GemmSkinnyTuning {
   int resident = 0;          ///< blocks per SM that the compiler makes room for; 0: its choice
   bool evict_first = false;  ///< B is read once and is the first to leave L2
 };
-Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
+GemmVariant gemm_skinny(DType t, const GemmSkinnyTuning& tune);
 
 }  // namespace cgp::kernels

@@ -80,7 +80,7 @@ class Candidates {
   }
 
  private:
-  void add(GemmKind kind, Variant v, int bm, int bn, int cluster) {
+  void add(GemmFamily kind, GemmVariant v, int bm, int bn, int cluster) {
     GemmChoice c{kind, std::move(v), {}, std::uint32_t(bn), cluster};
     c.tile_m = std::uint32_t(bm);
     all_.push_back(std::move(c));
@@ -93,7 +93,7 @@ class Candidates {
             for (bool first : {false, true}) {
               const int cols = p_.m <= 8 ? 8 : p_.m <= 16 ? 16 : 32;
               if (rows * unroll > 128 || cols * unroll > 128 || (rows == 32 && unroll == 8)) continue;
-              add(GemmKind::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, first}), cols, rows,
+              add(GemmFamily::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, first}), cols, rows,
                   1);
             }
     if (p_.m >= 32 && p_.flops() < 5e8)
@@ -101,7 +101,8 @@ class Candidates {
         for (int warps : {2, 4, 8})
           for (int unroll : {1, 2, 4}) {
             if ((rows + cols) * unroll > 192) continue;
-            add(GemmKind::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, false}), cols, rows, 1);
+            add(GemmFamily::skinny, gemm_skinny(p_.type, {rows, cols, warps, unroll, 0, false}), cols, rows,
+                1);
           }
   }
   void split() {
@@ -123,7 +124,7 @@ class Candidates {
               continue;
             for (int group : {0, 8}) {
               if (group == 0 && tiles * split > 3 * sms) continue;
-              add(GemmKind::sm90_split,
+              add(GemmFamily::sm90_cluster_split_k,
                   gemm_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn,
                                   {stages, split, resident, group, first}),
                   bm, bn, split);
@@ -143,7 +144,7 @@ class Candidates {
             const int stage = (rows + tokens) * depth * 2, threads = 2 * rows + 32;
             const int stages = std::min(16, (227 * 1024 / resident - 2048) / stage);
             if (stages < 3 || threads * resident > 2048 || (!first && rows != 128)) continue;
-            add(GemmKind::sm90_stream,
+            add(GemmFamily::sm90_small_m,
                 gemm_stream_sm90(p_.type, p_.trans_b, {tokens, rows, depth, stages, resident, first}), tokens,
                 rows, 1);
             all_.back().tile_k = std::uint32_t(depth), all_.back().resident = resident;
@@ -166,7 +167,7 @@ class Candidates {
     const int bm = p_.m <= 64 ? 64 : 128;
     const auto one = [&](int bn, GemmTailTuning t) {
       t.stages = gemm_tail_stages(bm, bn, t.buffers);
-      add(GemmKind::sm90_tail_split, gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, t), bm, bn,
+      add(GemmFamily::sm90_stream_k, gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, t), bm, bn,
           t.split);
     };
     for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
@@ -297,6 +298,10 @@ class Sweep {
            settings_.seconds;
   }
 
+  static bool is_slow(GemmFamily f) {
+    return f == GemmFamily::naive || f == GemmFamily::simt || f == GemmFamily::misaligned ||
+           f == GemmFamily::sm80;
+  }
   // What gemm would run comes first; of large products nothing that the model thinks far too slow.
   std::vector<GemmChoice> choices_for(const GemmProblem& p, const GemmAddresses& at) {
     std::vector<GemmChoice> all = gemm_candidates(p, at, device_.info());
@@ -313,31 +318,27 @@ class Sweep {
       const bool had = std::any_of(out.begin(), out.end(),
                                    [&](const auto& x) { return x.variant.name == c.variant.name; });
       const bool slow = p.flops() > 1e11 && c.microseconds > 1.5 * least;
-      const bool old = p.flops() > 1e9 && c.kind <= GemmKind::sm80;
-      if (!had && !slow && !old && settings_.takes(c.variant.name)) out.push_back(std::move(c));
+      const bool slow_family = p.flops() > 1e9 && is_slow(c.kind);
+      if (!had && !slow && !slow_family && settings_.takes(c.variant.name)) out.push_back(std::move(c));
     }
-    if (out[0].kind == GemmKind::crooked)
+    if (out[0].kind == GemmFamily::misaligned)
       if (auto copied = select_packed_gemm(p, at, device_.info())) out.push_back(std::move(*copied));
     return out;
   }
 
-  // A family's name is a variant's without its tile, stages and group.
+  // Of each form (a config without its tile, stages and group) the one that is predicted fastest.
   static std::vector<GemmChoice> families_of(const GemmProblem& p, std::vector<GemmChoice> all,
                                              std::size_t most) {
     std::erase_if(all, [&](const GemmChoice& c) {
-      return c.kind <= GemmKind::sm80 && c.kind != GemmKind::crooked && p.flops() > 1e7;
+      return is_slow(c.kind) && c.kind != GemmFamily::misaligned && p.flops() > 1e7;
     });
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
     std::vector<std::string> have;
     std::erase_if(all, [&](const GemmChoice& c) {
-      std::string family;
-      for (const auto word : text::split(c.variant.name, '_')) {
-        const bool tile = word.find('x') != word.npos && word[0] != 'c',
-                   number = word.size() > 1 && word[1] <= '9';
-        if (tile || (number && (word[0] == 's' || word[0] == 'g'))) continue;
-        text::append(family, text::cat("_", word));
-      }
+      GemmConfig form = c.variant.config;
+      form.tile_m = form.tile_n = form.tile_k = form.stages = form.group = 0;
+      std::string family = print(form);
       if (have.size() >= most || std::find(have.begin(), have.end(), family) != have.end()) return true;
       have.push_back(std::move(family));
       return false;

@@ -52,7 +52,7 @@ double predict_single(const GemmPersistentShape& s, const DynamicTile& t, const 
 std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& q, const GemmAddresses& at,
                                           const runtime::DeviceInfo& d, std::size_t keep) {
   const GemmProblem p = q.dense();
-  if (!reject(GemmKind::sm90_persistent, p, at, d).empty() || p.flops() < 3e8 || p.batch > 65535) return {};
+  if (!reject(GemmFamily::sm90_persistent, p, at, d).empty() || p.flops() < 3e8 || p.batch > 65535) return {};
   const int sms = d.sm_count ? d.sm_count : 132;
   struct Form {
     GemmPersistentShape shape;

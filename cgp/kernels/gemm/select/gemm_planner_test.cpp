@@ -90,9 +90,9 @@ TEST(GemmPlanner, TakesNewWinnersAtOnce) {
   const auto p = parse_gemm_key("bf16/nt/512x512x512");
   (void)planner.choose(p, {});
   GemmTable table;
-  table.set(gemm_key(p), {gemm_candidates(p, {}, hopper()).back().variant.name, 1});
+  table.set(gemm_key(p), {gemm_candidates(p, {}, hopper()).back().variant.config, 1});
   planner.set_table(table);
-  EXPECT_EQ(planner.choose(p, {})->variant.name, table.find(p)->variant);
+  EXPECT_EQ(planner.choose(p, {})->variant.config, table.find(p)->config);
 }
 
 TEST(GemmPlanner, ForgetsRatherThanGrows) {

@@ -28,68 +28,34 @@ std::string reject_rows(const char* what, std::uint64_t address, std::uint64_t l
 
 }  // namespace
 
-std::string_view name(GemmKind k) {
-  constexpr std::string_view names[kGemmKinds] = {"naive",
-                                                  "simt",
-                                                  "crooked",
-                                                  "sm80",
-                                                  "skinny",
-                                                  "sm90",
-                                                  "sm90_split",
-                                                  "sm90_persistent",
-                                                  "sm90_tail_split",
-                                                  "sm90_stream",
-                                                  "sm90_parts",
-                                                  "sm90_pingpong",
-                                                  "sm90_promoted",
-                                                  "typed_mma",
-                                                  "typed_simt",
-                                                  "any",
-                                                  "sm100_tiled",
-                                                  "sm100_swizzled",
-                                                  "sm100_pipelined",
-                                                  "sm100_specialised",
-                                                  "sm100_persistent",
-                                                  "sm100_stealing",
-                                                  "sm100_multicast",
-                                                  "sm100_pair"};
-  return names[int(k)];
-}
-
-std::string reject(GemmKind kind, const GemmProblem& q, const GemmAddresses& at,
+std::string reject(GemmFamily family, const GemmProblem& q, const GemmAddresses& at,
                    const runtime::DeviceInfo& d) {
+  using Info = GemmFamilyInfo;
+  const Info& f = info(family);
   const GemmProblem p = q.dense();
+  const auto element = std::uint64_t(cgp::bytes(p.type));
   if (p.type == DType::bf16 && d.cc() < 80) return text::cat("bf16 needs sm_80 or later, this is ", d.arch);
-  if (kind <= GemmKind::simt || kind == GemmKind::any) return {};
-  if (p.type == DType::f32) return text::cat(name(kind), " multiplies 16-bit types, not f32");
-  if (kind == GemmKind::sm90_stream && p.trans_a) return "sm90_stream reads A along k: layouts nn and nt";
-  if (kind == GemmKind::skinny && (p.trans_a || !p.trans_b)) return "skinny reads A and B along k: layout nt";
-  if (kind == GemmKind::skinny && p.m > 65535 * 8)
-    return text::cat("skinny takes up to 524280 rows of A, this has ", p.m);
-  if (kind <= GemmKind::skinny && d.cc() < 80)
-    return text::cat("cp.async and bf16 mma need sm_80 or later, this is ", d.arch);
-  const bool sm100 = kind >= GemmKind::sm100_tiled;
-  if (sm100 && d.arch != "sm_100a")
-    return text::cat("needs sm_100a: tcgen05 and tensor memory, this is ", d.arch);
-  if (kind >= GemmKind::sm90 && !sm100 && d.arch != "sm_90a")
-    return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
+  if (f.operands == Info::Operands::any) return {};
+  if (p.type == DType::f32) return text::cat(f.name, " multiplies 16-bit types, not f32");
+  if (f.layouts == Info::Layouts::a_along_k && p.trans_a)
+    return text::cat(f.name, " reads A along k: layouts nn and nt");
+  if (f.layouts == Info::Layouts::nt && (p.trans_a || !p.trans_b))
+    return text::cat(f.name, " reads A and B along k: layout nt");
+  if (f.operands == Info::Operands::k16 && p.m > 65535 * 8)
+    return text::cat(f.name, " takes up to 524280 rows of A, this has ", p.m);
+  if (f.only.empty() ? d.cc() < f.min_sm : d.arch != f.only) return text::cat(f.needs, ", this is ", d.arch);
   if (p.k == 0) return "k = 0: there is no product to compute";
   if (p.m > kMax32 || p.n > kMax32 || p.k > kMax32 || p.lda > kMax32 || p.ldb > kMax32)
     return "a size or leading dimension is 2^31 or more";
-  if (kind == GemmKind::crooked) return {};
-  const auto element = std::uint64_t(cgp::bytes(p.type));
+  if (f.operands == Info::Operands::elements) return {};
   if (auto why = reject_rows("a", at.a, p.lda, p.stride_a, p.batch, element); !why.empty()) return why;
   if (auto why = reject_rows("b", at.b, p.ldb, p.stride_b, p.batch, element); !why.empty()) return why;
-  if (kind == GemmKind::skinny && p.k * element % 16)
+  if (f.operands == Info::Operands::k16 && p.k * element % 16)
     return text::cat("k = ", p.k, " is not a multiple of 16 bytes");
-  if (sm100 && kind <= GemmKind::sm100_pipelined && (p.trans_a || !p.trans_b))
-    return text::cat(name(kind), " multiplies layout nt alone");
-  if (kind == GemmKind::sm90_parts && p.batch > 1)
-    return text::cat("batch = ", p.batch, ": parts of K are its batches");
-  if (kind != GemmKind::sm90_persistent && kind != GemmKind::sm90_tail_split && kind != GemmKind::sm100_pair)
-    return {};
-  if (p.beta != 0 && kind != GemmKind::sm90_persistent)
-    return text::cat("beta = ", p.beta, ": the old c is read by the other variants");
+  if (f.one_batch && p.batch > 1) return text::cat("batch = ", p.batch, ": slices of K are its batches");
+  if (f.result == Info::Result::any) return {};
+  if (f.result == Info::Result::tma_fresh && p.beta != 0)
+    return text::cat("beta = ", p.beta, ": ", f.name, " does not read C");
   if (!at.c_spare && p.n * element % 16)
     return text::cat("n = ", p.n, ": rows of c end inside 16 bytes, which TMA writes whole");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
@@ -127,19 +93,19 @@ Packed packed(const GemmProblem& p, const GemmAddresses& at, const runtime::Devi
 
 GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                           bool packed = false) {
-  if (reject(GemmKind::sm90, p, at, d).empty()) return select_sm90(p, at, d, packed);
-  if (p.m <= 16 && reject(GemmKind::skinny, p, at, d).empty()) {
+  if (reject(GemmFamily::sm90, p, at, d).empty()) return select_sm90(p, at, d, packed);
+  if (p.m <= 16 && reject(GemmFamily::skinny, p, at, d).empty()) {
     GemmSkinnyTuning t;
     t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = 4;
-    GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
+    GemmChoice c{GemmFamily::skinny, gemm_skinny(p.type, t),
                  text::cat(p.m, " rows of A: B is read once, straight into fragments"),
                  std::uint32_t(t.rows)};
     c.tile_m = std::uint32_t(t.cols);
     return c;
   }
-  if (reject(GemmKind::sm100_stealing, p, at, d).empty()) return select_sm100(p, at, d);
+  if (reject(GemmFamily::sm100_stealing, p, at, d).empty()) return select_sm100(p, at, d);
   auto c = choose_sm80(p, d);
-  c.why = text::cat("mma.sync, ", c.why, "; not sm90: ", reject(GemmKind::sm90, p, at, d));
+  c.why = text::cat("mma.sync, ", c.why, "; not sm90: ", reject(GemmFamily::sm90, p, at, d));
   return c;
 }
 
@@ -166,7 +132,7 @@ std::optional<GemmChoice> select_packed_gemm(const GemmProblem& q, const GemmAdd
   const GemmProblem p = q.dense();
   const Packed r = packed(p, at, d);
   if ((!r.a && !r.b && !r.c) || p.m < 16 || p.n < 16 || p.flops() < 1e7 ||
-      !reject(GemmKind::sm80, r.problem, r.at, d).empty())
+      !reject(GemmFamily::sm80, r.problem, r.at, d).empty())
     return {};
   GemmChoice c = select_aligned(r.problem, r.at, d, true);
   c.pack_a = r.a, c.pack_b = r.b, c.pack_c = r.c;
@@ -227,9 +193,9 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   if (auto rows = select_f32_rows(p, at)) return std::move(*rows);
   if (const int parts = gemm_f32_parts(p, d); parts > 1) return choose_f32_parts(p, at, d, parts);
   if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
-  if (p.c_elements() == 0) return {GemmKind::naive, gemm_naive(p.type), "c has no elements: nothing runs"};
-  if (p.k == 0) return {GemmKind::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
-  const auto not_sm80 = reject(GemmKind::sm80, p, at, d);
+  if (p.c_elements() == 0) return {GemmFamily::naive, gemm_naive(p.type), "c has no elements: nothing runs"};
+  if (p.k == 0) return {GemmFamily::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
+  const auto not_sm80 = reject(GemmFamily::sm80, p, at, d);
   const Packed r = packed(p, at, d);
   if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
   auto copied = select_packed_gemm(p, at, d);
@@ -240,7 +206,8 @@ GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runt
   if (best != direct.end() && (!copied || best->microseconds < copied->microseconds)) return std::move(*best);
   if (copied) return std::move(*copied);
   if (not_sm80.empty()) return select_aligned(p, at, d);
-  return {GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), text::cat("no tensor cores: ", not_sm80)};
+  return {GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b),
+          text::cat("no tensor cores: ", not_sm80)};
 }
 
 }  // namespace cgp::kernels

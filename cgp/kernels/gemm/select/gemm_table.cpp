@@ -129,7 +129,10 @@ GemmTable GemmTable::parse(std::string_view all, std::string_view from) {
       throw ArgumentError({"a line of a gemm table is a problem, a variant and its microseconds",
                            text::cat(from, ":", number), std::string(line), "remove the line, or the file"});
     (void)parse_gemm_key(words[0]);
-    table.set(std::string(words[0]), {std::string(words[1]), us});
+    try {
+      table.set(std::string(words[0]), {parse_gemm_config(words[1]), us});
+    } catch (const ArgumentError&) {  // a config of another version: the problem counts as not measured
+    }
   }
   return table;
 }
@@ -149,7 +152,7 @@ const GemmTable& GemmTable::shipped(const runtime::DeviceInfo& d) {
 std::string GemmTable::text() const {
   std::string out;
   for (const auto& [key, row] : rows_)
-    text::append(out, text::cat(key, " ", row.variant, " ", row.microseconds, "\n"));
+    text::append(out, text::cat(key, " ", print(row.config), " ", row.microseconds, "\n"));
   return out;
 }
 
@@ -176,19 +179,19 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
   std::vector<GemmChoice> out{select_gemm(p, at, d)};
   if (p.k == 0 || p.c_elements() == 0 || !p.plain()) return out;
   // Rows that nothing else can address: as they are, or copied.
-  if (out[0].kind == GemmKind::crooked)
+  if (out[0].kind == GemmFamily::misaligned)
     if (auto copied = select_packed_gemm(p, at, d)) out.push_back(std::move(*copied));
   const GemmChoice first = out.back();
   const bool packed = first.pack_a || first.pack_b || first.pack_c;
   const auto add = [&](GemmChoice c) {
-    if (packed && (c.kind == GemmKind::sm90_pingpong || c.kind == GemmKind::sm90_parts))
+    if (packed && (c.kind == GemmFamily::sm90_pingpong || c.kind == GemmFamily::sm90_split_k))
       return;  // it would arrange operands its own way
     for (const auto& have : out)
       if (have.variant.name == c.variant.name) return;
     c.pack_a = first.pack_a, c.pack_b = first.pack_b, c.pack_c = first.pack_c;
     out.push_back(std::move(c));
   };
-  if (first.kind == GemmKind::crooked || p.flops() < (packed ? 2e9 : 5e8))
+  if (first.kind == GemmFamily::misaligned || p.flops() < (packed ? 2e9 : 5e8))
     for (auto& c : gemm_crooked_candidates(p, at, d))
       if (c.variant.name != out[0].variant.name) out.push_back(std::move(c));
   // The problem that the kernel sees when operands go through scratch memory.
@@ -202,26 +205,34 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
     inner.stride_b = inner.ldb * (p.trans_b ? p.n : p.k);
   if (first.pack_c)
     inner_at.c = 0, inner_at.c_spare = true, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
-  if (reject(GemmKind::sm90, inner, inner_at, d).empty())
+  if (reject(GemmFamily::sm90, inner, inner_at, d).empty())
     for (auto& c : gemm_candidates_sm90(inner, inner_at, d)) add(std::move(c));
-  if (reject(GemmKind::skinny, inner, inner_at, d).empty() && p.m <= 16)
+  if (reject(GemmFamily::skinny, inner, inner_at, d).empty() && p.m <= 16)
     for (int unroll : {2, 4, 8}) {
       GemmSkinnyTuning t;
       t.cols = p.m <= 8 ? 8 : 16, t.warps = p.m <= 8 ? 8 : 4, t.unroll = unroll;
-      GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(t.rows)};
+      GemmChoice c{GemmFamily::skinny, gemm_skinny(p.type, t), {}, std::uint32_t(t.rows)};
       c.tile_m = std::uint32_t(t.cols);
       add(std::move(c));
     }
   if (d.arch == "sm_100a")
-    for (int step = int(GemmKind::sm100_specialised); step < kGemmKinds; ++step)
-      if (reject(GemmKind(step), inner, inner_at, d).empty())
-        add(choose_sm100(GemmKind(step), inner, inner_at, d));
-  if (reject(GemmKind::sm80, inner, inner_at, d).empty())
-    add({GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b), {}});
-  if (out[0].kind != GemmKind::simt && !first.pack_a && !first.pack_b && !first.pack_c)
-    add({GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b), {}});
+    for (const auto& f : gemm_families())
+      if (f.only == "sm_100a" && f.layouts == GemmFamilyInfo::Layouts::all &&
+          reject(f.family, inner, inner_at, d).empty())
+        add(choose_sm100(f.family, inner, inner_at, d));
+  if (reject(GemmFamily::sm80, inner, inner_at, d).empty())
+    add({GemmFamily::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b), {}});
+  if (out[0].kind != GemmFamily::simt && !first.pack_a && !first.pack_b && !first.pack_c)
+    add({GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b), {}});
   return out;
 }
+
+namespace {
+GemmConfig with_source_c(GemmConfig c, bool source_c) {
+  c.source_c = source_c;
+  return c;
+}
+}  // namespace
 
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        const GemmTable& table) {
@@ -233,14 +244,13 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
   };
   const auto all = gemm_candidates(p, at, d);
   for (const auto& c : all)
-    if (c.variant.name == row->variant) return measured(c);
+    if (c.variant.config == row->config) return measured(c);
   // Of hundreds of tiles of sm90_persistent the candidates are those that are predicted fastest.
-  const auto like =
-      std::find_if(all.begin(), all.end(), [](const auto& c) { return c.kind == GemmKind::sm90_persistent; });
+  const auto like = std::find_if(all.begin(), all.end(),
+                                 [](const auto& c) { return c.kind == GemmFamily::sm90_persistent; });
   if (like != all.end())
-    // What was measured wrote a fresh C; the same tile adds to an old one.
-    if (auto c = persistent_sm90_named(p.beta == 0 ? row->variant : text::cat(row->variant, "_old"), p.type,
-                                       p.trans_a, p.trans_b)) {
+    // What was measured did not read C; the same tile adds beta * C.
+    if (auto c = choose_persistent_sm90(with_source_c(row->config, p.beta != 0))) {
       c->pack_a = like->pack_a, c->pack_b = like->pack_b, c->pack_c = like->pack_c;
       return measured(std::move(*c));
     }
@@ -294,7 +304,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   std::map<std::string, Variant> found;
   const auto take = [&](const GemmChoice& c) {
     if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
-    if (c.kind != GemmKind::sm90_parts && c.kind != GemmKind::crooked) return;
+    if (c.kind != GemmFamily::sm90_split_k && c.kind != GemmFamily::misaligned) return;
     if (c.parts == 1) return;
     for (DType t : {DType::f16, DType::bf16}) {
       auto sums = gemm_add_parts(t, c.parts);

@@ -4,10 +4,10 @@
 // file that ships (gemm_table_h200.def) as in the one that `cgp tune gemm` keeps for the user's device:
 //
 //   # comment
-//   bf16/nt/4096x4096x4096 gemm_bf16_persistent_sm90_nt__128x256x64_s4_c2_g8 189.5
+//   bf16/nt/4096x4096x4096 gemm_bf16_nt_sm90_persistent_128x256x64_s4_cluster2x1_group8 189.5
 //
-// A problem (gemm_key), the name of a variant, the microseconds that it took. Names instead of tunings: a
-// table stays readable, and a line whose variant no longer exists is only a line that does not match.
+// A problem (gemm_key), the config of a variant (gemm_config.h), the microseconds that it took. A line whose
+// config no version knows, or no kernel has, is left out: the problem counts as not measured.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,7 +28,7 @@ std::string gemm_key(const GemmProblem& p);
 GemmProblem parse_gemm_key(std::string_view key);
 
 struct GemmMeasured {
-  std::string variant;
+  GemmConfig config;
   double microseconds = 0;
 };
 

@@ -52,12 +52,13 @@ TEST(GemmTable, KeysNameProblems) {
 
 TEST(GemmTable, ReadsWhatItWrites) {
   GemmTable t;
-  t.set("bf16/nt/1x2x3", {"gemm_x", 12.5});
-  t.set("bf16/nt/4x5x6", {"gemm_y", 0.75});
+  const auto x = parse_gemm_config("gemm_bf16_nt_simt"), y = parse_gemm_config("gemm_bf16_naive");
+  t.set("bf16/nt/1x2x3", {x, 12.5});
+  t.set("bf16/nt/4x5x6", {y, 0.75});
   const auto again = GemmTable::parse(t.text(), "text");
   EXPECT_EQ(again.text(), t.text());
   EXPECT_EQ(again.size(), 2u);
-  EXPECT_EQ(again.find(parse_gemm_key("bf16/nt/4x5x6"))->variant, "gemm_y");
+  EXPECT_EQ(again.find(parse_gemm_key("bf16/nt/4x5x6"))->config, y);
   EXPECT_EQ(again.find(parse_gemm_key("bf16/nt/4x5x7")), nullptr);
 }
 
@@ -71,9 +72,13 @@ TEST(GemmTable, NamesTheLineThatIsNone) {
   EXPECT_THROW(GemmTable::parse("bf16/nt/1x2x3 gemm_x -1\n", ""), ArgumentError);
 }
 
+TEST(GemmTable, LeavesOutConfigsThatNoVersionKnows) {
+  EXPECT_TRUE(GemmTable::parse("bf16/nt/1x2x3 gemm_bf16_of_an_older_version 1.5\n", "text").empty());
+}
+
 TEST(GemmTable, SpeaksOfDenseOperandsOnly) {
   GemmTable t;
-  t.set("bf16/nt/64x64x64", {"gemm_x", 1});
+  t.set("bf16/nt/64x64x64", {GemmConfig{}, 1});
   auto p = parse_gemm_key("bf16/nt/64x64x64");
   EXPECT_NE(t.find(p), nullptr);
   p.lda = 128;
@@ -100,11 +105,11 @@ TEST(GemmTable, DecidesWhereItKnowsAVariantThatRuns) {
   const auto all = gemm_candidates(p, {}, hopper());
   ASSERT_GT(all.size(), 2u);
   GemmTable t;
-  t.set(gemm_key(p), {all.back().variant.name, 7});
+  t.set(gemm_key(p), {all.back().variant.config, 7});
   const auto chosen = select_gemm(p, {}, hopper(), t);
   EXPECT_EQ(chosen.variant.name, all.back().variant.name);
   EXPECT_THAT(chosen.why, HasSubstr("measured"));
-  t.set(gemm_key(p), {"gemm_of_an_older_version", 7});
+  t.set(gemm_key(p), {parse_gemm_config("gemm_bf16_nt_sm90_persistent_8x8x8_s1_cluster1x1_group1"), 7});
   EXPECT_EQ(select_gemm(p, {}, hopper(), t).variant.name, all[0].variant.name);
 }
 
@@ -112,15 +117,15 @@ TEST(GemmTable, WhatShipsNamesVariantsThatExist) {
   const auto& table = GemmTable::shipped(hopper());
   for (const auto& [key, row] : table.rows()) {
     const auto p = parse_gemm_key(key);
-    EXPECT_EQ(select_gemm(p, {}, hopper(), table).variant.name, row.variant) << key;
+    EXPECT_EQ(select_gemm(p, {}, hopper(), table).variant.config, row.config) << key;
   }
-  // With an old C: a kernel that reads it.
+  // With a source C: a kernel that reads it.
   for (const auto& [key, row] : table.rows()) {
     auto p = parse_gemm_key(key);
     p.beta = 1;
     const auto c = select_gemm(p, {}, hopper(), table);
-    if (c.kind == GemmKind::sm90_persistent) {
-      EXPECT_THAT(c.variant.name, HasSubstr("_old")) << key;
+    if (c.kind == GemmFamily::sm90_persistent) {
+      EXPECT_TRUE(c.variant.config.source_c) << key;
     }
   }
   auto other = hopper();
@@ -160,7 +165,7 @@ TEST(GemmTable, TheUsersFileIsKeptByDeviceAndAFileThatIsNoneIsLeftOut) {
   const auto d = hopper();
   EXPECT_TRUE(load_gemm_table(d).empty());
   GemmTable t;
-  t.set("bf16/nt/1x2x3", {"gemm_x", 12.5});
+  t.set("bf16/nt/1x2x3", {parse_gemm_config("gemm_bf16_nt_simt"), 12.5});
   save_gemm_table(t, d);
   EXPECT_EQ(load_gemm_table(d).text(), t.text());
   auto other = d;

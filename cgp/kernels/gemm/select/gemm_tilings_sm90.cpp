@@ -18,7 +18,7 @@ std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return (n + tile - 1)
 constexpr int kPersistentKept = 12, kSinglesKept = 8;
 
 struct Tiling {
-  GemmKind kind;
+  GemmFamily kind;
   int bm, bn, cluster = 1, split = 1, resident = 1;
   int group = 8;
   GemmLines c = GemmLines::normal;
@@ -95,11 +95,11 @@ double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, doub
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
                           const Model& m, bool reads) {
   const double area = t.bm * t.bn, direct = m.direct * area / 16384 * (reads ? 2 : 1),
-               store = t.kind == GemmKind::sm90 ? direct : m.results * area / 32768;
+               store = t.kind == GemmFamily::sm90 ? direct : m.results * area / 32768;
   // Old results are waited for.
-  if (t.kind == GemmKind::sm90_pingpong && t.bn == 256)
+  if (t.kind == GemmFamily::sm90_pingpong && t.bn == 256)
     return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + 3 * store) + m.prologue;
-  if (t.kind == GemmKind::sm90_pingpong)
+  if (t.kind == GemmFamily::sm90_pingpong)
     return double(tiles(all, std::uint64_t(sms))) * std::max(k_tiles * step + m.turn, reads ? m.old : 0) +
            store + (t.cluster > 1 ? m.prologue_cluster : m.prologue);
   const auto clusters = std::uint64_t(sms / t.split), left = all % (clusters * std::uint64_t(t.split));
@@ -111,7 +111,7 @@ double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, do
 
 // About as many as each kind has.
 int stages_of(const Tiling& t, std::uint64_t k) {
-  if (t.kind == GemmKind::sm90_split) return split_stages(t, k);
+  if (t.kind == GemmFamily::sm90_cluster_split_k) return split_stages(t, k);
   return std::clamp(200 * 1024 / ((t.bm + t.bn) * 128), 2, 8);
 }
 
@@ -146,8 +146,9 @@ double predict(const Tiling& t, const GemmProblem& p, int sm_count, const Model&
                       (t.cluster > 2   ? m.four
                        : t.cluster > 1 ? m.pair
                                        : 1);
-  const double time = t.kind == GemmKind::sm90_split ? predict_split(t, all, k_tiles, step, sms, m, p.k)
-                      : t.kind == GemmKind::sm90_persistent
+  const double time = t.kind == GemmFamily::sm90_cluster_split_k
+                          ? predict_split(t, all, k_tiles, step, sms, m, p.k)
+                      : t.kind == GemmFamily::sm90_persistent
                           ? predict_clusters(t, all, k_tiles, step, sms, m)
                           : predict_persistent(t, all, k_tiles, step, sms, m, p.beta != 0);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
@@ -167,7 +168,7 @@ GemmPersistentShape shape_of(const Tiling& t, const GemmProblem& p) {
 
 GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
                 const runtime::DeviceInfo& d) {
-  if (t.kind == GemmKind::sm90_pingpong) {
+  if (t.kind == GemmFamily::sm90_pingpong) {
     GemmTypedTuning tune{.bm = t.bm, .bn = t.bn, .cluster = t.cluster, .group = t.group};
     tune.stages = t.bn == 128 ? 6 : t.bn == 176 ? 5 : 4, tune.buffers = t.bn == 176 ? 1 : 2;
     auto c = choose_typed_sm90(p, at, d, tune);
@@ -178,16 +179,16 @@ GemmChoice made(const Tiling& t, const GemmProblem& p, const GemmAddresses& at,
   GemmChoice c{t.kind, {}, {}, std::uint32_t(t.bn), std::max(t.cluster, t.split)};
   c.tile_m = std::uint32_t(t.bm);
   c.microseconds = t.microseconds;
-  if (t.kind == GemmKind::sm90_persistent) {
+  if (t.kind == GemmFamily::sm90_persistent) {
     c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, shape_of(t, p));
     c.microseconds = t.microseconds;
-  } else if (t.kind == GemmKind::sm90_tail_split) {
+  } else if (t.kind == GemmFamily::sm90_stream_k) {
     GemmTailTuning tune;
     tune.buffers = gemm_tail_buffers(t.bn), tune.stages = gemm_tail_stages(t.bm, t.bn, tune.buffers);
     tune.split = t.split, tune.group = t.group, tune.c = t.c;
     if (streams(p)) tune.b = GemmLines::first;
     c.variant = gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, t.bm, t.bn, tune);
-  } else if (t.kind == GemmKind::sm90) {
+  } else if (t.kind == GemmFamily::sm90) {
     c.variant = gemm_sm90(p.type, p.trans_a, p.trans_b, t.bn);
   } else {
     // A grid of few waves needs no order of its own, and no divisions before the first load.
@@ -219,12 +220,12 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
   std::vector<Tiling> out;
   using S = GemmShared;
   const std::uint64_t k_tiles = tiles(p.k, 64), sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
-  if (p.m > 64 && reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
+  if (p.m > 64 && reject(GemmFamily::sm90_stream_k, p, at, d).empty()) {
     for (int bn : {128, 176, 192})
       for (int cluster : {1, 2})
         if (!packed && (p.m > 128 || cluster == 1) &&
             (bn != 176 || (cluster == 1 && p.alpha == 1 && !p.trans_a && p.trans_b)))
-          out.push_back({GemmKind::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
+          out.push_back({GemmFamily::sm90_pingpong, 128, bn, cluster, 1, 1, 8, GemmLines::normal, S::b});
   }
   const auto blocks = [&](int bm, int bn) {
     return tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
@@ -232,9 +233,9 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
   for (auto [bm, bn] : {std::pair{64, 64}, {64, 128}, {64, 256}, {128, 64}, {128, 128}}) {
     if ((bm == 128 && p.m <= 64) || blocks(bm, bn) > 3 * sms || blocks(bm, bn) < 16) continue;
     if (p.n > std::uint64_t(bn))
-      out.push_back({GemmKind::sm90_split, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::a});
+      out.push_back({GemmFamily::sm90_cluster_split_k, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::a});
     if (p.m > std::uint64_t(bm))
-      out.push_back({GemmKind::sm90_split, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::b});
+      out.push_back({GemmFamily::sm90_cluster_split_k, bm, bn, 2, 1, 1, 8, GemmLines::normal, S::b});
   }
   for (auto [bm, bn, split] : {std::array{64, 32, 2},
                                {64, 32, 4},
@@ -247,7 +248,7 @@ std::vector<Tiling> others(const GemmProblem& p, const GemmAddresses& at, const 
                                {128, 64, 8}})
     if (k_tiles >= std::uint64_t(2 * split) && blocks(bm, bn) * std::uint64_t(split) <= sms &&
         (bm == 64 || p.m > 64) && (bn > 32 || p.trans_b))
-      out.push_back({GemmKind::sm90_split, bm, bn, 1, split});
+      out.push_back({GemmFamily::sm90_cluster_split_k, bm, bn, 1, split});
   return out;
 }
 
@@ -256,7 +257,7 @@ template <class F>
 void each_persistent(const GemmProblem& p, F&& add) {
   const bool nt = !p.trans_a && p.trans_b;
   const auto one = [&](int rows, int cols, bool turned) {
-    Tiling t{GemmKind::sm90_persistent, turned ? cols : rows, turned ? rows : cols};
+    Tiling t{GemmFamily::sm90_persistent, turned ? cols : rows, turned ? rows : cols};
     t.turned = turned;
     const auto down = tiles(p.m, std::uint64_t(t.bm)), across = tiles(p.n, std::uint64_t(t.bn));
     if ((t.bm > 64 && t.bm - 64 >= int(std::min<std::uint64_t>(p.m, 512))) ||
@@ -293,14 +294,14 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     t.microseconds = predict(t, p, d.sm_count);
     out.push_back(t);
   };
-  if (reject(GemmKind::sm90_tail_split, p, at, d).empty()) {
+  if (reject(GemmFamily::sm90_stream_k, p, at, d).empty()) {
     const bool nt = !p.trans_a && p.trans_b, low = p.m <= 64;
     for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
       if ((!nt && bn != 128 && bn != 192 && bn != 256) ||
           (low && bn != 112 && bn != 128 && bn != 144 && bn != 192 && bn != 256))
         continue;
-      add({GemmKind::sm90_tail_split, low ? 64 : 128, bn});
-      if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmKind::sm90_tail_split, 128, bn, 1, 2});
+      add({GemmFamily::sm90_stream_k, low ? 64 : 128, bn});
+      if (!low && bn % 128 == 0 && k_tiles >= 2) add({GemmFamily::sm90_stream_k, 128, bn, 1, 2});
     }
     // Small problems take few microseconds with any tile, and machine code for hundreds of them cannot ship.
     if (p.flops() >= 3e8) each_persistent(p, add);
@@ -308,11 +309,12 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
     // The old C is read while the other warpgroup multiplies.
     GemmProblem fresh = p;
     fresh.beta = 0;
-    const bool turns = p.m > 64 && !packed && reject(GemmKind::sm90_tail_split, fresh, at, d).empty();
-    add({turns ? GemmKind::sm90_pingpong : GemmKind::sm90, 128, turns ? 128 : 256});
+    const bool turns = p.m > 64 && !packed && reject(GemmFamily::sm90_stream_k, fresh, at, d).empty();
+    add({turns ? GemmFamily::sm90_pingpong : GemmFamily::sm90, 128, turns ? 128 : 256});
     if (turns)
-      for (int bn : {192, 256}) add({GemmKind::sm90_pingpong, 128, bn});  // 256: both warpgroups share a tile
-    if (p.flops() >= 3e8 && reject(GemmKind::sm90_persistent, p, at, d).empty())
+      for (int bn : {192, 256})
+        add({GemmFamily::sm90_pingpong, 128, bn});  // 256: both warpgroups share a tile
+    if (p.flops() >= 3e8 && reject(GemmFamily::sm90_persistent, p, at, d).empty())
       each_persistent(p, [&](const Tiling& t) {
         // Measured: warpgroups side by side wait for the old C.
         if (t.bm <= 256 && t.bn <= 256 &&
@@ -328,7 +330,7 @@ std::vector<Tiling> tilings(const GemmProblem& p, const GemmAddresses& at, const
             (split == 4 && (bm * bn > 64 * 64 || blocks > 30)) || (bm == 128 && p.m <= 64) ||
             (bn == 32 && !p.trans_b) || (resident == 2 && (bm * bn > 64 * 128 || split > 1)))
           continue;
-        add({GemmKind::sm90_split, bm, bn, 1, split, resident});
+        add({GemmFamily::sm90_cluster_split_k, bm, bn, 1, split, resident});
       }
   for (const auto& t : others(p, at, d, packed)) add(t);
   return out;
@@ -340,7 +342,7 @@ GemmChoice stream(const GemmProblem& p, int rows, int depth, int resident) {
   t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
   t.rows = rows, t.depth = depth, t.resident = resident, t.evict_first = streams(p);
   t.stages = std::min(16, (227 * 1024 / resident - 2048) / ((rows + t.tokens) * depth * 2));
-  GemmChoice c{GemmKind::sm90_stream, gemm_stream_sm90(p.type, p.trans_b, t),
+  GemmChoice c{GemmFamily::sm90_small_m, gemm_stream_sm90(p.type, p.trans_b, t),
                text::cat(p.m, " rows of A: B is streamed once through TMA, and multiplied as the rows"),
                std::uint32_t(rows)};
   c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(depth), c.resident = resident;
@@ -353,7 +355,7 @@ GemmChoice stream(const GemmProblem& p) {
 GemmChoice skinny(const GemmProblem& p, int rows, int cols, int warps, int unroll) {
   GemmSkinnyTuning t;
   t.rows = rows, t.cols = cols, t.warps = warps, t.unroll = unroll;
-  GemmChoice c{GemmKind::skinny, gemm_skinny(p.type, t),
+  GemmChoice c{GemmFamily::skinny, gemm_skinny(p.type, t),
                text::cat(p.m, " rows of A: B is read once, straight into fragments"), std::uint32_t(rows)};
   c.tile_m = std::uint32_t(cols);
   return c;
@@ -368,21 +370,21 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
   auto all = tilings(p, at, d);
   // Hundreds of shapes: those that are predicted fastest.
   const auto shaped = std::stable_partition(
-      all.begin(), all.end(), [](const Tiling& t) { return t.kind != GemmKind::sm90_persistent; });
+      all.begin(), all.end(), [](const Tiling& t) { return t.kind != GemmFamily::sm90_persistent; });
   std::stable_sort(shaped, all.end(),
                    [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
   if (all.end() - shaped > kPersistentKept) all.erase(shaped + kPersistentKept, all.end());
   for (const auto& t : all) {
     out.push_back(made(t, p, at, d));
-    const bool walks = t.kind == GemmKind::sm90_pingpong || t.kind == GemmKind::sm90_persistent;
+    const bool walks = t.kind == GemmFamily::sm90_pingpong || t.kind == GemmFamily::sm90_persistent;
     for (int group : {square_group(t, p, d.sm_count), 16})
       if (walks && p.m > 2048 && p.beta == 0 && group != t.group) {
         Tiling high = t;
         high.group = group;
         out.push_back(made(high, p, at, d));
-        if (t.kind == GemmKind::sm90_persistent) break;
+        if (t.kind == GemmFamily::sm90_persistent) break;
       }
-    if (t.kind != GemmKind::sm90_tail_split || t.split > 1 || p.m <= 512) continue;
+    if (t.kind != GemmFamily::sm90_stream_k || t.split > 1 || p.m <= 512) continue;
     Tiling other = t;
     other.c = GemmLines::first;
     out.push_back(made(other, p, at, d));
@@ -394,11 +396,11 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
     const auto blocks = 4 * tiles(p.m, std::uint64_t(bm)) * tiles(p.n, std::uint64_t(bn)) * p.batch;
     const bool nt = !p.trans_a && p.trans_b;
     if (p.m >= 96 && p.k >= 2048 && (bm == 128 || nt) && blocks <= std::uint64_t(usable_sms(d.sm_count, 4)))
-      out.push_back(made({GemmKind::sm90_split, bm, bn, 1, 4}, p, at, d));
+      out.push_back(made({GemmFamily::sm90_cluster_split_k, bm, bn, 1, 4}, p, at, d));
   }
   for (auto& c : gemm_singles_sm90(p, at, d, kSinglesKept)) out.push_back(std::move(c));
   for (auto& c : gemm_parts_sm90(p, at, d)) out.push_back(std::move(c));
-  if (p.m <= 64 && reject(GemmKind::sm90_stream, p, at, d).empty()) {
+  if (p.m <= 64 && reject(GemmFamily::sm90_small_m, p, at, d).empty()) {
     out.push_back(stream(p, 128, 64, 2));
     if (p.trans_b)
       for (auto [rows, depth, resident] :
@@ -408,7 +410,7 @@ std::vector<GemmChoice> gemm_candidates_sm90(const GemmProblem& q, const GemmAdd
           out.push_back(stream(p, rows, depth, resident));
       }
   }
-  if (p.m > 32 && p.flops() < 5e8 && reject(GemmKind::skinny, p, at, d).empty())
+  if (p.m > 32 && p.flops() < 5e8 && reject(GemmFamily::skinny, p, at, d).empty())
     out.push_back(skinny(p, 16, 16, 4, 2));
   return out;
 }
@@ -419,12 +421,12 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   // With few tiles of long K it is faster to split K.
   const bool many = tiles(p.n, p.trans_b ? 64 : 128) * p.batch >= (p.k < 2048 ? 32 : 64);
   // From 17 rows on, short K is faster in one wave of other tiles.
-  if (p.m <= (p.k < 2048 ? 16 : 32) && many && reject(GemmKind::sm90_stream, p, at, d).empty())
+  if (p.m <= (p.k < 2048 ? 16 : 32) && many && reject(GemmFamily::sm90_small_m, p, at, d).empty())
     return stream(p);
   const bool tiny = p.m * p.n <= 65536 && p.k <= 512 && p.batch == 1 && p.m > 32;
-  if (tiny && reject(GemmKind::skinny, p, at, d).empty()) return skinny(p, 16, 16, 4, 2);
+  if (tiny && reject(GemmFamily::skinny, p, at, d).empty()) return skinny(p, 16, 16, 4, 2);
   if (p.m <= 16 && p.k <= 8192 && (p.m <= 8 ? !many : tiles(p.n, 64) * p.batch < 32) &&
-      reject(GemmKind::skinny, p, at, d).empty())
+      reject(GemmFamily::skinny, p, at, d).empty())
     return p.m <= 8 ? skinny(p, 16, 8, 8, 4) : skinny(p, 16, 16, 8, 4);
   const auto all = tilings(p, at, d, packed);
   const auto& best = *std::min_element(
@@ -462,7 +464,7 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   GemmChoice c = made(best, p, at, d);
   c.why = text::cat("TMA and wgmma; of ", all.size(), " tilings the one with the least predicted time, ",
                     std::lround(best.microseconds), " us");
-  if (const auto why = reject(GemmKind::sm90_persistent, p, at, d); !why.empty())
+  if (const auto why = reject(GemmFamily::sm90_persistent, p, at, d); !why.empty())
     text::append(c.why, text::cat("; not persistent: ", why));
   return c;
 }

@@ -7,7 +7,7 @@
 
 namespace cgp::kernels {
 
-/// The kind and tiling that run a problem on sm_90a, and why; reject(GemmKind::sm90, ...) must be empty.
+/// The kind and tiling that run a problem on sm_90a, and why; reject(GemmFamily::sm90, ...) must be empty.
 /// packed: the operands lie in scratch memory, as gemm's own kernels want them.
 GemmChoice select_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        bool packed = false);

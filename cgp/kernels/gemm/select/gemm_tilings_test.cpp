@@ -84,7 +84,7 @@ TEST(GemmTilings, PersistentTilesAreCandidatesOfLargerProblems) {
   const auto some = [&](std::uint64_t n) {
     const auto all = gemm_candidates_sm90(nt(n, n, n).dense(), {}, d);
     return std::count_if(all.begin(), all.end(),
-                         [](const auto& c) { return c.kind == GemmKind::sm90_persistent; });
+                         [](const auto& c) { return c.kind == GemmFamily::sm90_persistent; });
   };
   EXPECT_EQ(some(512), 0);
   EXPECT_GE(some(768), 8);
@@ -147,7 +147,7 @@ TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
     const auto blocks =
         (952 + c.tile_m - 1) / c.tile_m * ((5000 + c.tile_n - 1) / c.tile_n) * unsigned(c.cluster);
     EXPECT_LE(blocks, c.cluster == 4 ? 120u : 132u) << c.variant.name;
-    const auto again = persistent_sm90_named(c.variant.name, DType::bf16, false, true);
+    const auto again = choose_persistent_sm90(c.variant.config);
     ASSERT_TRUE(again) << c.variant.name;
     EXPECT_EQ(std::tuple(again->tile_m, again->tile_n, again->cluster, again->by_grid),
               std::tuple(c.tile_m, c.tile_n, c.cluster, true));
@@ -156,11 +156,11 @@ TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
 }
 
 TEST(GemmTilings, KOverUpTo16Blocks) {
-  expect_right(nt(72, 72, 2120), "_k8_", 3);
-  expect_right(nt(72, 72, 2120), "_k16_", 1);
-  expect_right(nt(72, 72, 264), "64x32x64_s5_k2_", 1);
-  expect_right(nt(200, 72, 2056), "192x64x64_s5_k4_", 1);
-  expect_right(nt(200, 72, 2056), "128x128x64_s5_k4_", 1);
+  expect_right(nt(72, 72, 2120), "_split_k8_", 3);
+  expect_right(nt(72, 72, 2120), "_split_k16_", 1);
+  expect_right(nt(72, 72, 264), "64x32x64_s5_split_k2_", 1);
+  expect_right(nt(200, 72, 2056), "192x64x64_s5_split_k4_", 1);
+  expect_right(nt(200, 72, 2056), "128x128x64_s5_split_k4_", 1);
 }
 
 // Every tile and layout, parts that end inside a stage, results at any alignment.

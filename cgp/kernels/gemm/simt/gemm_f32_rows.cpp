@@ -73,8 +73,13 @@ void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<
     }
 }
 
-Variant f32_rows_variant(const RowsTile& t) {
-  return variant(text::cat("gemm_f32_rows_nt__", t.rows, "x", t.cols), 75, gemm_f32_rows_kernel, t);
+GemmVariant f32_rows_variant(const RowsTile& t) {
+  const GemmConfig config{.family = GemmFamily::simt_small_m,
+                          .a = DType::f32,
+                          .layout = GemmLayout::nt,
+                          .tile_m = t.rows,
+                          .tile_n = t.cols};
+  return {variant(print(config), 75, gemm_f32_rows_kernel, t), config};
 }
 
 }  // namespace
@@ -99,7 +104,7 @@ std::optional<GemmChoice> select_f32_rows(const GemmProblem& p, const GemmAddres
   if (p.k % 4 || (at.a | at.b) % 16 || (p.m > 1 && p.lda % 4) || p.ldb % 4 || apart % 4) return {};
   const auto& t = *std::find_if(std::begin(kRowsTiles), std::end(kRowsTiles) - 1,
                                 [&](const RowsTile& x) { return std::uint64_t(x.rows) >= p.m; });
-  GemmChoice c{GemmKind::skinny, f32_rows_variant(t),
+  GemmChoice c{GemmFamily::simt_small_m, f32_rows_variant(t),
                text::cat(p.m, p.m == 1 ? " row" : " rows", " of A: B is read straight into registers"),
                std::uint32_t(t.cols)};
   c.tile_m = std::uint32_t(t.rows);

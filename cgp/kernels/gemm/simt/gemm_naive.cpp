@@ -32,10 +32,13 @@ void gemm_naive_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<
 
 }  // namespace
 
-Variant gemm_naive(DType t) {
-  if (t == DType::f32) return variant("gemm_f32_naive", 75, gemm_naive_kernel<f32>);
-  if (t == DType::f16) return variant("gemm_f16_naive", 75, gemm_naive_kernel<f16>);
-  return variant("gemm_bf16_naive", 80, gemm_naive_kernel<bf16>);
+GemmVariant gemm_naive(DType t) {
+  const GemmConfig config{.family = GemmFamily::naive, .a = t};
+  const auto name = print(config);
+  return {t == DType::f32   ? variant(name, 75, gemm_naive_kernel<f32>)
+          : t == DType::f16 ? variant(name, 75, gemm_naive_kernel<f16>)
+                            : variant(name, 80, gemm_naive_kernel<bf16>),
+          config};
 }
 
 }  // namespace cgp::kernels

@@ -148,8 +148,7 @@ void gemm_typed_simt_kernel(Kernel& k, DirectTuning tune, In<f32> a, In<f32> b, 
 }
 
 template <class T>
-Variant make(std::string stem, int min_sm, bool ta, bool tb) {
-  auto name = text::cat("gemm_", stem, "_simt_", ta ? "t" : "n", tb ? "t" : "n");
+Variant make(const std::string& name, int min_sm, bool ta, bool tb) {
   if (ta)
     return tb ? variant(name, min_sm, gemm_simt_kernel<T, true, true>)
               : variant(name, min_sm, gemm_simt_kernel<T, true, false>);
@@ -159,10 +158,12 @@ Variant make(std::string stem, int min_sm, bool ta, bool tb) {
 
 }  // namespace
 
-Variant gemm_simt(DType t, bool trans_a, bool trans_b) {
-  Variant v = t == DType::f32   ? make<f32>("f32", 75, trans_a, trans_b)
-              : t == DType::f16 ? make<f16>("f16", 75, trans_a, trans_b)
-                                : make<bf16>("bf16", 80, trans_a, trans_b);
+GemmVariant gemm_simt(DType t, bool trans_a, bool trans_b) {
+  const GemmConfig config{.family = GemmFamily::simt, .a = t, .layout = gemm_layout(trans_a, trans_b)};
+  const auto name = print(config);
+  Variant v = t == DType::f32   ? make<f32>(name, 75, trans_a, trans_b)
+              : t == DType::f16 ? make<f16>(name, 75, trans_a, trans_b)
+                                : make<bf16>(name, 80, trans_a, trans_b);
   // Shifts for products and addresses computed once give ptxas a better schedule of this loop: measured on an
   // H200, nowhere else (docs/passes.md).
   v.build = [build = std::move(v.build)](const std::string& name, const std::string& target) {
@@ -171,7 +172,7 @@ Variant gemm_simt(DType t, bool trans_a, bool trans_b) {
     static const auto passes = ptx::parse_passes("fold,copy,cse,strength,mad,hoist,dead");
     return target == "sm_90a" ? dsl::optimised(std::move(kernel), passes) : kernel;
   };
-  return v;
+  return {std::move(v), config};
 }
 
 Variant gemm_typed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t) {

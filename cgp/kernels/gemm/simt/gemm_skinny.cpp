@@ -146,10 +146,7 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
 }
 
 template <class T>
-Variant make(std::string_view stem, const GemmSkinnyTuning& t) {
-  auto name =
-      text::cat("gemm_", stem, "_skinny_nt__", t.rows, "x", t.cols, "_w", t.warps, "_u", t.unroll,
-                t.resident ? text::cat("_r", t.resident) : std::string(), t.evict_first ? "_first" : "");
+Variant make(std::string name, const GemmSkinnyTuning& t) {
   const auto pick = [&](auto fn) { return variant(std::move(name), 80, fn, t); };
   if (t.cols == 32)
     return t.rows == 16   ? pick(gemm_skinny_kernel<T, 16, 32>)
@@ -162,8 +159,17 @@ Variant make(std::string_view stem, const GemmSkinnyTuning& t) {
 
 }  // namespace
 
-Variant gemm_skinny(DType t, const GemmSkinnyTuning& tune) {
-  return t == DType::f16 ? make<f16>("f16", tune) : make<bf16>("bf16", tune);
+GemmVariant gemm_skinny(DType type, const GemmSkinnyTuning& t) {
+  const GemmConfig config{.family = GemmFamily::skinny,
+                          .a = type,
+                          .layout = GemmLayout::nt,
+                          .tile_m = t.cols,
+                          .tile_n = t.rows,
+                          .warps = t.warps,
+                          .unroll = t.unroll,
+                          .min_blocks = t.resident,
+                          .evict_b = t.evict_first};
+  return {type == DType::f16 ? make<f16>(print(config), t) : make<bf16>(print(config), t), config};
 }
 
 }  // namespace cgp::kernels

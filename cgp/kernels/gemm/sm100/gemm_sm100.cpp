@@ -5,10 +5,10 @@
 
 namespace cgp::kernels {
 
-Variant gemm_sm100(DType t, bool trans_a, bool trans_b, GemmKind step, int bn) {
+GemmVariant gemm_sm100(DType t, bool trans_a, bool trans_b, GemmFamily step, int bn) {
   using namespace dsl;
   const auto tune = sm100_tuning(step, bn);
-  return sm100_variant(t, trans_a, trans_b, step, text::cat("128x", bn, "x64"),
+  return sm100_variant(t, trans_a, trans_b, step, 128, bn, false,
                        [&]<class T, Major MA, Major MB>(const std::string& of) {
                          return bn == 256 ? variant(of, 100, gemm_sm100_staged<T, MA, MB, 256, OneCta>, tune)
                                           : variant(of, 100, gemm_sm100_staged<T, MA, MB, 128, OneCta>, tune);

@@ -239,23 +239,29 @@ void gemm_sm100_direct_kernel(dsl::Kernel& k, GemmSm100Tuning tune,
 }
 
 /// Choices of the steps for single blocks, tiles `bn` wide.
-inline GemmSm100Tuning sm100_tuning(GemmKind step, int bn) {
+inline GemmSm100Tuning sm100_tuning(GemmFamily step, int bn) {
   GemmSm100Tuning t;
   t.stages = bn == 256 ? 4 : 6;
-  t.walk = step == GemmKind::sm100_specialised  ? TileWalk::one
-           : step == GemmKind::sm100_persistent ? TileWalk::persistent
-                                                : TileWalk::stealing;
-  t.cluster = step == GemmKind::sm100_multicast ? 2 : 1;
+  t.walk = step == GemmFamily::sm100_specialised  ? TileWalk::one
+           : step == GemmFamily::sm100_persistent ? TileWalk::persistent
+                                                  : TileWalk::stealing;
+  t.cluster = step == GemmFamily::sm100_multicast ? 2 : 1;
   return t;
 }
 
-/// make.operator()<T, MA, MB>(name) for the type and layout.
+/// make.operator()<T, MA, MB>(name) for the type and layout; tiles of bm x bn.
 template <class Make>
-Variant sm100_variant(DType t, bool trans_a, bool trans_b, GemmKind step, std::string_view config,
-                      Make&& make) {
+GemmVariant sm100_variant(DType t, bool trans_a, bool trans_b, GemmFamily step, int bm, int bn, bool direct,
+                          Make&& make) {
   using dsl::Major;
-  const auto of = text::cat("gemm_", t == DType::f16 ? "f16" : "bf16", "_", name(step), "_",
-                            trans_a ? "t" : "n", trans_b ? "t" : "n", "__", config);
+  const GemmConfig config{.family = step,
+                          .a = t,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = bm,
+                          .tile_n = bn,
+                          .tile_k = 64,
+                          .direct = direct};
+  const auto of = print(config);
   const auto layout = [&]<class T>(const T*) {
     if (trans_a)
       return trans_b ? make.template operator()<T, Major::mn, Major::k>(of)
@@ -266,7 +272,7 @@ Variant sm100_variant(DType t, bool trans_a, bool trans_b, GemmKind step, std::s
   Variant v = t == DType::f16 ? layout(static_cast<const dsl::f16*>(nullptr))
                               : layout(static_cast<const dsl::bf16*>(nullptr));
   v.only = "sm_100a";
-  return v;
+  return {std::move(v), config};
 }
 
 }  // namespace cgp::kernels

@@ -5,10 +5,10 @@
 
 namespace cgp::kernels {
 
-Variant gemm_sm100_direct(DType t, bool trans_a, bool trans_b, GemmKind step) {
+GemmVariant gemm_sm100_direct(DType t, bool trans_a, bool trans_b, GemmFamily step) {
   using namespace dsl;
   const auto tune = sm100_tuning(step, 128);
-  return sm100_variant(t, trans_a, trans_b, step, "128x128x64_direct",
+  return sm100_variant(t, trans_a, trans_b, step, 128, 128, true,
                        [&]<class T, Major MA, Major MB>(const std::string& of) {
                          return variant(of, 100, gemm_sm100_direct_kernel<T, MA, MB, 128>, tune);
                        });

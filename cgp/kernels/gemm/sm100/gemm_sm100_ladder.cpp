@@ -47,20 +47,21 @@ void gemm_sm100_steps(Kernel& k, int stages,
 }
 
 template <class T>
-Variant make(std::string name, GemmKind step) {
-  Variant v = step == GemmKind::sm100_tiled
+Variant make(std::string name, GemmFamily step) {
+  Variant v = step == GemmFamily::sm100_tiled
                   ? variant(std::move(name), 100, gemm_sm100_steps<T, Swizzle::b16>, 1)
                   : variant(std::move(name), 100, gemm_sm100_steps<T, Swizzle::b128>,
-                            step == GemmKind::sm100_swizzled ? 1 : 4);
+                            step == GemmFamily::sm100_swizzled ? 1 : 4);
   v.only = "sm_100a";
   return v;
 }
 
 }  // namespace
 
-Variant gemm_sm100_ladder(DType t, GemmKind step) {
-  auto of = text::cat("gemm_", t == DType::f16 ? "f16" : "bf16", "_", name(step), "_nt__128x128x64");
-  return t == DType::f16 ? make<f16>(std::move(of), step) : make<bf16>(std::move(of), step);
+GemmVariant gemm_sm100_ladder(DType t, GemmFamily step) {
+  const GemmConfig config{
+      .family = step, .a = t, .layout = GemmLayout::nt, .tile_m = 128, .tile_n = 128, .tile_k = 64};
+  return {t == DType::f16 ? make<f16>(print(config), step) : make<bf16>(print(config), step), config};
 }
 
 }  // namespace cgp::kernels

@@ -5,12 +5,12 @@
 
 namespace cgp::kernels {
 
-Variant gemm_sm100_pair(DType t, bool trans_a, bool trans_b, int bn) {
+GemmVariant gemm_sm100_pair(DType t, bool trans_a, bool trans_b, int bn) {
   using namespace dsl;
   GemmSm100Tuning tune;
   tune.cluster = 2;
   tune.stages = bn == 256 ? 6 : 8;
-  return sm100_variant(t, trans_a, trans_b, GemmKind::sm100_pair, text::cat("256x", bn, "x64"),
+  return sm100_variant(t, trans_a, trans_b, GemmFamily::sm100_pair, 256, bn, false,
                        [&]<class T, Major MA, Major MB>(const std::string& of) {
                          return bn == 256
                                     ? variant(of, 100, gemm_sm100_staged<T, MA, MB, 256, CtaPair>, tune)

@@ -70,7 +70,7 @@ TEST(gemm_sm100, wide_tiles_where_there_are_many) {
   d.arch = "sm_100a", d.cc_major = 10, d.sm_count = 4;
   const GemmProblem p{.type = DType::bf16, .trans_b = true, .m = 512, .n = 512, .k = 64};
   EXPECT_EQ(select_gemm(p, {}, d).tile_n, 256u);
-  EXPECT_EQ(select_gemm(p, {}, d).kind, GemmKind::sm100_pair);
+  EXPECT_EQ(select_gemm(p, {}, d).kind, GemmFamily::sm100_pair);
   d.sm_count = 148;
   EXPECT_EQ(select_gemm(p, {}, d).tile_n, 128u);
 }
@@ -88,6 +88,6 @@ TEST(gemm_sm100, another_device_says_what_it_needs) {
   runtime::DeviceInfo d;
   d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
   const GemmProblem p{.type = DType::bf16, .trans_b = true, .m = 128, .n = 128, .k = 64};
-  EXPECT_EQ(reject(GemmKind::sm100_pair, p, {}, d),
+  EXPECT_EQ(reject(GemmFamily::sm100_pair, p, {}, d),
             "needs sm_100a: tcgen05 and tensor memory, this is sm_90a");
 }

@@ -376,14 +376,22 @@ double predict_crooked(const GemmProblem& p, const CrookedTile& t, int wide_a, i
 
 }  // namespace
 
-Variant gemm_crooked(DType type, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b, int parts) {
+GemmVariant gemm_crooked(DType type, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b,
+                         int parts) {
   const auto& t = kCrookedTiles[tile];
   const bool f16 = type == DType::f16;
-  auto name = text::cat("gemm_", f16 ? "f16" : "bf16", "_crooked_", trans_a ? "t" : "n", trans_b ? "t" : "n",
-                        "__", t.rows, "x", t.cols, "x", t.depth(), "_w", 2 * wide_a, "_", 2 * wide_b,
-                        parts > 1 ? "_parts" : "");
-  return variant(std::move(name), 80, gemm_crooked_kernel,
-                 {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, trans_a, trans_b, t, wide_a, wide_b, parts > 1});
+  const GemmConfig config{.family = GemmFamily::misaligned,
+                          .a = type,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = t.rows,
+                          .tile_n = t.cols,
+                          .tile_k = t.depth(),
+                          .vec_a = 2 * wide_a,
+                          .vec_b = 2 * wide_b,
+                          .partial = parts > 1};
+  return {variant(print(config), 80, gemm_crooked_kernel,
+                  {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, trans_a, trans_b, t, wide_a, wide_b, parts > 1}),
+          config};
 }
 
 GemmChoice choose_crooked(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
@@ -394,7 +402,7 @@ GemmChoice choose_crooked(const GemmProblem& p, const GemmAddresses& at, const r
                 crooked_width(at.a, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a, p.batch),
             wide_b =
                 crooked_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch);
-  GemmChoice c{GemmKind::crooked,
+  GemmChoice c{GemmFamily::misaligned,
                gemm_crooked(p.type, p.trans_a, p.trans_b, tile, wide_a, wide_b, parts),
                {},
                std::uint32_t(t.cols)};
@@ -408,15 +416,18 @@ GemmChoice choose_crooked(const GemmProblem& p, const GemmAddresses& at, const r
 
 namespace {
 
-Variant gemm_row(DType type, bool trans_a, bool trans_b) {
-  const bool f16 = type == DType::f16;
-  return variant(text::cat("gemm_", f16 ? "f16" : "bf16", "_row_", trans_a ? "t" : "n", trans_b ? "t" : "n"),
-                 80, gemm_row_kernel, {f16, trans_b, !trans_a});
+GemmVariant gemm_row(DType type, bool trans_a, bool trans_b) {
+  const GemmConfig config{.family = GemmFamily::misaligned,
+                          .a = type,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = 1,
+                          .tile_n = trans_b ? 8 : 32};
+  return {variant(print(config), 80, gemm_row_kernel, {type == DType::f16, trans_b, !trans_a}), config};
 }
 
 // One row of A, and a B whose rows are at odd elements: the fewest accesses under way decide.
 GemmChoice choose_row(const GemmProblem& p, const runtime::DeviceInfo& d) {
-  GemmChoice c{GemmKind::crooked, gemm_row(p.type, p.trans_a, p.trans_b), {}, p.trans_b ? 8u : 32u};
+  GemmChoice c{GemmFamily::misaligned, gemm_row(p.type, p.trans_a, p.trans_b), {}, p.trans_b ? 8u : 32u};
   const double sms = d.sm_count ? d.sm_count : 108, bytes = 2.0 * double(p.batch) * double(p.n) * double(p.k);
   const double blocks = std::ceil(double(p.n) / c.tile_n) * double(p.batch), together = p.trans_b ? 6 : 1;
   const double steps = std::ceil(double(p.k) / 512) * std::ceil(blocks / (together * sms));
@@ -442,7 +453,7 @@ std::vector<GemmChoice> gemm_crooked_candidates(const GemmProblem& q, const Gemm
                                                 const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
-  if (!reject(GemmKind::crooked, p, at, d).empty()) return out;
+  if (!reject(GemmFamily::misaligned, p, at, d).empty()) return out;
   const double sms = d.sm_count ? d.sm_count : 108;
   if (p.m == 1 && p.n <= 0x7fffffffull &&
       crooked_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch) == 1)

@@ -7,13 +7,24 @@
 
 namespace cgp::kernels {
 
-Variant gemm_sm80_bf16(bool trans_a, bool trans_b, int bm, int bn) {
-  return sm80::make<dsl::bf16>("bf16", trans_a, trans_b, bm, bn);
+Variant gemm_sm80_bf16(std::string name, bool trans_a, bool trans_b, int bm, int bn) {
+  return sm80::make_layout<dsl::bf16>(std::move(name), trans_a, trans_b, bm, bn);
 }
-Variant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn) {
-  return t == DType::f16 ? gemm_sm80_f16(trans_a, trans_b, bm, bn) : gemm_sm80_bf16(trans_a, trans_b, bm, bn);
+GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn) {
+  const GemmConfig config{.family = GemmFamily::sm80,
+                          .a = t,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = bm,
+                          .tile_n = bn,
+                          .tile_k = 32,
+                          .stages = 4};
+  return {t == DType::f16 ? gemm_sm80_f16(print(config), trans_a, trans_b, bm, bn)
+                          : gemm_sm80_bf16(print(config), trans_a, trans_b, bm, bn),
+          config};
 }
-Variant gemm_sm80(DType t, bool trans_a, bool trans_b) { return gemm_sm80(t, trans_a, trans_b, 128, 128); }
+GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b) {
+  return gemm_sm80(t, trans_a, trans_b, 128, 128);
+}
 
 GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
@@ -33,7 +44,7 @@ GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
   const Tile* best = &tiles[0];
   for (const auto& t : tiles)
     if (time(t) < time(*best)) best = &t;
-  GemmChoice c{GemmKind::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b, best->bm, best->bn),
+  GemmChoice c{GemmFamily::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b, best->bm, best->bn),
                text::cat("tiles of ", best->bm, " x ", best->bn, " fill ", int(sms), " SMs best"),
                std::uint32_t(best->bn)};
   c.tile_m = std::uint32_t(best->bm);

@@ -19,9 +19,9 @@ namespace cgp::kernels {
 /// The tile that is predicted fastest on the device's SMs.
 GemmChoice choose_sm80(const GemmProblem& p, const runtime::DeviceInfo& d);
 /// Tiles of bm x bn: 128 x 128, 64 x 128 or 64 x 64.
-Variant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn);
-Variant gemm_sm80_bf16(bool trans_a, bool trans_b, int bm, int bn);
-Variant gemm_sm80_f16(bool trans_a, bool trans_b, int bm, int bn);
+GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b, int bm, int bn);
+Variant gemm_sm80_bf16(std::string name, bool trans_a, bool trans_b, int bm, int bn);
+Variant gemm_sm80_f16(std::string name, bool trans_a, bool trans_b, int bm, int bn);
 
 namespace sm80 {
 
@@ -78,9 +78,8 @@ Variant make(std::string name, int bm, int bn) {
                      : variant(std::move(name), 80, kernel<T, MA, MB, 64, 64>);
 }
 template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn) {
+Variant make_layout(std::string name, bool ta, bool tb, int bm, int bn) {
   constexpr dsl::Major K = dsl::Major::k, MN = dsl::Major::mn;
-  auto name = text::cat("gemm_", stem, "_sm80_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x32_s4");
   if (ta) return tb ? make<T, MN, K>(std::move(name), bm, bn) : make<T, MN, MN>(std::move(name), bm, bn);
   return tb ? make<T, K, K>(std::move(name), bm, bn) : make<T, K, MN>(std::move(name), bm, bn);
 }

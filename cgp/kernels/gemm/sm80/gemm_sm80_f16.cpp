@@ -3,8 +3,8 @@
 
 namespace cgp::kernels {
 
-Variant gemm_sm80_f16(bool trans_a, bool trans_b, int bm, int bn) {
-  return sm80::make<dsl::f16>("f16", trans_a, trans_b, bm, bn);
+Variant gemm_sm80_f16(std::string name, bool trans_a, bool trans_b, int bm, int bn) {
+  return sm80::make_layout<dsl::f16>(std::move(name), trans_a, trans_b, bm, bn);
 }
 
 }  // namespace cgp::kernels

@@ -106,45 +106,48 @@ void require_source_fits(const GemmPersistentShape& s, const DynamicTile& tile) 
 // Of results: 8-bit floats give bf16.
 ptx::Mod result_word(DType type) { return type == DType::f16 ? ptx::Mod::f16 : ptx::Mod::bf16; }
 
-Variant non_persistent_variant(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
-                               const DynamicTile& tile) {
-  if (!tile.results_fit_ring())
-    throw Unsupported(text::cat("gemm: the results of a tile of ", tile.height(), " x ", tile.width(),
-                                " do not fit into ", tile.stages, " stages"));
-  const auto cluster = s.shared == GemmShared::both ? text::cat("_c2x2")
-                       : s.shared == GemmShared::a  ? text::cat("_c1x", s.cluster)
-                                                    : text::cat("_c", s.cluster);
-  auto name = text::cat("gemm_", cgp::name(type), "_single_sm90_", trans_a ? "t" : "n", trans_b ? "t" : "n",
-                        "__", tile.height(), "x", tile.width(), "x64_s", tile.stages, cluster,
-                        s.b_first ? "_first" : "", s.turned ? "_turned" : "", s.old ? "_old" : "");
-  require_source_fits(s, tile);
-  Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {result_word(type), tile, s, 1});
-  v.only = "sm_90a";
-  return v;
+int default_buffers(const GemmPersistentShape& s, const DynamicTile& tile) {
+  return s.buffers ? s.buffers : tile.store_buffers();
+}
+
+GemmConfig config_of(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
+                     const DynamicTile& tile) {
+  const int buffers = default_buffers(s, tile);
+  return {.family = s.single ? GemmFamily::sm90_non_persistent : GemmFamily::sm90_persistent,
+          .a = type,
+          .c = bytes(type) == 1 ? DType::bf16 : type,
+          .layout = gemm_layout(trans_a, trans_b),
+          .tile_m = tile.height(),
+          .tile_n = tile.width(),
+          .tile_k = 128 / bytes(type),
+          .stages = tile.stages,
+          .cluster_m = s.below(),
+          .cluster_n = s.beside(),
+          .group = s.single ? 0 : s.group,
+          .store_buffers = s.single || buffers == tile.store_buffers() ? 0 : buffers,
+          .evict_b = s.b_first,
+          .swap_ab = s.turned,
+          .source_c = s.old};
 }
 
 }  // namespace
 
-Variant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
+GemmVariant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
   const DynamicTile tile = gemm_persistent_tile(type, trans_a, trans_b, s);
-  if (s.single) return non_persistent_variant(type, trans_a, trans_b, s, tile);
-  const int buffers = s.buffers ? s.buffers : tile.store_buffers();
-  auto name = text::cat("gemm_", cgp::name(type), "_persistent_sm90_", trans_a ? "t" : "n",
-                        trans_b ? "t" : "n", "__", tile.height(), "x", tile.width(), "x64_s", tile.stages,
-                        s.shared == GemmShared::a ? "_c1x" : "_c", s.cluster, "_g", s.group);
-  if (buffers != tile.store_buffers()) text::append(name, text::cat("_b", buffers));
-  if (s.b_first) text::append(name, "_first");
-  if (s.turned) text::append(name, "_turned");
-  if (s.old) text::append(name, "_old");
+  if (s.single && !tile.results_fit_ring())
+    throw Unsupported(text::cat("gemm: the results of a tile of ", tile.height(), " x ", tile.width(),
+                                " do not fit into ", tile.stages, " stages"));
   require_source_fits(s, tile);
-  Variant v = variant(std::move(name), 90, gemm_persistent_kernel, {result_word(type), tile, s, buffers});
+  const auto config = config_of(type, trans_a, trans_b, s, tile);
+  const int buffers = s.single ? 1 : default_buffers(s, tile);
+  Variant v = variant(print(config), 90, gemm_persistent_kernel, {result_word(type), tile, s, buffers});
   v.only = "sm_90a";
-  return v;
+  return {std::move(v), config};
 }
 
 GemmChoice choose_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
   const auto tile = gemm_persistent_tile(type, trans_a, trans_b, s);
-  GemmChoice c{GemmKind::sm90_persistent,
+  GemmChoice c{GemmFamily::sm90_persistent,
                gemm_persistent_sm90(type, trans_a, trans_b, s),
                {},
                std::uint32_t(tile.width() * s.beside()),
@@ -154,35 +157,27 @@ GemmChoice choose_persistent_sm90(DType type, bool trans_a, bool trans_b, const 
   return c;
 }
 
-std::optional<GemmChoice> persistent_sm90_named(std::string_view name, DType t, bool trans_a, bool trans_b) {
-  const auto at = name.find("__");
+std::optional<GemmChoice> choose_persistent_sm90(const GemmConfig& c) {
+  const bool single = c.family == GemmFamily::sm90_non_persistent;
+  if (!single && c.family != GemmFamily::sm90_persistent) return {};
+  if (c.a == DType::f32 || c.a == DType::s8 || c.layout == GemmLayout::any) return {};
+  const bool trans_a = c.layout == GemmLayout::tn || c.layout == GemmLayout::tt,
+             trans_b = c.layout == GemmLayout::nt || c.layout == GemmLayout::tt;
   GemmPersistentShape s;
-  s.single = name.find("_single_sm90_") != name.npos;
-  if ((!s.single && name.find("_persistent_sm90_") == name.npos) || at == name.npos) return {};
-  const std::string form(name.substr(at + 2));
-  const auto has = [&](const char* word) { return form.find(word) != form.npos; };
-  const bool beside = has("_c1x"), both = s.single && has("_c2x2");
-  int height = 0, width = 0;
-  if (s.single) {
-    if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d" : "%dx%dx64_s%d_c%d", &height, &width,
-                    &s.stages, &s.cluster) < 4)
-      return {};
-    if (both) s.cluster = 4;
-  } else if (std::sscanf(form.c_str(), beside ? "%dx%dx64_s%d_c1x%d_g%d_b%d" : "%dx%dx64_s%d_c%d_g%d_b%d",
-                         &height, &width, &s.stages, &s.cluster, &s.group, &s.buffers) < 5)
-    return {};
-  s.turned = has("_turned"), s.b_first = has("_first"), s.old = has("_old");
-  if (beside) s.shared = GemmShared::a;
-  if (both) s.shared = GemmShared::both;
-  s.rows = s.turned ? width : height, s.cols = s.turned ? height : width;
+  s.rows = c.swap_ab ? c.tile_n : c.tile_m, s.cols = c.swap_ab ? c.tile_m : c.tile_n;
+  s.turned = c.swap_ab, s.stages = c.stages, s.buffers = c.store_buffers;
+  s.cluster = c.cluster_m * c.cluster_n;
+  s.shared = c.cluster_n == 1 ? GemmShared::b : c.cluster_m == 1 ? GemmShared::a : GemmShared::both;
+  s.group = single ? s.group : c.group, s.b_first = c.evict_b == int(GemmEviction::first);
+  s.old = c.source_c, s.single = single;
   if (s.rows % 64 || s.rows < 64 || s.rows > 256 || s.cols % 8 || s.cols < 8 || s.cols > 384 ||
       s.stages < 1 || s.cluster < 1 || s.group < 1)
     return {};
-  const auto tile = gemm_persistent_tile(t, trans_a, trans_b, s);
-  if ((s.single && !tile.results_fit_ring()) || (s.old && !tile.source_stages())) return {};
-  auto c = choose_persistent_sm90(t, trans_a, trans_b, s);
-  if (c.variant.name != name) return {};
-  return c;
+  const auto tile = gemm_persistent_tile(c.a, trans_a, trans_b, s);
+  if ((single && !tile.results_fit_ring()) || (s.old && !tile.source_stages()) ||
+      config_of(c.a, trans_a, trans_b, s, tile) != c)
+    return {};
+  return choose_persistent_sm90(c.a, trans_a, trans_b, s);
 }
 
 DynamicTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
@@ -205,7 +200,8 @@ DynamicTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const G
   return t;
 }
 
-Variant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn, const GemmPersistentTuning& tune) {
+GemmVariant gemm_persistent_sm90(DType t, bool trans_a, bool trans_b, int bn,
+                                 const GemmPersistentTuning& tune) {
   return gemm_persistent_sm90(t, trans_a, trans_b,
                               GemmPersistentShape{.cols = bn,
                                                   .stages = tune.stages,

@@ -69,17 +69,24 @@ Variant make(std::string name, int bn) {
   return v;
 }
 template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bn) {
+Variant make(const std::string& name, bool ta, bool tb, int bn) {
   constexpr Major K = Major::k, MN = Major::mn;
-  auto name = text::cat("gemm_", stem, "_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__128x", bn, "x64");
   if (ta) return tb ? make<T, MN, K>(name, bn) : make<T, MN, MN>(name, bn);
   return tb ? make<T, K, K>(name, bn) : make<T, K, MN>(name, bn);
 }
 
 }  // namespace
 
-Variant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bn) : make<bf16>("bf16", trans_a, trans_b, bn);
+GemmVariant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn) {
+  const GemmConfig config{.family = GemmFamily::sm90,
+                          .a = t,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = 128,
+                          .tile_n = bn,
+                          .tile_k = 64};
+  const auto name = print(config);
+  return {t == DType::f16 ? make<f16>(name, trans_a, trans_b, bn) : make<bf16>(name, trans_a, trans_b, bn),
+          config};
 }
 
 }  // namespace cgp::kernels

@@ -118,13 +118,20 @@ Variant make(std::string name, const GemmStreamTuning& t) {
 
 }  // namespace
 
-Variant gemm_stream_sm90(DType type, bool trans_b, const GemmStreamTuning& t) {
-  auto name =
-      text::cat("gemm_", cgp::name(type), "_stream_sm90_n", trans_b ? "t" : "n", "__", t.rows, "x", t.tokens,
-                "x", t.depth, "_s", t.stages, "_r", t.resident, t.evict_first ? "_first" : "");
+GemmVariant gemm_stream_sm90(DType type, bool trans_b, const GemmStreamTuning& t) {
+  const GemmConfig config{.family = GemmFamily::sm90_small_m,
+                          .a = type,
+                          .layout = gemm_layout(false, trans_b),
+                          .tile_m = t.tokens,
+                          .tile_n = t.rows,
+                          .tile_k = t.depth,
+                          .stages = t.stages,
+                          .min_blocks = t.resident,
+                          .evict_b = t.evict_first};
+  const auto name = print(config);
   if (type == DType::f16)
-    return trans_b ? make<f16, Major::k>(std::move(name), t) : make<f16, Major::mn>(std::move(name), t);
-  return trans_b ? make<bf16, Major::k>(std::move(name), t) : make<bf16, Major::mn>(std::move(name), t);
+    return {trans_b ? make<f16, Major::k>(name, t) : make<f16, Major::mn>(name, t), config};
+  return {trans_b ? make<bf16, Major::k>(name, t) : make<bf16, Major::mn>(name, t), config};
 }
 
 }  // namespace cgp::kernels

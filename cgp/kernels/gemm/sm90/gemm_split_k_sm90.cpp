@@ -206,24 +206,35 @@ Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
   return v;
 }
 template <class T>
-Variant make(std::string_view stem, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
+Variant make_layout(const std::string& name, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
-  auto name =
-      text::cat("gemm_", stem, "_split_sm90_", ta ? "t" : "n", tb ? "t" : "n", "__", bm, "x", bn, "x64_s",
-                t.stages, "_k", t.split, t.resident ? text::cat("_r", t.resident) : std::string(),
-                t.group == 0 ? "_grid" : "", t.evict_first ? "_first" : "",
-                t.shared == GemmShared::a   ? "_beside"
-                : t.shared == GemmShared::b ? "_below"
-                                            : "");
   if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
   return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
 }
 
 }  // namespace
 
-Variant gemm_split_sm90(DType t, bool trans_a, bool trans_b, int bm, int bn, const GemmSplitTuning& tune) {
-  return t == DType::f16 ? make<f16>("f16", trans_a, trans_b, bm, bn, tune)
-                         : make<bf16>("bf16", trans_a, trans_b, bm, bn, tune);
+GemmVariant gemm_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
+                            const GemmSplitTuning& t) {
+  const bool multicast = t.shared != GemmShared::none;
+  const GemmConfig config{.family = GemmFamily::sm90_cluster_split_k,
+                          .a = type,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = bm,
+                          .tile_n = bn,
+                          .tile_k = 64,
+                          .stages = t.stages,
+                          .cluster_m = multicast ? t.shared == GemmShared::a ? 1 : 2 : 0,
+                          .cluster_n = multicast ? t.shared == GemmShared::a ? 2 : 1 : 0,
+                          .split_k = t.split,
+                          .group = t.group,
+                          .raster_grid = t.group == 0,
+                          .min_blocks = t.resident,
+                          .evict_b = t.evict_first};
+  const auto name = print(config);
+  return {type == DType::f16 ? make_layout<f16>(name, trans_a, trans_b, bm, bn, t)
+                             : make_layout<bf16>(name, trans_a, trans_b, bm, bn, t),
+          config};
 }
 
 }  // namespace cgp::kernels

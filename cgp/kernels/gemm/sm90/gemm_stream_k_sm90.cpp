@@ -10,19 +10,29 @@ int gemm_tail_stages(int bm, int bn, int buffers) {
   return std::min(8, (227 * 1024 - 1024 - results) / stage);
 }
 
-Variant gemm_tail_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
-                             const GemmTailTuning& t) {
-  const auto lines = [](GemmLines l) {
-    return l == GemmLines::first ? "f" : l == GemmLines::last ? "l" : "n";
-  };
-  auto name = text::cat("gemm_", cgp::name(type), "_tail_split_sm90_", trans_a ? "t" : "n",
-                        trans_b ? "t" : "n", "__", bm, "x", bn, "x64_s", t.stages, "_k", t.split, "_g",
-                        t.group, "_b", t.buffers, "_", lines(t.a), lines(t.b), lines(t.c));
+GemmVariant gemm_tail_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
+                                 const GemmTailTuning& t) {
+  const GemmConfig config{.family = GemmFamily::sm90_stream_k,
+                          .a = type,
+                          .layout = gemm_layout(trans_a, trans_b),
+                          .tile_m = bm,
+                          .tile_n = bn,
+                          .tile_k = 64,
+                          .stages = t.stages,
+                          .split_k = t.split,
+                          .group = t.group,
+                          .store_buffers = t.buffers,
+                          .evict_a = int(t.a),
+                          .evict_b = int(t.b),
+                          .evict_c = int(t.c)};
+  const auto name = print(config);
   if (type == DType::f16)
-    return trans_a ? gemm_stream_k_sm90_f16_tx(std::move(name), trans_b, bm, bn, t)
-                   : gemm_stream_k_sm90_f16_nx(std::move(name), trans_b, bm, bn, t);
-  return trans_a ? gemm_stream_k_sm90_bf16_tx(std::move(name), trans_b, bm, bn, t)
-                 : gemm_stream_k_sm90_bf16_nx(std::move(name), trans_b, bm, bn, t);
+    return {trans_a ? gemm_stream_k_sm90_f16_tx(name, trans_b, bm, bn, t)
+                    : gemm_stream_k_sm90_f16_nx(name, trans_b, bm, bn, t),
+            config};
+  return {trans_a ? gemm_stream_k_sm90_bf16_tx(name, trans_b, bm, bn, t)
+                  : gemm_stream_k_sm90_bf16_nx(name, trans_b, bm, bn, t),
+          config};
 }
 
 }  // namespace cgp::kernels

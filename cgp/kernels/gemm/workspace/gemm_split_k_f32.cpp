@@ -142,7 +142,7 @@ GemmChoice choose_f32_parts(const GemmProblem& p, const GemmAddresses& at, const
     if (b.copied) each.trans_b = true, each.ldb = b.to.ld, each.stride_b = each.k;
   }
   auto c = in_tensor_cores(p, d) ? select_gemm(each, {.c_spare = true}, d)
-                                 : GemmChoice{GemmKind::simt, gemm_simt(p.type, p.trans_a, p.trans_b),
+                                 : GemmChoice{GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b),
                                               "fp32 fused multiply-adds"};
   c.parts = parts;
   c.why = text::cat("K in ", parts, " parts that are added up in f32; ", c.why);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm sm90_parts: for products with few tiles and long K, where clusters that split K do not fill the
 // device. Each part of K is a product of its own, into scratch memory; a second kernel adds them up.
-//   who      the persistent kernel of gemm_typed_shaped_sm90.cpp, a block for each tile of each part; then a
+//   who      the persistent kernel of gemm_mixed_dynamic_sm90.cpp, a block for each tile of each part; then a
 //            thread for each four neighbours of C
 //   memory   parts are batches of one tensor map, K / parts apart; their sums are f32 in scratch memory of
 //            the stream
@@ -97,10 +97,17 @@ GemmChoice choose_parts_sm90(const GemmProblem& q, int bm, int bn, int parts) {
   const GemmProblem p = q.dense();
   if (auto why = reject_parts_sm90(p, parts); !why.empty()) throw Unsupported(std::move(why));
   const auto t = tile_of(p, bm, bn);
-  GemmChoice c{GemmKind::sm90_parts, {}, {}, std::uint32_t(bn)};
-  auto name = text::cat("gemm_", cgp::name(p.type), "_parts", parts, "_sm90_", p.trans_a ? "t" : "n",
-                        p.trans_b ? "t" : "n", "__", bm, "x", bn, "x64_s", t.stages);
-  c.variant = gemm_typed_shaped(parts_of(p, parts), std::move(name), {t, DType::f32, {}, false});
+  GemmChoice c{GemmFamily::sm90_split_k, {}, {}, std::uint32_t(bn)};
+  const GemmConfig config{.family = GemmFamily::sm90_split_k,
+                          .a = p.type,
+                          .c = DType::f32,
+                          .layout = gemm_layout(p.trans_a, p.trans_b),
+                          .tile_m = bm,
+                          .tile_n = bn,
+                          .tile_k = 64,
+                          .stages = t.stages,
+                          .split_k = parts};
+  c.variant = {gemm_typed_shaped(parts_of(p, parts), print(config), {t, DType::f32, {}, false}), config};
   c.tile_m = std::uint32_t(bm), c.parts = parts;
   c.microseconds = predict_parts(p, t, parts);
   return c;
@@ -110,7 +117,7 @@ std::vector<GemmChoice> gemm_parts_sm90(const GemmProblem& q, const GemmAddresse
                                         const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
-  if (!reject(GemmKind::sm90_parts, p, at, d).empty()) return out;
+  if (!reject(GemmFamily::sm90_split_k, p, at, d).empty()) return out;
   const auto sms = std::uint64_t(d.sm_count ? d.sm_count : 132);
   for (auto [bm, bn] : {std::pair{64, 64},
                         {64, 128},
@@ -147,7 +154,7 @@ void run_gemm_parts(runtime::Stream& s, const GemmChoice& choice, const GemmProb
   GemmAddresses there = at;
   there.c = s.scratch(each.batch * each.stride_c * sizeof(float)), there.c_spare = true;
   GemmChoice product = choice;
-  product.kind = GemmKind::sm90_pingpong;
+  product.kind = GemmFamily::sm90_pingpong;
   run_typed_gemm(s, product, each, there);
   run_gemm_add_parts(s, p, at.c, there.c, choice.parts);
 }
