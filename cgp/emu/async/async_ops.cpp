@@ -87,7 +87,8 @@ void submit_bulk(std::unique_ptr<BulkOp> op) {
   const auto lane = std::size_t(op->by.lane);
   op->number = g.bulk[lane];
   if (op->grouped) g.bulk_source[lane] = op->number + 1, g.bulk_source_op[lane] = op->by.op;
-  op->by.warp->cta->cluster->async.submit(std::move(op));
+  auto& async = op->by.warp->cta->cluster->async;
+  async.submit(std::move(op));
 }
 
 void check_bulk_sources_at_exit(Cta& cta) {
