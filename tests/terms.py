@@ -65,6 +65,7 @@ CLEAN = [
     "cgp/launch",
     "cgp/profile",
     "cgp/ptx/passes",
+    "cgp/quant",
     "cgp/runtime",
     "cgp/spec",
     "cgp/testing",
