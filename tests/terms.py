@@ -72,6 +72,7 @@ CLEAN = [
     "cgp/selfcheck",
     "cgp/profile",
     "cgp/ptx/passes",
+    "cgp/quant",
     "cgp/runtime",
     "cgp/selfcheck",
     "cgp/spec",

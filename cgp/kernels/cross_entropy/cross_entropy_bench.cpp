@@ -43,9 +43,9 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
         const auto fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
         if (fits < accesses || fits > accesses + 3 * accesses / 4) continue;
         for (int stages : {0, 2, 3})
-          for (int resident : {1, 2, 3, 4}) {
-            if (resident * lanes > 1024 || stages * resident * lanes * loads * 16 > 220 * 1024) continue;
-            c.config = row::RowConfig{8, lanes, 1, loads, cluster, stages, resident};
+          for (int min_blocks : {1, 2, 3, 4}) {
+            if (min_blocks * lanes > 1024 || stages * min_blocks * lanes * loads * 16 > 220 * 1024) continue;
+            c.config = row::RowConfig{8, lanes, 1, loads, cluster, stages, min_blocks};
             c.config->edges = cols % 8 != 0;
             run(swept, 5);
             if (stages < 3 || cluster == 1) continue;

@@ -105,7 +105,7 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
   const auto tiles = range(Val<u64>(0), end, Val<u64>(lanes * kLoads));
   (void)k.loop(tiles, std::pair{Val<f32>(0.f), Val<u32>(0)},
                [&](const Val<u64>& base, std::pair<Val<f32>, Val<u32>> state) {
-                 const auto& [carry, turn] = state;
+                 const auto& [carry, set] = state;
                  std::vector<row::Access> got;
                  std::vector<Val<u64>> at;
                  for (int j = 0; j < kLoads; ++j) {
@@ -115,7 +115,7 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
                  std::vector<Floats> v;
                  for (const auto& a : got) v.push_back(row::floats(f, a));
                  const auto s = scan_warp(w, v);
-                 const auto before = b.block ? before_block(k, w, slots->at(turn), s) : before_warp(w, s);
+                 const auto before = b.block ? before_block(k, w, slots->at(set), s) : before_warp(w, s);
                  for (std::size_t j = 0; j < kLoads; ++j) {
                    const auto first = carry + (before[j] + s.below[j]);
                    Floats sums;
@@ -124,7 +124,7 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
                      if (sums.size() < std::size_t(b.elements)) sums.push_back(first + p);
                    row::store(f, target, at[j], at[j] < end, row::pack(f, sums));
                  }
-                 return std::pair{carry + before.back(), turn ^ 32};
+                 return std::pair{carry + before.back(), set ^ 32};
                });
 }
 

@@ -83,14 +83,14 @@ std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int
         if (threads > (words > 64 ? 512 : 1024)) continue;
         std::vector<int> residents;
         for (int registers : {32, 40, 48, 56, 64, 80, 96, 128, 168}) {
-          const int resident = 65536 / registers / threads;
-          if (registers < loads * elements * (sums ? sums : 0) + 4 * loads * inputs + 16 || resident < 1)
+          const int min_blocks = 65536 / registers / threads;
+          if (registers < loads * elements * (sums ? sums : 0) + 4 * loads * inputs + 16 || min_blocks < 1)
             continue;
-          if (resident * threads > 2048 || (!residents.empty() && residents.back() == resident)) continue;
-          residents.push_back(resident);
+          if (min_blocks * threads > 2048 || (!residents.empty() && residents.back() == min_blocks)) continue;
+          residents.push_back(min_blocks);
         }
-        for (int resident : residents) {
-          t.min_blocks = resident, t.stages = 0, t.persistent = false, t.hold_columns = false,
+        for (int min_blocks : residents) {
+          t.min_blocks = min_blocks, t.stages = 0, t.persistent = false, t.hold_columns = false,
           t.overlap_exchange = false;
           if (!sums) all.push_back(t);
           if (lanes == 32 && sums) {
@@ -98,12 +98,12 @@ std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int
             all.push_back(t);
             continue;
           }
-          if (lanes < 128 || resident * threads > 1024) continue;
+          if (lanes < 128 || min_blocks * threads > 1024) continue;
           for (int stages : {2, 3, 4})
             for (bool hold : {false, true}) {
               if (hold && (!sums || loads * elements > 16)) continue;
               const int bytes = stages * lanes * loads * 16 * inputs + 2048;
-              if (resident * bytes > smem) continue;
+              if (min_blocks * bytes > smem) continue;
               if (stages == 4 && (sums == 0 || bytes > 96 * 1024)) continue;
               t.stages = stages, t.hold_columns = hold, t.overlap_exchange = false;
               all.push_back(t);
@@ -124,17 +124,17 @@ std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int input
   for (int lanes : {256, 512, 1024})
     for (int loads : {2, 4, 8})
       for (int cluster : {1, 2, 4, 8})
-        for (int resident : {1, 2}) {
+        for (int min_blocks : {1, 2}) {
           const std::uint64_t fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
-          const int threads = lanes * resident, stage = lanes * loads * 16 * inputs;
+          const int threads = lanes * min_blocks, stage = lanes * loads * 16 * inputs;
           const int words = loads * 4 * columns + loads * elements * sums;
           if (fits < accesses || fits >= 2 * accesses || threads < 512 || threads > 1024) continue;
           if (words > (threads == 512 ? 80 : 20)) continue;
-          const int most = std::min(6, (225 * 1024 / resident - 2048) / stage);
+          const int most = std::min(6, (225 * 1024 / min_blocks - 2048) / stage);
           for (int stages : most > 3 ? std::vector<int>{3, most} : std::vector<int>{most})
             for (bool lag : {false, true}) {
               if (stages < 2 || (lag && (cluster == 1 || stages < 3)) || (!lag && stages > 3)) continue;
-              row::RowConfig t{elements, lanes, 1, loads, cluster, stages, resident};
+              row::RowConfig t{elements, lanes, 1, loads, cluster, stages, min_blocks};
               t.hold_columns = true, t.overlap_exchange = lag;
               all.push_back(t);
             }

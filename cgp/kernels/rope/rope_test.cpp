@@ -56,12 +56,12 @@ TEST(rope, properties) {
   still.y = same, still.positions = positions;
   rope(device.stream(), still);
   device.sync();
-  const auto turned = y.to_vector(), again = z.to_vector(), unturned = same.to_vector();
+  const auto rotated = y.to_vector(), again = z.to_vector(), unturned = same.to_vector();
   for (std::uint64_t t = 0; t < tokens; ++t) {
     double before = 0, after = 0;
     for (std::uint64_t i = 0; i < dim; ++i) {
       const auto at = t * dim + i;
-      before += x.at(at) * x.at(at), after += double(turned[at]) * turned[at];
+      before += x.at(at) * x.at(at), after += double(rotated[at]) * rotated[at];
       EXPECT_NEAR(again[at], x.at(at), 1e-5);     // the inverse
       EXPECT_NEAR(unturned[at], x.at(at), 1e-6);  // position 0
     }

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
-#include "cgp/dsl/core/build.h"
+#include "cgp/dsl/core/kernel_params.h"
 
 namespace cgp::kernels::row {
 namespace {
@@ -36,26 +36,21 @@ struct ElementConfig {
   }
 };
 
+// Of up to three tensors.
+template <template <class> class V>
 struct Pitches {
-  Val<u64> p0, p1, p2;
-  static auto carried() { return std::tuple(&Pitches::p0, &Pitches::p1, &Pitches::p2); }
-  Val<u64> operator[](std::size_t i) const { return i == 0 ? p0 : i == 1 ? p1 : p2; }
+  V<u64> p0, p1, p2;
 };
-struct HostPitches {
-  std::uint64_t p[3] = {};
-};
+// Of the operation.
+template <template <class> class V>
 struct Parameters {
-  Val<u64> a, b, c, d;
-  static auto carried() { return std::tuple(&Parameters::a, &Parameters::b, &Parameters::c, &Parameters::d); }
-};
-struct HostParameters {
-  std::uint64_t p[4] = {};
+  V<u64> a, b, c, d;
 };
 
 // `first`: the number of the launch's first element.
 void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0,
-              Out<b8> y1, Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches x_pitch, Pitches y_pitch,
-              Val<u64> first, Parameters parameters) {
+              Out<b8> y1, Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches<Val> x_pitch,
+              Pitches<Val> y_pitch, Val<u64> first, Parameters<Val> parameters) {
   k.block(b.threads);
   const In<b8> in[] = {x0, x1, x2};
   const Out<b8> out[] = {y0, y1, y2};
@@ -87,11 +82,12 @@ void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8
     }
   }
   // In bytes: one product for the first place, additions for the rows below it.
-  const auto offsets = [&](const Pitches& pitch, std::size_t i, DType t) {
+  const auto offsets = [&](const Pitches<Val>& pitches, std::size_t i, DType t) {
+    const auto& pitch = i == 0 ? pitches.p0 : i == 1 ? pitches.p1 : pitches.p2;
     const auto size = std::uint64_t(cgp::bytes(t));
-    std::vector<Val<u64>> from{(b.flat ? at[0].col : at[0].row * pitch[i] + at[0].col) * size};
+    std::vector<Val<u64>> from{(b.flat ? at[0].col : at[0].row * pitch + at[0].col) * size};
     for (std::size_t u = 1; u < at.size(); ++u)
-      from.push_back(b.flat ? at[u].col * size : from.back() + pitch[i] * size);
+      from.push_back(b.flat ? at[u].col * size : from.back() + pitch * size);
     return from;
   };
   std::vector<std::vector<Access>> words;
@@ -209,15 +205,15 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
   const auto unroll = std::uint64_t(b.unroll), groups = b.flat ? 1 : (plan.rows + unroll - 1) / unroll;
   const std::uint64_t total = groups * (plan.cols / std::uint64_t(b.elements));
   if (total == 0) return;
-  const std::uint64_t size[2] = {p.inputs.size(), p.outputs.size()};
   const auto arg = [&](const auto& list, std::size_t i) {
     return i < list.size() ? list[i].second.from(b.flat ? first : 0).arg() : View().arg();
   };
-  HostPitches x, y;
-  for (std::size_t i = 0; i < size[0]; ++i) x.p[i] = plan.in[i].pitch;
-  for (std::size_t i = 0; i < size[1]; ++i) y.p[i] = plan.out[i].pitch;
-  HostParameters parameters;
-  std::copy(p.parameters.begin(), p.parameters.end(), parameters.p);
+  const auto pitches = [](const std::vector<Layout>& list) {
+    const auto at = [&](std::size_t i) { return i < list.size() ? list[i].pitch : 0; };
+    return Pitches<HostValue>{at(0), at(1), at(2)};
+  };
+  const auto parameter = [&](std::size_t i) { return i < p.parameters.size() ? p.parameters[i] : 0; };
+  const Parameters<HostValue> parameters{parameter(0), parameter(1), parameter(2), parameter(3)};
   const auto threads = std::uint64_t(b.threads);
   runtime::Dim3 blocks = runtime::grid_for(total, threads * (b.flat ? unroll : 1));
   if (b.tiled)
@@ -225,7 +221,7 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
               std::uint32_t(groups)};
   load(s.device(), make(p, b))(s, blocks, arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2),
                                p.column.arg(), arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2),
-                               plan.rows, plan.cols, x, y, first, parameters);
+                               plan.rows, plan.cols, pitches(plan.in), pitches(plan.out), first, parameters);
 }
 
 Plan tail_of(const Plan& plan) {

@@ -52,14 +52,15 @@ RowConfig ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses, std::uint
   t.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(t.cluster)), lanes));
   const std::uint64_t stage = lanes * std::uint64_t(t.loads) * bytes_per_access(n, t.elements);
   const std::uint64_t room = device.smem_per_sm, other = 2048;
-  for (int resident : {4, 3, 2, 1}) {
-    if (std::uint64_t(resident) * lanes * registers(n, t) > device.registers_per_sm && resident > 1) continue;
+  for (int min_blocks : {4, 3, 2, 1}) {
+    if (std::uint64_t(min_blocks) * lanes * registers(n, t) > device.registers_per_sm && min_blocks > 1)
+      continue;
     const std::uint64_t share =
-        std::min<std::uint64_t>(room / std::uint64_t(resident) - 1024, device.smem_per_block_optin);
+        std::min<std::uint64_t>(room / std::uint64_t(min_blocks) - 1024, device.smem_per_block_optin);
     const std::uint64_t stages = share > other ? std::min<std::uint64_t>((share - other) / stage, 3) : 0;
-    if (stages < (resident > 1 && t.cluster < 8 ? 3u : 2u)) continue;
+    if (stages < (min_blocks > 1 && t.cluster < 8 ? 3u : 2u)) continue;
     // Clusters of eight on the same SM hide each other's waits: two stages did better than three.
-    t.min_blocks = resident, t.stages = resident > 1 && t.cluster == 8 ? 2 : int(stages);
+    t.min_blocks = min_blocks, t.stages = min_blocks > 1 && t.cluster == 8 ? 2 : int(stages);
     return t;
   }
   return t;
@@ -83,21 +84,21 @@ RowConfig held_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
       loads /= 2;
     return loads;
   };
-  const auto ring = [&](std::uint64_t loads, int resident, std::initializer_list<int> clusters,
+  const auto ring = [&](std::uint64_t loads, int min_blocks, std::initializer_list<int> clusters,
                         int lanes = 0) {
     RowConfig r = t;
-    r.rows = 1, r.threads = lanes ? lanes : 512 / resident, r.min_blocks = resident;
+    r.rows = 1, r.threads = lanes ? lanes : 512 / min_blocks, r.min_blocks = min_blocks;
     for (int c : clusters) {
       r.loads = int(ceil_div(ceil_div(accesses, std::uint64_t(c)), std::uint64_t(r.threads)));
       if (std::uint64_t(r.loads) > loads || c > device.max_cluster) continue;
-      const std::uint64_t share = std::min<std::uint64_t>(device.smem_per_sm / std::uint64_t(resident) - 1024,
-                                                          device.smem_per_block_optin);
+      const std::uint64_t share = std::min<std::uint64_t>(
+          device.smem_per_sm / std::uint64_t(min_blocks) - 1024, device.smem_per_block_optin);
       const std::uint64_t stage = std::uint64_t(r.threads * r.loads) * bytes_per_access(n, t.elements);
       // Overlapping the exchange of short rows is worth more stages, and so are rows of eight blocks.
-      const std::uint64_t most = resident == 1  ? (n.accumulators && r.loads <= 2 && c > 2 ? 6 : 3)
-                                 : c > 1        ? 6
-                                 : resident > 2 ? 3
-                                                : 4;
+      const std::uint64_t most = min_blocks == 1  ? (n.accumulators && r.loads <= 2 && c > 2 ? 6 : 3)
+                                 : c > 1          ? 6
+                                 : min_blocks > 2 ? 3
+                                                  : 4;
       r.cluster = c, r.stages = int(std::min(most, (share - 2048) / stage));
       if (r.stages < 3) continue;
       r.persistent = false, r.hold_columns = !n.columns.empty();
@@ -187,8 +188,8 @@ bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t mos
 RowConfig short_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
                      const runtime::DeviceInfo& device) {
   t.rows = 1, t.cluster = 1, t.persistent = false, t.hold_columns = !n.columns.empty();
-  const auto shape = [&](int lanes, int loads, int stages, int resident) {
-    t.threads = lanes, t.loads = loads, t.stages = stages, t.min_blocks = resident;
+  const auto shape = [&](int lanes, int loads, int stages, int min_blocks) {
+    t.threads = lanes, t.loads = loads, t.stages = stages, t.min_blocks = min_blocks;
   };
   const bool one = n.accumulators == 1;
   const bool halves = t.elements == 8;

@@ -112,7 +112,7 @@ void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
   const auto base = at.matrix * rows * cols;
   const auto tx = k.tid() % kSide, ty = k.tid() / kSide;
 
-  std::vector<std::vector<typename M::Access>> pieces;
+  std::vector<std::vector<typename M::Access>> subtiles;
   for (int q = 0; q < down; ++q)
     for (int p = 0; p < across; ++p) {
       const auto row = at.row + to<u64>(ty * V) + q * kSide * V,
@@ -123,12 +123,12 @@ void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
       std::vector<typename M::Access> m;
       for (int j = 0; j < V; ++j)
         m.push_back(from[std::size_t(j)].template ld_if<M::words, nc>(inside, 0, Val<Word>(0)));
-      pieces.push_back(std::move(m));
+      subtiles.push_back(std::move(m));
     }
   // The chunk index is XORed with the row so that neither side of the exchange has bank conflicts.
   for (int q = 0; q < down; ++q)
     for (int p = 0; p < across; ++p) {
-      const auto transposed = M::transposed(pieces[std::size_t(q * across + p)]);
+      const auto transposed = M::transposed(subtiles[std::size_t(q * across + p)]);
       const auto chunk = (ty ^ (tx & (bank_groups - 1))) + std::uint32_t(q * kSide);
       auto column = smem.at(((tx + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
       for (int j = 0; j < V; ++j) column.template st<M::words>(j * chunks, transposed[std::size_t(j)]);
