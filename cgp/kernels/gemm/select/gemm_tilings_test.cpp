@@ -73,9 +73,10 @@ GemmProblem nt(std::uint64_t m, std::uint64_t n, std::uint64_t k, float beta = 0
 }
 
 TEST(GemmTilings, PairsShareAnOperand) {
-  expect_right(nt(200, 1032, 136), "_beside", 4);
-  expect_right(nt(200, 1032, 136), "_below", 4);
-  expect_right({.type = DType::f16, .trans_a = true, .m = 136, .n = 1032, .k = 72}, "_below", 2);
+  expect_right(nt(200, 1032, 136), "_cluster1x2_split_k1", 4);
+  expect_right(nt(200, 1032, 136), "_cluster2x1_split_k1", 4);
+  expect_right({.type = DType::f16, .trans_a = true, .m = 136, .n = 1032, .k = 72}, "_cluster2x1_split_k1",
+               2);
 }
 
 TEST(GemmTilings, PersistentTilesAreCandidatesOfLargerProblems) {
