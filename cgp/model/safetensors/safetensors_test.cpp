@@ -140,7 +140,8 @@ TEST(Safetensors, DamagedFilesAreReadOrRefused) {
       }
     }
     try {
-      for (const SafetensorsTensor& t : Safetensors::parse(bytes_of(damaged), "x.safetensors").tensors())
+      Safetensors in = Safetensors::parse(bytes_of(damaged), "x.safetensors");
+      for (const SafetensorsTensor& t : in.tensors())
         for (std::byte b : t.data) sum += std::uint64_t(b);
     } catch (const ParseError& e) {
       ++refused;
