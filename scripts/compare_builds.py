@@ -226,7 +226,7 @@ def problem(name):
         return "cgp_transpose", [view(x), view(y)], y
     if kind == "reduce":
         x = rand(*sizes, dtype=TYPES[part[2]])
-        y = empty(sizes[0], sizes[2], dtype=F32 if part[1] == "sum" else x.dtype)
+        y = empty(sizes[0], sizes[2], dtype=x.dtype)
         return "cgp_reduce", [ct.c_int32(part[1] == "max"), ct.c_int32(1), view(x), view(y)], y
     if kind == "vecadd":
         x, y = rand(*sizes, dtype=TYPES[part[1]]), rand(*sizes, dtype=TYPES[part[1]])

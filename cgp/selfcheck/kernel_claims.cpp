@@ -244,28 +244,28 @@ void tensor_claims(std::vector<Claim>& out) {
                    return json{{"code", 0}, {"err", ""}};
                  },
                  clean, fails});
-  out.push_back({"FALS-PIPELINE-004",
-                 "the pipelined product's shared memory is that of its stages' tiles, and not a byte more",
-                 "the declaration in the text against tile and stages of its name; the original's padded "
-                 "tile of 64 x 128 in two stages had 18432",
-                 false, false,
-                 [] {
-                   std::smatch m;
-                   const std::string ptx = emitted(kTensorGemm);
-                   if (!std::regex_search(
-                           ptx, m, std::regex("smem_gemm\\w+__(\\d+)x(\\d+)x(\\d+)_s(\\d+)\\[(\\d+)\\]")))
-                     throw std::runtime_error("the text declares no shared memory for its stages");
-                   json seen;
-                   int i = 0;
-                   for (const char* key : {"m", "n", "k", "stages", "bytes"}) seen[key] = std::stoi(m[++i]);
-                   return seen;
-                 },
-                 [](const json& j) -> std::string {
-                   const auto of = [&](const char* key) { return j.at(key).get<int>(); };
-                   const int want = of("stages") * (of("m") + of("n")) * of("k") * 2;
-                   return of("bytes") == want ? "" : format("{} bytes for {}", of("bytes"), want);
-                 },
-                 [](json& j) { j.at("bytes") = j.at("bytes").get<int>() + 16; }});
+  out.push_back(
+      {"FALS-PIPELINE-004",
+       "the pipelined product's shared memory is that of its stages' tiles, and not a byte more",
+       "the declaration in the text against tile and stages of its name; the original's padded "
+       "tile of 64 x 128 in two stages had 18432",
+       false, false,
+       [] {
+         std::smatch m;
+         const std::string ptx = emitted(kTensorGemm);
+         if (!std::regex_search(ptx, m, std::regex("smem_gemm\\w+_(\\d+)x(\\d+)x(\\d+)_s(\\d+)\\[(\\d+)\\]")))
+           throw std::runtime_error("the text declares no shared memory for its stages");
+         json seen;
+         int i = 0;
+         for (const char* key : {"m", "n", "k", "stages", "bytes"}) seen[key] = std::stoi(m[++i]);
+         return seen;
+       },
+       [](const json& j) -> std::string {
+         const auto of = [&](const char* key) { return j.at(key).get<int>(); };
+         const int want = of("stages") * (of("m") + of("n")) * of("k") * 2;
+         return of("bytes") == want ? "" : format("{} bytes for {}", of("bytes"), want);
+       },
+       [](json& j) { j.at("bytes") = j.at("bytes").get<int>() + 16; }});
 }
 
 /// Rows of attention's output for values that are all 1.

@@ -517,8 +517,9 @@ TEST_F(Cli, plans_of_kernels_are_their_selectors_words) {
   EXPECT_EQ(plan["floor"]["bytes"].get<double>(), 4 * 256 * 96 * 2);
   ASSERT_EQ(plan["others"].size(), 1u);
   EXPECT_EQ(plan["others"][0]["kind"], "simt");
-  ASSERT_EQ(plan["rejected"].size(), 1u);
+  ASSERT_EQ(plan["rejected"].size(), 2u);
   EXPECT_EQ(plan["rejected"][0]["kind"], "sm90");
+  EXPECT_EQ(plan["rejected"][1]["kind"], "split_kv");
   EXPECT_NE(plan["rejected"][0]["why"].get<std::string>().find("sm_90a"), std::string::npos);
   const Outcome row = cgp("plan rms_norm rows=64 cols=4096 dtype=f16");
   EXPECT_EQ(row.code, 0) << row.err;

@@ -33,7 +33,7 @@ TEST(kernel_params, the_kernel_reads_what_the_launch_writes) {
   EXPECT_EQ(k.params[0].detail, "u32 u64 f32 s32 s32");
   const auto ptx = k.ptx();
   const auto loads = [&](const char* type, int offset) {
-    const auto place = text::cat("[mixed_param_0", offset ? text::cat("+", offset) : "", "]");
+    const auto place = text::cat("[p0", offset ? text::cat("+", offset) : "", "]");
     for (std::size_t p = 0; (p = ptx.find(text::cat("ld.param.", type), p)) != ptx.npos; ++p)
       if (ptx.substr(p, ptx.find('\n', p) - p).find(place) != std::string::npos) return true;
     return false;

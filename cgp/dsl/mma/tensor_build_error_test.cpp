@@ -128,13 +128,13 @@ TEST(tensor_build_error, a_stage_is_released_once) {
     std::move(stage).release(wg);
     std::move(stage).release(wg);
   }));
-  EXPECT_THAT(e.rule(), HasSubstr("a stage is released once"));
+  EXPECT_THAT(e.rule(), HasSubstr("a stage of a ring is freed once"));
   EXPECT_THAT(error_of(with_dyn_ring([](Warpgroup& wg, DynRing& ring) {
                 auto again = ring.take(wg);
                 std::move(again).release(wg);
                 std::move(again).release(wg);
               })).rule(),
-              HasSubstr("a stage is released once"));
+              HasSubstr("a stage of a ring is freed once"));
 }
 
 TEST(tensor_build_error, a_dynamic_accumulator_that_was_given_away) {

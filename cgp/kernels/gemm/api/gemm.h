@@ -87,15 +87,15 @@ struct GemmChoice {
   GemmVariant variant;
   std::string why;
   std::uint32_t tile_n = 128;  ///< columns of a block's tile (sm90)
-  int cluster = 1;  ///< blocks of a cluster: below each other (sm90_persistent), along K (sm90_split)
-  std::uint32_t tile_m = 128;  ///< rows of a block's tile (sm90_split)
+  int cluster = 1;  ///< blocks of a cluster: along M (sm90_persistent), along K (sm90_cluster_split_k)
+  std::uint32_t tile_m = 128;  ///< rows of a block's tile
   /// a, b: copied first into scratch memory of the stream, with aligned rows; c: made there and copied back.
   bool pack_a = false, pack_b = false, pack_c = false;
   double microseconds = 0;    ///< predicted for the kernel, 0: not predicted
-  std::uint32_t tile_k = 64;  ///< of K a stage (sm90_stream)
-  int resident = 1;           ///< blocks per SM (sm90_stream)
-  bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles (sm90_split)
-  int parts = 1;              ///< of K (sm90_parts)
+  std::uint32_t tile_k = 64;  ///< of K a stage (sm90_small_m)
+  int resident = 1;           ///< blocks per SM (sm90_small_m)
+  bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles
+  int parts = 1;              ///< slices of K (sm90_split_k)
   /// Rows and columns of one were told as what they are alike: reordered_gemm() of the problem is what runs.
   bool reordered = false;
   bool staged = false;  ///< c leaves through shared memory and TMA (sm100)

@@ -100,10 +100,10 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild g) {
 void require_source_fits(const GemmPersistentShape& s, const DynamicTile& tile) {
   if (s.old && !tile.source_stages())
     throw Unsupported(text::cat("gemm: the source C of a tile of ", tile.height(), " x ", tile.width(),
-                                " do not fit into ", tile.stages, " stages"));
+                                " does not fit into ", tile.stages, " stages"));
 }
 
-// Of results: 8-bit floats give bf16.
+// Type of C: bf16 for 8-bit inputs.
 ptx::Mod result_word(DType type) { return type == DType::f16 ? ptx::Mod::f16 : ptx::Mod::bf16; }
 
 int default_buffers(const GemmPersistentShape& s, const DynamicTile& tile) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm sm90_stream: few rows of A (tokens) against a large B, whose bytes are the cost. The product is
+// gemm sm90_small_m: few rows of A (tokens) against a large B, whose bytes are the cost. The product is
 // computed transposed, so that 64 rows of B fill the tensor core's rows and the tokens its columns.
 //   who      one producer thread feeds the ring, each math warpgroup owns 64 rows of B of a tile; blocks walk
 //   over

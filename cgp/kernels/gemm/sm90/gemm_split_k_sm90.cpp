@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm sm90_split: for products with few tiles. The blocks of a cluster share one tile of C and split its K.
+// gemm sm90_cluster_split_k: for products with few tiles. The blocks of a cluster share one tile of C and split its K.
 //   who      in a block, one producer thread feeds the ring, BM / 64 math warpgroups own 64 rows each
 //   memory   TMA tiles; each block sends the columns of its partial sums that others own to them through
 //            distributed shared memory, and adds up and stores its own columns

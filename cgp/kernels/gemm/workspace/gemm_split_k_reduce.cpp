@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm sm90_parts: for products with few tiles and long K, where clusters that split K do not fill the
+// gemm sm90_split_k: for products with few tiles and long K, where clusters that split K do not fill the
 // device. Each part of K is a product of its own, into scratch memory; a second kernel adds them up.
 //   who      the persistent kernel of gemm_mixed_dynamic_sm90.cpp, a block for each tile of each part; then a
 //            thread for each four neighbours of C
