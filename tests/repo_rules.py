@@ -47,7 +47,7 @@ NAMED_ALONE = {"profile/kernel"}  # who may use "profile" may not yet use these
 MAX_FILES = 45  # of a folder's own under cgp/ and tools/
 MAX_LINES = 800
 # Kernels speak the typed language: record:: is the inside of the DSL. Folders for which that holds already.
-TYPED_KERNELS = ("cgp/kernels/gemm/", "cgp/kernels/grouped_gemm/", "cgp/kernels/schedule/", "cgp/kernels/common/")
+TYPED_KERNELS = ("cgp/kernels/",)
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#if 0\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|farm|root|tmp/bash_jobs)/")
 
