@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How the product of quantised weights [n, k] has them in memory: the same bits as in the file, in the order in
+// which the lanes of a warp feed them to mma.m16n8k16. The order is a permutation: packing and unpacking lose
+// nothing, and the size is that of the file's (scales of K-quants take one byte instead of six bits).
+//   tile      16 rows x 256 columns; tiles of a row of tiles lie one after the other; n is padded to 16 rows and k to
+//             256 columns with weights of value 0
+//   codes     unsigned integers q of `bits` bits; value = scale * (q - zero), or scale * q - min
+//   in a tile for each step of 64 columns: 32 lanes x 16 bytes of low nibbles (8 bits: twice that), then 32 lanes x 4
+//             bytes for each higher bit (Q5, Q6: 1, 2); then the scales of the tile
+// Lane 4 g + c has of each 32 columns the eight from 8 c on, of rows g and g + 8.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cgp::kernels {
+
+/// Formats of weights, by the names of GGUF files.
+enum class WeightFormat : std::uint8_t { q4_0, q8_0, q4_k, q5_k, q6_k };
+inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::q4_0, WeightFormat::q8_0, WeightFormat::q4_k,
+                                                  WeightFormat::q5_k, WeightFormat::q6_k};
+
+/// What of a format the kernel needs to know.
+struct WeightLayout {
+  std::string_view name;
+  int bits;                    ///< of a code
+  int group;                   ///< columns that share a scale
+  bool super_scale;            ///< scale = d * an integer of 8 bits (K-quants); else scale = d of the group
+  bool has_min;                ///< value = scale * q - dmin * an integer of 8 bits
+  int zero;                    ///< value = scale * (q - zero)
+  int file_block, file_bytes;  ///< columns and bytes of a block in the file
+
+  int high_bits() const { return bits == 8 ? 0 : bits - 4; }
+  int step_words() const {
+    return (bits == 8 ? 8 : 4) + high_bits();
+  }  ///< 32-bit words of a lane for 64 columns
+  /// Bytes of the scales of a tile: f16 of each group and row; or d (and dmin) of each row and bytes of each group.
+  int scale_bytes() const {
+    const int groups = 256 / group;
+    return super_scale ? 16 * ((has_min ? 4 : 2) + groups * (has_min ? 2 : 1)) : 16 * groups * 2;
+  }
+  int tile_bytes() const { return 4 * 32 * 4 * step_words() + scale_bytes(); }
+};
+const WeightLayout& layout(WeightFormat f);
+
+/// Bytes of packed weights [n, k].
+std::uint64_t packed_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k);
+/// `file`: n rows of k / file_block blocks. ArgumentError when sizes do not fit.
+void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<const std::byte> file,
+                  std::span<std::byte> packed);
+/// The exact values of row `row`, as double.
+std::vector<double> weight_row(WeightFormat f, std::uint64_t k, std::span<const std::byte> file,
+                               std::uint64_t row);
+
+}  // namespace cgp::kernels
