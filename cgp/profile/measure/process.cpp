@@ -165,6 +165,8 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
     if (running && options.watch) wait = std::min(wait, next_watch - now());
     if (running && options.timeout_seconds > 0)
       wait = std::min(wait, (killed_at ? killed_at + 1 : start + options.timeout_seconds) - now());
+    // One that stops itself just after it was told would never hear of it: it is woken until it ends.
+    if (running && Interruptions::happened()) wait = std::min(wait, 0.05), kill(-child, SIGCONT);
     const int ready = poll(fds.data(), fds.size(), std::max(0, int(std::ceil(wait * 1000))));
     const double time = now();
     if (running && (end < 0 || fds[2].revents) && wait4(child, &status, WNOHANG, &usage) == child)
