@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/cpu/quant/matmul.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/cpu/loops/loops.h"
+#include "cgp/cpu/quant/matmul_impl.h"
+#include "cgp/cpu/threads.h"
+#include "cgp/quant/decode.h"
+
+namespace cgp::cpu {
+namespace {
+
+using namespace quant_versions;
+using quant::Format;
+using std::int64_t;
+using text::cat;
+
+/// Null where the version, or the format, has no integer product.
+const DotsByVectors* dots(Format f, Isa isa) {
+#if defined(__x86_64__)
+  const DotTable* table = isa >= Isa::avx512_vnni ? &dot_avx512_vnni
+                          : isa == Isa::avx_vnni  ? &dot_avx_vnni
+                          : isa >= Isa::avx2      ? &dot_avx2
+                                                  : nullptr;
+  if (table && table->by[int(f)].of[0]) return &table->by[int(f)];
+#endif
+  (void)f, (void)isa;
+  return nullptr;
+}
+
+/// Decodes rows as fast as the instruction set allows.
+class Decoder {
+ public:
+  Decoder(Format f, Isa isa) : format_(f), block_(int64_t(quant::info(f).elements)) {
+#if defined(__x86_64__)
+    if (isa >= Isa::avx2) fast_ = decode_avx2.by[int(f)];
+#endif
+    (void)isa;
+  }
+  void operator()(Bytes row, int64_t k, float* out) const {
+    if (fast_) return fast_(row, k, out);
+    quant::decode_blocks(format_, reinterpret_cast<const std::byte*>(row), std::size_t(k / block_), out);
+  }
+
+ private:
+  Format format_;
+  int64_t block_;
+  Decode fast_ = nullptr;
+};
+
+void agree(const char* what, std::size_t there, int64_t needed) {
+  if (int64_t(there) != needed)
+    throw ArgumentError(ErrorText{cat("the size of the ", what, " must be that of the product"),
+                                  {},
+                                  cat("it is ", there, ", needed are ", needed),
+                                  {}});
+}
+
+/// Bytes of a row.
+int64_t check_weights(Format f, std::span<const std::byte> weights, int64_t m, int64_t k) {
+  if (m < 0 || k < 0)
+    throw ArgumentError(ErrorText{"extents are not negative", {}, cat(m, " rows of ", k), {}});
+  const auto row = int64_t(quant::bytes_of(f, std::uint64_t(k)));
+  int64_t all = 0;
+  if (__builtin_mul_overflow(row, m, &all))
+    throw ArgumentError(ErrorText{"extents beyond 2^63 bytes", {}, cat(m, " rows of ", k), {}});
+  agree("weights (bytes)", weights.size(), all);
+  return row;
+}
+
+/// n vectors of k, each in a whole number of blocks.
+class RoundedVectors {
+ public:
+  RoundedVectors(std::span<const float> x, int64_t n, int64_t k)
+      : stride_((k + 255) / 256), memory_(std::size_t(n * stride_) * sizeof(Int8Activations)) {
+#if defined(__x86_64__)
+    bool numbers = true;
+    for (int64_t j = 0; j < n; ++j)
+      numbers &= round_to_int8_avx2(x.data() + j * k, k, memory_.as<Int8Activations>() + j * stride_);
+    if (numbers) return;
+#endif
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (!std::isfinite(x[i]))
+        throw ArgumentError(ErrorText{"only finite activations can be rounded to 8 bits",
+                                      {},
+                                      cat("element ", i, " is ", x[i]),
+                                      "use Activations::f32"});
+  }
+  const Int8Activations* vector(int64_t j) { return memory_.as<Int8Activations>() + j * stride_; }
+  int64_t stride() const { return stride_; }
+
+ private:
+  int64_t stride_;
+  AlignedBuffer memory_;
+};
+
+struct Problem {
+  Bytes weights;
+  int64_t row_bytes, m, n, k;
+  const float* x;
+  float* y;
+};
+
+/// A thread takes 16 rows, and meets each with all vectors while it lies in L1.
+constexpr int64_t kRows = 16;
+
+void with_int8(const Problem& p, const DotsByVectors& dot, RoundedVectors& x, int threads) {
+  parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for (int64_t j = 0; j < p.n;) {
+        const int which = p.n - j >= 4 ? 2 : p.n - j >= 2 ? 1 : 0;
+        float sums[4];
+        dot.of[which](p.weights + i * p.row_bytes, p.k, x.vector(j), x.stride(), sums);
+        for (int v = 0; v < 1 << which; ++v, ++j) p.y[j * p.m + i] = sums[v];
+      }
+  });
+}
+
+void with_f32(const Problem& p, const Decoder& decode, int64_t block, int64_t block_bytes, Isa isa,
+              int threads) {
+  const auto dot = loops(isa).dot;
+  constexpr int64_t kPart = 2048;  // decoded weights stay in L1; a multiple of every block
+  parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
+    alignas(64) float part[kPart];
+    for (int64_t i = from; i < to; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) p.y[j * p.m + i] = 0;
+      for (int64_t first = 0; first < p.k; first += kPart) {
+        const int64_t count = std::min(kPart, p.k - first);
+        decode(p.weights + i * p.row_bytes + first / block * block_bytes, count, part);
+        for (int64_t j = 0; j < p.n; ++j)
+          p.y[j * p.m + i] += dot(part, p.x + j * p.k + first, std::size_t(count));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+bool has_int8(Format f) {
+#if defined(__x86_64__)
+  return dot_avx2.by[int(f)].of[0] != nullptr;
+#else
+  return (void)f, false;
+#endif
+}
+
+void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, int64_t n, int64_t k,
+                  std::span<const float> x, std::span<float> y, const QuantOptions& o) {
+  require(o.isa);
+  const int64_t row_bytes = check_weights(format, weights, m, k);
+  int64_t in = 0, out = 0, work = 0;
+  if (n < 0) throw ArgumentError(ErrorText{"extents are not negative", {}, cat(n, " vectors"), {}});
+  if (__builtin_mul_overflow(n, k, &in) || __builtin_mul_overflow(m, n, &out))
+    throw ArgumentError(ErrorText{"extents beyond 2^63 elements", {}, cat(m, " x ", n, " x ", k), {}});
+  if (__builtin_mul_overflow(out, k, &work)) work = INT64_MAX;
+  agree("vectors", x.size(), in);
+  agree("result", y.size(), out);
+  const int threads = threads_for(work, kQuantWorkPerThread, o.threads);
+  if (out == 0) return;
+  const Problem p{reinterpret_cast<Bytes>(weights.data()), row_bytes, m, n, k, x.data(), y.data()};
+  const DotsByVectors* dot = o.activations == Activations::int8 ? dots(format, o.isa) : nullptr;
+  if (dot) {
+    RoundedVectors rounded(x, n, k);
+    return with_int8(p, *dot, rounded, threads);
+  }
+  const auto& f = quant::info(format);
+  with_f32(p, Decoder(format, o.isa), int64_t(f.elements), int64_t(f.bytes), o.isa, threads);
+}
+
+void quant_rows(Format format, std::span<const std::byte> table, int64_t rows, int64_t k,
+                std::span<const std::int32_t> ids, std::span<float> out, Isa isa) {
+  require(isa);
+  const int64_t row_bytes = check_weights(format, table, rows, k);
+  agree("result", out.size(), int64_t(ids.size()) * k);
+  for (std::size_t j = 0; j < ids.size(); ++j)
+    if (ids[j] < 0 || ids[j] >= rows)
+      throw ArgumentError(ErrorText{
+          "a row's number is below that of the rows", {}, cat("ids[", j, "] is ", ids[j], " of ", rows), {}});
+  const Decoder decode(format, isa);
+  for (std::size_t j = 0; j < ids.size(); ++j)
+    decode(reinterpret_cast<Bytes>(table.data()) + ids[j] * row_bytes, k, out.data() + int64_t(j) * k);
+}
+
+}  // namespace cgp::cpu
