@@ -26,11 +26,11 @@ struct QuantOptions {
 /// format of cgp/quant; k is a multiple of its block. Neither pointer needs an alignment beyond its type's.
 ///
 /// Errors of an element of y, with |w| . |x| the product of magnitudes:
-/// * Activations::f32: (k / 8 + 24) 2^-24 |w| . |x| (with Isa::scalar: k + 8).
-/// * Activations::int8, formats with integer codes (has_int8()): each run of 32 activations has a step of its
+/// * Activations::f32: (k + 8) 2^-24 |w| . |x|, the roundings of a sum.
+/// * Activations::int8, formats with integer codes (has_int8()): besides, each run of 32 activations has a step of its
 ///   largest magnitude / 127, and each activation is off by at most half of it.
-/// * Activations::int8 from kPanelVectors vectors on, with Isa::avx512_bf16 or Isa::amx, any format: weights and
-///   activations are rounded to bf16, which is at most 2^-8 |w| . |x|.
+/// * Activations::int8 from kPanelVectors vectors on, with Isa::avx512_bf16 or Isa::amx, any format: besides, weights and
+///   activations are rounded to bf16, in all at most 2^-6.99 |w| . |x|.
 ///
 /// The number of threads changes no bit; neither does the number of vectors below kPanelVectors. NaN or infinity in x
 /// makes y NaN or infinite, or is an error where x is rounded to 8 bits. Weights are not checked: a scale that is no
@@ -52,7 +52,7 @@ void quant_rows(quant::Format format, std::span<const std::byte> table, std::int
 
 /// Elements of work below which no second thread is used.
 inline constexpr std::int64_t kQuantWorkPerThread = 1 << 18;
-/// From so many vectors on weights are decoded once into panels, for a product of matrices.
-inline constexpr std::int64_t kPanelVectors = 16;
+/// From so many vectors on weights are decoded once, into panels, for a product of matrices.
+inline constexpr std::int64_t kPanelVectors = 32;
 
 }  // namespace cgp::cpu

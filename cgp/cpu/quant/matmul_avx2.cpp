@@ -57,20 +57,61 @@ struct DecodeOf {
   static constexpr quant_versions::Decode value() { return decode; }
 };
 
-void decode_f16(Bytes row, int64_t k, float* out) {
-  int64_t i = 0;
-  for (; i + 8 <= k; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(load_16(row + 2 * i)));
-  for (; i < k; ++i)
-    out[i] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_as<std::uint16_t>(row + 2 * i))));
+struct F16 {
+  static __m256 eight(Bytes p) { return _mm256_cvtph_ps(load_16(p)); }
+};
+struct Bf16 {
+  static __m256 eight(Bytes p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16(p)), 16));
+  }
+};
+/// The last count < 8.
+template <class F>
+inline __m256 some(Bytes p, int64_t count) {
+  std::uint8_t copy[16] = {};
+  __builtin_memcpy(copy, p, std::size_t(2 * count));
+  return F::eight(copy);
 }
-void decode_bf16(Bytes row, int64_t k, float* out) {
+
+template <class F>
+void decode_16_bit(Bytes row, int64_t k, float* out) {
   int64_t i = 0;
+  for (; i + 8 <= k; i += 8) _mm256_storeu_ps(out + i, F::eight(row + 2 * i));
+  if (i == k) return;
+  float last[8];
+  _mm256_storeu_ps(last, some<F>(row + 2 * i, k - i));
+  __builtin_memcpy(out + i, last, std::size_t(k - i) * sizeof(float));
+}
+
+template <class F>
+float dot_16_bit(Bytes row, int64_t k, const float* x) {
+  __m256 sums[4] = {};
+  int64_t i = 0;
+  for (; i + 32 <= k; i += 32)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v)
+      sums[v] = _mm256_fmadd_ps(F::eight(row + 2 * i + 16 * v), _mm256_loadu_ps(x + i + 8 * v), sums[v]);
   for (; i + 8 <= k; i += 8)
-    _mm256_storeu_ps(out + i,
-                     _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16(row + 2 * i)), 16)));
-  for (; i < k; ++i) {
-    const std::uint32_t bits = std::uint32_t(load_as<std::uint16_t>(row + 2 * i)) << 16;
-    __builtin_memcpy(out + i, &bits, 4);
+    sums[0] = _mm256_fmadd_ps(F::eight(row + 2 * i), _mm256_loadu_ps(x + i), sums[0]);
+  if (i < k) {
+    float last[8] = {};
+    __builtin_memcpy(last, x + i, std::size_t(k - i) * sizeof(float));
+    sums[1] = _mm256_fmadd_ps(some<F>(row + 2 * i, k - i), _mm256_loadu_ps(last), sums[1]);
+  }
+  return sum_of(_mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3])));
+}
+
+/// Blocks of 64: the high nibble of a byte comes first.
+void decode_nf4(Bytes row, int64_t k, float* out) {
+  const __m256 low = _mm256_loadu_ps(quant::kNf4), high = _mm256_loadu_ps(quant::kNf4 + 8);
+  for (int64_t i = 0; i < k; i += 8) {
+    const Bytes block = row + i / 64 * 36;
+    const __m256i word = _mm256_set1_epi32(load_as<int>(block + 4 + i % 64 / 2));
+    const __m256i codes = _mm256_srlv_epi32(word, _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24));
+    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));  // bit 3 becomes the sign
+    const __m256 value =
+        _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes), upper);
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_set1_ps(load_as<float>(block)), value));
   }
 }
 void copy_f32(Bytes row, int64_t k, float* out) {
@@ -85,9 +126,10 @@ constexpr quant_versions::DotTable dots() {
 constexpr quant_versions::DecodeTable decoders() {
   quant_versions::DecodeTable t{};
   for_formats<DecodeOf>(t.by);
-  t.by[int(quant::Format::f16)] = decode_f16;
-  t.by[int(quant::Format::bf16)] = decode_bf16;
+  t.by[int(quant::Format::f16)] = decode_16_bit<F16>;
+  t.by[int(quant::Format::bf16)] = decode_16_bit<Bf16>;
   t.by[int(quant::Format::f32)] = copy_f32;
+  t.by[int(quant::Format::nf4)] = decode_nf4;
   return t;
 }
 
@@ -128,6 +170,9 @@ inline void round_run(const float* x, std::int8_t* q, float* d, float* sums, __m
 namespace quant_versions {
 constinit const DotTable dot_avx2 = dots();
 constinit const DecodeTable decode_avx2 = decoders();
+
+float dot_f16_avx2(Bytes row, int64_t k, const float* x) { return dot_16_bit<F16>(row, k, x); }
+float dot_bf16_avx2(Bytes row, int64_t k, const float* x) { return dot_16_bit<Bf16>(row, k, x); }
 
 bool round_to_int8_avx2(const float* x, int64_t k, Int8Activations* out) {
   __m256 unordered = _mm256_setzero_ps();

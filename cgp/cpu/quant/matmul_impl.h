@@ -33,6 +33,10 @@ struct DecodeTable {
   Decode by[kFormats];  ///< null: quant::decode_blocks()
 };
 
+/// row . x for weights that are floats of 16 bits.
+float dot_f16_avx2(Bytes row, std::int64_t k, const float* x);
+float dot_bf16_avx2(Bytes row, std::int64_t k, const float* x);
+
 extern const DotTable dot_avx2, dot_avx_vnni, dot_avx512_vnni;
 extern const DecodeTable decode_avx2;
 /// k activations into (k + 255) / 256 blocks. False for NaN or infinity among them. Runs of 32 whose largest magnitude is

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "cgp/base/error.h"
 #include "cgp/base/float16.h"
@@ -124,7 +125,7 @@ struct Problem {
   /// Of row i and vector j, in double: the sum, the sum of magnitudes (of codes and minimums apart: at most 6 times the
   /// largest weight of 16), and what rounding each run of 32 activations to 255 steps can change.
   struct Sums {
-    double value = 0, magnitude = 0, step = 0;
+    double value = 0, product = 0, magnitude = 0, step = 0;
   };
   Sums sums(int64_t i, int64_t j) const {
     Sums out;
@@ -132,7 +133,7 @@ struct Problem {
       double heaviest = 0, largest = 0, weight = 0, activation = 0;
       for (int64_t e = first; e < std::min(first + 32, k); ++e) {
         const double a = w[std::size_t(i * k + e)], b = x[std::size_t(j * k + e)];
-        out.value += a * b;
+        out.value += a * b, out.product += std::fabs(a * b);
         heaviest = std::max(heaviest, std::fabs(a)), weight += std::fabs(a);
         largest = std::max(largest, std::fabs(b)), activation += std::fabs(b);
       }
@@ -178,7 +179,7 @@ TEST(quant_matmul, floats_are_within_the_roundings_of_a_sum) {
       const Problem p(f, 5, 3, blocks * int64_t(quant::info(f).elements), std::uint64_t(blocks) + 1);
       for (Isa isa : isas()) {
         const auto y = p.run({.isa = isa});
-        const double roundings = isa == Isa::scalar ? double(p.k) + 8 : double(p.k) / 8 + 24;
+        const double roundings = double(p.k) + 8;
         for (int64_t i = 0; i < p.m; ++i)
           for (int64_t j = 0; j < p.n; ++j) {
             const auto want = p.sums(i, j);
@@ -267,6 +268,38 @@ TEST(quant_matmul, codes_at_their_ends_do_not_overflow) {
       }
     }
   }
+}
+
+// Around the edges of panels (32 rows, 1024 elements) and of the products in registers (12 and 32 vectors).
+TEST(quant_matmul, many_vectors_are_within_their_bound) {
+  for (Format f : {Format::q4_k, Format::q5_0, Format::nf4, Format::iq2_s, Format::f32})
+    for (auto [m, n, blocks] : {std::tuple<int64_t, int64_t, int64_t>{33, 32, 1},
+                                {31, 41, 2},
+                                {64, 33, 5},
+                                {1, 48, 9},
+                                {70, 49, 36}}) {
+      const Problem p(f, m, n, blocks * int64_t(quant::info(f).elements), std::uint64_t(m));
+      for (auto activations : {Activations::f32, Activations::int8})
+        for (Isa isa : isas()) {
+          if (isa < Isa::avx2 && m > 60) continue;  // slow
+          const auto y = p.run({.isa = isa, .activations = activations, .threads = 2});
+          for (int64_t i = 0; i < p.m; ++i)
+            for (int64_t j = 0; j < p.n; ++j) {
+              const auto want = p.sums(i, j);
+              double bound = (double(p.k) + 8) * 0x1p-24 * want.magnitude;
+              if (activations == Activations::int8)
+                bound += isa >= Isa::avx512_bf16 ? want.product * std::exp2(-6.99) : want.step * 1.00001;
+              ASSERT_NEAR(y[std::size_t(j * p.m + i)], want.value, bound)
+                  << quant::info(f).name << " " << name(isa) << " " << m << " x " << n << " x " << p.k
+                  << " row " << i;
+            }
+        }
+    }
+}
+
+TEST(quant_matmul, says_when_tiles_were_not_tried) {
+  if (!has(Isa::amx))
+    GTEST_SKIP() << "this processor, or its system, has no AMX: panel_product_amx() did not run";
 }
 
 TEST(quant_matmul, threads_and_other_vectors_change_no_bit) {
