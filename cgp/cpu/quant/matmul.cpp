@@ -2,7 +2,6 @@
 #include "cgp/cpu/quant/matmul.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "cgp/base/error.h"
@@ -11,6 +10,7 @@
 #include "cgp/cpu/loops/loops.h"
 #include "cgp/cpu/quant/matmul_impl.h"
 #include "cgp/cpu/quant/panel_impl.h"
+#include "cgp/cpu/quant/product_impl.h"
 #include "cgp/cpu/threads.h"
 #include "cgp/quant/decode.h"
 
@@ -57,52 +57,6 @@ class Decoder {
   Format format_;
   int64_t block_, block_bytes_;
   Decode fast_ = nullptr;
-};
-
-void agree(const char* what, std::size_t there, int64_t needed) {
-  if (int64_t(there) != needed)
-    throw ArgumentError(ErrorText{cat("the size of the ", what, " must be that of the product"),
-                                  {},
-                                  cat("it is ", there, ", needed are ", needed),
-                                  {}});
-}
-
-/// Bytes of a row.
-int64_t check_weights(Format f, std::span<const std::byte> weights, int64_t m, int64_t k) {
-  if (m < 0 || k < 0)
-    throw ArgumentError(ErrorText{"extents are not negative", {}, cat(m, " rows of ", k), {}});
-  const auto row = int64_t(quant::bytes_of(f, std::uint64_t(k)));
-  int64_t all = 0;
-  if (__builtin_mul_overflow(row, m, &all))
-    throw ArgumentError(ErrorText{"extents beyond 2^63 bytes", {}, cat(m, " rows of ", k), {}});
-  agree("weights (bytes)", weights.size(), all);
-  return row;
-}
-
-/// n vectors of k, each in a whole number of blocks.
-class RoundedVectors {
- public:
-  RoundedVectors(std::span<const float> x, int64_t n, int64_t k)
-      : stride_((k + 255) / 256), memory_(std::size_t(n * stride_) * sizeof(Int8Activations)) {
-#if defined(__x86_64__)
-    bool numbers = true;
-    for (int64_t j = 0; j < n; ++j)
-      numbers &= round_to_int8_avx2(x.data() + j * k, k, memory_.as<Int8Activations>() + j * stride_);
-    if (numbers) return;
-#endif
-    for (std::size_t i = 0; i < x.size(); ++i)
-      if (!std::isfinite(x[i]))
-        throw ArgumentError(ErrorText{"only finite activations can be rounded to 8 bits",
-                                      {},
-                                      cat("element ", i, " is ", x[i]),
-                                      "use Activations::f32"});
-  }
-  const Int8Activations* vector(int64_t j) { return memory_.as<Int8Activations>() + j * stride_; }
-  int64_t stride() const { return stride_; }
-
- private:
-  int64_t stride_;
-  AlignedBuffer memory_;
 };
 
 struct Problem {
@@ -209,15 +163,8 @@ void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, 
                   std::span<const float> x, std::span<float> y, const QuantOptions& o) {
   require(o.isa);
   const int64_t row_bytes = check_weights(format, weights, m, k);
-  int64_t in = 0, out = 0, work = 0;
-  if (n < 0) throw ArgumentError(ErrorText{"extents are not negative", {}, cat(n, " vectors"), {}});
-  if (__builtin_mul_overflow(n, k, &in) || __builtin_mul_overflow(m, n, &out))
-    throw ArgumentError(ErrorText{"extents beyond 2^63 elements", {}, cat(m, " x ", n, " x ", k), {}});
-  if (__builtin_mul_overflow(out, k, &work)) work = INT64_MAX;
-  agree("vectors", x.size(), in);
-  agree("result", y.size(), out);
-  const int threads = threads_for(work, kQuantWorkPerThread, o.threads);
-  if (out == 0) return;
+  const int threads = check_product(m, n, k, x.size(), y.size(), o.threads);
+  if (y.empty()) return;
   const Problem p{reinterpret_cast<Bytes>(weights.data()), row_bytes, m, n, k, x.data(), y.data()};
   const Decoder decode(format, o.isa);
   const bool many = n >= kPanelVectors && k > 0;

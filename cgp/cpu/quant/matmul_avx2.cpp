@@ -140,7 +140,7 @@ inline float max_of(__m256 v) {
 }
 
 /// 32 activations; `unordered` collects what is no number.
-inline void round_run(const float* x, std::int8_t* q, float* d, float* sums, __m256& unordered) {
+inline void round_run(const float* x, int s, Int8Activations& out, __m256& unordered) {
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   __m256 v[4], most = _mm256_setzero_ps();
   for (int i = 0; i < 4; ++i) {
@@ -157,11 +157,12 @@ inline void round_run(const float* x, std::int8_t* q, float* d, float* sums, __m
     const __m256i both = _mm256_add_epi32(n[2 * h], n[2 * h + 1]);
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
     sum = _mm_hadd_epi32(sum, sum), sum = _mm_hadd_epi32(sum, sum);
-    d[h] = step, sums[h] = step * float(_mm_cvtsi128_si32(sum));
+    out.d[2 * s + h] = step, out.sums[2 * s + h] = step * float(_mm_cvtsi128_si32(sum));
   }
+  out.run_sums[s] = out.sums[2 * s] + out.sums[2 * s + 1];
   // packs work in halves of 128 bits: put the pieces of four back in order
   const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(q),
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.q + 32 * s),
                       _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 }
 
@@ -178,10 +179,10 @@ bool round_to_int8_avx2(const float* x, int64_t k, Int8Activations* out) {
   __m256 unordered = _mm256_setzero_ps();
   for (int64_t first = 0; first < k; first += 256, ++out) {
     const int runs = k - first >= 256 ? 8 : int((k - first) / 32);
-    for (int s = 0; s < runs; ++s)
-      round_run(x + first + 32 * s, out->q + 32 * s, out->d + 2 * s, out->sums + 2 * s, unordered);
+    for (int s = 0; s < runs; ++s) round_run(x + first + 32 * s, s, *out, unordered);
     for (int s = runs; s < 8; ++s) {
       __builtin_memset(out->q + 32 * s, 0, 32);
+      out->run_sums[s] = 0;
       for (int i = 2 * s; i < 2 * s + 2; ++i) out->d[i] = out->sums[i] = 0;
     }
   }

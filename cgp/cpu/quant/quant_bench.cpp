@@ -17,6 +17,7 @@
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/cpu/quant/packed.h"
 #include "cgp/cpu/threads.h"
 #include "cgp/profile/measure/system.h"
 
@@ -90,15 +91,14 @@ struct Row {
   double best = 1e9;
 };
 
-/// Random bytes, whose binary16 scales, wherever they lie, are finite: no byte has all exponent bits.
-std::vector<std::byte> random_weights(std::size_t bytes) {
-  std::vector<std::byte> out(bytes);
+/// Random bytes, whose binary16 scales, wherever they lie, are finite: no byte has all exponent bits. On large pages, as
+/// packed weights are: else the read loop would wait for address translation.
+void fill(std::span<std::byte> out) {
   SplitMix64 random(1);
-  for (std::size_t i = 0; i < bytes; i += 8) {
+  for (std::size_t i = 0; i < out.size(); i += 8) {
     const std::uint64_t word = random.next() & 0x3b3b3b3b3b3b3b3bull;
-    std::memcpy(&out[i], &word, std::min<std::size_t>(8, bytes - i));
+    std::memcpy(&out[i], &word, std::min<std::size_t>(8, out.size() - i));
   }
-  return out;
 }
 
 int bench(const Options& o) {
@@ -110,11 +110,14 @@ int bench(const Options& o) {
     return std::size_t(o.m) * quant::bytes_of(quant::format_named(f), std::uint64_t(o.k));
   };
   for (const auto& f : o.formats) largest = std::max(largest, bytes_of(f));
-  const auto memory = random_weights(std::max(largest, std::size_t(o.mib) << 20));
+  const std::size_t all = std::max(largest, std::size_t(o.mib) << 20);
+  cpu::AlignedBuffer buffer(all);
+  const std::span<std::byte> memory(buffer.as<std::byte>(), all);
+  fill(memory);
   std::size_t at = 0;
   const auto next = [&](std::size_t bytes) {
     if (at + bytes > memory.size()) at = 0;
-    const auto out = std::span(memory).subspan(at, bytes);
+    const std::span<const std::byte> out = memory.subspan(at, bytes);
     at += (bytes + 63) / 64 * 64;
     return out;
   };
@@ -145,6 +148,22 @@ int bench(const Options& o) {
                                               {.isa = isa, .activations = activations, .threads = o.threads});
                           }});
     }
+  }
+  // as many copies as for the stored ones
+  std::vector<std::vector<cpu::PackedWeights>> packed(o.formats.size());
+  std::vector<std::size_t> turn(o.formats.size());
+  for (std::size_t i = 0; i < o.formats.size(); ++i) {
+    const auto format = quant::format_named(o.formats[i]);
+    if (!cpu::can_pack(format)) continue;
+    const std::size_t bytes = bytes_of(o.formats[i]);
+    for (std::size_t c = 0; c * bytes < std::size_t(o.mib) << 20; ++c)
+      packed[i].emplace_back(format, next(bytes), o.m, o.k, 0);
+    const auto after = std::find_if(rows.rbegin(), rows.rend(), [&](const Row& r) {
+                         return r.format == o.formats[i];
+                       }).base();
+    rows.insert(after, {o.formats[i], "int8 packed", std::size_t(packed[i][0].bytes()), [&, i] {
+                          cpu::quant_matmul(packed[i][turn[i]++ % packed[i].size()], o.n, x, y, o.threads);
+                        }});
   }
   for (int r = 0; r < o.rounds; ++r)
     for (auto& row : rows) {

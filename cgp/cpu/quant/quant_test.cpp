@@ -10,6 +10,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/random.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/cpu/quant/packed.h"
 #include "cgp/quant/decode.h"
 
 namespace cgp::cpu {
@@ -300,6 +301,70 @@ TEST(quant_matmul, many_vectors_are_within_their_bound) {
 TEST(quant_matmul, says_when_tiles_were_not_tried) {
   if (!has(Isa::amx))
     GTEST_SKIP() << "this processor, or its system, has no AMX: panel_product_amx() did not run";
+}
+
+TEST(packed_weights, products_are_those_of_the_stored_weights) {
+  if (!has(Isa::avx512_vnni)) GTEST_SKIP() << "this processor has no AVX-512 VNNI: nothing was packed";
+  int packed = 0;
+  for (Format f : formats()) {
+    packed += can_pack(f);
+    if (!can_pack(f)) continue;
+    for (int64_t blocks : {1, 2, 4, 9, 18})
+      for (auto [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {16, 2}, {17, 5}, {31, 15}})
+        for (bool whole : {false, true}) {
+          Problem p(f, m, n, blocks * int64_t(quant::info(f).elements), std::uint64_t(blocks));
+          SplitMix64 random(5);
+          if (whole)  // steps already: nothing but the roundings of the sum is left
+            for (std::size_t i = 0; i < p.x.size(); ++i)
+              p.x[i] = i % 32 == 5 ? 127.0f : float(int(random.next() % 255) - 127);
+          const PackedWeights w(f, p.weights(), m, p.k, 2);
+          EXPECT_EQ(w.rows(), m);
+          EXPECT_EQ(w.k(), p.k);
+          std::vector<float> y(std::size_t(m * n), std::nanf("")), again(y.size()),
+              one(static_cast<std::size_t>(m));
+          quant_matmul(w, n, p.x, y);
+          quant_matmul(w, n, p.x, again, 3);
+          EXPECT_EQ(y, again);
+          quant_matmul(w, 1, std::span(p.x).last(std::size_t(p.k)), one);
+          EXPECT_EQ(one, std::vector<float>(y.end() - m, y.end()));
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+              const auto want = p.sums(i, j);
+              const double terms = whole ? double(p.k) / 16 + 24 : double(p.k) + 24;
+              ASSERT_NEAR(y[std::size_t(j * m + i)], want.value,
+                          (whole ? 0 : want.step * 1.00001) + terms * 0x1p-24 * want.magnitude)
+                  << quant::info(f).name << " " << m << " x " << n << " x " << p.k << " row " << i;
+            }
+        }
+  }
+  EXPECT_EQ(packed, 12);
+}
+
+TEST(packed_weights, are_hardly_larger_than_the_stored_ones) {
+  for (Format f : formats()) {
+    if (!can_pack(f)) continue;
+    const auto blocks = random_blocks(f, 64 * 1024 / int64_t(quant::info(f).elements), 1);
+    const PackedWeights w(f, blocks, 64, 1024);
+    EXPECT_LE(double(w.bytes()), double(blocks.size()) * (f == Format::mxfp4 ? 1.18 : 1.12))
+        << quant::info(f).name;
+  }
+}
+
+TEST(packed_weights, what_cannot_be_packed_or_multiplied_is_an_error) {
+  const Problem p(Format::nf4, 4, 1, 64, 1), q(Format::q4_k, 4, 1, 512, 1);
+  EXPECT_THROW(PackedWeights(Format::nf4, p.weights(), 4, 64), Unsupported);
+  EXPECT_THROW(PackedWeights(Format::q4_k, q.weights(), 5, 512), ArgumentError);
+  EXPECT_THROW(PackedWeights(Format::q4_k, q.weights(), 4, 300), ArgumentError);
+  if (!can_pack(Format::q4_k)) GTEST_SKIP() << "this processor has no AVX-512 VNNI: nothing was packed";
+  const PackedWeights w(Format::q4_k, q.weights(), 4, 512);
+  std::vector<float> y(4, 5.0f), bad = q.x;
+  EXPECT_THROW(quant_matmul(w, 2, q.x, y), ArgumentError);
+  EXPECT_THROW(quant_matmul(w, 1, std::span(q.x).first(511), y), ArgumentError);
+  bad[7] = std::nanf("");
+  EXPECT_THROW(quant_matmul(w, 1, bad, y), ArgumentError);
+  EXPECT_EQ(y, std::vector<float>(4, 5.0f));
+  const PackedWeights none(Format::q4_k, {}, 0, 512);
+  EXPECT_NO_THROW(quant_matmul(none, 3, std::vector<float>(3 * 512), {}));
 }
 
 TEST(quant_matmul, threads_and_other_vectors_change_no_bit) {

@@ -121,7 +121,8 @@ struct Q80 : Scale16<34, 128> {
   static __m256i codes(Bytes p, int s) { return _mm256_xor_si256(load_32(p + 34 * s + 2), bytes(128)); }
 };
 struct Iq4Nl : Scale16<18, 128> {
-  static __m256i codes(Bytes p, int s) { return look_up(quant::kIq4, 128, nibbles_16(p + 18 * s + 2)); }
+  static __m256i nibbles(Bytes p, int s) { return nibbles_16(p + 18 * s + 2); }
+  static __m256i codes(Bytes p, int s) { return look_up(quant::kIq4, 128, nibbles(p, s)); }
 };
 struct Mxfp4 : Layout<32, 17, 16> {
   static Floats16 scales(Bytes p) {  // quant::e8m0_half()
@@ -131,9 +132,8 @@ struct Mxfp4 : Layout<32, 17, 16> {
     return twice(_mm256_castsi256_ps(
         _mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), x))));
   }
-  static __m256i codes(Bytes p, int s) {
-    return look_up(quant::kE2m1Doubled, 16, nibbles_16(p + 17 * s + 1));
-  }
+  static __m256i nibbles(Bytes p, int s) { return nibbles_16(p + 17 * s + 1); }
+  static __m256i codes(Bytes p, int s) { return look_up(quant::kE2m1Doubled, 16, nibbles(p, s)); }
 };
 struct Nvfp4 : Layout<64, 36, 16> {
   static __m256 ue4m3_half(__m128i v) {  // quant::ue4m3_half()
@@ -148,12 +148,12 @@ struct Nvfp4 : Layout<64, 36, 16> {
         _mm_setr_epi32(load_as<int>(p), load_as<int>(p + 36), load_as<int>(p + 72), load_as<int>(p + 108));
     return {ue4m3_half(v), ue4m3_half(_mm_srli_si128(v, 8))};
   }
-  static __m256i codes(Bytes p, int s) {
+  static __m256i nibbles(Bytes p, int s) {
     const __m128i v = load_16(p + 36 * (s / 2) + 4 + 16 * (s % 2)), fifteen = _mm_set1_epi8(15);
     const __m128i low = _mm_and_si128(v, fifteen), high = _mm_and_si128(_mm_srli_epi16(v, 4), fifteen);
-    return look_up(quant::kE2m1Doubled, 16,
-                   _mm256_set_m128i(_mm_unpackhi_epi64(low, high), _mm_unpacklo_epi64(low, high)));
+    return _mm256_set_m128i(_mm_unpackhi_epi64(low, high), _mm_unpacklo_epi64(low, high));
   }
+  static __m256i codes(Bytes p, int s) { return look_up(quant::kE2m1Doubled, 16, nibbles(p, s)); }
 };
 struct Q2K : Layout<256, 84, 0, true> {
   static Floats16 scales(Bytes p) {
@@ -210,16 +210,21 @@ struct Q6K : Layout<256, 210, 32> {
   }
 };
 struct Iq4Xs : Layout<256, 136, 128> {
-  static Floats16 scales(Bytes p) {
+  /// Six bits each, minus 32.
+  static __m256i integers(Bytes p) {
     const __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32(load_as<int>(p + 4)),
                                           _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
     const __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32(load_as<std::uint16_t>(p + 2)),
                                            _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
     const __m256i six = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)),
                                         _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4));
-    return twice(_mm256_mul_ps(half_at(p), _mm256_cvtepi32_ps(_mm256_sub_epi32(six, _mm256_set1_epi32(32)))));
+    return _mm256_sub_epi32(six, _mm256_set1_epi32(32));
   }
-  static __m256i codes(Bytes p, int s) { return look_up(quant::kIq4, 128, nibbles_16(p + 8 + 16 * s)); }
+  static Floats16 scales(Bytes p) {
+    return twice(_mm256_mul_ps(half_at(p), _mm256_cvtepi32_ps(integers(p))));
+  }
+  static __m256i nibbles(Bytes p, int s) { return nibbles_16(p + 8 + 16 * s); }
+  static __m256i codes(Bytes p, int s) { return look_up(quant::kIq4, 128, nibbles(p, s)); }
 };
 struct Tq20 : Layout<256, 66, 1> {
   static Floats16 scales(Bytes p) { return {half_at(p + 64), half_at(p + 64)}; }
