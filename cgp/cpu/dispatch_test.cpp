@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "cgp/base/error.h"
@@ -106,6 +108,25 @@ TEST(threads, ranges_and_runs_take_turns) {
   std::int64_t want = 0;
   for (int round = 0; round < 300; ++round) want += 190 + 1 + round % 3;
   EXPECT_EQ(sum.load(), want);
+}
+
+// What a busy neighbour does: a worker stops in a chunk for 30 ms. For a while the caller takes all chunks.
+TEST(threads, a_worker_that_was_waited_for_is_left_out_for_a_while) {
+  using namespace std::chrono_literals;
+  const auto caller = std::this_thread::get_id();
+  const auto by_others = [&](auto pause) {
+    std::atomic<int> count = 0;
+    parallel_for(20, 1, 2, [&](std::int64_t, std::int64_t) {
+      std::this_thread::sleep_for(std::this_thread::get_id() == caller ? 2ms : pause);
+      count += std::this_thread::get_id() != caller;
+    });
+    return count.load();
+  };
+  int slow = 0;
+  for (int i = 0; i < 100 && slow == 0; ++i) slow = by_others(100ms);
+  ASSERT_GT(slow, 0) << "no worker ever took a chunk";
+  EXPECT_EQ(by_others(0ms), 0);
+  EXPECT_EQ(by_others(0ms), 0);
 }
 
 // A thread that the system does not run must not hold up the others: the caller ends when the chunks are done, also when

@@ -3,6 +3,7 @@
 // own processor time, of more the wall time. The weights
 // lie in as many copies as fill `--mib` MiB, used one after the other, so that they come from memory (1: from the caches).
 //   cgp_cpu_quant_bench [--m M] [--k K] [--n VECTORS] [--threads T] [--mib MIB] [--rounds R] [--formats a,b] [--json]
+//   cgp_cpu_quant_bench --scaling ...   one thread and T (2) in turns, all in wall time, with the median
 #include <immintrin.h>
 #include <time.h>
 
@@ -46,7 +47,7 @@ struct Options {
   std::vector<std::string> formats{"q4_0",  "q4_1",  "q5_0", "q5_1", "q8_0",   "q2_k",
                                    "q3_k",  "q4_k",  "q5_k", "q6_k", "iq4_nl", "iq4_xs",
                                    "mxfp4", "nvfp4", "nf4",  "bf16", "f16"};
-  bool json = false;
+  bool json = false, scaling = false;
 };
 
 Options parse(int argc, char** argv) {
@@ -55,6 +56,10 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--json") {
       o.json = true;
+      continue;
+    }
+    if (name == "--scaling") {
+      o.scaling = true;
       continue;
     }
     const std::string value = i + 1 < argc ? argv[++i] : "";
@@ -90,6 +95,34 @@ struct Row {
   std::function<void()> run;
   double best = 1e9;
 };
+
+/// The same product with one thread and with several, in turns, so that what else the machine does meets both.
+int scaling(const Options& o) {
+  const int threads = std::max(2, o.threads);
+  std::vector<float> x(std::size_t(o.n * o.k), 0.5f), y(std::size_t(o.m * o.n));
+  for (const auto& name : o.formats) {
+    const auto format = quant::format_named(name);
+    const std::size_t bytes = std::size_t(o.m) * quant::bytes_of(format, std::uint64_t(o.k));
+    const std::vector<std::byte> weights(bytes, std::byte{0x11});
+    std::vector<double> seconds[2];
+    for (int r = 0; r < o.rounds; ++r)
+      for (int which = 0; which < 2; ++which) {
+        const double start = now(0);
+        cpu::quant_matmul(format, weights, o.m, o.n, o.k, x, y,
+                          {.activations = cpu::Activations::int8, .threads = which ? threads : 1});
+        seconds[which].push_back(now(0) - start);
+      }
+    for (auto& s : seconds) std::sort(s.begin(), s.end());
+    const auto at = [&](int which, std::size_t i) { return seconds[which][i] * 1e6; };
+    const std::size_t half = seconds[0].size() / 2, most = seconds[0].size() * 9 / 10;
+    std::printf(
+        "%s %lld x %lld, %lld vectors, wall us: 1 thread least %.0f median %.0f 90%% %.0f; %d threads %.0f "
+        "%.0f %.0f\n",
+        name.c_str(), (long long)o.m, (long long)o.k, (long long)o.n, at(0, 0), at(0, half), at(0, most),
+        threads, at(1, 0), at(1, half), at(1, most));
+  }
+  return 0;
+}
 
 /// Random bytes, whose binary16 scales, wherever they lie, are finite: no byte has all exponent bits. On large pages, as
 /// packed weights are: else the read loop would wait for address translation.
@@ -204,7 +237,8 @@ int bench(const Options& o) {
 
 int main(int argc, char** argv) {
   try {
-    return bench(parse(argc, argv));
+    const Options o = parse(argc, argv);
+    return o.scaling ? scaling(o) : bench(o);
   } catch (const Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;
