@@ -54,6 +54,12 @@ Leaf7 leaf_7() {
   return found;
 }
 
+/// A bit that clang's __builtin_cpu_supports() does not know.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
 /// The tile registers belong to a process only after it has asked for them (arch_prctl, ARCH_REQ_XCOMP_PERM of XTILEDATA).
 bool tiles_granted() {
 #if defined(__linux__)
@@ -85,6 +91,35 @@ Caches find_caches() {
   return found;
 }
 
+/// `has` holds the answers for the narrower ones.
+bool ask(Isa isa, const std::array<bool, kNames.size()>& has) {
+#if defined(__x86_64__)
+  const auto with = [&](Isa narrower) { return has[std::size_t(narrower)]; };
+  switch (isa) {
+    case Isa::scalar:
+    case Isa::sse2:
+      return true;
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    case Isa::avx_vnni:
+      return with(Isa::avx2) && (leaf_7().eax1 >> 4 & 1);
+    case Isa::avx512:
+      return with(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case Isa::avx512_vnni:
+      return with(Isa::avx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::avx512_bf16:
+      return with(Isa::avx512_vnni) && (leaf_7().eax1 >> 5 & 1);
+    case Isa::amx:
+      return with(Isa::avx512_bf16) && has_amx();
+  }
+  return false;
+#else
+  (void)has;
+  return isa == Isa::scalar;
+#endif
+}
+
 }  // namespace
 
 std::string_view name(Isa isa) { return kNames[std::size_t(isa)]; }
@@ -95,32 +130,13 @@ std::vector<Isa> all_isas() {
 }
 
 bool has(Isa isa) {
-#if defined(__x86_64__)
-  switch (isa) {
-    case Isa::scalar:
-    case Isa::sse2:
-      return true;
-    case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
-    case Isa::avx_vnni:
-      return has(Isa::avx2) && (leaf_7().eax1 >> 4 & 1);
-    case Isa::avx512:
-      return has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case Isa::avx512_vnni:
-      return has(Isa::avx512) && __builtin_cpu_supports("avx512vnni");
-    case Isa::avx512_bf16:
-      return has(Isa::avx512_vnni) && (leaf_7().eax1 >> 5 & 1);
-    case Isa::amx: {
-      static const bool amx = has(Isa::avx512_bf16) && has_amx();
-      return amx;
-    }
-  }
-  return false;
-#else
-  return isa == Isa::scalar;
-#endif
+  // cpuid takes microseconds in a virtual machine: it is asked once
+  static const auto known = [] {
+    std::array<bool, kNames.size()> out{};
+    for (Isa i : all_isas()) out[std::size_t(i)] = ask(i, out);
+    return out;
+  }();
+  return known[std::size_t(isa)];
 }
 
 Isa widest_isa() {

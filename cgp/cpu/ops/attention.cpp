@@ -64,48 +64,45 @@ void decode_attention(std::span<const float> q, const KvCache& c, float scale, i
   std::fill(out.begin(), out.end(), 0.0f);
   if (q.empty() || c.tokens == 0) return;
   const int64_t d = c.head_dim, heads = int64_t(q.size()) / d, group = heads / c.kv_heads;
+  const int64_t row = ops_versions::Group{nullptr, 0, d, 0, nullptr, nullptr, nullptr}.row();
   const int64_t begin = window > 0 ? std::max<int64_t>(0, c.tokens - window) : 0;
   const int64_t splits = (c.tokens - begin + kSplit - 1) / kSplit, stride = c.kv_heads * d;
   const int64_t element = c.type == CacheType::f32 ? 4 : 2;
-  std::vector<float> parts(splits > 1 ? std::size_t(splits * heads * d) : 0, 0.0f);
+  std::vector<float> padded(std::size_t(heads * row), 0.0f), parts(std::size_t(splits * heads * row), 0.0f);
+  for (int64_t h = 0; h < heads; ++h) std::copy_n(q.begin() + h * d, d, padded.begin() + h * row);
   std::vector<float> max(std::size_t(splits * heads), -std::numeric_limits<float>::infinity()),
       sum(max.size(), 0.0f);
-  float* const to = splits > 1 ? parts.data() : out.data();
 
-  parallel_for(
-      c.kv_heads * splits, 1, threads_for((c.tokens - begin) * heads * d, kOpWorkPerThread, o.threads),
-      [&](int64_t from, int64_t) {
-        const int64_t split = from / c.kv_heads, kv = from % c.kv_heads, head = split * heads + kv * group;
-        thread_local AlignedBuffer scratch;
-        scratch.at_least(std::size_t(kAttendTokens * d) * sizeof(float));
-        const ops_versions::Group g{
-            q.data() + kv * group * d, group, d, scale, to + head * d, &max[std::size_t(head)],
-            &sum[std::size_t(head)]};
-        const int64_t end = std::min(c.tokens, begin + (split + 1) * kSplit);
-        for (int64_t t = begin + split * kSplit; t < end;) {
-          const int64_t in_page = t % c.page_tokens,
-                        count = std::min({kAttendTokens, c.page_tokens - in_page, end - t});
-          const int64_t at =
-              ((c.pages[std::size_t(t / c.page_tokens)] * c.page_tokens + in_page) * stride + kv * d) *
-              element;
-          attend(g, c.keys.data() + at, c.values.data() + at, stride, count, scratch.as<float>());
-          t += count;
-        }
-      });
+  const auto attend_to = [&](int64_t split, int64_t kv) {
+    const int64_t head = split * heads + kv * group;
+    thread_local AlignedBuffer scratch;
+    scratch.at_least(std::size_t(kAttendTokens * row) * sizeof(float));
+    const ops_versions::Group g{
+        padded.data() + kv * group * row, group, d, scale, parts.data() + head * row, &max[std::size_t(head)],
+        &sum[std::size_t(head)]};
+    const int64_t end = std::min(c.tokens, begin + (split + 1) * kSplit);
+    for (int64_t t = begin + split * kSplit; t < end;) {
+      const int64_t in_page = t % c.page_tokens,
+                    token = c.pages[std::size_t(t / c.page_tokens)] * c.page_tokens + in_page;
+      const int64_t at = (token * stride + kv * d) * element,
+                    count = std::min({kAttendTokens, c.page_tokens - in_page, end - t});
+      attend(g, c.keys.data() + at, c.values.data() + at, stride, count, scratch.as<float>());
+      t += count;
+    }
+  };
+  parallel_for(c.kv_heads * splits, 1,
+               threads_for((c.tokens - begin) * heads * d, kOpWorkPerThread, o.threads),
+               [&](int64_t i, int64_t) { attend_to(i / c.kv_heads, i % c.kv_heads); });
 
   for (int64_t h = 0; h < heads; ++h) {
-    float most = -std::numeric_limits<float>::infinity();
+    float most = -std::numeric_limits<float>::infinity(), total = 0;
     for (int64_t s = 0; s < splits; ++s) most = std::max(most, max[std::size_t(s * heads + h)]);
-    float total = 0;
     for (int64_t s = 0; s < splits; ++s)
       total += std::exp(max[std::size_t(s * heads + h)] - most) * sum[std::size_t(s * heads + h)];
     for (int64_t s = 0; s < splits; ++s) {
       const float weight = std::exp(max[std::size_t(s * heads + h)] - most) / total;
-      const float* part = to + (s * heads + h) * d;
-      for (int64_t i = 0; i < d; ++i) {
-        float& y = out[std::size_t(h * d + i)];
-        y = splits > 1 ? y + weight * part[i] : weight * y;
-      }
+      const float* part = parts.data() + (s * heads + h) * row;
+      for (int64_t i = 0; i < d; ++i) out[std::size_t(h * d + i)] += weight * part[i];
     }
   }
 }

@@ -32,6 +32,14 @@ struct Avx512 {
   static Reg power_of_two(Reg n) { return _mm512_scalef_ps(_mm512_set1_ps(1), n); }
   static Reg square_root(Reg a) { return _mm512_sqrt_ps(a); }
   static float sum(Reg v) { return _mm512_reduce_add_ps(v); }
+  static __m256 halves(Reg v) {
+    return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  }
+  static void store_sums(float* p, const Reg (&v)[4]) {
+    const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(halves(v[0]), halves(v[1])),
+                                      _mm256_hadd_ps(halves(v[2]), halves(v[3])));
+    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+  }
   static float largest(Reg v) { return _mm512_reduce_max_ps(v); }
   static float first(Reg v) { return _mm512_cvtss_f32(v); }
   static __m256i sixteen(const std::uint16_t* p) {

@@ -8,16 +8,17 @@
 
 namespace cgp::cpu::ops_versions {
 
-/// The heads of one group, and what they have gathered of the tokens so far.
+/// The heads of one group, and what they have gathered of the tokens so far. Rows of q and out have row()
+/// elements, zeros from head_dim on.
 struct Group {
-  const float* q;  ///< heads x head_dim
+  const float* q;  ///< heads rows
   std::int64_t heads, head_dim;
   float scale;
-  float *out, *max,
-      *sum;  ///< heads x head_dim; heads; heads. Before the first token: zeros, -infinity, zeros
+  float *out, *max, *sum;  ///< heads rows; heads; heads. Before the first token: zeros, -infinity, zeros
+  std::int64_t row() const { return (head_dim + 15) / 16 * 16; }
 };
 constexpr std::int64_t kAttendTokens = 32;  ///< at most, in a call
-/// kAttendTokens * head_dim floats of scratch. `stride`: elements from one token to the next.
+/// `scratch`: kAttendTokens rows. `stride`: elements from one token to the next.
 using Attend = void (*)(const Group& g, const void* keys, const void* values, std::int64_t stride,
                         std::int64_t tokens, float* scratch);
 

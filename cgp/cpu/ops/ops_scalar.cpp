@@ -27,6 +27,9 @@ struct Scalar {
   static Reg power_of_two(Reg n) { return std::bit_cast<float>(int(n == n ? n + 127 : 127) << 23); }
   static Reg square_root(Reg a) { return __builtin_sqrtf(a); }
   static float sum(Reg v) { return v; }
+  static void store_sums(float* p, const Reg (&v)[4]) {
+    for (int k = 0; k < 4; ++k) p[k] = v[k];
+  }
   static float largest(Reg v) { return v; }
   static float first(Reg v) { return v; }
   static Reg load_f16(const std::uint16_t* p) { return float(half::from_bits(*p)); }

@@ -2,7 +2,7 @@
 #pragma once
 // The operations, written once over a vector type V: Reg, kLanes; load, store, load_some and store_some (the first `count`
 // lanes; others are `fill`), all, add, subtract, multiply, divide, multiply_add, negative_multiply_add (c - a b), max, min,
-// where_less (a < b ? c : d), round (to an integer), power_of_two (2^n), square_root, sum, largest, first (lane 0), load_f16,
+// where_less (a < b ? c : d), round (to an integer), power_of_two (2^n), square_root, sum, store_sums (of four), largest, first (lane 0), load_f16,
 // load_bf16, store_f16, store_bf16, swap_pairs.
 #include "cgp/cpu/ops/ops_impl.h"
 
@@ -198,67 +198,89 @@ struct Bf16Cache {
     return V::load_bf16(p);
   }
 };
-/// `tokens` rows of n, as f32, one after the other.
+/// `tokens` rows of n as f32, each with zeros up to `row`.
 template <class V, class C>
-inline void widen(const typename C::Element* from, int64_t stride, int64_t tokens, int64_t n, float* to) {
-  for (int64_t t = 0; t < tokens; ++t, from += stride, to += n) {
+inline void widen(const typename C::Element* from, int64_t stride, int64_t tokens, int64_t n, int64_t row,
+                  float* to) {
+  for (int64_t t = 0; t < tokens; ++t, from += stride, to += row) {
     int64_t i = 0;
     for (; i + V::kLanes <= n; i += V::kLanes) V::store(to + i, C::template load<V>(from + i));
-    if (i == n) continue;
-    typename C::Element last[V::kLanes] = {};
-    for (int64_t j = 0; i + j < n; ++j) last[j] = from[i + j];
-    V::store_some(to + i, n - i, C::template load<V>(last));
+    if (i < n) {
+      typename C::Element last[V::kLanes] = {};
+      for (int64_t j = 0; i + j < n; ++j) last[j] = from[i + j];
+      V::store(to + i, C::template load<V>(last));
+      i += V::kLanes;
+    }
+    for (; i < row; i += V::kLanes) V::store(to + i, V::all(0));
   }
+}
+
+/// w[t] = q . row t, for a multiple of 4 of them.
+template <class V>
+inline void scores(const float* q, const float* rows, int64_t tokens, int64_t row, float* w) {
+  for (int64_t t = 0; t < tokens; t += 4, rows += 4 * row) {
+    typename V::Reg sums[4] = {V::all(0), V::all(0), V::all(0), V::all(0)};
+    for (int64_t i = 0; i < row; i += V::kLanes) {
+      const auto v = V::load(q + i);
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) sums[k] = V::multiply_add(v, V::load(rows + k * row + i), sums[k]);
+    }
+    V::store_sums(w + t, sums);
+  }
+}
+/// kRegisters vectors of out = factor * out + sum over t of w[t] * row t.
+template <class V, int kRegisters>
+inline void mix(const float* w, const float* rows, int64_t tokens, int64_t row, float factor, float* out) {
+  typename V::Reg sums[kRegisters];
+#pragma GCC unroll 4
+  for (int k = 0; k < kRegisters; ++k) sums[k] = V::multiply(V::load(out + k * V::kLanes), V::all(factor));
+  for (int64_t t = 0; t < tokens; ++t, rows += row) {
+    const auto by = V::all(w[t]);
+#pragma GCC unroll 4
+    for (int k = 0; k < kRegisters; ++k)
+      sums[k] = V::multiply_add(by, V::load(rows + k * V::kLanes), sums[k]);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < kRegisters; ++k) V::store(out + k * V::kLanes, sums[k]);
 }
 
 template <class V, class C>
 void attend_of(const Group& g, const void* keys, const void* values, int64_t stride, int64_t tokens,
                float* scratch) {
-  const int64_t n = g.head_dim, padded = (tokens + V::kLanes - 1) / V::kLanes * V::kLanes;
-  widen<V, C>(static_cast<const typename C::Element*>(keys), stride, tokens, n, scratch);
-  constexpr int64_t kHeads =
-      16;  // whose weights of a block of tokens are kept, while the values are widened once
+  using Element = typename C::Element;
+  const int64_t n = g.head_dim, row = g.row(), fours = (tokens + 3) / 4 * 4;
+  const int64_t padded = (tokens + V::kLanes - 1) / V::kLanes * V::kLanes;
+  constexpr int64_t kHeads = 16;  // whose weights of these tokens are kept while the values are widened once
   float weights[kHeads][ops_versions::kAttendTokens], factors[kHeads];
   for (int64_t first = 0; first < g.heads; first += kHeads) {
     const int64_t heads = g.heads - first < kHeads ? g.heads - first : kHeads;
-    if (first > 0) widen<V, C>(static_cast<const typename C::Element*>(keys), stride, tokens, n, scratch);
+    widen<V, C>(static_cast<const Element*>(keys), stride, tokens, n, row, scratch);
+    for (int64_t i = tokens * row; i < fours * row; i += V::kLanes) V::store(scratch + i, V::all(0));
     for (int64_t h = 0; h < heads; ++h) {
-      const float* q = g.q + (first + h) * n;
-      float most = g.max[first + h], *w = weights[h];
-      for (int64_t t = 0; t < padded; ++t) {
-        if (t >= tokens) {
-          w[t] = -kInfinity;
-          continue;
-        }
-        auto a = V::all(0), b = V::all(0);
-        for_vectors<V>(n, [&](auto load, auto) {
-          const auto next = V::multiply_add(load(q), load(scratch + t * n), a);
-          a = b, b = next;
-        });
-        w[t] = V::sum(V::add(a, b)) * g.scale;
-        most = w[t] > most || w[t] != w[t] ? w[t] : most;
-      }
-      factors[h] = V::first(exp_of<V>(V::all(g.max[first + h] - most)));
+      float *w = weights[h], &max = g.max[first + h];
+      scores<V>(g.q + (first + h) * row, scratch, fours, row, w);
+      for (int64_t t = 0; t < tokens; ++t) w[t] *= g.scale;
+      for (int64_t t = tokens; t < padded; ++t) w[t] = -kInfinity;
+      auto most = V::all(max);
+      for (int64_t t = 0; t < padded; t += V::kLanes) most = V::max(V::load(w + t), most);
+      const float largest = V::largest(most);
+      factors[h] = V::first(exp_of<V>(V::all(max - largest)));
       auto sum = V::all(0);
       for (int64_t t = 0; t < padded; t += V::kLanes) {
-        const auto p = exp_of<V>(V::subtract(V::load(w + t), V::all(most)));
+        const auto p = exp_of<V>(V::subtract(V::load(w + t), V::all(largest)));
         V::store(w + t, p);
         sum = V::add(sum, p);
       }
       g.sum[first + h] = g.sum[first + h] * factors[h] + V::sum(sum);
-      g.max[first + h] = most;
+      max = largest;
     }
-    widen<V, C>(static_cast<const typename C::Element*>(values), stride, tokens, n, scratch);
+    widen<V, C>(static_cast<const Element*>(values), stride, tokens, n, row, scratch);
     for (int64_t h = 0; h < heads; ++h) {
-      float* out = g.out + (first + h) * n;
-      for_vectors<V>(n, [&](auto load, auto store) {
-        auto a = V::multiply(load(out), V::all(factors[h])), b = V::all(0);
-        for (int64_t t = 0; t < tokens; ++t) {
-          const auto next = V::multiply_add(V::all(weights[h][t]), load(scratch + t * n), a);
-          a = b, b = next;
-        }
-        store(out, V::add(a, b));
-      });
+      float* out = g.out + (first + h) * row;
+      int64_t i = 0;
+      for (; i + 4 * V::kLanes <= row; i += 4 * V::kLanes)
+        mix<V, 4>(weights[h], scratch + i, tokens, row, factors[h], out + i);
+      for (; i < row; i += V::kLanes) mix<V, 1>(weights[h], scratch + i, tokens, row, factors[h], out + i);
     }
   }
 }

@@ -194,6 +194,7 @@ void quant_rows(Format format, std::span<const std::byte> table, int64_t rows, i
       throw ArgumentError(ErrorText{
           "a row's number is below that of the rows", {}, cat("ids[", j, "] is ", ids[j], " of ", rows), {}});
   const Decoder decode(format, isa);
+  if (k == 0) return;
   for (std::size_t j = 0; j < ids.size(); ++j)
     decode(reinterpret_cast<Bytes>(table.data()) + ids[j] * row_bytes, k, out.data() + int64_t(j) * k);
 }
