@@ -128,7 +128,16 @@ struct Problem {
   struct Sums {
     double value = 0, product = 0, magnitude = 0, step = 0;
   };
-  Sums sums(int64_t i, int64_t j) const {
+  const Sums& sums(int64_t i, int64_t j) const {
+    if (oracle.empty())
+      for (int64_t v = 0; v < n; ++v)
+        for (int64_t r = 0; r < m; ++r) oracle.push_back(sums_of(r, v));
+    return oracle[std::size_t(j * m + i)];
+  }
+
+ private:
+  mutable std::vector<Sums> oracle;  ///< of x as it is when first asked for
+  Sums sums_of(int64_t i, int64_t j) const {
     Sums out;
     for (int64_t first = 0; first < k; first += 32) {
       double heaviest = 0, largest = 0, weight = 0, activation = 0;
