@@ -309,7 +309,8 @@ TEST(quant_matmul, many_vectors_are_within_their_bound) {
 
 TEST(quant_matmul, says_when_tiles_were_not_tried) {
   if (!has(Isa::amx))
-    GTEST_SKIP() << "this processor, or its system, has no AMX: panel_product_amx() did not run";
+    GTEST_SKIP() << "this processor, or its system, has no AMX: of panel_product_amx() only the order was "
+                    "tried (panel_test.cpp)";
 }
 
 TEST(packed_weights, products_are_those_of_the_stored_weights) {
