@@ -7,7 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using kernels::GemmProblem;
@@ -228,4 +228,4 @@ std::vector<GemmMeasure::Timed> GemmMeasure::candidates(const GemmProblem& p, in
   return runs;
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

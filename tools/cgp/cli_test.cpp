@@ -511,7 +511,8 @@ TEST_F(Cli, plans_of_kernels_are_their_selectors_words) {
   ASSERT_EQ(o.code, 0) << o.err;
   const auto plan = o.parsed();
   EXPECT_EQ(plan["schema"], "cgp.plan/1");
-  EXPECT_NE(plan["chosen"]["variant"].get<std::string>().find("_mma_"), std::string::npos);
+  const auto mma = cgp("plan attention n=256 heads=1 batch=1 d=96 variant=mma --arch sm_80 --json");
+  EXPECT_EQ(plan["chosen"]["variant"], mma.parsed()["chosen"]["variant"]);
   EXPECT_FALSE(plan["chosen"]["why"].get<std::string>().empty());
   // q, k, v and o once each, in bf16.
   EXPECT_EQ(plan["floor"]["bytes"].get<double>(), 4 * 256 * 96 * 2);

@@ -219,9 +219,9 @@ void declare_doctor(CLI::App& app, CommandLine& c) {
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
 }
 
-void declare_problems(CLI::App& app, GemmSelection& s) {
+void declare_problems(CLI::App& app, tune::GemmSelection& s) {
   app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
-  app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
+  app.add_option("--set", s.set, "square, llm, misaligned, batched or all; several with commas")
       ->capture_default_str();
   app.add_option("--dtype", s.dtype, "Types, with commas: bf16, f32:fast, e4m3_e5m2_bf16@channel")
       ->capture_default_str();

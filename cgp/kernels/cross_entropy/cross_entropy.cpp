@@ -22,7 +22,7 @@ struct CrossEntropyConfig {
   std::optional<DType> gradient{};
   bool wide_targets = false;  ///< s64
   bool smooth = false, scale = false;
-  bool loss = false, lse = false, errors = false;  ///< are stored
+  bool loss = false, lse = false, error_flag = false;  ///< are stored
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("logits", "", c.type);
@@ -32,7 +32,7 @@ struct CrossEntropyConfig {
     v.flag("scaled", c.scale);
     v.flag("loss", c.loss);
     v.flag("lse", c.lse);
-    v.flag("checked", c.errors);
+    v.flag("checked", c.error_flag);
     v.operand("gradient", c.gradient, c.type);
   }
 };
@@ -41,7 +41,7 @@ struct Params {
   In<b8> targets;
   In<f32> scale;
   Out<f32> loss, lse;
-  Out<u32> errors;
+  Out<u32> error_flag;
   Val<u64> cols;
   Val<s64> ignore;
   Val<f32> smoothing, z_loss;
@@ -106,7 +106,8 @@ class Loss : public row::RowOp {
                       select(wrong | t.ignored, none, loss(bits<f32>(v.of_row().back()))));
     }
     if (b_.lse) p_.lse.st_if(v.leader(), v.row(), lse);
-    if (b_.errors) k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.errors, 0, Val<u32>(1)); });
+    if (b_.error_flag)
+      k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.error_flag, 0, Val<u32>(1)); });
     if (!out_) return {};
     const auto scale = select(wrong, nan, b_.scale ? p_.scale.ld(0) : Val<f32>(1.f));
     const auto factor = scale * fma(p_.z_loss * 2.f, lse, Val<f32>(1.f)) * rcp<rn>(s[1]);
@@ -186,10 +187,10 @@ class Loss : public row::RowOp {
 };
 
 void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, In<b8> logits, In<b8> targets, In<f32> scale,
-                        Out<f32> loss, Out<f32> lse, Out<b8> dlogits, Out<u32> errors, Val<u64> rows,
+                        Out<f32> loss, Out<f32> lse, Out<b8> dlogits, Out<u32> error_flag, Val<u64> rows,
                         Val<u64> cols, Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore,
                         Val<f32> smoothing, Val<f32> z_loss) {
-  const Params p{targets, scale, loss, lse, errors, cols, ignore, smoothing, z_loss};
+  const Params p{targets, scale, loss, lse, error_flag, cols, ignore, smoothing, z_loss};
   std::optional<OutRows> out;
   if (b.gradient) out.emplace(OutRows{dlogits, gradient_pitch, *b.gradient});
   Loss op(b, p, std::move(out));
@@ -270,7 +271,7 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   b.loss = optional("loss", c.loss, DType::f32, c.rows, true);
   b.lse = optional("lse", c.lse, DType::f32, c.rows, true);
   b.scale = optional("scale", c.scale, DType::f32, 1, false);
-  b.errors = optional("errors", c.errors, DType::u32, 1, true);
+  b.error_flag = optional("error_flag", c.error_flag, DType::u32, 1, true);
   if (c.dlogits.given) {
     check.present("dlogits", c.dlogits, row::kFloats, true);
     c.dlogits_layout = check.rows("dlogits", c.dlogits, c.rows, c.cols, c.dlogits_layout);
@@ -299,7 +300,7 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
   if (c.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
   fn(s, row::grid(fn, p.build.row, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
-     c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.errors.arg(), c.rows, c.cols, c.logits_layout.pitch,
+     c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.error_flag.arg(), c.rows, c.cols, c.logits_layout.pitch,
      c.dlogits_layout.pitch, c.ignore_index, c.label_smoothing, c.z_loss);
 }
 

@@ -205,7 +205,7 @@ TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
   count_targets(device.stream(), to, -100, scale);
   CrossEntropy c;
   c.logits = std::as_const(logits), c.dlogits = logits, c.targets = to, c.loss = loss, c.scale = scale;
-  c.errors = errors, c.rows = rows, c.cols = cols;
+  c.error_flag = errors, c.rows = rows, c.cols = cols;
   cross_entropy(device.stream(), c);
   device.sync();
   EXPECT_EQ(scale.to_vector()[0], 0.25f);

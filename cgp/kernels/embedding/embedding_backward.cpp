@@ -24,23 +24,23 @@ using row::Floats;
 constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
 
 struct ListConfig {
-  bool wide = false;    ///< indices are s64
-  bool errors = false;  ///< indices out of range are counted
+  bool wide = false;        ///< indices are s64
+  bool error_flag = false;  ///< indices out of range are counted
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.flag("index_s64", c.wide);
-    v.flag("checked", c.errors);
+    v.flag("checked", c.error_flag);
   }
 };
 struct SumConfig {
   DType type{};
-  int elements = 1;   ///< of an access
-  bool onto = false;  ///< added to what dweight holds
+  int elements = 1;         ///< of an access
+  bool accumulate = false;  ///< added to what dweight holds
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("type", "", c.type);
     v.number("elements", "vec", c.elements, 1);
-    v.flag("accumulate", c.onto);
+    v.flag("accumulate", c.accumulate);
   }
 };
 
@@ -50,7 +50,7 @@ struct Named {
 };
 
 // starts[v] = indices of rows below v; order: positions, by (row, position).
-void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> errors,
+void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> error_flag,
                Val<u64> n, Val<u64> vocab, Val<s64> padding) {
   k.block(kWarps * 32);
   auto w = k.warp();
@@ -90,8 +90,9 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
                                return std::pair{below.back(), bad.back()};
                              });
   w.sync();
-  if (b.errors)
-    k.if_((owner == 0) & (counts.second != 0), [&] { red<relaxed, gpu, op::max>(errors, 0, Val<u32>(1)); });
+  if (b.error_flag)
+    k.if_((owner == 0) & (counts.second != 0),
+          [&] { red<relaxed, gpu, op::max>(error_flag, 0, Val<u32>(1)); });
   const auto before = reduce(w, counts.first, add);
   const auto first = mine.ld(lane * 2), second = mine.ld(lane * 2 + 1);
   const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
@@ -134,11 +135,11 @@ void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32>
   const auto from = starts.ld_if<1>(inside, row, Val<u32>(0))[0];
   const auto to_end = starts.ld_if<1>(inside, row + 1, Val<u32>(0))[0];
   const auto target = dweight.at(row * (dweight_pitch * size));
-  const Val<pred> written = b.onto ? inside & (from < to_end) : inside;
+  const Val<pred> written = b.accumulate ? inside & (from < to_end) : inside;
   k.loop(range(part, select(written, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
     const auto column = dout.at(c * std::uint64_t(f.bytes()));
-    const Floats first = b.onto ? row::floats(f, row::load(f, target, c, written))
-                                : Floats(std::size_t(b.elements), Val<f32>(0.f));
+    const Floats first = b.accumulate ? row::floats(f, row::load(f, target, c, written))
+                                      : Floats(std::size_t(b.elements), Val<f32>(0.f));
     const auto sums =
         k.loop(range(from, to_end, Val<u32>(kUnroll)), first, [&](const Val<u32>& i, Floats sum) {
           std::vector<Val<u32>> who;
@@ -174,8 +175,8 @@ void embedding_add_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<
 Variant make(const ListConfig& c) { return config_variant("embedding_lists", c, 75, list_rows); }
 Variant make(const SumConfig& c) {
   const int min_sm = c.type == DType::bf16 ? 80 : 75;
-  return c.onto ? config_variant("embedding_backward", c, min_sm, embedding_add_rows)
-                : config_variant("embedding_backward", c, min_sm, sum_rows);
+  return c.accumulate ? config_variant("embedding_backward", c, min_sm, embedding_add_rows)
+                      : config_variant("embedding_backward", c, min_sm, sum_rows);
 }
 
 struct Problem {
@@ -189,7 +190,7 @@ Problem checked(EmbeddingBackward e) {
   embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
   check.present("dout", e.dout, row::kFloats, false);
   check.present("dweight", e.dweight, {e.dout.dtype}, true);
-  embedding_parts::check_indices(check, e.indices, e.errors, e.rows);
+  embedding_parts::check_indices(check, e.indices, e.error_flag, e.rows);
   e.dout_layout = embedding_parts::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
   e.dweight_layout =
       embedding_parts::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
@@ -203,7 +204,7 @@ Problem checked(EmbeddingBackward e) {
   const int n = 16 / cgp::bytes(e.dout.dtype);
   const bool wide =
       row::fits(e.dout, e.cols, e.dout_layout, n) && row::fits(e.dweight, e.cols, e.dweight_layout, n);
-  return {e, {e.indices.dtype == DType::s64, e.errors.given}, {e.dout.dtype, wide ? n : 1, e.onto}};
+  return {e, {e.indices.dtype == DType::s64, e.error_flag.given}, {e.dout.dtype, wide ? n : 1, e.accumulate}};
 }
 
 }  // namespace
@@ -216,7 +217,8 @@ void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
   const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
   // The entry behind the last row is somebody's, too.
   load(s.device(), make(lists))(s, runtime::grid_for(e.vocab + 1, kOwned * kWarps), e.indices.arg(),
-                                starts.arg(), order.arg(), e.errors.arg(), e.rows, e.vocab, e.padding_idx);
+                                starts.arg(), order.arg(), e.error_flag.arg(), e.rows, e.vocab,
+                                e.padding_idx);
   const std::uint64_t accesses = e.cols / std::uint64_t(sums.elements);
   const auto shift = embedding_parts::lanes_shift(accesses);
   load(s.device(), make(sums))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(), starts.arg(),

@@ -27,11 +27,12 @@ inline void check_sizes(const row::Checker& check, std::uint64_t rows, std::uint
                         std::uint64_t cols) {
   if (rows && cols && !vocab) check.fail("vocab", "must be at least 1", "vocab = 0");
 }
-inline void check_indices(const row::Checker& check, const View& indices, const View& errors,
+inline void check_indices(const row::Checker& check, const View& indices, const View& error_flag,
                           std::uint64_t rows) {
   check.present("indices", indices, {DType::s32, DType::s64}, false);
   check.vector("indices", indices, rows);
-  if (errors.given) check.present("errors", errors, {DType::u32}, true), check.vector("errors", errors, 1);
+  if (error_flag.given)
+    check.present("error_flag", error_flag, {DType::u32}, true), check.vector("error_flag", error_flag, 1);
 }
 inline row::Layout check_rows(const row::Checker& check, std::string_view argument, const View& v,
                               std::uint64_t rows, std::uint64_t cols, const row::Layout& layout) {
