@@ -33,9 +33,9 @@ class Largest : public row::Fold {
  public:
   /// Behind every index, so that an element of -inf beats it.
   std::vector<float> nothing() const override { return {-kInf, std::bit_cast<float>(0x7f7fffffu)}; }
-  Stat merge(const std::vector<Stat>& parts) const override {
-    std::vector<Stat> best{parts[0]};
-    for (std::size_t i = 1; i < parts.size(); ++i) best.push_back(better(best.back(), parts[i]));
+  Stat merge(const std::vector<Stat>& partials) const override {
+    std::vector<Stat> best{partials[0]};
+    for (std::size_t i = 1; i < partials.size(); ++i) best.push_back(better(best.back(), partials[i]));
     return best.back();
   }
   Stat lanes(Warp& w, const Stat& part, int width) const override {
@@ -101,7 +101,7 @@ class Op : public row::RowOp {
   // before or after them comes last, wherever it is.
   Stat part(Kernel& k, const Values& v) override {
     const bool packed = k.sm() >= 80;  // maxima that pass NaNs on
-    std::vector<Stat> parts;
+    std::vector<Stat> partials;
     std::vector<Best> best;
     for (int j = 0; j < v.count(); ++j) {
       const row::Format f{b_.type, v.elements(j)};
@@ -109,7 +109,7 @@ class Op : public row::RowOp {
       const auto top = packed ? largest(f, words) : largest_in_order(row::floats(f, words));
       const auto first = to<u32>(v.index(j));
       if (f.elements < v.elements()) {
-        parts.push_back({top, bits<f32>(first)});
+        partials.push_back({top, bits<f32>(first)});
         continue;
       }
       if (best.empty()) {
@@ -122,8 +122,8 @@ class Op : public row::RowOp {
       for (std::size_t w = 0; w < words.size(); ++w) chosen.push_back(select(take, words[w], was.words[w]));
       best.push_back({std::move(chosen), select(take, top, was.top), select(take, first, was.first)});
     }
-    if (!best.empty()) parts.push_back(found(best.back(), {b_.type, v.elements()}));
-    return largest_.merge(parts);
+    if (!best.empty()) partials.push_back(found(best.back(), {b_.type, v.elements()}));
+    return largest_.merge(partials);
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto at = bits<u32>(s[1]);

@@ -145,7 +145,7 @@ class BackwardSm90 {
   // Persistent blocks: the producer takes the next tile of keys and tells which; it loads while the warpgroups
   // still store.
   void walk() {
-    Mailbox mail(k_, 1, 2, math_);
+    WorkBroadcast mail(k_, 1, 2, math_);
     const auto go_on = [&](const Val<u32>& index, Uniform u) { return assume_uniform(index < p_.tiles, u); };
     load_.run([&](Warpgroup& wg) {
       wg.one_warp([&](Warp& w) {

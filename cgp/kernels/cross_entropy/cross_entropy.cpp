@@ -50,8 +50,8 @@ struct Params {
 class Loss : public row::RowOp {
  public:
   Loss(const CrossEntropyConfig& b, const Params& p, std::optional<OutRows> out)
-      : b_(b), p_(p), sums_(b.smooth ? 1 : 0), out_(std::move(out)) {
-    fold = &sums_, once = !out_;
+      : b_(b), p_(p), max_sum_(b.smooth ? 1 : 0), out_(std::move(out)) {
+    fold = &max_sum_, once = !out_;
   }
 
   // The target as it is in memory: nobody waits for it before finish(). Where there is no gradient finish()
@@ -128,10 +128,10 @@ class Loss : public row::RowOp {
       std::vector<Val<f32>> found{Val<f32>(0.f)};
       std::vector<Val<pred>> any{Val<pred>(false)};
       for (int j = 0; j < v.count(); ++j) {
-        const Val<pred> mine = v.inside(j) & used & (t.column == v.index(j));
+        const Val<pred> is_target = v.inside(j) & used & (t.column == v.index(j));
         const auto x = v.at(0, j, 2)[0];
-        found.push_back(select(mine, x, found.back())), any.push_back(any.back() | mine);
-        stored(j, {gradient(x) - select(mine, keep * scale, Val<f32>(0.f))});
+        found.push_back(select(is_target, x, found.back())), any.push_back(any.back() | is_target);
+        stored(j, {gradient(x) - select(is_target, keep * scale, Val<f32>(0.f))});
       }
       if (b_.loss) p_.loss.st_if(any.back(), v.row(), loss(found.back()));
       return {};
@@ -142,12 +142,12 @@ class Loss : public row::RowOp {
       stored(j, out);
       // The target's element again, by the thread that has just stored it; it alone has the element.
       const auto place = t.column - v.index(j);
-      const auto mine = v.inside(j) & used & (place < std::uint64_t(v.elements(j)));
-      k.if_(mine, [&] {
+      const auto is_target = v.inside(j) & used & (place < std::uint64_t(v.elements(j)));
+      k.if_(is_target, [&] {
         const auto x = element(v.words(0, j), to<u32>(place));
         const row::Format one{out_->dtype, 1};
         const auto at = out_->base.at((v.row() * out_->pitch + t.column) * std::uint64_t(one.bytes()));
-        row::store(one, at, 0, mine, row::pack(one, {gradient(x) - keep * scale}));
+        row::store(one, at, 0, is_target, row::pack(one, {gradient(x) - keep * scale}));
         if (b_.loss) p_.loss.st(v.row(), loss(x));
       });
     }
@@ -182,7 +182,7 @@ class Loss : public row::RowOp {
   }
   const CrossEntropyConfig& b_;
   const Params& p_;
-  row::MaxSum sums_;
+  row::MaxSum max_sum_;
   std::optional<OutRows> out_;
 };
 
@@ -202,12 +202,12 @@ void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, In<b8> logits, In<b8> t
 struct MeanLossConfig {
   bool wide = false;   ///< targets are s64
   bool counts = true;  ///< targets
-  bool sums = false;   ///< losses
+  bool sum = false;    ///< losses
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.flag("targets_s64", c.wide);
     v.flag("count", c.counts);
-    v.flag("sum", c.sums);
+    v.flag("sum", c.sum);
   }
 };
 void mean_loss_kernel(Kernel& k, MeanLossConfig b, In<b8> targets, In<f32> losses, Out<f32> scale,
@@ -222,14 +222,14 @@ void mean_loss_kernel(Kernel& k, MeanLossConfig b, In<b8> targets, In<f32> losse
                  return std::get<0>(now) + to<u32>(t != ignore);
                };
                return std::tuple(b.counts ? kept() : std::get<0>(now),
-                                 b.sums ? std::get<1>(now) + losses.ld(i) : std::get<1>(now));
+                                 b.sum ? std::get<1>(now) + losses.ld(i) : std::get<1>(now));
              });
   const auto add = [](const auto& x, const auto& y) { return x + y; };
   const auto factor = b.counts ? rcp<rn>(to<f32>(reduce(cta, count, add, Val<u32>(0)))) : Val<f32>(1);
-  const auto total = b.sums ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
+  const auto total = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
   k.if_(k.tid() == 0, [&] {
     if (b.counts) scale.st(0, factor);
-    if (b.sums) loss.st(0, b.counts ? total * factor : total);
+    if (b.sum) loss.st(0, b.counts ? total * factor : total);
   });
 }
 
@@ -311,13 +311,13 @@ void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_
 void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
                const View& scale, const View& loss) {
   MeanLossConfig b{targets.dtype == DType::s64, scale.given, losses.given};
-  const row::Checker check{b.sums ? "mean_loss" : "count_targets"};
-  if (b.counts || !b.sums) {
+  const row::Checker check{b.sum ? "mean_loss" : "count_targets"};
+  if (b.counts || !b.sum) {
     check.present("targets", targets, {DType::s32, DType::s64}, false);
     check.present("scale", scale, {DType::f32}, true), check.vector("scale", scale, 1);
   }
   const std::uint64_t n = b.counts ? targets.elements : losses.elements;
-  if (b.sums) {
+  if (b.sum) {
     check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
     check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
   }

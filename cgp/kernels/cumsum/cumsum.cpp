@@ -42,8 +42,8 @@ struct CumSumConfig {
 Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
 
 struct Scanned {
-  std::vector<Floats> inside;  // sums of a thread's own elements up to each
-  Floats below, through;       // of the warp's elements before, and up to and with this thread's
+  std::vector<Floats> inside;   // sums of a thread's own elements up to each
+  Floats lane_prefix, through;  // of the warp's elements before, and up to and with this thread's
 };
 
 Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
@@ -53,7 +53,7 @@ Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
     for (std::size_t e = 1; e < v.size(); ++e) p.push_back(p.back() + v[e]);
     const auto through = inclusive_scan(w, p.back(), add);
     // Shuffled, not subtracted: an infinity of this thread's would leave a NaN below it.
-    s.below.push_back(select(w.lane() == 0, Val<f32>(0.f), shfl<up>(w, through, 1)));
+    s.lane_prefix.push_back(select(w.lane() == 0, Val<f32>(0.f), shfl<up>(w, through, 1)));
     s.through.push_back(through);
     s.inside.push_back(p);
   }
@@ -62,15 +62,16 @@ Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
 
 // What lies before each of this warp's accesses in the tile, and the tile's total behind it.
 Floats before_block(Kernel& k, Warp& w, const Ptr<shared, f32>& slots, const Scanned& s) {
-  const auto mine = k.warp_index();
+  const auto own_slot = k.warp_index();
   k.if_(w.lane() == 31, [&] {
-    for (int j = 0; j < kLoads; ++j) slots.st(mine + std::uint32_t(j * kWarps), s.through[std::size_t(j)]);
+    for (int j = 0; j < kLoads; ++j)
+      slots.st(own_slot + std::uint32_t(j * kWarps), s.through[std::size_t(j)]);
   });
   k.sync();
   const auto all = inclusive_scan(w, slots.ld(w.lane()), add);
   Floats before;
   for (int j = 0; j < kLoads; ++j) {
-    const auto place = mine + std::uint32_t(j * kWarps);
+    const auto place = own_slot + std::uint32_t(j * kWarps);
     const auto of = shfl<idx>(w, all, select(place == 0, Val<u32>(0), place - 1));
     before.push_back(select(place == 0, Val<f32>(0.f), of));
   }
@@ -117,12 +118,12 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
                  const auto s = scan_warp(w, v);
                  const auto before = b.block ? before_block(k, w, slots->at(set), s) : before_warp(w, s);
                  for (std::size_t j = 0; j < kLoads; ++j) {
-                   const auto first = carry + (before[j] + s.below[j]);
-                   Floats sums;
-                   if (b.exclusive) sums.push_back(first);
+                   const auto first = carry + (before[j] + s.lane_prefix[j]);
+                   Floats prefix;
+                   if (b.exclusive) prefix.push_back(first);
                    for (const auto& p : s.inside[j])
-                     if (sums.size() < std::size_t(b.elements)) sums.push_back(first + p);
-                   row::store(f, target, at[j], at[j] < end, row::pack(f, sums));
+                     if (prefix.size() < std::size_t(b.elements)) prefix.push_back(first + p);
+                   row::store(f, target, at[j], at[j] < end, row::pack(f, prefix));
                  }
                  return std::pair{carry + before.back(), set ^ 32};
                });

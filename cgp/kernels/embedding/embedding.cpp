@@ -8,7 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/embedding/embedding_parts.h"
+#include "cgp/kernels/embedding/embedding_impl.h"
 
 namespace cgp::kernels {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using namespace dsl;
 
 constexpr int kUnroll = 4;
-constexpr std::uint32_t kThreads = embedding_parts::kThreads;
+constexpr std::uint32_t kThreads = embedding_impl::kThreads;
 
 struct EmbeddingConfig {
   int bytes = 2;            ///< of an access
@@ -57,7 +57,7 @@ void gather_rows(Kernel& k, EmbeddingConfig b, In<b8> indices, In<b8> weight, Ou
   const auto lanes = Val<u64>(1) << shift;
   const auto row = thread >> shift, part = thread & (lanes - 1);
   const Val<pred> inside = row < rows;
-  const auto index = embedding_parts::load_index(b.wide, indices, row, inside);
+  const auto index = embedding_impl::load_index(b.wide, indices, row, inside);
   const Val<pred> known = (index < vocab) & inside;
   if (b.error_flag)
     k.if_(inside & !known & (part == 0), [&] { red<relaxed, gpu, op::max>(error_flag, 0, Val<u32>(1)); });
@@ -81,12 +81,12 @@ struct Problem {
 
 Problem checked(Embedding e) {
   const row::Checker check{"embedding"};
-  embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
+  embedding_impl::check_sizes(check, e.rows, e.vocab, e.cols);
   check.present("weight", e.weight, row::kFloats, false);
   check.present("out", e.out, {e.weight.dtype}, true);
-  embedding_parts::check_indices(check, e.indices, e.error_flag, e.rows);
-  e.weight_layout = embedding_parts::check_rows(check, "weight", e.weight, e.vocab, e.cols, e.weight_layout);
-  e.out_layout = embedding_parts::check_rows(check, "out", e.out, e.rows, e.cols, e.out_layout);
+  embedding_impl::check_indices(check, e.indices, e.error_flag, e.rows);
+  e.weight_layout = embedding_impl::check_rows(check, "weight", e.weight, e.vocab, e.cols, e.weight_layout);
+  e.out_layout = embedding_impl::check_rows(check, "out", e.out, e.rows, e.cols, e.out_layout);
   const int size = cgp::bytes(e.weight.dtype), n = 16 / size;
   const bool wide =
       row::fits(e.weight, e.cols, e.weight_layout, n) && row::fits(e.out, e.cols, e.out_layout, n);
@@ -100,7 +100,7 @@ void embedding(runtime::Stream& s, const Embedding& given) {
   if (e.rows == 0 || e.cols == 0) return;
   const auto size = std::uint64_t(cgp::bytes(e.weight.dtype));
   const std::uint64_t accesses = e.cols * size / std::uint64_t(b.bytes);
-  const auto shift = embedding_parts::lanes_shift((accesses + kUnroll - 1) / kUnroll);
+  const auto shift = embedding_impl::lanes_shift((accesses + kUnroll - 1) / kUnroll);
   load(s.device(), make(b))(s, runtime::grid_for(e.rows, kThreads >> shift), e.indices.arg(), e.weight.arg(),
                             e.out.arg(), e.error_flag.arg(), e.rows, e.vocab, e.weight_layout.pitch * size,
                             e.out_layout.pitch * size, accesses, shift);

@@ -11,14 +11,14 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/embedding/embedding.h"
-#include "cgp/kernels/embedding/embedding_parts.h"
+#include "cgp/kernels/embedding/embedding_impl.h"
 #include "cgp/kernels/row/elements.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
-using embedding_parts::kThreads;
+using embedding_impl::kThreads;
 using row::Floats;
 
 constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
@@ -57,7 +57,7 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
   const auto lane = k.laneid();
   const auto owner = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
   const auto low = owner * std::uint64_t(kOwned);
-  const auto mine = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
+  const auto counters = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
   const auto skipped = bits<u64>(padding);
   const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
   const auto place = [&](const Val<u64>& base, int j) {
@@ -68,37 +68,37 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
     for (int j = 0; j < kAhead; ++j) {
       const auto i = place(base, j);
       const Val<pred> inside = i < n;
-      const auto row = embedding_parts::load_index(b.wide, indices, i, inside);
+      const auto row = embedding_impl::load_index(b.wide, indices, i, inside);
       const Val<pred> known = row < vocab;  // not so where nothing was read
       all.push_back({row, known & (row != skipped), inside & !known});
     }
     return all;
   };
-  mine.st(lane, Val<u32>(0)), mine.st(lane + 32, Val<u32>(0));
+  counters.st(lane, Val<u32>(0)), counters.st(lane + 32, Val<u32>(0));
   w.sync();
   const auto steps = range(Val<u64>(0), n, Val<u64>(32 * kAhead));
-  const auto counts = k.loop(steps, std::pair{Val<u32>(0), Val<u32>(0)},
-                             [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
-                               std::vector<Val<u32>> below{c.first}, bad{c.second};
-                               for (const auto& x : named(base)) {
-                                 const auto own = x.row - low;
-                                 k.if_(x.valid & (own < std::uint64_t(kOwned)),
-                                       [&] { red<relaxed, cta, op::add>(mine, to<u32>(own), Val<u32>(1)); });
-                                 below.push_back(below.back() + to<u32>(x.valid & (x.row < low)));
-                                 bad.push_back(bad.back() | to<u32>(x.bad));
-                               }
-                               return std::pair{below.back(), bad.back()};
-                             });
+  const auto counts = k.loop(
+      steps, std::pair{Val<u32>(0), Val<u32>(0)}, [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
+        std::vector<Val<u32>> smaller{c.first}, bad{c.second};
+        for (const auto& x : named(base)) {
+          const auto own = x.row - low;
+          k.if_(x.valid & (own < std::uint64_t(kOwned)),
+                [&] { red<relaxed, cta, op::add>(counters, to<u32>(own), Val<u32>(1)); });
+          smaller.push_back(smaller.back() + to<u32>(x.valid & (x.row < low)));
+          bad.push_back(bad.back() | to<u32>(x.bad));
+        }
+        return std::pair{smaller.back(), bad.back()};
+      });
   w.sync();
   if (b.error_flag)
     k.if_((owner == 0) & (counts.second != 0),
           [&] { red<relaxed, gpu, op::max>(error_flag, 0, Val<u32>(1)); });
   const auto before = reduce(w, counts.first, add);
-  const auto first = mine.ld(lane * 2), second = mine.ld(lane * 2 + 1);
+  const auto first = counters.ld(lane * 2), second = counters.ld(lane * 2 + 1);
   const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
   w.sync();
   const auto row = low + to<u64>(lane * 2);
-  mine.st(lane * 2, start), mine.st(lane * 2 + 1, start + first);
+  counters.st(lane * 2, start), counters.st(lane * 2 + 1, start + first);
   starts.st_if(row <= vocab, row, start), starts.st_if(row < vocab, row + 1, start + first);
   w.sync();
   k.loop(steps, [&](const Val<u64>& base) {
@@ -111,10 +111,10 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
         const auto key = select(hit, to<u32>(own), Val<u32>(0xffffffffu));
         const auto same = match_any(w, key);
         const auto rank = popc(same & k.lanemask_lt());
-        const auto at = mine.ld_if(hit, key, Val<u32>(0))[0];
+        const auto at = counters.ld_if(hit, key, Val<u32>(0))[0];
         w.sync();
         order.st_if(hit, at + rank, i);
-        mine.st_if(hit & (rank == 0), key, at + popc(same));
+        counters.st_if(hit & (rank == 0), key, at + popc(same));
         w.sync();
       });
     }
@@ -122,9 +122,9 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
 }
 
 // Pitches in elements; `accesses` of a row.
-void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-                    Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-                    Val<u32> shift) {
+void embedding_gradient(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
+                        Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
+                        Val<u32> shift) {
   k.block(int(kThreads));
   const row::Format f{b.type, b.elements};
   const auto size = std::uint64_t(cgp::bytes(b.type));
@@ -140,7 +140,7 @@ void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32>
     const auto column = dout.at(c * std::uint64_t(f.bytes()));
     const Floats first = b.accumulate ? row::floats(f, row::load(f, target, c, written))
                                       : Floats(std::size_t(b.elements), Val<f32>(0.f));
-    const auto sums =
+    const auto total =
         k.loop(range(from, to_end, Val<u32>(kUnroll)), first, [&](const Val<u32>& i, Floats sum) {
           std::vector<Val<u32>> who;
           std::vector<row::Access> got;
@@ -158,18 +158,18 @@ void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32>
           }
           return chain.back();
         });
-    row::store(f, target, c, written, row::pack(f, sums));
+    row::store(f, target, c, written, row::pack(f, total));
   });
 }
 void sum_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
               Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
               Val<u32> shift) {
-  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
+  embedding_gradient(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 void embedding_add_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
                         Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
                         Val<u32> shift) {
-  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
+  embedding_gradient(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 
 Variant make(const ListConfig& c) { return config_variant("embedding_lists", c, 75, list_rows); }
@@ -182,18 +182,18 @@ Variant make(const SumConfig& c) {
 struct Problem {
   EmbeddingBackward e;
   ListConfig lists;
-  SumConfig sums;
+  SumConfig gradient;
 };
 
 Problem checked(EmbeddingBackward e) {
   const row::Checker check{"embedding_backward"};
-  embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
+  embedding_impl::check_sizes(check, e.rows, e.vocab, e.cols);
   check.present("dout", e.dout, row::kFloats, false);
   check.present("dweight", e.dweight, {e.dout.dtype}, true);
-  embedding_parts::check_indices(check, e.indices, e.error_flag, e.rows);
-  e.dout_layout = embedding_parts::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
+  embedding_impl::check_indices(check, e.indices, e.error_flag, e.rows);
+  e.dout_layout = embedding_impl::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
   e.dweight_layout =
-      embedding_parts::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
+      embedding_impl::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
   if (e.rows >= 0xffffffffull || e.vocab >= 0xffffffffull)
     check.fail("rows, vocab", "must be below 2^32 - 1", text::cat("rows = ", e.rows, ", vocab = ", e.vocab));
   if (e.padding_idx < -1 || e.padding_idx >= std::int64_t(e.vocab))
@@ -212,23 +212,23 @@ Problem checked(EmbeddingBackward e) {
 std::uint64_t embedding_workspace(std::uint64_t rows, std::uint64_t vocab) { return vocab + 1 + rows; }
 
 void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
-  const auto [e, lists, sums] = checked(given);
+  const auto [e, lists, gradient] = checked(given);
   if (e.vocab == 0 || e.cols == 0) return;
   const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
   // The entry behind the last row is somebody's, too.
   load(s.device(), make(lists))(s, runtime::grid_for(e.vocab + 1, kOwned * kWarps), e.indices.arg(),
                                 starts.arg(), order.arg(), e.error_flag.arg(), e.rows, e.vocab,
                                 e.padding_idx);
-  const std::uint64_t accesses = e.cols / std::uint64_t(sums.elements);
-  const auto shift = embedding_parts::lanes_shift(accesses);
-  load(s.device(), make(sums))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(), starts.arg(),
-                               order.arg(), e.dweight.arg(), e.vocab, e.dout_layout.pitch,
-                               e.dweight_layout.pitch, accesses, shift);
+  const std::uint64_t accesses = e.cols / std::uint64_t(gradient.elements);
+  const auto shift = embedding_impl::lanes_shift(accesses);
+  load(s.device(), make(gradient))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(),
+                                   starts.arg(), order.arg(), e.dweight.arg(), e.vocab, e.dout_layout.pitch,
+                                   e.dweight_layout.pitch, accesses, shift);
 }
 
 std::vector<Variant> embedding_backward_variants(const EmbeddingBackward& e) {
   const auto p = checked(e);
-  return {make(p.lists), make(p.sums)};
+  return {make(p.lists), make(p.gradient)};
 }
 
 }  // namespace cgp::kernels

@@ -44,7 +44,7 @@ class Forward : public row::RowOp {
   Forward(const NormConfig& b, const Val<f32>& eps, const Val<f32>& offset, const Val<u64>& cols, OutRows y,
           std::optional<OutRows> sum, Out<f32> mean, Out<f32> rstd)
       : b_(b), eps_(eps), offset_(offset), y_(y), sum_(std::move(sum)), mean_(mean), rstd_(rstd) {
-    fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sums_;
+    fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sum_fold_;
     // Rings that hold their columns: every row has the same parts.
     if (b.layer && b.row.stages && b.row.hold_columns && !b.row.edges) fold = counted = &counted_;
     if (!b.layer) inverse_.push_back(rcp<rn>(to<f32>(cols)));
@@ -122,7 +122,7 @@ class Forward : public row::RowOp {
   }
 
   const NormConfig& b_;
-  row::Sums sums_{1};
+  row::SumFold sum_fold_{1};
   row::Moments moments_;
   row::CountedMoments counted_;
   Val<f32> eps_, offset_;
@@ -144,9 +144,9 @@ void forward(Kernel& k, NormConfig b, In<b8> x, In<b8> residual, In<b8> weight, 
     in.outer.emplace(x_outer), in.inner.emplace(inner);
     out.outer.emplace(y_outer), out.inner.emplace(inner);
   }
-  std::optional<OutRows> sums;
-  if (b.sum) sums.emplace(OutRows{sum, sum_pitch, *b.sum});
-  Forward op(b, eps, offset, cols, out, std::move(sums), mean, rstd);
+  std::optional<OutRows> sum_rows;
+  if (b.sum) sum_rows.emplace(OutRows{sum, sum_pitch, *b.sum});
+  Forward op(b, eps, offset, cols, out, std::move(sum_rows), mean, rstd);
   op.inputs.push_back(in);
   if (b.residual) op.inputs.push_back({residual, residual_pitch, *b.residual});
   if (b.weight) op.columns.push_back({weight, *b.weight});

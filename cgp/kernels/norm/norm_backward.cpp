@@ -3,11 +3,11 @@
 //   LayerNorm  dx = rstd * (g - mean(g) - n * mean(g * n))      dweight = sum over rows of dy * n
 //   RMSNorm    the same without the mean(g) term                 dbias   = sum over rows of dy
 //   memory   x and dy read once, dx written once; sums over rows stay in the registers of persistent blocks,
-//            and are added up by a second launch (row/column_sums.h)
+//            and are added up by a second launch (row/column_reduce.h)
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/norm/norm.h"
-#include "cgp/kernels/row/column_sums.h"
+#include "cgp/kernels/row/column_reduce.h"
 
 namespace cgp::kernels {
 namespace {
@@ -69,12 +69,12 @@ class Backward : public row::RowOp {
 
   // dx = dy rstd w - c rstd^2 mean(g n) - rstd mean(g), where c = x - mean = n / rstd: dy rstd is a factor of
   // dweight too.
-  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> sums) override {
+  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> acc) override {
     const auto dx = v.target(dx_);
     const auto along = -(s[0] * inverse_ * rstd(v)) * rstd(v);
     std::optional<Val<f32>> level;
     if (b_.layer) level.emplace(-(s[1] * inverse_) * rstd(v));
-    std::vector<Floats> next(sums.size());
+    std::vector<Floats> next(acc.size());
     std::size_t at = 0;  // of all elements
     for (int j = 0; j < v.count(); ++j) {
       const auto dy = v.at(1, j, 1), c = centred(v, j, 1);
@@ -84,8 +84,8 @@ class Backward : public row::RowOp {
       for (std::size_t e = 0; e < dy.size(); ++e, ++at) {
         const auto scaled = dy[e] * rstd(v);
         std::size_t a = 0;
-        if (b_.dweight) next[a].push_back(fma(scaled, c[e], sums[a][at])), ++a;
-        if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
+        if (b_.dweight) next[a].push_back(fma(scaled, c[e], acc[a][at])), ++a;
+        if (b_.dbias) next[a].push_back(acc[a][at] + dy[e]);
         const auto rest = b_.dsum ? fma(c[e], along, level ? more[e] + *level : more[e])
                           : level ? fma(c[e], along, *level)
                                   : c[e] * along;
@@ -122,7 +122,7 @@ class Backward : public row::RowOp {
   static Val<f32> mean(const Values& v) { return bits<f32>(v.of_row()[1]); }
 
   const NormBackwardConfig& b_;
-  row::Sums one_{1}, two_{2};
+  row::SumFold one_{1}, two_{2};
   In<f32> mean_, rstd_;
   Val<f32> offset_, inverse_;
   OutRows dx_;
@@ -241,7 +241,7 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   View at = n.workspace;
   for (const View* out : {&n.dweight, &n.dbias})
     if (out->given) {
-      row::column_sums(s, at, *out, teams, n.cols);
+      row::column_reduce(s, at, *out, teams, n.cols);
       at = at.from(teams * n.cols);
     }
 }
@@ -257,8 +257,8 @@ std::uint64_t norm_backward_workspace(const NormBackward& n, bool layer, const r
 NormSteps norm_backward_steps(const NormBackward& n, bool layer, const runtime::DeviceInfo& device) {
   const auto p = checked(n, layer, device);
   NormSteps steps{{make(p.build)}, p.why};
-  if (n.dweight.given) steps.variants.push_back(row::column_sums_variant(n.dweight.dtype));
-  if (n.dbias.given) steps.variants.push_back(row::column_sums_variant(n.dbias.dtype));
+  if (n.dweight.given) steps.variants.push_back(row::column_reduce_variant(n.dweight.dtype));
+  if (n.dbias.given) steps.variants.push_back(row::column_reduce_variant(n.dbias.dtype));
   return steps;
 }
 

@@ -65,21 +65,21 @@ template <class W, class Src>
 RegGroup<f32, W::elements> accumulate(Kernel& k, ReduceOp op, const Src& src, const Val<u64>& from,
                                       const Val<u64>& end, const Val<u64>& step, const Val<u64>& stride) {
   using Acc = RegGroup<f32, W::elements>;
-  return k.loop(range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))),
-                [&](Val<u64> i, Acc acc) {
-                  std::vector<typename W::Access> got;
-                  for (int j = 0; j < kUnroll; ++j) {
-                    const auto at = i + step * j;
-                    got.push_back(src.template ld_if<W::per_access, nc>(at < end, at * stride, fill<W>(op)));
-                  }
-                  std::vector<Acc> sums{acc};
-                  for (const auto& g : got) {
-                    const auto f = W::floats(g);
-                    sums.push_back(
-                        Acc::generate([&](int e) { return combine(op, sums.back()[e], f[std::size_t(e)]); }));
-                  }
-                  return sums.back();
-                });
+  return k.loop(
+      range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))), [&](Val<u64> i, Acc acc) {
+        std::vector<typename W::Access> got;
+        for (int j = 0; j < kUnroll; ++j) {
+          const auto at = i + step * j;
+          got.push_back(src.template ld_if<W::per_access, nc>(at < end, at * stride, fill<W>(op)));
+        }
+        std::vector<Acc> chain{acc};
+        for (const auto& g : got) {
+          const auto f = W::floats(g);
+          chain.push_back(
+              Acc::generate([&](int e) { return combine(op, chain.back()[e], f[std::size_t(e)]); }));
+        }
+        return chain.back();
+      });
 }
 
 // Rows: out[row * splits + split] = op over a piece of the row.
@@ -99,15 +99,15 @@ void reduce_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows,
   const auto src = in.at(row * n).template as<typename W::Word>();
   const auto acc = accumulate<W>(k, t.op, src, first + to<u64>(part), end, Val<u64>(t.threads), Val<u64>(1));
   const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
-  const auto mine = reduce(warp, acc.fold(f), f, std::min(t.threads, 32));
+  const auto own = reduce(warp, acc.fold(f), f, std::min(t.threads, 32));
   const auto at = row * to<u64>(splits) + to<u64>(split);
   if (t.threads <= 32) {
-    k.if_((part == 0) & (row < rows), [&] { out.st(at, to<R>(mine)); });
+    k.if_((part == 0) & (row < rows), [&] { out.st(at, to<R>(own)); });
     return;
   }
   const int warps = t.threads / 32;
   auto slots = k.shared<f32>(warps);
-  k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), mine); });
+  k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), own); });
   k.sync();
   k.cta().one_warp([&](Warp& w) {
     const auto v = slots.ld_if(w.lane() < std::uint32_t(warps), w.lane(), Val<f32>(identity(t.op)))[0];

@@ -90,7 +90,7 @@ class Rows : public row::RowOp {
   SoftmaxOp op_;
   bool persistent_;
   row::MaxSum max_sum_;
-  row::Sums sum_{1};
+  row::SumFold sum_{1};
   OutRows out_;
 };
 

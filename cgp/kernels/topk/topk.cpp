@@ -84,7 +84,7 @@ class TopKernel {
     });
   }
   /// The need-th largest of the threads' keys, at least 1, which is below all elements.
-  Val<u32> bound(const Keys& mine, const Val<u32>& need) {
+  Val<u32> bound(const Keys& own, const Val<u32>& need) {
     auto cta = k_.cta();
     const auto found = k_.loop(range(Val<u32>(0), Val<u32>(std::uint32_t(8 * digits_))),
                                std::pair{Val<u32>(0), Val<u32>(1u << (8 * digits_ - 1))},
@@ -92,7 +92,7 @@ class TopKernel {
                                  const auto& [least, bit] = state;
                                  const auto more = least | bit;
                                  std::vector<Val<u32>> count;
-                                 for (const auto& key : mine) {
+                                 for (const auto& key : own) {
                                    const auto here = bar_red<op::popc>(cta, key >= more);
                                    count.push_back(count.empty() ? here : count.back() + here);
                                  }
@@ -242,10 +242,10 @@ class TopKernel {
     const auto before = inclusive_scan(w_, through.back(), add) - through.back();
     std::vector<Val<u32>> key{Val<u32>(0)}, place{Val<u32>(0)};
     for (std::uint32_t i = 0; i < 8; ++i) {
-      const auto below = i ? before + through[i - 1] : before;
-      const Val<pred> here = (below < t.equals) & (t.equals <= below + bins[i]);
+      const auto lower = i ? before + through[i - 1] : before;
+      const Val<pred> here = (lower < t.equals) & (t.equals <= lower + bins[i]);
       key.push_back(select(here, first - i, key.back()));
-      place.push_back(select(here, t.equals - below, place.back()));
+      place.push_back(select(here, t.equals - lower, place.back()));
     }
     const auto found = reduce(w_, key.back(), add);
     return {t.key.is_literal() ? found : (t.key << 8) | found, reduce(w_, place.back(), add)};
@@ -278,8 +278,8 @@ class TopKernel {
           const auto total =
               warps_.ld_if(w_.lane() < std::uint32_t(threads_ / 32), w_.lane(), Val<u32>(0))[0];
           const auto all = inclusive_scan(w_, total, add);
-          const auto mine = shfl<idx>(w_, all - total, k_.warp_index());
-          const auto before = taken + mine + (through - equal.back());
+          const auto own = shfl<idx>(w_, all - total, k_.warp_index());
+          const auto before = taken + own + (through - equal.back());
           for (std::size_t e = 0; e < keys.size(); ++e) {
             const auto rank = before + equal[e];
             k_.if_((keys[e] == t.key) & (rank < t.equals),

@@ -15,9 +15,9 @@
 
 namespace cgp::kernels {
 
-transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const TransposeConfig& t,
-                                                 const dsl::Val<dsl::u32>& tiles_r,
-                                                 const dsl::Val<dsl::u32>& tiles_c) {
+transpose_impl::TileAt transpose_impl::tile_at(dsl::Kernel& k, const TransposeConfig& t,
+                                               const dsl::Val<dsl::u32>& tiles_r,
+                                               const dsl::Val<dsl::u32>& tiles_c) {
   using namespace dsl;
   const auto per_matrix = tiles_r * tiles_c, in_matrix = k.ctaid_x() % per_matrix;
   const auto place = [&](const Val<u32>& r, const Val<u32>& c) {
@@ -34,7 +34,7 @@ transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const Transpose
 namespace {
 
 using namespace dsl;
-using transpose_parts::tile_at, transpose_parts::walk;
+using transpose_impl::tile_at, transpose_impl::walk;
 
 constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
 
@@ -195,7 +195,7 @@ std::uint64_t scalar_smem(int element_bytes, int side) {
 }  // namespace
 
 Variant transpose_variant(const TransposeConfig& t) {
-  if (t.access == TransposeAccess::sector) return transpose_parts::sectors_variant(t);
+  if (t.access == TransposeAccess::sector) return transpose_impl::sectors_variant(t);
   switch (t.bits) {
     case 8:
       return make<b8>(t);
@@ -225,7 +225,7 @@ TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape,
   TransposeConfig t{32, 32, 1, 0, TransposeAccess::element, bits};
   const bool large = std::min(shape.rows, shape.cols) >= 256;
   if (large && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024) {
-    t = transpose_parts::sectors_config(element_bytes);
+    t = transpose_impl::sectors_config(element_bytes);
     text::append(why, text::cat(": rows by bulk copies, whole sectors of the output, tiles of ", t.tile_rows,
                                 " x ", t.tile_cols));
     return {transpose_variant(t), t, std::move(why)};
@@ -249,7 +249,7 @@ void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const Tran
   };
   if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
   // Where a tile begins with a sector it ends up to a sector earlier.
-  const int sector = transpose_parts::kSectorBytes * 8 / choice.config.bits;  // elements
+  const int sector = transpose_impl::kSectorBytes * 8 / choice.config.bits;  // elements
   const auto more = std::uint64_t(choice.config.access == TransposeAccess::sector ? sector - 1 : 0);
   const std::uint64_t tr = tiles(shape.rows + more, choice.config.tile_rows),
                       tc = tiles(shape.cols, choice.config.tile_cols);

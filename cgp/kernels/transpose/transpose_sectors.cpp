@@ -11,7 +11,7 @@
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/transpose/transpose_tile.h"
 
-namespace cgp::kernels::transpose_parts {
+namespace cgp::kernels::transpose_impl {
 namespace {
 
 using namespace dsl;
@@ -83,15 +83,15 @@ class Sectors {
     const auto left = select(first < memory, up(from), first);
     const auto right = select(up(end) > behind, max(down(end), left), up(end));
     const auto to_row = smem_.at(row_at(i));
-    const auto single = [&](const Val<u64>& begin, const Val<u64>& stop) {
+    const auto elementwise = [&](const Val<u64>& begin, const Val<u64>& stop) {
       k_.loop(range(begin, stop, Val<u64>(size)), [&](Val<u64> a) {
         const auto v = place.at(dsl::to<u32>(a - from) / std::uint32_t(size)).ld();
         to_row.at(dsl::to<u32>(a - first)).template as<T>().st(0, v);
       });
     };
     k_.if_(have & ((left > from) | (right < end)), [&] {
-      single(from, min(left, end));
-      single(max(right, from), end);
+      elementwise(from, min(left, end));
+      elementwise(max(right, from), end);
     });
     const auto bytes = select(have, dsl::to<u32>(right - left), Val<u32>(0));
     rows_in_.expect(Val<u32>(0), bytes);
@@ -199,4 +199,4 @@ Variant sectors_variant(const TransposeConfig& t) {
   }
 }
 
-}  // namespace cgp::kernels::transpose_parts
+}  // namespace cgp::kernels::transpose_impl

@@ -8,7 +8,7 @@
 #include "cgp/dsl/memory/ptr.h"
 #include "cgp/kernels/transpose/transpose.h"
 
-namespace cgp::kernels::transpose_parts {
+namespace cgp::kernels::transpose_impl {
 
 /// `count` pointers, each `step` elements after the one before: an addition each.
 template <class P>
@@ -31,4 +31,4 @@ Variant sectors_variant(const TransposeConfig& t);
 TransposeConfig sectors_config(int element_bytes);
 inline constexpr int kSectorBytes = 32;
 
-}  // namespace cgp::kernels::transpose_parts
+}  // namespace cgp::kernels::transpose_impl

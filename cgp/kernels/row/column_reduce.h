@@ -6,9 +6,9 @@
 
 namespace cgp::kernels::row {
 
-Variant column_sums_variant(DType out);
+Variant column_reduce_variant(DType out);
 /// `partials` holds f32[teams][cols]; `out` cols elements.
-void column_sums(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
-                 std::uint64_t cols);
+void column_reduce(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
+                   std::uint64_t cols);
 
 }  // namespace cgp::kernels::row

@@ -3,7 +3,7 @@
 //   who      a block has 32 columns; its 32 warps take every 32nd row, a lane one column
 //   memory   each partial sum is read once, 128 bytes a warp
 //   sync     one exchange through shared memory
-#include "cgp/kernels/row/column_sums.h"
+#include "cgp/kernels/row/column_reduce.h"
 
 #include "cgp/base/text.h"
 #include "cgp/dsl/sync/warp.h"
@@ -16,7 +16,7 @@ using namespace dsl;
 
 constexpr int kWarps = 32, kUnroll = 4;
 
-struct ColumnSumsConfig {
+struct ColumnReduceConfig {
   DType out{};
   template <class Self, class V>
   static void visit(Self& c, V& v) {
@@ -24,19 +24,20 @@ struct ColumnSumsConfig {
   }
 };
 
-void sums(Kernel& k, ColumnSumsConfig c, In<f32> partials, Out<b8> out, Val<u64> teams, Val<u64> cols) {
+void reduce_columns(Kernel& k, ColumnReduceConfig c, In<f32> partials, Out<b8> out, Val<u64> teams,
+                    Val<u64> cols) {
   k.block(32 * kWarps);
   const auto slots = k.shared<f32>(32 * 33);
   const auto lane = k.laneid(), warp = k.warp_index();
   const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
   const Val<pred> inside = column < cols;
-  const auto mine = partials.at(column);
-  const auto turns = range(to<u64>(warp), teams, Val<u64>(kWarps * kUnroll));
-  const auto total = k.loop(turns, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
+  const auto own_column = partials.at(column);
+  const auto steps = range(to<u64>(warp), teams, Val<u64>(kWarps * kUnroll));
+  const auto total = k.loop(steps, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
     Floats next;
     for (int u = 0; u < kUnroll; ++u) {
       const auto at = team + std::uint64_t(u * kWarps);
-      const auto v = mine.ld_if<1>(inside & (at < teams), at * cols, Val<f32>(0.f))[0];
+      const auto v = own_column.ld_if<1>(inside & (at < teams), at * cols, Val<f32>(0.f))[0];
       next.push_back(s[std::size_t(u)] + v);
     }
     return next;
@@ -53,15 +54,16 @@ void sums(Kernel& k, ColumnSumsConfig c, In<f32> partials, Out<b8> out, Val<u64>
 
 }  // namespace
 
-Variant column_sums_variant(DType out) {
-  return config_variant("column_sums", ColumnSumsConfig{out}, out == DType::bf16 ? 80 : 75, sums);
+Variant column_reduce_variant(DType out) {
+  return config_variant("column_reduce", ColumnReduceConfig{out}, out == DType::bf16 ? 80 : 75,
+                        reduce_columns);
 }
 
-void column_sums(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
-                 std::uint64_t cols) {
+void column_reduce(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
+                   std::uint64_t cols) {
   if (cols == 0) return;
-  load(s.device(), column_sums_variant(out.dtype))(s, runtime::grid_for(cols, 32), partials.arg(), out.arg(),
-                                                   teams, cols);
+  load(s.device(), column_reduce_variant(out.dtype))(s, runtime::grid_for(cols, 32), partials.arg(),
+                                                     out.arg(), teams, cols);
 }
 
 }  // namespace cgp::kernels::row

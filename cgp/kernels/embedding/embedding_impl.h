@@ -4,7 +4,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/common/view.h"
 
-namespace cgp::kernels::embedding_parts {
+namespace cgp::kernels::embedding_impl {
 
 inline constexpr std::uint32_t kThreads = 256;
 
@@ -40,4 +40,4 @@ inline row::Layout check_rows(const row::Checker& check, std::string_view argume
   return check.rows(argument, v, rows, cols, layout);
 }
 
-}  // namespace cgp::kernels::embedding_parts
+}  // namespace cgp::kernels::embedding_impl
