@@ -10,6 +10,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -157,12 +158,20 @@ class Op : public row::RowOp {
   Out<b8> index_, values_;
 };
 
-void argmax_rows(Kernel& k, ArgMaxConfig b, In<b8> in, Out<b8> index, Out<b8> values, Val<u64> rows,
-                 Val<u64> cols, Val<u64> pitch, Val<u32> inner, Val<u64> outer) {
-  Op op(b, index, values);
-  op.inputs.push_back({in, pitch, b.type, -kInf});
-  if (b.grouped) op.inputs[0].outer.emplace(outer), op.inputs[0].inner.emplace(inner);
-  row::run_rows(k, b.row, rows, cols, op);
+template <template <class> class V>
+struct ArgMaxArgs {
+  V<In<b8>> in;
+  V<Out<b8>> index, values;
+  V<u64> rows, cols, pitch;  ///< pitch in elements
+  V<u32> inner;              ///< rows in groups (ArgMaxConfig::grouped)
+  V<u64> outer;              ///< elements between groups
+};
+
+void argmax_rows(Kernel& k, ArgMaxConfig b, ArgMaxArgs<DeviceArg> p) {
+  Op op(b, p.index, p.values);
+  op.inputs.push_back({p.in, p.pitch, b.type, -kInf});
+  if (b.grouped) op.inputs[0].outer.emplace(p.outer), op.inputs[0].inner.emplace(p.inner);
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(DType t) {
@@ -263,8 +272,15 @@ void argmax(runtime::Stream& s, const ArgMax& given) {
   const auto& a = p.a;
   if (a.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(a.in.dtype), a.rows), a.in.arg(), a.index.arg(), a.values.arg(),
-     a.rows, a.cols, a.layout.pitch, std::uint32_t(a.layout.inner), a.layout.outer);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(a.in.dtype), a.rows),
+                        ArgMaxArgs<launch::HostArg>{.in = a.in.arg(),
+                                                    .index = a.index.arg(),
+                                                    .values = a.values.arg(),
+                                                    .rows = a.rows,
+                                                    .cols = a.cols,
+                                                    .pitch = a.layout.pitch,
+                                                    .inner = std::uint32_t(a.layout.inner),
+                                                    .outer = a.layout.outer});
 }
 
 Variant argmax_variant(const ArgMax& a, const runtime::DeviceInfo& device, std::string* why) {

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/memory/atomic.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -37,15 +38,19 @@ struct CrossEntropyConfig {
   }
 };
 
-struct Params {
-  In<b8> targets;
-  In<f32> scale;
-  Out<f32> loss, lse;
-  Out<u32> error_flag;
-  Val<u64> cols;
-  Val<s64> ignore;
-  Val<f32> smoothing, z_loss;
+template <template <class> class V>
+struct CrossEntropyArgs {
+  V<In<b8>> logits, targets;
+  V<In<f32>> scale;
+  V<Out<f32>> loss, lse;
+  V<Out<b8>> dlogits;
+  V<Out<u32>> error_flag;
+  V<u64> rows, cols;
+  V<u64> pitch, gradient_pitch;  ///< in elements
+  V<s64> ignore;
+  V<f32> smoothing, z_loss;
 };
+using Params = CrossEntropyArgs<DeviceArg>;
 
 class Loss : public row::RowOp {
  public:
@@ -186,16 +191,12 @@ class Loss : public row::RowOp {
   std::optional<OutRows> out_;
 };
 
-void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, In<b8> logits, In<b8> targets, In<f32> scale,
-                        Out<f32> loss, Out<f32> lse, Out<b8> dlogits, Out<u32> error_flag, Val<u64> rows,
-                        Val<u64> cols, Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore,
-                        Val<f32> smoothing, Val<f32> z_loss) {
-  const Params p{targets, scale, loss, lse, error_flag, cols, ignore, smoothing, z_loss};
+void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, CrossEntropyArgs<DeviceArg> p) {
   std::optional<OutRows> out;
-  if (b.gradient) out.emplace(OutRows{dlogits, gradient_pitch, *b.gradient});
+  if (b.gradient) out.emplace(OutRows{p.dlogits, p.gradient_pitch, *b.gradient});
   Loss op(b, p, std::move(out));
-  op.inputs.push_back({logits, pitch, b.type, -std::numeric_limits<float>::infinity()});
-  row::run_rows(k, b.row, rows, cols, op);
+  op.inputs.push_back({p.logits, p.pitch, b.type, -std::numeric_limits<float>::infinity()});
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 // One block: a few thousand targets and losses.
@@ -210,26 +211,34 @@ struct MeanLossConfig {
     v.flag("sum", c.sum);
   }
 };
-void mean_loss_kernel(Kernel& k, MeanLossConfig b, In<b8> targets, In<f32> losses, Out<f32> scale,
-                      Out<f32> loss, Val<u64> n, Val<s64> ignore) {
+template <template <class> class V>
+struct MeanLossArgs {
+  V<In<b8>> targets;
+  V<In<f32>> losses;
+  V<Out<f32>> scale, loss;
+  V<u64> n;
+  V<s64> ignore;
+};
+void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
   k.block(1024);
   auto cta = k.cta();
   const auto [count, sum] =
-      k.loop(range(to<u64>(k.tid()), n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
+      k.loop(range(to<u64>(k.tid()), p.n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
              [&](Val<u64> i, std::tuple<Val<u32>, Val<f32>> now) {
                const auto kept = [&] {
-                 const Val<s64> t = b.wide ? targets.as<s64>().ld(i) : to<s64>(targets.as<s32>().ld(i));
-                 return std::get<0>(now) + to<u32>(t != ignore);
+                 const Val<s64> t = b.wide ? p.targets.template as<s64>().ld(i)
+                                           : to<s64>(p.targets.template as<s32>().ld(i));
+                 return std::get<0>(now) + to<u32>(t != p.ignore);
                };
                return std::tuple(b.counts ? kept() : std::get<0>(now),
-                                 b.sum ? std::get<1>(now) + losses.ld(i) : std::get<1>(now));
+                                 b.sum ? std::get<1>(now) + p.losses.ld(i) : std::get<1>(now));
              });
   const auto add = [](const auto& x, const auto& y) { return x + y; };
   const auto factor = b.counts ? rcp<rn>(to<f32>(reduce(cta, count, add, Val<u32>(0)))) : Val<f32>(1);
   const auto total = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
   k.if_(k.tid() == 0, [&] {
-    if (b.counts) scale.st(0, factor);
-    if (b.sum) loss.st(0, b.counts ? total * factor : total);
+    if (b.counts) p.scale.st(0, factor);
+    if (b.sum) p.loss.st(0, b.counts ? total * factor : total);
   });
 }
 
@@ -299,9 +308,21 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
   const auto& c = p.c;
   if (c.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
-     c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.error_flag.arg(), c.rows, c.cols, c.logits_layout.pitch,
-     c.dlogits_layout.pitch, c.ignore_index, c.label_smoothing, c.z_loss);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(p.build), c.rows),
+                        CrossEntropyArgs<launch::HostArg>{.logits = c.logits.arg(),
+                                                          .targets = c.targets.arg(),
+                                                          .scale = c.scale.arg(),
+                                                          .loss = c.loss.arg(),
+                                                          .lse = c.lse.arg(),
+                                                          .dlogits = c.dlogits.arg(),
+                                                          .error_flag = c.error_flag.arg(),
+                                                          .rows = c.rows,
+                                                          .cols = c.cols,
+                                                          .pitch = c.logits_layout.pitch,
+                                                          .gradient_pitch = c.dlogits_layout.pitch,
+                                                          .ignore = c.ignore_index,
+                                                          .smoothing = c.label_smoothing,
+                                                          .z_loss = c.z_loss});
 }
 
 void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale) {
@@ -321,8 +342,14 @@ void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std:
     check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
     check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
   }
-  load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel))(
-      s, runtime::Dim3{1}, targets.arg(), losses.arg(), scale.arg(), loss.arg(), n, ignore_index);
+  launch::launch_kernel(s, load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel)),
+                        runtime::Dim3{1},
+                        MeanLossArgs<launch::HostArg>{.targets = targets.arg(),
+                                                      .losses = losses.arg(),
+                                                      .scale = scale.arg(),
+                                                      .loss = loss.arg(),
+                                                      .n = n,
+                                                      .ignore = ignore_index});
 }
 
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {

@@ -14,6 +14,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -87,9 +88,15 @@ Floats before_warp(Warp& w, const Scanned& s) {
   return before;
 }
 
-// Pitches in elements; `accesses` of a row.
-void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows, Val<u64> accesses,
-                 Val<u64> x_pitch, Val<u64> out_pitch) {
+template <template <class> class V>
+struct CumSumArgs {
+  V<In<b8>> x;
+  V<Out<b8>> out;
+  V<u64> rows, accesses;      ///< accesses of a row
+  V<u64> x_pitch, out_pitch;  ///< in elements
+};
+
+void cumsum_rows(Kernel& k, CumSumConfig b, CumSumArgs<DeviceArg> p) {
   const int lanes = b.block ? kWarps * 32 : 32;
   k.block(b.block ? lanes : 32 * kRowsPerBlock);
   auto w = k.warp();
@@ -98,11 +105,11 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
   const auto row =
       b.block ? to<u64>(k.ctaid_x()) : to<u64>(k.ctaid_x() * std::uint32_t(kRowsPerBlock) + k.warp_index());
   const auto part = to<u64>(b.block ? k.tid() : w.lane());
-  const auto from = x.at(row * (x_pitch * size));
-  const auto target = out.at(row * (out_pitch * size));
+  const auto from = p.x.at(row * (p.x_pitch * size));
+  const auto target = p.out.at(row * (p.out_pitch * size));
   std::optional<Ptr<shared, f32>> slots;
   if (b.block) slots.emplace(k.shared<f32>(64));
-  const auto end = b.block ? accesses : select(row < rows, accesses, Val<u64>(0));
+  const auto end = b.block ? p.accesses : select(row < p.rows, p.accesses, Val<u64>(0));
   const auto tiles = range(Val<u64>(0), end, Val<u64>(lanes * kLoads));
   (void)k.loop(tiles, std::pair{Val<f32>(0.f), Val<u32>(0)},
                [&](const Val<u64>& base, std::pair<Val<f32>, Val<u32>> state) {
@@ -215,8 +222,13 @@ void cumsum(runtime::Stream& s, const CumSum& given) {
   const auto& c = p.c;
   if (c.rows == 0 || c.cols == 0) return;
   const auto& b = p.build;
-  load(s.device(), make(b))(s, runtime::grid_for(c.rows, b.block ? 1 : kRowsPerBlock), c.x.arg(), c.out.arg(),
-                            c.rows, c.cols / std::uint64_t(b.elements), c.x_layout.pitch, c.out_layout.pitch);
+  launch::launch_kernel(s, load(s.device(), make(b)), runtime::grid_for(c.rows, b.block ? 1 : kRowsPerBlock),
+                        CumSumArgs<launch::HostArg>{.x = c.x.arg(),
+                                                    .out = c.out.arg(),
+                                                    .rows = c.rows,
+                                                    .accesses = c.cols / std::uint64_t(b.elements),
+                                                    .x_pitch = c.x_layout.pitch,
+                                                    .out_pitch = c.out_layout.pitch});
 }
 
 Variant cumsum_variant(const CumSum& c, std::string* why) {

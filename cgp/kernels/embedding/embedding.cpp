@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/embedding/embedding_impl.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -48,22 +49,30 @@ void copy_row(Kernel& k, const Ptr<global, const b8>& from, const Out<b8>& to, c
   });
 }
 
-// Pitches in bytes; `accesses` of a row.
-void gather_rows(Kernel& k, EmbeddingConfig b, In<b8> indices, In<b8> weight, Out<b8> out,
-                 Out<u32> error_flag, Val<u64> rows, Val<u64> vocab, Val<u64> weight_pitch,
-                 Val<u64> out_pitch, Val<u64> accesses, Val<u32> shift) {
+template <template <class> class V>
+struct EmbeddingArgs {
+  V<In<b8>> indices, weight;
+  V<Out<b8>> out;
+  V<Out<u32>> error_flag;
+  V<u64> rows, vocab;
+  V<u64> weight_pitch, out_pitch;  ///< in bytes
+  V<u64> accesses;                 ///< of a row
+  V<u32> shift;                    ///< logarithm of the lanes that share a row
+};
+
+void gather_rows(Kernel& k, EmbeddingConfig b, EmbeddingArgs<DeviceArg> p) {
   k.block(int(kThreads));
   const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-  const auto lanes = Val<u64>(1) << shift;
-  const auto row = thread >> shift, part = thread & (lanes - 1);
-  const Val<pred> inside = row < rows;
-  const auto index = embedding_impl::load_index(b.wide, indices, row, inside);
-  const Val<pred> known = (index < vocab) & inside;
+  const auto lanes = Val<u64>(1) << p.shift;
+  const auto row = thread >> p.shift, part = thread & (lanes - 1);
+  const Val<pred> inside = row < p.rows;
+  const auto index = embedding_impl::load_index(b.wide, p.indices, row, inside);
+  const Val<pred> known = (index < p.vocab) & inside;
   if (b.error_flag)
-    k.if_(inside & !known & (part == 0), [&] { red<relaxed, gpu, op::max>(error_flag, 0, Val<u32>(1)); });
-  const auto from = weight.at(select(known, index, Val<u64>(0)) * weight_pitch);
-  const auto target = out.at(row * out_pitch);
-  const auto end = select(inside, accesses, Val<u64>(0));
+    k.if_(inside & !known & (part == 0), [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
+  const auto from = p.weight.at(select(known, index, Val<u64>(0)) * p.weight_pitch);
+  const auto target = p.out.at(row * p.out_pitch);
+  const auto end = select(inside, p.accesses, Val<u64>(0));
   if (b.bytes == 16)
     copy_row<b32, 4>(k, from, target, known, part, end, lanes);
   else if (b.bytes == 4)
@@ -101,9 +110,17 @@ void embedding(runtime::Stream& s, const Embedding& given) {
   const auto size = std::uint64_t(cgp::bytes(e.weight.dtype));
   const std::uint64_t accesses = e.cols * size / std::uint64_t(b.bytes);
   const auto shift = embedding_impl::lanes_shift((accesses + kUnroll - 1) / kUnroll);
-  load(s.device(), make(b))(s, runtime::grid_for(e.rows, kThreads >> shift), e.indices.arg(), e.weight.arg(),
-                            e.out.arg(), e.error_flag.arg(), e.rows, e.vocab, e.weight_layout.pitch * size,
-                            e.out_layout.pitch * size, accesses, shift);
+  launch::launch_kernel(s, load(s.device(), make(b)), runtime::grid_for(e.rows, kThreads >> shift),
+                        EmbeddingArgs<launch::HostArg>{.indices = e.indices.arg(),
+                                                       .weight = e.weight.arg(),
+                                                       .out = e.out.arg(),
+                                                       .error_flag = e.error_flag.arg(),
+                                                       .rows = e.rows,
+                                                       .vocab = e.vocab,
+                                                       .weight_pitch = e.weight_layout.pitch * size,
+                                                       .out_pitch = e.out_layout.pitch * size,
+                                                       .accesses = accesses,
+                                                       .shift = shift});
 }
 
 std::vector<Variant> embedding_variants(const Embedding& e) { return {make(checked(e).build)}; }

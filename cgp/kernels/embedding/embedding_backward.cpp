@@ -13,6 +13,7 @@
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/embedding/embedding_impl.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -50,15 +51,21 @@ struct Named {
 };
 
 // starts[v] = indices of rows below v; order: positions, by (row, position).
-void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> error_flag,
-               Val<u64> n, Val<u64> vocab, Val<s64> padding) {
+template <template <class> class V>
+struct ListArgs {
+  V<In<b8>> indices;
+  V<Out<u32>> starts, order, error_flag;
+  V<u64> n, vocab;
+  V<s64> padding;
+};
+void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
   k.block(kWarps * 32);
   auto w = k.warp();
   const auto lane = k.laneid();
   const auto owner = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
   const auto low = owner * std::uint64_t(kOwned);
   const auto counters = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
-  const auto skipped = bits<u64>(padding);
+  const auto skipped = bits<u64>(p.padding);
   const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
   const auto place = [&](const Val<u64>& base, int j) {
     return base + to<u64>(lane + std::uint32_t(32 * j));
@@ -67,16 +74,16 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
     std::vector<Named> all;
     for (int j = 0; j < kAhead; ++j) {
       const auto i = place(base, j);
-      const Val<pred> inside = i < n;
-      const auto row = embedding_impl::load_index(b.wide, indices, i, inside);
-      const Val<pred> known = row < vocab;  // not so where nothing was read
+      const Val<pred> inside = i < p.n;
+      const auto row = embedding_impl::load_index(b.wide, p.indices, i, inside);
+      const Val<pred> known = row < p.vocab;  // not so where nothing was read
       all.push_back({row, known & (row != skipped), inside & !known});
     }
     return all;
   };
   counters.st(lane, Val<u32>(0)), counters.st(lane + 32, Val<u32>(0));
   w.sync();
-  const auto steps = range(Val<u64>(0), n, Val<u64>(32 * kAhead));
+  const auto steps = range(Val<u64>(0), p.n, Val<u64>(32 * kAhead));
   const auto counts = k.loop(
       steps, std::pair{Val<u32>(0), Val<u32>(0)}, [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
         std::vector<Val<u32>> smaller{c.first}, bad{c.second};
@@ -92,14 +99,14 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
   w.sync();
   if (b.error_flag)
     k.if_((owner == 0) & (counts.second != 0),
-          [&] { red<relaxed, gpu, op::max>(error_flag, 0, Val<u32>(1)); });
+          [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
   const auto before = reduce(w, counts.first, add);
   const auto first = counters.ld(lane * 2), second = counters.ld(lane * 2 + 1);
   const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
   w.sync();
   const auto row = low + to<u64>(lane * 2);
   counters.st(lane * 2, start), counters.st(lane * 2 + 1, start + first);
-  starts.st_if(row <= vocab, row, start), starts.st_if(row < vocab, row + 1, start + first);
+  p.starts.st_if(row <= p.vocab, row, start), p.starts.st_if(row < p.vocab, row + 1, start + first);
   w.sync();
   k.loop(steps, [&](const Val<u64>& base) {
     int j = 0;
@@ -113,7 +120,7 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
         const auto rank = popc(same & k.lanemask_lt());
         const auto at = counters.ld_if(hit, key, Val<u32>(0))[0];
         w.sync();
-        order.st_if(hit, at + rank, i);
+        p.order.st_if(hit, at + rank, i);
         counters.st_if(hit & (rank == 0), key, at + popc(same));
         w.sync();
       });
@@ -121,23 +128,37 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
   });
 }
 
-// Pitches in elements; `accesses` of a row.
-void embedding_gradient(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-                        Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-                        Val<u32> shift) {
+// Weights: Out<b8>, or InOut<b8> where sums are added to what is there.
+template <class Weights>
+struct GradientArgs {
+  template <template <class> class V>
+  struct Of {
+    V<In<b8>> dout;
+    V<In<u32>> starts, order;
+    V<Weights> dweight;
+    V<u64> vocab;
+    V<u64> dout_pitch, dweight_pitch;  ///< in elements
+    V<u64> accesses;                   ///< of a row
+    V<u32> shift;                      ///< logarithm of the lanes that share a row
+  };
+};
+
+template <class Weights>
+void embedding_gradient(Kernel& k, SumConfig b, typename GradientArgs<Weights>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
   const row::Format f{b.type, b.elements};
   const auto size = std::uint64_t(cgp::bytes(b.type));
   const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-  const auto lanes = Val<u64>(1) << shift;
-  const auto row = thread >> shift, part = thread & (lanes - 1);
-  const Val<pred> inside = row < vocab;
-  const auto from = starts.ld_if<1>(inside, row, Val<u32>(0))[0];
-  const auto to_end = starts.ld_if<1>(inside, row + 1, Val<u32>(0))[0];
-  const auto target = dweight.at(row * (dweight_pitch * size));
+  const auto lanes = Val<u64>(1) << p.shift;
+  const auto row = thread >> p.shift, part = thread & (lanes - 1);
+  const Val<pred> inside = row < p.vocab;
+  const auto from = p.starts.template ld_if<1>(inside, row, Val<u32>(0))[0];
+  const auto to_end = p.starts.template ld_if<1>(inside, row + 1, Val<u32>(0))[0];
+  const Out<b8> dweight = p.dweight;
+  const auto target = dweight.at(row * (p.dweight_pitch * size));
   const Val<pred> written = b.accumulate ? inside & (from < to_end) : inside;
-  k.loop(range(part, select(written, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
-    const auto column = dout.at(c * std::uint64_t(f.bytes()));
+  k.loop(range(part, select(written, p.accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
+    const auto column = p.dout.at(c * std::uint64_t(f.bytes()));
     const Floats first = b.accumulate ? row::floats(f, row::load(f, target, c, written))
                                       : Floats(std::size_t(b.elements), Val<f32>(0.f));
     const auto total =
@@ -145,10 +166,10 @@ void embedding_gradient(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<
           std::vector<Val<u32>> who;
           std::vector<row::Access> got;
           for (std::uint32_t j = 0; j < kUnroll; ++j)
-            who.push_back(order.ld_if<1>(to_end - i > j, i + j, Val<u32>(0))[0]);
+            who.push_back(p.order.template ld_if<1>(to_end - i > j, i + j, Val<u32>(0))[0]);
           for (std::uint32_t j = 0; j < kUnroll; ++j)
             got.push_back(
-                row::load<nc>(f, column.at(to<u64>(who[j]) * (dout_pitch * size)), 0, to_end - i > j));
+                row::load<nc>(f, column.at(to<u64>(who[j]) * (p.dout_pitch * size)), 0, to_end - i > j));
           std::vector<Floats> chain{sum};
           for (const auto& a : got) {
             const auto x = row::floats(f, a);
@@ -161,22 +182,12 @@ void embedding_gradient(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<
     row::store(f, target, c, written, row::pack(f, total));
   });
 }
-void sum_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-              Val<u32> shift) {
-  embedding_gradient(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
-}
-void embedding_add_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
-                        Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-                        Val<u32> shift) {
-  embedding_gradient(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
-}
 
 Variant make(const ListConfig& c) { return config_variant("embedding_lists", c, 75, list_rows); }
 Variant make(const SumConfig& c) {
   const int min_sm = c.type == DType::bf16 ? 80 : 75;
-  return c.accumulate ? config_variant("embedding_backward", c, min_sm, embedding_add_rows)
-                      : config_variant("embedding_backward", c, min_sm, sum_rows);
+  return c.accumulate ? config_variant("embedding_backward", c, min_sm, embedding_gradient<InOut<b8>>)
+                      : config_variant("embedding_backward", c, min_sm, embedding_gradient<Out<b8>>);
 }
 
 struct Problem {
@@ -216,14 +227,26 @@ void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
   if (e.vocab == 0 || e.cols == 0) return;
   const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
   // The entry behind the last row is somebody's, too.
-  load(s.device(), make(lists))(s, runtime::grid_for(e.vocab + 1, kOwned * kWarps), e.indices.arg(),
-                                starts.arg(), order.arg(), e.error_flag.arg(), e.rows, e.vocab,
-                                e.padding_idx);
+  launch::launch_kernel(s, load(s.device(), make(lists)), runtime::grid_for(e.vocab + 1, kOwned * kWarps),
+                        ListArgs<launch::HostArg>{.indices = e.indices.arg(),
+                                                  .starts = starts.arg(),
+                                                  .order = order.arg(),
+                                                  .error_flag = e.error_flag.arg(),
+                                                  .n = e.rows,
+                                                  .vocab = e.vocab,
+                                                  .padding = e.padding_idx});
   const std::uint64_t accesses = e.cols / std::uint64_t(gradient.elements);
   const auto shift = embedding_impl::lanes_shift(accesses);
-  load(s.device(), make(gradient))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(),
-                                   starts.arg(), order.arg(), e.dweight.arg(), e.vocab, e.dout_layout.pitch,
-                                   e.dweight_layout.pitch, accesses, shift);
+  launch::launch_kernel(s, load(s.device(), make(gradient)), runtime::grid_for(e.vocab, kThreads >> shift),
+                        GradientArgs<Out<b8>>::Of<launch::HostArg>{.dout = e.dout.arg(),
+                                                                   .starts = starts.arg(),
+                                                                   .order = order.arg(),
+                                                                   .dweight = e.dweight.arg(),
+                                                                   .vocab = e.vocab,
+                                                                   .dout_pitch = e.dout_layout.pitch,
+                                                                   .dweight_pitch = e.dweight_layout.pitch,
+                                                                   .accesses = accesses,
+                                                                   .shift = shift});
 }
 
 std::vector<Variant> embedding_backward_variants(const EmbeddingBackward& e) {

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/norm/norm.h"
 #include "cgp/kernels/row/column_reduce.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -128,16 +129,25 @@ class Backward : public row::RowOp {
   OutRows dx_;
 };
 
-void backward(Kernel& k, NormBackwardConfig b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean,
-              In<f32> rstd, Out<b8> dx, Out<f32> partials, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
-              Val<u64> dy_pitch, Val<u64> dsum_pitch, Val<u64> dx_pitch, Val<f32> offset) {
-  Backward op(b, mean, rstd, offset, cols, OutRows{dx, dx_pitch, b.dx});
-  op.inputs.push_back({x, x_pitch, b.x});
-  op.inputs.push_back({dy, dy_pitch, b.dy});
-  if (b.dsum) op.inputs.push_back({dsum, dsum_pitch, *b.dsum});
-  if (b.weight) op.columns.push_back({weight, *b.weight});
-  if (op.accumulators) op.partials.emplace(partials);
-  row::run_rows(k, b.row, rows, cols, op);
+template <template <class> class V>
+struct NormBackwardArgs {
+  V<In<b8>> x, dy, dsum, weight;
+  V<In<f32>> mean, rstd;
+  V<Out<b8>> dx;
+  V<Out<f32>> partials;
+  V<u64> rows, cols;
+  V<u64> x_pitch, dy_pitch, dsum_pitch, dx_pitch;  ///< in elements
+  V<f32> offset;
+};
+
+void backward(Kernel& k, NormBackwardConfig b, NormBackwardArgs<DeviceArg> p) {
+  Backward op(b, p.mean, p.rstd, p.offset, p.cols, OutRows{p.dx, p.dx_pitch, b.dx});
+  op.inputs.push_back({p.x, p.x_pitch, b.x});
+  op.inputs.push_back({p.dy, p.dy_pitch, b.dy});
+  if (b.dsum) op.inputs.push_back({p.dsum, p.dsum_pitch, *b.dsum});
+  if (b.weight) op.columns.push_back({p.weight, *b.weight});
+  if (op.accumulators) op.partials.emplace(p.partials);
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(const NormBackwardConfig& b) {
@@ -233,9 +243,22 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   if (n.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
   const auto grid = row::grid(fn, p.build.row, need, std::max<std::uint64_t>(n.rows, 1));
-  fn(s, grid, n.x.arg(), n.dy.arg(), n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(),
-     n.workspace.arg(), n.rows, n.cols, n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch,
-     n.dx_layout.pitch, n.weight_offset);
+  launch::launch_kernel(s, fn, grid,
+                        NormBackwardArgs<launch::HostArg>{.x = n.x.arg(),
+                                                          .dy = n.dy.arg(),
+                                                          .dsum = n.dsum.arg(),
+                                                          .weight = n.weight.arg(),
+                                                          .mean = n.mean.arg(),
+                                                          .rstd = n.rstd.arg(),
+                                                          .dx = n.dx.arg(),
+                                                          .partials = n.workspace.arg(),
+                                                          .rows = n.rows,
+                                                          .cols = n.cols,
+                                                          .x_pitch = n.x_layout.pitch,
+                                                          .dy_pitch = n.dy_layout.pitch,
+                                                          .dsum_pitch = n.dsum_layout.pitch,
+                                                          .dx_pitch = n.dx_layout.pitch,
+                                                          .offset = n.weight_offset});
   const auto teams =
       std::uint64_t(grid.x) / std::uint64_t(p.build.row.cluster) * std::uint64_t(p.build.row.rows);
   View at = n.workspace;

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels::row {
 namespace {
@@ -24,20 +25,26 @@ struct ColumnReduceConfig {
   }
 };
 
-void reduce_columns(Kernel& k, ColumnReduceConfig c, In<f32> partials, Out<b8> out, Val<u64> teams,
-                    Val<u64> cols) {
+template <template <class> class V>
+struct ColumnReduceArgs {
+  V<In<f32>> partials;
+  V<Out<b8>> out;
+  V<u64> teams, cols;
+};
+
+void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg> p) {
   k.block(32 * kWarps);
   const auto slots = k.shared<f32>(32 * 33);
   const auto lane = k.laneid(), warp = k.warp_index();
   const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
-  const Val<pred> inside = column < cols;
-  const auto own_column = partials.at(column);
-  const auto steps = range(to<u64>(warp), teams, Val<u64>(kWarps * kUnroll));
+  const Val<pred> inside = column < p.cols;
+  const auto own_column = p.partials.at(column);
+  const auto steps = range(to<u64>(warp), p.teams, Val<u64>(kWarps * kUnroll));
   const auto total = k.loop(steps, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
     Floats next;
     for (int u = 0; u < kUnroll; ++u) {
       const auto at = team + std::uint64_t(u * kWarps);
-      const auto v = own_column.ld_if<1>(inside & (at < teams), at * cols, Val<f32>(0.f))[0];
+      const auto v = own_column.ld_if<1>(inside & (at < p.teams), at * p.cols, Val<f32>(0.f))[0];
       next.push_back(s[std::size_t(u)] + v);
     }
     return next;
@@ -49,7 +56,7 @@ void reduce_columns(Kernel& k, ColumnReduceConfig c, In<f32> partials, Out<b8> o
   const auto all = reduce(w, slots.ld(lane * 33 + warp), [](auto a, auto b) { return a + b; });
   const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
   const Format f{c.out, 1};
-  store(f, out, its_column, (lane == 0) & (its_column < cols), pack(f, {all}));
+  store(f, p.out, its_column, (lane == 0) & (its_column < p.cols), pack(f, {all}));
 }
 
 }  // namespace
@@ -62,8 +69,9 @@ Variant column_reduce_variant(DType out) {
 void column_reduce(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
                    std::uint64_t cols) {
   if (cols == 0) return;
-  load(s.device(), column_reduce_variant(out.dtype))(s, runtime::grid_for(cols, 32), partials.arg(),
-                                                     out.arg(), teams, cols);
+  launch::launch_kernel(s, load(s.device(), column_reduce_variant(out.dtype)), runtime::grid_for(cols, 32),
+                        ColumnReduceArgs<launch::HostArg>{
+                            .partials = partials.arg(), .out = out.arg(), .teams = teams, .cols = cols});
 }
 
 }  // namespace cgp::kernels::row

@@ -20,6 +20,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -302,13 +303,20 @@ class TopKernel {
   Ptr<shared, u32> bins_, warps_, counter_;
 };
 
-// Pitch in elements; `accesses` of a row.
-void topk_rows(Kernel& k, TopKConfig b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
-               Val<u64> pitch, Val<u32> wanted) {
+template <template <class> class V>
+struct TopKArgs {
+  V<In<b8>> in;
+  V<Out<b8>> values, index;
+  V<u64> accesses;  ///< of a row
+  V<u64> pitch;     ///< in elements
+  V<u32> wanted;
+};
+
+void topk_rows(Kernel& k, TopKConfig b, TopKArgs<DeviceArg> p) {
   k.block(b.threads);
   const auto row = to<u64>(k.ctaid_x());
-  const auto from = in.at(row * (pitch * std::uint64_t(cgp::bytes(b.type))));
-  TopKernel top(k, b, from, accesses);
+  const auto from = p.in.at(row * (p.pitch * std::uint64_t(cgp::bytes(b.type))));
+  TopKernel top(k, b, from, p.accesses);
   const auto list = k.shared<u64>(b.slots);
   const auto clear = [&] {
     for (int i = 0; i < b.slots; i += b.threads)
@@ -316,24 +324,24 @@ void topk_rows(Kernel& k, TopKConfig b, In<b8> in, Out<b8> values, Out<b8> index
             [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
   };
   clear();
-  const auto bound = top.bound(top.maxima(b.groups), wanted);
+  const auto bound = top.bound(top.maxima(b.groups), p.wanted);
   const auto found = assume_uniform(top.collect_from(bound, list, b.slots), Uniform::cta);
   k.if_(found > std::uint32_t(b.slots), [&] {
     clear();
-    top.collect(top.select_above(bound, wanted), wanted, list);
+    top.collect(top.select_above(bound, p.wanted), p.wanted, list);
   });
   top.sort(list, b.slots);
-  k.loop(range(k.tid(), wanted, Val<u32>(std::uint32_t(b.threads))), [&](const Val<u32>& r) {
+  k.loop(range(k.tid(), p.wanted, Val<u32>(std::uint32_t(b.threads))), [&](const Val<u32>& r) {
     const auto at = ~to<u32>(list.ld(r));
-    const auto to_slot = row * to<u64>(wanted) + to<u64>(r);
+    const auto to_slot = row * to<u64>(p.wanted) + to<u64>(r);
     if (b.wide)
-      index.as<u64>().st(to_slot, to<u64>(at));
+      p.index.as<u64>().st(to_slot, to<u64>(at));
     else
-      index.as<u32>().st(to_slot, at);
+      p.index.as<u32>().st(to_slot, at);
     if (b.type == DType::f32)
-      values.as<b32>().st(to_slot, from.as<const b32>().ld<nc>(at));
+      p.values.as<b32>().st(to_slot, from.as<const b32>().ld<nc>(at));
     else
-      values.as<b16>().st(to_slot, from.as<const b16>().ld<nc>(at));
+      p.values.as<b16>().st(to_slot, from.as<const b16>().ld<nc>(at));
   });
 }
 
@@ -421,9 +429,13 @@ void topk(runtime::Stream& s, const TopK& given) {
   const auto p = checked(given);
   const auto& t = p.t;
   if (t.rows == 0 || t.k == 0) return;
-  load(s.device(), make(p.build))(s, runtime::grid_for(t.rows, 1), t.in.arg(), t.values.arg(), t.index.arg(),
-                                  t.cols / std::uint64_t(p.build.elements), t.layout.pitch,
-                                  std::uint32_t(t.k));
+  launch::launch_kernel(s, load(s.device(), make(p.build)), runtime::grid_for(t.rows, 1),
+                        TopKArgs<launch::HostArg>{.in = t.in.arg(),
+                                                  .values = t.values.arg(),
+                                                  .index = t.index.arg(),
+                                                  .accesses = t.cols / std::uint64_t(p.build.elements),
+                                                  .pitch = t.layout.pitch,
+                                                  .wanted = std::uint32_t(t.k)});
 }
 
 Variant topk_variant(const TopK& t) { return make(checked(t).build); }
