@@ -79,7 +79,7 @@ CLEAN = [
     "cgp/launch",
     "cgp/model",
     "cgp/profile",
-    "cgp/ptx/passes",
+    "cgp/ptx",
     "cgp/quant",
     "cgp/runtime",
     "cgp/selfcheck",
@@ -88,9 +88,9 @@ CLEAN = [
     "cgp/tune",
     "examples",
     "python",
+    "scripts",
     "tests",
-    "tools/cgp/kernels",
-    "tools/numerics",
+    "tools",
 ]
 SOURCES = {".h", ".cpp", ".c", ".def", ".py"}
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
