@@ -19,7 +19,8 @@ ENTRY = re.compile(rf"CGP_FINDING\(\s*({STRING}),\s*(\w+),\s*({STRING}),\s*({STR
 HEAD = """# Findings
 
 What the emulator and `cgp run` report, by class. `cgp explain CLASS` prints the same. Only errors make a run fail (exit
-code 1); notes are things that are wrong by the letter and harmless on hardware. `--check` takes the words of the column
+code 1). Warnings are wrong by the letter of PTX and harmless in binaries that ship: `--check strict` makes them errors.
+Notes are harmless on hardware. `--check` takes the words of the column
 "check"; classes without one come from comparing runs (`--policies`).
 
 <!-- written by scripts/findings_doc.py from cgp/emu/finding_classes.def -->

@@ -41,10 +41,11 @@ enum class Check : std::uint32_t {
   deadlock = 1u << 7,   ///< deadlock
   lifetime = 1u << 8,   ///< lifetime.dsmem lifetime.global
   program = 1u << 9,    ///< trap, assert: the program itself gave up
+  strict = 1u << 10,    ///< no check of its own: warnings become errors
 };
-inline constexpr std::uint32_t kAllChecks = (1u << 10) - 1;
-/// The checks that this version performs: all of them.
-inline constexpr std::uint32_t kPerformedChecks = kAllChecks;
+inline constexpr std::uint32_t kAllChecks = (1u << 10) - 1;  ///< without strict
+/// What this version performs: all of it.
+inline constexpr std::uint32_t kPerformedChecks = kAllChecks | std::uint32_t(Check::strict);
 
 class CheckSet {
  public:
@@ -68,7 +69,8 @@ class CheckSet {
   std::uint32_t bits_ = 0;
 };
 /// "all", "none", or names joined by commas, each optionally with a leading '-' to take it away
-/// ("all,-uninit"). Throws ArgumentError naming the closest check.
+/// ("all,-uninit"). "strict" makes warnings errors; alone it is all checks so. Throws ArgumentError naming the
+/// closest check.
 CheckSet parse_checks(std::string_view text);
 std::string name(CheckSet s);
 
@@ -163,7 +165,8 @@ struct Launch {
   std::span<const std::byte> params;
 };
 
-/// Only errors fail a run. Notes are classes that are harmless on hardware (race.same_value).
+/// Only errors fail a run. Warnings are wrong by the letter of PTX, and harmless in binaries that ship; under
+/// Check::strict they are errors. Notes are harmless on hardware (race.same_value).
 enum class Severity : std::uint8_t { error, warning, note };
 std::string_view name(Severity s);
 
@@ -179,7 +182,7 @@ struct OtherParty {
 
 struct Finding {
   std::string cls;                      ///< "oob.global", "deadlock", ... (finding_class.h, docs/findings.md)
-  Severity severity = Severity::error;  ///< make_finding takes it from the class's table
+  Severity severity = Severity::error;  ///< the class's; under Check::strict its warnings are errors
   std::string message;                  ///< one or more sentences with the numbers
   std::string access;                   ///< what `instruction` does: "reads 4 bytes"; may be empty
   std::string instruction;

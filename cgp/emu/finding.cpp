@@ -36,6 +36,8 @@ Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lan
   Finding f;
   f.cls = std::string(cls);
   if (const FindingClass* c = find_class(cls)) f.severity = c->severity;
+  if (f.severity == Severity::warning && (w.checks & std::uint32_t(Check::strict)))
+    f.severity = Severity::error;
   f.message = std::move(message);
   locate(*w.worker->launch->program, op.inst, f);
   f.block = w.cta->id;

@@ -95,7 +95,8 @@ void declare_run(CLI::App& app, CommandLine& c) {
   app.add_option(
          "--check", r.checks,
          "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
-         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
+         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit). strict: all, and "
+         "warnings fail")
       ->capture_default_str();
   spec::Emulation& e = r.emulation;
   const auto emulator = "Emulator";

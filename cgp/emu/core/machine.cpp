@@ -2,6 +2,7 @@
 // The device: memory calls, loading modules, checking and starting launches.
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "cgp/base/text.h"
@@ -47,10 +48,20 @@ DeviceProperties device_properties(std::string_view arch) {
                               "use sm_75 sm_80 sm_86 sm_87 sm_89 sm_90a sm_100a sm_103a sm_120a or sm_121a"});
 }
 
+namespace {
+/// By bit of Check.
+const std::vector<std::string>& check_names() {
+  static const std::vector<std::string> names{"bounds",   "alignment", "uninit",    "race",
+                                              "async",    "barrier",   "sync_mask", "deadlock",
+                                              "lifetime", "program",   "strict"};
+  return names;
+}
+}  // namespace
+
 CheckSet parse_checks(std::string_view text) {
-  static const std::vector<std::string> names{"bounds",  "alignment", "uninit",   "race",     "async",
-                                              "barrier", "sync_mask", "deadlock", "lifetime", "program"};
+  const auto& names = check_names();
   CheckSet s;
+  const auto complete = [](CheckSet x) { return x == CheckSet(Check::strict) ? x | CheckSet::all() : x; };
   for (std::string_view word : text::split(text, ',')) {
     word = text::trim(word);
     const bool minus = !word.empty() && word[0] == '-';
@@ -70,19 +81,18 @@ CheckSet parse_checks(std::string_view text) {
       }
       x = CheckSet::from_bits(1u << (it - names.begin()));
     }
-    s = minus ? s - x : s | x;
+    s = minus ? complete(s) - x : s | x;
   }
-  return s;
+  return complete(s);
 }
 
 std::string name(CheckSet s) {
-  constexpr std::string_view names[] = {"bounds",  "alignment", "uninit",   "race",     "async",
-                                        "barrier", "sync_mask", "deadlock", "lifetime", "program"};
   if (s == CheckSet::all()) return "all";
+  if (s == (CheckSet::all() | Check::strict)) return "strict";
   if (s.empty()) return "none";
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < std::size(names); ++i)
-    if (s.bits() >> i & 1) parts.emplace_back(names[i]);
+  for (std::size_t i = 0; i < check_names().size(); ++i)
+    if (s.bits() >> i & 1) parts.push_back(check_names()[i]);
   return text::join(parts, ",");
 }
 
@@ -201,9 +211,16 @@ InstanceHandle Machine::load(std::shared_ptr<const Program> program) {
         v.linkage == ptx::Linkage::external)
       return;
     const std::uint64_t bytes = std::max<std::uint64_t>(v.bytes(), v.init.size());
-    Symbol s{impl_->heap.alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
-                               v.space == ptx::Space::constant),
-             bytes};
+    Symbol s{0, bytes};
+    try {
+      s.address = impl_->heap.alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
+                                    v.space == ptx::Space::constant);
+    } catch (const std::bad_alloc&) {
+      throw Unsupported(ErrorText{"this machine's memory must hold the module's variables",
+                                  p.module.text(v.name),
+                                  cat("it has ", bytes, " bytes"),
+                                  {}});
+    }
     Allocation* a = impl_->heap.find(s.address, bytes);
     if (!v.init.empty()) std::memcpy(a->host, v.init.data(), v.init.size());
     a->mark(0, bytes);  // variables without initialiser start as zero

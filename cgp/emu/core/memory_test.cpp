@@ -38,6 +38,11 @@ TEST(memory, names_of_checks) {
   EXPECT_EQ(name(parse_checks("bounds, uninit")), "bounds,uninit");
   EXPECT_FALSE(parse_checks("all,-deadlock").has(Check::deadlock));
   EXPECT_THROW(parse_checks("bound"), ArgumentError);
+  EXPECT_FALSE(parse_checks("all").has(Check::strict));
+  EXPECT_EQ(parse_checks("strict"), CheckSet::all() | Check::strict);
+  EXPECT_EQ(name(parse_checks("strict")), "strict");
+  EXPECT_EQ(name(parse_checks("bounds,strict")), "bounds,strict");
+  EXPECT_EQ(parse_checks("strict,-race"), (CheckSet::all() | Check::strict) - Check::race);
 }
 
 TEST(memory, widths_and_extensions) {

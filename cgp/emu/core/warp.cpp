@@ -221,8 +221,8 @@ void execute_closely(Warp& w, Run& run) {
       w.active = act;
     }
   }
-  if (w.taint) propagate_taint(w, op);
   if (op.flags & kAsyncRow) note_rows(w, op);
+  if (w.taint) propagate_taint(w, op);
   op.fn(w, op);
 }
 
