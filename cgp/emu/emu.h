@@ -194,13 +194,19 @@ struct Finding {
   std::string buffer;            ///< nearest allocation or variable
   std::int64_t byte_offset = 0;  ///< of `address` from the start of `buffer`
   std::string hint;
-  std::uint64_t count = 1;  ///< how often this class was met at this instruction
+  std::uint64_t count = 1;  ///< how often this class was met, at all `instructions`
+  /// Instructions with the same cause: of one C++ line (of both parties), or next to each other. The first is
+  /// shown.
+  std::uint32_t instructions = 1;
   std::optional<OtherParty> other;
   /// With `other`: what would have ordered the two and is not there ("no barrier between them")
   std::string missing_edge;
 };
 /// A finding as several lines of text for a terminal.
 std::string describe(const Finding& f);
+/// The order of a report: errors first, what may be the cause of others before these (a race before the value that
+/// was never written and the deadlock), then by line.
+bool reported_before(const Finding& a, const Finding& b);
 
 /// Counts of one instruction over all warps of the launch.
 struct PcCounters {
@@ -251,7 +257,7 @@ struct AccessMap {
 
 struct Result {
   Counters counters;
-  std::vector<Finding> findings;    ///< errors first, then by line
+  std::vector<Finding> findings;    ///< one a cause, in the order of reported_before
   std::vector<AccessMap> accesses;  ///< with Options::access_map, by address, what was never touched left out
   std::string output;               ///< what the kernel printed
   double seconds = 0;               ///< host time

@@ -69,8 +69,8 @@ void report_row(Warp& w, const Op& op, Loc l, const Op& owner, AsyncUnit unit, s
   const ProgramImpl& p = *w.worker->launch->program;
   Finding f = make_finding(w, load ? "async.tensor_load" : "async.register", op, w.active,
                            cat(does, ' ', register_name(*w.frame->function, l), ", which the asynchronous '",
-                               p.opcode(owner.inst), "' of PTX line ", p.inst(owner.inst).ptx_line,
-                               " may still ", still, ": no ", text_of(unit).wait, " has covered it"));
+                               p.opcode(owner.inst), "' of ", line_text(p, owner.inst), " may still ", still,
+                               ": no ", text_of(unit).wait, " has covered it"));
   f.hint = std::string(text_of(unit).of);
   f.other = other_party(w, owner, w.active);
   add_finding(*w.worker->launch, op, std::move(f));
@@ -126,8 +126,8 @@ void check_fenced(Warp& w, const Op& op, std::span<const Loc> uses, bool overwri
     const ProgramImpl& p = *w.worker->launch->program;
     Finding f = make_finding(w, "async.register", op, w.active,
                              cat(overwrites ? "overwrites " : "reads ", register_name(*w.frame->function, l),
-                                 ", which PTX line ", p.inst(r.touched->inst).ptx_line,
-                                 r.read_only ? " read" : " wrote", " with no wgmma.fence between the two"));
+                                 ", which ", line_text(p, r.touched->inst), r.read_only ? " read" : " wrote",
+                                 " with no wgmma.fence between the two"));
     f.hint = "wgmma.fence.sync.aligned after the last ordinary access to accumulators and A registers";
     f.other = other_party(w, *r.touched, w.active);
     return add_finding(*w.worker->launch, op, std::move(f));

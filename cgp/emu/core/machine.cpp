@@ -311,6 +311,21 @@ void make_pools(LaunchState& s) {
   }
 }
 
+// Buffers that nobody named are called by the arguments that point into them.
+void name_buffers(LaunchState& s, const std::vector<ParamInfo>& all) {
+  for (std::size_t n = all.size(); n-- > 0;) {
+    if (all[n].size != 8 || all[n].offset + 8 > s.params.size()) continue;
+    std::uint64_t address = 0;
+    std::memcpy(&address, s.params.data() + all[n].offset, 8);
+    Allocation* a = s.machine->heap.at_or_below(address);
+    if (!a || !a->unnamed || !a->contains(address, 1)) continue;
+    // nvcc and the language number their parameters.
+    const std::string& name = all[n].name;
+    const bool numbered = name == cat("p", n) || name.find("_param_") != name.npos;
+    a->name = cat("argument ", n, numbered ? "" : cat(" (", name, ")"));
+  }
+}
+
 void set_residency(LaunchState& s) {
   const DeviceProperties& d = s.machine->properties;
   const std::uint32_t shared = std::max(1024u, s.shared_bytes - s.reserved_bytes + 1024);
@@ -356,6 +371,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   s.warps_per_cta = std::uint32_t((launch.block.count() + kLanes - 1) / kLanes);
   make_pools(s);
   set_residency(s);
+  name_buffers(s, entry.params);
   ++impl_->launches;
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());
@@ -388,9 +404,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   if (s.fault) std::rethrow_exception(s.fault);
 
   Result r;
-  std::sort(s.findings.begin(), s.findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tie(a.severity, a.ptx_line, a.cls) < std::tie(b.severity, b.ptx_line, b.cls);
-  });
+  sum_up(s);
   r.findings = std::move(s.findings);
   r.output = std::move(s.output);
   for (auto& w : workers) count_all(*w);

@@ -252,8 +252,8 @@ void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use o
       spot.tensor ? cat("lanes from ", spot.address >> 16, ", column ", f.byte_offset, " of Tensor Memory")
                   : cat("bytes ", f.byte_offset, " to ", f.byte_offset + std::int64_t(spot.bytes) - 1,
                         " of '", f.buffer, "'");
-  f.message = cat(me, " ", act(a.use, a.trait.rmw, spot.bytes), " (", at, ") that ", they, " (PTX line ",
-                  f.other->ptx_line, ") ",
+  f.message = cat(me, " ", act(a.use, a.trait.rmw, spot.bytes), " (", at, ") that ", they, " (",
+                  line_text(*launch.program, inst), ") ",
                   other_use == Use::read ? "reads"
                   : t.rmw                ? "updates"
                                          : "writes",
