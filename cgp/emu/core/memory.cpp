@@ -658,7 +658,10 @@ std::uint32_t shared_origin(Warp& w, const Op& op, const Cta& cta, std::uint32_t
     return found->second;
   std::int64_t inside = 0;
   std::string variable = shared_variable(*w.worker->launch, at, &inside);
-  return note_origin(w, op, cta.shared_base() | at, true, std::move(variable), inside);
+  const std::uint32_t origin = note_origin(w, op, cta.shared_base() | at, true, variable, inside);
+  // The check of the whole range may have noted its begin.
+  w.worker->origins[origin] = {&op, cta.shared_base() | at, std::move(variable), inside, true};
+  return origin;
 }
 
 }  // namespace cgp::emu
