@@ -95,7 +95,8 @@ void declare_run(CLI::App& app, CommandLine& c) {
   app.add_option(
          "--check", r.checks,
          "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
-         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
+         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit). strict: all, and "
+         "warnings fail")
       ->capture_default_str();
   spec::Emulation& e = r.emulation;
   const auto emulator = "Emulator";
@@ -179,9 +180,9 @@ void declare_run(CLI::App& app, CommandLine& c) {
 
 void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option(
-         "TARGET", c.explain.target,
-         "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86")
-      ->required();
+      "TARGET", c.explain.target,
+      "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86");
+  app.add_option("--finding", c.explain.finding, "A class of findings: its rule, an example, what to write");
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
   app.add_option("--block", c.explain.block,
@@ -211,7 +212,7 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.footer(
       "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256 --fail-on P0\n  cgp "
       "explain "
-      "race.shared\n  cgp explain ANA-B05");
+      "--finding race.shared\n  cgp explain ANA-B05");
 }
 
 void declare_doctor(CLI::App& app, CommandLine& c) {
