@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "cgp/base/error.h"
@@ -33,7 +34,8 @@ using profile::number_text;
 using profile::time_text;
 using text::cat;
 
-void count_in_another_run(const ProfileOptions& o, Document& d) {
+void count_in_another_run(const ProfileOptions& o, Document& d,
+                          const std::function<void(const std::string&)>& step) {
   if (o.count == "syscalls") {
     std::map<std::string, std::uint64_t> by_name;
     std::uint64_t all = 0;
@@ -44,12 +46,19 @@ void count_in_another_run(const ProfileOptions& o, Document& d) {
   }
   if (o.count == "callgrind") measure::add_callgrind(measure::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
-    const auto mix = measure::step_program(o.command);
+    const auto mix = measure::step_program(
+        o.command, measure::kMostSteps, measure::kMostStepSeconds, [&](std::uint64_t n, double seconds) {
+          step(format(
+              "single steps: {:.1f} of at most {:.0f} million instructions, {:.0f} of at most {:.0f} s",
+              double(n) * 1e-6, double(measure::kMostSteps) * 1e-6, seconds, measure::kMostStepSeconds));
+        });
     const std::string first = format("the first {} instructions", mix.instructions);
     mix.add_to(d.metrics, mix.truncated ? "single steps of " + first : "single steps");
     if (mix.truncated)
-      d.notes.push_back(cat("single steps ended after 20 million instructions or a minute: the mix is of ",
-                            first, "; --count callgrind counts all"));
+      d.notes.push_back(format(
+          "single steps ended after {:.0f} million instructions or {:.0f} s: the mix is of {}; --count "
+          "callgrind counts all",
+          double(measure::kMostSteps) * 1e-6, measure::kMostStepSeconds, first));
   }
 }
 
@@ -238,7 +247,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
     if (o.count != "none") {
       progress.step("counting in another run");
-      count_in_another_run(options, d);
+      count_in_another_run(options, d, [&](const std::string& what) { progress.step(what); });
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {
@@ -291,6 +300,11 @@ int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "wasm")
     throw Unsupported(
         ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});
+  if (o.what == "wgpu" && o.target == "native")
+    throw Unsupported(ErrorText{"profiling WebGPU natively needs the wgpu native library (Vulkan or Metal)",
+                                {},
+                                "this version drives none",
+                                "cgp profile kernel --device cuda measures a GPU through its driver"});
   if (o.what == "wgpu")
     throw Unsupported(ErrorText{"No browser found — falling back to wgpu native (Vulkan/Metal)",
                                 {},
