@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "cgp/profile/cupti/cupti_plan.h"
 #include "cgp/profile/measure/count.h"
 #include "cgp/profile/measure/stats.h"
+#include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
@@ -192,6 +194,7 @@ std::string text_of(const Document& d, const profile::ProgramRun& run, const pro
   std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
   if (d.more.contains("energy")) out += profile::energy_text(d);
   out += printed_text(run.process.out, width);
+  if (d.more.contains("cpu_samples")) out += profile::cpu_text(d.more["cpu_samples"], width);
   if (run.no_gpu.empty()) {
     out += format(
         "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
@@ -232,7 +235,15 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     p.trace_gpu = !o.no_trace;
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
+    std::optional<profile::CpuSampler> sampler;
+    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate));
+    // Python 3.12 and later name their functions for samplers; others do not know the word.
+    if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
     run = profile::run_program(command, p);
+    if (sampler) {
+      const auto samples = profile::analyse(sampler->stop());
+      d.more["cpu_samples"] = profile::to_json(samples);
+    }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);
     summary = profile::summarise(run.timeline);

@@ -88,5 +88,14 @@ TEST_F(Profiler, what_cannot_be_done_is_said_before_anything_runs) {
   EXPECT_FALSE(std::filesystem::exists(path("it_ran")));
 }
 
+TEST_F(Profiler, programs_of_the_processor_name_what_took_the_time) {
+  const std::string loop = " -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
+  const auto d = cgp("profile binary --json" + loop).parsed();
+  ASSERT_TRUE(d.contains("cpu_samples"));
+  const auto& s = d["cpu_samples"];
+  if (!s.contains("absent")) EXPECT_GT(s["functions"].size(), 0u) << s;
+  EXPECT_FALSE(cgp("profile binary --sample 0 --json" + loop).parsed().contains("cpu_samples"));
+}
+
 }  // namespace
 }  // namespace cgp

@@ -86,6 +86,11 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "Count in another run: none; instructions by callgrind or step (slow, AVX-512 too); syscalls")
       ->check(CLI::IsMember({"none", "callgrind", "step", "syscalls"}))
       ->capture_default_str();
+  app.add_option(
+         "--sample", p.sample_rate,
+         "Samples of each processor's work in a second: the functions and lines that take the time; 0: none")
+      ->check(CLI::Range(0, 20000))
+      ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());
