@@ -17,6 +17,7 @@
 #include "cgp/profile/measure/count.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
@@ -177,29 +178,31 @@ std::string printed_text(const std::string& all, int width) {
   return out;
 }
 
-std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::TimelineSummary& s,
+std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::Phases& phases,
                     int width) {
+  const profile::TimelineSummary& s = phases.judged();
+  const char* part = phases.steady ? " of the steady state" : "";
   std::string verdict;
   if (!run.process.ok())
     verdict = format("FAILED: {}; what was recorded until then follows", run.process.describe());
   else if (!run.no_gpu.empty())
     verdict = format("CPU only: {}", run.no_gpu);
   else if (s.launch_bound)
-    verdict = format("LAUNCH-BOUND: the GPU was idle for {:.0f} % of {}", s.idle_percent(),
-                     time_text(s.span_ms * 1e3));
+    verdict = format("LAUNCH-BOUND: the GPU was idle for {:.0f} % of {}{}", s.idle_percent(),
+                     time_text(s.span_ms * 1e3), part);
   else
-    verdict =
-        format("GPU busy for {:.0f} % of {}; {} takes {:.0f} % of the kernels' time", 100 - s.idle_percent(),
-               time_text(s.span_ms * 1e3), profile::short_name(s.dominant), s.dominant_percent);
+    verdict = format("GPU busy for {:.0f} % of {}{}; {} takes {:.0f} % of the kernels' time",
+                     100 - s.idle_percent(), time_text(s.span_ms * 1e3), part,
+                     profile::short_name(s.dominant), s.dominant_percent);
   std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
   if (d.more.contains("energy")) out += profile::energy_text(d);
   out += printed_text(run.process.out, width);
   if (d.more.contains("cpu_samples")) out += profile::cpu_text(d.more["cpu_samples"], width);
   if (run.no_gpu.empty()) {
     out += format(
-        "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
-        s.launches, s.graph_launches, s.copies, time_text(s.launch_us), time_text(s.latency_us),
-        time_text(s.gap_us));
+        "{}gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
+        profile::phases_text(phases), s.launches, s.graph_launches, s.copies, time_text(s.launch_us),
+        time_text(s.latency_us), time_text(s.gap_us));
     out += profile::kernel_table(d.kernels, width);
   }
   if (!run.process.ok() && !run.no_gpu.empty())
@@ -224,7 +227,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
   profile::ProgramRun run;
-  profile::TimelineSummary summary;
+  profile::Phases phases;
   std::string heap_text;
   {
     Progress progress;
@@ -246,7 +249,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);
-    summary = profile::summarise(run.timeline);
+    phases = profile::phases_of(run.timeline);
     d.kernels = profile::kernels_of(run.timeline);
     d.notes = profile::notes_of(run.timeline);
     if (run.steal > 0.05)
@@ -281,14 +284,14 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
   }
   filter_kernels(o.filter, d);
-  d.waste = profile::timeline_waste(summary, d.kernels);
-  if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(summary);
+  d.waste = profile::phases_waste(phases, d.kernels);
+  if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(phases);
   d.more["process"] = {{"exit_code", run.process.exit_code},     {"signal", run.process.signal},
                        {"ended", run.process.describe()},        {"user_s", run.process.user_seconds},
                        {"system_s", run.process.system_seconds}, {"output", beginning(run.process.out)},
                        {"errors", beginning(run.process.err)}};
   d.samples.push_back({"wall", "us", {run.process.wall_seconds * 1e6}});
-  std::string out = text_of(d, run, summary, context.width) + heap_text;
+  std::string out = text_of(d, run, phases, context.width) + heap_text;
   if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + last_lines(run.process.err);
   deliver(context, d, o.save, out);
   return run.process.ok() ? kClean : kProgramFailed;
