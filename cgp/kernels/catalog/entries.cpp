@@ -5,6 +5,7 @@
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/cumsum/cumsum.h"
+#include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/dropout/dropout.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/norm/norm.h"
@@ -20,6 +21,7 @@ std::vector<KernelEntry> row_entries() {
           cross_entropy_entry(),
           argmax_entry(),
           cumsum_entry(),
+          dequantize_entry(),
           dropout_entry(),
           embedding_entry(),
           embedding_backward_entry(),
