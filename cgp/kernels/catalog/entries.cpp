@@ -9,6 +9,7 @@
 #include "cgp/kernels/dropout/dropout.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/topk/topk.h"
@@ -31,6 +32,7 @@ std::vector<KernelEntry> row_entries() {
           layer_norm_backward_entry(),
           log_softmax_entry(),
           log_softmax_backward_entry(),
+          quantized_matmul_entry(),
           rms_norm_entry(),
           rms_norm_backward_entry(),
           rope_entry(),

@@ -37,9 +37,10 @@ struct Numbers {
   V<u64> rows;       ///< of the result
   V<u64> first_row;  ///< of the weight; its first element is
   V<u64> first;
-  V<u64> weight_rows;  ///< GPTQ, AWQ: of the weight
-  V<u64> cols, pitch;
-  V<u32> chunks;  ///< blocks along a row
+  V<u64> weight_rows, weight_cols;
+  V<u64> first_col;
+  V<u64> cols, pitch;  ///< of the result
+  V<u32> chunks;       ///< blocks along a row
   V<u64> group;
   V<u32> group_log2;
   V<u32> absmax_block;
@@ -73,7 +74,7 @@ class Dequantizer {
     const auto col = to<u64>(chunk_) * std::uint64_t(kChunk) + to<u64>(thread_ * kEach);
     k_.if_(col < p_.cols, [&] {
       const auto row = to<u64>(row_);
-      store(row, col, eight(p_.first + row * p_.cols + col, col));
+      store(row, col, eight(p_.first + row * p_.weight_cols + col, col));
       report();
     });
   }
@@ -150,7 +151,8 @@ class Dequantizer {
   Eight scaled_fp8(const Val<u64>& first, const Val<u64>& col) {
     const auto down = to<u32>(p_.first_row + to<u64>(row_)) / p_.scale_rows;
     const auto scale = [&](const Val<u64>& c) {
-      const auto at = to<u64>(down) * to<u64>(p_.tiles_across) + to<u64>(to<u32>(c) / p_.scale_cols);
+      const auto at =
+          to<u64>(down) * to<u64>(p_.tiles_across) + to<u64>(to<u32>(p_.first_col + c) / p_.scale_cols);
       return used(t_.scales.as<const f32>().ld(at));
     };
     const auto value = [&](const Word& byte) {
@@ -190,7 +192,8 @@ class Dequantizer {
     const auto col = octet() * 8u, row = to<u64>(row_) * 8u + to<u64>(lane_ & 7u);
     k_.if_((col < p_.cols) & (row < p_.rows), [&] {
       const auto n = p_.first_row + row;
-      const auto word = t_.codes.as<const u32>().ld(octet() * p_.weight_rows + n);
+      const auto in = p_.first_col + col;  // of the weight
+      const auto word = t_.codes.as<const u32>().ld(in / 8u * p_.weight_rows + n);
       const auto of_group = [&](const Val<u64>& g) {
         const auto at = g * p_.weight_rows + n;
         const auto zero = zero_at(at / 8u, lane_ & 7u);
@@ -198,11 +201,11 @@ class Dequantizer {
       };
       Eight out;
       std::vector<std::pair<Number, Number>> shared_group;
-      if (!b_.g_idx) shared_group.push_back(of_group(to<u64>(to<u32>(col) / to<u32>(p_.group))));
+      if (!b_.g_idx) shared_group.push_back(of_group(to<u64>(to<u32>(in) / to<u32>(p_.group))));
       for (std::uint32_t i = 0; i < kEach; ++i) {
-        const auto [scale, zero] =
-            b_.g_idx ? of_group(to<u64>(t_.g_idx.as<const u32>().ld(col + std::uint64_t(i))))
-                     : shared_group[0];
+        const auto [scale, zero] = b_.g_idx
+                                       ? of_group(to<u64>(t_.g_idx.as<const u32>().ld(in + std::uint64_t(i))))
+                                       : shared_group[0];
         out.push_back(weight(scale, word, Word(i), zero));
       }
       store(row, col, out), report();
@@ -213,11 +216,11 @@ class Dequantizer {
     static constexpr std::uint32_t kPlace[] = {0, 4, 1, 5, 2, 6, 3, 7};  // nibble of each output in its word
     const auto col = octet() * 8u, row = (to<u64>(row_) * 8u + to<u64>(lane_ & 7u)) * 8u;
     k_.if_((col < p_.cols) & (row < p_.rows), [&] {
-      const auto n = (p_.first_row + row) / 8u, across = p_.weight_rows / 8u;
+      const auto n = (p_.first_row + row) / 8u, across = p_.weight_rows / 8u, in = p_.first_col + col;
       std::vector<Word> words;
       for (std::uint64_t i = 0; i < kEach; ++i)
-        words.push_back(t_.codes.as<const u32>().ld((col + i) * across + n));
-      const auto at = to<u64>(to<u32>(col) / to<u32>(p_.group)) * across + n;
+        words.push_back(t_.codes.as<const u32>().ld((in + i) * across + n));
+      const auto at = to<u64>(to<u32>(in) / to<u32>(p_.group)) * across + n;
       for (std::uint32_t j = 0; j < kEach; ++j) {
         const auto zero = zero_at(at, Word(kPlace[j]));
         const auto scale = half_at(t_.scales, at * 8u + std::uint64_t(j));
@@ -287,9 +290,11 @@ void dequantize_kernel(Kernel& k, DequantizeConfig b, In<b8> codes, In<b8> scale
   Dequantizer(k, b, t, p).run();
 }
 
-/// Dense results as one row, where nothing depends on the row.
-bool one_row(const Dequantize& d) { return !fp8(d.weight.format) && d.out_layout.pitch == d.weight.cols; }
-std::uint64_t columns(const Dequantize& d) { return one_row(d) ? d.rows * d.weight.cols : d.weight.cols; }
+/// Whole rows to a dense result are one row, where nothing depends on the row.
+bool one_row(const Dequantize& d) {
+  return !fp8(d.weight.format) && d.cols == d.weight.cols && d.out_layout.pitch == d.cols;
+}
+std::uint64_t columns(const Dequantize& d) { return one_row(d) ? d.rows * d.cols : d.cols; }
 
 Dequantize checked(Dequantize d) {
   const row::Checker c{"dequantize"};
@@ -303,7 +308,14 @@ Dequantize checked(Dequantize d) {
   if ((w.format == QuantizedFormat::gptq || w.format == QuantizedFormat::awq) &&
       (d.first_row % 8 || d.rows % 8))
     c.fail("rows", "must be multiples of 8", text::cat(d.rows, " from ", d.first_row, " on"));
-  d.out_layout = c.rows("out", d.out, d.rows, w.cols, d.out_layout);
+  if (d.first_col > w.cols || d.cols > w.cols - d.first_col)
+    c.fail("cols", "must be columns of the weight",
+           text::cat(d.cols, " from ", d.first_col, " on, the weight has ", w.cols));
+  if (!d.cols) d.cols = w.cols - d.first_col;
+  if (const auto step = column_step(w.format);
+      d.first_col % step || (d.cols % step && d.first_col + d.cols != w.cols))
+    c.fail("cols", text::cat("must be multiples of ", step), text::cat(d.cols, " from ", d.first_col, " on"));
+  d.out_layout = c.rows("out", d.out, d.rows, d.cols, d.out_layout);
   if (d.errors.given) c.present("errors", d.errors, {DType::u32}, true), c.vector("errors", d.errors, 1);
   return d;
 }
@@ -320,7 +332,7 @@ DequantizeConfig config_of(const Dequantize& d) {
   if (const auto f = block_format(w.format); f && !plain(w.format)) {
     c.align = aligned(quant::info(*f).bytes);
   } else if (plain(w.format)) {
-    c.ragged = cols % kEach || w.codes.address % 4;
+    c.ragged = cols % kEach || (!one_row(d) && w.cols % kEach) || w.codes.address % 4;
     if (!c.ragged) c.align = aligned(16);
   } else if (w.format == QuantizedFormat::bnb_nf4) {
     c.ragged = w.cols % kEach || w.group % kEach || !power(w.group);
@@ -340,6 +352,11 @@ DequantizeConfig config_of(const Dequantize& d) {
 
 }  // namespace
 
+std::uint64_t column_step(QuantizedFormat f) {
+  const auto blocks = block_format(f);
+  return blocks ? std::max<std::uint64_t>(kEach, quant::info(*blocks).elements) : kEach;
+}
+
 DequantizeConfig dequantize_config(const Dequantize& d) { return config_of(checked(d)); }
 
 Variant dequantize_variant(const DequantizeConfig& c) {
@@ -349,10 +366,10 @@ Variant dequantize_variant(const DequantizeConfig& c) {
 void dequantize(runtime::Stream& s, const Dequantize& given) {
   const auto d = checked(given);
   const auto& w = d.weight;
-  if (d.rows == 0 || w.cols == 0) return;
+  if (d.rows == 0 || d.cols == 0) return;
   const bool words = w.format == QuantizedFormat::gptq || w.format == QuantizedFormat::awq;
   const bool flat = !words && one_row(d);
-  const std::uint64_t cols = flat ? columns(d) : w.cols, each = words ? kTileCols : kChunk;
+  const std::uint64_t cols = flat ? columns(d) : d.cols, each = words ? kTileCols : kChunk;
   const std::uint64_t chunks = (cols + each - 1) / each;
   const std::uint64_t tile_rows = w.format == QuantizedFormat::gptq  ? 8
                                   : w.format == QuantizedFormat::awq ? 64
@@ -363,14 +380,16 @@ void dequantize(runtime::Stream& s, const Dequantize& given) {
     throw Unsupported(
         text::cat("dequantize: less than 2^32 rows and columns, and less than 2^31 blocks of the launch "
                   "are possible; there are ",
-                  d.rows, " x ", w.cols));
+                  d.rows, " x ", d.cols));
   const auto tile = [](std::uint64_t n) { return std::uint32_t(std::min<std::uint64_t>(n, 0xffffffffull)); };
   const std::uint64_t across = (w.cols + w.scale_cols - 1) / w.scale_cols;
   const Numbers<HostValue> p{
       .rows = d.rows,
       .first_row = d.first_row,
-      .first = d.first_row * w.cols,
+      .first = d.first_row * w.cols + d.first_col,
       .weight_rows = w.rows,
+      .weight_cols = w.cols,
+      .first_col = d.first_col,
       .cols = cols,
       .pitch = d.out_layout.pitch,
       .chunks = std::uint32_t(chunks),

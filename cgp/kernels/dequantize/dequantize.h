@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Quantised weights to f32, f16 or bf16: out[r, c] is the value of weight (first_row + r, c), as cgp/quant decodes it. f32
+// Quantised weights to f32, f16 or bf16: out[r, c] is the value of weight (first_row + r, first_col + c), as cgp/quant decodes it. f32
 // results equal cgp::quant::decode() bit by bit, 16-bit ones are those rounded to nearest even. Weights lie as in the
 // file; any number of rows and columns, at any alignment that their element types allow.
 #include <optional>
@@ -60,11 +60,15 @@ struct Dequantize {
   QuantizedWeight weight;
   View out;                               ///< [rows, cols]: f32, f16 or bf16
   std::uint64_t first_row = 0, rows = 0;  ///< of the weight; GPTQ and AWQ: multiples of 8
-  row::Layout out_layout{};               ///< pitch alone
+  /// Of the weight: whole blocks, multiples of 8. 0: all columns from the first on.
+  std::uint64_t first_col = 0, cols = 0;
+  row::Layout out_layout{};  ///< pitch alone
   /// u32 [1], optional: set to 1 where a scale of a block that is read is NaN or infinite; never set to 0.
   View errors{};
 };
-/// ArgumentError where the weight, the rows or a view do not fit; Unsupported for 2^32 columns or rows and more.
+/// Columns that a part of the weight must be a multiple of.
+std::uint64_t column_step(QuantizedFormat f);
+/// ArgumentError where the weight, the part or a view do not fit; Unsupported for 2^32 columns or rows and more.
 void dequantize(runtime::Stream& s, const Dequantize& d);
 
 struct DequantizeConfig {

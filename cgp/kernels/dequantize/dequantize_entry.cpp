@@ -100,20 +100,6 @@ QuantizedWeight shape_of(const Options& o) {
   w.format = quantized_format_named(o.text("format"));
   w.rows = o.size("rows"), w.cols = o.size("cols"), w.group = o.size("group");
   w.scale_rows = o.size("scale_rows"), w.scale_cols = o.size("scale_cols");
-  if (const auto f = block_format(w.format)) (void)quant::bytes_of(*f, w.cols);
-  if ((w.format == QuantizedFormat::gptq || w.format == QuantizedFormat::awq) &&
-      (!w.group || w.group % 8 || w.cols % w.group || w.rows % 8))
-    throw ArgumentError({"dequantize: rows and group must be multiples of 8, cols of group",
-                         {},
-                         text::cat("rows = ", w.rows, ", cols = ", w.cols, ", group = ", w.group),
-                         {}});
-  if (w.format == QuantizedFormat::bnb_nf4 && (!w.group || w.group % 2 || w.rows * w.cols % 2))
-    throw ArgumentError({"dequantize: group and rows * cols must be even",
-                         {},
-                         text::cat("rows = ", w.rows, ", cols = ", w.cols, ", group = ", w.group),
-                         {}});
-  if (!w.scale_rows || !w.scale_cols)
-    throw ArgumentError("dequantize: scale_rows and scale_cols must be at least 1");
   return w;
 }
 
@@ -150,6 +136,21 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o, c
 }  // namespace
 
 HostWeight random_weight(const QuantizedWeight& shape, bool g_idx, bool nested, std::uint64_t seed) {
+  const auto need = [&](bool fine) {
+    if (!fine)
+      throw ArgumentError(
+          {text::cat("there is no such weight of ", name(shape.format)),
+           {},
+           text::cat("rows = ", shape.rows, ", cols = ", shape.cols, ", group = ", shape.group),
+           "gptq, awq: rows and group are multiples of 8, cols of group; bnb_nf4: group and rows * cols "
+           "are even"});
+  };
+  if (const auto f = block_format(shape.format)) (void)quant::bytes_of(*f, shape.cols);
+  if (shape.format == QuantizedFormat::gptq || shape.format == QuantizedFormat::awq)
+    need(shape.group && shape.group % 8 == 0 && shape.cols % shape.group == 0 && shape.rows % 8 == 0);
+  if (shape.format == QuantizedFormat::bnb_nf4)
+    need(shape.group && shape.group % 2 == 0 && shape.rows * shape.cols % 2 == 0);
+  need(shape.scale_rows && shape.scale_cols);
   HostWeight h{shape, {}, {}, {}, {}, {}, {}};
   const auto& w = shape;
   const std::uint64_t n = w.rows * w.cols;

@@ -144,6 +144,28 @@ TEST(dequantize, slabs_at_any_alignment) {
   }
 }
 
+TEST(dequantize, columns_from_the_middle) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  for (std::size_t i = 0; i < kFormats; ++i) {
+    const auto f = QuantizedFormat(i);
+    const std::uint64_t step = column_step(f), cols = 6 * std::max<std::uint64_t>(step, 16);
+    OnDevice w(device, random_weight(shape(f, 16, cols), true, true, 7));
+    const auto want = decoded(w.host);
+    auto out = device.zeros<float>(8 * 2 * step);
+    Dequantize d;
+    d.weight = w.weight, d.first_row = 8, d.rows = 8, d.first_col = 3 * step, d.cols = 2 * step, d.out = out;
+    dequantize(device.stream(), d);
+    device.sync();
+    const auto got = out.to_vector();
+    for (std::uint64_t at = 0; at < got.size(); ++at)
+      ASSERT_EQ(got[at], want[(8 + at / d.cols) * cols + d.first_col + at % d.cols]) << name(f) << " " << at;
+    d.first_col += 1;
+    EXPECT_THAT(message([&] { dequantize(device.stream(), d); }), HasSubstr("cols must be multiples of"));
+    d.first_col = cols - step;
+    EXPECT_THAT(message([&] { dequantize(device.stream(), d); }), HasSubstr("columns of the weight"));
+  }
+}
+
 TEST(dequantize, scales_that_are_no_numbers_are_flagged) {
   const auto device = runtime::Device::open("emu:sm_90a");
   for (std::size_t i = 0; i < kFormats; ++i) {
