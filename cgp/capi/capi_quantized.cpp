@@ -11,6 +11,7 @@
 #include "cgp/model/gguf/gguf.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
+#include "cgp/quant/encode_layouts.h"
 
 struct cgp_quantized_weight {
   cgp::kernels::QuantizedWeight weight{};  // views without a device: that of the stream is put in
@@ -57,7 +58,7 @@ QuantizedWeight on_device(const cgp_stream& s, const cgp_quantized_weight& w) {
 
 kernels::View error_word(const cgp_stream& s, const cgp_tensor* given, const char* op) {
   if (!given) return {};
-  const Tensor t(given, op, "errors");
+  const Tensor t(given, op, "error_flag");
   t.expect({DType::u32, DType::s32});
   if (t.elements() != 1) t.fail("it must have one element");
   auto v = t.view(s, true);
@@ -66,7 +67,7 @@ kernels::View error_word(const cgp_stream& s, const cgp_tensor* given, const cha
 }
 
 kernels::QuantizedMatmul product_of(const cgp_stream& s, const cgp_quantized_weight& w, const Tensor& x,
-                                    bool transposed, const cgp_tensor* errors, const Tensor& y) {
+                                    bool transposed, const cgp_tensor* error_flag, const Tensor& y) {
   x.expect_rank(1, CGP_MAX_RANK);
   const std::uint64_t k = transposed ? w.weight.rows : w.weight.cols,
                       n = transposed ? w.weight.cols : w.weight.rows;
@@ -81,7 +82,7 @@ kernels::QuantizedMatmul product_of(const cgp_stream& s, const cgp_quantized_wei
   p.packed.backend = s.device.backend().get();
   p.x = x.view(s), p.y = y.view(s, true);
   p.m = x.rows().rows, p.x_layout.pitch = x.rows().pitch, p.y_layout.pitch = y.rows().pitch;
-  p.errors = error_word(s, errors, "quantized_matmul");
+  p.error_flag = error_word(s, error_flag, "quantized_matmul");
   return p;
 }
 
@@ -189,7 +190,7 @@ cgp_status cgp_quantized_weight_get_info(cgp_quantized_weight* weight, cgp_quant
 }
 
 cgp_status cgp_dequantize(cgp_stream* s, cgp_quantized_weight* weight, uint64_t first_row,
-                          const cgp_tensor* errors, const cgp_tensor* out) {
+                          const cgp_tensor* error_flag, const cgp_tensor* out) {
   return capi::guarded([&] {
     capi::require(s, "s"), capi::require(weight, "weight");
     const capi::Tensor to(out, "dequantize", "out");
@@ -200,30 +201,30 @@ cgp_status cgp_dequantize(cgp_stream* s, cgp_quantized_weight* weight, uint64_t 
     kernels::Dequantize d;
     d.weight = capi::on_device(*s, *weight), d.out = to.view(*s, true);
     d.first_row = first_row, d.rows = rows.rows, d.out_layout.pitch = rows.pitch;
-    d.errors = capi::error_word(*s, errors, "dequantize");
+    d.error_flag = capi::error_word(*s, error_flag, "dequantize");
     kernels::dequantize(s->stream, d);
   });
 }
 
 cgp_status cgp_quantized_matmul_workspace(cgp_stream* s, const cgp_tensor* x, cgp_quantized_weight* weight,
-                                          int32_t transposed, const cgp_tensor* errors, const cgp_tensor* y,
-                                          uint64_t* bytes) {
+                                          int32_t transposed, const cgp_tensor* error_flag,
+                                          const cgp_tensor* y, uint64_t* bytes) {
   return capi::guarded([&] {
     capi::require(s, "s"), capi::require(weight, "weight"), capi::require(bytes, "bytes");
     const char* op = "quantized_matmul_workspace";
-    const auto p = capi::product_of(*s, *weight, capi::Tensor(x, op, "x"), transposed != 0, errors,
+    const auto p = capi::product_of(*s, *weight, capi::Tensor(x, op, "x"), transposed != 0, error_flag,
                                     capi::Tensor(y, op, "y"));
     *bytes = kernels::quantized_matmul_plan(p, s->device.info()).workspace;
   });
 }
 cgp_status cgp_quantized_matmul(cgp_stream* s, const cgp_tensor* x, cgp_quantized_weight* weight,
-                                int32_t transposed, const cgp_tensor* workspace, const cgp_tensor* errors,
+                                int32_t transposed, const cgp_tensor* workspace, const cgp_tensor* error_flag,
                                 const cgp_tensor* y) {
   return capi::guarded([&] {
     capi::require(s, "s"), capi::require(weight, "weight");
     const char* op = "quantized_matmul";
     const capi::Tensor to(y, op, "y");
-    auto p = capi::product_of(*s, *weight, capi::Tensor(x, op, "x"), transposed != 0, errors, to);
+    auto p = capi::product_of(*s, *weight, capi::Tensor(x, op, "x"), transposed != 0, error_flag, to);
     if (workspace) {
       const capi::Tensor room(workspace, op, "workspace");
       room.expect({DType::u8}), room.expect_contiguous(), room.expect_apart(to);
@@ -246,6 +247,26 @@ cgp_status cgp_quantize(const char* format, const float* values, uint64_t elemen
     if (elements) capi::require(values, "values"), capi::require(blocks, "blocks");
     quant::encode(quant::format_named(format), {values, std::size_t(elements)},
                   {static_cast<std::byte*>(blocks), std::size_t(bytes)});
+  });
+}
+cgp_status cgp_quantize_int4(const float* values, uint64_t rows, uint64_t cols, uint64_t group,
+                             uint32_t* qweight, uint32_t* qzeros, uint16_t* scales) {
+  return capi::guarded([&] {
+    for (const void* p : {static_cast<const void*>(values), static_cast<const void*>(qweight),
+                          static_cast<const void*>(qzeros), static_cast<const void*>(scales)})
+      capi::require(p, "an array of quantize_int4");
+    const auto t = quant::encode_int4({values, std::size_t(rows * cols)}, rows, cols, group);
+    std::copy(t.qweight.begin(), t.qweight.end(), qweight),
+        std::copy(t.qzeros.begin(), t.qzeros.end(), qzeros);
+    std::copy(t.scales.begin(), t.scales.end(), scales);
+  });
+}
+cgp_status cgp_quantize_fp8(const float* values, uint64_t rows, uint64_t cols, uint64_t scale_rows,
+                            uint64_t scale_cols, uint8_t* codes, float* scales) {
+  return capi::guarded([&] {
+    capi::require(values, "values"), capi::require(codes, "codes"), capi::require(scales, "scales");
+    const auto t = quant::encode_fp8({values, std::size_t(rows * cols)}, rows, cols, scale_rows, scale_cols);
+    std::copy(t.codes.begin(), t.codes.end(), codes), std::copy(t.scales.begin(), t.scales.end(), scales);
   });
 }
 cgp_status cgp_quantized_decode(const char* format, const void* blocks, uint64_t bytes, float* values,

@@ -159,7 +159,7 @@ static void test_tensors(void) {
       decoded[r * COLS + c] = ((g * ROWS + r) % 2 ? 0.5f : 1.0f) * (float)(q - zero);
     }
   cgp_tensor t_codes = put(CGP_S32, 4, COLS / 8, ROWS, codes), t_zeros = put(CGP_S32, 4, 2, ROWS / 8, zeros),
-             t_scales = put(CGP_F16, 2, 2, ROWS, scales), errors = put(CGP_S32, 4, 1, 1, NULL);
+             t_scales = put(CGP_F16, 2, 2, ROWS, scales), error_flag = put(CGP_S32, 4, 1, 1, NULL);
   cgp_quantized_options o;
   memset(&o, 0, sizeof o);
   o.size = sizeof o, o.scales = &t_scales, o.zeros = &t_zeros, o.group = (uint64_t)group,
@@ -167,17 +167,17 @@ static void test_tensors(void) {
   cgp_quantized_weight* w = NULL;
   OK(cgp_quantized_weight_new("gptq", ROWS, COLS, &t_codes, &o, &w));
   cgp_tensor t = put(CGP_F32, 4, ROWS, COLS, NULL);
-  OK(cgp_dequantize(stream, w, 0, &errors, &t));
+  OK(cgp_dequantize(stream, w, 0, &error_flag, &t));
   get(&t, out, sizeof out);
   CHECK(!memcmp(out, decoded, sizeof out));
   check_product(w, decoded, 0), check_product(w, decoded, 1);
   int32_t flag = 0;
-  get(&errors, &flag, sizeof flag);
+  get(&error_flag, &flag, sizeof flag);
   CHECK(flag == 0);
   scales[5] = 0x7e00;
   OK(cgp_upload(device, t_scales.address, scales, sizeof scales));
-  OK(cgp_dequantize(stream, w, 0, &errors, &t));
-  get(&errors, &flag, sizeof flag);
+  OK(cgp_dequantize(stream, w, 0, &error_flag, &t));
+  get(&error_flag, &flag, sizeof flag);
   CHECK(flag == 1);
   cgp_quantized_weight_free(w), w = NULL;
   o.group = 96;
@@ -191,7 +191,7 @@ static void test_tensors(void) {
   CHECK(bytes == 0);
   OK(cgp_quantized_packed_bytes("q8_0", ROWS, COLS, &bytes));
   CHECK(bytes >= ROWS * COLS);
-  const cgp_tensor* all[] = {&t_codes, &t_zeros, &t_scales, &errors, &t};
+  const cgp_tensor* all[] = {&t_codes, &t_zeros, &t_scales, &error_flag, &t};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) cgp_free(device, all[i]->address);
 }
 

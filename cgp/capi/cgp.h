@@ -481,7 +481,7 @@ typedef struct {
 } cgp_quantized_options;
 /* A weight in tensors of the device, which belong to the caller and must outlive the handle. codes: of blocks u8, as many bytes as
  * the file has; gptq u32 or s32 [cols / 8, rows]; awq u32 or s32 [cols, rows / 8]; bnb_nf4 u8 [rows * cols / 2]; fp8 [rows, cols].
- * Sizes and types are checked; scales are not looked at (cgp_dequantize's `errors` flags them). */
+ * Sizes and types are checked; scales are not looked at (cgp_dequantize's `error_flag` flags them). */
 CGP_API cgp_status cgp_quantized_weight_new(const char* format, uint64_t rows, uint64_t cols,
                                             const cgp_tensor* codes, const cgp_quantized_options* options,
                                             cgp_quantized_weight** out);
@@ -498,20 +498,20 @@ typedef struct {
   char format[16];
 } cgp_quantized_info;
 CGP_API cgp_status cgp_quantized_weight_get_info(cgp_quantized_weight* weight, cgp_quantized_info* out);
-/* out [n, cols], f32, f16 or bf16: rows first_row to first_row + n of the weight (gptq, awq: multiples of 8). errors (u32 or s32, one
+/* out [n, cols], f32, f16 or bf16: rows first_row to first_row + n of the weight (gptq, awq: multiples of 8). error_flag (u32 or s32, one
  * element, optional) becomes 1 where a scale is NaN or infinite. */
 CGP_API cgp_status cgp_dequantize(cgp_stream* s, cgp_quantized_weight* weight, uint64_t first_row,
-                                  const cgp_tensor* errors, const cgp_tensor* out);
+                                  const cgp_tensor* error_flag, const cgp_tensor* out);
 /* y [..., rows] = x [..., cols] w', or with `transposed` y [..., cols] = x [..., rows] w, the gradient of x. x: f32, f16 or bf16; y: the
- * same or f32. `workspace`: u8, of the bytes that cgp_quantized_matmul_workspace() says (0: NULL will do), at a multiple of 256; `errors` as
+ * same or f32. `workspace`: u8, of the bytes that cgp_quantized_matmul_workspace() says (0: NULL will do), at a multiple of 256; `error_flag` as
  * above. */
 CGP_API cgp_status cgp_quantized_matmul_workspace(cgp_stream* s, const cgp_tensor* x,
                                                   cgp_quantized_weight* weight, int32_t transposed,
-                                                  const cgp_tensor* errors, const cgp_tensor* y,
+                                                  const cgp_tensor* error_flag, const cgp_tensor* y,
                                                   uint64_t* bytes);
 CGP_API cgp_status cgp_quantized_matmul(cgp_stream* s, const cgp_tensor* x, cgp_quantized_weight* weight,
                                         int32_t transposed, const cgp_tensor* workspace,
-                                        const cgp_tensor* errors, const cgp_tensor* y);
+                                        const cgp_tensor* error_flag, const cgp_tensor* y);
 /* On the host alone. Bytes of `elements` values of a block format; blocks from values and back; whether all scales are finite. */
 CGP_API cgp_status cgp_quantized_bytes(const char* format, uint64_t elements, uint64_t* bytes);
 CGP_API cgp_status cgp_quantize(const char* format, const float* values, uint64_t elements, void* blocks,
@@ -519,6 +519,12 @@ CGP_API cgp_status cgp_quantize(const char* format, const float* values, uint64_
 CGP_API cgp_status cgp_quantized_decode(const char* format, const void* blocks, uint64_t bytes, float* values,
                                         uint64_t elements);
 CGP_API cgp_status cgp_quantized_check(const char* format, const void* blocks, uint64_t bytes);
+/* int4 as "gptq" has it with zeros_minus_one 0: qweight [cols / 8, rows], qzeros [cols / group, rows / 8], scales f16 [cols / group,
+ * rows]. e4m3 with scales of tiles: codes [rows, cols], scales [ceil(rows / scale_rows), ceil(cols / scale_cols)]. */
+CGP_API cgp_status cgp_quantize_int4(const float* values, uint64_t rows, uint64_t cols, uint64_t group,
+                                     uint32_t* qweight, uint32_t* qzeros, uint16_t* scales);
+CGP_API cgp_status cgp_quantize_fp8(const float* values, uint64_t rows, uint64_t cols, uint64_t scale_rows,
+                                    uint64_t scale_cols, uint8_t* codes, float* scales);
 /* Blocks of q4_0, q8_0, q4_k, q5_k or q6_k in the order of the product for few rows; bytes 0 and UNSUPPORTED for other formats. */
 CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows, uint64_t cols,
                                               uint64_t* bytes);

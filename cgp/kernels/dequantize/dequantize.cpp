@@ -51,7 +51,7 @@ struct Numbers {
 struct Tensors {
   In<b8> codes, scales, zeros, g_idx, absmax_table, absmax_scales;
   Out<b8> out;
-  Out<u32> errors;
+  Out<u32> error_flag;
 };
 
 class Dequantizer {
@@ -244,7 +244,7 @@ class Dequantizer {
       const auto finite = testp<mod::finite>(s);
       fine.push_back(fine.empty() ? finite : fine.back() & finite);
     }
-    k_.if_(!fine.back(), [&] { red<relaxed, gpu, op::max>(t_.errors, 0, Val<u32>(1u)); });
+    k_.if_(!fine.back(), [&] { red<relaxed, gpu, op::max>(t_.error_flag, 0, Val<u32>(1u)); });
   }
   /// Of one value, or of two in 16 bits; GPUs before sm_80 do not round to bf16.
   row::Access rounded(const Eight& v) {
@@ -283,10 +283,10 @@ class Dequantizer {
 };
 
 void dequantize_kernel(Kernel& k, DequantizeConfig b, In<b8> codes, In<b8> scales, In<b8> zeros, In<b8> g_idx,
-                       In<b8> absmax_table, In<b8> absmax_scales, Out<b8> out, Out<u32> errors,
+                       In<b8> absmax_table, In<b8> absmax_scales, Out<b8> out, Out<u32> error_flag,
                        Numbers<Val> p) {
   k.block(int(kThreads));
-  const Tensors t{codes, scales, zeros, g_idx, absmax_table, absmax_scales, out, errors};
+  const Tensors t{codes, scales, zeros, g_idx, absmax_table, absmax_scales, out, error_flag};
   Dequantizer(k, b, t, p).run();
 }
 
@@ -316,7 +316,7 @@ Dequantize checked(Dequantize d) {
       d.first_col % step || (d.cols % step && d.first_col + d.cols != w.cols))
     c.fail("cols", text::cat("must be multiples of ", step), text::cat(d.cols, " from ", d.first_col, " on"));
   d.out_layout = c.rows("out", d.out, d.rows, d.cols, d.out_layout);
-  if (d.errors.given) c.present("errors", d.errors, {DType::u32}, true), c.vector("errors", d.errors, 1);
+  if (d.error_flag.given) c.present("error_flag", d.error_flag, {DType::u32}, true), c.vector("error_flag", d.error_flag, 1);
   return d;
 }
 
@@ -346,7 +346,7 @@ DequantizeConfig config_of(const Dequantize& d) {
   }
   const auto size = std::uint64_t(cgp::bytes(d.out.dtype));
   c.scalar = cols % kEach || d.out.address % 16 || (!one_row(d) && d.out_layout.pitch * size % 16);
-  c.checked = d.errors.given;
+  c.checked = d.error_flag.given;
   return c;
 }
 
@@ -403,7 +403,7 @@ void dequantize(runtime::Stream& s, const Dequantize& given) {
       .tiles_across = tile(across)};
   load(s.device(), dequantize_variant(config_of(d)))(
       s, runtime::Launch{.grid = {std::uint32_t(chunks * down)}}, w.codes.arg(), w.scales.arg(),
-      w.zeros.arg(), w.g_idx.arg(), w.absmax_table.arg(), w.absmax_scales.arg(), d.out.arg(), d.errors.arg(),
+      w.zeros.arg(), w.g_idx.arg(), w.absmax_table.arg(), w.absmax_scales.arg(), d.out.arg(), d.error_flag.arg(),
       p);
 }
 

@@ -64,7 +64,7 @@ struct Dequantize {
   std::uint64_t first_col = 0, cols = 0;
   row::Layout out_layout{};  ///< pitch alone
   /// u32 [1], optional: set to 1 where a scale of a block that is read is NaN or infinite; never set to 0.
-  View errors{};
+  View error_flag{};
 };
 /// Columns that a part of the weight must be a multiple of.
 std::uint64_t column_step(QuantizedFormat f);
@@ -79,7 +79,7 @@ struct DequantizeConfig {
   bool scalar = false;       ///< results are stored one by one
   bool g_idx = false;        ///< GPTQ: groups by index
   bool nested = false;       ///< NF4: absmax is quantised
-  bool checked = false;      ///< scales that are no numbers raise `errors`
+  bool checked = false;      ///< scales that are no numbers raise `error_flag`
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("format", names(), c.format), v.type("type", "", c.type), v.number("align", "align", c.align);

@@ -181,12 +181,12 @@ TEST(dequantize, scales_that_are_no_numbers_are_flagged) {
       }
       OnDevice w(device, host);
       auto out = device.zeros<float>(w.weight.rows * w.weight.cols);
-      auto errors = device.zeros<std::uint32_t>(1);
+      auto error_flag = device.zeros<std::uint32_t>(1);
       Dequantize d;
-      d.weight = w.weight, d.rows = 8, d.out = out, d.errors = errors;
+      d.weight = w.weight, d.rows = 8, d.out = out, d.error_flag = error_flag;
       dequantize(device.stream(), d);
       device.sync();
-      EXPECT_EQ(errors.to_vector()[0], bad) << name(f);
+      EXPECT_EQ(error_flag.to_vector()[0], bad) << name(f);
     }
   }
 }

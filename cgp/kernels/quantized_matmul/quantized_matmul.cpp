@@ -39,7 +39,7 @@ std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceIn
   if (p.transposed) return "weight_only sums over the columns of the weight";
   if (p.m > 16) return text::cat("weight_only has 1 to 16 rows, x has ", p.m);
   if (!p.packed.given) return "no packed weights";
-  if (p.errors.given) return "scales are to be checked";
+  if (p.error_flag.given) return "scales are to be checked";
   if (p.x.dtype != p.y.dtype) return "y has another type than x";
   return reject(weight_only_problem(p));
 }
@@ -108,7 +108,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
     const std::uint64_t wide = std::min(plan.slab, n - at);
     // [wide, k], or transposed [k, wide]
     Dequantize d;
-    d.weight = p.weight, d.errors = p.errors;
+    d.weight = p.weight, d.error_flag = p.error_flag;
     d.out = View(p.workspace.address, plan.workspace / x_size, p.x.dtype, true, p.workspace.backend);
     (p.transposed ? d.first_col : d.first_row) = at, (p.transposed ? d.cols : d.rows) = wide;
     (p.transposed ? d.rows : d.cols) = k;

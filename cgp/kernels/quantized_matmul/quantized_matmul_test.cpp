@@ -153,12 +153,12 @@ TEST(quantized_matmul, scales_that_are_no_numbers_are_flagged) {
     auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
     auto x = device.zeros<float>(64), y = device.zeros<float>(8);
     auto workspace = device.zeros<std::uint8_t>(8 * 64 * 4);
-    auto errors = device.zeros<std::uint32_t>(1);
+    auto error_flag = device.zeros<std::uint32_t>(1);
     QuantizedMatmul p;
     p.weight = w, p.weight.codes = std::as_const(codes), p.m = 1, p.x = std::as_const(x), p.y = y;
-    p.workspace = workspace, p.errors = errors;
+    p.workspace = workspace, p.error_flag = error_flag;
     quantized_matmul(device.stream(), p);
     device.sync();
-    EXPECT_EQ(errors.to_vector()[0], bad);
+    EXPECT_EQ(error_flag.to_vector()[0], bad);
   }
 }
