@@ -716,7 +716,7 @@ FUNCTION(run, 2)
   Py_RETURN_NONE;
 END
 
-#include "core_quantized.h"
+#include "core_quantized.inc"
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),

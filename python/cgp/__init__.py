@@ -37,7 +37,7 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     if name in ("patch", "Patch", "register_attention"):
         return getattr(importlib.import_module("._patch", __name__), name)
     if name == "quantize":
-        return importlib.import_module("._ops_quantized", __name__).quantize
+        return importlib.import_module("._quantized_linear", __name__).quantize
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):

@@ -316,7 +316,8 @@ Dequantize checked(Dequantize d) {
       d.first_col % step || (d.cols % step && d.first_col + d.cols != w.cols))
     c.fail("cols", text::cat("must be multiples of ", step), text::cat(d.cols, " from ", d.first_col, " on"));
   d.out_layout = c.rows("out", d.out, d.rows, d.cols, d.out_layout);
-  if (d.error_flag.given) c.present("error_flag", d.error_flag, {DType::u32}, true), c.vector("error_flag", d.error_flag, 1);
+  if (d.error_flag.given)
+    c.present("error_flag", d.error_flag, {DType::u32}, true), c.vector("error_flag", d.error_flag, 1);
   return d;
 }
 
@@ -403,8 +404,8 @@ void dequantize(runtime::Stream& s, const Dequantize& given) {
       .tiles_across = tile(across)};
   load(s.device(), dequantize_variant(config_of(d)))(
       s, runtime::Launch{.grid = {std::uint32_t(chunks * down)}}, w.codes.arg(), w.scales.arg(),
-      w.zeros.arg(), w.g_idx.arg(), w.absmax_table.arg(), w.absmax_scales.arg(), d.out.arg(), d.error_flag.arg(),
-      p);
+      w.zeros.arg(), w.g_idx.arg(), w.absmax_table.arg(), w.absmax_scales.arg(), d.out.arg(),
+      d.error_flag.arg(), p);
 }
 
 }  // namespace cgp::kernels

@@ -22,7 +22,7 @@ struct QuantizedMatmul {
   View workspace{};                    ///< u8 [quantized_matmul_plan().workspace], at a multiple of 256
   std::uint64_t workspace_limit = std::uint64_t(64)
                                   << 20;  ///< bytes; more only where one least slab needs more
-  View error_flag{};                          ///< as Dequantize::error_flag; the weights are dequantised then
+  View error_flag{};                      ///< as Dequantize::error_flag; the weights are dequantised then
 };
 struct QuantizedMatmulPlan {
   bool weight_only = false;
