@@ -29,6 +29,10 @@ bool append_unspelled(std::string& out, std::string_view text) {
   const auto& bytes = spelled_bytes();
   const std::size_t before = out.size();
   for (std::size_t at = 0; at < text.size();) {
+    if (text[at] > ' ' && text[at] < 127) {
+      out += text[at++];
+      continue;
+    }
     unicode::Decoded c = unicode::decode(text, at);
     if (c.point >= bytes.size() || bytes[c.point] < 0) {
       out.resize(before);
@@ -64,7 +68,7 @@ BytePairModel::BytePairModel(const Vocabulary& vocabulary, Options options)
 
 std::size_t BytePairModel::add_merges(std::span<const std::pair<std::string_view, std::string_view>> merges) {
   std::size_t slots = 16;
-  while (slots < merges.size() * 2) slots *= 2;
+  while (slots * 2 < merges.size() * 3) slots *= 2;
   pairs_.assign(slots, {});
   mask_ = slots - 1;
   // Look-ups wait for memory: a batch asks for all of its own before it uses them.
@@ -74,6 +78,7 @@ std::size_t BytePairModel::add_merges(std::span<const std::pair<std::string_view
     std::uint64_t left, right;
   };
   Item items[kBatch];
+  Pair found[kBatch];
   std::string text;
   Token last = 0;
   for (std::size_t first = 0; first < merges.size(); first += kBatch) {
@@ -102,18 +107,19 @@ std::size_t BytePairModel::add_merges(std::span<const std::pair<std::string_view
         merged = vocabulary_.find(whole);
       if (left == kNoToken || right == kNoToken || merged == kNoToken) return first + i;
       last = merged;
-      insert(left, right, {std::uint32_t(first + i), merged});
+      found[i] = {std::uint64_t(left) << 32 | std::uint32_t(right), {std::uint32_t(first + i), merged}};
+      __builtin_prefetch(&pairs_[seeded_hash(found[i].key) & mask_], 1);
     }
+    for (std::size_t i = 0; i < count; ++i) insert(found[i]);
   }
   return merges.size();
 }
 
-void BytePairModel::insert(Token left, Token right, Merge merge) {
-  std::uint64_t key = std::uint64_t(left) << 32 | std::uint32_t(right);
-  for (std::uint64_t i = seeded_hash(key) & mask_;; i = (i + 1) & mask_) {
-    if (pairs_[i].key == key) return;  // a pair that comes twice keeps its first place
+void BytePairModel::insert(const Pair& pair) {
+  for (std::uint64_t i = seeded_hash(pair.key) & mask_;; i = (i + 1) & mask_) {
+    if (pairs_[i].key == pair.key) return;  // a pair that comes twice keeps its first place
     if (pairs_[i].key == ~0ull) {
-      pairs_[i] = {key, merge};
+      pairs_[i] = pair;
       return;
     }
   }

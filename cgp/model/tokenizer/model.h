@@ -65,7 +65,7 @@ class BytePairModel : public TokenizerModel {
     std::uint64_t key = ~0ull;
     Merge merge;
   };
-  void insert(Token left, Token right, Merge merge);
+  void insert(const Pair& pair);
   Merge find(Token left, Token right) const;
   void encode_piece(std::string_view piece, std::vector<Token>& out) const;
   void merge_piece(std::string_view piece, std::vector<Symbol>& symbols) const;

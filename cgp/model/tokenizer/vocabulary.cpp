@@ -82,13 +82,24 @@ Token Vocabulary::add(std::string_view word, TokenType type, float score) {
   return token;
 }
 
+std::uint64_t Vocabulary::head(std::string_view word) {
+  const char* p = word.data();
+  std::size_t n = word.size();
+  if (n >= 8) return load<std::uint64_t>(p);
+  if (n >= 4) return load<std::uint32_t>(p) | std::uint64_t(load<std::uint32_t>(p + n - 4)) << 8 * (n - 4);
+  std::uint64_t out = 0;
+  for (std::size_t i = 0; i < n; ++i) out |= std::uint64_t(load<unsigned char>(p + i)) << 8 * i;
+  return out;
+}
+
 void Vocabulary::insert(Token token, std::uint64_t hash) {
-  auto tag = std::uint32_t(hash >> 32);
+  std::string_view word = this->word(token);
+  const std::uint64_t first = head(word);
   for (std::uint64_t i = hash & mask_;; i = (i + 1) & mask_) {
     Slot& slot = slots_[i];
     if (slot.token == kNoToken) ++used_;
-    if (slot.token == kNoToken || (slot.tag == tag && word(slot.token) == word(token))) {
-      slot = {tag, token};
+    if (slot.token == kNoToken || is(slot, first, word)) {
+      slot = {first, std::uint32_t(word.size()), token};
       return;
     }
   }
@@ -104,11 +115,10 @@ void Vocabulary::grow() {
 }
 
 Token Vocabulary::find(std::string_view word, std::uint64_t hash) const {
-  auto tag = std::uint32_t(hash >> 32);
+  const std::uint64_t first = head(word);
   for (std::uint64_t i = hash & mask_;; i = (i + 1) & mask_) {
     const Slot& slot = slots_[i];
-    if (slot.token == kNoToken) return kNoToken;
-    if (slot.tag == tag && this->word(slot.token) == word) return slot.token;
+    if (slot.token == kNoToken || is(slot, first, word)) return slot.token;
   }
 }
 

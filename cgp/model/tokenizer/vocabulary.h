@@ -45,10 +45,17 @@ class Vocabulary {
   const std::array<Token, 256>& byte_tokens() const { return byte_tokens_; }
 
  private:
+  /// A word of up to eight bytes is compared without another access to memory.
   struct Slot {
-    std::uint32_t tag = 0;
+    std::uint64_t head = 0;  // its first eight bytes
+    std::uint32_t size = 0;
     Token token = kNoToken;
   };
+  static std::uint64_t head(std::string_view word);
+  bool is(const Slot& slot, std::uint64_t head, std::string_view word) const {
+    return slot.head == head && slot.size == word.size() &&
+           (word.size() <= 8 || this->word(slot.token) == word);
+  }
   void insert(Token token, std::uint64_t hash);
   void grow();
 
