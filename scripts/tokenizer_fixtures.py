@@ -16,7 +16,7 @@ import unicodedata
 from pathlib import Path
 
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -89,6 +89,7 @@ def peer(name, model, words, scores, types, merges, charsmap):
         t.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Split(Regex(p), "isolated") for p in PATTERNS[name]]
             + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        t.add_tokens([AddedToken(w, normalized=False) for i, w in enumerate(words) if types[i] == 4])
         return t
     if model == "llama":
         normal = [w if types[i] in (1, 4, 6) else f"\0{i}" for i, w in enumerate(words)]
@@ -104,8 +105,9 @@ def peer(name, model, words, scores, types, merges, charsmap):
         return t
     if model == "t5":
         t = Tokenizer(models.Unigram(list(zip(words, scores)), unk_id=3, byte_fallback=False))
-        t.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap), normalizers.Replace(Regex(" {2,}"), " ")])
-        t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+        t.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap), normalizers.Replace(Regex(" {2,}"), " "),
+                                             normalizers.Strip()])
+        t.pre_tokenizer = pre_tokenizers.Metaspace()
         return t
     return None
 
