@@ -717,6 +717,8 @@ FUNCTION(run, 2)
   Py_RETURN_NONE;
 END
 
+#include "core_quantized.inc"
+
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
@@ -736,6 +738,10 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(kv_gather),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),
                                 METHOD(torch_empty),
+                                METHOD(quantized_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
+                                METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
+                                METHOD(quantized_packed_bytes), METHOD(quantized_pack), METHOD(gguf_open), METHOD(gguf_free),
+                                METHOD(gguf_tensors),   METHOD(gguf_read),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.txt and iq_grids_impl.h from the reference dequantisers in NumPy (pip install gguf).
+"""Writes vectors.txt and iq_grids.h from the reference dequantisers in NumPy (pip install gguf).
 
 vectors.txt, one record a line, bytes and f32 bits in hexadecimal, little endian:
   decode FORMAT BLOCKS VALUES   four blocks; the values of the first
@@ -58,18 +58,18 @@ def main():
 
     out = ["// SPDX-License-Identifier: Apache-2.0", "#pragma once",
            "// Codebooks of the IQ formats, as GGUF defines them, packed to 2, 3 or 4 bits a value: made by make_vectors.py.",
-           "#include <cstdint>", "", "namespace cgp::quant {", "namespace {", "", "// clang-format off"]
+           "#include <cstdint>", "", "namespace cgp::quant {", "", "// clang-format off"]
     signs = np.frombuffer(q.IQ2_XXS.ksigns, dtype=np.uint8)
     tables = [("kSigns", signs)]
     for name in ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"]:
         tables.append(("k" + name.title().replace("_", "") + "Grid", np.frombuffer(bytes.fromhex(getattr(q, name).grid_hex.decode()), np.uint8)))
     for name, data in tables:
-        out.append(f"[[maybe_unused]] constexpr std::uint8_t {name}[{len(data)}] = {{")
+        out.append(f"inline constexpr std::uint8_t {name}[{len(data)}] = {{")
         for i in range(0, len(data), 28):
             out.append("    " + ",".join(str(v) for v in data[i:i + 28]) + ",")
         out.append("};")
-    out += ["// clang-format on", "", "}  // namespace", "}  // namespace cgp::quant", ""]
-    (HERE / "iq_grids_impl.h").write_text("\n".join(out))
+    out += ["// clang-format on", "", "}  // namespace cgp::quant", ""]
+    (HERE / "iq_grids.h").write_text("\n".join(out))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include "cgp/quant/blocks.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
+#include "cgp/quant/encode_layouts.h"
 #include "cgp/quant/layouts.h"
 
 using namespace cgp;
@@ -267,4 +268,32 @@ TEST(quant, fp8_with_scales_of_blocks_rows_and_all) {
     EXPECT_NE(message([&] { decode(w, got); }).find("fp8: scales must have"), std::string::npos);
     EXPECT_TRUE(untouched(got));
   }
+}
+
+TEST(quant, int4_and_fp8_come_back_within_their_error) {
+  constexpr std::uint64_t rows = 16, cols = 256;
+  std::vector<float> x(rows * cols), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = float(std::sin(double(i) * 1.7) + std::sin(double(i * i % 977))) * float(1 + i / cols);
+  const auto relative = [&] {
+    double error = 0, power = 0;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      error += double(x[i] - y[i]) * double(x[i] - y[i]), power += double(x[i]) * double(x[i]);
+    return std::sqrt(error / power);
+  };
+  const auto int4 = encode_int4(x, rows, cols, 64);
+  decode(Gptq{rows, cols, 64, int4.qweight, int4.qzeros, int4.scales, {}, false}, y);
+  EXPECT_LE(relative(), 0.09);
+  const auto fp8 = encode_fp8(x, rows, cols, 8, 100);
+  EXPECT_EQ(fp8.scales.size(), 6u);
+  decode(Fp8{rows, cols, DType::e4m3, 8, 100, fp8.codes, fp8.scales}, y);
+  EXPECT_LE(relative(), 0.03);
+  EXPECT_NE(message([&] { encode_int4(x, rows, cols, 60); }).find("group = 60"), std::string::npos);
+  x[7] = NAN;
+  EXPECT_NE(message([&] { encode_int4(x, rows, cols, 64); }).find("element 7"), std::string::npos);
+  EXPECT_NE(message([&] { encode_fp8(x, rows, cols, 8, 8); }).find("element 7"), std::string::npos);
+  x.assign(x.size(), 0.f);
+  const auto none = encode_int4(x, rows, cols, 64);
+  decode(Gptq{rows, cols, 64, none.qweight, none.qzeros, none.scales, {}, false}, y);
+  EXPECT_EQ(y, x);
 }

@@ -5,6 +5,7 @@ import functools
 
 from . import _core
 from ._options import ACTIVATIONS, ELEMENTWISE, PRECISIONS, ROPE_SCALINGS, check_rope, choice, fit_batches, integer
+from ._quantized import QuantizedTensor, expect_plain, quantized_matmul
 from ._runtime import ArgumentError, OnDevice, Unsupported
 from ._score import score_formula
 
@@ -40,12 +41,16 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
 
     a: [..., m, k]; b: [k, n], or [..., k, n] with the leading dimensions of a (or 1); bias: [n]. float32, float16 or
     bfloat16, accumulated in float32; int8 gives int32. activation: None, "relu", "silu", "gelu", "gelu_tanh".
+    b: a QuantizedTensor [n, k] gives a [..., k] times its transpose; bias, activation and alpha are not possible then.
 
     >>> cgp.matmul(np.eye(2, dtype=np.float32), np.array([[1, 2], [3, 4]], np.float32), activation="relu")
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
     act, prec = choice(ACTIVATIONS, activation, "activation"), choice(PRECISIONS, precision, "precision")
+    if isinstance(b, QuantizedTensor) and not is_torch(a):
+        expect_plain(bias, activation, alpha)
+        return quantized_matmul(a, b)
     if is_torch(a):
         from . import ops
         return ops.matmul(a, b, bias, activation or "", float(alpha), precision)

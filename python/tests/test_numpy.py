@@ -13,7 +13,7 @@ import pytest
 import cgp
 from cgp.testing import check_gradient
 
-NEED_TORCH = ("ops", "nn", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate")
+NEED_TORCH = ("ops", "nn", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate", "quantize")
 rng = np.random.default_rng(1)
 
 
@@ -197,6 +197,7 @@ def test_stubs_name_what_there_is():
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
     for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_step.py", ["TrainingStep"]),
+                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_quantized_linear.py", ["quantize"]),
                          ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch", "register_attention"])):
         there, made = functions(source)[0], classes(source)
         for name in what:

@@ -425,6 +425,13 @@ TEST_F(Cli, views_and_files) {
 TEST_F(Cli, a_class_of_findings_is_explained) {
   EXPECT_NE(cgp("explain race.shared").out.find("to mend it"), std::string::npos);
   EXPECT_EQ(cgp("explain race.shared --json").parsed()["severity"], "error");
+  const std::string text = cgp("explain --finding race.shared").out;
+  EXPECT_EQ(text, cgp("explain race.shared").out);
+  EXPECT_NE(text.find("for example"), std::string::npos);
+  EXPECT_NE(text.find("__syncthreads();"), std::string::npos);
+  EXPECT_EQ(cgp("explain --finding deadlok").code, 2);
+  EXPECT_EQ(cgp("explain").code, 2);
+  EXPECT_EQ(cgp("explain gemm --finding deadlock").code, 2);
   const Outcome o = cgp("explain race.sharde");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("race.shared"), std::string::npos);

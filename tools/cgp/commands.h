@@ -75,8 +75,8 @@ int run(const Context& context, const RunOptions& options);
 int run_kernel(const Context& context, const RunOptions& options);  ///< cmd_run_kernel.cpp
 
 struct ExplainOptions {
-  std::string target, entry, arch = "sm_90a", variant, block, grid;
-  std::vector<std::string> settings, parameters;  ///< NAME=VALUE
+  std::string target, finding, entry, arch = "sm_90a", variant, block, grid;  ///< `target` or `finding`
+  std::vector<std::string> settings, parameters;                              ///< NAME=VALUE
   std::uint32_t alignment = 256;
   std::vector<std::string> allow;  ///< bug classes
   std::string fail_on = "none";    ///< P0, P1, P2
