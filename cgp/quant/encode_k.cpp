@@ -17,6 +17,11 @@ constexpr int kRefinements = 4;
 constexpr double kWorst = std::numeric_limits<double>::infinity();
 
 float wide(std::uint16_t bits) { return float(half::from_bits(bits)); }
+/// The scale of a block, not 0 unless v is: integers of sub-blocks are small where v is.
+std::uint16_t block_scale(float v) {
+  const auto bits = narrow_scale(v);
+  return v != 0 && (bits & 0x7fff) == 0 ? std::uint16_t(bits | 1) : bits;
+}
 float inverse(float v) { return v == 0 ? 0 : 1 / v; }
 /// The nearest whole number in [lo, hi], ties to even.
 float nearest(float v, float lo, float hi) {
@@ -102,7 +107,7 @@ Mins search_mins(const float* x, float levels) {
     fits[s] = fit(x + 32 * s, 32, levels);
     scale = std::max(scale, fits[s].scale), min = std::max(min, fits[s].min);
   }
-  auto best = choose(x, fits, levels, narrow_scale(scale / 63), narrow_scale(min / 63));
+  auto best = choose(x, fits, levels, block_scale(scale / 63), block_scale(min / 63));
   for (int turn = 0; turn < kRefinements; ++turn) {
     double qq = 0, qm = 0, mm = 0, xq = 0, xm = 0;
     for (int s = 0; s < 8; ++s) {
@@ -117,7 +122,7 @@ Mins search_mins(const float* x, float levels) {
     if (!(det > 0)) break;
     const double d = (xq * mm - xm * qm) / det, dmin = (xq * qm - xm * qq) / det;
     if (!(d > 0) || !(dmin >= 0)) break;
-    const auto again = choose(x, fits, levels, narrow_scale(float(d)), narrow_scale(float(dmin)));
+    const auto again = choose(x, fits, levels, block_scale(float(d)), block_scale(float(dmin)));
     if (!(again.error < best.error)) break;
     best = again;
   }
@@ -209,7 +214,7 @@ Signed search_signed(const float* x) {
     fits[s] = fit_signed(x + 16 * s);
     if (std::fabs(fits[s].scale) > std::fabs(largest)) largest = fits[s].scale;
   }
-  auto best = choose(x, fits, narrow_scale(largest / -128));
+  auto best = choose(x, fits, block_scale(largest / -128));
   for (int turn = 0; turn < kRefinements; ++turn) {
     double qq = 0, xq = 0;
     for (int i = 0; i < 256; ++i) {
@@ -218,7 +223,7 @@ Signed search_signed(const float* x) {
       qq += q * q, xq += double(x[i]) * q;
     }
     if (!(qq > 0)) break;
-    const auto again = choose(x, fits, narrow_scale(float(xq / qq)));
+    const auto again = choose(x, fits, block_scale(float(xq / qq)));
     if (!(again.error < best.error)) break;
     best = again;
   }
