@@ -32,12 +32,12 @@ MAY_USE = {
     "profile/cupti": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
     "profile/peers": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
     "spec": {"runtime", "ptx", "emu", "cuda", "base"},
-    "profile": {"spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
+    "profile": {"spec", "cpu", "quant", "runtime", "ptx", "emu", "cuda", "base"},
     "explain": {"profile", "spec", "runtime", "ptx", "emu", "base"},
     # The only part of the profiler that knows kernels.
     "profile/kernel": {"explain", "profile", "tune", "kernels", "dsl", "spec", "cpu", "runtime", "ptx", "emu", "base"},
     "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
-    "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "runtime", "ptx", "emu", "cuda", "base"},
+    "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "quant", "runtime", "ptx", "emu", "cuda", "base"},
     "capi": {"kernels", "runtime", "quant", "model", "base"},
     "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }

@@ -11,7 +11,7 @@
 #include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/runtime/device.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using kernels::GemmChoice;
@@ -209,4 +209,4 @@ ordered_json plan_json(const GemmPlan& plan) {
   return j;
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -39,8 +39,8 @@ def matmul(a: Array, b: Array, bias: Optional[Array] = None, *, activation: Opti
 def attention(q: Array, k: Array, v: Array, *, causal: bool = False, scale: Optional[float] = None,
               window: Optional[tuple[Optional[int], Optional[int]]] = None, soft_cap: float = 0.0,
               slopes: Optional[Array] = None, mask: Optional[Array] = None, score: Optional[Union[str, Callable[..., Any]]] = None,
-              score_data: Optional[Array] = None, key_lengths: Optional[Array] = None, cu_q: Optional[Array] = None,
-              cu_kv: Optional[Array] = None, q_scale: Optional[Array] = None, k_scale: Optional[Array] = None,
+              score_data: Optional[Array] = None, key_lengths: Optional[Array] = None, cu_seqlens_q: Optional[Array] = None,
+              cu_seqlens_kv: Optional[Array] = None, q_scale: Optional[Array] = None, k_scale: Optional[Array] = None,
               v_scale: Optional[Array] = None, promoted: bool = False) -> Array: ...
 def score_formula(score: Union[str, Callable[..., Any]]) -> str: ...
 def softmax(x: Array) -> Array: ...

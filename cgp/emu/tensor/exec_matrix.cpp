@@ -204,7 +204,8 @@ void exec_stmatrix(Warp& w, const Op& op) {
     std::uint64_t address[kLanes];
     w.addresses(op, address);
     for (std::size_t r = 0; tainted && r < 8; ++r)
-      if (holders(Mask(1) << r, a) & tainted) mark_unwritten(w, op.where, address[8 * j + r], 16);
+      if (holders(Mask(1) << r, a) & tainted)
+        store_unwritten(w, op.where, address[8 * j + r], 16, taint_origin(w, a.regs[j]));
   }
 }
 void decode_stmatrix(Decoder& d, const Inst& i, Op& op) {

@@ -4,20 +4,20 @@
 //   loss    = lse - (1 - e) x[target] - e mean(x) + z_loss lse^2
 //   dlogits = scale * (softmax(x) (1 + 2 z_loss lse) - (1 - e) [column is target] - e / cols)
 // A row whose target is ignore_index has loss 0 and gradient 0. A target that is no column and not
-// ignore_index gives NaN in its row and raises `errors`; nothing outside the logits is read.
+// ignore_index gives NaN in its row and raises `error_flag`; nothing outside the logits is read.
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
 namespace cgp::kernels {
 
 struct CrossEntropy {
-  View logits;   ///< [rows, cols]: f32, f16 or bf16
-  View targets;  ///< [rows]: s32 or s64
-  View loss;     ///< f32 [rows], optional
-  View lse;      ///< f32 [rows], optional
-  View dlogits;  ///< [rows, cols], optional; may be the logits themselves, with the same layout
-  View scale;    ///< f32 [1] on the device, optional: multiplies dlogits (count_targets() makes 1 / count)
-  View errors;   ///< u32 [1], optional: set to 1 where a target is out of range; never set to 0
+  View logits;      ///< [rows, cols]: f32, f16 or bf16
+  View targets;     ///< [rows]: s32 or s64
+  View loss;        ///< f32 [rows], optional
+  View lse;         ///< f32 [rows], optional
+  View dlogits;     ///< [rows, cols], optional; may be the logits themselves, with the same layout
+  View scale;       ///< f32 [1] on the device, optional: multiplies dlogits (count_targets() makes 1 / count)
+  View error_flag;  ///< u32 [1], optional: set to 1 where a target is out of range; never set to 0
   std::uint64_t rows = 0, cols = 0;
   row::Layout logits_layout{}, dlogits_layout{};
   std::int64_t ignore_index = -100;

@@ -62,9 +62,9 @@ void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8
   };
   std::vector<Place> at;
   if (b.flat) {
-    const auto mine =
+    const auto own =
         b.unroll == 1 ? k.tid() : k.warp_index() * std::uint32_t(32 * b.unroll) + k.warp().lane();
-    const auto start = to<u64>(k.ctaid_x()) * (std::uint64_t(b.threads) * unroll) + to<u64>(mine);
+    const auto start = to<u64>(k.ctaid_x()) * (std::uint64_t(b.threads) * unroll) + to<u64>(own);
     for (std::uint64_t u = 0; u < unroll; ++u) {
       const auto a = u ? start + 32 * u : start;
       at.push_back({a < per_row, Val<u64>(0), a * e, a});

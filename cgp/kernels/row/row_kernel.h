@@ -8,7 +8,7 @@
 //   ring         persistent blocks; bulk copies bring the next rows into shared memory (sm_90, 16-byte
 //                aligned); with overlap_exchange a cluster finishes a row one row later and no block waits
 //   two passes   rows of any length, read once for the statistics and again for the results
-//   single pass  rows of any length, read once, for operations whose results are statistics; the next loads
+//   one pass     rows of any length, read once, for operations whose results are statistics; the next loads
 //                are in flight while a thread works
 #include <functional>
 #include <optional>
@@ -23,16 +23,16 @@ struct RowConfig {
   int elements = 1;    ///< per access
   int threads = 32;    ///< of a block that share a row: 8, 16, 32, or a multiple of 32
   int rows = 4;        ///< rows a block has at a time; 1 when threads > 32
-  int loads = 1;       ///< accesses of a thread that cover the row (single pass: at a time); 0: two passes
+  int loads = 1;       ///< accesses of a thread that cover the row (one pass   : at a time); 0: two passes
   int cluster = 1;     ///< blocks that share a row (sm_90)
   int stages = 0;      ///< > 0: a ring of so many rows
   int min_blocks = 0;  ///< blocks an SM that registers must leave room for; 0: the assembler's choice
   bool persistent = false;    ///< blocks visit several rows without a ring
   bool hold_columns = false;  ///< persistent, ring: column vectors stay in registers
   bool overlap_exchange =
-      false;                 ///< ring of 3 stages or more in a cluster: a row's statistics travel while the
-                             ///< next row's are computed; elements are read from their stage twice
-  bool single_pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
+      false;              ///< ring of 3 stages or more in a cluster: a row's statistics travel while the
+                          ///< next row's are computed; elements are read from their stage twice
+  bool one_pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
   bool edges =
       false;  ///< rows begin anywhere: accesses lie where memory is aligned (from 32 bytes on), single
               ///< elements before and after them. All tensors' rows begin equally far from there,
@@ -52,7 +52,7 @@ struct RowConfig {
     v.number("min_blocks", "min_blocks", c.min_blocks, 0);
     v.flag("persistent", c.persistent);
     v.flag("hold_columns", c.hold_columns);
-    v.flag("single_pass", c.single_pass);
+    v.flag("one_pass", c.one_pass);
     v.flag("overlap_exchange", c.overlap_exchange);
     v.flag("prefetch", c.prefetch);
     v.flag("edges", c.edges);
@@ -180,7 +180,7 @@ class RowOp {
   /// Statistics of these elements.
   virtual Stat part(Kernel&, const Values&) = 0;
   /// Given the row's statistics: stores results; returns the accumulators, [accumulator][element].
-  virtual std::vector<Floats> finish(Kernel&, const Values&, const Stat&, std::vector<Floats> sums) = 0;
+  virtual std::vector<Floats> finish(Kernel&, const Values&, const Stat&, std::vector<Floats> acc) = 0;
 };
 
 /// Records the kernel: block and cluster size, loops, loads, exchange.
