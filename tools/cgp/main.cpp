@@ -97,7 +97,8 @@ void declare_run(CLI::App& app, CommandLine& c) {
   app.add_option(
          "--check", r.checks,
          "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
-         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
+         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit). strict: all, and "
+         "warnings fail")
       ->capture_default_str();
   spec::Emulation& e = r.emulation;
   const auto emulator = "Emulator";
@@ -181,9 +182,9 @@ void declare_run(CLI::App& app, CommandLine& c) {
 
 void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option(
-         "TARGET", c.explain.target,
-         "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86")
-      ->required();
+      "TARGET", c.explain.target,
+      "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86");
+  app.add_option("--finding", c.explain.finding, "A class of findings: its rule, an example, what to write");
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
   app.add_option("--block", c.explain.block,
@@ -213,7 +214,7 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.footer(
       "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256 --fail-on P0\n  cgp "
       "explain "
-      "race.shared\n  cgp explain ANA-B05");
+      "--finding race.shared\n  cgp explain ANA-B05");
 }
 
 void declare_inspect(CLI::App& app, CommandLine& c) {
@@ -251,9 +252,9 @@ void declare_doctor(CLI::App& app, CommandLine& c) {
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
 }
 
-void declare_problems(CLI::App& app, GemmSelection& s) {
+void declare_problems(CLI::App& app, tune::GemmSelection& s) {
   app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
-  app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
+  app.add_option("--set", s.set, "square, llm, misaligned, batched or all; several with commas")
       ->capture_default_str();
   app.add_option("--dtype", s.dtype, "Types, with commas: bf16, f32:fast, e4m3_e5m2_bf16@channel")
       ->capture_default_str();
