@@ -481,7 +481,7 @@ typedef struct {
   const cgp_tensor* g_idx; /* gptq, optional: s32 [cols], the group of each input (act-order) */
   const cgp_tensor *absmax_table,
       *absmax_scales;       /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
-  const cgp_tensor* packed; /* optional: what cgp_quantized_pack() made, for 1 to 16 rows of x on sm_90 */
+  const cgp_tensor* packed; /* optional: what cgp_quantized_pack() made, for few rows of x on sm_90 */
   uint64_t group;           /* inputs that share a scale; bnb_nf4: elements that share an absmax */
   int32_t zeros_minus_one;  /* gptq: zeros hold zero - 1 */
   uint64_t absmax_block;    /* 0: 256 */
@@ -495,7 +495,7 @@ CGP_API cgp_status cgp_quantized_weight_new(const char* format, uint64_t rows, u
                                             const cgp_tensor* codes, const cgp_quantized_options* options,
                                             cgp_quantized_weight** out);
 /* A weight from blocks on the host, as a GGUF file has them: copied to the device, refused when a scale is NaN or infinite. It is
- * packed too where the device has the product for 1 to 16 rows and `packed` is not 0. */
+ * packed too where the device has the product for few rows and `packed` is not 0. */
 CGP_API cgp_status cgp_quantized_weight_load(cgp_device* device, const char* format, uint64_t rows,
                                              uint64_t cols, const void* blocks, uint64_t bytes,
                                              int32_t packed, cgp_quantized_weight** out);

@@ -97,6 +97,40 @@ TEST(quant, encoding_equals_the_reference_bit_by_bit) {
   }
 }
 
+TEST(quant, k_formats_are_never_worse_than_ggml) {
+  int seen = 0;
+  for (const auto& v : vectors("rmse")) {
+    const auto f = format_named(v[1]);
+    const auto values = floats(v[2]);
+    std::vector<std::byte> blocks(bytes_of(f, values.size()));
+    std::vector<float> back(values.size());
+    encode(f, values, blocks), decode(f, blocks, back);
+    double error = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      error += double(back[i] - values[i]) * double(back[i] - values[i]);
+    EXPECT_LE(std::sqrt(error / double(values.size())), std::stod(v[3])) << v[1] << ", vector " << seen;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 15);
+}
+
+TEST(quant, k_formats_at_the_edges) {
+  for (const auto f : {Format::q4_k, Format::q5_k, Format::q6_k}) {
+    std::vector<std::byte> blocks(bytes_of(f, 256));
+    std::vector<float> back(256);
+    for (const float v : {0.f, 1.f, -1.f, 1e-6f, -3e-8f, 6e4f}) {  // constant blocks
+      const std::vector<float> x(256, v);
+      encode(f, x, blocks), decode(f, blocks, back);
+      for (const float y : back) EXPECT_NEAR(y, v, 1e-3 * std::fabs(v) + 1.2e-7) << info(f).name;
+    }
+    std::vector<float> x(256, 0.f);
+    x[5] = 3e38f, x[6] = -3e38f;
+    const auto before = blocks;
+    EXPECT_NE(message([&] { encode(f, x, blocks); }).find("binary16"), std::string::npos) << info(f).name;
+    EXPECT_EQ(blocks, before);
+  }
+}
+
 // Formats with a fixed number of bits a weight stay within this part of a normal distribution's deviation.
 TEST(quant, what_is_encoded_comes_back_within_the_formats_error) {
   std::vector<float> x(64 * 256);

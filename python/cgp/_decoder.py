@@ -14,6 +14,7 @@ from ._few import MAX_ROWS as _MAX_ROWS
 from ._few import RMS as _RMS
 from ._few import linear_calls
 from ._options import ACTIVATIONS, activation_of
+from ._quantized import QuantizedTensor
 from ._runtime import ArgumentError, Unsupported
 
 _PAGE = 64
@@ -26,6 +27,8 @@ class _Linear:
 
     def __init__(self, weights, biases=None, gated=False, activation=0):
         self.weights, self.gated, self.activation = list(weights), gated, activation
+        if any(isinstance(w, QuantizedTensor) for w in self.weights):
+            raise Unsupported("cgp.Decoder: weights are float16 or bfloat16, these are quantised: use model.generate()")
         self.biases = list(biases) if biases and biases[0] is not None else [None] * len(self.weights)
         self.columns = sum(w.shape[0] for w in self.weights) // (2 if gated else 1)
 

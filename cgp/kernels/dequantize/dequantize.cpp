@@ -170,9 +170,24 @@ class Dequantizer {
     }
     const auto s = scale(col);
     const auto codes = Bytes(t_.codes.at(first), b_.align).words(2, thread_ & 0u, 0, 8);
-    for (std::uint32_t i = 0; i < kEach; ++i)
-      out.push_back(dequantize_code::product(s, value((codes[i / 4] >> (i % 4 * 8)) & 255u)));
+    const bool pairs = k_.sm() >= 89;  // converts two at a time
+    for (std::uint32_t i = 0; i < kEach; i += 2) {
+      if (pairs) {
+        const auto halves = pair_of(codes[i / 4], int(i % 4 / 2));
+        out.push_back(dequantize_code::product(s, to<f32>(halves[0])));
+        out.push_back(dequantize_code::product(s, to<f32>(halves[1])));
+      } else {
+        const auto pair = codes[i / 4] >> (i % 4 * 8);
+        out.push_back(dequantize_code::product(s, value(pair & 255u)));
+        out.push_back(dequantize_code::product(s, value((pair >> 8u) & 255u)));
+      }
+    }
     return out;
+  }
+  RegGroup<f16, 2> pair_of(const Word& codes, int which) {
+    const auto word = bits<b32>(codes);
+    return unpack<f16>(b_.format == QuantizedFormat::fp8_e4m3 ? cvt<rn, f16x2>(unpack<e4m3x2>(word)[which])
+                                                              : cvt<rn, f16x2>(unpack<e5m2x2>(word)[which]));
   }
 
   // ------------------------------------------------------------ words of eight codes

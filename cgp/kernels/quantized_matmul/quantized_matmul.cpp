@@ -37,7 +37,8 @@ std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceIn
   if (!packed_format(p.weight.format)) return text::cat("weight_only has no ", name(p.weight.format));
   if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
   if (p.transposed) return "weight_only sums over the columns of the weight";
-  if (p.m > 16) return text::cat("weight_only has 1 to 16 rows, x has ", p.m);
+  if (p.m > kWeightOnlyMaxRows)
+    return text::cat("weight_only has 1 to ", kWeightOnlyMaxRows, " rows, x has ", p.m);
   if (!p.packed.given) return "no packed weights";
   if (p.error_flag.given) return "scales are to be checked";
   if (p.x.dtype != p.y.dtype) return "y has another type than x";
@@ -64,7 +65,7 @@ QuantizedMatmul checked(QuantizedMatmul p) {
 QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   QuantizedMatmulPlan plan;
   if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
-    plan.weight_only = true, plan.why = "1 to 16 rows of packed weights on sm_90";
+    plan.weight_only = true, plan.why = "few rows of packed weights on sm_90";
     return plan;
   }
   const auto [n, k] = sizes(p);

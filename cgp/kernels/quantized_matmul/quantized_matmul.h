@@ -3,7 +3,7 @@
 // Products with quantised weights of any format (dequantize.h), any number of rows, on every GPU from sm_75 on.
 //   y [m, n] = x [m, k] w'     w [n, k]
 //   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
-// The fastest way there is: weight_only for 1 to 16 rows on sm_90 where packed weights are given; else slabs of the weight
+// The fastest way there is: weight_only for few rows (up to kWeightOnlyMaxRows) on sm_90 where packed weights are given; else slabs of the weight
 // (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
 // of y is one sum over the whole depth either way.
 #include "cgp/kernels/dequantize/dequantize.h"
