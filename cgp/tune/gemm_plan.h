@@ -8,7 +8,7 @@
 
 #include "cgp/kernels/gemm/select/gemm_table.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 
 /// The least time: every operand moved once, every product done at the tensor cores' rate.
 struct GemmFloor {
@@ -32,7 +32,8 @@ struct GemmPlan {
   std::vector<kernels::GemmChoice> others;  ///< fastest prediction first, those without one last
   std::vector<std::pair<std::string, std::string>> rejected;  ///< kinds and why they cannot
   GemmFloor floor;
-  double measured_us = 0;  ///< from the table; 0: not measured
+  double measured_us = 0;   ///< from the table; 0: not measured
+  std::string calibration;  ///< whose constants predict the times
 };
 GemmPlan plan_gemm(const kernels::GemmProblem& p, const kernels::GemmAddresses& at,
                    const runtime::DeviceInfo& d, const kernels::GemmTable& table);
@@ -45,4 +46,4 @@ nlohmann::ordered_json plan_json(const GemmPlan& plan);
 /// bandwidth of its best known card. Throws ArgumentError for an architecture that there is no kernel for.
 runtime::DeviceInfo device_for_arch(const std::string& arch);
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

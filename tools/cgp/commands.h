@@ -94,7 +94,7 @@ int doctor(const Context& context, const DoctorOptions& options);
 
 struct BenchOptions {
   std::string what;  ///< gemm
-  GemmSelection problems;
+  tune::GemmSelection problems;
   std::string device = "cuda", table = "user";  ///< user, shipped, none: which measured winners count
   bool peer = true;
   int rounds = 0;           ///< 0: 40, and 20 for long problems
@@ -117,7 +117,7 @@ int plan(const Context& context, const PlanOptions& options);
 
 struct TuneOptions {
   std::string what;  ///< gemm
-  GemmSelection problems;
+  tune::GemmSelection problems;
   std::string device = "cuda", arch = "sm_90a";
   int rounds = 0;
   bool report = false, dry_run = false;

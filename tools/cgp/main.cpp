@@ -18,6 +18,7 @@
 #include "cgp/spec/report/report.h"
 #include "cgp/spec/validators.h"
 #include "tools/cgp/commands.h"
+#include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
@@ -38,6 +39,7 @@ struct CommandLine {
   BenchOptions bench;
   PlanOptions plan;
   TuneOptions tune;
+  TokenizeOptions tokenize;
   ProfilerOptions profiler;
 };
 
@@ -215,14 +217,44 @@ void declare_explain(CLI::App& app, CommandLine& c) {
       "--finding race.shared\n  cgp explain ANA-B05");
 }
 
+void declare_inspect(CLI::App& app, CommandLine& c) {
+  declare_pipeline(app, c);
+  app.get_option("KERNEL")->description(
+      "FILE.gguf, FILE.safetensors or its index; or a kernel that `cgp list` names");
+  app.footer(
+      "Examples:\n  cgp inspect model.gguf\n  cgp inspect model.gguf --json | jq .parameters\n"
+      "  cgp inspect model.safetensors.index.json\n  cgp inspect softmax");
+}
+
+void declare_tokenize(CLI::App& app, CommandLine& c) {
+  TokenizeOptions& o = c.tokenize;
+  app.add_option("FILE", o.model, "A GGUF with a vocabulary")->required();
+  app.add_option_function<std::string>(
+      "--text",
+      [&o](const std::string& text) {
+        o.text = text;
+        o.text_given = true;
+      },
+      "The text");
+  app.add_option("--file", o.file, "A file with the text; - is standard input");
+  app.add_option("--ids", o.ids, "Ids to turn into text, with commas")->delimiter(',');
+  app.add_flag("!--no-special", o.add_special,
+               "Without the tokens that the model wants before and after the text");
+  app.add_flag("--parse-special", o.parse_special, "<|im_end|> and its like in the text are tokens");
+  app.footer(
+      "Examples:\n  cgp tokenize model.gguf --text 'Hello world'\n  cgp tokenize model.gguf --file README.md "
+      "--json\n"
+      "  cgp tokenize model.gguf --ids 9906,1917");
+}
+
 void declare_doctor(CLI::App& app, CommandLine& c) {
   app.add_option("--check", c.doctor.check, "Only this item; exit code 3 when it is absent");
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
 }
 
-void declare_problems(CLI::App& app, GemmSelection& s) {
+void declare_problems(CLI::App& app, tune::GemmSelection& s) {
   app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
-  app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
+  app.add_option("--set", s.set, "square, llm, misaligned, batched or all; several with commas")
       ->capture_default_str();
   app.add_option("--dtype", s.dtype, "Types, with commas: bf16, f32:fast, e4m3_e5m2_bf16@channel")
       ->capture_default_str();
@@ -321,8 +353,13 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
-        {"inspect", "The same as pipeline", declare_pipeline,
-         [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
+        {"inspect", "Say what a model file holds; of a kernel, the same as pipeline", declare_inspect,
+         [](const Context& x, const CommandLine& c) {
+           return names_model_file(c.pipeline.kernel) ? inspect_model(x, c.pipeline.kernel)
+                                                      : pipeline(x, c.pipeline);
+         }},
+        {"tokenize", "Turn text into the ids of a model's tokenizer, or ids into text", declare_tokenize,
+         [](const Context& x, const CommandLine& c) { return tokenize(x, c.tokenize); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
         {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,
