@@ -19,7 +19,7 @@ test decode_linear.right_on_a_gpu
 test qkv_append.right_on_a_gpu
 test kv_cache.right_on_a_gpu
 test decode.right_on_a_gpu
-test grouped_typed.right_on_a_gpu
+test grouped_mixed.right_on_a_gpu
 test attention_backward_sm90.modified_right_on_a_gpu
 vecadd n=100003
 vecadd dtype=bf16 n=4096
@@ -53,7 +53,7 @@ grouped_gemm rows=300 n=264 k=136 spread=skewed
 grouped_gemm rows=300 n=264 k=136 layout=nn spread=holes gather=1
 grouped_gemm rows=300 form=depth m=136 n=264
 grouped_gemm rows=300 form=problems n=264 k=136
-grouped_gemm rows=300 form=problems crooked=1
+grouped_gemm rows=300 form=problems misaligned=1
 grouped_gemm rows=300 n=264 k=136 variant=sm80
 grouped_gemm rows=300 n=129 k=65 dtype=f32
 gemm m=127 n=255 k=331
@@ -74,8 +74,8 @@ P
     echo "gemm variant=$v m=130 n=136 k=128 layout=nn dtype=f16"
   done
   echo "gemm variant=skinny m=16 n=264 k=328"; echo "gemm variant=sm90_small_m m=16 n=264 k=320"
-  for v in {0..10}; do echo "test all/gemm_typed_part.right_and_repeatable_on_a_gpu/$v"; done
-  for v in {0..15}; do echo "test all/gemm_served_part.right_and_repeatable_on_a_gpu/$v"; done
+  for v in {0..10}; do echo "test all/gemm_mixed_case.right_and_repeatable_on_a_gpu/$v"; done
+  for v in {0..15}; do echo "test all/gemm_coverage_shard.right_and_repeatable_on_a_gpu/$v"; done
   for v in warp cta32 cta64 ahead copies mma64 swizzled mma64x128 three_stages mma128 mma128x256 grouped; do
     echo "gemm_ladder step=$v m=136 n=264 k=104"
   done

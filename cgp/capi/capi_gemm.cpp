@@ -84,7 +84,7 @@ void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operan
 struct Asked {
   kernels::GemmPrecision precision;
   kernels::GemmScaling scaling;
-  kernels::GemmFactors factors{};
+  kernels::GemmScales factors{};
   Epilogue epilogue{};
 };
 

@@ -10,8 +10,10 @@
 //   };
 //   void scale_kernel(Kernel& k, ScaleArgs<DeviceArg> p) { ... }         p.x is an InOut<f32>, p.n a Val<u32>
 //   launch::launch_kernel(stream, fn, grid, ScaleArgs<launch::HostArg>{.x = arg(buffer), .n = n, .factor = 0.5f});
-// A member that the launch leaves out, or gives a value of another type, does not compile; the launch checks pointers
-// as it does those of any kernel. For one parameter that holds a struct of numbers see dsl/core/kernel_params.h.
+// V<StructArg<P>> is one parameter that holds the struct of numbers P (dsl/core/kernel_params.h): P<Val> in the kernel,
+// P<HostValue> in the launch, where it must live until the launch has returned.
+// A member that the launch leaves out, or gives a value of another type, does not compile. The launch checks pointers
+// as it does those of any kernel.
 #include <array>
 #include <concepts>
 #include <cstring>
@@ -22,6 +24,10 @@
 #include "cgp/runtime/launcher.h"
 
 namespace cgp::dsl {
+
+/// A member that is one parameter: a struct of numbers.
+template <template <template <class> class> class P>
+struct StructArg;
 
 namespace record_impl {
 template <class T>
@@ -40,9 +46,14 @@ template <class T>
 struct DeviceArgOf<Disjoint<T>> {
   using type = Disjoint<T>;
 };
+template <template <template <class> class> class P>
+struct DeviceArgOf<StructArg<P>> {
+  using type = P<Val>;
+};
 }  // namespace record_impl
 
-/// The kernel's side of a member: In, Out, InOut and Disjoint are themselves, an element type T is a Val<T>.
+/// The kernel's side of a member: In, Out, InOut and Disjoint are themselves, an element type T is a Val<T>, and
+/// StructArg<P> a P<Val>.
 template <class T>
 using DeviceArg = typename record_impl::DeviceArgOf<T>::type;
 
@@ -114,6 +125,16 @@ class HostArg<dsl::InOut<T>> : public HostPointerArg {
 template <class T>
 class HostArg<dsl::Disjoint<T>> : public HostPointerArg {
   using HostPointerArg::HostPointerArg;
+};
+
+template <template <template <class> class> class P>
+class HostArg<dsl::StructArg<P>> {
+ public:
+  HostArg(const P<dsl::HostValue>& value)  // NOLINT: implicit by design
+      : arg_(runtime::Arg::raw(&value, sizeof value)) {}
+
+ private:
+  runtime::Arg arg_;
 };
 
 /// Queues the kernel with these arguments; throws as LoadedKernel::launch().

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm_launch.h"
+#include "cgp/kernels/gemm/select/gemm_calibration.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::tune {
@@ -153,6 +154,7 @@ GemmPlan plan_gemm(const kernels::GemmProblem& q, const kernels::GemmAddresses& 
       plan.rejected.emplace_back(f.name, why);
   }
   plan.floor = gemm_floor(plan.problem, d);
+  plan.calibration = kernels::describe_calibration(d);
   if (const auto* row = table.find(plan.problem)) plan.measured_us = row->microseconds;
   return plan;
 }
@@ -161,6 +163,7 @@ std::string plan_text(const GemmPlan& plan) {
   const auto& f = plan.floor;
   std::string out = fmt::format("gemm {} on {}\n\n", kernels::gemm_key(plan.problem), plan.device);
   out += fmt::format("variant    {}\n", plan.chosen.variant.name);
+  if (!plan.chosen.rule.empty()) out += fmt::format("rule       {}\n", plan.chosen.rule);
   out += fmt::format("why        {}\n", plan.chosen.why);
   out += fmt::format("steps      {}\n", text::join(step_names(plan.chosen), ", "));
   if (const auto names = packed_names(plan.chosen); !names.empty())
@@ -172,6 +175,7 @@ std::string plan_text(const GemmPlan& plan) {
   if (plan.chosen.microseconds > 0)
     out += fmt::format("predicted  {:.1f} us, {:.2f}x the floor\n", plan.chosen.microseconds,
                        f.us() > 0 ? plan.chosen.microseconds / f.us() : 0);
+  out += fmt::format("constants  {}\n", plan.calibration);
   out += floor_text(f);
   if (!plan.others.empty()) out += "\nothers\n";
   for (const auto& c : plan.others)
@@ -197,10 +201,12 @@ ordered_json plan_json(const GemmPlan& plan) {
                     {"device", plan.device},
                     {"arch", plan.arch},
                     {"chosen", choice_json(plan.chosen, f.us())}};
+  j["chosen"]["rule"] = plan.chosen.rule;
   j["chosen"]["why"] = plan.chosen.why;
   j["chosen"]["steps"] = step_names(plan.chosen);
   j["chosen"]["config"] = ordered_json::parse(kernels::json(plan.chosen.variant.config));
   j["chosen"]["measured_us"] = plan.measured_us > 0 ? ordered_json(plan.measured_us) : ordered_json();
+  j["constants"] = plan.calibration;
   j["floor"] = floor_json(f);
   j["others"] = ordered_json::array();
   for (const auto& c : plan.others) j["others"].push_back(choice_json(c, f.us()));

@@ -32,7 +32,8 @@ struct GemmPlan {
   std::vector<kernels::GemmChoice> others;  ///< fastest prediction first, those without one last
   std::vector<std::pair<std::string, std::string>> rejected;  ///< kinds and why they cannot
   GemmFloor floor;
-  double measured_us = 0;  ///< from the table; 0: not measured
+  double measured_us = 0;   ///< from the table; 0: not measured
+  std::string calibration;  ///< whose constants predict the times
 };
 GemmPlan plan_gemm(const kernels::GemmProblem& p, const kernels::GemmAddresses& at,
                    const runtime::DeviceInfo& d, const kernels::GemmTable& table);

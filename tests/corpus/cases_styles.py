@@ -82,8 +82,8 @@ def locked_list(c, entry, right):
     c.launch(entry, 8, 32, [lock, l])
 
 
-@style("rotate_vectors_good", {"rotate_vectors_odd_pitch": dict(cls="misaligned", ops=["ld.shared"])})
-def rotate_vectors(c, entry, right):
+@style("transposed_vectors_good", {"transposed_vectors_odd_pitch": dict(cls="misaligned", ops=["ld.shared"])})
+def transposed_vectors(c, entry, right):
     x, o = c.inp("in", "f32", 1024, randint(-99, 99, 2010)), c.out("out", "f32", 1024)
     if right:
         o.expect(x.f.reshape(32, 32).T)

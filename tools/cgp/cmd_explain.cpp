@@ -89,6 +89,7 @@ int explain(const Context& context, const ExplainOptions& o) {
   if (file) {
     try {
       modules.push_back(explain::examine_module(o.target, content, examine));
+      modules.back().assembled = explain::assembled(content, modules.back().target);
     } catch (const ParseError& e) {
       throw ParseError(ErrorText{e.rule(), cat(o.target, ": ", e.where()), e.why(), e.hint()});
     }
@@ -99,6 +100,7 @@ int explain(const Context& context, const ExplainOptions& o) {
       if (!one.block && image.block.count() > 0) one.block = {image.block.x, image.block.y, image.block.z};
       one.dynamic_smem = image.dynamic_smem;
       modules.push_back(explain::examine_module(image.name, *image.ptx, one));
+      modules.back().assembled = explain::assembled(*image.ptx, modules.back().target);
     }
   }
   std::string out;

@@ -88,12 +88,31 @@ TEST_F(Profiler, what_cannot_be_done_is_said_before_anything_runs) {
   EXPECT_FALSE(std::filesystem::exists(path("it_ran")));
 }
 
+TEST_F(Profiler, spills_are_those_of_ptxas) {
+  write_file(path("ptxas"),
+             "#!/bin/sh\nfor w; do case $w in *.ptx) f=$w;; esac; done\n"
+             "e=$(sed -n 's/.*\\.entry *\\([A-Za-z0-9_]*\\).*/\\1/p' \"$f\" | head -1)\n"
+             "echo \"ptxas info    : Compiling entry function '$e' for 'sm_90a'\"\n"
+             "echo \"    $BYTES bytes stack frame, $BYTES bytes spill stores, $BYTES bytes spill loads\"\n"
+             "echo 'ptxas info    : Used 61 registers, used 1 barriers'\n");
+  std::filesystem::permissions(path("ptxas"), std::filesystem::perms::owner_all);
+  const std::string asked = "CGP_PTXAS=" + path("ptxas");
+  const Outcome none = cgp("explain cross_entropy", asked + " BYTES=0");
+  EXPECT_NE(none.out.find("61 registers, no spills"), std::string::npos) << none.out << none.err;
+  EXPECT_EQ(none.out.find("ANA-B16"), std::string::npos) << none.out;
+  EXPECT_EQ(none.out.find("too many"), std::string::npos) << none.out;
+  const Outcome some = cgp("explain cross_entropy", asked + " BYTES=8");
+  EXPECT_NE(some.out.find("8 bytes stored"), std::string::npos) << some.out;
+}
+
 TEST_F(Profiler, programs_of_the_processor_name_what_took_the_time) {
   const std::string loop = " -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
   const auto d = cgp("profile binary --json" + loop).parsed();
   ASSERT_TRUE(d.contains("cpu_samples"));
   const auto& s = d["cpu_samples"];
-  if (!s.contains("absent")) EXPECT_GT(s["functions"].size(), 0u) << s;
+  if (!s.contains("absent")) {
+    EXPECT_GT(s["functions"].size(), 0u) << s;
+  }
   EXPECT_FALSE(cgp("profile binary --sample 0 --json" + loop).parsed().contains("cpu_samples"));
 }
 

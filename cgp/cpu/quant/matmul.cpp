@@ -69,7 +69,7 @@ struct Problem {
 /// A thread takes 16 rows, and meets each with all vectors while it lies in L1.
 constexpr int64_t kRows = 16;
 
-void with_int8(const Problem& p, const DotsByVectors& dot, RoundedVectors& x, int threads) {
+void with_int8(const Problem& p, const DotsByVectors& dot, RoundedVectors<Int8Activations>& x, int threads) {
   parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i)
       for (int64_t j = 0; j < p.n;) {
@@ -172,8 +172,11 @@ void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, 
   if (many && o.activations == Activations::int8 && o.isa >= Isa::avx512_bf16)
     return with_bf16_panels(p, decode, o.isa, threads);
 #endif
-  if (const auto* dot = o.activations == Activations::int8 ? dots(format, o.isa) : nullptr) {
-    RoundedVectors rounded(x, n, k);
+  // Without vpdpbusd a product of many vectors is faster in f32.
+  const bool vnni = o.isa == Isa::avx_vnni || o.isa >= Isa::avx512_vnni;
+  const bool rounds = o.activations == Activations::int8 && (vnni || n < 4 * kPanelVectors);
+  if (const auto* dot = rounds ? dots(format, o.isa) : nullptr) {
+    RoundedVectors<Int8Activations> rounded(x, n, k);
     return with_int8(p, *dot, rounded, threads);
   }
   if (many) return with_f32_panels(p, decode, o.isa, threads);

@@ -11,9 +11,11 @@
 
 namespace cgp::cpu {
 
+/// What may be done to activations where it is faster.
 enum class Activations : std::uint8_t {
-  f32,   ///< as they are; within the roundings of a sum of k terms
-  int8,  ///< may be rounded to 8 bits, or to bf16 from kPanelVectors vectors on, where that is faster
+  f32,    ///< nothing; within the roundings of a sum of k terms
+  int16,  ///< rounded to 16 bits (packed weights; else as f32)
+  int8,   ///< rounded to 8 bits, or to bf16 from kPanelVectors vectors on
 };
 
 struct QuantOptions {

@@ -5,6 +5,8 @@
 namespace cgp::cpu {
 namespace {
 
+using quant_versions::Int16Activations;
+
 struct Maddubs {
   static constexpr bool kAnyCode = false;  // sums of two products have 16 bits and saturate
   static __m256i dot(__m256i codes, __m256i x) {
@@ -139,8 +141,24 @@ inline float max_of(__m256 v) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+// packs work in halves of 128 bits: the pieces of four are put back in order
+inline void store_run(const __m256i (&n)[4], std::int8_t* q) {
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(q),
+                      _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+inline void store_run(const __m256i (&n)[4], std::int16_t* q) {
+  for (int h = 0; h < 2; ++h) {
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(n[2 * h], n[2 * h + 1]), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 16 * h),
+                        _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8));
+  }
+}
+
 /// 32 activations; `unordered` collects what is no number.
-inline void round_run(const float* x, int s, Int8Activations& out, __m256& unordered) {
+template <class A>
+inline void round_run(const float* x, int s, A& out, __m256& unordered) {
+  constexpr float kMost = sizeof(out.q[0]) == 1 ? 127 : 32767;
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   __m256 v[4], most = _mm256_setzero_ps();
   for (int i = 0; i < 4; ++i) {
@@ -150,7 +168,7 @@ inline void round_run(const float* x, int s, Int8Activations& out, __m256& unord
   }
   const float largest = max_of(most);
   const bool none = !(largest >= 0x1p-100f);
-  const float step = none ? 0.0f : largest / 127, inverse = none ? 0.0f : 127 / largest;
+  const float step = none ? 0.0f : largest / kMost, inverse = none ? 0.0f : kMost / largest;
   __m256i n[4];
   for (int i = 0; i < 4; ++i) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse)));
   for (int h = 0; h < 2; ++h) {
@@ -160,10 +178,22 @@ inline void round_run(const float* x, int s, Int8Activations& out, __m256& unord
     out.d[2 * s + h] = step, out.sums[2 * s + h] = step * float(_mm_cvtsi128_si32(sum));
   }
   out.run_sums[s] = out.sums[2 * s] + out.sums[2 * s + 1];
-  // packs work in halves of 128 bits: put the pieces of four back in order
-  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.q + 32 * s),
-                      _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+  store_run(n, out.q + 32 * s);
+}
+
+template <class A>
+bool round_all(const float* x, int64_t k, A* out) {
+  __m256 unordered = _mm256_setzero_ps();
+  for (int64_t first = 0; first < k; first += 256, ++out) {
+    const int runs = k - first >= 256 ? 8 : int((k - first) / 32);
+    for (int s = 0; s < runs; ++s) round_run(x + first + 32 * s, s, *out, unordered);
+    for (int s = runs; s < 8; ++s) {
+      __builtin_memset(out->q + 32 * s, 0, 32 * sizeof(out->q[0]));
+      out->run_sums[s] = 0;
+      for (int i = 2 * s; i < 2 * s + 2; ++i) out->d[i] = out->sums[i] = 0;
+    }
+  }
+  return _mm256_movemask_ps(_mm256_cmp_ps(unordered, unordered, _CMP_UNORD_Q)) == 0;
 }
 
 }  // namespace
@@ -175,18 +205,7 @@ constinit const DecodeTable decode_avx2 = decoders();
 float dot_f16_avx2(Bytes row, int64_t k, const float* x) { return dot_16_bit<F16>(row, k, x); }
 float dot_bf16_avx2(Bytes row, int64_t k, const float* x) { return dot_16_bit<Bf16>(row, k, x); }
 
-bool round_to_int8_avx2(const float* x, int64_t k, Int8Activations* out) {
-  __m256 unordered = _mm256_setzero_ps();
-  for (int64_t first = 0; first < k; first += 256, ++out) {
-    const int runs = k - first >= 256 ? 8 : int((k - first) / 32);
-    for (int s = 0; s < runs; ++s) round_run(x + first + 32 * s, s, *out, unordered);
-    for (int s = runs; s < 8; ++s) {
-      __builtin_memset(out->q + 32 * s, 0, 32);
-      out->run_sums[s] = 0;
-      for (int i = 2 * s; i < 2 * s + 2; ++i) out->d[i] = out->sums[i] = 0;
-    }
-  }
-  return _mm256_movemask_ps(_mm256_cmp_ps(unordered, unordered, _CMP_UNORD_Q)) == 0;
-}
+bool round_activations_avx2(const float* x, int64_t k, Int8Activations* out) { return round_all(x, k, out); }
+bool round_activations_avx2(const float* x, int64_t k, Int16Activations* out) { return round_all(x, k, out); }
 }  // namespace quant_versions
 }  // namespace cgp::cpu

@@ -17,6 +17,12 @@ struct alignas(64) Int8Activations {
   float d[16], sums[16], run_sums[8];
 };
 
+/// The same with 16 bits: of every four, elements 0 and 2 come first, then 1 and 3.
+struct alignas(64) Int16Activations {
+  std::int16_t q[256];
+  float d[16], sums[16], run_sums[8];
+};
+
 /// y[j] = row . vector j, for as many vectors as the function is for; they are `stride` blocks apart.
 using DotInt8 = void (*)(Bytes row, std::int64_t k, const Int8Activations* x, std::int64_t stride, float* y);
 /// k weights as f32, with the roundings of quant::decode().
@@ -41,7 +47,8 @@ extern const DotTable dot_avx2, dot_avx_vnni, dot_avx512_vnni;
 extern const DecodeTable decode_avx2;
 /// k activations into (k + 255) / 256 blocks. False for NaN or infinity among them. Runs of 32 whose largest magnitude is
 /// below 2^-100 become 0.
-bool round_to_int8_avx2(const float* x, std::int64_t k, Int8Activations* out);
+bool round_activations_avx2(const float* x, std::int64_t k, Int8Activations* out);
+bool round_activations_avx2(const float* x, std::int64_t k, Int16Activations* out);
 
 /// Weights in groups of 16 rows, whose sums are lanes of one register (pack_avx512_vnni.cpp has the layout).
 struct PackedKernels {
@@ -49,8 +56,11 @@ struct PackedKernels {
   /// `rows` rows, row_bytes apart, of at most 16; the others become 0.
   void (*pack)(Bytes rows, std::int64_t row_bytes, std::int64_t count, std::int64_t k, std::uint8_t* group);
   /// y[j * ldy + r] = row r . vector j: 1, 2, 4 or 8 vectors.
-  void (*product[4])(Bytes group, std::int64_t k, const Int8Activations* x, std::int64_t stride,
-                     std::int64_t rows, float* y, std::int64_t ldy);
+  template <class A>
+  using Product = void (*)(Bytes group, std::int64_t k, const A* x, std::int64_t stride, std::int64_t rows,
+                           float* y, std::int64_t ldy);
+  Product<Int8Activations> int8[4];
+  Product<Int16Activations> int16[4];
 };
 struct PackedTable {
   PackedKernels by[kFormats];

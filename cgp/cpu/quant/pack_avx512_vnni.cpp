@@ -11,7 +11,7 @@
 namespace cgp::cpu {
 namespace {
 
-using quant_versions::Int8Activations;
+using quant_versions::Int16Activations, quant_versions::Int8Activations;
 
 enum class Scale { k_format, binary16, binary32 };
 
@@ -178,9 +178,19 @@ inline __m512 scale_at(Bytes p, __m512 d) {
     return _mm512_loadu_ps(p);
 }
 
-template <class P, int kVectors>
-inline void add_run(Bytes run, int s, __m512 d, __m512 dmin, const Int8Activations* x, int64_t stride,
-                    __m512* sums) {
+/// Adds the products of four elements, from element e on, of 16 rows.
+inline __m512i add_step(__m512i sums, __m512i codes, const Int8Activations& x, int e) {
+  return _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(load_as<int>(reinterpret_cast<Bytes>(x.q + e))));
+}
+inline __m512i add_step(__m512i sums, __m512i codes, const Int16Activations& x, int e) {
+  const Bytes four = reinterpret_cast<Bytes>(x.q + e);
+  const __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(codes, 8);
+  sums = _mm512_dpwssd_epi32(sums, even, _mm512_set1_epi32(load_as<int>(four)));
+  return _mm512_dpwssd_epi32(sums, odd, _mm512_set1_epi32(load_as<int>(four + 4)));
+}
+
+template <class P, class A, int kVectors>
+inline void add_run(Bytes run, int s, __m512 d, __m512 dmin, const A* x, int64_t stride, __m512* sums) {
   constexpr int kSteps = P::kRun / 4;
 #pragma GCC unroll 2
   for (int h = 0; h < P::kScales; ++h) {
@@ -191,16 +201,13 @@ inline void add_run(Bytes run, int s, __m512 d, __m512 dmin, const Int8Activatio
     for (int v = 0; v < kSteps; ++v) {
       const __m512i codes = step_codes<P>(run, h * kSteps + v);
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) {
-        const auto four =
-            load_as<int>(reinterpret_cast<Bytes>(x[j * stride].q) + 32 * s + P::kRun * h + 4 * v);
-        dots[j] = _mm512_dpbusd_epi32(dots[j], codes, _mm512_set1_epi32(four));
-      }
+      for (int j = 0; j < kVectors; ++j)
+        dots[j] = add_step(dots[j], codes, x[j * stride], 32 * s + P::kRun * h + 4 * v);
     }
     const __m512 scale = scale_at<P>(run + P::kCodeBytes + h * P::kScaleBytes, d);
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) {
-      const Int8Activations& a = x[j * stride];
+      const A& a = x[j * stride];
       __m512 dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[j]), _mm512_set1_ps(a.d[2 * s + h]));
       if constexpr (P::F::kZero != 0) {
         const float sum = P::kScales == 1 ? a.run_sums[s] : a.sums[2 * s + h];
@@ -226,9 +233,8 @@ inline void fetch(Bytes run) {
     _mm_prefetch(reinterpret_cast<const char*>(run + 4096 + i), _MM_HINT_T0);
 }
 
-template <class P, int kVectors>
-void product(Bytes group, int64_t k, const Int8Activations* x, int64_t stride, int64_t rows, float* y,
-             int64_t ldy) {
+template <class P, class A, int kVectors>
+void product(Bytes group, int64_t k, const A* x, int64_t stride, int64_t rows, float* y, int64_t ldy) {
   __m512 sums[kVectors];
 #pragma GCC unroll 8
   for (int j = 0; j < kVectors; ++j) sums[j] = _mm512_setzero_ps();
@@ -242,7 +248,7 @@ void product(Bytes group, int64_t k, const Int8Activations* x, int64_t stride, i
     const int runs = k >= 256 ? 8 : int(k / 32);
     for (int s = 0; s < runs; ++s, group += P::kRunBytes) {
       if constexpr (kVectors >= 4) fetch<P>(group);
-      add_run<P, kVectors>(group, s, d, dmin, x, stride, sums);
+      add_run<P, A, kVectors>(group, s, d, dmin, x, stride, sums);
     }
   }
   const auto mask = __mmask16((1u << rows) - 1);
@@ -253,8 +259,12 @@ void product(Bytes group, int64_t k, const Int8Activations* x, int64_t stride, i
 template <class F, int kBits, int kRun, Scale kScale>
 constexpr void add(quant_versions::PackedTable& t, quant::Format f) {
   using P = Packed<F, kBits, kRun, kScale>;
-  t.by[int(f)] = {
-      group_bytes<P>, pack_group<P>, {product<P, 1>, product<P, 2>, product<P, 4>, product<P, 8>}};
+  using Q8 = Int8Activations;
+  using Q16 = Int16Activations;
+  t.by[int(f)] = {group_bytes<P>,
+                  pack_group<P>,
+                  {product<P, Q8, 1>, product<P, Q8, 2>, product<P, Q8, 4>, product<P, Q8, 8>},
+                  {product<P, Q16, 1>, product<P, Q16, 2>, product<P, Q16, 4>, product<P, Q16, 8>}};
 }
 
 constexpr quant_versions::PackedTable kernels() {

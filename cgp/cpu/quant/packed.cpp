@@ -43,21 +43,31 @@ PackedWeights::PackedWeights(quant::Format format, std::span<const std::byte> we
 }
 
 void quant_matmul(const PackedWeights& w, int64_t n, std::span<const float> x, std::span<float> y,
-                  int threads) {
-  threads = check_product(w.m_, n, w.k_, x.size(), y.size(), threads);
+                  const PackedOptions& o) {
+  const int threads = check_product(w.m_, n, w.k_, x.size(), y.size(), o.threads);
+  if (o.activations == Activations::f32)
+    throw Unsupported(ErrorText{"products of packed weights round activations",
+                                {},
+                                "Activations::f32 was asked for",
+                                "use int16, or the weights as they are stored"});
   if (y.empty()) return;
-  RoundedVectors rounded(x, n, w.k_);
-  const auto& product = kernels(w.format_)->product;
-  const auto* groups = w.memory_->as<std::uint8_t>();
-  parallel_for(w.groups(), 1, threads, [&](int64_t g, int64_t) {
-    const int64_t rows = std::min<int64_t>(16, w.m_ - 16 * g);
-    for (int64_t j = 0; j < n;) {
-      const int which = n - j >= 8 ? 3 : n - j >= 4 ? 2 : n - j >= 2 ? 1 : 0;
-      product[which](groups + g * w.group_bytes_, w.k_, rounded.vector(j), rounded.stride(), rows,
-                     y.data() + j * w.m_ + 16 * g, w.m_);
-      j += 1 << which;
-    }
-  });
+  const auto run = [&](const auto& product, auto&& rounded) {
+    const auto* groups = w.memory_->as<std::uint8_t>();
+    parallel_for(w.groups(), 1, threads, [&](int64_t g, int64_t) {
+      const int64_t rows = std::min<int64_t>(16, w.m_ - 16 * g);
+      for (int64_t j = 0; j < n;) {
+        const int which = n - j >= 8 ? 3 : n - j >= 4 ? 2 : n - j >= 2 ? 1 : 0;
+        product[which](groups + g * w.group_bytes_, w.k_, rounded.vector(j), rounded.stride(), rows,
+                       y.data() + j * w.m_ + 16 * g, w.m_);
+        j += 1 << which;
+      }
+    });
+  };
+  const auto& f = *kernels(w.format_);
+  if (o.activations == Activations::int8)
+    run(f.int8, RoundedVectors<quant_versions::Int8Activations>(x, n, w.k_));
+  else
+    run(f.int16, RoundedVectors<quant_versions::Int16Activations>(x, n, w.k_));
 }
 
 }  // namespace cgp::cpu

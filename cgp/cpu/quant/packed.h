@@ -12,6 +12,11 @@
 
 namespace cgp::cpu {
 
+struct PackedOptions {
+  Activations activations = Activations::int16;  ///< or int8
+  int threads = 1;                               ///< at most; 0: all processors. Small products use fewer
+};
+
 class PackedWeights {
  public:
   /// m rows of k elements, as quant_matmul() takes them; `threads` as in QuantOptions. Throws ArgumentError as that does,
@@ -25,7 +30,8 @@ class PackedWeights {
   std::int64_t bytes() const { return groups() * group_bytes_; }
 
  private:
-  friend void quant_matmul(const PackedWeights&, std::int64_t, std::span<const float>, std::span<float>, int);
+  friend void quant_matmul(const PackedWeights&, std::int64_t, std::span<const float>, std::span<float>,
+                           const PackedOptions&);
   std::int64_t groups() const { return (m_ + 15) / 16; }
 
   quant::Format format_;
@@ -36,9 +42,11 @@ class PackedWeights {
 /// The format has a packed form (q4_0 to q8_0, q4_k to q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4) and the processor AVX-512 VNNI.
 bool can_pack(quant::Format format);
 
-/// y[j * rows + i] = row i . x[j * k ...] for n vectors, rounded to 8 bits as Activations::int8 says, for any n: with the
-/// errors and the exceptions of quant_matmul(). Neither threads nor other vectors change a bit.
+/// y[j * rows + i] = row i . x[j * k ...] for n vectors of any number. Each run of 32 activations is rounded to steps of its
+/// largest magnitude / 32767 (int16: about as exact as f32, and as fast where one vector waits for memory) or / 127 (int8);
+/// an activation is off by at most half of one. Neither threads nor other vectors change a bit. Throws as quant_matmul()
+/// of stored weights does, and Unsupported for Activations::f32.
 void quant_matmul(const PackedWeights& weights, std::int64_t n, std::span<const float> x, std::span<float> y,
-                  int threads = 1);
+                  const PackedOptions& options = {});
 
 }  // namespace cgp::cpu

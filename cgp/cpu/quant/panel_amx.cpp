@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX: 32 vectors by 32 rows of weights in four tiles of sums; each step takes 32 elements of both.
+// AMX: tiles 0 to 3 are sums, 4 and 5 vectors, 6 and 7 weights.
 #include <immintrin.h>
 
-#include "cgp/cpu/quant/panel_impl.h"
+#include "cgp/cpu/quant/panel_tiles_impl.h"
 
 namespace cgp::cpu {
 namespace {
-
-using std::int64_t;
 
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -16,45 +14,65 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-}  // namespace
-
-namespace quant_versions {
-
-void panel_product_amx(const std::uint32_t* panel, int64_t depth, int64_t rows, const std::uint16_t* x,
-                       int64_t ldx, int64_t n, float* y, int64_t ldy, bool add) {
-  // The intrinsic of g++ 12 says that it reads 8 bytes, and the stores of the others vanish. The configuration belongs to
-  // the thread, and others in this program may have set theirs.
-  static constexpr TileConfig kConfig;
-  __asm__ volatile("ldtilecfg %0" ::"m"(kConfig));
-  alignas(64) float sums[32][32];
-  for (int64_t j = 0; j < n; j += 32) {
-    const bool second = n - j > 16;
+// The intrinsics are macros that want a number spelled out.
+struct Amx {
+  static void zero() {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t e = 0; e < depth; e += 32) {
-      _tile_loadd(4, x + j * ldx + e, 2 * ldx);  // 16 vectors of 32 elements
-      _tile_loadd(6, panel + 16 * e, 128);       // 16 pairs of 16 rows
-      _tile_loadd(7, panel + 16 * e + 16, 128);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      if (second) {
-        _tile_loadd(5, x + (j + 16) * ldx + e, 2 * ldx);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-      }
-    }
-    _tile_stored(0, &sums[0][0], 128);
-    _tile_stored(1, &sums[0][16], 128);
-    _tile_stored(2, &sums[16][0], 128);
-    _tile_stored(3, &sums[16][16], 128);
-    const int64_t vectors = n - j < 32 ? n - j : 32;
-    for (int64_t v = 0; v < vectors; ++v) {
-      float* to = y + (j + v) * ldy;
-      for (int64_t r = 0; r < rows; ++r) to[r] = add ? to[r] + sums[v][r] : sums[v][r];
-    }
   }
+  template <int kWhich>
+  static void load_vectors(const void* p, std::int64_t stride) {
+    if constexpr (kWhich == 0)
+      _tile_loadd(4, p, stride);
+    else
+      _tile_loadd(5, p, stride);
+  }
+  template <int kWhich>
+  static void load_weights(const void* p, std::int64_t stride) {
+    if constexpr (kWhich == 0)
+      _tile_loadd(6, p, stride);
+    else
+      _tile_loadd(7, p, stride);
+  }
+  template <int kVectors, int kWeights>
+  static void multiply() {
+    if constexpr (kVectors == 0 && kWeights == 0)
+      _tile_dpbf16ps(0, 4, 6);
+    else if constexpr (kVectors == 0)
+      _tile_dpbf16ps(1, 4, 7);
+    else if constexpr (kWeights == 0)
+      _tile_dpbf16ps(2, 5, 6);
+    else
+      _tile_dpbf16ps(3, 5, 7);
+  }
+  template <int kVectors, int kWeights>
+  static void store(float* p, std::int64_t stride) {
+    if constexpr (kVectors == 0 && kWeights == 0)
+      _tile_stored(0, p, stride);
+    else if constexpr (kVectors == 0)
+      _tile_stored(1, p, stride);
+    else if constexpr (kWeights == 0)
+      _tile_stored(2, p, stride);
+    else
+      _tile_stored(3, p, stride);
+  }
+};
+
+}  // namespace
+
+namespace quant_versions {
+
+void panel_product_amx(const std::uint32_t* panel, std::int64_t depth, std::int64_t rows,
+                       const std::uint16_t* x, std::int64_t ldx, std::int64_t n, float* y, std::int64_t ldy,
+                       bool add) {
+  // The intrinsic of g++ 12 says that it reads 8 bytes, and the stores of the others vanish. The configuration belongs to
+  // the thread, and others in this program may have set theirs.
+  static constexpr TileConfig kConfig;
+  __asm__ volatile("ldtilecfg %0" ::"m"(kConfig));
+  Amx tiles;
+  product_of_tiles(tiles, panel, depth, rows, x, ldx, n, y, ldy, add);
   _tile_release();
 }
 

@@ -34,28 +34,25 @@ inline std::int64_t check_weights(quant::Format f, std::span<const std::byte> we
 }
 
 /// n vectors of k, each in a whole number of blocks.
+template <class A>
 class RoundedVectors {
  public:
   RoundedVectors(std::span<const float> x, std::int64_t n, std::int64_t k)
-      : stride_((k + 255) / 256),
-        memory_(std::size_t(n * stride_) * sizeof(quant_versions::Int8Activations)) {
+      : stride_((k + 255) / 256), memory_(std::size_t(n * stride_) * sizeof(A)) {
 #if defined(__x86_64__)
     bool numbers = true;
     for (std::int64_t j = 0; j < n; ++j)
-      numbers &= quant_versions::round_to_int8_avx2(
-          x.data() + j * k, k, memory_.as<quant_versions::Int8Activations>() + j * stride_);
+      numbers &= quant_versions::round_activations_avx2(x.data() + j * k, k, memory_.as<A>() + j * stride_);
     if (numbers) return;
 #endif
     for (std::size_t i = 0; i < x.size(); ++i)
       if (!std::isfinite(x[i]))
-        throw ArgumentError(ErrorText{"only finite activations can be rounded to 8 bits",
+        throw ArgumentError(ErrorText{"only finite activations can be rounded to integers",
                                       {},
                                       text::cat("element ", i, " is ", x[i]),
                                       "use Activations::f32"});
   }
-  const quant_versions::Int8Activations* vector(std::int64_t j) {
-    return memory_.as<quant_versions::Int8Activations>() + j * stride_;
-  }
+  const A* vector(std::int64_t j) { return memory_.as<A>() + j * stride_; }
   std::int64_t stride() const { return stride_; }
 
  private:

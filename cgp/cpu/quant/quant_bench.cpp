@@ -194,9 +194,14 @@ int bench(const Options& o) {
     const auto after = std::find_if(rows.rbegin(), rows.rend(), [&](const Row& r) {
                          return r.format == o.formats[i];
                        }).base();
-    rows.insert(after, {o.formats[i], "int8 packed", std::size_t(packed[i][0].bytes()), [&, i] {
-                          cpu::quant_matmul(packed[i][turn[i]++ % packed[i].size()], o.n, x, y, o.threads);
-                        }});
+    auto at_row = after;
+    for (auto activations : {cpu::Activations::int8, cpu::Activations::int16})
+      at_row = rows.insert(
+          at_row, {o.formats[i], activations == cpu::Activations::int8 ? "int8 packed" : "int16 packed",
+                   std::size_t(packed[i][0].bytes()), [&, i, activations] {
+                     cpu::quant_matmul(packed[i][turn[i]++ % packed[i].size()], o.n, x, y,
+                                       {.activations = activations, .threads = o.threads});
+                   }});
   }
   for (int r = 0; r < o.rounds; ++r)
     for (auto& row : rows) {

@@ -317,6 +317,7 @@ const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char whi
   const Mod type = i.type(0);
   WmmaAccess a;
   const int bits = ptx::type_bits(type);
+  if (!bits) d.unsupported("no type");
   const int in_word = bits < 8 ? 32 / bits : 1;  // 4- and 1-bit elements move as whole words along k
   a.bits = bits * in_word;
   a.stride_shift = std::countr_zero(unsigned(in_word));

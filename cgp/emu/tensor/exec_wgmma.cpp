@@ -515,6 +515,7 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
   const Mod type_d = i.type(0);
   p.a_type = i.type(1);
   p.b_type = i.type(2);
+  if (!ptx::type_bits(p.a_type) || !ptx::type_bits(p.b_type)) d.unsupported("no type of A or B");
   p.f16_d = type_d == Mod::f16;
   p.saturate = i.has(Mod::satfinite);
   p.kind = type_d != Mod::s32    ? MatrixKind::floating

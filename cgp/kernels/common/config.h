@@ -17,7 +17,9 @@
 //   parse_config<DecodeConfig>("decode", "decode_bf16_d64_lse")
 // Names have [A-Za-z0-9_] alone: they are entry symbols of PTX too. A field with its default leaves no trace in
 // the name, unless it has no default.
+#include <array>
 #include <charconv>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -34,7 +36,7 @@ namespace cgp::kernels {
 /// Marks a number that is always part of the name.
 inline constexpr int kAlways = std::numeric_limits<int>::min();
 
-namespace config_parts {
+namespace config_visitors {
 
 class Namer {
  public:
@@ -53,8 +55,23 @@ class Namer {
     add(word);
     for (const DType t : all) add(cgp::name(t));
   }
+  /// Of two operands and a result: one where all are alike, else three.
+  void operand_types(const DType& a, const DType& b, const DType& c) {
+    add(cgp::name(a));
+    if (b != a || c != a) add(cgp::name(b)), add(cgp::name(c));
+  }
   void number(std::string_view, std::string_view prefix, const int& n, int absent = kAlways) {
     if (n != absent) add(prefix), add_number(n);
+  }
+  /// A x B x ..., as many as are not 0.
+  template <class... N>
+  void extents(std::initializer_list<std::string_view>, std::string_view prefix, const N&... n) {
+    bool first = true;
+    for (const int value : {n...}) {
+      if (!value) return;
+      first ? add(prefix) : void(name_ += 'x');
+      add_number(value), first = false;
+    }
   }
   /// A x B; (0, 0) leaves no trace.
   void extent(std::string_view, std::string_view prefix, const int& a, const int& b) {
@@ -113,8 +130,39 @@ class Parser {
       all.push_back(*found), accept(named.size());
     }
   }
+  void operand_types(DType& a, DType& b, DType& c) {
+    type("a", "", a);
+    b = c = a;
+    if (failed_) return;
+    if (const auto word = begins(""); const auto found = parse_dtype(word)) {
+      b = *found, accept(word.size());
+      type("c", "", c);
+    }
+  }
+  template <class... N>
+  void extents(std::initializer_list<std::string_view> keys, std::string_view prefix, N&... n) {
+    const auto word = begins(prefix);
+    const std::array<int*, sizeof...(N)> to{&n...};
+    std::size_t count = 0;
+    bool good = true;
+    for (auto rest = word; !rest.empty() && good; ++count) {
+      const auto x = rest.find('x');
+      good =
+          count < to.size() && digits(rest.substr(0, x), to[count]) && *to[count] > 0 && x + 1 != rest.size();
+      rest = x == rest.npos ? std::string_view() : rest.substr(x + 1);
+    }
+    if (good && count) {
+      for (; count < to.size(); ++count) *to[count] = 0;
+      return accept(prefix.size() + word.size());
+    }
+    for (int* v : to) *v = 0;
+    std::string shown(prefix);
+    for (const auto key : keys) shown += text::cat(shown == prefix ? "<" : "x<", key, ">");
+    missed(std::move(shown), false);
+  }
   void number(std::string_view key, std::string_view prefix, int& n, int absent = kAlways) {
-    if (const auto word = begins(prefix); digits(word, &n)) return accept(prefix.size() + word.size());
+    if (const auto word = begins(prefix); digits(word, &n) && n != absent)
+      return accept(prefix.size() + word.size());
     if (absent != kAlways) n = absent;
     missed(text::cat(prefix, "<", key, ">"), absent == kAlways);
   }
@@ -183,6 +231,7 @@ class Parser {
     int value = 0;
     const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
     if (s.empty() || error != std::errc{} || end != s.data() + s.size()) return false;
+    if (s.size() > 1 && s[0] == '0') return false;  // another spelling of the same number
     return *n = value, true;
   }
   void accept(std::size_t length) {
@@ -216,6 +265,14 @@ class JsonWriter {
     for (const DType t : all) list += text::cat(list.empty() ? "" : ", ", "\"", cgp::name(t), "\"");
     add(key, text::cat("[", list, "]"));
   }
+  void operand_types(const DType& a, const DType& b, const DType& c) {
+    add("types", text::cat("[\"", cgp::name(a), "\", \"", cgp::name(b), "\", \"", cgp::name(c), "\"]"));
+  }
+  template <class... N>
+  void extents(std::initializer_list<std::string_view> keys, std::string_view, const N&... n) {
+    auto key = keys.begin();
+    for (const int value : {n...}) add(*key++, text::cat(value));
+  }
   void number(std::string_view key, std::string_view, const int& n, int = kAlways) { add(key, text::cat(n)); }
   void extent(std::string_view key, std::string_view, const int& a, const int& b) {
     add(key, text::cat("[", a, ", ", b, "]"));
@@ -236,11 +293,11 @@ class JsonWriter {
   std::string json_;
 };
 
-}  // namespace config_parts
+}  // namespace config_visitors
 
 template <class C>
 std::string config_name(std::string_view family, const C& c) {
-  config_parts::Namer n(family);
+  config_visitors::Namer n(family);
   C::visit(c, n);
   return std::move(n).take();
 }
@@ -250,14 +307,14 @@ C parse_config(std::string_view family, std::string_view name) {
   if (name.substr(0, family.size()) != family)
     throw ArgumentError(text::cat(name, ": the name begins with ", family));
   C c;
-  config_parts::Parser p(name, family.size());
+  config_visitors::Parser p(name, family.size());
   C::visit(c, p);
   p.finish();
   return c;
 }
 template <class C>
 std::string config_json(const C& c) {
-  config_parts::JsonWriter j;
+  config_visitors::JsonWriter j;
   C::visit(c, j);
   return std::move(j).take();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The way to a matrix product on mma.sync in steps, each one idea more than the one before and each runnable:
-// for reading, teaching and measuring what an idea is worth. C[m, n] = A[m, k] * B[n, k]^T, f16, fp32 sums,
+// for reading, teaching and measuring what an idea is worth. C[m, n] = A[m, k] * B[n, k]^T, f16, fp32 accumulators,
 // dense row-major operands. Programs that want a product include gemm/gemm.h.
 #include <span>
 

@@ -43,7 +43,7 @@ constexpr Hopper kHopper[] = {
     {"sm90/clusters_of_2", GemmFamily::sm90_persistent, 256, {4, 2, 2, 8}},
 };
 
-BenchRow measure(const runtime::Device& d, measure::Cublas* cublas, std::uint64_t n, int rounds) {
+BenchRow measure_step(const runtime::Device& d, measure::Cublas* cublas, std::uint64_t n, int rounds) {
   const auto a = random_matrix(d, n * n, 1), b = random_matrix(d, n * n, 2);
   Buffer<half> ours(d, n * n), theirs(d, n * n);
   const GemmProblem p = GemmProblem{.type = DType::f16, .trans_b = true, .m = n, .n = n, .k = n}.dense();
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
     }
     std::vector<BenchRow> rows;
     for (auto n : sizes) {
-      rows.push_back(measure(d, cublas.get(), n, rounds));
+      rows.push_back(measure_step(d, cublas.get(), n, rounds));
       print(rows.back());
     }
     if (!json.empty()) write_results(json, d.info(), {"cgp_gemm_ladder"}, rows);

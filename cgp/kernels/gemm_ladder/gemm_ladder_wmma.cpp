@@ -17,7 +17,7 @@ namespace {
 using namespace dsl;
 
 constexpr int kK = 16, kPitch = 24;  // elements; rows of 48 bytes spread over the banks
-using Sums = WmmaAcc<f32, 16, 16, 16>;
+using Accumulator = WmmaAcc<f32, 16, 16, 16>;
 
 // Rows of one operand, `Rows` x 16 elements, one element a thread and access.
 template <int Rows>
@@ -44,16 +44,16 @@ struct Panel {
   }
 };
 
-// This warp's sums through shared memory, so that the edges of C can be masked.
-void store_sums(Warp& w, const Sums& acc, const Ptr<shared, f32>& place, const InOut<f16>& c,
-                const Val<u32>& row0, const Val<u32>& col0, const Val<u32>& m, const Val<u32>& n) {
-  const auto mine = place.at(w.index * 256u);
-  wmma_store(w, mine, acc, Val<u32>(16));
+// This warp's accumulator through shared memory, so that the edges of C can be masked.
+void store_accumulator(Warp& w, const Accumulator& acc, const Ptr<shared, f32>& place, const InOut<f16>& c,
+                       const Val<u32>& row0, const Val<u32>& col0, const Val<u32>& m, const Val<u32>& n) {
+  const auto warp_tile = place.at(w.index * 256u);
+  wmma_store(w, warp_tile, acc, Val<u32>(16));
   w.sync();
   for (int i = 0; i < 8; ++i) {
     const auto at = w.lane() + std::uint32_t(i * 32);
     const auto row = row0 + at / 16u, col = col0 + at % 16u;
-    c.st_if((row < m) & (col < n), to<u64>(row) * to<u64>(n) + to<u64>(col), to<f16>(mine.ld(at)));
+    c.st_if((row < m) & (col < n), to<u64>(row) * to<u64>(n) + to<u64>(col), to<f16>(warp_tile.ld(at)));
   }
 }
 
@@ -68,12 +68,12 @@ void ladder_wmma(Kernel& k, bool ahead, In<f16> a, In<f16> b, InOut<f16> c, Val<
   const Panel<bm> pa{k, a, m0, m, kk, threads};
   const Panel<bn> pb{k, b, n0, n, kk, threads};
   const auto tiles = k.shared<f16>(stage * (ahead ? 2 : 1), 128);
-  const auto sums = k.shared<f32>(256 * WM * WN, 128);
+  const auto staging = k.shared<f32>(256 * WM * WN, 128);
   const auto put = [&](const Val<u32>& at, const std::vector<Val<f16>>& va, const std::vector<Val<f16>>& vb) {
     pa.store(tiles.at(at), va);
     pb.store(tiles.at(at + std::uint32_t(bm * kPitch)), vb);
   };
-  const auto multiply = [&](const Val<u32>& at, Sums acc) {
+  const auto multiply = [&](const Val<u32>& at, Accumulator acc) {
     auto fa = wmma_load_a<f16, 16, 16, 16>(w, tiles.at(at + wm * std::uint32_t(kPitch)), Val<u32>(kPitch));
     auto fb = wmma_load_b<f16, 16, 16, 16>(w, tiles.at(at + (wn + std::uint32_t(bm)) * std::uint32_t(kPitch)),
                                            Val<u32>(kPitch));
@@ -81,27 +81,27 @@ void ladder_wmma(Kernel& k, bool ahead, In<f16> a, In<f16> b, InOut<f16> c, Val<
   };
   auto zero = wmma_zeros<f32, 16, 16, 16>(w);
   if (!ahead) {
-    auto acc = k.loop(range(Val<u32>(0), kk, Val<u32>(kK)), std::move(zero), [&](Val<u32> k0, Sums s) {
+    auto acc = k.loop(range(Val<u32>(0), kk, Val<u32>(kK)), std::move(zero), [&](Val<u32> k0, Accumulator s) {
       const auto va = pa.load(k0), vb = pb.load(k0);
       k.sync();
       put(Val<u32>(0), va, vb);
       k.sync();
       return multiply(Val<u32>(0), std::move(s));
     });
-    return store_sums(w, acc, sums, c, m0 + wm, n0 + wn, m, n);
+    return store_accumulator(w, acc, staging, c, m0 + wm, n0 + wn, m, n);
   }
   put(Val<u32>(0), pa.load(Val<u32>(0)), pb.load(Val<u32>(0)));
   k.sync();
   auto last = k.loop(range(Val<u32>(0), kk, Val<u32>(kK)), std::pair(Val<u32>(0), std::move(zero)),
-                     [&](Val<u32> k0, std::pair<Val<u32>, Sums> s) {
+                     [&](Val<u32> k0, std::pair<Val<u32>, Accumulator> s) {
                        const auto then = Val<u32>(stage) - s.first;
                        const auto va = pa.load(k0 + kK), vb = pb.load(k0 + kK);
                        auto acc = multiply(s.first, std::move(s.second));
                        put(then, va, vb);
                        k.sync();
-                       return std::pair<Val<u32>, Sums>(then, std::move(acc));
+                       return std::pair<Val<u32>, Accumulator>(then, std::move(acc));
                      });
-  store_sums(w, last.second, sums, c, m0 + wm, n0 + wn, m, n);
+  store_accumulator(w, last.second, staging, c, m0 + wm, n0 + wn, m, n);
 }
 
 void ladder_copies(Kernel& k, In<f16> a, In<f16> b, InOut<f16> c, Val<u32> m, Val<u32> n, Val<u32> kk,
@@ -114,14 +114,14 @@ void ladder_copies(Kernel& k, In<f16> a, In<f16> b, InOut<f16> c, Val<u32> m, Va
   const auto m0 = k.ctaid_x() / tiles_n * 64u, n0 = k.ctaid_x() % tiles_n * 64u;
   const auto wm = w.index / 4u * 16u, wn = w.index % 4u * 16u;
   TileSource<T> source_a(cta, a, kk, m, kk), source_b(cta, b, kk, n, kk);
-  const auto sums = k.shared<f32>(256 * 16, 128);
+  const auto staging = k.shared<f32>(256 * 16, 128);
   auto acc = ring.loop(
       cta, (kk + (kK - 1)) / kK, wmma_zeros<f32, 16, 16, 16>(w),
       [&](auto& stage, const Val<u32>& kt) {
         stage.template copy<0>(source_a, m0, kt * kK);
         stage.template copy<1>(source_b, n0, kt * kK);
       },
-      [&](const auto& stage, const Val<u32>&, Sums acc) {
+      [&](const auto& stage, const Val<u32>&, Accumulator acc) {
         const auto at = [&](const auto& tile, const Val<u32>& row) {
           return Ptr<shared, f16>(tile.address()).at(row * std::uint32_t(kK));
         };
@@ -129,7 +129,7 @@ void ladder_copies(Kernel& k, In<f16> a, In<f16> b, InOut<f16> c, Val<u32> m, Va
         auto fb = wmma_load_b<f16, 16, 16, 16>(w, at(stage.template get<1>(), wn), Val<u32>(kK));
         return wmma_mma(w, fa, fb, std::move(acc));
       });
-  store_sums(w, acc, sums, c, m0 + wm, n0 + wn, m, n);
+  store_accumulator(w, acc, staging, c, m0 + wm, n0 + wn, m, n);
 }
 
 }  // namespace

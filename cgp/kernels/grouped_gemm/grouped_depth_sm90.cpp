@@ -66,15 +66,17 @@ void grouped_depth_kernel(
   });
 
   math.run([&](Warpgroup& wg) {
-    struct Letter {
+    struct WorkTile {
       Val<u32> group, m0, n0, k_tiles;
-      static auto carried() { return std::tuple(&Letter::group, &Letter::m0, &Letter::n0, &Letter::k_tiles); }
+      static auto carried() {
+        return std::tuple(&WorkTile::group, &WorkTile::m0, &WorkTile::n0, &WorkTile::k_tiles);
+      }
     };
     const auto receive = [&] {
       const auto words = mail.receive(wg);
-      return Letter{words[0], words[1], words[2], words[3]};
+      return WorkTile{words[0], words[1], words[2], words[3]};
     };
-    using State = std::pair<Letter, PendingStore>;
+    using State = std::pair<WorkTile, PendingStore>;
     auto last = k.while_(
         State(receive(), staging.idle()),
         [&](State s) {
@@ -89,23 +91,23 @@ void grouped_depth_kernel(
             return std::move(busy).template then<MN, MN>(wg, ring.take(wg));
           });
           auto acc = std::move(done).wait(wg).map([&](Val<f32> x) { return x * alpha; });
-          std::vector<PendingStore> turn;
-          turn.push_back(std::move(s.second));
+          std::vector<PendingStore> stores;
+          stores.push_back(std::move(s.second));
           for (int col = 0; col < BN; col += kStoreCols)
-            turn.push_back(
-                staging.store(wg, std::move(turn.back()),
+            stores.push_back(
+                staging.store(wg, std::move(stores.back()),
                               at(c, where.group, where.m0 + wg.index * 64u, where.n0 + std::uint32_t(col)),
                               [&](auto& out) { store_tile(wg, acc, out, col); }));
-          return State(receive(), std::move(turn.back()));
+          return State(receive(), std::move(stores.back()));
         });
     std::move(last.second).wait(wg);
   });
 }
 
 template <class T>
-Variant make(std::string name, const GroupedTuning& t) {
-  Variant v = t.bn == 256 ? variant(std::move(name), 90, grouped_depth_kernel<T, 256>, t)
-                          : variant(std::move(name), 90, grouped_depth_kernel<T, 128>, t);
+Variant make(const GroupedConfig& config, const GroupedTuning& t) {
+  Variant v = t.bn == 256 ? grouped_variant(config, 90, grouped_depth_kernel<T, 256>, t)
+                          : grouped_variant(config, 90, grouped_depth_kernel<T, 128>, t);
   v.only = "sm_90a";
   return v;
 }
@@ -113,10 +115,8 @@ Variant make(std::string name, const GroupedTuning& t) {
 }  // namespace
 
 Variant grouped_depth_sm90(DType t, const GroupedTuning& tune) {
-  const bool half = t == DType::f16;
-  auto name = text::cat("grouped_gemm_", half ? "f16" : "bf16", "_depth_sm90__128x", tune.bn, "x64_s",
-                        tune.stages, "_b", tune.band, tune.taken ? "" : "_static");
-  return half ? make<f16>(name, tune) : make<bf16>(name, tune);
+  const auto c = grouped_config_sm90(t, GroupedForm::depth, GemmLayout::any, tune);
+  return t == DType::f16 ? make<f16>(c, tune) : make<bf16>(c, tune);
 }
 
 }  // namespace cgp::kernels

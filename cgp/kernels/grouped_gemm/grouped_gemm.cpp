@@ -4,7 +4,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/kernels/gemm/workspace/gemm_canonicalize.h"
+#include "cgp/kernels/gemm/workspace/gemm_arrange.h"
 #include "cgp/kernels/schedule/grouped_tiles.h"
 
 namespace cgp::kernels {
@@ -33,7 +33,7 @@ std::string_view name(GroupedForm f) {
   return names[int(f)];
 }
 std::string_view name(GroupedKind k) {
-  constexpr std::string_view names[kGroupedKinds] = {"simt", "sm80", "sm90", "typed_sm90"};
+  constexpr std::string_view names[kGroupedKinds] = {"simt", "sm80", "sm90", "mixed_sm90"};
   return names[int(k)];
 }
 
@@ -64,7 +64,7 @@ std::string reject(const GroupedProblem& p) {
     if (auto why = reject(types); !why.empty()) return why;
   if (p.scaling != GemmScaling::none && p.scaling != GemmScaling::tensor && p.form != GroupedForm::rows)
     return text::cat("scaling = ", name(p.scaling), ": the form ", name(p.form),
-                     " takes factors of whole operands");
+                     " takes scales of whole operands");
   if (p.trans_a && p.form != GroupedForm::problems) return "trans_a is for the form problems";
   for (const auto& s : p.epilogue.stages())
     if (s->name == "amax") return "epilogue: blocks of rows of a group are not blocks of C: no amax";
@@ -79,9 +79,9 @@ std::string reject(const GroupedProblem& p) {
 std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddresses& at,
                    const runtime::DeviceInfo& d) {
   const auto q = p.whole();
-  if (kind == GroupedKind::typed_sm90) {
+  if (kind == GroupedKind::mixed_sm90) {
     if (d.arch != "sm_90a") return text::cat("wgmma is sm_90a's alone, this is ", d.arch);
-    if (p.form != GroupedForm::rows) return text::cat("typed_sm90 has the form rows, not ", name(p.form));
+    if (p.form != GroupedForm::rows) return text::cat("mixed_sm90 has the form rows, not ", name(p.form));
     if (p.type == DType::f32 && p.precision != GemmPrecision::fast) return "f32 without rounding to tf32";
     if (p.k == 0) return "k = 0: there is no product to compute";
     if (at.index && (p.k * element(p) % 16 || at.a % 16))
@@ -119,17 +119,17 @@ std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddre
 GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresses& at,
                                   const runtime::DeviceInfo& d) {
   const auto typed = [&](const char* why) {
-    const auto t = grouped_typed_tuning(p);
-    return GroupedChoice{GroupedKind::typed_sm90,
-                         grouped_typed_sm90(p, t),
+    const auto t = grouped_mixed_tuning(p);
+    return GroupedChoice{GroupedKind::mixed_sm90,
+                         grouped_mixed_sm90(p, t),
                          why,
                          {t.bn, t.stages, t.buffers, t.band},
                          at.index != 0};
   };
-  const auto not_typed = reject(GroupedKind::typed_sm90, p, at, d);
+  const auto not_mixed = reject(GroupedKind::mixed_sm90, p, at, d);
   if (!p.plain()) {
-    if (not_typed.empty()) return typed("TMA and wgmma, any types");
-    return {GroupedKind::simt, grouped_simt(p), text::cat("no tensor cores: ", not_typed)};
+    if (not_mixed.empty()) return typed("TMA and wgmma, any types");
+    return {GroupedKind::simt, grouped_simt(p), text::cat("no tensor cores: ", not_mixed)};
   }
   // Copying the rows that an index names, 16 bytes at a time, costs reading and writing A once.
   if (at.index && p.form == GroupedForm::rows && p.k * element(p) % 16 == 0 && at.a % 16 == 0) {
@@ -143,8 +143,8 @@ GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresse
     }
   }
   if (auto why = reject(GroupedKind::sm90, p, at, d); !why.empty()) {
-    if (not_typed.empty() && p.type != DType::f32 && p.form == GroupedForm::rows)
-      return typed("TMA and wgmma; crooked rows go through scratch memory");
+    if (not_mixed.empty() && p.type != DType::f32 && p.form == GroupedForm::rows)
+      return typed("TMA and wgmma; misaligned rows go through scratch memory");
     if (auto not_sm80 = reject(GroupedKind::sm80, p, at, d); !not_sm80.empty())
       return {GroupedKind::simt, grouped_simt(p), text::cat("no tensor cores: ", not_sm80)};
     return {GroupedKind::sm80, grouped_sm80(p.type, p.form, p.trans_b),
@@ -153,7 +153,7 @@ GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresse
   GroupedTuning t;
   if (p.form == GroupedForm::problems)
     return {GroupedKind::sm90, grouped_problems_sm90(p.type, p.trans_b, t).products,
-            "TMA and wgmma; items with crooked rows without tensor cores", t};
+            "TMA and wgmma; items with misaligned rows without tensor cores", t};
   if (p.n <= 128) t = {128, 6, 2, 8};
   return {
       GroupedKind::sm90,
@@ -164,12 +164,12 @@ GroupedChoice select_grouped_gemm(const GroupedProblem& p, const GroupedAddresse
 // ---------------------------------------------------------------- launches
 namespace {
 
-// [planes, rows, cols], rows of `ld` elements.
+// [batches, rows, cols], rows of `ld` elements.
 runtime::TensorMap map_of(runtime::Stream& s, const runtime::LoadedKernel& fn, std::size_t param,
-                          std::uint64_t at, std::uint64_t planes, std::uint64_t rows, std::uint64_t cols,
+                          std::uint64_t at, std::uint64_t batches, std::uint64_t rows, std::uint64_t cols,
                           std::uint64_t plane_bytes, std::uint64_t row_bytes) {
   auto spec = tensor_map_spec(fn.image(), param);
-  spec.dims = {cols, rows, planes};
+  spec.dims = {cols, rows, batches};
   spec.strides = {row_bytes, plane_bytes};
   spec.l2 = runtime::L2Promotion::b128;
   return s.device().tensor_map(spec, at);
@@ -193,10 +193,10 @@ std::uint64_t zero_counter(runtime::Stream& s) {
   return at;
 }
 
-// As many blocks as run at the same time, `resident` of them on an SM; none without a tile.
-runtime::Dim3 grid_of(runtime::Stream& s, std::uint64_t most, std::uint64_t resident = 1) {
+// As many blocks as run at the same time, `min_blocks` of them on an SM; none without a tile.
+runtime::Dim3 grid_of(runtime::Stream& s, std::uint64_t most, std::uint64_t min_blocks = 1) {
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  return {std::uint32_t(std::min(std::max<std::uint64_t>(most, 1), sms * resident)), 1, 1};
+  return {std::uint32_t(std::min(std::max<std::uint64_t>(most, 1), sms * min_blocks)), 1, 1};
 }
 void check_tiles(std::uint64_t tiles) {
   if (tiles > kMax32)
@@ -279,25 +279,25 @@ void gather(runtime::Stream& s, const GroupedProblem& p, const GroupedAddresses&
 // Rows at multiples of 128 bytes with K contiguous, in scratch memory where they are not.
 struct Arranged {
   GemmMatrix from, at;
-  std::uint64_t planes, bytes = 0;
-  Arranged(const GemmMatrix& m, DType t, std::uint64_t planes) : from(m), at(m), planes(planes) {
+  std::uint64_t batches, bytes = 0;
+  Arranged(const GemmMatrix& m, DType t, std::uint64_t batches) : from(m), at(m), batches(batches) {
     const auto e = std::uint64_t(cgp::bytes(t));
-    if (!m.turned && m.address % 16 == 0 && m.ld * e % 16 == 0) return;
-    at.ld = ceil_div(m.cols * e, 128) * 128 / e, at.stride = at.ld * m.rows, at.turned = false;
-    bytes = ceil_div(at.stride * planes * e, 256) * 256;
+    if (!m.transposed && m.address % 16 == 0 && m.ld * e % 16 == 0) return;
+    at.ld = ceil_div(m.cols * e, 128) * 128 / e, at.stride = at.ld * m.rows, at.transposed = false;
+    bytes = ceil_div(at.stride * batches * e, 256) * 256;
   }
   void move(runtime::Stream& s, DType t, std::uint64_t& scratch) {
     if (!bytes) return;
     at.address = scratch, scratch += bytes;
-    run_gemm_arrange(s, from, at, cgp::bytes(t), false, planes);
+    run_gemm_arrange(s, from, at, cgp::bytes(t), false, batches);
   }
 };
 
-void launch_typed_sm90(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& q,
+void launch_mixed_sm90(runtime::Stream& s, const GroupedChoice& choice, const GroupedProblem& q,
                        const GroupedAddresses& at) {
   const auto p = q.whole();
   const bool indexed = at.index != 0;
-  const auto t = grouped_typed_tuning(p);
+  const auto t = grouped_mixed_tuning(p);
   Arranged a({at.a, p.rows, p.k, p.k, p.rows * p.k, false}, p.type, 1),
       b({at.b, p.n, p.k, p.trans_b ? p.k : p.n, p.n * p.k, !p.trans_b}, *p.type_b, p.groups);
   std::uint64_t scratch = s.scratch(kCounterBytes + a.bytes + b.bytes + (indexed ? gathered_bytes(p) : 0));
@@ -399,7 +399,7 @@ void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const Gro
   p.epilogue.before(s, one_product(p));
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
-  if (choice.gather && choice.kind != GroupedKind::typed_sm90) {
+  if (choice.gather && choice.kind != GroupedKind::mixed_sm90) {
     at.a = s.scratch(kCounterBytes + gathered_bytes(p)) + kCounterBytes;
     gather(s, p, given, at.a);
   }
@@ -407,9 +407,9 @@ void run_grouped_gemm(runtime::Stream& s, const GroupedChoice& choice, const Gro
     if (choice.kind == GroupedKind::sm90) launch_problems_sm90(s, p, at, choice.tune);
     return launch_problems_simt(s, p, at, choice.kind == GroupedKind::simt);
   }
-  if (choice.kind == GroupedKind::typed_sm90) {
-    at.index = given.index;  // factors belong to rows as they were
-    return launch_typed_sm90(s, choice, p, at);
+  if (choice.kind == GroupedKind::mixed_sm90) {
+    at.index = given.index;  // scales belong to rows as they were
+    return launch_mixed_sm90(s, choice, p, at);
   }
   const auto fn = load(s.device(), choice.variant);
   if (choice.kind == GroupedKind::simt)

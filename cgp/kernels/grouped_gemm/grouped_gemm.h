@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Many products in one launch, their sizes known on the device only. fp32 sums, results rounded once; types,
-// factors and epilogues as gemm has them (gemm.h).
+// Many products in one launch, their sizes known on the device only. fp32 accumulators, results rounded once; types,
+// scales and epilogues as gemm has them (gemm.h).
 //   rows      C[r, :] = alpha * A[r, :] * op(B[g]) for the rows r of group g: experts of a mixture behind
 //   each
 //             other. A [rows, k], B [groups, k, n] or [groups, n, k] with trans_b, C [rows, n]. With an
@@ -40,7 +40,7 @@ struct GroupedProblem {
   float beta = 0;
   std::optional<DType> type_b{}, type_c{};  ///< none: as A; of C as GemmProblem has it
   GemmPrecision precision = GemmPrecision::standard;
-  /// tensor: a factor of A (problems, depth: of each A) and one of each B. channel, block (forms rows and
+  /// tensor: a scale of A (problems, depth: of each A) and one of each B. channel, block (forms rows and
   /// depth; rows): of the rows of A, and [groups] of those of gemm for B.
   GemmScaling scaling = GemmScaling::none;
   /// Rows are counted over all groups (rows), else inside each C, whose number is the batch. No amax.
@@ -69,11 +69,63 @@ struct GroupedAddresses {
 /// Why the problem is malformed, naming the argument; empty: it is fine.
 std::string reject(const GroupedProblem& p);
 
-enum class GroupedKind : std::uint8_t { simt, sm80, sm90, typed_sm90 };
+enum class GroupedKind : std::uint8_t { simt, sm80, sm90, mixed_sm90 };
 inline constexpr int kGroupedKinds = 4;
 std::string_view name(GroupedKind k);
 std::string reject(GroupedKind kind, const GroupedProblem& p, const GroupedAddresses& at,
                    const runtime::DeviceInfo& d);
+
+/// A variant as a value; its name is "grouped_gemm" and the fields, as "grouped_gemm_bf16_rows_sm90_nt_128x256x64_s4_stores2_group8".
+struct GroupedConfig {
+  DType a = DType::bf16, b = a, c = a;
+  GroupedForm form = GroupedForm::rows;
+  GroupedKind kind = GroupedKind::simt;
+  bool maps = false;  ///< the kernel that makes the tensor maps of the items (form problems)
+  GemmLayout layout = GemmLayout::any;  ///< of A and B, where the form leaves a choice
+  int tile_m = 0, tile_n = 0, tile_k = 0;
+  int stages = 0, store_buffers = 0;
+  int group = 0;                 ///< rows of tiles visited together
+  bool static_schedule = false;  ///< blocks take every gridDim-th tile, not the next one
+  int promote = 0;               ///< column slices in which accumulators are promoted
+  GemmScaling scaling = GemmScaling::none;
+  bool alpha = false;     ///< s32 results are multiplied
+  bool source_c = false;  ///< beta * C is added
+  std::string epilogue = {};
+
+  bool operator==(const GroupedConfig&) const = default;
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {  // in the order of the name
+    constexpr std::string_view forms[] = {"rows", "depth", "problems"};
+    constexpr std::string_view kinds[] = {"simt", "sm80", "sm90", "mixed_sm90"};
+    constexpr std::string_view layouts[] = {"", "nn", "nt", "tn", "tt"};
+    constexpr std::string_view scales[] = {"", "tensor_scales", "channel_scales", "block_scales"};
+    v.operand_types(c.a, c.b, c.c);
+    v.choice("form", forms, c.form), v.choice("kind", kinds, c.kind), v.flag("maps", c.maps);
+    v.choice("layout", layouts, c.layout);
+    v.extents({"tile_m", "tile_n", "tile_k"}, "", c.tile_m, c.tile_n, c.tile_k);
+    v.number("stages", "s", c.stages, 0), v.number("store_buffers", "stores", c.store_buffers, 0);
+    v.number("group", "group", c.group, 0), v.flag("static_schedule", c.static_schedule);
+    v.number("promote", "promote", c.promote, 0), v.choice("scaling", scales, c.scaling);
+    v.flag("alpha", c.alpha), v.flag("source_c", c.source_c), v.rest("epilogue", "epilogue_", c.epilogue);
+  }
+};
+/// The variant of a config whose kernel function takes `tune`.
+template <class Tune, class... Ps>
+Variant grouped_variant(const GroupedConfig& config, int min_sm, void (*fn)(dsl::Kernel&, Tune, Ps...),
+                        std::type_identity_t<Tune> tune) {
+  constexpr std::string_view family = "grouped_gemm";
+  Variant v = variant(config_name(family, config), min_sm, fn, std::move(tune));
+  v.config = &kConfigType<GroupedConfig>, v.family = family.size();
+  return v;
+}
+
+template <class... Ps>
+Variant grouped_variant(const GroupedConfig& config, int min_sm, void (*fn)(dsl::Kernel&, Ps...)) {
+  constexpr std::string_view family = "grouped_gemm";
+  Variant v = variant(config_name(family, config), min_sm, fn);
+  v.config = &kConfigType<GroupedConfig>, v.family = family.size();
+  return v;
+}
 
 struct GroupedTuning {
   int bn = 256;  ///< columns of a tile: 128 or 256
@@ -81,6 +133,8 @@ struct GroupedTuning {
   int band = 8;       ///< rows of tiles that are visited together
   bool taken = true;  ///< blocks take tiles from a counter; else every gridDim-th
 };
+/// The config of sm90's variants.
+GroupedConfig grouped_config_sm90(DType t, GroupedForm form, GemmLayout layout, const GroupedTuning& tune);
 struct GroupedChoice {
   GroupedKind kind = GroupedKind::simt;
   Variant variant;
@@ -113,16 +167,16 @@ void run_grouped_items(runtime::Stream& s, std::uint64_t items, std::uint64_t co
                        std::uint64_t b, std::uint64_t c, const GroupedItem& common);
 Variant grouped_items();
 Variant grouped_simt(DType t, GroupedForm form, bool trans_b);
-/// Every type, factor and epilogue; sm_75, bf16: sm_80, results of 8-bit floats: sm_89.
+/// Every type, scale and epilogue; sm_75, bf16: sm_80, results of 8-bit floats: sm_89.
 Variant grouped_simt(const GroupedProblem& p);
 /// The same on sm_90a for the form rows, with tiles of 64 or 128 rows: K contiguous in A and B, 16-byte rows.
-struct GroupedTypedTuning {
-  int bm = 128, bn = 128, stages = 4, buffers = 2, parts = 1, band = 8;
+struct GroupedMixedTuning {
+  int bm = 128, bn = 128, stages = 4, buffers = 2, promote = 1, band = 8;
 };
 /// alpha, beta * C and the problem's epilogue, for the form rows.
 Epilogue grouped_epilogue(const GroupedProblem& p, const GroupedAddresses& at);
-GroupedTypedTuning grouped_typed_tuning(const GroupedProblem& p);
-Variant grouped_typed_sm90(const GroupedProblem& p, const GroupedTypedTuning& t);
+GroupedMixedTuning grouped_mixed_tuning(const GroupedProblem& p);
+Variant grouped_mixed_sm90(const GroupedProblem& p, const GroupedMixedTuning& t);
 
 /// Ends of `groups` groups over `rows` rows, for tests and measurements: even, ragged (0.2 to 1.8 times the
 /// mean), skewed (few large ones), holes (half of them empty) or one (one has all).

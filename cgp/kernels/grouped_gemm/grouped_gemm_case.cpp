@@ -131,8 +131,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   }
   const auto ends = ragged_ends(p.groups, p.rows, o.choice("spread", kSpreads), seed);
   if (p.form == GroupedForm::problems)
-    return prepare_problems(d, p, ends, {o.choice("variant", kinds), o.flag("crooked"), o.flag("pointers")},
-                            given, seed);
+    return prepare_problems(
+        d, p, ends, {o.choice("variant", kinds), o.flag("misaligned"), o.flag("pointers")}, given, seed);
   using Shape = std::vector<std::uint64_t>;
   const Shape a = depth ? Shape{p.rows, p.m} : Shape{index.empty() ? p.rows : p.a_rows, p.k};
   const Shape b = depth       ? Shape{p.rows, p.n}
@@ -163,7 +163,7 @@ KernelEntry grouped_gemm_entry() {
       {"spread", "ragged", "of the rows over the groups: even, ragged, skewed, holes or one"},
       {"wide", "0", "the ends of the groups are 64-bit numbers"},
       {"gather", "0", "rows of a are named by an index, form rows"},
-      {"crooked", "0", "form problems: some items are not aligned, some have k = 0"},
+      {"misaligned", "0", "form problems: some items are not aligned, some have k = 0"},
       {"pointers", "0", "form problems: equal items, made from arrays of addresses"},
       {"alpha", "1", "scale of the products"},
       {"variant", "auto", "auto, simt, sm80 or sm90"}};

@@ -12,9 +12,9 @@ GroupedChoice choose_grouped(const std::string& kind, const GroupedProblem& p, c
                              const runtime::DeviceInfo& d);
 
 struct GroupedCaseOptions {
-  std::string kind;       ///< of the variant, or auto
-  bool crooked = false;   ///< some items are not aligned, some have k = 0
-  bool pointers = false;  ///< items are equal, and made on the device from arrays of addresses
+  std::string kind;         ///< of the variant, or auto
+  bool misaligned = false;  ///< some items are not aligned, some have k = 0
+  bool pointers = false;    ///< items are equal, and made on the device from arrays of addresses
 };
 std::unique_ptr<Case> prepare_problems(const runtime::Device& d, const GroupedProblem& p,
                                        const std::vector<std::uint64_t>& ends, const GroupedCaseOptions& o,

@@ -46,7 +46,7 @@ void depth(const char* variant, const char* dtype, const char* groups, const cha
 
 void problems(const char* variant, const char* dtype, const char* layout, const char* groups,
               const char* rows, const char* n, const char* k, std::string_view arch,
-              const char* crooked = "0", const char* pointers = "0") {
+              const char* misaligned = "0", const char* pointers = "0") {
   expect_right(grouped_gemm_entry(),
                {{"variant", variant},
                 {"form", "problems"},
@@ -56,7 +56,7 @@ void problems(const char* variant, const char* dtype, const char* layout, const 
                 {"rows", rows},
                 {"n", n},
                 {"k", k},
-                {"crooked", crooked},
+                {"misaligned", misaligned},
                 {"pointers", pointers}},
                arch);
 }
@@ -93,7 +93,7 @@ TEST(grouped_rows_sm90, ragged_groups_of_every_kind) {
   rows("sm90", "bf16", "nt", "100", "90", "64", "64", "holes", "sm_90a");  // several windows of groups
   rows("sm90", "bf16", "nt", "3", "1", "8", "8", "one", "sm_90a");
   rows("auto", "bf16", "nt", "4", "150", "136", "64", "ragged", "sm_90a", "0", "1");  // by an index
-  rows("auto", "f16", "nt", "4", "50", "24", "65", "ragged", "sm_90a", "0", "1");     // and crooked rows
+  rows("auto", "f16", "nt", "4", "50", "24", "65", "ragged", "sm_90a", "0", "1");     // and misaligned rows
 }
 
 TEST(grouped_depth_sm90, ragged_groups_of_every_kind) {
@@ -123,7 +123,7 @@ TEST(grouped_gemm, right_and_repeatable_on_a_gpu) {
                        {{"form", "depth"}, {"groups", "16"}, {"rows", "2000"}, {"spread", "holes"}},
                        {{"form", "depth"}, {"dtype", "f16"}, {"rows", "999"}, {"m", "136"}, {"n", "264"}},
                        {{"form", "problems"}, {"groups", "40"}, {"rows", "3000"}},
-                       {{"form", "problems"}, {"groups", "9"}, {"layout", "nn"}, {"crooked", "1"}},
+                       {{"form", "problems"}, {"groups", "9"}, {"layout", "nn"}, {"misaligned", "1"}},
                        {{"form", "problems"}, {"groups", "16"}, {"rows", "2048"}, {"pointers", "1"}},
                        {{"dtype", "f32"}, {"rows", "333"}, {"n", "129"}, {"k", "65"}},
                        {{"variant", "sm80"}, {"rows", "1000"}},

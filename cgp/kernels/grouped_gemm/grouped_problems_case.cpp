@@ -16,10 +16,10 @@ struct Placed {
   std::uint64_t a = 0, b = 0, c = 0;
 };
 
-// Item g has the rows of group g, and a few columns and a little length less than the largest. `crooked`:
+// Item g has the rows of group g, and a few columns and a little length less than the largest. `misaligned`:
 // every third one begins one element later.
-std::vector<Placed> place_items(const GroupedProblem& p, const std::vector<std::uint64_t>& ends, bool crooked,
-                                bool equal) {
+std::vector<Placed> place_items(const GroupedProblem& p, const std::vector<std::uint64_t>& ends,
+                                bool misaligned, bool equal) {
   std::vector<Placed> out;
   const auto less = [](std::uint64_t n, std::uint64_t by) { return n > by ? n - by : n; };
   for (std::uint64_t g = 0; g < p.groups; ++g) {
@@ -31,8 +31,8 @@ std::vector<Placed> place_items(const GroupedProblem& p, const std::vector<std::
     q.item.lda = std::uint32_t(p.k), q.item.ldb = std::uint32_t(p.trans_b ? p.k : p.n);
     q.item.ldc = std::uint32_t(p.n);
     q.a = (equal ? g * q.item.m : from) * p.k, q.b = g * p.n * p.k, q.c = (equal ? g * q.item.m : from) * p.n;
-    if (crooked && g % 3 == 1 && q.item.k > 1) q.a += 1, q.item.k -= 1;
-    if (crooked && g % 3 == 2) q.item.k = 0;
+    if (misaligned && g % 3 == 1 && q.item.k > 1) q.a += 1, q.item.k -= 1;
+    if (misaligned && g % 3 == 2) q.item.k = 0;
     out.push_back(q);
   }
   return out;
@@ -122,8 +122,8 @@ std::unique_ptr<Case> prepare_problems(const runtime::Device& d, const GroupedPr
                                        const std::vector<NamedArray>& given, std::uint64_t seed) {
   using Shape = std::vector<std::uint64_t>;
   const Shape b = p.trans_b ? Shape{p.groups, p.n, p.k} : Shape{p.groups, p.k, p.n};
-  return std::make_unique<ProblemsCase>(d, p, place_items(p, ends, o.crooked, o.pointers), o.pointers, o.kind,
-                                        input_or_random(given, "a", p.type, Shape{p.rows, p.k}, seed),
+  return std::make_unique<ProblemsCase>(d, p, place_items(p, ends, o.misaligned, o.pointers), o.pointers,
+                                        o.kind, input_or_random(given, "a", p.type, Shape{p.rows, p.k}, seed),
                                         input_or_random(given, "b", p.type, b, seed + 1),
                                         random_array(p.type, Shape{p.rows, p.n}, seed + 2));
 }

@@ -96,15 +96,17 @@ void grouped_problems_kernel(Kernel& k, GroupedTuning tune,
   });
 
   math.run([&](Warpgroup& wg) {
-    struct Letter {
+    struct WorkTile {
       Val<u32> group, m0, n0, k_tiles;
-      static auto carried() { return std::tuple(&Letter::group, &Letter::m0, &Letter::n0, &Letter::k_tiles); }
+      static auto carried() {
+        return std::tuple(&WorkTile::group, &WorkTile::m0, &WorkTile::n0, &WorkTile::k_tiles);
+      }
     };
     const auto receive = [&] {
       const auto words = mail.receive(wg);
-      return Letter{words[0], words[1], words[2], words[3]};
+      return WorkTile{words[0], words[1], words[2], words[3]};
     };
-    using State = std::pair<Letter, PendingStore>;
+    using State = std::pair<WorkTile, PendingStore>;
     auto last = k.while_(
         State(receive(), staging.idle()),
         [&](State s) {
@@ -120,14 +122,14 @@ void grouped_problems_kernel(Kernel& k, GroupedTuning tune,
           });
           auto acc = std::move(done).wait(wg).map([&](Val<f32> x) { return x * alpha; });
           const auto its_c = map_of(where.group, 2).acquire(c);
-          std::vector<PendingStore> turn;
-          turn.push_back(std::move(s.second));
+          std::vector<PendingStore> stores;
+          stores.push_back(std::move(s.second));
           for (int col = 0; col < BN; col += kStoreCols)
-            turn.push_back(staging.store(
-                wg, std::move(turn.back()),
+            stores.push_back(staging.store(
+                wg, std::move(stores.back()),
                 at(its_c, Val<u32>(0), where.m0 + wg.index * 64u, where.n0 + std::uint32_t(col)),
                 [&](auto& out) { store_tile(wg, acc, out, col); }));
-          return State(receive(), std::move(turn.back()));
+          return State(receive(), std::move(stores.back()));
         });
     std::move(last.second).wait(wg);
   });
@@ -147,11 +149,13 @@ void grouped_items_kernel(Kernel& k, In<u64> a, In<u64> b, In<u64> c, Out<u32> i
 }
 
 template <class T, Major MB>
-GroupedProblemsVariants make(const std::string& stem, const std::string& config, const GroupedTuning& t) {
+GroupedProblemsVariants make(const GroupedConfig& config, const GroupedTuning& t) {
+  auto of_maps = config;
+  of_maps.maps = true;
   const auto pick = [&](auto bn) {
     constexpr int n = decltype(bn)::value;
-    GroupedProblemsVariants v{variant(text::cat(stem, "_maps", config), 90, grouped_maps_kernel<T, MB, n>),
-                              variant(text::cat(stem, config), 90, grouped_problems_kernel<T, MB, n>, t)};
+    GroupedProblemsVariants v{grouped_variant(of_maps, 90, grouped_maps_kernel<T, MB, n>),
+                              grouped_variant(config, 90, grouped_problems_kernel<T, MB, n>, t)};
     v.maps.only = v.products.only = "sm_90a";
     return v;
   };
@@ -161,14 +165,9 @@ GroupedProblemsVariants make(const std::string& stem, const std::string& config,
 }  // namespace
 
 GroupedProblemsVariants grouped_problems_sm90(DType t, bool trans_b, const GroupedTuning& tune) {
-  const bool half = t == DType::f16;
-  const auto stem =
-      text::cat("grouped_gemm_", half ? "f16" : "bf16", "_problems_sm90_n", trans_b ? "t" : "n");
-  const auto config =
-      text::cat("__128x", tune.bn, "x64_s", tune.stages, "_b", tune.band, tune.taken ? "" : "_static");
-  if (half)
-    return trans_b ? make<f16, Major::k>(stem, config, tune) : make<f16, Major::mn>(stem, config, tune);
-  return trans_b ? make<bf16, Major::k>(stem, config, tune) : make<bf16, Major::mn>(stem, config, tune);
+  const auto c = grouped_config_sm90(t, GroupedForm::problems, gemm_layout(false, trans_b), tune);
+  if (t == DType::f16) return trans_b ? make<f16, Major::k>(c, tune) : make<f16, Major::mn>(c, tune);
+  return trans_b ? make<bf16, Major::k>(c, tune) : make<bf16, Major::mn>(c, tune);
 }
 
 Variant grouped_items() { return variant("grouped_items", 75, grouped_items_kernel); }

@@ -60,15 +60,15 @@ void grouped_rows_kernel(Kernel& k, GroupedTuning tune, typename HopperOperand<T
   });
 
   math.run([&](Warpgroup& wg) {
-    struct Letter {
+    struct WorkTile {
       Val<u32> row, left, col;
-      static auto carried() { return std::tuple(&Letter::row, &Letter::left, &Letter::col); }
+      static auto carried() { return std::tuple(&WorkTile::row, &WorkTile::left, &WorkTile::col); }
     };
     const auto receive = [&] {
       const auto words = mail.receive(wg);
-      return Letter{words[0], words[1], words[2]};
+      return WorkTile{words[0], words[1], words[2]};
     };
-    using State = std::pair<Letter, PendingStore>;
+    using State = std::pair<WorkTile, PendingStore>;
     auto last = k.while_(
         State(receive(), staging.idle()),
         [&](State s) {
@@ -77,24 +77,24 @@ void grouped_rows_kernel(Kernel& k, GroupedTuning tune, typename HopperOperand<T
         },
         [&](State s) {
           const auto where = s.first;
-          const auto mine = wg.index * 64u;
+          const auto warpgroup_row = wg.index * 64u;
           auto stored = k.if_(
-              assume_uniform(mine < where.left, Uniform::warpgroup),
+              assume_uniform(warpgroup_row < where.left, Uniform::warpgroup),
               [&] {
                 auto begun = wgmma<Major::k, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
                 auto done = k.loop(k_tiles - 1, std::move(begun), [&](Val<u32>, auto busy) {
                   return std::move(busy).template then<Major::k, MB>(wg, ring.take(wg));
                 });
                 auto acc = std::move(done).wait(wg).map([&](Val<f32> x) { return x * alpha; });
-                const auto clip = clipped(where.row + mine, where.left - mine, 64);
-                std::vector<PendingStore> turn;
-                turn.push_back(std::move(s.second));
+                const auto clip = clipped(where.row + warpgroup_row, where.left - warpgroup_row, 64);
+                std::vector<PendingStore> stores;
+                stores.push_back(std::move(s.second));
                 for (int col = 0; col < BN; col += kStoreCols)
-                  turn.push_back(
-                      staging.store(wg, std::move(turn.back()),
+                  stores.push_back(
+                      staging.store(wg, std::move(stores.back()),
                                     at(c, kClipWrap, clip.outer, clip.inner, where.col + std::uint32_t(col)),
                                     [&](auto& out) { store_tile(wg, acc, out, col); }));
-                return std::move(turn.back());
+                return std::move(stores.back());
               },
               [&] {
                 k.loop(k_tiles, [&](Val<u32>) { ring.take(wg).release(wg); });
@@ -107,21 +107,33 @@ void grouped_rows_kernel(Kernel& k, GroupedTuning tune, typename HopperOperand<T
 }
 
 template <class T, Major MB>
-Variant make(std::string name, const GroupedTuning& t) {
-  Variant v = t.bn == 256 ? variant(std::move(name), 90, grouped_rows_kernel<T, MB, 256>, t)
-                          : variant(std::move(name), 90, grouped_rows_kernel<T, MB, 128>, t);
+Variant make(const GroupedConfig& config, const GroupedTuning& t) {
+  Variant v = t.bn == 256 ? grouped_variant(config, 90, grouped_rows_kernel<T, MB, 256>, t)
+                          : grouped_variant(config, 90, grouped_rows_kernel<T, MB, 128>, t);
   v.only = "sm_90a";
   return v;
 }
 
 }  // namespace
 
+GroupedConfig grouped_config_sm90(DType t, GroupedForm form, GemmLayout layout, const GroupedTuning& tune) {
+  return {.a = t,
+          .form = form,
+          .kind = GroupedKind::sm90,
+          .layout = layout,
+          .tile_m = 128,
+          .tile_n = tune.bn,
+          .tile_k = 64,
+          .stages = tune.stages,
+          .store_buffers = tune.buffers,
+          .group = tune.band,
+          .static_schedule = !tune.taken};
+}
+
 Variant grouped_rows_sm90(DType t, bool trans_b, const GroupedTuning& tune) {
-  const bool half = t == DType::f16;
-  auto name = text::cat("grouped_gemm_", half ? "f16" : "bf16", "_rows_sm90_n", trans_b ? "t" : "n", "__128x",
-                        tune.bn, "x64_s", tune.stages, "_b", tune.band, tune.taken ? "" : "_static");
-  if (half) return trans_b ? make<f16, Major::k>(name, tune) : make<f16, Major::mn>(name, tune);
-  return trans_b ? make<bf16, Major::k>(name, tune) : make<bf16, Major::mn>(name, tune);
+  const auto c = grouped_config_sm90(t, GroupedForm::rows, gemm_layout(false, trans_b), tune);
+  if (t == DType::f16) return trans_b ? make<f16, Major::k>(c, tune) : make<f16, Major::mn>(c, tune);
+  return trans_b ? make<bf16, Major::k>(c, tune) : make<bf16, Major::mn>(c, tune);
 }
 
 }  // namespace cgp::kernels

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm simt: every form, type, layout, alignment, factor and epilogue, no tensor cores.
+// grouped_gemm simt: every form, type, layout, alignment, scale and epilogue, no tensor cores.
 //   who      persistent blocks of 256 threads walk over tiles of 64 x 64 of all groups, each thread 4 x 4;
 //   each
 //            warp finds the tiles on its own
 //   memory   tiles of A and B as f32 in shared memory, 16 of K at a time, one element an access; columns that
-//            an epilogue pairs lie beside each other there
+//            an epilogue pairs are neighbours there
 //   math     fp32 fused multiply-adds; s8: 16 products at a time (exact), added up in s32
 //   needs    any device (bf16: sm_80; results of 8-bit floats: sm_89)
 #include "cgp/base/text.h"
@@ -67,12 +67,12 @@ class Tiles {
           false);
       k_.sync();
     };
-    using Sums = std::vector<Val<f32>>;
-    const auto products = [&](Sums s) {
+    using Accumulators = std::vector<Val<f32>>;
+    const auto products = [&](Accumulators s) {
       for (int q = 0; q < kDepth; ++q) {
         const auto u = a_.at(ty * 4u).at(q * kPitch).template ld<4>(),
                    v = b_.at(tx * 4u).at(q * kPitch).template ld<4>();
-        Sums next;
+        Accumulators next;
         for (int i = 0; i < 4; ++i)
           for (int j = 0; j < 4; ++j) next.push_back(fma(u[i], v[j], s[std::size_t(i * 4 + j)]));
         s.swap(next);
@@ -81,28 +81,29 @@ class Tiles {
     };
     const auto steps = range(Val<u32>(0), x.k, Val<u32>(kDepth));
     if (p_.type != DType::s8) {
-      const auto sums = k_.loop(steps, Sums(16, Val<f32>(0.f)), [&](Val<u32> from, Sums s) {
-        fetch(from);
-        return products(std::move(s));
-      });
-      return finish(x, m0 + ty * 4u, n0 + tx * 4u, sums);
+      const auto accumulators =
+          k_.loop(steps, Accumulators(16, Val<f32>(0.f)), [&](Val<u32> from, Accumulators s) {
+            fetch(from);
+            return products(std::move(s));
+          });
+      return finish(x, m0 + ty * 4u, n0 + tx * 4u, accumulators);
     }
     using Whole = std::vector<Val<s32>>;
-    const auto sums = k_.loop(steps, Whole(16, Val<s32>(0)), [&](Val<u32> from, Whole s) {
+    const auto accumulators = k_.loop(steps, Whole(16, Val<s32>(0)), [&](Val<u32> from, Whole s) {
       fetch(from);
-      const auto sixteen = products(Sums(16, Val<f32>(0.f)));
+      const auto sixteen = products(Accumulators(16, Val<f32>(0.f)));
       Whole next;
       for (std::size_t i = 0; i < s.size(); ++i) next.push_back(s[i] + cvt<rni, s32>(sixteen[i]));
       return next;
     });
     if (p_.type_c != DType::s32 || p_.alpha != 1 || p_.beta != 0 || p_.scaling != GemmScaling::none ||
         !program_.empty()) {
-      Sums floats;
-      for (const auto& s : sums) floats.push_back(to<f32>(s));
+      Accumulators floats;
+      for (const auto& s : accumulators) floats.push_back(to<f32>(s));
       return finish(x, m0 + ty * 4u, n0 + tx * 4u, floats);
     }
     for_each(x, m0 + ty * 4u, n0 + tx * 4u, [&](int i, int j, const Val<u64>& at, const Val<pred>& inside) {
-      Ptr<global, s32>(x.c).st_if(inside, at, sums[std::size_t(4 * i + j)]);
+      Ptr<global, s32>(x.c).st_if(inside, at, accumulators[std::size_t(4 * i + j)]);
     });
   }
 
@@ -114,7 +115,7 @@ class Tiles {
     return to<u64>(j / 2u + j % 2u * (x.n / 2u));
   }
 
-  // Threads run along i; stored [p][i] as f32, times the factors of blocks.
+  // Threads run along i; stored [p][i] as f32, times the scales of blocks.
   template <class Row>
   void stage(const Product& x, const Operand& o, const Val<u32>& first, const Val<u32>& extent,
              const Val<u32>& from, const Ptr<shared, f32>& tile, Row&& row, bool of_a) const {
@@ -157,7 +158,7 @@ class Tiles {
   }
 
   void finish(const Product& x, const Val<u32>& r0, const Val<u32>& c0,
-              const std::vector<Val<f32>>& sums) const {
+              const std::vector<Val<f32>>& accumulators) const {
     std::vector<EpilogueLine> rows, to_c, of_product;
     const auto columns = pairs() ? x.n / 2u : x.n;
     for (int i = 0; i < 4; ++i) {
@@ -173,7 +174,7 @@ class Tiles {
     for_each(x, r0, c0, [&](int i, int j, const Val<u64>& at, const Val<pred>& inside) {
       const auto& row = rows[std::size_t(i)];
       const auto scaled = [&](int col) {
-        auto v = sums[std::size_t(4 * i + col)] * alpha_;
+        auto v = accumulators[std::size_t(4 * i + col)] * alpha_;
         if (p_.scaling != GemmScaling::tensor && p_.scaling != GemmScaling::channel) return v;
         const auto local =
             p_.form == GroupedForm::rows ? row.index() : to<u64>(x.group) * to<u64>(x.m) + row.index();
@@ -246,7 +247,7 @@ void grouped_rows_simt(Kernel& k, GroupedProblem p, In<u32> ends, In<u32> index,
   });
 }
 
-// The items that the kernels with tensor cores leave: crooked ones and those with k = 0; or all.
+// The items that the kernels with tensor cores leave: misaligned ones and those with k = 0; or all.
 void grouped_problems_simt(Kernel& k, GroupedProblem p, In<u32> items, Val<u32> count, Val<u32> all) {
   k.block(kThreads);
   const Tiles tiles(k, p);
@@ -304,26 +305,26 @@ void grouped_depth_simt(Kernel& k, GroupedProblem p, In<u32> ends, Val<u32> wide
 
 Variant grouped_simt(const GroupedProblem& q) {
   const auto p = q.whole();
-  auto name = text::cat("grouped_gemm_", cgp::name(p.type));
-  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
-  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
-  text::append(name, text::cat("_", kernels::name(p.form), "_simt"));
-  if (p.form != GroupedForm::depth)
-    text::append(name, text::cat("_", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n"));
-  if (p.scaling != GemmScaling::none) text::append(name, text::cat("_", kernels::name(p.scaling)));
-  if (p.beta != 0) text::append(name, "_beta");
-  // s32 results keep all bits where nothing is multiplied.
-  if (p.type_c == DType::s32 && p.alpha != 1) text::append(name, "_alpha");
-  if (!p.epilogue.empty()) text::append(name, text::cat("__", p.epilogue.name()));
+  const GroupedConfig config{
+      .a = p.type,
+      .b = *p.type_b,
+      .c = *p.type_c,
+      .form = p.form,
+      .kind = GroupedKind::simt,
+      .layout = p.form == GroupedForm::depth ? GemmLayout::any : gemm_layout(p.trans_a, p.trans_b),
+      .scaling = p.scaling,
+      .alpha = p.type_c == DType::s32 && p.alpha != 1,  // else s32 results keep all bits
+      .source_c = p.beta != 0,
+      .epilogue = p.epilogue.name()};
   const auto is = [&](DType t) { return p.type == t || p.type_b == t || p.type_c == t; };
   const int sm = p.type_c == DType::e4m3 || p.type_c == DType::e5m2 ? 89 : is(DType::bf16) ? 80 : 75;
   switch (p.form) {
     case GroupedForm::rows:
-      return variant(std::move(name), sm, grouped_rows_simt, p);
+      return grouped_variant(config, sm, grouped_rows_simt, p);
     case GroupedForm::depth:
-      return variant(std::move(name), sm, grouped_depth_simt, p);
+      return grouped_variant(config, sm, grouped_depth_simt, p);
     default:
-      return variant(std::move(name), sm, grouped_problems_simt, p);
+      return grouped_variant(config, sm, grouped_problems_simt, p);
   }
 }
 Variant grouped_simt(DType t, GroupedForm form, bool trans_b) {

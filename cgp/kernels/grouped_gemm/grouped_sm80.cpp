@@ -115,18 +115,21 @@ void grouped_depth_sm80(Kernel& k, In<T> a, In<T> b, InOut<T> c, In<u32> ends, V
 }
 
 template <class T>
-Variant make(std::string_view stem, GroupedForm form, bool trans_b) {
-  if (form == GroupedForm::depth)
-    return variant(text::cat("grouped_gemm_", stem, "_depth_sm80"), 80, grouped_depth_sm80<T>);
-  auto name = text::cat("grouped_gemm_", stem, "_rows_sm80_n", trans_b ? "t" : "n");
-  return trans_b ? variant(std::move(name), 80, grouped_rows_sm80<T, Major::k>)
-                 : variant(std::move(name), 80, grouped_rows_sm80<T, Major::mn>);
+Variant make(DType type, GroupedForm form, bool trans_b) {
+  const bool depth = form == GroupedForm::depth;
+  const GroupedConfig config{.a = type,
+                             .form = form,
+                             .kind = GroupedKind::sm80,
+                             .layout = depth ? GemmLayout::any : gemm_layout(false, trans_b)};
+  if (depth) return grouped_variant(config, 80, grouped_depth_sm80<T>);
+  return trans_b ? grouped_variant(config, 80, grouped_rows_sm80<T, Major::k>)
+                 : grouped_variant(config, 80, grouped_rows_sm80<T, Major::mn>);
 }
 
 }  // namespace
 
 Variant grouped_sm80(DType t, GroupedForm form, bool trans_b) {
-  return t == DType::f16 ? make<f16>("f16", form, trans_b) : make<bf16>("bf16", form, trans_b);
+  return t == DType::f16 ? make<f16>(t, form, trans_b) : make<bf16>(t, form, trans_b);
 }
 
 }  // namespace cgp::kernels

@@ -30,7 +30,7 @@ struct RaggedEnds {
   }
 };
 
-/// Tiles of `bm` rows, `cols` of them beside each other. Holds a group's first row and its rows.
+/// Tiles of `bm` rows, `cols` of them in a row. Holds a group's first row and its rows.
 struct RaggedRows {
   RaggedEnds ends;
   dsl::Val<dsl::u32> cols;
@@ -69,11 +69,11 @@ struct GroupedItems {
     const auto e = std::uint32_t(element_bytes);
     // Low words of the addresses, and bytes from row to row; of C also the bytes of a row: TMA stores whole
     // groups of 16.
-    const auto crooked =
+    const auto misaligned =
         ((words[0] | words[2] | words[4]) | ((words[7] | words[9] | words[10] | words[11]) * e)) & 15u;
-    const auto fits = (crooked == 0u) & (words[8] != 0u);
-    const auto mine = inside & (take == Take::aligned ? fits : (!fits) | every);
-    return {select(mine, words[6], 0u), words[7], words[8]};
+    const auto fits = (misaligned == 0u) & (words[8] != 0u);
+    const auto takes = inside & (take == Take::aligned ? fits : (!fits) | every);
+    return {select(takes, words[6], 0u), words[7], words[8]};
   }
   dsl::Val<dsl::u32> tiles(const std::vector<dsl::Val<dsl::u32>>& h) const {
     const auto m = std::uint32_t(bm), n = std::uint32_t(bn);

@@ -40,7 +40,7 @@ class StreamKTiles {
   void tail(Body&& body) const {
     if (split_ > 1) k_.if_(tail_ < tiles_, [&] { body(tail_); });
   }
-  /// This block's part of K in the tail, in steps.
+  /// This block's slice of K in the tail, in steps.
   dsl::Range<dsl::u32> tail_steps() const { return dsl::range(from_, to_); }
   dsl::Val<dsl::u32> tail_step_count() const { return to_ - from_; }
   const dsl::Val<dsl::u32>& rank() const { return rank_; }  ///< of this block in its cluster

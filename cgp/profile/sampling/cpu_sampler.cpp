@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "cgp/base/text.h"
@@ -173,14 +173,15 @@ class Reader {
     maps[m.begin] = m;
   }
 
-  CpuFrame frame_of(const Maps& maps, std::uint64_t address, bool kernel) {
-    if (kernel) return {module_of(kKernelModule), address};
+  /// None where no code is: what a frame pointer led to in code that keeps none.
+  std::optional<CpuFrame> frame_of(const Maps& maps, std::uint64_t address, bool kernel) {
+    if (kernel) return CpuFrame{module_of(kKernelModule), address};
     const auto next = maps.upper_bound(address);
-    if (next == maps.begin()) return {module_of(kMemoryModule), address};
+    if (next == maps.begin()) return std::nullopt;
     const Mapping& m = std::prev(next)->second;
-    if (address >= m.end || out_.modules[m.module] == kMemoryModule)
-      return {module_of(kMemoryModule), address};
-    return {m.module, address - m.begin + m.offset};
+    if (address >= m.end) return std::nullopt;
+    if (out_.modules[m.module] == kMemoryModule) return CpuFrame{m.module, address};
+    return CpuFrame{m.module, address - m.begin + m.offset};
   }
 
   void sample(const char* at) {
@@ -196,7 +197,9 @@ class Reader {
         kernel = address == std::uint64_t(PERF_CONTEXT_KERNEL), first = true;
         continue;
       }
-      stack.frames.push_back(frame_of(maps, first ? address : address - 1, kernel));
+      const auto frame = frame_of(maps, first ? address : address - 1, kernel);
+      if (!frame && !stack.frames.empty()) break;
+      stack.frames.push_back(frame ? *frame : CpuFrame{module_of(kMemoryModule), address});
       first = false;
     }
     if (stack.frames.empty()) return;

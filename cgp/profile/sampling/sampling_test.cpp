@@ -8,10 +8,12 @@
 
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
+#include "cgp/base/text.h"
 #include "cgp/profile/measure/process.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/view/document.h"
 #include "cgp/profile/view/report_html.h"
+#include "cgp/profile/view/screen.h"
 
 using namespace cgp;
 using namespace cgp::profile;
@@ -114,6 +116,12 @@ TEST(sampling, views_show_what_is_there) {
     report_html({d}, "t");
     cpu_text(d.more["cpu_samples"], 80);
   }
+  d.more["cpu_samples"] = to_json(p);
+  ScreenModel model;
+  model.documents = {d};
+  ScreenState timeline;
+  timeline.tab = Tab::timeline;
+  EXPECT_THAT(text::join(render(model, timeline, 100, 30, false), "\n"), HasSubstr("f<int>"));
   CpuProfile none;
   none.absent = "not permitted";
   EXPECT_THAT(cpu_text(to_json(none), 80), HasSubstr("no samples: not permitted"));

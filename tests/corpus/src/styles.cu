@@ -137,15 +137,15 @@ TWINS(locked_list_good, locked_list_unfenced, locked_list, (int* lock, int* list
 
 // Transposed tiles, rows of four read as one vector.
 template <int Pitch>
-__device__ void rotate_vectors(const float* in, float* out) {
+__device__ void transposed_vectors(const float* in, float* out) {
   __shared__ alignas(16) float s[32 * Pitch];
   const int t = threadIdx.x;
   for (int i = 0; i < 32; ++i) s[t * Pitch + i] = in[i * 32 + t];
   __syncthreads();
   for (int i = t; i < 256; i += 32) reinterpret_cast<float4*>(out)[i] = *reinterpret_cast<float4*>(s + i / 8 * Pitch + i % 8 * 4);
 }
-KERNEL rotate_vectors_good(const float* in, float* out) { rotate_vectors<36>(in, out); }
-KERNEL rotate_vectors_odd_pitch(const float* in, float* out) { rotate_vectors<33>(in, out); }
+KERNEL transposed_vectors_good(const float* in, float* out) { transposed_vectors<36>(in, out); }
+KERNEL transposed_vectors_odd_pitch(const float* in, float* out) { transposed_vectors<33>(in, out); }
 
 // What passes a test, packed: one atomic a warp.
 template <bool Right>

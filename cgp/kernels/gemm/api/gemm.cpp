@@ -117,7 +117,7 @@ std::string reject(const GemmProblem& q) {
 namespace {
 
 // Factors of op(A) and op(B) that a scaled problem reads.
-std::pair<std::uint64_t, std::uint64_t> factors(const GemmProblem& p) {
+std::pair<std::uint64_t, std::uint64_t> scale_sizes(const GemmProblem& p) {
   switch (p.scaling) {
     case GemmScaling::none:
       return {0, 0};
@@ -133,7 +133,7 @@ std::pair<std::uint64_t, std::uint64_t> factors(const GemmProblem& p) {
 }  // namespace
 
 void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const DeviceArray& b,
-          const DeviceArray& c, const GemmFactors& f, bool c_spare) {
+          const DeviceArray& c, const GemmScales& f, bool padded_ldc) {
   if (auto why = reject(q); !why.empty()) throw ArgumentError(text::cat("gemm: ", why));
   const GemmProblem p = q.dense();
   const auto check = [](const char* what, const DeviceArray& have, DType type, std::uint64_t need) {
@@ -150,13 +150,13 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const 
   };
   check("a", a, p.type, p.a_elements());
   check("b", b, *p.type_b, p.b_elements());
-  check("c", c, *p.type_c, p.c_elements() + (c_spare && p.c_elements() ? c_padding(p) : 0));
-  const auto [for_a, for_b] = factors(p);
+  check("c", c, *p.type_c, p.c_elements() + (padded_ldc && p.c_elements() ? c_padding(p) : 0));
+  const auto [for_a, for_b] = scale_sizes(p);
   if (for_a || for_b) {
     check("factors.a", f.a, DType::f32, for_a);
     check("factors.b", f.b, DType::f32, for_b);
   }
-  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address, c_spare};
+  const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address, padded_ldc};
   run_gemm(s, *GemmPlanner::of(s.device()).choose(p, at), p, at);
 }
 
@@ -175,103 +175,6 @@ template void gemm(runtime::Stream&, const GemmProblem&, const runtime::Slice<co
 // ---------------------------------------------------------------- the case
 namespace {
 
-GemmChoice choose(const std::string& kind, const GemmProblem& p, const GemmAddresses& at,
-                  const runtime::DeviceInfo& d, std::uint32_t columns) {
-  auto selected = select_gemm(p, at, d);
-  if (kind == "auto" || (kind == name(selected.kind) && columns == 0)) return selected;
-  const auto forced = [&](GemmFamily k, GemmVariant v, std::uint32_t tile_n = 128, int cluster = 1) {
-    if (auto why = reject(k, p, at, d); !why.empty()) throw Unsupported(std::move(why));
-    return GemmChoice{k, std::move(v), "asked for", tile_n, cluster};
-  };
-  for (const auto& f : gemm_families()) {
-    const auto step = f.family;
-    if (kind != f.name || f.only != "sm_100a") continue;
-    if (auto why = reject(step, p, at, d); !why.empty()) throw Unsupported(std::move(why));
-    auto c = choose_sm100(step, p, at, d, columns);
-    c.why = "asked for";
-    return c;
-  }
-  for (GemmFamily k : {GemmFamily::sm90_pingpong, GemmFamily::sm90_promoted})
-    if (kind == name(k)) {
-      auto c = choose_typed_sm90(p, at, d,
-                                 {.bm = 128, .bn = 128, .stages = k == GemmFamily::sm90_promoted ? 2 : 6});
-      if (c.kind != k) throw Unsupported(text::cat(kind, " is not for this problem, ", name(c.kind), " is"));
-      c.why = "asked for";
-      return c;
-    }
-  if (kind == name(GemmFamily::generic))
-    return forced(GemmFamily::generic, gemm_any(p, epilogue::of_problem(p, at)));
-  for (const auto& f : gemm_families())
-    if (kind == f.name && f.for_mixed)
-      throw Unsupported(text::cat(kind, " is taken where types or an epilogue ask for it"));
-  if (kind == "naive") return forced(GemmFamily::naive, gemm_naive(p.type));
-  if (kind == "simt") return forced(GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b));
-  if (kind == "packed") {
-    auto c = select_packed_gemm(p, at, d);
-    if (!c) throw Unsupported("packed: no rows that are copied into scratch memory, or too small a product");
-    c->why = "asked for";
-    return *c;
-  }
-  if (kind == name(GemmFamily::misaligned)) {
-    if (auto why = reject(GemmFamily::misaligned, p, at, d); !why.empty()) throw Unsupported(std::move(why));
-    auto all = gemm_crooked_candidates(p, at, d);
-    auto best = std::min_element(
-        all.begin(), all.end(), [](const auto& x, const auto& y) { return x.microseconds < y.microseconds; });
-    return *best;
-  }
-  if (kind == "sm80") {
-    if (auto why = reject(GemmFamily::sm80, p, at, d); !why.empty()) throw Unsupported(std::move(why));
-    return choose_sm80(p, d);
-  }
-  if (kind == "skinny") {
-    const GemmSkinnyTuning t{p.n > 64 ? 32 : 16, p.m <= 8 ? 8 : p.m <= 16 ? 16 : 32, 4, 2, 0, p.batch == 1};
-    auto c = forced(GemmFamily::skinny, gemm_skinny(p.type, t), std::uint32_t(t.rows));
-    c.tile_m = std::uint32_t(t.cols);
-    return c;
-  }
-  if (kind == name(GemmFamily::sm90_cluster_split_k)) {
-    GemmSplitTuning t;
-    t.split = p.k > 192 ? 4 : p.k > 64 ? 2 : 1;
-    auto c = forced(GemmFamily::sm90_cluster_split_k,
-                    gemm_split_sm90(p.type, p.trans_a, p.trans_b, 64, 64, t), 64, t.split);
-    c.tile_m = 64;
-    return c;
-  }
-  if (kind == name(GemmFamily::sm90_split_k)) {
-    if (auto why = reject(GemmFamily::sm90_split_k, p, at, d); !why.empty())
-      throw Unsupported(std::move(why));
-    auto c = choose_parts_sm90(p, p.m > 64 ? 128 : 64, 64, p.k % 24 == 0 ? 3 : 2);
-    c.why = "asked for";
-    return c;
-  }
-  if (kind == name(GemmFamily::sm90_small_m)) {
-    GemmStreamTuning t;
-    t.tokens = p.m <= 8 ? 8 : p.m <= 16 ? 16 : p.m <= 32 ? 32 : 64;
-    if (p.trans_b) t.rows = p.n > 128 ? 192 : p.n > 64 ? 128 : 64, t.depth = p.k > 64 ? 128 : 64;
-    t.stages = 3;
-    auto c = forced(GemmFamily::sm90_small_m, gemm_stream_sm90(p.type, p.trans_b, t), std::uint32_t(t.rows));
-    c.tile_m = std::uint32_t(t.tokens), c.tile_k = std::uint32_t(t.depth), c.resident = t.resident;
-    return c;
-  }
-  if (kind == name(GemmFamily::sm90_stream_k)) {
-    GemmTailTuning t;
-    const int bm = p.m > 64 ? 128 : 64, bn = columns ? int(columns) : 256;
-    const std::uint64_t tiles = p.batch * ceil_div(p.m, std::uint64_t(bm)) * ceil_div(p.n, std::uint64_t(bn));
-    if (bm == 128 && bn % 128 == 0 && p.k > 64) t.split = bn == 128 || tiles % 2 ? 2 : 4;
-    t.buffers = gemm_tail_buffers(bn), t.stages = gemm_tail_stages(bm, bn, t.buffers);
-    auto c = forced(GemmFamily::sm90_stream_k, gemm_tail_split_sm90(p.type, p.trans_a, p.trans_b, bm, bn, t),
-                    std::uint32_t(bn), t.split);
-    c.tile_m = std::uint32_t(bm);
-    return c;
-  }
-  if (kind == "sm90") return forced(GemmFamily::sm90, gemm_sm90(p.type, p.trans_a, p.trans_b, 256), 256);
-  if (auto why = reject(GemmFamily::sm90_persistent, p, at, d); !why.empty())
-    throw Unsupported(std::move(why));
-  auto c = choose_persistent_sm90(p.type, p.trans_a, p.trans_b, {.cluster = 2, .old = p.beta != 0});
-  c.why = "asked for";
-  return c;
-}
-
 class GemmCase : public Case {
  public:
   GemmCase(const runtime::Device& d, const GemmProblem& q, const std::string& kind, std::uint32_t columns,
@@ -287,7 +190,7 @@ class GemmCase : public Case {
     a_.upload(host_a_.bytes);
     b_.upload(host_b_.bytes);
     c_.upload(host_c_.bytes);
-    choice_ = choose(kind, p_, addresses(), d.info(), columns);
+    choice_ = choose_gemm(kind, p_, addresses(), d.info(), columns);
     variant = choice_.variant.name, why = choice_.why;
     images = {image(choice_.variant, d.info().arch)};
     flops = p_.flops();
@@ -383,7 +286,7 @@ namespace {
 // Without the order of tiles, the number of stages and the eviction policies: two configs that differ there
 // alone have the same registers.
 GemmConfig form_of(GemmConfig c) {
-  c.stages = c.group = c.raster_grid = c.evict_a = c.evict_b = c.evict_c = 0;
+  c.stages = c.group = c.evict_a = c.evict_b = c.evict_c = 0, c.raster_grid = false;
   return c;
 }
 }  // namespace
@@ -423,14 +326,14 @@ KernelEntry gemm_entry() {
             runtime::DeviceInfo any;
             any.arch = "sm_80", any.cc_major = 8;
             all.push_back(
-                gemm_crooked_candidates(
+                gemm_misaligned_candidates(
                     {.type = t, .trans_a = ta, .trans_b = tb, .m = 1, .n = 33, .k = 77, .lda = 99, .ldb = 99},
                     {}, any)[0]
                     .variant);
           }
           if (t == DType::bf16 && ta != tb)
             for (int tile = 0; tile < 4; ++tile)
-              all.push_back(gemm_crooked(t, ta, tb, tile, 1, tile % 2 ? 8 : 1, 1 + tile % 2));
+              all.push_back(gemm_misaligned(t, ta, tb, tile, 1, tile % 2 ? 8 : 1, 1 + tile % 2));
           for (auto [bm, bn] : {std::pair{128, 128}, {64, 128}, {64, 64}})
             if (bm == 128 || (t == DType::bf16 && ta != tb)) all.push_back(gemm_sm80(t, ta, tb, bm, bn));
           for (int bn : {128, 256}) all.push_back(gemm_sm90(t, ta, tb, bn));
@@ -457,30 +360,34 @@ KernelEntry gemm_entry() {
           if (every)
             for (const S& s :
                  {S{.rows = 256, .cols = 192, .cluster = 2},
-                  {.rows = 256, .cols = 208, .turned = true},
+                  {.rows = 256, .cols = 208, .swap_ab = true},
                   {.rows = 192, .cols = 192},
-                  {.rows = 192, .cols = 192, .turned = true},
-                  {.rows = 128, .cols = 384, .turned = true},
+                  {.rows = 192, .cols = 192, .swap_ab = true},
+                  {.rows = 128, .cols = 384, .swap_ab = true},
                   {.rows = 128, .cols = 384},
-                  {.rows = 256, .cols = 192, .cluster = 4, .shared = GemmShared::both, .single = true},
-                  {.rows = 192, .cols = 192, .turned = true, .cluster = 2, .single = true},
-                  {.rows = 128, .cols = 320, .turned = true, .single = true},
-                  {.rows = 256, .cols = 192, .old = true},
-                  {.rows = 256, .cols = 192, .turned = true, .old = true, .single = true},
-                  {.rows = 192, .cols = 192, .turned = true, .old = true}})
+                  {.rows = 256,
+                  .cols = 192,
+                  .cluster = 4,
+                  .shared = GemmShared::both,
+                  .non_persistent = true},
+                  {.rows = 192, .cols = 192, .swap_ab = true, .cluster = 2, .non_persistent = true},
+                  {.rows = 128, .cols = 320, .swap_ab = true, .non_persistent = true},
+                  {.rows = 256, .cols = 192, .source_c = true},
+                  {.rows = 256, .cols = 192, .swap_ab = true, .source_c = true, .non_persistent = true},
+                  {.rows = 192, .cols = 192, .swap_ab = true, .source_c = true}})
               all.push_back(gemm_persistent_sm90(t, ta, tb, s));
           else if (t == DType::bf16 && !ta)
-            all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .turned = true}));
+            all.push_back(gemm_persistent_sm90(t, ta, tb, {.rows = 256, .cols = 192, .swap_ab = true}));
           if (!ta && tb)
             for (std::uint64_t m : {1, 16})
               all.push_back(
                   select_gemm({.type = t, .trans_b = true, .m = m, .n = 4096, .k = 4096}, {}, h).variant);
         }
       for (int matrices : {1, 2, 3}) all.push_back(gemm_pack(matrices));
-      all.push_back(gemm_add_f32(t));
+      all.push_back(gemm_split_k_reduce_f32(t));
       if (t == DType::f32)
         for (auto& v : gemm_f32_rows_variants()) all.push_back(std::move(v));
-      if (t != DType::f32) all.push_back(gemm_add_parts(t, 16));
+      if (t != DType::f32) all.push_back(gemm_split_k_reduce(t, 16));
     }
     return images(all, arch);
   };

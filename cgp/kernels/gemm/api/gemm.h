@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// C[m, n] = alpha * op(A)[m, k] * op(B)[k, n] + beta * C[m, n], row-major, fp32 sums.
+// C[m, n] = alpha * op(A)[m, k] * op(B)[k, n] + beta * C[m, n], row-major, fp32 accumulators.
 //   types     A and B: f32, f16 or bf16, both the same; e4m3 and e5m2 in any mix; s8
 //             C: f32, f16 or bf16; s32 and s8 from s8; e4m3 and e5m2 from all but s8 (sm_89)
 //   layouts   A is stored [m, k], or [k, m] with trans_a; B is stored [k, n], or [n, k] with trans_b
 //   batch     `batch` independent products whose operands lie stride_a, stride_b, stride_c elements apart
-//   scales    factors of whole operands, of rows of op(A) and columns of op(B), or of blocks
+//   scales    of whole operands, of rows of op(A) and columns of op(B), or of blocks
 //   epilogue  functions of the elements on their way into C: bias, GELU, SwiGLU, your own (epilogue.h)
 // Any sizes, 0 included (k = 0 leaves beta * C), any leading dimensions and alignment. With beta = 0, C is
 // not read: NaN in it does not matter.
@@ -22,15 +22,15 @@ namespace cgp::kernels {
 
 /// How products are computed where there is a choice.
 enum class GemmPrecision : std::uint8_t {
-  standard,  ///< f32: no less accurate than fp32 sums; fp8: sums of 128 products are added up in fp32
-  fast,      ///< f32: operands rounded to tf32 (10 bits); fp8: all sums in the tensor cores (some 14 bits)
+  standard,  ///< f32: as accurate as fp32 accumulation; fp8: each 128 products are promoted to fp32
+  fast,      ///< f32: operands rounded to tf32 (10 bits); fp8: accumulated in the tensor cores (some 14 bits)
   strict     ///< f32: fused multiply-adds in fp32, no tensor cores; others: as standard
 };
-/// What the factors of A and B (f32, in device memory: GemmAddresses) belong to.
+/// What each scale of A and B (f32, in device memory: GemmAddresses) belongs to.
 enum class GemmScaling : std::uint8_t {
   none,
-  tensor,   ///< one factor each
-  channel,  ///< m factors for the rows of op(A), n for the columns of op(B)
+  tensor,   ///< one scale each
+  channel,  ///< m scales for the rows of op(A), n for the columns of op(B)
   block  ///< 1 x 128 of op(A): [batch][m][ceil(k/128)]; 128 x 128 of op(B): [batch][ceil(n/128)][ceil(k/128)]
 };
 std::string_view name(GemmPrecision p);
@@ -51,7 +51,7 @@ struct GemmProblem {
   Epilogue epilogue{};  ///< applied to alpha * op(A) * op(B) + beta * C
 
   std::uint64_t columns() const { return epilogue.pairing() == Pairing::none ? n : n / 2; }  ///< of C
-  /// One type of 16 or 32 bits for all, no factors, no epilogue.
+  /// One type of 16 or 32 bits for all, no scales, no epilogue.
   bool plain() const;
   /// The same with every 0 and every absent type replaced by what it means.
   GemmProblem dense() const;
@@ -67,14 +67,14 @@ std::string reject(const GemmProblem& p);
 template <class T>  // float, half or bfloat16
 void gemm(runtime::Stream& s, const GemmProblem& p, const runtime::Slice<const T>& a,
           const runtime::Slice<const T>& b, const runtime::Slice<T>& c);
-/// Factors of a problem with scaling.
-struct GemmFactors {
+/// Scales of a problem with scaling.
+struct GemmScales {
   DeviceArray a, b;
 };
 /// The same for every combination of types: they must be the problem's.
-/// c_spare: what lies behind each row of c, up to a multiple of 16 bytes, is there and nobody's.
+/// padded_ldc: the caller guarantees that each row of c may be written up to the next multiple of 16 bytes.
 void gemm(runtime::Stream& s, const GemmProblem& p, const DeviceArray& a, const DeviceArray& b,
-          const DeviceArray& c, const GemmFactors& factors = {}, bool c_spare = false);
+          const DeviceArray& c, const GemmScales& scales = {}, bool padded_ldc = false);
 
 // ---------------------------------------------------------------- variants and their selection
 /// A variant and the config that made it; name == print(config).
@@ -93,18 +93,19 @@ struct GemmChoice {
   bool pack_a = false, pack_b = false, pack_c = false;
   double microseconds = 0;    ///< predicted for the kernel, 0: not predicted
   std::uint32_t tile_k = 64;  ///< of K a stage (sm90_small_m)
-  int resident = 1;           ///< blocks per SM (sm90_small_m)
+  int min_blocks = 1;         ///< blocks per SM (sm90_small_m)
   bool by_grid = false;       ///< x and y of the grid are rows and columns of tiles
-  int parts = 1;              ///< slices of K (sm90_split_k)
-  /// Rows and columns of one were told as what they are alike: reordered_gemm() of the problem is what runs.
-  bool reordered = false;
-  bool staged = false;  ///< c leaves through shared memory and TMA (sm100)
+  int split_k = 1;            ///< slices of K
+  /// The problem was canonicalized: what runs is canonicalize_gemm() of it.
+  bool canonicalized = false;
+  bool staged = false;         ///< c leaves through shared memory and TMA (sm100)
+  std::string_view rule = {};  ///< of select_gemm that made it, in words
 };
 /// Why `kind` cannot run the problem on the device; empty: it can. Addresses matter only for their alignment.
 struct GemmAddresses {
   std::uint64_t a = 0, b = 0, c = 0;
   std::uint64_t scale_a = 0, scale_b = 0;
-  bool c_spare =
+  bool padded_ldc =
       false;  ///< nobody needs what lies between the rows of c: scratch memory, or so the caller says
 };
 std::string reject(GemmFamily kind, const GemmProblem& p, const GemmAddresses& at,
@@ -118,41 +119,41 @@ std::optional<GemmChoice> select_packed_gemm(const GemmProblem& p, const GemmAdd
                                              const runtime::DeviceInfo& d);
 
 /// Build-time choices of the typed Hopper kernels.
-struct GemmTypedTuning {
+struct GemmMixedTuning {
   int bm = 128, bn = 192;  ///< one tile a warpgroup: 128 x 128, 128 x 192; others are shared
   int stages = 4, cluster = 1, buffers = 2;
   int group = 8;  ///< rows of clusters that are visited together
-  /// Promoted sums: of the columns, and whether one part is multiplied while another is added up.
-  int parts = 1;
+  /// Column slices in which accumulators are promoted, and whether one is multiplied while another is added.
+  int promote = 1;
   bool overlapped = false;
 };
 /// The choice for a problem that is not plain().
 /// With these tiles, on sm_90a; Unsupported with the reason where that cannot be.
-GemmChoice choose_typed_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
-                             const GemmTypedTuning& t);
+GemmChoice choose_mixed_sm90(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                             const GemmMixedTuning& t);
 /// A plain() problem that the typed kernels run faster: f32 on sm_90a.
-bool prefers_typed_gemm(const GemmProblem& p, const runtime::DeviceInfo& d);
-GemmChoice select_typed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
+bool prefers_mixed_gemm(const GemmProblem& p, const runtime::DeviceInfo& d);
+GemmChoice select_mixed_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d);
 /// What runs behind f32 products of the tensor cores, for operands with infinities or NaN.
 GemmVariant gemm_guarded_simt(const GemmProblem& p);
-/// Every type, layout, factor and epilogue (sums of s8 in s32, of others in f32, k after k).
-GemmVariant gemm_any(const GemmProblem& dense, const Epilogue& whole);
-void run_typed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+/// Every type, layout, scale and epilogue (s8 accumulates in s32, others in f32, k after k).
+GemmVariant gemm_generic(const GemmProblem& dense, const Epilogue& whole);
+void run_mixed_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                     const GemmAddresses& at);
 
 /// Variants of one kind; types and layouts it was built for.
 GemmVariant gemm_naive(DType t);
 GemmVariant gemm_simt(DType t, bool trans_a, bool trans_b);
 GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b);
-/// A problem told in another way: a matrix of one contiguous column as a row, a result of one column as a row
+/// The canonical form of a problem: a matrix of one contiguous column is a row, a result of one column is a row
 /// of the product of the transposed operands (a and b change places), and a leading dimension that nothing
-/// depends on as one that every kernel takes.
-struct GemmReordered {
+/// depends on is one that every kernel takes.
+struct GemmCanonical {
   GemmProblem problem;
   bool swapped = false, changed = false;
   GemmAddresses at(const GemmAddresses& given) const;
 };
-GemmReordered reordered_gemm(const GemmProblem& p);
+GemmCanonical canonicalize_gemm(const GemmProblem& p);
 GemmVariant gemm_sm90(DType t, bool trans_a, bool trans_b, int bn);
 /// Build-time choices of the persistent kernel.
 struct GemmPersistentTuning {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gemm serves: pairs of values of types, layout, factors, alpha and beta, epilogue, batch, sizes, length
+// What gemm serves: pairs of values of types, layout, scales, alpha and beta, epilogue, batch, sizes, length
 // of sums, leading dimensions and alignment, against loops in double. Nightly: every pair, and random
 // combinations on every architecture.
 #include <array>
@@ -46,10 +46,10 @@ enum class After { none, bias_gelu, rows_relu, residual_silu, largest, interleav
 constexpr int kAfters = int(After::own) + 1;
 constexpr std::pair<std::uint64_t, std::uint64_t> kSizes[] = {{40, 136}, {35, 66}, {1, 48}, {5, 2050}};
 constexpr std::uint64_t kDepths[] = {0, 1, 40, 136}, kBatches[] = {1, 2};
-enum class Rows { dense, apart, crooked, shifted };
+enum class Rows { dense, apart, misaligned, shifted };
 constexpr int kRows = int(Rows::shifted) + 1;
 
-// Numbers of values: types, layout, factors, alpha and beta, epilogue, sizes, k, batch, rows.
+// Numbers of values: types, layout, scales, alpha and beta, epilogue, sizes, k, batch, rows.
 constexpr std::array<int, 9> kValues{
     int(std::size(kTypes)),   4,    4, 4, kAfters, int(std::size(kSizes)), int(std::size(kDepths)),
     int(std::size(kBatches)), kRows};
@@ -99,7 +99,7 @@ GemmProblem problem_of(const Combination& c) {
   p.type_b = t.b, p.type_c = t.c, p.precision = t.precision, p.scaling = GemmScaling(c[2]);
   std::tie(p.alpha, p.beta) = kScales[c[3]];
   p.batch = kBatches[c[7]];
-  const auto more = Rows(c[8]) == Rows::apart ? 16u : Rows(c[8]) == Rows::crooked ? 3u : 0u;
+  const auto more = Rows(c[8]) == Rows::apart ? 16u : Rows(c[8]) == Rows::misaligned ? 3u : 0u;
   const bool pairs = After(c[4]) == After::interleaved || After(c[4]) == After::halves;
   if (more) {
     p.lda = (p.trans_a ? p.m : p.k) + more, p.ldb = (p.trans_b ? p.k : p.n) + more;
@@ -199,29 +199,29 @@ void run(const runtime::Device& d, const Combination& chosen) {
 }  // namespace
 
 // Every fourth: all of them take 16 s.
-TEST(gemm_served, pairs_of_values) {
+TEST(gemm_coverage, pairs_of_values) {
   const auto d = emulator("sm_90a");
   const auto all = pairwise();
   for (std::size_t i = 0; i < all.size(); i += 4) run(d, all[i]);
 }
 
-// In parts that compute-sanitizer's tools get through.
-class gemm_served_part : public ::testing::TestWithParam<std::size_t> {};
-constexpr std::size_t kServedParts = 16;
-TEST_P(gemm_served_part, right_and_repeatable_on_a_gpu) {
+// Shards small enough for compute-sanitizer.
+class gemm_coverage_shard : public ::testing::TestWithParam<std::size_t> {};
+constexpr std::size_t kCoverageShards = 16;
+TEST_P(gemm_coverage_shard, right_and_repeatable_on_a_gpu) {
   const auto d = a_gpu();
   if (!d) GTEST_SKIP() << "no GPU";
   const auto all = pairwise();
-  for (std::size_t i = GetParam(); i < all.size(); i += kServedParts) run(*d, all[i]);
+  for (std::size_t i = GetParam(); i < all.size(); i += kCoverageShards) run(*d, all[i]);
 }
-INSTANTIATE_TEST_SUITE_P(all, gemm_served_part, ::testing::Range(std::size_t(0), kServedParts));
+INSTANTIATE_TEST_SUITE_P(all, gemm_coverage_shard, ::testing::Range(std::size_t(0), kCoverageShards));
 
 #ifdef CGP_NIGHTLY_COMBINATIONS
-TEST(gemm_served, every_pair_of_values) {
+TEST(gemm_coverage, every_pair_of_values) {
   const auto d = emulator("sm_90a");
   for (const auto& c : pairwise()) run(d, c);
 }
-TEST(gemm_served, many_combinations) {
+TEST(gemm_coverage, many_combinations) {
   SplitMix64 random(11);
   for (const char* arch : {"sm_90a", "sm_80", "sm_89", "sm_75", "sm_100a"}) {
     const auto d = emulator(arch);

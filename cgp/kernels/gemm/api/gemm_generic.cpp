@@ -3,7 +3,7 @@
 //   who      a 16 x 16 block of threads computes a 16 x 16 tile
 //   memory   every operand element is read from global memory for each use; strides give all layouts
 //   math     fp32 fused multiply-adds, k after k; s8 in s32; 8-bit floats decoded with integer instructions,
-//            factors of blocks multiply the elements of A
+//            scales of blocks multiply the elements of A
 //   needs    any device. The reference on a GPU, and the path for what nothing faster takes
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -17,8 +17,8 @@ using namespace dsl;
 
 struct AnyTuning {
   DType a, b, c;
-  bool blocks;    ///< factors of blocks
-  bool integers;  ///< sums are s32 and go to C as they are
+  bool blocks;    ///< scales of blocks
+  bool integers;  ///< accumulators are s32 and go to C as they are
   Epilogue epilogue;
 };
 
@@ -28,9 +28,9 @@ void gemm_any_kernel(Kernel& k, AnyTuning t, Val<u64> m, Val<u64> n, Val<u64> kk
   k.block(256);
   const AnyIn a(k, t.a), b(k, t.b);
   const Val<u64> c(array_parameter(k, t.c, false, true));
-  std::vector<In<f32>> factors;
+  std::vector<In<f32>> scales;
   if (t.blocks)
-    for (int i = 0; i < 2; ++i) factors.push_back(Param<In<f32>>::make(k));
+    for (int i = 0; i < 2; ++i) scales.push_back(Param<In<f32>>::make(k));
   const EpilogueProgram program(k, t.epilogue);
   const auto pairing = t.epilogue.pairing();
 
@@ -53,9 +53,9 @@ void gemm_any_kernel(Kernel& k, AnyTuning t, Val<u64> m, Val<u64> n, Val<u64> kk
     const auto total = k.loop(kk, Val<f32>(0.f), [&](Val<u64> p, Val<f32> s) {
       auto u = a.load(x + p * a_col, 0, inside);
       if (t.blocks) {
-        const auto fa = factors[0].ld_if(inside, (batch * m + row) * blocks_k + p / 128u, Val<f32>(0.f));
+        const auto fa = scales[0].ld_if(inside, (batch * m + row) * blocks_k + p / 128u, Val<f32>(0.f));
         const auto fb =
-            factors[1].ld_if(inside, (batch * blocks_n + j / 128u) * blocks_k + p / 128u, Val<f32>(0.f));
+            scales[1].ld_if(inside, (batch * blocks_n + j / 128u) * blocks_k + p / 128u, Val<f32>(0.f));
         return fma(u * (fa[0] * fb[0]), b.load(y + p * b_row, 0, inside), s);
       }
       return fma(u, b.load(y + p * b_row, 0, inside), s);
@@ -83,7 +83,7 @@ void gemm_any_kernel(Kernel& k, AnyTuning t, Val<u64> m, Val<u64> n, Val<u64> kk
 
 }  // namespace
 
-GemmVariant gemm_any(const GemmProblem& p, const Epilogue& whole) {
+GemmVariant gemm_generic(const GemmProblem& p, const Epilogue& whole) {
   const bool integers = p.type == DType::s8 && *p.type_c == DType::s32 && whole.empty();
   const bool blocks = p.scaling == GemmScaling::block;
   const GemmConfig config{.family = GemmFamily::generic,

@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
+#include "cgp/kernels/gemm/sm80/gemm_sm80.h"
 #include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 #include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
 
@@ -50,9 +51,14 @@ void launch_sm80(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gemm
   const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
   auto grid = runtime::grid_for(tm * tn, 1);
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
-     std::uint32_t(p.k), std::uint32_t(p.lda), std::uint32_t(p.ldb), p.ldc, p.stride_a, p.stride_b,
-     p.stride_c, p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+  const auto word = [](std::uint64_t v) { return std::uint32_t(v); };
+  sm80::Params<OnHost> args;
+  args.a = o.a, args.b = o.b, args.c = o.c;
+  args.m = word(p.m), args.n = word(p.n), args.k = word(p.k), args.lda = word(p.lda), args.ldb = word(p.ldb);
+  args.ldc = p.ldc, args.stride_a = p.stride_a, args.stride_b = p.stride_b, args.stride_c = p.stride_c;
+  args.alpha = p.alpha, args.beta = p.beta;
+  args.tiles_m = word(tm), args.tiles_n = word(tn), args.paired = paired(p, o);
+  launch(s, fn, grid, args);
 }
 
 // The tensor [batch, rows, cols] behind an operand.
@@ -81,14 +87,28 @@ OperandMaps operand_maps(runtime::Stream& s, const runtime::LoadedKernel& fn, co
   return {map(0, o.a, p.trans_a, p.m, p.lda, p.stride_a), map(1, o.b, !p.trans_b, p.n, p.ldb, p.stride_b)};
 }
 
+// All but what tells whether blocks walk over the tiles.
+GemmDirectParams<OnHost> direct_args(runtime::Stream& s, const runtime::LoadedKernel& fn,
+                                     const GemmProblem& p, const GemmAddresses& o, std::uint64_t tile_k,
+                                     std::uint64_t tiles_m, std::uint64_t tiles_n) {
+  const auto word = [](std::uint64_t v) { return std::uint32_t(v); };
+  const auto maps = operand_maps(s, fn, p, o);
+  GemmDirectParams<OnHost> args;
+  args.a = maps.a, args.b = maps.b, args.c = o.c;
+  args.m = word(p.m), args.n = word(p.n), args.ldc = p.ldc, args.stride_c = p.stride_c;
+  args.k_tiles = word(ceil_div(p.k, tile_k)), args.alpha = p.alpha, args.beta = p.beta;
+  args.tiles_m = word(tiles_m), args.tiles_n = word(tiles_n);
+  return args;
+}
+
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                  const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
   const std::uint64_t tm = ceil_div(p.m, 128), tn = ceil_div(p.n, choice.tile_n);
   auto grid = runtime::grid_for(tm * tn, 1);
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
-     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+  auto args = direct_args(s, fn, p, o, 64, tm, tn);
+  args.paired = paired(p, o);
+  launch(s, fn, grid, args, /*persistent=*/false);
 }
 
 void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
@@ -103,20 +123,20 @@ void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const Ge
 
 void launch_cluster_split_k(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                             const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
   const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
   auto grid = runtime::grid_for(tm * tn * std::uint64_t(choice.cluster), 1);
   if (choice.by_grid) grid.x = std::uint32_t(tm * std::uint64_t(choice.cluster)), grid.y = std::uint32_t(tn);
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, maps.a, maps.b, address(o.c), std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c,
-     std::uint32_t(ceil_div(p.k, 64)), p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), paired(p, o));
+  auto args = direct_args(s, fn, p, o, 64, tm, tn);
+  args.paired = paired(p, o);
+  launch(s, fn, grid, args, /*persistent=*/false);
 }
 
 void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                        const GemmAddresses& o, const GemmChoice& choice) {
   if (bool(choice.variant.config.source_c) != (p.beta != 0))
     throw Unsupported(text::cat("gemm: beta = ", p.beta, ", and ", choice.variant.name,
-                                p.beta != 0 ? " does not read the old c" : " reads it"));
+                                p.beta != 0 ? " does not read c" : " reads it"));
   const auto maps = operand_maps(s, fn, p, o);
   const auto element = std::uint64_t(cgp::bytes(*p.type_c));
   const auto c = operand_map(s, fn, 2, o.c, p.m, p.n, p.ldc, p.batch, p.stride_c, element);
@@ -141,9 +161,9 @@ void launch_persistent(runtime::Stream& s, const runtime::LoadedKernel& fn, cons
                                std::uint32_t(p.batch)};
     return launch(s, fn, blocks, args, form);
   }
-  const auto resident =
+  const auto concurrent =
       std::uint64_t(std::max(1, usable_sms(s.device().info().sm_count, choice.cluster) / choice.cluster));
-  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, resident) * cluster), 1, 1};
+  const runtime::Dim3 grid{std::uint32_t(std::min(tiles, concurrent) * cluster), 1, 1};
   args.rows = std::uint32_t(rows), args.cols = std::uint32_t(cols), args.tiles = std::uint32_t(tiles);
   launch(s, fn, grid, args, form);
 }
@@ -174,15 +194,14 @@ void launch_stream_k(runtime::Stream& s, const runtime::LoadedKernel& fn, const 
 
 void launch_small_m(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
                     const GemmAddresses& o, const GemmChoice& choice) {
-  const auto maps = operand_maps(s, fn, p, o);
   const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n),
                       tiles = tm * tn * p.batch;
   if (tiles > 0x7fffffffull)
     throw Unsupported(text::cat("gemm: ", tiles, " tiles are more than one launch counts"));
-  const auto resident = std::uint64_t(std::max(1, s.device().info().sm_count * choice.resident));
-  fn(s, runtime::Dim3{std::uint32_t(std::min(tiles, resident)), 1, 1}, maps.a, maps.b, address(o.c),
-     std::uint32_t(p.m), std::uint32_t(p.n), p.ldc, p.stride_c, std::uint32_t(ceil_div(p.k, choice.tile_k)),
-     p.alpha, p.beta, std::uint32_t(tm), std::uint32_t(tn), std::uint32_t(tiles));
+  const auto concurrent = std::uint64_t(std::max(1, s.device().info().sm_count * choice.min_blocks));
+  auto args = direct_args(s, fn, p, o, choice.tile_k, tm, tn);
+  args.tiles = std::uint32_t(tiles);
+  launch(s, fn, runtime::Dim3{std::uint32_t(std::min(tiles, concurrent)), 1, 1}, args, /*persistent=*/true);
 }
 
 void launch_sm100(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
@@ -227,56 +246,25 @@ void in_batches(runtime::Stream& s, const GemmChoice& choice, const GemmProblem&
 }
 void launch_misaligned(runtime::Stream& s, const runtime::LoadedKernel&, const GemmProblem& p,
                        const GemmAddresses& o, const GemmChoice& choice) {
-  run_gemm_crooked(s, choice, p, o);
+  run_gemm_misaligned(s, choice, p, o);
 }
 void run_split_k(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                  const GemmAddresses& at) {
   if (auto why = reject(choice.kind, p, at, s.device().info()); !why.empty())
     throw Unsupported(std::move(why));
-  run_gemm_parts(s, choice, p, at);
+  run_gemm_split_k(s, choice, p, at);
 }
 
-using F = GemmFamily;
-constexpr std::pair<GemmFamily, GemmRun> kRuns[] = {
-    {F::naive, in_batches<launch_naive>},
-    {F::simt, in_batches<launch_simt>},
-    {F::simt_small_m, run_f32_rows},
-    {F::misaligned, in_batches<launch_misaligned>},
-    {F::sm80, in_batches<launch_sm80>},
-    {F::skinny, in_batches<launch_skinny>},
-    {F::sm90, in_batches<launch_sm90>},
-    {F::sm90_cluster_split_k, in_batches<launch_cluster_split_k>},
-    {F::sm90_persistent, in_batches<launch_persistent>},
-    {F::sm90_non_persistent, in_batches<launch_persistent>},
-    {F::sm90_stream_k, in_batches<launch_stream_k>},
-    {F::sm90_small_m, in_batches<launch_small_m>},
-    {F::sm90_split_k, run_split_k},
-    {F::sm90_pingpong, run_typed_gemm},
-    {F::sm90_cooperative, run_typed_gemm},
-    {F::sm90_promoted, run_typed_gemm},
-    {F::mixed_mma, run_typed_gemm},
-    {F::mixed_simt, run_typed_gemm},
-    {F::guarded_simt, run_typed_gemm},
-    {F::generic, run_typed_gemm},
-    {F::sm100_tiled, in_batches<launch_sm100>},
-    {F::sm100_swizzled, in_batches<launch_sm100>},
-    {F::sm100_pipelined, in_batches<launch_sm100>},
-    {F::sm100_specialised, in_batches<launch_sm100>},
-    {F::sm100_persistent, in_batches<launch_sm100>},
-    {F::sm100_stealing, in_batches<launch_sm100>},
-    {F::sm100_multicast, in_batches<launch_sm100>},
-    {F::sm100_pair, in_batches<launch_sm100>},
+constexpr GemmRun kRuns[] = {
+#define GEMM_FAMILY(name, min_sm, only, needs, operands, layouts, result, one_batch, for_mixed, run, forced) \
+  run,
+#include "cgp/kernels/gemm/select/gemm_families.def"
+#undef GEMM_FAMILY
 };
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < std::size(kRuns); ++i)
-    if (std::size_t(kRuns[i].first) != i) return false;
-  return true;
-}
-static_assert(in_order(), "gemm_run() looks families up by their number");
 
-// Slices of K of any family, added up in f32 by a kernel of their own.
+// Slices of K of any family, reduced in f32 by a kernel of their own.
 bool sliced_in_f32(const GemmChoice& c) {
-  return c.parts > 1 && c.kind != GemmFamily::sm90_split_k && c.kind != GemmFamily::misaligned;
+  return c.split_k > 1 && c.kind != GemmFamily::sm90_split_k && c.kind != GemmFamily::misaligned;
 }
 
 }  // namespace
@@ -287,24 +275,35 @@ std::uint64_t c_padding(const GemmProblem& p) {
 }
 
 GemmRun gemm_run(const GemmChoice& c) {
-  return sliced_in_f32(c) ? run_f32_parts : kRuns[std::size_t(c.kind)].second;
+  return sliced_in_f32(c) ? run_f32_split_k : kRuns[std::size_t(c.kind)];
 }
 
 GemmSteps gemm_steps(const GemmChoice& c) {
   // Mixed precision and f32 slices arrange their operands themselves.
-  const bool packs = (c.pack_a || c.pack_b || c.pack_c) && gemm_run(c) != run_typed_gemm && !sliced_in_f32(c);
+  const bool packs = (c.pack_a || c.pack_b || c.pack_c) && gemm_run(c) != run_mixed_gemm && !sliced_in_f32(c);
   GemmSteps out;
-  if (c.reordered) out.add(GemmStep::canonicalize);
+  if (c.canonicalized) out.add(GemmStep::canonicalize);
   if (packs) out.add(GemmStep::pack);
   out.add(GemmStep::product);
+  if (c.split_k > 1) out.add(GemmStep::reduce);
   if (packs && c.pack_c) out.add(GemmStep::unpack);
   return out;
 }
 
 std::string_view name(GemmStep s) {
-  constexpr std::string_view names[] = {"canonicalize", "pack", "product", "unpack"};
+  constexpr std::string_view names[] = {"canonicalize", "pack", "product", "reduce", "unpack"};
   return names[int(s)];
 }
+
+namespace {
+
+// Scratch memory in which the product leaves the partial sums of its slices of K, from the first byte on.
+std::uint64_t scratch_of_slices(const GemmChoice& c, const GemmProblem& p, const GemmAddresses& at,
+                                const runtime::DeviceInfo& d) {
+  return sliced_in_f32(c) ? f32_split_k_scratch(c, p, at, d) : split_k_partial_bytes(p, c.split_k);
+}
+
+}  // namespace
 
 void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q,
               const GemmAddresses& given) {
@@ -313,7 +312,7 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   for (const GemmStep step : gemm_steps(choice)) switch (step) {
       case GemmStep::canonicalize: {
-        const auto other = reordered_gemm(p);
+        const auto other = canonicalize_gemm(p);
         p = stored = other.problem.dense(), at = to = other.at(at);
         break;
       }
@@ -321,7 +320,15 @@ void run_gemm(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& q
         pack_gemm_operands(s, choice, p, at);
         break;
       case GemmStep::product:
+        if (choice.split_k > 1)
+          at.c = s.scratch(scratch_of_slices(choice, p, at, s.device().info())), at.padded_ldc = true;
         gemm_run(choice)(s, choice, p, at);
+        break;
+      case GemmStep::reduce:
+        if (sliced_in_f32(choice))
+          run_gemm_split_k_reduce_f32(s, p, to.c, at.c, choice.split_k);
+        else
+          run_gemm_split_k_reduce(s, p, to.c, at.c, choice.split_k);
         break;
       case GemmStep::unpack: {
         const GemmCopy back{{at.c, p.ldc, p.stride_c}, {to.c, stored.ldc, stored.stride_c}, p.m, p.n};

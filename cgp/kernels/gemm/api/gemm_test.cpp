@@ -97,7 +97,7 @@ TEST(gemm_skinny, every_tile_and_ragged_shape) {
   run("skinny", "bf16", "nt", "70", "130", "136", "sm_90a", "0.5", "1", "2");
 }
 
-TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
+TEST(gemm_cluster_split_k_sm90, every_layout_split_and_ragged_shape) {
   for (const char* l : kLayouts) {
     run("sm90_cluster_split_k", "bf16", l, "72", "136", "328", "sm_90a");
     run("sm90_cluster_split_k", "f16", l, "24", "72", "136", "sm_90a", "0.5", "2");
@@ -107,12 +107,12 @@ TEST(gemm_split_sm90, every_layout_split_and_ragged_shape) {
   run("sm90_cluster_split_k", "bf16", "nt", "70", "134", "64", "sm_90a");
 }
 
-TEST(gemm_parts_sm90, ragged_shapes) {
+TEST(gemm_split_k_candidates_sm90, ragged_shapes) {
   run("sm90_split_k", "bf16", "nt", "72", "136", "336", "sm_90a");
   run("sm90_split_k", "f16", "tn", "136", "72", "144", "sm_90a", "0.5", "2");
 }
 
-TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
+TEST(gemm_stream_k_sm90, every_layout_width_and_ragged_shape) {
   const auto wide = [](const char* layout, const char* columns, const char* m, const char* n, const char* k,
                        const char* batch = "1") {
     expect_right(gemm_entry(), {{"variant", "sm90_stream_k"},
@@ -135,7 +135,7 @@ TEST(gemm_tail_split_sm90, every_layout_width_and_ragged_shape) {
   run("sm90_stream_k", "f16", "nt", "1", "8", "64", "sm_90a");
 }
 
-TEST(gemm_stream_sm90, every_layout_tile_and_ragged_shape) {
+TEST(gemm_small_m_sm90, every_layout_tile_and_ragged_shape) {
   run("sm90_small_m", "bf16", "nt", "1", "200", "200", "sm_90a");
   run("sm90_small_m", "f16", "nt", "16", "100", "328", "sm_90a", "0.5", "2");
   run("sm90_small_m", "bf16", "nn", "30", "136", "136", "sm_90a", "1", "0", "2");
@@ -182,7 +182,7 @@ TEST(gemm, selection_is_a_pure_function_with_reasons) {
   EXPECT_EQ(select_gemm(p, {8, 0, 0}, h).kind, GemmFamily::misaligned);  // too small to copy
 }
 
-TEST(gemm, operands_with_crooked_rows_are_copied) {
+TEST(gemm, operands_with_misaligned_rows_are_copied) {
   run("packed", "bf16", "nt", "255", "129", "257", "sm_90a");
   run("packed", "f16", "tn", "129", "200", "301", "sm_90a", "0.5", "2");
   run("packed", "bf16", "nn", "160", "255", "255", "sm_80", "1", "0", "2");

@@ -3,14 +3,14 @@
 // the data behind gemm_select.cpp.
 //   cgp_gemm_sweep [--rounds N] [--top N] [--all FILE] [--table FILE] [--only PART] [--wide] [--rest N]
 //   [--both]
-//   [--singles N] [--families N] [--seconds N] [--device emu:sm_90a] PROBLEM...
-// PROBLEM: a group (floor, square, few, middle, many, batched, crooked) or
+//   [--non-persistent N] [--families N] [--seconds N] [--device emu:sm_90a] PROBLEM...
+// PROBLEM: a group (floor, square, few, middle, many, batched, misaligned) or
 // [f16:][beta:][padN:][nn|nt|tn|tt:]MxNxK[xBATCH]; beta: C is added to; pad: N more elements between all
 // rows.
 // --only: candidates whose name contains PART, or one of several between commas. --rest: the GPU idles N
 // times as long as it has worked, so that large problems are measured below its power limit. --both: back to
 // back and then, of what was within 8 %, resting (--rest, else 3); the winner is who loses least in the worse
-// of both. --wide: also tilings that gemm's own list leaves out; --singles: N of one wave. --families: of
+// of both. --wide: also tilings that gemm's own list leaves out; --non-persistent: N of one wave. --families: of
 // those that differ in their tiles alone the one that is predicted fastest, of N such families. --seconds:
 // stops behind the problem during which they are over. FILE gets a line for each problem and candidate (and
 // state: name, microseconds, state), that of --table one for each problem and winner (gemm_table.h) that
@@ -45,7 +45,7 @@ using namespace cgp::kernels;
 using runtime::Stream;
 
 struct Settings {
-  int rounds = 9, top = 6, algorithms = 32, singles = 0, families = 0;
+  int rounds = 9, top = 6, algorithms = 32, non_persistent = 0, families = 0;
   std::string only, device = "cuda:0";
   std::ofstream all, table;
   bool wide = false, both = false;
@@ -115,18 +115,18 @@ class Candidates {
             (bm == 128 && p_.m <= 64) || (bn == 32 && (!p_.trans_b || tiles > 2 * sms)))
           continue;
         const int stage = (bm + bn) * 128, exchange = split > 1 ? bm * bn * 4 : 0;
-        for (int resident : {1, 2})
+        for (int min_blocks : {1, 2})
           for (bool first : {false, true}) {
             const int stages =
-                std::min<int>({8, (227 * 1024 / resident - 2048 - exchange) / stage, int(k_tiles)});
-            if (stages < 2 || (resident == 2 && (bm * bn > 64 * 128 || tiles * split <= sms)) ||
+                std::min<int>({8, (227 * 1024 / min_blocks - 2048 - exchange) / stage, int(k_tiles)});
+            if (stages < 2 || (min_blocks == 2 && (bm * bn > 64 * 128 || tiles * split <= sms)) ||
                 (first && p_.m > 256))
               continue;
             for (int group : {0, 8}) {
               if (group == 0 && tiles * split > 3 * sms) continue;
               add(GemmFamily::sm90_cluster_split_k,
-                  gemm_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn,
-                                  {stages, split, resident, group, first}),
+                  gemm_cluster_split_k_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn,
+                                            {stages, split, min_blocks, group, first}),
                   bm, bn, split);
               all_.back().by_grid = group == 0;
             }
@@ -138,16 +138,16 @@ class Candidates {
     const int tokens = p_.m <= 8 ? 8 : p_.m <= 16 ? 16 : p_.m <= 32 ? 32 : 64;
     for (int rows : {64, 128, 192})
       for (int depth : {64, 128})
-        for (int resident : {1, 2, 3, 4})
+        for (int min_blocks : {1, 2, 3, 4})
           for (bool first : {true, false}) {
             if (!p_.trans_b && (rows != 128 || depth != 64)) continue;
             const int stage = (rows + tokens) * depth * 2, threads = 2 * rows + 32;
-            const int stages = std::min(16, (227 * 1024 / resident - 2048) / stage);
-            if (stages < 3 || threads * resident > 2048 || (!first && rows != 128)) continue;
+            const int stages = std::min(16, (227 * 1024 / min_blocks - 2048) / stage);
+            if (stages < 3 || threads * min_blocks > 2048 || (!first && rows != 128)) continue;
             add(GemmFamily::sm90_small_m,
-                gemm_stream_sm90(p_.type, p_.trans_b, {tokens, rows, depth, stages, resident, first}), tokens,
-                rows, 1);
-            all_.back().tile_k = std::uint32_t(depth), all_.back().resident = resident;
+                gemm_small_m_sm90(p_.type, p_.trans_b, {tokens, rows, depth, stages, min_blocks, first}),
+                tokens, rows, 1);
+            all_.back().tile_k = std::uint32_t(depth), all_.back().min_blocks = min_blocks;
           }
   }
   void persistent() {
@@ -165,17 +165,17 @@ class Candidates {
     const bool every = !p_.trans_a && p_.trans_b;
     const std::uint64_t sms = std::uint64_t(d_.sm_count), k_tiles = up(p_.k, 64);
     const int bm = p_.m <= 64 ? 64 : 128;
-    const auto one = [&](int bn, GemmTailTuning t) {
-      t.stages = gemm_tail_stages(bm, bn, t.buffers);
-      add(GemmFamily::sm90_stream_k, gemm_tail_split_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, t), bm, bn,
+    const auto one = [&](int bn, GemmStreamKTuning t) {
+      t.stages = gemm_stream_k_stages(bm, bn, t.buffers);
+      add(GemmFamily::sm90_stream_k, gemm_stream_k_sm90(p_.type, p_.trans_a, p_.trans_b, bm, bn, t), bm, bn,
           t.split);
     };
     for (int bn : {112, 128, 144, 160, 176, 192, 208, 224, 240, 256}) {
       if (!every && bn != 128 && bn != 192 && bn != 256) continue;
       if (bm == 64 && bn > 144 && bn != 192 && bn != 256) continue;
       if (bm == 64 && bn == 160) continue;
-      GemmTailTuning t;
-      t.buffers = gemm_tail_buffers(bn);
+      GemmStreamKTuning t;
+      t.buffers = gemm_stream_k_buffers(bn);
       one(bn, t);
       if (p_.m <= 512) t.b = L::first, one(bn, t);
       t.b = L::normal, t.c = L::first;
@@ -190,7 +190,7 @@ class Candidates {
       const std::uint64_t tiles = up(p_.m, 128) * up(p_.n, unsigned(bn)) * p_.batch;
       for (int split : {2, 4}) {
         const std::uint64_t clusters = sms / unsigned(split), left = tiles % (clusters * unsigned(split));
-        GemmTailTuning t;
+        GemmStreamKTuning t;
         t.split = split;
         if (bm == 64 || bn / split < 64 || !left || left > clusters || k_tiles < unsigned(split)) continue;
         one(bn, t);
@@ -307,7 +307,8 @@ class Sweep {
     std::vector<GemmChoice> all = gemm_candidates(p, at, device_.info());
     if (settings_.wide)
       for (auto& c : Candidates(p, at, device_.info()).take(settings_)) all.push_back(std::move(c));
-    for (auto& c : gemm_singles_sm90(p, at, device_.info(), std::size_t(settings_.singles)))
+    for (auto& c :
+         gemm_non_persistent_candidates_sm90(p, at, device_.info(), std::size_t(settings_.non_persistent)))
       if (settings_.takes(c.variant.name)) all.push_back(std::move(c));
     if (settings_.families) all = families_of(p, std::move(all), std::size_t(settings_.families));
     double least = 1e30;
@@ -537,7 +538,7 @@ std::vector<GemmProblem> group(const std::string& name) {
   if (name == "middle") layers({256, 1024});
   if (name == "many") layers({4096, 8192});
   if (name == "batched") add(512, 512, 512, 64);
-  if (name == "crooked") {
+  if (name == "misaligned") {
     add(4095, 4097, 4104), add(1000, 3001, 5003), add(127, 255, 8191), add(1000, 3000, 5000);
   }
   return out;
@@ -577,8 +578,8 @@ int main(int argc, char** argv) try {
       s.top = std::atoi(value());
     else if (word == "--algorithms")
       s.algorithms = std::atoi(value());
-    else if (word == "--singles")
-      s.singles = std::atoi(value());
+    else if (word == "--non-persistent")
+      s.non_persistent = std::atoi(value());
     else if (word == "--families")
       s.families = std::atoi(value());
     else if (word == "--only")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// For tests: a gemm problem of any types, factors and epilogue with random operands, run on a device and
+// For tests: a gemm problem of any types, scales and epilogue with random operands, run on a device and
 // compared with loops in double.
 #include <gtest/gtest.h>
 
@@ -69,15 +69,15 @@ template <class F>
 Checked over_rows(std::uint64_t rows, double work, F&& row) {
   const std::uint64_t workers =
       work < 2e7 ? 1 : std::clamp<std::uint64_t>(std::thread::hardware_concurrency(), 1, rows);
-  std::vector<Checked> parts(workers);
+  std::vector<Checked> by_worker(workers);
   const auto part = [&](std::uint64_t w) {
-    for (std::uint64_t i = w; i < rows; i += workers) row(i, parts[w]);
+    for (std::uint64_t i = w; i < rows; i += workers) row(i, by_worker[w]);
   };
   std::vector<std::thread> threads;
   for (std::uint64_t w = 1; w < workers; ++w) threads.emplace_back(part, w);
   part(0);
   for (auto& t : threads) t.join();
-  return *std::max_element(parts.begin(), parts.end(),
+  return *std::max_element(by_worker.begin(), by_worker.end(),
                            [](const Checked& x, const Checked& y) { return x.worst < y.worst; });
 }
 
@@ -103,7 +103,7 @@ struct Trial {
   std::vector<Step> steps;
   OnDevice a, b, c, fa, fb;
   bool gate_interleaved = false;
-  std::optional<GemmTypedTuning> tile;  ///< instead of the selected one
+  std::optional<GemmMixedTuning> tile;  ///< instead of the selected one
   std::optional<GemmChoice> forced;     ///< likewise
 
   static std::uint64_t factor_count(const GemmProblem& p, bool of_a) {
@@ -161,7 +161,7 @@ struct Trial {
     c.upload();
     const GemmAddresses at{a.address(), b.address(), c.address(), fa.address(), fb.address()};
     const auto choice = forced ? *forced
-                        : tile ? choose_typed_sm90(p, at, d.info(), *tile)
+                        : tile ? choose_mixed_sm90(p, at, d.info(), *tile)
                                : select_gemm(p, at, d.info());
     if (tile || forced)
       run_gemm(s, choice, p, at);

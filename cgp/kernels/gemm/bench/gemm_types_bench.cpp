@@ -76,7 +76,7 @@ class Bench {
       }
     const auto all = choices(p, at);
     load_all(device_, all);
-    // What an epilogue costs: the same product without one runs beside it.
+    // What an epilogue costs: the same product without one runs in the same round.
     std::optional<GemmChoice> bare;
     GemmProblem plain = p;
     plain.epilogue = {}, plain.beta = 0;
@@ -133,7 +133,7 @@ class Bench {
     if (!sweep_) return {select_gemm(p, at, device_.info())};
     std::vector<GemmChoice> all;
     if (p.plain() || p.precision == GemmPrecision::strict) all.push_back(select_gemm(p, at, device_.info()));
-    std::vector<GemmTypedTuning> tunings{
+    std::vector<GemmMixedTuning> tunings{
         {128, 128, 5, 1, 2, 8},  {128, 128, 6, 1, 2, 8},  {128, 128, 6, 2, 2, 8},  {128, 128, 2, 1, 2, 8},
         {128, 128, 2, 2, 2, 8},  {128, 192, 4, 1, 2, 8},  {128, 192, 5, 1, 1, 8},  {128, 192, 4, 2, 2, 8},
         {128, 192, 5, 2, 1, 8},  {128, 192, 4, 1, 2, 16}, {128, 176, 5, 1, 1, 8},  {128, 176, 5, 1, 1, 16},
@@ -151,10 +151,10 @@ class Bench {
                                  {192, 192},
                                  {256, 128},
                                  {256, 192}}) {
-      const int pieces = (bm == 256 ? 2 : 1) * bn * bytes(*p.type_c) / 128;
+      const int subtiles = (bm == 256 ? 2 : 1) * bn * bytes(*p.type_c) / 128;
       if (bn * bytes(*p.type_c) % 128) continue;
-      GemmTypedTuning t{bm, bn};
-      t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
+      GemmMixedTuning t{bm, bn};
+      t.buffers = subtiles % 2 == 0 ? 2 : subtiles % 3 == 0 ? 3 : 1;
       t.stages = std::min(8, (225 * 1024 - std::min(bm / 64, 3) * t.buffers * 8192) / ((bm + bn) * 128));
       if (t.stages >= 3) tunings.push_back(t);
     }
@@ -164,7 +164,7 @@ class Bench {
       if (t.stages == 2 || is_promoted(p)) continue;  // promoted: below
       if (p.epilogue.pairing() != Pairing::none && t.bn == 192) continue;
       try {
-        all.push_back(choose_typed_sm90(p, at, device_.info(), t));
+        all.push_back(choose_mixed_sm90(p, at, device_.info(), t));
       } catch (const Error& e) {
         std::printf("%s\n", e.what());
       }
@@ -172,10 +172,10 @@ class Bench {
     if (is_promoted(p)) promoted_choices(p, at, all);
     if (p.type == DType::e4m3 && p.precision == GemmPrecision::fast && p.scaling == GemmScaling::none)
       for (int group : {8, 16})
-        for (GemmPersistentShape s : {GemmPersistentShape{.rows = 256, .cols = 200, .turned = true},
-                                      {.rows = 256, .cols = 176, .turned = true},
-                                      {.rows = 256, .cols = 128, .turned = true},
-                                      {.rows = 128, .cols = 256, .turned = true},
+        for (GemmPersistentShape s : {GemmPersistentShape{.rows = 256, .cols = 200, .swap_ab = true},
+                                      {.rows = 256, .cols = 176, .swap_ab = true},
+                                      {.rows = 256, .cols = 128, .swap_ab = true},
+                                      {.rows = 128, .cols = 256, .swap_ab = true},
                                       {.rows = 256, .cols = 176},
                                       {.rows = 256, .cols = 192},
                                       {.rows = 128, .cols = 256, .cluster = 2},
@@ -183,9 +183,9 @@ class Bench {
           s.group = group;
           all.push_back(choose_persistent_sm90(p.type, p.trans_a, p.trans_b, s));
         }
-    const auto parts = text::split(only_, ',');
+    const auto words = text::split(only_, ',');
     std::erase_if(all, [&](const GemmChoice& c) {
-      return std::none_of(parts.begin(), parts.end(),
+      return std::none_of(words.begin(), words.end(),
                           [&](auto part) { return c.variant.name.find(part) != std::string::npos; });
     });
     return all;
@@ -195,13 +195,13 @@ class Bench {
            ((p.type == DType::e4m3 || p.type == DType::e5m2) &&
             (p.precision == GemmPrecision::standard || p.scaling == GemmScaling::block));
   }
-  // Tiles whose sums are added up in registers, in parts and with one part multiplied while another is added.
+  // Tiles whose accumulators are promoted, in column slices and with one multiplied while another is added.
   void promoted_choices(const GemmProblem& p, const GemmAddresses& at, std::vector<GemmChoice>& all) const {
     struct Form {
-      int bm, bn, parts;
+      int bm, bn, promote;
       bool overlapped = false;
     };
-    const int planes = p.type == DType::f32 ? 3 : 1;
+    const int terms = p.type == DType::f32 ? 3 : 1;
     for (const auto& f : {Form{128, 128, 1},
                           {128, 128, 1, true},
                           {128, 128, 2, true},
@@ -217,16 +217,16 @@ class Bench {
                           {128, 64, 1},
                           {128, 64, 1, true},
                           {64, 64, 1}}) {
-      GemmTypedTuning t{f.bm, f.bn};
-      const int pieces = (f.bm == 256 ? 2 : 1) * f.bn * bytes(*p.type_c) / 128;
-      t.parts = f.parts, t.overlapped = f.overlapped;
-      t.buffers = pieces % 2 == 0 ? 2 : pieces % 3 == 0 ? 3 : 1;
+      GemmMixedTuning t{f.bm, f.bn};
+      const int subtiles = (f.bm == 256 ? 2 : 1) * f.bn * bytes(*p.type_c) / 128;
+      t.promote = f.promote, t.overlapped = f.overlapped;
+      t.buffers = subtiles % 2 == 0 ? 2 : subtiles % 3 == 0 ? 3 : 1;
       t.stages = std::min(
-          8, (225 * 1024 - std::min(f.bm / 64, 3) * t.buffers * 8192) / ((f.bm + f.bn) * 128 * planes));
+          8, (225 * 1024 - std::min(f.bm / 64, 3) * t.buffers * 8192) / ((f.bm + f.bn) * 128 * terms));
       if (t.stages < 2 || f.bn * bytes(*p.type_c) % 128) continue;
       try {
-        all.push_back(choose_typed_sm90(p, at, device_.info(), t));
-      } catch (const Error&) {  // parts across blocks of 128
+        all.push_back(choose_mixed_sm90(p, at, device_.info(), t));
+      } catch (const Error&) {  // slices across blocks of 128
       }
     }
   }

@@ -88,8 +88,8 @@ class DirectStore {
 };
 
 /// mma.sync: 16-bit types in all layouts; s8, tf32 (type f32) and on sm_89 8-bit floats, K contiguous.
-Variant gemm_typed_mma(DType a, DType b, bool trans_a, bool trans_b, std::string name, const DirectTuning& t);
+Variant gemm_mixed_mma(DType a, DType b, bool trans_a, bool trans_b, std::string name, const DirectTuning& t);
 /// fp32 fused multiply-adds.
-Variant gemm_typed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t);
+Variant gemm_mixed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t);
 
 }  // namespace cgp::kernels

@@ -20,39 +20,16 @@
 #include <string_view>
 
 #include "cgp/base/dtype.h"
+#include "cgp/kernels/common/config.h"
 
 namespace cgp::kernels {
 
 enum class GemmFamily : std::uint8_t {
-  naive,
-  simt,
-  simt_small_m,  ///< f32, few rows of A: gemm_f32_rows.cpp
-  misaligned,    ///< mma.sync on rows of any alignment
-  sm80,
-  skinny,
-  sm90,
-  sm90_cluster_split_k,  ///< the blocks of a cluster share a tile and split K
-  sm90_persistent,
-  sm90_non_persistent,  ///< a block for each tile
-  sm90_stream_k,        ///< persistent; the last wave is split along K
-  sm90_small_m,         ///< few rows of A, B is streamed once
-  sm90_split_k,         ///< slices of K are a batch of products, added up by a second kernel
-  sm90_pingpong,        ///< mixed precision, scales, epilogues; a tile for each warpgroup
-  sm90_cooperative,     ///< the same, the warpgroups share a tile
-  sm90_promoted,        ///< the same, accumulators are promoted to fp32 registers
-  mixed_mma,            ///< mma.sync with any type of C and epilogue
-  mixed_simt,           ///< the same of simt
-  guarded_simt,         ///< simt that runs only where a flag in memory asks for it
-  generic,              ///< one thread an element: every type, layout, scaling and epilogue
-  sm100_tiled,
-  sm100_swizzled,
-  sm100_pipelined,
-  sm100_specialised,
-  sm100_persistent,
-  sm100_stealing,
-  sm100_multicast,
-  sm100_pair,
+#define GEMM_FAMILY(name, ...) name,
+#include "cgp/kernels/gemm/select/gemm_families.def"
+#undef GEMM_FAMILY
 };
+std::span<const std::string_view> gemm_family_names();
 
 enum class GemmLayout : std::uint8_t { any, nn, nt, tn, tt };
 constexpr GemmLayout gemm_layout(bool trans_a, bool trans_b) { return GemmLayout(1 + 2 * trans_a + trans_b); }
@@ -67,38 +44,71 @@ struct GemmConfig {
   int tile_m = 0, tile_n = 0, tile_k = 0;  ///< of a block
   int stages = 0;
   int cluster_m = 0, cluster_n = 0;
-  int split_k = 0;           ///< blocks or slices that share K
-  int group = 0;             ///< rows of clusters visited together
-  int raster_grid = 0;       ///< 1: tiles in the order of the grid
-  int store_buffers = 0;     ///< epilogue buffers of a warpgroup; 0: the family's usual number
-  int warps = 0;             ///< that share K
-  int unroll = 0;            ///< accesses of a row in flight
-  int min_blocks = 0;        ///< per SM
-  int vec_a = 0, vec_b = 0;  ///< bytes of an access
-  int promote = 0;           ///< column slices in which accumulators are promoted
-  int overlap = 0;           ///< 1: a slice is promoted while another is multiplied
-  int block_scales = 0;      ///< 1: a scale for each 128 of K
+  int split_k = 0;            ///< blocks or slices that share K
+  int group = 0;              ///< rows of clusters visited together
+  bool raster_grid = false;   ///< tiles in the order of the grid
+  int store_buffers = 0;      ///< epilogue buffers of a warpgroup; 0: the family's usual number
+  int warps = 0;              ///< that share K
+  int unroll = 0;             ///< accesses of a row in flight
+  int min_blocks = 0;         ///< per SM
+  int vec_a = 0, vec_b = 0;   ///< bytes of an access
+  int promote = 0;            ///< column slices in which accumulators are promoted
+  bool overlap = false;       ///< a slice is promoted while another is multiplied
+  bool block_scales = false;  ///< a scale for each 128 of K
   int evict_a = 0, evict_b = 0, evict_c = 0;  ///< GemmEviction
-  int swap_ab = 0;                            ///< 1: the tensor core multiplies B by A
-  int source_c = 0;                           ///< 1: beta * C is added
-  int direct = 0;                             ///< 1: C is stored without shared memory
-  int partial = 0;                            ///< 1: fp32 partial sums of a slice of K are stored
+  bool swap_ab = false;                       ///< the tensor core multiplies B by A
+  bool source_c = false;                      ///< beta * C is added
+  bool direct = false;                        ///< C is stored without shared memory
+  bool partial = false;                       ///< fp32 partial sums of a slice of K are stored
   std::string epilogue = {};                  ///< names of its stages; empty: alpha * accumulator
 
   bool operator==(const GemmConfig&) const = default;
+
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {  // in the order of the name
+    constexpr std::string_view layouts[] = {"", "nn", "nt", "tn", "tt"};
+    constexpr std::string_view a[] = {"", "a_evict_first", "a_evict_last"},
+                               b[] = {"", "b_evict_first", "b_evict_last"},
+                               of_c[] = {"", "c_evict_first", "c_evict_last"};
+    v.operand_types(c.a, c.b, c.c);
+    v.choice("layout", layouts, c.layout);
+    v.choice("family", gemm_family_names(), c.family);
+    v.extents({"tile_m", "tile_n", "tile_k"}, "", c.tile_m, c.tile_n, c.tile_k);
+    v.number("stages", "s", c.stages, 0);
+    v.extents({"cluster_m", "cluster_n"}, "cluster", c.cluster_m, c.cluster_n);
+    v.number("split_k", "split_k", c.split_k, 0);
+    v.number("group", "group", c.group, 0);
+    v.flag("raster_grid", c.raster_grid);
+    v.number("store_buffers", "stores", c.store_buffers, 0);
+    v.number("warps", "warps", c.warps, 0);
+    v.number("unroll", "unroll", c.unroll, 0);
+    v.number("min_blocks", "min_blocks", c.min_blocks, 0);
+    v.extents({"vec_a", "vec_b"}, "vec", c.vec_a, c.vec_b);
+    v.number("promote", "promote", c.promote, 0);
+    v.flag("overlap", c.overlap);
+    v.flag("block_scales", c.block_scales);
+    v.choice("evict_a", a, c.evict_a);
+    v.choice("evict_b", b, c.evict_b);
+    v.choice("evict_c", of_c, c.evict_c);
+    v.flag("swap_ab", c.swap_ab);
+    v.flag("source_c", c.source_c);
+    v.flag("direct", c.direct);
+    v.flag("partial", c.partial);
+    v.rest("epilogue", "epilogue_", c.epilogue);
+  }
 };
 
 /// The canonical name.
 std::string print(const GemmConfig& c);
-/// The config with this name. ArgumentError that names the part that is wrong and what is possible there.
+/// The config with this name. ArgumentError names what does not fit, and what is possible there.
 GemmConfig parse_gemm_config(std::string_view name);
 std::size_t hash(const GemmConfig& c);
-/// One JSON object: {"family":"sm90_persistent","types":["bf16","bf16","bf16"],"layout":"nt","tile_m":200,...}
+/// One JSON object of all fields: {"types": ["bf16", "bf16", "bf16"], "layout": "nt", "family": ...}
 std::string json(const GemmConfig& c);
 
 std::string_view name(GemmFamily f);
 
-/// What a family asks of a problem and a device; kernels/gemm/select/gemm_family.cpp has the table.
+/// What a family asks of a problem and a device: gemm_families.def.
 struct GemmFamilyInfo {
   enum class Operands : std::uint8_t { any, elements, rows16, k16 };
   enum class Layouts : std::uint8_t { all, a_along_k, nt };

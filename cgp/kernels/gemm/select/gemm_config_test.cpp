@@ -47,7 +47,7 @@ TEST(GemmConfig, EveryCandidateRoundTrips) {
               for (const auto& c : gemm_candidates(p, {}, d))
                 seen.insert(c.variant.name), expect_round_trip(c.variant);
               if (t != DType::f16 && t != DType::bf16) continue;
-              for (const auto& c : gemm_singles_sm90(p, {}, d, 1000))
+              for (const auto& c : gemm_non_persistent_candidates_sm90(p, {}, d, 1000))
                 seen.insert(c.variant.name), expect_round_trip(c.variant);
             }
   EXPECT_GT(seen.size(), 1000u);
@@ -78,9 +78,12 @@ TEST(GemmConfig, ReadsAsDocumented) {
   EXPECT_EQ(c.family, GemmFamily::sm90_persistent);
   EXPECT_EQ(c.tile_m, 200);
   EXPECT_TRUE(c.swap_ab);
-  EXPECT_EQ(json(c),
-            R"({"family":"sm90_persistent","types":["bf16","bf16","bf16"],"layout":"nt","tile_m":200,)"
-            R"("tile_n":256,"tile_k":64,"stages":3,"cluster_m":1,"cluster_n":1,"group":8,"swap_ab":1})");
+  EXPECT_THAT(
+      json(c),
+      HasSubstr(R"({"types": ["bf16", "bf16", "bf16"], "layout": "nt", "family": "sm90_persistent")"));
+  EXPECT_THAT(json(c),
+              HasSubstr(R"("tile_m": 200, "tile_n": 256, "tile_k": 64, "stages": 3, "cluster_m": 1)"));
+  EXPECT_THAT(json(c), HasSubstr(R"("swap_ab": true, "source_c": false)"));
 }
 
 TEST(GemmConfig, StepsArePrintedAndTaken) {
@@ -93,10 +96,15 @@ TEST(GemmConfig, StepsArePrintedAndTaken) {
   };
   c.kind = GemmFamily::sm90_persistent;
   EXPECT_EQ(steps(), "product");
-  c.reordered = c.pack_a = c.pack_c = true;
+  c.canonicalized = c.pack_a = c.pack_c = true;
   EXPECT_EQ(steps(), "canonicalize pack product unpack");
   c.kind = GemmFamily::sm90_pingpong;  // arranges its operands itself
   EXPECT_EQ(steps(), "canonicalize product");
+  c = {}, c.split_k = 4;
+  for (auto family : {GemmFamily::sm90_split_k, GemmFamily::misaligned, GemmFamily::simt}) {
+    c.kind = family;
+    EXPECT_EQ(steps(), "product reduce") << name(family);
+  }
 }
 
 TEST(GemmConfig, ErrorsNameThePart) {
@@ -108,14 +116,18 @@ TEST(GemmConfig, ErrorsNameThePart) {
     }
     return "parsed";
   };
-  EXPECT_THAT(why("gemv_bf16"), HasSubstr("\"gemv\" is no kernel"));
-  EXPECT_THAT(why("gemm_bf17_nt_simt"), HasSubstr("\"bf17\" is no type of A"));
-  EXPECT_THAT(why("gemm_bf16_nt_sm91_persistent"), HasSubstr("\"sm91\" is no family"));
-  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x64_stages3"), HasSubstr("\"stages3\" is no choice"));
-  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x64_stages3"), HasSubstr("clusterNxN"));
-  EXPECT_THAT(why("gemm_bf16_nt"), HasSubstr("ends before its"));
-  EXPECT_THAT(why("gemm_bf16_nt_sm90_swap_ab_s3"), HasSubstr("\"s3\""));  // not in its place
-  EXPECT_THAT(why("gemm_bf16_nt_sm90_0128x64"), HasSubstr("\"0128x64\""));
+  EXPECT_THAT(why("gemv_bf16"), HasSubstr("the name begins with gemm"));
+  EXPECT_THAT(why("gemm_bf17_nt_simt"),
+              HasSubstr("at _bf17_nt_simt, where one of these may stand: <a: an element type>"));
+  EXPECT_THAT(why("gemm_bf16_e4m3_nt_simt"), HasSubstr("<c: an element type>"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm91_persistent"), HasSubstr("family naive or simt or"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x64_stages3"), HasSubstr("at _stages3"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x64_stages3"), HasSubstr("cluster<cluster_m>x<cluster_n>"));
+  EXPECT_THAT(why("gemm_bf16_nt"), HasSubstr("the name ends"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_swap_ab_s3"), HasSubstr("at _s3"));  // not in its place
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_0128x64"), HasSubstr("at _0128x64"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x64x32x16"), HasSubstr("at _128x64x32x16"));
+  EXPECT_THAT(why("gemm_bf16_nt_sm90_128x"), HasSubstr("at _128x"));
 }
 
 }  // namespace

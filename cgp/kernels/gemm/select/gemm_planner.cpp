@@ -15,7 +15,7 @@ GemmPlanner::Key GemmPlanner::key(const GemmProblem& p, const GemmAddresses& at)
   const auto bits = std::uint64_t(p.type) | std::uint64_t(*p.type_b) << 8 | std::uint64_t(*p.type_c) << 16 |
                     std::uint64_t(p.precision) << 24 | std::uint64_t(p.trans_a) << 32 |
                     std::uint64_t(p.trans_b) << 33 | std::uint64_t(p.beta != 0) << 34 |
-                    std::uint64_t(p.alpha != 1) << 35 | std::uint64_t(at.c_spare) << 36;
+                    std::uint64_t(p.alpha != 1) << 35 | std::uint64_t(at.padded_ldc) << 36;
   const auto places = at.a % 256 << 32 | at.b % 256 << 16 | at.c % 256;
   return {bits, places, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.stride_a, p.stride_b, p.stride_c};
 }

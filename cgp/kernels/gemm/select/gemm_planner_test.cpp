@@ -40,7 +40,7 @@ TEST(GemmPlanner, EveryChoiceCanBeBuilt) {
             p.type = type, p.type_c = c, p.m = m, p.n = n, p.k = k;
             p.trans_a = layout & 1, p.trans_b = layout & 2;
             const GemmAddresses at{1 << 20, 2 << 20, 3 << 20};
-            const auto choice = p.plain() ? select_gemm(p, at, hopper()) : select_typed_gemm(p, at, hopper());
+            const auto choice = p.plain() ? select_gemm(p, at, hopper()) : select_mixed_gemm(p, at, hopper());
             if (!seen.insert(choice.variant.name).second) continue;
             EXPECT_NO_THROW((void)image(choice.variant, "sm_90a")) << choice.variant.name;
           }
@@ -65,7 +65,7 @@ TEST(GemmPlanner, TellsApartWhatSelectGemmTellsApart) {
   }
   for (bool spare : {false, true}) {
     GemmAddresses at;
-    at.c_spare = spare;
+    at.padded_ldc = spare;
     GemmProblem p = parse_gemm_key("bf16/nt/1000x3001x5000");
     p.ldc = 3008;
     all.emplace_back(p, at);

@@ -5,6 +5,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
+#include "cgp/kernels/gemm/select/gemm_calibration.h"
 #include "cgp/kernels/gemm/select/gemm_tilings_sm90.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
 #include "cgp/kernels/gemm/sm80/gemm_sm80.h"
@@ -56,14 +57,14 @@ std::string reject(GemmFamily family, const GemmProblem& q, const GemmAddresses&
   if (f.result == Info::Result::any) return {};
   if (f.result == Info::Result::tma_fresh && p.beta != 0)
     return text::cat("beta = ", p.beta, ": ", f.name, " does not read C");
-  if (!at.c_spare && p.n * element % 16)
+  if (!at.padded_ldc && p.n * element % 16)
     return text::cat("n = ", p.n, ": rows of c end inside 16 bytes, which TMA writes whole");
   return reject_rows("c", at.c, p.ldc, p.stride_c, p.batch, element);
 }
 
 namespace {
 
-// The problem as the kernel sees it once operands with crooked rows have been copied.
+// The problem as the kernel sees it once operands with misaligned rows have been copied.
 struct Packed {
   GemmProblem problem;
   GemmAddresses at;
@@ -72,20 +73,20 @@ struct Packed {
 Packed packed(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d) {
   Packed r{p, at};
   const std::uint64_t element = std::uint64_t(cgp::bytes(p.type));
-  const auto crooked = [&](std::uint64_t address, std::uint64_t ld, std::uint64_t stride) {
+  const auto misaligned = [&](std::uint64_t address, std::uint64_t ld, std::uint64_t stride) {
     return !reject_rows("", address, ld, stride, p.batch, element).empty();
   };
-  if (crooked(at.a, p.lda, p.stride_a)) {
+  if (misaligned(at.a, p.lda, p.stride_a)) {
     r.a = true, r.at.a = 0, r.problem.lda = packed_ld(p.trans_a ? p.m : p.k);
     r.problem.stride_a = r.problem.lda * (p.trans_a ? p.k : p.m);
   }
-  if (crooked(at.b, p.ldb, p.stride_b)) {
+  if (misaligned(at.b, p.ldb, p.stride_b)) {
     r.b = true, r.at.b = 0, r.problem.ldb = packed_ld(p.trans_b ? p.k : p.n);
     r.problem.stride_b = r.problem.ldb * (p.trans_b ? p.n : p.k);
   }
   const bool large = p.flops() >= 1e9 && p.m >= 64 && p.n >= 64 && d.arch == "sm_90a";
-  if (large && (crooked(at.c, p.ldc, p.stride_c) || (!at.c_spare && p.n * element % 16))) {
-    r.c = r.at.c_spare = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
+  if (large && (misaligned(at.c, p.ldc, p.stride_c) || (!at.padded_ldc && p.n * element % 16))) {
+    r.c = r.at.padded_ldc = true, r.at.c = 0, r.problem.ldc = packed_ld(p.n),
     r.problem.stride_c = r.problem.ldc * p.m;
   }
   return r;
@@ -109,19 +110,19 @@ GemmChoice select_aligned(const GemmProblem& p, const GemmAddresses& at, const r
   return c;
 }
 
-// Microseconds that copies of rows take on an H200: a launch before the product and one behind it, bytes, and
+// Microseconds that copies of rows take: a launch before the product and one behind it, bytes, and
 // blocks. Results that are not copied although their rows are at odd elements leave one by one.
-double predict_copies(const GemmProblem& p, const Packed& r) {
+double predict_copies(const GemmProblem& p, const Packed& r, const GemmCalibration::Pack& m) {
   const double batch = double(p.batch);
   const auto copy = [&](std::uint64_t rows, std::uint64_t cols) {
     const double blocks = double(gemm_pack_blocks({{}, {}, rows, cols})) * batch;
-    return std::max(4.0 * batch * double(rows) * double(cols) / 3.5e6, blocks / 1000);
+    return std::max(4.0 * batch * double(rows) * double(cols) / m.bytes_per_us, blocks / m.blocks_per_us);
   };
-  double time = r.a || r.b || (r.c && p.beta != 0) ? 2.9 : 0;
+  double time = r.a || r.b || (r.c && p.beta != 0) ? m.launch : 0;
   if (r.a) time += p.trans_a ? copy(p.k, p.m) : copy(p.m, p.k);
   if (r.b) time += p.trans_b ? copy(p.n, p.k) : copy(p.k, p.n);
-  if (r.c) time += 2.9 + copy(p.m, p.n) * (p.beta != 0 ? 2 : 1);
-  if (!r.c && (p.n % 2 || p.ldc % 2)) time += batch * double(p.m) * double(p.n) / 1e5;
+  if (r.c) time += m.launch + copy(p.m, p.n) * (p.beta != 0 ? 2 : 1);
+  if (!r.c && (p.n % 2 || p.ldc % 2)) time += batch * double(p.m) * double(p.n) / m.elements_per_us;
   return time;
 }
 
@@ -139,8 +140,11 @@ std::optional<GemmChoice> select_packed_gemm(const GemmProblem& q, const GemmAdd
   const double bytes = 2.0 * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
   // What has no model of its own is fed by memory, or multiplies at a third of the peak.
-  if (c.microseconds == 0) c.microseconds = std::max(4 + bytes / 3e6, 4 + p.flops() / 3e8);
-  c.microseconds += predict_copies(p, r);
+  const auto& m = gemm_calibration(d).pack;
+  if (c.microseconds == 0)
+    c.microseconds = std::max(m.product_launch + bytes / m.product_bytes_per_us,
+                              m.product_launch + p.flops() / m.product_flops_per_us);
+  c.microseconds += predict_copies(p, r, m);
   std::string what;
   for (const auto& [packed, name] : {std::pair{r.a, "a"}, {r.b, "b"}, {r.c, "c"}})
     if (packed) text::append(what, text::cat(what.empty() ? "" : ", ", name));
@@ -148,22 +152,22 @@ std::optional<GemmChoice> select_packed_gemm(const GemmProblem& q, const GemmAdd
   return c;
 }
 
-GemmAddresses GemmReordered::at(const GemmAddresses& given) const {
+GemmAddresses GemmCanonical::at(const GemmAddresses& given) const {
   GemmAddresses r = given;
   if (swapped) std::swap(r.a, r.b);
   return r;
 }
 
-GemmReordered reordered_gemm(const GemmProblem& q) {
-  GemmReordered r{q.dense()};
+GemmCanonical canonicalize_gemm(const GemmProblem& q) {
+  GemmCanonical r{q.dense()};
   GemmProblem& p = r.problem;
-  const auto single = [&](bool& trans, std::uint64_t rows, std::uint64_t cols, bool flip, std::uint64_t& ld) {
+  const auto vector = [&](bool& trans, std::uint64_t rows, std::uint64_t cols, bool flip, std::uint64_t& ld) {
     // A column of neighbours is a row.
     if (cols == 1 && ld == 1 && rows > 1) trans = flip, std::swap(rows, cols), ld = cols, r.changed = true;
     if (rows == 1 && ld % 16) ld = (ld + 15) / 16 * 16, r.changed = true;
   };
-  single(p.trans_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, !p.trans_a, p.lda);
-  single(p.trans_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, !p.trans_b, p.ldb);
+  vector(p.trans_a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, !p.trans_a, p.lda);
+  vector(p.trans_b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, !p.trans_b, p.ldb);
   if (p.plain() && p.n == 1 && p.ldc == 1 && p.m > 1) {
     std::swap(p.m, p.n), std::swap(p.lda, p.ldb), std::swap(p.stride_a, p.stride_b);
     const bool a = p.trans_a;
@@ -180,34 +184,80 @@ GemmReordered reordered_gemm(const GemmProblem& q) {
 
 std::uint64_t packed_ld(std::uint64_t cols) { return (cols + 63) / 64 * 64; }
 
-GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
-  if (const auto other = reordered_gemm(q); other.changed) {
-    GemmChoice c = select_gemm(other.problem, other.at(at), d);
-    c.reordered = true;
-    const auto& o = other.problem;
-    c.why = text::cat("told as ", o.trans_a ? "t" : "n", o.trans_b ? "t" : "n", " ", o.m, "x", o.n, "x", o.k,
-                      other.swapped ? " of the transposed operands" : "", "; ", c.why);
-    return c;
-  }
-  const GemmProblem p = q.dense();
-  if (auto rows = select_f32_rows(p, at)) return std::move(*rows);
-  if (const int parts = gemm_f32_parts(p, d); parts > 1) return choose_f32_parts(p, at, d, parts);
-  if (!p.plain() || prefers_typed_gemm(p, d)) return select_typed_gemm(p, at, d);
-  if (p.c_elements() == 0) return {GemmFamily::naive, gemm_naive(p.type), "c has no elements: nothing runs"};
-  if (p.k == 0) return {GemmFamily::naive, gemm_naive(p.type), "k = 0: only beta * c is left"};
-  const auto not_sm80 = reject(GemmFamily::sm80, p, at, d);
-  const Packed r = packed(p, at, d);
-  if (not_sm80.empty() && !r.c) return select_aligned(p, at, d);
+namespace {
+
+using Device = runtime::DeviceInfo;
+using Chosen = std::optional<GemmChoice>;
+
+Chosen small_m_f32(const GemmProblem& p, const GemmAddresses& at, const Device&) {
+  return select_f32_rows(p, at);
+}
+Chosen slices_in_f32(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
+  const int slices = gemm_f32_split_k(p, d);
+  return slices > 1 ? Chosen(choose_f32_split_k(p, at, d, slices)) : Chosen();
+}
+Chosen mixed_precision(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
+  return !p.plain() || prefers_mixed_gemm(p, d) ? Chosen(select_mixed_gemm(p, at, d)) : Chosen();
+}
+Chosen no_product(const GemmProblem& p, const GemmAddresses&, const Device&) {
+  if (p.c_elements() != 0 && p.k != 0) return {};
+  return GemmChoice{
+      GemmFamily::naive, gemm_naive(p.type),
+      p.k == 0 && p.c_elements() != 0 ? "k = 0: only beta * c is left" : "c has no elements: nothing runs"};
+}
+Chosen aligned_rows(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
+  if (!reject(GemmFamily::sm80, p, at, d).empty() || packed(p, at, d).c) return {};
+  return select_aligned(p, at, d);
+}
+Chosen misaligned_rows(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
   auto copied = select_packed_gemm(p, at, d);
-  auto direct = gemm_crooked_candidates(p, at, d);
+  auto direct = gemm_misaligned_candidates(p, at, d);
   const auto best = std::min_element(direct.begin(), direct.end(), [](const auto& x, const auto& y) {
     return x.microseconds < y.microseconds;
   });
   if (best != direct.end() && (!copied || best->microseconds < copied->microseconds)) return std::move(*best);
-  if (copied) return std::move(*copied);
-  if (not_sm80.empty()) return select_aligned(p, at, d);
-  return {GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b),
-          text::cat("no tensor cores: ", not_sm80)};
+  return copied;
+}
+Chosen misaligned_c(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
+  return reject(GemmFamily::sm80, p, at, d).empty() ? Chosen(select_aligned(p, at, d)) : Chosen();
+}
+Chosen no_tensor_cores(const GemmProblem& p, const GemmAddresses& at, const Device& d) {
+  return GemmChoice{GemmFamily::simt, gemm_simt(p.type, p.trans_a, p.trans_b),
+                    text::cat("no tensor cores: ", reject(GemmFamily::sm80, p, at, d))};
+}
+
+struct Rule {
+  std::string_view says;
+  Chosen (*choose)(const GemmProblem&, const GemmAddresses&, const Device&);  ///< none: it does not apply
+};
+// The first that applies makes the choice.
+constexpr Rule kRules[] = {
+    {"f32 with few rows of A or few results: fused multiply-adds from registers", small_m_f32},
+    {"few tiles of long K: slices of K that are reduced in f32", slices_in_f32},
+    {"mixed types, scales, an epilogue, or f32 on wgmma: mixed precision", mixed_precision},
+    {"no elements or k = 0: no product", no_product},
+    {"rows that 16-byte accesses reach: the fastest prediction of the tensor cores' families", aligned_rows},
+    {"misaligned rows: as they are or copied, whichever is predicted faster", misaligned_rows},
+    {"misaligned rows of C alone, and too small to copy: element stores", misaligned_c},
+    {"everything else: no tensor cores", no_tensor_cores},
+};
+
+}  // namespace
+
+GemmChoice select_gemm(const GemmProblem& q, const GemmAddresses& at, const runtime::DeviceInfo& d) {
+  if (const auto other = canonicalize_gemm(q); other.changed) {
+    GemmChoice c = select_gemm(other.problem, other.at(at), d);
+    c.canonicalized = true;
+    const auto& o = other.problem;
+    c.why = text::cat("canonicalized to ", o.trans_a ? "t" : "n", o.trans_b ? "t" : "n", " ", o.m, "x", o.n,
+                      "x", o.k, other.swapped ? " of the transposed operands" : "", "; ", c.why);
+    return c;
+  }
+  const GemmProblem p = q.dense();
+  Chosen chosen;
+  for (const Rule* rule = std::begin(kRules); !chosen; ++rule)  // the last one always applies
+    if ((chosen = rule->choose(p, at, d))) chosen->rule = rule->says;
+  return std::move(*chosen);
 }
 
 }  // namespace cgp::kernels

@@ -3,7 +3,7 @@
 
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
-#include "cgp/kernels/gemm/workspace/gemm_canonicalize.h"
+#include "cgp/kernels/gemm/workspace/gemm_arrange.h"
 #include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
 
 #include <algorithm>
@@ -88,17 +88,17 @@ GemmProblem parse_gemm_key(std::string_view key) {
     throw ArgumentError({"a gemm problem is written TYPE/LAYOUT/MxNxK or TYPE/LAYOUT/BATCHxMxNxK",
                          std::string(key), std::move(why), "for example bf16/nt/4096x4096x4096"});
   };
-  const auto parts = text::split(key, '/');
-  if (parts.size() != 3) bad(text::cat("it has ", parts.size(), " parts"));
+  const auto fields = text::split(key, '/');
+  if (fields.size() != 3) bad(text::cat("it has ", fields.size(), " fields"));
   GemmProblem p;
-  if (const auto wrong = take_types(p, parts[0]); !wrong.empty())
+  if (const auto wrong = take_types(p, fields[0]); !wrong.empty())
     bad(text::cat(wrong, " is not an element type, precision or scaling"));
   const std::string_view layouts[] = {"nn", "nt", "tn", "tt"};
-  if (std::find(std::begin(layouts), std::end(layouts), parts[1]) == std::end(layouts))
-    bad(text::cat(parts[1], " is not a layout"));
-  p.trans_a = parts[1][0] == 't', p.trans_b = parts[1][1] == 't';
+  if (std::find(std::begin(layouts), std::end(layouts), fields[1]) == std::end(layouts))
+    bad(text::cat(fields[1], " is not a layout"));
+  p.trans_a = fields[1][0] == 't', p.trans_b = fields[1][1] == 't';
   std::vector<std::uint64_t> sizes;
-  for (const auto word : text::split(parts[2], 'x')) {
+  for (const auto word : text::split(fields[2], 'x')) {
     std::uint64_t v = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), v);
     if (error != std::errc() || end != word.data() + word.size())
@@ -170,9 +170,9 @@ void GemmTable::merge(const GemmTable& other) {
 // ---------------------------------------------------------------- choices
 std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresses& at,
                                         const runtime::DeviceInfo& d) {
-  if (const auto other = reordered_gemm(q); other.changed) {
+  if (const auto other = canonicalize_gemm(q); other.changed) {
     auto out = gemm_candidates(other.problem, other.at(at), d);
-    for (auto& c : out) c.reordered = true;
+    for (auto& c : out) c.canonicalized = true;
     return out;
   }
   const GemmProblem p = q.dense();
@@ -192,7 +192,7 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
     out.push_back(std::move(c));
   };
   if (first.kind == GemmFamily::misaligned || p.flops() < (packed ? 2e9 : 5e8))
-    for (auto& c : gemm_crooked_candidates(p, at, d))
+    for (auto& c : gemm_misaligned_candidates(p, at, d))
       if (c.variant.name != out[0].variant.name) out.push_back(std::move(c));
   // The problem that the kernel sees when operands go through scratch memory.
   GemmProblem inner = p;
@@ -204,7 +204,7 @@ std::vector<GemmChoice> gemm_candidates(const GemmProblem& q, const GemmAddresse
     inner_at.b = 0, inner.ldb = packed_ld(p.trans_b ? p.k : p.n),
     inner.stride_b = inner.ldb * (p.trans_b ? p.n : p.k);
   if (first.pack_c)
-    inner_at.c = 0, inner_at.c_spare = true, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
+    inner_at.c = 0, inner_at.padded_ldc = true, inner.ldc = packed_ld(p.n), inner.stride_c = inner.ldc * p.m;
   if (reject(GemmFamily::sm90, inner, inner_at, d).empty())
     for (auto& c : gemm_candidates_sm90(inner, inner_at, d)) add(std::move(c));
   if (reject(GemmFamily::skinny, inner, inner_at, d).empty() && p.m <= 16)
@@ -239,6 +239,7 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
   const GemmMeasured* row = table.find(p);
   if (!row) return select_gemm(p, at, d);
   const auto measured = [&](GemmChoice c) {
+    c.rule = "measured: a winner of the table";
     c.why = text::cat("measured: the fastest of its candidates, ", row->microseconds, " us");
     return c;
   };
@@ -259,9 +260,9 @@ GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runt
 
 namespace {
 
-// Products that are not plain, of which programs carry the kernels: other types and factors in every layout,
+// Products that are not plain, of which programs carry the kernels: other types and scales in every layout,
 // and in that of a linear layer (nt) its epilogues.
-std::vector<GemmProblem> typed_problems(bool trans_a, bool trans_b, std::uint64_t m, std::uint64_t n,
+std::vector<GemmProblem> mixed_problems(bool trans_a, bool trans_b, std::uint64_t m, std::uint64_t n,
                                         std::uint64_t k, const runtime::DeviceInfo& d) {
   const GemmProblem base{.trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = k};
   std::vector<GemmProblem> all;
@@ -305,10 +306,10 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
   const auto take = [&](const GemmChoice& c) {
     if (reject(c.variant, arch).empty()) found.try_emplace(c.variant.name, c.variant);
     if (c.kind != GemmFamily::sm90_split_k && c.kind != GemmFamily::misaligned) return;
-    if (c.parts == 1) return;
+    if (c.split_k == 1) return;
     for (DType t : {DType::f16, DType::bf16}) {
-      auto sums = gemm_add_parts(t, c.parts);
-      found.try_emplace(sums.name, std::move(sums));
+      auto reduce = gemm_split_k_reduce(t, c.split_k);
+      found.try_emplace(reduce.name, std::move(reduce));
     }
   };
   const auto with = [&](Variant v) {
@@ -334,7 +335,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
         for (const auto& [m, n, k] :
              {std::array<std::uint64_t, 3>{100, 300, 500}, {99, 301, 501}, {2, 4097, 4099}, {500, 500, 500}})
           take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k}, {}, d));
-        // Accumulating into C and crooked rows take other paths.
+        // Accumulating into C and misaligned rows take other paths.
         for (std::uint64_t n : {512, 4096})
           take(select_gemm({.type = t, .trans_a = ta, .trans_b = tb, .m = n, .n = n, .k = n, .beta = 1}, {},
                            d));
@@ -343,7 +344,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
     for (const auto& [key, row] : h200_table().rows())
       take(select_gemm(parse_gemm_key(key), {}, d, h200_table()));
   for (int matrices : {1, 2, 3}) with(gemm_pack(matrices));
-  for (DType t : {DType::f32, DType::f16, DType::bf16}) with(gemm_add_f32(t));
+  for (DType t : {DType::f32, DType::f16, DType::bf16}) with(gemm_split_k_reduce_f32(t));
   for (auto& v : gemm_f32_rows_variants()) with(std::move(v));
   for (auto& v : gemm_arrange_variants()) with(std::move(v));
   for (bool ta : {false, true})
@@ -357,7 +358,7 @@ std::vector<Variant> gemm_selected_variants(std::string_view arch) {
                                     {2048, 2048, 2048},
                                     {4096, 4096, 4096},
                                     {8192, 8192, 8192}})
-        for (auto& p : typed_problems(ta, tb, m, n, k, d)) take(select_gemm(p, {}, d));
+        for (auto& p : mixed_problems(ta, tb, m, n, k, d)) take(select_gemm(p, {}, d));
     }
   std::vector<Variant> out;
   for (auto& [name, v] : found) out.push_back(std::move(v));
@@ -369,11 +370,11 @@ std::vector<GemmRegret> gemm_regret(const std::map<std::string, std::map<std::st
   std::vector<GemmRegret> out;
   for (const auto& [key, variants] : times) {
     const auto chosen = select_gemm(parse_gemm_key(key), {}, d).variant.name;
-    const auto mine = variants.find(chosen);
-    if (mine == variants.end()) continue;
+    const auto selected = variants.find(chosen);
+    if (selected == variants.end()) continue;
     const auto best = std::min_element(variants.begin(), variants.end(),
                                        [](const auto& x, const auto& y) { return x.second < y.second; });
-    out.push_back({key, chosen, best->first, mine->second, best->second});
+    out.push_back({key, chosen, best->first, selected->second, best->second});
   }
   return out;
 }

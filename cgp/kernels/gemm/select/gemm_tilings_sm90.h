@@ -17,7 +17,7 @@ inline double gemm_both_times(double x, double y, double power) {
   return most * std::pow(1 + std::pow(std::min(x, y) / most, power), 1 / power);
 }
 /// The tiles with a block each that fit one wave, those that are predicted fastest first.
-std::vector<GemmChoice> gemm_singles_sm90(const GemmProblem& p, const GemmAddresses& at,
-                                          const runtime::DeviceInfo& d, std::size_t keep);
+std::vector<GemmChoice> gemm_non_persistent_candidates_sm90(const GemmProblem& p, const GemmAddresses& at,
+                                                            const runtime::DeviceInfo& d, std::size_t keep);
 
 }  // namespace cgp::kernels

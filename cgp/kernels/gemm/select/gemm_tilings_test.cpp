@@ -99,50 +99,58 @@ TEST(GemmTilings, PersistentTilesOfEveryForm) {
   expect_right("nt", 392, 200, 72, S{.rows = 192, .cols = 144, .cluster = 2});
   expect_right("nt", 300, 328, 200, S{.rows = 256, .cols = 160});
   expect_right("nt", 136, 568, 72, S{.rows = 128, .cols = 272, .cluster = 2, .shared = a});
-  expect_right("nt", 136, 200, 72, S{.rows = 128, .cols = 104, .b_first = true});
+  expect_right("nt", 136, 200, 72, S{.rows = 128, .cols = 104, .b_evict_first = true});
   // Turned: rows of the tile are columns of C.
-  expect_right("nt", 160, 200, 136, S{.rows = 64, .cols = 80, .turned = true});
-  expect_right("nt", 300, 584, 72, S{.rows = 128, .cols = 104, .turned = true}, DType::f16);
-  expect_right("nt", 200, 520, 72, S{.rows = 128, .cols = 96, .turned = true, .cluster = 4, .shared = a});
-  expect_right("nt", 328, 392, 72, S{.rows = 192, .cols = 176, .turned = true, .cluster = 2, .shared = b});
-  expect_right("nt", 136, 520, 72, S{.rows = 256, .cols = 152, .turned = true}, DType::bf16, 3);
-  expect_right("nt", 584, 136, 72, S{.rows = 128, .cols = 288, .turned = true, .cluster = 2, .shared = b});
+  expect_right("nt", 160, 200, 136, S{.rows = 64, .cols = 80, .swap_ab = true});
+  expect_right("nt", 300, 584, 72, S{.rows = 128, .cols = 104, .swap_ab = true}, DType::f16);
+  expect_right("nt", 200, 520, 72, S{.rows = 128, .cols = 96, .swap_ab = true, .cluster = 4, .shared = a});
+  expect_right("nt", 328, 392, 72, S{.rows = 192, .cols = 176, .swap_ab = true, .cluster = 2, .shared = b});
+  expect_right("nt", 136, 520, 72, S{.rows = 256, .cols = 152, .swap_ab = true}, DType::bf16, 3);
+  expect_right("nt", 584, 136, 72, S{.rows = 128, .cols = 288, .swap_ab = true, .cluster = 2, .shared = b});
   // Operands whose rows are contiguous come in panels of 64.
   expect_right("nn", 136, 200, 136, S{.rows = 128, .cols = 176, .cluster = 2, .shared = a});
-  expect_right("nn", 304, 392, 72, S{.rows = 192, .cols = 112, .turned = true, .cluster = 2, .shared = b});
+  expect_right("nn", 304, 392, 72, S{.rows = 192, .cols = 112, .swap_ab = true, .cluster = 2, .shared = b});
   expect_right("tn", 328, 200, 72, S{.rows = 256, .cols = 80, .cluster = 2});
-  expect_right("tt", 120, 264, 136, S{.rows = 128, .cols = 104, .turned = true, .cluster = 2, .shared = a});
+  expect_right("tt", 120, 264, 136, S{.rows = 128, .cols = 104, .swap_ab = true, .cluster = 2, .shared = a});
 }
 
 // One tile a block, its results in the ring: widths that pieces of 64 do not divide, slices that are no whole
 // swizzle patterns, K shorter than the ring.
-TEST(GemmTilings, SingleTilesOfEveryForm) {
+TEST(GemmTilings, NonPersistentTilesOfEveryForm) {
   using S = GemmPersistentShape;
   constexpr auto a = GemmShared::a, b = GemmShared::b, both = GemmShared::both;
-  expect_right("nt", 136, 200, 328, S{.rows = 64, .cols = 104, .single = true}, DType::bf16, 2);
-  expect_right("nt", 300, 160, 360, S{.rows = 256, .cols = 152, .cluster = 2, .single = true});
-  expect_right("nt", 200, 360, 72, S{.rows = 192, .cols = 176, .cluster = 2, .shared = a, .single = true});
+  expect_right("nt", 136, 200, 328, S{.rows = 64, .cols = 104, .non_persistent = true}, DType::bf16, 2);
+  expect_right("nt", 300, 160, 360, S{.rows = 256, .cols = 152, .cluster = 2, .non_persistent = true});
+  expect_right("nt", 200, 360, 72,
+               S{.rows = 192, .cols = 176, .cluster = 2, .shared = a, .non_persistent = true});
   expect_right("nt", 300, 328, 136,
-               S{.rows = 128, .cols = 160, .cluster = 4, .shared = both, .single = true});
-  expect_right("nt", 136, 568, 136, S{.rows = 128, .cols = 272, .cluster = 2, .shared = a, .single = true});
-  expect_right("nt", 210, 520, 328,
-               S{.rows = 128, .cols = 200, .turned = true, .cluster = 4, .shared = a, .single = true});
-  expect_right("nt", 190, 392, 72,
-               S{.rows = 192, .cols = 184, .turned = true, .cluster = 2, .shared = a, .single = true},
-               DType::f16);
-  expect_right("nt", 584, 136, 72,
-               S{.rows = 128, .cols = 320, .turned = true, .cluster = 4, .shared = b, .single = true});
-  expect_right("nn", 136, 264, 136,
-               S{.rows = 64, .cols = 48, .turned = true, .cluster = 4, .shared = both, .single = true});
-  expect_right("tt", 328, 200, 72, S{.rows = 256, .cols = 88, .cluster = 2, .shared = b, .single = true});
+               S{.rows = 128, .cols = 160, .cluster = 4, .shared = both, .non_persistent = true});
+  expect_right("nt", 136, 568, 136,
+               S{.rows = 128, .cols = 272, .cluster = 2, .shared = a, .non_persistent = true});
+  expect_right(
+      "nt", 210, 520, 328,
+      S{.rows = 128, .cols = 200, .swap_ab = true, .cluster = 4, .shared = a, .non_persistent = true});
+  expect_right(
+      "nt", 190, 392, 72,
+      S{.rows = 192, .cols = 184, .swap_ab = true, .cluster = 2, .shared = a, .non_persistent = true},
+      DType::f16);
+  expect_right(
+      "nt", 584, 136, 72,
+      S{.rows = 128, .cols = 320, .swap_ab = true, .cluster = 4, .shared = b, .non_persistent = true});
+  expect_right(
+      "nn", 136, 264, 136,
+      S{.rows = 64, .cols = 48, .swap_ab = true, .cluster = 4, .shared = both, .non_persistent = true});
+  expect_right("tt", 328, 200, 72,
+               S{.rows = 256, .cols = 88, .cluster = 2, .shared = b, .non_persistent = true});
   // A ring of fourteen stages, and K that goes round it.
-  expect_right("nt", 136, 72, 1032, S{.rows = 64, .cols = 48, .turned = true, .stages = 14, .single = true});
+  expect_right("nt", 136, 72, 1032,
+               S{.rows = 64, .cols = 48, .swap_ab = true, .stages = 14, .non_persistent = true});
 }
 
 TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
   runtime::DeviceInfo d;
   d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
-  const auto all = gemm_singles_sm90(nt(952, 5000, 3504).dense(), {}, d, 1000);
+  const auto all = gemm_non_persistent_candidates_sm90(nt(952, 5000, 3504).dense(), {}, d, 1000);
   ASSERT_GE(all.size(), 20u);
   for (const auto& c : all) {
     const auto blocks =
@@ -153,7 +161,7 @@ TEST(GemmTilings, SinglesOfOneWaveAreCandidates) {
     EXPECT_EQ(std::tuple(again->tile_m, again->tile_n, again->cluster, again->by_grid),
               std::tuple(c.tile_m, c.tile_n, c.cluster, true));
   }
-  EXPECT_TRUE(gemm_singles_sm90(nt(8192, 8192, 64).dense(), {}, d, 8).empty());
+  EXPECT_TRUE(gemm_non_persistent_candidates_sm90(nt(8192, 8192, 64).dense(), {}, d, 8).empty());
 }
 
 TEST(GemmTilings, KOverUpTo16Blocks) {
@@ -165,30 +173,30 @@ TEST(GemmTilings, KOverUpTo16Blocks) {
 }
 
 // Every tile and layout, parts that end inside a stage, results at any alignment.
-TEST(GemmTilings, KInPartsThatAreAddedUp) {
-  const auto in_parts = [](const char* layout, std::uint64_t m, std::uint64_t n, std::uint64_t k, int bm,
-                           int bn, int parts, float beta = 0, DType t = DType::bf16, std::uint64_t ldc = 0) {
+TEST(GemmTilings, SlicesOfKThatAreReduced) {
+  const auto split = [](const char* layout, std::uint64_t m, std::uint64_t n, std::uint64_t k, int bm, int bn,
+                        int split_k, float beta = 0, DType t = DType::bf16, std::uint64_t ldc = 0) {
     GemmProblem p{.type = t, .m = m, .n = n, .k = k, .ldc = ldc, .alpha = 0.5f, .beta = beta};
     p.trans_a = layout[0] == 't', p.trans_b = layout[1] == 't';
     run_all(p, [&](const auto& q, const auto&, const auto&) {
-      return std::vector{choose_parts_sm90(q, bm, bn, parts)};
+      return std::vector{choose_split_k_sm90(q, bm, bn, split_k)};
     });
   };
-  in_parts("nt", 72, 70, 240, 64, 64, 3);
-  in_parts("nt", 136, 200, 160, 128, 128, 2, 2);
-  in_parts("nn", 70, 136, 272, 64, 128, 2);
-  in_parts("tn", 136, 72, 200, 128, 64, 5, 0, DType::f16);
-  in_parts("tt", 72, 263, 256, 64, 256, 4, -1);
-  in_parts("nt", 129, 265, 2048, 128, 256, 16);
-  EXPECT_FALSE(reject_parts_sm90(nt(64, 64, 200).dense(), 2).empty());
-  EXPECT_FALSE(reject_parts_sm90(GemmProblem{.m = 8, .n = 8, .k = 64, .batch = 2}.dense(), 2).empty());
+  split("nt", 72, 70, 240, 64, 64, 3);
+  split("nt", 136, 200, 160, 128, 128, 2, 2);
+  split("nn", 70, 136, 272, 64, 128, 2);
+  split("tn", 136, 72, 200, 128, 64, 5, 0, DType::f16);
+  split("tt", 72, 263, 256, 64, 256, 4, -1);
+  split("nt", 129, 265, 2048, 128, 256, 16);
+  EXPECT_FALSE(reject_split_k_sm90(nt(64, 64, 200).dense(), 2).empty());
+  EXPECT_FALSE(reject_split_k_sm90(GemmProblem{.m = 8, .n = 8, .k = 64, .batch = 2}.dense(), 2).empty());
   runtime::DeviceInfo d;
   d.arch = "sm_90a", d.cc_major = 9, d.sm_count = 132;
-  const auto all = gemm_parts_sm90(nt(2048, 128, 8192), {}, d);
+  const auto all = gemm_split_k_candidates_sm90(nt(2048, 128, 8192), {}, d);
   ASSERT_GE(all.size(), 4u);
   for (const auto& c : all) {
     const auto blocks = (2048 + c.tile_m - 1) / c.tile_m * ((128 + c.tile_n - 1) / c.tile_n);
-    EXPECT_LE(blocks * unsigned(c.parts), 132u) << c.variant.name;
+    EXPECT_LE(blocks * unsigned(c.split_k), 132u) << c.variant.name;
   }
 }
 

@@ -2,8 +2,8 @@
 // gemm skinny in f32: few rows of A, layout nt, fused multiply-adds in fp32.
 //   who      a warp computes 1 to 8 rows by 4 or 8 columns of C: its lanes share K, four neighbours each
 //   memory   B straight from global memory, 16 bytes a lane, every byte read once for each 8 rows; A from L1
-//   sync     none; the lanes' sums meet in a butterfly
-//   order    fixed: the same bits every time; chains are K / 32 long, so errors are those of 32 parts
+//   sync     none; the lanes' accumulators meet in a butterfly
+//   order    fixed: the same bits every time; chains are K / 32 long, so errors are those of 32 slices
 //   needs    K and the rows of A and B in whole groups of 16 bytes
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
 
@@ -41,35 +41,33 @@ void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<
     rows.push_back(a.at(batch * stride_a + to<u64>(dsl::min(row0 + std::uint32_t(i), m - 1u)) * lda));
   for (int j = 0; j < tile.cols; ++j)
     cols.push_back(b.at(batch * stride_b + to<u64>(dsl::min(col0 + std::uint32_t(j), n - 1u)) * ldb));
-  using Sums = std::vector<Val<f32>>;
-  const auto sums =
-      k.loop(range(Val<u32>(0), kk, Val<u32>(128)), Sums(std::size_t(tile.rows * tile.cols), Val<f32>(0.f)),
-             [&](Val<u32> from, Sums held) {
-               const auto at = from + lane * 4u;
-               const auto inside = at < kk;
-               std::vector<RegGroup<f32, 4>> x, y;
-               for (const auto& p : cols)
-                 y.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
-               for (const auto& p : rows)
-                 x.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
-               for (int l = 0; l < 4; ++l) {
-                 Sums next;
-                 for (int i = 0; i < tile.rows; ++i)
-                   for (int j = 0; j < tile.cols; ++j)
-                     next.push_back(fma(x[std::size_t(i)][l], y[std::size_t(j)][l], held[next.size()]));
-                 held.swap(next);
-               }
-               return held;
-             });
+  using Accumulators = std::vector<Val<f32>>;
+  const auto accumulators = k.loop(
+      range(Val<u32>(0), kk, Val<u32>(128)), Accumulators(std::size_t(tile.rows * tile.cols), Val<f32>(0.f)),
+      [&](Val<u32> from, Accumulators held) {
+        const auto at = from + lane * 4u;
+        const auto inside = at < kk;
+        std::vector<RegGroup<f32, 4>> x, y;
+        for (const auto& p : cols) y.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
+        for (const auto& p : rows) x.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
+        for (int l = 0; l < 4; ++l) {
+          Accumulators next;
+          for (int i = 0; i < tile.rows; ++i)
+            for (int j = 0; j < tile.cols; ++j)
+              next.push_back(fma(x[std::size_t(i)][l], y[std::size_t(j)][l], held[next.size()]));
+          held.swap(next);
+        }
+        return held;
+      });
   for (int i = 0; i < tile.rows; ++i)
     for (int j = 0; j < tile.cols; ++j) {
-      const auto total = reduce(warp, sums[std::size_t(i * tile.cols + j)],
+      const auto total = reduce(warp, accumulators[std::size_t(i * tile.cols + j)],
                                 [](const Val<f32>& x, const Val<f32>& y) { return x + y; });
       const auto row = row0 + std::uint32_t(i), col = col0 + std::uint32_t(j);
-      const auto mine = (lane == std::uint32_t(i * tile.cols + j)) & (row < m) & (col < n);
+      const auto writes = (lane == std::uint32_t(i * tile.cols + j)) & (row < m) & (col < n);
       const auto to_c = c.at(batch * stride_c + to<u64>(row) * ldc + to<u64>(col));
-      const auto old = to_c.ld_if(mine & (beta != 0.f), 0, Val<f32>(0.f))[0];
-      to_c.st_if(mine, 0, fma(alpha, total, select(beta != 0.f, beta * old, Val<f32>(0.f))));
+      const auto old = to_c.ld_if(writes & (beta != 0.f), 0, Val<f32>(0.f))[0];
+      to_c.st_if(writes, 0, fma(alpha, total, select(beta != 0.f, beta * old, Val<f32>(0.f))));
     }
 }
 

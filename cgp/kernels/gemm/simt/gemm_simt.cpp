@@ -50,11 +50,11 @@ struct Panel {
   }
 };
 
-using Sums = std::vector<Val<f32>>;  // 8 x 8, row-major
+using Accumulators = std::vector<Val<f32>>;  // 8 x 8, row-major
 
-// sums += outer products of the staged tiles.
-Sums multiply(const Ptr<shared, f32>& a, const Ptr<shared, f32>& b, const Val<u32>& ty, const Val<u32>& tx,
-              Sums sums) {
+// accumulators += outer products of the staged tiles.
+Accumulators multiply(const Ptr<shared, f32>& a, const Ptr<shared, f32>& b, const Val<u32>& ty,
+                      const Val<u32>& tx, Accumulators accumulators) {
   const auto rows = a.at(ty * 4), cols = b.at(tx * 4);
   for (int p = 0; p < kDepth; ++p) {
     std::vector<Val<f32>> x, y;
@@ -63,29 +63,29 @@ Sums multiply(const Ptr<shared, f32>& a, const Ptr<shared, f32>& b, const Val<u3
                  ys = cols.at(p * kPitch + half * 64).template ld<4>();
       for (int i = 0; i < 4; ++i) x.push_back(xs[i]), y.push_back(ys[i]);
     }
-    Sums next;
+    Accumulators next;
     for (int i = 0; i < 8; ++i)
       for (int j = 0; j < 8; ++j)
-        next.push_back(fma(x[std::size_t(i)], y[std::size_t(j)], sums[std::size_t(i * 8 + j)]));
-    sums.swap(next);
+        next.push_back(fma(x[std::size_t(i)], y[std::size_t(j)], accumulators[std::size_t(i * 8 + j)]));
+    accumulators.swap(next);
   }
-  return sums;
+  return accumulators;
 }
 
-// The tile's sums; row 4 ty + i % 4 + i / 4 * 64, column 4 tx + j % 4 + j / 4 * 64 is number 8 i + j.
+// The tile's accumulators; row 4 ty + i % 4 + i / 4 * 64, column 4 tx + j % 4 + j / 4 * 64 is number 8 i + j.
 struct Threads {
   Val<u32> tx, ty;  ///< a quarter warp shares its rows: lanes 0..15 run along the columns of C
 };
 template <class T, bool TransA, bool TransB>
-Sums tile_sums(Kernel& k, const Panel<T, !TransA>& panel_a, const Panel<T, TransB>& panel_b,
-               const Val<u64>& kk, const Threads& t) {
+Accumulators tile_accumulators(Kernel& k, const Panel<T, !TransA>& panel_a, const Panel<T, TransB>& panel_b,
+                               const Val<u64>& kk, const Threads& t) {
   constexpr int stage = kDepth * kPitch;
   auto smem_a = k.shared<f32>(2 * stage), smem_b = k.shared<f32>(2 * stage);
   panel_a.store(smem_a, panel_a.load(Val<u64>(0)));
   panel_b.store(smem_b, panel_b.load(Val<u64>(0)));
   k.sync();
   return k
-      .loop(range(Val<u64>(0), kk, Val<u64>(kDepth)), std::pair(Sums(64, Val<f32>(0.f)), Val<u32>(0)),
+      .loop(range(Val<u64>(0), kk, Val<u64>(kDepth)), std::pair(Accumulators(64, Val<f32>(0.f)), Val<u32>(0)),
             [&](Val<u64> p, auto s) {
               const auto now = s.second, then = Val<u32>(stage) - now;
               const auto next_a = panel_a.load(p + kDepth), next_b = panel_b.load(p + kDepth);
@@ -93,7 +93,7 @@ Sums tile_sums(Kernel& k, const Panel<T, !TransA>& panel_a, const Panel<T, Trans
               panel_a.store(smem_a.at(then), next_a);
               panel_b.store(smem_b.at(then), next_b);
               k.sync();
-              return std::pair<Sums, Val<u32>>(std::move(out), then);
+              return std::pair<Accumulators, Val<u32>>(std::move(out), then);
             })
       .first;
 }
@@ -108,17 +108,18 @@ void gemm_simt_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<u
   const Panel<T, !TransA> panel_a{k, a.at(batch * stride_a), m, kk, lda, m0};
   const Panel<T, TransB> panel_b{k, b.at(batch * stride_b), n, kk, ldb, n0};
   const Threads t{k.tid() % 16u, k.tid() / 16u};
-  const auto sums = tile_sums<T, TransA, TransB>(k, panel_a, panel_b, kk, t);
+  const auto accumulators = tile_accumulators<T, TransA, TransB>(k, panel_a, panel_b, kk, t);
   const GemmOutput<T> output{InOut<T>(c.at(batch * stride_c)), m, n, ldc, alpha, beta};
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j)
       output.put(k, m0 + to<u64>(t.ty * 4 + std::uint32_t(i % 4 + i / 4 * 64)),
-                 n0 + to<u64>(t.tx * 4 + std::uint32_t(j % 4 + j / 4 * 64)), sums[std::size_t(i * 8 + j)]);
+                 n0 + to<u64>(t.tx * 4 + std::uint32_t(j % 4 + j / 4 * 64)),
+                 accumulators[std::size_t(i * 8 + j)]);
 }
 
 // The same with an epilogue and any type of C.
 template <bool TransA, bool TransB>
-void gemm_typed_simt_kernel(Kernel& k, DirectTuning tune, In<f32> a, In<f32> b, Val<u64> m, Val<u64> n,
+void gemm_mixed_simt_kernel(Kernel& k, DirectTuning tune, In<f32> a, In<f32> b, Val<u64> m, Val<u64> n,
                             Val<u64> kk, Val<u64> lda, Val<u64> ldb, Val<u64> stride_a, Val<u64> stride_b,
                             Val<u32> tiles_n) {
   k.block(kThreads);
@@ -129,15 +130,15 @@ void gemm_typed_simt_kernel(Kernel& k, DirectTuning tune, In<f32> a, In<f32> b, 
     const Panel<f32, !TransA> panel_a{k, a.at(batch * stride_a), m, kk, lda, m0};
     const Panel<f32, TransB> panel_b{k, b.at(batch * stride_b), n, kk, ldb, n0};
     const Threads t{k.tid() % 16u, k.tid() / 16u};
-    const auto sums = tile_sums<f32, TransA, TransB>(k, panel_a, panel_b, kk, t);
+    const auto accumulators = tile_accumulators<f32, TransA, TransB>(k, panel_a, panel_b, kk, t);
     const auto row0 = m0 + to<u64>(t.ty * 4), col0 = n0 + to<u64>(t.tx * 4);
     std::vector<EpilogueLine> rows;
     for (int i = 0; i < 8; ++i) rows.push_back(out.row(row0, i % 4 + i / 4 * 64));
     for (int j = 0; j < 8; j += 2) {
       const auto columns = out.columns(col0, j % 4 + j / 4 * 64);
       for (int i = 0; i < 8; ++i)
-        out.put(rows[std::size_t(i)], columns, sums[std::size_t(8 * i + j)],
-                sums[std::size_t(8 * i + j + 1)]);
+        out.put(rows[std::size_t(i)], columns, accumulators[std::size_t(8 * i + j)],
+                accumulators[std::size_t(8 * i + j + 1)]);
     }
     out.finish(m0, n0, true);
   };
@@ -175,12 +176,12 @@ GemmVariant gemm_simt(DType t, bool trans_a, bool trans_b) {
   return {std::move(v), config};
 }
 
-Variant gemm_typed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t) {
+Variant gemm_mixed_simt(bool trans_a, bool trans_b, std::string name, const DirectTuning& t) {
   if (trans_a)
-    return trans_b ? variant(std::move(name), 75, gemm_typed_simt_kernel<true, true>, t)
-                   : variant(std::move(name), 75, gemm_typed_simt_kernel<true, false>, t);
-  return trans_b ? variant(std::move(name), 75, gemm_typed_simt_kernel<false, true>, t)
-                 : variant(std::move(name), 75, gemm_typed_simt_kernel<false, false>, t);
+    return trans_b ? variant(std::move(name), 75, gemm_mixed_simt_kernel<true, true>, t)
+                   : variant(std::move(name), 75, gemm_mixed_simt_kernel<true, false>, t);
+  return trans_b ? variant(std::move(name), 75, gemm_mixed_simt_kernel<false, true>, t)
+                 : variant(std::move(name), 75, gemm_mixed_simt_kernel<false, false>, t);
 }
 
 }  // namespace cgp::kernels

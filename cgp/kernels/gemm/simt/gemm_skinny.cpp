@@ -5,7 +5,7 @@
 //   memory   B straight from global memory into mma fragments, 16 bytes a lane, read once and kept out of L1;
 //            where B is a stream, its lines are the first to leave L2, so that they push out each other and
 //            not what others have there; A likewise, which L1 and L2 hold
-//   sync     none until the end, when the warps' sums meet in shared memory and are added in order of the
+//   sync     none until the end, when the warps' accumulators meet in shared memory and are added in order of the
 //   warps math     mma.m16n8k16 with B as its first operand. A lane's 16 bytes are 8 neighbours of K where
 //   the
 //            fragment wants two pairs of each of two steps: both operands use the same order of K, so it does
@@ -85,7 +85,7 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
                         Val<u32> accesses, Val<u64> lda, Val<u64> ldb, Val<u64> ldc, Val<u64> stride_a,
                         Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha, Val<f32> beta) {
   k.block(32 * t.warps);
-  if (t.resident) k.min_blocks(t.resident);
+  if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto warp = k.warp();
   const auto batch = to<u64>(k.ctaid_z());
   const auto n0 = k.ctaid_x() * Rows, m0 = k.ctaid_y() * Cols;
@@ -94,10 +94,10 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
   std::optional<CachePolicy> policy;
   if (t.evict_first) policy.emplace(createpolicy_fractional<L2_evict_first>(k));
   const auto q = warp.lane() % 4;
-  const std::uint32_t turn = std::uint32_t(4 * t.unroll);
+  const std::uint32_t iteration = std::uint32_t(4 * t.unroll);
 
   using Sum = WarpAcc<f32, Rows, Cols>;
-  auto sum = k.loop(range(warp.index * turn, accesses, Val<u32>(turn * std::uint32_t(t.warps))),
+  auto sum = k.loop(range(warp.index * iteration, accesses, Val<u32>(iteration * std::uint32_t(t.warps))),
                     zeros<f32, Rows, Cols>(warp), [&](Val<u32> base, Sum acc) {
                       std::vector<std::vector<RegGroup<b32, 4>>> b_now, a_now;
                       for (int u = 0; u < t.unroll; ++u) {
@@ -105,8 +105,8 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
                         b_now.push_back(b_rows.stream(access, access < accesses, policy));
                         a_now.push_back(a_rows.load(access, access < accesses));
                       }
-                      std::vector<Sum> sums;
-                      sums.push_back(std::move(acc));
+                      std::vector<Sum> accumulators;
+                      accumulators.push_back(std::move(acc));
                       for (int u = 0; u < t.unroll; ++u)
                         for (int half = 0; half < 4; half += 2) {
                           std::vector<FragA<T, 16, 16>> x;
@@ -117,9 +117,9 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
                                                           rows[r + 1][half + 1]}));
                           for (const auto& col : a_now[std::size_t(u)])
                             y.push_back(FragB<T, 16, 8>({col[half], col[half + 1]}));
-                          sums.push_back(multiply<T>(warp, std::move(sums.back()), x, y));
+                          accumulators.push_back(multiply<T>(warp, std::move(accumulators.back()), x, y));
                         }
-                      return std::move(sums.back());
+                      return std::move(accumulators.back());
                     });
 
   auto smem = k.shared<f32>(t.warps * Rows * Cols, 128);
@@ -167,7 +167,7 @@ GemmVariant gemm_skinny(DType type, const GemmSkinnyTuning& t) {
                           .tile_n = t.rows,
                           .warps = t.warps,
                           .unroll = t.unroll,
-                          .min_blocks = t.resident,
+                          .min_blocks = t.min_blocks,
                           .evict_b = t.evict_first};
   return {type == DType::f16 ? make<f16>(print(config), t) : make<bf16>(print(config), t), config};
 }

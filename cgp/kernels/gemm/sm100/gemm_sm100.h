@@ -4,11 +4,11 @@
 //   tiled         one block a tile of 128 x 128, one stage, panels of 16 bytes (a copy each)
 //   swizzled      panels of 128 bytes: one copy a tile
 //   pipelined     a ring of stages: copies run ahead of products
-//   specialised   one warp loads, one multiplies, a warpgroup reads the sums; results leave through shared
+//   specialised   one warp loads, one multiplies, a warpgroup reads the accumulators; results leave through shared
 //                 memory and TMA; no barrier of the block in the loop
 //   persistent    blocks walk over tiles; two accumulators, so a tile is stored while the next is computed
 //   stealing      cluster launch control instead of a fixed share; also what beta != 0 runs
-//   multicast     clusters of two blocks, below each other, share the tiles of B
+//   multicast     clusters of 2 x 1 blocks share the tiles of B
 //   pair          the two blocks multiply together: M = 256, each loads its rows of A and half of B
 // This header is the kernel of the last five; gemm_sm100_ladder.cpp has the first three.
 //   who      192 threads: warps 0-3 read and store, warp 4 loads, warp 5 multiplies (one thread each)
@@ -106,23 +106,24 @@ struct StagedC {
     staging.emplace(k, drain, buffers);
   }
   dsl::PendingStore begin() { return staging->idle(); }
-  template <class Sums>
-  dsl::PendingStore store(dsl::Warpgroup& wg, Sums sums, const GemmPlace& where, dsl::PendingStore pending,
-                          int bn) {
+  template <class Accumulator>
+  dsl::PendingStore store(dsl::Warpgroup& wg, Accumulator accumulator, const GemmPlace& where,
+                          dsl::PendingStore pending, int bn) {
     using namespace dsl;
     Warp w = wg.warp();
-    const auto row = sums.row(wg);
-    std::vector<PendingStore> turn;
-    turn.push_back(std::move(pending));
+    const auto row = accumulator.row(wg);
+    std::vector<PendingStore> stores;
+    stores.push_back(std::move(pending));
     for (int col = 0; col < bn; col += kSm100Store)
-      turn.push_back(staging->store(
-          wg, std::move(turn.back()), at(c, where.batch, where.m0, where.n0 + col), [&](auto& out) {
-            auto part =
-                sums.template load<kSm100Store>(wg, col).wait(wg).map([&](Val<f32> x) { return x * alpha; });
-            if (col + kSm100Store == bn) std::move(sums).release(wg);  // the last columns are in registers
+      stores.push_back(staging->store(
+          wg, std::move(stores.back()), at(c, where.batch, where.m0, where.n0 + col), [&](auto& out) {
+            auto part = accumulator.template load<kSm100Store>(wg, col).wait(wg).map(
+                [&](Val<f32> x) { return x * alpha; });
+            if (col + kSm100Store == bn)
+              std::move(accumulator).release(wg);  // the last columns are in registers
             store_tile(w, part, out.template rows<32>(row));
           }));
-    return std::move(turn.back());
+    return std::move(stores.back());
   }
   static void end(dsl::Warpgroup& wg, dsl::PendingStore pending) { std::move(pending).wait(wg); }
 };
@@ -136,21 +137,26 @@ struct DirectC {
 
   void open(dsl::Kernel&, const dsl::Role<dsl::Warpgroup>&, int) {}
   std::tuple<> begin() { return {}; }
-  template <class Sums>
-  std::tuple<> store(dsl::Warpgroup& wg, Sums sums, const GemmPlace& where, std::tuple<>, int bn) {
+  template <class Accumulator>
+  std::tuple<> store(dsl::Warpgroup& wg, Accumulator accumulator, const GemmPlace& where, std::tuple<>,
+                     int bn) {
     using namespace dsl;
     Warp w = wg.warp();
-    GemmOutput<T> mine = out;
-    const GemmOutput<T> batch{
-        InOut<T>(mine.c.at(to<u64>(where.batch) * stride)), mine.m, mine.n, mine.ldc, mine.alpha, mine.beta};
+    GemmOutput<T> of_batch = out;
+    const GemmOutput<T> batch{InOut<T>(of_batch.c.at(to<u64>(where.batch) * stride)),
+                              of_batch.m,
+                              of_batch.n,
+                              of_batch.ldc,
+                              of_batch.alpha,
+                              of_batch.beta};
     const auto pairs = paired != 0u;
-    const auto row = where.m0 + sums.row(wg);
+    const auto row = where.m0 + accumulator.row(wg);
     for (int col = 0; col < bn; col += 32)
-      sums.template load<32>(wg, col).wait(wg).each_pair(
+      accumulator.template load<32>(wg, col).wait(wg).each_pair(
           w, [&](Val<u32> r, Val<u32> j, Val<f32> lo, Val<f32> hi) {
             batch.put_pair(wg.k, pairs, to<u64>(row + r), to<u64>(where.n0 + col + j), lo, hi);
           });
-    std::move(sums).release(wg);
+    std::move(accumulator).release(wg);
     return {};
   }
   static void end(dsl::Warpgroup&, std::tuple<>) {}
@@ -166,7 +172,7 @@ void gemm_sm100_body(dsl::Kernel& k, const GemmSm100Tuning& tune,
   using namespace dsl;
   using A = HopperOperand<T, MA, kHopperBm>;
   using B = HopperOperand<T, MB, BN / Group::ctas>;
-  using Sums = TmemAcc<f32, kHopperBm * Group::ctas, BN, Group>;
+  using Accumulator = TmemAcc<f32, kHopperBm * Group::ctas, BN, Group>;
   constexpr bool pair = Group::ctas == 2;
   if (tune.cluster > 1) k.cluster(tune.cluster);
   auto drain = k.role<Warpgroup>(1);
@@ -183,7 +189,7 @@ void gemm_sm100_body(dsl::Kernel& k, const GemmSm100Tuning& tune,
     walk.open(load, mma, drain);
 
   // Two accumulators: one is read while the next tile is computed.
-  with_tmem<TmemSlots<Sums, 2>>(k, [&](auto& tmem) {
+  with_tmem<TmemSlots<Accumulator, 2>>(k, [&](auto& tmem) {
     Accumulators accs(k, tmem.template get<0>(), mma, drain);
     load.one_thread([&](Thread& t) {
       walk.lead(t, [&](Val<u32> tile) {

@@ -16,7 +16,7 @@ void gemm_sm100_steps(Kernel& k, int stages,
                       TmaIn<Tile<T, kBn, kHopperBk, Sw>, 1, kBn, kHopperBk> b, InOut<T> c, Val<u32> m,
                       Val<u32> n, Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha,
                       Val<f32> beta, Val<u32> paired, Val<u32> rows, Val<u32> cols, Val<u32> tiles) {
-  using Sums = TmemAcc<f32, kHopperBm, kBn>;
+  using Accumulator = TmemAcc<f32, kHopperBm, kBn>;
   k.block(128);
   Cta cta = k.cta();
   Warpgroup wg = k.warpgroup();
@@ -24,7 +24,7 @@ void gemm_sm100_steps(Kernel& k, int stages,
   GemmWalk walk(k, tune, rows, cols, tiles, kBn);
   const auto where = walk.place(k.ctaid_x());
   Ring<ByUmma, Tile<T, kHopperBm, kHopperBk, Sw>, Tile<T, kBn, kHopperBk, Sw>> ring(k, stages, cta);
-  with_tmem<TmemSlots<Sums, 1>>(k, [&](auto& tmem) {
+  with_tmem<TmemSlots<Accumulator, 1>>(k, [&](auto& tmem) {
     Accumulators accs(k, tmem.template get<0>(), cta);
     cta.one_thread([&](Thread& t) {
       const auto fill = [&](const Val<u32>& kt) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm crooked: tensor cores through mma.sync for rows at any multiple of 2 bytes, which neither TMA nor
+// gemm misaligned: tensor cores through mma.sync for rows at any multiple of 2 bytes, which neither TMA nor
 // cp.async can address, and of which copies into scratch memory would cost more than the product.
 //   who      256 threads make a tile of C; eight warps share its rows, its columns and each stage of K
 //   memory   stages of A and B go through registers into swizzled shared memory, in accesses as wide as the
 //            alignment of each operand allows (2 to 16 bytes), neighbouring threads along what is contiguous
 //   sync     the next stage is on its way while this one is multiplied; one block barrier a stage
-//   parts    K over several blocks, whose sums go to scratch memory as f32 (gemm_parts_sm90.cpp adds them up)
+//   split_k  K over several blocks, which store fp32 partial sums (gemm_split_k_reduce.cpp adds them up)
 //   row      one row of A against rows of B at odd elements: no tensor cores, B from memory into fused
-//   multiply-adds needs    sm_80; 16-bit types; every layout, size and alignment
+//            multiply-adds
+//   needs    sm_80; 16-bit types; every layout, size and alignment
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,8 +20,10 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/dyn_warp.h"
 #include "cgp/dsl/mma/mma.h"
+#include "cgp/kernels/common/params.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/select/gemm_calibration.h"
 
 namespace cgp::kernels {
 namespace {
@@ -30,21 +33,21 @@ using namespace dsl;
 constexpr int kThreads = 256, kSlice = 64;  // of K that a warp multiplies of a stage
 
 // Warps of a tile along its rows, its columns and K; what each of them makes.
-struct CrookedTile {
+struct MisalignedTile {
   int rows, cols, warps_m, warps_n, warps_k;
   int warp_rows() const { return rows / warps_m; }
   int warp_cols() const { return cols / warps_n; }
   int depth() const { return warps_k * kSlice; }
 };
-constexpr CrookedTile kCrookedTiles[] = {
+constexpr MisalignedTile kMisalignedTiles[] = {
     {16, 32, 1, 2, 4}, {32, 16, 2, 1, 4}, {32, 32, 2, 2, 2}, {64, 64, 4, 2, 1}};
 
-struct CrookedBuild {
+struct MisalignedBuild {
   ptx::Mod type;
   bool trans_a, trans_b;
-  CrookedTile tile;
+  MisalignedTile tile;
   int wide_a, wide_b;  ///< elements of an access
-  bool parts;          ///< sums leave as f32
+  bool partial;        ///< fp32 partial sums of a slice of K are stored
 };
 
 // The tiles of one operand on their way into shared memory. Rows of the matrix as it is stored are `pitch`
@@ -135,17 +138,18 @@ class MisalignedPanel {
   std::optional<Val<u32>> across_;
 };
 
-// Results from shared memory, where the sums of each slice of K lie `pitch` apart in rows: neighbouring
+// Results from shared memory, where the accumulators of each slice of K lie `pitch` apart in rows: neighbouring
 // threads have neighbouring columns.
-struct CrookedPlace {
+struct MisalignedOutput {
   Val<u64> c, ldc;
   Val<u32> m, n, m0, n0, paired;
   Val<f32> alpha, beta;
 };
-int staging_pitch(const CrookedTile& t) { return t.cols + 8; }
+int staging_pitch(const MisalignedTile& t) { return t.cols + 8; }
 
 template <class T>
-void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met, const CrookedPlace& to_c) {
+void misaligned_store(Kernel& k, const MisalignedBuild& b, const Ptr<shared, f32>& met,
+                      const MisalignedOutput& to_c) {
   const auto& t = b.tile;
   const int pitch = staging_pitch(t), slice = t.rows * pitch;
   const auto total = [&](const Val<u32>& at) {
@@ -163,7 +167,7 @@ void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met
       put(inside, to<u64>(y) * to_c.ldc + to<u64>(x), times(row + std::uint32_t(r), pitch) + col);
     }
   };
-  if (b.parts)
+  if (b.partial)
     return each(1, [&](const Val<pred>& inside, const Val<u64>& at, const Val<u32>& from) {
       Ptr<global, f32>(to_c.c).at(at).st_if(inside, 0, total(from));
     });
@@ -191,22 +195,36 @@ void crooked_store(Kernel& k, const CrookedBuild& b, const Ptr<shared, f32>& met
       });
 }
 
-void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all, InOut<b16> c_all,
-                         Val<u32> m, Val<u32> n, Val<u32> kk, Val<u64> lda, Val<u64> ldb, Val<u64> ldc,
-                         Val<u64> stride_a, Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha,
-                         Val<f32> beta, Val<u32> tiles_m, Val<u32> part_k, Val<u32> paired) {
+template <class Side>
+struct MisalignedParams {
+  Field<Side, In<b16>> a, b;
+  Field<Side, InOut<b16>> c;  ///< or the f32 partial sums: [slice][row][ldc]
+  Field<Side, Val<u32>> m, n, k;
+  Field<Side, Val<u64>> lda, ldb, ldc, stride_a, stride_b, stride_c;
+  Field<Side, Val<f32>> alpha, beta;
+  Field<Side, Val<u32>> tiles_m, slice_k, paired;
+
+  template <class F>
+  void visit(F&& f) {
+    f(a, b, c, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, alpha, beta, tiles_m, slice_k, paired);
+  }
+};
+
+void gemm_misaligned_kernel(Kernel& k, MisalignedBuild b) {
+  const auto p = declare_params<MisalignedParams<OnDevice>>(k);
   const auto& t = b.tile;
+
   k.block(kThreads);
   const auto batch = to<u64>(k.ctaid_z());
-  const auto m0 = k.ctaid_x() % tiles_m * std::uint32_t(t.rows),
-             n0 = k.ctaid_x() / tiles_m * std::uint32_t(t.cols);
+  const auto m0 = k.ctaid_x() % *p.tiles_m * std::uint32_t(t.rows),
+             n0 = k.ctaid_x() / *p.tiles_m * std::uint32_t(t.cols);
   MisalignedPanel pa(k, !b.trans_a, t.rows, t.depth(), b.wide_a),
       pb(k, b.trans_b, t.cols, t.depth(), b.wide_b);
-  pa.source(a_all.at(batch * stride_a).address(), lda, m0, m);
-  pb.source(b_all.at(batch * stride_b).address(), ldb, n0, n);
+  pa.source(p.a->at(batch * *p.stride_a).address(), *p.lda, m0, *p.m);
+  pb.source(p.b->at(batch * *p.stride_b).address(), *p.ldb, n0, *p.n);
   const int bytes_a = pa.tile().bytes(), stage = bytes_a + pb.tile().bytes();
   const auto smem = k.smem_addr(k.smem(std::max(2 * stage, t.warps_k * t.rows * staging_pitch(t) * 4), 1024));
-  const auto first = k.ctaid_y() * part_k, end = dsl::min(kk, first + part_k);
+  const auto first = k.ctaid_y() * *p.slice_k, end = dsl::min(*p.k, first + *p.slice_k);
 
   // This warp's part of a stage.
   const auto warp = divided(k.tid(), 32);
@@ -238,31 +256,33 @@ void gemm_crooked_kernel(Kernel& k, CrookedBuild b, In<b16> a_all, In<b16> b_all
 
   // Nobody reads the last stage any more: the accumulators meet there, and slices of K are added in their order.
   const auto met = Ptr<shared, f32>(smem);
-  const auto& sums = product.values();
+  const auto& accumulators = product.values();
   const int pitch = staging_pitch(t);
   const auto origin = DynWarpProduct::origin(k);
-  const auto mine = times(wk, t.rows * pitch) + times(times(wm, t.warp_rows()) + origin.row, pitch) +
-                    times(wn, t.warp_cols()) + origin.col;
+  const auto warp_tile = times(wk, t.rows * pitch) + times(times(wm, t.warp_rows()) + origin.row, pitch) +
+                         times(wn, t.warp_cols()) + origin.col;
   const int across = t.warp_cols() / 8;
   for (int i = 0; i < t.warp_rows() / 16; ++i)
     for (int j = 0; j < across; ++j)
       for (int h = 0; h < 2; ++h) {
         const auto at = std::size_t((i * across + j) * 4 + 2 * h);
         const int offset = (16 * i + 8 * h) * pitch + 8 * j;
-        met.at(mine).at(offset).template st<2>(0, RegGroup<f32, 2>::from({sums[at], sums[at + 1]}));
+        met.at(warp_tile).at(offset).template st<2>(
+            0, RegGroup<f32, 2>::from({accumulators[at], accumulators[at + 1]}));
       }
   k.sync();
-  const CrookedPlace place{
-      c_all.at(b.parts ? to<u64>(k.ctaid_y()) * stride_c * 2u : batch * stride_c).address(),
-      ldc,
-      m,
-      n,
+  const MisalignedOutput place{
+      p.c->at(b.partial ? to<u64>(k.ctaid_y()) * *p.stride_c * 2u : batch * *p.stride_c).address(),
+      *p.ldc,
+      *p.m,
+      *p.n,
       m0,
       n0,
-      paired,
-      alpha,
-      beta};
-  b.type == ptx::Mod::f16 ? crooked_store<f16>(k, b, met, place) : crooked_store<bf16>(k, b, met, place);
+      *p.paired,
+      *p.alpha,
+      *p.beta};
+  b.type == ptx::Mod::f16 ? misaligned_store<f16>(k, b, met, place)
+                          : misaligned_store<bf16>(k, b, met, place);
 }
 
 // ---------------------------------------------------------------- one row of A
@@ -304,13 +324,13 @@ void gemm_row(Kernel& k, const RowBuild& how, const In<T>& a, const In<T>& b, co
           if (!how.k_contiguous) next_b.push_back(next_b.back().at(ldb));
           if (!how.dense) next_a.push_back(next_a.back().at(a_step * each));
         }
-        std::vector<Val<f32>> sums{sum};
+        std::vector<Val<f32>> chain{sum};
         for (int i = 0; i < kRowFlight; ++i)
-          sums.push_back(fma(to<f32>(of_a[std::size_t(i)]), to<f32>(of_b[std::size_t(i)]), sums.back()));
-        return sums.back();
+          chain.push_back(fma(to<f32>(of_a[std::size_t(i)]), to<f32>(of_b[std::size_t(i)]), chain.back()));
+        return chain.back();
       });
-  const auto put = [&](const Val<pred>& mine, const Val<f32>& total) {
-    k.if_(mine, [&] {
+  const auto put = [&](const Val<pred>& writes, const Val<f32>& total) {
+    k.if_(writes, [&] {
       const auto old = k.if_(
           beta == 0.f, [&] { return Val<f32>(0.f); }, [&] { return to<f32>(c.ld(col)) * beta; });
       c.st(col, to<T>(fma(total, alpha, old)));
@@ -345,40 +365,42 @@ void gemm_row_kernel(Kernel& k, RowBuild how, In<b16> a, In<b16> b, InOut<b16> c
   how.f16 ? run(f16()) : run(bf16());
 }
 
-std::uint64_t crooked_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 // Elements of an access that every row of a stored matrix, its length and its batches are multiples of.
-int crooked_width(std::uint64_t address, std::uint64_t cols, std::uint64_t rows, std::uint64_t ld,
-                  std::uint64_t stride, std::uint64_t batch) {
+int access_width(std::uint64_t address, std::uint64_t cols, std::uint64_t rows, std::uint64_t ld,
+                 std::uint64_t stride, std::uint64_t batch) {
   const std::uint64_t all = address / 2 | cols | (rows > 1 ? ld : 0) | (batch > 1 ? stride : 0);
   return int(std::min<std::uint64_t>(8, all & (~all + 1)));
 }
 
-// Microseconds on an H200, fitted to 560 measurements of 38 problems (its favourite costs 0.5 % over the
+// Microseconds, fitted to 560 measurements of 38 problems (its favourite costs 0.5 % over the
 // fastest): a stage takes the way from memory or what the accesses, elements and products of an SM's blocks
 // take.
-double predict_crooked(const GemmProblem& p, const CrookedTile& t, int wide_a, int wide_b, int parts,
-                       double sms) {
-  const double blocks = double(crooked_up(p.m, std::uint64_t(t.rows))) *
-                        double(crooked_up(p.n, std::uint64_t(t.cols))) * double(p.batch) * parts;
+double predict_misaligned(const GemmProblem& p, const MisalignedTile& t, int wide_a, int wide_b, int slices,
+                          const runtime::DeviceInfo& d) {
+  const auto& m = gemm_calibration(d).misaligned;
+  const double sms = gemm_sms(d);
+  const double blocks = double(ceil_div(p.m, std::uint64_t(t.rows))) *
+                        double(ceil_div(p.n, std::uint64_t(t.cols))) * double(p.batch) * slices;
   const double depth = t.depth(), accesses = depth * (double(t.rows) / wide_a + double(t.cols) / wide_b);
-  const double work =
-      accesses * 6.55e-5 + depth * (t.rows + t.cols) * 1.7e-7 + depth * t.rows * t.cols * 7.24e-7 + 0.077;
-  const double each = std::ceil(blocks / sms), resident = std::min(each, 2.0);
-  const double stages = std::ceil(std::ceil(double(p.k) / depth) / parts);
-  const double time = 3.85 + std::ceil(each / resident) * (stages + 0.5) *
-                                 std::max(0.97 + accesses * 3.6e-5, resident * work);
+  const double work = accesses * m.access + depth * (t.rows + t.cols) * m.element +
+                      depth * t.rows * t.cols * m.product + m.stage;
+  const double each = std::ceil(blocks / sms), concurrent = std::min(each, 2.0);
+  const double stages = std::ceil(std::ceil(double(p.k) / depth) / slices);
+  const double time = m.launch + std::ceil(each / concurrent) * (stages + 0.5) *
+                                     std::max(m.flight + accesses * m.flight_access, concurrent * work);
   const double bytes = 2.0 * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n));
-  return std::max(time, 4 + bytes / 2.58e6) +
-         (parts > 1 ? 2.47 + 8.0 * parts * double(p.m) * double(p.n) / 1.04e7 : 0);
+  return std::max(time, m.latency + bytes / m.bytes_per_us) +
+         (slices > 1 ? m.reduce + 8.0 * slices * double(p.m) * double(p.n) / m.partial_bytes_per_us : 0);
 }
 
 }  // namespace
 
-GemmVariant gemm_crooked(DType type, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b,
-                         int parts) {
-  const auto& t = kCrookedTiles[tile];
+GemmVariant gemm_misaligned(DType type, bool trans_a, bool trans_b, int tile, int wide_a, int wide_b,
+                            int slices) {
+  const auto& t = kMisalignedTiles[tile];
   const bool f16 = type == DType::f16;
   const GemmConfig config{.family = GemmFamily::misaligned,
                           .a = type,
@@ -388,28 +410,27 @@ GemmVariant gemm_crooked(DType type, bool trans_a, bool trans_b, int tile, int w
                           .tile_k = t.depth(),
                           .vec_a = 2 * wide_a,
                           .vec_b = 2 * wide_b,
-                          .partial = parts > 1};
-  return {variant(print(config), 80, gemm_crooked_kernel,
-                  {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, trans_a, trans_b, t, wide_a, wide_b, parts > 1}),
+                          .partial = slices > 1};
+  return {variant(print(config), 80, gemm_misaligned_kernel,
+                  {f16 ? ptx::Mod::f16 : ptx::Mod::bf16, trans_a, trans_b, t, wide_a, wide_b, slices > 1}),
           config};
 }
 
-GemmChoice choose_crooked(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
-                          int tile, int parts) {
-  const int sms = d.sm_count ? d.sm_count : 108;
-  const auto& t = kCrookedTiles[tile];
+GemmChoice choose_misaligned(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
+                             int tile, int slices) {
+  const auto& t = kMisalignedTiles[tile];
   const int wide_a =
-                crooked_width(at.a, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a, p.batch),
+                access_width(at.a, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a, p.batch),
             wide_b =
-                crooked_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch);
+                access_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch);
   GemmChoice c{GemmFamily::misaligned,
-               gemm_crooked(p.type, p.trans_a, p.trans_b, tile, wide_a, wide_b, parts),
+               gemm_misaligned(p.type, p.trans_a, p.trans_b, tile, wide_a, wide_b, slices),
                {},
                std::uint32_t(t.cols)};
-  c.tile_m = std::uint32_t(t.rows), c.tile_k = std::uint32_t(t.depth()), c.parts = parts;
-  c.microseconds = predict_crooked(p, t, wide_a, wide_b, parts, sms);
+  c.tile_m = std::uint32_t(t.rows), c.tile_k = std::uint32_t(t.depth()), c.split_k = slices;
+  c.microseconds = predict_misaligned(p, t, wide_a, wide_b, slices, d);
   c.why = text::cat("rows of any alignment through registers, tiles of ", t.rows, " x ", t.cols,
-                    parts > 1 ? text::cat(", K in ", parts, " parts") : std::string(), ", predicted ",
+                    slices > 1 ? text::cat(", K in ", slices, " slices") : std::string(), ", predicted ",
                     std::lround(c.microseconds), " us");
   return c;
 }
@@ -428,10 +449,12 @@ GemmVariant gemm_row(DType type, bool trans_a, bool trans_b) {
 // One row of A, and a B whose rows are at odd elements: the fewest accesses under way decide.
 GemmChoice choose_row(const GemmProblem& p, const runtime::DeviceInfo& d) {
   GemmChoice c{GemmFamily::misaligned, gemm_row(p.type, p.trans_a, p.trans_b), {}, p.trans_b ? 8u : 32u};
-  const double sms = d.sm_count ? d.sm_count : 108, bytes = 2.0 * double(p.batch) * double(p.n) * double(p.k);
+  const auto& m = gemm_calibration(d).misaligned;
+  const double sms = gemm_sms(d), bytes = 2.0 * double(p.batch) * double(p.n) * double(p.k);
   const double blocks = std::ceil(double(p.n) / c.tile_n) * double(p.batch), together = p.trans_b ? 6 : 1;
   const double steps = std::ceil(double(p.k) / 512) * std::ceil(blocks / (together * sms));
-  c.tile_m = 1, c.microseconds = std::max(4 + 1.2 * steps, 4 + bytes / 2.4e6);
+  c.tile_m = 1,
+  c.microseconds = std::max(m.latency + m.row_step * steps, m.latency + bytes / m.row_bytes_per_us);
   c.why =
       text::cat("one row of A, rows of B of any alignment, predicted ", std::lround(c.microseconds), " us");
   return c;
@@ -440,7 +463,7 @@ GemmChoice choose_row(const GemmProblem& p, const runtime::DeviceInfo& d) {
 void run_gemm_row(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
                   const GemmAddresses& at) {
   const auto fn = load(s.device(), choice.variant);
-  auto grid = runtime::grid_for(crooked_up(p.n, choice.tile_n), 1);
+  auto grid = runtime::grid_for(ceil_div(p.n, choice.tile_n), 1);
   grid.z = std::uint32_t(p.batch);
   fn(s, grid, runtime::Arg::address(at.a), runtime::Arg::address(at.b), runtime::Arg::address(at.c),
      std::uint32_t(p.n), std::uint32_t(p.k), p.trans_a ? p.lda : std::uint64_t(1), p.ldb, p.stride_a,
@@ -449,54 +472,56 @@ void run_gemm_row(runtime::Stream& s, const GemmChoice& choice, const GemmProble
 
 }  // namespace
 
-std::vector<GemmChoice> gemm_crooked_candidates(const GemmProblem& q, const GemmAddresses& at,
-                                                const runtime::DeviceInfo& d) {
+std::vector<GemmChoice> gemm_misaligned_candidates(const GemmProblem& q, const GemmAddresses& at,
+                                                   const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
   std::vector<GemmChoice> out;
   if (!reject(GemmFamily::misaligned, p, at, d).empty()) return out;
-  const double sms = d.sm_count ? d.sm_count : 108;
+  const double sms = gemm_sms(d);
   if (p.m == 1 && p.n <= 0x7fffffffull &&
-      crooked_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch) == 1)
+      access_width(at.b, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b, p.batch) == 1)
     out.push_back(choose_row(p, d));
   for (int i = 0; i < 4; ++i) {
-    const auto& t = kCrookedTiles[i];
-    const double tiles = double(crooked_up(p.m, std::uint64_t(t.rows))) *
-                         double(crooked_up(p.n, std::uint64_t(t.cols))) * double(p.batch);
-    const auto stages = crooked_up(p.k, std::uint64_t(t.depth()));
-    std::optional<GemmChoice> in_parts;
-    for (int parts : {1, 2, 4, 8, 16}) {
-      const bool fits = parts == 1 || (p.batch == 1 && d.cc() >= 90 && stages >= std::uint64_t(2 * parts) &&
-                                       tiles * parts <= 8 * sms && p.m * crooked_up(p.n, 4) <= 0x7fffffffull);
+    const auto& t = kMisalignedTiles[i];
+    const double tiles = double(ceil_div(p.m, std::uint64_t(t.rows))) *
+                         double(ceil_div(p.n, std::uint64_t(t.cols))) * double(p.batch);
+    const auto stages = ceil_div(p.k, std::uint64_t(t.depth()));
+    std::optional<GemmChoice> split;
+    for (int slices : {1, 2, 4, 8, 16}) {
+      const bool fits = slices == 1 || (p.batch == 1 && d.cc() >= 90 && stages >= std::uint64_t(2 * slices) &&
+                                        tiles * slices <= 8 * sms && p.m * ceil_div(p.n, 4) <= 0x7fffffffull);
       if (!fits) continue;
-      auto c = choose_crooked(p, at, d, i, parts);
-      if (parts == 1)
+      auto c = choose_misaligned(p, at, d, i, slices);
+      if (slices == 1)
         out.push_back(std::move(c));
-      else if (!in_parts || c.microseconds < in_parts->microseconds)
-        in_parts = std::move(c);
+      else if (!split || c.microseconds < split->microseconds)
+        split = std::move(c);
     }
-    if (in_parts) out.push_back(std::move(*in_parts));
+    if (split) out.push_back(std::move(*split));
   }
   return out;
 }
 
-void run_gemm_crooked(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
-                      const GemmAddresses& at) {
+void run_gemm_misaligned(runtime::Stream& s, const GemmChoice& choice, const GemmProblem& p,
+                         const GemmAddresses& at) {
   if (choice.tile_m == 1) return run_gemm_row(s, choice, p, at);
-  const std::uint64_t tm = crooked_up(p.m, choice.tile_m), tn = crooked_up(p.n, choice.tile_n);
+  const std::uint64_t tm = ceil_div(p.m, choice.tile_m), tn = ceil_div(p.n, choice.tile_n);
   const auto fn = load(s.device(), choice.variant);
-  const auto parts = std::uint64_t(choice.parts), depth = std::uint64_t(choice.tile_k);
+  const auto slices = std::uint64_t(choice.split_k), depth = std::uint64_t(choice.tile_k);
   auto grid = runtime::grid_for(tm * tn, 1);
-  grid.y = std::uint32_t(parts), grid.z = std::uint32_t(p.batch);
-  const auto each = crooked_up(crooked_up(p.k, depth), parts) * depth, quads = crooked_up(p.n, 4);
-  const std::uint64_t sums = parts > 1 ? s.scratch(parts * p.m * quads * 4 * sizeof(float)) : 0;
+  grid.y = std::uint32_t(slices), grid.z = std::uint32_t(p.batch);
+  const auto each = ceil_div(ceil_div(p.k, depth), slices) * depth, quads = ceil_div(p.n, 4);
   const auto word = [](std::uint64_t v) { return std::uint32_t(v); };
   const bool paired =
       p.n % 2 == 0 && p.ldc % 2 == 0 && (p.batch == 1 || p.stride_c % 2 == 0) && at.c % 4 == 0;
-  fn(s, grid, runtime::Arg::address(at.a), runtime::Arg::address(at.b),
-     runtime::Arg::address(parts > 1 ? sums : at.c), word(p.m), word(p.n), word(p.k), p.lda, p.ldb,
-     parts > 1 ? quads * 4 : p.ldc, p.stride_a, p.stride_b, parts > 1 ? p.m * quads * 4 : p.stride_c, p.alpha,
-     p.beta, word(tm), word(each), word(paired));
-  if (parts > 1) run_gemm_add_parts(s, p, at.c, sums, int(parts));
+  MisalignedParams<OnHost> args;
+  args.a = at.a, args.b = at.b, args.c = at.c, args.m = word(p.m), args.n = word(p.n), args.k = word(p.k);
+  args.lda = p.lda, args.ldb = p.ldb, args.ldc = slices > 1 ? quads * 4 : p.ldc;
+  args.stride_a = p.stride_a, args.stride_b = p.stride_b;
+  args.stride_c = slices > 1 ? p.m * quads * 4 : p.stride_c;
+  args.alpha = p.alpha, args.beta = p.beta;
+  args.tiles_m = word(tm), args.slice_k = word(each), args.paired = word(paired);
+  launch(s, fn, grid, args);
 }
 
 }  // namespace cgp::kernels

@@ -22,7 +22,7 @@ template <class T, Major M>
 using OperandTile = std::conditional_t<M == Major::k, Tile<T, kTile, kDepth<T>>, Tile<T, kDepth<T>, kTile>>;
 
 template <class TA, class TB, class Sum, Major MA, Major MB>
-void gemm_typed_mma_kernel(Kernel& k, DirectTuning tune, In<TA> a, In<TB> b, Val<u32> m, Val<u32> n,
+void gemm_mixed_mma_kernel(Kernel& k, DirectTuning tune, In<TA> a, In<TB> b, Val<u32> m, Val<u32> n,
                            Val<u32> kk, Val<u32> lda, Val<u32> ldb, Val<u64> stride_a, Val<u64> stride_b,
                            Val<u32> tiles_m, Val<u32> tiles_n) {
   k.block(128);
@@ -49,8 +49,9 @@ void gemm_typed_mma_kernel(Kernel& k, DirectTuning tune, In<TA> a, In<TB> b, Val
         stage.template copy<0>(a_src, ka ? m0 : k0, ka ? k0 : m0);
         stage.template copy<1>(b_src, kb ? n0 : k0, kb ? k0 : n0);
       },
-      [&](const auto& stage, const Val<u32>&, auto sums) {
-        return multiply(w, std::move(sums), a_part, stage.template get<0>(), b_part, stage.template get<1>());
+      [&](const auto& stage, const Val<u32>&, auto accumulators) {
+        return multiply(w, std::move(accumulators), a_part, stage.template get<0>(), b_part,
+                        stage.template get<1>());
       });
   const auto origin = WarpAcc<Sum, kWarpTile, kWarpTile>::origin(w);
   const auto row0 = to<u64>(m0 + wm + origin.row), col0 = to<u64>(n0 + wn + origin.col);
@@ -76,15 +77,15 @@ template <class T>
 Variant layouts(bool ta, bool tb, std::string name, const DirectTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
   if (ta)
-    return tb ? variant(std::move(name), 80, gemm_typed_mma_kernel<T, T, f32, MN, K>, t)
-              : variant(std::move(name), 80, gemm_typed_mma_kernel<T, T, f32, MN, MN>, t);
-  return tb ? variant(std::move(name), 80, gemm_typed_mma_kernel<T, T, f32, K, K>, t)
-            : variant(std::move(name), 80, gemm_typed_mma_kernel<T, T, f32, K, MN>, t);
+    return tb ? variant(std::move(name), 80, gemm_mixed_mma_kernel<T, T, f32, MN, K>, t)
+              : variant(std::move(name), 80, gemm_mixed_mma_kernel<T, T, f32, MN, MN>, t);
+  return tb ? variant(std::move(name), 80, gemm_mixed_mma_kernel<T, T, f32, K, K>, t)
+            : variant(std::move(name), 80, gemm_mixed_mma_kernel<T, T, f32, K, MN>, t);
 }
 
 }  // namespace
 
-Variant gemm_typed_mma(DType a, DType b, bool trans_a, bool trans_b, std::string name,
+Variant gemm_mixed_mma(DType a, DType b, bool trans_a, bool trans_b, std::string name,
                        const DirectTuning& t) {
   constexpr Major K = Major::k;
   switch (a) {
@@ -93,15 +94,15 @@ Variant gemm_typed_mma(DType a, DType b, bool trans_a, bool trans_b, std::string
     case DType::bf16:
       return layouts<bf16>(trans_a, trans_b, std::move(name), t);
     case DType::f32:
-      return variant(std::move(name), 80, gemm_typed_mma_kernel<tf32, tf32, f32, K, K>, t);
+      return variant(std::move(name), 80, gemm_mixed_mma_kernel<tf32, tf32, f32, K, K>, t);
     case DType::s8:
-      return variant(std::move(name), 80, gemm_typed_mma_kernel<s8, s8, s32, K, K>, t);
+      return variant(std::move(name), 80, gemm_mixed_mma_kernel<s8, s8, s32, K, K>, t);
     case DType::e4m3:
-      return b == DType::e4m3 ? variant(std::move(name), 89, gemm_typed_mma_kernel<e4m3, e4m3, f32, K, K>, t)
-                              : variant(std::move(name), 89, gemm_typed_mma_kernel<e4m3, e5m2, f32, K, K>, t);
+      return b == DType::e4m3 ? variant(std::move(name), 89, gemm_mixed_mma_kernel<e4m3, e4m3, f32, K, K>, t)
+                              : variant(std::move(name), 89, gemm_mixed_mma_kernel<e4m3, e5m2, f32, K, K>, t);
     default:
-      return b == DType::e4m3 ? variant(std::move(name), 89, gemm_typed_mma_kernel<e5m2, e4m3, f32, K, K>, t)
-                              : variant(std::move(name), 89, gemm_typed_mma_kernel<e5m2, e5m2, f32, K, K>, t);
+      return b == DType::e4m3 ? variant(std::move(name), 89, gemm_mixed_mma_kernel<e5m2, e4m3, f32, K, K>, t)
+                              : variant(std::move(name), 89, gemm_mixed_mma_kernel<e5m2, e5m2, f32, K, K>, t);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cgp/kernels/gemm/select/gemm_calibration.h"
+
 namespace cgp::kernels {
 
 Variant gemm_sm80_bf16(std::string name, bool trans_a, bool trans_b, int bm, int bn) {
@@ -28,18 +30,17 @@ GemmVariant gemm_sm80(DType t, bool trans_a, bool trans_b) {
 
 GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
   const GemmProblem p = q.dense();
-  // The rate of the tensor cores that blocks of a tile reach together, and the part of it that one block
-  // alone on its SM does: gemm_ladder on an H200.
   struct Tile {
     int bm, bn;
-    double rate, alone;
   };
-  constexpr Tile tiles[] = {{128, 128, 1.0, 0.75}, {64, 128, 0.85, 0.65}, {64, 64, 0.65, 0.5}};
-  const double sms = d.sm_count ? d.sm_count : 108;
+  constexpr Tile tiles[] = {{128, 128}, {64, 128}, {64, 64}};
+  const auto& model = gemm_calibration(d).sm80;
+  const double sms = gemm_sms(d);
   const auto time = [&](const Tile& t) {
     const double all = std::ceil(double(p.m) / t.bm) * std::ceil(double(p.n) / t.bn) * double(p.batch);
     const double turns = std::ceil(all / sms);  // tiles of an SM, which hide each other's latency
-    return turns * t.bm * t.bn / (t.rate * (turns > 1 ? 1 : t.alone));
+    const auto i = std::size_t(&t - tiles);
+    return turns * t.bm * t.bn / (model.rate[i] * (turns > 1 ? 1 : model.alone[i]));
   };
   const Tile* best = &tiles[0];
   for (const auto& t : tiles)

@@ -10,6 +10,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/dsl/pipeline/async.h"
+#include "cgp/kernels/common/params.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
 #include "cgp/kernels/schedule/raster.h"
@@ -31,13 +32,28 @@ template <class T, int Rows, dsl::Major M>
 using OperandTile =
     std::conditional_t<M == dsl::Major::k, dsl::Tile<T, Rows, kDepth>, dsl::Tile<T, kDepth, Rows>>;
 
+/// T: any on the host.
+template <class Side, class T = dsl::f16>
+struct Params {
+  Field<Side, dsl::In<T>> a, b;
+  Field<Side, dsl::InOut<T>> c;
+  Field<Side, dsl::Val<dsl::u32>> m, n, k, lda, ldb;
+  Field<Side, dsl::Val<dsl::u64>> ldc, stride_a, stride_b, stride_c;
+  Field<Side, dsl::Val<dsl::f32>> alpha, beta;
+  Field<Side, dsl::Val<dsl::u32>> tiles_m, tiles_n;
+  Field<Side, dsl::Val<dsl::u32>> paired;  ///< neighbours of a row of C are an aligned word
+
+  template <class F>
+  void visit(F&& f) {
+    f(a, b, c, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, alpha, beta, tiles_m, tiles_n, paired);
+  }
+};
+
 template <class T, dsl::Major MA, dsl::Major MB, int BM, int BN>
-void kernel(dsl::Kernel& k, dsl::In<T> a, dsl::In<T> b, dsl::InOut<T> c, dsl::Val<dsl::u32> m,
-            dsl::Val<dsl::u32> n, dsl::Val<dsl::u32> kk, dsl::Val<dsl::u32> lda, dsl::Val<dsl::u32> ldb,
-            dsl::Val<dsl::u64> ldc, dsl::Val<dsl::u64> stride_a, dsl::Val<dsl::u64> stride_b,
-            dsl::Val<dsl::u64> stride_c, dsl::Val<dsl::f32> alpha, dsl::Val<dsl::f32> beta,
-            dsl::Val<dsl::u32> tiles_m, dsl::Val<dsl::u32> tiles_n, dsl::Val<dsl::u32> paired) {
+void kernel(dsl::Kernel& k) {
   using namespace dsl;
+  const auto p = declare_params<Params<OnDevice, T>>(k);
+  const auto &m = *p.m, &n = *p.n, &kk = *p.k;
   constexpr int kRows = BM / 2, kCols = BN / 2;  // of a warp
   k.block(128);
   using TileA = OperandTile<T, BM, MA>;
@@ -45,13 +61,13 @@ void kernel(dsl::Kernel& k, dsl::In<T> a, dsl::In<T> b, dsl::InOut<T> c, dsl::Va
   Cta cta = k.cta();
   Warp w = k.warp();
   AsyncRing<TileA, TileB> ring(k, kStages);
-  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, kGroup);
+  const auto tile = grouped_raster(k.ctaid_x(), *p.tiles_m, *p.tiles_n, kGroup);
   const auto m0 = tile.row * BM, n0 = tile.col * BN, batch = k.ctaid_z();
   const auto wm = (w.index >> 1) * std::uint32_t(kRows), wn = (w.index & 1) * std::uint32_t(kCols);
   const auto batch64 = to<u64>(batch);
   constexpr bool ka = MA == Major::k, kb = MB == Major::k;
-  TileSource<TileA> a_src(cta, a.at(batch64 * stride_a), lda, ka ? m : kk, ka ? kk : m);
-  TileSource<TileB> b_src(cta, b.at(batch64 * stride_b), ldb, kb ? n : kk, kb ? kk : n);
+  TileSource<TileA> a_src(cta, p.a->at(batch64 * *p.stride_a), *p.lda, ka ? m : kk, ka ? kk : m);
+  TileSource<TileB> b_src(cta, p.b->at(batch64 * *p.stride_b), *p.ldb, kb ? n : kk, kb ? kk : n);
   WarpA<TileA, kRows, MA> a_part(w, wm);
   WarpB<TileB, kCols, MB> b_part(w, wn);
   auto acc = ring.loop(
@@ -64,8 +80,9 @@ void kernel(dsl::Kernel& k, dsl::In<T> a, dsl::In<T> b, dsl::InOut<T> c, dsl::Va
       [&](const auto& stage, const Val<u32>&, auto acc) {
         return multiply(w, std::move(acc), a_part, stage.template get<0>(), b_part, stage.template get<1>());
       });
-  const GemmOutput<T> out{InOut<T>(c.at(batch64 * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
-  const auto pairs = paired != 0u;
+  const GemmOutput<T> out{
+      InOut<T>(p.c->at(batch64 * *p.stride_c)), to<u64>(m), to<u64>(n), *p.ldc, *p.alpha, *p.beta};
+  const auto pairs = *p.paired != 0u;
   std::move(acc).each_pair(w, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
     out.put_pair(k, pairs, to<u64>(m0 + wm + r), to<u64>(n0 + wn + col), lo, hi);
   });

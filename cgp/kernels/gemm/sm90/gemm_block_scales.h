@@ -33,12 +33,12 @@ class BlockScales {
   void row(const dsl::Val<dsl::u64>& number, const dsl::Val<dsl::pred>& inside) {
     rows_.emplace_back(number * depth_, inside);
   }
-  /// Each part of a tile's columns, which lies inside a block of 128.
-  void columns(const DynamicTile& t, int parts, Pairing pairing, const dsl::Val<dsl::u64>& batch,
+  /// Each slice of a tile's columns, which lies inside a block of 128.
+  void columns(const DynamicTile& t, int slices, Pairing pairing, const dsl::Val<dsl::u64>& batch,
                const dsl::Val<dsl::u32>& n0, const dsl::Val<dsl::u32>& n) {
     const auto blocks = (n + 127u) / 128u;
-    for (int p = 0; p < parts; ++p) {
-      const auto block = product_column(t.cols, pairing, n0, n, std::uint32_t(p * t.cols / parts)) / 128u;
+    for (int p = 0; p < slices; ++p) {
+      const auto block = product_column(t.cols, pairing, n0, n, std::uint32_t(p * t.cols / slices)) / 128u;
       cols_.emplace_back((batch * dsl::to<dsl::u64>(blocks) + dsl::to<dsl::u64>(block)) * depth_,
                          block < blocks);
     }

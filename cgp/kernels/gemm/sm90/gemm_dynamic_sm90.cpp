@@ -24,14 +24,14 @@ namespace {
 
 /// Terms of A and B that are multiplied, smallest products first: what is added to a large sum loses the
 /// most. Of three terms, the products above 2^-24.
-DynProducts term_products(const DynamicTile& t, int part = 0, int parts = 1) {
+DynProducts term_products(const DynamicTile& t, int slice = 0, int slices = 1) {
   const std::vector<std::pair<int, int>> terms =
       t.terms == 1 ? std::vector<std::pair<int, int>>{{0, 0}}
                    : std::vector<std::pair<int, int>>{{1, 1}, {2, 0}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
   std::vector<DynProduct> out;
   for (const auto& [of_a, of_b] : terms) {  // a stage holds A's terms, then B's
     const int a = of_a, b = t.terms + of_b;
-    out.push_back({t.swap_ab ? b : a, t.swap_ab ? a : b, part, parts});
+    out.push_back({t.swap_ab ? b : a, t.swap_ab ? a : b, slice, slices});
   }
   return DynProducts(std::move(out));
 }
@@ -89,25 +89,25 @@ DynAcc DynamicMainloop::accumulate(Warpgroup& wg, const Val<u32>& k_tiles, Here 
 DynAcc DynamicMainloop::accumulate_promoted(Warpgroup& wg, const Val<u32>& k_tiles, const Promotion& how,
                                             Here here) {
   using Scales = std::vector<Val<f32>>;
-  const int rows = tile_.warpgroup_rows(), cols = tile_.warpgroup_cols() / how.parts;
+  const int rows = tile_.warpgroup_rows(), cols = tile_.warpgroup_cols() / how.slices;
   const int blocks = rows / 64, each = cols / 2;
   auto total = zero_accumulator(wg, ptx::Mod::f32, rows, tile_.warpgroup_cols(), here);
   std::vector<std::optional<FreshDynAcc>> free(how.overlapped ? 2 : 1);
   for (auto& f : free) f.emplace(wg, tile_.accumulator, rows, cols);
-  const auto start = [&](int part, int set) {
-    auto stage = part + 1 == how.parts ? ring_.take(wg, here) : ring_.peek(wg, here);
+  const auto start = [&](int slice, int set) {
+    auto stage = slice + 1 == how.slices ? ring_.take(wg, here) : ring_.peek(wg, here);
     return wgmma(wg, std::move(*free[std::size_t(set)]), std::move(stage),
-                 term_products(tile_, part, how.parts), here);
+                 term_products(tile_, slice, how.slices), here);
   };
-  const auto add = [&](InFlight<DynAcc, 1> busy, int part, int set, const Scales& scales) {
+  const auto add = [&](InFlight<DynAcc, 1> busy, int slice, int set, const Scales& scales) {
     auto fresh = std::move(busy).wait(wg, here);
     Scales of_rows;  // of this thread's two rows in a block
-    total.add_columns(fresh, part * cols, [&](int i) -> std::optional<Val<f32>> {
+    total.add_columns(fresh, slice * cols, [&](int i) -> std::optional<Val<f32>> {
       if (scales.empty()) return {};
       if (i % each == 0) {
         Scales next;
         for (int h = 0; h < 2; ++h)
-          next.push_back(scales[std::size_t(2 * (i / each) + h)] * scales[std::size_t(2 * blocks + part)]);
+          next.push_back(scales[std::size_t(2 * (i / each) + h)] * scales[std::size_t(2 * blocks + slice)]);
         of_rows.swap(next);
       }
       return of_rows[std::size_t(i / 2 % 2)];
@@ -115,7 +115,7 @@ DynAcc DynamicMainloop::accumulate_promoted(Warpgroup& wg, const Val<u32>& k_til
     free[std::size_t(set)].emplace(std::move(fresh));
   };
   const auto scales = [&](const Val<u32>& k_tile) { return how.scales ? how.scales(k_tile) : Scales(); };
-  // Parts of a stage, or (one part) two stages: the first is added up while the second is multiplied. All are
+  // Slices of a stage, or (one slice) two stages: the first is added up while the second is multiplied. All are
   // done at the end of an iteration: ptxas serialises what is under way across a loop's back edge and is read
   // there.
   const auto both = [&](int x, const Scales& of_x, int y, const Scales& of_y) {
@@ -123,12 +123,12 @@ DynAcc DynamicMainloop::accumulate_promoted(Warpgroup& wg, const Val<u32>& k_til
     add(std::move(one), x, 0, of_x);
     add(std::move(two), y, 1, of_y);
   };
-  const auto single = [&](int part, const Scales& s) { add(start(part, 0), part, 0, s); };
+  const auto alone = [&](int slice, const Scales& s) { add(start(slice, 0), slice, 0, s); };
   const auto last = k_tiles - 1;
   const auto ahead = [&](const Val<u32>& kt) {
     return scales(dsl::min(kt, last));
   };  // nothing behind the end
-  if (how.parts == 1 && how.overlapped) {
+  if (how.slices == 1 && how.overlapped) {
     using Two = std::pair<Scales, Scales>;
     const auto end = k_.loop(
         k_tiles / 2u, Two(scales(k_tiles * 0u), ahead(k_tiles * 0u + 1u)),
@@ -138,15 +138,15 @@ DynAcc DynamicMainloop::accumulate_promoted(Warpgroup& wg, const Val<u32>& k_til
           return next;
         },
         here);
-    k_.if_(k_tiles % 2u != 0u, [&] { single(0, end.first); });
+    k_.if_(k_tiles % 2u != 0u, [&] { alone(0, end.first); });
     return total;
   }
   k_.loop(
       k_tiles, scales(k_tiles * 0u),
       [&](Val<u32> kt, Scales now) {
         auto next = ahead(kt + 1u);  // on their way while this is multiplied
-        for (int p = 0; p < how.parts; p += how.overlapped ? 2 : 1)
-          how.overlapped ? both(p, now, p + 1, now) : single(p, now);
+        for (int p = 0; p < how.slices; p += how.overlapped ? 2 : 1)
+          how.overlapped ? both(p, now, p + 1, now) : alone(p, now);
         return next;
       },
       here);
@@ -165,10 +165,10 @@ namespace {
 // f(block of 64 of wgmma's rows, first of its columns, the place in C) for each subtile of a warpgroup.
 template <class F>
 void each_subtile(const DynamicTile& t, const TileCoord& at, F&& f) {
-  const int cols = t.warpgroup_cols(), part = t.subtile();
+  const int cols = t.warpgroup_cols(), slice = t.subtile();
   for (int block = 0; block < t.warpgroup_rows() / 64; ++block)
-    for (int next = 0; next < cols; next += part) {
-      const int col = std::min(next, cols - part);
+    for (int next = 0; next < cols; next += slice) {
+      const int col = std::min(next, cols - slice);
       const auto rows = std::uint32_t(64 * block), from = std::uint32_t(col);
       f(block, col,
         t.swap_ab ? TileCoord{at.batch, at.m0 + from, at.n0 + rows}

@@ -54,7 +54,7 @@ struct DynamicTile {
   /// Buffers that divide a warpgroup's subtiles: 2, else 3, else 1; of subtiles above 12 KB 1.
   int store_buffers() const;
   int staging_bytes(int buffers) const;  ///< of shared memory
-  /// Stages that fit beside `buffers` subtiles of each warpgroup, `most` at most.
+  /// Stages that fit with `buffers` subtiles of each warpgroup, `most` at most.
   int fitting_stages(int buffers, int most = 8) const;
 };
 
@@ -81,10 +81,10 @@ class DynamicOperand {
 /// Accumulators that may not stay in the tensor cores: each stage is multiplied afresh and added up in fp32
 /// registers.
 struct Promotion {
-  int parts = 1;  ///< of the columns, each multiplied by itself
-  /// One part is multiplied while the one before is added up; of one part, two stages. Else an even number.
+  int slices = 1;  ///< of the columns, each multiplied by itself
+  /// One slice is multiplied while the one before is added; of one slice, two stages. Else an even number.
   bool overlapped = false;
-  /// Of a stage: for each 64 rows the scales of this thread's row and the one 8 below, then of each part's
+  /// Of a stage: for each 64 rows the scales of this thread's row and the one 8 below, then of each slice's
   /// columns. Without: 1.
   std::function<std::vector<dsl::Val<dsl::f32>>(const dsl::Val<dsl::u32>& k_tile)> scales{};
 };

@@ -4,7 +4,7 @@
 // empty.
 //   who      persistent; one producer thread feeds the ring of gemm_dynamic_sm90.h
 //   memory   stages of 128 bytes of K, of any type of wgmma; results are stored by gemm_store_sm90.h
-//   needs    what gemm_typed_sm90.h needs; no pairs
+//   needs    what gemm_mixed_sm90.h needs; no pairs
 #include "cgp/kernels/gemm/sm90/gemm_block_scales.h"
 #include "cgp/kernels/gemm/sm90/gemm_dynamic_sm90.h"
 #include "cgp/kernels/gemm/sm90/gemm_mixed_sm90.h"
@@ -16,8 +16,8 @@ using namespace dsl;
 
 struct MixedBuild {
   DynamicTile tile;
-  TypedTuning tune;
-  int parts = 0;  ///< of the columns, when sums are promoted
+  MixedTuning tune;
+  int promote = 0;  ///< column slices in which accumulators are promoted; 0: not
 };
 
 // Scales of blocks: [batch][m][k_tiles] of the rows of C, [batch][blocks of columns][k_tiles].
@@ -29,11 +29,11 @@ BlockScales scales_of(Warpgroup& wg, const MixedBuild& s, const In<f32>& a, cons
     const auto row = at.m0 + DynAcc::origin(wg).row + std::uint32_t(r);
     f.row(batch * to<u64>(m) + to<u64>(row), row < m);
   }
-  f.columns(s.tile, s.parts, s.tune.epilogue.pairing(), batch, at.n0, n);
+  f.columns(s.tile, s.promote, s.tune.epilogue.pairing(), batch, at.n0, n);
   return f;
 }
 
-// Parameters as those of gemm_pingpong_kernel. With promoted sums both maps come first; behind the sizes come
+// Parameters as those of gemm_pingpong_kernel. With promoted accumulators both maps come first; behind the sizes come
 // the scales of blocks, and (f32) the word that says whether three bf16 hold the operands: those that they
 // do not are another kernel's.
 void gemm_mixed_dynamic_kernel(Kernel& k, MixedBuild shape) {
@@ -47,12 +47,12 @@ void gemm_mixed_dynamic_kernel(Kernel& k, MixedBuild shape) {
   };
   const auto word = [&] { return Param<Val<u32>>::make(k); };
   std::optional<Val<u32>> batches;
-  if (shape.parts) declare_b();
+  if (shape.promote) declare_b();
   const auto m = word(), n = word(), k_tiles = word();
-  if (shape.parts) batches.emplace(word());
+  if (shape.promote) batches.emplace(word());
   const auto rows = word(), cols = word();
   const auto all_tiles = word();
-  if (!shape.parts) declare_b();
+  if (!shape.promote) declare_b();
   const auto& b = *declared;
   std::vector<In<f32>> scales;
   for (int i = 0; i < 2 && tune.blocks; ++i) scales.push_back(Param<In<f32>>::make(k));
@@ -65,21 +65,21 @@ void gemm_mixed_dynamic_kernel(Kernel& k, MixedBuild shape) {
   prefetch_descriptors(load, a.map(), b.map());
   DynamicMainloop mainloop(k, t, load, math, a, b);
   c.open(math, tune.tile.buffers);
-  const auto mine = range(walk.first(k), tiles, walk.step(k));
+  const auto block_tiles = range(walk.first(k), tiles, walk.step(k));
   load.one_thread([&](Thread& thread) {
-    k.loop(mine, [&](Val<u32> tile) {
+    k.loop(block_tiles, [&](Val<u32> tile) {
       const auto at = walk.place(k, tile, t.height(), t.width());
       k.loop(k_tiles, [&](Val<u32> kt) { mainloop.fill(thread, at, kt, batches); });
     });
   });
   math.run([&](Warpgroup& wg) {
-    k.loop(mine, [&](Val<u32> tile) {
+    k.loop(block_tiles, [&](Val<u32> tile) {
       const auto whole = walk.place(k, tile, t.height(), t.width());
       const auto at = mainloop.warpgroup_tile(wg, whole);
-      Promotion how{shape.parts, tune.tile.overlapped};
+      Promotion how{shape.promote, tune.tile.overlapped};
       if (tune.blocks) how.scales = scales_of(wg, shape, scales[0], scales[1], at, m, n, k_tiles);
       auto acc =
-          shape.parts ? mainloop.accumulate_promoted(wg, k_tiles, how) : mainloop.accumulate(wg, k_tiles);
+          shape.promote ? mainloop.accumulate_promoted(wg, k_tiles, how) : mainloop.accumulate(wg, k_tiles);
       const bool whole_integers = tune.c == DType::s32 && tune.epilogue.empty();
       const auto blocks = (whole_integers ? std::move(acc) : to_floats(std::move(acc))).row_blocks();
       for (std::size_t i = 0; i < blocks.size(); ++i)
@@ -91,7 +91,7 @@ void gemm_mixed_dynamic_kernel(Kernel& k, MixedBuild shape) {
 
 }  // namespace
 
-DynamicTile gemm_typed_tile(const GemmProblem& p, const GemmTypedTuning& t) {
+DynamicTile gemm_mixed_tile(const GemmProblem& p, const GemmMixedTuning& t) {
   const auto major = [](bool k) { return k ? Major::k : Major::mn; };
   DynamicTile s{wgmma_word(p.type), wgmma_word(*p.type_b),
                 p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32};
@@ -102,15 +102,15 @@ DynamicTile gemm_typed_tile(const GemmProblem& p, const GemmTypedTuning& t) {
   return s;
 }
 
-Variant gemm_promoted_shaped(const GemmProblem& p, std::string name, const TypedTuning& t) {
-  Variant v =
-      variant(std::move(name), 90, gemm_mixed_dynamic_kernel, {gemm_typed_tile(p, t.tile), t, t.tile.parts});
+Variant gemm_promoted_dynamic(const GemmProblem& p, std::string name, const MixedTuning& t) {
+  Variant v = variant(std::move(name), 90, gemm_mixed_dynamic_kernel,
+                      {gemm_mixed_tile(p, t.tile), t, t.tile.promote});
   v.only = "sm_90a";
   return v;
 }
 
-Variant gemm_typed_shaped(const GemmProblem& p, std::string name, const TypedTuning& t) {
-  Variant v = variant(std::move(name), 90, gemm_mixed_dynamic_kernel, {gemm_typed_tile(p, t.tile), t});
+Variant gemm_mixed_dynamic(const GemmProblem& p, std::string name, const MixedTuning& t) {
+  Variant v = variant(std::move(name), 90, gemm_mixed_dynamic_kernel, {gemm_mixed_tile(p, t.tile), t});
   v.only = "sm_90a";
   return v;
 }

@@ -3,7 +3,7 @@
 // gemm sm90_pingpong: two math warpgroups take turns, each with a whole BM x BN tile: while one multiplies,
 // the other applies the epilogue and stores.
 //   who      one producer thread feeds the ring; persistent clusters walk over the tiles of C
-//   memory   stages of 128 bytes of K, of any type of wgmma; the blocks of a cluster lie below each other and
+//   memory   stages of 128 bytes of K, of any type of wgmma; the blocks of a cluster lie along m and
 //            share the tiles of B; results leave through gemm_store_sm90.h
 //   pairs    an epilogue that pairs columns gets both from one thread: half of a tile of B are first, half
 //            second elements, which one box of a tensor map fetches
@@ -19,11 +19,11 @@
 namespace cgp::kernels {
 
 /// Build-time values of the typed kernels.
-struct TypedTuning {
-  GemmTypedTuning tile;
+struct MixedTuning {
+  GemmMixedTuning tile;
   DType c;
   Epilogue epilogue;
-  bool blocks = false;  ///< factors of blocks (promoted sums)
+  bool blocks = false;  ///< scales of blocks (promoted accumulators)
 };
 
 /// As f32.
@@ -33,7 +33,7 @@ inline dsl::DynAcc to_floats(dsl::DynAcc acc) {
 }
 
 template <class TA, class TB, class Sum, dsl::Major MA, dsl::Major MB, int BM, int BN>
-void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOperand<TA, MA, BM>::map a,
+void gemm_pingpong_kernel(dsl::Kernel& k, MixedTuning tune, typename HopperOperand<TA, MA, BM>::map a,
                           dsl::Val<dsl::u32> m, dsl::Val<dsl::u32> n, dsl::Val<dsl::u32> k_tiles,
                           dsl::Val<dsl::u32> rows, dsl::Val<dsl::u32> cols, dsl::Val<dsl::u32> tiles) {
   using namespace dsl;
@@ -104,7 +104,7 @@ void gemm_pingpong_kernel(dsl::Kernel& k, TypedTuning tune, typename HopperOpera
 
 /// Tiles of the kernel: 128 x 128, 128 x 192 and, where asked for, 128 x 176.
 template <class TA, class TB, class Sum, dsl::Major MA, dsl::Major MB, bool With176 = false>
-Variant pingpong_variant(std::string name, const TypedTuning& t) {
+Variant pingpong_variant(std::string name, const MixedTuning& t) {
   const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
   const auto between = [&] {
     if constexpr (With176)
@@ -120,9 +120,9 @@ Variant pingpong_variant(std::string name, const TypedTuning& t) {
 }
 
 /// 16-bit types, and those that need K contiguous. The names are made by the selector.
-Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const TypedTuning& t);
-Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const TypedTuning& t);
-Variant gemm_typed_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
-Variant gemm_promoted_shaped(const GemmProblem& p, std::string name, const TypedTuning& t);
+Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const MixedTuning& t);
+Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const MixedTuning& t);
+Variant gemm_mixed_dynamic(const GemmProblem& p, std::string name, const MixedTuning& t);
+Variant gemm_promoted_dynamic(const GemmProblem& p, std::string name, const MixedTuning& t);
 
 }  // namespace cgp::kernels

@@ -46,4 +46,26 @@ struct GemmStreamKParams {
   }
 };
 
+/// Of the kernels that store C from registers: sm90, sm90_cluster_split_k, sm90_small_m. Maps as above.
+template <class Side, class T = dsl::f32, class MapA = AnyTensorMap, class MapB = AnyTensorMap>
+struct GemmDirectParams {
+  Field<Side, MapA> a;
+  Field<Side, MapB> b;
+  Field<Side, dsl::InOut<T>> c;
+  Field<Side, dsl::Val<dsl::u32>> m, n;
+  Field<Side, dsl::Val<dsl::u64>> ldc, stride_c;
+  Field<Side, dsl::Val<dsl::u32>> k_tiles;
+  Field<Side, dsl::Val<dsl::f32>> alpha, beta;
+  Field<Side, dsl::Val<dsl::u32>> tiles_m, tiles_n;
+  Field<Side, dsl::Val<dsl::u32>>
+      paired;  ///< a block for each tile: neighbours of a row of C are an aligned word
+  Field<Side, dsl::Val<dsl::u32>> tiles;  ///< blocks walk over the tiles: all of them, with batches
+
+  template <class F>
+  void visit(F&& f, bool persistent) {
+    f(a, b, c, m, n, ldc, stride_c, k_tiles, alpha, beta, tiles_m, tiles_n);
+    persistent ? f(tiles) : f(paired);
+  }
+};
+
 }  // namespace cgp::kernels

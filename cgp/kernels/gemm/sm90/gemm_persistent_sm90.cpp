@@ -41,7 +41,7 @@ Params declare(Kernel& k, const PersistentBuild& g) {
   Params p;
   p.a.shape(a, DynamicOperand::box(a)), p.b.shape(b, DynamicOperand::box(b));
   p.c.shape(c, DynamicOperand::box(c)), p.source.shape(c, DynamicOperand::box(c));
-  declare_params(k, p, GemmPersistentForm{g.shape.old, !g.shape.single});
+  declare_params(k, p, GemmPersistentForm{g.shape.source_c, !g.shape.non_persistent});
   return p;
 }
 
@@ -49,18 +49,18 @@ template <class Scheduler>
 void gemm(Kernel& k, const PersistentBuild& g, const Params& p, const Role<Warpgroup>& load,
           const Role<Warpgroup>& math, Scheduler tiles) {
   const auto& shape = g.shape;
-  const auto a = shape.beside() > 1 ? p.a->multicast(Scheduler::along_n) : *p.a,
-             b = shape.below() > 1 ? p.b->multicast(Axis::x) : *p.b;
+  const auto a = shape.cluster_n() > 1 ? p.a->multicast(Scheduler::along_n) : *p.a,
+             b = shape.cluster_m() > 1 ? p.b->multicast(Axis::x) : *p.b;
   prefetch_descriptors(load, a, b, *p.c);
   DynamicMainloop mainloop(k, g.tile, load, math, DynamicOperand(a),
-                           DynamicOperand(shape.b_first ? b.hint(L2Hint::evict_first) : b));
+                           DynamicOperand(shape.b_evict_first ? b.hint(L2Hint::evict_first) : b));
   DynamicResults results(k, g.tile, *p.c, math, g.buffers);
   tiles.start();
 
   load.one_thread([&](Thread& thread) {
     tiles.each(std::tuple<>{}, [&](const TileCoord& at, std::tuple<> none) {
       k.loop(*p.k_tiles, [&](Val<u32> kt) { mainloop.fill(thread, at, kt); });
-      if (shape.old) mainloop.fill_source(thread, *p.source, at);
+      if (shape.source_c) mainloop.fill_source(thread, *p.source, at);
       return none;
     });
   });
@@ -72,9 +72,9 @@ void gemm(Kernel& k, const PersistentBuild& g, const Params& p, const Role<Warpg
         return x * *p.alpha;
       });
       std::vector<DynFilled> source;
-      if (shape.old) source = mainloop.take_source(wg, p.c->tile());
+      if (shape.source_c) source = mainloop.take_source(wg, p.c->tile());
       if (!own) own.emplace(mainloop.warpgroup_tile(wg, at));
-      return shape.old
+      return shape.source_c
                  ? results.store(wg, std::move(pending), std::move(acc), *own, std::move(source), *p.beta)
                  : results.store(wg, std::move(pending), std::move(acc), *own, mainloop);
     });
@@ -86,19 +86,20 @@ void gemm_persistent_kernel(Kernel& k, PersistentBuild g) {
   const auto& t = g.tile;
   const auto& shape = g.shape;
   const auto p = declare(k, g);
-  const int cluster_m = shape.below(), cluster_n = shape.beside();
-  if (cluster_m * cluster_n > 1) shape.single ? k.cluster(cluster_m, cluster_n) : k.cluster(shape.cluster);
+  const int cluster_m = shape.cluster_m(), cluster_n = shape.cluster_n();
+  if (cluster_m * cluster_n > 1)
+    shape.non_persistent ? k.cluster(cluster_m, cluster_n) : k.cluster(shape.cluster);
   const auto math = k.role<Warpgroup>(t.warpgroups, /*registers=*/t.warpgroups == 3 ? 160 : 240);
   const auto load = k.role<Warpgroup>(1, /*registers=*/24);
   const TileGrid grid{t.height(), t.width(), cluster_m, cluster_n, shape.group};
-  if (shape.single)
+  if (shape.non_persistent)
     gemm(k, g, p, load, math, GridTiles(k, grid));
   else
     gemm(k, g, p, load, math, PersistentTiles(k, grid, *p.rows, *p.cols, *p.tiles));
 }
 
 void require_source_fits(const GemmPersistentShape& s, const DynamicTile& tile) {
-  if (s.old && !tile.source_stages())
+  if (s.source_c && !tile.source_stages())
     throw Unsupported(text::cat("gemm: the source C of a tile of ", tile.height(), " x ", tile.width(),
                                 " does not fit into ", tile.stages, " stages"));
 }
@@ -113,7 +114,7 @@ int default_buffers(const GemmPersistentShape& s, const DynamicTile& tile) {
 GemmConfig config_of(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s,
                      const DynamicTile& tile) {
   const int buffers = default_buffers(s, tile);
-  return {.family = s.single ? GemmFamily::sm90_non_persistent : GemmFamily::sm90_persistent,
+  return {.family = s.non_persistent ? GemmFamily::sm90_non_persistent : GemmFamily::sm90_persistent,
           .a = type,
           .c = bytes(type) == 1 ? DType::bf16 : type,
           .layout = gemm_layout(trans_a, trans_b),
@@ -121,25 +122,25 @@ GemmConfig config_of(DType type, bool trans_a, bool trans_b, const GemmPersisten
           .tile_n = tile.width(),
           .tile_k = 128 / bytes(type),
           .stages = tile.stages,
-          .cluster_m = s.below(),
-          .cluster_n = s.beside(),
-          .group = s.single ? 0 : s.group,
-          .store_buffers = s.single || buffers == tile.store_buffers() ? 0 : buffers,
-          .evict_b = s.b_first,
-          .swap_ab = s.turned,
-          .source_c = s.old};
+          .cluster_m = s.cluster_m(),
+          .cluster_n = s.cluster_n(),
+          .group = s.non_persistent ? 0 : s.group,
+          .store_buffers = s.non_persistent || buffers == tile.store_buffers() ? 0 : buffers,
+          .evict_b = s.b_evict_first,
+          .swap_ab = s.swap_ab,
+          .source_c = s.source_c};
 }
 
 }  // namespace
 
 GemmVariant gemm_persistent_sm90(DType type, bool trans_a, bool trans_b, const GemmPersistentShape& s) {
   const DynamicTile tile = gemm_persistent_tile(type, trans_a, trans_b, s);
-  if (s.single && !tile.results_fit_ring())
+  if (s.non_persistent && !tile.results_fit_ring())
     throw Unsupported(text::cat("gemm: the results of a tile of ", tile.height(), " x ", tile.width(),
                                 " do not fit into ", tile.stages, " stages"));
   require_source_fits(s, tile);
   const auto config = config_of(type, trans_a, trans_b, s, tile);
-  const int buffers = s.single ? 1 : default_buffers(s, tile);
+  const int buffers = s.non_persistent ? 1 : default_buffers(s, tile);
   Variant v = variant(print(config), 90, gemm_persistent_kernel, {result_word(type), tile, s, buffers});
   v.only = "sm_90a";
   return {std::move(v), config};
@@ -150,31 +151,31 @@ GemmChoice choose_persistent_sm90(DType type, bool trans_a, bool trans_b, const 
   GemmChoice c{GemmFamily::sm90_persistent,
                gemm_persistent_sm90(type, trans_a, trans_b, s),
                {},
-               std::uint32_t(tile.width() * s.beside()),
+               std::uint32_t(tile.width() * s.cluster_n()),
                s.cluster};
-  c.tile_m = std::uint32_t(tile.height() * s.below());
-  c.by_grid = s.single;
+  c.tile_m = std::uint32_t(tile.height() * s.cluster_m());
+  c.by_grid = s.non_persistent;
   return c;
 }
 
 std::optional<GemmChoice> choose_persistent_sm90(const GemmConfig& c) {
-  const bool single = c.family == GemmFamily::sm90_non_persistent;
-  if (!single && c.family != GemmFamily::sm90_persistent) return {};
+  const bool non_persistent = c.family == GemmFamily::sm90_non_persistent;
+  if (!non_persistent && c.family != GemmFamily::sm90_persistent) return {};
   if (c.a == DType::f32 || c.a == DType::s8 || c.layout == GemmLayout::any) return {};
   const bool trans_a = c.layout == GemmLayout::tn || c.layout == GemmLayout::tt,
              trans_b = c.layout == GemmLayout::nt || c.layout == GemmLayout::tt;
   GemmPersistentShape s;
   s.rows = c.swap_ab ? c.tile_n : c.tile_m, s.cols = c.swap_ab ? c.tile_m : c.tile_n;
-  s.turned = c.swap_ab, s.stages = c.stages, s.buffers = c.store_buffers;
+  s.swap_ab = c.swap_ab, s.stages = c.stages, s.buffers = c.store_buffers;
   s.cluster = c.cluster_m * c.cluster_n;
   s.shared = c.cluster_n == 1 ? GemmShared::b : c.cluster_m == 1 ? GemmShared::a : GemmShared::both;
-  s.group = single ? s.group : c.group, s.b_first = c.evict_b == int(GemmEviction::first);
-  s.old = c.source_c, s.single = single;
+  s.group = non_persistent ? s.group : c.group, s.b_evict_first = c.evict_b == int(GemmEviction::first);
+  s.source_c = c.source_c, s.non_persistent = non_persistent;
   if (s.rows % 64 || s.rows < 64 || s.rows > 256 || s.cols % 8 || s.cols < 8 || s.cols > 384 ||
       s.stages < 1 || s.cluster < 1 || s.group < 1)
     return {};
   const auto tile = gemm_persistent_tile(c.a, trans_a, trans_b, s);
-  if ((single && !tile.results_fit_ring()) || (s.old && !tile.source_stages()) ||
+  if ((non_persistent && !tile.results_fit_ring()) || (s.source_c && !tile.source_stages()) ||
       config_of(c.a, trans_a, trans_b, s, tile) != c)
     return {};
   return choose_persistent_sm90(c.a, trans_a, trans_b, s);
@@ -192,10 +193,10 @@ DynamicTile gemm_persistent_tile(DType type, bool trans_a, bool trans_b, const G
                 s.rows == 64    ? 1
                 : s.rows == 192 ? 3
                                 : 2,
-                s.turned,
+                s.swap_ab,
                 s.stages,
                 1,
-                s.single};
+                s.non_persistent};
   if (!t.stages) t.stages = t.fitting_stages(s.buffers ? s.buffers : t.store_buffers());
   return t;
 }

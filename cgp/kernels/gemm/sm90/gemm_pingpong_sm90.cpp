@@ -8,7 +8,7 @@ namespace {
 using namespace dsl;
 
 template <class T>
-Variant layouts(const GemmProblem& p, std::string name, const TypedTuning& t) {
+Variant layouts(const GemmProblem& p, std::string name, const MixedTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
   if (p.trans_a)
     return p.trans_b ? pingpong_variant<T, T, f32, MN, K>(std::move(name), t)
@@ -19,7 +19,7 @@ Variant layouts(const GemmProblem& p, std::string name, const TypedTuning& t) {
 
 }  // namespace
 
-Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const TypedTuning& t) {
+Variant gemm_pingpong_16(const GemmProblem& p, std::string name, const MixedTuning& t) {
   return p.type == DType::f16 ? layouts<f16>(p, std::move(name), t) : layouts<bf16>(p, std::move(name), t);
 }
 

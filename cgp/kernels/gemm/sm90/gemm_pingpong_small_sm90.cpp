@@ -6,7 +6,7 @@ namespace cgp::kernels {
 
 using namespace dsl;
 
-Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const TypedTuning& t) {
+Variant gemm_pingpong_k(const GemmProblem& p, std::string name, const MixedTuning& t) {
   constexpr Major K = Major::k;
   if (p.type == DType::f32) return pingpong_variant<tf32, tf32, f32, K, K>(std::move(name), t);
   if (p.type == DType::s8) return pingpong_variant<s8, s8, s32, K, K, true>(std::move(name), t);

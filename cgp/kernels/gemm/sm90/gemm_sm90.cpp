@@ -11,6 +11,7 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 #include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
@@ -23,22 +24,21 @@ struct GemmTuning {  // decides emitted code, never a type
 };
 
 template <class T, Major MA, Major MB, int BN>
-void gemm_sm90_kernel(Kernel& k, GemmTuning tune, typename HopperOperand<T, MA, kHopperBm>::map a,
-                      typename HopperOperand<T, MB, BN>::map b, InOut<T> c, Val<u32> m, Val<u32> n,
-                      Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
-                      Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
+void gemm_sm90_kernel(Kernel& k, GemmTuning tune) {
   using A = HopperOperand<T, MA, kHopperBm>;
   using B = HopperOperand<T, MB, BN>;
+  GemmDirectParams<OnDevice, T, typename A::map, typename B::map> p;
+  declare_params(k, p, /*persistent=*/false);
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   auto math = k.role<Warpgroup>(kHopperBm / 64, /*registers=*/232);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math);
-  const auto tile = grouped_raster(k.ctaid_x(), tiles_m, tiles_n, tune.group);
+  const auto tile = grouped_raster(k.ctaid_x(), *p.tiles_m, *p.tiles_n, tune.group);
   const auto m0 = tile.row * kHopperBm, n0 = tile.col * BN, batch = k.ctaid_z();
 
   load.one_thread([&](Thread& t) {
-    k.loop(k_tiles, [&](Val<u32> kt) {
+    k.loop(*p.k_tiles, [&](Val<u32> kt) {
       const auto k0 = kt * kHopperBk;
-      ring.fill(t, A::at(a, batch, m0, k0), B::at(b, batch, n0, k0));
+      ring.fill(t, A::at(*p.a, batch, m0, k0), B::at(*p.b, batch, n0, k0));
     });
   });
 
@@ -46,14 +46,18 @@ void gemm_sm90_kernel(Kernel& k, GemmTuning tune, typename HopperOperand<T, MA, 
     // From here the accumulator and the stage belong to the tensor core.
     auto first = wgmma<MA, MB>(wg, fresh<f32, 64, BN>(wg), ring.take(wg));
     // One product stays in flight: issue the next, then free the stage of the one before it.
-    auto last = k.loop(k_tiles - 1, std::move(first), [&](Val<u32>, auto busy) {
+    auto last = k.loop(*p.k_tiles - 1, std::move(first), [&](Val<u32>, auto busy) {
       return std::move(busy).template then<MA, MB>(wg, ring.take(wg));
     });
     auto acc = std::move(last).wait(wg);  // only now is it readable
 
-    const GemmOutput<T> out{
-        InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
-    const auto pairs = paired != 0u;
+    const GemmOutput<T> out{InOut<T>(p.c->at(to<u64>(batch) * *p.stride_c)),
+                            to<u64>(*p.m),
+                            to<u64>(*p.n),
+                            *p.ldc,
+                            *p.alpha,
+                            *p.beta};
+    const auto pairs = *p.paired != 0u;
     const auto row0 = m0 + wg.index * 64;
     std::move(acc).each_pair(wg, [&](Val<u32> r, Val<u32> col, Val<f32> lo, Val<f32> hi) {
       out.put_pair(k, pairs, to<u64>(row0 + r), to<u64>(n0 + col), lo, hi);

@@ -14,6 +14,7 @@
 #include "cgp/dsl/pipeline/dyn_ring.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 
 namespace cgp::kernels {
 namespace {
@@ -22,7 +23,7 @@ using namespace dsl;
 
 // Rows of an operand, `Depth` of K; stored with K contiguous, or with the rows.
 template <class T, Major M, int Rows, int Depth>
-struct StreamOperand {
+struct SmallMOperand {
   using tile = Tile<T, Rows, Depth, Swizzle::b128>;
   using map = TmaIn<tile, 1, Rows, Depth>;
   static auto at(const map& m, const Val<u32>& batch, const Val<u32>& row, const Val<u32>& k) {
@@ -30,7 +31,7 @@ struct StreamOperand {
   }
 };
 template <class T, int Rows, int Depth>
-struct StreamOperand<T, Major::mn, Rows, Depth> {
+struct SmallMOperand<T, Major::mn, Rows, Depth> {
   using tile = Tile<T, Depth, Rows, Swizzle::b128>;
   using map = TmaIn<tile, 1, Depth, Rows>;
   static auto at(const map& m, const Val<u32>& batch, const Val<u32>& row, const Val<u32>& k) {
@@ -39,28 +40,28 @@ struct StreamOperand<T, Major::mn, Rows, Depth> {
 };
 
 template <class T, Major MB, int Tokens, int Rows, int Depth>
-void gemm_stream_kernel(Kernel& k, GemmStreamTuning tune,
-                        typename StreamOperand<T, Major::k, Tokens, Depth>::map a,
-                        typename StreamOperand<T, MB, Rows, Depth>::map b_map, InOut<T> c, Val<u32> m,
-                        Val<u32> n, Val<u64> ldc, Val<u64> stride_c, Val<u32> steps, Val<f32> alpha,
-                        Val<f32> beta, Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> tiles) {
-  using A = StreamOperand<T, Major::k, Tokens, Depth>;
-  using B = StreamOperand<T, MB, Rows, Depth>;
-  const auto b = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
+void gemm_small_m_kernel(Kernel& k, GemmSmallMTuning tune) {
+  using A = SmallMOperand<T, Major::k, Tokens, Depth>;
+  using B = SmallMOperand<T, MB, Rows, Depth>;
+  GemmDirectParams<OnDevice, T, typename A::map, typename B::map> p;
+  declare_params(k, p, /*persistent=*/true);
+  const auto& a = *p.a;
+  const auto& steps = *p.k_tiles;
+  const auto b = tune.evict_first ? p.b->hint(L2Hint::evict_first) : *p.b;
   auto math = k.role<Warpgroup>(Rows / 64);
   auto load = k.role<Warp>(1);
-  if (tune.resident > 1) k.min_blocks(tune.resident);
+  if (tune.min_blocks > 1) k.min_blocks(tune.min_blocks);
   prefetch_descriptors(load, a, b);
   Ring<ByThreads, typename B::tile, typename A::tile> ring(k, Stages::started_by_producer(tune.stages), load,
                                                            math);
-  const auto walk = range(k.ctaid_x(), tiles, k.nctaid_x());
+  const auto walk = range(k.ctaid_x(), *p.tiles, k.nctaid_x());
   struct Place {
     Val<u32> batch, m0, n0;
   };
   // The rows of A first: blocks that run together share B in L2.
   const auto place = [&](const Val<u32>& tile) {
-    const auto rest = tile / tiles_m;
-    return Place{rest / tiles_n, tile % tiles_m * Tokens, rest % tiles_n * Rows};
+    const auto rest = tile / *p.tiles_m;
+    return Place{rest / *p.tiles_n, tile % *p.tiles_m * Tokens, rest % *p.tiles_n * Rows};
   };
 
   load.one_thread([&](Thread& t) {
@@ -80,8 +81,12 @@ void gemm_stream_kernel(Kernel& k, GemmStreamTuning tune,
         return std::move(busy).template then<MB, Major::k>(wg, ring.take(wg));
       });
       auto acc = std::move(last).wait(wg);
-      const GemmOutput<T> out{
-          InOut<T>(c.at(to<u64>(at.batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+      const GemmOutput<T> out{InOut<T>(p.c->at(to<u64>(at.batch) * *p.stride_c)),
+                              to<u64>(*p.m),
+                              to<u64>(*p.n),
+                              *p.ldc,
+                              *p.alpha,
+                              *p.beta};
       const auto n0 = at.n0 + wg.index * 64;
       std::move(acc).each_pair(wg, [&](Val<u32> row, Val<u32> token, Val<f32> lo, Val<f32> hi) {
         out.put(k, to<u64>(at.m0 + token), to<u64>(n0 + row), lo);
@@ -92,7 +97,7 @@ void gemm_stream_kernel(Kernel& k, GemmStreamTuning tune,
 }
 
 template <class T, Major MB, int Tokens>
-Variant make(std::string name, const GemmStreamTuning& t) {
+Variant make(std::string name, const GemmSmallMTuning& t) {
   const auto pick = [&](auto fn) {
     Variant v = variant(std::move(name), 90, fn, t);
     v.only = "sm_90a";
@@ -100,16 +105,16 @@ Variant make(std::string name, const GemmStreamTuning& t) {
   };
   if constexpr (MB == Major::k) {
     if (t.depth == 128)
-      return t.rows == 64    ? pick(gemm_stream_kernel<T, MB, Tokens, 64, 128>)
-             : t.rows == 128 ? pick(gemm_stream_kernel<T, MB, Tokens, 128, 128>)
-                             : pick(gemm_stream_kernel<T, MB, Tokens, 192, 128>);
-    if (t.rows == 64) return pick(gemm_stream_kernel<T, MB, Tokens, 64, 64>);
-    if (t.rows == 192) return pick(gemm_stream_kernel<T, MB, Tokens, 192, 64>);
+      return t.rows == 64    ? pick(gemm_small_m_kernel<T, MB, Tokens, 64, 128>)
+             : t.rows == 128 ? pick(gemm_small_m_kernel<T, MB, Tokens, 128, 128>)
+                             : pick(gemm_small_m_kernel<T, MB, Tokens, 192, 128>);
+    if (t.rows == 64) return pick(gemm_small_m_kernel<T, MB, Tokens, 64, 64>);
+    if (t.rows == 192) return pick(gemm_small_m_kernel<T, MB, Tokens, 192, 64>);
   }
-  return pick(gemm_stream_kernel<T, MB, Tokens, 128, 64>);
+  return pick(gemm_small_m_kernel<T, MB, Tokens, 128, 64>);
 }
 template <class T, Major MB>
-Variant make(std::string name, const GemmStreamTuning& t) {
+Variant make(std::string name, const GemmSmallMTuning& t) {
   return t.tokens == 8    ? make<T, MB, 8>(std::move(name), t)
          : t.tokens == 16 ? make<T, MB, 16>(std::move(name), t)
          : t.tokens == 32 ? make<T, MB, 32>(std::move(name), t)
@@ -118,7 +123,7 @@ Variant make(std::string name, const GemmStreamTuning& t) {
 
 }  // namespace
 
-GemmVariant gemm_stream_sm90(DType type, bool trans_b, const GemmStreamTuning& t) {
+GemmVariant gemm_small_m_sm90(DType type, bool trans_b, const GemmSmallMTuning& t) {
   const GemmConfig config{.family = GemmFamily::sm90_small_m,
                           .a = type,
                           .layout = gemm_layout(false, trans_b),
@@ -126,7 +131,7 @@ GemmVariant gemm_stream_sm90(DType type, bool trans_b, const GemmStreamTuning& t
                           .tile_n = t.rows,
                           .tile_k = t.depth,
                           .stages = t.stages,
-                          .min_blocks = t.resident,
+                          .min_blocks = t.min_blocks,
                           .evict_b = t.evict_first};
   const auto name = print(config);
   if (type == DType::f16)

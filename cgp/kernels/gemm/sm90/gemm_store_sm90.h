@@ -21,7 +21,7 @@ class HopperStore {
  public:
   /// Declares the tensor map of C (box of 64 rows x 128 bytes) and then the epilogue's parameters. ragged:
   /// rows end where a group ends, which the map of schedule/grouped_tiles.h clips, and batches are not C's.
-  /// cols: of the tile; where they are no whole pieces of 128 bytes, pointwise epilogues see pieces of half
+  /// cols: of the tile; where they are no whole subtiles of 128 bytes, pointwise epilogues see subtiles of half
   /// of them (16-bit types).
   HopperStore(dsl::Kernel& k, DType c, const Epilogue& e, const dsl::Val<dsl::u32>& m,
               const dsl::Val<dsl::u32>& n, int cols, bool ragged = false);

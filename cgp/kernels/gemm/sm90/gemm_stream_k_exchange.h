@@ -24,14 +24,14 @@ class StreamKExchange {
     signals_.wait(kStagesFree);
     // Slot `turn` of the owner holds what the block `turn + 1` after it sent.
     const auto thread = k_.tid();  // the math warpgroups come first in the block
-    const auto slot = [&](int turn, int i) {
-      return (thread + std::uint32_t((turn * (count_ / 4) + i) * kThreads)) * 4u;
+    const auto slot = [&](int step, int i) {
+      return (thread + std::uint32_t((step * (count_ / 4) + i) * kThreads)) * 4u;
     };
     for (int to = 0; to < split_; ++to)
       k_.if_(rank != Val<u32>(std::uint32_t(to)), [&] {
         const auto peer = mapa(stages, Val<u32>(std::uint32_t(to)));
-        const auto turn = (rank + std::uint32_t(split_ - 1 - to)) % std::uint32_t(split_);
-        const auto first = (turn * std::uint32_t(count_ / 4 * kThreads) + thread) * 4u;
+        const auto step = (rank + std::uint32_t(split_ - 1 - to)) % std::uint32_t(split_);
+        const auto first = (step * std::uint32_t(count_ / 4 * kThreads) + thread) * 4u;
         for (int i = 0; i < count_ / 4; ++i)
           peer.at(first + std::uint32_t(i * kThreads * 4))
               .template st<4>(
@@ -41,7 +41,7 @@ class StreamKExchange {
     signals_.wait(kSent);
     std::vector<Val<f32>> out;
     for (int i = 0; i < count_; ++i) out.push_back(owned(acc, rank, i));
-    return added(out, rank, [&](int turn, int i) { return stages.at(slot(turn, i)).template ld<4>(); });
+    return added(out, rank, [&](int step, int i) { return stages.at(slot(step, i)).template ld<4>(); });
   }
 
  private:
@@ -62,7 +62,7 @@ class StreamKExchange {
     std::vector<Val<f32>> out;
     for (int i = 0; i < count_ / 4; ++i) {
       std::vector<RegGroup<f32, 4>> slots;
-      for (int turn = 0; turn + 1 < split_; ++turn) slots.push_back(load(turn, i));
+      for (int step = 0; step + 1 < split_; ++step) slots.push_back(load(step, i));
       for (int j = 0; j < 4; ++j) {
         const auto& here = own[std::size_t(4 * i + j)];
         // For each rank the terms come in another order: split is 2 or 4, so choose term by term.

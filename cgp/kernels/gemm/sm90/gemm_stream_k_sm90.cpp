@@ -3,15 +3,15 @@
 
 namespace cgp::kernels {
 
-int gemm_tail_buffers(int bn) { return bn == 192 ? 3 : 2; }
+int gemm_stream_k_buffers(int bn) { return bn == 192 ? 3 : 2; }
 
-int gemm_tail_stages(int bm, int bn, int buffers) {
+int gemm_stream_k_stages(int bm, int bn, int buffers) {
   const int results = buffers * bm * stream_k_store_cols(bn) * 2, stage = (bm + bn) * 128;
   return std::min(8, (227 * 1024 - 1024 - results) / stage);
 }
 
-GemmVariant gemm_tail_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
-                                 const GemmTailTuning& t) {
+GemmVariant gemm_stream_k_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
+                               const GemmStreamKTuning& t) {
   const GemmConfig config{.family = GemmFamily::sm90_stream_k,
                           .a = type,
                           .layout = gemm_layout(trans_a, trans_b),

@@ -42,7 +42,7 @@ using StoreTile =
     Tile<T, 64, stream_k_store_cols(BN), stream_k_store_cols(BN) == 64 ? Swizzle::b128 : Swizzle::none>;
 
 template <class T, Major MA, Major MB, int BM, int BN>
-void gemm(Kernel& k, GemmTailTuning tune) {
+void gemm(Kernel& k, GemmStreamKTuning tune) {
   using A = HopperOperand<T, MA, BM>;
   using B = HopperOperand<T, MB, BN>;
   constexpr int kStore = stream_k_store_cols(BN);
@@ -100,11 +100,11 @@ void gemm(Kernel& k, GemmTailTuning tune) {
       tiles.tail([&](const Val<u32>& tile) {
         const auto to = tiles.coord(tile, BM, BN);
         const auto part = multiply(tiles.tail_step_count());
-        auto sums = exchange->reduce(wg, part, ring.template storage<f32>(k));
+        auto accumulators = exchange->reduce(wg, part, ring.template storage<f32>(k));
         const auto finish = [&](auto width) {
           constexpr int W = decltype(width)::value;
           std::vector<Value> scaled;
-          for (const auto& x : sums) scaled.push_back(x * *p.alpha);
+          for (const auto& x : accumulators) scaled.push_back(x * *p.alpha);
           const Acc<f32, 64, W> acc{AccRegs(std::move(scaled))};
           store(staging.idle(), to, to.n0 + tiles.rank() * std::uint32_t(W), acc, W).wait(wg);
         };

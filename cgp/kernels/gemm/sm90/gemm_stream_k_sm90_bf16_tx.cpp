@@ -3,7 +3,8 @@
 
 namespace cgp::kernels {
 
-Variant gemm_stream_k_sm90_bf16_tx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t) {
+Variant gemm_stream_k_sm90_bf16_tx(std::string name, bool trans_b, int bm, int bn,
+                                   const GemmStreamKTuning& t) {
   using dsl::Major;
   return trans_b ? stream_k::make<dsl::bf16, Major::mn, Major::k>(std::move(name), bm, bn, t)
                  : stream_k::make<dsl::bf16, Major::mn, Major::mn>(std::move(name), bm, bn, t);

@@ -3,7 +3,8 @@
 
 namespace cgp::kernels {
 
-Variant gemm_stream_k_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t) {
+Variant gemm_stream_k_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn,
+                                  const GemmStreamKTuning& t) {
   using dsl::Major;
   return trans_b ? stream_k::make<dsl::f16, Major::k, Major::k>(std::move(name), bm, bn, t)
                  : stream_k::make<dsl::f16, Major::k, Major::mn>(std::move(name), bm, bn, t);

@@ -7,11 +7,11 @@ namespace cgp::kernels {
 namespace stream_k {
 
 template <class T, Major MA, Major MB, int BM, int... BN>
-void choose(Variant& v, int bn, const GemmTailTuning& t, std::integer_sequence<int, BN...>) {
+void choose(Variant& v, int bn, const GemmStreamKTuning& t, std::integer_sequence<int, BN...>) {
   ((bn == BN ? void(v = variant(v.name, 90, gemm<T, MA, MB, BM, BN>, t)) : void()), ...);
 }
 template <class T, Major MA, Major MB>
-Variant make(std::string name, int bm, int bn, const GemmTailTuning& t) {
+Variant make(std::string name, int bm, int bn, const GemmStreamKTuning& t) {
   Variant v;
   v.name = std::move(name);
   // The many widths for the layouts of linear layers; for others they would be code that nobody runs.
@@ -27,9 +27,11 @@ Variant make(std::string name, int bm, int bn, const GemmTailTuning& t) {
 
 }  // namespace stream_k
 
-Variant gemm_stream_k_sm90_bf16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
-Variant gemm_stream_k_sm90_bf16_tx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
-Variant gemm_stream_k_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
-Variant gemm_stream_k_sm90_f16_tx(std::string name, bool trans_b, int bm, int bn, const GemmTailTuning& t);
+Variant gemm_stream_k_sm90_bf16_nx(std::string name, bool trans_b, int bm, int bn,
+                                   const GemmStreamKTuning& t);
+Variant gemm_stream_k_sm90_bf16_tx(std::string name, bool trans_b, int bm, int bn,
+                                   const GemmStreamKTuning& t);
+Variant gemm_stream_k_sm90_f16_nx(std::string name, bool trans_b, int bm, int bn, const GemmStreamKTuning& t);
+Variant gemm_stream_k_sm90_f16_tx(std::string name, bool trans_b, int bm, int bn, const GemmStreamKTuning& t);
 
 }  // namespace cgp::kernels

@@ -21,7 +21,7 @@ struct CopyJob {
   In<b16> source;
   Out<b16> target;
   Val<u64> rows, cols, from_ld, from_stride, to_ld, to_stride;
-  Val<u32> lanes, pieces, end;
+  Val<u32> lanes, blocks_per_row, end;
   static CopyJob parameters(Kernel& k) {
     const auto wide = [&] { return Param<Val<u64>>::make(k); };
     const auto word = [&] { return Param<Val<u32>>::make(k); };
@@ -39,10 +39,18 @@ struct CopyJob {
   }
 };
 
-void gemm_copy_rows(Kernel& k, int jobs) {
+struct PackConfig {
+  int matrices = 1;
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.number("matrices", "x", c.matrices);
+  }
+};
+
+void gemm_pack_kernel(Kernel& k, PackConfig config) {
   k.block(kCopyThreads);
   std::vector<CopyJob> all;
-  for (int i = 0; i < jobs; ++i) all.push_back(CopyJob::parameters(k));
+  for (int i = 0; i < config.matrices; ++i) all.push_back(CopyJob::parameters(k));
   // The job of this block.
   const auto of = [&](auto member) {
     std::vector now{all[0].*member};
@@ -59,12 +67,13 @@ void gemm_copy_rows(Kernel& k, int jobs) {
   std::vector<Val<u32>> first{Val<u32>(0)};
   for (std::size_t i = 1; i < all.size(); ++i)
     first.push_back(select(k.ctaid_x() < all[i - 1].end, first.back(), all[i - 1].end));
-  const auto block = k.ctaid_x() - first.back(), lanes = of(&CopyJob::lanes), pieces = of(&CopyJob::pieces);
-  const auto row = to<u64>(shl(block / pieces, Val<u32>(8) - lanes) + shr(k.tid(), lanes)),
+  const auto block = k.ctaid_x() - first.back(), lanes = of(&CopyJob::lanes),
+             blocks_per_row = of(&CopyJob::blocks_per_row);
+  const auto row = to<u64>(shl(block / blocks_per_row, Val<u32>(8) - lanes) + shr(k.tid(), lanes)),
              batch = to<u64>(k.ctaid_y());
   const auto across = shl(Val<u32>(1), lanes);
   const auto lane = k.tid() & (across - 1u);
-  const auto col = to<u64>(shl(block % pieces, lanes + 3u) + lane), step = to<u64>(across);
+  const auto col = to<u64>(shl(block % blocks_per_row, lanes + 3u) + lane), step = to<u64>(across);
   const auto cols = of(&CopyJob::cols);
   const auto there = row < of(&CopyJob::rows);
   std::vector<In<b16>> source{
@@ -92,8 +101,8 @@ std::uint32_t lanes_of(std::uint64_t cols) {
 
 }  // namespace
 
-Variant gemm_pack(int jobs) {
-  return variant(text::cat("gemm_copy_rows_b16_x", jobs), 75, gemm_copy_rows, jobs);
+Variant gemm_pack(int matrices) {
+  return config_variant("gemm_pack", PackConfig{matrices}, 75, gemm_pack_kernel);
 }
 
 std::uint64_t gemm_pack_blocks(const GemmCopy& c) {
@@ -160,7 +169,7 @@ void pack_gemm_operands(runtime::Stream& s, const GemmChoice& choice, GemmProble
     if (o.filled) copies.push_back({from, {o.address, o.ld, o.stride}, o.rows, o.cols});
   }
   if (!copies.empty()) run_gemm_pack(s, copies, p.batch);
-  at.c_spare = choice.pack_c;
+  at.padded_ldc = choice.pack_c;
 }
 
 }  // namespace cgp::kernels

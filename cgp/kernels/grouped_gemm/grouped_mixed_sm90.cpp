@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm typed_sm90, form rows: any types of wgmma, factors, beta and epilogues.
+// grouped_gemm mixed_sm90, form rows: any types of wgmma, scales, beta and epilogues.
 //   who      as in grouped_rows_sm90.cpp: one producer warp finds the tiles and tells the math warpgroups,
 //   each
 //            of which owns 64 rows
@@ -18,19 +18,19 @@ namespace {
 
 using namespace dsl;
 
-bool sums_promoted(const GroupedProblem& p) {
+bool accumulators_promoted(const GroupedProblem& p) {
   return bytes(p.type) == 1 && p.type != DType::s8 &&
          (p.precision != GemmPrecision::fast || p.scaling == GemmScaling::block);
 }
 
-struct GroupedTypedBuild {
+struct GroupedMixedBuild {
   GroupedProblem p;
-  GroupedTypedTuning tune;
+  GroupedMixedTuning tune;
   DynamicTile tile;
   Epilogue whole;  ///< alpha, beta and the problem's own
 };
 
-// What the kernel needs to scale a tile's sums.
+// What the kernel needs to scale a tile's accumulators.
 struct GroupedScales {
   In<f32> a, b;
   In<u32> index;
@@ -43,7 +43,7 @@ struct GroupedScales {
 };
 
 // An accumulator of 64 rows times scales of a whole operand, or of rows and columns.
-DynAcc scaled(Warpgroup& wg, const GroupedTypedBuild& g, const GroupedScales& f, DynAcc acc,
+DynAcc scaled(Warpgroup& wg, const GroupedMixedBuild& g, const GroupedScales& f, DynAcc acc,
               const Val<u32>& row0, const Val<u32>& left, const Val<u32>& group, const Val<u32>& n0,
               const Val<u32>& n) {
   const auto by_group = [&] { return f.b.ld(to<u64>(group)); };
@@ -73,7 +73,7 @@ DynAcc scaled(Warpgroup& wg, const GroupedTypedBuild& g, const GroupedScales& f,
   return DynAcc(ptx::Mod::f32, 64, cols, AccRegs(std::move(out)));
 }
 
-void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
+void grouped_mixed_kernel(Kernel& k, GroupedMixedBuild g) {
   const auto& t = g.tile;
   const auto pairing = g.p.epilogue.pairing();
   const auto a = DynamicOperand::declare(k, DynTile::operand(t.a, t.element_bytes, Major::k, t.height()));
@@ -119,25 +119,27 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
   });
 
   math.run([&](Warpgroup& wg) {
-    struct Letter {
+    struct WorkTile {
       Val<u32> row, left, col, group;
-      static auto carried() { return std::tuple(&Letter::row, &Letter::left, &Letter::col, &Letter::group); }
+      static auto carried() {
+        return std::tuple(&WorkTile::row, &WorkTile::left, &WorkTile::col, &WorkTile::group);
+      }
     };
     const auto receive = [&] {
       const auto words = mail.receive(wg);
-      return Letter{words[0], words[1], words[2], words[3]};
+      return WorkTile{words[0], words[1], words[2], words[3]};
     };
     k.while_(
-        receive(), [&](const Letter& s) { return assume_uniform(s.left != 0u, Uniform::warpgroup); },
-        [&](const Letter& where) {
-          const auto mine = wg.index * 64u;
+        receive(), [&](const WorkTile& s) { return assume_uniform(s.left != 0u, Uniform::warpgroup); },
+        [&](const WorkTile& where) {
+          const auto warpgroup_row = wg.index * 64u;
           k.if_(
-              assume_uniform(mine < where.left, Uniform::warpgroup),
+              assume_uniform(warpgroup_row < where.left, Uniform::warpgroup),
               [&] {
-                const auto row0 = where.row + mine, left = where.left - mine;
+                const auto row0 = where.row + warpgroup_row, left = where.left - warpgroup_row;
                 auto acc = [&] {
-                  if (!sums_promoted(g.p)) return mainloop.accumulate(wg, k_tiles);
-                  Promotion how{g.tune.parts};
+                  if (!accumulators_promoted(g.p)) return mainloop.accumulate(wg, k_tiles);
+                  Promotion how{g.tune.promote};
                   if (g.p.scaling == GemmScaling::block) {
                     BlockScales f(scales->a, scales->b, k_tiles);
                     const auto origin = DynAcc::origin(wg);
@@ -145,7 +147,7 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
                       const auto in = origin.row + std::uint32_t(r) < left;
                       f.row(scales->row(row0 + origin.row + std::uint32_t(r), in), in);
                     }
-                    f.columns(t, g.tune.parts, pairing, to<u64>(where.group), where.col, n);
+                    f.columns(t, g.tune.promote, pairing, to<u64>(where.group), where.col, n);
                     how.scales = f;
                   }
                   return mainloop.accumulate_promoted(wg, k_tiles, how);
@@ -168,34 +170,41 @@ void grouped_typed_kernel(Kernel& k, GroupedTypedBuild g) {
 
 }  // namespace
 
-GroupedTypedTuning grouped_typed_tuning(const GroupedProblem& q) {
+GroupedMixedTuning grouped_mixed_tuning(const GroupedProblem& q) {
   const auto p = q.whole();
   const bool pairs = p.epilogue.pairing() != Pairing::none;
-  GroupedTypedTuning t;
+  GroupedMixedTuning t;
   t.bn = pairs && bytes(*p.type_c) == 1 ? 256 : 128;
-  const int pieces = (pairs ? t.bn / 2 : t.bn) * bytes(*p.type_c) / 128;
-  t.buffers = pieces % 2 == 0 ? 2 : 1;
+  const int subtiles = (pairs ? t.bn / 2 : t.bn) * bytes(*p.type_c) / 128;
+  t.buffers = subtiles % 2 == 0 ? 2 : 1;
   t.stages = std::min(8, (222 * 1024 - t.bm / 64 * t.buffers * 8192) / ((t.bm + t.bn) * 128));
-  t.parts = std::max(t.bn / 128,
-                     p.epilogue.pairing() == Pairing::halves && p.scaling == GemmScaling::block ? 2 : 1);
+  t.promote = std::max(t.bn / 128,
+                       p.epilogue.pairing() == Pairing::halves && p.scaling == GemmScaling::block ? 2 : 1);
   return t;
 }
 
-Variant grouped_typed_sm90(const GroupedProblem& q, const GroupedTypedTuning& t) {
+Variant grouped_mixed_sm90(const GroupedProblem& q, const GroupedMixedTuning& t) {
   const auto p = q.whole();
   const auto sum = p.type == DType::s8 ? ptx::Mod::s32 : ptx::Mod::f32;
-  GroupedTypedBuild g{p, t, {.a = wgmma_word(p.type), .b = wgmma_word(*p.type_b), .accumulator = sum}, {}};
+  GroupedMixedBuild g{p, t, {.a = wgmma_word(p.type), .b = wgmma_word(*p.type_b), .accumulator = sum}, {}};
   g.tile.element_bytes = bytes(p.type), g.tile.rows = t.bm, g.tile.cols = t.bn, g.tile.warpgroups = t.bm / 64;
   g.tile.stages = t.stages;
   g.whole = grouped_epilogue(p, {});
-  auto name = text::cat("grouped_gemm_", cgp::name(p.type));
-  if (p.type_b != p.type) text::append(name, text::cat("_", cgp::name(*p.type_b)));
-  if (p.type_c != p.type) text::append(name, text::cat("_", cgp::name(*p.type_c)));
-  text::append(name, text::cat("_rows_typed_sm90__", t.bm, "x", t.bn, "_s", t.stages, "_b", t.buffers, "_g",
-                               t.band, sums_promoted(p) ? text::cat("_p", t.parts) : std::string()));
-  if (p.scaling != GemmScaling::none) text::append(name, text::cat("_", kernels::name(p.scaling)));
-  if (!g.whole.empty()) text::append(name, text::cat("__", g.whole.name()));
-  Variant v = variant(std::move(name), 90, grouped_typed_kernel, g);
+  const GroupedConfig config{.a = p.type,
+                             .b = *p.type_b,
+                             .c = *p.type_c,
+                             .form = GroupedForm::rows,
+                             .kind = GroupedKind::mixed_sm90,
+                             .tile_m = t.bm,
+                             .tile_n = t.bn,
+                             .tile_k = 128 / bytes(p.type),
+                             .stages = t.stages,
+                             .store_buffers = t.buffers,
+                             .group = t.band,
+                             .promote = accumulators_promoted(p) ? t.promote : 0,
+                             .scaling = p.scaling,
+                             .epilogue = g.whole.name()};
+  Variant v = grouped_variant(config, 90, grouped_mixed_kernel, g);
   v.only = "sm_90a";
   return v;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grouped products of every type, with factors, beta and epilogues, against loops in double.
+// Grouped products of every type, with scales, beta and epilogues, against loops in double.
 #include "cgp/base/error.h"
 #include "cgp/kernels/gemm/bench/gemm_trial.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
@@ -23,7 +23,7 @@ struct GroupedTrial {
   const char* spread = "ragged";
   /// Of the oracle: what the epilogue does with an element (of a pair), in place.
   std::function<void(std::uint64_t row, std::uint64_t col, double& x, double& error)> map{};
-  std::string kind = "typed_sm90";
+  std::string kind = "mixed_sm90";
 
   std::vector<One> products(const std::vector<std::uint64_t>& ends) const {
     std::vector<One> out;
@@ -180,7 +180,7 @@ GroupedProblem rows(DType t, std::uint64_t groups, std::uint64_t m, std::uint64_
 
 }  // namespace
 
-TEST(grouped_typed, eight_bit_rows_on_hopper) {
+TEST(grouped_mixed, eight_bit_rows_on_hopper) {
   auto p = rows(DType::e4m3, 4, 200, 136, 272);
   GroupedTrial{p}.check("sm_90a");
   p.trans_b = false, p.scaling = GemmScaling::tensor, p.precision = GemmPrecision::fast, p.alpha = 2;
@@ -196,7 +196,7 @@ TEST(grouped_typed, eight_bit_rows_on_hopper) {
   GroupedTrial{s}.check("sm_90a");
 }
 
-TEST(grouped_typed, rows_by_an_index_and_crooked_ones) {
+TEST(grouped_mixed, rows_by_an_index_and_misaligned_ones) {
   auto p = rows(DType::e4m3, 3, 90, 72, 144);
   p.a_rows = 40, p.scaling = GemmScaling::channel;
   std::vector<std::uint32_t> index;
@@ -207,7 +207,7 @@ TEST(grouped_typed, rows_by_an_index_and_crooked_ones) {
   GroupedTrial{rows(DType::bf16, 3, 90, 72, 75)}.check("sm_90a");
 }
 
-TEST(grouped_typed, beta_and_epilogues) {
+TEST(grouped_mixed, beta_and_epilogues) {
   const auto d = trial::emulator("sm_90a");
   auto p = rows(DType::bf16, 4, 150, 144, 72);
   const OnDevice bias(d, DType::f32, p.n, 9);
@@ -223,7 +223,7 @@ TEST(grouped_typed, beta_and_epilogues) {
   GroupedTrial{p}.check("sm_90a");
 }
 
-TEST(grouped_typed, every_form_without_tensor_cores) {
+TEST(grouped_mixed, every_form_without_tensor_cores) {
   for (const char* arch : {"sm_75", "sm_89", "sm_90a"}) {
     const bool small = std::string_view(arch) != "sm_75";
     GroupedProblem p = rows(small ? DType::bf16 : DType::f16, 3, 40, 34, 21);
@@ -247,7 +247,7 @@ TEST(grouped_typed, every_form_without_tensor_cores) {
   }
 }
 
-TEST(grouped_typed, what_does_not_fit_is_said) {
+TEST(grouped_mixed, what_does_not_fit_is_said) {
   auto p = rows(DType::e4m3, 2, 10, 16, 16);
   p.form = GroupedForm::depth, p.m = 8, p.scaling = GemmScaling::channel;
   EXPECT_NE(reject(p).find("scaling = channel"), std::string::npos);
@@ -259,7 +259,7 @@ TEST(grouped_typed, what_does_not_fit_is_said) {
   EXPECT_NE(reject(p).find("amax"), std::string::npos);
 }
 
-TEST(grouped_typed, right_on_a_gpu) {
+TEST(grouped_mixed, right_on_a_gpu) {
   const auto d = trial::a_gpu();
   if (!d) GTEST_SKIP() << "no GPU";
   if (d->info().arch != "sm_90a") GTEST_SKIP() << "made for sm_90a";
@@ -282,7 +282,7 @@ TEST(grouped_typed, right_on_a_gpu) {
   GroupedTrial{p, {}, "ragged", {}, "simt"}.check_on(*d);
 }
 
-TEST(grouped_typed, variants_assemble_without_spills) {
+TEST(grouped_mixed, variants_assemble_without_spills) {
   if (cgp::find_ptxas().empty()) GTEST_SKIP() << "ptxas is not installed: nothing was assembled";
   auto blocks = rows(DType::e4m3, 4, 4096, 4096, 4096), beta = rows(DType::bf16, 4, 4096, 4096, 4096),
        pairs = blocks;
@@ -290,7 +290,7 @@ TEST(grouped_typed, variants_assemble_without_spills) {
   pairs.scaling = GemmScaling::channel, pairs.epilogue = epilogue::swiglu(Pairing::halves),
   pairs.type_c = DType::e4m3;
   for (const auto& p : {blocks, beta, pairs}) {
-    const auto v = grouped_typed_sm90(p, grouped_typed_tuning(p));
+    const auto v = grouped_mixed_sm90(p, grouped_mixed_tuning(p));
     const auto a = cgp::testing::assemble(v.build(v.name, "sm_90a").ptx(), "sm_90a");
     EXPECT_TRUE(a.ok && !a.spill_bytes && !a.stack_bytes && !a.serialised) << v.name << "\n" << a.log;
   }

@@ -13,6 +13,7 @@
 #include "cgp/kernels/gemm/api/gemm_operand.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 #include "cgp/kernels/schedule/raster.h"
 
 namespace cgp::kernels {
@@ -56,13 +57,14 @@ class Partials {
     const auto thread = k_.tid();
     std::vector<Val<f32>> out;
     for (int i = 0; i < count_ / W; ++i) {
-      std::vector<RegGroup<f32, W>> parts;
+      std::vector<RegGroup<f32, W>> loaded;
       for (int from = 0; from < split_; ++from)
-        parts.push_back(
+        loaded.push_back(
             data_.at(slot(Val<u32>(std::uint32_t(from * (count_ / W) + i)), thread, W)).template ld<W>());
       for (int j = 0; j < W; ++j) {
-        std::vector<Val<f32>> total{parts[0][j]};
-        for (int from = 1; from < split_; ++from) total.push_back(total.back() + parts[std::size_t(from)][j]);
+        std::vector<Val<f32>> total{loaded[0][j]};
+        for (int from = 1; from < split_; ++from)
+          total.push_back(total.back() + loaded[std::size_t(from)][j]);
         out.push_back(total.back());
       }
     }
@@ -75,22 +77,22 @@ class Partials {
 };
 
 template <class T, Major MA, Major MB, int BM, int BN>
-void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T, MA, BM>::map a_map,
-                       typename HopperOperand<T, MB, BN>::map b_map, InOut<T> c, Val<u32> m, Val<u32> n,
-                       Val<u64> ldc, Val<u64> stride_c, Val<u32> k_tiles, Val<f32> alpha, Val<f32> beta,
-                       Val<u32> tiles_m, Val<u32> tiles_n, Val<u32> paired) {
+void gemm_cluster_split_k_kernel(Kernel& k, GemmClusterSplitKTuning tune) {
   using A = HopperOperand<T, MA, BM>;
   using B = HopperOperand<T, MB, BN>;
-  const bool below = tune.shared == GemmShared::b, beside = tune.shared == GemmShared::a;
-  const auto b_once = tune.evict_first ? b_map.hint(L2Hint::evict_first) : b_map;
-  const auto a = beside ? a_map.multicast(Axis::x) : a_map;
-  const auto b = below ? b_once.multicast(Axis::x) : b_once;
+  GemmDirectParams<OnDevice, T, typename A::map, typename B::map> p;
+  declare_params(k, p, /*persistent=*/false);
+  const auto& k_tiles = *p.k_tiles;
+  const bool shares_b = tune.shared == GemmShared::b, shares_a = tune.shared == GemmShared::a;
+  const auto b_once = tune.evict_first ? p.b->hint(L2Hint::evict_first) : *p.b;
+  const auto a = shares_a ? p.a->multicast(Axis::x) : *p.a;
+  const auto b = shares_b ? b_once.multicast(Axis::x) : b_once;
   const int split = tune.split;
-  const bool clusters = split > 1 || below || beside;
+  const bool clusters = split > 1 || shares_b || shares_a;
   if (clusters) k.cluster(split > 1 ? split : 2);
   auto math = k.role<Warpgroup>(BM / 64);
   auto load = k.role<Warpgroup>(1);
-  if (tune.resident) k.min_blocks(tune.resident);
+  if (tune.min_blocks) k.min_blocks(tune.min_blocks);
   prefetch_descriptors(load, a, b);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(
       k, clusters ? Stages(tune.stages) : Stages::started_by_producer(tune.stages), load, math, a, b);
@@ -104,11 +106,11 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   const auto batch = k.ctaid_z();
   const auto tile = [&]() -> std::pair<Val<u32>, Val<u32>> {
     if (tune.group == 0) return {index, k.ctaid_y() + 0u};
-    const auto tile = grouped_raster(index, tiles_m, tiles_n, tune.group);
+    const auto tile = grouped_raster(index, *p.tiles_m, *p.tiles_n, tune.group);
     return {tile.row, tile.col};
   }();
-  const auto m0 = below ? (tile.first * 2u + rank) * BM : tile.first * BM,
-             n0 = beside ? (tile.second * 2u + rank) * BN : tile.second * BN;
+  const auto m0 = shares_b ? (tile.first * 2u + rank) * BM : tile.first * BM,
+             n0 = shares_a ? (tile.second * 2u + rank) * BN : tile.second * BN;
   const auto from = split > 1 ? k_tiles * rank / std::uint32_t(split) : k_tiles * 0u,
              to_tile = split > 1 ? k_tiles * (rank + 1) / std::uint32_t(split) : k_tiles + 0u;
 
@@ -119,12 +121,17 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   });
 
   const auto output = [&] {
-    return GemmOutput<T>{InOut<T>(c.at(to<u64>(batch) * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+    return GemmOutput<T>{InOut<T>(p.c->at(to<u64>(batch) * *p.stride_c)),
+                         to<u64>(*p.m),
+                         to<u64>(*p.n),
+                         *p.ldc,
+                         *p.alpha,
+                         *p.beta};
   };
-  const auto store_sums = [&](Warpgroup& wg) {
+  const auto store_accumulator = [&](Warpgroup& wg) {
     const auto out = output();
-    const auto pairs = paired != 0u;
-    const auto sums = partials.back().sum();
+    const auto pairs = *p.paired != 0u;
+    const auto accumulators = partials.back().sum();
     const auto origin = Acc<f32, 64, BN>::origin(wg);
     // Two registers of a thread are two columns of a row, four the same of two rows: of 16 blocks that share
     // 64 columns every other owns the lower rows.
@@ -132,9 +139,9 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     const auto row0 = m0 + wg.index * 64 + (rows ? rank % 2u * 8u : rank * 0u);
     const auto col0 = n0 + (rows ? rank / 2u * 8u : rank * std::uint32_t(BN / split)) + origin.col;
     std::vector<typename GemmOutput<T>::Pair> all;
-    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
+    for (std::size_t i = 0; i + 1 < accumulators.size(); i += 2)
       all.push_back({to<u64>(row0 + origin.row + std::uint32_t(8 * ((i >> 1) & 1))),
-                     to<u64>(col0 + std::uint32_t(8 * (i >> 2))), sums[i], sums[i + 1]});
+                     to<u64>(col0 + std::uint32_t(8 * (i >> 2))), accumulators[i], accumulators[i + 1]});
     out.put_pairs(k, pairs, all);
   };
   math.run([&](Warpgroup& wg) {
@@ -145,20 +152,20 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
     auto acc = std::move(last).wait(wg);
     if (split == 1) {
       const auto out = output();
-      const auto pairs = paired != 0u;
+      const auto pairs = *p.paired != 0u;
       const auto row0 = m0 + wg.index * 64;
       k.if_(
-          pairs & (beta == 0.f),
+          pairs & (*p.beta == 0.f),
           [&] {
             const auto origin = Acc<f32, 64, BN>::origin(wg);
             const auto row = row0 + origin.row, col = n0 + origin.col;
-            const auto first = out.c.at(to<u64>(row) * ldc + to<u64>(col)).template as<b32>();
-            const auto second = out.c.at(to<u64>(row + 8) * ldc + to<u64>(col)).template as<b32>();
-            const auto upper = row < m, lower = row + 8 < m;
+            const auto first = out.c.at(to<u64>(row) * *p.ldc + to<u64>(col)).template as<b32>();
+            const auto second = out.c.at(to<u64>(row + 8) * *p.ldc + to<u64>(col)).template as<b32>();
+            const auto upper = row < *p.m, lower = row + 8 < *p.m;
             for (int i = 0; i < BN / 2; i += 4) {
-              const auto inside = col + std::uint32_t(2 * i) < n;
+              const auto inside = col + std::uint32_t(2 * i) < *p.n;
               const auto word = [&](int j) {
-                return pack<b32>(to<T>(acc[i + j] * alpha), to<T>(acc[i + j + 1] * alpha));
+                return pack<b32>(to<T>(acc[i + j] * *p.alpha), to<T>(acc[i + j + 1] * *p.alpha));
               };
               first.st_if(upper & inside, i, word(0));
               second.st_if(lower & inside, i, word(2));
@@ -179,34 +186,35 @@ void gemm_split_kernel(Kernel& k, GemmSplitTuning tune, typename HopperOperand<T
   if (split == 1) return;
   auto cta = k.cta();
   cluster_sync(cta);
-  math.run(store_sums);
+  math.run(store_accumulator);
 }
 
 template <class T, Major MA, Major MB>
-Variant make(std::string name, int bm, int bn, const GemmSplitTuning& t) {
+Variant make(std::string name, int bm, int bn, const GemmClusterSplitKTuning& t) {
   const auto pick = [&](auto fn) { return variant(std::move(name), 90, fn, t); };
   if constexpr (MB == Major::k)  // with N contiguous, tiles are whole swizzle patterns of 64 columns
     if (bn == 32) {
-      Variant narrow = pick(gemm_split_kernel<T, MA, MB, 64, 32>);
+      Variant narrow = pick(gemm_cluster_split_k_kernel<T, MA, MB, 64, 32>);
       narrow.only = "sm_90a";
       return narrow;
     }
   if constexpr (MA == Major::k && MB == Major::k)
     if (bm == 192) {  // three warpgroups, where tiles of 128 rows leave many processors idle
-      Variant high = pick(gemm_split_kernel<T, MA, MB, 192, 64>);
+      Variant high = pick(gemm_cluster_split_k_kernel<T, MA, MB, 192, 64>);
       high.only = "sm_90a";
       return high;
     }
-  Variant v = bm == 128   ? bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 128, 128>)
-                                      : pick(gemm_split_kernel<T, MA, MB, 128, 64>)
-                : bn == 256 ? pick(gemm_split_kernel<T, MA, MB, 64, 256>)
-              : bn == 128 ? pick(gemm_split_kernel<T, MA, MB, 64, 128>)
-                          : pick(gemm_split_kernel<T, MA, MB, 64, 64>);
+  Variant v = bm == 128   ? bn == 128 ? pick(gemm_cluster_split_k_kernel<T, MA, MB, 128, 128>)
+                                      : pick(gemm_cluster_split_k_kernel<T, MA, MB, 128, 64>)
+                : bn == 256 ? pick(gemm_cluster_split_k_kernel<T, MA, MB, 64, 256>)
+              : bn == 128 ? pick(gemm_cluster_split_k_kernel<T, MA, MB, 64, 128>)
+                          : pick(gemm_cluster_split_k_kernel<T, MA, MB, 64, 64>);
   v.only = "sm_90a";
   return v;
 }
 template <class T>
-Variant make_layout(const std::string& name, bool ta, bool tb, int bm, int bn, const GemmSplitTuning& t) {
+Variant make_layout(const std::string& name, bool ta, bool tb, int bm, int bn,
+                    const GemmClusterSplitKTuning& t) {
   constexpr Major K = Major::k, MN = Major::mn;
   if (ta) return tb ? make<T, MN, K>(name, bm, bn, t) : make<T, MN, MN>(name, bm, bn, t);
   return tb ? make<T, K, K>(name, bm, bn, t) : make<T, K, MN>(name, bm, bn, t);
@@ -214,8 +222,8 @@ Variant make_layout(const std::string& name, bool ta, bool tb, int bm, int bn, c
 
 }  // namespace
 
-GemmVariant gemm_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
-                            const GemmSplitTuning& t) {
+GemmVariant gemm_cluster_split_k_sm90(DType type, bool trans_a, bool trans_b, int bm, int bn,
+                                      const GemmClusterSplitKTuning& t) {
   const bool multicast = t.shared != GemmShared::none;
   const GemmConfig config{.family = GemmFamily::sm90_cluster_split_k,
                           .a = type,
@@ -229,7 +237,7 @@ GemmVariant gemm_split_sm90(DType type, bool trans_a, bool trans_b, int bm, int 
                           .split_k = t.split,
                           .group = t.group,
                           .raster_grid = t.group == 0,
-                          .min_blocks = t.resident,
+                          .min_blocks = t.min_blocks,
                           .evict_b = t.evict_first};
   const auto name = print(config);
   return {type == DType::f16 ? make_layout<f16>(name, trans_a, trans_b, bm, bn, t)
