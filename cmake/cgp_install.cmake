@@ -4,7 +4,7 @@
 # cgp::c, and pkg-config the modules cgp (C), cgp-launch and cgp-kernels (C++).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(CGP_CPP_LIBRARIES base cuda ptx emu dsl runtime launch kernels)
+set(CGP_CPP_LIBRARIES base cuda ptx emu dsl quant runtime launch kernels)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cgp)
 
 foreach(library IN LISTS CGP_CPP_LIBRARIES)
@@ -53,4 +53,4 @@ endfunction()
 cgp_pkg_config(cgp c "GPU kernels behind a C interface" "-lcgp" "")
 cgp_pkg_config(cgp-launch cpp "GPU kernels as C++ functions, on a GPU or an emulator"
   "-lcgp_launch -lcgp_dsl -lcgp_runtime -lcgp_emu -lcgp_ptx -lcgp_cuda -lcgp_base -ldl -pthread" "")
-cgp_pkg_config(cgp-kernels cpp "The kernel library, from C++" "-lcgp_kernels" "cgp-launch")
+cgp_pkg_config(cgp-kernels cpp "The kernel library, from C++" "-lcgp_kernels -lcgp_quant" "cgp-launch")

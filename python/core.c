@@ -190,7 +190,7 @@ FUNCTION(stream_set_scratch, 2)
   return done(cgp_stream_set_scratch(handle(a[0]), lend, NULL));
 END
 
-/* stream, a, b, c, alpha, beta, precision, activation, swiglu, scaling, bias, residual, scale_a, scale_b, c_spare */
+/* stream, a, b, c, alpha, beta, precision, activation, swiglu, scaling, bias, residual, scale_a, scale_b, padded_ldc */
 FUNCTION(gemm, 15)
   TENSOR(a_tensor, 1)
   TENSOR(b, 2)
@@ -203,7 +203,7 @@ FUNCTION(gemm, 15)
   o.alpha = (float)PyFloat_AsDouble(a[4]), o.beta = (float)PyFloat_AsDouble(a[5]);
   o.precision = (int32_t)PyLong_AsLong(a[6]), o.activation = (int32_t)PyLong_AsLong(a[7]);
   o.swiglu = (int32_t)PyLong_AsLong(a[8]), o.scaling = (int32_t)PyLong_AsLong(a[9]);
-  o.c_spare = PyObject_IsTrue(a[14]);
+  o.padded_ldc = PyObject_IsTrue(a[14]);
   if (PyErr_Occurred()) return NULL;
   o.bias = bias, o.residual = residual, o.scale_a = scale_a, o.scale_b = scale_b;
   return done(cgp_gemm(handle(a[0]), a_tensor, b, &o, c));
@@ -225,17 +225,18 @@ static int attention_score(PyObject* score, cgp_attention_options* o, PyObject**
   o->score = PyBytes_AsString(*held);
   return 0;
 }
-/* What may follow: cu_q, cu_kv, q_scale, k_scale, v_scale, longest_q, longest_kv, promoted. `of`: the tensors. */
+/* What may follow: cu_seqlens_q, cu_seqlens_kv, q_scale, k_scale, v_scale, max_seqlen_q, max_seqlen_kv, promoted. `of`: storage for
+ * the tensors. */
 enum { ATTENTION_MORE = 8, ATTENTION_TENSORS = 5 };
 static int attention_more(PyObject* const* a, cgp_attention_options* o, cgp_tensor* of, const char* function) {
-  static const char* const names[ATTENTION_TENSORS] = {"cu_q", "cu_kv", "q_scale", "k_scale", "v_scale"};
-  const cgp_tensor** const to[ATTENTION_TENSORS] = {&o->cu_q, &o->cu_kv, &o->q_scale, &o->k_scale, &o->v_scale};
+  static const char* const names[ATTENTION_TENSORS] = {"cu_seqlens_q", "cu_seqlens_kv", "q_scale", "k_scale", "v_scale"};
+  const cgp_tensor** const to[ATTENTION_TENSORS] = {&o->cu_seqlens_q, &o->cu_seqlens_kv, &o->q_scale, &o->k_scale, &o->v_scale};
   for (int i = 0; i < ATTENTION_TENSORS; ++i) {
     const int given = read_tensor(a[i], of + i, names[i], function);
     if (given < 0) return 1;
     if (given) *to[i] = of + i;
   }
-  o->longest_q = PyLong_AsUnsignedLongLong(a[5]), o->longest_kv = PyLong_AsUnsignedLongLong(a[6]);
+  o->max_seqlen_q = PyLong_AsUnsignedLongLong(a[5]), o->max_seqlen_kv = PyLong_AsUnsignedLongLong(a[6]);
   o->promoted = PyObject_IsTrue(a[7]);
   return PyErr_Occurred() != NULL;
 }
@@ -322,7 +323,7 @@ FUNCTION(norm_backward, 12)
   o.dsum = dsum, o.weight = weight, o.mean = mean, o.rstd = rstd, o.dweight = dweight, o.dbias = dbias;
   return done((layer ? cgp_layer_norm_backward : cgp_rms_norm_backward)(handle(a[0]), x, dy, &o, dx));
 END
-/* stream, logits, targets, loss, lse, dlogits, scale, errors, ignore_index, label_smoothing, z_loss */
+/* stream, logits, targets, loss, lse, dlogits, scale, error_flag, ignore_index, label_smoothing, z_loss */
 FUNCTION(cross_entropy, 11)
   TENSOR(logits, 1)
   TENSOR(targets, 2)
@@ -330,12 +331,12 @@ FUNCTION(cross_entropy, 11)
   TENSOR(lse, 4)
   TENSOR(dlogits, 5)
   TENSOR(scale, 6)
-  TENSOR(errors, 7)
+  TENSOR(error_flag, 7)
   OPTIONS(cgp_cross_entropy_options)
   o.ignore_index = PyLong_AsLongLong(a[8]);
   o.label_smoothing = real(a[9]), o.z_loss = real(a[10]);
   if (PyErr_Occurred()) return NULL;
-  o.scale = scale, o.errors = errors;
+  o.scale = scale, o.error_flag = error_flag;
   return done(cgp_cross_entropy(handle(a[0]), logits, targets, &o, loss, lse, dlogits));
 END
 /* stream, targets, ignore_index, scale */
@@ -417,7 +418,7 @@ FUNCTION(softmax_backward, 5)
 END
 
 /* stream, q, k, v, o, lse, d_o, d_q, d_k, d_v, scale, causal, window_left, window_right, soft_cap, slopes, mask,
- * key_lengths, any_order, score, score_data, and more or not */
+ * key_lengths, nondeterministic, score, score_data, and more or not */
 FUNCTION(attention_backward, n > 21 ? 21 + ATTENTION_MORE : 21)
   TENSOR(q, 1)
   TENSOR(k, 2)
@@ -438,37 +439,37 @@ FUNCTION(attention_backward, n > 21 ? 21 + ATTENTION_MORE : 21)
   PyObject* text;
   if (attention_score(a[19], &o, &text)) return NULL;
   o.slopes = slopes, o.mask = mask, o.key_lengths = key_lengths, o.score_data = score_data;
-  o.any_order = PyObject_IsTrue(a[18]);
+  o.nondeterministic = PyObject_IsTrue(a[18]);
   const cgp_status status = cgp_attention_backward(handle(a[0]), q, k, v, &o, out, lse, d_o, d_q, d_k, d_v);
   Py_XDECREF(text);
   return done(status);
 END
-/* stream, indices, weight, errors, out */
+/* stream, indices, weight, error_flag, out */
 FUNCTION(embedding, 5)
   TENSOR(indices, 1)
   TENSOR(weight, 2)
-  TENSOR(errors, 3)
+  TENSOR(error_flag, 3)
   TENSOR(out, 4)
-  return done(cgp_embedding(handle(a[0]), indices, weight, errors, out));
+  return done(cgp_embedding(handle(a[0]), indices, weight, error_flag, out));
 END
-/* stream, indices, dout, padding_idx, errors, dweight */
+/* stream, indices, dout, padding_idx, error_flag, dweight */
 FUNCTION(embedding_backward, 6)
   TENSOR(indices, 1)
   TENSOR(dout, 2)
-  TENSOR(errors, 4)
+  TENSOR(error_flag, 4)
   TENSOR(dweight, 5)
   const int64_t padding = PyLong_AsLongLong(a[3]);
   if (PyErr_Occurred()) return NULL;
-  return done(cgp_embedding_backward(handle(a[0]), indices, dout, padding, errors, dweight));
+  return done(cgp_embedding_backward(handle(a[0]), indices, dout, padding, error_flag, dweight));
 END
-FUNCTION(embedding_backward_onto, 6)
+FUNCTION(embedding_backward_accumulate, 6)
   TENSOR(indices, 1)
   TENSOR(dout, 2)
-  TENSOR(errors, 4)
+  TENSOR(error_flag, 4)
   TENSOR(dweight, 5)
   const int64_t padding = PyLong_AsLongLong(a[3]);
   if (PyErr_Occurred()) return NULL;
-  return done(cgp_embedding_backward_onto(handle(a[0]), indices, dout, padding, errors, dweight));
+  return done(cgp_embedding_backward_accumulate(handle(a[0]), indices, dout, padding, error_flag, dweight));
 END
 /* stream, x, p, seed, offset, y */
 FUNCTION(dropout, 6)
@@ -500,8 +501,8 @@ FUNCTION(cumsum, 4)
   return done(cgp_cumsum(handle(a[0]), x, PyObject_IsTrue(a[2]), y));
 END
 /* stream, x, weight0, weight1, weight2, bias0, bias1, bias2, residual, norm_weight, norm_bias, eps, weight_offset, norm,
- * activation, gated, early, ahead0, ahead1, ahead_bytes, y */
-FUNCTION(few_rows, 21)
+ * activation, gated, pdl, prefetch0, prefetch1, prefetch_bytes, y */
+FUNCTION(decode_linear, 21)
   TENSOR(x, 1)
   TENSOR(weight0, 2)
   TENSOR(weight1, 3)
@@ -512,21 +513,21 @@ FUNCTION(few_rows, 21)
   TENSOR(residual, 8)
   TENSOR(norm_weight, 9)
   TENSOR(norm_bias, 10)
-  TENSOR(ahead0, 17)
-  TENSOR(ahead1, 18)
+  TENSOR(prefetch0, 17)
+  TENSOR(prefetch1, 18)
   TENSOR(y, 20)
-  OPTIONS(cgp_few_rows_options)
+  OPTIONS(cgp_decode_linear_options)
   o.eps = real(a[11]), o.weight_offset = real(a[12]);
   o.norm = small(a[13]), o.activation = small(a[14]);
-  o.gated = PyObject_IsTrue(a[15]), o.early = PyObject_IsTrue(a[16]);
-  o.ahead_bytes = PyLong_AsUnsignedLongLong(a[19]);
+  o.gated = PyObject_IsTrue(a[15]), o.pdl = PyObject_IsTrue(a[16]);
+  o.prefetch_bytes = PyLong_AsUnsignedLongLong(a[19]);
   if (PyErr_Occurred()) return NULL;
-  o.ahead0 = ahead0, o.ahead1 = ahead1;
+  o.prefetch0 = prefetch0, o.prefetch1 = prefetch1;
   o.weight0 = weight0, o.weight1 = weight1, o.weight2 = weight2, o.bias0 = bias0, o.bias1 = bias1, o.bias2 = bias2;
   o.residual = residual, o.norm_weight = norm_weight, o.norm_bias = norm_bias;
-  return done(cgp_few_rows(handle(a[0]), x, &o, y));
+  return done(cgp_decode_linear(handle(a[0]), x, &o, y));
 END
-/* stream, qkv, cos, sin, q_weight, k_weight, lengths, offset, eps, early, table, wrong, pool */
+/* stream, qkv, cos, sin, q_weight, k_weight, lengths, offset, eps, pdl, table, error_flag, pool */
 FUNCTION(qkv_append, 13)
   TENSOR(qkv, 1)
   TENSOR(cos, 2)
@@ -535,24 +536,24 @@ FUNCTION(qkv_append, 13)
   TENSOR(k_weight, 5)
   TENSOR(lengths, 6)
   TENSOR(table, 10)
-  TENSOR(wrong, 11)
+  TENSOR(error_flag, 11)
   TENSOR(pool, 12)
   OPTIONS(cgp_qkv_append_options)
-  o.offset = PyLong_AsUnsignedLongLong(a[7]), o.eps = real(a[8]), o.early = PyObject_IsTrue(a[9]);
+  o.offset = PyLong_AsUnsignedLongLong(a[7]), o.eps = real(a[8]), o.pdl = PyObject_IsTrue(a[9]);
   if (PyErr_Occurred()) return NULL;
   o.cos = cos, o.sin = sin, o.q_weight = q_weight, o.k_weight = k_weight, o.lengths = lengths;
-  return done(cgp_qkv_append(handle(a[0]), qkv, &o, table, wrong, pool));
+  return done(cgp_qkv_append(handle(a[0]), qkv, &o, table, error_flag, pool));
 END
-static int paged_options(PyObject* scale, PyObject* early, PyObject* max_length, PyObject* scales, PyObject* share,
+static int paged_options(PyObject* scale, PyObject* pdl, PyObject* max_length, PyObject* scales, PyObject* share,
                          cgp_paged_attention_options* o) {
   memset(o, 0, sizeof *o);
   o->size = sizeof *o;
-  o->scale = real(scale), o->early = PyObject_IsTrue(early), o->max_length = PyLong_AsUnsignedLongLong(max_length);
+  o->scale = real(scale), o->pdl = PyObject_IsTrue(pdl), o->max_length = PyLong_AsUnsignedLongLong(max_length);
   o->share = PyLong_AsUnsignedLongLong(share);
   if (scales != Py_None && !PyArg_ParseTuple(scales, "ff", &o->key_scale, &o->value_scale)) return 1;
   return PyErr_Occurred() != NULL;
 }
-/* stream, q, pool, table, scale, early, max_length, (key scale, value scale) or None, share -> bytes */
+/* stream, q, pool, table, scale, pdl, max_length, (key scale, value scale) or None, share -> bytes */
 FUNCTION(paged_attention_workspace, 9)
   TENSOR(q, 1)
   TENSOR(pool, 2)
@@ -564,21 +565,21 @@ FUNCTION(paged_attention_workspace, 9)
   torch_end();
   return status ? fail(status) : PyLong_FromUnsignedLongLong(bytes);
 END
-/* stream, q, pool, table, lengths, scale, early, max_length, workspace, wrong, o, (key scale, value scale) or None, share, shared or
- * None */
+/* stream, q, pool, table, lengths, scale, pdl, max_length, workspace, error_flag, o, (key scale, value scale) or None, share,
+ * shared or None */
 FUNCTION(paged_attention, 14)
   TENSOR(q, 1)
   TENSOR(pool, 2)
   TENSOR(table, 3)
   TENSOR(lengths, 4)
   TENSOR(workspace, 8)
-  TENSOR(wrong, 9)
+  TENSOR(error_flag, 9)
   TENSOR(out, 10)
   TENSOR(shared, 13)
   cgp_paged_attention_options o;
   if (paged_options(a[5], a[6], a[7], a[11], a[12], &o)) return NULL;
   o.shared = shared;
-  return done(cgp_paged_attention(handle(a[0]), q, pool, table, lengths, &o, workspace, wrong, out));
+  return done(cgp_paged_attention(handle(a[0]), q, pool, table, lengths, &o, workspace, error_flag, out));
 END
 
 /* ---- pages of a cache */
@@ -655,15 +656,15 @@ END
 #define SCALES(index)       \
   OPTIONS(cgp_kv_options)   \
   if (!PyArg_ParseTuple(a[index], "ff", &o.key_scale, &o.value_scale)) return NULL;
-/* stream, k, v, slots, (key scale, value scale), wrong, pool */
+/* stream, k, v, slots, (key scale, value scale), error_flag, pool */
 FUNCTION(kv_append, 7)
   TENSOR(k, 1)
   TENSOR(v, 2)
   TENSOR(slots, 3)
-  TENSOR(wrong, 5)
+  TENSOR(error_flag, 5)
   TENSOR(pool, 6)
   SCALES(4)
-  return done(cgp_kv_append(handle(a[0]), k, v, slots, &o, wrong, pool));
+  return done(cgp_kv_append(handle(a[0]), k, v, slots, &o, error_flag, pool));
 END
 /* stream, pool, (from, to, tokens) */
 FUNCTION(kv_copy, 3)
@@ -672,16 +673,16 @@ FUNCTION(kv_copy, 3)
   if (!PyArg_ParseTuple(a[2], "III", &copy.from, &copy.to, &copy.tokens)) return NULL;
   return done(cgp_kv_copy(handle(a[0]), pool, &copy));
 END
-/* stream, pool, table, lengths, (key scale, value scale), wrong, k, v */
+/* stream, pool, table, lengths, (key scale, value scale), error_flag, k, v */
 FUNCTION(kv_gather, 8)
   TENSOR(pool, 1)
   TENSOR(table, 2)
   TENSOR(lengths, 3)
-  TENSOR(wrong, 5)
+  TENSOR(error_flag, 5)
   TENSOR(k, 6)
   TENSOR(v, 7)
   SCALES(4)
-  return done(cgp_kv_gather(handle(a[0]), pool, table, lengths, &o, wrong, k, v));
+  return done(cgp_kv_gather(handle(a[0]), pool, table, lengths, &o, error_flag, k, v));
 END
 /* stream, ((function, arguments without the stream), ...): one after another. What a step of decoding queues, without
  * Python between the calls. */
@@ -716,6 +717,8 @@ FUNCTION(run, 2)
   Py_RETURN_NONE;
 END
 
+#include "core_quantized.inc"
+
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
                                 METHOD(jit_count),      METHOD(alloc),       METHOD(free),        METHOD(upload),
@@ -726,8 +729,8 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(rope),           METHOD(activate),    METHOD(activate_backward), METHOD(gated),
                                 METHOD(gated_backward), METHOD(log_softmax), METHOD(softmax_backward),
                                 METHOD(attention_backward), METHOD(embedding), METHOD(embedding_backward),
-                                METHOD(dropout),        METHOD(embedding_backward_onto),
-                                METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(few_rows),
+                                METHOD(dropout),        METHOD(embedding_backward_accumulate),
+                                METHOD(argmax),         METHOD(topk),        METHOD(cumsum),      METHOD(decode_linear),
                                 METHOD(qkv_append),     METHOD(paged_attention), METHOD(paged_attention_workspace), METHOD(run),
                                 METHOD(kv_pages_new),   METHOD(kv_pages_free), METHOD(kv_pages_left), METHOD(kv_add),
                                 METHOD(kv_fork),        METHOD(kv_extend),   METHOD(kv_truncate), METHOD(kv_free),
@@ -735,6 +738,10 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(kv_gather),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),
                                 METHOD(torch_empty),
+                                METHOD(quantized_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
+                                METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
+                                METHOD(quantized_packed_bytes), METHOD(quantized_pack), METHOD(gguf_open), METHOD(gguf_free),
+                                METHOD(gguf_tensors),   METHOD(gguf_read),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

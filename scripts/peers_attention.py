@@ -84,7 +84,7 @@ def document_rows(prefixes, ours, rounds, flush):
                     print(line, flush=True)
 
 
-def shaped_rows(prefixes, rounds, flush):
+def feature_rows(prefixes, rounds, flush):
     """Gradients of shaped scores: flex_attention compiled (soft cap, slopes), PyTorch's attention with a mask."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -181,7 +181,7 @@ def main():
         decode_rows(a.rounds, flush)
     if a.prefixes:
         document_rows(a.prefixes, ours, a.rounds, flush)
-        shaped_rows(a.prefixes, a.rounds, flush)
+        feature_rows(a.prefixes, a.rounds, flush)
         padded_rows(a.prefixes, a.rounds, flush)
     passes = ["forward", "backward"]
     for kind in passes:

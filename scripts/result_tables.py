@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import gemm_names
+import kernel_names
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "h200"
@@ -53,7 +54,7 @@ class Timing:
 class Row:
     def __init__(self, row, run):
         self.name, self.run = row["name"], run
-        self.variant = gemm_names.current(row.get("variant", ""))
+        self.variant = kernel_names.current(gemm_names.current(row.get("variant", "")))
         self.timings = [Timing(t["name"], t["ms"]) for t in row["timings"]]
         if not self.timings:
             raise Bad(f"{self.name} has no timings")

@@ -14,7 +14,7 @@ namespace {
 
 using kernels::AttentionStrides;
 
-// Of [batch, heads, rows, d], or of documents' [rows, heads, d].
+// Of [batch, heads, rows, d], or packed: [rows, heads, d].
 AttentionStrides strides(const Tensor& t, bool packed) {
   t.expect_rank(packed ? 3 : 4, packed ? 3 : 4);
   if (t.size(-1) > 1 && t.stride(-1) != 1)
@@ -25,11 +25,11 @@ AttentionStrides strides(const Tensor& t, bool packed) {
   if (packed) return {0, t.stride(1), t.stride(0)};
   return {t.stride(0), t.stride(1), t.stride(2)};
 }
-// Where documents begin; their number.
+// The address of cu_seqlens; returns the number of sequences.
 std::uint64_t offsets(const cgp_tensor* given, const char* op, const char* argument, std::uint64_t* address) {
   const Tensor t(given, op, argument);
   t.expect({DType::u32, DType::s32}), t.expect_rank(1, 1), t.expect_contiguous();
-  if (!t.size(0)) t.fail("it must have an element more than there are documents");
+  if (!t.size(0)) t.fail("it must have one element more than there are sequences");
   *address = t.address();
   return t.size(0) - 1;
 }
@@ -62,22 +62,25 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   else
     out.expect({q.dtype()});
   p.out = out.dtype(), p.promoted = o.promoted != 0;
-  p.packed = o.cu_q || o.cu_kv;
+  p.packed = o.cu_seqlens_q || o.cu_seqlens_kv;
   p.q = strides(q, p.packed), p.k = strides(k, p.packed), p.v = strides(v, p.packed);
   p.o = strides(out, p.packed);
   p.heads_q = q.size(1), p.heads_kv = k.size(1), p.d_qk = q.size(-1), p.d_v = v.size(-1);
   std::vector<std::uint64_t> k_shape = k.shape(), o_shape = q.shape();
   k_shape.back() = p.d_qk, o_shape.back() = p.d_v;
   if (p.packed) {
-    p.batch = offsets(o.cu_q, op, "cu_q", &at.cu_q), at.total_q = q.size(0), at.total_kv = k.size(0);
-    if (const auto n = offsets(o.cu_kv, op, "cu_kv", &at.cu_kv); n != p.batch)
-      throw ArgumentError(text::cat(op, ": cu_q is of ", p.batch, " documents, cu_kv of ", n));
-    p.n_q = o.longest_q ? std::min(o.longest_q, at.total_q) : at.total_q;
-    p.n_kv = o.longest_kv ? std::min(o.longest_kv, at.total_kv) : at.total_kv;
-  } else {
-    if (o.longest_q || o.longest_kv)
+    p.batch = offsets(o.cu_seqlens_q, op, "cu_seqlens_q", &at.cu_seqlens_q), at.total_q = q.size(0),
+    at.total_kv = k.size(0);
+    if (const auto n = offsets(o.cu_seqlens_kv, op, "cu_seqlens_kv", &at.cu_seqlens_kv); n != p.batch)
       throw ArgumentError(
-          text::cat(op, ": longest_q and longest_kv are of documents: cu_q and cu_kv are missing"));
+          text::cat(op, ": cu_seqlens_q is of ", p.batch, " sequences, cu_seqlens_kv of ", n));
+    p.n_q = o.max_seqlen_q ? std::min(o.max_seqlen_q, at.total_q) : at.total_q;
+    p.n_kv = o.max_seqlen_kv ? std::min(o.max_seqlen_kv, at.total_kv) : at.total_kv;
+  } else {
+    if (o.max_seqlen_q || o.max_seqlen_kv)
+      throw ArgumentError(text::cat(op,
+                                    ": max_seqlen_q and max_seqlen_kv need packed sequences: cu_seqlens_q "
+                                    "and cu_seqlens_kv are missing"));
     k_shape[0] = p.batch = q.size(0), p.n_q = q.size(2), p.n_kv = k.size(2);
   }
   auto v_shape = k_shape;
@@ -146,7 +149,7 @@ Whole whole(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, c
   return w;
 }
 
-void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, const Tensor& k,
+void backward(cgp_stream& s, const Whole& w, bool nondeterministic, const Tensor& q, const Tensor& k,
               const Tensor& v, const Tensor& out, const Tensor& d_o, const Tensor& d_q, const Tensor& d_k,
               const Tensor& d_v) {
   const Tensor* of[] = {&out, &q, &k, &v};
@@ -168,7 +171,7 @@ void backward(cgp_stream& s, const Whole& w, bool any_order, const Tensor& q, co
   const std::uint64_t workspace = kernels::attention_backward_workspace(w.p, w.at.total_q);
   const std::uint64_t scratch = floats ? s.stream.scratch(delta + workspace) : 0;
   g.delta = scratch, g.workspace = scratch && workspace ? scratch + delta : 0;
-  g.deterministic = !any_order;
+  g.deterministic = !nondeterministic;
   kernels::attention_backward(s.stream, w.p, w.at, g);
 }
 
@@ -203,7 +206,7 @@ cgp_status cgp_attention_backward(cgp_stream* s, const cgp_tensor* q, const cgp_
     const Tensor tq(q, op, "q"), tk(k, op, "k"), tv(v, op, "v"), out(o, op, "o");
     const auto given = cgp::capi::known(options, defaults, op);
     const auto w = cgp::capi::whole(op, tq, tk, tv, given, out, lse);
-    cgp::capi::backward(*s, w, given.any_order != 0, tq, tk, tv, out, Tensor(d_o, op, "d_o"),
+    cgp::capi::backward(*s, w, given.nondeterministic != 0, tq, tk, tv, out, Tensor(d_o, op, "d_o"),
                         Tensor(d_q, op, "d_q"), Tensor(d_k, op, "d_k"), Tensor(d_v, op, "d_v"));
   });
 }

@@ -36,7 +36,7 @@ std::uint64_t kv_word(const Tensor& t) {
 }
 
 void append_tokens(cgp_stream& s, const Tensor& k, const Tensor& v, const Tensor& slots,
-                   const cgp_kv_options* o, const Tensor& wrong, const Tensor& pool) {
+                   const cgp_kv_options* o, const Tensor& error_flag, const Tensor& pool) {
   const auto c = kv_cache_of(pool, k, o, "kv_append");
   const std::uint64_t shape[] = {k.rank() == 3 ? k.size(0) : 0, c.heads, c.d};
   k.expect_rank(3, 3), k.expect_shape(shape, "pool"), v.expect({k.dtype()}),
@@ -55,11 +55,11 @@ void append_tokens(cgp_stream& s, const Tensor& k, const Tensor& v, const Tensor
     v.fail("its strides must be those of k");
   if ((k.size(0) > 1 && !t.row) || (k.size(1) > 1 && !t.head))
     k.fail("it repeats elements", "pass x.contiguous()");
-  kernels::kv_append(s.stream, c, pool.address(), t, slots.address(), kv_word(wrong));
+  kernels::kv_append(s.stream, c, pool.address(), t, slots.address(), kv_word(error_flag));
 }
 
 void gather_tokens(cgp_stream& s, const Tensor& pool, const Tensor& table, const Tensor& lengths,
-                   const cgp_kv_options* o, const Tensor& wrong, const Tensor& k, const Tensor& v) {
+                   const cgp_kv_options* o, const Tensor& error_flag, const Tensor& k, const Tensor& v) {
   const auto c = kv_cache_of(pool, k, o, "kv_gather");
   k.expect_rank(4, 4);
   const std::uint64_t batch = k.size(0), shape[] = {batch, c.heads, k.size(2), c.d};
@@ -71,7 +71,7 @@ void gather_tokens(cgp_stream& s, const Tensor& pool, const Tensor& table, const
   table.expect_shape(rows, "k");
   lengths.expect({DType::u32, DType::s32}), lengths.expect_shape(one, "k"), lengths.expect_contiguous();
   kernels::kv_gather(s.stream, c, pool.address(), table.address(), table.size(1), lengths.address(), batch,
-                     k.size(2), k.address(), v.address(), kv_word(wrong));
+                     k.size(2), k.address(), v.address(), kv_word(error_flag));
 }
 
 void copy_page(cgp_stream& s, const Tensor& pool, std::uint32_t from, std::uint32_t to,
@@ -157,12 +157,13 @@ cgp_status cgp_kv_tables(cgp_kv_pages* pages, const uint64_t* sequences, uint64_
   });
 }
 cgp_status cgp_kv_append(cgp_stream* s, const cgp_tensor* k, const cgp_tensor* v, const cgp_tensor* slots,
-                         const cgp_kv_options* options, const cgp_tensor* wrong, const cgp_tensor* pool) {
+                         const cgp_kv_options* options, const cgp_tensor* error_flag,
+                         const cgp_tensor* pool) {
   return guarded([&] {
     require(s, "s");
     const char* op = "kv_append";
     cgp::capi::append_tokens(*s, Tensor(k, op, "k"), Tensor(v, op, "v"), Tensor(slots, op, "slots"), options,
-                             Tensor(wrong, op, "wrong"), Tensor(pool, op, "pool"));
+                             Tensor(error_flag, op, "error_flag"), Tensor(pool, op, "pool"));
   });
 }
 cgp_status cgp_kv_copy(cgp_stream* s, const cgp_tensor* pool, const cgp_kv_page_copy* what) {
@@ -172,13 +173,13 @@ cgp_status cgp_kv_copy(cgp_stream* s, const cgp_tensor* pool, const cgp_kv_page_
   });
 }
 cgp_status cgp_kv_gather(cgp_stream* s, const cgp_tensor* pool, const cgp_tensor* table,
-                         const cgp_tensor* lengths, const cgp_kv_options* options, const cgp_tensor* wrong,
-                         const cgp_tensor* k, const cgp_tensor* v) {
+                         const cgp_tensor* lengths, const cgp_kv_options* options,
+                         const cgp_tensor* error_flag, const cgp_tensor* k, const cgp_tensor* v) {
   return guarded([&] {
     require(s, "s");
     const char* op = "kv_gather";
     cgp::capi::gather_tokens(*s, Tensor(pool, op, "pool"), Tensor(table, op, "table"),
-                             Tensor(lengths, op, "lengths"), options, Tensor(wrong, op, "wrong"),
+                             Tensor(lengths, op, "lengths"), options, Tensor(error_flag, op, "error_flag"),
                              Tensor(k, op, "k"), Tensor(v, op, "v"));
   });
 }

@@ -31,8 +31,8 @@ std::uint64_t one_word(const cgp_tensor* given, const char* op, const char* name
   return t.address();
 }
 
-void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, const Tensor& y) {
-  const char* op = "few_rows";
+void decode_linear(cgp_stream& s, const Tensor& x, const cgp_decode_linear_options& o, const Tensor& y) {
+  const char* op = "decode_linear";
   x.expect_rank(1, CGP_MAX_RANK), x.expect({DType::f16, DType::bf16}), y.expect({x.dtype()});
   const auto in = x.rows(), out = y.rows();
   kernels::DecodeLinear p;
@@ -62,14 +62,14 @@ void few_rows(cgp_stream& s, const Tensor& x, const cgp_few_rows_options& o, con
   p.norm = kernels::DecodeLinearNorm(o.norm), p.activation = kernels::Activation(o.activation);
   p.norm_weight = vector(o.norm_weight, op, "norm_weight", p.type, p.k);
   p.norm_bias = vector(o.norm_bias, op, "norm_bias", p.type, p.k);
-  p.eps = o.eps, p.weight_offset = o.weight_offset, p.gated = o.gated != 0, p.pdl = o.early != 0;
-  const cgp_tensor* ahead[] = {o.ahead0, o.ahead1};
+  p.eps = o.eps, p.weight_offset = o.weight_offset, p.gated = o.gated != 0, p.pdl = o.pdl != 0;
+  const cgp_tensor* prefetch[] = {o.prefetch0, o.prefetch1};
   for (int i = 0; i < 2; ++i) {
-    if (!ahead[i]) continue;
-    const Tensor t(ahead[i], op, i ? "ahead1" : "ahead0");
+    if (!prefetch[i]) continue;
+    const Tensor t(prefetch[i], op, i ? "prefetch1" : "prefetch0");
     t.expect_contiguous();
     const std::uint64_t from = (t.address() + 127) / 128 * 128, skipped = from - t.address(),
-                        all = std::min(t.elements() * std::uint64_t(bytes(t.dtype())), o.ahead_bytes);
+                        all = std::min(t.elements() * std::uint64_t(bytes(t.dtype())), o.prefetch_bytes);
     p.prefetch[i] = {from, all > skipped ? all - skipped : 0};
   }
   auto shape = x.shape();
@@ -101,7 +101,7 @@ std::uint64_t lengths_of(const cgp_tensor* given, const char* op, std::uint64_t 
 }
 
 void qkv_append(cgp_stream& s, const Tensor& qkv, const cgp_qkv_append_options& o, const Tensor& table,
-                const cgp_tensor* wrong, const Tensor& pool) {
+                const cgp_tensor* error_flag, const Tensor& pool) {
   const char* op = "qkv_append";
   qkv.expect_rank(4, 4), qkv.expect({DType::f16, DType::bf16});
   kernels::QkvAppend p;
@@ -118,7 +118,7 @@ void qkv_append(cgp_stream& s, const Tensor& qkv, const cgp_qkv_append_options& 
   qkv.expect_apart(pool), table_of(table, p.batch);
   p.qkv = qkv.address(), p.pitch = tokens.count > 1 ? tokens.stride : 0;
   p.pool = pool.address(), p.table = table.address(), p.columns = table.size(1);
-  p.error_flag = one_word(wrong, op, "wrong");
+  p.error_flag = one_word(error_flag, op, "error_flag");
   if (!o.cos != !o.sin) throw ArgumentError(text::cat(op, ": cos and sin must be given together"));
   if (o.cos) {
     const Tensor cos(o.cos, op, "cos"), sin(o.sin, op, "sin");
@@ -130,7 +130,7 @@ void qkv_append(cgp_stream& s, const Tensor& qkv, const cgp_qkv_append_options& 
   p.q_weight = vector(o.q_weight, op, "q_weight", qkv.dtype(), p.cache.d);
   p.k_weight = vector(o.k_weight, op, "k_weight", qkv.dtype(), p.cache.d);
   if (o.lengths) p.lengths = lengths_of(o.lengths, op, p.batch);
-  p.offset = o.offset, p.eps = o.eps, p.pdl = o.early != 0;
+  p.offset = o.offset, p.eps = o.eps, p.pdl = o.pdl != 0;
   kernels::qkv_append(s.stream, p);
 }
 
@@ -147,7 +147,7 @@ kernels::DecodeProblem paged(const Tensor& q, const Tensor& pool, const Tensor& 
   table_of(table, p.batch);
   if (o.key_scale) p.cache.key_scale = o.key_scale;
   if (o.value_scale) p.cache.value_scale = o.value_scale;
-  p.columns = table.size(1), p.max_length = o.max_length, p.pdl = o.early != 0;
+  p.columns = table.size(1), p.max_length = o.max_length, p.pdl = o.pdl != 0;
   p.share = o.share;
   if (o.scale) p.scale = o.scale;
   if (o.scale < 0)
@@ -159,7 +159,7 @@ kernels::DecodeProblem paged(const Tensor& q, const Tensor& pool, const Tensor& 
 
 void paged_attention(cgp_stream& s, const Tensor& q, const Tensor& pool, const Tensor& table,
                      const cgp_tensor* lengths, const cgp_paged_attention_options& o, const Tensor& workspace,
-                     const cgp_tensor* wrong, const Tensor& out) {
+                     const cgp_tensor* error_flag, const Tensor& out) {
   auto p = paged(q, pool, table, o);
   out.expect({q.dtype()}), out.expect_shape(q.shape(), "q"), out.expect_apart(q), out.expect_apart(pool);
   if (out.size(3) > 1 && out.stride(3) != 1) out.fail("its last dimension must be contiguous");
@@ -171,7 +171,7 @@ void paged_attention(cgp_stream& s, const Tensor& q, const Tensor& pool, const T
   kernels::DecodeAddresses at;
   at.q = q.address(), at.pool = pool.address(), at.table = table.address(), at.o = out.address();
   at.lengths = lengths_of(lengths, "paged_attention", p.batch);
-  at.workspace = workspace.address(), at.error_flag = one_word(wrong, "paged_attention", "wrong");
+  at.workspace = workspace.address(), at.error_flag = one_word(error_flag, "paged_attention", "error_flag");
   if ((o.share > 1) != (o.shared != nullptr))
     throw ArgumentError("paged_attention: shared and a share above 1 belong together");
   if (o.shared) {
@@ -191,23 +191,23 @@ using cgp::capi::known;
 using cgp::capi::require;
 using cgp::capi::Tensor;
 
-cgp_status cgp_few_rows(cgp_stream* s, const cgp_tensor* x, const cgp_few_rows_options* options,
-                        const cgp_tensor* y) {
+cgp_status cgp_decode_linear(cgp_stream* s, const cgp_tensor* x, const cgp_decode_linear_options* options,
+                             const cgp_tensor* y) {
   return guarded([&] {
     require(s, "s"), require(options, "options");
-    cgp::capi::few_rows(*s, Tensor(x, "few_rows", "x"), known(options, *options, "few_rows"),
-                        Tensor(y, "few_rows", "y"));
+    cgp::capi::decode_linear(*s, Tensor(x, "decode_linear", "x"), known(options, *options, "decode_linear"),
+                             Tensor(y, "decode_linear", "y"));
   });
 }
 cgp_status cgp_qkv_append(cgp_stream* s, const cgp_tensor* qkv, const cgp_qkv_append_options* options,
-                          const cgp_tensor* table, const cgp_tensor* wrong, const cgp_tensor* pool) {
+                          const cgp_tensor* table, const cgp_tensor* error_flag, const cgp_tensor* pool) {
   return guarded([&] {
-    require(s, "s"), require(wrong, "wrong");
+    require(s, "s"), require(error_flag, "error_flag");
     const char* op = "qkv_append";
     cgp_qkv_append_options defaults{};
     defaults.size = sizeof defaults;
     cgp::capi::qkv_append(*s, Tensor(qkv, op, "qkv"), known(options, defaults, op),
-                          Tensor(table, op, "table"), wrong, Tensor(pool, op, "pool"));
+                          Tensor(table, op, "table"), error_flag, Tensor(pool, op, "pool"));
   });
 }
 cgp_status cgp_paged_attention_workspace(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
@@ -227,14 +227,14 @@ cgp_status cgp_paged_attention_workspace(cgp_stream* s, const cgp_tensor* q, con
 cgp_status cgp_paged_attention(cgp_stream* s, const cgp_tensor* q, const cgp_tensor* pool,
                                const cgp_tensor* table, const cgp_tensor* lengths,
                                const cgp_paged_attention_options* options, const cgp_tensor* workspace,
-                               const cgp_tensor* wrong, const cgp_tensor* o) {
+                               const cgp_tensor* error_flag, const cgp_tensor* o) {
   return guarded([&] {
-    require(s, "s"), require(lengths, "lengths"), require(wrong, "wrong");
+    require(s, "s"), require(lengths, "lengths"), require(error_flag, "error_flag");
     const char* op = "paged_attention";
     cgp_paged_attention_options defaults{};
     defaults.size = sizeof defaults;
     cgp::capi::paged_attention(*s, Tensor(q, op, "q"), Tensor(pool, op, "pool"), Tensor(table, op, "table"),
                                lengths, known(options, defaults, op), Tensor(workspace, op, "workspace"),
-                               wrong, Tensor(o, op, "o"));
+                               error_flag, Tensor(o, op, "o"));
   });
 }

@@ -183,8 +183,8 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (oc.transposed) c.fail("its rows must be contiguous");
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   auto to = c.array();
-  if (o.c_spare && to.size) to.size += kernels::c_padding(p.dense());
-  kernels::gemm(s.stream, p, a.array(), b.array(), to, r.factors, o.c_spare != 0);
+  if (o.padded_ldc && to.size) to.size += kernels::c_padding(p.dense());
+  kernels::gemm(s.stream, p, a.array(), b.array(), to, r.factors, o.padded_ldc != 0);
 }
 
 using kernels::GroupedForm;
@@ -215,7 +215,7 @@ void ask(GroupedProblem& p, kernels::GroupedAddresses& at, const char* op, const
 
 void no_amax(const char* op, const cgp_gemm_options& o) {
   if (o.amax) throw ArgumentError(text::cat(op, ": amax: rows of a group are not blocks of 128 rows of c"));
-  if (o.c_spare) throw ArgumentError(text::cat(op, ": c_spare is cgp_gemm's"));
+  if (o.padded_ldc) throw ArgumentError(text::cat(op, ": padded_ldc is cgp_gemm's"));
 }
 
 void grouped(cgp_stream& s, GroupedForm form, const Tensor& a, const Tensor& b, const Tensor& ends,

@@ -47,10 +47,10 @@ void cross_entropy(cgp_stream& s, const Tensor& logits, const Tensor& targets,
     t.expect({DType::f32}), expect_one(t);
     c.scale = t.view(s);
   }
-  if (o.errors) {
-    const Tensor t(o.errors, "cross_entropy", "errors");
+  if (o.error_flag) {
+    const Tensor t(o.error_flag, "cross_entropy", "error_flag");
     t.expect({DType::u32, DType::s32}), expect_one(t);
-    c.errors = t.view(s, true), c.errors.dtype = DType::u32;
+    c.error_flag = t.view(s, true), c.error_flag.dtype = DType::u32;
   }
   kernels::cross_entropy(s.stream, c);
 }

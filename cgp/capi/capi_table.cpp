@@ -15,9 +15,9 @@ namespace {
 
 void index_type(const Tensor& t) { t.expect({DType::s32, DType::s64}), t.expect_contiguous(); }
 
-kernels::View errors(cgp_stream& s, const cgp_tensor* given, const char* op) {
+kernels::View error_flag_of(cgp_stream& s, const cgp_tensor* given, const char* op) {
   if (!given) return {};
-  const Tensor t(given, op, "errors");
+  const Tensor t(given, op, "error_flag");
   t.expect({DType::u32, DType::s32});
   if (t.elements() != 1) t.fail("it must have one element");
   auto v = t.view(s, true);
@@ -37,28 +37,29 @@ void table(const Tensor& t, std::uint64_t cols, const char* like) {
   t.expect_shape(shape, like);
 }
 
-void embedding(cgp_stream& s, const Tensor& indices, const Tensor& weight, const cgp_tensor* wrong,
+void embedding(cgp_stream& s, const Tensor& indices, const Tensor& weight, const cgp_tensor* error_flag,
                const Tensor& out) {
   index_type(indices), matches(out, indices), table(weight, out.size(-1), "out");
   out.expect({weight.dtype()}), out.expect_apart(weight), out.expect_apart(indices);
   const auto from = weight.rows(), to = out.rows();
   kernels::Embedding e;
   e.indices = indices.view(s), e.weight = weight.view(s), e.out = out.view(s, true);
-  e.errors = errors(s, wrong, "embedding");
+  e.error_flag = error_flag_of(s, error_flag, "embedding");
   e.rows = to.rows, e.vocab = from.rows, e.cols = to.cols;
   e.weight_layout.pitch = from.pitch, e.out_layout.pitch = to.pitch;
   kernels::embedding(s.stream, e);
 }
 
 void embedding_backward(cgp_stream& s, const Tensor& indices, const Tensor& dout, std::int64_t padding_idx,
-                        const cgp_tensor* wrong, const Tensor& dweight, bool onto) {
+                        const cgp_tensor* error_flag, const Tensor& dweight, bool accumulate) {
   index_type(indices), matches(dout, indices), table(dweight, dout.size(-1), "dout");
   dweight.expect({dout.dtype()}), dweight.expect_apart(dout), dweight.expect_apart(indices);
   const auto from = dout.rows(), to = dweight.rows();
   kernels::EmbeddingBackward e;
   e.indices = indices.view(s), e.dout = dout.view(s), e.dweight = dweight.view(s, true);
-  e.errors = errors(s, wrong, "embedding_backward");
-  e.rows = from.rows, e.vocab = to.rows, e.cols = from.cols, e.padding_idx = padding_idx, e.onto = onto;
+  e.error_flag = error_flag_of(s, error_flag, "embedding_backward");
+  e.rows = from.rows, e.vocab = to.rows, e.cols = from.cols, e.padding_idx = padding_idx,
+  e.accumulate = accumulate;
   e.dout_layout.pitch = from.pitch, e.dweight_layout.pitch = to.pitch;
   const std::uint64_t words = kernels::embedding_workspace(e.rows, e.vocab);
   const std::uint64_t scratch = words ? s.stream.scratch(words * 4) : 0;
@@ -81,31 +82,32 @@ using cgp::capi::require;
 using cgp::capi::Tensor;
 
 cgp_status cgp_embedding(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* weight,
-                         const cgp_tensor* errors, const cgp_tensor* out) {
+                         const cgp_tensor* error_flag, const cgp_tensor* out) {
   return guarded([&] {
     require(s, "s");
     const char* op = "embedding";
-    cgp::capi::embedding(*s, Tensor(indices, op, "indices"), Tensor(weight, op, "weight"), errors,
+    cgp::capi::embedding(*s, Tensor(indices, op, "indices"), Tensor(weight, op, "weight"), error_flag,
                          Tensor(out, op, "out"));
   });
 }
 cgp_status cgp_embedding_backward(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
-                                  int64_t padding_idx, const cgp_tensor* errors, const cgp_tensor* dweight) {
+                                  int64_t padding_idx, const cgp_tensor* error_flag,
+                                  const cgp_tensor* dweight) {
   return guarded([&] {
     require(s, "s");
     const char* op = "embedding_backward";
     cgp::capi::embedding_backward(*s, Tensor(indices, op, "indices"), Tensor(dout, op, "dout"), padding_idx,
-                                  errors, Tensor(dweight, op, "dweight"), false);
+                                  error_flag, Tensor(dweight, op, "dweight"), false);
   });
 }
-cgp_status cgp_embedding_backward_onto(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
-                                       int64_t padding_idx, const cgp_tensor* errors,
-                                       const cgp_tensor* dweight) {
+cgp_status cgp_embedding_backward_accumulate(cgp_stream* s, const cgp_tensor* indices, const cgp_tensor* dout,
+                                             int64_t padding_idx, const cgp_tensor* error_flag,
+                                             const cgp_tensor* dweight) {
   return guarded([&] {
     require(s, "s");
-    const char* op = "embedding_backward_onto";
+    const char* op = "embedding_backward_accumulate";
     cgp::capi::embedding_backward(*s, Tensor(indices, op, "indices"), Tensor(dout, op, "dout"), padding_idx,
-                                  errors, Tensor(dweight, op, "dweight"), true);
+                                  error_flag, Tensor(dweight, op, "dweight"), true);
   });
 }
 cgp_status cgp_dropout(cgp_stream* s, const cgp_tensor* x, double p, uint64_t seed, uint64_t offset,

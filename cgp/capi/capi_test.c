@@ -419,7 +419,8 @@ static void test_cross_entropy(void) {
   OK(cgp_upload(device, errors.t.address, &wrong, sizeof wrong));
   cgp_cross_entropy_options o;
   memset(&o, 0, sizeof o);
-  o.size = sizeof o, o.ignore_index = -7, o.label_smoothing = 0.25f, o.scale = &scale.t, o.errors = &errors.t;
+  o.size = sizeof o, o.ignore_index = -7, o.label_smoothing = 0.25f, o.scale = &scale.t,
+  o.error_flag = &errors.t;
   OK(cgp_count_targets(stream, &target.t, -7, &scale.t));
   OK(cgp_cross_entropy(stream, &x.t, &target.t, &o, &loss.t, NULL, &d.t));
   fetch(&loss), fetch(&d), fetch(&scale);
@@ -579,8 +580,8 @@ static void test_attention(void) {
         "attention: score_data", "no score");
   drop(&q), drop(&k), drop(&v), drop(&o), drop(&lse), drop(&data);
 }
-/* documents one after the other, and the same one by one */
-static void test_attention_of_documents(void) {
+/* packed sequences, and the same one by one */
+static void test_attention_of_packed_sequences(void) {
   const int64_t h = 4, hk = 2, d = 16, rows = 12, cu[] = {0, 5, 5, 12};
   const int32_t begins[] = {0, 5, 5, 12};
   array q = make(3, (int64_t[]){rows, h, d}, 1), k = make(3, (int64_t[]){rows, hk, d}, 1);
@@ -593,7 +594,7 @@ static void test_attention_of_documents(void) {
   cgp_attention_options options, plain;
   memset(&options, 0, sizeof options);
   options.size = sizeof options, options.causal = 1, plain = options;
-  options.cu_q = options.cu_kv = &c, options.longest_q = options.longest_kv = 7;
+  options.cu_seqlens_q = options.cu_seqlens_kv = &c, options.max_seqlen_q = options.max_seqlen_kv = 7;
   OK(cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, &lse.t));
   for (int n = 0; n < 3; ++n) {
     cgp_tensor one[4] = {q.t, k.t, v.t, alone.t};
@@ -608,13 +609,13 @@ static void test_attention_of_documents(void) {
   }
   fetch(&o), fetch(&alone);
   for (int64_t i = 0; i < rows * h * d; ++i) CHECK(fabs(o.host[i] - alone.host[i]) < 1e-6);
-  options.cu_kv = NULL;
+  options.cu_seqlens_kv = NULL;
   FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL),
-        "attention: cu_kv", "");
-  options.cu_q = NULL;
+        "attention: cu_seqlens_kv", "");
+  options.cu_seqlens_q = NULL;
   FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL), "attention: q",
         "");
-  options.cu_q = options.cu_kv = &c, options.k_scale = &offsets.t;
+  options.cu_seqlens_q = options.cu_seqlens_kv = &c, options.k_scale = &offsets.t;
   FAILS(CGP_INVALID_ARGUMENT, cgp_attention(stream, &q.t, &k.t, &v.t, &options, &o.t, NULL), "k_scale",
         "e4m3");
   drop(&q), drop(&k), drop(&v), drop(&o), drop(&alone), drop(&lse), drop(&offsets);
@@ -782,25 +783,25 @@ static void test_decoding(void) {
   /* one token of one sequence: 1 head, d 64, whose cache has no other */
   array x = make_half(2, (int64_t[]){1, 16}, 1), w = make_half(2, (int64_t[]){192, 16}, 1),
         y = make_half(2, (int64_t[]){1, 192}, 0);
-  cgp_few_rows_options few;
+  cgp_decode_linear_options few;
   memset(&few, 0, sizeof few);
   few.size = sizeof few, few.weight0 = &w.t;
-  OK(cgp_few_rows(stream, &x.t, &few, &y.t));
+  OK(cgp_decode_linear(stream, &x.t, &few, &y.t));
   fetch_half(&y);
   for (int n = 0; n < 192; ++n) {
     double want = 0;
     for (int e = 0; e < 16; ++e) want += (double)x.host[e] * w.host[n * 16 + e];
     CHECK(fabs(y.host[n] - want) <= fabs(want) / 256 + 1e-6);
   }
-  FAILS(CGP_INVALID_ARGUMENT, cgp_few_rows(stream, &x.t, &few, &x.t), "y", "shape");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_decode_linear(stream, &x.t, &few, &x.t), "y", "shape");
   few.bias1 = &x.t;
-  FAILS(CGP_INVALID_ARGUMENT, cgp_few_rows(stream, &x.t, &few, &y.t), "bias1", "weight");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_decode_linear(stream, &x.t, &few, &y.t), "bias1", "weight");
 
   array pool = make_half(5, (int64_t[]){2, 2, 1, 16, 64}, 0), o = make_half(4, (int64_t[]){1, 1, 1, 64}, 0);
   array table = make_words(2, (int64_t[]){1, 1}, (int32_t[]){1}),
         lengths = make_words(1, (int64_t[]){1}, (int32_t[]){1});
-  array wrong = make_words(1, (int64_t[]){1}, (int32_t[]){0});
-  cgp_tensor t = words(&table), l = words(&lengths), bad = words(&wrong), qkv = y.t, q = o.t;
+  array error_flag = make_words(1, (int64_t[]){1}, (int32_t[]){0});
+  cgp_tensor t = words(&table), l = words(&lengths), bad = words(&error_flag), qkv = y.t, q = o.t;
   qkv.rank = 4;
   for (int i = 0; i < 4; ++i)
     qkv.shape[i] = (int64_t[]){1, 1, 3, 64}[i], qkv.stride[i] = (int64_t[]){192, 192, 64, 1}[i];
@@ -815,8 +816,8 @@ static void test_decoding(void) {
   memset(workspace.host, 0, workspace.count * sizeof(float));
   OK(cgp_upload(device, workspace.t.address, workspace.host, workspace.count * sizeof(float)));
   OK(cgp_paged_attention(stream, &q, &pool.t, &t, &l, NULL, &workspace.t, &bad, &o.t));
-  fetch_half(&o), fetch_half(&pool), fetch(&wrong);
-  CHECK(word(&wrong, 0) == 0);
+  fetch_half(&o), fetch_half(&pool), fetch(&error_flag);
+  CHECK(word(&error_flag, 0) == 0);
   for (int e = 0; e < 64; ++e) {
     CHECK(o.host[e] == y.host[128 + e]); /* the only value */
     CHECK(pool.host[2 * 16 * 64 + e] == y.host[64 + e] && pool.host[3 * 16 * 64 + e] == y.host[128 + e]);
@@ -845,7 +846,7 @@ static void test_decoding(void) {
           "bytes");
   append.cos = &x.t;
   FAILS(CGP_INVALID_ARGUMENT, cgp_qkv_append(stream, &qkv, &append, &t, &bad, &pool.t), "cos", "sin");
-  array* all[] = {&x, &w, &y, &pool, &o, &table, &lengths, &wrong, &workspace};
+  array* all[] = {&x, &w, &y, &pool, &o, &table, &lengths, &error_flag, &workspace};
   for (size_t n = 0; n < sizeof all / sizeof *all; ++n) drop(all[n]);
 }
 
@@ -893,7 +894,7 @@ int main(int argc, char** argv) {
   test_cross_entropy();
   test_elements();
   test_attention();
-  test_attention_of_documents();
+  test_attention_of_packed_sequences();
   test_attention_backward();
   test_tables();
   test_decoding();

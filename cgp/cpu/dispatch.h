@@ -10,8 +10,9 @@
 
 namespace cgp::cpu {
 
-/// Each includes those before it. avx2 is AVX2 with FMA; avx512 is F, BW, DQ and VL.
-enum class Isa : std::uint8_t { scalar, sse2, avx2, avx512, avx512_vnni };
+/// Each includes those before it, except that a processor with AVX-512 may lack avx_vnni. avx2 is AVX2 with FMA and F16C;
+/// avx512 is F, BW, DQ and VL; amx is AMX-TILE and AMX-BF16, which Linux must grant to the process.
+enum class Isa : std::uint8_t { scalar, sse2, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx };
 std::string_view name(Isa isa);
 /// Narrowest first.
 std::vector<Isa> all_isas();

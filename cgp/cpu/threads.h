@@ -28,6 +28,16 @@ class Barrier {
 /// no more. 0 threads: processors(). `body` must not throw. Throws ArgumentError for a negative number.
 void run_on_threads(int threads, const std::function<void(int thread, int count)>& body);
 
+/// body(from, to) over [0, extent) in chunks of `chunk`, on up to `threads` threads (0: processors()), the caller among
+/// them; returns when all chunks are done. Whoever is free takes the next chunk, and nobody waits for a thread that has
+/// not begun one. A call in which the caller could not run for more than half a millisecond, because the system gave its
+/// processor or that of a thread it needs to somebody else, is followed by 32 times as long in which callers work alone:
+/// with busy neighbours threads cost a few percent at most. Inside a body, or while
+/// the threads work for another caller, the caller runs all of it. `body` must not throw. Throws ArgumentError for a negative
+/// number of threads and a chunk below 1.
+void parallel_for(std::int64_t extent, std::int64_t chunk, int threads,
+                  const std::function<void(std::int64_t from, std::int64_t to)>& body);
+
 /// Threads worth starting for so much work: one for each `least` of it, at most `threads` (0: processors()).
 int threads_for(std::int64_t work, std::int64_t least, int threads);
 

@@ -41,10 +41,11 @@ enum class Check : std::uint32_t {
   deadlock = 1u << 7,   ///< deadlock
   lifetime = 1u << 8,   ///< lifetime.dsmem lifetime.global
   program = 1u << 9,    ///< trap, assert: the program itself gave up
+  strict = 1u << 10,    ///< no check of its own: warnings become errors
 };
-inline constexpr std::uint32_t kAllChecks = (1u << 10) - 1;
-/// The checks that this version performs: all of them.
-inline constexpr std::uint32_t kPerformedChecks = kAllChecks;
+inline constexpr std::uint32_t kAllChecks = (1u << 10) - 1;  ///< without strict
+/// What this version performs: all of it.
+inline constexpr std::uint32_t kPerformedChecks = kAllChecks | std::uint32_t(Check::strict);
 
 class CheckSet {
  public:
@@ -68,7 +69,8 @@ class CheckSet {
   std::uint32_t bits_ = 0;
 };
 /// "all", "none", or names joined by commas, each optionally with a leading '-' to take it away
-/// ("all,-uninit"). Throws ArgumentError naming the closest check.
+/// ("all,-uninit"). "strict" makes warnings errors; alone it is all checks so. Throws ArgumentError naming the
+/// closest check.
 CheckSet parse_checks(std::string_view text);
 std::string name(CheckSet s);
 
@@ -163,7 +165,8 @@ struct Launch {
   std::span<const std::byte> params;
 };
 
-/// Only errors fail a run. Notes are classes that are harmless on hardware (race.same_value).
+/// Only errors fail a run. Warnings are wrong by the letter of PTX, and harmless in binaries that ship; under
+/// Check::strict they are errors. Notes are harmless on hardware (race.same_value).
 enum class Severity : std::uint8_t { error, warning, note };
 std::string_view name(Severity s);
 
@@ -179,7 +182,7 @@ struct OtherParty {
 
 struct Finding {
   std::string cls;                      ///< "oob.global", "deadlock", ... (finding_class.h, docs/findings.md)
-  Severity severity = Severity::error;  ///< make_finding takes it from the class's table
+  Severity severity = Severity::error;  ///< the class's; under Check::strict its warnings are errors
   std::string message;                  ///< one or more sentences with the numbers
   std::string access;                   ///< what `instruction` does: "reads 4 bytes"; may be empty
   std::string instruction;
@@ -191,13 +194,19 @@ struct Finding {
   std::string buffer;            ///< nearest allocation or variable
   std::int64_t byte_offset = 0;  ///< of `address` from the start of `buffer`
   std::string hint;
-  std::uint64_t count = 1;  ///< how often this class was met at this instruction
+  std::uint64_t count = 1;  ///< how often this class was met, at all `instructions`
+  /// Instructions with the same cause: of one C++ line (of both parties), or next to each other. The first is
+  /// shown.
+  std::uint32_t instructions = 1;
   std::optional<OtherParty> other;
   /// With `other`: what would have ordered the two and is not there ("no barrier between them")
   std::string missing_edge;
 };
 /// A finding as several lines of text for a terminal.
 std::string describe(const Finding& f);
+/// The order of a report: errors first, what may be the cause of others before these (a race before the value that
+/// was never written and the deadlock), then by line.
+bool reported_before(const Finding& a, const Finding& b);
 
 /// Counts of one instruction over all warps of the launch.
 struct PcCounters {
@@ -248,7 +257,7 @@ struct AccessMap {
 
 struct Result {
   Counters counters;
-  std::vector<Finding> findings;    ///< errors first, then by line
+  std::vector<Finding> findings;    ///< one a cause, in the order of reported_before
   std::vector<AccessMap> accesses;  ///< with Options::access_map, by address, what was never touched left out
   std::string output;               ///< what the kernel printed
   double seconds = 0;               ///< host time

@@ -13,11 +13,23 @@ using text::cat;
 namespace {
 std::string place(const Dim3& d) { return cat("(", d.x, ",", d.y, ",", d.z, ")"); }
 
+/// The lists of registers of matrix instructions are left out: "{%f1, ..., %f64}".
+std::string short_text(std::string s) {
+  for (std::size_t open = s.find('{'); open != s.npos; open = s.find('{', open + 1)) {
+    const std::size_t close = s.find('}', open), first = s.find(',', open);
+    if (close == s.npos) break;
+    if (std::count(s.begin() + std::ptrdiff_t(open), s.begin() + std::ptrdiff_t(close), ',') < 8) continue;
+    const std::size_t last = s.rfind(',', close);
+    s.replace(first, last - first, ", ...");
+  }
+  return s;
+}
+
 /// `at` is a Finding or an OtherParty.
 template <class At>
 void locate(const ProgramImpl& p, std::uint32_t inst, At& at) {
   const ptx::Inst& i = p.inst(inst);
-  at.instruction = p.text(inst);
+  at.instruction = short_text(p.text(inst));
   at.ptx_line = int(i.ptx_line);
   if (i.loc == ptx::kNone) return;
   const ptx::Loc& loc = p.module.locs[i.loc];
@@ -32,10 +44,18 @@ auto order(const Finding& f) {
 }
 }  // namespace
 
+std::string line_text(const ProgramImpl& p, std::uint32_t inst) {
+  OtherParty at;
+  locate(p, inst, at);
+  return cat("PTX line ", at.ptx_line, at.file.empty() ? "" : cat(", ", at.file, ":", at.line));
+}
+
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message) {
   Finding f;
   f.cls = std::string(cls);
   if (const FindingClass* c = find_class(cls)) f.severity = c->severity;
+  if (f.severity == Severity::warning && (w.checks & std::uint32_t(Check::strict)))
+    f.severity = Severity::error;
   f.message = std::move(message);
   locate(*w.worker->launch->program, op.inst, f);
   f.block = w.cta->id;
@@ -119,6 +139,7 @@ std::string describe(const Finding& f) {
   if (!f.file.empty()) s += cat(", ", f.file, ":", f.line);
   s += cat("\n  block ", place(f.block), " thread ", place(f.thread));
   if (f.count > 1) s += cat(", ", f.count, " times in all");
+  if (f.instructions > 1) s += cat(", at ", f.instructions, " instructions");
   if (!f.buffer.empty())
     s += cat("\n  address ", text::hex(f.address), " is '", f.buffer, "' ", f.byte_offset < 0 ? "- " : "+ ",
              f.byte_offset < 0 ? -f.byte_offset : f.byte_offset);
@@ -137,10 +158,9 @@ std::string describe_wait(const Warp& w, const Fragment& f) {
   std::string s;
   switch (f.state) {
     case State::runnable:
-      s += w.spin.polled
-               ? cat("polls ", place_of(w, w.spin.polled->where, w.spin.polled_address), " at PTX line ",
-                     p.inst(w.spin.polled->inst).ptx_line, " '", p.text(w.spin.polled->inst), "';")
-               : std::string("runs in a loop");
+      s += w.spin.polled ? cat("polls ", place_of(w, w.spin.polled->where, w.spin.polled_address), " at ",
+                               line_text(p, w.spin.polled->inst), " '", p.text(w.spin.polled->inst), "';")
+                         : std::string("runs in a loop");
       if (w.spin.read_clock) s += " it reads the clock, but no time ends it;";
       break;
     case State::converge:
@@ -154,7 +174,7 @@ std::string describe_wait(const Warp& w, const Fragment& f) {
       break;
   }
   const std::uint32_t inst = (f.at ? f.at : f.pc)->inst;
-  return s + cat(" at PTX line ", p.inst(inst).ptx_line, " '", p.text(inst), "'");
+  return s + cat(" at ", line_text(p, inst), " '", short_text(p.text(inst)), "'");
 }
 
 namespace {

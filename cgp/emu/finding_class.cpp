@@ -5,9 +5,22 @@
 
 namespace cgp::emu {
 namespace {
+struct Example {
+  std::string_view name, bad, good;
+};
+constexpr Example kExamples[] = {
+#define CGP_EXAMPLE(name, bad, good) {name, bad, good},
+#include "cgp/emu/finding_examples.def"
+};
+consteval const Example& example(std::string_view name) {
+  for (const Example& e : kExamples)
+    if (e.name == name) return e;
+  throw "finding_examples.def lacks a class";
+}
+
 constexpr FindingClass kClasses[] = {
 #define CGP_FINDING(name, severity, check, title, explanation, hint) \
-  {name, Severity::severity, check, title, explanation, hint},
+  {name, Severity::severity, check, title, explanation, hint, example(name).bad, example(name).good},
 #include "cgp/emu/finding_classes.def"
 };
 }  // namespace

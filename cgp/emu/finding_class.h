@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every class of finding: what it is called, what it means, what to do. One table (finding_classes.def) from
-// which reports, SARIF rules and docs/findings.md are made.
+// Every class of finding: what it is called, what it means, what to do (finding_classes.def), with an example
+// (finding_examples.def). From these tables reports, SARIF rules and docs/findings.md are made.
 #include <span>
 #include <string_view>
 
@@ -16,6 +16,8 @@ struct FindingClass {
   std::string_view title;  ///< a headline without an end stop
   std::string_view explanation;  ///< two or three sentences
   std::string_view hint;         ///< what to write; shown when the finding brings none of its own
+  std::string_view bad,
+      good;  ///< the smallest code that has it, and the same mended: CUDA C++ or PTX, in lines
 };
 
 /// Sorted by name.

@@ -17,6 +17,7 @@ TEST(FindingClasses, are_sorted_and_complete) {
     EXPECT_LT(before, c.name);
     before = c.name;
     EXPECT_FALSE(c.title.empty() || c.explanation.empty() || c.hint.empty()) << c.name;
+    EXPECT_FALSE(c.bad.empty() || c.good.empty() || c.bad == c.good) << c.name;
     EXPECT_NE(c.title.back(), '.') << c.name;
     EXPECT_EQ(c.explanation.back(), '.') << c.name;
     EXPECT_EQ(find_class(c.name), &c);

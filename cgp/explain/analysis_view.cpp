@@ -118,10 +118,15 @@ std::string collectives_text(const ptx::FunctionAnalysis& f) {
 std::string branches_text(const ptx::FunctionAnalysis& f) {
   std::string out;
   std::size_t shown = 0;
+  std::vector<std::string> elected;
   for (const auto& b : f.branches) {
+    if (b.elected) {
+      elected.push_back(std::to_string(f.function->body[b.inst].ptx_line));
+      continue;
+    }
     if (++shown > 8) {
-      out += format("  {:<14} and {} more\n", "", f.branches.size() - 8);
-      break;
+      if (shown == 9) out += format("  {:<14} and more (--json has all)\n", "");
+      continue;
     }
     out += format("  {:<14} line {}: on {}; {}\n", shown == 1 ? "divergent" : "",
                   f.function->body[b.inst].ptx_line,
@@ -130,6 +135,10 @@ std::string branches_text(const ptx::FunctionAnalysis& f) {
                                         b.warps == 1 ? "" : "s", 100 * *b.efficiency)
                                : std::string("how many lanes work depends on data"));
   }
+  if (!elected.empty())
+    out += format(
+        "  {:<14} line {}: one thread of a warp issues copies, mbarriers or tcgen05, as they are meant\n",
+        "elected", text::join(elected, ", "));
   return out;
 }
 
@@ -220,6 +229,7 @@ ordered_json analysis_json(const ptx::Module& m, const ptx::Analysis& a, const A
           {{"ptx_line", f->function->body[b.inst].ptx_line},
            {"depends_on", b.condition},
            {"warps", b.warps},
+           {"elected", b.elected},
            {"efficiency", b.efficiency ? ordered_json(*b.efficiency) : ordered_json()}});
     j["functions"].push_back(std::move(x));
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cgp/emu/emu.h"
+#include "cgp/explain/assembled.h"
 #include "cgp/ptx/analysis/analyse.h"
 #include "cgp/ptx/analysis/estimate.h"
 #include "cgp/ptx/occupancy.h"
@@ -52,6 +53,7 @@ struct ModuleFacts {
   std::vector<EntryFacts> entries;
   std::vector<std::string> needs;     ///< "mma.sync....: PTX 7.0, sm_80", what asks for most first
   std::vector<std::string> problems;  ///< rules of the ISA that it breaks
+  Assembled assembled{"ptxas was not asked", {}};  ///< set by who wants it: ptxas takes its time
 };
 
 struct ExamineOptions {

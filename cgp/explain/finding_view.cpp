@@ -27,12 +27,19 @@ FindingView view_of(const ptx::BugClass& bug, const spec::Style& style) {
            {"hint", bug.hint}}};
 }
 
+std::string indented(std::string_view code) {
+  std::string out;
+  for (const std::string_view line : text::split(code, '\n')) out += fmt::format("    {}\n", line);
+  return out;
+}
+
 FindingView view_of(const emu::FindingClass& c, const spec::Style& style) {
   const spec::Paint paint(style.color);
-  return {fmt::format("{}: {}\n\n  {}\n\n  {} {}\n\n  {}\n",
+  return {fmt::format("{}: {}\n\n  {}\n\n  {}\n{}\n  {} {}\n{}\n  {}\n",
                       paint.severity(c.severity, fmt::format("{}[{}]", emu::name(c.severity), c.name)),
                       paint.strong(c.title), spec::wrapped(c.explanation, style.width, 2),
-                      paint.good("to mend it:"), spec::wrapped(c.hint, style.width, 14),
+                      paint.bad("for example:"), indented(c.bad), paint.good("to mend it:"),
+                      spec::wrapped(c.hint, style.width, 14), indented(c.good),
                       c.check.empty() ? "found by --policies" : fmt::format("found by --check {}", c.check)),
           {{"schema", "cgp.explain/1"},
            {"class", c.name},
@@ -40,7 +47,9 @@ FindingView view_of(const emu::FindingClass& c, const spec::Style& style) {
            {"check", c.check},
            {"title", c.title},
            {"explanation", c.explanation},
-           {"hint", c.hint}}};
+           {"hint", c.hint},
+           {"bad", c.bad},
+           {"good", c.good}}};
 }
 
 /// A word with a dot that is no file: "race.sharde".

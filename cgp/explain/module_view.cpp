@@ -45,7 +45,40 @@ std::string bounds_text(const EntryFacts& e) {
   return parts.empty() ? "none declared" : text::join(parts, ", ");
 }
 
-std::string entry_text(const ModuleFacts& m, const EntryFacts& e, AnalysisView view) {
+const Assembled::Entry* assembled_entry(const ModuleFacts& m, const EntryFacts& e) {
+  const auto at = m.assembled.entries.find(e.name);
+  return at == m.assembled.entries.end() ? nullptr : &at->second;
+}
+
+/// Where ptxas found registers enough, what the estimate of them says is no bug.
+AnalysisView view_of(const ModuleFacts& m, const EntryFacts& e, AnalysisView view) {
+  view.assumed_block = e.assumed_block;
+  if (const auto* a = assembled_entry(m, e); a && a->spill_stores + a->spill_loads == 0)
+    view.allowed.push_back(ptx::Bug::B16);
+  return view;
+}
+
+/// What ptxas did; without it what a linear scan would do.
+std::pair<const char*, std::string> spills_text(const ModuleFacts& m, const EntryFacts& e) {
+  if (const auto* a = assembled_entry(m, e))
+    return {"ptxas",
+            format("{} registers, {}", a->registers,
+                   a->spill_stores + a->spill_loads == 0
+                       ? std::string("no spills")
+                       : format("spills: {} bytes stored, {} loaded per thread; use smaller tiles or fewer "
+                                "elements per thread",
+                                a->spill_stores, a->spill_loads))};
+  const ptx::Allocation& a = e.allocation;
+  return {"linear scan",
+          format("{} of {} registers in the order of the text, {}", a.used, a.limit,
+                 a.spills.empty()
+                     ? std::string("no spills")
+                     : format("where {} values do not fit; ptxas orders and recomputes, and may spill none "
+                              "({})",
+                              a.spills.size(), m.assembled.absent))};
+}
+
+std::string entry_text(const ModuleFacts& m, const EntryFacts& e, const AnalysisView& view) {
   std::string out = format("\n{}\n", e.name);
   const auto line = [&](std::string_view label, const std::string& text) {
     out += format("  {:<14} {}\n", label, text);
@@ -64,16 +97,12 @@ std::string entry_text(const ModuleFacts& m, const EntryFacts& e, AnalysisView v
           "16-bit{}",
           e.registers.registers, e.registers.limit, peak.total(),
           e.pressure.ptx_line ? format(" (PTX line {})", e.pressure.ptx_line) : "", peak.b32, peak.b64,
-          peak.b16, e.registers.spilled > 0 ? format("; {} too many will spill", e.registers.spilled) : ""));
-  const ptx::Allocation& a = e.allocation;
-  line(
-      "linear scan",
-      format("{} of {} registers in the order of the text, {}", a.used, a.limit,
-             a.spills.empty()
-                 ? std::string("no spills")
-                 : format("{} values spilled: {} bytes per thread, {} stores, {} loads; use smaller tiles or "
-                          "fewer elements per thread",
-                          a.spills.size(), 4 * a.spill_words(), a.spill_stores(), a.spill_loads())));
+          peak.b16,
+          e.registers.spilled > 0 && !assembled_entry(m, e)
+              ? format("; {} too many, which ptxas spills or recomputes", e.registers.spilled)
+              : ""));
+  const auto [who, spills] = spills_text(m, e);
+  line(who, spills);
   line("parameters",
        format("{} bytes: {}", e.param_bytes, e.params.empty() ? "none" : text::join(e.params, ", ")));
   line("shared",
@@ -85,12 +114,11 @@ std::string entry_text(const ModuleFacts& m, const EntryFacts& e, AnalysisView v
                            e.occupancy.value.blocks, e.occupancy.block_threads, e.occupancy.value.warps,
                            100 * e.occupancy.value.fraction, e.occupancy.arch, e.occupancy.value.reason));
   line("emulator", e.unsupported.empty() ? "runs it" : cat("cannot run it: ", e.unsupported));
-  view.assumed_block = e.assumed_block;
-  if (e.analysis) out += analysis_text(m.program->module(), *e.analysis, view);
+  if (e.analysis) out += analysis_text(m.program->module(), *e.analysis, view_of(m, e, view));
   return out;
 }
 
-ordered_json entry_json(const ModuleFacts& m, const EntryFacts& e, AnalysisView view) {
+ordered_json entry_json(const ModuleFacts& m, const EntryFacts& e, const AnalysisView& view) {
   ordered_json j = {{"name", e.name},
                     {"instructions", e.instructions},
                     {"by_family", ordered_json(e.by_family)},
@@ -120,8 +148,15 @@ ordered_json entry_json(const ModuleFacts& m, const EntryFacts& e, AnalysisView 
                     {"fraction", e.occupancy.value.fraction},
                     {"limit", e.occupancy.value.limit},
                     {"reason", e.occupancy.value.reason}};
-  view.assumed_block = e.assumed_block;
-  j["analysis"] = e.analysis ? analysis_json(m.program->module(), *e.analysis, view) : ordered_json();
+  const auto* assembled = assembled_entry(m, e);
+  j["ptxas"] = assembled ? ordered_json{{"registers", assembled->registers},
+                                        {"spill_store_bytes", assembled->spill_stores},
+                                        {"spill_load_bytes", assembled->spill_loads},
+                                        {"stack_bytes", assembled->stack_bytes}}
+                         : ordered_json();
+  j["ptxas_absent"] = assembled ? "" : m.assembled.absent;
+  j["analysis"] =
+      e.analysis ? analysis_json(m.program->module(), *e.analysis, view_of(m, e, view)) : ordered_json();
   return j;
 }
 
@@ -180,7 +215,7 @@ bool fails(const std::vector<ModuleFacts>& modules, const AnalysisView& view, co
   for (const auto& m : modules)
     for (const auto& e : m.entries) {
       if (!e.analysis) continue;
-      for (const ptx::BugReport* b : reported(*e.analysis, view))
+      for (const ptx::BugReport* b : reported(*e.analysis, view_of(m, e, view)))
         if (ptx::name(ptx::bug_class(b->bug).severity) <= fail_on) return true;
     }
   return false;

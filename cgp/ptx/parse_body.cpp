@@ -415,14 +415,14 @@ std::string opcode_in_front(std::string_view word, std::size_t known) {
     known = wanted.size();
   }
   if (best.empty()) return {};
-  std::string turned(best);
+  std::string respelled(best);
   auto left = dotted_parts(best);
   for (std::string_view part : parts)
     if (const auto at = std::find(left.begin(), left.end(), part); at != left.end())
       left.erase(at);
     else
-      turned += text::cat(".", part);
-  return turned;
+      respelled += text::cat(".", part);
+  return respelled;
 }
 }  // namespace
 
@@ -443,10 +443,10 @@ Parser::Word Parser::split_word(const Token& t) const {
     at = cut == std::string_view::npos ? 0 : searched[cut] == ':' ? cut - 1 : cut;
     if (at == 0) break;
   }
-  std::string turned;
-  if (shorter.empty()) turned = opcode_in_front(word, op ? dotted_parts(name(*op)).size() : 0);
-  if (!turned.empty()) {
-    word = turned;
+  std::string respelled;
+  if (shorter.empty()) respelled = opcode_in_front(word, op ? dotted_parts(name(*op)).size() : 0);
+  if (!respelled.empty()) {
+    word = respelled;
     for (at = word.size(); !(op = parse_op(word.substr(0, at)));) at = word.rfind('.', at - 1);
   }
   if (!op) unknown_instruction(t);

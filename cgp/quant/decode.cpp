@@ -10,7 +10,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/quant/blocks.h"
-#include "cgp/quant/iq_grids_impl.h"
+#include "cgp/quant/iq_grids.h"
 
 namespace cgp::quant {
 namespace {
@@ -286,6 +286,15 @@ float ue4m3_half(std::uint8_t x) {
   return exponent ? std::ldexp(8.0f + float(mantissa), exponent - 11) : std::ldexp(float(mantissa), -10);
 }
 
+void check_scales(Format f, std::span<const std::byte> blocks) {
+  const auto& i = info(f);
+  const auto* bytes = reinterpret_cast<Bytes>(blocks.data());
+  for (std::size_t b = 0; b < blocks.size() / i.bytes; ++b)
+    if (!finite_scales(f, bytes + b * i.bytes))
+      throw ArgumentError(
+          {text::cat("the scales of ", i.name, " blocks must be finite"), {}, text::cat("block ", b), {}});
+}
+
 void decode(Format f, std::span<const std::byte> blocks, std::span<float> values) {
   const auto& i = info(f);
   if (const auto need = bytes_of(f, values.size()); need != blocks.size())
@@ -293,13 +302,8 @@ void decode(Format f, std::span<const std::byte> blocks, std::span<float> values
                          {},
                          text::cat("there are ", blocks.size()),
                          {}});
-  const auto* bytes = reinterpret_cast<Bytes>(blocks.data());
-  const std::size_t count = values.size() / i.elements;
-  for (std::size_t b = 0; b < count; ++b)
-    if (!finite_scales(f, bytes + b * i.bytes))
-      throw ArgumentError(
-          {text::cat("the scales of ", i.name, " blocks must be finite"), {}, text::cat("block ", b), {}});
-  decode_blocks(f, blocks.data(), count, values.data());
+  check_scales(f, blocks);
+  decode_blocks(f, blocks.data(), values.size() / i.elements, values.data());
 }
 
 void decode_blocks(Format f, const std::byte* blocks, std::size_t count, float* values) {

@@ -13,6 +13,9 @@ namespace cgp::quant {
 /// scale is NaN or infinite.
 void decode(Format f, std::span<const std::byte> blocks, std::span<float> values);
 
+/// ArgumentError naming the first block that has a scale that is NaN or infinite.
+void check_scales(Format f, std::span<const std::byte> blocks);
+
 /// `count` blocks without checks: a scale that is no number gives values that are none.
 void decode_blocks(Format f, const std::byte* blocks, std::size_t count, float* values);
 

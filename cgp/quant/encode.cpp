@@ -11,24 +11,14 @@
 #include "cgp/base/text.h"
 #include "cgp/quant/blocks.h"
 #include "cgp/quant/decode.h"
+#include "cgp/quant/encode_k_impl.h"
 
 namespace cgp::quant {
 namespace {
 
 using text::cat;
 
-float wide(std::uint16_t bits) { return float(half::from_bits(bits)); }
 
-/// The scale as binary16, checked.
-std::uint16_t narrow(float v) {
-  const half h{double(v)};
-  if (!std::isfinite(float(h)))
-    throw ArgumentError(ErrorText{"a block's scale must fit binary16", {}, cat("it is ", v), {}});
-  return h.bits;
-}
-
-int nearest(float v, int lo, int hi) { return std::clamp(int(std::lrint(v)), lo, hi); }
-float ratio(float v, float by) { return by == 0 ? 0 : v / by; }
 float inverse(float d) { return d == 0 ? 0 : 1 / d; }
 
 float absmax(const float* x, int n) {
@@ -52,7 +42,7 @@ void put_fifth(std::uint8_t* qh, int e, int q) { qh[e / 8] |= std::uint8_t((q >>
 template <class Put>
 std::uint16_t centred(const float* x, int levels, const Put& put) {
   const float d = extreme(x, 32) / float(-levels), id = inverse(d);
-  const std::uint16_t scale = narrow(d);
+  const std::uint16_t scale = narrow_scale(d);
   for (int e = 0; e < 32; ++e) put(e, std::clamp(int(x[e] * id + (float(levels) + 0.5f)), 0, 2 * levels - 1));
   return scale;
 }
@@ -60,7 +50,7 @@ template <class Put>
 void ranged(const float* x, int levels, std::uint16_t& scale, std::uint16_t& min, const Put& put) {
   const auto [lo, hi] = std::minmax_element(x, x + 32);
   const float d = (*hi - *lo) / float(levels), id = inverse(d);
-  scale = narrow(d), min = narrow(*lo);
+  scale = narrow_scale(d), min = narrow_scale(*lo);
   for (int e = 0; e < 32; ++e) put(e, std::clamp(int((x[e] - *lo) * id + 0.5f), 0, levels));
 }
 
@@ -82,57 +72,13 @@ void encode_block(const float* x, BlockQ51& b) {
 }
 void encode_block(const float* x, BlockQ80& b) {
   const float d = absmax(x, 32) / 127, id = inverse(d);
-  b.d = narrow(d);
+  b.d = narrow_scale(d);
   for (int e = 0; e < 32; ++e) b.qs[e] = std::int8_t(std::round(x[e] * id));
 }
 
-void put(BlockQ4K& b, int s, int e, int q) { b.qs[32 * (s / 2) + e] |= std::uint8_t(q << (4 * (s % 2))); }
-void put(BlockQ5K& b, int s, int e, int q) {
-  b.qs[32 * (s / 2) + e] |= std::uint8_t((q & 15) << (4 * (s % 2)));
-  b.qh[e] |= std::uint8_t((q >> 4) << s);
-}
-/// Q4_K and Q5_K: each sub-block's range from min(0, smallest) to the largest value, its scale and min in 6
-/// bits of the block's; then codes for the scales as they are stored.
-template <class Block, int kLevels>
-void encode_mins(const float* x, Block& b) {
-  b = {};
-  float scale[8], min[8];
-  for (int s = 0; s < 8; ++s) {
-    const auto [lo, hi] = std::minmax_element(x + 32 * s, x + 32 * s + 32);
-    min[s] = std::max(0.0f, -*lo);
-    scale[s] = (std::max(*hi, -min[s]) + min[s]) / kLevels;
-  }
-  b.d = narrow(*std::max_element(scale, scale + 8) / 63);
-  b.dmin = narrow(*std::max_element(min, min + 8) / 63);
-  for (int s = 0; s < 8; ++s) {
-    const int sc = nearest(ratio(scale[s], wide(b.d)), 0, 63),
-              m = nearest(ratio(min[s], wide(b.dmin)), 0, 63);
-    if (s < 4) {
-      b.scales[s] |= std::uint8_t(sc), b.scales[s + 4] |= std::uint8_t(m);
-    } else {
-      b.scales[s + 4] = std::uint8_t((sc & 15) | (m & 15) << 4);
-      b.scales[s - 4] |= std::uint8_t(sc >> 4 << 6), b.scales[s] |= std::uint8_t(m >> 4 << 6);
-    }
-    const float step = wide(b.d) * float(sc), base = wide(b.dmin) * float(m);
-    for (int e = 0; e < 32; ++e) put(b, s, e, nearest(ratio(x[32 * s + e] + base, step), 0, kLevels));
-  }
-}
-void encode_block(const float* x, BlockQ4K& b) { encode_mins<BlockQ4K, 15>(x, b); }
-void encode_block(const float* x, BlockQ5K& b) { encode_mins<BlockQ5K, 31>(x, b); }
-
-void encode_block(const float* x, BlockQ6K& b) {
-  b = {};
-  float scale[16];
-  for (int j = 0; j < 16; ++j) scale[j] = absmax(x + 16 * j, 16) / 31;
-  b.d = narrow(*std::max_element(scale, scale + 16) / 127);
-  for (int j = 0; j < 16; ++j) b.scales[j] = std::int8_t(nearest(ratio(scale[j], wide(b.d)), 0, 127));
-  for (int i = 0; i < 256; ++i) {
-    const int q = nearest(ratio(x[i], wide(b.d) * float(b.scales[i / 16])), -32, 31) + 32;
-    const int h = i / 128, t = i % 128 / 32, l = i % 32;
-    b.ql[64 * h + 32 * (t % 2) + l] |= std::uint8_t((q & 15) << (4 * (t / 2)));
-    b.qh[32 * h + l] |= std::uint8_t((q >> 4) << (2 * t));
-  }
-}
+void encode_block(const float* x, BlockQ4K& b) { encode_k(x, b); }
+void encode_block(const float* x, BlockQ5K& b) { encode_k(x, b); }
+void encode_block(const float* x, BlockQ6K& b) { encode_k(x, b); }
 void encode_block(const float* x, BlockNf4& b) {
   b = {};
   b.absmax = absmax(x, 64);
@@ -157,7 +103,7 @@ struct BlockTq2 {
 static_assert(sizeof(BlockTq1) == 54 && sizeof(BlockTq2) == 66);
 void encode_block(const float* x, BlockTq1& b) {
   const float d = absmax(x, 256), id = inverse(d);
-  b.d = narrow(d);
+  b.d = narrow_scale(d);
   const auto run = [&](const float* from, int bytes, int digits, std::uint8_t* to) {
     for (int l = 0; l < bytes; ++l) {
       int q = 0, unit = 81;
@@ -169,7 +115,7 @@ void encode_block(const float* x, BlockTq1& b) {
 }
 void encode_block(const float* x, BlockTq2& b) {
   const float d = absmax(x, 256), id = inverse(d);
-  b = {}, b.d = narrow(d);
+  b = {}, b.d = narrow_scale(d);
   for (int e = 0; e < 256; ++e)
     b.qs[e / 128 * 32 + e % 32] |= std::uint8_t(ternary(x[e], id) << (e % 128 / 32 * 2));
 }
@@ -201,6 +147,13 @@ void encode_all(std::span<const float> values, std::span<std::byte> blocks) {
 }
 
 }  // namespace
+
+std::uint16_t narrow_scale(float v) {
+  const half h{double(v)};
+  if (!std::isfinite(float(h)))
+    throw ArgumentError(ErrorText{"a block's scale must fit binary16", {}, cat("it is ", v), {}});
+  return h.bits;
+}
 
 void encode(Format f, std::span<const float> values, std::span<std::byte> blocks) {
   const auto& i = info(f);

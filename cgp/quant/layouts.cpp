@@ -27,11 +27,14 @@ struct Checker {
     if (of == 0 || n % of) bad(cat(format, ": ", what, " must be a multiple of ", of), cat(what, " = ", n));
   }
   // rows * cols, checked.
-  std::uint64_t elements(std::uint64_t rows, std::uint64_t cols, std::size_t values) const {
+  std::uint64_t elements(std::uint64_t rows, std::uint64_t cols) const {
     if (cols && rows > ~std::uint64_t(0) / 4 / cols)
       bad(cat(format, ": rows * cols is too large"), cat(rows, " x ", cols));
-    size("the result", values, rows * cols);
     return rows * cols;
+  }
+  template <class W>
+  void result(const W& w, std::span<const float> values) const {
+    size("the result", values.size(), elements(w.rows, w.cols));
   }
   template <class T, class F>
   void finite(std::string_view tensor, std::span<const T> v, const F& value) const {
@@ -51,9 +54,9 @@ void check_group(const Checker& c, std::uint64_t cols, std::uint64_t group) {
 
 }  // namespace
 
-void decode(const Gptq& w, std::span<float> values) {
+void check(const Gptq& w) {
   const Checker c{"GPTQ"};
-  const auto n = c.elements(w.rows, w.cols, values.size());
+  const auto n = c.elements(w.rows, w.cols);
   check_group(c, w.cols, w.group), c.multiple("rows", w.rows, 8);
   const std::uint64_t groups = w.cols / w.group;
   c.size("qweight", w.qweight.size(), n / 8), c.size("qzeros", w.qzeros.size(), groups * w.rows / 8);
@@ -63,6 +66,9 @@ void decode(const Gptq& w, std::span<float> values) {
   for (std::size_t i = 0; i < w.g_idx.size(); ++i)
     if (w.g_idx[i] < 0 || std::uint64_t(w.g_idx[i]) >= groups)
       bad(cat("GPTQ: g_idx must be from 0 to ", groups, " - 1"), cat("g_idx[", i, "] is ", w.g_idx[i]));
+}
+void decode(const Gptq& w, std::span<float> values) {
+  check(w), Checker{"GPTQ"}.result(w, values);
   for (std::uint64_t col = 0; col < w.cols; ++col) {
     const std::uint64_t g = w.g_idx.empty() ? col / w.group : std::uint64_t(w.g_idx[col]);
     for (std::uint64_t row = 0; row < w.rows; ++row) {
@@ -73,14 +79,17 @@ void decode(const Gptq& w, std::span<float> values) {
   }
 }
 
-void decode(const Awq& w, std::span<float> values) {
+void check(const Awq& w) {
   const Checker c{"AWQ"};
-  const auto n = c.elements(w.rows, w.cols, values.size());
+  const auto n = c.elements(w.rows, w.cols);
   check_group(c, w.cols, w.group), c.multiple("rows", w.rows, 8);
   const std::uint64_t groups = w.cols / w.group;
   c.size("qweight", w.qweight.size(), n / 8), c.size("qzeros", w.qzeros.size(), groups * w.rows / 8);
   c.size("scales", w.scales.size(), groups * w.rows);
   c.finite("scales", w.scales, wide);
+}
+void decode(const Awq& w, std::span<float> values) {
+  check(w), Checker{"AWQ"}.result(w, values);
   constexpr int kPlace[] = {0, 4, 1, 5, 2, 6, 3, 7};  // nibble of each output in its word
   for (std::uint64_t col = 0; col < w.cols; ++col)
     for (std::uint64_t row = 0; row < w.rows; ++row) {
@@ -91,43 +100,67 @@ void decode(const Awq& w, std::span<float> values) {
     }
 }
 
-void decode(const BnbNf4& w, std::span<float> values) {
+namespace {
+
+/// One for each block, from its codes where they are quantised.
+std::vector<float> absmax_of(const Checker& c, const BnbNf4& w, std::uint64_t blocks) {
+  std::vector<float> absmax(w.absmax.begin(), w.absmax.end());
+  if (!w.absmax.empty() || !blocks) return absmax;
+  c.size("absmax_codes", w.absmax_codes.size(), blocks), c.size("absmax_table", w.absmax_table.size(), 256);
+  c.size("absmax_scales", w.absmax_scales.size(), (blocks + w.absmax_block - 1) / w.absmax_block);
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const float scaled = w.absmax_table[w.absmax_codes[i]] * w.absmax_scales[i / w.absmax_block];
+    absmax.push_back(scaled + w.absmax_offset);
+  }
+  return absmax;
+}
+std::vector<float> checked_absmax(const BnbNf4& w) {
   const Checker c{"NF4"};
-  const auto n = c.elements(w.rows, w.cols, values.size());
+  const auto n = c.elements(w.rows, w.cols);
   c.multiple("rows * cols", n, 2);
   if (w.block == 0 || w.block % 2 || w.absmax_block == 0)
     bad("NF4: blocks must have an even number of elements", cat("block = ", w.block));
   const std::uint64_t blocks = (n + w.block - 1) / w.block;
   c.size("codes", w.codes.size(), n / 2);
-  std::vector<float> absmax(w.absmax.begin(), w.absmax.end());
-  if (w.absmax.empty() && blocks) {  // double quantised
-    c.size("absmax_codes", w.absmax_codes.size(), blocks), c.size("absmax_table", w.absmax_table.size(), 256);
-    c.size("absmax_scales", w.absmax_scales.size(), (blocks + w.absmax_block - 1) / w.absmax_block);
-    for (std::uint64_t i = 0; i < blocks; ++i) {
-      const float scaled = w.absmax_table[w.absmax_codes[i]] * w.absmax_scales[i / w.absmax_block];
-      absmax.push_back(scaled + w.absmax_offset);
-    }
-  }
+  auto absmax = absmax_of(c, w, blocks);
   c.size("absmax", absmax.size(), blocks);
   c.finite("absmax", std::span<const float>(absmax), [](float v) { return v; });
-  for (std::uint64_t i = 0; i < n; ++i) {
+  return absmax;
+}
+
+}  // namespace
+
+void check(const BnbNf4& w) { (void)checked_absmax(w); }
+void decode(const BnbNf4& w, std::span<float> values) {
+  const auto absmax = checked_absmax(w);
+  Checker{"NF4"}.result(w, values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
     const int code = i % 2 ? w.codes[i / 2] & 15 : w.codes[i / 2] >> 4;
     values[i] = absmax[i / w.block] * kNf4[code];
   }
 }
 
-void decode(const Fp8& w, std::span<float> values) {
+namespace {
+
+std::uint64_t tiles(std::uint64_t n, std::uint64_t tile) { return n / tile + (n % tile != 0); }
+
+}  // namespace
+
+void check(const Fp8& w) {
   const Checker c{"fp8"};
-  const auto n = c.elements(w.rows, w.cols, values.size());
+  const auto n = c.elements(w.rows, w.cols);
   if (w.type != DType::e4m3 && w.type != DType::e5m2)
     bad("fp8: codes must be e4m3 or e5m2", cat("they are ", name(w.type)));
   if (w.scale_rows == 0 || w.scale_cols == 0)
     bad("fp8: a scale must cover a tile", cat(w.scale_rows, " x ", w.scale_cols));
-  const auto tiles = [](std::uint64_t n, std::uint64_t tile) { return n / tile + (n % tile != 0); };
-  const std::uint64_t across = tiles(w.cols, w.scale_cols);
-  c.size("codes", w.codes.size(), n), c.size("scales", w.scales.size(), tiles(w.rows, w.scale_rows) * across);
+  c.size("codes", w.codes.size(), n);
+  c.size("scales", w.scales.size(), tiles(w.rows, w.scale_rows) * tiles(w.cols, w.scale_cols));
   c.finite("scales", w.scales, [](float v) { return v; });
-  for (std::uint64_t i = 0; i < n; ++i) {
+}
+void decode(const Fp8& w, std::span<float> values) {
+  check(w), Checker{"fp8"}.result(w, values);
+  const std::uint64_t across = tiles(w.cols, w.scale_cols);
+  for (std::uint64_t i = 0; i < values.size(); ++i) {
     const float scale = w.scales[i / w.cols / w.scale_rows * across + i % w.cols / w.scale_cols];
     const std::uint8_t code = w.codes[i];
     const float v =

@@ -20,6 +20,8 @@ struct Gptq {
   std::span<const std::int32_t> g_idx{};  ///< [cols] the group of each input (act-order); empty: col / group
   bool zeros_minus_one = true;            ///< qzeros hold zero - 1, as the first version of the format does
 };
+/// Sizes, groups, group indices and scales, as decode() checks them.
+void check(const Gptq& w);
 /// value = scale * (code - zero).
 void decode(const Gptq& w, std::span<float> values);
 
@@ -31,6 +33,7 @@ struct Awq {
   std::span<const std::uint32_t> qzeros{};   ///< [cols / group, rows / 8]
   std::span<const std::uint16_t> scales{};   ///< binary16 [cols / group, rows]
 };
+void check(const Awq& w);
 /// value = scale * (code - zero).
 void decode(const Awq& w, std::span<float> values);
 
@@ -45,6 +48,7 @@ struct BnbNf4 {
   std::uint64_t absmax_block = 256;
   float absmax_offset = 0;  ///< added to each
 };
+void check(const BnbNf4& w);
 /// value = absmax * table[code]; absmax = absmax_table[absmax_code] * absmax_scale + absmax_offset.
 void decode(const BnbNf4& w, std::span<float> values);
 
@@ -57,6 +61,7 @@ struct Fp8 {
   std::span<const std::uint8_t> codes{};  ///< [rows, cols]
   std::span<const float> scales{};        ///< [ceil(rows / scale_rows), ceil(cols / scale_cols)]
 };
+void check(const Fp8& w);
 /// value = scale * code. A code may be NaN, and its value is.
 void decode(const Fp8& w, std::span<float> values);
 

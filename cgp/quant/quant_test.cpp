@@ -12,6 +12,7 @@
 #include "cgp/quant/blocks.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
+#include "cgp/quant/encode_layouts.h"
 #include "cgp/quant/layouts.h"
 
 using namespace cgp;
@@ -93,6 +94,40 @@ TEST(quant, encoding_equals_the_reference_bit_by_bit) {
     encode(f, values, got);
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_EQ(int(got[i]), int(want[i])) << v[1] << ", byte " << i << " of " << want.size();
+  }
+}
+
+TEST(quant, k_formats_are_never_worse_than_ggml) {
+  int seen = 0;
+  for (const auto& v : vectors("rmse")) {
+    const auto f = format_named(v[1]);
+    const auto values = floats(v[2]);
+    std::vector<std::byte> blocks(bytes_of(f, values.size()));
+    std::vector<float> back(values.size());
+    encode(f, values, blocks), decode(f, blocks, back);
+    double error = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      error += double(back[i] - values[i]) * double(back[i] - values[i]);
+    EXPECT_LE(std::sqrt(error / double(values.size())), std::stod(v[3])) << v[1] << ", vector " << seen;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 15);
+}
+
+TEST(quant, k_formats_at_the_edges) {
+  for (const auto f : {Format::q4_k, Format::q5_k, Format::q6_k}) {
+    std::vector<std::byte> blocks(bytes_of(f, 256));
+    std::vector<float> back(256);
+    for (const float v : {0.f, 1.f, -1.f, 1e-6f, -3e-8f, 6e4f}) {  // constant blocks
+      const std::vector<float> x(256, v);
+      encode(f, x, blocks), decode(f, blocks, back);
+      for (const float y : back) EXPECT_NEAR(y, v, 1e-3 * std::fabs(v) + 1.2e-7) << info(f).name;
+    }
+    std::vector<float> x(256, 0.f);
+    x[5] = 3e38f, x[6] = -3e38f;
+    const auto before = blocks;
+    EXPECT_NE(message([&] { encode(f, x, blocks); }).find("binary16"), std::string::npos) << info(f).name;
+    EXPECT_EQ(blocks, before);
   }
 }
 
@@ -267,4 +302,32 @@ TEST(quant, fp8_with_scales_of_blocks_rows_and_all) {
     EXPECT_NE(message([&] { decode(w, got); }).find("fp8: scales must have"), std::string::npos);
     EXPECT_TRUE(untouched(got));
   }
+}
+
+TEST(quant, int4_and_fp8_come_back_within_their_error) {
+  constexpr std::uint64_t rows = 16, cols = 256;
+  std::vector<float> x(rows * cols), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = float(std::sin(double(i) * 1.7) + std::sin(double(i * i % 977))) * float(1 + i / cols);
+  const auto relative = [&] {
+    double error = 0, power = 0;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      error += double(x[i] - y[i]) * double(x[i] - y[i]), power += double(x[i]) * double(x[i]);
+    return std::sqrt(error / power);
+  };
+  const auto int4 = encode_int4(x, rows, cols, 64);
+  decode(Gptq{rows, cols, 64, int4.qweight, int4.qzeros, int4.scales, {}, false}, y);
+  EXPECT_LE(relative(), 0.09);
+  const auto fp8 = encode_fp8(x, rows, cols, 8, 100);
+  EXPECT_EQ(fp8.scales.size(), 6u);
+  decode(Fp8{rows, cols, DType::e4m3, 8, 100, fp8.codes, fp8.scales}, y);
+  EXPECT_LE(relative(), 0.03);
+  EXPECT_NE(message([&] { encode_int4(x, rows, cols, 60); }).find("group = 60"), std::string::npos);
+  x[7] = NAN;
+  EXPECT_NE(message([&] { encode_int4(x, rows, cols, 64); }).find("element 7"), std::string::npos);
+  EXPECT_NE(message([&] { encode_fp8(x, rows, cols, 8, 8); }).find("element 7"), std::string::npos);
+  x.assign(x.size(), 0.f);
+  const auto none = encode_int4(x, rows, cols, 64);
+  decode(Gptq{rows, cols, 64, none.qweight, none.qzeros, none.scales, {}, false}, y);
+  EXPECT_EQ(y, x);
 }

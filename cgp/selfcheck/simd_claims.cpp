@@ -14,11 +14,12 @@
 #include "cgp/cpu/gemm/gemm.h"
 #include "cgp/cpu/loops/loops.h"
 #include "cgp/cpu/matvec/matvec.h"
-#include "cgp/cpu/quant/gemv.h"
+#include "cgp/cpu/quant/matmul.h"
 #include "cgp/cpu/threads.h"
 #include "cgp/profile/measure/measure.h"
 #include "cgp/profile/peers/peer_cblas.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/quant/encode.h"
 #include "cgp/selfcheck/claim.h"
 
 namespace cgp::selfcheck {
@@ -277,9 +278,10 @@ json composite() {
   products.push_back({151936, 1536});
   int64_t bytes = 0, weights = 0;
   for (const auto& p : products)
-    bytes += cpu::quantized_bytes(cpu::QuantType::q4_k, p.m * p.k), weights += p.m * p.k;
-  std::vector<std::byte> pattern(std::size_t(cpu::quantized_bytes(cpu::QuantType::q4_k, 256 * 64)));
-  cpu::quantize(cpu::QuantType::q4_k, floats(256 * 64, 3), pattern);
+    bytes += std::int64_t(quant::bytes_of(quant::Format::q4_k, std::uint64_t(p.m * p.k))),
+        weights += p.m * p.k;
+  std::vector<std::byte> pattern(std::size_t(quant::bytes_of(quant::Format::q4_k, 256 * 64)));
+  quant::encode(quant::Format::q4_k, floats(256 * 64, 3), pattern);
   std::vector<std::byte> all(static_cast<std::size_t>(bytes));
   for (std::size_t i = 0; i < all.size(); i += pattern.size())
     std::memcpy(&all[i], pattern.data(), std::min(pattern.size(), all.size() - i));
@@ -291,10 +293,10 @@ json composite() {
     const double start = measure::now();
     std::size_t at = 0;
     for (const auto& p : products) {
-      const auto size = std::size_t(cpu::quantized_bytes(cpu::QuantType::q4_k, p.m * p.k));
-      cpu::quant_gemv(cpu::QuantType::q4_k, std::span(all).subspan(at, size), p.m, 1, p.k,
-                      std::span(x).first(std::size_t(p.k)), std::span(y).first(std::size_t(p.m)),
-                      {.activations = cpu::Activations::int8, .threads = 0});
+      const auto size = std::size_t(quant::bytes_of(quant::Format::q4_k, std::uint64_t(p.m * p.k)));
+      cpu::quant_matmul(quant::Format::q4_k, std::span(all).subspan(at, size), p.m, 1, p.k,
+                        std::span(x).first(std::size_t(p.k)), std::span(y).first(std::size_t(p.m)),
+                        {.activations = cpu::Activations::int8, .threads = 0});
       at += size;
     }
     best = std::min(best, measure::now() - start);
@@ -513,8 +515,8 @@ json poisoned_results() {
   const auto a = floats(96 * 128, 13), x = floats(128, 14);
   std::vector<float> positive = x;
   for (float& v : positive) v = std::fabs(v) + 0.5f;
-  std::vector<std::byte> w(std::size_t(cpu::quantized_bytes(cpu::QuantType::q4_k, 12 * 1024)));
-  cpu::quantize(cpu::QuantType::q4_k, a, w);
+  std::vector<std::byte> w(std::size_t(quant::bytes_of(quant::Format::q4_k, 12 * 1024)));
+  quant::encode(quant::Format::q4_k, a, w);
   std::vector<float> first;
   for (float poison : {std::nanf(""), std::numeric_limits<float>::infinity(), 1e30f, 0.0f}) {
     std::vector<float> y(600, poison);
@@ -524,8 +526,8 @@ json poisoned_results() {
     cpu::vecmat(96, 128, x.data(), a.data(), 128, y.data() + 300);
     cpu::gemm(cpu::Transpose::no, cpu::Transpose::no, 10, 10, 50, 1, a.data(), 50, a.data(), 10, 0,
               y.data() + 430, 10);
-    cpu::quant_gemv(cpu::QuantType::q4_k, w, 48, 1, 256, std::span(a).first(256),
-                    std::span(y).subspan(530, 48));
+    cpu::quant_matmul(quant::Format::q4_k, w, 48, 1, 256, std::span(a).first(256),
+                      std::span(y).subspan(530, 48));
     y.resize(578), y.erase(y.begin() + 428, y.begin() + 430), y.erase(y.begin() + 296, y.begin() + 300);
     if (first.empty()) first = y;
     for (std::size_t i = 0; i < y.size(); ++i)

@@ -425,12 +425,14 @@ CheckPlan plan_checks(const std::string& checks) {
 }
 
 std::string short_checks(const std::string& performed) {
-  const emu::CheckSet there = emu::parse_checks(performed.empty() ? "none" : performed);
-  if (there == emu::CheckSet::all()) return "all checks";
+  const emu::CheckSet asked = emu::parse_checks(performed.empty() ? "none" : performed);
+  const emu::CheckSet there = asked - emu::Check::strict;
+  const std::string_view strict = asked.has(emu::Check::strict) ? ", warnings are errors" : "";
+  if (there == emu::CheckSet::all()) return cat("all checks", strict);
   const emu::CheckSet missing = emu::CheckSet::all() - there;
   if (std::popcount(missing.bits()) < std::popcount(there.bits()))
-    return cat("checks: all but ", emu::name(missing));
-  return cat("checks: ", emu::name(there));
+    return cat("checks: all but ", emu::name(missing), strict);
+  return cat("checks: ", emu::name(there), strict);
 }
 
 SpecResult run_spec(const Spec& spec, const RunOptions& options) { return Runner(spec, options).run(); }

@@ -7,7 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using kernels::GemmProblem;
@@ -22,7 +22,7 @@ measure::CublasLtGemm peer_problem(const GemmTask& task) {
   measure::CublasLtGemm g;
   g.a = p.type, g.b = *p.type_b, g.c = *p.type_c;
   g.tf32 = fast && p.type == DType::f32;
-  g.fast_fp8_sums = fast && p.type != DType::f32;
+  g.fast_accum = fast && p.type != DType::f32;
   g.trans_a = p.trans_a, g.trans_b = p.trans_b;
   g.m = n(p.m), g.n = n(p.n), g.k = n(p.k), g.batch = n(p.batch);
   g.lda = n(p.lda), g.ldb = n(p.ldb), g.ldc = n(p.ldc);
@@ -228,4 +228,4 @@ std::vector<GemmMeasure::Timed> GemmMeasure::candidates(const GemmProblem& p, in
   return runs;
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -14,7 +14,7 @@
 #include "cgp/tune/gemm_problems.h"
 #include "cgp/tune/gemm_report.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 
 class GemmMeasure {
  public:
@@ -58,4 +58,4 @@ double gemm_error_at_places(const GemmTask& task, const runtime::Buffer<std::uin
                             const runtime::Buffer<std::uint8_t>& b, const runtime::Buffer<std::uint8_t>& c,
                             const runtime::Buffer<std::uint8_t>& bias, int places = 8);
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -12,7 +12,7 @@
 #include "cgp/kernels/gemm/select/gemm_calibration.h"
 #include "cgp/runtime/device.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using kernels::GemmChoice;
@@ -215,4 +215,4 @@ ordered_json plan_json(const GemmPlan& plan) {
   return j;
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

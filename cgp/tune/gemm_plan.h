@@ -8,7 +8,7 @@
 
 #include "cgp/kernels/gemm/select/gemm_table.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 
 /// The least time: every operand moved once, every product done at the tensor cores' rate.
 struct GemmFloor {
@@ -46,4 +46,4 @@ nlohmann::ordered_json plan_json(const GemmPlan& plan);
 /// bandwidth of its best known card. Throws ArgumentError for an architecture that there is no kernel for.
 runtime::DeviceInfo device_for_arch(const std::string& arch);
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

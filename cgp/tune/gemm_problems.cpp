@@ -7,7 +7,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/select/gemm_table.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using text::cat;
@@ -22,17 +22,17 @@ std::vector<std::string> set_sizes(std::string_view set) {
       for (const char* nk :
            {"4096x4096", "14336x4096", "4096x14336", "28672x8192", "8192x28672", "151936x4096"})
         add(m, "x", nk);
-  } else if (set == "crooked") {
+  } else if (set == "misaligned") {
     out = {"4095x4097x4104", "1000x3001x5003", "127x255x8191", "1000x3000x5000"};
   } else if (set == "batched") {
     out = {"64x512x512x512"};
   } else if (set == "all") {
-    for (const char* s : {"square", "llm", "crooked", "batched"})
+    for (const char* s : {"square", "llm", "misaligned", "batched"})
       for (auto& size : set_sizes(s))
         if (std::find(out.begin(), out.end(), size) == out.end()) out.push_back(std::move(size));
   } else {
     throw ArgumentError(
-        {"a set of shapes is square, llm, crooked, batched or all", {}, std::string(set), {}});
+        {"a set of shapes is square, llm, misaligned, batched or all", {}, std::string(set), {}});
   }
   return out;
 }
@@ -81,4 +81,4 @@ std::vector<kernels::GemmProblem> gemm_problems(const GemmSelection& s) {
   return out;
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -7,11 +7,11 @@
 
 #include "cgp/kernels/gemm/api/gemm.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 
 struct GemmSelection {
   std::string shapes = {};                    ///< "4096x4096x4096,64x512x512x512"; empty: the sets'
-  std::string set = "square";                 ///< names with commas: square, llm, crooked, batched, all
+  std::string set = "square";                 ///< names with commas: square, llm, misaligned, batched, all
   std::string dtype = "bf16", layout = "nt";  ///< lists with commas; types as in gemm_key()
   std::string epilogue = "none";              ///< list: none, relu, gelu, bias, bias_relu, bias_gelu
 };
@@ -26,4 +26,4 @@ std::vector<GemmTask> gemm_tasks(const GemmSelection& s);
 /// Without epilogues.
 std::vector<kernels::GemmProblem> gemm_problems(const GemmSelection& s);
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

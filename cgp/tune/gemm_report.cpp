@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using nlohmann::ordered_json;
@@ -132,4 +132,4 @@ std::string bench_svg(const std::vector<GemmRow>& rows, const std::string& title
   return out + "</svg>\n";
 }
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -11,7 +11,7 @@
 #include "cgp/profile/counters/nvml.h"
 #include "cgp/profile/measure/compare.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 
 struct GemmRow {
   std::string key = {};      ///< gemm_key()
@@ -44,4 +44,4 @@ nlohmann::ordered_json bench_json(const std::vector<GemmRow>& rows, const kernel
 /// Problems from left to right, TFLOP/s upwards, ours and theirs.
 std::string bench_svg(const std::vector<GemmRow>& rows, const std::string& title);
 
-}  // namespace cgp::cli
+}  // namespace cgp::tune

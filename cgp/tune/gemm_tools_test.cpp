@@ -12,7 +12,7 @@
 #include "cgp/tune/gemm_problems.h"
 #include "cgp/tune/gemm_report.h"
 
-namespace cgp::cli {
+namespace cgp::tune {
 namespace {
 
 using ::testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST(GemmReport, PicturesHaveAPointForEveryTime) {
 TEST(GemmMeasure, NeedsAGpu) { EXPECT_THROW(GemmMeasure(runtime::Device::open("emu"), true), Unsupported); }
 
 }  // namespace
-}  // namespace cgp::cli
+}  // namespace cgp::tune

@@ -19,12 +19,13 @@ from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum
                          layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
                          topk, transpose)
 from ._cache import PagedKVCache
+from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "PagedKVCache", "Patch", "TrainingStep", "Unsupported",
+    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "PagedKVCache", "Patch", "QuantizedTensor", "TrainingStep", "Unsupported",
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
-    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "register_attention", "rms_norm", "rms_norm_backward", "rope",
+    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize", "register_attention", "rms_norm", "rms_norm_backward", "rope",
     "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
 ]
 
@@ -35,6 +36,8 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
         return importlib.import_module("." + name, __name__)
     if name in ("patch", "Patch", "register_attention"):
         return getattr(importlib.import_module("._patch", __name__), name)
+    if name == "quantize":
+        return importlib.import_module("._quantized_linear", __name__).quantize
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):

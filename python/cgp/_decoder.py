@@ -10,10 +10,11 @@ import torch
 
 from . import _core, _torch
 from ._few import LAYER as _LAYER
-from ._few import MOST as _FEW
+from ._few import MAX_ROWS as _MAX_ROWS
 from ._few import RMS as _RMS
-from ._few import few_calls
+from ._few import linear_calls
 from ._options import ACTIVATIONS, activation_of
+from ._quantized import QuantizedTensor
 from ._runtime import ArgumentError, Unsupported
 
 _PAGE = 64
@@ -26,6 +27,8 @@ class _Linear:
 
     def __init__(self, weights, biases=None, gated=False, activation=0):
         self.weights, self.gated, self.activation = list(weights), gated, activation
+        if any(isinstance(w, QuantizedTensor) for w in self.weights):
+            raise Unsupported("cgp.Decoder: weights are float16 or bfloat16, these are quantised: use model.generate()")
         self.biases = list(biases) if biases and biases[0] is not None else [None] * len(self.weights)
         self.columns = sum(w.shape[0] for w in self.weights) // (2 if gated else 1)
 
@@ -160,7 +163,7 @@ class Decoder:
         self._x, self._qkv = new(m, width), new(m, s.layers[0].qkv.columns)
         self._attended, self._wide = new(m, s.heads * s.d), new(m, max(l.wide.columns for l in s.layers))
         self._normed = new(m, width)
-        self._pair = [new(m, s.layers[0].wide.columns) for _ in range(2)] if m > _FEW and s.layers[0].wide.gated else None
+        self._pair = [new(m, s.layers[0].wide.columns) for _ in range(2)] if m > _MAX_ROWS and s.layers[0].wide.gated else None
         self._embedded = [new(m, width) for _ in range(2)] if s.positions is not None else None
         self.logits = new(m, s.vocab)
         self._cos = self._sin = None
@@ -206,9 +209,9 @@ class Decoder:
 
     def _linear(self, x, linear, y, norm=None, residual=None):
         s, calls = self._shape, []
-        if self.batch <= _FEW:
-            return few_calls(x, linear.weights, linear.biases, y, norm=norm, kind=s.norm, eps=s.eps, residual=residual,
-                             activation=linear.activation, gated=linear.gated, early=True, normed=self._normed)
+        if self.batch <= _MAX_ROWS:
+            return linear_calls(x, linear.weights, linear.biases, y, norm=norm, kind=s.norm, eps=s.eps, residual=residual,
+                                activation=linear.activation, gated=linear.gated, pdl=True, normed=self._normed)
         if norm:
             calls.append((_core.norm, (s.norm == _LAYER, x, self._normed, None, *norm, None, None, None, s.eps, 0.0)))
             x = self._normed

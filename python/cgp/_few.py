@@ -9,29 +9,29 @@ from ._options import ACTIVATIONS
 from ._torch import empty, queue, version
 
 NONE, RMS, LAYER = 0, 1, 2
-MOST = 8  # rows of few_rows
-MOST_NORMED = 4096  # columns that few_rows normalises
+MAX_ROWS = 8  # rows of decode_linear
+MAX_NORM_COLUMNS = 4096  # columns that decode_linear normalises
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-def few_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=None, activation=0, gated=False, early=False,
-              normed=None):
-    """(function of _core, arguments after the stream) of y = f(norm(x) w' + b) + residual for up to MOST rows; `normed` is
+def linear_calls(x, weights, biases, y, *, norm=None, kind=NONE, eps=0.0, residual=None, activation=0, gated=False, pdl=False,
+                 normed=None):
+    """(function of _core, arguments after the stream) of y = f(norm(x) w' + b) + residual for up to MAX_ROWS rows; `normed` is
     memory for rows that are too long to be normalised on the way."""
     calls, kind = [], kind if norm else NONE
     weight, bias = norm or (None, None)
-    if kind and x.shape[-1] > MOST_NORMED:
+    if kind and x.shape[-1] > MAX_NORM_COLUMNS:
         normed = torch.empty_like(x) if normed is None else normed
         calls.append((_core.norm, (kind == LAYER, x, normed, None, weight, bias, None, None, None, eps, 0.0)))
         x, kind, weight, bias = normed, NONE, None, None
     weights, biases = (tuple(t) + (None,) * (3 - len(t)) for t in (weights, biases))
-    calls.append((_core.few_rows, (x, *weights, *biases, residual, weight, bias, eps, 0.0, kind, activation, gated, early,
-                                  None, None, 0, y)))
+    calls.append((_core.decode_linear, (x, *weights, *biases, residual, weight, bias, eps, 0.0, kind, activation, gated, pdl,
+                                        None, None, 0, y)))
     return calls
 
 
 class _Product:
-    """One of few_rows' calls, of which all but the rows is known."""
+    """A linear layer whose arguments are fixed but for the rows."""
     __slots__ = ("before", "norm", "after", "columns", "given", "options")
 
     def __init__(self, weights, biases, columns, *, norm=(None, None), kind=NONE, eps=0.0, activation=0, gated=False):
@@ -43,11 +43,11 @@ class _Product:
 
     def __call__(self, x, residual=None):
         y = empty(x, None, (x.shape[0], self.columns))
-        if self.options["kind"] and x.shape[1] > MOST_NORMED:
-            for function, arguments in few_calls(x, *self.given, y, residual=residual, **self.options):
+        if self.options["kind"] and x.shape[1] > MAX_NORM_COLUMNS:
+            for function, arguments in linear_calls(x, *self.given, y, residual=residual, **self.options):
                 queue(function, x, *arguments)
         else:
-            queue(_core.few_rows, x, x, *self.before, residual, *self.after, y)
+            queue(_core.decode_linear, x, x, *self.before, residual, *self.after, y)
         return y
 
 
@@ -57,7 +57,7 @@ def _there(t):
 
 def _suits(layer, x):
     return (not torch.is_grad_enabled() and not layer.training and _there(x) and x.dtype in _HALVES and x.dim() == 3 and
-            0 < x.shape[0] * x.shape[1] <= MOST and type(x) is torch.Tensor and not torch.compiler.is_compiling())
+            0 < x.shape[0] * x.shape[1] <= MAX_ROWS and type(x) is torch.Tensor and not torch.compiler.is_compiling())
 
 
 class _Parts:
@@ -134,8 +134,8 @@ def llama(layer, x, mask, cache, tables, attention, activation):
         return None
     x = x.reshape(tokens, width)
     qkv = parts.qkv(x)
-    turned = qkv.view(tokens, -1, d)[:, :parts.heads + parts.heads_kv]
-    queue(_core.rope, x, turned, turned, cos, sin, None, sequence, 0, 0, False, False, 0, 10000.0, 1.0, 0.0)
+    rotated = qkv.view(tokens, -1, d)[:, :parts.heads + parts.heads_kv]
+    queue(_core.rope, x, rotated, rotated, cos, sin, None, sequence, 0, 0, False, False, 0, 10000.0, 1.0, 0.0)
     q, k, v = qkv.view(b, n, -1, d).transpose(1, 2).split((parts.heads, parts.heads_kv, parts.heads_kv), 1)
     x = parts.out(_attend(attention, layer._modules["self_attn"], q, k, v, mask, cache, parts.scaling, parts.window), x)
     return parts.down(parts.wide(x), x).view(b, n, width)
@@ -160,13 +160,13 @@ def _gpt2_parts(block, activation):
         return None
     parts, (norm1, norm2) = _Parts(modules, sources), modules[4:]
     parts.versions = list(map(version, sources))
-    turned, b = [w.detach().t().contiguous() for w in sources], [m.bias for m in modules[:4]]  # [n, k], as few_rows reads them
-    parts.heads, columns = block.attn.num_heads, [w.shape[0] for w in turned]
-    parts.qkv = _Product(turned[:1], b[:1], columns[0], norm=(norm1.weight, norm1.bias), kind=LAYER, eps=norm1.eps)
-    parts.out = _Product(turned[1:2], b[1:2], columns[1])
-    parts.wide = _Product(turned[2:3], b[2:3], columns[2], norm=(norm2.weight, norm2.bias), kind=LAYER, eps=norm2.eps,
+    transposed, b = [w.detach().t().contiguous() for w in sources], [m.bias for m in modules[:4]]  # [n, k]
+    parts.heads, columns = block.attn.num_heads, [w.shape[0] for w in transposed]
+    parts.qkv = _Product(transposed[:1], b[:1], columns[0], norm=(norm1.weight, norm1.bias), kind=LAYER, eps=norm1.eps)
+    parts.out = _Product(transposed[1:2], b[1:2], columns[1])
+    parts.wide = _Product(transposed[2:3], b[2:3], columns[2], norm=(norm2.weight, norm2.bias), kind=LAYER, eps=norm2.eps,
                           activation=ACTIVATIONS[activation])
-    parts.down = _Product(turned[3:], b[3:], columns[3])
+    parts.down = _Product(transposed[3:], b[3:], columns[3])
     return parts
 
 

@@ -5,6 +5,7 @@ import functools
 
 from . import _core
 from ._options import ACTIVATIONS, ELEMENTWISE, PRECISIONS, ROPE_SCALINGS, check_rope, choice, fit_batches, integer
+from ._quantized import QuantizedTensor, expect_plain, quantized_matmul
 from ._runtime import ArgumentError, OnDevice, Unsupported
 from ._score import score_formula
 
@@ -40,12 +41,16 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
 
     a: [..., m, k]; b: [k, n], or [..., k, n] with the leading dimensions of a (or 1); bias: [n]. float32, float16 or
     bfloat16, accumulated in float32; int8 gives int32. activation: None, "relu", "silu", "gelu", "gelu_tanh".
+    b: a QuantizedTensor [n, k] gives a [..., k] times its transpose; bias, activation and alpha are not possible then.
 
     >>> cgp.matmul(np.eye(2, dtype=np.float32), np.array([[1, 2], [3, 4]], np.float32), activation="relu")
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
     act, prec = choice(ACTIVATIONS, activation, "activation"), choice(PRECISIONS, precision, "precision")
+    if isinstance(b, QuantizedTensor) and not is_torch(a):
+        expect_plain(bias, activation, alpha)
+        return quantized_matmul(a, b)
     if is_torch(a):
         from . import ops
         return ops.matmul(a, b, bias, activation or "", float(alpha), precision)
@@ -63,20 +68,22 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
 
 
 def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, slopes=None, mask=None, score=None,
-              score_data=None, key_lengths=None, cu_q=None, cu_kv=None, q_scale=None, k_scale=None, v_scale=None, promoted=False):
+              score_data=None, key_lengths=None, cu_seqlens_q=None, cu_seqlens_kv=None, q_scale=None, k_scale=None,
+              v_scale=None, promoted=False):
     """softmax(q k^T * scale + ...) v, without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] with heads a multiple of heads_kv. causal: the last
-    query is aligned with the last key. window: (left, right) keys beside its own that a query sees, None for no
-    limit. soft_cap: scores become c * tanh(score / c). slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1,
-    n_q or 1, n_kv], added to the scores, or bool: False hides. score: what becomes of a score then, a function (score,
-    batch, head, query, key), which may read score_data (float32) through an argument more, or what score_formula made of it.
-    Rows that see nothing are 0.
+    query is aligned with the last key. window: (left, right): keys before and after a query's own that it sees,
+    None for no limit. soft_cap: scores become c * tanh(score / c). slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1,
+    n_q or 1, n_kv], added to the scores, or bool: False hides. score: a function (score, batch, head, query,
+    key) that modifies a score, which may read score_data (float32) through one more argument, or score_formula's result for
+    it. Queries that see no key give 0.
 
-    key_lengths: int32 [batch], the keys of each sequence that there are. cu_q, cu_kv: int32 [documents + 1], where documents
-    begin and the last ends, which lie one after the other: q [rows, heads, d], k and v [rows, heads_kv, d]. q, k and v of
-    float8_e4m3fn give bfloat16, times q_scale, k_scale, v_scale (float32, one element or [batch, heads]; None: 1); promoted:
-    sums over keys beyond the 14 bits of the tensor cores.
+    key_lengths: int32 [batch], the keys of each sequence. cu_seqlens_q, cu_seqlens_kv: int32 [sequences + 1], for packed
+    sequences of different lengths, q [rows, heads, d], k and v [rows, heads_kv, d]: the first row of each sequence and the end
+    of the last. q, k and v of float8_e4m3fn give bfloat16; q_scale, k_scale, v_scale: dequantization scales (float32, one
+    element or [batch, heads]; None: 1); promoted: partial sums over keys are added in float32 outside the tensor cores, whose
+    accumulators keep 14 bits.
 
     >>> q = np.ones((1, 1, 3, 8), np.float32)
     >>> cgp.attention(q, q, q, causal=True).shape
@@ -90,18 +97,18 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
     if is_torch(q):
         from . import ops
         return ops.attention(q, k, v, causal, float(scale or 0), left, right, float(soft_cap), slopes, mask, score,
-                             score_data, key_lengths, cu_q, cu_kv, 0, 0, q_scale, k_scale, v_scale, promoted)[0]
+                             score_data, key_lengths, cu_seqlens_q, cu_seqlens_kv, 0, 0, q_scale, k_scale, v_scale, promoted)[0]
     import numpy as np
     q, k, v = (np.asarray(x) for x in (q, k, v))
-    dims = "[batch, heads, n, d]" if cu_q is None else "[rows, heads, d]"
+    dims = "[batch, heads, n, d]" if cu_seqlens_q is None else "[rows, heads, d]"
     if builtins.any(x.ndim != dims.count(",") + 1 for x in (q, k, v)):
         raise ArgumentError(f"attention: q, k and v must have {dims.count(',') + 1} dimensions: {dims}")
     with OnDevice() as on:
         o, result = on.empty(q.shape[:-1] + v.shape[-1:], "bfloat16" if q.dtype.name == "float8_e4m3fn" else q.dtype)
         _core.attention(on.device.stream(), on.put(q), on.put(k), on.put(v), o, None, float(scale or 0), int(causal), left, right,
                         float(soft_cap), on.put(slopes), on.put(mask), on.put(key_lengths),
-                        None if score is None else score_formula(score), on.put(score_data), *map(on.put, (cu_q, cu_kv, q_scale,
-                        k_scale, v_scale)), 0, 0, promoted)
+                        None if score is None else score_formula(score), on.put(score_data),
+                        *map(on.put, (cu_seqlens_q, cu_seqlens_kv, q_scale, k_scale, v_scale)), 0, 0, promoted)
         return result()
 
 
@@ -299,14 +306,14 @@ def cross_entropy(logits, target, *, reduction="mean", ignore_index=-100, label_
         stream = on.device.stream()
         losses, loss_result = on.empty(target.shape, np.float32)
         d, d_result = on.empty(logits.shape, logits.dtype) if gradient else (None, None)
-        errors = on.put(np.zeros(1, np.uint32))
+        error_flag = on.put(np.zeros(1, np.uint32))
         targets, scale, scale_result = on.put(target), None, None
         if reduction == "mean":
             scale, scale_result = on.empty(1, np.float32)
             _core.count_targets(stream, targets, ignore_index, scale)
-        _core.cross_entropy(stream, on.put(logits), targets, losses, None, d, scale, errors, ignore_index, label_smoothing,
+        _core.cross_entropy(stream, on.put(logits), targets, losses, None, d, scale, error_flag, ignore_index, label_smoothing,
                             z_loss)
-        if on.fetch(errors, np.uint32)[0]:
+        if on.fetch(error_flag, np.uint32)[0]:
             raise ArgumentError(f"cross_entropy: target has values that are neither columns (0 to {logits.shape[-1] - 1}) nor "
                                 f"ignore_index = {ignore_index}")
         loss = loss_result()
@@ -399,9 +406,9 @@ def embedding(indices, weight):
         raise ArgumentError(f"embedding: weight must be [vocab, n]; it is {list(weight.shape)}")
     with OnDevice() as on:
         out, result = on.empty(indices.shape + weight.shape[1:], weight.dtype)
-        errors = on.put(np.zeros(1, np.uint32))
-        _core.embedding(on.device.stream(), on.put(indices), on.put(weight), errors, out)
-        if on.fetch(errors, np.uint32)[0]:
+        error_flag = on.put(np.zeros(1, np.uint32))
+        _core.embedding(on.device.stream(), on.put(indices), on.put(weight), error_flag, out)
+        if on.fetch(error_flag, np.uint32)[0]:
             raise ArgumentError(f"embedding: indices has values that are no rows (0 to {weight.shape[0] - 1})")
         return result()
 

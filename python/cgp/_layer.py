@@ -88,7 +88,7 @@ def _of_heads(plan, p):
     return torch.cat(p[_Q:_V + 1]), None if p[_Q_BIAS] is None else torch.cat(p[_Q_BIAS:_V_BIAS + 1])
 
 
-def _turn(x, tables, sequence, inverse):
+def _rotate(x, tables, sequence, inverse):
     """RoPE in place; x: [tokens, heads, d]."""
     queue(_core.rope, x, x, x, *tables, None, sequence, 0, 0, False, inverse, 0, 10000.0, 1.0, 0.0)
 
@@ -98,7 +98,7 @@ def _heads_of(packed, b, n, plan):
     return packed.view(b, n, -1, plan.d).transpose(1, 2).split((plan.heads, plan.heads_kv, plan.heads_kv), 1)
 
 
-def _turned(packed, plan):
+def _rotary_heads(packed, plan):
     """The heads of q and k."""
     return packed.view(packed.shape[0], -1, plan.d)[:, :plan.heads + plan.heads_kv]
 
@@ -109,13 +109,13 @@ def _heads_apart(plan, y, p, b, n, tables, sequence):
     if plan.packed:
         packed = _times(y, *_of_heads(plan, p), plan.transposed)
         if tables[0] is not None:
-            _turn(_turned(packed, plan), tables, sequence, False)
+            _rotate(_rotary_heads(packed, plan), tables, sequence, False)
         return *_heads_of(packed, b, n, plan), (None,) * 4, packed
     raw_q, raw_k, v = (_times(y, p[_Q + i], p[_Q_BIAS + i], False).view(tokens, -1, d) for i in range(3))
     q, _, _, q_rstd = _norm(False, raw_q, None, p[_Q_NORM], None, plan.eps[2], 0.0, True)
     k, _, _, k_rstd = _norm(False, raw_k, None, p[_K_NORM], None, plan.eps[3], 0.0, True)
     for t in (q, k):
-        _turn(t, tables, sequence, False)
+        _rotate(t, tables, sequence, False)
     return *(t.view(b, n, -1, d).transpose(1, 2) for t in (q, k, v)), (raw_q, q_rstd, raw_k, k_rstd), None
 
 
@@ -184,7 +184,7 @@ def _backward_of_heads(plan, g, p, y, dq, dk, dv, qk_norms, tables, sequence):
     tokens = y.shape[0]
     dq, dk, dv = (t.transpose(1, 2).reshape(tokens, -1, plan.d) for t in (dq, dk, dv))
     for t in (dq, dk):
-        _turn(t, tables, sequence, True)
+        _rotate(t, tables, sequence, True)
     raw_q, q_rstd, raw_k, k_rstd = qk_norms
     dq = g.norm(_Q_NORM, None, _norm_gradients(dq, raw_q, None, p[_Q_NORM], None, q_rstd, False, 0.0))
     dk = g.norm(_K_NORM, None, _norm_gradients(dk, raw_k, None, p[_K_NORM], None, k_rstd, False, 0.0))
@@ -229,7 +229,7 @@ def _backward(ctx, d, d_key=None, d_value=None):
             if more is not None:
                 a.add_(more)
         if cos is not None:
-            _turn(_turned(packed, plan), (cos, sin), ctx.sequence, True)
+            _rotate(_rotary_heads(packed, plan), (cos, sin), ctx.sequence, True)
         g.heads(plan, y, packed)
         dy = _back(packed, p[_Q] if transposed else torch.cat(p[_Q:_V + 1]), transposed)
     else:

@@ -111,18 +111,20 @@ def _gradient(ctx, d_o, _):
 gradient(_attention_op, _gradient, _setup)
 
 
-# ---------------------------------------------------------------- formulas, documents, lengths of keys, operands of 8 bits
-def _all(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, score, data, causal,
-         scale, window_left, window_right, soft_cap, slopes, mask):
+# ---------------------------------------------------------------- score formulas, packed sequences, key lengths, e4m3 operands
+def _all(q, k, v, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype,
+         score, data, causal, scale, window_left, window_right, soft_cap, slopes, mask):
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     o = empty(q, dtype, (*q.shape[:-1], v.shape[-1])) if q.dim() == 3 else _output(q, v, lambda x, _, shape: empty(x, dtype, shape))
     lse = empty(q, torch.float32, (q.shape[1], q.shape[0]) if q.dim() == 3 else q.shape[:-1])
     queue(_core.attention, q, q, k, v, o, lse, scale, int(causal), window_left, window_right, soft_cap, dense(slopes), mask,
-          dense(key_lengths), score, dense(data), dense(cu_q), dense(cu_kv), q_scale, k_scale, v_scale, longest_q, longest_kv, promoted)
+          dense(key_lengths), score, dense(data), dense(cu_seqlens_q), dense(cu_seqlens_kv), q_scale, k_scale, v_scale, max_seqlen_q,
+          max_seqlen_kv, promoted)
     return o, lse
 
 
-def _all_fake(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype, score, data, *others):
+def _all_fake(q, k, v, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype,
+              score, data, *others):
     if q.dim() == 4 and dtype is None:
         return _attention_fake(q, k, v, *others)
 
@@ -134,19 +136,19 @@ def _all_fake(q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale,
     return _output(_last_contiguous(q), v, new), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-_MORE = ("Tensor? cu_q, Tensor? cu_kv, int longest_q, int longest_kv, Tensor? key_lengths, Tensor? q_scale, Tensor? k_scale, "
-         "Tensor? v_scale, bool promoted, ScalarType? dtype, str? score, Tensor? data, bool causal, float scale, int window_left, "
-         "int window_right, float soft_cap, Tensor? slopes, Tensor? mask")
+_MORE = ("Tensor? cu_seqlens_q, Tensor? cu_seqlens_kv, int max_seqlen_q, int max_seqlen_kv, Tensor? key_lengths, Tensor? q_scale, "
+         "Tensor? k_scale, Tensor? v_scale, bool promoted, ScalarType? dtype, str? score, Tensor? data, bool causal, float scale, "
+         "int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask")
 _all_op = define(f"attention_all(Tensor q, Tensor k, Tensor v, {_MORE}) -> (Tensor, Tensor)", _all, _all_fake)
 
 
-def _all_backward(q, k, v, o, lse, d_o, cu_q, cu_kv, longest_q, longest_kv, key_lengths, score, data, causal, scale, window_left,
-                  window_right, soft_cap, slopes, mask):
+def _all_backward(q, k, v, o, lse, d_o, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv, key_lengths, score, data, causal, scale,
+                  window_left, window_right, soft_cap, slopes, mask):
     q, k, v, o = (x.contiguous() if x.dim() == 3 else _without_gaps(x) for x in (q, k, v, o))
     gradients = empty(q, None, True), empty(k, None, True), empty(v, None, True)
     queue(_core.attention_backward, q, q, k, v, o, lse, _strided_as(d_o, o), *gradients, scale, int(causal), window_left, window_right,
           soft_cap, dense(slopes), mask, dense(key_lengths), not torch.are_deterministic_algorithms_enabled(), score, dense(data),
-          dense(cu_q), dense(cu_kv), None, None, None, longest_q, longest_kv, False)
+          dense(cu_seqlens_q), dense(cu_seqlens_kv), None, None, None, max_seqlen_q, max_seqlen_kv, False)
     return gradients
 
 
@@ -155,21 +157,22 @@ def _all_backward_fake(q, k, v, *_):
 
 
 _all_backward_op = define(
-    "attention_all_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, Tensor? cu_q, Tensor? cu_kv, "
-    "int longest_q, int longest_kv, Tensor? key_lengths, str? score, Tensor? data, bool causal, float scale, int window_left, "
-    "int window_right, float soft_cap, Tensor? slopes, Tensor? mask) -> (Tensor, Tensor, Tensor)", _all_backward, _all_backward_fake)
+    "attention_all_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor d_o, Tensor? cu_seqlens_q, "
+    "Tensor? cu_seqlens_kv, int max_seqlen_q, int max_seqlen_kv, Tensor? key_lengths, str? score, Tensor? data, bool causal, "
+    "float scale, int window_left, int window_right, float soft_cap, Tensor? slopes, Tensor? mask) -> (Tensor, Tensor, Tensor)", _all_backward, _all_backward_fake)
 no_second_gradient(_all_backward_op)
 
 
 def _all_setup(ctx, inputs, output):
-    q, k, v, cu_q, cu_kv, longest_q, longest_kv, lengths, *_, score, data, causal, scale, left, right, soft_cap, slopes, mask = inputs
+    q, k, v, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv, lengths, *_, score, data = inputs[:-7]
+    causal, scale, left, right, soft_cap, slopes, mask = inputs[-7:]
     if q.dtype not in FLOATS:
         raise Unsupported(f"cgp::attention has no gradient for operands of {q.dtype}")
     for name, t in (("score_data", data), ("slopes", slopes), ("mask", mask)):
         if t is not None and t.requires_grad:
             raise Unsupported(f"cgp::attention has no gradient for {name}: detach it, or use PyTorch's flex_attention")
-    ctx.options = longest_q, longest_kv, score, (causal, scale, left, right, soft_cap)
-    ctx.save_for_backward(q, k, v, *output, cu_q, cu_kv, lengths, data, slopes, mask)
+    ctx.options = max_seqlen_q, max_seqlen_kv, score, (causal, scale, left, right, soft_cap)
+    ctx.save_for_backward(q, k, v, *output, cu_seqlens_q, cu_seqlens_kv, lengths, data, slopes, mask)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
@@ -177,36 +180,36 @@ def _all_setup(ctx, inputs, output):
 def _all_gradient(ctx, d_o, _):
     if d_o is None:
         return (None,) * 22
-    q, k, v, o, lse, cu_q, cu_kv, lengths, data, slopes, mask = ctx.saved_tensors
-    longest_q, longest_kv, score, numbers = ctx.options
-    return (*_all_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, cu_q, cu_kv, longest_q, longest_kv, lengths, score, data,
-                                                         *numbers, slopes, mask), *(None,) * 19)
+    q, k, v, o, lse, cu_seqlens_q, cu_seqlens_kv, lengths, data, slopes, mask = ctx.saved_tensors
+    max_seqlen_q, max_seqlen_kv, score, numbers = ctx.options
+    return (*_all_backward_op.ways[way(q, k, v, o, d_o)](q, k, v, o, lse, d_o, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv,
+                                                         lengths, score, data, *numbers, slopes, mask), *(None,) * 19)
 
 
 gradient(_all_op, _all_gradient, _all_setup)
 
 
 def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, soft_cap=0.0, slopes=None, mask=None, score=None,
-              score_data=None, key_lengths=None, cu_q=None, cu_kv=None, longest_q=0, longest_kv=0, q_scale=None, k_scale=None,
-              v_scale=None, promoted=False, dtype=torch.bfloat16):
-    """(softmax(q k^T * scale + ...) v, the logarithm of each row's sum), without the matrix of scores in memory.
+              score_data=None, key_lengths=None, cu_seqlens_q=None, cu_seqlens_kv=None, max_seqlen_q=0, max_seqlen_kv=0,
+              q_scale=None, k_scale=None, v_scale=None, promoted=False, dtype=torch.bfloat16):
+    """(softmax(q k^T * scale + ...) v, the log-sum-exp of each row), without the matrix of scores in memory.
 
     q: [batch, heads, n_q, d]; k, v: [batch, heads_kv, n_kv, d] -> [batch, heads, n_q, d], float32 [batch, heads, n_q].
-    causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys beside its own
-    that a query sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
-    or bool: False hides. score: what becomes of a score then, a function like flex_attention's (score, batch, head, query,
-    key), which may read score_data (float32) through an argument more, or what cgp.score_formula made of it. The gradient is
-    that of q, k and v; lse has none. With torch.use_deterministic_algorithms(True) it is the same at every run.
+    causal: the last query is aligned with the last key. scale 0: 1 / sqrt(d). window_left, window_right: keys before and after
+    a query's own that it sees, plus 1; 0: all. slopes: ALiBi, float32 [heads]. mask: [batch or 1, heads or 1, n_q or 1, n_kv], added,
+    or bool: False hides. score: a function like flex_attention's score_mod (score, batch, head, query, key), which may read
+    score_data (float32) through one more argument, or cgp.score_formula's result for it. q, k and v have gradients; lse has
+    none. With torch.use_deterministic_algorithms(True) gradients are the same bits at every run.
 
-    key_lengths: int32 [batch], the keys of each sequence that there are; queries are aligned with the last of them.
+    key_lengths: int32 [batch], the keys of each sequence; queries are aligned with the last of them.
 
-    cu_q, cu_kv: int32 [documents + 1]; documents lie one after the other, q: [rows, heads, d]; k, v: [rows, heads_kv, d] ->
-    [rows, heads, d], float32 [heads, rows]. They tell where each document begins and the last ends, with the rows; longest_q,
-    longest_kv: the rows of the longest document, or more (0: all).
+    cu_seqlens_q, cu_seqlens_kv: int32 [sequences + 1], for packed sequences of different lengths, q: [rows, heads, d]; k, v:
+    [rows, heads_kv, d] -> [rows, heads, d], float32 [heads, rows]: the first row of each sequence and the end of the last.
+    max_seqlen_q, max_seqlen_kv: rows of the longest sequence, or more (0: all rows).
 
-    q, k, v of float8_e4m3fn, without a gradient: the result is of `dtype`, bfloat16 or float16; q_scale, k_scale, v_scale: what
-    they are multiplied with, float32 of one element or [batch, heads] ([batch, heads_kv]); None: 1. promoted: sums over keys
-    beyond the 14 bits of the tensor cores, up to d 128.
+    q, k, v of float8_e4m3fn, without a gradient: the result is of `dtype`, bfloat16 or float16; q_scale, k_scale, v_scale:
+    dequantization scales, float32 of one element or [batch, heads] ([batch, heads_kv]); None: 1. promoted: partial sums over
+    keys are added in float32 outside the tensor cores, whose accumulators keep 14 bits; up to d 128.
 
     >>> q = torch.ones(1, 1, 3, 8, device="cuda")
     >>> ops.attention(q, q, q, causal=True)[0].shape
@@ -217,9 +220,11 @@ def attention(q, k, v, causal=False, scale=0.0, window_left=0, window_right=0, s
     small = q.dtype not in FLOATS
     if not small and (promoted or any(s is not None for s in (q_scale, k_scale, v_scale))):
         raise ArgumentError(f"attention: q_scale, k_scale, v_scale and promoted are of operands of 8 bits; these are {q.dtype}")
-    if small or score is not None or key_lengths is not None or cu_q is not None or cu_kv is not None or longest_q or longest_kv:
+    packed = cu_seqlens_q is not None or cu_seqlens_kv is not None or max_seqlen_q or max_seqlen_kv
+    if small or score is not None or key_lengths is not None or packed:
         return _all_op.ways[way(q, k, v, score_data, slopes, mask)](
-            q, k, v, cu_q, cu_kv, longest_q, longest_kv, key_lengths, q_scale, k_scale, v_scale, promoted, dtype if small else None,
-            None if score is None else score_formula(score), score_data, causal, scale, window_left, window_right, soft_cap, slopes, mask)
+            q, k, v, cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv, key_lengths, q_scale, k_scale, v_scale, promoted,
+            dtype if small else None, None if score is None else score_formula(score), score_data, causal, scale, window_left,
+            window_right, soft_cap, slopes, mask)
     return _attention_op.ways[way(q, k, v, slopes, mask)](q, k, v, causal, scale, window_left, window_right, soft_cap, slopes,
                                                           mask)

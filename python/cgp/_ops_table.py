@@ -35,9 +35,9 @@ def _embedding_backward(dout, indices, vocab, padding_idx):
     return dweight
 
 
-def _embedding_gradient_onto(dweight, dout, indices, padding_idx):
+def _embedding_gradient_accumulate(dweight, dout, indices, padding_idx):
     """Adds it to dweight [vocab, n]."""
-    queue(_core.embedding_backward_onto, dout, indices.contiguous(), rows(dout), padding_idx, None, dweight)
+    queue(_core.embedding_backward_accumulate, dout, indices.contiguous(), rows(dout), padding_idx, None, dweight)
 
 
 _embedding_op = define("embedding(Tensor indices, Tensor weight, int padding_idx=-1) -> Tensor", _embedding, _embedding_fake)

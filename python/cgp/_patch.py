@@ -132,8 +132,8 @@ class Patch:
         return "cgp.patch: " + ("; ".join(self.changes) or "nothing was changed")
 
 
-def _crooked_head(model):
-    """The linear layer that makes logits of 16 bits, if their rows do not all begin at multiples of 16 bytes; else None."""
+def _misaligned_head(model):
+    """The linear layer that makes 16-bit logits, if their rows are misaligned (not multiples of 16 bytes); else None."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     return head if type(head) is torch.nn.Linear and head.weight.element_size() == 2 and head.out_features % 8 else None
 
@@ -143,7 +143,7 @@ def _linear_forward(self, x):
 
 
 def _head_forward(self, x):
-    """_crooked_head()'s, of rows that begin at such multiples: the products are several times as fast."""
+    """The layer of _misaligned_head() with rows of logits padded to 16 bytes: the products are several times as fast."""
     if x.dim() < 2 or x[..., 0].numel() < 16 or not _usable(x, self.weight) or x.dtype != self.weight.dtype or (
             torch.is_autocast_enabled()):
         return type(self).forward(self, x)
@@ -197,7 +197,7 @@ def _layer_forward(few, whole):
             if whole:
                 done = _layer.llama(self, hidden_states, attention_mask, kwargs, _half_tables, activation_of(self.mlp.act_fn),
                                     _OURS)
-        elif few and embeddings is not None and hidden_states.shape[1] <= _few.MOST and _usable(hidden_states):
+        elif few and embeddings is not None and hidden_states.shape[1] <= _few.MAX_ROWS and _usable(hidden_states):
             cos, sin = embeddings
             tables = (*_half_tables(cos, sin), cos.shape[1] if cos.shape[0] == 1 else 0)
             done = _few.llama(self, hidden_states, attention_mask, kwargs.get("past_key_values"), tables, _attention,
@@ -450,7 +450,7 @@ def patch(model, *, attention=True, norms=True, mlp=True, rope=True, loss=True, 
     if rope:
         _patch_rope(model, done)
     causal = hasattr(type(model), "loss_function") and type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
-    head = _crooked_head(model) if loss else None
+    head = _misaligned_head(model) if loss else None
     if loss and causal:
         _hold(done, model, "loss", _causal_loss, model.__dict__.get("_loss_function"), _set_loss)
         done.changes.append("cross-entropy")

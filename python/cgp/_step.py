@@ -6,7 +6,7 @@ import itertools
 import torch
 
 from . import _patch
-from ._ops_table import _embedding_backward, _embedding_gradient_onto
+from ._ops_table import _embedding_backward, _embedding_gradient_accumulate
 from ._runtime import ArgumentError
 from ._torch import FLOATS
 
@@ -144,7 +144,7 @@ def _gradients(loss, seed, parameters, stand_ins, notes):
             if gradients[i] is None:
                 gradients[i] = _embedding_backward(d, indices, p.shape[0], padding)
             else:
-                _embedding_gradient_onto(gradients[i], d, indices, padding)
+                _embedding_gradient_accumulate(gradients[i], d, indices, padding)
     return gradients
 
 

@@ -84,26 +84,26 @@ class _Step:
         out = attended.view(b, n, s.heads, s.d).transpose(1, 2)
         self.x, self.normed, self.ends = x, normed, _described(heads[:, :s.heads], out)
         self.memory = qkv, attended, wide
-        turn = []
+        rotate = []
         if s.rotary is not None and s.layers[0].q_norm is None:
-            turned = qkv.view(tokens, -1, s.d)[:, :s.heads + s.heads_kv]
-            turn = [(_core.rope, (turned, turned, *self.angles, None, 0, 0, 0, False, False, 0, 10000.0, 1.0, 0.0))]
+            rotated = qkv.view(tokens, -1, s.d)[:, :s.heads + s.heads_kv]
+            rotate = [(_core.rope, (rotated, rotated, *self.angles, None, 0, 0, 0, False, False, 0, 10000.0, 1.0, 0.0))]
         elif s.rotary is not None:
             # With a norm of each head: all tokens as one sequence, whose pages are written and never read.
             pages, one = new(1, 2, s.heads_kv, 16, s.d), new(1, 1, dtype=torch.int32)
-            wrong = new(1, dtype=torch.int32)
-            self.memory += pages, one, wrong
+            error_flag = new(1, dtype=torch.int32)
+            self.memory += pages, one, error_flag
 
         def linear(x, l, y, **options):
-            return _few.few_calls(x, l.weights, l.biases, y, kind=s.norm, eps=s.eps, activation=l.activation, gated=l.gated,
-                                  early=True, normed=normed, **options)
+            return _few.linear_calls(x, l.weights, l.biases, y, kind=s.norm, eps=s.eps, activation=l.activation, gated=l.gated,
+                                     pdl=True, normed=normed, **options)
 
         self.layers = []
         for layer in s.layers:
             if layer.q_norm is not None:
-                turn = [(_core.qkv_append, (qkv.view(1, tokens, -1, s.d), *self.angles, layer.q_norm, layer.k_norm, None, 0, s.eps,
-                                            True, one, wrong, pages))]
-            before = linear(x, layer.qkv, qkv, norm=layer.norm1) + turn
+                rotate = [(_core.qkv_append, (qkv.view(1, tokens, -1, s.d), *self.angles, layer.q_norm, layer.k_norm, None, 0, s.eps,
+                                              True, one, error_flag, pages))]
+            before = linear(x, layer.qkv, qkv, norm=layer.norm1) + rotate
             after = (linear(attended, layer.out, x, residual=x) + linear(x, layer.wide, wide, norm=layer.norm2) +
                      linear(wide, layer.back, x, residual=x))
             self.layers.append(tuple([(f, _described(*a)) for f, a in calls] for calls in (before, after)))
@@ -121,8 +121,8 @@ class _Step:
             calls.append((_core.attention, (q, *_described(keys, values), out, None, s.scale, causal, 0, 0, 0.0, None, mask, None,
                                             None, None)))
             calls += after
-        calls += [(f, _described(*a)) for f, a in _few.few_calls(
-            self.x, s.head.weights, s.head.biases, logits, norm=s.last_norm, kind=s.norm, eps=s.eps, early=True,
+        calls += [(f, _described(*a)) for f, a in _few.linear_calls(
+            self.x, s.head.weights, s.head.biases, logits, norm=s.last_norm, kind=s.norm, eps=s.eps, pdl=True,
             normed=self.normed)]
         return tuple(calls)
 
@@ -192,7 +192,7 @@ class _Plan:
         places = self.places[past:past + n]
         return places if b == 1 else places.repeat(b)
 
-    def turn(self, step, given, b, n, past):
+    def rotate(self, step, given, b, n, past):
         """The angles of RoPE, as the model rounds them."""
         s = self.shape
         if given is not None:
@@ -245,12 +245,12 @@ def _run(calls, anchor):
 
 
 def step(model, arguments, given):
-    """The model's result for up to MOST tokens behind a DynamicCache, or None where it must go the usual way."""
+    """The model's result for up to MAX_ROWS tokens behind a DynamicCache, or None where it must go the usual way."""
     cache = given.get("past_key_values")
     if cache is None or type(cache).__name__ != "DynamicCache" or torch.is_grad_enabled() or model.training or len(arguments) > 1:
         return None
     ids = arguments[0] if arguments else given.get("input_ids")
-    if type(ids) is not torch.Tensor or ids.dim() != 2 or not 0 < ids.numel() <= _few.MOST or way(ids) != 1:
+    if type(ids) is not torch.Tensor or ids.dim() != 2 or not 0 < ids.numel() <= _few.MAX_ROWS or way(ids) != 1:
         return None
     if any(v is not None and v is not False for k, v in given.items() if k not in _KNOWN) or given.get("return_dict") is False:
         return None
@@ -290,7 +290,7 @@ def step(model, arguments, given):
         seen.append((room.memory.narrow(3, past, n), *room.memory.narrow(3, 0, past + n).unbind(0)))
     logits = _torch.empty(s.tokens, None, (b * n, s.vocab))
     if s.rotary is not None:
-        plan.turn(made, places, b, n, past)
+        plan.rotate(made, places, b, n, past)
     else:
         places = plan.places_of(places, b, n, past)
     tokens = ids.reshape(-1).contiguous()

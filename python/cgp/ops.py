@@ -3,13 +3,14 @@
 torch.compile, CUDA graphs. Nothing is compiled against PyTorch."""
 import torch
 
-from . import _core
+from . import _core, _ops_quantized
 from ._options import ACTIVATIONS, PRECISIONS, fit_batches
 from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
 from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
+from ._quantized import QuantizedTensor, expect_plain
 from ._runtime import ArgumentError, Unsupported
 from ._torch import aligned_rows, define, dense, empty, expect, expect_float, expect_like, gradient, queue, way
 
@@ -118,11 +119,15 @@ def matmul(a, b, bias=None, activation="", alpha=1.0, precision="standard", alig
 
     activation: "", "relu", "silu", "gelu", "gelu_tanh"; precision: "standard", "fast", "strict". aligned: rows of the result begin at
     multiples of 16 bytes, which products with it and its gradient are faster for; it is then not contiguous where n is odd.
+    b: a QuantizedTensor [n, k] gives a [..., k] times its transpose; bias, activation and alpha are not possible then.
 
     >>> ops.matmul(torch.eye(2, device="cuda"), torch.ones(2, 2, device="cuda"))
     tensor([[1., 1.],
             [1., 1.]], device='cuda:0')
     """
+    if isinstance(b, QuantizedTensor):
+        expect_plain(bias, activation, alpha)
+        return _ops_quantized.matmul(a, b)
     return _matmul_op.ways[way(a, b, bias)](a, b, bias, activation, alpha, precision, aligned)
 
 

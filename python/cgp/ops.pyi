@@ -11,9 +11,9 @@ def matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None, activation: str 
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float = 0.0, window_left: int = 0,
               window_right: int = 0, soft_cap: float = 0.0, slopes: Optional[Tensor] = None,
               mask: Optional[Tensor] = None, score: Optional[Union[str, Callable[..., Any]]] = None,
-              score_data: Optional[Tensor] = None, key_lengths: Optional[Tensor] = None, cu_q: Optional[Tensor] = None,
-              cu_kv: Optional[Tensor] = None, longest_q: int = 0, longest_kv: int = 0, q_scale: Optional[Tensor] = None,
-              k_scale: Optional[Tensor] = None, v_scale: Optional[Tensor] = None, promoted: bool = False,
+              score_data: Optional[Tensor] = None, key_lengths: Optional[Tensor] = None,
+              cu_seqlens_q: Optional[Tensor] = None, cu_seqlens_kv: Optional[Tensor] = None, max_seqlen_q: int = 0,
+              max_seqlen_kv: int = 0, q_scale: Optional[Tensor] = None, k_scale: Optional[Tensor] = None, v_scale: Optional[Tensor] = None, promoted: bool = False,
               dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]: ...
 def softmax(x: Tensor) -> Tensor: ...
 def log_softmax(x: Tensor) -> Tensor: ...

@@ -13,7 +13,7 @@ import pytest
 import cgp
 from cgp.testing import check_gradient
 
-NEED_TORCH = ("ops", "nn", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate")
+NEED_TORCH = ("ops", "nn", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate", "quantize")
 rng = np.random.default_rng(1)
 
 
@@ -197,6 +197,7 @@ def test_stubs_name_what_there_is():
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
     for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_step.py", ["TrainingStep"]),
+                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_quantized_linear.py", ["quantize"]),
                          ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch", "register_attention"])):
         there, made = functions(source)[0], classes(source)
         for name in what:
@@ -334,12 +335,12 @@ def test_attention_with_a_score_of_ones_own():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_of_documents_and_of_some_keys(causal):
-    cu_q, cu_kv = (np.array(n, np.int32) for n in ((0, 3, 3, 10), (0, 5, 9, 13)))
+    cu_seqlens_q, cu_seqlens_kv = (np.array(n, np.int32) for n in ((0, 3, 3, 10), (0, 5, 9, 13)))
     q, k, v = random(10, 4, 8), random(13, 2, 8), random(13, 2, 8)
-    got = cgp.attention(q, k, v, causal=causal, cu_q=cu_q, cu_kv=cu_kv)
-    padded_k, padded_v, lengths = random(3, 2, 6, 8), random(3, 2, 6, 8), np.diff(cu_kv).astype(np.int32)
+    got = cgp.attention(q, k, v, causal=causal, cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv)
+    padded_k, padded_v, lengths = random(3, 2, 6, 8), random(3, 2, 6, 8), np.diff(cu_seqlens_kv).astype(np.int32)
     for d in range(3):
-        mine, keys = slice(*cu_q[d:d + 2]), slice(*cu_kv[d:d + 2])
+        mine, keys = slice(*cu_seqlens_q[d:d + 2]), slice(*cu_seqlens_kv[d:d + 2])
         alone = [x[None].swapaxes(1, 2) for x in (q[mine], k[keys], v[keys])]
         np.testing.assert_allclose(got[mine][None].swapaxes(1, 2), cgp.attention(*alone, causal=causal), atol=1e-6)
         padded_k[d, :, :lengths[d]], padded_v[d, :, :lengths[d]] = alone[1][0], alone[2][0]
@@ -349,9 +350,11 @@ def test_attention_of_documents_and_of_some_keys(causal):
         there = slice(None), slice(None), slice(0, lengths[d])
         np.testing.assert_allclose(got[d:d + 1], cgp.attention(queries[d:d + 1], padded_k[d:d + 1][there], padded_v[d:d + 1][there],
                                                                causal=causal), atol=1e-6)
-    for wrong, says in ((dict(cu_q=cu_q), "attention: cu_kv"), (dict(cu_q=cu_q, cu_kv=cu_kv[:3]), "cu_q is of 3 documents, cu_kv of 2"),
-                        (dict(cu_q=cu_q.astype(np.int64), cu_kv=cu_kv), "cu_q"), (dict(cu_q=cu_q, cu_kv=cu_kv, q_scale=q[:1, 0, 0]), "e4m3"),
-                        (dict(cu_q=cu_q, cu_kv=cu_kv, key_lengths=lengths), "key_lengths must be false")):
+    packed = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv)
+    for wrong, says in ((packed | dict(cu_seqlens_kv=None), "attention: cu_seqlens_kv"),
+                        (packed | dict(cu_seqlens_kv=cu_seqlens_kv[:3]), "cu_seqlens_q is of 3 sequences, cu_seqlens_kv of 2"),
+                        (packed | dict(cu_seqlens_q=cu_seqlens_q.astype(np.int64)), "cu_seqlens_q"),
+                        (packed | dict(q_scale=q[:1, 0, 0]), "e4m3"), (packed | dict(key_lengths=lengths), "key_lengths must be false")):
         with pytest.raises(cgp.ArgumentError, match=says):
             cgp.attention(q, k, v, **wrong)
 

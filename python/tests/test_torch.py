@@ -76,8 +76,8 @@ def test_attention_of_documents(d):
                                                          enable_gqa=True)[0].transpose(0, 1) for a, b in zip(ends, ends[1:]) if b > a])
 
     for longest in (0, 511):
-        gradients(lambda q, k, v: ops.attention(q, k, v, True, cu_q=cu, cu_kv=cu, longest_q=longest, longest_kv=longest)[0], one_by_one,
-                  (q, k, v), 3e-2)
+        gradients(lambda q, k, v: ops.attention(q, k, v, True, cu_seqlens_q=cu, cu_seqlens_kv=cu, max_seqlen_q=longest,
+                                                max_seqlen_kv=longest)[0], one_by_one, (q, k, v), 3e-2)
     keys = torch.tensor([70, 512, 1], device="cuda", dtype=torch.int32)
     q, k, v = random(3, 8, 60, d, grad=True), random(3, 2, 512, d, grad=True), random(3, 2, 512, d, grad=True)
     shown = (torch.arange(512, device="cuda") < keys[:, None])[:, None, None]
@@ -97,7 +97,7 @@ def test_attention_of_8_bits(d):
         close(o, want, 8e-2)
     cu = torch.tensor([0, 300, 700], device="cuda", dtype=torch.int32)
     rows = [x[0].transpose(0, 1).contiguous() for x in (q, k, v)]
-    o = ops.attention(*rows, True, cu_q=cu, cu_kv=cu)[0]
+    o = ops.attention(*rows, True, cu_seqlens_q=cu, cu_seqlens_kv=cu)[0]
     close(o[:300].transpose(0, 1)[None], ops.attention(*(x[:1, :, :300] for x in (q, k, v)), True)[0], 1e-2)
     with pytest.raises(cgp.Unsupported, match="float8_e4m3fn"):
         ops.attention(q.clone().requires_grad_(), k, v)
@@ -157,12 +157,12 @@ def test_rope_and_activations():
     angle = torch.arange(60, device="cuda")[:, None] * 10000.0**(-torch.arange(0, 64, 2, device="cuda") / 64)
     cos, sin = angle.cos(), angle.sin()
 
-    def turned(x):
+    def rotated(x):
         a, b = x.chunk(2, -1)
         return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
-    gradients(lambda x: ops.rope(x.transpose(1, 2), cos, sin, sequence=60).transpose(1, 2), turned, (x,), 2e-2)
-    close(ops.rope(x.transpose(1, 2), sequence=60).transpose(1, 2), turned(x.float()), 2e-2)
+    gradients(lambda x: ops.rope(x.transpose(1, 2), cos, sin, sequence=60).transpose(1, 2), rotated, (x,), 2e-2)
+    close(ops.rope(x.transpose(1, 2), sequence=60).transpose(1, 2), rotated(x.float()), 2e-2)
     both = random(33, 514, grad=True)
     gradients(lambda x: ops.swiglu(*x.chunk(2, -1)), lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1], (both,), 3e-2)
     bias = random(514, grad=True)

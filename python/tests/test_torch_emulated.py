@@ -84,8 +84,8 @@ def attention_and_tables(cgp, ops, random, same):
         return torch.cat([theirs(causal=True)(*(x[a:b].transpose(0, 1)[None] for x in (q, k, v)))[0].transpose(0, 1)
                           for a, b in ((0, 3), (3, 7))])
 
-    same(lambda q, k, v: ops.attention(q, k, v, True, cu_q=cu, cu_kv=cu, longest_q=4, longest_kv=4)[0], documents, there[0][0], there[1][0],
-         there[2][0])
+    same(lambda q, k, v: ops.attention(q, k, v, True, cu_seqlens_q=cu, cu_seqlens_kv=cu, max_seqlen_q=4, max_seqlen_kv=4)[0],
+         documents, *(x[0] for x in there))
     shown = torch.arange(7) < torch.tensor([4, 6])[:, None, None, None]
     same(lambda q, k, v: ops.attention(q, k, v, key_lengths=torch.tensor([4, 6], dtype=torch.int32))[0], theirs(shown), q, k, v)
     small, scale = [x.detach().to(torch.float8_e4m3fn) for x in (q, k, v)], torch.tensor([0.5])
@@ -470,14 +470,14 @@ def main():
     angle = torch.arange(5)[:, None] * 10000.0**(-torch.arange(0, 16, 2) / 16)
     cos, sin = angle.cos(), angle.sin()
 
-    def turned(x):
+    def rotated(x):
         a, c = x.chunk(2, -1)
         cs, sn = cos[:, None], sin[:, None]
         return torch.cat((a * cs - c * sn, a * sn + c * cs), -1)
 
-    same(lambda x: ops.rope(x, cos, sin, None, 5), turned, heads)
-    same(lambda x: ops.rope(x, sequence=5), turned, heads)
-    same(lambda x: ops.rope(x.transpose(1, 2).contiguous().transpose(1, 2), cos, sin, torch.arange(5).repeat(2)), turned, heads)
+    same(lambda x: ops.rope(x, cos, sin, None, 5), rotated, heads)
+    same(lambda x: ops.rope(x, sequence=5), rotated, heads)
+    same(lambda x: ops.rope(x.transpose(1, 2).contiguous().transpose(1, 2), cos, sin, torch.arange(5).repeat(2)), rotated, heads)
 
     for kind, theirs in (("silu", F.silu), ("gelu", F.gelu), ("relu", F.relu),
                          ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"))):
@@ -546,7 +546,7 @@ def main():
                transformers.GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=50, n_positions=64)]
     ids = torch.randint(0, 50, (2, 9))
     patches(cgp, transformers, (configs[0], configs[-1]))
-    crooked_head(cgp, transformers)
+    misaligned_head(cgp, transformers)
     for config in configs:
         model = transformers.AutoModelForCausalLM.from_config(config).eval()
         for p in model.parameters():  # weights of norms that are not 1
@@ -586,7 +586,7 @@ def main():
         patched_steps(cgp, transformers, model.bfloat16())
 
 
-def crooked_head(cgp, transformers):
+def misaligned_head(cgp, transformers):
     """Logits of 16 bits whose rows do not begin at multiples of 16 bytes, with the patch and as they are."""
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=32, vocab_size=523, n_positions=64)
     model = transformers.AutoModelForCausalLM.from_config(config).bfloat16().eval()

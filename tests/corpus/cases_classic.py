@@ -100,7 +100,7 @@ def bad_stage_overwritten():
 
 @register
 def bad_store_no_wait():
-    c = bad("store_no_wait", "race.async", also=["lifetime.shared"], ops=["cp.async.bulk"], thread=[0, 0, 0], block=[0, 0, 0], note="no wait_group.read before the block ends")
+    c = bad("store_no_wait", "lifetime.store", also=["lifetime.shared"], ops=["cp.async.bulk"], thread=[0, 0, 0], block=[0, 0, 0], note="no wait_group.read before the block ends")
     c.launch(c.only, 1, 64, [c.out("out", "s32", 64)])
     return c
 

@@ -303,7 +303,7 @@ def bad_tmem_no_commit_wait():
 
 @register
 def bad_tmem_no_wait_ld():
-    return tmem("tmem_no_wait_ld", "async.register", ops=["tcgen05.ld", "st.global"])
+    return tmem("tmem_no_wait_ld", "async.tensor_load", ops=["tcgen05.ld", "st.global"])
 
 
 @register

@@ -133,6 +133,23 @@ TEST_P(Corpus, ResultsDoNotDependOnPolicies) {
   run("random:2", "random:2", same);
 }
 
+// What is wrong by the letter and harmless in binaries that ship fails no run, unless it is asked for.
+TEST(CorpusWarnings, AreErrorsWhenStrict) {
+  for (const char* name : {"bad_store_no_wait", "bad_tmem_no_wait_ld"}) {
+    Spec spec = load(name);
+    EXPECT_FALSE(any_fails(run_spec(spec).findings)) << name;
+    RunOptions strict;
+    strict.checks = "strict";
+    const SpecResult r = run_spec(spec, strict);
+    EXPECT_TRUE(any_fails(r.findings)) << name;
+    EXPECT_EQ(r.checks, "strict");
+    EXPECT_EQ(short_checks(r.checks), "all checks, warnings are errors");
+    strict.checks = "strict,-async,-lifetime";
+    EXPECT_TRUE(run_spec(spec, strict).findings.empty()) << name;
+  }
+  EXPECT_EQ(short_checks("bounds,strict"), "checks: bounds, warnings are errors");
+}
+
 INSTANTIATE_TEST_SUITE_P(Nvcc, Corpus, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param; });
 

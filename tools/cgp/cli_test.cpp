@@ -163,11 +163,11 @@ TEST_F(Cli, ptx_that_breaks_rules_is_refused_and_explained) {
 }
 
 // out[i] = 2 * blocks in a cluster + whether the grid has the workspace of a cooperative launch.
-constexpr const char* kShaped = R"(
+constexpr const char* kLaunchShape = R"(
 .version 7.8
 .target sm_90
 .address_size 64
-.visible .entry shaped(.param .u64 out) .explicitcluster .reqnctapercluster 2, 1, 1 .reqntid 8, 1, 1
+.visible .entry launch_shape(.param .u64 out) .explicitcluster .reqnctapercluster 2, 1, 1 .reqntid 8, 1, 1
 {
   .reg .pred %p;
   .reg .b32 %r<6>;
@@ -191,17 +191,17 @@ constexpr const char* kShaped = R"(
 )";
 
 TEST_F(Cli, shapes_that_the_kernel_says_need_not_be_given) {
-  write("shaped.ptx", kShaped);
+  write("launch_shape.ptx", kLaunchShape);
   for (const auto& [option, value] : {std::pair{"", 4.0}, std::pair{" --cooperative", 5.0}}) {
-    const Outcome o = cgp(std::string("run shaped.ptx --grid 4 --arg out:u32:32=o.npy") + option);
+    const Outcome o = cgp(std::string("run launch_shape.ptx --grid 4 --arg out:u32:32=o.npy") + option);
     EXPECT_EQ(o.code, 0) << o.out << o.err;
     EXPECT_NE(o.out.find("grid (4,1,1) block (8,1,1) cluster (2,1,1)"), std::string::npos) << o.out;
     const HostArray got = read_array(path("o.npy"), DType::u32, 32);
     for (std::uint64_t i = 0; i < 32; ++i) ASSERT_EQ(load_as_double(DType::u32, got.bytes.data(), i), value);
   }
-  EXPECT_EQ(cgp("run shaped.ptx --grid 3 --arg out:u32:32").code, 2);
-  EXPECT_EQ(cgp("run shaped.ptx --grid 4 --block 16 --arg out:u32:64").code, 2);
-  EXPECT_EQ(cgp("run shaped.ptx --grid 4 --cluster 4 --arg out:u32:32").code, 2);
+  EXPECT_EQ(cgp("run launch_shape.ptx --grid 3 --arg out:u32:32").code, 2);
+  EXPECT_EQ(cgp("run launch_shape.ptx --grid 4 --block 16 --arg out:u32:64").code, 2);
+  EXPECT_EQ(cgp("run launch_shape.ptx --grid 4 --cluster 4 --arg out:u32:32").code, 2);
 }
 
 TEST_F(Cli, out_of_bounds_is_exit_1_and_names_the_buffer) {
@@ -425,6 +425,13 @@ TEST_F(Cli, views_and_files) {
 TEST_F(Cli, a_class_of_findings_is_explained) {
   EXPECT_NE(cgp("explain race.shared").out.find("to mend it"), std::string::npos);
   EXPECT_EQ(cgp("explain race.shared --json").parsed()["severity"], "error");
+  const std::string text = cgp("explain --finding race.shared").out;
+  EXPECT_EQ(text, cgp("explain race.shared").out);
+  EXPECT_NE(text.find("for example"), std::string::npos);
+  EXPECT_NE(text.find("__syncthreads();"), std::string::npos);
+  EXPECT_EQ(cgp("explain --finding deadlok").code, 2);
+  EXPECT_EQ(cgp("explain").code, 2);
+  EXPECT_EQ(cgp("explain gemm --finding deadlock").code, 2);
   const Outcome o = cgp("explain race.sharde");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("race.shared"), std::string::npos);
@@ -511,7 +518,8 @@ TEST_F(Cli, plans_of_kernels_are_their_selectors_words) {
   ASSERT_EQ(o.code, 0) << o.err;
   const auto plan = o.parsed();
   EXPECT_EQ(plan["schema"], "cgp.plan/1");
-  EXPECT_NE(plan["chosen"]["variant"].get<std::string>().find("_mma_"), std::string::npos);
+  const auto mma = cgp("plan attention n=256 heads=1 batch=1 d=96 variant=mma --arch sm_80 --json");
+  EXPECT_EQ(plan["chosen"]["variant"], mma.parsed()["chosen"]["variant"]);
   EXPECT_FALSE(plan["chosen"]["why"].get<std::string>().empty());
   // q, k, v and o once each, in bf16.
   EXPECT_EQ(plan["floor"]["bytes"].get<double>(), 4 * 256 * 96 * 2);

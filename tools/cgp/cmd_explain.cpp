@@ -30,6 +30,13 @@ std::array<std::uint32_t, 3> extents(const std::string& text, const std::string&
   return {d.x, d.y, d.z};
 }
 
+/// What `--finding` asks for.
+explain::FindingView finding_view(const ExplainOptions& o, const spec::Style& style) {
+  if (const auto view = explain::explain_finding(o.finding, style)) return *view;
+  throw ArgumentError(ErrorText{
+      cat("there is no class of findings \"", o.finding, "\""), {}, {}, "docs/findings.md lists them"});
+}
+
 template <class View>
 int show(const Context& context, const View& view) {
   write_out(context.json ? spec::dumped(view.json, 2) + "\n" : view.text);
@@ -39,6 +46,13 @@ int show(const Context& context, const View& view) {
 }  // namespace
 
 int explain(const Context& context, const ExplainOptions& o) {
+  if (o.target.empty() == o.finding.empty())
+    throw ArgumentError(
+        ErrorText{"cgp explain needs a target or --finding, and only one of them",
+                  {},
+                  o.target.empty() ? "none was given" : cat("\"", o.target, "\" and --finding were"),
+                  "for example cgp explain k.ptx, cgp explain --finding race.shared"});
+  if (!o.finding.empty()) return show(context, finding_view(o, {context.color_out, context.width}));
   if (!o.function.empty() && !o.x86)
     throw ArgumentError(ErrorText{"--function goes with --x86", {}, {}, "--entry names a kernel"});
   if (o.x86) return show(context, explain::explain_x86(o.target, o.function, o.all, context.width));
@@ -75,6 +89,7 @@ int explain(const Context& context, const ExplainOptions& o) {
   if (file) {
     try {
       modules.push_back(explain::examine_module(o.target, content, examine));
+      modules.back().assembled = explain::assembled(content, modules.back().target);
     } catch (const ParseError& e) {
       throw ParseError(ErrorText{e.rule(), cat(o.target, ": ", e.where()), e.why(), e.hint()});
     }
@@ -85,6 +100,7 @@ int explain(const Context& context, const ExplainOptions& o) {
       if (!one.block && image.block.count() > 0) one.block = {image.block.x, image.block.y, image.block.z};
       one.dynamic_smem = image.dynamic_smem;
       modules.push_back(explain::examine_module(image.name, *image.ptx, one));
+      modules.back().assembled = explain::assembled(*image.ptx, modules.back().target);
     }
   }
   std::string out;

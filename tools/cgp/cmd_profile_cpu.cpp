@@ -23,7 +23,11 @@ using profile::number_text;
 using profile::time_text;
 
 profile::LoopOptions loop_options(const ProfileOptions& o, std::size_t size) {
-  return {o.what, o.function.empty() ? "dot" : o.function, o.size ? o.size : size, o.threads, o.runs};
+  profile::LoopOptions l;
+  l.kind = o.what, l.size = o.size ? o.size : size, l.threads = o.threads, l.runs = o.runs;
+  if (!o.function.empty()) l.function = o.function;
+  l.processes = o.processes, l.count = !o.no_count;
+  return l;
 }
 /// The widest that the loops have, within what CGP_SIMD allows.
 std::string widest_isa() { return std::string(cpu::name(std::min(cpu::chosen_isa(), cpu::Isa::avx512))); }
@@ -74,7 +78,7 @@ int compare_loops(const Context& context, const ProfileOptions& o) {
 int profile_cpu(const Context& context, const ProfileOptions& o) {
   if (o.what == "compare") return compare_loops(context, o);
   if (o.what == "parallel" || o.what == "scaling") {
-    const Document d = profile::profile_threads(loop_options(o, 16384));
+    const Document d = profile::profile_threads(loop_options(o, 65536));
     deliver(context, d, o.save, profile::threads_text(d, context.width));
     return kClean;
   }

@@ -134,17 +134,17 @@ int profile_cublas(const Context& context, const ProfileOptions& o) {
                                   {},
                                   cat("\"", o.op, "\""),
                                   "gemm_bf16, gemm_f16, gemm_f32, gemm_tf32, gemm_e4m3"});
-  GemmSelection selection;
+  tune::GemmSelection selection;
   selection.shapes =
       o.shape.find('x') == std::string::npos ? cat(o.shape, "x", o.shape, "x", o.shape) : o.shape;
   selection.dtype = o.op == "gemm_tf32" ? "f32:fast" : o.op.substr(5);
   selection.layout = o.layout;
-  const auto tasks = gemm_tasks(selection);
+  const auto tasks = tune::gemm_tasks(selection);
   const auto device = runtime::Device::open(o.device == "auto" ? "cuda" : o.device);
-  GemmMeasure measure(device, true);
+  tune::GemmMeasure measure(device, true);
   if (!measure.no_peer().empty())
     throw Unsupported(ErrorText{"cuBLASLt must be here", {}, measure.no_peer(), {}});
-  GemmRow row;
+  tune::GemmRow row;
   {
     Progress progress;
     progress.step(cat("measuring ", tasks[0].name()));

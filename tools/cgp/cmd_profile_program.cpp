@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "cgp/base/error.h"
@@ -14,6 +16,8 @@
 #include "cgp/profile/cupti/cupti_plan.h"
 #include "cgp/profile/measure/count.h"
 #include "cgp/profile/measure/stats.h"
+#include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
@@ -33,7 +37,8 @@ using profile::number_text;
 using profile::time_text;
 using text::cat;
 
-void count_in_another_run(const ProfileOptions& o, Document& d) {
+void count_in_another_run(const ProfileOptions& o, Document& d,
+                          const std::function<void(const std::string&)>& step) {
   if (o.count == "syscalls") {
     std::map<std::string, std::uint64_t> by_name;
     std::uint64_t all = 0;
@@ -44,12 +49,19 @@ void count_in_another_run(const ProfileOptions& o, Document& d) {
   }
   if (o.count == "callgrind") measure::add_callgrind(measure::callgrind(o.command, true), d.metrics);
   if (o.count == "step") {
-    const auto mix = measure::step_program(o.command);
+    const auto mix = measure::step_program(
+        o.command, measure::kMostSteps, measure::kMostStepSeconds, [&](std::uint64_t n, double seconds) {
+          step(format(
+              "single steps: {:.1f} of at most {:.0f} million instructions, {:.0f} of at most {:.0f} s",
+              double(n) * 1e-6, double(measure::kMostSteps) * 1e-6, seconds, measure::kMostStepSeconds));
+        });
     const std::string first = format("the first {} instructions", mix.instructions);
     mix.add_to(d.metrics, mix.truncated ? "single steps of " + first : "single steps");
     if (mix.truncated)
-      d.notes.push_back(cat("single steps ended after 20 million instructions or a minute: the mix is of ",
-                            first, "; --count callgrind counts all"));
+      d.notes.push_back(format(
+          "single steps ended after {:.0f} million instructions or {:.0f} s: the mix is of {}; --count "
+          "callgrind counts all",
+          double(measure::kMostSteps) * 1e-6, measure::kMostStepSeconds, first));
   }
 }
 
@@ -166,28 +178,31 @@ std::string printed_text(const std::string& all, int width) {
   return out;
 }
 
-std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::TimelineSummary& s,
+std::string text_of(const Document& d, const profile::ProgramRun& run, const profile::Phases& phases,
                     int width) {
+  const profile::TimelineSummary& s = phases.judged();
+  const char* part = phases.steady ? " of the steady state" : "";
   std::string verdict;
   if (!run.process.ok())
     verdict = format("FAILED: {}; what was recorded until then follows", run.process.describe());
   else if (!run.no_gpu.empty())
     verdict = format("CPU only: {}", run.no_gpu);
   else if (s.launch_bound)
-    verdict = format("LAUNCH-BOUND: the GPU was idle for {:.0f} % of {}", s.idle_percent(),
-                     time_text(s.span_ms * 1e3));
+    verdict = format("LAUNCH-BOUND: the GPU was idle for {:.0f} % of {}{}", s.idle_percent(),
+                     time_text(s.span_ms * 1e3), part);
   else
-    verdict =
-        format("GPU busy for {:.0f} % of {}; {} takes {:.0f} % of the kernels' time", 100 - s.idle_percent(),
-               time_text(s.span_ms * 1e3), profile::short_name(s.dominant), s.dominant_percent);
+    verdict = format("GPU busy for {:.0f} % of {}{}; {} takes {:.0f} % of the kernels' time",
+                     100 - s.idle_percent(), time_text(s.span_ms * 1e3), part,
+                     profile::short_name(s.dominant), s.dominant_percent);
   std::string out = profile::fitted(verdict, std::size_t(std::max(width, 60)) * 2) + "\n" + process_text(run);
   if (d.more.contains("energy")) out += profile::energy_text(d);
   out += printed_text(run.process.out, width);
+  if (d.more.contains("cpu_samples")) out += profile::cpu_text(d.more["cpu_samples"], width);
   if (run.no_gpu.empty()) {
     out += format(
-        "gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
-        s.launches, s.graph_launches, s.copies, time_text(s.launch_us), time_text(s.latency_us),
-        time_text(s.gap_us));
+        "{}gpu        {} kernels ({} in graphs' launches), {} copies; launch call {}, to start {}, gap {}\n",
+        profile::phases_text(phases), s.launches, s.graph_launches, s.copies, time_text(s.launch_us),
+        time_text(s.latency_us), time_text(s.gap_us));
     out += profile::kernel_table(d.kernels, width);
   }
   if (!run.process.ok() && !run.no_gpu.empty())
@@ -212,7 +227,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
   profile::ProgramRun run;
-  profile::TimelineSummary summary;
+  profile::Phases phases;
   std::string heap_text;
   {
     Progress progress;
@@ -223,10 +238,18 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     p.trace_gpu = !o.no_trace;
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
+    std::optional<profile::CpuSampler> sampler;
+    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate));
+    // Python 3.12 and later name their functions for samplers; others do not know the word.
+    if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
     run = profile::run_program(command, p);
+    if (sampler) {
+      const auto samples = profile::analyse(sampler->stop());
+      d.more["cpu_samples"] = profile::to_json(samples);
+    }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);
-    summary = profile::summarise(run.timeline);
+    phases = profile::phases_of(run.timeline);
     d.kernels = profile::kernels_of(run.timeline);
     d.notes = profile::notes_of(run.timeline);
     if (run.steal > 0.05)
@@ -238,7 +261,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
     if (o.count != "none") {
       progress.step("counting in another run");
-      count_in_another_run(options, d);
+      count_in_another_run(options, d, [&](const std::string& what) { progress.step(what); });
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {
@@ -261,14 +284,14 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
   }
   filter_kernels(o.filter, d);
-  d.waste = profile::timeline_waste(summary, d.kernels);
-  if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(summary);
+  d.waste = profile::phases_waste(phases, d.kernels);
+  if (run.no_gpu.empty()) d.more["timeline"] = profile::to_json(phases);
   d.more["process"] = {{"exit_code", run.process.exit_code},     {"signal", run.process.signal},
                        {"ended", run.process.describe()},        {"user_s", run.process.user_seconds},
                        {"system_s", run.process.system_seconds}, {"output", beginning(run.process.out)},
                        {"errors", beginning(run.process.err)}};
   d.samples.push_back({"wall", "us", {run.process.wall_seconds * 1e6}});
-  std::string out = text_of(d, run, summary, context.width) + heap_text;
+  std::string out = text_of(d, run, phases, context.width) + heap_text;
   if (!run.process.ok() && !run.process.err.empty()) out += "it wrote:\n" + last_lines(run.process.err);
   deliver(context, d, o.save, out);
   return run.process.ok() ? kClean : kProgramFailed;
@@ -291,6 +314,11 @@ int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "wasm")
     throw Unsupported(
         ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});
+  if (o.what == "wgpu" && o.target == "native")
+    throw Unsupported(ErrorText{"profiling WebGPU natively needs the wgpu native library (Vulkan or Metal)",
+                                {},
+                                "this version drives none",
+                                "cgp profile kernel --device cuda measures a GPU through its driver"});
   if (o.what == "wgpu")
     throw Unsupported(ErrorText{"No browser found — falling back to wgpu native (Vulkan/Metal)",
                                 {},

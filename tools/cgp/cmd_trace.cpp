@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/collect/program.h"
 #include "cgp/profile/import/import.h"
+#include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/table.h"
@@ -56,7 +57,8 @@ int trace(const Context& context, const TraceOptions& o) {
   measure::ProcessResult process;
   const profile::Timeline t = recorded(o, process);
   const std::string title = o.from.empty() ? measure::join_command(o.command) : o.from;
-  const auto s = profile::summarise(t);
+  const auto phases = profile::phases_of(t);
+  const auto& s = phases.whole;
   std::vector<std::string> written;
   LateFailure files;
   const auto put = [&](const std::string& path, const std::string& content) {
@@ -73,15 +75,15 @@ int trace(const Context& context, const TraceOptions& o) {
   }
   if (!o.save.empty()) put(o.save, spec::dumped(profile::to_json(d), 1) + "\n");
   if (context.json) {
-    auto j = profile::to_json(s);
+    auto j = profile::to_json(phases);
     j["schema"] = "cgp.trace/1", j["files"] = written, j["ended"] = process.describe(),
     j["errors"] = t.errors;
     write_out(spec::dumped(j, 2) + "\n");
   } else {
     std::string out =
         process.ok() ? "" : format("FAILED: {}; what was recorded until then follows\n", process.describe());
-    out += s.span_ms > 0 ? summary_text(s) : "nothing ran on the GPU\n";
-    if (s.launch_bound) out += "LAUNCH-BOUND\n";
+    out += s.span_ms > 0 ? summary_text(s) + profile::phases_text(phases) : "nothing ran on the GPU\n";
+    if (phases.judged().launch_bound) out += "LAUNCH-BOUND\n";
     out += profile::waste_text(d.waste, context.width);
     for (const auto& n : d.notes) out += format("note: {}\n", n);
     for (const auto& f : written) out += format("wrote {}\n", f);

@@ -75,8 +75,8 @@ int run(const Context& context, const RunOptions& options);
 int run_kernel(const Context& context, const RunOptions& options);  ///< cmd_run_kernel.cpp
 
 struct ExplainOptions {
-  std::string target, entry, arch = "sm_90a", variant, block, grid;
-  std::vector<std::string> settings, parameters;  ///< NAME=VALUE
+  std::string target, finding, entry, arch = "sm_90a", variant, block, grid;  ///< `target` or `finding`
+  std::vector<std::string> settings, parameters;                              ///< NAME=VALUE
   std::uint32_t alignment = 256;
   std::vector<std::string> allow;  ///< bug classes
   std::string fail_on = "none";    ///< P0, P1, P2
@@ -94,7 +94,7 @@ int doctor(const Context& context, const DoctorOptions& options);
 
 struct BenchOptions {
   std::string what;  ///< gemm
-  GemmSelection problems;
+  tune::GemmSelection problems;
   std::string device = "cuda", table = "user";  ///< user, shipped, none: which measured winners count
   bool peer = true;
   int rounds = 0;           ///< 0: 40, and 20 for long problems
@@ -117,7 +117,7 @@ int plan(const Context& context, const PlanOptions& options);
 
 struct TuneOptions {
   std::string what;  ///< gemm
-  GemmSelection problems;
+  tune::GemmSelection problems;
   std::string device = "cuda", arch = "sm_90a";
   int rounds = 0;
   bool report = false, dry_run = false;

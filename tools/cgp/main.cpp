@@ -18,6 +18,7 @@
 #include "cgp/spec/report/report.h"
 #include "cgp/spec/validators.h"
 #include "tools/cgp/commands.h"
+#include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/terminal.h"
 
@@ -38,6 +39,7 @@ struct CommandLine {
   BenchOptions bench;
   PlanOptions plan;
   TuneOptions tune;
+  TokenizeOptions tokenize;
   ProfilerOptions profiler;
 };
 
@@ -95,7 +97,8 @@ void declare_run(CLI::App& app, CommandLine& c) {
   app.add_option(
          "--check", r.checks,
          "What the emulator checks: all, none, or a list of bounds, alignment, uninit, race, async, barrier, "
-         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit)")
+         "sync_mask, deadlock, lifetime, program; -NAME takes one away (all,-uninit). strict: all, and "
+         "warnings fail")
       ->capture_default_str();
   spec::Emulation& e = r.emulation;
   const auto emulator = "Emulator";
@@ -179,9 +182,9 @@ void declare_run(CLI::App& app, CommandLine& c) {
 
 void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_option(
-         "TARGET", c.explain.target,
-         "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86")
-      ->required();
+      "TARGET", c.explain.target,
+      "A kernel that `cgp list` names, FILE.ptx, FILE.cubin, a class of findings; a program with --x86");
+  app.add_option("--finding", c.explain.finding, "A class of findings: its rule, an example, what to write");
   app.add_option("SETTINGS", c.explain.settings, "Kernels: options as NAME=VALUE");
   app.add_option("--entry", c.explain.entry, "Only this entry of a PTX file");
   app.add_option("--block", c.explain.block,
@@ -211,7 +214,37 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.footer(
       "Examples:\n  cgp explain gemm --arch sm_80\n  cgp explain saxpy.ptx --block 256 --fail-on P0\n  cgp "
       "explain "
-      "race.shared\n  cgp explain ANA-B05");
+      "--finding race.shared\n  cgp explain ANA-B05");
+}
+
+void declare_inspect(CLI::App& app, CommandLine& c) {
+  declare_pipeline(app, c);
+  app.get_option("KERNEL")->description(
+      "FILE.gguf, FILE.safetensors or its index; or a kernel that `cgp list` names");
+  app.footer(
+      "Examples:\n  cgp inspect model.gguf\n  cgp inspect model.gguf --json | jq .parameters\n"
+      "  cgp inspect model.safetensors.index.json\n  cgp inspect softmax");
+}
+
+void declare_tokenize(CLI::App& app, CommandLine& c) {
+  TokenizeOptions& o = c.tokenize;
+  app.add_option("FILE", o.model, "A GGUF with a vocabulary")->required();
+  app.add_option_function<std::string>(
+      "--text",
+      [&o](const std::string& text) {
+        o.text = text;
+        o.text_given = true;
+      },
+      "The text");
+  app.add_option("--file", o.file, "A file with the text; - is standard input");
+  app.add_option("--ids", o.ids, "Ids to turn into text, with commas")->delimiter(',');
+  app.add_flag("!--no-special", o.add_special,
+               "Without the tokens that the model wants before and after the text");
+  app.add_flag("--parse-special", o.parse_special, "<|im_end|> and its like in the text are tokens");
+  app.footer(
+      "Examples:\n  cgp tokenize model.gguf --text 'Hello world'\n  cgp tokenize model.gguf --file README.md "
+      "--json\n"
+      "  cgp tokenize model.gguf --ids 9906,1917");
 }
 
 void declare_doctor(CLI::App& app, CommandLine& c) {
@@ -219,9 +252,9 @@ void declare_doctor(CLI::App& app, CommandLine& c) {
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
 }
 
-void declare_problems(CLI::App& app, GemmSelection& s) {
+void declare_problems(CLI::App& app, tune::GemmSelection& s) {
   app.add_option("--shapes", s.shapes, "MxNxK or BATCHxMxNxK, several with commas; instead of --set");
-  app.add_option("--set", s.set, "square, llm, crooked, batched or all; several with commas")
+  app.add_option("--set", s.set, "square, llm, misaligned, batched or all; several with commas")
       ->capture_default_str();
   app.add_option("--dtype", s.dtype, "Types, with commas: bf16, f32:fast, e4m3_e5m2_bf16@channel")
       ->capture_default_str();
@@ -320,8 +353,13 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
-        {"inspect", "The same as pipeline", declare_pipeline,
-         [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
+        {"inspect", "Say what a model file holds; of a kernel, the same as pipeline", declare_inspect,
+         [](const Context& x, const CommandLine& c) {
+           return names_model_file(c.pipeline.kernel) ? inspect_model(x, c.pipeline.kernel)
+                                                      : pipeline(x, c.pipeline);
+         }},
+        {"tokenize", "Turn text into the ids of a model's tokenizer, or ids into text", declare_tokenize,
+         [](const Context& x, const CommandLine& c) { return tokenize(x, c.tokenize); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
         {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,

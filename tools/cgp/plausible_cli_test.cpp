@@ -60,5 +60,61 @@ TEST_F(Profiler, loops_too_long_for_single_steps_are_not_counted) {
   EXPECT_NE(narrow.parsed()["name"].get<std::string>().find("sse2"), std::string::npos);
 }
 
+TEST_F(Profiler, an_interval_is_between_processes) {
+  const auto d = cgp("profile simd --function dot --arch sse2 --size 512 --processes 3 --json").parsed();
+  EXPECT_EQ(d["samples"][0]["processes"].size(), 3u);
+  EXPECT_NE(d["metrics"]["ci_95_low_us"]["from"].get<std::string>().find("processes"), std::string::npos);
+  const Outcome one = cgp("profile simd --function dot --arch sse2 --size 512 --processes 1");
+  EXPECT_NE(one.out.find("one process"), std::string::npos) << one.out;
+  EXPECT_EQ(cgp("profile simd --processes 0").code, 2);
+}
+
+TEST_F(Profiler, threads_on_a_job_too_small_say_how_large_it_must_be) {
+  const Outcome small = cgp("profile parallel --threads 2 --size 16");
+  EXPECT_NE(small.out.find("TOO SMALL"), std::string::npos) << small.out;
+  EXPECT_EQ(small.out.find("times faster on any number"), std::string::npos) << small.out;
+  const auto d = cgp("profile parallel --threads 2 --size 16 --json").parsed();
+  EXPECT_GT(d["too_small"]["size_needed"].get<int>(), 16);
+  EXPECT_FALSE(
+      cgp("profile parallel --threads 2 --size 400000 --runs 2 --json").parsed().contains("too_small"));
+}
+
+TEST_F(Profiler, what_cannot_be_done_is_said_before_anything_runs) {
+  const Outcome native = cgp("profile wgpu --target native");
+  EXPECT_EQ(native.code, 3);
+  EXPECT_EQ(native.err.find("No browser"), std::string::npos) << native.err;
+  EXPECT_NE(native.err.find("wgpu native library"), std::string::npos) << native.err;
+  EXPECT_EQ(cgp("time --roofline -- sh -c 'touch it_ran'").code, 2);
+  EXPECT_FALSE(std::filesystem::exists(path("it_ran")));
+}
+
+TEST_F(Profiler, spills_are_those_of_ptxas) {
+  write_file(path("ptxas"),
+             "#!/bin/sh\nfor w; do case $w in *.ptx) f=$w;; esac; done\n"
+             "e=$(sed -n 's/.*\\.entry *\\([A-Za-z0-9_]*\\).*/\\1/p' \"$f\" | head -1)\n"
+             "echo \"ptxas info    : Compiling entry function '$e' for 'sm_90a'\"\n"
+             "echo \"    $BYTES bytes stack frame, $BYTES bytes spill stores, $BYTES bytes spill loads\"\n"
+             "echo 'ptxas info    : Used 61 registers, used 1 barriers'\n");
+  std::filesystem::permissions(path("ptxas"), std::filesystem::perms::owner_all);
+  const std::string asked = "CGP_PTXAS=" + path("ptxas");
+  const Outcome none = cgp("explain cross_entropy", asked + " BYTES=0");
+  EXPECT_NE(none.out.find("61 registers, no spills"), std::string::npos) << none.out << none.err;
+  EXPECT_EQ(none.out.find("ANA-B16"), std::string::npos) << none.out;
+  EXPECT_EQ(none.out.find("too many"), std::string::npos) << none.out;
+  const Outcome some = cgp("explain cross_entropy", asked + " BYTES=8");
+  EXPECT_NE(some.out.find("8 bytes stored"), std::string::npos) << some.out;
+}
+
+TEST_F(Profiler, programs_of_the_processor_name_what_took_the_time) {
+  const std::string loop = " -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
+  const auto d = cgp("profile binary --json" + loop).parsed();
+  ASSERT_TRUE(d.contains("cpu_samples"));
+  const auto& s = d["cpu_samples"];
+  if (!s.contains("absent")) {
+    EXPECT_GT(s["functions"].size(), 0u) << s;
+  }
+  EXPECT_FALSE(cgp("profile binary --sample 0 --json" + loop).parsed().contains("cpu_samples"));
+}
+
 }  // namespace
 }  // namespace cgp

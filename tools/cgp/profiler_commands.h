@@ -25,6 +25,9 @@ struct ProfileOptions {
   std::string op = "gemm_bf16", shape = "4096", layout = "nt";  ///< profile cublas
   double budget = 2, flops = 0, bytes = 0;                      ///< seconds; of one call
   int launches = 500, repeat = 20, runs = 7;
+  int processes = 5;                 ///< simd, scalar, compare --function: fresh ones that measure
+  int sample_rate = 999;             ///< binary, python: samples of each processor in a second; 0: none
+  bool no_count = false;             ///< of such a process: times only
   double timeout = 0, duration = 0;  ///< ended after so many seconds: a failure; as asked for
   std::size_t size = 0;
   std::string arch;
@@ -38,6 +41,7 @@ struct ProfileOptions {
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   bool allow_estimates = false, cross_profile = false;
+  std::string target = "web";        ///< profile wgpu: or native
   std::vector<std::string> metrics;  ///< only these in the text
 };
 int profile(const Context& context, const ProfileOptions& o);

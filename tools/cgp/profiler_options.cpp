@@ -86,6 +86,11 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "Count in another run: none; instructions by callgrind or step (slow, AVX-512 too); syscalls")
       ->check(CLI::IsMember({"none", "callgrind", "step", "syscalls"}))
       ->capture_default_str();
+  app.add_option(
+         "--sample", p.sample_rate,
+         "Samples of each processor's work in a second: the functions and lines that take the time; 0: none")
+      ->check(CLI::Range(0, 20000))
+      ->capture_default_str();
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());
@@ -100,6 +105,15 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
   app.add_flag("--no-trace,!--trace", p.no_trace,
                "Record what it does on the GPU (the default), or leave the GPU alone");
+}
+
+void declare_processes(CLI::App& app, ProfileOptions& p, const std::string& which) {
+  app.add_option("--processes", p.processes,
+                 which +
+                     " processes that measure one after the other: the interval is between them, since each "
+                     "has its own alignment and pages")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
 }
 
 void declare_profile(CLI::App& app, ProfilerOptions& o) {
@@ -151,6 +165,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
       "--allow-estimates", p.allow_estimates,
       "A GPU that is not here gets the least time that its data sheet allows, marked as an estimate");
   compare->add_option("--repeat", p.repeat, "Timed launches")->check(at_least(1))->capture_default_str();
+  declare_processes(*compare, p, "With --function: fresh");
   compare->footer(
       "Examples:\n  cgp profile compare --kernel gemm --size 256 --backends scalar,avx2,avx512,emu,cuda\n"
       "  cgp profile compare --function dot --size 4096");
@@ -160,6 +175,8 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
     CLI::App* s = sub(app, name, text, p.what);
     s->add_option("--function", p.function, "axpy, dot, reciprocal, square_root");
     s->add_option("--size", p.size, "Elements")->check(CLI::Range(1.0, 1e11));
+    declare_processes(*s, p, "Fresh");
+    s->add_flag("--no-count", p.no_count, "Leave the instructions of one call uncounted");
     s->add_flag("--cross-profile", p.cross_profile, "With --arch neon: in QEMU");
     s->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, neon; the widest there is");
     s->footer(std::string("Example:\n  cgp profile ") + name + " --function dot --size 4096");
@@ -232,6 +249,10 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
     s->footer(std::string("Example:\n  cgp profile ") + name);
+    if (std::string(name) == "wgpu")
+      s->add_option("--target", p.target, "web (a browser) or native")
+          ->check(CLI::IsMember({"web", "native"}))
+          ->capture_default_str();
     s->allow_extras();  // whatever is asked for, the answer is the sentence
   }
 }

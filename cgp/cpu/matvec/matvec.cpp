@@ -2,7 +2,6 @@
 #include "cgp/cpu/matvec/matvec.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "cgp/cpu/loops/loops.h"
 #include "cgp/cpu/matrix_impl.h"
@@ -12,16 +11,6 @@ namespace cgp::cpu {
 namespace {
 
 using std::int64_t;
-
-/// body(from, to) over [0, extent) in pieces of `step`, whichever thread comes.
-template <class Body>
-void in_pieces(int64_t extent, int64_t step, int threads, const Body& body) {
-  std::atomic<int64_t> next{0};
-  run_on_threads(threads, [&](int, int) {
-    for (int64_t from; (from = next.fetch_add(step, std::memory_order_relaxed)) < extent;)
-      body(from, std::min(from + step, extent));
-  });
-}
 
 int threads_of(int64_t m, int64_t n, int threads) {
   return threads_for(m * n, kMatvecWorkPerThread, threads);
@@ -33,7 +22,7 @@ void matvec(int64_t m, int64_t n, const float* a, int64_t lda, const float* x, f
             const MatvecOptions& o) {
   check_matrix("A", a, m, n, lda);
   const auto dot = loops(o.isa).dot;
-  in_pieces(m, 16, threads_of(m, n, o.threads), [&](int64_t from, int64_t to) {
+  parallel_for(m, 16, threads_of(m, n, o.threads), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) y[i] = dot(a + i * lda, x, std::size_t(n));
   });
 }
@@ -43,7 +32,7 @@ void vecmat(int64_t m, int64_t n, const float* x, const float* a, int64_t lda, f
   check_matrix("A", a, m, n, lda);
   const auto axpy = loops(o.isa).axpy;
   // 2048 sums stay in L1 while the rows go by
-  in_pieces(n, 2048, threads_of(m, n, o.threads), [&](int64_t from, int64_t to) {
+  parallel_for(n, 2048, threads_of(m, n, o.threads), [&](int64_t from, int64_t to) {
     std::fill(y + from, y + to, 0.0f);
     for (int64_t i = 0; i < m; ++i) axpy(x[i], a + i * lda + from, y + from, std::size_t(to - from));
   });
@@ -53,7 +42,7 @@ void transpose(int64_t m, int64_t n, const float* a, int64_t lda, float* b, int6
   check_matrix("A", a, m, n, lda);
   check_matrix("B", b, n, m, ldb);
   constexpr int64_t kTile = 16;  // a line of 64 bytes of either matrix
-  in_pieces(n, 64, threads_of(m, n, threads), [&](int64_t from, int64_t to) {
+  parallel_for(n, 64, threads_of(m, n, threads), [&](int64_t from, int64_t to) {
     for (int64_t i = 0; i < m; i += kTile)
       for (int64_t j = from; j < to; j += kTile)
         for (int64_t jj = j; jj < std::min(j + kTile, to); ++jj)

@@ -29,9 +29,27 @@ BulkRing::BulkRing(Kernel& k, int stages, int stage_bytes, int arrivals, Here at
   k.sync(at);
 }
 
+BulkRing::BulkRing(Warp& warp, int warps, int stages, int stage_bytes, Here at)
+    : k_(warp.k),
+      stages_(stages),
+      stage_bytes_(stage_bytes),
+      data_(k_.smem(warps * stages * stage_bytes, 128, at)),
+      full_(k_.smem(warps * stages * 8, 8, at)),
+      first_stage_(k_.smem_addr(data_) + warp.index * std::uint32_t(stages * stage_bytes)),
+      first_barrier_(k_.smem_addr(full_) + warp.index * std::uint32_t(stages * 8)) {
+  warp.one_thread(
+      [&](Thread&) {
+        for (int i = 0; i < stages; ++i) record::mbarrier_init(k_, {*first_barrier_, i * 8}, Val<u32>(1), at);
+        record::fence_mbarrier_init(k_, at);
+      },
+      at);
+  warp.sync(at);
+}
+
 record::SharedAddress BulkRing::barrier(const Val<u32>& stage) const {
-  if (stages_ == 1) return {k_.smem_addr(full_), 0};
-  return {Val<u32>(k_.smem_addr(full_) + stage * 8), 0};
+  const auto first = first_barrier_.value_or(k_.smem_addr(full_));
+  if (stages_ == 1) return {first, 0};
+  return {Val<u32>(first + stage * 8), 0};
 }
 
 void BulkRing::expect(const Val<u32>& stage, const Val<u32>& bytes, Here at) const {

@@ -32,14 +32,18 @@ class BulkRing {
   /// `arrivals` threads call expect() for each filling of a stage. All threads of the block construct the ring.
   BulkRing(Kernel& k, int stages, int stage_bytes, int arrivals = 1, Here at = Here::now());
 
+  /// A ring for each of the block's `warps` warps: this one's. One thread of the warp calls expect() for each filling;
+  /// only the warp waits for the barriers to be there.
+  BulkRing(Warp& warp, int warps, int stages, int stage_bytes, Here at = Here::now());
+
   /// This thread announces the bytes of its copies into `stage`, 0 included.
   void expect(const Val<u32>& stage, const Val<u32>& bytes, Here at = Here::now()) const;
   /// Copies `bytes` (a multiple of 16) to `to`, which lies in `stage`; both addresses are multiples of 16.
   template <class T, class U>
   void copy(const Val<u32>& stage, const Ptr<shared, T>& to, const Ptr<global, U>& from,
-            const Val<u32>& bytes, Here at = Here::now()) const {
+            const Val<u32>& bytes, L2Hint hint = L2Hint::none, Here at = Here::now()) const {
     record::bulk_load(k_, {to.base(), int(to.offset())}, {from.base(), from.offset()}, bytes, barrier(stage),
-                      L2Hint::none, at);
+                      hint, at);
   }
   /// Waits until the copies of the cursor's stage have landed.
   void wait(const Cursor& c, Here at = Here::now()) const;
@@ -47,13 +51,16 @@ class BulkRing {
   /// The stage that was read before the cursor's.
   Val<u32> previous(const Cursor& c) const;
   Ptr<shared, b8> stage(const Val<u32>& stage, int offset = 0) const {
-    return Ptr<shared, b8>(k_.smem_addr(data_)).at(stage * std::uint32_t(stage_bytes_)).at(offset);
+    return Ptr<shared, b8>(first_stage_.value_or(k_.smem_addr(data_)))
+        .at(stage * std::uint32_t(stage_bytes_))
+        .at(offset);
   }
 
  private:
   record::SharedAddress barrier(const Val<u32>& stage) const;
   Kernel& k_;
   int stages_, stage_bytes_, data_, full_;
+  std::optional<Val<u32>> first_stage_, first_barrier_;  ///< addresses, of a warp's own ring
 };
 
 /// Exchange i of a block waits on barrier i mod `count`. Each phase has one arrival, which announces the bytes

@@ -99,7 +99,7 @@ void check_bulk_sources_at_exit(Cta& cta) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       if (g.bulk_source[lane] <= g.bulk_read[lane]) continue;
       const bool committed = g.bulk_source[lane] <= g.bulk[lane];
-      w->report(Check::race, "race.async", *g.bulk_source_op[lane], lane_bit(int(lane)),
+      w->report(Check::lifetime, "lifetime.store", *g.bulk_source_op[lane], lane_bit(int(lane)),
                 cat("the block ends while this operation may still read its shared memory: the thread that "
                     "issued it ",
                     committed ? "has not waited for its group" : "neither committed it to a group nor waited",

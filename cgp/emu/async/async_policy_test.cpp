@@ -71,7 +71,7 @@ TEST(BulkStoreAtExit, NeedsAWaitOfItsThread) {
     EXPECT_EQ(found(commit + wait + ".read 0;", async), "") << async;
     EXPECT_EQ(found(commit + wait + " 0;", async), "") << async;
     EXPECT_EQ(found(commit + commit + wait + ".read 1;", async), "") << async;  // the second group is empty
-    EXPECT_THAT(found(commit, async), HasSubstr("race.async: the block ends while")) << async;
+    EXPECT_THAT(found(commit, async), HasSubstr("lifetime.store: the block ends while")) << async;
     EXPECT_THAT(found(commit + wait + ".read 1;", async), HasSubstr("has not waited for its group")) << async;
     EXPECT_THAT(found(commit + " @!%q" + wait + " 0;", async), HasSubstr("has not waited")) << async;
     EXPECT_THAT(found(wait + " 0;", async), HasSubstr("neither committed it to a group nor waited")) << async;
@@ -125,7 +125,8 @@ TEST(AsyncPolicy, StoresThatNobodyWaitsForStillArrive) {
       " @%q cp.async.bulk.global.shared::cta.bulk_group [%o], [%s], 128;\n @%q cp.async.bulk.commit_group;\n";
   for (const char* async : {"eager", "late", "random:4"}) {
     const Outcome r = run(body, async, 64);
-    EXPECT_EQ(first_class(r.result), "race.async");  // its source may be gone; the store is made all the same
+    EXPECT_EQ(first_class(r.result), "lifetime.store");
+    EXPECT_TRUE(r.result.clean());  // a warning: the store is made all the same
     EXPECT_EQ(r.out[40], 7u) << async;
   }
 }

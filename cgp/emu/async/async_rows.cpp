@@ -3,6 +3,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/emu/core/machine_impl.h"
+#include "cgp/emu/tensor/tcgen05.h"
 
 namespace cgp::emu {
 
@@ -55,14 +56,21 @@ AsyncRows& rows_of(Warp& w) {
   return *w.frame->async_rows;
 }
 
+// A GPU holds an instruction that touches a register of tcgen05.ld until the load has written it: a warning, and
+// the load completes here, whatever the policy.
 void report_row(Warp& w, const Op& op, Loc l, const Op& owner, AsyncUnit unit, std::string_view does,
-                std::string_view still) {
+                std::string_view still, std::uint64_t number) {
+  const bool load = unit == AsyncUnit::tensor_load;
+  if (load) {
+    settle_rows(w, unit, number);
+    land_tensor_loads(w);
+  }
   if (!(w.checks & std::uint32_t(Check::async))) return;
   const ProgramImpl& p = *w.worker->launch->program;
-  Finding f = make_finding(w, "async.register", op, w.active,
+  Finding f = make_finding(w, load ? "async.tensor_load" : "async.register", op, w.active,
                            cat(does, ' ', register_name(*w.frame->function, l), ", which the asynchronous '",
-                               p.opcode(owner.inst), "' of PTX line ", p.inst(owner.inst).ptx_line,
-                               " may still ", still, ": no ", text_of(unit).wait, " has covered it"));
+                               p.opcode(owner.inst), "' of ", line_text(p, owner.inst), " may still ", still,
+                               ": no ", text_of(unit).wait, " has covered it"));
   f.hint = std::string(text_of(unit).of);
   f.other = other_party(w, owner, w.active);
   add_finding(*w.worker->launch, op, std::move(f));
@@ -118,8 +126,8 @@ void check_fenced(Warp& w, const Op& op, std::span<const Loc> uses, bool overwri
     const ProgramImpl& p = *w.worker->launch->program;
     Finding f = make_finding(w, "async.register", op, w.active,
                              cat(overwrites ? "overwrites " : "reads ", register_name(*w.frame->function, l),
-                                 ", which PTX line ", p.inst(r.touched->inst).ptx_line,
-                                 r.read_only ? " read" : " wrote", " with no wgmma.fence between the two"));
+                                 ", which ", line_text(p, r.touched->inst), r.read_only ? " read" : " wrote",
+                                 " with no wgmma.fence between the two"));
     f.hint = "wgmma.fence.sync.aligned after the last ordinary access to accumulators and A registers";
     f.other = other_party(w, *r.touched, w.active);
     return add_finding(*w.worker->launch, op, std::move(f));
@@ -141,16 +149,16 @@ void note_rows(Warp& w, const Op& op) {
       if (!used(l)) continue;
       Row& r = rows.row(l);
       if (r.write_until > b.settled[std::size_t(r.write_unit)])
-        return report_row(w, op, l, *r.writer, r.write_unit, "reads", "write");
+        return report_row(w, op, l, *r.writer, r.write_unit, "reads", "write", r.write_until);
       if (!r.touched && r.writer && r.write_unit == AsyncUnit::wgmma) r.touched = &op, r.read_only = true;
     }
   for (Loc l : flow.dests) {
     if (!used(l)) continue;
     Row& r = rows.row(l);
     if (r.write_until > b.settled[std::size_t(r.write_unit)])
-      return report_row(w, op, l, *r.writer, r.write_unit, "overwrites", "write");
+      return report_row(w, op, l, *r.writer, r.write_unit, "overwrites", "write", r.write_until);
     if (r.read_until > b.settled[std::size_t(r.read_unit)])
-      return report_row(w, op, l, *r.reader, r.read_unit, "overwrites", "read");
+      return report_row(w, op, l, *r.reader, r.read_unit, "overwrites", "read", r.read_until);
     r.touched = &op;
     r.read_only = false;
   }

@@ -6,6 +6,7 @@
 #include "cgp/emu/async/async_ops.h"
 #include "cgp/emu/async/bulk_place.h"
 #include "cgp/emu/core/host_memory.h"
+#include "cgp/emu/core/machine_impl.h"
 #include "cgp/emu/decode/tensor_families.h"
 
 namespace cgp::emu {
@@ -118,6 +119,17 @@ void note_race(BulkCopy& copy, std::uint64_t from) {
   race::issued(*copy.by.warp);
 }
 
+// A store of shared memory that was never written, at the first such word that it moves.
+void report_unwritten(const BulkCopy& copy, std::uint64_t from) {
+  const SharedPlace source = shared_place(*copy.by.warp, copy.plan->space.source, from);
+  for (std::uint32_t at = 0; source.cta && at < copy.bytes; ++at) {
+    if (!(copy.byte_mask >> at % 16 & 1)) continue;
+    const std::uint32_t offset = source.offset + at;
+    if (is_written(*copy.by.warp, Where::shared_cluster, source.cta->shared_base() | offset, 1)) continue;
+    return report_stored(*copy.by.warp, *copy.by.op, copy.by.lane, *source.cta, offset);
+  }
+}
+
 void issue(Warp& w, const Op& op, int lane, std::uint64_t to, std::uint64_t from, std::uint64_t barrier) {
   const auto& p = op.data_as<BulkPlan>();
   const std::uint64_t bytes = w.row<std::uint32_t>(p.size)[lane];
@@ -150,6 +162,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t to, std::uint64_t from
       if (!host) copy->from = nullptr;
       copy->to.push_back(host);
     }
+    if (!copy->initialised && p.space.destination == Where::global) report_unwritten(*copy, from);
     if (w.race && copy->from) note_race(*copy, from);
     if (p.space.source == Where::global) count_bulk(w, op, false, from, bytes);
     if (p.space.destination == Where::global) count_bulk(w, op, true, to, bytes);

@@ -49,7 +49,7 @@ void exec_init(Warp& w, const Op& op) {
     std::memcpy(&word, r.host, 8);
     if (r.state->valid && word == r.state->word())
       w.report(Check::barrier, "mbarrier.state", op, lane_bit(lane),
-               cat("mbarrier.init over the live mbarrier @", text::hex(r.offset)),
+               cat("mbarrier.init over the live ", mbarrier_name(w, r.address(), r.state)),
                "one thread initialises it once; mbarrier.inval first to reuse the memory", r.offset);
     if (count[lane] == 0 || count[lane] > Mbarrier::kMaxCount) {
       w.report(Check::barrier, "mbarrier.count", op, lane_bit(lane),
@@ -57,6 +57,7 @@ void exec_init(Warp& w, const Op& op) {
       return;
     }
     r.state->init(count[lane]);
+    r.state->made_by = &op;
     race::mbarrier_init(w, op, lane, *r.cta, r.offset);
     mark_unwritten(w, op.where, address[lane], 8);  // its bytes are opaque: reading them is an error
   });
@@ -175,29 +176,26 @@ bool wait_ready(Warp& w, const Fragment& f) {
   if (!f.at->data_as<WaitFor>().parity) return b->token_done(f.extra);
   const std::uint64_t phase = f.extra >> 1;
   if (b->phase > phase + 1)
-    w.report(Check::barrier, "mbarrier.phase", *f.at, f.lanes,
-             cat("waits for phase ", phase, " of the mbarrier @", text::hex(f.key & ((1u << kRankShift) - 1)),
-                 ", which is in phase ", b->phase,
-                 ": the next phase completed before this thread saw the end of its own, and parity ",
-                 phase & 1, " now means phase ", phase + 2),
-             "let the next phase depend on an arrival of every thread that waits for this one", f.key);
+    w.report(
+        Check::barrier, "mbarrier.phase", *f.at, f.lanes,
+        cat("waits for phase ", phase, " of ", mbarrier_name(w, f.key, b), ", which is in phase ", b->phase,
+            ": the next phase completed before this thread saw the end of its own, and parity ", phase & 1,
+            " now means phase ", phase + 2),
+        "let the next phase depend on an arrival of every thread that waits for this one", f.key);
   return b->phase > phase;
 }
 std::string wait_describe(const Warp& w, const Fragment& f) {
   const Mbarrier* b = waited(*w.cta->cluster, f.key);
-  const auto offset = f.key & ((1u << kRankShift) - 1);
-  const auto rank = f.key >> kRankShift;
-  std::string s = cat("mbarrier @", text::hex(offset));
-  if (rank != w.cta->rank) s += cat(" of CTA rank ", rank);
+  std::string s = mbarrier_name(w, f.key, b);
   if (!b || !b->valid) return s + ", which is not initialised";
   s += cat(" phase ", b->phase, ": ", b->describe());
   if (f.pc->data_as<WaitFor>().parity)
     s += cat(" (waits for parity ", f.extra & 1, ", done when phase ", f.extra >> 1, " completes)");
   if (!b->last_op) return s;
-  const ptx::Inst& last = w.worker->launch->program->inst(b->last_op->inst);
+  const ProgramImpl& p = *w.worker->launch->program;
   return s + cat(", last changed by warp ", b->last_warp, " of block (", b->last_block.x, ",",
-                 b->last_block.y, ",", b->last_block.z, ") at PTX line ", last.ptx_line, " '",
-                 ptx::name(last.op), "',");
+                 b->last_block.y, ",", b->last_block.z, ") at ", line_text(p, b->last_op->inst), " '",
+                 ptx::name(p.inst(b->last_op->inst).op), "',");
 }
 
 // A loop that does nothing but poll: after this many rounds in which nothing else of the cluster could run
@@ -253,7 +251,7 @@ void exec_wait(Warp& w, const Op& op) {
         what.parity ? w.row<std::uint32_t>(op.b)[lane] & 1 : w.row<std::uint64_t>(op.b)[lane];
     if (!what.parity && r.state->token_stale(operand))
       w.report(Check::barrier, "mbarrier.phase", op, lane_bit(lane),
-               cat("the state is of phase ", operand >> 20, " of the mbarrier @", text::hex(r.offset),
+               cat("the state is of phase ", operand >> 20, " of ", mbarrier_name(w, r.address(), r.state),
                    ", which is in phase ", r.state->phase,
                    ": a wait is defined for the current phase and the one before"),
                "wait for each phase before the next but one can complete", r.offset);

@@ -390,6 +390,19 @@ void note_race(TensorOp& t) {
   race::issued(*t.by.warp);
 }
 
+// A store of shared memory that was never written, at the first piece of a row in the tensor that has it.
+void report_unwritten(const TensorOp& t) {
+  const SharedPlace& from = t.places[0];
+  if (from.cta->shared_init.empty()) return;
+  for (const BoxRow& r : t.rows)
+    for (std::uint32_t at = r.begin; r.host && at < r.end; at = (at / 16 + 1) * 16) {
+      const std::uint32_t end = std::min((at / 16 + 1) * 16, r.end);
+      const std::uint32_t offset = swizzled_place(t.map, from.offset + r.offset + at / 16 * 16) + at % 16;
+      if (!is_written(*t.by.warp, Where::shared_cluster, from.cta->shared_base() | offset, end - at))
+        return report_stored(*t.by.warp, *t.by.op, t.by.lane, *from.cta, offset);
+    }
+}
+
 void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint64_t shared,
            std::uint64_t barrier) {
   const auto& p = op.data_as<TensorPlan>();
@@ -427,6 +440,7 @@ void issue(Warp& w, const Op& op, int lane, std::uint64_t map_address, std::uint
   check_buffer(w, op, lane, t->map, map_address, t->rows);
   for (const BoxRow& r : t->rows) count_bulk(w, op, !load, r.address, r.end - r.begin);
   if (!placed) t->places.clear(), t->rows.clear();
+  if (placed && !load) report_unwritten(*t);
   if (w.race && placed) note_race(*t);
   if (!placed && !load) return;
   submit_bulk(std::move(t));

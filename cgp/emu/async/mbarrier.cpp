@@ -2,6 +2,7 @@
 #include "cgp/emu/async/mbarrier.h"
 
 #include "cgp/base/text.h"
+#include "cgp/emu/core/machine_impl.h"
 #include "cgp/emu/race/race.h"
 
 namespace cgp::emu {
@@ -112,12 +113,18 @@ SharedPlace shared_place(const Warp& w, Where where, std::uint64_t address) {
   return {shared_owner(w, low), low & ((1u << kRankShift) - 1)};
 }
 
+std::string mbarrier_name(const Warp& w, std::uint64_t address, const Mbarrier* b) {
+  std::string s = cat("mbarrier ", place_of(w, Where::shared_cluster, address));
+  if (b && b->made_by)
+    s += cat(" (initialised at ", line_text(*w.worker->launch->program, b->made_by->inst), ")");
+  return s;
+}
+
 void report_mbarrier(Warp& w, const Op& op, int lane, const MbarrierRef& r, const std::string& what) {
   if (what.empty()) return;
   const bool tx = what.find("tx-count") != what.npos;
   w.report(Check::barrier, tx ? "mbarrier.tx" : "mbarrier.count", op, lane_bit(lane),
-           cat("mbarrier @", text::hex(r.offset), " of CTA rank ", r.cta->rank, ", phase ", r.state->phase,
-               ": ", what),
+           cat(mbarrier_name(w, r.address(), r.state), ", phase ", r.state->phase, ": ", what),
            tx ? "one arrive.expect_tx per phase with the bytes of all copies that signal it"
               : "the count given to mbarrier.init must be the number of arrivals of a phase",
            r.offset);
@@ -150,7 +157,7 @@ MbarrierRef find_mbarrier(Warp& w, const Op& op, Cta& cta, std::uint32_t offset,
   }
   const bool overwritten = state.valid;
   w.report(Check::barrier, "mbarrier.state", op, lane_bit(lane),
-           cat("the mbarrier @", text::hex(offset), " of CTA rank ", cta.rank,
+           cat(mbarrier_name(w, r.address(), &state),
                overwritten ? " was overwritten by an ordinary store since its last use"
                            : " is not initialised (or was invalidated)"),
            overwritten ? "keep barriers apart from data, and mbarrier.inval before reusing their memory"

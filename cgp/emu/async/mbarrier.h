@@ -20,6 +20,7 @@ struct Mbarrier {
   std::int64_t tx = 0;                      ///< bytes outstanding; below zero when completion came first
   std::uint64_t phase = 0;                  ///< completed phases
   /// Who changed it last, for reports.
+  const Op* made_by = nullptr;  ///< mbarrier.init
   const Op* last_op = nullptr;
   Dim3 last_block;
   std::uint32_t last_warp = 0;
@@ -65,9 +66,14 @@ struct MbarrierRef {
   Mbarrier* state = nullptr;
   std::byte* host = nullptr;
   explicit operator bool() const { return state != nullptr; }
+  std::uint64_t address() const { return cta->shared_base() | offset; }
   void publish() const;                             ///< writes word() to shared memory
   void publish(const Warp& w, const Op& op) const;  ///< the same, and notes who changed the barrier
 };
+
+/// Of a finding: the variable, the offset and where it was initialised (the C++ line of a ring). `address` is that of
+/// the cluster's shared memory.
+std::string mbarrier_name(const Warp& w, std::uint64_t address, const Mbarrier* b);
 
 /// Finds the barrier at `address` on behalf of `lane`, checking bounds, alignment and (unless `fresh`) that
 /// it is initialised and not overwritten.

@@ -100,8 +100,8 @@ const Op* next_skip_point(Warp& w, const Fragment& waiting) {
       w.fail(Check::sync_mask, "sync.mask", *waiting.pc, waiting.lanes,
              cat("the mask ", text::hex(waiting.meet_mask), " names lanes ",
                  text::hex(w.lanes & waiting.meet_mask),
-                 ", which have gone past this instruction without executing it, to PTX line ",
-                 w.worker->launch->program->inst(w.pc->inst).ptx_line),
+                 ", which have gone past this instruction without executing it, to ",
+                 line_text(*w.worker->launch->program, w.pc->inst)),
              "compute the mask where all lanes are together (a vote before the branch), or move the "
              "instruction out "
              "of the branch");
@@ -109,8 +109,8 @@ const Op* next_skip_point(Warp& w, const Fragment& waiting) {
       w.fail(Check::barrier, "barrier.divergence", *waiting.pc, waiting.lanes,
              cat("lanes ", text::hex(waiting.lanes), " of warp ", w.index,
                  " wait at this .aligned barrier; lanes ", text::hex(w.lanes),
-                 " have gone past it without executing it, to PTX line ",
-                 w.worker->launch->program->inst(w.pc->inst).ptx_line),
+                 " have gone past it without executing it, to ",
+                 line_text(*w.worker->launch->program, w.pc->inst)),
              "move the barrier out of the divergent branch");
     if (begin > w.pc && (!nearest || begin < nearest)) nearest = begin;
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Never-written data: followed through registers, reported where it becomes a result (address, branch, global
-// store). Compilers load padding and dead lanes, so the load itself is no error.
+// store). Compilers load padding and dead lanes, so the load itself is no error. The origin, the instruction that
+// read the bytes first, stays with the value through registers and shared memory.
+#include <algorithm>
+
 #include "cgp/base/text.h"
 #include "cgp/emu/core/local_memory.h"
 #include "cgp/emu/core/machine_impl.h"
@@ -75,28 +78,54 @@ Mask taint_of(const Warp& w, Loc l) {
   return w.frame->taint[std::size_t(l & ~3) / 4];
 }
 
-void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes) {
+void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes, std::optional<std::uint32_t> origin) {
   if (!lanes || (dest & kConstant)) return;
   cell(*w.frame, dest) |= lanes;
   w.taint = true;
-  std::uint32_t index = 0;
-  const auto& all = w.worker->origins;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i].op == &op) index = std::uint32_t(i);
-  origin_of(w, dest) = index;
+  if (!origin) {
+    const auto& all = w.worker->origins;
+    const auto mine = std::find_if(all.begin(), all.end(), [&](const TaintOrigin& o) { return o.op == &op; });
+    origin = mine == all.end() ? 0 : std::uint32_t(mine - all.begin());
+  }
+  origin_of(w, dest) = *origin;
 }
 
-void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use) {
-  const auto it = w.taint_origin.find({w.frame, source & ~3});
-  if (it == w.taint_origin.end() || it->second >= w.worker->origins.size()) return;
-  const TaintOrigin& o = w.worker->origins[it->second];
+void taint_result(Warp& w, const Op& op, Loc dest, Mask lanes, bool keep, std::uint32_t origin) {
+  if (dest & kConstant) return;
+  if (!keep && !w.frame->taint.empty()) cell(*w.frame, dest) = 0;
+  taint_loaded(w, op, dest, lanes, origin);
+}
+
+std::uint32_t taint_origin(const Warp& w, Loc l) {
+  const auto it = w.taint_origin.find({w.frame, l & ~3});
+  return it == w.taint_origin.end() ? 0 : it->second;
+}
+
+namespace {
+// At the instruction that the value comes from, however far it went; the one that uses it is the other party.
+void report_value(Warp& w, const Op& op, Mask lanes, std::uint32_t origin, std::string_view use) {
+  if (origin >= w.worker->origins.size() || !(w.checks & std::uint32_t(Check::uninit))) return;
+  const TaintOrigin& o = w.worker->origins[origin];
   const ProgramImpl& p = *w.worker->launch->program;
-  w.report(Check::uninit, class_of(o), *o.op, lanes,
-           cat("reads bytes of ", memory_of(o), " that were never written; the value ", use, " at PTX line ",
-               p.inst(op.inst).ptx_line, " '", p.text(op.inst), "'"),
-           {}, o.address, o.buffer, o.byte_offset);
+  Finding f = make_finding(w, class_of(o), *o.op, lanes,
+                           cat("reads bytes of ", memory_of(o), " that were never written; the value ", use,
+                               " at ", line_text(p, op.inst), " '", p.text(op.inst), "'"));
+  f.address = o.address;
+  f.buffer = o.buffer;
+  f.byte_offset = o.byte_offset;
+  if (o.op != &op) f.other = other_party(w, op, lanes);
+  add_finding(*w.worker->launch, *o.op, std::move(f));
+}
+}  // namespace
+
+void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use) {
+  report_value(w, op, lanes, taint_origin(w, source), use);
   // Reported once is enough: the value counts as defined from here on.
   cell(*w.frame, source) &= ~lanes;
+}
+
+void report_stored(Warp& w, const Op& op, int lane, const Cta& cta, std::uint32_t at) {
+  report_value(w, op, lane_bit(lane), shared_origin(w, op, cta, at), "is stored to global memory");
 }
 
 void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use) {
@@ -113,6 +142,8 @@ void propagate_taint(Warp& w, const Op& op) {
   if (op.flags & kMicro) return;
   for (Loc a : flow.addresses)
     if (const Mask m = taint_of(w, a) & w.active) report_taint(w, op, a, m, "is used as an address");
+  // Of a product each row and column has its own (exec_wgmma.cpp).
+  if (ptx::family(w.worker->launch->program->inst(op.inst).op) == ptx::Family::wgmma) return;
   Mask t = 0;
   Loc from = kNoLoc;
   for (Loc s : flow.sources) {

@@ -59,8 +59,8 @@ void check_remote_accesses(Cta& cta) {
         Check::lifetime, "lifetime.dsmem", *a.op, lane_bit(a.lane),
         cat("uses ", place_of(*a.warp, Where::shared_cluster, cta.shared_base() | a.offset),
             " of a block that exits without waiting for it: ",
-            a.released ? "that block has waited for nothing since"
-                       : "this block has told nobody since that it is done",
+            a.released ? "that block performs no acquire after this block's release"
+                       : "this block performs no release after the use",
             ", so the memory may be gone"),
         "end the kernel with barrier.cluster.arrive and wait, so that no block leaves while others use "
         "its memory",

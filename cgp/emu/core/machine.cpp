@@ -2,6 +2,7 @@
 // The device: memory calls, loading modules, checking and starting launches.
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "cgp/base/text.h"
@@ -47,10 +48,20 @@ DeviceProperties device_properties(std::string_view arch) {
                               "use sm_75 sm_80 sm_86 sm_87 sm_89 sm_90a sm_100a sm_103a sm_120a or sm_121a"});
 }
 
+namespace {
+/// By bit of Check.
+const std::vector<std::string>& check_names() {
+  static const std::vector<std::string> names{"bounds",   "alignment", "uninit",    "race",
+                                              "async",    "barrier",   "sync_mask", "deadlock",
+                                              "lifetime", "program",   "strict"};
+  return names;
+}
+}  // namespace
+
 CheckSet parse_checks(std::string_view text) {
-  static const std::vector<std::string> names{"bounds",  "alignment", "uninit",   "race",     "async",
-                                              "barrier", "sync_mask", "deadlock", "lifetime", "program"};
+  const auto& names = check_names();
   CheckSet s;
+  const auto complete = [](CheckSet x) { return x == CheckSet(Check::strict) ? x | CheckSet::all() : x; };
   for (std::string_view word : text::split(text, ',')) {
     word = text::trim(word);
     const bool minus = !word.empty() && word[0] == '-';
@@ -70,19 +81,18 @@ CheckSet parse_checks(std::string_view text) {
       }
       x = CheckSet::from_bits(1u << (it - names.begin()));
     }
-    s = minus ? s - x : s | x;
+    s = minus ? complete(s) - x : s | x;
   }
-  return s;
+  return complete(s);
 }
 
 std::string name(CheckSet s) {
-  constexpr std::string_view names[] = {"bounds",  "alignment", "uninit",   "race",     "async",
-                                        "barrier", "sync_mask", "deadlock", "lifetime", "program"};
   if (s == CheckSet::all()) return "all";
+  if (s == (CheckSet::all() | Check::strict)) return "strict";
   if (s.empty()) return "none";
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < std::size(names); ++i)
-    if (s.bits() >> i & 1) parts.emplace_back(names[i]);
+  for (std::size_t i = 0; i < check_names().size(); ++i)
+    if (s.bits() >> i & 1) parts.push_back(check_names()[i]);
   return text::join(parts, ",");
 }
 
@@ -201,9 +211,16 @@ InstanceHandle Machine::load(std::shared_ptr<const Program> program) {
         v.linkage == ptx::Linkage::external)
       return;
     const std::uint64_t bytes = std::max<std::uint64_t>(v.bytes(), v.init.size());
-    Symbol s{impl_->heap.alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
-                               v.space == ptx::Space::constant),
-             bytes};
+    Symbol s{0, bytes};
+    try {
+      s.address = impl_->heap.alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
+                                    v.space == ptx::Space::constant);
+    } catch (const std::bad_alloc&) {
+      throw Unsupported(ErrorText{"this machine's memory must hold the module's variables",
+                                  p.module.text(v.name),
+                                  cat("it has ", bytes, " bytes"),
+                                  {}});
+    }
     Allocation* a = impl_->heap.find(s.address, bytes);
     if (!v.init.empty()) std::memcpy(a->host, v.init.data(), v.init.size());
     a->mark(0, bytes);  // variables without initialiser start as zero
@@ -294,6 +311,21 @@ void make_pools(LaunchState& s) {
   }
 }
 
+// Buffers that nobody named are called by the arguments that point into them.
+void name_buffers(LaunchState& s, const std::vector<ParamInfo>& all) {
+  for (std::size_t n = all.size(); n-- > 0;) {
+    if (all[n].size != 8 || all[n].offset + 8 > s.params.size()) continue;
+    std::uint64_t address = 0;
+    std::memcpy(&address, s.params.data() + all[n].offset, 8);
+    Allocation* a = s.machine->heap.at_or_below(address);
+    if (!a || !a->unnamed || !a->contains(address, 1)) continue;
+    // nvcc and the language number their parameters.
+    const std::string& name = all[n].name;
+    const bool numbered = name == cat("p", n) || name.find("_param_") != name.npos;
+    a->name = cat("argument ", n, numbered ? "" : cat(" (", name, ")"));
+  }
+}
+
 void set_residency(LaunchState& s) {
   const DeviceProperties& d = s.machine->properties;
   const std::uint32_t shared = std::max(1024u, s.shared_bytes - s.reserved_bytes + 1024);
@@ -339,6 +371,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   s.warps_per_cta = std::uint32_t((launch.block.count() + kLanes - 1) / kLanes);
   make_pools(s);
   set_residency(s);
+  name_buffers(s, entry.params);
   ++impl_->launches;
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());
@@ -371,9 +404,7 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   if (s.fault) std::rethrow_exception(s.fault);
 
   Result r;
-  std::sort(s.findings.begin(), s.findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tie(a.severity, a.ptx_line, a.cls) < std::tie(b.severity, b.ptx_line, b.cls);
-  });
+  sum_up(s);
   r.findings = std::move(s.findings);
   r.output = std::move(s.output);
   for (auto& w : workers) count_all(*w);

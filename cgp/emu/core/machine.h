@@ -382,6 +382,8 @@ struct Cta {
   std::uint32_t shared_bytes = 0;  ///< static + dynamic
   std::unique_ptr<std::byte[]> shared;
   std::vector<std::uint64_t> shared_init;  ///< one bit per byte; empty without the check
+  /// Where never-written values that were stored to shared memory came from, by word: index into Worker::origins.
+  std::unordered_map<std::uint32_t, std::uint32_t> shared_origin;
   std::vector<std::unique_ptr<Warp>> warps;
   std::array<NamedBarrier, 16> barriers;
   std::uint32_t threads = 0, exited = 0;

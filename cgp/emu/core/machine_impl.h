@@ -100,6 +100,7 @@ bool host_has_avx512();
 struct Allocation {
   std::uint64_t base = 0, size = 0;
   std::string name;
+  bool unnamed = false;  ///< by its owner: called by the argument of the running launch that points to it
   std::atomic<bool> live{true};  ///< a kernel may free it while another block looks it up
   bool constant = false;
   std::unique_ptr<std::uint64_t[]> storage;  ///< 8-byte aligned
@@ -269,12 +270,24 @@ void release_barriers(Cta& cta);
 
 // memory.cpp
 void mark_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes);
+/// The same where a never-written value is stored to shared memory; `origin` is the value's.
+void store_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes, std::uint32_t origin);
+/// The origin of the value that was stored to shared memory at `addr`; none: nothing was.
+std::optional<std::uint32_t> stored_origin(Warp& w, Where where, std::uint64_t addr);
+/// The same for offset `at` of a block's memory; what `op` reads there where nothing was stored.
+std::uint32_t shared_origin(Warp& w, const Op& op, const Cta& cta, std::uint32_t at);
 bool is_written(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes);
 
 // checks
 void propagate_taint(Warp& w, const Op& op);
 void propagate_guard(Warp& w, const Op& op);
-void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes);
+/// `origin`: an index into Worker::origins, unless `op` itself is where the value comes from.
+void taint_loaded(Warp& w, const Op& op, Loc dest, Mask lanes, std::optional<std::uint32_t> origin = {});
+/// The lanes of `dest` that hold never-written data from now on are `lanes` and, with `keep`, those that did before.
+void taint_result(Warp& w, const Op& op, Loc dest, Mask lanes, bool keep, std::uint32_t origin);
+std::uint32_t taint_origin(const Warp& w, Loc l);  ///< of a register that taint_of() is not 0 for
+/// A bulk or tensor store moves bytes of shared memory that were never written to global memory.
+void report_stored(Warp& w, const Op& op, int lane, const Cta& cta, std::uint32_t at);
 void report_taint(Warp& w, const Op& op, Loc source, Mask lanes, std::string_view use);
 /// The same for memory that an instruction reads and keeps to itself (red): reported at once.
 void report_origin(Warp& w, const Op& op, Mask lanes, std::string_view use);
@@ -303,6 +316,10 @@ inline void note_poll(Warp& w, const Op& op, std::uint64_t address) {
 Mask taint_of(const Warp& w, Loc l);
 std::string describe_wait(const Warp& w, const Fragment& f);
 void report_deadlock(Cluster& cluster, std::string_view what);
+/// Findings of one cause become one; in the order of a report.
+void sum_up(LaunchState& launch);
+/// "PTX line 12", and the C++ line where there is one: "PTX line 12, kernel.cu:7".
+std::string line_text(const ProgramImpl& p, std::uint32_t inst);
 /// "'flags' + 12" or "shared memory + 64": what an address of `where` lies in.
 std::string place_of(const Warp& w, Where where, std::uint64_t address);
 /// The name of the register in row `l` of a function.

@@ -69,6 +69,7 @@ std::uint64_t Heap::alloc(std::uint64_t bytes, std::string name, std::uint64_t a
   align = std::max<std::uint64_t>(align, 16);
   a->base = (next_ + align - 1) / align * align;
   a->size = bytes;
+  a->unnamed = name.empty();
   a->name = name.empty() ? cat("allocation ", all_.size()) : std::move(name);
   a->constant = constant;
   a->storage.reset(new std::uint64_t[bytes / 8 + 2]());
@@ -632,6 +633,35 @@ void mark_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t byte
   if (where != Where::shared && where != Where::shared_cluster) return;
   if (Cta* owner = shared_owner(w, std::uint32_t(addr)); owner && !owner->shared_init.empty())
     shared_unmark(*owner, addr & ((1u << kRankShift) - 1), bytes);
+}
+
+void store_unwritten(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes, std::uint32_t origin) {
+  mark_unwritten(w, where, addr, bytes);
+  normalise(w, where, addr);
+  Cta* owner = shared_owner(w, std::uint32_t(addr));
+  const auto at = std::uint32_t(addr) & ((1u << kRankShift) - 1);
+  for (std::uint64_t word = at / 4; owner && word <= (at + bytes - 1) / 4; ++word)
+    owner->shared_origin[std::uint32_t(word)] = origin;
+}
+
+std::optional<std::uint32_t> stored_origin(Warp& w, Where where, std::uint64_t addr) {
+  where = normalise(w, where, addr);
+  if (where != Where::shared && where != Where::shared_cluster) return {};
+  const Cta* owner = shared_owner(w, std::uint32_t(addr));
+  if (!owner) return {};
+  const auto found = owner->shared_origin.find((std::uint32_t(addr) & ((1u << kRankShift) - 1)) / 4);
+  return found == owner->shared_origin.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::uint32_t shared_origin(Warp& w, const Op& op, const Cta& cta, std::uint32_t at) {
+  if (const auto found = cta.shared_origin.find(at / 4); found != cta.shared_origin.end())
+    return found->second;
+  std::int64_t inside = 0;
+  std::string variable = shared_variable(*w.worker->launch, at, &inside);
+  const std::uint32_t origin = note_origin(w, op, cta.shared_base() | at, true, variable, inside);
+  // The check of the whole range may have noted its begin.
+  w.worker->origins[origin] = {&op, cta.shared_base() | at, std::move(variable), inside, true};
+  return origin;
 }
 
 }  // namespace cgp::emu

@@ -82,8 +82,8 @@ void check_stuck(Warp& w) {
     std::string where;
     for (const Fragment& g : w.others)
       if (&g != &f)
-        where += cat("; lanes ", text::hex(g.lanes), " wait at PTX line ",
-                     w.worker->launch->program->inst(g.pc->inst).ptx_line);
+        where += cat("; lanes ", text::hex(g.lanes), " wait at ",
+                     line_text(*w.worker->launch->program, g.pc->inst));
     w.fail(Check::barrier, "barrier.divergence", *f.pc, f.lanes,
            cat("lanes ", text::hex(f.lanes), " of warp ", w.index, " reach this .aligned instruction, lanes ",
                text::hex(elsewhere), " do not", where),
@@ -221,8 +221,8 @@ void execute_closely(Warp& w, Run& run) {
       w.active = act;
     }
   }
-  if (w.taint) propagate_taint(w, op);
   if (op.flags & kAsyncRow) note_rows(w, op);
+  if (w.taint) propagate_taint(w, op);
   op.fn(w, op);
 }
 

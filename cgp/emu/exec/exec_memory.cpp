@@ -116,7 +116,9 @@ void note_unwritten(Warp& w, const Op& op, const Elements& e, const std::uint64_
       if (!is_written_for(w, l, op.where, addr[l] + std::uint64_t(i * e.bytes), std::uint64_t(e.bytes)))
         m |= lane_bit(l);
     });
-    taint_loaded(w, op, e.at[std::size_t(i)], m);
+    if (!m) continue;
+    const std::uint64_t first = addr[std::countr_zero(m)] + std::uint64_t(i * e.bytes);
+    taint_loaded(w, op, e.at[std::size_t(i)], m, stored_origin(w, op.where, first));
   }
 }
 
@@ -164,7 +166,8 @@ void store_taint(Warp& w, const Op& op, const Elements& e, const std::uint64_t* 
     const Where where = counted_space(w, op, addr);
     if (where == Where::shared || where == Where::shared_cluster)
       for_lanes(m, [&](int l) {
-        mark_unwritten(w, op.where, addr[l] + std::uint64_t(i * e.bytes), std::uint64_t(e.bytes));
+        store_unwritten(w, op.where, addr[l] + std::uint64_t(i * e.bytes), std::uint64_t(e.bytes),
+                        taint_origin(w, e.at[std::size_t(i)]));
       });
     else if (where == Where::global)
       report_taint(w, op, e.at[std::size_t(i)], m, "is stored to global memory");

@@ -229,11 +229,11 @@ std::uint32_t count_sectors(const Lanes& a, std::uint64_t base) {
   const __m512i zero = _mm512_setzero_si512();
   const __mmask16 fresh_low = _mm512_cmpeq_epi32_mask(_mm512_conflict_epi32(low), zero);
   __mmask16 fresh_high = _mm512_cmpeq_epi32_mask(_mm512_conflict_epi32(high), zero);
-  __m512i turned = low;
+  __m512i rotated = low;
   const __m512i next = _mm512_set_epi32(0, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1);
   for (int i = 0; i < 16; ++i) {
-    fresh_high = __mmask16(fresh_high & ~_mm512_cmpeq_epi32_mask(high, turned));
-    turned = _mm512_permutexvar_epi32(next, turned);
+    fresh_high = __mmask16(fresh_high & ~_mm512_cmpeq_epi32_mask(high, rotated));
+    rotated = _mm512_permutexvar_epi32(next, rotated);
   }
   return std::uint32_t(__builtin_popcount(fresh_low) + __builtin_popcount(fresh_high));
 }

@@ -32,7 +32,8 @@ Trait trait_of(const ptx::Inst& i) {
   if (memory) {
     t.strong = t.rmw || ordered || i.has(Mod::relaxed) || i.has(Mod::volatile_) || i.has(Mod::mmio);
     // Cache operators order nothing, but code that polls or publishes past the L1 means a strong access.
-    t.strong = t.strong || i.has(Mod::cg) || i.has(Mod::cv) || i.has(Mod::wt);
+    t.cached = !t.strong && (i.has(Mod::cg) || i.has(Mod::cv) || i.has(Mod::wt));
+    t.strong = t.strong || t.cached;
     t.acquire = i.has(Mod::acquire) || i.has(Mod::acq_rel);
     t.release = i.has(Mod::release) || i.has(Mod::acq_rel);
     if (i.has(Mod::volatile_) || i.has(Mod::mmio)) t.scope = Level::gpu;
@@ -95,6 +96,7 @@ std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool par
     const ptx::Inst& i = p.inst(std::uint32_t(n));
     l->traits[n] = trait_of(i);
     const Trait& t = l->traits[n];
+    l->cached = l->cached || t.cached;
     l->orders = l->orders || is_fence(i) || (t.strong && (t.acquire || t.release));
   }
   for (std::size_t n = 0; n < p.insts.size(); ++n)

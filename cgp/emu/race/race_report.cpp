@@ -252,8 +252,8 @@ void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use o
       spot.tensor ? cat("lanes from ", spot.address >> 16, ", column ", f.byte_offset, " of Tensor Memory")
                   : cat("bytes ", f.byte_offset, " to ", f.byte_offset + std::int64_t(spot.bytes) - 1,
                         " of '", f.buffer, "'");
-  f.message = cat(me, " ", act(a.use, a.trait.rmw, spot.bytes), " (", at, ") that ", they, " (PTX line ",
-                  f.other->ptx_line, ") ",
+  f.message = cat(me, " ", act(a.use, a.trait.rmw, spot.bytes), " (", at, ") that ", they, " (",
+                  line_text(*launch.program, inst), ") ",
                   other_use == Use::read ? "reads"
                   : t.rmw                ? "updates"
                                          : "writes",
@@ -261,6 +261,19 @@ void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use o
   f.missing_edge = advice.edge;
   f.hint = advice.hint;
   add_finding(launch, a.op, std::move(f), key);
+}
+// Whether this warp has read a later write of the thread behind `other` from elsewhere: a flag that was meant to
+// order `other`, and does not without fences. Remembers `other` for the accesses to come.
+bool behind_flag(const Accessor& a, std::uint32_t cluster, Stamp other, const Spot& spot) {
+  LaunchState& l = *a.s.cluster->launch;
+  const std::lock_guard lock(l.observed_mutex);
+  LaunchState::Seen& seen = l.seen[std::uint64_t(a.s.cluster->index) << kIdBits | a.s.wid]
+                                  [std::uint64_t(cluster) << kIdBits | id_of(other)];
+  const auto order = [](Stamp x) { return std::pair(clock_of(x), inst_of(x)); };
+  if (seen.write && order(seen.write) > order(other))
+    return seen.address != spot.address && seen.by != a.op.inst;
+  seen = {other, spot.address, a.op.inst};
+  return false;
 }
 }  // namespace
 
@@ -270,7 +283,16 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
   const Trait& t = l.traits[std::min<std::size_t>(inst_of(other), l.traits.size() - 1)];
   const Where2 w = who(a, lane, cluster, id_of(other));
   const bool strong = a.trait.strong && t.strong;
-  if (strong && includes(a.trait, t, w)) return;
+  if (strong && includes(a.trait, t, w)) {
+    if (l.cached && !spot.shared && !a.agent && other_use == Use::write && a.use != Use::write &&
+        behind_flag(a, cluster, other, spot) && (a.trait.cached || t.cached))
+      emit(a, lane, cluster, other, other_use, spot, "race.flag",
+           {"no fence or release behind the write, or no fence or acquire behind the read of the flag",
+            "st.release.gpu (or __threadfence() and the store) for the flag, ld.acquire.gpu (or the load and "
+            "__threadfence()) to read it"},
+           ", ordered only by a flag that was read before it");
+    return;
+  }
   if (strong)
     return emit(
         a, lane, cluster, other, other_use, spot, "race.scope",

@@ -26,6 +26,7 @@ struct Trait {
   bool strong = false, acquire = false, release = false, rmw = false;
   bool async = false;      ///< an asynchronous operation
   bool read_only = false;  ///< loads through the non-coherent cache
+  bool cached = false;     ///< strong by its cache operator alone, which PTX calls a hint
   Level scope = Level::gpu;
 };
 
@@ -228,7 +229,15 @@ struct LaunchState {
   } lanes;
   std::mutex strong;  ///< strong accesses to global memory, and `locations`
   Locations locations;
-  std::mutex observed_mutex;  ///< taken last: `strong` or a page may be locked
+  bool cached = false;  ///< some instruction is `cached`
+  /// The last strong write of a thread that a warp has read while nothing ordered the two.
+  struct Seen {
+    Stamp write = 0;
+    std::uint64_t address = 0;
+    std::uint32_t by = 0;  ///< instruction that read it
+  };
+  std::unordered_map<std::uint64_t, std::unordered_map<std::uint64_t, Seen>> seen;  ///< by warp, writer
+  std::mutex observed_mutex;  ///< of `observed`, `seen`; taken last: `strong` or a page may be locked
   std::unordered_map<std::uint64_t, Observed> observed;
   std::shared_mutex shadows_mutex;
   std::unordered_map<const Allocation*, std::unique_ptr<GlobalShadow>> shadows;

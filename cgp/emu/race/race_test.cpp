@@ -52,14 +52,14 @@ constexpr Policy kPolicies[] = {{"eager fair", AsyncPolicy::eager, SchedulePolic
                                 {"late diverge", AsyncPolicy::late, SchedulePolicy::diverge, 2},
                                 {"eager adversarial", AsyncPolicy::eager, SchedulePolicy::adversarial, 3}};
 
-Result run(const Case& c, bool good, const Policy& p, int workers = 0) {
+Result run(const Case& c, bool good, const Policy& p, int workers = 0, std::string_view checks = "all") {
   Kit kit;
   if (workers) kit.options.workers = workers;
   kit.options.async = p.async;
   kit.options.schedule = p.schedule;
   kit.options.seed = kit.options.schedule_seed = p.seed;
   // A test of order alone: whether a racing read meets written memory depends on the policy.
-  kit.options.checks = CheckSet::all() - Check::uninit;
+  kit.options.checks = parse_checks(checks) - Check::uninit;
   const std::uint64_t in = kit.upload(std::vector<std::uint32_t>(2048, 3), "in");
   const std::uint64_t out = kit.upload(std::vector<std::uint32_t>(2112), "out");
   return kit.launch(kernel(c, good), {c.blocks, 1, 1}, {c.threads, 1, 1}, Params().add(in).add(out), 0,
@@ -434,6 +434,34 @@ TEST(RaceMessages, WhoObservedAFlagMayResetIt) {
 }
 
 // A fence publishes what stands before it: other writes behind it stay unordered.
+// Accesses through .cg alone are no race; data that only such a flag orders is a warning, an error when strict.
+TEST(RaceMessages, AFlagWithoutFencesIsAWarning) {
+  const auto message = [](const char* released, const char* acquired, const char* data,
+                          const char* checks = "all") {
+    const std::string body =
+        cat("@!%p bra E; setp.eq.u32 %g1, %b, 1; @%g1 bra R;\n st.global.cg.u32 [%o], 5; ", released,
+            " st.global.cg.u32 [%f], 1; bra E;\nR: ld.global.cg.u32 %r2, [%f]; setp.eq.u32 %g0, %r2, 0; @%g0 "
+            "bra R;\n",
+            acquired, data, " st.global.u32 [%f+64], %r2;\nE:");
+    const Case c{"flag", 2, 32, 1, body.c_str(), "", "", ""};
+    return run(c, true, kPolicies[0], 0, checks);
+  };
+  const char *fence = "membar.gl;", *data = "ld.global.cg.u32 %r2, [%o];";
+  EXPECT_CLEAN(message(fence, fence, data));
+  EXPECT_CLEAN(message("", "", ""));
+  for (const Result& r : {message("", "", data), message(fence, "", data), message("", fence, data)}) {
+    ASSERT_EQ(r.findings.size(), 1u) << findings(r);
+    EXPECT_EQ(r.findings[0].cls, "race.flag");
+    EXPECT_EQ(r.findings[0].severity, Severity::warning);
+    EXPECT_TRUE(r.clean());
+  }
+  EXPECT_CLEAN(message(fence, fence, data, "strict"));
+  const Result strict = message("", "", data, "strict");
+  ASSERT_EQ(strict.findings.size(), 1u);
+  EXPECT_EQ(strict.findings[0].severity, Severity::error);
+  EXPECT_FALSE(strict.clean());
+}
+
 TEST(RaceMessages, AFlagDoesNotOrderOtherAtomicsBehindItsFence) {
   const Case c{
       "late_data",

@@ -204,7 +204,8 @@ void exec_stmatrix(Warp& w, const Op& op) {
     std::uint64_t address[kLanes];
     w.addresses(op, address);
     for (std::size_t r = 0; tainted && r < 8; ++r)
-      if (holders(Mask(1) << r, a) & tainted) mark_unwritten(w, op.where, address[8 * j + r], 16);
+      if (holders(Mask(1) << r, a) & tainted)
+        store_unwritten(w, op.where, address[8 * j + r], 16, taint_origin(w, a.regs[j]));
   }
 }
 void decode_stmatrix(Decoder& d, const Inst& i, Op& op) {
@@ -316,6 +317,7 @@ const WmmaAccess* decode_wmma_access(Decoder& d, const Inst& i, Op& op, char whi
   const Mod type = i.type(0);
   WmmaAccess a;
   const int bits = ptx::type_bits(type);
+  if (!bits) d.unsupported("no type");
   const int in_word = bits < 8 ? 32 / bits : 1;  // 4- and 1-bit elements move as whole words along k
   a.bits = bits * in_word;
   a.stride_shift = std::countr_zero(unsigned(in_word));

@@ -502,5 +502,23 @@ TEST(LoadMatrix, NeverWrittenRowsAreFoundAtTheirUse) {
   EXPECT_EQ(first_class(r), "uninit.shared");
 }
 
+// Found by mutation: the types are what registers and shapes are divided by.
+TEST(Matrices, WithoutTypesAreRefused) {
+  for (const char* instruction :
+       {"wmma.load.b.sync.aligned.row.m16n16k16.global {%r0,%r0,%r0,%r0,%r0,%r0,%r0,%r0}, [%x], %r0;",
+        "mma.sync.aligned.m16n8k16.row.col {%r0,%r0}, {%r0,%r0,%r0,%r0}, {%r0,%r0}, {%r0,%r0};",
+        "wmma.mma.sync.aligned.row.col.m16n16k16 {%r0}, {%r0}, {%r0}, {%r0};",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32 {%f0,%f0,%f0,%f0}, %x, %x, 1, 1, 1, 0, 0;"}) {
+    try {
+      const auto p =
+          Program::load(text::cat(".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k() {\n"
+                                  ".reg .b32 %r0; .reg .f32 %f0; .reg .b64 %x;\n",
+                                  instruction, "\nret;\n}\n"));
+      EXPECT_NE(p->entry("k").unsupported, "") << instruction;
+    } catch (const Error&) {  // the parser may refuse it already
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cgp::emu

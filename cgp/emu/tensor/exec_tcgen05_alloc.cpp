@@ -62,7 +62,7 @@ bool check_columns(Warp& w, const Op& op, std::uint32_t columns) {
 }
 
 // ---------------------------------------------------------------- the operations on one CTA
-int line_of(const Warp& w, const Op* op) { return w.worker->launch->program->inst(op->inst).ptx_line; }
+std::string line_of(const Warp& w, const Op* op) { return line_text(*w.worker->launch->program, op->inst); }
 
 void free_columns(Warp& w, const Op& op, std::uint32_t address, std::uint32_t columns) {
   TensorMemory& m = tensor_memory(*w.cta);
@@ -74,19 +74,18 @@ void free_columns(Warp& w, const Op& op, std::uint32_t address, std::uint32_t co
   if (!a || address >> 16) {
     const TensorMemory::Allocation* was = m.at(address & 0xffff);
     if (was && was->freed_by)
-      return report(cat("tcgen05.dealloc of ", text::hex(address), ", freed before at PTX line ",
-                        line_of(w, was->freed_by)),
-                    "free every allocation once");
+      return report(
+          cat("tcgen05.dealloc of ", text::hex(address), ", freed before at ", line_of(w, was->freed_by)),
+          "free every allocation once");
     return report(cat("tcgen05.dealloc of ", text::hex(address), ", which no tcgen05.alloc returned"),
                   "pass the address that tcgen05.alloc wrote to shared memory, lane 0");
   }
   if (a->columns != columns)
     return report(cat("tcgen05.dealloc of ", columns, " columns at ", text::hex(address), "; ", a->columns,
-                      " were allocated at PTX line ", line_of(w, a->by)),
+                      " were allocated at ", line_of(w, a->by)),
                   "free the number of columns that was allocated");
   if (a->warp != w.index)
-    report(cat("tcgen05.dealloc by warp ", w.index, "; warp ", a->warp, " allocated at PTX line ",
-               line_of(w, a->by)),
+    report(cat("tcgen05.dealloc by warp ", w.index, "; warp ", a->warp, " allocated at ", line_of(w, a->by)),
            "the warp that allocates also frees");
   race::tensor_access(w, op, std::countr_zero(w.active), {}, *w.cta, {0, 128, int(a->first), int(a->columns)},
                       race::Use::write);
@@ -126,8 +125,7 @@ std::string room_describe(const Warp& w, const Fragment& f) {
   const TensorMemory& m = tensor_memory(*w.cta);
   std::string s = cat("tcgen05.alloc of ", f.key, " columns: ", m.free_columns(), " of 512 are free");
   for (const TensorMemory::Allocation& a : m.allocations)
-    if (!a.freed_by)
-      s += cat("; ", a.columns, " are held since PTX line ", line_of(w, a.by), " by warp ", a.warp);
+    if (!a.freed_by) s += cat("; ", a.columns, " are held since ", line_of(w, a.by), " by warp ", a.warp);
   return s;
 }
 
@@ -169,7 +167,7 @@ bool meet_peer(Warp& w, const Op& op, std::uint32_t allocate, std::uint32_t addr
     if (peer.columns != mine.columns)
       w.fail(Check::barrier, "tcgen05.pair", op, w.active,
              cat("the CTAs of a pair execute different operations on Tensor Memory: ", mine.columns,
-                 " columns here, ", peer.columns, " at PTX line ", line_of(w, peer.op)),
+                 " columns here, ", peer.columns, " at ", line_of(w, peer.op)),
              "one warp of each CTA executes the same .cta_group::2 alloc, dealloc and relinquish sequence");
     if (allocate) {
       mine.address = std::uint32_t(tensor_memory(*w.cta).find_room(allocate));
@@ -201,10 +199,9 @@ void exec_alloc(Warp& w, const Op& op) {
   if (!check_columns(w, op, columns)) return;
   TensorMemory& m = tensor_memory(*w.cta);
   if (m.relinquished)
-    w.report(
-        Check::lifetime, "lifetime.tensor", op, w.active,
-        cat("tcgen05.alloc after tcgen05.relinquish_alloc_permit at PTX line ", line_of(w, m.relinquished)),
-        "a block that has given up the permit may not allocate again");
+    w.report(Check::lifetime, "lifetime.tensor", op, w.active,
+             cat("tcgen05.alloc after tcgen05.relinquish_alloc_permit at ", line_of(w, m.relinquished)),
+             "a block that has given up the permit may not allocate again");
   if (p.group == 2) {
     if (!meet_peer(w, op, columns, 0)) return;
     Side& mine = rendezvous(*w.cta).side[w.cta->rank & 1];

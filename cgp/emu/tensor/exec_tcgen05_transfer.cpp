@@ -302,16 +302,20 @@ void exec_transfer(Warp& w, const Op& op) {
   queue.submit(std::move(x));
 }
 
-void exec_wait(Warp& w, const Op& op) {
-  if (!w.converge(op) || !need_full_warp(w, op)) return;
-  if (op.kind) settle_rows(w, AsyncUnit::tensor_load, loads_of(w));
-  if (w.race) race::wait_agent(w, agents(w).of[op.kind]);
+void land(Warp& w, bool loads) {
   AsyncQueue& queue = w.cta->cluster->async;
   if (!queue.pending()) return;
   queue.force([&](const AsyncOp& x) {
     const auto* t = dynamic_cast<const TransferOp*>(&x);
-    return t && t->by.warp == &w && t->load == bool(op.kind);
+    return t && t->by.warp == &w && t->load == loads;
   });
+}
+
+void exec_wait(Warp& w, const Op& op) {
+  if (!w.converge(op) || !need_full_warp(w, op)) return;
+  if (op.kind) settle_rows(w, AsyncUnit::tensor_load, loads_of(w));
+  if (w.race) race::wait_agent(w, agents(w).of[op.kind]);
+  land(w, bool(op.kind));
 }
 void decode_wait(Decoder&, const Inst& i, Op& op) {
   op.kind = i.has(Mod::ld);
@@ -377,6 +381,8 @@ void decode_transfer(Decoder& d, const Inst& i, Op& op) {
 }
 
 }  // namespace
+
+void land_tensor_loads(Warp& w) { land(w, true); }
 
 void add_tcgen05_transfer(Table& t) {
   t.set(ptx::Op::tcgen05_ld, decode_transfer);

@@ -4,11 +4,14 @@
 // once (a warp that is ahead cannot release a stage under a warp that is behind), and operations of one
 // warpgroup complete in order.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 #include "cgp/emu/async/async_ops.h"
 #include "cgp/emu/async/async_rows.h"
+#include "cgp/emu/core/machine_impl.h"
 #include "cgp/emu/decode/tensor_families.h"
 #include "cgp/emu/race/race.h"
 #include "cgp/emu/tensor/fragments.h"
@@ -48,9 +51,14 @@ struct Operation {
   std::uint64_t a_descriptor = 0, b_descriptor = 0;
   std::array<Warp*, kWarps> warp{};
   std::array<std::byte*, kWarps> registers{};
+  std::array<Frame*, kWarps> frame{};
   std::array<bool, kWarps> scale_d{};
   int issued = 0;                             // warps
   mutable std::vector<std::uint8_t> present;  // sparse: the elements of A that exist
+  // Rows of A and columns of B with never-written data, and where it came from.
+  mutable std::array<bool, 64> bad_row{};
+  mutable std::array<bool, 256> bad_column{};
+  mutable std::optional<std::uint32_t> origin;
   bool sampled = false;
   MatrixOperands* sample = nullptr;  // shared operands read early (AsyncOp::read), else at completion
 };
@@ -87,11 +95,12 @@ bool in_warpgroup(Warp& w, const Op& op) {
 }
 
 // ---------------------------------------------------------------- operands in shared memory
-// Copies 16-byte pieces; reports pieces outside shared memory or never written (once each).
+// Copies 16-byte pieces; reports the first outside shared memory.
 class SharedReader {
  public:
   SharedReader(const Operation& o) : o_(o), cta_(*o.warp[0]->cta) {}
-  const std::byte* piece(std::uint32_t offset) {
+  // Of `count` rows (of B: columns) from `first`; those with never-written bytes are noted in `bad`.
+  const std::byte* piece(std::uint32_t offset, int first, int count, bool* bad) {
     static const std::byte zeros[16] = {};
     if (offset + 16 > cta_.shared_bytes) {
       if (!out_)
@@ -103,11 +112,8 @@ class SharedReader {
       return zeros;
     }
     if (!cta_.shared_init.empty() && (cta_.shared_init[offset / 64] >> (offset % 64) & 0xffff) != 0xffff) {
-      if (!unwritten_)
-        report(Check::uninit, "uninit.shared", offset,
-               cat("wgmma reads shared memory at ", text::hex(offset), ", which was never written"),
-               "wait for the copy that fills the stage, and check the descriptor's layout");
-      unwritten_ = true;
+      for (int i = 0; i < count; ++i) bad[first + i] = true;
+      if (!o_.origin) o_.origin = shared_origin(*o_.warp[0], *o_.op, cta_, offset);
     }
     return cta_.shared.get() + offset;
   }
@@ -120,26 +126,27 @@ class SharedReader {
   }
   const Operation& o_;
   Cta& cta_;
-  bool out_ = false, unwritten_ = false;
+  bool out_ = false;
 };
 
 // Element bits of a `rows` x k operand into out(row, k). K is 32 bytes, of B of a sparse instruction 64.
 template <class Out>
 void read_operand(SharedReader& reader, std::uint64_t bits, int rows, int k, int element_bits, bool mn_major,
-                  Out&& out) {
+                  bool* bad, Out&& out) {
   const SmemDescriptor d = SmemDescriptor::decode(bits);
   if (mn_major) {  // 16-bit elements only
     for (int kk = 0; kk < k; ++kk)
       for (int row = 0; row < rows; row += 8) {
         std::uint16_t piece[8];
-        std::memcpy(piece, reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row) * 2)), 16);
+        std::memcpy(piece, reader.piece(d.mn_major(std::uint32_t(kk), std::uint32_t(row) * 2), row, 8, bad),
+                    16);
         for (int i = 0; i < 8; ++i) out(row + i, kk) = piece[i];
       }
     return;
   }
   for (int row = 0; row < rows; ++row)
     for (int half = 0; half < k * element_bits / 128; ++half) {
-      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(half) * 16));
+      const std::byte* p = reader.piece(d.k_major(std::uint32_t(row), std::uint32_t(half) * 16), row, 1, bad);
       if (element_bits == 16) {
         std::uint16_t piece[8];
         std::memcpy(piece, p, 16);
@@ -187,13 +194,13 @@ void read_shared(const Operation& o, MatrixOperands& m) {
   if (p.a.empty() && p.sparse()) {
     auto& stored = stored_half(p);
     const int half_k = p.shape.k / 2;
-    read_operand(reader, o.a_descriptor, p.shape.m, half_k, cell_bits(p), p.a_mn_major,
+    read_operand(reader, o.a_descriptor, p.shape.m, half_k, cell_bits(p), p.a_mn_major, o.bad_row.data(),
                  [&](int row, int k) -> std::uint32_t& { return stored[std::size_t(row * half_k + k)]; });
     spread(o, m, stored);
   } else if (p.a.empty())
-    read_operand(reader, o.a_descriptor, p.shape.m, k_cells(p), cell_bits(p), p.a_mn_major,
+    read_operand(reader, o.a_descriptor, p.shape.m, k_cells(p), cell_bits(p), p.a_mn_major, o.bad_row.data(),
                  [&](int row, int k) -> std::uint32_t& { return m.a_bits(row, k); });
-  read_operand(reader, o.b_descriptor, p.shape.n, k_cells(p), cell_bits(p), p.b_mn_major,
+  read_operand(reader, o.b_descriptor, p.shape.n, k_cells(p), cell_bits(p), p.b_mn_major, o.bad_column.data(),
                [&](int n, int k) -> std::uint32_t& { return m.b_bits(k, n); });
 }
 
@@ -252,6 +259,46 @@ void run(const Operation& o, MatrixOperands& m) {
   }
 }
 
+// Rows of A in registers with never-written data.
+void note_a_registers(const Operation& o) {
+  const WgmmaPlan& p = *o.plan;
+  for (int w = 0; w < kWarps; ++w)
+    for (int r = 0; r < int(p.a.size()); ++r) {
+      const Loc l = p.a[std::size_t(r)];
+      const Mask lanes = taint_of(*o.warp[std::size_t(w)], l);
+      if (lanes && !o.origin) o.origin = taint_origin(*o.warp[std::size_t(w)], l);
+      for_lanes(lanes, [&](int lane) {
+        o.bad_row[std::size_t(16 * w + a_place(16, cell_bits(p), lane, r, 0).row)] = true;
+      });
+    }
+}
+
+// Results that such a row or column went into are never-written data too: padding whose results nobody uses is
+// no error, and a use is reported where the data came from.
+void taint_results(const Operation& o) {
+  const WgmmaPlan& p = *o.plan;
+  if (!(o.warp[0]->checks & std::uint32_t(Check::uninit))) return;
+  std::array<Frame*, kWarps> running{};
+  for (std::size_t w = 0; w < kWarps; ++w) running[w] = std::exchange(o.warp[w]->frame, o.frame[w]);
+  note_a_registers(o);
+  const bool bad = o.origin.has_value();
+  for (int w = 0; w < kWarps; ++w) {
+    Warp& warp = *o.warp[std::size_t(w)];
+    for (int r = 0; (bad || warp.taint) && r < int(p.d.size()); ++r) {
+      Mask lanes = 0;
+      const int each = p.f16_d ? 2 : 1;
+      for (int lane = 0; bad && lane < kLanes; ++lane)
+        for (int v = r * each; v < (r + 1) * each; ++v) {
+          const Place at = d_place(16, lane, v);
+          if (o.bad_row[std::size_t(16 * w + at.row)] || o.bad_column[std::size_t(at.column)])
+            lanes |= lane_bit(lane);
+        }
+      taint_result(warp, *o.op, p.d[std::size_t(r)], lanes, o.scale_d[std::size_t(w)], o.origin.value_or(0));
+    }
+  }
+  for (std::size_t w = 0; w < kWarps; ++w) o.warp[w]->frame = running[w];
+}
+
 void Warpgroup::complete_until(std::uint64_t number) {
   while (first < number && !queue.empty() && queue.front()->issued == kWarps) {
     const std::shared_ptr<Operation> o = queue.front();
@@ -260,6 +307,7 @@ void Warpgroup::complete_until(std::uint64_t number) {
     if (cta->done) continue;  // the registers are gone
     if (!o->sampled) read_shared(*o, matrix_scratch());
     run(*o, matrix_scratch());
+    taint_results(*o);
     note_change(*o->warp[0]);
   }
 }
@@ -369,6 +417,7 @@ void exec_wgmma(Warp& w, const Op& op) {
   }
   o.warp[me] = &w;
   o.registers[me] = w.base[0];
+  o.frame[me] = w.frame;
   o.scale_d[me] = (w.pred(p.scale_d) & w.active) != 0;
   check_fenced(w, op, p.d, !o.scale_d[me]);
   check_fenced(w, op, p.a, false);
@@ -466,6 +515,7 @@ void decode_wgmma(Decoder& d, const Inst& i, Op& op) {
   const Mod type_d = i.type(0);
   p.a_type = i.type(1);
   p.b_type = i.type(2);
+  if (!ptx::type_bits(p.a_type) || !ptx::type_bits(p.b_type)) d.unsupported("no type of A or B");
   p.f16_d = type_d == Mod::f16;
   p.saturate = i.has(Mod::satfinite);
   p.kind = type_d != Mod::s32    ? MatrixKind::floating

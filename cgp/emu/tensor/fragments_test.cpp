@@ -242,9 +242,9 @@ TEST(Fragments, EveryShapeOfWmmaCoversItsMatrix) {
 TEST(Fragments, LoadMatrix) {
   for (int lane = 0; lane < 32; ++lane)
     for (int h = 0; h < 2; ++h) {
-      const Place plain{lane / 4, lane % 4 * 2 + h}, turned{lane % 4 * 2 + h, lane / 4};
+      const Place plain{lane / 4, lane % 4 * 2 + h}, transposed{lane % 4 * 2 + h, lane / 4};
       EXPECT_EQ(matrix_place(lane, h, false), plain);
-      EXPECT_EQ(matrix_place(lane, h, true), turned);
+      EXPECT_EQ(matrix_place(lane, h, true), transposed);
     }
 }
 

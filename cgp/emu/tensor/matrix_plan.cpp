@@ -86,6 +86,7 @@ MatrixKind kind_of(Decoder& d, Mod a, Mod b, Mod c) {
 }  // namespace
 
 void plan_matrix(Decoder& d, MatrixPlan& p, Mod type_d, Mod type_a, Mod type_b, Mod type_c) {
+  if (!ptx::type_bits(type_a) || !ptx::type_bits(type_b)) d.unsupported("no type of A or B");
   p.kind = kind_of(d, type_a, type_b, type_c);
   p.a_type = type_a;
   p.b_type = type_b;

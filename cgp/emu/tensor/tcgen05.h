@@ -90,6 +90,9 @@ class SharedOperand {
   bool out_ = false, unwritten_ = false;
 };
 
+/// Completes the tcgen05.ld that the warp has issued.
+void land_tensor_loads(Warp& w);
+
 void add_tcgen05_alloc(Table& t);     ///< exec_tcgen05_alloc.cpp: alloc, dealloc, relinquish_alloc_permit
 void add_tcgen05_transfer(Table& t);  ///< exec_tcgen05_transfer.cpp: ld, st, wait
 void add_tcgen05_mma(Table& t);       ///< exec_tcgen05_mma.cpp

@@ -197,8 +197,9 @@ TEST(TensorMisuse, RegistersBeforeTheWait) {
   EXPECT_EQ(said(program(body + wait + use + set)), "");
   EXPECT_THAT(
       said(program(body + use + wait)),
-      HasSubstr("async.register: reads %d0, which the asynchronous 'tcgen05.ld.sync.aligned.32x32b.x1.b32'"));
-  EXPECT_THAT(said(program(body + set + wait)), HasSubstr("async.register: overwrites %d0"));
+      HasSubstr(
+          "async.tensor_load: reads %d0, which the asynchronous 'tcgen05.ld.sync.aligned.32x32b.x1.b32'"));
+  EXPECT_THAT(said(program(body + set + wait)), HasSubstr("async.tensor_load: overwrites %d0"));
   const std::string store =
       " tcgen05.st.sync.aligned.32x32b.x1.b32 [%v], {%d0}; mov.b32 %d0, 2; "
       "tcgen05.wait::st.sync.aligned;";

@@ -83,8 +83,8 @@ void TensorMemory::mark(int lane, int column, int count, bool is) {
 namespace {
 constexpr std::uint32_t kMemorySlot = std::uint32_t(ptx::Family::tcgen05);
 
-int line_of(const Cta& cta, const Op* op) {
-  return cta.cluster->worker->launch->program->inst(op->inst).ptx_line;
+std::string line_of(const Cta& cta, const Op* op) {
+  return line_text(*cta.cluster->worker->launch->program, op->inst);
 }
 }  // namespace
 
@@ -111,10 +111,9 @@ bool check_tensor_range(const Issuer& by, Cta& cta, int lane, int lanes, int col
     if (m.owner[std::size_t(c / TensorMemory::kGranule)] >= 0) continue;
     const TensorMemory::Allocation* a = m.at(std::uint32_t(c));
     if (a && a->freed_by)
-      return report(
-          Check::lifetime, "lifetime.tensor",
-          cat("column ", c, " was freed by tcgen05.dealloc at PTX line ", line_of(cta, a->freed_by)),
-          "free Tensor Memory after the last access, with a barrier between them", c);
+      return report(Check::lifetime, "lifetime.tensor",
+                    cat("column ", c, " was freed by tcgen05.dealloc at ", line_of(cta, a->freed_by)),
+                    "free Tensor Memory after the last access, with a barrier between them", c);
     return report(Check::bounds, "oob.tensor", cat("column ", c, " is not allocated"),
                   "use columns of the address that tcgen05.alloc wrote to shared memory", c);
   }

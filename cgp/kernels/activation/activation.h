@@ -2,12 +2,12 @@
 #pragma once
 // Activations with and without bias, gated forms (SwiGLU, GeGLU, ReGLU) and their gradients; f32, f16 and
 // bf16 in any mixture, f32 inside, any strides (gate and up may be the halves of one matrix).
-//   relu       max(x, 0), NaN for NaN               silu  x / (1 + exp(-x))
-//   gelu       x Phi(x), exact by erf               gelu_tanh  its approximation by tanh, x / (1 + exp(-2 u))
-//              with u = 0.7978845608 (x + 0.044715 x^3); they differ by up to 4.8e-4, and x / (1 +
-//              exp(-1.702 x)) from gelu by up to 2.1e-2, so it is not offered as one
-//   identity   x: with a bias a sum, with a scale a multiple, gated a product of elements
-// silu and both gelu of -inf are NaN (-inf * 0), of +inf +inf.
+//   identity   x
+//   relu       max(x, 0), NaN for NaN
+//   silu       x / (1 + exp(-x))
+//   gelu       x Phi(x), by erf
+//   gelu_tanh  x / (1 + exp(-2 u)), u = 0.7978845608 (x + 0.044715 x^3): within 4.8e-4 of gelu
+// silu, gelu and gelu_tanh of -inf are NaN (-inf * 0), of +inf +inf.
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/element_kernel.h"
 

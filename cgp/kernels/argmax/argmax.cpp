@@ -10,6 +10,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -33,9 +34,9 @@ class Largest : public row::Fold {
  public:
   /// Behind every index, so that an element of -inf beats it.
   std::vector<float> nothing() const override { return {-kInf, std::bit_cast<float>(0x7f7fffffu)}; }
-  Stat merge(const std::vector<Stat>& parts) const override {
-    std::vector<Stat> best{parts[0]};
-    for (std::size_t i = 1; i < parts.size(); ++i) best.push_back(better(best.back(), parts[i]));
+  Stat merge(const std::vector<Stat>& partials) const override {
+    std::vector<Stat> best{partials[0]};
+    for (std::size_t i = 1; i < partials.size(); ++i) best.push_back(better(best.back(), partials[i]));
     return best.back();
   }
   Stat lanes(Warp& w, const Stat& part, int width) const override {
@@ -101,7 +102,7 @@ class Op : public row::RowOp {
   // before or after them comes last, wherever it is.
   Stat part(Kernel& k, const Values& v) override {
     const bool packed = k.sm() >= 80;  // maxima that pass NaNs on
-    std::vector<Stat> parts;
+    std::vector<Stat> partials;
     std::vector<Best> best;
     for (int j = 0; j < v.count(); ++j) {
       const row::Format f{b_.type, v.elements(j)};
@@ -109,7 +110,7 @@ class Op : public row::RowOp {
       const auto top = packed ? largest(f, words) : largest_in_order(row::floats(f, words));
       const auto first = to<u32>(v.index(j));
       if (f.elements < v.elements()) {
-        parts.push_back({top, bits<f32>(first)});
+        partials.push_back({top, bits<f32>(first)});
         continue;
       }
       if (best.empty()) {
@@ -122,8 +123,8 @@ class Op : public row::RowOp {
       for (std::size_t w = 0; w < words.size(); ++w) chosen.push_back(select(take, words[w], was.words[w]));
       best.push_back({std::move(chosen), select(take, top, was.top), select(take, first, was.first)});
     }
-    if (!best.empty()) parts.push_back(found(best.back(), {b_.type, v.elements()}));
-    return largest_.merge(parts);
+    if (!best.empty()) partials.push_back(found(best.back(), {b_.type, v.elements()}));
+    return largest_.merge(partials);
   }
   std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats>) override {
     const auto at = bits<u32>(s[1]);
@@ -157,12 +158,20 @@ class Op : public row::RowOp {
   Out<b8> index_, values_;
 };
 
-void argmax_rows(Kernel& k, ArgMaxConfig b, In<b8> in, Out<b8> index, Out<b8> values, Val<u64> rows,
-                 Val<u64> cols, Val<u64> pitch, Val<u32> inner, Val<u64> outer) {
-  Op op(b, index, values);
-  op.inputs.push_back({in, pitch, b.type, -kInf});
-  if (b.grouped) op.inputs[0].outer.emplace(outer), op.inputs[0].inner.emplace(inner);
-  row::run_rows(k, b.row, rows, cols, op);
+template <template <class> class V>
+struct ArgMaxArgs {
+  V<In<b8>> in;
+  V<Out<b8>> index, values;
+  V<u64> rows, cols, pitch;  ///< pitch in elements
+  V<u32> inner;              ///< rows in groups (ArgMaxConfig::grouped)
+  V<u64> outer;              ///< elements between groups
+};
+
+void argmax_rows(Kernel& k, ArgMaxConfig b, ArgMaxArgs<DeviceArg> p) {
+  Op op(b, p.index, p.values);
+  op.inputs.push_back({p.in, p.pitch, b.type, -kInf});
+  if (b.grouped) op.inputs[0].outer.emplace(p.outer), op.inputs[0].inner.emplace(p.inner);
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(DType t) {
@@ -263,8 +272,15 @@ void argmax(runtime::Stream& s, const ArgMax& given) {
   const auto& a = p.a;
   if (a.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(a.in.dtype), a.rows), a.in.arg(), a.index.arg(), a.values.arg(),
-     a.rows, a.cols, a.layout.pitch, std::uint32_t(a.layout.inner), a.layout.outer);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(a.in.dtype), a.rows),
+                        ArgMaxArgs<launch::HostArg>{.in = a.in.arg(),
+                                                    .index = a.index.arg(),
+                                                    .values = a.values.arg(),
+                                                    .rows = a.rows,
+                                                    .cols = a.cols,
+                                                    .pitch = a.layout.pitch,
+                                                    .inner = std::uint32_t(a.layout.inner),
+                                                    .outer = a.layout.outer});
 }
 
 Variant argmax_variant(const ArgMax& a, const runtime::DeviceInfo& device, std::string* why) {

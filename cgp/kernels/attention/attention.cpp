@@ -374,7 +374,8 @@ AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddre
 AttentionArguments attention_arguments(const AttentionProblem& p, const AttentionAddresses& at) {
   AttentionArguments n{};
   n.q = at.q, n.k = at.k, n.v = at.v, n.o = at.o, n.lse = at.lse, n.slopes = at.slopes, n.mask = at.mask;
-  n.cu_q = at.cu_q, n.cu_kv = at.cu_kv, n.lengths = at.lengths, n.data = at.data;
+  n.cu_seqlens_q = at.cu_seqlens_q, n.cu_seqlens_kv = at.cu_seqlens_kv, n.lengths = at.lengths,
+  n.data = at.data;
   const auto batch = [&](std::uint64_t s) { return p.packed ? 0 : s; };
   n.q_batch = batch(p.q.batch), n.q_head = p.q.head, n.q_row = p.q.row;
   n.k_batch = batch(p.k.batch), n.k_head = p.k.head, n.k_row = p.k.row;
@@ -504,8 +505,9 @@ void attention(runtime::Stream& s, const AttentionProblem& q, const AttentionAdd
   const bool any = q.batch && q.heads_q && q.n_q;
   missing(any, at.q, "q"), missing(any && q.n_kv, at.k, "k"), missing(any && q.n_kv, at.v, "v");
   missing(any, at.o, "o"), missing(q.alibi, at.slopes, "slopes");
-  missing(q.mask != AttentionMask::none, at.mask, "a mask"), missing(q.packed, at.cu_q, "cu_q");
-  missing(q.packed, at.cu_kv, "cu_kv"), missing(q.key_lengths, at.lengths, "key_lengths");
+  missing(q.mask != AttentionMask::none, at.mask, "a mask"),
+      missing(q.packed, at.cu_seqlens_q, "cu_seqlens_q");
+  missing(q.packed, at.cu_seqlens_kv, "cu_seqlens_kv"), missing(q.key_lengths, at.lengths, "key_lengths");
   const auto& info = s.device().info();
   if (const auto p = q.dense(); any && suits_split_kv(p) && reject_split_kv(p, at, info).empty())
     return attention_split_kv(s, p, at);

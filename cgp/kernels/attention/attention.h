@@ -62,7 +62,7 @@ struct AttentionProblem {
   AttentionMask mask = AttentionMask::none;          ///< additive: of the type of o; boolean: u8
   std::uint64_t mask_batch = 0, mask_head = 0, mask_row = 0, mask_col = 0;  ///< strides; 0: broadcast
   /// Sequences lie one after the other in [total, heads, d]: the strides of the batch do not matter, offsets
-  /// come from u32 cu_q[batch + 1] and cu_kv[batch + 1].
+  /// come from u32 cu_seqlens_q[batch + 1] and cu_seqlens_kv[batch + 1].
   bool packed = false;
   bool key_lengths =
       false;  ///< u32 [batch]: keys of each sequence, at most n_kv; queries align with its last
@@ -86,8 +86,8 @@ std::string reject_forward(const AttentionProblem& p);
 /// Device addresses; 0 where the problem does not use them. lse: f32 [batch, heads_q, n_q] ([heads_q,
 /// total_q] where packed, total_q given by lse_row), or 0.
 struct AttentionAddresses {
-  std::uint64_t q = 0, k = 0, v = 0, o = 0, lse = 0, slopes = 0, mask = 0, cu_q = 0, cu_kv = 0, lengths = 0,
-                data = 0;
+  std::uint64_t q = 0, k = 0, v = 0, o = 0, lse = 0, slopes = 0, mask = 0, cu_seqlens_q = 0,
+                cu_seqlens_kv = 0, lengths = 0, data = 0;
   std::uint64_t q_scale = 0, k_scale = 0, v_scale = 0;  ///< of e4m3 operands; 0: 1
   std::uint64_t total_q = 0, total_kv = 0;              ///< rows in memory where packed
 };

@@ -132,8 +132,8 @@ void attention_backward(runtime::Stream& s, const AttentionProblem& q, const Att
   need(p.n_q, at.q, "q"), need(p.n_q, at.o, "o"), need(p.n_q, at.lse, "lse"), need(p.n_q, g.d_o, "d_o");
   need(p.n_q, g.d_q, "d_q"), need(p.n_q, g.delta, "delta"), need(p.n_kv, at.k, "k"), need(p.n_kv, at.v, "v");
   need(p.n_kv, g.d_k, "d_k"), need(p.n_kv, g.d_v, "d_v"), need(p.alibi, at.slopes, "slopes");
-  need(p.mask != AttentionMask::none, at.mask, "the mask"), need(p.packed, at.cu_q, "cu_q");
-  need(p.packed, at.cu_kv, "cu_kv"), need(p.key_lengths, at.lengths, "key_lengths");
+  need(p.mask != AttentionMask::none, at.mask, "the mask"), need(p.packed, at.cu_seqlens_q, "cu_seqlens_q");
+  need(p.packed, at.cu_seqlens_kv, "cu_seqlens_kv"), need(p.key_lengths, at.lengths, "key_lengths");
   run_attention_backward(s, select_attention_backward(p, at, g, s.device().info()), p, at, g);
 }
 

@@ -30,7 +30,7 @@ TileOfBlock tile_of_block(Kernel& k, const AttentionBackwardConfig& c, const Att
   const auto bh = k.ctaid_x() / g.tiles_q, tile = k.ctaid_x() % g.tiles_q;
   const auto row0 = [&](const Val<u32>& of) { return of * std::uint32_t(rows); };
   if (!f.packed) return {sequence(f, p, bh / p.heads_q, bh % p.heads_q), row0(tile)};
-  const auto of = tile_of_sequence(k, p, p.cu_q, rows, tile);
+  const auto of = tile_of_sequence(k, p, p.cu_seqlens_q, rows, tile);
   return {sequence(f, p, of.batch, bh), row0(of.tile)};
 }
 

@@ -145,7 +145,7 @@ class BackwardSm90 {
   // Persistent blocks: the producer takes the next tile of keys and tells which; it loads while the warpgroups
   // still store.
   void walk() {
-    Mailbox mail(k_, 1, 2, math_);
+    WorkBroadcast mail(k_, 1, 2, math_);
     const auto go_on = [&](const Val<u32>& index, Uniform u) { return assume_uniform(index < p_.tiles, u); };
     load_.run([&](Warpgroup& wg) {
       wg.one_warp([&](Warp& w) {
@@ -226,7 +226,7 @@ class BackwardSm90 {
       return visits(s, of_head, f_.key_lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m, g_.tiles_q,
                     Val<u32>(0));
     }
-    const auto of = tile_of_sequence(k_, p_, p_.cu_kv, kKeys, of_head);
+    const auto of = tile_of_sequence(k_, p_, p_.cu_seqlens_kv, kKeys, of_head);
     const Sequence s = sequence_of(f_, p_, of.batch, bh * p_.group, over);
     return visits(s, assume_uniform(of.tile, over), tiles_of(s.n_kv, kKeys), tiles_of(s.n_q, M),
                   s.first_q / std::uint32_t(M) + s.batch);

@@ -122,7 +122,7 @@ class WideSm90 {
     const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
     // Under a causal bound the longest come first: first keys, last queries.
     if (f_.packed) {
-      const auto of = tile_of_sequence(k_, p_, queries_ ? p_.cu_q : p_.cu_kv, kWideOwn,
+      const auto of = tile_of_sequence(k_, p_, queries_ ? p_.cu_seqlens_q : p_.cu_seqlens_kv, kWideOwn,
                                        queries_ ? p_.tiles_m - 1 - tile : tile);
       const Sequence s = sequence_of(f_, p_, of.batch, queries_ ? bh : bh * p_.group, over);
       return visits(s, assume_uniform(of.tile * std::uint32_t(kWideOwn), over));

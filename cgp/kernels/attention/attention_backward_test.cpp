@@ -34,12 +34,12 @@ Wanted gradients(const AttentionProblem& p, const AttentionInputs& in, const Hos
   const auto q = in.q.as_doubles(), k = in.k.as_doubles(), v = in.v.as_doubles(), up = d_o.as_doubles();
   for (std::uint64_t b = 0; b < p.batch; ++b)
     for (std::uint64_t h = 0; h < p.heads_q; ++h)
-      for (std::uint64_t i = 0; i < (p.packed ? in.cu_q[b + 1] - in.cu_q[b] : p.n_q); ++i) {
+      for (std::uint64_t i = 0; i < (p.packed ? in.cu_seqlens_q[b + 1] - in.cu_seqlens_q[b] : p.n_q); ++i) {
         const auto prob = attention_probabilities(p, in, b, h, i);
         const auto hk = h / (p.heads_q / p.heads_kv);
-        const auto q0 = place(p, p.q, in.cu_q, b, h, i), o0 = place(p, p.o, in.cu_q, b, h, i);
-        const auto at_k = [&](std::uint64_t j) { return place(p, p.k, in.cu_kv, b, hk, j); };
-        const auto at_v = [&](std::uint64_t j) { return place(p, p.v, in.cu_kv, b, hk, j); };
+        const auto q0 = place(p, p.q, in.cu_seqlens_q, b, h, i), o0 = place(p, p.o, in.cu_seqlens_q, b, h, i);
+        const auto at_k = [&](std::uint64_t j) { return place(p, p.k, in.cu_seqlens_kv, b, hk, j); };
+        const auto at_v = [&](std::uint64_t j) { return place(p, p.v, in.cu_seqlens_kv, b, hk, j); };
         std::vector<double> dp(prob.size());
         double mean = 0;
         for (std::uint64_t j = 0; j < prob.size(); ++j) {
@@ -73,12 +73,12 @@ AttentionInputs inputs(AttentionProblem& p) {
   AttentionInputs in;
   std::uint64_t rows_q = p.batch * p.n_q, rows_kv = p.batch * p.n_kv;
   if (p.packed) {
-    in.cu_q = {0}, in.cu_kv = {0};
+    in.cu_seqlens_q = {0}, in.cu_seqlens_kv = {0};
     for (std::uint64_t b = 0; b < p.batch; ++b) {  // the second sequence has no keys
-      in.cu_q.push_back(in.cu_q.back() + std::uint32_t(p.n_q - 3 * b));
-      in.cu_kv.push_back(in.cu_kv.back() + std::uint32_t(b == 1 ? 0 : p.n_kv - 5 * b));
+      in.cu_seqlens_q.push_back(in.cu_seqlens_q.back() + std::uint32_t(p.n_q - 3 * b));
+      in.cu_seqlens_kv.push_back(in.cu_seqlens_kv.back() + std::uint32_t(b == 1 ? 0 : p.n_kv - 5 * b));
     }
-    rows_q = in.cu_q.back(), rows_kv = in.cu_kv.back();
+    rows_q = in.cu_seqlens_q.back(), rows_kv = in.cu_seqlens_kv.back();
     p.q = {0, p.d_qk, p.heads_q * p.d_qk}, p.o = {0, p.d_v, p.heads_q * p.d_v};
     p.k = {0, p.d_qk, p.heads_kv * p.d_qk}, p.v = {0, p.d_v, p.heads_kv * p.d_v};
   }
@@ -155,12 +155,12 @@ class OnDevice {
         lse_(device.zeros<float>(p_.batch * p_.heads_q * p_.n_q)),
         delta_(device.zeros<float>(lse_.size())),
         lengths_(words(in_.lengths)),
-        cu_q_(words(in_.cu_q)),
-        cu_kv_(words(in_.cu_kv)) {
+        cu_q_(words(in_.cu_seqlens_q)),
+        cu_kv_(words(in_.cu_seqlens_kv)) {
     at_.q = dq_.address(), at_.k = dk_.address(), at_.v = dv_.address(), at_.o = o_.address();
     at_.lse = lse_.address(), at_.slopes = slopes_.address(), at_.lengths = lengths_.address();
-    at_.mask = mask_.address(), at_.cu_q = cu_q_.address(), at_.cu_kv = cu_kv_.address();
-    if (p_.packed) at_.total_q = in_.cu_q.back(), at_.total_kv = in_.cu_kv.back();
+    at_.mask = mask_.address(), at_.cu_seqlens_q = cu_q_.address(), at_.cu_seqlens_kv = cu_kv_.address();
+    if (p_.packed) at_.total_q = in_.cu_seqlens_q.back(), at_.total_kv = in_.cu_seqlens_kv.back();
     in_.modify = modify;
     runtime::Stream s(device_);
     attention(s, p_, at_);

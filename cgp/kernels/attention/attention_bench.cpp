@@ -366,7 +366,7 @@ void documents(Bench& b, DType type, std::uint64_t d, bool causal, const Documen
   p = p.dense();
   AttentionAddresses at;
   const auto dcu = b.device().upload<std::uint32_t>(cu), lengths = b.device().upload<std::uint32_t>(of.rows);
-  at.cu_q = at.cu_kv = dcu.address(), at.lengths = lengths.address();
+  at.cu_seqlens_q = at.cu_seqlens_kv = dcu.address(), at.lengths = lengths.address();
   if (packed) at.total_q = at.total_kv = cu.back();
   auto as = p;  // its tensors
   if (packed) as.packed = false, as.batch = 1, as.n_q = as.n_kv = cu.back();

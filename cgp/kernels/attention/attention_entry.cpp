@@ -38,12 +38,12 @@ class AttentionCase : public Case {
         v_(uploaded(d, in_.v, "v")),
         slopes_(uploaded(d, in_.slopes, "slopes")),
         mask_(uploaded(d, in_.mask, "mask")),
-        cu_q_(uploaded(d, in_.cu_q, "cu_q")),
-        cu_kv_(uploaded(d, in_.cu_kv, "cu_kv")),
+        cu_q_(uploaded(d, in_.cu_seqlens_q, "cu_seqlens_q")),
+        cu_kv_(uploaded(d, in_.cu_seqlens_kv, "cu_seqlens_kv")),
         lengths_(uploaded(d, in_.lengths, "lengths")),
         scales_{uploaded(d, in_.q_scale, "q_scale"), uploaded(d, in_.k_scale, "k_scale"),
                 uploaded(d, in_.v_scale, "v_scale")} {
-    const std::uint64_t rows = p_.packed ? in_.cu_q.back() : p_.batch * p_.n_q;
+    const std::uint64_t rows = p_.packed ? in_.cu_seqlens_q.back() : p_.batch * p_.n_q;
     o_shape_ = {rows, p_.heads_q, p_.d_v};
     o_ = uploaded(d, HostArray(p_.o_type(), o_shape_), "o");
     lse_ = uploaded(d, HostArray(DType::f32, {lse ? rows * p_.heads_q : 0}), "lse");
@@ -53,8 +53,9 @@ class AttentionCase : public Case {
     if (!in_.q_scale.bytes.empty())
       at_.q_scale = scales_[0].address(), at_.k_scale = scales_[1].address(),
       at_.v_scale = scales_[2].address();
-    at_.cu_q = cu_q_.address(), at_.cu_kv = cu_kv_.address(), at_.lengths = lengths_.address();
-    if (p_.packed) at_.total_q = in_.cu_q.back(), at_.total_kv = in_.cu_kv.back();
+    at_.cu_seqlens_q = cu_q_.address(), at_.cu_seqlens_kv = cu_kv_.address(),
+    at_.lengths = lengths_.address();
+    if (p_.packed) at_.total_q = in_.cu_seqlens_q.back(), at_.total_kv = in_.cu_seqlens_kv.back();
     const bool possible = reject_split_kv(p_, at_, d.info()).empty();
     split_kv_ = kind == "split_kv" || (kind == "auto" && !tune && possible && suits_split_kv(p_));
     if (split_kv_ && !possible) throw Unsupported(reject_split_kv(p_, at_, d.info()));
@@ -194,9 +195,9 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   AttentionInputs in;
   std::uint64_t rows_q = p.batch * p.n_q, rows_kv = p.batch * p.n_kv;
   if (p.packed) {
-    in.cu_q = offsets_of(random_lengths(p.batch, p.n_q, seed + 10));
-    in.cu_kv = offsets_of(random_lengths(p.batch, p.n_kv, seed + 11));
-    rows_q = in.cu_q.back(), rows_kv = in.cu_kv.back();
+    in.cu_seqlens_q = offsets_of(random_lengths(p.batch, p.n_q, seed + 10));
+    in.cu_seqlens_kv = offsets_of(random_lengths(p.batch, p.n_kv, seed + 11));
+    rows_q = in.cu_seqlens_q.back(), rows_kv = in.cu_seqlens_kv.back();
   }
   if (p.key_lengths) in.lengths = random_lengths(p.batch, p.n_kv, seed + 12);
   p.q = strides(bshd, p.heads_q, p.n_q, p.d_qk), p.k = strides(bshd, p.heads_kv, p.n_kv, p.d_qk);

@@ -13,8 +13,9 @@ using dsl::f32, dsl::s32, dsl::u32, dsl::u64;
 
 template <template <class> class V>
 struct AttentionParamsOf {
-  V<u64> q, k, v, o, lse, slopes, mask, cu_q, cu_kv, lengths, data;  ///< addresses; 0 where not used
-  V<u64> q_batch, q_head, q_row, k_batch, k_head, k_row;             ///< strides, in elements
+  V<u64> q, k, v, o, lse, slopes, mask, cu_seqlens_q, cu_seqlens_kv, lengths,
+      data;                                               ///< addresses; 0 where not used
+  V<u64> q_batch, q_head, q_row, k_batch, k_head, k_row;  ///< strides, in elements
   V<u64> v_batch, v_head, v_row, o_batch, o_head, o_row;
   V<u64> q_scale, q_scale_batch, q_scale_head;  ///< of e4m3 operands
   V<u64> k_scale, k_scale_batch, k_scale_head;

@@ -26,8 +26,8 @@ Scores scores(const AttentionProblem& p, const AttentionInputs& in, std::uint64_
   Scores s;
   s.n_q = p.n_q, s.n_kv = p.n_kv;
   if (p.packed) {
-    s.first_q = in.cu_q[b], s.n_q = in.cu_q[b + 1] - in.cu_q[b];
-    s.first_kv = in.cu_kv[b], s.n_kv = in.cu_kv[b + 1] - in.cu_kv[b];
+    s.first_q = in.cu_seqlens_q[b], s.n_q = in.cu_seqlens_q[b + 1] - in.cu_seqlens_q[b];
+    s.first_kv = in.cu_seqlens_kv[b], s.n_kv = in.cu_seqlens_kv[b + 1] - in.cu_seqlens_kv[b];
   }
   if (p.key_lengths) s.n_kv = std::min<std::uint64_t>(in.lengths[b], p.n_kv);
   if (i >= s.n_q) return s;
@@ -148,7 +148,8 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
                       (fp8 ? std::exp2(-15) * want.size[d] : 0) + 1e-30,
                   o0 + d);
     if (!lse.bytes.empty()) {
-      const std::uint64_t at = p.packed ? h * in.cu_q.back() + want.row : (b * p.heads_q + h) * p.n_q + i;
+      const std::uint64_t at =
+          p.packed ? h * in.cu_seqlens_q.back() + want.row : (b * p.heads_q + h) * p.n_q + i;
       compare_one(lse.at(at), want.lse, 2 * score + 1e-6 * (1 + std::fabs(want.lse)), at);
     }
   }

@@ -12,7 +12,7 @@ struct AttentionInputs {
   HostArray q, k, v;  ///< flat: addressed with the problem's strides
   HostArray slopes, mask;
   HostArray q_scale, k_scale, v_scale;  ///< of e4m3 operands
-  std::vector<std::uint32_t> cu_q, cu_kv, lengths;
+  std::vector<std::uint32_t> cu_seqlens_q, cu_seqlens_kv, lengths;
   /// The host's version of the score modification.
   std::function<double(double score, std::uint64_t batch, std::uint64_t head, std::uint64_t query,
                        std::uint64_t key)>

@@ -32,7 +32,8 @@ inline Sequence sequence(const AttentionFeatures& f, const AttentionParams& p, c
   };
   const auto head_kv = head / p.group;
   if (f.packed) {
-    const auto q0 = word(p.cu_q, 0), q1 = word(p.cu_q, 1), k0 = word(p.cu_kv, 0), k1 = word(p.cu_kv, 1);
+    const auto q0 = word(p.cu_seqlens_q, 0), q1 = word(p.cu_seqlens_q, 1), k0 = word(p.cu_seqlens_kv, 0),
+               k1 = word(p.cu_seqlens_kv, 1);
     return {batch, head, head_kv, q1 - q0, k1 - k0, q0, k0};
   }
   if (f.key_lengths) return {batch, head, head_kv, p.n_q, dsl::min(word(p.lengths, 0), p.n_kv), zero, zero};

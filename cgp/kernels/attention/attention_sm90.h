@@ -143,7 +143,7 @@ class ForwardSm90 {
     const auto m = p_.tiles_m - 1 - tile;
     if (!f_.packed)
       return {sequence_of(f_, p_, bh / p_.heads_q, bh % p_.heads_q, over), m * std::uint32_t(rows())};
-    const auto of = tile_of_sequence(k_, p_, p_.cu_q, rows(), m);
+    const auto of = tile_of_sequence(k_, p_, p_.cu_seqlens_q, rows(), m);
     return {sequence_of(f_, p_, of.batch, bh, over), assume_uniform(of.tile * std::uint32_t(rows()), over)};
   }
   template <class Body>

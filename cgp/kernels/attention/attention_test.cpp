@@ -214,7 +214,7 @@ TEST(attention_sm90, nothing_behind_a_sequence_is_read) {
       auto out = device.upload<std::byte>(o.bytes);
       AttentionAddresses at{
           .q = in[0].address(), .k = in[1].address(), .v = in[2].address(), .o = out.address()};
-      at.cu_q = at.cu_kv = dcu.address(), at.lengths = dlengths.address();
+      at.cu_seqlens_q = at.cu_seqlens_kv = dcu.address(), at.lengths = dlengths.address();
       EXPECT_EQ(select_attention(p, at, device.info()).config.kind, AttentionKind::sm90);
       attention(device.stream(), p, at);
       device.sync();
@@ -317,9 +317,13 @@ TEST(attention_fp8, tunings_are_those_of_a_variant) {
     for (auto [name, value] : given) o.set(name, value);
     return entry.prepare(device, o, {}, 1)->variant;
   };
-  EXPECT_NE(
-      prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}).find("_sm90_d64x64_tile192x128_"),
-      std::string::npos);
+  const auto config = parse_config<AttentionConfig>(
+      "attention", prepare({{"d", "64"}, {"warpgroups", "3"}, {"polynomial", "2"}}));
+  EXPECT_EQ(config.kind, AttentionKind::sm90);
+  EXPECT_EQ(config.d_qk, 64);
+  EXPECT_EQ(config.tune.warpgroups, 3);
+  EXPECT_EQ(config.columns, 128);
+  EXPECT_EQ(config.tune.polynomial, 2);
   EXPECT_THROW(prepare({{"variant", "mma"}, {"warpgroups", "2"}}), ArgumentError);
   EXPECT_THROW(prepare({{"polynomial", "2"}}), ArgumentError);
 }

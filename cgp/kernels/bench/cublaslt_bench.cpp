@@ -36,7 +36,7 @@ std::string_view name(LtScale s) {
 }
 std::string title(const CublasLtGemm& g) {
   return text::cat(cgp::name(g.a), g.a == g.b ? "" : "x", g.a == g.b ? "" : cgp::name(g.b),
-                   g.tf32 ? ":tf32" : "", g.fast_fp8_sums ? ":fast" : "", g.c == g.a ? "" : ">",
+                   g.tf32 ? ":tf32" : "", g.fast_accum ? ":fast" : "", g.c == g.a ? "" : ">",
                    g.c == g.a ? "" : cgp::name(g.c), "/", g.trans_a ? "t" : "n", g.trans_b ? "t" : "n", "/",
                    g.batch > 1 ? text::cat(g.batch, "x") : "", g.m, "x", g.n, "x", g.k, name(g.epilogue),
                    name(g.scale));
@@ -83,9 +83,9 @@ double error_at_places(const CublasLtGemm& g, const Operands& o) {
     for (std::uint64_t x = 0; x < k; ++x) sum += a[x] * b[x], size += std::fabs(a[x] * b[x]);
     if (g.epilogue >= LtEpilogue::bias) sum += values(o.bias, g.c, j, 1, 1)[0];
     const double want = activate(g.epilogue, sum), got = values(o.c, g.c, z * m * n + i * n + j, 1, 1)[0];
-    const double input = g.tf32                               ? 0x1p-10
-                         : g.fast_fp8_sums || bytes(g.a) == 1 ? 0x1p-12
-                                                              : double(k + 16) * 0x1p-24;
+    const double input = g.tf32                            ? 0x1p-10
+                         : g.fast_accum || bytes(g.a) == 1 ? 0x1p-12
+                                                           : double(k + 16) * 0x1p-24;
     const double allowed = size * input + 2 * unit_roundoff(g.c) * std::fabs(want) + 1e-30;
     worst = std::max(worst, std::fabs(got - want) / allowed);
   }
@@ -112,13 +112,13 @@ class Table {
       b.upload({reinterpret_cast<const std::uint8_t*>(host.data()), n * 4});
       return b;
     };
-    const std::uint64_t factors = elements(std::max(g.m, g.n), (g.k + 127) / 128, 1);
+    const std::uint64_t scales = elements(std::max(g.m, g.n), (g.k + 127) / 128, 1);
     const Operands o{random_(g.a, elements(g.m, g.k, g.batch), 1),
                      random_(g.b, elements(g.k, g.n, g.batch), 2),
                      Buffer<std::uint8_t>(device_, elements(g.m, g.n, g.batch) * std::uint64_t(bytes(g.c))),
                      random_(g.c, std::uint64_t(g.n), 3),
-                     ones(factors),
-                     ones(factors)};
+                     ones(scales),
+                     ones(scales)};
     const auto at = o.at();
     const auto best = lt_.search(g, at), first = lt_.heuristics(g, at, 1)[0];
     best.run(device_.stream(), at);
@@ -178,9 +178,9 @@ std::vector<CublasLtGemm> problems() {
   }
   for (auto [a, b] : {std::pair{e4m3, e4m3}, {e4m3, e5m2}, {e5m2, e4m3}}) add(a, b, bf16, 4096, 4096, 4096);
   for (bool fast : {false, true}) {
-    add(e4m3, e4m3, bf16, 2048, 2048, 2048).fast_fp8_sums = fast;
-    add(e4m3, e4m3, bf16, 8192, 8192, 8192).fast_fp8_sums = fast;
-    add(e4m3, e4m3, bf16, 16, 14336, 4096).fast_fp8_sums = fast;
+    add(e4m3, e4m3, bf16, 2048, 2048, 2048).fast_accum = fast;
+    add(e4m3, e4m3, bf16, 8192, 8192, 8192).fast_accum = fast;
+    add(e4m3, e4m3, bf16, 16, 14336, 4096).fast_accum = fast;
   }
   for (auto s : {LtScale::tensor, LtScale::rows, LtScale::blocks})
     add(e4m3, e4m3, bf16, 4096, 4096, 4096).scale = s;

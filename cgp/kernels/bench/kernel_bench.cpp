@@ -101,23 +101,23 @@ void sweep_transpose(BenchTable& b, const TransposeShape& shape) {
           7);
   };
   const bool vector = shape.rows % v == 0 && shape.cols % v == 0;
-  const auto fits = [](int resident, int tile_bytes) {
-    return (resident + !resident) * tile_bytes <= 220 * 1024;
+  const auto fits = [](int min_blocks, int tile_bytes) {
+    return (min_blocks + !min_blocks) * tile_bytes <= 220 * 1024;
   };
   for (int strip : {0, 1, 2, 4})
-    for (int resident : {0, 2, 3, 4, 6, 8}) {
+    for (int min_blocks : {0, 2, 3, 4, 6, 8}) {
       if (vector) {
         for (int down : {1, 2})
           for (int across : {1, 2})
-            if (down * across * v <= 16 && fits(resident, down * across * v * 16 * v * 16 * size))
-              run(TransposeAccess::vector, {down * v * 16, across * v * 16, strip, resident});
+            if (down * across * v <= 16 && fits(min_blocks, down * across * v * 16 * v * 16 * size))
+              run(TransposeAccess::vector, {down * v * 16, across * v * 16, strip, min_blocks});
       } else {
         for (int side : {64, 128})
-          if (fits(resident, side * (side + 4) * size))
-            run(TransposeAccess::element, {side, side, strip, resident});
-        TransposeConfig t = transpose_parts::sectors_config(size);
-        t.strip = strip, t.min_blocks = resident;
-        if (resident == 2 || resident == 3) run(TransposeAccess::sector, t);
+          if (fits(min_blocks, side * (side + 4) * size))
+            run(TransposeAccess::element, {side, side, strip, min_blocks});
+        TransposeConfig t = transpose_impl::sectors_config(size);
+        t.strip = strip, t.min_blocks = min_blocks;
+        if (min_blocks == 2 || min_blocks == 3) run(TransposeAccess::sector, t);
       }
     }
 }

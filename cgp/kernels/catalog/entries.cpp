@@ -5,9 +5,11 @@
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/cumsum/cumsum.h"
+#include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/dropout/dropout.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/softmax/softmax.h"
 #include "cgp/kernels/topk/topk.h"
@@ -20,6 +22,7 @@ std::vector<KernelEntry> row_entries() {
           cross_entropy_entry(),
           argmax_entry(),
           cumsum_entry(),
+          dequantize_entry(),
           dropout_entry(),
           embedding_entry(),
           embedding_backward_entry(),
@@ -29,6 +32,7 @@ std::vector<KernelEntry> row_entries() {
           layer_norm_backward_entry(),
           log_softmax_entry(),
           log_softmax_backward_entry(),
+          quantized_matmul_entry(),
           rms_norm_entry(),
           rms_norm_backward_entry(),
           rope_entry(),

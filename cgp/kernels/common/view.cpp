@@ -92,7 +92,7 @@ Fit fit(int elements, std::uint64_t cols, std::initializer_list<RowsAt> rows,
   }
   for (const auto& v : columns)
     if (v.given) wide = wide && fits(v, cols, {}, elements);
-  return wide ? Fit::wide : edges ? Fit::edges : Fit::single;
+  return wide ? Fit::wide : edges ? Fit::edges : Fit::element;
 }
 
 }  // namespace row

@@ -72,7 +72,7 @@ bool fits(const View& v, std::uint64_t cols, const Layout& l, int elements);
 
 /// How rows lie. edges: in every row accesses of `elements` elements fit from some column on, the same one in
 /// all tensors (RowConfig::edges).
-enum class Fit { single, edges, wide };
+enum class Fit { element, edges, wide };
 struct RowsAt {
   const View& view;
   const Layout& layout;

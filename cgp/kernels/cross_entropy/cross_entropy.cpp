@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/memory/atomic.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -22,7 +23,7 @@ struct CrossEntropyConfig {
   std::optional<DType> gradient{};
   bool wide_targets = false;  ///< s64
   bool smooth = false, scale = false;
-  bool loss = false, lse = false, errors = false;  ///< are stored
+  bool loss = false, lse = false, error_flag = false;  ///< are stored
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("logits", "", c.type);
@@ -32,26 +33,30 @@ struct CrossEntropyConfig {
     v.flag("scaled", c.scale);
     v.flag("loss", c.loss);
     v.flag("lse", c.lse);
-    v.flag("checked", c.errors);
+    v.flag("checked", c.error_flag);
     v.operand("gradient", c.gradient, c.type);
   }
 };
 
-struct Params {
-  In<b8> targets;
-  In<f32> scale;
-  Out<f32> loss, lse;
-  Out<u32> errors;
-  Val<u64> cols;
-  Val<s64> ignore;
-  Val<f32> smoothing, z_loss;
+template <template <class> class V>
+struct CrossEntropyArgs {
+  V<In<b8>> logits, targets;
+  V<In<f32>> scale;
+  V<Out<f32>> loss, lse;
+  V<Out<b8>> dlogits;
+  V<Out<u32>> error_flag;
+  V<u64> rows, cols;
+  V<u64> pitch, gradient_pitch;  ///< in elements
+  V<s64> ignore;
+  V<f32> smoothing, z_loss;
 };
+using Params = CrossEntropyArgs<DeviceArg>;
 
 class Loss : public row::RowOp {
  public:
   Loss(const CrossEntropyConfig& b, const Params& p, std::optional<OutRows> out)
-      : b_(b), p_(p), sums_(b.smooth ? 1 : 0), out_(std::move(out)) {
-    fold = &sums_, once = !out_;
+      : b_(b), p_(p), max_sum_(b.smooth ? 1 : 0), out_(std::move(out)) {
+    fold = &max_sum_, once = !out_;
   }
 
   // The target as it is in memory: nobody waits for it before finish(). Where there is no gradient finish()
@@ -106,7 +111,8 @@ class Loss : public row::RowOp {
                       select(wrong | t.ignored, none, loss(bits<f32>(v.of_row().back()))));
     }
     if (b_.lse) p_.lse.st_if(v.leader(), v.row(), lse);
-    if (b_.errors) k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.errors, 0, Val<u32>(1)); });
+    if (b_.error_flag)
+      k.if_(v.leader() & wrong, [&] { red<relaxed, gpu, op::max>(p_.error_flag, 0, Val<u32>(1)); });
     if (!out_) return {};
     const auto scale = select(wrong, nan, b_.scale ? p_.scale.ld(0) : Val<f32>(1.f));
     const auto factor = scale * fma(p_.z_loss * 2.f, lse, Val<f32>(1.f)) * rcp<rn>(s[1]);
@@ -127,10 +133,10 @@ class Loss : public row::RowOp {
       std::vector<Val<f32>> found{Val<f32>(0.f)};
       std::vector<Val<pred>> any{Val<pred>(false)};
       for (int j = 0; j < v.count(); ++j) {
-        const Val<pred> mine = v.inside(j) & used & (t.column == v.index(j));
+        const Val<pred> is_target = v.inside(j) & used & (t.column == v.index(j));
         const auto x = v.at(0, j, 2)[0];
-        found.push_back(select(mine, x, found.back())), any.push_back(any.back() | mine);
-        stored(j, {gradient(x) - select(mine, keep * scale, Val<f32>(0.f))});
+        found.push_back(select(is_target, x, found.back())), any.push_back(any.back() | is_target);
+        stored(j, {gradient(x) - select(is_target, keep * scale, Val<f32>(0.f))});
       }
       if (b_.loss) p_.loss.st_if(any.back(), v.row(), loss(found.back()));
       return {};
@@ -141,12 +147,12 @@ class Loss : public row::RowOp {
       stored(j, out);
       // The target's element again, by the thread that has just stored it; it alone has the element.
       const auto place = t.column - v.index(j);
-      const auto mine = v.inside(j) & used & (place < std::uint64_t(v.elements(j)));
-      k.if_(mine, [&] {
+      const auto is_target = v.inside(j) & used & (place < std::uint64_t(v.elements(j)));
+      k.if_(is_target, [&] {
         const auto x = element(v.words(0, j), to<u32>(place));
         const row::Format one{out_->dtype, 1};
         const auto at = out_->base.at((v.row() * out_->pitch + t.column) * std::uint64_t(one.bytes()));
-        row::store(one, at, 0, mine, row::pack(one, {gradient(x) - keep * scale}));
+        row::store(one, at, 0, is_target, row::pack(one, {gradient(x) - keep * scale}));
         if (b_.loss) p_.loss.st(v.row(), loss(x));
       });
     }
@@ -181,54 +187,58 @@ class Loss : public row::RowOp {
   }
   const CrossEntropyConfig& b_;
   const Params& p_;
-  row::MaxSum sums_;
+  row::MaxSum max_sum_;
   std::optional<OutRows> out_;
 };
 
-void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, In<b8> logits, In<b8> targets, In<f32> scale,
-                        Out<f32> loss, Out<f32> lse, Out<b8> dlogits, Out<u32> errors, Val<u64> rows,
-                        Val<u64> cols, Val<u64> pitch, Val<u64> gradient_pitch, Val<s64> ignore,
-                        Val<f32> smoothing, Val<f32> z_loss) {
-  const Params p{targets, scale, loss, lse, errors, cols, ignore, smoothing, z_loss};
+void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, CrossEntropyArgs<DeviceArg> p) {
   std::optional<OutRows> out;
-  if (b.gradient) out.emplace(OutRows{dlogits, gradient_pitch, *b.gradient});
+  if (b.gradient) out.emplace(OutRows{p.dlogits, p.gradient_pitch, *b.gradient});
   Loss op(b, p, std::move(out));
-  op.inputs.push_back({logits, pitch, b.type, -std::numeric_limits<float>::infinity()});
-  row::run_rows(k, b.row, rows, cols, op);
+  op.inputs.push_back({p.logits, p.pitch, b.type, -std::numeric_limits<float>::infinity()});
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 // One block: a few thousand targets and losses.
 struct MeanLossConfig {
   bool wide = false;   ///< targets are s64
   bool counts = true;  ///< targets
-  bool sums = false;   ///< losses
+  bool sum = false;    ///< losses
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.flag("targets_s64", c.wide);
     v.flag("count", c.counts);
-    v.flag("sum", c.sums);
+    v.flag("sum", c.sum);
   }
 };
-void mean_loss_kernel(Kernel& k, MeanLossConfig b, In<b8> targets, In<f32> losses, Out<f32> scale,
-                      Out<f32> loss, Val<u64> n, Val<s64> ignore) {
+template <template <class> class V>
+struct MeanLossArgs {
+  V<In<b8>> targets;
+  V<In<f32>> losses;
+  V<Out<f32>> scale, loss;
+  V<u64> n;
+  V<s64> ignore;
+};
+void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
   k.block(1024);
   auto cta = k.cta();
   const auto [count, sum] =
-      k.loop(range(to<u64>(k.tid()), n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
+      k.loop(range(to<u64>(k.tid()), p.n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
              [&](Val<u64> i, std::tuple<Val<u32>, Val<f32>> now) {
                const auto kept = [&] {
-                 const Val<s64> t = b.wide ? targets.as<s64>().ld(i) : to<s64>(targets.as<s32>().ld(i));
-                 return std::get<0>(now) + to<u32>(t != ignore);
+                 const Val<s64> t = b.wide ? p.targets.template as<s64>().ld(i)
+                                           : to<s64>(p.targets.template as<s32>().ld(i));
+                 return std::get<0>(now) + to<u32>(t != p.ignore);
                };
                return std::tuple(b.counts ? kept() : std::get<0>(now),
-                                 b.sums ? std::get<1>(now) + losses.ld(i) : std::get<1>(now));
+                                 b.sum ? std::get<1>(now) + p.losses.ld(i) : std::get<1>(now));
              });
   const auto add = [](const auto& x, const auto& y) { return x + y; };
   const auto factor = b.counts ? rcp<rn>(to<f32>(reduce(cta, count, add, Val<u32>(0)))) : Val<f32>(1);
-  const auto total = b.sums ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
+  const auto total = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
   k.if_(k.tid() == 0, [&] {
-    if (b.counts) scale.st(0, factor);
-    if (b.sums) loss.st(0, b.counts ? total * factor : total);
+    if (b.counts) p.scale.st(0, factor);
+    if (b.sum) p.loss.st(0, b.counts ? total * factor : total);
   });
 }
 
@@ -270,7 +280,7 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   b.loss = optional("loss", c.loss, DType::f32, c.rows, true);
   b.lse = optional("lse", c.lse, DType::f32, c.rows, true);
   b.scale = optional("scale", c.scale, DType::f32, 1, false);
-  b.errors = optional("errors", c.errors, DType::u32, 1, true);
+  b.error_flag = optional("error_flag", c.error_flag, DType::u32, 1, true);
   if (c.dlogits.given) {
     check.present("dlogits", c.dlogits, row::kFloats, true);
     c.dlogits_layout = check.rows("dlogits", c.dlogits, c.rows, c.cols, c.dlogits_layout);
@@ -298,9 +308,21 @@ void cross_entropy(runtime::Stream& s, const CrossEntropy& given) {
   const auto& c = p.c;
   if (c.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(p.build), c.rows), c.logits.arg(), c.targets.arg(), c.scale.arg(),
-     c.loss.arg(), c.lse.arg(), c.dlogits.arg(), c.errors.arg(), c.rows, c.cols, c.logits_layout.pitch,
-     c.dlogits_layout.pitch, c.ignore_index, c.label_smoothing, c.z_loss);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(p.build), c.rows),
+                        CrossEntropyArgs<launch::HostArg>{.logits = c.logits.arg(),
+                                                          .targets = c.targets.arg(),
+                                                          .scale = c.scale.arg(),
+                                                          .loss = c.loss.arg(),
+                                                          .lse = c.lse.arg(),
+                                                          .dlogits = c.dlogits.arg(),
+                                                          .error_flag = c.error_flag.arg(),
+                                                          .rows = c.rows,
+                                                          .cols = c.cols,
+                                                          .pitch = c.logits_layout.pitch,
+                                                          .gradient_pitch = c.dlogits_layout.pitch,
+                                                          .ignore = c.ignore_index,
+                                                          .smoothing = c.label_smoothing,
+                                                          .z_loss = c.z_loss});
 }
 
 void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale) {
@@ -310,18 +332,24 @@ void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_
 void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
                const View& scale, const View& loss) {
   MeanLossConfig b{targets.dtype == DType::s64, scale.given, losses.given};
-  const row::Checker check{b.sums ? "mean_loss" : "count_targets"};
-  if (b.counts || !b.sums) {
+  const row::Checker check{b.sum ? "mean_loss" : "count_targets"};
+  if (b.counts || !b.sum) {
     check.present("targets", targets, {DType::s32, DType::s64}, false);
     check.present("scale", scale, {DType::f32}, true), check.vector("scale", scale, 1);
   }
   const std::uint64_t n = b.counts ? targets.elements : losses.elements;
-  if (b.sums) {
+  if (b.sum) {
     check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
     check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
   }
-  load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel))(
-      s, runtime::Dim3{1}, targets.arg(), losses.arg(), scale.arg(), loss.arg(), n, ignore_index);
+  launch::launch_kernel(s, load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel)),
+                        runtime::Dim3{1},
+                        MeanLossArgs<launch::HostArg>{.targets = targets.arg(),
+                                                      .losses = losses.arg(),
+                                                      .scale = scale.arg(),
+                                                      .loss = loss.arg(),
+                                                      .n = n,
+                                                      .ignore = ignore_index});
 }
 
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {

@@ -98,7 +98,7 @@ void check_misaligned_rows(runtime::Device& device, DType type, const row::RowCo
 }
 
 // Elements, threads, rows, loads, cluster, stages, min_blocks, persistent, hold_columns, overlap_exchange,
-// single_pass, edges.
+// one_pass, edges.
 const row::RowConfig kMisaligned[] = {{8, 64, 1, 2, 1, 0, 0, false, false, false, false, true},
                                       {8, 32, 4, 4, 1, 0, 0, true, false, false, false, true},
                                       {8, 32, 1, 2, 2, 0, 0, false, false, false, false, true},
@@ -166,7 +166,7 @@ TEST(cross_entropy, the_oracles_gradient_is_a_finite_difference) {
   }
 }
 
-TEST(cross_entropy, the_mean_counts_and_sums_in_one_launch) {
+TEST(cross_entropy, the_mean_counts_and_adds_in_one_launch) {
   auto device = runtime::Device::open("emu");
   for (std::size_t n : {std::size_t(1), std::size_t(77), std::size_t(2500)}) {
     std::vector<std::int64_t> targets(n, 3);
@@ -205,7 +205,7 @@ TEST(cross_entropy, in_place_bad_targets_and_masked_columns) {
   count_targets(device.stream(), to, -100, scale);
   CrossEntropy c;
   c.logits = std::as_const(logits), c.dlogits = logits, c.targets = to, c.loss = loss, c.scale = scale;
-  c.errors = errors, c.rows = rows, c.cols = cols;
+  c.error_flag = errors, c.rows = rows, c.cols = cols;
   cross_entropy(device.stream(), c);
   device.sync();
   EXPECT_EQ(scale.to_vector()[0], 0.25f);

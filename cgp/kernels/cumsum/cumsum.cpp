@@ -14,6 +14,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -42,8 +43,8 @@ struct CumSumConfig {
 Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
 
 struct Scanned {
-  std::vector<Floats> inside;  // sums of a thread's own elements up to each
-  Floats below, through;       // of the warp's elements before, and up to and with this thread's
+  std::vector<Floats> inside;   // sums of a thread's own elements up to each
+  Floats lane_prefix, through;  // of the warp's elements before, and up to and with this thread's
 };
 
 Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
@@ -53,7 +54,7 @@ Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
     for (std::size_t e = 1; e < v.size(); ++e) p.push_back(p.back() + v[e]);
     const auto through = inclusive_scan(w, p.back(), add);
     // Shuffled, not subtracted: an infinity of this thread's would leave a NaN below it.
-    s.below.push_back(select(w.lane() == 0, Val<f32>(0.f), shfl<up>(w, through, 1)));
+    s.lane_prefix.push_back(select(w.lane() == 0, Val<f32>(0.f), shfl<up>(w, through, 1)));
     s.through.push_back(through);
     s.inside.push_back(p);
   }
@@ -62,15 +63,16 @@ Scanned scan_warp(Warp& w, const std::vector<Floats>& x) {
 
 // What lies before each of this warp's accesses in the tile, and the tile's total behind it.
 Floats before_block(Kernel& k, Warp& w, const Ptr<shared, f32>& slots, const Scanned& s) {
-  const auto mine = k.warp_index();
+  const auto own_slot = k.warp_index();
   k.if_(w.lane() == 31, [&] {
-    for (int j = 0; j < kLoads; ++j) slots.st(mine + std::uint32_t(j * kWarps), s.through[std::size_t(j)]);
+    for (int j = 0; j < kLoads; ++j)
+      slots.st(own_slot + std::uint32_t(j * kWarps), s.through[std::size_t(j)]);
   });
   k.sync();
   const auto all = inclusive_scan(w, slots.ld(w.lane()), add);
   Floats before;
   for (int j = 0; j < kLoads; ++j) {
-    const auto place = mine + std::uint32_t(j * kWarps);
+    const auto place = own_slot + std::uint32_t(j * kWarps);
     const auto of = shfl<idx>(w, all, select(place == 0, Val<u32>(0), place - 1));
     before.push_back(select(place == 0, Val<f32>(0.f), of));
   }
@@ -86,9 +88,15 @@ Floats before_warp(Warp& w, const Scanned& s) {
   return before;
 }
 
-// Pitches in elements; `accesses` of a row.
-void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows, Val<u64> accesses,
-                 Val<u64> x_pitch, Val<u64> out_pitch) {
+template <template <class> class V>
+struct CumSumArgs {
+  V<In<b8>> x;
+  V<Out<b8>> out;
+  V<u64> rows, accesses;      ///< accesses of a row
+  V<u64> x_pitch, out_pitch;  ///< in elements
+};
+
+void cumsum_rows(Kernel& k, CumSumConfig b, CumSumArgs<DeviceArg> p) {
   const int lanes = b.block ? kWarps * 32 : 32;
   k.block(b.block ? lanes : 32 * kRowsPerBlock);
   auto w = k.warp();
@@ -97,11 +105,11 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
   const auto row =
       b.block ? to<u64>(k.ctaid_x()) : to<u64>(k.ctaid_x() * std::uint32_t(kRowsPerBlock) + k.warp_index());
   const auto part = to<u64>(b.block ? k.tid() : w.lane());
-  const auto from = x.at(row * (x_pitch * size));
-  const auto target = out.at(row * (out_pitch * size));
+  const auto from = p.x.at(row * (p.x_pitch * size));
+  const auto target = p.out.at(row * (p.out_pitch * size));
   std::optional<Ptr<shared, f32>> slots;
   if (b.block) slots.emplace(k.shared<f32>(64));
-  const auto end = b.block ? accesses : select(row < rows, accesses, Val<u64>(0));
+  const auto end = b.block ? p.accesses : select(row < p.rows, p.accesses, Val<u64>(0));
   const auto tiles = range(Val<u64>(0), end, Val<u64>(lanes * kLoads));
   (void)k.loop(tiles, std::pair{Val<f32>(0.f), Val<u32>(0)},
                [&](const Val<u64>& base, std::pair<Val<f32>, Val<u32>> state) {
@@ -117,12 +125,12 @@ void cumsum_rows(Kernel& k, CumSumConfig b, In<b8> x, Out<b8> out, Val<u64> rows
                  const auto s = scan_warp(w, v);
                  const auto before = b.block ? before_block(k, w, slots->at(set), s) : before_warp(w, s);
                  for (std::size_t j = 0; j < kLoads; ++j) {
-                   const auto first = carry + (before[j] + s.below[j]);
-                   Floats sums;
-                   if (b.exclusive) sums.push_back(first);
+                   const auto first = carry + (before[j] + s.lane_prefix[j]);
+                   Floats prefix;
+                   if (b.exclusive) prefix.push_back(first);
                    for (const auto& p : s.inside[j])
-                     if (sums.size() < std::size_t(b.elements)) sums.push_back(first + p);
-                   row::store(f, target, at[j], at[j] < end, row::pack(f, sums));
+                     if (prefix.size() < std::size_t(b.elements)) prefix.push_back(first + p);
+                   row::store(f, target, at[j], at[j] < end, row::pack(f, prefix));
                  }
                  return std::pair{carry + before.back(), set ^ 32};
                });
@@ -214,8 +222,13 @@ void cumsum(runtime::Stream& s, const CumSum& given) {
   const auto& c = p.c;
   if (c.rows == 0 || c.cols == 0) return;
   const auto& b = p.build;
-  load(s.device(), make(b))(s, runtime::grid_for(c.rows, b.block ? 1 : kRowsPerBlock), c.x.arg(), c.out.arg(),
-                            c.rows, c.cols / std::uint64_t(b.elements), c.x_layout.pitch, c.out_layout.pitch);
+  launch::launch_kernel(s, load(s.device(), make(b)), runtime::grid_for(c.rows, b.block ? 1 : kRowsPerBlock),
+                        CumSumArgs<launch::HostArg>{.x = c.x.arg(),
+                                                    .out = c.out.arg(),
+                                                    .rows = c.rows,
+                                                    .accesses = c.cols / std::uint64_t(b.elements),
+                                                    .x_pitch = c.x_layout.pitch,
+                                                    .out_pitch = c.out_layout.pitch});
 }
 
 Variant cumsum_variant(const CumSum& c, std::string* why) {

@@ -8,7 +8,8 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/embedding/embedding_parts.h"
+#include "cgp/kernels/embedding/embedding_impl.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -16,17 +17,17 @@ namespace {
 using namespace dsl;
 
 constexpr int kUnroll = 4;
-constexpr std::uint32_t kThreads = embedding_parts::kThreads;
+constexpr std::uint32_t kThreads = embedding_impl::kThreads;
 
 struct EmbeddingConfig {
-  int bytes = 2;        ///< of an access
-  bool wide = false;    ///< indices are s64
-  bool errors = false;  ///< indices out of range are counted
+  int bytes = 2;            ///< of an access
+  bool wide = false;        ///< indices are s64
+  bool error_flag = false;  ///< indices out of range are counted
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.number("access_bytes", "bytes", c.bytes);
     v.flag("index_s64", c.wide);
-    v.flag("checked", c.errors);
+    v.flag("checked", c.error_flag);
   }
 };
 
@@ -48,22 +49,30 @@ void copy_row(Kernel& k, const Ptr<global, const b8>& from, const Out<b8>& to, c
   });
 }
 
-// Pitches in bytes; `accesses` of a row.
-void gather_rows(Kernel& k, EmbeddingConfig b, In<b8> indices, In<b8> weight, Out<b8> out, Out<u32> errors,
-                 Val<u64> rows, Val<u64> vocab, Val<u64> weight_pitch, Val<u64> out_pitch, Val<u64> accesses,
-                 Val<u32> shift) {
+template <template <class> class V>
+struct EmbeddingArgs {
+  V<In<b8>> indices, weight;
+  V<Out<b8>> out;
+  V<Out<u32>> error_flag;
+  V<u64> rows, vocab;
+  V<u64> weight_pitch, out_pitch;  ///< in bytes
+  V<u64> accesses;                 ///< of a row
+  V<u32> shift;                    ///< logarithm of the lanes that share a row
+};
+
+void gather_rows(Kernel& k, EmbeddingConfig b, EmbeddingArgs<DeviceArg> p) {
   k.block(int(kThreads));
   const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-  const auto lanes = Val<u64>(1) << shift;
-  const auto row = thread >> shift, part = thread & (lanes - 1);
-  const Val<pred> inside = row < rows;
-  const auto index = embedding_parts::load_index(b.wide, indices, row, inside);
-  const Val<pred> known = (index < vocab) & inside;
-  if (b.errors)
-    k.if_(inside & !known & (part == 0), [&] { red<relaxed, gpu, op::max>(errors, 0, Val<u32>(1)); });
-  const auto from = weight.at(select(known, index, Val<u64>(0)) * weight_pitch);
-  const auto target = out.at(row * out_pitch);
-  const auto end = select(inside, accesses, Val<u64>(0));
+  const auto lanes = Val<u64>(1) << p.shift;
+  const auto row = thread >> p.shift, part = thread & (lanes - 1);
+  const Val<pred> inside = row < p.rows;
+  const auto index = embedding_impl::load_index(b.wide, p.indices, row, inside);
+  const Val<pred> known = (index < p.vocab) & inside;
+  if (b.error_flag)
+    k.if_(inside & !known & (part == 0), [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
+  const auto from = p.weight.at(select(known, index, Val<u64>(0)) * p.weight_pitch);
+  const auto target = p.out.at(row * p.out_pitch);
+  const auto end = select(inside, p.accesses, Val<u64>(0));
   if (b.bytes == 16)
     copy_row<b32, 4>(k, from, target, known, part, end, lanes);
   else if (b.bytes == 4)
@@ -81,16 +90,16 @@ struct Problem {
 
 Problem checked(Embedding e) {
   const row::Checker check{"embedding"};
-  embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
+  embedding_impl::check_sizes(check, e.rows, e.vocab, e.cols);
   check.present("weight", e.weight, row::kFloats, false);
   check.present("out", e.out, {e.weight.dtype}, true);
-  embedding_parts::check_indices(check, e.indices, e.errors, e.rows);
-  e.weight_layout = embedding_parts::check_rows(check, "weight", e.weight, e.vocab, e.cols, e.weight_layout);
-  e.out_layout = embedding_parts::check_rows(check, "out", e.out, e.rows, e.cols, e.out_layout);
+  embedding_impl::check_indices(check, e.indices, e.error_flag, e.rows);
+  e.weight_layout = embedding_impl::check_rows(check, "weight", e.weight, e.vocab, e.cols, e.weight_layout);
+  e.out_layout = embedding_impl::check_rows(check, "out", e.out, e.rows, e.cols, e.out_layout);
   const int size = cgp::bytes(e.weight.dtype), n = 16 / size;
   const bool wide =
       row::fits(e.weight, e.cols, e.weight_layout, n) && row::fits(e.out, e.cols, e.out_layout, n);
-  return {e, {wide ? 16 : size, e.indices.dtype == DType::s64, e.errors.given}};
+  return {e, {wide ? 16 : size, e.indices.dtype == DType::s64, e.error_flag.given}};
 }
 
 }  // namespace
@@ -100,10 +109,18 @@ void embedding(runtime::Stream& s, const Embedding& given) {
   if (e.rows == 0 || e.cols == 0) return;
   const auto size = std::uint64_t(cgp::bytes(e.weight.dtype));
   const std::uint64_t accesses = e.cols * size / std::uint64_t(b.bytes);
-  const auto shift = embedding_parts::lanes_shift((accesses + kUnroll - 1) / kUnroll);
-  load(s.device(), make(b))(s, runtime::grid_for(e.rows, kThreads >> shift), e.indices.arg(), e.weight.arg(),
-                            e.out.arg(), e.errors.arg(), e.rows, e.vocab, e.weight_layout.pitch * size,
-                            e.out_layout.pitch * size, accesses, shift);
+  const auto shift = embedding_impl::lanes_shift((accesses + kUnroll - 1) / kUnroll);
+  launch::launch_kernel(s, load(s.device(), make(b)), runtime::grid_for(e.rows, kThreads >> shift),
+                        EmbeddingArgs<launch::HostArg>{.indices = e.indices.arg(),
+                                                       .weight = e.weight.arg(),
+                                                       .out = e.out.arg(),
+                                                       .error_flag = e.error_flag.arg(),
+                                                       .rows = e.rows,
+                                                       .vocab = e.vocab,
+                                                       .weight_pitch = e.weight_layout.pitch * size,
+                                                       .out_pitch = e.out_layout.pitch * size,
+                                                       .accesses = accesses,
+                                                       .shift = shift});
 }
 
 std::vector<Variant> embedding_variants(const Embedding& e) { return {make(checked(e).build)}; }

@@ -11,36 +11,37 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/embedding/embedding.h"
-#include "cgp/kernels/embedding/embedding_parts.h"
+#include "cgp/kernels/embedding/embedding_impl.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
-using embedding_parts::kThreads;
+using embedding_impl::kThreads;
 using row::Floats;
 
 constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
 
 struct ListConfig {
-  bool wide = false;    ///< indices are s64
-  bool errors = false;  ///< indices out of range are counted
+  bool wide = false;        ///< indices are s64
+  bool error_flag = false;  ///< indices out of range are counted
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.flag("index_s64", c.wide);
-    v.flag("checked", c.errors);
+    v.flag("checked", c.error_flag);
   }
 };
 struct SumConfig {
   DType type{};
-  int elements = 1;   ///< of an access
-  bool onto = false;  ///< added to what dweight holds
+  int elements = 1;         ///< of an access
+  bool accumulate = false;  ///< added to what dweight holds
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("type", "", c.type);
     v.number("elements", "vec", c.elements, 1);
-    v.flag("accumulate", c.onto);
+    v.flag("accumulate", c.accumulate);
   }
 };
 
@@ -50,15 +51,21 @@ struct Named {
 };
 
 // starts[v] = indices of rows below v; order: positions, by (row, position).
-void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32> order, Out<u32> errors,
-               Val<u64> n, Val<u64> vocab, Val<s64> padding) {
+template <template <class> class V>
+struct ListArgs {
+  V<In<b8>> indices;
+  V<Out<u32>> starts, order, error_flag;
+  V<u64> n, vocab;
+  V<s64> padding;
+};
+void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
   k.block(kWarps * 32);
   auto w = k.warp();
   const auto lane = k.laneid();
   const auto owner = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
   const auto low = owner * std::uint64_t(kOwned);
-  const auto mine = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
-  const auto skipped = bits<u64>(padding);
+  const auto counters = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
+  const auto skipped = bits<u64>(p.padding);
   const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
   const auto place = [&](const Val<u64>& base, int j) {
     return base + to<u64>(lane + std::uint32_t(32 * j));
@@ -67,38 +74,39 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
     std::vector<Named> all;
     for (int j = 0; j < kAhead; ++j) {
       const auto i = place(base, j);
-      const Val<pred> inside = i < n;
-      const auto row = embedding_parts::load_index(b.wide, indices, i, inside);
-      const Val<pred> known = row < vocab;  // not so where nothing was read
+      const Val<pred> inside = i < p.n;
+      const auto row = embedding_impl::load_index(b.wide, p.indices, i, inside);
+      const Val<pred> known = row < p.vocab;  // not so where nothing was read
       all.push_back({row, known & (row != skipped), inside & !known});
     }
     return all;
   };
-  mine.st(lane, Val<u32>(0)), mine.st(lane + 32, Val<u32>(0));
+  counters.st(lane, Val<u32>(0)), counters.st(lane + 32, Val<u32>(0));
   w.sync();
-  const auto steps = range(Val<u64>(0), n, Val<u64>(32 * kAhead));
-  const auto counts = k.loop(steps, std::pair{Val<u32>(0), Val<u32>(0)},
-                             [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
-                               std::vector<Val<u32>> below{c.first}, bad{c.second};
-                               for (const auto& x : named(base)) {
-                                 const auto own = x.row - low;
-                                 k.if_(x.valid & (own < std::uint64_t(kOwned)),
-                                       [&] { red<relaxed, cta, op::add>(mine, to<u32>(own), Val<u32>(1)); });
-                                 below.push_back(below.back() + to<u32>(x.valid & (x.row < low)));
-                                 bad.push_back(bad.back() | to<u32>(x.bad));
-                               }
-                               return std::pair{below.back(), bad.back()};
-                             });
+  const auto steps = range(Val<u64>(0), p.n, Val<u64>(32 * kAhead));
+  const auto counts = k.loop(
+      steps, std::pair{Val<u32>(0), Val<u32>(0)}, [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
+        std::vector<Val<u32>> smaller{c.first}, bad{c.second};
+        for (const auto& x : named(base)) {
+          const auto own = x.row - low;
+          k.if_(x.valid & (own < std::uint64_t(kOwned)),
+                [&] { red<relaxed, cta, op::add>(counters, to<u32>(own), Val<u32>(1)); });
+          smaller.push_back(smaller.back() + to<u32>(x.valid & (x.row < low)));
+          bad.push_back(bad.back() | to<u32>(x.bad));
+        }
+        return std::pair{smaller.back(), bad.back()};
+      });
   w.sync();
-  if (b.errors)
-    k.if_((owner == 0) & (counts.second != 0), [&] { red<relaxed, gpu, op::max>(errors, 0, Val<u32>(1)); });
+  if (b.error_flag)
+    k.if_((owner == 0) & (counts.second != 0),
+          [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
   const auto before = reduce(w, counts.first, add);
-  const auto first = mine.ld(lane * 2), second = mine.ld(lane * 2 + 1);
+  const auto first = counters.ld(lane * 2), second = counters.ld(lane * 2 + 1);
   const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
   w.sync();
   const auto row = low + to<u64>(lane * 2);
-  mine.st(lane * 2, start), mine.st(lane * 2 + 1, start + first);
-  starts.st_if(row <= vocab, row, start), starts.st_if(row < vocab, row + 1, start + first);
+  counters.st(lane * 2, start), counters.st(lane * 2 + 1, start + first);
+  p.starts.st_if(row <= p.vocab, row, start), p.starts.st_if(row < p.vocab, row + 1, start + first);
   w.sync();
   k.loop(steps, [&](const Val<u64>& base) {
     int j = 0;
@@ -110,44 +118,58 @@ void list_rows(Kernel& k, ListConfig b, In<b8> indices, Out<u32> starts, Out<u32
         const auto key = select(hit, to<u32>(own), Val<u32>(0xffffffffu));
         const auto same = match_any(w, key);
         const auto rank = popc(same & k.lanemask_lt());
-        const auto at = mine.ld_if(hit, key, Val<u32>(0))[0];
+        const auto at = counters.ld_if(hit, key, Val<u32>(0))[0];
         w.sync();
-        order.st_if(hit, at + rank, i);
-        mine.st_if(hit & (rank == 0), key, at + popc(same));
+        p.order.st_if(hit, at + rank, i);
+        counters.st_if(hit & (rank == 0), key, at + popc(same));
         w.sync();
       });
     }
   });
 }
 
-// Pitches in elements; `accesses` of a row.
-void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-                    Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-                    Val<u32> shift) {
+// Weights: Out<b8>, or InOut<b8> where sums are added to what is there.
+template <class Weights>
+struct GradientArgs {
+  template <template <class> class V>
+  struct Of {
+    V<In<b8>> dout;
+    V<In<u32>> starts, order;
+    V<Weights> dweight;
+    V<u64> vocab;
+    V<u64> dout_pitch, dweight_pitch;  ///< in elements
+    V<u64> accesses;                   ///< of a row
+    V<u32> shift;                      ///< logarithm of the lanes that share a row
+  };
+};
+
+template <class Weights>
+void embedding_gradient(Kernel& k, SumConfig b, typename GradientArgs<Weights>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
   const row::Format f{b.type, b.elements};
   const auto size = std::uint64_t(cgp::bytes(b.type));
   const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-  const auto lanes = Val<u64>(1) << shift;
-  const auto row = thread >> shift, part = thread & (lanes - 1);
-  const Val<pred> inside = row < vocab;
-  const auto from = starts.ld_if<1>(inside, row, Val<u32>(0))[0];
-  const auto to_end = starts.ld_if<1>(inside, row + 1, Val<u32>(0))[0];
-  const auto target = dweight.at(row * (dweight_pitch * size));
-  const Val<pred> written = b.onto ? inside & (from < to_end) : inside;
-  k.loop(range(part, select(written, accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
-    const auto column = dout.at(c * std::uint64_t(f.bytes()));
-    const Floats first = b.onto ? row::floats(f, row::load(f, target, c, written))
-                                : Floats(std::size_t(b.elements), Val<f32>(0.f));
-    const auto sums =
+  const auto lanes = Val<u64>(1) << p.shift;
+  const auto row = thread >> p.shift, part = thread & (lanes - 1);
+  const Val<pred> inside = row < p.vocab;
+  const auto from = p.starts.template ld_if<1>(inside, row, Val<u32>(0))[0];
+  const auto to_end = p.starts.template ld_if<1>(inside, row + 1, Val<u32>(0))[0];
+  const Out<b8> dweight = p.dweight;
+  const auto target = dweight.at(row * (p.dweight_pitch * size));
+  const Val<pred> written = b.accumulate ? inside & (from < to_end) : inside;
+  k.loop(range(part, select(written, p.accesses, Val<u64>(0)), lanes), [&](const Val<u64>& c) {
+    const auto column = p.dout.at(c * std::uint64_t(f.bytes()));
+    const Floats first = b.accumulate ? row::floats(f, row::load(f, target, c, written))
+                                      : Floats(std::size_t(b.elements), Val<f32>(0.f));
+    const auto total =
         k.loop(range(from, to_end, Val<u32>(kUnroll)), first, [&](const Val<u32>& i, Floats sum) {
           std::vector<Val<u32>> who;
           std::vector<row::Access> got;
           for (std::uint32_t j = 0; j < kUnroll; ++j)
-            who.push_back(order.ld_if<1>(to_end - i > j, i + j, Val<u32>(0))[0]);
+            who.push_back(p.order.template ld_if<1>(to_end - i > j, i + j, Val<u32>(0))[0]);
           for (std::uint32_t j = 0; j < kUnroll; ++j)
             got.push_back(
-                row::load<nc>(f, column.at(to<u64>(who[j]) * (dout_pitch * size)), 0, to_end - i > j));
+                row::load<nc>(f, column.at(to<u64>(who[j]) * (p.dout_pitch * size)), 0, to_end - i > j));
           std::vector<Floats> chain{sum};
           for (const auto& a : got) {
             const auto x = row::floats(f, a);
@@ -157,42 +179,32 @@ void embedding_sums(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32>
           }
           return chain.back();
         });
-    row::store(f, target, c, written, row::pack(f, sums));
+    row::store(f, target, c, written, row::pack(f, total));
   });
-}
-void sum_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, Out<b8> dweight,
-              Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-              Val<u32> shift) {
-  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
-}
-void embedding_add_rows(Kernel& k, SumConfig b, In<b8> dout, In<u32> starts, In<u32> order, InOut<b8> dweight,
-                        Val<u64> vocab, Val<u64> dout_pitch, Val<u64> dweight_pitch, Val<u64> accesses,
-                        Val<u32> shift) {
-  embedding_sums(k, b, dout, starts, order, dweight, vocab, dout_pitch, dweight_pitch, accesses, shift);
 }
 
 Variant make(const ListConfig& c) { return config_variant("embedding_lists", c, 75, list_rows); }
 Variant make(const SumConfig& c) {
   const int min_sm = c.type == DType::bf16 ? 80 : 75;
-  return c.onto ? config_variant("embedding_backward", c, min_sm, embedding_add_rows)
-                : config_variant("embedding_backward", c, min_sm, sum_rows);
+  return c.accumulate ? config_variant("embedding_backward", c, min_sm, embedding_gradient<InOut<b8>>)
+                      : config_variant("embedding_backward", c, min_sm, embedding_gradient<Out<b8>>);
 }
 
 struct Problem {
   EmbeddingBackward e;
   ListConfig lists;
-  SumConfig sums;
+  SumConfig gradient;
 };
 
 Problem checked(EmbeddingBackward e) {
   const row::Checker check{"embedding_backward"};
-  embedding_parts::check_sizes(check, e.rows, e.vocab, e.cols);
+  embedding_impl::check_sizes(check, e.rows, e.vocab, e.cols);
   check.present("dout", e.dout, row::kFloats, false);
   check.present("dweight", e.dweight, {e.dout.dtype}, true);
-  embedding_parts::check_indices(check, e.indices, e.errors, e.rows);
-  e.dout_layout = embedding_parts::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
+  embedding_impl::check_indices(check, e.indices, e.error_flag, e.rows);
+  e.dout_layout = embedding_impl::check_rows(check, "dout", e.dout, e.rows, e.cols, e.dout_layout);
   e.dweight_layout =
-      embedding_parts::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
+      embedding_impl::check_rows(check, "dweight", e.dweight, e.vocab, e.cols, e.dweight_layout);
   if (e.rows >= 0xffffffffull || e.vocab >= 0xffffffffull)
     check.fail("rows, vocab", "must be below 2^32 - 1", text::cat("rows = ", e.rows, ", vocab = ", e.vocab));
   if (e.padding_idx < -1 || e.padding_idx >= std::int64_t(e.vocab))
@@ -203,7 +215,7 @@ Problem checked(EmbeddingBackward e) {
   const int n = 16 / cgp::bytes(e.dout.dtype);
   const bool wide =
       row::fits(e.dout, e.cols, e.dout_layout, n) && row::fits(e.dweight, e.cols, e.dweight_layout, n);
-  return {e, {e.indices.dtype == DType::s64, e.errors.given}, {e.dout.dtype, wide ? n : 1, e.onto}};
+  return {e, {e.indices.dtype == DType::s64, e.error_flag.given}, {e.dout.dtype, wide ? n : 1, e.accumulate}};
 }
 
 }  // namespace
@@ -211,22 +223,35 @@ Problem checked(EmbeddingBackward e) {
 std::uint64_t embedding_workspace(std::uint64_t rows, std::uint64_t vocab) { return vocab + 1 + rows; }
 
 void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
-  const auto [e, lists, sums] = checked(given);
+  const auto [e, lists, gradient] = checked(given);
   if (e.vocab == 0 || e.cols == 0) return;
   const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
   // The entry behind the last row is somebody's, too.
-  load(s.device(), make(lists))(s, runtime::grid_for(e.vocab + 1, kOwned * kWarps), e.indices.arg(),
-                                starts.arg(), order.arg(), e.errors.arg(), e.rows, e.vocab, e.padding_idx);
-  const std::uint64_t accesses = e.cols / std::uint64_t(sums.elements);
-  const auto shift = embedding_parts::lanes_shift(accesses);
-  load(s.device(), make(sums))(s, runtime::grid_for(e.vocab, kThreads >> shift), e.dout.arg(), starts.arg(),
-                               order.arg(), e.dweight.arg(), e.vocab, e.dout_layout.pitch,
-                               e.dweight_layout.pitch, accesses, shift);
+  launch::launch_kernel(s, load(s.device(), make(lists)), runtime::grid_for(e.vocab + 1, kOwned * kWarps),
+                        ListArgs<launch::HostArg>{.indices = e.indices.arg(),
+                                                  .starts = starts.arg(),
+                                                  .order = order.arg(),
+                                                  .error_flag = e.error_flag.arg(),
+                                                  .n = e.rows,
+                                                  .vocab = e.vocab,
+                                                  .padding = e.padding_idx});
+  const std::uint64_t accesses = e.cols / std::uint64_t(gradient.elements);
+  const auto shift = embedding_impl::lanes_shift(accesses);
+  launch::launch_kernel(s, load(s.device(), make(gradient)), runtime::grid_for(e.vocab, kThreads >> shift),
+                        GradientArgs<Out<b8>>::Of<launch::HostArg>{.dout = e.dout.arg(),
+                                                                   .starts = starts.arg(),
+                                                                   .order = order.arg(),
+                                                                   .dweight = e.dweight.arg(),
+                                                                   .vocab = e.vocab,
+                                                                   .dout_pitch = e.dout_layout.pitch,
+                                                                   .dweight_pitch = e.dweight_layout.pitch,
+                                                                   .accesses = accesses,
+                                                                   .shift = shift});
 }
 
 std::vector<Variant> embedding_backward_variants(const EmbeddingBackward& e) {
   const auto p = checked(e);
-  return {make(p.lists), make(p.sums)};
+  return {make(p.lists), make(p.gradient)};
 }
 
 }  // namespace cgp::kernels

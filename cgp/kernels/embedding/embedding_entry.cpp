@@ -18,7 +18,7 @@ std::vector<runtime::KernelImage> forward_ships(std::string_view arch) {
         Embedding e;
         e.weight = e.out = View::stand_in(t), e.indices = View::stand_in(i), e.rows = e.vocab = 4,
         e.cols = cols;
-        if (i == DType::s64) e.errors = View::stand_in(DType::u32);
+        if (i == DType::s64) e.error_flag = View::stand_in(DType::u32);
         for (auto& v : embedding_variants(e)) all.push_back(std::move(v));
       }
   return images(all, arch);
@@ -32,8 +32,8 @@ std::vector<runtime::KernelImage> backward_ships(std::string_view arch) {
         e.dout = e.dweight = View::stand_in(t), e.indices = View::stand_in(i),
         e.workspace = View::stand_in(DType::u32);
         e.rows = e.vocab = 4, e.cols = cols;
-        if (i == DType::s64) e.errors = View::stand_in(DType::u32);
-        e.onto = i == DType::s64;
+        if (i == DType::s64) e.error_flag = View::stand_in(DType::u32);
+        e.accumulate = i == DType::s64;
         for (auto& v : embedding_backward_variants(e)) all.push_back(std::move(v));
       }
   return images(all, arch);

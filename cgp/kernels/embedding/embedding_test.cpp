@@ -58,13 +58,13 @@ TEST(embedding, indices_out_of_range_are_flagged_and_never_read) {
   auto out = device.zeros<float>(5 * cols);
   auto errors = device.zeros<std::uint32_t>(1);
   Embedding e;
-  e.weight = std::as_const(weight), e.out = out, e.errors = errors;
+  e.weight = std::as_const(weight), e.out = out, e.error_flag = errors;
   e.rows = 5, e.vocab = vocab, e.cols = cols, e.weight_layout.pitch = pitch;
   EmbeddingBackward b;
   auto dout = device.upload<float>(std::vector<float>(5 * cols, 1.f));
   auto dweight = device.upload<float>(std::vector<float>(vocab * pitch, 77.f));
   auto workspace = device.zeros<std::uint32_t>(embedding_workspace(5, vocab));
-  b.dout = std::as_const(dout), b.dweight = dweight, b.workspace = workspace, b.errors = errors;
+  b.dout = std::as_const(dout), b.dweight = dweight, b.workspace = workspace, b.error_flag = errors;
   b.rows = 5, b.vocab = vocab, b.cols = cols, b.dweight_layout.pitch = pitch, b.padding_idx = 3;
   for (const auto* list : {&good, &bad}) {
     auto indices = device.upload<std::int64_t>(*list);
@@ -112,7 +112,7 @@ TEST(embedding, the_gradient_is_added_to_what_is_there) {
     auto workspace = device.zeros<std::uint32_t>(embedding_workspace(rows, vocab));
     EmbeddingBackward b;
     b.indices = std::as_const(indices), b.dout = std::as_const(d), b.dweight = there, b.workspace = workspace;
-    b.rows = rows, b.vocab = vocab, b.cols = cols, b.padding_idx = 4, b.onto = true;
+    b.rows = rows, b.vocab = vocab, b.cols = cols, b.padding_idx = 4, b.accumulate = true;
     embedding_backward(device.stream(), b);
     device.sync();
     const auto got = there.to_vector();

@@ -96,7 +96,7 @@ void grouped_mixed_kernel(Kernel& k, GroupedMixedBuild g) {
   // Before the ring, whose barriers its producer makes known to those who take: compute-sanitizer's racecheck
   // sees races that are none where a barrier of the whole block comes after one at which the producer only
   // arrives.
-  Mailbox mail(k, 4, 2, math);
+  WorkBroadcast mail(k, 4, 2, math);
   DynamicMainloop mainloop(k, t, load, math, a, b);
   c.open(math, g.tune.buffers);
 

@@ -66,7 +66,7 @@ void grouped_problems_kernel(Kernel& k, GroupedTuning tune,
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math, a, b);
   Staging<Tile<T, 64, kStoreCols>> staging(k, math, tune.buffers);
-  Mailbox mail(k, 4, 2, math);
+  WorkBroadcast mail(k, 4, 2, math);
   const auto map_of = [&](const Val<u32>& group, int which) {
     return PublishedMap(maps.at(group * std::uint32_t(3 * kMapWords) + std::uint32_t(which * kMapWords)));
   };

@@ -36,7 +36,7 @@ void grouped_rows_kernel(Kernel& k, GroupedTuning tune, typename HopperOperand<T
   auto load = k.role<Warpgroup>(1, /*registers=*/40);
   Ring<ByThreads, typename A::tile, typename B::tile> ring(k, tune.stages, load, math, a, b);
   Staging<Tile<T, 64, kStoreCols>> staging(k, math, tune.buffers);
-  Mailbox mail(k, 4, 2, math);
+  WorkBroadcast mail(k, 4, 2, math);
 
   load.run([&](Warpgroup& wg) {
     wg.one_warp([&](Warp& w) {

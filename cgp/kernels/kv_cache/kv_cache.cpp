@@ -7,6 +7,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/kernels/kv_cache/kv_words.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -35,54 +36,84 @@ void store8(const Val<u64>& to, const RegGroup<b32, 4>& w, const Val<f32>& inver
   }
 }
 
+// Chunks are of 8 elements. The launch does not know T and Page as types: pointers of all types are alike there.
 template <class T, class Page>
-void append_kernel(Kernel& k, In<T> keys, In<T> values, Out<Page> pool, In<u64> slots, InOut<u32> error_flag,
-                   Val<u64> chunks, Val<u32> per_head, Val<u32> heads, Val<u32> page_size,
-                   Val<u64> slot_count, Val<u64> row, Val<u64> head_stride, Val<f32> key_inverse,
-                   Val<f32> value_inverse) {
+struct AppendArgs {
+  template <template <class> class V>
+  struct Of {
+    V<In<T>> keys, values;
+    V<Out<Page>> pool;
+    V<In<u64>> slots;
+    V<InOut<u32>> error_flag;
+    V<u64> chunks;    ///< of all tokens
+    V<u32> per_head;  ///< chunks
+    V<u32> heads, page_size;
+    V<u64> slot_count;
+    V<u64> row, head_stride;  ///< elements between tokens and heads
+    V<f32> key_inverse, value_inverse;
+  };
+};
+
+template <class T, class Page>
+void append_kernel(Kernel& k, typename AppendArgs<T, Page>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
-  k.grid_stride(chunks, [&](ThreadIndex64 i) {
-    const Val<u64> index = i, each = to<u64>(per_head), all = each * to<u64>(heads);
+  k.grid_stride(p.chunks, [&](ThreadIndex64 i) {
+    const Val<u64> index = i, each = to<u64>(p.per_head), all = each * to<u64>(p.heads);
     const auto token = index / all, inside = index % all, head = inside / each, chunk = inside % each;
-    const auto slot = slots.ld(token);
-    const auto bad = slot >= slot_count;
-    k.if_(bad, [&] { red<relaxed, gpu, op::max>(error_flag, 0, to<u32>(token) + 1); });
+    const auto slot = p.slots.ld(token);
+    const auto bad = slot >= p.slot_count;
+    k.if_(bad, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, to<u32>(token) + 1); });
     k.if_(!bad, [&] {
-      const auto size = to<u64>(page_size), page = slot / size, place = slot % size;
-      const auto from = token * row + head * head_stride + chunk * 8u;
+      const auto size = to<u64>(p.page_size), page = slot / size, place = slot % size;
+      const auto from = token * p.row + head * p.head_stride + chunk * 8u;
       const auto d = each * 8u;
-      const auto key = (((page * 2u) * to<u64>(heads) + head) * size + place) * d + chunk * 8u;
-      const auto value = key + to<u64>(heads) * size * d;
+      const auto key = (((page * 2u) * to<u64>(p.heads) + head) * size + place) * d + chunk * 8u;
+      const auto value = key + to<u64>(p.heads) * size * d;
       const auto yes = from >= 0u;
-      store8<T, Page>(pool.at(key).address(), load8<T>(keys.at(from).address(), yes), key_inverse);
-      store8<T, Page>(pool.at(value).address(), load8<T>(values.at(from).address(), yes), value_inverse);
+      store8<T, Page>(p.pool.at(key).address(), load8<T>(p.keys.at(from).address(), yes), p.key_inverse);
+      store8<T, Page>(p.pool.at(value).address(), load8<T>(p.values.at(from).address(), yes),
+                      p.value_inverse);
     });
   });
 }
 
 template <class T, class Page>
-void gather_kernel(Kernel& k, In<Page> pool, In<s32> table, In<u32> lengths, Out<T> keys, Out<T> values,
-                   InOut<u32> error_flag, Val<u64> chunks, Val<u32> per_head, Val<u32> heads, Val<u32> rows,
-                   Val<u32> page_size, Val<u32> page_count, Val<u32> columns, Val<f32> key_scale,
-                   Val<f32> value_scale) {
+struct GatherArgs {
+  template <template <class> class V>
+  struct Of {
+    V<In<Page>> pool;
+    V<In<s32>> table;
+    V<In<u32>> lengths;
+    V<Out<T>> keys, values;
+    V<InOut<u32>> error_flag;
+    V<u64> chunks;    ///< of all rows
+    V<u32> per_head;  ///< chunks
+    V<u32> heads, rows, page_size, page_count, columns;
+    V<f32> key_scale, value_scale;
+  };
+};
+
+template <class T, class Page>
+void gather_kernel(Kernel& k, typename GatherArgs<T, Page>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
-  k.grid_stride(chunks, [&](ThreadIndex64 i) {
-    const Val<u64> index = i, each = to<u64>(per_head);
-    const auto chunk = index % each, row = index / each % to<u64>(rows), bh = index / each / to<u64>(rows);
-    const auto batch = bh / to<u64>(heads), head = bh % to<u64>(heads);
-    const auto size = to<u64>(page_size);
-    const auto inside = row < to<u64>(lengths.ld(batch));
+  k.grid_stride(p.chunks, [&](ThreadIndex64 i) {
+    const Val<u64> index = i, each = to<u64>(p.per_head);
+    const auto chunk = index % each, row = index / each % to<u64>(p.rows),
+               bh = index / each / to<u64>(p.rows);
+    const auto batch = bh / to<u64>(p.heads), head = bh % to<u64>(p.heads);
+    const auto size = to<u64>(p.page_size);
+    const auto inside = row < to<u64>(p.lengths.ld(batch));
     const auto column = row / size;
-    const auto listed = inside & (column < to<u64>(columns));
-    const auto page = table.ld_if(listed, batch * to<u64>(columns) + column, Val<s32>(-1))[0];
-    const auto good = listed & (bits<u32>(page) < page_count);
-    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(error_flag, 0, to<u32>(batch) + 1); });
+    const auto listed = inside & (column < to<u64>(p.columns));
+    const auto page = p.table.ld_if(listed, batch * to<u64>(p.columns) + column, Val<s32>(-1))[0];
+    const auto good = listed & (bits<u32>(page) < p.page_count);
+    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, to<u32>(batch) + 1); });
     const auto d = each * 8u;
     const auto key =
-        (((to<u64>(bits<u32>(page)) * 2u) * to<u64>(heads) + head) * size + row % size) * d + chunk * 8u;
-    const auto value = key + to<u64>(heads) * size * d;
+        (((to<u64>(bits<u32>(page)) * 2u) * to<u64>(p.heads) + head) * size + row % size) * d + chunk * 8u;
+    const auto value = key + to<u64>(p.heads) * size * d;
     const auto move = [&](const Val<u64>& from, const Out<T>& out, const Val<f32>& scale) {
-      const auto w = load8<Page>(pool.at(from).address(), good);
+      const auto w = load8<Page>(p.pool.at(from).address(), good);
       const auto back = [&](int n) -> Val<b32> {
         if constexpr (Page::bits == 16)
           return w[n];
@@ -93,24 +124,35 @@ void gather_kernel(Kernel& k, In<Page> pool, In<s32> table, In<u32> lengths, Out
           .template as<b32>()
           .template st<4>(0, RegGroup<b32, 4>(back(0), back(1), back(2), back(3)));
     };
-    move(key, keys, key_scale);
-    move(value, values, value_scale);
+    move(key, p.keys, p.key_scale);
+    move(value, p.values, p.value_scale);
   });
 }
 
-// Copy number ctaid.y: the first tokens of one page, all heads, keys and values.
 template <class Page>
-void copy_kernel(Kernel& k, InOut<Page> pool, Val<u64> from, Val<u64> to_page, Val<u32> tokens,
-                 Val<u32> page_size, Val<u32> rows, Val<u32> bytes) {
+struct CopyArgs {
+  template <template <class> class V>
+  struct Of {
+    V<InOut<Page>> pool;
+    V<u64> from, to_page;
+    V<u32> tokens, page_size;
+    V<u32> rows;   ///< heads of keys and of values
+    V<u32> bytes;  ///< of one token and head
+  };
+};
+
+// The first tokens of one page, all heads, keys and values.
+template <class Page>
+void copy_kernel(Kernel& k, typename CopyArgs<Page>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
-  const auto per_row = bytes / 8u;  // words of 8 bytes of one token and head
-  const auto page_bytes = to<u64>(rows) * to<u64>(page_size) * to<u64>(bytes);
-  const auto base = pool.template as<b64>();
-  k.grid_stride(rows * tokens * per_row, [&](ThreadIndex i) {
+  const auto per_row = p.bytes / 8u;  // words of 8 bytes of one token and head
+  const auto page_bytes = to<u64>(p.rows) * to<u64>(p.page_size) * to<u64>(p.bytes);
+  const auto base = p.pool.template as<b64>();
+  k.grid_stride(p.rows * p.tokens * per_row, [&](ThreadIndex i) {
     const Val<u32> index = i;
-    const auto word = index % per_row, token = index / per_row % tokens, row = index / per_row / tokens;
-    const auto at = (to<u64>(row) * to<u64>(page_size) + to<u64>(token)) * to<u64>(per_row) + to<u64>(word);
-    base.st(to_page * page_bytes / 8u + at, base.ld(from * page_bytes / 8u + at));
+    const auto word = index % per_row, token = index / per_row % p.tokens, row = index / per_row / p.tokens;
+    const auto at = (to<u64>(row) * to<u64>(p.page_size) + to<u64>(token)) * to<u64>(per_row) + to<u64>(word);
+    base.st(p.to_page * page_bytes / 8u + at, base.ld(p.from * page_bytes / 8u + at));
   });
 }
 
@@ -175,12 +217,23 @@ void kv_append(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, co
   const std::uint64_t head = t.head ? t.head : c.d, row = t.row ? t.row : c.heads * c.d;
   if (t.k % 16 || t.v % 16 || head % 8 || row % 8)
     throw ArgumentError("kv cache: tokens and heads must lie at multiples of 16 bytes");
-  const auto at = [](std::uint64_t a) { return runtime::Arg::address(a); };
+
   const std::uint64_t chunks = t.count * c.heads * c.d / 8;
-  load(s.device(), append_variant(c.type, c.pages))(
-      s, grid(s, chunks), at(t.k), at(t.v), at(pool), at(slots), at(error_flag), chunks,
-      std::uint32_t(c.d / 8), std::uint32_t(c.heads), std::uint32_t(c.page_size), c.page_count * c.page_size,
-      row, head, 1 / c.key_scale, 1 / c.value_scale);
+  launch::launch_kernel(s, load(s.device(), append_variant(c.type, c.pages)), grid(s, chunks),
+                        AppendArgs<b8, b8>::Of<launch::HostArg>{.keys = t.k,
+                                                                .values = t.v,
+                                                                .pool = pool,
+                                                                .slots = slots,
+                                                                .error_flag = error_flag,
+                                                                .chunks = chunks,
+                                                                .per_head = std::uint32_t(c.d / 8),
+                                                                .heads = std::uint32_t(c.heads),
+                                                                .page_size = std::uint32_t(c.page_size),
+                                                                .slot_count = c.page_count * c.page_size,
+                                                                .row = row,
+                                                                .head_stride = head,
+                                                                .key_inverse = 1 / c.key_scale,
+                                                                .value_inverse = 1 / c.value_scale});
 }
 
 void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
@@ -190,9 +243,14 @@ void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
   for (const auto& copy : copies) {
     const auto rows = std::uint32_t(2 * c.heads),
                bytes = std::uint32_t(c.d * std::uint64_t(cgp::bytes(c.pages)));
-    fn(s, grid(s, std::uint64_t(rows) * copy.tokens * (bytes / 8)), runtime::Arg::address(pool),
-       std::uint64_t(copy.from), std::uint64_t(copy.to), copy.tokens, std::uint32_t(c.page_size), rows,
-       bytes);
+    launch::launch_kernel(s, fn, grid(s, std::uint64_t(rows) * copy.tokens * (bytes / 8)),
+                          CopyArgs<b8>::Of<launch::HostArg>{.pool = pool,
+                                                            .from = std::uint64_t(copy.from),
+                                                            .to_page = std::uint64_t(copy.to),
+                                                            .tokens = copy.tokens,
+                                                            .page_size = std::uint32_t(c.page_size),
+                                                            .rows = rows,
+                                                            .bytes = bytes});
   }
 }
 
@@ -202,11 +260,23 @@ void kv_gather(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, st
   check(c);
   const std::uint64_t chunks = batch * c.heads * rows * c.d / 8;
   if (!chunks) return;
-  const auto at = [](std::uint64_t a) { return runtime::Arg::address(a); };
-  load(s.device(), gather_variant(c.type, c.pages))(
-      s, grid(s, chunks), at(pool), at(table), at(lengths), at(k), at(v), at(error_flag), chunks,
-      std::uint32_t(c.d / 8), std::uint32_t(c.heads), std::uint32_t(rows), std::uint32_t(c.page_size),
-      std::uint32_t(c.page_count), std::uint32_t(columns), c.key_scale, c.value_scale);
+
+  launch::launch_kernel(s, load(s.device(), gather_variant(c.type, c.pages)), grid(s, chunks),
+                        GatherArgs<b8, b8>::Of<launch::HostArg>{.pool = pool,
+                                                                .table = table,
+                                                                .lengths = lengths,
+                                                                .keys = k,
+                                                                .values = v,
+                                                                .error_flag = error_flag,
+                                                                .chunks = chunks,
+                                                                .per_head = std::uint32_t(c.d / 8),
+                                                                .heads = std::uint32_t(c.heads),
+                                                                .rows = std::uint32_t(rows),
+                                                                .page_size = std::uint32_t(c.page_size),
+                                                                .page_count = std::uint32_t(c.page_count),
+                                                                .columns = std::uint32_t(columns),
+                                                                .key_scale = c.key_scale,
+                                                                .value_scale = c.value_scale});
 }
 
 std::vector<Variant> kv_cache_variants() {

@@ -8,6 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -44,7 +45,7 @@ class Forward : public row::RowOp {
   Forward(const NormConfig& b, const Val<f32>& eps, const Val<f32>& offset, const Val<u64>& cols, OutRows y,
           std::optional<OutRows> sum, Out<f32> mean, Out<f32> rstd)
       : b_(b), eps_(eps), offset_(offset), y_(y), sum_(std::move(sum)), mean_(mean), rstd_(rstd) {
-    fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sums_;
+    fold = b.layer ? static_cast<const row::Fold*>(&moments_) : &sum_fold_;
     // Rings that hold their columns: every row has the same parts.
     if (b.layer && b.row.stages && b.row.hold_columns && !b.row.edges) fold = counted = &counted_;
     if (!b.layer) inverse_.push_back(rcp<rn>(to<f32>(cols)));
@@ -122,7 +123,7 @@ class Forward : public row::RowOp {
   }
 
   const NormConfig& b_;
-  row::Sums sums_{1};
+  row::SumFold sum_fold_{1};
   row::Moments moments_;
   row::CountedMoments counted_;
   Val<f32> eps_, offset_;
@@ -133,25 +134,33 @@ class Forward : public row::RowOp {
   std::vector<row::Access> kept_;
 };
 
-// inner, x_outer, y_outer: rows in groups; used by kernels that were built for that.
-void forward(Kernel& k, NormConfig b, In<b8> x, In<b8> residual, In<b8> weight, In<b8> bias, Out<b8> y,
-             Out<b8> sum, Out<f32> mean, Out<f32> rstd, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
-             Val<u64> residual_pitch, Val<u64> y_pitch, Val<u64> sum_pitch, Val<f32> eps, Val<f32> offset,
-             Val<u32> inner, Val<u64> x_outer, Val<u64> y_outer) {
-  InRows in{x, x_pitch, b.x};
-  OutRows out{y, y_pitch, b.y};
+template <template <class> class V>
+struct NormArgs {
+  V<In<b8>> x, residual, weight, bias;
+  V<Out<b8>> y, sum;
+  V<Out<f32>> mean, rstd;
+  V<u64> rows, cols;
+  V<u64> x_pitch, residual_pitch, y_pitch, sum_pitch;  ///< in elements
+  V<f32> eps, offset;
+  V<u32> inner;             ///< rows in groups (NormConfig::grouped)
+  V<u64> x_outer, y_outer;  ///< elements between groups
+};
+
+void forward(Kernel& k, NormConfig b, NormArgs<DeviceArg> p) {
+  InRows in{p.x, p.x_pitch, b.x};
+  OutRows out{p.y, p.y_pitch, b.y};
   if (b.grouped) {
-    in.outer.emplace(x_outer), in.inner.emplace(inner);
-    out.outer.emplace(y_outer), out.inner.emplace(inner);
+    in.outer.emplace(p.x_outer), in.inner.emplace(p.inner);
+    out.outer.emplace(p.y_outer), out.inner.emplace(p.inner);
   }
-  std::optional<OutRows> sums;
-  if (b.sum) sums.emplace(OutRows{sum, sum_pitch, *b.sum});
-  Forward op(b, eps, offset, cols, out, std::move(sums), mean, rstd);
+  std::optional<OutRows> sum_rows;
+  if (b.sum) sum_rows.emplace(OutRows{p.sum, p.sum_pitch, *b.sum});
+  Forward op(b, p.eps, p.offset, p.cols, out, std::move(sum_rows), p.mean, p.rstd);
   op.inputs.push_back(in);
-  if (b.residual) op.inputs.push_back({residual, residual_pitch, *b.residual});
-  if (b.weight) op.columns.push_back({weight, *b.weight});
-  if (b.bias) op.columns.push_back({bias, *b.bias});
-  row::run_rows(k, b.row, rows, cols, op);
+  if (b.residual) op.inputs.push_back({p.residual, p.residual_pitch, *b.residual});
+  if (b.weight) op.columns.push_back({p.weight, *b.weight});
+  if (b.bias) op.columns.push_back({p.bias, *b.bias});
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(const NormConfig& b) {
@@ -236,10 +245,26 @@ void launch(runtime::Stream& s, const Norm& norm, bool layer) {
   const Norm& n = p.n;
   if (n.rows == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(p.build), n.rows), n.x.arg(), n.residual.arg(), n.weight.arg(),
-     n.bias.arg(), n.y.arg(), n.sum.arg(), n.mean.arg(), n.rstd.arg(), n.rows, n.cols, n.x_layout.pitch,
-     n.residual_layout.pitch, n.y_layout.pitch, n.sum_layout.pitch, n.eps, n.weight_offset,
-     std::uint32_t(n.x_layout.inner), n.x_layout.outer, n.y_layout.outer);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(p.build), n.rows),
+                        NormArgs<launch::HostArg>{.x = n.x.arg(),
+                                                  .residual = n.residual.arg(),
+                                                  .weight = n.weight.arg(),
+                                                  .bias = n.bias.arg(),
+                                                  .y = n.y.arg(),
+                                                  .sum = n.sum.arg(),
+                                                  .mean = n.mean.arg(),
+                                                  .rstd = n.rstd.arg(),
+                                                  .rows = n.rows,
+                                                  .cols = n.cols,
+                                                  .x_pitch = n.x_layout.pitch,
+                                                  .residual_pitch = n.residual_layout.pitch,
+                                                  .y_pitch = n.y_layout.pitch,
+                                                  .sum_pitch = n.sum_layout.pitch,
+                                                  .eps = n.eps,
+                                                  .offset = n.weight_offset,
+                                                  .inner = std::uint32_t(n.x_layout.inner),
+                                                  .x_outer = n.x_layout.outer,
+                                                  .y_outer = n.y_layout.outer});
 }
 
 }  // namespace

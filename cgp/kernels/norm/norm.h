@@ -5,8 +5,8 @@
 //   h = x + residual (rounded to the type of `sum`, else of x), or x
 //   RMSNorm    y = h * rstd * (weight + weight_offset)              rstd = 1 / sqrt(mean(h^2) + eps)
 //   LayerNorm  y = (h - mean) * rstd * (weight + weight_offset) + bias   rstd = 1 / sqrt(var(h) + eps)
-// A row with a NaN or an infinity is what f32 arithmetic makes of it: NaN for LayerNorm and for NaN; an
-// infinity under RMSNorm gives NaN there and 0 elsewhere. Other rows are not touched.
+// A row with a NaN gives NaN; a row with an infinity gives NaN under LayerNorm, and NaN there and 0 elsewhere under
+// RMSNorm. Other rows are not affected.
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/row/row_plan.h"
 
@@ -31,7 +31,7 @@ void layer_norm(runtime::Stream& s, const Norm& n);
 struct NormBackward {
   View x;               ///< [rows, cols]: h of the forward pass
   View dy;              ///< [rows, cols]
-  View dsum;            ///< [rows, cols], optional: gradient that reached h by itself; added to dx
+  View dsum;            ///< [rows, cols], optional: the gradient of `sum`; added to dx
   View weight;          ///< [cols], optional
   View mean, rstd;      ///< f32 [rows], of the forward pass; RMSNorm has no mean
   View dx;              ///< [rows, cols]

@@ -3,11 +3,12 @@
 //   LayerNorm  dx = rstd * (g - mean(g) - n * mean(g * n))      dweight = sum over rows of dy * n
 //   RMSNorm    the same without the mean(g) term                 dbias   = sum over rows of dy
 //   memory   x and dy read once, dx written once; sums over rows stay in the registers of persistent blocks,
-//            and are added up by a second launch (row/column_sums.h)
+//            and are added up by a second launch (row/column_reduce.h)
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/norm/norm.h"
-#include "cgp/kernels/row/column_sums.h"
+#include "cgp/kernels/row/column_reduce.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -69,12 +70,12 @@ class Backward : public row::RowOp {
 
   // dx = dy rstd w - c rstd^2 mean(g n) - rstd mean(g), where c = x - mean = n / rstd: dy rstd is a factor of
   // dweight too.
-  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> sums) override {
+  std::vector<Floats> finish(Kernel&, const Values& v, const Stat& s, std::vector<Floats> acc) override {
     const auto dx = v.target(dx_);
     const auto along = -(s[0] * inverse_ * rstd(v)) * rstd(v);
     std::optional<Val<f32>> level;
     if (b_.layer) level.emplace(-(s[1] * inverse_) * rstd(v));
-    std::vector<Floats> next(sums.size());
+    std::vector<Floats> next(acc.size());
     std::size_t at = 0;  // of all elements
     for (int j = 0; j < v.count(); ++j) {
       const auto dy = v.at(1, j, 1), c = centred(v, j, 1);
@@ -84,8 +85,8 @@ class Backward : public row::RowOp {
       for (std::size_t e = 0; e < dy.size(); ++e, ++at) {
         const auto scaled = dy[e] * rstd(v);
         std::size_t a = 0;
-        if (b_.dweight) next[a].push_back(fma(scaled, c[e], sums[a][at])), ++a;
-        if (b_.dbias) next[a].push_back(sums[a][at] + dy[e]);
+        if (b_.dweight) next[a].push_back(fma(scaled, c[e], acc[a][at])), ++a;
+        if (b_.dbias) next[a].push_back(acc[a][at] + dy[e]);
         const auto rest = b_.dsum ? fma(c[e], along, level ? more[e] + *level : more[e])
                           : level ? fma(c[e], along, *level)
                                   : c[e] * along;
@@ -122,22 +123,31 @@ class Backward : public row::RowOp {
   static Val<f32> mean(const Values& v) { return bits<f32>(v.of_row()[1]); }
 
   const NormBackwardConfig& b_;
-  row::Sums one_{1}, two_{2};
+  row::SumFold one_{1}, two_{2};
   In<f32> mean_, rstd_;
   Val<f32> offset_, inverse_;
   OutRows dx_;
 };
 
-void backward(Kernel& k, NormBackwardConfig b, In<b8> x, In<b8> dy, In<b8> dsum, In<b8> weight, In<f32> mean,
-              In<f32> rstd, Out<b8> dx, Out<f32> partials, Val<u64> rows, Val<u64> cols, Val<u64> x_pitch,
-              Val<u64> dy_pitch, Val<u64> dsum_pitch, Val<u64> dx_pitch, Val<f32> offset) {
-  Backward op(b, mean, rstd, offset, cols, OutRows{dx, dx_pitch, b.dx});
-  op.inputs.push_back({x, x_pitch, b.x});
-  op.inputs.push_back({dy, dy_pitch, b.dy});
-  if (b.dsum) op.inputs.push_back({dsum, dsum_pitch, *b.dsum});
-  if (b.weight) op.columns.push_back({weight, *b.weight});
-  if (op.accumulators) op.partials.emplace(partials);
-  row::run_rows(k, b.row, rows, cols, op);
+template <template <class> class V>
+struct NormBackwardArgs {
+  V<In<b8>> x, dy, dsum, weight;
+  V<In<f32>> mean, rstd;
+  V<Out<b8>> dx;
+  V<Out<f32>> partials;
+  V<u64> rows, cols;
+  V<u64> x_pitch, dy_pitch, dsum_pitch, dx_pitch;  ///< in elements
+  V<f32> offset;
+};
+
+void backward(Kernel& k, NormBackwardConfig b, NormBackwardArgs<DeviceArg> p) {
+  Backward op(b, p.mean, p.rstd, p.offset, p.cols, OutRows{p.dx, p.dx_pitch, b.dx});
+  op.inputs.push_back({p.x, p.x_pitch, b.x});
+  op.inputs.push_back({p.dy, p.dy_pitch, b.dy});
+  if (b.dsum) op.inputs.push_back({p.dsum, p.dsum_pitch, *b.dsum});
+  if (b.weight) op.columns.push_back({p.weight, *b.weight});
+  if (op.accumulators) op.partials.emplace(p.partials);
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(const NormBackwardConfig& b) {
@@ -233,15 +243,28 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   if (n.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
   const auto grid = row::grid(fn, p.build.row, need, std::max<std::uint64_t>(n.rows, 1));
-  fn(s, grid, n.x.arg(), n.dy.arg(), n.dsum.arg(), n.weight.arg(), n.mean.arg(), n.rstd.arg(), n.dx.arg(),
-     n.workspace.arg(), n.rows, n.cols, n.x_layout.pitch, n.dy_layout.pitch, n.dsum_layout.pitch,
-     n.dx_layout.pitch, n.weight_offset);
+  launch::launch_kernel(s, fn, grid,
+                        NormBackwardArgs<launch::HostArg>{.x = n.x.arg(),
+                                                          .dy = n.dy.arg(),
+                                                          .dsum = n.dsum.arg(),
+                                                          .weight = n.weight.arg(),
+                                                          .mean = n.mean.arg(),
+                                                          .rstd = n.rstd.arg(),
+                                                          .dx = n.dx.arg(),
+                                                          .partials = n.workspace.arg(),
+                                                          .rows = n.rows,
+                                                          .cols = n.cols,
+                                                          .x_pitch = n.x_layout.pitch,
+                                                          .dy_pitch = n.dy_layout.pitch,
+                                                          .dsum_pitch = n.dsum_layout.pitch,
+                                                          .dx_pitch = n.dx_layout.pitch,
+                                                          .offset = n.weight_offset});
   const auto teams =
       std::uint64_t(grid.x) / std::uint64_t(p.build.row.cluster) * std::uint64_t(p.build.row.rows);
   View at = n.workspace;
   for (const View* out : {&n.dweight, &n.dbias})
     if (out->given) {
-      row::column_sums(s, at, *out, teams, n.cols);
+      row::column_reduce(s, at, *out, teams, n.cols);
       at = at.from(teams * n.cols);
     }
 }
@@ -257,8 +280,8 @@ std::uint64_t norm_backward_workspace(const NormBackward& n, bool layer, const r
 NormSteps norm_backward_steps(const NormBackward& n, bool layer, const runtime::DeviceInfo& device) {
   const auto p = checked(n, layer, device);
   NormSteps steps{{make(p.build)}, p.why};
-  if (n.dweight.given) steps.variants.push_back(row::column_sums_variant(n.dweight.dtype));
-  if (n.dbias.given) steps.variants.push_back(row::column_sums_variant(n.dbias.dtype));
+  if (n.dweight.given) steps.variants.push_back(row::column_reduce_variant(n.dweight.dtype));
+  if (n.dbias.given) steps.variants.push_back(row::column_reduce_variant(n.dbias.dtype));
   return steps;
 }
 

@@ -70,21 +70,23 @@ std::string title(const char* op, DType t, std::uint64_t rows, std::uint64_t col
 }
 
 // Tunings of the three skeletons that hold a row of `accesses`.
-std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int inputs, int sums, int smem) {
+std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int inputs, int accumulators,
+                                       int smem) {
   std::vector<row::RowConfig> all;
   for (int lanes : {32, 64, 128, 256, 512, 1024})
     for (int loads : {1, 2, 4, 8})
       for (int cluster : {1, 2, 4, 8}) {
         const std::uint64_t fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
         if (fits < accesses || fits >= 2 * accesses || (cluster > 1 && lanes < 256)) continue;
-        const int words = loads * 4 * inputs + loads * elements * sums;
+        const int words = loads * 4 * inputs + loads * elements * accumulators;
         row::RowConfig t{elements, lanes, lanes == 32 ? 4 : 1, loads, cluster};
         const int threads = t.threads * t.rows;
         if (threads > (words > 64 ? 512 : 1024)) continue;
         std::vector<int> residents;
         for (int registers : {32, 40, 48, 56, 64, 80, 96, 128, 168}) {
           const int min_blocks = 65536 / registers / threads;
-          if (registers < loads * elements * (sums ? sums : 0) + 4 * loads * inputs + 16 || min_blocks < 1)
+          if (registers < loads * elements * (accumulators ? accumulators : 0) + 4 * loads * inputs + 16 ||
+              min_blocks < 1)
             continue;
           if (min_blocks * threads > 2048 || (!residents.empty() && residents.back() == min_blocks)) continue;
           residents.push_back(min_blocks);
@@ -92,8 +94,8 @@ std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int
         for (int min_blocks : residents) {
           t.min_blocks = min_blocks, t.stages = 0, t.persistent = false, t.hold_columns = false,
           t.overlap_exchange = false;
-          if (!sums) all.push_back(t);
-          if (lanes == 32 && sums) {
+          if (!accumulators) all.push_back(t);
+          if (lanes == 32 && accumulators) {
             t.persistent = true;
             all.push_back(t);
             continue;
@@ -101,10 +103,10 @@ std::vector<row::RowConfig> candidates(int elements, std::uint64_t accesses, int
           if (lanes < 128 || min_blocks * threads > 1024) continue;
           for (int stages : {2, 3, 4})
             for (bool hold : {false, true}) {
-              if (hold && (!sums || loads * elements > 16)) continue;
+              if (hold && (!accumulators || loads * elements > 16)) continue;
               const int bytes = stages * lanes * loads * 16 * inputs + 2048;
               if (min_blocks * bytes > smem) continue;
-              if (stages == 4 && (sums == 0 || bytes > 96 * 1024)) continue;
+              if (stages == 4 && (accumulators == 0 || bytes > 96 * 1024)) continue;
               t.stages = stages, t.hold_columns = hold, t.overlap_exchange = false;
               all.push_back(t);
               t.overlap_exchange = true;
@@ -119,7 +121,8 @@ int columns_of(const Norm& n) { return n.bias.given ? 2 : 1; }
 int columns_of(const NormBackward&) { return 1; }
 
 // Rings that hold `columns` column vectors in registers.
-std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int inputs, int columns, int sums) {
+std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int inputs, int columns,
+                                 int accumulators) {
   std::vector<row::RowConfig> all;
   for (int lanes : {256, 512, 1024})
     for (int loads : {2, 4, 8})
@@ -127,7 +130,7 @@ std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int input
         for (int min_blocks : {1, 2}) {
           const std::uint64_t fits = std::uint64_t(lanes) * std::uint64_t(loads) * std::uint64_t(cluster);
           const int threads = lanes * min_blocks, stage = lanes * loads * 16 * inputs;
-          const int words = loads * 4 * columns + loads * elements * sums;
+          const int words = loads * 4 * columns + loads * elements * accumulators;
           if (fits < accesses || fits >= 2 * accesses || threads < 512 || threads > 1024) continue;
           if (words > (threads == 512 ? 80 : 20)) continue;
           const int most = std::min(6, (225 * 1024 / min_blocks - 2048) / stage);
@@ -143,11 +146,11 @@ std::vector<row::RowConfig> held(int elements, std::uint64_t accesses, int input
 }
 
 template <class N, class Run>
-void sweep(const std::string& name, N n, int inputs, int sums, BenchTable& b, Run run) {
+void sweep(const std::string& name, N n, int inputs, int accumulators, BenchTable& b, Run run) {
   const int elements = 16 / bytes(n.x.dtype);
   const auto accesses = n.cols / std::uint64_t(elements);
-  for (const auto& t : b.asked("held") ? held(elements, accesses, inputs, columns_of(n), sums)
-                                       : candidates(elements, accesses, inputs, sums, 225 * 1024)) {
+  for (const auto& t : b.asked("held") ? held(elements, accesses, inputs, columns_of(n), accumulators)
+                                       : candidates(elements, accesses, inputs, accumulators, 225 * 1024)) {
     n.config = t;
     try {
       run(name, n);

@@ -81,9 +81,9 @@ inline NormBackwardOracle norm_backward_ref(const std::vector<double>& x, const 
     for (std::uint64_t i = 0; i < cols; ++i) {
       const double more = dsum.empty() ? 0 : dsum[r * cols + i];
       const double d = rstd[r] * (g[i] - total - n[i] * along) + more;
-      const double parts = std::fabs(g[i]) + std::fabs(n[i] * along) + std::fabs(total);
+      const double terms = std::fabs(g[i]) + std::fabs(n[i] * along) + std::fabs(total);
       const double error =
-          std::fabs(rstd[r]) * (c * 2 * u * (std::fabs(n[i]) * along_terms + total_terms) + 6 * u * parts);
+          std::fabs(rstd[r]) * (c * 2 * u * (std::fabs(n[i]) * along_terms + total_terms) + 6 * u * terms);
       o.dx.push_back(d);
       o.dx_tolerance.push_back(error + (std::fabs(d) + error) * (unit_roundoff(dx_type) + u) +
                                (dx_type == DType::f16 ? 0x1p-25 : 0x1p-126));

@@ -146,7 +146,7 @@ TEST(norm, the_oracles_gradients_are_finite_differences) {
 TEST(norm, every_skeleton_takes_ragged_rows) {
   auto device = runtime::Device::open("emu");
   // Elements, threads, rows, loads, cluster, stages, min_blocks, persistent, hold_columns, overlap_exchange,
-  // single_pass, edges, prefetch.
+  // one_pass, edges, prefetch.
   const row::RowConfig configs[] = {{8, 64, 1, 2, 1, 3, 2, false, true},
                                     {8, 64, 1, 1, 2, 2, 1, false, false},
                                     {8, 32, 1, 2, 1, 2, 1, false, false},

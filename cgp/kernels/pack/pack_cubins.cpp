@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Build step: assembles the shipped variants with ptxas and writes the pack that programs embed.
-//   cgp_pack_cubins OUTPUT --ptxas PTXAS --cache FOLDER --arch sm_90a... [--only PREFIX...] [--list]
-// What was assembled once is taken from the cache folder: an incremental build assembles only what changed.
+//   cgp_pack_cubins OUTPUT --ptxas PTXAS --arch sm_90a... [--cache FOLDER] [--only PREFIX...]
+//   cgp_pack_cubins --list --arch sm_90a... [--only PREFIX...]
+// What was assembled once is taken from the cache folder (OUTPUT.cache): an incremental build assembles only what
+// changed.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -65,6 +67,42 @@ std::string assemble(const Job& j, const Arguments& a, int worker) {
   return read_file(base + ".cubin");
 }
 
+constexpr const char* kUsage =
+    "cgp_pack_cubins OUTPUT --ptxas PTXAS --arch sm_90a... [--cache FOLDER] [--only PREFIX...]";
+
+Arguments parse(int argc, char** argv) {
+  Arguments a;
+  std::vector<std::string>* list = nullptr;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--ptxas" || word == "--cache") {
+      if (i + 1 == argc)
+        throw ArgumentError({text::cat(word, " takes a path"), {}, "it is the last word", kUsage});
+      (word == "--ptxas" ? a.ptxas : a.cache) = argv[++i];
+      list = nullptr;
+    } else if (word == "--arch") {
+      list = &a.archs;
+    } else if (word == "--only") {
+      list = &a.only;
+    } else if (word == "--list") {
+      a.list = true;
+    } else if (word.rfind("--", 0) == 0) {
+      throw ArgumentError({text::cat("there is no option ", word), {}, {}, kUsage});
+    } else if (list) {
+      list->push_back(word);
+    } else {
+      a.output = word;
+    }
+  }
+  if (a.archs.empty()) throw ArgumentError({"--arch names the architectures", {}, "none is given", kUsage});
+  if (a.list) return a;
+  if (a.output.empty())
+    throw ArgumentError({"the pack needs a file to be written to", {}, "none is given", kUsage});
+  if (a.ptxas.empty()) throw ArgumentError({"--ptxas names the assembler", {}, "it is missing", kUsage});
+  if (a.cache.empty()) a.cache = a.output + ".cache";
+  return a;
+}
+
 int run(const Arguments& a) {
   const auto all = jobs(a);
   if (a.list) {
@@ -111,28 +149,8 @@ int run(const Arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Arguments a;
-  std::vector<std::string>* list = nullptr;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool value = i + 1 < argc;
-    if (word == "--ptxas" && value)
-      a.ptxas = argv[++i];
-    else if (word == "--cache" && value)
-      a.cache = argv[++i];
-    else if (word == "--arch")
-      list = &a.archs;
-    else if (word == "--only")
-      list = &a.only;
-    else if (word == "--list")
-      a.list = true;
-    else if (list)
-      list->push_back(word);
-    else
-      a.output = word;
-  }
   try {
-    return run(a);
+    return run(parse(argc, argv));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cgp_pack_cubins: %s\n", e.what());
     return 1;

@@ -17,6 +17,7 @@
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/common/words.h"
 #include "cgp/kernels/reduce/reduce_ref.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -65,54 +66,80 @@ template <class W, class Src>
 RegGroup<f32, W::elements> accumulate(Kernel& k, ReduceOp op, const Src& src, const Val<u64>& from,
                                       const Val<u64>& end, const Val<u64>& step, const Val<u64>& stride) {
   using Acc = RegGroup<f32, W::elements>;
-  return k.loop(range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))),
-                [&](Val<u64> i, Acc acc) {
-                  std::vector<typename W::Access> got;
-                  for (int j = 0; j < kUnroll; ++j) {
-                    const auto at = i + step * j;
-                    got.push_back(src.template ld_if<W::per_access, nc>(at < end, at * stride, fill<W>(op)));
-                  }
-                  std::vector<Acc> sums{acc};
-                  for (const auto& g : got) {
-                    const auto f = W::floats(g);
-                    sums.push_back(
-                        Acc::generate([&](int e) { return combine(op, sums.back()[e], f[std::size_t(e)]); }));
-                  }
-                  return sums.back();
-                });
+  return k.loop(
+      range(from, end, step * kUnroll), Acc::splat(Val<f32>(identity(op))), [&](Val<u64> i, Acc acc) {
+        std::vector<typename W::Access> got;
+        for (int j = 0; j < kUnroll; ++j) {
+          const auto at = i + step * j;
+          got.push_back(src.template ld_if<W::per_access, nc>(at < end, at * stride, fill<W>(op)));
+        }
+        std::vector<Acc> chain{acc};
+        for (const auto& g : got) {
+          const auto f = W::floats(g);
+          chain.push_back(
+              Acc::generate([&](int e) { return combine(op, chain.back()[e], f[std::size_t(e)]); }));
+        }
+        return chain.back();
+      });
 }
+
+// The launch does not know T and R as types: pointers of all types are alike there.
+template <class T, class R>
+struct ReduceArgs {
+  template <template <class> class V>
+  struct Rows {
+    V<In<T>> in;
+    V<Out<R>> out;
+    V<u64> rows, n;
+    V<u32> splits;
+    V<u64> piece;  ///< accesses of a split
+  };
+  template <template <class> class V>
+  struct ShortRows {
+    V<In<T>> in;
+    V<Out<R>> out;
+    V<u64> rows, n;
+  };
+  template <template <class> class V>
+  struct Columns {
+    V<In<T>> in;
+    V<Out<R>> out;
+    V<u64> outer, n, inner;
+    V<u32> tiles, splits;
+    V<u64> piece;  ///< rows of a split
+  };
+};
 
 // Rows: out[row * splits + split] = op over a piece of the row.
 template <class T, class R, bool Vector>
-void reduce_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n, Val<u32> splits,
-                 Val<u64> piece) {  // piece: accesses per split
+void reduce_rows(Kernel& k, ReduceConfig t, typename ReduceArgs<T, R>::template Rows<DeviceArg> p) {
   using W = Words<T, Vector>;
   k.block(t.threads * t.rows);
   auto warp = k.warp();
-  const auto block_row = k.ctaid_x() / splits, split = k.ctaid_x() % splits;
+  const auto block_row = k.ctaid_x() / p.splits, split = k.ctaid_x() % p.splits;
   const auto lanes = std::uint32_t(t.threads);
   const auto row = t.rows == 1 ? to<u64>(block_row) : to<u64>(block_row) * t.rows + to<u64>(k.tid() / lanes);
   const auto part = t.rows == 1 ? k.tid() : k.tid() % lanes;
-  const auto first = to<u64>(split) * piece;
+  const auto first = to<u64>(split) * p.piece;
   // A row beyond the last has nothing to read.
-  const auto end = select(row < rows, dsl::min(first + piece, n / W::elements), Val<u64>(0));
-  const auto src = in.at(row * n).template as<typename W::Word>();
+  const auto end = select(row < p.rows, dsl::min(first + p.piece, p.n / W::elements), Val<u64>(0));
+  const auto src = p.in.at(row * p.n).template as<typename W::Word>();
   const auto acc = accumulate<W>(k, t.op, src, first + to<u64>(part), end, Val<u64>(t.threads), Val<u64>(1));
   const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
-  const auto mine = reduce(warp, acc.fold(f), f, std::min(t.threads, 32));
-  const auto at = row * to<u64>(splits) + to<u64>(split);
+  const auto own = reduce(warp, acc.fold(f), f, std::min(t.threads, 32));
+  const auto at = row * to<u64>(p.splits) + to<u64>(split);
   if (t.threads <= 32) {
-    k.if_((part == 0) & (row < rows), [&] { out.st(at, to<R>(mine)); });
+    k.if_((part == 0) & (row < p.rows), [&] { p.out.st(at, to<R>(own)); });
     return;
   }
   const int warps = t.threads / 32;
   auto slots = k.shared<f32>(warps);
-  k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), mine); });
+  k.if_(warp.lane() == 0, [&] { slots.st(k.warp_index(), own); });
   k.sync();
   k.cta().one_warp([&](Warp& w) {
     const auto v = slots.ld_if(w.lane() < std::uint32_t(warps), w.lane(), Val<f32>(identity(t.op)))[0];
     const auto total = reduce(w, v, f);
-    k.if_(w.lane() == 0, [&] { out.st(at, to<R>(total)); });
+    k.if_(w.lane() == 0, [&] { p.out.st(at, to<R>(total)); });
   });
 }
 
@@ -120,19 +147,20 @@ void reduce_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows,
 // since one load a thread would leave the memory idle.
 constexpr int kShortRows = 8;
 template <class T, class R, bool Vector>
-void reduce_short_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> rows, Val<u64> n) {
+void reduce_short_rows(Kernel& k, ReduceConfig t,
+                       typename ReduceArgs<T, R>::template ShortRows<DeviceArg> p) {
   using W = Words<T, Vector>;
   k.block(t.threads * t.rows);
   auto warp = k.warp();
   const auto lanes = std::uint32_t(t.threads);
   const auto group = to<u64>(k.ctaid_x()) * t.rows + to<u64>(k.tid() / lanes),
              part = to<u64>(k.tid() % lanes);
-  const auto inside = part < n / W::elements;
+  const auto inside = part < p.n / W::elements;
   std::vector<typename W::Access> got;
   for (int r = 0; r < kShortRows; ++r) {
     const auto row = group * kShortRows + r;
-    const auto src = in.at(row * n).template as<typename W::Word>();
-    got.push_back(src.template ld_if<W::per_access, nc>(inside & (row < rows), part, fill<W>(t.op)));
+    const auto src = p.in.at(row * p.n).template as<typename W::Word>();
+    got.push_back(src.template ld_if<W::per_access, nc>(inside & (row < p.rows), part, fill<W>(t.op)));
   }
   const auto f = [&](Val<f32> a, Val<f32> b) { return combine(t.op, a, b); };
   for (int r = 0; r < kShortRows; ++r) {
@@ -144,28 +172,27 @@ void reduce_short_rows(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64>
     }
     const auto total = reduce(warp, level[0], f, t.threads);
     const auto row = group * kShortRows + r;
-    k.if_((part == Val<u64>(std::uint64_t(r % t.threads))) & (row < rows),
-          [&] { out.st(row, to<R>(total)); });
+    k.if_((part == Val<u64>(std::uint64_t(r % t.threads))) & (row < p.rows),
+          [&] { p.out.st(row, to<R>(total)); });
   }
 }
 
 // Columns: out[(split * outer + o) * inner + c] = op over rows split * piece .. of column c.
 template <class T, class R, bool Vector>
-void reduce_columns(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> outer, Val<u64> n,
-                    Val<u64> inner, Val<u32> tiles, Val<u32> splits, Val<u64> piece) {
+void reduce_columns(Kernel& k, ReduceConfig t, typename ReduceArgs<T, R>::template Columns<DeviceArg> p) {
   using W = Words<T, Vector>;
   k.block(kThreads);
-  const auto tile = k.ctaid_x() % tiles, rest = k.ctaid_x() / tiles;
-  const auto split = rest % splits;
-  const auto o = to<u64>(rest / splits);
+  const auto tile = k.ctaid_x() % p.tiles, rest = k.ctaid_x() / p.tiles;
+  const auto split = rest % p.splits;
+  const auto o = to<u64>(rest / p.splits);
   const auto lane = k.tid() % 32u, depth = k.tid() / 32u;
   const auto column = (to<u64>(tile) * 32 + to<u64>(lane)) * W::elements;
-  const auto first = to<u64>(split) * piece;
-  const auto inside = column < inner;
-  const auto end = select(inside, dsl::min(first + piece, n), Val<u64>(0));
-  const auto src = in.at(o * n * inner + column).template as<typename W::Word>();
+  const auto first = to<u64>(split) * p.piece;
+  const auto inside = column < p.inner;
+  const auto end = select(inside, dsl::min(first + p.piece, p.n), Val<u64>(0));
+  const auto src = p.in.at(o * p.n * p.inner + column).template as<typename W::Word>();
   const auto acc =
-      accumulate<W>(k, t.op, src, first + to<u64>(depth), end, Val<u64>(kColumnDepth), inner / W::elements);
+      accumulate<W>(k, t.op, src, first + to<u64>(depth), end, Val<u64>(kColumnDepth), p.inner / W::elements);
   // The eight depths of a column meet in shared memory; lane-major, so neighbours use neighbouring banks.
   auto slots = k.shared<f32>(kColumnDepth * 32 * W::elements);
   for (int e = 0; e < W::elements; ++e) slots.st((depth * W::elements + e) * 32 + lane, acc[e]);
@@ -176,7 +203,7 @@ void reduce_columns(Kernel& k, ReduceConfig t, In<T> in, Out<R> out, Val<u64> ou
       for (int d = 1; d < kColumnDepth; ++d)
         total.push_back(
             combine(t.op, total.back(), slots.ld(lane + std::uint32_t((d * W::elements + e) * 32))));
-      out.st((to<u64>(split) * outer + o) * inner + column + e, to<R>(total.back()));
+      p.out.st((to<u64>(split) * p.outer + o) * p.inner + column + e, to<R>(total.back()));
     }
   });
 }
@@ -313,12 +340,25 @@ void launch_pass(runtime::Stream& s, const ReduceConfig& c, const runtime::Arg& 
   const std::uint64_t elements = c.vector ? 16 / std::uint64_t(cgp::bytes(c.in)) : 1;
   if (c.shape == Shape::columns) {
     const std::uint64_t tiles = ceil_div(shape.inner, 32 * elements);
-    fn(s, runtime::grid_for(tiles * splits * shape.outer, 1), in, out, shape.outer, shape.n, shape.inner,
-       std::uint32_t(tiles), splits, ceil_div(shape.n, splits));
+    launch::launch_kernel(s, fn, runtime::grid_for(tiles * splits * shape.outer, 1),
+                          ReduceArgs<b8, b8>::Columns<launch::HostArg>{.in = in,
+                                                                       .out = out,
+                                                                       .outer = shape.outer,
+                                                                       .n = shape.n,
+                                                                       .inner = shape.inner,
+                                                                       .tiles = std::uint32_t(tiles),
+                                                                       .splits = splits,
+                                                                       .piece = ceil_div(shape.n, splits)});
   } else {
     const std::uint64_t blocks = ceil_div(shape.outer, std::uint64_t(c.rows));
-    fn(s, runtime::grid_for(blocks * splits, 1), in, out, shape.outer, shape.n, splits,
-       ceil_div(shape.n / elements, splits));
+    launch::launch_kernel(
+        s, fn, runtime::grid_for(blocks * splits, 1),
+        ReduceArgs<b8, b8>::Rows<launch::HostArg>{.in = in,
+                                                  .out = out,
+                                                  .rows = shape.outer,
+                                                  .n = shape.n,
+                                                  .splits = splits,
+                                                  .piece = ceil_div(shape.n / elements, splits)});
   }
 }
 
@@ -326,8 +366,10 @@ void launch_reduce(runtime::Stream& s, DType t, ReduceOp op, const ReducePlan& p
                    const runtime::Arg& in, const runtime::Arg& out, const runtime::Arg& workspace) {
   const auto first = first_pass(t, op, p);
   if (p.short_rows) {
-    load(s.device(), make(first))(s, runtime::grid_for(shape.outer, std::uint64_t(p.rows) * kShortRows), in,
-                                  out, shape.outer, shape.n);
+    launch::launch_kernel(s, load(s.device(), make(first)),
+                          runtime::grid_for(shape.outer, std::uint64_t(p.rows) * kShortRows),
+                          ReduceArgs<b8, b8>::ShortRows<launch::HostArg>{
+                              .in = in, .out = out, .rows = shape.outer, .n = shape.n});
     return;
   }
   launch_pass(s, first, in, p.splits > 1 ? workspace : out, shape, p.splits);

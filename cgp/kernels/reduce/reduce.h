@@ -38,8 +38,7 @@ ReducePlan plan_reduce(DType t, const ReduceShape& shape, bool aligned, const ru
 std::uint64_t reduce_workspace(const ReducePlan& plan, const ReduceShape& shape);
 
 /// Queues the reduction. `in` has outer * n * inner elements, `out` outer * inner; `workspace` at least
-/// reduce_workspace() (ArgumentError otherwise, and for n = 0: nothing has no maximum, and no sum is meant by
-/// it).
+/// reduce_workspace(). ArgumentError otherwise, and for n = 0.
 template <class T>  // float, half or bfloat16
 void reduce(runtime::Stream& s, ReduceOp op, const runtime::Slice<const T>& in, const runtime::Slice<T>& out,
             const ReduceShape& shape, const runtime::Slice<float>& workspace);

@@ -35,7 +35,7 @@ TEST(reduce, runs_on_every_architecture) {
   }
 }
 
-TEST(reduce, half_sums_do_not_stagnate) {  // 1 + 1 + ... in f16 stops at 2048
+TEST(reduce, half_precision_does_not_stagnate) {  // 1 + 1 + ... in f16 stops at 2048
   HostArray ones(DType::f16, {10000});
   for (std::uint64_t i = 0; i < 10000; ++i) ones.set(i, 1);
   auto device = runtime::Device::open("emu");

@@ -13,6 +13,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -85,46 +86,56 @@ void rotate(const RopeConfig& b, const Val<f32>& x, const Val<f32>& y, const Val
   second.push_back(fma(x, sine, y * c));
 }
 
-void rope_tokens(Kernel& k, RopeConfig b, In<b8> x, Out<b8> y, In<f32> cos, In<f32> sin, In<b8> positions,
-                 Val<u64> tokens, Val<u32> heads, Val<u32> dim, Val<u32> rotary, Val<u64> sequence,
-                 Val<u64> offset, Val<u64> limit, Val<u64> x_token, Val<u64> x_head, Val<u64> y_token,
-                 Val<u64> y_head) {
+template <template <class> class V>
+struct RopeArgs {
+  V<In<b8>> x;
+  V<Out<b8>> y;
+  V<In<f32>> cos, sin;
+  V<In<b8>> positions;
+  V<u64> tokens;
+  V<u32> heads, dim, rotary;
+  V<u64> sequence, offset;
+  V<u64> limit;                             ///< positions that the tables have
+  V<u64> x_token, x_head, y_token, y_head;  ///< strides, in elements
+};
+
+void rope_tokens(Kernel& k, RopeConfig b, RopeArgs<DeviceArg> p) {
   k.block(kThreads);
   const auto e = std::uint32_t(b.elements);
   // Accesses that are rotated, then those beyond the rotary part, which are copied.
-  const auto rotating = b.interleaved ? rotary / e : rotary / (2 * e);
-  const auto per_token = b.copies_rest ? rotating + (dim - rotary) / e : rotating;
-  const auto groups = (heads + std::uint32_t(kHeadsEach - 1)) / std::uint32_t(kHeadsEach);
+  const auto rotating = b.interleaved ? p.rotary / e : p.rotary / (2 * e);
+  const auto per_token = b.copies_rest ? rotating + (p.dim - p.rotary) / e : rotating;
+  const auto groups = (p.heads + std::uint32_t(kHeadsEach - 1)) / std::uint32_t(kHeadsEach);
   const auto index = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
   const auto work = to<u64>(per_token) * to<u64>(groups);
   const auto token = index / work;
   const auto rest = to<u32>(index - token * work);
   const auto group = rest / per_token, access = rest - group * per_token;
-  const Val<pred> here = token < tokens;
+  const Val<pred> here = token < p.tokens;
   const auto position = [&]() -> Val<u64> {
-    if (b.position_bytes == 8) return bits<u64>(positions.as<s64>().ld_if<1>(here, token, Val<s64>(0))[0]);
+    if (b.position_bytes == 8) return bits<u64>(p.positions.as<s64>().ld_if<1>(here, token, Val<s64>(0))[0]);
     if (b.position_bytes == 4)
-      return bits<u64>(to<s64>(positions.as<s32>().ld_if<1>(here, token, Val<s32>(0))[0]));
-    return offset + token % sequence;
+      return bits<u64>(to<s64>(p.positions.as<s32>().ld_if<1>(here, token, Val<s32>(0))[0]));
+    return p.offset + token % p.sequence;
   }();
   const Val<pred> rotates = access < rotating;
   const auto first_pair = b.interleaved ? access * (e / 2) : access * e;
   Floats c, s;
-  const Val<pred> known = here & rotates & (position < limit);
+  const Val<pred> known = here & rotates & (position < p.limit);
   Rotation(k, b).angles(position, select(rotates, first_pair, Val<u32>(0)),
-                        b.interleaved ? b.elements / 2 : b.elements, cos, sin, to<u64>(rotary / 2), known, c,
-                        s);
-  const auto copied = rotary + (access - rotating) * e;
+                        b.interleaved ? b.elements / 2 : b.elements, p.cos, p.sin, to<u64>(p.rotary / 2),
+                        known, c, s);
+  const auto copied = p.rotary + (access - rotating) * e;
   const auto low = select(rotates, access * e, copied);
   const Format fx{b.x, b.elements}, fy{b.y, b.elements};
-  const auto half_bytes = [&](DType t) { return to<u64>(rotary / 2) * std::uint64_t(cgp::bytes(t)); };
+  const auto half_bytes = [&](DType t) { return to<u64>(p.rotary / 2) * std::uint64_t(cgp::bytes(t)); };
   const auto head0 = group * std::uint32_t(kHeadsEach);
-  const auto end = min(heads, head0 + std::uint32_t(kHeadsEach));
+  const auto end = min(p.heads, head0 + std::uint32_t(kHeadsEach));
   k.loop(range(head0, select(here, end, Val<u32>(0)), Val<u32>(1)), [&](Val<u32> head) {
-    const auto from =
-        x.at((token * x_token + to<u64>(head) * x_head + to<u64>(low)) * std::uint64_t(cgp::bytes(b.x)));
-    const auto to_y =
-        y.at((token * y_token + to<u64>(head) * y_head + to<u64>(low)) * std::uint64_t(cgp::bytes(b.y)));
+    const auto from = p.x.at((token * p.x_token + to<u64>(head) * p.x_head + to<u64>(low)) *
+                             std::uint64_t(cgp::bytes(b.x)));
+    const auto to_y = p.y.at((token * p.y_token + to<u64>(head) * p.y_head + to<u64>(low)) *
+                             std::uint64_t(cgp::bytes(b.y)));
     const Val<pred> all = here;
     const auto a = row::load(fx, from, 0, all);
     const auto fa = row::floats(fx, a);
@@ -313,10 +324,23 @@ void rope(runtime::Stream& s, const Rope& given) {
   const std::uint64_t per_token = rotating + (b.copies_rest ? (r.dim - rotary) / e : 0);
   const std::uint64_t work = r.tokens * per_token * ((r.heads + kHeadsEach - 1) / kHeadsEach);
   if (work == 0) return;
-  load(s.device(), make(b))(s, runtime::grid_for(work, kThreads), r.x.arg(), r.y.arg(), r.cos.arg(),
-                            r.sin.arg(), r.positions.arg(), r.tokens, std::uint32_t(r.heads),
-                            std::uint32_t(r.dim), std::uint32_t(rotary), r.sequence, r.offset, p.limit,
-                            r.x_token, r.x_head, r.y_token, r.y_head);
+  launch::launch_kernel(s, load(s.device(), make(b)), runtime::grid_for(work, kThreads),
+                        RopeArgs<launch::HostArg>{.x = r.x.arg(),
+                                                  .y = r.y.arg(),
+                                                  .cos = r.cos.arg(),
+                                                  .sin = r.sin.arg(),
+                                                  .positions = r.positions.arg(),
+                                                  .tokens = r.tokens,
+                                                  .heads = std::uint32_t(r.heads),
+                                                  .dim = std::uint32_t(r.dim),
+                                                  .rotary = std::uint32_t(rotary),
+                                                  .sequence = r.sequence,
+                                                  .offset = r.offset,
+                                                  .limit = p.limit,
+                                                  .x_token = r.x_token,
+                                                  .x_head = r.x_head,
+                                                  .y_token = r.y_token,
+                                                  .y_head = r.y_head});
 }
 
 // ---------------------------------------------------------------- catalogue

@@ -17,8 +17,8 @@ struct RopeFrequencies {
   double base = 10000;
   std::uint64_t rotary = 0;  ///< elements of a head that are rotated: even
   RopeScaling scaling = RopeScaling::none;
-  double factor = 1;                             ///< by which the context grew
-  double original_positions = 0;                 ///< yarn, llama3: the context before
+  double factor = 1;                             ///< context length over original_positions
+  double original_positions = 0;                 ///< yarn, llama3: context length of the training
   double beta_fast = 32, beta_slow = 1;          ///< yarn
   double low_frequency = 1, high_frequency = 4;  ///< llama3
 };

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
-#include "cgp/dsl/core/kernel_params.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels::row {
 namespace {
@@ -47,24 +47,31 @@ struct Parameters {
   V<u64> a, b, c, d;
 };
 
-// `first`: the number of the launch's first element.
-void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8> column, Out<b8> y0,
-              Out<b8> y1, Out<b8> y2, Val<u64> rows, Val<u64> cols, Pitches<Val> x_pitch,
-              Pitches<Val> y_pitch, Val<u64> first, Parameters<Val> parameters) {
+template <template <class> class V>
+struct ElementArgs {
+  V<In<b8>> x0, x1, x2, column;
+  V<Out<b8>> y0, y1, y2;
+  V<u64> rows, cols;
+  V<StructArg<Pitches>> x_pitch, y_pitch;  ///< in elements
+  V<u64> first;                            ///< number of the launch's first element
+  V<StructArg<Parameters>> parameters;
+};
+
+void elements(Kernel& k, ElementConfig b, ElementArgs<DeviceArg> args) {
   k.block(b.threads);
-  const In<b8> in[] = {x0, x1, x2};
-  const Out<b8> out[] = {y0, y1, y2};
+  const In<b8> in[] = {args.x0, args.x1, args.x2};
+  const Out<b8> out[] = {args.y0, args.y1, args.y2};
   const auto e = std::uint64_t(b.elements), unroll = std::uint64_t(b.unroll);
-  const auto per_row = cols / e;
+  const auto per_row = args.cols / e;
   struct Place {
     Val<pred> inside;
     Val<u64> row, col, access;
   };
   std::vector<Place> at;
   if (b.flat) {
-    const auto mine =
+    const auto own =
         b.unroll == 1 ? k.tid() : k.warp_index() * std::uint32_t(32 * b.unroll) + k.warp().lane();
-    const auto start = to<u64>(k.ctaid_x()) * (std::uint64_t(b.threads) * unroll) + to<u64>(mine);
+    const auto start = to<u64>(k.ctaid_x()) * (std::uint64_t(b.threads) * unroll) + to<u64>(own);
     for (std::uint64_t u = 0; u < unroll; ++u) {
       const auto a = u ? start + 32 * u : start;
       at.push_back({a < per_row, Val<u64>(0), a * e, a});
@@ -77,8 +84,8 @@ void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8
     const auto col = b.tiled ? a : a - group * per_row;
     for (std::uint64_t u = 0; u < unroll; ++u) {
       const auto row = group * unroll + u;
-      at.push_back(
-          {b.tiled ? (row < rows) & (col < per_row) : row < rows, row, col * e, row * per_row + col});
+      at.push_back({b.tiled ? (row < args.rows) & (col < per_row) : row < args.rows, row, col * e,
+                    row * per_row + col});
     }
   }
   // In bytes: one product for the first place, additions for the rows below it.
@@ -93,16 +100,17 @@ void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8
   std::vector<std::vector<Access>> words;
   for (std::size_t i = 0; i < b.inputs.size(); ++i) {
     words.emplace_back();
-    const auto from = offsets(x_pitch, i, b.inputs[i]);
+    const auto from = offsets(args.x_pitch, i, b.inputs[i]);
     for (std::size_t u = 0; u < at.size(); ++u)
       words.back().push_back(load<nc>(Format{b.inputs[i], b.elements}, in[i].at(from[u]), 0, at[u].inside));
   }
   std::vector<std::vector<Val<u64>>> to_bytes;
-  for (std::size_t i = 0; i < b.outputs.size(); ++i) to_bytes.push_back(offsets(y_pitch, i, b.outputs[i]));
+  for (std::size_t i = 0; i < b.outputs.size(); ++i)
+    to_bytes.push_back(offsets(args.y_pitch, i, b.outputs[i]));
   Floats of_column;  // where there is one, all places are in the same columns
   if (b.column) {
     const Format f{*b.column, b.elements};
-    const auto from = column.at(at[0].col * std::uint64_t(cgp::bytes(*b.column)));
+    const auto from = args.column.at(at[0].col * std::uint64_t(cgp::bytes(*b.column)));
     of_column = floats(f, load<nc>(f, from, 0, at[0].inside));
   }
   for (int u = 0; u < b.unroll; ++u) {
@@ -110,8 +118,10 @@ void elements(Kernel& k, ElementConfig b, In<b8> x0, In<b8> x1, In<b8> x2, In<b8
     std::vector<Floats> values;
     for (std::size_t i = 0; i < b.inputs.size(); ++i)
       values.push_back(floats({b.inputs[i], b.elements}, words[i][std::size_t(u)]));
-    const auto results = b.op->apply(k, values, of_column, first + p.access * e,
-                                     {parameters.a, parameters.b, parameters.c, parameters.d});
+
+    const auto results =
+        b.op->apply(k, values, of_column, args.first + p.access * e,
+                    {args.parameters.a, args.parameters.b, args.parameters.c, args.parameters.d});
     for (std::size_t i = 0; i < b.outputs.size(); ++i) {
       const Format f{b.outputs[i], b.elements};
       store(f, out[i].at(to_bytes[i][std::size_t(u)]), 0, p.inside, pack(f, results[i]));
@@ -219,9 +229,20 @@ void launch(runtime::Stream& s, const ElementProblem& p, const Plan& plan, std::
   if (b.tiled)
     blocks = {std::uint32_t((plan.cols / std::uint64_t(b.elements) + threads - 1) / threads),
               std::uint32_t(groups)};
-  load(s.device(), make(p, b))(s, blocks, arg(p.inputs, 0), arg(p.inputs, 1), arg(p.inputs, 2),
-                               p.column.arg(), arg(p.outputs, 0), arg(p.outputs, 1), arg(p.outputs, 2),
-                               plan.rows, plan.cols, pitches(plan.in), pitches(plan.out), first, parameters);
+  launch::launch_kernel(s, load(s.device(), make(p, b)), blocks,
+                        ElementArgs<launch::HostArg>{.x0 = arg(p.inputs, 0),
+                                                     .x1 = arg(p.inputs, 1),
+                                                     .x2 = arg(p.inputs, 2),
+                                                     .column = p.column.arg(),
+                                                     .y0 = arg(p.outputs, 0),
+                                                     .y1 = arg(p.outputs, 1),
+                                                     .y2 = arg(p.outputs, 2),
+                                                     .rows = plan.rows,
+                                                     .cols = plan.cols,
+                                                     .x_pitch = pitches(plan.in),
+                                                     .y_pitch = pitches(plan.out),
+                                                     .first = first,
+                                                     .parameters = parameters});
 }
 
 Plan tail_of(const Plan& plan) {

@@ -13,9 +13,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 Val<f32> add(Val<f32> a, Val<f32> b) { return a + b; }
 Val<f32> larger(Val<f32> a, Val<f32> b) { return max(a, b); }
 
-Floats each(const std::vector<Stat>& parts, std::size_t i) {
+Floats each(const std::vector<Stat>& partials, std::size_t i) {
   Floats v;
-  for (const auto& p : parts) v.push_back(p[i]);
+  for (const auto& p : partials) v.push_back(p[i]);
   return v;
 }
 
@@ -31,13 +31,13 @@ Val<f32> natural_log(const Val<f32>& v) {
   return lg2<approx>(v) * ln2;
 }
 
-std::vector<float> Sums::nothing() const { return std::vector<float>(std::size_t(n_), 0.f); }
-Stat Sums::merge(const std::vector<Stat>& parts) const {
+std::vector<float> SumFold::nothing() const { return std::vector<float>(std::size_t(n_), 0.f); }
+Stat SumFold::merge(const std::vector<Stat>& partials) const {
   Stat s;
-  for (std::size_t i = 0; i < std::size_t(n_); ++i) s.push_back(sum(each(parts, i)));
+  for (std::size_t i = 0; i < std::size_t(n_); ++i) s.push_back(sum(each(partials, i)));
   return s;
 }
-Stat Sums::lanes(Warp& w, const Stat& part, int width) const {
+Stat SumFold::lanes(Warp& w, const Stat& part, int width) const {
   Stat s;
   for (const auto& v : part) s.push_back(reduce(w, v, add, width));
   return s;
@@ -48,12 +48,12 @@ std::vector<float> MaxSum::nothing() const {
   v[0] = -kInf;
   return v;
 }
-Stat MaxSum::merge(const std::vector<Stat>& parts) const {
-  const auto m = largest(each(parts, 0)), base = reference(m);
+Stat MaxSum::merge(const std::vector<Stat>& partials) const {
+  const auto m = largest(each(partials, 0)), base = reference(m);
   Floats scaled;
-  for (const auto& p : parts) scaled.push_back(p[1] * exp_minus(p[0], base));
+  for (const auto& p : partials) scaled.push_back(p[1] * exp_minus(p[0], base));
   Stat s{m, sum(scaled)};
-  for (std::size_t i = 2; i < std::size_t(2 + more_); ++i) s.push_back(sum(each(parts, i)));
+  for (std::size_t i = 2; i < std::size_t(2 + more_); ++i) s.push_back(sum(each(partials, i)));
   return s;
 }
 Stat MaxSum::lanes(Warp& w, const Stat& part, int width) const {
@@ -66,7 +66,7 @@ Stat MaxSum::lanes(Warp& w, const Stat& part, int width) const {
 
 namespace {
 
-// From the totals (count, sum) of the parts: the mean; and what each part adds to the squares about it.
+// From the totals (count, sum) of the partials: the mean; and what each part adds to the squares about it.
 Val<f32> mean_of(const Val<f32>& total, const Val<f32>& count) {
   return total / max(count, Val<f32>(1.f));  // no elements: 0
 }
@@ -77,12 +77,12 @@ Val<f32> about(const Stat& part, const Val<f32>& mean) {
 
 }  // namespace
 
-Stat Moments::merge(const std::vector<Stat>& parts) const {
+Stat Moments::merge(const std::vector<Stat>& partials) const {
   Floats totals;
-  for (const auto& p : parts) totals.push_back(p[0] * p[1]);
-  const auto count = sum(each(parts, 0)), mean = mean_of(sum(totals), count);
+  for (const auto& p : partials) totals.push_back(p[0] * p[1]);
+  const auto count = sum(each(partials, 0)), mean = mean_of(sum(totals), count);
   Floats squares;
-  for (const auto& p : parts) squares.push_back(about(p, mean));
+  for (const auto& p : partials) squares.push_back(about(p, mean));
   return {count, mean, sum(squares)};
 }
 Stat Moments::lanes(Warp& w, const Stat& part, int width) const {
@@ -114,18 +114,18 @@ Stat CountedMoments::lanes(Warp& w, const Stat& part, int width) const {
 Stat CountedMoments::warps(Warp& w, const Stat& part, int width) const {
   return counted(w, part, constants_->count.slot, constants_->of_block, width);
 }
-Stat CountedMoments::merge(const std::vector<Stat>& parts) const {
+Stat CountedMoments::merge(const std::vector<Stat>& partials) const {
   const auto& c = constants_->count;
   Floats counts, totals, squares;
-  for (std::size_t r = 0; r < parts.size(); ++r) {
+  for (std::size_t r = 0; r < partials.size(); ++r) {
     const auto left = r ? max(c.row - c.of_block * float(r), Val<f32>(0.f)) : c.row;
     counts.push_back(min(left, Val<f32>(c.of_block)));
-    totals.push_back(parts[r][0] * counts.back());
+    totals.push_back(partials[r][0] * counts.back());
   }
   const auto mean = sum(totals) * constants_->of_row;
-  for (std::size_t r = 0; r < parts.size(); ++r) {
-    const auto d = parts[r][0] - mean;
-    squares.push_back(fma(d * d, counts[r], parts[r][1]));
+  for (std::size_t r = 0; r < partials.size(); ++r) {
+    const auto d = partials[r][0] - mean;
+    squares.push_back(fma(d * d, counts[r], partials[r][1]));
   }
   return {mean, sum(squares)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How the statistics of parts of a row combine: in one thread, between lanes, between warps and blocks. The
+// How the statistics of partials of a row combine: in one thread, between lanes, between warps and blocks. The
 // order is fixed by the shape, so results repeat bit by bit.
 #include <optional>
 
@@ -17,9 +17,9 @@ class Fold {
   virtual ~Fold() = default;
   /// The statistics of no elements.
   virtual std::vector<float> nothing() const = 0;
-  /// Of several disjoint parts held by one thread.
-  virtual Stat merge(const std::vector<Stat>& parts) const = 0;
-  /// Of the parts that `width` neighbouring lanes hold; every one of them gets it.
+  /// Of several disjoint partials held by one thread.
+  virtual Stat merge(const std::vector<Stat>& partials) const = 0;
+  /// Of the partials that `width` neighbouring lanes hold; every one of them gets it.
   virtual Stat lanes(dsl::Warp& w, const Stat& part, int width) const = 0;
   /// Of the warps of a block, which as many lanes hold.
   virtual Stat warps(dsl::Warp& w, const Stat& part, int width) const { return lanes(w, part, width); }
@@ -27,11 +27,11 @@ class Fold {
 };
 
 /// `n` independent sums.
-class Sums : public Fold {
+class SumFold : public Fold {
  public:
-  explicit Sums(int n) : n_(n) {}
+  explicit SumFold(int n) : n_(n) {}
   std::vector<float> nothing() const override;
-  Stat merge(const std::vector<Stat>& parts) const override;
+  Stat merge(const std::vector<Stat>& partials) const override;
   Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
 
  private:
@@ -44,7 +44,7 @@ class MaxSum : public Fold {
  public:
   explicit MaxSum(int more = 0) : more_(more) {}
   std::vector<float> nothing() const override;
-  Stat merge(const std::vector<Stat>& parts) const override;
+  Stat merge(const std::vector<Stat>& partials) const override;
   Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
 
  private:
@@ -56,18 +56,18 @@ class MaxSum : public Fold {
 class Moments : public Fold {
  public:
   std::vector<float> nothing() const override { return {0, 0, 0}; }
-  Stat merge(const std::vector<Stat>& parts) const override;
+  Stat merge(const std::vector<Stat>& partials) const override;
   Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
 };
 
-/// How many elements the parts have that a thread combines, the same in every row.
+/// How many elements the partials have that a thread combines, the same in every row.
 struct PartCounts {
   Val<f32> thread, warp;  ///< of this thread and of its warp
   Val<f32> slot, block;   ///< of the warp whose statistics this lane gets, and of this block
   Val<f32> row;
   float of_block;  ///< of the blocks of a row, but for the last ones
 };
-/// (mean, sum of squared differences from it) of parts whose counts are known: no count travels, and means
+/// (mean, sum of squared differences from it) of partials whose counts are known: no count travels, and means
 /// need no division.
 class CountedMoments : public Fold {
  public:
@@ -75,7 +75,7 @@ class CountedMoments : public Fold {
   const Val<f32>& of_thread() const { return constants_->of_thread; }  ///< 1 / elements; 0 without
   const Val<f32>& of_row() const { return constants_->of_row; }        ///< 1 / elements
   std::vector<float> nothing() const override { return {0, 0}; }
-  Stat merge(const std::vector<Stat>& parts) const override;  ///< of the blocks of a row
+  Stat merge(const std::vector<Stat>& partials) const override;  ///< of the blocks of a row
   Stat lanes(dsl::Warp& w, const Stat& part, int width) const override;
   Stat warps(dsl::Warp& w, const Stat& part, int width) const override;
 

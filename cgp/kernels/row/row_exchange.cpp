@@ -17,14 +17,14 @@ RowExchange::RowExchange(Kernel& k, const RowConfig& c, const Fold* fold) : k_(k
   barriers_.emplace(k, peer_sets);
 }
 
-Stat RowExchange::operator()(const Stat& mine, const Visit& visit,
+Stat RowExchange::operator()(const Stat& own, const Visit& visit,
                              const std::function<void()>& all_arrived) const {
   if (c_.cluster > 1) {
-    send(mine, visit, all_arrived);
+    send(own, visit, all_arrived);
     return receive(visit);
   }
   auto w = k_.warp();
-  const auto of_warp = fold_->lanes(w, mine, std::min(c_.threads, 32));
+  const auto of_warp = fold_->lanes(w, own, std::min(c_.threads, 32));
   if (warps_ > 1) return in_block(w, of_warp, visit, all_arrived);
   if (c_.stages) k_.sync();
   all_arrived();
@@ -46,8 +46,8 @@ Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const Visit& visit,
   const auto slots = set(slots_, warps_ * size_, 2, visit);
   const auto lane = w.lane();
   k_.if_(lane == 0, [&] {
-    const auto mine = slots.at(k_.warp_index() * std::uint32_t(size_));
-    for (int i = 0; i < size_; ++i) mine.st(i, of_warp[std::size_t(i)]);
+    const auto own = slots.at(k_.warp_index() * std::uint32_t(size_));
+    for (int i = 0; i < size_; ++i) own.st(i, of_warp[std::size_t(i)]);
   });
   k_.sync();
   all_arrived();
@@ -65,9 +65,9 @@ Stat RowExchange::in_block(Warp& w, const Stat& of_warp, const Visit& visit,
 // Every block sends its statistics to all, itself included; the barrier counts the bytes that arrive. A set
 // of slots is written again two rows later: by then every block has sent the row between, and so has read
 // this one. With overlap_exchange a block sends the next row before it reads this one, and it takes four.
-void RowExchange::send(const Stat& mine, const Visit& visit, const std::function<void()>& all_arrived) const {
+void RowExchange::send(const Stat& own, const Visit& visit, const std::function<void()>& all_arrived) const {
   auto w = k_.warp();
-  const auto of_block = in_block(w, fold_->lanes(w, mine, std::min(c_.threads, 32)), visit, all_arrived);
+  const auto of_block = in_block(w, fold_->lanes(w, own, std::min(c_.threads, 32)), visit, all_arrived);
   const auto slots = set(peer_slots_, c_.cluster * size_, peer_sets(), visit);
   const auto barrier = barriers_->at(visit);
   auto cta = k_.cta();
@@ -85,13 +85,13 @@ void RowExchange::send(const Stat& mine, const Visit& visit, const std::function
 Stat RowExchange::receive(const Visit& visit) const {
   const auto slots = set(peer_slots_, c_.cluster * size_, peer_sets(), visit);
   barriers_->wait(visit);
-  std::vector<Stat> parts;
+  std::vector<Stat> partials;
   for (int r = 0; r < c_.cluster; ++r) {
     Stat s;
     for (int i = 0; i < size_; ++i) s.push_back(slots.ld(r * size_ + i));
-    parts.push_back(std::move(s));
+    partials.push_back(std::move(s));
   }
-  return fold_->merge(parts);
+  return fold_->merge(partials);
 }
 
 }  // namespace cgp::kernels::row

@@ -18,9 +18,9 @@ class RowExchange {
   /// `fold` may be null: then there is nothing to exchange.
   RowExchange(Kernel& k, const RowConfig& c, const Fold* fold);
   /// `all_arrived` is recorded where every thread of the block has come here.
-  Stat operator()(const Stat& mine, const Visit& visit, const std::function<void()>& all_arrived) const;
+  Stat operator()(const Stat& own, const Visit& visit, const std::function<void()>& all_arrived) const;
   /// In a cluster the same in two steps; the next row may be sent before this one is received.
-  void send(const Stat& mine, const Visit& visit, const std::function<void()>& all_arrived) const;
+  void send(const Stat& own, const Visit& visit, const std::function<void()>& all_arrived) const;
   Stat receive(const Visit& visit) const;
   Val<u32> next(const Val<u32>& visit) const { return (visit + 1) & (2 * peer_sets() - 1); }
 

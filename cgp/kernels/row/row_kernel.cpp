@@ -28,10 +28,10 @@ Val<u64> offset(const RowsOf<P>& rows, const Val<u64>& row, const Val<u64>& firs
 template <class P>
 Access gather(const Format& f, const P& from, const Val<pred>& inside) {
   const Format one{f.dtype, 1};
-  Access single, words;
-  for (int i = 0; i < f.elements; ++i) single.push_back(load(one, from, i, inside)[0]);
-  if (f.dtype == DType::f32 || f.elements == 1) return single;
-  for (std::size_t i = 0; i < single.size(); i += 2) words.push_back(single[i] | single[i + 1] << 16);
+  Access alone, words;
+  for (int i = 0; i < f.elements; ++i) alone.push_back(load(one, from, i, inside)[0]);
+  if (f.dtype == DType::f32 || f.elements == 1) return alone;
+  for (std::size_t i = 0; i < alone.size(); i += 2) words.push_back(alone[i] | alone[i + 1] << 16);
   return words;
 }
 
@@ -55,10 +55,10 @@ Floats Values::column(int which, int j, int use) const {
   // Read again rather than kept: the second time from another address, as far as the compiler knows.
   const auto again = zero(use);
   const auto first = again ? first_ + to<u64>(*again) : first_;
-  const auto mine = c.base.at(first * std::uint64_t(cgp::bytes(c.dtype)));
+  const auto own = c.base.at(first * std::uint64_t(cgp::bytes(c.dtype)));
   const int at = j * int(step_ / std::uint64_t(elements_));
   // Loads that may not move up across stores: all of them at once would take too many registers.
-  return floats(f, again && j > 1 ? load<dsl::weak>(f, mine, at, inside(j)) : load(f, mine, at, inside(j)));
+  return floats(f, again && j > 1 ? load<dsl::weak>(f, own, at, inside(j)) : load(f, own, at, inside(j)));
 }
 void Values::Target::store(int j, const Floats& v) const { store_packed(j, pack(format, v)); }
 Values::Target Values::target(const OutRows& rows) const {
@@ -101,20 +101,20 @@ class RowKernel {
     struct State {
       std::vector<std::vector<Access>> words;
       Val<u32> visit;
-      std::vector<Floats> sums;
-      static auto carried() { return std::tuple(&State::words, &State::visit, &State::sums); }
+      std::vector<Floats> acc;
+      static auto carried() { return std::tuple(&State::words, &State::visit, &State::acc); }
     };
     const auto count = (rows_ + std::uint64_t(c_.rows - 1)) / std::uint64_t(c_.rows);
-    auto end =
-        k_.loop(range(first, count, teams), State{load_inputs(values(first, part)), Val<u32>(0), no_sums()},
-                [&](Val<u64> at, State s) {
-                  auto v = filled(values(at, part), std::move(s.words));
-                  v.held_ = columns ? &*columns : nullptr;
-                  auto next = load_inputs(values(at + teams, part));
-                  auto sums = one(v, s.visit, std::move(s.sums));
-                  return State{std::move(next), exchange_.next(s.visit), std::move(sums)};
-                });
-    store_sums(values(first, part), end.sums);
+    auto end = k_.loop(range(first, count, teams),
+                       State{load_inputs(values(first, part)), Val<u32>(0), zero_accumulators()},
+                       [&](Val<u64> at, State s) {
+                         auto v = filled(values(at, part), std::move(s.words));
+                         v.held_ = columns ? &*columns : nullptr;
+                         auto next = load_inputs(values(at + teams, part));
+                         auto acc = one(v, s.visit, std::move(s.acc));
+                         return State{std::move(next), exchange_.next(s.visit), std::move(acc)};
+                       });
+    store_accumulators(values(first, part), end.acc);
   }
 
   void ring() {
@@ -132,7 +132,7 @@ class RowKernel {
     };
     auto end = k_.loop(
         range(first, rows_, teams),
-        State{{Val<u32>(0), {}, no_sums(), edges(first, teams, 0, part)},
+        State{{Val<u32>(0), {}, zero_accumulators(), edges(first, teams, 0, part)},
               c_.prefetch ? begin(first) : RowWords()},
         [&](Val<u64> row, State t) {
           auto& s = t.ring;
@@ -143,11 +143,11 @@ class RowKernel {
           const auto v = staged(row, part, ring, s.at.stage(), columns, std::move(row_words), s.edges);
           const auto stat = statistics(
               v, s.visit, [&] { fill(ring, row + teams * std::uint64_t(c_.stages), s.at.stage()); });
-          auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-          return State{{exchange_.next(s.visit), ring.next(s.at), std::move(sums), std::move(next_edges)},
+          auto acc = op_.finish(k_, v, stat, std::move(s.acc));
+          return State{{exchange_.next(s.visit), ring.next(s.at), std::move(acc), std::move(next_edges)},
                        std::move(next_words)};
         });
-    store_sums(values(first, part), end.ring.sums);
+    store_accumulators(values(first, part), end.ring.acc);
   }
 
   // While the blocks of a cluster wait for each other's statistics of a row they work on the next one's. A
@@ -180,25 +180,25 @@ class RowKernel {
     const auto first_edges = edges(first, teams, 0, part);
     auto next_edges = edges(first, teams, 1, part);
     send(first, row_words, {}, Val<u32>(0), first_edges, [] {});
-    auto end = k_.loop(range(first, rows_, teams),
-                       State{{Val<u32>(0), {}, no_sums(), first_edges}, row_words, std::move(next_edges)},
-                       [&](Val<u64> row, State t) {
-                         auto& s = t.ring;
-                         const auto after = ring.next(s.at);
-                         const auto visit = exchange_.next(s.visit);
-                         auto next_words = begin(row + teams);
-                         auto after_next = edges(row, teams, 2, part);
-                         send(row + teams, next_words, after, visit, t.next_edges,
-                              [&] { fill(ring, row + teams * std::uint64_t(others), ring.previous(s.at)); });
-                         const auto v =
-                             staged(row, part, ring, s.at.stage(), columns, std::move(t.row_words), s.edges);
-                         const auto stat = exchange_.receive(s.visit);
-                         auto sums = op_.finish(k_, v, stat, std::move(s.sums));
-                         return State{{visit, after, std::move(sums), std::move(t.next_edges)},
-                                      std::move(next_words),
-                                      std::move(after_next)};
-                       });
-    store_sums(values(first, part), end.ring.sums);
+    auto end = k_.loop(
+        range(first, rows_, teams),
+        State{{Val<u32>(0), {}, zero_accumulators(), first_edges}, row_words, std::move(next_edges)},
+        [&](Val<u64> row, State t) {
+          auto& s = t.ring;
+          const auto after = ring.next(s.at);
+          const auto visit = exchange_.next(s.visit);
+          auto next_words = begin(row + teams);
+          auto after_next = edges(row, teams, 2, part);
+          send(row + teams, next_words, after, visit, t.next_edges,
+               [&] { fill(ring, row + teams * std::uint64_t(others), ring.previous(s.at)); });
+          const auto v = staged(row, part, ring, s.at.stage(), columns, std::move(t.row_words), s.edges);
+          const auto stat = exchange_.receive(s.visit);
+          auto acc = op_.finish(k_, v, stat, std::move(s.acc));
+          return State{{visit, after, std::move(acc), std::move(t.next_edges)},
+                       std::move(next_words),
+                       std::move(after_next)};
+        });
+    store_accumulators(values(first, part), end.ring.acc);
   }
 
   void two_passes() {
@@ -215,18 +215,18 @@ class RowKernel {
     if (op_.fold) {
       Stat none;
       for (float x : op_.fold->nothing()) none.push_back(Val<f32>(x));
-      const auto mine = k_.loop(accesses, none, [&](Val<u64> i, Stat s) {
-        const auto v = single(row, valid, i, of_row, place);
+      const auto own = k_.loop(accesses, none, [&](Val<u64> i, Stat s) {
+        const auto v = one_access(row, valid, i, of_row, place);
         return op_.fold->merge({s, op_.part(k_, v)});
       });
-      stat = exchange_(edge ? op_.fold->merge({mine, op_.part(k_, *edge)}) : mine, {}, [] {});
+      stat = exchange_(edge ? op_.fold->merge({own, op_.part(k_, *edge)}) : own, {}, [] {});
     }
     k_.loop(accesses,
-            [&](Val<u64> i) { (void)op_.finish(k_, single(row, valid, i, of_row, place), stat, {}); });
+            [&](Val<u64> i) { (void)op_.finish(k_, one_access(row, valid, i, of_row, place), stat, {}); });
     if (edge) (void)op_.finish(k_, *edge, stat, {});
   }
 
-  void single_pass() {
+  void one_pass() {
     const auto row = to<u64>(team());
     const auto part = row_part();
     const Val<pred> valid = row < rows_;
@@ -309,9 +309,9 @@ class RowKernel {
   void add_edge(Values& v, const Frame& f, const Val<u32>& part) const {
     const auto e = std::uint32_t(c_.elements);
     const auto on_right = part >= 2 * e;
-    const auto mine = select(on_right, part - 2 * e, part);
-    const auto there = to<u64>(mine) < select(on_right, f.right, f.left);
-    const auto column = to<u64>(mine) + select(on_right, cols_ - f.right, Val<u64>(0));
+    const auto own = select(on_right, part - 2 * e, part);
+    const auto there = to<u64>(own) < select(on_right, f.right, f.left);
+    const auto column = to<u64>(own) + select(on_right, cols_ - f.right, Val<u64>(0));
     v.misaligned_columns_ = true;
     v.edge_.emplace(Values::Edge{column, f.accesses, there, (part == 0) & v.valid_});
     v.inside_.push_back(there & v.valid_);
@@ -353,10 +353,10 @@ class RowKernel {
   std::vector<std::vector<Access>> load_inputs(const Values& v) const {
     std::vector<std::vector<Access>> words;
     for (const auto& in : op_.inputs) {
-      const auto mine = in.base.at(offset(in, v.row(), v.first_));
+      const auto own = in.base.at(offset(in, v.row(), v.first_));
       words.emplace_back();
       for (int j = 0; j < v.count() - int(v.edge_.has_value()); ++j)
-        words.back().push_back(load<nc>(format(in), mine, j * step(), v.inside(j), in.outside));
+        words.back().push_back(load<nc>(format(in), own, j * step(), v.inside(j), in.outside));
       if (v.edge_) words.back().push_back(load_edge(in, v));
     }
     return words;
@@ -367,8 +367,8 @@ class RowKernel {
     return v;
   }
   // One access of a row, for two passes.
-  Values single(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, RowWords of_row,
-                const std::optional<Frame>& place) const {
+  Values one_access(const Val<u64>& row, const Val<pred>& valid, const Val<u64>& i, RowWords of_row,
+                    const std::optional<Frame>& place) const {
     const auto first = i * std::uint64_t(c_.elements);
     Values v(row, valid, place ? first + place->left : first, c_.elements, 0);
     v.misaligned_columns_ = place.has_value();
@@ -382,10 +382,10 @@ class RowKernel {
     return filled(std::move(v), std::move(words));
   }
 
-  std::vector<Floats> one(Values v, const RowExchange::Visit& visit, std::vector<Floats> sums) {
+  std::vector<Floats> one(Values v, const RowExchange::Visit& visit, std::vector<Floats> acc) {
     v.of_row_ = op_.begin(k_, v.row(), v.valid());
     const auto stat = statistics(v, visit, [] {});
-    return op_.finish(k_, v, stat, std::move(sums));
+    return op_.finish(k_, v, stat, std::move(acc));
   }
   Stat statistics(const Values& v, const RowExchange::Visit& visit,
                   const std::function<void()>& elements_read) {
@@ -405,13 +405,13 @@ class RowKernel {
     const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(c_.elements));
     for (const auto& c : op_.columns) {
       const auto size = std::uint64_t(cgp::bytes(c.dtype));
-      const auto mine = c.base.at(v.first_ * size);
+      const auto own = c.base.at(v.first_ * size);
       const Format f{c.dtype, c_.elements};
       all.emplace_back();
       for (int j = 0; j < c_.loads; ++j) {
         const Val<pred> inside = part + std::uint32_t(j * step()) < accesses;
-        all.back().push_back(v.edge_ ? gather(f, mine.at(j * step() * f.bytes()), inside)
-                                     : load(f, mine, j * step(), inside));
+        all.back().push_back(v.edge_ ? gather(f, own.at(j * step() * f.bytes()), inside)
+                                     : load(f, own, j * step(), inside));
       }
       if (v.edge_)
         all.back().push_back(load(Format{c.dtype, 1}, c.base.at(v.edge_->column * size), 0, v.edge_->there));
@@ -419,25 +419,25 @@ class RowKernel {
     return all;
   }
 
-  std::vector<Floats> no_sums() const {
+  std::vector<Floats> zero_accumulators() const {
     return std::vector<Floats>(std::size_t(op_.accumulators),
                                Floats(std::size_t(c_.loads * c_.elements + c_.edges), Val<f32>(0.f)));
   }
   // partials[accumulator][team][column]
-  void store_sums(const Values& v, const std::vector<Floats>& sums) const {
+  void store_accumulators(const Values& v, const std::vector<Floats>& acc) const {
     if (!op_.accumulators) return;
-    const auto mine = c_.rows == 1 ? to<u64>(team())
-                                   : to<u64>(k_.ctaid_x()) * std::uint64_t(c_.rows) +
-                                         to<u64>(k_.tid() / std::uint32_t(c_.threads));
+    const auto own = c_.rows == 1 ? to<u64>(team())
+                                  : to<u64>(k_.ctaid_x()) * std::uint64_t(c_.rows) +
+                                        to<u64>(k_.tid() / std::uint32_t(c_.threads));
     const auto all = to<u64>(teams()) * std::uint64_t(c_.rows);
     const auto accesses = to<u32>(v.edge_ ? v.edge_->accesses : accesses_);
     const auto part = v.edge_ ? row_part() : to<u32>(v.first_ / std::uint64_t(c_.elements));
     const Format f{DType::f32, c_.elements};
-    for (std::size_t a = 0; a < sums.size(); ++a) {
-      const auto row = (all * std::uint64_t(a) + mine) * cols_;
+    for (std::size_t a = 0; a < acc.size(); ++a) {
+      const auto row = (all * std::uint64_t(a) + own) * cols_;
       const auto to_row = op_.partials->as<b8>().at((row + v.first_) * std::uint64_t(4));
       for (int j = 0; j < c_.loads; ++j) {
-        const auto from = sums[a].begin() + j * c_.elements;
+        const auto from = acc[a].begin() + j * c_.elements;
         const auto inside = [&]() -> Val<pred> { return part + std::uint32_t(j * step()) < accesses; };
         if (!v.edge_) {
           store(f, to_row, j * step(), inside(), pack(f, Floats(from, from + c_.elements)));
@@ -447,7 +447,7 @@ class RowKernel {
           op_.partials->st_if(inside(), row + v.first_ + std::uint64_t(j * step() * c_.elements + i),
                               from[i]);
       }
-      if (v.edge_) op_.partials->st_if(v.edge_->there, row + v.edge_->column, sums[a].back());
+      if (v.edge_) op_.partials->st_if(v.edge_->there, row + v.edge_->column, acc[a].back());
     }
   }
 
@@ -456,13 +456,13 @@ class RowKernel {
     const auto threads = std::uint32_t(c_.threads), part = std::uint32_t(part_accesses());
     const auto all = to<u32>(accesses_);
     const Val<u32> from = c_.cluster > 1 ? k_.cluster_ctarank() * part : Val<u32>(0);
-    const auto mine = min(select(all > from, all - from, Val<u32>(0)), Val<u32>(part));
+    const auto own = min(select(all > from, all - from, Val<u32>(0)), Val<u32>(part));
     // Of the `width` neighbouring threads from `first` on.
     const auto of = [&](const Val<u32>& first, std::uint32_t width) {
       std::vector<Val<u32>> n{Val<u32>(0)};
       for (int j = 0; j < c_.loads; ++j) {
         const auto at = first + std::uint32_t(j) * threads;
-        n.push_back(n.back() + min(select(mine > at, mine - at, Val<u32>(0)), Val<u32>(width)));
+        n.push_back(n.back() + min(select(own > at, own - at, Val<u32>(0)), Val<u32>(width)));
       }
       return n.back();
     };
@@ -472,7 +472,7 @@ class RowKernel {
     return {elements(of(k_.tid(), 1)),
             elements(of(k_.warp_index() * 32, 32)),
             elements(of_slot),
-            elements(mine),
+            elements(own),
             elements(all),
             float(part) * float(c_.elements)};
   }
@@ -485,10 +485,10 @@ class RowKernel {
   struct RingState {
     Val<u32> visit;
     BulkRing::Cursor at;
-    std::vector<Floats> sums;
+    std::vector<Floats> acc;
     std::vector<Access> edges;
     static auto carried() {
-      return std::tuple(&RingState::visit, &RingState::at, &RingState::sums, &RingState::edges);
+      return std::tuple(&RingState::visit, &RingState::at, &RingState::acc, &RingState::edges);
     }
   };
   // A row whose stage is full.
@@ -553,8 +553,8 @@ class RowKernel {
     int at = 0;
     for (std::size_t i = 0; i < input; ++i) at += input_bytes(i);
     const auto& in = op_.inputs[input];
-    const auto mine = ring.stage(stage, at).at(k_.tid() * std::uint32_t(format(in).bytes()));
-    return load(format(in), mine, j * c_.threads, v.inside(j), in.outside);
+    const auto own = ring.stage(stage, at).at(k_.tid() * std::uint32_t(format(in).bytes()));
+    return load(format(in), own, j * c_.threads, v.inside(j), in.outside);
   }
   std::vector<std::vector<Access>> read_stage(const Values& v, const BulkRing& ring,
                                               const Val<u32>& stage) const {
@@ -576,8 +576,8 @@ void run_rows(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64
   if (c.overlap_exchange && (c.cluster < 2 || c.stages < 3 || !op.fold))
     throw ArgumentError({"overlap_exchange needs statistics, a cluster and a ring of at least 3 stages",
                          "config", text::cat("it is ", describe(c)), "leave it out"});
-  if (c.single_pass && !(op.once && op.fold && c.loads && c.rows == 1 && !c.visits_many()))
-    throw ArgumentError({"single_pass needs statistics that are the result, and a block or a cluster a row",
+  if (c.one_pass && !(op.once && op.fold && c.loads && c.rows == 1 && !c.visits_many()))
+    throw ArgumentError({"one_pass needs statistics that are the result, and a block or a cluster a row",
                          "config", text::cat("it is ", describe(c)), "leave it out"});
   if (c.edges && c.threads < 3 * c.elements)
     throw ArgumentError({"rows with edges need three threads for each element of an access", "config",
@@ -586,8 +586,8 @@ void run_rows(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64
   if (c.cluster > 1) k.cluster(c.cluster);
   if (c.min_blocks) k.min_blocks(c.min_blocks);
   RowKernel kernel(k, c, rows, cols, op);
-  if (c.single_pass)
-    kernel.single_pass();
+  if (c.one_pass)
+    kernel.one_pass();
   else if (c.overlap_exchange)
     kernel.overlapping_ring();
   else if (c.stages)

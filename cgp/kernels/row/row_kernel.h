@@ -8,7 +8,7 @@
 //   ring         persistent blocks; bulk copies bring the next rows into shared memory (sm_90, 16-byte
 //                aligned); with overlap_exchange a cluster finishes a row one row later and no block waits
 //   two passes   rows of any length, read once for the statistics and again for the results
-//   single pass  rows of any length, read once, for operations whose results are statistics; the next loads
+//   one pass     rows of any length, read once, for operations whose results are statistics; the next loads
 //                are in flight while a thread works
 #include <functional>
 #include <optional>
@@ -20,24 +20,23 @@ namespace cgp::kernels::row {
 
 /// Build-time choices of a kernel on rows.
 struct RowConfig {
-  int elements = 1;    ///< per access
-  int threads = 32;    ///< of a block that share a row: 8, 16, 32, or a multiple of 32
-  int rows = 4;        ///< rows a block has at a time; 1 when threads > 32
-  int loads = 1;       ///< accesses of a thread that cover the row (single pass: at a time); 0: two passes
-  int cluster = 1;     ///< blocks that share a row (sm_90)
-  int stages = 0;      ///< > 0: a ring of so many rows
-  int min_blocks = 0;  ///< blocks an SM that registers must leave room for; 0: the assembler's choice
-  bool persistent = false;    ///< blocks visit several rows without a ring
+  int elements = 1;         ///< per access
+  int threads = 32;         ///< of a block that share a row: 8, 16, 32, or a multiple of 32
+  int rows = 4;             ///< rows a block has at a time; 1 when threads > 32
+  int loads = 1;            ///< accesses of a thread that cover the row (one pass: at a time); 0: two passes
+  int cluster = 1;          ///< blocks that share a row (sm_90)
+  int stages = 0;           ///< > 0: a ring of so many rows
+  int min_blocks = 0;       ///< blocks an SM that registers must leave room for; 0: the assembler's choice
+  bool persistent = false;  ///< blocks visit several rows without a ring
   bool hold_columns = false;  ///< persistent, ring: column vectors stay in registers
-  bool overlap_exchange =
-      false;                 ///< ring of 3 stages or more in a cluster: a row's statistics travel while the
-                             ///< next row's are computed; elements are read from their stage twice
-  bool single_pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
-  bool edges =
-      false;  ///< rows begin anywhere: accesses lie where memory is aligned (from 32 bytes on), single
-              ///< elements before and after them. All tensors' rows begin equally far from there,
-              ///< and threads >= 3 * elements. With hold_columns or sums over rows a team's rows
-              ///< are a multiple of 2 * elements apart.
+  /// Ring of 3 stages or more in a cluster: a row's statistics are exchanged while the next row's are computed;
+  /// elements are read from their stage twice.
+  bool overlap_exchange = false;
+  bool one_pass = false;  ///< rows are any number of times `loads` accesses, for RowOp::once
+  /// Misaligned rows: 16-byte accesses from the row's first 32-byte boundary on, single elements before and after
+  /// them. The rows of all tensors begin at the same distance from such a boundary; threads >= 3 * elements. With
+  /// hold_columns or sums over rows the rows of a team are a multiple of 2 * elements apart.
+  bool edges = false;
   bool prefetch = false;  ///< ring: what belongs to a row as a whole is loaded a row ahead
 
   bool visits_many() const { return persistent || stages > 0; }
@@ -52,7 +51,7 @@ struct RowConfig {
     v.number("min_blocks", "min_blocks", c.min_blocks, 0);
     v.flag("persistent", c.persistent);
     v.flag("hold_columns", c.hold_columns);
-    v.flag("single_pass", c.single_pass);
+    v.flag("one_pass", c.one_pass);
     v.flag("overlap_exchange", c.overlap_exchange);
     v.flag("prefetch", c.prefetch);
     v.flag("edges", c.edges);
@@ -80,12 +79,12 @@ struct Column {
   DType dtype;
 };
 
-/// A thread's elements of one row: `count` accesses, access j at element first + j * step. With edges the
-/// last one is a single element before or after the aligned part of the row.
+/// A thread's elements of one row: `count` accesses, access j at element first + j * step. With edges the last
+/// access is a single element before or after the aligned part of the row.
 class Values {
  public:
   int count() const { return int(inside_.size()); }
-  int elements() const { return elements_; }  ///< per access, but for
+  int elements() const { return elements_; }  ///< of an access; the edge's has one
   int elements(int j) const { return at_edge(j) ? 1 : elements_; }
   const Val<pred>& inside(int j) const { return inside_[std::size_t(j)]; }
   const Val<u64>& row() const { return row_; }
@@ -156,9 +155,8 @@ class Values {
   const std::vector<std::vector<Access>>* held_ = nullptr;  // [column][access]
 };
 
-/// What happens to a row. Calls come in this order, once each in the recorded code of a row (one or two passes: part and finish once per access; overlap_exchange: the next row's begin and part before
-/// finish): begin, part,
-/// finish.
+/// What happens to a row: begin, part, finish, each recorded once for a row. With one or two passes part and finish
+/// are recorded once for an access; with overlap_exchange the next row's begin and part come before finish.
 class RowOp {
  public:
   virtual ~RowOp() = default;
@@ -166,9 +164,9 @@ class RowOp {
   std::vector<Column> columns;
   /// How statistics combine; null: there are none.
   const Fold* fold = nullptr;
-  /// The same, where it wants to know counts: of rings, without edges.
+  /// The same where it needs element counts: rings without edges.
   CountedMoments* counted = nullptr;
-  /// finish() looks at no element of the row.
+  /// finish() reads no element of the row.
   bool once = false;
   /// Sums over rows: so many f32 per element of the row, handed to finish() and back. They end up in
   /// `partials`, one row of `cols` for each of the launch's row teams and accumulator.
@@ -180,7 +178,7 @@ class RowOp {
   /// Statistics of these elements.
   virtual Stat part(Kernel&, const Values&) = 0;
   /// Given the row's statistics: stores results; returns the accumulators, [accumulator][element].
-  virtual std::vector<Floats> finish(Kernel&, const Values&, const Stat&, std::vector<Floats> sums) = 0;
+  virtual std::vector<Floats> finish(Kernel&, const Values&, const Stat&, std::vector<Floats> acc) = 0;
 };
 
 /// Records the kernel: block and cluster size, loops, loads, exchange.

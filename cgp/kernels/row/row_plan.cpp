@@ -222,7 +222,8 @@ std::string held_reason(const RowConfig& t) {
                    t.overlap_exchange ? "; a row's statistics travel while the next's are computed" : "");
 }
 
-RowPlan plan_sums(const RowNeeds& n, RowConfig t, std::uint64_t accesses, const runtime::DeviceInfo& device) {
+RowPlan plan_accumulators(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
+                          const runtime::DeviceInfo& device) {
   // Four accesses of 16-bit elements a thread: the sums, the elements and the column vectors of more would
   // not fit its registers.
   std::uint64_t most = t.elements == 1 ? 8 : std::uint64_t(std::max(1, 32 / t.elements));
@@ -317,17 +318,17 @@ int widest_access(const RowNeeds& n) {
 
 RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit,
                   const runtime::DeviceInfo& device) {
-  const bool wide = fit != Fit::single;
+  const bool wide = fit != Fit::element;
   RowConfig t;
   t.elements = wide ? widest_access(n) : 1, t.edges = fit == Fit::edges;
   const std::uint64_t accesses = cols / std::uint64_t(t.elements);
   if (t.edges && (n.accumulators || !n.columns.empty())) {
     auto plan = plan_edges(n, t, accesses, rows, device);
-    if (!plan.config.loads) return plan_rows(n, rows, cols, Fit::single, device);
+    if (!plan.config.loads) return plan_rows(n, rows, cols, Fit::element, device);
     plan.why = text::cat("aligned between the edges of each row, ", accesses, " wide accesses; ", plan.why);
     return plan;
   }
-  if (n.accumulators) return plan_sums(n, t, accesses, device);
+  if (n.accumulators) return plan_accumulators(n, t, accesses, device);
   const std::uint64_t inputs = n.inputs.size(), clusters = device.max_cluster >= 8 ? 8 : 1;
   std::uint64_t most = 16;
   while (most > 1 && wide &&
@@ -346,7 +347,7 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   t.rows = 1;
   if (n.once && accesses > 512 * most) {
     // Nothing keeps the row: a block walks along it, with as many blocks a row as the device has to spare.
-    t.single_pass = true, t.threads = 512, t.loads = int(std::min<std::uint64_t>(most, 4));
+    t.one_pass = true, t.threads = 512, t.loads = int(std::min<std::uint64_t>(most, 4));
     const auto idle = std::uint64_t(std::max(1, device.sm_count)) / std::max<std::uint64_t>(rows, 1);
     while (t.cluster < int(clusters) && std::uint64_t(t.cluster) < idle) t.cluster *= 2;
     if (device.cc_major >= 9) t.min_blocks = std::clamp(int(device.registers_per_sm / (512 * 64)), 1, 2);
@@ -507,7 +508,7 @@ std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch)
   };
   for (std::uint64_t cols : {1024, 32, 16384, 256, 65536, 4096, 1 << 20}) {
     add(cols, Fit::wide);
-    if (cols == 256 || cols == 4096) add(cols, Fit::single);
+    if (cols == 256 || cols == 4096) add(cols, Fit::element);
   }
   for (std::uint64_t cols : {4096, 65536}) add(cols, Fit::edges);
   return all;

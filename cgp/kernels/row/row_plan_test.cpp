@@ -126,14 +126,14 @@ TEST(row_plan, rows_in_step_have_edges) {
              f = at(256, DType::f32);
   EXPECT_EQ(fit(8, 1000, {{x, {1000}}, {y, {1000}}}), Fit::wide);
   EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, tight}}), Fit::edges);
-  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, apart}}), Fit::edges);  // 8 elements further a row
-  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, wide}}), Fit::single);  // 15 further
-  EXPECT_EQ(fit(8, 1001, {{x, tight}, {off, tight}}), Fit::single);
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, apart}}), Fit::edges);   // 8 elements further a row
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {y, wide}}), Fit::element);  // 15 further
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {off, tight}}), Fit::element);
   EXPECT_EQ(fit(8, 1000, {{off, {1000}}, {off, {1000}}}, {x}), Fit::edges);
-  EXPECT_EQ(fit(8, 1001, {{x, tight}, {f, tight}}), Fit::edges);   // f32: every 4 elements
-  EXPECT_EQ(fit(8, 1001, {{f, tight}, {x, tight}}), Fit::single);  // the narrowest comes first
-  EXPECT_EQ(fit(8, 127, {{x, {127}}}), Fit::single);               // short
-  EXPECT_EQ(fit(8, 1001, {{x, {1001, 3, 3003}}}), Fit::single);    // in groups
+  EXPECT_EQ(fit(8, 1001, {{x, tight}, {f, tight}}), Fit::edges);    // f32: every 4 elements
+  EXPECT_EQ(fit(8, 1001, {{f, tight}, {x, tight}}), Fit::element);  // the narrowest comes first
+  EXPECT_EQ(fit(8, 127, {{x, {127}}}), Fit::element);               // short
+  EXPECT_EQ(fit(8, 1001, {{x, {1001, 3, 3003}}}), Fit::element);    // in groups
   EXPECT_EQ(fit(8, 1001, {{x, tight}, {View(), tight}}), Fit::edges);
 }
 

@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/softmax/softmax_ref.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -90,17 +91,24 @@ class Rows : public row::RowOp {
   SoftmaxOp op_;
   bool persistent_;
   row::MaxSum max_sum_;
-  row::Sums sum_{1};
+  row::SumFold sum_{1};
   OutRows out_;
 };
 
-void rows_kernel(Kernel& k, SoftmaxConfig b, In<b8> in, In<b8> dy, Out<b8> out, Val<u64> rows, Val<u64> cols,
-                 Val<u64> in_pitch, Val<u64> dy_pitch, Val<u64> out_pitch) {
-  Rows op(b.op, b.row.persistent, OutRows{out, out_pitch, b.out});
+template <template <class> class V>
+struct SoftmaxArgs {
+  V<In<b8>> in, dy;
+  V<Out<b8>> out;
+  V<u64> rows, cols;
+  V<u64> in_pitch, dy_pitch, out_pitch;  ///< in elements
+};
+
+void rows_kernel(Kernel& k, SoftmaxConfig b, SoftmaxArgs<DeviceArg> p) {
+  Rows op(b.op, b.row.persistent, OutRows{p.out, p.out_pitch, b.out});
   const bool forward = is_forward(b.op);
-  op.inputs.push_back({in, in_pitch, b.in, forward ? -std::numeric_limits<float>::infinity() : 0.f});
-  if (!forward) op.inputs.push_back({dy, dy_pitch, b.dy});
-  row::run_rows(k, b.row, rows, cols, op);
+  op.inputs.push_back({p.in, p.in_pitch, b.in, forward ? -std::numeric_limits<float>::infinity() : 0.f});
+  if (!forward) op.inputs.push_back({p.dy, p.dy_pitch, b.dy});
+  row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
 row::RowNeeds needs(const SoftmaxConfig& b) {
@@ -151,8 +159,15 @@ void launch(SoftmaxOp op, runtime::Stream& s, const Softmax& given) {
   const auto& r = p.r;
   if (r.rows == 0 || r.cols == 0) return;
   const auto fn = load(s.device(), make(p.build));
-  fn(s, row::grid(fn, p.build.row, needs(p.build), r.rows), r.in.arg(), r.dy.arg(), r.out.arg(), r.rows,
-     r.cols, r.in_layout.pitch, r.dy_layout.pitch, r.out_layout.pitch);
+  launch::launch_kernel(s, fn, row::grid(fn, p.build.row, needs(p.build), r.rows),
+                        SoftmaxArgs<launch::HostArg>{.in = r.in.arg(),
+                                                     .dy = r.dy.arg(),
+                                                     .out = r.out.arg(),
+                                                     .rows = r.rows,
+                                                     .cols = r.cols,
+                                                     .in_pitch = r.in_layout.pitch,
+                                                     .dy_pitch = r.dy_layout.pitch,
+                                                     .out_pitch = r.out_layout.pitch});
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
 namespace {
@@ -84,7 +85,7 @@ class TopKernel {
     });
   }
   /// The need-th largest of the threads' keys, at least 1, which is below all elements.
-  Val<u32> bound(const Keys& mine, const Val<u32>& need) {
+  Val<u32> bound(const Keys& own, const Val<u32>& need) {
     auto cta = k_.cta();
     const auto found = k_.loop(range(Val<u32>(0), Val<u32>(std::uint32_t(8 * digits_))),
                                std::pair{Val<u32>(0), Val<u32>(1u << (8 * digits_ - 1))},
@@ -92,7 +93,7 @@ class TopKernel {
                                  const auto& [least, bit] = state;
                                  const auto more = least | bit;
                                  std::vector<Val<u32>> count;
-                                 for (const auto& key : mine) {
+                                 for (const auto& key : own) {
                                    const auto here = bar_red<op::popc>(cta, key >= more);
                                    count.push_back(count.empty() ? here : count.back() + here);
                                  }
@@ -242,10 +243,10 @@ class TopKernel {
     const auto before = inclusive_scan(w_, through.back(), add) - through.back();
     std::vector<Val<u32>> key{Val<u32>(0)}, place{Val<u32>(0)};
     for (std::uint32_t i = 0; i < 8; ++i) {
-      const auto below = i ? before + through[i - 1] : before;
-      const Val<pred> here = (below < t.equals) & (t.equals <= below + bins[i]);
+      const auto lower = i ? before + through[i - 1] : before;
+      const Val<pred> here = (lower < t.equals) & (t.equals <= lower + bins[i]);
       key.push_back(select(here, first - i, key.back()));
-      place.push_back(select(here, t.equals - below, place.back()));
+      place.push_back(select(here, t.equals - lower, place.back()));
     }
     const auto found = reduce(w_, key.back(), add);
     return {t.key.is_literal() ? found : (t.key << 8) | found, reduce(w_, place.back(), add)};
@@ -278,8 +279,8 @@ class TopKernel {
           const auto total =
               warps_.ld_if(w_.lane() < std::uint32_t(threads_ / 32), w_.lane(), Val<u32>(0))[0];
           const auto all = inclusive_scan(w_, total, add);
-          const auto mine = shfl<idx>(w_, all - total, k_.warp_index());
-          const auto before = taken + mine + (through - equal.back());
+          const auto own = shfl<idx>(w_, all - total, k_.warp_index());
+          const auto before = taken + own + (through - equal.back());
           for (std::size_t e = 0; e < keys.size(); ++e) {
             const auto rank = before + equal[e];
             k_.if_((keys[e] == t.key) & (rank < t.equals),
@@ -302,13 +303,20 @@ class TopKernel {
   Ptr<shared, u32> bins_, warps_, counter_;
 };
 
-// Pitch in elements; `accesses` of a row.
-void topk_rows(Kernel& k, TopKConfig b, In<b8> in, Out<b8> values, Out<b8> index, Val<u64> accesses,
-               Val<u64> pitch, Val<u32> wanted) {
+template <template <class> class V>
+struct TopKArgs {
+  V<In<b8>> in;
+  V<Out<b8>> values, index;
+  V<u64> accesses;  ///< of a row
+  V<u64> pitch;     ///< in elements
+  V<u32> wanted;
+};
+
+void topk_rows(Kernel& k, TopKConfig b, TopKArgs<DeviceArg> p) {
   k.block(b.threads);
   const auto row = to<u64>(k.ctaid_x());
-  const auto from = in.at(row * (pitch * std::uint64_t(cgp::bytes(b.type))));
-  TopKernel top(k, b, from, accesses);
+  const auto from = p.in.at(row * (p.pitch * std::uint64_t(cgp::bytes(b.type))));
+  TopKernel top(k, b, from, p.accesses);
   const auto list = k.shared<u64>(b.slots);
   const auto clear = [&] {
     for (int i = 0; i < b.slots; i += b.threads)
@@ -316,24 +324,24 @@ void topk_rows(Kernel& k, TopKConfig b, In<b8> in, Out<b8> values, Out<b8> index
             [&] { list.st(k.tid() + std::uint32_t(i), Val<u64>(0)); });
   };
   clear();
-  const auto bound = top.bound(top.maxima(b.groups), wanted);
+  const auto bound = top.bound(top.maxima(b.groups), p.wanted);
   const auto found = assume_uniform(top.collect_from(bound, list, b.slots), Uniform::cta);
   k.if_(found > std::uint32_t(b.slots), [&] {
     clear();
-    top.collect(top.select_above(bound, wanted), wanted, list);
+    top.collect(top.select_above(bound, p.wanted), p.wanted, list);
   });
   top.sort(list, b.slots);
-  k.loop(range(k.tid(), wanted, Val<u32>(std::uint32_t(b.threads))), [&](const Val<u32>& r) {
+  k.loop(range(k.tid(), p.wanted, Val<u32>(std::uint32_t(b.threads))), [&](const Val<u32>& r) {
     const auto at = ~to<u32>(list.ld(r));
-    const auto to_slot = row * to<u64>(wanted) + to<u64>(r);
+    const auto to_slot = row * to<u64>(p.wanted) + to<u64>(r);
     if (b.wide)
-      index.as<u64>().st(to_slot, to<u64>(at));
+      p.index.as<u64>().st(to_slot, to<u64>(at));
     else
-      index.as<u32>().st(to_slot, at);
+      p.index.as<u32>().st(to_slot, at);
     if (b.type == DType::f32)
-      values.as<b32>().st(to_slot, from.as<const b32>().ld<nc>(at));
+      p.values.as<b32>().st(to_slot, from.as<const b32>().ld<nc>(at));
     else
-      values.as<b16>().st(to_slot, from.as<const b16>().ld<nc>(at));
+      p.values.as<b16>().st(to_slot, from.as<const b16>().ld<nc>(at));
   });
 }
 
@@ -421,9 +429,13 @@ void topk(runtime::Stream& s, const TopK& given) {
   const auto p = checked(given);
   const auto& t = p.t;
   if (t.rows == 0 || t.k == 0) return;
-  load(s.device(), make(p.build))(s, runtime::grid_for(t.rows, 1), t.in.arg(), t.values.arg(), t.index.arg(),
-                                  t.cols / std::uint64_t(p.build.elements), t.layout.pitch,
-                                  std::uint32_t(t.k));
+  launch::launch_kernel(s, load(s.device(), make(p.build)), runtime::grid_for(t.rows, 1),
+                        TopKArgs<launch::HostArg>{.in = t.in.arg(),
+                                                  .values = t.values.arg(),
+                                                  .index = t.index.arg(),
+                                                  .accesses = t.cols / std::uint64_t(p.build.elements),
+                                                  .pitch = t.layout.pitch,
+                                                  .wanted = std::uint32_t(t.k)});
 }
 
 Variant topk_variant(const TopK& t) { return make(checked(t).build); }

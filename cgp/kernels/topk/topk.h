@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The k largest elements of each row with their indices, sorted: descending, equals (-0 equals 0) by
-// ascending index; NaNs are larger than everything, as in torch.topk. Among equals at the end of the list
-// those of the lowest index are taken. The result does not depend on the order in which threads arrive.
+// The k largest elements of each row with their indices, in descending order, equal ones (-0 equals 0) in ascending
+// order of index; NaN is larger than any number, as in torch.topk. Of elements equal to the k-th largest the lowest
+// indices are taken. The result is the same at every run.
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/common/view.h"

@@ -15,9 +15,9 @@
 
 namespace cgp::kernels {
 
-transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const TransposeConfig& t,
-                                                 const dsl::Val<dsl::u32>& tiles_r,
-                                                 const dsl::Val<dsl::u32>& tiles_c) {
+transpose_impl::TileAt transpose_impl::tile_at(dsl::Kernel& k, const TransposeConfig& t,
+                                               const dsl::Val<dsl::u32>& tiles_r,
+                                               const dsl::Val<dsl::u32>& tiles_c) {
   using namespace dsl;
   const auto per_matrix = tiles_r * tiles_c, in_matrix = k.ctaid_x() % per_matrix;
   const auto place = [&](const Val<u32>& r, const Val<u32>& c) {
@@ -34,7 +34,7 @@ transpose_parts::TileAt transpose_parts::tile_at(dsl::Kernel& k, const Transpose
 namespace {
 
 using namespace dsl;
-using transpose_parts::tile_at, transpose_parts::walk;
+using transpose_impl::tile_at, transpose_impl::walk, transpose_impl::TransposeArgs;
 
 constexpr int kThreads = 256, kSide = 16;  // a 16 x 16 grid of threads
 
@@ -97,8 +97,7 @@ struct Micro<b8> {
 };
 
 template <class T>
-void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
-                      Val<u32> tiles_r, Val<u32> tiles_c) {
+void transpose_vector(Kernel& k, TransposeConfig t, typename TransposeArgs<T>::template Of<DeviceArg> p) {
   using M = Micro<T>;
   using Word = typename M::Word;
   constexpr int V = M::V, bank_groups = 8;  // 8 lanes of 16 bytes are one pass over the banks
@@ -108,18 +107,18 @@ void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
   k.block(kThreads);
   if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto smem = k.shared<Word>(t.tile_rows * t.tile_cols / V * M::words, 128);
-  const auto at = tile_at(k, t, tiles_r, tiles_c);
-  const auto base = at.matrix * rows * cols;
+  const auto at = tile_at(k, t, p.tiles_r, p.tiles_c);
+  const auto base = at.matrix * p.rows * p.cols;
   const auto tx = k.tid() % kSide, ty = k.tid() / kSide;
 
   std::vector<std::vector<typename M::Access>> subtiles;
   for (int q = 0; q < down; ++q)
-    for (int p = 0; p < across; ++p) {
+    for (int a = 0; a < across; ++a) {
       const auto row = at.row + to<u64>(ty * V) + q * kSide * V,
-                 col = at.col + to<u64>(tx * V) + p * kSide * V;
-      const auto inside = (row < rows) & (col < cols);
-      const auto from = walk(in.at(base + row * cols + col).template as<Word>(),
-                             cols / std::uint64_t(V) * std::uint64_t(M::words), V);
+                 col = at.col + to<u64>(tx * V) + a * kSide * V;
+      const auto inside = (row < p.rows) & (col < p.cols);
+      const auto from = walk(p.in.at(base + row * p.cols + col).template as<Word>(),
+                             p.cols / std::uint64_t(V) * std::uint64_t(M::words), V);
       std::vector<typename M::Access> m;
       for (int j = 0; j < V; ++j)
         m.push_back(from[std::size_t(j)].template ld_if<M::words, nc>(inside, 0, Val<Word>(0)));
@@ -127,22 +126,22 @@ void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
     }
   // The chunk index is XORed with the row so that neither side of the exchange has bank conflicts.
   for (int q = 0; q < down; ++q)
-    for (int p = 0; p < across; ++p) {
-      const auto transposed = M::transposed(subtiles[std::size_t(q * across + p)]);
+    for (int a = 0; a < across; ++a) {
+      const auto transposed = M::transposed(subtiles[std::size_t(q * across + a)]);
       const auto chunk = (ty ^ (tx & (bank_groups - 1))) + std::uint32_t(q * kSide);
-      auto column = smem.at(((tx + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
+      auto column = smem.at(((tx + std::uint32_t(a * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
       for (int j = 0; j < V; ++j) column.template st<M::words>(j * chunks, transposed[std::size_t(j)]);
     }
   k.sync();
-  for (int p = 0; p < across; ++p)
+  for (int a = 0; a < across; ++a)
     for (int q = 0; q < down; ++q) {
-      const auto row = at.col + to<u64>(ty * V) + p * kSide * V,
+      const auto row = at.col + to<u64>(ty * V) + a * kSide * V,
                  col = at.row + to<u64>(tx * V) + q * kSide * V;
-      const auto have = (row < cols) & (col < rows);
+      const auto have = (row < p.cols) & (col < p.rows);
       const auto chunk = (tx ^ (ty & (bank_groups - 1))) + std::uint32_t(q * kSide);
-      auto from = smem.at(((ty + std::uint32_t(p * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
-      const auto to = walk(out.at(base + row * rows + col).template as<Word>(),
-                           rows / std::uint64_t(V) * std::uint64_t(M::words), V);
+      auto from = smem.at(((ty + std::uint32_t(a * kSide)) * std::uint32_t(V * chunks) + chunk) * M::words);
+      const auto to = walk(p.out.at(base + row * p.rows + col).template as<Word>(),
+                           p.rows / std::uint64_t(V) * std::uint64_t(M::words), V);
       for (int j = 0; j < V; ++j)
         to[std::size_t(j)].template st_if<M::words>(have, 0, from.template ld<M::words>(j * chunks));
     }
@@ -151,20 +150,20 @@ void transpose_vector(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
 // One element an access: any shape, any alignment. Rows of the tile are padded against bank conflicts. All
 // loads of a thread are on their way before the first is stored.
 template <class T>
-void transpose_scalar(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
-                      Val<u32> tiles_r, Val<u32> tiles_c) {
+void transpose_scalar(Kernel& k, TransposeConfig t, typename TransposeArgs<T>::template Of<DeviceArg> p) {
   const int side = t.tile_rows, pitch = side + (Elem<T>::bytes < 4 ? 4 / Elem<T>::bytes : 1),
             lines = kThreads / side;
   k.block(kThreads);
   if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto smem = k.shared<T>(side * pitch);
-  const auto at = tile_at(k, t, tiles_r, tiles_c);
-  const auto base = at.matrix * rows * cols;
+  const auto at = tile_at(k, t, p.tiles_r, p.tiles_c);
+  const auto base = at.matrix * p.rows * p.cols;
   const auto tx = k.tid() % std::uint32_t(side), ty = k.tid() / std::uint32_t(side);
   const auto row0 = at.row + to<u64>(ty), col = at.col + to<u64>(tx);
-  const auto rows_left = select((col < cols) & (row0 < rows), min(rows - row0, Val<u64>(side)), Val<u64>(0));
+  const auto rows_left =
+      select((col < p.cols) & (row0 < p.rows), min(p.rows - row0, Val<u64>(side)), Val<u64>(0));
   const auto many = dsl::to<u32>(rows_left);
-  const auto from = walk(in.at(base + row0 * cols + col), cols * std::uint64_t(lines), side / lines);
+  const auto from = walk(p.in.at(base + row0 * p.cols + col), p.cols * std::uint64_t(lines), side / lines);
   std::vector<Val<T>> held;
   for (int j = 0; j < side; j += lines)
     held.push_back(
@@ -173,9 +172,10 @@ void transpose_scalar(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u6
   k.sync();
   const auto out_row0 = at.col + to<u64>(ty), out_col = at.row + to<u64>(tx);
   const auto out_left =
-      select((out_col < rows) & (out_row0 < cols), min(cols - out_row0, Val<u64>(side)), Val<u64>(0));
+      select((out_col < p.rows) & (out_row0 < p.cols), min(p.cols - out_row0, Val<u64>(side)), Val<u64>(0));
   const auto out_many = to<u32>(out_left);
-  const auto to = walk(out.at(base + out_row0 * rows + out_col), rows * std::uint64_t(lines), side / lines);
+  const auto to =
+      walk(p.out.at(base + out_row0 * p.rows + out_col), p.rows * std::uint64_t(lines), side / lines);
   for (int j = 0; j < side; j += lines)
     to[std::size_t(j / lines)].st_if(out_many > std::uint32_t(j), 0, smem.ld(tx * pitch + ty + j));
 }
@@ -195,7 +195,7 @@ std::uint64_t scalar_smem(int element_bytes, int side) {
 }  // namespace
 
 Variant transpose_variant(const TransposeConfig& t) {
-  if (t.access == TransposeAccess::sector) return transpose_parts::sectors_variant(t);
+  if (t.access == TransposeAccess::sector) return transpose_impl::sectors_variant(t);
   switch (t.bits) {
     case 8:
       return make<b8>(t);
@@ -225,7 +225,7 @@ TransposeChoice select_transpose(int element_bytes, const TransposeShape& shape,
   TransposeConfig t{32, 32, 1, 0, TransposeAccess::element, bits};
   const bool large = std::min(shape.rows, shape.cols) >= 256;
   if (large && device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024) {
-    t = transpose_parts::sectors_config(element_bytes);
+    t = transpose_impl::sectors_config(element_bytes);
     text::append(why, text::cat(": rows by bulk copies, whole sectors of the output, tiles of ", t.tile_rows,
                                 " x ", t.tile_cols));
     return {transpose_variant(t), t, std::move(why)};
@@ -249,12 +249,17 @@ void run_transpose(runtime::Stream& s, const TransposeChoice& choice, const Tran
   };
   if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
   // Where a tile begins with a sector it ends up to a sector earlier.
-  const int sector = transpose_parts::kSectorBytes * 8 / choice.config.bits;  // elements
+  const int sector = transpose_impl::kSectorBytes * 8 / choice.config.bits;  // elements
   const auto more = std::uint64_t(choice.config.access == TransposeAccess::sector ? sector - 1 : 0);
   const std::uint64_t tr = tiles(shape.rows + more, choice.config.tile_rows),
                       tc = tiles(shape.cols, choice.config.tile_cols);
-  load(s.device(), choice.variant)(s, runtime::grid_for(shape.batch * tr * tc, 1), in, out, shape.rows,
-                                   shape.cols, std::uint32_t(tr), std::uint32_t(tc));
+  launch::launch_kernel(s, load(s.device(), choice.variant), runtime::grid_for(shape.batch * tr * tc, 1),
+                        transpose_impl::TransposeArgs<b8>::Of<launch::HostArg>{.in = in,
+                                                                               .out = out,
+                                                                               .rows = shape.rows,
+                                                                               .cols = shape.cols,
+                                                                               .tiles_r = std::uint32_t(tr),
+                                                                               .tiles_c = std::uint32_t(tc)});
 }
 
 namespace {

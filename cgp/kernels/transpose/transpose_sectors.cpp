@@ -11,7 +11,7 @@
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/transpose/transpose_tile.h"
 
-namespace cgp::kernels::transpose_parts {
+namespace cgp::kernels::transpose_impl {
 namespace {
 
 using namespace dsl;
@@ -24,19 +24,18 @@ class Sectors {
   static constexpr int size = Elem<T>::bytes, per_lane = size < 4 ? 4 / size : 1,
                        sector = kSectorBytes / size;
 
-  Sectors(Kernel& k, const TransposeConfig& t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
-          Val<u32> tiles_r, Val<u32> tiles_c)
+  Sectors(Kernel& k, const TransposeConfig& t, const typename TransposeArgs<T>::template Of<DeviceArg>& p)
       : k_(k),
         t_(t),
-        in_(in),
-        out_(out),
-        rows_(rows),
-        cols_(cols),
-        tiles_(tiles_r * tiles_c),
+        in_(p.in),
+        out_(p.out),
+        rows_(p.rows),
+        cols_(p.cols),
+        tiles_(p.tiles_r * p.tiles_c),
         chunks_(t.tile_cols * size / 16 + 1),
         held_(t.tile_rows + sector - 1),
-        at_(tile_at(k, t, tiles_r, tiles_c)),
-        period_(period(cols)),
+        at_(tile_at(k, t, p.tiles_r, p.tiles_c)),
+        period_(period(p.cols)),
         rows_in_(k, 1, (chunks_ * held_ + held_ / 2 + 1) * 16, kSectorThreads),
         smem_(rows_in_.stage(Val<u32>(0))) {}
 
@@ -83,15 +82,15 @@ class Sectors {
     const auto left = select(first < memory, up(from), first);
     const auto right = select(up(end) > behind, max(down(end), left), up(end));
     const auto to_row = smem_.at(row_at(i));
-    const auto single = [&](const Val<u64>& begin, const Val<u64>& stop) {
+    const auto elementwise = [&](const Val<u64>& begin, const Val<u64>& stop) {
       k_.loop(range(begin, stop, Val<u64>(size)), [&](Val<u64> a) {
         const auto v = place.at(dsl::to<u32>(a - from) / std::uint32_t(size)).ld();
         to_row.at(dsl::to<u32>(a - first)).template as<T>().st(0, v);
       });
     };
     k_.if_(have & ((left > from) | (right < end)), [&] {
-      single(from, min(left, end));
-      single(max(right, from), end);
+      elementwise(from, min(left, end));
+      elementwise(max(right, from), end);
     });
     const auto bytes = select(have, dsl::to<u32>(right - left), Val<u32>(0));
     rows_in_.expect(Val<u32>(0), bytes);
@@ -170,11 +169,10 @@ class Sectors {
 };
 
 template <class T>
-void transpose_sectors(Kernel& k, TransposeConfig t, In<T> in, Out<T> out, Val<u64> rows, Val<u64> cols,
-                       Val<u32> tiles_r, Val<u32> tiles_c) {
+void transpose_sectors(Kernel& k, TransposeConfig t, typename TransposeArgs<T>::template Of<DeviceArg> p) {
   k.block(kSectorThreads);
   if (t.min_blocks) k.min_blocks(t.min_blocks);
-  Sectors<T>(k, t, in, out, rows, cols, tiles_r, tiles_c).run();
+  Sectors<T>(k, t, p).run();
 }
 
 }  // namespace
@@ -199,4 +197,4 @@ Variant sectors_variant(const TransposeConfig& t) {
   }
 }
 
-}  // namespace cgp::kernels::transpose_parts
+}  // namespace cgp::kernels::transpose_impl

@@ -53,12 +53,12 @@ TEST(transpose, misaligned_rows_are_stored_in_whole_sectors) {
   const auto run = [&](const char* arch) {
     return expect_right(transpose_entry(), {{"rows", "389"}, {"cols", "645"}}, arch);
   };
-  const auto sectors = run("sm_90a"), single = run("sm_80");
+  const auto sectors = run("sm_90a"), elementwise = run("sm_80");
   EXPECT_LE(sectors.global_store_sectors, floor + 2 * cols);
   EXPECT_EQ(sectors.shared_load_conflicts, 0u);
   EXPECT_LT(sectors.global_load_sectors * 100, floor * 116);
-  EXPECT_GT(single.global_store_sectors * 100, floor * 120);
-  EXPECT_LT(sectors.warp_instructions, single.warp_instructions);
+  EXPECT_GT(elementwise.global_store_sectors * 100, floor * 120);
+  EXPECT_LT(sectors.warp_instructions, elementwise.warp_instructions);
 }
 
 TEST(transpose, slices_may_start_anywhere) {

@@ -7,8 +7,9 @@
 #include "cgp/dsl/core/convert.h"
 #include "cgp/dsl/memory/ptr.h"
 #include "cgp/kernels/transpose/transpose.h"
+#include "cgp/launch/kernel_args.h"
 
-namespace cgp::kernels::transpose_parts {
+namespace cgp::kernels::transpose_impl {
 
 /// `count` pointers, each `step` elements after the one before: an addition each.
 template <class P>
@@ -17,6 +18,18 @@ std::vector<P> walk(const P& from, const dsl::Val<dsl::u64>& step, int count) {
   while (int(at.size()) < count) at.push_back(at.back().at(step));
   return at;
 }
+
+/// The launch does not know T as a type: pointers of all types are alike there.
+template <class T>
+struct TransposeArgs {
+  template <template <class> class V>
+  struct Of {
+    V<dsl::In<T>> in;
+    V<dsl::Out<T>> out;
+    V<dsl::u64> rows, cols;
+    V<dsl::u32> tiles_r, tiles_c;
+  };
+};
 
 /// The block's tile: which matrix of the batch, and the first row and column.
 struct TileAt {
@@ -31,4 +44,4 @@ Variant sectors_variant(const TransposeConfig& t);
 TransposeConfig sectors_config(int element_bytes);
 inline constexpr int kSectorBytes = 32;
 
-}  // namespace cgp::kernels::transpose_parts
+}  // namespace cgp::kernels::transpose_impl

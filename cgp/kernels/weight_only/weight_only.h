@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// y [m, n] = x [m, k] w', w [n, k] quantised and packed (weight_only_layout.h): 1 to 16 rows of x, as when a language
+// y [m, n] = x [m, k] w', w [n, k] quantised and packed (weight_only_layout.h): 1 to 32 rows of x, as when a language
 // model decodes. x and y: f16 or bf16. Codes are multiplied exactly; scales are applied to f32 sums of a group.
 #include <span>
 
@@ -17,29 +17,43 @@ struct WeightOnlyProblem {
   std::uint64_t w = 0;           ///< packed
   std::uint64_t y = 0, ldy = 0;  ///< [m, n]
 };
+inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
 /// Why it cannot run, naming the argument; empty: it can.
 std::string reject(const WeightOnlyProblem& p);
-/// Unsupported with reject()'s sentence.
-void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p);
 
 struct WeightOnlyConfig {
   DType type = DType::bf16;
   WeightFormat format = WeightFormat::q4_0;
-  int k_tiles = 1;             ///< of 256 along K
-  int rows = 1;                ///< of x in shared memory: 1, 2, 4, 8 or 16
-  int warps = 16, share = 16;  ///< of a block; that work on one tile of 16 columns of y
-  int slots = 2;               ///< of a warp's ring, a tile of weights each
+  int k_tiles = 1;             ///< of 256 columns along K
+  int rows = 1;                ///< of x: 1, 2, 4, 8, 16 or 32
+  int cluster = 1;             ///< blocks that share K
+  int warps = 16, share = 16;  ///< of a block; that share the block's part of K
+  int y_tiles = 1;             ///< of 16 columns of y for each fragment of x: 1 or 2
+  int slots = 2;               ///< of a warp's ring, a tile of weights (of each y tile) each
+  int rounds = 1;              ///< of tiles of y between two additions of the parts of K
+  int buffers = 1;             ///< of results; 1: there is one addition
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
     v.choice("format", formats, c.format), v.type("type", "", c.type),
         v.number("k_tiles", "k_tiles", c.k_tiles);
-    v.number("rows", "rows", c.rows), v.number("warps", "warps", c.warps),
-        v.number("share", "share", c.share);
-    v.number("slots", "s", c.slots);
+    v.number("rows", "rows", c.rows), v.number("cluster", "cluster", c.cluster);
+    v.number("warps", "warps", c.warps), v.number("share", "share", c.share);
+    v.number("y_tiles", "y_tiles", c.y_tiles), v.number("slots", "s", c.slots);
+    v.number("rounds", "rounds", c.rounds), v.number("buffers", "buffers", c.buffers);
   }
+  int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
+  int parts() const { return cluster * share; }                          ///< that K is cut into
+  int smem_bytes() const;
 };
+/// Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
+bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms);
+/// The choice for a device of `sms` multiprocessors.
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms);
 Variant weight_only_variant(const WeightOnlyConfig& c);
+
+/// Unsupported with reject()'s sentence.
+void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p);
+void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightOnlyConfig& c);
 
 }  // namespace cgp::kernels

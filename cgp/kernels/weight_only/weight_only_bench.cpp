@@ -23,7 +23,7 @@ void run_all(BenchTable& b) {
       const double bytes = double(s.n) * double(s.k) / l.file_block * l.file_bytes;
       Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1);
       CopyPeer copy(b.device(), bytes);
-      for (std::uint64_t m : {1, 8, 16}) {
+      for (std::uint64_t m : {1, 8, 16, 32}) {
         Bytes x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
         WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
         const auto name = text::cat("weight_only/", l.name, "/", m, "x", s.n, "x", s.k);

@@ -107,7 +107,8 @@ struct TileWriter {
                   std::uint32_t(rows[lane / 4 + 8 * h].code[64 * step + 32 * j + column(lane % 4, i)]);
               const int pair = i / 2, half = i % 2, of = j * 2 + h;
               if (l.bits == 8) {
-                w[2 * of + i / 4] |= q << (8 * (i % 4));
+                // Codes 0 and 1 in bytes 0 and 2, 2 and 3 in bytes 1 and 3: both halves of a register at once.
+                w[2 * of + i / 4] |= q << (8 * (i % 2 * 2 + i % 4 / 2));
                 continue;
               }
               w[of] |= (q & 15) << (4 * pair + 16 * half);
@@ -144,7 +145,7 @@ struct TileWriter {
   }
 };
 
-std::uint64_t tiles_of(std::uint64_t n, std::uint64_t k) { return (n + 15) / 16 * ((k + 255) / 256); }
+std::uint64_t tiles_of(std::uint64_t n, std::uint64_t k) { return (n + 31) / 32 * 2 * ((k + 255) / 256); }
 
 void require_fits(WeightFormat f, std::uint64_t n, std::uint64_t k, std::size_t bytes) {
   const auto& l = layout(f);
@@ -175,7 +176,7 @@ void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<co
   auto* to = reinterpret_cast<std::uint8_t*>(packed.data());
   const auto* from = reinterpret_cast<const std::uint8_t*>(file.data());
   std::fill(to, to + packed.size(), std::uint8_t(0));
-  for (std::uint64_t n0 = 0; n0 < n; n0 += 16)
+  for (std::uint64_t n0 = 0; n0 < (n + 31) / 32 * 32; n0 += 16)
     for (std::uint64_t k0 = 0; k0 < k; k0 += 256, to += l.tile_bytes()) {
       Block rows[16];
       for (std::uint64_t r = 0; r < 16; ++r)

@@ -3,7 +3,7 @@
 // How the product of quantised weights [n, k] has them in memory: the same bits as in the file, in the order in
 // which the lanes of a warp feed them to mma.m16n8k16. The order is a permutation: packing and unpacking lose
 // nothing, and the size is that of the file's (scales of K-quants take one byte instead of six bits).
-//   tile      16 rows x 256 columns; tiles of a row of tiles lie one after the other; n is padded to 16 rows and k to
+//   tile      16 rows x 256 columns; tiles of a row of tiles lie one after the other; n is padded to 32 rows and k to
 //             256 columns with weights of value 0
 //   codes     unsigned integers q of `bits` bits; value = scale * (q - zero), or scale * q - min
 //   in a tile for each step of 64 columns: 32 lanes x 16 bytes of low nibbles (8 bits: twice that), then 32 lanes x 4
@@ -38,9 +38,9 @@ struct WeightLayout {
   }  ///< 32-bit words of a lane for 64 columns
   /// Bytes of the scales of a tile: f16 of each group and row; or d (and dmin) of each row and bytes of each group.
   int scale_bytes() const {
-    const int groups = 256 / group;
-    return super_scale ? 16 * ((has_min ? 4 : 2) + groups * (has_min ? 2 : 1)) : 16 * groups * 2;
+    return super_scale ? 16 * ((has_min ? 4 : 2) + groups() * (has_min ? 2 : 1)) : 16 * groups() * 2;
   }
+  int groups() const { return 256 / group; }  ///< of a row of a tile
   int tile_bytes() const { return 4 * 32 * 4 * step_words() + scale_bytes(); }
 };
 const WeightLayout& layout(WeightFormat f);

@@ -1,526 +1,441 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_only, 1 to 16 rows of x, persistent: every byte of the weights once, x once a block.
-//   who      one block an SM walks over tiles of 16 columns of y; its warps share K: warp w has the tiles of 256 columns
-//            of K number w, w + warps, ...
-//   memory   each warp copies its tiles ahead into a ring of its own by cp.async, in the order of the fragments
-//            (weight_only_layout.h); x lies in shared memory in the order of the fragments, with the sums of x over each
-//            group
-//   codes    become floats by bits: an integer q < 128 in the mantissa of 128 (bf16) or of 1024 (f16). What that adds is
-//            taken off together with zero points and minima, as a product of its own: [16, groups] times the sums of x
-//            over the groups, in tf32; the sums are split in two tf32 terms, scales are tf32 as they are
-//   sync     one barrier a tile of y, where the sums of the warps are added in the order of the warps
-//   needs    sm_90: shared memory for x
+// weight_only, 1 to 32 rows of x, persistent: every byte of the weights once.
+//   who      a cluster walks over tiles of 16 (or 2 x 16) columns of y. Its blocks cut K into parts, and `share` warps
+//            of a block cut the block's part again, by tiles of 256 columns of K
+//   memory   each warp copies its tiles ahead into a ring of its own (one lane: cp.async.bulk), in the order of the
+//            fragments (weight_only_layout.h). The block's part of x lies in shared memory in the order of the
+//            fragments, with the sums of x over each group
+//   codes    integers in the mantissa (weight_only_fragments.h); a group's sum starts at what that and the zero point add.
+//            Minima are a product of their own: [16, 8 groups] times the sums of x over the groups, in tf32, the sums
+//            as two tf32 terms
+//   sync     none while weights stream: the parts of K lie in shared memory, and after `rounds` tiles of y they are
+//            added in a fixed order
+//   needs    sm_90: bulk copies, clusters
 #include <algorithm>
+#include <optional>
 
-#include "cgp/base/error.h"
-#include "cgp/base/text.h"
 #include "cgp/dsl/core/kernel_params.h"
-#include "cgp/dsl/mma/mma.h"
-#include "cgp/dsl/pipeline/async.h"
+#include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/weight_only/weight_only.h"
+#include "cgp/kernels/weight_only/weight_only_fragments.h"
+#include "cgp/kernels/weight_only/weight_only_params.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
+using weight_only_impl::WeightTile;
 
-constexpr int kSmem = 227 * 1024;  // of a block on sm_90
-
-template <template <class> class V>
-struct WeightOnlyParams {
-  V<u64> x, ldx, w, y, ldy;
-  V<u32> m, n, k;
-  V<u32> tiles;  ///< of 16 columns of y
-};
-
-/// Where the next copy comes from, and into which slot.
-struct Cursor {
+/// The tile that is copied next: where it lies, its number among the warp's tiles of K, its tile of y.
+struct NextTile {
   Val<u64> from;
-  Val<u32> step, left, slot;
-  static auto carried() { return std::tuple(&Cursor::from, &Cursor::step, &Cursor::left, &Cursor::slot); }
+  Val<u32> step, y;
+  static auto carried() { return std::tuple(&NextTile::from, &NextTile::step, &NextTile::y); }
 };
 
-/// Element i of the result is f(i, element i), a new register each.
+/// Element i of the result is f(i), a new register each.
 template <class Sum, class F>
-Sum map_elements(const Sum& sum, F&& f) {
+Sum make_sum(F&& f) {
   std::vector<Value> out;
-  for (int i = 0; i < Sum::count; ++i) out.push_back(f(i, sum[i]));
+  for (int i = 0; i < Sum::count; ++i) out.push_back(f(i));
   return Sum(AccRegs(std::move(out)));
 }
 
-template <class T, int N>
+template <class T, int Y, int N>
 class Product {
  public:
   using Words = RegGroup<b32, 4>;
-  using Sum = WarpAcc<f32, 16, N>;
-  static constexpr bool kHalf = std::is_same_v<T, f16>;
+  using Sum = WarpAcc<f32, 16 * Y, N>;
 
-  Product(Kernel& k, const WeightOnlyConfig& b, const WeightOnlyParams<Val>& p)
+  Product(Kernel& k, const WeightOnlyConfig& c, const WeightOnlyParams<Val>& p)
       : k_(k),
-        b_(b),
-        l_(layout(b.format)),
+        c_(c),
+        l_(layout(c.format)),
         p_(p),
         warp_(k.warp()),
         lane_(warp_.lane()),
         group_(lane_ / 4u),
         quad_(lane_ % 4u),
-        ring_(k.shared<b32>(b.warps * b.slots * l_.tile_bytes() / 4, 128)),
-        x_(k.shared<b32>(b.k_tiles * 128 * b.rows, 128)),
-        sums_(k.shared<f32>(std::max(1, b.k_tiles * tile_sums()), 128)),
-        partial_(k.shared<f32>(2 * b.warps * 16 * N, 128)),
-        slot0_(ring_.base() + std::uint32_t(ring_.offset()) +
-               warp_.index * std::uint32_t(b.slots * l_.tile_bytes())) {}
+        part_(c.share > 1 ? warp_.index % std::uint32_t(c.share) : zero()),
+        rank_(c.cluster > 1 ? k.cluster_ctarank() : zero()),
+        cluster_(c.cluster > 1 ? k.clusterid_x() : k.ctaid_x()),
+        clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
+        x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
+        start_(k.shared<f32>(c.block_tiles() * l_.groups() * columns(), 128)),
+        sums_(k.shared<f32>(l_.has_min ? c.block_tiles() * tile_sums() : 4, 128)),
+        results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)) {}
 
   void run() {
-    // Tiles of y in rounds: a round of the grid is one tile for each `share` warps. Neighbours in number are on
-    // different SMs, so that all have the same number of them, or one less.
-    const auto at = k_.ctaid_x() + k_.nctaid_x() * (warp_.index / std::uint32_t(b_.share));
-    const auto stride = k_.nctaid_x() * std::uint32_t(b_.warps / b_.share);
-    const auto rounds = (p_.tiles + stride - 1u) / stride;
-    const auto mine =
-        select(at < p_.tiles, (p_.tiles - dsl::min(at, p_.tiles) + stride - 1u) / stride, Val<u32>(0));
-    const auto zero = lane_ - lane_;
-    Cursor c{p_.w + (to<u64>(at) * std::uint64_t(b_.k_tiles) + to<u64>(part())) * tile_bytes(), zero,
-             mine * std::uint32_t(steps()), zero};
-    across_.push_back(to<u64>(stride) * (std::uint64_t(b_.k_tiles) * tile_bytes()) -
-                      std::uint64_t(steps() - 1) * std::uint64_t(b_.share) * tile_bytes());
-    std::vector<Cursor> ahead{c};
-    for (int i = 0; i + 1 < b_.slots; ++i) ahead.push_back(copy(ahead.back()));
-    stage_x();
+    auto first = load_x(warp_.index * 32u);
+    const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
+    const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
+    const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
+    const auto steps = this->steps();
+    const Walk walk{stride, steps,
+                    to<u64>(stride) * (std::uint64_t(Y * c_.k_tiles) * tile_bytes()) -
+                        to<u64>(steps) * (std::uint64_t(c_.share) * tile_bytes())};
+    std::vector<NextTile> ahead{NextTile{p_.w + (to<u64>(first_tile) * std::uint64_t(Y * c_.k_tiles) +
+                                                 to<u64>(rank_ * std::uint32_t(c_.block_tiles()) + part_)) *
+                                                    tile_bytes(),
+                                         zero(),
+                                         whole() ? first_tile : select(steps > 0u, first_tile, p_.y_tiles)}};
+    for (int i = 0; i < c_.slots; ++i)
+      ahead.push_back(copy(ring, Val<u32>(std::uint32_t(i)), ahead.back(), walk));
+    const auto count = [&](const Val<u32>& from) {
+      return select(from < p_.y_tiles, (p_.y_tiles - dsl::min(from, p_.y_tiles) + stride - 1u) / stride,
+                    Val<u32>(0));
+    };
+    const auto mine = count(first_tile), all = count(cluster_);
+    store_x(first);
+    rest_of_x();
     k_.sync();
-    using State = std::pair<Cursor, Val<u32>>;  // the copies, and the slot that is read
-    k_.loop(rounds, std::pair(State(ahead.back(), zero), zero),
-            [&](Val<u32> round, std::pair<State, Val<u32>> s) {
-              const auto tile = at + round * stride;
-              auto [state, sum] =
-                  k_.loop(Val<u32>(std::uint32_t(steps())), std::pair(s.first, zeros<f32, 16, N>(warp_)),
-                          [&](Val<u32> step, std::pair<State, Sum> now) {
-                            return add_tile(tile, step, now.first, std::move(now.second));
-                          });
-              store(tile, sum, s.second);
-              return std::pair(state, Val<u32>(1) - s.second);
+    using State = std::pair<NextTile, BulkRing::Cursor>;
+    const auto multiply_rounds = [&](const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer,
+                                     State state) {
+      return k_.loop(rounds, std::move(state), [&](Val<u32> round, State s) {
+        auto [now, sum] = k_.loop(
+            steps, std::pair(s, zeros<f32, 16 * Y, N>(warp_)), [&](Val<u32> step, std::pair<State, Sum> v) {
+              ring.wait(v.first.second);
+              const auto slot = v.first.second.stage();
+              auto sum = multiply_tile(ring.stage(slot).base(), step * std::uint32_t(c_.share) + part_,
+                                       std::move(v.second));
+              warp_.sync();  // all lanes have read the slot before the next copy into it
+              const auto after = copy(ring, slot, v.first.first, walk);
+              return std::pair(State(after, ring.next(v.first.second)), std::move(sum));
             });
-    cp_async_wait_all(k_);
+        if (c_.parts() == 1)
+          store_now(first_tile + stride * (begin + round), sum);
+        else
+          keep(buffer * std::uint32_t(c_.rounds) + round, sum);
+        return now;
+      });
+    };
+    if (c_.parts() == 1) {
+      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), BulkRing::Cursor()));
+      return;
+    }
+    auto cta = k_.cta();
+    const auto together = [&] {
+      if (c_.cluster > 1)
+        cluster_sync(cta);
+      else
+        k_.sync();
+    };
+    if (c_.buffers == 1) {
+      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), BulkRing::Cursor()));
+      together();
+      add_parts(Val<u32>(0), all, Val<u32>(0));
+    } else {
+      const auto most = std::uint32_t(c_.rounds);
+      k_.loop((all + (most - 1)) / most, State(ahead.back(), BulkRing::Cursor()),
+              [&](Val<u32> chunk, State s) {
+                const auto begin = chunk * most, buffer = chunk % 2u;
+                const auto left = [&](const Val<u32>& of) {
+                  return dsl::min(of - dsl::min(begin, of), Val<u32>(most));
+                };
+                auto now = multiply_rounds(begin, left(mine), buffer, s);
+                together();
+                add_parts(begin, left(all), buffer);
+                return now;
+              });
+    }
+    if (c_.cluster > 1) cluster_sync(cta);  // the others have read this block's results
   }
 
  private:
+  Val<u32> zero() const { return number(0); }
+  Val<u32> number(std::uint32_t v) const { return Val<u32>(k_.copy(Val<u32>(v))); }  // in a register
   std::uint64_t tile_bytes() const { return std::uint64_t(l_.tile_bytes()); }
-  int words() const { return l_.bits == 8 ? 8 : 4; }
-  int steps() const { return (b_.k_tiles + b_.share - 1) / b_.share; }
-  bool whole() const { return b_.k_tiles % b_.share == 0; }
-  Val<u32> part() const { return warp_.index % std::uint32_t(b_.share); }
-  int groups() const { return 256 / l_.group; }
-  bool offsets() const { return l_.bits != 8 || kHalf; }
-  float added() const { return kHalf ? 1024.f : 128.f; }
-  // Of a tile of K for each 8 rows of x: for each 8 groups 32 lanes x (two terms of two groups).
-  int tile_sums() const { return offsets() ? groups() / 8 * 128 * (N / 8) : 0; }
+  int columns() const { return std::max(c_.rows, 2); }  // of start_
+  int tile_sums() const {
+    return l_.groups() / 8 * 128 * (N / 8);
+  }  // for each 8 groups 32 lanes x two terms of two groups
 
-  // ------------------------------------------------------------ copies
-  Val<u32> slot_at(const Val<u32>& slot) const { return slot0_ + slot * std::uint32_t(l_.tile_bytes()); }
-  Cursor copy(const Cursor& c) {
-    const int chunks = l_.tile_bytes() / 16;
-    const Ptr<shared, b32> to_slot(slot_at(c.slot) + lane_ * 16u);
-    const Ptr<global, const b32> from(c.from + to<u64>(lane_) * 16u);
-    const Val<pred> more = c.left > 0u;
-    const Val<pred> there =
-        whole() ? more : more & (c.step * std::uint32_t(b_.share) + part() < std::uint32_t(b_.k_tiles));
-    k_.if_(there, [&] {
-      for (int i = 0; i < chunks / 32; ++i) cp_async<16>(to_slot.at(128 * i), from.at(128 * i));
-      if (chunks % 32)
-        k_.if_(lane_ < std::uint32_t(chunks % 32),
-               [&] { cp_async<16>(to_slot.at(chunks / 32 * 128), from.at(chunks / 32 * 128)); });
-    });
-    cp_async_commit(k_);
-    const auto last = c.step == std::uint32_t(steps() - 1);
-    const auto inside = std::uint64_t(b_.share) * tile_bytes();
-    return Cursor{c.from + select(last, across_[0], Val<u64>(inside)), select(last, Val<u32>(0), c.step + 1u),
-                  select(c.left > 0u, c.left - 1u, Val<u32>(0)), next_slot(c.slot)};
-  }
-  Val<u32> next_slot(const Val<u32>& slot) const {
-    return select(slot == std::uint32_t(b_.slots - 1), Val<u32>(0), slot + 1u);
-  }
-
-  // ------------------------------------------------------------ x
-  int column(int i) const { return l_.group == 16 ? i / 4 * 16 + i % 4 : i; }
-  // x as fragments: for each 32 columns [quad][row][16 bytes], and the sums of its groups. A thread takes 8 elements of
-  // a row, four of them at a time: what it waits for is under way together.
-  void stage_x() {
-    const std::uint32_t each = std::uint32_t(b_.k_tiles) * 32, threads = std::uint32_t(32 * b_.warps);
-    const std::uint32_t count = each * std::uint32_t(b_.rows);
-    const int together = int(std::min(4u, (count + threads - 1) / threads));
-    k_.loop(
-        range(warp_.index * 32u, Val<u32>(count), Val<u32>(threads * std::uint32_t(together))),
-        [&](Val<u32> first) {
-          std::vector<std::vector<Val<b32>>> v;
-          std::vector<Val<u32>> rows, units;
-          for (int i = 0; i < together; ++i) {
-            const auto unit = first + lane_ + std::uint32_t(i) * threads;
-            rows.push_back(unit / each), units.push_back(unit % each);
-            const In<b32> x(p_.x + to<u64>(rows.back()) * p_.ldx * 2u + to<u64>(units.back() / 4u) * 64u, 0,
-                            true);
-            const Val<pred> there = (rows.back() < p_.m) & (units.back() < p_.k / 8u);
-            v.emplace_back();
-            if (l_.group == 16) {
-              for (int half = 0; half < 2; ++half)
-                for (const auto& w : x.template ld_if<2>(there, quad_ + std::uint32_t(4 * half), Val<b32>(0)))
-                  v.back().push_back(w);
-            } else {
-              for (const auto& w : x.template ld_if<4>(there, quad_, Val<b32>(0))) v.back().push_back(w);
-            }
-          }
-          for (std::size_t i = 0; i < v.size(); ++i) {
-            const auto block = units[i] / 4u;
-            const Val<pred> inside = rows[i] < std::uint32_t(b_.rows);
-            x_.template st_if<4>(inside, x_index(block, rows[i]), Words(v[i][0], v[i][1], v[i][2], v[i][3]));
-            if (!offsets()) continue;
-            const int parts = 32 / l_.group;
-            for (int part = 0; part < parts; ++part) {
-              std::vector<Val<f32>> s{Val<f32>(0)};
-              for (int e = parts == 2 ? 2 * part : 0; e < (parts == 2 ? 2 * part + 2 : 4); ++e)
-                for (const auto& x : unpack<T>(v[i][std::size_t(e)])) s.push_back(s.back() + to<f32>(x));
-              const auto two = s.back() + shfl_xor(s.back(), 1), total = two + shfl_xor(two, 2);
-              const auto high = bits<f32>(bits<b32>(total) & Val<b32>(0xffffe000u));
-              // Group number g of 8 is element g % 4 of the lanes' quad, register g / 4.
-              const auto g = block % 8u * std::uint32_t(parts) + std::uint32_t(part);
-              const auto at = ((block / 8u * std::uint32_t(groups() / 8) + g / 8u) * std::uint32_t(N / 8) +
-                               rows[i] / 8u) *
-                                  128u +
-                              (rows[i] % 8u * 4u + g % 4u) * 4u + g % 8u / 4u;
-              k_.if_((quad_ == 0u) & inside, [&] { sums_.st(at, high), sums_.st(at + 2u, total - high); });
-            }
-          }
-        });
-  }
-  Val<f32> shfl_xor(const Val<f32>& v, int mask) {
-    return shfl<bfly>(warp_, v, Val<u32>(std::uint32_t(mask)));
-  }
-  Val<u32> x_index(const Val<u32>& block, const Val<u32>& row) const {  // in 16 bytes
-    const std::uint32_t eight = std::uint32_t(std::min(b_.rows, 8));
-    const auto in_block = quad_ * eight + (b_.rows > 8 ? row / 8u * 32u + row % 8u : row);
-    return block * std::uint32_t(4 * b_.rows) + in_block;
+  bool whole() const { return c_.k_tiles % (c_.cluster * c_.share) == 0; }
+  // How many tiles of K this warp has.
+  Val<u32> steps() const {
+    const auto share = std::uint32_t(c_.share);
+    if (whole()) return number(std::uint32_t(c_.block_tiles()) / share);
+    const auto first = rank_ * std::uint32_t(c_.block_tiles()) + part_;
+    const auto end =
+        dsl::min((rank_ + 1u) * std::uint32_t(c_.block_tiles()), Val<u32>(std::uint32_t(c_.k_tiles)));
+    return select(first < end, (end - dsl::min(first, end) + (share - 1)) / share, Val<u32>(0));
   }
 
   // ------------------------------------------------------------ weights
-  // 64 columns of a tile: what a lane holds of the codes, and the scales of rows g and g + 8 (in pairs).
-  struct Step {
-    std::vector<Words> low;      // one, or two of 8 bits
-    std::vector<Val<b32>> high;  // one for each higher bit
-    std::vector<Val<b32>> scales;
+  /// Of this warp: tiles of y between two of its own, tiles of K of each, bytes from the end of one to the next.
+  struct Walk {
+    Val<u32> stride, steps;
+    Val<u64> across;
   };
-  int step_words() const { return 32 * l_.step_words(); }
-  int scales_at() const {  // words from the start of a tile
-    return 4 * step_words() + (l_.super_scale ? l_.has_min ? 16 : 8 : 0);
-  }
-  Step read(const Val<u32>& base, const Val<u32>& s) {
-    Step t;
-    const auto at = base + s * std::uint32_t(4 * step_words());
-    const Ptr<shared, b32> lanes(at + lane_ * 16u), one(at + lane_ * 4u);
-    for (int i = 0; i < words() / 4; ++i) t.low.push_back(lanes.at(i * 128).template ld<4>());
-    for (int b = 0; b < l_.high_bits(); ++b) t.high.push_back(one.at(words() * 32 + b * 32).ld());
-    // Eight bytes of a row of groups: two groups of 32 columns, or four of 16.
-    const Ptr<shared, b32> groups(base + group_ * 16u + s / 2u * 128u + s % 2u * 8u);
-    for (const auto& v : groups.at(scales_at()).template ld<2>()) t.scales.push_back(v);
-    return t;
-  }
-
-  // The eight codes of (32 columns, half of the rows) in step s as four registers of two floats.
-  std::vector<Val<b32>> floats(const Step& t, int of) {
-    std::vector<Val<b32>> out;
-    if (l_.bits == 8) {
-      for (int pair = 0; pair < 4; ++pair) {
-        const auto& w = t.low[std::size_t(of / 2)][2 * (of % 2) + pair / 2];
-        const std::uint32_t first = std::uint32_t(pair % 2 * 2);
-        if (kHalf) {
-          out.push_back(prmt(w, Val<b32>(0x64646464u), Val<u32>(0x4040u | first | (first + 1) << 8)));
-          continue;
-        }
-        const auto value = [&](std::uint32_t byte) {
-          return bits<f32>(prmt(w, Val<b32>(0x4b000000u), Val<u32>(0x7440u | byte))) -
-                 8388736.0f;  // 2^23 + 128
-        };
-        out.push_back(dsl::pack<T>(value(first), value(first + 1)));
-      }
-      return out;
-    }
-    const auto& w = t.low[0][of];
-    const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
-    for (int pair = 0; pair < 4; ++pair) {
-      std::vector<Val<b32>> v{
-          lop3<0xea>(pair ? shr(w, Val<u32>(std::uint32_t(4 * pair))) : w, Val<b32>(0x000f000fu), magic)};
-      for (int b = 0; b < l_.high_bits(); ++b) {
-        const auto& h = t.high[std::size_t(b)];
-        const int from = 4 * of + pair, at = 4 + b;  // bit of h, bit of the code
-        const auto moved = from == at  ? h
-                           : from > at ? shr(h, Val<u32>(std::uint32_t(from - at)))
-                                       : shl(h, Val<u32>(std::uint32_t(at - from)));
-        v.push_back(lop3<0xea>(moved, Val<b32>(0x00010001u << at), v.back()));
-      }
-      out.push_back(v.back());
-    }
-    return out;
-  }
-  static Val<f32> half_of(const Val<b32>& w, int which) { return to<f32>(unpack<f16>(w)[which]); }
-  static Val<f32> byte_of(const Val<b32>& w, int which, float bias) {  // an unsigned byte, less `bias`
-    return bits<f32>(prmt(w, Val<b32>(0x4b000000u), Val<u32>(0x7440u | std::uint32_t(which)))) -
-           (8388608.0f + bias);
-  }
-  // The scale of a group in a row (g, or g + 8), without d of K-quants.
-  Val<f32> scale(const Step& t, int group, int h) {
-    if (!l_.super_scale) return half_of(t.scales[std::size_t(group)], h);
-    if (l_.has_min) return byte_of(t.scales[std::size_t(group)], 2 * h, 0);
-    return byte_of(t.scales[std::size_t(group / 2)], group % 2 * 2 + h, 128);
-  }
-  // The fragment [16 rows, 8 groups] of scales (part 0) or minima (part 1): groups quad and quad + 4.
-  FragA<tf32, 16, 8> scale_fragment(const Val<u32>& base, int eighth, int part) {
-    std::vector<Value> out;
-    const bool narrow = l_.super_scale && !l_.has_min;  // 8 groups in 16 bytes
-    const Ptr<shared, b32> four(base + lane_ * 4u);
-    const Ptr<shared, b16> two(base + group_ * 16u + quad_ * 2u);
-    for (int i = 0; i < 2; ++i) {
-      if (narrow) {
-        const auto w = to<u32>(bits<u16>(two.at(2 * scales_at() + 64 * eighth + 4 * i).ld()));
-        for (int h = 0; h < 2; ++h) out.push_back(bits<b32>(byte_of(bits<b32>(w), h, 128)));
-        continue;
-      }
-      const auto w = four.at(scales_at() + 32 * (2 * eighth + i)).ld();
-      for (int h = 0; h < 2; ++h)
-        out.push_back(bits<b32>(l_.has_min ? byte_of(w, 2 * h + part, 0) : half_of(w, h)));
-    }
-    return FragA<tf32, 16, 8>({out[0], out[1], out[2], out[3]});
+  NextTile copy(const BulkRing& ring, const Val<u32>& slot, const NextTile& t, const Walk& walk) {
+    warp_.one_thread([&](Thread&) {
+      k_.if_(t.y < p_.y_tiles, [&] {
+        ring.expect(slot, Val<u32>(std::uint32_t(Y) * std::uint32_t(tile_bytes())));
+        for (int y = 0; y < Y; ++y)
+          ring.copy(slot, ring.stage(slot, y * int(tile_bytes())),
+                    In<b8>(t.from).at(std::int64_t(y) * c_.k_tiles * std::int64_t(tile_bytes())),
+                    Val<u32>(std::uint32_t(tile_bytes())), L2Hint::evict_first);
+      });
+    });
+    const auto last = t.step + 1u == walk.steps;
+    return NextTile{t.from + std::uint64_t(c_.share) * tile_bytes() + select(last, walk.across, Val<u64>(0)),
+                    select(last, Val<u32>(0), t.step + 1u), select(last, t.y + walk.stride, t.y)};
   }
 
+  // ------------------------------------------------------------ x
+  // As fragments: for each 32 columns [row][quad][16 bytes]. A thread takes 8 elements of a row; `kTogether` such
+  // loads are under way at once.
+  static constexpr int kTogether = 8;
+  struct Units {
+    std::vector<std::vector<Val<b32>>> words;
+    std::vector<Val<u32>> row, unit;
+  };
+  std::uint32_t row_units() const { return std::uint32_t(c_.block_tiles()) * 32; }
+  std::uint32_t threads() const { return std::uint32_t(32 * c_.warps); }
+  int together() const {
+    const auto each = (row_units() * std::uint32_t(c_.rows) + threads() - 1) / threads();
+    const auto batches = (each + kTogether - 1) / kTogether;
+    return int((each + batches - 1) / batches);
+  }
+  Units load_x(const Val<u32>& first) {
+    Units u;
+    for (int i = 0; i < together(); ++i) {
+      const auto at = first + lane_ + std::uint32_t(i) * threads();
+      u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
+      const auto unit = rank_ * row_units() + u.unit.back();
+      const In<b32> x(p_.x + to<u64>(u.row.back()) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, true);
+      const Val<pred> there = (u.row.back() < p_.m) & (unit < p_.k / 8u);
+      u.words.emplace_back();
+      auto& w = u.words.back();
+      if (l_.group == 16) {
+        for (int half = 0; half < 2; ++half)
+          for (const auto& v : x.template ld_if<2>(there, quad_ + std::uint32_t(4 * half), Val<b32>(0)))
+            w.push_back(v);
+      } else {
+        for (const auto& v : x.template ld_if<4>(there, quad_, Val<b32>(0))) w.push_back(v);
+      }
+    }
+    return u;
+  }
+  void rest_of_x() {
+    const std::uint32_t count = row_units() * std::uint32_t(c_.rows),
+                        once = threads() * std::uint32_t(together());
+    if (count > once)
+      k_.loop(range(warp_.index * 32u + once, Val<u32>(count), Val<u32>(once)),
+              [&](Val<u32> first) { store_x(load_x(first)); });
+  }
+  void store_x(const Units& u) {
+    for (std::size_t i = 0; i < u.words.size(); ++i) {
+      const auto& w = u.words[i];
+      const auto block = u.unit[i] / 4u;
+      const Val<pred> inside = u.row[i] < std::uint32_t(c_.rows);
+      x_.template st_if<4>(inside, x_index(block, u.row[i]), Words(w[0], w[1], w[2], w[3]));
+      const int groups = 32 / l_.group;  // of the lanes' 32 columns
+      for (int g = 0; g < groups; ++g) {
+        std::vector<Val<f32>> s{Val<f32>(0)};
+        for (int e = 0; e < 4 / groups; ++e)
+          for (const auto& v : unpack<T>(w[std::size_t(g * 2 + e)])) s.push_back(s.back() + to<f32>(v));
+        const auto two = s.back() + shfl<bfly>(warp_, s.back(), 1), total = two + shfl<bfly>(warp_, two, 2);
+        k_.if_((quad_ == 0u) & inside,
+               [&] { store_sum(u.row[i], block * std::uint32_t(groups) + std::uint32_t(g), total); });
+      }
+    }
+  }
+  void store_sum(const Val<u32>& row, const Val<u32>& group, const Val<f32>& sum) {
+    const auto start = sum * -WeightTile<T>::offset(l_);
+    const auto at = start_index(group / 2u, row / 2u) * 4u + group % 2u * 2u + row % 2u;
+    start_.st(at, start);
+    if (c_.rows == 1) start_.st(at + 1u, start);
+    if (!l_.has_min) return;
+    const auto high = bits<f32>(bits<b32>(sum) & Val<b32>(0xffffe000u));
+    // Group g of 8 is element g % 4 of the lanes' quad, register g / 4.
+    const auto to = (group / 8u * std::uint32_t(N / 8) + row / 8u) * 128u +
+                    (row % 8u * 4u + group % 4u) * 4u + group % 8u / 4u;
+    sums_.st(to, high), sums_.st(to + 2u, sum - high);
+  }
+  // In 16 bytes: the starts of two groups for two rows of x.
+  Val<u32> start_index(const Val<u32>& pair, const Val<u32>& rows) const {
+    return pair * std::uint32_t(columns() / 2) + rows;
+  }
+  // In 16 bytes. The four lanes of a row beside each other: eight lanes, which an access serves at once, have 128 bytes.
+  Val<u32> x_index(const Val<u32>& block, const Val<u32>& row) const {
+    return block * std::uint32_t(4 * c_.rows) + row * 4u + quad_;
+  }
+
+  // ------------------------------------------------------------ product
+  // Fewer than 8 rows of x repeat in the columns of a fragment: what the other columns hold is not stored.
+  Val<u32> some_row() const { return c_.rows < 8 ? group_ % std::uint32_t(c_.rows) : group_; }
   std::vector<std::vector<Val<b32>>> inputs(const Val<u32>& block) {
     std::vector<std::vector<Val<b32>>> out;
     for (int n = 0; n < N / 8; ++n) {
-      std::vector<Val<b32>> v;
-      if (b_.rows < 8) {
-        for (const auto& w :
-             x_.template ld_if<4>(group_ < std::uint32_t(b_.rows), x_index(block, group_), Val<b32>(0)))
-          v.push_back(w);
-      } else {
-        for (const auto& w : x_.template ld<4>(x_index(block, group_ + std::uint32_t(8 * n)))) v.push_back(w);
-      }
-      out.push_back(std::move(v));
+      out.emplace_back();
+      for (const auto& w : x_.template ld<4>(x_index(block, some_row() + std::uint32_t(8 * n))))
+        out.back().push_back(w);
+    }
+    return out;
+  }
+  // What the sums of groups 2 pair and 2 pair + 1 start at: for each n [group][column].
+  std::vector<std::vector<Val<f32>>> starts(const Val<u32>& pair) {
+    std::vector<std::vector<Val<f32>>> out;
+    const auto rows = std::uint32_t(columns() / 2);
+    for (int n = 0; n < N / 8; ++n) {
+      out.emplace_back();
+      const auto at = rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows;
+      for (const auto& v : start_.template ld<4>(start_index(pair, at))) out.back().push_back(v);
     }
     return out;
   }
 
-  std::pair<std::pair<Cursor, Val<u32>>, Sum> add_tile(const Val<u32>& of_y, const Val<u32>& step,
-                                                       std::pair<Cursor, Val<u32>> s, Sum sum) {
-    const auto ahead = copy(s.first);
-    cp_async_wait(k_, b_.slots - 1);
-    warp_.sync();
-    const auto tile = step * std::uint32_t(b_.share) + part();
-    const Val<pred> inside = of_y < p_.tiles;
-    const auto once =
-        select(whole() ? inside : inside & (tile < std::uint32_t(b_.k_tiles)), Val<u32>(1), Val<u32>(0));
-    std::vector<Sum> now;
-    now.push_back(k_.loop(once, std::move(sum),
-                          [&](Val<u32>, Sum v) { return multiply_tile(tile, s.second, std::move(v)); }));
-    warp_.sync();  // all lanes have read the slot before the next copy into it
-    return std::pair(std::pair(ahead, next_slot(s.second)), std::move(now.back()));
-  }
-
-  Sum multiply_step(const Step& t, const Val<u32>& block, Sum sum) {
+  Sum multiply_tile(const Val<u32>& base, const Val<u32>& tile, Sum sum) {
+    std::vector<WeightTile<T>> w;
+    for (int y = 0; y < Y; ++y)
+      w.emplace_back(l_, base + std::uint32_t(y) * std::uint32_t(tile_bytes()), lane_);
     std::vector<Sum> sums;
     sums.push_back(std::move(sum));
-    for (int j = 0; j < 2; ++j) {
-      const auto x = inputs(block + std::uint32_t(j));
-      const auto top = floats(t, 2 * j), bottom = floats(t, 2 * j + 1);
-      const int parts = 32 / l_.group;
-      for (int part = 0; part < parts; ++part) {
+    const int per_step = 64 / l_.group;
+    std::vector<std::vector<Val<f32>>> start;
+    for (int step = 0; step < 4; ++step) {
+      for (auto& of_y : w) of_y.load(step);
+      for (int group = 0; group < per_step; ++group) {
+        if (group % 2 == 0)
+          start =
+              starts(tile * std::uint32_t(l_.groups() / 2) + std::uint32_t(step * per_step / 2 + group / 2));
+        const int j = group * l_.group / 32;
+        if (group * l_.group % 32 == 0) x_now_ = inputs(tile * 8u + std::uint32_t(2 * step + j));
         std::vector<Sum> product;
-        product.push_back(zeros<f32, 16, N>(warp_));
-        for (int half = 0; half < 2; ++half) {
-          if (parts == 2 && half != part) continue;
-          const std::size_t i = std::size_t(2 * half);
-          const std::vector<FragA<T, 16, 16>> a{
-              FragA<T, 16, 16>({top[i], bottom[i], top[i + 1], bottom[i + 1]})};
+        product.push_back(make_sum<Sum>([&](int i) {
+          return k_.copy(start[std::size_t(i / 4 % (N / 8))][std::size_t(group % 2 * 2 + i % 2)]);
+        }));
+        const int first = l_.group == 16 ? group % 2 : 0, last = l_.group == 16 ? first : 1;
+        for (int half = first; half <= last; ++half) {
           std::vector<FragB<T, 16, 8>> b;
-          for (const auto& v : x) b.push_back(FragB<T, 16, 8>({v[i], v[i + 1]}));
-          product.push_back(multiply<T>(warp_, std::move(product.back()), a, b));
+          for (const auto& v : x_now_)
+            b.push_back(FragB<T, 16, 8>({v[std::size_t(2 * half)], v[std::size_t(2 * half + 1)]}));
+          std::vector<std::vector<FragA<T, 16, 16>>> terms;
+          for (const auto& of_y : w) terms.push_back(of_y.codes(j, half));
+          for (std::size_t t = 0; t < terms[0].size(); ++t) {
+            std::vector<FragA<T, 16, 16>> a;
+            for (const auto& of_y : terms) a.push_back(of_y[t]);
+            product.push_back(multiply<T>(warp_, std::move(product.back()), a, b));
+          }
         }
-        const int group = j * parts + part;
-        const Val<f32> scales[2] = {scale(t, group, 0), scale(t, group, 1)};
-        sums.push_back(map_elements(sums.back(), [&](int i, const Val<f32>& v) {
-          return fma(scales[(i >> 1) & 1], product.back()[i], v);
+        std::vector<Val<f32>> scales;
+        for (const auto& of_y : w)
+          for (int h = 0; h < 2; ++h) scales.push_back(of_y.scale(group, h));
+        sums.push_back(make_sum<Sum>([&](int i) {
+          return fma(scales[std::size_t(i / (4 * (N / 8)) * 2 + (i >> 1 & 1))], product.back()[i],
+                     sums.back()[i]);
         }));
       }
     }
-    return std::move(sums.back());
+    return l_.has_min ? less_minima(w, tile, std::move(sums.back())) : std::move(sums.back());
   }
-
-  Sum multiply_tile(const Val<u32>& tile, const Val<u32>& slot, Sum sum) {
-    const auto base = slot_at(slot);
-    std::vector<Sum> sums;  // over this tile: of K-quants without d
-    if (l_.super_scale)
-      sums.push_back(zeros<f32, 16, N>(warp_));
-    else
-      sums.push_back(Sum(AccRegs(sum.owned().alias())));
-    k_.nounroll();
-    sums.push_back(k_.loop(Val<u32>(4), std::move(sums.back()), [&](Val<u32> s, Sum v) {
-      return multiply_step(read(base, s), tile * 8u + s * 2u, std::move(v));
-    }));
-    std::vector<Sum> minima;
-    if (l_.has_min) minima.push_back(zeros<f32, 16, N>(warp_));
-    std::vector<Sum> shifts;
-    if (offsets()) {
-      shifts.push_back(zeros<f32, 16, N>(warp_));
-      for (int eighth = 0; eighth < groups() / 8; ++eighth) {
-        std::vector<FragB<tf32, 8, 8>> high, low;
-        for (int n = 0; n < N / 8; ++n) {
-          const auto from =
-              ((tile * std::uint32_t(groups() / 8) + std::uint32_t(eighth)) * std::uint32_t(N / 8) +
-               std::uint32_t(n)) *
-                  32u +
-              lane_;
-          const auto v = b_.rows < 8 ? sums_.as<b32>().template ld_if<4>(group_ < std::uint32_t(b_.rows),
-                                                                         from, Val<b32>(0))
-                                     : sums_.as<b32>().template ld<4>(from);
-          high.push_back(FragB<tf32, 8, 8>({v[0], v[1]})), low.push_back(FragB<tf32, 8, 8>({v[2], v[3]}));
-        }
-        const std::vector a{scale_fragment(base, eighth, 0)};
-        shifts.push_back(multiply<tf32>(warp_, std::move(shifts.back()), a, high));
-        shifts.push_back(multiply<tf32>(warp_, std::move(shifts.back()), a, low));
-        if (!l_.has_min) continue;
-        const std::vector min{scale_fragment(base, eighth, 1)};
-        minima.push_back(multiply<tf32>(warp_, std::move(minima.back()), min, high));
-        minima.push_back(multiply<tf32>(warp_, std::move(minima.back()), min, low));
-      }
+  Sum less_minima(const std::vector<WeightTile<T>>& w, const Val<u32>& tile, Sum sum) {
+    std::vector<FragB<tf32, 8, 8>> high, low;
+    for (int n = 0; n < N / 8; ++n) {
+      const auto v = sums_.as<b32>().template ld<4>((tile * std::uint32_t(N / 8) + std::uint32_t(n)) * 32u +
+                                                    some_row() * 4u + quad_);
+      high.push_back(FragB<tf32, 8, 8>({v[0], v[1]})), low.push_back(FragB<tf32, 8, 8>({v[2], v[3]}));
     }
-    const float less = -(added() + float(l_.zero));
-    const auto of_tile = [&](int i) {
-      return offsets() ? fma(shifts.back()[i], Val<f32>(less), sums.back()[i]) : sums.back()[i];
-    };
-    if (!l_.super_scale)
-      return map_elements(sums.back(), [&](int i, const Val<f32>& v) {
-        return offsets() ? fma(shifts.back()[i], Val<f32>(less), v) : v;
-      });
-    std::vector<Val<f32>> d, dmin;
-    const Ptr<shared, b32> rows(base + group_ * (l_.has_min ? 8u : 4u));
-    for (int h = 0; h < 2; ++h) {
-      const auto w = rows.at(4 * step_words() + (l_.has_min ? h : 0)).ld();
-      d.push_back(half_of(w, l_.has_min ? 0 : h));
-      if (l_.has_min) dmin.push_back(-half_of(w, 1));
-    }
-    return map_elements(sum, [&](int i, const Val<f32>& v) {
-      const std::size_t h = std::size_t(i >> 1 & 1);
-      const auto with = fma(d[h], of_tile(i), v);
-      return l_.has_min ? fma(dmin[h], minima.back()[i], with) : with;
+    std::vector<FragA<tf32, 16, 8>> a;
+    for (const auto& of_y : w) a.push_back(of_y.minima());
+    auto minima = multiply<tf32>(warp_, zeros<f32, 16 * Y, N>(warp_), a, high);
+    const auto both = multiply<tf32>(warp_, std::move(minima), a, low);
+    return make_sum<Sum>([&](int i) {
+      return fma(-w[std::size_t(i / (4 * (N / 8)))].dmin()[std::size_t(i >> 1 & 1)], both[i], sum[i]);
     });
   }
 
   // ------------------------------------------------------------ results
-  void store(const Val<u32>& tile, const Sum& sum, const Val<u32>& buffer) {
-    const auto put = [&](const Val<u32>& column, const Val<u32>& place, const Val<f32>& v) {
-      Out<T>(p_.y).st_if((column < p_.m) & (place < p_.n), to<u64>(column) * p_.ldy + to<u64>(place),
-                         to<T>(v));
-    };
-    if (b_.share == 1) {
-      for (int i = 0; i < Sum::count; ++i)
-        put(quad_ * 2u + std::uint32_t(8 * (i / 4) + i % 2),
-            tile * 16u + group_ + std::uint32_t(i / 2 % 2 * 8), sum[i]);
-      return;
-    }
-    const auto at =
-        (buffer * std::uint32_t(b_.warps) + warp_.index / std::uint32_t(b_.share) * std::uint32_t(b_.share)) *
-        std::uint32_t(16 * N);
-    for (int i = 0; i < Sum::count; ++i)
-      partial_.st(at + (part() * std::uint32_t(Sum::count) + std::uint32_t(i)) * 32u + lane_, sum[i]);
-    k_.sync();
-    k_.loop(
-        range(part() * 32u + lane_, Val<u32>(std::uint32_t(16 * N)), Val<u32>(std::uint32_t(32 * b_.share))),
-        [&](Val<u32> output) {
-          const auto row = output % 16u, column = output / 16u;
-          const auto lane = row % 8u * 4u + column % 8u / 2u;
-          const auto reg = column / 8u * 4u + row / 8u * 2u + column % 2u;
-          std::vector<Val<f32>> all;
-          for (int w = 0; w < b_.share; ++w) {
-            const auto some = partial_.ld(at + (reg + std::uint32_t(w * Sum::count)) * 32u + lane);
-            all.push_back(w ? all.back() + some : some);
+  void put(const Val<u32>& row, const Val<u32>& column, const Val<f32>& v) {
+    Out<T>(p_.y).st_if((row < p_.m) & (column < p_.n), to<u64>(row) * p_.ldy + to<u64>(column), to<T>(v));
+  }
+  // Block b of 16 x 8 results of a lane: rows of x 2 q and 2 q + 1 of 8, columns of y g and g + 8 of 16.
+  void put_block(const Val<u32>& tile, const Val<u32>& y, const Val<u32>& n, const Val<u32>& g,
+                 const Val<u32>& q, const std::vector<Val<f32>>& v) {
+    for (int i = 0; i < 4; ++i)
+      put(n * 8u + q * 2u + std::uint32_t(i % 2),
+          (tile * std::uint32_t(Y) + y) * 16u + g + std::uint32_t(i / 2 * 8), v[std::size_t(i)]);
+  }
+  void store_now(const Val<u32>& tile, const Sum& sum) {
+    for (int b = 0; b < Sum::count / 4; ++b)
+      put_block(tile, Val<u32>(std::uint32_t(b / (N / 8))), Val<u32>(std::uint32_t(b % (N / 8))), group_,
+                quad_, {sum[4 * b], sum[4 * b + 1], sum[4 * b + 2], sum[4 * b + 3]});
+  }
+  // results_: [place][warp][block][lane][4].
+  Val<u32> result_index(const Val<u32>& place, const Val<u32>& warp, const Val<u32>& block) const {
+    return ((place * std::uint32_t(c_.warps) + warp) * std::uint32_t(Sum::count / 4) + block) * 32u;
+  }
+  void keep(const Val<u32>& place, const Sum& sum) {
+    const auto at = result_index(place, warp_.index, Val<u32>(0)) + lane_;
+    for (int b = 0; b < Sum::count / 4; ++b)
+      results_.template st<4>(at + std::uint32_t(32 * b),
+                              RegGroup<f32, 4>(sum[4 * b], sum[4 * b + 1], sum[4 * b + 2], sum[4 * b + 3]));
+  }
+  // A thread adds the parts of what one lane has of a block of 16 x 8; the blocks of the cluster share that work.
+  void add_parts(const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer) {
+    const auto quads = std::uint32_t(std::clamp(c_.rows / 2, 1, 4)),
+               teams = std::uint32_t(c_.warps / c_.share);
+    const std::uint32_t blocks = Sum::count / 4, each = teams * blocks * 8 * quads;
+    const auto from = rank_ * threads() + warp_.index * 32u + lane_;
+    k_.loop(range(from, rounds * each, Val<u32>(threads() * std::uint32_t(c_.cluster))), [&](Val<u32> i) {
+      const auto q = i % quads, g = i / quads % 8u, block = i / (quads * 8) % blocks,
+                 team = i / (quads * 8 * blocks) % teams, round = i / each;
+      const auto tile = cluster_ + clusters_ * (team + (begin + round) * teams);
+      k_.if_(tile < p_.y_tiles, [&] {
+        std::vector<std::vector<Val<f32>>> sum;
+        for (int b = 0; b < c_.cluster; ++b)
+          for (int s = 0; s < c_.share; ++s) {
+            const auto at = result_index(buffer * std::uint32_t(c_.rounds) + round,
+                                         team * std::uint32_t(c_.share) + std::uint32_t(s), block) +
+                            g * 4u + q;
+            const auto here = results_.at(at * 4u);
+            const auto v = c_.cluster > 1 ? mapa(here, Val<u32>(std::uint32_t(b))).template ld<4>(0)
+                                          : here.template ld<4>(0);
+            sum.emplace_back();
+            for (int e = 0; e < 4; ++e)
+              sum.back().push_back(sum.size() > 1 ? sum[sum.size() - 2][std::size_t(e)] + v[e]
+                                                  : Val<f32>(v[e]));
           }
-          put(column, tile * 16u + row, all.back());
-        });
+        put_block(tile, block / std::uint32_t(N / 8), block % std::uint32_t(N / 8), g, q, sum.back());
+      });
+    });
   }
 
   Kernel& k_;
-  const WeightOnlyConfig& b_;
+  const WeightOnlyConfig& c_;
   const WeightLayout& l_;
   const WeightOnlyParams<Val>& p_;
   Warp warp_;
-  Val<u32> lane_, group_, quad_;
-  Ptr<shared, b32> ring_, x_;
-  Ptr<shared, f32> sums_, partial_;
-  Val<u32> slot0_;
-  std::vector<Val<u64>> across_;  // from the last tile of K to the first of the next tile of y
+  Val<u32> lane_, group_, quad_, part_, rank_, cluster_, clusters_;
+  Ptr<shared, b32> x_;
+  Ptr<shared, f32> start_, sums_, results_;
+  std::vector<std::vector<Val<b32>>> x_now_;
 };
 
-template <class T, int N>
-void stream_kernel(Kernel& k, WeightOnlyConfig b, WeightOnlyParams<Val> p) {
-  k.block(32 * b.warps);
-  Product<T, N>(k, b, p).run();
-}
-
-/// Bytes of shared memory: x and the sums of its groups, the slots of the warps, their results.
-int smem_bytes(const WeightOnlyConfig& c) {
-  const auto& l = layout(c.format);
-  const int columns = c.rows > 8 ? 16 : 8;
-  return c.k_tiles * (512 * c.rows + 256 / l.group * 8 * columns) +
-         c.warps * (c.slots * l.tile_bytes() + 2 * 16 * columns * 4) + 1024;
+template <class T, int Y, int N>
+void stream_kernel(Kernel& k, WeightOnlyConfig c, WeightOnlyParams<Val> p) {
+  k.block(32 * c.warps);
+  if (c.cluster > 1) k.cluster(c.cluster);
+  Product<T, Y, N>(k, c, p).run();
 }
 
 }  // namespace
 
-WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
-  WeightOnlyConfig c{p.type, p.format};
-  c.k_tiles = int((p.k + 255) / 256);
-  c.rows = p.m > 8 ? 16 : p.m > 4 ? 8 : p.m > 2 ? 4 : int(std::max<std::uint64_t>(p.m, 1));
-  while (c.warps > 4 && smem_bytes(c) > kSmem) c.warps /= 2;
-  // As few warps on a tile of y as still give every warp of the device a tile.
-  const auto tiles = (p.n + 15) / 16;
-  c.share = c.warps;
-  while (c.share > 1 && tiles * std::uint64_t(c.share) > std::uint64_t(sms) * std::uint64_t(c.warps))
-    c.share /= 2;
-  return c;
-}
-
-std::string reject(const WeightOnlyProblem& p) {
-  if (p.type != DType::f16 && p.type != DType::bf16)
-    return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
-  if (p.m > 16) return text::cat("m = ", p.m, ": at most 16 rows of x are possible");
-  if (!p.k || p.k % 32 || p.k > 0x7fffff00)
-    return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^31 - 256");
-  if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
-  if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
-  if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
-  if (const int need = smem_bytes(weight_only_config(p, 1)); need > kSmem)
-    return text::cat("m = ", p.m, ", k = ", p.k, ": x and the rings need ", need,
-                     " bytes of shared memory, a block has ", kSmem);
-  return {};
-}
-
 Variant weight_only_variant(const WeightOnlyConfig& c) {
   const auto make = [&](auto fn) { return config_variant("weight_only", c, 90, fn); };
-  if (c.type == DType::f16) return c.rows > 8 ? make(stream_kernel<f16, 16>) : make(stream_kernel<f16, 8>);
-  return c.rows > 8 ? make(stream_kernel<bf16, 16>) : make(stream_kernel<bf16, 8>);
-}
-
-void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p) {
-  if (auto why = reject(p); !why.empty()) throw Unsupported(text::cat("weight_only: ", why));
-  if (!p.m || !p.n) return;
-  const int sms = std::max(1, s.device().info().sm_count);
-  const auto tiles = std::uint32_t((p.n + 15) / 16);
-  const WeightOnlyParams<HostValue> n{.x = p.x,
-                                      .ldx = p.ldx ? p.ldx : p.k,
-                                      .w = p.w,
-                                      .y = p.y,
-                                      .ldy = p.ldy ? p.ldy : p.n,
-                                      .m = std::uint32_t(p.m),
-                                      .n = std::uint32_t(p.n),
-                                      .k = std::uint32_t(p.k),
-                                      .tiles = tiles};
-  load(s.device(), weight_only_variant(weight_only_config(p, sms)))(
-      s, runtime::Launch{.grid = {std::min(tiles, std::uint32_t(sms))}}, n);
+  const auto of_type = [&](auto t) {
+    using T = decltype(t);
+    if (c.y_tiles > 1)
+      return c.rows > 16  ? make(stream_kernel<T, 2, 32>)
+             : c.rows > 8 ? make(stream_kernel<T, 2, 16>)
+                          : make(stream_kernel<T, 2, 8>);
+    return c.rows > 16  ? make(stream_kernel<T, 1, 32>)
+           : c.rows > 8 ? make(stream_kernel<T, 1, 16>)
+                        : make(stream_kernel<T, 1, 8>);
+  };
+  return c.type == DType::f16 ? of_type(f16{}) : of_type(bf16{});
 }
 
 }  // namespace cgp::kernels

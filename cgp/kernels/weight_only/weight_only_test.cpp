@@ -76,6 +76,7 @@ TEST(weight_only, right_on_the_emulator) {
       check(device, f, type, 11, 17, layout(f).file_block == 32 ? 2336 : 2304);
       check(device, f, type, 3, 2500, 256);
       check(device, f, type, 8, 33, 4096);
+      check(device, f, type, 21, 70, 1280);
     }
 }
 
@@ -88,9 +89,10 @@ TEST(weight_only, right_on_a_gpu) {
   }
   for (auto f : kWeightFormats)
     for (auto type : {DType::bf16, DType::f16}) {
-      for (std::uint64_t m : {1, 2, 3, 5, 8, 9, 16}) check(device, f, type, m, 2500, 4096);
-      check(device, f, type, 1, 700, 14336);
-      check(device, f, type, 4, 9001, 1024);
+      for (std::uint64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32})
+        check(device, f, type, m, 2500, 1024 + 256 * (m % 4));
+      for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 200, 14336);
+      check(device, f, type, 4, 9001, 512);
     }
 }
 
@@ -99,10 +101,10 @@ TEST(weight_only, what_cannot_run_is_named) {
   EXPECT_EQ(reject(p), "");
   p.k = 4100;
   EXPECT_THAT(reject(p), ::testing::HasSubstr("k = 4100 is no multiple of 32"));
-  p.k = 14336, p.m = 8;
-  EXPECT_THAT(reject(p), ::testing::HasSubstr("bytes of shared memory"));
-  p.m = 17;
-  EXPECT_THAT(reject(p), ::testing::HasSubstr("at most 16 rows"));
+  p.k = 1u << 20, p.m = 8;
+  EXPECT_THAT(reject(p), ::testing::HasSubstr("x does not fit into the shared memory of 8 blocks"));
+  p.m = 33;
+  EXPECT_THAT(reject(p), ::testing::HasSubstr("at most 32 rows"));
   std::vector<std::byte> file(100), packed(100);
   EXPECT_THROW(pack_weights(WeightFormat::q4_k, 16, 250, file, packed), ArgumentError);
   EXPECT_THROW(pack_weights(WeightFormat::q4_k, 16, 256, file, packed), ArgumentError);
@@ -112,7 +114,7 @@ TEST(weight_only, names_round_trip_and_variants_assemble) {
   std::vector<Variant> all;
   for (auto f : kWeightFormats)
     for (auto type : {DType::bf16, DType::f16})
-      for (std::uint64_t m : {1, 8, 16}) {
+      for (std::uint64_t m : {1, 8, 16, 32}) {
         const WeightOnlyProblem p{f, type, m, 4096, 4096};
         all.push_back(weight_only_variant(weight_only_config(p, 132)));
         EXPECT_EQ(all.back().config->round_trip("weight_only", all.back().name), all.back().name);

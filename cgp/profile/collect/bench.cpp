@@ -30,6 +30,9 @@ using text::cat;
 
 /// Runs until the median is known to the wished precision, the runs or the time are used up.
 Document bench_program(const BenchOptions& o, const Step& step) {
+  if (o.roofline && (!(o.flops > 0) || !(o.bytes > 0)))  // before the runs, which may take long
+    throw ArgumentError(
+        ErrorText{"--roofline needs --flops and --bytes", {}, "a program does not say what it works", {}});
   Document d = new_document("bench", measure::join_command(o.command), o.command);
   const TimedProgram program{d.name, o.command, {}};
   const auto rule = timing_rule(o.timing);
@@ -105,9 +108,6 @@ void look_closer(const BenchOptions& o, Document& d, const Step& step) {
   }
   d.metrics.derive(o.flops, o.bytes);
   if (!o.roofline) return;
-  if (!(o.flops > 0) || !(o.bytes > 0))
-    throw ArgumentError(
-        ErrorText{"--roofline needs --flops and --bytes", {}, "a program does not say what it works", {}});
   step("measuring the ceilings of one core");
   const auto isa = cpu::widest_isa();
   const double peak = fma_peak_gflops(isa, 0.5);

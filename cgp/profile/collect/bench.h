@@ -26,7 +26,8 @@ struct BenchOptions {
 };
 using Step = std::function<void(const std::string&)>;  ///< hears what is going on
 
-/// Throws ProgramFailure if the program crashes, Error if it fails otherwise.
+/// Throws ArgumentError for a roofline without operations and bytes, ProgramFailure if the program crashes, Error if
+/// it fails otherwise.
 Document bench_program(const BenchOptions& o, const Step& step);
 /// Adds what timing does not see: counts of the processor, counters of the GPU, and ceilings.
 void look_closer(const BenchOptions& o, Document& d, const Step& step);

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/count.h"
 #include "cgp/profile/measure/measure.h"
+#include "cgp/profile/measure/process.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/table.h"
@@ -23,10 +25,30 @@ using fmt::format;
 using measure::Metric;
 using measure::Source;
 
-void add_time(Document& d, const measure::Measurement& m, const std::string& from) {
+constexpr const char* kFrom = "steady clock around batches of calls";
+
+/// The same loop in fresh processes, one after the other.
+void add_times_of_processes(Document& d, const LoopOptions& o, const std::string& isa) {
   std::vector<double> us;
-  for (double t : m.seconds) us.push_back(t * 1e6);
-  add_times(d, "time", std::move(us), from);
+  std::vector<std::size_t> processes;
+  const std::vector<std::string> command{
+      "/proc/self/exe",       "--json", "profile", "simd",        "--function", o.function,  "--size",
+      std::to_string(o.size), "--arch", isa,       "--processes", "1",          "--no-count"};
+  for (int i = 0; i < o.processes; ++i) {
+    measure::ProcessOptions how;
+    how.keep_bytes = std::size_t(64) << 20;  // all samples
+    const auto run = measure::run_process(command, how);
+    if (!run.ok())
+      throw Error(
+          ErrorText{"each process measures the loop", {}, text::cat(run.describe(), ": ", run.err), {}});
+    const Document one = from_json(parsed(run.out, "a measuring process"), "a measuring process");
+    const Samples* samples = one.find_samples("time");
+    if (!samples || samples->values.empty())
+      throw Error(ErrorText{"each process measures the loop", {}, "one has no times", {}});
+    us.insert(us.end(), samples->values.begin(), samples->values.end());
+    processes.push_back(samples->values.size());
+  }
+  add_times(d, "time", std::move(us), kFrom, std::move(processes));
 }
 
 struct Parallel {
@@ -80,30 +102,53 @@ Document profile_loop(const LoopOptions& o, const std::string& isa) {
   measure::keep(run_cpu_function(function, isa, a.data(), b.data(), n));  // unknown names and ISAs end here
   Document d = new_document(o.kind, format("{} {} n={}", function, isa, n));
   const auto loop = [&] { measure::keep(run_cpu_function(function, isa, a.data(), b.data(), n)); };
-  add_time(d, measure::measure(loop), "steady clock around batches of calls");
-  try {
-    constexpr std::uint64_t kMost = 400'000;
-    const auto mix = measure::step_function(loop, kMost);
-    if (mix.truncated)
-      d.metrics.absent(
-          Metric::instructions,
-          format("one call has more than {} instructions: a smaller --size counts them all", kMost));
-    else
-      mix.add_to(d.metrics, "single steps of one call");
-  } catch (const Unsupported& e) {
-    d.metrics.absent(Metric::instructions, e.rule());
+  if (o.processes > 1) {
+    add_times_of_processes(d, o, isa);
+  } else {
+    std::vector<double> us;
+    measure::MeasureOptions how;
+    if (!o.count)
+      how.max_seconds = 0.4,
+      how.max_samples = 2000;  // one of several processes, between which the interval is
+    for (double t : measure::measure(loop, how).seconds) us.push_back(t * 1e6);
+    add_times(d, "time", std::move(us), kFrom);
+    d.notes.push_back("one process: another has another alignment and may differ by more than the interval");
   }
+  if (!o.count)
+    d.metrics.absent(Metric::instructions, "they were not asked for");
+  else
+    try {
+      constexpr std::uint64_t kMost = 400'000;
+      const auto mix = measure::step_function(loop, kMost);
+      if (mix.truncated)
+        d.metrics.absent(
+            Metric::instructions,
+            format("one call has more than {} instructions: a smaller --size counts them all", kMost));
+      else
+        mix.add_to(d.metrics, "single steps of one call");
+    } catch (const Unsupported& e) {
+      d.metrics.absent(Metric::instructions, e.rule());
+    }
   d.metrics.absent(Metric::cycles,
                    "the processor shows no counters to this machine, or they were not asked for");
   d.metrics.derive(cpu_flops(function, n), cpu_bytes(function, n));
   return d;
 }
 
+namespace {
+
+std::string processes_text(const Document& d) {
+  const Samples* s = d.find_samples("time");
+  return s && !s->processes.empty() ? format(" over {} processes", s->processes.size()) : "";
+}
+
+}  // namespace
+
 std::string loop_text(const Document& d) {
   const auto& m = d.metrics;
   std::string out =
-      format("{}: {}{}, {} GFLOP/s, {} GB/s\n", d.name, time_text(m[Metric::wall_clock_time_us].number()),
-             interval_text(m), number_text(m[Metric::gflops].number()),
+      format("{}: {}{}{}, {} GFLOP/s, {} GB/s\n", d.name, time_text(m[Metric::wall_clock_time_us].number()),
+             interval_text(m), processes_text(d), number_text(m[Metric::gflops].number()),
              number_text(m[Metric::bandwidth_gbps].number()));
   if (m.has(Metric::instructions)) {
     out += format(
@@ -118,6 +163,7 @@ std::string loop_text(const Document& d) {
   } else {
     out += format("  instructions -: {}\n", m[Metric::instructions].why_absent);
   }
+  for (const auto& note : d.notes) out += format("note: {}\n", note);
   return out;
 }
 
@@ -167,8 +213,21 @@ Document profile_threads(const LoopOptions& o) {
   d.metrics.absent(Metric::work_steal_count, "these threads share one counter and steal nothing");
   d.metrics.derive();
   d.more["scaling"] = rows;
+  const double single_us = rows.at(0)["time_us"];
+  // What starting and joining takes must be small in the share of one thread: else it is that which is measured.
+  constexpr double kStart = 0.1;
+  const double needed = double(n) * spawn * double(most) / (kStart * single_us);
+  const bool too_small = most > 1 && needed > double(n);
+  if (too_small) {
+    const auto size = std::uint64_t(std::ceil(std::max(needed, 1.25 * double(n))));
+    d.more["too_small"] = {{"size_needed", size}};
+    d.notes.push_back(format(
+        "TOO SMALL: the job takes {} on one thread and starting {} threads takes {}; the speed-up says "
+        "nothing of the loop. at least --size {} is needed",
+        time_text(single_us), most, time_text(spawn), size));
+  }
   // Amdahl: a job whose share f runs on one thread alone takes f + (1 - f) / N of the time on N.
-  if (const double s = d.metrics[Metric::parallel_speedup].number(); most > 1 && s > 0) {
+  if (const double s = d.metrics[Metric::parallel_speedup].number(); most > 1 && s > 0 && !too_small) {
     const double serial = std::clamp((double(most) / s - 1) / (double(most) - 1), 0.0, 1.0);
     d.more["amdahl_serial_share"] = serial;
     if (serial < 1)
@@ -180,7 +239,7 @@ Document profile_threads(const LoopOptions& o) {
   const double all = d.metrics[Metric::wall_clock_time_us].number();
   if (spawn > 0.1 * all && all < 500)
     d.notes.push_back(format("starting threads takes {:.0f} % of the job", 100 * spawn / all));
-  d.waste = metric_waste(d.metrics, "");
+  if (!too_small) d.waste = metric_waste(d.metrics, "");
   return d;
 }
 

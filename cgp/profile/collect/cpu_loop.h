@@ -14,6 +14,10 @@ struct LoopOptions {
   std::size_t size = 4096;       ///< elements of each array
   int threads = 0;               ///< the most; 0: the processor's
   int runs = 7;                  ///< of each number of threads
+  /// Fresh processes that profile_loop measures in, each with its own alignment and pages; 1: this process. The
+  /// others are this program run as `cgp profile simd --processes 1 --no-count`.
+  int processes = 1;
+  bool count = true;  ///< the instructions of one call too
 };
 /// `isa`: scalar, sse2, avx2, avx512. Times of batches of calls, and the instructions of one call.
 Document profile_loop(const LoopOptions& o, const std::string& isa);

@@ -50,6 +50,35 @@ std::string made_alike(const Samples& a, Samples& b) {
   return {};
 }
 
+/// Both sides are several fresh processes: what differs between identical ones is in the data, and no floor is
+/// needed. Level 0.5 %, since each row of a comparison is another chance of a false alarm.
+void judge_processes(const std::vector<double>& a, const std::vector<double>& b, bool rate, double least,
+                     FileDiff& d) {
+  std::vector<double> la, lb;
+  for (double v : a) la.push_back(std::log(v));
+  for (double v : b) lb.push_back(std::log(v));
+  d.before = measure::geometric_mean(a), d.after = measure::geometric_mean(b);
+  d.change = d.after / d.before - 1;
+  const double p = measure::welch_p(la, lb);
+  const double va = std::pow(measure::stddev(la), 2) / double(a.size()),
+               vb = std::pow(measure::stddev(lb), 2) / double(b.size());
+  d.floor = std::max(least, 3 * std::sqrt(va + vb));  // what so many processes could have shown
+  const std::string numbers =
+      fmt::format("{} and {} processes, Welch's test: p {:.4f}", a.size(), b.size(), p);
+  if (p < 0.005 && std::fabs(d.change) > least) {
+    const bool worse = (d.change > 0) != rate;
+    d.verdict = worse ? "SUSPECT" : "IMPROVED";
+    d.why =
+        numbers +
+        (worse ? "; the two were not measured side by side: cgp diff --left ... --right ... decides" : "");
+  } else if (d.floor <= least && std::fabs(d.change) <= least) {
+    d.verdict = "NO_CHANGE", d.why = numbers;
+  } else {
+    d.verdict = "INCONCLUSIVE";
+    d.why = fmt::format("{}; a change of less than {:.0f} % is not seen with so few", numbers, 100 * d.floor);
+  }
+}
+
 FileDiff diff_samples(const Samples& a, Samples b, double floor, double equivalence) {
   FileDiff d;
   d.name = a.name, d.unit = a.unit;
@@ -63,8 +92,11 @@ FileDiff diff_samples(const Samples& a, Samples b, double floor, double equivale
   d.change = d.after / d.before - 1;
   d.floor = floor;
   d.effect = measure::cliffs_delta(a.values, b.values);
+  const auto pa = process_medians(a), pb = process_medians(b);
   if (a.values == b.values) {
     d.verdict = "NO_CHANGE", d.why = "the same samples";
+  } else if (pa.size() >= 3 && pb.size() >= 3) {
+    judge_processes(pa, pb, rate, equivalence, d);
   } else if (a.values.size() < 5 || b.values.size() < 5) {
     d.verdict = "INCONCLUSIVE";
     d.why = fmt::format("{} and {} samples are too few", a.values.size(), b.values.size());

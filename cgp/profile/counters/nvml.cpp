@@ -88,12 +88,6 @@ GpuState Nvml::read(bool traffic) const {
   if (auto mj = impl_->word("nvmlDeviceGetTotalEnergyConsumption")) s.joules = double(*mj) * 1e-3;
   s.slowed = impl_->word("nvmlDeviceGetCurrentClocksEventReasons");
   if (!s.slowed) s.slowed = impl_->word("nvmlDeviceGetCurrentClocksThrottleReasons");
-  struct {
-    unsigned long long total, free, used;
-  } memory{};
-  if (auto f = impl_->find<int(Impl::Handle, decltype(memory)*)>("nvmlDeviceGetMemoryInfo");
-      f && f(impl_->device, &memory) == 0)
-    s.memory_used = double(memory.used), s.memory_total = double(memory.total);
   s.pcie_gen = impl_->number("nvmlDeviceGetCurrPcieLinkGeneration");
   s.pcie_width = impl_->number("nvmlDeviceGetCurrPcieLinkWidth");
   if (traffic) {  // KB/s; NVML's "tx" leaves the device

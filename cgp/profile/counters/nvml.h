@@ -14,10 +14,9 @@ namespace cgp::measure {
 /// What the GPU says of itself now; absent is what it does not tell.
 struct GpuState {
   std::optional<double> sm_mhz, memory_mhz, watts, limit_watts, celsius;
-  std::optional<double> joules;                     ///< since the driver was loaded
-  std::optional<std::uint64_t> slowed;              ///< bits of NVML's clocks event reasons
-  std::optional<double> memory_used, memory_total;  ///< bytes, by all programs
-  std::optional<double> pcie_gen, pcie_width;       ///< of the link now
+  std::optional<double> joules;                ///< since the driver was loaded
+  std::optional<std::uint64_t> slowed;         ///< bits of NVML's clocks event reasons
+  std::optional<double> pcie_gen, pcie_width;  ///< of the link now
   /// Bytes a second into and out of the device. NVML takes 20 ms for each: only GpuSampler asks.
   std::optional<double> pcie_in, pcie_out;
 };

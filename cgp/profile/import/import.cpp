@@ -15,6 +15,7 @@
 #include "cgp/profile/import/nsys_report.h"
 #include "cgp/profile/import/sqlite_file.h"
 #include "cgp/profile/measure/process.h"
+#include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/table.h"
@@ -305,10 +306,10 @@ Timeline load_timeline(const std::string& path) {
 Document document_of(const Timeline& t, std::string kind, std::string title,
                      std::vector<std::string> command) {
   Document d = new_document(std::move(kind), std::move(title), std::move(command));
-  const auto s = summarise(t);
+  const Phases phases = phases_of(t);
   d.kernels = kernels_of(t);
-  d.waste = timeline_waste(s, d.kernels);
-  d.more["timeline"] = to_json(s);
+  d.waste = phases_waste(phases, d.kernels);
+  d.more["timeline"] = to_json(phases);
   d.more["timeline_svg"] = timeline_svg(t);
   add_metrics(t, d.metrics);
   d.notes = notes_of(t);

@@ -91,15 +91,15 @@ Document gemm_of_cublas(const std::vector<std::string>& settings, int repeat) {
       throw Unsupported(ErrorText{"cuBLASLt beside ours takes m, n, k, dtype and layout", {}, name, {}});
     of[name] = s.substr(at + 1);
   }
-  cli::GemmSelection selection;
+  tune::GemmSelection selection;
   selection.shapes = cat(of["m"], "x", of["n"], "x", of["k"]);
   selection.dtype = of["dtype"], selection.layout = of["layout"];
-  const auto tasks = cli::gemm_tasks(selection);
+  const auto tasks = tune::gemm_tasks(selection);
   const auto device = runtime::Device::open("cuda");
-  cli::GemmMeasure measure(device, true);
+  tune::GemmMeasure measure(device, true);
   if (!measure.no_peer().empty())
     throw Unsupported(ErrorText{"cuBLASLt must be here", {}, measure.no_peer(), {}});
-  const cli::GemmRow row = measure.row(tasks[0], kernels::GemmTable::shipped(device.info()), repeat);
+  const tune::GemmRow row = measure.row(tasks[0], kernels::GemmTable::shipped(device.info()), repeat);
   if (row.timings.size() < 2) throw Unsupported(ErrorText{"cuBLASLt has no such product", {}, row.peer, {}});
   Document d = new_document("cublas", cat("cuBLASLt ", tasks[0].name()));
   Samples s{"cold", "us", {}};

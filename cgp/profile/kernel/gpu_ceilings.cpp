@@ -13,6 +13,7 @@
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/gemm/select/gemm_table.h"
 #include "cgp/profile/measure/compare.h"
+#include "cgp/profile/roofline/peaks.h"
 #include "cgp/runtime/buffer.h"
 
 namespace cgp::profile {
@@ -341,12 +342,56 @@ std::string check_ceiling_kernels(const runtime::Device& device) {
   return {};
 }
 
-std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches) {
+namespace {
+
+void require_clock(const runtime::Device& device) {
   if (device.is_emulator())
     throw Unsupported(ErrorText{"ceilings of a GPU are measured on a GPU",
                                 {},
                                 "the emulator has no clock",
                                 "cgp roofline --device NAME takes the data sheet"});
+}
+
+}  // namespace
+
+Ceiling memory_ceiling(const runtime::Device& device, int launches) {
+  require_clock(device);
+  const Ceiling copy = copy_bandwidth(device, launches), read = read_bandwidth(device, launches);
+  return copy.value > read.value ? copy : read;
+}
+
+void add_ceilings(const std::string& device, const std::string& type, const std::optional<Ceiling>& memory,
+                  measure::MetricSet& into) {
+  using measure::Metric;
+  using measure::Source;
+  const auto* peaks = device_peaks(device);
+  const std::string missing = text::cat(device, " is not in the table of devices: cgp roofline measures it");
+  if (const double peak = peaks ? peaks->peak(type) : 0; peak > 0)
+    into.set(Metric::peak_compute_tflops, peak, Source::declared,
+             text::cat("data sheet of the ", peaks->name, ", ", type));
+  else if (!peaks)
+    into.absent(Metric::peak_compute_tflops, missing);
+  if (memory)
+    into.set(Metric::peak_bandwidth_gbps, memory->value, Source::measured,
+             text::cat(memory->name, ", measured beside the kernel: ", memory->how));
+  else if (peaks)
+    into.set(Metric::peak_bandwidth_gbps, peaks->memory_gbps, Source::declared,
+             text::cat("data sheet of the ", peaks->name, ", not measured"));
+  else
+    into.absent(Metric::peak_bandwidth_gbps, missing);
+}
+
+void add_gpu_memory(std::uint64_t total_bytes, std::uint64_t free_bytes, measure::MetricSet& into) {
+  using measure::Metric;
+  for (Metric total : {Metric::vram_total_mb, Metric::gpu_memory_total_mb})
+    into.set(total, double(total_bytes) * 1e-6, measure::Source::counted, "the driver");
+  for (Metric used : {Metric::vram_used_mb, Metric::gpu_memory_used_mb})
+    into.set(used, double(total_bytes - free_bytes) * 1e-6, measure::Source::counted, "the driver");
+  into.set(Metric::vram_free_mb, double(free_bytes) * 1e-6, measure::Source::counted, "the driver");
+}
+
+std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches) {
+  require_clock(device);
   std::vector<Ceiling> out;
   out.push_back(copy_bandwidth(device, launches));
   out.push_back(read_bandwidth(device, launches));

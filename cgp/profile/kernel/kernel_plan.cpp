@@ -65,7 +65,7 @@ KernelPlan plan_kernel(const kernels::KernelEntry& kernel, const runtime::Device
   const auto problem = kernel.prepare(device, options, {}, 1);
   plan.variant = problem->variant, plan.why = problem->why;
   for (const auto& image : problem->images) plan.modules.push_back(image.name);
-  plan.floor = cli::least_time(problem->flops, problem->bytes, dtype_of(options), false, info);
+  plan.floor = tune::least_time(problem->flops, problem->bytes, dtype_of(options), false, info);
   if (sets(settings, "variant")) return plan;
   for (const auto& kind : kinds_of(kernel)) {
     auto asked = settings;
@@ -86,7 +86,7 @@ std::string plan_text(const KernelPlan& plan) {
   out += fmt::format("variant    {}\n", plan.variant);
   out += fmt::format("why        {}\n", plan.why.empty() ? "there is no other" : plan.why);
   if (plan.modules.size() > 1) out += fmt::format("launches   {}\n", text::join(plan.modules, ", then "));
-  out += cli::floor_text(plan.floor);
+  out += tune::floor_text(plan.floor);
   if (!plan.others.empty()) out += "\nothers\n";
   for (const auto& [kind, variant] : plan.others) out += fmt::format("  {:<10} {}\n", kind, variant);
   if (!plan.rejected.empty()) out += "\ncannot\n";
@@ -103,7 +103,7 @@ ordered_json plan_json(const KernelPlan& plan) {
   j["chosen"]["why"] = plan.why;
   j["chosen"]["measured_us"] = nullptr;
   j["chosen"]["modules"] = plan.modules;
-  j["floor"] = cli::floor_json(plan.floor);
+  j["floor"] = tune::floor_json(plan.floor);
   j["others"] = ordered_json::array();
   for (const auto& [kind, variant] : plan.others) j["others"].push_back(variant_json(kind, variant));
   j["rejected"] = ordered_json::array();

@@ -18,7 +18,7 @@ struct KernelPlan {
   int sms = 0;
   std::string variant, why;
   std::vector<std::string> modules;  ///< what a launch runs, in order
-  cli::GemmFloor floor;
+  tune::GemmFloor floor;
   /// Of kernels with an option "variant": what the others are, and why some cannot.
   std::vector<std::pair<std::string, std::string>> others, rejected;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -14,12 +15,12 @@
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/profile/collect/program.h"
 #include "cgp/profile/counters/nvml.h"
+#include "cgp/profile/kernel/gpu_ceilings.h"
 #include "cgp/profile/kernel/kernel_args.h"
 #include "cgp/profile/lint/quant_profile.h"
 #include "cgp/profile/measure/compare.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/measure/system.h"
-#include "cgp/profile/roofline/peaks.h"
 #include "cgp/profile/roofline/prediction.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/ptx/parse.h"
@@ -42,25 +43,11 @@ void add_samples(Document& d, const std::string& name, const measure::Timing& t,
     d.samples.push_back({name, "us", std::move(us)});
 }
 
-/// Of the data sheet, for the kernel's type.
-void declare_ceilings(const std::string& name, const KernelProfileOptions& o, Document& d) {
-  if (const auto* peaks = device_peaks(name)) {
-    std::string type = "f32";
-    for (const auto& s : o.settings)
-      if (s.rfind("dtype=", 0) == 0) type = s.substr(6);
-    if (type == "f32" && o.kernel.find("gemm") != std::string::npos &&
-        o.settings.end() == std::find_if(o.settings.begin(), o.settings.end(),
-                                         [](const auto& s) { return s.rfind("dtype=", 0) == 0; }))
-      type = "bf16";  // the kernel's default
-    if (const double peak = peaks->peak(type); peak > 0)
-      d.metrics.set(Metric::peak_compute_tflops, peak, Source::declared,
-                    "data sheet of the " + peaks->name + ", " + type);
-    d.metrics.set(Metric::peak_bandwidth_gbps, peaks->memory_gbps, Source::declared,
-                  "data sheet of the " + peaks->name);
-  } else {
-    for (Metric m : {Metric::peak_compute_tflops, Metric::peak_bandwidth_gbps})
-      d.metrics.absent(m, cat(name, " is not in the table of devices: cgp roofline measures it"));
-  }
+/// The type that the kernel computes in.
+std::string type_of(const KernelProfileOptions& o) {
+  for (const auto& s : o.settings)
+    if (s.rfind("dtype=", 0) == 0) return s.substr(6);
+  return o.kernel.find("gemm") != std::string::npos ? "bf16" : "f32";  // the kernels' defaults
 }
 
 /// The device that a data sheet is known of, of those with this architecture.
@@ -101,8 +88,6 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
                      "it was timed for less than 2 s, and NVML's power is a mean over longer");
   put(Metric::gpu_temperature_celsius, state.celsius);
   const auto scaled = [](std::optional<double> v, double by) { return v ? std::optional(*v * by) : v; };
-  put(Metric::gpu_memory_used_mb, scaled(state.memory_used, 1e-6));
-  put(Metric::gpu_memory_total_mb, scaled(state.memory_total, 1e-6));
   put(Metric::pcie_gen, state.pcie_gen);
   put(Metric::pcie_width, state.pcie_width);
   put(Metric::pcie_rx_throughput_gbps, scaled(state.pcie_in, 1e-9));
@@ -120,11 +105,14 @@ void measure_on_gpu(const runtime::Device& device, kernels::Case& problem, const
     if (const auto why = measure::slowed_text(*state.slowed); !why.empty())
       d.notes.push_back("clocks were lowered: " + why);
   const auto memory = device.memory();
-  d.metrics.set(Metric::vram_used_mb, double(memory.total_bytes - memory.free_bytes) * 1e-6, Source::counted,
-                "the driver");
-  d.metrics.set(Metric::vram_free_mb, double(memory.free_bytes) * 1e-6, Source::counted, "the driver");
-  d.metrics.set(Metric::vram_total_mb, double(memory.total_bytes) * 1e-6, Source::counted, "the driver");
-  declare_ceilings(device.info().name, o, d);
+  add_gpu_memory(memory.total_bytes, memory.free_bytes, d.metrics);
+  std::optional<Ceiling> bandwidth;
+  try {
+    bandwidth = memory_ceiling(device);
+  } catch (const Error& e) {  // where the kernel left no memory for it the data sheet has to do
+    d.notes.push_back("the bandwidth of this GPU was not measured: " + e.rule());
+  }
+  add_ceilings(device.info().name, type_of(o), bandwidth, d.metrics);
 }
 
 /// Of the first kernel, from its text and its launch: what no clock is needed for.
@@ -295,7 +283,7 @@ Document profile_catalogue_kernel(const KernelProfileOptions& o) {
     if (problem->bytes > 0)
       d.metrics.set(Metric::arithmetic_intensity, problem->flops / problem->bytes, Source::derived,
                     "operations over compulsory bytes");
-    if (o.roofline) declare_ceilings(device_of(device.info().arch), o, d);
+    if (o.roofline) add_ceilings(device_of(device.info().arch), type_of(o), {}, d.metrics);
   }
   if (!d.kernels.empty()) d.metrics.merge(d.kernels[0].metrics);
   for (const auto& image : problem->images) {

@@ -16,24 +16,26 @@
 #include "cgp/profile/roofline/cpu_ceilings.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
+#include "cgp/quant/decode.h"
+#include "cgp/quant/encode.h"
 
 namespace cgp::profile {
 namespace {
 
 using cpu::Activations;
-using cpu::QuantType;
 using fmt::format;
 using measure::Metric;
 using measure::Source;
+using quant::Format;
 using text::cat;
 
-constexpr std::pair<const char*, QuantType> kKernels[] = {{"q4k_gemv", QuantType::q4_k},
-                                                          {"q5k_gemv", QuantType::q5_k},
-                                                          {"q6k_gemv", QuantType::q6_k},
-                                                          {"q8_gemv", QuantType::q8_0},
-                                                          {"nf4_gemv", QuantType::nf4}};
+constexpr std::pair<const char*, Format> kKernels[] = {{"q4k_gemv", Format::q4_k},
+                                                       {"q5k_gemv", Format::q5_k},
+                                                       {"q6k_gemv", Format::q6_k},
+                                                       {"q8_gemv", Format::q8_0},
+                                                       {"nf4_gemv", Format::nf4}};
 
-QuantType type_of(const std::string& kernel) {
+Format type_of(const std::string& kernel) {
   for (const auto& [name, type] : kKernels)
     if (kernel == name) return type;
   throw ArgumentError(ErrorText{cat("there is no kernel \"", kernel, "\""),
@@ -44,20 +46,21 @@ QuantType type_of(const std::string& kernel) {
 
 /// A problem whose weights repeat after some rows: its speed does not depend on the values.
 struct Problem {
-  QuantType type;
+  Format type;
   std::int64_t m, n, k;
   std::vector<std::byte> weights;
   std::vector<float> wide, x, y, y_wide;  ///< `wide`: the same weights as floats
-  cpu::QuantGemvOptions options;
+  cpu::QuantOptions options;
 
-  Problem(const QuantProfileOptions& o, QuantType t) : type(t), m(o.m), n(o.n), k(o.k) {
-    const std::int64_t row = cpu::quantized_bytes(type, k), some = std::min<std::int64_t>(m, 8);
+  Problem(const QuantProfileOptions& o, Format t) : type(t), m(o.m), n(o.n), k(o.k) {
+    const std::int64_t row = std::int64_t(quant::bytes_of(type, std::uint64_t(k))),
+                       some = std::min<std::int64_t>(m, 8);
     SplitMix64 random(1);
     std::vector<float> values(std::size_t(some * k));
     for (float& v : values) v = float(random.normal());
     weights.resize(std::size_t(some * row));
-    cpu::quantize(type, values, weights);
-    cpu::dequantize(type, weights, values);
+    quant::encode(type, values, weights);
+    quant::decode(type, weights, values);
     weights.resize(std::size_t(m * row)), wide.resize(std::size_t(m * k));
     for (std::int64_t i = 0; i < m; ++i) {
       if (i >= some) std::copy_n(weights.begin() + i % some * row, row, weights.begin() + i * row);
@@ -65,12 +68,12 @@ struct Problem {
     }
     x.resize(std::size_t(n * k)), y.resize(std::size_t(m * n)), y_wide.resize(y.size());
     for (float& v : x) v = float(random.normal());
-    const bool integers = o.activations.empty() ? type != QuantType::nf4 : o.activations == "int8";
+    const bool integers = o.activations.empty() ? cpu::has_int8(type) : o.activations == "int8";
     options = {.isa = o.isa,
                .activations = integers ? Activations::int8 : Activations::f32,
                .threads = o.threads > 0 ? o.threads : cpu::processors()};
   }
-  void run() { cpu::quant_gemv(type, weights, m, n, k, x, y, options); }
+  void run() { cpu::quant_matmul(type, weights, m, n, k, x, y, options); }
   void run_wide() {
     for (std::int64_t j = 0; j < n; ++j)
       cpu::matvec(m, k, wide.data(), k, x.data() + j * k, y_wide.data() + j * m,
@@ -79,7 +82,7 @@ struct Problem {
 };
 
 /// The first rows and the last against sums in double. A float product may be off by its roundings, one of
-/// 8-bit activations by a step of theirs (the largest activation of a block over 127) in every term.
+/// 8-bit activations by half a step of theirs (the largest activation of 32 over 127) in every term.
 nlohmann::ordered_json check(Problem& p) {
   std::fill(p.y.begin(), p.y.end(), std::nanf(""));
   p.run();
@@ -96,10 +99,9 @@ nlohmann::ordered_json check(Problem& p) {
         }
         magnitude +=
             inputs * 3 * heaviest;  // K formats take step * code and minimum apart, each at most that
-        const std::int64_t block = p.type == QuantType::q8_0 ? e : e / 256 * 256;
-        for (std::int64_t q = block; q < block + (p.type == QuantType::q8_0 ? 32 : 256) && q < p.k; ++q)
+        for (std::int64_t q = e; q < e + 32; ++q)
           most = std::max(most, std::fabs(double(p.x[std::size_t(j * p.k + q)])));
-        steps += weights * most / 127;
+        steps += weights * most / 254;
       }
       const double off = std::fabs(p.y[std::size_t(j * p.m + i)] - sum);
       const double bound = (double(p.k) / 8 + 32) * 0x1p-24 * magnitude +
@@ -168,15 +170,20 @@ std::vector<std::string> quant_kernels() {
 }
 
 Document profile_quant(const QuantProfileOptions& o) {
-  const QuantType type = type_of(o.kernel);
+  const Format type = type_of(o.kernel);
   if (o.m < 1 || o.n < 1 || o.k < 1)
     throw ArgumentError(ErrorText{"extents are at least 1", {}, cat(o.m, "x", o.n, "x", o.k), {}});
   if (!o.activations.empty() && o.activations != "f32" && o.activations != "int8")
     throw ArgumentError(ErrorText{"--activations is f32 or int8", {}, cat("\"", o.activations, "\""), {}});
+  if (o.activations == "int8" && !cpu::has_int8(type))
+    throw Unsupported(ErrorText{cat(quant::info(type).name, " has no product with 8-bit activations"),
+                                {},
+                                "its values are no multiples of a step",
+                                "use f32"});
   cpu::require(o.isa);
   Problem p(o, type);
   Document d = new_document("quant", format("{} {}x{}x{}", o.kernel, o.m, o.n, o.k));
-  const auto& f = cpu::facts(type);
+  const auto& f = quant::info(type);
   d.more["kernel"] = o.kernel;
   d.more["size"] = {o.m, o.n, o.k};
   d.more["isa"] = cpu::name(o.isa);

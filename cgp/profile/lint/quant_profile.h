@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cgp/cpu/quant/gemv.h"
+#include "cgp/cpu/quant/matmul.h"
 #include "cgp/profile/view/document.h"
 
 namespace cgp::profile {

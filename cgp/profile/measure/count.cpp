@@ -122,16 +122,22 @@ bool raised_stop(pid_t child) {
 }
 
 /// Steps the stopped child until it ends, the limit is reached, or (own_code) it raises SIGSTOP.
-InstructionMix step(pid_t child, std::uint64_t limit, bool own_code, double seconds = 1e9) {
+InstructionMix step(pid_t child, std::uint64_t limit, bool own_code, double seconds = 1e9,
+                    const StepProgress& progress = {}) {
   InstructionMix mix;
   const double start = now();
+  double told = 0;
   bool done = false;
   while (!done && mix.instructions < limit) {
     user_regs_struct registers{};
     if (ptrace(PTRACE_GETREGS, child, nullptr, &registers)) break;
-    if (mix.instructions % 4096 == 4095 && now() - start > seconds) {
-      mix.truncated = true;
-      break;
+    if (mix.instructions % 4096 == 4095) {
+      const double since = now() - start;
+      if (progress && since - told > 0.5) progress(mix.instructions, told = since);
+      if (since > seconds) {
+        mix.truncated = true;
+        break;
+      }
     }
     if (own_code) {
       classify(reinterpret_cast<const std::uint8_t*>(registers.rip), mix);
@@ -243,7 +249,8 @@ InstructionMix step_function(const std::function<void()>& f, std::uint64_t limit
 #endif
 }
 
-InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit, double seconds) {
+InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit, double seconds,
+                            const StepProgress& progress) {
 #if defined(__x86_64__)
   const std::string path = command.empty() ? "" : find_program(command[0]);
   if (path.empty())
@@ -263,7 +270,7 @@ InstructionMix step_program(const std::vector<std::string>& command, std::uint64
     _exit(126);
   }
   while (const int signal = next_stop(child)) {
-    if (signal == SIGTRAP) return step(child, limit, false, seconds);  // exec
+    if (signal == SIGTRAP) return step(child, limit, false, seconds, progress);  // exec
     if (ptrace(PTRACE_CONT, child, nullptr, long(signal == SIGSTOP ? 0 : signal))) break;
   }
   not_permitted("the program could not be traced");

@@ -38,10 +38,14 @@ void classify(const std::uint8_t* code, InstructionMix& mix);
 /// measured with an empty function and taken away. Throws Unsupported where single steps are not permitted.
 InstructionMix step_function(const std::function<void()>& f, std::uint64_t limit = 20'000'000);
 
+inline constexpr std::uint64_t kMostSteps = 20'000'000;
+inline constexpr double kMostStepSeconds = 60;
+/// Hears about twice a second how many instructions were stepped, in how many seconds.
+using StepProgress = std::function<void(std::uint64_t instructions, double seconds)>;
 /// A whole program, from its first instruction, until it ends, the limit or so many seconds are reached. Children
 /// are not followed, and what it prints is dropped.
-InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit = 20'000'000,
-                            double seconds = 60);
+InstructionMix step_program(const std::vector<std::string>& command, std::uint64_t limit = kMostSteps,
+                            double seconds = kMostStepSeconds, const StepProgress& progress = {});
 
 struct CallgrindCounts {
   std::uint64_t instructions = 0;

@@ -147,6 +147,26 @@ double student_t_p(double t, double freedom) {
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
 }
 
+double geometric_mean(std::span<const double> values) {
+  std::vector<double> logs;
+  for (double v : values) logs.push_back(std::log(v));
+  return std::exp(mean(logs));
+}
+
+std::optional<Interval> process_interval(std::span<const double> values, double confidence) {
+  if (values.size() < 3 || !std::all_of(values.begin(), values.end(), [](double v) { return v > 0; }))
+    return std::nullopt;
+  std::vector<double> logs;
+  for (double v : values) logs.push_back(std::log(v));
+  double low = 0, high = 1000;
+  for (int i = 0; i < 60; ++i) {
+    const double t = (low + high) / 2;
+    (1 - student_t_p(t, double(logs.size() - 1)) < confidence ? low : high) = t;
+  }
+  const double half = low * stddev(logs) / std::sqrt(double(logs.size()));
+  return Interval{std::exp(mean(logs) - half), std::exp(mean(logs) + half)};
+}
+
 double welch_p(std::span<const double> a, std::span<const double> b) {
   if (a.size() < 2 || b.size() < 2) return 1;
   const double va = stddev(a) * stddev(a) / double(a.size()), vb = stddev(b) * stddev(b) / double(b.size());

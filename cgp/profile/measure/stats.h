@@ -40,6 +40,13 @@ Interval median_interval(std::span<const double> samples, double confidence = 0.
 /// in 100.
 std::optional<Interval> known_median_interval(std::span<const double> samples);
 
+/// Confidence interval of the geometric mean of what several processes measured, one value each: Student's t on
+/// the logarithms (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). A process keeps its
+/// alignment and its pages, so that more samples of one process do not make it narrower; more processes do. None
+/// for fewer than three, and for values that are not positive.
+std::optional<Interval> process_interval(std::span<const double> values, double confidence = 0.95);
+double geometric_mean(std::span<const double> values);
+
 /// P(B > A) - P(B < A) over all pairs of samples, in [-1, 1].
 double cliffs_delta(std::span<const double> a, std::span<const double> b);
 /// (mean B - mean A) / pooled standard deviation; 0 when both have no variance and agree, else +-infinity.

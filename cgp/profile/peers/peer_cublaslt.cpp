@@ -183,7 +183,7 @@ struct CublasLtPlan::Impl {
                                           lt::Epilogue::relu_bias, lt::Epilogue::gelu_bias};
     set(lt::MatmulDesc::epilogue, epilogues[int(p.epilogue)]);
     if (has_bias(p.epilogue)) set(lt::MatmulDesc::bias_data_type, data_type(p.c));
-    if (is_fp8(p.a)) set(lt::MatmulDesc::fast_accum, std::int8_t(p.fast_fp8_sums));
+    if (is_fp8(p.a)) set(lt::MatmulDesc::fast_accum, std::int8_t(p.fast_accum));
     if (p.scale == LtScale::rows || p.scale == LtScale::blocks) {
       const bool rows = p.scale == LtScale::rows;
       set(lt::MatmulDesc::a_scale_mode, rows ? lt::ScaleMode::outer_vec_32f : lt::ScaleMode::blk128x128_32f);

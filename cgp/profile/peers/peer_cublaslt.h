@@ -27,8 +27,8 @@ enum class LtScale : std::uint8_t { none, tensor, rows, blocks };
 /// C[m,n] = epilogue(alpha * op(A)[m,k] * op(B)[k,n] + beta * C), row-major.
 struct CublasLtGemm {
   DType a = DType::bf16, b = DType::bf16, c = DType::bf16;
-  bool tf32 = false;           ///< f32 operands are rounded to tf32
-  bool fast_fp8_sums = false;  ///< fp8: sums stay in the tensor core's precision
+  bool tf32 = false;        ///< f32 operands are rounded to tf32
+  bool fast_accum = false;  ///< fp8: sums stay in the tensor core's precision
   bool trans_a = false, trans_b = false;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between rows as stored; 0: dense

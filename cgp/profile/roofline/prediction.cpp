@@ -10,6 +10,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/view/table.h"
+#include "cgp/ptx/verify/verify.h"
 
 namespace cgp::profile {
 namespace {
@@ -98,6 +99,7 @@ ptx::Analysis analysed(const emu::Program& program, const std::string& kernel,
                        const ptx::LaunchAssumptions& launch) {
   const ptx::Function* f = program.module().find(kernel);
   if (!f) throw ArgumentError(ErrorText{cat("the program has the kernel ", kernel), {}, {}, {}});
+  ptx::verify(program.module(), {.foreign = true});  // what analyse() may assume
   return ptx::analyse(program.module(), *f, launch);
 }
 

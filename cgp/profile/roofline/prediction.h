@@ -39,7 +39,8 @@ struct AccessCheck {
   std::string why;  ///< of unknown, and what a difference means
 };
 
-/// `kernel` is an entry of `program`; its accesses in program order, and those of functions that it calls.
+/// `kernel` is an entry of `program`; its accesses in program order, and those of functions that it calls. Throws
+/// VerifyError for PTX that is malformed.
 std::vector<AccessCheck> check_predictions(const emu::Program& program, const std::string& kernel,
                                            const emu::Counters& counted,
                                            const ptx::LaunchAssumptions& launch);
@@ -48,7 +49,7 @@ std::vector<AccessCheck> check_predictions(const emu::Program& program, const st
 /// SourceCounters, or its source page; the launch's shape is the report's, 256 threads where it has none).
 /// ptxas keeps loads and stores apart and mostly in order: where there are as many of a kind in the PTX as in
 /// the machine code, they are taken in order, else they are not compared, and `why` has both numbers. Throws
-/// ArgumentError when the report has no instructions of that kernel.
+/// ArgumentError when the report has no instructions of that kernel, VerifyError for PTX that is malformed.
 std::vector<AccessCheck> check_machine_code(const emu::Program& program, const std::string& kernel,
                                             const Document& report);
 

@@ -8,6 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/text.h"
 #include "cgp/profile/collect/probe_kernel.h"
 #include "cgp/profile/import/import.h"
 
@@ -32,6 +33,17 @@ constexpr const char* kRow =
     "st.global.f32 [%rd3], %f1;\n";
 
 }  // namespace
+
+TEST(prediction, malformed_ptx_is_refused) {
+  const auto program = [](const char* statement) {
+    return emu::Program::load(
+        text::cat(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) {\n"
+                  ".reg .b32 %r<2>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [x];\n",
+                  statement, "\nret;\n}\n"));
+  };
+  EXPECT_TRUE(check_predictions(*program("ld.global.u32 %r1, [%rd1];"), "k", {}, {}).empty()) << "never ran";
+  EXPECT_THROW(check_predictions(*program("mov.u32 %r1, %rd1;"), "k", {}, {}), VerifyError);
+}
 
 TEST(prediction, neighbours_are_four_sectors_predicted_and_counted) {
   const auto all = checks(kRow);

@@ -150,6 +150,16 @@ const Samples* Document::find_samples(std::string_view wanted) const {
   return nullptr;
 }
 
+std::vector<double> process_medians(const Samples& s) {
+  std::vector<double> medians;
+  std::span<const double> rest(s.values);
+  for (std::size_t n : s.processes) {
+    medians.push_back(measure::median(rest.first(n)));
+    rest = rest.subspan(n);
+  }
+  return medians;
+}
+
 std::string utc_now() {
   const time_t t = time(nullptr);
   tm parts{};
@@ -189,9 +199,11 @@ ordered_json to_json(const Document& d) {
                     {"machine", d.machine},
                     {"metrics", to_json(d.metrics)}};
   j["samples"] = ordered_json::array();
-  for (const auto& s : d.samples)
+  for (const auto& s : d.samples) {
     j["samples"].push_back(
         {{"name", s.name}, {"unit", s.unit}, {"values", s.values}, {"summary", summary_json(s.values)}});
+    if (!s.processes.empty()) j["samples"].back()["processes"] = s.processes;
+  }
   j["kernels"] = ordered_json::array();
   for (const auto& k : d.kernels) j["kernels"].push_back(to_json(k));
   j["waste"] = ordered_json::array();
@@ -224,8 +236,16 @@ Document from_json(const ordered_json& j, const std::string& origin) {
     d.time = j.value("time", ""), d.machine_key = j.value("machine_key", "");
     if (j.contains("machine")) d.machine = j["machine"];
     d.metrics = metrics_from(j.at("metrics"));
-    for (const auto& s : j.value("samples", ordered_json::array()))
-      d.samples.push_back({s.at("name"), s.value("unit", ""), s.at("values").get<std::vector<double>>()});
+    for (const auto& s : j.value("samples", ordered_json::array())) {
+      d.samples.push_back({s.at("name"), s.value("unit", ""), s.at("values").get<std::vector<double>>(),
+                           s.value("processes", std::vector<std::size_t>{})});
+      const auto& of = d.samples.back();
+      std::size_t counted = 0;
+      bool some = true;
+      for (std::size_t n : of.processes) some = some && n > 0 && n <= of.values.size(), counted += n;
+      if (!of.processes.empty() && (!some || counted != of.values.size()))
+        refuse(cat("the samples \"", of.name, "\" are not as many as their processes have"));
+    }
     for (const auto& k : j.value("kernels", ordered_json::array())) d.kernels.push_back(kernel_from(k));
     for (const auto& w : j.value("waste", ordered_json::array()))
       d.waste.push_back({w.value("kind", ""), w.value("title", ""), w.value("kernel", ""),
@@ -240,7 +260,27 @@ Document from_json(const ordered_json& j, const std::string& origin) {
   return d;
 }
 
-void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from) {
+void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from,
+               std::vector<std::size_t> processes) {
+  const Samples samples{name, "us", std::move(us), std::move(processes)};
+  const auto medians = process_medians(samples);
+  d.samples.push_back(samples);
+  if (!medians.empty()) {
+    const std::string of = cat(from, ", geometric mean of the medians of ", medians.size(), " processes");
+    d.metrics.set(Metric::wall_clock_time_us, measure::geometric_mean(medians), Source::measured, of);
+    d.metrics.set(Metric::samples, double(samples.values.size()), Source::counted, from);
+    d.metrics.set(Metric::stddev_us, measure::stddev(samples.values), Source::measured, from);
+    const auto interval = measure::process_interval(medians);
+    const std::string method = "Student's t on the logarithms of the processes' medians";
+    for (const auto& [m, v] : {std::pair{Metric::ci_95_low_us, interval ? interval->low : 0},
+                               {Metric::ci_95_high_us, interval ? interval->high : 0}})
+      if (interval)
+        d.metrics.set(m, v, Source::measured, method);
+      else
+        d.metrics.absent(m, cat(medians.size(), " processes are too few for it"));
+    return;
+  }
+  us = samples.values;
   d.metrics.set(Metric::wall_clock_time_us, measure::median(us), Source::measured, from);
   d.metrics.set(Metric::samples, double(us.size()), Source::counted, from);
   if (us.size() > 1)
@@ -254,7 +294,6 @@ void add_times(Document& d, const std::string& name, std::vector<double> us, con
     for (Metric m : {Metric::ci_95_low_us, Metric::ci_95_high_us})
       d.metrics.absent(m, cat(us.size(), us.size() == 1 ? " sample is" : " samples are", " too few for it"));
   }
-  d.samples.push_back({name, "us", std::move(us)});
 }
 
 std::string interval_text(const measure::MetricSet& m) {

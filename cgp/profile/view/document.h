@@ -15,7 +15,10 @@ namespace cgp::profile {
 struct Samples {
   std::string name, unit;
   std::vector<double> values;
+  std::vector<std::size_t> processes = {};  ///< how many of each fresh process; empty: all of one
 };
+/// The median of each process; none where there is one process.
+std::vector<double> process_medians(const Samples& s);
 
 struct KernelUse {
   std::string name;  ///< as the program has it (mangled)
@@ -59,8 +62,10 @@ struct Document {
 };
 
 /// The median of these microseconds with its interval, if they are enough for one, and all of them as
-/// samples.
-void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from);
+/// samples. Of several processes (`processes` samples each) the geometric mean of their medians, and the interval
+/// between processes (measure::process_interval).
+void add_times(Document& d, const std::string& name, std::vector<double> us, const std::string& from,
+               std::vector<std::size_t> processes = {});
 /// " [1.00 ms, 1.10 ms]", or why there is none.
 std::string interval_text(const measure::MetricSet& m);
 

@@ -365,6 +365,52 @@ TEST(diff, files_say_what_they_can_and_not_more) {
   EXPECT_EQ(diff_documents(sample(100, 30, 0.01, 1), other, 0.12, 0.03).at(0).verdict, "INCOMPARABLE");
 }
 
+/// `count` processes of 30 samples each; `process_effect(random)` is the factor of one process.
+template <class F>
+Document processes(double us, int count, const F& process_effect, SplitMix64& random) {
+  Document d = new_document("simd", "work");
+  std::vector<double> all;
+  for (int p = 0; p < count; ++p) {
+    const double level = us * process_effect(random);
+    for (int i = 0; i < 30; ++i) all.push_back(level * (1 + 0.003 * random.normal()));
+  }
+  add_times(d, "time", all, "clock", std::vector<std::size_t>(std::size_t(count), 30));
+  return d;
+}
+
+TEST(diff, what_differs_between_processes_is_no_change) {
+  const auto normal = [](SplitMix64& r) { return std::exp(0.08 * r.normal()); };
+  const auto two_levels = [](SplitMix64& r) { return r.next() % 4 == 0 ? 1.37 : 1.0; };
+  SplitMix64 random(3);
+  const auto alarms = [&](auto effect, double factor, int count, int pairs) {
+    int n = 0;
+    for (int i = 0; i < pairs; ++i) {
+      const auto a = processes(100, count, effect, random),
+                 b = processes(100 * factor, count, effect, random);
+      const auto v = diff_documents(a, b, 0.12, 0.03).at(0).verdict;
+      n += v == "SUSPECT" || v == "IMPROVED";
+    }
+    return n;
+  };
+  EXPECT_LE(alarms(normal, 1, 5, 1000), 5 + 7) << "0.5 % of 1,000 pairs, and three deviations of that";
+  EXPECT_LE(alarms(two_levels, 1, 5, 1000), 5);
+  EXPECT_GE(alarms(normal, 1.1, 40, 200), 198) << "10 % more is found where the processes are enough";
+  const auto few =
+      diff_documents(processes(100, 5, normal, random), processes(104, 5, normal, random), 0.12, 0.03);
+  EXPECT_EQ(few.at(0).verdict, "INCONCLUSIVE");
+}
+
+TEST(document, samples_of_several_processes_keep_whose_they_are) {
+  Document d = new_document("simd", "work");
+  add_times(d, "time", {1, 1, 1, 2, 2, 2, 4, 4, 4}, "clock", {3, 3, 3});
+  EXPECT_DOUBLE_EQ(d.metrics[Metric::wall_clock_time_us].number(), 2) << "geometric mean of 1, 2 and 4";
+  EXPECT_LT(d.metrics[Metric::ci_95_low_us].number(), 1) << "three processes that differ so know little";
+  EXPECT_EQ(to_json(from_json(to_json(d), "test")), to_json(d));
+  auto j = to_json(d);
+  j["samples"][0]["processes"] = {3, 3};
+  EXPECT_THROW(from_json(j, "test"), ParseError);
+}
+
 TEST(diff, samples_are_compared_in_one_unit_and_only_if_they_are_measurements) {
   const auto row = [](const std::string& unit, double value) {
     Document a = sample(1000, 30, 0.001, 1), b = sample(1, 30, 0.001, 1);

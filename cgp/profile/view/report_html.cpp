@@ -11,6 +11,7 @@
 #include "cgp/profile/roofline/peaks.h"
 #include "cgp/profile/roofline/prediction.h"
 #include "cgp/profile/roofline/roofline_points.h"
+#include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
@@ -177,6 +178,33 @@ std::string ceilings_html(const Document& d) {
          rows + "</tbody></table>";
 }
 
+/// Where the processor's time went: the flame graph and the functions.
+std::string cpu_html(const Document& d) {
+  const auto& section = d.more["cpu_samples"];
+  const auto functions = rows_in(section, "functions");
+  if (functions.empty()) return {};
+  const auto word = [](const nlohmann::ordered_json& j, const char* key) {
+    return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
+  };
+  std::string out =
+      "<h3>Processor time</h3>" + cpu_flamegraph_svg(section, d.name) +
+      "<input class='f' placeholder='filter'><table><thead><tr><th>function</th><th>self</th><th>with "
+      "what it calls</th><th class='l'>in</th><th class='l'>hottest line</th></tr></thead><tbody>";
+  for (const auto& f : functions) {
+    const auto lines = rows_in(f, "lines");
+    out += format(
+        "<tr><td title='{0}'><code>{1}</code></td><td>{2:.1f} %</td><td>{3:.1f} %</td><td "
+        "class='l'>{4}</td><td "
+        "class='l'>{5}</td></tr>",
+        xml_escaped(word(f, "name")), xml_escaped(fitted(word(f, "name"), 70)), number_in(f, "self_pct"),
+        number_in(f, "total_pct"), xml_escaped(word(f, "module")),
+        lines.empty()
+            ? ""
+            : xml_escaped(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
+  }
+  return out + "</tbody></table>";
+}
+
 std::string document_html(const Document& d) {
   std::string out = format("<h2>{} <span class='s'>{}</span></h2><p class='s'>{} · {}</p>",
                            xml_escaped(fitted(d.name, 120)), d.kind, d.time, xml_escaped(d.machine_key));
@@ -199,6 +227,7 @@ std::string document_html(const Document& d) {
                   xml_escaped(w.advice));
   for (const char* picture : {"roofline_svg", "timeline_svg"})
     if (d.more.contains(picture) && d.more[picture].is_string()) out += d.more[picture].get<std::string>();
+  if (d.more.contains("cpu_samples")) out += cpu_html(d);
   for (const auto& s : d.samples)
     if (s.unit == "us" && s.values.size() > 1)
       out += format("<h3>{}: {} samples</h3>", xml_escaped(s.name), s.values.size()) + distribution_svg(s);

@@ -11,6 +11,7 @@
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/roofline/peaks.h"
 #include "cgp/profile/roofline/roofline_points.h"
+#include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/view/kernel_table.h"
 #include "cgp/profile/view/table.h"
 
@@ -83,6 +84,9 @@ std::vector<std::string> roofline_tab(const ScreenModel& m, int width, int heigh
 std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
   std::vector<std::string> out;
   for (const auto& d : m.documents) {
+    if (d.more.contains("cpu_samples"))
+      for (auto& l : lines_of(d.name + "\n" + cpu_text(d.more["cpu_samples"], width)))
+        out.push_back(std::move(l));
     if (d.kernels.empty()) continue;
     out.push_back(d.name);
     if (d.more.contains("timeline")) {
@@ -107,7 +111,8 @@ std::vector<std::string> timeline_tab(const ScreenModel& m, int width) {
     }
   }
   if (out.empty())
-    out.emplace_back("no kernels: open a profile of a program that used a GPU, or of a kernel");
+    out.emplace_back(
+        "nothing to show: open a profile of a program (cgp profile binary --save), or of a kernel");
   return out;
 }
 

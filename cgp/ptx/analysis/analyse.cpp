@@ -70,19 +70,28 @@ std::string inputs_text(const ThreadValues& v, std::uint32_t jump) {
 }
 
 /// Instructions that only one side of the branch runs: from the block to where the sides meet.
-std::size_t side_length(const Cfg& c, BlockId from, BlockId meet, BlockId branch) {
+struct Side {
+  std::size_t length = 0;
+  bool takes_one_thread = false;  ///< some of them
+};
+Side side_of(const Function& f, const Cfg& c, BlockId from, BlockId meet, BlockId branch) {
   std::vector<BlockId> open{from};
   std::vector<std::uint8_t> seen(c.blocks.size());
-  std::size_t n = 0;
+  Side side;
   while (!open.empty()) {
     const BlockId b = open.back();
     open.pop_back();
     if (b == meet || b == branch || seen[b]) continue;
     seen[b] = 1;
-    n += c.blocks[b].last - c.blocks[b].first;
+    side.length += c.blocks[b].last - c.blocks[b].first;
+    for (std::uint32_t i = c.blocks[b].first; i < c.blocks[b].last; ++i) {
+      const Family of = family(f.body[i].op);
+      side.takes_one_thread |= of == Family::async || of == Family::mbarrier || of == Family::tcgen05 ||
+                               f.body[i].op == Op::prefetch;
+    }
     for (BlockId s : c.blocks[b].successors) open.push_back(s);
   }
-  return n;
+  return side;
 }
 
 std::optional<DivergentBranch> divergent(const ThreadValues& v, BlockId b) {
@@ -100,8 +109,10 @@ std::optional<DivergentBranch> divergent(const ThreadValues& v, BlockId b) {
   }
   // The fall-through edge comes first.
   const BlockId meet = c.post_dominator[b];
-  const std::size_t falls = side_length(c, c.blocks[b].successors[0], meet, b),
-                    jumps = side_length(c, c.blocks[b].successors[1], meet, b);
+  const Side fall = side_of(v.function(), c, c.blocks[b].successors[0], meet, b),
+             jump_to = side_of(v.function(), c, c.blocks[b].successors[1], meet, b);
+  const std::size_t falls = fall.length, jumps = jump_to.length;
+  out.elected = falls == 0 ? jump_to.takes_one_thread : jumps == 0 && fall.takes_one_thread;
   double useful = 0, issued = 0;
   const auto& may = v.control(b).may;
   for (std::size_t w = 0; w < v.threads(); w += 32) {
@@ -112,6 +123,7 @@ std::optional<DivergentBranch> divergent(const ThreadValues& v, BlockId b) {
     }
     if (taken == 0 || taken == lanes) continue;
     ++out.warps;
+    out.elected &= (falls == 0 ? taken : lanes - taken) == 1;
     useful += double(jumps * taken + falls * (lanes - taken));
     issued += double(jumps + falls) * double(lanes);
   }
@@ -247,7 +259,7 @@ class Analyser {
 
   void branches(const Function& f, const FunctionAnalysis& x) {
     for (const DivergentBranch& d : x.branches)
-      if (d.efficiency)
+      if (d.efficiency && !d.elected)
         report(f, Bug::B14, d.inst,
                cat(d.warps, d.warps == 1 ? " warp splits" : " warps split", ": ",
                    int(*d.efficiency * 100 + 0.5), "% of the lanes work until the sides meet"));

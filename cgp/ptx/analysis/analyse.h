@@ -20,6 +20,9 @@ struct DivergentBranch {
   /// work, averaged over the warps that split. Absent for conditions that depend on data.
   std::optional<double> efficiency;
   std::size_t warps = 0;  ///< that split, of known conditions
+  /// One thread of a warp issues what takes one thread (bulk copies and prefetches, mbarriers, tcgen05) while the others skip
+  /// it: how such code is written, and no bug.
+  bool elected = false;
 };
 
 /// One function (the kernel first) with what was found in it. The parts refer to each other and to the

@@ -262,6 +262,23 @@ TEST(branches, odd_lanes_split_every_warp_and_whole_warps_none) {
   EXPECT_TRUE(warps.kernel().branches.empty());
 }
 
+TEST(branches, one_thread_that_issues_is_elected) {
+  const auto body = [](const std::string& condition, const std::string& work) {
+    return condition + "@!%p1 bra E;\n" + work + "E: ret;";
+  };
+  const std::string first = "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\n",
+                    half = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 16;\n",
+                    issue = "mov.u32 %r2, s;\nmbarrier.init.shared.b64 [%r2], 1;\n",
+                    plain = "add.u32 %r2, %r1, 1;\nst.shared.u32 [s], %r2;\n";
+  const Sample one(body(first, issue), {64, 1, 1});
+  ASSERT_EQ(one.kernel().branches.size(), 1u);
+  EXPECT_TRUE(one.kernel().branches[0].elected);
+  EXPECT_FALSE(one.has(Bug::B14));
+  EXPECT_TRUE(Sample(body(first, plain), {64, 1, 1}).has(Bug::B14))
+      << "any other work of one thread is divergence";
+  EXPECT_TRUE(Sample(body(half, issue), {64, 1, 1}).has(Bug::B14)) << "16 threads issue";
+}
+
 TEST(branches, data_makes_no_number) {
   const Sample s(
       "mov.u32 %r1, %tid.x;\nld.param.u64 %rd1, [a];\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"

@@ -23,7 +23,7 @@ constexpr int kCalls = 24;              ///< what the calling convention takes
 // Fitted to ptxas 13.0 over the corpus and 420 kernels of this repository (docs/analyses.md).
 constexpr double kAlways = 0.637;
 constexpr double kWritten = 0.321, kWrittenBeyondFew = 0.566;
-constexpr double kReordered = 0.398, kReorderedBeyondFew = -0.406;
+constexpr double kScheduled = 0.398, kScheduledBeyondFew = -0.406;
 constexpr double kHeldLive = 1.449;  ///< for each doubling of what is live with the sources of stores
 constexpr double kSize = 0.784;      ///< for each doubling of the number of instructions
 constexpr double kLoop = 1.145, kUnrolled = 4.789, kWgmma = 2.685;  ///< when there are any
@@ -32,7 +32,7 @@ constexpr double kGlobalStore = 0.541, kStore = -1.802, kStores = 0.739, kLoads 
 
 /// Live registers of a function, at its worst places.
 struct Live {
-  int written = 0, reordered = 0, held = 0;
+  int written = 0, scheduled = 0, held = 0;
   bool loops = false, unrolled = false;
 };
 
@@ -52,7 +52,7 @@ Live find_live(const Function& f) {
     const auto [ops, values] = v.operations(chain, times);
     if (ops.size() > kLongest) continue;
     const auto order = schedule(ops, values, std::max(kTarget, live.written));
-    live.reordered = std::max(live.reordered, most_live(ops, order, values));
+    live.scheduled = std::max(live.scheduled, most_live(ops, order, values));
     live.held = std::max(live.held, most_live_held(ops, order, values, kHeld));
   }
   return live;
@@ -126,7 +126,7 @@ RegisterEstimate estimate_registers(const Function& f, int sm) {
   if (f.body.empty()) return e;
   const Live live = find_live(f);
   e.as_written = live.written;
-  e.reordered = std::max(live.written, live.reordered);
+  e.scheduled = std::max(live.written, live.scheduled);
   // setmaxnreg moves registers between warps: the kernel starts with all that its block may have.
   int asked = 0;
   for (const Inst& i : f.body)
@@ -136,7 +136,7 @@ RegisterEstimate estimate_registers(const Function& f, int sm) {
     return e;
   }
   double n = kAlways + kWritten * live.written + kWrittenBeyondFew * std::max(live.written - kFew, 0) +
-             kReordered * live.reordered + kReorderedBeyondFew * std::max(live.reordered - kFew, 0) +
+             kScheduled * live.scheduled + kScheduledBeyondFew * std::max(live.scheduled - kFew, 0) +
              kHeldLive * doublings(live.held) + (live.loops ? kLoop : 0) + (live.unrolled ? kUnrolled : 0) +
              extra(f, build_cfg(f));
   // Where few are needed, which register is taken decides; the constants alone are right on average only.

@@ -13,7 +13,7 @@ namespace cgp::ptx {
 struct RegisterEstimate {
   int registers = 0;   ///< 32-bit registers of a thread, as `ptxas -v` reports them
   int as_written = 0;  ///< live at once in the order of the text
-  int reordered = 0;   ///< live at once in a schedule that hides latencies
+  int scheduled = 0;   ///< live at once in a schedule that hides latencies
   int limit = 255;     ///< what the directives leave: 255, .maxnreg, or the share of the block size
   int spilled = 0;     ///< live as written beyond the limit
 };

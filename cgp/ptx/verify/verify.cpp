@@ -20,11 +20,11 @@ bool ascii(std::string_view s) {
 }
 
 bool identifier(std::string_view s) {
-  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  auto follow = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '$'; };
+  auto alphabetic = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  auto follow = [&](char c) { return alphabetic(c) || (c >= '0' && c <= '9') || c == '_' || c == '$'; };
   if (s.empty()) return false;
   const bool special = s[0] == '_' || s[0] == '$' || s[0] == '%';
-  if (!letter(s[0]) && (!special || s.size() < 2)) return false;
+  if (!alphabetic(s[0]) && (!special || s.size() < 2)) return false;
   return std::all_of(s.begin() + 1, s.end(), follow);
 }
 

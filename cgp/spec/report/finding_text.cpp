@@ -182,6 +182,7 @@ std::string place_text(const emu::Finding& f) {
     s = format("address {}", text::hex(f.address));
   }
   if (f.count > 1) s += format("{}met {} times", s.empty() ? "" : ", ", text::grouped(f.count));
+  if (f.instructions > 1) s += format("{}at {} instructions", s.empty() ? "" : ", ", f.instructions);
   return s;
 }
 
@@ -274,6 +275,9 @@ void merge(std::vector<LocatedFinding>& all, const std::vector<LocatedFinding>& 
     if (f.finding.severity < to.finding.severity) to.finding = f.finding;  // the worst is shown
     to.policies.push_back(policy);
   }
+  std::stable_sort(all.begin(), all.end(), [](const LocatedFinding& a, const LocatedFinding& b) {
+    return a.launch != b.launch ? a.launch < b.launch : emu::reported_before(a.finding, b.finding);
+  });
 }
 
 std::string finding_text(const LocatedFinding& f, Sources& sources, const Style& style) {

@@ -78,7 +78,8 @@ ordered_json to_json(const LocatedFinding& located) {
                     {"byte_offset", f.byte_offset},
                     {"missing_edge", f.missing_edge},
                     {"hint", f.hint},
-                    {"count", f.count}};
+                    {"count", f.count},
+                    {"instructions", f.instructions}};
   if (f.hint.empty())
     if (const auto* c = emu::find_class(f.cls)) j["hint"] = c->hint;
   if (f.other)

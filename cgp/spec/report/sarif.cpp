@@ -49,7 +49,8 @@ ordered_json rule(const emu::FindingClass& c) {
       {"fullDescription", {{"text", full}}},
       {"help",
        {{"text", format("{} To mend it: {}.", full, c.hint)},
-        {"markdown", format("{}\n\n**To mend it:** {}.", full, c.hint)}}},
+        {"markdown",
+         format("{}\n\n```\n{}\n```\n\n**To mend it:** {}.\n\n```\n{}\n```", full, c.bad, c.hint, c.good)}}},
       {"defaultConfiguration", {{"level", emu::name(c.severity)}}},
       {"properties", {{"tags", {"gpu", "correctness", std::string(c.check.empty() ? "policy" : c.check)}}}}};
 }

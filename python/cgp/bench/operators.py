@@ -52,11 +52,11 @@ def _cases(compile):
     angle = torch.arange(2048, device="cuda")[:, None] * 10000.0**(-torch.arange(0, 128, 2, device="cuda") / 128)
     cos, sin = angle.cos(), angle.sin()
 
-    def turned(x):
+    def rotated(x):
         c, s, (p, q) = cos[:, None].to(x.dtype), sin[:, None].to(x.dtype), x.chunk(2, -1)
         return torch.cat((p * c - q * s, p * s + q * c), -1)
 
-    yield "rope 4 x 2048 x 32 x 128", (x,), {"cgp": lambda x: ops.rope(x, cos, sin, sequence=2048), "eager": turned,
+    yield "rope 4 x 2048 x 32 x 128", (x,), {"cgp": lambda x: ops.rope(x, cos, sin, sequence=2048), "eager": rotated,
         **_in_triton(compile, rope=lambda f, x: f(x, cos.float(), sin.float()))}, True
     for rows, n in ((8192, 4096), (1024, 32768)):
         x, r, w, b = random(rows, n), random(rows, n), random(n), random(n)
@@ -128,15 +128,15 @@ def _page_cases(random, compile):
     table = torch.randperm(128, device="cuda")[:64]
     slots = (table[:, None] * 64 + torch.arange(64, device="cuda")).reshape(-1)
     pages, places = slots // 64, slots % 64
-    wrong, scales = torch.zeros(1, dtype=torch.int32, device="cuda"), (1.0, 1.0)
+    error_flag, scales = torch.zeros(1, dtype=torch.int32, device="cuda"), (1.0, 1.0)
     tables, lengths = table[None].int(), torch.tensor([4096], dtype=torch.int32, device="cuda")
 
     def append(pool, k, v):
-        _torch.queue(_core.kv_append, k, k, v, slots, scales, wrong, pool)
+        _torch.queue(_core.kv_append, k, k, v, slots, scales, error_flag, pool)
 
     def read(pool):
         k, v = (pool.new_empty(1, 8, 4096, 128) for _ in range(2))
-        _torch.queue(_core.kv_gather, pool, pool, tables, lengths, scales, wrong, k, v)
+        _torch.queue(_core.kv_gather, pool, pool, tables, lengths, scales, error_flag, k, v)
         return k, v
 
     def put(pool, k, v):

@@ -19,10 +19,10 @@ int bench(const Context& context, const BenchOptions& o) {
   if (o.what != "gemm")
     throw ArgumentError(
         {"there is a benchmark of gemm", {}, text::cat("asked for ", o.what), "cgp bench gemm"});
-  const auto tasks = gemm_tasks(o.problems);
+  const auto tasks = tune::gemm_tasks(o.problems);
   const auto device = runtime::Device::open(o.device);
   const auto& info = device.info();
-  GemmMeasure measure(device, o.peer);
+  tune::GemmMeasure measure(device, o.peer);
   kernels::GemmTable table = kernels::GemmTable::shipped(info);
   std::string unreadable;
   if (o.table == "user") table.merge(kernels::load_gemm_table(info, &unreadable));
@@ -34,15 +34,15 @@ int bench(const Context& context, const BenchOptions& o) {
         "{}, {}\n\n{}", info.name,
         compared ? fmt::format("cuBLASLt {}: the best of what its heuristics propose", measure.peer_version())
                  : "no peer: " + measure.no_peer(),
-        table_head(compared)));
-  std::vector<GemmRow> rows;
+        tune::table_head(compared)));
+  std::vector<tune::GemmRow> rows;
   Progress progress;
   int wrong = 0;
   for (const auto& task : tasks) {
     progress.step(task.name());
     rows.push_back(measure.row(task, table, o.rounds));
     const auto& r = rows.back();
-    if (!context.json) write_out(table_line(r));
+    if (!context.json) write_out(tune::table_line(r));
     if (r.error && !(*r.error <= 1)) {
       ++wrong;
       std::fputs(fmt::format("cgp: {}: the result is off by {:.2g} times what is allowed\n", r.key, *r.error)
@@ -53,19 +53,20 @@ int bench(const Context& context, const BenchOptions& o) {
   const auto from = kernels::provenance(
       info, o.command_line,
       "interleaved rounds, cold L2, random data, events; the peer is the best of cuBLASLt");
-  const auto json = spec::dumped(bench_json(rows, from), 2) + "\n";
+  const auto json = spec::dumped(tune::bench_json(rows, from), 2) + "\n";
   if (context.json)
     write_out(json);
   else
-    write_out("\n" + summary_line(summarise(rows)));
+    write_out("\n" + tune::summary_line(tune::summarise(rows)));
   if (!o.output.empty()) write_file(o.output, json);
   if (!o.svg.empty())
-    write_file(o.svg, bench_svg(rows, fmt::format("gemm, TFLOP/s ({}, driver {}, {})", from.gpu, from.driver,
-                                                  from.date)));
-  const bool slow = o.fail_below > 0 && summarise(rows).min < o.fail_below;
+    write_file(o.svg, tune::bench_svg(rows, fmt::format("gemm, TFLOP/s ({}, driver {}, {})", from.gpu,
+                                                        from.driver, from.date)));
+  const bool slow = o.fail_below > 0 && tune::summarise(rows).min < o.fail_below;
   if (slow)
     std::fputs(
-        fmt::format("cgp: the least ratio is {:.3f}, below {}\n", summarise(rows).min, o.fail_below).c_str(),
+        fmt::format("cgp: the least ratio is {:.3f}, below {}\n", tune::summarise(rows).min, o.fail_below)
+            .c_str(),
         stderr);
   return wrong || slow ? kCheckFailed : kClean;
 }

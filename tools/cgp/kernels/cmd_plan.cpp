@@ -23,10 +23,10 @@ int plan_of_kernel(const Context& context, const PlanOptions& o) {
                          {},
                          text::cat("asked for a plan of ", o.what),
                          text::cat("NAME=VALUE as for cgp run; cgp list ", o.what, " names them")});
-  device_for_arch(o.arch);  // says which there are
+  tune::device_for_arch(o.arch);  // says which there are
   const auto device = runtime::Device::open(o.device.empty() ? "emu:" + o.arch : o.device);
   const auto made = profile::plan_kernel(kernel, device, o.settings);
-  write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
+  write_out(context.json ? spec::dumped(profile::plan_json(made), 2) + "\n" : profile::plan_text(made));
   return kClean;
 }
 
@@ -46,15 +46,15 @@ int plan(const Context& context, const PlanOptions& o) {
   p.stride_a = p.stride_b = p.stride_c = 0;
   p.beta = o.beta;
   runtime::DeviceInfo info =
-      o.device.empty() ? device_for_arch(o.arch) : runtime::Device::open(o.device).info();
+      o.device.empty() ? tune::device_for_arch(o.arch) : runtime::Device::open(o.device).info();
   if (o.sms) info.sm_count = o.sms;
   kernels::GemmTable table;
   if (o.table != "none") table = kernels::GemmTable::shipped(info);
   std::string unreadable;
   if (o.table == "user" && !o.device.empty()) table.merge(kernels::load_gemm_table(info, &unreadable));
   if (!unreadable.empty()) std::fputs((unreadable + "\n").c_str(), stderr);
-  const auto made = plan_gemm(p, {}, info, table);
-  write_out(context.json ? spec::dumped(plan_json(made), 2) + "\n" : plan_text(made));
+  const auto made = tune::plan_gemm(p, {}, info, table);
+  write_out(context.json ? spec::dumped(tune::plan_json(made), 2) + "\n" : tune::plan_text(made));
   return kClean;
 }
 

@@ -72,7 +72,7 @@ std::string report_text(std::vector<kernels::GemmRegret> all) {
 }
 
 int report(const Context& context, const TuneOptions& o) {
-  const auto all = kernels::gemm_regret(read_times(o.files), device_for_arch(o.arch));
+  const auto all = kernels::gemm_regret(read_times(o.files), tune::device_for_arch(o.arch));
   if (context.json)
     write_out(spec::dumped(ordered_json{{"schema", "cgp.regret/1"}, {"problems", report_json(all)}}, 2) +
               "\n");
@@ -87,10 +87,10 @@ int tune(const Context& context, const TuneOptions& o) {
   if (o.what != "gemm")
     throw ArgumentError({"there is a tuner of gemm", {}, text::cat("asked for ", o.what), "cgp tune gemm"});
   if (o.report && !o.files.empty()) return report(context, o);
-  const auto problems = gemm_problems(o.problems);
+  const auto problems = tune::gemm_problems(o.problems);
   const auto device = runtime::Device::open(o.device);
   const auto& info = device.info();
-  GemmMeasure measure(device, false);
+  tune::GemmMeasure measure(device, false);
   std::string unreadable;
   kernels::GemmTable kept = kernels::load_gemm_table(info, &unreadable), found;
   if (!unreadable.empty()) std::fputs(fmt::format("cgp: {}\nit is replaced\n", unreadable).c_str(), stderr);
@@ -112,7 +112,7 @@ int tune(const Context& context, const TuneOptions& o) {
       rows.push_back({{"name", "gemm/" + key},
                       {"variant", t.choice.variant.name},
                       {"flops", p.flops()},
-                      {"bytes", gemm_floor(p, info).bytes},
+                      {"bytes", tune::gemm_floor(p, info).bytes},
                       {"predicted_us", t.choice.microseconds},
                       {"timings", {{{"name", "cgp"}, {"ms", t.timing.milliseconds}}}}});
     }

@@ -118,7 +118,7 @@ class Bench {
     measure::CublasLtGemm g;
     g.a = p.type, g.b = *p.type_b, g.c = *p.type_c;
     g.tf32 = p.type == DType::f32 && p.precision == GemmPrecision::fast;
-    g.fast_fp8_sums = p.precision == GemmPrecision::fast;
+    g.fast_accum = p.precision == GemmPrecision::fast;
     g.trans_a = p.trans_a, g.trans_b = p.trans_b;
     g.m = n(p.m), g.n = n(p.n), g.k = n(p.k), g.lda = n(p.lda), g.ldb = n(p.ldb), g.ldc = n(p.ldc);
     g.epilogue = epilogue;

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/cpu/quant/matmul.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/cpu/gemm/gemm.h"
+#include "cgp/cpu/loops/loops.h"
+#include "cgp/cpu/quant/matmul_impl.h"
+#include "cgp/cpu/quant/panel_impl.h"
+#include "cgp/cpu/quant/product_impl.h"
+#include "cgp/cpu/threads.h"
+#include "cgp/quant/decode.h"
+
+namespace cgp::cpu {
+namespace {
+
+using namespace quant_versions;
+using quant::Format;
+using std::int64_t;
+using text::cat;
+
+/// Null where the version, or the format, has no integer product.
+const DotsByVectors* dots(Format f, Isa isa) {
+#if defined(__x86_64__)
+  const DotTable* table = isa >= Isa::avx512_vnni ? &dot_avx512_vnni
+                          : isa == Isa::avx_vnni  ? &dot_avx_vnni
+                          : isa >= Isa::avx2      ? &dot_avx2
+                                                  : nullptr;
+  if (table && table->by[int(f)].of[0]) return &table->by[int(f)];
+#endif
+  (void)f, (void)isa;
+  return nullptr;
+}
+
+/// Decodes rows as fast as the instruction set allows.
+class Decoder {
+ public:
+  Decoder(Format f, Isa isa)
+      : format_(f), block_(int64_t(quant::info(f).elements)), block_bytes_(int64_t(quant::info(f).bytes)) {
+#if defined(__x86_64__)
+    if (isa >= Isa::avx2) fast_ = decode_avx2.by[int(f)];
+#endif
+    (void)isa;
+  }
+  void operator()(Bytes row, int64_t k, float* out) const {
+    if (fast_) return fast_(row, k, out);
+    quant::decode_blocks(format_, reinterpret_cast<const std::byte*>(row), std::size_t(k / block_), out);
+  }
+
+  /// Of the first k elements.
+  int64_t bytes(int64_t k) const { return k / block_ * block_bytes_; }
+
+ private:
+  Format format_;
+  int64_t block_, block_bytes_;
+  Decode fast_ = nullptr;
+};
+
+struct Problem {
+  Bytes weights;
+  int64_t row_bytes, m, n, k;
+  const float* x;
+  float* y;
+};
+
+/// A thread takes 16 rows, and meets each with all vectors while it lies in L1.
+constexpr int64_t kRows = 16;
+
+void with_int8(const Problem& p, const DotsByVectors& dot, RoundedVectors<Int8Activations>& x, int threads) {
+  parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for (int64_t j = 0; j < p.n;) {
+        const int which = p.n - j >= 4 ? 2 : p.n - j >= 2 ? 1 : 0;
+        float sums[4];
+        dot.of[which](p.weights + i * p.row_bytes, p.k, x.vector(j), x.stride(), sums);
+        for (int v = 0; v < 1 << which; ++v, ++j) p.y[j * p.m + i] = sums[v];
+      }
+  });
+}
+
+void with_floats_of_16_bits(const Problem& p, float (*dot)(Bytes, int64_t, const float*), int threads) {
+  parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for (int64_t j = 0; j < p.n; ++j)
+        p.y[j * p.m + i] = dot(p.weights + i * p.row_bytes, p.k, p.x + j * p.k);
+  });
+}
+
+void with_f32(const Problem& p, const Decoder& decode, Isa isa, int threads) {
+  const auto dot = loops(isa).dot;
+  constexpr int64_t kPart = 2048;  // decoded weights stay in L1; a multiple of every block
+  parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
+    alignas(64) float part[kPart];
+    for (int64_t i = from; i < to; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) p.y[j * p.m + i] = 0;
+      for (int64_t first = 0; first < p.k; first += kPart) {
+        const int64_t count = std::min(kPart, p.k - first);
+        decode(p.weights + i * p.row_bytes + decode.bytes(first), count, part);
+        for (int64_t j = 0; j < p.n; ++j)
+          p.y[j * p.m + i] += dot(part, p.x + j * p.k + first, std::size_t(count));
+      }
+    }
+  });
+}
+
+/// Many vectors: rows decoded to f32, and a product of matrices.
+void with_f32_panels(const Problem& p, const Decoder& decode, Isa isa, int threads) {
+  constexpr int64_t kPanel = 128;
+  parallel_for(p.m, kPanel, threads, [&](int64_t from, int64_t to) {
+    thread_local AlignedBuffer memory;
+    memory.at_least(std::size_t((to - from) * p.k) * sizeof(float));
+    auto* panel = memory.as<float>();
+    for (int64_t i = from; i < to; ++i) decode(p.weights + i * p.row_bytes, p.k, panel + (i - from) * p.k);
+    gemm(Transpose::no, Transpose::yes, p.n, to - from, p.k, 1, p.x, std::max<int64_t>(p.k, 1), panel,
+         std::max<int64_t>(p.k, 1), 0, p.y + from, p.m, {.isa = isa});
+  });
+}
+
+#if defined(__x86_64__)
+void with_bf16_panels(const Problem& p, const Decoder& decode, Isa isa, int threads) {
+  const auto product = isa >= Isa::amx ? panel_product_amx : panel_product_avx512;
+  const int64_t ldx = (p.k + kPanelStep - 1) / kPanelStep * kPanelStep, vectors = (p.n + 31) / 32 * 32;
+  AlignedBuffer rounded(std::size_t(vectors * ldx) * 2);
+  auto* x = rounded.as<std::uint16_t>();
+  parallel_for(p.n, 16, threads, [&](int64_t from, int64_t to) {
+    for (int64_t j = from; j < to; ++j) round_to_bf16_avx512(p.x + j * p.k, p.k, ldx, x + j * ldx);
+  });
+  std::memset(x + p.n * ldx, 0, std::size_t((vectors - p.n) * ldx) * 2);
+  parallel_for(p.m, kPanelRows, threads, [&](int64_t from, int64_t to) {
+    thread_local AlignedBuffer memory((kPanelRows / 2 + 1) * kPanelDepth * 4);
+    auto* panel = memory.as<std::uint32_t>();
+    alignas(64) std::uint16_t rows[kPanelRows * kRowStride];
+    float* row = reinterpret_cast<float*>(panel + kPanelRows / 2 * kPanelDepth);
+    for (int64_t first = 0; first < p.k; first += kPanelDepth) {
+      const int64_t count = std::min(kPanelDepth, p.k - first), depth = std::min(kPanelDepth, ldx - first);
+      for (int64_t i = from; i < to; ++i) {
+        decode(p.weights + i * p.row_bytes + decode.bytes(first), count, row);
+        round_to_bf16_avx512(row, count, depth, rows + (i - from) * kRowStride);
+      }
+      std::memset(rows + (to - from) * kRowStride, 0,
+                  std::size_t((kPanelRows - (to - from)) * kRowStride) * 2);
+      pack_panel_avx512(rows, depth, panel);
+      product(panel, depth, to - from, x + first, ldx, p.n, p.y + from, p.m, first > 0);
+    }
+  });
+}
+#endif
+
+}  // namespace
+
+bool has_int8(Format f) {
+#if defined(__x86_64__)
+  return dot_avx2.by[int(f)].of[0] != nullptr;
+#else
+  return (void)f, false;
+#endif
+}
+
+void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, int64_t n, int64_t k,
+                  std::span<const float> x, std::span<float> y, const QuantOptions& o) {
+  require(o.isa);
+  const int64_t row_bytes = check_weights(format, weights, m, k);
+  const int threads = check_product(m, n, k, x.size(), y.size(), o.threads);
+  if (y.empty()) return;
+  const Problem p{reinterpret_cast<Bytes>(weights.data()), row_bytes, m, n, k, x.data(), y.data()};
+  const Decoder decode(format, o.isa);
+  const bool many = n >= kPanelVectors && k > 0;
+#if defined(__x86_64__)
+  if (many && o.activations == Activations::int8 && o.isa >= Isa::avx512_bf16)
+    return with_bf16_panels(p, decode, o.isa, threads);
+#endif
+  // Without vpdpbusd a product of many vectors is faster in f32.
+  const bool vnni = o.isa == Isa::avx_vnni || o.isa >= Isa::avx512_vnni;
+  const bool rounds = o.activations == Activations::int8 && (vnni || n < 4 * kPanelVectors);
+  if (const auto* dot = rounds ? dots(format, o.isa) : nullptr) {
+    RoundedVectors<Int8Activations> rounded(x, n, k);
+    return with_int8(p, *dot, rounded, threads);
+  }
+  if (many) return with_f32_panels(p, decode, o.isa, threads);
+#if defined(__x86_64__)
+  if (o.isa >= Isa::avx2 && format == Format::f16) return with_floats_of_16_bits(p, dot_f16_avx2, threads);
+  if (o.isa >= Isa::avx2 && format == Format::bf16) return with_floats_of_16_bits(p, dot_bf16_avx2, threads);
+#endif
+  with_f32(p, decode, o.isa, threads);
+}
+
+void quant_rows(Format format, std::span<const std::byte> table, int64_t rows, int64_t k,
+                std::span<const std::int32_t> ids, std::span<float> out, Isa isa) {
+  require(isa);
+  const int64_t row_bytes = check_weights(format, table, rows, k);
+  agree("result", out.size(), int64_t(ids.size()) * k);
+  for (std::size_t j = 0; j < ids.size(); ++j)
+    if (ids[j] < 0 || ids[j] >= rows)
+      throw ArgumentError(ErrorText{
+          "a row's number is below that of the rows", {}, cat("ids[", j, "] is ", ids[j], " of ", rows), {}});
+  const Decoder decode(format, isa);
+  if (k == 0) return;
+  for (std::size_t j = 0; j < ids.size(); ++j)
+    decode(reinterpret_cast<Bytes>(table.data()) + ids[j] * row_bytes, k, out.data() + int64_t(j) * k);
+}
+
+}  // namespace cgp::cpu

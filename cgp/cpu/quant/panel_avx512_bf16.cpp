@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX-512 BF16: 24 sums of 16 rows (12 vectors, 32 rows of weights) in registers, vdpbf16ps.
+#include <immintrin.h>
+
+#include "cgp/cpu/quant/panel_impl.h"
+
+namespace cgp::cpu {
+namespace {
+
+using std::int64_t;
+
+inline __m512bh as_pairs(__m512i v) {
+  __m512bh out;
+  __builtin_memcpy(&out, &v, sizeof out);
+  return out;
+}
+
+/// 16 rows of 16 words to 16 columns.
+inline void transpose_16(const std::uint16_t* rows, std::uint32_t* out) {
+  constexpr int64_t out_stride = quant_versions::kPanelRows;
+  __m512i a[16], b[16];
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; ++r) a[r] = _mm512_loadu_si512(rows + r * quant_versions::kRowStride);
+#pragma GCC unroll 8
+  for (int r = 0; r < 16; r += 2) {
+    b[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
+    b[r + 1] = _mm512_unpackhi_epi32(a[r], a[r + 1]);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < 16; r += 4)
+    for (int i = 0; i < 2; ++i) {
+      a[r + 2 * i] = _mm512_unpacklo_epi64(b[r + i], b[r + i + 2]);
+      a[r + 2 * i + 1] = _mm512_unpackhi_epi64(b[r + i], b[r + i + 2]);
+    }
+    // a[4q + c]: of rows 4q .. 4q + 3, in each of four parts of 128 bits, column c of four
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i low = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x88),
+                  low2 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x88);
+    const __m512i high = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xdd),
+                  high2 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xdd);
+    _mm512_storeu_si512(out + c * out_stride, _mm512_shuffle_i32x4(low, low2, 0x88));
+    _mm512_storeu_si512(out + (4 + c) * out_stride, _mm512_shuffle_i32x4(high, high2, 0x88));
+    _mm512_storeu_si512(out + (8 + c) * out_stride, _mm512_shuffle_i32x4(low, low2, 0xdd));
+    _mm512_storeu_si512(out + (12 + c) * out_stride, _mm512_shuffle_i32x4(high, high2, 0xdd));
+  }
+}
+
+template <int kVectors>
+inline void product(const std::uint32_t* panel, int64_t pairs, const std::uint16_t* x, int64_t ldx, float* y,
+                    int64_t ldy, __mmask16 low, __mmask16 high, bool add) {
+  __m512 sums[kVectors][2];
+#pragma GCC unroll 12
+  for (int j = 0; j < kVectors; ++j) sums[j][0] = sums[j][1] = _mm512_setzero_ps();
+  for (int64_t p = 0; p < pairs; ++p) {
+    const __m512bh w0 = as_pairs(_mm512_loadu_si512(panel + 32 * p)),
+                   w1 = as_pairs(_mm512_loadu_si512(panel + 32 * p + 16));
+#pragma GCC unroll 12
+    for (int j = 0; j < kVectors; ++j) {
+      int pair;
+      __builtin_memcpy(&pair, x + j * ldx + 2 * p, sizeof pair);
+      const __m512bh v = as_pairs(_mm512_set1_epi32(pair));
+      sums[j][0] = _mm512_dpbf16_ps(sums[j][0], w0, v);
+      sums[j][1] = _mm512_dpbf16_ps(sums[j][1], w1, v);
+    }
+  }
+#pragma GCC unroll 12
+  for (int j = 0; j < kVectors; ++j) {
+    float* to = y + j * ldy;
+    if (add) {
+      sums[j][0] = _mm512_add_ps(sums[j][0], _mm512_maskz_loadu_ps(low, to));
+      sums[j][1] = _mm512_add_ps(sums[j][1], _mm512_maskz_loadu_ps(high, to + 16));
+    }
+    _mm512_mask_storeu_ps(to, low, sums[j][0]);
+    _mm512_mask_storeu_ps(to + 16, high, sums[j][1]);
+  }
+}
+
+}  // namespace
+
+namespace quant_versions {
+
+void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::uint16_t* out) {
+  for (int64_t i = 0; i < padded; i += 16) {
+    const int64_t left = count - i;
+    const auto mask = left >= 16 ? __mmask16(0xffff) : left <= 0 ? __mmask16(0) : __mmask16((1u << left) - 1);
+    const __m512i bits = _mm512_maskz_loadu_epi32(mask, x + i);
+    // half a unit, less one bit, plus one where the last bit is set; not what may carry a NaN to infinity
+    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), last);
+    const __m512 v = _mm512_castsi512_ps(bits);
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __m512i rounded = _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x00400000));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+  }
+}
+
+void pack_panel_avx512(const std::uint16_t* rows, int64_t depth, std::uint32_t* out) {
+  for (int64_t e = 0; e < depth; e += 32)
+    for (int64_t half = 0; half < 2; ++half)
+      transpose_16(rows + 16 * half * kRowStride + e, out + 16 * e + 16 * half);
+}
+
+void panel_product_avx512(const std::uint32_t* panel, int64_t depth, int64_t rows, const std::uint16_t* x,
+                          int64_t ldx, int64_t n, float* y, int64_t ldy, bool add) {
+  const auto all = rows >= 32 ? 0xffffffffu : (1u << rows) - 1;
+  const auto low = __mmask16(all), high = __mmask16(all >> 16);
+  int64_t j = 0;
+  for (; j + 12 <= n; j += 12)
+    product<12>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
+  for (; j + 4 <= n; j += 4) product<4>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
+  for (; j < n; ++j) product<1>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
+}
+
+}  // namespace quant_versions
+}  // namespace cgp::cpu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The product of a panel by tiles, written over what AMX does, so that a test can do the same without it. T has two tiles of
+// vectors (16 of 32 elements), two of weights (16 pairs of elements of 16 rows) and four of sums (16 vectors by 16 rows):
+//   zero()                        all sums
+//   load_vectors<i>(p, stride)    16 rows of 64 bytes, `stride` bytes apart
+//   load_weights<i>(p, stride)
+//   multiply<i, j>()              sums of vectors i and weights j: Intel SDM, TDPBF16PS
+//   store<i, j>(p, stride)
+#include "cgp/cpu/quant/panel_impl.h"
+
+namespace cgp::cpu {
+namespace {
+
+template <class T>
+inline void product_of_tiles(T& tiles, const std::uint32_t* panel, std::int64_t depth, std::int64_t rows,
+                             const std::uint16_t* x, std::int64_t ldx, std::int64_t n, float* y,
+                             std::int64_t ldy, bool add) {
+  using quant_versions::kPanelRows;
+  alignas(64) float sums[32][kPanelRows];
+  for (std::int64_t j = 0; j < n; j += 32) {
+    const bool second = n - j > 16;
+    tiles.zero();
+    for (std::int64_t e = 0; e < depth; e += 32) {
+      const std::uint32_t* pairs = panel + e / 2 * kPanelRows;
+      tiles.template load_vectors<0>(x + j * ldx + e, 2 * ldx);
+      tiles.template load_weights<0>(pairs, 4 * kPanelRows);
+      tiles.template load_weights<1>(pairs + 16, 4 * kPanelRows);
+      tiles.template multiply<0, 0>();
+      tiles.template multiply<0, 1>();
+      if (second) {
+        tiles.template load_vectors<1>(x + (j + 16) * ldx + e, 2 * ldx);
+        tiles.template multiply<1, 0>();
+        tiles.template multiply<1, 1>();
+      }
+    }
+    tiles.template store<0, 0>(&sums[0][0], sizeof sums[0]);
+    tiles.template store<0, 1>(&sums[0][16], sizeof sums[0]);
+    tiles.template store<1, 0>(&sums[16][0], sizeof sums[0]);
+    tiles.template store<1, 1>(&sums[16][16], sizeof sums[0]);
+    const std::int64_t vectors = n - j < 32 ? n - j : 32;
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      float* to = y + (j + v) * ldy;
+      for (std::int64_t r = 0; r < rows; ++r) to[r] = add ? to[r] + sums[v][r] : sums[v][r];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cgp::cpu

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantized_matmul on the host: which way a product goes, and its launches.
+#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/kernels/gemm/api/gemm.h"
+
+namespace cgp::kernels {
+namespace {
+
+constexpr std::uint64_t kLeastSlab =
+    256;  // a tile of the product or more, and a multiple of every column_step()
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+struct Sizes {
+  std::uint64_t n, k;  ///< of y and of the sums
+};
+Sizes sizes(const QuantizedMatmul& p) {
+  return p.transposed ? Sizes{p.weight.cols, p.weight.rows} : Sizes{p.weight.rows, p.weight.cols};
+}
+
+WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
+  WeightOnlyProblem w;
+  w.format = *packed_format(p.weight.format), w.type = p.x.dtype;
+  w.m = p.m, w.n = p.weight.rows, w.k = p.weight.cols;
+  w.x = p.x.address, w.ldx = p.x_layout.pitch, w.w = p.packed.address;
+  w.y = p.y.address, w.ldy = p.y_layout.pitch;
+  return w;
+}
+
+/// Why weight_only does not run it; empty: it does.
+std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
+  if (!packed_format(p.weight.format)) return text::cat("weight_only has no ", name(p.weight.format));
+  if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
+  if (p.transposed) return "weight_only sums over the columns of the weight";
+  if (p.m > kWeightOnlyMaxRows)
+    return text::cat("weight_only has 1 to ", kWeightOnlyMaxRows, " rows, x has ", p.m);
+  if (!p.packed.given) return "no packed weights";
+  if (p.error_flag.given) return "scales are to be checked";
+  if (p.x.dtype != p.y.dtype) return "y has another type than x";
+  return reject(weight_only_problem(p));
+}
+
+QuantizedMatmul checked(QuantizedMatmul p) {
+  const row::Checker c{"quantized_matmul"};
+  check(p.weight, c.op);
+  const auto [n, k] = sizes(p);
+  c.present("x", p.x, row::kFloats, false), c.present("y", p.y, {p.x.dtype, DType::f32}, true);
+  if (p.x_layout.inner > 1 || p.y_layout.inner > 1)
+    c.fail("x", "and y cannot have their rows in groups", "inner > 1");
+  p.x_layout = c.rows("x", p.x, p.m, k, p.x_layout), p.y_layout = c.rows("y", p.y, p.m, n, p.y_layout);
+  if (p.packed.given) {
+    const auto f = packed_format(p.weight.format);
+    if (!f) c.fail("packed", text::cat("is nothing of ", name(p.weight.format)), "it was given");
+    c.present("packed", p.packed, {DType::u8}, false);
+    c.vector("packed", p.packed, packed_bytes(*f, p.weight.rows, p.weight.cols));
+  }
+  return p;
+}
+
+QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
+  QuantizedMatmulPlan plan;
+  if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
+    plan.weight_only = true, plan.why = "few rows of packed weights on sm_90";
+    return plan;
+  }
+  const auto [n, k] = sizes(p);
+  const std::uint64_t each = std::max<std::uint64_t>(k, 1) * std::uint64_t(bytes(p.x.dtype));
+  const std::uint64_t most = std::max(p.workspace_limit / each / kLeastSlab, std::uint64_t(1)) * kLeastSlab;
+  const std::uint64_t slabs = ceil_div(std::max<std::uint64_t>(n, 1), most);
+  plan.slab = std::min(ceil_div(ceil_div(n, slabs), kLeastSlab) * kLeastSlab, n);
+  plan.workspace = plan.slab * each;
+  plan.why = text::cat("dequantised in ", slabs, slabs == 1 ? " slab: " : " slabs: ", plan.why);
+  return plan;
+}
+
+}  // namespace
+
+std::optional<WeightFormat> packed_format(QuantizedFormat f) {
+  for (const auto w : kWeightFormats)
+    if (layout(w).name == name(f)) return w;
+  return {};
+}
+
+QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
+  return plan_of(p, d);
+}
+
+void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
+  const auto p = checked(given);
+  const row::Checker c{"quantized_matmul"};
+  const auto [n, k] = sizes(p);
+  const auto plan = plan_of(p, s.device().info());
+  if (!plan.weight_only && plan.workspace && p.m) {
+    c.present("workspace", p.workspace, {DType::u8}, true),
+        c.vector("workspace", p.workspace, plan.workspace);
+    if (p.workspace.address % 256)
+      c.fail("workspace", "must lie at a multiple of 256 bytes",
+             text::cat("its address is ", p.workspace.address));
+  }
+  if (!p.m || !n) return;
+  if (plan.weight_only) return weight_only_gemm(s, weight_only_problem(p));
+  const auto x_size = std::uint64_t(bytes(p.x.dtype)), y_size = std::uint64_t(bytes(p.y.dtype));
+  for (std::uint64_t at = 0; at < n; at += plan.slab) {
+    const std::uint64_t wide = std::min(plan.slab, n - at);
+    // [wide, k], or transposed [k, wide]
+    Dequantize d;
+    d.weight = p.weight, d.error_flag = p.error_flag;
+    d.out = View(p.workspace.address, plan.workspace / x_size, p.x.dtype, true, p.workspace.backend);
+    (p.transposed ? d.first_col : d.first_row) = at, (p.transposed ? d.cols : d.rows) = wide;
+    (p.transposed ? d.rows : d.cols) = k;
+    if (k) dequantize(s, d);
+    GemmProblem g{.type = p.x.dtype, .trans_b = !p.transposed, .m = p.m, .n = wide, .k = k};
+    g.lda = p.x_layout.pitch, g.ldc = p.y_layout.pitch, g.type_c = p.y.dtype;
+    gemm(s, g, {p.x.address, p.x.elements, p.x.dtype}, {p.workspace.address, wide * k, p.x.dtype},
+         {p.y.address + at * y_size, p.y.elements - at, p.y.dtype});
+  }
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Products with quantised weights of any format (dequantize.h), any number of rows, on every GPU from sm_75 on.
+//   y [m, n] = x [m, k] w'     w [n, k]
+//   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
+// The fastest way there is: weight_only for few rows (up to kWeightOnlyMaxRows) on sm_90 where packed weights are given; else slabs of the weight
+// (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
+// of y is one sum over the whole depth either way.
+#include "cgp/kernels/dequantize/dequantize.h"
+#include "cgp/kernels/weight_only/weight_only.h"
+
+namespace cgp::kernels {
+
+struct QuantizedMatmul {
+  QuantizedWeight weight;
+  /// u8 [packed_bytes()] as pack_weights() makes them of weight.codes, optional; formats of packed_format().
+  View packed{};
+  bool transposed = false;
+  View x, y;                           ///< x: f32, f16 or bf16; y: the same or f32
+  std::uint64_t m = 0;                 ///< rows of x
+  row::Layout x_layout{}, y_layout{};  ///< pitch alone
+  View workspace{};                    ///< u8 [quantized_matmul_plan().workspace], at a multiple of 256
+  std::uint64_t workspace_limit = std::uint64_t(64)
+                                  << 20;  ///< bytes; more only where one least slab needs more
+  View error_flag{};                      ///< as Dequantize::error_flag; the weights are dequantised then
+};
+struct QuantizedMatmulPlan {
+  bool weight_only = false;
+  std::uint64_t slab = 0;       ///< rows (transposed: columns) of the weight that are dequantised at a time
+  std::uint64_t workspace = 0;  ///< bytes
+  std::string why;
+};
+/// The format of packed weights; none: weight_only does not have it.
+std::optional<WeightFormat> packed_format(QuantizedFormat f);
+/// The selector: a function of formats, shapes and the device. Views need types and layouts alone.
+QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d);
+/// ArgumentError naming the argument that does not fit; nothing is written then.
+void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& p);
+
+KernelEntry quantized_matmul_entry();
+
+}  // namespace cgp::kernels

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cgp/base/error.h"
+#include "cgp/kernels/dequantize/dequantize_ref.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+using namespace cgp::testing;
+using ::testing::HasSubstr;
+
+namespace {
+
+void run(const char* format, const char* type, const char* m, const char* n, const char* k,
+         std::string_view arch = "sm_90a", const char* transposed = "0", const char* group = "32") {
+  expect_right(quantized_matmul_entry(),
+               {{"format", format},
+                {"dtype", type},
+                {"m", m},
+                {"n", n},
+                {"k", k},
+                {"group", group},
+                {"transposed", transposed}},
+               arch);
+}
+template <class F>
+std::string message(const F& f) {
+  try {
+    f();
+  } catch (const ArgumentError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST(quantized_matmul, every_way_matches_the_oracle) {
+  run("q4_k", "bf16", "1", "40", "512"), run("q6_k", "f16", "16", "24", "256"),
+      run("q4_k", "bf16", "33", "40", "512");
+  run("iq2_s", "f16", "3", "20", "256"), run("mxfp4", "bf16", "5", "24", "96"),
+      run("gptq", "f16", "4", "24", "96");
+  run("awq", "bf16", "20", "64", "64"), run("bnb_nf4", "bf16", "9", "16", "72"),
+      run("fp8_e4m3", "f32", "2", "7", "9");
+  run("q8_0", "f32", "3", "33", "64"), run("f16", "f32", "2", "5", "7"), run("q4_0", "bf16", "0", "8", "32");
+}
+TEST(quantized_matmul, the_gradient_of_the_input) {
+  run("q4_k", "bf16", "5", "24", "512", "sm_90a", "1"), run("gptq", "f16", "9", "16", "64", "sm_90a", "1");
+  run("bnb_nf4", "f32", "3", "6", "20", "sm_80", "1", "64");
+}
+TEST(quantized_matmul, runs_on_every_architecture) {
+  for (auto arch : kTargets)
+    run("q4_k", "f16", "4", "16", "256", arch), run("awq", "f32", "3", "16", "64", arch);
+}
+
+// Slabs of a small workspace: the same bits as in one, nothing behind the rows of y written.
+TEST(quantized_matmul, slabs_and_pitches) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  QuantizedWeight w;
+  w.format = QuantizedFormat::q5_1, w.rows = 600, w.cols = 544;
+  const auto host = random_weight(w, false, false, 5);
+  auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
+  for (bool transposed : {false, true}) {
+    const std::uint64_t k = transposed ? w.rows : w.cols, n = transposed ? w.cols : w.rows, m = 3;
+    const auto x_host = random_array(DType::f32, {m * (k + 1)}, 3);
+    auto x = device.upload<float>(typed<float>(x_host));
+    std::vector<float> seen[2];
+    for (int i = 0; i < 2; ++i) {
+      auto y = device.upload<float>(std::vector<float>(m * (n + 5), -9.f));
+      QuantizedMatmul p;
+      p.weight = w, p.weight.codes = std::as_const(codes), p.transposed = transposed;
+      p.x = std::as_const(x), p.y = y, p.m = m, p.x_layout.pitch = k + 1, p.y_layout.pitch = n + 5;
+      if (i) p.workspace_limit = 1;
+      const auto plan = quantized_matmul_plan(p, device.info());
+      EXPECT_EQ(plan.slab, i ? 256u : n);
+      EXPECT_EQ(plan.workspace, plan.slab * k * 4);
+      auto workspace = device.zeros<std::uint8_t>(plan.workspace);
+      p.workspace = workspace;
+      quantized_matmul(device.stream(), p);
+      device.sync();
+      seen[i] = y.to_vector();
+      for (std::uint64_t r = 0; r < m; ++r)
+        for (std::uint64_t c = n; c < n + 5; ++c) EXPECT_EQ(seen[i][r * (n + 5) + c], -9.f);
+    }
+    for (std::size_t e = 0; e < seen[0].size(); ++e)
+      EXPECT_NEAR(seen[0][e], seen[1][e], 1e-4 * std::fabs(seen[0][e]) + 1e-4) << e;
+  }
+}
+
+TEST(quantized_matmul, the_selector_says_which_way_and_why) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  QuantizedMatmul p;
+  p.weight.format = QuantizedFormat::q4_k, p.weight.rows = 4096, p.weight.cols = 4096;
+  p.x = p.y = View::stand_in(DType::bf16), p.packed = View::stand_in(DType::u8), p.m = 1;
+  EXPECT_TRUE(quantized_matmul_plan(p, device.info()).weight_only);
+  p.m = 33;
+  auto plan = quantized_matmul_plan(p, device.info());
+  EXPECT_FALSE(plan.weight_only);
+  EXPECT_EQ(plan.workspace, 4096u * 4096 * 2);
+  EXPECT_THAT(plan.why, HasSubstr("x has 33"));
+  p.weight.rows = 128256;
+  plan = quantized_matmul_plan(p, device.info());
+  EXPECT_LE(plan.workspace, 64u << 20);
+  p.m = 1, p.weight.format = QuantizedFormat::iq2_s;
+  EXPECT_THAT(quantized_matmul_plan(p, device.info()).why, HasSubstr("weight_only has no iq2_s"));
+  p.weight.format = QuantizedFormat::q4_k;
+  EXPECT_THAT(quantized_matmul_plan(p, runtime::Device::open("emu:sm_80").info()).why, HasSubstr("sm_80"));
+}
+
+TEST(quantized_matmul, what_does_not_fit_is_named_and_nothing_is_written) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  QuantizedWeight w;
+  w.format = QuantizedFormat::q8_0, w.rows = 8, w.cols = 64;
+  auto host = random_weight(w, false, false, 5);
+  auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
+  auto x = device.zeros<float>(2 * 64), y = device.zeros<float>(2 * 8);
+  auto workspace = device.zeros<std::uint8_t>(8 * 64 * 4);
+  QuantizedMatmul good;
+  good.weight = w, good.weight.codes = std::as_const(codes), good.m = 2;
+  good.x = std::as_const(x), good.y = y, good.workspace = workspace;
+  const auto why = [&](const QuantizedMatmul& p) {
+    return message([&] { quantized_matmul(device.stream(), p); });
+  };
+  EXPECT_EQ(why(good), "");
+  auto p = good;
+  p.weight.cols = 96;
+  EXPECT_THAT(why(p), HasSubstr("codes of q8_0 [8, 96] must have 816 bytes"));
+  p = good, p.m = 3;
+  EXPECT_THAT(why(p), HasSubstr("x must hold all rows"));
+  p = good, p.workspace = {};
+  EXPECT_THAT(why(p), HasSubstr("workspace must be given"));
+  p = good, p.workspace.elements -= 1;
+  EXPECT_THAT(why(p), HasSubstr("workspace must hold 2048 elements"));
+  p = good, p.packed = p.workspace, p.packed.elements = 1;
+  EXPECT_THAT(why(p), HasSubstr("packed must hold"));
+  p = good, p.y.dtype = DType::bf16;
+  EXPECT_THAT(why(p), HasSubstr("y must be one of"));
+}
+
+TEST(quantized_matmul, scales_that_are_no_numbers_are_flagged) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  QuantizedWeight w;
+  w.format = QuantizedFormat::q8_0, w.rows = 8, w.cols = 64;
+  auto host = random_weight(w, false, false, 5);
+  for (std::uint32_t bad : {0u, 1u}) {
+    if (bad) host.codes.set(35, 0x7f);  // d of block 1
+    auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
+    auto x = device.zeros<float>(64), y = device.zeros<float>(8);
+    auto workspace = device.zeros<std::uint8_t>(8 * 64 * 4);
+    auto error_flag = device.zeros<std::uint32_t>(1);
+    QuantizedMatmul p;
+    p.weight = w, p.weight.codes = std::as_const(codes), p.m = 1, p.x = std::as_const(x), p.y = y;
+    p.workspace = workspace, p.error_flag = error_flag;
+    quantized_matmul(device.stream(), p);
+    device.sync();
+    EXPECT_EQ(error_flag.to_vector()[0], bad);
+  }
+}

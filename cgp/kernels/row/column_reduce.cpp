@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of columns of f32 partial results.
+//   who      a block has 32 columns; its 32 warps take every 32nd row, a lane one column
+//   memory   each partial sum is read once, 128 bytes a warp
+//   sync     one exchange through shared memory
+#include "cgp/kernels/row/column_reduce.h"
+
+#include "cgp/base/text.h"
+#include "cgp/dsl/sync/warp.h"
+#include "cgp/kernels/row/elements.h"
+#include "cgp/launch/kernel_args.h"
+
+namespace cgp::kernels::row {
+namespace {
+
+using namespace dsl;
+
+constexpr int kWarps = 32, kUnroll = 4;
+
+struct ColumnReduceConfig {
+  DType out{};
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("out", "", c.out);
+  }
+};
+
+template <template <class> class V>
+struct ColumnReduceArgs {
+  V<In<f32>> partials;
+  V<Out<b8>> out;
+  V<u64> teams, cols;
+};
+
+void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg> p) {
+  k.block(32 * kWarps);
+  const auto slots = k.shared<f32>(32 * 33);
+  const auto lane = k.laneid(), warp = k.warp_index();
+  const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
+  const Val<pred> inside = column < p.cols;
+  const auto own_column = p.partials.at(column);
+  const auto steps = range(to<u64>(warp), p.teams, Val<u64>(kWarps * kUnroll));
+  const auto total = k.loop(steps, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
+    Floats next;
+    for (int u = 0; u < kUnroll; ++u) {
+      const auto at = team + std::uint64_t(u * kWarps);
+      const auto v = own_column.ld_if<1>(inside & (at < p.teams), at * p.cols, Val<f32>(0.f))[0];
+      next.push_back(s[std::size_t(u)] + v);
+    }
+    return next;
+  });
+  slots.st(warp * 33 + lane, sum(total));
+  k.sync();
+  auto w = k.warp();
+  // Warp i now has column i: lane j the sum of warp j.
+  const auto all = reduce(w, slots.ld(lane * 33 + warp), [](auto a, auto b) { return a + b; });
+  const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
+  const Format f{c.out, 1};
+  store(f, p.out, its_column, (lane == 0) & (its_column < p.cols), pack(f, {all}));
+}
+
+}  // namespace
+
+Variant column_reduce_variant(DType out) {
+  return config_variant("column_reduce", ColumnReduceConfig{out}, out == DType::bf16 ? 80 : 75,
+                        reduce_columns);
+}
+
+void column_reduce(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
+                   std::uint64_t cols) {
+  if (cols == 0) return;
+  launch::launch_kernel(s, load(s.device(), column_reduce_variant(out.dtype)), runtime::grid_for(cols, 32),
+                        ColumnReduceArgs<launch::HostArg>{
+                            .partials = partials.arg(), .out = out.arg(), .teams = teams, .cols = cols});
+}
+
+}  // namespace cgp::kernels::row

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which config a problem gets, and its launch.
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/core/kernel_params.h"
+#include "cgp/kernels/weight_only/weight_only.h"
+#include "cgp/kernels/weight_only/weight_only_params.h"
+
+namespace cgp::kernels {
+namespace {
+
+constexpr int kSmem = 227 * 1024;  // of a block on sm_90
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+// Clusters of a launch. GPCs have no multiple of 4 SMs: of 132 SMs of an H200 30 clusters of 4 run at the same time.
+std::uint64_t clusters_of(int cluster, int sms) {
+  return std::uint64_t(std::max(1, (cluster > 2 ? sms * 10 / 11 : sms) / cluster));
+}
+
+// Tiles of y that each warp (of those that share K) walks over.
+std::uint64_t all_rounds(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
+  const auto teams = clusters_of(c.cluster, sms) * std::uint64_t(c.warps / c.share);
+  return ceil_div(ceil_div(n, std::uint64_t(16 * c.y_tiles)), teams);
+}
+
+}  // namespace
+
+int WeightOnlyConfig::smem_bytes() const {
+  const auto& l = layout(format);
+  const int columns = std::max(rows, 8), per_lane = 4 * 4 * y_tiles * columns / 8;
+  const int x = block_tiles() * (512 * rows + l.groups() * 4 * std::max(rows, 2) +
+                                 (l.has_min ? 8 * l.groups() * columns : 0));
+  const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
+  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + 1024;
+}
+
+bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
+  c.rounds = c.buffers = 1;
+  if (c.parts() == 1) return c.smem_bytes() <= kSmem;
+  const auto all = all_rounds(c, n, sms);
+  for (int rounds = 16; rounds; --rounds) {
+    c.rounds = rounds, c.buffers = std::uint64_t(rounds) >= all ? 1 : 2;
+    if (std::uint64_t(rounds) > all) continue;
+    if (c.smem_bytes() <= kSmem) return true;
+  }
+  return false;
+}
+
+// Microseconds that a config is expected to take beyond its launch; fitted to some 300 measurements on an H200.
+static double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
+  const double bytes_per_us = 31000;  // of an SM, when all read
+  const auto rounds = all_rounds(c, n, sms);
+  // Tiles of a block; and of its warp that has most, times the warps: others get its share of the bandwidth.
+  const double even =
+                   double(ceil_div(ceil_div(n, std::uint64_t(16 * c.y_tiles)), clusters_of(c.cluster, sms))) *
+                   c.block_tiles() * c.y_tiles,
+               most = double(rounds * ceil_div(std::uint64_t(c.block_tiles()), std::uint64_t(c.share))) *
+                      c.y_tiles * c.warps;
+  const double tiles = 0.7 * even + 0.3 * most;
+  // What multiplying takes beyond reading: few warps hide less of it.
+  const double slower = c.rows > 16    ? 2.4
+                        : c.rows > 8   ? (c.warps > 12  ? 1.1
+                                          : c.warps > 8 ? 1.15
+                                                        : 1.25)
+                        : c.warps < 16 ? 1.1
+                                       : 1;
+  const double x = 0.03 * 0.5 * c.block_tiles() * c.rows;
+  const double add = c.parts() == 1 ? 0
+                                    : (c.cluster > 1 ? 0.5 + 0.2 * c.cluster : 0.3) *
+                                              double(ceil_div(rounds, std::uint64_t(c.rounds))) +
+                                          0.02 * double(rounds) * c.parts() / c.cluster;
+  return tiles * layout(c.format).tile_bytes() / bytes_per_us * slower + x + add;
+}
+
+WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
+  WeightOnlyConfig c{p.type, p.format};
+  c.k_tiles = int((p.k + 255) / 256);
+  while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
+  WeightOnlyConfig best = c;
+  best.slots = 0;
+  double least = 0;
+  for (int cluster : {1, 2, 4, 8})
+    for (int warps : {16, 12, 8}) {
+      if (c.rows > 16 && warps > 8) continue;  // registers
+      for (int share = 1; share <= warps; share *= 2) {
+        if (warps % share) continue;
+        c.cluster = cluster, c.warps = warps, c.share = share;
+        for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(p.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
+          if (!weight_only_fit(c, p.n, sms)) continue;
+          const double us = expected_us(c, p.n, sms);
+          if (best.slots && us >= least) continue;
+          best = c, least = us;
+        }
+      }
+    }
+  return best;
+}
+
+std::string reject(const WeightOnlyProblem& p) {
+  if (p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
+  if (p.m > kWeightOnlyMaxRows)
+    return text::cat("m = ", p.m, ": at most ", kWeightOnlyMaxRows, " rows of x are possible");
+  if (!p.k || p.k % 32 || p.k > 0x7fffff00)
+    return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^31 - 256");
+  if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
+  if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
+  if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
+  if (!weight_only_config(p, 132).slots)
+    return text::cat("m = ", p.m, ", k = ", p.k, ": x does not fit into the shared memory of 8 blocks");
+  return {};
+}
+
+void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p) {
+  if (auto why = reject(p); !why.empty()) throw Unsupported(text::cat("weight_only: ", why));
+  if (!p.m || !p.n) return;
+  weight_only_gemm(s, p, weight_only_config(p, std::max(1, s.device().info().sm_count)));
+}
+
+void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightOnlyConfig& c) {
+  const auto tiles = std::uint32_t(ceil_div(p.n, std::uint64_t(16 * c.y_tiles)));
+  const auto clusters = std::uint32_t(clusters_of(c.cluster, std::max(1, s.device().info().sm_count)));
+  const WeightOnlyParams<dsl::HostValue> n{.x = p.x,
+                                           .ldx = p.ldx ? p.ldx : p.k,
+                                           .w = p.w,
+                                           .y = p.y,
+                                           .ldy = p.ldy ? p.ldy : p.n,
+                                           .m = std::uint32_t(p.m),
+                                           .n = std::uint32_t(p.n),
+                                           .k = std::uint32_t(p.k),
+                                           .y_tiles = tiles};
+  const auto kernel = load(s.device(), weight_only_variant(c));
+  kernel(s, runtime::Launch{.grid = {std::min(tiles, clusters) * std::uint32_t(c.cluster)}}, n);
+}
+
+}  // namespace cgp::kernels

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How a lane turns the packed codes and scales of 16 rows of weights (weight_only_layout.h) into fragments of
+// mma.m16n8k16 and into f32 scales.
+//   codes    an integer q < 128 is or-ed into the mantissa of 128 (bf16), q < 1024 into that of 1024 (f16): exact, one
+//            instruction for two. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
+//            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x.
+#include <vector>
+
+#include "cgp/dsl/kernel.h"
+#include "cgp/dsl/mma/mma.h"
+#include "cgp/kernels/weight_only/weight_only_layout.h"
+
+namespace cgp::kernels::weight_only_impl {
+
+using namespace dsl;
+
+/// An unsigned byte of w, less `bias`, exact.
+inline Val<f32> byte_to_float(const Val<b32>& w, int byte, float bias) {
+  return bits<f32>(prmt(w, Val<b32>(0x4b000000u), Val<u32>(0x7440u | std::uint32_t(byte)))) -
+         (8388608.0f + bias);
+}
+inline Val<f32> half_to_float(const Val<b32>& w, int which) { return to<f32>(unpack<f16>(w)[which]); }
+
+template <class T>
+class WeightTile {
+ public:
+  static constexpr bool kHalf = std::is_same_v<T, f16>;
+  /// `base`: the tile in shared memory.
+  WeightTile(const WeightLayout& l, const Val<u32>& base, const Val<u32>& lane)
+      : l_(l), base_(base), lane_(lane), row_(lane / 4u) {
+    if (!l_.super_scale) return;
+    const Ptr<shared, b32> rows(base_ + row_ * (l_.has_min ? 8u : 4u));
+    for (int h = 0; h < 2; ++h) {
+      const auto w = rows.at(4 * step_words() + (l_.has_min ? h : 0)).ld();
+      d_.push_back(half_to_float(w, l_.has_min ? 0 : h));
+      if (l_.has_min) dmin_.push_back(half_to_float(w, 1));
+    }
+  }
+
+  static float offset(const WeightLayout& l) {
+    const float added = kHalf ? 1024.f : l.bits == 8 ? 256.f : 128.f;
+    return added + float(l.zero);
+  }
+  const std::vector<Val<f32>>& dmin() const { return dmin_; }  ///< of the lane's two rows, g and g + 8
+
+  /// Loads the codes of a step of 64 columns; at even steps the scales of this one and the next.
+  void load(int step) {
+    if (step % 2 == 0) {
+      const Ptr<shared, b32> groups(base_ + row_ * 16u);
+      scales_.clear();
+      for (const auto& v : groups.at(scales_at() + step / 2 * 32).template ld<4>()) scales_.push_back(v);
+    }
+    const Ptr<shared, b32> lanes(base_ + lane_ * 16u), one(base_ + lane_ * 4u);
+    low_.clear(), high_.clear();
+    for (int i = 0; i < words() / 4; ++i)
+      for (const auto& v : lanes.at(step * step_words() + i * 128).template ld<4>()) low_.push_back(v);
+    for (int b = 0; b < l_.high_bits(); ++b)
+      high_.push_back(one.at(step * step_words() + words() * 32 + b * 32).ld());
+    step_ = step;
+  }
+
+  /// The terms of columns 32 j + 16 half ... of the step: fragments whose sum is q + offset() - zero.
+  std::vector<FragA<T, 16, 16>> codes(int j, int half) const {
+    std::vector<FragA<T, 16, 16>> out;
+    const auto top = floats(2 * j, half), bottom = floats(2 * j + 1, half);
+    for (std::size_t t = 0; t < top.size(); t += 2)
+      out.push_back(FragA<T, 16, 16>({top[t], bottom[t], top[t + 1], bottom[t + 1]}));
+    return out;
+  }
+
+  /// The scale of a group of the step (number in the step) in row g + 8 h.
+  Val<f32> scale(int group, int h) const {
+    const int of_pair = step_ % 2 * (64 / l_.group) + group;
+    if (!l_.super_scale) return half_to_float(scales_[std::size_t(of_pair)], h);
+    if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0) * d_[std::size_t(h)];
+    return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128) * d_[std::size_t(h)];
+  }
+  /// [16 rows, 8 groups] of minima, without dmin: groups lane % 4 and lane % 4 + 4.
+  FragA<tf32, 16, 8> minima() const {
+    std::vector<Value> out;
+    const Ptr<shared, b32> four(base_ + lane_ * 4u);
+    for (int i = 0; i < 2; ++i) {
+      const auto w = four.at(scales_at() + 32 * i).ld();
+      for (int h = 0; h < 2; ++h) out.push_back(bits<b32>(byte_to_float(w, 2 * h + 1, 0)));
+    }
+    return FragA<tf32, 16, 8>({out[0], out[1], out[2], out[3]});
+  }
+
+ private:
+  int words() const { return l_.bits == 8 ? 8 : 4; }
+  int step_words() const { return 32 * l_.step_words(); }
+  int scales_at() const { return 4 * step_words() + (l_.super_scale ? l_.has_min ? 16 : 8 : 0); }
+
+  // Four codes of half a row's 32 columns: two registers a term.
+  std::vector<Val<b32>> floats(int of, int half) const {
+    std::vector<Val<b32>> out;
+    if (l_.bits == 8) {
+      const auto& w = low_[std::size_t(2 * of + half)];
+      if (kHalf)
+        return {prmt(w, Val<b32>(0x64646464u), Val<u32>(0x4240u)),
+                prmt(w, Val<b32>(0x64646464u), Val<u32>(0x4341u))};
+      const auto odd = shr(w, Val<u32>(8));
+      const Val<b32> one28(0x43004300u);
+      for (const std::uint32_t mask : {0x007f007fu, 0x00800080u})
+        for (const auto& v : {w, odd}) out.push_back(lop3<0xea>(v, Val<b32>(mask), one28));
+      return out;
+    }
+    const auto& w = low_[std::size_t(of)];
+    const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
+    for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
+      auto v = std::vector{
+          lop3<0xea>(pair ? shr(w, Val<u32>(std::uint32_t(4 * pair))) : w, Val<b32>(0x000f000fu), magic)};
+      for (int b = 0; b < l_.high_bits(); ++b) {
+        const auto& bits = high_[std::size_t(b)];
+        const int from = 4 * of + pair, at = 4 + b;  // bit in `bits`, bit of the code
+        const auto moved = from == at  ? bits
+                           : from > at ? shr(bits, Val<u32>(std::uint32_t(from - at)))
+                                       : shl(bits, Val<u32>(std::uint32_t(at - from)));
+        v.push_back(lop3<0xea>(moved, Val<b32>(0x00010001u << at), v.back()));
+      }
+      out.push_back(v.back());
+    }
+    return out;
+  }
+
+  const WeightLayout& l_;
+  Val<u32> base_, lane_, row_;
+  std::vector<Val<f32>> d_, dmin_;
+  std::vector<Val<b32>> low_, high_, scales_;
+  int step_ = 0;
+};
+
+}  // namespace cgp::kernels::weight_only_impl

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The pre-tokenizers that tokenizer.ggml.pre names, as the regular expressions of the models' own tokenizer.json.
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cgp::model {
+
+struct PreTokenizer {
+  std::vector<std::string_view> names;     ///< as in tokenizer.ggml.pre
+  std::vector<std::string_view> patterns;  ///< each cuts what the ones before it left whole
+  bool ignore_merges = false;              ///< a word of the vocabulary is taken without merging
+  bool add_bos = false;                    ///< unless the file says otherwise
+  bool escape_spaces = false;  ///< SentencePiece's spelling: ' ' is U+2581, no byte-level alphabet
+};
+
+/// Throws Unsupported with the closest names where there is none.
+const PreTokenizer& pre_tokenizer(std::string_view name);
+
+}  // namespace cgp::model

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What samples of a program say: the functions and lines that took its processor time, by thread, and a flame graph.
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cgp/profile/sampling/cpu_sampler.h"
+#include "cgp/profile/sampling/elf_file.h"
+
+namespace cgp::profile {
+
+struct HotLine {
+  SourceLine at;
+  std::uint64_t samples = 0;
+};
+struct HotFunction {
+  std::string name;                   ///< demangled, without arguments; "[unknown]" where no table has it
+  std::string module;                 ///< file name without folders
+  std::uint64_t self = 0, total = 0;  ///< samples in it; in it or in what it called
+  std::vector<HotLine> lines;         ///< of `self`, the most first; empty without line tables
+};
+struct HotThread {
+  std::uint32_t process = 0, thread = 0;
+  std::string name;
+  std::uint64_t samples = 0;
+};
+struct CpuProfile {
+  std::string absent;  ///< why there is none
+  double rate = 0;
+  bool kernel = false;
+  std::uint64_t samples = 0, lost = 0;
+  std::vector<HotFunction> functions;           ///< by `self`, the most first
+  std::vector<HotThread> threads;               ///< the most first
+  std::map<std::string, std::uint64_t> folded;  ///< "thread;main;f;g", the format of flame graph tools
+  double seconds() const { return double(samples) / rate; }
+};
+
+/// Names functions by ELF tables, /proc/kallsyms and /tmp/perf-PID.map (what JIT compilers and Python 3.12 write for perf).
+CpuProfile analyse(const CpuRecording& r);
+
+/// The section "cpu_samples" of a profile (docs/profiler.md).
+nlohmann::ordered_json to_json(const CpuProfile& p);
+/// The hot functions of that section, and the hot lines.
+std::string cpu_text(const nlohmann::ordered_json& section, int width);
+/// Its flame graph: each box as wide as its samples, callers below; empty without samples.
+std::string cpu_flamegraph_svg(const nlohmann::ordered_json& section, const std::string& title);
+
+}  // namespace cgp::profile

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/profile/sampling/cpu_sampler.h"
+
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "cgp/base/text.h"
+
+namespace cgp::profile {
+namespace {
+
+constexpr std::size_t kPages = 128;  // of each processor: what a user may lock (perf_event_mlock_kb)
+
+struct Mapping {
+  std::uint64_t begin = 0, end = 0, offset = 0;
+  std::uint32_t module = 0;
+};
+/// Of one process, by where they begin.
+using Maps = std::map<std::uint64_t, Mapping>;
+
+std::string reason(int error) {
+  if (error == EACCES || error == EPERM)
+    return "sampling is not permitted: lower /proc/sys/kernel/perf_event_paranoid to 2, or allow "
+           "perf_event_open in the container";
+  if (error == ENOSYS || error == ENOENT) return "this kernel has no perf_event_open";
+  return text::cat("perf_event_open: ", std::strerror(error));
+}
+
+perf_event_attr attributes(double rate, bool kernel) {
+  perf_event_attr a;
+  std::memset(&a, 0, sizeof a);
+  a.size = sizeof a;
+  a.type = PERF_TYPE_SOFTWARE, a.config = PERF_COUNT_SW_CPU_CLOCK;
+  a.sample_period = std::uint64_t(1e9 / rate);
+  a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+  a.disabled = 1, a.inherit = 1, a.enable_on_exec = 1;
+  a.mmap = 1, a.mmap2 = 1, a.comm = 1, a.comm_exec = 1, a.task = 1, a.sample_id_all = 1;
+  a.exclude_kernel = !kernel, a.exclude_callchain_kernel = !kernel, a.exclude_hv = 1;
+  a.watermark = 1, a.wakeup_watermark = std::uint32_t(kPages * 4096 / 4);
+  return a;
+}
+
+/// The ring that the kernel writes the records of one processor into.
+struct Ring {
+  int fd = -1;
+  perf_event_mmap_page* page = nullptr;
+  std::size_t size = 0;
+  std::vector<char> kept;
+
+  void drain() {
+    const auto head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+    auto tail = page->data_tail;
+    const char* data = reinterpret_cast<const char*>(page) + sysconf(_SC_PAGESIZE);
+    while (tail < head) {
+      const std::size_t at = tail % size, n = std::min<std::uint64_t>(head - tail, size - at);
+      kept.insert(kept.end(), data + at, data + at + n);
+      tail += n;
+    }
+    __atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+  }
+};
+
+/// One record, whose `time` puts those of all processors in order.
+struct Record {
+  std::uint64_t time = 0;
+  const perf_event_header* header = nullptr;
+  const char* body() const { return reinterpret_cast<const char*>(header + 1); }
+};
+
+template <class T>
+T take(const char*& at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  at += sizeof v;
+  return v;
+}
+
+/// With sample_id_all every record but a sample ends with pid, tid and time.
+std::uint64_t time_of(const perf_event_header& h) {
+  const char* end = reinterpret_cast<const char*>(&h) + h.size;
+  const char* at = h.type == PERF_RECORD_SAMPLE ? reinterpret_cast<const char*>(&h) + sizeof h + 16 : end - 8;
+  return take<std::uint64_t>(at);
+}
+
+/// Turns records, in the order of their time, into stacks of modules.
+class Reader {
+ public:
+  explicit Reader(CpuRecording& out) : out_(out) {}
+
+  void read(const Record& r) {
+    const char* at = r.body();
+    switch (r.header->type) {
+      case PERF_RECORD_MMAP2: {
+        const auto pid = take<std::uint32_t>(at);
+        at += 4;
+        Mapping m;
+        m.begin = take<std::uint64_t>(at);
+        m.end = m.begin + take<std::uint64_t>(at);
+        m.offset = take<std::uint64_t>(at);
+        at += 24 + 8;  // device, inode, generation; protection and flags
+        const std::string file(at);
+        const bool there = file[0] == '/' && file.rfind("//anon", 0) != 0 &&
+                           file.rfind("/dev/zero", 0) != 0 && file.rfind("/memfd:", 0) != 0;
+        m.module = module_of(there || file == "[vdso]" ? file : kMemoryModule);
+        insert(maps_[pid], m);
+        break;
+      }
+      case PERF_RECORD_COMM: {
+        const auto pid = take<std::uint32_t>(at), tid = take<std::uint32_t>(at);
+        out_.names[tid] = at;
+        if (r.header->misc & PERF_RECORD_MISC_COMM_EXEC) maps_[pid].clear();
+        break;
+      }
+      case PERF_RECORD_FORK: {
+        const auto pid = take<std::uint32_t>(at), parent = take<std::uint32_t>(at),
+                   tid = take<std::uint32_t>(at), parent_tid = take<std::uint32_t>(at);
+        if (pid != parent) maps_[pid] = maps_[parent];
+        if (const auto name = out_.names.find(parent_tid); name != out_.names.end())
+          out_.names[tid] = std::string(name->second);
+        break;
+      }
+      case PERF_RECORD_LOST:
+        at += 8;
+        out_.lost += take<std::uint64_t>(at);
+        break;
+      case PERF_RECORD_SAMPLE:
+        sample(at);
+        break;
+      default:
+        break;
+    }
+  }
+
+ private:
+  std::uint32_t module_of(const std::string& name) {
+    const auto [at, fresh] = modules_.try_emplace(name, std::uint32_t(out_.modules.size()));
+    if (fresh) out_.modules.push_back(name);
+    return at->second;
+  }
+
+  /// A new mapping replaces what was there.
+  static void insert(Maps& maps, const Mapping& m) {
+    auto at = maps.lower_bound(m.begin);
+    if (at != maps.begin()) {
+      Mapping& before = std::prev(at)->second;
+      if (before.end > m.end) {
+        Mapping rest = before;
+        rest.offset += m.end - rest.begin, rest.begin = m.end;
+        maps[rest.begin] = rest;
+      }
+      before.end = std::min(before.end, m.begin);
+    }
+    while (at != maps.end() && at->first < m.end) {
+      if (at->second.end > m.end) {
+        Mapping rest = at->second;
+        rest.offset += m.end - rest.begin, rest.begin = m.end;
+        maps[rest.begin] = rest;
+      }
+      at = maps.erase(at);
+    }
+    maps[m.begin] = m;
+  }
+
+  /// None where no code is: what a frame pointer led to in code that keeps none.
+  std::optional<CpuFrame> frame_of(const Maps& maps, std::uint64_t address, bool kernel) {
+    if (kernel) return CpuFrame{module_of(kKernelModule), address};
+    const auto next = maps.upper_bound(address);
+    if (next == maps.begin()) return std::nullopt;
+    const Mapping& m = std::prev(next)->second;
+    if (address >= m.end) return std::nullopt;
+    if (out_.modules[m.module] == kMemoryModule) return CpuFrame{m.module, address};
+    return CpuFrame{m.module, address - m.begin + m.offset};
+  }
+
+  void sample(const char* at) {
+    at += 8;  // the instruction is the first of its chain
+    CpuStack stack;
+    stack.process = take<std::uint32_t>(at), stack.thread = take<std::uint32_t>(at);
+    at += 8;
+    const Maps& maps = maps_[stack.process];
+    bool kernel = false, first = true;
+    for (auto n = take<std::uint64_t>(at); n > 0; --n) {
+      const auto address = take<std::uint64_t>(at);
+      if (address >= std::uint64_t(PERF_CONTEXT_MAX)) {
+        kernel = address == std::uint64_t(PERF_CONTEXT_KERNEL), first = true;
+        continue;
+      }
+      const auto frame = frame_of(maps, first ? address : address - 1, kernel);
+      if (!frame && !stack.frames.empty()) break;
+      stack.frames.push_back(frame ? *frame : CpuFrame{module_of(kMemoryModule), address});
+      first = false;
+    }
+    if (stack.frames.empty()) return;
+    ++out_.samples;
+    ++out_.stacks[std::move(stack)];
+  }
+
+  CpuRecording& out_;
+  std::map<std::string, std::uint32_t> modules_;
+  std::map<std::uint32_t, Maps> maps_;
+};
+
+}  // namespace
+
+struct CpuSampler::Impl {
+  CpuRecording recording;
+  std::vector<Ring> rings;
+  int wake = -1;
+  std::thread thread;
+
+  void open(double rate) {
+    recording.rate = rate;
+    for (const bool kernel : {true, false}) {
+      perf_event_attr a = attributes(rate, kernel);
+      int error = ENOENT;
+      for (int cpu = 0, count = int(sysconf(_SC_NPROCESSORS_CONF)); cpu < count; ++cpu) {
+        const int fd = int(syscall(SYS_perf_event_open, &a, 0, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+        if (fd < 0 && errno == ENODEV) continue;  // a processor that is off
+        if (fd < 0) {
+          error = errno;
+          break;
+        }
+        Ring ring;
+        ring.fd = fd, ring.size = kPages * std::size_t(sysconf(_SC_PAGESIZE));
+        void* page = mmap(nullptr, ring.size + std::size_t(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE,
+                          MAP_SHARED, fd, 0);
+        error = errno;
+        if (page == MAP_FAILED) {
+          ::close(fd);
+          break;
+        }
+        error = 0;
+        ring.page = static_cast<perf_event_mmap_page*>(page);
+        rings.push_back(std::move(ring));
+      }
+      if (error == 0) {
+        recording.kernel = kernel;
+        return;
+      }
+      recording.absent = reason(error);
+      close_all();
+    }
+  }
+
+  void close_all() {
+    for (auto& r : rings) {
+      munmap(r.page, r.size + std::size_t(sysconf(_SC_PAGESIZE)));
+      ::close(r.fd);
+    }
+    rings.clear();
+  }
+
+  void run() {
+    std::vector<pollfd> all{{wake, POLLIN, 0}};
+    for (const auto& r : rings) all.push_back({r.fd, POLLIN, 0});
+    while (!(all[0].revents & POLLIN)) {
+      if (poll(all.data(), all.size(), -1) < 0 && errno != EINTR) return;
+      for (std::size_t i = 0; i < rings.size(); ++i) {
+        if (all[i + 1].revents) rings[i].drain();
+        if (all[i + 1].revents & (POLLHUP | POLLERR)) all[i + 1].fd = -1;
+      }
+    }
+  }
+};
+
+CpuSampler::CpuSampler(double rate) : impl_(std::make_unique<Impl>()) {
+  impl_->open(rate);
+  if (impl_->rings.empty()) return;
+  impl_->recording.absent.clear();
+  impl_->wake = eventfd(0, EFD_CLOEXEC);
+  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+}
+
+CpuSampler::~CpuSampler() {
+  if (impl_) stop();
+}
+
+CpuRecording CpuSampler::stop() {
+  Impl& i = *impl_;
+  if (i.thread.joinable()) {
+    const std::uint64_t one = 1;
+    if (write(i.wake, &one, sizeof one) == sizeof one) i.thread.join();
+    ::close(i.wake);
+    std::vector<Record> records;
+    for (auto& r : i.rings) {
+      r.drain();
+      for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
+        const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
+        if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
+        records.push_back({time_of(*h), h});
+        at += h->size;
+      }
+    }
+    std::stable_sort(records.begin(), records.end(),
+                     [](const Record& a, const Record& b) { return a.time < b.time; });
+    Reader reader(i.recording);
+    for (const auto& r : records) reader.read(r);
+    i.close_all();
+  }
+  return std::move(i.recording);
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Where a program spends processor time: the kernel's clock of each processor (perf_event_open, cpu-clock, which needs
+// no hardware counters) interrupts it and keeps the instruction and its callers. Callers are found by frame pointers:
+// code that was compiled without them (-fomit-frame-pointer) keeps its own time and loses its callers.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cgp::profile {
+
+/// An instruction of a module. Of callers it is inside the call, not behind it.
+struct CpuFrame {
+  std::uint32_t module = 0;  ///< index into CpuRecording::modules
+  std::uint64_t address =
+      0;  ///< offset in the file; in the kernel and in memory without a file, where it ran
+  auto operator<=>(const CpuFrame&) const = default;
+};
+
+inline constexpr const char* kKernelModule = "[kernel]";
+inline constexpr const char* kMemoryModule = "[memory]";  ///< code without a file: what a JIT wrote
+
+struct CpuStack {
+  std::uint32_t process = 0, thread = 0;
+  std::vector<CpuFrame> frames;  ///< the running function first
+  auto operator<=>(const CpuStack&) const = default;
+};
+
+struct CpuRecording {
+  std::string absent;   ///< why there is none; empty: there is one
+  double rate = 0;      ///< samples of a processor in a second of its work
+  bool kernel = false;  ///< time in the operating system counts too
+  std::uint64_t samples = 0, lost = 0;
+  std::vector<std::string> modules;
+  std::map<CpuStack, std::uint64_t> stacks;    ///< how often each was seen
+  std::map<std::uint32_t, std::string> names;  ///< of threads
+};
+
+/// Samples what the thread that made it starts from then on: make it, run the program from the same thread, stop it.
+class CpuSampler {
+ public:
+  explicit CpuSampler(double rate);
+  ~CpuSampler();
+  CpuSampler(const CpuSampler&) = delete;
+  CpuSampler& operator=(const CpuSampler&) = delete;
+  CpuRecording stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cgp::profile

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The section "cpu_samples" of a profile: written, as text, and as a flame graph.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cgp/base/text.h"
+#include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/timeline/timeline_export.h"
+#include "cgp/profile/view/document.h"
+#include "cgp/profile/view/table.h"
+
+namespace cgp::profile {
+namespace {
+
+using fmt::format;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kFunctions = 200;  // in the file
+
+double share(std::uint64_t part, std::uint64_t all) { return all ? 100 * double(part) / double(all) : 0; }
+
+double number(const ordered_json& j, const char* key) {
+  const double v = number_in(j, key);
+  return v > 0 ? v : 0;
+}
+std::string word(const ordered_json& j, const char* key) {
+  return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
+}
+
+/// A caller and what it called, by name.
+struct Node {
+  double samples = 0;
+  std::map<std::string, Node> called;
+  std::size_t depth() const {
+    std::size_t most = 0;
+    for (const auto& [name, node] : called) most = std::max(most, node.depth());
+    return most + 1;
+  }
+};
+
+std::string fill(const std::string& name) {
+  unsigned h = 2166136261u;
+  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  return format("hsl({},{}%,{}%)", h % 55, 65 + h / 64 % 20, 66 + h / 4096 % 12);
+}
+
+constexpr double kWidth = 1180, kRow = 18, kThin = 0.4;
+constexpr std::size_t kDepth = 120;
+
+void draw(const std::string& name, const Node& node, double x, std::size_t depth, double scale, double height,
+          double all, std::string& out) {
+  const double w = node.samples * scale;
+  if (w < kThin || depth >= kDepth) return;
+  const double y = height - kRow * double(depth + 1);
+  out += format(
+      "<g><title>{}: {:.0f} samples, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' width='{:.1f}' "
+      "height='{:.0f}' "
+      "fill='{}' rx='1'/>",
+      xml_escaped(name), node.samples, 100 * node.samples / all, 10 + x, y, std::max(0.3, w - 0.4), kRow - 1,
+      fill(name));
+  if (w > 40)
+    out += format("<text x='{:.1f}' y='{:.0f}'>{}</text>", 13 + x, y + 13,
+                  xml_escaped(fitted(name, std::size_t((w - 6) / 6.6))));
+  out += "</g>\n";
+  for (const auto& [called, child] : node.called) {
+    draw(called, child, x, depth + 1, scale, height, all, out);
+    x += child.samples * scale;
+  }
+}
+
+}  // namespace
+
+ordered_json to_json(const CpuProfile& p) {
+  if (!p.absent.empty()) return {{"absent", p.absent}};
+  ordered_json j = {{"clock", "cpu-clock (perf_event_open)"},
+                    {"rate_hz", p.rate},
+                    {"samples", p.samples},
+                    {"lost", p.lost},
+                    {"seconds", p.seconds()},
+                    {"kernel", p.kernel},
+                    {"callers", "frame pointers"}};
+  j["threads"] = ordered_json::array();
+  for (const auto& t : p.threads)
+    j["threads"].push_back(
+        {{"process", t.process}, {"thread", t.thread}, {"name", t.name}, {"samples", t.samples}});
+  j["functions"] = ordered_json::array();
+  for (std::size_t i = 0; i < std::min(kFunctions, p.functions.size()); ++i) {
+    const auto& f = p.functions[i];
+    ordered_json one = {{"name", f.name},   {"module", f.module},
+                        {"self", f.self},   {"self_pct", share(f.self, p.samples)},
+                        {"total", f.total}, {"total_pct", share(f.total, p.samples)}};
+    one["lines"] = ordered_json::array();
+    for (const auto& l : f.lines)
+      one["lines"].push_back({{"file", l.at.file}, {"line", l.at.line}, {"samples", l.samples}});
+    j["functions"].push_back(std::move(one));
+  }
+  j["folded"] = ordered_json::array();
+  for (const auto& [stack, samples] : p.folded)
+    j["folded"].push_back({{"stack", stack}, {"samples", samples}});
+  return j;
+}
+
+std::string cpu_text(const ordered_json& section, int width) {
+  if (const auto absent = word(section, "absent"); !absent.empty())
+    return format("cpu        no samples: {}\n", absent);
+  const double samples = number(section, "samples");
+  if (samples <= 0) return "cpu        no samples: the program used less processor time than one takes\n";
+  const auto threads = rows_in(section, "threads");
+  std::string out = format(
+      "cpu        {:.0f} samples at {:.0f} Hz: {} in {} thread{}{}\n", samples, number(section, "rate_hz"),
+      time_text(number(section, "seconds") * 1e6), threads.size(), threads.size() == 1 ? "" : "s",
+      section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
+  if (const double lost = number(section, "lost"); lost > 0)
+    out += format("           {:.0f} samples were lost: shares may be off\n", lost);
+  Table functions({"self", "total", "<function", "<in", "<hottest line"});
+  Table lines({"self", "<line", "<function"});
+  const std::size_t room = std::size_t(std::max(30, width - 62));
+  struct Line {
+    double samples;
+    std::string at, function;
+  };
+  std::vector<Line> hot;
+  int shown = 0;
+  const auto all = rows_in(section, "functions");
+  for (const auto& f : all) {
+    const auto at = [&](const ordered_json& l) {
+      const std::string file = word(l, "file");
+      return format("{}:{:.0f}", file.substr(file.rfind('/') + 1), number(l, "line"));
+    };
+    const auto of = rows_in(f, "lines");
+    for (const auto& l : of) hot.push_back({number(l, "samples"), at(l), word(f, "name")});
+    if (shown >= 12 || number(f, "self") <= 0) continue;
+    ++shown;
+    functions.row({format("{:.1f} %", number(f, "self_pct")), format("{:.1f} %", number(f, "total_pct")),
+                   fitted(visible(word(f, "name")), room), fitted(visible(word(f, "module")), 24),
+                   of.empty() ? "" : at(of[0])});
+  }
+  out += functions.text();
+  std::stable_sort(hot.begin(), hot.end(),
+                   [](const Line& a, const Line& b) { return a.samples > b.samples; });
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, hot.size()); ++i)
+    lines.row({format("{:.1f} %", 100 * hot[i].samples / samples), hot[i].at,
+               fitted(visible(hot[i].function), room)});
+  if (!lines.empty()) out += "           hot lines\n" + lines.text();
+  if (threads.size() > 1) {
+    Table by_thread({"share", "<thread", "id"});
+    for (std::size_t i = 0; i < std::min<std::size_t>(8, threads.size()); ++i)
+      by_thread.row({format("{:.1f} %", 100 * number(threads[i], "samples") / samples),
+                     visible(word(threads[i], "name")), format("{:.0f}", number(threads[i], "thread"))});
+    out += "           threads\n" + by_thread.text();
+  }
+  return out;
+}
+
+std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& title) {
+  Node root;
+  for (const auto& row : rows_in(section, "folded")) {
+    const double samples = number(row, "samples");
+    Node* at = &root;
+    at->samples += samples;
+    std::size_t depth = 0;
+    const std::string stack = word(row, "stack");
+    for (const auto name : text::split(stack, ';')) {
+      if (++depth > kDepth) break;
+      at = &at->called[std::string(name)];
+      at->samples += samples;
+    }
+  }
+  if (root.samples <= 0) return {};
+  const double height = kRow * double(std::min(root.depth(), kDepth)) + 34;
+  std::string boxes;
+  draw(format("all: {:.0f} samples", root.samples), root, 0, 0, kWidth / root.samples, height, root.samples,
+       boxes);
+  return format(
+      "<svg xmlns='http://www.w3.org/2000/svg' class='flame' viewBox='0 0 1200 {:.0f}' "
+      "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
+      "font-size='13'>{}: "
+      "processor time</text>\n{}</svg>\n",
+      height + 4, xml_escaped(fitted(title, 90)), boxes);
+}
+
+}  // namespace cgp::profile

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples of a program whose shares are known, names of code that a JIT wrote, damaged tables, and the views.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cgp/base/file.h"
+#include "cgp/base/random.h"
+#include "cgp/base/text.h"
+#include "cgp/profile/measure/process.h"
+#include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/view/document.h"
+#include "cgp/profile/view/report_html.h"
+#include "cgp/profile/view/screen.h"
+
+using namespace cgp;
+using namespace cgp::profile;
+using testing::HasSubstr;
+
+namespace {
+
+#ifdef CGP_PLANTED_LOOP
+CpuProfile sampled(const std::vector<std::string>& arguments) {
+  CpuSampler sampler(999);
+  std::vector<std::string> command{CGP_PLANTED_LOOP};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const auto run = measure::run_process(command);
+  EXPECT_TRUE(run.ok()) << run.describe();
+  return analyse(sampler.stop());
+}
+
+const HotFunction* find(const CpuProfile& p, const std::string& name) {
+  for (const auto& f : p.functions)
+    if (f.name == name) return &f;
+  return nullptr;
+}
+
+TEST(sampling, functions_have_their_shares_and_lines) {
+  const CpuProfile p = sampled({"1200000"});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  ASSERT_GT(p.samples, 100u);
+  EXPECT_EQ(p.lost, 0u);
+  const auto *hot = find(p, "planted::hot_loop"), *turn = find(p, "planted::turn"), *main = find(p, "main");
+  ASSERT_TRUE(hot && turn && main) << cpu_text(to_json(p), 120);
+  EXPECT_EQ(p.functions[0].name, "planted::hot_loop");
+  const double both = double(hot->self + turn->self);
+  EXPECT_NEAR(double(hot->self) / both, 0.75, 0.07);
+  EXPECT_GT(both / double(p.samples), 0.9);
+  EXPECT_GT(double(main->total) / double(p.samples), 0.9) << "callers are found by frame pointers";
+  ASSERT_FALSE(hot->lines.empty());
+  EXPECT_THAT(hot->lines[0].at.file, HasSubstr("planted_loop.cpp"));
+  const std::string source = read_file(hot->lines[0].at.file);
+  const auto marked = source.find("// hot");
+  EXPECT_EQ(hot->lines[0].at.line,
+            1 + std::count(source.begin(), source.begin() + std::ptrdiff_t(marked), '\n'));
+  const std::string seconds = to_json(p)["clock"];
+  EXPECT_THAT(seconds, HasSubstr("cpu-clock"));
+}
+
+TEST(sampling, threads_are_told_apart) {
+  const CpuProfile p = sampled({"600000", "two"});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  ASSERT_EQ(p.threads.size(), 2u);
+  EXPECT_NEAR(double(p.threads[0].samples) / double(p.samples), 0.5, 0.1);
+  EXPECT_EQ(p.threads[0].process, p.threads[1].process);
+}
+#endif
+
+TEST(sampling, what_a_jit_wrote_is_named_by_its_map) {
+  const std::string map = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+  write_file(map, "7f0000001000 100 py::f:/a b.py\n7f0000001100 80 py::g:/a.py\nbroken\n");
+  CpuRecording r;
+  r.rate = 1000, r.samples = 5;
+  r.modules = {kMemoryModule};
+  const auto pid = std::uint32_t(getpid());
+  r.stacks[{pid, pid, {{0, 0x7f0000001110}, {0, 0x7f0000001004}}}] = 3;
+  r.stacks[{pid, pid, {{0, 0x7f0000009999}}}] = 2;
+  const auto p = analyse(r);
+  std::filesystem::remove(map);
+  EXPECT_EQ(p.functions[0].name, "py::g:/a.py");
+  EXPECT_EQ(p.functions[0].self, 3u);
+  EXPECT_EQ(p.folded.at("[thread];py::f:/a b.py;py::g:/a.py"), 3u);
+  EXPECT_EQ(p.folded.at("[thread];[[memory]]"), 2u);
+}
+
+TEST(sampling, damaged_line_tables_end_quietly) {
+  SplitMix64 random(5);
+  for (int trial = 0; trial < 20000; ++trial) {
+    std::string bytes;
+    const auto size = 12 + random.next() % 80;
+    for (std::size_t i = 0; i < size; ++i) bytes += char(random.next() % (trial % 2 ? 256 : 16));
+    const std::uint32_t length = std::uint32_t(size - 4);
+    std::memcpy(bytes.data(), &length, 4);
+    bytes[4] = char(2 + trial % 4), bytes[5] = 0;
+    read_lines(bytes, "a\0b", "c\0", {1, 2, 300});
+  }
+}
+
+TEST(sampling, views_show_what_is_there) {
+  CpuProfile p;
+  p.rate = 1000, p.samples = 10;
+  p.functions = {{"f<int>", "prog", 7, 7, {{{"/src/a.cpp", 12}, 5}}}, {"main", "prog", 3, 10, {}}};
+  p.folded = {{"prog;main;f<int>", 7}, {"prog;main", 3}};
+  Document d = new_document("binary", "prog");
+  d.more["cpu_samples"] = to_json(p);
+  const std::string text = cpu_text(d.more["cpu_samples"], 100);
+  EXPECT_THAT(text, HasSubstr("70.0 %"));
+  EXPECT_THAT(text, HasSubstr("a.cpp:12"));
+  const std::string html = report_html({d}, "t");
+  EXPECT_THAT(html, HasSubstr("f&lt;int&gt;: 7 samples, 70.00 %"));
+  for (const char* bad :
+       {R"({"functions": 3, "folded": [1, {"stack": 2}]})", R"({"samples": "x", "kernel": 1})"}) {
+    d.more["cpu_samples"] = nlohmann::ordered_json::parse(bad);
+    report_html({d}, "t");
+    cpu_text(d.more["cpu_samples"], 80);
+  }
+  d.more["cpu_samples"] = to_json(p);
+  ScreenModel model;
+  model.documents = {d};
+  ScreenState timeline;
+  timeline.tab = Tab::timeline;
+  EXPECT_THAT(text::join(render(model, timeline, 100, 30, false), "\n"), HasSubstr("f<int>"));
+  CpuProfile none;
+  none.absent = "not permitted";
+  EXPECT_THAT(cpu_text(to_json(none), 80), HasSubstr("no samples: not permitted"));
+}
+
+}  // namespace

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// cgp inspect and cgp tokenize, run as a user does.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cgp/base/file.h"
+#include "cgp/model/gguf/gguf_writer.h"
+#include "cgp/model/safetensors/safetensors.h"
+
+namespace cgp::model {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+  json parsed() const { return json::parse(out); }
+};
+
+class ModelCli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "cgp_model_cli_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + "_" + std::to_string(getpid());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  Outcome cgp(const std::string& arguments, const std::string& input = "/dev/null") const {
+    const std::string command =
+        "cd '" + folder_ + "' && '" + CGP_BINARY + "' " + arguments + " >stdout.txt 2>stderr.txt <" + input;
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout.txt")),
+            read_file(path("stderr.txt"))};
+  }
+  static std::string vocabulary(const std::string& name) {
+    return std::string("'" CGP_TESTDATA "/tokenizers/") + name + ".gguf'";
+  }
+  std::string folder_;
+};
+
+TEST_F(ModelCli, TextToIdsAndBack) {
+  const std::string model = vocabulary("llama-bpe");
+  const Outcome o = cgp("tokenize " + model + " --text 'Hello world' --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json j = o.parsed();
+  EXPECT_EQ(j["schema"], "cgp.tokenize/1");
+  EXPECT_EQ(j["kind"], "bpe");
+  EXPECT_EQ(j["pre_tokenizer"], "llama-bpe");
+  EXPECT_EQ(j["pieces"], json({"<|begin_of_text|>", "Hello", " world"}));
+  std::string ids;
+  for (const auto& id : j["ids"]) ids += (ids.empty() ? "" : ",") + std::to_string(id.get<int>());
+  EXPECT_EQ(cgp("tokenize " + model + " --ids " + ids).out, "<|begin_of_text|>Hello world\n");
+
+  const json plain = cgp("tokenize " + model + " --text 'Hello world' --no-special --json").parsed();
+  EXPECT_EQ(plain["ids"].size(), 2u);
+  const Outcome text = cgp("tokenize " + model + " --text 'Hello world' --no-special");
+  EXPECT_NE(text.out.find(" world\"\n2 tokens\n"), std::string::npos) << text.out;
+  for (const auto& id : plain["ids"]) EXPECT_NE(text.out.find(id.dump() + "  "), std::string::npos);
+}
+
+TEST_F(ModelCli, TextFromAFileAndFromStandardInput) {
+  write_file(path("t.txt"), "Hello\xFF world\n");
+  const std::string model = vocabulary("gpt-2");
+  const json j = cgp("tokenize " + model + " --file t.txt --json").parsed();
+  EXPECT_EQ(j["text"], "Hello\uFFFD world\n");
+  EXPECT_EQ(cgp("tokenize " + model + " --file - --json", "t.txt").parsed()["ids"], j["ids"]);
+}
+
+TEST_F(ModelCli, SpecialTokensAreParsedWhenAsked) {
+  const std::string model = vocabulary("phi-3");
+  EXPECT_GT(cgp("tokenize " + model + " --text '<s>' --no-special --json").parsed()["ids"].size(), 1u);
+  EXPECT_EQ(
+      cgp("tokenize " + model + " --text '<s>' --no-special --parse-special --json").parsed()["ids"].size(),
+      1u);
+}
+
+TEST_F(ModelCli, WhatIsWrongIsNamed) {
+  Outcome o = cgp("tokenize " + vocabulary("gpt-2"));
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("one of --text, --file and --ids"), std::string::npos) << o.err;
+  o = cgp("tokenize " + vocabulary("gpt-2") + " --ids 99999999");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("99999999"), std::string::npos) << o.err;
+  o = cgp("tokenize nothing.gguf --text a");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("nothing.gguf"), std::string::npos) << o.err;
+  write_file(path("bad.gguf"), "GGUF\3\0\0");
+  o = cgp("inspect bad.gguf");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("bad.gguf"), std::string::npos) << o.err;
+}
+
+TEST_F(ModelCli, AModelFilesContents) {
+  GgufWriter out;
+  out.add("general.architecture", "llama");
+  out.add("evil", "\x1b[31m");
+  std::vector<float> scores(20);
+  out.add_array("scores", std::span<const float>(scores));
+  std::string data(144 * 2, 'd');
+  auto bytes = std::as_bytes(std::span(data.data(), data.size()));
+  out.add_tensor("a.weight", *find_ggml_type("Q4_K"), {256, 2}, bytes);
+  out.add_tensor("b.weight", *find_ggml_type("F32"), {8, 9}, bytes);
+  out.write(path("m.gguf"));
+  const json j = cgp("inspect m.gguf --json").parsed();
+  EXPECT_EQ(j["schema"], "cgp.inspect/1");
+  EXPECT_EQ(j["format"], "GGUF");
+  EXPECT_EQ(j["parameters"], 584);
+  EXPECT_EQ(j["tensor_bytes"], 576);
+  EXPECT_EQ(j["metadata"]["general.architecture"], "llama");
+  EXPECT_EQ(j["metadata"]["scores"]["count"], 20);
+  EXPECT_EQ(j["tensors"][0]["shape"], json({256, 2}));
+  EXPECT_EQ(j["formats"][1]["name"], "Q4_K");
+  const Outcome text = cgp("inspect m.gguf");
+  EXPECT_EQ(text.code, 0);
+  for (const char* part : {"584 parameters", "576 B", "Q4_K", "a.weight", "256 x 2", "20 of f32", "llama"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos) << "a file cannot speak to the terminal";
+
+  std::vector<SafetensorsTensor> tensors = {{"w", find_safetensors_type("F32"), {8, 9}, bytes}};
+  write_safetensors(path("m.safetensors"), tensors, {{"format", "pt"}});
+  const json st = cgp("inspect m.safetensors --json").parsed();
+  EXPECT_EQ(st["parameters"], 72);
+  EXPECT_EQ(st["metadata"]["format"], "pt");
+  EXPECT_EQ(st["tensors"][0]["format"], "F32");
+}
+
+TEST_F(ModelCli, HelpHasExamples) {
+  for (const std::string command : {"inspect", "tokenize"}) {
+    const Outcome o = cgp(command + " --help");
+    EXPECT_EQ(o.code, 0);
+    EXPECT_NE(o.out.find("Examples:\n  cgp " + command), std::string::npos) << o.out;
+  }
+}
+
+}  // namespace
+}  // namespace cgp::model
