@@ -200,6 +200,14 @@ TEST(TensorMisuse, RegistersBeforeTheWait) {
       HasSubstr(
           "async.tensor_load: reads %d0, which the asynchronous 'tcgen05.ld.sync.aligned.32x32b.x1.b32'"));
   EXPECT_THAT(said(program(body + set + wait)), HasSubstr("async.tensor_load: overwrites %d0"));
+  // A warning: whoever touches the register gets what was loaded, however late.
+  const std::string depends = " setp.ne.u32 %p, %d0, 0; @%p trap;";
+  for (AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::late, AsyncPolicy::random}) {
+    const Result r = run(program(body + depends + wait), policy);
+    ASSERT_EQ(r.findings.size(), 1u) << said(r);
+    EXPECT_EQ(r.findings[0].cls, "async.tensor_load");
+    EXPECT_TRUE(r.clean());
+  }
   const std::string store =
       " tcgen05.st.sync.aligned.32x32b.x1.b32 [%v], {%d0}; mov.b32 %d0, 2; "
       "tcgen05.wait::st.sync.aligned;";
