@@ -55,7 +55,7 @@ class NormBackwardOptions(ct.Structure):
 class AttentionOptions(ct.Structure):
     _fields_ = [("size", ct.c_size_t), ("scale", ct.c_float), ("causal", ct.c_int32), ("window_left", ct.c_int32),
                 ("window_right", ct.c_int32), ("soft_cap", ct.c_float), ("slopes", P), ("mask", P), ("key_lengths", P),
-                ("any_order", ct.c_int32)]
+                ("nondeterministic", ct.c_int32)]
 
 
 class CrossEntropyOptions(ct.Structure):
@@ -155,21 +155,21 @@ def problem(name):
         ends = (share.cumsum(0) / share.sum() * rows).round().to(torch.int32).cuda()
         return "cgp_grouped_gemm", [view(a), view(b), view(ends), None, options(GemmOptions, alpha=1, beta=0), view(c)], c
     if kind == "attention":
-        any_order = 0 if "turns" in part else 1
+        nondeterministic = 0 if "turns" in part else 1
         part = [p for p in part if p != "turns"]
         t, d, n = TYPES[part[2]], int(part[3][1:]), int(part[5][1:])
         b, h = max(1, 16384 // n), 2048 // d
         q, k, v = (rand(b, h, n, d, dtype=t) for _ in range(3))
         o = empty(b, h, n, d, dtype=BF16 if part[2] == "e4m3" else t)
         lse = empty(b, h, n, dtype=F32)
-        opt = options(AttentionOptions, causal=int(part[4] == "causal"), any_order=any_order)
+        opt = options(AttentionOptions, causal=int(part[4] == "causal"), nondeterministic=nondeterministic)
         forward = ["cgp_attention", [view(q), view(k), view(v), opt, view(o), view(lse)], o]
         if part[1] == "forward":
             forward[1][-1] = None
             return forward
         grads = [rand(b, h, n, d, dtype=t), *(torch.empty_like(q) for _ in range(3))]
         call = ["cgp_attention_backward", [view(q), view(k), view(v), opt, view(o), view(lse), *map(view, grads)],
-                None if any_order else grads[1]]
+                None if nondeterministic else grads[1]]
         call.append(forward)
         return call
     if kind in ("softmax", "log_softmax"):
