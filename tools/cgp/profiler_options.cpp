@@ -235,7 +235,9 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
                     "N: N rows of N weights and one vector; or MxNxK: M rows of K, N vectors (4096)");
   quant->add_flag("--all", p.all_quant, "Every kernel, and a summary");
   quant->add_option("--activations", p.activations, "f32 or int8; int8 where the format has it");
-  quant->add_option("--arch", p.arch, "scalar, sse2, avx2, avx512, avx512_vnni; the widest there is");
+  quant->add_option(
+      "--arch", p.arch,
+      "scalar, sse2, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx; the widest there is");
   quant->add_option("--threads", p.threads, "Threads at most; auto: as many as the machine has")
       ->transform([](std::string t) { return t == "auto" ? std::string("0") : t; })
       ->check(CLI::Range(0, 4096));

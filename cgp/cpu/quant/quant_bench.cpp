@@ -124,12 +124,12 @@ int scaling(const Options& o) {
   return 0;
 }
 
-/// Random bytes, whose binary16 scales, wherever they lie, are finite: no byte has all exponent bits. On large pages, as
-/// packed weights are: else the read loop would wait for address translation.
+/// Random bytes, whose scales, wherever they lie, are finite and give no subnormal products. On large pages, as packed
+/// weights are: else the read loop would wait for address translation.
 void fill(std::span<std::byte> out) {
   SplitMix64 random(1);
   for (std::size_t i = 0; i < out.size(); i += 8) {
-    const std::uint64_t word = random.next() & 0x3b3b3b3b3b3b3b3bull;
+    const std::uint64_t word = (random.next() & 0x3b3b3b3b3b3b3b3bull) | 0x4040404040404040ull;
     std::memcpy(&out[i], &word, std::min<std::size_t>(8, out.size() - i));
   }
 }
