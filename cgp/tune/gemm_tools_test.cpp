@@ -66,6 +66,8 @@ TEST(GemmPlan, NamesTheChoiceTheOthersAndWhatCannot) {
   EXPECT_TRUE(sm100);
   const auto text = plan_text(plan);
   EXPECT_THAT(text, HasSubstr("predicted"));
+  EXPECT_THAT(text, HasSubstr("rule       rows that 16-byte accesses reach"));
+  EXPECT_THAT(text, HasSubstr("constants  measured on NVIDIA H200"));
   EXPECT_THAT(text, HasSubstr("arithmetic"));
   const auto j = plan_json(plan);
   EXPECT_EQ(j["problem"], "bf16/nt/4096x4096x4096");
