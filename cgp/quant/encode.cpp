@@ -18,7 +18,6 @@ namespace {
 
 using text::cat;
 
-
 float inverse(float d) { return d == 0 ? 0 : 1 / d; }
 
 float absmax(const float* x, int n) {
@@ -76,6 +75,8 @@ void encode_block(const float* x, BlockQ80& b) {
   for (int e = 0; e < 32; ++e) b.qs[e] = std::int8_t(std::round(x[e] * id));
 }
 
+void encode_block(const float* x, BlockQ2K& b) { encode_k(x, b); }
+void encode_block(const float* x, BlockQ3K& b) { encode_k(x, b); }
 void encode_block(const float* x, BlockQ4K& b) { encode_k(x, b); }
 void encode_block(const float* x, BlockQ5K& b) { encode_k(x, b); }
 void encode_block(const float* x, BlockQ6K& b) { encode_k(x, b); }
@@ -159,7 +160,7 @@ void encode(Format f, std::span<const float> values, std::span<std::byte> blocks
   const auto& i = info(f);
   if (!i.encodes)
     throw ArgumentError(
-        ErrorText{cat(i.name, " is decoded only"), {}, {}, "q4_k, q5_k, q6_k and q8_0 can be made"});
+        ErrorText{cat(i.name, " is decoded only"), {}, {}, "q2_k to q6_k and q8_0 can be made"});
   if (const auto need = bytes_of(f, values.size()); need != blocks.size())
     throw ArgumentError(ErrorText{cat(values.size(), " values of ", i.name, " take ", need, " bytes"),
                                   {},
@@ -186,6 +187,10 @@ void encode(Format f, std::span<const float> values, std::span<std::byte> blocks
       return encode_all<BlockQ51>(values, blocks);
     case Format::q8_0:
       return encode_all<BlockQ80>(values, blocks);
+    case Format::q2_k:
+      return encode_all<BlockQ2K>(values, blocks);
+    case Format::q3_k:
+      return encode_all<BlockQ3K>(values, blocks);
     case Format::q4_k:
       return encode_all<BlockQ4K>(values, blocks);
     case Format::q5_k:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// From f32 to quantised blocks. Q4_0 to Q8_0, MXFP4, TQ1_0 and TQ2_0 give the reference implementation's bytes; Q4_K, Q5_K and
+// From f32 to quantised blocks. Q4_0 to Q8_0, MXFP4, TQ1_0 and TQ2_0 give the reference implementation's bytes; Q2_K to
 // Q6_K are searched for the least squared error (encode_k.cpp).
 #include <span>
 

@@ -6,6 +6,8 @@
 namespace cgp::quant {
 
 /// 256 finite values. ArgumentError when binary16 cannot hold a scale.
+void encode_k(const float* x, BlockQ2K& b);
+void encode_k(const float* x, BlockQ3K& b);
 void encode_k(const float* x, BlockQ4K& b);
 void encode_k(const float* x, BlockQ5K& b);
 void encode_k(const float* x, BlockQ6K& b);

@@ -74,7 +74,7 @@ def main():
         blocks = q.quantize(values, T[name])
         lines.append(f"encode {name.lower()} {values.tobytes().hex()} {blocks.tobytes().hex()}")
     for values in distributions(np.random.default_rng(20261124)):
-        for name in ("Q4_K", "Q5_K", "Q6_K"):
+        for name in ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"):
             blocks = ggml_blocks(name, values, ctypes.CDLL(sys.argv[1]))
             error = q.dequantize(blocks, T[name]).astype(np.float64).reshape(-1) - values
             lines.append(f"rmse {name.lower()} {values.tobytes().hex()} {np.sqrt((error ** 2).mean()):.9g}")

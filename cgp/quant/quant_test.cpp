@@ -111,11 +111,11 @@ TEST(quant, k_formats_are_never_worse_than_ggml) {
     EXPECT_LE(std::sqrt(error / double(values.size())), std::stod(v[3])) << v[1] << ", vector " << seen;
     ++seen;
   }
-  EXPECT_EQ(seen, 15);
+  EXPECT_EQ(seen, 25);
 }
 
 TEST(quant, k_formats_at_the_edges) {
-  for (const auto f : {Format::q4_k, Format::q5_k, Format::q6_k}) {
+  for (const auto f : {Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k}) {
     std::vector<std::byte> blocks(bytes_of(f, 256));
     std::vector<float> back(256);
     for (const float v : {0.f, 1.f, -1.f, 1e-6f, -3e-8f, 6e4f}) {  // constant blocks
@@ -139,9 +139,9 @@ TEST(quant, what_is_encoded_comes_back_within_the_formats_error) {
   double power = 0;
   for (float v : x) power += double(v) * double(v);
   const std::map<std::string_view, double> most = {
-      {"f32", 0},      {"f16", 3e-4},   {"bf16", 3e-3},  {"q4_0", 0.09}, {"q4_1", 0.08},
-      {"q5_0", 0.045}, {"q5_1", 0.04},  {"q8_0", 0.006}, {"q4_k", 0.08}, {"q5_k", 0.04},
-      {"q6_k", 0.025}, {"mxfp4", 0.15}, {"nf4", 0.11},   {"tq1_0", 0.8}, {"tq2_0", 0.8}};
+      {"f32", 0},      {"f16", 3e-4},   {"bf16", 3e-3}, {"q4_0", 0.09},  {"q4_1", 0.08}, {"q2_k", 0.35},
+      {"q3_k", 0.18},  {"q5_0", 0.045}, {"q5_1", 0.04}, {"q8_0", 0.006}, {"q4_k", 0.08}, {"q5_k", 0.04},
+      {"q6_k", 0.025}, {"mxfp4", 0.15}, {"nf4", 0.11},  {"tq1_0", 0.8},  {"tq2_0", 0.8}};
   for (const auto& i : all_formats()) {
     if (!i.encodes) continue;
     std::vector<std::byte> blocks(bytes_of(i.format, x.size()));

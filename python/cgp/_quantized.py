@@ -209,7 +209,7 @@ class QuantizedTensor:
 
     @classmethod
     def quantize(cls, array, format="q4_k", *, group=128):
-        """A weight [rows, cols] quantised: to a GGUF format that cgp encodes ("q4_0" to "q8_0", "q4_k", "q5_k", "q6_k", "nf4", "mxfp4",
+        """A weight [rows, cols] quantised: to a GGUF format that cgp encodes ("q4_0" to "q8_0", "q2_k" to "q6_k", "nf4", "mxfp4",
         ...), to "int4" (groups of `group` inputs with zero points, in GPTQ's layout) or to "fp8" (e4m3, a scale for 128 x 128).
 
         Raises ArgumentError for an unknown format, rows that hold no whole blocks or groups, and values that are NaN or infinite.

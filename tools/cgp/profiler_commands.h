@@ -26,7 +26,7 @@ struct ProfileOptions {
   double budget = 2, flops = 0, bytes = 0;                      ///< seconds; of one call
   int launches = 500, repeat = 20, runs = 7;
   int processes = 5;                 ///< simd, scalar, compare --function: fresh ones that measure
-  int sample_rate = 999;             ///< binary, python: samples of each processor in a second; 0: none
+  int sample_rate = 499;             ///< binary, python: samples of each processor in a second; 0: none
   bool no_count = false;             ///< of such a process: times only
   double timeout = 0, duration = 0;  ///< ended after so many seconds: a failure; as asked for
   std::size_t size = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -30,6 +31,15 @@ const DotsByVectors* dots(Format f, Isa isa) {
                           : isa >= Isa::avx2      ? &dot_avx2
                                                   : nullptr;
   if (table && table->by[int(f)].of[0]) return &table->by[int(f)];
+#endif
+  (void)f, (void)isa;
+  return nullptr;
+}
+
+/// The same for activations as they are.
+const FloatDotsByVectors* float_dots(Format f, Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::avx512 && float_dot_avx512.by[int(f)].of[0]) return &float_dot_avx512.by[int(f)];
 #endif
   (void)f, (void)isa;
   return nullptr;
@@ -69,15 +79,34 @@ struct Problem {
 /// A thread takes 16 rows, and meets each with all vectors while it lies in L1.
 constexpr int64_t kRows = 16;
 
-void with_int8(const Problem& p, const DotsByVectors& dot, RoundedVectors<Int8Activations>& x, int threads) {
+/// dots.of[which](row, j, sums): the products of a row with vectors j to j + 2^which - 1.
+template <class Dots>
+void for_rows(const Problem& p, int threads, const Dots& dots) {
   parallel_for(p.m, kRows, threads, [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i)
       for (int64_t j = 0; j < p.n;) {
         const int which = p.n - j >= 4 ? 2 : p.n - j >= 2 ? 1 : 0;
         float sums[4];
-        dot.of[which](p.weights + i * p.row_bytes, p.k, x.vector(j), x.stride(), sums);
+        dots(which, p.weights + i * p.row_bytes, j, sums);
         for (int v = 0; v < 1 << which; ++v, ++j) p.y[j * p.m + i] = sums[v];
       }
+  });
+}
+
+void with_int8(const Problem& p, const DotsByVectors& dots, int threads) {
+  RoundedVectors<Int8Activations> x({p.x, std::size_t(p.n * p.k)}, p.n, p.k);
+  for_rows(p, threads, [&](int which, Bytes row, int64_t j, float* sums) {
+    dots.of[which](row, p.k, x.vector(j), x.stride(), sums);
+  });
+}
+
+void with_float_dots(const Problem& p, const FloatDotsByVectors& dots, int threads) {
+  const int64_t lds = (p.k + 255) / 256 * 16;
+  std::vector<float> sums_of_16(std::size_t(p.n * lds), 0.0f);
+  for (int64_t j = 0; j < p.n; ++j)
+    for (int64_t i = 0; i < p.k; ++i) sums_of_16[std::size_t(j * lds + i / 16)] += p.x[j * p.k + i];
+  for_rows(p, threads, [&](int which, Bytes row, int64_t j, float* sums) {
+    dots.of[which](row, p.k, p.x + j * p.k, p.k, sums_of_16.data() + j * lds, lds, sums);
   });
 }
 
@@ -175,15 +204,13 @@ void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, 
   // Without vpdpbusd a product of many vectors is faster in f32.
   const bool vnni = o.isa == Isa::avx_vnni || o.isa >= Isa::avx512_vnni;
   const bool rounds = o.activations == Activations::int8 && (vnni || n < 4 * kPanelVectors);
-  if (const auto* dot = rounds ? dots(format, o.isa) : nullptr) {
-    RoundedVectors<Int8Activations> rounded(x, n, k);
-    return with_int8(p, *dot, rounded, threads);
-  }
+  if (const auto* dot = rounds ? dots(format, o.isa) : nullptr) return with_int8(p, *dot, threads);
   if (many) return with_f32_panels(p, decode, o.isa, threads);
 #if defined(__x86_64__)
   if (o.isa >= Isa::avx2 && format == Format::f16) return with_floats_of_16_bits(p, dot_f16_avx2, threads);
   if (o.isa >= Isa::avx2 && format == Format::bf16) return with_floats_of_16_bits(p, dot_bf16_avx2, threads);
 #endif
+  if (const auto* dot = float_dots(format, o.isa)) return with_float_dots(p, *dot, threads);
   with_f32(p, decode, o.isa, threads);
 }
 

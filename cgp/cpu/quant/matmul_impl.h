@@ -35,6 +35,16 @@ struct DotsByVectors {
 struct DotTable {
   DotsByVectors by[kFormats];
 };
+/// The same for activations as they are, `ldx` apart. sums_of_16[i] is x[16i] + ... + x[16i + 15], zeros behind the last ones up
+/// to a multiple of 16; `lds` apart.
+using DotF32 = void (*)(Bytes row, std::int64_t k, const float* x, std::int64_t ldx, const float* sums_of_16,
+                        std::int64_t lds, float* y);
+struct FloatDotsByVectors {
+  DotF32 of[3];
+};
+struct FloatDotTable {
+  FloatDotsByVectors by[kFormats];
+};
 struct DecodeTable {
   Decode by[kFormats];  ///< null: quant::decode_blocks()
 };
@@ -44,6 +54,7 @@ float dot_f16_avx2(Bytes row, std::int64_t k, const float* x);
 float dot_bf16_avx2(Bytes row, std::int64_t k, const float* x);
 
 extern const DotTable dot_avx2, dot_avx_vnni, dot_avx512_vnni;
+extern const FloatDotTable float_dot_avx512;
 extern const DecodeTable decode_avx2;
 /// k activations into (k + 255) / 256 blocks. False for NaN or infinity among them. Runs of 32 whose largest magnitude is
 /// below 2^-100 become 0.

@@ -82,7 +82,7 @@ void store_scale(float value, int row, std::uint8_t* out) {
   if constexpr (P::kScale == Scale::binary32) {
     __builtin_memcpy(out + 4 * row, &value, 4);
   } else {
-    const auto bits = std::uint16_t(_cvtss_sh(value, 0));  // it comes from there: exact
+    const auto bits = std::uint16_t(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), 0)));  // exact
     __builtin_memcpy(out + 2 * row, &bits, 2);
   }
 }

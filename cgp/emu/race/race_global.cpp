@@ -220,6 +220,31 @@ bool one_lane(const Accessor& a, GlobalPage& page, std::uint32_t at, int l) {
   return true;
 }
 
+// As set_aside() and the read for n words of one lane each, where two other blocks read them before, each in one
+// instruction. False: nothing was done.
+bool read_after_blocks(const Accessor& a, GlobalPage& page, std::uint32_t first, std::uint32_t n, int lane) {
+  const std::uint32_t me = a.s.cluster->index + 1, unit = first % 32;
+  const Stamp x = page.read[first], y = page.older[first];
+  const std::uint32_t by = page.reader[first], older = page.older_reader[first];
+  const std::uint32_t lane_of_y = id_of(y) & 31;
+  if (!x || !y || by == me || older == me || unit + n > 32 || lane_of_y + n > 32) return false;
+  std::uint64_t differs = 0;
+  for (std::uint32_t k = 0; k < n; ++k) {
+    const Stamp step = Stamp(k) << kInstBits;  // the next lane's
+    differs |= (page.read[first + k] ^ (x + step)) | (page.older[first + k] ^ (y + step)) |
+               (page.reader[first + k] ^ by) | (page.older_reader[first + k] ^ older);
+  }
+  if (differs) return false;
+  const LaneMap map{0, std::uint8_t((lane_of_y - unit) & 31), 0};
+  const RowMark mark{clock_of(y), inst_of(y), older, std::uint16_t(id_of(y) >> 5), map};
+  page.more_of(first).join(mark, (~0u >> (32 - n)) << unit);
+  for (std::uint32_t k = 0; k < n; ++k) page.older[first + k] = page.read[first + k];
+  std::fill_n(&page.older_reader[first], n, by);
+  for (std::uint32_t k = 0; k < n; ++k) page.read[first + k] = a.stamp(lane + int(k));
+  std::fill_n(&page.reader[first], n, me);
+  return true;
+}
+
 // The words of lanes `from` to `to`, one behind the other, as one_lane().
 bool several_lanes(const Accessor& a, GlobalPage& page, std::uint32_t at, int from, int to) {
   if (page.shift != 2 || (a.proxy != Proxy::generic && page.written)) return false;
@@ -239,6 +264,7 @@ bool several_lanes(const Accessor& a, GlobalPage& page, std::uint32_t at, int fr
           x && !(page.writer[first + k] == me && a.quick(x, from + int(k / words))))
         return false;
     if (!older) return false;
+    if (words == 1 && read_after_blocks(a, page, first, n, from)) return true;
     for (int l = to; l >= from; --l)  // in the order of one_lane()
       for (std::uint32_t k = std::uint32_t(l - from) * words, end = k + words; k < end; ++k) {
         set_aside(a, page, first + k, l);

@@ -189,17 +189,18 @@ bool shared_read_by(const LaneRun& p, const u64* __restrict write, u64* __restri
                     u64* __restrict seen, u32* __restrict inst, const u32* __restrict at,
                     const u32* __restrict lanes, u32 n) {
   constexpr u64 kSeveral = u64(1) << 20;  // no lane's number: of several none wrote it alone
-  u64 r[128], e[128], bad = 0;
-  for (u32 k = 0; k < n; ++k) r[k] = reads[at[k]], e[k] = seen[at[k]];
+  u64 w[128], r[128], e[128], alone[128], bad = 0;
+  for (u32 k = 0; k < n; ++k)  // apart: it is no vector, what follows is
+    alone[k] = lanes[k] & (lanes[k] - 1) ? kSeveral : u64(__builtin_ctz(lanes[k]));
+  for (u32 k = 0; k < n; ++k) w[k] = write[at[k]], r[k] = reads[at[k]], e[k] = seen[at[k]];
   for (u32 k = 0; k < n; ++k) {
     // Lane by lane, the first would have to be alone in an older read.
-    const u64 bits = lanes[k], first = bits & (0 - bits),
-              lane = bits & (bits - 1) ? kSeveral : u64(__builtin_ctz(lanes[k]));
+    const u64 bits = lanes[k], first = bits & (0 - bits);
     const u64 clean = u64(r[k] == 0) | (u64(r[k] < p.read_limit) & u64((r[k] & kForeignBit) == 0));
     const u64 mine = u64((r[k] & p.group_bit) != 0) & (clean ^ 1), when = e[k] >> 32;
     const u64 older =
         mine & u64(when != p.clock) & u64(when > p.synced) & u64((e[k] & 0xffffffff & ~first) != 0);
-    bad |= (ordered(p, write[at[k]], lane) ^ 1) | older;
+    bad |= (ordered(p, w[k], alone[k]) ^ 1) | older;
   }
   if (bad) return false;
   const u64 now = p.clock << 32, last = p.clock << 34 | p.group_bit;

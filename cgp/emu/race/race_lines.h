@@ -11,10 +11,10 @@ inline constexpr std::uint32_t kLineBytes = 128, kLineWords = 32;
 /// A page whose lines had to be settled so often is kept in words.
 inline constexpr std::uint32_t kSettleOften = 64;
 
-/// Word k of a line belongs to lane (first + (k >> shift)) ^ turn.
+/// Word k of a line belongs to lane (first + (k >> shift)) mod 32 ^ turn.
 struct LaneMap {
   std::uint8_t shift = 0, first = 0, turn = 0;
-  std::uint32_t lane(std::uint32_t k) const { return (first + (k >> shift)) ^ turn; }
+  std::uint32_t lane(std::uint32_t k) const { return ((first + (k >> shift)) & 31) ^ turn; }
   friend bool operator==(const LaneMap&, const LaneMap&) = default;
 };
 

@@ -17,8 +17,7 @@ bool fit(LaneMap& map, std::uint32_t known, std::uint32_t unit, std::uint32_t la
   const auto other = std::uint32_t(std::countr_zero(known));
   const std::uint32_t others_lane = map.lane(other);
   for (std::uint8_t shift = 0; shift < kOneLane; ++shift) {
-    if (lane < unit >> shift) continue;
-    const LaneMap m{shift, std::uint8_t(lane - (unit >> shift)), 0};
+    const LaneMap m{shift, std::uint8_t((lane - (unit >> shift)) & 31), 0};
     if (m.lane(other) != others_lane) continue;
     map = m;
     return true;
@@ -44,6 +43,21 @@ void OlderReaders::add(const RowMark& mark, std::uint32_t units) {
   if (list.size() < kMost)
     list.push_back({mark, units});
   else
+    list[kMost / 2 + turn / kSample % (kMost / 2)] = {mark, units};
+}
+
+void OlderReaders::join(const RowMark& mark, std::uint32_t units) {
+  if (!list.empty()) {
+    Reader& r = list.back();
+    if (r.mark.cluster == mark.cluster && r.mark.warp == mark.warp && r.mark.clock == mark.clock &&
+        r.mark.inst == mark.inst && r.mark.map == mark.map) {
+      r.units |= units;
+      return;
+    }
+  }
+  if (list.size() < kMost)
+    list.push_back({mark, units});
+  else if (++turn % kSample == 0)
     list[kMost / 2 + turn / kSample % (kMost / 2)] = {mark, units};
 }
 

@@ -174,6 +174,8 @@ struct OlderReaders {
   std::vector<Reader> list;
   std::uint32_t turn = 0;
   void add(const RowMark& mark, std::uint32_t units);
+  /// Several units of one access, which may have an entry already.
+  void join(const RowMark& mark, std::uint32_t units);
   /// One unit's: joins the last entry where that is of the same instruction of a warp.
   void add(std::uint32_t unit, std::uint32_t cluster, Stamp x);
 };

@@ -15,6 +15,7 @@ struct PreTokenizer {
   bool escape_spaces = false;  ///< SentencePiece's spelling: ' ' is U+2581, no byte-level alphabet
 };
 
+const std::vector<PreTokenizer>& pre_tokenizers();
 /// Throws Unsupported with the closest names where there is none.
 const PreTokenizer& pre_tokenizer(std::string_view name);
 

@@ -157,7 +157,6 @@ Tokenizer Tokenizer::from_gguf(const Gguf& file) {
     pre = &model::pre_tokenizer(p.pre_tokenizer);
     p.escaped_spaces = pre->escape_spaces;
     p.add_bos = pre->add_bos || model == "gemma4";
-    if (model == "gpt2") s.bos = s.eos = 11;
   } else if (model == "llama") {
     p.kind = "sentencepiece";
     p.add_bos = p.add_space_prefix = p.escaped_spaces = true;

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <set>
 #include <thread>
 
 #include "cgp/base/error.h"
@@ -16,6 +16,7 @@
 #include "cgp/base/text.h"
 #include "cgp/model/gguf/gguf_writer.h"
 #include "cgp/model/tokenizer/pre_tokenizers.h"
+#include "cgp/model/unicode/regex.h"
 #include "cgp/model/unicode/unicode.h"
 
 namespace cgp::model {
@@ -232,6 +233,27 @@ TEST(Tokenizer, BadFilesAreNamedByKey) {
   s = {};
   s.model = "rwkv";
   EXPECT_THROW(s.load(), Unsupported);
+}
+
+TEST(PreTokenizers, EveryPatternCutsWithoutLoss) {
+  const std::string text =
+      "Hello, it's 12345 y'ALL!\r\n\n  \tÄpfel 一二 가나 \xFF (IMGIMGABZ)$= 1234567 😀e\u0301";
+  std::set<std::string_view> names;
+  for (const PreTokenizer& p : pre_tokenizers()) {
+    for (std::string_view name : p.names) EXPECT_TRUE(names.insert(name).second) << name;
+    for (std::string_view pattern : p.patterns) {
+      std::string joined;
+      std::size_t last = 0;
+      unicode::Regex(pattern).split(text, [&](std::size_t begin, std::size_t end) {
+        EXPECT_EQ(begin, last);
+        EXPECT_LT(begin, end);
+        joined += text.substr(begin, end - begin);
+        last = end;
+      });
+      EXPECT_EQ(joined, text) << pattern;
+    }
+  }
+  EXPECT_EQ(names.size(), 89u) << "87 of the README, and two names of the default";
 }
 
 TEST(Tokenizer, MergesThatGoInACircleEnd) {

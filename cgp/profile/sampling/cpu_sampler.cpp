@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::size_t kPages = 128;  // of each processor: what a user may lock (perf_event_mlock_kb)
 
+constexpr std::size_t kMostKept = std::size_t(32) << 20;  // records that wait to be read
+
 struct Mapping {
   std::uint64_t begin = 0, end = 0, offset = 0;
   std::uint32_t module = 0;
@@ -216,6 +218,7 @@ class Reader {
 
 struct CpuSampler::Impl {
   CpuRecording recording;
+  Reader reader{recording};
   std::vector<Ring> rings;
   int wake = -1;
   std::thread thread;
@@ -262,6 +265,23 @@ struct CpuSampler::Impl {
     rings.clear();
   }
 
+  /// What was drained becomes stacks. A record that another processor wrote a little earlier may come with the next
+  /// turn: only mappings matter, and they come long before their samples.
+  void digest() {
+    std::vector<Record> records;
+    for (const auto& r : rings)
+      for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
+        const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
+        if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
+        records.push_back({time_of(*h), h});
+        at += h->size;
+      }
+    std::stable_sort(records.begin(), records.end(),
+                     [](const Record& a, const Record& b) { return a.time < b.time; });
+    for (const auto& r : records) reader.read(r);
+    for (auto& r : rings) r.kept.clear();
+  }
+
   void run() {
     std::vector<pollfd> all{{wake, POLLIN, 0}};
     for (const auto& r : rings) all.push_back({r.fd, POLLIN, 0});
@@ -271,6 +291,9 @@ struct CpuSampler::Impl {
         if (all[i + 1].revents) rings[i].drain();
         if (all[i + 1].revents & (POLLHUP | POLLERR)) all[i + 1].fd = -1;
       }
+      std::size_t kept = 0;
+      for (const auto& r : rings) kept += r.kept.size();
+      if (kept > kMostKept) digest();
     }
   }
 };
@@ -293,20 +316,8 @@ CpuRecording CpuSampler::stop() {
     const std::uint64_t one = 1;
     if (write(i.wake, &one, sizeof one) == sizeof one) i.thread.join();
     ::close(i.wake);
-    std::vector<Record> records;
-    for (auto& r : i.rings) {
-      r.drain();
-      for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
-        const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
-        if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
-        records.push_back({time_of(*h), h});
-        at += h->size;
-      }
-    }
-    std::stable_sort(records.begin(), records.end(),
-                     [](const Record& a, const Record& b) { return a.time < b.time; });
-    Reader reader(i.recording);
-    for (const auto& r : records) reader.read(r);
+    for (auto& r : i.rings) r.drain();
+    i.digest();
     i.close_all();
   }
   return std::move(i.recording);

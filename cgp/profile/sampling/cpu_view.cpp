@@ -16,7 +16,7 @@ namespace {
 using fmt::format;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kFunctions = 200;  // in the file
+constexpr std::size_t kFunctions = 200, kStacks = 4000;  // in the file
 
 double share(std::uint64_t part, std::uint64_t all) { return all ? 100 * double(part) / double(all) : 0; }
 
@@ -96,8 +96,17 @@ ordered_json to_json(const CpuProfile& p) {
     j["functions"].push_back(std::move(one));
   }
   j["folded"] = ordered_json::array();
-  for (const auto& [stack, samples] : p.folded)
-    j["folded"].push_back({{"stack", stack}, {"samples", samples}});
+  std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
+  for (const auto& [stack, samples] : p.folded) stacks.emplace_back(samples, &stack);
+  std::stable_sort(stacks.begin(), stacks.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::uint64_t left_out = 0;
+  for (std::size_t i = 0; i < stacks.size(); ++i)
+    if (i < kStacks)
+      j["folded"].push_back({{"stack", *stacks[i].second}, {"samples", stacks[i].first}});
+    else
+      left_out += stacks[i].first;
+  j["folded_left_out"] = left_out;
   return j;
 }
 

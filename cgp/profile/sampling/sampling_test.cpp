@@ -98,6 +98,17 @@ TEST(sampling, damaged_line_tables_end_quietly) {
   }
 }
 
+TEST(sampling, a_file_keeps_the_stacks_seen_most) {
+  CpuProfile p;
+  p.rate = 1000;
+  for (int i = 0; i < 5000; ++i)
+    p.folded["t;f" + std::to_string(i)] = i < 10 ? 100 : 1, p.samples += i < 10 ? 100 : 1;
+  const auto j = to_json(p);
+  EXPECT_EQ(j["folded"].size(), 4000u);
+  EXPECT_EQ(j["folded"][0]["samples"], 100);
+  EXPECT_EQ(j["folded_left_out"], 1000);
+}
+
 TEST(sampling, views_show_what_is_there) {
   CpuProfile p;
   p.rate = 1000, p.samples = 10;

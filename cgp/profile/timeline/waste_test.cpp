@@ -23,7 +23,7 @@ Ran run(const std::string& declarations, const std::string& body) {
 
 std::vector<Waste> waste_of(const Ran& r) { return emulator_waste(r.counters, *r.program, "k"); }
 
-const Waste* find(const std::vector<Waste>& all, const std::string& title) {
+const Waste* find_waste(const std::vector<Waste>& all, const std::string& title) {
   for (const auto& w : all)
     if (w.title == title) return &w;
   return nullptr;
@@ -88,7 +88,7 @@ TEST(waste, a_clean_kernel_has_none) {
 TEST(waste, strided_loads_are_uncoalesced) {
   const Ran r = run("", kStrided);
   const auto all = waste_of(r);
-  const Waste* w = find(all, "uncoalesced access");
+  const Waste* w = find_waste(all, "uncoalesced access");
   ASSERT_TRUE(w);
   EXPECT_EQ(w->kind, "transport");
   EXPECT_NE(w->evidence.find("ld.global.f32"), std::string::npos) << w->evidence;
@@ -101,7 +101,7 @@ TEST(waste, strided_loads_are_uncoalesced) {
 TEST(waste, one_bank_for_all_lanes_is_a_conflict) {
   const Ran r = run(".shared .align 4 .b8 tile[4096];\n", kConflict);
   const auto all = waste_of(r);
-  const Waste* w = find(all, "bank conflicts");
+  const Waste* w = find_waste(all, "bank conflicts");
   ASSERT_TRUE(w);
   EXPECT_NE(w->evidence.find(".shared.f32"), std::string::npos) << w->evidence;
   EXPECT_GT(w->percent, 50);
@@ -114,16 +114,16 @@ TEST(waste, one_bank_for_all_lanes_is_a_conflict) {
 TEST(waste, branches_on_the_lane_are_divergence) {
   const Ran r = run("", kDiverge);
   const auto all = waste_of(r);
-  const Waste* w = find(all, "divergence");
+  const Waste* w = find_waste(all, "divergence");
   ASSERT_TRUE(w);
   EXPECT_EQ(w->kind, "motion");
   EXPECT_NE(w->evidence.find("bra EVEN"), std::string::npos) << w->evidence;
-  EXPECT_FALSE(find(all, "uncoalesced access"));
+  EXPECT_FALSE(find_waste(all, "uncoalesced access"));
 }
 
 TEST(waste, local_memory_is_named) {
   const auto all = waste_of(run(".local .align 4 .b8 stack[8];\n", kSpill));
-  const Waste* w = find(all, "spills or local arrays");
+  const Waste* w = find_waste(all, "spills or local arrays");
   ASSERT_TRUE(w);
   EXPECT_NE(w->evidence.find("64 accesses"), std::string::npos) << w->evidence;
 }
@@ -144,11 +144,11 @@ TEST(waste, one_block_with_most_of_the_work_is_imbalance) {
   const Ran uneven = blocks("@%p1 mov.u32 %r6, 2000;\n"), even = blocks("");
   EXPECT_EQ(uneven.counters.blocks, 16u);
   const auto all = waste_of(uneven);
-  const auto* w = find(all, "imbalance");
+  const auto* w = find_waste(all, "imbalance");
   ASSERT_NE(w, nullptr);
   EXPECT_EQ(w->kind, "overproduction");
   EXPECT_GT(w->percent, 70);
-  EXPECT_EQ(find(waste_of(even), "imbalance"), nullptr);
+  EXPECT_EQ(find_waste(waste_of(even), "imbalance"), nullptr);
 }
 
 TEST(waste, counters_of_a_gpu_tell_imbalance_from_too_few_blocks) {
@@ -156,19 +156,19 @@ TEST(waste, counters_of_a_gpu_tell_imbalance_from_too_few_blocks) {
   k.name = "k", k.grid = {1056, 1, 1};
   k.counters = {{"sm__cycles_active.avg", 3000}, {"sm__cycles_active.max", 10000}};
   auto all = counter_waste(k);
-  ASSERT_NE(find(all, "imbalance"), nullptr);
-  EXPECT_NEAR(find(all, "imbalance")->percent, 70, 1e-9);
+  ASSERT_NE(find_waste(all, "imbalance"), nullptr);
+  EXPECT_NEAR(find_waste(all, "imbalance")->percent, 70, 1e-9);
   k.grid = {8, 1, 1};
   all = counter_waste(k);
-  EXPECT_EQ(find(all, "imbalance"), nullptr);
-  EXPECT_NE(find(all, "idle SMs"), nullptr);
+  EXPECT_EQ(find_waste(all, "imbalance"), nullptr);
+  EXPECT_NE(find_waste(all, "idle SMs"), nullptr);
   k.counters["sm__cycles_active.avg"] = 9000;
   EXPECT_TRUE(counter_waste(k).empty());
 }
 
 TEST(waste, floats_computed_as_doubles_are_overprocessing) {
   const auto all = waste_of(run("", kDetour));
-  const Waste* w = find(all, "f32 computed as f64");
+  const Waste* w = find_waste(all, "f32 computed as f64");
   ASSERT_TRUE(w);
   EXPECT_EQ(w->kind, "overprocessing");
   EXPECT_NE(w->evidence.find("cvt.f64.f32"), std::string::npos) << w->evidence;
@@ -183,18 +183,18 @@ TEST(waste, what_warps_wait_for_is_named_by_counters) {
   stalled("barrier", 30), stalled("long_scoreboard", 60), stalled("wait", 10), stalled("selected", 1000);
   k.counters["smsp__issue_active.avg.pct_of_peak_sustained_active"] = 20;
   const auto all = counter_waste(k);
-  ASSERT_TRUE(find(all, "barriers"));
-  EXPECT_NEAR(find(all, "barriers")->percent, 24, 1e-9) << "30 of 100, in 80 % of the cycles";
-  ASSERT_TRUE(find(all, "memory latency"));
-  EXPECT_NEAR(find(all, "memory latency")->percent, 48, 1e-9);
+  ASSERT_TRUE(find_waste(all, "barriers"));
+  EXPECT_NEAR(find_waste(all, "barriers")->percent, 24, 1e-9) << "30 of 100, in 80 % of the cycles";
+  ASSERT_TRUE(find_waste(all, "memory latency"));
+  EXPECT_NEAR(find_waste(all, "memory latency")->percent, 48, 1e-9);
   k.counters["smsp__issue_active.avg.pct_of_peak_sustained_active"] = 90;
-  EXPECT_FALSE(find(counter_waste(k), "memory latency")) << "who issues all the time waits for nothing";
+  EXPECT_FALSE(find_waste(counter_waste(k), "memory latency")) << "who issues all the time waits for nothing";
   EXPECT_TRUE(counter_waste({}).empty());
 }
 
 TEST(waste, switched_off_lanes_are_overproduction) {
   const auto all = waste_of(run("", kIdle));
-  const Waste* w = find(all, "idle lanes");
+  const Waste* w = find_waste(all, "idle lanes");
   ASSERT_TRUE(w);
   EXPECT_EQ(w->kind, "overproduction");
 }
@@ -208,7 +208,7 @@ TEST(waste, metrics_of_a_gpu_name_the_same_defects) {
   m.set(Metric::heijunka_score, 0.53, measure::Source::measured, "threads");
   const auto all = metric_waste(m, "k");
   for (const char* title : {"uncoalesced access", "spills", "divergence", "NaN", "imbalance"}) {
-    const Waste* w = find(all, title);
+    const Waste* w = find_waste(all, title);
     ASSERT_TRUE(w) << title;
     EXPECT_FALSE(w->advice.empty());
     EXPECT_GT(w->percent, 0);
@@ -221,6 +221,6 @@ TEST(waste, the_largest_share_comes_first) {
   const std::string text = waste_text({{"motion", "small", "", "e", "a", 5, measure::Source::counted},
                                        {"waiting", "large", "", "e", "a", 60, measure::Source::counted}},
                                       80);
-  EXPECT_LT(text.find("large"), text.find("small"));
+  EXPECT_LT(text.find_waste("large"), text.find("small"));
   EXPECT_EQ(waste_text({}, 80), "");
 }

@@ -43,7 +43,20 @@ constexpr const char* kStyle =
 constexpr const char* kScript =
     "document.querySelectorAll('input.f').forEach(i=>i.oninput=()=>{const q=i.value.toLowerCase();"
     "i.parentNode.querySelectorAll('tbody "
-    "tr').forEach(r=>r.hidden=!r.textContent.toLowerCase().includes(q))});";
+    "tr').forEach(r=>r.hidden=!r.textContent.toLowerCase().includes(q))});"
+    // A box of a flame graph that is clicked takes the whole width, its callers with it.
+    "document.querySelectorAll('svg.flame').forEach(s=>{const all=[...s.querySelectorAll('g')].map(g=>{const "
+    "r=g.querySelector('rect');return{g,r,x:+r.getAttribute('x')-10,w:+r.getAttribute('width')+.4,y:+r."
+    "getAttribute('y'),name:g.querySelector('title').textContent.split(': ')[0]}});all.forEach(c=>{c.g.style."
+    "cursor='zoom-in';c.g.onclick=()=>{const k=1180/c.w;all.forEach(b=>{const "
+    "over=b.y>c.y&&b.x<=c.x+.5&&b.x+b.w>=c.x+c.w-.5,x=over?0:(b.x-c.x)*k,w=over?1180:b.w*k;const "
+    "out=x<-.5||x+w>1181;b.g.style.display=out?'none':'';if(out)return;b.r.setAttribute('x',10+x);b.r."
+    "setAttribute('width',Math.max(.3,w-.4));let "
+    "t=b.g.querySelector('text');if(!t){t=document.createElementNS("
+    "'http:/'+'/www.w3.org/2000/"
+    "svg','text');t.setAttribute('y',b.y+13);b.g.append(t)}t.setAttribute('x',13+x);"
+    "const "
+    "n=Math.floor((w-6)/6.6);t.textContent=n<4?'':b.name.length>n?b.name.slice(0,n-2)+'..':b.name})}})});";
 
 /// Every sample as a stroke over its empirical distribution.
 std::string distribution_svg(const Samples& s) {

@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
+#include "cgp/kernels/gemm/simt/gemm_params_simt.h"
 #include "cgp/kernels/gemm/sm80/gemm_sm80.h"
 #include "cgp/kernels/gemm/sm90/gemm_params_sm90.h"
 #include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
@@ -26,10 +27,23 @@ void launch_naive(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gem
   const auto tn = ceil_div(p.n, 16);
   auto grid = runtime::grid_for(ceil_div(p.m, 16) * tn, 1);
   grid.z = std::uint32_t(p.batch);
-  const std::uint64_t a_row = p.trans_a ? 1 : p.lda, a_col = p.trans_a ? p.lda : 1;
-  const std::uint64_t b_row = p.trans_b ? 1 : p.ldb, b_col = p.trans_b ? p.ldb : 1;
-  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, a_row, a_col, b_row, b_col, p.ldc,
-     p.stride_a, p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+  GemmNaiveParams<OnHost> args;
+  args.a = o.a, args.b = o.b, args.c = o.c, args.m = p.m, args.n = p.n, args.k = p.k;
+  args.a_row = p.trans_a ? 1 : p.lda, args.a_col = p.trans_a ? p.lda : 1;
+  args.b_row = p.trans_b ? 1 : p.ldb, args.b_col = p.trans_b ? p.ldb : 1;
+  args.ldc = p.ldc, args.stride_a = p.stride_a, args.stride_b = p.stride_b, args.stride_c = p.stride_c;
+  args.alpha = p.alpha, args.beta = p.beta, args.tiles_n = std::uint32_t(tn);
+  launch(s, fn, grid, args);
+}
+
+// All but sizes.
+template <class Size>
+GemmPointerParams<OnHost, Size> pointer_args(const GemmProblem& p, const GemmAddresses& o) {
+  GemmPointerParams<OnHost, Size> args;
+  args.a = o.a, args.b = o.b, args.c = o.c, args.lda = p.lda, args.ldb = p.ldb, args.ldc = p.ldc;
+  args.stride_a = p.stride_a, args.stride_b = p.stride_b, args.stride_c = p.stride_c;
+  args.alpha = p.alpha, args.beta = p.beta;
+  return args;
 }
 
 void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,
@@ -37,8 +51,9 @@ void launch_simt(runtime::Stream& s, const runtime::LoadedKernel& fn, const Gemm
   const auto tn = ceil_div(p.n, 128);
   auto grid = runtime::grid_for(ceil_div(p.m, 128) * tn, 1);
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.stride_a,
-     p.stride_b, p.stride_c, p.alpha, p.beta, std::uint32_t(tn));
+  auto args = pointer_args<dsl::u64>(p, o);
+  args.m = p.m, args.n = p.n, args.k = p.k, args.tiles_n = std::uint32_t(tn);
+  launch(s, fn, grid, args);
 }
 
 // Whether two neighbours of a row of c are always one aligned word.
@@ -116,9 +131,10 @@ void launch_skinny(runtime::Stream& s, const runtime::LoadedKernel& fn, const Ge
   auto grid = runtime::grid_for(ceil_div(p.n, choice.tile_n), 1);
   grid.y = std::uint32_t(ceil_div(p.m, choice.tile_m));
   grid.z = std::uint32_t(p.batch);
-  fn(s, grid, address(o.a), address(o.b), address(o.c), std::uint32_t(p.m), std::uint32_t(p.n),
-     std::uint32_t(p.k * std::uint64_t(cgp::bytes(p.type)) / 16), p.lda, p.ldb, p.ldc, p.stride_a, p.stride_b,
-     p.stride_c, p.alpha, p.beta);
+  auto args = pointer_args<dsl::u32>(p, o);
+  args.m = std::uint32_t(p.m), args.n = std::uint32_t(p.n);
+  args.k = std::uint32_t(p.k * std::uint64_t(cgp::bytes(p.type)) / 16);
+  launch(s, fn, grid, args);
 }
 
 void launch_cluster_split_k(runtime::Stream& s, const runtime::LoadedKernel& fn, const GemmProblem& p,

@@ -6,6 +6,7 @@
 //   order    fixed: the same bits every time; chains are K / 32 long, so errors are those of 32 slices
 //   needs    K and the rows of A and B in whole groups of 16 bytes
 #include "cgp/kernels/gemm/simt/gemm_f32_rows.h"
+#include "cgp/kernels/gemm/simt/gemm_params_simt.h"
 
 #include <algorithm>
 
@@ -25,10 +26,10 @@ struct RowsTile {
 };
 constexpr RowsTile kRowsTiles[] = {{1, 8}, {2, 8}, {4, 4}, {8, 4}};
 
-void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<f32> c, Val<u32> m,
-                          Val<u32> n, Val<u32> kk, Val<u64> lda, Val<u64> ldb, Val<u64> ldc,
-                          Val<u64> stride_a, Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha,
-                          Val<f32> beta) {
+void gemm_f32_rows_kernel(Kernel& k, RowsTile tile) {
+  const auto p = declare_params<GemmPointerParams<OnDevice, u32>>(k);
+  const auto &m = *p.m, &n = *p.n, &kk = *p.k;
+  const auto& beta = *p.beta;
   k.block(32 * kWarps);
   auto warp = k.warp();
   const auto lane = warp.lane();
@@ -38,9 +39,11 @@ void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<
   // Rows and columns outside are read as the last ones, and not stored.
   std::vector<In<f32>> rows, cols;
   for (int i = 0; i < tile.rows; ++i)
-    rows.push_back(a.at(batch * stride_a + to<u64>(dsl::min(row0 + std::uint32_t(i), m - 1u)) * lda));
+    rows.push_back(
+        p.a->at(batch * *p.stride_a + to<u64>(dsl::min(row0 + std::uint32_t(i), m - 1u)) * *p.lda));
   for (int j = 0; j < tile.cols; ++j)
-    cols.push_back(b.at(batch * stride_b + to<u64>(dsl::min(col0 + std::uint32_t(j), n - 1u)) * ldb));
+    cols.push_back(
+        p.b->at(batch * *p.stride_b + to<u64>(dsl::min(col0 + std::uint32_t(j), n - 1u)) * *p.ldb));
   using Accumulators = std::vector<Val<f32>>;
   const auto accumulators = k.loop(
       range(Val<u32>(0), kk, Val<u32>(128)), Accumulators(std::size_t(tile.rows * tile.cols), Val<f32>(0.f)),
@@ -48,8 +51,8 @@ void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<
         const auto at = from + lane * 4u;
         const auto inside = at < kk;
         std::vector<RegGroup<f32, 4>> x, y;
-        for (const auto& p : cols) y.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
-        for (const auto& p : rows) x.push_back(p.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
+        for (const auto& col : cols) y.push_back(col.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
+        for (const auto& row : rows) x.push_back(row.at(at).template ld_if<4, nc>(inside, 0, Val<f32>(0.f)));
         for (int l = 0; l < 4; ++l) {
           Accumulators next;
           for (int i = 0; i < tile.rows; ++i)
@@ -65,9 +68,9 @@ void gemm_f32_rows_kernel(Kernel& k, RowsTile tile, In<f32> a, In<f32> b, InOut<
                                 [](const Val<f32>& x, const Val<f32>& y) { return x + y; });
       const auto row = row0 + std::uint32_t(i), col = col0 + std::uint32_t(j);
       const auto writes = (lane == std::uint32_t(i * tile.cols + j)) & (row < m) & (col < n);
-      const auto to_c = c.at(batch * stride_c + to<u64>(row) * ldc + to<u64>(col));
+      const auto to_c = p.c->at(batch * *p.stride_c + to<u64>(row) * *p.ldc + to<u64>(col));
       const auto old = to_c.ld_if(writes & (beta != 0.f), 0, Val<f32>(0.f))[0];
-      to_c.st_if(writes, 0, fma(alpha, total, select(beta != 0.f, beta * old, Val<f32>(0.f))));
+      to_c.st_if(writes, 0, fma(*p.alpha, total, select(beta != 0.f, beta * old, Val<f32>(0.f))));
     }
 }
 
@@ -116,9 +119,12 @@ void run_f32_rows(runtime::Stream& s, const GemmChoice& choice, const GemmProble
   const auto up = [](std::uint64_t a, std::uint64_t b) { return std::uint32_t((a + b - 1) / b); };
   const auto word = [](std::uint64_t v) { return std::uint32_t(v); };
   const runtime::Dim3 grid{up(p.m, choice.tile_m), up(p.n, choice.tile_n * kWarps), word(p.batch)};
-  load(s.device(), choice.variant)(s, grid, runtime::Arg::address(at.a), runtime::Arg::address(at.b),
-                                   runtime::Arg::address(at.c), word(p.m), word(p.n), word(p.k), p.lda, p.ldb,
-                                   p.ldc, p.stride_a, p.stride_b, p.stride_c, p.alpha, p.beta);
+  GemmPointerParams<OnHost, u32> args;
+  args.a = at.a, args.b = at.b, args.c = at.c, args.m = word(p.m), args.n = word(p.n), args.k = word(p.k);
+  args.lda = p.lda, args.ldb = p.ldb, args.ldc = p.ldc;
+  args.stride_a = p.stride_a, args.stride_b = p.stride_b, args.stride_c = p.stride_c;
+  args.alpha = p.alpha, args.beta = p.beta;
+  launch(s, load(s.device(), choice.variant), grid, args);
 }
 
 }  // namespace cgp::kernels

@@ -5,6 +5,7 @@
 //   needs    any device (bf16: sm_80). The bottom of the ladder, and the path for k = 0
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/simt/gemm_params_simt.h"
 
 namespace cgp::kernels {
 namespace {
@@ -12,19 +13,20 @@ namespace {
 using namespace dsl;
 
 template <class T>
-void gemm_naive_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<u64> n, Val<u64> kk,
-                       Val<u64> a_row, Val<u64> a_col, Val<u64> b_row, Val<u64> b_col, Val<u64> ldc,
-                       Val<u64> stride_a, Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha, Val<f32> beta,
-                       Val<u32> tiles_n) {
+void gemm_naive_kernel(Kernel& k) {
+  const auto p = declare_params<GemmNaiveParams<OnDevice, T>>(k);
+  const auto &m = *p.m, &n = *p.n;
+  const auto& tiles_n = *p.tiles_n;
   k.block(256);
   const auto batch = to<u64>(k.ctaid_z());
   const auto row = to<u64>(k.ctaid_x() / tiles_n) * 16 + to<u64>(k.tid() / 16u);
   const auto col = to<u64>(k.ctaid_x() % tiles_n) * 16 + to<u64>(k.tid() % 16u);
-  const GemmOutput<T> out{InOut<T>(c.at(batch * stride_c)), m, n, ldc, alpha, beta};
+  const GemmOutput<T> out{InOut<T>(p.c->at(batch * *p.stride_c)), m, n, *p.ldc, *p.alpha, *p.beta};
   k.if_((row < m) & (col < n), [&] {
-    const auto x = a.at(batch * stride_a + row * a_row), y = b.at(batch * stride_b + col * b_col);
-    const auto sum = k.loop(kk, Val<f32>(0.f), [&](Val<u64> p, Val<f32> sum) {
-      return fma(to<f32>(x.ld(p * a_col)), to<f32>(y.ld(p * b_row)), sum);
+    const auto x = p.a->at(batch * *p.stride_a + row * *p.a_row),
+               y = p.b->at(batch * *p.stride_b + col * *p.b_col);
+    const auto sum = k.loop(*p.k, Val<f32>(0.f), [&](Val<u64> at, Val<f32> sum) {
+      return fma(to<f32>(x.ld(at * *p.a_col)), to<f32>(y.ld(at * *p.b_row)), sum);
     });
     out.put(k, row, col, sum);
   });

@@ -11,6 +11,7 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/epilogue/gemm_direct_store.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/simt/gemm_params_simt.h"
 
 namespace cgp::kernels {
 namespace {
@@ -99,17 +100,18 @@ Accumulators tile_accumulators(Kernel& k, const Panel<T, !TransA>& panel_a, cons
 }
 
 template <class T, bool TransA, bool TransB>
-void gemm_simt_kernel(Kernel& k, In<T> a, In<T> b, InOut<T> c, Val<u64> m, Val<u64> n, Val<u64> kk,
-                      Val<u64> lda, Val<u64> ldb, Val<u64> ldc, Val<u64> stride_a, Val<u64> stride_b,
-                      Val<u64> stride_c, Val<f32> alpha, Val<f32> beta, Val<u32> tiles_n) {
+void gemm_simt_kernel(Kernel& k) {
+  const auto p = declare_params<GemmPointerParams<OnDevice, u64, T>>(k);
+  const auto &m = *p.m, &n = *p.n, &kk = *p.k;
+  const auto& tiles_n = *p.tiles_n;
   k.block(kThreads);
   const auto batch = to<u64>(k.ctaid_z());
   const auto m0 = to<u64>(k.ctaid_x() / tiles_n) * kTile, n0 = to<u64>(k.ctaid_x() % tiles_n) * kTile;
-  const Panel<T, !TransA> panel_a{k, a.at(batch * stride_a), m, kk, lda, m0};
-  const Panel<T, TransB> panel_b{k, b.at(batch * stride_b), n, kk, ldb, n0};
+  const Panel<T, !TransA> panel_a{k, p.a->at(batch * *p.stride_a), m, kk, *p.lda, m0};
+  const Panel<T, TransB> panel_b{k, p.b->at(batch * *p.stride_b), n, kk, *p.ldb, n0};
   const Threads t{k.tid() % 16u, k.tid() / 16u};
   const auto accumulators = tile_accumulators<T, TransA, TransB>(k, panel_a, panel_b, kk, t);
-  const GemmOutput<T> output{InOut<T>(c.at(batch * stride_c)), m, n, ldc, alpha, beta};
+  const GemmOutput<T> output{InOut<T>(p.c->at(batch * *p.stride_c)), m, n, *p.ldc, *p.alpha, *p.beta};
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j)
       output.put(k, m0 + to<u64>(t.ty * 4 + std::uint32_t(i % 4 + i / 4 * 64)),

@@ -16,6 +16,7 @@
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm/epilogue/gemm_epilogue.h"
+#include "cgp/kernels/gemm/simt/gemm_params_simt.h"
 
 namespace cgp::kernels {
 namespace {
@@ -81,16 +82,16 @@ class RowLoads {
 };
 
 template <class T, int Rows, int Cols>
-void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T> c, Val<u32> m, Val<u32> n,
-                        Val<u32> accesses, Val<u64> lda, Val<u64> ldb, Val<u64> ldc, Val<u64> stride_a,
-                        Val<u64> stride_b, Val<u64> stride_c, Val<f32> alpha, Val<f32> beta) {
+void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t) {
+  const auto p = declare_params<GemmPointerParams<OnDevice, u32, T>>(k);
+  const auto &m = *p.m, &n = *p.n, &accesses = *p.k;
   k.block(32 * t.warps);
   if (t.min_blocks) k.min_blocks(t.min_blocks);
   auto warp = k.warp();
   const auto batch = to<u64>(k.ctaid_z());
   const auto n0 = k.ctaid_x() * Rows, m0 = k.ctaid_y() * Cols;
-  const RowLoads<T> b_rows(warp, In<T>(b.at(batch * stride_b)), n0, n, ldb, Rows / 8);
-  const RowLoads<T> a_rows(warp, In<T>(a.at(batch * stride_a)), m0, m, lda, Cols / 8);
+  const RowLoads<T> b_rows(warp, In<T>(p.b->at(batch * *p.stride_b)), n0, n, *p.ldb, Rows / 8);
+  const RowLoads<T> a_rows(warp, In<T>(p.a->at(batch * *p.stride_a)), m0, m, *p.lda, Cols / 8);
   std::optional<CachePolicy> policy;
   if (t.evict_first) policy.emplace(createpolicy_fractional<L2_evict_first>(k));
   const auto q = warp.lane() % 4;
@@ -126,7 +127,8 @@ void gemm_skinny_kernel(Kernel& k, GemmSkinnyTuning t, In<T> a, In<T> b, InOut<T
   for (int i = 0; i < Sum::count; ++i)
     smem.st((warp.index * std::uint32_t(Sum::count) + std::uint32_t(i)) * 32u + warp.lane(), sum[i]);
   k.sync();
-  const GemmOutput<T> out{InOut<T>(c.at(batch * stride_c)), to<u64>(m), to<u64>(n), ldc, alpha, beta};
+  const GemmOutput<T> out{
+      InOut<T>(p.c->at(batch * *p.stride_c)), to<u64>(m), to<u64>(n), *p.ldc, *p.alpha, *p.beta};
   for (int first = 0; first < Rows * Cols; first += 32 * t.warps) {
     const auto o = k.tid() + std::uint32_t(first);
     const auto row = o % Rows, col = o / Rows;  // of B's rows, of A's
