@@ -221,6 +221,6 @@ TEST(waste, the_largest_share_comes_first) {
   const std::string text = waste_text({{"motion", "small", "", "e", "a", 5, measure::Source::counted},
                                        {"waiting", "large", "", "e", "a", 60, measure::Source::counted}},
                                       80);
-  EXPECT_LT(text.find_waste("large"), text.find("small"));
+  EXPECT_LT(text.find("large"), text.find("small"));
   EXPECT_EQ(waste_text({}, 80), "");
 }
