@@ -47,9 +47,7 @@ KERNEL_TERMS = {
 CLEAN = [
     "cgp/base",
     "cgp/capi",
-    "cgp/cpu/loops",
-    "cgp/cpu/matvec",
-    "cgp/cpu/quant",
+    "cgp/cpu",
     "cgp/cuda",
     "cgp/dsl",
     "cgp/emu",
@@ -72,6 +70,7 @@ CLEAN = [
     "cgp/kernels/kv_cache",
     "cgp/kernels/norm",
     "cgp/kernels/pack",
+    "cgp/kernels/quantized_matmul",
     "cgp/kernels/reduce",
     "cgp/kernels/rope",
     "cgp/kernels/row",

@@ -84,16 +84,16 @@ void fit_batch(const Tensor& a, const Operand& oa, const Tensor& b, const Operan
 struct Asked {
   kernels::GemmPrecision precision;
   kernels::GemmScaling scaling;
-  kernels::GemmScales factors{};
+  kernels::GemmScales scales{};
   Epilogue epilogue{};
 };
 
-/// Numbers of factors of a and b, of which there are so many sets.
-struct FactorCounts {
+/// Scales of a and of b, for so many sets of each.
+struct ScaleCounts {
   std::uint64_t a, b;
 };
-FactorCounts factor_counts(std::int32_t scaling, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                           std::uint64_t sets_a, std::uint64_t sets_b) {
+ScaleCounts scale_counts(std::int32_t scaling, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                         std::uint64_t sets_a, std::uint64_t sets_b) {
   const auto blocks = [](std::uint64_t x) { return (x + 127) / 128; };
   if (scaling == int(kernels::GemmScaling::tensor)) return {sets_a, sets_b};
   if (scaling == int(kernels::GemmScaling::channel)) return {sets_a * m, sets_b * n};
@@ -102,7 +102,7 @@ FactorCounts factor_counts(std::int32_t scaling, std::uint64_t m, std::uint64_t 
 
 /// `rows`: elements of a vector of rows. `batched`: the matrices of c are batches of the product.
 Asked asked(const char* op, const cgp_gemm_options& o, std::uint64_t rows, std::uint64_t n,
-            FactorCounts factors, const Tensor& c, bool batched) {
+            ScaleCounts scales, const Tensor& c, bool batched) {
   const auto none = [&](const char* what, std::int32_t value) {
     throw ArgumentError(text::cat(op, ": there is no ", what, " ", value));
   };
@@ -119,8 +119,8 @@ Asked asked(const char* op, const cgp_gemm_options& o, std::uint64_t rows, std::
     return v.array();
   };
   if (o.scaling)
-    r.factors = {counted(o.scale_a, "scale_a", factors.a, {DType::f32}),
-                 counted(o.scale_b, "scale_b", factors.b, {DType::f32})};
+    r.scales = {counted(o.scale_a, "scale_a", scales.a, {DType::f32}),
+                counted(o.scale_b, "scale_b", scales.b, {DType::f32})};
   else if (o.scale_a || o.scale_b)
     throw ArgumentError(text::cat(op, ": scale_a and scale_b need a scaling other than none"));
   namespace e = kernels::epilogue;
@@ -171,7 +171,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   fit_batch(a, oa, b, ob, c, oc, p);
   p.alpha = o.alpha, p.beta = o.beta;
   const auto sets = o.scaling == int(kernels::GemmScaling::block) ? p.batch : 1;
-  auto r = asked("gemm", o, p.m, p.n, factor_counts(o.scaling, p.m, p.n, p.k, sets, sets), c, p.batch > 1);
+  auto r = asked("gemm", o, p.m, p.n, scale_counts(o.scaling, p.m, p.n, p.k, sets, sets), c, p.batch > 1);
   p.precision = r.precision, p.scaling = r.scaling, p.epilogue = r.epilogue;
   if (o.amax) {
     const Tensor t(o.amax, "gemm", "amax");
@@ -184,7 +184,7 @@ void gemm(cgp_stream& s, const Tensor& a, const Tensor& b, const cgp_gemm_option
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   auto to = c.array();
   if (o.padded_ldc && to.size) to.size += kernels::c_padding(p.dense());
-  kernels::gemm(s.stream, p, a.array(), b.array(), to, r.factors, o.padded_ldc != 0);
+  kernels::gemm(s.stream, p, a.array(), b.array(), to, r.scales, o.padded_ldc != 0);
 }
 
 using kernels::GroupedForm;
@@ -209,7 +209,7 @@ GroupedProblem grouped_problem(GroupedForm form, const Tensor& a, const Tensor& 
 
 void ask(GroupedProblem& p, kernels::GroupedAddresses& at, const char* op, const Asked& r) {
   p.precision = r.precision, p.scaling = r.scaling, p.epilogue = r.epilogue;
-  at.scale_a = r.factors.a.address, at.scale_b = r.factors.b.address;
+  at.scale_a = r.scales.a.address, at.scale_b = r.scales.b.address;
   if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat(op, ": ", why));
 }
 
@@ -252,7 +252,7 @@ void grouped(cgp_stream& s, GroupedForm form, const Tensor& a, const Tensor& b, 
   }
   c.expect_apart(a), c.expect_apart(b), c.expect_apart(ends);
   const auto counts =
-      depth ? FactorCounts{p.groups, p.groups} : factor_counts(o.scaling, p.rows, p.n, p.k, 1, p.groups);
+      depth ? ScaleCounts{p.groups, p.groups} : scale_counts(o.scaling, p.rows, p.n, p.k, 1, p.groups);
   ask(p, at, op, asked(op, o, depth ? p.m : p.rows, p.n, counts, c, depth));
   if (c.size(-1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   if (depth && (c.size(0) != p.groups || c.size(1) != p.m))
@@ -293,8 +293,8 @@ void pointers(cgp_stream& s, const Tensor& a, const Tensor& b, const Tensor& a_a
         text::cat("it must have ", p.groups * sizeof(kernels::GroupedItem), " bytes at a multiple of 16"));
   kernels::GroupedAddresses at;
   at.items = items.address();
-  const auto factors = FactorCounts{p.groups, p.groups};
-  ask(p, at, op, asked(op, o, p.m, p.n, factors, c, false));
+  const auto scales = ScaleCounts{p.groups, p.groups};
+  ask(p, at, op, asked(op, o, p.m, p.n, scales, c, false));
   if (c.size(1) != p.columns()) c.fail(text::cat("it must have ", p.columns(), " columns"));
   for (const auto ld : {oa.ld, ob.ld, oc.ld})
     if (ld > 0x7fffffff)

@@ -181,8 +181,8 @@ void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, in
   if (k == 0 || alpha == 0) return scale(m, n, beta, c, ldc);
   // What lies in L1 anyway needs no packing, nor does what few rows meet in L2.
   const int64_t b_bytes = ldb <= 4096 ? 4 * std::min<int64_t>(k, 1 << 20) * ldb : INT64_MAX;
-  const bool few_rows = m <= 2 * v.mr;
-  const bool direct_b = !tb && b_bytes <= (few_rows ? caches().l2 / 2 : caches().l1 * 2 / 3);
+  const bool small_m = m <= 2 * v.mr;
+  const bool direct_b = !tb && b_bytes <= (small_m ? caches().l2 / 2 : caches().l1 * 2 / 3);
   Product p{v, {a, lda, !ta}, {b, ldb, tb}, m, n, k, alpha, beta, c, ldc, options.blocks, direct_b};
   p.block = blocks_for(v, options.blocks, m, n, k);
   // 4 million operations last longer than it takes to wake a thread
@@ -191,7 +191,7 @@ void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, in
   if (threads > 1 && options.blocks.m <= 0)  // a few blocks for each thread, so that none waits long
     p.block.m = std::clamp<int64_t>(up(parts(m, 4 * threads), v.mr), v.mr, p.block.m);
   // With few rows packed B is used once or twice: it should still be in L2 then.
-  if (few_rows && options.blocks.n <= 0)
+  if (small_m && options.blocks.n <= 0)
     p.block.n =
         std::clamp<int64_t>(caches().l2 / 2 * threads / (4 * p.block.k) / v.nr * v.nr, v.nr, p.block.n);
   Team team(1, p.phases());
