@@ -4,11 +4,10 @@
 
 usage: production.py CLANG_TIDY BUILD_DIR [--shard I/N] [--jobs N] [--checks LIST] [--all]
 
-Sources and options come from BUILD_DIR/compile_commands.json. A source without std::move and std::forward cannot break this
-rule and is left out (--all: it is checked too, which other --checks need). The sources of a folder are checked together, as
-one file that includes them, so that their headers are parsed once; where that does not compile, each is checked alone. What
-was found clean is remembered in BUILD_DIR/tidy by the content of the sources, of the repository's headers that they include,
-and of the options: only what changed is checked again.
+Sources and options come from BUILD_DIR/compile_commands.json; unity files are checked as they are compiled. A source
+without std::move and std::forward, its repository headers included, cannot break this rule and is left out (--all: it is
+checked too, which other --checks need). What was found clean is remembered in BUILD_DIR/tidy by the content of the
+source, of the repository's headers that it includes, and of the options: only what changed is checked again.
 """
 import argparse
 import concurrent.futures
@@ -23,7 +22,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_PRODUCTION = re.compile(r"(_test|_test_kit|_bench|_main|_fuzz|fake_driver|fake_cupti)\.(cpp|h)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
-TOGETHER = 14
 MOVES = re.compile(r"\bstd::(move|forward)\b")
 _texts, _closures = {}, {}
 
@@ -77,24 +75,17 @@ def options(entry):
     return kept
 
 
-def units(build, wanted):
-    """(sources, options): production sources of one folder of cgp/, tools/ or examples/ that are compiled alike, at most
-    TOGETHER; and how many production sources there are."""
-    groups, seen = {}, set()
+def units(build):
+    """(file, options, key), one for each compiled production source or unity of them."""
+    seen, out = set(), []
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        flags = tuple(options(entry))
-        for source in sources_of(Path(entry["file"])):
-            if source not in seen and is_production(source):
-                folder = source.resolve().relative_to(ROOT).parts[:2]
-                groups.setdefault((folder, flags), []).append(source)
-            seen.add(source)
-    out, count = [], 0
-    for (_, flags), sources in sorted(groups.items()):
-        count += len(sources)
-        chosen = sorted(s for s in sources if wanted(s))
-        number = -(-len(chosen) // TOGETHER)
-        out += [(chosen[i::number], list(flags)) for i in range(number)]
-    return out, count
+        path = Path(entry["file"])
+        sources = sources_of(path)
+        if path in seen or not sources or not all(is_production(s) for s in sources):
+            continue
+        seen.add(path)
+        out.append((path, sources, options(entry)))
+    return out
 
 
 def main():
@@ -109,49 +100,39 @@ def main():
     version = subprocess.run([args.tidy, "--version"], capture_output=True, text=True).stdout
     cache = args.build / "tidy"
     cache.mkdir(exist_ok=True)
-    every, files = units(args.build.resolve(), lambda source: args.all or MOVES.search(text(source)))
-    if not files:
+    every = units(args.build.resolve())
+    if not every:
         sys.exit(f"{args.build}/compile_commands.json has no production source")
     shard, shards = (int(n) for n in args.shard.split("/"))
 
-    def tidy(path, flags):
-        command = [args.tidy, "--quiet", f"-checks={args.checks}", "--warnings-as-errors=*", "--header-filter=.*", str(path), "--",
-                   *flags, "-Wno-everything"]
-        return subprocess.run(command, capture_output=True, text=True, cwd=args.build)
-
     def check(unit):
-        sources, flags = unit
+        path, sources, flags = unit
         digest = hashlib.sha256("\0".join([version, args.checks, *flags]).encode())
-        for file in sorted(set().union(*(closure(s) for s in sources))):
+        for file in sorted(closure(path)):
             digest.update(f"{file}\0{text(file)}\0".encode())
         mark = cache / digest.hexdigest()
         if mark.exists():
             return "kept", ""
-        unity = mark.with_suffix(".cpp")
-        unity.write_text("".join(f'#include "{s.resolve()}"\n' for s in sources))
-        run = tidy(unity.resolve(), flags)
-        unity.unlink()
-        messages = []
-        if run.returncode and len(sources) > 1:  # each by itself: what is left are findings
-            runs = [(s, tidy(s, flags)) for s in sources]
-            messages = [f"{s}\n{r.stdout}{r.stderr}" for s, r in runs if r.returncode]
-        elif run.returncode:
-            messages = [run.stdout + run.stderr]
-        if messages:
-            return "bad", "\n".join(messages)
+        command = [args.tidy, "--quiet", f"-checks={args.checks}", "--warnings-as-errors=*", "--header-filter=.*", str(path), "--",
+                   *flags, "-Wno-everything"]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=args.build)
+        if run.returncode:
+            return "bad", f"{path}\n{run.stdout}{run.stderr}"
         mark.touch()
-        return "apart" if run.returncode else "checked", ""
+        return "checked", ""
 
     # By size, dealt round: the shards take about the same time.
-    chosen = sorted(every, key=lambda u: -sum(len(text(s)) for s in u[0]))
+    chosen = [u for u in every if args.all or any(MOVES.search(text(s)) for s in u[1])]
+    chosen.sort(key=lambda u: -sum(len(text(s)) for s in u[1]))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         results = list(pool.map(check, chosen[shard::shards]))
     for _, message in results:
         if message:
             print(message)
-    count = {kind: sum(1 for r in results if r[0] == kind) for kind in ("checked", "apart", "kept", "bad")}
-    print(f"{files} production sources; units of this shard: {count['checked']} checked, {count['apart']} checked source by "
-          f"source, {count['kept']} unchanged since they were found clean, {count['bad']} with findings")
+    count = {kind: sum(1 for r in results if r[0] == kind) for kind in ("checked", "kept", "bad")}
+    files = sum(len(u[1]) for u in every)
+    print(f"{files} production sources; units of this shard: {count['checked']} checked, {count['kept']} unchanged since they "
+          f"were found clean, {count['bad']} with findings")
     return 1 if count["bad"] else 0
 
 
