@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/collect/counted_run.h"
 #include "cgp/profile/collect/energy.h"
 #include "cgp/profile/collect/heap.h"
 #include "cgp/profile/collect/program.h"
 #include "cgp/profile/counters/system_calls.h"
 #include "cgp/profile/cupti/cupti_plan.h"
-#include "cgp/profile/measure/count.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/phases.h"
@@ -36,34 +35,6 @@ using profile::Document;
 using profile::number_text;
 using profile::time_text;
 using text::cat;
-
-void count_in_another_run(const ProfileOptions& o, Document& d,
-                          const std::function<void(const std::string&)>& step) {
-  if (o.count == "syscalls") {
-    std::map<std::string, std::uint64_t> by_name;
-    std::uint64_t all = 0;
-    for (const auto& task : measure::trace_system_calls(o.command, {true, o.timeout}).tasks)
-      for (const auto& call : task.calls) ++by_name[measure::system_call_name(call.number)], ++all;
-    d.metrics.set(Metric::total_syscalls, double(all), measure::Source::counted, "ptrace");
-    d.metrics.set(Metric::syscall_breakdown, std::move(by_name), measure::Source::counted, "ptrace");
-  }
-  if (o.count == "callgrind") measure::add_callgrind(measure::callgrind(o.command, true), d.metrics);
-  if (o.count == "step") {
-    const auto mix = measure::step_program(
-        o.command, measure::kMostSteps, measure::kMostStepSeconds, [&](std::uint64_t n, double seconds) {
-          step(format(
-              "single steps: {:.1f} of at most {:.0f} million instructions, {:.0f} of at most {:.0f} s",
-              double(n) * 1e-6, double(measure::kMostSteps) * 1e-6, seconds, measure::kMostStepSeconds));
-        });
-    const std::string first = format("the first {} instructions", mix.instructions);
-    mix.add_to(d.metrics, mix.truncated ? "single steps of " + first : "single steps");
-    if (mix.truncated)
-      d.notes.push_back(format(
-          "single steps ended after {:.0f} million instructions or {:.0f} s: the mix is of {}; --count "
-          "callgrind counts all",
-          double(measure::kMostSteps) * 1e-6, measure::kMostStepSeconds, first));
-  }
-}
 
 /// The chip of the first GPU here; where there is none, what an H200 has: the plan is then an example.
 std::string chip_here() {
@@ -261,7 +232,8 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     }
     if (o.count != "none") {
       progress.step("counting in another run");
-      count_in_another_run(options, d, [&](const std::string& what) { progress.step(what); });
+      profile::count_in_another_run(o.count, command, o.timeout, d,
+                                    [&](const std::string& what) { progress.step(what); });
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {

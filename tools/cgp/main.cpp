@@ -13,6 +13,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/model/summary/summary.h"
 #include "cgp/profile/contract/compare_programs.h"
 #include "cgp/spec/report/json_text.h"
 #include "cgp/spec/report/report.h"
@@ -355,8 +356,8 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
         {"inspect", "Say what a model file holds; of a kernel, the same as pipeline", declare_inspect,
          [](const Context& x, const CommandLine& c) {
-           return names_model_file(c.pipeline.kernel) ? inspect_model(x, c.pipeline.kernel)
-                                                      : pipeline(x, c.pipeline);
+           return model::is_model_file(c.pipeline.kernel) ? inspect_model(x, c.pipeline.kernel)
+                                                          : pipeline(x, c.pipeline);
          }},
         {"tokenize", "Turn text into the ids of a model's tokenizer, or ids into text", declare_tokenize,
          [](const Context& x, const CommandLine& c) { return tokenize(x, c.tokenize); }},

@@ -164,8 +164,8 @@ void JsonCursor::end() {
     }
 }
 
-std::string json_string(std::string_view s) {
-  std::string out = "\"";
+std::string json_escaped(std::string_view s) {
+  std::string out;
   for (char c : s) {
     if (c == '"' || c == '\\') {
       out += '\\';
@@ -179,7 +179,9 @@ std::string json_string(std::string_view s) {
       out += c;
     }
   }
-  return out + '"';
+  return out;
 }
+
+std::string json_string(std::string_view s) { return '"' + json_escaped(s) + '"'; }
 
 }  // namespace cgp::model

@@ -63,5 +63,7 @@ class JsonCursor {
 
 /// `s` between quotes, escaped as JSON demands.
 std::string json_string(std::string_view s);
+/// The same without the quotes.
+std::string json_escaped(std::string_view s);
 
 }  // namespace cgp::model

@@ -17,8 +17,7 @@ struct TokenizeOptions {
 };
 int tokenize(const Context& context, const TokenizeOptions& options);
 
-/// Whether `cgp inspect` is asked about a model file rather than a kernel.
-bool names_model_file(const std::string& target);
+/// Of a model file (model::is_model_file).
 int inspect_model(const Context& context, const std::string& path);
 
 }  // namespace cgp::cli
