@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """clang-tidy's bugprone-use-after-move over every production source of a build.
 
-usage: production.py CLANG_TIDY BUILD_DIR [--shard I/N] [--jobs N] [--checks LIST] [--all]
+usage: production.py CLANG_TIDY BUILD_DIR [--only FOLDER...] [--shard I/N] [--jobs N] [--checks LIST] [--all]
 
 Sources and options come from BUILD_DIR/compile_commands.json; unity files are checked as they are compiled. A source
 without std::move and std::forward, its repository headers included, cannot break this rule and is left out (--all: it is
@@ -92,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tidy")
     parser.add_argument("build", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], help="folders of the repository: sources elsewhere are left out")
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--checks", default="-*,bugprone-use-after-move")
@@ -103,6 +104,9 @@ def main():
     every = units(args.build.resolve())
     if not every:
         sys.exit(f"{args.build}/compile_commands.json has no production source")
+    if args.only:
+        folders = [ROOT / f for f in args.only]
+        every = [u for u in every if any(f in s.resolve().parents for f in folders for s in u[1])]
     shard, shards = (int(n) for n in args.shard.split("/"))
 
     def check(unit):
