@@ -26,6 +26,7 @@ MAY_USE = {
     "runtime": {"ptx", "emu", "cuda", "base"},
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
+    "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
