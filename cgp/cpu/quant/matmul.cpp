@@ -102,7 +102,9 @@ void with_int8(const Problem& p, const DotsByVectors& dots, int threads) {
 
 void with_float_dots(const Problem& p, const FloatDotsByVectors& dots, int threads) {
   const int64_t lds = (p.k + 255) / 256 * 16;
-  std::vector<float> sums_of_16(std::size_t(p.n * lds), 0.0f);
+  thread_local std::vector<float> of_thread;
+  auto& sums_of_16 = of_thread;  // other threads read this one's
+  sums_of_16.assign(std::size_t(p.n * lds), 0.0f);
   for (int64_t j = 0; j < p.n; ++j)
     for (int64_t i = 0; i < p.k; ++i) sums_of_16[std::size_t(j * lds + i / 16)] += p.x[j * p.k + i];
   for_rows(p, threads, [&](int which, Bytes row, int64_t j, float* sums) {
