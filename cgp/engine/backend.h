@@ -54,7 +54,7 @@ struct BackendOptions {
   /// Products, too, give a row the same bits whatever other rows are in the step. Packed weights always do.
   bool batch_invariant = false;
   /// Called while weights are loaded, from the calling thread; may be empty.
-  std::function<void(double fraction)> progress;
+  std::function<void(double fraction)> progress = {};
 };
 
 /// Bytes, before anything is loaded.

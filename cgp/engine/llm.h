@@ -21,7 +21,7 @@ struct LoadOptions {
   int threads = 0;  ///< 0: all processors
   bool batch_invariant = false;
   std::int64_t lookup_tokens = 0;  ///< SchedulerOptions
-  std::function<void(double fraction)> progress;
+  std::function<void(double fraction)> progress = {};
 };
 
 struct Perplexity {

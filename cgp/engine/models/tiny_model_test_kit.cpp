@@ -31,11 +31,13 @@ struct Maker {
   void size(const std::string& name, T value) {
     key(cat(o.architecture, ".", name), value);
   }
-  void tensor(const std::string& name, int rows, int cols, double mean = 0, double spread = -1, int experts = 1) {
+  void tensor(const std::string& name, int rows, int cols, double mean = 0, double spread = -1,
+              int experts = 1) {
     if (name == o.without) return;
     if (name == o.misshaped) rows += 32;
     const bool vector = rows == 1 && experts == 1;
-    const auto f = quant::format_of_ggml_type(model::find_ggml_type(vector ? "F32" : std::string_view(o.format))->id);
+    const auto f =
+        quant::format_of_ggml_type(model::find_ggml_type(vector ? "F32" : std::string_view(o.format))->id);
     std::normal_distribution<float> normal(float(mean), float(spread < 0 ? 1 / std::sqrt(cols) : spread));
     std::vector<float> values(std::size_t(rows) * std::size_t(cols) * std::size_t(experts));
     for (float& v : values) v = normal(random);
@@ -44,7 +46,8 @@ struct Maker {
     std::vector<std::uint64_t> shape{std::uint64_t(cols)};
     if (!vector) shape.push_back(std::uint64_t(rows));
     if (experts > 1) shape.push_back(std::uint64_t(experts));
-    out.add_tensor(name, *model::find_ggml_type(std::uint32_t(quant::info(f).ggml_type)), shape, blocks.back());
+    out.add_tensor(name, *model::find_ggml_type(std::uint32_t(quant::info(f).ggml_type)), shape,
+                   blocks.back());
   }
   void vector(const std::string& name, int count, double mean) { tensor(name, 1, count, mean, 0.1); }
 
@@ -100,9 +103,11 @@ TinyModel tiny_model(const TinyOptions& o) {
   m.size("attention.head_count", std::uint32_t(kHeads));
   m.size("attention.head_count_kv", std::uint32_t(kv_heads));
   m.size(a == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
-  if (d != 16) m.size("attention.key_length", std::uint32_t(d)), m.size("attention.value_length", std::uint32_t(d));
+  if (d != 16)
+    m.size("attention.key_length", std::uint32_t(d)), m.size("attention.value_length", std::uint32_t(d));
   if (a != "gpt2") m.size("rope.freq_base", a == "gemma3" ? 50000.0f : 1000.0f);
-  if (a == "phi3") m.size("rope.dimension_count", std::uint32_t(12)), m.size("attention.sliding_window", std::uint32_t(9));
+  if (a == "phi3")
+    m.size("rope.dimension_count", std::uint32_t(12)), m.size("attention.sliding_window", std::uint32_t(9));
   if (is_gemma(a)) m.size("attention.sliding_window", std::uint32_t(5));
   if (a == "gemma2") m.size("attn_logit_softcapping", 3.0f), m.size("final_logit_softcapping", 2.0f);
   if (moe) {
@@ -118,7 +123,8 @@ TinyModel tiny_model(const TinyOptions& o) {
     m.size("rope.scaling.original_context_length", std::uint32_t(64));
     if (o.rope_scaling == "longrope") {
       m.size("rope.scaling.attn_factor", 1.19f);
-      m.tensor("rope_factors_long.weight", 1, pairs, 3, 0.5), m.tensor("rope_factors_short.weight", 1, pairs, 1, 0.1);
+      m.tensor("rope_factors_long.weight", 1, pairs, 3, 0.5),
+          m.tensor("rope_factors_short.weight", 1, pairs, 1, 0.1);
     }
   }
   if (o.tokenizer) add_tokenizer(m);
@@ -135,15 +141,20 @@ TinyModel tiny_model(const TinyOptions& o) {
       m.tensor(in("attn_q.weight"), q, kWidth, 0, 0.3), m.tensor(in("attn_k.weight"), kv, kWidth, 0, 0.3);
       m.tensor(in("attn_v.weight"), kv, kWidth);
     }
-    if (a == "qwen2") m.vector(in("attn_q.bias"), q, 0), m.vector(in("attn_k.bias"), kv, 0), m.vector(in("attn_v.bias"), kv, 0);
-    if (a == "qwen3" || a == "qwen3moe" || a == "gemma3") m.vector(in("attn_q_norm.weight"), d, 1), m.vector(in("attn_k_norm.weight"), d, 1);
+    if (a == "qwen2")
+      m.vector(in("attn_q.bias"), q, 0), m.vector(in("attn_k.bias"), kv, 0),
+          m.vector(in("attn_v.bias"), kv, 0);
+    if (a == "qwen3" || a == "qwen3moe" || a == "gemma3")
+      m.vector(in("attn_q_norm.weight"), d, 1), m.vector(in("attn_k_norm.weight"), d, 1);
     m.tensor(in("attn_output.weight"), kWidth, q);
     if (a == "gpt2") m.vector(in("attn_output.bias"), kWidth, 0);
-    if (is_gemma(a)) m.vector(in("post_attention_norm.weight"), kWidth, 1), m.vector(in("post_ffw_norm.weight"), kWidth, 1);
+    if (is_gemma(a))
+      m.vector(in("post_attention_norm.weight"), kWidth, 1), m.vector(in("post_ffw_norm.weight"), kWidth, 1);
     if (moe) {
       const int inner = kInner / 3;
       m.tensor(in("ffn_gate_inp.weight"), kExperts, kWidth);
-      m.tensor(in("ffn_gate_exps.weight"), inner, kWidth, 0, -1, kExperts), m.tensor(in("ffn_up_exps.weight"), inner, kWidth, 0, -1, kExperts);
+      m.tensor(in("ffn_gate_exps.weight"), inner, kWidth, 0, -1, kExperts),
+          m.tensor(in("ffn_up_exps.weight"), inner, kWidth, 0, -1, kExperts);
       m.tensor(in("ffn_down_exps.weight"), kWidth, inner, 0, -1, kExperts);
       continue;
     }
@@ -159,7 +170,8 @@ TinyModel tiny_model(const TinyOptions& o) {
   TinyModel out{m.out.bytes(), nullptr};
   // The file reads the bytes where they lie: they live as long as it does.
   auto kept = std::make_shared<std::pair<std::string, std::unique_ptr<model::Gguf>>>(out.bytes, nullptr);
-  kept->second = std::make_unique<model::Gguf>(model::Gguf::parse(std::as_bytes(std::span(kept->first)), "tiny.gguf"));
+  kept->second =
+      std::make_unique<model::Gguf>(model::Gguf::parse(std::as_bytes(std::span(kept->first)), "tiny.gguf"));
   out.file = std::shared_ptr<const model::Gguf>(kept, kept->second.get());
   return out;
 }
@@ -170,7 +182,9 @@ namespace {
 struct Oracle {
   explicit Oracle(const model::Gguf& file) : f(file), a(file.string("general.architecture")) {}
 
-  double number(const std::string& key, double otherwise) const { return f.find_number(cat(a, ".", key)).value_or(otherwise); }
+  double number(const std::string& key, double otherwise) const {
+    return f.find_number(cat(a, ".", key)).value_or(otherwise);
+  }
   Doubles values(const std::string& name) const {
     const auto* t = f.find_tensor(name);
     if (!t) return {};
@@ -179,7 +193,8 @@ struct Oracle {
     return {v.begin(), v.end()};
   }
   /// Rows [first, first + rows) of a matrix, times x, plus the bias.
-  Doubles times(const std::string& name, const Doubles& x, std::size_t first, std::size_t rows, const std::string& bias = "") const {
+  Doubles times(const std::string& name, const Doubles& x, std::size_t first, std::size_t rows,
+                const std::string& bias = "") const {
     const Doubles w = values(name), b = values(bias);
     Doubles y(rows, 0.0);
     for (std::size_t i = 0; i < rows; ++i) {
@@ -195,7 +210,8 @@ struct Oracle {
       for (double v : x) mean += v / double(x.size());
     for (double v : x) square += (v - mean) * (v - mean) / double(x.size());
     Doubles y(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) / std::sqrt(square + double(1e-5f)) * w.at(i) + (b.empty() ? 0 : b.at(i));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      y[i] = (x[i] - mean) / std::sqrt(square + double(1e-5f)) * w.at(i) + (b.empty() ? 0 : b.at(i));
     return y;
   }
   void norm_heads(Doubles& x, std::size_t d, const std::string& name) const {
@@ -208,7 +224,8 @@ struct Oracle {
   void rotate(Doubles& x, std::size_t d, std::size_t position, bool local) const {
     if (a == "gpt2") return;
     const auto dims = std::size_t(number("rope.dimension_count", double(d)));
-    const double base = local && a == "gemma3" ? 10000 : number("rope.freq_base", 10000), factor = number("rope.scaling.factor", 1);
+    const double base = local && a == "gemma3" ? 10000 : number("rope.freq_base", 10000),
+                 factor = number("rope.scaling.factor", 1);
     const std::string scaling(f.find_string(cat(a, ".rope.scaling.type")).value_or("none"));
     const Doubles llama3 = values("rope_freqs.weight"), longer = values("rope_factors_long.weight");
     for (std::size_t h = 0; h < x.size(); h += d)
@@ -218,14 +235,18 @@ struct Oracle {
         if (!llama3.empty()) theta /= llama3[i];
         if (scaling == "longrope") theta /= longer[i], magnitude = double(1.19f);
         if (scaling == "yarn") {
-          const auto dim = [&](double turns) { return double(dims) * std::log(64 / (turns * 2 * std::numbers::pi)) / (2 * std::log(base)); };
-          const double low = std::max(0.0, std::floor(dim(32))), high = std::min(double(dims) - 1, std::ceil(dim(1)));
+          const auto dim = [&](double turns) {
+            return double(dims) * std::log(64 / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+          };
+          const double low = std::max(0.0, std::floor(dim(32))),
+                       high = std::min(double(dims) - 1, std::ceil(dim(1)));
           const double blend = std::clamp((double(i) - low) / std::max(high - low, 0.001), 0.0, 1.0);
           theta = theta * (1 - blend) + theta / factor * blend;
           magnitude = 0.1 * std::log(factor) + 1;
         }
         const std::size_t p = h + (a == "llama" ? 2 * i : i), q = a == "llama" ? p + 1 : p + dims / 2;
-        const double c = magnitude * std::cos(double(position) * theta), s = magnitude * std::sin(double(position) * theta);
+        const double c = magnitude * std::cos(double(position) * theta),
+                     s = magnitude * std::sin(double(position) * theta);
         const double u = x[p], v = x[q];
         x[p] = u * c - v * s, x[q] = u * s + v * c;
       }
@@ -238,7 +259,8 @@ struct Oracle {
 
   std::vector<Doubles> run(std::span<const std::int32_t> tokens) const {
     const auto size = [&](const char* key) { return std::size_t(f.integer(cat(a, ".", key))); };
-    const std::size_t width = size("embedding_length"), heads = size("attention.head_count"), kv = size("attention.head_count_kv");
+    const std::size_t width = size("embedding_length"), heads = size("attention.head_count"),
+                      kv = size("attention.head_count_kv");
     const std::size_t layers = size("block_count"), inner = size("feed_forward_length"), n = tokens.size();
     const auto d = std::size_t(number("attention.key_length", double(width / heads)));
     const Doubles table = values("token_embd.weight"), positions = values("position_embd.weight");
@@ -250,14 +272,16 @@ struct Oracle {
       }
     for (std::size_t layer = 0; layer < layers; ++layer) {
       const std::string in = cat("blk.", layer, ".");
-      const bool local = a == "phi3" || (a == "gemma2" && layer % 2 == 0) || (a == "gemma3" && layer % 6 != 5);
+      const bool local =
+          a == "phi3" || (a == "gemma2" && layer % 2 == 0) || (a == "gemma3" && layer % 6 != 5);
       const double window = local ? number("attention.sliding_window", 1e9) : 1e9;
       std::vector<Doubles> q(n), k(n), v(n);
       for (std::size_t t = 0; t < n; ++t) {
         const Doubles h = norm(x[t], in + "attn_norm");
         if (f.find_tensor(in + "attn_qkv.weight")) {
           const std::string w = in + "attn_qkv.weight", b = in + "attn_qkv.bias";
-          q[t] = times(w, h, 0, heads * d, b), k[t] = times(w, h, heads * d, kv * d, b), v[t] = times(w, h, (heads + kv) * d, kv * d, b);
+          q[t] = times(w, h, 0, heads * d, b), k[t] = times(w, h, heads * d, kv * d, b),
+          v[t] = times(w, h, (heads + kv) * d, kv * d, b);
         } else {
           q[t] = times(in + "attn_q.weight", h, 0, heads * d, in + "attn_q.bias");
           k[t] = times(in + "attn_k.weight", h, 0, kv * d, in + "attn_k.bias");
@@ -294,7 +318,8 @@ struct Oracle {
     std::vector<Doubles> out;
     const double cap = number("final_logit_softcapping", 0);
     for (const Doubles& row : x) {
-      out.push_back(times(f.find_tensor("output.weight") ? "output.weight" : "token_embd.weight", norm(row, "output_norm"), 0, kTinyVocabulary));
+      out.push_back(times(f.find_tensor("output.weight") ? "output.weight" : "token_embd.weight",
+                          norm(row, "output_norm"), 0, kTinyVocabulary));
       for (double& l : out.back()) l = cap > 0 ? cap * std::tanh(l / cap) : l;
     }
     return out;
@@ -313,7 +338,8 @@ struct Oracle {
       for (std::size_t i = 0; i < inner; ++i) gate[i] = activated(gate[i]) * up[i];
       return times(in + "ffn_down.weight", gate, 0, h.size());
     }
-    const auto experts = std::size_t(number("expert_count", 0)), used = std::size_t(number("expert_used_count", 0)),
+    const auto experts = std::size_t(number("expert_count", 0)),
+               used = std::size_t(number("expert_used_count", 0)),
                size = std::size_t(number("expert_feed_forward_length", 0));
     Doubles p = times(in + "ffn_gate_inp.weight", h, 0, experts), out(h.size(), 0.0);
     double all = 0;
@@ -340,6 +366,8 @@ struct Oracle {
 
 }  // namespace
 
-std::vector<Doubles> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens) { return Oracle(file).run(tokens); }
+std::vector<Doubles> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens) {
+  return Oracle(file).run(tokens);
+}
 
 }  // namespace cgp::engine

@@ -21,13 +21,13 @@ struct TinyModel {
 };
 struct TinyOptions {
   std::string architecture = "llama";
-  std::string format = "F32";         ///< of matrices
-  std::string rope_scaling;           ///< "linear", "yarn", "longrope", "llama3"
-  bool experts = false;               ///< of llama; qwen3moe has them anyway
-  bool tokenizer = false;             ///< ASCII and <|end|> as byte-level tokens
-  std::string without;                ///< a tensor or key that is left out
-  std::string with;                   ///< a tensor more, of one value
-  std::string misshaped;              ///< a tensor with another shape
+  std::string format = "F32";     ///< of matrices
+  std::string rope_scaling = {};  ///< "linear", "yarn", "longrope", "llama3"
+  bool experts = false;           ///< of llama; qwen3moe has them anyway
+  bool tokenizer = false;         ///< ASCII and <|end|> as byte-level tokens
+  std::string without = {};       ///< a tensor or key that is left out
+  std::string with = {};          ///< a tensor more, of one value
+  std::string misshaped = {};     ///< a tensor with another shape
 };
 TinyModel tiny_model(const TinyOptions& options);
 

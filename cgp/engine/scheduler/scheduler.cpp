@@ -276,6 +276,7 @@ void Scheduler::take_outputs(std::size_t index, std::size_t first) {
   const int64_t end = cached + job.rows;
   if (end < int64_t(job.known.size())) return;  // a part of a prompt
   const int64_t drafted = end - int64_t(job.known.size());
+  job.result.drafted_tokens += drafted;
   bool runs = true;
   int64_t agreed = 0;
   try {
@@ -291,9 +292,10 @@ void Scheduler::take_outputs(std::size_t index, std::size_t first) {
             std::span(logits_).subspan(output * words, words),
             job.request.mask ? job.request.mask->allowed() : std::span<const std::uint32_t>());
       }
+      const bool agrees = i < drafted && sampled.token == job.drafted[std::size_t(i)];
+      if (agrees) ++agreed, ++job.result.accepted_tokens;
       runs = accept(job, sampled);
-      if (i >= drafted || sampled.token != job.drafted[std::size_t(i)]) break;
-      ++agreed;
+      if (!agrees) break;
     }
   } catch (const Error& e) {
     job.result.error = e.what();
@@ -301,7 +303,6 @@ void Scheduler::take_outputs(std::size_t index, std::size_t first) {
     runs = false;
   }
   if (runs && drafted > 0) {
-    job.result.drafted_tokens += drafted, job.result.accepted_tokens += agreed;
     // After drafts that were of no use, more and more steps go without.
     job.failed_drafts = agreed > 0 ? 0 : job.failed_drafts + 1;
     job.skip_drafts = agreed > 0 ? 0 : int64_t(1) << std::min<int64_t>(job.failed_drafts + 1, 8);
