@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/engine/llm.h"
+#include "cgp/engine/chat.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -90,6 +90,25 @@ TEST(engine_llm, PerplexityIsThatOfTheOraclesLogits) {
   EXPECT_THROW(m.llm->perplexity("short", 32), ArgumentError);
   EXPECT_EQ(m.llm->generate(request(*m.llm, text.substr(0, 40))).ids,
             Loaded().llm->generate(request(*m.llm, text.substr(0, 40))).ids);
+}
+
+TEST(engine_llm, AConversationKeepsWhatWasComputed) {
+  Loaded m({.tokenizer = true, .chat_template = true});
+  Request r;
+  r.max_tokens = 30, r.sampling.temperature = 0, r.ignore_end = true;
+  Chat chat(*m.llm, r, "Be brief and answer in one short sentence");
+  const Completion first = chat.say("Hi");
+  EXPECT_EQ(first.reused_tokens, 0);
+  const Completion second = chat.say("And?");
+  EXPECT_GE(second.reused_tokens, 32);
+  ASSERT_EQ(chat.messages().size(), 5u);
+  EXPECT_EQ(chat.messages()[2].content, first.text);
+  // The same conversation in a fresh model.
+  Loaded fresh;
+  r.prompt = fresh.llm->encode("system: Be brief and answer in one short sentence\nuser: Hi\nassistant: " +
+                               first.text + "\nuser: And?\nassistant:");
+  EXPECT_EQ(fresh.llm->generate(r).ids, second.ids);
+  EXPECT_THROW(Chat(*fresh.llm, r).say("Hi"), Unsupported);
 }
 
 TEST(engine_llm, AModelThatDoesNotFitIsRefusedBeforeItIsLoaded) {

@@ -41,7 +41,8 @@ struct CommandLine {
   PlanOptions plan;
   TuneOptions tune;
   TokenizeOptions tokenize;
-  GenerateOptions generate;
+  GenerateOptions generate, chat;
+  PerplexityOptions perplexity;
   ProfilerOptions profiler;
 };
 
@@ -299,6 +300,28 @@ void declare_generate(CLI::App& app, CommandLine& c) {
       "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json");
 }
 
+void declare_chat(CLI::App& app, CommandLine& c) {
+  GenerateOptions& o = c.chat;
+  declare_model(app, o.model);
+  app.add_option("--system", o.prompt, "What the model is told beforehand");
+  declare_sampling(app, o);
+  app.footer(
+      "Lines of standard input are the user's messages.\n"
+      "Examples:\n  cgp chat model.gguf\n  cgp chat model.gguf --system 'Answer in one sentence.' "
+      "--temperature 0\n"
+      "  echo 'What is a GPU?' | cgp chat model.gguf --json");
+}
+
+void declare_perplexity(CLI::App& app, CommandLine& c) {
+  PerplexityOptions& o = c.perplexity;
+  declare_model(app, o.model);
+  app.get_option("--context")->description("Tokens of a chunk, whose second half is predicted; 0: 512");
+  app.add_option("TEXT", o.text, "A file with text")->required();
+  app.footer(
+      "Examples:\n  cgp perplexity model.gguf text.txt\n  cgp perplexity model.gguf text.txt --activations "
+      "int8 --json");
+}
+
 void declare_doctor(CLI::App& app, CommandLine& c) {
   app.add_option("--check", c.doctor.check, "Only this item; exit code 3 when it is absent");
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
@@ -414,6 +437,10 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return tokenize(x, c.tokenize); }},
         {"generate", "Continue a text with a model", declare_generate,
          [](const Context& x, const CommandLine& c) { return generate(x, c.generate); }},
+        {"chat", "Talk to a model", declare_chat,
+         [](const Context& x, const CommandLine& c) { return chat(x, c.chat); }},
+        {"perplexity", "Say how well a model predicts a text", declare_perplexity,
+         [](const Context& x, const CommandLine& c) { return perplexity(x, c.perplexity); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
         {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,

@@ -128,6 +128,10 @@ TinyModel tiny_model(const TinyOptions& o) {
     }
   }
   if (o.tokenizer) add_tokenizer(m);
+  if (o.chat_template)
+    m.out.add("tokenizer.chat_template",
+              "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt "
+              "%}assistant:{% endif %}");
   m.tensor("token_embd.weight", kTinyVocabulary, kWidth, 0, is_gemma(a) ? 0.1 : 1);
   if (a == "gpt2") m.tensor("position_embd.weight", kTinyContext, kWidth, 0, 0.3);
   for (int i = 0; i < layers; ++i) {

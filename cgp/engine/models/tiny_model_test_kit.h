@@ -25,6 +25,7 @@ struct TinyOptions {
   std::string rope_scaling = {};  ///< "linear", "yarn", "longrope", "llama3"
   bool experts = false;           ///< of llama; qwen3moe has them anyway
   bool tokenizer = false;         ///< ASCII and <|end|> as byte-level tokens
+  bool chat_template = false;     ///< 'role: content' and a new line for each message
   std::string without = {};       ///< a tensor or key that is left out
   std::string with = {};          ///< a tensor more, of one value
   std::string misshaped = {};     ///< a tensor with another shape

@@ -34,6 +34,14 @@ struct GenerateOptions {
   std::vector<std::string> stops;
 };
 int generate(const Context& context, const GenerateOptions& options);
+/// `prompt` is the system's message. Lines of standard input are the user's.
+int chat(const Context& context, const GenerateOptions& options);
+
+struct PerplexityOptions {
+  ModelOptions model;
+  std::string text;  ///< a file
+};
+int perplexity(const Context& context, const PerplexityOptions& options);
 
 /// Of a model file (model::is_model_file).
 int inspect_model(const Context& context, const std::string& path);
