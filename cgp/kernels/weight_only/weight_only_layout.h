@@ -11,9 +11,7 @@
 // Lane 4 g + c has of each 32 columns the eight from 8 c on, of rows g and g + 8.
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace cgp::kernels {
 
@@ -50,8 +48,5 @@ std::uint64_t packed_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k);
 /// `file`: n rows of k / file_block blocks. ArgumentError when sizes do not fit.
 void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<const std::byte> file,
                   std::span<std::byte> packed);
-/// The exact values of row `row`, as double.
-std::vector<double> weight_row(WeightFormat f, std::uint64_t k, std::span<const std::byte> file,
-                               std::uint64_t row);
 
 }  // namespace cgp::kernels
