@@ -103,9 +103,8 @@ void attend_split(const Problem& p, const float* q, int64_t queries, int64_t pos
       const int64_t token =
           c.pages[std::size_t(t / c.page_tokens)] * c.page_tokens + first(i) % c.page_tokens;
       const int64_t at = (token * stride + kv * d) * element, head = (kv * queries + i) * p.group;
-      const ops_versions::Group group{q + head * p.row, (next - i) * p.group, d,
-                                      p.what.scale,     p.what.softcap,       g.out + head * p.row,
-                                      g.max + head,     g.sum + head};
+      const ops_versions::Group group{q + head * p.row,     (next - i) * p.group, d,           p.what.softcap,
+                                      g.out + head * p.row, g.max + head,         g.sum + head};
       p.attend(group, c.keys.data() + at, c.values.data() + at, stride, count, scratch.as<float>());
     }
   }
@@ -130,7 +129,9 @@ void attend_queries(const Problem& p, const float* q, int64_t queries, int64_t p
       for (int64_t h = 0; h < c.kv_heads * p.group; ++h)
         body((h / p.group * queries + i) * p.group + h % p.group, (i * c.kv_heads * p.group + h) * d);
   };
-  for_heads([&](int64_t r, int64_t at) { std::copy_n(q + at, d, padded + r * row); });
+  for_heads([&](int64_t r, int64_t at) {
+    for (int64_t i = 0; i < d; ++i) padded[r * row + i] = q[at + i] * p.what.scale;
+  });
   parallel_for(c.kv_heads * splits, 1, threads_for((end - begin) * heads * d, kOpWorkPerThread, threads),
                [&](int64_t i, int64_t) {
                  const int64_t split = i / c.kv_heads, from = begin + split * kSplit;

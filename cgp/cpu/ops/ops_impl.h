@@ -11,9 +11,9 @@ namespace cgp::cpu::ops_versions {
 /// The heads of one group, and what they have gathered of the tokens so far. Rows of q and out have row()
 /// elements, zeros from head_dim on.
 struct Group {
-  const float* q;  ///< heads rows
+  const float* q;  ///< heads rows, times the scale of the scores
   std::int64_t heads, head_dim;
-  float scale, softcap;    ///< softcap 0: none
+  float softcap;           ///< 0: none
   float *out, *max, *sum;  ///< heads rows; heads; heads. Before the first token: zeros, -infinity, zeros
   std::int64_t row() const { return (head_dim + 15) / 16 * 16; }
 };

@@ -215,33 +215,58 @@ inline void widen(const typename C::Element* from, int64_t stride, int64_t token
   }
 }
 
-/// w[t] = q . row t, for a multiple of 4 of them.
-template <class V>
+/// w[h][t] = q[h] . row t for kHeads rows of q, for a multiple of 4 tokens; w has rows of kAttendTokens.
+template <class V, int kHeads>
 inline void scores(const float* q, const float* rows, int64_t tokens, int64_t row, float* w) {
   for (int64_t t = 0; t < tokens; t += 4, rows += 4 * row) {
-    typename V::Reg sums[4] = {V::all(0), V::all(0), V::all(0), V::all(0)};
-    for (int64_t i = 0; i < row; i += V::kLanes) {
-      const auto v = V::load(q + i);
+    typename V::Reg sums[kHeads][4];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHeads; ++h)
 #pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) sums[k] = V::multiply_add(v, V::load(rows + k * row + i), sums[k]);
-    }
-    V::store_sums(w + t, sums);
+      for (int k = 0; k < 4; ++k) sums[h][k] = V::all(0);
+    for (int64_t i = 0; i < row; i += V::kLanes)
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        const auto v = V::load(rows + k * row + i);
+#pragma GCC unroll 2
+        for (int h = 0; h < kHeads; ++h)
+          sums[h][k] = V::multiply_add(v, V::load(q + h * row + i), sums[h][k]);
+      }
+#pragma GCC unroll 2
+    for (int h = 0; h < kHeads; ++h) V::store_sums(w + h * ops_versions::kAttendTokens + t, sums[h]);
   }
 }
-/// kRegisters vectors of out = factor * out + sum over t of w[t] * row t.
-template <class V, int kRegisters>
-inline void mix(const float* w, const float* rows, int64_t tokens, int64_t row, float factor, float* out) {
-  typename V::Reg sums[kRegisters];
-#pragma GCC unroll 4
-  for (int k = 0; k < kRegisters; ++k) sums[k] = V::multiply(V::load(out + k * V::kLanes), V::all(factor));
-  for (int64_t t = 0; t < tokens; ++t, rows += row) {
-    const auto by = V::all(w[t]);
+/// kRegisters vectors of out[h] = factors[h] * out[h] + sum over t of w[h][t] * row t, for kHeads heads.
+template <class V, int kHeads, int kRegisters>
+inline void mix(const float* w, const float* rows, int64_t tokens, int64_t row, const float* factors,
+                float* out) {
+  typename V::Reg sums[kHeads][kRegisters];
+#pragma GCC unroll 2
+  for (int h = 0; h < kHeads; ++h)
 #pragma GCC unroll 4
     for (int k = 0; k < kRegisters; ++k)
-      sums[k] = V::multiply_add(by, V::load(rows + k * V::kLanes), sums[k]);
-  }
+      sums[h][k] = V::multiply(V::load(out + h * row + k * V::kLanes), V::all(factors[h]));
+  for (int64_t t = 0; t < tokens; ++t, rows += row)
+#pragma GCC unroll 2
+    for (int h = 0; h < kHeads; ++h) {
+      const auto by = V::all(w[h * ops_versions::kAttendTokens + t]);
 #pragma GCC unroll 4
-  for (int k = 0; k < kRegisters; ++k) V::store(out + k * V::kLanes, sums[k]);
+      for (int k = 0; k < kRegisters; ++k)
+        sums[h][k] = V::multiply_add(by, V::load(rows + k * V::kLanes), sums[h][k]);
+    }
+#pragma GCC unroll 2
+  for (int h = 0; h < kHeads; ++h)
+#pragma GCC unroll 4
+    for (int k = 0; k < kRegisters; ++k) V::store(out + h * row + k * V::kLanes, sums[h][k]);
+}
+/// mix() of whole rows.
+template <class V, int kHeads>
+inline void mix_rows(const float* w, const float* rows, int64_t tokens, int64_t row, const float* factors,
+                     float* out) {
+  int64_t i = 0;
+  for (; i + 4 * V::kLanes <= row; i += 4 * V::kLanes)
+    mix<V, kHeads, 4>(w, rows + i, tokens, row, factors, out + i);
+  for (; i < row; i += V::kLanes) mix<V, kHeads, 1>(w, rows + i, tokens, row, factors, out + i);
 }
 
 /// w = cap * tanh(w / cap), tanh u = 1 - 2 / (e^2u + 1).
@@ -266,10 +291,12 @@ void attend_of(const Group& g, const void* keys, const void* values, int64_t str
     const int64_t heads = g.heads - first < kHeads ? g.heads - first : kHeads;
     widen<V, C>(static_cast<const Element*>(keys), stride, tokens, n, row, scratch);
     for (int64_t i = tokens * row; i < fours * row; i += V::kLanes) V::store(scratch + i, V::all(0));
+    int64_t scored = 0;
+    for (; scored + 2 <= heads; scored += 2)
+      scores<V, 2>(g.q + (first + scored) * row, scratch, fours, row, weights[scored]);
+    if (scored < heads) scores<V, 1>(g.q + (first + scored) * row, scratch, fours, row, weights[scored]);
     for (int64_t h = 0; h < heads; ++h) {
       float *w = weights[h], &max = g.max[first + h];
-      scores<V>(g.q + (first + h) * row, scratch, fours, row, w);
-      for (int64_t t = 0; t < tokens; ++t) w[t] *= g.scale;
       if (g.softcap > 0) soften<V>(w, padded, g.softcap);
       for (int64_t t = tokens; t < padded; ++t) w[t] = -kInfinity;
       auto most = V::all(max);
@@ -286,13 +313,11 @@ void attend_of(const Group& g, const void* keys, const void* values, int64_t str
       max = largest;
     }
     widen<V, C>(static_cast<const Element*>(values), stride, tokens, n, row, scratch);
-    for (int64_t h = 0; h < heads; ++h) {
-      float* out = g.out + (first + h) * row;
-      int64_t i = 0;
-      for (; i + 4 * V::kLanes <= row; i += 4 * V::kLanes)
-        mix<V, 4>(weights[h], scratch + i, tokens, row, factors[h], out + i);
-      for (; i < row; i += V::kLanes) mix<V, 1>(weights[h], scratch + i, tokens, row, factors[h], out + i);
-    }
+    int64_t mixed = 0;
+    for (; mixed + 2 <= heads; mixed += 2)
+      mix_rows<V, 2>(weights[mixed], scratch, tokens, row, factors + mixed, g.out + (first + mixed) * row);
+    if (mixed < heads)
+      mix_rows<V, 1>(weights[mixed], scratch, tokens, row, factors + mixed, g.out + (first + mixed) * row);
   }
 }
 
