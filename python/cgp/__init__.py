@@ -19,11 +19,12 @@ from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum
                          layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
                          topk, transpose)
 from ._cache import PagedKVCache
+from ._llm import LLM, Completion
 from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "PagedKVCache", "Patch", "QuantizedTensor", "TrainingStep", "Unsupported",
+    "ArgumentError", "Completion", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "LLM", "PagedKVCache", "Patch", "QuantizedTensor", "TrainingStep", "Unsupported",
     "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
     "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize", "register_attention", "rms_norm", "rms_norm_backward", "rope",
     "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
