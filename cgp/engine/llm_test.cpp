@@ -113,7 +113,7 @@ TEST(engine_llm, AConversationKeepsWhatWasComputed) {
 
 TEST(engine_llm, AModelThatDoesNotFitIsRefusedBeforeItIsLoaded) {
   try {
-    Loaded({.tokenizer = true}, {.sequences = 1 << 30});
+    Loaded({.tokenizer = true}, {.sequences = 1 << 22});
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("MiB"), std::string::npos) << e.what();

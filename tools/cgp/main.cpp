@@ -263,6 +263,8 @@ void declare_model(CLI::App& app, ModelOptions& o) {
   app.add_option("--activations", o.activations, "f32, int16, int8; auto is int16")
       ->check(CLI::IsMember({"auto", "f32", "int16", "int8"}))
       ->capture_default_str();
+  app.add_flag("--batch-invariant", o.batch_invariant,
+               "A token's bits do not depend on --chunk, whatever the weights' format");
   app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();

@@ -71,9 +71,8 @@ class CpuBackend final : public Backend {
       if (const auto* e = std::get_if<Experts>(&s.operation))
         chosen_.resize(std::max(chosen_.size(), std::size_t(rows * e->used))),
             expert_rows_.resize(std::size_t(rows));
-    const auto layer_bytes = std::size_t(o.pages * page_bytes(program_, o));
-    for (int64_t i = 0; i < 2 * program_.cache_layers; ++i)
-      cache_.push_back(std::make_unique<cpu::AlignedBuffer>(layer_bytes));
+    cache_.at_least(std::size_t(o.pages * 2 * program_.cache_layers * page_bytes(program_, o)));
+    blocks_.reserve(std::size_t(o.max_sequences * ((program_.context + o.page_tokens - 1) / o.page_tokens)));
     profile_.resize(std::size_t(kRoles));
   }
 
@@ -95,10 +94,9 @@ class CpuBackend final : public Backend {
   std::vector<RoleTime> profile() const override { return profile_; }
 
   void copy_page(int32_t from, int32_t to) override {
-    const auto bytes = std::size_t(page_bytes(program_, options_));
-    for (auto& memory : cache_)
-      std::memcpy(memory->as<std::byte>() + std::size_t(to) * bytes,
-                  memory->as<std::byte>() + std::size_t(from) * bytes, bytes);
+    const auto bytes = std::size_t(2 * program_.cache_layers * page_bytes(program_, options_));
+    auto* const memory = cache_.as<std::byte>();
+    std::memcpy(memory + std::size_t(to) * bytes, memory + std::size_t(from) * bytes, bytes);
   }
 
   void run(const Batch& batch, const Outputs& out) override {
@@ -107,6 +105,10 @@ class CpuBackend final : public Backend {
     rows_ = int64_t(batch.tokens.size());
     for (const BatchSequence& s : batch.sequences)
       for (int32_t i = 0; i < s.rows; ++i) positions_[std::size_t(s.first_row + i)] = s.first_position + i;
+    blocks_.clear();
+    for (const BatchSequence& s : batch.sequences)
+      for (int64_t p = 0; p * options_.page_tokens < s.first_position + s.rows; ++p)
+        blocks_.push_back(std::int32_t(s.pages[std::size_t(p)] * 2 * program_.cache_layers));
     rotated_.assign(2 * program_.rope_tables.size(), false);
     for (const Step& s : program_.steps) {
       const auto start =
@@ -217,20 +219,25 @@ class CpuBackend final : public Backend {
     cpu::rotate(pairs, value(o.value), o.heads, o.head_dim, cosines, sines, op());
   }
   void execute(const Attention& o) {
-    const int64_t layer_bytes = options_.pages * page_bytes(program_, options_);
-    auto& keys = *cache_[std::size_t(2 * o.cache_layer)];
-    auto& values = *cache_[std::size_t(2 * o.cache_layer + 1)];
+    // A page of the cache is a block of keys and one of values for each layer: seen from its first block, a layer's pages
+    // lie 2 * cache_layers blocks apart.
+    const int64_t block = page_bytes(program_, options_),
+                  blocks = (options_.pages - 1) * 2 * program_.cache_layers + 1;
+    const std::span keys(cache_.as<std::byte>() + 2 * o.cache_layer * block, std::size_t(blocks * block));
+    const std::span values(keys.data() + block, keys.size());
     store(value(o.k), keys), store(value(o.v), values);
     const auto q = value(o.q), out = value(o.out);
+    std::span<const int32_t> left(blocks_);
     for (const BatchSequence& s : batch_->sequences) {
       const auto first = std::size_t(s.first_row * width(o.q)), count = std::size_t(s.rows * width(o.q));
-      const cpu::KvCache cache{{keys.as<std::byte>(), std::size_t(layer_bytes)},
-                               {values.as<std::byte>(), std::size_t(layer_bytes)},
+      const auto pages = pages_of(s, left);
+      const cpu::KvCache cache{keys,
+                               values,
                                cache_type(options_.cache),
                                o.kv_heads,
                                o.head_dim,
                                options_.page_tokens,
-                               s.pages,
+                               pages,
                                s.first_position + s.rows};
       cpu::attention(q.subspan(first, count), s.rows, cache,
                      {.scale = o.scale, .softcap = o.softcap, .window = o.window}, out.subspan(first, count),
@@ -303,16 +310,27 @@ class CpuBackend final : public Backend {
       add(bias, rows.subspan(i, bias.size()));
   }
 
+  /// The sequence's part of blocks_, whose rest is `left` afterwards.
+  std::span<const int32_t> pages_of(const BatchSequence& s, std::span<const int32_t>& left) const {
+    const int64_t tokens = s.first_position + s.rows;
+    const auto count = std::size_t((tokens + options_.page_tokens - 1) / options_.page_tokens);
+    const auto out = left.first(count);
+    left = left.subspan(count);
+    return out;
+  }
+
   /// Rows of keys or values to the pages of their sequences.
-  void store(std::span<const float> rows, cpu::AlignedBuffer& memory) {
+  void store(std::span<const float> rows, std::span<std::byte> memory) {
     const int64_t n = program_.kv_heads * program_.head_dim, bytes = n * bytes_of(options_.cache);
-    for (const BatchSequence& s : batch_->sequences)
+    std::span<const int32_t> left(blocks_);
+    for (const BatchSequence& s : batch_->sequences) {
+      const auto pages = pages_of(s, left);
       for (int64_t i = 0; i < s.rows; ++i) {
         const int64_t position = s.first_position + i;
-        const int64_t slot = s.pages[std::size_t(position / options_.page_tokens)] * options_.page_tokens +
+        const int64_t slot = pages[std::size_t(position / options_.page_tokens)] * options_.page_tokens +
                              position % options_.page_tokens;
         const auto row = rows.subspan(std::size_t((s.first_row + i) * n), std::size_t(n));
-        std::byte* to = memory.as<std::byte>() + slot * bytes;
+        std::byte* to = memory.data() + slot * bytes;
         if (options_.cache == CacheType::f32)
           std::memcpy(to, row.data(), std::size_t(bytes));
         else if (options_.cache == CacheType::f16)
@@ -320,6 +338,7 @@ class CpuBackend final : public Backend {
         else
           cpu::to_bf16(row, {reinterpret_cast<std::uint16_t*>(to), std::size_t(n)});
       }
+    }
   }
 
   /// The experts of row i: the greatest probabilities, of equal ones the least index.
@@ -355,7 +374,9 @@ class CpuBackend final : public Backend {
   std::vector<Chosen> chosen_;          ///< `used` of each row
   std::vector<ExpertRow> expert_rows_;  ///< of the expert that is at work
   std::vector<bool> rotated_;           ///< by table and kind of pairs: angles of this step are there
-  std::vector<std::unique_ptr<cpu::AlignedBuffer>> cache_;  ///< keys, then values, of each layer
+  cpu::AlignedBuffer cache_;            ///< [page][layer][keys, values][page_tokens][kv_heads][head_dim]
+  std::vector<int32_t>
+      blocks_;  ///< of the step's pages: their first blocks in the cache, sequence by sequence
   std::vector<RoleTime> profile_;
   bool profiled_ = false;
   const Batch* batch_ = nullptr;
@@ -365,6 +386,9 @@ class CpuBackend final : public Backend {
 void check_options(const Program& p, const BackendOptions& o) {
   if (const std::string why = reject(p); !why.empty())
     throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
+  if (o.pages > INT32_MAX / std::max<int64_t>(2 * p.cache_layers, 1))
+    throw ArgumentError(ErrorText{
+        "a cache has fewer than 2^31 blocks", {}, cat(o.pages, " pages, ", p.cache_layers, " layers"), {}});
   if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1 ||
       o.threads < 0)
     throw ArgumentError(

@@ -45,9 +45,7 @@ class Builder {
     epsilon_ =
         float(file_.number(prefix_ + (a_.norm == Architecture::Norm::rms ? "attention.layer_norm_rms_epsilon"
                                                                          : "attention.layer_norm_epsilon")));
-    window_ = a_.window_period ? maybe("attention.sliding_window").value_or(0) : 0;
-    period_ = a_.window_period;
-    if (period_ > 1) period_ = int(maybe("attention.sliding_window_pattern").value_or(period_));
+    read_windows();
     p_.cache_layers = layers_, p_.kv_heads = kv_heads_, p_.head_dim = head_dim_;
     if (!a_.positions) {
       p_.rope_tables.push_back(rope_table(file_, head_dim_, p_.context));
@@ -116,6 +114,24 @@ class Builder {
                                     cat(file_.path(), ", ", t.name),
                                     "it would be left out",
                                     {}});
+  }
+
+  /// attention.sliding_window, and which layers have one: a period, or a flag for each layer.
+  void read_windows() {
+    if (a_.window_period == 0) return;
+    window_ = a_.window_period > 1 ? size("attention.sliding_window")
+                                   : maybe("attention.sliding_window").value_or(0);
+    const std::string pattern = prefix_ + "attention.sliding_window_pattern";
+    const model::GgufValue* value = file_.find(pattern);
+    if (value && value->type == model::GgufType::array) {
+      const model::GgufArray& flags = *file_.find_array(pattern, model::GgufType::boolean);
+      if (int64_t(flags.count) < layers_)
+        wrong("attention.sliding_window_pattern", cat(flags.count, " flags, ", layers_, " layers"));
+      for (int64_t i = 0; i < layers_; ++i) windowed_.push_back(flags.at<std::uint8_t>(std::size_t(i)) != 0);
+      return;
+    }
+    const int64_t period = value ? size("attention.sliding_window_pattern") : a_.window_period;
+    for (int64_t i = 0; i < layers_; ++i) windowed_.push_back(period == 1 || i % period < period - 1);
   }
 
   // Weights
@@ -231,7 +247,7 @@ class Builder {
       step(Role::norm, RmsNorm{q, vector("attn_q_norm.weight", head_dim_), head_dim_, epsilon_, q});
       step(Role::norm, RmsNorm{k, vector("attn_k_norm.weight", head_dim_), head_dim_, epsilon_, k});
     }
-    const bool local = window_ > 0 && (period_ == 1 || layer_ % period_ < period_ - 1);
+    const bool local = window_ > 0 && windowed_[std::size_t(layer_)];
     if (!a_.positions) {
       const std::int32_t table = local && p_.rope_tables.size() > 1 ? 1 : 0;
       step(Role::rope, Rope{q, heads_, head_dim_, a_.rope_halves, table});
@@ -295,6 +311,7 @@ class Builder {
                                 .down = weight("ffn_down_exps.weight", width_, inner, 0, width_, experts),
                                 .experts = experts,
                                 .used = used,
+                                .normalized = file_.find_bool(prefix_ + "expert_weights_norm").value_or(true),
                                 .activation = a_.activation,
                                 .residual = residual_,
                                 .out = residual_});
@@ -318,7 +335,7 @@ class Builder {
   std::set<std::string_view> used_;
   int64_t layers_ = 0, width_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, inner_ = 0, vocabulary_ = 0,
           window_ = 0;
-  int period_ = 0;
+  std::vector<bool> windowed_;  ///< by layer
   float epsilon_ = 0;
   std::int32_t layer_ = kNone;
   ValueId residual_ = kNone;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "cgp/base/error.h"
 #include "cgp/engine/cpu/cpu_backend.h"
@@ -93,6 +94,42 @@ TEST(engine_models, ErrorsNameTheKeyOrTensor) {
   EXPECT_THAT(error_of({.rope_scaling = "su"}), HasSubstr("it is su"));
   EXPECT_THAT(error_of({.architecture = "qwen3", .experts = true}), HasSubstr("qwen3 has no experts"));
   EXPECT_THROW(architecture_named("mamba"), Unsupported);
+}
+
+/// Any byte of the file may be another one: what loads must run, the rest must say why.
+TEST(engine_models, DamagedFilesAreErrorsOrRun) {
+  std::mt19937 random(3);
+  int ran = 0, refused = 0;
+  for (const std::string& a : tiny_architectures()) {
+    const std::string whole = tiny_model({.architecture = a, .format = "F16"}).bytes;
+    const std::size_t header = whole.size() - 4096 > 6000 ? 6000 : whole.size();
+    for (int i = 0; i < 60; ++i) {
+      std::string damaged = whole;
+      for (int n = 1 + int(random() % 3); n > 0; --n) {
+        char& byte = damaged[random() % header];
+        byte = random() % 2 ? char(random()) : char(byte ^ (1 << random() % 8));
+      }
+      try {
+        const auto file = std::make_shared<const model::Gguf>(
+            model::Gguf::parse(std::as_bytes(std::span(damaged)), "damaged.gguf"));
+        Program program = build(*file);
+        if (program.steps.size() > 1000) continue;
+        const BackendOptions o{
+            .pages = 2, .page_tokens = 8, .max_rows = 4, .max_sequences = 1, .max_outputs = 1};
+        if (cpu_memory(program, *file, o).total() > 100 << 20) continue;
+        const auto backend = make_cpu_backend(std::move(program), file, o);
+        const std::vector<std::int32_t> tokens{1, 2}, pages{0}, outputs{1};
+        std::vector<std::int32_t> greedy(1);
+        const BatchSequence s{0, 2, 0, pages};
+        backend->run({tokens, {&s, 1}, outputs}, {{}, greedy});
+        ++ran;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(ran, 20);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(engine_models, ProgramsAreRefusedWithTheirReason) {

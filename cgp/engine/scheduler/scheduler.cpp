@@ -36,7 +36,7 @@ struct Scheduler::Job {
   Completion result;
   std::optional<Clock::time_point> started, first_token;
   int64_t rows = 0;  ///< in the step that is planned
-  int64_t failed_drafts = 0, skip_drafts = 0;
+  int64_t draft_length = 2, failed_drafts = 0, skip_drafts = 0;
 };
 
 std::string_view name(FinishReason reason) {
@@ -177,7 +177,7 @@ bool Scheduler::admit() {
   return true;
 }
 
-/// Tokens that followed the last three (or two) earlier in the text.
+/// Tokens that followed the last three earlier in the text.
 void Scheduler::draft(Job& job) {
   job.drafted.clear();
   if (options_.lookup_tokens == 0 || job.result.ids.empty()) return;
@@ -188,8 +188,8 @@ void Scheduler::draft(Job& job) {
   const auto& known = job.known;
   const auto n = int64_t(known.size());
   const int64_t room =
-      std::min({options_.lookup_tokens, job.request.max_tokens - int64_t(job.result.ids.size()) - 1,
-                backend_.program().context - n});
+      std::min({options_.lookup_tokens, job.draft_length,
+                job.request.max_tokens - int64_t(job.result.ids.size()) - 1, backend_.program().context - n});
   constexpr int64_t kMatched = 3;
   for (int64_t at = n - 1; at >= kMatched && room > 0; --at) {
     if (!std::equal(known.end() - kMatched, known.end(), known.begin() + at - kMatched)) continue;
@@ -303,9 +303,10 @@ void Scheduler::take_outputs(std::size_t index, std::size_t first) {
     runs = false;
   }
   if (runs && drafted > 0) {
-    // After drafts that were of no use, more and more steps go without.
+    // Rows cost time: drafts become longer while all of them is kept, and after useless ones more and more steps go without.
+    job.draft_length = agreed == drafted ? 2 * job.draft_length : agreed + 1;
     job.failed_drafts = agreed > 0 ? 0 : job.failed_drafts + 1;
-    job.skip_drafts = agreed > 0 ? 0 : int64_t(1) << std::min<int64_t>(job.failed_drafts + 1, 8);
+    job.skip_drafts = agreed > 0 ? 0 : int64_t(1) << std::min<int64_t>(job.failed_drafts, 8);
     cache_.truncate(job.sequence, int64_t(job.known.size()) - 1);
   }
   job.drafted.clear();

@@ -68,7 +68,10 @@ TEST_F(ModelCli, AModelGeneratesTalksAndIsMeasured) {
   for (const auto& [key, value] : j.items()) EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
 
   write_file(path("lines.txt"), "Hi\nAnd?\n\nnever read\n");
-  const json talk = cgp("chat tiny.gguf --temperature 0 -n 40 --json", "lines.txt").parsed();
+  const json talk =
+      cgp("chat tiny.gguf --system 'Be brief and answer in one sentence' --temperature 0 -n 40 --json",
+          "lines.txt")
+          .parsed();
   ASSERT_EQ(talk["turns"].size(), 2u);
   EXPECT_EQ(talk["turns"][1]["user"], "And?");
   EXPECT_GT(talk["turns"][1]["reused_tokens"], 0);

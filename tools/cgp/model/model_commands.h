@@ -23,6 +23,7 @@ struct ModelOptions {
   std::string model;  ///< FILE.gguf
   long context = 0, chunk = 512, lookup = 0;
   int threads = 0;
+  bool batch_invariant = false;
   std::string activations = "auto", cache = "f16";
 };
 struct GenerateOptions {
