@@ -119,7 +119,7 @@ class WideSm90 {
     });
   }
   TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
-    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x(), p_.tiles_m);
     // Under a causal bound the longest come first: first keys, last queries.
     if (f_.packed) {
       const auto of = tile_of_sequence(k_, p_, queries_ ? p_.cu_seqlens_q : p_.cu_seqlens_kv, kWideOwn,

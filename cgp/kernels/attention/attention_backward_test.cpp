@@ -151,7 +151,7 @@ class OnDevice {
         gq_(up(in_.q)),
         gk_(up(in_.k)),
         gv_(up(in_.v)),
-        space_(device.alloc<std::byte>(std::max<std::size_t>(1, attention_backward_workspace(p_)))),
+        space_(device.alloc<std::byte>(std::max<std::size_t>(1, attention_backward_workspace(p_, 0, 16)))),
         lse_(device.zeros<float>(p_.batch * p_.heads_q * p_.n_q)),
         delta_(device.zeros<float>(lse_.size())),
         lengths_(words(in_.lengths)),
@@ -410,9 +410,12 @@ void every_wide(const runtime::Device& device, std::uint64_t more, const Way& wa
 // Measured against each other: all must be right.
 constexpr AttentionBackwardSm90Tuning kSm90Tunings[] = {
     {.order = AddOrder::any, .persistent = false, .rounded = true},
-    {.partial = 1, .order = AddOrder::any, .spread = true, .head_swizzle = 2},
+    {.partial = 1, .order = AddOrder::any, .head_swizzle = 2},
     {.partial = 1, .order = AddOrder::ordered, .blocks = 1},
-    {.partial = 1, .order = AddOrder::first_stores}};
+    {.partial = 1, .order = AddOrder::first_stores},
+    {.partial = 1, .order = AddOrder::any, .split = true, .splits = 2},
+    {.order = AddOrder::ordered, .split = true, .splits = 3},
+    {.partial = 1, .order = AddOrder::first_stores, .persistent = false, .split = true, .splits = 16}};
 constexpr AttentionBackwardTuning kTunings[] = {{16, 64, 16, 64}, {32, 32, 32, 32}, {16, 48, 32, 64}};
 
 }  // namespace
@@ -539,6 +542,37 @@ TEST(attention_backward_sm90, tunings) {
   p = problem(DType::bf16, 140, 150, 192, 128), p.batch = 1, p.causal = true;
   // Blocks that are not persistent, and one that makes all.
   for (int i : {0, 2}) check(runtime::Device::open("emu:sm_90a"), p, kSm90Tunings[i]);
+}
+
+TEST(attention_backward_sm90, blocks_that_share_queries) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto with = [](int splits, AddOrder order) {
+    return AttentionBackwardSm90Tuning{
+        .partial = order == AddOrder::ordered ? 2 : 1, .order = order, .split = true, .splits = splits};
+  };
+  // Grouped heads; splits that end inside a tile's heads; more than a late tile of keys has tiles of queries.
+  auto p = problem(DType::bf16, 200, 140, 128, 104);
+  p.batch = 1, p.heads_q = 6, p.heads_kv = 2, p.causal = true;
+  const auto in_order = with(5, AddOrder::ordered), stored = with(5, AddOrder::first_stores);
+  check(device, p, in_order), check(device, p, stored);
+  p = problem(DType::f16, 300, 150, 40, 64), p.causal = true;
+  check(device, p, in_order);
+  p.causal = false, p.window_left = 40, p.window_right = 3;
+  check(device, p, in_order), check(device, p, with(2, AddOrder::any));
+  p = problem(DType::bf16, 140, 300, 128, 128), p.batch = 3, p.key_lengths = p.causal = true;
+  check(device, p, in_order);
+  p = problem(DType::bf16, 130, 83, 64, 64), p.soft_cap = 1.5f;
+  check(device, p, with(3, AddOrder::any));
+}
+
+// Which way is taken is a matter of the problem: one head of keys does not fill the SMs, 64 do.
+TEST(attention_backward_sm90, splits_where_tiles_are_few) {
+  auto p = problem(DType::bf16, 6000, 6000, 128, 128);
+  p.batch = 1, p.heads_q = 8, p.heads_kv = 1;
+  EXPECT_GT(tune_attention_backward(p, true).splits, 1);
+  p.heads_q = p.heads_kv = 64, p.n_q = p.n_kv = 4224;  // 33 tiles of 64 heads are 16 for each of 132 SMs
+  EXPECT_EQ(tune_attention_backward(p, true).splits, 1);
+  EXPECT_FALSE(tune_attention_backward(p, true).split);
 }
 
 TEST(attention_backward_sm90, is_refused_with_the_reason) {
@@ -744,6 +778,8 @@ std::vector<std::vector<Variant>> all_sm90() {
   modified(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
   modified(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
   modified(96, [](auto& p) { p.causal = true; });
+  modified(128, [](auto& p) { p.causal = true, p.heads_q = 8, p.n_q = p.n_kv = 999; });
+  modified(64, [](auto& p) { p.heads_q = 8, p.n_q = p.n_kv = 999; });
   modified(64, [](auto& p) { p.modify = near_and_even().of, p.causal = true; });
   for (std::uint64_t d : {128, 256})
     modified(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });

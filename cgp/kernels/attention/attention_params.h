@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The parameters of attention kernels: AttentionParams in kernels, AttentionArguments in launches.
+#include <algorithm>
 #include <bit>
 
 #include "cgp/dsl/core/kernel_params.h"
@@ -55,6 +56,13 @@ inline std::uint64_t packed_tiles(std::uint64_t total, std::uint64_t batch, std:
 /// Rows of queries in memory, or as many as there may be.
 inline std::uint64_t packed_rows(const AttentionProblem& p, const AttentionAddresses& at) {
   return at.total_q ? at.total_q : p.batch * p.n_q;
+}
+
+/// Heads that are visited together: of `pairs`, at most `most`, in groups of one size as nearly as may be, since SMs
+/// idle behind a small last one.
+inline std::uint32_t even_groups(std::uint64_t pairs, std::uint64_t most) {
+  const auto groups = (pairs + std::max<std::uint64_t>(1, most) - 1) / std::max<std::uint64_t>(1, most);
+  return std::uint32_t((pairs + groups - 1) / std::max<std::uint64_t>(1, groups));
 }
 
 /// Which rows a tensor map shows: those of [batch, heads, rows, d].

@@ -139,7 +139,7 @@ class ForwardSm90 {
   // ------------------------------------------------------------ which tile
   Val<u32> tiles_of_block() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
   TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
-    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x(), p_.tiles_m);
     const auto m = p_.tiles_m - 1 - tile;
     if (!f_.packed)
       return {sequence_of(f_, p_, bh / p_.heads_q, bh % p_.heads_q, over), m * std::uint32_t(rows())};
