@@ -778,8 +778,20 @@ std::vector<std::vector<Variant>> all_sm90() {
   modified(256, [](auto& p) { p.causal = p.alibi = true, p.soft_cap = 2, p.window_left = 3; });
   modified(256, [](auto& p) { p.packed = p.causal = true, p.soft_cap = 2; });
   modified(96, [](auto& p) { p.causal = true; });
-  modified(128, [](auto& p) { p.causal = true, p.heads_q = 8, p.n_q = p.n_kv = 999; });
-  modified(64, [](auto& p) { p.heads_q = 8, p.n_q = p.n_kv = 999; });
+  const auto few = [&](std::uint64_t d, const std::function<void(AttentionProblem&)>& set) {
+    modified(d, [&](auto& p) { p.heads_q = 8, p.n_q = p.n_kv = 999, set(p); });  // blocks share queries
+  };
+  for (std::uint64_t d : {64, 128}) {
+    few(d, [](auto&) {}), few(d, [](auto& p) { p.causal = true; });
+    few(d, [](auto& p) { p.causal = true, p.window_left = 3; });
+    few(d, [](auto& p) { p.causal = p.alibi = true; });
+    few(d, [](auto& p) { p.soft_cap = 2, p.window_right = 3; });
+    few(d, [](auto& p) { p.mask = AttentionMask::boolean, p.causal = true; });
+    few(d, [](auto& p) { p.mask = AttentionMask::additive; });
+    few(d, [](auto& p) { p.key_lengths = p.causal = true; });
+    few(d, [](auto& p) { p.key_lengths = true; });
+    few(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });
+  }
   modified(64, [](auto& p) { p.modify = near_and_even().of, p.causal = true; });
   for (std::uint64_t d : {128, 256})
     modified(d, [](auto& p) { p.modify = capped_by_hand().of, p.causal = true; });
