@@ -274,6 +274,13 @@ std::vector<AttentionConfig> attention_configs() {
   narrow.stages = 2;
   add_sm90(DType::e4m3, 128, 128, 96, narrow, causal);
   add(DType::e4m3, kFp8Tiles[0], every);
+  for (const auto& tile : kSm90Tiles)
+    for (bool split : {false, true}) {
+      AttentionSm90Tuning shared;
+      shared.warpgroups = tile.warpgroups, shared.dynamic = !split, shared.persistent = !split;
+      shared.split = split;
+      add_sm90(DType::bf16, tile.d_qk, tile.d_v, tile.columns, shared, split ? plain : causal);
+    }
   AttentionFeatures packed = causal, lengths = causal;
   packed.packed = lengths.key_lengths = true;
   add(DType::bf16, kSm90Tiles[1], packed), add(DType::bf16, kSm90Tiles[3], lengths);
@@ -285,6 +292,7 @@ std::vector<AttentionConfig> attention_configs() {
 std::vector<Variant> attention_variants() {
   std::vector<Variant> all;
   for (const auto& c : attention_configs()) all.push_back(attention_variant(c));
+  for (DType t : {DType::f16, DType::bf16}) all.push_back(attention_combine({t, true}));
   return all;
 }
 
@@ -440,9 +448,8 @@ runtime::TensorMap attention_map(const runtime::Device& device, const runtime::L
 
 namespace {
 
-// Heads visited together keep their keys and values in L2: as many as 34 MB hold, a power of two that divides
-// the heads, since a smaller last group would leave SMs idle. Without bounds all tiles are equally long,
-// and one head after the other does.
+// Heads visited together keep their keys and values in L2: as many as 34 MB hold. Without bounds all tiles are
+// equally long, and one head after the other does.
 std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionChoice& c) {
   const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_q, group = p.heads_q / p.heads_kv;
   if (c.config.tune.head_swizzle)
@@ -450,9 +457,7 @@ std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionChoice& c) 
   if (!p.packed && !p.causal && p.window_left < 0 && p.window_right < 0) return 1;
   const std::uint64_t head_bytes =
       std::max<std::uint64_t>(1, p.n_kv * (p.d_qk + p.d_v) * std::uint64_t(bytes(p.type)));
-  std::uint64_t heads = 1;
-  while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2 * group) == 0) heads *= 2;
-  return std::uint32_t(std::min(pairs, heads * group));
+  return std::uint32_t(even_groups(pairs / group, (34u << 20) / head_bytes) * group);
 }
 
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
@@ -462,7 +467,9 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   const std::uint64_t tiles_m =
       p.packed ? packed_tiles(packed_rows(p, at), p.batch, rows) : ceil_div(p.n_q, rows);
   if (p.packed) n.pairs = std::uint32_t(p.heads_q);
-  const std::uint64_t tiles = tiles_m * n.pairs;
+  const auto& tune = c.config.tune;
+  const std::uint64_t splits = tune.split ? std::uint64_t(tune.splits) : 1,
+                      tiles = tiles_m * n.pairs * splits;
   n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
   n.head_swizzle = head_swizzle(p, c);
   const auto map = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
@@ -471,9 +478,21 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   };
   const auto q = map(0, at.q, p.q, p.d_qk, true), k = map(1, at.k, p.k, p.d_qk, false),
              v = map(2, at.v, p.v, p.d_v, false);
+  if (tune.dynamic) {
+    n.tickets = s.scratch(256);
+    s.fill(runtime::Region{s.device().backend().get(), n.tickets, sizeof(std::uint32_t)}, 0);
+  }
+  const std::uint64_t rows_of_parts = p.batch * p.heads_q * p.n_q * splits;
+  if (tune.split) {
+    n.parts = s.scratch(rows_of_parts * (p.d_v + 1) * sizeof(float)), n.splits = std::uint32_t(splits);
+    n.part_lse = n.parts + rows_of_parts * p.d_v * sizeof(float);
+  }
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  const runtime::Dim3 grid{std::uint32_t(c.config.tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};
+  const runtime::Dim3 grid{std::uint32_t(tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};
   fn(s, grid, q, k, v, n);
+  if (tune.split)
+    load(s.device(), attention_combine({p.type, at.lse != 0}))(
+        s, runtime::grid_for(p.batch * p.heads_q * p.n_q, 4), n);
 }
 
 }  // namespace

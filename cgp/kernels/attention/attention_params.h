@@ -25,9 +25,12 @@ struct AttentionParamsOf {
   V<u32> batch, heads_q, group, n_q, n_kv, d_qk, d_v;  ///< group: query heads of a key head
   V<s32> window_left, window_right;                    ///< far outside where there is no limit
   V<f32> scale, scale_log2, soft_cap, inverse_cap;
-  V<f32> negative;                        ///< -1, which only the launch knows
-  V<u32> tiles_m, tiles, pairs;           ///< tiles of a head; of all; heads of all sequences
-  V<u32> head_swizzle;                    ///< heads that are visited together
+  V<f32> negative;               ///< -1, which only the launch knows
+  V<u32> tiles_m, tiles, pairs;  ///< tiles of a head; of all; heads of all sequences
+  V<u32> head_swizzle;           ///< heads that are visited together
+  V<u64> tickets;                ///< u32: the next tile, where blocks take them one by one; 0 before
+  V<u64> parts, part_lse;  ///< where blocks share keys: f32 [split][batch][head][row][d_v] and without d_v
+  V<u32> splits;           ///< blocks that share a tile's keys
   V<u32> q_unit, k_unit, v_unit, o_unit;  ///< powers of two, see AttentionRows
 };
 using AttentionParams = AttentionParamsOf<dsl::Val>;

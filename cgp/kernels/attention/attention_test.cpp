@@ -147,6 +147,55 @@ TEST(attention_sm90, tunings) {
                                        {"causal", "1"}});
 }
 
+// Blocks that take tiles one by one, with more tiles than SMs.
+TEST(attention_sm90, dynamic_tiles) {
+  const auto run = [](OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"variant", "sm90"}, {"dynamic", "1"}, {"batch", "1"}};
+    for (const auto& e : extra) all.push_back(e);
+    all.resize(11, {"lse", "1"});
+    expect_right(attention_entry(),
+                 {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10]});
+  };
+  run({{"heads", "134"},
+       {"n", "12"},
+       {"n_kv", "60"},
+       {"d", "64"},
+       {"warpgroups", "2"},
+       {"q_tiles", "2"},
+       {"causal", "1"}});
+  run({{"heads", "3"},
+       {"n", "300"},
+       {"n_kv", "200"},
+       {"d", "128"},
+       {"warpgroups", "2"},
+       {"pingpong", "issue"},
+       {"causal", "1"}});
+  run({{"heads", "2"}, {"n", "300"}, {"n_kv", "200"}, {"d", "192"}, {"warpgroups", "2"}, {"left", "70"}});
+}
+
+// Several blocks share the keys of a tile: parts without keys, bounds, groups, widths, lengths.
+TEST(attention_sm90, blocks_that_share_keys) {
+  const auto run = [](const char* splits, OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"variant", "sm90"}, {"batch", "1"}, {"warpgroups", "2"}, {"splits", splits}};
+    for (const auto& e : extra) all.push_back(e);
+    ASSERT_LE(all.size(), 11u);
+    all.resize(11, {"lse", "1"});
+    expect_right(attention_entry(),
+                 {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10]});
+  };
+  run("2", {{"heads", "2"}, {"n", "40"}, {"n_kv", "700"}, {"d", "128"}});
+  run("5", {{"heads", "2"}, {"heads_kv", "1"}, {"n", "200"}, {"n_kv", "300"}, {"d", "64"}, {"causal", "1"}});
+  run("3",
+      {{"heads", "1"}, {"n", "300"}, {"n_kv", "200"}, {"d", "96"}, {"causal", "1"}});  // rows without keys
+  run("4", {{"heads", "2"}, {"n", "70"}, {"n_kv", "900"}, {"d", "64"}, {"left", "200"}, {"right", "3"}});
+  run("3", {{"heads", "2"}, {"n", "20"}, {"n_kv", "300"}, {"d", "192"}, {"d_v", "136"}, {"dtype", "f16"}});
+  run("9", {{"heads", "2"}, {"n", "20"}, {"n_kv", "500"}, {"d", "128"}, {"lengths", "1"}, {"batch", "3"}});
+  run("2", {{"heads", "2"}, {"n", "20"}, {"n_kv", "300"}, {"d", "64"}, {"cap", "2.5"}, {"layout", "bshd"}});
+  run("2", {{"heads", "2"}, {"n", "33"}, {"n_kv", "300"}, {"d", "128"}, {"mask", "boolean"}});
+}
+
 // More tiles than the device has SMs: blocks go on to a second one.
 TEST(attention_sm90, persistent_blocks) {
   for (const char* type : {"bf16", "e4m3"})
