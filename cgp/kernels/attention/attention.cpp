@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_params.h"
+#include "cgp/kernels/attention/attention_sm90_tiles.h"
 #include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
@@ -123,23 +124,6 @@ bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::strin
       return *why = text::cat(what, " = ", d, " is no multiple of ", in_row(p.type)), false;
   return check("q", at.q, p.q, p.type) && check("k", at.k, p.k, p.type) && check("v", at.v, p.v, p.type) &&
          check("o", at.o, p.o, p.o_type());
-}
-
-struct Sm90Tile {
-  int d_qk, d_v, columns, warpgroups;
-  int modified_columns;  ///< where scores are more than a product: fewer registers are left
-};
-constexpr Sm90Tile kSm90Tiles[] = {
-    {64, 64, 128, 3, 96}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
-constexpr Sm90Tile kFp8Tiles[] = {{64, 64, 128, 3, 128}, {128, 128, 192, 2, 96}, {256, 256, 96, 2, 96}};
-constexpr Sm90Tile kPromotedTiles[] = {{64, 64, 192, 2, 128}, {128, 128, 96, 2, 96}};
-const Sm90Tile& sm90_tile(const AttentionProblem& p) {
-  const auto in = [&](std::span<const Sm90Tile> tiles) -> const Sm90Tile& {
-    for (const auto& t : tiles)
-      if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
-    return tiles.back();
-  };
-  return p.type != DType::e4m3 ? in(kSm90Tiles) : p.promoted ? in(kPromotedTiles) : in(kFp8Tiles);
 }
 
 // Why sequences of their own lengths have no tensor maps.
@@ -296,88 +280,6 @@ std::vector<Variant> attention_variants() {
   return all;
 }
 
-// Measured on an H200 for 512 to 16 K rows. Persistent blocks with a second tile of queries on its way hide the
-// ends of short tiles; with bounds they visit one head after the other, so that every second tile of a block is
-// as long as the one before was short. Where tiles are long and of many lengths, the hardware's own order is
-// better. Pingpong helps where tiles are short.
-static AttentionSm90Tuning tune_equal_lengths(const AttentionProblem& p, bool lse, int* columns) {
-  const auto& tile = sm90_tile(p);
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  const std::uint64_t n = p.n_kv;
-  const auto at_issue_if = [](bool on) { return on ? Pingpong::at_issue : Pingpong::none; };
-  AttentionSm90Tuning t;
-  t.warpgroups = tile.warpgroups;
-  if (p.type == DType::e4m3) {
-    t.promoted = p.promoted;
-    const bool plain =
-        !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).modifies_scores();
-    const bool narrow = tile.d_qk == 64 && plain, flat = narrow && bounded && n <= 1024;  // 128 rows
-    if (flat) t.warpgroups = 2;
-    // Three warpgroups of 128 columns, with fewer keys a step, do without pingpong.
-    const bool three = tile.d_qk == 128 && plain && n > (bounded ? 1024 : 512);
-    if (three) t.warpgroups = 3, *columns = 96;
-    if ((tile.d_qk == 128 && !three) || flat) t.pingpong = Pingpong::at_scores;
-    t.persistent = !bounded || n <= 4096;
-    t.head_swizzle = bounded && n <= 4096;
-    if (t.persistent) t.q_tiles = 2, t.stages = narrow && !bounded ? 3 : 2;
-    return t;
-  }
-  if (tile.d_qk == 64) {
-    const bool wide = n > (bounded ? 1024 : 0);  // 192 rows
-    t.warpgroups = wide ? 3 : 2;
-    t.pingpong = wide      ? at_issue_if(n <= (bounded ? 8192 : 4096))
-                 : n > 512 ? Pingpong::at_scores
-                           : Pingpong::none;
-    t.persistent = !bounded || n <= 8192;
-    if (t.persistent)
-      t.q_tiles = 2, t.stages = (bounded || n <= 1024) && t.pingpong != Pingpong::at_scores ? 3 : 2;
-    t.head_swizzle = bounded && n <= 1024;
-  } else if (tile.d_qk == 128) {
-    if (n <= (bounded ? 8192 : 4096)) *columns = 128;
-    t.pingpong = at_issue_if(n <= 1024);
-    t.persistent = !bounded || n <= 4096;
-    t.q_tiles = n <= (bounded ? 4096 : 1024) ? 2 : 1;
-    t.head_swizzle = bounded && n <= 4096;
-  } else {
-    t.persistent = !bounded || n <= 4096;
-    t.head_swizzle = bounded && n <= 4096;
-  }
-  if (AttentionFeatures::of(p, lse).modifies_scores()) *columns = 0;
-  return t;
-}
-
-// Where sequences differ in length, the hardware's order of tiles balances what a fixed one cannot: measured
-// on packed ones of 128 to 4096 rows.
-static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* columns) {
-  auto t = tune_equal_lengths(p, lse, columns);
-  if (!p.packed && !p.key_lengths) return t;
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  const int width = sm90_tile(p).d_qk;
-  t.head_swizzle = 0;
-  t.persistent = width == 64 || (width == 128 && !bounded);
-  if (!t.persistent) t.q_tiles = 1;
-  return t;
-}
-
-AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddresses& at,
-                                 const runtime::DeviceInfo& d) {
-  const auto p = q.dense();
-  const bool lse = at.lse != 0;
-  const auto against = reject(AttentionKind::sm90, p, at, d);
-  if (p.type == DType::e4m3 && !against.empty()) throw Unsupported(text::cat("attention of e4m3: ", against));
-  if (against.empty()) {
-    int columns = 0;
-    const auto tune = tune_sm90(p, lse, &columns);
-    auto c = choose_sm90(p, tune, columns, lse);
-    c.why = "tensor cores of sm_90a";
-    return c;
-  }
-  const auto kind = reject(AttentionKind::mma, p, at, d).empty() ? AttentionKind::mma : AttentionKind::simt;
-  auto c = choose_attention(kind, p, lse);
-  c.why = reject(kind == AttentionKind::mma ? AttentionKind::sm90 : AttentionKind::mma, p, at, d);
-  return c;
-}
-
 // ---------------------------------------------------------------- launches
 AttentionArguments attention_arguments(const AttentionProblem& p, const AttentionAddresses& at) {
   AttentionArguments n{};
@@ -482,10 +384,10 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
     n.tickets = s.scratch(256);
     s.fill(runtime::Region{s.device().backend().get(), n.tickets, sizeof(std::uint32_t)}, 0);
   }
-  const std::uint64_t rows_of_parts = p.batch * p.heads_q * p.n_q * splits;
+  const std::uint64_t rows_of_slices = p.batch * p.heads_q * p.n_q * splits;
   if (tune.split) {
-    n.parts = s.scratch(rows_of_parts * (p.d_v + 1) * sizeof(float)), n.splits = std::uint32_t(splits);
-    n.part_lse = n.parts + rows_of_parts * p.d_v * sizeof(float);
+    n.partial_o = s.scratch(rows_of_slices * (p.d_v + 1) * sizeof(float)), n.splits = std::uint32_t(splits);
+    n.partial_lse = n.partial_o + rows_of_slices * p.d_v * sizeof(float);
   }
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
   const runtime::Dim3 grid{std::uint32_t(tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};

@@ -219,6 +219,8 @@ std::string reject(AttentionKind kind, const AttentionProblem& p, const Attentio
 /// aligned rows.
 AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d);
+/// What sm90 is expected to take on an H200, in microseconds, of a dense() problem without modified scores.
+double attention_sm90_us(const AttentionProblem& dense);
 /// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. ArgumentError with
 /// reject()'s sentence.
 void attention(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at);

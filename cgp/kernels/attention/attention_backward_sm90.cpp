@@ -19,10 +19,10 @@ namespace {
 using namespace attention_impl;
 
 constexpr int kThreads = 256;
-/// What sharing a tile of keys costs, in turns of 128 keys with a tile of queries.
+/// What sharing a tile of keys costs, in iterations of 128 keys with a tile of queries.
 struct SplitCosts {
   double sms;     ///< that persistent blocks fill
-  double block;   ///< of a block, before its first turn and after its last
+  double block;   ///< of a block, before its first iteration and after its last
   double launch;  ///< of d_kv
   double part;    ///< of a block's part of d_k and d_v, which goes through memory
   double worth;   ///< of the time without: at most so much is left where it is done
@@ -129,7 +129,7 @@ void d_kv_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, Backwa
   const auto tile = tile_of_all % p.tiles_m,
              pair = tile_of_all / p.tiles_m;  // pairs of d_k, then those of d_v
   const auto from =
-      In<f32>(g.parts, 0, true)
+      In<f32>(g.partial_d_kv, 0, true)
           .at(to<u64>(tile_of_all) * to<u64>(g.splits) * part_floats +
               to<u64>(wg.index * std::uint32_t(64 * c.d_qk) + block * 4096u + (k.tid() & 127u) * 4u));
   std::vector<Val<f32>> zero(32, Val<f32>(0));
@@ -194,7 +194,7 @@ int width(const AttentionProblem& p) {
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 // Blocks that share the queries of a tile of keys: where tiles are few, or do not fill their last round, an SM
-// has nothing to do. What that takes is measured in turns of 128 keys with a tile of queries.
+// has nothing to do. What that takes is measured in iterations of 128 keys with a tile of queries.
 int backward_splits(const AttentionProblem& p) {
   if (p.packed) return 1;
   const std::uint64_t m = std::uint64_t(backward_queries(width(p))), group = p.heads_q / p.heads_kv;
@@ -223,8 +223,8 @@ int backward_splits(const AttentionProblem& p) {
 
 // The workspace, in bytes.
 struct Workspace {
-  std::uint64_t tiles_q, tiles, rows;          ///< tiles of a head and of all, rows of all
-  std::uint64_t stats, arrived, parts, bytes;  ///< where they begin; the sums of d_q begin at 0
+  std::uint64_t tiles_q, tiles, rows;                 ///< tiles of a head and of all, rows of all
+  std::uint64_t stats, arrived, partial_d_kv, bytes;  ///< where they begin; the sums of d_q begin at 0
 
   Workspace(const AttentionProblem& p, std::uint64_t total_q, std::uint64_t splits) {
     const auto m = std::uint64_t(backward_queries(width(p)));
@@ -232,9 +232,9 @@ struct Workspace {
     tiles = tiles_q * p.heads_q * (p.packed ? 1 : p.batch), rows = tiles * m;
     stats = tiles * 2 * kPartOfTile * 4;
     arrived = stats + rows * 8;
-    parts = arrived + ceil_div(tiles * 8 + 4, 256) * 256;
+    partial_d_kv = arrived + ceil_div(tiles * 8 + 4, 256) * 256;
     const auto keys = p.batch * p.heads_kv * ceil_div(p.n_kv, kBackwardKeys) * kBackwardKeys;
-    bytes = parts + (splits > 1 ? 2 * splits * keys * std::uint64_t(width(p)) * sizeof(float) : 0);
+    bytes = partial_d_kv + (splits > 1 ? 2 * splits * keys * std::uint64_t(width(p)) * sizeof(float) : 0);
   }
 };
 
@@ -404,7 +404,7 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                   .stats = g.workspace + space.stats,
                                   .arrived = g.workspace + space.arrived,
                                   .stats_rows = space.rows,
-                                  .parts = g.workspace + space.parts,
+                                  .partial_d_kv = g.workspace + space.partial_d_kv,
                                   .tiles_q = std::uint32_t(space.tiles_q),
                                   .splits = std::uint32_t(splits)};
   auto n = attention_arguments(p, at);

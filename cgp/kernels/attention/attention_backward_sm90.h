@@ -51,7 +51,7 @@ struct BackwardSm90ParamsOf {
   V<u64> stats;      ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
   V<u64> arrived;    ///< u32 [head][tile][warpgroup]: parts that have been added; then the next tile of keys
   V<u64> stats_rows;
-  V<u64> parts;  ///< f32 parts of d_k, then of d_v: [head][tile of keys][split], each as registers lie
+  V<u64> partial_d_kv;  ///< f32 parts of d_k, then of d_v: [head][tile of keys][split], each as registers lie
   V<u32> tiles_q, splits;
 };
 using BackwardSm90Params = BackwardSm90ParamsOf<Val>;
@@ -584,8 +584,9 @@ class BackwardSm90 {
   void store_part(Warpgroup& wg, const TileCoordinate& at, std::uint32_t which, const Accumulators& sum) {
     const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv + p_.pairs * which;
     const auto part = to<u64>(pair * p_.tiles_m + at.tile) * to<u64>(g_.splits) + to<u64>(at.part);
-    const auto to_part = Out<f32>(g_.parts).at(
-        part * std::uint64_t(kKeys * D) + to<u64>(wg.index * std::uint32_t(64 * D) + (k_.tid() & 127u) * 4u));
+    const auto to_part = Out<f32>(g_.partial_d_kv)
+                             .at(part * std::uint64_t(kKeys * D) +
+                                 to<u64>(wg.index * std::uint32_t(64 * D) + (k_.tid() & 127u) * 4u));
     for (int j = 0; j < D / 8; ++j)
       to_part.template st<4>(128 * j,
                              RegGroup<f32, 4>(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]));

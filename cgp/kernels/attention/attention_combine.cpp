@@ -22,7 +22,7 @@ void attention_combine_kernel(Kernel& k, AttentionCombineConfig c, AttentionPara
     const auto place = [&](const Val<u32>& part) {
       return to<u64>(part) * to<u64>(rows) + to<u64>(row_of_all);
     };
-    const auto lse = In<f32>(p.part_lse, 0, true).ld_if(lane < p.splits, place(lane), Val<f32>(kNever))[0];
+    const auto lse = In<f32>(p.partial_lse, 0, true).ld_if(lane < p.splits, place(lane), Val<f32>(kNever))[0];
     const auto most = reduce(w, lse, [](const Val<f32>& a, const Val<f32>& b) { return dsl::max(a, b); });
     const auto base = select(most == kNever, Val<f32>(0), most);
     const auto weight = ex2<approx, ftz>((lse - base) * kLog2e);
@@ -44,15 +44,15 @@ void attention_combine_kernel(Kernel& k, AttentionCombineConfig c, AttentionPara
                    std::vector<RegGroup<f32, 4>> values;
                    for (std::uint32_t i = 0; i < 4; ++i) {
                      of.push_back(shfl<idx>(w, own, part + i));
-                     values.push_back(In<f32>(p.parts, 0, true)
+                     values.push_back(In<f32>(p.partial_o, 0, true)
                                           .at(place(part + i) * to<u64>(p.d_v) + to<u64>(column))
                                           .template ld_if<4>(there & (of.back() > 0.0f), 0, Val<f32>(0)));
                    }
                    for (std::size_t i = 0; i < 4; ++i) {
-                     std::vector<Val<f32>> sums;
+                     std::vector<Val<f32>> added;
                      for (std::size_t e = 0; e < 4; ++e)
-                       sums.push_back(fma(of[i], values[i][int(e)], next[e]));
-                     next = std::vector<Val<f32>>(sums);
+                       added.push_back(fma(of[i], values[i][int(e)], next[e]));
+                     next = std::vector<Val<f32>>(added);
                    }
                    return next;
                  });

@@ -29,8 +29,9 @@ struct AttentionParamsOf {
   V<u32> tiles_m, tiles, pairs;  ///< tiles of a head; of all; heads of all sequences
   V<u32> head_swizzle;           ///< heads that are visited together
   V<u64> tickets;                ///< u32: the next tile, where blocks take them one by one; 0 before
-  V<u64> parts, part_lse;  ///< where blocks share keys: f32 [split][batch][head][row][d_v] and without d_v
-  V<u32> splits;           ///< blocks that share a tile's keys
+  V<u64> partial_o,
+      partial_lse;  ///< where blocks share keys: f32 [split][batch][head][row][d_v] and without d_v
+  V<u32> splits;    ///< blocks that share a tile's keys
   V<u32> q_unit, k_unit, v_unit, o_unit;  ///< powers of two, see AttentionRows
 };
 using AttentionParams = AttentionParamsOf<dsl::Val>;

@@ -261,7 +261,7 @@ class ForwardSm90 {
       const auto origin = accumulator_origin(wg);
       for (int h = 0; h < 2; ++h) {
         const auto row = at.m0 + wg.index * 64u + origin.row + std::uint32_t(8 * h);
-        Out<f32>(p_.part_lse)
+        Out<f32>(p_.partial_lse)
             .st_if((row < at.s.n_q) & (origin.col == 0u), part_row(at, row), Val<f32>(kNever));
       }
     });
@@ -520,8 +520,8 @@ class ForwardSm90 {
   void store_part(const TileCoordinate& at, const Val<u32>& row, const Val<pred>& there, const Val<u32>& quad,
                   const Val<u32>& col, int h, const Val<f32>& lse, const Val<f32>& inverse, const Out64& o) {
     const auto place = part_row(at, row);
-    Out<f32>(p_.part_lse).st_if(there & (col == 0u), place, lse);
-    const auto to_row = Out<f32>(p_.parts).at(place * to<u64>(p_.d_v)).at(quad * 2u);
+    Out<f32>(p_.partial_lse).st_if(there & (col == 0u), place, lse);
+    const auto to_row = Out<f32>(p_.partial_o).at(place * to<u64>(p_.d_v)).at(quad * 2u);
     for (int j = 0; j < DV / 8; ++j)
       to_row.template st_if<2>(there & (p_.d_v > std::uint32_t(8 * j)), 4 * j,
                                RegGroup<f32, 2>(o[4 * j + 2 * h] * inverse, o[4 * j + 2 * h + 1] * inverse));

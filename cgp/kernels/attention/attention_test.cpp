@@ -435,6 +435,9 @@ TEST(attention_split_kv, windows_lengths_groups_and_layouts) {
   run({{"lengths", "1"}, {"batch", "5"}, {"n", "2"}, {"causal", "1"}, {"d", "128"}, {"dtype", "f16"}});
   run({{"d", "256"}, {"n_kv", "90"}, {"heads", "10"}, {"heads_kv", "1"}, {"batch", "1"}});
   run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});  // the first queries see no key
+  // Several clusters share the keys of one key head; with a length, some have none.
+  run({{"heads_kv", "1"}, {"n_kv", "16500"}, {"d", "256"}, {"batch", "1"}, {"n", "2"}, {"causal", "1"}});
+  run({{"heads_kv", "1"}, {"n_kv", "40000"}, {"lengths", "1"}, {"batch", "2"}, {"layout", "bshd"}});
 }
 TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   const auto device = runtime::Device::open("emu:sm_90a");
@@ -446,8 +449,11 @@ TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   EXPECT_TRUE(suits_split_kv(p.dense()));
   EXPECT_NE(reject_split_kv(p.dense(), at, runtime::Device::open("emu:sm_80").info()), "");
   auto q = p;
-  q.n_q = 8;
+  q.n_q = 64;  // each 16 rows read the keys again: tiles of 128 do better
   EXPECT_FALSE(suits_split_kv(q.dense()));
+  EXPECT_EQ(select_attention(q, at, device.info()).config.tune.splits, 4);  // 32 tiles for 132 SMs
+  q.n_kv = 128;
+  EXPECT_EQ(select_attention(q, at, device.info()).config.tune.splits, 1);
   q = p, q.soft_cap = 3;
   EXPECT_NE(why(q).find("windows and lengths"), std::string::npos);
   q = p, q.d_qk = 80;
