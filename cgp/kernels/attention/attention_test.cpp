@@ -436,7 +436,7 @@ TEST(attention_split_kv, windows_lengths_groups_and_layouts) {
   run({{"d", "256"}, {"n_kv", "90"}, {"heads", "10"}, {"heads_kv", "1"}, {"batch", "1"}});
   run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});  // the first queries see no key
   // Several clusters share the keys of one key head; with a length, some have none.
-  run({{"heads_kv", "1"}, {"n_kv", "16500"}, {"d", "256"}, {"batch", "1"}, {"n", "2"}, {"causal", "1"}});
+  run({{"heads_kv", "1"}, {"n_kv", "33000"}, {"d", "128"}, {"batch", "1"}, {"n", "2"}, {"causal", "1"}});
   run({{"heads_kv", "1"}, {"n_kv", "40000"}, {"lengths", "1"}, {"batch", "2"}, {"layout", "bshd"}});
 }
 TEST(attention_split_kv, is_taken_where_it_suits_and_can) {

@@ -194,13 +194,9 @@ std::vector<DecodeConfig> decode_configs() {
                               : d == 128 ? 4
                                          : 16,
                    .smem_kb = d == 64 ? 192 : 96});
-  for (int d : {64, 128, 256})
-    all.push_back({.d = d,
-                   .rows16 = d == 128,
-                   .contiguous = true,
-                   .sliced = true,
-                   .cluster = d == 256 ? 4 : 8,
-                   .smem_kb = d == 256 ? 192 : 96});
+  for (int d : {64, 128})
+    all.push_back(
+        {.d = d, .rows16 = d == 128, .contiguous = true, .sliced = true, .cluster = 8, .smem_kb = 96});
   return all;
 }
 std::vector<Variant> decode_variants() {
@@ -323,7 +319,7 @@ bool suits_split_kv(const AttentionProblem& p) {
 std::uint64_t split_kv_slices(const AttentionProblem& p) {
   const std::uint64_t rows = p.heads_q / p.heads_kv * p.n_q;
   const std::uint64_t units = p.batch * p.heads_kv * ((rows + kRows - 1) / kRows);
-  if (units > 8) return 1;
+  if (units > 8 || p.d_qk > 128) return 1;  // wider ones have no registers left
   const double bytes = 4.0 * double(units * p.n_kv * p.d_qk);
   const double alone = bytes / (0.06e6 * double(std::min<std::uint64_t>(64, units * 16)));
   if (alone < bytes / 4e6 + 5) return 1;
@@ -337,7 +333,8 @@ DecodeConfig split_kv_config(const AttentionProblem& p, const AttentionAddresses
   like.cache.type = like.cache.pages = p.type, like.cache.d = p.d_qk, like.max_length = p.n_kv / slices;
   const auto ring = chosen_rings(like, d, p.batch * p.heads_kv * row_blocks * slices);
   DecodeConfig c{.type = p.type, .pages = p.type, .d = int(p.d_qk)};
-  c.rows16 = rows > 8, c.lse = at.lse != 0, c.one_split = ring.cluster == 1;
+  // Eight rows of 256 columns keep their queries in registers, which then do not suffice.
+  c.rows16 = rows > 8 || p.d_qk > 128, c.lse = at.lse != 0, c.one_split = ring.cluster == 1;
   c.sliced = slices > 1, c.lse = c.lse && !c.sliced;
   c.contiguous = true, c.key_lengths = p.key_lengths, c.window_left = p.window_left >= 0;
   c.causal = p.causal || p.window_right == 0;
