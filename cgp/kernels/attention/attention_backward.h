@@ -79,9 +79,9 @@ struct AttentionBackwardConfig {
       v.number("used_d_qk", "qk", t.used_d_qk, 0), v.number("used_d_v", "v", t.used_d_v, 0);
       if (c.step == BackwardStep::gradients) {
         v.number("stages", "s", t.stages), v.number("partial_sums", "partial", t.partial, 2);
-        v.choice("order", orders, t.order), v.flag("split", t.split);
+        v.choice("order", orders, t.order);
       }
-      v.flag("persistent", t.persistent);
+      v.flag("split", t.split), v.flag("persistent", t.persistent);
       if (c.step == BackwardStep::gradients) v.flag("rounded", t.rounded);
     }
     AttentionFeatures::visit(c.features, v);
@@ -92,7 +92,7 @@ Variant attention_backward_variant(const AttentionBackwardConfig& c);
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;
   /// In the order they run: delta, queries, keys (mma above 128 columns: d_k, d_v); of sm90: delta, gradients,
-  /// d_q (where split: d_kv), or above 128 columns delta, d_k, d_v, d_q.
+  /// d_q, or above 128 columns delta, d_k, d_v, d_q; where split, d_kv too.
   std::vector<AttentionBackwardConfig> configs;
   std::vector<Variant> kernels;  ///< of the configs
   std::string why;

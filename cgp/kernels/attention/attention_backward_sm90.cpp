@@ -193,34 +193,6 @@ int width(const AttentionProblem& p) {
 }
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
-// Blocks that share the queries of a tile of keys: where tiles are few, or do not fill their last round, an SM
-// has nothing to do. What that takes is measured in iterations of 128 keys with a tile of queries.
-int backward_splits(const AttentionProblem& p) {
-  if (p.packed) return 1;
-  const std::uint64_t m = std::uint64_t(backward_queries(width(p))), group = p.heads_q / p.heads_kv;
-  const std::uint64_t tiles_q = ceil_div(p.n_q, m), tiles_kv = ceil_div(p.n_kv, kBackwardKeys),
-                      heads = p.batch * p.heads_kv;
-  if (!tiles_q || !tiles_kv || !heads) return 1;
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  // Under a causal bound the first keys have all queries, the last ones few.
-  const double longest = double(tiles_q * group), mean = bounded ? longest / 2 : longest;
-  const double tiles = double(tiles_kv * heads);
-  const auto time = [&](double splits) {
-    const double block = longest / splits + kSplitCosts.block, blocks = tiles * splits;
-    const double all = tiles * mean + blocks * kSplitCosts.block;
-    const double rounds = bounded ? std::max(block, all / kSplitCosts.sms + block / 4)
-                                  : std::ceil(blocks / kSplitCosts.sms) * block;
-    return rounds + (splits > 1 ? kSplitCosts.launch + blocks * kSplitCosts.part : 0);
-  };
-  int best = 1;
-  double least = time(1) * kSplitCosts.worth;
-  for (int splits : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
-    if (std::uint64_t(splits) > tiles_q * group) break;
-    if (const double t = time(splits); t < least) best = splits, least = t;
-  }
-  return best;
-}
-
 // The workspace, in bytes.
 struct Workspace {
   std::uint64_t tiles_q, tiles, rows;                 ///< tiles of a head and of all, rows of all
@@ -242,6 +214,38 @@ struct Workspace {
 
 namespace attention_impl {
 
+// Blocks that share the queries of a tile of keys: where tiles are few, or do not fill their last round, an SM
+// has nothing to do. What that takes is measured in iterations of 128 keys with a tile of queries.
+int backward_splits(const AttentionProblem& p) {
+  // Above 128 columns blocks share query heads.
+  const bool wide = width(p) > 128;
+  if (p.packed || (wide && p.d_qk <= 192 && p.d_v <= 128)) return 1;
+  const std::uint64_t m = std::uint64_t(backward_queries(width(p))), group = p.heads_q / p.heads_kv;
+  const std::uint64_t tiles_q = ceil_div(p.n_q, m), tiles_kv = ceil_div(p.n_kv, kBackwardKeys),
+                      heads = p.batch * p.heads_kv;
+  if (!tiles_q || !tiles_kv || !heads) return 1;
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  // Under a causal bound the first keys have all queries, the last ones few.
+  const double longest = double(tiles_q * group), mean = bounded ? longest / 2 : longest;
+  const double tiles = double(tiles_kv * heads);
+  const auto time = [&](double splits) {
+    const double block = (wide ? double(tiles_q) * std::ceil(double(group) / splits) : longest / splits) +
+                         kSplitCosts.block,
+                 blocks = tiles * splits;
+    const double all = tiles * mean + blocks * kSplitCosts.block;
+    const double rounds = bounded ? std::max(block, all / kSplitCosts.sms + block / 4)
+                                  : std::ceil(blocks / kSplitCosts.sms) * block;
+    return rounds + (splits > 1 ? kSplitCosts.launch + blocks * kSplitCosts.part : 0);
+  };
+  int best = 1;
+  double least = time(1) * kSplitCosts.worth;
+  for (int splits : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
+    if (std::uint64_t(splits) > (wide ? group : tiles_q * group)) break;
+    if (const double t = time(splits); t < least) best = splits, least = t;
+  }
+  return best;
+}
+
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
   const std::uint64_t most = t.blocks ? std::uint64_t(t.blocks) : sms;
   return runtime::grid_for(t.persistent ? std::min(tiles, most) : tiles, 1);
@@ -258,7 +262,7 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 }  // namespace attention_impl
 
 Variant attention_backward_sm90_variant(const AttentionBackwardConfig& c) {
-  const bool of_wide = c.wide() && c.step != BackwardStep::delta;
+  const bool of_wide = c.wide() && c.step != BackwardStep::delta && c.step != BackwardStep::d_kv;
   Variant v = of_wide ? backward_wide_variant(c) : c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
   v.only = "sm_90a";
   return v;
@@ -288,8 +292,8 @@ std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint6
   AttentionAddresses at;
   at.total_q = total_q;
   const auto rows = packed_rows(p, at);
-  if (width(p) > 128) return backward_wide_workspace(p, rows);
-  return Workspace(p, rows, std::uint64_t(splits ? splits : backward_splits(p))).bytes;
+  const auto shared = std::uint64_t(splits ? splits : backward_splits(p));
+  return width(p) > 128 ? backward_wide_workspace(p, rows, shared) : Workspace(p, rows, shared).bytes;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
@@ -320,7 +324,8 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (!g.workspace || g.workspace % 256)
     return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
   const auto total_q = packed_rows(p, at);
-  const auto rows = width(p) > 128 ? backward_wide_workspace(p, total_q) / 8 : Workspace(p, total_q, 1).rows;
+  const auto rows =
+      width(p) > 128 ? backward_wide_workspace(p, total_q, 1) / 8 : Workspace(p, total_q, 1).rows;
   if (rows > 0x7fffffffu) return text::cat(lead, rows, " rows of whole tiles are above 2^31 - 1");
   return {};
 }

@@ -38,8 +38,11 @@ std::vector<AttentionBackwardConfig> backward_wide(const AttentionProblem& dense
                                                    const AttentionFeatures& f);
 Variant backward_wide_variant(const AttentionBackwardConfig& c);
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& dense);
-/// 8 bytes a row of whole tiles.
-std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q);
+/// 8 bytes a row of whole tiles, and what blocks have of d_k and d_v that share a tile of keys.
+std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q,
+                                      std::uint64_t splits);
+/// Blocks that share the queries of a tile of keys.
+int backward_splits(const AttentionProblem& dense);
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& choice,
                        const AttentionProblem& dense, const AttentionAddresses& at,
                        const AttentionGradients& g);
@@ -60,6 +63,19 @@ using BackwardSm90Arguments = BackwardSm90ParamsOf<HostValue>;
 inline constexpr int kBackwardKeys = 128;                     ///< of a block
 inline constexpr int kPartOfTile = PartialSumQueue::kFloats;  ///< sums of d_q that a warpgroup owns
 inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile of q
+
+/// What a block has of tile number `tile` of d_k and d_v, as registers lie: [tile][split][warpgroup][D / 8][thread][4].
+template <int D>
+void store_partial_sums(Kernel& k, Warpgroup& wg, const BackwardSm90Params& g, const Val<u32>& tile,
+                        const Val<u32>& part, const Acc<f32, 64, D>& sum) {
+  const auto slice = to<u64>(tile) * to<u64>(g.splits) + to<u64>(part);
+  const auto base = Out<f32>(g.partial_d_kv)
+                        .at(slice * std::uint64_t(kBackwardKeys * D) +
+                            to<u64>(wg.index * std::uint32_t(64 * D) + (k.tid() & 127u) * 4u));
+  for (int j = 0; j < D / 8; ++j)
+    base.template st<4>(128 * j,
+                        RegGroup<f32, 4>(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]));
+}
 
 template <class T, int D, int M>
 class BackwardSm90 {
@@ -569,7 +585,12 @@ class BackwardSm90 {
   // ------------------------------------------------------------ results
   void store_both(Warpgroup& wg, const TileCoordinate& at, const Val<u32>& key, const Accumulators& d_k,
                   const Accumulators& d_v) {
-    if (t_.split) return store_part(wg, at, 0, d_k), store_part(wg, at, 1, d_v);
+    if (t_.split) {
+      const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv;
+      store_partial_sums<D>(k_, wg, g_, pair * p_.tiles_m + at.tile, at.part, d_k);
+      store_partial_sums<D>(k_, wg, g_, (pair + p_.pairs) * p_.tiles_m + at.tile, at.part, d_v);
+      return;
+    }
     store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);
     store(wg, g_.d_v, at, key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), d_v);
   }
@@ -578,18 +599,6 @@ class BackwardSm90 {
              const Val<f32>& scale, const Accumulators& sum) {
     store_accumulator(wg, Out<T>(address).at(rows_of(at.s, at.s.head_kv, at.s.first_kv, batch, head, pitch)),
                       key, f_.key_lengths ? p_.n_kv : at.s.n_kv, pitch, cols, scale, sum);
-  }
-
-  /// As registers lie: [warpgroup][D / 8][thread][4].
-  void store_part(Warpgroup& wg, const TileCoordinate& at, std::uint32_t which, const Accumulators& sum) {
-    const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv + p_.pairs * which;
-    const auto part = to<u64>(pair * p_.tiles_m + at.tile) * to<u64>(g_.splits) + to<u64>(at.part);
-    const auto to_part = Out<f32>(g_.partial_d_kv)
-                             .at(part * std::uint64_t(kKeys * D) +
-                                 to<u64>(wg.index * std::uint32_t(64 * D) + (k_.tid() & 127u) * 4u));
-    for (int j = 0; j < D / 8; ++j)
-      to_part.template st<4>(128 * j,
-                             RegGroup<f32, 4>(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]));
   }
 
   Kernel& k_;

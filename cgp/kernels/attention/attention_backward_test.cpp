@@ -350,6 +350,10 @@ TEST(attention_backward_sm90, blocks_that_share_queries) {
   check(device, p, in_order);
   p = problem(DType::bf16, 130, 83, 64, 64), p.soft_cap = 1.5f;
   check(device, p, with(3, AddOrder::any));
+  p = problem(DType::bf16, 75, 140, 200, 256), p.batch = 1, p.heads_q = 6, p.heads_kv = 2, p.causal = true;
+  check(device, p, with(3, AddOrder::any)), check(device, p, with(2, AddOrder::any));
+  p.causal = false, p.key_lengths = true, p.batch = 2;
+  check(device, p, with(2, AddOrder::any));
 }
 
 // Which way is taken is a matter of the problem: one head of keys does not fill the SMs, 64 do.
@@ -568,7 +572,7 @@ std::vector<std::vector<Variant>> all_sm90() {
   const auto few = [&](std::uint64_t d, const std::function<void(AttentionProblem&)>& set) {
     modified(d, [&](auto& p) { p.heads_q = 8, p.n_q = p.n_kv = 999, set(p); });  // blocks share queries
   };
-  for (std::uint64_t d : {64, 128}) {
+  for (std::uint64_t d : {64, 128, 256}) {
     few(d, [](auto&) {}), few(d, [](auto& p) { p.causal = true; });
     few(d, [](auto& p) { p.causal = true, p.window_left = 3; });
     few(d, [](auto& p) { p.causal = p.alibi = true; });
