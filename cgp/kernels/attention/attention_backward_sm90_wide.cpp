@@ -35,10 +35,8 @@ Variant wide_variant(const AttentionBackwardConfig& c) {
 std::uint32_t wide_head_swizzle(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
                                 std::uint64_t head_bytes) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  std::uint64_t heads = 1;
-  while (bounded && !persistent && heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0)
-    heads *= 2;
-  return std::uint32_t(heads);
+  if (!bounded || persistent) return 1;
+  return even_groups(pairs, (34u << 20) / std::max<std::uint64_t>(1, head_bytes));
 }
 
 }  // namespace

@@ -110,18 +110,21 @@ AttentionSm90Tuning tune_equal_tiles(const AttentionProblem& p, int* columns) {
   return t;
 }
 
-// Tiles of many lengths are taken one by one, heads together that L2 holds. Where all is done soon, a fixed order
-// does without the counter: one head after the other, so that every second tile of a block is as long as the one
-// before was short.
+// Tiles of many lengths are taken one by one, heads together that L2 holds. A fixed order does without the counter
+// where all is done soon, and where four or eight tiles of a head come out even: one head after the other, so that
+// every second tile of a block is as long as the one before was short. Longest sequences leave it to the hardware.
 AttentionSm90Tuning tune_bounded(const AttentionProblem& p, bool lse, int* columns) {
   const auto& tile = sm90_tile(p);
-  const std::uint64_t n = p.n_kv;
+  const std::uint64_t n = p.n_kv, tiles = ceil_div(p.n_q, 128);
   AttentionSm90Tuning t;
   t.warpgroups = tile.warpgroups;
   if (tile.d_qk == 128 && n <= 8192) *columns = 128;
   const int keys = *columns ? *columns : tile.columns;
   const bool modified = AttentionFeatures::of(p, lse).modifies_scores() || p.mask != AttentionMask::none;
-  t.dynamic = !modified && !p.packed && !p.key_lengths &&
+  const bool even =
+      tile.d_qk == 64 ? (tiles == 4 || tiles == 8) && tiles * 128 < ceil_div(p.n_q, 192) * 192 : tiles == 4;
+  const std::uint64_t longest = tile.d_qk == 64 ? n : tile.d_qk == 128 ? 12288 : 4096;
+  t.dynamic = !modified && !p.packed && !p.key_lengths && !even && n <= longest &&
               schedule(p, 64 * tile.warpgroups, keys).us >= kCosts.dynamic_us;
   if (tile.d_qk == 64) {
     const bool wide = t.dynamic || n > 1024;

@@ -434,7 +434,10 @@ TEST(attention_split_kv, windows_lengths_groups_and_layouts) {
   run({{"left", "100"}, {"n", "18"}, {"heads", "1"}, {"lengths", "1"}, {"batch", "5"}});
   run({{"lengths", "1"}, {"batch", "5"}, {"n", "2"}, {"causal", "1"}, {"d", "128"}, {"dtype", "f16"}});
   run({{"d", "256"}, {"n_kv", "90"}, {"heads", "10"}, {"heads_kv", "1"}, {"batch", "1"}});
-  run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});  // the first queries see no key
+  run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});                   // the first queries see no key
+  run({{"d", "96"}, {"heads_kv", "2"}, {"n", "3"}, {"causal", "1"}});  // zeros fill 128 columns
+  run({{"d", "80"}, {"lengths", "1"}, {"batch", "3"}, {"layout", "bshd"}});
+  run({{"d", "16"}, {"left", "40"}, {"dtype", "f16"}});
   // Several clusters share the keys of one key head; with a length, some have none.
   run({{"heads_kv", "1"}, {"n_kv", "33000"}, {"d", "128"}, {"batch", "1"}, {"n", "2"}, {"causal", "1"}});
   run({{"heads_kv", "1"}, {"n_kv", "40000"}, {"lengths", "1"}, {"batch", "2"}, {"layout", "bshd"}});
@@ -457,7 +460,9 @@ TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   q = p, q.soft_cap = 3;
   EXPECT_NE(why(q).find("windows and lengths"), std::string::npos);
   q = p, q.d_qk = 80;
-  EXPECT_NE(why(q).find("80"), std::string::npos);
+  EXPECT_EQ(why(q), "");
+  q.d_qk = 88;
+  EXPECT_NE(why(q).find("88"), std::string::npos);
   q = p, q.window_left = -7;
   EXPECT_NE(reject(q).find("window_left = -7"), std::string::npos) << reject(q);
 }

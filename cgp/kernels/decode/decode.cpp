@@ -194,7 +194,7 @@ std::vector<DecodeConfig> decode_configs() {
                               : d == 128 ? 4
                                          : 16,
                    .smem_kb = d == 64 ? 192 : 96});
-  for (int d : {64, 128})
+  for (int d : {64, 96, 128})
     all.push_back(
         {.d = d, .rows16 = d == 128, .contiguous = true, .sliced = true, .cluster = 8, .smem_kb = 96});
   return all;
@@ -287,8 +287,9 @@ std::string reject_split_kv(const AttentionProblem& p, const AttentionAddresses&
     return text::cat(lead, "needs clusters of sm_90, this is ", d.arch);
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat(lead, "takes f16 and bf16, not ", name(p.type));
-  if (p.d_qk != p.d_v || p.d_qk % 64)
-    return text::cat(lead, "head dimensions ", p.d_qk, " and ", p.d_v, " are not one multiple of 64");
+  if (p.d_qk != p.d_v || p.d_qk % (p.d_qk < 128 ? 16 : 64))
+    return text::cat(lead, "head dimensions ", p.d_qk, " and ", p.d_v,
+                     " are not one multiple of 16 below 128, of 64 above");
   if (p.packed) return lead + "packed sequences have other offsets";
   if (p.soft_cap != 0 || p.alibi || p.mask != AttentionMask::none || p.modify.apply)
     return lead + "scores are bounded by windows and lengths alone";

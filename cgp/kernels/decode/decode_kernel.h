@@ -16,7 +16,7 @@
 //   rows     with ContiguousKv, keys and values lie in rows instead of pages; always with a cluster
 //   cascades of what sequences have in common each warp of a block multiplies 16 rows of its own with all the
 //            block's tiles, in such rings on sm_90; what sequences have alone is multiplied as without
-//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8, of 64 for rings
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8; for rings of 64, of rows in memory also of 16 up to 112
 #include <algorithm>
 #include <optional>
 
@@ -333,7 +333,8 @@ class Decode {
   // A warp's tiles of keys and values go into shared memory by cp.async, so many ahead that an SM has all it
   // needs under way from the beginning: which tiles are a warp's does not depend on the length. Rows lie at
   // 16 bytes exchanged by their number, so that lanes find keys and values in different banks.
-  int row_bytes() const { return d_ * page_bytes(); }
+  /// Of rows, zeros fill what is multiplied and not there.
+  int row_bytes() const { return (kv_ ? width_ : d_) * page_bytes(); }
   int row_chunks() const { return row_bytes() / 16; }
   int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
   int stages() const {
@@ -495,7 +496,11 @@ class Decode {
     const auto row = lane_ / chunks;
     const auto chunk = ((lane_ % chunks) ^ exchange(row)) * 16u;
     const auto first = to_bytes + row * std::uint32_t(row_bytes());
-    const auto key = to<u64>(tile * std::uint32_t(kKeys) + row), column = to<u64>(lane_ % chunks * 16u);
+    const auto column_bytes = lane_ % chunks * 16u;
+    const auto key = to<u64>(tile * std::uint32_t(kKeys) + row), column = to<u64>(column_bytes);
+    const auto inside = [&](const Val<pred>& there) {
+      return width_ == d_ ? there : there & (column_bytes < std::uint32_t(d_ * page_bytes()));
+    };
     for (int part = 0; part < 2; ++part) {
       const auto &base = part ? kv_->v : p_.pool, &batch = part ? kv_->v_batch : kv_->k_batch,
                  &head = part ? kv_->v_head : kv_->k_head, &pitch = part ? kv_->v_row : kv_->k_row;
@@ -506,7 +511,8 @@ class Decode {
         if (i) from.push_back(from.back() + next);
         cp_async_zfill<16>(Ptr<shared, b8>(first + (chunk ^ (exchange(i * together) * 16u)),
                                            part * half_bytes() + int(i * together) * row_bytes()),
-                           In<b8>(from.back()), select(row + i * together < rows, Val<u32>(16), Val<u32>(0)));
+                           In<b8>(from.back()),
+                           select(inside(row + i * together < rows), Val<u32>(16), Val<u32>(0)));
       }
     }
     cp_async_commit(k_);
