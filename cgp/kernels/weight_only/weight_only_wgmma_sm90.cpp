@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// weight_only with wgmma: y' = w x'.
+//   who      a block has `warpgroups` x 64 columns of y for `rows` rows of x, a warp 16 columns of y: one tile of packed
+//            weights, which its lanes decode into operand A while the tensor core multiplies the 64 of K before. One warp
+//            copies weights, one x
+//   memory   packed weights by bulk copies, x by TMA as it lies in memory; x may be shared over a cluster (multicast)
+//   split    the other axis of the cluster cuts K; each block adds up and stores a share of the sums, in the order of K
+//   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
+//   needs    sm_90a
+#include <algorithm>
+
+#include "cgp/dsl/core/kernel_params.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/kernels/weight_only/weight_only_fragments.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using weight_only_impl::WeightTile;
+
+/// 64 of K of a warp's 16 rows of weights, scaled: operand A.
+template <class T>
+class ScaledWeights {
+  using Pair = typename WeightTile<T>::Pair;
+
+ public:
+  ScaledWeights(const WeightLayout& l, int terms, const Val<u32>& base, const Val<u32>& lane)
+      : l_(l), terms_(std::is_same_v<T, bf16> ? terms : 1), tile_(l, base, lane) {}
+
+  RegOperand<T, 64, 64> step(int step) {
+    tile_.load(step);
+    std::vector<Value> out;
+    std::vector<Factors> f;
+    for (int at = 0; at < 64; at += 16) {
+      if (at % l_.group == 0) {
+        f.clear();
+        for (int h = 0; h < 2; ++h) f.push_back(factors(at / l_.group, h));
+      }
+      std::vector<std::vector<Val<Pair>>> rows;
+      for (int h = 0; h < 2; ++h) {
+        rows.emplace_back();
+        for (const auto& q : tile_.integers(at / 32, h, at % 32 / 16))
+          rows.back().push_back(scaled(q, f[std::size_t(h)]));
+      }
+      for (int i = 0; i < 2; ++i)
+        for (int h = 0; h < 2; ++h) out.push_back(bits<b32>(rows[std::size_t(h)][std::size_t(i)]));
+    }
+    return RegOperand<T, 64, 64>(std::move(out));
+  }
+
+ private:
+  /// Of a row in a group, each twice in a register: the terms of the scale, and of the negated minimum.
+  struct Factors {
+    std::vector<Val<Pair>> scale, less;
+  };
+  std::vector<Val<Pair>> both(const Val<f32>& v) const {
+    const auto first = pack<T>(v, v);
+    std::vector<Val<Pair>> out{bits<Pair>(first)};
+    if (terms_ == 2) {
+      const auto rest = v - bits<f32>(first & Val<b32>(0xffff0000u));
+      out.push_back(bits<Pair>(pack<T>(rest, rest)));
+    }
+    return out;
+  }
+  Factors factors(int group, int h) const {
+    Factors f;
+    f.scale = both(tile_.scale(group, h));
+    if (l_.has_min) f.less = both(-tile_.minimum(group, h));
+    return f;
+  }
+  Val<Pair> scaled(const Val<Pair>& q, const Factors& f) const {
+    if (f.less.empty()) {
+      if (terms_ == 1) return q * f.scale[0];
+      return fma(q, f.scale[0], q * f.scale[1]);
+    }
+    const auto v = fma(q, f.scale[0], f.less[0]);
+    return terms_ == 1 ? v : v + fma(q, f.scale[1], f.less[1]);
+  }
+  const WeightLayout& l_;
+  int terms_;
+  WeightTile<T> tile_;
+};
+
+/// Stages of packed weights: 256 of K of each 16 of a block's columns of y, one tile after the other.
+class PackedRing {
+ public:
+  PackedRing(Kernel& k, const WeightWgmmaConfig& c, const Role<Warp>& from, const Role<Warpgroup>& to)
+      : tiles_(4 * c.warpgroups),
+        tile_bytes_(layout(c.format).tile_bytes()),
+        core_(k, Stages(c.w_stages), tiles_ * tile_bytes_, tiles_ * tile_bytes_, 128,
+              record::RingRules{to.threads() / 32, false, false, from.first_warp(), to.first_warp(),
+                                to.threads() / 32},
+              {}) {}
+  int tiles() const { return tiles_; }
+  /// `from`: each tile in memory.
+  void fill(Thread& t, const std::vector<Val<u64>>& from, L2Hint hint, Here at = Here::now()) {
+    const auto stage = core_.begin_fill(at);
+    for (int i = 0; i < tiles_; ++i)
+      record::bulk_load(t.k, {stage.data, i * tile_bytes_}, {from[std::size_t(i)], 0},
+                        Val<u32>(std::uint32_t(tile_bytes_)), stage.full, hint, at);
+    core_.end_fill(at);
+  }
+  struct Taken {
+    Val<u32> data;
+    record::StageToken token;
+  };
+  Taken take(Here at = Here::now()) {
+    const auto data = core_.begin_take(at);
+    return {data, core_.end_take(at)};
+  }
+
+ private:
+  int tiles_, tile_bytes_;
+  record::RingCore core_;
+};
+
+template <class T, int N>
+class WgmmaProduct {
+ public:
+  using Map = TmaIn<Tile<T, N, 64>>;
+  using Sum = Acc<f32, 64, N>;
+
+  WgmmaProduct(Kernel& k, const WeightWgmmaConfig& c, const Map& map, const WeightWgmmaParams<Val>& p)
+      : k_(k),
+        c_(c),
+        l_(layout(c.format)),
+        p_(p),
+        math_(k.role<Warpgroup>(c.warpgroups)),
+        load_w_(k.role<Warp>(1)),
+        load_x_(k.role<Warp>(1)),
+        map_(c.share > 1 ? map.multicast(Axis::y) : map),
+        x_(k, Stages(c.x_stages), load_x_, math_, map_),
+        w_(k, c, load_w_, math_),
+        read_(k.named_barrier(math_.threads())),
+        sums_(x_.template storage<f32>(k)),
+        part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
+        first_part_(c.split > 1 ? k.cluster_ctarank() - part_ : Val<u32>(0)),
+        n0_(k.ctaid_y() * std::uint32_t(c.columns())),
+        m0_(k.ctaid_z() * std::uint32_t(N)),
+        from_(p.k_tiles * part_ / std::uint32_t(c.split)),
+        to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
+
+  void run() {
+    load_x_.one_thread([&](Thread& t) {
+      k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
+    });
+    load_w_.one_thread([&](Thread& t) { copy_weights(t); });
+    math_.run([&](Warpgroup& wg) {
+      auto first = multiply(wg, fresh<f32, 64, N>(wg));
+      auto last = k_.loop(to_ - from_ - 1u, std::move(first),
+                          [&](Val<u32>, auto busy) { return multiply(wg, std::move(busy)); });
+      const auto sum = std::move(last).wait(wg);
+      read_.sync();  // all warpgroups have read x: the sums take its place
+      const auto origin = accumulator_origin(wg);
+      const auto to = sums_.at(origin.col * kPitch() + wg.index * 64u + origin.row);
+      for (int i = 0; i < Sum::count; ++i)
+        to.st((8 * (i >> 2) + (i & 1)) * int(kPitch()) + 8 * ((i >> 1) & 1), sum[i]);
+    });
+    auto cta = k_.cta();
+    if (c_.split > 1)
+      cluster_sync(cta);
+    else
+      k_.sync();
+    store();
+    if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
+  }
+
+ private:
+  // Of sums, in elements: eight rows and four pairs of columns of a store meet different banks.
+  std::uint32_t kPitch() const { return std::uint32_t(c_.columns() + 4); }
+
+  void copy_weights(Thread& t) {
+    const std::uint64_t bytes = std::uint64_t(l_.tile_bytes());
+    const auto row = to<u64>(p_.k_tiles) * bytes;
+    std::vector<Val<u64>> first;
+    for (int i = 0; i < w_.tiles(); ++i) {
+      // Tiles that are not there: the last one again, whose sums are not stored.
+      const auto tile = dsl::min(n0_ / 16u + std::uint32_t(i), p_.w_tiles - 1u);
+      first.push_back(p_.w + to<u64>(tile) * row + to<u64>(from_) * bytes);
+    }
+    k_.loop(to_ - from_, first, [&](Val<u32>, std::vector<Val<u64>> now) {
+      w_.fill(t, now, L2Hint::evict_first);
+      std::vector<Val<u64>> next;
+      for (const auto& v : now) next.push_back(v + bytes);
+      return next;
+    });
+  }
+
+  auto first_product(Warpgroup& wg, FreshAcc<f32, 64, N> acc, RegOperand<T, 64, 64> a) {
+    return wgmma(wg, std::move(acc), std::move(a), x_.take(wg));
+  }
+  auto first_product(Warpgroup& wg, InFlight<Sum, 1> busy, RegOperand<T, 64, 64> a) {
+    return std::move(busy).then(wg, std::move(a), x_.take(wg));
+  }
+  // 256 of K.
+  template <class Before>
+  auto multiply(Warpgroup& wg, Before before) {
+    auto taken = w_.take();
+    auto warp = wg.warp();
+    ScaledWeights<T> w(l_, c_.scale_terms,
+                       taken.data + (wg.index * 4u + warp.index) * std::uint32_t(l_.tile_bytes()),
+                       warp.lane());
+    auto a0 = w.step(0);
+    auto busy0 = first_product(wg, std::move(before), std::move(a0));
+    auto a1 = w.step(1);
+    auto busy1 = std::move(busy0).then(wg, std::move(a1), x_.take(wg));
+    auto a2 = w.step(2);
+    auto busy2 = std::move(busy1).then(wg, std::move(a2), x_.take(wg));
+    auto a3 = w.step(3);
+    warp.sync();
+    std::move(taken.token).release(Here::now());
+    return std::move(busy2).then(wg, std::move(a3), x_.take(wg));
+  }
+
+  // A thread adds up the parts of K of eight columns of a row of y.
+  void store() {
+    const auto each = std::uint32_t(c_.columns() / 8), threads = std::uint32_t(math_.threads() + 64);
+    k_.loop(range(part_ * threads + k_.tid(), Val<u32>(std::uint32_t(N) * each),
+                  Val<u32>(threads * std::uint32_t(c_.split))),
+            [&](Val<u32> i) {
+              const auto row = i / each, unit = i % each * 8u;
+              const auto here = sums_.at(row * kPitch() + unit);
+              std::vector<std::vector<Val<f32>>> sum;
+              for (int part = 0; part < c_.split; ++part) {
+                sum.emplace_back();
+                for (int half = 0; half < 2; ++half) {
+                  const auto v = c_.split > 1
+                                     ? mapa(here, first_part_ + std::uint32_t(part)).template ld<4>(half)
+                                     : here.template ld<4>(half);
+                  for (int e = 0; e < 4; ++e)
+                    sum.back().push_back(part ? sum[std::size_t(part - 1)][std::size_t(4 * half + e)] + v[e]
+                                              : Val<f32>(v[e]));
+                }
+              }
+              put(m0_ + row, n0_ + unit, sum.back());
+            });
+  }
+  void put(const Val<u32>& row, const Val<u32>& column, const std::vector<Val<f32>>& v) {
+    const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
+    k_.if_(row < p_.m, [&] {
+      k_.if_(
+          (p_.wide != 0u) & (column + 8u <= p_.n),
+          [&] {
+            Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
+                                                      pack<T>(v[4], v[5]), pack<T>(v[6], v[7])));
+          },
+          [&] {
+            for (int e = 0; e < 8; ++e)
+              Out<T>(first).st_if(column + std::uint32_t(e) < p_.n, e, to<T>(v[std::size_t(e)]));
+          });
+    });
+  }
+
+  Kernel& k_;
+  const WeightWgmmaConfig& c_;
+  const WeightLayout& l_;
+  const WeightWgmmaParams<Val>& p_;
+  Role<Warpgroup> math_;
+  Role<Warp> load_w_, load_x_;
+  Map map_;
+  Ring<ByThreads, Tile<T, N, 64>> x_;
+  PackedRing w_;
+  NamedBarrier read_;
+  Ptr<shared, f32> sums_;
+  Val<u32> part_, first_part_, n0_, m0_, from_, to_;
+};
+
+template <class T, int N>
+void wgmma_kernel(Kernel& k, WeightWgmmaConfig c, TmaIn<Tile<T, N, 64>> x, WeightWgmmaParams<Val> p) {
+  if (c.split * c.share > 1) k.cluster(c.split, c.share);
+  k.require(128 * c.x_stages >= 4 * (c.columns() + 4), "the sums fit into the ring of x");
+  if (c.min_blocks > 1) k.min_blocks(c.min_blocks);
+  WgmmaProduct<T, N>(k, c, x, p).run();
+}
+
+template <class T>
+Variant of_type(const WeightWgmmaConfig& c) {
+  const auto make = [&](auto fn) {
+    Variant v = config_variant("weight_wgmma", c, 90, fn);
+    v.only = "sm_90a";
+    return v;
+  };
+  return c.rows <= 16    ? make(wgmma_kernel<T, 16>)
+         : c.rows <= 32  ? make(wgmma_kernel<T, 32>)
+         : c.rows <= 64  ? make(wgmma_kernel<T, 64>)
+         : c.rows <= 128 ? make(wgmma_kernel<T, 128>)
+                         : make(wgmma_kernel<T, 256>);
+}
+
+}  // namespace
+
+Variant weight_wgmma_variant(const WeightWgmmaConfig& c) {
+  return c.type == DType::f16 ? of_type<f16>(c) : of_type<bf16>(c);
+}
+
+}  // namespace cgp::kernels
