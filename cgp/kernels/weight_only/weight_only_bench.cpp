@@ -33,13 +33,13 @@ void run_all(BenchTable& b) {
         if (m >= 16) {
           GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
           Bytes dense = random(DType::bf16, s.n * s.k, 3);
-          b.run(text::cat("wgmma/", name), weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
+          b.run(text::cat("wgmma/", name),
+                weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
                 2 * double(m) * double(s.n) * double(s.k), bytes,
                 {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
-                 {"gemm",
-                  [&](runtime::Stream& st) {
-                    gemm(st, g, {x.address(), m * s.k, DType::bf16}, {dense.address(), s.n * s.k, DType::bf16},
-                         {y.address(), m * s.n, DType::bf16});
+                 {"gemm", [&](runtime::Stream& st) {
+                    gemm(st, g, {x.address(), m * s.k, DType::bf16},
+                         {dense.address(), s.n * s.k, DType::bf16}, {y.address(), m * s.n, DType::bf16});
                   }}});
         }
         if (!reject(p).empty()) continue;
@@ -48,7 +48,6 @@ void run_all(BenchTable& b) {
       }
     }
 }
-
 
 // Configs of the kernel on wgmma that are worth a measurement.
 std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
@@ -88,8 +87,8 @@ void run_sweep(BenchTable& b) {
           const auto variant = weight_wgmma_variant(c).name;
           const auto name = text::cat("sweep/", l.name, "/", m, "x", s.n, "x", s.k, "/", variant);
           if (!b.wanted(name)) continue;
-          Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1), x = random(DType::bf16, m * s.k, 2),
-                y(b.device(), m * s.n * 2);
+          Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+                x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
           p.x = x.address(), p.w = w.address(), p.y = y.address();
           b.run(name, variant, 2 * double(m) * double(s.n) * double(s.k), bytes,
                 {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p, c); }}});

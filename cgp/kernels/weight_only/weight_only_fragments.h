@@ -89,9 +89,8 @@ class WeightTile {
       // 128 + (q & 127), less 128 or, where bit 7 is not set, 256.
       const auto& w = low_[std::size_t(2 * (2 * j + h) + half)];
       for (const auto& v : {w, shr(w, Val<u32>(8))})
-        out.push_back(
-            bits<Pair>(lop3<0xea>(v, Val<b32>(0x007f007fu), Val<b32>(0x43004300u))) -
-            bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
+        out.push_back(bits<Pair>(lop3<0xea>(v, Val<b32>(0x007f007fu), Val<b32>(0x43004300u))) -
+                      bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
       return out;
     }
     const Val<b32> zero(((kHalf ? 0x6400u : 0x4300u) + std::uint32_t(l_.zero)) * 0x10001u);

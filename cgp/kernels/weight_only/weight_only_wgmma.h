@@ -10,14 +10,14 @@ namespace cgp::kernels {
 struct WeightWgmmaConfig {
   DType type = DType::bf16;
   WeightFormat format = WeightFormat::q4_0;
-  int rows = 64;         ///< of x in a block: 16, 32, 64, 128 or 256
-  int warpgroups = 2;    ///< of a block, each 64 columns of y: 1, 2 or 4
-  int split = 1;         ///< blocks of a cluster that cut K into parts
-  int share = 1;         ///< blocks of a cluster that load x for each other
-  int w_stages = 3;      ///< of the ring of weights, 256 of K each
-  int x_stages = 8;      ///< of the ring of x, 64 of K each
-  int min_blocks = 1;    ///< to an SM
-  int scale_terms = 1;   ///< bf16: a scale is one bf16 or the sum of two
+  int rows = 64;        ///< of x in a block: 16, 32, 64, 128 or 256
+  int warpgroups = 2;   ///< of a block, each 64 columns of y: 1, 2 or 4
+  int split = 1;        ///< blocks of a cluster that cut K into parts
+  int share = 1;        ///< blocks of a cluster that load x for each other
+  int w_stages = 3;     ///< of the ring of weights, 256 of K each
+  int x_stages = 8;     ///< of the ring of x, 64 of K each
+  int min_blocks = 1;   ///< to an SM
+  int scale_terms = 1;  ///< bf16: a scale is one bf16 or the sum of two
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};

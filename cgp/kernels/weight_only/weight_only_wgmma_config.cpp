@@ -22,8 +22,8 @@ int WeightWgmmaConfig::smem_bytes() const {
 std::string reject_wgmma(const WeightOnlyProblem& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
-  if (!p.k || p.k % 32 || p.k > 0x7fffff00)
-    return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^31 - 256");
+  if (!p.k || p.k % 32 || p.k > 1u << 24)
+    return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^24");
   if (p.n > 0x7ffffe00 || p.n > 64u * 65535)
     return text::cat("n = ", p.n, ": at most ", 64 * 65535, " rows of weights are possible");
   if (p.m > 16u * 65535) return text::cat("m = ", p.m, ": at most ", 16 * 65535, " rows of x are possible");

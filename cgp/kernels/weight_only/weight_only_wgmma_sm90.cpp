@@ -2,7 +2,7 @@
 // weight_only with wgmma: y' = w x'.
 //   who      a block has `warpgroups` x 64 columns of y for `rows` rows of x, a warp 16 columns of y: one tile of packed
 //            weights, which its lanes decode into operand A while the tensor core multiplies the 64 of K before. One warp
-//            copies weights, one x
+//            of another warpgroup copies weights, one x
 //   memory   packed weights by bulk copies, x by TMA as it lies in memory; x may be shared over a cluster (multicast)
 //   split    the other axis of the cluster cuts K; each block adds up and stores a share of the sums, in the order of K
 //   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
@@ -88,19 +88,19 @@ class ScaledWeights {
 /// Stages of packed weights: 256 of K of each 16 of a block's columns of y, one tile after the other.
 class PackedRing {
  public:
-  PackedRing(Kernel& k, const WeightWgmmaConfig& c, const Role<Warp>& from, const Role<Warpgroup>& to)
+  PackedRing(Kernel& k, const WeightWgmmaConfig& c, const Role<Warpgroup>& from, const Role<Warpgroup>& to)
       : tiles_(4 * c.warpgroups),
         tile_bytes_(layout(c.format).tile_bytes()),
         core_(k, Stages(c.w_stages), tiles_ * tile_bytes_, tiles_ * tile_bytes_, 128,
               record::RingRules{to.threads() / 32, false, false, from.first_warp(), to.first_warp(),
                                 to.threads() / 32},
               {}) {}
-  int tiles() const { return tiles_; }
-  /// `from`: each tile in memory.
-  void fill(Thread& t, const std::vector<Val<u64>>& from, L2Hint hint, Here at = Here::now()) {
+  /// from(i): tile i in memory.
+  template <class From>
+  void fill(Thread& t, From&& from, L2Hint hint, Here at = Here::now()) {
     const auto stage = core_.begin_fill(at);
     for (int i = 0; i < tiles_; ++i)
-      record::bulk_load(t.k, {stage.data, i * tile_bytes_}, {from[std::size_t(i)], 0},
+      record::bulk_load(t.k, {stage.data, i * tile_bytes_}, {from(i), 0},
                         Val<u32>(std::uint32_t(tile_bytes_)), stage.full, hint, at);
     core_.end_fill(at);
   }
@@ -129,12 +129,11 @@ class WgmmaProduct {
         c_(c),
         l_(layout(c.format)),
         p_(p),
-        math_(k.role<Warpgroup>(c.warpgroups)),
-        load_w_(k.role<Warp>(1)),
-        load_x_(k.role<Warp>(1)),
+        math_(k.role<Warpgroup>(c.warpgroups, math_registers(c))),
+        load_(k.role<Warpgroup>(1, kLoadRegisters)),
         map_(c.share > 1 ? map.multicast(Axis::y) : map),
-        x_(k, Stages(c.x_stages), load_x_, math_, map_),
-        w_(k, c, load_w_, math_),
+        x_(k, Stages(c.x_stages), load_, math_, map_),
+        w_(k, c, load_, math_),
         read_(k.named_barrier(math_.threads())),
         sums_(x_.template storage<f32>(k)),
         part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
@@ -145,10 +144,15 @@ class WgmmaProduct {
         to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
 
   void run() {
-    load_x_.one_thread([&](Thread& t) {
-      k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
+    load_.run([&](Warpgroup& wg) {
+      auto warp = wg.warp();
+      k_.if_(warp.index == 0u, [&] {
+        warp.one_thread([&](Thread& t) {
+          k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
+        });
+      });
+      k_.if_(warp.index == 1u, [&] { warp.one_thread([&](Thread& t) { copy_weights(t); }); });
     });
-    load_w_.one_thread([&](Thread& t) { copy_weights(t); });
     math_.run([&](Warpgroup& wg) {
       auto first = multiply(wg, fresh<f32, 64, N>(wg));
       auto last = k_.loop(to_ - from_ - 1u, std::move(first),
@@ -165,28 +169,32 @@ class WgmmaProduct {
       cluster_sync(cta);
     else
       k_.sync();
-    store();
+    math_.run([&](Warpgroup&) { store(); });
     if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
   }
 
  private:
+  static constexpr int kLoadRegisters = 56;
+  // What a block has at launch, less those of the warps that copy.
+  static int math_registers(const WeightWgmmaConfig& c) {
+    const int groups = c.warpgroups + 1, each = std::min(65536 / c.min_blocks / (128 * groups), 248) / 8 * 8;
+    return std::min((each * groups - kLoadRegisters) / c.warpgroups / 8 * 8, 240);
+  }
   // Of sums, in elements: eight rows and four pairs of columns of a store meet different banks.
   std::uint32_t kPitch() const { return std::uint32_t(c_.columns() + 4); }
 
   void copy_weights(Thread& t) {
     const std::uint64_t bytes = std::uint64_t(l_.tile_bytes());
-    const auto row = to<u64>(p_.k_tiles) * bytes;
-    std::vector<Val<u64>> first;
-    for (int i = 0; i < w_.tiles(); ++i) {
-      // Tiles that are not there: the last one again, whose sums are not stored.
-      const auto tile = dsl::min(n0_ / 16u + std::uint32_t(i), p_.w_tiles - 1u);
-      first.push_back(p_.w + to<u64>(tile) * row + to<u64>(from_) * bytes);
-    }
-    k_.loop(to_ - from_, first, [&](Val<u32>, std::vector<Val<u64>> now) {
-      w_.fill(t, now, L2Hint::evict_first);
-      std::vector<Val<u64>> next;
-      for (const auto& v : now) next.push_back(v + bytes);
-      return next;
+    const auto row = p_.k_tiles * std::uint32_t(bytes), first = n0_ / 16u;
+    // Tiles that are not there: the last one again, whose sums are not stored.
+    const auto last = p_.w_tiles - 1u - dsl::min(first, p_.w_tiles - 1u);
+    const auto begin =
+        p_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
+    k_.loop(to_ - from_, begin, [&](Val<u32>, Val<u64> now) {
+      w_.fill(
+          t, [&](int i) { return now + to<u64>(dsl::min(Val<u32>(std::uint32_t(i)), last) * row); },
+          L2Hint::evict_first);
+      return now + bytes;
     });
   }
 
@@ -218,11 +226,12 @@ class WgmmaProduct {
 
   // A thread adds up the parts of K of eight columns of a row of y.
   void store() {
-    const auto each = std::uint32_t(c_.columns() / 8), threads = std::uint32_t(math_.threads() + 64);
-    k_.loop(range(part_ * threads + k_.tid(), Val<u32>(std::uint32_t(N) * each),
-                  Val<u32>(threads * std::uint32_t(c_.split))),
+    const int each = c_.columns() / 8;
+    const auto threads = std::uint32_t(math_.threads());
+    k_.loop(range(part_ * threads + k_.tid(),  // these warpgroups come first
+                  Val<u32>(std::uint32_t(N * each)), Val<u32>(threads * std::uint32_t(c_.split))),
             [&](Val<u32> i) {
-              const auto row = i / each, unit = i % each * 8u;
+              const auto row = divided(i, each), unit = remainder(i, each) * 8u;
               const auto here = sums_.at(row * kPitch() + unit);
               std::vector<std::vector<Val<f32>>> sum;
               for (int part = 0; part < c_.split; ++part) {
@@ -242,16 +251,15 @@ class WgmmaProduct {
   void put(const Val<u32>& row, const Val<u32>& column, const std::vector<Val<f32>>& v) {
     const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
     k_.if_(row < p_.m, [&] {
-      k_.if_(
-          (p_.wide != 0u) & (column + 8u <= p_.n),
-          [&] {
-            Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
-                                                      pack<T>(v[4], v[5]), pack<T>(v[6], v[7])));
-          },
-          [&] {
-            for (int e = 0; e < 8; ++e)
-              Out<T>(first).st_if(column + std::uint32_t(e) < p_.n, e, to<T>(v[std::size_t(e)]));
-          });
+      k_.if_((p_.wide != 0u) & (column + 8u <= p_.n),
+             [&] {
+               Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
+                                                         pack<T>(v[4], v[5]), pack<T>(v[6], v[7])));
+             },
+             [&] {
+               for (int e = 0; e < 8; ++e)
+                 Out<T>(first).st_if(column + std::uint32_t(e) < p_.n, e, to<T>(v[std::size_t(e)]));
+             });
     });
   }
 
@@ -259,8 +267,7 @@ class WgmmaProduct {
   const WeightWgmmaConfig& c_;
   const WeightLayout& l_;
   const WeightWgmmaParams<Val>& p_;
-  Role<Warpgroup> math_;
-  Role<Warp> load_w_, load_x_;
+  Role<Warpgroup> math_, load_;
   Map map_;
   Ring<ByThreads, Tile<T, N, 64>> x_;
   PackedRing w_;

@@ -21,11 +21,16 @@ namespace {
 
 quant::Format file_format(WeightFormat f) {
   switch (f) {
-    case WeightFormat::q4_0: return quant::Format::q4_0;
-    case WeightFormat::q8_0: return quant::Format::q8_0;
-    case WeightFormat::q4_k: return quant::Format::q4_k;
-    case WeightFormat::q5_k: return quant::Format::q5_k;
-    case WeightFormat::q6_k: return quant::Format::q6_k;
+    case WeightFormat::q4_0:
+      return quant::Format::q4_0;
+    case WeightFormat::q8_0:
+      return quant::Format::q8_0;
+    case WeightFormat::q4_k:
+      return quant::Format::q4_k;
+    case WeightFormat::q5_k:
+      return quant::Format::q5_k;
+    case WeightFormat::q6_k:
+      return quant::Format::q6_k;
   }
   return {};
 }
@@ -85,7 +90,8 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
         sum += xe * value, size += std::fabs(xe * value);
         // A minimum is at most 63 x 0.011; half of that and more is what the value itself does not say.
         const double minimum = l.has_min ? 0.7 : 0;
-        rounding += std::fabs(xe) * weight_bound(l, u, c.scale_terms, std::fabs(value) + minimum, minimum, value);
+        rounding +=
+            std::fabs(xe) * weight_bound(l, u, c.scale_terms, std::fabs(value) + minimum, minimum, value);
       }
       const double got = y.at(i * p.ldy + j),
                    bound = 1.01 * u * std::fabs(sum) + rounding + size * (double(p.k) + 200) * u32;
