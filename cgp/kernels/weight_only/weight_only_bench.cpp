@@ -29,12 +29,11 @@ void run_all(BenchTable& b) {
         Bytes x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
         WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
         const auto name = text::cat("weight_only/", l.name, "/", m, "x", s.n, "x", s.k);
-        if (!b.wanted(name)) continue;
-        if (m >= 16) {
+        const auto on_wgmma = text::cat("wgmma/", name);
+        if (m >= 16 && b.wanted(on_wgmma)) {
           GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
           Bytes dense = random(DType::bf16, s.n * s.k, 3);
-          b.run(text::cat("wgmma/", name),
-                weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
+          b.run(on_wgmma, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
                 2 * double(m) * double(s.n) * double(s.k), bytes,
                 {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
                  {"gemm", [&](runtime::Stream& st) {
@@ -42,7 +41,7 @@ void run_all(BenchTable& b) {
                          {dense.address(), s.n * s.k, DType::bf16}, {y.address(), m * s.n, DType::bf16});
                   }}});
         }
-        if (!reject(p).empty()) continue;
+        if (!b.wanted(name) || !reject(p).empty()) continue;
         b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name, bytes,
               {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }}, copy.contender()});
       }

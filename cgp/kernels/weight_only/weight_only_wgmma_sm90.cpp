@@ -11,7 +11,7 @@
 
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/mma/wgmma.h"
-#include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
@@ -85,39 +85,6 @@ class ScaledWeights {
   WeightTile<T> tile_;
 };
 
-/// Stages of packed weights: 256 of K of each 16 of a block's columns of y, one tile after the other.
-class PackedRing {
- public:
-  PackedRing(Kernel& k, const WeightWgmmaConfig& c, const Role<Warpgroup>& from, const Role<Warpgroup>& to)
-      : tiles_(4 * c.warpgroups),
-        tile_bytes_(layout(c.format).tile_bytes()),
-        core_(k, Stages(c.w_stages), tiles_ * tile_bytes_, tiles_ * tile_bytes_, 128,
-              record::RingRules{to.threads() / 32, false, false, from.first_warp(), to.first_warp(),
-                                to.threads() / 32},
-              {}) {}
-  /// from(i): tile i in memory.
-  template <class From>
-  void fill(Thread& t, From&& from, L2Hint hint, Here at = Here::now()) {
-    const auto stage = core_.begin_fill(at);
-    for (int i = 0; i < tiles_; ++i)
-      record::bulk_load(t.k, {stage.data, i * tile_bytes_}, {from(i), 0},
-                        Val<u32>(std::uint32_t(tile_bytes_)), stage.full, hint, at);
-    core_.end_fill(at);
-  }
-  struct Taken {
-    Val<u32> data;
-    record::StageToken token;
-  };
-  Taken take(Here at = Here::now()) {
-    const auto data = core_.begin_take(at);
-    return {data, core_.end_take(at)};
-  }
-
- private:
-  int tiles_, tile_bytes_;
-  record::RingCore core_;
-};
-
 template <class T, int N>
 class WgmmaProduct {
  public:
@@ -133,7 +100,7 @@ class WgmmaProduct {
         load_(k.role<Warpgroup>(1, kLoadRegisters)),
         map_(c.share > 1 ? map.multicast(Axis::y) : map),
         x_(k, Stages(c.x_stages), load_, math_, map_),
-        w_(k, c, load_, math_),
+        w_(k, Stages(c.w_stages), 4 * c.warpgroups, l_.tile_bytes(), load_, math_),
         read_(k.named_barrier(math_.threads())),
         sums_(x_.template storage<f32>(k)),
         part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
@@ -192,7 +159,10 @@ class WgmmaProduct {
         p_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
     k_.loop(to_ - from_, begin, [&](Val<u32>, Val<u64> now) {
       w_.fill(
-          t, [&](int i) { return now + to<u64>(dsl::min(Val<u32>(std::uint32_t(i)), last) * row); },
+          t,
+          [&](int i) {
+            return In<b8>(now + to<u64>(dsl::min(Val<u32>(std::uint32_t(i)), last) * row)).at(0);
+          },
           L2Hint::evict_first);
       return now + bytes;
     });
@@ -207,11 +177,9 @@ class WgmmaProduct {
   // 256 of K.
   template <class Before>
   auto multiply(Warpgroup& wg, Before before) {
-    auto taken = w_.take();
+    auto taken = w_.take(wg);
     auto warp = wg.warp();
-    ScaledWeights<T> w(l_, c_.scale_terms,
-                       taken.data + (wg.index * 4u + warp.index) * std::uint32_t(l_.tile_bytes()),
-                       warp.lane());
+    ScaledWeights<T> w(l_, c_.scale_terms, taken.piece(wg.index * 4u + warp.index), warp.lane());
     auto a0 = w.step(0);
     auto busy0 = first_product(wg, std::move(before), std::move(a0));
     auto a1 = w.step(1);
@@ -219,8 +187,7 @@ class WgmmaProduct {
     auto a2 = w.step(2);
     auto busy2 = std::move(busy1).then(wg, std::move(a2), x_.take(wg));
     auto a3 = w.step(3);
-    warp.sync();
-    std::move(taken.token).release(Here::now());
+    std::move(taken).release(warp);
     return std::move(busy2).then(wg, std::move(a3), x_.take(wg));
   }
 
@@ -270,7 +237,7 @@ class WgmmaProduct {
   Role<Warpgroup> math_, load_;
   Map map_;
   Ring<ByThreads, Tile<T, N, 64>> x_;
-  PackedRing w_;
+  BulkRoleRing w_;  ///< 256 of K of each 16 of the block's columns of y
   NamedBarrier read_;
   Ptr<shared, f32> sums_;
   Val<u32> part_, first_part_, n0_, m0_, from_, to_;

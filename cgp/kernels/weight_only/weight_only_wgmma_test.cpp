@@ -141,8 +141,8 @@ TEST(weight_wgmma, right_on_a_gpu) {
   }
   for (auto f : kWeightFormats)
     for (auto type : {DType::bf16, DType::f16})
-      for (std::uint64_t m : {1, 17, 64, 100, 128, 300}) {
-        const WeightOnlyProblem p{f, type, m, 1000, 1024 + 256 * (m % 4)};
+      for (std::uint64_t m : {17, 100, 300}) {
+        const WeightOnlyProblem p{f, type, m, 200 + m % 2, 512 + 256 * (m % 4)};
         check(device, p, weight_wgmma_config(p, device.info().sm_count));
         for (int terms : {1, 2}) check(device, p, config(p, m > 64 ? 128 : 64, 2, 2, 2, terms));
       }
