@@ -53,17 +53,18 @@ std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
   std::vector<WeightWgmmaConfig> out;
   for (int warpgroups : {1, 2, 4})
     for (int split : {1, 2, 4, 8})
-      for (int share : {1, 2, 4})
+      for (int share : {1, 2})
         for (int blocks : {1, 2, 3}) {
           WeightWgmmaConfig c{p.type, p.format};
           for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
           c.warpgroups = warpgroups, c.split = split, c.share = share, c.min_blocks = blocks;
-          if (split * share > 8 || std::uint64_t(split) * 256 > p.k) continue;
+          if (split * share > 8 || std::uint64_t(split) * 256 > p.k || (share > 1 && warpgroups * blocks < 2))
+            continue;
           if (c.rows * warpgroups > 256 || blocks * warpgroups > 4 || blocks * c.rows * warpgroups > 256)
             continue;
           const std::uint64_t all = (p.n + std::uint64_t(c.columns()) - 1) / std::uint64_t(c.columns()) *
                                     std::uint64_t(split) * ((p.m + 255) / 256);
-          if (p.m <= 256 && (all > 132u * std::uint64_t(5 * blocks) || all < 100u)) continue;
+          if (p.m <= 256 && (all > 132u * std::uint64_t(4 * blocks) || all < 60u)) continue;
           if (!weight_wgmma_fit(c)) continue;
           out.push_back(c);
         }

@@ -22,28 +22,33 @@ namespace {
 using namespace dsl;
 using weight_only_impl::WeightTile;
 
-/// 64 of K of a warp's 16 rows of weights, scaled: operand A.
+/// 256 of K of a warp's 16 rows of weights; 64 of them, scaled, are operand A.
 template <class T>
 class ScaledWeights {
   using Pair = typename WeightTile<T>::Pair;
 
  public:
   ScaledWeights(const WeightLayout& l, int terms, const Val<u32>& base, const Val<u32>& lane)
-      : l_(l), terms_(std::is_same_v<T, bf16> ? terms : 1), tile_(l, base, lane) {}
+      : l_(l), terms_(std::is_same_v<T, bf16> ? terms : 1) {
+    for (int step = 0; step < 4; ++step) {
+      steps_.push_back(steps_.empty() ? WeightTile<T>(l, base, lane) : steps_.back());
+      steps_.back().load(step);
+    }
+  }
 
   RegOperand<T, 64, 64> step(int step) {
-    tile_.load(step);
+    const auto& tile = steps_[std::size_t(step)];
     std::vector<Value> out;
     std::vector<Factors> f;
     for (int at = 0; at < 64; at += 16) {
       if (at % l_.group == 0) {
         f.clear();
-        for (int h = 0; h < 2; ++h) f.push_back(factors(at / l_.group, h));
+        for (int h = 0; h < 2; ++h) f.push_back(factors(tile, at / l_.group, h));
       }
       std::vector<std::vector<Val<Pair>>> rows;
       for (int h = 0; h < 2; ++h) {
         rows.emplace_back();
-        for (const auto& q : tile_.integers(at / 32, h, at % 32 / 16))
+        for (const auto& q : tile.integers(at / 32, h, at % 32 / 16))
           rows.back().push_back(scaled(q, f[std::size_t(h)]));
       }
       for (int i = 0; i < 2; ++i)
@@ -66,10 +71,10 @@ class ScaledWeights {
     }
     return out;
   }
-  Factors factors(int group, int h) const {
+  Factors factors(const WeightTile<T>& tile, int group, int h) const {
     Factors f;
-    f.scale = both(tile_.scale(group, h));
-    if (l_.has_min) f.less = both(-tile_.minimum(group, h));
+    f.scale = both(tile.scale(group, h));
+    if (l_.has_min) f.less = both(-tile.minimum(group, h));
     return f;
   }
   Val<Pair> scaled(const Val<Pair>& q, const Factors& f) const {
@@ -82,7 +87,7 @@ class ScaledWeights {
   }
   const WeightLayout& l_;
   int terms_;
-  WeightTile<T> tile_;
+  std::vector<WeightTile<T>> steps_;  ///< all 256 of K, in registers
 };
 
 template <class T, int N>
@@ -121,9 +126,9 @@ class WgmmaProduct {
       k_.if_(warp.index == 1u, [&] { warp.one_thread([&](Thread& t) { copy_weights(t); }); });
     });
     math_.run([&](Warpgroup& wg) {
-      auto first = multiply(wg, fresh<f32, 64, N>(wg));
+      auto first = multiply_tile(wg, fresh<f32, 64, N>(wg));
       auto last = k_.loop(to_ - from_ - 1u, std::move(first),
-                          [&](Val<u32>, auto busy) { return multiply(wg, std::move(busy)); });
+                          [&](Val<u32>, auto busy) { return multiply_tile(wg, std::move(busy)); });
       const auto sum = std::move(last).wait(wg);
       read_.sync();  // all warpgroups have read x: the sums take its place
       const auto origin = accumulator_origin(wg);
@@ -168,27 +173,26 @@ class WgmmaProduct {
     });
   }
 
-  auto first_product(Warpgroup& wg, FreshAcc<f32, 64, N> acc, RegOperand<T, 64, 64> a) {
-    return wgmma(wg, std::move(acc), std::move(a), x_.take(wg));
+  // A step of 64 of K. The wait for x comes first, so that ptxas places products among what decodes.
+  InFlight<Sum, 1> multiply(Warpgroup& wg, FreshAcc<f32, 64, N> acc, ScaledWeights<T>& w, int step) {
+    auto x = x_.take(wg);
+    return wgmma(wg, std::move(acc), w.step(step), std::move(x));
   }
-  auto first_product(Warpgroup& wg, InFlight<Sum, 1> busy, RegOperand<T, 64, 64> a) {
-    return std::move(busy).then(wg, std::move(a), x_.take(wg));
+  InFlight<Sum, 1> multiply(Warpgroup& wg, InFlight<Sum, 1> busy, ScaledWeights<T>& w, int step) {
+    auto x = x_.take(wg);
+    return std::move(busy).then(wg, w.step(step), std::move(x));
   }
   // 256 of K.
   template <class Before>
-  auto multiply(Warpgroup& wg, Before before) {
+  InFlight<Sum, 1> multiply_tile(Warpgroup& wg, Before before) {
     auto taken = w_.take(wg);
     auto warp = wg.warp();
     ScaledWeights<T> w(l_, c_.scale_terms, taken.piece(wg.index * 4u + warp.index), warp.lane());
-    auto a0 = w.step(0);
-    auto busy0 = first_product(wg, std::move(before), std::move(a0));
-    auto a1 = w.step(1);
-    auto busy1 = std::move(busy0).then(wg, std::move(a1), x_.take(wg));
-    auto a2 = w.step(2);
-    auto busy2 = std::move(busy1).then(wg, std::move(a2), x_.take(wg));
-    auto a3 = w.step(3);
     std::move(taken).release(warp);
-    return std::move(busy2).then(wg, std::move(a3), x_.take(wg));
+    auto first = multiply(wg, std::move(before), w, 0);
+    auto second = multiply(wg, std::move(first), w, 1);
+    auto third = multiply(wg, std::move(second), w, 2);
+    return multiply(wg, std::move(third), w, 3);
   }
 
   // A thread adds up the parts of K of eight columns of a row of y.
