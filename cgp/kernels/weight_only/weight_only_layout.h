@@ -12,9 +12,7 @@
 // the four warps of a warpgroup and four tiles, of wgmma's A in registers.
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace cgp::kernels {
 
@@ -51,8 +49,5 @@ std::uint64_t packed_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k);
 /// `file`: n rows of k / file_block blocks. ArgumentError when sizes do not fit.
 void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<const std::byte> file,
                   std::span<std::byte> packed);
-/// The exact values of row `row`, as double.
-std::vector<double> weight_row(WeightFormat f, std::uint64_t k, std::span<const std::byte> file,
-                               std::uint64_t row);
 
 }  // namespace cgp::kernels

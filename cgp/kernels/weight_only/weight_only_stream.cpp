@@ -12,7 +12,6 @@
 //            added in a fixed order
 //   needs    sm_90: bulk copies, clusters
 #include <algorithm>
-#include <optional>
 
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/memory/ldmatrix.h"
