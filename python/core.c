@@ -717,6 +717,7 @@ FUNCTION(run, 2)
   Py_RETURN_NONE;
 END
 
+#include "core_kernel.inc"
 #include "core_quantized.inc"
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
@@ -741,7 +742,9 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(quantized_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
                                 METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
                                 METHOD(quantized_packed_bytes), METHOD(quantized_pack), METHOD(gguf_open), METHOD(gguf_free),
-                                METHOD(gguf_tensors),   METHOD(gguf_read),
+                                METHOD(gguf_tensors),   METHOD(gguf_read),   METHOD(alloc_named), METHOD(module_load),
+                                METHOD(module_free),    METHOD(module_kernels), METHOD(kernel_open), METHOD(kernel_free),
+                                METHOD(kernel_info),    METHOD(kernel_launch),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);
