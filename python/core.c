@@ -718,6 +718,7 @@ FUNCTION(run, 2)
   Py_RETURN_NONE;
 END
 
+#include "core_kernel.inc"
 #include "core_quantized.inc"
 #include "core_llm.inc"
 
@@ -747,6 +748,9 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(llm_load),       METHOD(llm_free),    METHOD(llm_info),    METHOD(llm_encode),
                                 METHOD(llm_decode),     METHOD(llm_chat_prompt), METHOD(llm_submit), METHOD(llm_step),
                                 METHOD(llm_cancel),     METHOD(llm_text),    METHOD(llm_take),    METHOD(llm_perplexity),
+                                METHOD(alloc_named), METHOD(module_load),
+                                METHOD(module_free),    METHOD(module_kernels), METHOD(kernel_open), METHOD(kernel_free),
+                                METHOD(kernel_info),    METHOD(kernel_launch),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);
