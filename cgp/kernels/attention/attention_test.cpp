@@ -126,6 +126,35 @@ TEST(attention_sm90, choices_are_of_the_problem_alone) {
   }
 }
 
+// Even tiles go in a fixed order, ragged ones one by one; the longest are left to the hardware, and few tiles share
+// keys.
+TEST(attention_sm90, schedules_are_measured_ones) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto chosen = [&](std::uint64_t batch, std::uint64_t heads, std::uint64_t n, std::uint64_t d,
+                          bool causal) {
+    AttentionProblem p;
+    p.batch = batch, p.heads_q = heads, p.n_q = p.n_kv = n, p.d_qk = d, p.causal = causal;
+    const AttentionAddresses at{.q = 16, .k = 16, .v = 16, .o = 16};
+    return select_attention(p, at, device.info()).variant.name;
+  };
+  const std::string d64 = "attention_bf16_sm90_d64x64_tile", d128 = "attention_bf16_sm90_d128x128_tile128x",
+                    d256 = "attention_bf16_sm90_d256x256_tile128x80_s2";
+  const std::string end = "lazy_rescale_window_right", dynamic = "persistent_dynamic_" + end;
+  EXPECT_EQ(chosen(32, 32, 512, 64, true), d64 + "128x128_s3_q_tiles2_persistent_" + end);
+  EXPECT_EQ(chosen(16, 32, 1024, 64, true), d64 + "128x128_s2_q_tiles2_pingpong_scores_persistent_" + end);
+  EXPECT_EQ(chosen(16, 24, 535, 64, true), d64 + "192x128_s3_q_tiles2_pingpong_" + dynamic);
+  EXPECT_EQ(chosen(32, 16, 512, 128, true), d128 + "128_s2_q_tiles2_pingpong_persistent_" + end);
+  EXPECT_EQ(chosen(16, 4, 2386, 128, true), d128 + "128_s2_q_tiles2_" + dynamic);
+  EXPECT_EQ(chosen(1, 16, 16384, 128, true), d128 + "176_s2_" + end);
+  EXPECT_EQ(chosen(32, 8, 512, 256, true), d256 + "_persistent_" + end);
+  EXPECT_EQ(chosen(8, 8, 2048, 256, true), d256 + "_" + dynamic);
+  EXPECT_EQ(chosen(2, 8, 8192, 256, true), d256 + "_" + end);
+  EXPECT_EQ(chosen(16, 64, 524, 128, false), d128 + "176_s2_persistent_lazy_rescale");
+  EXPECT_EQ(chosen(16, 48, 238, 64, false),
+            d64 + "128x128_s2_q_tiles2_pingpong_scores_persistent_lazy_rescale");
+  EXPECT_EQ(chosen(1, 2, 9008, 256, false), d256 + "_split_lazy_rescale");
+}
+
 TEST(attention_sm90, every_feature) { every_feature("sm90", "64", "sm_90a"); }
 
 TEST(attention_sm90, tunings) {
