@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A model file and what runs it, for one caller: load, generate, ask for log probabilities and perplexity. Many requests at
-// once: scheduler/scheduler.h over backend().
+// once: scheduler().
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,6 +47,8 @@ class LLM {
   Perplexity perplexity(std::string_view text, std::int64_t context = 512);
 
   Backend& backend() { return *backend_; }
+  /// Of generate(), too. Gone after perplexity(), with all its requests: ask anew.
+  Scheduler& scheduler() { return *scheduler_; }
   const model::Tokenizer& tokenizer() const { return *tokenizer_; }
   const model::Gguf& file() const { return *file_; }
   double load_seconds() const { return load_seconds_; }

@@ -92,7 +92,7 @@ struct TileWriter {
   std::uint8_t* to;
 
   void word(std::size_t at, std::uint32_t v) { std::memcpy(to + at, &v, 4); }
-  int column(int c, int i) const { return l.group == 16 ? i / 4 * 16 + 4 * c + i % 4 : 8 * c + i; }
+  static int column(int c, int i) { return i / 2 * 8 + 2 * c + i % 2; }
 
   void write(const Block (&rows)[16]) {
     const int words = l.bits == 8 ? 8 : 4;
