@@ -56,9 +56,10 @@ E one_of(const std::string& where, const char* what, std::int32_t given,
   throw ArgumentError({cat(what, " must be ", text::join(numbers, ", ")), where, cat("it is ", given), {}});
 }
 
-class Arguments {
+class LaunchArguments {
  public:
-  Arguments(const cgp_kernel& kernel, const runtime::Device& device) : kernel_(kernel), device_(device) {}
+  LaunchArguments(const cgp_kernel& kernel, const runtime::Device& device)
+      : kernel_(kernel), device_(device) {}
 
   runtime::Arg arg(const cgp_argument& a, std::size_t index) {
     where_ = name_of(index);
@@ -223,7 +224,7 @@ cgp_status cgp_kernel_launch(cgp_stream* s, cgp_kernel* kernel, const cgp_argume
     require(s, "stream"), require(kernel, "kernel"), require(launch, "launch");
     if (count) require(arguments, "arguments");
     const cgp_launch shape = capi::known(launch, cgp_launch{}, "a launch");
-    capi::Arguments all(*kernel, s->device);
+    capi::LaunchArguments all(*kernel, s->device);
     std::vector<runtime::Arg> args;
     for (std::uint64_t i = 0; i < count; ++i) args.push_back(all.arg(arguments[i], i));
     runtime::Launch l;
