@@ -3,6 +3,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/cpu/threads.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
 namespace cgp::engine {
@@ -62,7 +63,16 @@ DeviceMatrix::DeviceMatrix(const runtime::Device& device, const Program& program
     return;
   }
   std::vector<std::byte> packed(kernels::packed_bytes(*packed_format_, weight_.rows, weight_.cols));
-  kernels::pack_weights(*packed_format_, weight_.rows, weight_.cols, stored, packed);
+  // Rows of tiles lie one after the other: parts of the weight are packed by themselves.
+  constexpr std::int64_t kRows = 256;
+  const std::uint64_t row = stored.size() / weight_.rows,
+                      packed_row = packed.size() / ((weight_.rows + 31) / 32 * 32);
+  cpu::parallel_for(std::int64_t(weight_.rows), kRows, 0, [&](std::int64_t from, std::int64_t to) {
+    const auto first = std::uint64_t(from), count = std::uint64_t(to - from);
+    kernels::pack_weights(*packed_format_, count, weight_.cols,
+                          std::span(stored).subspan(first * row, count * row),
+                          std::span(packed).subspan(first * packed_row, (count + 31) / 32 * 32 * packed_row));
+  });
   packed_ = device.upload<std::uint8_t>(as_bytes(packed), "packed weights");
 }
 
