@@ -34,11 +34,10 @@ using text::cat;
 LoadOptions load_options(const cgp_llm_options* given) {
   const cgp_llm_options o = known(given, {}, "cgp_llm_options");
   LoadOptions l;
-  if (o.device && std::string_view(o.device) != "cpu")
-    throw Unsupported(cat("llm_load: models run on the device \"cpu\", not on \"", o.device, "\""));
   if (o.context < 0 || o.sequences < 0 || o.chunk < 0 || o.lookup_tokens < 0 || o.threads < 0)
     throw ArgumentError(
         "llm_load: context, sequences, chunk, lookup_tokens and threads must not be negative");
+  if (o.device) l.device = o.device;
   l.context = o.context, l.lookup_tokens = o.lookup_tokens, l.threads = o.threads;
   if (o.sequences) l.sequences = o.sequences;
   if (o.chunk) l.chunk = o.chunk;

@@ -564,7 +564,7 @@ CGP_API cgp_status cgp_gguf_find(cgp_gguf* file, const char* name, cgp_gguf_tens
 typedef struct cgp_llm cgp_llm;
 typedef struct {
   size_t size;
-  const char* device;    /* "cpu", also NULL */
+  const char* device;    /* "cpu", also NULL; or as cgp_device_open takes it */
   int64_t context;       /* tokens of a sequence, at most; 0: those of the model, at most 8192 */
   int64_t sequences;     /* for which the cache has pages; 0: 1 */
   int64_t chunk;         /* tokens of a step, at most; 0: 512 */

@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/engine/cpu/cpu_backend.h"
+#include "cgp/engine/device/device_backend.h"
 #include "cgp/engine/models/model.h"
 
 namespace cgp::engine {
@@ -70,8 +71,12 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
   b.max_rows = o.chunk, b.max_sequences = o.sequences;
   b.max_outputs = std::max<int64_t>(b.max_outputs, o.sequences * (1 + o.lookup_tokens));
   b.pages = o.sequences * ((program.context + b.page_tokens - 1) / b.page_tokens);
-  check_memory(path, cpu_memory(program, *llm.file_, b));
-  llm.backend_ = make_cpu_backend(std::move(program), llm.file_, b);
+  if (o.device == "cpu") {
+    check_memory(path, cpu_memory(program, *llm.file_, b));
+    llm.backend_ = make_cpu_backend(std::move(program), llm.file_, b);
+  } else {
+    llm.backend_ = make_device_backend(std::move(program), llm.file_, runtime::Device::open(o.device), b);
+  }
   llm.scheduling_.lookup_tokens = o.lookup_tokens;
   llm.scheduler_ = std::make_unique<Scheduler>(*llm.backend_, llm.tokenizer_.get(), llm.scheduling_);
   llm.load_seconds_ = seconds_since(start);

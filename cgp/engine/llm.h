@@ -13,6 +13,7 @@
 namespace cgp::engine {
 
 struct LoadOptions {
+  std::string device = "cpu";  ///< or what runtime::Device::open() takes: "cuda:0", "emu:sm_90a", "auto"
   std::int64_t context = 0;    ///< tokens of a sequence, at most; 0: those of the model, at most 8192
   std::int64_t sequences = 1;  ///< for which the cache has pages
   std::int64_t chunk = 512;    ///< tokens of a step, at most

@@ -38,7 +38,7 @@ class LLM:
     """A model file and what runs it.
 
     path: a GGUF file. context: tokens of a sequence at most, 0: those of the model, at most 8192. sequences: prompts that run at
-    the same time. chunk: tokens of a step at most. device: "cpu". threads: 0: all. cache: type of keys and values, "float16",
+    the same time. chunk: tokens of a step at most. device: "cpu", "cuda:0", or "emu:sm_90a", the emulator. threads: 0: all. cache: type of keys and values, "float16",
     "bfloat16" or "float32". activations: bits of the inputs of products, 8, 16 or 32; 0: the fastest of at least 16.
     batch_invariant: the same bits whatever else runs, for every format. lookup_tokens: that prompt lookup tries at once; results do
     not change.

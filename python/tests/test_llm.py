@@ -124,8 +124,8 @@ def test_perplexity(llm):
 def test_mistakes_are_named(llm, tmp_path):
     with pytest.raises(cgp.Error, match="nowhere.gguf"):
         cgp.LLM(tmp_path / "nowhere.gguf")
-    with pytest.raises(cgp.Unsupported, match="tpu:0"):
-        cgp.LLM(tmp_path / "x.gguf", device="tpu:0")
+    with pytest.raises(cgp.ArgumentError, match="tpu:0"):
+        cgp.LLM(write_model(tmp_path / "y.gguf"), device="tpu:0")
     with pytest.raises(cgp.ArgumentError, match="cache = 'int3'"):
         cgp.LLM(tmp_path / "x.gguf", cache="int3")
     for options, why in (({"max_tokens": 0}, "max_tokens"), ({"temperature": -1}, "temperature"), ({"top_p": 2.0}, "top_p"),

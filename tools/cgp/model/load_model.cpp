@@ -11,7 +11,7 @@ engine::LLM load_model(const Context& context, const ModelOptions& o) {
   Progress progress(!context.json);
   engine::LoadOptions l;
   l.context = o.context, l.chunk = o.chunk, l.threads = o.threads, l.lookup_tokens = o.lookup;
-  l.batch_invariant = o.batch_invariant;
+  l.device = o.device, l.batch_invariant = o.batch_invariant;
   using engine::ActivationType, engine::CacheType;
   l.activations = o.activations == "f32"     ? ActivationType::f32
                   : o.activations == "int16" ? ActivationType::int16

@@ -24,7 +24,7 @@ struct ModelOptions {
   long context = 0, chunk = 512, lookup = 0;
   int threads = 0;
   bool batch_invariant = false;
-  std::string activations = "auto", cache = "f16";
+  std::string device = "cpu", activations = "auto", cache = "f16";
 };
 struct GenerateOptions {
   ModelOptions model;

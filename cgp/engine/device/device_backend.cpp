@@ -1,0 +1,771 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/engine/device/device_backend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/cpu/quant/matmul.h"
+#include "cgp/engine/device/device_weights.h"
+#include "cgp/kernels/activation/activation.h"
+#include "cgp/kernels/argmax/argmax.h"
+#include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/decode/decode.h"
+#include "cgp/kernels/embedding/embedding.h"
+#include "cgp/kernels/kv_cache/kv_cache.h"
+#include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/rope/rope.h"
+#include "cgp/kernels/row/element_kernel.h"
+#include "cgp/quant/decode.h"
+#include "cgp/runtime/host_memory.h"
+#include "cgp/runtime/stream.h"
+
+namespace cgp::engine {
+namespace {
+
+using kernels::View;
+using std::int32_t;
+using std::int64_t;
+using std::uint64_t;
+using text::cat;
+using Bytes = runtime::Buffer<std::uint8_t>;
+
+constexpr uint64_t kAlign = 256;
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+/// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
+constexpr int32_t kPagedRows = 8;
+
+kernels::Activation activation_of(Activation a) {
+  return a == Activation::silu   ? kernels::Activation::silu
+         : a == Activation::gelu ? kernels::Activation::gelu
+                                 : kernels::Activation::gelu_tanh;
+}
+
+kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
+  kernels::KvCacheShape c;
+  c.type = c.pages = DType::f16;
+  c.page_count = uint64_t(o.pages), c.page_size = uint64_t(o.page_tokens);
+  c.heads = uint64_t(p.kv_heads), c.d = uint64_t(p.head_dim);
+  return c;
+}
+
+[[noreturn]] void lacks(std::string what, std::string where = {}) {
+  throw Unsupported(ErrorText{"the kernels of a GPU run every operation of the model", std::move(where),
+                              std::move(what), "run it on the device \"cpu\""});
+}
+
+void require_supported(const Program& p, const runtime::Device& device, const BackendOptions& o) {
+  if (const std::string why = reject(p); !why.empty())
+    throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
+  if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1)
+    throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
+  if (o.cache != CacheType::f16) lacks("the cache is f16 there");
+  if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
+  if (device.info().cc() < 80)
+    lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
+  if (p.head_dim % 8) lacks(cat("heads of ", p.head_dim, " elements; multiples of 8 are possible"));
+  if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
+  for (const Step& s : p.steps) {
+    const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
+    if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
+    if (const auto* a = std::get_if<Attention>(&s.operation)) {
+      if (a->softcap != 0) lacks("attention over pages has no soft cap", where);
+      if (a->window != 0 && a->window < p.context)
+        lacks(
+            cat("attention over pages has no window; with a context of up to ", a->window, " it needs none"),
+            where);
+    }
+    if (const auto* scale = std::get_if<Scale>(&s.operation); scale && scale->softcap != 0)
+      lacks("there is no soft cap", where);
+  }
+}
+
+/// to += what, f32 and f16.
+class AddOp : public kernels::row::ElementOp {
+ public:
+  std::vector<kernels::row::Floats> apply(
+      kernels::row::Kernel&, const std::vector<kernels::row::Floats>& in, const kernels::row::Floats&,
+      const kernels::row::Val<kernels::row::u64>&,
+      const std::vector<kernels::row::Val<kernels::row::u64>>&) const override {
+    std::vector<kernels::row::Floats> out(1);
+    for (std::size_t e = 0; e < in[0].size(); ++e) out[0].push_back(in[0][e] + in[1][e]);
+    return out;
+  }
+};
+
+/// Where a value lies: rows `pitch` elements apart.
+struct Place {
+  uint64_t address = 0;
+  int64_t pitch = 0;
+  DType type = DType::f16;
+};
+
+/// What a step needs to know beside the tokens' embeddings, in one block that is uploaded at once. Offsets in bytes.
+struct Control {
+  uint64_t slots = 0, positions = 0, lengths = 0, outputs = 0, table = 0, embeddings = 0, bytes = 0;
+  Control(const Program& p, const BackendOptions& o, int64_t columns, int64_t width) {
+    (void)p;
+    uint64_t at = 0;
+    const auto take = [&](int64_t count, uint64_t size) {
+      const uint64_t here = at;
+      at += aligned(uint64_t(count) * size);
+      return here;
+    };
+    slots = take(o.max_rows, 8), positions = take(o.max_rows, 4), lengths = take(o.max_sequences, 4);
+    outputs = take(o.max_outputs, 4), table = take(o.max_sequences * columns, 4);
+    embeddings = take(o.max_rows * width, 4), bytes = at;
+  }
+};
+
+int64_t columns_of(const Program& p, const BackendOptions& o) {
+  return (p.context + o.page_tokens - 1) / o.page_tokens;
+}
+int64_t rows_of(const Value& v, const BackendOptions& o) {
+  return v.rows == Rows::tokens ? o.max_rows : o.max_outputs;
+}
+const Embedding& embedding_of(const Program& p) {
+  for (const Step& s : p.steps)
+    if (const auto* e = std::get_if<Embedding>(&s.operation)) return *e;
+  throw ArgumentError(ErrorText{"a program begins with an embedding", {}, "there is none", {}});
+}
+
+/// Results of products on their way: columns.
+int64_t widest_product(const Program& p) {
+  int64_t widest = 1;
+  for (const Step& s : p.steps)
+    if (const auto* o = std::get_if<Linear>(&s.operation))
+      widest = std::max(widest, p.values[std::size_t(o->parts[0].out)].width * (o->gated ? 2 : 1));
+  return widest;
+}
+
+/// Weights of a Linear by format, and where their results begin.
+struct Product {
+  std::vector<WeightId> weights;
+  int64_t column = 0;
+};
+std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file) {
+  std::vector<Product> out;
+  int64_t column = 0;
+  for (const Linear::Part& part : o.parts) {
+    const Weight& w = p.weights[std::size_t(part.weight)];
+    const auto format = [&](WeightId id) { return data_of(p.weights[std::size_t(id)], file).format; };
+    if (out.empty() || format(out.back().weights[0]) != format(part.weight)) out.push_back({{}, column});
+    out.back().weights.push_back(part.weight);
+    column += w.rows;
+  }
+  return out;
+}
+
+uint64_t cache_bytes(const Program& p, const BackendOptions& o) {
+  return uint64_t(p.cache_layers) * aligned(cache_shape(p, o).bytes());
+}
+uint64_t value_bytes(const Program& p, const BackendOptions& o) {
+  uint64_t bytes = 0;
+  for (const Value& v : p.values) bytes += aligned(uint64_t(v.width * rows_of(v, o)) * 4);
+  const int64_t rows = std::max(o.max_rows, o.max_outputs);
+  bytes += aligned(uint64_t(widest_product(p) * rows) * 2);
+  bytes += 2 * aligned(uint64_t(p.context * p.kv_heads * p.head_dim) * 2);
+  return bytes + Control(p, o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
+}
+
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(Program program, std::shared_ptr<const model::Gguf> file, const runtime::Device& device,
+                const BackendOptions& o)
+      : program_(std::move(program)),
+        file_(std::move(file)),
+        options_(o),
+        estimate_(device_memory(program_, *file_, device, o)),
+        device_(device),
+        stream_(device),
+        columns_(columns_of(program_, o)),
+        control_(program_, o, columns_, width(embedding_of(program_).out)),
+        host_control_(device, control_.bytes),
+        device_control_(device, control_.bytes, "step"),
+        profile_(std::size_t(kRoles)) {
+    require_room();
+    const auto shape = cache_shape(program_, o);
+    layer_bytes_ = aligned(shape.bytes());
+    cache_ = Bytes(device, layer_bytes_ * uint64_t(program_.cache_layers), "key-value cache");
+    place_values();
+    for (const RopeTable& t : program_.rope_tables) add_rope_table(t);
+    error_ = device.zeros<std::uint32_t>(1, "error flag");
+    for (const Step& s : program_.steps) std::visit([&](const auto& op) { compile(s, op); }, s.operation);
+    flush_residual();
+    kernels::DecodeProblem widest = decode_problem(std::max<uint64_t>(1, uint64_t(o.max_sequences)), 1);
+    widest.heads_q = 1;
+    for (const Step& s : program_.steps)
+      if (const auto* a = std::get_if<Attention>(&s.operation))
+        widest.heads_q = std::max(widest.heads_q, uint64_t(a->heads));
+    uint64_t decode_bytes = 0;
+    for (uint64_t n_q = 1; n_q <= uint64_t(kPagedRows); ++n_q)
+      for (uint64_t batch : {uint64_t(1), uint64_t(o.max_sequences)}) {
+        auto p = widest;
+        p.n_q = n_q, p.batch = batch;
+        decode_bytes = std::max(decode_bytes, kernels::decode_workspace(p, device.info()));
+      }
+    decode_workspace_ = device.zeros<std::uint8_t>(decode_bytes, "attention's workspace");
+    workspace_ = Bytes(device, workspace_bytes_, "products' workspace");
+    greedy_ = runtime::Buffer<int32_t>(device, std::size_t(o.max_outputs), "greedy");
+    greatest_ = runtime::Buffer<float>(device, std::size_t(o.max_outputs), "greatest logits");
+    device.sync();
+  }
+
+  const Program& program() const override { return program_; }
+  const BackendOptions& options() const override { return options_; }
+  std::string name() const override {
+    return cat(device_.info().name, " (", device_.info().arch, ", f16 activations)");
+  }
+  MemoryEstimate memory() const override { return estimate_; }
+  void set_profile(bool on) override {
+    profiled_ = on;
+    if (on) std::fill(profile_.begin(), profile_.end(), RoleTime{});
+  }
+  std::vector<RoleTime> profile() const override { return profile_; }
+
+  void copy_page(int32_t from, int32_t to) override {
+    const uint64_t bytes = cache_shape(program_, options_).bytes() / uint64_t(options_.pages);
+    for (int64_t layer = 0; layer < program_.cache_layers; ++layer) {
+      const auto page = [&](int32_t i) {
+        return cache_.all().slice(uint64_t(layer) * layer_bytes_ + uint64_t(i) * bytes, bytes);
+      };
+      stream_.copy<std::uint8_t>(page(to), page(from));
+    }
+    stream_.wait();
+  }
+
+  void run(const Batch& batch, const Outputs& out) override {
+    check(batch, out, program_, options_);
+    fill_control(batch);
+    rows_ = int64_t(batch.tokens.size()), outputs_ = int64_t(batch.outputs.size()), batch_ = &batch;
+    const auto used = control_.embeddings + uint64_t(rows_ * width(embedding_of(program_).out)) * 4;
+    stream_.upload(device_control_.all().slice(0, used), host_control_.span().first(used));
+    const bool greedy = !out.greedy.empty();
+    const bool list = rows_ == int64_t(batch.sequences.size()) && outputs_ == rows_;
+    if (list && !device_.is_emulator() && !profiled_)
+      replay(greedy);
+    else
+      issue(stream_, greedy);
+    const uint64_t words = uint64_t(width(program_.logits));
+    if (!out.logits.empty()) {
+      const Place& p = places_[std::size_t(program_.logits)];
+      const runtime::Slice<const float> from(device_.backend().get(), p.address,
+                                             std::size_t(outputs_) * words);
+      stream_.download(from, out.logits);
+    }
+    std::vector<float> greatest(greedy ? std::size_t(outputs_) : 0);
+    if (greedy && outputs_) {
+      stream_.download(greedy_.all().slice(0, out.greedy.size()), out.greedy);
+      stream_.download(greatest_.all().slice(0, greatest.size()), greatest);
+    }
+    stream_.wait();
+    for (std::size_t i = 0; i < greatest.size(); ++i)
+      if (std::isnan(greatest[i])) out.greedy[i] = -1;
+  }
+
+ private:
+  struct Launch {
+    Role role;
+    bool on_outputs;  ///< it has no rows where no logits are wanted
+    std::function<void(runtime::Stream&)> queue;
+  };
+
+  int64_t width(ValueId v) const { return program_.values[std::size_t(v)].width; }
+  bool on_outputs(ValueId v) const { return program_.values[std::size_t(v)].rows == Rows::outputs; }
+  uint64_t rows(ValueId v) const { return uint64_t(on_outputs(v) ? outputs_ : rows_); }
+  const Place& place(ValueId v) const { return places_[std::size_t(v)]; }
+  View view(const Place& p, bool writes = false) const {
+    return {p.address, ~0ull >> 8, p.type, writes, device_.backend().get()};
+  }
+  View view(ValueId v, bool writes = false) const { return view(place(v), writes); }
+  kernels::row::Layout layout(const Place& p) const { return {.pitch = uint64_t(p.pitch)}; }
+  View control(uint64_t offset, DType type) const {
+    return {device_control_.address() + offset, ~0ull >> 8, type, false, device_.backend().get()};
+  }
+
+  void require_room() {
+    const auto there = device_.memory();
+    if (device_.is_emulator() || uint64_t(estimate_.total()) <= there.free_bytes) return;
+    const auto mib = [](uint64_t bytes) { return cat((bytes + (1 << 20) - 1) >> 20, " MiB"); };
+    throw Error(ErrorText{
+        "the model fits into the GPU's memory", device_.info().name,
+        cat("it takes ", mib(uint64_t(estimate_.total())), " (weights ", mib(uint64_t(estimate_.weights)),
+            ", cache ", mib(uint64_t(estimate_.cache)), ", values ", mib(uint64_t(estimate_.workspace)),
+            "), free are ", mib(there.free_bytes), " of ", mib(there.total_bytes)),
+        "use a shorter context or fewer sequences"});
+  }
+
+  Bytes& memory(uint64_t bytes, std::string_view name) {
+    return memory_.emplace_back(Bytes(device_, std::max<uint64_t>(bytes, 1), name));
+  }
+
+  /// Results of one Linear lie side by side, so that weights of one format are one product.
+  void place_values() {
+    places_.resize(program_.values.size());
+    for (const Step& s : program_.steps) {
+      const auto* o = std::get_if<Linear>(&s.operation);
+      if (!o || o->gated || o->parts.size() < 2 || place(o->parts[0].out).address) continue;
+      int64_t all = 0;
+      for (const auto& part : o->parts) all += width(part.out);
+      const Value& first = program_.values[std::size_t(o->parts[0].out)];
+      uint64_t at = memory(uint64_t(all * rows_of(first, options_)) * 2, first.name).address();
+      for (const auto& part : o->parts) {
+        places_[std::size_t(part.out)] = {at, all, DType::f16};
+        at += uint64_t(width(part.out)) * 2;
+      }
+    }
+    const ValueId embedded = embedding_of(program_).out;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const Value& v = program_.values[i];
+      Place& p = places_[i];
+      if (p.address) continue;
+      p.type = v.type == ValueType::f32 || ValueId(i) == embedded ? DType::f32 : DType::f16,
+      p.pitch = v.width;
+      p.address = ValueId(i) == embedded
+                      ? device_control_.address() + control_.embeddings
+                      : memory(uint64_t(v.width * rows_of(v, options_)) * bytes(p.type), v.name).address();
+    }
+    const int64_t rows = std::max(options_.max_rows, options_.max_outputs), wide = widest_product(program_);
+    scratch_ = {memory(uint64_t(wide * rows) * 2, "products").address(), wide, DType::f16};
+    const auto gathered = uint64_t(program_.context * program_.kv_heads * program_.head_dim) * 2;
+    gathered_keys_ = memory(gathered, "gathered keys").address();
+    gathered_values_ = memory(gathered, "gathered values").address();
+  }
+
+  void add_rope_table(const RopeTable& t) {
+    std::vector<float> cosines, sines;
+    for (int64_t p = 0; p < program_.context; ++p)
+      for (float f : t.frequencies) {
+        cosines.push_back(float(std::cos(double(p) * double(f))) * t.magnitude);
+        sines.push_back(float(std::sin(double(p) * double(f))) * t.magnitude);
+      }
+    ropes_.push_back({device_.upload<float>(cosines, "cosines"), device_.upload<float>(sines, "sines")});
+  }
+
+  View vector(WeightId id) {
+    if (id == kNone) return {};
+    auto [at, made] = vectors_.try_emplace(id);
+    if (made) {
+      const Weight& w = program_.weights[std::size_t(id)];
+      const auto data = data_of(w, *file_);
+      std::vector<float> values(std::size_t(w.cols));
+      quant::decode(data.format, data.blocks, values);
+      at->second = device_.upload<float>(values, w.tensor);
+    }
+    return std::as_const(at->second);
+  }
+
+  void add(const Step& s, ValueId out, std::function<void(runtime::Stream&)> queue) {
+    launches_.push_back({s.role, on_outputs(out), std::move(queue)});
+  }
+
+  // ---- the program as launches, when it is loaded
+  /// The last product's result that is not yet added to the residual stream: the norm that follows does it.
+  void flush_residual() {
+    if (pending_ == kNone) return;
+    const ValueId to = std::exchange(pending_, kNone);
+    launches_.push_back(
+        {Role::residual, on_outputs(to), [this, to](runtime::Stream& s) { add_scratch(s, to); }});
+  }
+  void add_scratch(runtime::Stream& s, ValueId to) {
+    kernels::row::ElementProblem p;
+    static const auto kOp = std::make_shared<AddOp>();
+    p.name = "add_f16_to_f32", p.op = kOp, p.rows = rows(to), p.cols = uint64_t(width(to));
+    p.inputs = {{"a", view(to)}, {"b", view(scratch_)}}, p.outputs = {{"out", view(to, true)}};
+    const kernels::row::Layout dense{.pitch = uint64_t(width(to))};
+    p.input_layouts = {dense, dense}, p.output_layouts = {dense};
+    kernels::row::run_elements(s, p);
+  }
+  bool reads_pending(ValueId v) const { return pending_ != kNone && v == pending_; }
+
+  void compile(const Step&, const Embedding&) {}  // by the host, with the upload of the step
+  void norm(const Step& step, ValueId in, WeightId weight, WeightId bias, float eps, int64_t group,
+            ValueId out, bool layer) {
+    const bool adds = reads_pending(in) && group == width(in);
+    if (adds)
+      pending_ = kNone;
+    else if (pending_ != kNone)
+      flush_residual();
+    const View w = vector(weight), b = vector(bias);
+    add(step, out, [=, this](runtime::Stream& s) {
+      const auto heads = uint64_t(width(in) / group);
+      kernels::Norm n;
+      n.x = view(in), n.y = view(out, true), n.weight = w, n.bias = b, n.eps = eps;
+      n.rows = rows(in) * heads, n.cols = uint64_t(group);
+      const auto rows_in = [&](const Place& p) {
+        return kernels::row::Layout{.pitch = heads > 1 ? uint64_t(group) : uint64_t(p.pitch),
+                                    .inner = heads,
+                                    .outer = heads > 1 ? uint64_t(p.pitch) : 0};
+      };
+      n.x_layout = rows_in(place(in)), n.y_layout = rows_in(place(out));
+      if (adds) {
+        n.x = view(scratch_), n.x_layout = {.pitch = uint64_t(width(in))};
+        n.residual = view(in), n.sum = view(in, true);
+        n.residual_layout = n.sum_layout = rows_in(place(in));
+      }
+      layer ? kernels::layer_norm(s, n) : kernels::rms_norm(s, n);
+    });
+  }
+  void compile(const Step& s, const RmsNorm& o) {
+    norm(s, o.in, o.weight, kNone, o.epsilon, o.group, o.out, false);
+  }
+  void compile(const Step& s, const LayerNorm& o) {
+    norm(s, o.in, o.weight, o.bias, o.epsilon, width(o.in), o.out, true);
+  }
+
+  void bias_and_activation(runtime::Stream& s, const Place& x, const Place& y, uint64_t rows, uint64_t cols,
+                           View bias, kernels::Activation a) {
+    if (!bias.given && a == kernels::Activation::identity && x.address == y.address) return;
+    kernels::Activate act;
+    act.activation = a, act.x = view(x), act.y = view(y, true), act.bias = bias;
+    act.rows = rows, act.cols = cols, act.x_layout = layout(x), act.y_layout = layout(y);
+    kernels::activate(s, act);
+  }
+
+  void compile(const Step& step, const Linear& o) {
+    flush_residual();
+    if (place(o.in).type != DType::f16)
+      lacks("products of f32 values", program_.values[std::size_t(o.in)].name);
+    const ValueId out = o.parts[0].out;
+    int64_t columns = 0;
+    for (const auto& part : o.parts) columns += program_.weights[std::size_t(part.weight)].rows;
+    // Into the value itself, or on the way to it.
+    const bool direct = !o.gated && o.residual == kNone && place(out).type == DType::f16;
+    Place to = direct ? place(out) : scratch_;
+    if (!direct) to.pitch = columns;
+    for (const Product& product : products_of(o, program_, *file_)) {
+      const auto& matrix =
+          *matrices_.emplace_back(std::make_unique<DeviceMatrix>(device_, program_, *file_, product.weights));
+      loaded(matrix.rows() * matrix.cols());
+      workspace_bytes_ =
+          std::max(workspace_bytes_,
+                   matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
+      const ValueId in = o.in;
+      const uint64_t y = to.address + uint64_t(product.column) * 2;
+      add(step, out, [this, &matrix, in, y, to](runtime::Stream& s) {
+        matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), y, uint64_t(to.pitch),
+                        workspace_);
+      });
+    }
+    const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;
+    int64_t column = 0;
+    for (const auto& part : o.parts) {
+      const uint64_t cols = uint64_t(program_.weights[std::size_t(part.weight)].rows);
+      Place at = to;
+      at.address += uint64_t(column) * 2, column += int64_t(cols);
+      // f32 values without a residual are converted by the same launch.
+      const Place target = direct || o.gated || o.residual != kNone ? at : place(part.out);
+      const View bias = vector(part.bias);
+      if (bias.given || a != kernels::Activation::identity || target.address != at.address)
+        add(step, out,
+            [=, this](runtime::Stream& s) { bias_and_activation(s, at, target, rows(out), cols, bias, a); });
+    }
+    if (o.gated)
+      add(step, out,
+          [this, to, out, half = uint64_t(columns / 2), f = activation_of(o.activation)](runtime::Stream& s) {
+            kernels::Gate g;
+            g.activation = f, g.rows = rows(out), g.cols = half;
+            Place up = to;
+            up.address += half * 2;
+            g.gate = view(to), g.up = view(up), g.out = view(out, true);
+            g.gate_layout = g.up_layout = layout(to), g.out_layout = layout(place(out));
+            kernels::gated(s, g);
+          });
+    if (o.residual == kNone) return;
+    if (o.residual != out)
+      lacks("a residual that is not written in place", program_.values[std::size_t(out)].name);
+    pending_ = out;
+  }
+
+  void compile(const Step& step, const Rope& o) {
+    flush_residual();
+    // Keys right behind queries are heads of the same rows.
+    if (merged_rope_ && merged_rope_->table == o.table && merged_rope_->halves == o.halves &&
+        merged_rope_->head_dim == o.head_dim &&
+        place(o.value).address ==
+            place(merged_rope_->value).address + uint64_t(width(merged_rope_->value)) * 2 &&
+        place(o.value).pitch == place(merged_rope_->value).pitch && rope_launch_ + 1 == launches_.size()) {
+      *rope_heads_ += o.heads;
+      return;
+    }
+    merged_rope_ = o, rope_launch_ = launches_.size(), rope_heads_ = std::make_shared<int64_t>(o.heads);
+    add(step, o.value, [this, o, heads = rope_heads_](runtime::Stream& s) {
+      const auto& table = ropes_[std::size_t(o.table)];
+      const Place& p = place(o.value);
+      kernels::Rope r;
+      r.x = view(p), r.y = view(p, true), r.cos = table.cosines, r.sin = table.sines;
+      r.positions = control(control_.positions, DType::s32);
+      r.frequencies.rotary = 2 * program_.rope_tables[std::size_t(o.table)].frequencies.size();
+      r.tokens = uint64_t(rows_), r.heads = uint64_t(*heads), r.dim = uint64_t(o.head_dim);
+      r.x_token = r.y_token = uint64_t(p.pitch), r.x_head = r.y_head = uint64_t(o.head_dim);
+      r.interleaved = !o.halves;
+      r.positions.elements = r.tokens;
+      kernels::rope(s, r);
+    });
+  }
+
+  kernels::DecodeProblem decode_problem(uint64_t batch, uint64_t n_q) const {
+    kernels::DecodeProblem p;
+    p.cache = cache_shape(program_, options_), p.batch = batch, p.n_q = n_q;
+    p.columns = uint64_t(columns_), p.max_length = uint64_t(program_.context);
+    return p;
+  }
+
+  void compile(const Step& step, const Attention& o) {
+    flush_residual();
+    add(step, o.out, [this, o](runtime::Stream& s) {
+      const Place &q = place(o.q), &k = place(o.k), &v = place(o.v), &to = place(o.out);
+      const uint64_t pool = cache_.address() + uint64_t(o.cache_layer) * layer_bytes_,
+                     d = uint64_t(o.head_dim), base = device_control_.address();
+      if (k.pitch != v.pitch) throw Error("keys and values of a step lie side by side");
+      kernels::kv_append(
+          s, cache_shape(program_, options_), pool,
+          {.k = k.address, .v = v.address, .row = uint64_t(k.pitch), .head = d, .count = uint64_t(rows_)},
+          base + control_.slots, error_.address());
+      const auto& all = batch_->sequences;
+      for (std::size_t i = 0; i < all.size();) {
+        const BatchSequence& first = all[i];
+        std::size_t count = 1;
+        while (i + count < all.size() && all[i + count].rows == first.rows && first.rows == 1) ++count;
+        const uint64_t at = uint64_t(first.first_row), n_q = uint64_t(first.rows);
+        const uint64_t q_at = q.address + at * uint64_t(q.pitch) * 2,
+                       o_at = to.address + at * uint64_t(to.pitch) * 2;
+        const kernels::AttentionStrides q_strides{n_q * uint64_t(q.pitch), d, uint64_t(q.pitch)},
+            o_strides{n_q * uint64_t(to.pitch), d, uint64_t(to.pitch)};
+        const uint64_t table = base + control_.table + uint64_t(int64_t(i) * columns_) * 4,
+                       lengths = base + control_.lengths + i * 4;
+        if (first.rows <= kPagedRows) {
+          auto p = decode_problem(count, n_q);
+          p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale;
+          kernels::decode(s, p,
+                          {.q = q_at,
+                           .pool = pool,
+                           .table = table,
+                           .lengths = lengths,
+                           .o = o_at,
+                           .workspace = decode_workspace_.address(),
+                           .error_flag = error_.address()});
+        } else {
+          prefill(s, o, first, q_at, q_strides, o_at, o_strides, pool, table, lengths);
+        }
+        i += count;
+      }
+    });
+  }
+
+  /// Many queries of one sequence: over this step's keys as they are, or over all of them gathered from their pages.
+  void prefill(runtime::Stream& s, const Attention& o, const BatchSequence& sequence, uint64_t q,
+               const kernels::AttentionStrides& q_strides, uint64_t out,
+               const kernels::AttentionStrides& o_strides, uint64_t pool, uint64_t table, uint64_t lengths) {
+    kernels::AttentionProblem p;
+    p.type = DType::f16, p.heads_q = uint64_t(o.heads), p.heads_kv = uint64_t(o.kv_heads);
+    p.n_q = uint64_t(sequence.rows), p.n_kv = uint64_t(sequence.first_position + sequence.rows);
+    p.d_qk = p.d_v = uint64_t(o.head_dim), p.q = q_strides, p.o = o_strides, p.scale = o.scale,
+    p.causal = true;
+    kernels::AttentionAddresses at;
+    at.q = q, at.o = out;
+    if (sequence.first_position == 0) {
+      const Place &k = place(o.k), &v = place(o.v);
+      const auto strides = [&](const Place& x) {
+        return kernels::AttentionStrides{p.n_kv * uint64_t(x.pitch), p.d_qk, uint64_t(x.pitch)};
+      };
+      p.k = strides(k), p.v = strides(v);
+      at.k = k.address + uint64_t(sequence.first_row) * uint64_t(k.pitch) * 2;
+      at.v = v.address + uint64_t(sequence.first_row) * uint64_t(v.pitch) * 2;
+    } else {
+      kernels::kv_gather(s, cache_shape(program_, options_), pool, table, uint64_t(columns_), lengths, 1,
+                         p.n_kv, gathered_keys_, gathered_values_, error_.address());
+      at.k = gathered_keys_, at.v = gathered_values_;
+    }
+    kernels::attention(s, p, at);
+  }
+
+  void compile(const Step&, const Experts&) { lacks("there is no mixture of experts"); }
+  void compile(const Step& step, const Add& o) {
+    flush_residual();
+    for (ValueId v : {o.a, o.b, o.out})
+      if (place(v).type != DType::f32) lacks("sums of f16 values", program_.values[std::size_t(v)].name);
+    add(step, o.out, [this, o](runtime::Stream& s) {
+      kernels::row::ElementProblem p;
+      static const auto kOp = std::make_shared<AddOp>();
+      p.name = "add_f32", p.op = kOp, p.rows = rows(o.out), p.cols = uint64_t(width(o.out));
+      p.inputs = {{"a", view(o.a)}, {"b", view(o.b)}}, p.outputs = {{"out", view(o.out, true)}};
+      kernels::row::run_elements(s, p);
+    });
+  }
+  void compile(const Step& step, const Scale& o) {
+    flush_residual();
+    add(step, o.value, [this, o](runtime::Stream& s) {
+      kernels::Activate a;
+      a.activation = kernels::Activation::identity, a.scale = o.factor;
+      a.x = view(o.value), a.y = view(o.value, true), a.rows = rows(o.value),
+      a.cols = uint64_t(width(o.value));
+      kernels::activate(s, a);
+    });
+  }
+  void compile(const Step& step, const SelectRows& o) {
+    flush_residual();
+    add(step, o.out, [this, o](runtime::Stream& s) {
+      kernels::Embedding e;
+      e.indices = control(control_.outputs, DType::s32), e.weight = view(o.in), e.out = view(o.out, true);
+      e.rows = uint64_t(outputs_), e.vocab = uint64_t(rows_), e.cols = uint64_t(width(o.in));
+      e.weight_layout = layout(place(o.in)), e.out_layout = layout(place(o.out));
+      kernels::embedding(s, e);
+    });
+  }
+
+  void loaded(uint64_t weights) {
+    if (!options_.progress) return;
+    if (!all_weights_)
+      for (const Step& s : program_.steps)
+        if (const auto* o = std::get_if<Linear>(&s.operation))
+          for (const auto& part : o->parts) {
+            const Weight& w = program_.weights[std::size_t(part.weight)];
+            all_weights_ += uint64_t(w.rows) * uint64_t(w.cols);
+          }
+    loaded_weights_ += weights;
+    options_.progress(double(loaded_weights_) / double(all_weights_));
+  }
+
+  // ---- a step
+  void fill_control(const Batch& batch) {
+    auto* const host = host_control_.data();
+    const auto at = [&]<class T>(uint64_t offset, T) { return reinterpret_cast<T*>(host + offset); };
+    auto* slots = at(control_.slots, uint64_t());
+    auto *positions = at(control_.positions, int32_t()), *outputs = at(control_.outputs, int32_t()),
+         *table = at(control_.table, int32_t());
+    auto* lengths = at(control_.lengths, std::uint32_t());
+    for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+      const BatchSequence& s = batch.sequences[i];
+      lengths[i] = std::uint32_t(s.first_position + s.rows);
+      for (int32_t r = 0; r < s.rows; ++r) {
+        const int64_t position = s.first_position + r;
+        positions[s.first_row + r] = int32_t(position);
+        slots[s.first_row + r] =
+            uint64_t(s.pages[std::size_t(position / options_.page_tokens)]) * uint64_t(options_.page_tokens) +
+            uint64_t(position % options_.page_tokens);
+      }
+      const auto used =
+          std::size_t((s.first_position + s.rows + options_.page_tokens - 1) / options_.page_tokens);
+      std::copy_n(s.pages.begin(), used, table + int64_t(i) * columns_);
+      std::fill_n(table + int64_t(i) * columns_ + int64_t(used), columns_ - int64_t(used), 0);
+    }
+    std::copy(batch.outputs.begin(), batch.outputs.end(), outputs);
+    const Embedding& e = embedding_of(program_);
+    const std::span<float> rows(at(control_.embeddings, float()),
+                                batch.tokens.size() * std::size_t(width(e.out)));
+    const auto read = [&](WeightId id, std::span<const int32_t> ids, std::span<float> to) {
+      const Weight& w = program_.weights[std::size_t(id)];
+      const auto data = data_of(w, *file_);
+      cpu::quant_rows(data.format, data.blocks, w.rows, w.cols, ids, to);
+    };
+    read(e.table, batch.tokens, rows);
+    if (e.scale != 1)
+      for (float& v : rows) v *= e.scale;
+    if (e.positions == kNone) return;
+    std::vector<float> added(rows.size());
+    read(e.positions, {positions, batch.tokens.size()}, added);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += added[i];
+  }
+
+  void issue(runtime::Stream& s, bool greedy) {
+    for (const Launch& l : launches_) {
+      if (l.on_outputs && !outputs_) continue;
+      if (!profiled_) {
+        l.queue(s);
+        continue;
+      }
+      s.wait();
+      const auto start = std::chrono::steady_clock::now();
+      l.queue(s);
+      s.wait();
+      RoleTime& t = profile_[std::size_t(l.role)];
+      ++t.count;
+      t.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    if (!greedy || !outputs_) return;
+    kernels::ArgMax a;
+    a.in = view(program_.logits), a.index = greedy_, a.values = greatest_;
+    a.rows = uint64_t(outputs_), a.cols = uint64_t(width(program_.logits));
+    kernels::argmax(s, a);
+  }
+
+  /// One token of each sequence: the first time as launches, which load their kernels, then as a graph.
+  void replay(bool greedy) {
+    auto& graph = graphs_[{rows_, greedy}];
+    if (!graph.seen) {
+      graph.seen = true;
+      return issue(stream_, greedy);
+    }
+    if (!graph.recorded) graph.recorded = stream_.capture([&](runtime::Stream& s) { issue(s, greedy); });
+    stream_.replay(*graph.recorded);
+  }
+
+  struct Recorded {
+    bool seen = false;
+    std::optional<runtime::Graph> recorded;
+  };
+  struct Table {
+    runtime::Buffer<float> cosines, sines;
+  };
+
+  Program program_;
+  std::shared_ptr<const model::Gguf> file_;
+  BackendOptions options_;
+  MemoryEstimate estimate_;
+  runtime::Device device_;
+  runtime::Stream stream_;
+  int64_t columns_;  ///< of the table of pages
+  Control control_;
+  runtime::Pinned<std::uint8_t> host_control_;
+  Bytes device_control_, cache_, decode_workspace_, workspace_;
+  std::deque<Bytes> memory_;
+  std::vector<Place> places_;
+  Place scratch_;
+  uint64_t gathered_keys_ = 0, gathered_values_ = 0, layer_bytes_ = 0, workspace_bytes_ = 0, all_weights_ = 0,
+           loaded_weights_ = 0;
+  std::vector<Table> ropes_;
+  std::map<WeightId, runtime::Buffer<float>> vectors_;
+  std::vector<std::unique_ptr<DeviceMatrix>> matrices_;
+  runtime::Buffer<std::uint32_t> error_;
+  runtime::Buffer<int32_t> greedy_;
+  runtime::Buffer<float> greatest_;
+  std::vector<Launch> launches_;
+  ValueId pending_ = kNone;
+  std::optional<Rope> merged_rope_;
+  std::size_t rope_launch_ = 0;
+  std::shared_ptr<int64_t> rope_heads_;
+  std::map<std::pair<int64_t, bool>, Recorded> graphs_;
+  std::vector<RoleTime> profile_;
+  bool profiled_ = false;
+  const Batch* batch_ = nullptr;
+  int64_t rows_ = 0, outputs_ = 0;
+};
+
+}  // namespace
+
+MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const runtime::Device& device,
+                             const BackendOptions& o) {
+  require_supported(p, device, o);
+  MemoryEstimate out;
+  for (const Step& s : p.steps)
+    if (const auto* l = std::get_if<Linear>(&s.operation))
+      for (const Product& product : products_of(*l, p, file))
+        out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
+  out.cache = int64_t(cache_bytes(p, o));
+  out.workspace = int64_t(value_bytes(p, o));
+  for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
+  return out;
+}
+
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+                                             const runtime::Device& device, const BackendOptions& o) {
+  return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
+}
+
+}  // namespace cgp::engine

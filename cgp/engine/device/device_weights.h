@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The weights of a program in the memory of a device. Weights of one product that have one format are one matrix.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cgp/engine/models/model.h"
+#include "cgp/engine/program/program.h"
+#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
+#include "cgp/runtime/buffer.h"
+#include "cgp/runtime/stream.h"
+
+namespace cgp::engine {
+
+/// y = x W' for f16 x and y: rows of several weights of a file, one after the other.
+class DeviceMatrix {
+ public:
+  DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
+               std::span<const WeightId> weights);
+
+  static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
+                                 const model::Gguf& file, std::span<const WeightId> weights);
+  std::uint64_t rows() const { return weight_.rows; }
+  std::uint64_t cols() const { return weight_.cols; }
+  /// Bytes that multiply() needs for m rows.
+  std::uint64_t workspace(const runtime::Device& device, std::uint64_t m) const;
+  /// x and y: addresses of f16 rows ldx and ldy elements apart.
+  void multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx, std::uint64_t y,
+                std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace) const;
+
+ private:
+  kernels::QuantizedMatmul problem(const runtime::Backend* backend, std::uint64_t m) const;
+
+  kernels::QuantizedWeight weight_{};  ///< its codes are stored_
+  std::optional<kernels::WeightFormat> packed_format_;
+  runtime::Buffer<std::uint8_t> stored_, packed_;  ///< one of them has the weight
+};
+
+}  // namespace cgp::engine
