@@ -346,8 +346,7 @@ struct Oracle {
                used = std::size_t(number("expert_used_count", 0)),
                size = std::size_t(number("expert_feed_forward_length", 0));
     Doubles p = times(in + "ffn_gate_inp.weight", h, 0, experts), out(h.size(), 0.0);
-    double all = 0;
-    for (double& v : p) all += v = std::exp(v);
+    for (double& v : p) v = std::exp(v);
     std::vector<std::size_t> order(experts);
     for (std::size_t e = 0; e < experts; ++e) order[e] = e;
     std::sort(order.begin(), order.end(), [&](auto x, auto y) { return p[x] > p[y]; });
