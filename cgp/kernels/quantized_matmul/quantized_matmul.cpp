@@ -37,12 +37,11 @@ std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceIn
   if (!packed_format(p.weight.format)) return text::cat("weight_only has no ", name(p.weight.format));
   if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
   if (p.transposed) return "weight_only sums over the columns of the weight";
-  if (p.m > kWeightOnlyMaxRows)
-    return text::cat("weight_only has 1 to ", kWeightOnlyMaxRows, " rows, x has ", p.m);
   if (!p.packed.given) return "no packed weights";
   if (p.error_flag.given) return "scales are to be checked";
   if (p.x.dtype != p.y.dtype) return "y has another type than x";
-  return reject(weight_only_problem(p));
+  const auto problem = weight_only_problem(p);
+  return weight_wgmma_serves(problem) ? std::string() : reject(problem);
 }
 
 QuantizedMatmul checked(QuantizedMatmul p) {
@@ -65,7 +64,8 @@ QuantizedMatmul checked(QuantizedMatmul p) {
 QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   QuantizedMatmulPlan plan;
   if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
-    plan.weight_only = true, plan.why = "few rows of packed weights on sm_90";
+    plan.weight_only = true, plan.wgmma = weight_wgmma_serves(weight_only_problem(p));
+    plan.why = plan.wgmma ? "packed weights on sm_90, wgmma" : "few rows of packed weights on sm_90";
     return plan;
   }
   const auto [n, k] = sizes(p);
@@ -103,6 +103,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
              text::cat("its address is ", p.workspace.address));
   }
   if (!p.m || !n) return;
+  if (plan.wgmma) return weight_wgmma_gemm(s, weight_only_problem(p));
   if (plan.weight_only) return weight_only_gemm(s, weight_only_problem(p));
   const auto x_size = std::uint64_t(bytes(p.x.dtype)), y_size = std::uint64_t(bytes(p.y.dtype));
   for (std::uint64_t at = 0; at < n; at += plan.slab) {

@@ -20,8 +20,10 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   c.align = 16;
   all.push_back(dequantize_variant(c));
   if (arch == "sm_90a")
-    for (const auto f : kWeightFormats)
+    for (const auto f : kWeightFormats) {
       all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, 132)));
+      all.push_back(weight_wgmma_variant(weight_wgmma_config({f, DType::bf16, 64, 4096, 4096}, 132)));
+    }
   return images(all, arch);
 }
 
@@ -56,7 +58,10 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
   c->bytes = weight_bytes + double(p.m * (n + k)) * bytes(type);
   if (plan.weight_only) {
     const WeightOnlyProblem q{*packed_format(w.format), type, p.m, n, k};
-    c->runs({weight_only_variant(weight_only_config(q, std::max(1, device.info().sm_count)))}, plan.why);
+    const int sms = std::max(1, device.info().sm_count);
+    c->runs({plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
+                        : weight_only_variant(weight_only_config(q, sms))},
+            plan.why);
   } else {
     Dequantize d;
     d.weight = p.weight, d.out = View(p.workspace.address, w.rows * w.cols, type, true, p.workspace.backend);

@@ -43,7 +43,7 @@ std::string message(const F& f) {
 
 TEST(quantized_matmul, every_way_matches_the_oracle) {
   run("q4_k", "bf16", "1", "40", "512"), run("q6_k", "f16", "16", "24", "256"),
-      run("q4_k", "bf16", "33", "40", "512");
+      run("q4_k", "bf16", "33", "40", "512"), run("q6_k", "f16", "70", "40", "256");
   run("iq2_s", "f16", "3", "20", "256"), run("mxfp4", "bf16", "5", "24", "96"),
       run("gptq", "f16", "4", "24", "96");
   run("awq", "bf16", "20", "64", "64"), run("bnb_nf4", "bf16", "9", "16", "72"),
@@ -142,9 +142,13 @@ TEST(quantized_matmul, the_selector_says_which_way_and_why) {
   EXPECT_TRUE(quantized_matmul_plan(p, device.info()).weight_only);
   p.m = 33;
   auto plan = quantized_matmul_plan(p, device.info());
+  EXPECT_TRUE(plan.weight_only && plan.wgmma);
+  EXPECT_EQ(plan.workspace, 0u);
+  p.packed = {};
+  plan = quantized_matmul_plan(p, device.info());
   EXPECT_FALSE(plan.weight_only);
   EXPECT_EQ(plan.workspace, 4096u * 4096 * 2);
-  EXPECT_THAT(plan.why, HasSubstr("x has 33"));
+  EXPECT_THAT(plan.why, HasSubstr("no packed weights"));
   p.weight.rows = 128256;
   plan = quantized_matmul_plan(p, device.info());
   EXPECT_LE(plan.workspace, 64u << 20);

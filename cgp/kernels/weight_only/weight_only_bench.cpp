@@ -51,22 +51,17 @@ void run_all(BenchTable& b) {
 // Configs of the kernel on wgmma that are worth a measurement.
 std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
   std::vector<WeightWgmmaConfig> out;
-  for (int warpgroups : {1, 2, 4})
-    for (int split : {1, 2, 4, 8})
-      for (int share : {1, 2})
-        for (int blocks : {1, 2, 3}) {
-          WeightWgmmaConfig c{p.type, p.format};
-          for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
-          c.warpgroups = warpgroups, c.split = split, c.share = share, c.min_blocks = blocks;
-          if (split * share > 8 || std::uint64_t(split) * 256 > p.k || (share > 1 && warpgroups * blocks < 2))
-            continue;
-          if (c.rows * warpgroups > 256 || blocks * warpgroups > 4 || blocks * c.rows * warpgroups > 256)
-            continue;
-          const std::uint64_t all = (p.n + std::uint64_t(c.columns()) - 1) / std::uint64_t(c.columns()) *
-                                    std::uint64_t(split) * ((p.m + 255) / 256);
-          if (p.m <= 256 && (all > 132u * std::uint64_t(4 * blocks) || all < 60u)) continue;
-          if (!weight_wgmma_fit(c)) continue;
-          out.push_back(c);
+  WeightWgmmaConfig c{p.type, p.format};
+  for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
+  for (c.warpgroups = 1; c.warpgroups <= 4; c.warpgroups *= 2)
+    for (c.split = 1; c.split <= 2; ++c.split)
+      for (c.share = 1; c.share <= (c.rows > 64 ? 2 : 1); ++c.share)
+        for (c.scale_terms = 1; c.scale_terms <= 2; ++c.scale_terms) {
+          const auto blocks = (p.n + std::uint64_t(c.columns()) - 1) / std::uint64_t(c.columns()) *
+                              std::uint64_t(c.split) *
+                              ((p.m + std::uint64_t(c.rows) - 1) / std::uint64_t(c.rows));
+          if ((c.warpgroups == 4 && c.rows > 64) || blocks < 60 || (c.split > 1 && blocks > 264)) continue;
+          if (weight_wgmma_fit(c)) out.push_back(c);
         }
   return out;
 }

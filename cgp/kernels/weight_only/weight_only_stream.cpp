@@ -63,7 +63,9 @@ class Product {
         x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
         start_(k.shared<f32>(c.block_tiles() * l_.groups() * columns(), 128)),
         sums_(k.shared<f32>(l_.has_min ? c.block_tiles() * tile_sums() : 4, 128)),
-        results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)) {}
+        results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
+        x_lane_(x_.address() +
+                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u) {}
 
   void run() {
     auto first = load_x(warp_.index * 32u);
@@ -260,12 +262,11 @@ class Product {
   // ------------------------------------------------------------ product
   // Fewer than 8 rows of x repeat in the columns of a fragment: what the other columns hold is not stored.
   Val<u32> some_row() const { return c_.rows < 8 ? group_ % std::uint32_t(c_.rows) : group_; }
-  std::vector<std::vector<Val<b32>>> inputs(const Val<u32>& block) {
+  /// `x`: where the lane's row of the tile's x begins; `block`: of 32 columns in the tile.
+  std::vector<std::vector<Val<b32>>> inputs(const Val<u32>& x, int block) {
     std::vector<std::vector<Val<b32>>> out;
-    const auto row = lane_ % std::uint32_t(std::min(c_.rows, 8)), chunk = lane_ / 8u;
-    const auto at = x_.address() + x_index(block, row, chunk) * 16u;
     for (int n = 0; n < N / 8; ++n) {
-      const auto words = ldmatrix<x4>(warp_, at, 8 * n * 64);
+      const auto words = ldmatrix<x4>(warp_, x, 64 * (block * c_.rows + 8 * n));
       out.emplace_back(words.begin(), words.end());
     }
     return out;
@@ -289,6 +290,7 @@ class Product {
     std::vector<Sum> sums;
     sums.push_back(std::move(sum));
     const int per_step = 64 / l_.group;
+    const auto x_here = x_lane_ + tile * std::uint32_t(512 * c_.rows);
     std::vector<std::vector<Val<f32>>> start;
     for (int step = 0; step < 4; ++step) {
       for (auto& of_y : w) of_y.load(step);
@@ -297,7 +299,7 @@ class Product {
           start =
               starts(tile * std::uint32_t(l_.groups() / 2) + std::uint32_t(step * per_step / 2 + group / 2));
         const int j = group * l_.group / 32;
-        if (group * l_.group % 32 == 0) x_now_ = inputs(tile * 8u + std::uint32_t(2 * step + j));
+        if (group * l_.group % 32 == 0) x_now_ = inputs(x_here, 2 * step + j);
         std::vector<Sum> product;
         product.push_back(make_sum<Sum>([&](int i) {
           return k_.copy(start[std::size_t(i / 4 % (N / 8))][std::size_t(group % 2 * 2 + i % 2)]);
@@ -406,6 +408,7 @@ class Product {
   Val<u32> lane_, group_, quad_, part_, rank_, cluster_, clusters_;
   Ptr<shared, b32> x_;
   Ptr<shared, f32> start_, sums_, results_;
+  Val<u32> x_lane_;  ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
   std::vector<std::vector<Val<b32>>> x_now_;
 };
 

@@ -36,6 +36,8 @@ std::string reject_wgmma(const WeightOnlyProblem& p);
 bool weight_wgmma_fit(WeightWgmmaConfig& c);
 /// The choice for a device of `sms` multiprocessors.
 WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms);
+/// Whether this product is faster than weight_only_gemm(), or the only one: from 17 rows on.
+bool weight_wgmma_serves(const WeightOnlyProblem& p);
 Variant weight_wgmma_variant(const WeightWgmmaConfig& c);
 
 /// Unsupported with reject_wgmma()'s sentence.

@@ -164,10 +164,11 @@ TEST(weight_wgmma, names_round_trip_and_variants_assemble) {
   for (auto f : kWeightFormats)
     for (auto type : {DType::bf16, DType::f16})
       for (std::uint64_t m : {16, 32, 64, 128, 256}) {
-        const WeightOnlyProblem p{f, type, m, 4096, 4096};
-        auto c = weight_wgmma_config(p, 132);
-        all.push_back(weight_wgmma_variant(c));
-        EXPECT_EQ(all.back().config->round_trip("weight_wgmma", all.back().name), all.back().name);
+        for (std::uint64_t n : {4096, 28672}) {
+          const WeightOnlyProblem p{f, type, m, n, 4096};
+          all.push_back(weight_wgmma_variant(weight_wgmma_config(p, 132)));
+          EXPECT_EQ(all.back().config->round_trip("weight_wgmma", all.back().name), all.back().name);
+        }
       }
   cgp::testing::expect_assemble(cgp::testing::images_for({"sm_90a"}, all));
 }
