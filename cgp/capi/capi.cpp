@@ -25,7 +25,8 @@ LastError& last_error() {
 
 cgp_status code_of(const std::exception& e) {
   if (dynamic_cast<const Unsupported*>(&e)) return CGP_UNSUPPORTED;
-  if (dynamic_cast<const ArgumentError*>(&e) || dynamic_cast<const ParseError*>(&e))
+  if (dynamic_cast<const ArgumentError*>(&e) || dynamic_cast<const ParseError*>(&e) ||
+      dynamic_cast<const VerifyError*>(&e))
     return CGP_INVALID_ARGUMENT;
   if (dynamic_cast<const DriverError*>(&e)) return CGP_DRIVER;
   if (dynamic_cast<const EmuFault*>(&e)) return CGP_FAULT;
@@ -115,11 +116,14 @@ cgp_status cgp_device_jit_count(cgp_device* device, uint64_t* out) {
 }
 
 cgp_status cgp_alloc(cgp_device* device, uint64_t bytes, uint64_t* address) {
+  return cgp_alloc_named(device, bytes, "memory of the C interface", address);
+}
+cgp_status cgp_alloc_named(cgp_device* device, uint64_t bytes, const char* name, uint64_t* address) {
   return guarded([&] {
-    require(device, "device"), require(address, "address");
+    require(device, "device"), require(name, "name"), require(address, "address");
     *address = 0;
     if (!bytes) return;
-    auto memory = runtime::Memory::alloc(device->device, bytes, 1, "memory of the C interface");
+    auto memory = runtime::Memory::alloc(device->device, bytes, 1, name);
     const std::lock_guard lock(device->mutex);
     *address = memory.address();
     device->memory[*address] = std::move(memory);

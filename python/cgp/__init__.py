@@ -14,19 +14,22 @@ With PyTorch installed, `cgp.ops` are operators that work under autograd, `torch
 Hugging Face model.
 """
 from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error, Unsupported, __version__, device,
-                       set_numpy_device)
+                       set_numpy_device, set_torch_cpu_device)
 from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum, dropout, embedding, gated, layer_norm,
                          layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
                          topk, transpose)
 from ._cache import PagedKVCache
+from ._kernel import Kernel, Module, TensorMap, kernel, load_ptx, torch_op
+from ._llm import LLM, Completion
 from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "PagedKVCache", "Patch", "QuantizedTensor", "TrainingStep", "Unsupported",
-    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "layer_norm",
-    "layer_norm_backward", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize", "register_attention", "rms_norm", "rms_norm_backward", "rope",
-    "score_formula", "set_numpy_device", "softmax", "sum", "swiglu", "topk", "transpose", "__version__"
+    "ArgumentError", "Completion", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM", "Module", "PagedKVCache", "Patch", "QuantizedTensor",
+    "TensorMap", "TrainingStep", "Unsupported",
+    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "kernel", "layer_norm",
+    "layer_norm_backward", "load_ptx", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize", "register_attention", "rms_norm", "rms_norm_backward", "rope",
+    "score_formula", "set_numpy_device", "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]
 
 

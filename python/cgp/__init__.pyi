@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # `Array` is a NumPy array or a tensor of PyTorch; functions give back what they were given.
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from . import nn as nn, ops as ops
@@ -34,6 +34,7 @@ class Device:
 
 def device(spec: str = "auto") -> Device: ...
 def set_numpy_device(spec: str) -> None: ...
+def set_torch_cpu_device(spec: Optional[str]) -> None: ...
 def matmul(a: Array, b: Array, bias: Optional[Array] = None, *, activation: Optional[Activation] = None, alpha: float = 1.0,
            precision: Literal["standard", "fast", "strict"] = "standard") -> Array: ...
 def attention(q: Array, k: Array, v: Array, *, causal: bool = False, scale: Optional[float] = None,
@@ -100,6 +101,39 @@ class QuantizedTensor:
     @classmethod
     def quantize(cls, array: Any, format: str = "q4_k", *, group: int = 128) -> "QuantizedTensor": ...
 
+class Completion:
+    text: str
+    ids: list[int]
+    finish_reason: str
+    stop: str
+    error: str
+    prompt_tokens: int
+    reused_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    prefill_seconds: float
+    decode_seconds: float
+    logprobs: list[list[tuple[int, float]]]
+    def __init__(self, taken: Any) -> None: ...
+
+class LLM:
+    architecture: str
+    name: str
+    backend: str
+    context: int
+    vocabulary: int
+    memory_bytes: int
+    has_chat_template: bool
+    def __init__(self, path: Any, *, context: int = 0, sequences: int = 8, chunk: int = 512, device: str = "cpu", threads: int = 0,
+                 cache: str = "float16", activations: int = 0, batch_invariant: bool = False, lookup_tokens: int = 0) -> None: ...
+    def encode(self, text: str | bytes, parse_special: bool = False) -> list[int]: ...
+    def decode(self, ids: Iterable[int], skip_special: bool = False) -> str: ...
+    def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]: ...
+    def generate(self, prompt: Any, **options: Any) -> Any: ...
+    def stream(self, prompt: Any, **options: Any) -> Iterator[str]: ...
+    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Completion: ...
+    def perplexity(self, text: str | bytes, chunk: int = 512) -> tuple[float, float]: ...
+
 class GgufFile:
     path: Any
     tensors: dict[str, tuple[str, tuple[int, ...]]]
@@ -110,6 +144,44 @@ class GgufFile:
     def weight(self, name: str, *, check: bool = True) -> QuantizedTensor: ...
 
 def quantize(model: "Module", format: str = "q4_k", *, group: int = 128, skip: Sequence[str] = ("lm_head",)) -> "Module": ...
+
+# ---- kernels of your own, as PTX
+class Parameter:
+    name: str
+    kind: Literal["scalar", "pointer", "tensor_map", "bytes", "word"]
+    dtype: Optional[str]
+    bytes: int
+    pointer_align: int
+
+class Kernel:
+    name: str
+    parameters: tuple[Parameter, ...]
+    block: Optional[tuple[int, int, int]]
+    cluster: tuple[int, int, int]
+    max_threads: int
+    shared: int
+    registers: int
+    def __call__(self, *args: Any, grid: Union[int, Sequence[int]], block: Union[int, Sequence[int], None] = None,
+                 cluster: Union[int, Sequence[int], None] = None, shared: int = 0, cooperative: bool = False) -> None: ...
+
+class Module:
+    kernels: tuple[str, ...]
+    def kernel(self, name: Optional[str] = None) -> Kernel: ...
+    def __getitem__(self, name: str) -> Kernel: ...
+
+class TensorMap:
+    array: Any
+    box: tuple[int, ...]
+    swizzle: int
+    l2_promotion: int
+    nan_fill: bool
+    def __init__(self, array: Any, box: Sequence[int], *, swizzle: int = 0, l2_promotion: int = 0, nan_fill: bool = False) -> None: ...
+
+def load_ptx(ptx: Any, *, device: Optional[str] = None) -> Module: ...
+def kernel(ptx: Any, name: Optional[str] = None, *, device: Optional[str] = None) -> Kernel: ...
+def torch_op(name: str, function: Optional[Callable[..., Any]] = None, *, fake: Callable[..., Any],
+             backward: Optional[Callable[..., Any]] = None, setup_context: Optional[Callable[..., Any]] = None,
+             mutates_args: Union[str, Iterable[str]] = ()) -> Any: ...
 
 class PagedKVCache:
     pages: int

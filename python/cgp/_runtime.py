@@ -103,6 +103,30 @@ def numpy_device():
     return device(_numpy_device)
 
 
+_torch_cpu_device = None
+
+
+def set_torch_cpu_device(spec):
+    """Where kernels run that were given PyTorch's tensors on the CPU: "emu:sm_90a", or None, which refuses them, to begin with.
+
+    >>> cgp.set_torch_cpu_device(None)
+
+    Raises: ArgumentError for a name that is none; Unsupported where there is no such device.
+    """
+    global _torch_cpu_device
+    if spec is not None:
+        device(spec)
+    _torch_cpu_device = spec
+
+
+def torch_cpu_device(who):
+    """The Device for tensors on the CPU."""
+    if _torch_cpu_device is None:
+        raise Unsupported(f"{who} runs on CUDA tensors; these are on the CPU. To run them on the emulator: "
+                          "cgp.set_torch_cpu_device('emu:sm_90a')")
+    return device(_torch_cpu_device)
+
+
 def _code(dtype):
     code = CODES.get(dtype.name)
     if code is None:

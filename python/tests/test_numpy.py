@@ -165,7 +165,7 @@ def test_examples_of_docstrings():
         value = getattr(cgp, name) if name not in NEED_TORCH else None
         if callable(value) and not isinstance(value, type):
             assert ">>>" in value.__doc__, name
-            assert "[" in value.__doc__.partition(">>>")[0] or name in ("device", "set_numpy_device"), name  # shapes
+            assert "[" in value.__doc__.partition(">>>")[0] or name in ("device", "set_numpy_device", "set_torch_cpu_device"), name  # shapes
             for example in doctest.DocTestFinder(recurse=False).find(value, name, globs={"np": np, "cgp": cgp}):
                 result = doctest.DocTestRunner(verbose=False).run(example)
                 assert not result.failed, name
@@ -196,8 +196,8 @@ def test_stubs_name_what_there_is():
         return [x.arg for x in a.posonlyargs + a.args + a.kwonlyargs]
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
-    for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_step.py", ["TrainingStep"]),
-                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_quantized_linear.py", ["quantize"]),
+    for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_kernel.py", ["Kernel", "Module", "TensorMap"]), ("_step.py", ["TrainingStep"]),
+                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_llm.py", ["LLM", "Completion"]), ("_quantized_linear.py", ["quantize"]),
                          ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch", "register_attention"])):
         there, made = functions(source)[0], classes(source)
         for name in what:

@@ -66,8 +66,8 @@ inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///
 
 /// What a block has of tile number `tile` of d_k and d_v, as registers lie: [tile][split][warpgroup][D / 8][thread][4].
 template <int D>
-void store_partial_sums(Kernel& k, Warpgroup& wg, const BackwardSm90Params& g, const Val<u32>& tile,
-                        const Val<u32>& part, const Acc<f32, 64, D>& sum) {
+void store_partial_accumulators(Kernel& k, Warpgroup& wg, const BackwardSm90Params& g, const Val<u32>& tile,
+                                const Val<u32>& part, const Acc<f32, 64, D>& sum) {
   const auto slice = to<u64>(tile) * to<u64>(g.splits) + to<u64>(part);
   const auto base = Out<f32>(g.partial_d_kv)
                         .at(slice * std::uint64_t(kBackwardKeys * D) +
@@ -587,8 +587,8 @@ class BackwardSm90 {
                   const Accumulators& d_v) {
     if (t_.split) {
       const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv;
-      store_partial_sums<D>(k_, wg, g_, pair * p_.tiles_m + at.tile, at.part, d_k);
-      store_partial_sums<D>(k_, wg, g_, (pair + p_.pairs) * p_.tiles_m + at.tile, at.part, d_v);
+      store_partial_accumulators<D>(k_, wg, g_, pair * p_.tiles_m + at.tile, at.part, d_k);
+      store_partial_accumulators<D>(k_, wg, g_, (pair + p_.pairs) * p_.tiles_m + at.tile, at.part, d_v);
       return;
     }
     store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);

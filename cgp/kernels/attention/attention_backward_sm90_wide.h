@@ -222,8 +222,8 @@ class WideSm90 {
     const auto sum = step<false>(wg, own, std::move(last));
     if (t_.split) {
       const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv + p_.pairs * (Values ? 1u : 0u);
-      store_partial_sums<kColumns>(k_, wg, g_, pair * p_.tiles_m + at.own0 / std::uint32_t(kWideOwn), at.part,
-                                   sum);
+      store_partial_accumulators<kColumns>(k_, wg, g_, pair * p_.tiles_m + at.own0 / std::uint32_t(kWideOwn),
+                                           at.part, sum);
       return;
     }
     const auto store = [&](const Val<u64>& address, const Val<u32>& head, const Val<u64>& batch,

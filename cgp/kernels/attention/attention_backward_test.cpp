@@ -8,7 +8,7 @@
 #include <set>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/attention/attention_backward_testing.h"
+#include "cgp/kernels/attention/attention_backward_test_kit.h"
 #include "cgp/kernels/attention/attention_formula.h"
 #include "cgp/kernels/attention/attention_ref.h"
 #include "cgp/testing/kernel_test.h"
