@@ -23,7 +23,7 @@ RESULTS = ROOT / "results" / "h200"
 PLOT = ROOT / "docs" / "gemm_h200.svg"
 PLOTTED = re.compile(r"gemm/bf16/nt/(\d+)x\1x\1$")
 PEERS = {
-    "cublas": "cuBLAS", "cublaslt": "best of cuBLASLt", "copy": "copy", "cudnn": "cuDNN", "cudnn_bf16": "cuDNN in bf16",
+    "cublas": "cuBLAS", "cublaslt": "best of cuBLASLt", "copy": "copy", "cudnn": "cuDNN", "flash": "flash", "cudnn_bf16": "cuDNN in bf16",
     "cgp_bf16": "cgp in bf16",
     "torch._grouped_mm": "torch._grouped_mm", "torch.mm loop": "a loop of torch.mm"
 }

@@ -221,7 +221,8 @@ AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddre
                                  const runtime::DeviceInfo& d);
 /// What sm90 is expected to take on an H200, in microseconds, of a dense() problem without modified scores.
 double attention_sm90_us(const AttentionProblem& dense);
-/// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. ArgumentError with
+/// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. May take scratch memory
+/// of the stream: run a problem once before it is recorded into a graph. ArgumentError with
 /// reject()'s sentence.
 void attention(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at);
 /// The same with one choice; Unsupported with reject()'s sentence.
