@@ -3,6 +3,7 @@
  * (address, dtype, shape, strides in elements), as tensors of PyTorch, or None; handles are integers. The Python side of the
  * package owns them and gives the messages their exception classes (set_exceptions). A stream that is None is the current one
  * of PyTorch for the device of the tensors. */
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <string.h>
@@ -719,6 +720,7 @@ END
 
 #include "core_kernel.inc"
 #include "core_quantized.inc"
+#include "core_llm.inc"
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
@@ -742,7 +744,11 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(quantized_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
                                 METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
                                 METHOD(quantized_packed_bytes), METHOD(quantized_pack), METHOD(gguf_open), METHOD(gguf_free),
-                                METHOD(gguf_tensors),   METHOD(gguf_read),   METHOD(alloc_named), METHOD(module_load),
+                                METHOD(gguf_tensors),   METHOD(gguf_read),
+                                METHOD(llm_load),       METHOD(llm_free),    METHOD(llm_info),    METHOD(llm_encode),
+                                METHOD(llm_decode),     METHOD(llm_chat_prompt), METHOD(llm_submit), METHOD(llm_step),
+                                METHOD(llm_cancel),     METHOD(llm_text),    METHOD(llm_take),    METHOD(llm_perplexity),
+                                METHOD(alloc_named), METHOD(module_load),
                                 METHOD(module_free),    METHOD(module_kernels), METHOD(kernel_open), METHOD(kernel_free),
                                 METHOD(kernel_info),    METHOD(kernel_launch),
                                 {NULL, NULL, 0, NULL}};

@@ -26,6 +26,7 @@ MAY_USE = {
     "runtime": {"ptx", "emu", "cuda", "base"},
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
+    "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},
@@ -38,7 +39,7 @@ MAY_USE = {
     "profile/kernel": {"explain", "profile", "tune", "kernels", "dsl", "spec", "cpu", "runtime", "ptx", "emu", "base"},
     "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
     "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "quant", "runtime", "ptx", "emu", "cuda", "base"},
-    "capi": {"kernels", "runtime", "quant", "model", "ptx", "base"},
+    "capi": {"engine", "kernels", "runtime", "quant", "model", "ptx", "base"},
     "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
 TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},

@@ -189,17 +189,18 @@ void run_on_threads(int threads, const std::function<void(int, int)>& body) {
   workers().run(threads == 0 ? processors() : threads, body);
 }
 
-void parallel_for(std::int64_t extent, std::int64_t chunk, int threads,
-                  const std::function<void(std::int64_t, std::int64_t)>& body) {
+void parallel_for_range(std::int64_t extent, std::int64_t chunk, int threads,
+                        const std::function<void(std::int64_t, std::int64_t)>& body) {
   check_threads(threads);
   if (chunk < 1) throw ArgumentError(ErrorText{"a chunk has at least one element", {}, text::cat(chunk), {}});
   if (threads == 0) threads = processors();
   std::atomic<std::int64_t> next{0};
   const std::int64_t chunks = extent / chunk + (extent % chunk != 0);
-  workers().run_on_free_ones(int(std::clamp<std::int64_t>(chunks, 1, threads)), [&] {
+  const auto take_chunks = [&] {
     for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
       body(i * chunk, std::min((i + 1) * chunk, extent));
-  });
+  };
+  workers().run_on_free_ones(int(std::clamp<std::int64_t>(chunks, 1, threads)), std::cref(take_chunks));
 }
 
 int threads_for(std::int64_t work, std::int64_t least, int threads) {

@@ -35,8 +35,13 @@ void run_on_threads(int threads, const std::function<void(int thread, int count)
 /// with busy neighbours threads cost a few percent at most. Inside a body, or while
 /// the threads work for another caller, the caller runs all of it. `body` must not throw. Throws ArgumentError for a negative
 /// number of threads and a chunk below 1.
-void parallel_for(std::int64_t extent, std::int64_t chunk, int threads,
-                  const std::function<void(std::int64_t from, std::int64_t to)>& body);
+void parallel_for_range(std::int64_t extent, std::int64_t chunk, int threads,
+                        const std::function<void(std::int64_t from, std::int64_t to)>& body);
+/// The same without a copy of `body`, which may need memory.
+template <class Body>
+void parallel_for(std::int64_t extent, std::int64_t chunk, int threads, const Body& body) {
+  parallel_for_range(extent, chunk, threads, std::cref(body));
+}
 
 /// Threads worth starting for so much work: one for each `least` of it, at most `threads` (0: processors()).
 int threads_for(std::int64_t work, std::int64_t least, int threads);

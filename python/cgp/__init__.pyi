@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # `Array` is a NumPy array or a tensor of PyTorch; functions give back what they were given.
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from . import nn as nn, ops as ops
@@ -100,6 +100,39 @@ class QuantizedTensor:
     def from_fp8(cls, codes: Any, scales: Any, *, tile: tuple[int, int] = (128, 128), check: bool = True) -> "QuantizedTensor": ...
     @classmethod
     def quantize(cls, array: Any, format: str = "q4_k", *, group: int = 128) -> "QuantizedTensor": ...
+
+class Completion:
+    text: str
+    ids: list[int]
+    finish_reason: str
+    stop: str
+    error: str
+    prompt_tokens: int
+    reused_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    prefill_seconds: float
+    decode_seconds: float
+    logprobs: list[list[tuple[int, float]]]
+    def __init__(self, taken: Any) -> None: ...
+
+class LLM:
+    architecture: str
+    name: str
+    backend: str
+    context: int
+    vocabulary: int
+    memory_bytes: int
+    has_chat_template: bool
+    def __init__(self, path: Any, *, context: int = 0, sequences: int = 8, chunk: int = 512, device: str = "cpu", threads: int = 0,
+                 cache: str = "float16", activations: int = 0, batch_invariant: bool = False, lookup_tokens: int = 0) -> None: ...
+    def encode(self, text: str | bytes, parse_special: bool = False) -> list[int]: ...
+    def decode(self, ids: Iterable[int], skip_special: bool = False) -> str: ...
+    def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]: ...
+    def generate(self, prompt: Any, **options: Any) -> Any: ...
+    def stream(self, prompt: Any, **options: Any) -> Iterator[str]: ...
+    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Completion: ...
+    def perplexity(self, text: str | bytes, chunk: int = 512) -> tuple[float, float]: ...
 
 class GgufFile:
     path: Any

@@ -197,7 +197,7 @@ def test_stubs_name_what_there_is():
 
     stubs, typed = functions("__init__.pyi")[0], classes("__init__.pyi")
     for source, what in (("_cache.py", ["PagedKVCache", "PagedSteps"]), ("_kernel.py", ["Kernel", "Module", "TensorMap"]), ("_step.py", ["TrainingStep"]),
-                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_quantized_linear.py", ["quantize"]),
+                         ("_quantized.py", ["QuantizedTensor", "GgufFile"]), ("_llm.py", ["LLM", "Completion"]), ("_quantized_linear.py", ["quantize"]),
                          ("_decoder.py", ["Decoder", "generate"]), ("_patch.py", ["Patch", "patch", "register_attention"])):
         there, made = functions(source)[0], classes(source)
         for name in what:

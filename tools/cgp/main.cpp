@@ -41,6 +41,8 @@ struct CommandLine {
   PlanOptions plan;
   TuneOptions tune;
   TokenizeOptions tokenize;
+  GenerateOptions generate, chat;
+  PerplexityOptions perplexity;
   ProfilerOptions profiler;
 };
 
@@ -248,6 +250,80 @@ void declare_tokenize(CLI::App& app, CommandLine& c) {
       "  cgp tokenize model.gguf --ids 9906,1917");
 }
 
+void declare_model(CLI::App& app, ModelOptions& o) {
+  app.add_option("FILE", o.model, "A GGUF with weights and a vocabulary")->required();
+  app.add_option("--context", o.context, "Tokens of a sequence, at most; 0: those of the model, at most 8192")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--chunk", o.chunk, "Tokens of the prompt in one step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "At most; 0: all processors")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--activations", o.activations, "f32, int16, int8; auto is int16")
+      ->check(CLI::IsMember({"auto", "f32", "int16", "int8"}))
+      ->capture_default_str();
+  app.add_flag("--batch-invariant", o.batch_invariant,
+               "A token's bits do not depend on --chunk, whatever the weights' format");
+  app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+}
+
+void declare_sampling(CLI::App& app, GenerateOptions& o) {
+  app.add_option("--max-tokens,-n", o.max_tokens, "Tokens to generate, at most")->capture_default_str();
+  app.add_option("--temperature,-t", o.sampling.temperature, "0: the likeliest token")->capture_default_str();
+  app.add_option("--top-k", o.sampling.top_k, "The k likeliest; 0: all")->capture_default_str();
+  app.add_option("--top-p", o.sampling.top_p, "The likeliest up to this mass")->capture_default_str();
+  app.add_option("--min-p", o.sampling.min_p, "Those of this times the greatest probability")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", o.sampling.repetition_penalty,
+                 "Divides the logits of the last 64 tokens")
+      ->capture_default_str();
+  app.add_option("--seed", o.sampling.seed, "The same seed draws the same tokens")->capture_default_str();
+  app.add_option("--lookup", o.model.lookup,
+                 "Prompt lookup: tokens that are tried at once where the text repeats; 0: off")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void declare_generate(CLI::App& app, CommandLine& c) {
+  GenerateOptions& o = c.generate;
+  declare_model(app, o.model);
+  app.add_option("--prompt,-p", o.prompt, "The text to continue; @FILE: its content")->required();
+  app.add_flag("--parse-special", o.parse_special, "<|im_end|> and its like in the prompt are tokens");
+  declare_sampling(app, o);
+  app.add_option("--stop", o.stops, "End before this text; may come again");
+  app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
+  app.add_flag("--logprobs", o.logprobs, "With --json, the log probability of each token");
+  app.add_flag("--profile", o.profile, "Time by operation");
+  app.footer(
+      "Examples:\n  cgp generate model.gguf -p 'Once upon a time' --temperature 0\n"
+      "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json");
+}
+
+void declare_chat(CLI::App& app, CommandLine& c) {
+  GenerateOptions& o = c.chat;
+  declare_model(app, o.model);
+  app.add_option("--system", o.prompt, "What the model is told beforehand");
+  declare_sampling(app, o);
+  app.footer(
+      "Lines of standard input are the user's messages.\n"
+      "Examples:\n  cgp chat model.gguf\n  cgp chat model.gguf --system 'Answer in one sentence.' "
+      "--temperature 0\n"
+      "  echo 'What is a GPU?' | cgp chat model.gguf --json");
+}
+
+void declare_perplexity(CLI::App& app, CommandLine& c) {
+  PerplexityOptions& o = c.perplexity;
+  declare_model(app, o.model);
+  app.get_option("--context")->description("Tokens of a chunk, whose second half is predicted; 0: 512");
+  app.add_option("TEXT", o.text, "A file with text")->required();
+  app.footer(
+      "Examples:\n  cgp perplexity model.gguf text.txt\n  cgp perplexity model.gguf text.txt --activations "
+      "int8 --json");
+}
+
 void declare_doctor(CLI::App& app, CommandLine& c) {
   app.add_option("--check", c.doctor.check, "Only this item; exit code 3 when it is absent");
   app.footer("Examples:\n  cgp doctor\n  cgp doctor --json\n  cgp doctor --check ncu");
@@ -361,6 +437,12 @@ const std::vector<Command>& commands() {
          }},
         {"tokenize", "Turn text into the ids of a model's tokenizer, or ids into text", declare_tokenize,
          [](const Context& x, const CommandLine& c) { return tokenize(x, c.tokenize); }},
+        {"generate", "Continue a text with a model", declare_generate,
+         [](const Context& x, const CommandLine& c) { return generate(x, c.generate); }},
+        {"chat", "Talk to a model", declare_chat,
+         [](const Context& x, const CommandLine& c) { return chat(x, c.chat); }},
+        {"perplexity", "Say how well a model predicts a text", declare_perplexity,
+         [](const Context& x, const CommandLine& c) { return perplexity(x, c.perplexity); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,
          [](const Context& x, const CommandLine& c) { return run(x, c.run); }},
         {"explain", "Say what a kernel, PTX file, cubin or program is made of", declare_explain,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -18,21 +17,34 @@ using ops_versions::kAttendTokens;
 using std::int64_t;
 using text::cat;
 
-/// Tokens that one thread takes at a time, whose results are put together afterwards, in order.
+/// Tokens that one thread takes at a time, whose results are put together afterwards, in order. Splits, and blocks of
+/// kAttendTokens in them, begin at multiples: what a query adds up depends on its position alone.
 constexpr int64_t kSplit = 512;
+static_assert(kSplit % kAttendTokens == 0);
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-void check(std::span<const float> q, const KvCache& c, std::span<float> out) {
+void check(std::span<const float> q, int64_t queries, const KvCache& c, const AttentionOptions& what,
+           std::span<float> out) {
   if (c.kv_heads < 1 || c.head_dim < 1 || c.page_tokens < 1 || c.tokens < 0)
     throw ArgumentError(ErrorText{
         "the extents of a cache are positive",
         {},
         cat(c.kv_heads, " heads of ", c.head_dim, ", pages of ", c.page_tokens, ", ", c.tokens, " tokens"),
         {}});
-  if (int64_t(q.size()) % (c.kv_heads * c.head_dim) != 0)
-    throw ArgumentError(ErrorText{"the heads of the cache divide those of q",
+  if (queries < 1 || (queries > c.tokens && c.tokens > 0))
+    throw ArgumentError(
+        ErrorText{"queries are tokens of the sequence", {}, cat(queries, " of ", c.tokens, " tokens"), {}});
+  if (what.window < 0 || !(what.softcap >= 0))
+    throw ArgumentError(ErrorText{"window and softcap are not negative",
                                   {},
-                                  cat(q.size(), " elements of q, ", c.kv_heads, " heads of ", c.head_dim),
+                                  cat("window ", what.window, ", softcap ", what.softcap),
                                   {}});
+  if (int64_t(q.size()) % (queries * c.kv_heads * c.head_dim) != 0)
+    throw ArgumentError(
+        ErrorText{"the heads of the cache divide those of q",
+                  {},
+                  cat(q.size(), " elements of ", queries, " q, ", c.kv_heads, " heads of ", c.head_dim),
+                  {}});
   if (out.size() != q.size())
     throw ArgumentError(ErrorText{"out has the size of q", {}, cat(out.size(), " and ", q.size()), {}});
   if (c.keys.size() != c.values.size())
@@ -55,55 +67,103 @@ void check(std::span<const float> q, const KvCache& c, std::span<float> out) {
                                     {}});
 }
 
+struct Problem {
+  const KvCache& cache;
+  const AttentionOptions& what;
+  ops_versions::Attend attend;
+  int64_t group, row;  ///< heads of q for one of the cache; floats of a padded head
+
+  int64_t begin(int64_t position) const {
+    return what.window > 0 ? std::max<int64_t>(0, position + 1 - what.window) : 0;
+  }
+};
+
+/// What queries have gathered from one split of the tokens: rows [kv_heads][queries][group].
+struct Gathered {
+  float *out, *max, *sum;
+};
+
+/// Queries at `position` and after it, and one head of the cache, with the tokens [from, to) of a split.
+void attend_split(const Problem& p, const float* q, int64_t queries, int64_t position, int64_t kv,
+                  int64_t from, int64_t to, const Gathered& g) {
+  const KvCache& c = p.cache;
+  const int64_t d = c.head_dim, stride = c.kv_heads * d, element = c.type == CacheType::f32 ? 4 : 2;
+  thread_local AlignedBuffer scratch;
+  scratch.at_least(std::size_t(kAttendTokens * p.row) * sizeof(float));
+  for (int64_t t = from, end; t < to; t = end) {
+    end = std::min({to, t / kAttendTokens * kAttendTokens + kAttendTokens,
+                    t / c.page_tokens * c.page_tokens + c.page_tokens});
+    // Queries that see the same tokens of this block go together.
+    for (int64_t i = 0, next; i < queries; i = next) {
+      const auto first = [&](int64_t query) { return std::max(t, p.begin(position + query)); };
+      const auto last = [&](int64_t query) { return std::min(end, position + query + 1); };
+      for (next = i + 1; next < queries && first(next) == first(i) && last(next) == last(i);) ++next;
+      const int64_t count = last(i) - first(i);
+      if (count <= 0) continue;
+      const int64_t token =
+          c.pages[std::size_t(t / c.page_tokens)] * c.page_tokens + first(i) % c.page_tokens;
+      const int64_t at = (token * stride + kv * d) * element, head = (kv * queries + i) * p.group;
+      const ops_versions::Group group{q + head * p.row, (next - i) * p.group, d,
+                                      p.what.scale,     p.what.softcap,       g.out + head * p.row,
+                                      g.max + head,     g.sum + head};
+      p.attend(group, c.keys.data() + at, c.values.data() + at, stride, count, scratch.as<float>());
+    }
+  }
+}
+
+/// Queries within one block of positions, so that they share most tokens. q and out: [queries, heads, head_dim].
+void attend_queries(const Problem& p, const float* q, int64_t queries, int64_t position, float* out,
+                    int threads) {
+  const KvCache& c = p.cache;
+  const int64_t d = c.head_dim, heads = queries * c.kv_heads * p.group, row = p.row;
+  const int64_t begin = p.begin(position) / kSplit * kSplit, end = position + queries;
+  const int64_t splits = (end - begin + kSplit - 1) / kSplit;
+  thread_local AlignedBuffer memory;
+  memory.at_least(std::size_t(heads * row + splits * heads * (row + 2)) * sizeof(float));
+  float* const padded = memory.as<float>();
+  float *const parts = padded + heads * row, *const max = parts + splits * heads * row,
+               *const sum = max + splits * heads;
+  std::fill(padded, max, 0.0f), std::fill(max, sum, -kInfinity), std::fill(sum, sum + splits * heads, 0.0f);
+  // Head h of a query as a row of `padded`, and where it is in q and out.
+  const auto for_heads = [&](auto&& body) {
+    for (int64_t i = 0; i < queries; ++i)
+      for (int64_t h = 0; h < c.kv_heads * p.group; ++h)
+        body((h / p.group * queries + i) * p.group + h % p.group, (i * c.kv_heads * p.group + h) * d);
+  };
+  for_heads([&](int64_t r, int64_t at) { std::copy_n(q + at, d, padded + r * row); });
+  parallel_for(c.kv_heads * splits, 1, threads_for((end - begin) * heads * d, kOpWorkPerThread, threads),
+               [&](int64_t i, int64_t) {
+                 const int64_t split = i / c.kv_heads, from = begin + split * kSplit;
+                 attend_split(p, padded, queries, position, i % c.kv_heads, from,
+                              std::min(end, from + kSplit),
+                              {parts + split * heads * row, max + split * heads, sum + split * heads});
+               });
+  for_heads([&](int64_t r, int64_t at) {
+    float most = -kInfinity, total = 0;
+    for (int64_t s = 0; s < splits; ++s) most = std::max(most, max[s * heads + r]);
+    for (int64_t s = 0; s < splits; ++s) total += std::exp(max[s * heads + r] - most) * sum[s * heads + r];
+    std::fill_n(out + at, d, 0.0f);
+    for (int64_t s = 0; s < splits; ++s) {
+      const float weight = std::exp(max[s * heads + r] - most) / total;
+      const float* part = parts + (s * heads + r) * row;
+      for (int64_t i = 0; i < d; ++i) out[at + i] += weight * part[i];
+    }
+  });
+}
+
 }  // namespace
 
-void decode_attention(std::span<const float> q, const KvCache& c, float scale, int64_t window,
-                      std::span<float> out, const OpOptions& o) {
+void attention(std::span<const float> q, int64_t queries, const KvCache& c, const AttentionOptions& what,
+               std::span<float> out, const OpOptions& o) {
   const auto attend = ops_versions::version(o.isa).attend[int(c.type)];
-  check(q, c, out);
-  std::fill(out.begin(), out.end(), 0.0f);
-  if (q.empty() || c.tokens == 0) return;
-  const int64_t d = c.head_dim, heads = int64_t(q.size()) / d, group = heads / c.kv_heads;
-  const int64_t row = ops_versions::Group{nullptr, 0, d, 0, nullptr, nullptr, nullptr}.row();
-  const int64_t begin = window > 0 ? std::max<int64_t>(0, c.tokens - window) : 0;
-  const int64_t splits = (c.tokens - begin + kSplit - 1) / kSplit, stride = c.kv_heads * d;
-  const int64_t element = c.type == CacheType::f32 ? 4 : 2;
-  std::vector<float> padded(std::size_t(heads * row), 0.0f), parts(std::size_t(splits * heads * row), 0.0f);
-  for (int64_t h = 0; h < heads; ++h) std::copy_n(q.begin() + h * d, d, padded.begin() + h * row);
-  std::vector<float> max(std::size_t(splits * heads), -std::numeric_limits<float>::infinity()),
-      sum(max.size(), 0.0f);
-
-  const auto attend_to = [&](int64_t split, int64_t kv) {
-    const int64_t head = split * heads + kv * group;
-    thread_local AlignedBuffer scratch;
-    scratch.at_least(std::size_t(kAttendTokens * row) * sizeof(float));
-    const ops_versions::Group g{
-        padded.data() + kv * group * row, group, d, scale, parts.data() + head * row, &max[std::size_t(head)],
-        &sum[std::size_t(head)]};
-    const int64_t end = std::min(c.tokens, begin + (split + 1) * kSplit);
-    for (int64_t t = begin + split * kSplit; t < end;) {
-      const int64_t in_page = t % c.page_tokens,
-                    token = c.pages[std::size_t(t / c.page_tokens)] * c.page_tokens + in_page;
-      const int64_t at = (token * stride + kv * d) * element,
-                    count = std::min({kAttendTokens, c.page_tokens - in_page, end - t});
-      attend(g, c.keys.data() + at, c.values.data() + at, stride, count, scratch.as<float>());
-      t += count;
-    }
-  };
-  parallel_for(c.kv_heads * splits, 1,
-               threads_for((c.tokens - begin) * heads * d, kOpWorkPerThread, o.threads),
-               [&](int64_t i, int64_t) { attend_to(i / c.kv_heads, i % c.kv_heads); });
-
-  for (int64_t h = 0; h < heads; ++h) {
-    float most = -std::numeric_limits<float>::infinity(), total = 0;
-    for (int64_t s = 0; s < splits; ++s) most = std::max(most, max[std::size_t(s * heads + h)]);
-    for (int64_t s = 0; s < splits; ++s)
-      total += std::exp(max[std::size_t(s * heads + h)] - most) * sum[std::size_t(s * heads + h)];
-    for (int64_t s = 0; s < splits; ++s) {
-      const float weight = std::exp(max[std::size_t(s * heads + h)] - most) / total;
-      const float* part = parts.data() + (s * heads + h) * row;
-      for (int64_t i = 0; i < d; ++i) out[std::size_t(h * d + i)] += weight * part[i];
-    }
+  check(q, queries, c, what, out);
+  if (q.empty() || c.tokens == 0) return std::fill(out.begin(), out.end(), 0.0f);
+  const int64_t width = int64_t(q.size()) / queries;
+  const Problem p{c, what, attend, width / c.head_dim / c.kv_heads, (c.head_dim + 15) / 16 * 16};
+  for (int64_t i = 0, count; i < queries; i += count) {
+    const int64_t position = c.tokens - queries + i;
+    count = std::min(queries - i, kAttendTokens - position % kAttendTokens);
+    attend_queries(p, q.data() + i * width, count, position, out.data() + i * width, o.threads);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Attention of one new token to a cache of keys and values (decode), with an online softmax (Milakov, Gimelshein, 2018).
+// Attention of new tokens to a paged cache of keys and values, with an online softmax (Milakov, Gimelshein, 2018).
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,11 +21,18 @@ struct KvCache {
   std::int64_t tokens = 0;  ///< of the sequence
 };
 
-/// out[h] = sum over t of softmax(scale * q[h] . key[t]) * value[t], for heads = q.size() / head_dim, of which heads /
-/// kv_heads in turn share a head of the cache. `window` > 0: the last so many tokens only. Each key and value is read once
-/// for all heads that share it; sums are f32. No tokens: zeros. The number of threads changes no bit.
-/// Throws ArgumentError, before out is written, for sizes that do not agree and pages that the cache does not have.
-void decode_attention(std::span<const float> q, const KvCache& cache, float scale, std::int64_t window,
-                      std::span<float> out, const OpOptions& options = {});
+struct AttentionOptions {
+  float scale = 1;
+  float softcap = 0;        ///< s becomes softcap * tanh(s / softcap); 0: none
+  std::int64_t window = 0;  ///< the last so many tokens of each query, its own among them; 0: all
+};
+
+/// Causal attention of the sequence's last `queries` tokens, whose keys and values are in the cache: q and out are
+/// [queries, heads, head_dim]. out[i, h] = sum over t of softmax(cap(scale * q[i, h] . key[t])) * value[t], t up to query i's own
+/// token; heads / kv_heads heads in turn share a head of the cache. Each key and value is read once for all heads and queries
+/// that share it; sums are f32. An empty cache: zeros. Neither threads nor the other queries change a bit of a query's
+/// result. Throws ArgumentError, before out is written, for sizes that do not agree and pages that the cache does not have.
+void attention(std::span<const float> q, std::int64_t queries, const KvCache& cache,
+               const AttentionOptions& what, std::span<float> out, const OpOptions& options = {});
 
 }  // namespace cgp::cpu

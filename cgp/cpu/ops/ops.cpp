@@ -104,9 +104,23 @@ std::vector<float> rope_frequencies(int64_t dims, float base) {
   return out;
 }
 
-void rope(RopePairs pairs, std::span<float> x, int64_t heads, int64_t head_dim,
-          std::span<const std::int32_t> positions, std::span<const float> frequencies, const OpOptions& o) {
-  const auto half = int64_t(frequencies.size()), tokens = int64_t(positions.size());
+namespace {
+
+/// Of one position.
+void angles_of(RopePairs pairs, std::int32_t position, std::span<const float> frequencies, float magnitude,
+               float* cosines, float* sines) {
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double angle = double(position) * double(frequencies[i]);
+    const auto c = float(magnitude * std::cos(angle)), s = float(magnitude * std::sin(angle));
+    if (pairs == RopePairs::neighbours)
+      cosines[2 * i] = cosines[2 * i + 1] = c, sines[2 * i] = -s, sines[2 * i + 1] = s;
+    else
+      cosines[i] = c, sines[i] = s;
+  }
+}
+
+/// Elements of x, which has `tokens` of these heads. ArgumentError where they do not agree.
+void check_heads(std::span<const float> x, int64_t tokens, int64_t heads, int64_t head_dim, int64_t half) {
   if (heads < 0 || head_dim < 1 || 2 * half > head_dim)
     throw ArgumentError(ErrorText{"the rotary dimensions lie in the head",
                                   {},
@@ -116,21 +130,49 @@ void rope(RopePairs pairs, std::span<float> x, int64_t heads, int64_t head_dim,
   if (__builtin_mul_overflow(tokens * heads, head_dim, &size))
     throw ArgumentError(ErrorText{"extents beyond 2^63 elements", {}, cat(tokens, " tokens"), {}});
   same_size("x", x.size(), std::size_t(size));
+}
+
+}  // namespace
+
+void rope(RopePairs pairs, std::span<float> x, int64_t heads, int64_t head_dim,
+          std::span<const std::int32_t> positions, std::span<const float> frequencies, const OpOptions& o) {
+  const auto half = int64_t(frequencies.size()), tokens = int64_t(positions.size());
+  check_heads(x, tokens, heads, head_dim, half);
   const auto run = ops_versions::version(o.isa).rope[int(pairs)];
-  const bool neighbours = pairs == RopePairs::neighbours;
   for_rows(tokens, heads * head_dim, o.threads, [&](int64_t t) {
     thread_local std::vector<float> cosines, sines;
     cosines.resize(std::size_t(2 * half)), sines.resize(cosines.size());
-    for (std::size_t i = 0; i < frequencies.size(); ++i) {
-      const double angle = double(positions[std::size_t(t)]) * double(frequencies[i]);
-      const auto c = float(std::cos(angle)), s = float(std::sin(angle));
-      if (neighbours)
-        cosines[2 * i] = cosines[2 * i + 1] = c, sines[2 * i] = -s, sines[2 * i + 1] = s;
-      else
-        cosines[i] = c, sines[i] = s;
-    }
+    angles_of(pairs, positions[std::size_t(t)], frequencies, 1, cosines.data(), sines.data());
     for (int64_t h = 0; h < heads; ++h)
       run(x.data() + (t * heads + h) * head_dim, cosines.data(), sines.data(), half);
+  });
+}
+
+void rope_angles(RopePairs pairs, std::span<const std::int32_t> positions, std::span<const float> frequencies,
+                 float magnitude, std::span<float> cosines, std::span<float> sines) {
+  const std::size_t run = 2 * frequencies.size();
+  same_size("the cosines", cosines.size(), positions.size() * run);
+  same_size("the sines", sines.size(), positions.size() * run);
+  for (std::size_t t = 0; t < positions.size(); ++t)
+    angles_of(pairs, positions[t], frequencies, magnitude, cosines.data() + t * run, sines.data() + t * run);
+}
+
+void rotate(RopePairs pairs, std::span<float> x, int64_t heads, int64_t head_dim,
+            std::span<const float> cosines, std::span<const float> sines, const OpOptions& o) {
+  if (heads < 1 || head_dim < 1 || int64_t(x.size()) % (heads * head_dim) != 0)
+    throw ArgumentError(ErrorText{
+        "x holds whole tokens", {}, cat(x.size(), " elements, ", heads, " heads of ", head_dim), {}});
+  const int64_t tokens = int64_t(x.size()) / (heads * head_dim);
+  if (tokens == 0) return;
+  const int64_t floats = int64_t(cosines.size()) / tokens;
+  same_size("the cosines", cosines.size(), std::size_t(floats / 2 * 2 * tokens));
+  same_size("the sines", sines.size(), cosines.size());
+  check_heads(x, tokens, heads, head_dim, floats / 2);
+  const auto run = ops_versions::version(o.isa).rope[int(pairs)];
+  for_rows(tokens, heads * head_dim, o.threads, [&](int64_t t) {
+    for (int64_t h = 0; h < heads; ++h)
+      run(x.data() + (t * heads + h) * head_dim, cosines.data() + t * floats, sines.data() + t * floats,
+          floats / 2);
   });
 }
 

@@ -49,6 +49,14 @@ void rope(RopePairs pairs, std::span<float> x, std::int64_t heads, std::int64_t 
           std::span<const std::int32_t> positions, std::span<const float> frequencies,
           const OpOptions& options = {});
 
+/// What rotate() multiplies with, for each position one run of 2 * frequencies.size() floats: made once for all heads and layers of
+/// a step. Cosine and sine are multiplied by `magnitude` (YaRN, LongRoPE).
+void rope_angles(RopePairs pairs, std::span<const std::int32_t> positions, std::span<const float> frequencies,
+                 float magnitude, std::span<float> cosines, std::span<float> sines);
+/// rope() by the rope_angles() of the tokens' positions; `pairs` must be the same.
+void rotate(RopePairs pairs, std::span<float> x, std::int64_t heads, std::int64_t head_dim,
+            std::span<const float> cosines, std::span<const float> sines, const OpOptions& options = {});
+
 /// To the 16-bit floats of a cache, rounded to nearest even.
 void to_f16(std::span<const float> x, std::span<std::uint16_t> y, const OpOptions& options = {});
 void to_bf16(std::span<const float> x, std::span<std::uint16_t> y, const OpOptions& options = {});

@@ -84,8 +84,8 @@ int main(int argc, char** argv) {
                                pages,
                                count};
       add(name, 4.0 * double(count * kv * d), [&, o, cache, d = d] {
-        cpu::decode_attention(std::span(q).first(std::size_t(32 * d)), cache, 0.1f, 0,
-                              std::span(out).first(std::size_t(32 * d)), o);
+        cpu::attention(std::span(q).first(std::size_t(32 * d)), 1, cache, {.scale = 0.1f},
+                       std::span(out).first(std::size_t(32 * d)), o);
       });
     }
   }

@@ -13,7 +13,7 @@ namespace cgp::cpu::ops_versions {
 struct Group {
   const float* q;  ///< heads rows
   std::int64_t heads, head_dim;
-  float scale;
+  float scale, softcap;    ///< softcap 0: none
   float *out, *max, *sum;  ///< heads rows; heads; heads. Before the first token: zeros, -infinity, zeros
   std::int64_t row() const { return (head_dim + 15) / 16 * 16; }
 };

@@ -232,7 +232,7 @@ struct Cache {
     view.keys = std::as_bytes(std::span(k16)), view.values = std::as_bytes(std::span(v16));
   }
   /// Of head h, in double.
-  std::vector<double> attend(std::span<const float> q, int64_t heads, int64_t h, double scale,
+  std::vector<double> attend(std::span<const float> q, int64_t heads, int64_t h, double scale, double softcap,
                              int64_t begin) const {
     const int64_t d = view.head_dim, kv = h / (heads / view.kv_heads);
     std::vector<double> scores, out(std::size_t(d), 0.0);
@@ -247,7 +247,8 @@ struct Cache {
     for (int64_t t = begin; t < view.tokens; ++t) {
       double s = 0;
       for (int64_t i = 0; i < d; ++i) s += double(q[std::size_t(h * d + i)]) * keys[at(t) + std::size_t(i)];
-      scores.push_back(s * scale), most = std::max(most, s * scale);
+      s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
+      scores.push_back(s), most = std::max(most, s);
     }
     for (double& s : scores) sum += s = std::exp(s - most);
     for (int64_t t = begin; t < view.tokens; ++t)
@@ -264,24 +265,62 @@ TEST(cpu_attention, is_that_in_double) {
   for (const Case& c : {Case{1, 1, 64, 16, 1, 0}, Case{8, 2, 128, 16, 37, 0}, Case{4, 4, 80, 5, 100, 0},
                         Case{6, 3, 7, 64, 33, 20}, Case{20, 1, 32, 1, 70, 0}, Case{2, 1, 64, 2000, 1300, 0},
                         Case{2, 2, 24, 100, 1100, 1030}})
-    for (auto type : {CacheType::f32, CacheType::f16, CacheType::bf16}) {
+    for (const auto& [type, softcap] : {std::pair{CacheType::f32, 0.0f},
+                                        {CacheType::f16, 0.0f},
+                                        {CacheType::bf16, 0.0f},
+                                        {CacheType::f16, 1.5f}}) {
       const Cache cache(type, c.kv_heads, c.d, c.page, c.tokens);
       const auto q = normal(std::size_t(c.heads * c.d), 5);
       const float scale = 1 / std::sqrt(float(c.d));
       for (Isa isa : isas()) {
         Floats out(q.size(), std::nanf("")), again(q.size());
-        decode_attention(q, cache.view, scale, c.window, out, {.isa = isa});
-        decode_attention(q, cache.view, scale, c.window, again, {.isa = isa, .threads = 3});
+        attention(q, 1, cache.view, {.scale = scale, .softcap = softcap, .window = c.window}, out,
+                  {.isa = isa});
+        attention(q, 1, cache.view, {.scale = scale, .softcap = softcap, .window = c.window}, again,
+                  {.isa = isa, .threads = 3});
         EXPECT_EQ(out, again);
         const int64_t begin = c.window ? std::max<int64_t>(0, c.tokens - c.window) : 0;
         for (int64_t h = 0; h < c.heads; ++h) {
-          const auto want = cache.attend(q, c.heads, h, scale, begin);
+          const auto want = cache.attend(q, c.heads, h, scale, softcap, begin);
           for (int64_t i = 0; i < c.d; ++i)
             ASSERT_NEAR(out[std::size_t(h * c.d + i)], want[std::size_t(i)], 4e-6)
                 << name(isa) << " " << c.tokens << " " << int(type) << " head " << h;
         }
       }
     }
+}
+
+TEST(cpu_attention, of_many_queries_is_bit_by_bit_that_of_one) {
+  for (int64_t window : {0, 50, 600})
+    for (int64_t page : {16, 48}) {
+      const int64_t heads = 6, d = 40, tokens = 1130, queries = 150;
+      const Cache cache(CacheType::f16, 3, d, page, tokens);
+      const auto q = normal(std::size_t(queries * heads * d), 3);
+      Floats all(q.size());
+      const AttentionOptions what{.scale = 0.2f, .window = window};
+      attention(q, queries, cache.view, what, all, {.threads = 2});
+      for (int64_t i = 0; i < queries; ++i) {
+        KvCache seen = cache.view;
+        seen.tokens = tokens - queries + i + 1;
+        Floats one(std::size_t(heads * d));
+        attention(std::span(q).subspan(std::size_t(i * heads * d), one.size()), 1, seen, what, one);
+        ASSERT_EQ(one, Floats(all.begin() + i * heads * d, all.begin() + (i + 1) * heads * d)) << i;
+      }
+    }
+}
+
+TEST(cpu_ops, rope_by_angles_is_rope_times_the_magnitude) {
+  const std::vector<std::int32_t> positions{0, 7, 1000};
+  const auto frequencies = rope_frequencies(12, 10000);
+  for (auto pairs : {RopePairs::halves, RopePairs::neighbours}) {
+    Floats x = normal(3 * 2 * 12, 4), y = x, cosines(3 * 12), sines(3 * 12);
+    rope(pairs, x, 2, 12, positions, frequencies);
+    rope_angles(pairs, positions, frequencies, 2, cosines, sines);
+    rotate(pairs, y, 2, 12, cosines, sines);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], 2 * x[i]);
+    EXPECT_THROW(rotate(pairs, y, 2, 12, cosines, std::span(sines).first(12)), ArgumentError);
+    EXPECT_THROW(rotate(pairs, y, 2, 11, cosines, sines), ArgumentError);
+  }
 }
 
 TEST(cpu_attention, of_no_tokens_is_zero_and_what_is_not_in_the_cache_is_an_error) {
@@ -291,7 +330,7 @@ TEST(cpu_attention, of_no_tokens_is_zero_and_what_is_not_in_the_cache_is_an_erro
   const auto fails = [&](auto change) {
     KvCache c = cache.view;
     change(c);
-    EXPECT_THROW(decode_attention(q, c, 1, 0, out), ArgumentError);
+    EXPECT_THROW(attention(q, 1, c, {}, out), ArgumentError);
     EXPECT_EQ(out, Floats(32, 5.0f));
   };
   const std::vector<std::int32_t> beyond{0, 1, 5}, negative{0, -1, 2};
@@ -302,10 +341,15 @@ TEST(cpu_attention, of_no_tokens_is_zero_and_what_is_not_in_the_cache_is_an_erro
   fails([&](KvCache& c) { c.kv_heads = 3; });
   fails([&](KvCache& c) { c.head_dim = 0; });
   fails([&](KvCache& c) { c.values = c.values.first(16); });
-  EXPECT_THROW(decode_attention(q, cache.view, 1, 0, std::span(out).first(31)), ArgumentError);
+  EXPECT_THROW(attention(q, 2, cache.view, {.window = -1}, out), ArgumentError);
+  EXPECT_THROW(attention(q, 2, cache.view, {.softcap = -1}, out), ArgumentError);
+  cache.view.tokens = 1;
+  EXPECT_THROW(attention(q, 2, cache.view, {}, out), ArgumentError);
+  cache.view.tokens = 9;
+  EXPECT_THROW(attention(q, 1, cache.view, {}, std::span(out).first(31)), ArgumentError);
   KvCache empty = cache.view;
   empty.tokens = 0;
-  decode_attention(q, empty, 1, 0, out);
+  attention(q, 1, empty, {}, out);
   EXPECT_EQ(out, Floats(32, 0.0f));
 }
 

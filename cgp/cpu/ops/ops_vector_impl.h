@@ -244,6 +244,16 @@ inline void mix(const float* w, const float* rows, int64_t tokens, int64_t row, 
   for (int k = 0; k < kRegisters; ++k) V::store(out + k * V::kLanes, sums[k]);
 }
 
+/// w = cap * tanh(w / cap), tanh u = 1 - 2 / (e^2u + 1).
+template <class V>
+inline void soften(float* w, int64_t n, float cap) {
+  for (int64_t t = 0; t < n; t += V::kLanes) {
+    const auto e = exp_of<V>(V::multiply(V::load(w + t), V::all(2 / cap)));
+    V::store(w + t,
+             V::negative_multiply_add(V::divide(V::all(2), V::add(e, V::all(1))), V::all(cap), V::all(cap)));
+  }
+}
+
 template <class V, class C>
 void attend_of(const Group& g, const void* keys, const void* values, int64_t stride, int64_t tokens,
                float* scratch) {
@@ -260,6 +270,7 @@ void attend_of(const Group& g, const void* keys, const void* values, int64_t str
       float *w = weights[h], &max = g.max[first + h];
       scores<V>(g.q + (first + h) * row, scratch, fours, row, w);
       for (int64_t t = 0; t < tokens; ++t) w[t] *= g.scale;
+      if (g.softcap > 0) soften<V>(w, padded, g.softcap);
       for (int64_t t = tokens; t < padded; ++t) w[t] = -kInfinity;
       auto most = V::all(max);
       for (int64_t t = 0; t < padded; t += V::kLanes) most = V::max(V::load(w + t), most);

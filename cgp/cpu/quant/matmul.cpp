@@ -102,7 +102,9 @@ void with_int8(const Problem& p, const DotsByVectors& dots, int threads) {
 
 void with_float_dots(const Problem& p, const FloatDotsByVectors& dots, int threads) {
   const int64_t lds = (p.k + 255) / 256 * 16;
-  std::vector<float> sums_of_16(std::size_t(p.n * lds), 0.0f);
+  thread_local std::vector<float> of_thread;
+  auto& sums_of_16 = of_thread;  // other threads read this one's
+  sums_of_16.assign(std::size_t(p.n * lds), 0.0f);
   for (int64_t j = 0; j < p.n; ++j)
     for (int64_t i = 0; i < p.k; ++i) sums_of_16[std::size_t(j * lds + i / 16)] += p.x[j * p.k + i];
   for_rows(p, threads, [&](int which, Bytes row, int64_t j, float* sums) {
@@ -151,28 +153,34 @@ void with_f32_panels(const Problem& p, const Decoder& decode, Isa isa, int threa
 #if defined(__x86_64__)
 void with_bf16_panels(const Problem& p, const Decoder& decode, Isa isa, int threads) {
   const auto product = isa >= Isa::amx ? panel_product_amx : panel_product_avx512;
-  const int64_t ldx = (p.k + kPanelStep - 1) / kPanelStep * kPanelStep, vectors = (p.n + 31) / 32 * 32;
-  AlignedBuffer rounded(std::size_t(vectors * ldx) * 2);
+  const int64_t padded = (p.k + kPanelStep - 1) / kPanelStep * kPanelStep, group = kGroup * padded,
+                groups = (p.n + 31) / 32 * 2;
+  AlignedBuffer rounded(std::size_t(groups * group) * 2);
   auto* x = rounded.as<std::uint16_t>();
-  parallel_for(p.n, 16, threads, [&](int64_t from, int64_t to) {
-    for (int64_t j = from; j < to; ++j) round_to_bf16_avx512(p.x + j * p.k, p.k, ldx, x + j * ldx);
+  std::memset(x + p.n / kGroup * group, 0, std::size_t((groups - p.n / kGroup) * group) * 2);
+  parallel_for(p.n, kGroup, threads, [&](int64_t from, int64_t to) {
+    for (int64_t j = from; j < to; ++j)
+      round_to_bf16_avx512(p.x + j * p.k, p.k, padded, x + j / kGroup * group + j % kGroup * 32, kGroup * 32);
   });
-  std::memset(x + p.n * ldx, 0, std::size_t((vectors - p.n) * ldx) * 2);
-  parallel_for(p.m, kPanelRows, threads, [&](int64_t from, int64_t to) {
-    thread_local AlignedBuffer memory((kPanelRows / 2 + 1) * kPanelDepth * 4);
+  const int64_t panels = std::clamp<int64_t>(p.m / (2 * threads * kPanelRows), 1, kMostPanels);
+  parallel_for(p.m, panels * kPanelRows, threads, [&](int64_t from, int64_t to) {
+    thread_local AlignedBuffer memory;
+    memory.at_least(std::size_t(kMostPanels * kPanelRows / 2 + 1) * kPanelDepth * 4);
     auto* panel = memory.as<std::uint32_t>();
     alignas(64) std::uint16_t rows[kPanelRows * kRowStride];
-    float* row = reinterpret_cast<float*>(panel + kPanelRows / 2 * kPanelDepth);
+    float* row = reinterpret_cast<float*>(panel + kMostPanels * kPanelRows / 2 * kPanelDepth);
     for (int64_t first = 0; first < p.k; first += kPanelDepth) {
-      const int64_t count = std::min(kPanelDepth, p.k - first), depth = std::min(kPanelDepth, ldx - first);
-      for (int64_t i = from; i < to; ++i) {
-        decode(p.weights + i * p.row_bytes + decode.bytes(first), count, row);
-        round_to_bf16_avx512(row, count, depth, rows + (i - from) * kRowStride);
+      const int64_t count = std::min(kPanelDepth, p.k - first), depth = std::min(kPanelDepth, padded - first);
+      for (int64_t r0 = from; r0 < to; r0 += kPanelRows) {
+        const int64_t here = std::min(kPanelRows, to - r0);
+        for (int64_t i = 0; i < here; ++i) {
+          decode(p.weights + (r0 + i) * p.row_bytes + decode.bytes(first), count, row);
+          round_to_bf16_avx512(row, count, depth, rows + i * kRowStride, 32);
+        }
+        std::memset(rows + here * kRowStride, 0, std::size_t((kPanelRows - here) * kRowStride) * 2);
+        pack_panel_avx512(rows, depth, panel + (r0 - from) * (depth / 2));
       }
-      std::memset(rows + (to - from) * kRowStride, 0,
-                  std::size_t((kPanelRows - (to - from)) * kRowStride) * 2);
-      pack_panel_avx512(rows, depth, panel);
-      product(panel, depth, to - from, x + first, ldx, p.n, p.y + from, p.m, first > 0);
+      product(panel, depth, to - from, x + first * kGroup, group, p.n, p.y + from, p.m, first > 0);
     }
   });
 }

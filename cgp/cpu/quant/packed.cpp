@@ -20,6 +20,15 @@ const quant_versions::PackedKernels* kernels(quant::Format f) {
   return nullptr;
 }
 
+/// Throws Unsupported where there is none.
+const quant_versions::PackedKernels& required_kernels(quant::Format f) {
+  if (const auto* k = kernels(f)) return *k;
+  throw Unsupported(ErrorText{text::cat("there is no packed form of ", quant::info(f).name, " here"),
+                              {},
+                              text::cat("this processor has ", name(widest_isa())),
+                              "multiply the weights as they are stored"});
+}
+
 }  // namespace
 
 bool can_pack(quant::Format f) { return kernels(f) != nullptr; }
@@ -28,18 +37,17 @@ PackedWeights::PackedWeights(quant::Format format, std::span<const std::byte> we
                              int threads)
     : format_(format), m_(m), k_(k), memory_(std::make_shared<AlignedBuffer>()) {
   const int64_t row_bytes = check_weights(format, weights, m, k);
-  const auto* f = kernels(format);
-  if (!f)
-    throw Unsupported(ErrorText{text::cat("there is no packed form of ", quant::info(format).name, " here"),
-                                {},
-                                text::cat("this processor has ", name(widest_isa())),
-                                "multiply the weights as they are stored"});
-  group_bytes_ = f->bytes(k);
+  const auto& f = required_kernels(format);
+  group_bytes_ = f.bytes(k);
   auto* to = static_cast<std::uint8_t*>(memory_->at_least(std::size_t(std::max<int64_t>(bytes(), 1))));
   parallel_for(groups(), 1, threads, [&](int64_t g, int64_t) {
-    f->pack(reinterpret_cast<quant_versions::Bytes>(weights.data()) + 16 * g * row_bytes, row_bytes,
-            std::min<int64_t>(16, m_ - 16 * g), k_, to + g * group_bytes_);
+    f.pack(reinterpret_cast<quant_versions::Bytes>(weights.data()) + 16 * g * row_bytes, row_bytes,
+           std::min<int64_t>(16, m_ - 16 * g), k_, to + g * group_bytes_);
   });
+}
+
+int64_t PackedWeights::bytes_for(quant::Format format, int64_t m, int64_t k) {
+  return (m + 15) / 16 * required_kernels(format).bytes(k);
 }
 
 void quant_matmul(const PackedWeights& w, int64_t n, std::span<const float> x, std::span<float> y,

@@ -28,6 +28,8 @@ class PackedWeights {
   std::int64_t rows() const { return m_; }
   std::int64_t k() const { return k_; }
   std::int64_t bytes() const { return groups() * group_bytes_; }
+  /// Of m rows of k elements, before they are packed. Unsupported where can_pack() says no.
+  static std::int64_t bytes_for(quant::Format format, std::int64_t m, std::int64_t k);
 
  private:
   friend void quant_matmul(const PackedWeights&, std::int64_t, std::span<const float>, std::span<float>,

@@ -64,15 +64,15 @@ struct Amx {
 
 namespace quant_versions {
 
-void panel_product_amx(const std::uint32_t* panel, std::int64_t depth, std::int64_t rows,
-                       const std::uint16_t* x, std::int64_t ldx, std::int64_t n, float* y, std::int64_t ldy,
+void panel_product_amx(const std::uint32_t* panels, std::int64_t depth, std::int64_t rows,
+                       const std::uint16_t* x, std::int64_t group, std::int64_t n, float* y, std::int64_t ldy,
                        bool add) {
   // The intrinsic of g++ 12 says that it reads 8 bytes, and the stores of the others vanish. The configuration belongs to
   // the thread, and others in this program may have set theirs.
   static constexpr TileConfig kConfig;
   __asm__ volatile("ldtilecfg %0" ::"m"(kConfig));
   Amx tiles;
-  product_of_tiles(tiles, panel, depth, rows, x, ldx, n, y, ldy, add);
+  product_of_tiles(tiles, panels, depth, rows, x, group, n, y, ldy, add);
   _tile_release();
 }
 

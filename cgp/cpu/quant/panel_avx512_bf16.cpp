@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AVX-512 BF16: 24 sums of 16 rows (12 vectors, 32 rows of weights) in registers, vdpbf16ps.
+// AVX-512 BF16: 16 sums of 16 rows (8 vectors, 32 rows of weights) in registers, vdpbf16ps.
 #include <immintrin.h>
 
 #include "cgp/cpu/quant/panel_impl.h"
@@ -46,26 +46,29 @@ inline void transpose_16(const std::uint16_t* rows, std::uint32_t* out) {
   }
 }
 
-template <int kVectors>
-inline void product(const std::uint32_t* panel, int64_t pairs, const std::uint16_t* x, int64_t ldx, float* y,
-                    int64_t ldy, __mmask16 low, __mmask16 high, bool add) {
+/// kVectors of a group that begin at x; the first `count` of them are stored.
+constexpr int kVectors = 8;
+inline void product(const std::uint32_t* panel, int64_t depth, const std::uint16_t* x, int64_t count,
+                    float* y, int64_t ldy, __mmask16 low, __mmask16 high, bool add) {
   __m512 sums[kVectors][2];
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int j = 0; j < kVectors; ++j) sums[j][0] = sums[j][1] = _mm512_setzero_ps();
-  for (int64_t p = 0; p < pairs; ++p) {
-    const __m512bh w0 = as_pairs(_mm512_loadu_si512(panel + 32 * p)),
-                   w1 = as_pairs(_mm512_loadu_si512(panel + 32 * p + 16));
-#pragma GCC unroll 12
-    for (int j = 0; j < kVectors; ++j) {
-      int pair;
-      __builtin_memcpy(&pair, x + j * ldx + 2 * p, sizeof pair);
-      const __m512bh v = as_pairs(_mm512_set1_epi32(pair));
-      sums[j][0] = _mm512_dpbf16_ps(sums[j][0], w0, v);
-      sums[j][1] = _mm512_dpbf16_ps(sums[j][1], w1, v);
+  for (int64_t e = 0; e < depth; e += 32)
+    for (int64_t p = 0; p < 16; ++p) {
+      const std::uint32_t* pairs = panel + 16 * e + 32 * p;
+      const __m512bh w0 = as_pairs(_mm512_loadu_si512(pairs)), w1 = as_pairs(_mm512_loadu_si512(pairs + 16));
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) {
+        int pair;
+        __builtin_memcpy(&pair, x + quant_versions::kGroup * e + 32 * j + 2 * p, sizeof pair);
+        const __m512bh v = as_pairs(_mm512_set1_epi32(pair));
+        sums[j][0] = _mm512_dpbf16_ps(sums[j][0], w0, v);
+        sums[j][1] = _mm512_dpbf16_ps(sums[j][1], w1, v);
+      }
     }
-  }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int j = 0; j < kVectors; ++j) {
+    if (j >= count) break;
     float* to = y + j * ldy;
     if (add) {
       sums[j][0] = _mm512_add_ps(sums[j][0], _mm512_maskz_loadu_ps(low, to));
@@ -80,7 +83,7 @@ inline void product(const std::uint32_t* panel, int64_t pairs, const std::uint16
 
 namespace quant_versions {
 
-void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::uint16_t* out) {
+void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::uint16_t* out, int64_t step) {
   for (int64_t i = 0; i < padded; i += 16) {
     const int64_t left = count - i;
     const auto mask = left >= 16 ? __mmask16(0xffff) : left <= 0 ? __mmask16(0) : __mmask16((1u << left) - 1);
@@ -91,7 +94,7 @@ void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::ui
     const __m512 v = _mm512_castsi512_ps(bits);
     const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     const __m512i rounded = _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x00400000));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i / 32 * step + i % 32),
                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
   }
 }
@@ -102,15 +105,17 @@ void pack_panel_avx512(const std::uint16_t* rows, int64_t depth, std::uint32_t* 
       transpose_16(rows + 16 * half * kRowStride + e, out + 16 * e + 16 * half);
 }
 
-void panel_product_avx512(const std::uint32_t* panel, int64_t depth, int64_t rows, const std::uint16_t* x,
-                          int64_t ldx, int64_t n, float* y, int64_t ldy, bool add) {
-  const auto all = rows >= 32 ? 0xffffffffu : (1u << rows) - 1;
-  const auto low = __mmask16(all), high = __mmask16(all >> 16);
-  int64_t j = 0;
-  for (; j + 12 <= n; j += 12)
-    product<12>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
-  for (; j + 4 <= n; j += 4) product<4>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
-  for (; j < n; ++j) product<1>(panel, depth / 2, x + j * ldx, ldx, y + j * ldy, ldy, low, high, add);
+void panel_product_avx512(const std::uint32_t* panels, std::int64_t depth, std::int64_t rows,
+                          const std::uint16_t* x, std::int64_t group, std::int64_t n, float* y,
+                          std::int64_t ldy, bool add) {
+  for (int64_t j = 0; j < n; j += kVectors) {
+    const std::uint16_t* vectors = x + j / kGroup * group + j % kGroup * 32;
+    for (int64_t r = 0; r < rows; r += kPanelRows) {
+      const auto all = rows - r >= 32 ? 0xffffffffu : (1u << (rows - r)) - 1;
+      product(panels + r * (depth / 2), depth, vectors, n - j, y + j * ldy + r, ldy, __mmask16(all),
+              __mmask16(all >> 16), add);
+    }
+  }
 }
 
 }  // namespace quant_versions

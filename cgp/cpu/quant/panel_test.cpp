@@ -14,7 +14,7 @@
 namespace cgp::cpu {
 namespace {
 
-using quant_versions::kPanelRows, quant_versions::kRowStride;
+using quant_versions::kGroup, quant_versions::kPanelRows, quant_versions::kRowStride;
 using std::int64_t;
 
 /// What the instructions do, by the Intel SDM (TILELOADD, TDPBF16PS, TILESTORED), with tiles of 16 rows of 64 bytes.
@@ -49,21 +49,26 @@ struct PlainTiles {
 };
 
 struct Problem {
-  int64_t depth, rows, n, ldx;
-  std::vector<std::uint16_t> w,
-      x;  ///< kPanelRows rows kRowStride apart; a multiple of 32 vectors, zeros behind n
-  std::vector<std::uint32_t> panel;
-  Problem(int64_t d, int64_t r, int64_t vectors) : depth(d), rows(r), n(vectors), ldx(d + 32) {
+  int64_t depth, rows, n, group;
+  std::vector<std::uint16_t> w;       ///< of each panel: kPanelRows rows kRowStride apart
+  std::vector<std::uint16_t> x;       ///< groups of vectors, zeros behind n
+  std::vector<std::uint32_t> panels;  ///< one after the other
+  Problem(int64_t d, int64_t r, int64_t vectors) : depth(d), rows(r), n(vectors), group(kGroup * (d + 32)) {
     SplitMix64 random(std::uint64_t(d + r + n));
-    w.resize(std::size_t(kPanelRows * kRowStride)), x.resize(std::size_t((n + 31) / 32 * 32 * ldx));
+    const int64_t all_rows = (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
+    w.resize(std::size_t(all_rows * kRowStride)), x.resize(std::size_t((n + 31) / 32 * 2 * group));
     for (auto& v : w) v = bfloat16(double(random.normal())).bits;
-    for (int64_t i = 0; i < n * ldx; ++i) x[std::size_t(i)] = bfloat16(double(random.normal())).bits;
-    panel.resize(std::size_t(depth / 2 * kPanelRows));
-    for (int64_t p = 0; p < depth / 2; ++p)
-      for (int64_t i = 0; i < kPanelRows; ++i)
-        panel[std::size_t(kPanelRows * p + i)] =
-            w[std::size_t(i * kRowStride + 2 * p)] | std::uint32_t(w[std::size_t(i * kRowStride + 2 * p + 1)])
-                                                         << 16;
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t e = 0; e < depth; ++e) x[place(j, e)] = bfloat16(double(random.normal())).bits;
+    panels.resize(std::size_t(depth / 2 * all_rows));
+    for (int64_t i = 0; i < all_rows; ++i)
+      for (int64_t p = 0; p < depth / 2; ++p)
+        panels[std::size_t(i / kPanelRows * kPanelRows * (depth / 2) + kPanelRows * p + i % kPanelRows)] =
+            weight(i, 2 * p) | std::uint32_t(weight(i, 2 * p + 1)) << 16;
+  }
+  std::uint16_t weight(int64_t row, int64_t e) const { return w[std::size_t(row * kRowStride + e)]; }
+  std::size_t place(int64_t j, int64_t e) const {
+    return std::size_t(j / kGroup * group + e / 32 * 32 * kGroup + j % kGroup * 32 + e % 32);
   }
   /// Runs product(y, ldy, add) twice, the second time on top of the first, and compares.
   template <class F>
@@ -76,8 +81,8 @@ struct Problem {
       for (int64_t i = 0; i < ldy; ++i) {
         double sum = 0, magnitude = 0;
         for (int64_t e = 0; e < depth; ++e) {
-          const double a = float(bfloat16::from_bits(w[std::size_t(i % kPanelRows * kRowStride + e)])),
-                       b = float(bfloat16::from_bits(x[std::size_t(j * ldx + e)]));
+          const double a = i < rows ? float(bfloat16::from_bits(weight(i, e))) : 0,
+                       b = float(bfloat16::from_bits(x[place(j, e)]));
           sum += a * b, magnitude += std::fabs(a * b);
         }
         if (i < rows)
@@ -94,11 +99,12 @@ TEST(panel, tiles_take_it_in_the_order_of_the_product) {
                          {64, 1, 1},
                          {96, 17, 16},
                          {32, 31, 17},
-                         {64, 16, 50}}) {
+                         {64, 16, 50},
+                         {64, 100, 50}}) {
     const Problem p(d, r, n);
     PlainTiles tiles;
     p.check([&](float* y, int64_t ldy, bool add) {
-      product_of_tiles(tiles, p.panel.data(), d, r, p.x.data(), p.ldx, n, y, ldy, add);
+      product_of_tiles(tiles, p.panels.data(), d, r, p.x.data(), p.group, n, y, ldy, add);
     });
   }
 }
@@ -106,17 +112,22 @@ TEST(panel, tiles_take_it_in_the_order_of_the_product) {
 #if defined(__x86_64__)
 TEST(panel, packing_and_products_of_this_processor) {
   if (!has(Isa::avx512_bf16)) GTEST_SKIP() << "this processor has no AVX-512 BF16";
-  for (auto [d, r, n] :
-       {std::tuple<int64_t, int64_t, int64_t>{32, 32, 12}, {1024, 31, 17}, {64, 5, 1}, {96, 16, 40}}) {
+  for (auto [d, r, n] : {std::tuple<int64_t, int64_t, int64_t>{32, 32, 12},
+                         {1024, 31, 17},
+                         {64, 5, 1},
+                         {96, 16, 40},
+                         {64, 128, 33},
+                         {32, 70, 31}}) {
     const Problem p(d, r, n);
-    std::vector<std::uint32_t> panel(p.panel.size());
-    quant_versions::pack_panel_avx512(p.w.data(), d, panel.data());
-    EXPECT_EQ(panel, p.panel);
+    std::vector<std::uint32_t> panels(p.panels.size());
+    for (int64_t i = 0; i < r; i += kPanelRows)
+      quant_versions::pack_panel_avx512(p.w.data() + i * kRowStride, d, panels.data() + i * (d / 2));
+    EXPECT_EQ(panels, p.panels);
     for (auto [isa, product] : {std::pair{Isa::avx512_bf16, &quant_versions::panel_product_avx512},
                                 {Isa::amx, &quant_versions::panel_product_amx}})
       if (has(isa))
         p.check([&, product = product](float* y, int64_t ldy, bool add) {
-          product(panel.data(), d, r, p.x.data(), p.ldx, n, y, ldy, add);
+          product(panels.data(), d, r, p.x.data(), p.group, n, y, ldy, add);
         });
   }
 }
@@ -126,12 +137,14 @@ TEST(panel, floats_are_rounded_to_the_nearest_bf16) {
   std::vector<float> x{0.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, -INFINITY, 1e-40f};
   SplitMix64 random(1);
   while (x.size() < 99) x.push_back(float(random.normal()));
-  std::vector<std::uint16_t> y(112, 7);
-  quant_versions::round_to_bf16_avx512(x.data(), 99, 112, y.data());
-  for (std::size_t i = 0; i < 99; ++i) EXPECT_EQ(y[i], bfloat16(double(x[i])).bits) << x[i];
-  for (std::size_t i = 99; i < 112; ++i) EXPECT_EQ(y[i], 0);
+  std::vector<std::uint16_t> y(4 * 40, 7);
+  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), 40);
+  for (std::size_t i = 0; i < 160; ++i) {  // 32 values, 8 that are left alone, and so on
+    const std::size_t e = i / 40 * 32 + i % 40;
+    EXPECT_EQ(y[i], i % 40 >= 32 ? 7 : e >= 99 ? 0 : bfloat16(double(x[e])).bits) << i;
+  }
   x[3] = std::nanf("");
-  quant_versions::round_to_bf16_avx512(x.data(), 99, 112, y.data());
+  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), 40);
   EXPECT_TRUE(std::isnan(float(bfloat16::from_bits(y[3]))));
 }
 #endif

@@ -33,12 +33,13 @@ inline std::int64_t check_weights(quant::Format f, std::span<const std::byte> we
   return row;
 }
 
-/// n vectors of k, each in a whole number of blocks.
+/// n vectors of k, each in a whole number of blocks. One at a time on a thread, which keeps the memory.
 template <class A>
 class RoundedVectors {
  public:
   RoundedVectors(std::span<const float> x, std::int64_t n, std::int64_t k)
-      : stride_((k + 255) / 256), memory_(std::size_t(n * stride_) * sizeof(A)) {
+      : stride_((k + 255) / 256), memory_(memory_of_thread()) {
+    memory_.at_least(std::size_t(n * stride_) * sizeof(A));
 #if defined(__x86_64__)
     bool numbers = true;
     for (std::int64_t j = 0; j < n; ++j)
@@ -56,8 +57,12 @@ class RoundedVectors {
   std::int64_t stride() const { return stride_; }
 
  private:
+  static AlignedBuffer& memory_of_thread() {
+    thread_local AlignedBuffer memory;
+    return memory;
+  }
   std::int64_t stride_;
-  AlignedBuffer memory_;
+  AlignedBuffer& memory_;
 };
 
 /// Threads for m x n x k products. ArgumentError unless x holds n vectors of k and y their m sums.

@@ -226,7 +226,7 @@ void Kernel::simplify() {
 // setmaxnreg moves registers inside the block's own allocation: what its threads start with, 65536 over all
 // of them, rounded down to a multiple of 8. An `inc` beyond it waits for ever, and ptxas does not add up.
 void Kernel::check_register_budget(int threads) {
-  const int start = std::min(256, 65536 / threads / 8 * 8);
+  const int start = std::min(256, 65536 / (threads * std::max(1, min_blocks_)) / 8 * 8);
   int asked = 0;
   std::string sum;
   for (const RoleNote& r : roles_) {
@@ -262,7 +262,7 @@ void Kernel::check_roles() {
   if (budgeted) check_register_budget(threads);
   block_ = {threads, 1, 1};
   // setmaxnreg grows or shrinks relative to what a launch of this block size starts with.
-  const int start = 65536 / threads / 8 * 8;
+  const int start = 65536 / (threads * std::max(1, min_blocks_)) / 8 * 8;
   for (auto& i : f_.body)
     if (i.op == Op::setmaxnreg && i.mods.size() && i.mods[0] == Mod::inc && int(i.operands[0].imm) < start) {
       ptx::Mods m{Mod::dec};

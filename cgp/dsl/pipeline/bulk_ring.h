@@ -4,11 +4,13 @@
 // number of stages. Phases are derived; a kernel never sees a parity.
 //   BulkRing           stages in shared memory that bulk copies fill. The kernel knows by its own barriers when a
 //                      stage may be filled again.
+//   BulkRoleRing       stages of equal pieces between a role that copies and one that reads and frees them
 //   ExchangeBarriers   barriers that count the bytes of st.async from the blocks of a cluster, one per exchange
 // Ring (ring.h) is the better choice where TMA tiles have build-time shapes and consumers free the stages.
 #include <optional>
 
 #include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/pipeline/ring.h"
 
 namespace cgp::dsl {
 
@@ -61,6 +63,59 @@ class BulkRing {
   Kernel& k_;
   int stages_, stage_bytes_, data_, full_;
   std::optional<Val<u32>> first_stage_, first_barrier_;  ///< addresses, of a warp's own ring
+};
+
+/// Ring (ring.h) for bulk copies: a stage is `pieces` pieces of `piece_bytes`, one after the other.
+class BulkRoleRing {
+ public:
+  /// A thread of `from` fills, every warp of `to` takes and frees each stage.
+  BulkRoleRing(Kernel& k, Stages stages, int pieces, int piece_bytes, const Role<Warpgroup>& from,
+               const Role<Warpgroup>& to)
+      : pieces_(pieces),
+        piece_bytes_(piece_bytes),
+        core_(k, stages, pieces * piece_bytes, pieces * piece_bytes, 128,
+              record::RingRules{to.threads() / 32, false, false, from.first_warp(), to.first_warp(),
+                                to.threads() / 32},
+              {}) {}
+  /// Waits for an empty stage and copies from(i), where a piece lies in global memory, to its piece i.
+  template <class From>
+  void fill(Thread& t, From&& from, L2Hint hint = L2Hint::none, Here at = Here::now()) {
+    const auto stage = core_.begin_fill(at);
+    for (int i = 0; i < pieces_; ++i) {
+      const auto piece = from(i);
+      record::bulk_load(t.k, {stage.data, i * piece_bytes_}, {piece.base(), piece.offset()},
+                        Val<u32>(piece_bytes_), stage.full, hint, at);
+    }
+    core_.end_fill(at);
+  }
+  /// A stage that has landed; a BuildError where it is not released.
+  class [[nodiscard]] Taken {
+   public:
+    Val<u32> piece(const Val<u32>& i) const { return data_ + i * std::uint32_t(piece_bytes_); }
+    /// All warps of the reading role, when all lanes have read.
+    void release(Warp& w, Here at = Here::now()) && {
+      w.sync(at);
+      std::move(token_).release(at);
+    }
+
+   private:
+    friend class BulkRoleRing;
+    Taken(const Val<u32>& data, int piece_bytes, record::StageToken token)
+        : data_(data), piece_bytes_(piece_bytes), token_(std::move(token)) {}
+    Val<u32> data_;
+    int piece_bytes_;
+    record::StageToken token_;
+  };
+  /// Waits for a full stage.
+  Taken take(Warpgroup& wg, Here at = Here::now()) {
+    wg.converged("ring.take", at);
+    const auto data = core_.begin_take(at);
+    return Taken(data, piece_bytes_, core_.end_take(at));
+  }
+
+ private:
+  int pieces_, piece_bytes_;
+  record::RingCore core_;
 };
 
 /// Exchange i of a block waits on barrier i mod `count`. Each phase has one arrival, which announces the bytes

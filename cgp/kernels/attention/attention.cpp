@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/attention/attention_params.h"
+#include "cgp/kernels/attention/attention_sm90_tiles.h"
 #include "cgp/kernels/decode/decode.h"
 
 namespace cgp::kernels {
@@ -123,23 +124,6 @@ bool aligned(const AttentionProblem& p, const AttentionAddresses& at, std::strin
       return *why = text::cat(what, " = ", d, " is no multiple of ", in_row(p.type)), false;
   return check("q", at.q, p.q, p.type) && check("k", at.k, p.k, p.type) && check("v", at.v, p.v, p.type) &&
          check("o", at.o, p.o, p.o_type());
-}
-
-struct Sm90Tile {
-  int d_qk, d_v, columns, warpgroups;
-  int modified_columns;  ///< where scores are more than a product: fewer registers are left
-};
-constexpr Sm90Tile kSm90Tiles[] = {
-    {64, 64, 128, 3, 96}, {128, 128, 176, 2, 128}, {192, 128, 112, 2, 112}, {256, 256, 80, 2, 64}};
-constexpr Sm90Tile kFp8Tiles[] = {{64, 64, 128, 3, 128}, {128, 128, 192, 2, 96}, {256, 256, 96, 2, 96}};
-constexpr Sm90Tile kPromotedTiles[] = {{64, 64, 192, 2, 128}, {128, 128, 96, 2, 96}};
-const Sm90Tile& sm90_tile(const AttentionProblem& p) {
-  const auto in = [&](std::span<const Sm90Tile> tiles) -> const Sm90Tile& {
-    for (const auto& t : tiles)
-      if (p.d_qk <= std::uint64_t(t.d_qk) && p.d_v <= std::uint64_t(t.d_v)) return t;
-    return tiles.back();
-  };
-  return p.type != DType::e4m3 ? in(kSm90Tiles) : p.promoted ? in(kPromotedTiles) : in(kFp8Tiles);
 }
 
 // Why sequences of their own lengths have no tensor maps.
@@ -274,6 +258,13 @@ std::vector<AttentionConfig> attention_configs() {
   narrow.stages = 2;
   add_sm90(DType::e4m3, 128, 128, 96, narrow, causal);
   add(DType::e4m3, kFp8Tiles[0], every);
+  for (const auto& tile : kSm90Tiles)
+    for (bool split : {false, true}) {
+      AttentionSm90Tuning shared;
+      shared.warpgroups = tile.warpgroups, shared.dynamic = !split, shared.persistent = !split;
+      shared.split = split;
+      add_sm90(DType::bf16, tile.d_qk, tile.d_v, tile.columns, shared, split ? plain : causal);
+    }
   AttentionFeatures packed = causal, lengths = causal;
   packed.packed = lengths.key_lengths = true;
   add(DType::bf16, kSm90Tiles[1], packed), add(DType::bf16, kSm90Tiles[3], lengths);
@@ -285,89 +276,8 @@ std::vector<AttentionConfig> attention_configs() {
 std::vector<Variant> attention_variants() {
   std::vector<Variant> all;
   for (const auto& c : attention_configs()) all.push_back(attention_variant(c));
+  for (DType t : {DType::f16, DType::bf16}) all.push_back(attention_combine({t, true}));
   return all;
-}
-
-// Measured on an H200 for 512 to 16 K rows. Persistent blocks with a second tile of queries on its way hide the
-// ends of short tiles; with bounds they visit one head after the other, so that every second tile of a block is
-// as long as the one before was short. Where tiles are long and of many lengths, the hardware's own order is
-// better. Pingpong helps where tiles are short.
-static AttentionSm90Tuning tune_equal_lengths(const AttentionProblem& p, bool lse, int* columns) {
-  const auto& tile = sm90_tile(p);
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  const std::uint64_t n = p.n_kv;
-  const auto at_issue_if = [](bool on) { return on ? Pingpong::at_issue : Pingpong::none; };
-  AttentionSm90Tuning t;
-  t.warpgroups = tile.warpgroups;
-  if (p.type == DType::e4m3) {
-    t.promoted = p.promoted;
-    const bool plain =
-        !p.promoted && !p.packed && !p.key_lengths && !AttentionFeatures::of(p, lse).modifies_scores();
-    const bool narrow = tile.d_qk == 64 && plain, flat = narrow && bounded && n <= 1024;  // 128 rows
-    if (flat) t.warpgroups = 2;
-    // Three warpgroups of 128 columns, with fewer keys a step, do without pingpong.
-    const bool three = tile.d_qk == 128 && plain && n > (bounded ? 1024 : 512);
-    if (three) t.warpgroups = 3, *columns = 96;
-    if ((tile.d_qk == 128 && !three) || flat) t.pingpong = Pingpong::at_scores;
-    t.persistent = !bounded || n <= 4096;
-    t.head_swizzle = bounded && n <= 4096;
-    if (t.persistent) t.q_tiles = 2, t.stages = narrow && !bounded ? 3 : 2;
-    return t;
-  }
-  if (tile.d_qk == 64) {
-    const bool wide = n > (bounded ? 1024 : 0);  // 192 rows
-    t.warpgroups = wide ? 3 : 2;
-    t.pingpong = wide      ? at_issue_if(n <= (bounded ? 8192 : 4096))
-                 : n > 512 ? Pingpong::at_scores
-                           : Pingpong::none;
-    t.persistent = !bounded || n <= 8192;
-    if (t.persistent)
-      t.q_tiles = 2, t.stages = (bounded || n <= 1024) && t.pingpong != Pingpong::at_scores ? 3 : 2;
-    t.head_swizzle = bounded && n <= 1024;
-  } else if (tile.d_qk == 128) {
-    if (n <= (bounded ? 8192 : 4096)) *columns = 128;
-    t.pingpong = at_issue_if(n <= 1024);
-    t.persistent = !bounded || n <= 4096;
-    t.q_tiles = n <= (bounded ? 4096 : 1024) ? 2 : 1;
-    t.head_swizzle = bounded && n <= 4096;
-  } else {
-    t.persistent = !bounded || n <= 4096;
-    t.head_swizzle = bounded && n <= 4096;
-  }
-  if (AttentionFeatures::of(p, lse).modifies_scores()) *columns = 0;
-  return t;
-}
-
-// Where sequences differ in length, the hardware's order of tiles balances what a fixed one cannot: measured
-// on packed ones of 128 to 4096 rows.
-static AttentionSm90Tuning tune_sm90(const AttentionProblem& p, bool lse, int* columns) {
-  auto t = tune_equal_lengths(p, lse, columns);
-  if (!p.packed && !p.key_lengths) return t;
-  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  const int width = sm90_tile(p).d_qk;
-  t.head_swizzle = 0;
-  t.persistent = width == 64 || (width == 128 && !bounded);
-  if (!t.persistent) t.q_tiles = 1;
-  return t;
-}
-
-AttentionChoice select_attention(const AttentionProblem& q, const AttentionAddresses& at,
-                                 const runtime::DeviceInfo& d) {
-  const auto p = q.dense();
-  const bool lse = at.lse != 0;
-  const auto against = reject(AttentionKind::sm90, p, at, d);
-  if (p.type == DType::e4m3 && !against.empty()) throw Unsupported(text::cat("attention of e4m3: ", against));
-  if (against.empty()) {
-    int columns = 0;
-    const auto tune = tune_sm90(p, lse, &columns);
-    auto c = choose_sm90(p, tune, columns, lse);
-    c.why = "tensor cores of sm_90a";
-    return c;
-  }
-  const auto kind = reject(AttentionKind::mma, p, at, d).empty() ? AttentionKind::mma : AttentionKind::simt;
-  auto c = choose_attention(kind, p, lse);
-  c.why = reject(kind == AttentionKind::mma ? AttentionKind::sm90 : AttentionKind::mma, p, at, d);
-  return c;
 }
 
 // ---------------------------------------------------------------- launches
@@ -440,9 +350,8 @@ runtime::TensorMap attention_map(const runtime::Device& device, const runtime::L
 
 namespace {
 
-// Heads visited together keep their keys and values in L2: as many as 34 MB hold, a power of two that divides
-// the heads, since a smaller last group would leave SMs idle. Without bounds all tiles are equally long,
-// and one head after the other does.
+// Heads visited together keep their keys and values in L2: as many as 34 MB hold. Without bounds all tiles are
+// equally long, and one head after the other does.
 std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionChoice& c) {
   const std::uint64_t pairs = (p.packed ? 1 : p.batch) * p.heads_q, group = p.heads_q / p.heads_kv;
   if (c.config.tune.head_swizzle)
@@ -450,9 +359,7 @@ std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionChoice& c) 
   if (!p.packed && !p.causal && p.window_left < 0 && p.window_right < 0) return 1;
   const std::uint64_t head_bytes =
       std::max<std::uint64_t>(1, p.n_kv * (p.d_qk + p.d_v) * std::uint64_t(bytes(p.type)));
-  std::uint64_t heads = 1;
-  while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2 * group) == 0) heads *= 2;
-  return std::uint32_t(std::min(pairs, heads * group));
+  return std::uint32_t(even_groups(pairs / group, (34u << 20) / head_bytes) * group);
 }
 
 void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const AttentionChoice& c,
@@ -462,7 +369,9 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   const std::uint64_t tiles_m =
       p.packed ? packed_tiles(packed_rows(p, at), p.batch, rows) : ceil_div(p.n_q, rows);
   if (p.packed) n.pairs = std::uint32_t(p.heads_q);
-  const std::uint64_t tiles = tiles_m * n.pairs;
+  const auto& tune = c.config.tune;
+  const std::uint64_t splits = tune.split ? std::uint64_t(tune.splits) : 1,
+                      tiles = tiles_m * n.pairs * splits;
   n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles);
   n.head_swizzle = head_swizzle(p, c);
   const auto map = [&](std::size_t param, std::uint64_t address, const AttentionStrides& strides,
@@ -471,9 +380,21 @@ void launch_sm90(runtime::Stream& s, const runtime::LoadedKernel& fn, const Atte
   };
   const auto q = map(0, at.q, p.q, p.d_qk, true), k = map(1, at.k, p.k, p.d_qk, false),
              v = map(2, at.v, p.v, p.d_v, false);
+  if (tune.dynamic) {
+    n.tickets = s.scratch(256);
+    s.fill(runtime::Region{s.device().backend().get(), n.tickets, sizeof(std::uint32_t)}, 0);
+  }
+  const std::uint64_t rows_of_slices = p.batch * p.heads_q * p.n_q * splits;
+  if (tune.split) {
+    n.partial_o = s.scratch(rows_of_slices * (p.d_v + 1) * sizeof(float)), n.splits = std::uint32_t(splits);
+    n.partial_lse = n.partial_o + rows_of_slices * p.d_v * sizeof(float);
+  }
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  const runtime::Dim3 grid{std::uint32_t(c.config.tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};
+  const runtime::Dim3 grid{std::uint32_t(tune.persistent ? std::min(tiles, sms) : tiles), 1, 1};
   fn(s, grid, q, k, v, n);
+  if (tune.split)
+    load(s.device(), attention_combine({p.type, at.lse != 0}))(
+        s, runtime::grid_for(p.batch * p.heads_q * p.n_q, 4), n);
 }
 
 }  // namespace

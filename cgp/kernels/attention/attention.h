@@ -128,9 +128,12 @@ struct AttentionSm90Tuning {
   int stages = 2;      ///< tiles of K and of V in flight
   int q_tiles = 1;     ///< tiles of Q in flight
   Pingpong pingpong = Pingpong::none;
-  bool persistent = true;           ///< one block per SM walks over the tiles
-  int head_swizzle = 0;             ///< heads that are visited together; 0: as many as L2 holds
-  int polynomial = 0;               ///< of 16 exponentials, how many are computed on the fp32 units
+  bool persistent = true;  ///< one block per SM walks over the tiles
+  bool dynamic = false;    ///< persistent blocks take the next tile when they are done, not every 132nd
+  bool split = false;      ///< several blocks share the keys of a tile, and another kernel combines them
+  int splits = 1;          ///< how many, where split: at most 32
+  int head_swizzle = 0;    ///< heads that are visited together; 0: as many as L2 holds
+  int polynomial = 0;      ///< of 16 exponentials, how many are computed on the fp32 units
   int used_d_qk = 0, used_d_v = 0;  ///< columns of a tile that are multiplied; 0: all
   bool promoted = false;            ///< AttentionProblem::promoted
   bool lazy_rescale = true;         ///< o is rescaled only when a maximum grew by more than 2^8
@@ -167,6 +170,7 @@ struct AttentionConfig {
       v.number("used_d_qk", "qk", t.used_d_qk, 0), v.number("used_d_v", "v", t.used_d_v, 0);
       v.number("stages", "s", t.stages), v.number("q_tiles", "q_tiles", t.q_tiles, 1);
       v.choice("pingpong", orders, t.pingpong), v.flag("persistent", t.persistent);
+      v.flag("dynamic", t.dynamic), v.flag("split", t.split);
       v.flag("lazy_rescale", t.lazy_rescale), v.flag("promoted", t.promoted);
       v.number("polynomial", "polynomial", t.polynomial, 0), v.flag("f16_output", c.f16_output);
     }
@@ -179,6 +183,18 @@ Variant attention_variant(const AttentionConfig& c);
 Variant attention_simt(const AttentionConfig& c);
 Variant attention_mma(const AttentionConfig& c);
 Variant attention_sm90(const AttentionConfig& c);
+
+/// Combines what blocks that share keys have.
+struct AttentionCombineConfig {
+  DType type = DType::bf16;  ///< of the result
+  bool lse = false;
+  std::string name() const { return config_name("attention_combine", *this); }
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type), v.flag("lse", c.lse);
+  }
+};
+Variant attention_combine(const AttentionCombineConfig& c);
 
 /// What runs a problem.
 struct AttentionChoice {
@@ -203,6 +219,8 @@ std::string reject(AttentionKind kind, const AttentionProblem& p, const Attentio
 /// aligned rows.
 AttentionChoice select_attention(const AttentionProblem& p, const AttentionAddresses& at,
                                  const runtime::DeviceInfo& d);
+/// What sm90 is expected to take on an H200, in microseconds, of a dense() problem without modified scores.
+double attention_sm90_us(const AttentionProblem& dense);
 /// Queues the problem, by attention_split_kv() (decode.h) where few queries meet many keys. ArgumentError with
 /// reject()'s sentence.
 void attention(runtime::Stream& s, const AttentionProblem& p, const AttentionAddresses& at);

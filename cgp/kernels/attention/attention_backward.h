@@ -15,9 +15,11 @@ struct AttentionGradients {
   std::uint64_t workspace = 0;
   bool deterministic = true;  ///< sm90: d_q is summed in the order of keys; mma and simt always are
 };
-/// What sm90 needs, a few bytes for each element of d_q; 0 where sm90 does not take such problems. `total_q`:
-/// rows of packed queries, as in AttentionAddresses; 0: as many as there may be.
-std::uint64_t attention_backward_workspace(const AttentionProblem& p, std::uint64_t total_q = 0);
+/// What sm90 needs, a few bytes for each element of d_q and, where blocks share the queries of a tile of keys, of
+/// d_k and d_v; 0 where sm90 does not take such problems. `total_q`: rows of packed queries, as in
+/// AttentionAddresses; 0: as many as there may be. `splits`: of AttentionBackwardSm90Tuning; 0: as chosen.
+std::uint64_t attention_backward_workspace(const AttentionProblem& p, std::uint64_t total_q = 0,
+                                           int splits = 0);
 /// Tiles of scores of a warp: its own queries (or keys) by those of the other side.
 struct AttentionBackwardTuning {
   int key_rows = 16, key_columns = 48, query_rows = 32, query_columns = 32;
@@ -32,16 +34,17 @@ struct AttentionBackwardSm90Tuning {
   int stages = 2;   ///< tiles of q and of d_o in flight
   int partial = 2;  ///< partial sums of d_q of a warpgroup that wait to be added, 1 or 2
   AddOrder order = AddOrder::ordered;
-  bool spread = false;              ///< blocks of a head begin at different queries
   bool persistent = true;           ///< blocks take tiles of keys one by one
   bool rounded = false;             ///< ds from probabilities as rounded for d_v: fewer registers
   int used_d_qk = 0, used_d_v = 0;  ///< columns of a tile that are multiplied; 0: all
-  int head_swizzle = 0;             ///< heads of keys that are visited together; 0: as many as L2 holds
-  int blocks = 0;                   ///< persistent blocks; 0: one for each SM
+  bool split = false;    ///< several blocks share the queries of a tile of keys, and d_k and d_v are summed
+  int splits = 1;        ///< how many, where split
+  int head_swizzle = 0;  ///< heads of keys that are visited together; 0: as many as L2 holds
+  int blocks = 0;        ///< persistent blocks; 0: one for each SM
 };
 
 /// One of the kernels of the gradients.
-enum class BackwardStep : std::uint8_t { delta, queries, keys, d_k, d_v, gradients, d_q };
+enum class BackwardStep : std::uint8_t { delta, queries, keys, d_k, d_v, gradients, d_q, d_kv };
 /// What delta of sm90 sets to zero beside the statistics: counters of added parts, and the sums of d_q where
 /// nobody is the first to store.
 enum class BackwardClears : std::uint8_t { nothing, counters, counters_and_d_q };
@@ -63,7 +66,7 @@ struct AttentionBackwardConfig {
   static void visit(Self& c, V& v) {
     static constexpr std::string_view kinds[] = {"simt", "mma", "sm90"};
     static constexpr std::string_view steps[] = {"delta", "queries",   "keys", "d_k",
-                                                 "d_v",   "gradients", "d_q"};
+                                                 "d_v",   "gradients", "d_q",  "d_kv"};
     static constexpr std::string_view clears[] = {"", "clears_counters", "clears_counters_and_d_q"};
     static constexpr std::string_view orders[] = {"any_order", "first_stores", "ordered"};
     v.type("type", "", c.type), v.choice("kind", kinds, c.kind), v.choice("step", steps, c.step);
@@ -76,9 +79,9 @@ struct AttentionBackwardConfig {
       v.number("used_d_qk", "qk", t.used_d_qk, 0), v.number("used_d_v", "v", t.used_d_v, 0);
       if (c.step == BackwardStep::gradients) {
         v.number("stages", "s", t.stages), v.number("partial_sums", "partial", t.partial, 2);
-        v.choice("order", orders, t.order), v.flag("spread", t.spread);
+        v.choice("order", orders, t.order);
       }
-      v.flag("persistent", t.persistent);
+      v.flag("split", t.split), v.flag("persistent", t.persistent);
       if (c.step == BackwardStep::gradients) v.flag("rounded", t.rounded);
     }
     AttentionFeatures::visit(c.features, v);
@@ -89,7 +92,7 @@ Variant attention_backward_variant(const AttentionBackwardConfig& c);
 struct AttentionBackwardChoice {
   AttentionKind kind = AttentionKind::simt;
   /// In the order they run: delta, queries, keys (mma above 128 columns: d_k, d_v); of sm90: delta, gradients,
-  /// d_q, or above 128 columns delta, d_k, d_v, d_q.
+  /// d_q, or above 128 columns delta, d_k, d_v, d_q; where split, d_kv too.
   std::vector<AttentionBackwardConfig> configs;
   std::vector<Variant> kernels;  ///< of the configs
   std::string why;

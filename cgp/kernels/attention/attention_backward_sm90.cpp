@@ -3,10 +3,12 @@
 //   delta      a block per tile of queries: both statistics of its rows, zeros for its sums of d_q
 //   gradients  attention_backward_sm90.h
 //   d_q        a block per tile of queries: sums, scaled and rounded
+//   d_kv       where blocks share the queries of a tile of keys: what they have of d_k and d_v, summed in one order
 #include "cgp/kernels/attention/attention_backward_sm90.h"
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/attention/attention_delta.h"
@@ -17,6 +19,17 @@ namespace {
 using namespace attention_impl;
 
 constexpr int kThreads = 256;
+/// What sharing a tile of keys costs, in iterations of 128 keys with a tile of queries.
+struct SplitCosts {
+  double sms;     ///< that persistent blocks fill
+  double block;   ///< of a block, before its first iteration and after its last
+  double launch;  ///< of d_kv
+  double part;    ///< of a block's part of d_k and d_v, which goes through memory
+  double worth;   ///< of the time without: at most so much is left where it is done
+};
+constexpr SplitCosts kSplitCosts{
+#include "cgp/kernels/attention/attention_splits_h200.def"
+};
 
 /// The tile that this block owns.
 struct TileOfBlock {
@@ -105,6 +118,50 @@ void d_q_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, Backwar
   }
 }
 
+template <class T>
+void d_kv_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, BackwardSm90Params g) {
+  k.block(kThreads);
+  auto w = k.warp();
+  Warpgroup wg = k.warpgroup();
+  const std::uint32_t blocks = std::uint32_t(c.d_qk / 64);  // of 64 columns
+  const std::uint64_t part_floats = std::uint64_t(kBackwardKeys) * std::uint64_t(c.d_qk);
+  const auto block = k.ctaid_x() % blocks, tile_of_all = k.ctaid_x() / blocks;
+  const auto tile = tile_of_all % p.tiles_m,
+             pair = tile_of_all / p.tiles_m;  // pairs of d_k, then those of d_v
+  const auto from =
+      In<f32>(g.partial_d_kv, 0, true)
+          .at(to<u64>(tile_of_all) * to<u64>(g.splits) * part_floats +
+              to<u64>(wg.index * std::uint32_t(64 * c.d_qk) + block * 4096u + (k.tid() & 127u) * 4u));
+  std::vector<Val<f32>> zero(32, Val<f32>(0));
+  const auto sum = k.loop(g.splits, std::move(zero), [&](Val<u32> part, std::vector<Val<f32>> now) {
+    const auto of_part = from.at(to<u64>(part) * part_floats);
+    std::vector<Val<f32>> next;
+    for (std::size_t j = 0; j < 8; ++j) {
+      const auto four = of_part.template ld<4>(int(128 * j));
+      for (std::size_t e = 0; e < 4; ++e) next.push_back(now[4 * j + e] + four[int(e)]);
+    }
+    return next;
+  });
+  const auto values = pair >= p.pairs;
+  const auto either = [&](const auto& of_k, const auto& of_v) { return select(values, of_v, of_k); };
+  const auto heads_kv = p.heads_q / p.group, of_side = select(values, pair - p.pairs, pair);
+  const auto batch = of_side / heads_kv, head = of_side % heads_kv, column0 = block * 64u;
+  const auto pitch = either(p.k_row, p.v_row), columns = either(p.d_qk, p.d_v);
+  const auto scale = either(p.scale, Val<f32>(1.0f));
+  const auto rows = Out<T>(either(g.d_k, g.d_v))
+                        .at(to<u64>(batch) * either(p.k_batch, p.v_batch) +
+                            to<u64>(head) * either(p.k_head, p.v_head) + wide_index(column0));
+  const auto first = tile * std::uint32_t(kBackwardKeys) + wg.index * 64u + accumulator_origin(wg).row;
+  for (int h = 0; h < 2; ++h) {
+    const auto row = first + std::uint32_t(8 * h);
+    store_row(w, rows.at(to<u64>(row) * pitch).template as<b32>(), row < p.n_kv,
+              select(columns > column0, columns - column0, Val<u32>(0)), 8, [&](int b) {
+                const std::size_t e = std::size_t(4 * b + 2 * h);
+                return pack<T>(sum[e] * scale, sum[e + 1] * scale);
+              });
+  }
+}
+
 template <class T, int D, int M>
 void gradients_kernel(Kernel& k, AttentionBackwardConfig c, typename BackwardSm90<T, D, M>::QMap q,
                       typename BackwardSm90<T, D, M>::QMap d_o, typename BackwardSm90<T, D, M>::KMap keys,
@@ -123,6 +180,8 @@ Variant make(const AttentionBackwardConfig& c) {
                           : variant(c.name(), 90, gradients_kernel<T, 128, backward_queries(128)>, c);
     case BackwardStep::d_q:
       return variant(c.name(), 90, d_q_kernel<T>, c);
+    case BackwardStep::d_kv:
+      return variant(c.name(), 90, d_kv_kernel<T>, c);
     default:
       throw Unsupported(text::cat(c.name(), ": sm90 has no such step"));
   }
@@ -136,22 +195,56 @@ std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / 
 
 // The workspace, in bytes.
 struct Workspace {
-  std::uint64_t tiles_q, tiles, rows;   ///< tiles of a head and of all, rows of all
-  std::uint64_t stats, arrived, bytes;  ///< where they begin; the sums of d_q begin at 0
+  std::uint64_t tiles_q, tiles, rows;                 ///< tiles of a head and of all, rows of all
+  std::uint64_t stats, arrived, partial_d_kv, bytes;  ///< where they begin; the sums of d_q begin at 0
 
-  Workspace(const AttentionProblem& p, std::uint64_t total_q) {
+  Workspace(const AttentionProblem& p, std::uint64_t total_q, std::uint64_t splits) {
     const auto m = std::uint64_t(backward_queries(width(p)));
     tiles_q = p.packed ? packed_tiles(total_q, p.batch, m) : ceil_div(p.n_q, m);
     tiles = tiles_q * p.heads_q * (p.packed ? 1 : p.batch), rows = tiles * m;
     stats = tiles * 2 * kPartOfTile * 4;
     arrived = stats + rows * 8;
-    bytes = arrived + ceil_div(tiles * 8 + 4, 256) * 256;
+    partial_d_kv = arrived + ceil_div(tiles * 8 + 4, 256) * 256;
+    const auto keys = p.batch * p.heads_kv * ceil_div(p.n_kv, kBackwardKeys) * kBackwardKeys;
+    bytes = partial_d_kv + (splits > 1 ? 2 * splits * keys * std::uint64_t(width(p)) * sizeof(float) : 0);
   }
 };
 
 }  // namespace
 
 namespace attention_impl {
+
+// Blocks that share the queries of a tile of keys: where tiles are few, or do not fill their last round, an SM
+// has nothing to do. What that takes is measured in iterations of 128 keys with a tile of queries.
+int backward_splits(const AttentionProblem& p) {
+  // Above 128 columns blocks share query heads.
+  const bool wide = width(p) > 128;
+  if (p.packed || (wide && p.d_qk <= 192 && p.d_v <= 128)) return 1;
+  const std::uint64_t m = std::uint64_t(backward_queries(width(p))), group = p.heads_q / p.heads_kv;
+  const std::uint64_t tiles_q = ceil_div(p.n_q, m), tiles_kv = ceil_div(p.n_kv, kBackwardKeys),
+                      heads = p.batch * p.heads_kv;
+  if (!tiles_q || !tiles_kv || !heads) return 1;
+  const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
+  // Under a causal bound the first keys have all queries, the last ones few.
+  const double longest = double(tiles_q * group), mean = bounded ? longest / 2 : longest;
+  const double tiles = double(tiles_kv * heads);
+  const auto time = [&](double splits) {
+    const double block = (wide ? double(tiles_q) * std::ceil(double(group) / splits) : longest / splits) +
+                         kSplitCosts.block,
+                 blocks = tiles * splits;
+    const double all = tiles * mean + blocks * kSplitCosts.block;
+    const double rounds = bounded ? std::max(block, all / kSplitCosts.sms + block / 4)
+                                  : std::ceil(blocks / kSplitCosts.sms) * block;
+    return rounds + (splits > 1 ? kSplitCosts.launch + blocks * kSplitCosts.part : 0);
+  };
+  int best = 1;
+  double least = time(1) * kSplitCosts.worth;
+  for (int splits : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
+    if (std::uint64_t(splits) > (wide ? group : tiles_q * group)) break;
+    if (const double t = time(splits); t < least) best = splits, least = t;
+  }
+  return best;
+}
 
 runtime::Dim3 backward_grid(const AttentionBackwardSm90Tuning& t, std::uint64_t tiles, std::uint64_t sms) {
   const std::uint64_t most = t.blocks ? std::uint64_t(t.blocks) : sms;
@@ -169,7 +262,7 @@ runtime::TensorMap backward_stats_map(const runtime::Device& device, const runti
 }  // namespace attention_impl
 
 Variant attention_backward_sm90_variant(const AttentionBackwardConfig& c) {
-  const bool of_wide = c.wide() && c.step != BackwardStep::delta;
+  const bool of_wide = c.wide() && c.step != BackwardStep::delta && c.step != BackwardStep::d_kv;
   Variant v = of_wide ? backward_wide_variant(c) : c.type == DType::f16 ? make<f16>(c) : make<bf16>(c);
   v.only = "sm_90a";
   return v;
@@ -182,21 +275,25 @@ std::vector<AttentionBackwardConfig> attention_backward_sm90(DType type, int d,
   auto delta = all, gradients = all, d_q = all;
   delta.step = BackwardStep::delta, gradients.step = BackwardStep::gradients, d_q.step = BackwardStep::d_q;
   delta.clears = tune.order == AddOrder::any ? BackwardClears::counters_and_d_q : BackwardClears::counters;
-  for (auto* plain : {&delta, &d_q}) {  // bounds and modifications matter to the products only
+  auto d_kv = all;
+  d_kv.step = BackwardStep::d_kv;
+  for (auto* plain : {&delta, &d_q, &d_kv}) {  // bounds and modifications matter to the products only
     plain->features = {};
     plain->features.packed = f.packed;
   }
+  if (tune.split) return {delta, gradients, d_q, d_kv};
   return {delta, gradients, d_q};
 }
 
-std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint64_t total_q) {
+std::uint64_t attention_backward_workspace(const AttentionProblem& q, std::uint64_t total_q, int splits) {
   const auto p = q.dense();
   const bool taken = p.type == DType::f16 || p.type == DType::bf16;
   if (!taken) return 0;
   AttentionAddresses at;
   at.total_q = total_q;
   const auto rows = packed_rows(p, at);
-  return width(p) > 128 ? backward_wide_workspace(p, rows) : Workspace(p, rows).bytes;
+  const auto shared = std::uint64_t(splits ? splits : backward_splits(p));
+  return width(p) > 128 ? backward_wide_workspace(p, rows, shared) : Workspace(p, rows, shared).bytes;
 }
 
 std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddresses& at,
@@ -227,7 +324,8 @@ std::string reject_backward_sm90(const AttentionProblem& p, const AttentionAddre
   if (!g.workspace || g.workspace % 256)
     return lead + (g.workspace ? "the workspace does not begin at a multiple of 256 bytes" : "no workspace");
   const auto total_q = packed_rows(p, at);
-  const auto rows = width(p) > 128 ? backward_wide_workspace(p, total_q) / 8 : Workspace(p, total_q).rows;
+  const auto rows =
+      width(p) > 128 ? backward_wide_workspace(p, total_q, 1) / 8 : Workspace(p, total_q, 1).rows;
   if (rows > 0x7fffffffu) return text::cat(lead, rows, " rows of whole tiles are above 2^31 - 1");
   return {};
 }
@@ -256,18 +354,21 @@ AttentionBackwardSm90Tuning tune_attention_backward(const AttentionProblem& q, b
   const auto f = AttentionFeatures::of(q, false);
   AttentionBackwardSm90Tuning t;
   t.order = deterministic ? AddOrder::ordered : AddOrder::any, t.partial = deterministic ? 2 : 1;
-  // Zeros that nobody writes are 2 to 7 % of short sequences; waiting for the first costs as much in long
-  // ones.
-  if (!deterministic && !f.window_left && std::max(q.n_q, q.n_kv) <= 1024) t.order = AddOrder::first_stores;
   // With more bounds the producer's registers do not suffice; who looks for sequences has some of the
   // warpgroups', and 64 columns then have none to keep probabilities as they were.
   const bool bounded = f.window_left || f.window_right, masked = f.mask != AttentionMask::none;
   const bool wide_modified = f.modify.apply && width(q.dense()) == 128;
+  t.splits = backward_splits(q.dense()), t.split = t.splits > 1;
+  // Zeros that nobody writes are 2 to 7 % of the time. Parts of the first keys come one after the other, and others
+  // wait for them.
+  if (!deterministic && !f.window_left && std::max(q.n_q, q.n_kv) <= (t.split ? 256u : 6144u))
+    t.order = AddOrder::first_stores;
   t.persistent = f.packed || (!bounded && !wide_modified) ||
                  (!f.key_lengths && !masked && !f.modify.apply && width(q.dense()) == 128 &&
                   !(f.window_left && f.window_right));
-  t.rounded = masked || f.modify.apply ||
-              (width(q.dense()) == 64 && (f.packed || f.key_lengths || f.modifies_scores()));
+  t.rounded =
+      masked || f.modify.apply ||
+      (width(q.dense()) == 64 && (f.packed || f.key_lengths || f.modifies_scores() || (t.split && !bounded)));
   return t;
 }
 
@@ -289,9 +390,7 @@ std::uint32_t head_swizzle(const AttentionProblem& p, const AttentionBackwardCho
   }
   if (!bounded) return 1;
   const std::uint64_t head_bytes = p.n_q * std::uint64_t(c.width) * 8 * (p.heads_q / p.heads_kv);
-  std::uint64_t heads = 1;
-  while (heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0) heads *= 2;
-  return std::uint32_t(heads);
+  return even_groups(pairs, (34u << 20) / std::max<std::uint64_t>(1, head_bytes));
 }
 
 }  // namespace
@@ -300,7 +399,8 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                  const AttentionProblem& p, const AttentionAddresses& at,
                                  const AttentionGradients& g) {
   if (c.width > 128) return run_backward_wide(s, c, p, at, g);
-  const Workspace space(p, packed_rows(p, at));
+  const auto splits = std::uint64_t(c.sm90.split ? c.sm90.splits : 1);
+  const Workspace space(p, packed_rows(p, at), splits);
   const BackwardSm90Arguments own{.d_o = g.d_o,
                                   .d_q = g.d_q,
                                   .d_k = g.d_k,
@@ -309,7 +409,9 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
                                   .stats = g.workspace + space.stats,
                                   .arrived = g.workspace + space.arrived,
                                   .stats_rows = space.rows,
-                                  .tiles_q = std::uint32_t(space.tiles_q)};
+                                  .partial_d_kv = g.workspace + space.partial_d_kv,
+                                  .tiles_q = std::uint32_t(space.tiles_q),
+                                  .splits = std::uint32_t(splits)};
   auto n = attention_arguments(p, at);
   const auto total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
   n.tiles_m = std::uint32_t(p.packed ? packed_tiles(total_kv, p.batch, kBackwardKeys)
@@ -325,11 +427,15 @@ void run_attention_backward_sm90(runtime::Stream& s, const AttentionBackwardChoi
   const auto stats = backward_stats_map(s.device(), fn, 4, own.stats, space.rows);
   const auto per_query_tile = runtime::grid_for(space.tiles, 1);
   load(s.device(), c.kernels[0])(s, per_query_tile, n, own);
-  n.tiles = std::uint32_t(std::uint64_t(n.tiles_m) * n.pairs);
+  const auto key_tiles = std::uint64_t(n.tiles_m) * n.pairs;
+  n.tiles = std::uint32_t(key_tiles * splits);
   const auto sms = std::uint64_t(std::max(1, s.device().info().sm_count));
-  n.head_swizzle = head_swizzle(p, c, sms, n.tiles_m);
+  n.head_swizzle = head_swizzle(p, c, sms, n.tiles_m * splits);
   fn(s, backward_grid(c.sm90, n.tiles, sms), q, d_o, k, v, stats, n, own);
   load(s.device(), c.kernels[2])(s, per_query_tile, n, own);
+  if (c.sm90.split)
+    load(s.device(), c.kernels[3])(s, runtime::grid_for(2 * key_tiles * std::uint64_t(c.width / 64), 1), n,
+                                   own);
 }
 
 }  // namespace cgp::kernels

@@ -2,7 +2,8 @@
 #pragma once
 // attention backward sm90: the five products of the gradients in one kernel, for heads of up to 128 columns.
 //   who        a block owns 128 keys of one head of keys and walks over the queries of its heads, from the last
-//              to the first; a producer thread loads q, d_o and both statistics by TMA; two warpgroups own 64
+//              to the first, all heads of a tile one after the other; where split, several blocks share them, and
+//              what each has of d_k and d_v goes to memory and is summed by another kernel; a producer thread loads q, d_o and both statistics by TMA; two warpgroups own 64
 //              keys each
 //   transposed s' = k q', dp' = v d_o': an accumulator, packed, is operand A of d_v += p' d_o, d_k += ds' q
 //   d_q        ds' goes through shared memory, because each row of d_q sums over the keys of both warpgroups;
@@ -37,8 +38,11 @@ std::vector<AttentionBackwardConfig> backward_wide(const AttentionProblem& dense
                                                    const AttentionFeatures& f);
 Variant backward_wide_variant(const AttentionBackwardConfig& c);
 AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& dense);
-/// 8 bytes a row of whole tiles.
-std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q);
+/// 8 bytes a row of whole tiles, and what blocks have of d_k and d_v that share a tile of keys.
+std::uint64_t backward_wide_workspace(const AttentionProblem& dense, std::uint64_t total_q,
+                                      std::uint64_t splits);
+/// Blocks that share the queries of a tile of keys.
+int backward_splits(const AttentionProblem& dense);
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& choice,
                        const AttentionProblem& dense, const AttentionAddresses& at,
                        const AttentionGradients& g);
@@ -50,7 +54,8 @@ struct BackwardSm90ParamsOf {
   V<u64> stats;      ///< f32 [2][stats_rows]: -lse in units of log2, delta; rows of a tile all exist
   V<u64> arrived;    ///< u32 [head][tile][warpgroup]: parts that have been added; then the next tile of keys
   V<u64> stats_rows;
-  V<u32> tiles_q;
+  V<u64> partial_d_kv;  ///< f32 parts of d_k, then of d_v: [head][tile of keys][split], each as registers lie
+  V<u32> tiles_q, splits;
 };
 using BackwardSm90Params = BackwardSm90ParamsOf<Val>;
 using BackwardSm90Arguments = BackwardSm90ParamsOf<HostValue>;
@@ -58,6 +63,19 @@ using BackwardSm90Arguments = BackwardSm90ParamsOf<HostValue>;
 inline constexpr int kBackwardKeys = 128;                     ///< of a block
 inline constexpr int kPartOfTile = PartialSumQueue::kFloats;  ///< sums of d_q that a warpgroup owns
 inline constexpr int backward_queries(int d) { return d == 64 ? 128 : 64; }  ///< of a tile of q
+
+/// What a block has of tile number `tile` of d_k and d_v, as registers lie: [tile][split][warpgroup][D / 8][thread][4].
+template <int D>
+void store_partial_sums(Kernel& k, Warpgroup& wg, const BackwardSm90Params& g, const Val<u32>& tile,
+                        const Val<u32>& part, const Acc<f32, 64, D>& sum) {
+  const auto slice = to<u64>(tile) * to<u64>(g.splits) + to<u64>(part);
+  const auto base = Out<f32>(g.partial_d_kv)
+                        .at(slice * std::uint64_t(kBackwardKeys * D) +
+                            to<u64>(wg.index * std::uint32_t(64 * D) + (k.tid() & 127u) * 4u));
+  for (int j = 0; j < D / 8; ++j)
+    base.template st<4>(128 * j,
+                        RegGroup<f32, 4>(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]));
+}
 
 template <class T, int D, int M>
 class BackwardSm90 {
@@ -98,9 +116,8 @@ class BackwardSm90 {
         ds_free_(k.named_barrier(256).id()) {
     (void)k.named_barrier(256);  // for the other warpgroup
     k.require(t_.stages > 1, "the next queries arrive while these are still needed");
-    k.require(order() == AddOrder::any || !t_.spread,
-              "blocks that wait for each other visit tiles in one order");
     k.require(!f_.packed || t_.persistent, "persistent blocks leave out tiles without keys");
+    k.require(!f_.packed || !t_.split, "tiles of packed sequences have no place for parts");
     k.require(!f_.soft_cap || (!f_.alibi && f_.mask == AttentionMask::none),
               "a soft cap has no other modification beside it");
   }
@@ -126,6 +143,16 @@ class BackwardSm90 {
     Val<u32> begin, stop;  ///< tiles of queries that see some key; at least one
     Val<u32> tiles_m;      ///< of keys that visit queries
     Val<u32> first_q;      ///< number of the sequence's first tile of queries among those of a head
+    Val<u32> part;         ///< of the blocks that share these keys
+  };
+  /// A tile of queries and a query head of the group.
+  struct QueryTile {
+    Val<u32> tile, member;
+  };
+  /// What a block visits.
+  struct Visits {
+    QueryTile first;
+    Val<u32> count;  ///< 0 only where split
   };
   /// From iteration to iteration: scores of these queries, where they lie, both sums, their tile and head in the group.
   using Stage = HeldStage<QTile, STile>;
@@ -219,24 +246,26 @@ class BackwardSm90 {
     return assume_uniform(seen.ld(0), Uniform::cta);
   }
   TileCoordinate coordinate(const Val<u32>& index, Uniform over) {
-    const auto [bh, of_head] = tile_of_head(p_, index);
+    // All parts of a tile of keys come before those of the next: who waits never waits for a later one.
+    const auto [bh, of_head] = tile_of_head(p_, index, t_.split ? p_.tiles_m * g_.splits : p_.tiles_m);
     const auto heads_kv = p_.heads_q / p_.group;
     if (!f_.packed) {
       const Sequence s = sequence_of(f_, p_, bh / heads_kv, bh % heads_kv * p_.group, over);
-      return visits(s, of_head, f_.key_lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m, g_.tiles_q,
-                    Val<u32>(0));
+      const auto tiles = f_.key_lengths ? tiles_of(s.n_kv, kKeys) : p_.tiles_m;
+      if (!t_.split) return seen_by(s, of_head, tiles, g_.tiles_q, Val<u32>(0), Val<u32>(0));
+      return seen_by(s, of_head / g_.splits, tiles, g_.tiles_q, Val<u32>(0), of_head % g_.splits);
     }
     const auto of = tile_of_sequence(k_, p_, p_.cu_seqlens_kv, kKeys, of_head);
     const Sequence s = sequence_of(f_, p_, of.batch, bh * p_.group, over);
-    return visits(s, assume_uniform(of.tile, over), tiles_of(s.n_kv, kKeys), tiles_of(s.n_q, M),
-                  s.first_q / std::uint32_t(M) + s.batch);
+    return seen_by(s, assume_uniform(of.tile, over), tiles_of(s.n_kv, kKeys), tiles_of(s.n_q, M),
+                   s.first_q / std::uint32_t(M) + s.batch, Val<u32>(0));
   }
   /// At least one.
   static Val<u32> tiles_of(const Val<u32>& rows, int each) {
     return dsl::max((rows + std::uint32_t(each - 1)) / std::uint32_t(each), Val<u32>(1));
   }
-  TileCoordinate visits(const Sequence& s, const Val<u32>& tile, const Val<u32>& tiles_m,
-                        const Val<u32>& tiles_q, const Val<u32>& first_q) {
+  TileCoordinate seen_by(const Sequence& s, const Val<u32>& tile, const Val<u32>& tiles_m,
+                         const Val<u32>& tiles_q, const Val<u32>& first_q, const Val<u32>& part) {
     const auto key0 = tile * std::uint32_t(kKeys);
     const auto key = bits<s32>(key0) - bits<s32>(s.n_kv - s.n_q);  // in terms of queries
     const Val<s32> zero(0);
@@ -245,10 +274,10 @@ class BackwardSm90 {
                                                dsl::min(tiles_up_to(key - p_.window_right), tiles_q - 1u))
                                       : Val<u32>(0);
     const auto& begin = seen;
-    if (!f_.window_left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q};
+    if (!f_.window_left) return {s, tile, key0, begin, tiles_q, tiles_m, first_q, part};
     const auto end = tiles_up_to(dsl::min(bits<s32>(s.n_q), key + kKeys + p_.window_left) + (M - 1));
     const auto last = f_.key_lengths ? tile + 1u >= tiles_m : tile + 1u == tiles_m;
-    return {s, tile, key0, begin, select(last, tiles_q, dsl::max(end, begin + 1u)), tiles_m, first_q};
+    return {s, tile, key0, begin, select(last, tiles_q, dsl::max(end, begin + 1u)), tiles_m, first_q, part};
   }
   /// Whole tiles of queries in `rows`, which may be negative.
   static Val<u32> tiles_up_to(const Val<s32>& rows) {
@@ -261,16 +290,17 @@ class BackwardSm90 {
     const auto key = bits<u32>(dsl::max(query - p_.window_left, Val<s32>(0)));
     return select(tile == 0u, Val<u32>(0), dsl::min(key / std::uint32_t(kKeys), at.tiles_m - 1u));
   }
-  Val<u32> iterations_of(const TileCoordinate& at) { return (at.stop - at.begin) * p_.group; }
-  // Blocks of a head begin at different tiles, or all would add to one place. In order they cannot.
-  Val<u32> first_tile(const TileCoordinate& at) {
-    return t_.spread ? at.stop - 1u - at.tile % (at.stop - at.begin) : at.stop - 1u;
+  Visits visits_of(const TileCoordinate& at) {
+    const auto all = (at.stop - at.begin) * p_.group;
+    if (!t_.split) return {{at.stop - 1u, Val<u32>(0)}, all};
+    const auto first = all * at.part / g_.splits, end = all * (at.part + 1u) / g_.splits;
+    return {{at.stop - 1u - first / p_.group, first % p_.group}, end - first};
   }
-  /// Downwards, then from the end; the next head comes after all tiles of this one.
-  std::tuple<Val<u32>, Val<u32>> next_tile(const TileCoordinate& at, const Val<u32>& tile,
-                                           const Val<u32>& member) {
-    const auto next = select(tile == at.begin, at.stop, tile) - 1u;
-    return {next, select(next == first_tile(at), member + 1u, member)};
+  /// All heads of a tile, then the tile before it: under bounds, blocks of later keys begin where the first ones
+  /// do, and who waits for another's sum does not wait for whole heads.
+  QueryTile next_tile(const QueryTile& now) {
+    const auto next = now.member + 1u, wrapped = next == p_.group;
+    return {select(wrapped, now.tile - 1u, now.tile), select(wrapped, Val<u32>(0), next)};
   }
   /// Number of the tile of queries among those of all heads.
   Val<u32> query_tile(const TileCoordinate& at, const Val<u32>& member, const Val<u32>& tile) {
@@ -281,11 +311,18 @@ class BackwardSm90 {
 
   /// The first tile owes queries zeros.
   static Val<pred> has_keys(const TileCoordinate& at) { return (at.tile == 0u) | (at.key0 < at.s.n_kv); }
+  /// Whether a block may have nothing to do, and whether it has something.
+  bool may_idle() const { return f_.key_lengths || t_.split; }
+  Val<pred> works(const TileCoordinate& at) {
+    if (!t_.split) return has_keys(at);
+    const auto some = visits_of(at).count > 0u;
+    return f_.key_lengths ? has_keys(at) & some : some;
+  }
 
   // ------------------------------------------------------------ the producer
   void produce_if_keys(Thread& t, const TileCoordinate& at) {
-    if (f_.key_lengths)
-      k_.if_(has_keys(at), [&] { produce(t, at); });
+    if (may_idle())
+      k_.if_(works(at), [&] { produce(t, at); });
     else
       produce(t, at);
   }
@@ -295,21 +332,24 @@ class BackwardSm90 {
     };
     kv_ring_.fill(t, row_of(keys_, rows(MapOf::k, at.s.head_kv), at.key0),
                   row_of(values_, rows(MapOf::v, at.s.head_kv), at.key0));
-    k_.loop(iterations_of(at), std::tuple(first_tile(at), Val<u32>(0)), [&](Val<u32>, auto now) {
+    const auto visits = visits_of(at);
+    k_.loop(visits.count, std::tuple(visits.first.tile, visits.first.member), [&](Val<u32>, auto now) {
       const auto [tile, member] = now;
       const auto head = at.s.head + member, row = tile * std::uint32_t(M);
       q_ring_.fill(t, row_of(q_, rows(MapOf::q, head), row),
                    dsl::at(stats_, 0, query_tile(at, member, tile) * std::uint32_t(M)));
       o_ring_.fill(t, row_of(d_o_, rows(MapOf::o, head), row));
-      return next_tile(at, tile, member);
+      const auto next = next_tile({tile, member});
+      return std::tuple(next.tile, next.member);
     });
   }
 
   // ------------------------------------------------------------ a warpgroup
-  // Keys behind a length get zeros from a block that adds to no query: no block waits for it.
+  // Keys behind a length get zeros from a block that adds to no query: no block waits for it. Of few queries, some
+  // blocks that share them have none.
   void consume_if_keys(Warpgroup& wg, const TileCoordinate& at) {
-    if (!f_.key_lengths) return consume(wg, at);
-    const auto there = assume_uniform(has_keys(at), Uniform::warpgroup);
+    if (!may_idle()) return consume(wg, at);
+    const auto there = assume_uniform(works(at), Uniform::warpgroup);
     k_.if_(there, [&] { consume(wg, at); });
     k_.if_(!there, [&] {
       const auto key = at.key0 + wg.index * 64u + accumulator_origin(wg).row;
@@ -323,10 +363,11 @@ class BackwardSm90 {
     auto scores = wgmma(wg, fresh<f32, 64, M>(wg), keys, query.template get<0>(), deep(t_.used_d_qk));
     const auto origin = accumulator_origin(wg);
     const Own own{at, keys, keys_values.template get<1>(), origin, at.key0 + wg.index * 64u + origin.row};
-    const auto iterations = iterations_of(at);
+    const auto visits = visits_of(at);
+    const auto& iterations = visits.count;
     Carried last = k_.loop(iterations - 1u,
                            Carried{std::move(scores), std::move(query), zeros<f32, 64, D>(wg),
-                                   zeros<f32, 64, D>(wg), first_tile(at), Val<u32>(0)},
+                                   zeros<f32, 64, D>(wg), visits.first.tile, visits.first.member},
                            [&](Val<u32> i, Carried now) { return step<true>(wg, own, i, std::move(now)); });
     auto done = step<false>(wg, own, iterations - 1u, std::move(last));
     std::move(keys_values).release(wg);
@@ -381,8 +422,9 @@ class BackwardSm90 {
       auto scores = wgmma(wg, FreshAcc<f32, 64, M>{s.owned().alias()}, own.keys, next.template get<0>(),
                           deep(t_.used_d_qk));
       finish();
-      const auto [next_at, next_member] = next_tile(own.at, tile, member);
-      return Carried{std::move(scores), std::move(next), std::move(dk), std::move(dv), next_at, next_member};
+      const auto then = next_tile({tile, member});
+      return Carried{std::move(scores), std::move(next), std::move(dk),
+                     std::move(dv),     then.tile,       then.member};
     } else {
       finish();
       return std::pair(std::move(dk), std::move(dv));
@@ -543,6 +585,12 @@ class BackwardSm90 {
   // ------------------------------------------------------------ results
   void store_both(Warpgroup& wg, const TileCoordinate& at, const Val<u32>& key, const Accumulators& d_k,
                   const Accumulators& d_v) {
+    if (t_.split) {
+      const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv;
+      store_partial_sums<D>(k_, wg, g_, pair * p_.tiles_m + at.tile, at.part, d_k);
+      store_partial_sums<D>(k_, wg, g_, (pair + p_.pairs) * p_.tiles_m + at.tile, at.part, d_v);
+      return;
+    }
     store(wg, g_.d_k, at, key, p_.k_batch, p_.k_head, p_.k_row, p_.d_qk, p_.scale, d_k);
     store(wg, g_.d_v, at, key, p_.v_batch, p_.v_head, p_.v_row, p_.d_v, Val<f32>(1.0f), d_v);
   }

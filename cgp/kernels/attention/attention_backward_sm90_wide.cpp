@@ -35,10 +35,8 @@ Variant wide_variant(const AttentionBackwardConfig& c) {
 std::uint32_t wide_head_swizzle(const AttentionProblem& p, bool persistent, std::uint64_t pairs,
                                 std::uint64_t head_bytes) {
   const bool bounded = p.causal || p.window_left >= 0 || p.window_right >= 0;
-  std::uint64_t heads = 1;
-  while (bounded && !persistent && heads * 2 * head_bytes <= (34u << 20) && pairs % (heads * 2) == 0)
-    heads *= 2;
-  return std::uint32_t(heads);
+  if (!bounded || persistent) return 1;
+  return even_groups(pairs, (34u << 20) / std::max<std::uint64_t>(1, head_bytes));
 }
 
 }  // namespace
@@ -52,7 +50,11 @@ std::vector<AttentionBackwardConfig> backward_wide(const AttentionProblem& p,
   auto delta = all, d_k = all, d_v = all, d_q = all;
   d_k.step = BackwardStep::d_k, d_v.step = BackwardStep::d_v, d_q.step = BackwardStep::d_q;
   delta.d_qk = delta.d_v = 256, delta.features = {}, delta.features.packed = f.packed;
-  return {delta, d_k, d_v, d_q};
+  d_q.tune.split = false;
+  if (!tune.split) return {delta, d_k, d_v, d_q};
+  auto d_kv = all;
+  d_kv.step = BackwardStep::d_kv, d_kv.features = {};
+  return {delta, d_k, d_v, d_q, d_kv};
 }
 Variant backward_wide_variant(const AttentionBackwardConfig& c) {
   return c.d_qk == 192 ? wide_variant<192, 128>(c) : wide_variant<256, 256>(c);
@@ -64,11 +66,14 @@ AttentionBackwardSm90Tuning tune_backward_wide(const AttentionProblem& p) {
   t.order = AddOrder::any;
   // As in the forward pass: a fixed order of tiles is out of balance where sequences differ.
   t.persistent = !p.packed && !p.key_lengths && (!bounded || std::max(p.n_q, p.n_kv) <= 4096);
+  t.splits = backward_splits(p), t.split = t.splits > 1;
   return t;
 }
 
-std::uint64_t backward_wide_workspace(const AttentionProblem& p, std::uint64_t total_q) {
-  return stats_rows(p, total_q) * 8;
+std::uint64_t backward_wide_workspace(const AttentionProblem& p, std::uint64_t total_q,
+                                      std::uint64_t splits) {
+  const std::uint64_t keys = p.batch * p.heads_kv * wide_tiles(p.n_kv, kWideOwn) * kWideOwn;
+  return stats_rows(p, total_q) * 8 + (splits > 1 ? 2 * splits * keys * 256 * sizeof(float) : 0);
 }
 
 void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, const AttentionProblem& p,
@@ -79,6 +84,8 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
   const auto total_q = packed_rows(p, at), total_kv = at.total_kv ? at.total_kv : p.batch * p.n_kv;
   own.stats_rows = stats_rows(p, total_q);
   own.tiles_q = std::uint32_t(stats_tiles(p, total_q));
+  const auto splits = std::uint64_t(c.sm90.split ? c.sm90.splits : 1);
+  own.partial_d_kv = g.workspace + own.stats_rows * 8, own.splits = std::uint32_t(splits);
   auto n = attention_arguments(p, at);
   load(device, c.kernels[0])(s, runtime::grid_for(own.stats_rows / kWideOther, 1), n, own);
   const auto sms = std::uint64_t(std::max(1, device.info().sm_count));
@@ -94,7 +101,7 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
     const std::uint64_t pairs = (p.packed ? 1 : p.batch) * (queries ? p.heads_q : p.heads_kv);
     const std::uint64_t tiles_m = p.packed ? packed_tiles(queries ? total_q : total_kv, p.batch, kWideOwn)
                                            : wide_tiles(queries ? p.n_q : p.n_kv, kWideOwn);
-    const std::uint64_t tiles = tiles_m * pairs;
+    const std::uint64_t tiles = tiles_m * pairs * (queries ? 1 : splits);
     n.tiles_m = std::uint32_t(tiles_m), n.tiles = std::uint32_t(tiles), n.pairs = std::uint32_t(pairs);
     // Of all heads the tiles of a packed sequence come together.
     n.head_swizzle = p.packed ? std::uint32_t(pairs)
@@ -106,7 +113,12 @@ void run_backward_wide(runtime::Stream& s, const AttentionBackwardChoice& c, con
        map(2, !queries, true), map(3, !queries, false),
        backward_stats_map(device, fn, 4, own.stats, own.stats_rows), n, own);
   };
-  run(1, false), run(2, false), run(3, true);
+  run(1, false), run(2, false);
+  const auto of_keys = n;
+  run(3, true);
+  if (c.sm90.split)
+    load(device, c.kernels[4])(
+        s, runtime::grid_for(std::uint64_t(2 * 256 / 64) * of_keys.tiles_m * of_keys.pairs, 1), of_keys, own);
 }
 
 }  // namespace cgp::kernels::attention_impl

@@ -10,6 +10,7 @@
 //            warpgroup's arithmetic lies under the other's products
 //   memory   own rows are loaded once; what both products read has two stages (d_v: three), the other operand
 //            one (d_v: two); own rows are freed at the last product that reads them
+//   split    several blocks share the query heads of a tile of keys: what each has goes to memory, and d_kv sums it
 //   scores   a kernel needs one number of a score, the probability or its product with a modification's slope,
 //            so all modifications of scores fit into registers
 //   needs    sm_90a; f16 or bf16; rows at multiples of 16 bytes
@@ -89,6 +90,7 @@ class WideSm90 {
     Sequence s;  ///< of keys: of the group's first head
     Val<u32> own0;
     Val<u32> begin, stop;  ///< tiles of the other side that see some own row; at least one
+    Val<u32> part;         ///< of the blocks that share the query heads of these keys
   };
   struct Own {  ///< what a warpgroup knows
     const TileCoordinate& at;
@@ -119,20 +121,23 @@ class WideSm90 {
     });
   }
   TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
-    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
+    const auto [bh, of_head] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x(),
+                                            t_.split ? p_.tiles_m * g_.splits : p_.tiles_m);
+    const auto tile = t_.split ? of_head / g_.splits : of_head,
+               part = t_.split ? of_head % g_.splits : Val<u32>(0);
     // Under a causal bound the longest come first: first keys, last queries.
     if (f_.packed) {
       const auto of = tile_of_sequence(k_, p_, queries_ ? p_.cu_seqlens_q : p_.cu_seqlens_kv, kWideOwn,
                                        queries_ ? p_.tiles_m - 1 - tile : tile);
       const Sequence s = sequence_of(f_, p_, of.batch, queries_ ? bh : bh * p_.group, over);
-      return visits(s, assume_uniform(of.tile * std::uint32_t(kWideOwn), over));
+      return visits(s, assume_uniform(of.tile * std::uint32_t(kWideOwn), over), part);
     }
     const auto heads = queries_ ? p_.heads_q : p_.heads_q / p_.group;
     const auto head = bh % heads;
     const Sequence s = sequence_of(f_, p_, bh / heads, queries_ ? head : head * p_.group, over);
-    return visits(s, (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn));
+    return visits(s, (queries_ ? p_.tiles_m - 1 - tile : tile) * std::uint32_t(kWideOwn), part);
   }
-  TileCoordinate visits(const Sequence& s, const Val<u32>& own0) {
+  TileCoordinate visits(const Sequence& s, const Val<u32>& own0, const Val<u32>& part) {
     const auto first = bits<s32>(own0) + shift(s);
     const auto tiles_in = [](const Val<s32>& rows) {
       return bits<u32>(dsl::max(rows, Val<s32>(0))) / std::uint32_t(M);
@@ -142,13 +147,16 @@ class WideSm90 {
     const auto stop =
         is_high() ? dsl::max(dsl::min(tiles_in(first + high() + (kWideOwn + M - 1)), all), begin + 1) : all;
     // Keys behind the length only owe zeros.
-    if (f_.key_lengths && !queries_) return {s, own0, begin, select(own0 < s.n_kv, stop, begin + 1)};
-    return {s, own0, begin, stop};
+    if (f_.key_lengths && !queries_) return {s, own0, begin, select(own0 < s.n_kv, stop, begin + 1), part};
+    return {s, own0, begin, stop, part};
   }
   Val<u32> iterations_of(const TileCoordinate& at) {
     const auto tiles = at.stop - at.begin;
-    return queries_ ? tiles : tiles * p_.group;
+    if (queries_) return tiles;
+    return tiles * (t_.split ? member_of(at.part + 1u) - member_of(at.part) : p_.group);
   }
+  /// First query head of the group that a part has.
+  Val<u32> member_of(const Val<u32>& part) { return t_.split ? part * p_.group / g_.splits : Val<u32>(0); }
   // Blocks of a head that run together read the same tiles: queries from the last down, keys from the first
   // up.
   Val<u32> first_tile(const TileCoordinate& at) { return queries_ ? at.begin : at.stop - 1u; }
@@ -176,12 +184,12 @@ class WideSm90 {
       if (stats_) stats_->fill(t, dsl::at(maps_.stats, 0, stats_row(at, member, tile * std::uint32_t(M))));
     };
     const auto first = first_tile(at);
-    const Val<u32> zero(0);
-    scores(first, zero);  // in the order in which room comes free
+    const auto member0 = member_of(at.part);
+    scores(first, member0);  // in the order in which room comes free
     own_.template fill<0>(t, own(maps_.own_scores, queries_ ? MapOf::q : MapOf::k));
     if constexpr (!Values) own_.template fill<1>(t, own(maps_.own_up, queries_ ? MapOf::o : MapOf::v));
-    other(up_, maps_.up, for_up, first, zero);
-    k_.loop(iterations_of(at) - 1u, std::tuple(first, zero), [&](Val<u32>, auto before) {
+    other(up_, maps_.up, for_up, first, member0);
+    k_.loop(iterations_of(at) - 1u, std::tuple(first, member0), [&](Val<u32>, auto before) {
       const auto [tile, member] = next_tile(at, std::get<0>(before), std::get<1>(before));
       scores(tile, member);
       other(up_, maps_.up, for_up, tile, member);
@@ -209,9 +217,15 @@ class WideSm90 {
     const auto iterations = iterations_of(at);
     Carried last = k_.loop(iterations - 1u,
                            Carried{std::move(scores), std::move(stage), zeros<f32, 64, kColumns>(wg),
-                                   first_tile(at), Val<u32>(0)},
+                                   first_tile(at), member_of(at.part)},
                            [&](Val<u32>, Carried now) { return step<true>(wg, own, std::move(now)); });
     const auto sum = step<false>(wg, own, std::move(last));
+    if (t_.split) {
+      const auto pair = at.s.batch * (p_.heads_q / p_.group) + at.s.head_kv + p_.pairs * (Values ? 1u : 0u);
+      store_partial_sums<kColumns>(k_, wg, g_, pair * p_.tiles_m + at.own0 / std::uint32_t(kWideOwn), at.part,
+                                   sum);
+      return;
+    }
     const auto store = [&](const Val<u64>& address, const Val<u32>& head, const Val<u64>& batch,
                            const Val<u64>& heads, const Val<u64>& pitch, const Val<u32>& rows) {
       const auto& before = queries_ ? at.s.first_q : at.s.first_kv;

@@ -665,9 +665,7 @@ void run_all(Bench& b) {
   sweep_fp8_short(b);
   sweep_pingpong(b);
   std::vector<AttentionBackwardSm90Tuning> of_sm90;
-  for (int partial : {1, 2})
-    for (bool spread : {false, true})
-      of_sm90.push_back({.partial = partial, .order = AddOrder::any, .spread = spread});
+  for (int partial : {1, 2}) of_sm90.push_back({.partial = partial, .order = AddOrder::any});
   for (bool persistent : {false, true})
     of_sm90.push_back({.partial = 1, .order = AddOrder::first_stores, .persistent = persistent});
   for (int head_swizzle : {0, 1, 2, 4, 8, 16, 32})

@@ -70,9 +70,9 @@ TEST(attention_backward_config, names_are_read_back) {
   p.n_q = p.n_kv = 9;
   for (AddOrder order : {AddOrder::any, AddOrder::first_stores, AddOrder::ordered})
     for (int partial : {1, 2})
-      for (bool spread : {false, true}) {
+      for (bool split : {false, true}) {
         AttentionBackwardSm90Tuning t;
-        t.order = order, t.partial = partial, t.spread = spread && order == AddOrder::any;
+        t.order = order, t.partial = partial, t.split = split;
         add(choose_attention_backward_sm90(p, t));
       }
   std::set<std::string> names;

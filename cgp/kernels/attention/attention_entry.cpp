@@ -233,12 +233,15 @@ std::unique_ptr<Case> prepare(const runtime::Device& d, const Options& o,
   tune.warpgroups = int(o.size("warpgroups"));
   tune.pingpong = pingpong(o);
   tune.q_tiles = int(o.size("q_tiles")), tune.promoted = p.promoted;
-  tune.persistent = o.flag("persistent"), tune.lazy_rescale = o.flag("lazy_rescale"),
+  tune.splits = int(o.size("splits")), tune.split = tune.splits > 1, tune.dynamic = o.flag("dynamic");
+  tune.persistent = o.flag("persistent") && !tune.split, tune.lazy_rescale = o.flag("lazy_rescale"),
   tune.polynomial = int(o.size("polynomial"));
+  if (tune.splits < 1 || tune.splits > 32)
+    throw ArgumentError(text::cat("attention: splits = ", tune.splits, " is not 1 to 32"));
   const AttentionSm90Tuning plain;
   if (!tune.warpgroups && (tune.pingpong != plain.pingpong || tune.q_tiles != plain.q_tiles ||
-                           tune.persistent != plain.persistent || tune.lazy_rescale != plain.lazy_rescale ||
-                           tune.polynomial != plain.polynomial))
+                           tune.persistent != plain.persistent || tune.dynamic || tune.split ||
+                           tune.lazy_rescale != plain.lazy_rescale || tune.polynomial != plain.polynomial))
     throw ArgumentError({"attention: options of sm90 are given without warpgroups, and would have no effect",
                          {},
                          {},
@@ -281,6 +284,8 @@ KernelEntry attention_entry() {
       {"pingpong", "none",
        "warpgroups issue products in turn: none, issue (until issued) or scores (until there) (sm90)"},
       {"persistent", "1", "one block per SM walks over the tiles (sm90)"},
+      {"dynamic", "0", "persistent blocks take tiles one by one (sm90)"},
+      {"splits", "1", "blocks that share the keys of a tile, 1 to 32 (sm90)"},
       {"lazy_rescale", "1", "o is rescaled only when a maximum grew by more than 2^8 (sm90)"},
       {"polynomial", "0", "of 16 exponentials, computed by polynomials (sm90)"},
       {"variant", "auto", "auto, simt, mma, sm90 or split_kv"}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The parameters of attention kernels: AttentionParams in kernels, AttentionArguments in launches.
+#include <algorithm>
 #include <bit>
 
 #include "cgp/dsl/core/kernel_params.h"
@@ -24,9 +25,13 @@ struct AttentionParamsOf {
   V<u32> batch, heads_q, group, n_q, n_kv, d_qk, d_v;  ///< group: query heads of a key head
   V<s32> window_left, window_right;                    ///< far outside where there is no limit
   V<f32> scale, scale_log2, soft_cap, inverse_cap;
-  V<f32> negative;                        ///< -1, which only the launch knows
-  V<u32> tiles_m, tiles, pairs;           ///< tiles of a head; of all; heads of all sequences
-  V<u32> head_swizzle;                    ///< heads that are visited together
+  V<f32> negative;               ///< -1, which only the launch knows
+  V<u32> tiles_m, tiles, pairs;  ///< tiles of a head; of all; heads of all sequences
+  V<u32> head_swizzle;           ///< heads that are visited together
+  V<u64> tickets;                ///< u32: the next tile, where blocks take them one by one; 0 before
+  V<u64> partial_o,
+      partial_lse;  ///< where blocks share keys: f32 [split][batch][head][row][d_v] and without d_v
+  V<u32> splits;    ///< blocks that share a tile's keys
   V<u32> q_unit, k_unit, v_unit, o_unit;  ///< powers of two, see AttentionRows
 };
 using AttentionParams = AttentionParamsOf<dsl::Val>;
@@ -55,6 +60,13 @@ inline std::uint64_t packed_tiles(std::uint64_t total, std::uint64_t batch, std:
 /// Rows of queries in memory, or as many as there may be.
 inline std::uint64_t packed_rows(const AttentionProblem& p, const AttentionAddresses& at) {
   return at.total_q ? at.total_q : p.batch * p.n_q;
+}
+
+/// Heads that are visited together: of `pairs`, at most `most`, in groups of one size as nearly as may be, since SMs
+/// idle behind a small last one.
+inline std::uint32_t even_groups(std::uint64_t pairs, std::uint64_t most) {
+  const auto groups = (pairs + std::max<std::uint64_t>(1, most) - 1) / std::max<std::uint64_t>(1, most);
+  return std::uint32_t((pairs + groups - 1) / std::max<std::uint64_t>(1, groups));
 }
 
 /// Which rows a tensor map shows: those of [batch, heads, rows, d].

@@ -7,12 +7,16 @@
 //            while both run; with pingpong the warpgroups issue in turn, so that the softmax of one runs under
 //            the products of another
 //   memory   k and v in rings of tiles; scores, probabilities and accumulators stay in registers: p is operand A
+//   tiles    dynamic: the producer takes the next one and tells the warpgroups, so that tiles of many lengths end
+//            together; split: several blocks have a part of a tile's keys each (attention_combine.cpp)
 //   rescale  lazy: o is rescaled only when a row's maximum grew by more than 2^8
 //   e4m3     attention_sm90_fp8.h transposes v for the tensor core; p is scaled to use the type's range
 //   needs    sm_90a; f16, bf16 or e4m3; rows at multiples of 16 bytes
 #include "cgp/base/error.h"
+#include "cgp/dsl/memory/atomic.h"
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/cluster.h"
+#include "cgp/dsl/pipeline/work_broadcast.h"
 #include "cgp/kernels/attention/attention_quad.h"
 #include "cgp/kernels/attention/attention_score.h"
 #include "cgp/kernels/attention/attention_sm90_fp8.h"
@@ -95,9 +99,14 @@ class ForwardSm90 {
         v_(k, t_.stages, load_, math_) {
     if (t_.warpgroups == 1) t_.pingpong = Pingpong::none;
     if (t_.pingpong != Pingpong::none) pingpong_.emplace(k, math_);
+    k.require(!t_.dynamic || (t_.persistent && !fp8 && !f_.packed),
+              "persistent blocks take tiles one by one, of operands of 16 bits that are not packed");
+    k.require(!t_.split || (!t_.persistent && !fp8 && !f_.packed),
+              "blocks that are not persistent share keys, of operands of 16 bits that are not packed");
   }
 
   void run() {
+    if (t_.dynamic) return walk_by_tickets();
     const auto tiles = tiles_of_block();
     load_.run([&](Warpgroup& wg) {
       wg.one_thread([&](Thread& t) {
@@ -106,7 +115,7 @@ class ForwardSm90 {
       if constexpr (fp8)
         v_.transposers(wg, [&](Warp& w) {
           walk(tiles, Uniform::warp, [&](const TileCoordinate& at) {
-            const Blocks b = blocks(at.s, at.m0);
+            const Blocks b = blocks(at);
             k_.loop(b.end - b.begin, [&](Val<u32>) { v_.transpose(w); });
           });
         });
@@ -121,6 +130,7 @@ class ForwardSm90 {
   struct TileCoordinate {
     Sequence s;
     Val<u32> m0;
+    Val<u32> part;  ///< of the blocks that share its keys
   };
   struct Blocks {
     Val<u32> begin, full_begin, full_end, end;
@@ -138,26 +148,68 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ which tile
   Val<u32> tiles_of_block() { return t_.persistent ? rounds_of_block(k_, p_.tiles) : Val<u32>(1); }
-  TileCoordinate coordinate(const Val<u32>& r, Uniform over) {
-    const auto [bh, tile] = tile_of_head(p_, t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x());
-    const auto m = p_.tiles_m - 1 - tile;
+  TileCoordinate coordinate(const Val<u32>& index, Uniform over) {
+    const auto [bh, at] = tile_of_head(p_, index, t_.split ? p_.tiles_m * p_.splits : p_.tiles_m);
+    const auto part = t_.split ? at % p_.splits : Val<u32>(0);
+    const auto m = p_.tiles_m - 1 - (t_.split ? at / p_.splits : at);
     if (!f_.packed)
-      return {sequence_of(f_, p_, bh / p_.heads_q, bh % p_.heads_q, over), m * std::uint32_t(rows())};
+      return {sequence_of(f_, p_, bh / p_.heads_q, bh % p_.heads_q, over), m * std::uint32_t(rows()), part};
     const auto of = tile_of_sequence(k_, p_, p_.cu_seqlens_q, rows(), m);
-    return {sequence_of(f_, p_, of.batch, bh, over), assume_uniform(of.tile * std::uint32_t(rows()), over)};
+    return {sequence_of(f_, p_, of.batch, bh, over), assume_uniform(of.tile * std::uint32_t(rows()), over),
+            part};
   }
   template <class Body>
   void walk(const Val<u32>& tiles, Uniform over, Body&& body) {
     k_.loop(tiles, [&](Val<u32> r) {
-      const TileCoordinate at = coordinate(r, over);
+      const TileCoordinate at = coordinate(t_.persistent ? tile_of_round(k_, r) : k_.ctaid_x(), over);
       if (f_.packed)
         k_.if_(at.m0 < at.s.n_q, [&] { body(at); });
       else
         body(at);
     });
   }
-  // Tiles of keys: [begin, end) are visited, at least one; all of [full_begin, full_end) is allowed.
-  Blocks blocks(const Sequence& s, const Val<u32>& m0) {
+  // The producer takes the next tile and tells which; it loads while the warpgroups still compute.
+  void walk_by_tickets() {
+    WorkBroadcast mail(k_, 1, 2, math_);
+    const auto go_on = [&](const Val<u32>& index, Uniform u) { return assume_uniform(index < p_.tiles, u); };
+    load_.run([&](Warpgroup& wg) {
+      wg.one_warp([&](Warp& w) {
+        const auto take = [&] {
+          const auto taken = k_.if_(
+              w.lane() == 0u, [&] { return atom<relaxed, gpu, op::add>(Out<u32>(p_.tickets), 0, 1u); },
+              [] { return Val<u32>(0); });
+          return shfl<idx>(w, taken, 0);
+        };
+        const auto end = k_.while_(
+            take(), [&](const Val<u32>& index) { return go_on(index, Uniform::warp); },
+            [&](const Val<u32>& index) {
+              mail.send(w, {index});
+              w.one_thread([&](Thread& t) { produce(t, coordinate(index, Uniform::thread)); });
+              return take();
+            });
+        mail.send(w, {end});
+      });
+    });
+    math_.run([&](Warpgroup& wg) {
+      (void)k_.while_(
+          mail.receive(wg)[0], [&](const Val<u32>& index) { return go_on(index, Uniform::warpgroup); },
+          [&](const Val<u32>& index) {
+            consume(wg, coordinate(assume_uniform(index, Uniform::warpgroup), Uniform::warpgroup));
+            return mail.receive(wg)[0];
+          });
+    });
+  }
+  // Tiles of keys: [begin, end) are visited, at least one (of a part: none where begin == end); all of [full_begin, full_end) is allowed.
+  Blocks blocks(const TileCoordinate& at) {
+    const Blocks all = blocks_of_tile(at.s, at.m0);
+    if (!t_.split) return all;
+    const auto count = all.end - all.begin, begin = all.begin + count * at.part / p_.splits,
+               end = all.begin + count * (at.part + 1u) / p_.splits;
+    const auto full_end =
+        dsl::max(dsl::min(all.full_end, end - select(end > begin, Val<u32>(1), Val<u32>(0))), begin);
+    return {begin, dsl::min(dsl::max(all.full_begin, begin), full_end), full_end, end};
+  }
+  Blocks blocks_of_tile(const Sequence& s, const Val<u32>& m0) {
     const auto n = bits<s32>(s.n_kv), shift = n - bits<s32>(s.n_q), m = bits<s32>(m0) + shift;
     const Val<s32> zero(0);
     const auto all = dsl::max(bits<s32>((s.n_kv + (BN - 1)) / std::uint32_t(BN)), Val<s32>(1));
@@ -177,8 +229,14 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ the producer
   void produce(Thread& t, const TileCoordinate& at) {
+    const Blocks b = blocks(at);
+    if (t_.split)
+      k_.if_(b.end > b.begin, [&] { produce(t, at, b); });
+    else
+      produce(t, at, b);
+  }
+  void produce(Thread& t, const TileCoordinate& at, const Blocks& b) {
     const Sequence& s = at.s;
-    const Blocks b = blocks(s, at.m0);
     const auto rows = [&](MapOf which, const Val<u32>& head) { return rows_of_map(f_, p_, s, which, head); };
     const auto q = rows(MapOf::q, s.head), k = rows(MapOf::k, s.head_kv), v = rows(MapOf::v, s.head_kv);
     const auto key = [&](const Val<u32>& n) { k_ring_.fill(t, row_of(keys_, k, n * std::uint32_t(BN))); };
@@ -195,8 +253,26 @@ class ForwardSm90 {
 
   // ------------------------------------------------------------ a warpgroup
   void consume(Warpgroup& wg, const TileCoordinate& at) {
+    const Blocks b = blocks(at);
+    if (!t_.split) return consume(wg, at, b);
+    const auto some = assume_uniform(b.end > b.begin, Uniform::warpgroup);
+    k_.if_(some, [&] { consume(wg, at, b); });
+    k_.if_(!some, [&] {
+      const auto origin = accumulator_origin(wg);
+      for (int h = 0; h < 2; ++h) {
+        const auto row = at.m0 + wg.index * 64u + origin.row + std::uint32_t(8 * h);
+        Out<f32>(p_.partial_lse)
+            .st_if((row < at.s.n_q) & (origin.col == 0u), part_row(at, row), Val<f32>(kNever));
+      }
+    });
+  }
+  /// Of all rows of all parts.
+  Val<u64> part_row(const TileCoordinate& at, const Val<u32>& row) {
+    const auto head = (at.part * p_.batch + at.s.batch) * p_.heads_q + at.s.head;
+    return to<u64>(head) * to<u64>(p_.n_q) + to<u64>(row);
+  }
+  void consume(Warpgroup& wg, const TileCoordinate& at, const Blocks& b) {
     const Sequence& s = at.s;
-    const Blocks b = blocks(s, at.m0);
     const auto origin = accumulator_origin(wg);
     const auto row = at.m0 + wg.index * 64u + origin.row;
     const Shape shape(f_, p_, s, result_type());
@@ -241,7 +317,7 @@ class ForwardSm90 {
     Carried done = f_.window_left ? run(b.full_begin, b.begin, true, std::move(inner)) : std::move(inner);
     std::move(q).release(wg);
     auto o = multiply(wg, std::move(std::get<3>(done)), std::get<2>(done)).wait(wg);
-    finish(w, s, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
+    finish(w, at, head, row, origin.col, std::get<0>(done), std::get<1>(done), std::move(o));
   }
 
   template <class Q>
@@ -409,15 +485,21 @@ class ForwardSm90 {
   Val<b32> packed(const Val<f32>& low, const Val<f32>& high) const {
     return result_type() == DType::bf16 ? dsl::pack<bf16>(low, high) : dsl::pack<f16>(low, high);
   }
-  void finish(Warp& w, const Sequence& s, const Head& head, const Val<u32>& row, const Val<u32>& col,
+  void finish(Warp& w, const TileCoordinate& at, const Head& head, const Val<u32>& row, const Val<u32>& col,
               const Pair& max, const Pair& partial, Out64 o) {
     const auto plus = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
     const Pair sum{reduce(w, partial[0], plus, 4), reduce(w, partial[1], plus, 4)};
     const auto quad = w.lane() & 3u;
+    const Sequence& s = at.s;
     for (int h = 0; h < 2; ++h) {
       const auto r = row + std::uint32_t(8 * h);
       const auto there = r < s.n_q;
       const auto& of_row = sum[std::size_t(h)];
+      if (t_.split) {
+        store_part(at, r, there, quad, col, h, log_sum(max[std::size_t(h)], head.exponent_scale, of_row),
+                   inverse_or_zero(of_row), o);
+        continue;
+      }
       if (f_.lse)
         lse_row(p_, s).st_if(there & (col == 0u), r,
                              log_sum(max[std::size_t(h)], head.exponent_scale,
@@ -434,6 +516,15 @@ class ForwardSm90 {
       else
         store(w, base.at(quad * 4u), o, h, quad, inverse, there);
     }
+  }
+  void store_part(const TileCoordinate& at, const Val<u32>& row, const Val<pred>& there, const Val<u32>& quad,
+                  const Val<u32>& col, int h, const Val<f32>& lse, const Val<f32>& inverse, const Out64& o) {
+    const auto place = part_row(at, row);
+    Out<f32>(p_.partial_lse).st_if(there & (col == 0u), place, lse);
+    const auto to_row = Out<f32>(p_.partial_o).at(place * to<u64>(p_.d_v)).at(quad * 2u);
+    for (int j = 0; j < DV / 8; ++j)
+      to_row.template st_if<2>(there & (p_.d_v > std::uint32_t(8 * j)), 4 * j,
+                               RegGroup<f32, 2>(o[4 * j + 2 * h] * inverse, o[4 * j + 2 * h + 1] * inverse));
   }
   template <class Base>
   void store(Warp& w, const Base& base, const Out64& o, int h, const Val<u32>& quad, const Val<f32>& inverse,

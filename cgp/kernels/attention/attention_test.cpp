@@ -147,6 +147,55 @@ TEST(attention_sm90, tunings) {
                                        {"causal", "1"}});
 }
 
+// Blocks that take tiles one by one, with more tiles than SMs.
+TEST(attention_sm90, dynamic_tiles) {
+  const auto run = [](OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"variant", "sm90"}, {"dynamic", "1"}, {"batch", "1"}};
+    for (const auto& e : extra) all.push_back(e);
+    all.resize(11, {"lse", "1"});
+    expect_right(attention_entry(),
+                 {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10]});
+  };
+  run({{"heads", "134"},
+       {"n", "12"},
+       {"n_kv", "60"},
+       {"d", "64"},
+       {"warpgroups", "2"},
+       {"q_tiles", "2"},
+       {"causal", "1"}});
+  run({{"heads", "3"},
+       {"n", "300"},
+       {"n_kv", "200"},
+       {"d", "128"},
+       {"warpgroups", "2"},
+       {"pingpong", "issue"},
+       {"causal", "1"}});
+  run({{"heads", "2"}, {"n", "300"}, {"n_kv", "200"}, {"d", "192"}, {"warpgroups", "2"}, {"left", "70"}});
+}
+
+// Several blocks share the keys of a tile: parts without keys, bounds, groups, widths, lengths.
+TEST(attention_sm90, blocks_that_share_keys) {
+  const auto run = [](const char* splits, OptionList extra) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"variant", "sm90"}, {"batch", "1"}, {"warpgroups", "2"}, {"splits", splits}};
+    for (const auto& e : extra) all.push_back(e);
+    ASSERT_LE(all.size(), 11u);
+    all.resize(11, {"lse", "1"});
+    expect_right(attention_entry(),
+                 {all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9], all[10]});
+  };
+  run("2", {{"heads", "2"}, {"n", "40"}, {"n_kv", "700"}, {"d", "128"}});
+  run("5", {{"heads", "2"}, {"heads_kv", "1"}, {"n", "200"}, {"n_kv", "300"}, {"d", "64"}, {"causal", "1"}});
+  run("3",
+      {{"heads", "1"}, {"n", "300"}, {"n_kv", "200"}, {"d", "96"}, {"causal", "1"}});  // rows without keys
+  run("4", {{"heads", "2"}, {"n", "70"}, {"n_kv", "900"}, {"d", "64"}, {"left", "200"}, {"right", "3"}});
+  run("3", {{"heads", "2"}, {"n", "20"}, {"n_kv", "300"}, {"d", "192"}, {"d_v", "136"}, {"dtype", "f16"}});
+  run("9", {{"heads", "2"}, {"n", "20"}, {"n_kv", "500"}, {"d", "128"}, {"lengths", "1"}, {"batch", "3"}});
+  run("2", {{"heads", "2"}, {"n", "20"}, {"n_kv", "300"}, {"d", "64"}, {"cap", "2.5"}, {"layout", "bshd"}});
+  run("2", {{"heads", "2"}, {"n", "33"}, {"n_kv", "300"}, {"d", "128"}, {"mask", "boolean"}});
+}
+
 // More tiles than the device has SMs: blocks go on to a second one.
 TEST(attention_sm90, persistent_blocks) {
   for (const char* type : {"bf16", "e4m3"})
@@ -385,7 +434,13 @@ TEST(attention_split_kv, windows_lengths_groups_and_layouts) {
   run({{"left", "100"}, {"n", "18"}, {"heads", "1"}, {"lengths", "1"}, {"batch", "5"}});
   run({{"lengths", "1"}, {"batch", "5"}, {"n", "2"}, {"causal", "1"}, {"d", "128"}, {"dtype", "f16"}});
   run({{"d", "256"}, {"n_kv", "90"}, {"heads", "10"}, {"heads_kv", "1"}, {"batch", "1"}});
-  run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});  // the first queries see no key
+  run({{"n_kv", "5"}, {"n", "9"}, {"causal", "1"}});                   // the first queries see no key
+  run({{"d", "96"}, {"heads_kv", "2"}, {"n", "3"}, {"causal", "1"}});  // zeros fill 128 columns
+  run({{"d", "80"}, {"lengths", "1"}, {"batch", "3"}, {"layout", "bshd"}});
+  run({{"d", "16"}, {"left", "40"}, {"dtype", "f16"}});
+  // Several clusters share the keys of one key head; with a length, some have none.
+  run({{"heads_kv", "1"}, {"n_kv", "33000"}, {"d", "128"}, {"batch", "1"}, {"n", "2"}, {"causal", "1"}});
+  run({{"heads_kv", "1"}, {"n_kv", "40000"}, {"lengths", "1"}, {"batch", "2"}, {"layout", "bshd"}});
 }
 TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   const auto device = runtime::Device::open("emu:sm_90a");
@@ -397,12 +452,17 @@ TEST(attention_split_kv, is_taken_where_it_suits_and_can) {
   EXPECT_TRUE(suits_split_kv(p.dense()));
   EXPECT_NE(reject_split_kv(p.dense(), at, runtime::Device::open("emu:sm_80").info()), "");
   auto q = p;
-  q.n_q = 8;
+  q.n_q = 64;  // each 16 rows read the keys again: tiles of 128 do better
   EXPECT_FALSE(suits_split_kv(q.dense()));
+  EXPECT_EQ(select_attention(q, at, device.info()).config.tune.splits, 4);  // 32 tiles for 132 SMs
+  q.n_kv = 128;
+  EXPECT_EQ(select_attention(q, at, device.info()).config.tune.splits, 1);
   q = p, q.soft_cap = 3;
   EXPECT_NE(why(q).find("windows and lengths"), std::string::npos);
   q = p, q.d_qk = 80;
-  EXPECT_NE(why(q).find("80"), std::string::npos);
+  EXPECT_EQ(why(q), "");
+  q.d_qk = 88;
+  EXPECT_NE(why(q).find("88"), std::string::npos);
   q = p, q.window_left = -7;
   EXPECT_NE(reject(q).find("window_left = -7"), std::string::npos) << reject(q);
 }

@@ -7,13 +7,13 @@
 
 namespace cgp::kernels::attention_impl {
 
-/// A head of `pairs` and a tile of its `tiles_m`: all first tiles of the heads that are visited together, then
+/// A head of `pairs` and one of its `tiles_m` tiles: all first tiles of the heads that are visited together, then
 /// all second ones.
 struct TileOfHead {
   Val<u32> head, tile;
 };
-inline TileOfHead tile_of_head(const AttentionParams& p, const Val<u32>& index) {
-  const auto per_group = p.head_swizzle * p.tiles_m, group = index / per_group, inside = index % per_group,
+inline TileOfHead tile_of_head(const AttentionParams& p, const Val<u32>& index, const Val<u32>& tiles_m) {
+  const auto per_group = p.head_swizzle * tiles_m, group = index / per_group, inside = index % per_group,
              first = group * p.head_swizzle;
   const auto width = dsl::min(p.pairs - first, p.head_swizzle);
   return {first + inside % width, inside / width};

@@ -59,6 +59,8 @@ struct DecodeConfig {
   bool lse = false, pdl = false, cascade = false;
   /// Keys and values lie in rows, not pages, and queries see them as in attention.h; always with a cluster.
   bool contiguous = false, causal = false, window_left = false, key_lengths = false;
+  /// Of rows: several clusters share a sequence's keys, and another kernel combines what they have.
+  bool sliced = false;
   /// Blocks that share keys as a cluster and combine in shared memory, where cp.async brings keys; 0: keys come
   /// straight from global memory.
   int cluster = 0;
@@ -72,7 +74,7 @@ struct DecodeConfig {
     v.number("warps", "warps", c.warps), v.flag("rows16", c.rows16), v.flag("one_split", c.one_split);
     v.flag("lse", c.lse), v.flag("pdl", c.pdl), v.flag("cascade", c.cascade);
     v.flag("contiguous", c.contiguous), v.flag("causal", c.causal);
-    v.flag("window_left", c.window_left), v.flag("key_lengths", c.key_lengths);
+    v.flag("window_left", c.window_left), v.flag("key_lengths", c.key_lengths), v.flag("sliced", c.sliced);
     v.number("cluster", "cluster", c.cluster, 0);
     if (c.cluster) v.number("smem_kb", "smem", c.smem_kb);
   }
@@ -87,7 +89,7 @@ std::vector<Variant> decode_variants();
 /// empty: it does.
 std::string reject_split_kv(const AttentionProblem& dense, const AttentionAddresses& at,
                             const runtime::DeviceInfo& d);
-/// Whether it is the faster way: up to 16 rows of queries a key head, 1024 keys and more. Not yet measured.
+/// Whether it is expected to be the faster way: with few rows of queries a key head.
 bool suits_split_kv(const AttentionProblem& dense);
 /// Whether or not it takes the problem.
 DecodeConfig split_kv_config(const AttentionProblem& dense, const AttentionAddresses& at,

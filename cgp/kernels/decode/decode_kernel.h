@@ -16,7 +16,7 @@
 //   rows     with ContiguousKv, keys and values lie in rows instead of pages; always with a cluster
 //   cascades of what sequences have in common each warp of a block multiplies 16 rows of its own with all the
 //            block's tiles, in such rings on sm_90; what sequences have alone is multiplied as without
-//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8, of 64 for rings
+//   needs    sm_80, 8-bit pages sm_90; d a multiple of 8; for rings of 64, of rows in memory also of 16 up to 112
 #include <algorithm>
 #include <optional>
 
@@ -333,7 +333,8 @@ class Decode {
   // A warp's tiles of keys and values go into shared memory by cp.async, so many ahead that an SM has all it
   // needs under way from the beginning: which tiles are a warp's does not depend on the length. Rows lie at
   // 16 bytes exchanged by their number, so that lanes find keys and values in different banks.
-  int row_bytes() const { return d_ * page_bytes(); }
+  /// Of rows, zeros fill what is multiplied and not there.
+  int row_bytes() const { return (kv_ ? width_ : d_) * page_bytes(); }
   int row_chunks() const { return row_bytes() / 16; }
   int half_bytes() const { return kKeys * row_bytes(); }  ///< a tile's keys, or its values
   int stages() const {
@@ -355,7 +356,7 @@ class Decode {
     std::optional<ClusterArrived> started;
     if (t_.cluster > 1) started.emplace(cluster_arrive(cta_));
     const auto blocks = std::uint32_t(t_.cluster), step = blocks * std::uint32_t(t_.warps);
-    const auto batch = k_.ctaid_z(), item = k_.ctaid_y();
+    const auto batch = t_.sliced ? k_.ctaid_z() % p_.batch : k_.ctaid_z(), item = k_.ctaid_y();
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
     const auto own = k_.ctaid_x() + k_.warp_index() * blocks;
     if (kv_)
@@ -375,6 +376,8 @@ class Decode {
     if (!t_.key_lengths) return kv_->n_kv;
     return dsl::min(dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch)), kv_->n_kv);
   }
+  /// Which of the clusters that share a sequence's keys this is.
+  Val<u32> slice() { return k_.ctaid_z() / p_.batch; }
   /// The key that query `query` is aligned with.
   Val<s32> aligned(const Where& at, const Val<u32>& query) const {
     return bits<s32>(at.length) - bits<s32>(p_.n_q) + bits<s32>(query);
@@ -387,10 +390,13 @@ class Decode {
       const auto key = aligned(where, where.rows0 / p_.group) - kv_->window_left;
       return dsl::min(bits<u32>(dsl::max(key, Val<s32>(0))) / std::uint32_t(kKeys), tiles);
     };
-    const auto start = t_.window_left ? first() + own : own;
+    const auto begin = t_.window_left ? first() : Val<u32>(0);
+    const auto count = tiles - begin;
+    const auto start = (t_.sliced ? begin + count * slice() / kv_->slices : begin) + own;
+    const auto end = t_.sliced ? begin + count * (slice() + 1u) / kv_->slices : tiles;
     const auto q = queries(where);
     const auto seen = limits(where);
-    const auto done = ring(where, seen, q, start, tiles, Val<u32>(step),
+    const auto done = ring(where, seen, q, start, end, Val<u32>(step),
                            Pages(std::size_t(stages() + 1), Val<u32>(0)), false);
     if (started) std::move(*started).wait(cta_);
     finish(where, Val<u32>(0), item, done);
@@ -490,7 +496,11 @@ class Decode {
     const auto row = lane_ / chunks;
     const auto chunk = ((lane_ % chunks) ^ exchange(row)) * 16u;
     const auto first = to_bytes + row * std::uint32_t(row_bytes());
-    const auto key = to<u64>(tile * std::uint32_t(kKeys) + row), column = to<u64>(lane_ % chunks * 16u);
+    const auto column_bytes = lane_ % chunks * 16u;
+    const auto key = to<u64>(tile * std::uint32_t(kKeys) + row), column = to<u64>(column_bytes);
+    const auto inside = [&](const Val<pred>& there) {
+      return width_ == d_ ? there : there & (column_bytes < std::uint32_t(d_ * page_bytes()));
+    };
     for (int part = 0; part < 2; ++part) {
       const auto &base = part ? kv_->v : p_.pool, &batch = part ? kv_->v_batch : kv_->k_batch,
                  &head = part ? kv_->v_head : kv_->k_head, &pitch = part ? kv_->v_row : kv_->k_row;
@@ -501,7 +511,8 @@ class Decode {
         if (i) from.push_back(from.back() + next);
         cp_async_zfill<16>(Ptr<shared, b8>(first + (chunk ^ (exchange(i * together) * 16u)),
                                            part * half_bytes() + int(i * together) * row_bytes()),
-                           In<b8>(from.back()), select(row + i * together < rows, Val<u32>(16), Val<u32>(0)));
+                           In<b8>(from.back()),
+                           select(inside(row + i * together < rows), Val<u32>(16), Val<u32>(0)));
       }
     }
     cp_async_commit(k_);
@@ -715,6 +726,7 @@ class Decode {
   void store(const Where& at, const Val<u32>& r, const Val<u32>& x, const Result& b) {
     const auto there = at.rows0 + r < at.rows;
     const auto row = locate(at, at.rows0 + r);
+    if (t_.sliced) return store_slice(row, there, x, b);
     const auto place =
         to<u64>(row.batch) * p_.o_batch + to<u64>(row.head) * p_.o_head + to<u64>(row.query) * p_.o_row;
     Out<T>(p_.o).st_if(there, place + to<u64>(x), dsl::to<T>(b.o * inverse_or_zero(b.sum) * p_.value_scale));
@@ -724,6 +736,14 @@ class Decode {
           (to<u64>(row.batch) * to<u64>(p_.heads_kv * p_.group) + to<u64>(row.head)) * to<u64>(p_.n_q) +
               to<u64>(row.query),
           log_sum(b.max, p_.scale_log2, b.sum));
+  }
+
+  void store_slice(const Row& row, const Val<pred>& there, const Val<u32>& x, const Result& b) {
+    const auto head = (slice() * p_.batch + row.batch) * (p_.heads_kv * p_.group) + row.head;
+    const auto place = to<u64>(head) * to<u64>(p_.n_q) + to<u64>(row.query);
+    Out<f32>(kv_->partial_o)
+        .st_if(there, place * std::uint64_t(d_) + to<u64>(x), b.o * inverse_or_zero(b.sum));
+    Out<f32>(kv_->partial_lse).st_if(there & (x == 0u), place, log_sum(b.max, p_.scale_log2, b.sum));
   }
 
   Kernel& k_;

@@ -28,7 +28,9 @@ template <template <class> class V>
 struct ContiguousKvOf {
   V<u64> v, k_batch, k_head, k_row, v_batch, v_head, v_row;
   V<u32> n_kv;
-  V<s32> window_left;  ///< keys before a query's own that it sees
+  V<s32> window_left;             ///< keys before a query's own that it sees
+  V<u64> partial_o, partial_lse;  ///< where clusters share keys: as in attention_params.h
+  V<u32> slices;                  ///< clusters that share a sequence's keys
 };
 using ContiguousKv = ContiguousKvOf<Val>;
 using ContiguousKvArguments = ContiguousKvOf<HostValue>;

@@ -59,6 +59,47 @@ TEST(quantized_matmul, runs_on_every_architecture) {
     run("q4_k", "f16", "4", "16", "256", arch), run("awq", "f32", "3", "16", "64", arch);
 }
 
+TEST(quantized_matmul, right_on_a_gpu) {
+  expect_right_on_gpu(
+      quantized_matmul_entry(),
+      {{{"format", "q4_0"}, {"dtype", "bf16"}, {"m", "1"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "0"}},
+       {{"format", "q4_k"}, {"dtype", "bf16"}, {"m", "8"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "0"}},
+       {{"format", "q6_k"}, {"dtype", "f16"}, {"m", "16"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "0"}},
+       {{"format", "q4_k"},
+        {"dtype", "bf16"},
+        {"m", "300"},
+        {"n", "1000"},
+        {"k", "1024"},
+        {"transposed", "0"}},
+       {{"format", "q8_0"},
+        {"dtype", "bf16"},
+        {"m", "33"},
+        {"n", "1000"},
+        {"k", "1024"},
+        {"transposed", "1"}},
+       {{"format", "iq2_s"}, {"dtype", "f32"}, {"m", "3"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "0"}},
+       {{"format", "mxfp4"},
+        {"dtype", "bf16"},
+        {"m", "65"},
+        {"n", "1000"},
+        {"k", "1024"},
+        {"transposed", "0"}},
+       {{"format", "gptq"}, {"dtype", "f16"}, {"m", "9"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "0"}},
+       {{"format", "awq"}, {"dtype", "bf16"}, {"m", "40"}, {"n", "1000"}, {"k", "1024"}, {"transposed", "1"}},
+       {{"format", "bnb_nf4"},
+        {"dtype", "bf16"},
+        {"m", "128"},
+        {"n", "1000"},
+        {"k", "1024"},
+        {"transposed", "0"}},
+       {{"format", "fp8_e4m3"},
+        {"dtype", "bf16"},
+        {"m", "17"},
+        {"n", "1000"},
+        {"k", "1030"},
+        {"transposed", "0"}}});
+}
+
 // Slabs of a small workspace: the same bits as in one, nothing behind the rows of y written.
 TEST(quantized_matmul, slabs_and_pitches) {
   const auto device = runtime::Device::open("emu:sm_80");

@@ -2,8 +2,6 @@
 #pragma once
 // y [m, n] = x [m, k] w', w [n, k] quantised and packed (weight_only_layout.h): 1 to 32 rows of x, as when a language
 // model decodes. x and y: f16 or bf16. Codes are multiplied exactly; scales are applied to f32 sums of a group.
-#include <span>
-
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/weight_only/weight_only_layout.h"
 
@@ -46,14 +44,13 @@ struct WeightOnlyConfig {
   int parts() const { return cluster * share; }                          ///< that K is cut into
   int smem_bytes() const;
 };
-/// Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
-bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms);
 /// The choice for a device of `sms` multiprocessors.
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms);
 Variant weight_only_variant(const WeightOnlyConfig& c);
 
 /// Unsupported with reject()'s sentence.
 void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p);
+/// With a config of the caller's, for tuning; `p` is one that reject() takes.
 void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightOnlyConfig& c);
 
 }  // namespace cgp::kernels

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures products of quantised weights on a GPU beside the driver's copy of as many bytes as the weights have in the
-// file, cold L2, medians.
+// file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm.
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/weight_only/weight_only.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
 namespace cgp::kernels {
 namespace {
@@ -23,13 +25,74 @@ void run_all(BenchTable& b) {
       const double bytes = double(s.n) * double(s.k) / l.file_block * l.file_bytes;
       Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1);
       CopyPeer copy(b.device(), bytes);
-      for (std::uint64_t m : {1, 8, 16, 32}) {
+      for (std::uint64_t m : {1, 8, 16, 32, 64, 128, 256, 512, 4096}) {
         Bytes x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
         WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
         const auto name = text::cat("weight_only/", l.name, "/", m, "x", s.n, "x", s.k);
+        const auto on_wgmma = text::cat("wgmma/", name);
+        if (m >= 16 && b.wanted(on_wgmma)) {
+          GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
+          Bytes dense = random(DType::bf16, s.n * s.k, 3);
+          b.run(on_wgmma, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
+                2 * double(m) * double(s.n) * double(s.k), bytes,
+                {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
+                 {"gemm", [&](runtime::Stream& st) {
+                    gemm(st, g, {x.address(), m * s.k, DType::bf16},
+                         {dense.address(), s.n * s.k, DType::bf16}, {y.address(), m * s.n, DType::bf16});
+                  }}});
+        }
         if (!b.wanted(name) || !reject(p).empty()) continue;
         b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name, bytes,
               {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }}, copy.contender()});
+      }
+    }
+}
+
+// Configs of the kernel on wgmma that are worth a measurement.
+std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
+  std::vector<WeightWgmmaConfig> out;
+  for (int warpgroups : {1, 2, 4})
+    for (int split : {1, 2, 4, 8})
+      for (int share : {1, 2})
+        for (int blocks : {1, 2, 3}) {
+          WeightWgmmaConfig c{p.type, p.format};
+          for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
+          c.warpgroups = warpgroups, c.split = split, c.share = share, c.min_blocks = blocks;
+          if (split * share > 8 || std::uint64_t(split) * 256 > p.k || (share > 1 && warpgroups * blocks < 2))
+            continue;
+          if (c.rows * warpgroups > 256 || blocks * warpgroups > 4 || blocks * c.rows * warpgroups > 256)
+            continue;
+          const std::uint64_t all = (p.n + std::uint64_t(c.columns()) - 1) / std::uint64_t(c.columns()) *
+                                    std::uint64_t(split) * ((p.m + 255) / 256);
+          if (p.m <= 256 && (all > 132u * std::uint64_t(4 * blocks) || all < 60u)) continue;
+          if (!weight_wgmma_fit(c)) continue;
+          out.push_back(c);
+        }
+  return out;
+}
+// Slow to build all: a prefix "sweep/" asks for it.
+void run_sweep(BenchTable& b) {
+  if (!b.asked("sweep")) return;
+  struct Shape {
+    std::uint64_t n, k;
+  };
+  RandomOperands random(b.device());
+  for (const Shape& s : {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}})
+    for (WeightFormat f : kWeightFormats) {
+      const auto& l = layout(f);
+      const double bytes = double(s.n) * double(s.k) / l.file_block * l.file_bytes;
+      for (std::uint64_t m : {16, 32, 64, 128, 256, 512, 4096}) {
+        WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k};
+        for (const auto& c : wgmma_configs(p)) {
+          const auto variant = weight_wgmma_variant(c).name;
+          const auto name = text::cat("sweep/", l.name, "/", m, "x", s.n, "x", s.k, "/", variant);
+          if (!b.wanted(name)) continue;
+          Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+                x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
+          p.x = x.address(), p.w = w.address(), p.y = y.address();
+          b.run(name, variant, 2 * double(m) * double(s.n) * double(s.k), bytes,
+                {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p, c); }}});
+        }
       }
     }
 }
@@ -38,5 +101,7 @@ void run_all(BenchTable& b) {
 }  // namespace cgp::kernels
 
 int main(int argc, char** argv) {
-  return cgp::kernels::bench_main("cgp_weight_only_bench", argc, argv, 15, cgp::kernels::run_all);
+  return cgp::kernels::bench_main("cgp_weight_only_bench", argc, argv, 15, [](cgp::kernels::BenchTable& b) {
+    cgp::kernels::run_all(b), cgp::kernels::run_sweep(b);
+  });
 }

@@ -37,7 +37,10 @@ int WeightOnlyConfig::smem_bytes() const {
   return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + 1024;
 }
 
-bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
+namespace {
+
+// Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
+bool fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
   c.rounds = c.buffers = 1;
   if (c.parts() == 1) return c.smem_bytes() <= kSmem;
   const auto all = all_rounds(c, n, sms);
@@ -51,7 +54,7 @@ bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
 
 // Microseconds that a config is expected to take beyond its launch, fitted to 400 measurements on an H200: what it chooses
 // is 3 % slower than the fastest in the mean, 14 % at worst.
-static double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
+double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
   const double bytes_per_us = 31000;  // of an SM, when all read
   const auto rounds = all_rounds(c, n, sms);
   // Tiles of a block; and of its warp that has most, times the warps: others get its share of the bandwidth.
@@ -73,6 +76,8 @@ static double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
   return tiles * layout(c.format).tile_bytes() / bytes_per_us * slower + x + add;
 }
 
+}  // namespace
+
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
   c.k_tiles = int((p.k + 255) / 256);
@@ -87,7 +92,7 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
         if (warps % share) continue;
         c.cluster = cluster, c.warps = warps, c.share = share;
         for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(p.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
-          if (!weight_only_fit(c, p.n, sms)) continue;
+          if (!fit(c, p.n, sms)) continue;
           const double us = expected_us(c, p.n, sms);
           if (best.slots && us >= least) continue;
           best = c, least = us;

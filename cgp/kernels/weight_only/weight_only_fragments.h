@@ -26,6 +26,7 @@ template <class T>
 class WeightTile {
  public:
   static constexpr bool kHalf = std::is_same_v<T, f16>;
+  using Pair = std::conditional_t<kHalf, f16x2, bf16x2>;
   /// `base`: the tile in shared memory.
   WeightTile(const WeightLayout& l, const Val<u32>& base, const Val<u32>& lane)
       : l_(l), base_(base), lane_(lane), row_(lane / 4u) {
@@ -75,6 +76,26 @@ class WeightTile {
     if (!l_.super_scale) return half_to_float(scales_[std::size_t(of_pair)], h);
     if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0) * d_[std::size_t(h)];
     return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128) * d_[std::size_t(h)];
+  }
+  /// What row g + 8 h subtracts in a group of the step; formats that have minima.
+  Val<f32> minimum(int group, int h) const {
+    return byte_to_float(scales_[std::size_t(step_ % 2 * (64 / l_.group) + group)], 2 * h + 1, 0) *
+           dmin_[std::size_t(h)];
+  }
+  /// q - zero of columns 32 j + 16 half ... of the step in row g + 8 h, exact: two registers.
+  std::vector<Val<Pair>> integers(int j, int h, int half) const {
+    std::vector<Val<Pair>> out;
+    if (l_.bits == 8 && !kHalf) {
+      // 128 + (q & 127), less 128 or, where bit 7 is not set, 256.
+      const auto& w = low_[std::size_t(2 * (2 * j + h) + half)];
+      for (const auto& v : {w, shr(w, Val<u32>(8))})
+        out.push_back(bits<Pair>(lop3<0xea>(v, Val<b32>(0x007f007fu), Val<b32>(0x43004300u))) -
+                      bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
+      return out;
+    }
+    const Val<b32> zero(((kHalf ? 0x6400u : 0x4300u) + std::uint32_t(l_.zero)) * 0x10001u);
+    for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v) - bits<Pair>(zero));
+    return out;
   }
   /// [16 rows, 8 groups] of minima, without dmin: groups lane % 4 and lane % 4 + 4.
   FragA<tf32, 16, 8> minima() const {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "cgp/base/error.h"
-#include "cgp/base/float16.h"
 #include "cgp/base/text.h"
 
 namespace cgp::kernels {
@@ -93,7 +92,7 @@ struct TileWriter {
   std::uint8_t* to;
 
   void word(std::size_t at, std::uint32_t v) { std::memcpy(to + at, &v, 4); }
-  int column(int c, int i) const { return l.group == 16 ? i / 4 * 16 + 4 * c + i % 4 : 8 * c + i; }
+  static int column(int c, int i) { return i / 2 * 8 + 2 * c + i % 2; }
 
   void write(const Block (&rows)[16]) {
     const int words = l.bits == 8 ? 8 : 4;
@@ -183,24 +182,6 @@ void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<co
         if (n0 + r < n) rows[r] = columns_of(f, from + (n0 + r) * row_bytes, k, k0);
       TileWriter{l, to}.write(rows);
     }
-}
-
-std::vector<double> weight_row(WeightFormat f, std::uint64_t k, std::span<const std::byte> file,
-                               std::uint64_t row) {
-  const auto& l = layout(f);
-  const auto* p = reinterpret_cast<const std::uint8_t*>(file.data()) +
-                  row * (k / std::uint64_t(l.file_block)) * std::uint64_t(l.file_bytes);
-  std::vector<double> out;
-  for (std::uint64_t at = 0; at < k; at += std::uint64_t(l.file_block), p += l.file_bytes) {
-    const auto b = take_apart(f, p);
-    const double d = double(half::from_bits(b.d[0])), dmin = double(half::from_bits(b.dmin));
-    for (int i = 0; i < l.file_block; ++i) {
-      const int g = i / l.group;
-      const double scale = !l.super_scale ? d : d * (l.has_min ? b.scale[g] : int(b.scale[g]) - 128);
-      out.push_back(scale * (int(b.code[i]) - l.zero) - dmin * b.min[g]);
-    }
-  }
-  return out;
 }
 
 }  // namespace cgp::kernels

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How the product of quantised weights [n, k] has them in memory: the same bits as in the file, in the order in
-// which the lanes of a warp feed them to mma.m16n8k16. The order is a permutation: packing and unpacking lose
+// which the lanes of a warp feed them to mma.m16n8k16 and wgmma. The order is a permutation: packing and unpacking lose
 // nothing, and the size is that of the file's (scales of K-quants take one byte instead of six bits).
 //   tile      16 rows x 256 columns; tiles of a row of tiles lie one after the other; n is padded to 32 rows and k to
 //             256 columns with weights of value 0
 //   codes     unsigned integers q of `bits` bits; value = scale * (q - zero), or scale * q - min
 //   in a tile for each step of 64 columns: 32 lanes x 16 bytes of low nibbles (8 bits: twice that), then 32 lanes x 4
 //             bytes for each higher bit (Q5, Q6: 1, 2); then the scales of the tile
-// Lane 4 g + c has of each 32 columns the eight from 8 c on, of rows g and g + 8.
+// Lane 4 g + c has of each 8 columns 2 c and 2 c + 1, of rows g and g + 8: the order of operand A of mma.m16n8k16, and, for
+// the four warps of a warpgroup and four tiles, of wgmma's A in registers.
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace cgp::kernels {
 
@@ -50,8 +49,5 @@ std::uint64_t packed_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k);
 /// `file`: n rows of k / file_block blocks. ArgumentError when sizes do not fit.
 void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<const std::byte> file,
                   std::span<std::byte> packed);
-/// The exact values of row `row`, as double.
-std::vector<double> weight_row(WeightFormat f, std::uint64_t k, std::span<const std::byte> file,
-                               std::uint64_t row);
 
 }  // namespace cgp::kernels

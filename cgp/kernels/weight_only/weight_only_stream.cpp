@@ -12,9 +12,9 @@
 //            added in a fixed order
 //   needs    sm_90: bulk copies, clusters
 #include <algorithm>
-#include <optional>
 
 #include "cgp/dsl/core/kernel_params.h"
+#include "cgp/dsl/memory/ldmatrix.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
@@ -208,13 +208,7 @@ class Product {
       const Val<pred> there = (u.row.back() < p_.m) & (unit < p_.k / 8u);
       u.words.emplace_back();
       auto& w = u.words.back();
-      if (l_.group == 16) {
-        for (int half = 0; half < 2; ++half)
-          for (const auto& v : x.template ld_if<2>(there, quad_ + std::uint32_t(4 * half), Val<b32>(0)))
-            w.push_back(v);
-      } else {
-        for (const auto& v : x.template ld_if<4>(there, quad_, Val<b32>(0))) w.push_back(v);
-      }
+      for (const auto& v : x.template ld_if<4>(there, quad_, Val<b32>(0))) w.push_back(v);
     }
     return u;
   }
@@ -230,16 +224,15 @@ class Product {
       const auto& w = u.words[i];
       const auto block = u.unit[i] / 4u;
       const Val<pred> inside = u.row[i] < std::uint32_t(c_.rows);
-      x_.template st_if<4>(inside, x_index(block, u.row[i]), Words(w[0], w[1], w[2], w[3]));
-      const int groups = 32 / l_.group;  // of the lanes' 32 columns
-      for (int g = 0; g < groups; ++g) {
-        std::vector<Val<f32>> s{Val<f32>(0)};
-        for (int e = 0; e < 4 / groups; ++e)
-          for (const auto& v : unpack<T>(w[std::size_t(g * 2 + e)])) s.push_back(s.back() + to<f32>(v));
-        const auto two = s.back() + shfl<bfly>(warp_, s.back(), 1), total = two + shfl<bfly>(warp_, two, 2);
-        k_.if_((quad_ == 0u) & inside,
-               [&] { store_sum(u.row[i], block * std::uint32_t(groups) + std::uint32_t(g), total); });
-      }
+      x_.template st_if<4>(inside, x_index(block, u.row[i], quad_), Words(w[0], w[1], w[2], w[3]));
+      std::vector<Val<f32>> s{Val<f32>(0)};
+      for (const auto& both : w)
+        for (const auto& v : unpack<T>(both)) s.push_back(s.back() + to<f32>(v));
+      s.push_back(s.back() + shfl<bfly>(warp_, s.back(), 1));
+      const bool two = l_.group == 16;  // groups in the lanes' 32 columns
+      if (!two) s.push_back(s.back() + shfl<bfly>(warp_, s.back(), 2));
+      k_.if_((two ? quad_ % 2u == 0u : quad_ == 0u) & inside,
+             [&] { store_sum(u.row[i], two ? block * 2u + quad_ / 2u : block, s.back()); });
     }
   }
   void store_sum(const Val<u32>& row, const Val<u32>& group, const Val<f32>& sum) {
@@ -258,9 +251,10 @@ class Product {
   Val<u32> start_index(const Val<u32>& pair, const Val<u32>& rows) const {
     return pair * std::uint32_t(columns() / 2) + rows;
   }
-  // In 16 bytes. The four lanes of a row beside each other: eight lanes, which an access serves at once, have 128 bytes.
-  Val<u32> x_index(const Val<u32>& block, const Val<u32>& row) const {
-    return block * std::uint32_t(4 * c_.rows) + row * 4u + quad_;
+  // In 16 bytes: columns 8 chunk ... of a block of 32. The swizzle gives the same chunk of eight rows, which ldmatrix reads
+  // at once, banks of their own.
+  Val<u32> x_index(const Val<u32>& block, const Val<u32>& row, const Val<u32>& chunk) const {
+    return block * std::uint32_t(4 * c_.rows) + row * 4u + (chunk ^ (row / 2u % 4u));
   }
 
   // ------------------------------------------------------------ product
@@ -268,10 +262,11 @@ class Product {
   Val<u32> some_row() const { return c_.rows < 8 ? group_ % std::uint32_t(c_.rows) : group_; }
   std::vector<std::vector<Val<b32>>> inputs(const Val<u32>& block) {
     std::vector<std::vector<Val<b32>>> out;
+    const auto row = lane_ % std::uint32_t(std::min(c_.rows, 8)), chunk = lane_ / 8u;
+    const auto at = x_.address() + x_index(block, row, chunk) * 16u;
     for (int n = 0; n < N / 8; ++n) {
-      out.emplace_back();
-      for (const auto& w : x_.template ld<4>(x_index(block, some_row() + std::uint32_t(8 * n))))
-        out.back().push_back(w);
+      const auto words = ldmatrix<x4>(warp_, at, 8 * n * 64);
+      out.emplace_back(words.begin(), words.end());
     }
     return out;
   }

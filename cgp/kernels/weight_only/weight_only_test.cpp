@@ -11,6 +11,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/float16.h"
 #include "cgp/kernels/common/array.h"
+#include "cgp/quant/decode.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -52,8 +53,10 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
   y_at.download(y.bytes);
   const double u = unit_roundoff(type), u32 = unit_roundoff(DType::f32);
   double worst = 0;
+  const std::size_t file_row = file.size() / n;
+  std::vector<float> row(k);
   for (std::uint64_t j = 0; j < n; ++j) {
-    const auto row = weight_row(f, k, file, j);
+    quant::decode(quant::format_named(layout(f).name), std::span(file).subspan(j * file_row, file_row), row);
     for (std::uint64_t i = 0; i < m; ++i) {
       double sum = 0, size = 0;
       for (std::uint64_t e = 0; e < k; ++e)

@@ -35,7 +35,7 @@ struct SamplingOptions {
   double frequency_penalty = 0;  ///< subtracted for each time a token was seen
   double presence_penalty = 0;   ///< subtracted once a token was seen
   int penalty_window = 64;       ///< how many of the last tokens count as seen; -1: all, 0: none
-  std::vector<std::pair<std::int32_t, float>> logit_bias;
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};
   std::uint64_t seed = 42;
   int top_logprobs = 0;  ///< how many alternatives to report
 };

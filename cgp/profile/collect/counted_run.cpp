@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "cgp/profile/counters/system_calls.h"
 #include "cgp/profile/measure/count.h"
 
 namespace cgp::profile {

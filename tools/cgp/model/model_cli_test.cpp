@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cgp inspect and cgp tokenize, run as a user does.
+// cgp inspect, tokenize, generate, chat and perplexity, run as a user does.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cgp/base/file.h"
+#include "cgp/engine/models/tiny_model_test_kit.h"
 #include "cgp/model/gguf/gguf_writer.h"
 #include "cgp/model/safetensors/safetensors.h"
 
@@ -45,6 +46,47 @@ class ModelCli : public testing::Test {
   }
   std::string folder_;
 };
+
+TEST_F(ModelCli, AModelGeneratesTalksAndIsMeasured) {
+  write_file(path("tiny.gguf"), engine::tiny_model({.tokenizer = true, .chat_template = true}).bytes);
+  const std::string command =
+      "generate tiny.gguf -p 'Hello world' -n 30 --temperature 0 --ignore-end --json ";
+  const Outcome o = cgp(command + "--profile --logprobs --lookup 3");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json j = o.parsed();
+  EXPECT_EQ(j["schema"], "cgp.generate/1");
+  EXPECT_EQ(j["prompt_ids"].size(), 11u);
+  EXPECT_EQ(j["ids"].size(), 30u);
+  EXPECT_EQ(j["finish_reason"], "length");
+  EXPECT_EQ(j["prefill"]["tokens"], 11);
+  EXPECT_EQ(j["decode"]["tokens"], 29);
+  EXPECT_EQ(j["logprobs"].size(), 30u);
+  EXPECT_EQ(cgp(command).parsed()["ids"], j["ids"]);
+  EXPECT_NE(cgp("generate tiny.gguf -p 'Hello world' -n 30 --temperature 0 --ignore-end").out.find(j["text"]),
+            std::string::npos);
+  const std::string doc = read_file(CGP_CLI_DOC);
+  for (const auto& [key, value] : j.items()) EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
+
+  write_file(path("lines.txt"), "Hi\nAnd?\n\nnever read\n");
+  const json talk =
+      cgp("chat tiny.gguf --system 'Be brief and answer in one sentence' --temperature 0 -n 40 --json",
+          "lines.txt")
+          .parsed();
+  ASSERT_EQ(talk["turns"].size(), 2u);
+  EXPECT_EQ(talk["turns"][1]["user"], "And?");
+  EXPECT_GT(talk["turns"][1]["reused_tokens"], 0);
+
+  std::string text;
+  while (text.size() < 200) text += "The quick brown fox. ";
+  write_file(path("text.txt"), text);
+  const json p = cgp("perplexity tiny.gguf text.txt --context 64 --json").parsed();
+  EXPECT_EQ(p["predicted"], 93);
+  EXPECT_GT(p["perplexity"], 1);
+
+  EXPECT_EQ(cgp("generate tiny.gguf -p x --temperature -1").code, 2);
+  EXPECT_EQ(cgp("generate absent.gguf -p x").code, 2);
+  EXPECT_EQ(cgp("chat " + vocabulary("llama-bpe")).code, 2);  // no weights
+}
 
 TEST_F(ModelCli, TextToIdsAndBack) {
   const std::string model = vocabulary("llama-bpe");

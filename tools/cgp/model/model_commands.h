@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cgp/model/sampling/sampler.h"
 #include "tools/cgp/commands.h"
 
 namespace cgp::cli {
@@ -16,6 +17,32 @@ struct TokenizeOptions {
   bool add_special = true, parse_special = false;
 };
 int tokenize(const Context& context, const TokenizeOptions& options);
+
+/// What cgp generate, chat and perplexity have in common.
+struct ModelOptions {
+  std::string model;  ///< FILE.gguf
+  long context = 0, chunk = 512, lookup = 0;
+  int threads = 0;
+  bool batch_invariant = false;
+  std::string activations = "auto", cache = "f16";
+};
+struct GenerateOptions {
+  ModelOptions model;
+  std::string prompt;
+  bool parse_special = false, ignore_end = false, profile = false, logprobs = false;
+  long max_tokens = 256;
+  model::SamplingOptions sampling;
+  std::vector<std::string> stops;
+};
+int generate(const Context& context, const GenerateOptions& options);
+/// `prompt` is the system's message. Lines of standard input are the user's.
+int chat(const Context& context, const GenerateOptions& options);
+
+struct PerplexityOptions {
+  ModelOptions model;
+  std::string text;  ///< a file
+};
+int perplexity(const Context& context, const PerplexityOptions& options);
 
 /// Of a model file (model::is_model_file).
 int inspect_model(const Context& context, const std::string& path);

@@ -556,11 +556,13 @@ GemmProblem parse(std::string text) {
   }
   if (text.size() > 3 && text[2] == ':')
     p.trans_a = text[0] == 't', p.trans_b = text[1] == 't', text.erase(0, 3);
-  unsigned long long m = 0, n = 0, k = 0, batch = 1;
-  if (std::sscanf(text.c_str(), "%llux%llux%llux%llu", &m, &n, &k, &batch) < 3)
-    throw ArgumentError(text::cat("no problem: ", text));
-  p.m = m, p.n = n, p.k = k, p.batch = batch;
-  if (more) p.lda = (p.trans_a ? m : k) + more, p.ldb = (p.trans_b ? k : n) + more, p.ldc = n + more;
+  const auto sizes = text::split(text, 'x');
+  if (sizes.size() < 3 || sizes.size() > 4)
+    throw ArgumentError(text::cat("no problem: ", text, "; one is [f16:][beta:][pad8:][nt:]MxNxK[xBATCH]"));
+  const auto size = [&](std::size_t i) { return std::stoull(std::string(sizes[i])); };
+  p.m = size(0), p.n = size(1), p.k = size(2), p.batch = sizes.size() > 3 ? size(3) : 1;
+  if (more)
+    p.lda = (p.trans_a ? p.m : p.k) + more, p.ldb = (p.trans_b ? p.k : p.n) + more, p.ldc = p.n + more;
   return p;
 }
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/engine/llm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/engine/cpu/cpu_backend.h"
+#include "cgp/engine/models/model.h"
+
+namespace cgp::engine {
+namespace {
+
+using std::int64_t;
+using text::cat;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kDefaultContext = 8192;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Bytes that the system can give; 0 where nothing tells.
+int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string key, unit; file >> key;) {
+    int64_t kib = 0;
+    file >> kib;
+    std::getline(file, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+void check_memory(const std::string& path, const MemoryEstimate& m) {
+  const int64_t there = available_memory();
+  if (there == 0 || m.total() <= there) return;
+  const auto mib = [](int64_t bytes) { return cat((bytes + (1 << 20) - 1) >> 20, " MiB"); };
+  throw Error(ErrorText{"the model fits into memory", path,
+                        cat("it takes ", mib(m.total()), " (weights ", mib(m.weights), ", cache ",
+                            mib(m.cache), ", values ", mib(m.workspace), "), available are ", mib(there)),
+                        "use a shorter context or fewer sequences"});
+}
+
+}  // namespace
+
+LLM::LLM(LLM&&) noexcept = default;
+LLM::~LLM() = default;
+
+LLM LLM::load(const std::string& path, const LoadOptions& o) {
+  const auto start = Clock::now();
+  if (o.context < 0 || o.sequences < 1 || o.chunk < 1 || o.lookup_tokens < 0)
+    throw ArgumentError(
+        ErrorText{"context, sequences and chunk are positive",
+                  {},
+                  cat("context ", o.context, ", sequences ", o.sequences, ", chunk ", o.chunk),
+                  {}});
+  LLM llm;
+  llm.file_ = std::make_shared<const model::Gguf>(model::Gguf::open(path));
+  Program program = build(*llm.file_, {o.context});
+  if (o.context == 0 && program.context > kDefaultContext) program = build(*llm.file_, {kDefaultContext});
+  llm.tokenizer_ = std::make_unique<model::Tokenizer>(model::Tokenizer::from_gguf(*llm.file_));
+  BackendOptions b;
+  b.cache = o.cache, b.activations = o.activations, b.threads = o.threads,
+  b.batch_invariant = o.batch_invariant;
+  b.progress = o.progress;
+  b.max_rows = o.chunk, b.max_sequences = o.sequences;
+  b.max_outputs = std::max<int64_t>(b.max_outputs, o.sequences * (1 + o.lookup_tokens));
+  b.pages = o.sequences * ((program.context + b.page_tokens - 1) / b.page_tokens);
+  check_memory(path, cpu_memory(program, *llm.file_, b));
+  llm.backend_ = make_cpu_backend(std::move(program), llm.file_, b);
+  llm.scheduling_.lookup_tokens = o.lookup_tokens;
+  llm.scheduler_ = std::make_unique<Scheduler>(*llm.backend_, llm.tokenizer_.get(), llm.scheduling_);
+  llm.load_seconds_ = seconds_since(start);
+  return llm;
+}
+
+std::vector<Token> LLM::encode(std::string_view text, bool parse_special) const {
+  return tokenizer_->encode(text, {.parse_special = parse_special});
+}
+
+Completion LLM::generate(Request request) {
+  const RequestId id = scheduler_->submit(std::move(request));
+  while (scheduler_->step()) {
+  }
+  Completion out = *scheduler_->take(id);
+  if (out.reason == FinishReason::error) throw Error(out.error);
+  return out;
+}
+
+Perplexity LLM::perplexity(std::string_view text, int64_t context) {
+  const BackendOptions& o = backend_->options();
+  const auto words = std::size_t(backend_->program().values[std::size_t(backend_->program().logits)].width);
+  std::vector<Token> ids = encode(text);
+  const int64_t chunks = int64_t(ids.size()) / std::max<int64_t>(context, 1);
+  if (context < 4 || context > backend_->program().context || chunks < 2)
+    throw ArgumentError(ErrorText{
+        "a text has at least two chunks that fit the context",
+        {},
+        cat(ids.size(), " tokens in chunks of ", context, ", the context is ", backend_->program().context),
+        {}});
+  std::vector<std::int32_t> pages(std::size_t((context + o.page_tokens - 1) / o.page_tokens)), outputs;
+  for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = std::int32_t(i);
+  // What follows writes pages that the scheduler takes for a prefix.
+  scheduler_ = std::make_unique<Scheduler>(*backend_, tokenizer_.get(), scheduling_);
+  std::vector<float> logits;
+  double sum = 0, squares = 0;
+  Perplexity out;
+  for (int64_t c = 0; c < chunks; ++c) {
+    const auto chunk = std::span(ids).subspan(std::size_t(c * context), std::size_t(context));
+    const Token kept = chunk[0];
+    if (tokenizer_->adds_bos()) chunk[0] = tokenizer_->special().bos;
+    for (int64_t first = 0, rows; first < context; first += rows) {
+      const bool predicts = first + 1 > context / 2;
+      rows = std::min({context - first, o.max_rows, predicts ? o.max_outputs : context / 2 - first});
+      outputs.clear();
+      for (int64_t i = 0; predicts && i < rows && first + i + 1 < context; ++i)
+        outputs.push_back(std::int32_t(i));
+      logits.resize(outputs.size() * words);
+      const BatchSequence sequence{0, std::int32_t(rows), std::int32_t(first), pages};
+      backend_->run({chunk.subspan(std::size_t(first), std::size_t(rows)), {&sequence, 1}, outputs},
+                    {logits, {}});
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const auto row = std::span(logits).subspan(i * words, words);
+        const double most = *std::max_element(row.begin(), row.end());
+        double total = 0;
+        for (float l : row) total += std::exp(l - most);
+        const double loss = most + std::log(total) - row[std::size_t(chunk[std::size_t(first) + i + 1])];
+        sum += loss, squares += loss * loss, ++out.tokens;
+      }
+    }
+    chunk[0] = kept;
+  }
+  const double n = double(out.tokens), mean = sum / n;
+  out.value = std::exp(mean);
+  out.error = out.value * std::sqrt(std::max(0.0, squares / n - mean * mean) / std::max(1.0, n - 1));
+  return out;
+}
+
+}  // namespace cgp::engine

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A model file and what runs it, for one caller: load, generate, ask for log probabilities and perplexity. Many requests at
+// once: scheduler().
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cgp/engine/backend.h"
+#include "cgp/engine/scheduler/scheduler.h"
+#include "cgp/model/gguf/gguf.h"
+
+namespace cgp::engine {
+
+struct LoadOptions {
+  std::int64_t context = 0;    ///< tokens of a sequence, at most; 0: those of the model, at most 8192
+  std::int64_t sequences = 1;  ///< for which the cache has pages
+  std::int64_t chunk = 512;    ///< tokens of a step, at most
+  CacheType cache = CacheType::f16;
+  ActivationType activations = ActivationType::automatic;
+  int threads = 0;  ///< 0: all processors
+  bool batch_invariant = false;
+  std::int64_t lookup_tokens = 0;  ///< SchedulerOptions
+  std::function<void(double fraction)> progress = {};
+};
+
+struct Perplexity {
+  double value = 0, error = 0;  ///< exp of the mean negative log probability; its standard error
+  std::int64_t tokens = 0;      ///< that were predicted
+};
+
+class LLM {
+ public:
+  /// Throws what model::Gguf::open(), Tokenizer::from_gguf() and build() throw, and Error with the numbers where less memory is
+  /// available than it takes.
+  static LLM load(const std::string& path, const LoadOptions& options = {});
+  LLM(LLM&&) noexcept;
+  ~LLM();
+
+  /// Throws what Scheduler::submit() throws, and Error where the request ends with FinishReason::error.
+  Completion generate(Request request);
+  /// Ids of a prompt, as the model wants them (BOS).
+  std::vector<Token> encode(std::string_view text, bool parse_special = false) const;
+
+  /// As llama.cpp's: the text in chunks of `context` tokens, each alone (with BOS for its first token where the model wants
+  /// one), of which the second half is predicted. ArgumentError for a text shorter than two chunks.
+  Perplexity perplexity(std::string_view text, std::int64_t context = 512);
+
+  Backend& backend() { return *backend_; }
+  /// Of generate(), too. Gone after perplexity(), with all its requests: ask anew.
+  Scheduler& scheduler() { return *scheduler_; }
+  const model::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const model::Gguf& file() const { return *file_; }
+  double load_seconds() const { return load_seconds_; }
+
+ private:
+  LLM() = default;
+  std::shared_ptr<const model::Gguf> file_;
+  std::unique_ptr<model::Tokenizer> tokenizer_;
+  std::unique_ptr<Backend> backend_;
+  SchedulerOptions scheduling_;
+  std::unique_ptr<Scheduler> scheduler_;
+  double load_seconds_ = 0;
+};
+
+}  // namespace cgp::engine

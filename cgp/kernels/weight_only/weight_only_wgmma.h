@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The product of weight_only.h on the tensor cores of sm_90a (wgmma), any number of rows of x: y' = w x', the weights as
+// operand A in registers, in packed order as they are. Each weight is rounded once to the type of x and y (its scale
+// before, in bf16 with `scale_terms` = 1: scale and product are off by 2^-9 each); sums are f32.
+#include "cgp/kernels/weight_only/weight_only.h"
+
+namespace cgp::kernels {
+
+struct WeightWgmmaConfig {
+  DType type = DType::bf16;
+  WeightFormat format = WeightFormat::q4_0;
+  int rows = 64;        ///< of x in a block: 16, 32, 64, 128 or 256
+  int warpgroups = 2;   ///< of a block, each 64 columns of y: 1, 2 or 4
+  int split = 1;        ///< blocks of a cluster that cut K into parts
+  int share = 1;        ///< blocks of a cluster that load x for each other
+  int w_stages = 3;     ///< of the ring of weights, 256 of K each
+  int x_stages = 8;     ///< of the ring of x, 64 of K each
+  int min_blocks = 1;   ///< to an SM
+  int scale_terms = 1;  ///< bf16: a scale is one bf16 or the sum of two
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
+    v.choice("format", formats, c.format), v.type("type", "", c.type);
+    v.number("rows", "rows", c.rows), v.number("warpgroups", "warpgroups", c.warpgroups);
+    v.number("split", "split", c.split), v.number("share", "share", c.share);
+    v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);
+    v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
+  }
+  int columns() const { return 64 * warpgroups; }  ///< of y in a block
+  int smem_bytes() const;
+};
+/// Why it cannot run, naming the argument; empty: it can.
+std::string reject_wgmma(const WeightOnlyProblem& p);
+/// Chooses the stages so that all fits into shared memory; false: nothing does.
+bool weight_wgmma_fit(WeightWgmmaConfig& c);
+/// The choice for a device of `sms` multiprocessors.
+WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms);
+Variant weight_wgmma_variant(const WeightWgmmaConfig& c);
+
+/// Unsupported with reject_wgmma()'s sentence.
+void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p);
+void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightWgmmaConfig& c);
+
+}  // namespace cgp::kernels

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which config a problem gets on wgmma, and its launch.
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/dsl/core/kernel_params.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
+
+namespace cgp::kernels {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+int WeightWgmmaConfig::smem_bytes() const {
+  return w_stages * (4 * warpgroups * layout(format).tile_bytes() + 16) + x_stages * (128 * rows + 16) + 1280;
+}
+
+std::string reject_wgmma(const WeightOnlyProblem& p) {
+  if (p.type != DType::f16 && p.type != DType::bf16)
+    return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
+  if (!p.k || p.k % 32 || p.k > 1u << 24)
+    return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^24");
+  if (p.n > 0x7ffffe00 || p.n > 64u * 65535)
+    return text::cat("n = ", p.n, ": at most ", 64 * 65535, " rows of weights are possible");
+  if (p.m > 16u * 65535) return text::cat("m = ", p.m, ": at most ", 16 * 65535, " rows of x are possible");
+  if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
+  if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
+  return {};
+}
+
+bool weight_wgmma_fit(WeightWgmmaConfig& c) {
+  // The sums take the memory of the ring of x.
+  const int least = std::max(2, (4 * (c.columns() + 4) + 127) / 128), room = 227 * 1024 / c.min_blocks - 1024;
+  for (c.w_stages = 4; c.w_stages > 1; --c.w_stages)
+    for (c.x_stages = 16; c.x_stages >= std::max(least, c.w_stages > 2 ? 6 : 0); --c.x_stages)
+      if (c.smem_bytes() <= room) return true;
+  return false;
+}
+
+WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
+  WeightWgmmaConfig c{p.type, p.format};
+  for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
+  const auto k_tiles = ceil_div(p.k, 256);
+  c.warpgroups = 2;
+  while (c.split < 8 && c.rows < 256 && std::uint64_t(2 * c.split) <= k_tiles &&
+         ceil_div(p.n, std::uint64_t(c.columns())) * std::uint64_t(c.split) < std::uint64_t(sms))
+    c.split *= 2;
+  while (!weight_wgmma_fit(c)) c.rows /= 2;
+  return c;
+}
+
+void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p) {
+  if (auto why = reject_wgmma(p); !why.empty()) throw Unsupported(text::cat("weight_wgmma: ", why));
+  if (!p.m || !p.n) return;
+  weight_wgmma_gemm(s, p, weight_wgmma_config(p, std::max(1, s.device().info().sm_count)));
+}
+
+void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightWgmmaConfig& c) {
+  const auto kernel = load(s.device(), weight_wgmma_variant(c));
+  auto spec = tensor_map_spec(kernel.image(), 0);
+  spec.dims = {p.k, p.m};
+  spec.strides = {(p.ldx ? p.ldx : p.k) * 2};
+  spec.l2 = runtime::L2Promotion::b128;
+  const auto ldy = p.ldy ? p.ldy : p.n;
+  const auto blocks = ceil_div(p.n, std::uint64_t(c.columns()));
+  const WeightWgmmaParams<dsl::HostValue> n{.w = p.w,
+                                            .y = p.y,
+                                            .ldy = ldy,
+                                            .m = std::uint32_t(p.m),
+                                            .n = std::uint32_t(p.n),
+                                            .k_tiles = std::uint32_t(ceil_div(p.k, 256)),
+                                            .w_tiles = std::uint32_t(ceil_div(p.n, 32) * 2),
+                                            .wide = p.y % 16 == 0 && ldy % 8 == 0};
+  runtime::Launch launch;
+  launch.grid = {std::uint32_t(c.split),
+                 std::uint32_t(ceil_div(blocks, std::uint64_t(c.share))) * std::uint32_t(c.share),
+                 std::uint32_t(ceil_div(p.m, std::uint64_t(c.rows)))};
+  kernel(s, launch, s.device().tensor_map(spec, p.x), n);
+}
+
+}  // namespace cgp::kernels

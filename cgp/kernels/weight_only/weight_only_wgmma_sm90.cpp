@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// weight_only with wgmma: y' = w x'.
+//   who      a block has `warpgroups` x 64 columns of y for `rows` rows of x, a warp 16 columns of y: one tile of packed
+//            weights, which its lanes decode into operand A while the tensor core multiplies the 64 of K before. One warp
+//            of another warpgroup copies weights, one x
+//   memory   packed weights by bulk copies, x by TMA as it lies in memory; x may be shared over a cluster (multicast)
+//   split    the other axis of the cluster cuts K; each block adds up and stores a share of the sums, in the order of K
+//   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
+//   needs    sm_90a
+#include <algorithm>
+
+#include "cgp/dsl/core/kernel_params.h"
+#include "cgp/dsl/mma/wgmma.h"
+#include "cgp/dsl/pipeline/bulk_ring.h"
+#include "cgp/kernels/weight_only/weight_only_fragments.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
+
+namespace cgp::kernels {
+namespace {
+
+using namespace dsl;
+using weight_only_impl::WeightTile;
+
+/// 256 of K of a warp's 16 rows of weights; 64 of them, scaled, are operand A.
+template <class T>
+class ScaledWeights {
+  using Pair = typename WeightTile<T>::Pair;
+
+ public:
+  ScaledWeights(const WeightLayout& l, int terms, const Val<u32>& base, const Val<u32>& lane)
+      : l_(l), terms_(std::is_same_v<T, bf16> ? terms : 1) {
+    for (int step = 0; step < 4; ++step) {
+      steps_.push_back(steps_.empty() ? WeightTile<T>(l, base, lane) : steps_.back());
+      steps_.back().load(step);
+    }
+  }
+
+  RegOperand<T, 64, 64> step(int step) {
+    const auto& tile = steps_[std::size_t(step)];
+    std::vector<Value> out;
+    std::vector<Factors> f;
+    for (int at = 0; at < 64; at += 16) {
+      if (at % l_.group == 0) {
+        f.clear();
+        for (int h = 0; h < 2; ++h) f.push_back(factors(tile, at / l_.group, h));
+      }
+      std::vector<std::vector<Val<Pair>>> rows;
+      for (int h = 0; h < 2; ++h) {
+        rows.emplace_back();
+        for (const auto& q : tile.integers(at / 32, h, at % 32 / 16))
+          rows.back().push_back(scaled(q, f[std::size_t(h)]));
+      }
+      for (int i = 0; i < 2; ++i)
+        for (int h = 0; h < 2; ++h) out.push_back(bits<b32>(rows[std::size_t(h)][std::size_t(i)]));
+    }
+    return RegOperand<T, 64, 64>(std::move(out));
+  }
+
+ private:
+  /// Of a row in a group, each twice in a register: the terms of the scale, and of the negated minimum.
+  struct Factors {
+    std::vector<Val<Pair>> scale, less;
+  };
+  std::vector<Val<Pair>> both(const Val<f32>& v) const {
+    const auto first = pack<T>(v, v);
+    std::vector<Val<Pair>> out{bits<Pair>(first)};
+    if (terms_ == 2) {
+      const auto rest = v - bits<f32>(first & Val<b32>(0xffff0000u));
+      out.push_back(bits<Pair>(pack<T>(rest, rest)));
+    }
+    return out;
+  }
+  Factors factors(const WeightTile<T>& tile, int group, int h) const {
+    Factors f;
+    f.scale = both(tile.scale(group, h));
+    if (l_.has_min) f.less = both(-tile.minimum(group, h));
+    return f;
+  }
+  Val<Pair> scaled(const Val<Pair>& q, const Factors& f) const {
+    if (f.less.empty()) {
+      if (terms_ == 1) return q * f.scale[0];
+      return fma(q, f.scale[0], q * f.scale[1]);
+    }
+    const auto v = fma(q, f.scale[0], f.less[0]);
+    return terms_ == 1 ? v : v + fma(q, f.scale[1], f.less[1]);
+  }
+  const WeightLayout& l_;
+  int terms_;
+  std::vector<WeightTile<T>> steps_;  ///< all 256 of K, in registers
+};
+
+template <class T, int N>
+class WgmmaProduct {
+ public:
+  using Map = TmaIn<Tile<T, N, 64>>;
+  using Sum = Acc<f32, 64, N>;
+
+  WgmmaProduct(Kernel& k, const WeightWgmmaConfig& c, const Map& map, const WeightWgmmaParams<Val>& p)
+      : k_(k),
+        c_(c),
+        l_(layout(c.format)),
+        p_(p),
+        math_(k.role<Warpgroup>(c.warpgroups, math_registers(c))),
+        load_(k.role<Warpgroup>(1, kLoadRegisters)),
+        map_(c.share > 1 ? map.multicast(Axis::y) : map),
+        x_(k, Stages(c.x_stages), load_, math_, map_),
+        w_(k, Stages(c.w_stages), 4 * c.warpgroups, l_.tile_bytes(), load_, math_),
+        read_(k.named_barrier(math_.threads())),
+        sums_(x_.template storage<f32>(k)),
+        part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
+        first_part_(c.split > 1 ? k.cluster_ctarank() - part_ : Val<u32>(0)),
+        n0_(k.ctaid_y() * std::uint32_t(c.columns())),
+        m0_(k.ctaid_z() * std::uint32_t(N)),
+        from_(p.k_tiles * part_ / std::uint32_t(c.split)),
+        to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
+
+  void run() {
+    load_.run([&](Warpgroup& wg) {
+      auto warp = wg.warp();
+      k_.if_(warp.index == 0u, [&] {
+        warp.one_thread([&](Thread& t) {
+          k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
+        });
+      });
+      k_.if_(warp.index == 1u, [&] { warp.one_thread([&](Thread& t) { copy_weights(t); }); });
+    });
+    math_.run([&](Warpgroup& wg) {
+      auto first = multiply_tile(wg, fresh<f32, 64, N>(wg));
+      auto last = k_.loop(to_ - from_ - 1u, std::move(first),
+                          [&](Val<u32>, auto busy) { return multiply_tile(wg, std::move(busy)); });
+      const auto sum = std::move(last).wait(wg);
+      read_.sync();  // all warpgroups have read x: the sums take its place
+      const auto origin = accumulator_origin(wg);
+      const auto to = sums_.at(origin.col * kPitch() + wg.index * 64u + origin.row);
+      for (int i = 0; i < Sum::count; ++i)
+        to.st((8 * (i >> 2) + (i & 1)) * int(kPitch()) + 8 * ((i >> 1) & 1), sum[i]);
+    });
+    auto cta = k_.cta();
+    if (c_.split > 1)
+      cluster_sync(cta);
+    else
+      k_.sync();
+    math_.run([&](Warpgroup&) { store(); });
+    if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
+  }
+
+ private:
+  static constexpr int kLoadRegisters = 56;
+  // What a block has at launch, less those of the warps that copy.
+  static int math_registers(const WeightWgmmaConfig& c) {
+    const int groups = c.warpgroups + 1, each = std::min(65536 / c.min_blocks / (128 * groups), 248) / 8 * 8;
+    return std::min((each * groups - kLoadRegisters) / c.warpgroups / 8 * 8, 240);
+  }
+  // Of sums, in elements: eight rows and four pairs of columns of a store meet different banks.
+  std::uint32_t kPitch() const { return std::uint32_t(c_.columns() + 4); }
+
+  void copy_weights(Thread& t) {
+    const std::uint64_t bytes = std::uint64_t(l_.tile_bytes());
+    const auto row = p_.k_tiles * std::uint32_t(bytes), first = n0_ / 16u;
+    // Tiles that are not there: the last one again, whose sums are not stored.
+    const auto last = p_.w_tiles - 1u - dsl::min(first, p_.w_tiles - 1u);
+    const auto begin =
+        p_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
+    k_.loop(to_ - from_, begin, [&](Val<u32>, Val<u64> now) {
+      w_.fill(
+          t,
+          [&](int i) {
+            return In<b8>(now + to<u64>(dsl::min(Val<u32>(std::uint32_t(i)), last) * row)).at(0);
+          },
+          L2Hint::evict_first);
+      return now + bytes;
+    });
+  }
+
+  // A step of 64 of K. The wait for x comes first, so that ptxas places products among what decodes.
+  InFlight<Sum, 1> multiply(Warpgroup& wg, FreshAcc<f32, 64, N> acc, ScaledWeights<T>& w, int step) {
+    auto x = x_.take(wg);
+    return wgmma(wg, std::move(acc), w.step(step), std::move(x));
+  }
+  InFlight<Sum, 1> multiply(Warpgroup& wg, InFlight<Sum, 1> busy, ScaledWeights<T>& w, int step) {
+    auto x = x_.take(wg);
+    return std::move(busy).then(wg, w.step(step), std::move(x));
+  }
+  // 256 of K.
+  template <class Before>
+  InFlight<Sum, 1> multiply_tile(Warpgroup& wg, Before before) {
+    auto taken = w_.take(wg);
+    auto warp = wg.warp();
+    ScaledWeights<T> w(l_, c_.scale_terms, taken.piece(wg.index * 4u + warp.index), warp.lane());
+    std::move(taken).release(warp);
+    auto first = multiply(wg, std::move(before), w, 0);
+    auto second = multiply(wg, std::move(first), w, 1);
+    auto third = multiply(wg, std::move(second), w, 2);
+    return multiply(wg, std::move(third), w, 3);
+  }
+
+  // A thread adds up the parts of K of eight columns of a row of y.
+  void store() {
+    const int each = c_.columns() / 8;
+    const auto threads = std::uint32_t(math_.threads());
+    k_.loop(range(part_ * threads + k_.tid(),  // these warpgroups come first
+                  Val<u32>(std::uint32_t(N * each)), Val<u32>(threads * std::uint32_t(c_.split))),
+            [&](Val<u32> i) {
+              const auto row = divided(i, each), unit = remainder(i, each) * 8u;
+              const auto here = sums_.at(row * kPitch() + unit);
+              std::vector<std::vector<Val<f32>>> sum;
+              for (int part = 0; part < c_.split; ++part) {
+                sum.emplace_back();
+                for (int half = 0; half < 2; ++half) {
+                  const auto v = c_.split > 1
+                                     ? mapa(here, first_part_ + std::uint32_t(part)).template ld<4>(half)
+                                     : here.template ld<4>(half);
+                  for (int e = 0; e < 4; ++e)
+                    sum.back().push_back(part ? sum[std::size_t(part - 1)][std::size_t(4 * half + e)] + v[e]
+                                              : Val<f32>(v[e]));
+                }
+              }
+              put(m0_ + row, n0_ + unit, sum.back());
+            });
+  }
+  void put(const Val<u32>& row, const Val<u32>& column, const std::vector<Val<f32>>& v) {
+    const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
+    k_.if_(row < p_.m, [&] {
+      k_.if_((p_.wide != 0u) & (column + 8u <= p_.n),
+             [&] {
+               Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
+                                                         pack<T>(v[4], v[5]), pack<T>(v[6], v[7])));
+             },
+             [&] {
+               for (int e = 0; e < 8; ++e)
+                 Out<T>(first).st_if(column + std::uint32_t(e) < p_.n, e, to<T>(v[std::size_t(e)]));
+             });
+    });
+  }
+
+  Kernel& k_;
+  const WeightWgmmaConfig& c_;
+  const WeightLayout& l_;
+  const WeightWgmmaParams<Val>& p_;
+  Role<Warpgroup> math_, load_;
+  Map map_;
+  Ring<ByThreads, Tile<T, N, 64>> x_;
+  BulkRoleRing w_;  ///< 256 of K of each 16 of the block's columns of y
+  NamedBarrier read_;
+  Ptr<shared, f32> sums_;
+  Val<u32> part_, first_part_, n0_, m0_, from_, to_;
+};
+
+template <class T, int N>
+void wgmma_kernel(Kernel& k, WeightWgmmaConfig c, TmaIn<Tile<T, N, 64>> x, WeightWgmmaParams<Val> p) {
+  if (c.split * c.share > 1) k.cluster(c.split, c.share);
+  k.require(128 * c.x_stages >= 4 * (c.columns() + 4), "the sums fit into the ring of x");
+  if (c.min_blocks > 1) k.min_blocks(c.min_blocks);
+  WgmmaProduct<T, N>(k, c, x, p).run();
+}
+
+template <class T>
+Variant of_type(const WeightWgmmaConfig& c) {
+  const auto make = [&](auto fn) {
+    Variant v = config_variant("weight_wgmma", c, 90, fn);
+    v.only = "sm_90a";
+    return v;
+  };
+  return c.rows <= 16    ? make(wgmma_kernel<T, 16>)
+         : c.rows <= 32  ? make(wgmma_kernel<T, 32>)
+         : c.rows <= 64  ? make(wgmma_kernel<T, 64>)
+         : c.rows <= 128 ? make(wgmma_kernel<T, 128>)
+                         : make(wgmma_kernel<T, 256>);
+}
+
+}  // namespace
+
+Variant weight_wgmma_variant(const WeightWgmmaConfig& c) {
+  return c.type == DType::f16 ? of_type<f16>(c) : of_type<bf16>(c);
+}
+
+}  // namespace cgp::kernels

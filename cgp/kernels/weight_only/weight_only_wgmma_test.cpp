@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "cgp/base/error.h"
+#include "cgp/base/float16.h"
+#include "cgp/kernels/common/array.h"
+#include "cgp/quant/decode.h"
+#include "cgp/testing/kernel_test.h"
+
+using namespace cgp;
+using namespace cgp::kernels;
+
+namespace {
+
+quant::Format file_format(WeightFormat f) {
+  switch (f) {
+    case WeightFormat::q4_0:
+      return quant::Format::q4_0;
+    case WeightFormat::q8_0:
+      return quant::Format::q8_0;
+    case WeightFormat::q4_k:
+      return quant::Format::q4_k;
+    case WeightFormat::q5_k:
+      return quant::Format::q5_k;
+    case WeightFormat::q6_k:
+      return quant::Format::q6_k;
+  }
+  return {};
+}
+
+// Random codes; scales (binary16) of a size that products like.
+std::vector<std::byte> random_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, unsigned seed) {
+  const auto& l = layout(f);
+  std::vector<std::byte> out(n * (k / std::uint64_t(l.file_block)) * std::uint64_t(l.file_bytes));
+  std::mt19937 r(seed);
+  for (auto& b : out) b = std::byte(r());
+  const auto put = [&](std::size_t at) {
+    const auto v = half(0.001 + 0.01 * double(r() % 1000) / 1000).bits;
+    std::memcpy(&out[at], &v, 2);
+  };
+  for (std::size_t at = 0; at < out.size(); at += std::size_t(l.file_bytes)) {
+    put(at + (f == WeightFormat::q6_k ? 208 : 0));
+    if (l.has_min) put(at + 2);
+  }
+  return out;
+}
+
+// What rounding may do to a weight: to its scale and to it; in formats with minima also to the minimum and, with a scale
+// of two terms, to the parts that are added.
+double weight_bound(const WeightLayout& l, double u, int terms, double scaled, double minimum, double value) {
+  const double product = terms == 2 ? 0 : u * std::fabs(scaled) + u * std::fabs(minimum);
+  return 1.02 * (product + (l.has_min && terms == 2 ? u * (std::fabs(scaled) + std::fabs(minimum)) * u : 0) +
+                 (terms == 2 && l.has_min ? 2 : 1) * u * std::fabs(value));
+}
+
+void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig c) {
+  const auto& l = layout(p.format);
+  const auto file = random_weights(p.format, p.n, p.k, unsigned(p.m + p.n + p.k));
+  std::vector<std::byte> packed(packed_bytes(p.format, p.n, p.k));
+  pack_weights(p.format, p.n, p.k, file, packed);
+  std::vector<float> w(p.n * p.k);
+  quant::decode(file_format(p.format), file, w);
+  const auto x = random_array(p.type, {p.m * p.k}, 1);
+  HostArray y = random_array(p.type, {p.m * (p.n + 3)}, 2);
+  const HostArray before = y;
+  auto w_at = device.alloc<std::byte>(packed.size()), x_at = device.alloc<std::byte>(x.bytes.size()),
+       y_at = device.alloc<std::byte>(y.bytes.size());
+  w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes);
+  p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address(), p.ldy = p.n + 3;
+  if (p.n % 8 == 0) p.ldy = p.n;  // stores of 16 bytes
+  runtime::Stream s(device);
+  ASSERT_EQ(reject_wgmma(p), "");
+  weight_wgmma_gemm(s, p, c);
+  s.wait();
+  y_at.download(y.bytes);
+  const double u = unit_roundoff(p.type), u32 = unit_roundoff(DType::f32);
+  double worst = 0;
+  for (std::uint64_t j = 0; j < p.n; ++j)
+    for (std::uint64_t i = 0; i < p.m; ++i) {
+      double sum = 0, size = 0, rounding = 0;
+      for (std::uint64_t e = 0; e < p.k; ++e) {
+        const double xe = x.at(i * p.k + e), value = double(w[j * p.k + e]);
+        sum += xe * value, size += std::fabs(xe * value);
+        // A minimum is at most 63 x 0.011; half of that and more is what the value itself does not say.
+        const double minimum = l.has_min ? 0.7 : 0;
+        rounding +=
+            std::fabs(xe) * weight_bound(l, u, c.scale_terms, std::fabs(value) + minimum, minimum, value);
+      }
+      const double got = y.at(i * p.ldy + j),
+                   bound = 1.01 * u * std::fabs(sum) + rounding + size * (double(p.k) + 200) * u32;
+      worst = std::max(worst, std::isfinite(got) ? std::fabs(got - sum) / bound : INFINITY);
+    }
+  EXPECT_LE(worst, 1) << l.name << " " << name(p.type) << " " << p.m << "x" << p.n << "x" << p.k << " "
+                      << weight_wgmma_variant(c).name;
+  for (std::uint64_t i = 0; i < p.m; ++i)
+    for (std::uint64_t j = p.n; j < p.ldy; ++j) EXPECT_EQ(y.at(i * p.ldy + j), before.at(i * p.ldy + j));
+}
+
+WeightWgmmaConfig config(const WeightOnlyProblem& p, int rows, int warpgroups, int split, int share,
+                         int terms) {
+  WeightWgmmaConfig c{p.type, p.format, rows, warpgroups, split, share};
+  c.w_stages = 2, c.scale_terms = terms;
+  c.x_stages = warpgroups == 4 ? 9 : 5;
+  return c;
+}
+
+TEST(weight_wgmma, right_on_the_emulator) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  for (auto f : kWeightFormats) {
+    const std::uint64_t k = layout(f).file_block == 32 ? 2336 : 2304;
+    for (auto type : {DType::bf16, DType::f16}) {
+      const WeightOnlyProblem p{f, type, 21, 70, k};
+      check(device, p, config(p, 32, 1, 4, 1, 1));
+    }
+    const WeightOnlyProblem wide{f, DType::bf16, 70, 136, 512}, tall{f, DType::bf16, 130, 72, 256};
+    check(device, wide, config(wide, 64, 2, 1, 1, 2));
+    check(device, tall, config(tall, 128, 1, 1, 2, 1));
+  }
+}
+TEST(weight_wgmma, every_shape_of_block) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto f = WeightFormat::q4_k;
+  const WeightOnlyProblem few{f, DType::bf16, 5, 300, 1024}, many{f, DType::bf16, 300, 200, 256};
+  check(device, few, config(few, 16, 4, 2, 2, 1));
+  check(device, many, config(many, 256, 2, 1, 1, 1));
+}
+
+TEST(weight_wgmma, right_on_a_gpu) {
+  runtime::Device device;
+  try {
+    device = runtime::Device::open("cuda:0");
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+  for (auto f : kWeightFormats)
+    for (auto type : {DType::bf16, DType::f16})
+      for (std::uint64_t m : {17, 100, 300}) {
+        const WeightOnlyProblem p{f, type, m, 200 + m % 2, 512 + 256 * (m % 4)};
+        check(device, p, weight_wgmma_config(p, device.info().sm_count));
+        for (int terms : {1, 2}) check(device, p, config(p, m > 64 ? 128 : 64, 2, 2, 2, terms));
+      }
+}
+
+TEST(weight_wgmma, what_cannot_run_is_named) {
+  WeightOnlyProblem p{WeightFormat::q4_k, DType::bf16, 64, 64, 4096};
+  EXPECT_EQ(reject_wgmma(p), "");
+  p.k = 4100;
+  EXPECT_THAT(reject_wgmma(p), ::testing::HasSubstr("k = 4100 is no multiple of 32"));
+  p.k = 4096, p.type = DType::f32;
+  EXPECT_THAT(reject_wgmma(p), ::testing::HasSubstr("x and y are f16 or bf16"));
+  p.type = DType::f16, p.ldx = 4097;
+  EXPECT_THAT(reject_wgmma(p), ::testing::HasSubstr("multiples of 16 bytes"));
+}
+
+TEST(weight_wgmma, names_round_trip_and_variants_assemble) {
+  std::vector<Variant> all;
+  for (auto f : kWeightFormats)
+    for (auto type : {DType::bf16, DType::f16})
+      for (std::uint64_t m : {16, 32, 64, 128, 256}) {
+        const WeightOnlyProblem p{f, type, m, 4096, 4096};
+        auto c = weight_wgmma_config(p, 132);
+        all.push_back(weight_wgmma_variant(c));
+        EXPECT_EQ(all.back().config->round_trip("weight_wgmma", all.back().name), all.back().name);
+      }
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_90a"}, all));
+}
+
+}  // namespace
