@@ -719,9 +719,9 @@ typedef struct {
   int32_t kind;   /* cgp_argument_kind */
   int32_t dtype;  /* SCALAR: cgp_dtype of the value */
   uint64_t bytes; /* BYTES: how many */
-  const void*
-      data; /* the value; a cgp_tensor, of which the kernel gets the address (NULL: address 0); the bytes; a
-                     * cgp_tensor_map */
+  /* The value; a cgp_tensor, of which the kernel gets the address (NULL: address 0); the bytes; a
+   * cgp_tensor_map. */
+  const void* data;
 } cgp_argument;
 typedef struct {
   size_t size;

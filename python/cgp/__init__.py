@@ -25,11 +25,13 @@ from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Completion", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM", "Module", "PagedKVCache", "Patch", "QuantizedTensor",
-    "TensorMap", "TrainingStep", "Unsupported",
-    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "kernel", "layer_norm",
-    "layer_norm_backward", "load_ptx", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize", "register_attention", "rms_norm", "rms_norm_backward", "rope",
-    "score_formula", "set_numpy_device", "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
+    "ArgumentError", "Completion", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM",
+    "Module", "PagedKVCache", "Patch", "QuantizedTensor", "TensorMap", "TrainingStep", "Unsupported", "activate", "add",
+    "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "kernel",
+    "layer_norm", "layer_norm_backward", "load_ptx", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize",
+    "register_attention", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device", "set_torch_cpu_device",
+    "softmax", "sum", "swiglu", "topk", "torch_op", "transpose",
+    "__version__"
 ]
 
 
