@@ -29,7 +29,7 @@ void run_all(BenchTable& b) {
         Bytes x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
         WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
         const auto name = text::cat("weight_only/", l.name, "/", m, "x", s.n, "x", s.k);
-        const auto on_wgmma = text::cat("wgmma/", name);
+        const auto on_wgmma = text::cat("weight_wgmma/", l.name, "/", m, "x", s.n, "x", s.k);
         if (m >= 16 && b.wanted(on_wgmma)) {
           GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
           Bytes dense = random(DType::bf16, s.n * s.k, 3);
