@@ -5,9 +5,11 @@
 
 #include <cstdlib>
 
+#include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/engine/llm.h"
 #include "cgp/model/template/value.h"
+#include "cgp/runtime/device.h"
 
 namespace cgp::engine {
 namespace {
@@ -35,6 +37,12 @@ class Smollm2 : public testing::TestWithParam<LoadOptions> {
  protected:
   void SetUp() override {
     if (!std::getenv("CGP_SMOLLM2")) GTEST_SKIP() << "CGP_SMOLLM2 names no file";
+    if (GetParam().device == "cpu") return;
+    try {
+      runtime::Device::open(GetParam().device);
+    } catch (const Unsupported& e) {
+      GTEST_SKIP() << e.what();
+    }
   }
 };
 
@@ -61,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
     all, Smollm2,
     testing::Values(LoadOptions{.context = 512, .cache = CacheType::f32, .activations = ActivationType::f32},
                     LoadOptions{.context = 512}, LoadOptions{.context = 512, .chunk = 7, .lookup_tokens = 4},
-                    LoadOptions{.context = 512, .activations = ActivationType::int8}));
+                    LoadOptions{.context = 512, .activations = ActivationType::int8},
+                    LoadOptions{.device = "cuda:0", .context = 512}));
 
 }  // namespace
 }  // namespace cgp::engine

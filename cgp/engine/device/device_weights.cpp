@@ -93,8 +93,9 @@ void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x
                             std::uint64_t y, std::uint64_t ldy,
                             const runtime::Buffer<std::uint8_t>& workspace) const {
   if (packed_format_) {
-    const kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
-                                       packed_.address(), y,          ldy};
+    kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
+                                 packed_.address(), y,          ldy};
+    p.pdl = m <= kStreamedRows;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

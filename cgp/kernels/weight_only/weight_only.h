@@ -14,6 +14,9 @@ struct WeightOnlyProblem {
   std::uint64_t x = 0, ldx = 0;  ///< [m, k]; elements between rows, 0: dense; multiples of 16 bytes
   std::uint64_t w = 0;           ///< packed
   std::uint64_t y = 0, ldy = 0;  ///< [m, n]
+  /// Programmatic dependent launch (sm_90): weights are asked for before the work queued right before has ended. That work
+  /// must not write them.
+  bool pdl = false;
 };
 inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
 /// Why it cannot run, naming the argument; empty: it can.
@@ -30,6 +33,7 @@ struct WeightOnlyConfig {
   int slots = 2;               ///< of a warp's ring, a tile of weights (of each y tile) each
   int rounds = 1;              ///< of tiles of y between two additions of the parts of K
   int buffers = 1;             ///< of results; 1: there is one addition
+  bool pdl = false;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -39,6 +43,7 @@ struct WeightOnlyConfig {
     v.number("warps", "warps", c.warps), v.number("share", "share", c.share);
     v.number("y_tiles", "y_tiles", c.y_tiles), v.number("slots", "s", c.slots);
     v.number("rounds", "rounds", c.rounds), v.number("buffers", "buffers", c.buffers);
+    v.flag("pdl", c.pdl);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

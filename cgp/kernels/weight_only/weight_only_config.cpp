@@ -80,7 +80,7 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
-  c.k_tiles = int((p.k + 255) / 256);
+  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
   WeightOnlyConfig best = c;
   best.slots = 0;
@@ -136,7 +136,10 @@ void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Weig
                                            .k = std::uint32_t(p.k),
                                            .y_tiles = tiles};
   const auto kernel = load(s.device(), weight_only_variant(c));
-  kernel(s, runtime::Launch{.grid = {std::min(tiles, clusters) * std::uint32_t(c.cluster)}}, n);
+  kernel(
+      s,
+      runtime::Launch{.grid = {std::min(tiles, clusters) * std::uint32_t(c.cluster)}, .programmatic = c.pdl},
+      n);
 }
 
 }  // namespace cgp::kernels

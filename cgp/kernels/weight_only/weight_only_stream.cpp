@@ -12,6 +12,7 @@
 //            added in a fixed order
 //   needs    sm_90: bulk copies, clusters
 #include <algorithm>
+#include <optional>
 
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/memory/ldmatrix.h"
@@ -68,7 +69,9 @@ class Product {
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u) {}
 
   void run() {
-    auto first = load_x(warp_.index * 32u);
+    if (c_.pdl) griddepcontrol_launch_dependents(k_);
+    std::optional<Units> first;
+    if (!c_.pdl) first = load_x(warp_.index * 32u);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
@@ -88,7 +91,11 @@ class Product {
                     Val<u32>(0));
     };
     const auto mine = count(first_tile), all = count(cluster_);
-    store_x(first);
+    if (c_.pdl) {
+      griddepcontrol_wait(k_);
+      first = load_x(warp_.index * 32u);
+    }
+    store_x(*first);
     rest_of_x();
     k_.sync();
     using State = std::pair<NextTile, BulkRing::Cursor>;
@@ -206,7 +213,7 @@ class Product {
       const auto at = first + lane_ + std::uint32_t(i) * threads();
       u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
       const auto unit = rank_ * row_units() + u.unit.back();
-      const In<b32> x(p_.x + to<u64>(u.row.back()) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, true);
+      const In<b32> x(p_.x + to<u64>(u.row.back()) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
       const Val<pred> there = (u.row.back() < p_.m) & (unit < p_.k / 8u);
       u.words.emplace_back();
       auto& w = u.words.back();

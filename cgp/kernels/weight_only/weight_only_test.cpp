@@ -37,7 +37,7 @@ std::vector<std::byte> random_weights(WeightFormat f, std::uint64_t n, std::uint
 }
 
 void check(const runtime::Device& device, WeightFormat f, DType type, std::uint64_t m, std::uint64_t n,
-           std::uint64_t k) {
+           std::uint64_t k, bool pdl = false) {
   const auto file = random_weights(f, n, k, unsigned(m + n + k));
   std::vector<std::byte> packed(packed_bytes(f, n, k));
   pack_weights(f, n, k, file, packed);
@@ -48,7 +48,7 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
        y_at = device.alloc<std::byte>(y.bytes.size());
   w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes);
   runtime::Stream s(device);
-  weight_only_gemm(s, {f, type, m, n, k, x_at.address(), 0, w_at.address(), y_at.address(), n + 3});
+  weight_only_gemm(s, {f, type, m, n, k, x_at.address(), 0, w_at.address(), y_at.address(), n + 3, pdl});
   s.wait();
   y_at.download(y.bytes);
   const double u = unit_roundoff(type), u32 = unit_roundoff(DType::f32);
@@ -79,7 +79,8 @@ TEST(weight_only, right_on_the_emulator) {
       check(device, f, type, 11, 17, layout(f).file_block == 32 ? 2336 : 2304);
       check(device, f, type, 3, 2500, 256);
       check(device, f, type, 8, 33, 4096);
-      check(device, f, type, 21, 70, 1280);
+      check(device, f, type, 21, 70, 1280, type == DType::f16);
+      check(device, f, type, 2, 50, 1024, true);
     }
 }
 
@@ -94,7 +95,7 @@ TEST(weight_only, right_on_a_gpu) {
     for (auto type : {DType::bf16, DType::f16}) {
       for (std::uint64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32})
         check(device, f, type, m, 2500, 1024 + 256 * (m % 4));
-      for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 200, 14336);
+      for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 200, 14336, m == 8);
       check(device, f, type, 4, 9001, 512);
     }
 }
