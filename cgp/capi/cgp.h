@@ -481,7 +481,7 @@ typedef struct {
   const cgp_tensor* g_idx; /* gptq, optional: s32 [cols], the group of each input (act-order) */
   const cgp_tensor *absmax_table,
       *absmax_scales;       /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
-  const cgp_tensor* packed; /* optional: what cgp_quantized_pack() made, for few rows of x on sm_90 */
+  const cgp_tensor* packed; /* optional: what cgp_quantized_pack() made, for sm_90 */
   uint64_t group;           /* inputs that share a scale; bnb_nf4: elements that share an absmax */
   int32_t zeros_minus_one;  /* gptq: zeros hold zero - 1 */
   uint64_t absmax_block;    /* 0: 256 */
@@ -495,7 +495,7 @@ CGP_API cgp_status cgp_quantized_weight_new(const char* format, uint64_t rows, u
                                             const cgp_tensor* codes, const cgp_quantized_options* options,
                                             cgp_quantized_weight** out);
 /* A weight from blocks on the host, as a GGUF file has them: copied to the device, refused when a scale is NaN or infinite. It is
- * packed too where the device has the product for few rows and `packed` is not 0. */
+ * packed too where the device has the product of packed weights and `packed` is not 0. */
 CGP_API cgp_status cgp_quantized_weight_load(cgp_device* device, const char* format, uint64_t rows,
                                              uint64_t cols, const void* blocks, uint64_t bytes,
                                              int32_t packed, cgp_quantized_weight** out);
@@ -534,7 +534,7 @@ CGP_API cgp_status cgp_quantize_int4(const float* values, uint64_t rows, uint64_
                                      uint32_t* qweight, uint32_t* qzeros, uint16_t* scales);
 CGP_API cgp_status cgp_quantize_fp8(const float* values, uint64_t rows, uint64_t cols, uint64_t scale_rows,
                                     uint64_t scale_cols, uint8_t* codes, float* scales);
-/* Blocks of q4_0, q8_0, q4_k, q5_k or q6_k in the order of the product for few rows; bytes 0 and UNSUPPORTED for other formats. */
+/* Blocks of q4_0, q8_0, q4_k, q5_k or q6_k in the order of the product on sm_90; bytes 0 and UNSUPPORTED for other formats. */
 CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows, uint64_t cols,
                                               uint64_t* bytes);
 CGP_API cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, const void* blocks,

@@ -69,7 +69,7 @@ class QuantizedTensor:
         return codes.device if _is_torch(codes) else None
 
     def to(self, device):
-        """The weight as PyTorch tensors on a device. It is packed too for the product of few rows, where the format and the GPU
+        """The weight as PyTorch tensors on a device. It is packed too for the product on sm_90, where the format and the GPU
         have one.
 
         Raises ArgumentError where a size does not fit the format.
