@@ -108,8 +108,7 @@ struct Place {
 /// What a step needs to know beside the tokens' embeddings, in one block that is uploaded at once. Offsets in bytes.
 struct Control {
   uint64_t slots = 0, positions = 0, lengths = 0, outputs = 0, table = 0, embeddings = 0, bytes = 0;
-  Control(const Program& p, const BackendOptions& o, int64_t columns, int64_t width) {
-    (void)p;
+  Control(const BackendOptions& o, int64_t columns, int64_t width) {
     uint64_t at = 0;
     const auto take = [&](int64_t count, uint64_t size) {
       const uint64_t here = at;
@@ -170,7 +169,7 @@ uint64_t value_bytes(const Program& p, const BackendOptions& o) {
   const int64_t rows = std::max(o.max_rows, o.max_outputs);
   bytes += aligned(uint64_t(widest_product(p) * rows) * 2);
   bytes += 2 * aligned(uint64_t(p.context * p.kv_heads * p.head_dim) * 2);
-  return bytes + Control(p, o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
+  return bytes + Control(o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
 }
 
 class DeviceBackend final : public Backend {
@@ -184,7 +183,7 @@ class DeviceBackend final : public Backend {
         device_(device),
         stream_(device),
         columns_(columns_of(program_, o)),
-        control_(program_, o, columns_, width(embedding_of(program_).out)),
+        control_(o, columns_, width(embedding_of(program_).out)),
         host_control_(device, control_.bytes),
         device_control_(device, control_.bytes, "step"),
         profile_(std::size_t(kRoles)) {
