@@ -11,6 +11,7 @@
 #include "cgp/base/dtype.h"
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 
 using namespace cgp;
@@ -128,6 +129,11 @@ TEST(file, links_and_pipes_stay_what_they_are) {
   EXPECT_EQ(write_problem(folder + "/no/file"), "No such file or directory");
   EXPECT_EQ(write_problem(""), "No such file or directory");
   fs::remove_all(folder);
+}
+
+TEST(text, markup_has_no_characters_with_a_meaning) {
+  EXPECT_EQ(text::escape_markup(R"(a<b> & "c" 'd')"), "a&lt;b&gt; &amp; &#34;c&#34; &#39;d&#39;");
+  EXPECT_EQ(text::escape_markup(""), "");
 }
 
 TEST(dtype, integers_wrap_and_floats_round) {

@@ -217,9 +217,7 @@ class DeviceBackend final : public Backend {
 
   const Program& program() const override { return program_; }
   const BackendOptions& options() const override { return options_; }
-  std::string name() const override {
-    return cat(device_.info().name, " (f16 activations)");
-  }
+  std::string name() const override { return cat(device_.info().name, " (f16 activations)"); }
   MemoryEstimate memory() const override { return estimate_; }
   void set_profile(bool on) override {
     profiled_ = on;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cgp/base/error.h"
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 #include "cgp/model/template/template_text.h"
 #include "cgp/model/unicode/unicode.h"
@@ -48,30 +49,6 @@ ValueList sorted(ValueList list, const Value* by, bool reverse, bool with_case) 
   });
   ValueList out;
   for (auto& [k, v] : keyed) out.push_back(std::move(v));
-  return out;
-}
-
-std::string escaped(std::string_view s) {
-  std::string out;
-  for (char c : s) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
   return out;
 }
 
@@ -151,7 +128,7 @@ Value apply_filter(const std::string& name, const Value& in, Arguments& a, Named
   if (name == "capitalize") return capitalized(in.str());
   if (name == "title") return titled(in.str());
   if (name == "string" || name == "safe") return limited(in.str(), budget);
-  if (name == "escape" || name == "e") return limited(escaped(in.str()), budget);
+  if (name == "escape" || name == "e") return limited(text::escape_markup(in.str()), budget);
   if (name == "replace") {
     const Value* count = arg(2, "count");
     return replaced(in.str(), need_string(arg(0, "old"), "replace"), need_string(arg(1, "new"), "replace"),

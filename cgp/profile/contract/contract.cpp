@@ -9,6 +9,7 @@
 #include <map>
 
 #include "cgp/base/error.h"
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/contract/expression.h"
 #include "cgp/profile/timeline/timeline_export.h"
@@ -369,14 +370,14 @@ std::string junit_xml(const std::vector<ContractResult>& all) {
     for (const auto& c : r.checks)
       failures += c.outcome == Outcome::fail, skipped += c.outcome == Outcome::skip;
     out += format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
-                  xml_escaped(r.contract.name), r.checks.size(), failures, skipped);
+                  text::escape_markup(r.contract.name), r.checks.size(), failures, skipped);
     for (const auto& c : r.checks) {
-      out += format("    <testcase classname=\"{}\" name=\"{}\">", xml_escaped(r.contract.name),
-                    xml_escaped(c.promise.name));
+      out += format("    <testcase classname=\"{}\" name=\"{}\">", text::escape_markup(r.contract.name),
+                    text::escape_markup(c.promise.name));
       if (c.outcome == Outcome::fail)
-        out += format("<failure message=\"{}\">{}:{}</failure>", xml_escaped(c.why),
-                      xml_escaped(r.contract.file), c.promise.line);
-      if (c.outcome == Outcome::skip) out += format("<skipped message=\"{}\"/>", xml_escaped(c.why));
+        out += format("<failure message=\"{}\">{}:{}</failure>", text::escape_markup(c.why),
+                      text::escape_markup(r.contract.file), c.promise.line);
+      if (c.outcome == Outcome::skip) out += format("<skipped message=\"{}\"/>", text::escape_markup(c.why));
       out += "</testcase>\n";
     }
     out += "  </testsuite>\n";

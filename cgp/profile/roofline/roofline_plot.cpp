@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cgp/base/error.h"
+#include "cgp/base/markup.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/table.h"
 
@@ -137,7 +138,7 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' font-family='system-ui,sans-serif' "
       "font-size='11'>"
       "<text x='{}' y='20' font-size='14'>{}</text>",
-      width, height, left, xml_escaped(r.title));
+      width, height, left, text::escape_markup(r.title));
   for (double e = std::ceil(a.x0); e <= a.x1; e += 2)
     s += format(
         "<line x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}' stroke='#ddd'/><text x='{0:.1f}' y='{3}' "
@@ -178,7 +179,7 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
     const double wanted = l->bandwidth ? last + 15 : y(std::max(l->value, 1e-9)) + 4;
     last = std::max(wanted, last + 13);
     s += format("<text x='{}' y='{:.1f}' fill='{}'>{}</text>", right + 6, last,
-                l->bandwidth ? "#1a6fb5" : "#b5411a", xml_escaped(label(*l)));
+                l->bandwidth ? "#1a6fb5" : "#b5411a", text::escape_markup(label(*l)));
   }
   struct Box {
     double x0, x1, y;
@@ -199,14 +200,15 @@ std::string roofline_svg(const Roofline& r, int width, int height) {
           "<circle cx='{1:.1f}' cy='{2:.1f}' r='4' fill='#fff' stroke='#2c8a3d'><title>{3}, {4}</title>"
           "</circle><text x='{1:.1f}' y='{5:.1f}' text-anchor='middle' fill='#2c8a3d' "
           "font-size='9'>{6}</text>",
-          x(p.intensity), x(l.intensity), y(p.gflops), xml_escaped(p.name), level_text(r, p, l),
+          x(p.intensity), x(l.intensity), y(p.gflops), text::escape_markup(p.name), level_text(r, p, l),
           y(p.gflops) - 7, l.name);
     s += format(
         "<circle cx='{:.1f}' cy='{:.1f}' r='5' fill='#2c8a3d' fill-opacity='.8'><title>{}: {} GFLOP/s at {} "
         "FLOP/B, {:.0f} % of the ceiling</title></circle>"
         "<text x='{:.1f}' y='{:.1f}'>{}</text>",
-        x(p.intensity), y(p.gflops), xml_escaped(p.name), number_text(p.gflops), number_text(p.intensity),
-        100 * p.gflops / r.ceiling(p.intensity), box.x0, box.y, xml_escaped(p.name));
+        x(p.intensity), y(p.gflops), text::escape_markup(p.name), number_text(p.gflops),
+        number_text(p.intensity), 100 * p.gflops / r.ceiling(p.intensity), box.x0, box.y,
+        text::escape_markup(p.name));
   }
   return s + "</svg>\n";
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/timeline_export.h"
@@ -57,11 +58,11 @@ void draw(const std::string& name, const Node& node, double x, std::size_t depth
       "<g><title>{}: {:.0f} samples, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' width='{:.1f}' "
       "height='{:.0f}' "
       "fill='{}' rx='1'/>",
-      xml_escaped(name), node.samples, 100 * node.samples / all, 10 + x, y, std::max(0.3, w - 0.4), kRow - 1,
-      fill(name));
+      text::escape_markup(name), node.samples, 100 * node.samples / all, 10 + x, y, std::max(0.3, w - 0.4),
+      kRow - 1, fill(name));
   if (w > 40)
     out += format("<text x='{:.1f}' y='{:.0f}'>{}</text>", 13 + x, y + 13,
-                  xml_escaped(fitted(name, std::size_t((w - 6) / 6.6))));
+                  text::escape_markup(fitted(name, std::size_t((w - 6) / 6.6))));
   out += "</g>\n";
   for (const auto& [called, child] : node.called) {
     draw(called, child, x, depth + 1, scale, height, all, out);
@@ -186,7 +187,7 @@ std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& t
       "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
       "font-size='13'>{}: "
       "processor time</text>\n{}</svg>\n",
-      height + 4, xml_escaped(fitted(title, 90)), boxes);
+      height + 4, text::escape_markup(fitted(title, 90)), boxes);
 }
 
 }  // namespace cgp::profile

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cgp/base/markup.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
 
@@ -33,23 +34,6 @@ std::string colour(const std::string& name, bool gpu) {
 }
 
 }  // namespace
-
-std::string xml_escaped(const std::string& s) {
-  std::string out;
-  for (char c : s) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string perfetto_json(const Timeline& t, const std::string& title) {
   const std::uint64_t zero = origin(t);
@@ -179,10 +163,11 @@ std::string flamegraph_svg(const Timeline& t, const std::string& title) {
     boxes += format(
         "<g><title>{}: {} ({:.1f} %)</title><rect x='{:.1f}' y='{}' width='{:.1f}' height='{}' fill='{}' "
         "rx='2'/>",
-        xml_escaped(name), time_text(us), total > 0 ? 100 * us / total : 0, 10 + x, 40 + depth * kRow,
+        text::escape_markup(name), time_text(us), total > 0 ? 100 * us / total : 0, 10 + x, 40 + depth * kRow,
         std::max(0.3, w - 0.5), kRow - 1, colour(name, gpu));
     if (w > 60)
-      boxes += format("<text x='{:.1f}' y='{}'>{}</text>", 13 + x, 54 + depth * kRow, xml_escaped(text));
+      boxes +=
+          format("<text x='{:.1f}' y='{}'>{}</text>", 13 + x, 54 + depth * kRow, text::escape_markup(text));
     boxes += "</g>\n";
   };
   box(0, 0, total, "GPU time of " + title, false);
@@ -203,7 +188,7 @@ std::string flamegraph_svg(const Timeline& t, const std::string& title) {
   return format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 1200 110' font-family='ui-monospace,monospace' "
       "font-size='11'>\n<text x='10' y='20' font-size='14'>{}: {} of GPU time</text>\n{}</svg>\n",
-      xml_escaped(fitted(title, 90)), time_text(total), boxes);
+      text::escape_markup(fitted(title, 90)), time_text(total), boxes);
 }
 
 std::string timeline_svg(const Timeline& t, int width) {
@@ -233,9 +218,9 @@ std::string timeline_svg(const Timeline& t, int width) {
                  w = std::max(0.6, double(a.end - a.start) * scale);
     if (x + w < drawn[row] + 0.5) continue;
     drawn[row] = x + w;
-    out +=
-        format("<rect x='{:.1f}' y='{}' width='{:.1f}' height='20' fill='{}'><title>{} {}</title></rect>", x,
-               20 + row * 26, w, colour(shown(a), a.on_gpu()), xml_escaped(shown(a)), time_text(a.us()));
+    out += format("<rect x='{:.1f}' y='{}' width='{:.1f}' height='20' fill='{}'><title>{} {}</title></rect>",
+                  x, 20 + row * 26, w, colour(shown(a), a.on_gpu()), text::escape_markup(shown(a)),
+                  time_text(a.us()));
   }
   out += format("<text x='145' y='12'>0</text><text x='{}' y='12' text-anchor='end'>{}</text></svg>",
                 width - 4, time_text(double(last - first) * 1e-3));

@@ -17,6 +17,5 @@ std::string speedscope_json(const Timeline& t, const std::string& title);
 std::string flamegraph_svg(const Timeline& t, const std::string& title);
 /// Streams as rows, kernels as boxes; for the report.
 std::string timeline_svg(const Timeline& t, int width = 1000);
-std::string xml_escaped(const std::string& s);
 
 }  // namespace cgp::profile

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/roofline/peaks.h"
@@ -106,7 +107,7 @@ std::string kernels_html(const Document& d) {
         "<tr><td "
         "title='{}'><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</"
         "td><td>{}</td><td>{}</td></tr>",
-        xml_escaped(k.name), xml_escaped(fitted(short_name(k.name), 60)),
+        text::escape_markup(k.name), text::escape_markup(fitted(short_name(k.name), 60)),
         total > 0 ? format("{:.1f} %", 100 * k.total_us() / total) : "–", k.launches,
         k.us.empty() ? "–" : time_text(measure::median(k.us)), k.us.empty() ? "–" : time_text(k.total_us()),
         k.registers ? std::to_string(k.registers) : "–", cell(Metric::global_load_efficiency_pct),
@@ -123,9 +124,9 @@ std::string accesses_html(const Document& d) {
     rows += format(
         "<tr><td><code title='{}'>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td class='l'>{}</td><td "
         "class='l'>{}</td><td>{}</td><td class='l s'>{}</td></tr>",
-        xml_escaped(c.text), xml_escaped(c.opcode), predicted_text(c), number_text(c.counted),
+        text::escape_markup(c.text), text::escape_markup(c.opcode), predicted_text(c), number_text(c.counted),
         number_text(c.needed), c.shared ? "passes" : "sectors", name(c.agreement), c.requests,
-        xml_escaped(fitted(c.why, 90)));
+        text::escape_markup(fitted(c.why, 90)));
   }
   if (rows.empty()) return {};
   return "<h3>Memory accesses: predicted from the addresses, and counted</h3><input class='f' "
@@ -143,7 +144,7 @@ std::string metrics_html(const Document& d) {
     const auto& r = d.metrics[info.id];
     if (!r.present()) {
       absent += format("<tr><td><code>{}</code></td><td class='l'>{}</td></tr>", info.name,
-                       xml_escaped(r.why_absent));
+                       text::escape_markup(r.why_absent));
       continue;
     }
     ++have;
@@ -160,7 +161,8 @@ std::string metrics_html(const Document& d) {
     present += format(
         "<tr><td><code>{}</code></td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l "
         "s'>{}</td></tr>",
-        info.name, xml_escaped(value), info.unit, measure::name(r.source), xml_escaped(r.from));
+        info.name, text::escape_markup(value), info.unit, measure::name(r.source),
+        text::escape_markup(r.from));
   }
   if (have == 0) return {};
   return format(
@@ -181,9 +183,9 @@ std::string ceilings_html(const Document& d) {
     const bool there = !std::isnan(value), tera = !l.value("bandwidth", false) && value >= 1000;
     rows += format(
         "<tr><td>{}</td><td>{}</td><td class='l'>{}</td><td class='l'>{}</td><td class='l s'>{}</td></tr>",
-        xml_escaped(l.value("name", "")), there ? number_text(value / (tera ? 1000 : 1)) : "–",
+        text::escape_markup(l.value("name", "")), there ? number_text(value / (tera ? 1000 : 1)) : "–",
         tera ? "TFLOP/s" : l.value("unit", ""), l.value("source", ""),
-        xml_escaped(there ? l.value("how", "") : l.value("absent", "")));
+        text::escape_markup(there ? l.value("how", "") : l.value("absent", "")));
   }
   return "<table><thead><tr><th>ceiling</th><th>value</th><th class='l'>unit</th><th "
          "class='l'>source</th><th "
@@ -209,18 +211,19 @@ std::string cpu_html(const Document& d) {
         "<tr><td title='{0}'><code>{1}</code></td><td>{2:.1f} %</td><td>{3:.1f} %</td><td "
         "class='l'>{4}</td><td "
         "class='l'>{5}</td></tr>",
-        xml_escaped(word(f, "name")), xml_escaped(fitted(word(f, "name"), 70)), number_in(f, "self_pct"),
-        number_in(f, "total_pct"), xml_escaped(word(f, "module")),
+        text::escape_markup(word(f, "name")), text::escape_markup(fitted(word(f, "name"), 70)),
+        number_in(f, "self_pct"), number_in(f, "total_pct"), text::escape_markup(word(f, "module")),
         lines.empty()
             ? ""
-            : xml_escaped(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
+            : text::escape_markup(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
   }
   return out + "</tbody></table>";
 }
 
 std::string document_html(const Document& d) {
-  std::string out = format("<h2>{} <span class='s'>{}</span></h2><p class='s'>{} · {}</p>",
-                           xml_escaped(fitted(d.name, 120)), d.kind, d.time, xml_escaped(d.machine_key));
+  std::string out =
+      format("<h2>{} <span class='s'>{}</span></h2><p class='s'>{} · {}</p>",
+             text::escape_markup(fitted(d.name, 120)), d.kind, d.time, text::escape_markup(d.machine_key));
   const auto& m = d.metrics;
   if (m.has(Metric::wall_clock_time_us)) {
     out += format("<p><b>{}</b>", time_text(m[Metric::wall_clock_time_us].number()));
@@ -233,17 +236,18 @@ std::string document_html(const Document& d) {
     if (m.has(Metric::verdict)) out += format(" · {}", std::get<std::string>(*m[Metric::verdict].held));
     out += "</p>";
   }
-  for (const auto& n : d.notes) out += format("<p class='s'>note: {}</p>", xml_escaped(n));
+  for (const auto& n : d.notes) out += format("<p class='s'>note: {}</p>", text::escape_markup(n));
   for (const auto& w : d.waste)
     out += format("<div class='w'><b>{:.0f} % {}: {}</b> {}<br>{}<br>try: {}</div>", w.percent, w.kind,
-                  xml_escaped(w.title), xml_escaped(short_name(w.kernel)), xml_escaped(w.evidence),
-                  xml_escaped(w.advice));
+                  text::escape_markup(w.title), text::escape_markup(short_name(w.kernel)),
+                  text::escape_markup(w.evidence), text::escape_markup(w.advice));
   for (const char* picture : {"roofline_svg", "timeline_svg"})
     if (d.more.contains(picture) && d.more[picture].is_string()) out += d.more[picture].get<std::string>();
   if (d.more.contains("cpu_samples")) out += cpu_html(d);
   for (const auto& s : d.samples)
     if (s.unit == "us" && s.values.size() > 1)
-      out += format("<h3>{}: {} samples</h3>", xml_escaped(s.name), s.values.size()) + distribution_svg(s);
+      out += format("<h3>{}: {} samples</h3>", text::escape_markup(s.name), s.values.size()) +
+             distribution_svg(s);
   return out + ceilings_html(d) + kernels_html(d) + accesses_html(d) + metrics_html(d);
 }
 
@@ -253,7 +257,7 @@ std::string summary_html(const std::vector<Document>& all) {
     const auto& m = d.metrics;
     rows +=
         format("<tr><td>{}</td><td class='l'>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-               xml_escaped(fitted(d.name, 70)), d.kind,
+               text::escape_markup(fitted(d.name, 70)), d.kind,
                m.has(Metric::wall_clock_time_us) ? time_text(m[Metric::wall_clock_time_us].number()) : "–",
                m.has(Metric::tflops) ? number_text(m[Metric::tflops].number()) : "–",
                m.has(Metric::bandwidth_gbps) ? number_text(m[Metric::bandwidth_gbps].number()) : "–",
@@ -290,7 +294,7 @@ std::string report_html(const std::vector<Document>& profiles, const std::string
   std::string html = format(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
       "content='width=device-width'><title>{0}</title><style>{1}</style></head><body><h1>{0}</h1>",
-      xml_escaped(title), kStyle);
+      text::escape_markup(title), kStyle);
   html += summary_html(profiles) + roofline_html(profiles);
   for (const auto& d : profiles) html += document_html(d);
   return html + format("<script>{}</script></body></html>\n", kScript);

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cgp/base/markup.h"
 #include "cgp/base/text.h"
 
 namespace cgp::spec {
@@ -61,27 +62,6 @@ std::string strip(const emu::AccessMap& m, std::uint64_t most, int width, const 
            : reads         ? paint.second(mark)
                            : paint.dim(mark);
   }
-  return out;
-}
-
-std::string escaped(std::string_view s) {
-  std::string out;
-  for (char c : s) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
   return out;
 }
 
@@ -166,7 +146,8 @@ std::string heatmap_svg(const std::vector<emu::AccessMap>& maps, const std::stri
   int y = kMargin + 30;
   for (const auto& m : maps) {
     const Totals t = totals(m);
-    body += format("<text x=\"{}\" y=\"{}\" class=\"name\">{}</text>\n", kMargin, y, escaped(m.buffer));
+    body += format("<text x=\"{}\" y=\"{}\" class=\"name\">{}</text>\n", kMargin, y,
+                   text::escape_markup(m.buffer));
     body += format(
         "<text x=\"{}\" y=\"{}\">{}, {} bytes a cell, {:.1f}% touched, {} reads, {} writes, {} "
         "atomics{}</text>\n",
@@ -190,7 +171,8 @@ std::string heatmap_svg(const std::vector<emu::AccessMap>& maps, const std::stri
              width, y) +
          "<style>text{font:12px sans-serif;fill:#333}.name{font-weight:bold;font-size:14px}</style>\n"
          "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n" +
-         format("<text x=\"{}\" y=\"{}\" class=\"name\">{}</text>\n", kMargin, kMargin, escaped(title)) +
+         format("<text x=\"{}\" y=\"{}\" class=\"name\">{}</text>\n", kMargin, kMargin,
+                text::escape_markup(title)) +
          body + "</svg>\n";
 }
 
