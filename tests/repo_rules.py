@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_USE = {
     "base": set(),
     "ptx": {"base"},
+    "shader": {"ptx", "base"},
     "cuda": {"base"},
     "quant": {"base"},
     "cpu": {"quant", "base"},
