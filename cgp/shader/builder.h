@@ -24,10 +24,10 @@ struct Variable {
 };
 
 enum class Unary : std::uint8_t {
-  not_,      ///< boolean, u32, u64
-  negate,    ///< u32, u64, f32
-  abs,       ///< f32
-  floor,     ///< f32, as the next five
+  not_,    ///< boolean, u32, u64
+  negate,  ///< u32, u64, f32
+  abs,     ///< f32
+  floor,   ///< f32, as the next five
   ceil,
   trunc,
   round_even,
@@ -70,21 +70,40 @@ enum class Binary : std::uint8_t {
 enum class Compare : std::uint8_t { eq, ne, lt, le, gt, ge, lt_signed, le_signed, gt_signed, ge_signed };
 
 enum class Convert : std::uint8_t {
-  bits,             ///< u32 <-> f32, unchanged
-  extend,           ///< u32 -> u64
-  extend_signed,    ///< u32 -> u64
-  low,              ///< u64 -> u32
-  high,             ///< u64 -> u32
-  to_float,         ///< u32, u64 -> f32, to nearest even
-  to_float_signed,  ///< u32, u64 -> f32
+  bits,               ///< u32 <-> f32, unchanged
+  extend,             ///< u32 -> u64
+  extend_signed,      ///< u32 -> u64
+  low,                ///< u64 -> u32
+  high,               ///< u64 -> u32
+  to_float,           ///< u32, u64 -> f32, to nearest even
+  to_float_signed,    ///< u32, u64 -> f32
   to_integer,         ///< f32 -> u32, truncated; the value fits
   to_integer_signed,  ///< f32 -> u32
 };
 
-enum class Atomic : std::uint8_t { add, and_, or_, xor_, min, max, min_signed, max_signed, exchange, compare_exchange };
+enum class Atomic : std::uint8_t {
+  add,
+  and_,
+  or_,
+  xor_,
+  min,
+  max,
+  min_signed,
+  max_signed,
+  exchange,
+  compare_exchange
+};
 
 enum class Builtin : std::uint8_t {
-  tid_x, tid_y, tid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y, nctaid_z,
+  tid_x,
+  tid_y,
+  tid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
   index,  ///< tid.x + ntid.x * (tid.y + ntid.y * tid.z)
 };
 
@@ -102,9 +121,9 @@ struct Place {
 /// How one memory is accessed, over the whole kernel.
 struct Access {
   bool read = false, written = false;
-  bool atomic = false;   ///< an atomic operation, or a store of less than a word
-  bool floats = true;    ///< every access is of whole words that registers hold as f32
-  bool vectors = true;   ///< every access is of four words
+  bool atomic = false;  ///< an atomic operation, or a store of less than a word
+  bool floats = true;   ///< every access is of whole words that registers hold as f32
+  bool vectors = true;  ///< every access is of four words
 };
 
 /// What the kernel needs, known before anything is written.
@@ -156,7 +175,7 @@ class Builder {
 
   /// `count` words (or one value of 8 or 16 bits, zero extended) as u32 or f32.
   virtual std::vector<Value> load(const Place& p, int bits, int count) = 0;
-  virtual void store(const Place& p, int bits, const std::vector<Value>& v) = 0;  ///< u32 or f32
+  virtual void store(const Place& p, int bits, const std::vector<Value>& v) = 0;     ///< u32 or f32
   virtual Value atomic(const Place& p, Atomic op, Value v, Value compare = {}) = 0;  ///< the old u32
   virtual void barrier() = 0;                                                        ///< workgroup and memory
   virtual void fence() = 0;  ///< of global and workgroup memory

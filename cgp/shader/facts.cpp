@@ -73,7 +73,8 @@ std::uint64_t filled(std::uint64_t m) { return m == 0 ? 0 : kAll >> std::countl_
 
 class Finder {
  public:
-  Finder(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c, bool narrow) : m_(m), f_(f), c_(c), narrow_(narrow) {}
+  Finder(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c, bool narrow)
+      : m_(m), f_(f), c_(c), narrow_(narrow) {}
 
   Facts run(std::uint32_t dynamic_shared) {
     const std::size_t n = f_.regs.size();
@@ -112,11 +113,16 @@ class Finder {
       if (v->space == Space::local) place(*v, facts_.local_bytes);
       if (v->space == Space::constant) {
         place(*v, constant);
-        if (constant > (1u << 16)) throw BuildError(ErrorText{"constant variables take more than 64 KiB", m_.text(v->name), {}, {}});
+        if (constant > (1u << 16))
+          throw BuildError(ErrorText{"constant variables take more than 64 KiB", m_.text(v->name), {}, {}});
         facts_.constants.resize((constant + 3) / 4 * 4);
-        std::copy_n(v->init.begin(), std::min<std::size_t>(v->init.size(), v->bytes()), facts_.constants.begin() + std::ptrdiff_t(facts_.address[v->name]));
+        std::copy_n(v->init.begin(), std::min<std::size_t>(v->init.size(), v->bytes()),
+                    facts_.constants.begin() + std::ptrdiff_t(facts_.address[v->name]));
         if (!v->relocs.empty())
-          throw BuildError(ErrorText{"a shader's constants hold no addresses", m_.text(v->name), "its initialiser names another variable", {}});
+          throw BuildError(ErrorText{"a shader's constants hold no addresses",
+                                     m_.text(v->name),
+                                     "its initialiser names another variable",
+                                     {}});
       }
     }
     facts_.shared_bytes = (facts_.shared_bytes + 15) / 16 * 16;
@@ -124,8 +130,11 @@ class Finder {
       if (v->space == Space::shared && v->bytes() == 0) facts_.address[v->name] = facts_.shared_bytes;
     facts_.shared_bytes += (dynamic_shared + 3) / 4 * 4;
     if (facts_.shared_bytes > (1u << 20) || facts_.local_bytes > (1u << 20))
-      throw BuildError(ErrorText{"a shader's own memory is at most 1 MiB", m_.text(f_.name),
-                                 text::cat("shared: ", facts_.shared_bytes, " bytes, local: ", facts_.local_bytes), {}});
+      throw BuildError(
+          ErrorText{"a shader's own memory is at most 1 MiB",
+                    m_.text(f_.name),
+                    text::cat("shared: ", facts_.shared_bytes, " bytes, local: ", facts_.local_bytes),
+                    {}});
   }
 
   template <class Visit>
@@ -140,14 +149,51 @@ class Finder {
     return nullptr;
   }
 
-  /// Registers that a cvta or a global access uses as they are.
+  /// 64-bit parameters that addresses are made of: those that a cvta takes, and where an address goes back to one
+  /// parameter that is used as no number (64-bit words in a struct that is passed by value do not say what they are).
   std::vector<std::uint8_t> used_as_address() const {
-    std::vector<std::uint8_t> used(f_.regs.size());
+    const std::size_t n = f_.regs.size();
+    std::vector<std::uint8_t> used(n), number(n);
+    std::vector<std::vector<const Inst*>> writers(n);
+    std::vector<RegId> bases;
     for_reachable([&](std::uint32_t, const Inst& i) {
+      if (!i.operands.empty() && ptx::writes_operand(i, 0) && i.operands[0].kind == OperandKind::reg &&
+          i.operands[0].reg != kNone)
+        writers[i.operands[0].reg].push_back(&i);
       if (i.op == Op::cvta && i.operands[1].kind == OperandKind::reg) used[i.operands[1].reg] = 1;
       const Operand* a = address_of(i);
-      if (a && space_of(i) == Space::global && a->reg != kNone) used[a->reg] = 1;
+      if (a && space_of(i) == Space::global && a->reg != kNone) bases.push_back(a->reg);
+      const bool test = i.op == Op::setp && i.operands[2].kind == OperandKind::imm && i.operands[2].imm == 0;
+      const bool moves = i.op == Op::add || i.op == Op::mov || i.op == Op::cvta || i.op == Op::selp ||
+                         i.op == Op::sub || test;
+      for (std::size_t k = 0; k < i.operands.size(); ++k)
+        if (i.operands[k].kind == OperandKind::reg && i.operands[k].reg != kNone &&
+            !ptx::writes_operand(i, k) && !moves && !(i.op == Op::mad && k == 3))
+          number[i.operands[k].reg] = 1;
     });
+    for (RegId base : bases) {
+      std::vector<RegId> open{base}, found;
+      std::vector<std::uint8_t> seen(n);
+      while (!open.empty()) {
+        const RegId r = open.back();
+        open.pop_back();
+        if (seen[r]) continue;
+        seen[r] = 1;
+        for (const Inst* i : writers[r]) {
+          const auto& o = i->operands;
+          if (i->op == Op::ld && space_of(*i) == Space::param && !number[r]) found.push_back(r);
+          for (std::size_t k = 1; k < o.size(); ++k) {
+            const bool part = i->op == Op::mov || i->op == Op::cvta || i->op == Op::add ||
+                              (i->op == Op::sub && k == 1) || (i->op == Op::selp && k < 3) ||
+                              (i->op == Op::mad && k == 3);
+            if (part && o[k].kind == OperandKind::reg && o[k].reg != kNone &&
+                ptx::type_bits(f_.regs[o[k].reg].type) == 64)
+              open.push_back(o[k].reg);
+          }
+        }
+      }
+      if (found.size() == 1) used[found[0]] = 1;
+    }
     return used;
   }
 
@@ -157,12 +203,14 @@ class Finder {
       if (i.op != Op::ld || space_of(i) != Space::param || access_bits(i) != 64) return;
       const Operand& a = i.operands[1];
       if (a.kind != OperandKind::address || a.reg != kNone || a.symbol == kNone) return;
-      const auto var = std::find_if(f_.params.begin(), f_.params.end(), [&](const auto& p) { return p.name == a.symbol; });
+      const auto var =
+          std::find_if(f_.params.begin(), f_.params.end(), [&](const auto& p) { return p.name == a.symbol; });
       if (var == f_.params.end()) return;
       const auto mark = [&](const Operand& d, std::uint64_t extra) {
         if (d.kind != OperandKind::reg || d.reg == kNone || (!var->is_ptr && !used[d.reg])) return;
         const std::uint64_t offset = facts_.address[a.symbol] + a.imm + extra;
-        auto at = std::find_if(facts_.roots.begin(), facts_.roots.end(), [&](const Root& r) { return r.offset == offset; });
+        auto at = std::find_if(facts_.roots.begin(), facts_.roots.end(),
+                               [&](const Root& r) { return r.offset == offset; });
         if (at == facts_.roots.end()) {
           std::string name = m_.text(a.symbol);
           if (var->is_array) text::append(name, text::cat("_", a.imm + extra));
@@ -179,7 +227,8 @@ class Finder {
     // In the order of the block, whatever order they are loaded in.
     std::vector<std::uint32_t> order(facts_.roots.size());
     for (std::uint32_t k = 0; k < order.size(); ++k) order[k] = k;
-    std::sort(order.begin(), order.end(), [&](auto x, auto y) { return facts_.roots[x].offset < facts_.roots[y].offset; });
+    std::sort(order.begin(), order.end(),
+              [&](auto x, auto y) { return facts_.roots[x].offset < facts_.roots[y].offset; });
     std::vector<Root> sorted;
     std::vector<std::int32_t> place(order.size());
     for (std::uint32_t k = 0; k < order.size(); ++k) {
@@ -194,14 +243,18 @@ class Finder {
       changed = false;
       for_reachable([&](std::uint32_t, const Inst& i) {
         const std::int32_t r = derived(i);
-        if (r == kNumber || i.operands.empty() || i.operands[0].kind != OperandKind::reg || i.operands[0].reg == kNone) return;
+        if (r == kNumber || i.operands.empty() || i.operands[0].kind != OperandKind::reg ||
+            i.operands[0].reg == kNone)
+          return;
         auto& at = facts_.root[i.operands[0].reg];
         if (at == kNumber) at = r, changed = true;
       });
     }
   }
 
-  std::int32_t root_of(const Operand& o) const { return o.kind == OperandKind::reg && o.reg != kNone ? facts_.root[o.reg] : kNumber; }
+  std::int32_t root_of(const Operand& o) const {
+    return o.kind == OperandKind::reg && o.reg != kNone ? facts_.root[o.reg] : kNumber;
+  }
 
   /// The pointer that the result starts from, if the instruction moves an address.
   std::int32_t derived(const Inst& i) const {
@@ -231,8 +284,9 @@ class Finder {
   }
 
   bool null_test(const Inst& i) const {
-    return i.op == Op::setp && (i.has(Mod::eq) || i.has(Mod::ne)) && ptx::type_bits(i.type()) == 64 && root_of(i.operands[1]) != kNumber &&
-           i.operands[2].kind == OperandKind::imm && i.operands[2].imm == 0;
+    return i.op == Op::setp && (i.has(Mod::eq) || i.has(Mod::ne)) && ptx::type_bits(i.type()) == 64 &&
+           root_of(i.operands[1]) != kNumber && i.operands[2].kind == OperandKind::imm &&
+           i.operands[2].imm == 0;
   }
 
   void demand(const Operand& o, std::uint64_t mask) {
@@ -296,7 +350,8 @@ class Finder {
           const int part = ptx::type_bits(i.type()) / int(o[0].elems.size());
           std::uint64_t need = 0;
           for (std::size_t k = 0; k < o[0].elems.size(); ++k)
-            if (o[0].elems[k].reg != kNone && facts_.demanded[o[0].elems[k].reg]) need |= (part == 64 ? kAll : (1ull << part) - 1) << (part * int(k));
+            if (o[0].elems[k].reg != kNone && facts_.demanded[o[0].elems[k].reg])
+              need |= (part == 64 ? kAll : (1ull << part) - 1) << (part * int(k));
           return demand(o[1], need);
         }
         if (o[1].kind == OperandKind::vector) return rest(kAll);
@@ -310,10 +365,12 @@ class Finder {
         return;
       case Op::shl:
         demand(o[2], kAll);
-        return demand(o[1], constant(o[2]) && *constant(o[2]) < 64 ? result >> *constant(o[2]) : filled(result));
+        return demand(o[1],
+                      constant(o[2]) && *constant(o[2]) < 64 ? result >> *constant(o[2]) : filled(result));
       case Op::shr:
         demand(o[2], kAll);
-        if (constant(o[2]) && *constant(o[2]) < 64 && !ptx::is_signed(i.type())) return demand(o[1], result << *constant(o[2]));
+        if (constant(o[2]) && *constant(o[2]) < 64 && !ptx::is_signed(i.type()))
+          return demand(o[1], result << *constant(o[2]));
         return demand(o[1], kAll);
       case Op::cvt:
         if (!ptx::is_float(i.type(0)) && !ptx::is_float(i.type(1)) && !i.has(Mod::sat)) {
@@ -355,7 +412,8 @@ class Finder {
       if (is_hint(i) || null_test(i)) return;
       std::int32_t used = kNumber;
       for (std::size_t k = 0; k < i.operands.size(); ++k)
-        if (!ptx::writes_operand(i, k) && i.operands[k].kind == OperandKind::reg && root_of(i.operands[k]) != kNumber) {
+        if (!ptx::writes_operand(i, k) && i.operands[k].kind == OperandKind::reg &&
+            root_of(i.operands[k]) != kNumber) {
           const std::int32_t r = root_of(i.operands[k]);
           const bool joins = i.op == Op::selp || i.op == Op::mov || i.op == Op::cvta;
           if (used != kNumber && (used != r || !joins) && i.op != Op::sub)
@@ -369,10 +427,12 @@ class Finder {
       const bool writes = d.kind == OperandKind::reg && d.reg != kNone && ptx::writes_operand(i, 0);
       if (writes && derived(i) != kNumber) {
         if (facts_.root[d.reg] != used)
-          refuse(m_, f_, index, "an address must come from one pointer, and this register holds two on different ways");
+          refuse(m_, f_, index,
+                 "an address must come from one pointer, and this register holds two on different ways");
         if (i.op == Op::selp)
           for (std::size_t k : {1, 2})
-            if (root_of(i.operands[k]) != used) refuse(m_, f_, index, "an address must come from one pointer, and this one may be none");
+            if (root_of(i.operands[k]) != used)
+              refuse(m_, f_, index, "an address must come from one pointer, and this one may be none");
         return;
       }
       const bool difference = i.op == Op::sub && root_of(i.operands[1]) == root_of(i.operands[2]);
@@ -382,10 +442,14 @@ class Finder {
     });
     // A register that holds an address on one way and a number on another.
     for_reachable([&](std::uint32_t index, const Inst& i) {
-      if (!facts_.live[index] || i.operands.empty() || i.operands[0].kind != OperandKind::reg || i.operands[0].reg == kNone) return;
-      if (!ptx::writes_operand(i, 0) || facts_.root[i.operands[0].reg] == kNumber || derived(i) != kNumber) return;
+      if (!facts_.live[index] || i.operands.empty() || i.operands[0].kind != OperandKind::reg ||
+          i.operands[0].reg == kNone)
+        return;
+      if (!ptx::writes_operand(i, 0) || facts_.root[i.operands[0].reg] == kNumber || derived(i) != kNumber)
+        return;
       if (i.op == Op::ld && space_of(i) == Space::param) return;
-      refuse(m_, f_, index, "a register must hold addresses of one pointer only, and this writes another value to it");
+      refuse(m_, f_, index,
+             "a register must hold addresses of one pointer only, and this writes another value to it");
     });
   }
 
@@ -412,7 +476,8 @@ class Finder {
 
 }  // namespace
 
-Facts find_facts(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c, std::uint32_t dynamic_shared, bool narrow) {
+Facts find_facts(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c,
+                 std::uint32_t dynamic_shared, bool narrow) {
   return Finder(m, f, c, narrow).run(dynamic_shared);
 }
 

@@ -28,7 +28,8 @@ struct Facts {
   std::vector<std::uint8_t> live;       ///< per instruction: it has an effect
   std::vector<Type> type;               ///< per register
   std::vector<Root> roots;
-  std::map<ptx::SymbolId, std::uint64_t> address;  ///< of variables in their space's memory; of parameters in the block
+  std::map<ptx::SymbolId, std::uint64_t>
+      address;  ///< of variables in their space's memory; of parameters in the block
   std::uint64_t block_bytes = 0;
   std::uint64_t shared_bytes = 0;  ///< static, then dynamic at the end
   std::uint64_t local_bytes = 0;
@@ -46,7 +47,7 @@ bool is_hint(const ptx::Inst& i);
 bool has_effect(const ptx::Inst& i);
 
 /// `narrow`: addresses are 32-bit offsets from one pointer (WGSL). Throws BuildError where they are not.
-Facts find_facts(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c, std::uint32_t dynamic_shared,
-                 bool narrow);
+Facts find_facts(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c,
+                 std::uint32_t dynamic_shared, bool narrow);
 
 }  // namespace cgp::shader

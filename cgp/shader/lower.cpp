@@ -17,18 +17,22 @@ using ptx::Operand;
 using ptx::OperandKind;
 using ptx::RegId;
 
-Lowering::Lowering(const Kernel& k, Builder& b) : k_(k), m_(*k.module), f_(*k.function), facts_(k.facts), b_(b) {}
+Lowering::Lowering(const Kernel& k, Builder& b)
+    : k_(k), m_(*k.module), f_(*k.function), facts_(k.facts), b_(b) {}
 
 void Lowering::run() {
   find_names();
   find_lets();
-  for (std::uint32_t i = 0; i < k_.structure.flags; ++i) flags_.push_back(b_.declare(Type::boolean, text::cat("skip_", i)));
+  for (std::uint32_t i = 0; i < k_.structure.flags; ++i)
+    flags_.push_back(b_.declare(Type::boolean, text::cat("skip_", i)));
   for (RegId r = 0; r < f_.regs.size(); ++r)
     if (!is_let_[r] && facts_.demanded[r] != 0) vars_[r] = b_.declare(facts_.type[r], names_[r]);
   plain(k_.structure.statements);
 }
 
-void Lowering::no(std::string rule, std::string hint) const { refuse(m_, f_, index_, std::move(rule), std::move(hint)); }
+void Lowering::no(std::string rule, std::string hint) const {
+  refuse(m_, f_, index_, std::move(rule), std::move(hint));
+}
 
 // ---------------------------------------------------------------- registers
 
@@ -37,10 +41,14 @@ void Lowering::find_names() {
   for (const auto& r : f_.regs) {
     std::string n;
     for (char c : r.name)
-      if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) n.push_back(c);
-      else if (c == '_' && !n.empty()) n.push_back('_');
-    const bool plain = n.size() > 1 && n.find_first_not_of("0123456789", n.find_first_of("0123456789")) == std::string::npos &&
-                       n.find_first_of("0123456789") <= 3 && n.find_first_of("0123456789") > 0;
+      if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
+        n.push_back(c);
+      else if (c == '_' && !n.empty())
+        n.push_back('_');
+    const bool plain =
+        n.size() > 1 &&
+        n.find_first_not_of("0123456789", n.find_first_of("0123456789")) == std::string::npos &&
+        n.find_first_of("0123456789") <= 3 && n.find_first_of("0123456789") > 0;
     // f16, u32 and the like are types in WGSL; every other register is letters and a number, which no keyword is.
     if (!plain || n == "f16" || n == "f32" || n == "i32" || n == "u32") n = text::cat("r_", n, "_");
     names_.push_back(std::move(n));
@@ -59,7 +67,9 @@ bool Lowering::collective(const Statement& s) const {
       if (facts_.live[i] && needs_workgroup(k_, f_.body[i])) return true;
     return false;
   }
-  const auto any = [&](const List& l) { return std::any_of(l.begin(), l.end(), [&](const Statement& x) { return collective(x); }); };
+  const auto any = [&](const List& l) {
+    return std::any_of(l.begin(), l.end(), [&](const Statement& x) { return collective(x); });
+  };
   return any(s.body) || any(s.otherwise);
 }
 
@@ -70,15 +80,21 @@ bool Lowering::forces(const Statement& s) const {
     const auto& block = k_.cfg.blocks[s.block];
     for (std::uint32_t i = block.first; i < block.last; ++i) {
       const Inst& x = f_.body[i];
-      if (facts_.live[i] && needs_workgroup(k_, x) && (k_.static_uniformity || ptx::family(x.op) == Family::warp || x.op == Op::bar_warp_sync)) return true;
+      if (facts_.live[i] && needs_workgroup(k_, x) &&
+          (k_.static_uniformity || ptx::family(x.op) == Family::warp || x.op == Op::bar_warp_sync))
+        return true;
     }
     return false;
   }
-  const auto any = [&](const List& l) { return std::any_of(l.begin(), l.end(), [&](const Statement& x) { return forces(x); }); };
+  const auto any = [&](const List& l) {
+    return std::any_of(l.begin(), l.end(), [&](const Statement& x) { return forces(x); });
+  };
   return any(s.body) || any(s.otherwise);
 }
 
-Variable Lowering::temporary(Type t, std::string_view name) { return b_.declare(t, text::cat(name, "_", temporaries_++)); }
+Variable Lowering::temporary(Type t, std::string_view name) {
+  return b_.declare(t, text::cat(name, "_", temporaries_++));
+}
 
 namespace {
 
@@ -98,8 +114,10 @@ bool divergent_exit(const Kernel& k, const std::vector<Statement>& list, bool di
     if (s.kind == Kind::if_leave && (divergent || k.divergent_flag[s.flags[0]])) return true;
     bool own = divergent;
     if (s.kind == Kind::branch) own |= k.divergent[s.condition] != 0;
-    if (s.kind == Kind::unless) own |= std::any_of(s.flags.begin(), s.flags.end(), [&](auto f) { return k.divergent_flag[f] != 0; });
-    if (s.kind != Kind::loop && (divergent_exit(k, s.body, own) || divergent_exit(k, s.otherwise, own))) return true;
+    if (s.kind == Kind::unless)
+      own |= std::any_of(s.flags.begin(), s.flags.end(), [&](auto f) { return k.divergent_flag[f] != 0; });
+    if (s.kind != Kind::loop && (divergent_exit(k, s.body, own) || divergent_exit(k, s.otherwise, own)))
+      return true;
   }
   return false;
 }
@@ -111,7 +129,8 @@ bool Lowering::lockstep(const Statement& s) const {
   using Kind = Statement::Kind;
   bool differs = false;
   if (s.kind == Kind::branch) differs = k_.divergent[s.condition] != 0;
-  if (s.kind == Kind::unless) differs = std::any_of(s.flags.begin(), s.flags.end(), [&](auto f) { return k_.divergent_flag[f] != 0; });
+  if (s.kind == Kind::unless)
+    differs = std::any_of(s.flags.begin(), s.flags.end(), [&](auto f) { return k_.divergent_flag[f] != 0; });
   if (s.kind == Kind::loop) differs = divergent_exit(k_, s.body, false);
   return differs && forces(s);
 }
@@ -144,7 +163,8 @@ void Lowering::find_lets() {
       ptx::registers_of(f_.body[i], uses);
       for (const auto& u : uses) {
         if (!u.written) continue;
-        if (writer[u.reg] != kNone || f_.body[i].guard != kNone || u.read || scope_of_block_[b] == kNone || scope_locked_[scope_of_block_[b]])
+        if (writer[u.reg] != kNone || f_.body[i].guard != kNone || u.read || scope_of_block_[b] == kNone ||
+            scope_locked_[scope_of_block_[b]])
           is_let_[u.reg] = 0;
         writer[u.reg] = i;
       }
@@ -208,7 +228,8 @@ Value Lowering::read(const Operand& o, Type t) {
       const auto at = facts_.address.find(o.symbol);
       if (at == facts_.address.end()) no("a shader has no address of this variable or function");
       for (const auto& v : m_.vars)
-        if (v.name == o.symbol && v.space == ptx::Space::global) no("a shader has no global variables", "pass a buffer");
+        if (v.name == o.symbol && v.space == ptx::Space::global)
+          no("a shader has no global variables", "pass a buffer");
       return as(t, u(std::uint32_t(at->second + o.imm)));
     }
     default:
@@ -221,8 +242,10 @@ Value Lowering::predicate(const Operand& o) { return read(o, Type::boolean); }
 void Lowering::write(RegId r, Value v) {
   if (r == kNone || facts_.demanded[r] == 0) return;
   v = as(facts_.type[r], v);
-  if (is_let_[r]) lets_[r] = b_.keep(v, names_[r]);
-  else b_.set(*vars_[r], v);
+  if (is_let_[r])
+    lets_[r] = b_.keep(v, names_[r]);
+  else
+    b_.set(*vars_[r], v);
 }
 
 void Lowering::write(const Operand& o, Value v) {
@@ -453,7 +476,8 @@ void Lowering::instruction(std::uint32_t index, const Mask* mask) {
   if (i.loc != kNone && i.loc < m_.locs.size()) {
     const auto& l = m_.locs[i.loc];
     for (const auto& [number, path] : m_.files)
-      if (number == l.file && line_ != i.loc) b_.comment(text::cat(path.substr(path.rfind('/') + 1), ":", l.line));
+      if (number == l.file && line_ != i.loc)
+        b_.comment(text::cat(path.substr(path.rfind('/') + 1), ":", l.line));
     line_ = i.loc;
   }
   if (!facts_.live[index] || ptx::is_jump(i.op) || is_hint(i)) return;
@@ -491,7 +515,8 @@ void Lowering::effect(const Inst& i) {
       return b_.fence();
     default:
       if (scalar(i)) return;
-      no(text::cat("a shader cannot do ", ptx::name(i.op)), "only the portable subset is translated (docs/shader.md)");
+      no(text::cat("a shader cannot do ", ptx::name(i.op)),
+         "only the portable subset is translated (docs/shader.md)");
   }
 }
 

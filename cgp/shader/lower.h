@@ -29,7 +29,7 @@ struct Kernel {
   Facts facts;
   Structure structure;
   Layout layout;
-  std::vector<std::int32_t> binding;  ///< per root: index into Layout::buffers, or -1
+  std::vector<std::int32_t> binding;    ///< per root: index into Layout::buffers, or -1
   std::vector<std::uint8_t> divergent;  ///< per register: may differ between the threads of a workgroup
   std::vector<std::uint8_t> divergent_flag;
   bool static_uniformity = false;  ///< WGSL: a barrier's control flow must be provably uniform

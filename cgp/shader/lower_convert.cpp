@@ -22,7 +22,8 @@ Value half_to_float_body(Builder& b, const std::vector<Value>& a) {
   const Value shifted = b.keep(b.binary(Binary::shl, magnitude, word(b, 13)), "shifted");
   const Value normal = b.binary(Binary::add, shifted, word(b, 0x38000000));
   const Value special = b.binary(Binary::add, shifted, word(b, 0x70000000));
-  const Value tiny = b.convert(Convert::bits, b.binary(Binary::mul, b.convert(Convert::to_float, magnitude), b.real(0x33800000)));
+  const Value tiny = b.convert(
+      Convert::bits, b.binary(Binary::mul, b.convert(Convert::to_float, magnitude), b.real(0x33800000)));
   const Value is_special = b.compare(Compare::ge, magnitude, word(b, 0x7c00));
   const Value is_tiny = b.compare(Compare::lt, magnitude, word(b, 0x400));
   const Value value = b.keep(b.select(is_tiny, tiny, b.select(is_special, special, normal)), "value");
@@ -37,15 +38,18 @@ Value float_to_half_body(Builder& b, const std::vector<Value>& a) {
   const Value sign = b.binary(Binary::and_, b.binary(Binary::shr, bits, word(b, 16)), word(b, 0x8000));
   // Normal: half of the last place, or one less if the last place is even, then cut.
   const Value odd = b.binary(Binary::and_, b.binary(Binary::shr, m, word(b, 13)), word(b, 1));
-  const Value up = b.binary(Binary::add, b.binary(Binary::sub, m, word(b, 0x38000000)), b.binary(Binary::add, odd, word(b, 0xfff)));
+  const Value up = b.binary(Binary::add, b.binary(Binary::sub, m, word(b, 0x38000000)),
+                            b.binary(Binary::add, odd, word(b, 0xfff)));
   const Value normal = b.binary(Binary::shr, up, word(b, 13));
   // Subnormal: in units of 2^-24, the addition of 2^23 rounds. Below 2^-25 that is 0.
   const Value small = b.binary(Binary::mul, b.unary(Unary::abs, a[0]), b.real(0x4b800000));
-  const Value tiny = b.convert(Convert::to_integer, b.unary(Unary::round_even, b.binary(Binary::min, small, b.real(0x44800000))));
+  const Value tiny = b.convert(Convert::to_integer,
+                               b.unary(Unary::round_even, b.binary(Binary::min, small, b.real(0x44800000))));
   const Value nan = b.compare(Compare::gt, m, word(b, 0x7f800000));
   const Value big = b.compare(Compare::ge, m, word(b, 0x477ff000));
   const Value is_tiny = b.compare(Compare::lt, m, word(b, 0x38800000));
-  const Value value = b.select(nan, word(b, 0x7fff), b.select(big, word(b, 0x7c00), b.select(is_tiny, tiny, normal)));
+  const Value value =
+      b.select(nan, word(b, 0x7fff), b.select(big, word(b, 0x7c00), b.select(is_tiny, tiny, normal)));
   return b.select(nan, word(b, 0x7fff), b.binary(Binary::or_, value, sign));
 }
 
@@ -53,8 +57,10 @@ Value float_to_half_body(Builder& b, const std::vector<Value>& a) {
 Value float_to_bfloat_body(Builder& b, const std::vector<Value>& a) {
   const Value bits = b.keep(b.convert(Convert::bits, a[0]), "bits");
   const Value odd = b.binary(Binary::and_, b.binary(Binary::shr, bits, word(b, 16)), word(b, 1));
-  const Value up = b.binary(Binary::shr, b.binary(Binary::add, bits, b.binary(Binary::add, odd, word(b, 0x7fff))), word(b, 16));
-  const Value nan = b.compare(Compare::gt, b.binary(Binary::and_, bits, word(b, 0x7fffffff)), word(b, 0x7f800000));
+  const Value up = b.binary(
+      Binary::shr, b.binary(Binary::add, bits, b.binary(Binary::add, odd, word(b, 0x7fff))), word(b, 16));
+  const Value nan =
+      b.compare(Compare::gt, b.binary(Binary::and_, bits, word(b, 0x7fffffff)), word(b, 0x7f800000));
   return b.select(nan, word(b, 0x7fff), up);
 }
 
@@ -116,11 +122,16 @@ void Lowering::convert(const Inst& i) {
   if (i.has(Mod::satfinite) || i.has(Mod::relu)) no("a shader has no such conversion");
   if ((to == Mod::f16x2 || to == Mod::bf16x2) && from == Mod::f32) {
     const Mod one = to == Mod::f16x2 ? Mod::f16 : Mod::bf16;
-    const Value high = float_to_half(one, rounding(), read(o[1], Type::f32)), low = float_to_half(one, rounding(), read(o[2], Type::f32));
+    const Value high = float_to_half(one, rounding(), read(o[1], Type::f32)),
+                low = float_to_half(one, rounding(), read(o[2], Type::f32));
     return write(o[0], bin(Binary::or_, bin(Binary::shl, high, u(16)), low));
   }
-  const auto known = [&](Mod t) { return t == Mod::f32 || is_half(t) || (!ptx::is_float(t) && ptx::type_bits(t) >= 8 && ptx::type_bits(t) <= 64); };
-  if (!known(to) || !known(from)) no(text::cat("a shader has no conversion from ", ptx::name(from), " to ", ptx::name(to)));
+  const auto known = [&](Mod t) {
+    return t == Mod::f32 || is_half(t) ||
+           (!ptx::is_float(t) && ptx::type_bits(t) >= 8 && ptx::type_bits(t) <= 64);
+  };
+  if (!known(to) || !known(from))
+    no(text::cat("a shader has no conversion from ", ptx::name(from), " to ", ptx::name(to)));
   if (ptx::is_float(from)) {
     Value v = is_half(from) ? half_to_float(from, read(o[1], Type::u32)) : read(o[1], Type::f32);
     if (to == Mod::f32 || is_half(to)) {
@@ -133,7 +144,8 @@ void Lowering::convert(const Inst& i) {
     const bool sign = ptx::is_signed(to);
     Value r = b_.call(sign ? kFloatToSigned : kFloatToUnsigned, {rounded(i, v)});
     if (bits < 32) {
-      r = sign ? bin(Binary::max_signed, bin(Binary::min_signed, r, u((1u << (bits - 1)) - 1)), u(~0u << (bits - 1)))
+      r = sign ? bin(Binary::max_signed, bin(Binary::min_signed, r, u((1u << (bits - 1)) - 1)),
+                     u(~0u << (bits - 1)))
                : bin(Binary::min, r, u((1u << bits) - 1));
       if (ptx::type_bits(f_.regs[o[0].reg].type) == 16) r = small(r, Mod::u16, false);
     }
@@ -153,8 +165,13 @@ void Lowering::convert(const Inst& i) {
   if (o[0].kind != OperandKind::reg || o[0].reg == ptx::kNone) return;
   const Type type = facts_.type[o[0].reg];
   if (from_bits == 64 && type == Type::u64 && to_bits == 64) return write(o[0], read(o[1], Type::u64));
-  Value v = small(read(o[1], Type::u32), from_bits < to_bits ? from : to_bits < 32 ? to : from, from_bits < to_bits ? sign : ptx::is_signed(to));
-  if (to_bits < 32 && ptx::type_bits(f_.regs[o[0].reg].type) <= 16) v = small(v, ptx::type_bits(f_.regs[o[0].reg].type) == 8 ? Mod::u8 : Mod::u16, false);
+  Value v = small(read(o[1], Type::u32),
+                  from_bits < to_bits ? from
+                  : to_bits < 32      ? to
+                                      : from,
+                  from_bits < to_bits ? sign : ptx::is_signed(to));
+  if (to_bits < 32 && ptx::type_bits(f_.regs[o[0].reg].type) <= 16)
+    v = small(v, ptx::type_bits(f_.regs[o[0].reg].type) == 8 ? Mod::u8 : Mod::u16, false);
   if (type == Type::u64) {
     // A register wider than the destination type holds its extension.
     const bool extend = to_bits == 64 ? sign && from_bits <= 32 : ptx::is_signed(to);
@@ -166,7 +183,8 @@ void Lowering::convert(const Inst& i) {
 void Lowering::move(const Inst& i) {
   const auto& o = i.operands;
   if (i.op == Op::cvta) {
-    if (space_of(i) != ptx::Space::global || o[1].kind != OperandKind::reg) no("a shader has addresses of buffers only: this is a generic address");
+    if (space_of(i) != ptx::Space::global || o[1].kind != OperandKind::reg)
+      no("a shader has addresses of buffers only: this is a generic address");
     return write(o[0], read(o[1], type_of(o[0]) == Type::none ? Type::u32 : type_of(o[0])));
   }
   const Mod t = i.type();
@@ -182,7 +200,8 @@ void Lowering::move(const Inst& i) {
       const int part = width / int(e.size());
       Value sum = read(e[0], Type::u32);
       for (std::size_t k = 1; k < e.size(); ++k)
-        sum = bin(Binary::or_, sum, bin(Binary::shl, read(e[k], Type::u32), u(std::uint32_t(part) * std::uint32_t(k))));
+        sum = bin(Binary::or_, sum,
+                  bin(Binary::shl, read(e[k], Type::u32), u(std::uint32_t(part) * std::uint32_t(k))));
       return write(o[0], sum);
     }
     no("a shader has no such packing");

@@ -38,7 +38,8 @@ Value Lowering::shifted(Binary op, Value v, Value amount, int bits) {
   const auto width = std::uint32_t(bits);
   if (op == Binary::shr_signed) return bin(op, v, bin(Binary::min, n, u(width - 1)));
   const Value zero = v.type == Type::u64 ? b_.wide(0) : u(0);
-  return b_.select(b_.compare(Compare::lt, n, u(width)), bin(op, v, bin(Binary::and_, n, u(width - 1))), zero);
+  return b_.select(b_.compare(Compare::lt, n, u(width)), bin(op, v, bin(Binary::and_, n, u(width - 1))),
+                   zero);
 }
 
 /// A divisor that is known to be 0 gives all ones: PTX leaves it open, and shader compilers refuse it.
@@ -48,7 +49,9 @@ Value Lowering::divided(const Inst& i, Binary op, Value x, Value y) {
   return bin(op, x, y);
 }
 
-Value Lowering::saturated(Value v) { return bin(Binary::min, bin(Binary::max, v, b_.real(0)), b_.real(0x3f800000)); }
+Value Lowering::saturated(Value v) {
+  return bin(Binary::min, bin(Binary::max, v, b_.real(0)), b_.real(0x3f800000));
+}
 
 bool Lowering::scalar(const Inst& i) {
   const Mod t = i.type();
@@ -72,11 +75,16 @@ bool Lowering::scalar(const Inst& i) {
     case Op::lg2:
     case Op::ex2:
     case Op::tanh:
-      if (is_half(t)) halves(i);
-      else if (t == Mod::f32 && ptx::is_float(i.type(1)) && i.type(1) != Mod::f32) no("a shader has no arithmetic of mixed types");
-      else if (t == Mod::f32) floating(i);
-      else if (ptx::is_float(t)) no(text::cat("a shader has no type ", ptx::name(t)), "WGSL and most Vulkan devices have f32");
-      else integer(i);
+      if (is_half(t))
+        halves(i);
+      else if (t == Mod::f32 && ptx::is_float(i.type(1)) && i.type(1) != Mod::f32)
+        no("a shader has no arithmetic of mixed types");
+      else if (t == Mod::f32)
+        floating(i);
+      else if (ptx::is_float(t))
+        no(text::cat("a shader has no type ", ptx::name(t)), "WGSL and most Vulkan devices have f32");
+      else
+        integer(i);
       return true;
     case Op::setp:
     case Op::set:
@@ -95,7 +103,8 @@ void Lowering::integer(const Inst& i) {
   const Mod t = i.type();
   const int width = ptx::type_bits(t);
   const bool sign = ptx::is_signed(t);
-  if (width > 64 || width < 16 || i.has(Mod::sat) || i.has(Mod::relu) || i.has(Mod::cc) || t == Mod::u16x2 || t == Mod::s16x2)
+  if (width > 64 || width < 16 || i.has(Mod::sat) || i.has(Mod::relu) || i.has(Mod::cc) || t == Mod::u16x2 ||
+      t == Mod::s16x2)
     no("a shader has no such integer arithmetic");
   // A 64-bit result of which 32 bits matter takes 32-bit operands.
   const Type type = width == 64 ? type_of(o[0]) : Type::u32;
@@ -153,7 +162,10 @@ void Lowering::integer(const Inst& i) {
       if (width == 64 && sign) {
         wide_only(Type::u32);
       }
-      return result(divided(i, i.op == Op::div ? (sign ? Binary::div_signed : Binary::div) : (sign ? Binary::rem_signed : Binary::rem), x(), y()));
+      return result(divided(i,
+                            i.op == Op::div ? (sign ? Binary::div_signed : Binary::div)
+                                            : (sign ? Binary::rem_signed : Binary::rem),
+                            x(), y()));
     case Op::min:
       return result(bin(sign ? Binary::min_signed : Binary::min, x(), y()));
     case Op::max:
@@ -253,8 +265,10 @@ void Lowering::halves(const Inst& i) {
   const Mod t = i.type();
   const bool pair = t == Mod::f16x2 || t == Mod::bf16x2;
   const Mod one = t == Mod::f16 || t == Mod::f16x2 ? Mod::f16 : Mod::bf16;
-  if (i.op == Op::fma || i.op == Op::mad) no("a shader has no fused product of half types", "convert to f32, or multiply and add");
-  if (i.has(Mod::sat) || i.has(Mod::relu) || i.has(Mod::xorsign) || (i.has(Mod::abs) && i.op != Op::abs) || directed(i) || o.size() > 3)
+  if (i.op == Op::fma || i.op == Op::mad)
+    no("a shader has no fused product of half types", "convert to f32, or multiply and add");
+  if (i.has(Mod::sat) || i.has(Mod::relu) || i.has(Mod::xorsign) || (i.has(Mod::abs) && i.op != Op::abs) ||
+      directed(i) || o.size() > 3)
     no("a shader has no such arithmetic of half types");
   std::vector<Value> words;
   for (std::size_t k = 1; k < o.size(); ++k) words.push_back(b_.keep(read(o[k], Type::u32)));
@@ -350,7 +364,10 @@ void Lowering::compare(const Inst& i) {
   if (i.op == Op::selp) {
     const Mod t = i.type();
     if (t == Mod::f64) no("a shader has no type f64");
-    const Type type = ptx::type_bits(t) == 64 ? type_of(o[0]) : t == Mod::f32 ? Type::f32 : type_of(o[0]) == Type::f32 ? Type::f32 : Type::u32;
+    const Type type = ptx::type_bits(t) == 64      ? type_of(o[0])
+                      : t == Mod::f32              ? Type::f32
+                      : type_of(o[0]) == Type::f32 ? Type::f32
+                                                   : Type::u32;
     if (type == Type::none) return;
     return write(o[0], b_.select(predicate(o[3]), read(o[1], type), read(o[2], type)));
   }
@@ -377,11 +394,12 @@ void Lowering::compare(const Inst& i) {
   // setp.eq.and.f32 p|q, a, b, c and set.eq.u32.f32 d, a, b
   const bool set = i.op == Op::set;
   const Mod t = i.type(set ? 1 : 0);
-  if (t == Mod::f64 || t == Mod::f16x2 || t == Mod::bf16x2) no(text::cat("a shader has no comparison of ", ptx::name(t)));
+  if (t == Mod::f64 || t == Mod::f16x2 || t == Mod::bf16x2)
+    no(text::cat("a shader has no comparison of ", ptx::name(t)));
   Value p;
   const std::int32_t root = o[1].kind == OperandKind::reg ? facts_.root[o[1].reg] : kNumber;
-  if (ptx::type_bits(t) == 64 && root != kNumber && o[2].kind == OperandKind::imm && o[2].imm == 0 && !k_.layout.native64 &&
-      (i.has(Mod::eq) || i.has(Mod::ne))) {
+  if (ptx::type_bits(t) == 64 && root != kNumber && o[2].kind == OperandKind::imm && o[2].imm == 0 &&
+      !k_.layout.native64 && (i.has(Mod::eq) || i.has(Mod::ne))) {
     // The high word of a pointer in the parameter block says whether there is a buffer.
     const Root& r = facts_.roots[std::size_t(root)];
     const Value there = b_.load({Memory::params, 0, {}, r.offset + 4}, 32, 1)[0];
@@ -395,7 +413,8 @@ void Lowering::compare(const Inst& i) {
     };
     p = compared(i, t, operand(1), operand(2));
   }
-  p = b_.keep(p);
+  const bool second = o[0].reg2 != ptx::kNone && !set;
+  if (second) p = b_.keep(p);
   Value q = o[0].reg2 != ptx::kNone && !set ? b_.unary(Unary::not_, p) : p;
   if (o.size() > 3) {
     const Value with = b_.keep(predicate(o[3]));
@@ -409,8 +428,7 @@ void Lowering::compare(const Inst& i) {
     return write(o[0], floats ? b_.select(p, b_.real(0x3f800000), b_.real(0)) : b_.select(p, u(~0u), u(0)));
   }
   // Both before either is written: p may be what is combined with.
-  p = b_.keep(p);
-  if (o[0].reg2 != ptx::kNone) q = b_.keep(q);
+  if (second) p = b_.keep(p), q = b_.keep(q);
   write(o[0].reg, p);
   if (o[0].reg2 != ptx::kNone) write(o[0].reg2, q);
 }
@@ -435,7 +453,10 @@ bool Lowering::bits(const Inst& i) {
         const Value r = b_.unary(Unary::not_, x);
         write(o[0], width == 16 ? small(r, Mod::u16, false) : r);
       } else {
-        write(o[0], bin(i.op == Op::and_ ? Binary::and_ : i.op == Op::or_ ? Binary::or_ : Binary::xor_, x, read(o[2], type)));
+        write(o[0], bin(i.op == Op::and_  ? Binary::and_
+                        : i.op == Op::or_ ? Binary::or_
+                                          : Binary::xor_,
+                        x, read(o[2], type)));
       }
       return true;
     }
@@ -454,8 +475,10 @@ bool Lowering::bits(const Inst& i) {
       Value r;
       if (const auto n = constant(o[2])) {
         const std::uint32_t most = std::uint32_t(bits) - 1;
-        if (*n > most && op != Binary::shr_signed) r = type == Type::u64 ? b_.wide(0) : u(0);
-        else r = *n == 0 ? x : bin(op, x, u(*n > most ? most : *n));
+        if (*n > most && op != Binary::shr_signed)
+          r = type == Type::u64 ? b_.wide(0) : u(0);
+        else
+          r = *n == 0 ? x : bin(op, x, u(*n > most ? most : *n));
       } else {
         r = shifted(op, x, read(o[2], Type::u32), bits);
       }
@@ -466,33 +489,42 @@ bool Lowering::bits(const Inst& i) {
     case Op::clz:
     case Op::brev: {
       words_only();
-      const Unary op = i.op == Op::popc ? Unary::popcount : i.op == Op::clz ? Unary::leading_zeros : Unary::reverse;
+      const Unary op = i.op == Op::popc  ? Unary::popcount
+                       : i.op == Op::clz ? Unary::leading_zeros
+                                         : Unary::reverse;
       write(o[0], b_.unary(op, read(o[1], Type::u32)));
       return true;
     }
     case Op::bfe: {
       words_only();
       const auto first = constant(o[2]), count = constant(o[3]);
-      if (!first || !count || *first + *count > 32 || *first > 31) no("a shader takes bit fields at constant places within a word");
-      if (*count == 0) write(o[0], u(0));
+      if (!first || !count || *first + *count > 32 || *first > 31)
+        no("a shader takes bit fields at constant places within a word");
+      if (*count == 0)
+        write(o[0], u(0));
       else if (ptx::is_signed(t))
-        write(o[0], bin(Binary::shr_signed, bin(Binary::shl, word(1), u(32 - *first - *count)), u(32 - *count)));
+        write(o[0],
+              bin(Binary::shr_signed, bin(Binary::shl, word(1), u(32 - *first - *count)), u(32 - *count)));
       else
-        write(o[0], bin(Binary::and_, bin(Binary::shr, word(1), u(*first)), u(*count == 32 ? ~0u : (1u << *count) - 1)));
+        write(o[0], bin(Binary::and_, bin(Binary::shr, word(1), u(*first)),
+                        u(*count == 32 ? ~0u : (1u << *count) - 1)));
       return true;
     }
     case Op::bfi: {
       words_only();
       const auto first = constant(o[3]), count = constant(o[4]);
-      if (!first || !count || *first + *count > 32 || *first > 31) no("a shader sets bit fields at constant places within a word");
+      if (!first || !count || *first + *count > 32 || *first > 31)
+        no("a shader sets bit fields at constant places within a word");
       const std::uint32_t mask = (*count == 32 ? ~0u : (1u << *count) - 1) << *first;
-      write(o[0], bin(Binary::or_, bin(Binary::and_, word(2), u(~mask)), bin(Binary::and_, bin(Binary::shl, word(1), u(*first)), u(mask))));
+      write(o[0], bin(Binary::or_, bin(Binary::and_, word(2), u(~mask)),
+                      bin(Binary::and_, bin(Binary::shl, word(1), u(*first)), u(mask))));
       return true;
     }
     case Op::lop3: {
       if (o.size() != 5 || !constant(o[4])) no("a shader has no lop3 with a predicate");
       const Value x[3] = {word(1), word(2), word(3)};
-      const Value inverse[3] = {b_.keep(b_.unary(Unary::not_, x[0])), b_.keep(b_.unary(Unary::not_, x[1])), b_.keep(b_.unary(Unary::not_, x[2]))};
+      const Value inverse[3] = {b_.keep(b_.unary(Unary::not_, x[0])), b_.keep(b_.unary(Unary::not_, x[1])),
+                                b_.keep(b_.unary(Unary::not_, x[2]))};
       Value sum = u(0);
       bool any = false;
       for (std::uint32_t term = 0; term < 8; ++term) {
@@ -507,11 +539,14 @@ bool Lowering::bits(const Inst& i) {
       return true;
     }
     case Op::shf: {
-      const Value low = word(1), high = word(2), amount = word(3), n = b_.keep(bin(Binary::and_, amount, u(31)));
+      const Value low = word(1), high = word(2), amount = word(3),
+                  n = b_.keep(bin(Binary::and_, amount, u(31)));
       const Value rest = bin(Binary::sub, u(31), n);
       const bool left = i.mods[0] == Mod::l;
-      Value r = left ? bin(Binary::or_, bin(Binary::shl, high, n), bin(Binary::shr, bin(Binary::shr, low, u(1)), rest))
-                     : bin(Binary::or_, bin(Binary::shr, low, n), bin(Binary::shl, bin(Binary::shl, high, u(1)), rest));
+      Value r = left ? bin(Binary::or_, bin(Binary::shl, high, n),
+                           bin(Binary::shr, bin(Binary::shr, low, u(1)), rest))
+                     : bin(Binary::or_, bin(Binary::shr, low, n),
+                           bin(Binary::shl, bin(Binary::shl, high, u(1)), rest));
       if (i.has(Mod::clamp)) r = b_.select(b_.compare(Compare::lt, amount, u(32)), r, left ? low : high);
       write(o[0], r);
       return true;
@@ -524,8 +559,10 @@ bool Lowering::bits(const Inst& i) {
         const auto bit = [&](std::uint32_t n) {
           return b_.compare(Compare::ne, bin(Binary::and_, which, u(1u << (4 * k + n))), u(0));
         };
-        const Value amount = bin(Binary::and_, bin(Binary::shl, bin(Binary::shr, which, u(4 * k)), u(3)), u(24));
-        const Value byte = b_.keep(bin(Binary::and_, bin(Binary::shr, b_.select(bit(2), y, x), amount), u(0xff)));
+        const Value amount =
+            bin(Binary::and_, bin(Binary::shl, bin(Binary::shr, which, u(4 * k)), u(3)), u(24));
+        const Value byte =
+            b_.keep(bin(Binary::and_, bin(Binary::shr, b_.select(bit(2), y, x), amount), u(0xff)));
         const Value sign = b_.select(b_.compare(Compare::ge, byte, u(0x80)), u(0xff), u(0));
         const Value put = bin(Binary::shl, b_.select(bit(3), sign, byte), u(8 * k));
         sum = k ? bin(Binary::or_, sum, put) : put;
@@ -541,7 +578,9 @@ bool Lowering::bits(const Inst& i) {
         return bin(sign ? Binary::shr_signed : Binary::shr, up, u(24));
       };
       for (std::uint32_t k = 0; k < 4; ++k)
-        sum = bin(Binary::add, sum, bin(Binary::mul, byte(x, k, ptx::is_signed(i.type(0))), byte(y, k, ptx::is_signed(i.type(1)))));
+        sum = bin(
+            Binary::add, sum,
+            bin(Binary::mul, byte(x, k, ptx::is_signed(i.type(0))), byte(y, k, ptx::is_signed(i.type(1)))));
       write(o[0], sum);
       return true;
     }

@@ -38,7 +38,8 @@ Value Lowering::gathered(Value own, Value first, std::uint32_t count, Binary op,
   b_.barrier();
   const Variable n = temporary(Type::u32, "n"), sum = temporary(Type::u32, "sum");
   const Value from = b_.keep(first);
-  const Value end = threads % count ? bin(Binary::min, bin(Binary::add, from, u(count)), u(threads)) : bin(Binary::add, from, u(count));
+  const Value end = threads % count ? bin(Binary::min, bin(Binary::add, from, u(count)), u(threads))
+                                    : bin(Binary::add, from, u(count));
   const Value to = b_.keep(end);
   b_.set(n, from);
   b_.set(sum, start);
@@ -56,7 +57,8 @@ Value Lowering::gathered(Value own, Value first, std::uint32_t count, Binary op,
 Value Lowering::ballot(Value p, const Mask* mask) {
   const Value c = b_.keep(mask ? bin(Binary::and_, current(*mask), p) : p);
   if (k_.subgroups) return b_.keep(b_.ballot(c));
-  return b_.keep(gathered(b_.select(c, bin(Binary::shl, u(1), lane()), u(0)), group(), 32, Binary::or_, u(0)));
+  return b_.keep(
+      gathered(b_.select(c, bin(Binary::shl, u(1), lane()), u(0)), group(), 32, Binary::or_, u(0)));
 }
 
 void Lowering::together(const Inst& i, const Mask* mask) {
@@ -67,7 +69,8 @@ void Lowering::together(const Inst& i, const Mask* mask) {
     case Op::bar_sync:
     case Op::barrier_sync:
       if (i.guard != kNone) no("a shader's barrier takes every thread: it cannot have a guard");
-      if (o.size() > 1 && (o[1].kind != OperandKind::imm || o[1].imm != threads)) no("a shader's barrier takes every thread of the workgroup, not some");
+      if (o.size() > 1 && (o[1].kind != OperandKind::imm || o[1].imm != threads))
+        no("a shader's barrier takes every thread of the workgroup, not some");
       return b_.barrier();
     case Op::bar_warp_sync:
       if (i.guard != kNone) no("a shader's barrier takes every thread: it cannot have a guard");
@@ -83,25 +86,32 @@ void Lowering::together(const Inst& i, const Mask* mask) {
     case Op::redux_sync:
       return reduce_warp(i, mask);
     default:
-      no(text::cat("a shader cannot do ", ptx::name(i.op)), "only the portable subset is translated (docs/shader.md)");
+      no(text::cat("a shader cannot do ", ptx::name(i.op)),
+         "only the portable subset is translated (docs/shader.md)");
   }
 }
 
 void Lowering::shuffle(const Inst& i, const Mask* mask) {
   const auto& o = i.operands;
-  if (o[4].kind != OperandKind::imm || std::uint32_t(o[4].imm) != ~0u) no("a shader shuffles among all 32 threads: the member mask must be -1");
+  if (o[4].kind != OperandKind::imm || std::uint32_t(o[4].imm) != ~0u)
+    no("a shader shuffles among all 32 threads: the member mask must be -1");
   if (o[3].kind != OperandKind::imm) no("a shader needs the width of a shuffle as a constant");
   const std::uint32_t clamp = std::uint32_t(o[3].imm) & 31, segment = std::uint32_t(o[3].imm) >> 8 & 31;
   const Value self = b_.keep(lane());
-  const Value b = o[2].kind == OperandKind::imm ? u(std::uint32_t(o[2].imm) & 31) : b_.keep(bin(Binary::and_, read(o[2], Type::u32), u(31)));
+  const Value b = o[2].kind == OperandKind::imm ? u(std::uint32_t(o[2].imm) & 31)
+                                                : b_.keep(bin(Binary::and_, read(o[2], Type::u32), u(31)));
   // The source lane, and whether it is in the segment: PTX ISA, shfl.sync.
-  const Value limit = segment == 0 ? u(clamp) : b_.keep(bin(Binary::or_, bin(Binary::and_, self, u(segment)), u(clamp & ~segment)));
+  const Value limit =
+      segment == 0 ? u(clamp)
+                   : b_.keep(bin(Binary::or_, bin(Binary::and_, self, u(segment)), u(clamp & ~segment)));
   Value from, inside;
   if (i.has(Mod::up)) {
     inside = b_.compare(Compare::ge, self, bin(Binary::add, limit, b));
     from = bin(Binary::sub, self, b);
   } else if (i.has(Mod::idx)) {
-    from = segment == 0 ? b : b_.keep(bin(Binary::or_, bin(Binary::and_, self, u(segment)), bin(Binary::and_, b, u(31 & ~segment))));
+    from = segment == 0 ? b
+                        : b_.keep(bin(Binary::or_, bin(Binary::and_, self, u(segment)),
+                                      bin(Binary::and_, b, u(31 & ~segment))));
     inside = b_.compare(Compare::le, from, limit);
   } else {
     from = b_.keep(bin(i.has(Mod::down) ? Binary::add : Binary::xor_, self, b));
@@ -132,7 +142,8 @@ void Lowering::vote(const Inst& i, const Mask* mask) {
   const auto& o = i.operands;
   const Value members = b_.keep(read(o[2], Type::u32));
   if (i.op == Op::match_any_sync) {
-    if (k_.subgroups || ptx::type_bits(i.type()) != 32) no("a shader has match.any of words, where shuffles go through workgroup memory");
+    if (k_.subgroups || ptx::type_bits(i.type()) != 32)
+      no("a shader has match.any of words, where shuffles go through workgroup memory");
     // Bit n: whether the value of lane n is this one's.
     const Value own = b_.keep(read(o[1], Type::u32));
     b_.put(b_.builtin(Builtin::index), own);
@@ -160,8 +171,11 @@ void Lowering::vote(const Inst& i, const Mask* mask) {
   } else if (i.has(Mod::any)) {
     r = b_.compare(Compare::ne, bin(Binary::and_, ballot(p, mask), members), u(0));
   } else {
-    const Value none = b_.compare(Compare::eq, bin(Binary::and_, ballot(b_.unary(Unary::not_, p), mask), members), u(0));
-    r = i.has(Mod::all) ? none : bin(Binary::or_, b_.keep(none), b_.compare(Compare::eq, bin(Binary::and_, ballot(p, mask), members), u(0)));
+    const Value none =
+        b_.compare(Compare::eq, bin(Binary::and_, ballot(b_.unary(Unary::not_, p), mask), members), u(0));
+    r = i.has(Mod::all) ? none
+                        : bin(Binary::or_, b_.keep(none),
+                              b_.compare(Compare::eq, bin(Binary::and_, ballot(p, mask), members), u(0)));
   }
   r = b_.keep(r);
   assign(i, mask, [&] { write(o[0], r); });
@@ -172,7 +186,8 @@ void Lowering::reduce_block(const Inst& i, const Mask* mask) {
   const auto& block = k_.layout.shader.block;
   const std::uint32_t threads = block[0] * block[1] * block[2];
   if (i.guard != kNone) no("a shader's barrier takes every thread: it cannot have a guard");
-  if (o.size() > 3 && (o[2].kind != OperandKind::imm || o[2].imm != threads)) no("a shader's barrier takes every thread of the workgroup, not some");
+  if (o.size() > 3 && (o[2].kind != OperandKind::imm || o[2].imm != threads))
+    no("a shader's barrier takes every thread of the workgroup, not some");
   Value p = predicate(o.back());
   const bool all = i.has(Mod::and_);
   if (all) p = b_.unary(Unary::not_, p);
@@ -187,19 +202,24 @@ void Lowering::reduce_warp(const Inst& i, const Mask* mask) {
   const auto& o = i.operands;
   const Mod t = i.type();
   if (ptx::is_float(t)) no("a shader has no redux of f32");
-  if (o[2].kind != OperandKind::imm || std::uint32_t(o[2].imm) != ~0u) no("a shader reduces among all 32 threads: the member mask must be -1");
+  if (o[2].kind != OperandKind::imm || std::uint32_t(o[2].imm) != ~0u)
+    no("a shader reduces among all 32 threads: the member mask must be -1");
   const bool sign = ptx::is_signed(t);
-  const Binary op = i.has(Mod::add)   ? Binary::add
-                    : i.has(Mod::min) ? (sign ? Binary::min_signed : Binary::min)
-                    : i.has(Mod::max) ? (sign ? Binary::max_signed : Binary::max)
+  const Binary op = i.has(Mod::add)    ? Binary::add
+                    : i.has(Mod::min)  ? (sign ? Binary::min_signed : Binary::min)
+                    : i.has(Mod::max)  ? (sign ? Binary::max_signed : Binary::max)
                     : i.has(Mod::and_) ? Binary::and_
                     : i.has(Mod::or_)  ? Binary::or_
                                        : Binary::xor_;
   Value v = b_.keep(read(o[1], Type::u32));
   if (k_.subgroups) {
-    for (std::uint32_t step = 16; step; step /= 2) v = b_.keep(bin(op, v, b_.shuffle(v, bin(Binary::xor_, lane(), u(step)))));
+    for (std::uint32_t step = 16; step; step /= 2)
+      v = b_.keep(bin(op, v, b_.shuffle(v, bin(Binary::xor_, lane(), u(step)))));
   } else {
-    const std::uint32_t start = i.has(Mod::min) ? (sign ? 0x7fffffffu : ~0u) : i.has(Mod::max) ? (sign ? 0x80000000u : 0u) : i.has(Mod::and_) ? ~0u : 0u;
+    const std::uint32_t start = i.has(Mod::min)    ? (sign ? 0x7fffffffu : ~0u)
+                                : i.has(Mod::max)  ? (sign ? 0x80000000u : 0u)
+                                : i.has(Mod::and_) ? ~0u
+                                                   : 0u;
     v = b_.keep(gathered(v, group(), 32, op, u(start)));
   }
   assign(i, mask, [&] { write(o[0], v); });

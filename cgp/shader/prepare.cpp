@@ -60,8 +60,9 @@ class Divergence {
 
   bool divergent(const Operand& o) const {
     if (o.kind == OperandKind::sreg)
-      return o.sreg != ptx::Sreg::ctaid_x && o.sreg != ptx::Sreg::ctaid_y && o.sreg != ptx::Sreg::ctaid_z && o.sreg != ptx::Sreg::nctaid_x &&
-             o.sreg != ptx::Sreg::nctaid_y && o.sreg != ptx::Sreg::nctaid_z && o.sreg != ptx::Sreg::ntid_x && o.sreg != ptx::Sreg::ntid_y &&
+      return o.sreg != ptx::Sreg::ctaid_x && o.sreg != ptx::Sreg::ctaid_y && o.sreg != ptx::Sreg::ctaid_z &&
+             o.sreg != ptx::Sreg::nctaid_x && o.sreg != ptx::Sreg::nctaid_y &&
+             o.sreg != ptx::Sreg::nctaid_z && o.sreg != ptx::Sreg::ntid_x && o.sreg != ptx::Sreg::ntid_y &&
              o.sreg != ptx::Sreg::ntid_z;
     return std::any_of(o.elems.begin(), o.elems.end(), [&](const Operand& e) { return divergent(e); });
   }
@@ -69,7 +70,8 @@ class Divergence {
   void code(ptx::BlockId block, bool differs) {
     for (std::uint32_t n = k_.cfg.blocks[block].first; n < k_.cfg.blocks[block].last; ++n) {
       const Inst& i = f_.body[n];
-      bool own = differs || ptx::family(i.op) == Family::atomic || ptx::family(i.op) == Family::warp || ptx::family(i.op) == Family::barrier;
+      bool own = differs || ptx::family(i.op) == Family::atomic || ptx::family(i.op) == Family::warp ||
+                 ptx::family(i.op) == Family::barrier;
       if (i.op == Op::ld && space_of(i) != Space::param && space_of(i) != Space::constant) own = true;
       for (const auto& o : i.operands) own = own || divergent(o);
       ptx::registers_of(i, uses_);
@@ -136,13 +138,21 @@ void check_options(const ShaderOptions& o, const ptx::Function& f, Kernel& k) {
   block = f.reqntid ? *f.reqntid : o.block;
   std::uint64_t threads = 1;
   for (auto n : block) {
-    if (n == 0 || n > 1024) throw ArgumentError(ErrorText{"a workgroup has 1 to 1024 threads a dimension", "ShaderOptions::block", text::cat("given: ", n), {}});
+    if (n == 0 || n > 1024)
+      throw ArgumentError(ErrorText{"a workgroup has 1 to 1024 threads a dimension",
+                                    "ShaderOptions::block",
+                                    text::cat("given: ", n),
+                                    {}});
     threads *= n;
   }
-  if (threads > 1024) throw ArgumentError(ErrorText{"a workgroup has at most 1024 threads", "ShaderOptions::block", text::cat("given: ", threads), {}});
+  if (threads > 1024)
+    throw ArgumentError(ErrorText{
+        "a workgroup has at most 1024 threads", "ShaderOptions::block", text::cat("given: ", threads), {}});
   k.layout.shader.needs.threads = std::uint32_t(threads);
-  if (f.reqnctapercluster && (*f.reqnctapercluster)[0] * (*f.reqnctapercluster)[1] * (*f.reqnctapercluster)[2] > 1)
-    throw BuildError(ErrorText{"a shader has no clusters", k.module->text(f.name), "the kernel asks for clusters of blocks", {}});
+  if (f.reqnctapercluster &&
+      (*f.reqnctapercluster)[0] * (*f.reqnctapercluster)[1] * (*f.reqnctapercluster)[2] > 1)
+    throw BuildError(ErrorText{
+        "a shader has no clusters", k.module->text(f.name), "the kernel asks for clusters of blocks", {}});
 }
 
 void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
@@ -155,13 +165,15 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
     bool any = false;
     for (std::size_t r = 0; r < facts.roots.size(); ++r) {
       if (facts.roots[r].parameter != p.name) continue;
-      out.push_back({facts.roots[r].name, Parameter::Kind::pointer, std::uint32_t(facts.roots[r].offset), 8, 0, false});
+      out.push_back(
+          {facts.roots[r].name, Parameter::Kind::pointer, std::uint32_t(facts.roots[r].offset), 8, 0, false});
       root_of.push_back(std::int32_t(r));
       any = true;
     }
     if (any && !p.is_array) continue;
     if (!p.is_ptr && p.bytes() == 8 && any) continue;
-    out.push_back({k.module->text(p.name), p.is_ptr ? Parameter::Kind::pointer : Parameter::Kind::scalar, std::uint32_t(offset), std::uint32_t(p.bytes()), 0, false});
+    out.push_back({k.module->text(p.name), p.is_ptr ? Parameter::Kind::pointer : Parameter::Kind::scalar,
+                   std::uint32_t(offset), std::uint32_t(p.bytes()), 0, false});
     root_of.push_back(-1);
   }
   k.layout.shader.block_bytes = std::uint32_t((facts.block_bytes + 15) / 16 * 16);
@@ -174,7 +186,8 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
     for (std::uint32_t n = k.cfg.blocks[b].first; n < k.cfg.blocks[b].last; ++n) {
       const Inst& i = f.body[n];
       if (!facts.live[n] || is_hint(i)) continue;
-      if (needs_workgroup(k, i) && i.op != Op::bar_sync && i.op != Op::barrier_sync && i.op != Op::bar_warp_sync)
+      if (needs_workgroup(k, i) && i.op != Op::bar_sync && i.op != Op::barrier_sync &&
+          i.op != Op::bar_warp_sync)
         k.layout.exchange_words = (needs.threads + 31) / 32 * 32;
       if (k.subgroups && ptx::family(i.op) == Family::warp) needs.subgroups = true;
       const bool atomic = ptx::family(i.op) == Family::atomic;
@@ -186,13 +199,17 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
       const auto merge = [&](Access& to) {
         to.read = to.read || !store;
         to.written = to.written || store || atomic;
-        const bool strong = i.has(Mod::volatile_) || i.has(Mod::relaxed) || i.has(Mod::acquire) || i.has(Mod::release);
+        const bool strong =
+            i.has(Mod::volatile_) || i.has(Mod::relaxed) || i.has(Mod::acquire) || i.has(Mod::release);
         to.atomic = to.atomic || atomic || strong || (store && access_bits(i) < 32);
         const Operand& data = i.operands[store ? 1 : 0];
         const auto is_float = [&](const Operand& x) {
-          return x.kind == OperandKind::f32_imm || (x.kind == OperandKind::reg && x.reg != kNone && facts.type[x.reg] == Type::f32);
+          return x.kind == OperandKind::f32_imm ||
+                 (x.kind == OperandKind::reg && x.reg != kNone && facts.type[x.reg] == Type::f32);
         };
-        const bool floats = data.kind == OperandKind::vector ? std::all_of(data.elems.begin(), data.elems.end(), is_float) : is_float(data);
+        const bool floats = data.kind == OperandKind::vector
+                                ? std::all_of(data.elems.begin(), data.elems.end(), is_float)
+                                : is_float(data);
         to.floats = to.floats && !atomic && access_bits(i) == 32 && floats;
         to.vectors = to.vectors && !atomic && access_bits(i) * access_count(i) == 128;
       };
@@ -219,7 +236,10 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
     out[p].writable = access[std::size_t(r)].written;
     if (!wgsl) continue;
     if (!o.buffers.empty() && number >= o.buffers.size())
-      throw ArgumentError(ErrorText{"ShaderOptions::buffers has one number for each pointer parameter", k.module->text(f.name), text::cat("given: ", o.buffers.size()), {}});
+      throw ArgumentError(ErrorText{"ShaderOptions::buffers has one number for each pointer parameter",
+                                    k.module->text(f.name),
+                                    text::cat("given: ", o.buffers.size()),
+                                    {}});
     const std::uint32_t group = o.buffers.empty() ? number : o.buffers[number];
     auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == group; });
     if (at == groups.end()) {
@@ -236,7 +256,8 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
     out[p].binding = at->second + 1;
   }
   for (std::size_t p = 0; p < out.size(); ++p)
-    if (root_of[p] >= 0 && wgsl && out[p].binding) out[p].writable = k.layout.buffers[out[p].binding - 1].written;
+    if (root_of[p] >= 0 && wgsl && out[p].binding)
+      out[p].writable = k.layout.buffers[out[p].binding - 1].written;
   needs.storage_buffers = std::uint32_t(k.layout.buffers.size());
   if (wgsl) {
     needs.storage16 = needs.storage8 = false;
@@ -271,8 +292,9 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.layout.subgroups = k.layout.shader.needs.subgroups;
   k.layout.local_words = std::uint32_t((k.facts.local_bytes + 3) / 4);
   for (std::size_t i = 0; i + 3 < k.facts.constants.size(); i += 4)
-    k.layout.constants.push_back(std::uint32_t(k.facts.constants[i]) | std::uint32_t(k.facts.constants[i + 1]) << 8 |
-                                 std::uint32_t(k.facts.constants[i + 2]) << 16 | std::uint32_t(k.facts.constants[i + 3]) << 24);
+    k.layout.constants.push_back(
+        std::uint32_t(k.facts.constants[i]) | std::uint32_t(k.facts.constants[i + 1]) << 8 |
+        std::uint32_t(k.facts.constants[i + 2]) << 16 | std::uint32_t(k.facts.constants[i + 3]) << 24);
   return k;
 }
 

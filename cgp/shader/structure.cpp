@@ -14,7 +14,8 @@ using ptx::BlockId;
 using ptx::kNone;
 using ptx::Op;
 
-void refuse(const ptx::Module& m, const ptx::Function& f, std::uint32_t inst, std::string rule, std::string hint) {
+void refuse(const ptx::Module& m, const ptx::Function& f, std::uint32_t inst, std::string rule,
+            std::string hint) {
   std::uint32_t loc = kNone;
   for (std::uint32_t i = 0; i <= inst && i < f.body.size(); ++i)
     if (f.body[i].loc != kNone) loc = f.body[i].loc;
@@ -33,7 +34,8 @@ namespace {
 
 class Structurer {
  public:
-  Structurer(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c) : m_(m), f_(f), c_(c), exit_(BlockId(c.blocks.size())) {}
+  Structurer(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c)
+      : m_(m), f_(f), c_(c), exit_(BlockId(c.blocks.size())) {}
 
   Structure run() {
     prepare();
@@ -59,7 +61,8 @@ class Structurer {
       if (last.op == Op::trap) refuse(m_, f_, block.last - 1, "a shader cannot trap: no error leaves it");
       for (BlockId s : block.successors)
         if (number_[s] <= number_[b] && !c_.dominates(s, b))
-          refuse(m_, f_, block.last - 1, "control flow must be reducible: this branch enters a cycle that has another entry",
+          refuse(m_, f_, block.last - 1,
+                 "control flow must be reducible: this branch enters a cycle that has another entry",
                  "write the loop with k.loop or k.while_");
     }
     loops_ = ptx::find_loops(c_);
@@ -106,18 +109,23 @@ class Structurer {
   /// Block b and all that it dominates, when the end of the list goes on at `fall`. `escapes` gets the blocks that
   /// flags are set for.
   List tree(BlockId b, BlockId fall, std::set<BlockId>& escapes) {
-    if (header_[b] == kNone) return nested(inside_[b], inside_[b].size(), fall, escapes, [&](BlockId next, auto& e) { return code(b, next, e); });
-    return nested(behind_[b], behind_[b].size(), fall, escapes, [&](BlockId next, auto& e) { return loop(b, next, e); });
+    if (header_[b] == kNone)
+      return nested(inside_[b], inside_[b].size(), fall, escapes,
+                    [&](BlockId next, auto& e) { return code(b, next, e); });
+    return nested(behind_[b], behind_[b].size(), fall, escapes,
+                  [&](BlockId next, auto& e) { return loop(b, next, e); });
   }
 
   /// `inner` followed by the first `count` of `follows`, each of which what stands before it may jump to.
   template <class Inner>
-  List nested(const std::vector<BlockId>& follows, std::size_t count, BlockId fall, std::set<BlockId>& escapes, const Inner& inner) {
+  List nested(const std::vector<BlockId>& follows, std::size_t count, BlockId fall,
+              std::set<BlockId>& escapes, const Inner& inner) {
     if (count == 0) return inner(fall, escapes);
     const BlockId follow = follows[count - 1];
     std::set<BlockId> out;
     List list = nested(follows, count - 1, follow, out, inner);
-    if (out.erase(follow) && loop_ != kNone) list.insert(list.begin(), flagged(Statement::Kind::clear, follow));
+    if (out.erase(follow) && loop_ != kNone)
+      list.insert(list.begin(), flagged(Statement::Kind::clear, follow));
     std::set<BlockId> later;
     List rest = tree(follow, fall, later);
     if (out.empty()) {
@@ -143,7 +151,8 @@ class Structurer {
     Statement s;
     s.kind = Statement::Kind::loop;
     s.block = header;
-    s.body = nested(inside_[header], inside_[header].size(), header, out, [&](BlockId next, auto& e) { return code(header, next, e); });
+    s.body = nested(inside_[header], inside_[header].size(), header, out,
+                    [&](BlockId next, auto& e) { return code(header, next, e); });
     if (out.erase(header)) s.body.insert(s.body.begin(), flagged(Statement::Kind::clear, header));
     loop_ = outer;
     leave_ = outer_leave;
@@ -162,7 +171,9 @@ class Structurer {
     const auto& last = f_.body[block.last - 1];
     List list(1);
     list[0].block = b;
-    const auto append = [&](List more) { list.insert(list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
+    const auto append = [&](List more) {
+      list.insert(list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    };
     const bool jumps = ptx::is_jump(last.op);
     if (jumps && last.guard != kNone) {
       const bool exits = last.op != Op::bra;
@@ -186,9 +197,12 @@ class Structurer {
       if (!s.body.empty()) list.push_back(std::move(s));
       return list;
     }
-    if (jumps && last.op == Op::bra) append(jump(b, target(last), fall, escapes));
-    else if (jumps || block.last == f_.body.size()) append(jump(b, exit_, fall, escapes));
-    else append(jump(b, c_.block_of[block.last], fall, escapes));
+    if (jumps && last.op == Op::bra)
+      append(jump(b, target(last), fall, escapes));
+    else if (jumps || block.last == f_.body.size())
+      append(jump(b, exit_, fall, escapes));
+    else
+      append(jump(b, c_.block_of[block.last], fall, escapes));
     return list;
   }
 
@@ -232,6 +246,8 @@ class Structurer {
 
 }  // namespace
 
-Structure structured(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c) { return Structurer(m, f, c).run(); }
+Structure structured(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c) {
+  return Structurer(m, f, c).run();
+}
 
 }  // namespace cgp::shader

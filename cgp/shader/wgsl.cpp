@@ -36,37 +36,53 @@ class Wgsl final : public Builder {
   std::string finish() {
     std::string out;
     const auto& s = l_.shader;
-    text::append(out, text::cat("// ", s.entry, ": workgroups of ", s.block[0], " x ", s.block[1], " x ", s.block[2], "\n"));
+    text::append(out, text::cat("// ", s.entry, ": workgroups of ", s.block[0], " x ", s.block[1], " x ",
+                                s.block[2], "\n"));
     if (l_.subgroups) text::append(out, "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n");
-    if (s.block_bytes) text::append(out, text::cat("@group(0) @binding(0) var<uniform> parameters: array<vec4<u32>, ", s.block_bytes / 16, ">;\n"));
+    if (s.block_bytes)
+      text::append(out, text::cat("@group(0) @binding(0) var<uniform> parameters: array<vec4<u32>, ",
+                                  s.block_bytes / 16, ">;\n"));
     for (std::size_t i = 0; i < l_.buffers.size(); ++i) {
       const Access& a = l_.buffers[i];
-      text::append(out, text::cat("@group(0) @binding(", i + 1, ") var<storage, ", a.written ? "read_write" : "read", "> buffer", i + 1, ": array<", element(a, true), ">;"));
+      text::append(
+          out, text::cat("@group(0) @binding(", i + 1, ") var<storage, ", a.written ? "read_write" : "read",
+                         "> buffer", i + 1, ": array<", element(a, true), ">;"));
       std::string of;
       for (const auto& p : s.parameters)
-        if (p.kind == Parameter::Kind::pointer && p.binding == i + 1) text::append(of, text::cat(of.empty() ? "" : ", ", p.name));
+        if (p.kind == Parameter::Kind::pointer && p.binding == i + 1)
+          text::append(of, text::cat(of.empty() ? "" : ", ", p.name));
       text::append(out, text::cat("  // ", of, "\n"));
     }
-    if (l_.shared_words) text::append(out, text::cat("var<workgroup> shared_words: array<", element(l_.shared, false), ", ", l_.shared_words, ">;\n"));
-    if (l_.exchange_words) text::append(out, text::cat("var<workgroup> exchange: array<u32, ", l_.exchange_words, ">;\n"));
+    if (l_.shared_words)
+      text::append(out, text::cat("var<workgroup> shared_words: array<", element(l_.shared, false), ", ",
+                                  l_.shared_words, ">;\n"));
+    if (l_.exchange_words)
+      text::append(out, text::cat("var<workgroup> exchange: array<u32, ", l_.exchange_words, ">;\n"));
     if (!l_.constants.empty()) {
-      text::append(out, text::cat("var<private> constant_words: array<u32, ", l_.constants.size(), "> = array<u32, ", l_.constants.size(), ">("));
-      for (std::size_t i = 0; i < l_.constants.size(); ++i) text::append(out, text::cat(i ? ", " : "", number(l_.constants[i])));
+      text::append(out, text::cat("var<private> constant_words: array<u32, ", l_.constants.size(),
+                                  "> = array<u32, ", l_.constants.size(), ">("));
+      for (std::size_t i = 0; i < l_.constants.size(); ++i)
+        text::append(out, text::cat(i ? ", " : "", number(l_.constants[i])));
       text::append(out, ");\n");
     }
     text::append(out, library_text(library_));
     text::append(out, helpers_);
-    text::append(out, text::cat("\n@compute @workgroup_size(", s.block[0], ", ", s.block[1], ", ", s.block[2], ")\nfn ", s.entry, "("));
+    text::append(out, text::cat("\n@compute @workgroup_size(", s.block[0], ", ", s.block[1], ", ", s.block[2],
+                                ")\nfn ", s.entry, "("));
     std::string arguments;
-    const auto argument = [&](bool used, std::string_view builtin, std::string_view what, std::string_view type) {
-      if (used) text::append(arguments, text::cat(arguments.empty() ? "" : ", ", "@builtin(", builtin, ") ", what, ": ", type));
+    const auto argument = [&](bool used, std::string_view builtin, std::string_view what,
+                              std::string_view type) {
+      if (used)
+        text::append(arguments,
+                     text::cat(arguments.empty() ? "" : ", ", "@builtin(", builtin, ") ", what, ": ", type));
     };
     argument(tid_, "local_invocation_id", "tid", "vec3<u32>");
     argument(ctaid_, "workgroup_id", "ctaid", "vec3<u32>");
     argument(nctaid_, "num_workgroups", "nctaid", "vec3<u32>");
     argument(index_, "local_invocation_index", "index", "u32");
     text::append(out, text::cat(arguments, ") {\n"));
-    if (l_.local_words) text::append(out, text::cat("  var local_words: array<u32, ", l_.local_words, ">;\n"));
+    if (l_.local_words)
+      text::append(out, text::cat("  var local_words: array<u32, ", l_.local_words, ">;\n"));
     text::append(out, declarations_);
     text::append(out, body_);
     text::append(out, "}\n");
@@ -78,7 +94,8 @@ class Wgsl final : public Builder {
   Value boolean(bool v) override { return constant(Type::boolean, v ? "true" : "false"); }
   Value word(std::uint32_t v) override { return constant(Type::u32, number(v)); }
   Value wide(std::uint64_t v) override {
-    return constant(Type::u64, text::cat("vec2<u32>(", number(std::uint32_t(v)), ", ", number(std::uint32_t(v >> 32)), ")"));
+    return constant(Type::u64, text::cat("vec2<u32>(", number(std::uint32_t(v)), ", ",
+                                         number(std::uint32_t(v >> 32)), ")"));
   }
   Value real(std::uint32_t bits) override {
     const auto v = std::bit_cast<float>(bits);
@@ -93,7 +110,9 @@ class Wgsl final : public Builder {
 
   Value unary(Unary op, Value a) override {
     a = runtime(a);
-    const auto function = [&](std::string_view f) { return made(a.type, text::cat(f, "(", text_of(a), ")")); };
+    const auto function = [&](std::string_view f) {
+      return made(a.type, text::cat(f, "(", text_of(a), ")"));
+    };
     switch (op) {
       case Unary::not_:
         return made(a.type, text::cat(a.type == Type::boolean ? "!" : "~", nested(a)));
@@ -138,8 +157,12 @@ class Wgsl final : public Builder {
 
   Value binary(Binary op, Value a, Value b, bool = false) override {
     if (values_[a.id].constant && values_[b.id].constant) a = keep(a);
-    const auto infix = [&](std::string_view o) { return made(a.type, text::cat(nested(a), " ", o, " ", nested(b)), true); };
-    const auto function = [&](std::string_view f) { return made(a.type, text::cat(f, "(", text_of(a), ", ", text_of(b), ")")); };
+    const auto infix = [&](std::string_view o) {
+      return made(a.type, text::cat(nested(a), " ", o, " ", nested(b)), true);
+    };
+    const auto function = [&](std::string_view f) {
+      return made(a.type, text::cat(f, "(", text_of(a), ", ", text_of(b), ")"));
+    };
     const auto library = [&](Library l, std::string_view f) {
       use(l);
       return function(f);
@@ -190,8 +213,11 @@ class Wgsl final : public Builder {
       case Binary::min_signed:
       case Binary::max_signed: {
         const bool least = op == Binary::min_signed;
-        if (wide) return library(least ? Library::min64_signed : Library::max64_signed, least ? "min64_signed" : "max64_signed");
-        return made(Type::u32, text::cat("bitcast<u32>(", least ? "min" : "max", "(", integer(a), ", ", integer(b), "))"));
+        if (wide)
+          return library(least ? Library::min64_signed : Library::max64_signed,
+                         least ? "min64_signed" : "max64_signed");
+        return made(Type::u32, text::cat("bitcast<u32>(", least ? "min" : "max", "(", integer(a), ", ",
+                                         integer(b), "))"));
       }
     }
     return a;
@@ -200,8 +226,12 @@ class Wgsl final : public Builder {
   Value compare(Compare op, Value a, Value b) override {
     if (values_[a.id].constant && values_[b.id].constant) a = keep(a);
     if (a.type == Type::u64) return compare64(op, a, b);
-    const auto infix = [&](std::string_view o) { return made(Type::boolean, text::cat(nested(a), " ", o, " ", nested(b)), true); };
-    const auto signed_infix = [&](std::string_view o) { return made(Type::boolean, text::cat(integer(a), " ", o, " ", integer(b)), true); };
+    const auto infix = [&](std::string_view o) {
+      return made(Type::boolean, text::cat(nested(a), " ", o, " ", nested(b)), true);
+    };
+    const auto signed_infix = [&](std::string_view o) {
+      return made(Type::boolean, text::cat(integer(a), " ", o, " ", integer(b)), true);
+    };
     switch (op) {
       case Compare::eq:
         return infix("==");
@@ -251,7 +281,8 @@ class Wgsl final : public Builder {
         return made(Type::u64, text::cat("vec2<u32>(", text_of(a), ", 0u)"));
       case Convert::extend_signed:
         a = keep(a);
-        return made(Type::u64, text::cat("vec2<u32>(", text_of(a), ", bitcast<u32>(", integer(a), " >> 31u))"));
+        return made(Type::u64,
+                    text::cat("vec2<u32>(", text_of(a), ", bitcast<u32>(", integer(a), " >> 31u))"));
       case Convert::low:
         return made(Type::u32, text::cat(nested(a), ".x"));
       case Convert::high:
@@ -272,7 +303,9 @@ class Wgsl final : public Builder {
     return a;
   }
 
-  Value join(Value low, Value high) override { return made(Type::u64, text::cat("vec2<u32>(", text_of(low), ", ", text_of(high), ")")); }
+  Value join(Value low, Value high) override {
+    return made(Type::u64, text::cat("vec2<u32>(", text_of(low), ", ", text_of(high), ")"));
+  }
 
   Value builtin(Builtin b) override {
     const auto vector = [&](bool& used, std::string_view v, int k) {
@@ -335,7 +368,9 @@ class Wgsl final : public Builder {
       for (int k = 0; k < count; ++k) {
         const std::uint64_t at = p.constant + std::uint64_t(k) * 4;
         Value v = made(Type::u32, text::cat("parameters[", at / 16, "].", "xyzw"[at / 4 % 4]));
-        if (bits < 32 || at % 4) v = made(Type::u32, text::cat("(", text_of(v), " >> ", at % 4 * 8, "u) & ", (1u << bits) - 1, "u"), true);
+        if (bits < 32 || at % 4)
+          v = made(Type::u32, text::cat("(", text_of(v), " >> ", at % 4 * 8, "u) & ", (1u << bits) - 1, "u"),
+                   true);
         out.push_back(v);
       }
       return out;
@@ -348,7 +383,10 @@ class Wgsl final : public Builder {
       const std::string word = element_at(p, a, text::cat(nested(at), " >> 2u"));
       const std::string_view mask = bits == 8 ? "0xffu" : "0xffffu";
       const Value w = floats ? made(Type::u32, text::cat("bitcast<u32>(", word, ")")) : made(Type::u32, word);
-      return {made(Type::u32, text::cat("(", text_of(w), " >> ((", text_of(at), " & ", bits == 8 ? "3u" : "2u", ") * 8u)) & ", mask), true)};
+      return {made(Type::u32,
+                   text::cat("(", text_of(w), " >> ((", text_of(at), " & ", bits == 8 ? "3u" : "2u",
+                             ") * 8u)) & ", mask),
+                   true)};
     }
     if (count == 4 && vectors(p, a)) {
       const Value v = keep(made(type, text::cat(memory(p), "[", nested(address(p)), " >> 4u]")));
@@ -362,7 +400,8 @@ class Wgsl final : public Builder {
     if (count == 1) return {made(type, element_at(p, a, at))};
     const Value first = keep(made(Type::u32, at));
     for (int k = 0; k < count; ++k)
-      out.push_back(keep(made(type, element_at(p, a, k ? text::cat(text_of(first), " + ", k, "u") : text_of(first)))));
+      out.push_back(
+          keep(made(type, element_at(p, a, k ? text::cat(text_of(first), " + ", k, "u") : text_of(first)))));
     return out;
   }
 
@@ -375,7 +414,8 @@ class Wgsl final : public Builder {
     };
     if (bits < 32) {
       const Value at = keep(address(p));
-      const Value shift = keep(made(Type::u32, text::cat("(", text_of(at), " & ", bits == 8 ? "3u" : "2u", ") * 8u"), true));
+      const Value shift =
+          keep(made(Type::u32, text::cat("(", text_of(at), " & ", bits == 8 ? "3u" : "2u", ") * 8u"), true));
       const std::string word = text::cat(memory(p), "[", text_of(at), " >> 2u]");
       const std::string mask = text::cat("~(", bits == 8 ? "0xffu" : "0xffffu", " << ", text_of(shift), ")");
       const std::string put = text::cat(nested(v[0]), " << ", text_of(shift));
@@ -388,20 +428,25 @@ class Wgsl final : public Builder {
       return;
     }
     if (v.size() == 4 && vectors(p, a)) {
-      line(text::cat(memory(p), "[", nested(address(p)), " >> 4u] = vec4<", floats ? "f32" : "u32", ">(", cast(v[0]), ", ", cast(v[1]), ", ", cast(v[2]), ", ", cast(v[3]), ");"));
+      line(text::cat(memory(p), "[", nested(address(p)), " >> 4u] = vec4<", floats ? "f32" : "u32", ">(",
+                     cast(v[0]), ", ", cast(v[1]), ", ", cast(v[2]), ", ", cast(v[3]), ");"));
       return;
     }
     Value first = made(Type::u32, text::cat(nested(address(p)), " >> 2u"), true);
     if (v.size() > 1) first = keep(first);
     for (std::size_t k = 0; k < v.size(); ++k) {
-      const std::string at = text::cat(memory(p), "[", text_of(first), k ? text::cat(" + ", k, "u") : "", "]");
-      line(is_atomic(p, a) ? text::cat("atomicStore(&", at, ", ", cast(v[k]), ");") : text::cat(at, " = ", cast(v[k]), ";"));
+      const std::string at =
+          text::cat(memory(p), "[", text_of(first), k ? text::cat(" + ", k, "u") : "", "]");
+      line(is_atomic(p, a) ? text::cat("atomicStore(&", at, ", ", cast(v[k]), ");")
+                           : text::cat(at, " = ", cast(v[k]), ";"));
     }
   }
 
   Value atomic(const Place& p, Atomic op, Value v, Value with) override {
     const std::string at = text::cat("&", memory(p), "[", nested(address(p)), " >> 2u]");
-    const auto function = [&](std::string_view f) { return keep(made(Type::u32, text::cat(f, "(", at, ", ", text_of(v), ")"))); };
+    const auto function = [&](std::string_view f) {
+      return keep(made(Type::u32, text::cat(f, "(", at, ", ", text_of(v), ")")));
+    };
     switch (op) {
       case Atomic::add:
         return function("atomicAdd");
@@ -423,7 +468,8 @@ class Wgsl final : public Builder {
         const Variable old = declare(Type::u32, text::cat("old_value_", temporaries_++));
         begin_loop();
         const std::string r = text::cat("temp_", temporaries_++);
-        line(text::cat("let ", r, " = atomicCompareExchangeWeak(", at, ", ", text_of(expected), ", ", text_of(x), ");"));
+        line(text::cat("let ", r, " = atomicCompareExchangeWeak(", at, ", ", text_of(expected), ", ",
+                       text_of(x), ");"));
         line(text::cat(variables_[old.id], " = ", r, ".old_value;"));
         line(text::cat("if ", r, ".exchanged || ", r, ".old_value != ", nested(expected), " { break; }"));
         end_loop();
@@ -438,9 +484,13 @@ class Wgsl final : public Builder {
   }
   void fence() override {}  // the lowering refuses fences: WGSL has none
 
-  Value shuffle(Value v, Value lane) override { return made(Type::u32, text::cat("subgroupShuffle(", text_of(v), ", ", text_of(lane), ")")); }
+  Value shuffle(Value v, Value lane) override {
+    return made(Type::u32, text::cat("subgroupShuffle(", text_of(v), ", ", text_of(lane), ")"));
+  }
   Value ballot(Value c) override { return made(Type::u32, text::cat("subgroupBallot(", text_of(c), ").x")); }
-  void put(Value index, Value v) override { line(text::cat("exchange[", text_of(index), "] = ", text_of(v), ";")); }
+  void put(Value index, Value v) override {
+    line(text::cat("exchange[", text_of(index), "] = ", text_of(v), ";"));
+  }
   Value take(Value index) override { return made(Type::u32, text::cat("exchange[", text_of(index), "]")); }
   Value any_thread(Value c) override {
     use(Library::any_thread);
@@ -490,7 +540,9 @@ class Wgsl final : public Builder {
     return {t, std::uint32_t(values_.size() - 1)};
   }
   const std::string& text_of(Value v) const { return values_[v.id].text; }
-  std::string nested(Value v) const { return values_[v.id].compound ? text::cat("(", values_[v.id].text, ")") : values_[v.id].text; }
+  std::string nested(Value v) const {
+    return values_[v.id].compound ? text::cat("(", values_[v.id].text, ")") : values_[v.id].text;
+  }
   std::string integer(Value v) const { return text::cat("bitcast<i32>(", text_of(v), ")"); }
   /// Not a constant expression: shader compilers evaluate those, and refuse what is infinite.
   Value runtime(Value v) {
@@ -515,7 +567,8 @@ class Wgsl final : public Builder {
   Value compare64(Compare op, Value a, Value b) {
     const auto call = [&](bool sign, bool swapped, bool inverted) {
       use(sign ? Library::less64_signed : Library::less64);
-      return made(Type::boolean, text::cat(inverted ? "!" : "", sign ? "less64_signed(" : "less64(", text_of(swapped ? b : a), ", ", text_of(swapped ? a : b), ")"));
+      return made(Type::boolean, text::cat(inverted ? "!" : "", sign ? "less64_signed(" : "less64(",
+                                           text_of(swapped ? b : a), ", ", text_of(swapped ? a : b), ")"));
     };
     switch (op) {
       case Compare::eq:
@@ -547,7 +600,9 @@ class Wgsl final : public Builder {
     if (p.memory == Memory::shared) return l_.shared;
     return words;
   }
-  static bool vectors(const Place& p, const Access& a) { return p.memory == Memory::global && a.vectors && !a.atomic; }
+  static bool vectors(const Place& p, const Access& a) {
+    return p.memory == Memory::global && a.vectors && !a.atomic;
+  }
   static bool is_atomic(const Place& p, const Access& a) { return a.atomic && p.memory != Memory::local; }
   std::string memory(const Place& p) const {
     switch (p.memory) {
