@@ -85,9 +85,13 @@ void declare_emit(CLI::App& app, CommandLine& c) {
       ->check(writable());
   app.add_option("--passes", c.emit.passes,
                  "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
+  app.add_option("--target", c.emit.target,
+                 "ptx, wgsl (WebGPU) or spirv (Vulkan 1.2, a binary file); the latter two of what docs/shader.md lists")
+      ->check(CLI::IsMember({"ptx", "wgsl", "spirv"}))
+      ->capture_default_str();
   app.footer(
       "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
-      "ptxas -arch=sm_90a vecadd.ptx");
+      "ptxas -arch=sm_90a vecadd.ptx\n  cgp emit softmax --arch sm_80 --target wgsl dtype=f32");
 }
 
 void declare_run(CLI::App& app, CommandLine& c) {
@@ -428,7 +432,7 @@ const std::vector<Command>& commands() {
     std::vector<Command> all{
         {"list", "Name the kernels that cgp ships", declare_list,
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
-        {"emit", "Print a kernel's PTX", declare_emit,
+        {"emit", "Print a kernel's PTX, WGSL or SPIR-V", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
