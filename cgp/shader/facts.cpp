@@ -437,7 +437,9 @@ class Finder {
       }
       const bool difference = i.op == Op::sub && root_of(i.operands[1]) == root_of(i.operands[2]);
       if (difference) return;
-      if (writes && i.op != Op::setp && (facts_.demanded[d.reg] & ~0xffull) == 0) return;
+      const bool masked = i.op == Op::and_ && ((constant(i.operands[1]).value_or(kAll) & ~0xffull) == 0 ||
+                                               (constant(i.operands[2]).value_or(kAll) & ~0xffull) == 0);
+      if (writes && i.op != Op::setp && (masked || (facts_.demanded[d.reg] & ~0xffull) == 0)) return;
       refuse(m_, f_, index, "a shader cannot use an address as a number: it is an offset in a buffer");
     });
     // A register that holds an address on one way and a number on another.

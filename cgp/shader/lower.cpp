@@ -195,6 +195,18 @@ void Lowering::find_lets() {
 Type Lowering::type_of(const Operand& o) const { return o.reg == kNone ? Type::none : facts_.type[o.reg]; }
 
 Value Lowering::read(RegId r) {
+  if (facts_.demanded[r] == 0) {  // nothing of it matters: it is not kept
+    switch (facts_.type[r]) {
+      case Type::boolean:
+        return b_.boolean(false);
+      case Type::f32:
+        return b_.real(0);
+      case Type::u64:
+        return b_.wide(0);
+      default:
+        return u(0);
+    }
+  }
   if (is_let_[r]) return *lets_[r];
   return b_.get(*vars_[r]);
 }

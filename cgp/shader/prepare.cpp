@@ -5,6 +5,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/liveness.h"
+#include "cgp/ptx/verify/verify.h"
 #include "cgp/shader/lower.h"
 
 namespace cgp::shader {
@@ -37,6 +38,45 @@ bool needs_workgroup(const Kernel& k, const Inst& i) {
 }
 
 namespace {
+
+/// What is translated at all; the lowering refuses forms of these one by one.
+bool portable(const Inst& i) {
+  if (is_hint(i)) return true;
+  switch (ptx::family(i.op)) {
+    case Family::integer:
+    case Family::floating:
+    case Family::half_precision:
+    case Family::logic:
+    case Family::compare:
+    case Family::move:
+    case Family::atomic:
+      return true;
+    case Family::memory:
+      return i.op == Op::ld || i.op == Op::ldu || i.op == Op::st;
+    case Family::control:
+      return i.op == Op::bra || i.op == Op::ret || i.op == Op::exit;
+    case Family::barrier:
+    case Family::warp:
+      switch (i.op) {
+        case Op::bar_sync:
+        case Op::barrier_sync:
+        case Op::bar_red:
+        case Op::barrier_red:
+        case Op::bar_warp_sync:
+        case Op::membar:
+        case Op::fence:
+        case Op::shfl_sync:
+        case Op::vote_sync:
+        case Op::match_any_sync:
+        case Op::redux_sync:
+          return true;
+        default:
+          return false;
+      }
+    default:
+      return false;
+  }
+}
 
 /// Whether all threads of a workgroup hold the same value wherever they hold it, as a shader compiler can see it:
 /// nothing that was loaded counts as the same.
@@ -273,6 +313,9 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
 void find_divergence(Kernel& k) { Divergence(k).run(); }
 
 Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions& o, bool wgsl) {
+  ptx::CheckOptions foreign;
+  foreign.foreign = true;
+  ptx::verify(m, foreign);
   Kernel k;
   k.module = &m;
   k.function = m.find(entry);
@@ -285,6 +328,11 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.layout.shader.entry = m.text(f.name);
   check_options(o, f, k);
   k.cfg = ptx::build_cfg(f);
+  for (ptx::BlockId b : k.cfg.order)
+    for (std::uint32_t n = k.cfg.blocks[b].first; n < k.cfg.blocks[b].last; ++n)
+      if (!portable(f.body[n]))
+        refuse(m, f, n, text::cat("a shader cannot do ", ptx::name(f.body[n].op)),
+               "only the portable subset is translated (docs/shader.md)");
   k.structure = structured(m, f, k.cfg);
   k.facts = find_facts(m, f, k.cfg, o.dynamic_shared, wgsl);
   find_divergence(k);

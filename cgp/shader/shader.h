@@ -76,8 +76,8 @@ struct Shader {
 };
 
 /// Both are deterministic. They throw BuildError, before anything is written, naming the instruction, its source
-/// line and why, for what is outside the portable subset (docs/shader.md), and ArgumentError for an entry that is
-/// not in the module or options that do not fit it. The module must have passed verify().
+/// line and why, for what is outside the portable subset (docs/shader.md), VerifyError for a module that is not legal
+/// PTX, and ArgumentError for an entry that is not in the module or options that do not fit it.
 Shader translate_wgsl(const ptx::Module& m, std::string_view entry, const ShaderOptions& o = {});
 Shader translate_spirv(const ptx::Module& m, std::string_view entry, const ShaderOptions& o = {});
 

@@ -32,6 +32,8 @@ void refuse(const ptx::Module& m, const ptx::Function& f, std::uint32_t inst, st
 
 namespace {
 
+constexpr int kMostBranches = 3000;  // the recursion's depth
+
 class Structurer {
  public:
   Structurer(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c)
@@ -58,7 +60,6 @@ class Structurer {
       const auto& block = c_.blocks[b];
       const auto& last = f_.body[block.last - 1];
       if (last.op == Op::brx_idx) refuse(m_, f_, block.last - 1, "a shader has no indexed branch");
-      if (last.op == Op::trap) refuse(m_, f_, block.last - 1, "a shader cannot trap: no error leaves it");
       for (BlockId s : block.successors)
         if (number_[s] <= number_[b] && !c_.dominates(s, b))
           refuse(m_, f_, block.last - 1,
@@ -109,6 +110,14 @@ class Structurer {
   /// Block b and all that it dominates, when the end of the list goes on at `fall`. `escapes` gets the blocks that
   /// flags are set for.
   List tree(BlockId b, BlockId fall, std::set<BlockId>& escapes) {
+    struct Depth {
+      explicit Depth(int& n) : n(n) { ++n; }
+      ~Depth() { --n; }
+      int& n;
+    } depth(depth_);
+    if (depth_ > kMostBranches)
+      refuse(m_, f_, c_.blocks[b].last - 1,
+             text::cat("a shader has at most ", kMostBranches, " branches one behind the other"));
     if (header_[b] == kNone)
       return nested(inside_[b], inside_[b].size(), fall, escapes,
                     [&](BlockId next, auto& e) { return code(b, next, e); });
@@ -158,10 +167,10 @@ class Structurer {
     leave_ = outer_leave;
     List list;
     list.push_back(std::move(s));
-    out.erase(fall);
+    if (out.erase(fall) && loop_ != kNone) list.push_back(flagged(Statement::Kind::clear, fall));
     for (BlockId t : out) {
       if (loop_ != kNone && !in_loop(loop_, t)) list.push_back(flagged(Statement::Kind::if_leave, t));
-      if (loop_ == kNone || t != leave_) escapes.insert(t);
+      escapes.insert(t);
     }
     return list;
   }
@@ -242,6 +251,7 @@ class Structurer {
   std::vector<BlockId> flag_of_;
   std::uint32_t loop_ = kNone;  ///< the innermost loop of what is being written
   BlockId leave_ = kNone;       ///< where its break goes
+  int depth_ = 0;
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ struct Structure {
 [[noreturn]] void refuse(const ptx::Module& m, const ptx::Function& f, std::uint32_t inst, std::string rule,
                          std::string hint = {});
 
-/// Throws BuildError for a cycle with two entries, an indexed branch, and a trap, naming the instruction.
+/// Throws BuildError for a cycle with two entries, and an indexed branch, naming the instruction.
 Structure structured(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c);
 
 }  // namespace cgp::shader
