@@ -99,8 +99,9 @@ class Wgsl final : public Builder {
   }
   Value real(std::uint32_t bits) override {
     const auto v = std::bit_cast<float>(bits);
-    // A constant expression must be finite, and may lose subnormals and the sign of zero.
-    if (!std::isnormal(v) && bits != 0) {
+    // A constant expression must be finite, and may lose subnormals and the sign of zero. The shortest text of the largest
+    // numbers is above them.
+    if ((!std::isnormal(v) && bits != 0) || std::abs(v) > 1e38f) {
       use(Library::float_bits);
       return made(Type::f32, text::cat("float_bits(", number(bits), ")"));
     }
