@@ -159,9 +159,6 @@ void Lowering::integer(const Inst& i) {
     }
     case Op::div:
     case Op::rem:
-      if (width == 64 && sign) {
-        wide_only(Type::u32);
-      }
       return result(divided(i,
                             i.op == Op::div ? (sign ? Binary::div_signed : Binary::div)
                                             : (sign ? Binary::rem_signed : Binary::rem),
@@ -388,8 +385,11 @@ void Lowering::compare(const Inst& i) {
     if (i.has(Mod::number)) return write(o[0], b_.compare(Compare::le, v, infinity));
     if (i.has(Mod::notanumber)) return write(o[0], b_.compare(Compare::gt, v, infinity));
     const Value tiny = b_.compare(Compare::lt, v, u(0x00800000));
-    if (i.has(Mod::subnormal)) return write(o[0], bin(Binary::and_, tiny, b_.compare(Compare::ne, v, u(0))));
-    return write(o[0], bin(Binary::and_, b_.unary(Unary::not_, tiny), b_.compare(Compare::lt, v, infinity)));
+    // Zero counts as normal.
+    const Value subnormal = b_.keep(bin(Binary::and_, tiny, b_.compare(Compare::ne, v, u(0))));
+    if (i.has(Mod::subnormal)) return write(o[0], subnormal);
+    return write(o[0],
+                 bin(Binary::and_, b_.unary(Unary::not_, subnormal), b_.compare(Compare::lt, v, infinity)));
   }
   // setp.eq.and.f32 p|q, a, b, c and set.eq.u32.f32 d, a, b
   const bool set = i.op == Op::set;
