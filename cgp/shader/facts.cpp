@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <set>
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/liveness.h"
@@ -84,7 +85,7 @@ class Finder {
     lay_out(dynamic_shared);
     find_pointers();
     find_demand();
-    if (narrow_) check_addresses();
+    if (narrow_ || !tables_.empty()) check_addresses();
     find_types();
     return std::move(facts_);
   }
@@ -97,7 +98,16 @@ class Finder {
     end += v.bytes();
   }
 
+  /// Global memory that the module initialises, and that a kernel may read: it lies with the constants.
+  static bool is_table(const ptx::Var& v) {
+    return v.space == Space::global && v.has_init && v.relocs.empty();
+  }
+
   void lay_out(std::uint32_t dynamic_shared) {
+    std::set<ptx::SymbolId> used;
+    for (const Inst& i : f_.body)
+      for (const auto& o : i.operands)
+        if (o.symbol != kNone) used.insert(o.symbol);
     std::vector<const ptx::Var*> all;
     for (const auto& v : m_.vars) all.push_back(&v);
     for (const auto& v : f_.vars) all.push_back(&v);
@@ -111,7 +121,9 @@ class Finder {
     for (const auto* v : all) {
       if (v->space == Space::shared && v->bytes() > 0) place(*v, facts_.shared_bytes);
       if (v->space == Space::local) place(*v, facts_.local_bytes);
-      if (v->space == Space::constant) {
+      const bool table = is_table(*v) && used.count(v->name);
+      if (table) tables_.push_back(v->name);
+      if (v->space == Space::constant || table) {
         place(*v, constant);
         if (constant > (1u << 16))
           throw BuildError(ErrorText{"constant variables take more than 64 KiB", m_.text(v->name), {}, {}});
@@ -238,6 +250,10 @@ class Finder {
     facts_.roots = std::move(sorted);
     for (auto& r : facts_.root)
       if (r != kNumber) r = place[std::size_t(r)];
+    for (ptx::SymbolId t : tables_) {
+      table_root_[t] = std::int32_t(facts_.roots.size());
+      facts_.roots.push_back({kNone, facts_.address[t], m_.text(t)});
+    }
     // Addresses from pointers: until nothing changes, so that loops that move a pointer are followed.
     for (bool changed = true; changed;) {
       changed = false;
@@ -253,6 +269,10 @@ class Finder {
   }
 
   std::int32_t root_of(const Operand& o) const {
+    if (o.kind == OperandKind::symbol) {
+      const auto at = table_root_.find(o.symbol);
+      return at == table_root_.end() ? kNumber : at->second;
+    }
     return o.kind == OperandKind::reg && o.reg != kNone ? facts_.root[o.reg] : kNumber;
   }
 
@@ -285,8 +305,9 @@ class Finder {
 
   bool null_test(const Inst& i) const {
     return i.op == Op::setp && (i.has(Mod::eq) || i.has(Mod::ne)) && ptx::type_bits(i.type()) == 64 &&
-           root_of(i.operands[1]) != kNumber && i.operands[2].kind == OperandKind::imm &&
-           i.operands[2].imm == 0;
+           i.operands[1].kind == OperandKind::reg && root_of(i.operands[1]) != kNumber &&
+           facts_.roots[std::size_t(root_of(i.operands[1]))].parameter != kNone &&
+           i.operands[2].kind == OperandKind::imm && i.operands[2].imm == 0;
   }
 
   void demand(const Operand& o, std::uint64_t mask) {
@@ -405,15 +426,15 @@ class Finder {
       if (!facts_.live[index]) return;
       if (space_of(i) == Space::global) {
         const Operand* a = address_of(i);
-        if (a && (a->reg == kNone || facts_.root[a->reg] == kNumber))
+        const bool named = a && a->reg == kNone && table_root_.count(a->symbol);
+        if (a && !named && (a->reg == kNone || facts_.root[a->reg] == kNumber))
           refuse(m_, f_, index, "a shader's address must start from one pointer parameter",
                  "WGSL has no pointers: a buffer is a binding and the address a 32-bit offset in it");
       }
       if (is_hint(i) || null_test(i)) return;
       std::int32_t used = kNumber;
       for (std::size_t k = 0; k < i.operands.size(); ++k)
-        if (!ptx::writes_operand(i, k) && i.operands[k].kind == OperandKind::reg &&
-            root_of(i.operands[k]) != kNumber) {
+        if (!ptx::writes_operand(i, k) && root_of(i.operands[k]) != kNumber) {
           const std::int32_t r = root_of(i.operands[k]);
           const bool joins = i.op == Op::selp || i.op == Op::mov || i.op == Op::cvta;
           if (used != kNumber && (used != r || !joins) && i.op != Op::sub)
@@ -474,6 +495,8 @@ class Finder {
   const bool narrow_;
   Facts facts_;
   bool changed_ = false;
+  std::vector<ptx::SymbolId> tables_;
+  std::map<ptx::SymbolId, std::int32_t> table_root_;
 };
 
 }  // namespace

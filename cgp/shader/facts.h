@@ -13,10 +13,10 @@
 
 namespace cgp::shader {
 
-/// A pointer among the parameters.
+/// What an address starts from: a pointer among the parameters, or a table that the module initialises.
 struct Root {
-  ptx::SymbolId parameter = ptx::kNone;
-  std::uint64_t offset = 0;  ///< in the parameter block
+  ptx::SymbolId parameter = ptx::kNone;  ///< kNone: a table
+  std::uint64_t offset = 0;              ///< in the parameter block, or among the constants
   std::string name;
 };
 

@@ -238,10 +238,8 @@ Value Lowering::read(const Operand& o, Type t) {
       return as(t, special(o.sreg));
     case OperandKind::symbol: {
       const auto at = facts_.address.find(o.symbol);
-      if (at == facts_.address.end()) no("a shader has no address of this variable or function");
-      for (const auto& v : m_.vars)
-        if (v.name == o.symbol && v.space == ptx::Space::global)
-          no("a shader has no global variables", "pass a buffer");
+      if (at == facts_.address.end())
+        no("a shader has no address of this variable or function", "pass a buffer");
       return as(t, u(std::uint32_t(at->second + o.imm)));
     }
     default:

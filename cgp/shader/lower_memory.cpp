@@ -32,6 +32,15 @@ Place Lowering::place(const Inst& i, const Operand& a) {
         no("this reads behind the parameters");
       return p;
     case Space::global:
+      if (a.reg != kNone && facts_.root[a.reg] != kNumber &&
+          facts_.roots[std::size_t(facts_.root[a.reg])].parameter == kNone) {
+        p.memory = Memory::constant;
+        break;
+      }
+      if (a.reg == kNone && a.symbol != kNone) {
+        p.memory = Memory::constant;
+        break;
+      }
       if (a.reg == kNone) no("a shader's address must start from a pointer parameter");
       p.memory = Memory::global;
       if (k_.layout.native64) {
@@ -124,6 +133,7 @@ void Lowering::store(const Inst& i) {
     return s.kind == OperandKind::vector ? s.elems[std::size_t(k)] : s;
   };
   Place p = place(i, i.operands[0]);
+  if (p.memory == Memory::constant) no("a shader's tables are constant");
   if (bits < 32) {
     for (int k = 0; k < count; ++k) {
       b_.store(p, bits, {small(read(source(k), Type::u32), t, false)});
@@ -166,6 +176,7 @@ void Lowering::atomic(const Inst& i) {
     no("a shader has no generic addresses", "name the state space");
   if (o.size() > at + 2 && !i.has(Mod::cas)) no("a shader has no cache hints on atomic operations");
   Place p = place(i, o[at]);
+  if (p.memory == Memory::constant) no("a shader's tables are constant");
   if (p.offset.type != Type::none) p.offset = b_.keep(p.offset);
   const bool wants = result && o[0].kind == OperandKind::reg && o[0].reg != kNone;
   const auto put = [&](Value v) {

@@ -398,8 +398,9 @@ void Lowering::compare(const Inst& i) {
     no(text::cat("a shader has no comparison of ", ptx::name(t)));
   Value p;
   const std::int32_t root = o[1].kind == OperandKind::reg ? facts_.root[o[1].reg] : kNumber;
-  if (ptx::type_bits(t) == 64 && root != kNumber && o[2].kind == OperandKind::imm && o[2].imm == 0 &&
-      !k_.layout.native64 && (i.has(Mod::eq) || i.has(Mod::ne))) {
+  if (ptx::type_bits(t) == 64 && root != kNumber && facts_.roots[std::size_t(root)].parameter != ptx::kNone &&
+      o[2].kind == OperandKind::imm && o[2].imm == 0 && !k_.layout.native64 &&
+      (i.has(Mod::eq) || i.has(Mod::ne))) {
     // The high word of a pointer in the parameter block says whether there is a buffer.
     const Root& r = facts_.roots[std::size_t(root)];
     const Value there = b_.load({Memory::params, 0, {}, r.offset + 4}, 32, 1)[0];

@@ -256,9 +256,10 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
       const Space space = space_of(i);
       if (space == Space::shared) merge(shared);
       if (space != Space::global || !a || a->reg == kNone) continue;
+      const std::int32_t r = facts.root[a->reg];
+      if (r != kNumber && facts.roots[std::size_t(r)].parameter == kNone) continue;
       if (access_bits(i) == 16) needs.storage16 = true;
       if (access_bits(i) == 8) needs.storage8 = true;
-      const std::int32_t r = facts.root[a->reg];
       if (r == kNumber) continue;
       merge(access[std::size_t(r)]);
       touched[std::size_t(r)] = 1;
