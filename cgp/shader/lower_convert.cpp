@@ -64,6 +64,58 @@ Value float_to_bfloat_body(Builder& b, const std::vector<Value>& a) {
   return b.select(nan, word(b, 0x7fff), up);
 }
 
+// The 8-bit formats of one sign, kExponent and kMantissa bits (Micikevicius et al., "FP8 formats for deep learning",
+// 2022): e4m3 has no infinity, and one NaN.
+template <int kExponent, int kMantissa>
+struct Fp8 {
+  static constexpr std::uint32_t kBias = (1u << (kExponent - 1)) - 1;
+  static constexpr std::uint32_t kShift = 23 - kMantissa;
+  static constexpr std::uint32_t kRebias = (127 - kBias) << 23;
+  /// f32 of the unit of the subnormals, and of one over it.
+  static constexpr std::uint32_t kUnit = (128 - kBias - kMantissa) << 23;
+  static constexpr std::uint32_t kPerUnit = (126 + kBias + kMantissa) << 23;
+  static constexpr std::uint32_t kLargest = kMantissa == 3 ? 0x43e00000 : 0x47600000;  // 448, 57344
+  static constexpr std::uint32_t kNan = kMantissa == 3 ? 0x7f : 0x7d;                  // from here on
+  static constexpr std::uint32_t kInfinity = kMantissa == 3 ? 0x7f : 0x7c;
+
+  /// Bits to f32.
+  static Value decode(Builder& b, const std::vector<Value>& a) {
+    const Value m = b.keep(b.binary(Binary::and_, a[0], word(b, 0x7f)), "magnitude");
+    const Value normal = b.binary(Binary::add, b.binary(Binary::shl, m, word(b, kShift)), word(b, kRebias));
+    const Value tiny =
+        b.convert(Convert::bits, b.binary(Binary::mul, b.convert(Convert::to_float, m), b.real(kUnit)));
+    const Value is_tiny = b.compare(Compare::lt, m, word(b, 1u << kMantissa));
+    const Value finite = b.select(is_tiny, tiny, normal);
+    const Value infinite =
+        b.select(b.compare(Compare::ge, m, word(b, kInfinity)), word(b, 0x7f800000), finite);
+    const Value value = b.select(b.compare(Compare::ge, m, word(b, kNan)), word(b, 0x7fffffff), infinite);
+    const Value sign = b.binary(Binary::shl, b.binary(Binary::and_, a[0], word(b, 0x80)), word(b, 24));
+    return b.convert(Convert::bits, b.binary(Binary::or_, value, sign));
+  }
+
+  /// f32 to bits: to nearest even, beyond the largest number that one.
+  static Value encode(Builder& b, const std::vector<Value>& a) {
+    const Value bits = b.keep(b.convert(Convert::bits, a[0]), "bits");
+    const Value x = b.keep(b.binary(Binary::min, b.unary(Unary::abs, a[0]), b.real(kLargest)), "x_abs");
+    const Value m = b.keep(b.convert(Convert::bits, x), "magnitude");
+    const Value odd = b.binary(Binary::and_, b.binary(Binary::shr, m, word(b, kShift)), word(b, 1));
+    const Value half = b.binary(Binary::add, odd, word(b, (1u << (kShift - 1)) - 1));
+    const Value normal =
+        b.binary(Binary::shr, b.binary(Binary::add, b.binary(Binary::sub, m, word(b, kRebias)), half),
+                 word(b, kShift));
+    const Value units = b.binary(Binary::min, b.binary(Binary::mul, x, b.real(kPerUnit)), b.real(0x41800000));
+    const Value tiny = b.convert(Convert::to_integer, b.unary(Unary::round_even, units));
+    const Value is_tiny = b.compare(Compare::lt, m, word(b, kRebias + (1u << 23)));
+    const Value sign = b.binary(Binary::and_, b.binary(Binary::shr, bits, word(b, 24)), word(b, 0x80));
+    const Value value = b.binary(Binary::or_, b.select(is_tiny, tiny, normal), sign);
+    const Value nan =
+        b.compare(Compare::gt, b.binary(Binary::and_, bits, word(b, 0x7fffffff)), word(b, 0x7f800000));
+    return b.select(nan, word(b, 0x7f), value);
+  }
+};
+using E4m3 = Fp8<4, 3>;
+using E5m2 = Fp8<5, 2>;
+
 /// f32 to a word: saturated, NaN to 0.
 Value float_to_unsigned_body(Builder& b, const std::vector<Value>& a) {
   const Value big = b.compare(Compare::ge, a[0], b.real(0x4f800000));
@@ -84,6 +136,10 @@ Value float_to_signed_body(Builder& b, const std::vector<Value>& a) {
 const Builder::Helper kHalfToFloat{"f16_to_f32", {Type::u32}, Type::f32, half_to_float_body};
 const Builder::Helper kFloatToHalf{"f32_to_f16", {Type::f32}, Type::u32, float_to_half_body};
 const Builder::Helper kFloatToBfloat{"f32_to_bf16", {Type::f32}, Type::u32, float_to_bfloat_body};
+const Builder::Helper kE4m3ToFloat{"e4m3_to_f32", {Type::u32}, Type::f32, E4m3::decode};
+const Builder::Helper kE5m2ToFloat{"e5m2_to_f32", {Type::u32}, Type::f32, E5m2::decode};
+const Builder::Helper kFloatToE4m3{"f32_to_e4m3", {Type::f32}, Type::u32, E4m3::encode};
+const Builder::Helper kFloatToE5m2{"f32_to_e5m2", {Type::f32}, Type::u32, E5m2::encode};
 const Builder::Helper kFloatToUnsigned{"f32_to_u32", {Type::f32}, Type::u32, float_to_unsigned_body};
 const Builder::Helper kFloatToSigned{"f32_to_s32", {Type::f32}, Type::u32, float_to_signed_body};
 
@@ -119,7 +175,30 @@ void Lowering::convert(const Inst& i) {
     return Mod::rn;
   };
   if (to == Mod::f64 || from == Mod::f64) no("a shader has no type f64");
-  if (i.has(Mod::satfinite) || i.has(Mod::relu)) no("a shader has no such conversion");
+  if (i.has(Mod::relu)) no("a shader has no such conversion");
+  const auto is_fp8 = [](Mod t) { return t == Mod::e4m3x2 || t == Mod::e5m2x2; };
+  if (is_fp8(to) && (from == Mod::f32 || from == Mod::f16x2)) {
+    const Builder::Helper& encode = to == Mod::e4m3x2 ? kFloatToE4m3 : kFloatToE5m2;
+    Value high, low;
+    if (from == Mod::f32) {
+      high = read(o[1], Type::f32), low = read(o[2], Type::f32);
+    } else {
+      const Value pair = b_.keep(read(o[1], Type::u32));
+      high = half_to_float(Mod::f16, bin(Binary::shr, pair, u(16)));
+      low = half_to_float(Mod::f16, bin(Binary::and_, pair, u(0xffff)));
+    }
+    high = b_.call(encode, {high}), low = b_.call(encode, {low});
+    return write(o[0], bin(Binary::or_, bin(Binary::shl, high, u(8)), low));
+  }
+  if (to == Mod::f16x2 && is_fp8(from)) {
+    const Builder::Helper& decode = from == Mod::e4m3x2 ? kE4m3ToFloat : kE5m2ToFloat;
+    const Value pair = b_.keep(read(o[1], Type::u32));
+    const Value high = b_.call(decode, {bin(Binary::and_, bin(Binary::shr, pair, u(8)), u(0xff))});
+    const Value low = b_.call(decode, {bin(Binary::and_, pair, u(0xff))});
+    return write(o[0], bin(Binary::or_, bin(Binary::shl, float_to_half(Mod::f16, Mod::rn, high), u(16)),
+                           float_to_half(Mod::f16, Mod::rn, low)));
+  }
+  if (i.has(Mod::satfinite)) no("a shader has no such conversion");
   if ((to == Mod::f16x2 || to == Mod::bf16x2) && from == Mod::f32) {
     const Mod one = to == Mod::f16x2 ? Mod::f16 : Mod::bf16;
     const Value high = float_to_half(one, rounding(), read(o[1], Type::f32)),

@@ -305,6 +305,62 @@ TEST(spirv, is_valid_and_says_what_it_needs) {
   }
 }
 
+/// One sequence of testdata/instructions.txt: r1 to r3 and f1 to f4 are its inputs, r10 and r11 its results.
+std::string instruction_kernel(std::string_view body) {
+  std::string lines(body);
+  for (std::size_t at = 0; (at = lines.find("; ", at)) != std::string::npos; ++at) lines[at + 1] = '\n';
+  return text::cat(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global .align 16 in, .param .u64 .ptr .global .align 16 out)
+.reqntid 128, 1, 1
+{
+.reg .b64 %rd<24>;
+.reg .b32 %r<24>;
+.reg .f32 %f<12>;
+.reg .pred %p<8>;
+.reg .b16 %h<8>;
+.shared .align 16 .b8 tile[512];
+.local .align 16 .b8 loc[16];
+mov.u32 %r0, %tid.x;
+mul.wide.u32 %rd10, %r0, 16;
+ld.param.u64 %rd11, [in];
+ld.param.u64 %rd12, [out];
+add.u64 %rd11, %rd11, %rd10;
+add.u64 %rd12, %rd12, %rd10;
+ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd11];
+mov.b32 %f1, %r1;
+mov.b32 %f2, %r2;
+mov.b32 %f3, %r3;
+mov.b32 %f4, %r4;
+mov.b64 %rd1, {%r1, %r2};
+mov.b64 %rd2, {%r3, %r1};
+mov.b32 {%h5, %h6}, %r2;
+mov.b32 %r11, 0;
+)",
+                   lines, "\nst.global.v2.b32 [%rd12], {%r10, %r11};\nret;\n}\n");
+}
+
+TEST(both, take_every_instruction_of_the_subset) {
+  const std::string list = read_file(CGP_SHADER_TESTDATA "/instructions.txt");
+  int count = 0;
+  for (std::string_view line : text::split(list, '\n')) {
+    if (line.empty()) continue;
+    SCOPED_TRACE(line);
+    const ptx::Module m = ptx::parse(instruction_kernel(line.substr(line.find(':') + 2)));
+    EXPECT_EQ(refusal([&] { translate_wgsl(m, "k"); }), "translated");
+    EXPECT_EQ(refusal([&] {
+                const Shader s = translate_spirv(m, "k");
+                if (count % 16 == 0 && have_spirv_val()) {
+                  EXPECT_EQ(invalid(s), "");
+                }
+              }),
+              "translated");
+    ++count;
+  }
+  EXPECT_GT(count, 190);
+}
+
 TEST(both, are_deterministic) {
   EXPECT_EQ(wgsl(kDivergentShuffle).wgsl, wgsl(kDivergentShuffle).wgsl);
   EXPECT_EQ(spirv(kDivergentShuffle).spirv, spirv(kDivergentShuffle).spirv);
