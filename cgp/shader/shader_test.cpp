@@ -68,6 +68,7 @@ end:
 
 TEST(wgsl, a_kernel_reads_as_one_would_write_it) {
   EXPECT_EQ(wgsl(kAdd).wgsl, R"(// k: workgroups of 64 x 1 x 1
+// Addresses are 32-bit byte offsets: a binding holds less than 4 GiB.
 @group(0) @binding(0) var<uniform> parameters: array<vec4<u32>, 2>;
 @group(0) @binding(1) var<storage, read> buffer1: array<f32>;  // a
 @group(0) @binding(2) var<storage, read_write> buffer2: array<f32>;  // b
