@@ -134,6 +134,7 @@ struct Layout {
   std::uint32_t shared_words = 0;
   std::uint32_t exchange_words = 0;  ///< workgroup memory for shuffles and votes; 0: none
   bool subgroups = false;
+  bool subgroup_directive = true;  ///< WGSL
   std::uint32_t local_words = 0;
   std::vector<std::uint32_t> constants;  ///< words of the .const variables
   bool native64 = false;                 ///< global addresses are 64-bit numbers

@@ -338,6 +338,7 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.facts = find_facts(m, f, k.cfg, o.dynamic_shared, wgsl);
   find_divergence(k);
   find_parameters(k, o, wgsl);
+  k.layout.subgroup_directive = o.subgroup_directive;
   k.layout.subgroups = k.layout.shader.needs.subgroups;
   k.layout.local_words = std::uint32_t((k.facts.local_bytes + 3) / 4);
   for (std::size_t i = 0; i + 3 < k.facts.constants.size(); i += 4)

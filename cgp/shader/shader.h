@@ -32,6 +32,9 @@ struct ShaderOptions {
   /// 32: shuffles and votes are subgroup operations. Anything else (0: not known): they go through workgroup
   /// memory, which is right for any subgroup size.
   std::uint32_t subgroup_size = 0;
+  /// WGSL with subgroup operations: begin with "enable subgroups;", as the language asks. naga (wgpu-native) up to 29 has
+  /// the operations and refuses the line.
+  bool subgroup_directive = true;
   /// WGSL: for each pointer parameter (in order) the number of its buffer. Parameters with one number share a
   /// binding, as WebGPU asks of slices of one buffer of which one is written. Empty: each has its own.
   std::vector<std::uint32_t> buffers;

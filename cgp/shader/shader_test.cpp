@@ -196,6 +196,9 @@ TEST(wgsl, subgroups_of_32_shuffle_themselves) {
   EXPECT_THAT(s.wgsl, HasSubstr("subgroupShuffle(r1, "));
   EXPECT_THAT(s.wgsl, Not(HasSubstr("workgroupBarrier")));
   EXPECT_TRUE(s.needs.subgroups);
+  EXPECT_THAT(s.wgsl, HasSubstr("enable subgroups;"));
+  o.subgroup_directive = false;
+  EXPECT_THAT(wgsl(kDivergentShuffle, o).wgsl, Not(HasSubstr("enable subgroups;")));
   EXPECT_FALSE(wgsl(kDivergentShuffle).needs.subgroups);
 }
 

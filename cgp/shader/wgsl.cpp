@@ -39,7 +39,8 @@ class Wgsl final : public Builder {
     text::append(out, text::cat("// ", s.entry, ": workgroups of ", s.block[0], " x ", s.block[1], " x ",
                                 s.block[2], "\n"));
     text::append(out, "// Addresses are 32-bit byte offsets: a binding holds less than 4 GiB.\n");
-    if (l_.subgroups) text::append(out, "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n");
+    if (l_.subgroups && l_.subgroup_directive)
+      text::append(out, "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n");
     if (s.block_bytes)
       text::append(out, text::cat("@group(0) @binding(0) var<uniform> parameters: array<vec4<u32>, ",
                                   s.block_bytes / 16, ">;\n"));
