@@ -32,6 +32,8 @@ struct Kernel {
   std::vector<std::int32_t> binding;    ///< per root: index into Layout::buffers, or -1
   std::vector<std::uint8_t> divergent;  ///< per register: may differ between the threads of a workgroup
   std::vector<std::uint8_t> divergent_flag;
+  std::vector<std::uint8_t>
+      of_warp;  ///< per register: the index of the warp in the block, the same in its threads
   bool static_uniformity = false;  ///< WGSL: a barrier's control flow must be provably uniform
   bool subgroups = false;          ///< shuffles and votes are subgroup operations
 };
@@ -41,7 +43,9 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
 
 /// Whether all threads of the workgroup must run the instruction together.
 bool needs_workgroup(const Kernel& k, const ptx::Inst& i);
-/// uniformity.cpp: fills Kernel::divergent.
+/// A shuffle of a value that the threads of a warp share gives that value.
+bool shuffles_one_value(const Kernel& k, const ptx::Inst& i);
+/// Fills Kernel::divergent.
 void find_divergence(Kernel& k);
 
 class Lowering {

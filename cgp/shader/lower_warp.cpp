@@ -124,7 +124,9 @@ void Lowering::shuffle(const Inst& i, const Mask* mask) {
   }
   const Value own = read(o[1], Type::u32);
   Value r;
-  if (k_.subgroups) {
+  if (shuffles_one_value(k_, i)) {
+    r = b_.keep(own);
+  } else if (k_.subgroups) {
     r = b_.keep(b_.shuffle(own, from));
   } else {
     b_.put(b_.builtin(Builtin::index), own);

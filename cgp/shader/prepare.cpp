@@ -28,6 +28,7 @@ bool needs_workgroup(const Kernel& k, const Inst& i) {
     case Op::bar_warp_sync:
       return true;
     case Op::shfl_sync:
+      return !k.subgroups && !shuffles_one_value(k, i);
     case Op::vote_sync:
     case Op::match_any_sync:
     case Op::redux_sync:
@@ -35,6 +36,11 @@ bool needs_workgroup(const Kernel& k, const Inst& i) {
     default:
       return false;
   }
+}
+
+bool shuffles_one_value(const Kernel& k, const Inst& i) {
+  const Operand& o = i.operands[1];
+  return o.kind == OperandKind::imm || (o.kind == OperandKind::reg && k.of_warp[o.reg]);
 }
 
 namespace {
@@ -173,6 +179,37 @@ class Divergence {
   std::vector<ptx::RegisterUse> uses_;
 };
 
+/// Registers that are written once, with %warpid or with %tid.x shifted so that the lane is lost.
+void find_warp_values(Kernel& k) {
+  const auto& f = *k.function;
+  const auto& block = k.layout.shader.block;
+  std::vector<std::uint32_t> writers(f.regs.size());
+  std::vector<const Inst*> writer(f.regs.size());
+  std::vector<ptx::RegisterUse> uses;
+  for (const Inst& i : f.body) {
+    ptx::registers_of(i, uses);
+    for (const auto& u : uses)
+      if (u.written) ++writers[u.reg], writer[u.reg] = &i;
+  }
+  const auto once = [&](ptx::RegId r) {
+    return writers[r] == 1 && writer[r]->guard == kNone ? writer[r] : nullptr;
+  };
+  const auto reads = [&](const Operand& o, ptx::Sreg s) {
+    if (o.kind == OperandKind::sreg) return o.sreg == s;
+    const Inst* w = o.kind == OperandKind::reg && o.reg != kNone ? once(o.reg) : nullptr;
+    return w && w->op == Op::mov && w->operands[1].kind == OperandKind::sreg && w->operands[1].sreg == s;
+  };
+  const bool rows = block[0] % 32 == 0 || (block[1] == 1 && block[2] == 1);
+  k.of_warp.assign(f.regs.size(), 0);
+  for (ptx::RegId r = 0; r < f.regs.size(); ++r) {
+    const Inst* w = once(r);
+    if (!w) continue;
+    if (w->op == Op::mov) k.of_warp[r] = reads(w->operands[1], ptx::Sreg::warpid);
+    if (w->op == Op::shr && rows && w->operands[2].kind == OperandKind::imm && w->operands[2].imm >= 5)
+      k.of_warp[r] = reads(w->operands[1], ptx::Sreg::tid_x);
+  }
+}
+
 void check_options(const ShaderOptions& o, const ptx::Function& f, Kernel& k) {
   auto& block = k.layout.shader.block;
   block = f.reqntid ? *f.reqntid : o.block;
@@ -229,7 +266,9 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
       if (needs_workgroup(k, i) && i.op != Op::bar_sync && i.op != Op::barrier_sync &&
           i.op != Op::bar_warp_sync)
         k.layout.exchange_words = (needs.threads + 31) / 32 * 32;
-      if (k.subgroups && ptx::family(i.op) == Family::warp) needs.subgroups = true;
+      if (k.subgroups && ptx::family(i.op) == Family::warp &&
+          !(i.op == Op::shfl_sync && shuffles_one_value(k, i)))
+        needs.subgroups = true;
       const bool atomic = ptx::family(i.op) == Family::atomic;
       if (!(i.op == Op::ld || i.op == Op::ldu || i.op == Op::st || atomic)) continue;
       const Operand* a = nullptr;
@@ -337,6 +376,7 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.structure = structured(m, f, k.cfg);
   k.facts = find_facts(m, f, k.cfg, o.dynamic_shared, wgsl);
   find_divergence(k);
+  find_warp_values(k);
   find_parameters(k, o, wgsl);
   k.layout.subgroup_directive = o.subgroup_directive;
   k.layout.subgroups = k.layout.shader.needs.subgroups;

@@ -202,6 +202,16 @@ TEST(wgsl, subgroups_of_32_shuffle_themselves) {
   EXPECT_FALSE(wgsl(kDivergentShuffle).needs.subgroups);
 }
 
+TEST(wgsl, the_index_of_the_warp_is_not_shuffled) {
+  const std::string s =
+      wgsl("shr.u32 %r2, %r1, 5;\nshfl.sync.idx.b32 %r3, %r2, 0, 31, -1;\nst.global.b32 [%rd1], %r3;").wgsl;
+  EXPECT_THAT(s, Not(HasSubstr("workgroupBarrier")));
+  EXPECT_THAT(s, Not(HasSubstr("exchange")));
+  EXPECT_THAT(
+      wgsl("shr.u32 %r2, %r1, 4;\nshfl.sync.idx.b32 %r3, %r2, 0, 31, -1;\nst.global.b32 [%rd1], %r3;").wgsl,
+      HasSubstr("workgroupBarrier"));
+}
+
 TEST(wgsl, addresses_may_be_asked_for_their_place_in_256_bytes) {
   EXPECT_EQ(refusal([] {
               wgsl(
