@@ -144,12 +144,13 @@ void Lowering::vote(const Inst& i, const Mask* mask) {
   const auto& o = i.operands;
   const Value members = b_.keep(read(o[2], Type::u32));
   if (i.op == Op::match_any_sync) {
-    if (k_.subgroups || ptx::type_bits(i.type()) != 32)
-      no("a shader has match.any of words, where shuffles go through workgroup memory");
+    if (ptx::type_bits(i.type()) != 32) no("a shader has match.any of 32-bit words");
     // Bit n: whether the value of lane n is this one's.
     const Value own = b_.keep(read(o[1], Type::u32));
-    b_.put(b_.builtin(Builtin::index), own);
-    b_.barrier();
+    if (!k_.subgroups) {
+      b_.put(b_.builtin(Builtin::index), own);
+      b_.barrier();
+    }
     const Variable n = temporary(Type::u32, "n"), sum = temporary(Type::u32, "sum");
     b_.set(n, u(0));
     b_.set(sum, u(0));
@@ -158,11 +159,13 @@ void Lowering::vote(const Inst& i, const Mask* mask) {
     b_.begin_if(b_.compare(Compare::ge, b_.get(n), u(32)));
     b_.leave();
     b_.end_if();
-    const Value same = b_.compare(Compare::eq, b_.take(bin(Binary::add, first, b_.get(n))), own);
-    b_.set(sum, bin(Binary::or_, b_.get(sum), b_.select(same, bin(Binary::shl, u(1), b_.get(n)), u(0))));
+    const Value other =
+        k_.subgroups ? b_.shuffle(own, b_.get(n)) : b_.take(bin(Binary::add, first, b_.get(n)));
+    const Value bit = b_.select(b_.compare(Compare::eq, other, own), bin(Binary::shl, u(1), b_.get(n)), u(0));
+    b_.set(sum, bin(Binary::or_, b_.get(sum), bit));
     b_.set(n, bin(Binary::add, b_.get(n), u(1)));
     b_.end_loop();
-    b_.barrier();
+    if (!k_.subgroups) b_.barrier();
     const Value r = b_.keep(bin(Binary::and_, b_.get(sum), members));
     return assign(i, mask, [&] { write(o[0], r); });
   }
