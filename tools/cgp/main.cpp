@@ -86,7 +86,8 @@ void declare_emit(CLI::App& app, CommandLine& c) {
   app.add_option("--passes", c.emit.passes,
                  "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
   app.add_option("--target", c.emit.target,
-                 "ptx, wgsl (WebGPU) or spirv (Vulkan 1.2, a binary file); the latter two of what docs/shader.md lists")
+                 "ptx, wgsl (WebGPU) or spirv (Vulkan 1.2, a binary file); the latter two of what "
+                 "docs/shader.md lists")
       ->check(CLI::IsMember({"ptx", "wgsl", "spirv"}))
       ->capture_default_str();
   app.footer(
