@@ -6,7 +6,8 @@
 // (Parameter::offset), rounded up to 16 bytes. They differ in what stands for a pointer.
 //   WGSL    The block is the uniform buffer at group 0, binding 0; buffers are storage buffers of group 0 at
 //           Parameter::binding. A pointer's low word is the byte offset of its first element from the start of the
-//           binding, its high word is 1, and a null pointer is two zero words. The binding's start must be aligned
+//           binding, its high word is 1, and a null pointer is two zero words (its binding takes any buffer that the
+//           other parameters do not use). The binding's start must be aligned
 //           to 256 bytes and reach all that the kernel reads and writes; its size is a multiple of 16 bytes.
 //           Addresses are 32-bit byte offsets: a binding holds less than 4 GiB.
 //   SPIR-V  The block is the push constants, or lies in a buffer whose 64-bit device address is the only push

@@ -32,7 +32,7 @@ void refuse(const ptx::Module& m, const ptx::Function& f, std::uint32_t inst, st
 
 namespace {
 
-constexpr int kMostBranches = 3000;  // the recursion's depth
+constexpr int kDeepest = 500;  // the recursion's depth
 
 class Structurer {
  public:
@@ -107,22 +107,60 @@ class Structurer {
     return s;
   }
 
-  /// Block b and all that it dominates, when the end of the list goes on at `fall`. `escapes` gets the blocks that
-  /// flags are set for.
+  /// Block b and all that it dominates, when the end of the list goes on at `fall`. `escapes` gets the blocks
+  /// that flags are set for.
   List tree(BlockId b, BlockId fall, std::set<BlockId>& escapes) {
     struct Depth {
       explicit Depth(int& n) : n(n) { ++n; }
       ~Depth() { --n; }
       int& n;
     } depth(depth_);
-    if (depth_ > kMostBranches)
-      refuse(m_, f_, c_.blocks[b].last - 1,
-             text::cat("a shader has at most ", kMostBranches, " branches one behind the other"));
-    if (header_[b] == kNone)
-      return nested(inside_[b], inside_[b].size(), fall, escapes,
-                    [&](BlockId next, auto& e) { return code(b, next, e); });
-    return nested(behind_[b], behind_[b].size(), fall, escapes,
-                  [&](BlockId next, auto& e) { return loop(b, next, e); });
+    if (depth_ > kDeepest)
+      refuse(m_, f_, c_.blocks[b].last - 1, text::cat("a shader nests at most ", kDeepest, " branches"));
+    List list;
+    List* into = &list;
+    for (;;) {
+      const std::vector<BlockId>& follows = header_[b] == kNone ? inside_[b] : behind_[b];
+      if (follows.empty()) {
+        add(*into, block(b, follows, 0, fall, escapes));
+        return list;
+      }
+      // What the last of them does stands at the end, without recursion: kernels have long sequences of branches.
+      const BlockId last = follows.back();
+      std::set<BlockId> out;
+      add(*into, cleared(block(b, follows, follows.size() - 1, last, out), last, out));
+      escapes.insert(out.begin(), out.end());
+      if (!out.empty()) {
+        into->push_back(guarded(out));
+        into = &into->back().body;
+      }
+      b = last;
+    }
+  }
+
+  List block(BlockId b, const std::vector<BlockId>& follows, std::size_t count, BlockId fall,
+             std::set<BlockId>& escapes) {
+    return nested(follows, count, fall, escapes, [&](BlockId next, auto& e) {
+      return header_[b] == kNone ? code(b, next, e) : loop(b, next, e);
+    });
+  }
+
+  static void add(List& to, List from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  }
+
+  /// The list from whose end, or from inside of which, control goes on at `follow`.
+  List cleared(List list, BlockId follow, std::set<BlockId>& out) {
+    if (out.erase(follow) && loop_ != kNone)
+      list.insert(list.begin(), flagged(Statement::Kind::clear, follow));
+    return list;
+  }
+
+  Statement guarded(const std::set<BlockId>& out) {
+    Statement s;
+    s.kind = Statement::Kind::unless;
+    for (BlockId t : out) s.flags.push_back(flag(t));
+    return s;
   }
 
   /// `inner` followed by the first `count` of `follows`, each of which what stands before it may jump to.
@@ -132,22 +170,15 @@ class Structurer {
     if (count == 0) return inner(fall, escapes);
     const BlockId follow = follows[count - 1];
     std::set<BlockId> out;
-    List list = nested(follows, count - 1, follow, out, inner);
-    if (out.erase(follow) && loop_ != kNone)
-      list.insert(list.begin(), flagged(Statement::Kind::clear, follow));
-    std::set<BlockId> later;
-    List rest = tree(follow, fall, later);
-    if (out.empty()) {
-      list.insert(list.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
-    } else {
-      Statement s;
-      s.kind = Statement::Kind::unless;
-      for (BlockId t : out) s.flags.push_back(flag(t));
-      s.body = std::move(rest);
-      list.push_back(std::move(s));
-    }
+    List list = cleared(nested(follows, count - 1, follow, out, inner), follow, out);
+    List rest = tree(follow, fall, escapes);
     escapes.insert(out.begin(), out.end());
-    escapes.insert(later.begin(), later.end());
+    if (out.empty()) {
+      add(list, std::move(rest));
+    } else {
+      list.push_back(guarded(out));
+      list.back().body = std::move(rest);
+    }
     return list;
   }
 

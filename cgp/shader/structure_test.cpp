@@ -149,18 +149,22 @@ TEST(structure, runs_the_same_blocks_as_the_jumps) {
   EXPECT_GT(with_loops, 50);
 }
 
-TEST(structure, thousands_of_branches_are_translated_or_refused) {
-  const auto chain = [](int n) {
+TEST(structure, long_sequences_are_translated_and_deep_nests_refused) {
+  const auto statements = [](int n, bool nested) {
     std::string s =
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .pred %p<2>;\n.reg .b32 "
         "%r<2>;\n";
-    for (int b = 0; b < n; ++b)
-      text::append(s, text::cat("@%p0 bra L", b, ";\nadd.u32 %r0, %r0, 1;\nL", b, ":\n"));
-    const ptx::Module m = ptx::parse(s + "ret;\n}\n");
+    for (int b = 0; b < n; ++b) {
+      const std::string label = nested ? "end" : text::cat("L", b);
+      text::append(s, text::cat("@%p0 bra ", label, ";\nadd.u32 %r0, %r0, 1;\n"));
+      if (!nested) text::append(s, text::cat(label, ":\n"));
+    }
+    const ptx::Module m = ptx::parse(s + "end:\nret;\n}\n");
     return structured(m, m.functions[0], ptx::build_cfg(m.functions[0])).statements.size();
   };
-  EXPECT_GT(chain(1000), 1000u);
-  EXPECT_THROW(chain(5000), BuildError);
+  EXPECT_GT(statements(2000, false), 2000u);
+  EXPECT_GT(statements(200, true), 0u);
+  EXPECT_THROW(statements(2000, true), BuildError);
 }
 
 }  // namespace
