@@ -30,10 +30,10 @@ struct CpuProfile {
   std::string absent;  ///< why there is none
   double rate = 0;
   bool kernel = false;
-  std::uint64_t samples = 0, lost = 0;
-  std::vector<HotFunction> functions;           ///< by `self`, the most first
-  std::vector<HotThread> threads;               ///< the most first
-  std::map<std::string, std::uint64_t> folded;  ///< "thread;main;f;g", the format of flame graph tools
+  std::uint64_t samples = 0, lost = 0, cut = 0;  ///< as of CpuRecording
+  std::vector<HotFunction> functions;            ///< by `self`, the most first
+  std::vector<HotThread> threads;                ///< the most first
+  std::map<std::string, std::uint64_t> folded;   ///< "thread;main;f;g", the format of flame graph tools
   double seconds() const { return double(samples) / rate; }
 };
 

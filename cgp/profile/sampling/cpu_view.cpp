@@ -80,7 +80,8 @@ ordered_json to_json(const CpuProfile& p) {
                     {"lost", p.lost},
                     {"seconds", p.seconds()},
                     {"kernel", p.kernel},
-                    {"callers", "frame pointers"}};
+                    {"callers", "unwind tables, else frame pointers"},
+                    {"stacks_cut", p.cut}};
   j["threads"] = ordered_json::array();
   for (const auto& t : p.threads)
     j["threads"].push_back(
@@ -123,6 +124,9 @@ std::string cpu_text(const ordered_json& section, int width) {
       section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
   if (const double lost = number(section, "lost"); lost > 0)
     out += format("           {:.0f} samples were lost: shares may be off\n", lost);
+  if (const double cut = number(section, "stacks_cut"); cut > 0.01 * samples)
+    out += format("           {:.0f} stacks are deeper than 8 KiB: their outermost callers are not known\n",
+                  cut);
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));

@@ -162,6 +162,12 @@ std::uint64_t ElfFile::address_of(std::uint64_t offset) const {
   return 0;
 }
 
+ElfFile::Section ElfFile::section(std::string_view name) const {
+  for (const auto& s : impl_->sections)
+    if (text_at(impl_->names, s.sh_name) == name) return {s.sh_addr, impl_->content(s)};
+  return {};
+}
+
 std::string_view ElfFile::function_at(std::uint64_t address) const {
   const auto& all = impl_->symbols;
   const auto next = std::upper_bound(all.begin(), all.end(), address,
