@@ -15,6 +15,7 @@
 #include "cgp/profile/counters/system_calls.h"
 #include "cgp/profile/cupti/cupti_plan.h"
 #include "cgp/profile/measure/stats.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
@@ -215,8 +216,15 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
     run = profile::run_program(command, p);
     if (sampler) {
-      const auto samples = profile::analyse(sampler->stop());
+      auto samples = profile::analyse(sampler->stop());
+      profile::annotate(samples);
       d.more["cpu_samples"] = profile::to_json(samples);
+      d.more["cpu_samples"]["wall_s"] = run.process.wall_seconds;
+      if (o.what == "python" && samples.samples > 0 && !profile::names_python(samples))
+        d.notes.push_back(
+            "functions of Python are not named: its interpreter writes their names for samplers from 3.12 "
+            "on; those of its own "
+            "machine code are");
     }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 namespace cgp::profile {
 namespace {
@@ -133,6 +134,16 @@ class Symbols {
     return at->second = {name, last_part(module)};
   }
 
+  /// Where it lies in its file, and what of it; nothing where it has no file.
+  void place(const CpuFrame& frame, std::uint64_t samples, HotFunction& f) {
+    const ElfFile* file = file_of(frame.module);
+    if (!file) return;
+    const auto address = file->address_of(frame.address);
+    f.path = recording_.modules[frame.module];
+    std::tie(f.begin, f.end) = file->range_at(address);
+    f.instructions[address] += samples;
+  }
+
   /// Of addresses in one module.
   std::map<std::uint64_t, SourceLine> lines(std::uint32_t module, const std::set<std::uint64_t>& offsets) {
     std::map<std::uint64_t, SourceLine> out;
@@ -187,6 +198,7 @@ CpuProfile analyse(const CpuRecording& r) {
     const CpuFrame& leaf = stack.frames[0];
     const Key& key = symbols.function(stack.process, leaf);
     functions[key].self += count;
+    symbols.place(leaf, count, functions[key]);
     auto& at = leaves[leaf.module][leaf.address];
     at.first = key, at.second += count;
     threads[{stack.process, stack.thread}] += count;
@@ -219,6 +231,11 @@ CpuProfile analyse(const CpuRecording& r) {
   std::stable_sort(p.threads.begin(), p.threads.end(),
                    [](const HotThread& a, const HotThread& b) { return a.samples > b.samples; });
   return p;
+}
+
+bool names_python(const CpuProfile& p) {
+  return std::any_of(p.functions.begin(), p.functions.end(),
+                     [](const HotFunction& f) { return f.name.rfind("py::", 0) == 0; });
 }
 
 }  // namespace cgp::profile

@@ -2,6 +2,7 @@
 #pragma once
 // What samples of a program say: the functions and lines that took its processor time, by thread, and a flame graph.
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ struct HotFunction {
   std::string module;                 ///< file name without folders
   std::uint64_t self = 0, total = 0;  ///< samples in it; in it or in what it called
   std::vector<HotLine> lines;         ///< of `self`, the most first; empty without line tables
+  std::string path = {};              ///< of its file
+  std::uint64_t begin = 0, end = 0;   ///< its addresses there; 0 where no table has it
+  std::map<std::uint64_t, std::uint64_t> instructions = {};  ///< samples of `self` by address
+  nlohmann::ordered_json source = {}, assembly = {};         ///< annotate.h
 };
 struct HotThread {
   std::uint32_t process = 0, thread = 0;
@@ -39,6 +44,9 @@ struct CpuProfile {
 
 /// Names functions by ELF tables, /proc/kallsyms and /tmp/perf-PID.map (what JIT compilers and Python 3.12 write for perf).
 CpuProfile analyse(const CpuRecording& r);
+
+/// Whether functions of Python were seen, by the names that its interpreter writes ("py::f:/a.py").
+bool names_python(const CpuProfile& p);
 
 /// The section "cpu_samples" of a profile (docs/profiler.md).
 nlohmann::ordered_json to_json(const CpuProfile& p);

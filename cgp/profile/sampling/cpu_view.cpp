@@ -6,6 +6,7 @@
 
 #include "cgp/base/markup.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/document.h"
@@ -55,13 +56,14 @@ void draw(const std::string& name, const Node& node, double x, std::size_t depth
   if (w < kThin || depth >= kDepth) return;
   const double y = height - kRow * double(depth + 1);
   out += format(
-      "<g><title>{}: {:.0f} samples, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' width='{:.1f}' "
+      "<g tabindex='0' role='button'><title>{}: {:.0f} samples, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' "
+      "width='{:.1f}' "
       "height='{:.0f}' "
       "fill='{}' rx='1'/>",
       text::escape_markup(name), node.samples, 100 * node.samples / all, 10 + x, y, std::max(0.3, w - 0.4),
       kRow - 1, fill(name));
   if (w > 40)
-    out += format("<text x='{:.1f}' y='{:.0f}'>{}</text>", 13 + x, y + 13,
+    out += format("<text x='{:.1f}' y='{:.0f}' fill='#1b1b1b'>{}</text>", 13 + x, y + 13,
                   text::escape_markup(fitted(name, std::size_t((w - 6) / 6.6))));
   out += "</g>\n";
   for (const auto& [called, child] : node.called) {
@@ -95,6 +97,8 @@ ordered_json to_json(const CpuProfile& p) {
     one["lines"] = ordered_json::array();
     for (const auto& l : f.lines)
       one["lines"].push_back({{"file", l.at.file}, {"line", l.at.line}, {"samples", l.samples}});
+    if (!f.source.is_null()) one["source"] = f.source;
+    if (!f.assembly.is_null()) one["assembly"] = f.assembly;
     j["functions"].push_back(std::move(one));
   }
   j["folded"] = ordered_json::array();
@@ -127,6 +131,8 @@ std::string cpu_text(const ordered_json& section, int width) {
   if (const double cut = number(section, "stacks_cut"); cut > 0.01 * samples)
     out += format("           {:.0f} stacks are deeper than 8 KiB: their outermost callers are not known\n",
                   cut);
+  const auto headline = headline_of(section, number(section, "wall_s"));
+  out += format("           {}\n", headline.bound_by);
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));
@@ -157,6 +163,7 @@ std::string cpu_text(const ordered_json& section, int width) {
     lines.row({format("{:.1f} %", 100 * hot[i].samples / samples), hot[i].at,
                fitted(visible(hot[i].function), room)});
   if (!lines.empty()) out += "           hot lines\n" + lines.text();
+  if (!all.empty()) out += annotated_text(all[0], width);
   if (threads.size() > 1) {
     Table by_thread({"share", "<thread", "id"});
     for (std::size_t i = 0; i < std::min<std::size_t>(8, threads.size()); ++i)
@@ -164,6 +171,8 @@ std::string cpu_text(const ordered_json& section, int width) {
                      visible(word(threads[i], "name")), format("{:.0f}", number(threads[i], "thread"))});
     out += "           threads\n" + by_thread.text();
   }
+  for (std::size_t i = 0; i < headline.next.size(); ++i)
+    out += format("{:<11}{}\n", i == 0 ? "next" : "", headline.next[i]);
   return out;
 }
 
@@ -189,7 +198,7 @@ std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& t
   return format(
       "<svg xmlns='http://www.w3.org/2000/svg' class='flame' viewBox='0 0 1200 {:.0f}' "
       "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
-      "font-size='13'>{}: "
+      "font-size='13' fill='currentColor'>{}: "
       "processor time</text>\n{}</svg>\n",
       height + 4, text::escape_markup(fitted(title, 90)), boxes);
 }

@@ -34,6 +34,8 @@ class ElfFile {
   Section section(std::string_view name) const;
   /// The function that has `address`, as it is written in the table; empty: none.
   std::string_view function_at(std::uint64_t address) const;
+  /// Its first byte, and the one behind its last; 0 and 0: none.
+  std::pair<std::uint64_t, std::uint64_t> range_at(std::uint64_t address) const;
   /// The lines of those of `addresses` (ascending) that a line table has.
   std::map<std::uint64_t, SourceLine> lines_at(const std::vector<std::uint64_t>& addresses) const;
 

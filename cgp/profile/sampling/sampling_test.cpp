@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/process.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/sampling/unwind.h"
 #include "cgp/profile/view/document.h"
@@ -165,6 +167,77 @@ TEST(sampling, a_file_keeps_the_stacks_seen_most) {
   EXPECT_EQ(j["folded"].size(), 4000u);
   EXPECT_EQ(j["folded"][0]["samples"], 100);
   EXPECT_EQ(j["folded_left_out"], 1000);
+}
+
+#ifdef CGP_PLANTED_LOOP
+TEST(sampling, the_hot_line_and_its_machine_code_are_shown) {
+  CpuProfile p = sampled({"400000"});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  annotate(p);
+  Document d = new_document("binary", "prog");
+  d.more["cpu_samples"] = to_json(p);
+  const auto& hot = d.more["cpu_samples"]["functions"][0];
+  const std::string text = cpu_text(d.more["cpu_samples"], 120), html = report_html({d}, "t");
+  EXPECT_THAT(text, HasSubstr("ONE FUNCTION: planted::hot_loop takes"));
+  EXPECT_THAT(text, HasSubstr("// hot"));
+  EXPECT_THAT(html, HasSubstr("<b>"));
+  EXPECT_THAT(html, HasSubstr("// hot"));
+  if (hot["assembly"].contains("absent")) GTEST_SKIP() << hot["assembly"];
+  std::uint64_t samples = 0;
+  for (const auto& row : hot["assembly"]["rows"]) samples += row["samples"].get<std::uint64_t>();
+  EXPECT_EQ(samples, hot["self"].get<std::uint64_t>()) << "each sample lies on an instruction";
+  EXPECT_THAT(text, HasSubstr("imul"));
+}
+#endif
+
+TEST(sampling, the_headline_follows_from_the_samples) {
+  const auto of = [](std::vector<HotFunction> functions, double wall,
+                     std::vector<HotThread> threads = {{1, 1, "", 100}}) {
+    CpuProfile p;
+    p.rate = 100, p.samples = 100, p.functions = std::move(functions), p.threads = std::move(threads);
+    const auto h = headline_of(to_json(p), wall);
+    EXPECT_EQ(h.next.size(), 3u);
+    return h.bound_by.substr(0, h.bound_by.find(':'));
+  };
+  EXPECT_EQ(of({{"f", "a", 90, 90, {}}}, 1), "ONE FUNCTION");
+  EXPECT_EQ(of({{"f", "a", 90, 90, {}}}, 10), "WAITING") << "one second of work in ten";
+  EXPECT_EQ(of({{"f", "a", 50, 50, {}}, {"clear_page", "[kernel]", 40, 40, {}}}, 1), "OPERATING SYSTEM");
+  EXPECT_EQ(of({{"f", "a", 70, 70, {}}, {"_int_malloc", "libc.so.6", 20, 20, {}}}, 1), "ALLOCATION");
+  EXPECT_EQ(of({{"f", "a", 70, 70, {}}, {"__memmove_avx", "libc.so.6", 20, 20, {}}}, 1), "COPIES");
+  EXPECT_EQ(of({{"f", "a", 80, 80, {}}, {"pthread_mutex_lock", "libc.so.6", 12, 12, {}}}, 1), "LOCKS");
+  EXPECT_EQ(of({{"f", "a", 60, 60, {}}, {"__sin_fma", "libm.so.6", 40, 40, {}}}, 1), "MATHEMATICS");
+  EXPECT_EQ(of({{"f", "a", 30, 30, {}}, {"g", "a", 30, 30, {}}}, 1), "FLAT");
+  EXPECT_EQ(of({{"f", "a", 30, 30, {}}, {"g", "a", 30, 30, {}}}, 1, {{1, 1, "", 95}, {1, 2, "", 5}}),
+            "ONE THREAD");
+  EXPECT_TRUE(headline_of({{"samples", 0}}, 1).bound_by.empty());
+}
+
+TEST(sampling, colours_of_reports_have_contrast) {
+  const auto luminance = [](const std::string& hex) {  // WCAG 2.1
+    double sum = 0;
+    const double weights[] = {0.2126, 0.7152, 0.0722};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double c = double(std::stoi(hex.substr(1 + 2 * i, 2), nullptr, 16)) / 255;
+      sum += weights[i] * (c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+  };
+  const auto contrast = [&](const std::string& a, const std::string& b) {
+    const double x = luminance(a), y = luminance(b);
+    return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+  };
+  EXPECT_NEAR(contrast("#ffffff", "#000000"), 21, 1e-9);
+  int checked = 0;
+  for (const auto& ground : report_colours()) {
+    if (std::string(ground.name) != "paper" && std::string(ground.name) != "hot") continue;
+    for (const auto& ink : report_colours())
+      if (ink.text) {
+        EXPECT_GE(contrast(ink.light, ground.light), 4.5) << ink.name << " on " << ground.name;
+        EXPECT_GE(contrast(ink.dark, ground.dark), 4.5) << ink.name << " on " << ground.name << ", dark";
+        ++checked;
+      }
+  }
+  EXPECT_EQ(checked, 6);
 }
 
 TEST(sampling, views_show_what_is_there) {
