@@ -245,7 +245,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {
-      progress.step("the heap, under valgrind");
+      progress.step("the heap");
       const auto heap = profile::profile_heap(command);
       heap.add_to(d.metrics);
       d.more["heap"] = profile::to_json(heap);

@@ -100,7 +100,7 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "auto: all launches, until that cost more than 5 %, then parts; all; or ON,EVERY in milliseconds")
       ->check(CLI::Validator([](const std::string& s) { return profile::record_problem(s); }, "WHAT"))
       ->capture_default_str();
-  app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
+  app.add_flag("--heap", p.heap, "Run it once more and count what it allocates, by callers: bytes, leaks, lifetimes");
   app.add_flag("--energy", p.energy, "Joules of the processor's package and of the GPUs meanwhile");
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
   app.add_flag("--no-trace,!--trace", p.no_trace,
