@@ -70,6 +70,9 @@ struct TimeOptions {
   std::string csv;
   bool append = false;
   std::vector<std::string> meta;
+  std::string prepare;
+  int warmup = 1;
+  std::vector<std::string> also, parameters;
 };
 int time_command(const Context& context, const TimeOptions& o);
 
