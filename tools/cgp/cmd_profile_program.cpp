@@ -195,6 +195,8 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   if (o.what == "python" &&
       (first[0] == '-' || (first.size() > 3 && first.substr(first.size() - 3) == ".py")))
     command.insert(command.begin(), "python3");
+  if (o.waits && o.sample_rate == 0)
+    throw ArgumentError(ErrorText{"--waits is a part of sampling", {}, "--sample 0 is none", {}});
   ProfileOptions options = o;
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
@@ -211,7 +213,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
     std::optional<profile::CpuSampler> sampler;
-    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate));
+    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate), o.waits);
     // Python 3.12 and later name their functions for samplers; others do not know the word.
     if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
     run = profile::run_program(command, p);

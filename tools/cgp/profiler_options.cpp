@@ -91,6 +91,8 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "Samples of each processor's work in a second: the functions and lines that take the time; 0: none")
       ->check(CLI::Range(0, 20000))
       ->capture_default_str();
+  app.add_flag("--waits", p.waits,
+               "Where threads wait, too (off-CPU time): some microseconds each time that one stops");
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());

@@ -159,7 +159,8 @@ std::string annotated_text(const ordered_json& f, int width) {
     rows(source, "line", 11);
   }
   if (const auto assembly = part("assembly"); !rows_in(assembly, "rows").empty()) {
-    out += "           its machine code; a sample is one instruction late at times\n";
+    out += format("           {}: machine code; a sample is one instruction late at times\n",
+                  fitted(visible(word(f, "name")), room));
     rows(assembly, "address", 13);
   }
   return out;
@@ -199,7 +200,7 @@ Headline headline_of(const ordered_json& section, double wall_seconds) {
                    "network, other programs or sleep",
                    100 * seconds / wall_seconds, time_text(wall_seconds * 1e6)),
             {"cgp syscalls -- PROGRAM counts what it asks the operating system for",
-             "cgp profile binary --count syscalls -- PROGRAM counts the calls beside this profile",
+             "cgp profile binary --waits -- PROGRAM says which functions wait, and for how long",
              "read ahead or on another thread what it waits for; ask for more at a time"}};
   if (locks >= 10)
     return {format("LOCKS: {:.0f} % of the processor time is in locks", locks),

@@ -184,17 +184,24 @@ CpuProfile analyse(const CpuRecording& r) {
   std::map<Key, HotFunction> functions;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> threads;
   std::map<std::uint32_t, std::map<std::uint64_t, std::pair<Key, std::uint64_t>>> leaves;  // by module
-  for (const auto& [stack, count] : r.stacks) {
-    std::set<Key> seen;
+  const auto folded_of = [&](const CpuStack& stack) {
     const auto thread = r.names.find(stack.thread);
     std::string folded = thread == r.names.end() ? "[thread]" : thread->second;
     for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) {
       const Key& key = symbols.function(stack.process, *frame);
-      if (seen.insert(key).second) functions[key].total += count;
       std::string name = key.first == kUnknown ? "[" + key.second + "]" : key.first;
       std::replace(name.begin(), name.end(), ';', ':');
       folded += ";" + name;
     }
+    return folded;
+  };
+  p.waits_watched = r.waits_watched, p.waits_absent = r.waits_absent, p.displaced_ns = r.displaced_ns;
+  for (const auto& [stack, ns] : r.waits) p.waits[folded_of(stack)] += ns;
+  for (const auto& [stack, count] : r.stacks) {
+    std::set<Key> seen;
+    for (const auto& frame : stack.frames)
+      if (const Key& key = symbols.function(stack.process, frame); seen.insert(key).second)
+        functions[key].total += count;
     const CpuFrame& leaf = stack.frames[0];
     const Key& key = symbols.function(stack.process, leaf);
     functions[key].self += count;
@@ -202,7 +209,7 @@ CpuProfile analyse(const CpuRecording& r) {
     auto& at = leaves[leaf.module][leaf.address];
     at.first = key, at.second += count;
     threads[{stack.process, stack.thread}] += count;
-    p.folded[folded] += count;
+    p.folded[folded_of(stack)] += count;
   }
   std::map<Key, std::map<SourceLine, std::uint64_t>> lines;
   for (const auto& [module, addresses] : leaves) {

@@ -39,6 +39,10 @@ struct CpuProfile {
   std::vector<HotFunction> functions;            ///< by `self`, the most first
   std::vector<HotThread> threads;                ///< the most first
   std::map<std::string, std::uint64_t> folded;   ///< "thread;main;f;g", the format of flame graph tools
+  bool waits_watched = false;
+  std::string waits_absent;
+  std::map<std::string, std::uint64_t> waits;  ///< the same, in nanoseconds that threads waited there
+  std::uint64_t displaced_ns = 0;              ///< as of CpuRecording
   double seconds() const { return double(samples) / rate; }
 };
 
@@ -52,7 +56,8 @@ bool names_python(const CpuProfile& p);
 nlohmann::ordered_json to_json(const CpuProfile& p);
 /// The hot functions of that section, and the hot lines.
 std::string cpu_text(const nlohmann::ordered_json& section, int width);
-/// Its flame graph: each box as wide as its samples, callers below; empty without samples.
+/// Its flame graph: each box as wide as its samples, callers below; empty without samples. The section "waits" in it has
+/// one of its own, by milliseconds.
 std::string cpu_flamegraph_svg(const nlohmann::ordered_json& section, const std::string& title);
 
 }  // namespace cgp::profile

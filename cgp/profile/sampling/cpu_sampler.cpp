@@ -82,11 +82,20 @@ perf_event_attr attributes(double rate, bool kernel, std::size_t pages) {
   return a;
 }
 
+/// A sample each time that a thread stops running, and a record each time that it goes on.
+perf_event_attr switch_attributes(std::size_t pages) {
+  perf_event_attr a = attributes(1, true, pages);
+  a.config = PERF_COUNT_SW_CONTEXT_SWITCHES, a.sample_period = 1;
+  a.mmap = a.mmap2 = a.comm = a.comm_exec = a.task = 0, a.context_switch = 1;
+  return a;
+}
+
 /// The ring that the kernel writes the records of one processor into.
 struct Ring {
   int fd = -1;
   perf_event_mmap_page* page = nullptr;
   std::size_t size = 0;
+  bool switches = false;
   std::vector<char> kept;
 
   void drain() {
@@ -106,6 +115,7 @@ struct Ring {
 struct Record {
   std::uint64_t time = 0;
   const perf_event_header* header = nullptr;
+  bool of_switch = false;
   const char* body() const { return reinterpret_cast<const char*>(header + 1); }
 };
 
@@ -166,7 +176,10 @@ class Reader {
         out_.lost += take<std::uint64_t>(at);
         break;
       case PERF_RECORD_SAMPLE:
-        sample(at);
+        sample(at, r.of_switch ? r.time : 0);
+        break;
+      case PERF_RECORD_SWITCH:
+        switched(r);
         break;
       default:
         break;
@@ -214,7 +227,25 @@ class Reader {
     return CpuFrame{m.module, address - m.begin + m.offset};
   }
 
-  void sample(const char* at) {
+  /// A thread stopped, for others where it was displaced, or goes on.
+  void switched(const Record& r) {
+    const char* at = reinterpret_cast<const char*>(r.header) + r.header->size - 16 + 4;
+    const auto stopped = stopped_.find(take<std::uint32_t>(at));
+    if (stopped == stopped_.end()) return;
+    if (r.header->misc & PERF_RECORD_MISC_SWITCH_OUT) {
+      stopped->second.displaced = r.header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+      return;
+    }
+    const std::uint64_t ns = r.time - std::min(r.time, stopped->second.time);
+    if (stopped->second.displaced)
+      out_.displaced_ns += ns;
+    else
+      out_.waits[std::move(stopped->second.stack)] += ns;
+    stopped_.erase(stopped);
+  }
+
+  /// `stopped_at`: 0 for a sample of the clock.
+  void sample(const char* at, std::uint64_t stopped_at) {
     at += 8;  // the instruction is the first of its chain
     CpuStack stack;
     stack.process = take<std::uint32_t>(at), stack.thread = take<std::uint32_t>(at);
@@ -239,11 +270,16 @@ class Reader {
       first = false;
     }
     auto by_tables = kTables ? unwound(maps, at) : Chain{};
-    if (by_tables.cut) ++out_.cut;
+    if (by_tables.cut && !stopped_at) ++out_.cut;
     const auto& user =
         by_tables.whole || by_tables.frames.size() >= by_pointers.size() ? by_tables.frames : by_pointers;
     stack.frames.insert(stack.frames.end(), user.begin(), user.end());
     if (stack.frames.empty()) return;
+    if (stopped_at) {
+      const auto thread = stack.thread;
+      stopped_[thread] = {stopped_at, false, std::move(stack)};
+      return;
+    }
     ++out_.samples;
     ++out_.stacks[std::move(stack)];
   }
@@ -320,6 +356,12 @@ class Reader {
   CpuRecording& out_;
   std::map<std::string, std::uint32_t> modules_;
   std::map<std::uint32_t, Table> tables_;
+  struct Stopped {
+    std::uint64_t time = 0;
+    bool displaced = false;
+    CpuStack stack;
+  };
+  std::map<std::uint32_t, Stopped> stopped_;  // by thread
   std::map<std::uint32_t, Maps> maps_;
 };
 
@@ -332,18 +374,32 @@ struct CpuSampler::Impl {
   int wake = -1;
   std::thread thread;
 
-  void open(double rate) {
+  void open(double rate, bool waits) {
     recording.rate = rate;
-    for (const bool kernel : {true, false})
-      for (const std::size_t pages : kPages)
-        if (open(rate, kernel, pages)) {
-          recording.kernel = kernel, recording.absent.clear();
-          return;
-        }
+    const auto opened = [&] {
+      for (const bool kernel : {true, false})
+        for (const std::size_t pages : kPages)
+          if (open(attributes(rate, kernel, pages), pages)) {
+            recording.kernel = kernel, recording.absent.clear();
+            return true;
+          }
+      return false;
+    };
+    if (!opened() || !waits) return;
+    const std::size_t clocks = rings.size();
+    for (const std::size_t pages : kPages)
+      if (!recording.waits_watched && recording.kernel)
+        recording.waits_watched = open(switch_attributes(pages), pages);
+    if (!recording.waits_watched)
+      recording.waits_absent =
+          "the operating system's part must be visible: lower /proc/sys/kernel/perf_event_paranoid to 1";
+    recording.absent.clear();
+    for (std::size_t i = clocks; i < rings.size(); ++i) rings[i].switches = true;
   }
 
-  bool open(double rate, bool kernel, std::size_t pages) {
-    perf_event_attr a = attributes(rate, kernel, pages);
+  /// A ring for each processor, or none.
+  bool open(perf_event_attr a, std::size_t pages) {
+    const std::size_t before = rings.size();
     int error = ENOENT;
     for (int cpu = 0, count = int(sysconf(_SC_NPROCESSORS_CONF)); cpu < count; ++cpu) {
       const int fd = int(syscall(SYS_perf_event_open, &a, 0, cpu, -1, PERF_FLAG_FD_CLOEXEC));
@@ -367,16 +423,16 @@ struct CpuSampler::Impl {
     }
     if (error == 0) return true;
     recording.absent = reason(error);
-    close_all();
+    close_from(before);
     return false;
   }
 
-  void close_all() {
-    for (auto& r : rings) {
-      munmap(r.page, r.size + std::size_t(sysconf(_SC_PAGESIZE)));
-      ::close(r.fd);
+  void close_from(std::size_t first) {
+    for (std::size_t i = first; i < rings.size(); ++i) {
+      munmap(rings[i].page, rings[i].size + std::size_t(sysconf(_SC_PAGESIZE)));
+      ::close(rings[i].fd);
     }
-    rings.clear();
+    rings.resize(first);
   }
 
   /// What was drained becomes stacks. A record that another processor wrote a little earlier may come with the next
@@ -387,7 +443,7 @@ struct CpuSampler::Impl {
       for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
         const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
         if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
-        records.push_back({time_of(*h), h});
+        records.push_back({time_of(*h), h, r.switches});
         at += h->size;
       }
     std::stable_sort(records.begin(), records.end(),
@@ -412,8 +468,8 @@ struct CpuSampler::Impl {
   }
 };
 
-CpuSampler::CpuSampler(double rate) : impl_(std::make_unique<Impl>()) {
-  impl_->open(rate);
+CpuSampler::CpuSampler(double rate, bool waits) : impl_(std::make_unique<Impl>()) {
+  impl_->open(rate, waits);
   if (impl_->rings.empty()) return;
   impl_->wake = eventfd(0, EFD_CLOEXEC);
   impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
@@ -431,7 +487,7 @@ CpuRecording CpuSampler::stop() {
     ::close(i.wake);
     for (auto& r : i.rings) r.drain();
     i.digest();
-    i.close_all();
+    i.close_from(0);
   }
   return std::move(i.recording);
 }

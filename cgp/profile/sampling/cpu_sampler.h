@@ -39,12 +39,19 @@ struct CpuRecording {
   std::vector<std::string> modules;
   std::map<CpuStack, std::uint64_t> stacks;    ///< how often each was seen
   std::map<std::uint32_t, std::string> names;  ///< of threads
+  bool waits_watched = false;
+  std::string waits_absent;  ///< why they are not, where that was asked for
+  std::map<CpuStack, std::uint64_t>
+      waits;  ///< nanoseconds that threads did not run, by where they stopped of themselves
+  std::uint64_t displaced_ns = 0;  ///< that threads could run, and others ran in their place
 };
 
 /// Samples what the thread that made it starts from then on: make it, run the program from the same thread, stop it.
 class CpuSampler {
  public:
-  explicit CpuSampler(double rate);
+  /// `waits`: where threads wait, too. Each time one stops its stack is copied, which takes some microseconds; the
+  /// operating system must allow to see its own part.
+  explicit CpuSampler(double rate, bool waits = false);
   ~CpuSampler();
   CpuSampler(const CpuSampler&) = delete;
   CpuSampler& operator=(const CpuSampler&) = delete;

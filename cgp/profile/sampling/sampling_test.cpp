@@ -62,6 +62,27 @@ TEST(sampling, functions_have_their_shares_and_lines) {
   EXPECT_THAT(seconds, HasSubstr("cpu-clock"));
 }
 
+TEST(sampling, waits_have_the_function_that_waited) {
+  CpuSampler sampler(999, true);
+  const auto run = measure::run_process({CGP_PLANTED_LOOP, "100000", "sleep"});
+  EXPECT_TRUE(run.ok()) << run.describe();
+  const CpuProfile p = analyse(sampler.stop());
+  if (!p.absent.empty() || !p.waits_watched) GTEST_SKIP() << p.absent << p.waits_absent;
+  std::uint64_t slept = 0, all = 0;
+  for (const auto& [stack, ns] : p.waits) {
+    all += ns;
+    if (stack.find(";planted::wait;") != stack.npos) slept += ns;
+  }
+  EXPECT_GT(double(slept) * 1e-9, 0.099) << "it sleeps 20 times for 5 ms";
+  EXPECT_LT(double(slept) * 1e-9, 0.25);
+  const auto j = to_json(p);
+  EXPECT_THAT(cpu_text(j, 120), HasSubstr("planted::wait < main"));
+  EXPECT_THAT(cpu_flamegraph_svg(j["waits"], "t"), HasSubstr(": waiting"));
+  std::uint64_t working = 0;
+  for (const auto& [stack, samples] : p.folded) working += samples;
+  EXPECT_EQ(working, p.samples) << "waits are no samples of work";
+}
+
 #if defined(__x86_64__)
 TEST(sampling, callers_of_code_without_frame_pointers_are_found) {
   const CpuProfile p = sampled({"600000"}, CGP_PLANTED_LOOP_TABLES);

@@ -280,6 +280,7 @@ std::string cpu_html(const Document& d) {
       "width; Escape: "
       "all.</p>" +
       cpu_flamegraph_svg(section, d.name) +
+      (section.contains("waits") ? cpu_flamegraph_svg(section["waits"], d.name) : "") +
       "<input class='f' placeholder='filter'><table><thead><tr><th>function</th><th>self</th><th>with "
       "what it calls</th><th class='l'>in</th><th class='l'>hottest line</th></tr></thead><tbody>";
   for (const auto& f : functions) {
