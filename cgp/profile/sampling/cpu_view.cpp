@@ -93,6 +93,20 @@ ordered_json waits_json(const CpuProfile& p) {
   return j;
 }
 
+/// Behind a margin of 11 columns, in which `label` stands; words stay whole.
+std::string wrapped(const char* label, const std::string& sentence, int width) {
+  const std::size_t room = std::size_t(std::max(40, width - 11));
+  std::string out, line;
+  for (const auto part : text::split(sentence, ' ')) {
+    if (!line.empty() && line.size() + 1 + part.size() > room) {
+      out += format("{:<11}{}\n", out.empty() ? label : "", line);
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + std::string(part);
+  }
+  return out + format("{:<11}{}\n", out.empty() ? label : "", line);
+}
+
 /// Where threads waited, by the functions of the program: those of the operating system are left out.
 std::string waits_text(const ordered_json& waits, int width) {
   if (const auto absent = word(waits, "absent"); !absent.empty())
@@ -180,7 +194,7 @@ std::string cpu_text(const ordered_json& section, int width) {
     out += format("           {:.0f} stacks are deeper than 8 KiB: their outermost callers are not known\n",
                   cut);
   const auto headline = headline_of(section, number(section, "wall_s"));
-  out += format("           {}\n", headline.bound_by);
+  if (!headline.bound_by.empty()) out += wrapped("", headline.bound_by, width);
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));
@@ -221,7 +235,7 @@ std::string cpu_text(const ordered_json& section, int width) {
   }
   if (section.contains("waits")) out += waits_text(section["waits"], width);
   for (std::size_t i = 0; i < headline.next.size(); ++i)
-    out += format("{:<11}{}\n", i == 0 ? "next" : "", headline.next[i]);
+    out += wrapped(i == 0 ? "next" : "", headline.next[i], width);
   return out;
 }
 

@@ -211,6 +211,13 @@ TEST(sampling, the_hot_line_and_its_machine_code_are_shown) {
 }
 #endif
 
+TEST(sampling, sentences_fit_a_terminal_of_80_columns) {
+  CpuProfile p;
+  p.rate = 100, p.samples = 100, p.threads = {{1, 1, "", 100}};
+  p.functions = {{"f", "a", 60, 60, {{{"/a.cpp", 3}, 60}}}, {"__sin_fma", "libm.so.6", 40, 40, {}}};
+  for (const auto& line : text::split(cpu_text(to_json(p), 80), '\n')) EXPECT_LE(line.size(), 80u) << line;
+}
+
 TEST(sampling, the_headline_follows_from_the_samples) {
   const auto of = [](std::vector<HotFunction> functions, double wall,
                      std::vector<HotThread> threads = {{1, 1, "", 100}}) {
