@@ -301,12 +301,20 @@ void declare_generate(CLI::App& app, CommandLine& c) {
   app.add_flag("--parse-special", o.parse_special, "<|im_end|> and its like in the prompt are tokens");
   declare_sampling(app, o);
   app.add_option("--stop", o.stops, "End before this text; may come again");
-  app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
+  CLI::Option* const ignore_end =
+      app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
+  CLI::Option* const grammar =
+      app.add_option("--grammar", o.grammar, "A file in GBNF: the text is one of the grammar's")
+          ->excludes(ignore_end);
+  app.add_option("--json-schema", o.json_schema, "A file: the text is JSON that the schema admits")
+      ->excludes(ignore_end)
+      ->excludes(grammar);
   app.add_flag("--logprobs", o.logprobs, "With --json, the log probability of each token");
   app.add_flag("--profile", o.profile, "Time by operation");
   app.footer(
       "Examples:\n  cgp generate model.gguf -p 'Once upon a time' --temperature 0\n"
-      "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json");
+      "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json\n"
+      "  cgp generate model.gguf -p 'Reply in JSON: ' --json-schema reply.schema.json");
 }
 
 void declare_chat(CLI::App& app, CommandLine& c) {
