@@ -18,6 +18,7 @@ MAY_USE = {
     "base": set(),
     "ptx": {"base"},
     "cuda": {"base"},
+    "vulkan": {"base"},
     "quant": {"base"},
     "cpu": {"quant", "base"},
     "model": {"base"},
