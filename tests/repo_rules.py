@@ -19,6 +19,7 @@ MAY_USE = {
     "ptx": {"base"},
     "shader": {"ptx", "base"},
     "cuda": {"base"},
+    "vulkan": {"base"},
     "quant": {"base"},
     "cpu": {"quant", "base"},
     "model": {"base"},
