@@ -147,7 +147,7 @@ struct Product {
   std::vector<WeightId> weights;
   int64_t column = 0;
 };
-std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file) {
+std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file) {
   std::vector<Product> out;
   int64_t column = 0;
   for (const Linear::Part& part : o.parts) {
@@ -174,7 +174,7 @@ uint64_t value_bytes(const Program& p, const BackendOptions& o) {
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(Program program, std::shared_ptr<const model::Gguf> file, const runtime::Device& device,
+  DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
                 const BackendOptions& o)
       : program_(std::move(program)),
         file_(std::move(file)),
@@ -712,7 +712,7 @@ class DeviceBackend final : public Backend {
   };
 
   Program program_;
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   BackendOptions options_;
   MemoryEstimate estimate_;
   runtime::Device device_;
@@ -746,7 +746,7 @@ class DeviceBackend final : public Backend {
 
 }  // namespace
 
-MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const runtime::Device& device,
+MemoryEstimate device_memory(const Program& p, const model::Source& file, const runtime::Device& device,
                              const BackendOptions& o) {
   require_supported(p, device, o);
   MemoryEstimate out;
@@ -760,7 +760,7 @@ MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const ru
   return out;
 }
 
-std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& o) {
   return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
 }

@@ -14,7 +14,7 @@ using kernels::View;
 /// Rows up to which weight_only's streaming kernel is the faster one.
 constexpr std::uint64_t kStreamedRows = 16;
 
-kernels::QuantizedWeight shape_of(const Program& program, const model::Gguf& file,
+kernels::QuantizedWeight shape_of(const Program& program, const model::Source& file,
                                   std::span<const WeightId> weights) {
   kernels::QuantizedWeight w;
   for (WeightId id : weights) {
@@ -40,13 +40,13 @@ std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& dev
 }  // namespace
 
 std::uint64_t DeviceMatrix::bytes_for(const runtime::Device& device, const Program& program,
-                                      const model::Gguf& file, std::span<const WeightId> weights) {
+                                      const model::Source& file, std::span<const WeightId> weights) {
   const auto w = shape_of(program, file, weights);
   const auto format = packed_format_of(device, w);
   return format ? kernels::packed_bytes(*format, w.rows, w.cols) : kernels::stored_bytes(w);
 }
 
-DeviceMatrix::DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
+DeviceMatrix::DeviceMatrix(const runtime::Device& device, const Program& program, const model::Source& file,
                            std::span<const WeightId> weights)
     : weight_(shape_of(program, file, weights)), packed_format_(packed_format_of(device, weight_)) {
   std::vector<std::byte> stored;

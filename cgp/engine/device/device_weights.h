@@ -16,11 +16,11 @@ namespace cgp::engine {
 /// y = x W' for f16 x and y: rows of several weights of a file, one after the other.
 class DeviceMatrix {
  public:
-  DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
+  DeviceMatrix(const runtime::Device& device, const Program& program, const model::Source& file,
                std::span<const WeightId> weights);
 
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
-                                 const model::Gguf& file, std::span<const WeightId> weights);
+                                 const model::Source& file, std::span<const WeightId> weights);
   std::uint64_t rows() const { return weight_.rows; }
   std::uint64_t cols() const { return weight_.cols; }
   /// Bytes that multiply() needs for m rows.
