@@ -4,7 +4,7 @@
 # cgp::c, and pkg-config the modules cgp (C), cgp-launch and cgp-kernels (C++).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(CGP_CPP_LIBRARIES base cuda ptx emu dsl quant runtime launch kernels)
+set(CGP_CPP_LIBRARIES base cuda ptx shader emu dsl quant runtime launch kernels)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cgp)
 
 foreach(library IN LISTS CGP_CPP_LIBRARIES)
@@ -19,7 +19,7 @@ install(TARGETS cgp_c EXPORT cgp LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COM
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT c)
 if(CGP_BUILD_TOOLS)
   # The command looks for its injection library beside itself.
-  install(TARGETS cgp cgp_inject RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli
+  install(TARGETS cgp cgp_inject cgp_heap RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli
           LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
 endif()
 

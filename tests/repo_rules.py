@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_USE = {
     "base": set(),
     "ptx": {"base"},
+    "shader": {"ptx", "base"},
     "cuda": {"base"},
+    "vulkan": {"base"},
     "quant": {"base"},
     "cpu": {"quant", "base"},
     "model": {"base"},
@@ -43,7 +45,7 @@ MAY_USE = {
     "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
 TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},
-                     "cpu": {"profile"}}
+                     "cpu": {"profile"}, "shader": {"kernels"}}
 NAMED_ALONE = {"profile/kernel"}  # who may use "profile" may not yet use these
 MAX_FILES = 45  # of a folder's own under cgp/ and tools/
 MAX_LINES = 800

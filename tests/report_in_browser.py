@@ -46,10 +46,33 @@ const before = seen();
 if (input) { input.value = rows[rows.length - 1].cells[0].textContent; input.oninput(); }
 const found = seen();
 if (input) { input.value = ''; input.oninput(); }
+// A box of a flame graph takes the whole width at Enter, and its own at Escape; a timeline zooms at +.
+const key = (target, k) => target.dispatchEvent(new KeyboardEvent('keydown', {key: k, bubbles: true, cancelable: true}));
+const width = r => +r.getAttribute('width');
+let zoomed = 0;
+for (const svg of document.querySelectorAll('svg.flame')) {
+  const box = [...svg.querySelectorAll('g')].find(g => width(g.querySelector('rect')) < 900);
+  if (!box) continue;
+  const own = width(box.querySelector('rect'));
+  key(box, 'Enter');
+  if (width(box.querySelector('rect')) < 1170) problems.push('Enter does not zoom a flame graph');
+  key(box, 'Escape');
+  if (Math.abs(width(box.querySelector('rect')) - own) > 1) problems.push('Escape does not show all of a flame graph');
+  ++zoomed;
+}
+for (const svg of document.querySelectorAll('svg.timeline')) {
+  const shown = () => [...svg.querySelectorAll('rect')].filter(r => r.style.display != 'none').length;
+  const all = shown();
+  for (let i = 0; i < 12; ++i) key(svg, '+');
+  if (shown() >= all) problems.push('+ does not zoom a timeline of ' + all + ' boxes');
+  key(svg, '0');
+  if (shown() != all) problems.push('0 does not show all of a timeline');
+  ++zoomed;
+}
 const fetched = performance.getEntriesByType('resource').length;
 const out = document.createElement('pre');
 out.id = 'cgp-seen';
-out.textContent = JSON.stringify({problems, pictures, texts, before, found, after: seen(), fetched,
+out.textContent = JSON.stringify({problems, pictures, texts, before, found, after: seen(), fetched, zoomed,
   tables: document.querySelectorAll('table').length, text: document.body.innerText.length});
 document.body.appendChild(out);
 </script>
@@ -84,13 +107,23 @@ def make_report(cgp, testdata, folder):
         f.write('cd "$1" && at=$(cat at 2>/dev/null || echo 0) && echo $((at + 1)) >at && sed -n "$((at + 1))p" times\n')
     run(cgp, "time", "--runs", "8", "--time-regex", "took ([0-9.]+) ms", "--save", file("t.json"), "--", "sh",
         file("next.sh"), folder)
+    # samples of a processor: a file that is written, since not every machine may sample
+    with open(file("cpu.json"), "w") as f:
+        stacks = [{"stack": "prog;main;" + "f;" * (i % 3) + f"leaf{i}", "samples": 10 + i} for i in range(12)]
+        total = sum(s["samples"] for s in stacks)
+        rows = [{"line": i, "samples": 9 if i == 4 else 0, "text": "    x += y;  // " + "w" * 200} for i in range(1, 9)]
+        functions = [{"name": "leaf1", "module": "prog", "self": 11, "self_pct": 6, "total": 11, "total_pct": 6,
+                      "lines": [{"file": "/a.cpp", "line": 4, "samples": 9}], "source": {"file": "/a.cpp", "rows": rows}}]
+        json.dump({"schema": "cgp.profile/1", "kind": "binary", "name": "prog", "time": "", "machine_key": "m",
+                   "metrics": {}, "samples": [], "cpu_samples": {"samples": total, "seconds": 1, "rate_hz": 499,
+                                                                  "functions": functions, "threads": [], "folded": stacks}}, f)
     # a path that is wider than the page, as a checkout deep in a tree has
     deep = os.path.join(folder, *["a_folder_with_a_name_of_some_length"] * 4)
     os.makedirs(deep, exist_ok=True)
     recording = shutil.copy(os.path.join(testdata, "torch_trace.jsonl"), deep)
     run(cgp, "trace", "--from", recording, "--save", file("trace.json"), "--flamegraph", file("flame.svg"))
     run(cgp, "roofline", "--target", "cuda", "--device", "H200", "--save", file("roof.json"), "--svg", file("roof.svg"))
-    run(cgp, "report", file("k.json"), file("t.json"), file("trace.json"), os.path.join(testdata, "ncu_raw.csv"),
+    run(cgp, "report", file("k.json"), file("t.json"), file("cpu.json"), file("trace.json"), os.path.join(testdata, "ncu_raw.csv"),
         file("roof.json"), "-o", file("report.html"), "--title", "A report that is looked at")
     return file("report.html")
 
@@ -136,6 +169,8 @@ def main():
                 bad.append(f"at {width}: the report has {seen['pictures']} pictures and {seen['tables']} tables")
             if not 0 < seen["found"] < seen["before"] or seen["after"] != seen["before"]:
                 bad.append(f"the filter shows {seen['found']} of {seen['before']} rows, then {seen['after']}")
+            if seen["zoomed"] != 2:
+                bad.append(f"{seen['zoomed']} of a flame graph and a timeline were zoomed")
             if seen["fetched"]:
                 bad.append(f"{seen['fetched']} resources were fetched")
             if os.path.getsize(shot) < 20000:

@@ -57,7 +57,7 @@ class EmuFault : public Error {
  public:
   using Error::Error;
 };
-/// A driver call failed. code() is the CUresult.
+/// A driver call failed. code() is the CUresult, or the VkResult of Vulkan.
 class DriverError : public Error {
  public:
   DriverError(int code, ErrorText text) : Error(std::move(text)), code_(code) {}

@@ -87,6 +87,12 @@ std::vector<Token> LLM::encode(std::string_view text, bool parse_special) const 
   return tokenizer_->encode(text, {.parse_special = parse_special});
 }
 
+model::CompiledGrammar LLM::compile(const model::Grammar& grammar) {
+  const auto logits = backend_->program().values[std::size_t(backend_->program().logits)].width;
+  if (!trie_) trie_ = std::make_shared<const model::TokenTrie>(*tokenizer_, std::size_t(logits));
+  return {grammar, trie_};
+}
+
 Completion LLM::generate(Request request) {
   const RequestId id = scheduler_->submit(std::move(request));
   while (scheduler_->step()) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cgp/engine/backend.h"
+#include "cgp/engine/scheduler/grammar_mask.h"
 #include "cgp/engine/scheduler/scheduler.h"
 #include "cgp/model/gguf/gguf.h"
 
@@ -47,6 +48,9 @@ class LLM {
   /// one), of which the second half is predicted. ArgumentError for a text shorter than two chunks.
   Perplexity perplexity(std::string_view text, std::int64_t context = 512);
 
+  /// For Request::mask, through grammar_mask(). What the vocabulary needs for grammars is made by the first call.
+  model::CompiledGrammar compile(const model::Grammar& grammar);
+
   Backend& backend() { return *backend_; }
   /// Of generate(), too. Gone after perplexity(), with all its requests: ask anew.
   Scheduler& scheduler() { return *scheduler_; }
@@ -58,6 +62,7 @@ class LLM {
   LLM() = default;
   std::shared_ptr<const model::Gguf> file_;
   std::unique_ptr<model::Tokenizer> tokenizer_;
+  std::shared_ptr<const model::TokenTrie> trie_;
   std::unique_ptr<Backend> backend_;
   SchedulerOptions scheduling_;
   std::unique_ptr<Scheduler> scheduler_;

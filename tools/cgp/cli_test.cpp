@@ -326,6 +326,7 @@ TEST_F(Cli, bad_input_is_exit_2_and_says_what_is_meant) {
   refused("run vecad", {"vecadd"});
   refused("run vecadd m=3", {"m"});
   refused("emit vecadd --variant nope", {"nope"});
+  refused("emit vecadd --arch sm_80 --target spirv", {"-o FILE.spv"});
   write("bad.json", "{\"launches\": [}");
   refused("run --spec bad.json", {"line 1, column 15", "^"});
   write("broken.ptx",
@@ -580,6 +581,7 @@ TEST_F(Cli, version_list_explain_and_doctor_answer) {
   for (const auto& k : kernels["kernels"]) vecadd |= k["name"] == "vecadd" && k["targets"].size() >= 7;
   EXPECT_TRUE(vecadd);
   EXPECT_NE(cgp("emit vecadd --arch sm_80").out.find(".target sm_80"), std::string::npos);
+  EXPECT_NE(cgp("emit vecadd --arch sm_80 --target wgsl").out.find("@compute"), std::string::npos);
   const json facts = cgp("explain saxpy.ptx --json").parsed()["modules"][0];
   ASSERT_EQ(facts["entries"].size(), 2u);
   EXPECT_EQ(facts["entries"][0]["instructions"], 20);

@@ -15,6 +15,7 @@
 #include "cgp/profile/counters/system_calls.h"
 #include "cgp/profile/cupti/cupti_plan.h"
 #include "cgp/profile/measure/stats.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
@@ -194,6 +195,8 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   if (o.what == "python" &&
       (first[0] == '-' || (first.size() > 3 && first.substr(first.size() - 3) == ".py")))
     command.insert(command.begin(), "python3");
+  if (o.waits && o.sample_rate == 0)
+    throw ArgumentError(ErrorText{"--waits is a part of sampling", {}, "--sample 0 is none", {}});
   ProfileOptions options = o;
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
@@ -210,13 +213,20 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
     std::optional<profile::CpuSampler> sampler;
-    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate));
+    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate), o.waits);
     // Python 3.12 and later name their functions for samplers; others do not know the word.
     if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
     run = profile::run_program(command, p);
     if (sampler) {
-      const auto samples = profile::analyse(sampler->stop());
+      auto samples = profile::analyse(sampler->stop());
+      profile::annotate(samples);
       d.more["cpu_samples"] = profile::to_json(samples);
+      d.more["cpu_samples"]["wall_s"] = run.process.wall_seconds;
+      if (o.what == "python" && samples.samples > 0 && !profile::names_python(samples))
+        d.notes.push_back(
+            "functions of Python are not named: its interpreter writes their names for samplers from 3.12 "
+            "on; those of its own "
+            "machine code are");
     }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);
@@ -237,7 +247,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       run.metrics.merge(d.metrics);
     }
     if (o.heap) {
-      progress.step("the heap, under valgrind");
+      progress.step("the heap");
       const auto heap = profile::profile_heap(command);
       heap.add_to(d.metrics);
       d.more["heap"] = profile::to_json(heap);

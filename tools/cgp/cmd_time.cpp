@@ -9,6 +9,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/profile/collect/bench.h"
+#include "cgp/profile/collect/time_table.h"
 #include "cgp/profile/contract/compare_programs.h"
 #include "cgp/profile/kernel/kernel_args.h"
 #include "cgp/profile/kernel/kernel_profile.h"
@@ -56,6 +57,49 @@ int bench_against(const Context& context, const TimeOptions& o) {
   return c.result.verdict == measure::Verdict::regression ? kCheckFailed : kClean;
 }
 
+bool is_kernel(const std::string& name) {
+  const auto all = kernels::catalog();
+  return std::any_of(all.begin(), all.end(), [&](const auto& k) { return k.name == name; });
+}
+
+/// Several programs, or one with parameters.
+int time_rounds(const Context& context, const TimeOptions& o) {
+  for (const auto& [given, name] : {std::pair{o.against_given, "--against"},
+                                    {o.check_regression, "--check-regression"},
+                                    {o.count, "--count"},
+                                    {o.roofline, "--roofline"},
+                                    {!o.counters.empty(), "--counters"},
+                                    {!o.cuda_metrics.empty(), "--cuda-metrics"},
+                                    {!o.csv.empty(), "--csv"},
+                                    {o.flops > 0, "--flops"},
+                                    {o.bytes > 0, "--bytes"}})
+    if (given)
+      throw ArgumentError(ErrorText{
+          cat(name, " is of one program"), {}, "--also and --parameter make a table of several", {}});
+  if (is_kernel(o.command[0]))
+    throw ArgumentError(ErrorText{"--also and --parameter are for programs",
+                                  {},
+                                  cat(o.command[0], " is a kernel of the catalogue"),
+                                  "cgp profile compare puts back ends of a kernel into one table"});
+  std::vector<std::vector<std::string>> commands{o.command};
+  for (const auto& c : o.also) {
+    commands.push_back(measure::split_command(c));
+    if (commands.back().empty())
+      throw ArgumentError(ErrorText{"--also names a program", {}, "it is empty", {}});
+  }
+  std::vector<profile::Parameter> parameters;
+  for (const auto& p : o.parameters) parameters.push_back(profile::parse_parameter(p));
+  profile::TimeTableOptions table{
+      profile::expanded(commands, o.prepare, parameters), o.timing, o.runs, o.warmup, o.budget, o.precision};
+  Document d;
+  {
+    Progress progress;
+    d = profile::time_table(table, [&](const std::string& what) { progress.step(what); });
+  }
+  deliver(context, d, o.save, profile::time_table_text(d, context.width));
+  return kClean;
+}
+
 }  // namespace
 
 int time_command(const Context& context, const TimeOptions& given) {
@@ -75,16 +119,25 @@ int time_command(const Context& context, const TimeOptions& given) {
   if (o.check_regression && o.baseline.empty())
     throw ArgumentError(
         ErrorText{"--check-regression needs --baseline NAME", {}, "no baseline is not a pass", {}});
-  if (o.against_given) return bench_against(context, o);
-  const profile::BenchOptions how{o.command,  o.timing,   o.runs,         o.budget, o.precision,
-                                  o.count,    o.counters, o.cuda_metrics, o.flops,  o.bytes,
-                                  o.roofline, o.baseline, o.threshold};
+  if (!o.also.empty() || !o.parameters.empty()) return time_rounds(context, o);
+  if (o.against_given) {
+    if (!o.prepare.empty())
+      throw ArgumentError(ErrorText{"--prepare goes before one program, or before each of a table",
+                                    {},
+                                    "--against has pairs",
+                                    "--also instead of --against"});
+    return bench_against(context, o);
+  }
+  const profile::BenchOptions how{o.command, o.timing,    o.prepare,  o.warmup,   o.runs,
+                                  o.budget,  o.precision, o.count,    o.counters, o.cuda_metrics,
+                                  o.flops,   o.bytes,     o.roofline, o.baseline, o.threshold};
   Document d;
   {
     Progress progress;
-    std::vector<std::string> kernels;
-    for (const auto& k : kernels::catalog()) kernels.push_back(k.name);
-    if (std::find(kernels.begin(), kernels.end(), o.command[0]) != kernels.end()) {
+    if (is_kernel(o.command[0])) {
+      if (!o.prepare.empty())
+        throw ArgumentError(ErrorText{
+            "--prepare is for programs", {}, cat(o.command[0], " is a kernel of the catalogue"), {}});
       if (!o.timing.regex.empty())
         throw ArgumentError(
             ErrorText{"--time-regex is for programs: a kernel of the catalogue prints no time",

@@ -39,6 +39,7 @@ struct EmitOptions {
   std::string kernel, arch = "sm_90a", variant, output;
   std::vector<std::string> settings;  ///< NAME=VALUE
   std::string passes;                 ///< ptx::parse_passes; empty: as the kernel is built
+  std::string target = "ptx";         ///< wgsl, spirv
 };
 int emit(const Context& context, const EmitOptions& options);
 

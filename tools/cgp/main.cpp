@@ -85,9 +85,14 @@ void declare_emit(CLI::App& app, CommandLine& c) {
       ->check(writable());
   app.add_option("--passes", c.emit.passes,
                  "Optimise: all, or a list of passes (docs/passes.md); what they did goes to standard error");
+  app.add_option("--target", c.emit.target,
+                 "ptx, wgsl (WebGPU) or spirv (Vulkan 1.2, a binary file); the latter two of what "
+                 "docs/shader.md lists")
+      ->check(CLI::IsMember({"ptx", "wgsl", "spirv"}))
+      ->capture_default_str();
   app.footer(
       "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
-      "ptxas -arch=sm_90a vecadd.ptx");
+      "ptxas -arch=sm_90a vecadd.ptx\n  cgp emit softmax --arch sm_80 --target wgsl dtype=f32");
 }
 
 void declare_run(CLI::App& app, CommandLine& c) {
@@ -296,12 +301,20 @@ void declare_generate(CLI::App& app, CommandLine& c) {
   app.add_flag("--parse-special", o.parse_special, "<|im_end|> and its like in the prompt are tokens");
   declare_sampling(app, o);
   app.add_option("--stop", o.stops, "End before this text; may come again");
-  app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
+  CLI::Option* const ignore_end =
+      app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
+  CLI::Option* const grammar =
+      app.add_option("--grammar", o.grammar, "A file in GBNF: the text is one of the grammar's")
+          ->excludes(ignore_end);
+  app.add_option("--json-schema", o.json_schema, "A file: the text is JSON that the schema admits")
+      ->excludes(ignore_end)
+      ->excludes(grammar);
   app.add_flag("--logprobs", o.logprobs, "With --json, the log probability of each token");
   app.add_flag("--profile", o.profile, "Time by operation");
   app.footer(
       "Examples:\n  cgp generate model.gguf -p 'Once upon a time' --temperature 0\n"
-      "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json");
+      "  cgp generate model.gguf -p @prompt.txt --max-tokens 64 --stop '\\n\\n' --json\n"
+      "  cgp generate model.gguf -p 'Reply in JSON: ' --json-schema reply.schema.json");
 }
 
 void declare_chat(CLI::App& app, CommandLine& c) {
@@ -428,7 +441,7 @@ const std::vector<Command>& commands() {
     std::vector<Command> all{
         {"list", "Name the kernels that cgp ships", declare_list,
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
-        {"emit", "Print a kernel's PTX", declare_emit,
+        {"emit", "Print a kernel's PTX, WGSL or SPIR-V", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},

@@ -105,6 +105,21 @@ TEST_F(Profiler, spills_are_those_of_ptxas) {
   EXPECT_NE(some.out.find("8 bytes stored"), std::string::npos) << some.out;
 }
 
+TEST_F(Profiler, several_programs_are_timed_in_one_table) {
+  const auto d = cgp("time --runs 2 --parameter n=1,2 --time-regex 'took ([0-9.]+)' --also 'echo took 9' "
+                     "--json -- echo took {n}")
+                     .parsed();
+  ASSERT_EQ(d["table"].size(), 3u) << d;
+  EXPECT_EQ(d["table"][1]["command"], "echo took 2");
+  EXPECT_EQ(d["table"][1]["ratio"], 2);
+  EXPECT_DOUBLE_EQ(d["table"][2]["median_us"], 9000);
+  EXPECT_EQ(cgp("time --parameter n=1,2 -- echo took").code, 2);
+  EXPECT_EQ(cgp("time --also true --against true -- true").code, 2);
+  EXPECT_EQ(cgp("time --prepare true vecadd").code, 2);
+  EXPECT_EQ(cgp("time --runs 1 --warmup 0 --prepare 'touch prepared' -- test -e prepared").code, 0);
+  EXPECT_NE(cgp("time --runs 1 --prepare 'exit 3' -- true").code, 0);
+}
+
 TEST_F(Profiler, programs_of_the_processor_name_what_took_the_time) {
   const std::string loop = " -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
   const auto d = cgp("profile binary --json" + loop).parsed();

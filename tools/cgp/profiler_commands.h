@@ -38,7 +38,7 @@ struct ProfileOptions {
   int threads = 0;
   std::string record = "auto";
   bool roofline = false;
-  bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
+  bool waits = false, all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   bool allow_estimates = false, cross_profile = false;
   std::string target = "web";        ///< profile wgpu: or native
@@ -70,6 +70,9 @@ struct TimeOptions {
   std::string csv;
   bool append = false;
   std::vector<std::string> meta;
+  std::string prepare;
+  int warmup = 1;
+  std::vector<std::string> also, parameters;
 };
 int time_command(const Context& context, const TimeOptions& o);
 

@@ -91,6 +91,8 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "Samples of each processor's work in a second: the functions and lines that take the time; 0: none")
       ->check(CLI::Range(0, 20000))
       ->capture_default_str();
+  app.add_flag("--waits", p.waits,
+               "Where threads wait, too (off-CPU time): some microseconds each time that one stops");
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());
@@ -100,7 +102,8 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
          "auto: all launches, until that cost more than 5 %, then parts; all; or ON,EVERY in milliseconds")
       ->check(CLI::Validator([](const std::string& s) { return profile::record_problem(s); }, "WHAT"))
       ->capture_default_str();
-  app.add_flag("--heap", p.heap, "Run it once more under valgrind and say what it allocated where");
+  app.add_flag("--heap", p.heap,
+               "Run it once more and count what it allocates, by callers: bytes, leaks, lifetimes");
   app.add_flag("--energy", p.energy, "Joules of the processor's package and of the GPUs meanwhile");
   app.add_flag("--overhead", p.overhead, "Run it once more without recording and say what recording cost");
   app.add_flag("--no-trace,!--trace", p.no_trace,
@@ -269,6 +272,15 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
       ->check(at_least(0, true))
       ->capture_default_str();
   app.add_option("--budget", b.budget, "Seconds")->check(at_least(0, true))->capture_default_str();
+  app.add_option("--also", b.also, "Another program of the same table, timed in the same rounds; repeat it")
+      ->allow_extra_args(false);
+  app.add_option("--parameter", b.parameters,
+                 "NAME=a,b,c or NAME=FIRST..LAST..STEP: a row for each, {NAME} replaced; repeat it")
+      ->allow_extra_args(false);
+  app.add_option("--prepare", b.prepare, "What a shell runs before each run, which is not timed");
+  app.add_option("--warmup", b.warmup, "Runs before those that count")
+      ->check(at_least(0))
+      ->capture_default_str();
   app.add_option("--bench", b.bench, "The program and its arguments, as one text");
   app.add_option("--counters", b.counters,
                  "Of a program: these of `cgp metrics`, joined by commas, from a run of its own")
@@ -297,6 +309,7 @@ void declare_time(CLI::App& app, ProfilerOptions& o) {
       "Examples:\n  cgp time -- ./solver input.txt\n  cgp time --against './solver.old input.txt' -- "
       "./solver input.txt\n"
       "  cgp time --time-regex 'kernel: ([0-9.]+) us' --unit us -- ./gpu_solver\n"
+      "  cgp time --parameter threads=1..8 --prepare 'rm -f cache' -- ./solver --threads {threads}\n"
       "  cgp time gemm m=4096 n=4096 k=4096 --device cuda --save gemm.json");
 }
 

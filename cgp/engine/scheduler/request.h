@@ -15,7 +15,8 @@ namespace cgp::engine {
 
 using Token = std::int32_t;
 
-/// Tokens that may come next, for a grammar. One object serves one request.
+/// Tokens that may come next, for a grammar (grammar_mask.h). One object serves one request. Calls come from several threads, but
+/// not two at once.
 class TokenMask {
  public:
   virtual ~TokenMask() = default;

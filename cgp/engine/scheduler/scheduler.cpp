@@ -2,6 +2,7 @@
 #include "cgp/engine/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <future>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -316,12 +317,26 @@ void Scheduler::take_outputs(std::size_t index, std::size_t first) {
 bool Scheduler::step() {
   plan();
   if (tokens_.empty()) return false;
+  const auto needs_mask = [this](const Job* job) {
+    return job->request.mask && cache_.tokens(job->sequence) + job->rows >= int64_t(job->known.size());
+  };
   const bool all_plain =
       std::all_of(jobs_.begin(), jobs_.end(), [&](Job* j) { return is_plain(j->request); });
   const auto words = std::size_t(backend_.program().values[std::size_t(backend_.program().logits)].width);
   greedy_.resize(outputs_.size());
   logits_.resize(all_plain ? 0 : outputs_.size() * words);
+  // Masks of grammars are made while the backend works. What one throws is thrown again where it is used.
+  std::future<void> masks;
+  if (std::any_of(jobs_.begin(), jobs_.end(), needs_mask))
+    masks = std::async(std::launch::async, [&] {
+      for (Job* job : jobs_)
+        if (needs_mask(job)) try {
+            job->request.mask->allowed();
+          } catch (const Error&) {
+          }
+    });
   backend_.run({tokens_, sequences_, outputs_}, {logits_, greedy_});
+  if (masks.valid()) masks.get();
   // Outputs of each job, before any has ended.
   std::vector<std::size_t> first(jobs_.size());
   for (std::size_t i = 0, output = 0; i < jobs_.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "cgp/engine/cpu/cpu_backend.h"
 #include "cgp/engine/models/model.h"
 #include "cgp/engine/models/tiny_model_test_kit.h"
+#include "cgp/engine/scheduler/grammar_mask.h"
 
 // Counts what is allocated: a step must not.
 namespace {
@@ -172,6 +173,51 @@ TEST(engine_scheduler, BadRequestsAreArgumentErrorsAndOthersGoOn) {
   EXPECT_NE(failed->error, "");
   EXPECT_EQ(scheduler.take(works)->ids.size(), 30u);
   EXPECT_FALSE(scheduler.take(works));
+}
+
+/// One byte of the printable ones a token, from 2 on; 1 ends.
+std::shared_ptr<const model::TokenTrie> character_words() {
+  std::vector<std::string> words(2);
+  for (char c = ' '; words.size() < 97; ++c) words.push_back(std::string(1, c));
+  return std::make_shared<const model::TokenTrie>(std::move(words), std::vector<Token>{1});
+}
+
+TEST(engine_scheduler, AGrammarHoldsBesideOthersAndThroughPreemption) {
+  const TinyModel m = tiny_model({});
+  const model::CompiledGrammar grammar(model::Grammar::parse_gbnf("root ::= ([a-c] [0-4])*"),
+                                       character_words());
+  const auto generate = [&](std::int64_t pages, std::int64_t lookup) {
+    const auto backend = backend_of(m, {.pages = pages, .page_tokens = 8, .max_sequences = 3});
+    Scheduler scheduler(*backend, nullptr, {.lookup_tokens = lookup});
+    std::vector<RequestId> ids;
+    for (unsigned i = 0; i < 3; ++i) {
+      Request r;
+      r.prompt = tiny_prompt(9, i), r.max_tokens = 24;
+      r.sampling.logit_bias = {{1, -100.0f}};
+      if (i < 2) r.mask = grammar_mask(grammar);
+      ids.push_back(scheduler.submit(r));
+    }
+    while (scheduler.step()) {
+    }
+    std::vector<Completion> out;
+    for (RequestId id : ids) out.push_back(*scheduler.take(id));
+    return out;
+  };
+  const auto want = generate(64, 0), scarce = generate(7, 0), drafted = generate(64, 4);
+  std::int64_t preemptions = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(want[i].ids.size(), 24u) << want[i].error;
+    EXPECT_EQ(scarce[i].ids, want[i].ids) << scarce[i].error;
+    EXPECT_EQ(drafted[i].ids, want[i].ids) << drafted[i].error;
+    preemptions += scarce[i].preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+  const auto tokens = character_words();
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t at = 0; at < want[i].ids.size(); ++at) {
+      const char c = tokens->bytes(want[i].ids[at])[0];
+      EXPECT_TRUE(at % 2 == 0 ? c >= 'a' && c <= 'c' : c >= '0' && c <= '4') << c;
+    }
 }
 
 TEST(engine_scheduler, MasksAndLogProbabilities) {

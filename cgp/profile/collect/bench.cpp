@@ -11,6 +11,7 @@
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/collect/program.h"
+#include "cgp/profile/collect/time_table.h"
 #include "cgp/profile/contract/compare_programs.h"
 #include "cgp/profile/import/csv.h"
 #include "cgp/profile/measure/count.h"
@@ -40,9 +41,10 @@ Document bench_program(const BenchOptions& o, const Step& step) {
   const double start = measure::now();
   std::string stopped = "the runs that were asked for are done";
   measure::ProcessResult last;
-  for (int run = -1;; ++run) {  // the first run brings files into memory and does not count
+  for (int run = -o.warmup;; ++run) {  // the first runs bring files into memory and do not count
     step(cat("run ", run + 1));
-    const auto one = time_once(program, rule, std::uint64_t(run + 2) * 2654435761u);
+    prepare_run(o.prepare);
+    const auto one = time_once(program, rule, std::uint64_t(run + o.warmup + 1) * 2654435761u);
     if (!one.failure.empty()) {
       const ErrorText text{"the program must run", d.name, one.failure, {}};
       if (one.crashed()) throw ProgramFailure(text);

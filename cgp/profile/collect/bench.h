@@ -14,6 +14,8 @@ namespace cgp::profile {
 struct BenchOptions {
   std::vector<std::string> command;
   TimingOptions timing;
+  std::string prepare;                              ///< a shell's words before each run, not timed
+  int warmup = 1;                                   ///< runs before those that count
   int runs = 0;                                     ///< 0: until the precision or the budget is reached
   double budget = 10;                               ///< seconds
   double precision = 0.01;                          ///< half the interval of the median, as a share of it

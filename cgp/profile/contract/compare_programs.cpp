@@ -97,10 +97,12 @@ OneRun time_once(const TimedProgram& program, const TimingRule& rule, std::uint6
       run.seconds = run.process.user_seconds + run.process.system_seconds;
       break;
     case Clock::output: {
-      if (const auto printed = first_group(run.process.out, rule.regex))
-        run.seconds = std::strtod(printed->c_str(), nullptr) * rule.unit_seconds;
-      if (!(run.seconds > 0) || !std::isfinite(run.seconds))
+      const auto printed = first_group(run.process.out, rule.regex);
+      if (printed) run.seconds = std::strtod(printed->c_str(), nullptr) * rule.unit_seconds;
+      if (!printed)
         run.failure = cat("no time in its output matches ", rule.regex);
+      else if (!(run.seconds > 0) || !std::isfinite(run.seconds))
+        run.failure = cat("what its output gives as time is \"", *printed, "\", which is no positive number");
     }
   }
   if (run.failure.empty() && !(run.seconds > 0)) run.failure = "it was too short for the clock";

@@ -6,6 +6,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/measure/plausible.h"
 
 namespace cgp::measure {
 namespace {
@@ -104,13 +105,18 @@ void MetricSet::set(Metric m, Value value, Source source, std::string from) {
   if (!fits(i.type, value)) throw ArgumentError(text::cat("the value of ", i.name, " is of another type"));
   if (const double* d = std::get_if<double>(&value); d && !std::isfinite(*d))
     throw ArgumentError(text::cat("the value of ", i.name, " must be finite"));
-  readings_[m] = {std::move(value), source, std::move(from), {}};
+  if (std::string why = implausible(m, value); !why.empty())
+    readings_[m] = Reading{{}, {}, {}, std::move(why)};
+  else
+    readings_[m] = {std::move(value), source, std::move(from), {}};
 }
 
 void MetricSet::absent(Metric m, std::string why) {
   Reading& r = readings_[m];
   if (!r.present()) r.why_absent = std::move(why);
 }
+
+void MetricSet::remove(Metric m, std::string why) { readings_[m] = Reading{{}, {}, {}, std::move(why)}; }
 
 const Reading& MetricSet::operator[](Metric m) const {
   static const auto none = [] {
@@ -180,35 +186,6 @@ void MetricSet::derive(double flops, double bytes) {
   if (!has(Metric::swap_activity_detected) && has(Metric::swap_in_count) && has(Metric::swap_out_count))
     set(Metric::swap_activity_detected, number(Metric::swap_in_count) + number(Metric::swap_out_count) > 0,
         Source::derived, "swap_in_count and swap_out_count");
-}
-
-std::vector<std::string> inconsistencies(const MetricSet& m) {
-  std::vector<std::string> out;
-  const auto both = [&](Metric a, Metric b) { return m.has(a) && m.has(b); };
-  const auto expect = [&](Metric metric, double want, const char* from) {
-    const double got = m[metric].number();
-    if (std::fabs(got - want) > 0.01 * std::fabs(want) + 1e-9)
-      out.push_back(text::cat(info(metric).name, " is ", got, ", but ", from, " gives ", want));
-  };
-  if (both(Metric::tflops, Metric::gflops))
-    expect(Metric::gflops, m[Metric::tflops].number() * 1000, "tflops times 1000");
-  if (both(Metric::tflops, Metric::gpu_power_watts) && m.has(Metric::tflops_per_watt))
-    expect(Metric::tflops_per_watt, m[Metric::tflops].number() / m[Metric::gpu_power_watts].number(),
-           "tflops over gpu_power_watts");
-  if (both(Metric::peak_compute_tflops, Metric::peak_bandwidth_gbps) && m.has(Metric::ridge_point))
-    expect(Metric::ridge_point,
-           m[Metric::peak_compute_tflops].number() * 1000 / m[Metric::peak_bandwidth_gbps].number(),
-           "peak_compute_tflops over peak_bandwidth_gbps");
-  if (both(Metric::ci_95_low_us, Metric::ci_95_high_us) && m.has(Metric::wall_clock_time_us)) {
-    const double t = m[Metric::wall_clock_time_us].number();
-    if (t < m[Metric::ci_95_low_us].number() || t > m[Metric::ci_95_high_us].number())
-      out.push_back("wall_clock_time_us lies outside its own interval");
-  }
-  for (const MetricInfo& i : kMetrics)
-    if (i.unit == "%" && i.better != Better::none && m.has(i.id) && i.id != Metric::regression_pct)
-      if (const double v = m[i.id].number(); v < 0 || v > 101)
-        out.push_back(text::cat(i.name, " is ", v, " %, outside 0 to 100"));
-  return out;
 }
 
 }  // namespace cgp::measure

@@ -85,10 +85,13 @@ struct Reading {
 
 class MetricSet {
  public:
-  /// Throws ArgumentError when the value is not of the metric's type or not finite.
+  /// A value that cannot be (plausible.h) makes the metric absent with the reason. Throws ArgumentError when the value
+  /// is not of the metric's type or not finite.
   void set(Metric m, Value value, Source source, std::string from);
   /// Keeps a value that is there already: a collector that fails does not erase another's result.
   void absent(Metric m, std::string why);
+  /// Takes a value out that turned out to be wrong.
+  void remove(Metric m, std::string why);
   /// Of what nobody set: absent, with the collector that would have.
   const Reading& operator[](Metric m) const;
   bool has(Metric m) const { return (*this)[m].present(); }
@@ -102,8 +105,5 @@ class MetricSet {
  private:
   std::map<Metric, Reading> readings_;
 };
-
-/// "derived numbers agree with what they are derived from": one sentence for each that does not.
-std::vector<std::string> inconsistencies(const MetricSet& m);
 
 }  // namespace cgp::measure

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 namespace cgp::profile {
 namespace {
@@ -133,6 +134,16 @@ class Symbols {
     return at->second = {name, last_part(module)};
   }
 
+  /// Where it lies in its file, and what of it; nothing where it has no file.
+  void place(const CpuFrame& frame, std::uint64_t samples, HotFunction& f) {
+    const ElfFile* file = file_of(frame.module);
+    if (!file) return;
+    const auto address = file->address_of(frame.address);
+    f.path = recording_.modules[frame.module];
+    std::tie(f.begin, f.end) = file->range_at(address);
+    f.instructions[address] += samples;
+  }
+
   /// Of addresses in one module.
   std::map<std::uint64_t, SourceLine> lines(std::uint32_t module, const std::set<std::uint64_t>& offsets) {
     std::map<std::uint64_t, SourceLine> out;
@@ -166,30 +177,39 @@ class Symbols {
 
 CpuProfile analyse(const CpuRecording& r) {
   CpuProfile p;
-  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.samples = r.samples, p.lost = r.lost;
+  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.samples = r.samples, p.lost = r.lost,
+  p.cut = r.cut;
   Symbols symbols(r);
   using Key = std::pair<std::string, std::string>;
   std::map<Key, HotFunction> functions;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> threads;
   std::map<std::uint32_t, std::map<std::uint64_t, std::pair<Key, std::uint64_t>>> leaves;  // by module
-  for (const auto& [stack, count] : r.stacks) {
-    std::set<Key> seen;
+  const auto folded_of = [&](const CpuStack& stack) {
     const auto thread = r.names.find(stack.thread);
     std::string folded = thread == r.names.end() ? "[thread]" : thread->second;
     for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) {
       const Key& key = symbols.function(stack.process, *frame);
-      if (seen.insert(key).second) functions[key].total += count;
       std::string name = key.first == kUnknown ? "[" + key.second + "]" : key.first;
       std::replace(name.begin(), name.end(), ';', ':');
       folded += ";" + name;
     }
+    return folded;
+  };
+  p.waits_watched = r.waits_watched, p.waits_absent = r.waits_absent, p.displaced_ns = r.displaced_ns;
+  for (const auto& [stack, ns] : r.waits) p.waits[folded_of(stack)] += ns;
+  for (const auto& [stack, count] : r.stacks) {
+    std::set<Key> seen;
+    for (const auto& frame : stack.frames)
+      if (const Key& key = symbols.function(stack.process, frame); seen.insert(key).second)
+        functions[key].total += count;
     const CpuFrame& leaf = stack.frames[0];
     const Key& key = symbols.function(stack.process, leaf);
     functions[key].self += count;
+    symbols.place(leaf, count, functions[key]);
     auto& at = leaves[leaf.module][leaf.address];
     at.first = key, at.second += count;
     threads[{stack.process, stack.thread}] += count;
-    p.folded[folded] += count;
+    p.folded[folded_of(stack)] += count;
   }
   std::map<Key, std::map<SourceLine, std::uint64_t>> lines;
   for (const auto& [module, addresses] : leaves) {
@@ -218,6 +238,11 @@ CpuProfile analyse(const CpuRecording& r) {
   std::stable_sort(p.threads.begin(), p.threads.end(),
                    [](const HotThread& a, const HotThread& b) { return a.samples > b.samples; });
   return p;
+}
+
+bool names_python(const CpuProfile& p) {
+  return std::any_of(p.functions.begin(), p.functions.end(),
+                     [](const HotFunction& f) { return f.name.rfind("py::", 0) == 0; });
 }
 
 }  // namespace cgp::profile

@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#if defined(__x86_64__)
+#include <asm/perf_regs.h>
+#endif
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -17,11 +21,30 @@
 #include <thread>
 
 #include "cgp/base/text.h"
+#include "cgp/profile/sampling/elf_file.h"
+#include "cgp/profile/sampling/unwind.h"
 
 namespace cgp::profile {
 namespace {
 
-constexpr std::size_t kPages = 128;  // of each processor: what a user may lock (perf_event_mlock_kb)
+/// Of each processor: plenty, else what a user may lock (perf_event_mlock_kb).
+constexpr std::size_t kPages[] = {1024, 128};
+/// Of a stack, in each sample.
+constexpr std::uint32_t kStackBytes = 8192;
+
+#if defined(__x86_64__)
+/// Registers of a sample in the order of their bits: perf's number, and DWARF's.
+constexpr std::pair<int, std::size_t> kRegisters[] = {
+    {PERF_REG_X86_AX, 0},   {PERF_REG_X86_BX, 3},   {PERF_REG_X86_CX, 2},   {PERF_REG_X86_DX, 1},
+    {PERF_REG_X86_SI, 4},   {PERF_REG_X86_DI, 5},   {PERF_REG_X86_BP, 6},   {PERF_REG_X86_SP, 7},
+    {PERF_REG_X86_IP, 16},  {PERF_REG_X86_R8, 8},   {PERF_REG_X86_R9, 9},   {PERF_REG_X86_R10, 10},
+    {PERF_REG_X86_R11, 11}, {PERF_REG_X86_R12, 12}, {PERF_REG_X86_R13, 13}, {PERF_REG_X86_R14, 14},
+    {PERF_REG_X86_R15, 15}};
+constexpr bool kTables = true;
+#else
+constexpr std::array<std::pair<int, std::size_t>, 0> kRegisters{};
+constexpr bool kTables = false;
+#endif
 
 constexpr std::size_t kMostKept = std::size_t(32) << 20;  // records that wait to be read
 
@@ -40,17 +63,30 @@ std::string reason(int error) {
   return text::cat("perf_event_open: ", std::strerror(error));
 }
 
-perf_event_attr attributes(double rate, bool kernel) {
+perf_event_attr attributes(double rate, bool kernel, std::size_t pages) {
   perf_event_attr a;
   std::memset(&a, 0, sizeof a);
   a.size = sizeof a;
   a.type = PERF_TYPE_SOFTWARE, a.config = PERF_COUNT_SW_CPU_CLOCK;
   a.sample_period = std::uint64_t(1e9 / rate);
   a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+  if (kTables) {
+    a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    for (const auto& [perf, dwarf] : kRegisters) a.sample_regs_user |= 1ull << perf;
+    a.sample_stack_user = kStackBytes;
+  }
   a.disabled = 1, a.inherit = 1, a.enable_on_exec = 1;
   a.mmap = 1, a.mmap2 = 1, a.comm = 1, a.comm_exec = 1, a.task = 1, a.sample_id_all = 1;
   a.exclude_kernel = !kernel, a.exclude_callchain_kernel = !kernel, a.exclude_hv = 1;
-  a.watermark = 1, a.wakeup_watermark = std::uint32_t(kPages * 4096 / 4);
+  a.watermark = 1, a.wakeup_watermark = std::uint32_t(pages * 4096 / 8);
+  return a;
+}
+
+/// A sample each time that a thread stops running, and a record each time that it goes on.
+perf_event_attr switch_attributes(std::size_t pages) {
+  perf_event_attr a = attributes(1, true, pages);
+  a.config = PERF_COUNT_SW_CONTEXT_SWITCHES, a.sample_period = 1;
+  a.mmap = a.mmap2 = a.comm = a.comm_exec = a.task = 0, a.context_switch = 1;
   return a;
 }
 
@@ -59,6 +95,7 @@ struct Ring {
   int fd = -1;
   perf_event_mmap_page* page = nullptr;
   std::size_t size = 0;
+  bool switches = false;
   std::vector<char> kept;
 
   void drain() {
@@ -78,6 +115,7 @@ struct Ring {
 struct Record {
   std::uint64_t time = 0;
   const perf_event_header* header = nullptr;
+  bool of_switch = false;
   const char* body() const { return reinterpret_cast<const char*>(header + 1); }
 };
 
@@ -138,7 +176,10 @@ class Reader {
         out_.lost += take<std::uint64_t>(at);
         break;
       case PERF_RECORD_SAMPLE:
-        sample(at);
+        sample(at, r.of_switch ? r.time : 0);
+        break;
+      case PERF_RECORD_SWITCH:
+        switched(r);
         break;
       default:
         break;
@@ -186,12 +227,31 @@ class Reader {
     return CpuFrame{m.module, address - m.begin + m.offset};
   }
 
-  void sample(const char* at) {
+  /// A thread stopped, for others where it was displaced, or goes on.
+  void switched(const Record& r) {
+    const char* at = reinterpret_cast<const char*>(r.header) + r.header->size - 16 + 4;
+    const auto stopped = stopped_.find(take<std::uint32_t>(at));
+    if (stopped == stopped_.end()) return;
+    if (r.header->misc & PERF_RECORD_MISC_SWITCH_OUT) {
+      stopped->second.displaced = r.header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+      return;
+    }
+    const std::uint64_t ns = r.time - std::min(r.time, stopped->second.time);
+    if (stopped->second.displaced)
+      out_.displaced_ns += ns;
+    else
+      out_.waits[std::move(stopped->second.stack)] += ns;
+    stopped_.erase(stopped);
+  }
+
+  /// `stopped_at`: 0 for a sample of the clock.
+  void sample(const char* at, std::uint64_t stopped_at) {
     at += 8;  // the instruction is the first of its chain
     CpuStack stack;
     stack.process = take<std::uint32_t>(at), stack.thread = take<std::uint32_t>(at);
     at += 8;
     const Maps& maps = maps_[stack.process];
+    std::vector<CpuFrame> by_pointers;
     bool kernel = false, first = true;
     for (auto n = take<std::uint64_t>(at); n > 0; --n) {
       const auto address = take<std::uint64_t>(at);
@@ -199,18 +259,109 @@ class Reader {
         kernel = address == std::uint64_t(PERF_CONTEXT_KERNEL), first = true;
         continue;
       }
+      auto& frames = kernel ? stack.frames : by_pointers;
       const auto frame = frame_of(maps, first ? address : address - 1, kernel);
-      if (!frame && !stack.frames.empty()) break;
-      stack.frames.push_back(frame ? *frame : CpuFrame{module_of(kMemoryModule), address});
+      if (!frame && !(stack.frames.empty() && by_pointers.empty())) {
+        if (kernel) continue;
+        at += 8 * (n - 1);  // past what is left of the chain
+        break;
+      }
+      frames.push_back(frame ? *frame : CpuFrame{module_of(kMemoryModule), address});
       first = false;
     }
+    auto by_tables = kTables ? unwound(maps, at) : Chain{};
+    if (by_tables.cut && !stopped_at) ++out_.cut;
+    const auto& user =
+        by_tables.whole || by_tables.frames.size() >= by_pointers.size() ? by_tables.frames : by_pointers;
+    stack.frames.insert(stack.frames.end(), user.begin(), user.end());
     if (stack.frames.empty()) return;
+    if (stopped_at) {
+      const auto thread = stack.thread;
+      stopped_[thread] = {stopped_at, false, std::move(stack)};
+      return;
+    }
     ++out_.samples;
     ++out_.stacks[std::move(stack)];
   }
 
+  struct Chain {
+    std::vector<CpuFrame> frames;
+    bool whole = false, cut = false;  ///< to the outermost function; the stack that was kept was too short
+  };
+
+  /// The registers and the stack of a sample, and the callers that they give.
+  Chain unwound(const Maps& maps, const char* at) {
+    Chain chain;
+    if (take<std::uint64_t>(at) == 0) return chain;  // a thread of the kernel has none
+    Registers registers;
+    for (const auto& [perf, dwarf] : kRegisters) registers.set(dwarf, take<std::uint64_t>(at));
+    const auto room = take<std::uint64_t>(at);
+    StackBytes stack{registers.value[Registers::kStack], {}};
+    if (room > 0) {
+      const char* bytes = at;
+      at += room;
+      stack.bytes = {bytes, std::size_t(std::min(room, take<std::uint64_t>(at)))};
+    }
+    constexpr std::size_t kDeepest = 512;
+    while (chain.frames.size() < kDeepest) {
+      const std::uint64_t ip = registers.value[Registers::kInstruction] - (chain.frames.empty() ? 0 : 1);
+      const auto frame = frame_of(maps, ip, false);
+      if (!frame) {
+        if (chain.frames.empty()) chain.frames.push_back({module_of(kMemoryModule), ip});
+        return chain;
+      }
+      chain.frames.push_back(*frame);
+      Step step = Step::unknown;
+      if (const auto& [file, table] = table_of(frame->module); file)
+        step = table->step(file->address_of(frame->address), registers, stack);
+      if (step == Step::unknown && !by_frame_pointer(registers, stack)) return chain;
+      if (step == Step::end || step == Step::cut) {
+        chain.whole = true, chain.cut = step == Step::cut;
+        return chain;
+      }
+    }
+    chain.cut = true;
+    return chain;
+  }
+
+  static bool by_frame_pointer(Registers& registers, const StackBytes& stack) {
+    if (!registers.has(Registers::kFrame)) return false;
+    const std::uint64_t at = registers.value[Registers::kFrame];
+    std::uint64_t frame = 0, address = 0;
+    if (at < registers.value[Registers::kStack] || !stack.read(at, frame) || !stack.read(at + 8, address) ||
+        address == 0)
+      return false;
+    registers.known = 0;
+    registers.set(Registers::kFrame, frame), registers.set(Registers::kStack, at + 16);
+    registers.set(Registers::kInstruction, address);
+    return true;
+  }
+
+  struct Table {
+    std::unique_ptr<ElfFile> file;
+    std::unique_ptr<UnwindTable> table;
+  };
+  /// Of a file with unwind tables; no file otherwise.
+  const Table& table_of(std::uint32_t module) {
+    const auto [at, fresh] = tables_.try_emplace(module);
+    if (!fresh || out_.modules[module][0] != '/') return at->second;
+    auto file = ElfFile::open(out_.modules[module]);
+    if (!file) return at->second;
+    const auto section = file->section(".eh_frame");
+    auto table = std::make_unique<UnwindTable>(section.bytes, section.address);
+    if (!table->empty()) at->second = {std::move(file), std::move(table)};
+    return at->second;
+  }
+
   CpuRecording& out_;
   std::map<std::string, std::uint32_t> modules_;
+  std::map<std::uint32_t, Table> tables_;
+  struct Stopped {
+    std::uint64_t time = 0;
+    bool displaced = false;
+    CpuStack stack;
+  };
+  std::map<std::uint32_t, Stopped> stopped_;  // by thread
   std::map<std::uint32_t, Maps> maps_;
 };
 
@@ -223,46 +374,65 @@ struct CpuSampler::Impl {
   int wake = -1;
   std::thread thread;
 
-  void open(double rate) {
+  void open(double rate, bool waits) {
     recording.rate = rate;
-    for (const bool kernel : {true, false}) {
-      perf_event_attr a = attributes(rate, kernel);
-      int error = ENOENT;
-      for (int cpu = 0, count = int(sysconf(_SC_NPROCESSORS_CONF)); cpu < count; ++cpu) {
-        const int fd = int(syscall(SYS_perf_event_open, &a, 0, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-        if (fd < 0 && errno == ENODEV) continue;  // a processor that is off
-        if (fd < 0) {
-          error = errno;
-          break;
-        }
-        Ring ring;
-        ring.fd = fd, ring.size = kPages * std::size_t(sysconf(_SC_PAGESIZE));
-        void* page = mmap(nullptr, ring.size + std::size_t(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE,
-                          MAP_SHARED, fd, 0);
-        error = errno;
-        if (page == MAP_FAILED) {
-          ::close(fd);
-          break;
-        }
-        error = 0;
-        ring.page = static_cast<perf_event_mmap_page*>(page);
-        rings.push_back(std::move(ring));
-      }
-      if (error == 0) {
-        recording.kernel = kernel;
-        return;
-      }
-      recording.absent = reason(error);
-      close_all();
-    }
+    const auto opened = [&] {
+      for (const bool kernel : {true, false})
+        for (const std::size_t pages : kPages)
+          if (open(attributes(rate, kernel, pages), pages)) {
+            recording.kernel = kernel, recording.absent.clear();
+            return true;
+          }
+      return false;
+    };
+    if (!opened() || !waits) return;
+    const std::size_t clocks = rings.size();
+    for (const std::size_t pages : kPages)
+      if (!recording.waits_watched && recording.kernel)
+        recording.waits_watched = open(switch_attributes(pages), pages);
+    if (!recording.waits_watched)
+      recording.waits_absent =
+          "the operating system's part must be visible: lower /proc/sys/kernel/perf_event_paranoid to 1";
+    recording.absent.clear();
+    for (std::size_t i = clocks; i < rings.size(); ++i) rings[i].switches = true;
   }
 
-  void close_all() {
-    for (auto& r : rings) {
-      munmap(r.page, r.size + std::size_t(sysconf(_SC_PAGESIZE)));
-      ::close(r.fd);
+  /// A ring for each processor, or none.
+  bool open(perf_event_attr a, std::size_t pages) {
+    const std::size_t before = rings.size();
+    int error = ENOENT;
+    for (int cpu = 0, count = int(sysconf(_SC_NPROCESSORS_CONF)); cpu < count; ++cpu) {
+      const int fd = int(syscall(SYS_perf_event_open, &a, 0, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+      if (fd < 0 && errno == ENODEV) continue;  // a processor that is off
+      if (fd < 0) {
+        error = errno;
+        break;
+      }
+      Ring ring;
+      ring.fd = fd, ring.size = pages * std::size_t(sysconf(_SC_PAGESIZE));
+      void* page = mmap(nullptr, ring.size + std::size_t(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, fd, 0);
+      error = errno;
+      if (page == MAP_FAILED) {
+        ::close(fd);
+        break;
+      }
+      error = 0;
+      ring.page = static_cast<perf_event_mmap_page*>(page);
+      rings.push_back(std::move(ring));
     }
-    rings.clear();
+    if (error == 0) return true;
+    recording.absent = reason(error);
+    close_from(before);
+    return false;
+  }
+
+  void close_from(std::size_t first) {
+    for (std::size_t i = first; i < rings.size(); ++i) {
+      munmap(rings[i].page, rings[i].size + std::size_t(sysconf(_SC_PAGESIZE)));
+      ::close(rings[i].fd);
+    }
+    rings.resize(first);
   }
 
   /// What was drained becomes stacks. A record that another processor wrote a little earlier may come with the next
@@ -273,7 +443,7 @@ struct CpuSampler::Impl {
       for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
         const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
         if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
-        records.push_back({time_of(*h), h});
+        records.push_back({time_of(*h), h, r.switches});
         at += h->size;
       }
     std::stable_sort(records.begin(), records.end(),
@@ -298,10 +468,9 @@ struct CpuSampler::Impl {
   }
 };
 
-CpuSampler::CpuSampler(double rate) : impl_(std::make_unique<Impl>()) {
-  impl_->open(rate);
+CpuSampler::CpuSampler(double rate, bool waits) : impl_(std::make_unique<Impl>()) {
+  impl_->open(rate, waits);
   if (impl_->rings.empty()) return;
-  impl_->recording.absent.clear();
   impl_->wake = eventfd(0, EFD_CLOEXEC);
   impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
 }
@@ -318,7 +487,7 @@ CpuRecording CpuSampler::stop() {
     ::close(i.wake);
     for (auto& r : i.rings) r.drain();
     i.digest();
-    i.close_all();
+    i.close_from(0);
   }
   return std::move(i.recording);
 }

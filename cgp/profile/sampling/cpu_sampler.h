@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where a program spends processor time: the kernel's clock of each processor (perf_event_open, cpu-clock, which needs
-// no hardware counters) interrupts it and keeps the instruction and its callers. Callers are found by frame pointers:
-// code that was compiled without them (-fomit-frame-pointer) keeps its own time and loses its callers.
+// no hardware counters) interrupts it and keeps the instruction, the registers and the top of the stack. Callers are found by the
+// files' unwind tables (unwind.h), as debuggers find them, and in code without a table (what a JIT wrote) by frame
+// pointers. On other processors than x86-64 they are found by frame pointers alone.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,15 +34,24 @@ struct CpuRecording {
   double rate = 0;      ///< samples of a processor in a second of its work
   bool kernel = false;  ///< time in the operating system counts too
   std::uint64_t samples = 0, lost = 0;
+  std::uint64_t cut =
+      0;  ///< samples whose stack is deeper than what was kept of it: their outer callers are unknown
   std::vector<std::string> modules;
   std::map<CpuStack, std::uint64_t> stacks;    ///< how often each was seen
   std::map<std::uint32_t, std::string> names;  ///< of threads
+  bool waits_watched = false;
+  std::string waits_absent;  ///< why they are not, where that was asked for
+  std::map<CpuStack, std::uint64_t>
+      waits;  ///< nanoseconds that threads did not run, by where they stopped of themselves
+  std::uint64_t displaced_ns = 0;  ///< that threads could run, and others ran in their place
 };
 
 /// Samples what the thread that made it starts from then on: make it, run the program from the same thread, stop it.
 class CpuSampler {
  public:
-  explicit CpuSampler(double rate);
+  /// `waits`: where threads wait, too. Each time one stops its stack is copied, which takes some microseconds; the
+  /// operating system must allow to see its own part.
+  explicit CpuSampler(double rate, bool waits = false);
   ~CpuSampler();
   CpuSampler(const CpuSampler&) = delete;
   CpuSampler& operator=(const CpuSampler&) = delete;

@@ -6,6 +6,7 @@
 
 #include "cgp/base/markup.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/document.h"
@@ -50,24 +51,83 @@ constexpr double kWidth = 1180, kRow = 18, kThin = 0.4;
 constexpr std::size_t kDepth = 120;
 
 void draw(const std::string& name, const Node& node, double x, std::size_t depth, double scale, double height,
-          double all, std::string& out) {
+          double all, const std::string& unit, std::string& out) {
   const double w = node.samples * scale;
   if (w < kThin || depth >= kDepth) return;
   const double y = height - kRow * double(depth + 1);
   out += format(
-      "<g><title>{}: {:.0f} samples, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' width='{:.1f}' "
+      "<g tabindex='0' role='button'><title>{}: {:.0f} {}, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' "
+      "width='{:.1f}' "
       "height='{:.0f}' "
       "fill='{}' rx='1'/>",
-      text::escape_markup(name), node.samples, 100 * node.samples / all, 10 + x, y, std::max(0.3, w - 0.4),
-      kRow - 1, fill(name));
+      text::escape_markup(name), node.samples, unit, 100 * node.samples / all, 10 + x, y,
+      std::max(0.3, w - 0.4), kRow - 1, fill(name));
   if (w > 40)
-    out += format("<text x='{:.1f}' y='{:.0f}'>{}</text>", 13 + x, y + 13,
+    out += format("<text x='{:.1f}' y='{:.0f}' fill='#1b1b1b'>{}</text>", 13 + x, y + 13,
                   text::escape_markup(fitted(name, std::size_t((w - 6) / 6.6))));
   out += "</g>\n";
   for (const auto& [called, child] : node.called) {
-    draw(called, child, x, depth + 1, scale, height, all, out);
+    draw(called, child, x, depth + 1, scale, height, all, unit, out);
     x += child.samples * scale;
   }
+}
+
+}  // namespace
+
+namespace {
+
+ordered_json waits_json(const CpuProfile& p) {
+  std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
+  std::uint64_t all = 0;
+  for (const auto& [stack, ns] : p.waits) stacks.emplace_back(ns, &stack), all += ns;
+  std::stable_sort(stacks.begin(), stacks.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (stacks.size() > kStacks) stacks.resize(kStacks);
+  ordered_json j = {{"unit", "ms"},
+                    {"title", "waiting"},
+                    {"seconds", double(all) * 1e-9},
+                    {"displaced_s", double(p.displaced_ns) * 1e-9}};
+  j["folded"] = ordered_json::array();
+  for (const auto& [ns, stack] : stacks)
+    j["folded"].push_back({{"stack", *stack}, {"samples", double(ns) * 1e-6}});
+  return j;
+}
+
+/// Behind a margin of 11 columns, in which `label` stands; words stay whole.
+std::string wrapped(const char* label, const std::string& sentence, int width) {
+  const std::size_t room = std::size_t(std::max(40, width - 11));
+  std::string out, line;
+  for (const auto part : text::split(sentence, ' ')) {
+    if (!line.empty() && line.size() + 1 + part.size() > room) {
+      out += format("{:<11}{}\n", out.empty() ? label : "", line);
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + std::string(part);
+  }
+  return out + format("{:<11}{}\n", out.empty() ? label : "", line);
+}
+
+/// Where threads waited, by the functions of the program: those of the operating system are left out.
+std::string waits_text(const ordered_json& waits, int width) {
+  if (const auto absent = word(waits, "absent"); !absent.empty())
+    return format("waiting    not seen: {}\n", absent);
+  std::string out =
+      format("waiting    {} in all threads together; displaced by others {}\n",
+             time_text(number(waits, "seconds") * 1e6), time_text(number(waits, "displaced_s") * 1e6));
+  Table table({"time", "<function and its callers"});
+  const auto rows = rows_in(waits, "folded");
+  for (std::size_t i = 0; i < std::min<std::size_t>(6, rows.size()); ++i) {
+    const std::string stack = word(rows[i], "stack");
+    auto names = text::split(stack, ';');
+    const auto system = std::find(names.begin(), names.end(), "entry_SYSCALL_64_after_hwframe");
+    if (names.begin() != system) names.erase(system, names.end());
+    std::string shown;
+    for (std::size_t k = names.size(); k > 1 && names.size() - k < 4; --k)
+      shown += (shown.empty() ? "" : " < ") + std::string(names[k - 1]);
+    table.row({time_text(number(rows[i], "samples") * 1e3),
+               fitted(visible(shown), std::size_t(std::max(40, width - 14)))});
+  }
+  return out + (table.empty() ? "" : table.text());
 }
 
 }  // namespace
@@ -80,7 +140,8 @@ ordered_json to_json(const CpuProfile& p) {
                     {"lost", p.lost},
                     {"seconds", p.seconds()},
                     {"kernel", p.kernel},
-                    {"callers", "frame pointers"}};
+                    {"callers", "unwind tables, else frame pointers"},
+                    {"stacks_cut", p.cut}};
   j["threads"] = ordered_json::array();
   for (const auto& t : p.threads)
     j["threads"].push_back(
@@ -94,6 +155,8 @@ ordered_json to_json(const CpuProfile& p) {
     one["lines"] = ordered_json::array();
     for (const auto& l : f.lines)
       one["lines"].push_back({{"file", l.at.file}, {"line", l.at.line}, {"samples", l.samples}});
+    if (!f.source.is_null()) one["source"] = f.source;
+    if (!f.assembly.is_null()) one["assembly"] = f.assembly;
     j["functions"].push_back(std::move(one));
   }
   j["folded"] = ordered_json::array();
@@ -108,6 +171,8 @@ ordered_json to_json(const CpuProfile& p) {
     else
       left_out += stacks[i].first;
   j["folded_left_out"] = left_out;
+  if (!p.waits_absent.empty()) j["waits"] = {{"absent", p.waits_absent}};
+  if (p.waits_watched) j["waits"] = waits_json(p);
   return j;
 }
 
@@ -115,7 +180,9 @@ std::string cpu_text(const ordered_json& section, int width) {
   if (const auto absent = word(section, "absent"); !absent.empty())
     return format("cpu        no samples: {}\n", absent);
   const double samples = number(section, "samples");
-  if (samples <= 0) return "cpu        no samples: the program used less processor time than one takes\n";
+  if (samples <= 0)
+    return "cpu        no samples: the program used less processor time than one takes\n" +
+           (section.contains("waits") ? waits_text(section["waits"], width) : "");
   const auto threads = rows_in(section, "threads");
   std::string out = format(
       "cpu        {:.0f} samples at {:.0f} Hz: {} in {} thread{}{}\n", samples, number(section, "rate_hz"),
@@ -123,6 +190,11 @@ std::string cpu_text(const ordered_json& section, int width) {
       section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
   if (const double lost = number(section, "lost"); lost > 0)
     out += format("           {:.0f} samples were lost: shares may be off\n", lost);
+  if (const double cut = number(section, "stacks_cut"); cut > 0.01 * samples)
+    out += format("           {:.0f} stacks are deeper than 8 KiB: their outermost callers are not known\n",
+                  cut);
+  const auto headline = headline_of(section, number(section, "wall_s"));
+  if (!headline.bound_by.empty()) out += wrapped("", headline.bound_by, width);
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));
@@ -153,6 +225,7 @@ std::string cpu_text(const ordered_json& section, int width) {
     lines.row({format("{:.1f} %", 100 * hot[i].samples / samples), hot[i].at,
                fitted(visible(hot[i].function), room)});
   if (!lines.empty()) out += "           hot lines\n" + lines.text();
+  if (!all.empty()) out += annotated_text(all[0], width);
   if (threads.size() > 1) {
     Table by_thread({"share", "<thread", "id"});
     for (std::size_t i = 0; i < std::min<std::size_t>(8, threads.size()); ++i)
@@ -160,6 +233,9 @@ std::string cpu_text(const ordered_json& section, int width) {
                      visible(word(threads[i], "name")), format("{:.0f}", number(threads[i], "thread"))});
     out += "           threads\n" + by_thread.text();
   }
+  if (section.contains("waits")) out += waits_text(section["waits"], width);
+  for (std::size_t i = 0; i < headline.next.size(); ++i)
+    out += wrapped(i == 0 ? "next" : "", headline.next[i], width);
   return out;
 }
 
@@ -180,14 +256,19 @@ std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& t
   if (root.samples <= 0) return {};
   const double height = kRow * double(std::min(root.depth(), kDepth)) + 34;
   std::string boxes;
-  draw(format("all: {:.0f} samples", root.samples), root, 0, 0, kWidth / root.samples, height, root.samples,
-       boxes);
+  const auto named = [&](const char* key, const char* otherwise) {
+    const std::string name = word(section, key);
+    return name.empty() ? std::string(otherwise) : text::escape_markup(name);
+  };
+  const std::string unit = named("unit", "samples");
+  draw(format("all: {:.0f} {}", root.samples, unit), root, 0, 0, kWidth / root.samples, height, root.samples,
+       unit, boxes);
   return format(
       "<svg xmlns='http://www.w3.org/2000/svg' class='flame' viewBox='0 0 1200 {:.0f}' "
       "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
-      "font-size='13'>{}: "
-      "processor time</text>\n{}</svg>\n",
-      height + 4, text::escape_markup(fitted(title, 90)), boxes);
+      "font-size='13' fill='currentColor'>{}: "
+      "{}</text>\n{}</svg>\n",
+      height + 4, text::escape_markup(fitted(title, 90)), named("title", "processor time"), boxes);
 }
 
 }  // namespace cgp::profile

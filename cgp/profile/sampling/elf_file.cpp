@@ -84,6 +84,8 @@ struct ElfFile::Impl {
   std::string_view names;
   std::unique_ptr<Impl> debug;
 
+  const Symbol* symbol_at(std::uint64_t address) const;
+
   bool read() {
     const auto header = file.at<Elf64_Ehdr>(0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -162,13 +164,29 @@ std::uint64_t ElfFile::address_of(std::uint64_t offset) const {
   return 0;
 }
 
-std::string_view ElfFile::function_at(std::uint64_t address) const {
-  const auto& all = impl_->symbols;
+ElfFile::Section ElfFile::section(std::string_view name) const {
+  for (const auto& s : impl_->sections)
+    if (text_at(impl_->names, s.sh_name) == name) return {s.sh_addr, impl_->content(s)};
+  return {};
+}
+
+const Symbol* ElfFile::Impl::symbol_at(std::uint64_t address) const {
+  const auto& all = symbols;
   const auto next = std::upper_bound(all.begin(), all.end(), address,
                                      [](std::uint64_t a, const Symbol& s) { return a < s.begin; });
-  if (next == all.begin()) return {};
+  if (next == all.begin()) return nullptr;
   const Symbol& s = *std::prev(next);
-  return address < s.end ? s.name : std::string_view{};
+  return address < s.end ? &s : nullptr;
+}
+
+std::string_view ElfFile::function_at(std::uint64_t address) const {
+  const auto* s = impl_->symbol_at(address);
+  return s ? s->name : std::string_view{};
+}
+
+std::pair<std::uint64_t, std::uint64_t> ElfFile::range_at(std::uint64_t address) const {
+  const auto* s = impl_->symbol_at(address);
+  return s ? std::pair{s->begin, s->end} : std::pair<std::uint64_t, std::uint64_t>{};
 }
 
 std::map<std::uint64_t, SourceLine> ElfFile::lines_at(const std::vector<std::uint64_t>& addresses) const {

@@ -26,8 +26,16 @@ class ElfFile {
 
   /// Where the loader puts what is at `offset` of the file, before relocation; 0: nowhere.
   std::uint64_t address_of(std::uint64_t offset) const;
+  struct Section {
+    std::uint64_t address = 0;  ///< before relocation
+    std::string_view bytes;
+  };
+  /// Empty where there is none.
+  Section section(std::string_view name) const;
   /// The function that has `address`, as it is written in the table; empty: none.
   std::string_view function_at(std::uint64_t address) const;
+  /// Its first byte, and the one behind its last; 0 and 0: none.
+  std::pair<std::uint64_t, std::uint64_t> range_at(std::uint64_t address) const;
   /// The lines of those of `addresses` (ascending) that a line table has.
   std::map<std::uint64_t, SourceLine> lines_at(const std::vector<std::uint64_t>& addresses) const;
 

@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/process.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/sampling/unwind.h"
 #include "cgp/profile/view/document.h"
 #include "cgp/profile/view/report_html.h"
 #include "cgp/profile/view/screen.h"
@@ -22,9 +25,9 @@ using testing::HasSubstr;
 namespace {
 
 #ifdef CGP_PLANTED_LOOP
-CpuProfile sampled(const std::vector<std::string>& arguments) {
+CpuProfile sampled(const std::vector<std::string>& arguments, const char* program = CGP_PLANTED_LOOP) {
   CpuSampler sampler(999);
-  std::vector<std::string> command{CGP_PLANTED_LOOP};
+  std::vector<std::string> command{program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const auto run = measure::run_process(command);
   EXPECT_TRUE(run.ok()) << run.describe();
@@ -48,7 +51,7 @@ TEST(sampling, functions_have_their_shares_and_lines) {
   const double both = double(hot->self + turn->self);
   EXPECT_NEAR(double(hot->self) / both, 0.75, 0.07);
   EXPECT_GT(both / double(p.samples), 0.9);
-  EXPECT_GT(double(main->total) / double(p.samples), 0.9) << "callers are found by frame pointers";
+  EXPECT_GT(double(main->total) / double(p.samples), 0.9) << "callers are found";
   ASSERT_FALSE(hot->lines.empty());
   EXPECT_THAT(hot->lines[0].at.file, HasSubstr("planted_loop.cpp"));
   const std::string source = read_file(hot->lines[0].at.file);
@@ -58,6 +61,43 @@ TEST(sampling, functions_have_their_shares_and_lines) {
   const std::string seconds = to_json(p)["clock"];
   EXPECT_THAT(seconds, HasSubstr("cpu-clock"));
 }
+
+TEST(sampling, waits_have_the_function_that_waited) {
+  CpuSampler sampler(999, true);
+  const auto run = measure::run_process({CGP_PLANTED_LOOP, "100000", "sleep"});
+  EXPECT_TRUE(run.ok()) << run.describe();
+  const CpuProfile p = analyse(sampler.stop());
+  if (!p.absent.empty() || !p.waits_watched) GTEST_SKIP() << p.absent << p.waits_absent;
+  std::uint64_t slept = 0, all = 0;
+  for (const auto& [stack, ns] : p.waits) {
+    all += ns;
+    if (stack.find(";planted::wait;") != stack.npos) slept += ns;
+  }
+  EXPECT_GT(double(slept) * 1e-9, 0.099) << "it sleeps 20 times for 5 ms";
+  EXPECT_LT(double(slept) * 1e-9, 0.25);
+  const auto j = to_json(p);
+  EXPECT_THAT(cpu_text(j, 120), HasSubstr("planted::wait < main"));
+  EXPECT_THAT(cpu_flamegraph_svg(j["waits"], "t"), HasSubstr(": waiting"));
+  std::uint64_t working = 0;
+  for (const auto& [stack, samples] : p.folded) working += samples;
+  EXPECT_EQ(working, p.samples) << "waits are no samples of work";
+}
+
+#if defined(__x86_64__)
+TEST(sampling, callers_of_code_without_frame_pointers_are_found) {
+  const CpuProfile p = sampled({"600000"}, CGP_PLANTED_LOOP_TABLES);
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  const auto *main = find(p, "main"), *work = find(p, "planted::work");
+  ASSERT_TRUE(main && work) << cpu_text(to_json(p), 120);
+  EXPECT_GT(double(main->total) / double(p.samples), 0.9);
+  EXPECT_GT(double(work->total) / double(p.samples), 0.9);
+  EXPECT_EQ(p.cut, 0u);
+  std::uint64_t whole = 0;
+  for (const auto& [stack, samples] : p.folded)
+    if (stack.find(";main;planted::work;planted::") != stack.npos) whole += samples;
+  EXPECT_GT(double(whole) / double(p.samples), 0.9);
+}
+#endif
 
 TEST(sampling, threads_are_told_apart) {
   const CpuProfile p = sampled({"600000", "two"});
@@ -98,6 +138,47 @@ TEST(sampling, damaged_line_tables_end_quietly) {
   }
 }
 
+/// A table of one function that pushes rbp at 2 and moves it at 5, as gcc writes it.
+std::string planted_table() {
+  const auto u32 = [](std::uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
+  const std::string cie =
+      u32(0) + std::string("\1zR\0\1\x78\x10\1\x1b", 9) + std::string("\x0c\7\x08\x90\1\0\0", 7);
+  const std::string program("\x42\x0e\x10\x86\2\x43\x0d\6\0\0\0", 11);
+  const std::size_t at = 4 + cie.size() + 4;  // of the pointer to its CIE
+  const std::string fde = u32(std::uint32_t(at)) + u32(std::uint32_t(0x2000 - (0x1000 + at + 4))) +
+                          u32(0x40) + std::string(1, '\0') + program;
+  return u32(std::uint32_t(cie.size())) + cie + u32(std::uint32_t(fde.size())) + fde + u32(0);
+}
+
+TEST(sampling, an_unwind_table_gives_the_caller_at_every_instruction) {
+  const std::string bytes = planted_table();
+  UnwindTable table(bytes, 0x1000);
+  ASSERT_FALSE(table.empty());
+  const std::uint64_t words[] = {11, 22, 33, 44};
+  const StackBytes stack{0x7000, {reinterpret_cast<const char*>(words), sizeof words}};
+  const auto step = [&](std::uint64_t pc, std::uint64_t sp, std::uint64_t bp) {
+    Registers r;
+    r.set(Registers::kStack, sp), r.set(Registers::kFrame, bp), r.set(Registers::kInstruction, pc);
+    const Step s = table.step(pc, r, stack);
+    return std::tuple{s, r.value[Registers::kInstruction], r.value[Registers::kStack],
+                      r.value[Registers::kFrame]};
+  };
+  EXPECT_EQ(step(0x2000, 0x7000, 5), (std::tuple{Step::caller, 11u, 0x7008u, 5u})) << "before the push";
+  EXPECT_EQ(step(0x2002, 0x7000, 5), (std::tuple{Step::caller, 22u, 0x7010u, 11u})) << "behind it";
+  EXPECT_EQ(step(0x2010, 0x6000, 0x7008), (std::tuple{Step::caller, 33u, 0x7018u, 22u})) << "by rbp";
+  EXPECT_EQ(std::get<0>(step(0x2000, 0x7020, 5)), Step::cut);
+  EXPECT_EQ(std::get<0>(step(0x2040, 0x7000, 5)), Step::unknown) << "behind the function";
+  SplitMix64 random(7);
+  for (int trial = 0; trial < 20000; ++trial) {  // damaged tables end quietly
+    std::string damaged = bytes;
+    for (int i = 0; i < 1 + trial % 4; ++i) damaged[random.next() % damaged.size()] = char(random.next());
+    UnwindTable other(damaged, 0x1000);
+    Registers r;
+    r.set(Registers::kStack, 0x7000), r.set(Registers::kFrame, 0x7008);
+    other.step(0x2000 + random.next() % 0x40, r, stack);
+  }
+}
+
 TEST(sampling, a_file_keeps_the_stacks_seen_most) {
   CpuProfile p;
   p.rate = 1000;
@@ -107,6 +188,84 @@ TEST(sampling, a_file_keeps_the_stacks_seen_most) {
   EXPECT_EQ(j["folded"].size(), 4000u);
   EXPECT_EQ(j["folded"][0]["samples"], 100);
   EXPECT_EQ(j["folded_left_out"], 1000);
+}
+
+#ifdef CGP_PLANTED_LOOP
+TEST(sampling, the_hot_line_and_its_machine_code_are_shown) {
+  CpuProfile p = sampled({"400000"});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  annotate(p);
+  Document d = new_document("binary", "prog");
+  d.more["cpu_samples"] = to_json(p);
+  const auto& hot = d.more["cpu_samples"]["functions"][0];
+  const std::string text = cpu_text(d.more["cpu_samples"], 120), html = report_html({d}, "t");
+  EXPECT_THAT(text, HasSubstr("ONE FUNCTION: planted::hot_loop takes"));
+  EXPECT_THAT(text, HasSubstr("// hot"));
+  EXPECT_THAT(html, HasSubstr("<b>"));
+  EXPECT_THAT(html, HasSubstr("// hot"));
+  if (hot["assembly"].contains("absent")) GTEST_SKIP() << hot["assembly"];
+  std::uint64_t samples = 0;
+  for (const auto& row : hot["assembly"]["rows"]) samples += row["samples"].get<std::uint64_t>();
+  EXPECT_EQ(samples, hot["self"].get<std::uint64_t>()) << "each sample lies on an instruction";
+  EXPECT_THAT(text, HasSubstr("imul"));
+}
+#endif
+
+TEST(sampling, sentences_fit_a_terminal_of_80_columns) {
+  CpuProfile p;
+  p.rate = 100, p.samples = 100, p.threads = {{1, 1, "", 100}};
+  p.functions = {{"f", "a", 60, 60, {{{"/a.cpp", 3}, 60}}}, {"__sin_fma", "libm.so.6", 40, 40, {}}};
+  for (const auto& line : text::split(cpu_text(to_json(p), 80), '\n')) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(sampling, the_headline_follows_from_the_samples) {
+  const auto of = [](std::vector<HotFunction> functions, double wall,
+                     std::vector<HotThread> threads = {{1, 1, "", 100}}) {
+    CpuProfile p;
+    p.rate = 100, p.samples = 100, p.functions = std::move(functions), p.threads = std::move(threads);
+    const auto h = headline_of(to_json(p), wall);
+    EXPECT_EQ(h.next.size(), 3u);
+    return h.bound_by.substr(0, h.bound_by.find(':'));
+  };
+  EXPECT_EQ(of({{"f", "a", 90, 90, {}}}, 1), "ONE FUNCTION");
+  EXPECT_EQ(of({{"f", "a", 90, 90, {}}}, 10), "WAITING") << "one second of work in ten";
+  EXPECT_EQ(of({{"f", "a", 50, 50, {}}, {"clear_page", "[kernel]", 40, 40, {}}}, 1), "OPERATING SYSTEM");
+  EXPECT_EQ(of({{"f", "a", 70, 70, {}}, {"_int_malloc", "libc.so.6", 20, 20, {}}}, 1), "ALLOCATION");
+  EXPECT_EQ(of({{"f", "a", 70, 70, {}}, {"__memmove_avx", "libc.so.6", 20, 20, {}}}, 1), "COPIES");
+  EXPECT_EQ(of({{"f", "a", 80, 80, {}}, {"pthread_mutex_lock", "libc.so.6", 12, 12, {}}}, 1), "LOCKS");
+  EXPECT_EQ(of({{"f", "a", 60, 60, {}}, {"__sin_fma", "libm.so.6", 40, 40, {}}}, 1), "MATHEMATICS");
+  EXPECT_EQ(of({{"f", "a", 30, 30, {}}, {"g", "a", 30, 30, {}}}, 1), "FLAT");
+  EXPECT_EQ(of({{"f", "a", 30, 30, {}}, {"g", "a", 30, 30, {}}}, 1, {{1, 1, "", 95}, {1, 2, "", 5}}),
+            "ONE THREAD");
+  EXPECT_TRUE(headline_of({{"samples", 0}}, 1).bound_by.empty());
+}
+
+TEST(sampling, colours_of_reports_have_contrast) {
+  const auto luminance = [](const std::string& hex) {  // WCAG 2.1
+    double sum = 0;
+    const double weights[] = {0.2126, 0.7152, 0.0722};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double c = double(std::stoi(hex.substr(1 + 2 * i, 2), nullptr, 16)) / 255;
+      sum += weights[i] * (c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+  };
+  const auto contrast = [&](const std::string& a, const std::string& b) {
+    const double x = luminance(a), y = luminance(b);
+    return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+  };
+  EXPECT_NEAR(contrast("#ffffff", "#000000"), 21, 1e-9);
+  int checked = 0;
+  for (const auto& ground : report_colours()) {
+    if (std::string(ground.name) != "paper" && std::string(ground.name) != "hot") continue;
+    for (const auto& ink : report_colours())
+      if (ink.text) {
+        EXPECT_GE(contrast(ink.light, ground.light), 4.5) << ink.name << " on " << ground.name;
+        EXPECT_GE(contrast(ink.dark, ground.dark), 4.5) << ink.name << " on " << ground.name << ", dark";
+        ++checked;
+      }
+  }
+  EXPECT_EQ(checked, 6);
 }
 
 TEST(sampling, views_show_what_is_there) {

@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/measure/plausible.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/view/table.h"
 
@@ -69,6 +70,18 @@ bool is_launch(const Activity& a) {
   return a.kind == Activity::Kind::api && a.name.find("Launch") != std::string::npos;
 }
 
+/// An event that cannot have happened.
+struct Impossible {
+  std::string why;
+};
+
+/// As nsys and PyTorch name copies and sets; no kernel has such a name.
+bool is_named_as_copy(const std::string& name) {
+  for (const char* begin : {"[CUDA memcpy", "[CUDA memset", "Memcpy ", "Memset "})
+    if (name.rfind(begin, 0) == 0) return true;
+  return false;
+}
+
 struct TraceReader {
   Timeline& t;
   std::map<int, std::string> names;
@@ -81,6 +94,9 @@ struct TraceReader {
     Activity a;
     a.kind = kind;
     a.start = j.at("t0"), a.end = j.at("t1");
+    if (a.end < a.start) throw Impossible{cat("it ends at ", a.end, " ns, before it begins at ", a.start)};
+    constexpr std::uint64_t kLongest = 30ull * 24 * 3600 * 1'000'000'000;
+    if (a.end - a.start > kLongest) throw Impossible{cat("it lasts ", double(a.end - a.start) * 1e-9, " s")};
     a.device = j.value("dev", 0u), a.stream = j.value("stream", 0u), a.correlation = j.value("corr", 0u);
     a.bytes = j.value("bytes", std::uint64_t(0));
     return a;
@@ -90,6 +106,10 @@ struct TraceReader {
     a.name = j.contains("n") ? names[j["n"].get<int>()] : j.value("name", "");
     a.graph = j.value("graph", 0u);
     a.grid = j.at("grid").get<measure::Triple>(), a.block = j.at("block").get<measure::Triple>();
+    for (const auto& [metric, size] :
+         {std::pair{Metric::grid_dimensions, a.grid}, {Metric::block_dimensions, a.block}})
+      if (const auto why = measure::implausible(metric, size); !why.empty()) throw Impossible{why};
+    if (is_named_as_copy(a.name)) throw Impossible{cat("\"", a.name, "\" is a copy, recorded as a kernel")};
     a.registers = j.value("regs", 0u), a.static_shared = j.value("smem_static", 0u);
     a.dynamic_shared = j.value("smem_dyn", 0u), a.local_bytes = j.value("lmem_thread", 0u);
     t.activities.push_back(std::move(a));
@@ -112,7 +132,8 @@ struct TraceReader {
     if (op == 1) t.jit_loaded = true;
     if (op != 3) return;
     t.jit_compiled = true;
-    t.jit_ms += double(j.at("t1").get<std::uint64_t>() - j.at("t0").get<std::uint64_t>()) * 1e-6;
+    const Activity compiled = timed(j, Activity::Kind::api);
+    t.jit_ms += compiled.us() * 1e-3;
   }
   void range(const json& j) {
     RangeRow r;
@@ -150,9 +171,7 @@ struct TraceReader {
     }
     if (ev == "limit") return void(t.counted_only = j.value("launches", std::uint64_t(0)));
     if (ev == "dropped") return void(t.dropped += j.value("n", std::uint64_t(0)));
-    if (ev == "overhead")
-      return void(t.overhead_ms +=
-                  double(j.at("t1").get<std::uint64_t>() - j.at("t0").get<std::uint64_t>()) * 1e-6);
+    if (ev == "overhead") return void(t.overhead_ms += timed(j, Activity::Kind::api).us() * 1e-3);
     if (ev == "error") return t.errors.push_back(cat(j.value("where", ""), ": ", j.value("text", "")));
     if (ev == "memcpy") {
       Activity a = timed(j, Activity::Kind::copy);
@@ -212,9 +231,11 @@ void read_events(const std::string& text, Timeline& into) {
     } catch (const json::exception& e) {
       const bool cut_off = i + 1 == lines.size();
       if (!cut_off && bad++ < 3) into.errors.push_back(cat("line ", i + 1, " is no event: ", e.what()));
+    } catch (const Impossible& e) {
+      if (bad++ < 3) into.errors.push_back(cat("the event of line ", i + 1, " is left out: ", e.why));
     }
   }
-  if (bad > 3) into.errors.push_back(cat(bad - 3, " more lines are no events"));
+  if (bad > 3) into.errors.push_back(cat(bad - 3, " more lines are no events or cannot have happened"));
   if (reader.first_window < into.windows.size()) {
     for (const auto& a : into.activities) reader.last = std::max(reader.last, a.end);
     for (std::size_t i = reader.first_window; i < into.windows.size(); ++i) {

@@ -206,21 +206,23 @@ std::string timeline_svg(const Timeline& t, int width) {
   int n = 0;
   for (auto& [name, index] : rows) index = n++;
   const double scale = double(width - 150) / double(last - first);
-  std::string out =
-      format("<svg viewBox='0 0 {} {}' font-size='11' font-family='ui-monospace,monospace' role='img'>",
-             width, 30 + n * 26);
+  std::string out = format(
+      "<svg class='timeline' tabindex='0' viewBox='0 0 {} {}' font-size='11' "
+      "font-family='ui-monospace,monospace' role='img'>",
+      width, 30 + n * 26);
   for (const auto& [name, index] : rows) out += format("<text x='4' y='{}'>{}</text>", 34 + index * 26, name);
-  std::map<int, double> drawn;  // boxes thinner than a pixel on top of each other are drawn once
+  // Boxes on top of each other are drawn once: thinner than a pixel where there are many, else than what zooming shows.
+  const double least = t.activities.size() > 20000 ? 0.5 : 0.01;
+  std::map<int, double> drawn;
   for (const auto& a : t.activities) {
     if (a.kind == Activity::Kind::sync) continue;
     const int row = rows[row_of(a)];
-    const double x = 145 + double(a.start - first) * scale,
-                 w = std::max(0.6, double(a.end - a.start) * scale);
-    if (x + w < drawn[row] + 0.5) continue;
+    const double x = 145 + double(a.start - first) * scale, w = double(a.end - a.start) * scale;
+    if (x + w < drawn[row] + least) continue;
     drawn[row] = x + w;
-    out += format("<rect x='{:.1f}' y='{}' width='{:.1f}' height='20' fill='{}'><title>{} {}</title></rect>",
-                  x, 20 + row * 26, w, colour(shown(a), a.on_gpu()), text::escape_markup(shown(a)),
-                  time_text(a.us()));
+    out += format("<rect x='{:.2f}' y='{}' width='{:.2f}' height='20' fill='{}'><title>{} {}</title></rect>",
+                  x, 20 + row * 26, std::max(0.05, w), colour(shown(a), a.on_gpu()),
+                  text::escape_markup(shown(a)), time_text(a.us()));
   }
   out += format("<text x='145' y='12'>0</text><text x='{}' y='12' text-anchor='end'>{}</text></svg>",
                 width - 4, time_text(double(last - first) * 1e-3));

@@ -12,6 +12,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/profile/measure/plausible.h"
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/measure/system.h"
 #include "cgp/profile/view/table.h"
@@ -68,18 +69,25 @@ measure::Value value_of(const measure::MetricInfo& info, const ordered_json& v) 
   return v.get<std::map<std::string, std::uint64_t>>();
 }
 
-measure::MetricSet metrics_from(const ordered_json& all) {
+/// What cannot be is absent then, with a note.
+measure::MetricSet metrics_from(const ordered_json& all, std::vector<std::string>& notes) {
   measure::MetricSet m;
   for (const auto& [name, r] : all.items()) {
     const measure::MetricInfo* info = measure::find_metric(name);
     if (!info) continue;  // of a newer version
-    if (r.contains("value") && !r["value"].is_null())
+    const std::string unit = r.value("unit", std::string(info->unit));
+    if (!r.contains("value") || r["value"].is_null())
+      m.absent(info->id, r.value("absent", measure::Reading().why_absent));
+    else if (unit != info->unit)
+      m.remove(info->id, cat("the file gives it in \"", unit, "\", not in \"", info->unit, "\""));
+    else
       m.set(info->id, value_of(*info, r["value"]),
             measure::parse_source(r.value("source", "")).value_or(measure::Source::measured),
             r.value("from", ""));
-    else
-      m.absent(info->id, r.value("absent", measure::Reading().why_absent));
+    if (r.contains("value") && !r["value"].is_null() && !m.has(info->id))
+      notes.push_back(cat("the file's ", name, " is left out: ", m[info->id].why_absent));
   }
+  for (auto& why : measure::remove_contradictions(m)) notes.push_back(std::move(why));
   return m;
 }
 
@@ -114,7 +122,7 @@ ordered_json to_json(const KernelUse& k) {
   return j;
 }
 
-KernelUse kernel_from(const ordered_json& j) {
+KernelUse kernel_from(const ordered_json& j, std::vector<std::string>& notes) {
   KernelUse k;
   k.name = j.at("name");
   k.launches = j.value("launches", std::uint64_t(0));
@@ -125,8 +133,31 @@ KernelUse kernel_from(const ordered_json& j) {
   k.local_bytes = j.value("local_bytes_per_thread", std::uint64_t(0));
   k.us = j.value("us", std::vector<double>{});
   k.counters = j.value("counters", std::map<std::string, double>{});
-  if (j.contains("metrics")) k.metrics = metrics_from(j["metrics"]);
+  if (j.contains("metrics")) k.metrics = metrics_from(j["metrics"], notes);
   return k;
+}
+
+/// The time and the number of samples that a profile states are those of its samples.
+void check_samples(const Document& d, measure::MetricSet& m, std::vector<std::string>& notes) {
+  double least = INFINITY, most = 0;
+  std::size_t count = 0;
+  for (const auto& s : d.samples) {
+    if (s.unit != "us" || s.values.empty()) continue;
+    const auto [low, high] = std::minmax_element(s.values.begin(), s.values.end());
+    least = std::min(least, *low), most = std::max(most, *high), count += s.values.size();
+  }
+  const auto remove = [&](Metric metric, const std::string& why) {
+    m.remove(metric, why);
+    notes.push_back(why);
+  };
+  if (count == 0) return;
+  if (m.has(Metric::wall_clock_time_us))
+    if (const double us = m[Metric::wall_clock_time_us].number(); us < 0.99 * least || us > 1.01 * most)
+      remove(Metric::wall_clock_time_us,
+             cat("wall_clock_time_us (", us, " us) lies outside its samples, ", least, " to ", most, " us"));
+  if (m.has(Metric::samples) && m[Metric::samples].number() > double(count))
+    remove(Metric::samples,
+           cat("samples (", m[Metric::samples].number(), ") are more than the ", count, " that are there"));
 }
 
 const std::vector<std::string>& known_keys() {
@@ -189,6 +220,10 @@ ordered_json to_json(const measure::MetricSet& m) {
 }
 
 ordered_json to_json(const Document& d) {
+  auto metrics = d.metrics;
+  auto notes = d.notes;
+  for (auto& why : measure::remove_contradictions(metrics)) notes.push_back(std::move(why));
+  check_samples(d, metrics, notes);
   ordered_json j = {{"schema", kSchema},
                     {"version", "2.1"},
                     {"kind", d.kind},
@@ -197,7 +232,7 @@ ordered_json to_json(const Document& d) {
                     {"time", d.time},
                     {"machine_key", d.machine_key},
                     {"machine", d.machine},
-                    {"metrics", to_json(d.metrics)}};
+                    {"metrics", to_json(metrics)}};
   j["samples"] = ordered_json::array();
   for (const auto& s : d.samples) {
     j["samples"].push_back(
@@ -215,7 +250,7 @@ ordered_json to_json(const Document& d) {
                           {"evidence", w.evidence},
                           {"advice", w.advice},
                           {"source", measure::name(w.source)}});
-  j["notes"] = d.notes;
+  j["notes"] = notes;
   for (const auto& [key, value] : d.more.items()) j[key] = value;
   return j;
 }
@@ -235,23 +270,30 @@ Document from_json(const ordered_json& j, const std::string& origin) {
     d.command = j.value("command", std::vector<std::string>{});
     d.time = j.value("time", ""), d.machine_key = j.value("machine_key", "");
     if (j.contains("machine")) d.machine = j["machine"];
-    d.metrics = metrics_from(j.at("metrics"));
+    std::vector<std::string> wrong;
+    d.metrics = metrics_from(j.at("metrics"), wrong);
     for (const auto& s : j.value("samples", ordered_json::array())) {
       d.samples.push_back({s.at("name"), s.value("unit", ""), s.at("values").get<std::vector<double>>(),
                            s.value("processes", std::vector<std::size_t>{})});
       const auto& of = d.samples.back();
+      for (double v : of.values)
+        if (of.unit == "us" && !(v > 0))
+          refuse(cat("the samples \"", of.name, "\" have a time of ", v, " us"));
       std::size_t counted = 0;
       bool some = true;
       for (std::size_t n : of.processes) some = some && n > 0 && n <= of.values.size(), counted += n;
       if (!of.processes.empty() && (!some || counted != of.values.size()))
         refuse(cat("the samples \"", of.name, "\" are not as many as their processes have"));
     }
-    for (const auto& k : j.value("kernels", ordered_json::array())) d.kernels.push_back(kernel_from(k));
+    for (const auto& k : j.value("kernels", ordered_json::array()))
+      d.kernels.push_back(kernel_from(k, wrong));
     for (const auto& w : j.value("waste", ordered_json::array()))
       d.waste.push_back({w.value("kind", ""), w.value("title", ""), w.value("kernel", ""),
                          w.value("evidence", ""), w.value("advice", ""), w.value("impact_pct", 0.0),
                          measure::parse_source(w.value("source", "")).value_or(measure::Source::counted)});
     d.notes = j.value("notes", std::vector<std::string>{});
+    check_samples(d, d.metrics, wrong);
+    d.notes.insert(d.notes.end(), wrong.begin(), wrong.end());
   } catch (const nlohmann::json::exception& e) {
     refuse(e.what());
   }

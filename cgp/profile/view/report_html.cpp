@@ -12,7 +12,7 @@
 #include "cgp/profile/roofline/peaks.h"
 #include "cgp/profile/roofline/prediction.h"
 #include "cgp/profile/roofline/roofline_points.h"
-#include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
@@ -23,29 +23,45 @@ namespace {
 using fmt::format;
 using measure::Metric;
 
-constexpr const char* kStyle =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem "
-    "auto;padding:0 "
-    "1rem;color:#1b1b1b;background:#fff;overflow-wrap:anywhere}"
-    "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid "
-    "#ddd;margin-top:2.2rem}h3{font-size:1rem;margin-bottom:.3rem}"
-    "table{border-collapse:collapse;margin:.5rem 0;display:block;max-width:100%;overflow-x:auto}td,th{"
-    "padding:.15rem .7rem;border-bottom:1px solid "
-    "#eee;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td.s{white-space:normal;min-"
-    "width:"
-    "14rem}"
-    "td:first-child,th:first-child{text-align:left}.l{text-align:left}svg{max-width:100%;height:auto}code{"
-    "font:13px ui-monospace,monospace}"
-    ".s{color:#666;font-size:.85rem}.w{border-left:4px solid #d9822b;padding:.1rem .8rem;margin:.5rem "
-    "0}details{margin:.6rem 0}"
-    "summary{cursor:pointer}input{font:inherit;padding:.2rem .5rem;width:18rem}"
-    "@media(prefers-color-scheme:dark){body{background:#161616;color:#e6e6e6}svg{background:#f7f7f7}td,th{"
-    "border-color:#333}h2{border-color:#444}.s{color:#aaa}}";
+constexpr ReportColour kColours[] = {
+    {"ink", "#1b1b1b", "#e6e6e6", true},   {"paper", "#ffffff", "#161616", false},
+    {"quiet", "#5a5a5a", "#aaaaaa", true}, {"rule", "#dddddd", "#444444", false},
+    {"mark", "#8a4b00", "#f0b060", true},  {"hot", "#fde2c4", "#4a2a08", false},
+};
+
+std::string style() {
+  const auto variables = [](const char* ReportColour::*value) {
+    std::string out;
+    for (const auto& c : kColours) out += format("--{}:{};", c.name, c.*value);
+    return out;
+  };
+  return ":root{color-scheme:light dark;" + variables(&ReportColour::light) +
+         "}@media(prefers-color-scheme:dark){:root{" + variables(&ReportColour::dark) +
+         "}svg:not(.flame){background:#f7f7f7;color:#1b1b1b}}"
+         "body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 "
+         "1rem;color:var(--ink);"
+         "background:var(--paper);overflow-wrap:anywhere}"
+         "h1{font-size:1.6rem}h2{font-size:1.25rem;border-bottom:1px solid var(--rule);margin-top:2.2rem}"
+         "h3{font-size:1rem;margin-bottom:.3rem}"
+         "table{border-collapse:collapse;margin:.5rem 0;display:block;max-width:100%;overflow-x:auto}"
+         "td,th{padding:.15rem .7rem;border-bottom:1px solid "
+         "var(--rule);text-align:right;font-variant-numeric:tabular-nums;"
+         "white-space:nowrap}td.s{white-space:normal;min-width:14rem}"
+         "td:first-child,th:first-child{text-align:left}.l{text-align:left}svg{max-width:100%;height:auto}"
+         "code,pre{font:13px/1.35 ui-monospace,monospace}.s{color:var(--quiet);font-size:.85rem}"
+         ".w{border-left:4px solid var(--mark);padding:.1rem .8rem;margin:.5rem 0}details{margin:.6rem 0}"
+         "summary{cursor:pointer}input{font:inherit;padding:.2rem .5rem;width:18rem}"
+         ".head{font-weight:600;color:var(--mark)}"
+         "pre.code{overflow-x:auto;border:1px solid var(--rule);padding:.4rem}pre.code "
+         "i{font-style:normal;color:var(--quiet)}"
+         "pre.code b{display:block;font-weight:inherit;background:var(--hot)}"
+         "svg.timeline{overflow:hidden}svg:focus-visible,g:focus-visible{outline:2px solid var(--mark)}";
+}
 constexpr const char* kScript =
     "document.querySelectorAll('input.f').forEach(i=>i.oninput=()=>{const q=i.value.toLowerCase();"
     "i.parentNode.querySelectorAll('tbody "
     "tr').forEach(r=>r.hidden=!r.textContent.toLowerCase().includes(q))});"
-    // A box of a flame graph that is clicked takes the whole width, its callers with it.
+    // A box of a flame graph that is clicked takes the whole width, its callers with it. Escape shows all.
     "document.querySelectorAll('svg.flame').forEach(s=>{const all=[...s.querySelectorAll('g')].map(g=>{const "
     "r=g.querySelector('rect');return{g,r,x:+r.getAttribute('x')-10,w:+r.getAttribute('width')+.4,y:+r."
     "getAttribute('y'),name:g.querySelector('title').textContent.split(': ')[0]}});all.forEach(c=>{c.g.style."
@@ -55,9 +71,33 @@ constexpr const char* kScript =
     "setAttribute('width',Math.max(.3,w-.4));let "
     "t=b.g.querySelector('text');if(!t){t=document.createElementNS("
     "'http:/'+'/www.w3.org/2000/"
-    "svg','text');t.setAttribute('y',b.y+13);b.g.append(t)}t.setAttribute('x',13+x);"
+    "svg','text');t.setAttribute('y',b.y+13);t.setAttribute('fill','#1b1b1b');b.g.append(t)}t.setAttribute('"
+    "x',13+x);"
     "const "
-    "n=Math.floor((w-6)/6.6);t.textContent=n<4?'':b.name.length>n?b.name.slice(0,n-2)+'..':b.name})}})});";
+    "n=Math.floor((w-6)/6.6);t.textContent=n<4?'':b.name.length>n?b.name.slice(0,n-2)+'..':b.name})}});"
+    "s.addEventListener('keydown',e=>{const g=e.target.closest('g');if((e.key=='Enter'||e.key==' "
+    "')&&g)g.onclick();"
+    "else if(e.key=='Escape')all[0].g.onclick();else return;e.preventDefault()})});"
+    // A timeline: the wheel, + and - zoom, dragging and the arrows move, 0 and Escape show all.
+    "document.querySelectorAll('svg.timeline').forEach(s=>{const "
+    "all=[...s.querySelectorAll('rect')].map(r=>({r,x:+r.getAttribute('x')-145,w:+r.getAttribute('width')})),"
+    "full=s.viewBox.baseVal.width-150;let k=1,o=0;const show=()=>{k=Math.min(1e5,Math.max(1,k));"
+    "o=Math.min(full-full/k,Math.max(0,o));all.forEach(b=>{const "
+    "x=Math.max(0,(b.x-o)*k),e=Math.min(full,(b.x+b.w-o)*k);"
+    "b.r.style.display=e<0||x>full?'none':'';b.r.setAttribute('x',145+x);b.r.setAttribute('width',Math.max(."
+    "6,e-x))})},"
+    "zoom=(f,at)=>{o+=at/k-at/(k*f);k=k*f;if(k<1)k=1;show()},place=e=>{const "
+    "b=s.getBoundingClientRect();return "
+    "Math.max(0,(e.clientX-b.left)*s.viewBox.baseVal.width/b.width-145)};show();"
+    "s.addEventListener('wheel',e=>{if(!e.ctrlKey&&k==1&&e.deltaY>0)return;e.preventDefault();zoom(e.deltaY<"
+    "0?1.25:.8,place(e))},"
+    "{passive:false});let "
+    "from=null;s.onpointerdown=e=>{from=place(e)};s.onpointermove=e=>{if(from==null||!e.buttons)return;"
+    "const p=place(e);o+=(from-p)/k;from=p;show()};s.onkeydown=e=>{const step=full/k/5;"
+    "if(e.key=='+'||e.key=='=')zoom(1.5,full/2);else if(e.key=='-')zoom(1/1.5,full/2);else "
+    "if(e.key=='ArrowLeft')o-=step;"
+    "else if(e.key=='ArrowRight')o+=step;else if(e.key=='0'||e.key=='Escape')k=1,o=0;else "
+    "return;e.preventDefault();show()}});";
 
 /// Every sample as a stroke over its empirical distribution.
 std::string distribution_svg(const Samples& s) {
@@ -193,7 +233,40 @@ std::string ceilings_html(const Document& d) {
          rows + "</tbody></table>";
 }
 
-/// Where the processor's time went: the flame graph and the functions.
+std::string headline_html(const Headline& h) {
+  if (h.bound_by.empty()) return {};
+  std::string out = format("<p class='head'>{}</p><ol>", text::escape_markup(h.bound_by));
+  for (const auto& n : h.next) out += format("<li>{}</li>", text::escape_markup(n));
+  return out + "</ol>";
+}
+
+/// Lines of source or machine code with their share of the function's samples; the hottest are marked.
+std::string code_html(const nlohmann::ordered_json& f, const char* part, const char* key, const char* title) {
+  if (!f.contains(part)) return {};
+  const auto text_in = [](const nlohmann::ordered_json& j, const char* k) {
+    return j.contains(k) && j[k].is_string() ? j[k].get<std::string>() : std::string();
+  };
+  const auto rows = rows_in(f[part], "rows");
+  if (rows.empty())
+    return format("<p class='s'>{}: {}</p>", title, text::escape_markup(text_in(f[part], "absent")));
+  const double self = number_in(f, "self");
+  std::string out;
+  for (const auto& r : rows) {
+    const double n = number_in(r, "samples"), share = n > 0 && self > 0 ? 100 * n / self : 0,
+                 at = number_in(r, key);
+    const std::string line =
+        format("{:>7}<i> {:>8} </i>{}", share > 0 ? format("{:.1f} %", share) : "",
+               std::string_view(key) == "line" ? format("{:.0f}", at)
+                                               : format("{:x}", std::uint64_t(at > 0 ? at : 0)),
+               text::escape_markup(text_in(r, "text")));
+    out += share >= 5 ? "<b>" + line + "</b>" : line + "\n";
+  }
+  const std::string file = text_in(f[part], "file");
+  return format("<h4>{}{}</h4><pre class='code' tabindex='0'>{}</pre>", title,
+                file.empty() ? "" : " " + text::escape_markup(file), out);
+}
+
+/// Where the processor's time went: what bounds it, the flame graph, the functions, their lines.
 std::string cpu_html(const Document& d) {
   const auto& section = d.more["cpu_samples"];
   const auto functions = rows_in(section, "functions");
@@ -202,7 +275,12 @@ std::string cpu_html(const Document& d) {
     return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
   };
   std::string out =
-      "<h3>Processor time</h3>" + cpu_flamegraph_svg(section, d.name) +
+      "<h3>Processor time</h3>" + headline_html(headline_of(section, number_in(section, "wall_s"))) +
+      "<p class='s'>A box is as wide as its samples, callers below. Click or Enter: a box takes the whole "
+      "width; Escape: "
+      "all.</p>" +
+      cpu_flamegraph_svg(section, d.name) +
+      (section.contains("waits") ? cpu_flamegraph_svg(section["waits"], d.name) : "") +
       "<input class='f' placeholder='filter'><table><thead><tr><th>function</th><th>self</th><th>with "
       "what it calls</th><th class='l'>in</th><th class='l'>hottest line</th></tr></thead><tbody>";
   for (const auto& f : functions) {
@@ -217,7 +295,17 @@ std::string cpu_html(const Document& d) {
             ? ""
             : text::escape_markup(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
   }
-  return out + "</tbody></table>";
+  out += "</tbody></table>";
+  for (const auto& f : functions) {
+    const std::string code =
+        code_html(f, "source", "line", "source") +
+        code_html(f, "assembly", "address", "machine code (a sample is one instruction late at times)");
+    if (!code.empty())
+      out += format("<details{}><summary>{:.1f} % <code>{}</code>, line by line</summary>{}</details>",
+                    &f == &functions[0] ? " open" : "", number_in(f, "self_pct"),
+                    text::escape_markup(fitted(word(f, "name"), 90)), code);
+  }
+  return out;
 }
 
 std::string document_html(const Document& d) {
@@ -242,7 +330,11 @@ std::string document_html(const Document& d) {
                   text::escape_markup(w.title), text::escape_markup(short_name(w.kernel)),
                   text::escape_markup(w.evidence), text::escape_markup(w.advice));
   for (const char* picture : {"roofline_svg", "timeline_svg"})
-    if (d.more.contains(picture) && d.more[picture].is_string()) out += d.more[picture].get<std::string>();
+    if (d.more.contains(picture) && d.more[picture].is_string()) {
+      out += d.more[picture].get<std::string>();
+      if (out.find("class='timeline'") != out.npos)
+        out += "<p class='s'>The wheel, + and - zoom; dragging and the arrows move; 0 shows all.</p>";
+    }
   if (d.more.contains("cpu_samples")) out += cpu_html(d);
   for (const auto& s : d.samples)
     if (s.unit == "us" && s.values.size() > 1)
@@ -290,11 +382,13 @@ std::string roofline_html(const std::vector<Document>& all) {
 
 }  // namespace
 
+std::span<const ReportColour> report_colours() { return kColours; }
+
 std::string report_html(const std::vector<Document>& profiles, const std::string& title) {
   std::string html = format(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
       "content='width=device-width'><title>{0}</title><style>{1}</style></head><body><h1>{0}</h1>",
-      text::escape_markup(title), kStyle);
+      text::escape_markup(title), style());
   html += summary_html(profiles) + roofline_html(profiles);
   for (const auto& d : profiles) html += document_html(d);
   return html + format("<script>{}</script></body></html>\n", kScript);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Profiles as one HTML file that needs no network.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,5 +11,12 @@ namespace cgp::profile {
 
 /// Verdicts, rooflines, timelines, distributions, waste, and the source of every number.
 std::string report_html(const std::vector<Document>& profiles, const std::string& title);
+
+/// A colour of the page, in light and in dark mode; `text`: words are written in it, on "paper" and on "hot".
+struct ReportColour {
+  const char *name, *light, *dark;
+  bool text = false;
+};
+std::span<const ReportColour> report_colours();
 
 }  // namespace cgp::profile

@@ -57,6 +57,12 @@ int generate(const Context& context, const GenerateOptions& o) {
   request.stops = o.stops;
   request.ignore_end = o.ignore_end;
   request.logprobs = o.logprobs;
+  if (!o.grammar.empty())
+    request.mask =
+        engine::grammar_mask(llm.compile(model::Grammar::parse_gbnf(read_file(o.grammar), o.grammar)));
+  if (!o.json_schema.empty())
+    request.mask = engine::grammar_mask(
+        llm.compile(model::Grammar::from_json_schema(read_file(o.json_schema), o.json_schema)));
   if (!context.json)
     request.on_text = [](std::string_view text) {
       write_out(text);

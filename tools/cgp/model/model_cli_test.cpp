@@ -67,6 +67,16 @@ TEST_F(ModelCli, AModelGeneratesTalksAndIsMeasured) {
   const std::string doc = read_file(CGP_CLI_DOC);
   for (const auto& [key, value] : j.items()) EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
 
+  write_file(path("g.gbnf"), "root ::= \"yes\" [0-9]{3}\n");
+  const json held = cgp("generate tiny.gguf -p 'Hello world' -n 30 --grammar g.gbnf --json").parsed();
+  EXPECT_EQ(held["text"].get<std::string>().substr(0, 3), "yes");
+  EXPECT_EQ(held["text"].get<std::string>().size(), 6u);
+  EXPECT_EQ(held["finish_reason"], "stop");
+  write_file(path("s.json"), R"({"properties": {"n": {"enum": [7]}}, "required": ["n"], "not": {}})");
+  const Outcome refused = cgp("generate tiny.gguf -p 'Hello world' --json-schema s.json");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("s.json, #"), std::string::npos) << refused.err;
+
   write_file(path("lines.txt"), "Hi\nAnd?\n\nnever read\n");
   const json talk =
       cgp("chat tiny.gguf --system 'Be brief and answer in one sentence' --temperature 0 -n 40 --json",

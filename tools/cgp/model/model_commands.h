@@ -33,6 +33,7 @@ struct GenerateOptions {
   long max_tokens = 256;
   model::SamplingOptions sampling;
   std::vector<std::string> stops;
+  std::string grammar, json_schema;  ///< files; at most one
 };
 int generate(const Context& context, const GenerateOptions& options);
 /// `prompt` is the system's message. Lines of standard input are the user's.
