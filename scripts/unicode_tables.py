@@ -36,7 +36,7 @@ def table(declaration, rows):
     lines, line = [], ""
     for row in rows:
         word = "{" + ",".join(map(number, row)) + "}," if isinstance(row, tuple) else number(row) + ","
-        if len(line) + len(word) > 108:
+        if len(line) + len(word) > 128:
             lines.append(line)
             line = ""
         line += word
