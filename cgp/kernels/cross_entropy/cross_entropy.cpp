@@ -232,9 +232,9 @@ void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
   const Val<u32> rank = b.cluster > 1 ? k.cluster_ctarank() : Val<u32>(0);
   using State = std::tuple<Val<u32>, Val<f32>>;
   const auto sum_of = [](const auto& v) {
-    auto sums = std::vector{v[0]};
-    for (std::size_t i = 1; i < v.size(); ++i) sums.push_back(sums.back() + v[i]);
-    return sums.back();
+    auto total = std::vector{v[0]};
+    for (std::size_t i = 1; i < v.size(); ++i) total.push_back(total.back() + v[i]);
+    return total.back();
   };
   const auto [count, sum] = k.loop(
       range(to<u64>(rank * kThreads + k.tid()), p.n, Val<u64>(all * kTogether)),
@@ -256,27 +256,27 @@ void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
       });
   const auto add = [](const auto& x, const auto& y) { return x + y; };
   const auto counts = b.counts ? reduce(cta, count, add, Val<u32>(0)) : Val<u32>(0);
-  const auto sums = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
+  const auto loss = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
   const auto finish = [&](const Val<u32>& n, const Val<f32>& total) {
     const auto factor = b.counts ? rcp<rn>(to<f32>(n)) : Val<f32>(1);
     if (b.counts) p.scale.st(0, factor);
     if (b.sum) p.loss.st(0, b.counts ? total * factor : total);
   };
   if (b.cluster == 1) {
-    k.if_(k.tid() == 0, [&] { finish(counts, sums); });
+    k.if_(k.tid() == 0, [&] { finish(counts, loss); });
     return;
   }
-  const auto of_counts = k.shared<u32>(b.cluster);
-  const auto of_sums = k.shared<f32>(b.cluster);
+  const auto block_counts = k.shared<u32>(b.cluster);
+  const auto block_losses = k.shared<f32>(b.cluster);
   k.if_(k.tid() == 0, [&] {
-    mapa(of_counts.at(rank), 0u).st(0, counts);
-    mapa(of_sums.at(rank), 0u).st(0, sums);
+    mapa(block_counts.at(rank), 0u).st(0, counts);
+    mapa(block_losses.at(rank), 0u).st(0, loss);
   });
   cluster_sync(cta);
   k.if_((k.tid() == 0) & (rank == 0), [&] {
     std::vector<Val<u32>> n;
     std::vector<Val<f32>> total;
-    for (int i = 0; i < b.cluster; ++i) n.push_back(of_counts.ld(i)), total.push_back(of_sums.ld(i));
+    for (int i = 0; i < b.cluster; ++i) n.push_back(block_counts.ld(i)), total.push_back(block_losses.ld(i));
     finish(sum_of(n), sum_of(total));
   });
 }
@@ -284,6 +284,7 @@ void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
 row::RowNeeds needs(const CrossEntropyConfig& b) {
   row::RowNeeds n;
   n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0, n.expensive = true;
+  n.row_loads = true;
   if (b.gradient)
     n.outputs = {*b.gradient};
   else

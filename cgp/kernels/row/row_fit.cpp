@@ -17,9 +17,9 @@ struct Range {
   std::uint64_t accesses;
   int least, most, spare;
 };
-constexpr Range kSums[] = {{128, 2, 8, 48},  {256, 2, 5, 48},  {512, 3, 5, 48},
-                           {1100, 3, 6, 48}, {2100, 4, 8, 28}, {4096, 5, 8, 28}};
-constexpr Range kMaxSums[] = {
+constexpr Range kPlain[] = {{128, 2, 8, 48},  {256, 2, 5, 48},  {512, 3, 5, 48},
+                            {1100, 3, 6, 48}, {2100, 4, 8, 28}, {4096, 5, 8, 28}};
+constexpr Range kSoftmax[] = {
     {128, 2, 8, 28}, {256, 3, 5, 28}, {512, 3, 5, 48}, {1100, 3, 8, 48}, {4096, 6, 8, 28}};
 constexpr Range kMoments[] = {{128, 2, 8, 48},  {256, 3, 6, 48},  {512, 4, 6, 48},
                               {1100, 4, 7, 48}, {2100, 5, 8, 28}, {3584, 6, 8, 28}};
@@ -27,7 +27,7 @@ constexpr Range kMoments[] = {{128, 2, 8, 48},  {256, 3, 6, 48},  {512, 4, 6, 48
 constexpr Range kOnce[] = {{128, 2, 10, 28},  {256, 5, 10, 28}, {512, 6, 10, 28},
                            {1100, 8, 10, 28}, {2100, 7, 9, 28}, {2816, 7, 10, 28}};
 // Rows with edges and column vectors: persistent blocks that hold them.
-constexpr Range kEdgeSums[] = {{640, 0, 0, 0}, {1130, 5, 8, 48}, {3200, 9, 10, 48}};
+constexpr Range kEdgePlain[] = {{640, 0, 0, 0}, {1130, 5, 8, 48}, {3200, 9, 10, 48}};
 constexpr Range kEdgeMoments[] = {{128, 0, 0, 0}, {1130, 6, 8, 48}};
 
 std::uint64_t words(std::span<const DType> types, int elements) {
@@ -79,7 +79,7 @@ std::optional<RowConfig> long_row(const RowNeeds& n, RowConfig t, std::uint64_t 
   };
   const bool narrow_columns = words(n.columns, t.elements) <= 4 * n.columns.size();
   if (n.fold_size == 2 && n.columns.empty()) {
-    if (!n.expensive || accesses <= 4096 || accesses > 20480) return {};
+    if (!n.expensive || n.row_loads || accesses <= 4096 || accesses > 20480) return {};
     if (accesses <= 7680)
       shape(256, 2, 2, 1);
     else if (accesses <= 8192)
@@ -128,11 +128,11 @@ std::optional<RowPlan> fitted_row(const RowNeeds& n, const RowConfig& given, std
   if (holds && !many) return {};
   if (holds) t.persistent = t.hold_columns = true;
   const std::span<const Range> ranges =
-      holds    ? n.fold_size > 2 ? std::span<const Range>(kEdgeMoments) : std::span<const Range>(kEdgeSums)
+      holds    ? n.fold_size > 2 ? std::span<const Range>(kEdgeMoments) : std::span<const Range>(kEdgePlain)
          : n.once ? std::span<const Range>(kOnce)
       : n.fold_size > 2 ? std::span<const Range>(kMoments)
-      : n.fold_size > 1 ? std::span<const Range>(kMaxSums)
-                        : std::span<const Range>(kSums);
+      : n.fold_size > 1 ? std::span<const Range>(kSoftmax)
+                        : std::span<const Range>(kPlain);
   if (fit(ranges, n, accesses, t, device))
     return RowPlan{t,
                    text::cat(t.loads, " accesses for each of ", t.threads, " threads; ",

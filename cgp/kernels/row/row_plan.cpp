@@ -393,7 +393,7 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     if (many && n.fold_size <= 2) {
       RowConfig r;
       if (inputs == 1 && n.fold_size == 2) {  // many accesses a thread, few blocks that wait for each other
-        if (accesses <= 448 * 15 && t.edges) r = ring(n, t, accesses, 448, 15, device);
+        if (accesses <= 448 * 15 && (n.expensive || t.edges)) r = ring(n, t, accesses, 448, 15, device);
         if (!r.stages) {
           // Loads that may allocate in L1 are faster than bulk copies, where a thread has registers for the
           // next row.

@@ -81,10 +81,14 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(config(backward(DType::bf16, true), 16384, 8192),
             "512x1_vec8_loads2_stages3_min_blocks1_hold_columns_prefetch");
   RowNeeds loss;  // cross-entropy
-  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = true;
-  EXPECT_EQ(config(loss, 4096, 151936), "256x1_vec8_loads10_cluster8_min_blocks2_persistent");
-  EXPECT_EQ(config(loss, 8192, 50304), "256x1_vec8_loads13_cluster2_stages2_min_blocks1");
-  EXPECT_EQ(config(loss, 8192, 65536), "256x1_vec8_loads8_cluster4_min_blocks2_persistent");
+  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = loss.row_loads = true;
+  EXPECT_EQ(config(loss, 4096, 151936), "512x1_vec8_loads10_cluster4_min_blocks1_persistent");
+  EXPECT_EQ(config(loss, 8192, 50304), "448x1_vec8_loads15_stages2_min_blocks1");
+  EXPECT_EQ(config(loss, 8192, 65536), "512x1_vec8_loads8_cluster2_min_blocks1_persistent");
+  RowNeeds softmax = loss;
+  softmax.row_loads = false;
+  EXPECT_EQ(config(softmax, 8192, 50304), "256x1_vec8_loads13_cluster2_stages2_min_blocks1");
+  EXPECT_EQ(config(softmax, 8192, 65536), "256x1_vec8_loads8_cluster4_min_blocks2_persistent");
   EXPECT_EQ(config(loss, 8192, 32000), "512x1_vec8_loads8_min_blocks2");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 16384, 8192), "256x1_vec8_loads4_min_blocks4");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 32768, 4096), "128x1_vec8_loads4_min_blocks8");
@@ -100,7 +104,7 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   const auto edges = [](const RowNeeds& n, std::uint64_t rows, std::uint64_t cols) {
     return describe(plan(n, rows, cols, Fit::edges).config);
   };
-  EXPECT_EQ(edges(loss, 8192, 50257), "256x1_vec8_loads13_cluster2_stages2_min_blocks1_edges");
+  EXPECT_EQ(edges(loss, 8192, 50257), "448x1_vec8_loads15_stages2_min_blocks1_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191),
             "128x1_vec8_loads8_min_blocks2_persistent_hold_columns_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535),
