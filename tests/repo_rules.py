@@ -25,7 +25,7 @@ MAY_USE = {
     "model": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
-    "runtime": {"ptx", "emu", "cuda", "base"},
+    "runtime": {"ptx", "emu", "cuda", "shader", "vulkan", "base"},
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
     "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
