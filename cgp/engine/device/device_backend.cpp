@@ -15,8 +15,10 @@
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/decode/decode.h"
+#include "cgp/kernels/decode_linear/decode_norm.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/kv_cache/kv_cache.h"
+#include "cgp/kernels/kv_cache/qkv_append.h"
 #include "cgp/kernels/norm/norm.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/row/element_kernel.h"
@@ -389,6 +391,19 @@ class DeviceBackend final : public Backend {
     else if (pending_ != kNone)
       flush_residual();
     const View w = vector(weight), b = vector(bias);
+    if (!layer && !adds && group == width(in) && place(in).type == DType::f32 &&
+        place(out).type == DType::f16) {
+      kernels::DecodeNorm n;
+      n.k = uint64_t(group), n.x = place(in).address, n.ldx = uint64_t(place(in).pitch), n.weight = w.address;
+      n.y = place(out).address, n.ldy = uint64_t(place(out).pitch), n.eps = eps, n.pdl = true;
+      if (kernels::reject(n).empty()) {
+        add(step, out, [=, this](runtime::Stream& s) mutable {
+          n.rows = rows(in);
+          kernels::decode_norm(s, n);
+        });
+        return;
+      }
+    }
     add(step, out, [=, this](runtime::Stream& s) {
       const auto heads = uint64_t(width(in) / group);
       kernels::Norm n;
@@ -424,11 +439,43 @@ class DeviceBackend final : public Backend {
     kernels::activate(s, act);
   }
 
+  const DeviceMatrix& load_matrix(std::span<const WeightId> weights, bool gated) {
+    const auto& matrix =
+        *matrices_.emplace_back(std::make_unique<DeviceMatrix>(device_, program_, *file_, weights, gated));
+    loaded(matrix.rows() * matrix.cols());
+    return matrix;
+  }
+
+  /// A product that ends with the gate, with the sum of the residual stream or with f32 results; false: it does not.
+  bool multiply_in_one_launch(const Step& step, const Linear& o) {
+    const ValueId in = o.in, out = o.parts[0].out;
+    const auto products = products_of(o, program_, *file_);
+    const bool sum = o.residual != kNone && o.residual == out && place(out).type == DType::f32,
+               f32 = o.residual == kNone && place(out).type == DType::f32 && o.parts.size() == 1;
+    if (products.size() != 1 || !DeviceMatrix::packs(device_, program_, *file_, products[0].weights) ||
+        (o.activated && !o.gated) || !(o.gated || sum || f32))
+      return false;
+    for (const auto& part : o.parts)
+      if (part.bias != kNone || (o.gated && program_.weights[std::size_t(part.weight)].rows % 8))
+        return false;
+    const auto& matrix = load_matrix(products[0].weights, o.gated);
+    const auto end = o.gated ? kernels::WeightOnlyEnd::gate
+                     : sum   ? kernels::WeightOnlyEnd::add_f32
+                             : kernels::WeightOnlyEnd::store_f32;
+    const auto a = o.gated ? activation_of(o.activation) : kernels::Activation::identity;
+    add(step, out, [=, this, &matrix](runtime::Stream& s) {
+      matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), place(out).address,
+                      uint64_t(place(out).pitch), workspace_, end, a);
+    });
+    return true;
+  }
+
   void compile(const Step& step, const Linear& o) {
     flush_residual();
     if (place(o.in).type != DType::f16)
       lacks("products of f32 values", program_.values[std::size_t(o.in)].name);
     const ValueId out = o.parts[0].out;
+    if (multiply_in_one_launch(step, o)) return;
     int64_t columns = 0;
     for (const auto& part : o.parts) columns += program_.weights[std::size_t(part.weight)].rows;
     // Into the value itself, or on the way to it.
@@ -436,9 +483,7 @@ class DeviceBackend final : public Backend {
     Place to = direct ? place(out) : scratch_;
     if (!direct) to.pitch = columns;
     for (const Product& product : products_of(o, program_, *file_)) {
-      const auto& matrix =
-          *matrices_.emplace_back(std::make_unique<DeviceMatrix>(device_, program_, *file_, product.weights));
-      loaded(matrix.rows() * matrix.cols());
+      const auto& matrix = load_matrix(product.weights, false);
       workspace_bytes_ =
           std::max(workspace_bytes_,
                    matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
@@ -513,17 +558,47 @@ class DeviceBackend final : public Backend {
     return p;
   }
 
+  /// Rotation and append to the cache in one launch, where the last launch rotates queries and keys whole and values lie right
+  /// behind them: that launch goes. None: they are two.
+  std::optional<kernels::QkvAppend> rotate_and_append(const Attention& o) {
+    const Place &q = place(o.q), &k = place(o.k), &v = place(o.v);
+    const int64_t d = o.head_dim;
+    if (!merged_rope_ || rope_launch_ + 1 != launches_.size() || merged_rope_->value != o.q ||
+        merged_rope_->head_dim != d || *rope_heads_ != o.heads + o.kv_heads || k.pitch != q.pitch ||
+        v.pitch != q.pitch || k.address != q.address + uint64_t(o.heads * d) * 2 ||
+        v.address != k.address + uint64_t(o.kv_heads * d) * 2)
+      return {};
+    const auto table = std::size_t(merged_rope_->table);
+    if (2 * int64_t(program_.rope_tables[table].frequencies.size()) != d) return {};
+    kernels::QkvAppend a;
+    a.cache = cache_shape(program_, options_), a.heads_q = uint64_t(o.heads);
+    a.qkv = q.address, a.pitch = uint64_t(q.pitch), a.pdl = true;
+    a.cos = ropes_[table].cosines.address(), a.sin = ropes_[table].sines.address();
+    a.positions = uint64_t(program_.context), a.interleaved = !merged_rope_->halves;
+    a.pool = cache_.address() + uint64_t(o.cache_layer) * layer_bytes_;
+    a.slots = device_control_.address() + control_.slots;
+    a.places = device_control_.address() + control_.positions;
+    a.error_flag = error_.address();
+    launches_.pop_back(), merged_rope_.reset();
+    return a;
+  }
+
   void compile(const Step& step, const Attention& o) {
     flush_residual();
-    add(step, o.out, [this, o](runtime::Stream& s) {
+    add(step, o.out, [this, o, rotated = rotate_and_append(o)](runtime::Stream& s) mutable {
       const Place &q = place(o.q), &k = place(o.k), &v = place(o.v), &to = place(o.out);
       const uint64_t pool = cache_.address() + uint64_t(o.cache_layer) * layer_bytes_,
                      d = uint64_t(o.head_dim), base = device_control_.address();
       if (k.pitch != v.pitch) throw Error("keys and values of a step lie side by side");
-      kernels::kv_append(
-          s, cache_shape(program_, options_), pool,
-          {.k = k.address, .v = v.address, .row = uint64_t(k.pitch), .head = d, .count = uint64_t(rows_)},
-          base + control_.slots, error_.address());
+      if (rotated) {
+        rotated->tokens = uint64_t(rows_);
+        kernels::qkv_append(s, *rotated);
+      } else {
+        kernels::kv_append(
+            s, cache_shape(program_, options_), pool,
+            {.k = k.address, .v = v.address, .row = uint64_t(k.pitch), .head = d, .count = uint64_t(rows_)},
+            base + control_.slots, error_.address());
+      }
       const auto& all = batch_->sequences;
       for (std::size_t i = 0; i < all.size();) {
         const BatchSequence& first = all[i];
@@ -538,7 +613,7 @@ class DeviceBackend final : public Backend {
                        lengths = base + control_.lengths + i * 4;
         if (first.rows <= kPagedRows) {
           auto p = decode_problem(count, n_q);
-          p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale;
+          p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale, p.pdl = true;
           kernels::decode(s, p,
                           {.q = q_at,
                            .pool = pool,

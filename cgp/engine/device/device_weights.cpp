@@ -46,13 +46,28 @@ std::uint64_t DeviceMatrix::bytes_for(const runtime::Device& device, const Progr
   return format ? kernels::packed_bytes(*format, w.rows, w.cols) : kernels::stored_bytes(w);
 }
 
+bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, const model::Gguf& file,
+                         std::span<const WeightId> weights) {
+  return packed_format_of(device, shape_of(program, file, weights)).has_value();
+}
+
 DeviceMatrix::DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
-                           std::span<const WeightId> weights)
+                           std::span<const WeightId> weights, bool gated)
     : weight_(shape_of(program, file, weights)), packed_format_(packed_format_of(device, weight_)) {
   std::vector<std::byte> stored;
-  for (WeightId id : weights) {
-    const auto blocks = data_of(program.weights[std::size_t(id)], file).blocks;
-    stored.insert(stored.end(), blocks.begin(), blocks.end());
+  const auto append = [&](std::span<const std::byte> rows) {
+    stored.insert(stored.end(), rows.begin(), rows.end());
+  };
+  const auto blocks = [&](std::size_t i) {
+    return data_of(program.weights[std::size_t(weights[i])], file).blocks;
+  };
+  if (gated && packed_format_) {
+    const auto gate = blocks(0), up = blocks(1);
+    const std::size_t eight = gate.size() / (weight_.rows / 16);
+    for (std::size_t at = 0; at < gate.size(); at += eight)
+      append(gate.subspan(at, eight)), append(up.subspan(at, eight));
+  } else {
+    for (std::size_t i = 0; i < weights.size(); ++i) append(blocks(i));
   }
   const auto as_bytes = [](const std::vector<std::byte>& v) {
     return std::span(reinterpret_cast<const std::uint8_t*>(v.data()), v.size());
@@ -91,11 +106,12 @@ std::uint64_t DeviceMatrix::workspace(const runtime::Device& device, std::uint64
 
 void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx,
                             std::uint64_t y, std::uint64_t ldy,
-                            const runtime::Buffer<std::uint8_t>& workspace) const {
+                            const runtime::Buffer<std::uint8_t>& workspace, kernels::WeightOnlyEnd end,
+                            kernels::Activation activation) const {
   if (packed_format_) {
     kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
                                  packed_.address(), y,          ldy};
-    p.pdl = m <= kStreamedRows;
+    p.pdl = true, p.end = end, p.activation = activation;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

@@ -13,21 +13,27 @@
 
 namespace cgp::engine {
 
-/// y = x W' for f16 x and y: rows of several weights of a file, one after the other.
+/// y = x W' for f16 x: rows of several weights of a file, one after the other.
 class DeviceMatrix {
  public:
+  /// gated: two weights of one shape, a gate and its up; where they are packed, 8 rows of each in turns.
   DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
-               std::span<const WeightId> weights);
+               std::span<const WeightId> weights, bool gated);
 
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
                                  const model::Gguf& file, std::span<const WeightId> weights);
+  /// Whether weights of one format are packed on the device.
+  static bool packs(const runtime::Device& device, const Program& program, const model::Gguf& file,
+                    std::span<const WeightId> weights);
   std::uint64_t rows() const { return weight_.rows; }
   std::uint64_t cols() const { return weight_.cols; }
   /// Bytes that multiply() needs for m rows.
   std::uint64_t workspace(const runtime::Device& device, std::uint64_t m) const;
-  /// x and y: addresses of f16 rows ldx and ldy elements apart.
+  /// x and y: addresses of rows ldx and ldy elements apart; x is f16, y what `end` says.
   void multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx, std::uint64_t y,
-                std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace) const;
+                std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace,
+                kernels::WeightOnlyEnd end = kernels::WeightOnlyEnd::store,
+                kernels::Activation activation = kernels::Activation::identity) const;
 
  private:
   kernels::QuantizedMatmul problem(const runtime::Backend* backend, std::uint64_t m) const;

@@ -80,7 +80,7 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
-  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl;
+  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
   WeightOnlyConfig best = c;
   best.slots = 0;
@@ -102,6 +102,14 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   return best;
 }
 
+std::string reject_end(const WeightOnlyProblem& p) {
+  if (p.end == WeightOnlyEnd::gate && p.n % 16)
+    return text::cat("n = ", p.n, " is no multiple of 16, of which 8 are rows of the gate and 8 of up");
+  if (p.end != WeightOnlyEnd::gate && p.activation != Activation::identity)
+    return "an activation is that of a gate";
+  return {};
+}
+
 std::string reject(const WeightOnlyProblem& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
@@ -112,6 +120,7 @@ std::string reject(const WeightOnlyProblem& p) {
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
+  if (auto why = reject_end(p); !why.empty()) return why;
   if (!weight_only_config(p, 132).slots)
     return text::cat("m = ", p.m, ", k = ", p.k, ": x does not fit into the shared memory of 8 blocks");
   return {};
@@ -130,7 +139,7 @@ void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Weig
                                            .ldx = p.ldx ? p.ldx : p.k,
                                            .w = p.w,
                                            .y = p.y,
-                                           .ldy = p.ldy ? p.ldy : p.n,
+                                           .ldy = p.ldy ? p.ldy : p.columns(),
                                            .m = std::uint32_t(p.m),
                                            .n = std::uint32_t(p.n),
                                            .k = std::uint32_t(p.k),

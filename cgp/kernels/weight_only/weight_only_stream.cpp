@@ -17,6 +17,7 @@
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/memory/ldmatrix.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
+#include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
 #include "cgp/kernels/weight_only/weight_only_params.h"
@@ -352,15 +353,31 @@ class Product {
   }
 
   // ------------------------------------------------------------ results
-  void put(const Val<u32>& row, const Val<u32>& column, const Val<f32>& v) {
-    Out<T>(p_.y).st_if((row < p_.m) & (column < p_.n), to<u64>(row) * p_.ldy + to<u64>(column), to<T>(v));
-  }
-  // Block b of 16 x 8 results of a lane: rows of x 2 q and 2 q + 1 of 8, columns of y g and g + 8 of 16.
+  // Block b of 16 x 8 results of a lane: rows of x 2 q and 2 q + 1 of 8, columns of y g and g + 8 of 16; or column g of
+  // the gate and of up.
   void put_block(const Val<u32>& tile, const Val<u32>& y, const Val<u32>& n, const Val<u32>& g,
                  const Val<u32>& q, const std::vector<Val<f32>>& v) {
-    for (int i = 0; i < 4; ++i)
-      put(n * 8u + q * 2u + std::uint32_t(i % 2),
-          (tile * std::uint32_t(Y) + y) * 16u + g + std::uint32_t(i / 2 * 8), v[std::size_t(i)]);
+    const bool gate = c_.end == WeightOnlyEnd::gate;
+    const auto first = (tile * std::uint32_t(Y) + y) * (gate ? 8u : 16u) + g;
+    std::vector<Val<pred>> there;
+    std::vector<Val<u64>> at;
+    std::vector<Val<f32>> before;
+    for (int i = 0; i < (gate ? 2 : 4); ++i) {
+      const auto row = n * 8u + q * 2u + std::uint32_t(i % 2), column = first + std::uint32_t(i / 2 * 8);
+      there.push_back((row < p_.m) & (column < (gate ? p_.n / 2u : p_.n)));
+      at.push_back(to<u64>(row) * p_.ldy + to<u64>(column));
+      if (c_.end == WeightOnlyEnd::add_f32)
+        before.push_back(Out<f32>(p_.y).ld_if(there.back(), at.back(), Val<f32>(0))[0]);
+    }
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      if (c_.end == WeightOnlyEnd::add_f32)
+        Out<f32>(p_.y).st_if(there[i], at[i], before[i] + v[i]);
+      else if (c_.end == WeightOnlyEnd::store_f32)
+        Out<f32>(p_.y).st_if(there[i], at[i], v[i]);
+      else
+        Out<T>(p_.y).st_if(there[i], at[i],
+                           to<T>(gate ? activation_code(c_.activation, v[i]) * v[i + 2] : v[i]));
+    }
   }
   void store_now(const Val<u32>& tile, const Sum& sum) {
     for (int b = 0; b < Sum::count / 4; ++b)
