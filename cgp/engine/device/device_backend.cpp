@@ -10,6 +10,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/engine/device/device_plan.h"
 #include "cgp/engine/device/device_weights.h"
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/argmax/argmax.h"
@@ -27,6 +28,9 @@
 #include "cgp/runtime/stream.h"
 
 namespace cgp::engine {
+
+using namespace device_plan;
+
 namespace {
 
 using kernels::View;
@@ -36,9 +40,6 @@ using std::uint64_t;
 using text::cat;
 using Bytes = runtime::Buffer<std::uint8_t>;
 
-constexpr uint64_t kAlign = 256;
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
 /// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
 constexpr int32_t kPagedRows = 8;
 
@@ -46,45 +47,6 @@ kernels::Activation activation_of(Activation a) {
   return a == Activation::silu   ? kernels::Activation::silu
          : a == Activation::gelu ? kernels::Activation::gelu
                                  : kernels::Activation::gelu_tanh;
-}
-
-kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
-  kernels::KvCacheShape c;
-  c.type = c.pages = DType::f16;
-  c.page_count = uint64_t(o.pages), c.page_size = uint64_t(o.page_tokens);
-  c.heads = uint64_t(p.kv_heads), c.d = uint64_t(p.head_dim);
-  return c;
-}
-
-[[noreturn]] void lacks(std::string what, std::string where = {}) {
-  throw Unsupported(ErrorText{"the kernels of a GPU run every operation of the model", std::move(where),
-                              std::move(what), "run it on the device \"cpu\""});
-}
-
-void require_supported(const Program& p, const runtime::Device& device, const BackendOptions& o) {
-  if (const std::string why = reject(p); !why.empty())
-    throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
-  if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1)
-    throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
-  if (o.cache != CacheType::f16) lacks("the cache is f16 there");
-  if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
-  if (device.info().cc() < 80)
-    lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
-  if (p.head_dim % 8) lacks(cat("heads of ", p.head_dim, " elements; multiples of 8 are possible"));
-  if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
-  for (const Step& s : p.steps) {
-    const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
-    if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
-    if (const auto* a = std::get_if<Attention>(&s.operation)) {
-      if (a->softcap != 0) lacks("attention over pages has no soft cap", where);
-      if (a->window != 0 && a->window < p.context)
-        lacks(
-            cat("attention over pages has no window; with a context of up to ", a->window, " it needs none"),
-            where);
-    }
-    if (const auto* scale = std::get_if<Scale>(&s.operation); scale && scale->softcap != 0)
-      lacks("there is no soft cap", where);
-  }
 }
 
 /// to += what, f32 and f16.
@@ -99,80 +61,6 @@ class AddOp : public kernels::row::ElementOp {
     return out;
   }
 };
-
-/// Where a value lies: rows `pitch` elements apart.
-struct Place {
-  uint64_t address = 0;
-  int64_t pitch = 0;
-  DType type = DType::f16;
-};
-
-/// What a step needs to know beside the tokens' embeddings, in one block that is uploaded at once. Offsets in bytes.
-struct Control {
-  uint64_t slots = 0, positions = 0, lengths = 0, outputs = 0, table = 0, embeddings = 0, bytes = 0;
-  Control(const BackendOptions& o, int64_t columns, int64_t width) {
-    uint64_t at = 0;
-    const auto take = [&](int64_t count, uint64_t size) {
-      const uint64_t here = at;
-      at += aligned(uint64_t(count) * size);
-      return here;
-    };
-    slots = take(o.max_rows, 8), positions = take(o.max_rows, 4), lengths = take(o.max_sequences, 4);
-    outputs = take(o.max_outputs, 4), table = take(o.max_sequences * columns, 4);
-    embeddings = take(o.max_rows * width, 4), bytes = at;
-  }
-};
-
-int64_t columns_of(const Program& p, const BackendOptions& o) {
-  return (p.context + o.page_tokens - 1) / o.page_tokens;
-}
-int64_t rows_of(const Value& v, const BackendOptions& o) {
-  return v.rows == Rows::tokens ? o.max_rows : o.max_outputs;
-}
-const Embedding& embedding_of(const Program& p) {
-  for (const Step& s : p.steps)
-    if (const auto* e = std::get_if<Embedding>(&s.operation)) return *e;
-  throw ArgumentError(ErrorText{"a program begins with an embedding", {}, "there is none", {}});
-}
-
-/// Results of products on their way: columns.
-int64_t widest_product(const Program& p) {
-  int64_t widest = 1;
-  for (const Step& s : p.steps)
-    if (const auto* o = std::get_if<Linear>(&s.operation))
-      widest = std::max(widest, p.values[std::size_t(o->parts[0].out)].width * (o->gated ? 2 : 1));
-  return widest;
-}
-
-/// Weights of a Linear by format, and where their results begin.
-struct Product {
-  std::vector<WeightId> weights;
-  int64_t column = 0;
-};
-std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file) {
-  std::vector<Product> out;
-  int64_t column = 0;
-  for (const Linear::Part& part : o.parts) {
-    const Weight& w = p.weights[std::size_t(part.weight)];
-    const auto format = [&](WeightId id) { return data_of(p.weights[std::size_t(id)], file).format; };
-    if (out.empty() || format(out.back().weights[0]) != format(part.weight)) out.push_back({{}, column});
-    out.back().weights.push_back(part.weight);
-    column += w.rows;
-  }
-  return out;
-}
-
-uint64_t cache_bytes(const Program& p, const BackendOptions& o) {
-  return uint64_t(p.cache_layers) * aligned(cache_shape(p, o).bytes());
-}
-uint64_t value_bytes(const Program& p, const BackendOptions& o) {
-  uint64_t bytes = 0;
-  for (const Value& v : p.values) bytes += aligned(uint64_t(v.width * rows_of(v, o)) * 4);
-  const int64_t rows = std::max(o.max_rows, o.max_outputs);
-  bytes += aligned(uint64_t(widest_product(p) * rows) * 2);
-  bytes += 2 * aligned(uint64_t(p.context * p.kv_heads * p.head_dim) * 2);
-  return bytes + Control(o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
-}
 
 class DeviceBackend final : public Backend {
  public:
@@ -820,20 +708,6 @@ class DeviceBackend final : public Backend {
 };
 
 }  // namespace
-
-MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const runtime::Device& device,
-                             const BackendOptions& o) {
-  require_supported(p, device, o);
-  MemoryEstimate out;
-  for (const Step& s : p.steps)
-    if (const auto* l = std::get_if<Linear>(&s.operation))
-      for (const Product& product : products_of(*l, p, file))
-        out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
-  out.cache = int64_t(cache_bytes(p, o));
-  out.workspace = int64_t(value_bytes(p, o));
-  for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
-  return out;
-}
 
 std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
                                              const runtime::Device& device, const BackendOptions& o) {

@@ -27,7 +27,7 @@ void decode_norm_kernel(Kernel& k, DecodeNormConfig c, DecodeNormParams<Val> p) 
   k.block(threads);
   if (c.pdl && k.sm() >= 90) griddepcontrol_launch_dependents(k);
   auto warp = k.warp();
-  auto sums = k.shared<f32>(warps, 16);
+  auto partial = k.shared<f32>(warps, 16);
   const auto column = [&](int i) { return k.tid() + std::uint32_t(i * threads); };  // of four
   const auto there = [&](int i) { return column(i) < std::uint32_t(c.k / 4); };
   using Four = RegGroup<f32, 4>;
@@ -43,11 +43,11 @@ void decode_norm_kernel(Kernel& k, DecodeNormConfig c, DecodeNormParams<Val> p) 
     for (const auto& v : four) squares.push_back(fma(v, v, squares.back()));
   const auto of_warp =
       reduce(warp, squares.back(), [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
-  sums.st(warp.index, of_warp);
+  partial.st(warp.index, of_warp);
   k.sync();
   std::vector<Val<f32>> total;
   for (int w = 0; w < warps; ++w) {
-    const auto part = sums.ld(w);
+    const auto part = partial.ld(w);
     total.push_back(w ? total.back() + part : part);
   }
   const auto scale = rsqrt<approx>(total.back() * (1.0f / float(c.k)) + p.eps);

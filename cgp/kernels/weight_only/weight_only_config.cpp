@@ -32,9 +32,10 @@ int WeightOnlyConfig::smem_bytes() const {
   const auto& l = layout(format);
   const int columns = std::max(rows, 8), per_lane = 4 * 4 * y_tiles * columns / 8;
   const int x = block_tiles() * (512 * rows + l.groups() * 4 * std::max(rows, 2) +
-                                 (l.has_min ? 8 * l.groups() * columns : 0));
+                                 (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
-  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + 1024;
+  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + (rows == 1 ? 512 : 0) +
+         1024;
 }
 
 namespace {

@@ -8,6 +8,8 @@
 //   codes    integers in the mantissa (weight_only_fragments.h); a group's sum starts at what that and the zero point add.
 //            Minima are a product of their own: [16, 8 groups] times the sums of x over the groups, in tf32, the sums
 //            as two tf32 terms
+//   one row  of x: the 8 columns of a fragment are the groups of a tile. Column b of the operand is x in the 32 columns b of
+//            the tile and 0 elsewhere, so that all products of a tile go into one accumulator, scaled once
 //   sync     none while weights stream: the parts of K lie in shared memory, and after `rounds` tiles of y they are
 //            added in a fixed order
 //   needs    sm_90: bulk copies, clusters
@@ -64,10 +66,12 @@ class Product {
         clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
         x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
         start_(k.shared<f32>(c.block_tiles() * l_.groups() * columns(), 128)),
-        sums_(k.shared<f32>(l_.has_min ? c.block_tiles() * tile_sums() : 4, 128)),
+        sums_(k.shared<f32>(l_.has_min && !one_row() ? c.block_tiles() * tile_sums() : 4, 128)),
+        zeros_(k.shared<b32>(one_row() ? 128 : 4, 128)),
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
         x_lane_(x_.address() +
-                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u) {}
+                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
+        zero_lane_(zeros_.address() + lane_ / 8u * 16u) {}
 
   void run() {
     if (c_.pdl) griddepcontrol_launch_dependents(k_);
@@ -98,6 +102,10 @@ class Product {
     }
     store_x(*first);
     rest_of_x();
+    if (one_row())
+      k_.if_(warp_.index == 0u, [&] {
+        zeros_.template st<4>(lane_, Words(Val<b32>(0), Val<b32>(0), Val<b32>(0), Val<b32>(0)));
+      });
     k_.sync();
     using State = std::pair<NextTile, BulkRing::Cursor>;
     const auto multiply_rounds = [&](const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer,
@@ -107,16 +115,18 @@ class Product {
             steps, std::pair(s, zeros<f32, 16 * Y, N>(warp_)), [&](Val<u32> step, std::pair<State, Sum> v) {
               ring.wait(v.first.second);
               const auto slot = v.first.second.stage();
-              auto sum = multiply_tile(ring.stage(slot).base(), step * std::uint32_t(c_.share) + part_,
-                                       std::move(v.second));
+              const auto base = ring.stage(slot).base(), tile = step * std::uint32_t(c_.share) + part_;
+              auto sum = one_row() ? multiply_tile_by_row(base, tile, v.second)
+                                   : multiply_tile(base, tile, std::move(v.second));
               warp_.sync();  // all lanes have read the slot before the next copy into it
               const auto after = copy(ring, slot, v.first.first, walk);
               return std::pair(State(after, ring.next(v.first.second)), std::move(sum));
             });
+        const Sum done = one_row() ? sum_of_columns(sum) : std::move(sum);
         if (c_.parts() == 1)
-          store_now(first_tile + stride * (begin + round), sum);
+          store_now(first_tile + stride * (begin + round), done);
         else
-          keep(buffer * std::uint32_t(c_.rounds) + round, sum);
+          keep(buffer * std::uint32_t(c_.rounds) + round, done);
         return now;
       });
     };
@@ -156,6 +166,7 @@ class Product {
   Val<u32> zero() const { return number(0); }
   Val<u32> number(std::uint32_t v) const { return Val<u32>(k_.copy(Val<u32>(v))); }  // in a register
   std::uint64_t tile_bytes() const { return std::uint64_t(l_.tile_bytes()); }
+  bool one_row() const { return c_.rows == 1; }
   int columns() const { return std::max(c_.rows, 2); }  // of start_
   int tile_sums() const {
     return l_.groups() / 8 * 128 * (N / 8);
@@ -250,7 +261,7 @@ class Product {
     const auto at = start_index(group / 2u, row / 2u) * 4u + group % 2u * 2u + row % 2u;
     start_.st(at, start);
     if (c_.rows == 1) start_.st(at + 1u, start);
-    if (!l_.has_min) return;
+    if (!l_.has_min || one_row()) return;
     const auto high = bits<f32>(bits<b32>(sum) & Val<b32>(0xffffe000u));
     // Group g of 8 is element g % 4 of the lanes' quad, register g / 4.
     const auto to = (group / 8u * std::uint32_t(N / 8) + row / 8u) * 128u +
@@ -335,6 +346,63 @@ class Product {
       }
     }
     return l_.has_min ? less_minima(w, tile, std::move(sums.back())) : std::move(sums.back());
+  }
+  /// The same with one row of x, where column c of the lane's sums is that of group c (of 16 columns: groups 2 c, 2 c + 1).
+  Sum multiply_tile_by_row(const Val<u32>& base, const Val<u32>& tile, const Sum& sum) {
+    WeightTile<T> w(l_, base, lane_);
+    const auto scales = w.quad_scales(quad_);
+    const auto x_here = x_lane_ + tile * 512u, row = lane_ % 8u;
+    const int chains = l_.group == 16 ? 2 : 1;
+    // Where the lane's columns start: -offset() * the sum of x over the group.
+    std::vector<Val<f32>> start;  // [chain][column]
+    for (int i = 0; i < chains; ++i)
+      for (const auto& v : start_.template ld<4>(tile * std::uint32_t(l_.groups() / 2) +
+                                                 quad_ * std::uint32_t(chains) + std::uint32_t(i)))
+        start.push_back(v);
+    const auto start_of = [&](int chain, int column) {
+      return chains == 1 ? start[std::size_t(2 * column)] : start[std::size_t(4 * column + 2 * chain)];
+    };
+    std::vector<std::vector<Sum>> totals(static_cast<std::size_t>(chains));
+    for (int chain = 0; chain < chains; ++chain)
+      totals[std::size_t(chain)].push_back(
+          make_sum<Sum>([&](int i) { return k_.copy(start_of(chain, i % 2)); }));
+    for (int step = 0; step < 4; ++step) {
+      w.load_codes(step);
+      for (int j = 0; j < 2; ++j) {
+        const int block = 2 * step + j;
+        const auto from = select(row == std::uint32_t(block), x_here, zero_lane_);
+        const auto x = ldmatrix<x4>(warp_, from, 64 * block);
+        for (int half = 0; half < 2; ++half) {
+          auto& total = totals[std::size_t(half % chains)];
+          const std::vector<FragB<T, 16, 8>> b{
+              FragB<T, 16, 8>({x[std::size_t(2 * half)], x[std::size_t(2 * half + 1)]})};
+          for (const auto& term : w.codes(j, half))
+            total.push_back(multiply<T>(warp_, std::move(total.back()), std::vector{term}, b));
+        }
+      }
+    }
+    return make_sum<Sum>([&](int i) {
+      const std::size_t h = std::size_t(i / 2), each = std::size_t(2 * chains);
+      const auto scale = [&](int chain) {
+        return scales.scale[h * each + std::size_t(i % 2 * chains + chain)];
+      };
+      const Val<f32> first = totals[0].back()[i];
+      if (!l_.super_scale) return fma(scale(0), first, sum[i]);
+      const auto scaled = scale(0) * first;
+      if (chains == 2) return fma(w.d()[h], fma(scale(1), totals[1].back()[i], scaled), sum[i]);
+      if (!l_.has_min) return fma(w.d()[h], scaled, sum[i]);
+      const auto less = scales.minimum[h * each + std::size_t(i % 2)] * start_of(0, i % 2);
+      const auto offset = w.dmin()[h] * (1.0f / WeightTile<T>::offset(l_));
+      return fma(w.d()[h], scaled, fma(offset, less, sum[i]));
+    });
+  }
+  /// Each lane gets the whole sums of its rows.
+  Sum sum_of_columns(const Sum& sum) {
+    std::vector<Val<f32>> rows;
+    for (int h = 0; h < 2; ++h)
+      rows.push_back(reduce(
+          warp_, sum[2 * h] + sum[2 * h + 1], [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4));
+    return make_sum<Sum>([&](int i) { return k_.copy(rows[std::size_t(i / 2)]); });
   }
   Sum less_minima(const std::vector<WeightTile<T>>& w, const Val<u32>& tile, Sum sum) {
     std::vector<FragB<tf32, 8, 8>> high, low;
@@ -431,8 +499,11 @@ class Product {
   Warp warp_;
   Val<u32> lane_, group_, quad_, part_, rank_, cluster_, clusters_;
   Ptr<shared, b32> x_;
-  Ptr<shared, f32> start_, sums_, results_;
-  Val<u32> x_lane_;  ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
+  Ptr<shared, f32> start_, sums_;
+  Ptr<shared, b32> zeros_;  ///< 512 bytes, with one row of x
+  Ptr<shared, f32> results_;
+  Val<u32> x_lane_;     ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
+  Val<u32> zero_lane_;  ///< 16 of the zeros
   std::vector<std::vector<Val<b32>>> x_now_;
 };
 
@@ -440,6 +511,8 @@ template <class T, int Y, int N>
 void stream_kernel(Kernel& k, WeightOnlyConfig c, WeightOnlyParams<Val> p) {
   k.block(32 * c.warps);
   if (c.cluster > 1) k.cluster(c.cluster);
+  // The next product of a step (pdl) asks for its weights while this one runs.
+  if (c.rows == 1) k.min_blocks(2);
   Product<T, Y, N>(k, c, p).run();
 }
 

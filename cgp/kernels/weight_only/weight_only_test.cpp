@@ -81,6 +81,7 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
         bound = 1.1 * bound * (std::fabs(up) + bounds[at + 8 * m]) + std::fabs(active) * bounds[at + 8 * m];
         want = active * up, bound += 1e-5 * std::fabs(want) + (type == DType::f16 ? 0x1p-24 : 0);
       }
+      if (type == DType::f16 && !f32 && std::fabs(want) > 65000) continue;  // infinity
       const double got = y.at(i * ldy + j);
       bound += 1.01 * (f32 ? u32 : u) * std::fabs(want);
       worst = std::max(worst, std::isfinite(got) ? std::fabs(got - want) / bound : INFINITY);
